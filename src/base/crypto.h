@@ -1,0 +1,46 @@
+/*
+ * SHA-256, HMAC-SHA256 and constant-time compare. crypto.c is the only user of OpenSSL.
+ *
+ * A fetched algorithm is global and immutable; a digest context per thread is reused, so one-shot
+ * hashing allocates nothing after a thread's first call. Any thread.
+ */
+#ifndef KVCL_BASE_CRYPTO_H
+#define KVCL_BASE_CRYPTO_H
+
+#include "kvcl/kvcl_status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+enum { KVCL_SHA256_LEN = 32 };
+
+/* Aborts the process, after a log line, when the crypto library itself is broken or out of memory:
+ * there is no useful status for "no hash" on the data path. */
+void kvcl_sha256(const void *data, size_t len, uint8_t out[KVCL_SHA256_LEN]);
+
+/** The hash of the parts in order, as if they were one buffer; no allocation. */
+void kvcl_sha256_iov(const struct iovec *iov, size_t count, uint8_t out[KVCL_SHA256_LEN]);
+
+/* Streaming. A context is reused by the next init; fini frees it. */
+typedef struct kvcl_sha256_ctx {
+    void *md; /* EVP_MD_CTX */
+} kvcl_sha256_ctx_t;
+
+kvcl_status_t kvcl_sha256_create(kvcl_sha256_ctx_t *ctx) KVCL_MUST_CHECK;
+void          kvcl_sha256_destroy(kvcl_sha256_ctx_t *ctx);
+void          kvcl_sha256_init(kvcl_sha256_ctx_t *ctx);
+void          kvcl_sha256_update(kvcl_sha256_ctx_t *ctx, const void *data, size_t len);
+void          kvcl_sha256_final(kvcl_sha256_ctx_t *ctx, uint8_t out[KVCL_SHA256_LEN]);
+
+/** HMAC-SHA256 of the parts in order. */
+void kvcl_hmac_sha256(const void *key, size_t keylen, const struct iovec *parts, size_t count,
+                      uint8_t out[KVCL_SHA256_LEN]);
+
+/** 1 if equal; the time taken does not depend on where the first difference is. */
+int kvcl_ct_equal(const void *a, const void *b, size_t len);
+
+/** Zero a secret so that the compiler cannot drop the store. */
+void kvcl_wipe(void *buf, size_t len);
+
+#endif
