@@ -1,0 +1,45 @@
+/*
+ * A cache: a paged KV cache. A layout (kvcl_layout.h) committed over memory, with a name by which peers find it and a
+ * generation word for each block by which they notice reuse.
+ */
+#ifndef KVCL_CACHE_H
+#define KVCL_CACHE_H
+
+#include <kvcl/kvcl_layout.h>
+#include <kvcl/kvcl_mem.h>
+
+KVCL_BEGIN_DECLS
+
+typedef struct kvcl_cache *kvcl_cache_h;
+
+/**
+ * Commit a layout over memory.
+ * @param name    at most 63 bytes, unique in this context; peers address the cache of the same name.
+ * @param bases   the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER; they must outlive
+ *                the cache. NULL: the library allocates memory that peers on this host map (the fast way there).
+ * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_INVALID_PARAM,
+ *         KVCL_ERR_NO_MEMORY.
+ */
+KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout,
+                                         void *const *bases, kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
+    KVCL_MUST_CHECK;
+
+/** Its operations must have completed and its blocks be withdrawn from stores. NULL is allowed. */
+KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
+
+/** Bytes of one block over all layers. */
+KVCL_API size_t   kvcl_cache_block_bytes(kvcl_cache_h cache);
+KVCL_API uint64_t kvcl_cache_blocks(kvcl_cache_h cache);
+
+/** Where a base pointer lies: base is 0, or the layer with KVCL_LAYOUT_PER_LAYER. NULL if out of range. */
+KVCL_API void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base);
+
+/** Copy one block's bytes in canonical order (layer, K/V, token, head, dim) out of or into the cache. */
+KVCL_API kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)
+    KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const void *buf, size_t len)
+    KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Communicators: ranks in order, with a view number. Intra-communicators name ranks 0..size-1, me among them.
+ * Inter-communicators (kvcl_comm_connect, kvcl_comm_accept) name the other job's ranks; sends, gets and puts over one
+ * address the remote side's ranks, as MPI-4 section 7.6 has it.
+ */
+#ifndef KVCL_COMM_H
+#define KVCL_COMM_H
+
+#include <kvcl/kvcl_context.h>
+
+KVCL_BEGIN_DECLS
+
+typedef struct kvcl_comm *kvcl_comm_h;
+
+#define KVCL_ANY_SOURCE (-1)
+
+/** All ranks of the job. The same handle each time; kvcl_comm_free() on it does nothing. */
+KVCL_API kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
+
+/**
+ * A communicator over some ranks of another, in the order given. Every member calls it with the same list; there is
+ * no message. Members that create several over the same list create them in the same order.
+ * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK (a rank is out of range or twice), KVCL_ERR_INVALID_PARAM (I am not in it).
+ */
+KVCL_API kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl_comm_h *comm_p)
+    KVCL_MUST_CHECK;
+
+/** Operations over it must have completed. */
+KVCL_API void kvcl_comm_free(kvcl_comm_h comm);
+
+KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* my rank in my own side */
+KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be addressed: the remote side's of an inter-communicator */
+KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm); /* grows at each change of membership; 1 at first */
+KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
+
+/**
+ * Join two jobs started apart. Collective over comm on both sides; rank 0 of the connecting side needs the other
+ * side's rank-0 address (kvcl_context_address()), the others may pass NULL. Both jobs must share the secret
+ * (KVCL_SECRET_FILE). Blocks, at most timeout_ns.
+ * @return KVCL_OK, KVCL_ERR_TIMED_OUT (nobody accepts), KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_UNREACHABLE,
+ *         KVCL_ERR_INVALID_PARAM (not an address).
+ */
+KVCL_API kvcl_status_t kvcl_comm_connect(kvcl_comm_h comm, const char *address, uint64_t timeout_ns,
+                                         kvcl_comm_h *inter_p) KVCL_MUST_CHECK;
+/** The other half of kvcl_comm_connect: waits for one job to connect. */
+KVCL_API kvcl_status_t kvcl_comm_accept(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *inter_p) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

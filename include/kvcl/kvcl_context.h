@@ -1,0 +1,90 @@
+/*
+ * The context: this process's membership in a job. It owns the transports, the progress thread and every object
+ * created from it. A process may hold several.
+ */
+#ifndef KVCL_CONTEXT_H
+#define KVCL_CONTEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <kvcl/kvcl_status.h>
+
+KVCL_BEGIN_DECLS
+
+typedef struct kvcl_context *kvcl_context_h;
+
+/*
+ * A key-value store the caller already has (torch.distributed's Store, mpi4py, etcd): how processes that already met
+ * tell each other their addresses. Values are opaque bytes of at most 64 KiB. Called only inside kvcl_init and on the
+ * first message to a peer; never with a library lock held by this thread's caller, never from two threads at once.
+ */
+typedef struct kvcl_oob {
+    int           rank;
+    int           size;
+    kvcl_status_t (*set)(void *arg, const char *key, const void *val, size_t len);
+    /* Blocks until the key is there or gives up with an error; *len_p receives the value's length. */
+    kvcl_status_t (*get)(void *arg, const char *key, void *buf, size_t cap, size_t *len_p);
+    /* Returns after every rank has called it. */
+    kvcl_status_t (*fence)(void *arg);
+    void          *arg;
+} kvcl_oob_t;
+
+enum {
+    /* No progress thread: operations move only inside kvcl calls that wait, and in kvcl_progress(). Peers that need
+     * this rank's CPU (the served path) wait as well. */
+    KVCL_INIT_NO_THREAD = 1u << 0
+};
+
+typedef struct kvcl_init_params {
+    size_t           size;        /* sizeof(kvcl_init_params_t) */
+    uint64_t         flags;       /* KVCL_INIT_* */
+    const char       *boot;       /* "auto" (default), "pmix", "tcp", "self"; NULL: KVCL_BOOT */
+    const char       *rendezvous; /* "tcp://host:port"; NULL: KVCL_RENDEZVOUS */
+    int              rank;        /* with nranks > 0: my rank, or -1 to be dealt one */
+    int              nranks;      /* 0: KVCL_RANK and KVCL_SIZE, or the launcher's */
+    const kvcl_oob_t *oob;        /* the caller's own store; used during kvcl_init and until finalize */
+    const char       *secret_file; /* NULL: KVCL_SECRET_FILE */
+    const char       *path;       /* "auto", "shm", "tcp", "loop"; NULL: KVCL_PATH */
+} kvcl_init_params_t;
+#define KVCL_INIT_PARAMS_INIT {sizeof(kvcl_init_params_t), 0, NULL, NULL, -1, 0, NULL, NULL, NULL}
+
+/**
+ * Join the job: by the caller's callbacks if given, by a rendezvous address if set, by PMIx under mpirun or srun,
+ * alone otherwise (rank 0 of 1). Blocks until all ranks have come, at most KVCL_BOOT_TIMEOUT.
+ * @param [out] ctx_p  on KVCL_OK: the context, to be freed by kvcl_finalize().
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (bad params or a bad KVCL_* variable, named), KVCL_ERR_TIMED_OUT (a member
+ *         did not come), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer speaks another wire
+ *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE.
+ */
+KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p) KVCL_MUST_CHECK;
+
+/**
+ * Leave the job. Blocks (at most about a second). Operations in flight complete with KVCL_ERR_CANCELED; caches,
+ * memory, comms and stores of this context that were not freed are freed with a warning that names them. Peers that
+ * still read this rank's memory get KVCL_ERR_RANK_FAILED or old bytes that verification refuses: a job that cares
+ * calls kvcl_barrier first. Not from a callback. NULL is allowed.
+ */
+KVCL_API void kvcl_finalize(kvcl_context_h ctx);
+
+/**
+ * This context's address as printable text, for jobs started apart: give it to kvcl_comm_connect() elsewhere.
+ * @param [out] len_p  length with the closing zero; with cap too small: the length needed.
+ * @return KVCL_OK, KVCL_ERR_TRUNCATED.
+ */
+KVCL_API kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
+
+/**
+ * One file descriptor for all completions: readable when a request has completed since it was last read (8 bytes, as
+ * eventfd(2)). Owned by the context. A request that completed before this first call does not count.
+ */
+KVCL_API kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
+
+/**
+ * Move everything that can move, run callbacks, return how many requests completed. Needed only with
+ * KVCL_INIT_NO_THREAD; harmless otherwise. Never sleeps. Not from a callback.
+ */
+KVCL_API unsigned kvcl_progress(kvcl_context_h ctx);
+
+KVCL_END_DECLS
+
+#endif

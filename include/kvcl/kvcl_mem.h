@@ -1,0 +1,88 @@
+/*
+ * Plain memory: registered or allocated once, exported to peers with rights, revoked at will. Caches (kvcl_cache.h)
+ * register their own memory; this is for bytes that are no cache.
+ */
+#ifndef KVCL_MEM_H
+#define KVCL_MEM_H
+
+#include <kvcl/kvcl_comm.h>
+
+KVCL_BEGIN_DECLS
+
+typedef struct kvcl_mem  *kvcl_mem_h;  /* mine */
+typedef struct kvcl_rmem *kvcl_rmem_h; /* a peer's, imported */
+
+typedef enum kvcl_mem_kind {
+    KVCL_MEM_HOST = 0
+} kvcl_mem_kind_t;
+
+typedef enum kvcl_rights {
+    KVCL_READ       = 1u << 0,
+    KVCL_WRITE      = 1u << 1,
+    KVCL_READ_WRITE = (1u << 0) | (1u << 1)
+} kvcl_rights_t;
+
+enum {
+    KVCL_MEM_HUGE = 1u << 0, /* ask for huge pages; a hint */
+    KVCL_MEM_NUMA = 1u << 1  /* bind to numa_node; a hint */
+};
+
+typedef struct kvcl_mem_params {
+    size_t   size;      /* sizeof(kvcl_mem_params_t) */
+    uint64_t flags;     /* KVCL_MEM_HUGE, KVCL_MEM_NUMA */
+    int      numa_node; /* with KVCL_MEM_NUMA: the operating system's node number */
+} kvcl_mem_params_t;
+
+/**
+ * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file); it must outlive the handle. Peers on this host
+ * reach it through this rank's CPU; kvcl_mem_alloc() gives memory that they map.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around), KVCL_ERR_NO_MEMORY.
+ */
+KVCL_API kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
+                                         const kvcl_mem_params_t *params, kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
+
+/** Memory from the library, zeroed, mapped by peers on this host, registered with the network. Page aligned. */
+KVCL_API kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_params_t *params,
+                                      kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
+
+/** Map len bytes of a file from offset (page aligned), shared, and register them. len 0: to the file's end. */
+KVCL_API kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint64_t offset, size_t len,
+                                     kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
+
+KVCL_API void  *kvcl_mem_addr(kvcl_mem_h mem);
+KVCL_API size_t kvcl_mem_len(kvcl_mem_h mem);
+
+/** Revokes, then unregisters; frees what kvcl_mem_alloc or kvcl_mem_file took. NULL is allowed. */
+KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
+
+/**
+ * A description of the memory that a peer imports, to be sent to it by any means. Who holds it and has proven the job
+ * secret has the rights in it.
+ * @param [in,out] len_p  in: room at buf; out: bytes written, or needed with KVCL_ERR_TRUNCATED. At most 1 KiB.
+ */
+KVCL_API kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t *len_p) KVCL_MUST_CHECK;
+
+/**
+ * Take all exports back: operations that begin later fail with KVCL_ERR_ACCESS, and one in flight completes with it
+ * or has finished before. On a mapped path the initiator checks (before and after); a process that bypasses this
+ * library and holds a mapping is not stopped by it. The memory may be exported again.
+ */
+KVCL_API void kvcl_mem_revoke(kvcl_mem_h mem);
+
+/** @return KVCL_OK, KVCL_ERR_PROTOCOL (not an export, or damaged), KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_STALE. */
+KVCL_API kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size_t len, kvcl_rmem_h *rmem_p)
+    KVCL_MUST_CHECK;
+KVCL_API size_t kvcl_rmem_len(kvcl_rmem_h rmem);
+KVCL_API void   kvcl_rmem_free(kvcl_rmem_h rmem);
+
+/**
+ * Wait until the 8-byte counter at offset of my memory is at least value. Counters are added to by the signal of a
+ * put (kvcl_xfer.h); the puts' data is visible when the count is. Blocks.
+ * @return KVCL_OK, KVCL_INPROGRESS after timeout_ns, KVCL_ERR_OUT_OF_RANGE (offset not 8-aligned or outside).
+ */
+KVCL_API kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, uint64_t timeout_ns)
+    KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * Requests: anything in flight.
+ *
+ * A request completes exactly once, and never inside the call that posted it. The call that first sees it complete
+ * (test, wait, wait_any, wait_all) frees it; afterwards the handle is dead. Passing NULL for the request when posting
+ * detaches the operation: it frees itself. Callbacks run on the progress thread or inside a waiting call, with no
+ * library lock held; they may post and test, not block.
+ */
+#ifndef KVCL_REQ_H
+#define KVCL_REQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <kvcl/kvcl_status.h>
+
+KVCL_BEGIN_DECLS
+
+typedef struct kvcl_req *kvcl_req_h;
+
+/* status is final. The request handle is still valid inside the callback. */
+typedef void (*kvcl_req_cb_t)(void *arg, kvcl_status_t status);
+
+/**
+ * @return KVCL_INPROGRESS, or the final status; then the request is freed. Moves the context a little when it has
+ *         not completed. Costs well under a microsecond.
+ */
+KVCL_API kvcl_status_t kvcl_req_test(kvcl_req_h req) KVCL_MUST_CHECK;
+
+/**
+ * Wait at most timeout_ns for completion; sleeps after a bounded spin. Blocks.
+ * @return the final status (the request is freed), or KVCL_INPROGRESS: it goes on, and the handle stays valid. Note
+ *         the difference: KVCL_ERR_TIMED_OUT is final, the operation's own deadline passed and it is fenced.
+ */
+KVCL_API kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+/**
+ * Wait until one of n completes. NULL entries are skipped. Blocks.
+ * @param [in,out] reqs   the finished entry is set to NULL.
+ * @param [out] index_p   which; untouched with KVCL_INPROGRESS. n if all entries are NULL (status KVCL_OK).
+ */
+KVCL_API kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns, size_t *index_p)
+    KVCL_MUST_CHECK;
+
+/**
+ * Wait until all n complete. Finished entries become NULL. Blocks.
+ * @return KVCL_OK, KVCL_INPROGRESS (some entries are left), or the first error among the finished.
+ */
+KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+/**
+ * Ask the operation to stop. Completion still comes, usually with KVCL_ERR_CANCELED, and must still be collected.
+ * When it has come the operation is fenced: no late byte lands in its buffers.
+ */
+KVCL_API void kvcl_req_cancel(kvcl_req_h req);
+
+KVCL_END_DECLS
+
+#endif

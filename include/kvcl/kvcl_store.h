@@ -1,0 +1,125 @@
+/*
+ * The store: a block directory spread over the ranks of a comm, with no master, and the blocks it points at.
+ *
+ * A key names a block's content; blocks are immutable while published. The directory says which ranks hold a key; a
+ * get fetches the bytes one-sided from a holder, then checks the block's generation and checksum: a block that was
+ * reused meanwhile reads as absent, never as another block's bytes.
+ *
+ * Two ways to use it, which mix: the engine manages its own cache blocks (publish, withdraw), or the store manages the
+ * blocks of a cache given to it (alloc, free; it evicts the blocks not used for longest).
+ */
+#ifndef KVCL_STORE_H
+#define KVCL_STORE_H
+
+#include <kvcl/kvcl_key.h>
+#include <kvcl/kvcl_xfer.h>
+
+KVCL_BEGIN_DECLS
+
+typedef struct kvcl_store *kvcl_store_h;
+
+enum {
+    KVCL_STORE_NO_CHECKSUM = 1u << 0 /* publish without checksums: gets rely on generations alone */
+};
+
+typedef struct kvcl_store_params {
+    size_t       size;        /* sizeof(kvcl_store_params_t) */
+    uint64_t     flags;       /* KVCL_STORE_* */
+    uint64_t     dir_entries; /* room in this rank's part of the directory, in locations (64 bytes each); 0: 1 Mi */
+    kvcl_cache_h cache;       /* the cache whose blocks the store hands out and evicts; NULL: none */
+    uint64_t     dram_bytes;  /* size of a pool for kvcl_store_put; 0: none */
+    uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes */
+} kvcl_store_params_t;
+#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0}
+
+typedef struct kvcl_store_stats {
+    uint64_t blocks;     /* published by this rank now */
+    uint64_t published;  /* ever */
+    uint64_t evicted;    /* blocks the store took back to reuse them */
+    uint64_t gets;       /* blocks asked for */
+    uint64_t hits;       /* blocks got */
+    uint64_t stale;      /* copies refused because their generation had moved on */
+    uint64_t corrupt;    /* copies refused by checksum */
+    uint64_t entries;    /* locations in this rank's part of the directory */
+    uint64_t lookups;    /* keys looked up by this rank */
+} kvcl_store_stats_t;
+
+/** Collective over comm, an intra-communicator; the caches are per rank. Blocks. */
+KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
+    KVCL_MUST_CHECK;
+
+/** Withdraws this rank's blocks; the others go on, without what this rank homed. NULL is allowed. Blocks. */
+KVCL_API void kvcl_store_close(kvcl_store_h store);
+
+/** The number of leading keys that somebody has: the longest leading run, in one call. Blocks. */
+KVCL_API kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p)
+    KVCL_MUST_CHECK;
+
+/** present[i] = 1 if somebody has key i, else 0. One round, whatever n. Blocks. */
+KVCL_API kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present)
+    KVCL_MUST_CHECK;
+
+/**
+ * Fetch n blocks into my cache's blocks ids[0..n), verified. status (may be NULL) gets one entry a block: KVCL_OK,
+ * KVCL_ERR_NOT_FOUND (absent, evicted meanwhile, of another size), KVCL_ERR_RANK_FAILED, KVCL_ERR_BAD_LAYOUT, ...
+ * The request is KVCL_OK if all blocks came, else the first block's error. Blocks whose status is not KVCL_OK have
+ * undefined bytes.
+ */
+KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                      const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,
+                                      kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** Copy n blocks of my cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key
+ * that this rank's pool already holds is a no-op. Completes when the directory has them. */
+KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                      const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+/**
+ * Publish n blocks of my cache where they lie. Their bytes must not change until they are withdrawn or evicted.
+ * Completes when the directory has them; then every rank's match sees them.
+ * @return KVCL_OK, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_BUSY (a block is published already). Later: KVCL_ERR_NO_SPACE (the
+ *         home's part of the directory is full; such blocks are simply not found).
+ */
+KVCL_API kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                          const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+/** Take my blocks back: on return their bytes may change; a reader that is still at it will notice. Blocks not
+ * published are skipped. The directory is told in the background. */
+KVCL_API kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
+    KVCL_MUST_CHECK;
+
+/** Remove keys everywhere: directory entries go and holders take the blocks back. */
+KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                         const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Take n blocks of the store's cache for filling, evicting published ones as needed. They belong to the caller until
+ * published (then the store may evict them) or freed.
+ * @return KVCL_OK, KVCL_ERR_NO_SPACE (all blocks are in the callers' hands; nothing was taken).
+ */
+KVCL_API kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n) KVCL_MUST_CHECK;
+
+/** Where this rank's cache or pool holds a key (its block id there), so that it need not be fetched; and marks it
+ * used. With the store's own cache the block is pinned against eviction until kvcl_store_unpin().
+ * @return KVCL_OK, KVCL_ERR_NOT_FOUND. */
+KVCL_API kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p) KVCL_MUST_CHECK;
+KVCL_API void          kvcl_store_unpin(kvcl_store_h store, uint32_t id);
+
+/**
+ * Give a prefix to every rank at once: collective over the store's comm, the same keys on all ranks, each rank's own
+ * ids (blocks of cache, in the caller's hands). Sourced from whoever has the blocks, spread by kvcl_bcast, and published
+ * on every rank. A rank that already holds a key keeps its copy as well. With KVCL_ERR_NOT_FOUND (some key is nowhere)
+ * nothing was published.
+ */
+KVCL_API kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                        const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+KVCL_API void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats);
+
+KVCL_END_DECLS
+
+#endif

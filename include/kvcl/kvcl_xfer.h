@@ -1,0 +1,81 @@
+/*
+ * Point to point: two-sided send and recv matched by (rank, tag), one-sided put and get, of block lists and of plain
+ * bytes. What is moved is the selection's canonical byte stream (kvcl_layout.h), so the two sides may differ in
+ * strides, base pointers and block ids, not in shape.
+ */
+#ifndef KVCL_XFER_H
+#define KVCL_XFER_H
+
+#include <kvcl/kvcl_cache.h>
+#include <kvcl/kvcl_req.h>
+
+KVCL_BEGIN_DECLS
+
+/* What a recv got. */
+typedef struct kvcl_recv_info {
+    int      source;
+    uint64_t tag;
+    uint64_t bytes;
+} kvcl_recv_info_t;
+
+typedef struct kvcl_xfer_params {
+    size_t           size;         /* sizeof(kvcl_xfer_params_t) */
+    uint64_t         flags;        /* must be 0 */
+    uint64_t         timeout_ns;   /* the operation's deadline from now; 0: KVCL_TIMEOUT */
+    kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
+    void             *cb_arg;
+    kvcl_status_t    *status;      /* gets and puts of blocks, store calls: one entry a block, written before
+                                      completion; may be NULL */
+    const char       *remote_cache; /* put, get of blocks: name of the peer's cache; NULL: the local cache's name */
+    kvcl_rmem_h      signal_mem;   /* put: after the data is visible there, add signal_add to the 8-byte counter */
+    uint64_t         signal_offset; /* at this offset (8-aligned) of this imported memory of the same peer */
+    uint64_t         signal_add;
+    kvcl_recv_info_t *info;        /* recv: filled before completion; may be NULL */
+} kvcl_xfer_params_t;
+#define KVCL_XFER_PARAMS_INIT {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL}
+
+/**
+ * Send the selected blocks to the recv that names (my rank or any source, tag). Completes when the receiver has the
+ * bytes. Sends from one rank with one tag match in the order they were posted.
+ * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a block id), KVCL_ERR_INVALID_PARAM. Later, by the
+ *         request: KVCL_ERR_TRUNCATED (the two sides select different sizes; both learn it, nothing was written),
+ *         KVCL_ERR_BAD_LAYOUT (different shapes), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.
+ */
+KVCL_API kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h cache, const kvcl_sel_t *sel,
+                                 const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h cache, const kvcl_sel_t *sel,
+                                 const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** The same for plain bytes, registered or not. A recv takes any length up to cap. */
+KVCL_API kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,
+                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag, void *buf, size_t cap,
+                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Copy blocks from a rank's cache into mine (get), or from mine into the rank's (put); the peer's program takes no
+ * part. Completion of a put means that the bytes are visible to the peer. A failed or canceled get may have changed
+ * the local blocks; after completion nothing changes them any more.
+ * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a local block id), KVCL_ERR_INVALID_PARAM. Later, by
+ *         the request: KVCL_ERR_NOT_REGISTERED (no cache of that name there), KVCL_ERR_BAD_LAYOUT,
+ *         KVCL_ERR_OUT_OF_RANGE (a remote id), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.
+ */
+KVCL_API kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
+                                const kvcl_sel_t *local, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
+                                const kvcl_sel_t *remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+/**
+ * Plain bytes from or to a peer's exported memory.
+ * @return as above; KVCL_ERR_ACCESS (right not granted, or revoked), KVCL_ERR_OUT_OF_RANGE.
+ */
+KVCL_API kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_t len,
+                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf, size_t len,
+                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif
