@@ -1,0 +1,30 @@
+/*
+ * The job secret: 32 bytes that all ranks of a job know and strangers do not.
+ *
+ * A secret file must be a regular file, owned by the effective user, readable by nobody else, of 16
+ * bytes to 64 KiB; its SHA-256 is the secret. Owns nothing; any thread.
+ */
+#ifndef KVCL_BOOT_SECRET_H
+#define KVCL_BOOT_SECRET_H
+
+#include "base/crypto.h"
+
+/** @return KVCL_OK, KVCL_ERR_NOT_FOUND, KVCL_ERR_ACCESS (with the remedy in the sentence), KVCL_ERR_IO. */
+kvcl_status_t kvcl_secret_from_file(const char *path, uint8_t secret[KVCL_SHA256_LEN])
+        KVCL_MUST_CHECK;
+
+/**
+ * The user's own secret, $HOME/.kvcl/secret, made 0600 by whichever process comes first. Fit for
+ * processes of one user on one host (or one home).
+ */
+kvcl_status_t kvcl_secret_of_user(uint8_t secret[KVCL_SHA256_LEN]) KVCL_MUST_CHECK;
+
+/** As above in a given directory, which is made 0700 if it is not there. */
+kvcl_status_t kvcl_secret_in_dir(const char *dir, uint8_t secret[KVCL_SHA256_LEN])
+        KVCL_MUST_CHECK;
+
+/** The file if one is named, else fresh random bytes: for kinds that can hand it to the others. */
+kvcl_status_t kvcl_secret_or_random(const char *path, uint8_t secret[KVCL_SHA256_LEN])
+        KVCL_MUST_CHECK;
+
+#endif
