@@ -1,0 +1,83 @@
+#!/bin/sh
+# Who may include what (contrib/doc/design, "rooms"): a vendor header has one place, a room uses only the rooms
+# below it, config.h comes first.
+set -eu
+: "${top_srcdir:?}"
+cd "$top_srcdir"
+bad=0
+
+complain() {
+  echo "$1"
+  bad=$((bad + 1))
+}
+
+sources() {
+  find "$@" -name '*.[ch]' | LC_ALL=C sort
+}
+
+# only HEADER-PATTERN ALLOWED-FILE-PATTERN: lines "#include <HEADER...>" may stand in those files alone.
+only() {
+  found=$(sources src ucx_glue collectives bindings test contrib include |
+    xargs grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($1)" /dev/null || :)
+  found=$(echo "$found" | grep -vE "^($2):" || :)
+  [ -z "$found" ] || complain "only $2 may include $1:
+$found"
+}
+
+# room FOLDER ALLOWED: the "..." includes of FOLDER may begin with ALLOWED (or be config.h) only.
+room() {
+  [ -d "$1" ] || return 0
+  found=$(sources "$1" | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null || :)
+  found=$(echo "$found" | grep -vE "include[[:space:]]*\"(config\.h\"|$2)" | grep -v '^$' || :)
+  [ -z "$found" ] || complain "$1 may include only $2:
+$found"
+}
+
+# Vendor headers. test/ may look at a vendor's library where it measures or judges ours against it.
+only 'uc[pst]/'                          'ucx_glue/[^:]*|test/[^:]*'
+only 'pmix[a-z_]*\.h'                    'src/boot/boot_pmix\.c'
+only 'hwloc(\.h|/)'                      'src/topo/topo_hwloc\.c'
+only '(cuda|cuda_runtime|cuda_runtime_api)\.h' 'src/mem/mem_cuda[^:]*\.c|test/stubs/[^:]*'
+only 'nccl\.h'                           'collectives/nccl_coll\.c|test/stubs/[^:]*'
+only 'openssl/'                          'src/base/crypto\.c'
+only 'xxh(ash|3)\.h'                     'src/base/checksum\.[ch]'
+only 'liburing'                          'src/store/[a-z_]*uring[a-z_]*\.c'
+only 'mpi\.h'                            'contrib/(bench|examples)/[^:]*'
+only 'Python\.h'                         'bindings/python/[^:]*'
+only 'check\.h'                          'test/[^:]*'
+
+# Public headers: the C library and one another.
+found=$(sources include | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
+  grep -vE 'include[[:space:]]*(<kvcl/[a-z_]+\.h>|"kvcl/[a-z_]+\.h"|<(std(int|def|bool|arg|io)|inttypes|sys/types)\.h>)' || :)
+[ -z "$found" ] || complain "public headers include only kvcl/ and the C library:
+$found"
+
+# Rooms, lowest first. A <kvcl/...> include is the public contract and open to all but base.
+room src/base     'base/'
+found=$(sources src/base | xargs grep -nE 'include[[:space:]]*[<"]kvcl/' /dev/null | grep -v 'kvcl/kvcl_status\.h' || :)
+[ -z "$found" ] || complain "src/base knows nothing of KVCL but kvcl/kvcl_status.h:
+$found"
+for r in boot topo mem; do
+  room "src/$r"   "(base|$r)/|core/(config|context|xport)\\.h"
+done
+room src/kv       '(base|kv|mem|core)/'
+room src/dir      '(base|dir|kv|mem|core)/'
+room src/store    '(base|store|dir|kv|mem|core|boot|topo|collectives)/'
+room collectives  '(base|core|kv|collectives)/'
+room ucx_glue     '(base|ucx_glue)/|core/xport\.h'
+room src/tools    'tools/|kvcl/'
+room bindings     'kvcl/'
+room contrib/examples 'kvcl/'
+room test/api     'kvcl/|test/'
+
+# config.h first, in every source of the library.
+for f in $(find src ucx_glue collectives -name '*.c' | LC_ALL=C sort); do
+  first=$(grep -m 1 -E '^[[:space:]]*#[[:space:]]*include' "$f" || :)
+  case $first in
+    *'"config.h"'*|'') ;;
+    *) complain "$f: the first include is config.h, here it is: $first" ;;
+  esac
+done
+
+[ "$bad" = 0 ] || { echo "$bad rules broken"; exit 1; }
+echo "include rules hold"

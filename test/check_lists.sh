@@ -1,0 +1,20 @@
+#!/bin/sh
+# A file that no local.am names is neither built nor packed: each .c and .h of the tree is in its room's list.
+set -eu
+: "${top_srcdir:?}"
+cd "$top_srcdir"
+bad=0
+for f in $(find src include ucx_glue collectives bindings test contrib -name '*.[ch]' | LC_ALL=C sort); do
+  dir=${f%/*} base=${f##*/}
+  while [ ! -f "$dir/local.am" ]; do
+    dir=${dir%/*}
+  done
+  rest=${f#"$dir"/}
+  # A test program's only source may be implied by its name.
+  if ! grep -qE "(%reldir%|%D%|$dir)/(${rest%.*}(\.[ch])?)([[:space:]]|\\\\|\$)" "$dir/local.am"; then
+    echo "$f is not in $dir/local.am"
+    bad=1
+  fi
+done
+[ "$bad" = 0 ] || exit 1
+echo "every file is listed"

@@ -1,0 +1,143 @@
+/*
+ * Drives a fuzz target without libFuzzer: random inputs, then mutations of inputs that it made before.
+ * The seed is printed; KVCL_FUZZ_SEED repeats a run, KVCL_FUZZ_RUNS sets its length. A file named on the
+ * command line is given to the target once, as libFuzzer does, so a finding of either can be replayed.
+ */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_LEN 4096
+#define POOL    64
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct input {
+    size_t  len;
+    uint8_t bytes[MAX_LEN];
+} input_t;
+
+static input_t  pool[POOL];
+static uint64_t rng_state;
+
+static uint64_t rng(void)
+{
+    uint64_t z = (rng_state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* Lengths near nothing are the likeliest, since that is where headers end. */
+static size_t random_len(void)
+{
+    return rng() % ((rng() % 4) ? 160 : MAX_LEN + 1);
+}
+
+static void randomize(input_t *in)
+{
+    size_t i;
+
+    in->len = random_len();
+    for (i = 0; i < in->len; ++i) {
+        in->bytes[i] = (uint8_t)rng();
+    }
+}
+
+static void mutate_once(input_t *in)
+{
+    static const uint8_t edges[] = {0, 1, 0x7f, 0x80, 0xff};
+    size_t               at      = in->len ? rng() % in->len : 0;
+    size_t               n       = 1 + (rng() % 8);
+
+    if ((in->len == 0) || (rng() % 16 == 0)) {
+        in->len = random_len(); /* bytes beyond the old end are what an earlier input left */
+        return;
+    }
+    n = (n > in->len - at) ? in->len - at : n;
+    switch (rng() % 4) {
+    case 0:
+        in->bytes[at] ^= (uint8_t)(1u << (rng() % 8));
+        break;
+    case 1:
+        in->bytes[at] = (uint8_t)rng();
+        break;
+    case 2:
+        memset(in->bytes + at, edges[rng() % sizeof(edges)], n);
+        break;
+    default:
+        memmove(in->bytes + at, in->bytes + (rng() % (in->len - n + 1)), n);
+        break;
+    }
+}
+
+static void feed(const input_t *in)
+{
+    uint8_t *copy = malloc(in->len ? in->len : 1); /* of exact length: a sanitizer sees the first byte past it */
+
+    if (copy == NULL) {
+        abort();
+    }
+    memcpy(copy, in->bytes, in->len);
+    (void)LLVMFuzzerTestOneInput(copy, in->len);
+    free(copy);
+}
+
+static int replay(const char *path)
+{
+    static input_t in;
+    FILE          *f = fopen(path, "rb");
+
+    if (f == NULL) {
+        perror(path);
+        return 1;
+    }
+    in.len = fread(in.bytes, 1, sizeof(in.bytes), f);
+    (void)fclose(f);
+    feed(&in);
+    return 0;
+}
+
+static uint64_t from_env(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return ((text != NULL) && (*text != '\0')) ? strtoull(text, NULL, 0) : otherwise;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t runs = from_env("KVCL_FUZZ_RUNS", 20000);
+    uint64_t seed = from_env("KVCL_FUZZ_SEED", (uint64_t)time(NULL));
+    uint64_t i, changes;
+    int      arg, rc = 0;
+
+    for (arg = 1; arg < argc; ++arg) {
+        rc |= replay(argv[arg]);
+    }
+    if (argc > 1) {
+        return rc;
+    }
+
+    printf("KVCL_FUZZ_SEED=%" PRIu64 " KVCL_FUZZ_RUNS=%" PRIu64 "\n", seed, runs);
+    (void)fflush(stdout);
+    rng_state = seed;
+    for (i = 0; i < runs; ++i) {
+        input_t *in = &pool[i % POOL];
+
+        if ((i < POOL) || (rng() % 8 == 0)) {
+            randomize(in);
+        }
+        for (changes = rng() % 6; changes > 0; --changes) {
+            mutate_once(in);
+        }
+        feed(in);
+    }
+    return 0;
+}
