@@ -1,0 +1,164 @@
+/*
+ * Layouts and selections: where the bytes of a paged KV cache lie, and which of them are meant.
+ *
+ * Owns: kvcl_layout_t, what MPI calls a derived datatype, for block tables; kvcl_sel_t, a list of
+ * blocks with a range of layers and heads. Both are plain values of the caller: nothing here
+ * allocates, keeps a pointer or takes a lock. All functions may be called from any thread and from
+ * callbacks. All offsets, strides and sizes are bytes.
+ *
+ * A cache is a table of elements [layer][K/V plane][block][token][head][dim]. A *block* is one page
+ * over all layers, planes, tokens and heads. Element (l, p, b, t, h, d) lies at
+ *
+ *   base + l*layer_stride + p*kv_stride + b*block_stride + t*token_stride + h*head_stride + d*elem_bytes
+ *
+ * where base is one pointer for all, one per layer (KVCL_LAYOUT_PER_LAYER) or one per layer and
+ * plane (KVCL_LAYOUT_PER_PLANE). Head vectors of head_dim elements are always contiguous.
+ *
+ * Canonical order: the bytes of a selection, taken block by block in list order, in a block by
+ * layer, plane, token, head, dim. It is what travels, what is stored and what checksums cover, and
+ * it does not depend on strides: two caches of equal logical shape exchange blocks whatever their
+ * layouts in memory.
+ */
+#ifndef KVCL_LAYOUT_H
+#define KVCL_LAYOUT_H
+
+#include <kvcl/kvcl_status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+KVCL_BEGIN_DECLS
+
+/* Limits that every layout holds, a user's or a peer's. */
+#define KVCL_LAYOUT_MAX_LAYERS 4096u
+#define KVCL_LAYOUT_MAX_BLOCKS UINT64_C(0xffffffff) /* block ids are 32 bits */
+
+/* kvcl_layout_t.flags */
+#define KVCL_LAYOUT_PER_LAYER UINT64_C(0x1) /* one base pointer per layer: [layers] */
+#define KVCL_LAYOUT_PER_PLANE UINT64_C(0x2) /* one base per layer and plane, K0 V0 K1 V1 ...: [layers*kv] */
+
+/* kvcl_layout_t.order: of the default strides inside a block. */
+#define KVCL_ORDER_NHD 0u /* [token][head][dim]: token_stride > head_stride */
+#define KVCL_ORDER_HND 1u /* [head][token][dim] */
+
+/**
+ * A layout. Fill it with KVCL_LAYOUT_NHD, KVCL_LAYOUT_HND or KVCL_LAYOUT_BYTES, or zero it and set
+ * size. Counts have no default but kv; strides of 0 take the dense default.
+ *
+ * Dense default of a stride: the bytes spanned by everything inside it, in the memory order [layer]
+ * [plane][block][token][head][dim] (NHD; HND: [head][token]). Set strides override and carry
+ * outwards: with a padded block_stride alone, kv_stride becomes blocks * block_stride. The stride of
+ * a dimension of count 1 is ignored. Strides must *nest*: sorted by size, each must be at least what
+ * the smaller ones span, else two elements would share a byte or interleave, which is refused.
+ *
+ * Examples, one bf16 tensor per layer:
+ *   [2][blocks][tokens][heads][dim]      defaults, KVCL_LAYOUT_PER_LAYER
+ *   [blocks][2][tokens][heads][dim]      also .kv_stride = X, .block_stride = 2*X, X the bytes of a block's plane
+ *   [blocks][heads][tokens][K dim,V dim] .token_stride = 2*D, .kv_stride = D, .head_stride = T*2*D, .block_stride = H*T*2*D, D = head_dim*2
+ *   MLA [blocks][tokens][latent]         .kv = 1, .heads = 1, .head_dim = 576
+ */
+typedef struct kvcl_layout {
+    size_t   size;         /* sizeof(kvcl_layout_t); later versions append */
+    uint64_t flags;        /* KVCL_LAYOUT_*; unknown bits are an error */
+    uint32_t layers;       /* 1..KVCL_LAYOUT_MAX_LAYERS */
+    uint32_t kv;           /* planes: 2 (K and V; also what 0 means) or 1 (joined, or latent) */
+    uint64_t blocks;       /* 1..KVCL_LAYOUT_MAX_BLOCKS */
+    uint32_t tokens;       /* of one block */
+    uint32_t heads;        /* that lie here: KV heads of this rank */
+    uint32_t head_dim;     /* elements of one head vector */
+    uint32_t elem_bytes;   /* 2 for bf16, 1 for fp8 */
+    uint32_t order;        /* KVCL_ORDER_*: of the default strides only */
+    uint32_t reserved;     /* 0 */
+    uint64_t layer_stride; /* bytes; must be 0 with a base per layer or plane */
+    uint64_t kv_stride;    /* bytes; must be 0 with a base per plane */
+    uint64_t block_stride; /* bytes; 0 = dense, as the two below */
+    uint64_t token_stride;
+    uint64_t head_stride;
+} kvcl_layout_t;
+
+/* kvcl_layout_t values for C callers; the arguments are designated fields:
+ *   kvcl_layout_t l = KVCL_LAYOUT_NHD(.layers = 32, .blocks = 4096, .tokens = 16, .heads = 8,
+ *                                     .head_dim = 128, .elem_bytes = 2);
+ * (Macros only: a C++ program that includes this header but does not use them never sees them.) */
+#define KVCL_LAYOUT_NHD(...)                                                                       \
+    ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_NHD, __VA_ARGS__})
+#define KVCL_LAYOUT_HND(...)                                                                       \
+    ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_HND, __VA_ARGS__})
+
+/* n_blocks opaque blocks of block_bytes (at most 4 GiB - 1) each, one behind the other. An opaque
+ * block is compatible with any block of as many bytes, whose canonical bytes it then holds. */
+#define KVCL_LAYOUT_BYTES(_n_blocks, _block_bytes)                                                 \
+    ((kvcl_layout_t){.size       = sizeof(kvcl_layout_t),                                          \
+                     .layers     = 1,                                                              \
+                     .kv         = 1,                                                              \
+                     .blocks     = (_n_blocks),                                                    \
+                     .tokens     = 1,                                                              \
+                     .heads      = 1,                                                              \
+                     .head_dim   = (_block_bytes),                                                 \
+                     .elem_bytes = 1})
+
+/* Indices first, first+1, ..., end-1. {0, 0} means all of them. */
+typedef struct kvcl_range {
+    uint32_t first;
+    uint32_t end;
+} kvcl_range_t;
+
+/**
+ * Which bytes of a cache: these blocks, in this order, and of each these layers and heads. Zero
+ * ranges mean all. blocks stays the caller's and, unless a call says otherwise, must be unchanged
+ * until the call's request completes. An id may appear twice where bytes are read; where they are
+ * written the result is then undefined. n_blocks of 0 selects nothing and is no error.
+ */
+typedef struct kvcl_sel {
+    const uint32_t *blocks; /* ids, each < layout.blocks; may be NULL if n_blocks is 0 */
+    size_t          n_blocks;
+    kvcl_range_t    layers;
+    kvcl_range_t    heads;
+} kvcl_sel_t;
+
+/**
+ * Bytes of one block: layers * kv * tokens * heads * head_dim * elem_bytes. Padding between strides
+ * does not count.
+ * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, naming the field, for a zero count, an unknown flag, more
+ *         than the limits, a size beyond 2^63, or strides that do not nest. Then *bytes_p is kept.
+ */
+KVCL_API kvcl_status_t kvcl_layout_block_bytes(const kvcl_layout_t *layout,
+                                               size_t              *bytes_p) KVCL_MUST_CHECK;
+
+/**
+ * How many base pointers the layout has, and the bytes that must lie behind each of them (the same
+ * for all), up to the last byte of the last block. Either pointer may be NULL.
+ * @return as kvcl_layout_block_bytes.
+ */
+KVCL_API kvcl_status_t kvcl_layout_extent(const kvcl_layout_t *layout, size_t *n_bases_p,
+                                          size_t *base_bytes_p) KVCL_MUST_CHECK;
+
+/**
+ * One line for people: counts, bases, bytes of a block, strides. Always terminated, cut at @a cap
+ * (KVCL_LAYOUT_DESCRIBE_MAX holds any). An invalid layout is an error and leaves "" in @a buf.
+ * @return as kvcl_layout_block_bytes; KVCL_ERR_INVALID_PARAM if cap is 0.
+ */
+#define KVCL_LAYOUT_DESCRIBE_MAX 384
+KVCL_API kvcl_status_t kvcl_layout_describe(const kvcl_layout_t *layout, char *buf,
+                                            size_t cap) KVCL_MUST_CHECK;
+
+/**
+ * The same 32 bytes for layouts that put every byte at the same place, whichever fields said so
+ * (defaults or equal explicit strides), and on every machine; others differ.
+ * Formula: SHA-256 of the packed form that peers exchange.
+ */
+KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout,
+                                        uint8_t              hash[32]) KVCL_MUST_CHECK;
+
+/**
+ * Whether whole blocks of @a a and @a b are the same thing: equal layers, planes, tokens, heads,
+ * head_dim and elem_bytes, or one side opaque (KVCL_LAYOUT_BYTES) of equal block size. Strides,
+ * bases, order and the number of blocks may differ.
+ * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, and kvcl_last_error() names what differs and both values.
+ */
+KVCL_API kvcl_status_t kvcl_layout_compatible(const kvcl_layout_t *a,
+                                              const kvcl_layout_t *b) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * Runs: a destination and a source stream zipped into (dst, src, length), the unit of a memcpy or of
+ * an RMA operation.
+ *
+ * Owns: the check that two sides mean the same bytes, and the lazy merging of what is adjacent on
+ * both. A run list is never materialised: a kvcl_runs_t is a few cache lines whatever the number of
+ * blocks, and a copy by assignment is an independent cursor, so threads split a list by copying it
+ * and seeking. No allocation, no lock, one thread per copy.
+ */
+#ifndef KVCL_KV_RUNS_H
+#define KVCL_KV_RUNS_H
+
+#include "kv/stream.h"
+
+typedef struct kvcl_run {
+    uintptr_t dst;
+    uintptr_t src;
+    size_t    len;
+    uint32_t  dst_base; /* index of the base behind which the bytes lie: which rkey to use */
+    uint32_t  src_base;
+} kvcl_run_t;
+
+typedef struct kvcl_runs {
+    kvcl_stream_t dst;
+    kvcl_stream_t src;
+} kvcl_runs_t;
+
+/* For kvcl_runs_init: kvcl_stream_order_pick() chooses. */
+enum { KVCL_RUNS_ANY_ORDER = 0x100 };
+
+/**
+ * Zip two sides that each passed kvcl_side_check. Both must select as many blocks, layers, tokens
+ * and heads of equal head vectors (the indices may differ: heads 0..3 here, 4..7 there), or one of
+ * them be opaque with as many bytes a block; then only the canonical order is right.
+ * @a order: KVCL_STREAM_* bits, or KVCL_RUNS_ANY_ORDER for the one with the fewest runs.
+ * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, naming what differs and both values.
+ */
+kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kvcl_side_t *src,
+                             unsigned order) KVCL_MUST_CHECK;
+
+/** Bytes of the whole list. */
+static inline uint64_t kvcl_runs_bytes(const kvcl_runs_t *r)
+{
+    return r->src.total_bytes;
+}
+
+static inline uint64_t kvcl_runs_pos(const kvcl_runs_t *r)
+{
+    return kvcl_stream_pos(&r->src);
+}
+
+/** Both streams to byte @a pos, at most kvcl_runs_bytes. */
+static inline void kvcl_runs_seek(kvcl_runs_t *r, uint64_t pos)
+{
+    kvcl_stream_seek(&r->dst, pos);
+    kvcl_stream_seek(&r->src, pos);
+}
+
+/** The next run of at most @a max (> 0) bytes. @return 0 at the end. */
+static inline int kvcl_runs_next(kvcl_runs_t *r, size_t max, kvcl_run_t *run_p)
+{
+    uint64_t len;
+
+    if (!kvcl_stream_fill(&r->dst, max) || !kvcl_stream_fill(&r->src, max)) {
+        return 0;
+    }
+    len             = (r->dst.left < r->src.left) ? r->dst.left : r->src.left;
+    len             = (len < max) ? len : max;
+    run_p->dst      = r->dst.addr;
+    run_p->src      = r->src.addr;
+    run_p->len      = (size_t)len;
+    run_p->dst_base = r->dst.base;
+    run_p->src_base = r->src.base;
+    kvcl_stream_skip(&r->dst, len);
+    kvcl_stream_skip(&r->src, len);
+    return 1;
+}
+
+/** How many runs from here to the end, merged, of at most @a max bytes. O(runs); *runs is kept. */
+uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max);
+
+/**
+ * memcpy bytes [from, to) of the list (positions, not runs); both sides mapped here and not
+ * overlapping. Does not move *runs, so threads may copy disjoint parts of one list at once.
+ */
+void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
+
+#endif

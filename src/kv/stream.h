@@ -1,0 +1,171 @@
+/*
+ * A side (shape, bases, selection) and a stream: the selected bytes of a side as one sequence.
+ *
+ * Owns: the arithmetic from a position in the sequence to an address and back. A stream is a nest of
+ * at most five loops (block list, layer, plane, token, head) around a run of contiguous bytes;
+ * loops whose steps are contiguous are folded into the run when the stream is made, so what is left
+ * costs a few additions a run. Never allocates, never reads or writes the bytes it walks over
+ * (addresses may be a peer's), has no lock. One thread per stream; a copy by assignment is a second,
+ * independent stream at the same position.
+ *
+ * Adjacent blocks (ids b, b+1, contiguous in memory) become one run when the block loop is the
+ * innermost one left: always with opaque blocks, and with KVCL_STREAM_LAYERS where the blocks of a
+ * plane lie together. Runs never cross a base, so one run has one registration.
+ *
+ * Order: KVCL_STREAM_CANONICAL is what is stored, hashed and sent unless both ends agreed on
+ * another; see kvcl_stream_order_pick.
+ */
+#ifndef KVCL_KV_STREAM_H
+#define KVCL_KV_STREAM_H
+
+#include "kv/shape.h"
+
+/* One side of a transfer. Everything pointed to stays the caller's and must outlive the streams. */
+typedef struct kvcl_side {
+    const kvcl_shape_t *shape;
+    const uintptr_t    *bases; /* [shape->n_bases]: addresses here or at a peer, or offsets */
+    kvcl_sel_t          sel;
+} kvcl_side_t;
+
+/* Orders of a stream, bits. */
+enum {
+    KVCL_STREAM_CANONICAL = 0, /* block, layer, plane, token, head */
+    KVCL_STREAM_HND       = 1, /* ..., head, token inside: what HND memory likes */
+    KVCL_STREAM_LAYERS    = 2, /* layer, plane, block, ...: merges neighbouring blocks */
+    KVCL_STREAM_ORDERS    = 3  /* mask of the above, for decoders */
+};
+
+enum { KVCL_STREAM_LOOPS = 5 };
+
+enum { KVCL_LOOP_STRIDE = 0, KVCL_LOOP_BLOCKS = 1, KVCL_LOOP_BASES = 2 };
+
+typedef struct kvcl_stream_loop {
+    uint64_t count;  /* > 1, but for a block loop */
+    uint64_t index;  /* 0 <= index < count */
+    uint64_t stride; /* bytes from one step to the next; unused by a base loop */
+    uint32_t kind;   /* KVCL_LOOP_* */
+    uint32_t reserved;
+} kvcl_stream_loop_t;
+
+typedef struct kvcl_stream {
+    /* hot */
+    uintptr_t          addr;     /* of the next byte */
+    uint64_t           left;     /* bytes left in the current run */
+    uint64_t           runs_left; /* unmerged runs behind the current one */
+    uint64_t           run_bytes; /* of an unmerged run */
+    uintptr_t          run_addr; /* where the current unmerged run begins */
+    uint64_t           merge_stride; /* block stride if neighbouring blocks are contiguous, else 0 */
+    const uint32_t    *blocks;
+    const uintptr_t   *bases;    /* from the first selected one */
+    uint32_t           base;     /* index of the current run's base, in shape->n_bases */
+    uint32_t           n_loops;
+    kvcl_stream_loop_t loops[KVCL_STREAM_LOOPS]; /* [0] innermost */
+    /* cold */
+    uint64_t           total_bytes;
+    uint64_t           block_bytes; /* selected bytes of one block */
+    uint64_t           start;       /* offset of the selection in a base */
+    uint32_t           first_base;
+    uint32_t           order;
+} kvcl_stream_t;
+
+/**
+ * Check a side as given by a user or a peer: ids below shape->blocks, ranges inside the shape,
+ * pointers there. About 0.2 ns an id.
+ * @return KVCL_OK; KVCL_ERR_OUT_OF_RANGE naming index and value; KVCL_ERR_INVALID_PARAM.
+ */
+kvcl_status_t kvcl_side_check(const kvcl_side_t *side) KVCL_MUST_CHECK;
+
+/** As kvcl_side_check, of the selection alone, before any bases are known. */
+kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
+
+/** Selected layers, heads, bytes of one block, bytes in all. The selection must have been checked. */
+kvcl_range_t kvcl_sel_layers(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+kvcl_range_t kvcl_sel_heads(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+uint64_t     kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+uint64_t     kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+
+/**
+ * A stream at position 0 of a side that passed kvcl_side_check. @a order: KVCL_STREAM_* bits.
+ * The side itself may go away; its shape may too, its bases and blocks may not.
+ */
+void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, unsigned order);
+
+/**
+ * An order that suits both memories, for a transfer where only the final place of bytes matters
+ * (never for what is stored or hashed): HND if both lie so, LAYERS if blocks of a plane lie
+ * together on both sides. Both ends of a served transfer use the order that the request names.
+ */
+unsigned kvcl_stream_order_pick(const kvcl_shape_t *a, const kvcl_shape_t *b);
+
+/** Go to @a pos, at most total_bytes. A few divisions, whatever the length of the list. */
+void kvcl_stream_seek(kvcl_stream_t *stream, uint64_t pos);
+
+/* Bytes from here to the end. */
+static inline uint64_t kvcl_stream_left(const kvcl_stream_t *s)
+{
+    return s->left + (s->runs_left * s->run_bytes);
+}
+
+static inline uint64_t kvcl_stream_pos(const kvcl_stream_t *s)
+{
+    return s->total_bytes - kvcl_stream_left(s);
+}
+
+/* Internal to the inline functions of this room: load the next run, or extend the current one over
+ * neighbouring blocks until it has max bytes. */
+void kvcl_stream_load(kvcl_stream_t *stream);
+void kvcl_stream_extend(kvcl_stream_t *stream, uint64_t max);
+
+/* Make left > 0 and as long as merging allows, up to about max. 0 at the end. */
+static inline int kvcl_stream_fill(kvcl_stream_t *s, uint64_t max)
+{
+    if (s->left == 0) {
+        if (s->runs_left == 0) {
+            return 0;
+        }
+        kvcl_stream_load(s);
+    }
+    if ((s->merge_stride != 0) && (s->left < max)) {
+        kvcl_stream_extend(s, max);
+    }
+    return 1;
+}
+
+static inline void kvcl_stream_skip(kvcl_stream_t *s, uint64_t len)
+{
+    s->addr += len;
+    s->left -= len;
+}
+
+/**
+ * The next run: at most @a max (> 0) bytes at *addr_p, behind base s->base.
+ * @return its length, 0 at the end of the stream.
+ */
+static inline size_t kvcl_stream_next(kvcl_stream_t *s, size_t max, uintptr_t *addr_p)
+{
+    size_t len;
+
+    if (!kvcl_stream_fill(s, max)) {
+        return 0;
+    }
+    len     = (s->left < max) ? (size_t)s->left : max;
+    *addr_p = s->addr;
+    kvcl_stream_skip(s, len);
+    return len;
+}
+
+/**
+ * Move the next @a len bytes of the stream to, or from, a plain buffer, and go on behind them. The
+ * stream's addresses must be mapped here.
+ * @return bytes moved: less than len only at the end of the stream.
+ */
+size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len);
+size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len);
+
+/**
+ * XXH3-64 of the next @a len bytes: what kvcl_checksum() says of them gathered. A block's checksum
+ * is that of its kvcl_stream_t.block_bytes canonical bytes.
+ */
+uint64_t kvcl_stream_checksum(kvcl_stream_t *stream, uint64_t len);
+
+#endif
