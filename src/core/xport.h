@@ -1,0 +1,136 @@
+/*
+ * The transport contract: what the core asks of something that moves bytes. Two implement it: ucx (ucx_glue/) and loop
+ * (core/xport_loop.c, contexts inside one process, and the reference for the others).
+ *
+ * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
+ * block, except init and fini (no lock held, may block) and where said. Callbacks (kvcl_xport_cbs_t, kvcl_xport_send_t
+ * done) are called from progress() only, with that lock held; they may call back into the transport.
+ *
+ * A transport offers
+ *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
+ *               fails. The receiver learns nothing about the sender that it may trust: the core's handshake proves it.
+ *   native RMA: memory a peer described can be mapped here (rmem attr .map: plain loads, stores and memcpy reach it,
+ *               the owner asleep), or got and put (.rma). Never emulated: a transport that would need the owner's CPU
+ *               for a get says neither, and the core then asks the owner by message.
+ */
+#ifndef KVCL_CORE_XPORT_H
+#define KVCL_CORE_XPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <kvcl/kvcl_status.h>
+
+typedef struct kvcl_xport      kvcl_xport_t;      /* one per context and transport; implementations embed it first */
+typedef struct kvcl_xport_ep   kvcl_xport_ep_t;   /* one per peer */
+typedef struct kvcl_xport_mem  kvcl_xport_mem_t;  /* memory of mine */
+typedef struct kvcl_xport_rmem kvcl_xport_rmem_t; /* memory of a peer, as one endpoint sees it */
+typedef struct kvcl_xport_reply kvcl_xport_reply_t; /* the way back to a message's sender, during its recv callback */
+
+typedef struct kvcl_iov {
+    const void *buf;
+    size_t     len;
+} kvcl_iov_t;
+
+/* One send or RMA operation in flight; embedded in the caller's object, untouched by it until done. */
+typedef struct kvcl_xport_send kvcl_xport_send_t;
+struct kvcl_xport_send {
+    void (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers may be reused; get: data is here */
+};
+
+typedef struct kvcl_xport_cbs {
+    void *arg;
+    /* A message. hdr (aligned to 8) and data live during the call only. reply is never NULL. */
+    void (*recv)(void *arg, const void *hdr, size_t hdr_len, const void *data, size_t len, kvcl_xport_reply_t *reply);
+    /* The peer is gone or unreachable; called once per endpoint, never from inside a call on it. Sends in flight on it
+     * complete with an error before or after. The endpoint must still be closed. */
+    void (*ep_failed)(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status);
+} kvcl_xport_cbs_t;
+
+typedef struct kvcl_xport_params {
+    kvcl_xport_cbs_t cbs;
+    const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */
+    const char       *net;       /* interfaces to listen on, comma separated ("lo" by default) */
+    uint64_t         keepalive_ns; /* how soon a silent death shall be noticed, where the transport can */
+} kvcl_xport_params_t;
+
+typedef struct kvcl_xport_attr {
+    const char *name;          /* "ucx", "loop" */
+    size_t     frame_bytes;    /* largest payload that travels in one piece; larger ones are allowed, and slower */
+    size_t     inline_bytes;   /* largest payload of a copying am_send (send == NULL) */
+    size_t     max_hdr;        /* largest header, at least 256 */
+} kvcl_xport_attr_t;
+
+typedef struct kvcl_xport_rmem_attr {
+    void *map;  /* the region's first byte, mapped here; NULL: cannot be mapped */
+    bool rma;   /* get and put work natively */
+} kvcl_xport_rmem_attr_t;
+
+typedef struct kvcl_xport_ops {
+    size_t     size;   /* sizeof(*this) as the transport was built */
+    const char *name;
+    /* No lock held; may block. On failure nothing is left. */
+    kvcl_status_t (*init)(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
+    /* No lock held and nobody else inside; all endpoints and memory are closed. */
+    void          (*fini)(kvcl_xport_t *xport);
+    void          (*query)(kvcl_xport_t *xport, kvcl_xport_attr_t *attr);
+    /* My address, opaque bytes for a peer's ep_create. Valid until fini. At most 4 KiB. */
+    void          (*address)(kvcl_xport_t *xport, const void **buf_p, size_t *len_p);
+
+    /* Hostile bytes are refused with KVCL_ERR_PROTOCOL. KVCL_ERR_UNREACHABLE if no transport leads there. */
+    kvcl_status_t (*ep_create)(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
+    /* Sends in flight complete (canceled) before or from later progress() calls; the transport owns ep from here. */
+    void          (*ep_close)(kvcl_xport_ep_t *ep);
+    /* One short text, such as "posix", "tcp/lo", "loop". */
+    void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);
+
+    /* Send header and the concatenated iov. send == NULL: everything is copied before return (payload at most
+     * inline_bytes); returns KVCL_OK or an error. Else: KVCL_OK, finished, send is not touched again and done is not
+     * called; KVCL_INPROGRESS, hdr and buffers stay untouched until done; or an error, done is not called. */
+    kvcl_status_t (*am_send)(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
+                             kvcl_xport_send_t *send);
+    /* Answer a message's sender without an endpoint of our own: copying, small. Only during its recv callback. */
+    kvcl_status_t (*reply)(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
+
+    /* Zeroed, page aligned memory that peers on this host can map; huge as a hint. May block briefly. */
+    kvcl_status_t (*mem_alloc)(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
+    kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
+    void          (*mem_free)(kvcl_xport_mem_t *mem); /* both kinds */
+    /* What a peer needs for rmem_open; at most 512 bytes. *len_p in: room, out: bytes (0: only messages reach it). */
+    kvcl_status_t (*mem_pack)(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
+
+    /* addr is the region's address at its owner, size its length. KVCL_ERR_PROTOCOL for hostile bytes. */
+    kvcl_status_t (*rmem_open)(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
+                               kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
+    void          (*rmem_close)(kvcl_xport_rmem_t *rmem);
+    /* Where attr.rma: one run. Same return rules as am_send. A put is visible at the owner after a later flush. */
+    kvcl_status_t (*get)(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
+    kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len, kvcl_xport_send_t *send);
+    kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
+
+    /* Move what can move; returns how much did (0: idle). */
+    unsigned      (*progress)(kvcl_xport_t *xport);
+    /* Descriptor that polls readable when there is work, once arm() returned KVCL_OK; -1 in *fd_p if none is needed.
+     * arm returns KVCL_ERR_BUSY if there is work already: progress and try again. */
+    int           (*event_fd)(kvcl_xport_t *xport);
+    kvcl_status_t (*arm)(kvcl_xport_t *xport);
+} kvcl_xport_ops_t;
+
+struct kvcl_xport {
+    const kvcl_xport_ops_t *ops;
+};
+struct kvcl_xport_ep {
+    kvcl_xport_t *xport;
+    void         *arg; /* the core's peer; set by the core after ep_create */
+};
+struct kvcl_xport_mem {
+    kvcl_xport_t *xport;
+};
+struct kvcl_xport_rmem {
+    kvcl_xport_ep_t *ep;
+};
+
+extern const kvcl_xport_ops_t kvcl_xport_ucx;  /* ucx_glue/glue.c */
+extern const kvcl_xport_ops_t kvcl_xport_loop; /* core/xport_loop.c */
+
+#endif
