@@ -1,0 +1,83 @@
+/*
+ * The home's pure step: requests and view changes in, changes of its table and answers out.
+ *
+ * A request goes in as unpacked from the wire and the answer is written as a wire message into a
+ * buffer of the caller, who sends it; nothing is copied in between. One step is one batch.
+ *
+ * Rules:
+ *  - A publish is taken only from the incarnation that the home's view knows as live (a delayed one
+ *    of a dead process is KVCL_ERR_STALE), and only for shards whose home or backup is this rank.
+ *  - A remove takes away exactly the (incarnation, generation) it names. Anyone may send one: a
+ *    reader who found a location's generation gone reports it by a remove.
+ *  - On a view change the home drops locations of ranks that are dead or reincarnated, and of shards
+ *    that are no longer its own. So an owner republishes a key when the (home, its incarnation)
+ *    changed in ANY view since the acknowledgement, not only between the first and the last: views
+ *    are applied one by one, in order.
+ *  - A step is idempotent: lost replies are answered by sending the request again.
+ *
+ * Owns: nothing; table, map and incarnations are the caller's. One thread at a time (the table's
+ * lock). No I/O, no clock, no allocation.
+ */
+#ifndef KVCL_DIR_HOME_H
+#define KVCL_DIR_HOME_H
+
+#include "dir/dir_wire.h"
+#include "dir/shard.h"
+#include "dir/table.h"
+
+typedef struct kvcl_home {
+    kvcl_dir_table_t       *table;
+    const kvcl_shard_map_t *map;
+    const uint16_t         *incarnations; /* of the view, by rank id; 0 = not live */
+    uint32_t                n_ranks;      /* elements of incarnations */
+    uint32_t                me;
+    uint64_t                n_published;  /* counters, by item */
+    uint64_t                n_removed;
+    uint64_t                n_looked_up;
+    uint64_t                n_hits;
+    uint64_t                n_refused;
+} kvcl_home_t;
+
+typedef enum {
+    KVCL_HOME_REQUEST   = 1, /* a PUBLISH, REMOVE or LOOKUP message; answered */
+    KVCL_HOME_VIEW      = 2, /* a new view: map and incarnations; no answer */
+    KVCL_HOME_RANK_DEAD = 3  /* one rank is known dead before the next view; no answer */
+} kvcl_home_event_type_t;
+
+typedef struct kvcl_home_event {
+    kvcl_home_event_type_t type;
+    union {
+        const kvcl_dir_msg_t *request; /* as unpacked; any other type is KVCL_ERR_INVALID_PARAM */
+        struct {
+            const kvcl_shard_map_t *map; /* kept by the home until the next VIEW, like the others */
+            const uint16_t         *incarnations;
+            uint32_t                n_ranks;
+        } view;
+        struct {
+            uint16_t rank;
+            uint16_t incarnation;
+        } dead;
+    } u;
+} kvcl_home_event_t;
+
+typedef struct kvcl_home_out {
+    uint8_t *buf;     /* in: where the reply goes, kvcl_dir_reply_bytes_max() long */
+    size_t   cap;     /* in */
+    size_t   len;     /* out: bytes of the reply; 0 for events that have none */
+    uint64_t dropped; /* out: locations removed by VIEW and RANK_DEAD */
+} kvcl_home_out_t;
+
+/** @a table is formatted; all pointers are kept and stay the caller's. @return KVCL_OK,
+ * KVCL_ERR_INVALID_PARAM. */
+kvcl_status_t kvcl_home_init(kvcl_home_t *home, kvcl_dir_table_t *table, uint32_t me,
+                             const kvcl_shard_map_t *map, const uint16_t *incarnations,
+                             uint32_t n_ranks) KVCL_MUST_CHECK;
+
+/**
+ * Take one event. The status of each item is in the reply, not in the result.
+ * @return KVCL_OK; KVCL_ERR_NO_SPACE: the reply buffer is too small, nothing changed;
+ *         KVCL_ERR_INVALID_PARAM.
+ */
+kvcl_status_t kvcl_home_step(kvcl_home_t *home, const kvcl_home_event_t *event, kvcl_home_out_t *out) KVCL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,143 @@
+/*
+ * The table of one home: which locations hold which key. Open addressing over memory given by the
+ * caller, one 64-byte entry per location, so a key with three copies has three entries.
+ *
+ * The memory is a 64-byte header, then `capacity` entries. A key's probe window is the
+ * KVCL_DIR_WINDOW entries from its start index; starts are spread over capacity - WINDOW + 1
+ * positions, so that a window never wraps and one contiguous read fetches it. (Any capacity
+ * works: the start is a multiply, not a mask, so no memory is lost to a power of two.)
+ *
+ * Invariants:
+ *  - Only the home writes, one thread at a time (the caller's lock); readers take no lock.
+ *  - From a key's start to each of its entries there is no EMPTY entry: a scan may stop there.
+ *  - An entry is written under a per-entry sequence (state BUSY, words, final state) and carries a
+ *    check word bound to its index. A reader accepts only a stable and verified copy; it retries
+ *    KVCL_DIR_RETRIES times, then takes the entry as absent. A miss is allowed, a lie never.
+ *  - Readers trust nothing in the mapped memory but what kvcl_dir_view_init checked once.
+ * No I/O, no clock, no allocation. Expected outcomes (absent, stale, full) set no error sentence.
+ */
+#ifndef KVCL_DIR_TABLE_H
+#define KVCL_DIR_TABLE_H
+
+#include "dir/entry.h"
+#include "kvcl/kvcl_status.h"
+
+#include <stdbool.h>
+
+enum {
+    KVCL_DIR_WINDOW       = 64, /* entries a key may lie in: 4 KiB, one page of RMA */
+    KVCL_DIR_RETRIES      = 32, /* of a torn entry, by a mapped reader */
+    KVCL_DIR_HEADER_BYTES = 64,
+    KVCL_DIR_VERSION      = 1
+};
+#define KVCL_DIR_MAGIC     UINT64_C(0x315249444c43564b) /* "KVCLDIR1" */
+#define KVCL_DIR_BYTES_MIN ((size_t)(KVCL_DIR_HEADER_BYTES + KVCL_DIR_WINDOW * KVCL_DIR_ENTRY_BYTES))
+
+/* One entry as eight words, for copies that race with the home. */
+typedef struct kvcl_dir_cell {
+    _Alignas(64) _Atomic uint64_t word[8];
+} kvcl_dir_cell_t;
+
+/* What a reader keeps of a mapped table. The memory must stay mapped while the view is used. */
+typedef struct kvcl_dir_view {
+    const kvcl_dir_cell_t *cells;
+    uint64_t               capacity; /* entries, checked against the mapped bytes */
+    uint64_t               starts;   /* capacity - WINDOW + 1 */
+} kvcl_dir_view_t;
+
+/* The home's handle. Fields are private to table.c, counters may be read. */
+typedef struct kvcl_dir_table {
+    kvcl_dir_view_t  view;
+    kvcl_dir_cell_t *cells; /* the caller's memory, writable */
+    uint64_t         count; /* live entries */
+    uint64_t         tombs; /* removed entries that scans must still step over */
+} kvcl_dir_table_t;
+
+/* ---- The home ---------------------------------------------------------------------------- */
+
+/** Bytes of memory for @a entries entries (at least KVCL_DIR_BYTES_MIN). Plan for a load of at
+ * most 3/4: above that windows start to run full and misses get slow. */
+size_t kvcl_dir_table_bytes(uint64_t entries);
+
+/**
+ * Make @a mem an empty table and @a table the handle to write it. All of it is written once.
+ * @a mem is aligned to 64 bytes, at least KVCL_DIR_BYTES_MIN long, stays the caller's and must
+ * outlive the table.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM.
+ */
+kvcl_status_t kvcl_dir_table_format(kvcl_dir_table_t *table, void *mem, size_t bytes) KVCL_MUST_CHECK;
+
+/**
+ * Add a location of @a key, or refresh the one with the same rank, cache and slot.
+ * @return KVCL_OK; KVCL_ERR_STALE: a newer incarnation or generation of that slot is there, nothing
+ *         changed; KVCL_ERR_EXISTS: KVCL_DIR_LOCS_MAX other copies are there; KVCL_ERR_NO_SPACE: the
+ *         window is full; KVCL_ERR_INVALID_PARAM: gen 0, KVCL_DIR_RANK_NONE, or unknown flags.
+ */
+kvcl_status_t kvcl_dir_table_insert(kvcl_dir_table_t *table, const kvcl_key_t *key,
+                                    const kvcl_dir_loc_t *loc) KVCL_MUST_CHECK;
+
+/**
+ * Remove the location of @a key that equals @a loc in rank, incarnation, cache, slot and gen (the
+ * other fields are not looked at), so that a late remove never kills a newer publish.
+ * @return KVCL_OK; KVCL_ERR_NOT_FOUND; KVCL_ERR_STALE: that slot is there with another incarnation
+ *         or generation, nothing changed.
+ */
+kvcl_status_t kvcl_dir_table_remove(kvcl_dir_table_t *table, const kvcl_key_t *key,
+                                    const kvcl_dir_loc_t *loc) KVCL_MUST_CHECK;
+
+/** Remove all locations of @a rank up to and including @a incarnation. @return how many. */
+uint64_t kvcl_dir_table_remove_rank(kvcl_dir_table_t *table, uint16_t rank, uint16_t incarnation);
+
+/** Remove the locations for which @a drop says true. It must not touch the table. @return how many. */
+uint64_t kvcl_dir_table_remove_if(kvcl_dir_table_t *table,
+                                  bool (*drop)(void *arg, const kvcl_key_t *key,
+                                               const kvcl_dir_loc_t *loc),
+                                  void *arg);
+
+/** The locations of @a key. @return how many, 0 to KVCL_DIR_LOCS_MAX. */
+unsigned kvcl_dir_table_find(const kvcl_dir_table_t *table, const kvcl_key_t *key,
+                             kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
+
+/** Walk all live entries: start with *@a cursor 0. @return false at the end. The table may be
+ * changed between two calls; an entry that stays is seen exactly once. */
+bool kvcl_dir_table_next(const kvcl_dir_table_t *table, uint64_t *cursor, kvcl_key_t *key,
+                         kvcl_dir_loc_t *loc);
+
+/** Invariant checker for tests and debug builds: counters, check words, reachability. */
+bool kvcl_dir_table_check(const kvcl_dir_table_t *table);
+
+/* ---- Readers: any process that maps the table, any thread, while the home writes ------------ */
+
+/**
+ * Check the header of a mapped table once. Whatever garbage the memory holds, reads through
+ * @a view stay inside [mem, mem + bytes).
+ * @return KVCL_OK, KVCL_ERR_PROTOCOL (no table), KVCL_ERR_VERSION, KVCL_ERR_OUT_OF_RANGE (its
+ *         capacity exceeds @a bytes), KVCL_ERR_INVALID_PARAM (mem not aligned to 64).
+ */
+kvcl_status_t kvcl_dir_view_init(kvcl_dir_view_t *view, const void *mem, size_t bytes) KVCL_MUST_CHECK;
+
+/** The locations of @a key now. Lock-free, bounded. @return how many; 0 is a miss. */
+unsigned kvcl_dir_read(const kvcl_dir_view_t *view, const kvcl_key_t *key,
+                       kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
+
+/** kvcl_dir_read for @a n keys with prefetch: locations of keys[i] at locs[i], how many at counts[i].
+ * @return how many keys have at least one location. */
+size_t kvcl_dir_read_batch(const kvcl_dir_view_t *view, const kvcl_key_t *keys, size_t n,
+                           kvcl_dir_loc_t (*locs)[KVCL_DIR_LOCS_MAX], uint8_t *counts);
+
+/* ---- Readers without a mapping: fetch the window, then scan the copy ------------------------- */
+
+/** Where in a table's memory (of @a capacity entries, as in a view) the probe window of @a key
+ * lies. The window may be fetched in several pieces of whole entries, in order. */
+void kvcl_dir_window(uint64_t capacity, const kvcl_key_t *key, uint64_t *offset_p, size_t *bytes_p);
+
+/**
+ * Scan a copied piece of a window, which began at byte @a offset of the table's memory. Pure: @a
+ * piece needs no alignment and is hostile; only whole entries are looked at, torn ones are absent.
+ * Appends to @a locs (*@a n_p of them are there already).
+ * @return true when the answer is complete; false: the window's next piece may hold more.
+ */
+bool kvcl_dir_scan(const void *piece, size_t bytes, uint64_t offset, const kvcl_key_t *key,
+                   kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX], unsigned *n_p);
+
+#endif
