@@ -7,7 +7,7 @@
 #ifndef KVCL_BASE_CRYPTO_H
 #define KVCL_BASE_CRYPTO_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 #include <stdint.h>

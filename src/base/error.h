@@ -6,7 +6,7 @@
 #ifndef KVCL_BASE_ERROR_H
 #define KVCL_BASE_ERROR_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 enum { KVCL_ERROR_MAX = 512 };
 

@@ -8,7 +8,7 @@
 #ifndef KVCL_BASE_HEAP_H
 #define KVCL_BASE_HEAP_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 #include <stdint.h>

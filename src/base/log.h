@@ -8,7 +8,7 @@
 #ifndef KVCL_BASE_LOG_H
 #define KVCL_BASE_LOG_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stdatomic.h>
 

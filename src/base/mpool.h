@@ -8,7 +8,7 @@
 #ifndef KVCL_BASE_MPOOL_H
 #define KVCL_BASE_MPOOL_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
 #ifndef KVCL_BASE_RAND_H
 #define KVCL_BASE_RAND_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 #include <stdint.h>

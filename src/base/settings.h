@@ -8,7 +8,7 @@
 #ifndef KVCL_BASE_SETTINGS_H
 #define KVCL_BASE_SETTINGS_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,8 +35,8 @@ typedef struct kvcl_setting {
     const char         *help;  /* one sentence */
     kvcl_setting_type_t type;
     size_t              offset;
-    int64_t             min;   /* INT, SIZE, TIME: bounds, checked when max > 0 or min < max */
-    int64_t             max;   /* min == max == 0: no bounds */
+    int64_t             min;   /* INT, SIZE, TIME: bounds, both inclusive; both 0: none */
+    int64_t             max;   /* SIZE, TIME: -1 allows all up to "unlimited" */
     const char *const  *enum_names; /* ENUM: NULL-terminated */
 } kvcl_setting_t;
 

@@ -9,7 +9,7 @@
 #ifndef KVCL_BASE_UNITS_H
 #define KVCL_BASE_UNITS_H
 
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 #include <stdint.h>
