@@ -48,7 +48,7 @@ only 'check\.h'                          'test/[^:]*'
 
 # Public headers: the C library and one another.
 found=$(sources include | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
-  grep -vE 'include[[:space:]]*(<kvcl/[a-z_]+\.h>|"kvcl/[a-z_]+\.h"|<(std(int|def|bool|arg|io)|inttypes|sys/types)\.h>)' || :)
+  grep -vE 'include[[:space:]]*(<kvcl/[a-z_]+\.h>|"kvcl/[a-z_]+\.h"|<(std(int|def|bool|arg|io|lib)|string|inttypes|sys/types)\.h>)' || :)
 [ -z "$found" ] || complain "public headers include only kvcl/ and the C library:
 $found"
 

@@ -1,1 +1,35 @@
-#!/bin/sh
+# Sourced by contrib/quickstart and contrib/check: building in a folder of its own, and phases.
+# shellcheck shell=bash
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+jobs=${KVCL_JOBS:-$(nproc 2>/dev/null || echo 2)}
+
+say() {
+  printf '%s\n' "== $*"
+}
+
+die() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+# build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. What is already done is not done again.
+# ("|| return" at each step: bash ignores "set -e" in a function whose status is tested.)
+build() {
+  local dir=$1
+  shift
+  if [ -e "$top/config.status" ]; then
+    echo "$top is configured in place, which shuts out other folders: run 'make distclean' there first" >&2
+    return 1
+  fi
+  if [ ! -e "$top/configure" ] || [ ! -e "$top/Makefile.in" ]; then
+    (cd "$top" && autoreconf -fi) || return
+  fi
+  mkdir -p "$dir" || return
+  if [ ! -e "$dir/config.status" ] || [ "$(cat "$dir/.arguments" 2>/dev/null)" != "$*" ]; then
+    rm -f "$dir/.arguments"
+    (cd "$dir" && "$top/configure" "$@" && make -s clean) || return
+    printf '%s' "$*" >"$dir/.arguments"
+  fi
+  make -C "$dir" --no-print-directory -j"$jobs"
+}
