@@ -32,10 +32,18 @@ typedef struct kvcl_iov {
     size_t     len;
 } kvcl_iov_t;
 
-/* One send or RMA operation in flight; embedded in the caller's object, untouched by it until done. */
+/* One send or RMA operation in flight; embedded in the caller's object, untouched by it until done. The caller sets
+ * done only; the other members are the transport's while the operation is in flight. */
 typedef struct kvcl_xport_send kvcl_xport_send_t;
 struct kvcl_xport_send {
-    void (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers may be reused; get: data is here */
+    void              (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers may be reused; get: data is here */
+    void              *priv;
+    kvcl_xport_send_t *next;
+    kvcl_status_t     status;
+};
+
+enum {
+    KVCL_XPORT_REPLY = 1 /* am_send: the receiver may answer with reply() (8 bytes and some ns more: handshakes only) */
 };
 
 typedef struct kvcl_xport_cbs {
@@ -56,7 +64,7 @@ typedef struct kvcl_xport_params {
 
 typedef struct kvcl_xport_attr {
     const char *name;          /* "ucx", "loop" */
-    size_t     frame_bytes;    /* largest payload that travels in one piece; larger ones are allowed, and slower */
+    size_t     frame_bytes;    /* largest frame_bytes that an endpoint may have */
     size_t     inline_bytes;   /* largest payload of a copying am_send (send == NULL) */
     size_t     max_hdr;        /* largest header, at least 256 */
 } kvcl_xport_attr_t;
@@ -84,12 +92,13 @@ typedef struct kvcl_xport_ops {
     /* One short text, such as "posix", "tcp/lo", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);
 
-    /* Send header and the concatenated iov. send == NULL: everything is copied before return (payload at most
+    /* Send header and the concatenated iov (the array itself is free on return). send == NULL: everything is copied before return (payload at most
      * inline_bytes); returns KVCL_OK or an error. Else: KVCL_OK, finished, send is not touched again and done is not
      * called; KVCL_INPROGRESS, hdr and buffers stay untouched until done; or an error, done is not called. */
     kvcl_status_t (*am_send)(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
-                             kvcl_xport_send_t *send);
-    /* Answer a message's sender without an endpoint of our own: copying, small. Only during its recv callback. */
+                             unsigned flags, kvcl_xport_send_t *send);
+    /* Answer a message's sender without an endpoint of our own: copying, small. Only during its recv callback;
+     * KVCL_ERR_UNSUPPORTED if the message was sent without KVCL_XPORT_REPLY. */
     kvcl_status_t (*reply)(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
 
     /* Zeroed, page aligned memory that peers on this host can map; huge as a hint. May block briefly. */
@@ -121,7 +130,8 @@ struct kvcl_xport {
 };
 struct kvcl_xport_ep {
     kvcl_xport_t *xport;
-    void         *arg; /* the core's peer; set by the core after ep_create */
+    void         *arg;        /* the core's peer; set by the core after ep_create */
+    size_t       frame_bytes; /* payload that is best in one message on this path; larger ones are allowed, and slower */
 };
 struct kvcl_xport_mem {
     kvcl_xport_t *xport;
