@@ -10,7 +10,7 @@ passed=0 failed=0 skipped=0
 try() {
   lang=$1 header=$2
   shift 2
-  if printf '#include <kvcl/%s>\n#include <kvcl/%s>\n' "$header" "$header" |
+  if printf '#include <kvcl/%s>\n#include <kvcl/%s>\nextern int not_empty;\n' "$header" "$header" |
     "$@" $warn -I"$top_srcdir/include" -I"$top_builddir/include" -; then
     passed=$((passed + 1))
   else
