@@ -117,6 +117,8 @@ typedef struct kvcl_xport_ops {
     kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len, kvcl_xport_send_t *send);
     kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
 
+    /* Optional. Are there sends or RMA that only progress() can finish? Cheap: asked after every post. */
+    bool          (*outstanding)(kvcl_xport_t *xport);
     /* Move what can move; returns how much did (0: idle). */
     unsigned      (*progress)(kvcl_xport_t *xport);
     /* Descriptor that polls readable when there is work, once arm() returned KVCL_OK; -1 in *fd_p if none is needed.
