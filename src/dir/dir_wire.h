@@ -99,6 +99,8 @@ typedef struct kvcl_dir_pack {
     uint8_t *buf;
     size_t   cap;
     size_t   len;
+    uint64_t view;
+    uint64_t id;
     uint32_t n;
     uint8_t  type;
 } kvcl_dir_pack_t;
@@ -117,5 +119,38 @@ kvcl_status_t kvcl_dir_pack_add(kvcl_dir_pack_t *pack, const kvcl_key_t *key,
 
 /** Finish the header. @return the message's bytes. */
 size_t kvcl_dir_pack_end(kvcl_dir_pack_t *pack);
+
+/* A reply that is being written: items are put in order, one for each of the request's. */
+typedef struct kvcl_dir_reply {
+    uint8_t *buf;
+    uint8_t *items; /* status or count of item i at items[i] */
+    uint8_t *locs;  /* where the next location goes; the end of the message */
+    uint64_t id;
+    uint32_t n;
+    uint8_t  type;
+} kvcl_dir_reply_t;
+
+/** Begin the reply to @a request in @a buf, kvcl_dir_reply_bytes_max() long.
+ * @return KVCL_OK, KVCL_ERR_NO_SPACE. */
+kvcl_status_t kvcl_dir_reply_begin(kvcl_dir_reply_t *reply, void *buf, size_t cap,
+                                   const kvcl_dir_msg_t *request) KVCL_MUST_CHECK;
+
+/* Answer item i of a PUBLISH or REMOVE. */
+static inline void kvcl_dir_reply_status(kvcl_dir_reply_t *reply, uint32_t i, kvcl_status_t status)
+{
+    reply->items[i] = (uint8_t)(int8_t)status;
+}
+
+/* Answer item i of a LOOKUP; in order of i. */
+static inline void kvcl_dir_reply_locs(kvcl_dir_reply_t *reply, uint32_t i, const kvcl_dir_loc_t *locs,
+                                       unsigned n)
+{
+    reply->items[i] = (uint8_t)n;
+    memcpy(reply->locs, locs, (size_t)n * KVCL_DIR_LOC_BYTES);
+    reply->locs += (size_t)n * KVCL_DIR_LOC_BYTES;
+}
+
+/** Finish the header: @a view is the home's. @return the message's bytes. */
+size_t kvcl_dir_reply_end(kvcl_dir_reply_t *reply, uint64_t view, kvcl_status_t status);
 
 #endif

@@ -111,7 +111,7 @@ kvcl_status_t kvcl_slots_serve_begin(kvcl_slots_t *slots, uint32_t slot, uint32_
  * KVCL_ERR_OUT_OF_RANGE. */
 kvcl_status_t kvcl_slots_serve_end(kvcl_slots_t *slots, uint32_t slot, bool *drained_p) KVCL_MUST_CHECK;
 
-/** The location of a PUBLISHED slot again is the caller's to keep; this is its generation now. */
+/** The generation word of @a slot (below n) now. */
 uint32_t kvcl_slots_gen(const kvcl_slots_t *slots, uint32_t slot);
 
 /** The name of a state, for logs. Static, never NULL. */

@@ -1,0 +1,130 @@
+/*
+ * The home's step over its table (home.h has the rules). Owns nothing; lock: the caller's.
+ */
+#include "config.h"
+
+#include "dir/home.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+enum { HOME_BATCH = 64 }; /* keys looked up at a time, on the stack */
+
+kvcl_status_t kvcl_home_init(kvcl_home_t *home, kvcl_dir_table_t *table, uint32_t me,
+                             const kvcl_shard_map_t *map, const uint16_t *incarnations,
+                             uint32_t n_ranks)
+{
+    if ((table == NULL) || (map == NULL) || ((incarnations == NULL) && (n_ranks > 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a home needs a table, a shard map and incarnations");
+    }
+    *home = (kvcl_home_t){
+        .table = table, .map = map, .incarnations = incarnations, .n_ranks = n_ranks, .me = me};
+    return KVCL_OK;
+}
+
+static bool is_mine(const kvcl_home_t *home, const kvcl_key_t *key)
+{
+    return (kvcl_shard_home(home->map, key) == home->me) || (kvcl_shard_backup(home->map, key) == home->me);
+}
+
+static bool is_live(const kvcl_home_t *home, const kvcl_dir_loc_t *loc)
+{
+    return (loc->rank < home->n_ranks) && (home->incarnations[loc->rank] != 0) &&
+           (home->incarnations[loc->rank] == loc->incarnation);
+}
+
+static kvcl_status_t publish_one(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    kvcl_status_t status = KVCL_ERR_STALE;
+
+    if (is_mine(home, key) && is_live(home, loc)) {
+        status = kvcl_dir_table_insert(home->table, key, loc);
+    }
+    home->n_published += (status == KVCL_OK);
+    home->n_refused += (status != KVCL_OK);
+    return status;
+}
+
+static kvcl_status_t remove_one(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    kvcl_status_t status = kvcl_dir_table_remove(home->table, key, loc);
+
+    home->n_removed += (status == KVCL_OK);
+    return status;
+}
+
+static void lookup(kvcl_home_t *home, const kvcl_dir_msg_t *msg, kvcl_dir_reply_t *reply)
+{
+    kvcl_dir_loc_t locs[HOME_BATCH][KVCL_DIR_LOCS_MAX];
+    uint8_t        counts[HOME_BATCH];
+    uint32_t       i, j, n;
+
+    for (i = 0; i < msg->n; i += n) {
+        n = (msg->n - i < HOME_BATCH) ? msg->n - i : HOME_BATCH;
+        home->n_hits +=
+                kvcl_dir_read_batch(&home->table->view, kvcl_dir_msg_key(msg, i), n, locs, counts);
+        for (j = 0; j < n; ++j) {
+            kvcl_dir_reply_locs(reply, i + j, locs[j], counts[j]);
+        }
+    }
+    home->n_looked_up += msg->n;
+}
+
+static kvcl_status_t request_step(kvcl_home_t *home, const kvcl_dir_msg_t *msg, kvcl_home_out_t *out)
+{
+    kvcl_dir_reply_t reply;
+    kvcl_dir_loc_t   loc;
+    kvcl_status_t    status;
+    uint32_t         i;
+
+    if ((msg->type < KVCL_DIR_MSG_PUBLISH) || (msg->type > KVCL_DIR_MSG_LOOKUP)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "directory message type %d is no request", (int)msg->type);
+    }
+    status = kvcl_dir_reply_begin(&reply, out->buf, out->cap, msg);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (msg->type == KVCL_DIR_MSG_LOOKUP) {
+        lookup(home, msg, &reply);
+    } else {
+        for (i = 0; i < msg->n; ++i) {
+            kvcl_dir_msg_rec_loc(msg, i, &loc);
+            status = (msg->type == KVCL_DIR_MSG_PUBLISH) ? publish_one(home, kvcl_dir_msg_key(msg, i), &loc)
+                                                         : remove_one(home, kvcl_dir_msg_key(msg, i), &loc);
+            kvcl_dir_reply_status(&reply, i, status);
+        }
+    }
+    out->len = kvcl_dir_reply_end(&reply, home->map->view, KVCL_OK);
+    return KVCL_OK;
+}
+
+static bool is_foreign(void *arg, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    const kvcl_home_t *home = arg;
+
+    return !is_mine(home, key) || !is_live(home, loc);
+}
+
+kvcl_status_t kvcl_home_step(kvcl_home_t *home, const kvcl_home_event_t *event, kvcl_home_out_t *out)
+{
+    out->len     = 0;
+    out->dropped = 0;
+    switch (event->type) {
+    case KVCL_HOME_REQUEST:
+        return request_step(home, event->u.request, out);
+    case KVCL_HOME_VIEW:
+        if ((event->u.view.map == NULL) || (event->u.view.incarnations == NULL)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a view needs a shard map and incarnations");
+        }
+        home->map          = event->u.view.map;
+        home->incarnations = event->u.view.incarnations;
+        home->n_ranks      = event->u.view.n_ranks;
+        out->dropped       = kvcl_dir_table_remove_if(home->table, is_foreign, home);
+        return KVCL_OK;
+    case KVCL_HOME_RANK_DEAD:
+        out->dropped = kvcl_dir_table_remove_rank(home->table, event->u.dead.rank, event->u.dead.incarnation);
+        return KVCL_OK;
+    }
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "home event %d", (int)event->type);
+}
