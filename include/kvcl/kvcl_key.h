@@ -4,7 +4,7 @@
  * Owns: kvcl_key_t and the one place that says how keys are computed. A chained key covers the
  * tenant's salt, the model, and every token from the first of the prompt to the last of its block:
  * equal key means equal prefix. Pure functions of their arguments: any thread, any callback, no
- * lock, no state. Ranks on machines of any byte order compute the same keys.
+ * lock, no state. The formulas fix the byte order, so all machines compute the same keys.
  *
  * Formulas (SHA-256; || joins; domains are 16 ASCII bytes; numbers little-endian):
  *   root       = SHA-256("kvcl-key-root-01" || u64 salt length || salt || model)
@@ -39,8 +39,7 @@ typedef struct kvcl_key {
  * decides a block's bytes besides tokens, by the caller's convention, for example
  * "llama-3-8b/bf16/16/tp8:3" (weights, type, tokens per block, slice); NULL is "".
  */
-KVCL_API void kvcl_key_root(const void *salt, size_t salt_len, const char *model,
-                            kvcl_key_t *root_p);
+KVCL_API void kvcl_key_root(const void *salt, size_t salt_len, const char *model, kvcl_key_t *root_p);
 
 /**
  * Keys of the full blocks of a token sequence; tokens after the last full block are ignored.
@@ -52,9 +51,8 @@ KVCL_API void kvcl_key_root(const void *salt, size_t salt_len, const char *model
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM if tokens_per_block is 0 or a needed pointer NULL;
  *         KVCL_ERR_NO_SPACE if @a cap is too small: nothing is written but the needed count in *n_p.
  */
-KVCL_API kvcl_status_t kvcl_key_chain(const kvcl_key_t *parent, uint64_t first_block,
-                                      const uint32_t *tokens, size_t n_tokens,
-                                      size_t tokens_per_block, kvcl_key_t *keys, size_t cap,
+KVCL_API kvcl_status_t kvcl_key_chain(const kvcl_key_t *parent, uint64_t first_block, const uint32_t *tokens,
+                                      size_t n_tokens, size_t tokens_per_block, kvcl_key_t *keys, size_t cap,
                                       size_t *n_p) KVCL_MUST_CHECK;
 
 /** The key of an arbitrary name (a file, a checkpoint piece, a user's own block id). */

@@ -51,14 +51,15 @@ KVCL_BEGIN_DECLS
  * a dimension of count 1 is ignored. Strides must *nest*: sorted by size, each must be at least what
  * the smaller ones span, else two elements would share a byte or interleave, which is refused.
  *
- * Examples, one bf16 tensor per layer:
- *   [2][blocks][tokens][heads][dim]      defaults, KVCL_LAYOUT_PER_LAYER
- *   [blocks][2][tokens][heads][dim]      also .kv_stride = X, .block_stride = 2*X, X the bytes of a block's plane
- *   [blocks][heads][tokens][K dim,V dim] .token_stride = 2*D, .kv_stride = D, .head_stride = T*2*D, .block_stride = H*T*2*D, D = head_dim*2
- *   MLA [blocks][tokens][latent]         .kv = 1, .heads = 1, .head_dim = 576
+ * Examples, one bf16 tensor per layer (KVCL_LAYOUT_PER_LAYER), D = head_dim * 2 bytes:
+ *   [2][blocks][tokens][heads][D]   all defaults
+ *   [blocks][2][tokens][heads][D]   .kv_stride = tokens*heads*D, .block_stride = twice that
+ *   [blocks][heads][tokens][K,V][D] .kv_stride = D, .token_stride = 2*D, .head_stride = tokens*2*D,
+ *                                   .block_stride = heads*tokens*2*D
+ *   [blocks][tokens][latent]        .kv = 1, .heads = 1, .head_dim = 576 (MLA)
  */
 typedef struct kvcl_layout {
-    size_t   size;         /* sizeof(kvcl_layout_t); later versions append */
+    size_t size;           /* sizeof(kvcl_layout_t); later versions append */
     uint64_t flags;        /* KVCL_LAYOUT_*; unknown bits are an error */
     uint32_t layers;       /* 1..KVCL_LAYOUT_MAX_LAYERS */
     uint32_t kv;           /* planes: 2 (K and V; also what 0 means) or 1 (joined, or latent) */
@@ -80,21 +81,19 @@ typedef struct kvcl_layout {
  *   kvcl_layout_t l = KVCL_LAYOUT_NHD(.layers = 32, .blocks = 4096, .tokens = 16, .heads = 8,
  *                                     .head_dim = 128, .elem_bytes = 2);
  * (Macros only: a C++ program that includes this header but does not use them never sees them.) */
-#define KVCL_LAYOUT_NHD(...)                                                                       \
-    ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_NHD, __VA_ARGS__})
-#define KVCL_LAYOUT_HND(...)                                                                       \
-    ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_HND, __VA_ARGS__})
+#define KVCL_LAYOUT_NHD(...) ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_NHD, __VA_ARGS__})
+#define KVCL_LAYOUT_HND(...) ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_HND, __VA_ARGS__})
 
 /* n_blocks opaque blocks of block_bytes (at most 4 GiB - 1) each, one behind the other. An opaque
  * block is compatible with any block of as many bytes, whose canonical bytes it then holds. */
-#define KVCL_LAYOUT_BYTES(_n_blocks, _block_bytes)                                                 \
-    ((kvcl_layout_t){.size       = sizeof(kvcl_layout_t),                                          \
-                     .layers     = 1,                                                              \
-                     .kv         = 1,                                                              \
-                     .blocks     = (_n_blocks),                                                    \
-                     .tokens     = 1,                                                              \
-                     .heads      = 1,                                                              \
-                     .head_dim   = (_block_bytes),                                                 \
+#define KVCL_LAYOUT_BYTES(_n_blocks, _block_bytes)                                                                     \
+    ((kvcl_layout_t){.size = sizeof(kvcl_layout_t),                                                                    \
+                     .layers = 1,                                                                                      \
+                     .kv = 1,                                                                                          \
+                     .blocks = (_n_blocks),                                                                            \
+                     .tokens = 1,                                                                                      \
+                     .heads = 1,                                                                                       \
+                     .head_dim = (_block_bytes),                                                                       \
                      .elem_bytes = 1})
 
 /* Indices first, first+1, ..., end-1. {0, 0} means all of them. */
@@ -111,9 +110,9 @@ typedef struct kvcl_range {
  */
 typedef struct kvcl_sel {
     const uint32_t *blocks; /* ids, each < layout.blocks; may be NULL if n_blocks is 0 */
-    size_t          n_blocks;
-    kvcl_range_t    layers;
-    kvcl_range_t    heads;
+    size_t n_blocks;
+    kvcl_range_t layers;
+    kvcl_range_t heads;
 } kvcl_sel_t;
 
 /**
@@ -122,8 +121,7 @@ typedef struct kvcl_sel {
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, naming the field, for a zero count, an unknown flag, more
  *         than the limits, a size beyond 2^63, or strides that do not nest. Then *bytes_p is kept.
  */
-KVCL_API kvcl_status_t kvcl_layout_block_bytes(const kvcl_layout_t *layout,
-                                               size_t              *bytes_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_layout_block_bytes(const kvcl_layout_t *layout, size_t *bytes_p) KVCL_MUST_CHECK;
 
 /**
  * How many base pointers the layout has, and the bytes that must lie behind each of them (the same
@@ -139,16 +137,14 @@ KVCL_API kvcl_status_t kvcl_layout_extent(const kvcl_layout_t *layout, size_t *n
  * @return as kvcl_layout_block_bytes; KVCL_ERR_INVALID_PARAM if cap is 0.
  */
 #define KVCL_LAYOUT_DESCRIBE_MAX 384
-KVCL_API kvcl_status_t kvcl_layout_describe(const kvcl_layout_t *layout, char *buf,
-                                            size_t cap) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_layout_describe(const kvcl_layout_t *layout, char *buf, size_t cap) KVCL_MUST_CHECK;
 
 /**
  * The same 32 bytes for layouts that put every byte at the same place, whichever fields said so
  * (defaults or equal explicit strides), and on every machine; others differ.
  * Formula: SHA-256 of the packed form that peers exchange.
  */
-KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout,
-                                        uint8_t              hash[32]) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout, uint8_t hash[32]) KVCL_MUST_CHECK;
 
 /**
  * Whether whole blocks of @a a and @a b are the same thing: equal layers, planes, tokens, heads,
@@ -156,8 +152,7 @@ KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout,
  * bases, order and the number of blocks may differ.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, and kvcl_last_error() names what differs and both values.
  */
-KVCL_API kvcl_status_t kvcl_layout_compatible(const kvcl_layout_t *a,
-                                              const kvcl_layout_t *b) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_layout_compatible(const kvcl_layout_t *a, const kvcl_layout_t *b) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

@@ -15,9 +15,9 @@
 typedef struct kvcl_run {
     uintptr_t dst;
     uintptr_t src;
-    size_t    len;
-    uint32_t  dst_base; /* index of the base behind which the bytes lie: which rkey to use */
-    uint32_t  src_base;
+    size_t len;
+    uint32_t dst_base; /* index of the base behind which the bytes lie: which rkey to use */
+    uint32_t src_base;
 } kvcl_run_t;
 
 typedef struct kvcl_runs {
@@ -25,18 +25,32 @@ typedef struct kvcl_runs {
     kvcl_stream_t src;
 } kvcl_runs_t;
 
-/* For kvcl_runs_init: kvcl_stream_order_pick() chooses. */
-enum { KVCL_RUNS_ANY_ORDER = 0x100 };
+/* For kvcl_runs_init: kvcl_runs_order_pick() chooses. */
+enum { KVCL_RUNS_ANY_ORDER = 0 };
 
 /**
- * Zip two sides that each passed kvcl_side_check. Both must select as many blocks, layers, tokens
- * and heads of equal head vectors (the indices may differ: heads 0..3 here, 4..7 there), or one of
- * them be opaque with as many bytes a block; then only the canonical order is right.
- * @a order: KVCL_STREAM_* bits, or KVCL_RUNS_ANY_ORDER for the one with the fewest runs.
+ * Whether two selections may be copied to each other: as many blocks, layers, planes, tokens and
+ * heads of equal head vectors (the indices may differ: heads 0..3 here, 4..7 there), or one of them
+ * opaque with as many bytes a block.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, naming what differs and both values.
  */
+kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src) KVCL_MUST_CHECK;
+
+/**
+ * The order with the longest runs, for a transfer where only the final place of bytes matters (never
+ * for what is stored or hashed). Two equal memories are walked as they lie. Canonical if one side is
+ * opaque. Bases are not looked at. Both ends of a served transfer use the order that the request names.
+ */
+uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src);
+
+/**
+ * Zip two sides that each passed kvcl_side_check. @a order: a KVCL_STREAM_* order, canonical if one
+ * side is opaque, or KVCL_RUNS_ANY_ORDER.
+ * @return as kvcl_runs_check; KVCL_ERR_INVALID_PARAM for an order that is none or not canonical when
+ *         it must be.
+ */
 kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kvcl_side_t *src,
-                             unsigned order) KVCL_MUST_CHECK;
+                             uint32_t order) KVCL_MUST_CHECK;
 
 /** Bytes of the whole list. */
 static inline uint64_t kvcl_runs_bytes(const kvcl_runs_t *r)
@@ -64,11 +78,11 @@ static inline int kvcl_runs_next(kvcl_runs_t *r, size_t max, kvcl_run_t *run_p)
     if (!kvcl_stream_fill(&r->dst, max) || !kvcl_stream_fill(&r->src, max)) {
         return 0;
     }
-    len             = (r->dst.left < r->src.left) ? r->dst.left : r->src.left;
-    len             = (len < max) ? len : max;
-    run_p->dst      = r->dst.addr;
-    run_p->src      = r->src.addr;
-    run_p->len      = (size_t)len;
+    len = (r->dst.left < r->src.left) ? r->dst.left : r->src.left;
+    len = (len < max) ? len : max;
+    run_p->dst = r->dst.addr;
+    run_p->src = r->src.addr;
+    run_p->len = (size_t)len;
     run_p->dst_base = r->dst.base;
     run_p->src_base = r->src.base;
     kvcl_stream_skip(&r->dst, len);

@@ -5,7 +5,8 @@
  * same code; the packed form; the canonical hash. The only way to a kvcl_shape_t is through one of
  * these, so who holds one need not check it again.
  * Invariants: no product below overflows 63 bits; elements do not overlap; strides of dimensions of
- * count 1 hold the dense default, so that equal placement means equal fields.
+ * count 1 are 0, and flags that make no difference are dropped (a base per layer of a single layer),
+ * so that equal placement means equal fields.
  * A shape holds no pointer and no memory: it may be copied by assignment. Immutable after init, so
  * any number of threads may read it. No locks.
  */
@@ -14,11 +15,16 @@
 
 #include "kvcl/kvcl_layout.h"
 
+/* Dimensions, in their natural nesting. An *order* of dimensions is five of them as hex digits, the
+ * outermost first: 0x35421 is block, layer, plane, token, head. */
+enum { KVCL_DIM_HEAD = 1, KVCL_DIM_TOKEN = 2, KVCL_DIM_BLOCK = 3, KVCL_DIM_KV = 4, KVCL_DIM_LAYER = 5 };
+enum { KVCL_DIMS = 5 };
+
 /* A hybrid model (layer groups of different sizes) is to become several shapes, one per group. */
 typedef struct kvcl_shape {
-    uint64_t flags;  /* KVCL_LAYOUT_PER_* */
+    uint64_t flags; /* KVCL_LAYOUT_PER_* */
     uint32_t layers;
-    uint32_t kv;     /* 1 or 2 */
+    uint32_t kv; /* 1 or 2 */
     uint64_t blocks;
     uint32_t tokens;
     uint32_t heads;
@@ -34,13 +40,13 @@ typedef struct kvcl_shape {
     uint64_t block_bytes; /* of one whole block, without padding */
     uint64_t base_bytes;  /* that must lie behind each base */
     uint32_t n_bases;     /* 1, layers, or layers * kv */
-    uint32_t reserved;
-    uint8_t  hash[32];    /* SHA-256 of the packed form */
+    uint32_t order;       /* of the dimensions in memory, see KVCL_DIM_* */
+    uint8_t hash[32];     /* SHA-256 of the packed form */
 } kvcl_shape_t;
 
 enum {
     KVCL_SHAPE_WIRE_VERSION = 1,
-    KVCL_SHAPE_WIRE_BYTES   = 88 /* exact size of the packed form of this version */
+    KVCL_SHAPE_WIRE_BYTES = 88 /* exact size of the packed form of this version */
 };
 
 /**
@@ -66,7 +72,7 @@ static inline int kvcl_shape_is_opaque(const kvcl_shape_t *s)
 static inline uint64_t kvcl_shape_hash64(const kvcl_shape_t *s)
 {
     uint64_t value = 0;
-    int      i;
+    int i;
 
     for (i = 0; i < 8; ++i) {
         value |= (uint64_t)s->hash[i] << (8 * i);
@@ -76,7 +82,7 @@ static inline uint64_t kvcl_shape_hash64(const kvcl_shape_t *s)
 
 /** As kvcl_layout_compatible, kvcl_layout_describe. */
 kvcl_status_t kvcl_shape_compatible(const kvcl_shape_t *a, const kvcl_shape_t *b) KVCL_MUST_CHECK;
-void          kvcl_shape_describe(const kvcl_shape_t *shape, char *buf, size_t cap);
+void kvcl_shape_describe(const kvcl_shape_t *shape, char *buf, size_t cap);
 
 /**
  * Wire form, little-endian, KVCL_SHAPE_WIRE_BYTES: u16 version, u16 length of all, u32 flags,

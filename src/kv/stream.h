@@ -1,5 +1,5 @@
 /*
- * A side (shape, bases, selection) and a stream: the selected bytes of a side as one sequence.
+ * A stream: the selected bytes of a side as one sequence.
  *
  * Owns: the arithmetic from a position in the sequence to an address and back. A stream is a nest of
  * at most five loops (block list, layer, plane, token, head) around a run of contiguous bytes;
@@ -9,93 +9,63 @@
  * independent stream at the same position.
  *
  * Adjacent blocks (ids b, b+1, contiguous in memory) become one run when the block loop is the
- * innermost one left: always with opaque blocks, and with KVCL_STREAM_LAYERS where the blocks of a
- * plane lie together. Runs never cross a base, so one run has one registration.
+ * innermost one left: with opaque blocks, with blocks contiguous over all layers, and, in an order that
+ * has layer and plane outside of block, where the blocks of a plane lie
+ * together. Runs never cross a base, so one run has one registration.
  *
  * Order: KVCL_STREAM_CANONICAL is what is stored, hashed and sent unless both ends agreed on
- * another; see kvcl_stream_order_pick.
+ * another; see kvcl_runs_order_pick.
  */
 #ifndef KVCL_KV_STREAM_H
 #define KVCL_KV_STREAM_H
 
-#include "kv/shape.h"
+#include "kv/side.h"
 
-/* One side of a transfer. Everything pointed to stays the caller's and must outlive the streams. */
-typedef struct kvcl_side {
-    const kvcl_shape_t *shape;
-    const uintptr_t    *bases; /* [shape->n_bases]: addresses here or at a peer, or offsets */
-    kvcl_sel_t          sel;
-} kvcl_side_t;
-
-/* Orders of a stream, bits. */
+/* Orders that are fixed by name (outermost dimension first, see KVCL_DIM_*); any permutation is one. */
 enum {
-    KVCL_STREAM_CANONICAL = 0, /* block, layer, plane, token, head */
-    KVCL_STREAM_HND       = 1, /* ..., head, token inside: what HND memory likes */
-    KVCL_STREAM_LAYERS    = 2, /* layer, plane, block, ...: merges neighbouring blocks */
-    KVCL_STREAM_ORDERS    = 3  /* mask of the above, for decoders */
+    KVCL_STREAM_CANONICAL = 0x35421, /* block, layer, plane, token, head */
+    KVCL_STREAM_HND = 0x35412        /* block, layer, plane, head, token */
 };
-
-enum { KVCL_STREAM_LOOPS = 5 };
 
 enum { KVCL_LOOP_STRIDE = 0, KVCL_LOOP_BLOCKS = 1, KVCL_LOOP_BASES = 2 };
 
 typedef struct kvcl_stream_loop {
     uint64_t count;  /* > 1, but for a block loop */
     uint64_t index;  /* 0 <= index < count */
-    uint64_t stride; /* bytes from one step to the next; unused by a base loop */
+    uint64_t stride; /* from one step to the next, in bytes or in bases */
     uint32_t kind;   /* KVCL_LOOP_* */
     uint32_t reserved;
 } kvcl_stream_loop_t;
 
 typedef struct kvcl_stream {
     /* hot */
-    uintptr_t          addr;     /* of the next byte */
-    uint64_t           left;     /* bytes left in the current run */
-    uint64_t           runs_left; /* unmerged runs behind the current one */
-    uint64_t           run_bytes; /* of an unmerged run */
-    uintptr_t          run_addr; /* where the current unmerged run begins */
-    uint64_t           merge_stride; /* block stride if neighbouring blocks are contiguous, else 0 */
-    const uint32_t    *blocks;
-    const uintptr_t   *bases;    /* from the first selected one */
-    uint32_t           base;     /* index of the current run's base, in shape->n_bases */
-    uint32_t           n_loops;
-    kvcl_stream_loop_t loops[KVCL_STREAM_LOOPS]; /* [0] innermost */
+    uintptr_t addr;        /* of the next byte */
+    uint64_t left;         /* bytes left in the current run */
+    uint64_t runs_left;    /* unmerged runs behind the current one */
+    uint64_t run_bytes;    /* of an unmerged run */
+    uintptr_t run_addr;    /* where the current unmerged run begins */
+    uint64_t merge_stride; /* block stride if neighbouring blocks are contiguous, else 0 */
+    const uint32_t *blocks;
+    const uintptr_t *bases; /* of the whole shape */
+    uint32_t base;          /* index of the current run's base, in shape->n_bases */
+    uint32_t n_loops;
+    kvcl_stream_loop_t loops[KVCL_DIMS]; /* [0] innermost */
     /* cold */
-    uint64_t           total_bytes;
-    uint64_t           block_bytes; /* selected bytes of one block */
-    uint64_t           start;       /* offset of the selection in a base */
-    uint32_t           first_base;
-    uint32_t           order;
+    uint64_t total_bytes;
+    uint64_t block_bytes; /* selected bytes of one block */
+    uint64_t start;       /* offset of the selection in a base */
+    uint32_t first_base;
+    uint32_t order;
 } kvcl_stream_t;
 
-/**
- * Check a side as given by a user or a peer: ids below shape->blocks, ranges inside the shape,
- * pointers there. About 0.2 ns an id.
- * @return KVCL_OK; KVCL_ERR_OUT_OF_RANGE naming index and value; KVCL_ERR_INVALID_PARAM.
- */
-kvcl_status_t kvcl_side_check(const kvcl_side_t *side) KVCL_MUST_CHECK;
-
-/** As kvcl_side_check, of the selection alone, before any bases are known. */
-kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
-
-/** Selected layers, heads, bytes of one block, bytes in all. The selection must have been checked. */
-kvcl_range_t kvcl_sel_layers(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
-kvcl_range_t kvcl_sel_heads(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
-uint64_t     kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
-uint64_t     kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+/** Whether @a order, perhaps from a peer, is one: each dimension once. */
+int kvcl_stream_order_valid(uint32_t order);
 
 /**
- * A stream at position 0 of a side that passed kvcl_side_check. @a order: KVCL_STREAM_* bits.
- * The side itself may go away; its shape may too, its bases and blocks may not.
+ * A stream at position 0 of a side that passed kvcl_side_check. @a order: a valid one. The side and
+ * its shape may go away afterwards, its bases and blocks may not.
  */
-void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, unsigned order);
-
-/**
- * An order that suits both memories, for a transfer where only the final place of bytes matters
- * (never for what is stored or hashed): HND if both lie so, LAYERS if blocks of a plane lie
- * together on both sides. Both ends of a served transfer use the order that the request names.
- */
-unsigned kvcl_stream_order_pick(const kvcl_shape_t *a, const kvcl_shape_t *b);
+void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order);
 
 /** Go to @a pos, at most total_bytes. A few divisions, whatever the length of the list. */
 void kvcl_stream_seek(kvcl_stream_t *stream, uint64_t pos);
@@ -148,7 +118,7 @@ static inline size_t kvcl_stream_next(kvcl_stream_t *s, size_t max, uintptr_t *a
     if (!kvcl_stream_fill(s, max)) {
         return 0;
     }
-    len     = (s->left < max) ? (size_t)s->left : max;
+    len = (s->left < max) ? (size_t)s->left : max;
     *addr_p = s->addr;
     kvcl_stream_skip(s, len);
     return len;

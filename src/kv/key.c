@@ -1,0 +1,121 @@
+/*
+ * How keys are computed; the formulas stand in kvcl_key.h.
+ *
+ * Owns: the three hash domains. They have one length and differ, so no root, block and string key
+ * is ever the hash of the same input.
+ * Invariant: a key's tag depends on the chain only through the ancestor at the last multiple of
+ * KVCL_KEY_TAG_BLOCKS, and the whole key (tag too) is what the next block's hash covers.
+ * Locks: none, all functions are pure.
+ */
+#include "kvcl/kvcl_key.h"
+
+#include "base/crypto.h"
+#include "base/error.h"
+
+#include <string.h>
+
+/* Tokens are hashed as they lie in memory. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token arrays are hashed in place");
+
+enum { KEY_DOMAIN_LEN = 16 };
+
+static const char key_domain_root[] = "kvcl-key-root-01";
+static const char key_domain_block[] = "kvcl-key-block01";
+static const char key_domain_string[] = "kvcl-key-string1";
+
+_Static_assert(sizeof(key_domain_root) == KEY_DOMAIN_LEN + 1, "domains have one length");
+_Static_assert(sizeof(key_domain_block) == KEY_DOMAIN_LEN + 1, "domains have one length");
+_Static_assert(sizeof(key_domain_string) == KEY_DOMAIN_LEN + 1, "domains have one length");
+
+static struct iovec part(const void *base, size_t len)
+{
+    return (struct iovec){.iov_base = (void *)(uintptr_t)base, .iov_len = len};
+}
+
+void kvcl_key_root(const void *salt, size_t salt_len, const char *model, kvcl_key_t *root_p)
+{
+    uint64_t len64 = salt_len; /* little-endian, see above */
+    struct iovec parts[4] = {part(key_domain_root, KEY_DOMAIN_LEN), part(&len64, sizeof(len64)), part(salt, salt_len),
+                             part(model, (model == NULL) ? 0 : strlen(model))};
+
+    kvcl_sha256_iov(parts, 4, root_p->bytes);
+}
+
+static kvcl_status_t chain_check(const kvcl_key_t *parent, const uint32_t *tokens, size_t n_tokens,
+                                 size_t tokens_per_block, size_t *n_p)
+{
+    if (tokens_per_block == 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tokens_per_block is 0");
+    }
+    if ((parent == NULL) || (n_p == NULL) || ((tokens == NULL) && (n_tokens > 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s is NULL",
+                         (parent == NULL) ? "parent"
+                         : (n_p == NULL)  ? "n_p"
+                                          : "tokens");
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_key_chain(const kvcl_key_t *parent, uint64_t first_block, const uint32_t *tokens, size_t n_tokens,
+                             size_t tokens_per_block, kvcl_key_t *keys, size_t cap, size_t *n_p)
+{
+    kvcl_status_t status = chain_check(parent, tokens, n_tokens, tokens_per_block, n_p);
+    kvcl_key_t prev, key;
+    struct iovec parts[3];
+    size_t i, n;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    n = n_tokens / tokens_per_block;
+    if ((keys == NULL) && (cap == 0)) {
+        *n_p = n;
+        return KVCL_OK;
+    }
+    if (n > cap) {
+        *n_p = n;
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu keys do not fit into an array of %zu", n, cap);
+    }
+    if ((keys == NULL) && (n > 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "keys is NULL");
+    }
+    prev = *parent;
+    parts[0] = part(key_domain_block, KEY_DOMAIN_LEN);
+    parts[1] = part(prev.bytes, sizeof(prev.bytes));
+    for (i = 0; i < n; ++i) {
+        parts[2] = part(tokens + (i * tokens_per_block), tokens_per_block * sizeof(*tokens));
+        kvcl_sha256_iov(parts, 3, key.bytes);
+        if (((first_block + i) % KVCL_KEY_TAG_BLOCKS) != 0) {
+            memcpy(key.bytes, prev.bytes, 2);
+        }
+        keys[i] = key;
+        prev = key;
+    }
+    *n_p = n;
+    return KVCL_OK;
+}
+
+void kvcl_key_from_string(const void *bytes, size_t len, kvcl_key_t *key_p)
+{
+    struct iovec parts[2] = {part(key_domain_string, KEY_DOMAIN_LEN), part(bytes, len)};
+
+    kvcl_sha256_iov(parts, 2, key_p->bytes);
+}
+
+void kvcl_key_from_hash32(const uint8_t hash[32], kvcl_key_t *key_p)
+{
+    memcpy(key_p->bytes, hash, sizeof(key_p->bytes));
+}
+
+const char *kvcl_key_format(const kvcl_key_t *key, char buf[KVCL_KEY_HEX_SIZE])
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t i;
+
+    for (i = 0; i < sizeof(key->bytes); ++i) {
+        buf[2 * i] = digits[key->bytes[i] >> 4];
+        buf[(2 * i) + 1] = digits[key->bytes[i] & 15];
+    }
+    buf[2 * sizeof(key->bytes)] = '\0';
+    return buf;
+}

@@ -1,0 +1,35 @@
+/*
+ * A side: one end of a transfer, (shape, bases, selection), and the check of a selection.
+ *
+ * Owns: what makes a selection valid; everything behind it (stream.h, runs.h) trusts a checked side
+ * and checks nothing again. Pure functions, no locks, nothing allocated.
+ */
+#ifndef KVCL_KV_SIDE_H
+#define KVCL_KV_SIDE_H
+
+#include "kv/shape.h"
+
+/* One side of a transfer. Everything pointed to stays the caller's and must outlive the streams. */
+typedef struct kvcl_side {
+    const kvcl_shape_t *shape;
+    const uintptr_t *bases; /* [shape->n_bases]: addresses here or at a peer, or offsets */
+    kvcl_sel_t sel;
+} kvcl_side_t;
+
+/**
+ * Check a side as given by a user or a peer: ids below shape->blocks, ranges inside the shape,
+ * pointers there. About 0.2 ns an id.
+ * @return KVCL_OK; KVCL_ERR_OUT_OF_RANGE naming index and value; KVCL_ERR_INVALID_PARAM.
+ */
+kvcl_status_t kvcl_side_check(const kvcl_side_t *side) KVCL_MUST_CHECK;
+
+/** As kvcl_side_check, of the selection alone, before any bases are known. */
+kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
+
+/** Selected layers, heads, bytes of one block, bytes in all. The selection must have been checked. */
+kvcl_range_t kvcl_sel_layers(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+kvcl_range_t kvcl_sel_heads(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+uint64_t kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+uint64_t kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+
+#endif

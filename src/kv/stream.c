@@ -1,0 +1,227 @@
+/*
+ * Streams: the arithmetic between positions in a selection and addresses.
+ *
+ * Owns: the order of loops (add_dim), which loops fold into a run, and the two ways to move:
+ * seek (divisions) and load (one step of an odometer).
+ * Invariants of a stream: addr lies left bytes before the end of the current, possibly merged, run;
+ * run_addr is the address of the unmerged run that the loop indices stand for; left + runs_left *
+ * run_bytes is what remains. Address sums wrap modulo 2^64 in between (a step back is the addition
+ * of a negative number) but a complete one is inside [base, base + base_bytes) for a checked side.
+ * Locks: none; a stream belongs to one thread.
+ */
+#include "kv/stream.h"
+
+#include "base/checksum.h"
+
+#include <string.h>
+
+/* A loop around what is there: folded if contiguous or regular, else pushed. stride counts bytes, or
+ * bases from one to the next. */
+static void add_loop(kvcl_stream_t *s, uint32_t kind, uint64_t count, uint64_t stride)
+{
+    kvcl_stream_loop_t *top = (s->n_loops == 0) ? NULL : &s->loops[s->n_loops - 1];
+
+    if ((count == 1) && (kind != KVCL_LOOP_BLOCKS)) {
+        return;
+    }
+    if ((top == NULL) && (kind == KVCL_LOOP_STRIDE) && (stride == s->run_bytes)) {
+        s->run_bytes *= count;
+    } else if ((top != NULL) && (top->kind == kind) && (kind != KVCL_LOOP_BLOCKS) &&
+               (stride == top->stride * top->count)) {
+        top->count *= count;
+    } else {
+        s->loops[s->n_loops++] = (kvcl_stream_loop_t){.count = count, .stride = stride, .kind = kind};
+    }
+}
+
+/* The next dimension outwards. */
+static void add_dim(kvcl_stream_t *s, uint32_t dim, const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+{
+    kvcl_range_t layers = kvcl_sel_layers(shape, sel);
+    kvcl_range_t heads = kvcl_sel_heads(shape, sel);
+    uint32_t layer_bases = shape->n_bases / shape->layers; /* 0: all layers behind one */
+
+    if (dim == KVCL_DIM_HEAD) {
+        add_loop(s, KVCL_LOOP_STRIDE, heads.end - heads.first, shape->head_stride);
+        s->start += heads.first * shape->head_stride;
+    } else if (dim == KVCL_DIM_TOKEN) {
+        add_loop(s, KVCL_LOOP_STRIDE, shape->tokens, shape->token_stride);
+    } else if (dim == KVCL_DIM_BLOCK) {
+        s->merge_stride = ((s->n_loops == 0) && (shape->block_stride == s->run_bytes)) ? s->run_bytes : 0;
+        add_loop(s, KVCL_LOOP_BLOCKS, sel->n_blocks, shape->block_stride);
+    } else if (dim == KVCL_DIM_KV) {
+        if (shape->flags == KVCL_LAYOUT_PER_PLANE) {
+            add_loop(s, KVCL_LOOP_BASES, shape->kv, 1);
+        } else {
+            add_loop(s, KVCL_LOOP_STRIDE, shape->kv, shape->kv_stride);
+        }
+    } else if (shape->flags == 0) {
+        add_loop(s, KVCL_LOOP_STRIDE, layers.end - layers.first, shape->layer_stride);
+        s->start += layers.first * shape->layer_stride;
+    } else {
+        add_loop(s, KVCL_LOOP_BASES, layers.end - layers.first, layer_bases);
+        s->first_base = layers.first * layer_bases;
+    }
+}
+
+int kvcl_stream_order_valid(uint32_t order)
+{
+    uint32_t seen = 0, i;
+
+    for (i = 0; i < KVCL_DIMS; ++i) {
+        seen |= 1u << ((order >> (4 * i)) & 15);
+    }
+    return (seen == 0x3e) && ((order >> (4 * KVCL_DIMS)) == 0);
+}
+
+void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order)
+{
+    uint32_t i;
+
+    memset(stream, 0, sizeof(*stream));
+    stream->order = order;
+    stream->blocks = side->sel.blocks;
+    stream->bases = side->bases;
+    stream->block_bytes = kvcl_sel_block_bytes(side->shape, &side->sel);
+    stream->total_bytes = kvcl_sel_bytes(side->shape, &side->sel);
+    stream->run_bytes = side->shape->head_bytes;
+    for (i = 0; i < KVCL_DIMS; ++i) {
+        add_dim(stream, (order >> (4 * i)) & 15, side->shape, &side->sel);
+    }
+    kvcl_stream_seek(stream, 0);
+}
+
+void kvcl_stream_seek(kvcl_stream_t *s, uint64_t pos)
+{
+    kvcl_stream_loop_t *loop;
+    uint64_t run, rest;
+    uint32_t i;
+
+    if (pos >= s->total_bytes) {
+        s->left = 0;
+        s->runs_left = 0;
+        return;
+    }
+    run = pos / s->run_bytes;
+    rest = pos % s->run_bytes;
+    s->runs_left = (s->total_bytes / s->run_bytes) - 1 - run;
+    s->left = s->run_bytes - rest;
+    s->run_addr = s->start;
+    s->base = s->first_base;
+    for (i = 0; i < s->n_loops; ++i) {
+        loop = &s->loops[i];
+        loop->index = (run < loop->count) ? run : run % loop->count;
+        run = (run < loop->count) ? 0 : run / loop->count;
+        switch (loop->kind) {
+        case KVCL_LOOP_BLOCKS:
+            s->run_addr += s->blocks[loop->index] * loop->stride;
+            break;
+        case KVCL_LOOP_BASES:
+            s->base += (uint32_t)(loop->index * loop->stride);
+            break;
+        default:
+            s->run_addr += loop->index * loop->stride;
+            break;
+        }
+    }
+    s->run_addr += s->bases[s->base];
+    s->addr = s->run_addr + rest;
+}
+
+/* Set one loop's index, moving run_addr along. */
+static inline void loop_to(kvcl_stream_t *s, kvcl_stream_loop_t *loop, uint64_t index)
+{
+    uint32_t base;
+
+    if (loop->kind == KVCL_LOOP_STRIDE) {
+        s->run_addr += (index - loop->index) * loop->stride;
+    } else if (loop->kind == KVCL_LOOP_BLOCKS) {
+        s->run_addr += ((uint64_t)s->blocks[index] - s->blocks[loop->index]) * loop->stride;
+    } else {
+        base = s->base + (uint32_t)((index - loop->index) * loop->stride);
+        s->run_addr += s->bases[base] - s->bases[s->base];
+        s->base = base;
+    }
+    loop->index = index;
+}
+
+void kvcl_stream_load(kvcl_stream_t *s)
+{
+    kvcl_stream_loop_t *loop = s->loops;
+
+    while (loop->index + 1 == loop->count) { /* ends: runs_left says that some loop has a next */
+        loop_to(s, loop, 0);
+        ++loop;
+    }
+    loop_to(s, loop, loop->index + 1);
+    --s->runs_left;
+    s->addr = s->run_addr;
+    s->left = s->run_bytes;
+}
+
+void kvcl_stream_extend(kvcl_stream_t *s, uint64_t max)
+{
+    kvcl_stream_loop_t *loop = &s->loops[0];
+    const uint32_t *ids = s->blocks;
+    uint64_t index = loop->index;
+    uint64_t left = s->left;
+
+    while ((left < max) && (index + 1 < loop->count) && (ids[index + 1] == ids[index] + 1)) {
+        ++index;
+        left += s->run_bytes;
+    }
+    s->run_addr += (index - loop->index) * s->merge_stride;
+    s->runs_left -= index - loop->index;
+    s->left = left;
+    loop->index = index;
+}
+
+size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len)
+{
+    uint8_t *to = (uint8_t *)buf;
+    size_t done = 0;
+    uintptr_t addr;
+    size_t n;
+
+    while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
+        memcpy(to + done, (const void *)addr, n);
+        done += n;
+    }
+    return done;
+}
+
+size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len)
+{
+    const uint8_t *from = (const uint8_t *)buf;
+    size_t done = 0;
+    uintptr_t addr;
+    size_t n;
+
+    while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
+        memcpy((void *)addr, from + done, n);
+        done += n;
+    }
+    return done;
+}
+
+uint64_t kvcl_stream_checksum(kvcl_stream_t *stream, uint64_t len)
+{
+    kvcl_checksum_state_t state;
+    uint64_t done = 0;
+    uintptr_t addr = 0;
+    size_t n = 0;
+
+    if (len > 0) {
+        n = kvcl_stream_next(stream, len, &addr);
+    }
+    if (n == len) { /* one run: no streaming state */
+        return kvcl_checksum((n == 0) ? (const void *)"" : (const void *)addr, n);
+    }
+    kvcl_checksum_init(&state);
+    while (n > 0) {
+        kvcl_checksum_update(&state, (const void *)addr, n);
+        done += n;
+        n = (done < len) ? kvcl_stream_next(stream, len - done, &addr) : 0;
+    }
+    return kvcl_checksum_digest(&state);
+}
