@@ -1,6 +1,6 @@
 #!/bin/sh
 # Who may include what (contrib/doc/design, "rooms"): a vendor header has one place, a room uses only the rooms
-# below it, config.h comes first.
+# below it.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"
@@ -70,15 +70,6 @@ room src/tools    'tools/'
 room bindings     'kvcl/'
 room contrib/examples 'kvcl/'
 room test/api     'test/'
-
-# config.h first, in every source of the library.
-for f in $(find src ucx_glue collectives -name '*.c' | LC_ALL=C sort); do
-  first=$(grep -m 1 -E '^[[:space:]]*#[[:space:]]*include' "$f" || :)
-  case $first in
-    *'"config.h"'*|'') ;;
-    *) complain "$f: the first include is config.h, here it is: $first" ;;
-  esac
-done
 
 [ "$bad" = 0 ] || { echo "$bad rules broken"; exit 1; }
 echo "include rules hold"

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-jobs=${KVCL_JOBS:-$(nproc 2>/dev/null || echo 2)}
+jobs=${CI_JOBS:-$(nproc 2>/dev/null || echo 2)}
 
 say() {
   printf '%s\n' "== $*"

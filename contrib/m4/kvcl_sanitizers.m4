@@ -36,6 +36,6 @@ AC_DEFUN([KVCL_SANITIZERS], [
   AS_VAR_IF([enable_sanitize], [no], [KVCL_SOFLAGS="-Wl,-z,defs"], [KVCL_SOFLAGS=])
   AC_SUBST([KVCL_SOFLAGS])
   AC_SUBST([KVCL_SANITIZE], [$enable_sanitize])
-  AC_DEFINE_UNQUOTED([KVCL_SANITIZE], ["$enable_sanitize"], [the sanitizers built in, or "no"])
+  AC_DEFINE_UNQUOTED([KVCL_SANITIZE], ["$enable_sanitize"], [The sanitizers built in, or "no"])
   AM_CONDITIONAL([KVCL_LIBFUZZER], [test "$kvcl_libfuzzer" = yes])
 ])

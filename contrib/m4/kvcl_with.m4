@@ -53,7 +53,8 @@ AC_DEFUN([KVCL_WITH], [
   m4_popdef([NAME])
 ])
 
-# KVCL_WITH_TREE(NAME, UPPER, DIR, HEADER, LIBS): flags for a tree with include/ and lib/.
+# KVCL_WITH_TREE(NAME, UPPER, DIR, HEADER, LIBS): flags for a tree with include/ and lib/. The libraries go to the
+# linker past libtool, which would read the .la files of a tree that was moved and look where it was built.
 AC_DEFUN([KVCL_WITH_TREE], [
   kvcl_libdir=
   for kvcl_dir in "$3/lib" "$3/lib64" "$3"/lib/*-linux-gnu; do
@@ -64,7 +65,8 @@ AC_DEFUN([KVCL_WITH_TREE], [
   done
   AS_IF([test -n "$kvcl_libdir"], [
     $2_CFLAGS="-I$3/include"
-    $2_LIBS="-L$kvcl_libdir $5"
+    $2_LIBS=`AS_ECHO(["$5"]) | $SED 's/-l/-Wl,-l/g'`
+    $2_LIBS="-Wl,-L$kvcl_libdir $$2_LIBS"
     KVCL_LDFLAGS="$KVCL_LDFLAGS -Wl,-rpath,$kvcl_libdir"
   ], [
     $2_CFLAGS=

@@ -1,6 +1,6 @@
 /*
  * Drives a fuzz target without libFuzzer: random inputs, then mutations of inputs that it made before.
- * The seed is printed; KVCL_FUZZ_SEED repeats a run, KVCL_FUZZ_RUNS sets its length. A file named on the
+ * The seed is printed; FUZZ_SEED repeats a run, FUZZ_RUNS sets its length. A file named on the
  * command line is given to the target once, as libFuzzer does, so a finding of either can be replayed.
  */
 #include "config.h"
@@ -113,8 +113,8 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 
 int main(int argc, char **argv)
 {
-    uint64_t runs = from_env("KVCL_FUZZ_RUNS", 20000);
-    uint64_t seed = from_env("KVCL_FUZZ_SEED", (uint64_t)time(NULL));
+    uint64_t runs = from_env("FUZZ_RUNS", 20000);
+    uint64_t seed = from_env("FUZZ_SEED", (uint64_t)time(NULL));
     uint64_t i, changes;
     int      arg, rc = 0;
 
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
         return rc;
     }
 
-    printf("KVCL_FUZZ_SEED=%" PRIu64 " KVCL_FUZZ_RUNS=%" PRIu64 "\n", seed, runs);
+    printf("FUZZ_SEED=%" PRIu64 " FUZZ_RUNS=%" PRIu64 "\n", seed, runs);
     (void)fflush(stdout);
     rng_state = seed;
     for (i = 0; i < runs; ++i) {
