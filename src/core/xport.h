@@ -141,6 +141,14 @@ struct kvcl_xport_mem {
 struct kvcl_xport_rmem {
     kvcl_xport_ep_t *ep;
 };
+struct kvcl_xport_reply {
+    kvcl_xport_t *xport; /* implementations embed it first, as the others */
+};
+
+static inline kvcl_status_t kvcl_xport_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len)
+{
+    return reply->xport->ops->reply(reply, hdr, hdr_len);
+}
 
 extern const kvcl_xport_ops_t kvcl_xport_ucx;  /* ucx_glue/glue.c */
 extern const kvcl_xport_ops_t kvcl_xport_loop; /* core/xport_loop.c */
