@@ -1,0 +1,136 @@
+/*
+ * Addresses of contexts (address.h).
+ */
+#include "config.h"
+#include "core/address.h"
+#include "base/error.h"
+#include "base/wirebuf.h"
+#include "core/wire.h"
+
+#include <string.h>
+
+static const char prefix[] = "kvcl1:";
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap)
+{
+    uint8_t  *p = buf, n = 0;
+    size_t   at = 40;
+    unsigned i;
+
+    if (cap < at) {
+        return 0;
+    }
+    for (i = 1; i < 3; ++i) {
+        size_t len = address->part[i].len;
+        if (address->part[i].buf == NULL) {
+            continue;
+        }
+        if ((len > 0xffff) || (cap - at < 4 + len)) {
+            return 0;
+        }
+        p[at]     = (uint8_t)i;
+        p[at + 1] = 0;
+        p[at + 2] = (uint8_t)len;
+        p[at + 3] = (uint8_t)(len >> 8);
+        memcpy(p + at + 4, address->part[i].buf, len);
+        at += 4 + len;
+        ++n;
+    }
+    memset(p, 0, 8);
+    p[0] = (uint8_t)KVCL_WIRE_MAGIC;
+    p[1] = (uint8_t)(KVCL_WIRE_MAGIC >> 8);
+    p[2] = (uint8_t)KVCL_WIRE_VERSION;
+    p[3] = (uint8_t)(KVCL_WIRE_VERSION >> 8);
+    p[4] = n;
+    memcpy(p + 8, address->uuid, 16);
+    memcpy(p + 24, address->process, 16);
+    return at;
+}
+
+kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *address)
+{
+    const uint8_t *p = buf;
+    size_t        at = 40, part;
+    unsigned      i;
+
+    memset(address, 0, sizeof(*address));
+    if ((len < 4) || (len > KVCL_ADDRESS_MAX) || ((p[0] | (p[1] << 8)) != KVCL_WIRE_MAGIC)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "not an address of a KVCL context (%zu bytes)", len);
+    }
+    if ((p[2] | (p[3] << 8)) != KVCL_WIRE_VERSION) {
+        return kvcl_fail(KVCL_ERR_VERSION, "the peer speaks wire version %u, this library speaks %u",
+                         p[2] | (p[3] << 8), (unsigned)KVCL_WIRE_VERSION);
+    }
+    if (len < at) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "the address is cut off (%zu bytes)", len);
+    }
+    memcpy(address->uuid, p + 8, 16);
+    memcpy(address->process, p + 24, 16);
+    for (i = 0; i < p[4]; ++i) {
+        if ((len - at < 4) || (len - at - 4 < (part = p[at + 2] | ((size_t)p[at + 3] << 8)))) {
+            return kvcl_fail(KVCL_ERR_PROTOCOL, "the address is cut off in part %u", i);
+        }
+        if ((p[at] >= 1) && (p[at] <= 2) && (part > 0)) {
+            address->part[p[at]].buf = p + at + 4;
+            address->part[p[at]].len = part;
+        }
+        at += 4 + part;
+    }
+    return KVCL_OK;
+}
+
+size_t kvcl_address_print(const void *buf, size_t len, char *text, size_t cap)
+{
+    const uint8_t *p   = buf;
+    size_t        need = sizeof(prefix) + ((len * 4) + 2) / 3, out = sizeof(prefix) - 1, i;
+    uint32_t      bits = 0;
+    unsigned      have = 0;
+
+    if (cap < need) {
+        return need;
+    }
+    memcpy(text, prefix, out);
+    for (i = 0; i < len; ++i) {
+        bits = (bits << 8) | p[i];
+        for (have += 8; have >= 6; have -= 6) {
+            text[out++] = digits[(bits >> (have - 6)) & 63];
+        }
+    }
+    if (have > 0) {
+        text[out++] = digits[(bits << (6 - have)) & 63];
+    }
+    text[out] = '\0';
+    return need;
+}
+
+kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t *len_p)
+{
+    uint8_t    *p   = buf;
+    uint32_t   bits = 0;
+    unsigned   have = 0;
+    size_t     out  = 0;
+    const char *at, *digit;
+
+    if ((text == NULL) || (strncmp(text, prefix, sizeof(prefix) - 1) != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "an address begins with \"%s\" (kvcl_context_address prints it)", prefix);
+    }
+    for (at = text + sizeof(prefix) - 1; *at != '\0'; ++at) {
+        digit = strchr(digits, *at);
+        if (digit == NULL) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "the address has a bad character at position %zu",
+                             (size_t)(at - text));
+        }
+        bits  = (bits << 6) | (uint32_t)(digit - digits);
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            if (out == cap) {
+                return kvcl_fail(KVCL_ERR_INVALID_PARAM, "the address is too long");
+            }
+            p[out++] = (uint8_t)(bits >> have);
+        }
+    }
+    *len_p = out;
+    return KVCL_OK;
+}

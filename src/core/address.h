@@ -1,0 +1,35 @@
+/*
+ * A context's address: who it is and how each transport reaches it, as bytes (through boot, the handshake) and as
+ * printable text (kvcl_context_address). Pure; decoding is hostile-safe.
+ *
+ * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], then n times: u8 transport (KVCL_ADDRESS_*), u8 0,
+ * u16 length, bytes. Text: "kvcl1:" and the bytes in base64url without padding.
+ */
+#ifndef KVCL_CORE_ADDRESS_H
+#define KVCL_CORE_ADDRESS_H
+
+#include <kvcl/kvcl_status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KVCL_ADDRESS_LOOP = 1, KVCL_ADDRESS_UCX = 2, KVCL_ADDRESS_MAX = 8192 };
+
+typedef struct kvcl_address {
+    uint8_t uuid[16];
+    uint8_t process[16];
+    struct {
+        const void *buf; /* NULL: none */
+        size_t     len;
+    } part[3];           /* by KVCL_ADDRESS_* */
+} kvcl_address_t;
+
+/** Bytes written, 0 if cap is too small. */
+size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap);
+/** Parts point into buf. KVCL_ERR_PROTOCOL, KVCL_ERR_VERSION. */
+kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *address) KVCL_MUST_CHECK;
+
+/** Text with its closing zero; returns bytes needed. */
+size_t        kvcl_address_print(const void *buf, size_t len, char *text, size_t cap);
+kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
+
+#endif

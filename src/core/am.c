@@ -1,0 +1,61 @@
+/*
+ * The door for messages: what arrives from any transport is checked here (size, magic, version, proven sender) before
+ * a room's handler sees it.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/context.h"
+
+#include <string.h>
+
+void kvcl_am_malformed(kvcl_context_h ctx, kvcl_peer_t *peer, const char *what)
+{
+    ++ctx->stats.malformed;
+    if ((ctx->stats.malformed & (ctx->stats.malformed - 1)) == 0) { /* 1, 2, 4, 8, ... */
+        kvcl_log_warn("malformed message from %s dropped (%llu so far): %s", (peer != NULL) ? peer->name : "a stranger",
+                      (unsigned long long)ctx->stats.malformed, what);
+    }
+}
+
+static bool is_handshake(const kvcl_msg_t *msg)
+{
+    return (msg->type >= KVCL_MSG_HELLO) && (msg->type <= KVCL_MSG_REFUSE);
+}
+
+void kvcl_am_recv(void *arg, const void *hdr, size_t hdr_len, const void *data, size_t len, kvcl_xport_reply_t *reply)
+{
+    kvcl_context_h             ctx  = arg;
+    const kvcl_msg_t           *msg = hdr;
+    const kvcl_msg_handler_t   *handler;
+    kvcl_peer_t                *peer;
+
+    kvcl_assert_locked(ctx);
+    if ((hdr_len < sizeof(*msg)) || (msg->magic != KVCL_WIRE_MAGIC) || (msg->type > KVCL_MSG_LAST)) {
+        ++ctx->stats.strangers;
+        return;
+    }
+    if (is_handshake(msg)) {
+        kvcl_peer_handshake(ctx, msg, hdr_len, data, len, reply);
+        return;
+    }
+    peer = (msg->version == KVCL_WIRE_VERSION) ? kvcl_peer_check(ctx, msg) : NULL;
+    if (peer == NULL) {
+        ++ctx->stats.strangers;
+        kvcl_log_debug("message of type %u from somebody who has not proven the secret dropped", msg->type);
+        return;
+    }
+    if (msg->type == KVCL_MSG_BYE) {
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+        return;
+    }
+    handler = &ctx->handlers[msg->type];
+    if ((handler->fn == NULL) || (hdr_len < handler->min_hdr)) {
+        kvcl_am_malformed(ctx, peer, "unknown type, or header too short");
+        return;
+    }
+    if (peer->state == KVCL_PEER_FAILED) {
+        return; /* it came too late */
+    }
+    handler->fn(ctx, peer, msg, hdr_len, data, len);
+}

@@ -1,0 +1,163 @@
+/*
+ * Communicators over the ranks of one job (comm.h). Inter-communicators are made in comm_connect.c.
+ */
+#include "config.h"
+#include "core/comm.h"
+#include "base/checksum.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p)
+{
+    kvcl_comm_h comm = calloc(1, sizeof(*comm));
+
+    if ((comm == NULL) || ((comm->peers = calloc((size_t)size, sizeof(*comm->peers))) == NULL)) {
+        free(comm);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
+    }
+    comm->ctx        = ctx;
+    comm->id         = id;
+    comm->rank       = rank;
+    comm->size       = size;
+    comm->local_size = size;
+    *comm_p          = comm;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p)
+{
+    if ((ctx == NULL) || (comm_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_world: NULL argument");
+    }
+    *comm_p = ctx->world;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call)
+{
+    if (comm == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the communicator is NULL", call);
+    }
+    if ((rank < 0) || (rank >= comm->size)) {
+        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d is not in a communicator of %d ranks", call, rank,
+                         comm->size);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
+{
+    kvcl_context_h ctx = comm->ctx;
+    kvcl_status_t  status;
+    const void     *blob;
+    size_t         len;
+
+    kvcl_lock(ctx);
+    *peer_p = comm->peers[rank];
+    kvcl_unlock(ctx);
+    if (*peer_p != NULL) {
+        return KVCL_OK;
+    }
+    pthread_mutex_lock(&ctx->boot_lock);
+    status = kvcl_boot_get(ctx->boot, (comm->world != NULL) ? comm->world[rank] : rank, &blob, &len);
+    if (status == KVCL_OK) {
+        kvcl_lock(ctx);
+        status = kvcl_peer_by_address(ctx, blob, len, peer_p);
+        if (status == KVCL_OK) {
+            comm->peers[rank] = *peer_p;
+        }
+        kvcl_unlock(ctx);
+    }
+    pthread_mutex_unlock(&ctx->boot_lock);
+    return status;
+}
+
+int kvcl_comm_rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
+{
+    int i;
+
+    for (i = 0; i < comm->size; ++i) {
+        if (comm->peers[i] == peer) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl_comm_h *comm_p)
+{
+    kvcl_status_t status;
+    kvcl_comm_h   comm;
+    uint64_t      id;
+    int           i, j, me = -1;
+
+    if ((parent == NULL) || (ranks == NULL) || (comm_p == NULL) || (n <= 0) || parent->inter) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_create: NULL argument, no ranks, or an inter-communicator");
+    }
+    for (i = 0; i < n; ++i) {
+        if ((ranks[i] < 0) || (ranks[i] >= parent->size)) {
+            return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_comm_create: rank %d (entry %d) is not in a communicator of "
+                             "%d ranks", ranks[i], i, parent->size);
+        }
+        for (j = 0; j < i; ++j) {
+            if (ranks[j] == ranks[i]) {
+                return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_comm_create: rank %d is listed twice", ranks[i]);
+            }
+        }
+        me = (ranks[i] == parent->rank) ? i : me;
+    }
+    if (me < 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_create: my rank %d is not in the list", parent->rank);
+    }
+    id     = kvcl_checksum_seed(ranks, (size_t)n * sizeof(*ranks), parent->id);
+    status = kvcl_comm_make(parent->ctx, 0, me, n, &comm);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    comm->world = malloc((size_t)n * sizeof(*comm->world));
+    if (comm->world == NULL) {
+        kvcl_comm_free(comm);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", n);
+    }
+    for (i = 0; i < n; ++i) {
+        comm->world[i] = (parent->world != NULL) ? parent->world[ranks[i]] : ranks[i];
+    }
+    kvcl_lock(parent->ctx);
+    comm->id = kvcl_context_comm_id(parent->ctx, id);
+    kvcl_unlock(parent->ctx);
+    *comm_p = comm;
+    return KVCL_OK;
+}
+
+void kvcl_comm_free(kvcl_comm_h comm)
+{
+    if ((comm == NULL) || (comm == comm->ctx->world)) {
+        return;
+    }
+    free(comm->world);
+    free(comm->peers);
+    free(comm);
+}
+
+int kvcl_comm_rank(kvcl_comm_h comm)
+{
+    return comm->rank;
+}
+
+int kvcl_comm_size(kvcl_comm_h comm)
+{
+    return comm->size;
+}
+
+uint64_t kvcl_comm_view(kvcl_comm_h comm)
+{
+    (void)comm;
+    return 1; /* membership does not change in this version */
+}
+
+int kvcl_comm_is_inter(kvcl_comm_h comm)
+{
+    return comm->inter ? 1 : 0;
+}

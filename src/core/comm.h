@@ -1,0 +1,35 @@
+/*
+ * Communicators inside. A rank's peer is found when it is first needed: its address comes from boot (world and what
+ * was made from it) or from the other job (inter-communicators).
+ *
+ * Immutable after creation but for peers[], which is filled under the engine lock.
+ */
+#ifndef KVCL_CORE_COMM_H
+#define KVCL_CORE_COMM_H
+
+#include "core/context.h"
+
+struct kvcl_comm {
+    kvcl_context_h ctx;
+    uint64_t       id;        /* the same on all members; names it in messages */
+    int            rank;      /* mine, in my side */
+    int            size;      /* ranks that can be addressed */
+    int            local_size; /* ranks of my side */
+    bool           inter;
+    int            *world;    /* rank -> world rank; NULL: the world itself, or inter */
+    kvcl_peer_t    **peers;
+    struct kvcl_comm *local;  /* inter: my side */
+    uint32_t       children;  /* made from this one: part of their ids */
+    uint64_t       coll_seq;  /* collectives posted; under the engine lock */
+};
+
+/** No lock held; may ask boot, so it may block the first time. KVCL_ERR_UNKNOWN_RANK, ... */
+kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
+
+/** Lock held: the rank of a peer in comm, -1 if it is not in it or has not been needed yet. */
+int kvcl_comm_rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer);
+
+kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ */
+#include "core/conf.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const path_names[] = {"auto", "shm", "tcp", "loop", NULL};
+
+#define ROW(_name, _dflt, _type, _field, _min, _max, _enums, _help) \
+    {_name, _dflt, _help, KVCL_SETTING_##_type, offsetof(kvcl_config_t, _field), _min, _max, _enums}
+
+const kvcl_setting_t kvcl_config_table[] = {
+    ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL, "how ranks meet: auto, pmix, tcp (a rendezvous address), self"),
+    ROW("KVCL_RENDEZVOUS", NULL, STRING, rendezvous, 0, 0, NULL,
+        "tcp://host:port where the ranks of a job meet when no launcher started them"),
+    ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "my rank, with KVCL_RENDEZVOUS; -1: dealt in order of arrival"),
+    ROW("KVCL_SIZE", "0", INT, size, 0, 65536, NULL, "number of ranks, with KVCL_RENDEZVOUS"),
+    ROW("KVCL_BOOT_TIMEOUT", "60s", TIME, boot_timeout_ns, 1000000, INT64_MAX, NULL,
+        "how long ranks wait for each other at start"),
+    ROW("KVCL_SECRET_FILE", NULL, STRING, secret_file, 0, 0, NULL,
+        "file (mode 0600) whose bytes every rank of the job must know; the launcher hands one out otherwise"),
+    ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
+        "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
+    ROW("KVCL_NET", "lo", STRING, net, 0, 0, NULL,
+        "network interfaces to use and listen on, comma separated; whoever reaches them is trusted (see kvcl_info(1))"),
+    ROW("KVCL_TIMEOUT", "30s", TIME, timeout_ns, 1000000, INT64_MAX, NULL, "deadline of operations that name none"),
+    ROW("KVCL_SPIN", "100us", TIME, spin_ns, 0, 1000000000, NULL,
+        "how long to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),
+    ROW("KVCL_LOG", "warn", STRING, log, 0, 0, NULL, "log level: error, warn, info, debug, trace"),
+    ROW("KVCL_KEEPALIVE", "500ms", TIME, keepalive_ns, 10000000, INT64_MAX, NULL,
+        "how often an idle connection to a peer is probed"),
+    ROW("KVCL_COLL_TABLE", NULL, STRING, coll_table, 0, 0, NULL,
+        "collective algorithms by path and size, laid over the built-in table (kvcl_info --colls prints it)"),
+    ROW("KVCL_COLL_CHUNK", "1M", SIZE, coll_chunk, 4096, 1ll << 30, NULL, "pipeline chunk of collectives"),
+    ROW("KVCL_INLINE_COPY", "512K", SIZE, inline_copy, 0, 1ll << 40, NULL,
+        "over shared memory, transfers up to this size are copied inside the posting call"),
+    ROW("KVCL_FRAME", "0", SIZE, frame, 0, 1 << 26, NULL, "bytes of one served data message; 0: what the transport likes"),
+    ROW("KVCL_WINDOW", "8", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
+    ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
+    KVCL_SETTING_END,
+};
+_Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");
+
+const char *kvcl_path_name(int path)
+{
+    return path_names[path];
+}
+
+kvcl_status_t kvcl_params_check(const void *params, size_t size, size_t known, const char *what)
+{
+    const unsigned char *bytes = params;
+    size_t i;
+
+    if (size < sizeof(size_t) + sizeof(uint64_t)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s.size is %zu: set it to sizeof(%s)", what, size, what);
+    }
+    for (i = known; i < size; ++i) {
+        if (bytes[i] != 0) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s has a field set that this library does not know (byte %zu)",
+                             what, i);
+        }
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t set_param(kvcl_config_t *config, kvcl_setting_source_t *sources, const char *name,
+                               const char *value)
+{
+    if (value == NULL) {
+        return KVCL_OK;
+    }
+    return kvcl_settings_set(kvcl_config_table, config, name, value, KVCL_SOURCE_PARAM, sources);
+}
+
+static kvcl_status_t overlay(kvcl_config_t *config, const kvcl_init_params_t *p, kvcl_setting_source_t *sources)
+{
+    kvcl_status_t status;
+    char number[24];
+
+    if (((status = set_param(config, sources, "KVCL_BOOT", p->boot)) != KVCL_OK) ||
+        ((status = set_param(config, sources, "KVCL_RENDEZVOUS", p->rendezvous)) != KVCL_OK) ||
+        ((status = set_param(config, sources, "KVCL_SECRET_FILE", p->secret_file)) != KVCL_OK) ||
+        ((status = set_param(config, sources, "KVCL_PATH", p->path)) != KVCL_OK)) {
+        return status;
+    }
+    if (p->nranks != 0) {
+        snprintf(number, sizeof(number), "%d", p->nranks);
+        status = set_param(config, sources, "KVCL_SIZE", number);
+        if (status == KVCL_OK) {
+            snprintf(number, sizeof(number), "%d", p->rank);
+            status = set_param(config, sources, "KVCL_RANK", number);
+        }
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *params,
+                               kvcl_setting_source_t sources[KVCL_CONFIG_ROWS])
+{
+    static const kvcl_setting_t *const tables[] = {kvcl_config_table, NULL};
+    kvcl_status_t status;
+    int level;
+
+    memset(config, 0, sizeof(*config));
+    status = kvcl_settings_load(kvcl_config_table, config, kvcl_settings_getenv, NULL, sources);
+    if ((status == KVCL_OK) && (params != NULL)) {
+        status = overlay(config, params, sources);
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_log_level_parse(config->log, &level);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_log_set_level(level);
+    (void)kvcl_settings_check_unknown(environ, tables);
+    return KVCL_OK;
+}
+
+void kvcl_config_free(kvcl_config_t *config)
+{
+    kvcl_settings_free(kvcl_config_table, config);
+}

@@ -1,0 +1,47 @@
+/*
+ * The library's settings: one struct, one table, read once when a context is made and passed down from there.
+ */
+#ifndef KVCL_CORE_CONF_H
+#define KVCL_CORE_CONF_H
+
+#include "base/settings.h"
+#include <kvcl/kvcl_context.h>
+
+enum { KVCL_PATH_AUTO, KVCL_PATH_SHM, KVCL_PATH_TCP, KVCL_PATH_LOOP };
+
+typedef struct kvcl_config {
+    char     *boot;
+    char     *rendezvous;
+    int64_t  rank;
+    int64_t  size;
+    uint64_t boot_timeout_ns;
+    char     *secret_file;
+    int      path;
+    char     *net;
+    uint64_t timeout_ns;
+    uint64_t spin_ns;
+    char     *log;
+    uint64_t keepalive_ns;
+    char     *coll_table;
+    uint64_t coll_chunk;
+    uint64_t inline_copy;
+    uint64_t frame;
+    int64_t  window;
+    uint64_t eager;
+} kvcl_config_t;
+
+enum { KVCL_CONFIG_ROWS = 18 };
+
+extern const kvcl_setting_t kvcl_config_table[];
+
+/** Read the environment, then lay params (may be NULL) over it. kvcl_config_free() afterwards, also on failure. */
+kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *params,
+                               kvcl_setting_source_t sources[KVCL_CONFIG_ROWS]) KVCL_MUST_CHECK;
+void          kvcl_config_free(kvcl_config_t *config);
+
+const char *kvcl_path_name(int path); /* "auto", "shm", "tcp", "loop" */
+
+/** Check a public params struct: size known, and every byte past what this build knows zero. */
+kvcl_status_t kvcl_params_check(const void *params, size_t size, size_t known, const char *what) KVCL_MUST_CHECK;
+
+#endif

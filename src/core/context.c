@@ -1,0 +1,302 @@
+/*
+ * The context: kvcl_init in the order settings, boot, transports, rooms, world; kvcl_finalize in reverse.
+ */
+#include "config.h"
+#include "core/context.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/crypto.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "core/address.h"
+#include "core/comm.h"
+#include "core/req.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static kvcl_status_t process_uuid(uint8_t out[16])
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint8_t         uuid[16];
+    static bool            made;
+    kvcl_status_t          status = KVCL_OK;
+
+    pthread_mutex_lock(&lock);
+    if (!made) {
+        status = kvcl_random_bytes(uuid, sizeof(uuid));
+        made   = (status == KVCL_OK);
+    }
+    memcpy(out, uuid, sizeof(uuid));
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static kvcl_status_t open_boot(kvcl_context_h ctx, const kvcl_init_params_t *params)
+{
+    kvcl_boot_params_t boot = KVCL_BOOT_PARAMS_INIT;
+
+    boot.which       = ctx->config.boot;
+    boot.rendezvous  = ctx->config.rendezvous;
+    boot.rank        = (int)ctx->config.rank;
+    boot.size        = (int)ctx->config.size;
+    boot.secret_file = ctx->config.secret_file;
+    boot.timeout_ns  = ctx->config.boot_timeout_ns;
+    boot.oob         = (params != NULL) ? params->oob : NULL;
+    return kvcl_boot_open(&boot, &ctx->boot);
+}
+
+static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, const kvcl_xport_params_t *params)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    kvcl_status_t status = ops->init(params, &eng->xports[eng->n_xports]);
+
+    eng->n_xports += (status == KVCL_OK) ? 1 : 0;
+    return status;
+}
+
+static kvcl_status_t open_xports(kvcl_context_h ctx)
+{
+    kvcl_xport_params_t params = {
+        .cbs          = {ctx, kvcl_am_recv, kvcl_peer_ep_failed},
+        .path         = kvcl_path_name(ctx->config.path),
+        .net          = ctx->config.net,
+        .keepalive_ns = ctx->config.keepalive_ns,
+    };
+    kvcl_status_t status = KVCL_OK;
+
+    if ((ctx->config.path == KVCL_PATH_AUTO) || (ctx->config.path == KVCL_PATH_LOOP)) {
+        status = add_xport(ctx, &kvcl_xport_loop, &params);
+    }
+    if ((status == KVCL_OK) && (ctx->config.path != KVCL_PATH_LOOP)) {
+        status = add_xport(ctx, &kvcl_xport_ucx, &params);
+    }
+    return status;
+}
+
+static kvcl_status_t make_address(kvcl_context_h ctx)
+{
+    kvcl_address_t address;
+    kvcl_status_t  status;
+    unsigned       i, part;
+
+    memset(&address, 0, sizeof(address));
+    if (((status = kvcl_random_bytes(ctx->uuid, sizeof(ctx->uuid))) != KVCL_OK) ||
+        ((status = kvcl_random_bytes(ctx->cookie, sizeof(ctx->cookie))) != KVCL_OK) ||
+        ((status = process_uuid(address.process)) != KVCL_OK)) {
+        return status;
+    }
+    memcpy(address.uuid, ctx->uuid, sizeof(address.uuid));
+    for (i = 0; i < ctx->engine.n_xports; ++i) {
+        kvcl_xport_t *xport = ctx->engine.xports[i];
+        part = (xport->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX;
+        xport->ops->address(xport, &address.part[part].buf, &address.part[part].len);
+    }
+    ctx->address = malloc(KVCL_ADDRESS_MAX);
+    if (ctx->address == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an address");
+    }
+    ctx->address_len = kvcl_address_pack(&address, ctx->address, KVCL_ADDRESS_MAX);
+    return (ctx->address_len > 0) ? KVCL_OK : kvcl_fail(KVCL_ERR_INTERNAL, "the transports' addresses are too long");
+}
+
+static kvcl_status_t open_rooms(kvcl_context_h ctx)
+{
+    const kvcl_msg_handler_t *handler;
+    kvcl_status_t            status;
+    unsigned                 i;
+
+    for (i = 0; i < KVCL_ROOMS; ++i) {
+        if (kvcl_rooms[i]->init != NULL) {
+            status = kvcl_rooms[i]->init(ctx, &ctx->rooms[i]);
+            if (status != KVCL_OK) {
+                return status;
+            }
+        }
+        ctx->n_rooms = i + 1;
+        for (handler = kvcl_rooms[i]->handlers; (handler != NULL) && (handler->type != 0); ++handler) {
+            ctx->handlers[handler->type] = *handler;
+        }
+    }
+    return KVCL_OK;
+}
+
+/* Everybody spins only where each rank can have a core of its own. */
+static uint64_t spin_ns(kvcl_context_h ctx)
+{
+    size_t i;
+
+    for (i = 0; kvcl_config_table[i].name != NULL; ++i) {
+        if ((strcmp(kvcl_config_table[i].name, "KVCL_SPIN") == 0) && (ctx->sources[i] != KVCL_SOURCE_DEFAULT)) {
+            return ctx->config.spin_ns;
+        }
+    }
+    return (ctx->boot->size > kvcl_online_cores()) ? 0 : ctx->config.spin_ns;
+}
+
+static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *params)
+{
+    kvcl_status_t status;
+
+    if (((status = kvcl_config_load(&ctx->config, params, ctx->sources)) != KVCL_OK) ||
+        ((status = open_boot(ctx, params)) != KVCL_OK) || ((status = open_xports(ctx)) != KVCL_OK) ||
+        ((status = make_address(ctx)) != KVCL_OK) || ((status = open_rooms(ctx)) != KVCL_OK) ||
+        ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->boot->size, &ctx->world)) != KVCL_OK)) {
+        return status;
+    }
+    memcpy(ctx->secret, ctx->boot->secret, sizeof(ctx->secret));
+    ctx->engine.spin_ns = spin_ns(ctx);
+    status = kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
+    if (status != KVCL_OK) {
+        return status;
+    }
+    return kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len);
+}
+
+static bool quiet(void *arg)
+{
+    kvcl_context_h ctx = arg;
+    unsigned       i;
+
+    for (i = 0; i < ctx->engine.n_xports; ++i) {
+        kvcl_xport_t *xport = ctx->engine.xports[i];
+        if ((xport->ops->outstanding != NULL) && xport->ops->outstanding(xport)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Accepts a half-built context. */
+static void close_all(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    unsigned      i;
+
+    kvcl_lock(ctx);
+    kvcl_peers_goodbye(ctx);
+    kvcl_unlock(ctx);
+    if (ctx->peers.count > 0) {
+        (void)kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(KVCL_NS_PER_SEC / 2));
+    }
+    kvcl_engine_stop(ctx);
+    kvcl_lock(ctx);
+    while (!kvcl_list_is_empty(&eng->live)) {
+        kvcl_list_t *link = kvcl_list_first(&eng->live);
+        kvcl_req_t  *req  = kvcl_container_of(link, kvcl_req_t, live_link);
+        kvcl_list_del(link);
+        req->cls->stop(req, KVCL_ERR_CANCELED);
+    }
+    kvcl_peers_close(ctx);
+    kvcl_unlock(ctx);
+    for (i = 0; i < 64; ++i) {
+        (void)kvcl_engine_pass(ctx); /* what was stopped completes, closed endpoints go */
+    }
+    while (ctx->n_rooms > 0) {
+        --ctx->n_rooms;
+        if (kvcl_rooms[ctx->n_rooms]->fini != NULL) {
+            kvcl_rooms[ctx->n_rooms]->fini(ctx, ctx->rooms[ctx->n_rooms]);
+        }
+    }
+    if (ctx->world != NULL) {
+        kvcl_comm_h world = ctx->world;
+        ctx->world = NULL;
+        kvcl_comm_free(world);
+    }
+    while (eng->n_xports > 0) {
+        kvcl_xport_t *xport = eng->xports[--eng->n_xports];
+        xport->ops->fini(xport);
+    }
+    kvcl_peers_fini(ctx);
+    kvcl_map_fini(&ctx->comm_ids);
+    kvcl_boot_close(ctx->boot);
+    kvcl_engine_fini(ctx);
+    kvcl_config_free(&ctx->config);
+    kvcl_wipe(ctx->secret, sizeof(ctx->secret));
+    pthread_mutex_destroy(&ctx->boot_lock);
+    free(ctx->address);
+    free(ctx);
+}
+
+kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p)
+{
+    kvcl_status_t  status = KVCL_OK;
+    kvcl_context_h ctx;
+
+    if (ctx_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: ctx_p is NULL");
+    }
+    if (params != NULL) {
+        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_init_params_t");
+        if ((status == KVCL_OK) && ((params->flags & ~(uint64_t)KVCL_INIT_NO_THREAD) != 0)) {
+            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: unknown flags 0x%llx",
+                               (unsigned long long)params->flags);
+        }
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    ctx = calloc(1, sizeof(*ctx));
+    if (ctx == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a context");
+    }
+    pthread_mutex_init(&ctx->boot_lock, NULL);
+    kvcl_map_init(&ctx->peers.by_uuid);
+    kvcl_map_init(&ctx->comm_ids);
+    status = kvcl_engine_init(ctx);
+    if (status == KVCL_OK) {
+        status = open_all(ctx, params);
+    }
+    if (status != KVCL_OK) {
+        close_all(ctx);
+        return status;
+    }
+    *ctx_p = ctx;
+    return KVCL_OK;
+}
+
+void kvcl_finalize(kvcl_context_h ctx)
+{
+    if (ctx != NULL) {
+        close_all(ctx);
+    }
+}
+
+kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p)
+{
+    if ((ctx == NULL) || (len_p == NULL) || ((buf == NULL) && (cap != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_address: NULL argument");
+    }
+    *len_p = kvcl_address_print(ctx->address, ctx->address_len, buf, cap);
+    return (*len_p <= cap) ? KVCL_OK
+                           : kvcl_fail(KVCL_ERR_TRUNCATED, "the address needs %zu bytes, there is room for %zu", *len_p,
+                                       cap);
+}
+
+uint64_t kvcl_context_comm_id(kvcl_context_h ctx, uint64_t base)
+{
+    kvcl_assert_locked(ctx);
+    /* Members that make several communicators over one list make them in the same order: number them. */
+    uintptr_t n = (uintptr_t)kvcl_map_get(&ctx->comm_ids, base) + 1;
+
+    if (kvcl_map_put(&ctx->comm_ids, base, (void *)n) != KVCL_OK) {
+        kvcl_log_warn("no memory to number communicators");
+    }
+    base ^= (uint64_t)n * UINT64_C(0x9e3779b97f4a7c15);
+    return kvcl_splitmix64(&base) | 2; /* never the world's 1, never 0 */
+}
+
+size_t kvcl_context_frame(kvcl_context_h ctx, const kvcl_peer_t *peer)
+{
+    return (ctx->config.frame != 0) ? ctx->config.frame : peer->ep->frame_bytes;
+}
+
+void kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats)
+{
+    kvcl_lock(ctx);
+    *stats = ctx->stats;
+    kvcl_unlock(ctx);
+    stats->bytes_in  += atomic_load_explicit(&ctx->bytes_in, memory_order_relaxed);
+    stats->bytes_out += atomic_load_explicit(&ctx->bytes_out, memory_order_relaxed);
+}

@@ -1,0 +1,85 @@
+/*
+ * The context's inside, and the rooms that hang their state on it.
+ *
+ * A room (mem, xfer, collectives, store, comm) gives one kvcl_room_t in the explicit list of rooms.c: how its state in
+ * a context begins and ends, its message handlers, its share of polling, and what it does when a peer fails.
+ */
+#ifndef KVCL_CORE_CONTEXT_H
+#define KVCL_CORE_CONTEXT_H
+
+#include "boot/boot.h"
+#include "core/conf.h"
+#include "core/engine.h"
+#include "core/peer.h"
+#include "core/wire.h"
+#include <kvcl/kvcl_query.h>
+
+enum { KVCL_ROOM_COMM, KVCL_ROOM_MEM, KVCL_ROOM_XFER, KVCL_ROOM_COLL, KVCL_ROOM_STORE, KVCL_ROOMS };
+
+/* Engine lock held. hdr has at least sizeof(kvcl_msg_t) bytes, all of hdr_len are readable and aligned to 8; the
+ * content beyond is hostile. Both buffers live during the call only. */
+typedef void (*kvcl_msg_fn_t)(struct kvcl_context *ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                              const void *data, size_t len);
+
+typedef struct kvcl_msg_handler {
+    uint8_t       type;
+    uint16_t      min_hdr; /* shorter headers are dropped as malformed */
+    kvcl_msg_fn_t fn;
+} kvcl_msg_handler_t;
+
+typedef struct kvcl_room {
+    const char               *name;
+    const kvcl_msg_handler_t *handlers; /* ends with type 0; NULL: none */
+    kvcl_status_t (*init)(struct kvcl_context *ctx, void **state_p); /* no lock held */
+    void          (*fini)(struct kvcl_context *ctx, void *state);    /* no lock held, engine stopped; may be given a
+                                                                        half-built state never */
+    /* Optional. Lock held; must not block. Returns how much moved. */
+    unsigned      (*poll)(struct kvcl_context *ctx, void *state);
+    /* Optional. Lock held; may drop and retake it to copy bytes. Returns whether it did anything. */
+    bool          (*work)(struct kvcl_context *ctx, void *state);
+    /* Optional. Lock held. */
+    void          (*peer_failed)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
+} kvcl_room_t;
+
+extern const kvcl_room_t *const kvcl_rooms[KVCL_ROOMS]; /* rooms.c */
+
+struct kvcl_context {
+    kvcl_config_t         config;
+    kvcl_setting_source_t sources[KVCL_CONFIG_ROWS];
+    kvcl_boot_t           *boot;
+    pthread_mutex_t       boot_lock;  /* boot calls; taken before, never inside, the engine lock */
+    uint8_t               uuid[16];   /* this context's incarnation, random */
+    uint8_t               secret[32]; /* the job's */
+    uint8_t               cookie[32]; /* mine: makes the handshake's first half stateless */
+    uint8_t               *address;   /* packed, see address.h */
+    size_t                address_len;
+    kvcl_engine_t         engine;
+    kvcl_peers_t          peers;
+    kvcl_msg_handler_t    handlers[KVCL_MSG_LAST + 1];
+    void                  *rooms[KVCL_ROOMS];
+    unsigned              n_rooms;    /* initialised */
+    kvcl_comm_h           world;
+    kvcl_map_t            comm_ids;   /* how many communicators were made over a list of ranks */
+    kvcl_context_stats_t  stats;      /* under the engine lock, but bytes copied inside posts: atomic adds */
+    _Atomic uint64_t      bytes_in;
+    _Atomic uint64_t      bytes_out;
+};
+
+/* The transport frames that served transfers use, settings applied. */
+size_t kvcl_context_frame(struct kvcl_context *ctx, const kvcl_peer_t *peer);
+
+/* Lock held: the id of the next communicator over a list of ranks whose hash is base. */
+uint64_t kvcl_context_comm_id(struct kvcl_context *ctx, uint64_t base);
+
+static inline uint64_t kvcl_timeout(const struct kvcl_context *ctx, uint64_t timeout_ns)
+{
+    return (timeout_ns != 0) ? timeout_ns : ctx->config.timeout_ns;
+}
+
+/* am.c: the transports' receive callback. */
+void kvcl_am_recv(void *ctx, const void *hdr, size_t hdr_len, const void *data, size_t len,
+                  kvcl_xport_reply_t *reply);
+/** A message that makes no sense: counted, logged once in a while. */
+void kvcl_am_malformed(struct kvcl_context *ctx, kvcl_peer_t *peer, const char *what);
+
+#endif

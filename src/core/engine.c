@@ -1,0 +1,489 @@
+/*
+ * The engine (engine.h): lock, progress thread, waiting.
+ */
+#include "config.h"
+#include "core/engine.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/context.h"
+#include "core/req.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+void kvcl_lock(kvcl_context_h ctx)
+{
+    pthread_mutex_lock(&ctx->engine.lock);
+}
+
+void kvcl_assert_locked(kvcl_context_h ctx)
+{
+#if KVCL_ENABLE_DEBUG
+    assert(pthread_mutex_trylock(&ctx->engine.lock) != 0);
+#else
+    (void)ctx;
+#endif
+}
+
+static void signal_fd(int fd)
+{
+    uint64_t one = 1;
+
+    if ((fd >= 0) && (write(fd, &one, sizeof(one)) < 0)) {
+        kvcl_log_trace("eventfd %d is full: %m", fd); /* readable all the same */
+    }
+}
+
+static void drain_fd(int fd)
+{
+    uint64_t count;
+
+    if (read(fd, &count, sizeof(count)) < 0) {
+        return; /* nobody signalled */
+    }
+}
+
+void kvcl_engine_kick(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+
+    if (eng->thread_asleep) {
+        eng->thread_asleep = false;
+        signal_fd(eng->wake_fd);
+    }
+}
+
+/* Sends that a transport could not finish inside the post need somebody to progress it. */
+static bool has_outstanding(kvcl_engine_t *eng)
+{
+    unsigned i;
+
+    for (i = 0; i < eng->n_xports; ++i) {
+        kvcl_xport_t *xport = eng->xports[i];
+        if ((xport->ops->outstanding != NULL) && xport->ops->outstanding(xport)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void kvcl_unlock(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+
+    if (eng->thread_asleep && !eng->polling && has_outstanding(eng)) {
+        kvcl_engine_kick(ctx);
+    }
+    pthread_mutex_unlock(&eng->lock);
+}
+
+void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+
+    ++eng->completed;
+    ++ctx->stats.ops;
+    if (req->cb != NULL) {
+        kvcl_list_add_tail(&eng->callbacks, &req->done_link);
+        if (eng->pollers == 0) {
+            kvcl_engine_kick(ctx);
+        }
+    }
+    if (eng->followers != 0) {
+        pthread_cond_broadcast(&eng->cond);
+    }
+    if (eng->user_fd >= 0) {
+        signal_fd(eng->user_fd);
+    }
+}
+
+void kvcl_engine_instant_cb(kvcl_context_h ctx, kvcl_req_t *req)
+{
+    kvcl_lock(ctx);
+    kvcl_list_add_tail(&ctx->engine.callbacks, &req->done_link);
+    kvcl_engine_kick(ctx);
+    kvcl_unlock(ctx);
+}
+
+/* Lock held on entry and exit, not while a callback runs. */
+static void run_callbacks(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    kvcl_list_t   *link;
+    kvcl_req_t    *req;
+
+    while ((link = kvcl_list_pop(&eng->callbacks)) != NULL) {
+        req = kvcl_container_of(link, kvcl_req_t, done_link);
+        kvcl_unlock(ctx);
+        req->cb(req->cb_arg, (kvcl_status_t)atomic_load(&req->state));
+        kvcl_req_drop(req);
+        kvcl_lock(ctx);
+    }
+}
+
+static unsigned expire(kvcl_context_h ctx, uint64_t now)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    kvcl_req_t    *req;
+    unsigned      n = 0;
+
+    while (kvcl_heap_min_key(&eng->timers) <= now) {
+        req = kvcl_container_of(kvcl_heap_min(&eng->timers), kvcl_req_t, timer);
+        kvcl_heap_del(&eng->timers, &req->timer);
+        req->cls->stop(req, KVCL_ERR_TIMED_OUT);
+        ++n;
+    }
+    return n;
+}
+
+/* Lock held (room work may drop it meanwhile). */
+static unsigned poll_once(kvcl_context_h ctx, uint64_t now)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    unsigned      n    = 0, i;
+
+    for (i = 0; i < eng->n_xports; ++i) {
+        n += eng->xports[i]->ops->progress(eng->xports[i]);
+    }
+    for (i = 0; i < ctx->n_rooms; ++i) {
+        if (kvcl_rooms[i]->poll != NULL) {
+            n += kvcl_rooms[i]->poll(ctx, ctx->rooms[i]);
+        }
+        if (kvcl_rooms[i]->work != NULL) {
+            n += kvcl_rooms[i]->work(ctx, ctx->rooms[i]) ? 1 : 0;
+        }
+    }
+    return n + expire(ctx, now);
+}
+
+static bool arm_xports(kvcl_engine_t *eng)
+{
+    unsigned i;
+
+    for (i = 0; i < eng->n_xports; ++i) {
+        if (eng->xports[i]->ops->arm(eng->xports[i]) != KVCL_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Let the progress thread's epoll hear the transports, once, or not at all while somebody else polls. */
+static void set_thread_fds(kvcl_engine_t *eng, bool on)
+{
+    struct epoll_event ev = {.events = on ? (EPOLLIN | EPOLLONESHOT) : 0};
+    unsigned i;
+
+    if (!eng->has_thread || (eng->fds_armed == on)) {
+        return;
+    }
+    for (i = 0; i < eng->n_xports; ++i) {
+        ev.data.fd = eng->xport_fds[i];
+        if (eng->xport_fds[i] >= 0) {
+            epoll_ctl(eng->epfd, EPOLL_CTL_MOD, eng->xport_fds[i], &ev);
+        }
+    }
+    eng->fds_armed = on;
+}
+
+static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
+{
+    kvcl_engine_t      *eng = &ctx->engine;
+    struct epoll_event ev[4];
+    int                n, i;
+
+    eng->thread_asleep = true;
+    eng->wake_ns       = until_ns;
+    pthread_mutex_unlock(&eng->lock);
+    n = epoll_wait(eng->epfd, ev, 4, kvcl_deadline_poll_ms(until_ns));
+    pthread_mutex_lock(&eng->lock);
+    eng->thread_asleep = false;
+    for (i = 0; i < n; ++i) {
+        if (ev[i].data.fd == eng->wake_fd) {
+            drain_fd(eng->wake_fd);
+        } else {
+            eng->fds_armed = false; /* one shot: all are set again together */
+        }
+    }
+}
+
+/* Give other threads the lock now and then while we spin. */
+static void breathe(kvcl_engine_t *eng)
+{
+    pthread_mutex_unlock(&eng->lock);
+    kvcl_relax();
+    pthread_mutex_lock(&eng->lock);
+}
+
+static void *progress_thread(void *arg)
+{
+    kvcl_context_h ctx  = arg;
+    kvcl_engine_t  *eng = &ctx->engine;
+    uint64_t       last = kvcl_now_ns(), now;
+    unsigned       n, i;
+
+    pthread_mutex_lock(&eng->lock);
+    while (!eng->stopping) {
+        now = kvcl_now_ns();
+        if (eng->polling) { /* an application thread polls; help it copy, otherwise stay away */
+            n = 0;
+            for (i = 0; i < ctx->n_rooms; ++i) {
+                if (kvcl_rooms[i]->work != NULL) {
+                    n += kvcl_rooms[i]->work(ctx, ctx->rooms[i]) ? 1 : 0;
+                }
+            }
+            if ((n == 0) && eng->polling) {
+                thread_sleep(ctx, KVCL_DEADLINE_NONE);
+                last = kvcl_now_ns();
+            }
+            continue;
+        }
+        n = poll_once(ctx, now);
+        run_callbacks(ctx);
+        if (n != 0) {
+            last = now;
+            breathe(eng);
+        } else if (now - last < eng->spin_ns) {
+            breathe(eng);
+        } else if (!eng->polling && arm_xports(eng)) {
+            set_thread_fds(eng, true);
+            thread_sleep(ctx, kvcl_heap_min_key(&eng->timers));
+            last = kvcl_now_ns();
+        }
+    }
+    pthread_mutex_unlock(&eng->lock);
+    return NULL;
+}
+
+/* The polling application thread sleeps on the transports' descriptors themselves. */
+static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    struct pollfd fds[KVCL_ENGINE_XPORTS];
+    unsigned      i;
+
+    for (i = 0; i < eng->n_xports; ++i) {
+        fds[i].fd     = eng->xport_fds[i];
+        fds[i].events = POLLIN;
+    }
+    pthread_mutex_unlock(&eng->lock);
+    (void)poll(fds, eng->n_xports, kvcl_deadline_poll_ms(until_ns));
+    pthread_mutex_lock(&eng->lock);
+}
+
+static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    uint64_t      last = kvcl_now_ns(), now, until;
+
+    eng->polling = true;
+    set_thread_fds(eng, false);
+    while (!done(arg)) {
+        now = kvcl_now_ns();
+        if (now >= deadline_ns) {
+            break;
+        }
+        if (poll_once(ctx, now) != 0) {
+            last = now;
+            run_callbacks(ctx);
+        } else if (now - last < eng->spin_ns) {
+            breathe(eng);
+        } else if (arm_xports(eng)) {
+            until = kvcl_heap_min_key(&eng->timers);
+            poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
+            last = kvcl_now_ns() - eng->spin_ns; /* after a sleep: no spin unless something came */
+        }
+    }
+    eng->polling = false;
+    run_callbacks(ctx);
+}
+
+/* The last waiter gives polling back to the thread: re-armed where it sleeps, or woken. */
+static void hand_back(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+
+    if (eng->followers != 0) {
+        pthread_cond_broadcast(&eng->cond);
+        return;
+    }
+    if (!eng->has_thread) {
+        return;
+    }
+    if (eng->thread_asleep && arm_xports(eng)) {
+        set_thread_fds(eng, true);
+        if (kvcl_heap_min_key(&eng->timers) >= eng->wake_ns) {
+            return;
+        }
+    }
+    kvcl_engine_kick(ctx);
+}
+
+bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    kvcl_engine_t   *eng = &ctx->engine;
+    struct timespec ts;
+    bool            ok;
+
+    pthread_mutex_lock(&eng->lock);
+    ++eng->pollers;
+    while (!(ok = done(arg)) && (kvcl_now_ns() < deadline_ns)) {
+        if (!eng->polling) {
+            poller_loop(ctx, done, arg, deadline_ns);
+        } else {
+            ++eng->followers;
+            ts.tv_sec  = (time_t)(deadline_ns / KVCL_NS_PER_SEC);
+            ts.tv_nsec = (long)(deadline_ns % KVCL_NS_PER_SEC);
+            if (deadline_ns / KVCL_NS_PER_SEC > 1u << 31) {
+                ts.tv_sec = 1u << 31;
+            }
+            pthread_cond_timedwait(&eng->cond, &eng->lock, &ts);
+            --eng->followers;
+        }
+    }
+    --eng->pollers;
+    if (!eng->polling) {
+        hand_back(ctx);
+    }
+    pthread_mutex_unlock(&eng->lock);
+    return ok;
+}
+
+unsigned kvcl_engine_pass(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    uint64_t      before;
+
+    if (pthread_mutex_trylock(&eng->lock) != 0) {
+        return 0; /* somebody is at it */
+    }
+    before = eng->completed;
+    if (!eng->polling) {
+        (void)poll_once(ctx, kvcl_now_ns());
+        run_callbacks(ctx);
+    }
+    before = eng->completed - before;
+    if (!eng->polling && eng->has_thread && eng->thread_asleep && eng->fds_armed && !arm_xports(eng)) {
+        kvcl_engine_kick(ctx);
+    }
+    kvcl_unlock(ctx);
+    return (unsigned)before;
+}
+
+kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
+{
+    kvcl_engine_t      *eng = &ctx->engine;
+    pthread_condattr_t attr;
+
+    eng->epfd = eng->wake_fd = eng->user_fd = -1;
+    pthread_mutex_init(&eng->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&eng->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    kvcl_heap_init(&eng->timers);
+    kvcl_map_init(&eng->ids);
+    kvcl_list_init(&eng->callbacks);
+    kvcl_list_init(&eng->live);
+    eng->epfd    = epoll_create1(EPOLL_CLOEXEC);
+    eng->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if ((eng->epfd < 0) || (eng->wake_fd < 0)) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make the engine's descriptors");
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_engine_start(kvcl_context_h ctx, bool thread)
+{
+    kvcl_engine_t      *eng = &ctx->engine;
+    struct epoll_event ev   = {.events = EPOLLIN, .data.fd = eng->wake_fd};
+    unsigned           i;
+    int                err;
+
+    epoll_ctl(eng->epfd, EPOLL_CTL_ADD, eng->wake_fd, &ev);
+    for (i = 0; i < eng->n_xports; ++i) {
+        eng->xport_fds[i] = eng->xports[i]->ops->event_fd(eng->xports[i]);
+        ev.events         = 0;
+        ev.data.fd        = eng->xport_fds[i];
+        if ((ev.data.fd >= 0) && (epoll_ctl(eng->epfd, EPOLL_CTL_ADD, ev.data.fd, &ev) != 0)) {
+            return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot watch the descriptor of transport %s",
+                                   eng->xports[i]->ops->name);
+        }
+    }
+    if (!thread) {
+        return KVCL_OK;
+    }
+    eng->has_thread = true;
+    err = pthread_create(&eng->thread, NULL, progress_thread, ctx);
+    if (err != 0) {
+        eng->has_thread = false;
+        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "cannot start the progress thread");
+    }
+    pthread_setname_np(eng->thread, "kvcl-progress");
+    return KVCL_OK;
+}
+
+void kvcl_engine_stop(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+
+    if (!eng->has_thread) {
+        return;
+    }
+    pthread_mutex_lock(&eng->lock);
+    eng->stopping = true;
+    signal_fd(eng->wake_fd);
+    pthread_mutex_unlock(&eng->lock);
+    pthread_join(eng->thread, NULL);
+    eng->has_thread = false;
+}
+
+void kvcl_engine_fini(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    int           fds[] = {eng->epfd, eng->wake_fd, eng->user_fd};
+    unsigned      i;
+
+    for (i = 0; i < 3; ++i) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    kvcl_heap_fini(&eng->timers);
+    kvcl_map_fini(&eng->ids);
+    pthread_cond_destroy(&eng->cond);
+    pthread_mutex_destroy(&eng->lock);
+}
+
+kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    kvcl_status_t status = KVCL_OK;
+
+    if (fd_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_eventfd: fd_p is NULL");
+    }
+    kvcl_lock(ctx);
+    if (eng->user_fd < 0) {
+        eng->user_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
+    if (eng->user_fd < 0) {
+        status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make an eventfd");
+    } else {
+        *fd_p = eng->user_fd;
+    }
+    kvcl_unlock(ctx);
+    return status;
+}
+
+unsigned kvcl_progress(kvcl_context_h ctx)
+{
+    return kvcl_engine_pass(ctx);
+}

@@ -1,0 +1,82 @@
+/*
+ * The engine: one lock per context, one progress thread, and how threads wait.
+ *
+ * The lock guards everything in the context but the bytes themselves and instant requests. Lock order: an engine lock
+ * is never taken while another context's is held; base/log's and a transport's own inner locks come after it. No
+ * callback of the user and no boot call runs with it held.
+ *
+ * Who polls: a thread that waits polls the transports itself (so that a wake-up costs one thread, not two) and the
+ * progress thread parks; when the last waiter leaves, it arms the transports and the progress thread's epoll again.
+ * Everybody spins at most config.spin_ns after the last event, then sleeps in the kernel.
+ */
+#ifndef KVCL_CORE_ENGINE_H
+#define KVCL_CORE_ENGINE_H
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/xport.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct kvcl_context;
+struct kvcl_req;
+
+enum { KVCL_ENGINE_XPORTS = 2 };
+
+typedef struct kvcl_engine {
+    pthread_mutex_t lock;
+    pthread_cond_t  cond;          /* followers: something completed, or the poller left */
+    pthread_t       thread;
+    bool            has_thread;
+    bool            stopping;
+    bool            thread_asleep; /* in epoll_wait */
+    bool            fds_armed;     /* the thread's epoll listens to the transports */
+    uint64_t        wake_ns;       /* when the sleeping thread wakes by itself */
+    unsigned        pollers;       /* application threads inside engine_wait */
+    bool            polling;       /* one of them polls */
+    unsigned        followers;     /* the others, on cond */
+    int             epfd;          /* the thread's */
+    int             wake_fd;       /* eventfd: wakes the thread */
+    int             user_fd;       /* eventfd for the user, -1 until asked for */
+    uint64_t        spin_ns;
+    kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
+    int             xport_fds[KVCL_ENGINE_XPORTS];
+    unsigned        n_xports;
+    kvcl_heap_t     timers;
+    kvcl_list_t     callbacks;     /* finished requests whose callback is to run */
+    kvcl_list_t     live;          /* requests in progress */
+    kvcl_map_t      ids;
+    uint64_t        next_id;
+    uint64_t        completed;     /* requests ever */
+} kvcl_engine_t;
+
+kvcl_status_t kvcl_engine_init(struct kvcl_context *ctx) KVCL_MUST_CHECK;
+/** After the transports are in engine.xports: start the progress thread, if wanted. */
+kvcl_status_t kvcl_engine_start(struct kvcl_context *ctx, bool thread) KVCL_MUST_CHECK;
+void          kvcl_engine_stop(struct kvcl_context *ctx); /* joins the thread */
+void          kvcl_engine_fini(struct kvcl_context *ctx);
+
+void kvcl_lock(struct kvcl_context *ctx);
+/** Unlock, and wake the progress thread if something needs it that nobody else is going to do. */
+void kvcl_unlock(struct kvcl_context *ctx);
+/** First line of functions that need the lock. */
+void kvcl_assert_locked(struct kvcl_context *ctx);
+
+/** Lock held: the progress thread shall run soon (a deadline moved nearer, a copy waits). */
+void kvcl_engine_kick(struct kvcl_context *ctx);
+/** Lock held: a request became final. */
+void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_req *req);
+/** A request became final without the lock (instant, with a callback). */
+void kvcl_engine_instant_cb(struct kvcl_context *ctx, struct kvcl_req *req);
+
+/**
+ * Wait until done(arg) or the deadline; runs callbacks. No lock held; done is called with the lock held.
+ * @return whether done.
+ */
+bool kvcl_engine_wait(struct kvcl_context *ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
+
+/** One pass of everything; no lock held. Returns how many requests completed meanwhile. */
+unsigned kvcl_engine_pass(struct kvcl_context *ctx);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * MACs of the handshake (handshake.h). HMAC-SHA256, RFC 2104.
+ */
+#include "config.h"
+#include "core/handshake.h"
+#include "base/crypto.h"
+
+#include <string.h>
+
+void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index,
+                 const void *payload, size_t len, uint8_t mac[32])
+{
+    struct iovec parts[] = {
+        {(void *)"kvcl-hs-1", 10}, {(void *)role, strlen(role) + 1}, {(void *)ids, sizeof(*ids)},
+        {&index, sizeof(index)},   {(void *)payload, len},
+    };
+
+    kvcl_hmac_sha256(secret, 32, parts, (len > 0) ? 5 : 4, mac);
+}
+
+void kvcl_hs_cookie(const uint8_t cookie_key[32], const kvcl_hs_ids_t *ids, uint32_t window, uint8_t nonce_b[16])
+{
+    struct iovec parts[] = {
+        {(void *)ids->uuid_a, 16}, {(void *)ids->uuid_b, 16}, {(void *)ids->nonce_a, 16}, {&window, sizeof(window)}};
+    uint8_t mac[32];
+
+    kvcl_hmac_sha256(cookie_key, 32, parts, 4, mac);
+    memcpy(nonce_b, mac, 16);
+}
+
+uint64_t kvcl_hs_token(const uint8_t secret[32], const kvcl_hs_ids_t *ids, bool a_to_b)
+{
+    uint64_t token;
+    uint8_t  mac[32];
+
+    kvcl_hs_mac(secret, a_to_b ? "A>B" : "B>A", ids, 0, NULL, 0, mac);
+    memcpy(&token, mac, sizeof(token));
+    return token;
+}

@@ -1,0 +1,95 @@
+/*
+ * Peers: other contexts, known by their uuid (a new incarnation is a new peer), and the sessions with them.
+ *
+ * Handshake, initiator A, target B, all fields little-endian, MAC = HMAC-SHA256 under the job secret:
+ *   A -> B HELLO      nonce_a, uuid_a, uuid_b
+ *   B -> A CHALLENGE  nonce_b, MAC("B", ...): B knows the secret. nonce_b is a MAC under B's own cookie key of what A
+ *                     sent and the minute, so that B keeps nothing yet
+ *   A -> B PROOF      MAC("A", ..., A's address, A's index for B): only now does B make a peer
+ *   B -> A WELCOME    B's index for A, MAC
+ * Both then know two session tokens, MAC("A>B") and MAC("B>A") of the nonces, which every later message carries; a
+ * message whose token is not that of the peer index it names is dropped and counted (stats.strangers).
+ * If both sides begin at once, both handshakes succeed: a peer accepts the tokens of its last two.
+ *
+ * States: NEW -> CONNECTING -> READY -> FAILED. A FAILED peer stays so. All under the engine lock.
+ */
+#ifndef KVCL_CORE_PEER_H
+#define KVCL_CORE_PEER_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "core/wire.h"
+#include "core/xport.h"
+
+struct kvcl_context;
+struct kvcl_req;
+
+typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;
+
+typedef struct kvcl_peer {
+    struct kvcl_context *ctx;
+    kvcl_peer_state_t   state;
+    kvcl_status_t       why;        /* FAILED: with what */
+    uint32_t            index;      /* in ctx->peers */
+    uint32_t            remote_index;
+    uint64_t            out_token;
+    uint64_t            in_tokens[2];
+    uint8_t             uuid[16];
+    uint8_t             nonce[16];  /* of the handshake I began */
+    uint8_t             *address;   /* packed; NULL until known */
+    size_t              address_len;
+    bool                same_process;
+    kvcl_xport_ep_t     *ep;
+    const kvcl_xport_ops_t *ops;    /* ep's transport */
+    kvcl_xport_attr_t   attr;
+    kvcl_list_t         waiters;    /* kvcl_peer_waiter_t */
+    kvcl_list_t         reqs;       /* kvcl_req_watch */
+    kvcl_map_t          rcaches;    /* kv/rcache.c: by hash of name or id */
+    char                name[32];   /* for logs */
+} kvcl_peer_t;
+
+typedef struct kvcl_peers {
+    kvcl_peer_t **v;
+    uint32_t    count, capacity;
+    kvcl_map_t  by_uuid;
+} kvcl_peers_t;
+
+/* Called once, lock held, when the peer is ready or has failed. */
+typedef struct kvcl_peer_waiter kvcl_peer_waiter_t;
+struct kvcl_peer_waiter {
+    kvcl_list_t link;
+    void        (*fn)(kvcl_peer_waiter_t *waiter, kvcl_status_t status);
+};
+
+/** Lock held. The peer of a packed address, made if new. KVCL_ERR_PROTOCOL, KVCL_ERR_VERSION, KVCL_ERR_NO_MEMORY. */
+kvcl_status_t kvcl_peer_by_address(struct kvcl_context *ctx, const void *address, size_t len, kvcl_peer_t **peer_p)
+    KVCL_MUST_CHECK;
+
+/** Lock held. KVCL_OK: ready now, the waiter is not used. KVCL_INPROGRESS: the waiter will be called. Else: failed. */
+kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter) KVCL_MUST_CHECK;
+/** Lock held: forget a waiter that has not been called. */
+void          kvcl_peer_unwait(kvcl_peer_waiter_t *waiter);
+
+/**
+ * Lock held, peer READY. Fills msg's common fields (type, op are the caller's) and sends; as xport am_send. An error
+ * fails nothing by itself.
+ */
+kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
+                             kvcl_xport_send_t *send) KVCL_MUST_CHECK;
+/** The same, copying, any size up to a few MiB: small payloads by the transport's copy, others by one of ours. */
+kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
+    KVCL_MUST_CHECK;
+
+/** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */
+void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
+
+/* am.c, transports: */
+void kvcl_peer_handshake(struct kvcl_context *ctx, const kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len,
+                         kvcl_xport_reply_t *reply);
+kvcl_peer_t *kvcl_peer_check(struct kvcl_context *ctx, const kvcl_msg_t *msg); /* NULL: a stranger */
+void kvcl_peer_ep_failed(void *ctx, kvcl_xport_ep_t *ep, kvcl_status_t status);
+void kvcl_peers_goodbye(struct kvcl_context *ctx); /* lock held: BYE to all */
+void kvcl_peers_close(struct kvcl_context *ctx);   /* lock held: close endpoints */
+void kvcl_peers_fini(struct kvcl_context *ctx);
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * Requests (req.h).
+ */
+#include "config.h"
+#include "core/req.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "core/context.h"
+
+#include <stdlib.h>
+
+static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
+                 bool user, int state)
+{
+    req->ctx    = ctx;
+    req->cls    = cls;
+    req->id     = 0;
+    req->cb     = cb;
+    req->cb_arg = cb_arg;
+    atomic_init(&req->state, state);
+    /* Holders: the operation itself while in progress, the user, the callback. */
+    atomic_init(&req->holders, (user ? 1 : 0) + ((cb != NULL) ? 1 : 0) + ((state == KVCL_INPROGRESS) ? 1 : 0));
+    kvcl_heap_node_init(&req->timer);
+    kvcl_list_init(&req->done_link);
+    kvcl_list_init(&req->peer_link);
+    kvcl_list_init(&req->live_link);
+}
+
+kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, uint64_t timeout_ns,
+                             kvcl_req_cb_t cb, void *cb_arg, bool user)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+    uint64_t      deadline = kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns));
+
+    kvcl_assert_locked(ctx);
+    init(req, ctx, cls, cb, cb_arg, user, KVCL_INPROGRESS);
+    if (kvcl_heap_add(&eng->timers, &req->timer, deadline) != KVCL_OK) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    kvcl_list_add_tail(&eng->live, &req->live_link);
+    if (eng->thread_asleep && (deadline < eng->wake_ns) && !eng->polling) {
+        kvcl_engine_kick(ctx);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_req_publish(kvcl_req_t *req)
+{
+    kvcl_engine_t *eng = &req->ctx->engine;
+
+    kvcl_assert_locked(req->ctx);
+    req->id = ++eng->next_id;
+    if (kvcl_map_put(&eng->ids, req->id, req) != KVCL_OK) {
+        req->id = 0;
+        return KVCL_ERR_NO_MEMORY;
+    }
+    return KVCL_OK;
+}
+
+kvcl_req_t *kvcl_req_find(kvcl_context_h ctx, uint64_t id, const kvcl_req_class_t *cls)
+{
+    kvcl_req_t *req = kvcl_map_get(&ctx->engine.ids, id);
+
+    return ((req != NULL) && (req->cls == cls)) ? req : NULL;
+}
+
+void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer)
+{
+    kvcl_list_del(&req->peer_link);
+    kvcl_list_add_tail(&peer->reqs, &req->peer_link);
+}
+
+void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_context_h ctx = req->ctx;
+    kvcl_engine_t  *eng = &ctx->engine;
+
+    kvcl_assert_locked(ctx);
+    kvcl_heap_del(&eng->timers, &req->timer);
+    if (req->id != 0) {
+        (void)kvcl_map_del(&eng->ids, req->id);
+    }
+    kvcl_list_del(&req->peer_link);
+    kvcl_list_del(&req->live_link);
+    kvcl_engine_completed(ctx, req); /* before the store below: afterwards the user may free it */
+    atomic_store_explicit(&req->state, status, memory_order_release);
+    kvcl_req_drop(req);
+}
+
+void kvcl_req_drop(kvcl_req_t *req)
+{
+    if (atomic_fetch_sub_explicit(&req->holders, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    if (req->cls->release != NULL) {
+        req->cls->release(req);
+    } else {
+        free(req);
+    }
+}
+
+static void stop_instant(kvcl_req_t *req, kvcl_status_t status)
+{
+    (void)req;
+    (void)status; /* it has finished */
+}
+
+static const kvcl_req_class_t instant_class = {"instant", stop_instant, NULL};
+
+kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
+                               kvcl_req_h *req_p)
+{
+    kvcl_req_t *req;
+
+    if ((cb == NULL) && (req_p == NULL)) {
+        return KVCL_OK;
+    }
+    req = malloc(sizeof(*req));
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a request");
+    }
+    init(req, ctx, &instant_class, cb, cb_arg, req_p != NULL, final);
+    if (req_p != NULL) {
+        *req_p = req;
+    }
+    if (cb != NULL) {
+        kvcl_engine_instant_cb(ctx, req);
+    } else if (ctx->engine.user_fd >= 0) {
+        kvcl_lock(ctx);
+        kvcl_engine_completed(ctx, req);
+        kvcl_unlock(ctx);
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t collect(kvcl_req_t *req)
+{
+    kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
+
+    kvcl_req_drop(req);
+    return status;
+}
+
+kvcl_status_t kvcl_req_test(kvcl_req_h req)
+{
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_test: the request is NULL");
+    }
+    if (!kvcl_req_is_done(req)) {
+        (void)kvcl_engine_pass(req->ctx);
+        if (!kvcl_req_is_done(req)) {
+            return KVCL_INPROGRESS;
+        }
+    }
+    return collect(req);
+}
+
+static bool one_done(void *arg)
+{
+    return kvcl_req_is_done(arg);
+}
+
+kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns)
+{
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait: the request is NULL");
+    }
+    if (!kvcl_req_is_done(req) &&
+        !kvcl_engine_wait(req->ctx, one_done, req, kvcl_deadline_after(kvcl_timeout(req->ctx, timeout_ns)))) {
+        return KVCL_INPROGRESS;
+    }
+    return collect(req);
+}
+
+typedef struct set {
+    kvcl_req_h *reqs;
+    size_t     n;
+    size_t     at; /* any: the finished one; all: the first that may be unfinished */
+} set_t;
+
+static bool any_done(void *arg)
+{
+    set_t *set = arg;
+
+    for (set->at = 0; set->at < set->n; ++set->at) {
+        if ((set->reqs[set->at] != NULL) && kvcl_req_is_done(set->reqs[set->at])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool all_done(void *arg)
+{
+    set_t *set = arg;
+
+    while ((set->at < set->n) && ((set->reqs[set->at] == NULL) || kvcl_req_is_done(set->reqs[set->at]))) {
+        ++set->at;
+    }
+    return set->at == set->n;
+}
+
+/* All requests of a set belong to one context. */
+static kvcl_context_h set_context(const set_t *set)
+{
+    size_t i;
+
+    for (i = 0; i < set->n; ++i) {
+        if (set->reqs[i] != NULL) {
+            return set->reqs[i]->ctx;
+        }
+    }
+    return NULL;
+}
+
+kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns, size_t *index_p)
+{
+    set_t          set = {reqs, n, 0};
+    kvcl_context_h ctx;
+    kvcl_status_t  status;
+
+    if ((index_p == NULL) || ((reqs == NULL) && (n != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait_any: NULL argument");
+    }
+    ctx = set_context(&set);
+    if (ctx == NULL) {
+        *index_p = n;
+        return KVCL_OK;
+    }
+    if (!any_done(&set) &&
+        !kvcl_engine_wait(ctx, any_done, &set, kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns)))) {
+        return KVCL_INPROGRESS;
+    }
+    status          = collect(reqs[set.at]);
+    reqs[set.at]    = NULL;
+    *index_p        = set.at;
+    return status;
+}
+
+kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
+{
+    set_t          set   = {reqs, n, 0};
+    kvcl_status_t  first = KVCL_OK, status;
+    kvcl_context_h ctx;
+    bool           done;
+    size_t         i;
+
+    if ((reqs == NULL) && (n != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait_all: reqs is NULL");
+    }
+    ctx = set_context(&set);
+    if (ctx == NULL) {
+        return KVCL_OK;
+    }
+    done = all_done(&set) ||
+           kvcl_engine_wait(ctx, all_done, &set, kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns)));
+    for (i = 0; i < n; ++i) {
+        if ((reqs[i] != NULL) && kvcl_req_is_done(reqs[i])) {
+            status  = collect(reqs[i]);
+            reqs[i] = NULL;
+            first   = ((first == KVCL_OK) && (status < 0)) ? status : first;
+        }
+    }
+    return (first != KVCL_OK) ? first : (done ? KVCL_OK : KVCL_INPROGRESS);
+}
+
+void kvcl_req_cancel(kvcl_req_h req)
+{
+    if ((req == NULL) || kvcl_req_is_done(req)) {
+        return;
+    }
+    kvcl_lock(req->ctx);
+    if (!kvcl_req_is_done(req)) {
+        req->cls->stop(req, KVCL_ERR_CANCELED);
+    }
+    kvcl_unlock(req->ctx);
+}

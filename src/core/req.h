@@ -1,0 +1,80 @@
+/*
+ * Requests: the life of anything in flight.
+ *
+ * Every operation embeds a kvcl_req_t as its first member and gives it a class. States: in progress -> final, once, by
+ * kvcl_req_complete() with the engine lock held. The deadline and the death of a peer reach the operation through
+ * cls->stop(req, status): it winds up (fences its buffers) and completes with that status, now or later, unless it had
+ * finished. Memory: a collected (test, wait) or detached request is released by cls->release after its callback ran.
+ *
+ * kvcl_req_instant() makes a request that is final at once without any lock: for transfers copied inside the post.
+ */
+#ifndef KVCL_CORE_REQ_H
+#define KVCL_CORE_REQ_H
+
+#include "base/heap.h"
+#include "base/list.h"
+#include <kvcl/kvcl_req.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct kvcl_context;
+struct kvcl_peer;
+
+typedef struct kvcl_req kvcl_req_t;
+
+typedef struct kvcl_req_class {
+    const char *name;
+    /* Engine lock held. May be called more than once; must lead to kvcl_req_complete(). */
+    void (*stop)(kvcl_req_t *req, kvcl_status_t status);
+    /* Engine lock not held; frees the object. NULL: free(). */
+    void (*release)(kvcl_req_t *req);
+} kvcl_req_class_t;
+
+struct kvcl_req {
+    struct kvcl_context    *ctx;
+    const kvcl_req_class_t *cls;
+    _Atomic int            state;    /* KVCL_INPROGRESS or the final status */
+    _Atomic int            holders;  /* the user's handle, the callback still to run */
+    uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
+    kvcl_req_cb_t          cb;
+    void                   *cb_arg;
+    kvcl_heap_node_t       timer;
+    kvcl_list_t            done_link; /* engine->callbacks */
+    kvcl_list_t            peer_link; /* peer->reqs */
+    kvcl_list_t            live_link; /* engine->live */
+};
+
+/**
+ * Engine lock held. Starts the request's life: deadline, place among the live. user: a handle goes to the user, who
+ * collects it; otherwise it is released when its callback (if any) has run.
+ * @return KVCL_OK, KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_req_start(kvcl_req_t *req, struct kvcl_context *ctx, const kvcl_req_class_t *cls,
+                             uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg, bool user) KVCL_MUST_CHECK;
+
+/** Engine lock held: give it an id that peers' messages may name; kvcl_req_find() finds it until it completes. */
+kvcl_status_t kvcl_req_publish(kvcl_req_t *req) KVCL_MUST_CHECK;
+kvcl_req_t   *kvcl_req_find(struct kvcl_context *ctx, uint64_t id, const kvcl_req_class_t *cls);
+
+/** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails. */
+void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer);
+
+/** Engine lock held. Once. */
+void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status);
+
+static inline bool kvcl_req_is_done(const kvcl_req_t *req)
+{
+    return atomic_load_explicit(&((kvcl_req_t *)req)->state, memory_order_acquire) != KVCL_INPROGRESS;
+}
+
+/**
+ * No lock. The operation finished inside its posting call: make the request that says so, or none if the user wants
+ * none and there is no callback. The callback runs later, from progress.
+ */
+kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
+                               kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** Drop one holder; releases with the last. No lock held. */
+void kvcl_req_drop(kvcl_req_t *req);
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * The rooms that keep state in a context, in the order they are made; destroyed in reverse.
+ */
+#include "config.h"
+#include "core/context.h"
+
+extern const kvcl_room_t kvcl_room_comm;  /* core/comm_connect.c */
+extern const kvcl_room_t kvcl_room_mem;   /* mem/mem.c */
+extern const kvcl_room_t kvcl_room_xfer;  /* xfer/xfer.c */
+extern const kvcl_room_t kvcl_room_coll;  /* xfer/coll_run.c */
+extern const kvcl_room_t kvcl_room_store; /* store/store.c */
+
+const kvcl_room_t *const kvcl_rooms[KVCL_ROOMS] = {
+    [KVCL_ROOM_COMM] = &kvcl_room_comm, [KVCL_ROOM_MEM] = &kvcl_room_mem,     [KVCL_ROOM_XFER] = &kvcl_room_xfer,
+    [KVCL_ROOM_COLL] = &kvcl_room_coll, [KVCL_ROOM_STORE] = &kvcl_room_store,
+};
