@@ -1,0 +1,121 @@
+/*
+ * The list of algorithms as an array, names, and the one place that makes a plan.
+ *
+ * The signature mixes what all ranks must agree on: operation, algorithm, size, root, lengths. It
+ * travels with each announcement, so ranks that planned differently learn it at the first message.
+ */
+#include "config.h"
+
+#include "collectives/coll.h"
+
+#include "base/error.h"
+#include "base/rand.h"
+
+#include <string.h>
+
+#define ALG_POINTER(_name) &kvcl_coll_alg_##_name,
+static const kvcl_coll_alg_t *const algs[] = {KVCL_COLL_ALGS(ALG_POINTER)};
+#undef ALG_POINTER
+
+#define KIND_NAME(_name, _text) _text,
+static const char *const kind_names[] = {KVCL_COLL_MAP(KIND_NAME)};
+#undef KIND_NAME
+
+const kvcl_coll_alg_t *kvcl_coll_alg_at(size_t i)
+{
+    return (i < sizeof(algs) / sizeof(algs[0])) ? algs[i] : NULL;
+}
+
+const kvcl_coll_alg_t *kvcl_coll_alg_find(kvcl_coll_kind_t kind, const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(algs) / sizeof(algs[0]); ++i) {
+        if ((algs[i]->kind == kind) && (strcmp(algs[i]->name, name) == 0)) {
+            return algs[i];
+        }
+    }
+    return NULL;
+}
+
+const char *kvcl_coll_kind_name(kvcl_coll_kind_t kind)
+{
+    return ((unsigned)kind < KVCL_COLL_COUNT) ? kind_names[kind] : "unknown";
+}
+
+const char *kvcl_coll_path_name(kvcl_coll_path_t path)
+{
+    return (path == KVCL_COLL_PATH_SHM) ? "shm" : "net";
+}
+
+kvcl_status_t kvcl_coll_buffer_bytes(kvcl_coll_kind_t kind, const kvcl_coll_shape_t *shape,
+                                     uint64_t *bytes_p)
+{
+    if (kind == KVCL_COLL_ALLGATHER) {
+        if (__builtin_mul_overflow((uint64_t)shape->size, shape->len, bytes_p)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM,
+                             "an allgather of %llu bytes from each of %u ranks is more than 2^64 bytes",
+                             (unsigned long long)shape->len, shape->size);
+        }
+        return KVCL_OK;
+    }
+    *bytes_p = (kind == KVCL_COLL_BARRIER) ? 0 : shape->len;
+    return KVCL_OK;
+}
+
+static uint32_t signature_of(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape)
+{
+    const uint64_t words[] = {alg->kind, shape->size, shape->root, shape->len, shape->chunk};
+    uint64_t       state   = 0;
+    const char    *c;
+    size_t         i;
+
+    for (c = alg->name; *c != '\0'; ++c) {
+        state ^= (uint64_t)(unsigned char)*c;
+        state = kvcl_splitmix64(&state);
+    }
+    for (i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
+        state ^= words[i];
+        state = kvcl_splitmix64(&state);
+    }
+    return (uint32_t)(state >> 32);
+}
+
+static kvcl_status_t check_shape(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, uint64_t *bytes_p)
+{
+    const char *name = kvcl_coll_kind_name(alg->kind);
+
+    if (shape->rank >= shape->size) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: rank %u in a communicator of %u ranks", name,
+                         shape->rank, shape->size);
+    }
+    if (shape->root >= shape->size) {
+        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: root %u in a communicator of %u ranks", name,
+                         shape->root, shape->size);
+    }
+    return kvcl_coll_buffer_bytes(alg->kind, shape, bytes_p);
+}
+
+kvcl_status_t kvcl_coll_plan(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
+{
+    uint64_t      bytes = 0;
+    kvcl_status_t status;
+
+    kvcl_plan_init(plan);
+    status = check_shape(alg, shape, &bytes);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    plan->signature = signature_of(alg, shape);
+    if ((shape->size > 1) && ((bytes > 0) || (alg->kind == KVCL_COLL_BARRIER))) {
+        alg->plan(shape, plan);
+    }
+    status = kvcl_plan_seal(plan);
+    if (status == KVCL_OK) {
+        status = kvcl_plan_check(plan, shape->rank, shape->size, bytes);
+    }
+    if (status != KVCL_OK) {
+        kvcl_plan_fini(plan);
+    }
+    return status;
+}

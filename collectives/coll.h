@@ -1,0 +1,91 @@
+/*
+ * Collectives: what an operation looks like (shape), the list of algorithms, and making a plan.
+ *
+ * Everything in this room is pure: an algorithm says who sends what to whom (plan.h), the executor
+ * says what may be done now (exec.h); moving the bytes is the caller's. No lock, no clock, no I/O.
+ *
+ * A new algorithm is one file with one `const kvcl_coll_alg_t kvcl_coll_alg_<name>`, its name in
+ * KVCL_COLL_ALGS and a line in local.am; a row in the table of select.c makes it a default.
+ */
+#ifndef KVCL_COLLECTIVES_COLL_H
+#define KVCL_COLLECTIVES_COLL_H
+
+#include "collectives/plan.h"
+
+#include <kvcl/kvcl_status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(NAME, "name"). What the buffer is: bcast: len bytes, equal on all ranks afterwards;
+ * allgather: size * len bytes, rank r's own part at r * len; barrier: none. */
+#define KVCL_COLL_MAP(X)                                                                           \
+    X(BCAST, "bcast")                                                                              \
+    X(BARRIER, "barrier")                                                                          \
+    X(ALLGATHER, "allgather")
+
+#define KVCL_COLL_ENUM(_name, _text) KVCL_COLL_##_name,
+typedef enum { KVCL_COLL_MAP(KVCL_COLL_ENUM) KVCL_COLL_COUNT } kvcl_coll_kind_t;
+#undef KVCL_COLL_ENUM
+
+/* The worst path between any two ranks that take part. */
+typedef enum {
+    KVCL_COLL_PATH_SHM, /* every peer's memory is mapped: a pull is a memcpy by the puller */
+    KVCL_COLL_PATH_NET  /* at least one pair is not */
+} kvcl_coll_path_t;
+
+/* One operation as one rank sees it. All fields but rank must be equal on all ranks, path and chunk
+ * too: the ranks choose their algorithm apart. kvcl_exec_announced() finds out when they are not. */
+typedef struct kvcl_coll_shape {
+    uint32_t         rank;
+    uint32_t         size;
+    uint32_t         root;  /* bcast; else 0 */
+    kvcl_coll_path_t path;
+    uint64_t         len;   /* bytes; allgather: per rank; barrier: 0 */
+    uint64_t         chunk; /* bytes of a pipeline's piece; 0: do not cut */
+} kvcl_coll_shape_t;
+
+typedef struct kvcl_coll_alg {
+    kvcl_coll_kind_t kind;
+    const char      *name; /* unique within its kind */
+    const char      *desc;
+    /* Append this rank's steps. Called with a valid shape of more than one rank that has work to do
+     * (len > 0 or a barrier). A failed append sticks to the plan, so nothing need be tested here. */
+    void (*plan)(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan);
+} kvcl_coll_alg_t;
+
+#define KVCL_COLL_ALGS(X)                                                                          \
+    X(bcast_flat)                                                                                  \
+    X(bcast_binomial)                                                                              \
+    X(bcast_chain)                                                                                 \
+    X(barrier_dissemination)                                                                       \
+    X(allgather_bruck)                                                                             \
+    X(allgather_ring)
+
+#define KVCL_COLL_EXTERN(_name) extern const kvcl_coll_alg_t kvcl_coll_alg_##_name;
+KVCL_COLL_ALGS(KVCL_COLL_EXTERN)
+#undef KVCL_COLL_EXTERN
+
+/** The i-th algorithm in the order of the list, NULL past its end: what kvcl_info prints. */
+const kvcl_coll_alg_t *kvcl_coll_alg_at(size_t i);
+
+/** NULL if there is none. */
+const kvcl_coll_alg_t *kvcl_coll_alg_find(kvcl_coll_kind_t kind, const char *name);
+
+const char *kvcl_coll_kind_name(kvcl_coll_kind_t kind); /* "bcast" */
+const char *kvcl_coll_path_name(kvcl_coll_path_t path); /* "shm", "net" */
+
+/** Bytes of this rank's buffer. @return KVCL_OK, KVCL_ERR_INVALID_PARAM if size * len overflows. */
+kvcl_status_t kvcl_coll_buffer_bytes(kvcl_coll_kind_t kind, const kvcl_coll_shape_t *shape,
+                                     uint64_t *bytes_p) KVCL_MUST_CHECK;
+
+/**
+ * Make this rank's plan, sealed and ready for an executor. No steps means nothing to do (one rank,
+ * or no bytes). The plan depends on the shape only, never on time or on what the machine has.
+ * @param plan [out]  filled on KVCL_OK and then freed by kvcl_plan_fini(); else empty.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNKNOWN_RANK (root), KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_coll_plan(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape,
+                             kvcl_plan_t *plan) KVCL_MUST_CHECK;
+
+#endif

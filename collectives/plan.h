@@ -1,0 +1,85 @@
+/*
+ * A plan: what one rank does in one collective, as an array of steps.
+ *
+ * SEND   give [off, off+len) of my buffer to the peer, who pulls it.
+ * RECV   pull len bytes of the peer's buffer to off of mine.
+ * COPY   move [src, src+len) of my buffer to off.
+ *
+ * The k-th SEND from a to b pairs with the k-th RECV at b from a, and their lengths are equal.
+ * A step may start when the step `after` is done. A step without bytes is a notification.
+ *
+ * Invariants: after < own index, so a plan has no cycle. A failed append sticks in plan->status and
+ * makes all later ones do nothing. After seal the plan is read-only and may be shared.
+ * Owns its arrays. No lock.
+ *
+ * Owed by each algorithm, and tested by the simulator of test/unit: it ends when only one step at a
+ * time is announced to a peer and only one pulled; no SEND is enabled before its bytes are here.
+ */
+#ifndef KVCL_COLLECTIVES_PLAN_H
+#define KVCL_COLLECTIVES_PLAN_H
+
+#include <kvcl/kvcl_status.h>
+
+#include <stdint.h>
+
+#define KVCL_STEP_NONE UINT32_MAX
+
+enum { KVCL_PLAN_MAX_STEPS = 1 << 20 };
+
+typedef enum { KVCL_STEP_SEND, KVCL_STEP_RECV, KVCL_STEP_COPY } kvcl_step_op_t;
+
+typedef struct kvcl_step {
+    uint64_t       off;
+    uint64_t       len;
+    uint64_t       src;       /* COPY */
+    uint32_t       peer;      /* COPY: KVCL_STEP_NONE */
+    uint32_t       after;     /* index of a step, or KVCL_STEP_NONE */
+    kvcl_step_op_t op;
+    /* filled by seal */
+    uint32_t       k;         /* which one of those to or from this peer */
+    uint32_t       first_dep; /* the steps that wait for this one, linked by next_dep */
+    uint32_t       next_dep;
+} kvcl_step_t;
+
+/* One peer of a sealed plan: its steps are index[first_send + k] and index[first_recv + k]. */
+typedef struct kvcl_plan_peer {
+    uint32_t rank;
+    uint32_t sends;
+    uint32_t recvs;
+    uint32_t first_send;
+    uint32_t first_recv;
+} kvcl_plan_peer_t;
+
+typedef struct kvcl_plan {
+    kvcl_step_t      *steps;
+    uint32_t          count;
+    uint32_t          capacity;
+    uint32_t         *index;     /* sealed: steps with a peer, by peer, then op, then order */
+    kvcl_plan_peer_t *peers;     /* sealed: by rank */
+    uint32_t          npeers;
+    uint32_t          signature; /* equal on all ranks of one collective (coll.c) */
+    kvcl_status_t     status;    /* of the appends */
+} kvcl_plan_t;
+
+void kvcl_plan_init(kvcl_plan_t *plan);
+void kvcl_plan_fini(kvcl_plan_t *plan);
+
+/** Append a step. @return its index, for a later step's after; KVCL_STEP_NONE on failure. */
+uint32_t kvcl_plan_send(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after);
+uint32_t kvcl_plan_recv(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after);
+uint32_t kvcl_plan_copy(kvcl_plan_t *plan, uint64_t src, uint64_t off, uint64_t len, uint32_t after);
+
+/** Index the steps. @return the appends' status, KVCL_ERR_NO_MEMORY. */
+kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan) KVCL_MUST_CHECK;
+
+/** The entry of @a rank in a sealed plan, or KVCL_STEP_NONE. */
+uint32_t kvcl_plan_find_peer(const kvcl_plan_t *plan, uint32_t rank);
+
+/**
+ * Is the sealed plan well-formed for @a rank of @a size and a buffer of @a bytes: peers exist and are
+ * not me, ranges lie inside, dependencies look back? @return KVCL_OK, KVCL_ERR_INTERNAL naming the step.
+ */
+kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t size,
+                              uint64_t bytes) KVCL_MUST_CHECK;
+
+#endif
