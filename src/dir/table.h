@@ -56,7 +56,7 @@ typedef struct kvcl_dir_table {
 /* ---- The home ---------------------------------------------------------------------------- */
 
 /** Bytes of memory for @a entries entries (at least KVCL_DIR_BYTES_MIN). Plan for a load of at
- * most 3/4: above that windows start to run full and misses get slow. */
+ * most 2/3 (96 bytes a location): at 3/4 a few inserts in 10,000 find their window full. */
 size_t kvcl_dir_table_bytes(uint64_t entries);
 
 /**

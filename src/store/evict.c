@@ -284,7 +284,9 @@ kvcl_status_t kvcl_evict_victim(kvcl_evict_t *evict, uint32_t *slot_p)
     if (evict->queue[SMALL].n >= evict->small_max) {
         found = small_sweep(evict, slot_p);
     }
-    found = found || main_sweep(evict, slot_p) || small_sweep(evict, slot_p);
+    found = found || main_sweep(evict, slot_p);
+    /* All of main is pinned: take from small, or from what small passes on to main. */
+    found = found || small_sweep(evict, slot_p) || main_sweep(evict, slot_p);
     return found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
 }
 
