@@ -7,7 +7,6 @@ NM=${NM:-nm}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-cat "$top_builddir"/include/kvcl/kvcl_version.h > /dev/null
 "$top_srcdir/contrib/ci/update-map" --print > "$tmp/headers"
 sed -n 's/^[[:space:]]*\(kvcl_[A-Za-z0-9_]*\);$/\1/p' "$top_srcdir/src/kvcl.map" | LC_ALL=C sort -u > "$tmp/map"
 $NM -D --defined-only "$top_builddir/.libs/libkvcl.so" |

@@ -5,7 +5,7 @@ set -eu
 cd "$top_srcdir"
 bad=0
 for f in $(find src include ucx_glue collectives bindings test contrib -name '*.[ch]' | LC_ALL=C sort); do
-  dir=${f%/*} base=${f##*/}
+  dir=${f%/*}
   while [ ! -f "$dir/local.am" ]; do
     dir=${dir%/*}
   done
