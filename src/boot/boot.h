@@ -3,16 +3,16 @@
  * and gives one blob of bytes that every other rank can read. The contract that boot_pmix.c,
  * boot_tcp.c, boot_self.c and boot_oob.c implement, and the functions that core calls.
  *
- * Invariants: rank, size, secret and job are final once open returned; size never changes. Exchange
- * happens at most once per boot. Every wait has a deadline (params.timeout_ns, 60 s if 0).
+ * Invariants: rank, size and job are final once open returned, the secret once exchange returned (under
+ * PMIx it travels with rank 0's blob); size never changes. Exchange happens at most once per boot. Every wait has a deadline (params.timeout_ns, 60 s if 0).
  * Thread: one thread at a time per boot; two boots in one process are independent, but all ranks
- * must open (and exchange on) their boots in the same order. Nothing here is called on the data path.
+ * must open and exchange their boots one after the other, in the same order. Nothing here is called on the data path.
  */
 #ifndef KVCL_BOOT_H
 #define KVCL_BOOT_H
 
 #include "base/crypto.h"
-#include "kvcl/kvcl_status.h"
+#include <kvcl/kvcl_status.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,6 +53,7 @@ struct kvcl_boot {
     uint8_t                secret[KVCL_SHA256_LEN]; /* the same on all ranks; wiped by close */
     char                   job[KVCL_BOOT_JOB_MAX]; /* the same on all ranks; unlike other jobs' */
     uint64_t               timeout_ns;
+    int                    exchanged; /* kept by boot.c */
 };
 
 struct kvcl_boot_ops {

@@ -1,0 +1,142 @@
+/*
+ * The list of kinds and the choice among them; argument checks that all kinds share. No state, no lock.
+ */
+#include "config.h"
+#include "boot/boot.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef KVCL_HAVE_PMIX
+#define KVCL_HAVE_PMIX 0
+#endif
+
+/* In the order in which "auto" asks them. */
+static const kvcl_boot_ops_t *const kinds[] = {
+    &kvcl_boot_oob_ops,
+    &kvcl_boot_tcp_ops,
+#if KVCL_HAVE_PMIX
+    &kvcl_boot_pmix_ops,
+#endif
+    &kvcl_boot_self_ops
+};
+
+enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
+
+const char *kvcl_boot_kinds(void)
+{
+#if KVCL_HAVE_PMIX
+    return "auto, pmix, tcp, self, oob";
+#else
+    return "auto, tcp, self, oob (pmix is not built in)";
+#endif
+}
+
+uint64_t kvcl_boot_timeout(const kvcl_boot_params_t *params)
+{
+    return (params->timeout_ns == 0) ? KVCL_BOOT_TIMEOUT_DEFAULT_NS : params->timeout_ns;
+}
+
+static kvcl_status_t pick_named(const char *which, const kvcl_boot_ops_t **ops_p)
+{
+    size_t i;
+
+    for (i = 0; i < KIND_COUNT; ++i) {
+        if (strcmp(kinds[i]->name, which) == 0) {
+            *ops_p = kinds[i];
+            return KVCL_OK;
+        }
+    }
+    if (strcmp(which, "pmix") == 0) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "KVCL_BOOT=pmix: this build has no PMIx");
+    }
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BOOT=%s is no way to start: %s", which, kvcl_boot_kinds());
+}
+
+static kvcl_status_t pick_auto(const kvcl_boot_params_t *params, const kvcl_boot_ops_t **ops_p)
+{
+    size_t i;
+
+#if !KVCL_HAVE_PMIX
+    /* Many ranks 0 of 1 would start instead of one job. */
+    if ((params->oob == NULL) && (params->rendezvous == NULL) &&
+        (kvcl_settings_getenv(NULL, "PMIX_NAMESPACE") != NULL)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "started by a PMIx launcher, but this build has no PMIx: set "
+                         "KVCL_RENDEZVOUS, or KVCL_BOOT=self for processes that do not belong together");
+    }
+#endif
+    for (i = 0; i < KIND_COUNT; ++i) {
+        if (kinds[i]->available(params)) {
+            *ops_p = kinds[i];
+            return KVCL_OK;
+        }
+    }
+    return kvcl_fail(KVCL_ERR_INTERNAL, "no way to start is available"); /* self always is */
+}
+
+kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
+{
+    const kvcl_boot_ops_t *ops   = NULL;
+    int                    named = (params->which != NULL) && (strcmp(params->which, "auto") != 0);
+    kvcl_status_t          status;
+
+    if ((params->rank < -1) || (params->size < 0) || (params->size > KVCL_BOOT_RANKS_MAX) ||
+        ((params->size > 0) && (params->rank >= params->size))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d is impossible (at most %d ranks)", params->rank,
+                         params->size, (int)KVCL_BOOT_RANKS_MAX);
+    }
+    status = named ? pick_named(params->which, &ops) : pick_auto(params, &ops);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = ops->open(params, boot_p);
+    if (status == KVCL_OK) {
+        (*boot_p)->timeout_ns = kvcl_boot_timeout(params);
+        kvcl_log_debug("boot %s: rank %d of %d, job %s", ops->name, (*boot_p)->rank, (*boot_p)->size,
+                       (*boot_p)->job);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_boot_exchange(kvcl_boot_t *boot, const void *blob, size_t len)
+{
+    kvcl_status_t status;
+
+    if (len > KVCL_BOOT_BLOB_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a boot blob of %zu bytes, at most %d go", len,
+                         (int)KVCL_BOOT_BLOB_MAX);
+    }
+    if (boot->exchanged) {
+        return kvcl_fail(KVCL_ERR_EXISTS, "this boot exchanged its blobs already");
+    }
+    status          = boot->ops->exchange(boot, blob, len);
+    boot->exchanged = (status == KVCL_OK);
+    return status;
+}
+
+kvcl_status_t kvcl_boot_get(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p)
+{
+    if ((rank < 0) || (rank >= boot->size)) {
+        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "rank %d of a job of %d", rank, boot->size);
+    }
+    if (!boot->exchanged) {
+        return kvcl_fail(KVCL_ERR_NOT_FOUND, "rank %d's blob before the exchange", rank);
+    }
+    return boot->ops->get(boot, rank, blob_p, len_p);
+}
+
+kvcl_status_t kvcl_boot_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
+{
+    return boot->ops->fence(boot, deadline_ns);
+}
+
+void kvcl_boot_close(kvcl_boot_t *boot)
+{
+    if (boot != NULL) {
+        kvcl_wipe(boot->secret, sizeof(boot->secret));
+        boot->ops->close(boot);
+    }
+}

@@ -1,0 +1,86 @@
+/*
+ * Wire form, little-endian: version u16, has_secret u8, id u64, then 32 bytes: the secret, or with
+ * has_secret 0 its SHA-256.
+ */
+#include "config.h"
+#include "boot/boot_invite.h"
+#include "boot/secret.h"
+#include "base/error.h"
+#include "base/rand.h"
+#include "base/wirebuf.h"
+
+enum { INVITE_VERSION = 1 };
+
+kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, uint8_t wire[KVCL_INVITE_LEN])
+{
+    uint8_t       digest[KVCL_SHA256_LEN];
+    kvcl_status_t status = kvcl_random_bytes(&invite->id, sizeof(invite->id));
+    kvcl_wr_t     wr;
+
+    if (status == KVCL_OK) {
+        status = kvcl_secret_or_random(secret_file, invite->secret);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_sha256(invite->secret, sizeof(invite->secret), digest);
+    kvcl_wr_init(&wr, wire, KVCL_INVITE_LEN);
+    kvcl_wr_u16(&wr, INVITE_VERSION);
+    kvcl_wr_u8(&wr, secret_file == NULL);
+    kvcl_wr_u64(&wr, invite->id);
+    kvcl_wr_bytes(&wr, (secret_file == NULL) ? invite->secret : digest, KVCL_SHA256_LEN);
+    return KVCL_OK;
+}
+
+/* Our file's secret must have the hash that rank 0 named. */
+static kvcl_status_t check_own_file(const char *secret_file, const uint8_t *expected, uint8_t *secret)
+{
+    uint8_t       digest[KVCL_SHA256_LEN];
+    kvcl_status_t status;
+
+    if (secret_file == NULL) {
+        return kvcl_fail(KVCL_ERR_AUTH, "rank 0 uses a secret file, this rank has none: set KVCL_SECRET_FILE");
+    }
+    status = kvcl_secret_from_file(secret_file, secret);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_sha256(secret, KVCL_SHA256_LEN, digest);
+    if (!kvcl_ct_equal(digest, expected, sizeof(digest))) {
+        kvcl_wipe(secret, KVCL_SHA256_LEN);
+        return kvcl_fail(KVCL_ERR_AUTH, "secret file %s holds another secret than rank 0's", secret_file);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secret_file, kvcl_invite_t *invite)
+{
+    uint8_t   bytes[KVCL_SHA256_LEN];
+    uint16_t  version;
+    uint8_t   has_secret;
+    kvcl_rd_t rd;
+
+    kvcl_rd_init(&rd, wire, len);
+    version    = kvcl_rd_u16(&rd);
+    has_secret = kvcl_rd_u8(&rd);
+    invite->id = kvcl_rd_u64(&rd);
+    kvcl_rd_copy(&rd, bytes, sizeof(bytes));
+    if ((len >= sizeof(version)) && (version != INVITE_VERSION)) {
+        return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, ours %d",
+                         (unsigned)version, (int)INVITE_VERSION);
+    }
+    if (!kvcl_rd_done(&rd) || (has_secret > 1)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "what rank 0 told about the job is malformed (%zu bytes)", len);
+    }
+    if (!has_secret) {
+        return check_own_file(secret_file, bytes, invite->secret);
+    }
+    if (secret_file != NULL) {
+        kvcl_wipe(bytes, sizeof(bytes));
+        return kvcl_fail(KVCL_ERR_AUTH, "this rank uses secret file %s, but rank 0 uses none: set KVCL_SECRET_FILE "
+                         "for all ranks", secret_file);
+    }
+    memcpy(invite->secret, bytes, sizeof(bytes));
+    kvcl_wipe(bytes, sizeof(bytes));
+    return KVCL_OK;
+}

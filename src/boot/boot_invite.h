@@ -1,0 +1,29 @@
+/*
+ * What rank 0 tells the others where the launcher or the caller's store carries it (pmix, oob): the
+ * job's random id and the secret; when a secret file is in use, only the secret's hash, so that a rank
+ * with another file, or none, is found out. Pure but for the random bytes and the file.
+ */
+#ifndef KVCL_BOOT_INVITE_H
+#define KVCL_BOOT_INVITE_H
+
+#include "base/crypto.h"
+
+enum { KVCL_INVITE_LEN = 2 + 1 + 8 + KVCL_SHA256_LEN };
+
+typedef struct kvcl_invite {
+    uint64_t id;
+    uint8_t  secret[KVCL_SHA256_LEN];
+} kvcl_invite_t;
+
+/** Rank 0: choose id and secret (from the file if it is not NULL) and write what the others get. */
+kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, uint8_t wire[KVCL_INVITE_LEN])
+        KVCL_MUST_CHECK;
+
+/**
+ * The others: read it. @return KVCL_OK, KVCL_ERR_AUTH (rank 0 uses a secret file and we another or none, or
+ * the reverse), KVCL_ERR_VERSION, KVCL_ERR_PROTOCOL, or what the file's check says.
+ */
+kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secret_file, kvcl_invite_t *invite)
+        KVCL_MUST_CHECK;
+
+#endif

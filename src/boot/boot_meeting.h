@@ -1,0 +1,66 @@
+/*
+ * Who has come to a tcp meeting, who gave a blob, who waits at a fence, who left: the decisions of the
+ * serving rank, apart from its sockets. Pure state, no I/O, no clock; used by the serving thread only.
+ *
+ * Owns the blobs, and after the last one the table: all BLOB frames in one buffer, in rank order, which
+ * never changes from then on. Every refusal leaves its sentence in kvcl_last_error().
+ */
+#ifndef KVCL_BOOT_MEETING_H
+#define KVCL_BOOT_MEETING_H
+
+#include <kvcl/kvcl_status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct kvcl_meeting_member {
+    int     joined;
+    int     put;
+    int     fencing;
+    int     left;
+    void   *blob;
+    size_t  blob_len;
+} kvcl_meeting_member_t;
+
+typedef struct kvcl_meeting {
+    int                    size;
+    int                    joined;
+    int                    put;
+    int                    fencing;
+    int                    left;
+    int                    first_left; /* the rank that left first; -1: none */
+    kvcl_meeting_member_t *members;
+    uint8_t               *table;      /* NULL until all blobs are there */
+    size_t                 table_len;
+} kvcl_meeting_t;
+
+kvcl_status_t kvcl_meeting_init(kvcl_meeting_t *meeting, int size) KVCL_MUST_CHECK;
+void          kvcl_meeting_fini(kvcl_meeting_t *meeting);
+
+/**
+ * A member that proved the secret wants a rank (-1: the lowest free one).
+ * @return KVCL_OK, KVCL_ERR_EXISTS (taken, or all are here), KVCL_ERR_INVALID_PARAM (another size).
+ */
+kvcl_status_t kvcl_meeting_join(kvcl_meeting_t *meeting, int rank, uint32_t size, int *rank_p)
+        KVCL_MUST_CHECK;
+
+/** Copy a rank's blob; the last one makes the table. @return KVCL_OK, PROTOCOL (twice), RANK_FAILED, NO_MEMORY. */
+kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *blob, size_t len)
+        KVCL_MUST_CHECK;
+
+/**
+ * A rank reached the fence. @return KVCL_OK: it was the last one, all may pass and the next fence begins;
+ * KVCL_INPROGRESS; KVCL_ERR_PROTOCOL; KVCL_ERR_RANK_FAILED (one left and will never come).
+ */
+kvcl_status_t kvcl_meeting_fence(kvcl_meeting_t *meeting, int rank) KVCL_MUST_CHECK;
+
+/**
+ * A rank is gone. @return KVCL_OK if nobody needs it any more, KVCL_ERR_RANK_FAILED if those who wait for
+ * the table or at the fence wait in vain.
+ */
+kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank);
+
+/** The sentence of a time-out: who has not come, as KVCL_ERR_TIMED_OUT. */
+kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting);
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * By the caller's callbacks on a store he has: set, get, fence. Owns copies of the blobs it got.
+ *
+ * One key a rank, "kvcl.<n>.<rank>", n counting the boots of this process so that several contexts do not
+ * meet each other's values. Rank 0 sets "kvcl.<n>.job": the job name and, unless a secret file is named, the
+ * secret, for whoever can read the store belongs to the job. The callbacks have no deadline argument: how
+ * long they wait is the caller's affair.
+ */
+#include "config.h"
+#include <kvcl/kvcl_context.h>
+#include "boot/boot.h"
+#include "boot/boot_blobs.h"
+#include "boot/boot_invite.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_MAX_BYTES = 64 };
+
+typedef struct boot_oob {
+    kvcl_boot_t  super;
+    kvcl_oob_t   cb;
+    unsigned     n;
+    kvcl_blobs_t blobs;
+} boot_oob_t;
+
+static atomic_uint open_count;
+
+static int oob_available(const kvcl_boot_params_t *params)
+{
+    return params->oob != NULL;
+}
+
+static kvcl_status_t oob_failed(kvcl_status_t status, const char *call, const char *key)
+{
+    return kvcl_fail((status < 0) ? status : KVCL_ERR_IO, "the caller's %s callback failed%s%s: %s", call,
+                     (key[0] == '\0') ? "" : " for key ", key, kvcl_status_text(status));
+}
+
+/* Rank 0 tells the others the job's name and secret. */
+static kvcl_status_t oob_agree(boot_oob_t *oob, const char *secret_file)
+{
+    char          key[KEY_MAX_BYTES];
+    uint8_t       wire[KVCL_INVITE_LEN];
+    size_t        len = 0;
+    kvcl_invite_t invite;
+    kvcl_status_t status;
+
+    snprintf(key, sizeof(key), "kvcl.%u.job", oob->n);
+    if (oob->super.rank == 0) {
+        status = kvcl_invite_make(secret_file, &invite, wire);
+        if (status != KVCL_OK) {
+            return status;
+        }
+        status = oob->cb.set(oob->cb.arg, key, wire, sizeof(wire));
+        if (status != KVCL_OK) {
+            return oob_failed(status, "set", key);
+        }
+    } else {
+        status = oob->cb.get(oob->cb.arg, key, wire, sizeof(wire), &len);
+        if (status != KVCL_OK) {
+            return oob_failed(status, "get", key);
+        }
+        status = kvcl_invite_accept(wire, (len > sizeof(wire)) ? 0 : len, secret_file, &invite);
+        if (status != KVCL_OK) {
+            return status;
+        }
+    }
+    snprintf(oob->super.job, sizeof(oob->super.job), "oob-%016" PRIx64, invite.id);
+    memcpy(oob->super.secret, invite.secret, KVCL_SHA256_LEN);
+    kvcl_wipe(wire, sizeof(wire));
+    kvcl_wipe(&invite, sizeof(invite));
+    return KVCL_OK;
+}
+
+static void oob_close(kvcl_boot_t *boot)
+{
+    boot_oob_t *oob = (boot_oob_t *)(void *)boot;
+
+    kvcl_blobs_fini(&oob->blobs);
+    free(oob);
+}
+
+static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
+{
+    const kvcl_oob_t *cb = params->oob;
+    boot_oob_t       *oob;
+    kvcl_status_t     status;
+
+    if (cb == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BOOT=oob, but the program gave no callbacks");
+    }
+    if ((cb->set == NULL) || (cb->get == NULL) || (cb->fence == NULL) || (cb->size < 1) || (cb->rank < 0) ||
+        (cb->rank >= cb->size) || (cb->size > KVCL_BOOT_RANKS_MAX)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "oob callbacks: set, get and fence are needed, and rank %d of %d "
+                         "must be possible", cb->rank, cb->size);
+    }
+    oob = (boot_oob_t *)calloc(1, sizeof(*oob));
+    if (oob == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
+    }
+    oob->super.ops        = &kvcl_boot_oob_ops;
+    oob->super.rank       = cb->rank;
+    oob->super.size       = cb->size;
+    oob->super.local_rank = -1;
+    oob->cb               = *cb;
+    oob->n                = atomic_fetch_add(&open_count, 1);
+    kvcl_blobs_init(&oob->blobs);
+    status = oob_agree(oob, params->secret_file);
+    if (status != KVCL_OK) {
+        oob_close(&oob->super);
+        return status;
+    }
+    *boot_p = &oob->super;
+    return KVCL_OK;
+}
+
+static kvcl_status_t oob_exchange(kvcl_boot_t *boot, const void *blob, size_t len)
+{
+    boot_oob_t   *oob = (boot_oob_t *)(void *)boot;
+    char          key[KEY_MAX_BYTES];
+    kvcl_status_t status;
+
+    snprintf(key, sizeof(key), "kvcl.%u.%d", oob->n, boot->rank);
+    status = oob->cb.set(oob->cb.arg, key, blob, len);
+    if (status != KVCL_OK) {
+        return oob_failed(status, "set", key);
+    }
+    status = oob->cb.fence(oob->cb.arg);
+    return (status == KVCL_OK) ? KVCL_OK : oob_failed(status, "fence", "");
+}
+
+static kvcl_status_t oob_get(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p)
+{
+    boot_oob_t   *oob = (boot_oob_t *)(void *)boot;
+    char          key[KEY_MAX_BYTES];
+    kvcl_status_t status = kvcl_blobs_get(&oob->blobs, rank, blob_p, len_p);
+    size_t        len    = 0;
+    void         *buf;
+
+    if (status == KVCL_OK) {
+        return KVCL_OK;
+    }
+    buf = malloc(KVCL_BOOT_BLOB_MAX);
+    if (buf == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the blob of rank %d", rank);
+    }
+    snprintf(key, sizeof(key), "kvcl.%u.%d", oob->n, rank);
+    status = oob->cb.get(oob->cb.arg, key, buf, KVCL_BOOT_BLOB_MAX, &len);
+    if (status != KVCL_OK) {
+        status = oob_failed(status, "get", key);
+    } else if (len > KVCL_BOOT_BLOB_MAX) {
+        status = kvcl_fail(KVCL_ERR_TRUNCATED, "the value of %s has %zu bytes, at most %d go", key, len,
+                           (int)KVCL_BOOT_BLOB_MAX);
+    } else {
+        status = kvcl_blobs_put(&oob->blobs, rank, buf, len);
+    }
+    free(buf);
+    return (status == KVCL_OK) ? kvcl_blobs_get(&oob->blobs, rank, blob_p, len_p) : status;
+}
+
+static kvcl_status_t oob_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
+{
+    boot_oob_t   *oob    = (boot_oob_t *)(void *)boot;
+    kvcl_status_t status = oob->cb.fence(oob->cb.arg);
+
+    (void)deadline_ns; /* the callback has its own */
+    return (status == KVCL_OK) ? KVCL_OK : oob_failed(status, "fence", "");
+}
+
+const kvcl_boot_ops_t kvcl_boot_oob_ops = {
+    .size      = sizeof(kvcl_boot_ops_t),
+    .name      = "oob",
+    .available = oob_available,
+    .open      = oob_open,
+    .exchange  = oob_exchange,
+    .get       = oob_get,
+    .fence     = oob_fence,
+    .close     = oob_close
+};
