@@ -1,0 +1,181 @@
+/*
+ * The UCX transport's vtable, its life, and its progress. See glue.h for the two sides and who does what.
+ *
+ * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Callbacks to the
+ * core come from here only.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static kvcl_status_t open_epoll(glue_t *g)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    g->epfd = epoll_create1(EPOLL_CLOEXEC);
+    if ((g->epfd < 0) || (epoll_ctl(g->epfd, EPOLL_CTL_ADD, g->am.efd, &event) != 0) ||
+        ((g->data.ctx != NULL) && (epoll_ctl(g->epfd, EPOLL_CTL_ADD, g->data.efd, &event) != 0))) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "ucx: epoll");
+    }
+    return KVCL_OK;
+}
+
+/* Accepts a half-built object. */
+static void destroy(glue_t *g)
+{
+    if (g->epfd >= 0) {
+        close(g->epfd);
+    }
+    kvcl_glue_side_close(&g->data);
+    kvcl_glue_side_close(&g->am);
+    kvcl_glue_am_fini(g);
+    free(g->addr);
+    free(g);
+}
+
+static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params)
+{
+    kvcl_status_t status = kvcl_glue_plan(params, &g->plan);
+
+    if (status == KVCL_OK) {
+        status = kvcl_glue_side_open(&g->am, UCP_FEATURE_AM, g->plan.am_tls, &g->plan);
+    }
+    if ((status == KVCL_OK) && (g->plan.data_tls[0] != '\0')) {
+        status = kvcl_glue_side_open(&g->data, UCP_FEATURE_RMA, g->plan.data_tls, &g->plan);
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_glue_am_init(g);
+    }
+    if (status == KVCL_OK) {
+        status = open_epoll(g);
+    }
+    return (status == KVCL_OK) ? kvcl_glue_make_address(g) : status;
+}
+
+static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p)
+{
+    glue_t        *g = calloc(1, sizeof(*g));
+    kvcl_status_t status;
+
+    if (g == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a context");
+    }
+    g->super.ops = &kvcl_xport_ucx;
+    g->cbs       = params->cbs;
+    g->epfd      = -1;
+    g->done_tail = &g->done_head;
+    kvcl_list_init(&g->eps);
+    kvcl_list_init(&g->failed);
+    kvcl_list_init(&g->closing);
+    status = open_all(g, params);
+    if (status != KVCL_OK) {
+        destroy(g);
+        return status;
+    }
+    *xport_p = &g->super;
+    return KVCL_OK;
+}
+
+static unsigned glue_progress(kvcl_xport_t *xport)
+{
+    glue_t   *g = glue_of(xport);
+    unsigned n  = 0;
+
+    g->direct = true;
+    if (g->done_head != NULL) {
+        n += kvcl_glue_am_progress(g);
+    }
+    n += ucp_worker_progress(g->am.worker);
+    if (g->data.worker != NULL) {
+        n += ucp_worker_progress(g->data.worker);
+    }
+    g->direct = false;
+    return n + kvcl_glue_ep_progress(g);
+}
+
+static void glue_fini(kvcl_xport_t *xport)
+{
+    glue_t   *g       = glue_of(xport);
+    uint64_t deadline = kvcl_deadline_after(KVCL_NS_PER_SEC);
+
+    while (((g->done_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->closing)) &&
+           !kvcl_deadline_passed(deadline)) {
+        (void)glue_progress(xport);
+    }
+    if (!kvcl_list_is_empty(&g->eps)) {
+        kvcl_log_warn("ucx: a context is closed with endpoints still open");
+    }
+    if (g->refused > 0) {
+        kvcl_log_warn("ucx: %llu malformed messages were refused", (unsigned long long)g->refused);
+    }
+    destroy(g);
+}
+
+static void glue_query(kvcl_xport_t *xport, kvcl_xport_attr_t *attr)
+{
+    (void)xport;
+    attr->name         = "ucx";
+    attr->frame_bytes  = 256 << 10;
+    attr->inline_bytes = GLUE_INLINE_BYTES;
+    attr->max_hdr      = GLUE_MAX_HDR;
+}
+
+static void glue_address(kvcl_xport_t *xport, const void **buf_p, size_t *len_p)
+{
+    *buf_p = glue_of(xport)->addr;
+    *len_p = glue_of(xport)->addr_len;
+}
+
+static int glue_event_fd(kvcl_xport_t *xport)
+{
+    return glue_of(xport)->epfd;
+}
+
+static kvcl_status_t glue_arm(kvcl_xport_t *xport)
+{
+    glue_t       *g = glue_of(xport);
+    ucs_status_t ucs;
+
+    if ((g->done_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->failed)) {
+        return KVCL_ERR_BUSY;
+    }
+    ucs = ucp_worker_arm(g->am.worker);
+    if ((ucs == UCS_OK) && (g->data.worker != NULL)) {
+        ucs = ucp_worker_arm(g->data.worker);
+    }
+    return kvcl_glue_status(ucs);
+}
+
+const kvcl_xport_ops_t kvcl_xport_ucx = {
+    .size         = sizeof(kvcl_xport_ops_t),
+    .name         = "ucx",
+    .init         = glue_init,
+    .fini         = glue_fini,
+    .query        = glue_query,
+    .address      = glue_address,
+    .ep_create    = kvcl_glue_ep_create,
+    .ep_close     = kvcl_glue_ep_close,
+    .ep_describe  = kvcl_glue_ep_describe,
+    .am_send      = kvcl_glue_am_send,
+    .reply        = kvcl_glue_reply,
+    .mem_alloc    = kvcl_glue_mem_alloc,
+    .mem_register = kvcl_glue_mem_register,
+    .mem_free     = kvcl_glue_mem_free,
+    .mem_pack     = kvcl_glue_mem_pack,
+    .rmem_open    = kvcl_glue_rmem_open,
+    .rmem_close   = kvcl_glue_rmem_close,
+    .get          = kvcl_glue_get,
+    .put          = kvcl_glue_put,
+    .flush        = kvcl_glue_flush,
+    .progress     = glue_progress,
+    .event_fd     = glue_event_fd,
+    .arm          = glue_arm,
+};

@@ -1,0 +1,170 @@
+/*
+ * The inside of the UCX transport; included by ucx_glue/ and its tests only. It is the one room that sees ucp.h.
+ *
+ * A kvcl context has two UCP contexts, each with one worker ("side"):
+ *   am    messages: UCP_FEATURE_AM, any transport. It has no RMA feature, because UCX emulates put and get over tcp
+ *         without asking whether the memory was ever registered.
+ *   data  UCP_FEATURE_RMA, only transports that do it natively (shared memory, rc, cuda), never tcp. Absent (ctx NULL)
+ *         when no such transport may be used.
+ * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
+ */
+#ifndef KVCL_UCX_GLUE_GLUE_H
+#define KVCL_UCX_GLUE_GLUE_H
+
+#include "base/list.h"
+#include "base/mpool.h"
+#include "core/xport.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-compare" /* UCX 1.22's UCS_MASK */
+#include <ucp/api/ucp.h>
+#pragma GCC diagnostic pop
+
+enum {
+    GLUE_MAX_HDR      = 1024,
+    GLUE_INLINE_BYTES = 8192,
+    GLUE_SMALL_BYTES  = 512, /* header and payload of a copying send from the small pool */
+    GLUE_IOV_MAX      = 16,  /* pieces of a gathering send from the pool; more are malloc'ed */
+    GLUE_ADDR_MAX     = 4096,
+    GLUE_PACK_MAX     = 512,
+    GLUE_TLS_MAX      = 256,
+    GLUE_AM_ID        = 1
+};
+
+typedef enum { GLUE_PATH_AUTO, GLUE_PATH_SHM, GLUE_PATH_TCP } glue_path_t;
+
+/* What may be used, as UCX's TLS and NET_DEVICES want it; decided once at init. */
+typedef struct glue_plan {
+    glue_path_t path;
+    char        am_tls[GLUE_TLS_MAX];
+    char        data_tls[GLUE_TLS_MAX]; /* "": no data side */
+    char        devices[GLUE_TLS_MAX];  /* NET_DEVICES */
+    uint64_t    keepalive_ns;
+} glue_plan_t;
+
+typedef struct glue_side {
+    ucp_context_h ctx;
+    ucp_worker_h  worker;
+    ucp_address_t *addr;
+    size_t        addr_len;
+    uint64_t      features; /* UCP_FEATURE_* */
+    int           efd;      /* the worker's, not ours to close */
+} glue_side_t;
+
+typedef struct glue {
+    kvcl_xport_t      super;
+    kvcl_xport_cbs_t  cbs;
+    glue_plan_t       plan;
+    glue_side_t       am;
+    glue_side_t       data;
+    int               epfd; /* holds both sides' descriptors */
+    void              *addr;
+    size_t            addr_len;
+    kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
+    kvcl_list_t       failed;  /* glue_ep_t whose failure is to be told */
+    kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have let go */
+    kvcl_xport_send_t *done_head; /* completions that came outside progress */
+    kvcl_xport_send_t **done_tail;
+    kvcl_mpool_t      small;
+    kvcl_mpool_t      large;
+    kvcl_mpool_t      gather;
+    bool              direct;  /* inside progress: completions may be told at once */
+    unsigned          linger;  /* progress calls owed to UCX, which frees closed endpoints only there */
+    uint64_t          refused; /* messages that no side of ours can have sent */
+} glue_t;
+
+typedef struct glue_ep {
+    kvcl_xport_ep_t super;
+    kvcl_list_t     link;        /* in glue.eps */
+    kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing, or alone */
+    ucp_ep_h        am;
+    ucp_ep_h        data;      /* created by the first rmem_open */
+    void            *data_addr; /* NULL: no native path leads there */
+    void            *close_req[2];
+    size_t          inflight; /* sends and RMA operations that UCX holds */
+    size_t          rmems;
+    bool            native_rma; /* data: get and put never need the owner's processor */
+    bool            broken;     /* UCX reported a failure */
+    bool            closed;     /* ep_close was called */
+    bool            is_tcp;     /* messages travel over tcp */
+} glue_ep_t;
+
+typedef struct glue_mem {
+    kvcl_xport_mem_t super;
+    ucp_mem_h        memh; /* NULL: the peers reach it by messages only */
+    void             *addr;
+    size_t           len;
+    size_t           mapped; /* bytes to munmap; 0: UCX's or the caller's memory */
+    bool             shared; /* allocated by the data side: ucp_rkey_ptr may map it */
+} glue_mem_t;
+
+static inline glue_t *glue_of(kvcl_xport_t *xport)
+{
+    return kvcl_container_of(xport, glue_t, super);
+}
+
+/* glue_status.c: the one place where a UCX status becomes one of ours. */
+kvcl_status_t kvcl_glue_status(ucs_status_t status);
+
+/* glue_plan.c: which transports and devices. */
+kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
+
+/* glue_side.c: open and close a context and its worker with KVCL's settings. */
+unsigned      kvcl_glue_version(void); /* of the library at run time, as UCP_VERSION() makes it */
+kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan);
+void          kvcl_glue_side_close(glue_side_t *side);
+/* Does a UCP context with the RMA feature have a transport whose name begins so ("tcp")? For a test. */
+bool          kvcl_glue_rma_has(kvcl_xport_t *xport, const char *prefix);
+/* The transports of a context or an endpoint, each once, comma separated, from what UCX prints. */
+void          kvcl_glue_ctx_transports(ucp_context_h ctx, char *buf, size_t cap);
+void          kvcl_glue_ep_transports(ucp_ep_h ep, char *buf, size_t cap);
+bool          kvcl_glue_list_has(const char *list, const char *prefix);
+
+/* glue_ep.c */
+kvcl_status_t kvcl_glue_make_address(glue_t *g);
+kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
+void          kvcl_glue_ep_close(kvcl_xport_ep_t *ep);
+void          kvcl_glue_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
+kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep);  /* make sure that ep->data is there */
+unsigned      kvcl_glue_ep_progress(glue_t *g);  /* outside UCX's own progress: tell failures, close, free */
+
+/* glue_am.c */
+kvcl_status_t kvcl_glue_am_init(glue_t *g);
+void          kvcl_glue_am_fini(glue_t *g);
+kvcl_status_t kvcl_glue_am_send(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                                size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
+kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
+/* What UCX returned for an operation of send's caller, in the words of the contract. */
+kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
+void          kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
+unsigned      kvcl_glue_am_progress(glue_t *g); /* tell completions that came outside progress */
+
+/* glue_mem.c */
+kvcl_status_t kvcl_glue_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
+kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
+void          kvcl_glue_mem_free(kvcl_xport_mem_t *mem);
+kvcl_status_t kvcl_glue_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
+
+/* glue_rma.c */
+kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
+                                  kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
+void          kvcl_glue_rmem_close(kvcl_xport_rmem_t *rmem);
+kvcl_status_t kvcl_glue_get(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
+kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len,
+                            kvcl_xport_send_t *send);
+kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
+
+/* A region as mem_pack writes it, before the packed rkey; host byte order: it never leaves hosts of one kind. */
+typedef struct glue_packed {
+    uint32_t magic;
+    uint32_t check; /* kvcl_check32 over all that follows it */
+    uint64_t addr;
+    uint64_t len;
+    uint32_t flags; /* GLUE_PACKED_* */
+    uint32_t rkey_len;
+} glue_packed_t;
+
+#define GLUE_PACKED_MAGIC UINT32_C(0x4b56524b)
+enum { GLUE_PACKED_SHARED = 1 /* allocated by the data side: ucp_rkey_ptr may map it */ };
+
+#endif

@@ -1,0 +1,298 @@
+/*
+ * Messages: every one is an eager UCP active message of one id, header and payload in one piece for the receiver.
+ *
+ * Eager, because a rendezvous message would let a stranger make us fetch memory, and needs more round trips; one that
+ * arrives all the same is refused and counted. A send with no completion object is copied into a pooled buffer first,
+ * since UCX may have to queue it; the buffer goes back when UCX is done.
+ * Completions are told from progress only: those that UCX makes elsewhere (a forced close) wait in glue.done_head.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((sizeof(kvcl_iov_t) == sizeof(ucp_dt_iov_t)) &&
+                       (offsetof(kvcl_iov_t, len) == offsetof(ucp_dt_iov_t, length)),
+               "an iov is UCX's iov");
+
+/* A copied message; lives in the small or the large pool. */
+typedef struct glue_copy {
+    glue_ep_t    *ep;
+    kvcl_mpool_t *pool;
+    char         bytes[] __attribute__((aligned(8))); /* header, padded to 8, then payload */
+} glue_copy_t;
+
+/* The pieces of a gathering send; UCX reads them until the send is done. */
+typedef struct glue_gather {
+    kvcl_xport_send_t *send;
+    ucp_dt_iov_t      *iov; /* fixed, or malloc'ed when there are more */
+    ucp_dt_iov_t      fixed[GLUE_IOV_MAX];
+} glue_gather_t;
+
+typedef struct glue_reply {
+    glue_t   *g;
+    ucp_ep_h ucp_ep; /* NULL: the message was sent without a way back */
+} glue_reply_t;
+
+static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void *data, size_t len,
+                               const ucp_am_recv_param_t *param)
+{
+    glue_t       *g    = arg;
+    glue_reply_t reply = {.g = g};
+    uint64_t     aligned[GLUE_MAX_HDR / sizeof(uint64_t)];
+
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || (hdr_len > sizeof(aligned))) {
+        ++g->refused;
+        return (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ? UCS_ERR_REJECTED : UCS_OK;
+    }
+    if (((uintptr_t)hdr & 7) != 0) {
+        memcpy(aligned, hdr, hdr_len);
+        hdr = aligned;
+    }
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
+        reply.ucp_ep = param->reply_ep;
+    }
+    g->cbs.recv(g->cbs.arg, hdr, hdr_len, data, len, (kvcl_xport_reply_t *)(void *)&reply);
+    return UCS_OK;
+}
+
+kvcl_status_t kvcl_glue_am_init(glue_t *g)
+{
+    ucp_am_handler_param_t param = {
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+        .id    = GLUE_AM_ID,
+        .flags = UCP_AM_FLAG_WHOLE_MSG,
+        .cb    = on_message,
+        .arg   = g,
+    };
+
+    kvcl_mpool_init(&g->small, "ucx small sends", sizeof(glue_copy_t) + GLUE_SMALL_BYTES, 64, 0);
+    kvcl_mpool_init(&g->large, "ucx sends", sizeof(glue_copy_t) + GLUE_MAX_HDR + GLUE_INLINE_BYTES, 64, 16);
+    kvcl_mpool_init(&g->gather, "ucx gathering sends", sizeof(glue_gather_t), 64, 0);
+    return kvcl_glue_status(ucp_worker_set_am_recv_handler(g->am.worker, &param));
+}
+
+void kvcl_glue_am_fini(glue_t *g)
+{
+    (void)kvcl_mpool_fini(&g->small);
+    (void)kvcl_mpool_fini(&g->large);
+    (void)kvcl_mpool_fini(&g->gather);
+}
+
+/* Tell the caller now if we are in progress, else at the next one. */
+static void complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
+{
+    if (g->direct) {
+        send->done(send, status);
+        return;
+    }
+    send->status  = status;
+    send->next    = NULL;
+    *g->done_tail = send;
+    g->done_tail  = &send->next;
+}
+
+unsigned kvcl_glue_am_progress(glue_t *g)
+{
+    kvcl_xport_send_t *send = g->done_head;
+    kvcl_xport_send_t *next;
+    unsigned          n;
+
+    g->done_head = NULL;
+    g->done_tail = &g->done_head;
+    for (n = 0; send != NULL; ++n, send = next) {
+        next = send->next;
+        send->done(send, send->status);
+    }
+    return n;
+}
+
+void kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data)
+{
+    kvcl_xport_send_t *send = user_data;
+    glue_ep_t         *ep   = send->priv;
+
+    ucp_request_free(request);
+    --ep->inflight;
+    complete(glue_of(ep->super.xport), send, kvcl_glue_status(status));
+}
+
+static void gather_done(void *request, ucs_status_t status, void *user_data)
+{
+    glue_gather_t     *gather = user_data;
+    kvcl_xport_send_t *send   = gather->send;
+    glue_ep_t         *ep     = send->priv;
+
+    if (gather->iov != gather->fixed) {
+        free(gather->iov);
+    }
+    kvcl_mpool_put(&glue_of(ep->super.xport)->gather, gather);
+    kvcl_glue_send_done(request, status, send);
+}
+
+static void copy_done(void *request, ucs_status_t status, void *user_data)
+{
+    glue_copy_t *copy = user_data;
+
+    (void)status;
+    if (request != NULL) {
+        ucp_request_free(request);
+    }
+    if (copy->ep != NULL) {
+        --copy->ep->inflight;
+    }
+    kvcl_mpool_put(copy->pool, copy);
+}
+
+kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what)
+{
+    if (ptr == NULL) {
+        return KVCL_OK;
+    }
+    if (UCS_PTR_IS_ERR(ptr)) {
+        return kvcl_fail(kvcl_glue_status(UCS_PTR_STATUS(ptr)), "ucx: %s: %s", what,
+                         ucs_status_string(UCS_PTR_STATUS(ptr)));
+    }
+    ++ep->inflight;
+    return KVCL_INPROGRESS;
+}
+
+static size_t iov_len(const kvcl_iov_t *iov, size_t n_iov)
+{
+    size_t len = 0;
+    size_t i;
+
+    for (i = 0; i < n_iov; ++i) {
+        len += iov[i].len;
+    }
+    return len;
+}
+
+static ucp_request_param_t am_param(unsigned flags, ucp_send_nbx_callback_t done, void *user_data)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .flags        = UCP_AM_SEND_FLAG_EAGER | ((flags & KVCL_XPORT_REPLY) ? UCP_AM_SEND_FLAG_REPLY : 0),
+        .cb           = {.send = done},
+        .user_data    = user_data,
+    };
+
+    return param;
+}
+
+/* ep may be NULL for a reply, which no endpoint of ours answers for. */
+static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const void *hdr, size_t hdr_len,
+                               const kvcl_iov_t *iov, size_t n_iov, unsigned flags)
+{
+    size_t              room = (hdr_len + 7) & ~(size_t)7;
+    size_t              len  = iov_len(iov, n_iov);
+    kvcl_mpool_t        *pool = (room + len <= GLUE_SMALL_BYTES) ? &g->small : &g->large;
+    glue_copy_t         *copy;
+    ucp_request_param_t param;
+    ucs_status_ptr_t    ptr;
+    char                *at;
+    size_t              i;
+
+    if (len > GLUE_INLINE_BYTES) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: a copying send of %zu bytes, at most %d", len,
+                         GLUE_INLINE_BYTES);
+    }
+    copy = kvcl_mpool_get(pool);
+    if (copy == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a message");
+    }
+    copy->ep   = ep;
+    copy->pool = pool;
+    memcpy(copy->bytes, hdr, hdr_len);
+    for (i = 0, at = copy->bytes + room; i < n_iov; at += iov[i].len, ++i) {
+        memcpy(at, iov[i].buf, iov[i].len);
+    }
+    param = am_param(flags, copy_done, copy);
+    ptr   = ucp_am_send_nbx(ucp_ep, GLUE_AM_ID, copy->bytes, hdr_len, copy->bytes + room, len, &param);
+    if (UCS_PTR_IS_PTR(ptr)) {
+        if (ep != NULL) {
+            ++ep->inflight;
+        }
+        return KVCL_OK;
+    }
+    kvcl_mpool_put(pool, copy);
+    return (ptr == NULL) ? KVCL_OK :
+                           kvcl_fail(kvcl_glue_status(UCS_PTR_STATUS(ptr)), "ucx: send: %s",
+                                     ucs_status_string(UCS_PTR_STATUS(ptr)));
+}
+
+static kvcl_status_t send_gather(glue_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
+                                 unsigned flags, kvcl_xport_send_t *send)
+{
+    glue_t              *g      = glue_of(ep->super.xport);
+    glue_gather_t       *gather = kvcl_mpool_get(&g->gather);
+    ucp_request_param_t param;
+    kvcl_status_t       status;
+
+    if (gather == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a message");
+    }
+    gather->send = send;
+    gather->iov  = (n_iov <= GLUE_IOV_MAX) ? gather->fixed : malloc(n_iov * sizeof(*gather->iov));
+    if (gather->iov == NULL) {
+        kvcl_mpool_put(&g->gather, gather);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a message of %zu pieces", n_iov);
+    }
+    memcpy(gather->iov, iov, n_iov * sizeof(*iov));
+    param = am_param(flags, gather_done, gather);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype      = ucp_dt_make_iov();
+    status = kvcl_glue_posted(
+            ep, ucp_am_send_nbx(ep->am, GLUE_AM_ID, hdr, hdr_len, gather->iov, n_iov, &param), "send");
+    if (status != KVCL_INPROGRESS) {
+        if (gather->iov != gather->fixed) {
+            free(gather->iov);
+        }
+        kvcl_mpool_put(&g->gather, gather);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_glue_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                                size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
+{
+    glue_ep_t           *ep = kvcl_container_of(super, glue_ep_t, super);
+    ucp_request_param_t param;
+
+    if (ep->broken || ep->closed) {
+        return kvcl_fail(KVCL_ERR_RANK_FAILED, "ucx: the endpoint failed or is closed");
+    }
+    if (hdr_len > GLUE_MAX_HDR) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: a header of %zu bytes, at most %d", hdr_len, GLUE_MAX_HDR);
+    }
+    if (send == NULL) {
+        return send_copy(glue_of(super->xport), ep, ep->am, hdr, hdr_len, iov, n_iov, flags);
+    }
+    send->priv = ep;
+    if (n_iov > 1) {
+        return send_gather(ep, hdr, hdr_len, iov, n_iov, flags, send);
+    }
+    param = am_param(flags, kvcl_glue_send_done, send);
+    return kvcl_glue_posted(ep,
+                            ucp_am_send_nbx(ep->am, GLUE_AM_ID, hdr, hdr_len, (n_iov > 0) ? iov->buf : NULL,
+                                            (n_iov > 0) ? iov->len : 0, &param),
+                            "send");
+}
+
+kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *opaque, const void *hdr, size_t hdr_len)
+{
+    glue_reply_t *reply = (glue_reply_t *)(void *)opaque;
+
+    if (reply->ucp_ep == NULL) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the message was sent without a way back");
+    }
+    if (hdr_len > GLUE_MAX_HDR) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: a header of %zu bytes, at most %d", hdr_len, GLUE_MAX_HDR);
+    }
+    return send_copy(reply->g, NULL, reply->ucp_ep, hdr, hdr_len, NULL, 0, 0);
+}

@@ -1,0 +1,189 @@
+/*
+ * Which UCX transports and devices a context may use: from the path asked for, the interfaces named, what the machine
+ * has, and the user's UCX_TLS. Strings only, no UCX object survives the call.
+ *
+ * Rules: sysv is never used, its segments are readable by the group (0660 in UCX 1.13), posix segments are 0600.
+ * tcp is never on the data list, whatever the user says. Names of transports that the library lacks are not written,
+ * because UCX warns about them: so a look at the machine comes first, and a probing context only where it is worth it.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name;
+    const char *aliases; /* comma separated, both ends: what else a user may call it */
+} data_transports[] = {
+    {"posix", ",posix,mm,sm,shm,all,"},
+    {"cma", ",cma,sm,shm,all,"},
+    {"rc", ",rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
+    {"ud", ",ud,ud_v,ud_verbs,ud_x,ud_mlx5,rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
+    {"cuda_copy", ",cuda_copy,cuda,all,"},
+    {"cuda_ipc", ",cuda_ipc,cuda,all,"},
+};
+
+static void __attribute__((format(printf, 3, 4))) append(char *list, size_t cap, const char *fmt, ...)
+{
+    size_t  used = strlen(list);
+    va_list ap;
+
+    if ((used > 0) && (used + 1 < cap)) {
+        list[used++] = ',';
+        list[used]   = '\0';
+    }
+    va_start(ap, fmt);
+    vsnprintf(list + used, cap - used, fmt, ap);
+    va_end(ap);
+}
+
+/* One port of an RDMA device, if it is up: UCX calls it "mlx5_0:1". */
+static void append_port(char *list, size_t cap, const char *dev, const char *port)
+{
+    char path[512];
+    char state[32] = "";
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.200s/ports/%.200s/state", dev, port);
+    file = fopen(path, "r");
+    if (file == NULL) {
+        return;
+    }
+    if ((fgets(state, sizeof(state), file) != NULL) && (strstr(state, "ACTIVE") != NULL)) {
+        append(list, cap, "%s:%s", dev, port);
+    }
+    fclose(file);
+}
+
+static void find_rdma_ports(char *list, size_t cap)
+{
+    DIR           *devs = opendir("/sys/class/infiniband");
+    struct dirent *dev;
+    struct dirent *port;
+    char          path[512];
+    DIR           *ports;
+
+    while ((devs != NULL) && ((dev = readdir(devs)) != NULL)) {
+        snprintf(path, sizeof(path), "/sys/class/infiniband/%.200s/ports", dev->d_name);
+        ports = (dev->d_name[0] == '.') ? NULL : opendir(path);
+        while ((ports != NULL) && ((port = readdir(ports)) != NULL)) {
+            if (port->d_name[0] != '.') {
+                append_port(list, cap, dev->d_name, port->d_name);
+            }
+        }
+        if (ports != NULL) {
+            closedir(ports);
+        }
+    }
+    if (devs != NULL) {
+        closedir(devs);
+    }
+}
+
+/* What this library can do on this machine, all of it: only asked for when there is more than shared memory and tcp. */
+static void probe(char *list, size_t cap)
+{
+    ucp_params_t  params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM | UCP_FEATURE_RMA};
+    ucp_config_t  *config;
+    ucp_context_h ctx;
+
+    list[0] = '\0';
+    if (ucp_config_read(NULL, NULL, &config) != UCS_OK) {
+        return;
+    }
+    if ((ucp_config_modify(config, "TLS", "all") == UCS_OK) &&
+        (ucp_config_modify(config, "NET_DEVICES", "all") == UCS_OK) && (ucp_init(&params, config, &ctx) == UCS_OK)) {
+        kvcl_glue_ctx_transports(ctx, list, cap);
+        ucp_cleanup(ctx);
+    }
+    ucp_config_release(config);
+}
+
+/* Does the user's UCX_TLS ("a,b" or "^a,b"; NULL: anything) allow a transport known by these names? */
+static bool user_allows(const char *tls, const char *aliases)
+{
+    bool       negated = (tls != NULL) && (tls[0] == '^');
+    bool       named   = (tls == NULL);
+    const char *at     = negated ? tls + 1 : tls;
+    char       token[64];
+    size_t     len;
+
+    while (!named && (at != NULL) && (*at != '\0')) {
+        len = strcspn(at, ",");
+        if (len < sizeof(token) - 2) {
+            snprintf(token, sizeof(token), ",%.*s,", (int)len, at);
+            named = (strstr(aliases, token) != NULL);
+        }
+        at += len + (at[len] == ',');
+    }
+    return (tls == NULL) || (named != negated);
+}
+
+static void plan_data(glue_plan_t *plan, const char *have)
+{
+    const char *tls  = kvcl_settings_getenv(NULL, "UCX_TLS");
+    bool       ranged = (plan->path == GLUE_PATH_AUTO);
+    size_t     i;
+
+    for (i = 0; i < sizeof(data_transports) / sizeof(data_transports[0]); ++i) {
+        if (!user_allows(tls, data_transports[i].aliases)) {
+            continue;
+        }
+        if ((i < 2) || (ranged && kvcl_glue_list_has(have, data_transports[i].name))) {
+            append(plan->data_tls, sizeof(plan->data_tls), "%s", data_transports[i].name);
+        }
+    }
+}
+
+static kvcl_status_t plan_path(const char *path, glue_plan_t *plan)
+{
+    static const char *const names[] = {"auto", "shm", "tcp"};
+    int                      i;
+
+    for (i = 0; i < 3; ++i) {
+        if ((path == NULL) || (strcmp(path, names[i]) == 0)) {
+            plan->path = (glue_path_t)i;
+            return KVCL_OK;
+        }
+    }
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: no such path \"%s\": auto, shm or tcp", path);
+}
+
+kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan)
+{
+    char          have[GLUE_TLS_MAX]  = "";
+    char          ports[GLUE_TLS_MAX] = "";
+    kvcl_status_t status;
+
+    memset(plan, 0, sizeof(*plan));
+    status = plan_path(params->path, plan);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    plan->keepalive_ns = params->keepalive_ns;
+    append(plan->devices, sizeof(plan->devices), "%s",
+           ((params->net != NULL) && (params->net[0] != '\0')) ? params->net : "lo");
+    if (plan->path == GLUE_PATH_AUTO) {
+        find_rdma_ports(ports, sizeof(ports));
+        if ((ports[0] != '\0') || (access("/dev/nvidiactl", F_OK) == 0)) {
+            probe(have, sizeof(have));
+        }
+    }
+    append(plan->am_tls, sizeof(plan->am_tls), "%s",
+           (plan->path == GLUE_PATH_TCP) ? "tcp" : (plan->path == GLUE_PATH_SHM) ? "posix,self" : "posix,self,tcp");
+    if ((ports[0] != '\0') && kvcl_glue_list_has(have, "rc")) {
+        append(plan->am_tls, sizeof(plan->am_tls), "ib");
+        append(plan->devices, sizeof(plan->devices), "%s", ports);
+    }
+    if (plan->path != GLUE_PATH_TCP) {
+        plan_data(plan, have);
+    }
+    return KVCL_OK;
+}

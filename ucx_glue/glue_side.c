@@ -1,0 +1,252 @@
+/*
+ * One UCP context and its worker, opened with the settings that win (each measured; see the table), set in UCX's
+ * configuration object and never in the environment, so that a UCX_<KEY> of the user's environment stays the last word.
+ * UCX_TLS is the exception: it narrows glue_plan.c's lists instead, because the data side must never get tcp.
+ *
+ * UCX 1.13 accepts any key silently, 1.22 refuses unknown ones: refused means that this version has no such setting.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE_AM = 1, SIDE_DATA = 2 };
+
+/* A key that no transport in use reads must not be set: UCX 1.13 then warns of an "invalid configuration". */
+static const struct {
+    const char *key;
+    const char *value;
+    unsigned   sides;
+    const char *transport; /* only with this one in TLS; NULL: always */
+    unsigned   since;      /* UCP version, 0: every one */
+} settings[] = {
+    /* shared memory in peer error mode: refused without */
+    {"MM_ERROR_HANDLING", "y", SIDE_AM | SIDE_DATA, "posix", 0},
+    /* 3 times the speed of the default from 64 KiB up; tx may not exceed rx */
+    {"TCP_RX_SEG_SIZE", "256k", SIDE_AM, "tcp", 0},
+    {"TCP_TX_SEG_SIZE", "256k", SIDE_AM, "tcp", 0},
+    /* a cut cable is noticed */
+    {"TCP_USER_TIMEOUT", "1s", SIDE_AM, "tcp", UCP_VERSION(1, 22)},
+    {"RNDV_THRESH", "inf", SIDE_AM | SIDE_DATA, NULL, 0}, /* data: 1.22 uses cma for get only so */
+    {"ALLOC_PRIO", "md:posix", SIDE_DATA, NULL, 0}, /* 0600, and no silent fall-back to private memory */
+    {"PROTO_EMULATION_ENABLE", "n", SIDE_DATA, NULL, UCP_VERSION(1, 22)}, /* emulated: an error, not a hang */
+    {"KEEPALIVE_INTERVAL", "inf", SIDE_DATA, NULL, 0}, /* the am side watches the peer */
+};
+
+/* Exported by libucs of both versions; gives SIGSEGV and its kin back to the program (1.13 takes them at load). */
+void ucs_debug_disable_signals(void) __attribute__((weak));
+
+unsigned kvcl_glue_version(void)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    return UCP_VERSION(major, minor);
+}
+
+static void modify(ucp_config_t *config, const char *key, const char *value, bool forced)
+{
+    char         name[64];
+    ucs_status_t status;
+
+    snprintf(name, sizeof(name), "UCX_%s", key);
+    if (!forced && (kvcl_settings_getenv(NULL, name) != NULL)) {
+        return;
+    }
+    status = ucp_config_modify(config, key, value);
+    if (status != UCS_OK) {
+        kvcl_log_debug("ucx: this version has no setting %s (%s)", key, ucs_status_string(status));
+    }
+}
+
+static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tls, const glue_plan_t *plan)
+{
+    ucp_config_t *config;
+    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+    char         value[64];
+    size_t       i;
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    for (i = 0; i < sizeof(settings) / sizeof(settings[0]); ++i) {
+        if ((settings[i].sides & (data ? SIDE_DATA : SIDE_AM)) && (kvcl_glue_version() >= settings[i].since) &&
+            ((settings[i].transport == NULL) || kvcl_glue_list_has(tls, settings[i].transport))) {
+            modify(config, settings[i].key, settings[i].value, false);
+        }
+    }
+    /* two interfaces carry one stream, in peer error mode too; with one, shared memory would get tcp as its second */
+    if (!data && (strchr(plan->devices, ',') != NULL)) {
+        modify(config, "MAX_EAGER_RAILS", "2", false);
+    }
+    modify(config, "TLS", tls, data);
+    modify(config, "NET_DEVICES", plan->devices, false);
+    if (!data && (plan->keepalive_ns > 0)) {
+        snprintf(value, sizeof(value), "%lluus", (unsigned long long)(plan->keepalive_ns / 1000));
+        modify(config, "KEEPALIVE_INTERVAL", value, false);
+    }
+    *config_p = config;
+    return UCS_OK;
+}
+
+static ucs_status_t open_worker(glue_side_t *side)
+{
+    ucp_worker_params_t params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    ucs_status_t        status = ucp_worker_create(side->ctx, &params, &side->worker);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = ucp_worker_get_efd(side->worker, &side->efd);
+    if (status == UCS_OK) {
+        status = ucp_worker_get_address(side->worker, &side->addr, &side->addr_len);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+                           .features   = features | UCP_FEATURE_WAKEUP,
+                           .name       = (features & UCP_FEATURE_RMA) ? "kvcl-data" : "kvcl-am"};
+    ucp_config_t *config;
+    ucs_status_t status;
+
+    memset(side, 0, sizeof(*side));
+    if ((ucs_debug_disable_signals != NULL) && (kvcl_settings_getenv(NULL, "UCX_HANDLE_ERRORS") == NULL)) {
+        ucs_debug_disable_signals();
+    }
+    status = configure(&config, (features & UCP_FEATURE_RMA) != 0, tls, plan);
+    if (status == UCS_OK) {
+        status = ucp_init(&params, config, &side->ctx);
+        ucp_config_release(config);
+    }
+    if (status == UCS_OK) {
+        side->features = features;
+        status         = open_worker(side);
+    }
+    if (status != UCS_OK) {
+        kvcl_glue_side_close(side);
+        return kvcl_fail(kvcl_glue_status(status), "ucx: cannot use transports %s on %s: %s", tls, plan->devices,
+                         ucs_status_string(status));
+    }
+    return KVCL_OK;
+}
+
+void kvcl_glue_side_close(glue_side_t *side)
+{
+    if (side->addr != NULL) {
+        ucp_worker_release_address(side->worker, side->addr);
+    }
+    if (side->worker != NULL) {
+        ucp_worker_destroy(side->worker);
+    }
+    if (side->ctx != NULL) {
+        ucp_cleanup(side->ctx);
+    }
+    memset(side, 0, sizeof(*side));
+}
+
+/* Collect "tl/dev" words from UCX's printout, each transport once; UCX has no query for it before 1.14. */
+static void collect(const char *text, const char *mark, char *buf, size_t cap)
+{
+    const char *line = text;
+    const char *end;
+    const char *at;
+    char       tl[32];
+    size_t     len;
+
+    buf[0] = '\0';
+    for (; (line != NULL) && (*line != '\0'); line = (*end == '\n') ? end + 1 : end) {
+        end = line + strcspn(line, "\n");
+        at  = strstr(line, mark);
+        if ((at == NULL) || (at > end)) {
+            continue;
+        }
+        for (at = memchr(at, '/', (size_t)(end - at)); (at != NULL) && (at > line); --at) {
+            if (strchr(" :\t", at[-1]) != NULL) {
+                break;
+            }
+        }
+        if (at == NULL) {
+            continue;
+        }
+        len = strcspn(at, "/");
+        if ((len == 0) || (len >= sizeof(tl)) || (strlen(buf) + len + 2 > cap)) {
+            continue;
+        }
+        snprintf(tl, sizeof(tl), "%.*s", (int)len, at);
+        if (!kvcl_glue_list_has(buf, tl)) {
+            snprintf(buf + strlen(buf), cap - strlen(buf), "%s%s", (buf[0] == '\0') ? "" : ",", tl);
+        }
+    }
+}
+
+void kvcl_glue_ctx_transports(ucp_context_h ctx, char *buf, size_t cap)
+{
+    char   *text = NULL;
+    size_t size  = 0;
+    FILE   *file = open_memstream(&text, &size);
+
+    buf[0] = '\0';
+    if (file != NULL) {
+        ucp_context_print_info(ctx, file);
+        fclose(file);
+        collect(text, "resource ", buf, cap);
+        free(text);
+    }
+}
+
+void kvcl_glue_ep_transports(ucp_ep_h ep, char *buf, size_t cap)
+{
+    char   *text = NULL;
+    size_t size  = 0;
+    FILE   *file = open_memstream(&text, &size);
+
+    buf[0] = '\0';
+    if (file != NULL) {
+        ucp_ep_print_info(ep, file);
+        fclose(file);
+        collect(text, "lane[", buf, cap);
+        free(text);
+    }
+}
+
+bool kvcl_glue_list_has(const char *list, const char *prefix)
+{
+    size_t len = strlen(prefix);
+
+    while (*list != '\0') {
+        if (strncmp(list, prefix, len) == 0) {
+            return true;
+        }
+        list += strcspn(list, ",");
+        list += (*list == ',');
+    }
+    return false;
+}
+
+bool kvcl_glue_rma_has(kvcl_xport_t *xport, const char *prefix)
+{
+    glue_t            *g       = glue_of(xport);
+    const glue_side_t *sides[] = {&g->am, &g->data};
+    char              list[512];
+    int               i;
+
+    for (i = 0; i < 2; ++i) {
+        if ((sides[i]->ctx != NULL) && (sides[i]->features & UCP_FEATURE_RMA)) {
+            kvcl_glue_ctx_transports(sides[i]->ctx, list, sizeof(list));
+            if (kvcl_glue_list_has(list, prefix)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
