@@ -1,0 +1,22 @@
+/*
+ * One flat JSON object on a stream: begin, members, end. The writer is a plain value; the stream stays the caller's.
+ */
+#ifndef KVCL_TOOLS_JSON_OUT_H
+#define KVCL_TOOLS_JSON_OUT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct json_out {
+    FILE     *file;
+    unsigned members;
+} json_out_t;
+
+void json_begin(json_out_t *json, FILE *file);
+void json_string(json_out_t *json, const char *name, const char *value);
+void json_count(json_out_t *json, const char *name, uint64_t value);
+/* decimals digits after the point; null if the value is not finite (what was not measured). */
+void json_real(json_out_t *json, const char *name, double value, int decimals);
+void json_end(json_out_t *json); /* closes the object, ends the line, flushes */
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * kvcl_info: what was built in, what each setting is and who set it, what the machine looks like, what reaches whom how.
+ * Owns the choice of sections and their printing. In a job rank 0 prints for all; each rank's own part is the row of
+ * paths to its peers.
+ */
+#include "config.h"
+#include "tools/cli.h"
+#include "tools/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH_TEXT_MAX 48u
+#define TEXT_START    4096u
+#define EXIT_USAGE    2
+
+typedef struct info_options {
+    bool build;
+    bool settings;
+    bool colls;
+    bool topology;
+    bool paths;
+} info_options_t;
+
+typedef kvcl_status_t (*text_query_t)(char *buf, size_t cap, size_t *len_p);
+
+static cli_result_t parse(info_options_t *opt, int argc, char **argv)
+{
+    const cli_option_t table[] = {
+        {"build", CLI_FLAG, &opt->build, NULL, "the version and what it was built with", 0, 0},
+        {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, who set it, what it does", 0,
+         0},
+        {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and when each is chosen", 0, 0},
+        {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library sees it", 0, 0},
+        {"paths", CLI_FLAG, &opt->paths, NULL, "how each rank reaches each other (under mpirun or srun)", 0, 0},
+    };
+    const cli_spec_t spec = {"kvcl_info", "[options]",
+                             "Print what this KVCL is, how it is set and what it sees. Without options: everything.", table,
+                             sizeof(table) / sizeof(table[0])};
+    cli_result_t     result;
+    size_t           n;
+
+    memset(opt, 0, sizeof(*opt));
+    result = cli_parse(&spec, argc, argv, NULL, 0, &n);
+    if (!opt->build && !opt->settings && !opt->colls && !opt->topology && !opt->paths) {
+        opt->build = opt->settings = opt->colls = opt->topology = opt->paths = true;
+    }
+    return result;
+}
+
+static void print_setting(void *arg, const kvcl_setting_info_t *info)
+{
+    (void)arg;
+    printf("  %-24s %-14s default %-14s from %s\n", info->name, (info->value[0] != '\0') ? info->value : "\"\"",
+           (info->deflt[0] != '\0') ? info->deflt : "\"\"", info->source);
+    printf("  %24s %s\n", "", info->help);
+}
+
+/* Print what a query gives, each line indented. */
+static bool print_text(const job_t *job, const char *title, text_query_t query)
+{
+    size_t        len = 0, cap = TEXT_START;
+    char          *text = malloc(cap), *grown, *line, *save = NULL;
+    kvcl_status_t status = (text != NULL) ? query(text, cap, &len) : KVCL_ERR_NO_MEMORY;
+
+    if (status == KVCL_ERR_TRUNCATED) {
+        grown  = realloc(text, len);
+        text   = (grown != NULL) ? grown : text;
+        status = (grown != NULL) ? query(text, len, &len) : KVCL_ERR_NO_MEMORY;
+    }
+    if (job_ok(job, status, title)) {
+        printf("%s\n", title);
+        for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+            printf("  %s\n", line);
+        }
+    }
+    free(text);
+    return status == KVCL_OK;
+}
+
+/* Collective: rank 0 learns every rank's row and prints the table. */
+static bool print_paths(const job_t *job)
+{
+    const size_t size = (size_t)job->size;
+    char         *row = calloc(size, PATH_TEXT_MAX);
+    char         *all = calloc(size, PATH_TEXT_MAX);
+    bool         good = (row != NULL) && (all != NULL);
+    size_t       from, to;
+
+    for (to = 0; good && (to < size); ++to) {
+        good = job_ok(job, kvcl_query_path(job->world, (int)to, row + (to * PATH_TEXT_MAX), PATH_TEXT_MAX),
+                      "kvcl_query_path");
+    }
+    if (job->rank == 0) {
+        printf("paths between %zu ranks\n", size);
+    }
+    for (to = 0; good && (to < size); ++to) {
+        good = job_gather(job, row + (to * PATH_TEXT_MAX), PATH_TEXT_MAX, all, JOB_TIMEOUT_NS);
+        for (from = 0; good && (job->rank == 0) && (from < size); ++from) {
+            all[(from * PATH_TEXT_MAX) + PATH_TEXT_MAX - 1] = '\0';
+            printf("  %zu -> %zu  %s\n", from, to, all + (from * PATH_TEXT_MAX));
+        }
+    }
+    free(row);
+    free(all);
+    return good;
+}
+
+/* What needs no job. */
+static bool print_local(const job_t *job, const info_options_t *opt)
+{
+    bool good = true;
+
+    if (opt->build) {
+        printf("KVCL %s\n  %s\n", kvcl_version_string(), kvcl_build_string());
+    }
+    if (opt->settings) {
+        printf("settings\n");
+        good = job_ok(job, kvcl_query_settings(print_setting, NULL), "settings") && good;
+    }
+    if (opt->colls) {
+        good = print_text(job, "collectives", kvcl_query_colls) && good;
+    }
+    if (opt->topology) {
+        good = print_text(job, "topology", kvcl_query_topology) && good;
+    }
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    info_options_t opt;
+    job_t          job = {.tool = "kvcl_info", .size = 1};
+    bool           good = true;
+
+    switch (parse(&opt, argc, argv)) {
+    case CLI_DONE:
+        return EXIT_SUCCESS;
+    case CLI_BAD:
+        return EXIT_USAGE;
+    case CLI_GO:
+        break;
+    }
+    /* Only the paths need the job, and a bad setting must be shown even where it forbids joining. */
+    if (opt.paths && !job_open(&job, "kvcl_info")) {
+        opt.paths = false;
+        good      = false;
+    }
+    if (job.rank == 0) {
+        good = print_local(&job, &opt) && good;
+    }
+    if (opt.paths) {
+        good = print_paths(&job) && good;
+        job_close(&job);
+    }
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,15 @@
+/*
+ * How many bytes of KV cache one token takes in models that people serve (bf16, all layers). A constant table.
+ */
+#ifndef KVCL_TOOLS_REPLAY_MODELS_H
+#define KVCL_TOOLS_REPLAY_MODELS_H
+
+#include <stdint.h>
+
+/* Bytes per token, or 0 for a name that is not in the table. */
+uint64_t replay_model_bytes_per_token(const char *name);
+
+/* "deepseek-v3, kimi-k2, ...", for messages. */
+const char *replay_model_names(void);
+
+#endif

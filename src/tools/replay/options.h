@@ -1,0 +1,29 @@
+/*
+ * What a replay was asked to do. A plain value; strings are argv's.
+ */
+#ifndef KVCL_TOOLS_REPLAY_OPTIONS_H
+#define KVCL_TOOLS_REPLAY_OPTIONS_H
+
+#include "tools/cli.h"
+
+#define REPLAY_BLOCK_TOKENS   512u /* tokens of one block: what an id in a trace stands for */
+#define REPLAY_POOL_UNLIMITED 0u
+
+typedef struct replay_options {
+    const char *trace;          /* NULL: generate one */
+    const char *model;          /* NULL: none named */
+    uint64_t   bytes_per_token;
+    uint64_t   block_bytes;     /* of 512 tokens */
+    uint64_t   pool_bytes;      /* each rank's, or REPLAY_POOL_UNLIMITED */
+    uint64_t   requests;        /* of a generated trace */
+    uint64_t   seed;
+    double     speed;           /* 0: as fast as possible */
+    bool       in_order;
+    bool       strict;
+    bool       json;
+} replay_options_t;
+
+/* Fill from a command line. As cli_parse(): on CLI_BAD the error has been printed. */
+cli_result_t replay_options_parse(replay_options_t *opt, int argc, char **argv);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * One rank of a replay: its cache, its store, and what it does for a request. The worker owns both and its scratch
+ * arrays; trace, plan, options and job are borrowed. One thread.
+ */
+#ifndef KVCL_TOOLS_REPLAY_WORKER_H
+#define KVCL_TOOLS_REPLAY_WORKER_H
+
+#include "tools/job.h"
+#include "tools/replay/options.h"
+#include "tools/replay/plan.h"
+#include "tools/replay/tally.h"
+#include "tools/replay/trace.h"
+
+#define WORKER_WINDOW_MAX 256u /* blocks that one call fetches or publishes */
+
+/* A block that a request holds until it has been verified. */
+typedef struct worker_held {
+    uint32_t id;
+    uint32_t key;    /* index in worker_t.keys */
+    bool     pinned; /* held by this rank's store; else fetched, to be freed */
+} worker_held_t;
+
+typedef struct worker {
+    const job_t            *job;
+    const replay_options_t *opt;
+    const trace_t          *trace;
+    const plan_t           *plan;
+    kvcl_cache_h           cache;
+    kvcl_store_h           store;
+    uint8_t                *base;       /* of the cache's block 0 */
+    uint32_t               window;      /* blocks at a time: half of the pool at most */
+    uint64_t               timeout_ns;  /* of one operation */
+    uint64_t               start_ns;
+    size_t                 request;     /* at hand, for messages */
+    size_t                 next_hot;    /* first broadcast of the plan not done yet */
+    kvcl_key_t             root;
+    kvcl_key_t             *keys;       /* of the request at hand: room for the longest */
+    uint32_t               *tokens;     /* two for each id, of the request at hand */
+    kvcl_key_t             *part_keys;  /* window entries, as the three below */
+    uint32_t               *part_ids;
+    kvcl_status_t          *part_status;
+    worker_held_t          *held;
+    size_t                 n_held;
+    uint64_t               baton[2];    /* in order: the number of the request that may start; out and in */
+    kvcl_req_h             baton_req;   /* the latest one sent, or NULL */
+    tally_t                tally;
+} worker_t;
+
+/* How many blocks one rank's pool has, and the entries its part of the directory needs. */
+typedef struct worker_room {
+    uint64_t blocks;
+    uint64_t dir_entries;
+    uint32_t window;
+} worker_room_t;
+
+/* Pure: false with a sentence in error if the pool cannot hold what the replay needs. */
+bool worker_size_pool(const replay_options_t *opt, const trace_t *trace, const plan_t *plan, int size,
+                      worker_room_t *room, char *error, size_t cap);
+
+/* The keys of a request's first n blocks. Equal ids behind equal ids give equal keys, on any rank. */
+kvcl_status_t worker_keys(const trace_t *trace, const trace_request_t *request, uint32_t n, const kvcl_key_t *root,
+                          uint32_t *tokens, kvcl_key_t *keys);
+
+/* All below: false after the error was printed; the run is then over for this rank. Collective. */
+bool worker_open(worker_t *worker, const job_t *job, const replay_options_t *opt, const trace_t *trace,
+                 const plan_t *plan);
+bool worker_run(worker_t *worker);
+void worker_close(worker_t *worker);
+
+/* Of the parts, worker_*.c: */
+bool worker_serve_request(worker_t *worker, size_t index);
+/* Broadcast what is due before this request. */
+bool worker_broadcasts(worker_t *worker, size_t before);
+/* In order: wait until request index may start; let the next one start. */
+bool worker_take_turn(worker_t *worker, size_t index);
+bool worker_pass_turn(worker_t *worker, size_t index);
+/* Compare a block's bytes with what its key says; counts and reports wrong ones. */
+void worker_verify(worker_t *worker, const kvcl_key_t *key, uint32_t id);
+/* Verify and give back what the request holds. */
+bool worker_release(worker_t *worker);
+/* Wait for a posted operation; KVCL_INPROGRESS never comes back. */
+kvcl_status_t worker_finish(worker_t *worker, kvcl_status_t posted, kvcl_req_h req);
+
+#endif
