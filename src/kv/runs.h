@@ -38,14 +38,14 @@ kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src) KV
 
 /**
  * The order with the longest runs, for a transfer where only the final place of bytes matters (never
- * for what is stored or hashed). Two equal memories are walked as they lie. Canonical if one side is
- * opaque. Bases are not looked at. Both ends of a served transfer use the order that the request names.
+ * for what is stored or hashed). Two equal memories are walked as they lie. Canonical if one side only
+ * is opaque. Bases are not looked at. Both ends of a served transfer use the order that the request names.
  */
 uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src);
 
 /**
  * Zip two sides that each passed kvcl_side_check. @a order: a KVCL_STREAM_* order, canonical if one
- * side is opaque, or KVCL_RUNS_ANY_ORDER.
+ * side only is opaque, or KVCL_RUNS_ANY_ORDER.
  * @return as kvcl_runs_check; KVCL_ERR_INVALID_PARAM for an order that is none or not canonical when
  *         it must be.
  */

@@ -18,7 +18,7 @@ typedef struct kvcl_side {
 
 /**
  * Check a side as given by a user or a peer: ids below shape->blocks, ranges inside the shape,
- * pointers there. About 0.2 ns an id.
+ * pointers there. About 1 ns an id.
  * @return KVCL_OK; KVCL_ERR_OUT_OF_RANGE naming index and value; KVCL_ERR_INVALID_PARAM.
  */
 kvcl_status_t kvcl_side_check(const kvcl_side_t *side) KVCL_MUST_CHECK;

@@ -86,6 +86,14 @@ static inline uint64_t kvcl_stream_pos(const kvcl_stream_t *s)
 void kvcl_stream_load(kvcl_stream_t *stream);
 void kvcl_stream_extend(kvcl_stream_t *stream, uint64_t max);
 
+/* The run to come is the next block's and lies behind the current one. Only if merge_stride is set. */
+static inline int kvcl_stream_next_touches(const kvcl_stream_t *s)
+{
+    const uint32_t *id = s->blocks + s->loops[0].index;
+
+    return (s->loops[0].index + 1 < s->loops[0].count) && (id[1] == id[0] + 1);
+}
+
 /* Make left > 0 and as long as merging allows, up to about max. 0 at the end. */
 static inline int kvcl_stream_fill(kvcl_stream_t *s, uint64_t max)
 {
@@ -95,7 +103,7 @@ static inline int kvcl_stream_fill(kvcl_stream_t *s, uint64_t max)
         }
         kvcl_stream_load(s);
     }
-    if ((s->merge_stride != 0) && (s->left < max)) {
+    if ((s->merge_stride != 0) && (s->left < max) && kvcl_stream_next_touches(s)) {
         kvcl_stream_extend(s, max);
     }
     return 1;
