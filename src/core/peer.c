@@ -78,9 +78,11 @@ static kvcl_status_t add(kvcl_context_h ctx, const uint8_t uuid[16], const void 
     peer->address_len = len;
     peer->ctx         = ctx;
     peer->index       = peers->count;
+    peer->maps        = -1;
     kvcl_list_init(&peer->waiters);
     kvcl_list_init(&peer->reqs);
     kvcl_map_init(&peer->rcaches);
+    kvcl_list_init(&peer->stale_rcaches);
     snprintf(peer->name, sizeof(peer->name), "peer %u (%02x%02x%02x%02x)", peer->index, uuid[0], uuid[1], uuid[2],
              uuid[3]);
     peers->v[peers->count++] = peer;
@@ -522,10 +524,16 @@ void kvcl_peers_goodbye(kvcl_context_h ctx)
 void kvcl_peers_close(kvcl_context_h ctx)
 {
     uint32_t i;
+    unsigned r;
 
     for (i = 0; i < ctx->peers.count; ++i) {
         kvcl_peer_t *peer = ctx->peers.v[i];
         kvcl_peer_fail(peer, KVCL_ERR_CANCELED);
+        for (r = 0; r < ctx->n_rooms; ++r) {
+            if (kvcl_rooms[r]->peer_closing != NULL) {
+                kvcl_rooms[r]->peer_closing(ctx, ctx->rooms[r], peer);
+            }
+        }
         if (peer->ep != NULL) {
             peer->ep->arg = NULL;
             peer->ops->ep_close(peer->ep);

@@ -38,13 +38,14 @@ typedef struct kvcl_peer {
     uint8_t             nonce[16];  /* of the handshake I began */
     uint8_t             *address;   /* packed; NULL until known */
     size_t              address_len;
-    bool                same_process;
+    int8_t              maps;       /* are its caches mapped here: 1, 0, or -1 not known yet */
     kvcl_xport_ep_t     *ep;
     const kvcl_xport_ops_t *ops;    /* ep's transport */
     kvcl_xport_attr_t   attr;
     kvcl_list_t         waiters;    /* kvcl_peer_waiter_t */
     kvcl_list_t         reqs;       /* kvcl_req_watch */
     kvcl_map_t          rcaches;    /* kv/rcache.c: by hash of name or id */
+    kvcl_list_t         stale_rcaches;
     char                name[32];   /* for logs */
 } kvcl_peer_t;
 

@@ -1,0 +1,258 @@
+/*
+ * Caches of mine (cache.h): creation over the engine's tensors or over memory of ours, and the public calls.
+ */
+#include "config.h"
+#include "kv/cache.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t kvcl_cache_name_key(const char *name)
+{
+    return kvcl_checksum(name, strlen(name)) | (UINT64_C(1) << 63);
+}
+
+kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id)
+{
+    kvcl_cache_h cache;
+
+    kvcl_list_foreach (cache, kvcl_context_caches(ctx), struct kvcl_cache, link) {
+        if ((cache->id == id) && !cache->closing) {
+            return cache;
+        }
+    }
+    return NULL;
+}
+
+kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len)
+{
+    kvcl_cache_h cache;
+
+    kvcl_list_foreach (cache, kvcl_context_caches(ctx), struct kvcl_cache, link) {
+        if ((strlen(cache->name) == len) && (memcmp(cache->name, name, len) == 0) && !cache->closing) {
+            return cache;
+        }
+    }
+    return NULL;
+}
+
+/* The engine's own tensors, one region each. */
+static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint32_t      i;
+
+    for (i = 0; (i < cache->shape.n_bases) && (status == KVCL_OK); ++i) {
+        if (bases[i] == NULL) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is NULL", i);
+        }
+        status = kvcl_region_create(cache->ctx, bases[i], cache->shape.base_bytes, NULL, &cache->regions[i]);
+        if (status == KVCL_OK) {
+            cache->bases[i]  = (uintptr_t)bases[i];
+            cache->n_regions = i + 1;
+        }
+    }
+    return status;
+}
+
+/* Memory of ours: one region, the bases in it one after the other. */
+static kvcl_status_t allocate(kvcl_cache_h cache)
+{
+    size_t        stride = (cache->shape.base_bytes + 4095) & ~(size_t)4095;
+    size_t        total;
+    kvcl_status_t status;
+    uint32_t      i;
+
+    if (__builtin_mul_overflow(stride, (size_t)cache->shape.n_bases, &total)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "the layout needs more memory than can be addressed");
+    }
+    status = kvcl_region_create(cache->ctx, NULL, total, NULL, &cache->regions[0]);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    cache->n_regions = 1;
+    for (i = 0; i < cache->shape.n_bases; ++i) {
+        cache->bases[i] = (uintptr_t)cache->regions[0]->addr + (i * stride);
+    }
+    return KVCL_OK;
+}
+
+static void destroy(kvcl_cache_h cache)
+{
+    uint32_t i;
+
+    for (i = 0; i < cache->n_regions; ++i) {
+        kvcl_region_destroy(cache->regions[i]);
+    }
+    if (cache->gens_region != NULL) {
+        kvcl_region_destroy(cache->gens_region);
+    }
+    free(cache->regions);
+    free(cache->bases);
+    free(cache);
+}
+
+static kvcl_status_t enlist(kvcl_cache_h cache)
+{
+    kvcl_context_h ctx    = cache->ctx;
+    kvcl_status_t  status = KVCL_OK;
+    uint32_t       id     = 1;
+
+    kvcl_lock(ctx);
+    if (kvcl_cache_by_name(ctx, cache->name, strlen(cache->name)) != NULL) {
+        status = kvcl_fail(KVCL_ERR_EXISTS, "kvcl_cache_create: this context has a cache named \"%s\" already",
+                           cache->name);
+    }
+    while ((id < KVCL_CACHES_MAX) && (kvcl_cache_by_id(ctx, id) != NULL)) {
+        ++id;
+    }
+    if ((status == KVCL_OK) && (id == KVCL_CACHES_MAX)) {
+        status = kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d caches in a context", KVCL_CACHES_MAX);
+    }
+    if (status == KVCL_OK) {
+        cache->id = id;
+        kvcl_list_add_tail(kvcl_context_caches(ctx), &cache->link);
+    }
+    kvcl_unlock(ctx);
+    return status;
+}
+
+kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
+                                kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
+{
+    kvcl_cache_h  cache;
+    kvcl_status_t status;
+    kvcl_shape_t  shape;
+
+    if ((ctx == NULL) || (name == NULL) || (layout == NULL) || (cache_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: NULL argument");
+    }
+    if ((name[0] == '\0') || (strlen(name) > KVCL_CACHE_NAME_MAX)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: a name has 1 to %d bytes, this one %zu",
+                         KVCL_CACHE_NAME_MAX, strlen(name));
+    }
+    if (kind != KVCL_MEM_HOST) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: memory kind %d is not built in", (int)kind);
+    }
+    status = kvcl_shape_init(&shape, layout);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    cache = calloc(1, sizeof(*cache));
+    if ((cache == NULL) || ((cache->bases = calloc(shape.n_bases, sizeof(*cache->bases))) == NULL) ||
+        ((cache->regions = calloc(shape.n_bases, sizeof(void *))) == NULL)) {
+        if (cache != NULL) {
+            free(cache->bases);
+        }
+        free(cache);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a cache");
+    }
+    cache->ctx   = ctx;
+    cache->shape = shape;
+    strcpy(cache->name, name);
+    cache->name_key = kvcl_cache_name_key(name);
+    kvcl_list_init(&cache->link);
+    status = (bases != NULL) ? use_bases(cache, bases) : allocate(cache);
+    if (status == KVCL_OK) {
+        status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
+    }
+    if (status == KVCL_OK) {
+        cache->gens = cache->gens_region->addr;
+        status      = enlist(cache);
+    }
+    if (status != KVCL_OK) {
+        destroy(cache);
+        return status;
+    }
+    *cache_p = cache;
+    return KVCL_OK;
+}
+
+static bool unserved(void *arg)
+{
+    return ((kvcl_cache_h)arg)->serves == 0;
+}
+
+void kvcl_cache_destroy(kvcl_cache_h cache)
+{
+    kvcl_context_h ctx;
+
+    if (cache == NULL) {
+        return;
+    }
+    ctx = cache->ctx;
+    if (cache->store != NULL) {
+        kvcl_log_error("cache \"%s\" is still used by a store and is not destroyed", cache->name);
+        return;
+    }
+    kvcl_lock(ctx);
+    cache->closing = true;
+    kvcl_unlock(ctx);
+    if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
+        kvcl_log_error("cache \"%s\" is still being read by a peer after 5 s and is not destroyed", cache->name);
+        return;
+    }
+    kvcl_lock(ctx);
+    kvcl_list_del(&cache->link);
+    kvcl_unlock(ctx);
+    destroy(cache);
+}
+
+size_t kvcl_cache_block_bytes(kvcl_cache_h cache)
+{
+    return cache->shape.block_bytes;
+}
+
+uint64_t kvcl_cache_blocks(kvcl_cache_h cache)
+{
+    return cache->shape.blocks;
+}
+
+void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
+{
+    return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
+}
+
+static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len, kvcl_stream_t *stream)
+{
+    kvcl_sel_t    sel = {.blocks = block, .n_blocks = 1};
+    kvcl_side_t   side;
+    kvcl_status_t status;
+
+    if ((cache == NULL) || (buf == NULL) || (len != cache->shape.block_bytes)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a block of this cache has %zu bytes, the buffer %zu",
+                         (cache == NULL) ? (size_t)0 : (size_t)cache->shape.block_bytes, len);
+    }
+    side   = kvcl_cache_side(cache, &sel);
+    status = kvcl_side_check(&side);
+    if (status == KVCL_OK) {
+        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)
+{
+    kvcl_stream_t stream;
+    kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
+
+    if (status == KVCL_OK) {
+        (void)kvcl_stream_gather(&stream, buf, len);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const void *buf, size_t len)
+{
+    kvcl_stream_t stream;
+    kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
+
+    if (status == KVCL_OK) {
+        (void)kvcl_stream_scatter(&stream, buf, len);
+    }
+    return status;
+}

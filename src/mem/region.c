@@ -1,0 +1,422 @@
+/*
+ * Regions (region.h) and the mem room: the context's table of regions and its control page.
+ */
+#include "config.h"
+#include "mem/region.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "base/wirebuf.h"
+#include "core/address.h"
+#include "kv/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+typedef struct mem_state {
+    kvcl_region_t *regions[KVCL_REGIONS_MAX];
+    uint32_t      next;
+    kvcl_region_t ctl;    /* the control page: KVCL_REGIONS_MAX words */
+    kvcl_list_t   caches; /* kvcl_cache_t.link */
+} mem_state_t;
+
+static mem_state_t *state_of(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_MEM];
+}
+
+kvcl_list_t *kvcl_context_caches(kvcl_context_h ctx)
+{
+    return &state_of(ctx)->caches;
+}
+
+static void set_word(kvcl_region_t *region, uint64_t value)
+{
+    _Atomic uint64_t *words = state_of(region->ctx)->ctl.addr;
+
+    atomic_store_explicit(&words[region->id], value, memory_order_seq_cst);
+}
+
+/* Fresh keys and epoch: earlier exports no longer count. */
+static kvcl_status_t renew(kvcl_region_t *region)
+{
+    kvcl_status_t status = kvcl_random_bytes(region->keys, sizeof(region->keys));
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    region->epoch += 2; /* odd while live */
+    region->epoch |= 1;
+    region->revoked = false;
+    set_word(region, region->epoch);
+    return KVCL_OK;
+}
+
+/* Make the memory known to every transport; the last one (ucx, where there is one) allocates. */
+static kvcl_status_t attach(kvcl_region_t *region, bool huge)
+{
+    kvcl_engine_t *eng   = &region->ctx->engine;
+    bool          alloc  = (region->addr == NULL);
+    kvcl_status_t status = KVCL_OK;
+    int           i;
+
+    for (i = (int)eng->n_xports - 1; (i >= 0) && (status == KVCL_OK); --i) {
+        kvcl_xport_t *xport = eng->xports[i];
+        if (region->addr == NULL) {
+            status = xport->ops->mem_alloc(xport, region->len, huge, &region->addr, &region->xmem[i]);
+        } else {
+            status = xport->ops->mem_register(xport, region->addr, region->len, &region->xmem[i]);
+        }
+    }
+    region->kind = alloc ? KVCL_REGION_ALLOCATED : KVCL_REGION_REGISTERED;
+    return status;
+}
+
+static void detach(kvcl_region_t *region)
+{
+    unsigned i;
+
+    for (i = 0; i < region->ctx->engine.n_xports; ++i) { /* the allocating one last */
+        if (region->xmem[i] != NULL) {
+            region->ctx->engine.xports[i]->ops->mem_free(region->xmem[i]);
+            region->xmem[i] = NULL;
+        }
+    }
+}
+
+static kvcl_status_t take_id(mem_state_t *mem, kvcl_region_t *region)
+{
+    uint32_t i, id;
+
+    for (i = 0; i < KVCL_REGIONS_MAX; ++i) {
+        id = (mem->next + i) % KVCL_REGIONS_MAX;
+        if (mem->regions[id] == NULL) {
+            mem->regions[id] = region;
+            mem->next        = id + 1;
+            region->id       = id;
+            return KVCL_OK;
+        }
+    }
+    return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_REGIONS_MAX);
+}
+
+kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
+                                 kvcl_region_t **region_p)
+{
+    mem_state_t   *mem = state_of(ctx);
+    kvcl_region_t *region;
+    kvcl_status_t status;
+
+    if ((len == 0) || ((addr != NULL) && ((uintptr_t)addr + len < (uintptr_t)addr))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a region of %zu bytes at %p makes no sense", len, addr);
+    }
+    region = calloc(1, sizeof(*region));
+    if (region == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a region");
+    }
+    region->ctx  = ctx;
+    region->addr = addr;
+    region->len  = len;
+    kvcl_list_init(&region->link);
+    kvcl_lock(ctx);
+    status = take_id(mem, region);
+    if (status == KVCL_OK) {
+        status = attach(region, (params != NULL) && (params->flags & KVCL_MEM_HUGE));
+        if (status == KVCL_OK) {
+            region->epoch = (uint64_t)kvcl_now_ns() << 8; /* not that of an earlier region of this id */
+            status        = renew(region);
+        }
+        if (status != KVCL_OK) {
+            detach(region);
+            mem->regions[region->id] = NULL;
+        }
+    }
+    kvcl_unlock(ctx);
+    if (status != KVCL_OK) {
+        free(region);
+        return status;
+    }
+    *region_p = region;
+    return KVCL_OK;
+}
+
+void kvcl_region_revoke(kvcl_region_t *region)
+{
+    region->revoked = true;
+    region->keys[0] = region->keys[1] = 0;
+    set_word(region, 0);
+}
+
+static bool no_serves(void *arg)
+{
+    return ((kvcl_region_t *)arg)->serves == 0;
+}
+
+void kvcl_region_destroy(kvcl_region_t *region)
+{
+    kvcl_context_h ctx = region->ctx;
+
+    kvcl_lock(ctx);
+    kvcl_region_revoke(region);
+    kvcl_unlock(ctx);
+    if (!kvcl_engine_wait(ctx, no_serves, region, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
+        kvcl_log_error("region %u is still being read by a peer after 5 s; its memory is not released", region->id);
+        return;
+    }
+    kvcl_lock(ctx);
+    detach(region);
+    state_of(ctx)->regions[region->id] = NULL;
+    kvcl_unlock(ctx);
+    free(region);
+}
+
+kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,
+                                uint64_t len, kvcl_region_t **region_p)
+{
+    kvcl_region_t *region = (id < KVCL_REGIONS_MAX) ? state_of(ctx)->regions[id] : NULL;
+
+    if ((region == NULL) || region->revoked || (key == 0) || (region->keys[(right == KVCL_WRITE) ? 1 : 0] != key)) {
+        return KVCL_ERR_ACCESS;
+    }
+    if ((offset > region->len) || (len > region->len - offset)) {
+        return KVCL_ERR_OUT_OF_RANGE;
+    }
+    *region_p = region;
+    return KVCL_OK;
+}
+
+/* ---- descriptions: u32 id, u32 rights, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice (the region, the
+ * control page): u8 parts, parts times {u8 transport, u16 length, bytes} ---- */
+
+static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
+{
+    kvcl_engine_t *eng = &region->ctx->engine;
+    unsigned char buf[512];
+    size_t        len;
+    unsigned      i;
+
+    kvcl_wr_u8(wr, (uint8_t)eng->n_xports);
+    for (i = 0; i < eng->n_xports; ++i) {
+        len = sizeof(buf);
+        if ((region->xmem[i] == NULL) || (eng->xports[i]->ops->mem_pack(region->xmem[i], buf, &len) != KVCL_OK)) {
+            len = 0;
+        }
+        kvcl_wr_u8(wr, (eng->xports[i]->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX);
+        kvcl_wr_u16(wr, (uint16_t)len);
+        kvcl_wr_bytes(wr, buf, len);
+    }
+}
+
+size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap)
+{
+    mem_state_t *mem = state_of(region->ctx);
+    kvcl_wr_t   wr;
+
+    if (region->revoked && (renew(region) != KVCL_OK)) {
+        return 0;
+    }
+    kvcl_wr_init(&wr, buf, cap);
+    kvcl_wr_u32(&wr, region->id);
+    kvcl_wr_u32(&wr, rights);
+    kvcl_wr_u64(&wr, (rights & KVCL_READ) ? region->keys[0] : 0);
+    kvcl_wr_u64(&wr, (rights & KVCL_WRITE) ? region->keys[1] : 0);
+    kvcl_wr_u64(&wr, region->epoch);
+    kvcl_wr_u64(&wr, (uintptr_t)region->addr);
+    kvcl_wr_u64(&wr, region->len);
+    kvcl_wr_u64(&wr, (uintptr_t)mem->ctl.addr);
+    kvcl_wr_u64(&wr, mem->ctl.len);
+    pack_parts(region, &wr);
+    pack_parts(&mem->ctl, &wr);
+    return kvcl_wr_ok(&wr) ? kvcl_wr_len(&wr) : 0;
+}
+
+typedef struct part {
+    const void *buf;
+    size_t     len;
+} part_t;
+
+/* The parts for each transport kind. */
+static void parse_parts(kvcl_rd_t *rd, part_t parts[3])
+{
+    unsigned n = kvcl_rd_u8(rd), i;
+
+    for (i = 0; (i < n) && kvcl_rd_ok(rd); ++i) {
+        unsigned   kind = kvcl_rd_u8(rd);
+        size_t     len  = kvcl_rd_u16(rd);
+        const void *buf = kvcl_rd_bytes(rd, len);
+        if (kvcl_rd_ok(rd) && (kind >= 1) && (kind <= 2) && (len > 0)) {
+            parts[kind].buf = buf;
+            parts[kind].len = len;
+        }
+    }
+}
+
+typedef struct parsed {
+    uint64_t ctl_addr, ctl_len;
+    part_t   region[3], ctl[3];
+} parsed_t;
+
+static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parsed_t *p, size_t *used_p)
+{
+    kvcl_rd_t rd;
+
+    memset(r, 0, sizeof(*r));
+    memset(p, 0, sizeof(*p));
+    kvcl_rd_init(&rd, buf, len);
+    r->id       = kvcl_rd_u32(&rd);
+    r->rights   = kvcl_rd_u32(&rd);
+    r->keys[0]  = kvcl_rd_u64(&rd);
+    r->keys[1]  = kvcl_rd_u64(&rd);
+    r->epoch    = kvcl_rd_u64(&rd);
+    r->addr     = kvcl_rd_u64(&rd);
+    r->len      = kvcl_rd_u64(&rd);
+    p->ctl_addr = kvcl_rd_u64(&rd);
+    p->ctl_len  = kvcl_rd_u64(&rd);
+    parse_parts(&rd, p->region);
+    parse_parts(&rd, p->ctl);
+    if (!kvcl_rd_ok(&rd) || (r->len == 0) || (r->addr + r->len < r->addr) || (r->id >= KVCL_REGIONS_MAX) ||
+        (p->ctl_len != KVCL_REGIONS_MAX * sizeof(uint64_t)) || ((r->rights & ~(unsigned)KVCL_READ_WRITE) != 0)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "not a description of a region (%zu bytes)", len);
+    }
+    *used_p = len - kvcl_rd_left(&rd);
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rregion, size_t *used_p)
+{
+    parsed_t parsed;
+
+    return parse(buf, len, rregion, &parsed, used_p);
+}
+
+/* Map (or make gettable) what can be; what cannot is served by its owner. */
+static void open_part(kvcl_peer_t *peer, const part_t parts[3], uint64_t addr, uint64_t len, kvcl_xport_rmem_t **rmem_p,
+                      kvcl_xport_rmem_attr_t *attr)
+{
+    const part_t *part = &parts[(peer->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX];
+
+    memset(attr, 0, sizeof(*attr));
+    *rmem_p = NULL;
+    if ((part->buf == NULL) || (peer->ep == NULL)) {
+        return;
+    }
+    if (peer->ops->rmem_open(peer->ep, part->buf, part->len, addr, len, rmem_p, attr) != KVCL_OK) {
+        memset(attr, 0, sizeof(*attr));
+        *rmem_p = NULL;
+    }
+}
+
+kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, kvcl_rregion_t *rregion,
+                                size_t *used_p)
+{
+    kvcl_xport_rmem_attr_t ctl_attr;
+    parsed_t               parsed;
+    kvcl_status_t          status;
+
+    kvcl_assert_locked(peer->ctx);
+    status = parse(buf, len, rregion, &parsed, used_p);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    rregion->peer = peer;
+    open_part(peer, parsed.region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
+    if (rregion->attr.map != NULL) {
+        open_part(peer, parsed.ctl, parsed.ctl_addr, parsed.ctl_len, &rregion->ctl_rmem, &ctl_attr);
+        if (ctl_attr.map != NULL) {
+            rregion->ctl = (const _Atomic uint64_t *)ctl_attr.map + rregion->id;
+        } else {
+            rregion->attr.map = NULL; /* revocation could not be seen: let the owner serve */
+        }
+    }
+    return KVCL_OK;
+}
+
+void kvcl_rregion_close(kvcl_rregion_t *rregion)
+{
+    if (rregion->peer == NULL) {
+        return;
+    }
+    if (rregion->ctl_rmem != NULL) {
+        rregion->peer->ops->rmem_close(rregion->ctl_rmem);
+    }
+    if (rregion->rmem != NULL) {
+        rregion->peer->ops->rmem_close(rregion->rmem);
+    }
+    memset(rregion, 0, sizeof(*rregion));
+}
+
+/* ---- the room ---- */
+
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
+{
+    mem_state_t   *mem = calloc(1, sizeof(*mem));
+    kvcl_status_t status;
+
+    if (mem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the table of regions");
+    }
+    kvcl_list_init(&mem->caches);
+    mem->ctl.ctx = ctx;
+    mem->ctl.len = KVCL_REGIONS_MAX * sizeof(uint64_t);
+    kvcl_lock(ctx);
+    status = attach(&mem->ctl, false);
+    if (status != KVCL_OK) {
+        detach(&mem->ctl);
+    }
+    kvcl_unlock(ctx);
+    if (status != KVCL_OK) {
+        free(mem);
+        return status;
+    }
+    *state_p = mem;
+    return KVCL_OK;
+}
+
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    mem_state_t *mem = state;
+    uint32_t    id;
+
+    kvcl_lock(ctx);
+    for (id = 0; id < KVCL_REGIONS_MAX; ++id) {
+        if (mem->regions[id] != NULL) {
+            kvcl_log_warn("a region of %zu bytes was not freed before kvcl_finalize", mem->regions[id]->len);
+            detach(mem->regions[id]);
+            free(mem->regions[id]);
+        }
+    }
+    detach(&mem->ctl);
+    kvcl_unlock(ctx);
+    free(mem);
+}
+
+static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    (void)state;
+    kvcl_caches_peer_failed(ctx, peer);
+}
+
+static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    (void)ctx;
+    (void)state;
+    kvcl_rcaches_close(peer);
+}
+
+static const kvcl_msg_handler_t handlers[] = {
+    {KVCL_MSG_DESCRIBE, sizeof(kvcl_msg_describe_t), kvcl_rcache_on_describe},
+    {KVCL_MSG_DESCRIPTION, sizeof(kvcl_msg_description_t), kvcl_rcache_on_description},
+    {0, 0, NULL},
+};
+
+extern const kvcl_room_t kvcl_room_mem;
+const kvcl_room_t kvcl_room_mem = {
+    .name        = "mem",
+    .handlers    = handlers,
+    .init        = room_init,
+    .fini        = room_fini,
+    .peer_failed = peer_failed,
+    .peer_closing = peer_closing,
+};

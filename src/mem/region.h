@@ -1,0 +1,80 @@
+/*
+ * Regions: memory of mine that peers may reach, and peers' regions as I see them.
+ *
+ * A region has an id in its context, a key for each right (unguessable: whoever was given the description has the
+ * right), and one word in the context's control page, which peers map: the region's epoch while it is live, another
+ * value once it is revoked. Served requests are checked by the owner; on a mapped path the initiator reads the control
+ * word before and after.
+ *
+ * All under the engine lock, but kvcl_rregion_live(). Wire form of a description: region.c, hostile-safe.
+ */
+#ifndef KVCL_MEM_REGION_H
+#define KVCL_MEM_REGION_H
+
+#include "core/context.h"
+#include <kvcl/kvcl_mem.h>
+
+enum { KVCL_REGIONS_MAX = 8192, KVCL_REGION_DESC_MAX = 1024 };
+
+typedef enum { KVCL_REGION_REGISTERED, KVCL_REGION_ALLOCATED, KVCL_REGION_FILE } kvcl_region_kind_t;
+
+typedef struct kvcl_region {
+    kvcl_context_h     ctx;
+    kvcl_region_kind_t kind;
+    uint32_t           id;
+    uint32_t           serves;    /* served transfers at work on it */
+    bool               revoked;
+    uint64_t           epoch;
+    uint64_t           keys[2];   /* read, write */
+    void               *addr;
+    size_t             len;
+    kvcl_xport_mem_t   *xmem[KVCL_ENGINE_XPORTS]; /* by engine.xports; NULL: that transport cannot reach it */
+    kvcl_list_t        link;
+} kvcl_region_t;
+
+/** No lock held. Registers [addr, addr+len), or allocates it (addr NULL). rights that a peer may be given: all. */
+kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
+                                 kvcl_region_t **region_p) KVCL_MUST_CHECK;
+/** No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated. */
+void          kvcl_region_destroy(kvcl_region_t *region);
+void          kvcl_region_revoke(kvcl_region_t *region); /* lock held; later exports get a new epoch and keys */
+
+/** Lock held. @return bytes written, 0 if cap is too small. */
+size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
+
+/** Lock held: a peer asks for [offset, offset+len) under key. KVCL_ERR_ACCESS, KVCL_ERR_OUT_OF_RANGE. */
+kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,
+                                uint64_t len, kvcl_region_t **region_p) KVCL_MUST_CHECK;
+
+typedef struct kvcl_rregion {
+    kvcl_peer_t            *peer;
+    uint32_t               id;
+    unsigned               rights;
+    uint64_t               epoch;
+    uint64_t               keys[2];
+    uint64_t               addr; /* at the owner */
+    uint64_t               len;
+    kvcl_xport_rmem_t      *rmem;
+    kvcl_xport_rmem_attr_t attr;
+    kvcl_xport_rmem_t      *ctl_rmem;
+    const _Atomic uint64_t *ctl; /* the control word, mapped; NULL: not mapped */
+} kvcl_rregion_t;
+
+/**
+ * Lock held; the peer has an endpoint. Decodes a description (*used_p: its bytes) and maps it if that is possible.
+ * @return KVCL_OK, KVCL_ERR_PROTOCOL.
+ */
+kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, kvcl_rregion_t *rregion,
+                                size_t *used_p) KVCL_MUST_CHECK;
+void          kvcl_rregion_close(kvcl_rregion_t *rregion); /* lock held */
+/** Decode without opening: for checks before the peer is connected. */
+kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rregion, size_t *used_p) KVCL_MUST_CHECK;
+
+/** Any thread. Not revoked, as far as can be seen from here. */
+static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
+{
+    return (rregion->ctl == NULL) ||
+           (atomic_load_explicit((_Atomic uint64_t *)rregion->ctl, memory_order_acquire) == rregion->epoch);
+}
+
+#endif

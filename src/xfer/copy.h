@@ -1,0 +1,33 @@
+/*
+ * Copy jobs: memcpy of a run list between mapped memories, by whoever has time.
+ *
+ * A job is cut into slices. Threads that wait, and the progress thread, take slices under the engine lock and copy
+ * them without it, so a large list is copied by as many threads as are idle, and the posting call returns at once.
+ * A stopped job finishes when the slices being copied have ended: then its buffers are fenced.
+ */
+#ifndef KVCL_XFER_COPY_H
+#define KVCL_XFER_COPY_H
+
+#include "core/context.h"
+#include "kv/runs.h"
+
+typedef struct kvcl_copy kvcl_copy_t;
+struct kvcl_copy {
+    kvcl_list_t   link;
+    kvcl_runs_t   runs;
+    uint64_t      next, total; /* position of the next slice, and of the end */
+    unsigned      active;      /* slices being copied */
+    kvcl_status_t status;
+    void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
+};
+
+/** Lock held. Copies bytes [from, to) of the list. */
+void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to);
+/** Lock held. done() comes with status, now or when the last slice ended. */
+void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
+/** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
+bool kvcl_copy_work(kvcl_list_t *jobs, kvcl_context_h ctx);
+/** The context's jobs. */
+kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx);
+
+#endif

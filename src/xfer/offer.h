@@ -1,0 +1,29 @@
+/*
+ * Offers: bytes of mine that one peer (or, for a collective, several) may pull by naming the offer's request id: the
+ * sending side of puts, sends and collectives where the receiver cannot map my memory.
+ *
+ * An offer belongs to a request of its owner's class; it is looked up by that request's id. While serves > 0 its
+ * buffers are being read by the transport: the owner completes only after kvcl_offer_close() has called idle.
+ */
+#ifndef KVCL_XFER_OFFER_H
+#define KVCL_XFER_OFFER_H
+
+#include "core/req.h"
+#include "kv/runs.h"
+
+typedef struct kvcl_offer kvcl_offer_t;
+struct kvcl_offer {
+    uint64_t         id;      /* 0: closed */
+    kvcl_stream_t    stream;  /* canonical, at position 0; its block list lives as long as the offer */
+    struct kvcl_peer *peer;   /* who may pull; NULL: any proven peer */
+    unsigned         serves;
+    void             (*idle)(kvcl_offer_t *offer); /* lock held: closed, and nobody reads any more */
+};
+
+/** Lock held. */
+kvcl_status_t kvcl_offer_open(struct kvcl_context *ctx, kvcl_offer_t *offer) KVCL_MUST_CHECK;
+/** Lock held: stop serving; idle() comes now or later. */
+void          kvcl_offer_close(struct kvcl_context *ctx, kvcl_offer_t *offer);
+kvcl_offer_t *kvcl_offer_find(struct kvcl_context *ctx, uint64_t id, const struct kvcl_peer *peer);
+
+#endif

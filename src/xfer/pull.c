@@ -1,0 +1,521 @@
+/*
+ * Pull (pull.h): the steps of one transfer at the side that wants the bytes.
+ *
+ * Fence: DATA is scattered under the engine lock and only while the pull can be found by its id; completion removes
+ * the id under the same lock.
+ */
+#include "config.h"
+#include "xfer/pull.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "dir/slots.h"
+#include "xfer/flat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void step(kvcl_pull_t *pull);
+
+kvcl_pull_t *kvcl_pull_new(void)
+{
+    return calloc(1, sizeof(kvcl_pull_t));
+}
+
+void kvcl_pull_discard(kvcl_pull_t *pull)
+{
+    if (pull != NULL) {
+        free((void *)pull->remote.blocks);
+        free((void *)pull->local.blocks);
+        free(pull->gens);
+        free(pull);
+    }
+}
+
+static void release(kvcl_req_t *req)
+{
+    kvcl_pull_discard(kvcl_container_of(req, kvcl_pull_t, req));
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_pull_stop(kvcl_container_of(req, kvcl_pull_t, req), status);
+}
+
+static const kvcl_req_class_t pull_class = {"pull", stop, release};
+
+static kvcl_status_t copy_sel(kvcl_sel_t *to, const kvcl_sel_t *sel)
+{
+    uint32_t *ids = malloc((sel->n_blocks != 0 ? sel->n_blocks : 1) * sizeof(*ids));
+
+    if (ids == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", sel->n_blocks);
+    }
+    memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
+    *to        = *sel;
+    to->blocks = ids;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)
+{
+    return copy_sel(&pull->remote, sel);
+}
+
+kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel)
+{
+    pull->cache = cache;
+    return copy_sel(&pull->local, sel);
+}
+
+static void finish(kvcl_pull_t *pull, kvcl_status_t status)
+{
+    size_t i;
+
+    if (pull->state == KVCL_PULL_OVER) {
+        return;
+    }
+    pull->state = KVCL_PULL_OVER;
+    if (pull->status != NULL) {
+        for (i = 0; i < pull->remote.n_blocks; ++i) {
+            if ((pull->status[i] == KVCL_INPROGRESS) || ((status != KVCL_OK) && (pull->status[i] == KVCL_OK))) {
+                pull->status[i] = status;
+            }
+        }
+    }
+    if (status == KVCL_OK) {
+        pull->req.ctx->stats.bytes_in += pull->push ? 0 : pull->total;
+        pull->req.ctx->stats.bytes_out += pull->push ? pull->total : 0;
+        status = pull->any_failed ? KVCL_ERR_NOT_FOUND : KVCL_OK;
+    }
+    if (pull->on_done != NULL) {
+        pull->on_done(pull, status);
+    }
+    kvcl_req_complete(&pull->req, status);
+}
+
+void kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status)
+{
+    kvcl_msg_credit_t out = {.msg = {.type = KVCL_MSG_PULL_STOP, .op = pull->req.id}};
+
+    switch (pull->state) {
+    case KVCL_PULL_PEER:
+        kvcl_peer_unwait(&pull->peer_waiter);
+        break;
+    case KVCL_PULL_CACHE:
+        kvcl_rcache_unwait(&pull->rcache_waiter);
+        break;
+    case KVCL_PULL_COPY:
+        kvcl_copy_stop(&pull->copy, status);
+        return;
+    case KVCL_PULL_RMA:
+        kvcl_rma_stop(pull, status);
+        return;
+    case KVCL_PULL_SERVED:
+        if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+            kvcl_log_debug("%s cannot be told to stop: it is gone", pull->peer->name);
+        }
+        break;
+    default:
+        break;
+    }
+    finish(pull, status);
+}
+
+/* ---- generations: a block whose slot was reused meanwhile is no longer that block ---- */
+
+static void fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status)
+{
+    pull->any_failed = true;
+    if (pull->status != NULL) {
+        pull->status[i] = status;
+    }
+}
+
+static void check_gens(kvcl_pull_t *pull)
+{
+    size_t i;
+
+    for (i = 0; i < pull->remote.n_blocks; ++i) {
+        if (!kvcl_slots_gen_is(&pull->rcache->gens[pull->remote.blocks[i]], pull->gens[i])) {
+            fail_block(pull, i, KVCL_ERR_STALE);
+        } else if (pull->status != NULL) {
+            pull->status[i] = KVCL_OK;
+        }
+    }
+}
+
+static bool is_live(const kvcl_pull_t *pull)
+{
+    if (pull->from == KVCL_FROM_REGION) {
+        return kvcl_rregion_live(pull->rregion);
+    }
+    return kvcl_rregion_live(&pull->rcache->gens_region);
+}
+
+void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status)
+{
+    if ((status == KVCL_OK) && !is_live(pull)) {
+        status = KVCL_ERR_ACCESS;
+        if (pull->rcache != NULL) {
+            kvcl_rcache_stale(pull->rcache);
+            status = KVCL_ERR_STALE;
+        }
+    }
+    if ((status == KVCL_OK) && (pull->gens != NULL) && (pull->rcache->gens != NULL)) {
+        check_gens(pull);
+    }
+    finish(pull, status);
+}
+
+static void copy_done(kvcl_copy_t *copy, kvcl_status_t status)
+{
+    kvcl_pull_bytes_done(kvcl_container_of(copy, kvcl_pull_t, copy), status);
+}
+
+/* ---- the steps ---- */
+
+static void local_stream(const kvcl_pull_t *pull, uint32_t order, kvcl_stream_t *stream)
+{
+    kvcl_side_t side;
+
+    if (pull->cache == NULL) {
+        kvcl_stream_flat(stream, pull->buf, pull->range_from + pull->total);
+        return;
+    }
+    side = kvcl_cache_side(pull->cache, &pull->local);
+    kvcl_stream_init(stream, &side, order);
+}
+
+/* Zip local and remote; remote_bases are mapped or the owner's addresses. */
+static kvcl_status_t make_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
+{
+    kvcl_side_t   remote, local;
+    uintptr_t     base;
+    uint32_t      order = KVCL_STREAM_CANONICAL;
+    kvcl_stream_t *near_end = pull->push ? &runs->src : &runs->dst;
+    kvcl_stream_t *far_end  = pull->push ? &runs->dst : &runs->src;
+
+    if (pull->from == KVCL_FROM_REGION) {
+        base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
+        kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
+        local_stream(pull, order, near_end);
+        return KVCL_OK;
+    }
+    remote = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    if (pull->cache == NULL) {
+        kvcl_stream_init(far_end, &remote, order);
+        local_stream(pull, order, near_end);
+        return KVCL_OK;
+    }
+    local = kvcl_cache_side(pull->cache, &pull->local);
+    order = pull->ranged ? KVCL_STREAM_CANONICAL : KVCL_RUNS_ANY_ORDER;
+    return pull->push ? kvcl_runs_init(runs, &remote, &local, order) : kvcl_runs_init(runs, &local, &remote, order);
+}
+
+/* The peer's cache is known: may these selections meet? */
+static kvcl_status_t check_cache(kvcl_pull_t *pull)
+{
+    kvcl_side_t   remote = {&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    kvcl_side_t   local;
+    kvcl_status_t status = kvcl_side_check(&remote);
+
+    if ((status == KVCL_OK) && pull->ranged) {
+        uint64_t bytes = kvcl_sel_bytes(remote.shape, &remote.sel);
+        if ((pull->range_from > bytes) || (pull->total > bytes - pull->range_from)) {
+            return kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, asked for %llu from %llu",
+                             (unsigned long long)bytes, (unsigned long long)pull->total,
+                             (unsigned long long)pull->range_from);
+        }
+    }
+    if ((status != KVCL_OK) || (pull->cache == NULL)) {
+        if ((status == KVCL_OK) && !pull->ranged && (kvcl_sel_bytes(remote.shape, &remote.sel) != pull->total)) {
+            status = kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, the buffer %llu",
+                               (unsigned long long)kvcl_sel_bytes(remote.shape, &remote.sel),
+                               (unsigned long long)pull->total);
+        }
+        return status;
+    }
+    local = kvcl_cache_side(pull->cache, &pull->local);
+    return pull->push ? kvcl_runs_check(&remote, &local) : kvcl_runs_check(&local, &remote);
+}
+
+static uint32_t stream_order(const kvcl_pull_t *pull)
+{
+    kvcl_side_t remote, local;
+
+    if ((pull->from != KVCL_FROM_CACHE) || (pull->cache == NULL) || (pull->offer != 0)) {
+        return KVCL_STREAM_CANONICAL;
+    }
+    remote = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    local  = kvcl_cache_side(pull->cache, &pull->local);
+    return kvcl_runs_order_pick(&local, &remote);
+}
+
+static kvcl_status_t ask_owner(kvcl_pull_t *pull)
+{
+    kvcl_context_h  ctx = pull->req.ctx;
+    size_t          ids = pull->remote.n_blocks * sizeof(uint32_t);
+    size_t          len = (pull->gens != NULL) ? 2 * ids : ids;
+    const void      *payload = pull->remote.blocks;
+    char            *both = NULL;
+    kvcl_status_t   status;
+    uint8_t         from = (pull->offer != 0) ? KVCL_FROM_OFFER : pull->from;
+    kvcl_msg_pull_t out = {
+        .msg      = {.type = KVCL_MSG_PULL, .op = pull->req.id, .flags = (pull->gens != NULL) ? KVCL_PULL_GENS : 0},
+        .from     = from,
+        .order    = stream_order(pull),
+        .window   = (uint32_t)ctx->config.window,
+        .offset   = (from == KVCL_FROM_REGION) ? pull->offset : pull->range_from,
+        .len      = pull->total,
+        .layers   = {pull->remote.layers.first, pull->remote.layers.end},
+        .heads    = {pull->remote.heads.first, pull->remote.heads.end},
+        .n_blocks = pull->remote.n_blocks,
+    };
+
+    out.target = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
+    out.key    = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
+    if (from != KVCL_FROM_CACHE) {
+        out.n_blocks = 0;
+        len          = 0;
+    }
+    if (pull->gens != NULL) {
+        both = malloc(len + 1);
+        if (both == NULL) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", pull->remote.n_blocks);
+        }
+        memcpy(both, pull->remote.blocks, ids);
+        memcpy(both + ids, pull->gens, ids);
+        payload = both;
+    }
+    local_stream(pull, out.order, &pull->dst);
+    kvcl_stream_seek(&pull->dst, pull->range_from);
+    status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
+    free(both);
+    return status;
+}
+
+static bool is_mapped(const kvcl_pull_t *pull)
+{
+    return (pull->from == KVCL_FROM_REGION) ? (pull->rregion->attr.map != NULL)
+                                            : (pull->rcache != NULL) && pull->rcache->mapped;
+}
+
+static bool is_rma(const kvcl_pull_t *pull)
+{
+    if ((pull->gens != NULL) || pull->ranged) {
+        return false; /* the words must come after the bytes: asked of the owner */
+    }
+    return (pull->from == KVCL_FROM_REGION) ? pull->rregion->attr.rma
+                                            : (pull->rcache != NULL) && pull->rcache->rma;
+}
+
+/* Everything is known: choose how the bytes move. */
+static void move(kvcl_pull_t *pull)
+{
+    kvcl_context_h ctx    = pull->req.ctx;
+    kvcl_status_t  status = KVCL_OK;
+    kvcl_runs_t    runs;
+
+    if (is_mapped(pull) || is_rma(pull)) {
+        status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs);
+        if (status != KVCL_OK) {
+            finish(pull, status);
+        } else if (is_mapped(pull)) {
+            pull->state     = KVCL_PULL_COPY;
+            pull->copy.done = copy_done;
+            kvcl_copy_start(ctx, &pull->copy, pull->range_from, pull->range_from + pull->total);
+        } else {
+            pull->state = KVCL_PULL_RMA;
+            status      = kvcl_rma_start(pull, &runs);
+            if (status != KVCL_OK) {
+                finish(pull, status);
+            }
+        }
+        return;
+    }
+    if (pull->need_direct) {
+        finish(pull, KVCL_ERR_UNSUPPORTED);
+        return;
+    }
+    pull->state = KVCL_PULL_SERVED;
+    status      = kvcl_req_publish(&pull->req);
+    if (status == KVCL_OK) {
+        status = ask_owner(pull);
+    }
+    if (status != KVCL_OK) {
+        finish(pull, status);
+    }
+}
+
+static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    kvcl_pull_t *pull = kvcl_container_of(waiter, kvcl_pull_t, peer_waiter);
+
+    if (status != KVCL_OK) {
+        finish(pull, status);
+        return;
+    }
+    step(pull);
+}
+
+static void on_rcache(kvcl_rcache_waiter_t *waiter, kvcl_rcache_t *rcache, kvcl_status_t status)
+{
+    kvcl_pull_t *pull = kvcl_container_of(waiter, kvcl_pull_t, rcache_waiter);
+
+    (void)rcache;
+    if (status != KVCL_OK) {
+        finish(pull, status);
+        return;
+    }
+    step(pull);
+}
+
+static void step(kvcl_pull_t *pull)
+{
+    kvcl_status_t status;
+
+    pull->state          = KVCL_PULL_PEER;
+    pull->peer_waiter.fn = on_peer;
+    status               = kvcl_peer_ready(pull->peer, &pull->peer_waiter);
+    if (status == KVCL_INPROGRESS) {
+        return;
+    }
+    if ((status == KVCL_OK) && (pull->from == KVCL_FROM_CACHE) && ((pull->offer == 0) || (pull->peer->maps != 0))) {
+        pull->state            = KVCL_PULL_CACHE;
+        pull->rcache_waiter.fn = on_rcache;
+        kvcl_req_watch(&pull->req, pull->peer);
+        status = kvcl_rcache_get(pull->peer, pull->cache_name, pull->name_key, pull->cache_id, &pull->rcache,
+                                 &pull->rcache_waiter);
+        if (status == KVCL_INPROGRESS) {
+            return;
+        }
+        if (status == KVCL_OK) {
+            status = check_cache(pull);
+        }
+    }
+    if (status != KVCL_OK) {
+        finish(pull, status);
+        return;
+    }
+    kvcl_req_watch(&pull->req, pull->peer);
+    move(pull);
+}
+
+kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
+                              void *cb_arg, bool user)
+{
+    kvcl_status_t status;
+    size_t        i;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_init(&pull->peer_waiter.link);
+    kvcl_list_init(&pull->rcache_waiter.link);
+    kvcl_list_init(&pull->copy.link);
+    for (i = 0; (pull->status != NULL) && (i < pull->remote.n_blocks); ++i) {
+        pull->status[i] = KVCL_INPROGRESS;
+    }
+    status = kvcl_req_start(&pull->req, ctx, &pull_class, timeout_ns, cb, cb_arg, user);
+    if (status == KVCL_OK) {
+        step(pull);
+    }
+    return status;
+}
+
+/* ---- served: what the owner sends ---- */
+
+static void give_credit(kvcl_pull_t *pull)
+{
+    kvcl_msg_credit_t out = {.msg = {.type = KVCL_MSG_CREDIT, .op = pull->req.id}, .frames = pull->uncredited};
+
+    pull->uncredited = 0;
+    if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s takes no credit: it is gone", pull->peer->name);
+    }
+}
+
+static void all_here(kvcl_pull_t *pull)
+{
+    size_t i;
+
+    for (i = 0; (pull->status != NULL) && (i < pull->remote.n_blocks); ++i) {
+        if (pull->status[i] == KVCL_INPROGRESS) {
+            pull->status[i] = KVCL_OK;
+        }
+    }
+    finish(pull, KVCL_OK);
+}
+
+void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len)
+{
+    const kvcl_msg_data_t *in  = (const kvcl_msg_data_t *)msg;
+    kvcl_req_t            *req = kvcl_req_find(ctx, msg->op, &pull_class);
+    kvcl_pull_t           *pull;
+
+    (void)hdr_len;
+    if (req == NULL) {
+        ++ctx->stats.late;
+        return;
+    }
+    pull = kvcl_container_of(req, kvcl_pull_t, req);
+    if ((pull->peer != peer) || (pull->state != KVCL_PULL_SERVED) || (in->offset > pull->total) ||
+        (len > pull->total - in->offset) || (len > pull->total - pull->received)) {
+        kvcl_am_malformed(ctx, peer, "data outside its transfer");
+        return;
+    }
+    if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
+        kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
+    }
+    (void)kvcl_stream_scatter(&pull->dst, data, len);
+    pull->received += len;
+    if (msg->flags & KVCL_DATA_LAST) {
+        if (pull->received != pull->total) {
+            kvcl_am_malformed(ctx, peer, "the end of a transfer came before all its data");
+            finish(pull, KVCL_ERR_PROTOCOL);
+            return;
+        }
+        all_here(pull);
+        return;
+    }
+    if (++pull->uncredited * 2 >= (unsigned)ctx->config.window) {
+        give_credit(pull);
+    }
+}
+
+void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len)
+{
+    const kvcl_msg_pull_done_t *in  = (const kvcl_msg_pull_done_t *)msg;
+    kvcl_req_t                 *req = kvcl_req_find(ctx, msg->op, &pull_class);
+    kvcl_pull_t                *pull;
+    int32_t                    status;
+    size_t                     i;
+
+    (void)hdr_len;
+    if (req == NULL) {
+        ++ctx->stats.late;
+        return;
+    }
+    pull = kvcl_container_of(req, kvcl_pull_t, req);
+    if ((pull->peer != peer) || (in->status > 0) || (len != in->n * sizeof(int32_t)) ||
+        ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
+        ((in->status == KVCL_OK) && (pull->received != pull->total))) {
+        kvcl_am_malformed(ctx, peer, "the end of a transfer does not fit it");
+        finish(pull, KVCL_ERR_PROTOCOL);
+        return;
+    }
+    for (i = 0; i < in->n; ++i) {
+        memcpy(&status, (const char *)data + (i * sizeof(status)), sizeof(status));
+        if (status != KVCL_OK) {
+            fail_block(pull, i, (status < 0) ? (kvcl_status_t)status : KVCL_ERR_PROTOCOL);
+        }
+    }
+    if (in->status == KVCL_OK) {
+        all_here(pull);
+        return;
+    }
+    if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
+        kvcl_rcache_stale(pull->rcache);
+    }
+    finish(pull, (kvcl_status_t)in->status);
+}

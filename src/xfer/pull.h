@@ -1,0 +1,93 @@
+/*
+ * Pull: bring a stream of bytes from a peer (its cache's blocks, its exported memory, or what it offers) into local
+ * blocks or a buffer. Every get, the receiving side of every put and send, every store get and collective is one.
+ *
+ * Steps: wait for the peer's session, wait for its cache's description, then one of
+ *   copy     all of it is mapped here: slices of memcpy (copy.h)
+ *   rma      native gets, a window of them
+ *   served   PULL to the owner, who streams
+ * and after the bytes the check of generations, where they were asked for. Ends once, with on_done (if any) and the
+ * completion of req; after that no byte of the destination changes any more.
+ */
+#ifndef KVCL_XFER_PULL_H
+#define KVCL_XFER_PULL_H
+
+#include "core/comm.h"
+#include "core/req.h"
+#include "kv/cache.h"
+#include "xfer/copy.h"
+#include "xfer/xfer_wire.h"
+#include <kvcl/kvcl_xfer.h>
+
+typedef enum { KVCL_PULL_NEW, KVCL_PULL_PEER, KVCL_PULL_CACHE, KVCL_PULL_COPY, KVCL_PULL_RMA, KVCL_PULL_SERVED,
+               KVCL_PULL_OVER } kvcl_pull_state_t;
+
+typedef struct kvcl_pull kvcl_pull_t;
+struct kvcl_pull {
+    kvcl_req_t           req;
+    kvcl_pull_state_t    state;
+    kvcl_peer_t          *peer;
+    /* The source: filled by the poster. */
+    uint8_t              from;        /* KVCL_FROM_* */
+    bool                 push;        /* the other way: local to remote; copy and rma only */
+    bool                 need_direct; /* with push: end with KVCL_ERR_UNSUPPORTED rather than be served */
+    const char           *cache_name; /* FROM_CACHE: by name (name_key), or by id */
+    uint64_t             name_key;
+    uint32_t             cache_id;
+    kvcl_sel_t           remote;      /* its blocks: owned copy, as is gens */
+    uint32_t             *gens;       /* expected generation of each block, NULL: not checked */
+    kvcl_rregion_t       *rregion;    /* FROM_REGION; alive until done */
+    uint64_t             offset;
+    uint64_t             offer;       /* FROM_OFFER; with FROM_CACHE: what to pull if the cache is not mapped here */
+    uint64_t             range_from;  /* FROM_CACHE, FROM_OFFER: take the stream's bytes from here on, and put them at
+                                         the same place of the local stream; total says how many */
+    bool                 ranged;
+    /* The destination. */
+    kvcl_cache_h         cache;       /* NULL: buf */
+    kvcl_sel_t           local;       /* owned copy of blocks */
+    void                 *buf;
+    uint64_t             total;       /* bytes */
+    kvcl_status_t        *status;     /* one a block of remote, given by the poster; NULL: none */
+    void                 (*on_done)(kvcl_pull_t *pull, kvcl_status_t status); /* lock held */
+    void                 *arg;        /* the poster's */
+    /* Inside. */
+    kvcl_rcache_t        *rcache;
+    kvcl_stream_t        dst;         /* served */
+    uint64_t             received;
+    unsigned             uncredited;
+    bool                 any_failed;  /* a block's check failed */
+    kvcl_peer_waiter_t   peer_waiter;
+    kvcl_rcache_waiter_t rcache_waiter;
+    kvcl_copy_t          copy;
+    struct kvcl_rma_job  *rma;
+};
+
+/** A zeroed pull, to be filled; kvcl_pull_start owns it from success on, kvcl_pull_discard frees it before. */
+kvcl_pull_t  *kvcl_pull_new(void);
+void          kvcl_pull_discard(kvcl_pull_t *pull);
+/** Own copies of block lists. */
+kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
+
+/**
+ * Lock held. user: the request is the user's, with cb; otherwise the pull belongs to the operation behind on_done and
+ * is freed after it.
+ * @return KVCL_OK: it will end later, or has ended inside this call (on_done too); or an error: nothing happened, the
+ *         pull is still the caller's.
+ */
+kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
+                              void *cb_arg, bool user) KVCL_MUST_CHECK;
+/** Lock held: ask it to end with status. */
+void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
+
+/* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
+kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs) KVCL_MUST_CHECK;
+void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
+void          kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status);
+
+void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len);
+void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * The transfer room's state in a context.
+ */
+#ifndef KVCL_XFER_XFER_H
+#define KVCL_XFER_XFER_H
+
+#include "base/mpool.h"
+#include "core/context.h"
+
+typedef struct kvcl_xfer_state {
+    kvcl_list_t  copies;     /* kvcl_copy_t */
+    kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
+    kvcl_list_t  rmas;       /* kvcl_rma_job_t */
+    kvcl_mpool_t flights;    /* frames under way with their bounce buffers */
+    bool         has_flights;
+    size_t       flight_room; /* bytes of a bounce buffer */
+    kvcl_map_t   offers;
+    uint64_t     next_offer;
+    kvcl_list_t  recvs;      /* posted, unmatched */
+    kvcl_list_t  arrived;    /* sends that found no recv */
+    size_t       arrived_bytes;
+} kvcl_xfer_state_t;
+
+static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_XFER];
+}
+
+/* serve.c */
+void     kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
+void     kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                              const void *data, size_t len);
+void     kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
+unsigned kvcl_serve_poll(kvcl_context_h ctx);
+void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+void     kvcl_serve_fini(kvcl_context_h ctx);
+/* rma.c */
+unsigned kvcl_rma_poll(kvcl_context_h ctx);
+/* put.c */
+void     kvcl_put_on_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                         size_t len);
+void     kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_put_on_signal(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
+/* p2p.c */
+void     kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+void     kvcl_p2p_fini(kvcl_context_h ctx);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * Messages of the transfer room: pull, put, send. Structs as they travel (core/wire.h says how).
+ *
+ * A pull is the one way bytes move by message: whoever wants bytes asks their owner for a stream of them; a put and a
+ * send only announce, and the other side pulls. The owner sends DATA frames in stream order, at most `window` frames
+ * beyond what CREDIT acknowledged, and ends with a DATA that has KVCL_DATA_LAST (all is well) or with PULL_DONE.
+ */
+#ifndef KVCL_XFER_WIRE_H
+#define KVCL_XFER_WIRE_H
+
+#include "core/wire.h"
+
+enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
+
+enum { KVCL_PULL_GENS = 1 }; /* msg.flags: the payload has a generation for each block, to be checked */
+
+typedef struct kvcl_msg_pull {
+    kvcl_msg_t msg;       /* op: the puller's */
+    uint8_t    from;      /* KVCL_FROM_* */
+    uint8_t    reserved[3];
+    uint32_t   order;     /* of the stream: KVCL_STREAM_* */
+    uint32_t   window;
+    uint32_t   target;    /* cache id, or region id */
+    uint64_t   key;       /* region: the right to read; offer: its op */
+    uint64_t   offset;    /* region */
+    uint64_t   len;       /* bytes expected */
+    uint32_t   layers[2];
+    uint32_t   heads[2];
+    uint64_t   n_blocks;  /* payload: n u32 block ids, then n u32 generations with KVCL_PULL_GENS */
+} kvcl_msg_pull_t;
+_Static_assert(sizeof(kvcl_msg_pull_t) == 96, "wire format");
+
+enum { KVCL_DATA_LAST = 1 };
+
+typedef struct kvcl_msg_data {
+    kvcl_msg_t msg;       /* op: the puller's; flags: KVCL_DATA_LAST */
+    uint64_t   offset;    /* of the payload in the stream */
+} kvcl_msg_data_t;
+
+typedef struct kvcl_msg_pull_done {
+    kvcl_msg_t msg;       /* op: the puller's */
+    int32_t    status;    /* KVCL_OK: every byte was sent, but see the payload: n i32, a status for each block */
+    uint32_t   n;
+} kvcl_msg_pull_done_t;
+
+typedef struct kvcl_msg_credit {
+    kvcl_msg_t msg;       /* CREDIT, PULL_STOP; op: the puller's */
+    uint32_t   frames;
+    uint32_t   reserved;
+} kvcl_msg_credit_t;
+
+typedef struct kvcl_msg_put {
+    kvcl_msg_t msg;       /* op: the putter's offer; flags: KVCL_PUT_* */
+    uint32_t   target;    /* cache id, or region id */
+    uint32_t   order;
+    uint64_t   key;       /* region: the right to write */
+    uint64_t   offset;
+    uint64_t   len;       /* bytes in all */
+    uint32_t   layers[2];
+    uint32_t   heads[2];
+    uint64_t   n_blocks;
+    uint32_t   signal_region;
+    uint32_t   reserved;
+    uint64_t   signal_key;
+    uint64_t   signal_offset;
+    uint64_t   signal_add; /* payload: the block ids, then the bytes themselves with KVCL_PUT_EAGER */
+} kvcl_msg_put_t;
+enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4 };
+
+typedef struct kvcl_msg_done { /* PUT_DONE, SEND_DONE, SIGNALED: op is the asker's */
+    kvcl_msg_t msg;
+    int32_t    status;
+    uint32_t   reserved;
+} kvcl_msg_done_t;
+
+typedef struct kvcl_msg_signal {
+    kvcl_msg_t msg;
+    uint32_t   region;
+    uint32_t   reserved;
+    uint64_t   key;
+    uint64_t   offset;
+    uint64_t   add;
+} kvcl_msg_signal_t;
+
+typedef struct kvcl_msg_send {
+    kvcl_msg_t msg;       /* op: the sender's offer; flags: KVCL_SEND_* */
+    uint64_t   comm;
+    uint64_t   tag;
+    int32_t    source;    /* the sender's rank in comm */
+    uint32_t   cache;     /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
+    uint64_t   len;
+    uint64_t   logical;   /* what a block is, see p2p.c; 0: plain bytes */
+    uint32_t   layers[2];
+    uint32_t   heads[2];
+    uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
+} kvcl_msg_send_t;
+enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2 };
+
+#endif
