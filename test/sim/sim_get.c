@@ -1,0 +1,220 @@
+/*
+ * A reader: find the locations of a key (by copying the home's table half an entry a step, or by a
+ * LOOKUP message), then try them one by one, one-sided (a word a step, then the generation word) or
+ * served by the owner. What is found stale is reported to the home by a remove.
+ */
+#include "config.h"
+
+#include "sim.h"
+
+#include <string.h>
+
+static void finish(sim_t *sim, sim_get_t *get, bool hit)
+{
+    sim->counts.misses += !hit;
+    get->state = GET_IDLE;
+}
+
+static void begin(sim_t *sim, sim_node_t *node, sim_get_t *get)
+{
+    kvcl_dir_pack_t pack;
+    sim_msg_t      *msg;
+    size_t          bytes;
+
+    memset(get, 0, sizeof(*get));
+    get->key        = sim_below(sim, SIM_KEYS);
+    get->home       = sim_home_of(sim, node, get->key);
+    get->give_up_at = sim->step + 3 * SIM_TIMEOUT;
+    if (sim_chance(sim, 600)) {
+        get->state = GET_WINDOW;
+        kvcl_dir_window(SIM_CELLS, &sim->keys[get->key], &get->offset, &bytes);
+        get->window_end = get->offset + bytes;
+        return;
+    }
+    get->state = GET_ASKED;
+    get->id    = ++node->next_id;
+    msg        = sim_send(sim, node->rank, get->home, MSG_DIR);
+    if ((kvcl_dir_pack_begin(&pack, msg->bytes, SIM_BYTES, KVCL_DIR_MSG_LOOKUP, node->view, get->id) != KVCL_OK) ||
+        (kvcl_dir_pack_add(&pack, &sim->keys[get->key], NULL) != KVCL_OK)) {
+        sim_fail(sim, "Internal", "cannot pack a lookup");
+    }
+    msg->len = kvcl_dir_pack_end(&pack);
+}
+
+/* The mutation: believe an entry without its check word. */
+static bool scan_unchecked(const sim_get_t *get, const kvcl_key_t *key, kvcl_dir_loc_t *locs, unsigned *n)
+{
+    kvcl_dir_entry_t entry;
+
+    memcpy(&entry, get->cell, sizeof(entry));
+    if (((entry.flags >> 14) == 1) && kvcl_key_equal(&entry.key, key) && (*n < KVCL_DIR_LOCS_MAX)) {
+        memcpy(&locs[*n], &entry.rank, sizeof(locs[0]));
+        locs[*n].flags &= KVCL_DIR_FLAGS_MASK;
+        locs[*n].reserved = 0;
+        ++*n;
+    }
+    return ((entry.flags >> 14) == 0) || (*n == KVCL_DIR_LOCS_MAX);
+}
+
+/* Half an entry; when it is whole, scan it. The home may write between the halves. */
+static void window_step(sim_t *sim, sim_get_t *get)
+{
+    const uint8_t    *table = sim->nodes[get->home].table_mem;
+    const kvcl_key_t *key   = &sim->keys[get->key];
+    bool              done;
+
+    memcpy((uint8_t *)get->cell + get->offset % 64, table + get->offset, 32);
+    get->offset += 32;
+    if (get->offset % 64 != 0) {
+        return;
+    }
+    sim->counts.torn += memcmp(get->cell, table + get->offset - 64, 64) != 0;
+    if (sim->broken == BREAK_NO_ENTRY_CHECK) {
+        done = scan_unchecked(get, key, get->locs, &get->n_locs);
+    } else {
+        done = kvcl_dir_scan(get->cell, 64, get->offset - 64, key, get->locs, &get->n_locs);
+    }
+    if (done || (get->offset == get->window_end)) {
+        get->state = GET_TRY;
+        get->at    = 0;
+    }
+}
+
+/* Begin with location `at`, or end with a miss. */
+static void try_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
+{
+    const kvcl_dir_loc_t *loc = &get->locs[get->at];
+    sim_msg_t            *msg;
+
+    if (get->at >= get->n_locs) {
+        finish(sim, get, false);
+        return;
+    }
+    get->inc = loc->incarnation;
+    if (sim->broken == BREAK_STALE_INCARNATION) {
+        get->inc = sim->nodes[loc->rank].inc; /* whatever is mapped there now */
+    } else if (sim->views[node->view].inc[loc->rank] != loc->incarnation) {
+        ++get->at; /* dead, or reborn: completion would prove nothing */
+        return;
+    }
+    get->i = 0;
+    if (sim_chance(sim, 600)) {
+        get->state = GET_COPY;
+        return;
+    }
+    get->state      = GET_SERVED;
+    get->id         = ++node->next_id;
+    get->give_up_at = sim->step + 10 * SIM_TIMEOUT;
+    msg             = sim_send(sim, node->rank, loc->rank, MSG_GET);
+    msg->id         = get->id;
+    msg->key        = get->key;
+    msg->loc        = *loc;
+}
+
+static void stale(sim_t *sim, sim_node_t *node, sim_get_t *get)
+{
+    ++sim->counts.stale;
+    sim_owner_remove(sim, node, get->key, &get->locs[get->at]);
+    ++get->at;
+    get->state = GET_TRY;
+}
+
+/* A word; after the last, the generation word decides. */
+static void copy_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
+{
+    const kvcl_dir_loc_t *loc = &get->locs[get->at];
+    const sim_mem_t      *mem = &sim->mems[loc->rank][get->inc];
+
+    if (get->i < SIM_WORDS) {
+        get->touched = (get->i == 0) ? mem->touched[loc->slot] : get->touched;
+        get->words[get->i] = mem->words[loc->slot][get->i];
+        ++get->i;
+        return;
+    }
+    if ((sim->broken != BREAK_SKIP_GEN_CHECK) && !kvcl_slots_gen_is(&mem->gens[loc->slot], loc->gen)) {
+        stale(sim, node, get);
+        return;
+    }
+    sim_log(sim, "rank %u got key %u from rank %u slot %u gen %u", node->rank, get->key, loc->rank,
+            loc->slot, loc->gen);
+    sim_check_bytes(sim, node, get->key, get->words, "one-sided");
+    if (mem->touched[loc->slot] != get->touched) {
+        sim_fail(sim, "NoReadAfterReuse", "rank %u accepted slot %u of rank %u, written meanwhile",
+                 node->rank, loc->slot, loc->rank);
+    }
+    ++sim->counts.gets_ok;
+    finish(sim, get, true);
+}
+
+void sim_get_step(sim_t *sim, sim_node_t *node)
+{
+    sim_get_t *get = &node->gets[sim_below(sim, SIM_GETS)];
+
+    switch (get->state) {
+    case GET_IDLE:
+        if (!sim->quiet_end) {
+            begin(sim, node, get);
+        }
+        break;
+    case GET_WINDOW:
+        window_step(sim, get);
+        break;
+    case GET_TRY:
+        try_step(sim, node, get);
+        break;
+    case GET_COPY:
+        copy_step(sim, node, get);
+        break;
+    case GET_ASKED:
+        if (sim->step > get->give_up_at) {
+            finish(sim, get, false);
+        }
+        break;
+    case GET_SERVED:
+        if (sim->step > get->give_up_at) {
+            ++get->at;
+            get->state = GET_TRY;
+        }
+        break;
+    }
+}
+
+void sim_get_reply(sim_t *sim, sim_node_t *node, const kvcl_dir_msg_t *reply)
+{
+    sim_get_t *get;
+    unsigned   i;
+    uint32_t   at = 0;
+
+    for (i = 0; i < SIM_GETS; ++i) {
+        get = &node->gets[i];
+        if ((get->state == GET_ASKED) && (get->id == reply->id) && (reply->n == 1)) {
+            get->n_locs = kvcl_dir_msg_locs(reply, 0, &at, get->locs);
+            get->at     = 0;
+            get->state  = GET_TRY;
+            sim_log(sim, "rank %u: key %u has %u locations", node->rank, get->key, get->n_locs);
+        }
+    }
+}
+
+void sim_get_served(sim_t *sim, sim_node_t *node, const sim_msg_t *msg)
+{
+    sim_get_t *get;
+    unsigned   i;
+
+    for (i = 0; i < SIM_GETS; ++i) {
+        get = &node->gets[i];
+        if ((get->state != GET_SERVED) || (get->id != msg->id)) {
+            continue;
+        }
+        if (msg->status == KVCL_OK) {
+            sim_check_bytes(sim, node, get->key, msg->words, "served");
+            ++sim->counts.gets_served_ok;
+            finish(sim, get, true);
+        } else if (msg->status == KVCL_ERR_STALE) {
+            stale(sim, node, get);
+        } else {
+            ++get->at;
+            get->state = GET_TRY;
+        }
+    }
+}
