@@ -58,13 +58,14 @@ room src/base     'base/'
 found=$(sources src/base | xargs grep -nE 'include[[:space:]]*[<"]kvcl/' /dev/null | grep -v 'kvcl/kvcl_status\.h' || :)
 [ -z "$found" ] || complain "src/base knows nothing of KVCL but kvcl/kvcl_status.h:
 $found"
-for r in boot topo mem; do
-  room "src/$r"   "(base|$r)/|core/(config|context|xport)\\.h"
-done
+room src/boot     '(base|boot)/'
+room src/topo     '(base|topo)/'
+room src/mem      '(base|mem|topo|core|kv)/'
 room src/kv       '(base|kv|mem|core)/'
-room src/dir      '(base|dir|kv|mem|core)/'
-room src/store    '(base|store|dir|kv|mem|core|boot|topo|collectives)/'
-room collectives  '(base|core|kv|collectives)/'
+room src/xfer     '(base|xfer|dir|kv|mem|core)/'
+room src/dir      '(base|dir|kv)/'
+room src/store    '(base|store|dir|xfer|kv|mem|core|topo|collectives)/'
+room collectives  '(base|core|kv|xfer|collectives)/'
 room ucx_glue     '(base|ucx_glue)/|core/xport\.h'
 room src/tools    'tools/'
 room bindings     'kvcl/'
