@@ -41,7 +41,9 @@ typedef struct kvcl_home {
 typedef enum {
     KVCL_HOME_REQUEST   = 1, /* a PUBLISH, REMOVE or LOOKUP message; answered */
     KVCL_HOME_VIEW      = 2, /* a new view: map and incarnations; no answer */
-    KVCL_HOME_RANK_DEAD = 3  /* one rank is known dead before the next view; no answer */
+    /* One rank is known dead before the next view; no answer. A delayed publish of it may still come
+     * in until that VIEW drops it: harmless, readers compare incarnations. */
+    KVCL_HOME_RANK_DEAD = 3
 } kvcl_home_event_type_t;
 
 typedef struct kvcl_home_event {
