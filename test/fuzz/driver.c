@@ -113,7 +113,7 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 
 int main(int argc, char **argv)
 {
-    uint64_t runs = from_env("FUZZ_RUNS", 20000);
+    uint64_t runs = from_env("FUZZ_RUNS", 200000);
     uint64_t seed = from_env("FUZZ_SEED", (uint64_t)time(NULL));
     uint64_t i, changes;
     int      arg, rc = 0;
