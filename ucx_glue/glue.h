@@ -16,7 +16,8 @@
 #include "core/xport.h"
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wsign-compare" /* UCX 1.22's UCS_MASK */
+#pragma GCC diagnostic ignored "-Wextra" /* UCX 1.22's UCS_MASK: comparison of signs */
+#pragma GCC diagnostic ignored "-Wsign-compare"
 #include <ucp/api/ucp.h>
 #pragma GCC diagnostic pop
 

@@ -59,6 +59,10 @@ static void modify(ucp_config_t *config, const char *key, const char *value, boo
     if (!forced && (kvcl_settings_getenv(NULL, name) != NULL)) {
         return;
     }
+    /* before 1.17 ucp_config_modify wants a tcp key without its prefix, and says OK to the other spelling */
+    if ((kvcl_glue_version() < UCP_VERSION(1, 17)) && (strncmp(key, "TCP_", 4) == 0)) {
+        key += 4;
+    }
     status = ucp_config_modify(config, key, value);
     if (status != UCS_OK) {
         kvcl_log_debug("ucx: this version has no setting %s (%s)", key, ucs_status_string(status));
