@@ -4,9 +4,10 @@
  * boot_tcp.c, boot_self.c and boot_oob.c implement, and the functions that core calls.
  *
  * Invariants: rank, size and job are final once open returned, the secret once exchange returned (under
- * PMIx it travels with rank 0's blob); size never changes. Exchange happens at most once per boot. Every wait has a deadline (params.timeout_ns, 60 s if 0).
- * Thread: one thread at a time per boot; two boots in one process are independent, but all ranks
- * must open and exchange their boots one after the other, in the same order. Nothing here is called on the data path.
+ * PMIx it travels with rank 0's blob); size never changes. Exchange happens at most once per boot. Every
+ * wait has a deadline (params.timeout_ns, 60 s if 0) but those inside the caller's callbacks.
+ * Thread: one thread at a time per boot. Several boots may be open in one process, but all ranks must open
+ * and exchange them one after the other, in the same order. Nothing here is for the data path.
  */
 #ifndef KVCL_BOOT_H
 #define KVCL_BOOT_H
