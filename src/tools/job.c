@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GRACE_NS UINT64_C(5000000000) /* for a cancelled request to come home */
 
@@ -109,4 +110,11 @@ bool job_recv(const job_t *job, int rank, uint64_t tag, void *buf, size_t len, u
 
     params.timeout_ns = timeout_ns;
     return finish(job, kvcl_recv_bytes(job->world, rank, tag, buf, len, &params, &req), req, timeout_ns, "receive");
+}
+
+int job_online_cores(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return (n > 0) ? (int)n : 1;
 }

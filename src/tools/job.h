@@ -29,6 +29,8 @@ void job_complain(const job_t *job, const char *format, ...) __attribute__((form
 /* Wait for a request to end; one that is not done after the time is cancelled and collected. */
 kvcl_status_t job_finish(kvcl_req_h req, uint64_t timeout_ns);
 
+int job_online_cores(void);
+
 bool job_barrier(const job_t *job, uint64_t timeout_ns);
 bool job_gather(const job_t *job, const void *in, size_t len, void *out, uint64_t timeout_ns);
 bool job_send(const job_t *job, int rank, uint64_t tag, const void *buf, size_t len, uint64_t timeout_ns);

@@ -1,0 +1,101 @@
+/*
+ * kvcl_perf: what one operation costs, beside raw UCX and memcpy. Owns the order of a run: options, job, roles, set-up,
+ * measuring, report, exit status (0: all bytes right; 1: wrong bytes or a failure; 2: bad options).
+ */
+#include "config.h"
+#include "tools/perf/perf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_USAGE 2
+
+static void set_roles(perf_t *perf)
+{
+    perf->self      = (perf->job->size == 1);
+    perf->peer      = perf->self ? 0 : 1;
+    perf->initiator = (perf->job->rank == 0);
+    perf->target    = (perf->job->rank == perf->peer);
+}
+
+/* All ranks, in the same order: what is collective in it must find the others. */
+static bool set_up(perf_t *perf)
+{
+    const int towards = perf->initiator ? perf->peer : 0;
+
+    if (!job_ok(perf->job, kvcl_query_path(perf->job->world, towards, perf->result.path, sizeof(perf->result.path)),
+                "kvcl_query_path")) {
+        return false;
+    }
+    if (!perf_blocks_open(perf) || (perf->test->store && !perf_store_open(perf))) {
+        return false;
+    }
+    if (perf->opt->floor && (perf->initiator || perf->target) && !perf_floor_open(perf)) {
+        return false;
+    }
+    return job_barrier(perf->job, PERF_TIMEOUT_NS);
+}
+
+static bool run(perf_t *perf)
+{
+    if (perf->test->collective) {
+        return perf_bcast(perf);
+    }
+    if (perf->initiator) {
+        return perf_measure(perf);
+    }
+    return !perf->target || perf_target(perf);
+}
+
+static int measure(perf_t *perf)
+{
+    int result = EXIT_FAILURE;
+
+    /* The last barrier keeps memory and directory up while anyone may still use them. */
+    if (set_up(perf) && run(perf) && job_barrier(perf->job, PERF_TIMEOUT_NS)) {
+        if (perf->job->rank == 0) {
+            perf_report(perf);
+        }
+        result = (perf->result.wrong == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    if (perf->opt->floor) {
+        perf_floor_close(perf);
+    }
+    perf_blocks_close(perf);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    const perf_test_t *test = NULL;
+    perf_options_t    opt;
+    perf_t            *perf;
+    job_t             job;
+    int               result = EXIT_FAILURE;
+
+    switch (perf_options_parse(&opt, argc, argv, &test)) {
+    case CLI_DONE:
+        return EXIT_SUCCESS;
+    case CLI_BAD:
+        return EXIT_USAGE;
+    case CLI_GO:
+        break;
+    }
+    if (!job_open(&job, "kvcl_perf")) {
+        return EXIT_FAILURE;
+    }
+    perf = calloc(1, sizeof(*perf));
+    if (perf != NULL) {
+        perf->job  = &job;
+        perf->opt  = &opt;
+        perf->test = test;
+        set_roles(perf);
+        result = measure(perf);
+    } else {
+        job_complain(&job, "out of memory");
+    }
+    free(perf);
+    job_close(&job);
+    return result;
+}

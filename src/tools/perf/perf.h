@@ -1,0 +1,160 @@
+/*
+ * One measurement: what was asked, the caches and keys it works on, and what came out. Rank 0 initiates towards rank 1
+ * (alone: towards itself); the other ranks only take part in what is collective. perf_t owns everything it points at
+ * but job, opt and test.
+ *
+ * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c and
+ * perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the rounds of a
+ * measurement; perf_floor.c raw UCX and memcpy beside it; perf_report.c the output.
+ */
+#ifndef KVCL_TOOLS_PERF_PERF_H
+#define KVCL_TOOLS_PERF_PERF_H
+
+#include "tools/cli.h"
+#include "tools/hist.h"
+#include "tools/job.h"
+#include "ucx_glue/floor.h"
+
+#define PERF_TIMEOUT_NS UINT64_C(600000000000) /* of one operation, however large */
+#define PERF_FLOORS     2u                     /* methods of raw UCX that compete */
+
+typedef struct perf_options {
+    const char *test;
+    uint64_t   unit;
+    uint64_t   count;
+    uint64_t   iters;   /* 0: as many as make about a second */
+    uint64_t   threads;
+    uint64_t   batch;   /* keys of one lookup */
+    bool       random;
+    bool       verify;  /* every iteration, with new bytes each time */
+    bool       floor;
+    bool       json;
+} perf_options_t;
+
+typedef struct perf perf_t;
+
+/* One thread's part of the blocks, and what it measured. */
+typedef struct perf_slice {
+    perf_t        *perf;
+    unsigned      index;
+    size_t        first; /* of the block lists */
+    size_t        n;
+    size_t        cursor; /* lookup: where the next batch begins */
+    uint64_t      iters;
+    kvcl_status_t *status;
+    uint8_t       *present;
+    hist_t        ns;
+    uint64_t      op_ns;  /* the sum of ns */
+    uint64_t      post_ns;
+    uint64_t      serial; /* grows with each iteration: what before() makes keys of */
+    uint64_t      wrong; /* keys answered wrongly, blocks with an error */
+    bool          good;
+} perf_slice_t;
+
+/* Which bytes raw UCX would have to move to do the same. */
+typedef enum perf_raw {
+    PERF_RAW_NONE,
+    PERF_RAW_GET,
+    PERF_RAW_PUT
+} perf_raw_t;
+
+typedef struct perf_test {
+    const char *name;
+    perf_raw_t raw;
+    bool       bytes;     /* moves blocks: gbps makes sense */
+    bool       store;
+    bool       collective; /* all ranks run it in step: perf_bcast.c drives itself */
+    uint64_t   unit;      /* defaults */
+    uint64_t   count;
+    /* Initiator: what an iteration needs that is not measured, or NULL. */
+    void       (*before)(perf_slice_t *slice);
+    /* Initiator: one iteration over the slice's blocks; adds the posting call's time to slice->post_ns. */
+    bool       (*op)(perf_slice_t *slice);
+    /* Target: its part of one iteration, or NULL. */
+    bool       (*target_op)(perf_t *perf);
+    /* Initiator and target, before iteration number perf->iter is measured: new bytes, new keys. NULL: nothing to do. */
+    bool       (*renew)(perf_t *perf);
+    /* Blocks that do not hold what iteration perf->iter should have put there: on the initiator, on the target. */
+    uint64_t   (*check_near)(perf_t *perf);
+    uint64_t   (*check_far)(perf_t *perf);
+} perf_test_t;
+
+/* One thing measured: raw UCX by one method, memcpy. */
+typedef struct perf_lane {
+    hist_t   ns;
+    uint64_t total_ns;
+    uint64_t iters;
+} perf_lane_t;
+
+typedef struct perf_result {
+    hist_t      ns;
+    uint64_t    iters;    /* over all threads */
+    uint64_t    wall_ns;  /* time in operations, of the thread that needed longest */
+    uint64_t    post_ns;
+    uint64_t    cpu_ns;   /* of both processes during them */
+    uint64_t    blocks;   /* or keys, of all iterations */
+    uint64_t    wrong;
+    perf_lane_t floor[PERF_FLOORS];
+    perf_lane_t copy;
+    char        path[64];
+} perf_result_t;
+
+struct perf {
+    const job_t          *job;
+    const perf_options_t *opt;
+    const perf_test_t    *test;
+    bool                 self;      /* one rank: initiator and target */
+    bool                 initiator;
+    bool                 target;
+    int                  peer;
+    kvcl_cache_h         near;      /* initiator's blocks */
+    kvcl_cache_h         far;       /* target's blocks */
+    uint8_t              *near_base;
+    uint8_t              *far_base;
+    uint32_t             *near_ids; /* the order of the transfer, on each side */
+    uint32_t             *far_ids;
+    kvcl_floor_run_t     *runs;     /* the same as merged runs */
+    size_t               n_runs;
+    kvcl_store_h         store;
+    kvcl_key_t           *keys;
+    uint64_t             iter;      /* which bytes are meant */
+    kvcl_floor_t         *floor;
+    void                 *copy_from; /* memory for the local memcpy */
+    perf_result_t        result;
+};
+
+extern const perf_test_t perf_tests[];
+extern const size_t      perf_n_tests;
+
+cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p);
+
+/* All below: false after the error was printed. */
+bool perf_blocks_open(perf_t *perf);
+void perf_blocks_close(perf_t *perf);
+void perf_fill(const perf_t *perf, uint8_t *base, const uint32_t *ids);
+uint64_t perf_check(const perf_t *perf, const uint8_t *base, const uint32_t *ids);
+size_t   perf_count_runs(const perf_t *perf, size_t first, size_t n);
+
+/* All ranks: open the store and have the target publish its blocks. */
+bool perf_store_open(perf_t *perf);
+
+/* Initiator: tell the target, and learn its processor time or its wrong blocks. Alone: does the target's part. */
+bool perf_ask_renew(perf_t *perf);
+bool perf_ask_check(perf_t *perf);
+bool perf_ask_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p);
+bool perf_ask_end(perf_t *perf, uint64_t *cpu_p);
+bool perf_ask_floor(perf_t *perf);
+bool perf_ask_quit(perf_t *perf);
+/* Target: serve until told to quit. */
+bool perf_target(perf_t *perf);
+
+bool perf_measure(perf_t *perf);
+bool perf_bcast(perf_t *perf);
+
+bool perf_floor_open(perf_t *perf);
+bool perf_floor_round(perf_t *perf, uint64_t iters);
+void perf_floor_close(perf_t *perf);
+
+void perf_report(const perf_t *perf);
+
+#endif

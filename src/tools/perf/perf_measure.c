@@ -1,0 +1,227 @@
+/*
+ * Owns the shape of a measurement: a verified warm-up, a guess how many iterations make about a second, then rounds that
+ * take turns with the floor. Each round begins with an iteration that is not counted, so that whoever slept is awake.
+ */
+#include "config.h"
+#include "tools/perf/perf.h"
+
+#include "tools/clock.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUNDS         10u
+#define TARGET_NS      UINT64_C(1000000000)
+#define ITERS_MIN      10u
+#define ITERS_MAX      2000000u
+#define VERIFIED_ITERS 20u
+
+typedef struct measure {
+    perf_t       *perf;
+    perf_slice_t *slices;
+    size_t       n_slices;
+} measure_t;
+
+static bool one(perf_slice_t *slice, bool count)
+{
+    perf_t   *perf = slice->perf;
+    uint64_t post  = slice->post_ns, start, took;
+    bool     good;
+
+    if (perf->test->before != NULL) {
+        perf->test->before(slice);
+    }
+    start = clock_ns();
+    good  = perf->test->op(slice);
+    took  = clock_ns() - start;
+    if (count) {
+        hist_add(&slice->ns, took);
+        slice->op_ns += took;
+    } else {
+        slice->post_ns = post;
+    }
+    return good;
+}
+
+static void *run_slice(void *arg)
+{
+    perf_slice_t *slice = arg;
+    uint64_t     i;
+
+    slice->good = slice->perf->opt->verify || one(slice, false);
+    for (i = 0; slice->good && (i < slice->iters); ++i) {
+        slice->good = one(slice, true);
+    }
+    return NULL;
+}
+
+/* All slices at once, iters iterations each. */
+static bool run_slices(measure_t *m, uint64_t iters)
+{
+    pthread_t *threads = calloc(m->n_slices, sizeof(*threads));
+    size_t    started, i;
+    bool      good = true;
+
+    for (i = 0; i < m->n_slices; ++i) {
+        m->slices[i].iters = iters;
+    }
+    for (started = 1; (threads != NULL) && (started < m->n_slices); ++started) {
+        if (pthread_create(&threads[started], NULL, run_slice, &m->slices[started]) != 0) {
+            break;
+        }
+    }
+    run_slice(&m->slices[0]);
+    for (i = 1; i < started; ++i) {
+        if (threads != NULL) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+    for (i = 0; i < m->n_slices; ++i) {
+        good = good && (i < started) && m->slices[i].good;
+    }
+    free(threads);
+    return good;
+}
+
+/* Add what the slices of one phase measured to the result, and empty them. */
+static void collect(measure_t *m)
+{
+    perf_result_t *result = &m->perf->result;
+    uint64_t      longest = 0;
+    perf_slice_t  *slice;
+    size_t        i, keys;
+
+    for (i = 0; i < m->n_slices; ++i) {
+        slice   = &m->slices[i];
+        keys    = m->perf->test->bytes ? slice->n : 0;
+        longest = (slice->op_ns > longest) ? slice->op_ns : longest;
+        hist_merge(&result->ns, &slice->ns);
+        result->iters += slice->iters;
+        result->blocks += slice->iters * keys;
+        result->post_ns += slice->post_ns;
+        result->wrong += slice->wrong;
+        memset(&slice->ns, 0, sizeof(slice->ns));
+        slice->op_ns = slice->post_ns = slice->wrong = 0;
+    }
+    result->wall_ns += longest;
+}
+
+static bool phase(measure_t *m, uint64_t iters)
+{
+    perf_t         *perf = m->perf;
+    const uint64_t all   = iters + (perf->opt->verify ? 0 : 1);
+    uint64_t       far_begin, far_end, near_begin;
+
+    if (!perf_ask_begin(perf, all, &far_begin)) {
+        return false;
+    }
+    near_begin = clock_cpu_ns();
+    if (!run_slices(m, iters)) {
+        return false;
+    }
+    perf->result.cpu_ns += clock_cpu_ns() - near_begin;
+    collect(m);
+    if (!perf_ask_end(perf, &far_end)) {
+        return false;
+    }
+    perf->result.cpu_ns += far_end - far_begin;
+    return true;
+}
+
+/* How many iterations take about TARGET_NS, after a warm-up whose bytes are checked. */
+static bool calibrate(measure_t *m, uint64_t *iters_p)
+{
+    perf_t         *perf  = m->perf;
+    const uint64_t wanted = perf->opt->iters;
+    uint64_t       each;
+
+    if (!perf_ask_renew(perf) || !phase(m, 1) || !perf_ask_check(perf) || !phase(m, 3)) {
+        return false;
+    }
+    each = (perf->result.wall_ns / 4) + 1;
+    *iters_p = TARGET_NS / each;
+    *iters_p = (*iters_p < ITERS_MIN) ? ITERS_MIN : ((*iters_p > ITERS_MAX) ? ITERS_MAX : *iters_p);
+    if (perf->opt->verify && (*iters_p > VERIFIED_ITERS)) {
+        *iters_p = VERIFIED_ITERS;
+    }
+    *iters_p = (wanted != 0) ? wanted : *iters_p;
+    return true;
+}
+
+static void forget(perf_result_t *result)
+{
+    const uint64_t wrong = result->wrong;
+    char           path[sizeof(result->path)];
+
+    memcpy(path, result->path, sizeof(path));
+    memset(result, 0, sizeof(*result));
+    memcpy(result->path, path, sizeof(path));
+    result->wrong = wrong;
+}
+
+static bool rounds(measure_t *m)
+{
+    perf_t   *perf = m->perf;
+    uint64_t total, each, done;
+
+    if (!calibrate(m, &total)) {
+        return false;
+    }
+    forget(&perf->result);
+    each = perf->opt->verify ? 1 : (total + ROUNDS - 1) / ROUNDS;
+    for (done = 0; done < total; done += each) {
+        each = (total - done < each) ? total - done : each;
+        if ((perf->opt->verify && !perf_ask_renew(perf)) || !phase(m, each) ||
+            (perf->opt->verify && !perf_ask_check(perf)) || (perf->opt->floor && !perf_floor_round(perf, each))) {
+            return false;
+        }
+    }
+    /* Lookups touch a batch an iteration, matches the whole chain. */
+    if (!perf->test->bytes) {
+        perf->result.blocks = perf->result.iters * ((perf->opt->batch != 0) ? perf->opt->batch : 1);
+    }
+    return true;
+}
+
+static bool make_slices(measure_t *m)
+{
+    const size_t count   = (size_t)m->perf->opt->count;
+    const size_t threads = (size_t)m->perf->opt->threads;
+    perf_slice_t *slice;
+    size_t       i;
+
+    m->slices   = calloc(threads, sizeof(*m->slices));
+    m->n_slices = (m->slices != NULL) ? threads : 0;
+    for (i = 0; i < m->n_slices; ++i) {
+        slice          = &m->slices[i];
+        slice->perf    = m->perf;
+        slice->index   = (unsigned)i;
+        slice->first   = (count * i) / threads;
+        slice->n       = ((count * (i + 1)) / threads) - slice->first;
+        slice->status  = calloc(slice->n, sizeof(*slice->status));
+        slice->present = calloc(slice->n, 1);
+        if ((slice->status == NULL) || (slice->present == NULL)) {
+            return false;
+        }
+    }
+    return m->slices != NULL;
+}
+
+bool perf_measure(perf_t *perf)
+{
+    measure_t m    = {perf, NULL, 0};
+    bool      good = make_slices(&m);
+    size_t    i;
+
+    if (!good) {
+        job_complain(perf->job, "out of memory");
+    }
+    good = good && rounds(&m);
+    for (i = 0; i < m.n_slices; ++i) {
+        free(m.slices[i].status);
+        free(m.slices[i].present);
+    }
+    free(m.slices);
+    return good && perf_ask_quit(perf);
+}

@@ -1,0 +1,83 @@
+/*
+ * Owns kvcl_perf's command line and the checks between its options.
+ */
+#include "config.h"
+#include "tools/perf/perf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define THREADS_MAX     64u
+#define COUNT_MAX       (UINT64_C(1) << 30)
+#define MEMORY_MAX      (UINT64_C(1) << 42)
+#define DEFAULT_BATCH   64u
+
+static const char about[] =
+    "Measure one operation between two ranks, and beside it, with --floor, what raw UCX and a memcpy do for the same\n"
+    "bytes. Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself).\n"
+    "TEST is one of send put get lookup match store-get store-put bcast.";
+
+static cli_result_t find_test(const cli_spec_t *spec, const char *name, const perf_test_t **test_p)
+{
+    size_t i;
+
+    for (i = 0; i < perf_n_tests; ++i) {
+        if (strcmp(perf_tests[i].name, name) == 0) {
+            *test_p = &perf_tests[i];
+            return CLI_GO;
+        }
+    }
+    return cli_error(spec, "no such test: \"%s\"", name);
+}
+
+static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test, const char *order)
+{
+    opt->unit  = (opt->unit != 0) ? opt->unit : test->unit;
+    opt->count = (opt->count != 0) ? opt->count : test->count;
+    if (strcmp(order, "random") == 0) {
+        opt->random = true;
+    } else if (strcmp(order, "seq") != 0) {
+        return cli_error(spec, "--order: \"%s\" is neither seq nor random", order);
+    }
+    if (opt->count > MEMORY_MAX / opt->unit) {
+        return cli_error(spec, "--unit times --count is more than 4 TiB");
+    }
+    if (opt->threads > opt->count) {
+        return cli_error(spec, "--threads: there are only %llu blocks", (unsigned long long)opt->count);
+    }
+    if ((opt->threads > 1) && (test->collective || (strcmp(test->name, "send") == 0))) {
+        return cli_error(spec, "--threads: %s is measured with one thread", test->name);
+    }
+    opt->batch = (opt->batch < opt->count / opt->threads) ? opt->batch : opt->count / opt->threads;
+    return CLI_GO;
+}
+
+cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p)
+{
+    const char         *order  = "seq";
+    const char         *name   = NULL;
+    const cli_option_t table[] = {
+        {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M)", 1, 0xffffffffu},
+        {"count", CLI_SIZE, &opt->count, "N", "blocks of one iteration, or keys (default 64; lookup 64K)", 1, COUNT_MAX},
+        {"order", CLI_STRING, &order, "seq|random", "of the blocks, on both sides (default seq)", 0, 0},
+        {"iters", CLI_COUNT, &opt->iters, "I", "iterations (default: about a second)", 1, 0},
+        {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations, each on its share (default 1)", 1, THREADS_MAX},
+        {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64)", 1, COUNT_MAX},
+        {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
+        {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},
+        {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
+    };
+    const cli_spec_t spec = {"kvcl_perf", "TEST [options]", about, table, sizeof(table) / sizeof(table[0])};
+    cli_result_t     result;
+    size_t           n;
+
+    memset(opt, 0, sizeof(*opt));
+    opt->threads = 1;
+    opt->batch   = DEFAULT_BATCH;
+    result       = cli_parse(&spec, argc, argv, &name, 1, &n);
+    if (result == CLI_GO) {
+        result = (n == 1) ? find_test(&spec, name, test_p) : cli_error(&spec, "name a test");
+    }
+    opt->test = name;
+    return (result == CLI_GO) ? settle(&spec, opt, *test_p, order) : result;
+}

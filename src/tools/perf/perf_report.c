@@ -1,0 +1,135 @@
+/*
+ * Owns the output: the figures that follow from what was measured, as one JSON object or as a few lines.
+ */
+#include "config.h"
+#include "tools/perf/perf.h"
+
+#include "tools/json_out.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define GIB ((double)(1u << 30))
+
+typedef struct figures {
+    double   gbps;
+    double   ops_per_s;
+    double   p50_us;
+    double   p99_us;
+    double   post_ns_per_run;
+    double   cpu_s_per_gib;
+    double   floor_gbps;
+    double   floor_p50_us;
+    double   memcpy_gbps;
+    double   ratio;
+    unsigned floor_method;
+} figures_t;
+
+static double lane_gbps(const perf_t *perf, const perf_lane_t *lane)
+{
+    return ((double)(perf->opt->unit * perf->opt->count) * (double)lane->iters) / (double)lane->total_ns;
+}
+
+static void floor_figures(const perf_t *perf, figures_t *f)
+{
+    const perf_result_t *r = &perf->result;
+    double              p50;
+    unsigned            i;
+
+    f->floor_gbps = f->floor_p50_us = f->memcpy_gbps = f->ratio = NAN;
+    for (i = 0; i < PERF_FLOORS; ++i) {
+        p50 = hist_quantile(&r->floor[i].ns, 0.5) / 1e3;
+        if ((r->floor[i].iters != 0) && !(p50 >= f->floor_p50_us)) {
+            f->floor_p50_us = p50;
+            f->floor_gbps   = lane_gbps(perf, &r->floor[i]);
+            f->floor_method = i;
+        }
+    }
+    if (perf->test->bytes && (r->copy.iters != 0)) {
+        f->memcpy_gbps = lane_gbps(perf, &r->copy);
+    }
+    /* With threads an operation moves a share only: then rates are compared, not times. */
+    f->ratio = (perf->opt->threads == 1) ? f->floor_p50_us / f->p50_us : f->gbps / f->floor_gbps;
+}
+
+static void make_figures(const perf_t *perf, figures_t *f)
+{
+    const perf_result_t *r     = &perf->result;
+    const double        bytes  = (double)r->blocks * (double)perf->opt->unit;
+    const double        runs   = (perf->test->bytes ? (double)perf->n_runs : (double)perf->opt->batch) *
+                        ((double)r->iters / (double)perf->opt->threads);
+
+    f->gbps            = perf->test->bytes ? bytes / (double)r->wall_ns : NAN;
+    f->ops_per_s       = ((double)r->blocks * 1e9) / (double)r->wall_ns;
+    f->p50_us          = hist_quantile(&r->ns, 0.5) / 1e3;
+    f->p99_us          = hist_quantile(&r->ns, 0.99) / 1e3;
+    f->post_ns_per_run = (double)r->post_ns / runs;
+    f->cpu_s_per_gib   = perf->test->bytes ? ((double)r->cpu_ns / 1e9) / (bytes / GIB) : NAN;
+    floor_figures(perf, f);
+}
+
+static void print_json(const perf_t *perf, const figures_t *f)
+{
+    json_out_t json;
+
+    json_begin(&json, stdout);
+    json_string(&json, "test", perf->test->name);
+    json_string(&json, "path", perf->result.path);
+    json_count(&json, "unit", perf->opt->unit);
+    json_count(&json, "count", perf->opt->count);
+    json_real(&json, "gbps", f->gbps, 3);
+    json_real(&json, "ops_per_s", f->ops_per_s, 0);
+    json_real(&json, "p50_us", f->p50_us, 3);
+    json_real(&json, "p99_us", f->p99_us, 3);
+    json_real(&json, "post_ns_per_run", f->post_ns_per_run, 1);
+    json_real(&json, "cpu_s_per_gib", f->cpu_s_per_gib, 4);
+    json_real(&json, "floor_gbps", f->floor_gbps, 3);
+    json_real(&json, "floor_p50_us", f->floor_p50_us, 3);
+    json_real(&json, "memcpy_gbps", f->memcpy_gbps, 3);
+    json_real(&json, "ratio", f->ratio, 3);
+    json_count(&json, "wrong", perf->result.wrong);
+    json_end(&json);
+}
+
+static void print_text(const perf_t *perf, const figures_t *f)
+{
+    const perf_options_t *opt = perf->opt;
+
+    printf("kvcl_perf %s: %s, %" PRIu64 " x %" PRIu64 " bytes, %s order, %zu runs, %" PRIu64 " iterations, %" PRIu64
+           " threads\n",
+           perf->test->name, perf->result.path, opt->count, opt->unit, opt->random ? "random" : "sequential",
+           perf->n_runs, perf->result.iters, opt->threads);
+    if (perf->test->bytes) {
+        printf("  %-12s %.3f GB/s, %.0f blocks/s\n", "speed", f->gbps, f->ops_per_s);
+    } else {
+        printf("  %-12s %.0f keys/s\n", "speed", f->ops_per_s);
+    }
+    printf("  %-12s p50 %.3f us, p99 %.3f us an iteration\n", "time", f->p50_us, f->p99_us);
+    printf("  %-12s %.1f ns a run\n", "posting", f->post_ns_per_run);
+    if (perf->test->bytes) {
+        printf("  %-12s %.4f s a GiB, all processes\n", "processor", f->cpu_s_per_gib);
+    }
+    if (isfinite(f->floor_p50_us)) {
+        printf("  %-12s %.3f GB/s, p50 %.3f us: %s\n", "raw UCX", f->floor_gbps, f->floor_p50_us,
+               kvcl_floor_method_name(perf->floor, f->floor_method));
+        printf("  %-12s %.3f of raw UCX\n", "ratio", f->ratio);
+    }
+    if (isfinite(f->memcpy_gbps)) {
+        printf("  %-12s %.3f GB/s, local\n", "memcpy", f->memcpy_gbps);
+    }
+    printf("  %-12s %" PRIu64 "%s\n", "wrong", perf->result.wrong,
+           opt->verify ? "" : " (the first iteration was checked; --verify checks all)");
+    fflush(stdout);
+}
+
+void perf_report(const perf_t *perf)
+{
+    figures_t f = {0};
+
+    make_figures(perf, &f);
+    if (perf->opt->json) {
+        print_json(perf, &f);
+    } else {
+        print_text(perf, &f);
+    }
+}

@@ -1,0 +1,199 @@
+/*
+ * The store's tests: lookup (exists, in batches), match (the whole list as one chain), store-get, store-put. The target
+ * publishes its blocks where they lie; keys follow from numbers, so that both sides know them.
+ */
+#include "config.h"
+#include "tools/perf/perf_tests.h"
+
+#include "tools/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PUBLISH_AT_ONCE 4096u
+#define ENTRIES_MIN     65536u
+
+static bool is_chain(const perf_t *perf)
+{
+    return perf->test->op == perf_match_op;
+}
+
+/* keys[first..first+n) of generation a.b. */
+static bool make_keys(perf_t *perf, uint64_t a, uint64_t b, size_t first, size_t n)
+{
+    const uint64_t salt[2] = {a, b};
+    uint64_t       name[3] = {a, b, 0};
+    uint32_t       *tokens;
+    kvcl_key_t     root;
+    kvcl_status_t  status;
+    size_t         i, got;
+
+    if (!is_chain(perf)) {
+        for (i = first; i < first + n; ++i) {
+            name[2] = i;
+            kvcl_key_from_string(name, sizeof(name), &perf->keys[i]);
+        }
+        return true;
+    }
+    tokens = malloc(n * sizeof(*tokens));
+    if (tokens == NULL) {
+        job_complain(perf->job, "out of memory");
+        return false;
+    }
+    for (i = 0; i < n; ++i) {
+        tokens[i] = (uint32_t)i;
+    }
+    kvcl_key_root(salt, sizeof(salt), "kvcl_perf", &root);
+    status = kvcl_key_chain(&root, 0, tokens, n, 1, perf->keys, n, &got);
+    free(tokens);
+    return job_ok(perf->job, status, "kvcl_key_chain");
+}
+
+static bool publish(perf_t *perf)
+{
+    const size_t       count  = (size_t)perf->opt->count;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req    = NULL;
+    kvcl_status_t      status = KVCL_OK;
+    size_t             at, n;
+
+    params.timeout_ns = PERF_TIMEOUT_NS;
+    for (at = 0; (at < count) && (status == KVCL_OK); at += n) {
+        n      = (count - at < PUBLISH_AT_ONCE) ? count - at : PUBLISH_AT_ONCE;
+        status = kvcl_store_publish(perf->store, perf->keys + at, n, perf->far, perf->far_ids + at, &params, &req);
+        status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
+    }
+    return job_ok(perf->job, status, "kvcl_store_publish");
+}
+
+bool perf_store_open(perf_t *perf)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+
+    perf->keys         = calloc((size_t)perf->opt->count, sizeof(*perf->keys));
+    params.dir_entries = (perf->opt->count * 4 > ENTRIES_MIN) ? perf->opt->count * 4 : ENTRIES_MIN;
+    if (perf->test->op == perf_store_put_op) {
+        params.block_bytes = perf->opt->unit;
+        params.dram_bytes  = (perf->opt->count * 2) * perf->opt->unit;
+    }
+    if (perf->keys == NULL) {
+        job_complain(perf->job, "out of memory");
+        return false;
+    }
+    if (!job_ok(perf->job, kvcl_store_open(perf->job->world, &params, &perf->store), "kvcl_store_open") ||
+        !make_keys(perf, 0, 0, 0, (size_t)perf->opt->count)) {
+        return false;
+    }
+    return !perf->target || (perf->test->op == perf_store_put_op) || publish(perf);
+}
+
+bool perf_lookup_op(perf_slice_t *slice)
+{
+    perf_t           *perf = slice->perf;
+    const size_t     batch = (size_t)perf->opt->batch;
+    const kvcl_key_t *keys;
+    uint64_t         start;
+    kvcl_status_t    status;
+    size_t           i;
+
+    slice->cursor = (slice->cursor + batch > slice->n) ? 0 : slice->cursor;
+    keys          = perf->keys + slice->first + slice->cursor;
+    slice->cursor += batch;
+    start  = clock_ns();
+    status = kvcl_store_exists(perf->store, keys, batch, slice->present);
+    slice->post_ns += clock_ns() - start;
+    for (i = 0; i < batch; ++i) {
+        slice->wrong += (slice->present[i] == 1) ? 0u : 1u;
+    }
+    return job_ok(perf->job, status, "kvcl_store_exists");
+}
+
+bool perf_match_op(perf_slice_t *slice)
+{
+    perf_t         *perf = slice->perf;
+    const uint64_t start = clock_ns();
+    size_t         hit   = 0;
+    kvcl_status_t  status;
+
+    /* A part of a chain is no prefix: each thread matches all of it. */
+    status = kvcl_store_match(perf->store, perf->keys, (size_t)perf->opt->count, &hit);
+    slice->post_ns += clock_ns() - start;
+    slice->wrong += perf->opt->count - hit;
+    return job_ok(perf->job, status, "kvcl_store_match");
+}
+
+bool perf_store_get_op(perf_slice_t *slice)
+{
+    perf_t             *perf  = slice->perf;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req    = NULL;
+    uint64_t           start  = clock_ns();
+    kvcl_status_t      status;
+    size_t             i;
+
+    params.timeout_ns = PERF_TIMEOUT_NS;
+    status = kvcl_store_get(perf->store, perf->keys + slice->first, slice->n, perf->near, perf->near_ids + slice->first,
+                            slice->status, &params, &req);
+    slice->post_ns += clock_ns() - start;
+    status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
+    for (i = 0; (status == KVCL_OK) && (i < slice->n); ++i) {
+        slice->wrong += (slice->status[i] == KVCL_OK) ? 0u : 1u;
+    }
+    return job_ok(perf->job, status, "kvcl_store_get");
+}
+
+/* A key that is there already would make the put do nothing: new ones each time. */
+void perf_store_before_put(perf_slice_t *slice)
+{
+    (void)make_keys(slice->perf, slice->index + 1, ++slice->serial, slice->first, slice->n);
+}
+
+bool perf_store_put_op(perf_slice_t *slice)
+{
+    perf_t             *perf  = slice->perf;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req    = NULL;
+    uint64_t           start  = clock_ns();
+    kvcl_status_t      status;
+
+    params.timeout_ns = PERF_TIMEOUT_NS;
+    status = kvcl_store_put(perf->store, perf->keys + slice->first, slice->n, perf->near, perf->near_ids + slice->first,
+                            &params, &req);
+    slice->post_ns += clock_ns() - start;
+    status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
+    return job_ok(perf->job, status, "kvcl_store_put");
+}
+
+bool perf_store_renew_get(perf_t *perf)
+{
+    if (!make_keys(perf, 0, perf->iter, 0, (size_t)perf->opt->count)) {
+        return false;
+    }
+    if (!perf->target) {
+        return true;
+    }
+    if (!job_ok(perf->job, kvcl_store_withdraw(perf->store, perf->far, perf->far_ids, (size_t)perf->opt->count),
+                "kvcl_store_withdraw")) {
+        return false;
+    }
+    perf_fill(perf, perf->far_base, perf->far_ids);
+    return publish(perf);
+}
+
+/* What was put must come back: into the same blocks, wiped before. */
+uint64_t perf_store_check_put(perf_t *perf)
+{
+    const size_t       count  = (size_t)perf->opt->count;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req    = NULL;
+    kvcl_status_t      status;
+
+    memset(perf->near_base, 0xff, count * (size_t)perf->opt->unit);
+    params.timeout_ns = PERF_TIMEOUT_NS;
+    status = kvcl_store_get(perf->store, perf->keys, count, perf->near, perf->near_ids, NULL, &params, &req);
+    status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
+    if (!job_ok(perf->job, status, "kvcl_store_get")) {
+        return perf->opt->count;
+    }
+    return perf_check(perf, perf->near_base, perf->near_ids);
+}

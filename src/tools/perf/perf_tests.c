@@ -1,0 +1,58 @@
+/*
+ * Owns the table of tests: a new one is a row here and its parts in a file of its own.
+ */
+#include "config.h"
+#include "tools/perf/perf_tests.h"
+
+#define KIB UINT64_C(1024)
+
+const perf_test_t perf_tests[] = {
+    {.name       = "send",
+     .raw        = PERF_RAW_PUT,
+     .bytes      = true,
+     .unit       = 64 * KIB,
+     .count      = 64,
+     .op         = perf_send_op,
+     .target_op  = perf_send_target,
+     .renew      = perf_renew_near,
+     .check_far  = perf_check_far},
+    {.name      = "put",
+     .raw       = PERF_RAW_PUT,
+     .bytes     = true,
+     .unit      = 64 * KIB,
+     .count     = 64,
+     .op        = perf_put_op,
+     .renew     = perf_renew_near,
+     .check_far = perf_check_far},
+    {.name       = "get",
+     .raw        = PERF_RAW_GET,
+     .bytes      = true,
+     .unit       = 64 * KIB,
+     .count      = 64,
+     .op         = perf_get_op,
+     .renew      = perf_renew_far,
+     .check_near = perf_check_near},
+    {.name = "lookup", .store = true, .unit = 64, .count = 64 * KIB, .op = perf_lookup_op},
+    {.name = "match", .store = true, .unit = 64, .count = 128, .op = perf_match_op},
+    {.name       = "store-get",
+     .raw        = PERF_RAW_GET,
+     .bytes      = true,
+     .store      = true,
+     .unit       = 64 * KIB,
+     .count      = 64,
+     .op         = perf_store_get_op,
+     .renew      = perf_store_renew_get,
+     .check_near = perf_check_near},
+    {.name       = "store-put",
+     .bytes      = true,
+     .store      = true,
+     .unit       = 64 * KIB,
+     .count      = 64,
+     .before     = perf_store_before_put,
+     .op         = perf_store_put_op,
+     .renew      = perf_renew_near,
+     .check_near = perf_store_check_put},
+    {.name = "bcast", .bytes = true, .collective = true, .unit = KIB * KIB, .count = 64},
+};
+
+const size_t perf_n_tests = sizeof(perf_tests) / sizeof(perf_tests[0]);
