@@ -88,7 +88,8 @@ static int parse_quantity(const char *str, const unit_t *units, uint64_t *value_
     while ((len > 0) && isspace((unsigned char)str[len - 1])) {
         --len;
     }
-    if (((len == 9) && (strncasecmp(str, "unlimited", len) == 0)) || ((len == 3) && (strncasecmp(str, "inf", len) == 0))) {
+    if (((len == 9) && (strncasecmp(str, "unlimited", len) == 0)) ||
+        ((len == 3) && (strncasecmp(str, "inf", len) == 0))) {
         *value_p = KVCL_UNLIMITED;
         return 0;
     }

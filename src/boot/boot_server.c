@@ -193,7 +193,8 @@ static void *serve(void *arg)
             }
         }
         n = fill_pollfds(server, now_ns);
-        if ((n == 0) || (poll(server->pfds, (nfds_t)n, kvcl_deadline_poll_ms(next_wake(server, now_ns, drain_ns))) <= 0)) {
+        if ((n == 0) ||
+            (poll(server->pfds, (nfds_t)n, kvcl_deadline_poll_ms(next_wake(server, now_ns, drain_ns))) <= 0)) {
             continue;
         }
         if (server->pfds[0].revents != 0) {

@@ -36,6 +36,7 @@ typedef struct boot_tcp {
     int                 fd;
     kvcl_boot_server_t *server; /* NULL: another process serves */
     kvcl_boot_addr_t    addr;
+    kvcl_boot_addr_t    bind_addr; /* where to listen: addr, or the interface named */
     kvcl_blobs_t        blobs;
     uint8_t             frame[KVCL_BOOT_FRAME_MAX];
 } boot_tcp_t;
@@ -137,7 +138,7 @@ static kvcl_status_t shake_hands(boot_tcp_t *tcp, const kvcl_boot_params_t *para
 }
 
 /* Serve the meeting if that falls to us and nobody does yet. */
-static kvcl_status_t try_serve(boot_tcp_t *tcp, const kvcl_boot_params_t *params, const kvcl_boot_addr_t *bind_addr)
+static kvcl_status_t try_serve(boot_tcp_t *tcp, const kvcl_boot_params_t *params)
 {
     kvcl_boot_server_params_t server_params = {.listen_fd = -1, .size = params->size, .secret = tcp->super.secret};
     kvcl_status_t             status;
@@ -146,7 +147,7 @@ static kvcl_status_t try_serve(boot_tcp_t *tcp, const kvcl_boot_params_t *params
     if ((tcp->server != NULL) || (params->rank > 0)) {
         return KVCL_OK;
     }
-    status = kvcl_boot_sock_listen(bind_addr, &server_params.listen_fd, &err);
+    status = kvcl_boot_sock_listen(&tcp->bind_addr, &server_params.listen_fd, &err);
     if (status == KVCL_OK) {
         return kvcl_boot_server_start(&server_params, &tcp->server);
     }
@@ -165,7 +166,10 @@ static kvcl_status_t try_join(boot_tcp_t *tcp, const kvcl_boot_params_t *params,
     kvcl_status_t status;
 
     *final_p = 0;
-    status   = kvcl_boot_sock_connect(&tcp->addr, (connect_ns < deadline_ns) ? connect_ns : deadline_ns, &tcp->fd, &err);
+    if (deadline_ns < connect_ns) {
+        connect_ns = deadline_ns;
+    }
+    status = kvcl_boot_sock_connect(&tcp->addr, connect_ns, &tcp->fd, &err);
     if (status != KVCL_OK) {
         return kvcl_fail_errno(status, err, "nobody serves the rendezvous %s", tcp->addr.url);
     }
@@ -173,7 +177,8 @@ static kvcl_status_t try_join(boot_tcp_t *tcp, const kvcl_boot_params_t *params,
     if (status != KVCL_OK) {
         close(tcp->fd);
         tcp->fd  = -1;
-        *final_p = (status != KVCL_ERR_UNREACHABLE) && (status != KVCL_ERR_IO); /* cut: by a restart, a full queue */
+        /* Cut off, by a restart or a full queue: try again. */
+        *final_p = (status != KVCL_ERR_UNREACHABLE) && (status != KVCL_ERR_IO);
     }
     return status;
 }
@@ -190,16 +195,12 @@ static void nap(uint64_t *ns_p, uint64_t deadline_ns)
 
 static kvcl_status_t meet(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uint64_t deadline_ns)
 {
-    kvcl_boot_addr_t bind_addr = tcp->addr;
-    uint64_t         nap_ns    = RETRY_MIN_NS;
-    kvcl_status_t    status    = KVCL_OK;
-    int              final;
+    uint64_t      nap_ns = RETRY_MIN_NS;
+    int           final  = 0;
+    kvcl_status_t status;
 
-    if (params->interface != NULL) {
-        status = kvcl_boot_addr_bind_to(&bind_addr, params->interface);
-    }
-    while (status == KVCL_OK) {
-        status = try_serve(tcp, params, &bind_addr);
+    for (;;) {
+        status = try_serve(tcp, params);
         if (status != KVCL_OK) {
             return status;
         }
@@ -211,12 +212,19 @@ static kvcl_status_t meet(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uin
             return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s, until KVCL_BOOT_TIMEOUT", kvcl_last_error());
         }
         nap(&nap_ns, deadline_ns);
-        status = KVCL_OK;
     }
-    return status;
 }
 
 /* ---------------------------------------------------------------- the contract */
+
+/* Once we are members, a cut connection means that the serving rank is gone. */
+static kvcl_status_t as_member(const boot_tcp_t *tcp, kvcl_status_t status)
+{
+    if (status != KVCL_ERR_UNREACHABLE) {
+        return status;
+    }
+    return kvcl_fail(KVCL_ERR_RANK_FAILED, "the rank that served the rendezvous %s is gone", tcp->addr.url);
+}
 
 static int tcp_available(const kvcl_boot_params_t *params)
 {
@@ -240,16 +248,20 @@ static void tcp_close(kvcl_boot_t *boot)
 }
 
 /* The name may appear later than we do (a Kubernetes service): resolve until the deadline. */
-static kvcl_status_t resolve(boot_tcp_t *tcp, const char *url, uint64_t deadline_ns)
+static kvcl_status_t resolve(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uint64_t deadline_ns)
 {
     uint64_t      nap_ns = RETRY_MAX_NS;
     kvcl_status_t status;
 
-    while ((status = kvcl_boot_addr_resolve(url, &tcp->addr)) == KVCL_ERR_UNREACHABLE) {
+    while ((status = kvcl_boot_addr_resolve(params->rendezvous, &tcp->addr)) == KVCL_ERR_UNREACHABLE) {
         if (kvcl_deadline_passed(deadline_ns)) {
             break;
         }
         nap(&nap_ns, deadline_ns);
+    }
+    tcp->bind_addr = tcp->addr;
+    if ((status == KVCL_OK) && (params->interface != NULL)) {
+        status = kvcl_boot_addr_bind_to(&tcp->bind_addr, params->interface);
     }
     return status;
 }
@@ -259,11 +271,11 @@ static kvcl_status_t find_secret(boot_tcp_t *tcp, const kvcl_boot_params_t *para
     if (params->secret_file != NULL) {
         return kvcl_secret_from_file(params->secret_file, tcp->super.secret);
     }
-    if (tcp->addr.loopback) {
+    if (tcp->addr.loopback && tcp->bind_addr.loopback) {
         return kvcl_secret_of_user(tcp->super.secret);
     }
-    return kvcl_fail(KVCL_ERR_AUTH, "the rendezvous %s is not on loopback: name a file with the job secret, the same on "
-                     "all hosts, by KVCL_SECRET_FILE", tcp->addr.url);
+    return kvcl_fail(KVCL_ERR_AUTH, "the rendezvous %s is not on loopback alone: name a file with the job secret, the "
+                     "same on all hosts, by KVCL_SECRET_FILE", tcp->addr.url);
 }
 
 static kvcl_status_t check_params(const kvcl_boot_params_t *params)
@@ -295,7 +307,7 @@ static kvcl_status_t tcp_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     tcp->super.local_rank = -1;
     tcp->fd               = -1;
     kvcl_blobs_init(&tcp->blobs);
-    status = resolve(tcp, params->rendezvous, deadline_ns);
+    status = resolve(tcp, params, deadline_ns);
     if (status == KVCL_OK) {
         status = find_secret(tcp, params);
     }
@@ -332,7 +344,7 @@ static kvcl_status_t tcp_exchange(kvcl_boot_t *boot, const void *blob, size_t le
         }
         status = recv_msg(tcp, KVCL_BOOT_BLOB, &msg, deadline_ns);
     }
-    return status;
+    return as_member(tcp, status);
 }
 
 static kvcl_status_t tcp_get(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p)
@@ -348,7 +360,7 @@ static kvcl_status_t tcp_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
     kvcl_boot_msg_t fence = {.type = KVCL_BOOT_FENCE, .wait_ns = kvcl_deadline_left(deadline_ns)};
     kvcl_boot_msg_t msg;
 
-    return ask(tcp, &fence, KVCL_BOOT_FENCED, &msg, kvcl_deadline_add(deadline_ns, GRACE_NS));
+    return as_member(tcp, ask(tcp, &fence, KVCL_BOOT_FENCED, &msg, kvcl_deadline_add(deadline_ns, GRACE_NS)));
 }
 
 const kvcl_boot_ops_t kvcl_boot_tcp_ops = {

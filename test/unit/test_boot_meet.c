@@ -78,6 +78,47 @@ START_TEST(on_loopback_the_users_own_secret_is_made_and_used)
 }
 END_TEST
 
+START_TEST(the_meeting_listens_on_the_interface_named)
+{
+    rank_thread_t ranks[3];
+    int           i;
+
+    prepare(ranks, 3, 3);
+    for (i = 0; i < 3; ++i) {
+        ranks[i].params.interface = (i == 0) ? "lo" : "127.0.0.1";
+    }
+    run_all(ranks, 3);
+    all_met(ranks, 3);
+    prepare(ranks, 1, 1);
+    ranks[0].params.interface = "nosuch0";
+    run_all(ranks, 1);
+    ck_assert_int_eq(ranks[0].status, KVCL_ERR_INVALID_PARAM);
+    prepare(ranks, 1, 1);
+    ranks[0].params.interface   = "0.0.0.0";
+    ranks[0].params.secret_file = NULL;
+    run_all(ranks, 1);
+    ck_assert_int_eq(ranks[0].status, KVCL_ERR_AUTH); /* others may come in: a named secret, please */
+}
+END_TEST
+
+START_TEST(members_hear_that_the_serving_rank_is_gone)
+{
+    rank_thread_t      ranks[1];
+    kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
+    kvcl_boot_t       *boot   = NULL;
+
+    prepare(ranks, 1, 3);
+    params             = ranks[0].params;
+    params.rank        = 0;
+    ck_assert_int_eq(kvcl_boot_open(&params, &boot), KVCL_OK);
+    start(&ranks[0]);
+    poll(NULL, 0, 200);
+    kvcl_boot_close(boot);
+    pthread_join(ranks[0].thread, NULL);
+    ck_assert_msg(ranks[0].status == KVCL_ERR_RANK_FAILED, "%s", ranks[0].error);
+}
+END_TEST
+
 /* ---------------------------------------------------------------- meetings that must not */
 
 START_TEST(bad_arguments_are_refused_with_their_variable)
@@ -317,6 +358,8 @@ int main(void)
     tcase_add_test(tc, asked_for_ranks_are_given_whoever_comes_first);
     tcase_add_test(tc, the_same_address_serves_one_boot_after_the_other);
     tcase_add_test(tc, on_loopback_the_users_own_secret_is_made_and_used);
+    tcase_add_test(tc, the_meeting_listens_on_the_interface_named);
+    tcase_add_test(tc, members_hear_that_the_serving_rank_is_gone);
     tcase_add_test(tc, bad_arguments_are_refused_with_their_variable);
     tcase_add_test(tc, a_rank_asked_for_twice_is_refused_and_so_is_another_size);
     tcase_add_test(tc, member_that_never_comes_is_named_when_time_is_up);
