@@ -142,16 +142,13 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
     if (((status = kvcl_config_load(&ctx->config, params, ctx->sources)) != KVCL_OK) ||
         ((status = open_boot(ctx, params)) != KVCL_OK) || ((status = open_xports(ctx)) != KVCL_OK) ||
         ((status = make_address(ctx)) != KVCL_OK) || ((status = open_rooms(ctx)) != KVCL_OK) ||
-        ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->boot->size, &ctx->world)) != KVCL_OK)) {
+        ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->boot->size, &ctx->world)) != KVCL_OK) ||
+        ((status = kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len)) != KVCL_OK)) {
         return status;
     }
-    memcpy(ctx->secret, ctx->boot->secret, sizeof(ctx->secret));
+    memcpy(ctx->secret, ctx->boot->secret, sizeof(ctx->secret)); /* known from the exchange on */
     ctx->engine.spin_ns = spin_ns(ctx);
-    status = kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
-    if (status != KVCL_OK) {
-        return status;
-    }
-    return kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len);
+    return kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
 }
 
 static bool quiet(void *arg)

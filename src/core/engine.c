@@ -84,6 +84,13 @@ void kvcl_unlock(kvcl_context_h ctx)
     pthread_mutex_unlock(&eng->lock);
 }
 
+void kvcl_engine_notify(kvcl_context_h ctx)
+{
+    if (ctx->engine.followers != 0) {
+        pthread_cond_broadcast(&ctx->engine.cond);
+    }
+}
+
 void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
 {
     kvcl_engine_t *eng = &ctx->engine;
@@ -96,9 +103,7 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
             kvcl_engine_kick(ctx);
         }
     }
-    if (eng->followers != 0) {
-        pthread_cond_broadcast(&eng->cond);
-    }
+    kvcl_engine_notify(ctx);
     if (eng->user_fd >= 0) {
         signal_fd(eng->user_fd);
     }

@@ -65,6 +65,8 @@ void kvcl_assert_locked(struct kvcl_context *ctx);
 
 /** Lock held: the progress thread shall run soon (a deadline moved nearer, a copy waits). */
 void kvcl_engine_kick(struct kvcl_context *ctx);
+/** Lock held: something that a kvcl_engine_wait may wait for, and that is no request, has changed. */
+void kvcl_engine_notify(struct kvcl_context *ctx);
 /** Lock held: a request became final. */
 void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_req *req);
 /** A request became final without the lock (instant, with a callback). */

@@ -151,6 +151,9 @@ static inline kvcl_status_t kvcl_xport_reply(kvcl_xport_reply_t *reply, const vo
 }
 
 extern const kvcl_xport_ops_t kvcl_xport_ucx;  /* ucx_glue/glue.c */
+/** "1.13.1", of the UCX library that is loaded. */
+void kvcl_ucx_version(char *buf, size_t cap);
+
 extern const kvcl_xport_ops_t kvcl_xport_loop; /* core/xport_loop.c */
 
 #endif

@@ -333,8 +333,24 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
     return KVCL_OK;
 }
 
+kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
+{
+    void          *pending = rregion->pending;
+    size_t        used;
+    kvcl_status_t status;
+
+    if (pending == NULL) {
+        return KVCL_OK;
+    }
+    status = kvcl_rregion_open(peer, pending, rregion->pending_len, rregion, &used);
+    free(pending);
+    return status;
+}
+
 void kvcl_rregion_close(kvcl_rregion_t *rregion)
 {
+    free(rregion->pending);
+    rregion->pending = NULL;
     if (rregion->peer == NULL) {
         return;
     }

@@ -58,6 +58,8 @@ typedef struct kvcl_rregion {
     kvcl_xport_rmem_attr_t attr;
     kvcl_xport_rmem_t      *ctl_rmem;
     const _Atomic uint64_t *ctl; /* the control word, mapped; NULL: not mapped */
+    void                   *pending; /* the description, until the peer is connected and it can be opened */
+    size_t                 pending_len;
 } kvcl_rregion_t;
 
 /**
@@ -66,6 +68,8 @@ typedef struct kvcl_rregion {
  */
 kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, kvcl_rregion_t *rregion,
                                 size_t *used_p) KVCL_MUST_CHECK;
+/** Lock held, peer connected: open it if that is still to be done. */
+kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer) KVCL_MUST_CHECK;
 void          kvcl_rregion_close(kvcl_rregion_t *rregion); /* lock held */
 /** Decode without opening: for checks before the peer is connected. */
 kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rregion, size_t *used_p) KVCL_MUST_CHECK;

@@ -380,6 +380,9 @@ static void step(kvcl_pull_t *pull)
     if (status == KVCL_INPROGRESS) {
         return;
     }
+    if ((status == KVCL_OK) && (pull->from == KVCL_FROM_REGION)) {
+        status = kvcl_rregion_ready(pull->rregion, pull->peer);
+    }
     if ((status == KVCL_OK) && (pull->from == KVCL_FROM_CACHE) && ((pull->offer == 0) || (pull->peer->maps != 0))) {
         pull->state            = KVCL_PULL_CACHE;
         pull->rcache_waiter.fn = on_rcache;

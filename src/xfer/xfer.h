@@ -34,6 +34,7 @@ void     kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_
 void     kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                             const void *data, size_t len);
 unsigned kvcl_serve_poll(kvcl_context_h ctx);
+void     kvcl_serve_abort(kvcl_context_h ctx, const struct kvcl_offer *offer);
 void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_fini(kvcl_context_h ctx);
 /* rma.c */

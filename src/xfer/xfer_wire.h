@@ -63,7 +63,8 @@ typedef struct kvcl_msg_put {
     uint32_t   reserved;
     uint64_t   signal_key;
     uint64_t   signal_offset;
-    uint64_t   signal_add; /* payload: the block ids, then the bytes themselves with KVCL_PUT_EAGER */
+    uint64_t   signal_add;
+    uint64_t   offer;      /* to pull from, without KVCL_PUT_EAGER. Payload: the block ids, then, eager, the bytes */
 } kvcl_msg_put_t;
 enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4 };
 
@@ -90,6 +91,7 @@ typedef struct kvcl_msg_send {
     uint32_t   cache;     /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
     uint64_t   len;
     uint64_t   logical;   /* what a block is, see p2p.c; 0: plain bytes */
+    uint64_t   offer;     /* to pull from, if not eager */
     uint32_t   layers[2];
     uint32_t   heads[2];
     uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */

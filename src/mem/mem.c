@@ -1,0 +1,334 @@
+/*
+ * The public calls on plain memory: register, allocate, map a file, export, import, signals.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/comm.h"
+#include "mem/rmem.h"
+#include "topo/topo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    if ((ctx == NULL) || (mem_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: NULL argument");
+    }
+    if (params != NULL) {
+        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_mem_params_t");
+        if ((status == KVCL_OK) && ((params->flags & ~(uint64_t)(KVCL_MEM_HUGE | KVCL_MEM_NUMA)) != 0)) {
+            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: unknown flags 0x%llx",
+                               (unsigned long long)params->flags);
+        }
+    }
+    return status;
+}
+
+static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
+                          kvcl_mem_h *mem_p)
+{
+    kvcl_mem_h    mem = calloc(1, sizeof(*mem));
+    kvcl_status_t status;
+
+    if (mem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a memory handle");
+    }
+    mem->ctx = ctx;
+    status   = kvcl_region_create(ctx, addr, len, params, &mem->region);
+    if (status != KVCL_OK) {
+        free(mem);
+        return status;
+    }
+    *mem_p = mem;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
+                                const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
+{
+    kvcl_status_t status = check_params(ctx, params, mem_p);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (kind != KVCL_MEM_HOST) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_mem_register: memory kind %d is not built in", (int)kind);
+    }
+    if (addr == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_register: addr is NULL (kvcl_mem_alloc allocates)");
+    }
+    return make(ctx, addr, len, params, mem_p);
+}
+
+/* A hint: what cannot be had is only logged. */
+static void bind_numa(kvcl_mem_h mem, int node)
+{
+    kvcl_topo_t   *topo;
+    kvcl_status_t status = kvcl_topo_open_hwloc(&topo);
+
+    if (status == KVCL_OK) {
+        status = kvcl_topo_bind_range(topo, mem->region->addr, mem->region->len, node);
+        kvcl_topo_close(topo);
+    }
+    if (status != KVCL_OK) {
+        kvcl_log_info("memory is not bound to NUMA node %d: %s", node, kvcl_status_text(status));
+    }
+}
+
+kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
+{
+    kvcl_status_t status = check_params(ctx, params, mem_p);
+
+    if (status == KVCL_OK) {
+        status = make(ctx, NULL, len, params, mem_p);
+    }
+    if ((status == KVCL_OK) && (params != NULL) && (params->flags & KVCL_MEM_NUMA)) {
+        bind_numa(*mem_p, params->numa_node);
+    }
+    return status;
+}
+
+static kvcl_status_t map_file(int fd, const char *path, uint64_t offset, size_t *len, void **addr_p)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "kvcl_mem_file: %s", path);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_file: %s is not a regular file", path);
+    }
+    if ((uint64_t)st.st_size <= offset) {
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "kvcl_mem_file: %s has %lld bytes, asked for offset %llu", path,
+                         (long long)st.st_size, (unsigned long long)offset);
+    }
+    if (*len == 0) {
+        *len = (size_t)((uint64_t)st.st_size - offset);
+    }
+    if (*len > (uint64_t)st.st_size - offset) {
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "kvcl_mem_file: %s ends before byte %llu + %zu", path,
+                         (unsigned long long)offset, *len);
+    }
+    *addr_p = mmap(NULL, *len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    return (*addr_p != MAP_FAILED) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "kvcl_mem_file: cannot map %s", path);
+}
+
+kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint64_t offset, size_t len, kvcl_mem_h *mem_p)
+{
+    kvcl_status_t status = check_params(ctx, NULL, mem_p);
+    void          *addr = NULL;
+    int           fd;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((path == NULL) || ((offset % (uint64_t)sysconf(_SC_PAGESIZE)) != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_file: the path is NULL or the offset not page aligned");
+    }
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "kvcl_mem_file: cannot open %s", path);
+    }
+    status = map_file(fd, path, offset, &len, &addr);
+    close(fd);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = make(ctx, addr, len, NULL, mem_p);
+    if (status != KVCL_OK) {
+        munmap(addr, len);
+        return status;
+    }
+    (*mem_p)->mapped     = addr;
+    (*mem_p)->mapped_len = len;
+    return KVCL_OK;
+}
+
+void *kvcl_mem_addr(kvcl_mem_h mem)
+{
+    return mem->region->addr;
+}
+
+size_t kvcl_mem_len(kvcl_mem_h mem)
+{
+    return mem->region->len;
+}
+
+void kvcl_mem_free(kvcl_mem_h mem)
+{
+    if (mem == NULL) {
+        return;
+    }
+    kvcl_region_destroy(mem->region);
+    if (mem->mapped != NULL) {
+        munmap(mem->mapped, mem->mapped_len);
+    }
+    free(mem);
+}
+
+kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t *len_p)
+{
+    unsigned char packed[KVCL_REGION_DESC_MAX];
+    size_t        len;
+
+    if ((mem == NULL) || (len_p == NULL) || (buf == NULL) || (rights == 0) || ((rights & ~3u) != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_export: NULL argument, or rights other than KVCL_READ, "
+                         "KVCL_WRITE or both");
+    }
+    kvcl_lock(mem->ctx);
+    len = kvcl_region_pack(mem->region, rights, packed, sizeof(packed));
+    kvcl_unlock(mem->ctx);
+    if (len == 0) {
+        return kvcl_fail(KVCL_ERR_INTERNAL, "kvcl_mem_export: the description does not fit");
+    }
+    if (len > *len_p) {
+        kvcl_status_t status = kvcl_fail(KVCL_ERR_TRUNCATED, "kvcl_mem_export: it needs %zu bytes, there is room for %zu",
+                                         len, *len_p);
+        *len_p = len;
+        return status;
+    }
+    memcpy(buf, packed, len);
+    *len_p = len;
+    return KVCL_OK;
+}
+
+void kvcl_mem_revoke(kvcl_mem_h mem)
+{
+    kvcl_lock(mem->ctx);
+    kvcl_region_revoke(mem->region);
+    kvcl_unlock(mem->ctx);
+}
+
+kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size_t len, kvcl_rmem_h *rmem_p)
+{
+    kvcl_status_t status = kvcl_comm_check(comm, rank, "kvcl_rmem_import");
+    kvcl_rmem_h   rmem;
+    size_t        used;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((buf == NULL) || (rmem_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_rmem_import: NULL argument");
+    }
+    rmem = calloc(1, sizeof(*rmem));
+    if (rmem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
+    }
+    rmem->ctx = comm->ctx;
+    status    = kvcl_region_parse(buf, len, &rmem->rregion, &used);
+    if ((status == KVCL_OK) && (used != len)) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_rmem_import: %zu bytes too many", len - used);
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_comm_peer(comm, rank, &rmem->peer);
+    }
+    if ((status == KVCL_OK) && ((rmem->rregion.pending = malloc(len)) == NULL)) {
+        status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
+    }
+    if (status != KVCL_OK) {
+        free(rmem);
+        return status;
+    }
+    memcpy(rmem->rregion.pending, buf, len);
+    rmem->rregion.pending_len = len;
+    *rmem_p                   = rmem;
+    return KVCL_OK;
+}
+
+size_t kvcl_rmem_len(kvcl_rmem_h rmem)
+{
+    return (size_t)rmem->rregion.len;
+}
+
+void kvcl_rmem_free(kvcl_rmem_h rmem)
+{
+    if (rmem != NULL) {
+        kvcl_lock(rmem->ctx);
+        kvcl_rregion_close(&rmem->rregion);
+        kvcl_unlock(rmem->ctx);
+        free(rmem);
+    }
+}
+
+kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf, uint64_t len, unsigned right,
+                              const char *call)
+{
+    if ((rmem == NULL) || ((buf == NULL) && (len != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: NULL argument", call);
+    }
+    if ((rmem->rregion.rights & right) == 0) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "%s: the memory was not exported with the right to %s", call,
+                         (right == KVCL_READ) ? "read" : "write");
+    }
+    if ((offset > rmem->rregion.len) || (len > rmem->rregion.len - offset)) {
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "%s: bytes %llu + %llu of a region of %llu", call,
+                         (unsigned long long)offset, (unsigned long long)len, (unsigned long long)rmem->rregion.len);
+    }
+    return KVCL_OK;
+}
+
+bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, bool push, kvcl_status_t *status_p)
+{
+    kvcl_rregion_t *region = &rmem->rregion;
+    char           *there;
+    bool           mapped;
+
+    kvcl_lock(rmem->ctx);
+    mapped = (rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->attr.map != NULL);
+    pthread_mutex_unlock(&rmem->ctx->engine.lock);
+    if (!mapped) {
+        return false;
+    }
+    *status_p = KVCL_ERR_ACCESS;
+    if (kvcl_rregion_live(region)) {
+        there = (char *)region->attr.map + offset;
+        memcpy(push ? (void *)there : buf, push ? buf : (void *)there, len);
+        atomic_thread_fence(memory_order_seq_cst);
+        *status_p = kvcl_rregion_live(region) ? KVCL_OK : KVCL_ERR_ACCESS;
+        atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, len, memory_order_relaxed);
+    }
+    return true;
+}
+
+typedef struct signal_wait {
+    _Atomic uint64_t *word;
+    uint64_t         value;
+} signal_wait_t;
+
+static bool signalled(void *arg)
+{
+    signal_wait_t *wait = arg;
+
+    return atomic_load_explicit(wait->word, memory_order_acquire) >= wait->value;
+}
+
+kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, uint64_t timeout_ns)
+{
+    signal_wait_t wait;
+
+    if (mem == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_signal_wait: mem is NULL");
+    }
+    if (((offset % 8) != 0) || (mem->region->len < 8) || (offset > mem->region->len - 8)) {
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "kvcl_signal_wait: offset %llu of a region of %zu bytes",
+                         (unsigned long long)offset, mem->region->len);
+    }
+    wait.word  = (_Atomic uint64_t *)((char *)mem->region->addr + offset);
+    wait.value = value;
+    if (signalled(&wait) || kvcl_engine_wait(mem->ctx, signalled, &wait,
+                                             kvcl_deadline_after(kvcl_timeout(mem->ctx, timeout_ns)))) {
+        return KVCL_OK;
+    }
+    return KVCL_INPROGRESS;
+}

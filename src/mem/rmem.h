@@ -1,0 +1,29 @@
+/*
+ * Peers' exported memory as the user holds it (kvcl_rmem_h).
+ */
+#ifndef KVCL_MEM_RMEM_H
+#define KVCL_MEM_RMEM_H
+
+#include "mem/region.h"
+
+struct kvcl_rmem {
+    kvcl_context_h ctx;
+    kvcl_peer_t    *peer;
+    kvcl_rregion_t rregion;
+};
+
+struct kvcl_mem {
+    kvcl_context_h ctx;
+    kvcl_region_t  *region;
+    void           *mapped; /* a file's mapping, to be unmapped */
+    size_t         mapped_len;
+};
+
+/** An access of the user's: handle, range and right. */
+kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf, uint64_t len, unsigned right,
+                              const char *call) KVCL_MUST_CHECK;
+/** Copy inside the call if it is mapped; false: it is not. push: from buf to the peer. */
+bool          kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, bool push,
+                             kvcl_status_t *status_p);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * kvcl_get and kvcl_get_bytes: a pull posted by the user; small mapped ones are copied inside the call.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "mem/rmem.h"
+#include "xfer/direct.h"
+#include "xfer/params.h"
+#include "xfer/pull.h"
+
+/* The remote cache, if everything is known and mapped and the bytes are few: the engine is not needed. */
+kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t key, uint64_t bytes)
+{
+    kvcl_rcache_t *rcache = NULL;
+
+    if (bytes > ctx->config.inline_copy) {
+        return NULL;
+    }
+    kvcl_lock(ctx);
+    if (peer->state == KVCL_PEER_READY) {
+        rcache = kvcl_rcache_ready(peer, key);
+    }
+    pthread_mutex_unlock(&ctx->engine.lock); /* nothing was posted: nobody to wake */
+    return ((rcache != NULL) && rcache->mapped && kvcl_rregion_live(&rcache->gens_region)) ? rcache : NULL;
+}
+
+/* No lock: copy between mapped sides; push: local to remote. */
+kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
+                               const kvcl_sel_t *remote_sel, bool push)
+{
+    kvcl_side_t   local  = kvcl_cache_side(cache, local_sel);
+    kvcl_side_t   remote = {&rcache->shape, rcache->bases, *remote_sel};
+    kvcl_status_t status = kvcl_side_check(&remote);
+    kvcl_runs_t   runs;
+
+    if (status == KVCL_OK) {
+        status = kvcl_runs_init(&runs, push ? &remote : &local, push ? &local : &remote, KVCL_RUNS_ANY_ORDER);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    atomic_thread_fence(memory_order_seq_cst);
+    atomic_fetch_add_explicit(push ? &cache->ctx->bytes_out : &cache->ctx->bytes_in, kvcl_runs_bytes(&runs),
+                              memory_order_relaxed);
+    return kvcl_rregion_live(&rcache->gens_region) ? KVCL_OK : KVCL_ERR_STALE;
+}
+
+void kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status)
+{
+    size_t i;
+
+    for (i = 0; (statuses != NULL) && (i < n); ++i) {
+        statuses[i] = status;
+    }
+}
+
+/* Lock not held; takes the pull. */
+static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_status_t status;
+
+    kvcl_lock(ctx);
+    status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    kvcl_unlock(ctx);
+    if (status != KVCL_OK) {
+        kvcl_pull_discard(pull);
+        return kvcl_fail(status, "no memory for a transfer");
+    }
+    if (req_p != NULL) {
+        *req_p = &pull->req;
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
+                       const kvcl_sel_t *local, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    kvcl_peer_t        *peer;
+    kvcl_rcache_t      *rcache;
+    kvcl_pull_t        *pull;
+    uint64_t           key, bytes;
+    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_get", params, &p, &peer);
+
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_get");
+    }
+    if ((status == KVCL_OK) && (remote == NULL)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_get: the remote selection is NULL");
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    key    = (p.remote_cache != NULL) ? kvcl_cache_name_key(p.remote_cache) : cache->name_key;
+    bytes  = kvcl_sel_bytes(&cache->shape, local);
+    rcache = kvcl_direct_rcache(comm->ctx, peer, key, bytes);
+    if (rcache != NULL) {
+        status = kvcl_direct_copy(cache, local, rcache, remote, false);
+        kvcl_set_statuses(p.status, remote->n_blocks, status);
+        return kvcl_req_instant(comm->ctx, status, p.cb, p.cb_arg, req_p);
+    }
+    pull = kvcl_pull_new();
+    if ((pull == NULL) || ((status = kvcl_pull_set_remote(pull, remote)) != KVCL_OK) ||
+        ((status = kvcl_pull_set_local(pull, cache, local)) != KVCL_OK)) {
+        kvcl_pull_discard(pull);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get: no memory for a transfer");
+    }
+    pull->peer       = peer;
+    pull->from       = KVCL_FROM_CACHE;
+    pull->cache_name = (p.remote_cache != NULL) ? p.remote_cache : cache->name;
+    pull->name_key   = key;
+    pull->total      = bytes;
+    pull->status     = p.status;
+    return post(comm->ctx, pull, &p, req_p);
+}
+
+kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_t len,
+                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    kvcl_pull_t        *pull;
+    kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_get_bytes", &p);
+
+    if (status == KVCL_OK) {
+        status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_READ, "kvcl_get_bytes");
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((len <= rmem->ctx->config.inline_copy) && kvcl_rmem_copy(rmem, offset, buf, len, false, &status)) {
+        return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
+    }
+    pull = kvcl_pull_new();
+    if (pull == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get_bytes: no memory for a transfer");
+    }
+    pull->peer    = rmem->peer;
+    pull->from    = KVCL_FROM_REGION;
+    pull->rregion = &rmem->rregion;
+    pull->offset  = offset;
+    pull->buf     = buf;
+    pull->total   = len;
+    return post(rmem->ctx, pull, &p, req_p);
+}

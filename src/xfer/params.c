@@ -1,0 +1,53 @@
+/*
+ * Shared argument checks (params.h).
+ */
+#include "config.h"
+#include "xfer/params.h"
+#include "base/error.h"
+
+#include <string.h>
+
+kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
+{
+    kvcl_status_t status;
+
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
+    if (params == NULL) {
+        return KVCL_OK;
+    }
+    status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_xfer_params_t");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
+    if (out->flags != 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx", call, (unsigned long long)out->flags);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, const kvcl_xfer_params_t *params,
+                              kvcl_xfer_params_t *out, kvcl_peer_t **peer_p)
+{
+    kvcl_status_t status = kvcl_xfer_params(params, call, out);
+
+    if (status == KVCL_OK) {
+        status = kvcl_comm_check(comm, rank, call);
+    }
+    return (status == KVCL_OK) ? kvcl_comm_peer(comm, rank, peer_p) : status;
+}
+
+kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call)
+{
+    kvcl_side_t side;
+
+    if ((cache == NULL) || (sel == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the cache or the selection is NULL", call);
+    }
+    if (cache->ctx != ctx) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cache \"%s\" belongs to another context", call, cache->name);
+    }
+    side = kvcl_cache_side(cache, sel);
+    return kvcl_side_check(&side);
+}

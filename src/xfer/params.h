@@ -1,0 +1,20 @@
+/*
+ * Checking and completing kvcl_xfer_params_t, and the checks that all posting calls share.
+ */
+#ifndef KVCL_XFER_PARAMS_H
+#define KVCL_XFER_PARAMS_H
+
+#include "core/comm.h"
+#include "kv/cache.h"
+#include <kvcl/kvcl_xfer.h>
+
+/** What every posting call begins with: the params completed, a communicator with that rank, the rank's peer. */
+kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, const kvcl_xfer_params_t *params,
+                              kvcl_xfer_params_t *out, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
+    KVCL_MUST_CHECK;
+/** A local selection: cache and sel there, of this context, in range. */
+kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call)
+    KVCL_MUST_CHECK;
+
+#endif

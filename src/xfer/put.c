@@ -1,0 +1,578 @@
+/*
+ * kvcl_put and kvcl_put_bytes, and both sides of their messages.
+ *
+ * A put tries to write directly (a pull the other way round: mapped copy or native RMA). Where the peer's memory cannot
+ * be reached, it announces itself with PUT and either carries the bytes (eager) or offers them; the owner pulls. The
+ * signal is always added by the owner, on a message that follows the bytes, so that its waiters wake.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "mem/rmem.h"
+#include "xfer/direct.h"
+#include "xfer/flat.h"
+#include "xfer/offer.h"
+#include "xfer/params.h"
+#include "xfer/pull.h"
+#include "xfer/xfer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct put {
+    kvcl_req_t     req;
+    kvcl_peer_t    *peer;
+    kvcl_pull_t    *direct;    /* while it writes directly */
+    kvcl_offer_t   offer;
+    bool           offered;
+    kvcl_status_t  final;      /* once the offer is closing */
+    kvcl_cache_h   cache;      /* NULL: bytes */
+    kvcl_sel_t     local;      /* owned blocks, as remote's */
+    kvcl_sel_t     remote;
+    const char     *name;
+    uint64_t       name_key;
+    kvcl_rmem_h    rmem;
+    uint64_t       offset;
+    const void     *buf;
+    uint64_t       total;
+    kvcl_rmem_h    signal_mem; /* alive until completion, as all handles */
+    uint64_t       signal_offset, signal_add;
+    kvcl_status_t  *status;
+    size_t         n_status;
+} put_t;
+
+static void complete(put_t *put, kvcl_status_t status)
+{
+    kvcl_set_statuses(put->status, put->n_status, status);
+    kvcl_req_complete(&put->req, status);
+}
+
+static void offer_idle(kvcl_offer_t *offer)
+{
+    put_t *put = kvcl_container_of(offer, put_t, offer);
+
+    complete(put, put->final);
+}
+
+/* End it: at once, or when nobody reads the offer any more. */
+static void finish(put_t *put, kvcl_status_t status)
+{
+    if (!put->offered) {
+        complete(put, status);
+    } else if (put->offer.id != 0) {
+        put->final = status;
+        kvcl_offer_close(put->req.ctx, &put->offer);
+    }
+}
+
+static void put_stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    put_t *put = kvcl_container_of(req, put_t, req);
+
+    if (put->direct != NULL) {
+        kvcl_pull_stop(put->direct, status);
+    } else {
+        finish(put, status);
+    }
+}
+
+static void put_release(kvcl_req_t *req)
+{
+    put_t *put = kvcl_container_of(req, put_t, req);
+
+    free((void *)put->local.blocks);
+    free((void *)put->remote.blocks);
+    free(put);
+}
+
+static const kvcl_req_class_t put_class = {"put", put_stop, put_release};
+
+static void send_signal(put_t *put)
+{
+    kvcl_rregion_t    *region = &put->signal_mem->rregion;
+    kvcl_msg_signal_t out     = {.msg = {.type = KVCL_MSG_SIGNAL, .op = put->req.id}, .region = region->id,
+                                 .key = region->keys[1], .offset = put->signal_offset, .add = put->signal_add};
+
+    if (kvcl_peer_post(put->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        complete(put, KVCL_ERR_RANK_FAILED);
+    }
+}
+
+static void local_stream(const put_t *put, kvcl_stream_t *stream)
+{
+    kvcl_side_t side;
+
+    if (put->cache == NULL) {
+        kvcl_stream_flat(stream, put->buf, put->total);
+    } else {
+        side = kvcl_cache_side(put->cache, &put->local);
+        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+    }
+}
+
+static void fill_put(put_t *put, kvcl_msg_put_t *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->msg.type = KVCL_MSG_PUT;
+    out->msg.op   = put->req.id;
+    out->order    = KVCL_STREAM_CANONICAL;
+    out->len      = put->total;
+    if (put->cache != NULL) {
+        kvcl_rcache_t *rcache = kvcl_rcache_ready(put->peer, put->name_key);
+        out->msg.flags |= KVCL_PUT_CACHE;
+        out->target     = (rcache != NULL) ? rcache->id : 0;
+        out->layers[0]  = put->remote.layers.first;
+        out->layers[1]  = put->remote.layers.end;
+        out->heads[0]   = put->remote.heads.first;
+        out->heads[1]   = put->remote.heads.end;
+        out->n_blocks   = put->remote.n_blocks;
+    } else {
+        out->target = put->rmem->rregion.id;
+        out->key    = put->rmem->rregion.keys[1];
+        out->offset = put->offset;
+    }
+    if (put->signal_mem != NULL) {
+        out->msg.flags    |= KVCL_PUT_SIGNAL;
+        out->signal_region = put->signal_mem->rregion.id;
+        out->signal_key    = put->signal_mem->rregion.keys[1];
+        out->signal_offset = put->signal_offset;
+        out->signal_add    = put->signal_add;
+    }
+}
+
+/* The peer's memory is out of reach: ask it to take the bytes. */
+static void announce(put_t *put)
+{
+    size_t         ids   = put->remote.n_blocks * sizeof(uint32_t);
+    bool           eager = (put->total <= put->req.ctx->config.eager);
+    size_t         len   = ids + (eager ? (size_t)put->total : 0);
+    char           *payload = malloc(len + 1);
+    kvcl_msg_put_t out;
+    kvcl_stream_t  stream;
+    kvcl_status_t  status = (payload != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+
+    if (status == KVCL_OK) {
+        fill_put(put, &out);
+        if (ids != 0) {
+            memcpy(payload, put->remote.blocks, ids);
+        }
+        local_stream(put, &stream);
+        if (eager) {
+            out.msg.flags |= KVCL_PUT_EAGER;
+            (void)kvcl_stream_gather(&stream, payload + ids, (size_t)put->total);
+        } else {
+            put->offer  = (kvcl_offer_t){.stream = stream, .peer = put->peer, .idle = offer_idle};
+            status      = kvcl_offer_open(put->req.ctx, &put->offer);
+            put->offered = (status == KVCL_OK);
+            out.offer   = put->offer.id;
+        }
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_peer_post(put->peer, &out.msg, sizeof(out), payload, len);
+    }
+    free(payload);
+    if (status != KVCL_OK) {
+        finish(put, status);
+    }
+}
+
+static void direct_done(kvcl_pull_t *pull, kvcl_status_t status)
+{
+    put_t *put = pull->arg;
+
+    put->direct = NULL;
+    kvcl_req_watch(&put->req, put->peer);
+    if (status == KVCL_ERR_UNSUPPORTED) {
+        announce(put);
+    } else if ((status == KVCL_OK) && (put->signal_mem != NULL)) {
+        send_signal(put);
+    } else {
+        complete(put, status);
+    }
+}
+
+/* The pull that writes directly, if the peer's memory can be reached. */
+static kvcl_pull_t *make_direct(put_t *put)
+{
+    kvcl_pull_t *pull = kvcl_pull_new();
+
+    if (pull == NULL) {
+        return NULL;
+    }
+    pull->peer        = put->peer;
+    pull->push        = true;
+    pull->need_direct = true;
+    pull->total       = put->total;
+    pull->on_done     = direct_done;
+    pull->arg         = put;
+    if (put->cache == NULL) {
+        pull->from    = KVCL_FROM_REGION;
+        pull->rregion = &put->rmem->rregion;
+        pull->offset  = put->offset;
+        pull->buf     = (void *)put->buf;
+        return pull;
+    }
+    pull->from       = KVCL_FROM_CACHE;
+    pull->cache_name = put->name;
+    pull->name_key   = put->name_key;
+    if ((kvcl_pull_set_local(pull, put->cache, &put->local) != KVCL_OK) ||
+        (kvcl_pull_set_remote(pull, &put->remote) != KVCL_OK)) {
+        kvcl_pull_discard(pull);
+        return NULL;
+    }
+    return pull;
+}
+
+/* No lock held; takes the put. */
+static kvcl_status_t post(kvcl_context_h ctx, put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_pull_t   *direct = make_direct(put);
+    kvcl_status_t status  = (direct != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+
+    if (status != KVCL_OK) {
+        put_release(&put->req);
+        return kvcl_fail(status, "no memory for a put");
+    }
+    put->signal_mem    = p->signal_mem;
+    put->signal_offset = p->signal_offset;
+    put->signal_add    = p->signal_add;
+    kvcl_lock(ctx);
+    status = kvcl_req_start(&put->req, ctx, &put_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    if (status == KVCL_OK) {
+        if (req_p != NULL) {
+            *req_p = &put->req;
+        }
+        status = kvcl_req_publish(&put->req);
+        put->direct = direct;
+        if (status == KVCL_OK) {
+            /* The put's own deadline rules; the pull's is only a net beneath it. */
+            status = kvcl_pull_start(ctx, direct, UINT64_MAX, NULL, NULL, false);
+        }
+        if (status != KVCL_OK) {
+            put->direct = NULL;
+            kvcl_pull_discard(direct);
+            complete(put, status);
+        }
+        kvcl_unlock(ctx);
+        return KVCL_OK;
+    }
+    kvcl_unlock(ctx);
+    kvcl_pull_discard(direct);
+    put_release(&put->req);
+    return kvcl_fail(status, "no memory for a put");
+}
+
+static kvcl_status_t check_signal(const kvcl_xfer_params_t *p, const kvcl_peer_t *peer, const char *call)
+{
+    kvcl_status_t status;
+
+    if (p->signal_mem == NULL) {
+        return KVCL_OK;
+    }
+    status = kvcl_rmem_check(p->signal_mem, p->signal_offset, "", 8, KVCL_WRITE, call);
+    if ((status == KVCL_OK) && ((p->signal_mem->peer != peer) || ((p->signal_offset % 8) != 0))) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the signal's memory is another peer's, or its offset %llu is "
+                           "not a multiple of 8", call, (unsigned long long)p->signal_offset);
+    }
+    return status;
+}
+
+static uint32_t *own_ids(const kvcl_sel_t *sel)
+{
+    uint32_t *ids = malloc((sel->n_blocks + 1) * sizeof(*ids));
+
+    if (ids != NULL) {
+        memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
+    }
+    return ids;
+}
+
+kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
+                       const kvcl_sel_t *remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    kvcl_peer_t        *peer;
+    kvcl_rcache_t      *rcache;
+    put_t              *put;
+    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_put", params, &p, &peer);
+
+    if ((status == KVCL_OK) && ((remote == NULL) || (remote->blocks == NULL))) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_put: the remote selection is NULL");
+    }
+    if (((status != KVCL_OK)) || ((status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_put")) != KVCL_OK) ||
+        ((status = check_signal(&p, peer, "kvcl_put")) != KVCL_OK)) {
+        return status;
+    }
+    put = calloc(1, sizeof(*put));
+    if (put == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
+    }
+    put->peer     = peer;
+    put->cache    = cache;
+    put->name     = (p.remote_cache != NULL) ? p.remote_cache : cache->name;
+    put->name_key = kvcl_cache_name_key(put->name);
+    put->total    = kvcl_sel_bytes(&cache->shape, local);
+    put->status   = p.status;
+    put->n_status = remote->n_blocks;
+    rcache = (p.signal_mem == NULL) ? kvcl_direct_rcache(comm->ctx, peer, put->name_key, put->total) : NULL;
+    if (rcache != NULL) {
+        free(put);
+        status = kvcl_direct_copy(cache, local, rcache, remote, true);
+        kvcl_set_statuses(p.status, remote->n_blocks, status);
+        return kvcl_req_instant(comm->ctx, status, p.cb, p.cb_arg, req_p);
+    }
+    put->local         = *local;
+    put->remote        = *remote;
+    put->local.blocks  = own_ids(local);
+    put->remote.blocks = own_ids(remote);
+    if ((put->local.blocks == NULL) || (put->remote.blocks == NULL)) {
+        put_release(&put->req);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
+    }
+    return post(comm->ctx, put, &p, req_p);
+}
+
+kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf, size_t len,
+                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    put_t              *put;
+    kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_put_bytes", &p);
+
+    if ((status != KVCL_OK) ||
+        ((status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_WRITE, "kvcl_put_bytes")) != KVCL_OK) ||
+        ((status = check_signal(&p, rmem->peer, "kvcl_put_bytes")) != KVCL_OK)) {
+        return status;
+    }
+    if ((p.signal_mem == NULL) && (len <= rmem->ctx->config.inline_copy) &&
+        kvcl_rmem_copy(rmem, offset, (void *)buf, len, true, &status)) {
+        return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
+    }
+    put = calloc(1, sizeof(*put));
+    if (put == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put_bytes: no memory for a transfer");
+    }
+    put->peer   = rmem->peer;
+    put->rmem   = rmem;
+    put->offset = offset;
+    put->buf    = buf;
+    put->total  = len;
+    return post(rmem->ctx, put, &p, req_p);
+}
+
+/* PUT_DONE and SIGNALED. */
+void kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                      size_t len)
+{
+    const kvcl_msg_done_t *in  = (const kvcl_msg_done_t *)msg;
+    kvcl_req_t            *req = kvcl_req_find(ctx, msg->op, &put_class);
+    put_t                 *put;
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    if (req == NULL) {
+        ++ctx->stats.late;
+        return;
+    }
+    put = kvcl_container_of(req, put_t, req);
+    if ((put->peer != peer) || (put->direct != NULL) || (in->status > 0)) {
+        kvcl_am_malformed(ctx, peer, "the end of a put that is not its");
+        return;
+    }
+    ctx->stats.bytes_out += ((in->status == KVCL_OK) && (msg->type == KVCL_MSG_PUT_DONE) && !put->offered)
+                                ? put->total : 0;
+    if ((in->status == KVCL_ERR_NOT_REGISTERED) && (put->cache != NULL)) {
+        kvcl_rcache_t *rcache = kvcl_rcache_ready(peer, put->name_key);
+        if (rcache != NULL) {
+            kvcl_rcache_stale(rcache);
+        }
+    }
+    finish(put, (kvcl_status_t)in->status);
+}
+
+/* ---- the owner's side ---- */
+
+typedef struct taking {
+    kvcl_context_h ctx;
+    kvcl_peer_t    *peer;
+    kvcl_msg_put_t in;
+    kvcl_cache_h   cache;   /* counted as in use while the pull runs */
+    kvcl_region_t  *region;
+    uint32_t       *ids;    /* own copy: the message's may be unaligned, and changed by the sender */
+} taking_t;
+
+static kvcl_status_t add_signal(kvcl_context_h ctx, uint32_t id, uint64_t key, uint64_t offset, uint64_t add)
+{
+    kvcl_region_t *region;
+    kvcl_status_t status = kvcl_region_check(ctx, id, key, KVCL_WRITE, offset, 8, &region);
+
+    if ((status == KVCL_OK) && ((offset % 8) != 0)) {
+        status = KVCL_ERR_OUT_OF_RANGE;
+    }
+    if (status == KVCL_OK) {
+        atomic_fetch_add_explicit((_Atomic uint64_t *)((char *)region->addr + offset), add, memory_order_release);
+        kvcl_engine_notify(ctx);
+    }
+    return status;
+}
+
+static void answer(kvcl_peer_t *peer, uint8_t type, uint64_t op, kvcl_status_t status)
+{
+    kvcl_msg_done_t out = {.msg = {.type = type, .op = op}, .status = status};
+
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s does not hear the end of its put: it is gone", peer->name);
+    }
+}
+
+/* The end: signal, answer, free. */
+static void taken(taking_t *taking, kvcl_status_t status)
+{
+    const kvcl_msg_put_t *in = &taking->in;
+
+    if ((status == KVCL_OK) && (in->msg.flags & KVCL_PUT_SIGNAL)) {
+        status = add_signal(taking->ctx, in->signal_region, in->signal_key, in->signal_offset, in->signal_add);
+    }
+    answer(taking->peer, KVCL_MSG_PUT_DONE, in->msg.op, status);
+    free(taking->ids);
+    free(taking);
+}
+
+static void take_done(kvcl_pull_t *pull, kvcl_status_t status)
+{
+    taking_t *taking = pull->arg;
+
+    if (taking->cache != NULL) {
+        --taking->cache->serves;
+    } else {
+        --taking->region->serves;
+    }
+    taken(taking, status);
+}
+
+/* Where the bytes shall go: checked as hostile. */
+static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len, kvcl_sel_t *sel, size_t *ids_p)
+{
+    const kvcl_msg_put_t *in = &taking->in;
+    kvcl_side_t          side;
+
+    *ids_p = 0;
+    if ((in->msg.flags & KVCL_PUT_CACHE) == 0) {
+        return kvcl_region_check(taking->ctx, in->target, in->key, KVCL_WRITE, in->offset, in->len, &taking->region);
+    }
+    taking->cache = kvcl_cache_by_id(taking->ctx, in->target);
+    if (taking->cache == NULL) {
+        return KVCL_ERR_NOT_REGISTERED;
+    }
+    if ((in->n_blocks == 0) || (in->n_blocks > len / sizeof(uint32_t))) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    *ids_p      = (size_t)in->n_blocks * sizeof(uint32_t);
+    taking->ids = malloc(*ids_p);
+    if (taking->ids == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    memcpy(taking->ids, data, *ids_p);
+    *sel   = (kvcl_sel_t){.blocks = taking->ids, .n_blocks = (size_t)in->n_blocks, .layers = {in->layers[0], in->layers[1]},
+                          .heads = {in->heads[0], in->heads[1]}};
+    side   = kvcl_cache_side(taking->cache, sel);
+    if (kvcl_side_check(&side) != KVCL_OK) {
+        return KVCL_ERR_OUT_OF_RANGE;
+    }
+    return (kvcl_sel_bytes(side.shape, sel) == in->len) ? KVCL_OK : KVCL_ERR_TRUNCATED;
+}
+
+static kvcl_status_t take_eager(taking_t *taking, const void *data, size_t len, const kvcl_sel_t *sel)
+{
+    const kvcl_msg_put_t *in = &taking->in;
+    kvcl_stream_t        stream;
+    kvcl_side_t          side;
+
+    if (len != in->len) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    if (taking->cache != NULL) {
+        side = kvcl_cache_side(taking->cache, sel);
+        kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
+    } else {
+        kvcl_stream_flat(&stream, (char *)taking->region->addr + in->offset, len);
+    }
+    (void)kvcl_stream_scatter(&stream, data, len);
+    return KVCL_OK;
+}
+
+static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
+{
+    kvcl_pull_t   *pull = kvcl_pull_new();
+    kvcl_status_t status = (pull != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+
+    if ((status == KVCL_OK) && (taking->cache != NULL)) {
+        status = kvcl_pull_set_local(pull, taking->cache, sel);
+    }
+    if (status == KVCL_OK) {
+        pull->peer    = taking->peer;
+        pull->from    = KVCL_FROM_OFFER;
+        pull->offer   = taking->in.offer;
+        pull->total   = taking->in.len;
+        pull->buf     = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
+        pull->on_done = take_done;
+        pull->arg     = taking;
+        if (taking->cache != NULL) {
+            ++taking->cache->serves;
+        } else {
+            ++taking->region->serves;
+        }
+        status = kvcl_pull_start(taking->ctx, pull, 0, NULL, NULL, false);
+        if (status == KVCL_OK) {
+            return KVCL_INPROGRESS;
+        }
+        if (taking->cache != NULL) {
+            --taking->cache->serves;
+        } else {
+            --taking->region->serves;
+        }
+    }
+    kvcl_pull_discard(pull);
+    return status;
+}
+
+void kvcl_put_on_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                     size_t len)
+{
+    taking_t      *taking = calloc(1, sizeof(*taking));
+    kvcl_status_t status;
+    kvcl_sel_t    sel;
+    size_t        ids;
+
+    (void)hdr_len;
+    if (taking == NULL) {
+        answer(peer, KVCL_MSG_PUT_DONE, msg->op, KVCL_ERR_NO_MEMORY);
+        return;
+    }
+    taking->ctx  = ctx;
+    taking->peer = peer;
+    memcpy(&taking->in, msg, sizeof(taking->in));
+    status = check_target(taking, data, len, &sel, &ids);
+    if (status == KVCL_OK) {
+        status = (msg->flags & KVCL_PUT_EAGER) ? take_eager(taking, (const char *)data + ids, len - ids, &sel)
+                                               : take_offered(taking, &sel);
+    }
+    if (status == KVCL_ERR_PROTOCOL) {
+        kvcl_am_malformed(ctx, peer, "a put that makes no sense");
+    }
+    if (status != KVCL_INPROGRESS) {
+        taken(taking, status);
+    }
+}
+
+void kvcl_put_on_signal(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                        size_t len)
+{
+    const kvcl_msg_signal_t *in = (const kvcl_msg_signal_t *)msg;
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    answer(peer, KVCL_MSG_SIGNALED, msg->op, add_signal(ctx, in->region, in->key, in->offset, in->add));
+}

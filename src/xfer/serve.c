@@ -1,0 +1,489 @@
+/*
+ * Serving: the owner's side of a pull. Checks what is asked for, then streams it in frames.
+ *
+ * A frame is sent straight from memory when one run fills it, else gathered into a bounce buffer (a flight). At most
+ * `window` frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave
+ * generations, they are compared after the last byte has left: unequal means that the slot was reused meanwhile, and
+ * the block's status says so. While a serve reads memory, its region, cache or offer counts it and cannot go.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "dir/slots.h"
+#include "kv/cache.h"
+#include "xfer/flat.h"
+#include "xfer/offer.h"
+#include "xfer/xfer.h"
+#include "xfer/xfer_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FRAMES_A_TURN = 4, ZERO_COPY_MIN = 64 * 1024, SMALL_MAX = 8 * 1024 };
+
+typedef struct serve {
+    kvcl_list_t    link;
+    kvcl_context_h ctx;
+    kvcl_peer_t    *peer;
+    uint64_t       op;        /* the puller's */
+    kvcl_stream_t  stream;
+    uint64_t       pos, total;
+    size_t         frame;
+    unsigned       credits;
+    unsigned       in_flight;
+    kvcl_status_t  status;    /* not OK: stop sending, then say so */
+    bool           silent;    /* the puller does not want to hear any more */
+    kvcl_region_t  *region;   /* what is counted as being read: one of three */
+    kvcl_cache_h   cache;
+    kvcl_offer_t   *offer;
+    uint32_t       *ids;      /* owned: n block ids, then n generations if has_gens */
+    size_t         n;
+    bool           has_gens;
+} serve_t;
+
+typedef struct flight {
+    kvcl_xport_send_t send;
+    kvcl_msg_data_t   hdr;
+    serve_t           *serve;
+    unsigned char     bytes[] __attribute__((aligned(64)));
+} flight_t;
+
+static void hold(serve_t *serve, int by)
+{
+    if (serve->region != NULL) {
+        serve->region->serves += (uint32_t)by;
+    } else if (serve->cache != NULL) {
+        serve->cache->serves += (uint32_t)by;
+    } else if (serve->offer != NULL) {
+        serve->offer->serves += (uint32_t)by;
+    }
+}
+
+static void answer_done(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t op, kvcl_status_t status, const int32_t *each,
+                        size_t n)
+{
+    kvcl_msg_pull_done_t out = {.msg = {.type = KVCL_MSG_PULL_DONE, .op = op}, .status = status, .n = (uint32_t)n};
+
+    (void)ctx;
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), each, n * sizeof(*each)) != KVCL_OK) {
+        kvcl_log_debug("%s does not hear the end of its transfer: it is gone", peer->name);
+    }
+}
+
+/* Which blocks still have the generation that was asked for. Returns whether all have. */
+static bool gens_hold(const serve_t *serve, int32_t *each)
+{
+    const uint32_t *gens = serve->ids + serve->n;
+    bool           all   = true, one;
+    size_t         i;
+
+    for (i = 0; i < serve->n; ++i) {
+        one = kvcl_slots_gen_is(&serve->cache->gens[serve->ids[i]], gens[i]);
+        all = all && one;
+        if (each != NULL) {
+            each[i] = one ? KVCL_OK : KVCL_ERR_STALE;
+        }
+    }
+    return all;
+}
+
+static void say_end(serve_t *serve)
+{
+    int32_t *each;
+
+    if (serve->silent) {
+        return;
+    }
+    if ((serve->status != KVCL_OK) || !serve->has_gens || gens_hold(serve, NULL)) {
+        answer_done(serve->ctx, serve->peer, serve->op, serve->status, NULL, 0);
+        return;
+    }
+    each = calloc(serve->n, sizeof(*each));
+    if (each == NULL) {
+        answer_done(serve->ctx, serve->peer, serve->op, KVCL_ERR_NO_MEMORY, NULL, 0);
+        return;
+    }
+    (void)gens_hold(serve, each);
+    answer_done(serve->ctx, serve->peer, serve->op, KVCL_OK, each, serve->n);
+    free(each);
+}
+
+static void discard(serve_t *serve)
+{
+    free(serve->ids);
+    free(serve);
+}
+
+static void end(serve_t *serve)
+{
+    kvcl_offer_t *offer = serve->offer;
+
+    kvcl_list_del(&serve->link);
+    serve->ctx->stats.bytes_out    += serve->pos;
+    serve->ctx->stats.bytes_served += serve->pos;
+    say_end(serve);
+    hold(serve, -1);
+    discard(serve);
+    if ((offer != NULL) && (offer->id == 0) && (offer->serves == 0)) {
+        offer->idle(offer);
+    }
+}
+
+static void end_if_over(serve_t *serve)
+{
+    if ((serve->in_flight == 0) && ((serve->pos == serve->total) || (serve->status != KVCL_OK))) {
+        end(serve);
+    }
+}
+
+static void fail(serve_t *serve, kvcl_status_t status, bool silent)
+{
+    if (serve->status == KVCL_OK) {
+        serve->status = status;
+    }
+    serve->silent = serve->silent || silent;
+    end_if_over(serve);
+}
+
+static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
+{
+    flight_t *flight = kvcl_container_of(send, flight_t, send);
+    serve_t  *serve  = flight->serve;
+
+    kvcl_mpool_put(&kvcl_xfer_state(serve->ctx)->flights, flight);
+    --serve->in_flight;
+    if (status != KVCL_OK) {
+        fail(serve, KVCL_ERR_RANK_FAILED, true);
+        return;
+    }
+    end_if_over(serve);
+}
+
+static flight_t *new_flight(kvcl_context_h ctx, size_t frame)
+{
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+
+    if (!xfer->has_flights) {
+        xfer->flight_room = frame;
+        xfer->has_flights = true;
+        kvcl_mpool_init(&xfer->flights, "data frames", sizeof(flight_t) + frame, 64, 4);
+    }
+    return (frame <= xfer->flight_room) ? kvcl_mpool_get(&xfer->flights) : NULL;
+}
+
+/* One run that fills a frame goes from where it lies; otherwise gather. */
+static void fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
+{
+    uintptr_t addr;
+    size_t    len;
+
+    len = kvcl_stream_next(&serve->stream, want, &addr);
+    iov->buf = (const void *)addr;
+    iov->len = len;
+    if ((len == want) ? (len < SMALL_MAX) : (len < ZERO_COPY_MIN)) {
+        memcpy(flight->bytes, (const void *)addr, len);
+        len += kvcl_stream_gather(&serve->stream, flight->bytes + len, want - len);
+        iov->buf = flight->bytes;
+        iov->len = len;
+    }
+}
+
+/* Returns whether a frame left. */
+static bool send_frame(serve_t *serve)
+{
+    size_t        left = serve->total - serve->pos;
+    size_t        want = (left < serve->frame) ? (size_t)left : serve->frame;
+    flight_t      *flight = new_flight(serve->ctx, serve->frame);
+    kvcl_status_t status;
+    kvcl_iov_t    iov;
+
+    if (flight == NULL) {
+        fail(serve, KVCL_ERR_NO_MEMORY, false);
+        return false;
+    }
+    fill(serve, flight, want, &iov);
+    flight->serve     = serve;
+    flight->send.done = flight_done;
+    flight->hdr       = (kvcl_msg_data_t){.msg = {.type = KVCL_MSG_DATA, .op = serve->op}, .offset = serve->pos};
+    if ((serve->pos + iov.len == serve->total) && !serve->has_gens) {
+        flight->hdr.msg.flags = KVCL_DATA_LAST;
+        serve->silent         = true; /* the frame itself says the end */
+    }
+    serve->pos += iov.len;
+    --serve->credits;
+    ++serve->in_flight;
+    status = kvcl_peer_send(serve->peer, &flight->hdr.msg, sizeof(flight->hdr), &iov, 1, &flight->send);
+    if (status != KVCL_INPROGRESS) {
+        flight_done(&flight->send, status); /* may end the serve */
+        return status == KVCL_OK;
+    }
+    return true;
+}
+
+/* A turn. The serve may be gone afterwards. */
+static unsigned advance(serve_t *serve, unsigned frames)
+{
+    unsigned n;
+    bool     last;
+
+    for (n = 0; n < frames; ++n) {
+        if ((serve->status != KVCL_OK) || (serve->pos == serve->total) || (serve->credits == 0)) {
+            break;
+        }
+        last = (serve->total - serve->pos <= serve->frame);
+        if (!send_frame(serve) || last) {
+            return n + 1;
+        }
+    }
+    return n;
+}
+
+unsigned kvcl_serve_poll(kvcl_context_h ctx)
+{
+    kvcl_list_t *serves = &kvcl_xfer_state(ctx)->serves;
+    kvcl_list_t *first, turn;
+    unsigned    n = 0;
+
+    if (kvcl_list_is_empty(serves)) {
+        return 0;
+    }
+    kvcl_list_init(&turn); /* each serve once */
+    kvcl_list_splice_tail(&turn, serves);
+    while ((first = kvcl_list_pop(&turn)) != NULL) {
+        kvcl_list_add_tail(serves, first);
+        n += advance(kvcl_container_of(first, serve_t, link), FRAMES_A_TURN);
+    }
+    return n;
+}
+
+/* ---- what a puller may ask for ---- */
+
+static kvcl_status_t take_ids(serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
+{
+    bool   gens = (in->msg.flags & KVCL_PULL_GENS) != 0;
+    size_t each = gens ? 8 : 4;
+
+    if ((in->n_blocks == 0) || (in->n_blocks > len / each) || (len != in->n_blocks * each)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    serve->ids = malloc(len);
+    if (serve->ids == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    memcpy(serve->ids, data, len);
+    serve->n        = (size_t)in->n_blocks;
+    serve->has_gens = gens;
+    return KVCL_OK;
+}
+
+static kvcl_status_t from_cache(serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
+{
+    kvcl_cache_h  cache = kvcl_cache_by_id(serve->ctx, in->target);
+    kvcl_status_t status;
+    kvcl_side_t   side;
+    kvcl_sel_t    sel;
+
+    if (cache == NULL) {
+        return KVCL_ERR_NOT_REGISTERED;
+    }
+    status = take_ids(serve, in, data, len);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (!kvcl_stream_order_valid(in->order)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    sel    = (kvcl_sel_t){.blocks = serve->ids, .n_blocks = serve->n, .layers = {in->layers[0], in->layers[1]},
+                          .heads = {in->heads[0], in->heads[1]}};
+    side   = kvcl_cache_side(cache, &sel);
+    status = kvcl_side_check(&side);
+    if (status != KVCL_OK) {
+        return KVCL_ERR_OUT_OF_RANGE;
+    }
+    kvcl_stream_init(&serve->stream, &side, in->order);
+    if (serve->stream.total_bytes != in->len) {
+        return KVCL_ERR_TRUNCATED;
+    }
+    serve->cache = cache;
+    return KVCL_OK;
+}
+
+static kvcl_status_t from_region(serve_t *serve, const kvcl_msg_pull_t *in)
+{
+    kvcl_region_t *region;
+    kvcl_status_t status = kvcl_region_check(serve->ctx, in->target, in->key, KVCL_READ, in->offset, in->len, &region);
+
+    if (status == KVCL_OK) {
+        kvcl_stream_flat(&serve->stream, (const char *)region->addr + in->offset, in->len);
+        serve->region = region;
+    }
+    return status;
+}
+
+static kvcl_status_t from_offer(serve_t *serve, const kvcl_msg_pull_t *in)
+{
+    kvcl_offer_t *offer = kvcl_offer_find(serve->ctx, in->key, serve->peer);
+
+    if (offer == NULL) {
+        return KVCL_ERR_CANCELED;
+    }
+    if ((in->offset > offer->stream.total_bytes) || (in->len > offer->stream.total_bytes - in->offset)) {
+        return KVCL_ERR_TRUNCATED;
+    }
+    serve->stream = offer->stream;
+    kvcl_stream_seek(&serve->stream, in->offset);
+    serve->offer = offer;
+    return KVCL_OK;
+}
+
+static kvcl_status_t check(serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
+{
+    switch (in->from) {
+    case KVCL_FROM_CACHE:
+        return from_cache(serve, in, data, len);
+    case KVCL_FROM_REGION:
+        return from_region(serve, in);
+    case KVCL_FROM_OFFER:
+        return from_offer(serve, in);
+    default:
+        return KVCL_ERR_PROTOCOL;
+    }
+}
+
+/* A short answer needs no flight and no turn: gathered, checked and sent before return. */
+static bool answer_small(serve_t *serve)
+{
+    kvcl_msg_data_t out = {.msg = {.type = KVCL_MSG_DATA, .op = serve->op, .flags = KVCL_DATA_LAST}};
+    unsigned char   bytes[SMALL_MAX];
+    bool            whole;
+
+    if (serve->total > sizeof(bytes)) {
+        return false;
+    }
+    (void)kvcl_stream_gather(&serve->stream, bytes, (size_t)serve->total);
+    whole = !serve->has_gens || gens_hold(serve, NULL);
+    if (!whole) {
+        out.msg.flags = 0;
+    }
+    if (kvcl_peer_post(serve->peer, &out.msg, sizeof(out), bytes, (size_t)serve->total) != KVCL_OK) {
+        kvcl_log_debug("%s does not get its bytes: it is gone", serve->peer->name);
+    }
+    if (!whole) {
+        say_end(serve);
+    }
+    serve->ctx->stats.bytes_out    += serve->total;
+    serve->ctx->stats.bytes_served += serve->total;
+    return true;
+}
+
+void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                        size_t len)
+{
+    const kvcl_msg_pull_t *in    = (const kvcl_msg_pull_t *)msg;
+    serve_t               *serve = calloc(1, sizeof(*serve));
+    kvcl_status_t         status;
+
+    (void)hdr_len;
+    if (serve == NULL) {
+        answer_done(ctx, peer, msg->op, KVCL_ERR_NO_MEMORY, NULL, 0);
+        return;
+    }
+    kvcl_list_init(&serve->link);
+    serve->ctx   = ctx;
+    serve->peer  = peer;
+    serve->op    = msg->op;
+    serve->total = in->len;
+    serve->frame = kvcl_context_frame(ctx, peer);
+    serve->credits = ((in->window == 0) || (in->window > 1024)) ? 1 : in->window;
+    status = check(serve, in, data, len);
+    if (status != KVCL_OK) {
+        if (status == KVCL_ERR_PROTOCOL) {
+            kvcl_am_malformed(ctx, peer, "a pull that makes no sense");
+        }
+        answer_done(ctx, peer, msg->op, status, NULL, 0);
+        discard(serve);
+        return;
+    }
+    if (answer_small(serve)) {
+        discard(serve);
+        return;
+    }
+    hold(serve, 1);
+    kvcl_list_add_tail(&kvcl_xfer_state(ctx)->serves, &serve->link);
+    (void)advance(serve, FRAMES_A_TURN);
+}
+
+static serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
+{
+    serve_t *serve;
+
+    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, serve_t, link) {
+        if ((serve->peer == peer) && (serve->op == op)) {
+            return serve;
+        }
+    }
+    return NULL;
+}
+
+void kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len)
+{
+    serve_t *serve = find(ctx, peer, msg->op);
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    if (serve != NULL) { /* else all is sent */
+        uint32_t frames = ((const kvcl_msg_credit_t *)msg)->frames;
+        serve->credits += (frames > 1024) ? 1024 : frames;
+        serve->credits  = (serve->credits > 1024) ? 1024 : serve->credits;
+    }
+}
+
+void kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                        const void *data, size_t len)
+{
+    serve_t *serve = find(ctx, peer, msg->op);
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    if (serve != NULL) {
+        fail(serve, KVCL_ERR_CANCELED, true);
+    }
+}
+
+void kvcl_serve_abort(kvcl_context_h ctx, const kvcl_offer_t *offer)
+{
+    serve_t *serve, *next;
+
+    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, serve_t, link) {
+        if (serve->offer == offer) {
+            fail(serve, KVCL_ERR_CANCELED, false);
+        }
+    }
+}
+
+void kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    serve_t *serve, *next;
+
+    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, serve_t, link) {
+        if (serve->peer == peer) {
+            fail(serve, KVCL_ERR_RANK_FAILED, true);
+        }
+    }
+}
+
+void kvcl_serve_fini(kvcl_context_h ctx)
+{
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_list_t       *link;
+
+    while ((link = kvcl_list_pop(&xfer->serves)) != NULL) {
+        discard(kvcl_container_of(link, serve_t, link)); /* the transport's sends have ended with its endpoints */
+    }
+    if (xfer->has_flights) {
+        (void)kvcl_mpool_fini(&xfer->flights);
+    }
+}

@@ -1,0 +1,89 @@
+/*
+ * The transfer room: its state in a context and its list of message handlers.
+ */
+#include "config.h"
+#include "xfer/xfer.h"
+#include "base/error.h"
+#include "xfer/copy.h"
+#include "xfer/pull.h"
+#include "xfer/xfer_wire.h"
+
+#include <stdlib.h>
+
+kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx)
+{
+    return &kvcl_xfer_state(ctx)->copies;
+}
+
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
+{
+    kvcl_xfer_state_t *xfer = calloc(1, sizeof(*xfer));
+
+    (void)ctx;
+    if (xfer == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for transfers");
+    }
+    kvcl_list_init(&xfer->copies);
+    kvcl_list_init(&xfer->serves);
+    kvcl_list_init(&xfer->rmas);
+    kvcl_list_init(&xfer->recvs);
+    kvcl_list_init(&xfer->arrived);
+    kvcl_map_init(&xfer->offers);
+    *state_p = xfer;
+    return KVCL_OK;
+}
+
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    kvcl_xfer_state_t *xfer = state;
+
+    kvcl_serve_fini(ctx);
+    kvcl_p2p_fini(ctx);
+    kvcl_map_fini(&xfer->offers);
+    free(xfer);
+}
+
+static unsigned room_poll(kvcl_context_h ctx, void *state)
+{
+    (void)state;
+    return kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
+}
+
+static bool room_work(kvcl_context_h ctx, void *state)
+{
+    return kvcl_copy_work(&((kvcl_xfer_state_t *)state)->copies, ctx);
+}
+
+static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    (void)state;
+    kvcl_serve_peer_failed(ctx, peer);
+    kvcl_p2p_peer_failed(ctx, peer);
+}
+
+static const kvcl_msg_handler_t handlers[] = {
+    {KVCL_MSG_PULL, sizeof(kvcl_msg_pull_t), kvcl_serve_on_pull},
+    {KVCL_MSG_DATA, sizeof(kvcl_msg_data_t), kvcl_pull_on_data},
+    {KVCL_MSG_PULL_DONE, sizeof(kvcl_msg_pull_done_t), kvcl_pull_on_done},
+    {KVCL_MSG_CREDIT, sizeof(kvcl_msg_credit_t), kvcl_serve_on_credit},
+    {KVCL_MSG_PULL_STOP, sizeof(kvcl_msg_credit_t), kvcl_serve_on_stop},
+    {KVCL_MSG_PUT, sizeof(kvcl_msg_put_t), kvcl_put_on_put},
+    {KVCL_MSG_PUT_DONE, sizeof(kvcl_msg_done_t), kvcl_put_on_done},
+    {KVCL_MSG_SIGNAL, sizeof(kvcl_msg_signal_t), kvcl_put_on_signal},
+    {KVCL_MSG_SIGNALED, sizeof(kvcl_msg_done_t), kvcl_put_on_done},
+    {KVCL_MSG_SEND, sizeof(kvcl_msg_send_t), kvcl_p2p_on_send},
+    {KVCL_MSG_SEND_DONE, sizeof(kvcl_msg_done_t), kvcl_p2p_on_done},
+    {KVCL_MSG_SEND_STOP, sizeof(kvcl_msg_done_t), kvcl_p2p_on_stop},
+    {0, 0, NULL},
+};
+
+extern const kvcl_room_t kvcl_room_xfer;
+const kvcl_room_t kvcl_room_xfer = {
+    .name        = "xfer",
+    .handlers    = handlers,
+    .init        = room_init,
+    .fini        = room_fini,
+    .poll        = room_poll,
+    .work        = room_work,
+    .peer_failed = peer_failed,
+};
