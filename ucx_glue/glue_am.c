@@ -34,15 +34,15 @@ typedef struct glue_gather {
 } glue_gather_t;
 
 typedef struct glue_reply {
-    glue_t   *g;
-    ucp_ep_h ucp_ep; /* NULL: the message was sent without a way back */
+    kvcl_xport_reply_t super;
+    ucp_ep_h           ucp_ep; /* NULL: the message was sent without a way back */
 } glue_reply_t;
 
 static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void *data, size_t len,
                                const ucp_am_recv_param_t *param)
 {
     glue_t       *g    = arg;
-    glue_reply_t reply = {.g = g};
+    glue_reply_t reply = {.super = {&g->super}};
     uint64_t     aligned[GLUE_MAX_HDR / sizeof(uint64_t)];
 
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || (hdr_len > sizeof(aligned))) {
@@ -56,7 +56,7 @@ static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void 
     if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
         reply.ucp_ep = param->reply_ep;
     }
-    g->cbs.recv(g->cbs.arg, hdr, hdr_len, data, len, (kvcl_xport_reply_t *)(void *)&reply);
+    g->cbs.recv(g->cbs.arg, hdr, hdr_len, data, len, &reply.super);
     return UCS_OK;
 }
 
@@ -286,7 +286,7 @@ kvcl_status_t kvcl_glue_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t 
 
 kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *opaque, const void *hdr, size_t hdr_len)
 {
-    glue_reply_t *reply = (glue_reply_t *)(void *)opaque;
+    glue_reply_t *reply = kvcl_container_of(opaque, glue_reply_t, super);
 
     if (reply->ucp_ep == NULL) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the message was sent without a way back");
@@ -294,5 +294,5 @@ kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *opaque, const void *hdr, size_
     if (hdr_len > GLUE_MAX_HDR) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: a header of %zu bytes, at most %d", hdr_len, GLUE_MAX_HDR);
     }
-    return send_copy(reply->g, NULL, reply->ucp_ep, hdr, hdr_len, NULL, 0, 0);
+    return send_copy(kvcl_container_of(opaque->xport, glue_t, super), NULL, reply->ucp_ep, hdr, hdr_len, NULL, 0, 0);
 }

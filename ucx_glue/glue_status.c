@@ -1,8 +1,10 @@
 /*
- * UCX's status codes in our words. Pure.
+ * UCX's status codes, and its version, in our words. Pure.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
+
+#include <stdio.h>
 
 kvcl_status_t kvcl_glue_status(ucs_status_t status)
 {
@@ -40,4 +42,12 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status)
     default:
         return (status > UCS_OK) ? KVCL_INPROGRESS : KVCL_ERR_INTERNAL;
     }
+}
+
+void kvcl_ucx_version(char *buf, size_t cap)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    snprintf(buf, cap, "%u.%u.%u", major, minor, release);
 }

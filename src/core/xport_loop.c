@@ -101,7 +101,8 @@ typedef struct loop_rmem {
 } loop_rmem_t;
 
 typedef struct loop_reply {
-    uint64_t to;
+    kvcl_xport_reply_t super;
+    uint64_t           to;
 } loop_reply_t;
 
 static struct {
@@ -439,7 +440,7 @@ static kvcl_status_t loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_
 
 static kvcl_status_t loop_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len)
 {
-    loop_reply_t *to = (loop_reply_t *)(void *)reply;
+    loop_reply_t *to = kvcl_container_of(reply, loop_reply_t, super);
     loop_msg_t   *msg;
 
     if (to->to == 0) {
@@ -691,10 +692,10 @@ static unsigned loop_progress(kvcl_xport_t *xport)
     ++x->rounds;
     pthread_mutex_unlock(&loop.lock);
     for (i = 0; (i < LOOP_BURST) && ((msg = next_msg(x)) != NULL); ++i, ++n) {
-        reply.to = msg->from;
+        reply    = (loop_reply_t){.super = {xport}, .to = msg->from};
         bytes    = (char *)msg->bytes;
         x->cbs.recv(x->cbs.arg, bytes, msg->hdr_len, bytes + ((msg->hdr_len + 7) & ~(size_t)7), msg->len,
-                    (kvcl_xport_reply_t *)(void *)&reply);
+                    &reply.super);
         free(msg);
     }
     return n + deliver_failed(x);

@@ -7,6 +7,8 @@
 #include "base/mpool.h"
 #include "core/context.h"
 
+struct kvcl_offer;
+
 typedef struct kvcl_xfer_state {
     kvcl_list_t  copies;     /* kvcl_copy_t */
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
