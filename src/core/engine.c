@@ -50,10 +50,19 @@ static void drain_fd(int fd)
     }
 }
 
+static void wake_poller(kvcl_engine_t *eng)
+{
+    if (eng->poller_asleep) {
+        eng->poller_asleep = false;
+        signal_fd(eng->poller_fd);
+    }
+}
+
 void kvcl_engine_kick(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
+    wake_poller(eng);
     if (eng->thread_asleep) {
         eng->thread_asleep = false;
         signal_fd(eng->wake_fd);
@@ -78,7 +87,7 @@ void kvcl_unlock(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
-    if (eng->thread_asleep && !eng->polling && has_outstanding(eng)) {
+    if ((eng->polling ? eng->poller_asleep : eng->thread_asleep) && has_outstanding(eng)) {
         kvcl_engine_kick(ctx);
     }
     pthread_mutex_unlock(&eng->lock);
@@ -86,6 +95,7 @@ void kvcl_unlock(kvcl_context_h ctx)
 
 void kvcl_engine_notify(kvcl_context_h ctx)
 {
+    wake_poller(&ctx->engine);
     if (ctx->engine.followers != 0) {
         pthread_cond_broadcast(&ctx->engine.cond);
     }
@@ -271,16 +281,24 @@ static void *progress_thread(void *arg)
 static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
 {
     kvcl_engine_t *eng = &ctx->engine;
-    struct pollfd fds[KVCL_ENGINE_XPORTS];
+    struct pollfd fds[KVCL_ENGINE_XPORTS + 1];
     unsigned      i;
 
     for (i = 0; i < eng->n_xports; ++i) {
         fds[i].fd     = eng->xport_fds[i];
         fds[i].events = POLLIN;
     }
+    fds[i].fd          = eng->poller_fd;
+    fds[i].events      = POLLIN;
+    fds[i].revents     = 0;
+    eng->poller_asleep = true;
     pthread_mutex_unlock(&eng->lock);
-    (void)poll(fds, eng->n_xports, kvcl_deadline_poll_ms(until_ns));
+    (void)poll(fds, eng->n_xports + 1, kvcl_deadline_poll_ms(until_ns));
     pthread_mutex_lock(&eng->lock);
+    eng->poller_asleep = false;
+    if (fds[eng->n_xports].revents != 0) {
+        drain_fd(eng->poller_fd);
+    }
 }
 
 static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
@@ -387,7 +405,7 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     kvcl_engine_t      *eng = &ctx->engine;
     pthread_condattr_t attr;
 
-    eng->epfd = eng->wake_fd = eng->user_fd = -1;
+    eng->epfd = eng->wake_fd = eng->poller_fd = eng->user_fd = -1;
     pthread_mutex_init(&eng->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -398,8 +416,9 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     kvcl_list_init(&eng->callbacks);
     kvcl_list_init(&eng->live);
     eng->epfd    = epoll_create1(EPOLL_CLOEXEC);
-    eng->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if ((eng->epfd < 0) || (eng->wake_fd < 0)) {
+    eng->wake_fd   = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    eng->poller_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if ((eng->epfd < 0) || (eng->wake_fd < 0) || (eng->poller_fd < 0)) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make the engine's descriptors");
     }
     return KVCL_OK;
@@ -453,10 +472,10 @@ void kvcl_engine_stop(kvcl_context_h ctx)
 void kvcl_engine_fini(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
-    int           fds[] = {eng->epfd, eng->wake_fd, eng->user_fd};
+    int           fds[] = {eng->epfd, eng->wake_fd, eng->poller_fd, eng->user_fd};
     unsigned      i;
 
-    for (i = 0; i < 3; ++i) {
+    for (i = 0; i < 4; ++i) {
         if (fds[i] >= 0) {
             close(fds[i]);
         }

@@ -38,6 +38,8 @@ typedef struct kvcl_engine {
     unsigned        followers;     /* the others, on cond */
     int             epfd;          /* the thread's */
     int             wake_fd;       /* eventfd: wakes the thread */
+    int             poller_fd;     /* eventfd: wakes the application thread that polls */
+    bool            poller_asleep;
     int             user_fd;       /* eventfd for the user, -1 until asked for */
     uint64_t        spin_ns;
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
