@@ -1,0 +1,24 @@
+#!/bin/sh
+# The examples on several ranks, over shared memory and over TCP. Each checks its own bytes.
+set -eu
+: "${top_builddir:?}"
+passed=0 failed=0
+
+if ! command -v mpirun >/dev/null; then
+  echo "SKIP: no mpirun (Debian: openmpi-bin)"
+  exit 77
+fi
+for program in prefill_decode reuse_prefix hot_prefix; do
+  for n in 2 3 4; do
+    for path in auto tcp; do
+      if KVCL_PATH=$path timeout -k 10 60 mpirun -x KVCL_PATH -n $n "$top_builddir/contrib/examples/$program"; then
+        passed=$((passed + 1))
+      else
+        failed=$((failed + 1))
+        echo "FAIL: $program on $n ranks, path $path"
+      fi
+    done
+  done
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -1,0 +1,69 @@
+#!/bin/sh
+# kvcl_perf: every test on every path, verified, with and without the floor; kvcl_info beside it. Asserts on bytes and
+# on the form of the output, never on time.
+set -eu
+: "${top_builddir:?}"
+tools=$top_builddir/src/tools
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+if ! command -v mpirun >/dev/null; then
+  echo "SKIP: no mpirun (Debian: openmpi-bin)"
+  exit 77
+fi
+
+# check NAME COMMAND...: it must exit 0 and print one JSON object with all members and wrong 0.
+check() {
+  name=$1
+  shift
+  rc=0
+  timeout -k 10 120 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
+    memcpy_gbps ratio; do
+    grep -q "\"$member\": " "$tmp/out" || rc=99
+  done
+  if [ $rc = 0 ] && grep -q '"wrong": 0}' "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: $name (status $rc)"
+    sed 's/^/   /' "$tmp/out" "$tmp/err" | tail -n 20
+  fi
+}
+
+for path in shm tcp; do
+  KVCL_PATH=$path
+  export KVCL_PATH
+  for test in send put get store-get store-put; do
+    check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 5000 --count 100 --order random --iters 3 \
+      --verify --json
+  done
+  for test in get put; do
+    check "$test with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 64K --count 4 --iters 20 --floor \
+      --json
+  done
+  for test in lookup match; do
+    check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --count 500 --iters 50 --json
+  done
+  check "bcast over $path" mpirun -n 3 "$tools/kvcl_perf" bcast --unit 50000 --count 20 --iters 3 --verify --json
+done
+unset KVCL_PATH
+for test in send put get lookup match store-get store-put bcast; do
+  check "$test alone" "$tools/kvcl_perf" $test --unit 1000 --count 50 --iters 3 --verify --json
+done
+check "get with threads" mpirun -n 2 "$tools/kvcl_perf" get --threads 3 --iters 10 --json
+check "lookup with threads" mpirun -n 2 "$tools/kvcl_perf" lookup --threads 2 --iters 50 --json
+
+rc=0
+mpirun -n 3 "$tools/kvcl_info" >"$tmp/out" 2>"$tmp/err" || rc=$?
+if [ $rc = 0 ] && grep -q '2 -> 0  ' "$tmp/out" && grep -q 'KVCL_SPIN' "$tmp/out"; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo "FAIL: kvcl_info (status $rc)"
+  sed 's/^/   /' "$tmp/out" "$tmp/err" | tail -n 20
+fi
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -1,0 +1,232 @@
+/*
+ * What all tools share: command lines, histograms, JSON, patterns.
+ */
+#include "config.h"
+#include "tools/cli.h"
+#include "tools/hist.h"
+#include "tools/json_out.h"
+#include "tools/pattern.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct values {
+    bool       flag;
+    const char *text;
+    uint64_t   count;
+    uint64_t   size;
+    double     real;
+} values_t;
+
+/* Parse a command line of words; what it prints to stderr lands in said. */
+static cli_result_t parse(values_t *v, const char *const *words, const char **positional, size_t *n_p, char *said,
+                          size_t cap)
+{
+    const cli_option_t table[] = {
+        {"flag", CLI_FLAG, &v->flag, NULL, "a flag", 0, 0},
+        {"text", CLI_STRING, &v->text, "TEXT", "a text", 0, 0},
+        {"count", CLI_COUNT, &v->count, "N", "a number", 1, 10},
+        {"size", CLI_SIZE, &v->size, "BYTES", "a size", 0, 0},
+        {"real", CLI_REAL, &v->real, "X", "a real", 0, 0},
+    };
+    const cli_spec_t spec = {"tool", "[options]", "About.", table, sizeof(table) / sizeof(table[0])};
+    FILE             *file = tmpfile();
+    const int        keep  = dup(STDERR_FILENO);
+    cli_result_t     result;
+    size_t           len;
+    int              argc = 1;
+
+    ck_assert_ptr_nonnull(file);
+    while (words[argc] != NULL) {
+        ++argc;
+    }
+    memset(v, 0, sizeof(*v));
+    ck_assert_int_ge(dup2(fileno(file), STDERR_FILENO), 0);
+    result = cli_parse(&spec, argc, (char **)words, positional, 1, n_p);
+    fflush(stderr);
+    ck_assert_int_ge(dup2(keep, STDERR_FILENO), 0);
+    close(keep);
+    rewind(file);
+    len       = fread(said, 1, cap - 1, file);
+    said[len] = '\0';
+    fclose(file);
+    return result;
+}
+
+START_TEST(options_are_read_in_both_spellings)
+{
+    static const char *const words[] = {"tool",   "--flag", "--text=a=b", "--count", "7",   "--size", "64K",
+                                        "--real", "0.5",    "--",         "--flag",  NULL};
+    const char               *positional[1];
+    char                     said[256];
+    values_t                 v;
+    size_t                   n;
+
+    ck_assert_int_eq(parse(&v, words, positional, &n, said, sizeof(said)), CLI_GO);
+    ck_assert(v.flag);
+    ck_assert_str_eq(v.text, "a=b");
+    ck_assert_uint_eq(v.count, 7);
+    ck_assert_uint_eq(v.size, 65536);
+    ck_assert(fabs(v.real - 0.5) < 1e-9);
+    ck_assert_uint_eq(n, 1);
+    ck_assert_str_eq(positional[0], "--flag");
+}
+END_TEST
+
+static const struct {
+    const char *word;
+    const char *value;
+    const char *said;
+} wrong[] = {
+    {"--cuont", "3", "tool: unknown option --cuont (did you mean --count?)"},
+    {"--completely-else", NULL, "tool: unknown option --completely-else;"},
+    {"-x", NULL, "tool: unknown option -x"},
+    {"--count", NULL, "tool: --count needs a value: N"},
+    {"--count", "x", "tool: --count: \"x\" is not a number"},
+    {"--count", "-1", "tool: --count: \"-1\" is not a number"},
+    {"--count", "5K", "tool: --count: \"5K\" is not a number"},
+    {"--count", "0", "tool: --count: 0 is not within 1..10"},
+    {"--count", "11", "tool: --count: 11 is not within 1..10"},
+    {"--count", "99999999999999999999999", "tool: --count: \"99999999999999999999999\" is not a number"},
+    {"--size", "12X", "tool: --size: \"12X\" is not a size"},
+    {"--size", "", "tool: --size: \"\" is not a size"},
+    {"--real", "-1", "tool: --real: \"-1\" is not a number of 0 or more"},
+    {"--real", "nan", "tool: --real: \"nan\" is not a number of 0 or more"},
+    {"--flag=1", NULL, "tool: --flag takes no value"},
+    {"a", "b", "tool: unexpected argument \"b\""},
+};
+
+START_TEST(a_wrong_option_is_named)
+{
+    const char *words[] = {"tool", wrong[_i].word, wrong[_i].value, NULL};
+    const char *positional[1];
+    char       said[256];
+    values_t   v;
+    size_t     n;
+
+    ck_assert_int_eq(parse(&v, words, positional, &n, said, sizeof(said)), CLI_BAD);
+    ck_assert_msg(strncmp(said, wrong[_i].said, strlen(wrong[_i].said)) == 0, "%s", said);
+    ck_assert_ptr_nonnull(strstr(said, "'tool --help' tells more\n"));
+}
+END_TEST
+
+START_TEST(sizes_have_letters)
+{
+    uint64_t value = 0;
+
+    ck_assert(cli_parse_size("17", &value) && (value == 17));
+    ck_assert(cli_parse_size("4k", &value) && (value == 4096));
+    ck_assert(cli_parse_size("2MB", &value) && (value == 2u << 20));
+    ck_assert(cli_parse_size("1GiB", &value) && (value == 1u << 30));
+    ck_assert(cli_parse_size("3T", &value) && (value == UINT64_C(3) << 40));
+    ck_assert(!cli_parse_size("16777216T", &value));
+    ck_assert(!cli_parse_size("1KK", &value));
+    ck_assert(!cli_parse_size("K", &value));
+    ck_assert(!cli_parse_size(" 1", &value));
+}
+END_TEST
+
+static void near(double value, double wanted)
+{
+    ck_assert_msg(fabs(value - wanted) <= (0.016 * wanted) + 1, "%f, not %f", value, wanted);
+}
+
+START_TEST(percentiles_are_right_within_a_bucket)
+{
+    hist_t   *h = calloc(1, sizeof(*h));
+    uint64_t i;
+
+    ck_assert_ptr_nonnull(h);
+    ck_assert(hist_quantile(h, 0.5) == 0);
+    for (i = 1; i <= 100000; ++i) {
+        hist_add(h, i * 10);
+    }
+    near(hist_quantile(h, 0.5), 500000);
+    near(hist_quantile(h, 0.99), 990000);
+    near(hist_quantile(h, 1), 1000000);
+    free(h);
+}
+END_TEST
+
+START_TEST(histograms_take_any_value_and_merge)
+{
+    hist_t *a = calloc(1, sizeof(*a)), *b = calloc(1, sizeof(*b));
+
+    ck_assert(a && b);
+    hist_add(a, 0);
+    hist_add(a, 63);
+    hist_add(b, UINT64_MAX);
+    hist_add(b, 64);
+    hist_merge(a, b);
+    ck_assert_uint_eq(a->count, 4);
+    ck_assert(hist_quantile(a, 0.01) < 1.1);
+    near(hist_quantile(a, 1), (double)(UINT64_C(1) << HIST_MAX_BITS));
+    free(a);
+    free(b);
+}
+END_TEST
+
+START_TEST(json_is_quoted_and_has_no_nan)
+{
+    char       text[256] = "";
+    FILE       *file     = fmemopen(text, sizeof(text), "w");
+    json_out_t json;
+
+    ck_assert_ptr_nonnull(file);
+    json_begin(&json, file);
+    json_string(&json, "s", "a\"b\\c\nd");
+    json_count(&json, "n", UINT64_MAX);
+    json_real(&json, "r", 1.25, 1);
+    json_real(&json, "x", NAN, 1);
+    json_end(&json);
+    fclose(file);
+    ck_assert_str_eq(text, "{\"s\": \"a\\\"b\\\\c\\u000ad\", \"n\": 18446744073709551615, \"r\": 1.2, \"x\": null}\n");
+}
+END_TEST
+
+START_TEST(a_pattern_is_checked_to_the_byte)
+{
+    uint8_t seed[32], other[32];
+    uint8_t buf[1000];
+    size_t  len, at;
+
+    pattern_seed(1, 2, seed);
+    pattern_seed(1, 3, other);
+    for (len = 0; len <= sizeof(buf); len += 37) {
+        pattern_fill(seed, buf, len);
+        ck_assert_uint_eq(pattern_check(seed, buf, len), PATTERN_GOOD);
+        for (at = 0; at < len; at += 11) {
+            buf[at] ^= 1;
+            ck_assert_uint_eq(pattern_check(seed, buf, len), at);
+            buf[at] ^= 1;
+        }
+    }
+    pattern_fill(seed, buf, sizeof(buf));
+    ck_assert_uint_lt(pattern_check(other, buf, sizeof(buf)), 8);
+    ck_assert_uint_lt(pattern_check(seed, buf + 32, sizeof(buf) - 32), 8); /* shifted */
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("tools_parts");
+    TCase   *tcase  = tcase_create("parts");
+    SRunner *runner = srunner_create(suite);
+    int     failed;
+
+    tcase_add_test(tcase, options_are_read_in_both_spellings);
+    tcase_add_loop_test(tcase, a_wrong_option_is_named, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
+    tcase_add_test(tcase, sizes_have_letters);
+    tcase_add_test(tcase, percentiles_are_right_within_a_bucket);
+    tcase_add_test(tcase, histograms_take_any_value_and_merge);
+    tcase_add_test(tcase, json_is_quoted_and_has_no_nan);
+    tcase_add_test(tcase, a_pattern_is_checked_to_the_byte);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
