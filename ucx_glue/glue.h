@@ -14,12 +14,7 @@
 #include "base/list.h"
 #include "base/mpool.h"
 #include "core/xport.h"
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wextra" /* UCX 1.22's UCS_MASK: comparison of signs */
-#pragma GCC diagnostic ignored "-Wsign-compare"
-#include <ucp/api/ucp.h>
-#pragma GCC diagnostic pop
+#include "ucx_glue/ucp.h"
 
 enum {
     GLUE_MAX_HDR      = 1024,
