@@ -3,19 +3,52 @@
  */
 #include "config.h"
 #include "core/address.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/wirebuf.h"
 #include "core/wire.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+enum { KVCL_ADDRESS_FIXED = 56 };
 
 static const char prefix[] = "kvcl1:";
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+void kvcl_host_id(uint8_t host[16])
+{
+    struct {
+        char           boot[64];
+        struct utsname name;
+        uint64_t       ns;
+    } id;
+    uint8_t     hash[32];
+    struct stat st;
+    int         fd;
+
+    memset(&id, 0, sizeof(id));
+    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if ((fd < 0) || (read(fd, id.boot, sizeof(id.boot)) <= 0)) {
+        (void)uname(&id.name); /* no /proc: the name must do */
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (stat("/proc/self/ns/net", &st) == 0) {
+        id.ns = st.st_ino;
+    }
+    kvcl_sha256(&id, sizeof(id), hash);
+    memcpy(host, hash, 16);
+}
+
 size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap)
 {
     uint8_t  *p = buf, n = 0;
-    size_t   at = 40;
+    size_t   at = KVCL_ADDRESS_FIXED;
     unsigned i;
 
     if (cap < at) {
@@ -45,13 +78,14 @@ size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap)
     p[4] = n;
     memcpy(p + 8, address->uuid, 16);
     memcpy(p + 24, address->process, 16);
+    memcpy(p + 40, address->host, 16);
     return at;
 }
 
 kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *address)
 {
     const uint8_t *p = buf;
-    size_t        at = 40, part;
+    size_t        at = KVCL_ADDRESS_FIXED, part;
     unsigned      i;
 
     memset(address, 0, sizeof(*address));
@@ -67,6 +101,7 @@ kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *a
     }
     memcpy(address->uuid, p + 8, 16);
     memcpy(address->process, p + 24, 16);
+    memcpy(address->host, p + 40, 16);
     for (i = 0; i < p[4]; ++i) {
         if ((len - at < 4) || (len - at - 4 < (part = p[at + 2] | ((size_t)p[at + 3] << 8)))) {
             return kvcl_fail(KVCL_ERR_PROTOCOL, "the address is cut off in part %u", i);

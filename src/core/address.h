@@ -2,8 +2,8 @@
  * A context's address: who it is and how each transport reaches it, as bytes (through boot, the handshake) and as
  * printable text (kvcl_context_address). Pure; decoding is hostile-safe.
  *
- * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], then n times: u8 transport (KVCL_ADDRESS_*), u8 0,
- * u16 length, bytes. Text: "kvcl1:" and the bytes in base64url without padding.
+ * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], host[16], then n times:
+ * u8 transport (KVCL_ADDRESS_*), u8 0, u16 length, bytes. Text: "kvcl1:" and the bytes in base64url without padding.
  */
 #ifndef KVCL_CORE_ADDRESS_H
 #define KVCL_CORE_ADDRESS_H
@@ -17,11 +17,15 @@ enum { KVCL_ADDRESS_LOOP = 1, KVCL_ADDRESS_UCX = 2, KVCL_ADDRESS_MAX = 8192 };
 typedef struct kvcl_address {
     uint8_t uuid[16];
     uint8_t process[16];
+    uint8_t host[16];    /* equal where memory can be shared, see kvcl_host_id() */
     struct {
         const void *buf; /* NULL: none */
         size_t     len;
     } part[3];           /* by KVCL_ADDRESS_* */
 } kvcl_address_t;
+
+/** A hash of what names this machine since its boot, and of the network namespace: containers count as hosts. */
+void kvcl_host_id(uint8_t host[16]);
 
 /** Bytes written, 0 if cap is too small. */
 size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap);

@@ -133,9 +133,18 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
 
 void kvcl_comm_free(kvcl_comm_h comm)
 {
+    unsigned i;
+
     if ((comm == NULL) || (comm == comm->ctx->world)) {
         return;
     }
+    kvcl_lock(comm->ctx);
+    for (i = 0; i < comm->ctx->n_rooms; ++i) {
+        if (kvcl_rooms[i]->comm_freed != NULL) {
+            kvcl_rooms[i]->comm_freed(comm->ctx, comm->ctx->rooms[i], comm);
+        }
+    }
+    kvcl_unlock(comm->ctx);
     free(comm->world);
     free(comm->peers);
     free(comm);

@@ -87,6 +87,7 @@ static kvcl_status_t make_address(kvcl_context_h ctx)
         ((status = process_uuid(address.process)) != KVCL_OK)) {
         return status;
     }
+    kvcl_host_id(address.host);
     memcpy(address.uuid, ctx->uuid, sizeof(address.uuid));
     for (i = 0; i < ctx->engine.n_xports; ++i) {
         kvcl_xport_t *xport = ctx->engine.xports[i];

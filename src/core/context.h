@@ -41,6 +41,8 @@ typedef struct kvcl_room {
     void          (*peer_failed)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
     /* Optional. Lock held. The endpoint is about to be closed: let go of what was opened on it. */
     void          (*peer_closing)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
+    /* Optional. Lock held. The communicator goes: let go of what was kept of it. */
+    void          (*comm_freed)(struct kvcl_context *ctx, void *state, struct kvcl_comm *comm);
 } kvcl_room_t;
 
 extern const kvcl_room_t *const kvcl_rooms[KVCL_ROOMS]; /* rooms.c */

@@ -208,14 +208,23 @@ static void set_thread_fds(kvcl_engine_t *eng, bool on)
     eng->fds_armed = on;
 }
 
+/* Sleepers look up once a second, so that a usual deadline (many seconds away) need not wake anybody when it is set. */
+static uint64_t sleep_until(uint64_t until_ns)
+{
+    uint64_t soon = kvcl_deadline_after(KVCL_NS_PER_SEC);
+
+    return (until_ns < soon) ? until_ns : soon;
+}
+
 static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
 {
     kvcl_engine_t      *eng = &ctx->engine;
     struct epoll_event ev[4];
     int                n, i;
 
-    eng->thread_asleep = true;
-    eng->wake_ns       = until_ns;
+    eng->thread_asleep  = true;
+    eng->thread_wake_ns = sleep_until(until_ns);
+    until_ns            = eng->thread_wake_ns;
     pthread_mutex_unlock(&eng->lock);
     n = epoll_wait(eng->epfd, ev, 4, kvcl_deadline_poll_ms(until_ns));
     pthread_mutex_lock(&eng->lock);
@@ -291,7 +300,9 @@ static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
     fds[i].fd          = eng->poller_fd;
     fds[i].events      = POLLIN;
     fds[i].revents     = 0;
-    eng->poller_asleep = true;
+    eng->poller_asleep  = true;
+    eng->poller_wake_ns = sleep_until(until_ns);
+    until_ns            = eng->poller_wake_ns;
     pthread_mutex_unlock(&eng->lock);
     (void)poll(fds, eng->n_xports + 1, kvcl_deadline_poll_ms(until_ns));
     pthread_mutex_lock(&eng->lock);
@@ -342,7 +353,7 @@ static void hand_back(kvcl_context_h ctx)
     }
     if (eng->thread_asleep && arm_xports(eng)) {
         set_thread_fds(eng, true);
-        if (kvcl_heap_min_key(&eng->timers) >= eng->wake_ns) {
+        if (kvcl_heap_min_key(&eng->timers) >= eng->thread_wake_ns) {
             return;
         }
     }

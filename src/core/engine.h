@@ -32,7 +32,8 @@ typedef struct kvcl_engine {
     bool            stopping;
     bool            thread_asleep; /* in epoll_wait */
     bool            fds_armed;     /* the thread's epoll listens to the transports */
-    uint64_t        wake_ns;       /* when the sleeping thread wakes by itself */
+    uint64_t        thread_wake_ns; /* when the sleeping thread, or poller, wakes by itself */
+    uint64_t        poller_wake_ns;
     unsigned        pollers;       /* application threads inside engine_wait */
     bool            polling;       /* one of them polls */
     unsigned        followers;     /* the others, on cond */

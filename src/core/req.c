@@ -38,7 +38,8 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
         return KVCL_ERR_NO_MEMORY;
     }
     kvcl_list_add_tail(&eng->live, &req->live_link);
-    if (eng->thread_asleep && (deadline < eng->wake_ns) && !eng->polling) {
+    if ((eng->poller_asleep && (deadline < eng->poller_wake_ns)) ||
+        (eng->thread_asleep && !eng->polling && (deadline < eng->thread_wake_ns))) {
         kvcl_engine_kick(ctx);
     }
     return KVCL_OK;
