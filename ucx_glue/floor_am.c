@@ -155,7 +155,8 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
         ++floor->done;
         return UCS_OK;
     default:
-        floor->released = true;
+        msg.op          = OP_ACK;
+        floor->released = send_msg(floor, &msg, NULL, 0, UCP_AM_SEND_FLAG_EAGER);
         return UCS_OK;
     }
 }
@@ -203,13 +204,25 @@ bool kvcl_floor_am_transfer(kvcl_floor_t *floor, bool rndv, bool put, const kvcl
     return good && kvcl_floor_drain(floor, 0);
 }
 
+/* Whether a message of ours is still on its way out: nothing else moves this worker once serving ends. */
+static bool any_busy(const kvcl_floor_t *floor)
+{
+    bool   busy = false;
+    size_t i;
+
+    for (i = 0; i < FLOOR_SENDS; ++i) {
+        busy = busy || floor->sends[i].busy;
+    }
+    return busy;
+}
+
 bool kvcl_floor_serve(kvcl_floor_t *floor, uint64_t timeout_ns)
 {
     floor_wait_t wait;
 
     floor->released = false;
     kvcl_floor_wait_start(&wait);
-    while (!floor->released && !floor->broken) {
+    while ((!floor->released || any_busy(floor)) && !floor->broken) {
         if (!kvcl_floor_wait_step(floor, &wait, timeout_ns)) {
             return kvcl_floor_fail("the initiator is silent", UCS_ERR_TIMED_OUT);
         }
@@ -221,9 +234,6 @@ bool kvcl_floor_release(kvcl_floor_t *floor)
 {
     const floor_msg_t msg = {.op = OP_RELEASE};
 
-    if (!send_msg(floor, &msg, NULL, 0, UCP_AM_SEND_FLAG_EAGER)) {
-        return false;
-    }
-    /* Sent for good before the caller goes on to other things: nothing else moves this worker then. */
-    return kvcl_floor_flush(floor);
+    ++floor->posted;
+    return send_msg(floor, &msg, NULL, 0, UCP_AM_SEND_FLAG_EAGER) && kvcl_floor_drain(floor, 0);
 }

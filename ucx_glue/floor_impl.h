@@ -64,8 +64,6 @@ bool kvcl_floor_fail(const char *what, ucs_status_t status);
 bool kvcl_floor_am_init(kvcl_floor_t *floor);
 bool kvcl_floor_am_transfer(kvcl_floor_t *floor, bool rndv, bool put, const kvcl_floor_run_t *runs, size_t n);
 bool kvcl_floor_rma_transfer(kvcl_floor_t *floor, bool put, const kvcl_floor_run_t *runs, size_t n);
-/* Wait until all that this side sent or put is there. */
-bool kvcl_floor_flush(kvcl_floor_t *floor);
 void kvcl_floor_map_transfer(kvcl_floor_t *floor, bool put, const kvcl_floor_run_t *runs, size_t n);
 
 #endif

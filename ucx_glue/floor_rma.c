@@ -28,7 +28,7 @@ static bool post(kvcl_floor_t *floor, ucs_status_ptr_t req)
     return (floor->posted - floor->done < RMA_WINDOW) || kvcl_floor_drain(floor, RMA_WINDOW / 2);
 }
 
-bool kvcl_floor_flush(kvcl_floor_t *floor)
+static bool flush(kvcl_floor_t *floor)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                  .cb           = {.send = rma_done},
@@ -54,7 +54,7 @@ bool kvcl_floor_rma_transfer(kvcl_floor_t *floor, bool put, const kvcl_floor_run
                                            floor->rkey, &param));
         }
     }
-    return good && (put ? kvcl_floor_flush(floor) : kvcl_floor_drain(floor, 0));
+    return good && (put ? flush(floor) : kvcl_floor_drain(floor, 0));
 }
 
 void kvcl_floor_map_transfer(kvcl_floor_t *floor, bool put, const kvcl_floor_run_t *runs, size_t n)
