@@ -4,7 +4,9 @@
 #include "config.h"
 #include "xfer/params.h"
 #include "base/error.h"
+#include "xfer/p2p.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
@@ -50,4 +52,17 @@ kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl
     }
     side = kvcl_cache_side(cache, sel);
     return kvcl_side_check(&side);
+}
+
+kvcl_status_t kvcl_own_sel(kvcl_sel_t *to, const kvcl_sel_t *sel)
+{
+    uint32_t *ids = malloc((sel->n_blocks + 1) * sizeof(*ids));
+
+    if (ids == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", sel->n_blocks);
+    }
+    memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
+    *to        = *sel;
+    to->blocks = ids;
+    return KVCL_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "dir/slots.h"
 #include "xfer/flat.h"
+#include "xfer/p2p.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,28 +44,15 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
 static const kvcl_req_class_t pull_class = {"pull", stop, release};
 
-static kvcl_status_t copy_sel(kvcl_sel_t *to, const kvcl_sel_t *sel)
-{
-    uint32_t *ids = malloc((sel->n_blocks != 0 ? sel->n_blocks : 1) * sizeof(*ids));
-
-    if (ids == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", sel->n_blocks);
-    }
-    memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
-    *to        = *sel;
-    to->blocks = ids;
-    return KVCL_OK;
-}
-
 kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)
 {
-    return copy_sel(&pull->remote, sel);
+    return kvcl_own_sel(&pull->remote, sel);
 }
 
 kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel)
 {
     pull->cache = cache;
-    return copy_sel(&pull->local, sel);
+    return kvcl_own_sel(&pull->local, sel);
 }
 
 static void finish(kvcl_pull_t *pull, kvcl_status_t status)

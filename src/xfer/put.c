@@ -12,6 +12,7 @@
 #include "xfer/direct.h"
 #include "xfer/flat.h"
 #include "xfer/offer.h"
+#include "xfer/p2p.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
@@ -277,16 +278,6 @@ static kvcl_status_t check_signal(const kvcl_xfer_params_t *p, const kvcl_peer_t
     return status;
 }
 
-static uint32_t *own_ids(const kvcl_sel_t *sel)
-{
-    uint32_t *ids = malloc((sel->n_blocks + 1) * sizeof(*ids));
-
-    if (ids != NULL) {
-        memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
-    }
-    return ids;
-}
-
 kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
                        const kvcl_sel_t *remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
@@ -321,11 +312,7 @@ kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
         kvcl_set_statuses(p.status, remote->n_blocks, status);
         return kvcl_req_instant(comm->ctx, status, p.cb, p.cb_arg, req_p);
     }
-    put->local         = *local;
-    put->remote        = *remote;
-    put->local.blocks  = own_ids(local);
-    put->remote.blocks = own_ids(remote);
-    if ((put->local.blocks == NULL) || (put->remote.blocks == NULL)) {
+    if ((kvcl_own_sel(&put->local, local) != KVCL_OK) || (kvcl_own_sel(&put->remote, remote) != KVCL_OK)) {
         put_release(&put->req);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
     }

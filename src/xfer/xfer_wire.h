@@ -90,7 +90,7 @@ typedef struct kvcl_msg_send {
     int32_t    source;    /* the sender's rank in comm */
     uint32_t   cache;     /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
     uint64_t   len;
-    uint64_t   logical;   /* what a block is, see p2p.c; 0: plain bytes */
+    uint64_t   logical;   /* what a block is, see p2p.h; 0: plain bytes */
     uint64_t   offer;     /* to pull from, if not eager */
     uint32_t   layers[2];
     uint32_t   heads[2];

@@ -1,15 +1,8 @@
 /*
- * Two-sided send and recv, matched by (communicator, source, tag).
- *
- * A send announces itself with SEND, which carries the bytes when they are few, or says where they lie (a cache's
- * blocks, for a receiver that maps it) and offers them. The receiver, once matched, copies or pulls, then answers
- * SEND_DONE: the send completes when the receiver has the bytes, or with the receiver's error. Sends that find no recv
- * wait in arrival order, bounded in bytes; a sender that gives up takes its announcement back with SEND_STOP.
- *
- * All under the engine lock.
+ * The receiving side of two-sided transfers (p2p.h): matching, arrived sends, taking the bytes.
  */
 #include "config.h"
-#include "base/checksum.h"
+#include "xfer/p2p.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/flat.h"
@@ -22,20 +15,6 @@
 #include <string.h>
 
 enum { ARRIVED_MAX = 256 << 20 };
-
-typedef struct send {
-    kvcl_req_t         req;
-    kvcl_peer_t        *peer;
-    kvcl_peer_waiter_t waiter;
-    bool               announced;
-    kvcl_offer_t       offer;
-    bool               offered;
-    kvcl_status_t      final;
-    kvcl_cache_h       cache; /* NULL: buf */
-    kvcl_sel_t         sel;   /* owned blocks */
-    const void         *buf;
-    kvcl_msg_send_t    msg;
-} send_t;
 
 typedef struct arrived {
     kvcl_list_t     link;
@@ -60,261 +39,6 @@ typedef struct recv {
     kvcl_pull_t      *pull;
     kvcl_msg_send_t  msg;
 } recv_t;
-
-/* What a block is, whatever its strides: only equal ones can be sent into each other. */
-static uint64_t logical_shape(kvcl_cache_h cache, const kvcl_sel_t *sel)
-{
-    kvcl_range_t layers = kvcl_sel_layers(&cache->shape, sel);
-    kvcl_range_t heads  = kvcl_sel_heads(&cache->shape, sel);
-    uint32_t     what[] = {layers.end - layers.first, cache->shape.kv, cache->shape.tokens, heads.end - heads.first,
-                           cache->shape.head_dim, cache->shape.elem_bytes};
-
-    return kvcl_checksum(what, sizeof(what)) | 1;
-}
-
-/* ---- sending ---- */
-
-static void send_idle(kvcl_offer_t *offer)
-{
-    send_t *send = kvcl_container_of(offer, send_t, offer);
-
-    kvcl_req_complete(&send->req, send->final);
-}
-
-static void send_finish(send_t *send, kvcl_status_t status)
-{
-    if (!send->offered) {
-        kvcl_req_complete(&send->req, status);
-    } else if (send->offer.id != 0) {
-        send->final = status;
-        kvcl_offer_close(send->req.ctx, &send->offer);
-    }
-}
-
-static void send_stop(kvcl_req_t *req, kvcl_status_t status)
-{
-    send_t          *send = kvcl_container_of(req, send_t, req);
-    kvcl_msg_done_t out   = {.msg = {.type = KVCL_MSG_SEND_STOP, .op = req->id}};
-
-    kvcl_peer_unwait(&send->waiter);
-    if (send->announced && (kvcl_peer_post(send->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK)) {
-        kvcl_log_debug("%s cannot be told that a send stopped: it is gone", send->peer->name);
-    }
-    send_finish(send, status);
-}
-
-static void send_release(kvcl_req_t *req)
-{
-    send_t *send = kvcl_container_of(req, send_t, req);
-
-    free((void *)send->sel.blocks);
-    free(send);
-}
-
-static const kvcl_req_class_t send_class = {"send", send_stop, send_release};
-
-static void send_stream(const send_t *send, kvcl_stream_t *stream)
-{
-    kvcl_side_t side;
-
-    if (send->cache == NULL) {
-        kvcl_stream_flat(stream, send->buf, send->msg.len);
-    } else {
-        side = kvcl_cache_side(send->cache, &send->sel);
-        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
-    }
-}
-
-static kvcl_status_t announce_eager(send_t *send, kvcl_stream_t *stream)
-{
-    char          *bytes = malloc((size_t)send->msg.len + 1);
-    kvcl_status_t status;
-
-    if (bytes == NULL) {
-        return KVCL_ERR_NO_MEMORY;
-    }
-    (void)kvcl_stream_gather(stream, bytes, (size_t)send->msg.len);
-    send->msg.msg.flags = KVCL_SEND_EAGER;
-    status = kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), bytes, (size_t)send->msg.len);
-    free(bytes);
-    return status;
-}
-
-static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
-{
-    kvcl_status_t status;
-    size_t        ids = 0;
-
-    send->offer = (kvcl_offer_t){.stream = *stream, .peer = send->peer, .idle = send_idle};
-    status      = kvcl_offer_open(send->req.ctx, &send->offer);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    send->offered   = true;
-    send->msg.offer = send->offer.id;
-    if ((send->cache != NULL) && (send->peer->maps != 0)) { /* maybe the receiver can copy it itself */
-        send->msg.msg.flags = KVCL_SEND_CACHE;
-        send->msg.cache     = send->cache->id;
-        ids                 = send->sel.n_blocks * sizeof(uint32_t);
-    }
-    return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), send->sel.blocks, ids);
-}
-
-static void announce(send_t *send)
-{
-    kvcl_stream_t stream;
-    kvcl_status_t status;
-
-    send_stream(send, &stream);
-    send->msg.msg.op = send->req.id;
-    status = (send->msg.len <= send->req.ctx->config.eager) ? announce_eager(send, &stream)
-                                                             : announce_offer(send, &stream);
-    send->announced = (status == KVCL_OK);
-    if (status != KVCL_OK) {
-        send_finish(send, status);
-    }
-}
-
-static void send_peer_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
-{
-    send_t *send = kvcl_container_of(waiter, send_t, waiter);
-
-    if (status != KVCL_OK) {
-        send_finish(send, status);
-        return;
-    }
-    announce(send);
-}
-
-static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, const kvcl_xfer_params_t *p,
-                               kvcl_req_h *req_p)
-{
-    kvcl_context_h ctx = comm->ctx;
-    kvcl_status_t  status;
-
-    send->msg.msg.type = KVCL_MSG_SEND;
-    send->msg.comm     = comm->id;
-    send->msg.source   = comm->rank;
-    send->msg.tag      = tag;
-    send->waiter.fn    = send_peer_ready;
-    kvcl_list_init(&send->waiter.link);
-    kvcl_lock(ctx);
-    status = kvcl_req_start(&send->req, ctx, &send_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
-    if (status != KVCL_OK) {
-        kvcl_unlock(ctx);
-        send_release(&send->req);
-        return kvcl_fail(status, "no memory for a send");
-    }
-    if (req_p != NULL) {
-        *req_p = &send->req;
-    }
-    status = kvcl_req_publish(&send->req);
-    if (status == KVCL_OK) {
-        status = kvcl_peer_ready(send->peer, &send->waiter);
-    }
-    if ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
-        kvcl_req_watch(&send->req, send->peer);
-    }
-    if (status == KVCL_OK) {
-        announce(send);
-    } else if (status != KVCL_INPROGRESS) {
-        send_finish(send, status);
-    }
-    kvcl_unlock(ctx);
-    return KVCL_OK;
-}
-
-static kvcl_status_t own_sel(kvcl_sel_t *to, const kvcl_sel_t *sel)
-{
-    uint32_t *ids = malloc((sel->n_blocks + 1) * sizeof(*ids));
-
-    if (ids == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", sel->n_blocks);
-    }
-    memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
-    *to        = *sel;
-    to->blocks = ids;
-    return KVCL_OK;
-}
-
-kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h cache, const kvcl_sel_t *sel,
-                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    kvcl_xfer_params_t p;
-    kvcl_peer_t        *peer;
-    send_t             *send;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_send", params, &p, &peer);
-
-    if ((status != KVCL_OK) || ((status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_send")) != KVCL_OK)) {
-        return status;
-    }
-    send = calloc(1, sizeof(*send));
-    if ((send == NULL) || (own_sel(&send->sel, sel) != KVCL_OK)) {
-        free(send);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_send: no memory for a send");
-    }
-    send->peer        = peer;
-    send->cache       = cache;
-    send->msg.len     = kvcl_sel_bytes(&cache->shape, sel);
-    send->msg.logical = logical_shape(cache, sel);
-    send->msg.layers[0] = sel->layers.first;
-    send->msg.layers[1] = sel->layers.end;
-    send->msg.heads[0]  = sel->heads.first;
-    send->msg.heads[1]  = sel->heads.end;
-    send->msg.n_blocks  = sel->n_blocks;
-    return send_post(comm, send, tag, &p, req_p);
-}
-
-kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,
-                              const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    kvcl_xfer_params_t p;
-    kvcl_peer_t        *peer;
-    send_t             *send;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_send_bytes", params, &p, &peer);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((buf == NULL) && (len != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_send_bytes: buf is NULL");
-    }
-    send = calloc(1, sizeof(*send));
-    if (send == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_send_bytes: no memory for a send");
-    }
-    send->peer    = peer;
-    send->buf     = buf;
-    send->msg.len = len;
-    return send_post(comm, send, tag, &p, req_p);
-}
-
-void kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
-                      size_t len)
-{
-    const kvcl_msg_done_t *in  = (const kvcl_msg_done_t *)msg;
-    kvcl_req_t            *req = kvcl_req_find(ctx, msg->op, &send_class);
-    send_t                *send;
-
-    (void)hdr_len;
-    (void)data;
-    (void)len;
-    if (req == NULL) {
-        ++ctx->stats.late;
-        return;
-    }
-    send = kvcl_container_of(req, send_t, req);
-    if ((send->peer != peer) || !send->announced || (in->status > 0)) {
-        kvcl_am_malformed(ctx, peer, "the end of a send that is not its");
-        return;
-    }
-    if ((in->status == KVCL_OK) && !send->offered) {
-        ctx->stats.bytes_out += send->msg.len;
-    }
-    send_finish(send, (kvcl_status_t)in->status);
-}
-
-/* ---- receiving ---- */
 
 static void answer(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status)
 {
@@ -373,7 +97,7 @@ static kvcl_status_t fits(const recv_t *recv)
 {
     const kvcl_msg_send_t *msg = &recv->msg;
 
-    if ((recv->cache != NULL) && (msg->logical != 0) && (msg->logical != logical_shape(recv->cache, &recv->sel))) {
+    if ((recv->cache != NULL) && (msg->logical != 0) && (msg->logical != kvcl_logical_shape(recv->cache, &recv->sel))) {
         return KVCL_ERR_BAD_LAYOUT;
     }
     if ((recv->cache != NULL) ? (msg->len != recv->cap) : (msg->len > recv->cap)) {
@@ -640,7 +364,7 @@ kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     }
     status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_recv");
     if (status == KVCL_OK) {
-        status = own_sel(&recv->sel, sel);
+        status = kvcl_own_sel(&recv->sel, sel);
     }
     if (status != KVCL_OK) {
         free(recv);
