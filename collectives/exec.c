@@ -425,7 +425,9 @@ void kvcl_exec_peer_gone(kvcl_exec_t *exec, uint32_t rank, kvcl_status_t status)
     if (i == KVCL_STEP_NONE) {
         return;
     }
-    kvcl_exec_fail(exec, status);
+    if (exec->peers[i].open > 0) { /* else it has done its part, and left */
+        kvcl_exec_fail(exec, status);
+    }
     if (exec->peers[i].flags & PEER_ABORT_OWED) {
         --exec->aborts;
     }

@@ -4,8 +4,8 @@
  * One kvcl_coll_op_t is one collective as this rank runs it, a request. Its life: posted (waiting, while as many as
  * KVCL_COLL_OPEN of its communicator are under way), begun (sessions with the plan's peers are made, then the
  * executor's actions are done as they come), over (executor finished, nobody reads my buffer any more), complete.
- * Who does what: coll_run.c the life, coll_msg.c messages in and out, coll_comm.c what is kept of a communicator,
- * coll_post.c the public calls.
+ * Who does what: coll_post.c the public calls, coll_run.c the life, coll_pull.c the bytes, coll_msg.c messages,
+ * coll_early.c those that come too early, coll_comm.c what is kept of a communicator, coll_room.c the room.
  *
  * All under the engine lock, but the calls that say otherwise.
  */
@@ -60,6 +60,7 @@ typedef struct kvcl_coll_peer {
     uint32_t           rank;
     kvcl_peer_waiter_t waiter;
     bool               waiting;  /* for its session */
+    bool               gone;
     bool               told;     /* it has been told where my bytes lie */
     uint64_t           offer;    /* its offer, from its announcements */
     bool               described; /* where its bytes lie is known: */
@@ -125,13 +126,20 @@ static inline kvcl_coll_room_t *kvcl_coll_room(kvcl_context_h ctx)
 void kvcl_coll_launch(kvcl_coll_op_t *op);
 /** Do what the executor wants done now; the operation may be gone afterwards. */
 void kvcl_coll_advance(kvcl_coll_op_t *op);
-/** The running one, or NULL. */
-kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq);
 kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank); /* NULL: not in the plan */
-void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* my buffer, at 0 */
+/** It failed with status; the caller advances. */
+void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status);
 /** Frees an operation that was never launched, or is complete. No lock needed. */
 void kvcl_coll_discard(kvcl_coll_op_t *op);
 extern const kvcl_req_class_t kvcl_coll_class;
+
+/* ---- coll_pull.c ---- */
+
+void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* my buffer, at 0 */
+void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action);
+void kvcl_coll_copy(kvcl_coll_op_t *op, const kvcl_exec_action_t *action);
+void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status);
+unsigned kvcl_coll_poll(kvcl_context_h ctx); /* what landed */
 
 /* ---- coll_msg.c ---- */
 
@@ -140,11 +148,23 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
 kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
     KVCL_MUST_CHECK;
+void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status);
+/** A message about a collective that has begun; the caller advances. */
+void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len);
+kvcl_status_t kvcl_coll_error_of(int32_t status); /* from a message, so perhaps none */
+
+/* ---- coll_early.c ---- */
+
 void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len);
 void kvcl_coll_replay(kvcl_coll_op_t *op); /* what came before it began */
 /** Forget what came early from a peer, or about a communicator (peer NULL). */
 void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm);
+
+/* ---- coll_room.c ---- */
+
+/** The running one, or NULL. */
+kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq);
 
 /* ---- coll_comm.c ---- */
 

@@ -38,6 +38,6 @@ typedef struct kvcl_msg_coll {
     uint32_t   layers[2];
     uint32_t   heads[2];
 } kvcl_msg_coll_t;
-_Static_assert(sizeof(kvcl_msg_coll_t) == 136, "wire format");
+_Static_assert(sizeof(kvcl_msg_coll_t) == 128, "wire format");
 
 #endif
