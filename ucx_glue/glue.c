@@ -154,6 +154,13 @@ static kvcl_status_t glue_arm(kvcl_xport_t *xport)
     return kvcl_glue_status(ucs);
 }
 
+static bool glue_outstanding(kvcl_xport_t *xport)
+{
+    glue_t *g = glue_of(xport);
+
+    return (g->inflight != 0) || (g->done_head != NULL);
+}
+
 const kvcl_xport_ops_t kvcl_xport_ucx = {
     .size         = sizeof(kvcl_xport_ops_t),
     .name         = "ucx",
@@ -175,6 +182,7 @@ const kvcl_xport_ops_t kvcl_xport_ucx = {
     .get          = kvcl_glue_get,
     .put          = kvcl_glue_put,
     .flush        = kvcl_glue_flush,
+    .outstanding  = glue_outstanding,
     .progress     = glue_progress,
     .event_fd     = glue_event_fd,
     .arm          = glue_arm,

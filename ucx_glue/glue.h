@@ -66,6 +66,7 @@ typedef struct glue {
     kvcl_mpool_t      gather;
     bool              direct;  /* inside progress: completions may be told at once */
     unsigned          linger;  /* progress calls owed to UCX, which frees closed endpoints only there */
+    size_t            inflight; /* of all endpoints */
     uint64_t          refused; /* messages that no side of ours can have sent */
 } glue_t;
 

@@ -119,6 +119,7 @@ void kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data)
 
     ucp_request_free(request);
     --ep->inflight;
+    --glue_of(ep->super.xport)->inflight;
     complete(glue_of(ep->super.xport), send, kvcl_glue_status(status));
 }
 
@@ -145,6 +146,7 @@ static void copy_done(void *request, ucs_status_t status, void *user_data)
     }
     if (copy->ep != NULL) {
         --copy->ep->inflight;
+        --glue_of(copy->ep->super.xport)->inflight;
     }
     kvcl_mpool_put(copy->pool, copy);
 }
@@ -159,6 +161,7 @@ kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *
                          ucs_status_string(UCS_PTR_STATUS(ptr)));
     }
     ++ep->inflight;
+    ++glue_of(ep->super.xport)->inflight;
     return KVCL_INPROGRESS;
 }
 
@@ -217,6 +220,7 @@ static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const 
     if (UCS_PTR_IS_PTR(ptr)) {
         if (ep != NULL) {
             ++ep->inflight;
+            ++g->inflight;
         }
         return KVCL_OK;
     }

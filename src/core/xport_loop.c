@@ -721,6 +721,11 @@ static kvcl_status_t loop_arm(kvcl_xport_t *xport)
     return x->armed ? KVCL_OK : KVCL_ERR_BUSY;
 }
 
+static bool loop_outstanding(kvcl_xport_t *xport)
+{
+    return kvcl_container_of(xport, loop_xport_t, super)->done_head != NULL;
+}
+
 const kvcl_xport_ops_t kvcl_xport_loop = {
     .size = sizeof(kvcl_xport_ops_t),
     .name = "loop",
@@ -742,6 +747,7 @@ const kvcl_xport_ops_t kvcl_xport_loop = {
     .get = loop_get,
     .put = loop_put,
     .flush = loop_flush,
+    .outstanding = loop_outstanding,
     .progress = loop_progress,
     .event_fd = loop_event_fd,
     .arm = loop_arm
