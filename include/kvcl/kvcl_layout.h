@@ -104,8 +104,8 @@ typedef struct kvcl_range {
 
 /**
  * Which bytes of a cache: these blocks, in this order, and of each these layers and heads. Zero
- * ranges mean all. blocks stays the caller's and, unless a call says otherwise, must be unchanged
- * until the call's request completes. An id may appear twice where bytes are read; where they are
+ * ranges mean all. blocks stays the caller's; calls that post an operation copy it, so it may go
+ * when they return. An id may appear twice where bytes are read; where they are
  * written the result is then undefined. n_blocks of 0 selects nothing and is no error.
  */
 typedef struct kvcl_sel {

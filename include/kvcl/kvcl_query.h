@@ -8,7 +8,7 @@
 
 KVCL_BEGIN_DECLS
 
-/** "0.1.0", and one line that names the build's parts with their versions (UCX both as built and as loaded). */
+/** "0.1.0", and one line that names the build's parts (of UCX: the version that is loaded). */
 KVCL_API const char *kvcl_version_string(void);
 KVCL_API const char *kvcl_build_string(void);
 
@@ -31,8 +31,8 @@ KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KV
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * How this rank reaches another: "loop", "mapped (shared memory)", "rdma", "served (tcp)", ... Sets up the connection
- * if there is none yet. Blocks.
+ * How this rank reaches another: "loop", "mapped (posix)", "rdma (rc_mlx5)", "served (tcp/lo)", ... Memory that the
+ * other rank only registered is served on a mapped path too. Sets up the connection if there is none yet. Blocks.
  */
 KVCL_API kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap) KVCL_MUST_CHECK;
 

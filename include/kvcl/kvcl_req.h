@@ -1,10 +1,10 @@
 /*
  * Requests: anything in flight.
  *
- * A request completes exactly once, and never inside the call that posted it. The call that first sees it complete
+ * A request completes exactly once, perhaps before the posting call returns. The call that first sees it complete
  * (test, wait, wait_any, wait_all) frees it; afterwards the handle is dead. Passing NULL for the request when posting
- * detaches the operation: it frees itself. Callbacks run on the progress thread or inside a waiting call, with no
- * library lock held; they may post and test, not block.
+ * detaches the operation: it frees itself. Callbacks never run inside the call that posted the operation, but on the
+ * progress thread or inside a waiting call, with no library lock held; they may post and test, not block.
  */
 #ifndef KVCL_REQ_H
 #define KVCL_REQ_H
