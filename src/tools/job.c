@@ -80,36 +80,44 @@ bool job_barrier(const job_t *job, uint64_t timeout_ns)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
+    kvcl_status_t      status;
 
     params.timeout_ns = timeout_ns;
-    return finish(job, kvcl_barrier(job->world, &params, &req), req, timeout_ns, "barrier");
+    status            = kvcl_barrier(job->world, &params, &req);
+    return finish(job, status, req, timeout_ns, "barrier");
 }
 
 bool job_gather(const job_t *job, const void *in, size_t len, void *out, uint64_t timeout_ns)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
+    kvcl_status_t      status;
 
     params.timeout_ns = timeout_ns;
-    return finish(job, kvcl_allgather(job->world, in, len, out, &params, &req), req, timeout_ns, "all-gather");
+    status            = kvcl_allgather(job->world, in, len, out, &params, &req);
+    return finish(job, status, req, timeout_ns, "all-gather");
 }
 
 bool job_send(const job_t *job, int rank, uint64_t tag, const void *buf, size_t len, uint64_t timeout_ns)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
+    kvcl_status_t      status;
 
     params.timeout_ns = timeout_ns;
-    return finish(job, kvcl_send_bytes(job->world, rank, tag, buf, len, &params, &req), req, timeout_ns, "send");
+    status            = kvcl_send_bytes(job->world, rank, tag, buf, len, &params, &req);
+    return finish(job, status, req, timeout_ns, "send");
 }
 
 bool job_recv(const job_t *job, int rank, uint64_t tag, void *buf, size_t len, uint64_t timeout_ns)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
+    kvcl_status_t      status;
 
     params.timeout_ns = timeout_ns;
-    return finish(job, kvcl_recv_bytes(job->world, rank, tag, buf, len, &params, &req), req, timeout_ns, "receive");
+    status            = kvcl_recv_bytes(job->world, rank, tag, buf, len, &params, &req);
+    return finish(job, status, req, timeout_ns, "receive");
 }
 
 int job_online_cores(void)
