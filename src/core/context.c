@@ -4,7 +4,6 @@
 #include "config.h"
 #include "core/context.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -15,6 +14,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static kvcl_status_t process_uuid(uint8_t out[16])
 {
@@ -123,7 +123,8 @@ static kvcl_status_t open_rooms(kvcl_context_h ctx)
     return KVCL_OK;
 }
 
-/* Everybody spins only where each rank can have a core of its own. */
+/* Everybody spins only where each rank can have a core of its own. A launcher that binds a rank to one core has given it
+ * one, so what counts is the host's cores, not those this process may use. */
 static uint64_t spin_ns(kvcl_context_h ctx)
 {
     size_t i;
@@ -133,7 +134,7 @@ static uint64_t spin_ns(kvcl_context_h ctx)
             return ctx->config.spin_ns;
         }
     }
-    return (ctx->boot->size > kvcl_online_cores()) ? 0 : ctx->config.spin_ns;
+    return (ctx->boot->size > sysconf(_SC_NPROCESSORS_ONLN)) ? 0 : ctx->config.spin_ns;
 }
 
 static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *params)
