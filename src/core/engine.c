@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -20,7 +21,9 @@
 
 void kvcl_lock(kvcl_context_h ctx)
 {
+    atomic_fetch_add_explicit(&ctx->engine.wanted, 1, memory_order_relaxed);
     pthread_mutex_lock(&ctx->engine.lock);
+    atomic_fetch_sub_explicit(&ctx->engine.wanted, 1, memory_order_relaxed);
 }
 
 void kvcl_assert_locked(kvcl_context_h ctx)
@@ -114,7 +117,7 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
         }
     }
     kvcl_engine_notify(ctx);
-    if (eng->user_fd >= 0) {
+    if (atomic_load_explicit(&eng->user_fd, memory_order_relaxed) >= 0) {
         signal_fd(eng->user_fd);
     }
 }
@@ -238,11 +241,15 @@ static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
     }
 }
 
-/* Give other threads the lock now and then while we spin. */
+/* Give other threads the lock now and then while we spin: a mutex is not fair by itself. */
 static void breathe(kvcl_engine_t *eng)
 {
     pthread_mutex_unlock(&eng->lock);
-    kvcl_relax();
+    if (atomic_load_explicit(&eng->wanted, memory_order_relaxed) != 0) {
+        sched_yield();
+    } else {
+        kvcl_relax();
+    }
     pthread_mutex_lock(&eng->lock);
 }
 
@@ -280,6 +287,8 @@ static void *progress_thread(void *arg)
             set_thread_fds(eng, true);
             thread_sleep(ctx, kvcl_heap_min_key(&eng->timers));
             last = kvcl_now_ns();
+        } else {
+            breathe(eng);
         }
     }
     pthread_mutex_unlock(&eng->lock);
@@ -327,12 +336,15 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         if (poll_once(ctx, now) != 0) {
             last = now;
             run_callbacks(ctx);
+            breathe(eng);
         } else if (now - last < eng->spin_ns) {
             breathe(eng);
         } else if (arm_xports(eng)) {
             until = kvcl_heap_min_key(&eng->timers);
             poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
             last = kvcl_now_ns() - eng->spin_ns; /* after a sleep: no spin unless something came */
+        } else {
+            breathe(eng);
         }
     }
     eng->polling = false;

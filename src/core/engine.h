@@ -41,7 +41,8 @@ typedef struct kvcl_engine {
     int             wake_fd;       /* eventfd: wakes the thread */
     int             poller_fd;     /* eventfd: wakes the application thread that polls */
     bool            poller_asleep;
-    int             user_fd;       /* eventfd for the user, -1 until asked for */
+    _Atomic int     user_fd;       /* eventfd for the user, -1 until asked for */
+    _Atomic int     wanted;        /* threads about to take the lock */
     uint64_t        spin_ns;
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
     int             xport_fds[KVCL_ENGINE_XPORTS];
