@@ -123,7 +123,7 @@ static void glue_query(kvcl_xport_t *xport, kvcl_xport_attr_t *attr)
 {
     (void)xport;
     attr->name         = "ucx";
-    attr->frame_bytes  = 256 << 10;
+    attr->frame_bytes  = GLUE_FRAME_MAX;
     attr->inline_bytes = GLUE_INLINE_BYTES;
     attr->max_hdr      = GLUE_MAX_HDR;
 }

@@ -19,6 +19,7 @@
 enum {
     GLUE_MAX_HDR      = 1024,
     GLUE_INLINE_BYTES = 8192,
+    GLUE_FRAME_MAX    = 248 << 10,
     GLUE_SMALL_BYTES  = 512, /* header and payload of a copying send from the small pool */
     GLUE_IOV_MAX      = 16,  /* pieces of a gathering send from the pool; more are malloc'ed */
     GLUE_ADDR_MAX     = 4096,
@@ -105,6 +106,8 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status);
 
 /* glue_plan.c: which transports and devices. */
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
+/* Will the am side have this transport ("posix", "tcp"), where tls is ours and the user's UCX_TLS wins? */
+bool          kvcl_glue_am_uses(const char *tls, const char *name);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
 unsigned      kvcl_glue_version(void); /* of the library at run time, as UCP_VERSION() makes it */

@@ -20,15 +20,18 @@
 
 static const struct {
     const char *name;
-    const char *aliases; /* comma separated, both ends: what else a user may call it */
-} data_transports[] = {
+    const char *aliases; /* comma separated, both ends: what a user may call it */
+} transports[] = {
+    {"tcp", ",tcp,all,"}, /* not for data: the list for data starts after it */
     {"posix", ",posix,mm,sm,shm,all,"},
-    {"cma", ",cma,sm,shm,all,"},
+    {"cma", ",cma,sm,shm,all,"}, /* up to here: on every machine */
     {"rc", ",rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
     {"ud", ",ud,ud_v,ud_verbs,ud_x,ud_mlx5,rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
     {"cuda_copy", ",cuda_copy,cuda,all,"},
     {"cuda_ipc", ",cuda_ipc,cuda,all,"},
 };
+
+enum { TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
 
 static void __attribute__((format(printf, 3, 4))) append(char *list, size_t cap, const char *fmt, ...)
 {
@@ -106,11 +109,11 @@ static void probe(char *list, size_t cap)
     ucp_config_release(config);
 }
 
-/* Does the user's UCX_TLS ("a,b" or "^a,b"; NULL: anything) allow a transport known by these names? */
-static bool user_allows(const char *tls, const char *aliases)
+/* Does a list as in UCX_TLS ("a,b" or "^a,b"; NULL: anything) allow a transport known by these names? Pure. */
+static bool allows(const char *tls, const char *aliases)
 {
     bool       negated = (tls != NULL) && (tls[0] == '^');
-    bool       named   = (tls == NULL);
+    bool       named   = false;
     const char *at     = negated ? tls + 1 : tls;
     char       token[64];
     size_t     len;
@@ -126,18 +129,28 @@ static bool user_allows(const char *tls, const char *aliases)
     return (tls == NULL) || (named != negated);
 }
 
-static void plan_data(glue_plan_t *plan, const char *have)
+bool kvcl_glue_am_uses(const char *tls, const char *name)
 {
-    const char *tls  = kvcl_settings_getenv(NULL, "UCX_TLS");
-    bool       ranged = (plan->path == GLUE_PATH_AUTO);
+    const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
     size_t     i;
 
-    for (i = 0; i < sizeof(data_transports) / sizeof(data_transports[0]); ++i) {
-        if (!user_allows(tls, data_transports[i].aliases)) {
-            continue;
+    for (i = 0; (user != NULL) && (i < TRANSPORTS); ++i) {
+        if (strcmp(transports[i].name, name) == 0) {
+            return allows(user, transports[i].aliases);
         }
-        if ((i < 2) || (ranged && kvcl_glue_list_has(have, data_transports[i].name))) {
-            append(plan->data_tls, sizeof(plan->data_tls), "%s", data_transports[i].name);
+    }
+    return kvcl_glue_list_has(tls, name);
+}
+
+static void plan_data(glue_plan_t *plan, const char *have)
+{
+    const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
+    size_t     i;
+
+    for (i = 1; i < TRANSPORTS; ++i) {
+        if (allows(user, transports[i].aliases) &&
+            ((i <= 2) || ((plan->path == GLUE_PATH_AUTO) && kvcl_glue_list_has(have, transports[i].name)))) {
+            append(plan->data_tls, sizeof(plan->data_tls), "%s", transports[i].name);
         }
     }
 }

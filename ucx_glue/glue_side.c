@@ -74,14 +74,17 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     char         value[64];
+    bool         needed;
     size_t       i;
 
     if (status != UCS_OK) {
         return status;
     }
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); ++i) {
-        if ((settings[i].sides & (data ? SIDE_DATA : SIDE_AM)) && (kvcl_glue_version() >= settings[i].since) &&
-            ((settings[i].transport == NULL) || kvcl_glue_list_has(tls, settings[i].transport))) {
+        needed = (settings[i].transport == NULL) || (data ? kvcl_glue_list_has(tls, settings[i].transport) :
+                                                            kvcl_glue_am_uses(tls, settings[i].transport));
+        if (needed && (settings[i].sides & (data ? SIDE_DATA : SIDE_AM)) &&
+            (kvcl_glue_version() >= settings[i].since)) {
             modify(config, settings[i].key, settings[i].value, false);
         }
     }

@@ -87,7 +87,9 @@ typedef struct kvcl_xport_ops {
 
     /* Hostile bytes are refused with KVCL_ERR_PROTOCOL. KVCL_ERR_UNREACHABLE if no transport leads there. */
     kvcl_status_t (*ep_create)(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
-    /* Sends in flight complete (canceled) before or from later progress() calls; the transport owns ep from here. */
+    /* Sends in flight complete (canceled) before or from later progress() calls; the transport owns ep from here.
+     * Remote regions may still be open: their .map stays good, and rmem_close is still owed. The peer need not notice:
+     * tcp tells him, shared memory tells him only when a process ends. So say goodbye first. */
     void          (*ep_close)(kvcl_xport_ep_t *ep);
     /* One short text, such as "posix", "tcp/lo", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);

@@ -1,0 +1,342 @@
+/*
+ * What is particular to the UCX transport: who may see memory, peers that sleep or die, settings of the user.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+#include "xport_pair.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FAR_SIZE = 1 << 20 };
+
+/* What the other process tells about itself. */
+typedef struct far_info {
+    char     addr[4096];
+    size_t   addr_len;
+    char     packed[512];
+    size_t   packed_len;
+    uint64_t mem;
+} far_info_t;
+
+typedef struct far {
+    pid_t      pid;
+    int        to; /* closing it ends the process */
+    far_info_t info;
+} far_t;
+
+static void write_all(int fd, const void *buf, size_t len)
+{
+    ck_assert_int_eq(write(fd, buf, len), (ssize_t)len);
+}
+
+static void read_all(int fd, void *buf, size_t len)
+{
+    size_t  at = 0;
+    ssize_t n;
+
+    while (at < len) {
+        n = read(fd, (char *)buf + at, len - at);
+        ck_assert_int_gt(n, 0);
+        at += (size_t)n;
+    }
+}
+
+/* The other process: shares memory, says where, then sleeps in read() and never makes progress. */
+static void far_main(pair_kind_t kind, int from, int to)
+{
+    static far_info_t info;
+    kvcl_xport_mem_t  *mem;
+    const void        *addr;
+    side_t            side;
+    void              *p;
+    char              c;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    side_open(&side, kind);
+    side.ops->address(side.xport, &addr, &info.addr_len);
+    memcpy(info.addr, addr, info.addr_len);
+    ck_assert_int_eq(side.ops->mem_alloc(side.xport, FAR_SIZE, false, &p, &mem), KVCL_OK);
+    fill(p, FAR_SIZE, 11);
+    info.mem        = (uintptr_t)p;
+    info.packed_len = sizeof(info.packed);
+    ck_assert_int_eq(side.ops->mem_pack(mem, info.packed, &info.packed_len), KVCL_OK);
+    write_all(to, &info, sizeof(info));
+    while (read(from, &c, 1) == 1) {
+        (void)side.ops->progress(side.xport);
+    }
+    _exit(filled(p, FAR_SIZE, 12) ? 12 : 0);
+}
+
+static void far_start(far_t *far, pair_kind_t kind)
+{
+    int down[2], up[2];
+
+    ck_assert_int_eq(pipe(down), 0);
+    ck_assert_int_eq(pipe(up), 0);
+    far->pid = fork();
+    if (far->pid == 0) {
+        close(down[1]);
+        far_main(kind, down[0], up[1]);
+    }
+    close(down[0]);
+    close(up[1]);
+    far->to = down[1];
+    read_all(up[0], &far->info, sizeof(far->info));
+    close(up[0]);
+}
+
+static void far_connect(side_t *side, const far_t *far, pair_kind_t kind)
+{
+    side_open(side, kind);
+    ck_assert_int_eq(side->ops->ep_create(side->xport, far->info.addr, far->info.addr_len, &side->ep), KVCL_OK);
+}
+
+START_TEST(a_sleeping_owner_is_read_and_written)
+{
+    kvcl_xport_rmem_attr_t attr;
+    kvcl_xport_rmem_t      *rmem;
+    side_t                 side;
+    far_t                  far;
+    int                    status;
+
+    far_start(&far, (pair_kind_t)_i);
+    far_connect(&side, &far, (pair_kind_t)_i);
+    ck_assert_int_eq(side.ops->rmem_open(side.ep, far.info.packed, far.info.packed_len, far.info.mem, FAR_SIZE, &rmem,
+                                         &attr),
+                     KVCL_OK);
+    ck_assert_ptr_nonnull(attr.map);
+    ck_assert(filled(attr.map, FAR_SIZE, 11));
+    fill(attr.map, FAR_SIZE, 12);
+    side.ops->ep_close(side.ep); /* the mapping outlives the endpoint, until rmem_close */
+    side.ep = NULL;
+    for (status = 0; status < 100; ++status) {
+        (void)side.ops->progress(side.xport);
+    }
+    ck_assert(filled(attr.map, FAR_SIZE, 12));
+    side.ops->rmem_close(rmem);
+    close(far.to);
+    ck_assert_int_eq(waitpid(far.pid, &status, 0), far.pid);
+    ck_assert_int_eq(WEXITSTATUS(status), 12);
+    side_close(&side);
+}
+END_TEST
+
+START_TEST(a_killed_peer_is_told_once)
+{
+    kvcl_xport_rmem_attr_t attr;
+    kvcl_xport_rmem_t      *rmem;
+    uint64_t               hdr = 1;
+    uint64_t               deadline;
+    side_t                 side;
+    far_t                  far;
+    int                    i;
+
+    far_start(&far, (pair_kind_t)_i);
+    far_connect(&side, &far, (pair_kind_t)_i);
+    ck_assert_int_eq(side.ops->rmem_open(side.ep, far.info.packed, far.info.packed_len, far.info.mem, FAR_SIZE, &rmem,
+                                         &attr),
+                     KVCL_OK);
+    ck_assert_int_eq(side.ops->am_send(side.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+    for (i = 0; i < 100; ++i) {
+        write_all(far.to, "x", 1); /* progress there, for the wire-up */
+        (void)side.ops->progress(side.xport);
+        usleep(1000);
+    }
+    kill(far.pid, SIGKILL);
+    waitpid(far.pid, NULL, 0);
+    deadline = kvcl_deadline_after(3 * KVCL_NS_PER_SEC);
+    while ((side.failures == 0) && !kvcl_deadline_passed(deadline)) {
+        (void)side.ops->progress(side.xport);
+    }
+    ck_assert_uint_eq(side.failures, 1);
+    ck_assert_int_eq(side.failed_with, KVCL_ERR_RANK_FAILED);
+    if (attr.map != NULL) { /* the bytes are still there, whatever they are worth */
+        ck_assert(filled(attr.map, FAR_SIZE, 11));
+    }
+    side.ops->rmem_close(rmem);
+    close(far.to);
+    side_close(&side);
+}
+END_TEST
+
+START_TEST(no_context_with_tcp_has_rma)
+{
+    static const char *const tls[] = {NULL, "all", "tcp", "tcp,posix", "^posix", "^cma,self", "^tcp", "shm,tcp"};
+    char                     list[256];
+    side_t                   side;
+    size_t                   i;
+
+    for (i = 0; i < sizeof(tls) / sizeof(tls[0]); ++i) {
+        if (tls[i] != NULL) {
+            setenv("UCX_TLS", tls[i], 1);
+        }
+        side_open(&side, (pair_kind_t)_i);
+        ck_assert(!kvcl_glue_rma_has(side.xport, "tcp"));
+        ck_assert(!(glue_of(side.xport)->am.features & UCP_FEATURE_RMA));
+        kvcl_glue_ctx_transports(glue_of(side.xport)->am.ctx, list, sizeof(list));
+        ck_assert_str_ne(list, ""); /* the query sees something */
+        ck_assert_int_eq(kvcl_glue_list_has(list, "tcp"),
+                         (tls[i] == NULL) ? (_i != PAIR_SHM) : (strcmp(tls[i], "^tcp") != 0));
+        side_close(&side);
+    }
+}
+END_TEST
+
+START_TEST(shared_segments_are_for_the_owner_only)
+{
+    int              seen = 0;
+    char             path[300], target[300];
+    kvcl_xport_mem_t *mem;
+    struct dirent    *entry;
+    struct stat      st;
+    side_t           side;
+    ssize_t          n;
+    void             *p;
+    DIR              *dir;
+    FILE             *file;
+    char             line[512];
+    unsigned         perms, cpid;
+
+    umask(0);
+    side_open(&side, (pair_kind_t)_i);
+    ck_assert_int_eq(side.ops->mem_alloc(side.xport, 1 << 16, false, &p, &mem), KVCL_OK);
+    dir = opendir("/proc/self/fd");
+    while ((entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        n = readlink(path, target, sizeof(target) - 1);
+        if (n > 0) {
+            target[n] = '\0';
+            if (strncmp(target, "/dev/shm/", 9) == 0) {
+                ck_assert_int_eq(stat(path, &st), 0);
+                ck_assert_uint_eq(st.st_mode & 0777, 0600);
+                ++seen;
+            }
+        }
+    }
+    closedir(dir);
+    ck_assert_int_ge(seen, (_i == PAIR_TCP) ? 0 : 1);
+    file = fopen("/proc/sysvipc/shm", "r"); /* key shmid perms size cpid ... */
+    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+        if (sscanf(line, "%*d %*d %o %*u %u", &perms, &cpid) == 2) {
+            ck_assert_msg((cpid != (unsigned)getpid()) || ((perms & 0777) == 0600), "a System V segment of mode %o",
+                          perms);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    side.ops->mem_free(mem);
+    side_close(&side);
+}
+END_TEST
+
+START_TEST(a_full_shm_is_an_error)
+{
+    kvcl_xport_mem_t *mem = NULL;
+    struct statvfs   fs;
+    side_t           side;
+    void             *p = NULL;
+
+    side_open(&side, PAIR_SHM);
+    ck_assert_int_eq(statvfs("/dev/shm", &fs), 0);
+    ck_assert_int_eq(side.ops->mem_alloc(side.xport, fs.f_bavail * fs.f_frsize + 1, false, &p, &mem),
+                     KVCL_ERR_NO_MEMORY);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "/dev/shm"));
+    ck_assert_int_eq(side.ops->mem_alloc(side.xport, 0, false, &p, &mem), KVCL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(side.ops->mem_alloc(side.xport, SIZE_MAX, false, &p, &mem), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(mem);
+    side_close(&side);
+}
+END_TEST
+
+START_TEST(the_users_transports_win)
+{
+    char   text[64];
+    pair_t pair;
+
+    setenv("UCX_TLS", "tcp", 1);
+    pair_open(&pair, PAIR_AUTO);
+    pair.a.ops->ep_describe(pair.a.ep, text, sizeof(text));
+    ck_assert_str_eq(text, "tcp/lo");
+    ck_assert_ptr_null(glue_of(pair.a.xport)->data.ctx);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(bad_params_are_refused)
+{
+    kvcl_xport_params_t params = {.path = "pigeon", .net = "lo"};
+    kvcl_xport_t        *xport = NULL;
+
+    ck_assert_int_eq(kvcl_xport_ucx.init(&params, &xport), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "pigeon"));
+    params.path = "tcp";
+    params.net  = "nosuchif0";
+    ck_assert_int_lt(kvcl_xport_ucx.init(&params, &xport), 0);
+    ck_assert_ptr_null(xport);
+}
+END_TEST
+
+START_TEST(closed_endpoints_do_not_pile_up)
+{
+    kvcl_xport_ep_t *ep;
+    const void      *addr;
+    size_t          len;
+    side_t          side;
+    far_t           far;
+    uint64_t        hdr = 1;
+    int             i, j;
+
+    far_start(&far, (pair_kind_t)_i);
+    side_open(&side, (pair_kind_t)_i);
+    (void)addr;
+    (void)len;
+    for (i = 0; i < 200; ++i) {
+        ck_assert_int_eq(side.ops->ep_create(side.xport, far.info.addr, far.info.addr_len, &ep), KVCL_OK);
+        ck_assert_int_eq(side.ops->am_send(ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+        side.ops->ep_close(ep);
+        for (j = 0; (j < 10000) && !kvcl_list_is_empty(&glue_of(side.xport)->eps); ++j) {
+            (void)side.ops->progress(side.xport);
+            if (j % 100 == 0) {
+                write_all(far.to, "x", 1);
+            }
+        }
+        ck_assert(kvcl_list_is_empty(&glue_of(side.xport)->eps));
+    }
+    close(far.to);
+    waitpid(far.pid, NULL, 0);
+    side_close(&side);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("ucx");
+    TCase   *tcase = tcase_create("ucx");
+    SRunner *runner;
+    int     failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, a_sleeping_owner_is_read_and_written, PAIR_SHM, PAIR_SHM + 1);
+    tcase_add_loop_test(tcase, a_sleeping_owner_is_read_and_written, PAIR_AUTO, PAIR_AUTO + 1);
+    tcase_add_loop_test(tcase, a_killed_peer_is_told_once, PAIR_SHM, PAIR_KINDS);
+    tcase_add_loop_test(tcase, no_context_with_tcp_has_rma, PAIR_SHM, PAIR_KINDS);
+    tcase_add_loop_test(tcase, shared_segments_are_for_the_owner_only, PAIR_SHM, PAIR_KINDS);
+    tcase_add_test(tcase, a_full_shm_is_an_error);
+    tcase_add_test(tcase, the_users_transports_win);
+    tcase_add_test(tcase, bad_params_are_refused);
+    tcase_add_loop_test(tcase, closed_endpoints_do_not_pile_up, PAIR_SHM, PAIR_KINDS);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
