@@ -159,16 +159,29 @@ static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
     end_if_over(serve);
 }
 
-static flight_t *new_flight(kvcl_context_h ctx, size_t frame)
+/* Room for the largest frame of any endpoint. */
+static size_t flight_room(kvcl_context_h ctx)
+{
+    kvcl_xport_attr_t attr;
+    size_t            room = (size_t)ctx->config.frame;
+    unsigned          i;
+
+    for (i = 0; i < ctx->engine.n_xports; ++i) {
+        ctx->engine.xports[i]->ops->query(ctx->engine.xports[i], &attr);
+        room = (attr.frame_bytes > room) ? attr.frame_bytes : room;
+    }
+    return room;
+}
+
+static flight_t *new_flight(kvcl_context_h ctx)
 {
     kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
 
     if (!xfer->has_flights) {
-        xfer->flight_room = frame;
         xfer->has_flights = true;
-        kvcl_mpool_init(&xfer->flights, "data frames", sizeof(flight_t) + frame, 64, 4);
+        kvcl_mpool_init(&xfer->flights, "data frames", sizeof(flight_t) + flight_room(ctx), 64, 4);
     }
-    return (frame <= xfer->flight_room) ? kvcl_mpool_get(&xfer->flights) : NULL;
+    return kvcl_mpool_get(&xfer->flights);
 }
 
 /* One run that fills a frame goes from where it lies; otherwise gather. */
@@ -193,7 +206,7 @@ static bool send_frame(serve_t *serve)
 {
     size_t        left = serve->total - serve->pos;
     size_t        want = (left < serve->frame) ? (size_t)left : serve->frame;
-    flight_t      *flight = new_flight(serve->ctx, serve->frame);
+    flight_t      *flight = new_flight(serve->ctx);
     kvcl_status_t status;
     kvcl_iov_t    iov;
 

@@ -15,7 +15,6 @@ typedef struct kvcl_xfer_state {
     kvcl_list_t  rmas;       /* kvcl_rma_job_t */
     kvcl_mpool_t flights;    /* frames under way with their bounce buffers */
     bool         has_flights;
-    size_t       flight_room; /* bytes of a bounce buffer */
     kvcl_map_t   offers;
     uint64_t     next_offer;
     kvcl_list_t  recvs;      /* posted, unmatched */
