@@ -96,25 +96,28 @@ static void destroy(kvcl_cache_h cache)
     free(cache);
 }
 
+/* Ids are never used again: a peer may still know the last cache that had one. */
 static kvcl_status_t enlist(kvcl_cache_h cache)
 {
-    kvcl_context_h ctx    = cache->ctx;
-    kvcl_status_t  status = KVCL_OK;
-    uint32_t       id     = 1;
+    static _Atomic uint32_t last_id;
+    kvcl_context_h          ctx    = cache->ctx;
+    kvcl_status_t           status = KVCL_OK;
+    unsigned                n      = 0;
+    kvcl_cache_h            other;
 
     kvcl_lock(ctx);
     if (kvcl_cache_by_name(ctx, cache->name, strlen(cache->name)) != NULL) {
         status = kvcl_fail(KVCL_ERR_EXISTS, "kvcl_cache_create: this context has a cache named \"%s\" already",
                            cache->name);
     }
-    while ((id < KVCL_CACHES_MAX) && (kvcl_cache_by_id(ctx, id) != NULL)) {
-        ++id;
+    kvcl_list_foreach (other, kvcl_context_caches(ctx), struct kvcl_cache, link) {
+        ++n;
     }
-    if ((status == KVCL_OK) && (id == KVCL_CACHES_MAX)) {
+    if ((status == KVCL_OK) && (n >= KVCL_CACHES_MAX)) {
         status = kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d caches in a context", KVCL_CACHES_MAX);
     }
     if (status == KVCL_OK) {
-        cache->id = id;
+        cache->id = atomic_fetch_add(&last_id, 1) + 1;
         kvcl_list_add_tail(kvcl_context_caches(ctx), &cache->link);
     }
     kvcl_unlock(ctx);
