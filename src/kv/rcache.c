@@ -61,6 +61,10 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
     kvcl_status_t status;
 
     kvcl_assert_locked(peer->ctx);
+    if ((rcache != NULL) && (rcache->state == KVCL_RCACHE_READY) && !kvcl_rregion_live(&rcache->gens_region)) {
+        kvcl_rcache_stale(rcache); /* its owner destroyed it; there may be another of that name */
+        rcache = NULL;
+    }
     if (rcache == NULL) {
         rcache = calloc(1, sizeof(*rcache));
         if ((rcache == NULL) || (kvcl_map_put(&peer->rcaches, key, rcache) != KVCL_OK)) {
