@@ -1,7 +1,7 @@
 /*
- * kvcl_info: what was built in, what each setting is and who set it, what the machine looks like, what reaches whom how.
- * Owns the choice of sections and their printing. In a job rank 0 prints for all; each rank's own part is the row of
- * paths to its peers.
+ * kvcl_info: what was built in, what each setting is and who set it, what the machine looks like, what reaches whom
+ * how. Owns the choice of sections and their printing. In a job rank 0 prints for all; each rank's own part is the row
+ * of paths to its peers.
  */
 #include "config.h"
 #include "tools/cli.h"
@@ -28,15 +28,14 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
 {
     const cli_option_t table[] = {
         {"build", CLI_FLAG, &opt->build, NULL, "the version and what it was built with", 0, 0},
-        {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, who set it, what it does", 0,
-         0},
+        {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, who set it, help", 0, 0},
         {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and when each is chosen", 0, 0},
         {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library sees it", 0, 0},
         {"paths", CLI_FLAG, &opt->paths, NULL, "how each rank reaches each other (under mpirun or srun)", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_info", "[options]",
-                             "Print what this KVCL is, how it is set and what it sees. Without options: everything.", table,
-                             sizeof(table) / sizeof(table[0])};
+                             "Print what this KVCL is, how it is set and what it sees. Without options: everything.",
+                             table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;
     size_t           n;
 

@@ -1,6 +1,7 @@
 /*
- * Owns the shape of a measurement: a verified warm-up, a guess how many iterations make about a second, then rounds that
- * take turns with the floor. Each round begins with an iteration that is not counted, so that whoever slept is awake.
+ * Owns the shape of a measurement: a verified warm-up, a guess how many iterations make about a second, then rounds
+ * that take turns with the floor. Each round begins with an iteration that is not counted, so that whoever slept is
+ * awake.
  */
 #include "config.h"
 #include "tools/perf/perf.h"

@@ -58,10 +58,11 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     const char         *name   = NULL;
     const cli_option_t table[] = {
         {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M)", 1, 0xffffffffu},
-        {"count", CLI_SIZE, &opt->count, "N", "blocks of one iteration, or keys (default 64; lookup 64K)", 1, COUNT_MAX},
+        {"count", CLI_SIZE, &opt->count, "N", "blocks of an iteration, or keys (default 64; lookup 64K)", 1, COUNT_MAX},
         {"order", CLI_STRING, &order, "seq|random", "of the blocks, on both sides (default seq)", 0, 0},
         {"iters", CLI_COUNT, &opt->iters, "I", "iterations (default: about a second)", 1, 0},
-        {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations, each on its share (default 1)", 1, THREADS_MAX},
+        {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations on a share each (default 1)", 1,
+         THREADS_MAX},
         {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64)", 1, COUNT_MAX},
         {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
         {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},

@@ -1,8 +1,8 @@
 /*
  * Owns the statistics of a conversation workload, as tables of quantiles measured on a real trace (12,031 requests of
  * an hour): all requests share the first block (the system prompt); 61% open a conversation, 39% continue one that was
- * heard of some hundred requests before: they keep all but its last blocks and add their own.
- * Over many requests: blocks per request p50 about 14, p99 about 167, at most 247; about 36% of blocks seen before.
+ * heard of some hundred requests before: they keep all but its last blocks and add their own. Over many requests:
+ * blocks per request p50 about 14, p99 about 167, at most 247; about 36% of blocks seen before.
  */
 #include "config.h"
 #include "tools/replay/generate.h"
@@ -22,14 +22,21 @@ typedef struct quantile {
     uint32_t value;
 } quantile_t;
 
-static const quantile_t new_blocks[]   = {{0, 2},    {200, 3},  {300, 4},   {400, 8},   {500, 11},  {600, 15},  {700, 22},  {800, 31},
-                                          {850, 38}, {900, 50}, {950, 76},  {970, 102}, {980, 132}, {990, 176}, {995, 218}, {1000, 247}};
-static const quantile_t added_blocks[] = {{0, 1},    {300, 2},  {600, 2},   {700, 4},   {800, 10},  {850, 15},  {900, 20},
-                                          {950, 29}, {980, 41}, {990, 53},  {995, 65},  {1000, 186}};
-static const quantile_t dropped_blocks[] = {{0, 1}, {850, 1}, {900, 17}, {950, 27}, {990, 48}, {1000, 90}};
-static const quantile_t gaps[]           = {{0, 5},     {100, 141}, {200, 204},  {400, 324},  {500, 422},   {600, 550},
-                                            {700, 757}, {800, 1087}, {900, 1660}, {950, 2129}, {990, 5101}, {1000, 10514}};
-static const quantile_t outputs[] = {{0, 1}, {50, 10}, {100, 24}, {250, 156}, {500, 350}, {750, 472}, {950, 698}, {1000, 2000}};
+/* clang-format off */
+static const quantile_t new_blocks[] = {
+    {0, 2},    {200, 3},  {300, 4},   {400, 8},   {500, 11},  {600, 15},  {700, 22},  {800, 31},
+    {850, 38}, {900, 50}, {950, 76},  {970, 102}, {980, 132}, {990, 176}, {995, 218}, {1000, 247}};
+static const quantile_t added_blocks[] = {
+    {0, 1},    {300, 2},  {600, 2},  {700, 4},  {800, 10},  {850, 15},
+    {900, 20}, {950, 29}, {980, 41}, {990, 53}, {995, 65},  {1000, 186}};
+static const quantile_t dropped_blocks[] = {
+    {0, 1}, {850, 1}, {900, 17}, {950, 27}, {990, 48}, {1000, 90}};
+static const quantile_t gaps[] = {
+    {0, 5},     {100, 141},  {200, 204},  {400, 324},  {500, 422},  {600, 550},
+    {700, 757}, {800, 1087}, {900, 1660}, {950, 2129}, {990, 5101}, {1000, 10514}};
+static const quantile_t outputs[] = {
+    {0, 1}, {50, 10}, {100, 24}, {250, 156}, {500, 350}, {750, 472}, {950, 698}, {1000, 2000}};
+/* clang-format on */
 
 #define DRAW(_random, _table) draw((_random), (_table), sizeof(_table) / sizeof((_table)[0]))
 

@@ -1,7 +1,7 @@
 /*
- * kvcl_replay: a serving cluster's KV-cache traffic from a trace, every byte verified. Owns the order of a run: options,
- * job, trace, plan, the check that all ranks have the same, the work, the summary, the exit status (0: all bytes right;
- * 1: wrong bytes or a failure; 2: bad options or a bad trace).
+ * kvcl_replay: a serving cluster's KV-cache traffic from a trace, every byte verified. Owns the order of a run:
+ * options, job, trace, plan, the check that all ranks have the same, the work, the summary, the exit status (0: all
+ * bytes right; 1: wrong bytes or a failure; 2: bad options or a bad trace).
  */
 #include "config.h"
 #include "tools/pattern.h"

@@ -49,7 +49,8 @@ cli_result_t replay_options_parse(replay_options_t *opt, int argc, char **argv)
 {
     const char         *pool   = "unlimited";
     const cli_option_t table[] = {
-        {"trace", CLI_STRING, &opt->trace, "FILE", "JSON lines: timestamp, input_length, output_length, hash_ids", 0, 0},
+        {"trace", CLI_STRING, &opt->trace, "FILE",
+         "JSON lines of timestamp, input_length, output_length, hash_ids", 0, 0},
         {"model", CLI_STRING, &opt->model, "NAME", "bytes per token as this model has them", 0, 0},
         {"bytes-per-token", CLI_SIZE, &opt->bytes_per_token, "N", "the same as a number (default 16)", 1, 0},
         {"pool", CLI_STRING, &pool, "SIZE", "memory each rank gives; full: it evicts (default unlimited)", 0, 0},

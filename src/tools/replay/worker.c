@@ -1,7 +1,7 @@
 /*
  * Owns the life of a worker: how large its pool is, opening and closing its cache and store, the loop over its
- * requests, and the verification of blocks. Request i belongs to rank i % size. What one request does: worker_request.c;
- * the order of requests and broadcasts: worker_order.c.
+ * requests, and the verification of blocks. Request i belongs to rank i % size. What one request does:
+ * worker_request.c; the order of requests and broadcasts: worker_order.c.
  */
 #include "config.h"
 #include "tools/replay/worker.h"
@@ -136,7 +136,8 @@ static bool open_store(worker_t *worker, const worker_room_t *room)
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(room->blocks, (uint32_t)worker->opt->block_bytes);
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
 
-    if (!job_ok(worker->job, kvcl_cache_create(worker->job->ctx, "replay", &layout, NULL, KVCL_MEM_HOST, &worker->cache),
+    if (!job_ok(worker->job,
+                kvcl_cache_create(worker->job->ctx, "replay", &layout, NULL, KVCL_MEM_HOST, &worker->cache),
                 "kvcl_cache_create")) {
         return false;
     }
@@ -216,10 +217,9 @@ bool worker_run(worker_t *worker)
     if (!good) {
         return false;
     }
-    if ((worker->baton_req != NULL) && !job_ok(worker->job, worker_finish(worker, KVCL_OK, worker->baton_req), "turn")) {
+    if (!worker_passed_turn(worker)) {
         return false;
     }
-    worker->baton_req        = NULL;
     worker->tally.elapsed_ns = clock_ns() - worker->start_ns;
     kvcl_store_stats(worker->store, &stats);
     worker->tally.evictions = stats.evicted;

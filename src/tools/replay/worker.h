@@ -74,6 +74,8 @@ bool worker_broadcasts(worker_t *worker, size_t before);
 /* In order: wait until request index may start; let the next one start. */
 bool worker_take_turn(worker_t *worker, size_t index);
 bool worker_pass_turn(worker_t *worker, size_t index);
+/* Wait until the turn last passed has been taken. */
+bool worker_passed_turn(worker_t *worker);
 /* Compare a block's bytes with what its key says; counts and reports wrong ones. */
 void worker_verify(worker_t *worker, const kvcl_key_t *key, uint32_t id);
 /* Verify and give back what the request holds. */

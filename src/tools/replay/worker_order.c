@@ -45,6 +45,14 @@ bool worker_take_turn(worker_t *worker, size_t index)
     return true;
 }
 
+bool worker_passed_turn(worker_t *worker)
+{
+    kvcl_req_h req = worker->baton_req;
+
+    worker->baton_req = NULL;
+    return (req == NULL) || job_ok(worker->job, worker_finish(worker, KVCL_OK, req), "passing the turn");
+}
+
 bool worker_pass_turn(worker_t *worker, size_t index)
 {
     const int          next   = (int)((index + 1) % (size_t)worker->job->size);
@@ -54,10 +62,9 @@ bool worker_pass_turn(worker_t *worker, size_t index)
         return true;
     }
     /* The turn has come back to us, so the one we sent has long been received. */
-    if ((worker->baton_req != NULL) && !job_ok(worker->job, worker_finish(worker, KVCL_OK, worker->baton_req), "turn")) {
+    if (!worker_passed_turn(worker)) {
         return false;
     }
-    worker->baton_req = NULL;
     worker->baton[0]  = index + 1;
     params.timeout_ns = turn_timeout(worker, index + 1);
     return job_ok(worker->job,

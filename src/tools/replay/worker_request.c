@@ -171,8 +171,8 @@ static bool publish(worker_t *worker, size_t n)
         return false;
     }
     for (i = 0; i < n; ++i) {
-        pattern_fill(worker->part_keys[i].bytes, worker->base + ((size_t)worker->part_ids[i] * worker->opt->block_bytes),
-                     worker->opt->block_bytes);
+        pattern_fill(worker->part_keys[i].bytes,
+                     worker->base + ((size_t)worker->part_ids[i] * worker->opt->block_bytes), worker->opt->block_bytes);
         worker->part_status[i] = KVCL_OK;
     }
     worker->tally.computed += n;
@@ -213,7 +213,8 @@ bool worker_serve_request(worker_t *worker, size_t index)
     const trace_request_t *request = &worker->trace->requests[index];
     size_t                hit, got;
 
-    if (!job_ok(worker->job, worker_keys(worker->trace, request, request->n, &worker->root, worker->tokens, worker->keys),
+    if (!job_ok(worker->job,
+                worker_keys(worker->trace, request, request->n, &worker->root, worker->tokens, worker->keys),
                 "kvcl_key_chain")) {
         return false;
     }
