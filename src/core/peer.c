@@ -111,13 +111,12 @@ static kvcl_status_t make_ep(kvcl_peer_t *peer)
     kvcl_status_t  status;
     kvcl_address_t parsed;
     unsigned       i, part;
+    bool           tried = false;
 
     status = kvcl_address_unpack(peer->address, peer->address_len, &parsed);
     if (status != KVCL_OK) {
         return status;
     }
-    status = kvcl_fail(KVCL_ERR_UNREACHABLE, "no transport of KVCL_PATH=%s leads to %s",
-                       kvcl_path_name(peer->ctx->config.path), peer->name);
     for (i = 0; i < eng->n_xports; ++i) {
         kvcl_xport_t *xport = eng->xports[i];
         part = (xport->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX;
@@ -132,8 +131,10 @@ static kvcl_status_t make_ep(kvcl_peer_t *peer)
             return KVCL_OK;
         }
         peer->ep = NULL;
+        tried    = true;
     }
-    return status;
+    return tried ? status : kvcl_fail(KVCL_ERR_UNREACHABLE, "no transport of KVCL_PATH=%s leads to %s",
+                                      kvcl_path_name(peer->ctx->config.path), peer->name);
 }
 
 static void stamp(kvcl_msg_t *msg, uint8_t type)

@@ -229,7 +229,7 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     if (msg->flags & KVCL_SEND_EAGER) {
         good = (len == in->len);
     } else if (msg->flags & KVCL_SEND_CACHE) {
-        good = (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
+        good = (in->cache != 0) && (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
                (len == in->n_blocks * sizeof(uint32_t));
     } else {
         good = (len == 0);

@@ -61,7 +61,9 @@ kvcl_status_t kvcl_own_sel(kvcl_sel_t *to, const kvcl_sel_t *sel)
     if (ids == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", sel->n_blocks);
     }
-    memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
+    if (sel->n_blocks != 0) {
+        memcpy(ids, sel->blocks, sel->n_blocks * sizeof(*ids));
+    }
     *to        = *sel;
     to->blocks = ids;
     return KVCL_OK;

@@ -297,6 +297,18 @@ static bool is_rma(const kvcl_pull_t *pull)
                                             : (pull->rcache != NULL) && pull->rcache->rma;
 }
 
+static void all_here(kvcl_pull_t *pull)
+{
+    size_t i;
+
+    for (i = 0; (pull->status != NULL) && (i < pull->remote.n_blocks); ++i) {
+        if (pull->status[i] == KVCL_INPROGRESS) {
+            pull->status[i] = KVCL_OK;
+        }
+    }
+    finish(pull, KVCL_OK);
+}
+
 /* Everything is known: choose how the bytes move. */
 static void move(kvcl_pull_t *pull)
 {
@@ -304,6 +316,10 @@ static void move(kvcl_pull_t *pull)
     kvcl_status_t  status = KVCL_OK;
     kvcl_runs_t    runs;
 
+    if (pull->total == 0) { /* nothing to move */
+        all_here(pull);
+        return;
+    }
     if (is_mapped(pull) || is_rma(pull)) {
         status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs);
         if (status != KVCL_OK) {
@@ -424,18 +440,6 @@ static void give_credit(kvcl_pull_t *pull)
     }
 }
 
-static void all_here(kvcl_pull_t *pull)
-{
-    size_t i;
-
-    for (i = 0; (pull->status != NULL) && (i < pull->remote.n_blocks); ++i) {
-        if (pull->status[i] == KVCL_INPROGRESS) {
-            pull->status[i] = KVCL_OK;
-        }
-    }
-    finish(pull, KVCL_OK);
-}
-
 void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                        size_t len)
 {
@@ -488,7 +492,11 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         return;
     }
     pull = kvcl_container_of(req, kvcl_pull_t, req);
-    if ((pull->peer != peer) || (in->status > 0) || (len != in->n * sizeof(int32_t)) ||
+    if (pull->peer != peer) {
+        kvcl_am_malformed(ctx, peer, "the end of a transfer that is another peer's");
+        return;
+    }
+    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) ||
         ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
         ((in->status == KVCL_OK) && (pull->received != pull->total))) {
         kvcl_am_malformed(ctx, peer, "the end of a transfer does not fit it");

@@ -1,0 +1,419 @@
+/*
+ * The frame around the cases (conform.h): starting ranks, boot's store, fences, verdicts.
+ */
+#include "conform.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KEYS_MAX = 64, KEY_MAX = 64, VAL_MAX = 8192, WORDS = 64, CASES_MAX = 128 };
+
+struct cf_shared {
+    pthread_mutex_t lock; /* of the store */
+    unsigned        n_keys;
+    struct {
+        char   key[KEY_MAX];
+        size_t len;
+        char   val[VAL_MAX];
+    } keys[KEYS_MAX];
+    _Atomic uint64_t arrived, round; /* the fence */
+    _Atomic uint64_t started_ns;     /* of the case at work */
+    _Atomic int      at;             /* its index */
+    _Atomic int      passed;
+    uint64_t         seed;
+    size_t           blob_len[CF_RANKS_MAX];
+    char             blob[CF_RANKS_MAX][CF_BLOB_MAX];
+    pid_t            pid[CF_RANKS_MAX];
+    _Atomic uint64_t words[WORDS];
+};
+
+/* What one run is: a configuration and the cases that fit it. */
+typedef struct run {
+    const cf_config_t *config;
+    const cf_case_t   *cases[CASES_MAX];
+    int               n;
+    uint64_t          seed;
+    cf_shared_t       *sh;
+} run_t;
+
+typedef struct rank_thread {
+    run_t     *run;
+    int       rank;
+    pthread_t thread;
+} rank_thread_t;
+
+/* ---------------------------------------------------------------- verdicts */
+
+void cf_fail(cf_t *cf, const char *file, int line, const char *what, const char *more)
+{
+    fprintf(stderr, "rank %d: %s:%d: %s%s%s (last error: %s)\n", cf->rank, file, line, what, (more != NULL) ? ": " : "",
+            (more != NULL) ? more : "", kvcl_last_error());
+    fflush(stderr);
+    _exit(1);
+}
+
+void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_status_t got, kvcl_status_t want)
+{
+    char more[128];
+
+    if (got != want) {
+        snprintf(more, sizeof(more), "%s, not %s", kvcl_status_name(got), kvcl_status_name(want));
+        cf_fail(cf, file, line, what, more);
+    }
+}
+
+/* ---------------------------------------------------------------- the store that boot uses */
+
+/* Boot counts the contexts of a process ("kvcl.<n>.job"); ranks that are threads would each have a number of their own. */
+static void plain_key(const char *key, char out[KEY_MAX])
+{
+    const char *rest = strchr(key, '.');
+
+    rest = (rest != NULL) ? strchr(rest + 1, '.') : NULL;
+    snprintf(out, KEY_MAX, "%s", (rest != NULL) ? rest : key);
+}
+
+static kvcl_status_t store_set(void *arg, const char *key, const void *val, size_t len)
+{
+    cf_shared_t   *sh    = ((cf_t *)arg)->sh;
+    kvcl_status_t status = KVCL_ERR_NO_SPACE;
+
+    pthread_mutex_lock(&sh->lock);
+    if ((sh->n_keys < KEYS_MAX) && (len <= VAL_MAX)) {
+        plain_key(key, sh->keys[sh->n_keys].key);
+        memcpy(sh->keys[sh->n_keys].val, val, len);
+        sh->keys[sh->n_keys].len = len;
+        ++sh->n_keys;
+        status = KVCL_OK;
+    }
+    pthread_mutex_unlock(&sh->lock);
+    return status;
+}
+
+static kvcl_status_t store_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
+{
+    cf_shared_t *sh      = ((cf_t *)arg)->sh;
+    uint64_t    deadline = kvcl_deadline_after(20 * KVCL_NS_PER_SEC);
+    char        plain[KEY_MAX];
+    unsigned    i;
+
+    plain_key(key, plain);
+    while (!kvcl_deadline_passed(deadline)) {
+        pthread_mutex_lock(&sh->lock);
+        for (i = 0; i < sh->n_keys; ++i) {
+            if (strcmp(sh->keys[i].key, plain) == 0) {
+                *len_p = sh->keys[i].len;
+                memcpy(buf, sh->keys[i].val, (*len_p < cap) ? *len_p : cap);
+                pthread_mutex_unlock(&sh->lock);
+                return KVCL_OK;
+            }
+        }
+        pthread_mutex_unlock(&sh->lock);
+        usleep(200);
+    }
+    return KVCL_ERR_TIMED_OUT;
+}
+
+static kvcl_status_t store_fence(void *arg)
+{
+    cf_fence(arg);
+    return KVCL_OK;
+}
+
+/* ---------------------------------------------------------------- what cases call */
+
+void cf_fence(cf_t *cf)
+{
+    cf_shared_t *sh    = cf->sh;
+    uint64_t    round  = atomic_load(&sh->round);
+
+    if (atomic_fetch_add(&sh->arrived, 1) + 1 == (uint64_t)cf->size) {
+        atomic_store(&sh->arrived, 0);
+        atomic_store(&sh->round, round + 1);
+        return;
+    }
+    while (atomic_load(&sh->round) == round) {
+        cf_sleep_us(cf, 20);
+    }
+}
+
+void cf_sleep_us(cf_t *cf, unsigned us)
+{
+    uint64_t until = kvcl_deadline_after((uint64_t)us * KVCL_NS_PER_US);
+
+    if (!cf->no_thread || (cf->ctx == NULL)) {
+        usleep(us);
+        return;
+    }
+    do {
+        (void)kvcl_progress(cf->ctx);
+    } while (!kvcl_deadline_passed(until));
+}
+
+void cf_give(cf_t *cf, const void *buf, size_t len)
+{
+    CF_CHECK(cf, len <= CF_BLOB_MAX);
+    memcpy(cf->sh->blob[cf->rank], buf, len);
+    cf->sh->blob_len[cf->rank] = len;
+}
+
+const void *cf_blob(cf_t *cf, int rank, size_t *len_p)
+{
+    *len_p = cf->sh->blob_len[rank];
+    return cf->sh->blob[rank];
+}
+
+pid_t cf_pid(cf_t *cf, int rank)
+{
+    return cf->sh->pid[rank];
+}
+
+uint64_t cf_same(cf_t *cf)
+{
+    return cf->sh->seed ^ ((uint64_t)(unsigned)atomic_load(&cf->sh->at) << 32);
+}
+
+_Atomic uint64_t *cf_word(cf_t *cf, unsigned i)
+{
+    return &cf->sh->words[i];
+}
+
+kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req)
+{
+    kvcl_status_t status = kvcl_req_wait(req, 20 * KVCL_NS_PER_SEC);
+
+    CF_CHECK(cf, status != KVCL_INPROGRESS);
+    return status;
+}
+
+/* ---------------------------------------------------------------- running */
+
+static void open_world(cf_t *cf, const cf_config_t *config)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_oob_t         oob    = {cf->rank, cf->size, store_set, store_get, store_fence, cf};
+
+    params.oob   = &oob;
+    params.path  = cf->path;
+    params.flags = config->init_flags;
+    CF_OK(cf, kvcl_init(&params, &cf->ctx));
+    CF_OK(cf, kvcl_comm_world(cf->ctx, &cf->world));
+    CF_CHECK(cf, (kvcl_comm_rank(cf->world) == cf->rank) && (kvcl_comm_size(cf->world) == cf->size));
+}
+
+static void rank_main(run_t *run, int rank)
+{
+    const cf_config_t *config = run->config;
+    cf_t              cf      = {.rank = rank, .size = config->size, .path = config->path, .procs = config->procs,
+                                 .no_thread = (config->init_flags & KVCL_INIT_NO_THREAD) != 0, .sh = run->sh};
+    int               i;
+
+    run->sh->pid[rank] = getpid();
+    open_world(&cf, config);
+    for (i = 0; i < run->n; ++i) {
+        cf_fence(&cf);
+        if (rank == 0) {
+            atomic_store(&run->sh->at, i);
+            atomic_store(&run->sh->started_ns, kvcl_now_ns());
+        }
+        cf_fence(&cf);
+        kvcl_rand_seed(&cf.rnd, cf_same(&cf) + (uint64_t)rank + 1);
+        run->cases[i]->fn(&cf);
+        if ((run->cases[i]->flags & CF_DIES) == 0) {
+            cf_fence(&cf);
+        }
+        if (rank == 0) {
+            atomic_fetch_add(&run->sh->passed, 1);
+        }
+    }
+    kvcl_finalize(cf.ctx);
+}
+
+static void *rank_thread(void *arg)
+{
+    rank_thread_t *thread = arg;
+
+    rank_main(thread->run, thread->rank);
+    return NULL;
+}
+
+static void threads_main(run_t *run)
+{
+    rank_thread_t threads[CF_RANKS_MAX];
+    int           i;
+
+    for (i = 0; i < run->config->size; ++i) {
+        threads[i] = (rank_thread_t){.run = run, .rank = i};
+        pthread_create(&threads[i].thread, NULL, rank_thread, &threads[i]);
+    }
+    for (i = 0; i < run->config->size; ++i) {
+        pthread_join(threads[i].thread, NULL);
+    }
+}
+
+static cf_shared_t *new_shared(uint64_t seed)
+{
+    cf_shared_t *sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t attr;
+
+    if (sh == MAP_FAILED) {
+        abort();
+    }
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&sh->lock, &attr);
+    sh->seed       = seed;
+    sh->started_ns = kvcl_now_ns();
+    return sh;
+}
+
+static pid_t start(run_t *run, int rank)
+{
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        (void)setpgid(0, 0);
+        if (run->config->procs) {
+            rank_main(run, rank);
+        } else {
+            threads_main(run);
+        }
+        exit(0); /* and not _exit: sanitizers report leaks there */
+    }
+    return pid;
+}
+
+/* A rank of a case that CF_DIES may be killed; any other end but 0 is a failure. */
+static bool good_end(const run_t *run, int status)
+{
+    bool dies = (run->n == 1) && (run->cases[0]->flags & CF_DIES);
+
+    return (WIFEXITED(status) && (WEXITSTATUS(status) == 0)) ||
+           (dies && WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
+}
+
+static bool wait_all(run_t *run, pid_t *pids, int n)
+{
+    bool good = true, stuck = false;
+    int  left = n, i, status;
+
+    while (left > 0) {
+        for (i = 0; i < n; ++i) {
+            if ((pids[i] > 0) && (waitpid(pids[i], &status, WNOHANG) == pids[i])) {
+                if (good && !good_end(run, status)) {
+                    fprintf(stderr, "rank %d ended with %s %d\n", i, WIFEXITED(status) ? "status" : "signal",
+                            WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+                    good = false;
+                }
+                pids[i] = 0;
+                --left;
+            }
+        }
+        stuck = (kvcl_now_ns() - atomic_load(&run->sh->started_ns)) > CF_STUCK_S * KVCL_NS_PER_SEC;
+        if (stuck && good) {
+            fprintf(stderr, "stands still for %d s\n", CF_STUCK_S);
+            good = false;
+            if (getenv("CF_HOLD") != NULL) { /* for a debugger */
+                pause();
+            }
+        }
+        for (i = 0; !good && (i < n); ++i) {
+            if (pids[i] > 0) {
+                kill(pids[i], SIGKILL);
+            }
+        }
+        usleep(1000);
+    }
+    return good;
+}
+
+static const char *mode_name(const cf_config_t *config)
+{
+    return (config->init_flags & KVCL_INIT_NO_THREAD) ? "nothread" : config->procs ? "procs" : "threads";
+}
+
+/* Returns the failures, 0 or 1: a failed case ends the run. */
+static int do_run(run_t *run, int *passed_p)
+{
+    const cf_config_t *config = run->config;
+    pid_t             pids[CF_RANKS_MAX] = {0};
+    int               n = config->procs ? config->size : 1, i, at;
+    uint64_t          began = kvcl_now_ns();
+    bool              good;
+
+    run->sh = new_shared(run->seed);
+    for (i = 0; i < n; ++i) {
+        pids[i] = start(run, i);
+    }
+    good = wait_all(run, pids, n);
+    at   = atomic_load(&run->sh->at);
+    *passed_p += atomic_load(&run->sh->passed);
+    printf("%s %s/%s/%s: %d of %d cases, %.1f s\n", good ? "ok  " : "FAIL", config->path, mode_name(config),
+           ((run->n == 1) || !good) ? run->cases[at]->name : "*", atomic_load(&run->sh->passed), run->n,
+           (double)(kvcl_now_ns() - began) * 1e-9);
+    munmap(run->sh, sizeof(*run->sh));
+    return good ? 0 : 1;
+}
+
+static bool fits(const cf_config_t *config, const cf_case_t *one)
+{
+    bool tcp = (strcmp(config->path, "tcp") == 0);
+
+    return !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_MAPPED) && tcp) &&
+           !((one->flags & CF_SERVED) && !tcp);
+}
+
+static bool wanted(const cf_config_t *config, const cf_case_t *one, int argc, char **argv)
+{
+    char full[128];
+    int  i;
+
+    snprintf(full, sizeof(full), "%s/%s/%s", config->path, mode_name(config), one->name);
+    for (i = 1; i < argc; ++i) {
+        if (strstr(full, argv[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *cases)
+{
+    const char *env  = getenv("KVCL_TEST_SEED");
+    uint64_t   seed  = (env != NULL) ? strtoull(env, NULL, 0) : kvcl_now_ns();
+    int        passed = 0, failed = 0;
+    const cf_case_t *one;
+
+    printf("KVCL_TEST_SEED=%" PRIu64 "\n", seed);
+    setenv("KVCL_TIMEOUT", "15s", 0);
+    for (; configs->path != NULL; ++configs) {
+        run_t run = {.config = configs, .seed = seed};
+        for (one = cases; one->name != NULL; ++one) {
+            if (!fits(configs, one) || !wanted(configs, one, argc, argv)) {
+                continue;
+            }
+            if (one->flags & CF_DIES) {
+                run_t alone = {.config = configs, .seed = seed, .cases = {one}, .n = 1};
+                failed += do_run(&alone, &passed);
+            } else {
+                run.cases[run.n++] = one;
+            }
+        }
+        if (run.n > 0) {
+            failed += do_run(&run, &passed);
+        }
+    }
+    printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+    return (failed == 0) ? 0 : 1;
+}

@@ -1,0 +1,122 @@
+/*
+ * One suite over every path: cases are written once, as what each rank does (SPMD), and run with the ranks as threads
+ * or as processes, over loop, shared memory and tcp, with a progress thread and without.
+ *
+ * The ranks of a run live in one shared mapping: a store for boot (kvcl_oob_t), a fence, blobs to exchange. A check
+ * that fails prints rank, place and kvcl_last_error(), and ends the rank's process; the parent then ends the others. A
+ * run that stands still for CF_STUCK_S is killed and names its case. The seed is printed; KVCL_TEST_SEED repeats it.
+ */
+#ifndef KVCL_TEST_CONFORM_H
+#define KVCL_TEST_CONFORM_H
+
+#include "base/clock.h"
+#include "base/rand.h"
+#include <kvcl/kvcl.h>
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { CF_RANKS_MAX = 8, CF_BLOB_MAX = 2048, CF_STUCK_S = 30 };
+
+typedef struct cf_shared cf_shared_t;
+
+/* One rank, as its case sees it. */
+typedef struct cf {
+    int            rank;
+    int            size;
+    const char     *path;      /* "loop", "shm", "tcp" */
+    bool           procs;
+    bool           no_thread;
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_rand_t    rnd;        /* every rank its own; cf_same() gives all the same */
+    cf_shared_t    *sh;
+} cf_t;
+
+enum {
+    CF_PROCS  = 1, /* only where ranks are processes */
+    CF_MAPPED = 2, /* only over loop and shm */
+    CF_SERVED = 4, /* only over tcp */
+    CF_DIES   = 8  /* a rank may end in it: the case has a world of its own */
+};
+
+typedef struct cf_case {
+    const char *name;
+    void       (*fn)(cf_t *cf);
+    unsigned   flags;
+} cf_case_t;
+
+typedef struct cf_config {
+    const char *path;
+    bool       procs;
+    int        size;
+    uint64_t   init_flags;
+} cf_config_t;
+
+/* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those.
+ * Ends with "N passed, N failed, N skipped". */
+int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *cases);
+
+#define CF_CHECK(_cf, _cond)                                  \
+    do {                                                      \
+        if (!(_cond)) {                                       \
+            cf_fail((_cf), __FILE__, __LINE__, #_cond, NULL); \
+        }                                                     \
+    } while (0)
+#define CF_IS(_cf, _call, _status) cf_status((_cf), __FILE__, __LINE__, #_call, (_call), (_status))
+#define CF_OK(_cf, _call)          CF_IS((_cf), (_call), KVCL_OK)
+
+void cf_fail(cf_t *cf, const char *file, int line, const char *what, const char *more) __attribute__((noreturn));
+void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_status_t got, kvcl_status_t want);
+
+/* All ranks, not by KVCL; a context without a thread is moved meanwhile. */
+void cf_fence(cf_t *cf);
+/* Sleep, moving a context without a thread. */
+void cf_sleep_us(cf_t *cf, unsigned us);
+/* Let this rank's bytes be seen by the others: a fence follows, then cf_blob(). */
+void        cf_give(cf_t *cf, const void *buf, size_t len);
+const void *cf_blob(cf_t *cf, int rank, size_t *len_p);
+pid_t       cf_pid(cf_t *cf, int rank);
+/* The same number on all ranks, anew with each case. */
+uint64_t cf_same(cf_t *cf);
+/* The next word to be seen by all, for cases that count together. */
+_Atomic uint64_t *cf_word(cf_t *cf, unsigned i);
+
+/* ---- bytes ---- */
+
+/* Deterministic bytes of (seed, block). */
+void cf_bytes(uint64_t seed, uint32_t block, void *buf, size_t len);
+bool cf_bytes_are(uint64_t seed, uint32_t block, const void *buf, size_t len);
+
+/* A cache with its memory: the library's (peers on this host map it) or malloc'ed (they ask the owner). */
+typedef struct cf_cache {
+    kvcl_cache_h h;
+    void         **bases; /* malloc'ed, or NULL */
+    size_t       n_bases;
+} cf_cache_t;
+
+cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours);
+void       cf_cache_end(cf_cache_t *cache);
+void       cf_fill(cf_t *cf, kvcl_cache_h cache, uint64_t seed);
+void       cf_block_is(cf_t *cf, kvcl_cache_h cache, uint32_t block, uint64_t seed, uint32_t as_block);
+
+/* Exported memory of every rank, and mine. */
+typedef struct cf_mem {
+    kvcl_mem_h  mine;
+    char        *addr;
+    void        *malloced;
+    kvcl_rmem_h of[CF_RANKS_MAX];
+} cf_mem_t;
+
+cf_mem_t cf_mem(cf_t *cf, size_t len, bool ours, unsigned rights);
+void     cf_mem_end(cf_t *cf, cf_mem_t *mem);
+
+static inline kvcl_sel_t cf_sel(const uint32_t *ids, size_t n)
+{
+    return (kvcl_sel_t){.blocks = ids, .n_blocks = n};
+}
+
+/* Wait for the end; a request that does not end in 20 s is a failure. */
+kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req);
+
+#endif
