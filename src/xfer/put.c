@@ -287,7 +287,7 @@ kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     put_t              *put;
     kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_put", params, &p, &peer);
 
-    if ((status == KVCL_OK) && ((remote == NULL) || (remote->blocks == NULL))) {
+    if ((status == KVCL_OK) && (remote == NULL)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_put: the remote selection is NULL");
     }
     if (((status != KVCL_OK)) || ((status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_put")) != KVCL_OK) ||
