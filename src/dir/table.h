@@ -116,6 +116,9 @@ bool kvcl_dir_table_check(const kvcl_dir_table_t *table);
  */
 kvcl_status_t kvcl_dir_view_init(kvcl_dir_view_t *view, const void *mem, size_t bytes) KVCL_MUST_CHECK;
 
+/** Bring the first lines that a read of @a key will need nearer. */
+void kvcl_dir_prefetch(const kvcl_dir_view_t *view, const kvcl_key_t *key);
+
 /** The locations of @a key now. Lock-free, bounded. @return how many; 0 is a miss. */
 unsigned kvcl_dir_read(const kvcl_dir_view_t *view, const kvcl_key_t *key,
                        kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);

@@ -104,6 +104,14 @@ static inline unsigned read_at(const kvcl_dir_view_t *view, const kvcl_key_t *ke
     return n;
 }
 
+void kvcl_dir_prefetch(const kvcl_dir_view_t *view, const kvcl_key_t *key)
+{
+    const kvcl_dir_cell_t *cell = &view->cells[dir_start(key, view->starts)];
+
+    __builtin_prefetch(cell);
+    __builtin_prefetch(cell + 1);
+}
+
 unsigned kvcl_dir_read(const kvcl_dir_view_t *view, const kvcl_key_t *key,
                        kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX])
 {

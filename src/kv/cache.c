@@ -188,11 +188,12 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
         return;
     }
     ctx = cache->ctx;
-    if (cache->store != NULL) {
+    kvcl_lock(ctx);
+    if ((cache->store != NULL) && !((kvcl_cache_user_t *)cache->store)->let_go(cache)) {
+        kvcl_unlock(ctx);
         kvcl_log_error("cache \"%s\" is still used by a store and is not destroyed", cache->name);
         return;
     }
-    kvcl_lock(ctx);
     cache->closing = true;
     kvcl_unlock(ctx);
     if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {

@@ -29,8 +29,13 @@ struct kvcl_cache {
     uint32_t         serves;     /* served transfers at work on it */
     bool             closing;
     kvcl_list_t      link;       /* the context's caches */
-    void             *store;     /* what a store keeps of it (store/owner.h), NULL: none */
+    void             *store;     /* what a store keeps of it, beginning with a kvcl_cache_user_t; NULL: none */
 };
+
+/* A store's hold on a cache (store/owner.h). */
+typedef struct kvcl_cache_user {
+    bool (*let_go)(kvcl_cache_h cache); /* lock held: clears cache->store if nothing is published any more */
+} kvcl_cache_user_t;
 
 /** Lock held. */
 kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id);

@@ -1,0 +1,59 @@
+/*
+ * A store get under way (store_get.c) and what its verification off the lock needs (store_verify.c).
+ *
+ * Rounds: the blocks that lack locations are looked up, all homes at once; when all answers are here each block's best
+ * untried copy is fetched, one pull per (owner, cache); what came is verified; when all of that is over, blocks that
+ * failed try their next copy, or are looked up again a bounded number of times.
+ */
+#ifndef KVCL_STORE_GET_H
+#define KVCL_STORE_GET_H
+
+#include "store/store.h"
+
+enum { KVCL_GET_LOOKUPS_MAX = 4 };
+
+typedef enum { KVCL_GET_LOOKUP, KVCL_GET_READY, KVCL_GET_BUSY, KVCL_GET_DONE } kvcl_get_state_t;
+
+typedef struct kvcl_get_item {
+    kvcl_key_t     key;     /* first: dealt as keys with a stride */
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    uint32_t       id;      /* block of the destination */
+    kvcl_status_t  why;     /* DONE: its status; before: what the last copy failed with */
+    kvcl_cache_h   src;     /* BUSY: a local cache that the bytes come from, or NULL */
+    uint8_t        n_locs;
+    uint8_t        tried;   /* bits, by location */
+    uint8_t        cur;     /* BUSY: which */
+    uint8_t        state;   /* kvcl_get_state_t */
+    bool           again;   /* a copy had moved on: a new lookup may find another */
+} kvcl_get_item_t;
+
+typedef struct kvcl_get {
+    kvcl_req_t      req;
+    kvcl_store_h    store;
+    kvcl_cache_h    cache;
+    kvcl_status_t   *statuses[2];  /* the user's, or NULL */
+    uint64_t        deadline_ns;
+    kvcl_list_t     asks;
+    kvcl_list_t     pulls;
+    kvcl_list_t     verify_link;   /* the room's, while n_todo > 0 */
+    uint32_t        *todo;         /* items to copy or verify off the lock; part of this allocation */
+    size_t          n_todo;
+    unsigned        outstanding;   /* asks, pulls, todo and those being verified */
+    unsigned        lookups;
+    kvcl_status_t   stopping;
+    bool            small;         /* verified under the lock: that is quicker */
+    kvcl_deal_t     deal;
+    size_t          n;
+    kvcl_get_item_t items[];
+} kvcl_get_t;
+
+/** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: wrong bytes. */
+kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item);
+void          kvcl_verify_push(kvcl_get_t *get, uint32_t item); /* lock held */
+void          kvcl_verify_drop(kvcl_get_t *get);                /* lock held: those not begun */
+/** Lock held: a copy of this item is over. */
+void          kvcl_get_result(kvcl_get_t *get, uint32_t item, kvcl_status_t status);
+/** Lock held: go on if everything of this step is over. The get may be gone afterwards. */
+void          kvcl_get_advance(kvcl_get_t *get);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * The owner of a cache's blocks: what one cache contributes to a store.
+ *
+ * Owns: the slot states (dir/slots.h, over the cache's own generation words), the order of eviction where the store
+ * hands the blocks out, and the links by which the store's index finds a local block by its key. A cache belongs to at
+ * most one owner; kvcl_cache_t.store points to its first member.
+ * All under the engine lock.
+ */
+#ifndef KVCL_STORE_OWNER_H
+#define KVCL_STORE_OWNER_H
+
+#include "dir/slots.h"
+#include "kv/cache.h"
+#include "store/evict.h"
+#include "store/store_wire.h"
+
+struct kvcl_store;
+
+/* A slot's place in the index: slots whose keys have one hash are chained. */
+typedef struct kvcl_owner_node {
+    struct kvcl_owner_node *next;
+    struct kvcl_owner      *owner;
+} kvcl_owner_node_t;
+
+typedef struct kvcl_owner {
+    kvcl_cache_user_t user;      /* what the cache knows of us */
+    struct kvcl_store *store;
+    kvcl_cache_h      cache;
+    bool              managed;   /* the store hands its blocks out and takes them back */
+    uint16_t          tier;      /* KVCL_DIR_TIER_* */
+    kvcl_slots_t      slots;
+    kvcl_slot_t       *array;
+    kvcl_owner_node_t *nodes;
+    kvcl_evict_t      evict;     /* managed */
+    void              *evict_mem;
+    uint32_t          *pins;     /* managed: by kvcl_store_pin_local */
+    uint32_t          pinned;    /* slots with pins */
+    kvcl_list_t       link;      /* store->owners */
+} kvcl_owner_t;
+
+/** Engine lock held. KVCL_ERR_BUSY: another store uses the cache. An owner that is there already is returned. */
+kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bool managed, uint16_t tier,
+                                kvcl_owner_t **owner_p) KVCL_MUST_CHECK;
+/** Nothing of it is published. */
+void          kvcl_owner_detach(kvcl_owner_t *owner);
+
+/** FILLING -> PUBLISHED, into the index and the order of eviction. The index must have room: kvcl_owner_reserve(). */
+kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
+                                 bool summed, kvcl_dir_loc_t *loc_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_owner_reserve(struct kvcl_store *store, size_t n) KVCL_MUST_CHECK;
+
+/**
+ * PUBLISHED -> next: the generation is bumped on return. *rec_p: what to remove from the directory.
+ * @return KVCL_OK, KVCL_ERR_BUSY (not published).
+ */
+kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
+                                  kvcl_store_rec_t *rec_p) KVCL_MUST_CHECK;
+
+/** A local published copy of key: in owner `want`, or (NULL) in any, managed ones first. */
+kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);
+kvcl_owner_t      *kvcl_owner_by_cache_id(struct kvcl_store *store, uint32_t id);
+
+static inline uint32_t kvcl_owner_slot(const kvcl_owner_node_t *node)
+{
+    return (uint32_t)(node - node->owner->nodes);
+}
+
+static inline void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed) {
+        kvcl_evict_touch(&owner->evict, slot);
+    }
+}
+
+static inline uint64_t kvcl_owner_hash(const kvcl_key_t *key)
+{
+    uint64_t a, b;
+
+    memcpy(&a, key->bytes, sizeof(a));
+    memcpy(&b, key->bytes + 8, sizeof(b));
+    return a ^ (b * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+#endif

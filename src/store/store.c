@@ -1,0 +1,472 @@
+/*
+ * The store: opening and closing of this rank's part, its statistics, and the room.
+ *
+ * Opening is one all-gather of 16 bytes a rank: the incarnations, and the proof that everybody means the same store.
+ * How a home's table can be read is found out when it is first needed (kvcl_store_learn).
+ */
+#include "config.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "store/store.h"
+#include <kvcl/kvcl_coll.h>
+
+#include <stdlib.h>
+
+enum { DIR_ENTRIES_DEFAULT = 1 << 20, DIR_ENTRIES_MAX = 1 << 30 };
+
+kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call)
+{
+    if (store == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store is NULL", call);
+    }
+    if ((keys == NULL) && (n != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: an array of %zu elements is NULL", call, n);
+    }
+    if (store->closing) {
+        return kvcl_fail(KVCL_ERR_SHUTDOWN, "%s: the store is being closed", call);
+    }
+    return KVCL_OK;
+}
+
+kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id)
+{
+    kvcl_store_h store;
+
+    kvcl_list_foreach (store, &kvcl_store_room(ctx)->stores, struct kvcl_store, link) {
+        if (store->id == id) {
+            return store;
+        }
+    }
+    return NULL;
+}
+
+void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
+{
+    kvcl_assert_locked(store->ctx);
+    if (store->incarnations[rank] != 0) {
+        kvcl_log_info("rank %u no longer takes part in a store", rank);
+    }
+    store->incarnations[rank] = 0; /* its entries are skipped by readers and overwritten by time */
+    atomic_store_explicit(&store->ranks[rank].incarnation, 0, memory_order_relaxed);
+}
+
+/* ---- opening ---- */
+
+static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_params_t *p)
+{
+    kvcl_status_t status;
+
+    memset(p, 0, sizeof(*p));
+    if (params != NULL) {
+        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_store_params_t");
+        if (status != KVCL_OK) {
+            return status;
+        }
+        memcpy(p, params, (params->size < sizeof(*p)) ? params->size : sizeof(*p));
+    }
+    if ((p->flags & ~(uint64_t)KVCL_STORE_NO_CHECKSUM) != 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: unknown flags 0x%llx", (unsigned long long)p->flags);
+    }
+    if (p->dir_entries > DIR_ENTRIES_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: dir_entries is %llu, at most %d",
+                         (unsigned long long)p->dir_entries, DIR_ENTRIES_MAX);
+    }
+    if ((p->dram_bytes != 0) && ((p->block_bytes == 0) || (p->block_bytes > UINT32_MAX - 1) ||
+                                 (p->dram_bytes / p->block_bytes == 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
+                         (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes);
+    }
+    if ((p->cache != NULL) && (p->cache->ctx != comm->ctx)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: the cache belongs to another context");
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(p->dram_bytes / p->block_bytes, (uint32_t)p->block_bytes);
+    char          name[KVCL_CACHE_NAME_MAX + 1];
+    kvcl_status_t status;
+
+    snprintf(name, sizeof(name), "kvcl.pool.%016llx", (unsigned long long)store->id);
+    status = kvcl_cache_create(store->ctx, name, &layout, NULL, KVCL_MEM_HOST, &store->pool_cache);
+    if (status == KVCL_OK) {
+        kvcl_lock(store->ctx);
+        status = kvcl_owner_attach(store, store->pool_cache, true, KVCL_DIR_TIER_DRAM, &store->pool);
+        kvcl_unlock(store->ctx);
+    }
+    return status;
+}
+
+static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
+{
+    size_t        bytes  = kvcl_dir_table_bytes((entries != 0) ? entries : DIR_ENTRIES_DEFAULT);
+    kvcl_status_t status = kvcl_region_create(store->ctx, NULL, bytes, NULL, &store->table_region);
+
+    if (status == KVCL_OK) {
+        status = kvcl_dir_table_format(&store->table, store->table_region->addr, bytes);
+    }
+    return (status == KVCL_OK) ? kvcl_home_init(&store->home, &store->table, store->me, &store->map,
+                                                store->incarnations, store->n_ranks)
+                               : status;
+}
+
+static kvcl_status_t make_map(kvcl_store_h store)
+{
+    uint32_t      *ranks = malloc(store->n_ranks * sizeof(*ranks)), i;
+    kvcl_status_t status;
+
+    if (ranks == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a shard map");
+    }
+    for (i = 0; i < store->n_ranks; ++i) {
+        ranks[i] = i;
+    }
+    status = kvcl_shard_map_build(&store->map, kvcl_comm_view(store->comm), ranks, store->n_ranks);
+    free(ranks);
+    return status;
+}
+
+static kvcl_status_t find_peers(kvcl_store_h store)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint32_t      i;
+
+    for (i = 0; (i < store->n_ranks) && (status == KVCL_OK); ++i) {
+        if (i != store->me) {
+            status = kvcl_comm_peer(store->comm, (int)i, &store->ranks[i].peer);
+        }
+    }
+    return status;
+}
+
+/* Everything of mine. What is there on failure, kvcl_store_close's tail frees. */
+static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
+{
+    kvcl_status_t status;
+
+    store->ranks        = calloc(store->n_ranks, sizeof(*store->ranks));
+    store->incarnations = calloc(store->n_ranks, sizeof(*store->incarnations));
+    if ((store->ranks == NULL) || (store->incarnations == NULL)) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks", store->n_ranks);
+    }
+    if (((status = make_map(store)) != KVCL_OK) || ((status = find_peers(store)) != KVCL_OK) ||
+        ((status = open_table(store, p->dir_entries)) != KVCL_OK)) {
+        return status;
+    }
+    if (p->cache != NULL) {
+        kvcl_lock(store->ctx);
+        status = (p->cache->store == NULL)
+                     ? kvcl_owner_attach(store, p->cache, true, KVCL_DIR_TIER_CACHE, &store->own)
+                     : kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is used by another store", p->cache->name);
+        kvcl_unlock(store->ctx);
+    }
+    return ((status == KVCL_OK) && (p->dram_bytes != 0)) ? open_pool(store, p) : status;
+}
+
+typedef struct hello {
+    uint64_t id;
+    uint32_t incarnation; /* 0: this rank could not open its part */
+    uint32_t reserved;
+} hello_t;
+
+static kvcl_status_t wait_step(kvcl_status_t posted, kvcl_req_h *req)
+{
+    kvcl_status_t status = posted;
+
+    if (posted == KVCL_OK) {
+        do {
+            status = kvcl_req_wait(*req, 0); /* the operation's own deadline ends it */
+        } while (status == KVCL_INPROGRESS);
+    }
+    return status;
+}
+
+/* Lock held. The incarnations that count. */
+static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
+{
+    uint32_t i;
+
+    for (i = 0; i < store->n_ranks; ++i) {
+        if (all[i].incarnation == 0) {
+            return kvcl_fail(KVCL_ERR_CANCELED, "kvcl_store_open: rank %u could not open its part", i);
+        }
+        if (all[i].id != store->id) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: rank %u opens another store: the order of "
+                             "opening differs", i);
+        }
+        if ((i == store->me) || (store->ranks[i].peer->state != KVCL_PEER_FAILED)) {
+            store->incarnations[i] = (uint16_t)all[i].incarnation;
+            atomic_store(&store->ranks[i].incarnation, all[i].incarnation);
+        }
+    }
+    return KVCL_OK;
+}
+
+/* Collective: all succeed or all fail. The barrier: nobody publishes to a home that does not know it yet. */
+static kvcl_status_t meet(kvcl_store_h store, bool ok)
+{
+    hello_t       mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0};
+    hello_t       *all = calloc(store->n_ranks, sizeof(*all));
+    kvcl_status_t status = KVCL_OK, learned = KVCL_OK;
+    kvcl_req_h    req;
+
+    if (all == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks", store->n_ranks);
+    }
+    all[0] = mine;
+    if (store->n_ranks > 1) {
+        status = wait_step(kvcl_allgather(store->comm, &mine, sizeof(mine), all, NULL, &req), &req);
+    }
+    if (status == KVCL_OK) {
+        kvcl_lock(store->ctx);
+        learned = ok ? learn_ranks(store, all) : KVCL_ERR_CANCELED;
+        kvcl_unlock(store->ctx);
+        if (store->n_ranks > 1) {
+            status = wait_step(kvcl_barrier(store->comm, NULL, &req), &req);
+        }
+    }
+    free(all);
+    return (status == KVCL_OK) ? learned : status;
+}
+
+/* ---- closing ---- */
+
+/* Lock held. */
+static void close_views(kvcl_store_h store)
+{
+    uint32_t i;
+
+    for (i = 0; (store->ranks != NULL) && (i < store->n_ranks); ++i) {
+        atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
+        kvcl_rregion_close(&store->ranks[i].region);
+    }
+}
+
+/* Takes half-open stores. No lock held, nothing in flight. */
+static void destroy(kvcl_store_h store)
+{
+    kvcl_lock(store->ctx);
+    kvcl_list_del(&store->link);
+    close_views(store);
+    while (!kvcl_list_is_empty(&store->owners)) {
+        kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
+    }
+    kvcl_unlock(store->ctx);
+    kvcl_cache_destroy(store->pool_cache);
+    if (store->table_region != NULL) {
+        kvcl_region_destroy(store->table_region);
+    }
+    kvcl_map_fini(&store->index);
+    free(store->incarnations);
+    free(store->ranks);
+    free(store);
+}
+
+/* Lock held. In pieces, so that no list of all blocks is needed. */
+static void withdraw_all(kvcl_store_h store)
+{
+    enum { PIECE = 64 };
+    kvcl_store_rec_t recs[PIECE];
+    kvcl_owner_t     *owner;
+    size_t           n;
+    uint32_t         slot;
+
+    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
+        n = 0;
+        for (slot = 0; slot < owner->slots.n; ++slot) {
+            if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &recs[n]) == KVCL_OK) {
+                ++n;
+            }
+            if ((n == PIECE) || (slot + 1 == owner->slots.n)) {
+                kvcl_store_tell_removed(store, recs, n);
+                n = 0;
+            }
+        }
+    }
+}
+
+static bool no_ops(void *arg)
+{
+    return ((kvcl_store_h)arg)->ops == 0;
+}
+
+void kvcl_store_close(kvcl_store_h store)
+{
+    if (store == NULL) {
+        return;
+    }
+    kvcl_lock(store->ctx);
+    store->closing = true;
+    withdraw_all(store);
+    kvcl_unlock(store->ctx);
+    if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
+        kvcl_log_error("a store has %u operations in flight after 5 s and is not closed", store->ops);
+        return;
+    }
+    destroy(store);
+}
+
+kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
+{
+    kvcl_store_params_t p;
+    kvcl_status_t       status, met;
+    kvcl_store_h        store;
+
+    if ((comm == NULL) || (store_p == NULL) || comm->inter) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: NULL argument, or an inter-communicator");
+    }
+    status = check_params(comm, params, &p);
+    if ((status == KVCL_OK) && (comm->size >= (int)KVCL_DIR_RANK_NONE)) {
+        status = kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: at most %u ranks", KVCL_DIR_RANK_NONE - 1);
+    }
+    store = (status == KVCL_OK) ? calloc(1, sizeof(*store)) : NULL;
+    if (store == NULL) {
+        return (status != KVCL_OK) ? status : kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory");
+    }
+    store->ctx     = comm->ctx;
+    store->comm    = comm;
+    store->flags   = p.flags;
+    store->me      = (uint32_t)comm->rank;
+    store->n_ranks = (uint32_t)comm->size;
+    kvcl_list_init(&store->owners);
+    kvcl_list_init(&store->publishes);
+    kvcl_list_init(&store->link);
+    kvcl_map_init(&store->index);
+    kvcl_lock(store->ctx);
+    store->id = kvcl_context_comm_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
+    kvcl_unlock(store->ctx);
+    status = kvcl_random_bytes(&store->incarnation, sizeof(store->incarnation));
+    store->incarnation |= (store->incarnation == 0) ? 1 : 0;
+    status = (status == KVCL_OK) ? open_mine(store, &p) : status;
+    if (status == KVCL_OK) { /* questions may come as soon as another rank has met us */
+        kvcl_lock(store->ctx);
+        kvcl_list_add_tail(&kvcl_store_room(store->ctx)->stores, &store->link);
+        kvcl_unlock(store->ctx);
+    }
+    met = meet(store, status == KVCL_OK);
+    if ((status != KVCL_OK) || (met != KVCL_OK)) {
+        destroy(store);
+        return (status != KVCL_OK) ? status : met;
+    }
+    *store_p = store;
+    return KVCL_OK;
+}
+
+void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
+{
+    if ((store == NULL) || (stats == NULL)) {
+        return;
+    }
+    kvcl_lock(store->ctx);
+    *stats = (kvcl_store_stats_t){.blocks = store->n_published, .published = store->n_ever, .evicted = store->n_evicted,
+                                  .entries = store->table.count};
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+    stats->gets    = atomic_load_explicit(&store->gets, memory_order_relaxed);
+    stats->hits    = atomic_load_explicit(&store->hits, memory_order_relaxed);
+    stats->stale   = atomic_load_explicit(&store->stale, memory_order_relaxed);
+    stats->corrupt = atomic_load_explicit(&store->corrupt, memory_order_relaxed);
+    stats->lookups = atomic_load_explicit(&store->lookups, memory_order_relaxed);
+}
+
+/* ---- the room ---- */
+
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
+{
+    kvcl_store_room_t *room = calloc(1, sizeof(*room));
+
+    (void)ctx;
+    if (room == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for stores");
+    }
+    kvcl_list_init(&room->stores);
+    kvcl_list_init(&room->verifies);
+    *state_p = room;
+    return KVCL_OK;
+}
+
+/* The engine has stopped and operations have ended; regions and caches are freed by their own rooms. */
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    kvcl_store_room_t *room = state;
+    kvcl_store_h      store;
+
+    kvcl_lock(ctx);
+    while (!kvcl_list_is_empty(&room->stores)) {
+        store = kvcl_list_head(&room->stores, struct kvcl_store, link);
+        kvcl_log_warn("a store with %llu published blocks was not closed before kvcl_finalize",
+                      (unsigned long long)store->n_published);
+        kvcl_list_del(&store->link);
+        close_views(store);
+        while (!kvcl_list_is_empty(&store->owners)) {
+            kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
+        }
+        kvcl_map_fini(&store->index);
+        free(store->incarnations);
+        free(store->ranks);
+        free(store);
+    }
+    kvcl_unlock(ctx);
+    free(room->scratch);
+    free(room);
+}
+
+static bool room_work(kvcl_context_h ctx, void *state)
+{
+    (void)state;
+    return kvcl_verify_work(ctx);
+}
+
+static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_store_room_t *room = state;
+    kvcl_store_h      store;
+    uint32_t          i;
+
+    (void)ctx;
+    kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
+        for (i = 0; i < store->n_ranks; ++i) {
+            if (store->ranks[i].peer == peer) {
+                kvcl_store_rank_gone(store, i);
+            }
+        }
+    }
+}
+
+static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_store_room_t *room = state;
+    kvcl_store_h      store;
+    uint32_t          i;
+
+    (void)ctx;
+    kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
+        for (i = 0; i < store->n_ranks; ++i) {
+            if (store->ranks[i].peer == peer) {
+                atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
+                kvcl_rregion_close(&store->ranks[i].region);
+            }
+        }
+    }
+}
+
+static const kvcl_msg_handler_t handlers[] = {
+    {KVCL_MSG_DIR_ASK, sizeof(kvcl_msg_dir_ask_t), kvcl_home_on_ask},
+    {KVCL_MSG_DIR_ANSWER, sizeof(kvcl_msg_dir_answer_t), kvcl_ask_on_answer},
+    {KVCL_MSG_WITHDRAW, sizeof(kvcl_msg_withdraw_t), kvcl_home_on_withdraw},
+    {0, 0, NULL},
+};
+
+extern const kvcl_room_t kvcl_room_store;
+const kvcl_room_t kvcl_room_store = {
+    .name         = "store",
+    .handlers     = handlers,
+    .init         = room_init,
+    .fini         = room_fini,
+    .work         = room_work,
+    .peer_failed  = peer_failed,
+    .peer_closing = peer_closing,
+};

@@ -1,0 +1,286 @@
+/*
+ * kvcl_store_bcast: a prefix for every rank, as a chain of public operations, each posted from the callback of the one
+ * before.
+ *
+ *   COUNT    all-gather how many of the keys each rank holds (and that all mean the same keys)
+ *   GATHER   the lowest rank that holds most fetches all of them into its own ids: the source
+ *   VERDICT  the source tells whether it has them all; if not everybody ends with KVCL_ERR_NOT_FOUND
+ *   SPREAD   kvcl_bcast of the ids
+ *   PUBLISH  each rank publishes its copies
+ *
+ * A deadline or a cancel ends it after the step under way, which has the same deadline. The fields are touched by one
+ * step at a time, `stopping` under the engine lock.
+ */
+#include "config.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/store.h"
+#include "xfer/params.h"
+#include <kvcl/kvcl_coll.h>
+
+#include <stdlib.h>
+
+typedef enum { COUNT, GATHER, VERDICT, SPREAD, PUBLISH } step_t;
+
+typedef struct census {
+    uint64_t n;
+    uint64_t hash; /* of the keys */
+    uint64_t have;
+} census_t;
+
+typedef struct sbcast {
+    kvcl_req_t    req;
+    kvcl_store_h  store;
+    kvcl_cache_h  cache;
+    step_t        step;
+    kvcl_status_t stopping;
+    uint64_t      deadline_ns;
+    uint32_t      root;
+    int32_t       verdict;
+    census_t      mine;
+    census_t      *all; /* n_ranks */
+    kvcl_status_t *each; /* the user's, or NULL */
+    kvcl_key_t    *keys;
+    uint32_t      *ids;
+    size_t        n;
+} sbcast_t;
+
+static void release(kvcl_req_t *req)
+{
+    sbcast_t *b = kvcl_container_of(req, sbcast_t, req);
+
+    free(b->all);
+    free(b->keys);
+    free(b->ids);
+    free(b);
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    sbcast_t *b = kvcl_container_of(req, sbcast_t, req);
+
+    b->stopping = (b->stopping == KVCL_OK) ? status : b->stopping;
+}
+
+static const kvcl_req_class_t bcast_class = {"store-bcast", stop, release};
+
+static void finish(sbcast_t *b, kvcl_status_t status)
+{
+    kvcl_context_h ctx = b->store->ctx;
+    size_t         i;
+
+    kvcl_lock(ctx);
+    for (i = 0; (b->each != NULL) && (status != KVCL_OK) && (i < b->n); ++i) {
+        b->each[i] = status;
+    }
+    --b->store->ops;
+    kvcl_req_complete(&b->req, status);
+    kvcl_unlock(ctx);
+}
+
+static void on_step(void *arg, kvcl_status_t status);
+
+static kvcl_xfer_params_t sub_params(sbcast_t *b)
+{
+    kvcl_xfer_params_t p    = KVCL_XFER_PARAMS_INIT;
+    uint64_t           left = kvcl_deadline_left(b->deadline_ns);
+
+    p.timeout_ns = (left != 0) ? left : 1;
+    p.cb         = on_step;
+    p.cb_arg     = b;
+    return p;
+}
+
+/* Everybody sees the same numbers and comes to the same end. */
+static kvcl_status_t judge(sbcast_t *b)
+{
+    uint32_t i;
+
+    b->root = 0;
+    for (i = 0; i < b->store->n_ranks; ++i) {
+        if ((b->all[i].n != b->mine.n) || (b->all[i].hash != b->mine.hash)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_bcast: rank %u has other keys than rank %u", i,
+                             b->store->me);
+        }
+        b->root = (b->all[i].have > b->all[b->root].have) ? i : b->root;
+    }
+    return (b->all[b->root].have == 0) ? KVCL_ERR_NOT_FOUND : KVCL_OK;
+}
+
+static kvcl_status_t post(sbcast_t *b)
+{
+    kvcl_store_h       store = b->store;
+    kvcl_xfer_params_t p     = sub_params(b);
+    kvcl_sel_t         sel   = {.blocks = b->ids, .n_blocks = b->n};
+
+    switch (b->step) {
+    case COUNT:
+        return kvcl_allgather(store->comm, &b->mine, sizeof(b->mine), b->all, &p, NULL);
+    case GATHER:
+        return kvcl_store_get(store, b->keys, b->n, b->cache, b->ids, NULL, &p, NULL);
+    case VERDICT:
+        return kvcl_bcast_bytes(store->comm, (int)b->root, &b->verdict, sizeof(b->verdict), &p, NULL);
+    case SPREAD:
+        return kvcl_bcast(store->comm, (int)b->root, b->cache, &sel, &p, NULL);
+    case PUBLISH:
+        p.status = b->each;
+        return kvcl_store_publish(store, b->keys, b->n, b->cache, b->ids, &p, NULL);
+    }
+    return KVCL_ERR_INTERNAL;
+}
+
+/* The step under way ended with status: which is next? KVCL_OK: b->step; else the end. */
+static kvcl_status_t next_step(sbcast_t *b, kvcl_status_t status, bool *over_p)
+{
+    *over_p = true;
+    if ((status != KVCL_OK) && (b->step != GATHER)) {
+        return status;
+    }
+    switch (b->step) {
+    case COUNT:
+        status = judge(b);
+        if (status != KVCL_OK) {
+            return status;
+        }
+        b->step = (b->root == b->store->me) ? GATHER : VERDICT;
+        break;
+    case GATHER:
+        b->verdict = status;
+        b->step    = VERDICT;
+        break;
+    case VERDICT:
+        if (b->verdict != KVCL_OK) {
+            return (b->verdict < 0) ? (kvcl_status_t)b->verdict : KVCL_ERR_PROTOCOL;
+        }
+        b->step = SPREAD;
+        break;
+    case SPREAD:
+        b->step = PUBLISH;
+        break;
+    case PUBLISH:
+        return KVCL_OK;
+    }
+    *over_p = false;
+    return KVCL_OK;
+}
+
+static kvcl_status_t stopped(sbcast_t *b)
+{
+    kvcl_status_t status;
+
+    kvcl_lock(b->store->ctx);
+    status = b->stopping;
+    pthread_mutex_unlock(&b->store->ctx->engine.lock);
+    return status;
+}
+
+static void on_step(void *arg, kvcl_status_t status)
+{
+    sbcast_t *b = arg;
+    bool     over;
+
+    for (;;) {
+        status = next_step(b, status, &over);
+        if (!over) {
+            status = stopped(b);
+            over   = (status != KVCL_OK);
+        }
+        if (over) {
+            finish(b, status);
+            return;
+        }
+        status = post(b);
+        if (status == KVCL_OK) {
+            return; /* on_step comes again */
+        }
+    }
+}
+
+/* Lock held. Which keys are here, and may the ids be filled? */
+static kvcl_status_t look_here(sbcast_t *b)
+{
+    kvcl_store_h store  = b->store;
+    kvcl_owner_t *owner = b->cache->store;
+    size_t       i;
+
+    for (i = 0; (owner != NULL) && (i < b->n); ++i) {
+        if (owner->array[b->ids[i]].state != (owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE)) {
+            return kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_bcast: block %u is not in the caller's hands", b->ids[i]);
+        }
+    }
+    b->mine.n    = b->n;
+    b->mine.hash = kvcl_checksum(b->keys, b->n * sizeof(*b->keys));
+    for (i = 0; i < b->n; ++i) {
+        b->mine.have += (kvcl_owner_find(store, &b->keys[i], NULL) != NULL) ? 1 : 0;
+    }
+    return KVCL_OK;
+}
+
+static sbcast_t *make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
+                      const kvcl_xfer_params_t *p)
+{
+    sbcast_t *b = calloc(1, sizeof(*b));
+
+    if (b == NULL) {
+        return NULL;
+    }
+    b->store       = store;
+    b->cache       = cache;
+    b->n           = n;
+    b->each        = p->status;
+    b->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, p->timeout_ns));
+    b->all         = calloc(store->n_ranks, sizeof(*b->all));
+    b->keys        = malloc((n + 1) * sizeof(*keys));
+    b->ids         = malloc((n + 1) * sizeof(*ids));
+    if ((b->all == NULL) || (b->keys == NULL) || (b->ids == NULL)) {
+        release(&b->req);
+        return NULL;
+    }
+    if (n != 0) {
+        memcpy(b->keys, keys, n * sizeof(*keys));
+        memcpy(b->ids, ids, n * sizeof(*ids));
+    }
+    return b;
+}
+
+kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                               const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_sel_t         sel    = {.blocks = ids, .n_blocks = n};
+    kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_bcast");
+    kvcl_xfer_params_t p;
+    sbcast_t           *b;
+
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, "kvcl_store_bcast", &p)) != KVCL_OK) ||
+        ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_bcast")) != KVCL_OK)) {
+        return status;
+    }
+    if (n == 0) {
+        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+    }
+    b = make(store, keys, n, cache, ids, &p);
+    if (b == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_bcast: no memory for %zu blocks", n);
+    }
+    kvcl_lock(store->ctx);
+    status = look_here(b);
+    if (status == KVCL_OK) {
+        status = kvcl_req_start(&b->req, store->ctx, &bcast_class, p.timeout_ns, p.cb, p.cb_arg, req_p != NULL);
+    }
+    if (status != KVCL_OK) {
+        kvcl_unlock(store->ctx);
+        release(&b->req);
+        return status;
+    }
+    ++store->ops;
+    kvcl_unlock(store->ctx);
+    if (req_p != NULL) {
+        *req_p = &b->req; /* before the steps: the last may end it */
+    }
+    status = post(b);
+    if (status != KVCL_OK) {
+        finish(b, status);
+    }
+    return KVCL_OK;
+}

@@ -1,0 +1,270 @@
+/*
+ * What this rank answers as the home of keys, and what it does when told that a block of its was removed.
+ *
+ * Runs in message handlers, so the engine lock is held and the one writer of the table is whoever holds it. Everything
+ * that arrives is hostile: counts are checked against lengths, records by dir_wire, slots by their generation and key.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+static void answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
+                   size_t len)
+{
+    kvcl_msg_dir_answer_t out = {.msg    = {.type = KVCL_MSG_DIR_ANSWER, .flags = in->msg.flags, .op = in->msg.op},
+                                 .status = status, .n = n};
+
+    if (in->msg.op == 0) {
+        return; /* told, not asked */
+    }
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), data, len) != KVCL_OK) {
+        kvcl_log_debug("%s does not hear an answer of the directory: it is gone", peer->name);
+    }
+}
+
+/* Room for an answer; valid until the next call. */
+static void *scratch(kvcl_context_h ctx, size_t len)
+{
+    kvcl_store_room_t *room = kvcl_store_room(ctx);
+    uint8_t           *more;
+
+    if (len > room->scratch_room) {
+        more = realloc(room->scratch, len);
+        if (more == NULL) {
+            return NULL;
+        }
+        room->scratch      = more;
+        room->scratch_room = len;
+    }
+    return room->scratch;
+}
+
+/* PUBLISH, REMOVE, LOOKUP: the home's pure step. */
+static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                           size_t len)
+{
+    kvcl_dir_msg_t    request;
+    kvcl_home_event_t event = {.type = KVCL_HOME_REQUEST, .u.request = &request};
+    kvcl_home_out_t   out;
+    kvcl_status_t     status;
+
+    if ((kvcl_dir_msg_unpack(&request, data, len) != KVCL_OK) || ((uint8_t)request.type != in->msg.flags) ||
+        (request.n != in->n) || (request.n > KVCL_ASK_KEYS_MAX)) {
+        kvcl_am_malformed(store->ctx, peer, "a question to the directory that makes no sense");
+        answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+        return;
+    }
+    out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
+    out.buf = scratch(store->ctx, out.cap);
+    status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
+    answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL, (status == KVCL_OK) ? out.len : 0);
+}
+
+static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t asker)
+{
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       n = kvcl_dir_read(&store->table.view, key, locs), i;
+    uint8_t        flags = 0;
+
+    for (i = 0; i < n; ++i) {
+        if (kvcl_store_loc_lives(store, &locs[i])) {
+            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == asker) ? KVCL_PRESENT_YOURS : 0);
+        }
+    }
+    return flags;
+}
+
+static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const kvcl_key_t *keys)
+{
+    enum { AHEAD = 16 };
+    uint8_t  *flags = scratch(store->ctx, in->n + 1ul);
+    uint32_t i;
+
+    if (flags == NULL) {
+        answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
+        return;
+    }
+    for (i = 0; i < in->n + AHEAD; ++i) {
+        if (i < in->n) {
+            kvcl_dir_prefetch(&store->table.view, &keys[i]);
+        }
+        if (i >= AHEAD) {
+            flags[i - AHEAD] = presence(store, &keys[i - AHEAD], in->rank);
+        }
+    }
+    store->home.n_looked_up += in->n;
+    answer(peer, in, KVCL_OK, in->n, flags, in->n);
+}
+
+static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in)
+{
+    uint8_t buf[KVCL_REGION_DESC_MAX];
+    size_t  len = kvcl_region_pack(store->table_region, KVCL_READ, buf, sizeof(buf));
+
+    answer(peer, in, (len != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, len);
+}
+
+/* ---- removal of keys: the home forgets them, the owners hear of it ---- */
+
+/* My own block was removed by somebody: no longer published. */
+static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    kvcl_owner_t     *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
+    kvcl_store_rec_t gone;
+
+    if ((owner == NULL) || (rec->loc.incarnation != store->incarnation) ||
+        (kvcl_slots_check(&owner->slots, rec->loc.slot, rec->loc.gen, &rec->key) != KVCL_OK)) {
+        return; /* it has moved on */
+    }
+    if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
+        kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
+    }
+}
+
+static void tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW}, .store = store->id, .n = 1};
+    kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
+
+    if (rec->loc.rank == store->me) {
+        take_back(store, rec);
+    } else if ((peer->state == KVCL_PEER_READY) &&
+               (kvcl_peer_post(peer, &out.msg, sizeof(out), rec, sizeof(*rec)) != KVCL_OK)) {
+        kvcl_log_debug("%s is not told to withdraw a block: it is gone", peer->name);
+    }
+}
+
+void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n)
+{
+    kvcl_dir_loc_t   locs[KVCL_DIR_LOCS_MAX];
+    kvcl_store_rec_t rec;
+    unsigned         n_locs, j;
+    size_t           i;
+
+    for (i = 0; i < n; ++i) {
+        rec.key = keys[(order != NULL) ? order[i] : i];
+        n_locs  = kvcl_dir_table_find(&store->table, &rec.key, locs);
+        for (j = 0; j < n_locs; ++j) {
+            rec.loc = locs[j];
+            if ((kvcl_dir_table_remove(&store->table, &rec.key, &rec.loc) == KVCL_OK) &&
+                kvcl_store_loc_lives(store, &rec.loc)) {
+                tell_owner(store, &rec);
+            }
+        }
+    }
+}
+
+void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                      size_t len)
+{
+    const kvcl_msg_dir_ask_t *in    = (const kvcl_msg_dir_ask_t *)msg;
+    kvcl_store_h             store = kvcl_store_by_id(ctx, in->store);
+
+    (void)hdr_len;
+    if ((store == NULL) || store->closing) {
+        answer(peer, in, KVCL_ERR_NOT_FOUND, 0, NULL, 0);
+        return;
+    }
+    switch (in->msg.flags) {
+    case KVCL_ASK_PUBLISH:
+    case KVCL_ASK_REMOVE:
+    case KVCL_ASK_LOOKUP:
+        on_dir_message(store, peer, in, data, len);
+        return;
+    case KVCL_ASK_PRESENT:
+    case KVCL_ASK_REMOVE_KEYS:
+        if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * KVCL_DIR_KEY_BYTES)) {
+            break;
+        }
+        if (in->msg.flags == KVCL_ASK_PRESENT) {
+            on_present(store, peer, in, data);
+        } else {
+            kvcl_home_remove_keys(store, data, NULL, in->n);
+            answer(peer, in, KVCL_OK, in->n, NULL, 0);
+        }
+        return;
+    case KVCL_ASK_TABLE:
+        on_table(store, peer, in);
+        return;
+    default:
+        break;
+    }
+    kvcl_am_malformed(ctx, peer, "a question to the directory that makes no sense");
+    answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+}
+
+void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                           const void *data, size_t len)
+{
+    const kvcl_msg_withdraw_t *in    = (const kvcl_msg_withdraw_t *)msg;
+    kvcl_store_h              store = kvcl_store_by_id(ctx, in->store);
+    kvcl_store_rec_t          rec;
+    uint32_t                  i;
+
+    (void)hdr_len;
+    if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * sizeof(rec))) {
+        kvcl_am_malformed(ctx, peer, "a withdrawal that makes no sense");
+        return;
+    }
+    for (i = 0; (store != NULL) && (i < in->n); ++i) {
+        memcpy(&rec, (const char *)data + (i * sizeof(rec)), sizeof(rec));
+        if (rec.loc.rank == store->me) {
+            take_back(store, &rec);
+        }
+    }
+}
+
+/* ---- the background: homes are told that blocks are gone ---- */
+
+static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
+                      uint32_t n)
+{
+    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_REMOVE},
+                                .store = store->id, .n = n, .rank = store->me};
+    kvcl_peer_t        *peer = store->ranks[home].peer;
+    size_t             room  = kvcl_dir_request_bytes(KVCL_DIR_MSG_REMOVE, n);
+    uint8_t            *buf  = scratch(store->ctx, room);
+    kvcl_dir_pack_t    pack;
+    kvcl_status_t      status;
+    uint32_t           i;
+
+    if ((peer->state != KVCL_PEER_READY) || (buf == NULL)) {
+        return; /* entries are hints: the generation has moved on, readers will see */
+    }
+    status = kvcl_dir_pack_begin(&pack, buf, room, KVCL_DIR_MSG_REMOVE, store->map.view, 0);
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        status = kvcl_dir_pack_add(&pack, &recs[order[i]].key, &recs[order[i]].loc);
+    }
+    if ((status != KVCL_OK) ||
+        (kvcl_peer_post(peer, &out.msg, sizeof(out), buf, kvcl_dir_pack_end(&pack)) != KVCL_OK)) {
+        kvcl_log_debug("%s is not told of %u blocks that are gone", peer->name, n);
+    }
+}
+
+void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
+{
+    kvcl_deal_t deal;
+    uint32_t    home, from, to, some;
+
+    if ((n == 0) || (kvcl_deal(store, recs, sizeof(*recs), n, NULL, &deal) != KVCL_OK)) {
+        return;
+    }
+    for (home = 0; home < store->n_ranks; ++home) {
+        to = deal.starts[home + 1];
+        for (from = deal.starts[home]; from < to; from += some) {
+            some = (to - from > KVCL_ASK_KEYS_MAX) ? KVCL_ASK_KEYS_MAX : to - from;
+            if (home != store->me) {
+                tell_home(store, home, recs, deal.order + from, some);
+            } else {
+                uint32_t i;
+                for (i = from; i < from + some; ++i) {
+                    (void)!kvcl_dir_table_remove(&store->table, &recs[deal.order[i]].key, &recs[deal.order[i]].loc);
+                }
+            }
+        }
+    }
+    kvcl_deal_free(&deal);
+}

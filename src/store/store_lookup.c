@@ -1,0 +1,257 @@
+/*
+ * Match and exists: who has these keys?
+ *
+ * Keys whose home's table is memory here (mine, or mapped) are read at once, without a lock or an allocation, some
+ * keys ahead prefetched; for the others each home is asked once, all homes at the same time. What a dead home knew is
+ * lost: its keys are absent, a miss.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "core/context.h"
+#include "store/store.h"
+
+enum { AHEAD = 16 };
+
+const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, uint32_t home, bool *gone_p)
+{
+    kvcl_store_rank_t *rank = &store->ranks[home];
+
+    *gone_p = false;
+    if (home == store->me) {
+        return &store->table.view;
+    }
+    if (atomic_load_explicit(&rank->incarnation, memory_order_relaxed) == 0) {
+        *gone_p = true;
+        return NULL;
+    }
+    if (atomic_load_explicit(&rank->view_state, memory_order_acquire) != KVCL_VIEW_MAPPED) {
+        return NULL;
+    }
+    if (!kvcl_rregion_live(&rank->region)) {
+        *gone_p = true; /* closed: the mapping stays, what it says is over */
+        return NULL;
+    }
+    return &rank->view;
+}
+
+/* One key, now. Returns KVCL_PRESENT_*, or -1 if its home must be asked. */
+static int look(kvcl_store_h store, const kvcl_key_t *key)
+{
+    kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
+    bool                  gone;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, kvcl_shard_home(&store->map, key), &gone);
+    unsigned              n, i;
+    int                   flags = 0;
+
+    if (view == NULL) {
+        return gone ? 0 : -1;
+    }
+    n = kvcl_dir_read(view, key, locs);
+    for (i = 0; i < n; ++i) {
+        if (kvcl_store_loc_lives(store, &locs[i])) {
+            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == store->me) ? KVCL_PRESENT_YOURS : 0);
+        }
+    }
+    return flags;
+}
+
+static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
+{
+    bool                  gone;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, kvcl_shard_home(&store->map, key), &gone);
+
+    if (view != NULL) {
+        kvcl_dir_prefetch(view, key);
+    }
+}
+
+/* Keys that are left to be asked get flags TO_ASK. With stop_at_miss: reads up to the first absent key.
+ * Returns how many keys matter; *ask_p: some must be asked. */
+enum { TO_ASK = 0x80 };
+
+static size_t look_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
+                       bool *ask_p)
+{
+    size_t i;
+    int    found;
+
+    *ask_p = false;
+    for (i = 0; (i < AHEAD) && (i < n); ++i) {
+        prefetch(store, &keys[i]);
+    }
+    for (i = 0; i < n; ++i) {
+        if (i + AHEAD < n) {
+            prefetch(store, &keys[i + AHEAD]);
+        }
+        found    = look(store, &keys[i]);
+        flags[i] = (found < 0) ? TO_ASK : (uint8_t)found;
+        *ask_p   = *ask_p || (found < 0);
+        if ((found == 0) && stop_at_miss) {
+            return i;
+        }
+    }
+    return n;
+}
+
+/* ---- asking homes ---- */
+
+typedef struct round {
+    uint8_t       *flags;
+    unsigned      outstanding;
+    kvcl_status_t status;
+} round_t;
+
+static void on_present(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    round_t       *round = ask->arg;
+    const uint8_t *found = data;
+    uint32_t      i;
+
+    (void)len;
+    for (i = 0; i < ask->n; ++i) {
+        round->flags[ask->order[i]] = (status == KVCL_OK) ? (found[i] & ~TO_ASK) : 0;
+    }
+    if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_CANCELED)) {
+        round->status = status;
+    }
+    --round->outstanding;
+}
+
+static bool round_over(void *arg)
+{
+    return ((round_t *)arg)->outstanding == 0;
+}
+
+static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags)
+{
+    round_t       round = {.flags = flags, .status = KVCL_OK};
+    kvcl_list_t   asks, *link;
+    kvcl_deal_t   deal;
+    kvcl_status_t status;
+    uint32_t      home;
+    size_t        i;
+
+    for (i = 0; i < n; ++i) {
+        flags[i] ^= TO_ASK; /* kvcl_deal skips what is not 0; nothing else has that bit */
+    }
+    status = kvcl_deal(store, keys, sizeof(*keys), n, flags, &deal);
+    for (i = 0; i < n; ++i) {
+        flags[i] &= (uint8_t)~TO_ASK;
+    }
+    kvcl_list_init(&asks);
+    for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
+        status = kvcl_asks_make(store, home, KVCL_ASK_PRESENT, keys, sizeof(*keys), &deal, &asks);
+    }
+    if (status == KVCL_OK) {
+        kvcl_lock(store->ctx);
+        ++round.outstanding;
+        while ((link = kvcl_list_first(&asks)) != NULL) {
+            kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
+            ask->arg  = &round;
+            ask->done = on_present;
+            ++round.outstanding;
+            home = ask->rank;
+            kvcl_ask_post(ask, 0, NULL);
+            kvcl_store_learn(store, home);
+        }
+        --round.outstanding;
+        kvcl_unlock(store->ctx);
+        (void)kvcl_engine_wait(store->ctx, round_over, &round, UINT64_MAX); /* each ask has its deadline */
+        status = round.status;
+    }
+    kvcl_deal_free(&deal);
+    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the directory could not be asked: %s",
+                                                     kvcl_status_text(status));
+}
+
+/* Hits that lie here are in use: their eviction order learns of it, the end of a chain first. */
+static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags)
+{
+    kvcl_owner_node_t *node;
+    size_t            i = n;
+
+    while ((i > 0) && !(flags[i - 1] & KVCL_PRESENT_YOURS)) {
+        --i;
+    }
+    if ((i == 0) || ((store->own == NULL) && (store->pool == NULL))) {
+        return;
+    }
+    kvcl_lock(store->ctx);
+    while (i-- > 0) {
+        if (flags[i] & KVCL_PRESENT_YOURS) {
+            node = kvcl_owner_find(store, &keys[i], NULL);
+            if (node != NULL) {
+                kvcl_owner_touch(node->owner, kvcl_owner_slot(node));
+            }
+        }
+    }
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+}
+
+enum { ON_STACK = 4096 };
+
+static kvcl_status_t look_up(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool match, uint8_t *flags,
+                             size_t *hit_p)
+{
+    kvcl_status_t status = KVCL_OK;
+    size_t        hit;
+    bool          ask;
+
+    atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
+    n = look_all(store, keys, n, match, flags, &ask);
+    if (ask) {
+        status = ask_homes(store, keys, n, flags);
+        if (status != KVCL_OK) {
+            return status;
+        }
+    }
+    hit = n;
+    if (match) {
+        for (hit = 0; (hit < n) && (flags[hit] != 0); ++hit) {
+        }
+        *hit_p = hit;
+    }
+    touch(store, keys, hit, flags);
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p)
+{
+    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_match");
+    uint8_t       few[ON_STACK];
+    uint8_t       *flags = few;
+
+    if ((status == KVCL_OK) && (hit_p == NULL)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match: hit_p is NULL");
+    }
+    if ((status == KVCL_OK) && (n > sizeof(few))) {
+        flags = malloc(n);
+        if (flags == NULL) {
+            status = kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_match: no memory for %zu keys", n);
+        }
+    }
+    if (status == KVCL_OK) {
+        status = look_up(store, keys, n, true, flags, hit_p);
+    }
+    if (flags != few) {
+        free(flags);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present)
+{
+    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_exists");
+    size_t        i;
+
+    if ((status == KVCL_OK) && (present == NULL) && (n != 0)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_exists: present is NULL");
+    }
+    if (status == KVCL_OK) {
+        status = look_up(store, keys, n, false, present, NULL);
+    }
+    for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
+        present[i] &= KVCL_PRESENT_SOMEWHERE;
+    }
+    return status;
+}

@@ -1,0 +1,67 @@
+/*
+ * Messages of the store room, as they travel (core/wire.h says how).
+ *
+ * DIR_ASK goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that a key of its was removed.
+ * Payloads, by kind:
+ *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
+ *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
+ *   REMOVE_KEYS  n keys                      answer: nothing
+ *   TABLE        nothing                     answer: a region's description (mem/region.h)
+ * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
+ */
+#ifndef KVCL_STORE_WIRE_H
+#define KVCL_STORE_WIRE_H
+
+#include "core/wire.h"
+#include "dir/dir_wire.h"
+
+enum {
+    KVCL_ASK_PUBLISH     = 1,
+    KVCL_ASK_REMOVE      = 2,
+    KVCL_ASK_LOOKUP      = 3,
+    KVCL_ASK_PRESENT     = 4,
+    KVCL_ASK_REMOVE_KEYS = 5,
+    KVCL_ASK_TABLE       = 6
+};
+
+enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
+
+enum {
+    KVCL_PRESENT_SOMEWHERE = 1,
+    KVCL_PRESENT_YOURS     = 2 /* the asker itself holds a copy */
+};
+
+typedef struct kvcl_msg_dir_ask {
+    kvcl_msg_t msg;   /* op: the asker's, flags: KVCL_ASK_* */
+    uint64_t   store;
+    uint32_t   n;     /* items in the payload */
+    uint32_t   rank;  /* the asker's */
+} kvcl_msg_dir_ask_t;
+_Static_assert(sizeof(kvcl_msg_dir_ask_t) == 48, "wire format");
+
+typedef struct kvcl_msg_dir_answer {
+    kvcl_msg_t msg;    /* op, flags: from the ask */
+    int32_t    status; /* KVCL_OK, KVCL_ERR_NOT_FOUND: no such store here (any more), ... */
+    uint32_t   n;
+} kvcl_msg_dir_answer_t;
+_Static_assert(sizeof(kvcl_msg_dir_answer_t) == 40, "wire format");
+
+/* What a publish and a remove carry for each block: as a record of dir_wire.h. */
+typedef struct kvcl_store_rec {
+    kvcl_key_t     key;
+    kvcl_dir_loc_t loc;
+} kvcl_store_rec_t;
+_Static_assert(sizeof(kvcl_store_rec_t) == KVCL_DIR_REC_BYTES, "wire format");
+
+typedef struct kvcl_msg_withdraw {
+    kvcl_msg_t msg;
+    uint64_t   store;
+    uint32_t   n;     /* payload: n kvcl_store_rec_t */
+    uint32_t   reserved;
+} kvcl_msg_withdraw_t;
+_Static_assert(sizeof(kvcl_msg_withdraw_t) == 48, "wire format");
+
+/* Owner's bits of kvcl_dir_loc_t.flags beyond the tier. */
+enum { KVCL_LOC_SUMMED = 0x08 }; /* checksum is set */
+
+#endif
