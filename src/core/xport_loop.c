@@ -5,124 +5,40 @@
  * Owns: the process-wide registry of loop xports, and per xport its inbox, endpoints, regions and eventfd.
  * Invariants: a message is copied before the lock is taken and belongs to the inbox it is linked in; an endpoint names
  * its target by id and looks it up at each use, so a target may vanish at any moment; ids are never reused.
- * Locks: one process-wide mutex, `loop.lock`, guards the registry, every list in every xport and the faults. It is a
+ * Locks: one process-wide mutex, kvcl_loop.lock, guards the registry, every list in every xport and the faults. It is a
  * leaf below the engine locks of all contexts, and is never held while a callback runs or bytes are copied.
  */
 #include "config.h"
-#include "core/xport_loop.h"
+#include "core/xport_loop_impl.h"
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/rand.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-enum {
-    LOOP_INLINE_BYTES = 8192,
-    LOOP_FRAME_BYTES  = 1 << 20,
-    LOOP_MAX_HDR      = 1024,
-    LOOP_BURST        = 64 /* messages delivered by one progress call */
-};
-
 #define LOOP_ADDR_MAGIC UINT64_C(0x4b56434c4c4f4f50)
-#define LOOP_MEM_MAGIC  UINT64_C(0x4b56434c4c4d454d)
-
-typedef struct loop_xport {
-    kvcl_xport_t      super;
-    kvcl_xport_cbs_t  cbs;
-    kvcl_list_t       link;   /* in loop.xports */
-    kvcl_list_t       inbox;  /* loop_msg_t */
-    kvcl_list_t       eps;    /* loop_ep_t, all that are open */
-    kvcl_list_t       failed; /* loop_ep_t whose failure is to be told */
-    kvcl_list_t       mems;   /* loop_mem_t */
-    kvcl_xport_send_t *done_head;
-    kvcl_xport_send_t **done_tail;
-    uint64_t          id;
-    uint64_t          rounds; /* progress calls so far */
-    int               efd;
-    bool              armed;
-    bool              signaled; /* efd is readable */
-    struct loop_addr {
-        uint64_t magic;
-        uint64_t uuid[2];
-        uint64_t id;
-        uint32_t pad;
-        uint32_t check; /* over all before it */
-    } addr;
-} loop_xport_t;
-
-typedef struct loop_ep {
-    kvcl_xport_ep_t super;
-    kvcl_list_t     link;        /* in xport->eps */
-    kvcl_list_t     failed_link; /* in xport->failed, or alone */
-    uint64_t        target;
-    bool            broken;
-} loop_ep_t;
-
-typedef struct loop_msg {
-    kvcl_list_t link;
-    uint64_t    from;  /* xport to reply to, 0: none */
-    uint64_t    after; /* deliver when the receiver's rounds reach it */
-    size_t      hdr_len;
-    size_t      len;
-    uint64_t    bytes[]; /* header padded to 8, then payload */
-} loop_msg_t;
-
-typedef struct loop_mem {
-    kvcl_xport_mem_t super;
-    kvcl_list_t      link;
-    uint64_t         id;
-    char             *addr;
-    size_t           len;
-    size_t           mapped; /* bytes to munmap, 0: the caller's memory */
-} loop_mem_t;
-
-struct loop_packed {
-    uint64_t magic;
-    uint64_t xport;
-    uint64_t mem;
-    uint32_t pad;
-    uint32_t check;
-};
-
-typedef struct loop_rmem {
-    kvcl_xport_rmem_t super;
-    char              *addr;
-    uint64_t          size;
-} loop_rmem_t;
 
 typedef struct loop_reply {
     kvcl_xport_reply_t super;
     uint64_t           to;
 } loop_reply_t;
 
-static struct {
-    pthread_mutex_t    lock;
-    kvcl_list_t        xports;
-    uint64_t           uuid[2];
-    uint64_t           last_id; /* of xports and regions */
-    pid_t              pid;     /* a forked child has another uuid and no xports */
-    kvcl_loop_faults_t faults;
-    kvcl_rand_t        rnd;
-} loop = {.lock = PTHREAD_MUTEX_INITIALIZER, .xports = {&loop.xports, &loop.xports}};
+loop_registry_t kvcl_loop = {.lock = PTHREAD_MUTEX_INITIALIZER, .xports = {&kvcl_loop.xports, &kvcl_loop.xports}};
 
 void kvcl_loop_set_faults(const kvcl_loop_faults_t *faults)
 {
     static const kvcl_loop_faults_t none;
 
-    pthread_mutex_lock(&loop.lock);
-    loop.faults = (faults != NULL) ? *faults : none;
-    kvcl_rand_seed(&loop.rnd, loop.faults.reorder_seed);
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
+    kvcl_loop.faults = (faults != NULL) ? *faults : none;
+    kvcl_rand_seed(&kvcl_loop.rnd, kvcl_loop.faults.reorder_seed);
+    pthread_mutex_unlock(&kvcl_loop.lock);
 }
 
 /* Counts down to the event that *nth asks for: true exactly once. Lock held. */
@@ -131,21 +47,21 @@ static bool fault_hits(uint64_t *nth)
     return (*nth > 0) && (--*nth == 0);
 }
 
-static void *loop_alloc(size_t len)
+void *kvcl_loop_alloc(size_t len)
 {
     bool fail;
 
-    pthread_mutex_lock(&loop.lock);
-    fail = fault_hits(&loop.faults.fail_alloc_nth);
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
+    fail = fault_hits(&kvcl_loop.faults.fail_alloc_nth);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     return fail ? NULL : calloc(1, len);
 }
 
-static loop_xport_t *find_xport(uint64_t id)
+loop_xport_t *kvcl_loop_find(uint64_t id)
 {
     loop_xport_t *x;
 
-    kvcl_list_foreach(x, &loop.xports, loop_xport_t, link) {
+    kvcl_list_foreach(x, &kvcl_loop.xports, loop_xport_t, link) {
         if (x->id == id) {
             return x;
         }
@@ -173,13 +89,13 @@ static void enqueue(loop_xport_t *to, loop_msg_t *msg)
     kvcl_list_t *pos = &to->inbox;
     uint64_t    skip;
 
-    if (fault_hits(&loop.faults.drop_nth)) {
+    if (fault_hits(&kvcl_loop.faults.drop_nth)) {
         free(msg);
         return;
     }
-    msg->after = to->rounds + loop.faults.delay_progress;
-    if (loop.faults.reorder_seed != 0) {
-        for (skip = kvcl_rand_below(&loop.rnd, 8); (skip > 0) && (pos->prev != &to->inbox); --skip) {
+    msg->after = to->rounds + kvcl_loop.faults.delay_progress;
+    if (kvcl_loop.faults.reorder_seed != 0) {
+        for (skip = kvcl_rand_below(&kvcl_loop.rnd, 8); (skip > 0) && (pos->prev != &to->inbox); --skip) {
             pos = pos->prev;
         }
     }
@@ -198,7 +114,7 @@ static loop_msg_t *make_msg(const void *hdr, size_t hdr_len, const kvcl_iov_t *i
     for (i = 0; i < n_iov; ++i) {
         len += iov[i].len;
     }
-    msg = loop_alloc(sizeof(*msg) + hdr_room + len);
+    msg = kvcl_loop_alloc(sizeof(*msg) + hdr_room + len);
     if (msg == NULL) {
         return NULL;
     }
@@ -222,12 +138,12 @@ static kvcl_status_t post(uint64_t target, loop_msg_t *msg)
 {
     loop_xport_t *to;
 
-    pthread_mutex_lock(&loop.lock);
-    to = find_xport(target);
+    pthread_mutex_lock(&kvcl_loop.lock);
+    to = kvcl_loop_find(target);
     if (to != NULL) {
         enqueue(to, msg);
     }
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     if (to == NULL) {
         free(msg);
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "loop: the peer's context is gone");
@@ -240,26 +156,26 @@ static kvcl_status_t join_registry(loop_xport_t *x)
 {
     kvcl_status_t status;
 
-    if (loop.pid != getpid()) {
-        status = kvcl_random_bytes(loop.uuid, sizeof(loop.uuid));
+    if (kvcl_loop.pid != getpid()) {
+        status = kvcl_random_bytes(kvcl_loop.uuid, sizeof(kvcl_loop.uuid));
         if (status != KVCL_OK) {
             return status;
         }
-        loop.pid = getpid();
-        kvcl_list_init(&loop.xports);
+        kvcl_loop.pid = getpid();
+        kvcl_list_init(&kvcl_loop.xports);
     }
-    x->id         = ++loop.last_id;
+    x->id         = ++kvcl_loop.last_id;
     x->addr.magic = LOOP_ADDR_MAGIC;
-    memcpy(x->addr.uuid, loop.uuid, sizeof(loop.uuid));
+    memcpy(x->addr.uuid, kvcl_loop.uuid, sizeof(kvcl_loop.uuid));
     x->addr.id    = x->id;
     x->addr.check = kvcl_check32(&x->addr, offsetof(struct loop_addr, check));
-    kvcl_list_add_tail(&loop.xports, &x->link);
+    kvcl_list_add_tail(&kvcl_loop.xports, &x->link);
     return KVCL_OK;
 }
 
 static kvcl_status_t loop_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p)
 {
-    loop_xport_t  *x = loop_alloc(sizeof(*x));
+    loop_xport_t  *x = kvcl_loop_alloc(sizeof(*x));
     kvcl_status_t status;
 
     if (x == NULL) {
@@ -277,9 +193,9 @@ static kvcl_status_t loop_init(const kvcl_xport_params_t *params, kvcl_xport_t *
         status = kvcl_fail_errno(KVCL_ERR_IO, errno, "loop: eventfd");
         goto err_free;
     }
-    pthread_mutex_lock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
     status = join_registry(x);
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     if (status != KVCL_OK) {
         goto err_close;
     }
@@ -299,7 +215,7 @@ static void break_peers(const loop_xport_t *x)
     loop_xport_t *other;
     loop_ep_t    *ep;
 
-    kvcl_list_foreach(other, &loop.xports, loop_xport_t, link) {
+    kvcl_list_foreach(other, &kvcl_loop.xports, loop_xport_t, link) {
         kvcl_list_foreach(ep, &other->eps, loop_ep_t, link) {
             if ((ep->target == x->id) && !ep->broken) {
                 ep->broken = true;
@@ -315,10 +231,10 @@ static void loop_fini(kvcl_xport_t *xport)
     loop_xport_t *x = kvcl_container_of(xport, loop_xport_t, super);
     kvcl_list_t  *link;
 
-    pthread_mutex_lock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
     kvcl_list_del(&x->link);
     break_peers(x);
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     while ((link = kvcl_list_pop(&x->inbox)) != NULL) {
         free(kvcl_container_of(link, loop_msg_t, link));
     }
@@ -359,7 +275,7 @@ static kvcl_status_t loop_ep_create(kvcl_xport_t *xport, const void *buf, size_t
     if ((addr.magic != LOOP_ADDR_MAGIC) || (addr.check != kvcl_check32(&addr, offsetof(struct loop_addr, check)))) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: malformed address");
     }
-    ep = loop_alloc(sizeof(*ep));
+    ep = kvcl_loop_alloc(sizeof(*ep));
     if (ep == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for an endpoint");
     }
@@ -367,12 +283,12 @@ static kvcl_status_t loop_ep_create(kvcl_xport_t *xport, const void *buf, size_t
     ep->super.frame_bytes = LOOP_FRAME_BYTES;
     ep->target            = addr.id;
     kvcl_list_init(&ep->failed_link);
-    pthread_mutex_lock(&loop.lock);
-    ep->broken = (memcmp(addr.uuid, loop.uuid, sizeof(loop.uuid)) != 0) || (find_xport(addr.id) == NULL);
+    pthread_mutex_lock(&kvcl_loop.lock);
+    ep->broken = (memcmp(addr.uuid, kvcl_loop.uuid, sizeof(kvcl_loop.uuid)) != 0) || (kvcl_loop_find(addr.id) == NULL);
     if (!ep->broken) {
         kvcl_list_add_tail(&x->eps, &ep->link);
     }
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     if (ep->broken) {
         free(ep);
         return kvcl_fail(KVCL_ERR_UNREACHABLE, "loop: the address is not of a living context of this process");
@@ -385,10 +301,10 @@ static void loop_ep_close(kvcl_xport_ep_t *super)
 {
     loop_ep_t *ep = kvcl_container_of(super, loop_ep_t, super);
 
-    pthread_mutex_lock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
     kvcl_list_del(&ep->link);
     kvcl_list_del(&ep->failed_link);
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     free(ep);
 }
 
@@ -399,7 +315,7 @@ static void loop_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap)
 }
 
 /* Only the owner's engine touches the done list, under the engine lock. */
-static kvcl_status_t complete_later(loop_xport_t *x, kvcl_xport_send_t *send)
+kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, kvcl_xport_send_t *send)
 {
     send->status  = KVCL_OK;
     send->next    = NULL;
@@ -435,7 +351,7 @@ static kvcl_status_t loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_
     if ((status != KVCL_OK) || (send == NULL)) {
         return status;
     }
-    return (loop.faults.async_sends || (len > LOOP_INLINE_BYTES)) ? complete_later(x, send) : KVCL_OK;
+    return (kvcl_loop.faults.async_sends || (len > LOOP_INLINE_BYTES)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
 }
 
 static kvcl_status_t loop_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len)
@@ -448,183 +364,6 @@ static kvcl_status_t loop_reply(kvcl_xport_reply_t *reply, const void *hdr, size
     }
     msg = (hdr_len <= LOOP_MAX_HDR) ? make_msg(hdr, hdr_len, NULL, 0) : NULL;
     return (msg == NULL) ? kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for a reply") : post(to->to, msg);
-}
-
-static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, size_t mapped, kvcl_xport_mem_t **mem_p)
-{
-    loop_xport_t *x   = kvcl_container_of(xport, loop_xport_t, super);
-    loop_mem_t   *mem = loop_alloc(sizeof(*mem));
-
-    if (mem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for a region");
-    }
-    mem->super.xport = xport;
-    mem->addr        = addr;
-    mem->len         = len;
-    mem->mapped      = mapped;
-    pthread_mutex_lock(&loop.lock);
-    mem->id = ++loop.last_id;
-    kvcl_list_add_tail(&x->mems, &mem->link);
-    pthread_mutex_unlock(&loop.lock);
-    *mem_p = &mem->super;
-    return KVCL_OK;
-}
-
-static kvcl_status_t loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p,
-                                    kvcl_xport_mem_t **mem_p)
-{
-    size_t        page   = (size_t)sysconf(_SC_PAGESIZE);
-    size_t        mapped = (len + page - 1) & ~(page - 1);
-    kvcl_status_t status;
-    void          *addr;
-
-    if ((len == 0) || (mapped < len)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: cannot allocate %zu bytes", len);
-    }
-    addr = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (addr == MAP_FAILED) {
-        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, errno, "loop: no memory for a region of %zu bytes", len);
-    }
-    if (huge) {
-        (void)madvise(addr, mapped, MADV_HUGEPAGE);
-    }
-    status = add_mem(xport, addr, len, mapped, mem_p);
-    if (status != KVCL_OK) {
-        munmap(addr, mapped);
-        return status;
-    }
-    *addr_p = addr;
-    return KVCL_OK;
-}
-
-static kvcl_status_t loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
-{
-    return add_mem(xport, addr, len, 0, mem_p);
-}
-
-static void loop_mem_free(kvcl_xport_mem_t *super)
-{
-    loop_mem_t *mem = kvcl_container_of(super, loop_mem_t, super);
-
-    pthread_mutex_lock(&loop.lock);
-    kvcl_list_del(&mem->link);
-    pthread_mutex_unlock(&loop.lock);
-    if (mem->mapped > 0) {
-        munmap(mem->addr, mem->mapped);
-    }
-    free(mem);
-}
-
-static kvcl_status_t loop_mem_pack(kvcl_xport_mem_t *super, void *buf, size_t *len_p)
-{
-    loop_mem_t         *mem   = kvcl_container_of(super, loop_mem_t, super);
-    loop_xport_t       *x     = kvcl_container_of(super->xport, loop_xport_t, super);
-    struct loop_packed packed = {LOOP_MEM_MAGIC, x->id, mem->id, 0, 0};
-
-    if (*len_p < sizeof(packed)) {
-        return kvcl_fail(KVCL_ERR_NO_SPACE, "loop: %zu bytes for a packed region, not %zu", *len_p, sizeof(packed));
-    }
-    packed.check = kvcl_check32(&packed, offsetof(struct loop_packed, check));
-    memcpy(buf, &packed, sizeof(packed));
-    *len_p = sizeof(packed);
-    return KVCL_OK;
-}
-
-/* Lock held: the living region that the packed bytes name, or NULL. */
-static loop_mem_t *find_mem(uint64_t xport_id, uint64_t mem_id)
-{
-    loop_xport_t *x = find_xport(xport_id);
-    loop_mem_t   *mem;
-
-    if (x != NULL) {
-        kvcl_list_foreach(mem, &x->mems, loop_mem_t, link) {
-            if (mem->id == mem_id) {
-                return mem;
-            }
-        }
-    }
-    return NULL;
-}
-
-static kvcl_status_t loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_t len, uint64_t addr, uint64_t size,
-                                    kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
-{
-    loop_ep_t          *ep = kvcl_container_of(super, loop_ep_t, super);
-    struct loop_packed packed;
-    loop_rmem_t        *rmem;
-    loop_mem_t         *mem;
-    bool               fits;
-
-    if (len != sizeof(packed)) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: a packed region of %zu bytes, not %zu", len, sizeof(packed));
-    }
-    memcpy(&packed, buf, sizeof(packed));
-    if ((packed.magic != LOOP_MEM_MAGIC) || (packed.xport != ep->target) ||
-        (packed.check != kvcl_check32(&packed, offsetof(struct loop_packed, check)))) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: malformed packed region");
-    }
-    pthread_mutex_lock(&loop.lock);
-    mem  = find_mem(packed.xport, packed.mem);
-    fits = (mem != NULL) && (addr >= (uintptr_t)mem->addr) && (addr - (uintptr_t)mem->addr <= mem->len) &&
-           (size <= mem->len - (addr - (uintptr_t)mem->addr));
-    pthread_mutex_unlock(&loop.lock);
-    if (!fits) {
-        return (mem == NULL) ? kvcl_fail(KVCL_ERR_NOT_REGISTERED, "loop: the region is gone") :
-                               kvcl_fail(KVCL_ERR_PROTOCOL, "loop: the range is not inside its region");
-    }
-    rmem = loop_alloc(sizeof(*rmem));
-    if (rmem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for a remote region");
-    }
-    rmem->super.ep = super;
-    rmem->addr     = (char *)(uintptr_t)addr;
-    rmem->size     = size;
-    attr->map      = (loop.faults.no_map || loop.faults.no_rma) ? NULL : rmem->addr;
-    attr->rma      = !loop.faults.no_rma;
-    *rmem_p        = &rmem->super;
-    return KVCL_OK;
-}
-
-static void loop_rmem_close(kvcl_xport_rmem_t *super)
-{
-    free(kvcl_container_of(super, loop_rmem_t, super));
-}
-
-/* The one rule of get and put: copy now; tell now, or from progress where a test wants it so. */
-static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const void *src, size_t len,
-                         kvcl_xport_send_t *send)
-{
-    loop_xport_t *x = kvcl_container_of(rmem->super.ep->xport, loop_xport_t, super);
-
-    if ((offset > rmem->size) || (len > rmem->size - offset)) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "loop: %zu bytes at %llu of a region of %llu", len,
-                         (unsigned long long)offset, (unsigned long long)rmem->size);
-    }
-    memcpy(dst, src, len);
-    return (loop.faults.async_sends && (send != NULL)) ? complete_later(x, send) : KVCL_OK;
-}
-
-static kvcl_status_t loop_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf, size_t len,
-                              kvcl_xport_send_t *send)
-{
-    loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
-
-    return rma(rmem, offset, buf, rmem->addr + offset, len, send);
-}
-
-static kvcl_status_t loop_put(kvcl_xport_rmem_t *super, uint64_t offset, const void *buf, size_t len,
-                              kvcl_xport_send_t *send)
-{
-    loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
-
-    return rma(rmem, offset, rmem->addr + offset, buf, len, send);
-}
-
-static kvcl_status_t loop_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
-{
-    loop_xport_t *x = kvcl_container_of(super->ep->xport, loop_xport_t, super);
-
-    return (loop.faults.async_sends && (send != NULL)) ? complete_later(x, send) : KVCL_OK;
 }
 
 static unsigned deliver_done(loop_xport_t *x)
@@ -648,7 +387,7 @@ static loop_msg_t *next_msg(loop_xport_t *x)
     loop_msg_t  *msg = NULL;
     kvcl_list_t *link;
 
-    pthread_mutex_lock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
     link = kvcl_list_first(&x->inbox);
     if (link != NULL) {
         msg = kvcl_container_of(link, loop_msg_t, link);
@@ -658,7 +397,7 @@ static loop_msg_t *next_msg(loop_xport_t *x)
             kvcl_list_del(link);
         }
     }
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     return msg;
 }
 
@@ -668,9 +407,9 @@ static unsigned deliver_failed(loop_xport_t *x)
     unsigned    n = 0;
 
     for (;;) {
-        pthread_mutex_lock(&loop.lock);
+        pthread_mutex_lock(&kvcl_loop.lock);
         link = kvcl_list_pop(&x->failed);
-        pthread_mutex_unlock(&loop.lock);
+        pthread_mutex_unlock(&kvcl_loop.lock);
         if (link == NULL) {
             return n;
         }
@@ -688,9 +427,9 @@ static unsigned loop_progress(kvcl_xport_t *xport)
     char         *bytes;
     int          i;
 
-    pthread_mutex_lock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
     ++x->rounds;
-    pthread_mutex_unlock(&loop.lock);
+    pthread_mutex_unlock(&kvcl_loop.lock);
     for (i = 0; (i < LOOP_BURST) && ((msg = next_msg(x)) != NULL); ++i, ++n) {
         reply    = (loop_reply_t){.super = {xport}, .to = msg->from};
         bytes    = (char *)msg->bytes;
@@ -710,15 +449,17 @@ static kvcl_status_t loop_arm(kvcl_xport_t *xport)
 {
     loop_xport_t *x = kvcl_container_of(xport, loop_xport_t, super);
     uint64_t     count;
+    bool         armed;
 
-    pthread_mutex_lock(&loop.lock);
+    pthread_mutex_lock(&kvcl_loop.lock);
     if (x->signaled) {
         (void)!read(x->efd, &count, sizeof(count));
         x->signaled = false;
     }
-    x->armed = kvcl_list_is_empty(&x->inbox) && kvcl_list_is_empty(&x->failed) && (x->done_head == NULL);
-    pthread_mutex_unlock(&loop.lock);
-    return x->armed ? KVCL_OK : KVCL_ERR_BUSY;
+    armed    = kvcl_list_is_empty(&x->inbox) && kvcl_list_is_empty(&x->failed) && (x->done_head == NULL);
+    x->armed = armed;
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    return armed ? KVCL_OK : KVCL_ERR_BUSY;
 }
 
 static bool loop_outstanding(kvcl_xport_t *xport)
@@ -738,15 +479,15 @@ const kvcl_xport_ops_t kvcl_xport_loop = {
     .ep_describe = loop_ep_describe,
     .am_send = loop_am_send,
     .reply = loop_reply,
-    .mem_alloc = loop_mem_alloc,
-    .mem_register = loop_mem_register,
-    .mem_free = loop_mem_free,
-    .mem_pack = loop_mem_pack,
-    .rmem_open = loop_rmem_open,
-    .rmem_close = loop_rmem_close,
-    .get = loop_get,
-    .put = loop_put,
-    .flush = loop_flush,
+    .mem_alloc = kvcl_loop_mem_alloc,
+    .mem_register = kvcl_loop_mem_register,
+    .mem_free = kvcl_loop_mem_free,
+    .mem_pack = kvcl_loop_mem_pack,
+    .rmem_open = kvcl_loop_rmem_open,
+    .rmem_close = kvcl_loop_rmem_close,
+    .get = kvcl_loop_get,
+    .put = kvcl_loop_put,
+    .flush = kvcl_loop_flush,
     .outstanding = loop_outstanding,
     .progress = loop_progress,
     .event_fd = loop_event_fd,
