@@ -158,16 +158,11 @@ static void place_my_part(const call_t *call)
 /* Nothing to do: one rank, or no bytes. It takes its number all the same. */
 static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl_req_h *req_p)
 {
-    kvcl_status_t status;
-
-    status = kvcl_req_instant(call->comm->ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p);
-    if (status == KVCL_OK) {
-        place_my_part(call);
-        kvcl_lock(call->comm->ctx);
-        cc->seqs = ++call->comm->coll_seq;
-        kvcl_unlock(call->comm->ctx);
-    }
-    return status;
+    place_my_part(call);
+    kvcl_lock(call->comm->ctx);
+    cc->seqs = ++call->comm->coll_seq;
+    kvcl_unlock(call->comm->ctx);
+    return kvcl_req_instant(call->comm->ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p); /* cb may run now */
 }
 
 static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
