@@ -120,6 +120,7 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
     region->addr = addr;
     region->len  = len;
     kvcl_list_init(&region->link);
+    kvcl_list_init(&region->users);
     kvcl_lock(ctx);
     status = take_id(mem, region);
     if (status == KVCL_OK) {
@@ -144,9 +145,28 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
 
 void kvcl_region_revoke(kvcl_region_t *region)
 {
+    kvcl_list_t *link;
+
+    kvcl_assert_locked(region->ctx);
     region->revoked = true;
     region->keys[0] = region->keys[1] = 0;
     set_word(region, 0);
+    while ((link = kvcl_list_pop(&region->users)) != NULL) {
+        kvcl_region_user_t *user = kvcl_container_of(link, kvcl_region_user_t, link);
+        user->revoked(user);
+    }
+}
+
+void kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user)
+{
+    ++region->serves;
+    kvcl_list_add_tail(&region->users, &user->link);
+}
+
+void kvcl_region_let_go(kvcl_region_t *region, kvcl_region_user_t *user)
+{
+    --region->serves;
+    kvcl_list_del(&user->link);
 }
 
 static bool no_serves(void *arg)

@@ -18,11 +18,19 @@ enum { KVCL_REGIONS_MAX = 8192, KVCL_REGION_DESC_MAX = 1024 };
 
 typedef enum { KVCL_REGION_REGISTERED, KVCL_REGION_ALLOCATED, KVCL_REGION_FILE } kvcl_region_kind_t;
 
+/* Someone who moves a region's bytes by message. revoked: lock held; stop, with KVCL_ERR_ACCESS. */
+typedef struct kvcl_region_user kvcl_region_user_t;
+struct kvcl_region_user {
+    kvcl_list_t link;
+    void        (*revoked)(kvcl_region_user_t *user);
+};
+
 typedef struct kvcl_region {
     kvcl_context_h     ctx;
     kvcl_region_kind_t kind;
     uint32_t           id;
     uint32_t           serves;    /* served transfers at work on it */
+    kvcl_list_t        users;     /* them, kvcl_region_user_t */
     bool               revoked;
     uint64_t           epoch;
     uint64_t           keys[2];   /* read, write */
@@ -37,7 +45,11 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
                                  kvcl_region_t **region_p) KVCL_MUST_CHECK;
 /** No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated. */
 void          kvcl_region_destroy(kvcl_region_t *region);
-void          kvcl_region_revoke(kvcl_region_t *region); /* lock held; later exports get a new epoch and keys */
+/** Lock held. Stops its users; later exports get a new epoch and keys. */
+void          kvcl_region_revoke(kvcl_region_t *region);
+/** Lock held: the region stays until let go, user->revoked says when to stop. */
+void          kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user);
+void          kvcl_region_let_go(kvcl_region_t *region, kvcl_region_user_t *user);
 
 /** Lock held. @return bytes written, 0 if cap is too small. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);

@@ -386,6 +386,8 @@ typedef struct taking {
     kvcl_msg_put_t in;
     kvcl_cache_h   cache;   /* counted as in use while the pull runs */
     kvcl_region_t  *region;
+    kvcl_region_user_t user; /* of the region */
+    kvcl_pull_t    *pull;
     uint32_t       *ids;    /* own copy: the message's may be unaligned, and changed by the sender */
 } taking_t;
 
@@ -433,9 +435,14 @@ static void take_done(kvcl_pull_t *pull, kvcl_status_t status)
     if (taking->cache != NULL) {
         --taking->cache->serves;
     } else {
-        --taking->region->serves;
+        kvcl_region_let_go(taking->region, &taking->user);
     }
     taken(taking, status);
+}
+
+static void revoked(kvcl_region_user_t *user)
+{
+    kvcl_pull_stop(kvcl_container_of(user, taking_t, user)->pull, KVCL_ERR_ACCESS);
 }
 
 /* Where the bytes shall go: checked as hostile. */
@@ -508,7 +515,9 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         if (taking->cache != NULL) {
             ++taking->cache->serves;
         } else {
-            ++taking->region->serves;
+            taking->pull         = pull;
+            taking->user.revoked = revoked;
+            kvcl_region_hold(taking->region, &taking->user);
         }
         status = kvcl_pull_start(taking->ctx, pull, 0, NULL, NULL, false);
         if (status == KVCL_OK) {
@@ -517,7 +526,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         if (taking->cache != NULL) {
             --taking->cache->serves;
         } else {
-            --taking->region->serves;
+            kvcl_region_let_go(taking->region, &taking->user);
         }
     }
     kvcl_pull_discard(pull);

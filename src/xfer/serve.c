@@ -4,7 +4,8 @@
  * A frame is sent straight from memory when one run fills it, else gathered into a bounce buffer (a flight). At most
  * `window` frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave
  * generations, they are compared after the last byte has left: unequal means that the slot was reused meanwhile, and
- * the block's status says so. While a serve reads memory, its region, cache or offer counts it and cannot go.
+ * the block's status says so. Of exported memory, which may be revoked, the end is told when its last frame has left,
+ * so that no frame in flight can take bytes of after the revoke along with a good end. While a serve reads memory, its region, cache or offer counts it and cannot go.
  */
 #include "config.h"
 #include "base/error.h"
@@ -34,6 +35,7 @@ typedef struct serve {
     kvcl_status_t  status;    /* not OK: stop sending, then say so */
     bool           silent;    /* the puller does not want to hear any more */
     kvcl_region_t  *region;   /* what is counted as being read: one of three */
+    kvcl_region_user_t user;  /* of the region */
     kvcl_cache_h   cache;
     kvcl_offer_t   *offer;
     uint32_t       *ids;      /* owned: n block ids, then n generations if has_gens */
@@ -50,8 +52,10 @@ typedef struct flight {
 
 static void hold(serve_t *serve, int by)
 {
-    if (serve->region != NULL) {
-        serve->region->serves += (uint32_t)by;
+    if ((serve->region != NULL) && (by > 0)) {
+        kvcl_region_hold(serve->region, &serve->user);
+    } else if (serve->region != NULL) {
+        kvcl_region_let_go(serve->region, &serve->user);
     } else if (serve->cache != NULL) {
         serve->cache->serves += (uint32_t)by;
     } else if (serve->offer != NULL) {
@@ -145,6 +149,11 @@ static void fail(serve_t *serve, kvcl_status_t status, bool silent)
     end_if_over(serve);
 }
 
+static void revoked(kvcl_region_user_t *user)
+{
+    fail(kvcl_container_of(user, serve_t, user), KVCL_ERR_ACCESS, false);
+}
+
 static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
 {
     flight_t *flight = kvcl_container_of(send, flight_t, send);
@@ -218,7 +227,7 @@ static bool send_frame(serve_t *serve)
     flight->serve     = serve;
     flight->send.done = flight_done;
     flight->hdr       = (kvcl_msg_data_t){.msg = {.type = KVCL_MSG_DATA, .op = serve->op}, .offset = serve->pos};
-    if ((serve->pos + iov.len == serve->total) && !serve->has_gens) {
+    if ((serve->pos + iov.len == serve->total) && !serve->has_gens && (serve->region == NULL)) {
         flight->hdr.msg.flags = KVCL_DATA_LAST;
         serve->silent         = true; /* the frame itself says the end */
     }
@@ -329,6 +338,7 @@ static kvcl_status_t from_region(serve_t *serve, const kvcl_msg_pull_t *in)
     if (status == KVCL_OK) {
         kvcl_stream_flat(&serve->stream, (const char *)region->addr + in->offset, in->len);
         serve->region = region;
+        serve->user.revoked = revoked;
     }
     return status;
 }

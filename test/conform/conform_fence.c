@@ -1,0 +1,278 @@
+/*
+ * What is promised about the moment of completion: a signal never before its data; after the end of a get, however it
+ * ended, its buffer is the caller's alone; after a revoke, nothing moves any more.
+ */
+#include "conform.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static kvcl_xfer_params_t signal_to(kvcl_rmem_h rmem, uint64_t offset, uint64_t add)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+
+    params.signal_mem    = rmem;
+    params.signal_offset = offset;
+    params.signal_add    = add;
+    return params;
+}
+
+/* ---------------------------------------------------------------- signals */
+
+/* Rank 0 puts, rank 1 waits for the count and looks at once; it answers by a signal of its own. */
+static void signal_rounds(cf_t *cf, bool ours, size_t len, int rounds)
+{
+    cf_mem_t   data = cf_mem(cf, len, ours, KVCL_READ_WRITE), count = cf_mem(cf, 64, ours, KVCL_WRITE);
+    char       *buf = malloc(len);
+    uint64_t   seed = cf_same(cf);
+    kvcl_req_h req, back;
+    int        i;
+
+    for (i = 1; i <= rounds; ++i) {
+        if (cf->rank == 0) {
+            kvcl_xfer_params_t params = signal_to(count.of[1], 8, 1);
+            cf_bytes(seed, (uint32_t)i, buf, len);
+            CF_OK(cf, kvcl_put_bytes(data.of[1], 0, buf, len, &params, &req));
+            CF_OK(cf, cf_end(cf, req));
+            CF_OK(cf, kvcl_signal_wait(count.mine, 0, (uint64_t)i * 3, 10 * KVCL_NS_PER_SEC));
+        } else if (cf->rank == 1) {
+            kvcl_xfer_params_t params = signal_to(count.of[0], 0, 3);
+            CF_OK(cf, kvcl_signal_wait(count.mine, 8, (uint64_t)i, 10 * KVCL_NS_PER_SEC));
+            CF_CHECK(cf, cf_bytes_are(seed, (uint32_t)i, data.addr, len));
+            CF_OK(cf, kvcl_put_bytes(data.of[0], 0, buf, 0, &params, &back));
+            CF_OK(cf, cf_end(cf, back));
+        }
+    }
+    CF_IS(cf, kvcl_signal_wait(count.mine, 0, UINT64_MAX, 2 * KVCL_NS_PER_MS), KVCL_INPROGRESS);
+    cf_mem_end(cf, &data);
+    cf_mem_end(cf, &count);
+    free(buf);
+}
+
+static void signal_after_data(cf_t *cf)
+{
+    static const size_t sizes[] = {8, 4096, 8193, 262145, 1500000};
+    unsigned i;
+
+    for (i = 0; i < 5; ++i) {
+        signal_rounds(cf, true, sizes[i], (i < 3) ? 300 : 40);
+        signal_rounds(cf, false, sizes[i], (i < 3) ? 300 : 40);
+    }
+}
+
+/* Blocks of a cache, several puts in flight, one count for all. */
+static void signal_with_blocks(cf_t *cf)
+{
+    static const uint32_t src[] = {0, 1, 2, 3};
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(64, 5000);
+    uint64_t      seed = cf_same(cf);
+    cf_cache_t    cache = cf_cache(cf, "blocks", &layout, (seed & 1) != 0);
+    cf_mem_t      count = cf_mem(cf, 8, true, KVCL_READ_WRITE);
+    kvcl_req_h    reqs[12];
+    uint32_t      i, b;
+
+    cf_fill(cf, cache.h, seed + (uint64_t)cf->rank);
+    cf_fence(cf);
+    if (cf->rank == 0) {
+        for (i = 0; i < 12; ++i) {
+            kvcl_xfer_params_t params = signal_to(count.of[1], 0, 1);
+            uint32_t           dst[4] = {8 + 4 * i, 9 + 4 * i, 10 + 4 * i, 11 + 4 * i};
+            kvcl_sel_t         local = cf_sel(src, 4), remote = cf_sel(dst, 4);
+            CF_OK(cf, kvcl_put(cf->world, 1, cache.h, &local, &remote, &params, &reqs[i]));
+            memset(dst, 0xff, sizeof(dst)); /* ids are copied */
+        }
+        CF_OK(cf, kvcl_req_wait_all(reqs, 12, 10 * KVCL_NS_PER_SEC));
+    } else if (cf->rank == 1) {
+        CF_OK(cf, kvcl_signal_wait(count.mine, 0, 12, 10 * KVCL_NS_PER_SEC));
+        for (b = 8; b < 56; ++b) {
+            cf_block_is(cf, cache.h, b, seed, b % 4);
+        }
+    }
+    cf_mem_end(cf, &count);
+    cf_cache_end(&cache);
+}
+
+/* The right to write is needed where the signal goes, and it may be taken back. */
+static void signal_rights(cf_t *cf)
+{
+    cf_mem_t   data = cf_mem(cf, 64, true, KVCL_READ_WRITE), count = cf_mem(cf, 64, true, KVCL_READ);
+    cf_mem_t   gone = cf_mem(cf, 64, false, KVCL_READ_WRITE);
+    int        next = (cf->rank + 1) % cf->size;
+    kvcl_req_h req;
+
+    kvcl_xfer_params_t params = signal_to(count.of[next], 0, 1);
+    CF_IS(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req), KVCL_ERR_ACCESS);
+    params = signal_to(gone.of[next], 4, 1);
+    CF_IS(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req), KVCL_ERR_INVALID_PARAM);
+    params = signal_to(gone.of[next], 64, 1);
+    CF_IS(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req), KVCL_ERR_OUT_OF_RANGE);
+    if (cf->size > 1) {
+        params = signal_to(gone.of[cf->rank], 0, 1);
+        CF_IS(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req), KVCL_ERR_INVALID_PARAM);
+    }
+    kvcl_mem_revoke(gone.mine);
+    cf_fence(cf);
+    params = signal_to(gone.of[next], 0, 1);
+    CF_OK(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
+    cf_fence(cf);
+    CF_CHECK(cf, *(uint64_t *)(void *)gone.addr == 0);
+    CF_IS(cf, kvcl_signal_wait(data.mine, 60, 0, KVCL_NS_PER_MS), KVCL_ERR_OUT_OF_RANGE);
+    CF_IS(cf, kvcl_signal_wait(data.mine, 64, 0, KVCL_NS_PER_MS), KVCL_ERR_OUT_OF_RANGE);
+    cf_mem_end(cf, &data);
+    cf_mem_end(cf, &count);
+    cf_mem_end(cf, &gone);
+}
+
+/* ---------------------------------------------------------------- the fence */
+
+enum { FENCE_BYTES = 1 << 20, FENCE_ROUNDS = 10000 };
+
+typedef struct tally {
+    uint64_t ok, stopped, rounds;
+} tally_t;
+
+static bool all_are(const char *buf, char c, size_t len)
+{
+    return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
+}
+
+/* One get that is canceled, or whose deadline comes, somewhere on its way. */
+static void stopped_get(cf_t *cf, kvcl_rmem_h from, char *buf, uint64_t seed, tally_t *tally)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    uint64_t           wait   = kvcl_rand_below(&cf->rnd, 300 * KVCL_NS_PER_US), until;
+    bool               cancel = kvcl_rand_below(&cf->rnd, 2) != 0;
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    params.timeout_ns = cancel ? 0 : wait + 1;
+    CF_OK(cf, kvcl_get_bytes(from, 0, buf, FENCE_BYTES, &params, &req));
+    if (cancel) {
+        until = kvcl_deadline_after(wait);
+        while (!kvcl_deadline_passed(until)) {
+        }
+        kvcl_req_cancel(req);
+        kvcl_req_cancel(req);
+    }
+    status = cf_end(cf, req);
+    if (status == KVCL_OK) {
+        CF_CHECK(cf, cf_bytes_are(seed, 0, buf, FENCE_BYTES));
+        ++tally->ok;
+        return;
+    }
+    CF_IS(cf, status, cancel ? KVCL_ERR_CANCELED : KVCL_ERR_TIMED_OUT);
+    memset(buf, 0x5a, FENCE_BYTES); /* mine again, from this moment on */
+    cf_sleep_us(cf, 200);
+    CF_CHECK(cf, all_are(buf, 0x5a, FENCE_BYTES));
+    ++tally->stopped;
+}
+
+/* Rank 0 gets from the others' memory, which their CPUs serve or which is mapped, for about a second. */
+static void fence_of_gets(cf_t *cf)
+{
+    tally_t  tally = {0, 0, 0};
+    unsigned kind;
+
+    for (kind = 0; kind < 2; ++kind) {
+        cf_mem_t mem   = cf_mem(cf, FENCE_BYTES, kind == 0, KVCL_READ);
+        char     *bufs = malloc(4 * FENCE_BYTES);
+        uint64_t until = kvcl_deadline_after(300 * KVCL_NS_PER_MS), i;
+        cf_bytes(cf_same(cf) + (uint64_t)cf->rank, 0, mem.addr, FENCE_BYTES);
+        memset(bufs, 0x5a, 4 * FENCE_BYTES);
+        cf_fence(cf);
+        for (i = 0; (cf->rank == 0) && (i < FENCE_ROUNDS) && !kvcl_deadline_passed(until); ++i) {
+            stopped_get(cf, mem.of[1], bufs + ((i % 4) * FENCE_BYTES), cf_same(cf) + 1, &tally);
+            if (i % 4 == 3) { /* all four were left alone for four rounds */
+                memset(bufs, 0x5a, 4 * FENCE_BYTES);
+            }
+            ++tally.rounds;
+        }
+        cf_mem_end(cf, &mem);
+        free(bufs);
+    }
+    if (cf->rank == 0) {
+        kvcl_context_stats_t stats;
+        kvcl_context_stats(cf->ctx, &stats);
+        printf("     fence over %s: %" PRIu64 " gets, %" PRIu64 " whole, %" PRIu64 " stopped, %" PRIu64 " late frames\n",
+               cf->path, tally.rounds, tally.ok, tally.stopped, stats.late);
+        fflush(stdout);
+        CF_CHECK(cf, (tally.rounds > 10) && (tally.stopped > 0) && (stats.malformed == 0));
+    }
+}
+
+/* ---------------------------------------------------------------- revoke while it is used */
+
+enum { REVOKE_BYTES = 4 << 20, REVOKE_ROUNDS = 12 };
+
+/* Rank 1 revokes while rank 0 gets or puts. What ends OK is whole; after the revoke was seen, nothing changes. */
+static void revoke_round(cf_t *cf, bool ours, bool is_put, uint64_t *refused)
+{
+    cf_mem_t         mem  = cf_mem(cf, REVOKE_BYTES, ours, KVCL_READ_WRITE);
+    char             *buf = malloc(REVOKE_BYTES);
+    _Atomic uint64_t *gone = cf_word(cf, 0);
+    kvcl_status_t    status = KVCL_OK;
+    kvcl_req_h       req;
+
+    memset(mem.addr, 1, REVOKE_BYTES);
+    memset(buf, 2, REVOKE_BYTES);
+    atomic_store(gone, 0);
+    cf_fence(cf);
+    if (cf->rank == 0) {
+        uint64_t seen;
+        do {
+            seen = atomic_load(gone);
+            CF_OK(cf, is_put ? kvcl_put_bytes(mem.of[1], 0, buf, REVOKE_BYTES, NULL, &req)
+                             : kvcl_get_bytes(mem.of[1], 0, buf, REVOKE_BYTES, NULL, &req));
+            status = cf_end(cf, req);
+            CF_CHECK(cf, (status == KVCL_OK) || (status == KVCL_ERR_ACCESS));
+            CF_CHECK(cf, is_put || (status != KVCL_OK) || all_are(buf, 1, REVOKE_BYTES));
+            CF_CHECK(cf, !seen || (status == KVCL_ERR_ACCESS)); /* it began after the revoke */
+        } while (status == KVCL_OK);
+        ++*refused;
+    } else if (cf->rank == 1) {
+        cf_sleep_us(cf, 200 + (unsigned)kvcl_rand_below(&cf->rnd, 2000));
+        kvcl_mem_revoke(mem.mine);
+        atomic_store(gone, 1);
+        if ((!ours && (strcmp(cf->path, "shm") == 0)) || (strcmp(cf->path, "tcp") == 0)) {
+            memset(mem.addr, 3, REVOKE_BYTES); /* the owner's CPU moves the bytes: it has stopped */
+            cf_sleep_us(cf, 2000);
+            CF_CHECK(cf, all_are(mem.addr, 3, REVOKE_BYTES));
+        }
+    }
+    cf_mem_end(cf, &mem);
+    free(buf);
+}
+
+static void revoke_during(cf_t *cf)
+{
+    uint64_t refused = 0;
+    int      i;
+
+    for (i = 0; i < REVOKE_ROUNDS; ++i) {
+        revoke_round(cf, (i & 1) != 0, (i & 2) != 0, &refused);
+    }
+    CF_CHECK(cf, (cf->rank != 0) || (refused == REVOKE_ROUNDS));
+}
+
+static const cf_case_t cases[] = {
+    {"signal_after_data", signal_after_data, 0},
+    {"signal_with_blocks", signal_with_blocks, 0},
+    {"signal_rights", signal_rights, 0},
+    {"fence_of_gets", fence_of_gets, 0},
+    {"revoke_during", revoke_during, 0},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {
+    {"loop", false, 2, 0}, {"shm", false, 2, 0}, {"shm", true, 2, 0}, {"tcp", false, 2, 0},
+    {"tcp", true, 3, 0},   {"tcp", true, 2, KVCL_INIT_NO_THREAD},     {NULL, false, 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
