@@ -16,8 +16,9 @@ die() {
 # build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. What is already done is not done again.
 # ("|| return" at each step: bash ignores "set -e" in a function whose status is tested.)
 build() {
-  local dir=$1
+  local dir=$1 arguments
   shift
+  arguments="$* CC=${CC-} CFLAGS=${CFLAGS-} CPPFLAGS=${CPPFLAGS-} LDFLAGS=${LDFLAGS-} PYTHON=${PYTHON-}"
   if [ -e "$top/config.status" ]; then
     echo "$top is configured in place, which shuts out other folders: run 'make distclean' there first" >&2
     return 1
@@ -26,10 +27,10 @@ build() {
     (cd "$top" && autoreconf -fi) || return
   fi
   mkdir -p "$dir" || return
-  if [ ! -e "$dir/config.status" ] || [ "$(cat "$dir/.arguments" 2>/dev/null)" != "$*" ]; then
+  if [ ! -e "$dir/config.status" ] || [ "$(cat "$dir/.arguments" 2>/dev/null)" != "$arguments" ]; then
     rm -f "$dir/.arguments"
     (cd "$dir" && "$top/configure" "$@" && make -s clean) || return
-    printf '%s' "$*" >"$dir/.arguments"
+    printf '%s' "$arguments" >"$dir/.arguments"
   fi
   make -C "$dir" --no-print-directory -j"$jobs"
 }
