@@ -39,6 +39,20 @@ static void set_word(kvcl_region_t *region, uint64_t value)
     atomic_store_explicit(&words[region->id], value, memory_order_seq_cst);
 }
 
+uint64_t kvcl_taken_back(kvcl_context_h ctx)
+{
+    _Atomic uint64_t *words = state_of(ctx)->ctl.addr;
+
+    return atomic_load(&words[KVCL_CTL_TAKEN_BACK]);
+}
+
+void kvcl_take_back(kvcl_context_h ctx)
+{
+    _Atomic uint64_t *words = state_of(ctx)->ctl.addr;
+
+    (void)atomic_fetch_add(&words[KVCL_CTL_TAKEN_BACK], 1);
+}
+
 /* Fresh keys and epoch: earlier exports no longer count. */
 static kvcl_status_t renew(kvcl_region_t *region)
 {
@@ -90,8 +104,8 @@ static kvcl_status_t take_id(mem_state_t *mem, kvcl_region_t *region)
 {
     uint32_t i, id;
 
-    for (i = 0; i < KVCL_REGIONS_MAX; ++i) {
-        id = (mem->next + i) % KVCL_REGIONS_MAX;
+    for (i = 0; i < KVCL_CTL_TAKEN_BACK; ++i) {
+        id = (mem->next + i) % KVCL_CTL_TAKEN_BACK;
         if (mem->regions[id] == NULL) {
             mem->regions[id] = region;
             mem->next        = id + 1;
@@ -99,7 +113,7 @@ static kvcl_status_t take_id(mem_state_t *mem, kvcl_region_t *region)
             return KVCL_OK;
         }
     }
-    return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_REGIONS_MAX);
+    return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_CTL_TAKEN_BACK);
 }
 
 kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,

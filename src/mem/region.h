@@ -14,7 +14,11 @@
 #include "core/context.h"
 #include <kvcl/kvcl_mem.h>
 
-enum { KVCL_REGIONS_MAX = 8192, KVCL_REGION_DESC_MAX = 1024 };
+enum {
+    KVCL_REGIONS_MAX     = 8192, /* words of the control page: one a region, and */
+    KVCL_CTL_TAKEN_BACK  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_taken_back() */
+    KVCL_REGION_DESC_MAX = 1024
+};
 
 typedef enum { KVCL_REGION_REGISTERED, KVCL_REGION_ALLOCATED, KVCL_REGION_FILE } kvcl_region_kind_t;
 
@@ -91,6 +95,20 @@ static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
 {
     return (rregion->ctl == NULL) ||
            (atomic_load_explicit((_Atomic uint64_t *)rregion->ctl, memory_order_acquire) == rregion->epoch);
+}
+
+/**
+ * How often this context took back bytes that it had told a peer to copy out of a mapped cache: a send that stopped.
+ * Lock held. The message that tells carries the count; a peer that finds another one after its copy cannot know
+ * whether what it copied was still meant, and asks (pull.c).
+ */
+uint64_t kvcl_taken_back(kvcl_context_h ctx);
+void     kvcl_take_back(kvcl_context_h ctx);
+/** Any thread: the owner's count now. The region must be mapped. */
+static inline uint64_t kvcl_rregion_taken_back(const kvcl_rregion_t *rregion)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)rregion->ctl - rregion->id + KVCL_CTL_TAKEN_BACK,
+                                memory_order_acquire);
 }
 
 #endif

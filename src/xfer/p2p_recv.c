@@ -149,6 +149,8 @@ static kvcl_status_t recv_pull(recv_t *recv, const void *data, size_t len)
         } else {
             memcpy(ids, data, len);
             pull->from     = KVCL_FROM_CACHE;
+            pull->guarded  = true;
+            pull->taken_back = msg->taken_back;
             pull->cache_id = msg->cache;
             pull->remote   = (kvcl_sel_t){.blocks = ids, .n_blocks = (size_t)msg->n_blocks,
                                           .layers = {msg->layers[0], msg->layers[1]},

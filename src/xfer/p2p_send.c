@@ -51,6 +51,9 @@ static void send_stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_msg_done_t out   = {.msg = {.type = KVCL_MSG_SEND_STOP, .op = req->id}};
 
     kvcl_peer_unwait(&send->waiter);
+    if (send->announced && (send->msg.msg.flags & KVCL_SEND_CACHE)) {
+        kvcl_take_back(send->req.ctx); /* the receiver may be copying */
+    }
     if (send->announced && (kvcl_peer_post(send->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK)) {
         kvcl_log_debug("%s cannot be told that a send stopped: it is gone", send->peer->name);
     }
@@ -107,7 +110,8 @@ static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
     send->offered   = true;
     send->msg.offer = send->offer.id;
     if ((send->cache != NULL) && (send->peer->maps != 0)) { /* maybe the receiver can copy it itself */
-        send->msg.msg.flags = KVCL_SEND_CACHE;
+        send->msg.msg.flags  = KVCL_SEND_CACHE;
+        send->msg.taken_back = kvcl_taken_back(send->req.ctx);
         send->msg.cache     = send->cache->id;
         ids                 = send->sel.n_blocks * sizeof(uint32_t);
     }

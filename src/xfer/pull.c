@@ -140,6 +140,8 @@ static bool is_live(const kvcl_pull_t *pull)
     return kvcl_rregion_live(&pull->rcache->gens_region);
 }
 
+static void ask(kvcl_pull_t *pull);
+
 void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status)
 {
     if ((status == KVCL_OK) && !is_live(pull)) {
@@ -151,6 +153,11 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status)
     }
     if ((status == KVCL_OK) && (pull->gens != NULL) && (pull->rcache->gens != NULL)) {
         check_gens(pull);
+    }
+    if ((status == KVCL_OK) && pull->guarded &&
+        (kvcl_rregion_taken_back(&pull->rcache->gens_region) != pull->taken_back)) {
+        ask(pull);
+        return;
     }
     finish(pull, status);
 }
@@ -309,6 +316,19 @@ static void all_here(kvcl_pull_t *pull)
     finish(pull, KVCL_OK);
 }
 
+static void ask(kvcl_pull_t *pull)
+{
+    kvcl_status_t status = kvcl_req_publish(&pull->req);
+
+    pull->state = KVCL_PULL_SERVED;
+    if (status == KVCL_OK) {
+        status = ask_owner(pull);
+    }
+    if (status != KVCL_OK) {
+        finish(pull, status);
+    }
+}
+
 /* Everything is known: choose how the bytes move. */
 static void move(kvcl_pull_t *pull)
 {
@@ -341,14 +361,7 @@ static void move(kvcl_pull_t *pull)
         finish(pull, KVCL_ERR_UNSUPPORTED);
         return;
     }
-    pull->state = KVCL_PULL_SERVED;
-    status      = kvcl_req_publish(&pull->req);
-    if (status == KVCL_OK) {
-        status = ask_owner(pull);
-    }
-    if (status != KVCL_OK) {
-        finish(pull, status);
-    }
+    ask(pull);
 }
 
 static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)

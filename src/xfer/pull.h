@@ -42,6 +42,8 @@ struct kvcl_pull {
     uint64_t             range_from;  /* FROM_CACHE, FROM_OFFER: take the stream's bytes from here on, and put them at
                                          the same place of the local stream; total says how many */
     bool                 ranged;
+    bool                 guarded;     /* FROM_CACHE with an offer: if the owner's count of taken back bytes is not */
+    uint64_t             taken_back;  /* this one after a mapped copy, ask the offer */
     /* The destination. */
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */

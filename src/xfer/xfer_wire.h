@@ -92,6 +92,7 @@ typedef struct kvcl_msg_send {
     uint64_t   len;
     uint64_t   logical;   /* what a block is, see p2p.h; 0: plain bytes */
     uint64_t   offer;     /* to pull from, if not eager */
+    uint64_t   taken_back; /* with KVCL_SEND_CACHE: kvcl_taken_back() at the sender */
     uint32_t   layers[2];
     uint32_t   heads[2];
     uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */

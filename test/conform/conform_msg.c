@@ -1,0 +1,428 @@
+/*
+ * send and recv: matching, order, unexpected messages, sizes that differ, layouts, giving up on either side.
+ */
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int next_rank(const cf_t *cf)
+{
+    return (cf->rank + 1) % cf->size;
+}
+
+static int last_rank(const cf_t *cf)
+{
+    return (cf->rank + cf->size - 1) % cf->size;
+}
+
+static kvcl_req_h send_to(cf_t *cf, int rank, uint64_t tag, const void *buf, size_t len)
+{
+    kvcl_req_h req;
+
+    CF_OK(cf, kvcl_send_bytes(cf->world, rank, tag, buf, len, NULL, &req));
+    return req;
+}
+
+static kvcl_req_h recv_from(cf_t *cf, int rank, uint64_t tag, void *buf, size_t cap, kvcl_recv_info_t *info)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req;
+
+    params.info = info;
+    CF_OK(cf, kvcl_recv_bytes(cf->world, rank, tag, buf, cap, &params, &req));
+    return req;
+}
+
+/* ---------------------------------------------------------------- bytes of any size, both orders of arrival */
+
+static void sizes(cf_t *cf)
+{
+    static const size_t lens[] = {0,      1,      8,      8191,    8192,    8193,   65536, 245760,
+                                  245761, 262144, 262145, 1048575, 1048577, 5000003};
+    char             *out = malloc(5000003), *in = malloc(5000003 + 1);
+    uint64_t         seed = cf_same(cf);
+    kvcl_recv_info_t info;
+    kvcl_req_h       s, r;
+    size_t           i, len;
+    int              early;
+
+    for (i = 0; i < sizeof(lens) / sizeof(lens[0]); ++i) {
+        for (early = 0; early < 2; ++early) {
+            len = lens[i];
+            cf_bytes(seed + (uint64_t)cf->rank, (uint32_t)len, out, len);
+            in[len] = 0x77;
+            if (early) {
+                r = recv_from(cf, last_rank(cf), i, in, len, &info);
+                cf_fence(cf);
+                s = send_to(cf, next_rank(cf), i, out, len);
+            } else {
+                s = send_to(cf, next_rank(cf), i, out, len);
+                cf_sleep_us(cf, 2000); /* the message waits, unexpected */
+                cf_fence(cf);
+                r = recv_from(cf, last_rank(cf), i, in, len, &info);
+            }
+            CF_OK(cf, cf_end(cf, r));
+            CF_OK(cf, cf_end(cf, s));
+            CF_CHECK(cf, (info.bytes == len) && (info.source == last_rank(cf)) && (info.tag == i));
+            CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)last_rank(cf), (uint32_t)len, in, len) && (in[len] == 0x77));
+        }
+    }
+    free(out);
+    free(in);
+}
+
+/* ---------------------------------------------------------------- matching */
+
+/* Sends of one tag match in the order of posting, large and small mixed; other tags may overtake. */
+static void order(cf_t *cf)
+{
+    enum { N = 40, BIG = 300000 };
+    uint32_t   out[N];
+    char       *big = calloc(1, BIG), *in = malloc(BIG);
+    kvcl_req_h s[N], other, r;
+    uint32_t   i;
+
+    for (i = 0; i < N; ++i) {
+        out[i] = i;
+        memcpy(big, &i, sizeof(i)); /* large ones all start with what the last of them says */
+        s[i] = (i % 5 == 4) ? NULL : send_to(cf, next_rank(cf), 7, &out[i], sizeof(out[i]));
+        if (s[i] == NULL) {
+            char *copy = malloc(BIG);
+            memcpy(copy, big, BIG);
+            s[i] = send_to(cf, next_rank(cf), 7, copy, BIG); /* freed with the process */
+        }
+    }
+    other = send_to(cf, next_rank(cf), 8, "other", 6);
+    r     = recv_from(cf, last_rank(cf), 8, in, 6, NULL);
+    CF_OK(cf, cf_end(cf, r));
+    CF_CHECK(cf, strcmp(in, "other") == 0);
+    for (i = 0; i < N; ++i) {
+        uint32_t         got;
+        kvcl_recv_info_t info;
+        r = recv_from(cf, (i % 2) ? KVCL_ANY_SOURCE : last_rank(cf), 7, in, BIG, &info);
+        CF_OK(cf, cf_end(cf, r));
+        memcpy(&got, in, sizeof(got));
+        CF_CHECK(cf, (got == i) && (info.bytes == ((i % 5 == 4) ? BIG : sizeof(got))));
+    }
+    CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
+    CF_OK(cf, cf_end(cf, other));
+    free(big);
+    free(in);
+}
+
+/* Recvs of one (source, tag) match in the order of posting too. */
+static void order_of_recvs(cf_t *cf)
+{
+    enum { N = 20 };
+    uint32_t   in[N], out[N], i;
+    kvcl_req_h r[N], s[N];
+
+    for (i = 0; i < N; ++i) {
+        r[i] = recv_from(cf, (i % 3) ? last_rank(cf) : KVCL_ANY_SOURCE, 3, &in[i], sizeof(in[i]), NULL);
+    }
+    cf_fence(cf);
+    for (i = 0; i < N; ++i) {
+        out[i] = 1000 + i;
+        s[i]   = send_to(cf, next_rank(cf), 3, &out[i], sizeof(out[i]));
+    }
+    CF_OK(cf, kvcl_req_wait_all(r, N, 10 * KVCL_NS_PER_SEC));
+    CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
+    for (i = 0; i < N; ++i) {
+        CF_CHECK(cf, in[i] == out[i]);
+    }
+}
+
+/* Everybody sends to rank 0, which takes from anyone, itself among them; none is lost, each source in order. */
+static void any_source(cf_t *cf)
+{
+    enum { N = 30 };
+    uint32_t   next[CF_RANKS_MAX] = {0}, out[N], in;
+    kvcl_req_h s[N];
+    int        i, total = N * cf->size;
+
+    for (i = 0; i < N; ++i) {
+        out[i] = ((uint32_t)cf->rank << 16) | (uint32_t)i;
+        s[i]   = send_to(cf, 0, 99, &out[i], sizeof(out[i]));
+    }
+    for (i = 0; (cf->rank == 0) && (i < total); ++i) {
+        kvcl_recv_info_t info;
+        CF_OK(cf, cf_end(cf, recv_from(cf, KVCL_ANY_SOURCE, 99, &in, sizeof(in), &info)));
+        CF_CHECK(cf, ((in >> 16) == (uint32_t)info.source) && ((in & 0xffff) == next[info.source]));
+        ++next[info.source];
+    }
+    CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
+}
+
+/* A communicator made from another keeps its messages to itself. */
+static void communicators(cf_t *cf)
+{
+    int         reversed[CF_RANKS_MAX], i, me;
+    char        a[8], b[8];
+    kvcl_comm_h one, two;
+    kvcl_req_h  s[2], r;
+
+    for (i = 0; i < cf->size; ++i) {
+        reversed[i] = cf->size - 1 - i;
+    }
+    CF_OK(cf, kvcl_comm_create(cf->world, reversed, cf->size, &one));
+    CF_OK(cf, kvcl_comm_create(cf->world, reversed, cf->size, &two));
+    me = kvcl_comm_rank(one);
+    CF_CHECK(cf, (me == cf->size - 1 - cf->rank) && (kvcl_comm_size(two) == cf->size) && !kvcl_comm_is_inter(one));
+    CF_OK(cf, kvcl_send_bytes(one, (me + 1) % cf->size, 1, "one", 4, NULL, &s[0]));
+    CF_OK(cf, kvcl_send_bytes(two, (me + 1) % cf->size, 1, "two", 4, NULL, &s[1]));
+    CF_OK(cf, kvcl_recv_bytes(two, KVCL_ANY_SOURCE, 1, b, 8, NULL, &r));
+    CF_OK(cf, cf_end(cf, r));
+    CF_OK(cf, kvcl_recv_bytes(one, (me + cf->size - 1) % cf->size, 1, a, 8, NULL, &r));
+    CF_OK(cf, cf_end(cf, r));
+    CF_CHECK(cf, (strcmp(a, "one") == 0) && (strcmp(b, "two") == 0));
+    CF_OK(cf, kvcl_req_wait_all(s, 2, 10 * KVCL_NS_PER_SEC));
+    kvcl_comm_free(one);
+    kvcl_comm_free(two);
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+#define COUNTS .layers = 2, .blocks = 16, .tokens = 8, .heads = 4, .head_dim = 32, .elem_bytes = 2
+
+static void blocks(cf_t *cf)
+{
+    static const uint32_t src[] = {15, 0, 7, 8}, dst[] = {1, 2, 3, 4};
+    kvcl_layout_t layouts[3] = {KVCL_LAYOUT_NHD(COUNTS), KVCL_LAYOUT_HND(COUNTS, .flags = KVCL_LAYOUT_PER_LAYER),
+                                KVCL_LAYOUT_NHD(COUNTS, .token_stride = 272)};
+    kvcl_sel_t    from = cf_sel(src, 4), to = cf_sel(dst, 4);
+    uint64_t      seed = cf_same(cf);
+    unsigned      i, n, b;
+
+    for (i = 0; i < 18; ++i) {
+        unsigned   out_layout = i % 3, in_layout = (i / 3) % 3;
+        cf_cache_t out = cf_cache(cf, "out", &layouts[out_layout], (i & 1) != 0);
+        cf_cache_t in  = cf_cache(cf, "in", &layouts[in_layout], (i & 2) != 0);
+        kvcl_req_h reqs[2];
+        n           = (i < 9) ? 1 : 4; /* eager, or offered */
+        from.n_blocks = to.n_blocks = n;
+        cf_fill(cf, out.h, seed + i + (uint64_t)cf->rank);
+        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), i, in.h, &to, NULL, &reqs[0]));
+        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), i, out.h, &from, NULL, &reqs[1]));
+        CF_OK(cf, kvcl_req_wait_all(reqs, 2, 10 * KVCL_NS_PER_SEC));
+        for (b = 0; b < n; ++b) {
+            cf_block_is(cf, in.h, dst[b], seed + i + (uint64_t)last_rank(cf), src[b]);
+        }
+        cf_fence(cf);
+        cf_cache_end(&out);
+        cf_cache_end(&in);
+    }
+}
+
+/* Sizes or shapes that differ: both sides learn it, nothing is written. */
+static void mismatch(cf_t *cf)
+{
+    static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    kvcl_layout_t nhd = KVCL_LAYOUT_NHD(COUNTS), bytes = KVCL_LAYOUT_BYTES(16, 4096);
+    cf_cache_t    cache = cf_cache(cf, "cache", &nhd, true), opaque = cf_cache(cf, "opaque", &bytes, false);
+    kvcl_sel_t    few = cf_sel(ids, 2), many = cf_sel(ids, 8), cut = {ids, 2, {0, 1}, {0, 0}};
+    char          *big = calloc(1, 100000), *small = malloc(50000);
+    kvcl_req_h    s, r;
+    int           i;
+
+    cf_fill(cf, cache.h, 5);
+    cf_fill(cf, opaque.h, 6);
+    memset(small, 0x21, 50000);
+    for (i = 0; i < 2; ++i) { /* eager, offered */
+        const kvcl_sel_t *out = i ? &many : &few, *in = i ? &few : &many;
+        s = send_to(cf, next_rank(cf), 1, big, i ? 100000 : 100);
+        r = recv_from(cf, last_rank(cf), 1, small, i ? 50000 : 50, NULL);
+        CF_IS(cf, cf_end(cf, r), KVCL_ERR_TRUNCATED);
+        CF_IS(cf, cf_end(cf, s), KVCL_ERR_TRUNCATED);
+        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), 2, cache.h, out, NULL, &s));
+        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), 2, cache.h, in, NULL, &r));
+        CF_IS(cf, cf_end(cf, r), KVCL_ERR_TRUNCATED);
+        CF_IS(cf, cf_end(cf, s), KVCL_ERR_TRUNCATED);
+        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), 3, opaque.h, out, NULL, &s));
+        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), 3, cache.h, out, NULL, &r));
+        CF_IS(cf, cf_end(cf, r), KVCL_ERR_BAD_LAYOUT);
+        CF_IS(cf, cf_end(cf, s), KVCL_ERR_BAD_LAYOUT);
+        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), 4, cache.h, &cut, NULL, &s));
+        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), 4, cache.h, &few, NULL, &r));
+        CF_CHECK(cf, cf_end(cf, r) < 0);
+        CF_CHECK(cf, cf_end(cf, s) < 0);
+    }
+    for (i = 0; i < 50000; ++i) {
+        CF_CHECK(cf, small[i] == 0x21);
+    }
+    for (i = 0; i < 8; ++i) {
+        cf_block_is(cf, cache.h, (uint32_t)i, 5, (uint32_t)i);
+    }
+    cf_fence(cf);
+    cf_cache_end(&cache);
+    cf_cache_end(&opaque);
+    free(big);
+    free(small);
+}
+
+/* ---------------------------------------------------------------- giving up */
+
+static kvcl_xfer_params_t within(uint64_t ns)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+
+    params.timeout_ns = ns;
+    return params;
+}
+
+/* A recv canceled before its message came leaves that message to the next. */
+static void cancel_recv(cf_t *cf)
+{
+    char       in[8] = "nothing", got[8];
+    kvcl_req_h r, s;
+
+    r = recv_from(cf, last_rank(cf), 5, in, 8, NULL);
+    kvcl_req_cancel(r);
+    CF_IS(cf, cf_end(cf, r), KVCL_ERR_CANCELED);
+    kvcl_xfer_params_t params = within(KVCL_NS_PER_MS);
+    CF_OK(cf, kvcl_recv_bytes(cf->world, KVCL_ANY_SOURCE, 5, in, 8, &params, &r));
+    CF_IS(cf, cf_end(cf, r), KVCL_ERR_TIMED_OUT);
+    cf_fence(cf);
+    s = send_to(cf, next_rank(cf), 5, "for two", 8);
+    cf_sleep_us(cf, 1000);
+    CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 5, got, 8, NULL)));
+    CF_OK(cf, cf_end(cf, s));
+    CF_CHECK(cf, (strcmp(in, "nothing") == 0) && (strcmp(got, "for two") == 0));
+}
+
+/* A sender that gives up before a recv came: the recv that comes later never sees that message. */
+static void sender_gives_up(cf_t *cf)
+{
+    size_t     len  = 200000;
+    char       *buf = calloc(1, len), *in = malloc(len);
+    kvcl_req_h s;
+    int        i;
+
+    for (i = 0; i < 4; ++i) {
+        kvcl_xfer_params_t params = within((i & 1) ? KVCL_NS_PER_MS : 0);
+        size_t             n      = (i & 2) ? 8 : len;
+        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 6, buf, n, &params, &s));
+        if ((i & 1) == 0) {
+            cf_sleep_us(cf, (i & 2) ? 0 : 500);
+            kvcl_req_cancel(s);
+        }
+        CF_IS(cf, cf_end(cf, s), (i & 1) ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
+        memset(buf, 1, len);
+        cf_fence(cf);
+        cf_sleep_us(cf, 5000); /* word of it has come by now */
+        s = send_to(cf, next_rank(cf), 6, buf, n); /* behind the one that was taken back */
+        memset(in, 0, len);
+        CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 6, in, len, NULL)));
+        CF_OK(cf, cf_end(cf, s));
+        CF_CHECK(cf, (in[0] == 1) && (memcmp(in, in + 1, n - 1) == 0));
+        memset(buf, 0, len);
+        cf_fence(cf);
+    }
+    free(buf);
+    free(in);
+}
+
+static bool all_are(const char *buf, char c, size_t len)
+{
+    return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
+}
+
+/*
+ * Either side stops at any moment of a long message, of plain bytes and of blocks that the receiver may copy out of the
+ * sender's memory by itself. Both learn an end; whoever stopped has his buffer back; what the receiver is told to be
+ * whole is whole, though the sender writes over its buffer as soon as it may.
+ */
+static void stop_at_any_moment(cf_t *cf)
+{
+    enum { LEN = 2 << 20, ROUNDS = 120 };
+    static const uint32_t id[] = {0};
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(1, LEN);
+    cf_cache_t    ours = cf_cache(cf, "ours", &layout, true), theirs = cf_cache(cf, "theirs", &layout, false);
+    kvcl_sel_t    sel = cf_sel(id, 1);
+    uint64_t      whole = 0, stopped = 0;
+    kvcl_status_t status;
+    kvcl_req_h    req;
+    int           i;
+
+    for (i = 0; i < ROUNDS; ++i) {
+        kvcl_cache_h       cache   = (i % 2) ? ours.h : theirs.h;
+        char               *buf    = kvcl_cache_base(cache, 0);
+        int                stopper = (i / 2) % 2;
+        uint64_t           wait    = kvcl_rand_below(&cf->rnd, 600 * KVCL_NS_PER_US), until;
+        kvcl_xfer_params_t params  = within(((i / 4) % 2) && (cf->rank == stopper) ? wait + 1000 : 0);
+        memset(buf, (cf->rank == 0) ? 0x41 : 0x5a, LEN);
+        cf_fence(cf);
+        if (cf->rank > 1) {
+            cf_fence(cf);
+            continue;
+        }
+        CF_OK(cf, (cf->rank == 0) ? kvcl_send(cf->world, 1, 1000, cache, &sel, &params, &req)
+                                  : kvcl_recv(cf->world, 0, 1000, cache, &sel, &params, &req));
+        until = kvcl_deadline_after(wait);
+        while ((cf->rank == stopper) && (params.timeout_ns == 0) && !kvcl_deadline_passed(until)) {
+        }
+        if ((cf->rank == stopper) && (params.timeout_ns == 0)) {
+            kvcl_req_cancel(req);
+        }
+        if ((cf->rank == 1) && (stopper == 0)) { /* the sender may have taken it back before we saw it */
+            status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
+            if (status == KVCL_INPROGRESS) {
+                kvcl_req_cancel(req);
+                status = cf_end(cf, req);
+            }
+        } else if ((cf->rank == 0) && (stopper == 1)) { /* or the receiver before it matched */
+            status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
+            if (status == KVCL_INPROGRESS) {
+                kvcl_req_cancel(req);
+                status = cf_end(cf, req);
+            }
+        } else {
+            status = cf_end(cf, req);
+        }
+        if (cf->rank == 0) {
+            memset(buf, 0x42, LEN); /* mine again */
+        } else if (status == KVCL_OK) {
+            CF_CHECK(cf, all_are(buf, 0x41, LEN));
+            ++whole;
+        } else {
+            CF_CHECK(cf, (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_TIMED_OUT));
+            memset(buf, 0x33, LEN);
+            cf_sleep_us(cf, 500);
+            CF_CHECK(cf, all_are(buf, 0x33, LEN));
+            ++stopped;
+        }
+        cf_fence(cf);
+    }
+    if (cf->rank == 1) {
+        printf("     stopped messages over %s: %d, %d whole\n", cf->path, (int)stopped, (int)whole);
+        fflush(stdout);
+        CF_CHECK(cf, stopped > 0);
+    }
+    cf_cache_end(&ours);
+    cf_cache_end(&theirs);
+}
+
+static const cf_case_t cases[] = {
+    {"sizes", sizes, 0},
+    {"order", order, 0},
+    {"order_of_recvs", order_of_recvs, 0},
+    {"any_source", any_source, 0},
+    {"communicators", communicators, 0},
+    {"blocks", blocks, 0},
+    {"mismatch", mismatch, 0},
+    {"cancel_recv", cancel_recv, 0},
+    {"sender_gives_up", sender_gives_up, 0},
+    {"stop_at_any_moment", stop_at_any_moment, 0},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {
+    {"loop", false, 3, 0}, {"shm", false, 2, 0}, {"shm", true, 3, 0}, {"tcp", false, 2, 0},
+    {"tcp", true, 3, 0},   {"tcp", true, 2, KVCL_INIT_NO_THREAD},     {NULL, false, 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
