@@ -109,7 +109,6 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
     kvcl_engine_t *eng = &ctx->engine;
 
     ++eng->completed;
-    ++ctx->stats.ops;
     if (req->cb != NULL) {
         kvcl_list_add_tail(&eng->callbacks, &req->done_link);
         if (eng->pollers == 0) {
@@ -120,14 +119,6 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
     if (atomic_load_explicit(&eng->user_fd, memory_order_relaxed) >= 0) {
         signal_fd(eng->user_fd);
     }
-}
-
-void kvcl_engine_instant_cb(kvcl_context_h ctx, kvcl_req_t *req)
-{
-    kvcl_lock(ctx);
-    kvcl_list_add_tail(&ctx->engine.callbacks, &req->done_link);
-    kvcl_engine_kick(ctx);
-    kvcl_unlock(ctx);
 }
 
 /* Lock held on entry and exit, not while a callback runs. */
@@ -333,8 +324,8 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         if (now >= deadline_ns) {
             break;
         }
-        if (poll_once(ctx, now) != 0) {
-            last = now;
+        if ((poll_once(ctx, now) != 0) || !kvcl_list_is_empty(&eng->callbacks)) {
+            last = now; /* callbacks alone: another thread's call completed something */
             run_callbacks(ctx);
             breathe(eng);
         } else if (now - last < eng->spin_ns) {
