@@ -22,6 +22,9 @@ kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size
     comm->rank       = rank;
     comm->size       = size;
     comm->local_size = size;
+    kvcl_lock(ctx);
+    kvcl_list_add_tail(&ctx->comms, &comm->link);
+    kvcl_unlock(ctx);
     *comm_p          = comm;
     return KVCL_OK;
 }

@@ -10,6 +10,7 @@
 #include "core/context.h"
 
 struct kvcl_comm {
+    kvcl_list_t    link;      /* ctx->comms */
     kvcl_context_h ctx;
     uint64_t       id;        /* the same on all members; names it in messages */
     int            rank;      /* mine, in my side */

@@ -167,6 +167,20 @@ static bool quiet(void *arg)
     return true;
 }
 
+static void free_comms(kvcl_context_h ctx)
+{
+    kvcl_comm_h world = ctx->world, comm;
+
+    ctx->world = NULL; /* otherwise it could not be freed */
+    while (!kvcl_list_is_empty(&ctx->comms)) {
+        comm = kvcl_list_head(&ctx->comms, struct kvcl_comm, link);
+        if (comm != world) {
+            kvcl_log_warn("a communicator of %d ranks was not freed before kvcl_finalize", comm->size);
+        }
+        kvcl_comm_free(comm);
+    }
+}
+
 /* Accepts a half-built context. */
 static void close_all(kvcl_context_h ctx)
 {
@@ -198,11 +212,7 @@ static void close_all(kvcl_context_h ctx)
             kvcl_rooms[ctx->n_rooms]->fini(ctx, ctx->rooms[ctx->n_rooms]);
         }
     }
-    if (ctx->world != NULL) {
-        kvcl_comm_h world = ctx->world;
-        ctx->world = NULL;
-        kvcl_comm_free(world);
-    }
+    free_comms(ctx);
     while (eng->n_xports > 0) {
         kvcl_xport_t *xport = eng->xports[--eng->n_xports];
         xport->ops->fini(xport);
@@ -243,6 +253,7 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p)
     pthread_mutex_init(&ctx->boot_lock, NULL);
     kvcl_map_init(&ctx->peers.by_uuid);
     kvcl_map_init(&ctx->comm_ids);
+    kvcl_list_init(&ctx->comms);
     status = kvcl_engine_init(ctx);
     if (status == KVCL_OK) {
         status = open_all(ctx, params);
@@ -296,6 +307,7 @@ void kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats)
     kvcl_lock(ctx);
     *stats = ctx->stats;
     kvcl_unlock(ctx);
+    stats->ops       += atomic_load_explicit(&ctx->instant_ops, memory_order_relaxed);
     stats->bytes_in  += atomic_load_explicit(&ctx->bytes_in, memory_order_relaxed);
     stats->bytes_out += atomic_load_explicit(&ctx->bytes_out, memory_order_relaxed);
 }

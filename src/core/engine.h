@@ -73,8 +73,6 @@ void kvcl_engine_kick(struct kvcl_context *ctx);
 void kvcl_engine_notify(struct kvcl_context *ctx);
 /** Lock held: a request became final. */
 void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_req *req);
-/** A request became final without the lock (instant, with a callback). */
-void kvcl_engine_instant_cb(struct kvcl_context *ctx, struct kvcl_req *req);
 
 /**
  * Wait until done(arg) or the deadline; runs callbacks. No lock held; done is called with the lock held.

@@ -83,6 +83,7 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     }
     kvcl_list_del(&req->peer_link);
     kvcl_list_del(&req->live_link);
+    ++ctx->stats.ops;
     kvcl_engine_completed(ctx, req); /* before the store below: afterwards the user may free it */
     atomic_store_explicit(&req->state, status, memory_order_release);
     kvcl_req_drop(req);
@@ -113,6 +114,7 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
 {
     kvcl_req_t *req;
 
+    atomic_fetch_add_explicit(&ctx->instant_ops, 1, memory_order_relaxed);
     if ((cb == NULL) && (req_p == NULL)) {
         return KVCL_OK;
     }
@@ -124,9 +126,7 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
     if (req_p != NULL) {
         *req_p = req;
     }
-    if (cb != NULL) {
-        kvcl_engine_instant_cb(ctx, req);
-    } else if (ctx->engine.user_fd >= 0) {
+    if ((cb != NULL) || (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0)) {
         kvcl_lock(ctx);
         kvcl_engine_completed(ctx, req);
         kvcl_unlock(ctx);
