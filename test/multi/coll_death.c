@@ -1,0 +1,187 @@
+/*
+ * A rank dies while the others are in a collective with it: all of them end, soon, with KVCL_ERR_RANK_FAILED (or, if
+ * they needed nothing more of it, well). The ranks are forked here and meet at a rendezvous address, for mpirun would
+ * end them all.
+ *   coll_death RANKS   prints "ok NAME" for each case; exit 1 if one went wrong
+ */
+#include <kvcl/kvcl.h>
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 16, SOON_S = 8, LONG_BYTES = 4 << 20 };
+
+typedef enum { BARRIER, ALLGATHER, BCAST_SMALL, BCAST_LONG, BCAST_BLOCKS } what_t;
+
+typedef struct plan {
+    const char *name;
+    what_t     what;
+    int        root;
+    int        victim;  /* -1: the last rank */
+    int        rounds;  /* how many the victim does before it dies; then it is gone, or stops in the middle: */
+    bool       stopped; /* dies without a word while the others already wait for it */
+} plan_t;
+
+static double now_s(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + ((double)ts.tv_nsec / 1e9);
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t          len  = sizeof(addr);
+    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
+
+    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
+        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
+        perror("a free port");
+        exit(1);
+    }
+    close(fd);
+    return ntohs(addr.sin_port);
+}
+
+typedef struct me {
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_cache_h   cache;
+    unsigned char  *buf;
+    int            rank;
+    int            size;
+} me_t;
+
+static kvcl_status_t once(const me_t *me, const plan_t *plan)
+{
+    static const uint32_t ids[] = {3, 1, 2, 0, 7, 5, 6, 4};
+    kvcl_sel_t            sel   = {.blocks = ids, .n_blocks = 8};
+    kvcl_req_h            req   = NULL;
+    kvcl_status_t         status;
+
+    switch (plan->what) {
+    case BARRIER:
+        status = kvcl_barrier(me->world, NULL, &req);
+        break;
+    case ALLGATHER:
+        status = kvcl_allgather(me->world, me->buf + LONG_BYTES, 40000, me->buf, NULL, &req);
+        break;
+    case BCAST_BLOCKS:
+        status = kvcl_bcast(me->world, plan->root, me->cache, &sel, NULL, &req);
+        break;
+    default:
+        status = kvcl_bcast_bytes(me->world, plan->root, me->buf, (plan->what == BCAST_LONG) ? LONG_BYTES : 100, NULL, &req);
+        break;
+    }
+    while ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
+        status = kvcl_req_wait(req, 60000000000u);
+        if (status != KVCL_INPROGRESS) {
+            break;
+        }
+    }
+    return status;
+}
+
+/* One rank. Exit 0: as it should be. */
+static int live(const plan_t *plan, int rank, int size)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(8, LONG_BYTES / 8);
+    int           victim = (plan->victim < 0) ? size - 1 : plan->victim, i;
+    kvcl_status_t status = KVCL_OK;
+    me_t          me     = {.rank = rank, .size = size, .buf = calloc(2, LONG_BYTES)};
+    double        start;
+
+    KVCL_TRY(kvcl_init(NULL, &me.ctx));
+    KVCL_TRY(kvcl_comm_world(me.ctx, &me.world));
+    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, KVCL_MEM_HOST, &me.cache));
+    for (i = 0; (i < plan->rounds) && (status == KVCL_OK); ++i) {
+        status = once(&me, plan);
+    }
+    if (status != KVCL_OK) {
+        fprintf(stderr, "rank %d: before the death: %s\n", rank, kvcl_status_text(status));
+        return 1;
+    }
+    if (rank == victim) {
+        if (plan->stopped) {
+            usleep(300000);
+        }
+        raise(SIGKILL);
+    }
+    start = now_s();
+    /* Small broadcasts end at a root that is acknowledged; go on until the death is met. */
+    for (i = 0; (i < 100000) && (status == KVCL_OK) && (now_s() - start < 2 * SOON_S); ++i) {
+        status = once(&me, plan);
+    }
+    if ((status != KVCL_ERR_RANK_FAILED) || (now_s() - start > SOON_S)) {
+        fprintf(stderr, "rank %d: %s after %.1f s\n", rank, kvcl_status_text(status), now_s() - start);
+        return 1;
+    }
+    kvcl_cache_destroy(me.cache);
+    kvcl_finalize(me.ctx);
+    free(me.buf);
+    return 0;
+}
+
+static bool run(const plan_t *plan, int size)
+{
+    int   victim = (plan->victim < 0) ? size - 1 : plan->victim, i, status, port = free_port();
+    char  text[64];
+    pid_t pids[RANKS_MAX], pid;
+    bool  right = true;
+
+    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", port);
+    setenv("KVCL_RENDEZVOUS", text, 1);
+    snprintf(text, sizeof(text), "%d", size);
+    setenv("KVCL_SIZE", text, 1);
+    fflush(stdout);
+    for (i = 0; i < size; ++i) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            snprintf(text, sizeof(text), "%d", i);
+            setenv("KVCL_RANK", text, 1);
+            _exit(live(plan, i, size));
+        }
+    }
+    for (i = 0; i < size; ++i) { /* in any order: a dead process counts as alive until it is waited for */
+        pid = waitpid(-1, &status, 0);
+        right = right && (pid > 0) && ((pid == pids[victim]) || (WIFEXITED(status) && (WEXITSTATUS(status) == 0)));
+    }
+    printf("%s %s, %d ranks\n", right ? "ok" : "WRONG", plan->name, size);
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    static const plan_t plans[] = {
+        {"barrier, a rank never comes", BARRIER, 0, -1, 0, true},
+        {"barrier, a rank dies after some", BARRIER, 0, -1, 20, false},
+        {"barrier, rank 0 dies", BARRIER, 0, 0, 3, true},
+        {"allgather, a rank dies", ALLGATHER, 0, -1, 3, true},
+        {"small bcast, the root dies", BCAST_SMALL, 0, 0, 3, true},
+        {"small bcast, a leaf dies", BCAST_SMALL, 0, -1, 3, false},
+        {"long bcast, the root dies", BCAST_LONG, 1, 1, 2, true},
+        {"long bcast, a rank dies", BCAST_LONG, 0, -1, 2, false},
+        {"bcast of blocks, the root dies", BCAST_BLOCKS, 0, 0, 2, true},
+        {"bcast of blocks, a rank dies", BCAST_BLOCKS, 0, -1, 2, false},
+    };
+    int    size = (argc > 1) ? atoi(argv[1]) : 3;
+    size_t i;
+    int    bad = 0;
+
+    for (i = 0; i < sizeof(plans) / sizeof(plans[0]); ++i) {
+        if ((argc < 3) || (strstr(plans[i].name, argv[2]) != NULL)) {
+            bad += run(&plans[i], size) ? 0 : 1;
+        }
+    }
+    return (bad == 0) ? 0 : 1;
+}

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Collectives on 1, 2, 4 and 7 ranks, over each path, and with each algorithm forced; then ranks that die.
+set -eu
+: "${top_builddir:?}"
+tests=$top_builddir/test/multi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0 skipped=0
+
+# check NAME COMMAND...: each line "ok ..." counts, anything else that went wrong once.
+check() {
+  name=$1
+  shift
+  rc=0
+  timeout -k 10 150 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
+  if [ $rc != 0 ]; then
+    failed=$((failed + 1))
+    echo "FAIL: $name (status $rc)"
+    grep -v '^ok ' "$tmp/out" | cat - "$tmp/err" | sed 's/^/   /' | tail -n 20
+  fi
+}
+
+if command -v mpirun >/dev/null; then
+  check "alone" "$tests/coll"
+  for ranks in 1 2 4 7; do
+    check "$ranks ranks" mpirun -n $ranks "$tests/coll"
+  done
+  for path in shm tcp; do
+    check "3 ranks over $path" env KVCL_PATH=$path mpirun -n 3 "$tests/coll"
+  done
+  check "7 ranks over tcp" env KVCL_PATH=tcp mpirun -n 7 "$tests/coll"
+  for alg in flat binomial chain; do
+    for path in auto tcp; do
+      check "$alg over $path" env KVCL_PATH=$path KVCL_COLL_CHUNK=16K KVCL_COLL_TABLE=bcast:any:0-inf:$alg \
+        mpirun -n 5 "$tests/coll" bcast
+    done
+  done
+  for alg in bruck ring; do
+    check "$alg" env KVCL_COLL_TABLE=allgather:any:0-inf:$alg mpirun -n 5 "$tests/coll" allgather
+  done
+  # Nothing goes along with its announcement.
+  check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
+else
+  echo "SKIP: no mpirun (Debian: openmpi-bin)"
+  skipped=1
+fi
+
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+for path in auto tcp; do
+  check "death over $path" env KVCL_SECRET_FILE="$tmp/secret" KVCL_PATH=$path "$tests/coll_death" 3
+done
+check "death of one of 6" env KVCL_SECRET_FILE="$tmp/secret" "$tests/coll_death" 6
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
