@@ -142,6 +142,7 @@ void kvcl_comm_free(kvcl_comm_h comm)
         return;
     }
     kvcl_lock(comm->ctx);
+    kvcl_list_del(&comm->link);
     for (i = 0; i < comm->ctx->n_rooms; ++i) {
         if (kvcl_rooms[i]->comm_freed != NULL) {
             kvcl_rooms[i]->comm_freed(comm->ctx, comm->ctx->rooms[i], comm);

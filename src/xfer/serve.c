@@ -196,7 +196,7 @@ static flight_t *new_flight(kvcl_context_h ctx)
 /* One run that fills a frame goes from where it lies; otherwise gather. */
 static void fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 {
-    uintptr_t addr;
+    uintptr_t addr = 0;
     size_t    len;
 
     len = kvcl_stream_next(&serve->stream, want, &addr);
