@@ -1,23 +1,19 @@
 /*
- * Peers (peer.h): the table, connecting, sending, failing.
+ * Peers (peer.h): the table, sending, failing. The handshake is in peer_handshake.c.
  */
 #include "config.h"
 #include "core/peer.h"
-#include "base/clock.h"
-#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/rand.h"
 #include "core/address.h"
 #include "core/context.h"
-#include "core/handshake.h"
 #include "core/req.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KVCL_PEERS_MAX = 1 << 20, COOKIE_SECONDS = 30 };
+enum { KVCL_PEERS_MAX = 1 << 20 };
 
 static uint64_t uuid_key(const uint8_t uuid[16])
 {
@@ -27,7 +23,7 @@ static uint64_t uuid_key(const uint8_t uuid[16])
     return key;
 }
 
-static kvcl_peer_t *find(kvcl_context_h ctx, const uint8_t uuid[16])
+kvcl_peer_t *kvcl_peer_by_uuid(kvcl_context_h ctx, const uint8_t uuid[16])
 {
     kvcl_peer_t *peer = kvcl_map_get(&ctx->peers.by_uuid, uuid_key(uuid));
 
@@ -100,12 +96,12 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
     if (status != KVCL_OK) {
         return status;
     }
-    *peer_p = find(ctx, parsed.uuid);
+    *peer_p = kvcl_peer_by_uuid(ctx, parsed.uuid);
     return (*peer_p != NULL) ? KVCL_OK : add(ctx, parsed.uuid, address, len, peer_p);
 }
 
 /* The first transport of mine that the peer's address names and that leads there: loop inside one process, then ucx. */
-static kvcl_status_t make_ep(kvcl_peer_t *peer)
+kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
 {
     kvcl_engine_t  *eng = &peer->ctx->engine;
     kvcl_status_t  status;
@@ -137,42 +133,6 @@ static kvcl_status_t make_ep(kvcl_peer_t *peer)
                                       kvcl_path_name(peer->ctx->config.path), peer->name);
 }
 
-static void stamp(kvcl_msg_t *msg, uint8_t type)
-{
-    memset(msg, 0, sizeof(*msg));
-    msg->magic   = KVCL_WIRE_MAGIC;
-    msg->version = KVCL_WIRE_VERSION;
-    msg->type    = type;
-}
-
-static kvcl_status_t send_handshake(kvcl_peer_t *peer, kvcl_hs_msg_t *hs, const void *data, size_t len)
-{
-    kvcl_iov_t iov = {data, len};
-
-    return peer->ops->am_send(peer->ep, hs, sizeof(*hs), &iov, (len > 0) ? 1 : 0, KVCL_XPORT_REPLY, NULL);
-}
-
-static kvcl_status_t connect_peer(kvcl_peer_t *peer)
-{
-    kvcl_hs_msg_t hs;
-    kvcl_status_t status = (peer->ep == NULL) ? make_ep(peer) : KVCL_OK;
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    status = kvcl_random_bytes(peer->nonce, sizeof(peer->nonce));
-    if (status != KVCL_OK) {
-        return status;
-    }
-    memset(&hs, 0, sizeof(hs));
-    stamp(&hs.msg, KVCL_MSG_HELLO);
-    memcpy(hs.ids.uuid_a, peer->ctx->uuid, 16);
-    memcpy(hs.ids.uuid_b, peer->uuid, 16);
-    memcpy(hs.ids.nonce_a, peer->nonce, 16);
-    peer->state = KVCL_PEER_CONNECTING;
-    return send_handshake(peer, &hs, NULL, 0);
-}
-
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)
 {
     kvcl_status_t status;
@@ -184,7 +144,7 @@ kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)
     case KVCL_PEER_FAILED:
         return kvcl_fail(peer->why, "%s is gone: %s", peer->name, kvcl_status_text(peer->why));
     case KVCL_PEER_NEW:
-        status = connect_peer(peer);
+        status = kvcl_peer_greet(peer);
         if (status != KVCL_OK) {
             kvcl_peer_fail(peer, status);
             return status;
@@ -214,7 +174,7 @@ static void wake_waiters(kvcl_peer_t *peer, kvcl_status_t status)
     }
 }
 
-static void set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_token)
+void kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_token)
 {
     if (peer->state == KVCL_PEER_FAILED) {
         return;
@@ -224,14 +184,6 @@ static void set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_tok
     peer->state        = KVCL_PEER_READY;
     kvcl_log_debug("%s is ready", peer->name);
     wake_waiters(peer, KVCL_OK);
-}
-
-static void accept_token(kvcl_peer_t *peer, uint64_t token)
-{
-    if ((peer->in_tokens[0] != token) && (peer->in_tokens[1] != token)) {
-        peer->in_tokens[1] = peer->in_tokens[0];
-        peer->in_tokens[0] = token;
-    }
 }
 
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
@@ -335,177 +287,6 @@ kvcl_peer_t *kvcl_peer_check(kvcl_context_h ctx, const kvcl_msg_t *msg)
         return NULL;
     }
     return peer;
-}
-
-/* ---- handshake, both sides (the steps are drawn in peer.h) ---- */
-
-static void refuse(const kvcl_hs_msg_t *in, kvcl_status_t why, kvcl_xport_reply_t *reply)
-{
-    kvcl_hs_msg_t out;
-
-    memset(&out, 0, sizeof(out));
-    stamp(&out.msg, KVCL_MSG_REFUSE);
-    out.ids   = in->ids;
-    out.index = (uint32_t)why;
-    (void)kvcl_xport_reply(reply, &out, sizeof(out));
-}
-
-static void on_hello(kvcl_context_h ctx, const kvcl_hs_msg_t *in, kvcl_xport_reply_t *reply)
-{
-    kvcl_hs_msg_t out = *in;
-
-    if (memcmp(in->ids.uuid_b, ctx->uuid, 16) != 0) {
-        refuse(in, KVCL_ERR_STALE, reply);
-        return;
-    }
-    stamp(&out.msg, KVCL_MSG_CHALLENGE);
-    out.window = (uint32_t)(kvcl_now_ns() / (COOKIE_SECONDS * KVCL_NS_PER_SEC));
-    kvcl_hs_cookie(ctx->cookie, &out.ids, out.window, out.ids.nonce_b);
-    kvcl_hs_mac(ctx->secret, "B", &out.ids, 0, NULL, 0, out.mac);
-    (void)kvcl_xport_reply(reply, &out, sizeof(out));
-}
-
-/* The peer that I greeted with this nonce, or NULL. */
-static kvcl_peer_t *greeted(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
-{
-    kvcl_peer_t *peer = find(ctx, in->ids.uuid_b);
-
-    if ((peer == NULL) || (peer->ep == NULL) || (peer->state == KVCL_PEER_FAILED) ||
-        (memcmp(in->ids.uuid_a, ctx->uuid, 16) != 0) || (memcmp(in->ids.nonce_a, peer->nonce, 16) != 0)) {
-        return NULL;
-    }
-    return peer;
-}
-
-static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
-{
-    kvcl_peer_t   *peer = greeted(ctx, in);
-    kvcl_hs_msg_t out   = *in;
-    uint8_t       mac[32];
-
-    kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, NULL, 0, mac);
-    if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
-        ++ctx->stats.strangers;
-        if (peer != NULL) {
-            kvcl_log_warn("%s does not know the job's secret", peer->name);
-            kvcl_peer_fail(peer, KVCL_ERR_AUTH);
-        }
-        return;
-    }
-    accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, false));
-    stamp(&out.msg, KVCL_MSG_PROOF);
-    out.index = peer->index;
-    kvcl_hs_mac(ctx->secret, "A", &out.ids, out.index, ctx->address, ctx->address_len, out.mac);
-    if (send_handshake(peer, &out, ctx->address, ctx->address_len) != KVCL_OK) {
-        kvcl_peer_fail(peer, KVCL_ERR_UNREACHABLE);
-    }
-}
-
-static bool cookie_is_mine(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
-{
-    uint32_t now = (uint32_t)(kvcl_now_ns() / (COOKIE_SECONDS * KVCL_NS_PER_SEC));
-    uint8_t  nonce[16];
-
-    if ((in->window != now) && (in->window + 1 != now)) {
-        return false;
-    }
-    kvcl_hs_cookie(ctx->cookie, &in->ids, in->window, nonce);
-    return kvcl_ct_equal(nonce, in->ids.nonce_b, 16);
-}
-
-static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
-                     kvcl_xport_reply_t *reply)
-{
-    kvcl_hs_msg_t out = *in;
-    kvcl_peer_t   *peer;
-    uint8_t       mac[32];
-
-    kvcl_hs_mac(ctx->secret, "A", &in->ids, in->index, data, len, mac);
-    if ((memcmp(in->ids.uuid_b, ctx->uuid, 16) != 0) || !cookie_is_mine(ctx, in) ||
-        !kvcl_ct_equal(mac, in->mac, 32)) {
-        ++ctx->stats.strangers;
-        refuse(in, KVCL_ERR_AUTH, reply);
-        return;
-    }
-    if ((kvcl_peer_by_address(ctx, data, len, &peer) != KVCL_OK) || (memcmp(peer->uuid, in->ids.uuid_a, 16) != 0) ||
-        (peer->state == KVCL_PEER_FAILED) || ((peer->ep == NULL) && (make_ep(peer) != KVCL_OK))) {
-        kvcl_log_warn("a peer proved the secret but cannot be used: %s", kvcl_last_error());
-        refuse(in, KVCL_ERR_UNREACHABLE, reply);
-        return;
-    }
-    accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, true));
-    stamp(&out.msg, KVCL_MSG_WELCOME);
-    out.index = peer->index;
-    kvcl_hs_mac(ctx->secret, "W", &out.ids, out.index, NULL, 0, out.mac);
-    (void)kvcl_xport_reply(reply, &out, sizeof(out));
-    set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, false));
-}
-
-static void on_welcome(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
-{
-    kvcl_peer_t *peer = greeted(ctx, in);
-    uint8_t     mac[32];
-
-    kvcl_hs_mac(ctx->secret, "W", &in->ids, in->index, NULL, 0, mac);
-    if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
-        ++ctx->stats.strangers;
-        return;
-    }
-    set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, true));
-}
-
-/* Unproven, so believed only about a handshake of mine that is still open. */
-static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
-{
-    kvcl_peer_t   *peer = greeted(ctx, in);
-    kvcl_status_t why   = (kvcl_status_t)(int32_t)in->index;
-
-    if ((peer == NULL) || (peer->state != KVCL_PEER_CONNECTING)) {
-        return;
-    }
-    if (why == KVCL_ERR_VERSION) {
-        kvcl_log_warn("%s speaks wire version %u, this library speaks %u", peer->name, in->msg.version,
-                      (unsigned)KVCL_WIRE_VERSION);
-    }
-    kvcl_peer_fail(peer, (why == KVCL_ERR_VERSION) || (why == KVCL_ERR_AUTH) || (why == KVCL_ERR_STALE)
-                             ? why : KVCL_ERR_UNREACHABLE);
-}
-
-void kvcl_peer_handshake(kvcl_context_h ctx, const kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len,
-                         kvcl_xport_reply_t *reply)
-{
-    const kvcl_hs_msg_t *in = (const kvcl_hs_msg_t *)msg;
-
-    if (hdr_len < sizeof(*in)) {
-        ++ctx->stats.strangers;
-        return;
-    }
-    if (msg->version != KVCL_WIRE_VERSION) {
-        ++ctx->stats.strangers;
-        if (msg->type == KVCL_MSG_REFUSE) {
-            on_refuse(ctx, in);
-        } else {
-            refuse(in, KVCL_ERR_VERSION, reply);
-        }
-        return;
-    }
-    switch (msg->type) {
-    case KVCL_MSG_HELLO:
-        on_hello(ctx, in, reply);
-        break;
-    case KVCL_MSG_CHALLENGE:
-        on_challenge(ctx, in);
-        break;
-    case KVCL_MSG_PROOF:
-        on_proof(ctx, in, data, len, reply);
-        break;
-    case KVCL_MSG_WELCOME:
-        on_welcome(ctx, in);
-        break;
-    default:
-        on_refuse(ctx, in);
-        break;
-    }
 }
 
 void kvcl_peers_goodbye(kvcl_context_h ctx)

@@ -84,6 +84,12 @@ kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len,
 /** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 
+/* Between peer.c and peer_handshake.c; lock held. */
+kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
+kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */
+void          kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_token);
+
 /* am.c, transports: */
 void kvcl_peer_handshake(struct kvcl_context *ctx, const kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len,
                          kvcl_xport_reply_t *reply);
