@@ -84,8 +84,9 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     kvcl_list_del(&req->peer_link);
     kvcl_list_del(&req->live_link);
     ++ctx->stats.ops;
-    kvcl_engine_completed(ctx, req); /* before the store below: afterwards the user may free it */
+    /* Final before anybody is told, so that who was told sees it; the operation's own hold keeps it until the drop. */
     atomic_store_explicit(&req->state, status, memory_order_release);
+    kvcl_engine_completed(ctx, req);
     kvcl_req_drop(req);
 }
 
