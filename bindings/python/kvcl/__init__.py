@@ -1,0 +1,49 @@
+"""KVCL, the KV-cache Communication Library: move KV blocks between ranks, find them anywhere, share prefixes.
+
+    import kvcl
+
+    with kvcl.Context() as ctx:                              # mpirun, srun, a rendezvous address, or alone
+        world = ctx.world
+        cache = ctx.cache("main", kvcl.Layout(layers=32, blocks=4096, tokens=16, heads=8, head_dim=128, elem_bytes=2))
+        store = kvcl.Store(world)
+
+        keys = kvcl.key_chain(kvcl.key_root(salt, "llama-3-8b"), tokens, 16)
+        hit = store.match(keys)                              # the longest leading run of blocks that somebody has
+        store.get(keys[:hit], cache, ids[:hit]).wait()       # verified, a status per block
+        store.publish(keys[hit:], cache, ids[hit:]).wait()
+
+What takes time returns a Request: wait() for it, or await it. Rules of the C library hold here as well
+(include/kvcl/kvcl.h); in short:
+
+- Times are seconds. timeout=None is the context's default (KVCL_TIMEOUT) for an operation, and no limit for a wait:
+  the operation's own deadline ends it.
+- A buffer is anything with the buffer protocol (bytearray, memoryview, mmap, array, a NumPy array) or DLPack (a torch
+  CPU tensor). Buffers and caches of an operation must stay untouched until its request is done; the package keeps them
+  alive until then, even if you drop the Request.
+- The GIL is released in every call that may block or copy. Everything may be used from many threads.
+- Errors are exceptions, all of them KvclError: .status says which.
+"""
+
+from ._cache import Cache, Layout
+from ._comm import Comm, RecvInfo
+from ._context import ANY_SOURCE, Context
+from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, Exists, InProgress, Internal, InvalidParam,
+                      IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
+                      RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable, Unsupported,
+                      VersionMismatch)
+from ._keys import key_chain, key_from_string, key_root
+from ._mem import Mem, RemoteMem
+from ._query import Setting, build, colls, settings, topology, version
+from ._request import Request, wait_all, wait_any
+from ._store import Store
+
+__version__ = version()
+
+__all__ = [
+    "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context", "Exists",
+    "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "NoMemory", "NoSpace",
+    "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RecvInfo", "RemoteMem", "Request",
+    "Setting", "Shutdown", "Stale", "Status", "Store", "TimedOut", "Truncated", "UnknownRank", "Unreachable",
+    "Unsupported", "VersionMismatch", "build", "colls", "key_chain", "key_from_string", "key_root", "settings",
+    "topology", "version", "wait_all", "wait_any",
+]

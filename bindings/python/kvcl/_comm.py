@@ -1,0 +1,154 @@
+"""Communicators and what moves over them."""
+
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+
+from . import _kvcl
+from ._cache import Cache
+from ._mem import RemoteMem
+from ._request import Request
+
+Range = Optional[Tuple[int, int]]
+
+
+class RecvInfo(NamedTuple):
+    """What a recv got."""
+
+    source: int
+    tag: int
+    bytes: int
+
+
+def _info(raw: Any) -> Any:
+    return RecvInfo(*raw)
+
+
+class Comm(_kvcl.Comm):
+    """Ranks in order. ctx.world has all of the job.
+
+    Where a method takes blocks it takes ids (a list, range, array or NumPy array, or one int), and, to move less than
+    whole blocks, layers=(first, end) and heads=(first, end).
+    """
+
+    # ---- making others ----
+
+    def split(self, color: Optional[int], key: int = 0) -> Optional["Comm"]:
+        """Collective: a communicator for each color, its ranks ordered by key, then rank. color None: in none."""
+        mine = b"" if color is None else b"%d %d" % (color, key)
+        if len(mine) > 63:
+            raise ValueError("color and key are too large")
+        members = []
+        for rank, entry in enumerate(self.allgather(mine.ljust(64, b"\0"))):
+            words = entry.rstrip(b"\0").split()
+            if color is not None and words and int(words[0]) == color:
+                members.append((int(words[1]), rank))
+        return None if color is None else self.create([rank for _, rank in sorted(members)])
+
+    def create(self, ranks: Iterable[int]) -> "Comm":
+        """A communicator over some ranks, in this order. Its members call it with the same list; no message is sent."""
+        return type(self)._create(self, tuple(ranks))
+
+    def connect(self, address: Optional[str], timeout: Optional[float] = None) -> "Comm":
+        """Join another job, started apart, that calls accept(). Collective on both sides.
+
+        address: of the other side's rank 0 (Context.address), needed on our rank 0. Gives an inter-communicator, whose
+        ranks are the other job's.
+        """
+        return type(self)._join(self, address, False, timeout)
+
+    def accept(self, timeout: Optional[float] = None) -> "Comm":
+        """The other half of connect(): wait for one job."""
+        return type(self)._join(self, None, True, timeout)
+
+    # ---- two-sided ----
+
+    def send(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
+             timeout: Optional[float] = None) -> Request:
+        """Send blocks to the recv that names (my rank or ANY_SOURCE, tag). Done when the receiver has the bytes."""
+        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads), timeout)
+
+    def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
+             timeout: Optional[float] = None) -> Request:
+        """Receive blocks, as many bytes as the sender selected. The result is a RecvInfo."""
+        request = Request()
+        request._shape = _info
+        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads), timeout)
+
+    def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request:
+        """Send a buffer's bytes."""
+        return self._pass_bytes(Request(), False, rank, tag, data, timeout)
+
+    def recv_bytes(self, rank: int, tag: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
+        """Receive at most as many bytes as the buffer has. The result is a RecvInfo."""
+        request = Request()
+        request._shape = _info
+        return self._pass_bytes(request, True, rank, tag, buffer, timeout)
+
+    # ---- one-sided ----
+
+    def get(self, rank: int, cache: Cache, remote: Any, local: Any, *, layers: Range = None, heads: Range = None,
+            remote_heads: Range = None, remote_cache: Optional[str] = None,
+            timeout: Optional[float] = None) -> Request:
+        """Copy blocks `remote` of the rank's cache into blocks `local` of mine; its program takes no part.
+
+        The peer's cache has the name of mine unless remote_cache says otherwise, and its heads are numbered like mine
+        unless remote_heads says otherwise.
+        """
+        theirs = (remote, layers, heads if remote_heads is None else remote_heads)
+        return self._copy(Request(), False, rank, cache, (local, layers, heads), theirs, remote_cache, timeout)
+
+    def put(self, rank: int, cache: Cache, local: Any, remote: Any, *, layers: Range = None, heads: Range = None,
+            remote_heads: Range = None, remote_cache: Optional[str] = None,
+            timeout: Optional[float] = None) -> Request:
+        """Copy blocks `local` of my cache into blocks `remote` of the rank's. Done when the peer sees the bytes."""
+        theirs = (remote, layers, heads if remote_heads is None else remote_heads)
+        return self._copy(Request(), True, rank, cache, (local, layers, heads), theirs, remote_cache, timeout)
+
+    def attach(self, rank: int, export: Any) -> RemoteMem:
+        """A rank's memory, from the bytes its Mem.export() gave."""
+        return RemoteMem._import(self, rank, export)
+
+    # ---- collective ----
+
+    def bcast(self, root: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
+              timeout: Optional[float] = None) -> Request:
+        """Give the root's blocks to every rank; each names its own cache and blocks."""
+        return self._bcast(Request(), root, cache, (blocks, layers, heads), timeout)
+
+    def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
+        """Give the root's bytes to every rank; all buffers have one length."""
+        return self._bcast_bytes(Request(), root, buffer, timeout)
+
+    def barrier(self, timeout: Optional[float] = None) -> None:
+        """Wait until every rank has called it."""
+        self.ibarrier(timeout=timeout).wait()
+
+    def ibarrier(self, *, timeout: Optional[float] = None) -> Request:
+        """barrier() as a Request."""
+        return self._barrier(Request(), timeout)
+
+    def allgather(self, data: Any, timeout: Optional[float] = None) -> List[bytes]:
+        """Every rank's data, in rank order. Equal lengths on all ranks, at most 64 KiB."""
+        return self.iallgather(data, timeout=timeout).wait()
+
+    def iallgather(self, data: Any, *, timeout: Optional[float] = None) -> Request:
+        """allgather() as a Request."""
+        size = self.size
+        request = Request()
+
+        def cut(raw: bytearray) -> List[bytes]:
+            step = len(raw) // size
+            return [bytes(raw[i * step:(i + 1) * step]) for i in range(size)]
+
+        request._shape = cut
+        return self._allgather(request, data, timeout)
+
+    def __enter__(self) -> "Comm":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<kvcl.Comm, closed>"
+        return f"<kvcl.Comm: {'remote side of ' if self.is_inter else ''}{self.size} ranks, I am {self.rank}>"

@@ -1,0 +1,113 @@
+"""The context: this process's membership in a job."""
+
+import atexit
+import sys
+import weakref
+from typing import Any, Optional
+
+from . import _kvcl
+from ._cache import Cache, Layout
+from ._comm import Comm
+from ._errors import KvclError
+from ._mem import Mem
+from ._oob import adapt
+
+ANY_SOURCE = _kvcl.ANY_SOURCE
+
+_open: "weakref.WeakSet[Context]" = weakref.WeakSet()
+
+
+class Context(_kvcl.Context):
+    """Join the job: under mpirun or srun, by a rendezvous address, or alone. A process may have several.
+
+    boot: "auto", "pmix", "tcp", "self". rendezvous: "tcp://host:port", with rank (None: dealt one) and size.
+    oob: the caller's own store, for processes that met already; rank and size are needed with it. It is a dict-like
+    object that all ranks share, a torch.distributed Store (anything with set(key, bytes) and get(key) that waits for
+    the key), or three functions (set, get, fence).
+    path: "auto", "shm", "tcp", "loop". Without a progress thread, operations move only inside calls that wait and in
+    progress().
+
+    What is not given comes from the KVCL_* variables. Use it in a with statement, or close() it: that cancels what is
+    in flight and closes all objects made from it.
+    """
+
+    _world: Optional[Comm] = None
+
+    def __new__(cls, *, boot: Optional[str] = None, rendezvous: Optional[str] = None, rank: Optional[int] = None,
+                size: Optional[int] = None, oob: Any = None, secret_file: Optional[str] = None,
+                path: Optional[str] = None, progress_thread: bool = True) -> "Context":
+        functions = None
+        if oob is not None:
+            if rank is None or size is None:
+                raise ValueError("with oob, rank and size are needed")
+            functions = adapt(oob, rank, size)
+        self = cls._open(boot, rendezvous, -1 if rank is None else rank, 0 if size is None else size, secret_file,
+                         path, progress_thread, functions)
+        _open.add(self)
+        return self
+
+    def close(self) -> None:
+        """Leave the job. Peers that still read this rank's memory fail: a job that cares calls world.barrier() first.
+
+        BufferError while something still looks at the library's memory (a slice of Cache.bases, a NumPy array of it).
+        """
+        self._close()
+
+    @property
+    def world(self) -> Comm:
+        """All ranks of the job."""
+        if self._world is None or self._world.closed:
+            self._world = Comm._world(self)
+        return self._world
+
+    @property
+    def rank(self) -> int:
+        """My rank in the job."""
+        return self.world.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks the job has."""
+        return self.world.size
+
+    @property
+    def address(self) -> str:
+        """This context's address, for jobs started apart: give it to Comm.connect() elsewhere."""
+        return self._address()
+
+    def cache(self, name: str, layout: Layout, buffers: Any = None) -> Cache:
+        """A Cache over buffers, or over memory of the library's."""
+        return Cache(self, name, layout, buffers)
+
+    def register(self, buffer: Any) -> Mem:
+        """Register a writable buffer, which the Mem keeps alive."""
+        return Mem._register(self, buffer)
+
+    def alloc(self, size: int, *, huge: bool = False, numa_node: Optional[int] = None) -> Mem:
+        """Zeroed memory from the library, which peers on this host map."""
+        return Mem._alloc(self, size, huge, numa_node)
+
+    def map_file(self, path: Any, offset: int = 0, length: int = 0) -> Mem:
+        """A file's bytes, mapped and registered; length 0: to its end."""
+        return Mem._file(self, path, offset, length)
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, tb: Any) -> None:
+        try:
+            self.close()
+        except (BufferError, KvclError) as failed:
+            if error is None:
+                raise
+            # The body's exception matters more; its traceback may be what holds the views.
+            print(f"kvcl: the context stays open until exit: {failed}", file=sys.stderr)
+
+    def __repr__(self) -> str:
+        return "<kvcl.Context, closed>" if self.closed else f"<kvcl.Context: rank {self.rank} of {self.size}>"
+
+
+@atexit.register
+def _leave() -> None:
+    for context in list(_open):
+        context._abandon()

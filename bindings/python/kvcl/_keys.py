@@ -1,0 +1,27 @@
+"""Keys: 32 bytes that name the content of a block. An engine's own 32-byte block hash can be one as it is."""
+
+from typing import Any, List, Union
+
+from . import _kvcl
+
+
+def key_root(salt: bytes = b"", model: str = "") -> bytes:
+    """The root of all chains of one tenant on one model.
+
+    salt: any bytes that keep tenants apart, a secret if they must not guess each other's keys. model: all that decides
+    a block's bytes besides tokens, such as "llama-3-8b/bf16/16/tp8:3".
+    """
+    return _kvcl.key_root(salt, model)
+
+
+def key_chain(parent: bytes, tokens: Any, tokens_per_block: int, first_block: int = 0) -> List[bytes]:
+    """Keys of the full blocks of a token sequence: equal key, equal prefix.
+
+    To start a prompt, parent is the root. To continue a chain, it is the key of block first_block - 1.
+    """
+    return _kvcl.key_chain(parent, tokens, tokens_per_block, first_block)
+
+
+def key_from_string(name: Union[str, bytes]) -> bytes:
+    """The key of an arbitrary name."""
+    return _kvcl.key_from_string(name)

@@ -1,0 +1,69 @@
+"""Plain memory: mine, exported to peers, and a peer's, imported."""
+
+import time
+from typing import Any, Optional, Tuple
+
+from . import _kvcl
+from ._errors import InProgress
+from ._request import Request
+
+
+class Mem(_kvcl.Mem):
+    """Registered bytes that are no cache: from Context.register(), .alloc() or .map_file()."""
+
+    def export(self, read: bool = True, write: bool = False) -> bytes:
+        """A description for Comm.attach() on a peer, to be sent by any means. Who holds it has these rights."""
+        return self._export((_kvcl.READ if read else 0) | (_kvcl.WRITE if write else 0))
+
+    def signal_wait(self, offset: int, value: int, timeout: Optional[float] = None) -> None:
+        """Wait until the 8-byte counter at offset is at least value: signals of puts (RemoteMem.put) add to it.
+
+        The puts' data is visible then. InProgress after timeout seconds; without one it waits for ever.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = 0.1 if until is None else min(0.1, until - time.monotonic())
+            if self._signal_wait(offset, value, max(left, 1e-6)):
+                return
+            if until is not None and time.monotonic() >= until:
+                raise InProgress(f"the counter at {offset} has not reached {value}")
+
+    def __enter__(self) -> "Mem":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __repr__(self) -> str:
+        return "<kvcl.Mem, closed>" if self.closed else f"<kvcl.Mem: {self.nbytes} bytes>"
+
+
+class RemoteMem(_kvcl.RemoteMem):
+    """A peer's memory, from Comm.attach()."""
+
+    def get(self, offset: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
+        """Fill a buffer with the bytes at offset."""
+        return self._move(Request(), False, offset, buffer, None, timeout)
+
+    def put(self, offset: int, data: Any, *, signal: Optional[Tuple["RemoteMem", int, int]] = None,
+            timeout: Optional[float] = None) -> Request:
+        """Write a buffer's bytes at offset. Done when the peer sees them.
+
+        signal=(memory of the same peer, offset, n): after the data is visible, add n to the 8-byte counter there.
+        """
+        return self._move(Request(), True, offset, data, signal, timeout)
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __enter__(self) -> "RemoteMem":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<kvcl.RemoteMem, closed>" if self.closed else f"<kvcl.RemoteMem: {self.nbytes} bytes>"

@@ -1,0 +1,187 @@
+"""Requests: anything in flight. Waiting for them by wait(), asyncio, or one file descriptor."""
+
+import asyncio
+import os
+import time
+import weakref
+from typing import Any, Dict, Generator, Iterable, List, Optional, Sequence, Tuple
+
+from . import _kvcl
+from ._errors import InProgress, Status
+
+
+class Request(_kvcl.Request):
+    """An operation in flight, from the call that posted it.
+
+    wait() for it, ask done(), or await it. Its result (of a recv: a RecvInfo; of most others: None) comes from any of
+    wait(), result() and await; if the operation failed they raise.
+
+    A Request dropped while in flight is detached: the operation goes on, at most until its own deadline, and what it
+    reads or writes is kept alive until then. Use it as a context manager to be sure that nothing is in flight after:
+    leaving cancels what has not completed, and waits.
+    """
+
+    _shape: Any = None  # turns the raw result into what users see
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Wait, at most timeout seconds, without the GIL. Returns the result.
+
+        Raises InProgress (a TimeoutError) if it has not completed: it goes on. TimedOut is final: the operation's own
+        deadline passed. Interrupted by Ctrl-C it goes on as well.
+        """
+        return self._out(self._wait(timeout))
+
+    def result(self) -> Any:
+        """The result of a completed request; InProgress if it has not completed."""
+        return self._out(self._result())
+
+    def test(self) -> bool:
+        """Whether it has completed; raises if it failed."""
+        if not self.done():
+            return False
+        self._result()
+        return True
+
+    @property
+    def status(self) -> Status:
+        """INPROGRESS, or how it ended. Does not look for news: done() does."""
+        return Status(self._status)
+
+    @property
+    def block_status(self) -> Optional[List[Status]]:
+        """A status for each block, of operations that move blocks by get, put or a store; None before completion."""
+        numbers = self._statuses()
+        return None if numbers is None else [Status(n) for n in numbers]
+
+    def _out(self, raw: Any) -> Any:
+        return raw if self._shape is None else self._shape(raw)
+
+    def __enter__(self) -> "Request":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        if not self.done():
+            self.cancel()
+            try:
+                self._wait(None)
+            except Exception:  # Canceled, usually: nobody asks any more
+                pass
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.done():
+            context = self._context
+            if context is not None and context._threadless:
+                while not self.done():
+                    yield
+            else:
+                yield from _until_done(self)
+        return self.result()
+
+    def __repr__(self) -> str:
+        return f"<kvcl.Request {self.status.name}>"
+
+
+# ---- asyncio ----
+#
+# All awaited requests of a context share its eventfd. Whichever loop reads it looks at all of them, also those of
+# other threads' loops: the one that reads leaves nothing for the others.
+
+
+class _Awaited:
+    def __init__(self) -> None:
+        self.requests: "Dict[Request, None]" = {}
+        self.loops: "Dict[asyncio.AbstractEventLoop, int]" = {}
+
+
+_awaited: "weakref.WeakKeyDictionary[Any, _Awaited]" = weakref.WeakKeyDictionary()
+
+
+def _wake(awaited: _Awaited, fd: int) -> None:
+    try:
+        os.read(fd, 8)
+    except OSError:  # another loop was faster
+        pass
+    for request in list(awaited.requests):
+        request.done()  # runs _when_done callbacks
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _until_done(request: Request) -> Generator[Any, None, None]:
+    loop = asyncio.get_running_loop()
+    context = request._context
+    if context is None:  # completed meanwhile
+        return
+    awaited = _awaited.setdefault(context, _Awaited())
+    fd = context.fileno()
+    canceled = None
+    if awaited.loops.get(loop, 0) == 0:
+        loop.add_reader(fd, _wake, awaited, fd)
+    awaited.loops[loop] = awaited.loops.get(loop, 0) + 1
+    try:
+        while True:
+            future = loop.create_future()
+
+            def completed(_: Any, future: "asyncio.Future[None]" = future) -> None:
+                try:
+                    loop.call_soon_threadsafe(_finish, future)
+                except RuntimeError:  # the loop is closed
+                    pass
+
+            awaited.requests[request] = None
+            request._when_done(completed)
+            request.done()  # it may have completed before the descriptor was watched
+            try:
+                yield from future.__await__()
+                break
+            except asyncio.CancelledError as error:  # stop the operation, and leave only when its buffers are free
+                if canceled is not None:
+                    raise
+                canceled = error
+                request.cancel()
+    finally:
+        awaited.loops[loop] -= 1
+        if awaited.loops[loop] == 0:
+            del awaited.loops[loop]
+            loop.remove_reader(fd)
+        awaited.requests.pop(request, None)
+    if canceled is not None:
+        raise canceled
+
+
+# ---- several ----
+
+
+def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> List[Any]:
+    """Wait for all; their results, in order.
+
+    If some failed, the first one's error is raised after all have completed. InProgress after timeout seconds: those
+    left go on.
+    """
+    requests = list(requests)
+    until = None if timeout is None else time.monotonic() + timeout
+    failed: Optional[BaseException] = None
+    for request in requests:
+        try:
+            request.wait(None if until is None else max(0.0, until - time.monotonic()))
+        except InProgress:
+            raise
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return [request.result() for request in requests]
+
+
+def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tuple[int, Request]:
+    """Wait until one of them has completed, well or not; (its index, it). InProgress after timeout seconds.
+
+    Requests that had completed before count: leave those you have dealt with out. All are of one context;
+    ValueError if there is none.
+    """
+    requests = tuple(requests)
+    index = _kvcl.wait_any(requests, timeout)
+    return index, requests[index]

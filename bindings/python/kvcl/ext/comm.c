@@ -1,0 +1,162 @@
+/*
+ * Comm: making communicators, and the facts about them. What moves bytes over one is in xfer.c.
+ */
+#include "kvcl/ext/ext.h"
+
+#include <string.h>
+
+PyTypeObject *kvpy_comm_type;
+
+static PyObject *comm_world(PyObject *cls, PyObject *arg)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)arg;
+    kvcl_comm_h   comm = NULL;
+    kvcl_status_t status;
+
+    if (!PyObject_TypeCheck(arg, kvpy_context_type)) {
+        PyErr_SetString(PyExc_TypeError, "a Context is needed");
+        return NULL;
+    }
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    status = kvcl_comm_world(ctx->handle, &comm);
+    return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, ctx, comm) : kvpy_raise(status, NULL);
+}
+
+static PyObject *comm_create(PyObject *cls, PyObject *args)
+{
+    PyObject      *arg, *list;
+    kvpy_obj_t    *parent;
+    kvcl_comm_h   comm = NULL;
+    kvcl_status_t status;
+    Py_ssize_t    i, n;
+    int           *ranks;
+
+    if (!PyArg_ParseTuple(args, "OO:_create", &arg, &list) ||
+        ((parent = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL) || ((list = PySequence_Tuple(list)) == NULL)) {
+        return NULL;
+    }
+    n     = PyTuple_Size(list);
+    ranks = PyMem_RawCalloc((size_t)n + 1, sizeof(*ranks));
+    for (i = 0; (ranks != NULL) && (i < n); ++i) {
+        if (kvpy_int(PyTuple_GetItem(list, i), "a rank", &ranks[i]) != 0) {
+            break;
+        }
+    }
+    Py_DECREF(list);
+    if ((ranks == NULL) || (i < n) || (n > INT32_MAX) || (kvpy_obj_check(parent) != 0)) {
+        PyMem_RawFree(ranks);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    KVPY_CALL(parent, status, kvcl_comm_create(parent->handle, ranks, (int)n, &comm));
+    PyMem_RawFree(ranks);
+    return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, parent->ctx, comm)
+                               : kvpy_raise(status, NULL);
+}
+
+/* _join(comm, address or None, accept, timeout) */
+static PyObject *comm_join(PyObject *cls, PyObject *args)
+{
+    PyObject      *arg, *timeout;
+    kvpy_obj_t    *comm;
+    const char    *address;
+    kvcl_comm_h   inter = NULL;
+    kvcl_status_t status;
+    uint64_t      ns;
+    int           accept;
+
+    if (!PyArg_ParseTuple(args, "OzpO:_join", &arg, &address, &accept, &timeout) || (kvpy_timeout(timeout, &ns) != 0) ||
+        ((comm = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status,
+              accept ? kvcl_comm_accept(comm->handle, ns, &inter) : kvcl_comm_connect(comm->handle, address, ns, &inter));
+    return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, comm->ctx, inter)
+                               : kvpy_raise(status, NULL);
+}
+
+static PyObject *comm_path(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    char          buf[256] = "";
+    int           rank;
+
+    if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(comm) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_query_path(comm->handle, rank, buf, sizeof(buf)));
+    return (status == KVCL_OK) ? PyUnicode_FromString(buf) : kvpy_raise(status, NULL);
+}
+
+static PyObject *comm_rank(PyObject *self, void *closure)
+{
+    kvpy_obj_t *comm = (kvpy_obj_t *)self;
+
+    (void)closure;
+    return (kvpy_obj_check(comm) == 0) ? PyLong_FromLong(kvcl_comm_rank(comm->handle)) : NULL;
+}
+
+static PyObject *comm_size(PyObject *self, void *closure)
+{
+    kvpy_obj_t *comm = (kvpy_obj_t *)self;
+
+    (void)closure;
+    return (kvpy_obj_check(comm) == 0) ? PyLong_FromLong(kvcl_comm_size(comm->handle)) : NULL;
+}
+
+static PyObject *comm_view(PyObject *self, void *closure)
+{
+    kvpy_obj_t *comm = (kvpy_obj_t *)self;
+
+    (void)closure;
+    return (kvpy_obj_check(comm) == 0) ? PyLong_FromUnsignedLongLong(kvcl_comm_view(comm->handle)) : NULL;
+}
+
+static PyObject *comm_is_inter(PyObject *self, void *closure)
+{
+    kvpy_obj_t *comm = (kvpy_obj_t *)self;
+
+    (void)closure;
+    return (kvpy_obj_check(comm) == 0) ? PyBool_FromLong(kvcl_comm_is_inter(comm->handle)) : NULL;
+}
+
+static PyMethodDef make_methods[] = {
+    {"_world", comm_world, METH_O | METH_CLASS, "_world(context)"},
+    {"_create", comm_create, METH_VARARGS | METH_CLASS, "_create(parent, ranks)"},
+    {"_join", comm_join, METH_VARARGS | METH_CLASS, "_join(comm, address, accept, timeout)"},
+    {"path", comm_path, METH_O,
+     "How this rank reaches another: 'mapped (shared memory)', 'served (tcp)', ... Connects if there is no connection."},
+    {"close", kvpy_obj_close_py, METH_NOARGS, "Free it. Busy while something uses it."},
+    {NULL, NULL, 0, NULL}};
+
+PyTypeObject *kvpy_make_comm(void)
+{
+    static PyGetSetDef getset[] = {
+        {"rank", comm_rank, NULL, "My rank, in my own side.", NULL},
+        {"size", comm_size, NULL, "How many ranks can be addressed; the other side's of an inter-communicator.", NULL},
+        {"view", comm_view, NULL, "Grows at each change of membership.", NULL},
+        {"is_inter", comm_is_inter, NULL, "Whether its ranks are another job's.", NULL},
+        {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
+        {NULL, NULL, NULL, NULL, NULL}};
+    static PyMethodDef methods[40];
+    size_t             n = 0, i;
+
+    for (i = 0; make_methods[i].ml_name != NULL; ++i) {
+        methods[n++] = make_methods[i];
+    }
+    for (i = 0; kvpy_xfer_methods[i].ml_name != NULL; ++i) {
+        methods[n++] = kvpy_xfer_methods[i];
+    }
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, (void *)(uintptr_t)"Ranks in order."},
+        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, getset},
+        {0, NULL}};
+    static PyType_Spec spec = {"kvcl._kvcl.Comm", sizeof(kvpy_obj_t), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+    return (PyTypeObject *)PyType_FromSpec(&spec);
+}

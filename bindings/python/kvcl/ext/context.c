@@ -1,0 +1,351 @@
+/*
+ * Context: kvcl_init, kvcl_finalize, and what belongs to a process.
+ */
+#include "kvcl/ext/ext.h"
+
+#include <string.h>
+#include <time.h>
+
+PyTypeObject *kvpy_context_type;
+
+/* kvcl_init failed: its exception, because of a store's exception if there was one. */
+static void raise_init(kvpy_ctx_t *ctx, kvcl_status_t status)
+{
+    PyObject *type, *value, *tb;
+
+    (void)kvpy_raise(status, NULL);
+    if (ctx->oob_error == NULL) {
+        return;
+    }
+    PyErr_Fetch(&type, &value, &tb);
+    PyErr_NormalizeException(&type, &value, &tb);
+    if (value != NULL) {
+        PyException_SetCause(value, ctx->oob_error); /* takes the reference */
+        ctx->oob_error = NULL;
+    }
+    PyErr_Restore(type, value, tb);
+}
+
+static PyObject *context_open(PyObject *cls, PyObject *args)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_status_t      status;
+    PyObject           *oob;
+    kvpy_ctx_t         *ctx;
+    kvcl_context_h     handle = NULL;
+    int                thread;
+
+    if (!PyArg_ParseTuple(args, "zziizzpO:_open", &params.boot, &params.rendezvous, &params.rank, &params.nranks,
+                          &params.secret_file, &params.path, &thread, &oob)) {
+        return NULL;
+    }
+    ctx = (kvpy_ctx_t *)((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0);
+    if (ctx == NULL) {
+        return NULL;
+    }
+    kvpy_link_init(&ctx->objects);
+    kvpy_link_init(&ctx->ops);
+    kvpy_link_init(&ctx->dropped);
+    ctx->threadless = !thread;
+    params.flags    = thread ? 0 : KVCL_INIT_NO_THREAD;
+    if (oob != Py_None) {
+        if (kvpy_oob_set(ctx, oob, params.rank, params.nranks) != 0) {
+            Py_DECREF(ctx);
+            return NULL;
+        }
+        params.oob    = &ctx->oob;
+        params.rank   = -1;
+        params.nranks = 0;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_init(&params, &handle);
+    Py_END_ALLOW_THREADS
+    if (status != KVCL_OK) {
+        raise_init(ctx, status);
+        Py_DECREF(ctx);
+        return NULL;
+    }
+    ctx->handle = handle;
+    Py_CLEAR(ctx->oob_error);
+    return (PyObject *)ctx;
+}
+
+/* ---- closing ---- */
+
+/* Wait for calls of other threads, which the end of their operations lets go. */
+static unsigned wait_users(kvpy_ctx_t *ctx)
+{
+    struct timespec nap = {0, 1000000};
+    int             i;
+
+    for (i = 0; (i < 3000) && (ctx->users > 0); ++i) {
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&nap, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    return ctx->users;
+}
+
+static int check_views(kvpy_ctx_t *ctx)
+{
+    kvpy_link_t *link;
+    kvpy_obj_t  *obj;
+
+again:
+    for (link = ctx->objects.next; link != &ctx->objects; link = link->next) {
+        obj = KVPY_OF(link, kvpy_obj_t, link);
+        if (obj->exports > 0) {
+            Py_INCREF(obj);
+            if (kvpy_obj_unview(obj) != 0) {
+                Py_DECREF(obj);
+                return -1;
+            }
+            Py_DECREF(obj);
+            goto again; /* the list may have changed */
+        }
+    }
+    return 0;
+}
+
+/* Some object of this kind that is open. */
+static kvpy_obj_t *find_object(kvpy_ctx_t *ctx, kvpy_kind_t kind)
+{
+    kvpy_link_t *link;
+
+    for (link = ctx->objects.next; link != &ctx->objects; link = link->next) {
+        kvpy_obj_t *obj = KVPY_OF(link, kvpy_obj_t, link);
+        if ((obj->kind == kind) && !obj->closing) {
+            return obj;
+        }
+    }
+    return NULL;
+}
+
+static int close_objects(kvpy_ctx_t *ctx)
+{
+    kvpy_obj_t *obj;
+    int        kind, failed = 0;
+
+    for (kind = KVPY_STORE; (kind < KVPY_KINDS) && !failed; ++kind) {
+        while (!failed && ((obj = find_object(ctx, (kvpy_kind_t)kind)) != NULL)) {
+            Py_INCREF(obj);
+            failed = kvpy_obj_close(obj);
+            Py_DECREF(obj);
+        }
+    }
+    return failed;
+}
+
+static void finalize(kvpy_ctx_t *ctx)
+{
+    kvcl_context_h handle = ctx->handle;
+
+    ctx->closing = true;
+    ctx->handle  = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    kvcl_finalize(handle);
+    Py_END_ALLOW_THREADS
+    kvpy_oob_clear(ctx);
+}
+
+static int context_close(kvpy_ctx_t *ctx)
+{
+    char     text[120];
+    unsigned left;
+
+    if ((ctx->handle == NULL) || ctx->closing) {
+        return 0;
+    }
+    if (check_views(ctx) != 0) {
+        return -1;
+    }
+    ctx->closing = true; /* no new calls */
+    left         = kvpy_ops_stop(ctx);
+    left         = (wait_users(ctx) > left) ? ctx->users : left;
+    if (left > 0) {
+        ctx->closing = false;
+        (void)PyOS_snprintf(text, sizeof(text), "the context is in use: %u calls or requests do not end", left);
+        (void)kvpy_raise(KVCL_ERR_BUSY, text);
+        return -1;
+    }
+    if (close_objects(ctx) != 0) {
+        ctx->closing = false;
+        return -1;
+    }
+    finalize(ctx);
+    return 0;
+}
+
+static PyObject *context_close_py(PyObject *self, PyObject *none)
+{
+    (void)none;
+    if (context_close((kvpy_ctx_t *)self) != 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* At exit: whatever is still used, leave the job. Memoryviews over the library's memory are dead afterwards. */
+static PyObject *context_abandon(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t *ctx = (kvpy_ctx_t *)self;
+
+    (void)none;
+    if (context_close(ctx) != 0) {
+        PyErr_Clear();
+        if ((ctx->handle != NULL) && !ctx->closing && (ctx->users == 0)) {
+            /* Our objects' handles go with it. */
+            kvpy_link_t *link;
+            for (link = ctx->objects.next; link != &ctx->objects; link = link->next) {
+                KVPY_OF(link, kvpy_obj_t, link)->handle = NULL;
+            }
+            finalize(ctx);
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static void context_dealloc(PyObject *self)
+{
+    kvpy_ctx_t   *ctx  = (kvpy_ctx_t *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject     *et, *ev, *tb;
+
+    PyErr_Fetch(&et, &ev, &tb);
+    if (ctx->handle != NULL) { /* no reference: no object, no operation */
+        finalize(ctx);
+    }
+    kvpy_oob_clear(ctx);
+    PyErr_Restore(et, ev, tb);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* ---- the rest ---- */
+
+static PyObject *context_address(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
+    kvcl_status_t status = KVCL_ERR_TRUNCATED;
+    PyObject      *text  = NULL;
+    size_t        cap    = 4096, len = 0;
+    char          *buf;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    while (status == KVCL_ERR_TRUNCATED) {
+        buf = PyMem_RawCalloc(1, cap + 1);
+        if (buf == NULL) {
+            return PyErr_NoMemory();
+        }
+        status = kvcl_context_address(ctx->handle, buf, cap, &len);
+        if (status != KVCL_ERR_TRUNCATED) {
+            text = (status == KVCL_OK) ? PyUnicode_FromString(buf) : kvpy_raise(status, NULL);
+        }
+        cap = len;
+        PyMem_RawFree(buf);
+    }
+    return text;
+}
+
+static PyObject *context_fileno(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
+    kvcl_status_t status;
+    int           fd = -1;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_context_eventfd(ctx->handle, &fd);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    return (status == KVCL_OK) ? PyLong_FromLong(fd) : kvpy_raise(status, NULL);
+}
+
+static PyObject *context_progress(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t *ctx = (kvpy_ctx_t *)self;
+    unsigned   n;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    n = kvcl_progress(ctx->handle);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    (void)kvpy_ops_reap(ctx);
+    return PyLong_FromUnsignedLong(n);
+}
+
+static PyObject *context_stats(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t           *ctx = (kvpy_ctx_t *)self;
+    kvcl_context_stats_t s;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    memset(&s, 0, sizeof(s));
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    kvcl_context_stats(ctx->handle, &s);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    return Py_BuildValue("{sKsKsKsKsKsKsK}", "bytes_out", (unsigned long long)s.bytes_out, "bytes_in",
+                         (unsigned long long)s.bytes_in, "bytes_served", (unsigned long long)s.bytes_served, "ops",
+                         (unsigned long long)s.ops, "strangers", (unsigned long long)s.strangers, "malformed",
+                         (unsigned long long)s.malformed, "late", (unsigned long long)s.late);
+}
+
+static PyObject *context_closed(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((kvpy_ctx_t *)self)->handle == NULL);
+}
+
+static PyObject *context_threadless(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((kvpy_ctx_t *)self)->threadless);
+}
+
+static PyMethodDef methods[] = {
+    {"_open", context_open, METH_VARARGS | METH_CLASS,
+     "_open(boot, rendezvous, rank, nranks, secret_file, path, thread, oob): join the job."},
+    {"_close", context_close_py, METH_NOARGS, "Leave the job."},
+    {"_abandon", context_abandon, METH_NOARGS, "Leave the job whatever is still used; at exit."},
+    {"_address", context_address, METH_NOARGS, "This context's address as text."},
+    {"fileno", context_fileno, METH_NOARGS,
+     "A descriptor (eventfd) that is readable when a request has completed since it was last read."},
+    {"progress", context_progress, METH_NOARGS,
+     "Move everything that can move; how many requests completed. Needed only with progress_thread=False."},
+    {"stats", context_stats, METH_NOARGS, "Counters of this context, a dict."},
+    {NULL, NULL, 0, NULL}};
+
+PyTypeObject *kvpy_make_context(void)
+{
+    static PyGetSetDef getset[] = {
+        {"closed", context_closed, NULL, "Whether it was closed.", NULL},
+        {"_threadless", context_threadless, NULL, "Whether it has no progress thread.", NULL},
+        {NULL, NULL, NULL, NULL, NULL}};
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, (void *)(uintptr_t)"This process's membership in a job."},
+        {Py_tp_dealloc, (void *)context_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, getset},
+        {0, NULL}};
+    static PyType_Spec spec = {"kvcl._kvcl.Context", sizeof(kvpy_ctx_t), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+    return (PyTypeObject *)PyType_FromSpec(&spec);
+}

@@ -1,0 +1,221 @@
+/*
+ * kvcl._kvcl, the C half of the Python package: the types and helpers its files share.
+ *
+ * Rules that keep Python from crashing the process, whatever it does:
+ *   - Every call into the library that may block, copy or take a library lock runs without the GIL. All state here is
+ *     changed with the GIL held only; there are no other locks, and the library never calls into Python but for the
+ *     out-of-band store (oob.c).
+ *   - An object that a running call or an operation in flight uses has users > 0 and refuses to close; one whose memory
+ *     is visible through a memoryview has exports > 0 and refuses as well. Operations hold references to their objects
+ *     and to the buffers they read or write until they have completed, even if their Request was dropped.
+ *   - Objects die before their context: each holds a reference to it, and closing a context closes its objects first.
+ */
+#ifndef KVPY_EXT_H
+#define KVPY_EXT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <kvcl/kvcl.h>
+#include <stdbool.h>
+
+typedef struct kvpy_link {
+    struct kvpy_link *prev;
+    struct kvpy_link *next;
+} kvpy_link_t;
+
+static inline void kvpy_link_init(kvpy_link_t *link)
+{
+    link->prev = link->next = link;
+}
+
+static inline void kvpy_link_add(kvpy_link_t *list, kvpy_link_t *link) /* at the tail */
+{
+    link->prev       = list->prev;
+    link->next       = list;
+    list->prev->next = link;
+    list->prev       = link;
+}
+
+static inline void kvpy_link_del(kvpy_link_t *link)
+{
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    kvpy_link_init(link);
+}
+
+#define KVPY_OF(_link, _type, _member) ((_type *)(void *)((char *)(_link)-offsetof(_type, _member)))
+
+/* ---- buffers (buffer.c) ---- */
+
+enum {
+    KVPY_WRITE = 1u << 0, /* the library writes there: a read-only buffer is refused */
+    KVPY_SPAN  = 1u << 1  /* holes are allowed: the range from the first byte to the last is what counts */
+};
+
+/* Host memory of a Python object, held: by the buffer protocol, or DLPack where there is none (torch). */
+typedef struct kvpy_buf {
+    void      *ptr;
+    size_t    len;
+    bool      has_view;
+    Py_buffer view;
+    PyObject  *capsule; /* DLPack; NULL: none */
+} kvpy_buf_t;
+
+/** @return 0, or -1 with TypeError or BufferError set. *buf need not be initialised. */
+int  kvpy_buf_take(PyObject *obj, unsigned how, kvpy_buf_t *buf);
+void kvpy_buf_drop(kvpy_buf_t *buf); /* zeroed or dropped already is fine */
+
+/* ---- objects (object.c) ---- */
+
+typedef enum kvpy_kind {
+    KVPY_NONE, /* never opened: an instance that nobody's constructor made */
+    KVPY_STORE,
+    KVPY_RMEM,
+    KVPY_CACHE,
+    KVPY_MEM,
+    KVPY_COMM,
+    KVPY_KINDS /* in the order in which a context closes them */
+} kvpy_kind_t;
+
+typedef struct kvpy_ctx {
+    PyObject_HEAD
+    kvcl_context_h handle;  /* NULL: closed */
+    bool           closing;
+    bool           threadless;
+    unsigned       users;   /* running calls and operations in flight */
+    kvpy_link_t    objects; /* kvpy_obj_t.link */
+    kvpy_link_t    ops;     /* kvpy_op_t.link, in flight */
+    kvpy_link_t    dropped; /* the same, those whose Request is gone */
+    kvcl_oob_t     oob;
+    PyObject       *oob_set, *oob_get, *oob_fence; /* NULL: none */
+    PyObject       *oob_error; /* the first exception of theirs during kvcl_init */
+} kvpy_ctx_t;
+
+/* Comm, Cache, Mem, RemoteMem and Store. */
+typedef struct kvpy_obj {
+    PyObject_HEAD
+    kvpy_kind_t kind;
+    void        *handle; /* NULL: closed */
+    kvpy_ctx_t  *ctx;    /* a reference until closed */
+    kvpy_link_t link;
+    unsigned    users;
+    unsigned    exports;
+    bool        closing;
+    PyObject    *keeps;  /* list of kvpy_obj_t, each with one of our users; NULL: none */
+    PyObject    *views;  /* list of weak references to memoryviews given out; NULL: none */
+    kvpy_buf_t  *bufs;   /* the user's memory behind the handle */
+    size_t      n_bufs;
+    char        name[64]; /* of a cache */
+} kvpy_obj_t;
+
+extern PyTypeObject *kvpy_context_type, *kvpy_comm_type, *kvpy_cache_type, *kvpy_mem_type, *kvpy_rmem_type,
+    *kvpy_store_type, *kvpy_request_type, *kvpy_region_type;
+
+/** A new instance of a subclass, holding handle; takes over handle (and frees it if there is no memory). */
+PyObject *kvpy_obj_new(PyTypeObject *cls, kvpy_kind_t kind, kvpy_ctx_t *ctx, void *handle);
+/** 0, or -1 with Shutdown set when it is closed. */
+int kvpy_ctx_check(kvpy_ctx_t *ctx);
+int kvpy_obj_check(kvpy_obj_t *obj);
+/** Checks that arg is an open object of this type (and of ctx, unless NULL). @return it, borrowed, or NULL. */
+kvpy_obj_t *kvpy_obj_arg(PyObject *arg, PyTypeObject *type, kvpy_ctx_t *ctx);
+/** obj uses used until it closes. */
+int kvpy_obj_keep(kvpy_obj_t *obj, kvpy_obj_t *used);
+/** Close. @return 0, or -1 with BufferError or Busy set and nothing changed. Closed already is fine. */
+int kvpy_obj_close(kvpy_obj_t *obj);
+/** Release the memoryviews given out; -1 with BufferError set if something still looks through one. */
+int kvpy_obj_unview(kvpy_obj_t *obj);
+/** A memoryview over some of the object's memory. */
+PyObject *kvpy_obj_view(kvpy_obj_t *obj, void *ptr, size_t len);
+PyObject *kvpy_obj_close_py(PyObject *self, PyObject *none);
+PyObject *kvpy_obj_closed_py(PyObject *self, void *closure);
+void      kvpy_obj_dealloc(PyObject *self);
+
+/* Around a library call without the GIL: the object cannot be closed meanwhile. */
+void kvpy_enter(kvpy_obj_t *obj);
+void kvpy_leave(kvpy_obj_t *obj);
+#define KVPY_CALL(_obj, _status, _expr)                                                                                \
+    do {                                                                                                               \
+        kvpy_enter(_obj);                                                                                              \
+        Py_BEGIN_ALLOW_THREADS                                                                                         \
+        (_status) = (_expr);                                                                                           \
+        Py_END_ALLOW_THREADS                                                                                           \
+        kvpy_leave(_obj);                                                                                              \
+    } while (0)
+
+/* ---- operations and requests (request.c) ---- */
+
+typedef struct kvpy_request {
+    PyObject_HEAD
+    struct kvpy_op *op;        /* NULL: nothing was posted */
+    PyObject       *callbacks; /* list, called with self on completion; NULL: none */
+} kvpy_request_t;
+
+typedef struct kvpy_op {
+    kvpy_link_t      link;
+    kvpy_ctx_t       *ctx;      /* a reference and one of its users, while in flight */
+    kvpy_request_t   *self;     /* borrowed; NULL: dropped */
+    kvcl_req_h       req;       /* the library's, while in flight */
+    kvcl_status_t    status;    /* KVCL_INPROGRESS until collected */
+    const char       *what;
+    bool             busy;      /* a thread is inside the library with req */
+    bool             cancel;    /* that thread shall cancel it */
+    kvpy_obj_t       *keeps[2]; /* references and users */
+    kvpy_buf_t       bufs[2];
+    kvcl_status_t    *blocks;
+    size_t           n_blocks;
+    kvcl_recv_info_t info;
+    bool             has_info;
+    PyObject         *result;   /* what wait() gives; NULL: the info, or None */
+} kvpy_op_t;
+
+/** Make a fresh Request carry an operation of owner; fills params. @return NULL with an exception set. */
+kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, PyObject *timeout,
+                       kvcl_xfer_params_t *params);
+void       kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj);
+/** Let it have n block statuses. */
+int        kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params);
+/** The posting call returned status: op->req is in flight, or op is freed and the exception set. @return the Request. */
+PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status);
+void      kvpy_op_free(kvpy_op_t *op); /* one that was not posted */
+#define KVPY_POST(_op, _status, _expr)                                                                                 \
+    do {                                                                                                               \
+        Py_BEGIN_ALLOW_THREADS                                                                                         \
+        (_status) = (_expr);                                                                                           \
+        Py_END_ALLOW_THREADS                                                                                           \
+    } while (0)
+
+/** wait_any(tuple of Requests, timeout): the index of one that has finished. */
+PyObject *kvpy_wait_any(PyObject *module, PyObject *args);
+/** Collect a dropped operation that has completed. @return whether there was one. */
+bool kvpy_ops_reap(kvpy_ctx_t *ctx);
+/** Cancel all of a context's operations and collect them. @return how many are left after some seconds. */
+unsigned kvpy_ops_stop(kvpy_ctx_t *ctx);
+
+/* ---- conversions (convert.c): 0, or -1 with an exception set ---- */
+
+/** Raise the exception class of a status. sentence NULL: the library's, of this thread's last failing call. */
+void *kvpy_raise(kvcl_status_t status, const char *sentence);
+int   kvpy_set_errors(PyObject *dict); /* {status: class} */
+int   kvpy_timeout(PyObject *arg, uint64_t *ns_p);                    /* seconds or None (0, the default) */
+int   kvpy_u64(PyObject *arg, const char *what, uint64_t most, uint64_t *value_p);
+int   kvpy_int(PyObject *arg, const char *what, int *value_p);
+int   kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p); /* PyMem_RawFree() them */
+int   kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p);     /* PyMem_RawFree() them */
+int   kvpy_layout(PyObject *arg, kvcl_layout_t *layout);
+/** blocks, layers (None or (first, end)), heads. Free the ids with kvpy_sel_free. */
+int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, kvcl_sel_t *sel);
+void  kvpy_sel_free(kvcl_sel_t *sel);
+
+/* ---- the out-of-band store (oob.c) ---- */
+int  kvpy_oob_set(kvpy_ctx_t *ctx, PyObject *oob, int rank, int size); /* oob: (set, get, fence) */
+void kvpy_oob_clear(kvpy_ctx_t *ctx);
+
+/* ---- the parts of the module ---- */
+extern PyMethodDef kvpy_query_methods[]; /* of the module */
+PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(void), *kvpy_make_mem(void),
+    *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_request(void), *kvpy_make_region(void);
+extern PyMethodDef kvpy_xfer_methods[]; /* of Comm */
+extern PyMethodDef kvpy_request_methods[];
+
+#endif

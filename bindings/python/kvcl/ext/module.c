@@ -1,0 +1,48 @@
+/*
+ * The module kvcl._kvcl.
+ */
+#include "kvcl/ext/ext.h"
+
+static int add_type(PyObject *module, const char *name, PyTypeObject *(*make)(void), PyTypeObject **type_p)
+{
+    PyTypeObject *type = make();
+
+    if (type == NULL) {
+        return -1;
+    }
+    *type_p = type; /* our own reference, for ever */
+    Py_INCREF(type);
+    if (PyModule_AddObject(module, name, (PyObject *)type) != 0) {
+        Py_DECREF(type);
+        return -1;
+    }
+    return 0;
+}
+
+PyMODINIT_FUNC PyInit__kvcl(void); /* the interpreter looks it up by name */
+
+PyMODINIT_FUNC PyInit__kvcl(void)
+{
+    static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "kvcl._kvcl",
+                                     "The C half of kvcl: use the classes of the package instead.", -1,
+                                     kvpy_query_methods, NULL, NULL, NULL, NULL};
+    PyObject *module = PyModule_Create(&def);
+
+    if ((module == NULL) || (add_type(module, "Region", kvpy_make_region, &kvpy_region_type) != 0) ||
+        (add_type(module, "Context", kvpy_make_context, &kvpy_context_type) != 0) ||
+        (add_type(module, "Comm", kvpy_make_comm, &kvpy_comm_type) != 0) ||
+        (add_type(module, "Cache", kvpy_make_cache, &kvpy_cache_type) != 0) ||
+        (add_type(module, "Mem", kvpy_make_mem, &kvpy_mem_type) != 0) ||
+        (add_type(module, "RemoteMem", kvpy_make_rmem, &kvpy_rmem_type) != 0) ||
+        (add_type(module, "Store", kvpy_make_store, &kvpy_store_type) != 0) ||
+        (add_type(module, "Request", kvpy_make_request, &kvpy_request_type) != 0) ||
+        (PyModule_AddIntConstant(module, "ANY_SOURCE", KVCL_ANY_SOURCE) != 0) ||
+        (PyModule_AddIntConstant(module, "READ", KVCL_READ) != 0) ||
+        (PyModule_AddIntConstant(module, "WRITE", KVCL_WRITE) != 0) ||
+        (PyModule_AddIntConstant(module, "LAYOUT_PER_LAYER", (long)KVCL_LAYOUT_PER_LAYER) != 0) ||
+        (PyModule_AddIntConstant(module, "LAYOUT_PER_PLANE", (long)KVCL_LAYOUT_PER_PLANE) != 0)) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,382 @@
+/*
+ * Store: the block directory and what it points at.
+ */
+#include "kvcl/ext/ext.h"
+
+#include <string.h>
+
+PyTypeObject *kvpy_store_type;
+
+/* _open(comm, cache or None, dir_entries, dram_bytes, block_bytes, checksum) */
+static PyObject *store_open(PyObject *cls, PyObject *args)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    PyObject            *comm_arg, *cache_arg, *entries, *dram, *block;
+    kvpy_obj_t          *comm, *cache = NULL, *obj;
+    kvcl_store_h        store = NULL;
+    kvcl_status_t       status;
+    int                 checksum;
+
+    if (!PyArg_ParseTuple(args, "OOOOOp:_open", &comm_arg, &cache_arg, &entries, &dram, &block, &checksum) ||
+        (kvpy_u64(entries, "dir_entries", UINT64_MAX, &params.dir_entries) != 0) ||
+        (kvpy_u64(dram, "dram_bytes", UINT64_MAX, &params.dram_bytes) != 0) ||
+        (kvpy_u64(block, "block_bytes", UINT64_MAX, &params.block_bytes) != 0) ||
+        ((comm = kvpy_obj_arg(comm_arg, kvpy_comm_type, NULL)) == NULL) ||
+        ((cache_arg != Py_None) && ((cache = kvpy_obj_arg(cache_arg, kvpy_cache_type, comm->ctx)) == NULL))) {
+        return NULL;
+    }
+    params.flags = checksum ? 0 : KVCL_STORE_NO_CHECKSUM;
+    params.cache = (cache != NULL) ? cache->handle : NULL;
+    if (cache != NULL) {
+        ++cache->users;
+    }
+    KVPY_CALL(comm, status, kvcl_store_open(comm->handle, &params, &store));
+    if (cache != NULL) {
+        --cache->users;
+    }
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    obj = (kvpy_obj_t *)kvpy_obj_new((PyTypeObject *)cls, KVPY_STORE, comm->ctx, store);
+    if ((obj != NULL) &&
+        ((kvpy_obj_keep(obj, comm) != 0) || ((cache != NULL) && (kvpy_obj_keep(obj, cache) != 0)))) {
+        Py_CLEAR(obj);
+    }
+    return (PyObject *)obj;
+}
+
+/* _match(keys) */
+static PyObject *store_match(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_key_t    *keys;
+    size_t        n, hit = 0;
+    kvcl_status_t status;
+
+    if (kvpy_keys(arg, &keys, &n) != 0) {
+        return NULL;
+    }
+    if (kvpy_obj_check(store) != 0) {
+        PyMem_RawFree(keys);
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_match(store->handle, keys, n, &hit));
+    PyMem_RawFree(keys);
+    return (status == KVCL_OK) ? PyLong_FromSize_t(hit) : kvpy_raise(status, NULL);
+}
+
+static PyObject *store_exists(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *list  = NULL;
+    uint8_t       *present;
+    kvcl_key_t    *keys;
+    size_t        n, i;
+    kvcl_status_t status;
+
+    if (kvpy_keys(arg, &keys, &n) != 0) {
+        return NULL;
+    }
+    present = PyMem_RawCalloc(n + 1, 1);
+    if ((present == NULL) || (kvpy_obj_check(store) != 0)) {
+        PyMem_RawFree(keys);
+        PyMem_RawFree(present);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    KVPY_CALL(store, status, kvcl_store_exists(store->handle, keys, n, present));
+    if (status != KVCL_OK) {
+        (void)kvpy_raise(status, NULL);
+    } else {
+        list = PyList_New((Py_ssize_t)n);
+    }
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        PyList_SetItem(list, (Py_ssize_t)i, PyBool_FromLong(present[i]));
+    }
+    PyMem_RawFree(keys);
+    PyMem_RawFree(present);
+    return list;
+}
+
+typedef struct moved {
+    kvcl_key_t         *keys;
+    uint32_t           *ids;
+    size_t             n;
+    kvpy_obj_t         *cache;
+    kvcl_xfer_params_t params;
+} moved_t;
+
+/* Keys, cache and ids of a call. */
+static int moved_args(kvpy_op_t *op, PyObject *keys, PyObject *cache, PyObject *ids, moved_t *m)
+{
+    size_t n;
+
+    if ((kvpy_keys(keys, &m->keys, &m->n) != 0) || ((cache != NULL) && (kvpy_u32s(ids, "blocks", &m->ids, &n) != 0))) {
+        return -1;
+    }
+    if (cache == NULL) {
+        return kvpy_op_statuses(op, m->n, &m->params);
+    }
+    if (n != m->n) {
+        PyErr_Format(PyExc_ValueError, "%zu keys and %zu blocks: they must be as many", m->n, n);
+        return -1;
+    }
+    m->cache = kvpy_obj_arg(cache, kvpy_cache_type, op->ctx);
+    if (m->cache == NULL) {
+        return -1;
+    }
+    kvpy_op_keep(op, m->cache);
+    return kvpy_op_statuses(op, m->n, &m->params);
+}
+
+enum { GET, PUT, PUBLISH, BCAST, REMOVE };
+
+static kvcl_status_t post(int what, kvcl_store_h store, moved_t *m, kvpy_op_t *op)
+{
+    kvcl_cache_h cache = (m->cache != NULL) ? m->cache->handle : NULL;
+
+    switch (what) {
+    case GET:
+        m->params.status = NULL;
+        return kvcl_store_get(store, m->keys, m->n, cache, m->ids, op->blocks, &m->params, &op->req);
+    case PUT:
+        return kvcl_store_put(store, m->keys, m->n, cache, m->ids, &m->params, &op->req);
+    case PUBLISH:
+        return kvcl_store_publish(store, m->keys, m->n, cache, m->ids, &m->params, &op->req);
+    case BCAST:
+        return kvcl_store_bcast(store, m->keys, m->n, cache, m->ids, &m->params, &op->req);
+    default:
+        return kvcl_store_remove(store, m->keys, m->n, &m->params, &op->req);
+    }
+}
+
+static PyObject *move(PyObject *self, PyObject *args, int what, const char *name)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *request, *keys, *cache = NULL, *ids = NULL, *timeout;
+    moved_t       m = {0};
+    kvcl_status_t status;
+    kvpy_op_t     *op;
+
+    if (!((what == REMOVE) ? PyArg_ParseTuple(args, "OOO", &request, &keys, &timeout)
+                           : PyArg_ParseTuple(args, "OOOOO", &request, &keys, &cache, &ids, &timeout)) ||
+        ((op = kvpy_op_new(request, name, store, timeout, &m.params)) == NULL)) {
+        return NULL;
+    }
+    if ((moved_args(op, keys, cache, ids, &m) != 0) ||
+        (((what == PUBLISH) || (what == BCAST)) && (kvpy_obj_keep(store, m.cache) != 0))) {
+        kvpy_op_free(op);
+        request = NULL;
+    } else {
+        KVPY_POST(op, status, post(what, store->handle, &m, op));
+        request = kvpy_op_posted(op, status);
+    }
+    PyMem_RawFree(m.keys);
+    PyMem_RawFree(m.ids);
+    return request;
+}
+
+static PyObject *store_get(PyObject *self, PyObject *args)
+{
+    return move(self, args, GET, "store get");
+}
+
+static PyObject *store_put(PyObject *self, PyObject *args)
+{
+    return move(self, args, PUT, "store put");
+}
+
+static PyObject *store_publish(PyObject *self, PyObject *args)
+{
+    return move(self, args, PUBLISH, "store publish");
+}
+
+static PyObject *store_bcast(PyObject *self, PyObject *args)
+{
+    return move(self, args, BCAST, "store bcast");
+}
+
+static PyObject *store_remove(PyObject *self, PyObject *args)
+{
+    return move(self, args, REMOVE, "store remove");
+}
+
+static PyObject *done(kvcl_status_t status)
+{
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_withdraw(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self, *cache;
+    PyObject      *cache_arg, *ids_arg;
+    kvcl_status_t status;
+    uint32_t      *ids;
+    size_t        n;
+
+    if (!PyArg_ParseTuple(args, "OO:withdraw", &cache_arg, &ids_arg) || (kvpy_u32s(ids_arg, "blocks", &ids, &n) != 0)) {
+        return NULL;
+    }
+    if ((kvpy_obj_check(store) != 0) || ((cache = kvpy_obj_arg(cache_arg, kvpy_cache_type, store->ctx)) == NULL)) {
+        PyMem_RawFree(ids);
+        return NULL;
+    }
+    ++cache->users;
+    KVPY_CALL(store, status, kvcl_store_withdraw(store->handle, cache->handle, ids, n));
+    --cache->users;
+    PyMem_RawFree(ids);
+    return done(status);
+}
+
+static PyObject *store_alloc(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *list  = NULL;
+    kvcl_status_t status;
+    uint32_t      *ids;
+    uint64_t      n, i;
+
+    if ((kvpy_u64(arg, "n", UINT32_MAX, &n) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    ids = PyMem_RawCalloc((size_t)n + 1, sizeof(*ids));
+    if (ids == NULL) {
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(store, status, kvcl_store_alloc(store->handle, (size_t)n, ids));
+    if (status != KVCL_OK) {
+        (void)kvpy_raise(status, NULL);
+    } else {
+        list = PyList_New((Py_ssize_t)n);
+    }
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromUnsignedLong(ids[i]));
+    }
+    PyMem_RawFree(ids);
+    return list;
+}
+
+static PyObject *store_free(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    uint32_t      *ids;
+    size_t        n;
+
+    if (kvpy_u32s(arg, "blocks", &ids, &n) != 0) {
+        return NULL;
+    }
+    if (kvpy_obj_check(store) != 0) {
+        PyMem_RawFree(ids);
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_free(store->handle, ids, n));
+    PyMem_RawFree(ids);
+    return done(status);
+}
+
+/* _pin(key): the block id, or None */
+static PyObject *store_pin(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    kvcl_key_t    *keys;
+    uint32_t      id = 0;
+    size_t        n;
+
+    if (kvpy_keys(arg, &keys, &n) != 0) {
+        return NULL;
+    }
+    if ((n != 1) || (kvpy_obj_check(store) != 0)) {
+        PyMem_RawFree(keys);
+        if (n != 1) {
+            PyErr_SetString(PyExc_ValueError, "one key is needed");
+        }
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_pin_local(store->handle, keys, &id));
+    PyMem_RawFree(keys);
+    if (status == KVCL_ERR_NOT_FOUND) {
+        Py_RETURN_NONE;
+    }
+    return (status == KVCL_OK) ? PyLong_FromUnsignedLong(id) : kvpy_raise(status, NULL);
+}
+
+static PyObject *store_unpin(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t *store = (kvpy_obj_t *)self;
+    uint64_t   id;
+
+    if ((kvpy_u64(arg, "block", UINT32_MAX, &id) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    kvpy_enter(store);
+    Py_BEGIN_ALLOW_THREADS
+    kvcl_store_unpin(store->handle, (uint32_t)id);
+    Py_END_ALLOW_THREADS
+    kvpy_leave(store);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_stats(PyObject *self, PyObject *none)
+{
+    kvpy_obj_t         *store = (kvpy_obj_t *)self;
+    kvcl_store_stats_t s;
+
+    (void)none;
+    if (kvpy_obj_check(store) != 0) {
+        return NULL;
+    }
+    memset(&s, 0, sizeof(s));
+    kvpy_enter(store);
+    Py_BEGIN_ALLOW_THREADS
+    kvcl_store_stats(store->handle, &s);
+    Py_END_ALLOW_THREADS
+    kvpy_leave(store);
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsK}", "blocks", (unsigned long long)s.blocks, "published",
+                         (unsigned long long)s.published, "evicted", (unsigned long long)s.evicted, "gets",
+                         (unsigned long long)s.gets, "hits", (unsigned long long)s.hits, "stale",
+                         (unsigned long long)s.stale, "corrupt", (unsigned long long)s.corrupt, "entries",
+                         (unsigned long long)s.entries, "lookups", (unsigned long long)s.lookups);
+}
+
+PyTypeObject *kvpy_make_store(void)
+{
+    static PyMethodDef methods[] = {
+        {"_open", store_open, METH_VARARGS | METH_CLASS,
+         "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum)"},
+        {"match", store_match, METH_O, "match(keys): the number of leading keys that somebody has. Blocks."},
+        {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},
+        {"_get", store_get, METH_VARARGS, "_get(request, keys, cache, blocks, timeout)"},
+        {"_put", store_put, METH_VARARGS, "_put(request, keys, cache, blocks, timeout)"},
+        {"_publish", store_publish, METH_VARARGS, "_publish(request, keys, cache, blocks, timeout)"},
+        {"_bcast", store_bcast, METH_VARARGS, "_bcast(request, keys, cache, blocks, timeout)"},
+        {"_remove", store_remove, METH_VARARGS, "_remove(request, keys, timeout)"},
+        {"withdraw", store_withdraw, METH_VARARGS,
+         "withdraw(cache, blocks): take published blocks back; then their bytes may change."},
+        {"alloc", store_alloc, METH_O,
+         "alloc(n): take n blocks of the store's cache for filling, evicting published ones as needed; NoSpace if all are "
+         "in the callers' hands."},
+        {"free", store_free, METH_O, "free(blocks): give back blocks of alloc() that were not published."},
+        {"pin", store_pin, METH_O,
+         "pin(key): where this rank holds the key, safe from eviction until unpin(); None if it does not."},
+        {"unpin", store_unpin, METH_O, "unpin(block)"},
+        {"stats", store_stats, METH_NOARGS, "Counters of this rank, a dict."},
+        {"close", kvpy_obj_close_py, METH_NOARGS, "Withdraw this rank's blocks and leave. Blocks."},
+        {NULL, NULL, 0, NULL}};
+    static PyGetSetDef getset[] = {
+        {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
+        {NULL, NULL, NULL, NULL, NULL}};
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, (void *)(uintptr_t)"The distributed block directory."},
+        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, getset},
+        {0, NULL}};
+    static PyType_Spec spec = {"kvcl._kvcl.Store", sizeof(kvpy_obj_t), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+    return (PyTypeObject *)PyType_FromSpec(&spec);
+}

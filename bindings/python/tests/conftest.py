@@ -1,0 +1,90 @@
+"""What the tests share: contexts, ranks as threads of this process, ranks as processes under mpirun."""
+
+import faulthandler
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT = 60  # seconds a test may take
+
+import kvcl  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def no_hang():
+    """A test that hangs says where, and ends the run."""
+    faulthandler.dump_traceback_later(LIMIT + 5, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def ctx():
+    """A context alone: rank 0 of 1."""
+    with kvcl.Context(boot="self") as context:
+        yield context
+
+
+@pytest.fixture
+def layout():
+    return kvcl.Layout(layers=2, blocks=16, tokens=4, heads=2, head_dim=8)
+
+
+def run_ranks(n, body, **how):
+    """body(ctx) on n ranks, each a thread with a context of its own; their results. They meet through a dict."""
+    meeting, results, errors = {}, [None] * n, []
+
+    def one(rank):
+        try:
+            with kvcl.Context(oob=meeting, rank=rank, size=n, **how) as context:
+                results[rank] = body(context)
+                context.world.barrier()
+        except BaseException as error:  # noqa: B902
+            errors.append((rank, error))
+
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    if errors:
+        raise errors[0][1]
+    assert not any(thread.is_alive() for thread in threads), "a rank hangs"
+    return results
+
+
+def mpirun(n, program, *args, env=None, timeout=LIMIT):
+    """Run a Python program on n ranks; its output."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("no mpirun (Debian: openmpi-bin)")
+    full = dict(os.environ, **(env or {}))
+    command = ["mpirun", "--oversubscribe"]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE", *(env or {})):
+        if name in full:
+            command += ["-x", name]
+    command += ["-n", str(n), sys.executable, "-X", "faulthandler", program, *args]
+    try:
+        done = subprocess.run(command, env=full, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+                              stdin=subprocess.DEVNULL, text=True)
+    except subprocess.TimeoutExpired as late:
+        out = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout
+        pytest.fail(f"{program} on {n} ranks did not end in {timeout} s\n{out}")
+    assert done.returncode == 0, f"{program} on {n} ranks: exit {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The line that contrib/ci/count-tests sums, and every skip with its reason."""
+    stats = terminalreporter.stats
+    for report in stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        terminalreporter.write_line(f"SKIP: {report.nodeid}: {reason}")
+    n = {name: len(stats.get(name, [])) for name in ("passed", "failed", "error", "skipped")}
+    terminalreporter.write_line(f"{n['passed']} passed, {n['failed'] + n['error']} failed, {n['skipped']} skipped")

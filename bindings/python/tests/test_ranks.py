@@ -1,0 +1,25 @@
+"""Several processes under mpirun."""
+
+import os
+
+import pytest
+
+from conftest import HERE, mpirun
+
+EXAMPLE = os.path.join(HERE, "..", "examples", "reuse_prefix.py")
+
+
+@pytest.mark.parametrize("n, path", [(1, "auto"), (2, "shm"), (3, "tcp"), (4, "auto")])
+def test_bytes_blocks_memory_collectives(n, path):
+    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_p2p.py"), str(n), env={"KVCL_PATH": path})
+
+
+@pytest.mark.parametrize("n, path", [(1, "auto"), (2, "tcp"), (3, "shm")])
+def test_the_store(n, path):
+    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store.py"), str(n), env={"KVCL_PATH": path})
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_the_example(n):
+    out = mpirun(n, EXAMPLE)
+    assert out.count("24 reused, 0 wrong") == n and out.count(" 0 reused, 0 wrong") == 1, out
