@@ -1,0 +1,104 @@
+/*
+ * A rank that has proven the secret and then sends nonsense: every message of the store's, with random fields and
+ * payloads. The others must refuse it, answer sensibly, and go on.
+ */
+#include "base/log.h"
+#include "store/store.h"
+#include "store_test.h"
+
+enum { MESSAGES = 3000, PAYLOAD = 700 };
+
+static void random_bytes(kvcl_rand_t *rnd, void *buf, size_t len)
+{
+    uint8_t *bytes = buf;
+    size_t  i;
+
+    for (i = 0; i < len; ++i) {
+        bytes[i] = (uint8_t)kvcl_rand_next(rnd);
+    }
+}
+
+/* A directory message whose header is mostly right. */
+static size_t dir_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
+{
+    kvcl_dir_pack_t pack;
+    kvcl_store_rec_t rec;
+    uint32_t         i;
+    size_t           len;
+
+    if (kvcl_dir_pack_begin(&pack, payload, PAYLOAD, (kvcl_dir_msg_type_t)(1 + kvcl_rand_below(rnd, 3)), 1, 0) !=
+        KVCL_OK) {
+        return 0;
+    }
+    for (i = 0; i < n; ++i) {
+        random_bytes(rnd, &rec, sizeof(rec));
+        rec.loc.reserved = 0;
+        rec.loc.rank     = (uint16_t)kvcl_rand_below(rnd, 4);
+        rec.loc.flags   &= 0x0f;
+        (void)!kvcl_dir_pack_add(&pack, &rec.key, &rec.loc);
+    }
+    len = kvcl_dir_pack_end(&pack);
+    if (kvcl_rand_below(rnd, 2) == 0) {
+        payload[kvcl_rand_below(rnd, len)] ^= (uint8_t)(1u << kvcl_rand_below(rnd, 8));
+    }
+    return len;
+}
+
+static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *peer)
+{
+    static const uint8_t types[] = {KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
+    uint8_t              payload[PAYLOAD];
+    kvcl_msg_dir_ask_t   out;
+    size_t               len = kvcl_rand_below(rnd, sizeof(payload));
+
+    random_bytes(rnd, &out, sizeof(out));
+    random_bytes(rnd, payload, sizeof(payload));
+    out.msg.type  = types[kvcl_rand_below(rnd, 4)];
+    out.msg.flags = (uint8_t)kvcl_rand_below(rnd, 9);
+    out.msg.op    = kvcl_rand_below(rnd, 50);
+    out.store     = (kvcl_rand_below(rnd, 8) != 0) ? store->id : out.store;
+    out.n         = (kvcl_rand_below(rnd, 4) != 0) ? (uint32_t)kvcl_rand_below(rnd, 12) : out.n;
+    if (kvcl_rand_below(rnd, 2) == 0) {
+        len = dir_message(rnd, payload, out.n % 12);
+    } else if (kvcl_rand_below(rnd, 2) == 0) {
+        len = (out.n % 12) * ((kvcl_rand_below(rnd, 2) == 0) ? 32u : 64u);
+        len = (len < sizeof(payload)) ? len : 0;
+    }
+    kvcl_lock(store->ctx);
+    (void)!kvcl_peer_post(peer, &out.msg, (kvcl_rand_below(rnd, 10) == 0) ? sizeof(kvcl_msg_t) : sizeof(out), payload,
+                          len);
+    kvcl_unlock(store->ctx);
+}
+
+void test_hostile(world_t *w)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_cache_h        cache  = make_cache(w, "hostile", 3, false);
+    kvcl_key_t          mine   = key_of("hostile", w->seed, (uint64_t)w->rank), theirs;
+    uint32_t            id     = 0, to = 1, i;
+    int                 victim = (w->rank + 1) % w->size;
+    kvcl_store_h        store;
+    kvcl_rand_t         rnd;
+    kvcl_req_h          req;
+
+    kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
+    params.dir_entries = 512;
+    kvcl_log_set_level(KVCL_LOG_ERROR); /* what is dropped is logged */
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    if (w->rank == 1) {
+        for (i = 0; i < MESSAGES; ++i) {
+            send_nonsense(&rnd, store, store->ranks[victim].peer);
+        }
+    }
+    sync_all(w);
+    fill(cache, id, &mine);
+    CHECK(w, DO(kvcl_store_publish(store, &mine, 1, cache, &id, NULL, &req)) == KVCL_OK, "publish");
+    sync_all(w);
+    theirs = key_of("hostile", w->seed, (uint64_t)victim);
+    CHECK(w, DO(kvcl_store_get(store, &theirs, 1, cache, &to, NULL, NULL, &req)) == KVCL_OK, "get");
+    CHECK(w, holds(cache, to, &theirs), "bytes");
+    sync_all(w);
+    kvcl_log_set_level(KVCL_LOG_WARN);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
