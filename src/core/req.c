@@ -58,6 +58,15 @@ kvcl_status_t kvcl_req_publish(kvcl_req_t *req)
     return KVCL_OK;
 }
 
+void kvcl_req_unpublish(kvcl_req_t *req)
+{
+    kvcl_assert_locked(req->ctx);
+    if (req->id != 0) {
+        (void)kvcl_map_del(&req->ctx->engine.ids, req->id);
+        req->id = 0;
+    }
+}
+
 kvcl_req_t *kvcl_req_find(kvcl_context_h ctx, uint64_t id, const kvcl_req_class_t *cls)
 {
     kvcl_req_t *req = kvcl_map_get(&ctx->engine.ids, id);
@@ -78,9 +87,7 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
 
     kvcl_assert_locked(ctx);
     kvcl_heap_del(&eng->timers, &req->timer);
-    if (req->id != 0) {
-        (void)kvcl_map_del(&eng->ids, req->id);
-    }
+    kvcl_req_unpublish(req);
     kvcl_list_del(&req->peer_link);
     kvcl_list_del(&req->live_link);
     ++ctx->stats.ops;

@@ -54,6 +54,7 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, struct kvcl_context *ctx, const kv
 
 /** Engine lock held: give it an id that peers' messages may name; kvcl_req_find() finds it until it completes. */
 kvcl_status_t kvcl_req_publish(kvcl_req_t *req) KVCL_MUST_CHECK;
+void          kvcl_req_unpublish(kvcl_req_t *req); /* messages that name the old id no longer find it */
 kvcl_req_t   *kvcl_req_find(struct kvcl_context *ctx, uint64_t id, const kvcl_req_class_t *cls);
 
 /** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails. */

@@ -8,6 +8,8 @@
 #include "xfer/params.h"
 #include "xfer/pull.h"
 
+#include <string.h>
+
 /* The remote cache, if everything is known and mapped and the bytes are few: the engine is not needed. */
 kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t key, uint64_t bytes)
 {
@@ -80,6 +82,7 @@ kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     kvcl_peer_t        *peer;
     kvcl_rcache_t      *rcache;
     kvcl_pull_t        *pull;
+    const char         *name;
     uint64_t           key, bytes;
     kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_get", params, &p, &peer);
 
@@ -89,10 +92,13 @@ kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     if ((status == KVCL_OK) && (remote == NULL)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_get: the remote selection is NULL");
     }
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_name(&p, cache, "kvcl_get", &name);
+    }
     if (status != KVCL_OK) {
         return status;
     }
-    key    = (p.remote_cache != NULL) ? kvcl_cache_name_key(p.remote_cache) : cache->name_key;
+    key    = (name == p.remote_cache) ? kvcl_cache_name_key(name) : cache->name_key;
     bytes  = kvcl_sel_bytes(&cache->shape, local);
     rcache = kvcl_direct_rcache(comm->ctx, peer, key, bytes);
     if (rcache != NULL) {
@@ -108,7 +114,7 @@ kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     }
     pull->peer       = peer;
     pull->from       = KVCL_FROM_CACHE;
-    pull->cache_name = (p.remote_cache != NULL) ? p.remote_cache : cache->name;
+    strcpy(pull->cache_name, name);
     pull->name_key   = key;
     pull->total      = bytes;
     pull->status     = p.status;

@@ -20,13 +20,18 @@ kvcl_status_t kvcl_offer_open(kvcl_context_h ctx, kvcl_offer_t *offer)
     return KVCL_OK;
 }
 
-void kvcl_offer_close(kvcl_context_h ctx, kvcl_offer_t *offer)
+void kvcl_offer_withdraw(kvcl_context_h ctx, kvcl_offer_t *offer)
 {
     kvcl_assert_locked(ctx);
     if (offer->id != 0) {
         (void)kvcl_map_del(&kvcl_xfer_state(ctx)->offers, offer->id);
         offer->id = 0;
     }
+}
+
+void kvcl_offer_close(kvcl_context_h ctx, kvcl_offer_t *offer)
+{
+    kvcl_offer_withdraw(ctx, offer);
     if (offer->serves == 0) {
         offer->idle(offer);
     } else {

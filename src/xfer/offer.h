@@ -22,6 +22,8 @@ struct kvcl_offer {
 
 /** Lock held. */
 kvcl_status_t kvcl_offer_open(struct kvcl_context *ctx, kvcl_offer_t *offer) KVCL_MUST_CHECK;
+/** Lock held, nobody reads it: forget it, without idle(). */
+void          kvcl_offer_withdraw(struct kvcl_context *ctx, kvcl_offer_t *offer);
 /** Lock held: stop serving; idle() comes now or later. */
 void          kvcl_offer_close(struct kvcl_context *ctx, kvcl_offer_t *offer);
 kvcl_offer_t *kvcl_offer_find(struct kvcl_context *ctx, uint64_t id, const struct kvcl_peer *peer);

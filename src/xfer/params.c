@@ -40,6 +40,17 @@ kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, cons
     return (status == KVCL_OK) ? kvcl_comm_peer(comm, rank, peer_p) : status;
 }
 
+kvcl_status_t kvcl_xfer_name(const kvcl_xfer_params_t *params, kvcl_cache_h cache, const char *call,
+                             const char **name_p)
+{
+    *name_p = (params->remote_cache != NULL) ? params->remote_cache : cache->name;
+    if (((*name_p)[0] == '\0') || (strlen(*name_p) > KVCL_CACHE_NAME_MAX)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the remote cache's name has %zu bytes, not 1 to %d", call,
+                         strlen(*name_p), KVCL_CACHE_NAME_MAX);
+    }
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call)
 {
     kvcl_side_t side;

@@ -528,6 +528,12 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     }
     if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
         kvcl_rcache_stale(pull->rcache);
+        if (!pull->asked_again && (pull->cache_name[0] != '\0')) { /* its owner may have another of that name */
+            pull->asked_again = true;
+            kvcl_req_unpublish(&pull->req);
+            step(pull);
+            return;
+        }
     }
     finish(pull, (kvcl_status_t)in->status);
 }

@@ -31,7 +31,7 @@ struct kvcl_pull {
     uint8_t              from;        /* KVCL_FROM_* */
     bool                 push;        /* the other way: local to remote; copy and rma only */
     bool                 need_direct; /* with push: end with KVCL_ERR_UNSUPPORTED rather than be served */
-    const char           *cache_name; /* FROM_CACHE: by name (name_key), or by id */
+    char                 cache_name[KVCL_CACHE_NAME_MAX + 1]; /* FROM_CACHE: by name (name_key), or by id */
     uint64_t             name_key;
     uint32_t             cache_id;
     kvcl_sel_t           remote;      /* its blocks: owned copy, as is gens */
@@ -58,6 +58,7 @@ struct kvcl_pull {
     uint64_t             received;
     unsigned             uncredited;
     bool                 any_failed;  /* a block's check failed */
+    bool                 asked_again; /* the cache: what was known of it was out of date */
     kvcl_peer_waiter_t   peer_waiter;
     kvcl_rcache_waiter_t rcache_waiter;
     kvcl_copy_t          copy;

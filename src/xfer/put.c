@@ -30,8 +30,9 @@ typedef struct put {
     kvcl_cache_h   cache;      /* NULL: bytes */
     kvcl_sel_t     local;      /* owned blocks, as remote's */
     kvcl_sel_t     remote;
-    const char     *name;
+    char           name[KVCL_CACHE_NAME_MAX + 1];
     uint64_t       name_key;
+    bool           asked_again;
     kvcl_rmem_h    rmem;
     uint64_t       offset;
     const void     *buf;
@@ -214,7 +215,7 @@ static kvcl_pull_t *make_direct(put_t *put)
         return pull;
     }
     pull->from       = KVCL_FROM_CACHE;
-    pull->cache_name = put->name;
+    strcpy(pull->cache_name, put->name);
     pull->name_key   = put->name_key;
     if ((kvcl_pull_set_local(pull, put->cache, &put->local) != KVCL_OK) ||
         (kvcl_pull_set_remote(pull, &put->remote) != KVCL_OK)) {
@@ -285,12 +286,14 @@ kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     kvcl_peer_t        *peer;
     kvcl_rcache_t      *rcache;
     put_t              *put;
+    const char         *name;
     kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_put", params, &p, &peer);
 
     if ((status == KVCL_OK) && (remote == NULL)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_put: the remote selection is NULL");
     }
     if (((status != KVCL_OK)) || ((status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_put")) != KVCL_OK) ||
+        ((status = kvcl_xfer_name(&p, cache, "kvcl_put", &name)) != KVCL_OK) ||
         ((status = check_signal(&p, peer, "kvcl_put")) != KVCL_OK)) {
         return status;
     }
@@ -300,7 +303,7 @@ kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     }
     put->peer     = peer;
     put->cache    = cache;
-    put->name     = (p.remote_cache != NULL) ? p.remote_cache : cache->name;
+    strcpy(put->name, name);
     put->name_key = kvcl_cache_name_key(put->name);
     put->total    = kvcl_sel_bytes(&cache->shape, local);
     put->status   = p.status;
@@ -347,6 +350,28 @@ kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf,
     return post(rmem->ctx, put, &p, req_p);
 }
 
+/* The owner no longer has the cache that we knew; it may have another of that name. Once. */
+static bool begin_again(put_t *put)
+{
+    kvcl_pull_t *direct;
+
+    if (put->asked_again || (put->offered && (put->offer.serves != 0)) || ((direct = make_direct(put)) == NULL)) {
+        return false;
+    }
+    if (put->offered) {
+        kvcl_offer_withdraw(put->req.ctx, &put->offer);
+        put->offered = false;
+    }
+    put->asked_again = true;
+    put->direct      = direct;
+    if (kvcl_pull_start(put->req.ctx, direct, UINT64_MAX, NULL, NULL, false) != KVCL_OK) {
+        put->direct = NULL;
+        kvcl_pull_discard(direct);
+        return false;
+    }
+    return true;
+}
+
 /* PUT_DONE and SIGNALED. */
 void kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len)
@@ -373,6 +398,9 @@ void kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         kvcl_rcache_t *rcache = kvcl_rcache_ready(peer, put->name_key);
         if (rcache != NULL) {
             kvcl_rcache_stale(rcache);
+        }
+        if (begin_again(put)) {
+            return;
         }
     }
     finish(put, (kvcl_status_t)in->status);

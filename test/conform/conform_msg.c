@@ -309,8 +309,9 @@ static void sender_gives_up(cf_t *cf)
         }
         CF_IS(cf, cf_end(cf, s), (i & 1) ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
         memset(buf, 1, len);
-        cf_fence(cf);
-        cf_sleep_us(cf, 5000); /* word of it has come by now */
+        s = send_to(cf, next_rank(cf), 60, "done", 5); /* overtakes nothing: behind it, the word of giving up is there */
+        CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 60, in, len, NULL)));
+        CF_OK(cf, cf_end(cf, s));
         s = send_to(cf, next_rank(cf), 6, buf, n); /* behind the one that was taken back */
         memset(in, 0, len);
         CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 6, in, len, NULL)));

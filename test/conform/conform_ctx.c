@@ -1,0 +1,300 @@
+/*
+ * Contexts: many threads on one, silence when idle, leaving with things in flight or not freed, several in a process.
+ */
+#include "conform.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static int next_rank(const cf_t *cf)
+{
+    return (cf->rank + 1) % cf->size;
+}
+
+static int last_rank(const cf_t *cf)
+{
+    return (cf->rank + cf->size - 1) % cf->size;
+}
+
+/* ---------------------------------------------------------------- many threads on one context */
+
+enum { THREADS = 5, BLOCK = 20000, AREA = 8 };
+
+typedef struct worker {
+    cf_t         *cf;
+    unsigned     id;
+    kvcl_cache_h cache;
+    kvcl_rmem_h  rmem;
+    uint64_t     seed;
+    uint64_t     until;
+    unsigned     rounds;
+    pthread_t    thread;
+} worker_t;
+
+/* Blocks 0..7 are read by all; worker i owns blocks 8 + 8 i ... on both sides. */
+static void worker_get(worker_t *w, kvcl_rand_t *rnd)
+{
+    uint32_t      src[3], dst[3], i, base = AREA * (1 + w->id);
+    kvcl_sel_t    remote = cf_sel(src, 3), local = cf_sel(dst, 3);
+    kvcl_req_h    req;
+
+    for (i = 0; i < 3; ++i) {
+        src[i] = (uint32_t)kvcl_rand_below(rnd, AREA);
+        dst[i] = base + i;
+    }
+    CF_OK(w->cf, kvcl_get(w->cf->world, next_rank(w->cf), w->cache, &remote, &local, NULL, &req));
+    CF_OK(w->cf, cf_end(w->cf, req));
+    for (i = 0; i < 3; ++i) {
+        cf_block_is(w->cf, w->cache, dst[i], w->seed + (uint64_t)next_rank(w->cf), src[i]);
+    }
+}
+
+static void worker_put(worker_t *w, kvcl_rand_t *rnd)
+{
+    uint32_t   src = (uint32_t)kvcl_rand_below(rnd, AREA), far = AREA * (1 + w->id) + 5, back = far + 1;
+    kvcl_sel_t local = cf_sel(&src, 1), remote = cf_sel(&far, 1), mine = cf_sel(&back, 1);
+    kvcl_req_h req;
+
+    CF_OK(w->cf, kvcl_put(w->cf->world, next_rank(w->cf), w->cache, &local, &remote, NULL, &req));
+    CF_OK(w->cf, cf_end(w->cf, req));
+    CF_OK(w->cf, kvcl_get(w->cf->world, next_rank(w->cf), w->cache, &remote, &mine, NULL, &req));
+    CF_OK(w->cf, cf_end(w->cf, req));
+    cf_block_is(w->cf, w->cache, back, w->seed + (uint64_t)w->cf->rank, src);
+}
+
+/* The same number of messages on each rank, or some would wait for ever: one a round, rounds agreed by tag. */
+static void worker_exchange(worker_t *w, kvcl_rand_t *rnd)
+{
+    size_t     len  = (kvcl_rand_below(rnd, 3) == 0) ? 100000 : 100;
+    char       *out = malloc(len), *in = malloc(100000);
+    uint64_t   tag  = 0x10000u * (w->id + 1) + w->rounds, i;
+    kvcl_req_h reqs[2];
+    kvcl_recv_info_t   info;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+
+    params.info = &info;
+    cf_bytes(tag, (uint32_t)w->cf->rank, out, len);
+    CF_OK(w->cf, kvcl_recv_bytes(w->cf->world, last_rank(w->cf), tag, in, 100000, &params, &reqs[0]));
+    CF_OK(w->cf, kvcl_send_bytes(w->cf->world, next_rank(w->cf), tag, out, len, NULL, &reqs[1]));
+    for (i = kvcl_rand_below(rnd, 40); i > 0; --i) {
+        kvcl_status_t status = (reqs[1] != NULL) ? kvcl_req_test(reqs[1]) : KVCL_OK;
+        if (status != KVCL_INPROGRESS) {
+            CF_OK(w->cf, status);
+            reqs[1] = NULL;
+        }
+    }
+    CF_OK(w->cf, kvcl_req_wait_all(reqs, 2, 10 * KVCL_NS_PER_SEC));
+    CF_CHECK(w->cf, cf_bytes_are(tag, (uint32_t)last_rank(w->cf), in, info.bytes));
+    free(out);
+    free(in);
+}
+
+static void worker_cancel(worker_t *w, kvcl_rand_t *rnd)
+{
+    char       in[8];
+    kvcl_req_h req;
+
+    CF_OK(w->cf, kvcl_recv_bytes(w->cf->world, KVCL_ANY_SOURCE, 0xffffffff, in, 8, NULL, &req));
+    if (kvcl_rand_below(rnd, 2)) {
+        CF_IS(w->cf, kvcl_req_wait(req, 1 + kvcl_rand_below(rnd, 300000)), KVCL_INPROGRESS);
+    }
+    kvcl_req_cancel(req);
+    CF_IS(w->cf, cf_end(w->cf, req), KVCL_ERR_CANCELED);
+}
+
+static void *worker_main(void *arg)
+{
+    worker_t    *w = arg;
+    kvcl_rand_t rnd;
+
+    kvcl_rand_seed(&rnd, w->seed + w->id + ((uint64_t)w->cf->rank << 16));
+    for (w->rounds = 0; w->rounds < 60; ++w->rounds) {
+        worker_exchange(w, &rnd);
+        worker_get(w, &rnd);
+        worker_put(w, &rnd);
+        worker_cancel(w, &rnd);
+    }
+    return NULL;
+}
+
+static void many_threads(cf_t *cf)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(AREA * (THREADS + 1), BLOCK);
+    worker_t      workers[THREADS];
+    uint64_t      seed = cf_same(cf);
+    unsigned      i, kind;
+
+    for (kind = 0; kind < 2; ++kind) {
+        cf_cache_t cache = cf_cache(cf, "threads", &layout, kind == 0);
+        cf_fill(cf, cache.h, seed + (uint64_t)cf->rank);
+        cf_fence(cf);
+        for (i = 0; i < THREADS; ++i) {
+            workers[i] = (worker_t){.cf = cf, .id = i, .cache = cache.h, .seed = seed};
+            pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        }
+        for (i = 0; i < THREADS; ++i) {
+            pthread_join(workers[i].thread, NULL);
+        }
+        cf_fence(cf);
+        cf_cache_end(&cache);
+    }
+}
+
+/* ---------------------------------------------------------------- silence */
+
+static double cpu_s(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Four connected ranks that do nothing use no processor; nor do those that wait for what does not come. */
+static void idle(cf_t *cf)
+{
+    char               in[8];
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    double             began, idle_s, wait_s;
+    kvcl_req_h         req, s;
+    char               path[64];
+    int                i;
+
+    for (i = 0; i < cf->size; ++i) {
+        CF_OK(cf, kvcl_query_path(cf->world, i, path, sizeof(path)));
+    }
+    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 1, in, 8, NULL, &req));
+    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 1, "warm up", 8, NULL, &s));
+    CF_OK(cf, cf_end(cf, req));
+    CF_OK(cf, cf_end(cf, s));
+    cf_fence(cf);
+    usleep(20000);
+    began = cpu_s();
+    usleep(1000000);
+    idle_s = cpu_s() - began;
+    cf_fence(cf);
+    params.timeout_ns = KVCL_NS_PER_SEC;
+    began = cpu_s();
+    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 2, in, 8, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_TIMED_OUT);
+    wait_s = cpu_s() - began;
+    if (cf->rank == 0) {
+        printf("     idle over %s: %.1f ms of processor a second, %.1f ms while waiting\n", cf->path, 1e3 * idle_s,
+               1e3 * wait_s);
+        fflush(stdout);
+    }
+    CF_CHECK(cf, (idle_s < 0.05) && (wait_s < 0.05));
+}
+
+/* ---------------------------------------------------------------- leaving */
+
+/* Requests in flight, callbacks to come, caches, memory and communicators not freed: it warns, and neither hangs nor
+ * crashes, nor calls back afterwards. */
+static _Atomic unsigned after_end;
+
+static void count_end(void *arg, kvcl_status_t status)
+{
+    (void)arg;
+    if (status == KVCL_OK) {
+        atomic_fetch_add(&after_end, 0x10000);
+    }
+    atomic_fetch_add(&after_end, 1);
+}
+
+static void leave_a_mess(cf_t *cf)
+{
+    enum { BIG = 8 << 20 };
+    kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(8, BIG / 8);
+    static const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    kvcl_sel_t         sel = cf_sel(all, 8);
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    cf_cache_t         cache = cf_cache(cf, "left behind", &layout, true), other = cf_cache(cf, "mine", &layout, false);
+    cf_mem_t           mem = cf_mem(cf, BIG, true, KVCL_READ_WRITE), more = cf_mem(cf, BIG, false, KVCL_READ_WRITE);
+    char               *buf = calloc(1, BIG);
+    int                me = cf->rank;
+    kvcl_comm_h        comm;
+    kvcl_mem_h         plain;
+    uint64_t           began;
+    unsigned           i, seen;
+
+    CF_OK(cf, kvcl_comm_create(cf->world, &me, 1, &comm));
+    CF_OK(cf, kvcl_mem_alloc(cf->ctx, 4096, NULL, &plain));
+    params.cb = count_end;
+    cf_fence(cf);
+    for (i = 0; i < 4; ++i) {
+        CF_OK(cf, kvcl_get_bytes(more.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
+        CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
+        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 3, buf, BIG, &params, NULL));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, KVCL_ANY_SOURCE, 4, buf, BIG, &params, NULL));
+        params.remote_cache = (i & 1) ? "mine" : "left behind";
+        CF_OK(cf, kvcl_get(cf->world, next_rank(cf), (i & 1) ? cache.h : other.h, &sel, &sel, &params, NULL));
+    }
+    cf_sleep_us(cf, (unsigned)kvcl_rand_below(&cf->rnd, 3000));
+    if (strcmp(cf->path, "loop") == 0) {
+        cf_fence(cf); /* in one process a context's memory is not to go while others copy from it */
+        cf_sleep_us(cf, 200000);
+        cf_fence(cf);
+    }
+    began = kvcl_now_ns();
+    kvcl_finalize(cf->ctx);
+    CF_CHECK(cf, kvcl_now_ns() - began < 4 * KVCL_NS_PER_SEC);
+    seen = atomic_load(&after_end);
+    usleep(20000);
+    CF_CHECK(cf, cf->procs ? ((atomic_load(&after_end) == seen) && ((seen & 0xffff) == 20)) : true);
+    cf->ctx = NULL; /* what the library could not free for us is left to the process's end */
+}
+
+/* A cache that is not freed holds its name until the end only: a context made anew may use it, and works. */
+static void leave_and_return(cf_t *cf)
+{
+    int i;
+
+    for (i = 0; i < 3; ++i) {
+        kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+        kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(4, 100);
+        kvcl_context_h     ctx;
+        kvcl_cache_h       cache;
+        kvcl_comm_h        world;
+        kvcl_req_h         req, sent;
+        char               in[8];
+        params.boot = "self";
+        params.path = cf->path;
+        CF_OK(cf, kvcl_init(&params, &ctx));
+        CF_OK(cf, kvcl_comm_world(ctx, &world));
+        CF_CHECK(cf, (kvcl_comm_size(world) == 1) && (kvcl_comm_rank(world) == 0) && (kvcl_comm_view(world) == 1));
+        CF_OK(cf, kvcl_cache_create(ctx, "again", &layout, NULL, KVCL_MEM_HOST, &cache));
+        CF_OK(cf, kvcl_send_bytes(world, 0, 1, "to me", 6, NULL, &sent));
+        CF_OK(cf, kvcl_recv_bytes(world, 0, 1, in, 8, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+        CF_OK(cf, cf_end(cf, sent));
+        CF_CHECK(cf, strcmp(in, "to me") == 0);
+        if (i == 2) {
+            kvcl_cache_destroy(cache);
+        }
+        kvcl_finalize(ctx);
+    }
+}
+
+static const cf_case_t cases[] = {
+    {"many_threads", many_threads, 0},
+    {"leave_and_return", leave_and_return, 0},
+    {"idle", idle, CF_PROCS},
+    {"leave_a_mess", leave_a_mess, CF_DIES},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {
+    {"loop", false, 2, 0}, {"shm", false, 2, 0}, {"shm", true, 4, 0}, {"tcp", false, 2, 0}, {"tcp", true, 4, 0},
+    {NULL, false, 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
