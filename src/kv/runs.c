@@ -9,6 +9,7 @@
  */
 #include "kv/runs.h"
 
+#include "base/copy_cold.h"
 #include "base/error.h"
 
 #include <string.h>
@@ -147,7 +148,7 @@ uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max)
 
 /* Runs are drawn in batches, so that copies of small runs do not wait for the walk: at 256
  * bytes a run 1.15 times as fast. Prefetching the next run by hand was measured and gave nothing. */
-void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+static void copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to, int cold)
 {
     kvcl_runs_t walk = *runs;
     kvcl_run_t batch[RUNS_BATCH];
@@ -160,7 +161,22 @@ void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
             left -= batch[n].len;
         }
         for (i = 0; i < n; ++i) {
-            memcpy((void *)batch[i].dst, (const void *)batch[i].src, batch[i].len);
+            if (cold) {
+                kvcl_copy_cold((void *)batch[i].dst, (const void *)batch[i].src, batch[i].len);
+            } else {
+                memcpy((void *)batch[i].dst, (const void *)batch[i].src, batch[i].len);
+            }
         }
     }
+}
+
+void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+{
+    copy(runs, from, to, 0);
+}
+
+void kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+{
+    copy(runs, from, to, 1);
+    kvcl_copy_cold_end();
 }

@@ -98,5 +98,7 @@ uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max);
  * overlapping. Does not move *runs, so threads may copy disjoint parts of one list at once.
  */
 void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
+/** The same past the caches (base/copy_cold.h): for parts of lists that are larger than these. */
+void kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
 
 #endif

@@ -4,7 +4,7 @@
 #include "config.h"
 #include "xfer/copy.h"
 
-enum { SLICE_BYTES = 512 * 1024 };
+enum { SLICE_BYTES = 512 * 1024, COLD_BYTES = 16 << 20 };
 
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to)
 {
@@ -12,6 +12,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
     copy->next   = from;
     copy->total  = to;
     copy->active = 0;
+    copy->cold   = (to - from >= COLD_BYTES);
     copy->status = KVCL_OK;
     kvcl_list_add_tail(kvcl_copy_jobs(ctx), &copy->link);
     kvcl_engine_kick(ctx);
@@ -53,7 +54,11 @@ bool kvcl_copy_work(kvcl_list_t *jobs, kvcl_context_h ctx)
     copy->next = to;
     ++copy->active;
     pthread_mutex_unlock(&ctx->engine.lock);
-    kvcl_runs_copy(&copy->runs, from, to);
+    if (copy->cold) {
+        kvcl_runs_copy_cold(&copy->runs, from, to);
+    } else {
+        kvcl_runs_copy(&copy->runs, from, to);
+    }
     pthread_mutex_lock(&ctx->engine.lock);
     --copy->active;
     end_if_idle(copy);

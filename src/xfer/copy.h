@@ -17,6 +17,7 @@ struct kvcl_copy {
     kvcl_runs_t   runs;
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
+    bool          cold;        /* so many bytes that they are copied past the caches */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
 };

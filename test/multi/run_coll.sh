@@ -39,6 +39,7 @@ if command -v mpirun >/dev/null; then
   for alg in bruck ring; do
     check "$alg" env KVCL_COLL_TABLE=allgather:any:0-inf:$alg mpirun -n 5 "$tests/coll" allgather
   done
+  check "more bytes than caches hold" mpirun -n 3 "$tests/coll" speed 33554432
   # Nothing goes along with its announcement.
   check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
 else
