@@ -22,7 +22,13 @@ def test_settings_have_names_and_help():
 
 def test_texts():
     assert "bcast" in kvcl.colls()
-    assert isinstance(kvcl.topology(), str)
+
+
+def test_topology():
+    try:
+        assert "NUMA" in kvcl.topology()
+    except kvcl.IOFailed as error:  # a library that Python loads is not global: hwloc then has no plugins to leave out
+        pytest.xfail(str(error))
 
 
 def test_every_status_has_one_class():

@@ -72,18 +72,20 @@ static PyObject *context_open(PyObject *cls, PyObject *args)
 
 /* ---- closing ---- */
 
-/* Wait for calls of other threads, which the end of their operations lets go. */
-static unsigned wait_users(kvpy_ctx_t *ctx)
+/* Cancel and collect what is in flight, and wait for other threads' calls: some may be posting still. How many stay. */
+static unsigned settle(kvpy_ctx_t *ctx)
 {
-    struct timespec nap = {0, 1000000};
+    struct timespec nap  = {0, 1000000};
+    unsigned        left = kvpy_ops_stop(ctx);
     int             i;
 
-    for (i = 0; (i < 3000) && (ctx->users > 0); ++i) {
+    for (i = 0; (i < 3000) && (left == 0) && (ctx->users > 0); ++i) {
         Py_BEGIN_ALLOW_THREADS
         nanosleep(&nap, NULL);
         Py_END_ALLOW_THREADS
+        left = kvpy_ops_stop(ctx);
     }
-    return ctx->users;
+    return (ctx->users > left) ? ctx->users : left;
 }
 
 static int check_views(kvpy_ctx_t *ctx)
@@ -160,8 +162,7 @@ static int context_close(kvpy_ctx_t *ctx)
         return -1;
     }
     ctx->closing = true; /* no new calls */
-    left         = kvpy_ops_stop(ctx);
-    left         = (wait_users(ctx) > left) ? ctx->users : left;
+    left         = settle(ctx);
     if (left > 0) {
         ctx->closing = false;
         (void)PyOS_snprintf(text, sizeof(text), "the context is in use: %u calls or requests do not end", left);

@@ -143,7 +143,7 @@ void kvpy_leave(kvpy_obj_t *obj);
         kvpy_leave(_obj);                                                                                              \
     } while (0)
 
-/* ---- operations and requests (request.c) ---- */
+/* ---- operations and requests (op.c, request.c) ---- */
 
 typedef struct kvpy_request {
     PyObject_HEAD
@@ -185,6 +185,18 @@ void      kvpy_op_free(kvpy_op_t *op); /* one that was not posted */
         Py_END_ALLOW_THREADS                                                                                           \
     } while (0)
 
+enum { KVPY_NAP_NS = 1000000 }; /* of a thread, while another one is inside the library with its request */
+
+uint64_t kvpy_now_ns(void);
+void     kvpy_nap(uint64_t ns); /* without the GIL */
+/** The library has freed op->req: let go of everything, tell the Request. Frees op if its Request is gone. */
+void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status);
+/** Ask once, or wait a slice. Not busy. @return whether it has finished; op may be gone then. */
+bool kvpy_op_poll(kvpy_op_t *op);
+bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns);
+void kvpy_op_cancel(kvpy_op_t *op);
+/** Call the Request's callbacks, once. */
+void kvpy_request_tell(kvpy_request_t *self);
 /** wait_any(tuple of Requests, timeout): the index of one that has finished. */
 PyObject *kvpy_wait_any(PyObject *module, PyObject *args);
 /** Collect a dropped operation that has completed. @return whether there was one. */

@@ -1,314 +1,11 @@
 /*
- * Operations in flight and the Requests that stand for them.
- *
- * A kvcl_req_h is collected once, by one thread at a time: op->busy says that a thread is inside the library with it;
- * others sleep until it is back. Waiting goes in slices, between which signals are handled (Ctrl-C) and a cancel from
- * another thread is passed on.
- *
- * A Request dropped while in flight is detached: its operation goes on, to its own deadline at most; its objects and
- * buffers are held until then (ctx->dropped), and collected by a later call on the context.
+ * Request: waiting for operations (op.c), and what Python sees of them.
  */
 #include "kvcl/ext/ext.h"
 
-#include <string.h>
-#include <time.h>
-
-enum {
-    SLICE_NS   = 50000000, /* of a wait */
-    NAP_NS     = 1000000,  /* while another thread waits for the same request */
-    STOP_SLICE = 100000000
-};
+enum { SLICE_NS = 50000000 }; /* of a wait, between looks at signals */
 
 PyTypeObject *kvpy_request_type;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static void nap(uint64_t ns)
-{
-    struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-
-    Py_BEGIN_ALLOW_THREADS
-    nanosleep(&ts, NULL);
-    Py_END_ALLOW_THREADS
-}
-
-/* ---- making one ---- */
-
-kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, PyObject *timeout,
-                       kvcl_xfer_params_t *params)
-{
-    kvpy_request_t *self = (kvpy_request_t *)request;
-    kvpy_op_t      *op;
-    uint64_t       ns;
-
-    if (!PyObject_TypeCheck(request, kvpy_request_type)) {
-        PyErr_SetString(PyExc_TypeError, "a Request is needed");
-        return NULL;
-    }
-    if ((kvpy_obj_check(owner) != 0) || (kvpy_timeout(timeout, &ns) != 0)) {
-        return NULL;
-    }
-    kvpy_ops_reap(owner->ctx);
-    if (self->op != NULL) {
-        PyErr_SetString(PyExc_ValueError, "the Request carries an operation already");
-        return NULL;
-    }
-    op = PyMem_RawCalloc(1, sizeof(*op));
-    if (op == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    kvpy_link_init(&op->link);
-    op->what   = what;
-    op->status = KVCL_INPROGRESS;
-    op->busy   = true; /* until posted */
-    op->ctx    = owner->ctx;
-    Py_INCREF(op->ctx);
-    ++op->ctx->users;
-    op->self = self;
-    self->op = op; /* a second post on it is refused from here on */
-    kvpy_op_keep(op, owner);
-    *params            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
-    params->timeout_ns = ns;
-    return op;
-}
-
-void kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj)
-{
-    Py_INCREF(obj);
-    ++obj->users;
-    op->keeps[(op->keeps[0] == NULL) ? 0 : 1] = obj;
-}
-
-int kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params)
-{
-    size_t i;
-
-    op->blocks = PyMem_RawMalloc((n + 1) * sizeof(*op->blocks));
-    if (op->blocks == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (i = 0; i < n; ++i) {
-        op->blocks[i] = KVCL_INPROGRESS;
-    }
-    op->n_blocks   = n;
-    params->status = op->blocks;
-    return 0;
-}
-
-/* Let go of what the operation used. May run any Python code. */
-static void release(kvpy_op_t *op)
-{
-    kvpy_obj_t *keeps[2] = {op->keeps[0], op->keeps[1]};
-    kvpy_ctx_t *ctx      = op->ctx;
-    unsigned   i;
-
-    op->keeps[0] = op->keeps[1] = NULL;
-    op->ctx      = NULL;
-    for (i = 0; i < 2; ++i) {
-        kvpy_buf_drop(&op->bufs[i]);
-    }
-    for (i = 0; i < 2; ++i) {
-        if (keeps[i] != NULL) {
-            --keeps[i]->users;
-        }
-    }
-    if (ctx != NULL) {
-        --ctx->users;
-    }
-    for (i = 0; i < 2; ++i) {
-        Py_XDECREF(keeps[i]);
-    }
-    Py_XDECREF(ctx);
-}
-
-void kvpy_op_free(kvpy_op_t *op)
-{
-    if (op->self != NULL) {
-        op->self->op = NULL;
-    }
-    release(op);
-    Py_XDECREF(op->result);
-    PyMem_RawFree(op->blocks);
-    PyMem_RawFree(op);
-}
-
-/* ---- the end of one ---- */
-
-static void run_callbacks(kvpy_request_t *self)
-{
-    PyObject   *list = self->callbacks;
-    Py_ssize_t i;
-
-    self->callbacks = NULL;
-    for (i = 0; (list != NULL) && (i < PyList_Size(list)); ++i) {
-        PyObject *fn     = PyList_GetItem(list, i);
-        PyObject *result = PyObject_CallFunctionObjArgs(fn, (PyObject *)self, NULL);
-        if (result == NULL) {
-            PyErr_WriteUnraisable(fn);
-        }
-        Py_XDECREF(result);
-    }
-    Py_XDECREF(list);
-}
-
-/* The library has freed op->req. Frees op if its Request is gone. */
-static void finish(kvpy_op_t *op, kvcl_status_t status)
-{
-    kvpy_request_t *self = op->self;
-
-    op->req    = NULL;
-    op->status = status;
-    kvpy_link_del(&op->link);
-    if (self == NULL) {
-        kvpy_op_free(op);
-        return;
-    }
-    Py_INCREF(self);
-    release(op);
-    run_callbacks(self);
-    Py_DECREF(self);
-}
-
-/* Ask once. Not busy. @return whether it has finished; op may be gone then. */
-static bool poll_op(kvpy_op_t *op)
-{
-    kvcl_req_h    req = op->req;
-    kvcl_status_t status;
-
-    if (op->ctx->oob.set != NULL) { /* a step of progress may need the store's Python code, and another thread's GIL */
-        op->busy = true;
-        Py_BEGIN_ALLOW_THREADS
-        status = kvcl_req_test(req);
-        Py_END_ALLOW_THREADS
-        op->busy = false;
-    } else {
-        status = kvcl_req_test(req);
-    }
-    if (status == KVCL_INPROGRESS) {
-        return false;
-    }
-    finish(op, status);
-    return true;
-}
-
-static void cancel_op(kvpy_op_t *op)
-{
-    kvcl_req_h req = op->req;
-
-    if (op->busy) {
-        op->cancel = true;
-        return;
-    }
-    op->busy = true;
-    Py_BEGIN_ALLOW_THREADS
-    kvcl_req_cancel(req);
-    Py_END_ALLOW_THREADS
-    op->busy = false;
-}
-
-PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status)
-{
-    PyObject *self = (PyObject *)op->self;
-
-    if (status < 0) {
-        (void)kvpy_raise(status, NULL);
-        kvpy_op_free(op);
-        return NULL;
-    }
-    Py_INCREF(self);
-    op->busy = false;
-    kvpy_link_add(&op->ctx->ops, &op->link);
-    if (op->cancel) {
-        op->cancel = false;
-        cancel_op(op);
-    }
-    return self;
-}
-
-/* A slice of waiting. Not busy. @return whether it has finished; op may be gone then. */
-static bool wait_slice(kvpy_op_t *op, uint64_t ns)
-{
-    kvcl_req_h    req = op->req;
-    kvcl_status_t status;
-
-    op->busy = true;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_req_wait(req, ns);
-    Py_END_ALLOW_THREADS
-    op->busy = false;
-    if (status != KVCL_INPROGRESS) {
-        finish(op, status);
-        return true;
-    }
-    if (op->cancel) {
-        op->cancel = false;
-        cancel_op(op);
-    }
-    /* Somebody who is told of completions may have looked in vain while we held the request. */
-    return (op->self != NULL) && (op->self->callbacks != NULL) && !op->busy && poll_op(op);
-}
-
-bool kvpy_ops_reap(kvpy_ctx_t *ctx)
-{
-    unsigned left = 16;
-
-    while ((left-- > 0) && (ctx->dropped.next != &ctx->dropped)) {
-        kvpy_op_t *op = KVPY_OF(ctx->dropped.next, kvpy_op_t, link);
-        kvpy_link_del(&op->link); /* to the end: the others' turn */
-        kvpy_link_add(&ctx->dropped, &op->link);
-        if (!op->busy && poll_op(op)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-unsigned kvpy_ops_stop(kvpy_ctx_t *ctx)
-{
-    uint64_t    until = now_ns() + 5000000000u;
-    unsigned    left;
-    kvpy_link_t *link;
-    kvpy_op_t   *op;
-
-    for (;;) {
-        left = 0;
-        op   = NULL;
-        while (ctx->dropped.next != &ctx->dropped) {
-            link = ctx->dropped.next;
-            kvpy_link_del(link);
-            kvpy_link_add(&ctx->ops, link);
-        }
-        for (link = ctx->ops.next; link != &ctx->ops; link = link->next) {
-            kvpy_op_t *at = KVPY_OF(link, kvpy_op_t, link);
-            ++left;
-            op = ((op == NULL) && !at->busy) ? at : op;
-            at->cancel = true;
-        }
-        if ((left == 0) || (now_ns() > until)) {
-            return left;
-        }
-        if (op == NULL) {
-            nap(NAP_NS); /* all are in the hands of other threads, who will see op->cancel */
-            continue;
-        }
-        op->cancel = false;
-        cancel_op(op);
-        if (!wait_slice(op, STOP_SLICE)) {
-            kvpy_link_del(&op->link);
-            kvpy_link_add(&ctx->ops, &op->link);
-        }
-    }
-}
-
-/* ---- Request ---- */
 
 static bool is_final(const kvpy_op_t *op)
 {
@@ -318,20 +15,20 @@ static bool is_final(const kvpy_op_t *op)
 /* @return 1 done, 0 not yet, -1 exception. */
 static int wait_for(kvpy_request_t *self, uint64_t timeout_ns)
 {
-    uint64_t now = now_ns(), until = now + timeout_ns, left;
+    uint64_t now = kvpy_now_ns(), until = now + timeout_ns, left;
 
     while (!is_final(self->op)) {
         left = (until > now) ? until - now : 1;
         left = (left > SLICE_NS) ? SLICE_NS : left;
         if (self->op->busy) {
-            nap((left < NAP_NS) ? left : NAP_NS);
-        } else if (wait_slice(self->op, left)) {
+            kvpy_nap((left < KVPY_NAP_NS) ? left : KVPY_NAP_NS);
+        } else if (kvpy_op_wait(self->op, left)) {
             break;
         }
         if (PyErr_CheckSignals() != 0) {
             return -1;
         }
-        now = now_ns();
+        now = kvpy_now_ns();
         if (now >= until) {
             break;
         }
@@ -388,10 +85,10 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
         }
     }
     if (held == 0) {
-        nap((ns < NAP_NS) ? ns : NAP_NS);
+        kvpy_nap((ns < KVPY_NAP_NS) ? ns : KVPY_NAP_NS);
         return;
     }
-    ns = (held < set->n) ? NAP_NS : ns;
+    ns = (held < set->n) ? KVPY_NAP_NS : ns;
     Py_BEGIN_ALLOW_THREADS
     status = kvcl_req_wait_any(set->reqs, set->n, ns, &index);
     Py_END_ALLOW_THREADS
@@ -401,15 +98,15 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
         }
     }
     if ((status != KVCL_INPROGRESS) && (index < set->n)) {
-        finish(set->ops[index], status);
+        kvpy_op_finish(set->ops[index], status);
     }
-    for (i = 0; i < set->n; ++i) { /* what wait_slice() does at its end; their Requests are alive */
+    for (i = 0; i < set->n; ++i) { /* what kvpy_op_wait() does at its end; their Requests are alive */
         if ((set->ops[i] != NULL) && !is_final(set->ops[i]) && !set->ops[i]->busy) {
             if (set->ops[i]->cancel) {
                 set->ops[i]->cancel = false;
-                cancel_op(set->ops[i]);
+                kvpy_op_cancel(set->ops[i]);
             } else if (set->ops[i]->self->callbacks != NULL) {
-                (void)poll_op(set->ops[i]);
+                (void)kvpy_op_poll(set->ops[i]);
             }
         }
     }
@@ -417,7 +114,7 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
 
 PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
 {
-    uint64_t   now = now_ns(), until, left, ns;
+    uint64_t   now = kvpy_now_ns(), until, left, ns;
     PyObject   *tuple, *timeout;
     Py_ssize_t found;
     set_t      set;
@@ -440,7 +137,7 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
         left = until - now;
         any_slice(tuple, &set, (left > SLICE_NS) ? SLICE_NS : left);
         found = (PyErr_CheckSignals() != 0) ? -1 : find_final(tuple);
-        now   = now_ns();
+        now   = kvpy_now_ns();
     }
     PyMem_RawFree(set.ops);
     PyMem_RawFree(set.reqs);
@@ -509,7 +206,7 @@ static PyObject *request_done(PyObject *self, PyObject *none)
     kvpy_op_t *op = ((kvpy_request_t *)self)->op;
 
     (void)none;
-    return PyBool_FromLong(is_final(op) || (!op->busy && poll_op(op)));
+    return PyBool_FromLong(is_final(op) || (!op->busy && kvpy_op_poll(op)));
 }
 
 static PyObject *request_cancel(PyObject *self, PyObject *none)
@@ -518,7 +215,7 @@ static PyObject *request_cancel(PyObject *self, PyObject *none)
 
     (void)none;
     if (!is_final(op)) {
-        cancel_op(op);
+        kvpy_op_cancel(op);
     }
     Py_RETURN_NONE;
 }
@@ -538,7 +235,7 @@ static PyObject *request_when_done(PyObject *self, PyObject *fn)
         return NULL;
     }
     if (is_final(request->op)) {
-        run_callbacks(request);
+        kvpy_request_tell(request);
     }
     Py_RETURN_NONE;
 }

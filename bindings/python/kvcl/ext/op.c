@@ -1,0 +1,304 @@
+/*
+ * Operations in flight: from the post to the collection of their kvcl_req_h. The Requests that stand for them are in
+ * request.c.
+ *
+ * A kvcl_req_h is collected once, by one thread at a time: op->busy says that a thread is inside the library with it;
+ * others sleep until it is back. Waiting goes in slices, between which signals are handled (Ctrl-C) and a cancel from
+ * another thread is passed on.
+ *
+ * A Request dropped while in flight is detached: its operation goes on, to its own deadline at most; its objects and
+ * buffers are held until then (ctx->dropped), and collected by a later call on the context.
+ */
+#include "kvcl/ext/ext.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { STOP_SLICE_NS = 100000000 };
+
+uint64_t kvpy_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void kvpy_nap(uint64_t ns)
+{
+    struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    Py_BEGIN_ALLOW_THREADS
+    nanosleep(&ts, NULL);
+    Py_END_ALLOW_THREADS
+}
+
+/* ---- making one ---- */
+
+kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, PyObject *timeout,
+                       kvcl_xfer_params_t *params)
+{
+    kvpy_request_t *self = (kvpy_request_t *)request;
+    kvpy_op_t      *op;
+    uint64_t       ns;
+
+    if (!PyObject_TypeCheck(request, kvpy_request_type)) {
+        PyErr_SetString(PyExc_TypeError, "a Request is needed");
+        return NULL;
+    }
+    if ((kvpy_obj_check(owner) != 0) || (kvpy_timeout(timeout, &ns) != 0)) {
+        return NULL;
+    }
+    kvpy_ops_reap(owner->ctx);
+    if (self->op != NULL) {
+        PyErr_SetString(PyExc_ValueError, "the Request carries an operation already");
+        return NULL;
+    }
+    op = PyMem_RawCalloc(1, sizeof(*op));
+    if (op == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    kvpy_link_init(&op->link);
+    op->what   = what;
+    op->status = KVCL_INPROGRESS;
+    op->busy   = true; /* until posted */
+    op->ctx    = owner->ctx;
+    Py_INCREF(op->ctx);
+    ++op->ctx->users;
+    op->self = self;
+    self->op = op; /* a second post on it is refused from here on */
+    kvpy_op_keep(op, owner);
+    *params            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
+    params->timeout_ns = ns;
+    return op;
+}
+
+void kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj)
+{
+    Py_INCREF(obj);
+    ++obj->users;
+    op->keeps[(op->keeps[0] == NULL) ? 0 : 1] = obj;
+}
+
+int kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params)
+{
+    size_t i;
+
+    op->blocks = PyMem_RawMalloc((n + 1) * sizeof(*op->blocks));
+    if (op->blocks == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (i = 0; i < n; ++i) {
+        op->blocks[i] = KVCL_INPROGRESS;
+    }
+    op->n_blocks   = n;
+    params->status = op->blocks;
+    return 0;
+}
+
+/* Let go of what the operation used. May run any Python code. */
+static void release(kvpy_op_t *op)
+{
+    kvpy_obj_t *keeps[2] = {op->keeps[0], op->keeps[1]};
+    kvpy_ctx_t *ctx      = op->ctx;
+    unsigned   i;
+
+    op->keeps[0] = op->keeps[1] = NULL;
+    op->ctx      = NULL;
+    for (i = 0; i < 2; ++i) {
+        kvpy_buf_drop(&op->bufs[i]);
+    }
+    for (i = 0; i < 2; ++i) {
+        if (keeps[i] != NULL) {
+            --keeps[i]->users;
+        }
+    }
+    if (ctx != NULL) {
+        --ctx->users;
+    }
+    for (i = 0; i < 2; ++i) {
+        Py_XDECREF(keeps[i]);
+    }
+    Py_XDECREF(ctx);
+}
+
+void kvpy_op_free(kvpy_op_t *op)
+{
+    if (op->self != NULL) {
+        op->self->op = NULL;
+    }
+    release(op);
+    Py_XDECREF(op->result);
+    PyMem_RawFree(op->blocks);
+    PyMem_RawFree(op);
+}
+
+/* ---- the end of one ---- */
+
+void kvpy_request_tell(kvpy_request_t *self)
+{
+    PyObject   *list = self->callbacks;
+    Py_ssize_t i;
+
+    self->callbacks = NULL;
+    for (i = 0; (list != NULL) && (i < PyList_Size(list)); ++i) {
+        PyObject *fn     = PyList_GetItem(list, i);
+        PyObject *result = PyObject_CallFunctionObjArgs(fn, (PyObject *)self, NULL);
+        if (result == NULL) {
+            PyErr_WriteUnraisable(fn);
+        }
+        Py_XDECREF(result);
+    }
+    Py_XDECREF(list);
+}
+
+/* The library has freed op->req. Frees op if its Request is gone. */
+void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
+{
+    kvpy_request_t *self = op->self;
+
+    op->req    = NULL;
+    op->status = status;
+    kvpy_link_del(&op->link);
+    if (self == NULL) {
+        kvpy_op_free(op);
+        return;
+    }
+    Py_INCREF(self);
+    release(op);
+    kvpy_request_tell(self);
+    Py_DECREF(self);
+}
+
+/* Ask once. Not busy. @return whether it has finished; op may be gone then. */
+bool kvpy_op_poll(kvpy_op_t *op)
+{
+    kvcl_req_h    req = op->req;
+    kvcl_status_t status;
+
+    if (op->ctx->oob.set != NULL) { /* a step of progress may need the store's Python code, and another thread's GIL */
+        op->busy = true;
+        Py_BEGIN_ALLOW_THREADS
+        status = kvcl_req_test(req);
+        Py_END_ALLOW_THREADS
+        op->busy = false;
+    } else {
+        status = kvcl_req_test(req);
+    }
+    if (status == KVCL_INPROGRESS) {
+        return false;
+    }
+    kvpy_op_finish(op, status);
+    return true;
+}
+
+void kvpy_op_cancel(kvpy_op_t *op)
+{
+    kvcl_req_h req = op->req;
+
+    if (op->busy) {
+        op->cancel = true;
+        return;
+    }
+    op->busy = true;
+    Py_BEGIN_ALLOW_THREADS
+    kvcl_req_cancel(req);
+    Py_END_ALLOW_THREADS
+    op->busy = false;
+}
+
+PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status)
+{
+    PyObject *self = (PyObject *)op->self;
+
+    if (status < 0) {
+        (void)kvpy_raise(status, NULL);
+        kvpy_op_free(op);
+        return NULL;
+    }
+    Py_INCREF(self);
+    op->busy = false;
+    kvpy_link_add(&op->ctx->ops, &op->link);
+    if (op->cancel || op->ctx->closing) {
+        op->cancel = false;
+        kvpy_op_cancel(op);
+    }
+    return self;
+}
+
+/* A slice of waiting. Not busy. @return whether it has finished; op may be gone then. */
+bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns)
+{
+    kvcl_req_h    req = op->req;
+    kvcl_status_t status;
+
+    op->busy = true;
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_req_wait(req, ns);
+    Py_END_ALLOW_THREADS
+    op->busy = false;
+    if (status != KVCL_INPROGRESS) {
+        kvpy_op_finish(op, status);
+        return true;
+    }
+    if (op->cancel) {
+        op->cancel = false;
+        kvpy_op_cancel(op);
+    }
+    /* Somebody who is told of completions may have looked in vain while we held the request. */
+    return (op->self != NULL) && (op->self->callbacks != NULL) && !op->busy && kvpy_op_poll(op);
+}
+
+bool kvpy_ops_reap(kvpy_ctx_t *ctx)
+{
+    unsigned left = 16;
+
+    while ((left-- > 0) && (ctx->dropped.next != &ctx->dropped)) {
+        kvpy_op_t *op = KVPY_OF(ctx->dropped.next, kvpy_op_t, link);
+        kvpy_link_del(&op->link); /* to the end: the others' turn */
+        kvpy_link_add(&ctx->dropped, &op->link);
+        if (!op->busy && kvpy_op_poll(op)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned kvpy_ops_stop(kvpy_ctx_t *ctx)
+{
+    uint64_t    until = kvpy_now_ns() + 5000000000u;
+    unsigned    left;
+    kvpy_link_t *link;
+    kvpy_op_t   *op;
+
+    for (;;) {
+        left = 0;
+        op   = NULL;
+        while (ctx->dropped.next != &ctx->dropped) {
+            link = ctx->dropped.next;
+            kvpy_link_del(link);
+            kvpy_link_add(&ctx->ops, link);
+        }
+        for (link = ctx->ops.next; link != &ctx->ops; link = link->next) {
+            kvpy_op_t *at = KVPY_OF(link, kvpy_op_t, link);
+            ++left;
+            op = ((op == NULL) && !at->busy) ? at : op;
+            at->cancel = true;
+        }
+        if ((left == 0) || (kvpy_now_ns() > until)) {
+            return left;
+        }
+        if (op == NULL) {
+            kvpy_nap(KVPY_NAP_NS); /* all are in the hands of other threads, who will see op->cancel */
+            continue;
+        }
+        op->cancel = false;
+        kvpy_op_cancel(op);
+        if (!kvpy_op_wait(op, STOP_SLICE_NS)) {
+            kvpy_link_del(&op->link);
+            kvpy_link_add(&ctx->ops, &op->link);
+        }
+    }
+}
