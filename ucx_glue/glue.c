@@ -161,6 +161,11 @@ static bool glue_outstanding(kvcl_xport_t *xport)
     return (g->inflight != 0) || (g->done_head != NULL);
 }
 
+static bool glue_closing(kvcl_xport_t *xport)
+{
+    return !kvcl_list_is_empty(&glue_of(xport)->closing);
+}
+
 const kvcl_xport_ops_t kvcl_xport_ucx = {
     .size         = sizeof(kvcl_xport_ops_t),
     .name         = "ucx",
@@ -186,4 +191,5 @@ const kvcl_xport_ops_t kvcl_xport_ucx = {
     .progress     = glue_progress,
     .event_fd     = glue_event_fd,
     .arm          = glue_arm,
+    .closing      = glue_closing,
 };

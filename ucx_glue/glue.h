@@ -94,6 +94,8 @@ typedef struct glue_mem {
     size_t           len;
     size_t           mapped; /* bytes to munmap; 0: UCX's or the caller's memory */
     bool             shared; /* allocated by the data side: ucp_rkey_ptr may map it */
+    int              fd;     /* shared: the segment's, UCX's own, -1 if not found */
+    uint64_t         inode;
 } glue_mem_t;
 
 static inline glue_t *glue_of(kvcl_xport_t *xport)
@@ -162,6 +164,9 @@ typedef struct glue_packed {
     uint64_t len;
     uint32_t flags; /* GLUE_PACKED_* */
     uint32_t rkey_len;
+    uint64_t inode; /* shared: of the segment, which the owner has open as fd; 0: not known */
+    int32_t  pid;
+    int32_t  fd;
 } glue_packed_t;
 
 #define GLUE_PACKED_MAGIC UINT32_C(0x4b56524b)

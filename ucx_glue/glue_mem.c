@@ -14,13 +14,18 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { SHM_RESERVE = 4 << 20 /* left in /dev/shm for queues of peers that come later */ };
+enum {
+    SHM_RESERVE = 4 << 20, /* left in /dev/shm for queues of peers that come later */
+    FD_SEARCH   = 65536
+};
 
 static size_t page_up(size_t len)
 {
@@ -44,6 +49,34 @@ static kvcl_status_t check_room(size_t len)
                          (unsigned long long)room);
     }
     return KVCL_OK;
+}
+
+/* Which descriptor is the segment at addr? Peers look at it before they let UCX open it, see glue_rma.c. */
+static void find_fd(glue_mem_t *mem)
+{
+    FILE          *maps = fopen("/proc/self/maps", "re");
+    unsigned long from, to, inode = 0;
+    char          line[512];
+    struct stat   st;
+    int           fd;
+
+    mem->fd = -1;
+    while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
+        if ((sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) == 3) && ((uintptr_t)mem->addr >= from) &&
+            ((uintptr_t)mem->addr < to)) {
+            break;
+        }
+        inode = 0;
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    for (fd = 0; (inode != 0) && (fd < FD_SEARCH) && (mem->fd < 0); ++fd) {
+        if ((fstat(fd, &st) == 0) && S_ISREG(st.st_mode) && (st.st_ino == inode)) {
+            mem->fd    = fd;
+            mem->inode = inode;
+        }
+    }
 }
 
 static kvcl_status_t alloc_shared(glue_t *g, glue_mem_t *mem, size_t len)
@@ -70,6 +103,7 @@ static kvcl_status_t alloc_shared(glue_t *g, glue_mem_t *mem, size_t len)
     }
     mem->addr   = attr.address;
     mem->shared = true;
+    find_fd(mem);
     return KVCL_OK;
 }
 
@@ -206,6 +240,9 @@ kvcl_status_t kvcl_glue_mem_pack(kvcl_xport_mem_t *super, void *buf, size_t *len
                          sizeof(packed) + rkey_len);
     }
     packed.flags    = mem->shared ? GLUE_PACKED_SHARED : 0;
+    packed.inode    = mem->shared ? mem->inode : 0;
+    packed.pid      = (int32_t)getpid();
+    packed.fd       = mem->fd;
     packed.rkey_len = (uint32_t)rkey_len;
     memcpy(buf, &packed, sizeof(packed));
     memcpy((char *)buf + sizeof(packed), rkey, rkey_len);

@@ -13,8 +13,10 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct glue_rmem {
     kvcl_xport_rmem_t super;
@@ -43,6 +45,22 @@ static const glue_packed_t *check_packed(const void *buf, size_t len, uint64_t a
     return packed;
 }
 
+/*
+ * Is the segment still there? UCX opens /proc/PID/fd/FD and, where that fails, releases keys that it never made (1.13,
+ * ucp_rkey.c err_destroy): mappings of others may go. So it is asked for segments only that were there just now.
+ */
+static bool is_there(const glue_packed_t *packed)
+{
+    char        path[64];
+    struct stat st;
+
+    if ((packed->flags & GLUE_PACKED_SHARED) && (packed->inode != 0)) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)packed->pid, (int)packed->fd);
+        return (stat(path, &st) == 0) && (st.st_ino == packed->inode);
+    }
+    return true;
+}
+
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_t len, uint64_t addr, uint64_t size,
                                   kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
 {
@@ -62,7 +80,7 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     rmem->super.ep = super;
     rmem->addr     = addr;
     rmem->size     = size;
-    if ((len != 0) && (kvcl_glue_ep_data(ep) == KVCL_OK) &&
+    if ((len != 0) && is_there(&packed) && (kvcl_glue_ep_data(ep) == KVCL_OK) &&
         (ucp_ep_rkey_unpack(ep->data, (const char *)buf + sizeof(packed), &rmem->rkey) == UCS_OK)) {
         if (!(packed.flags & GLUE_PACKED_SHARED) || (ucp_rkey_ptr(rmem->rkey, addr, &attr->map) != UCS_OK)) {
             attr->map = NULL;

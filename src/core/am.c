@@ -30,6 +30,9 @@ void kvcl_am_recv(void *arg, const void *hdr, size_t hdr_len, const void *data, 
     const kvcl_msg_handler_t   *handler;
     kvcl_peer_t                *peer;
 
+    if (ctx->closing) { /* the transports end, the rooms may be gone */
+        return;
+    }
     kvcl_assert_locked(ctx);
     if ((hdr_len < sizeof(*msg)) || (msg->magic != KVCL_WIRE_MAGIC) || (msg->type > KVCL_MSG_LAST)) {
         ++ctx->stats.strangers;

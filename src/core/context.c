@@ -181,11 +181,36 @@ static void free_comms(kvcl_context_h ctx)
     }
 }
 
+static bool is_closing(kvcl_context_h ctx)
+{
+    bool     closing = false;
+    unsigned i;
+
+    for (i = 0; i < ctx->engine.n_xports; ++i) {
+        kvcl_xport_t *xport = ctx->engine.xports[i];
+        closing = closing || ((xport->ops->closing != NULL) && xport->ops->closing(xport));
+    }
+    return closing;
+}
+
+/* What was stopped completes, closed endpoints let go of what they sent: memory and rooms go only afterwards. */
+static void settle(kvcl_context_h ctx)
+{
+    uint64_t deadline = kvcl_deadline_after(KVCL_NS_PER_SEC);
+    unsigned i;
+
+    for (i = 0; (i < 64) || (is_closing(ctx) && !kvcl_deadline_passed(deadline)); ++i) {
+        (void)kvcl_engine_pass(ctx);
+    }
+    if (is_closing(ctx)) {
+        kvcl_log_error("a transport still holds on to what was sent; this context leaves it what it holds");
+    }
+}
+
 /* Accepts a half-built context. */
 static void close_all(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
-    unsigned      i;
 
     kvcl_lock(ctx);
     kvcl_peers_goodbye(ctx);
@@ -201,11 +226,10 @@ static void close_all(kvcl_context_h ctx)
         kvcl_list_del(link);
         req->cls->stop(req, KVCL_ERR_CANCELED);
     }
+    ctx->closing = true;
     kvcl_peers_close(ctx);
     kvcl_unlock(ctx);
-    for (i = 0; i < 64; ++i) {
-        (void)kvcl_engine_pass(ctx); /* what was stopped completes, closed endpoints go */
-    }
+    settle(ctx);
     while (ctx->n_rooms > 0) {
         --ctx->n_rooms;
         if (kvcl_rooms[ctx->n_rooms]->fini != NULL) {

@@ -64,6 +64,7 @@ struct kvcl_context {
     unsigned              n_rooms;    /* initialised */
     kvcl_comm_h           world;
     kvcl_list_t           comms;      /* all of them, the world too */
+    bool                  closing;    /* peers are closed: nothing is taken in any more */
     kvcl_map_t            comm_ids;   /* how many communicators were made over a list of ranks */
     kvcl_context_stats_t  stats;      /* under the engine lock, but bytes copied inside posts: atomic adds */
     _Atomic uint64_t      instant_ops; /* operations that ended inside their posts */

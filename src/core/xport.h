@@ -127,6 +127,8 @@ typedef struct kvcl_xport_ops {
      * arm returns KVCL_ERR_BUSY if there is work already: progress and try again. */
     int           (*event_fd)(kvcl_xport_t *xport);
     kvcl_status_t (*arm)(kvcl_xport_t *xport);
+    /* Optional. Are there closed endpoints whose sends progress() has not ended yet? */
+    bool          (*closing)(kvcl_xport_t *xport);
 } kvcl_xport_ops_t;
 
 struct kvcl_xport {

@@ -206,6 +206,17 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     destroy(cache);
 }
 
+void kvcl_caches_fini(kvcl_context_h ctx)
+{
+    kvcl_list_t *link;
+
+    while ((link = kvcl_list_pop(kvcl_context_caches(ctx))) != NULL) {
+        kvcl_cache_h cache = kvcl_container_of(link, struct kvcl_cache, link);
+        kvcl_log_warn("cache \"%s\" was not destroyed before kvcl_finalize", cache->name);
+        destroy(cache);
+    }
+}
+
 size_t kvcl_cache_block_bytes(kvcl_cache_h cache)
 {
     return cache->shape.block_bytes;

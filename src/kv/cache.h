@@ -113,6 +113,8 @@ typedef struct kvcl_msg_description {
     uint32_t   n_bases; /* payload: shape, n_bases u32 (which region), gens region, regions */
 } kvcl_msg_description_t;
 
+/** The context ends: free what the user did not, and say so. No lock held. */
+void kvcl_caches_fini(kvcl_context_h ctx);
 /** The context's list of caches (kvcl_cache_t.link); by name. Lock held. */
 kvcl_list_t *kvcl_context_caches(kvcl_context_h ctx);
 kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len);

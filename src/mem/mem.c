@@ -49,6 +49,9 @@ static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, const kvcl
         free(mem);
         return status;
     }
+    kvcl_lock(ctx);
+    kvcl_list_add_tail(kvcl_context_mems(ctx), &mem->link);
+    kvcl_unlock(ctx);
     *mem_p = mem;
     return KVCL_OK;
 }
@@ -169,8 +172,10 @@ void kvcl_mem_free(kvcl_mem_h mem)
     if (mem == NULL) {
         return;
     }
-    kvcl_region_destroy(mem->region);
-    if (mem->mapped != NULL) {
+    kvcl_lock(mem->ctx);
+    kvcl_list_del(&mem->link);
+    kvcl_unlock(mem->ctx);
+    if (kvcl_region_destroy(mem->region) && (mem->mapped != NULL)) {
         munmap(mem->mapped, mem->mapped_len);
     }
     free(mem);
@@ -242,7 +247,10 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
     }
     memcpy(rmem->rregion.pending, buf, len);
     rmem->rregion.pending_len = len;
-    *rmem_p                   = rmem;
+    kvcl_lock(rmem->ctx);
+    kvcl_list_add_tail(kvcl_context_rmems(rmem->ctx), &rmem->link);
+    kvcl_unlock(rmem->ctx);
+    *rmem_p = rmem;
     return KVCL_OK;
 }
 
@@ -255,9 +263,28 @@ void kvcl_rmem_free(kvcl_rmem_h rmem)
 {
     if (rmem != NULL) {
         kvcl_lock(rmem->ctx);
+        kvcl_list_del(&rmem->link);
         kvcl_rregion_close(&rmem->rregion);
         kvcl_unlock(rmem->ctx);
         free(rmem);
+    }
+}
+
+void kvcl_mems_fini(kvcl_context_h ctx)
+{
+    kvcl_list_t *link;
+    unsigned    n;
+
+    for (n = 0; (link = kvcl_list_first(kvcl_context_rmems(ctx))) != NULL; ++n) {
+        kvcl_rmem_free(kvcl_container_of(link, struct kvcl_rmem, link));
+    }
+    if (n > 0) {
+        kvcl_log_warn("%u imported memories were not freed before kvcl_finalize", n);
+    }
+    while ((link = kvcl_list_first(kvcl_context_mems(ctx))) != NULL) {
+        kvcl_mem_h mem = kvcl_container_of(link, struct kvcl_mem, link);
+        kvcl_log_warn("memory of %zu bytes was not freed before kvcl_finalize", mem->region->len);
+        kvcl_mem_free(mem);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "base/wirebuf.h"
 #include "core/address.h"
 #include "kv/cache.h"
+#include "mem/rmem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct mem_state {
     uint32_t      next;
     kvcl_region_t ctl;    /* the control page: KVCL_REGIONS_MAX words */
     kvcl_list_t   caches; /* kvcl_cache_t.link */
+    kvcl_list_t   mems, rmems;
 } mem_state_t;
 
 static mem_state_t *state_of(kvcl_context_h ctx)
@@ -30,6 +32,16 @@ static mem_state_t *state_of(kvcl_context_h ctx)
 kvcl_list_t *kvcl_context_caches(kvcl_context_h ctx)
 {
     return &state_of(ctx)->caches;
+}
+
+kvcl_list_t *kvcl_context_mems(kvcl_context_h ctx)
+{
+    return &state_of(ctx)->mems;
+}
+
+kvcl_list_t *kvcl_context_rmems(kvcl_context_h ctx)
+{
+    return &state_of(ctx)->rmems;
 }
 
 static void set_word(kvcl_region_t *region, uint64_t value)
@@ -188,7 +200,7 @@ static bool no_serves(void *arg)
     return ((kvcl_region_t *)arg)->serves == 0;
 }
 
-void kvcl_region_destroy(kvcl_region_t *region)
+bool kvcl_region_destroy(kvcl_region_t *region)
 {
     kvcl_context_h ctx = region->ctx;
 
@@ -197,13 +209,14 @@ void kvcl_region_destroy(kvcl_region_t *region)
     kvcl_unlock(ctx);
     if (!kvcl_engine_wait(ctx, no_serves, region, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
         kvcl_log_error("region %u is still being read by a peer after 5 s; its memory is not released", region->id);
-        return;
+        return false;
     }
     kvcl_lock(ctx);
     detach(region);
     state_of(ctx)->regions[region->id] = NULL;
     kvcl_unlock(ctx);
     free(region);
+    return true;
 }
 
 kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,
@@ -408,6 +421,8 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the table of regions");
     }
     kvcl_list_init(&mem->caches);
+    kvcl_list_init(&mem->mems);
+    kvcl_list_init(&mem->rmems);
     mem->ctl.ctx = ctx;
     mem->ctl.len = KVCL_REGIONS_MAX * sizeof(uint64_t);
     kvcl_lock(ctx);
@@ -429,6 +444,8 @@ static void room_fini(kvcl_context_h ctx, void *state)
     mem_state_t *mem = state;
     uint32_t    id;
 
+    kvcl_caches_fini(ctx);
+    kvcl_mems_fini(ctx);
     kvcl_lock(ctx);
     for (id = 0; id < KVCL_REGIONS_MAX; ++id) {
         if (mem->regions[id] != NULL) {
@@ -450,9 +467,15 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 
 static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
-    (void)ctx;
+    kvcl_rmem_h rmem;
+
     (void)state;
     kvcl_rcaches_close(peer);
+    kvcl_list_foreach (rmem, kvcl_context_rmems(ctx), struct kvcl_rmem, link) {
+        if (rmem->peer == peer) {
+            kvcl_rregion_close(&rmem->rregion);
+        }
+    }
 }
 
 static const kvcl_msg_handler_t handlers[] = {

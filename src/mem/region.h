@@ -48,7 +48,8 @@ typedef struct kvcl_region {
 kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
                                  kvcl_region_t **region_p) KVCL_MUST_CHECK;
 /** No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated. */
-void          kvcl_region_destroy(kvcl_region_t *region);
+/** @return false: the transport still reads it after a while, and it is left as it is. */
+bool          kvcl_region_destroy(kvcl_region_t *region);
 /** Lock held. Stops its users; later exports get a new epoch and keys. */
 void          kvcl_region_revoke(kvcl_region_t *region);
 /** Lock held: the region stays until let go, user->revoked says when to stop. */

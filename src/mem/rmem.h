@@ -7,18 +7,25 @@
 #include "mem/region.h"
 
 struct kvcl_rmem {
+    kvcl_list_t    link; /* kvcl_context_rmems() */
     kvcl_context_h ctx;
     kvcl_peer_t    *peer;
     kvcl_rregion_t rregion;
 };
 
 struct kvcl_mem {
+    kvcl_list_t    link; /* kvcl_context_mems() */
     kvcl_context_h ctx;
     kvcl_region_t  *region;
     void           *mapped; /* a file's mapping, to be unmapped */
     size_t         mapped_len;
 };
 
+/** Lock held. The handles that the user holds. */
+kvcl_list_t *kvcl_context_mems(kvcl_context_h ctx);
+kvcl_list_t *kvcl_context_rmems(kvcl_context_h ctx);
+/** The context ends: free what the user did not, and say so. No lock held. */
+void         kvcl_mems_fini(kvcl_context_h ctx);
 /** An access of the user's: handle, range and right. */
 kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf, uint64_t len, unsigned right,
                               const char *call) KVCL_MUST_CHECK;

@@ -504,7 +504,9 @@ void kvcl_serve_fini(kvcl_context_h ctx)
     kvcl_list_t       *link;
 
     while ((link = kvcl_list_pop(&xfer->serves)) != NULL) {
-        discard(kvcl_container_of(link, serve_t, link)); /* the transport's sends have ended with its endpoints */
+        serve_t *serve = kvcl_container_of(link, serve_t, link);
+        hold(serve, -1);
+        discard(serve); /* the transport's sends have ended with its endpoints */
     }
     if (xfer->has_flights) {
         (void)kvcl_mpool_fini(&xfer->flights);
