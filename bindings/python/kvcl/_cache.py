@@ -1,7 +1,7 @@
 """Layouts and caches."""
 
 import dataclasses
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Tuple
 
 from . import _kvcl
 
@@ -47,9 +47,9 @@ class Layout:
         object.__setattr__(self, "_info", _kvcl.layout_info(fields))  # BadLayout names the field
 
     @classmethod
-    def bytes(cls, blocks: int, block_bytes: int, **strides: int) -> "Layout":
+    def bytes(cls, blocks: int, block_bytes: int, block_stride: int = 0) -> "Layout":
         """Opaque blocks of block_bytes each; they match any block of as many bytes."""
-        return cls(blocks=blocks, head_dim=block_bytes, elem_bytes=1, kv=1, **strides)
+        return cls(blocks=blocks, head_dim=block_bytes, elem_bytes=1, kv=1, block_stride=block_stride)
 
     @property
     def block_bytes(self) -> int:

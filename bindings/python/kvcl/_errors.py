@@ -5,8 +5,35 @@ from typing import Dict, Type
 
 from . import _kvcl
 
-Status = enum.IntEnum("Status", _kvcl.statuses())  # type: ignore[misc]
-Status.__doc__ = "What a call or an operation came to, as in kvcl_status.h: OK 0, INPROGRESS 1, errors negative."
+class Status(enum.IntEnum):
+    """What a call or an operation came to, as in kvcl_status.h: OK 0, INPROGRESS 1, errors negative."""
+
+    OK = 0
+    INPROGRESS = 1
+    ERR_INVALID_PARAM = -1
+    ERR_NO_MEMORY = -2
+    ERR_NO_SPACE = -3
+    ERR_NOT_FOUND = -4
+    ERR_UNKNOWN_RANK = -5
+    ERR_NOT_REGISTERED = -6
+    ERR_BAD_LAYOUT = -7
+    ERR_OUT_OF_RANGE = -8
+    ERR_ACCESS = -9
+    ERR_CANCELED = -10
+    ERR_TIMED_OUT = -11
+    ERR_RANK_FAILED = -12
+    ERR_UNREACHABLE = -13
+    ERR_BUSY = -14
+    ERR_EXISTS = -15
+    ERR_STALE = -16
+    ERR_TRUNCATED = -17
+    ERR_AUTH = -18
+    ERR_VERSION = -19
+    ERR_UNSUPPORTED = -20
+    ERR_IO = -21
+    ERR_PROTOCOL = -22
+    ERR_SHUTDOWN = -23
+    ERR_INTERNAL = -24
 
 
 class KvclError(Exception):

@@ -31,6 +31,11 @@ def test_topology():
         pytest.xfail(str(error))
 
 
+def test_the_statuses_are_the_librarys():
+    assert {status.name: status.value for status in kvcl.Status} == kvcl._kvcl.statuses()
+    assert kvcl._kvcl.status_text(kvcl.Status.ERR_NOT_FOUND) == "no such key or object"
+
+
 def test_every_status_has_one_class():
     from kvcl._errors import by_status
     table = by_status()
