@@ -16,6 +16,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#define FLUSH_NS (200 * KVCL_NS_PER_MS)
+
 static kvcl_status_t open_epoll(glue_t *g)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -101,6 +103,25 @@ static unsigned glue_progress(kvcl_xport_t *xport)
     return n + kvcl_glue_ep_progress(g);
 }
 
+/*
+ * UCX answers peers' first contacts by itself, over endpoints that we never see. Destroying a worker while such an answer
+ * still waits for its connection ends the process (1.13 asserts in ucp_request_send_state_ff): let them go out first.
+ */
+static void flush_answers(glue_t *g)
+{
+    ucp_request_param_t param    = {.op_attr_mask = 0};
+    uint64_t            deadline = kvcl_deadline_after(FLUSH_NS);
+    void                *request = ucp_worker_flush_nbx(g->am.worker, &param);
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return;
+    }
+    while ((ucp_request_check_status(request) == UCS_INPROGRESS) && !kvcl_deadline_passed(deadline)) {
+        (void)glue_progress(&g->super);
+    }
+    ucp_request_free(request);
+}
+
 static void glue_fini(kvcl_xport_t *xport)
 {
     glue_t   *g       = glue_of(xport);
@@ -110,6 +131,7 @@ static void glue_fini(kvcl_xport_t *xport)
            !kvcl_deadline_passed(deadline)) {
         (void)glue_progress(xport);
     }
+    flush_answers(g);
     if (!kvcl_list_is_empty(&g->eps)) {
         kvcl_log_warn("ucx: a context is closed with endpoints still open");
     }
