@@ -102,8 +102,9 @@ KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *k
 KVCL_API kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n) KVCL_MUST_CHECK;
 
-/** Where this rank's cache or pool holds a key (its block id there), so that it need not be fetched; and marks it
- * used. With the store's own cache the block is pinned against eviction until kvcl_store_unpin().
+/** Where one of this rank's caches holds a key (its block id there; the store's own cache first), so that it need not
+ * be fetched; and marks it used. In the store's own cache the block is pinned against eviction until
+ * kvcl_store_unpin(). Copies in the pool of kvcl_store_put have no id a caller could use: they do not count.
  * @return KVCL_OK, KVCL_ERR_NOT_FOUND. */
 KVCL_API kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p) KVCL_MUST_CHECK;
 KVCL_API void          kvcl_store_unpin(kvcl_store_h store, uint32_t id);

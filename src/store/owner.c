@@ -176,7 +176,9 @@ kvcl_owner_node_t *kvcl_owner_find(kvcl_store_h store, const kvcl_key_t *key, co
         if ((want != NULL) ? (at->owner == want) : (at->owner == store->own)) {
             return at;
         }
-        any = (want == NULL) ? at : NULL;
+        if ((want == NULL) && ((any == NULL) || (any->owner == store->pool))) {
+            any = at;
+        }
     }
     return any;
 }

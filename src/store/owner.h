@@ -56,7 +56,7 @@ kvcl_status_t kvcl_owner_reserve(struct kvcl_store *store, size_t n) KVCL_MUST_C
 kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
                                   kvcl_store_rec_t *rec_p) KVCL_MUST_CHECK;
 
-/** A local published copy of key: in owner `want`, or (NULL) in any, managed ones first. */
+/** A local published copy of key: in owner `want`, or (NULL) in any: the store's own cache first, its pool last. */
 kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);
 kvcl_owner_t      *kvcl_owner_by_cache_id(struct kvcl_store *store, uint32_t id);
 

@@ -261,6 +261,7 @@ static void destroy(kvcl_store_h store)
         kvcl_region_destroy(store->table_region);
     }
     kvcl_map_fini(&store->index);
+    kvcl_comm_free(store->comm);
     free(store->incarnations);
     free(store->ranks);
     free(store);
@@ -310,6 +311,24 @@ void kvcl_store_close(kvcl_store_h store)
     destroy(store);
 }
 
+/* A communicator of the store's own: its collectives must not be counted among the user's. */
+static kvcl_status_t own_comm(kvcl_comm_h comm, kvcl_comm_h *own_p)
+{
+    int           *ranks = malloc((size_t)comm->size * sizeof(*ranks));
+    kvcl_status_t status;
+    int           i;
+
+    if (ranks == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory");
+    }
+    for (i = 0; i < comm->size; ++i) {
+        ranks[i] = i;
+    }
+    status = kvcl_comm_create(comm, ranks, comm->size, own_p);
+    free(ranks);
+    return status;
+}
+
 kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
 {
     kvcl_store_params_t p;
@@ -319,16 +338,20 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     if ((comm == NULL) || (store_p == NULL) || comm->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: NULL argument, or an inter-communicator");
     }
-    status = check_params(comm, params, &p);
-    if ((status == KVCL_OK) && (comm->size >= (int)KVCL_DIR_RANK_NONE)) {
-        status = kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: at most %u ranks", KVCL_DIR_RANK_NONE - 1);
+    if (comm->size >= (int)KVCL_DIR_RANK_NONE) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: at most %u ranks", KVCL_DIR_RANK_NONE - 1);
     }
-    store = (status == KVCL_OK) ? calloc(1, sizeof(*store)) : NULL;
+    store = calloc(1, sizeof(*store));
     if (store == NULL) {
-        return (status != KVCL_OK) ? status : kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory");
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory");
     }
+    status = own_comm(comm, &store->comm);
+    if (status != KVCL_OK) {
+        free(store);
+        return status;
+    }
+    status         = check_params(comm, params, &p); /* if they are bad the others must hear of it: we meet all the same */
     store->ctx     = comm->ctx;
-    store->comm    = comm;
     store->flags   = p.flags;
     store->me      = (uint32_t)comm->rank;
     store->n_ranks = (uint32_t)comm->size;
@@ -339,7 +362,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_lock(store->ctx);
     store->id = kvcl_context_comm_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
     kvcl_unlock(store->ctx);
-    status = kvcl_random_bytes(&store->incarnation, sizeof(store->incarnation));
+    status = (status == KVCL_OK) ? kvcl_random_bytes(&store->incarnation, sizeof(store->incarnation)) : status;
     store->incarnation |= (store->incarnation == 0) ? 1 : 0;
     status = (status == KVCL_OK) ? open_mine(store, &p) : status;
     if (status == KVCL_OK) { /* questions may come as soon as another rank has met us */

@@ -112,7 +112,7 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     }
     kvcl_lock(store->ctx);
     node = kvcl_owner_find(store, key, NULL);
-    if (node == NULL) {
+    if ((node == NULL) || (node->owner == store->pool)) {
         status = KVCL_ERR_NOT_FOUND;
     } else {
         slot = kvcl_owner_slot(node);
@@ -127,21 +127,19 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     return status;
 }
 
-static bool unpin(kvcl_owner_t *owner, uint32_t id)
+static void unpin(kvcl_owner_t *owner, uint32_t id)
 {
-    if ((owner == NULL) || (id >= owner->slots.n) || (owner->pins[id] == 0)) {
-        return false;
+    if ((owner != NULL) && (id < owner->slots.n) && (owner->pins[id] != 0)) {
+        (void)!kvcl_evict_unpin(&owner->evict, id);
+        owner->pinned -= (--owner->pins[id] == 0) ? 1 : 0;
     }
-    (void)!kvcl_evict_unpin(&owner->evict, id);
-    owner->pinned -= (--owner->pins[id] == 0) ? 1 : 0;
-    return true;
 }
 
 void kvcl_store_unpin(kvcl_store_h store, uint32_t id)
 {
     if (store != NULL) {
         kvcl_lock(store->ctx);
-        (void)(unpin(store->own, id) || unpin(store->pool, id));
+        unpin(store->own, id);
         pthread_mutex_unlock(&store->ctx->engine.lock);
     }
 }
