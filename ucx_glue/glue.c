@@ -111,8 +111,12 @@ static void flush_answers(glue_t *g)
 {
     ucp_request_param_t param    = {.op_attr_mask = 0};
     uint64_t            deadline = kvcl_deadline_after(FLUSH_NS);
-    void                *request = ucp_worker_flush_nbx(g->am.worker, &param);
+    void                *request;
 
+    if (!kvcl_glue_list_has(g->plan.am_tls, "tcp")) { /* shared memory has no connection to wait for */
+        return;
+    }
+    request = ucp_worker_flush_nbx(g->am.worker, &param);
     if (!UCS_PTR_IS_PTR(request)) {
         return;
     }

@@ -21,6 +21,7 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status)
         return KVCL_ERR_INVALID_PARAM;
     case UCS_ERR_UNREACHABLE:
     case UCS_ERR_NO_DEVICE:
+    case UCS_ERR_SHMEM_SEGMENT: /* the peer's process is gone */
         return KVCL_ERR_UNREACHABLE;
     case UCS_ERR_MESSAGE_TRUNCATED:
         return KVCL_ERR_TRUNCATED;

@@ -1,0 +1,312 @@
+/*
+ * Peers that die (SIGKILL) or stand still (SIGSTOP) in the middle of a get, put, send or recv: those who wait learn it,
+ * within a couple of seconds or at their deadline, never later; everybody else goes on.
+ */
+#include "conform.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BIG = 16 << 20, SOON_MS = 4000 };
+
+typedef struct tools {
+    cf_mem_t   mapped; /* exported memory of the library's */
+    cf_mem_t   served; /* malloc'ed: the owner's CPU moves it */
+    cf_cache_t blocks, ours;
+    char       *buf;
+} tools_t;
+
+static tools_t setup(cf_t *cf)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(16, BIG / 16);
+    tools_t       t;
+
+    t.mapped = cf_mem(cf, BIG, true, KVCL_READ_WRITE);
+    t.served = cf_mem(cf, BIG, false, KVCL_READ_WRITE);
+    t.blocks = cf_cache(cf, "theirs", &layout, false);
+    t.ours   = cf_cache(cf, "ours", &layout, true);
+    t.buf    = calloc(1, BIG);
+    cf_fence(cf);
+    return t;
+}
+
+/* Everyone talks to everyone once, so that what follows is not the first contact. */
+static void meet(cf_t *cf, tools_t *t)
+{
+    kvcl_req_h req;
+    int        i;
+
+    for (i = 0; i < cf->size; ++i) {
+        CF_OK(cf, kvcl_get_bytes(t->served.of[i], 0, t->buf, 100, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+        CF_OK(cf, kvcl_put_bytes(t->mapped.of[i], 8 * (uint64_t)cf->rank, t->buf, 8, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+    }
+    cf_fence(cf);
+}
+
+static const uint32_t all16[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+enum { OP_GET_SERVED, OP_GET_MAPPED, OP_PUT_SERVED, OP_PUT_MAPPED, OP_GET_BLOCKS, OP_PUT_BLOCKS, OP_SEND, OP_SEND_SMALL,
+       OP_SEND_BLOCKS, OP_RECV, OPS };
+
+static kvcl_req_h post(cf_t *cf, tools_t *t, int op, int peer, uint64_t timeout_ns)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_sel_t         sel    = cf_sel(all16, 16);
+    kvcl_req_h         req    = NULL;
+
+    params.timeout_ns = timeout_ns;
+    switch (op) {
+    case OP_GET_SERVED:
+        CF_OK(cf, kvcl_get_bytes(t->served.of[peer], 0, t->buf, BIG, &params, &req));
+        break;
+    case OP_GET_MAPPED:
+        CF_OK(cf, kvcl_get_bytes(t->mapped.of[peer], 0, t->buf, BIG, &params, &req));
+        break;
+    case OP_PUT_SERVED:
+        CF_OK(cf, kvcl_put_bytes(t->served.of[peer], 0, t->buf, BIG, &params, &req));
+        break;
+    case OP_PUT_MAPPED:
+        params.signal_mem = t->mapped.of[peer];
+        params.signal_add = 1;
+        CF_OK(cf, kvcl_put_bytes(t->mapped.of[peer], 8, t->buf, BIG - 8, &params, &req));
+        break;
+    case OP_GET_BLOCKS:
+        CF_OK(cf, kvcl_get(cf->world, peer, t->blocks.h, &sel, &sel, &params, &req));
+        break;
+    case OP_PUT_BLOCKS:
+        params.remote_cache = "ours";
+        CF_OK(cf, kvcl_put(cf->world, peer, t->blocks.h, &sel, &sel, &params, &req));
+        break;
+    case OP_SEND:
+        CF_OK(cf, kvcl_send_bytes(cf->world, peer, 1, t->buf, BIG, &params, &req));
+        break;
+    case OP_SEND_SMALL:
+        CF_OK(cf, kvcl_send_bytes(cf->world, peer, 2, t->buf, 100, &params, &req));
+        break;
+    case OP_SEND_BLOCKS:
+        CF_OK(cf, kvcl_send(cf->world, peer, 3, t->ours.h, &sel, &params, &req));
+        break;
+    default:
+        CF_OK(cf, kvcl_recv_bytes(cf->world, peer, 4, t->buf, BIG, &params, &req));
+        break;
+    }
+    return req;
+}
+
+static void still_works(cf_t *cf, tools_t *t, int peer)
+{
+    kvcl_req_h req;
+
+    memset(t->buf, 1, BIG);
+    CF_OK(cf, kvcl_get_bytes(t->served.of[peer], 0, t->buf, 1 << 20, NULL, &req));
+    CF_OK(cf, cf_end(cf, req));
+    CF_CHECK(cf, t->buf[12345] == 0);
+    CF_OK(cf, kvcl_put_bytes(t->served.of[peer], BIG - 8, t->buf, 8, NULL, &req));
+    CF_OK(cf, cf_end(cf, req));
+}
+
+/* Rank 1 dies while ranks 0 and 2 have every kind of operation with it under way; they then talk to each other. */
+static void killed_in_the_middle(cf_t *cf)
+{
+    tools_t       t = setup(cf);
+    kvcl_req_h    reqs[OPS];
+    kvcl_status_t status;
+    uint64_t      began;
+    int           op;
+
+    meet(cf, &t);
+    if (cf->rank == 1) {
+        kvcl_req_h req;
+        CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 1, t.buf, BIG, NULL, &req));
+        cf_fence(cf);
+        cf_sleep_us(cf, (unsigned)kvcl_rand_below(&cf->rnd, 4000));
+        kill(getpid(), SIGKILL);
+    }
+    cf_fence(cf);
+    for (op = 0; op < OPS; ++op) {
+        reqs[op] = post(cf, &t, op, 1, 0);
+    }
+    began = kvcl_now_ns();
+    for (op = 0; op < OPS; ++op) {
+        status = cf_end(cf, reqs[op]);
+        CF_CHECK(cf, (status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED));
+        CF_CHECK(cf, (op != OP_RECV) || (status == KVCL_ERR_RANK_FAILED));
+    }
+    CF_CHECK(cf, kvcl_now_ns() - began < SOON_MS * KVCL_NS_PER_MS);
+    for (op = 0; op < OPS; ++op) { /* now that it is known to be dead: at once, but for what was mapped */
+        kvcl_req_h req = post(cf, &t, op, 1, 0);
+        status = cf_end(cf, req);
+        CF_CHECK(cf, status == KVCL_ERR_RANK_FAILED);
+    }
+    still_works(cf, &t, 2 - cf->rank);
+    *cf_word(cf, (unsigned)cf->rank + 10) = 1;
+    while ((*cf_word(cf, 10) == 0) || (*cf_word(cf, 12) == 0)) {
+        cf_sleep_us(cf, 100);
+    }
+}
+
+/* The same, before the first contact: the address of a rank that is gone already. */
+static void dead_before_first_contact(cf_t *cf)
+{
+    tools_t       t = setup(cf);
+    kvcl_status_t status;
+    uint64_t      began;
+    kvcl_req_h    req;
+    int           op;
+
+    if (cf->rank == 1) {
+        kill(getpid(), SIGKILL);
+    }
+    cf_sleep_us(cf, 20000);
+    began = kvcl_now_ns();
+    for (op = 0; op < OPS; ++op) {
+        req    = post(cf, &t, op, 1, 3 * KVCL_NS_PER_SEC);
+        status = cf_end(cf, req);
+        CF_CHECK(cf, (status == KVCL_ERR_RANK_FAILED) || (status == KVCL_ERR_UNREACHABLE) ||
+                         (status == KVCL_ERR_TIMED_OUT));
+        if (status == KVCL_ERR_TIMED_OUT) {
+            break; /* each would take its time */
+        }
+    }
+    CF_CHECK(cf, kvcl_now_ns() - began < 5 * KVCL_NS_PER_SEC);
+    still_works(cf, &t, 2 - cf->rank);
+    *cf_word(cf, (unsigned)cf->rank + 10) = 1;
+    while ((*cf_word(cf, 10) == 0) || (*cf_word(cf, 12) == 0)) {
+        cf_sleep_us(cf, 100);
+    }
+}
+
+/* Rank 1 stands still: what needs its CPU ends at the deadline and not much later, the others go on; once it wakes, all
+ * works again, and bytes of operations that had ended do not show. */
+static void stopped(cf_t *cf)
+{
+    enum { DEADLINE_MS = 250 };
+    tools_t       t = setup(cf);
+    kvcl_req_h    reqs[OPS];
+    kvcl_status_t status;
+    uint64_t      began, took;
+    int           op;
+
+    meet(cf, &t);
+    if (cf->rank == 1) {
+        *cf_word(cf, 0) = 1;
+        while (*cf_word(cf, 1) == 0) {
+            usleep(1000);
+        }
+    } else if (cf->rank == 0) {
+        while (*cf_word(cf, 0) == 0) {
+            usleep(100);
+        }
+        kill(cf_pid(cf, 1), SIGSTOP);
+        usleep(5000);
+        began = kvcl_now_ns();
+        for (op = 0; op < OPS; ++op) {
+            reqs[op] = post(cf, &t, op, 1, DEADLINE_MS * KVCL_NS_PER_MS);
+        }
+        for (op = 0; op < OPS; ++op) {
+            status = cf_end(cf, reqs[op]);
+            took   = kvcl_now_ns() - began;
+            CF_CHECK(cf, (status == KVCL_ERR_TIMED_OUT) || ((op == OP_GET_MAPPED) && (status == KVCL_OK)));
+            CF_CHECK(cf, (status == KVCL_OK) || (took >= DEADLINE_MS * KVCL_NS_PER_MS));
+            CF_CHECK(cf, took < (DEADLINE_MS + 700) * KVCL_NS_PER_MS);
+        }
+        memset(t.buf, 0x66, BIG);
+        still_works(cf, &t, 2);
+        memset(t.buf, 0x66, BIG);
+        kill(cf_pid(cf, 1), SIGCONT);
+        usleep(200000);
+        for (op = 0; op < BIG; ++op) {
+            CF_CHECK(cf, t.buf[op] == 0x66);
+        }
+        *cf_word(cf, 1) = 1;
+    }
+    cf_fence(cf);
+    if (cf->rank == 0) {
+        CF_OK(cf, cf_end(cf, post(cf, &t, OP_GET_SERVED, 1, 0)));
+        CF_OK(cf, cf_end(cf, post(cf, &t, OP_PUT_BLOCKS, 1, 0)));
+    }
+    cf_fence(cf);
+    cf_mem_end(cf, &t.mapped);
+    cf_mem_end(cf, &t.served);
+    cf_cache_end(&t.blocks);
+    cf_cache_end(&t.ours);
+    free(t.buf);
+}
+
+/* Memory that a rank standing still is being sent from is not given back under the transport's hands; leaving goes on. */
+static void leave_beside_a_stopped_one(cf_t *cf)
+{
+    tools_t  t = setup(cf);
+    uint64_t began;
+
+    meet(cf, &t);
+    if (cf->rank == 1) {
+        (void)post(cf, &t, OP_GET_SERVED, 0, 0); /* rank 0 serves into a full socket */
+        *cf_word(cf, 0) = 1;
+        pause();
+    }
+    while (*cf_word(cf, 0) == 0) {
+        usleep(10);
+    }
+    if (cf->rank == 0) {
+        kill(cf_pid(cf, 1), SIGSTOP);
+        usleep(20000);
+        began = kvcl_now_ns();
+        kvcl_cache_destroy(t.ours.h);
+        kvcl_finalize(cf->ctx);
+        cf->ctx = NULL;
+        free(t.served.malloced);
+        free(t.buf);
+        CF_CHECK(cf, kvcl_now_ns() - began < 7 * KVCL_NS_PER_SEC);
+        kill(cf_pid(cf, 1), SIGKILL);
+        *cf_word(cf, 1) = 1;
+    }
+    while (*cf_word(cf, 1) == 0) {
+        usleep(1000);
+    }
+}
+
+/* A rank that leaves by itself says so: those who wait for it need not wait for any deadline. */
+static void left(cf_t *cf)
+{
+    tools_t    t = setup(cf);
+    uint64_t   began;
+    kvcl_req_h req;
+
+    meet(cf, &t);
+    if (cf->rank == 1) {
+        cf_sleep_us(cf, 5000);
+        kvcl_finalize(cf->ctx);
+        cf->ctx = NULL;
+        return;
+    }
+    began = kvcl_now_ns();
+    req   = post(cf, &t, OP_RECV, 1, 0);
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_RANK_FAILED);
+    CF_CHECK(cf, kvcl_now_ns() - began < SOON_MS * KVCL_NS_PER_MS);
+    still_works(cf, &t, 2 - cf->rank);
+    *cf_word(cf, (unsigned)cf->rank + 10) = 1;
+    while ((*cf_word(cf, 10) == 0) || (*cf_word(cf, 12) == 0)) {
+        cf_sleep_us(cf, 100);
+    }
+}
+
+static const cf_case_t cases[] = {
+    {"killed_in_the_middle", killed_in_the_middle, CF_DIES},
+    {"dead_before_first_contact", dead_before_first_contact, CF_DIES},
+    {"stopped", stopped, CF_DIES},
+    {"leave_beside_a_stopped_one", leave_beside_a_stopped_one, CF_DIES},
+    {"left", left, CF_DIES},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {{"shm", true, 3, 0}, {"tcp", true, 3, 0}, {NULL, false, 0, 0}};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
