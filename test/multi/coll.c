@@ -324,7 +324,7 @@ static int called;
 static void on_done(void *arg, kvcl_status_t status)
 {
     *(kvcl_status_t *)arg = status;
-    ++called;
+    __atomic_add_fetch(&called, 1, __ATOMIC_RELEASE);
 }
 
 static void callbacks_and_no_handle(void)
@@ -333,14 +333,14 @@ static void callbacks_and_no_handle(void)
     kvcl_status_t      status = KVCL_INPROGRESS;
     uint64_t           end    = now_ns() + 10000000000u;
 
-    called        = 0;
+    __atomic_store_n(&called, 0, __ATOMIC_RELAXED);
     params.cb     = on_done;
     params.cb_arg = &status;
     CHECK(kvcl_barrier(world, &params, NULL) == KVCL_OK);
     while ((__atomic_load_n(&called, __ATOMIC_ACQUIRE) == 0) && (now_ns() < end)) {
         sleep_ms(1);
     }
-    CHECK(called == 1);
+    CHECK(__atomic_load_n(&called, __ATOMIC_ACQUIRE) == 1);
     CHECK(status == KVCL_OK);
 }
 
