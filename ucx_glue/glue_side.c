@@ -120,7 +120,10 @@ static ucs_status_t open_worker(glue_side_t *side)
 
 kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan)
 {
-    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+    /* memory is registered by any thread while another one is in the worker */
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
+                                         UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+                           .mt_workers_shared = 1,
                            .features   = features | UCP_FEATURE_WAKEUP,
                            .name       = (features & UCP_FEATURE_RMA) ? "kvcl-data" : "kvcl-am"};
     ucp_config_t *config;

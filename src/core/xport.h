@@ -3,7 +3,7 @@
  * (core/xport_loop.c, contexts inside one process, and the reference for the others).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
- * block, except init and fini (no lock held, may block) and where said. Callbacks (kvcl_xport_cbs_t, kvcl_xport_send_t
+ * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks (kvcl_xport_cbs_t, kvcl_xport_send_t
  * done) are called from progress() only, with that lock held; they may call back into the transport.
  *
  * A transport offers
@@ -103,7 +103,8 @@ typedef struct kvcl_xport_ops {
      * KVCL_ERR_UNSUPPORTED if the message was sent without KVCL_XPORT_REPLY. */
     kvcl_status_t (*reply)(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
 
-    /* Zeroed, page aligned memory that peers on this host can map; huge as a hint. May block briefly. */
+    /* Zeroed, page aligned memory that peers on this host can map; huge as a hint. These two are called without the
+     * lock, from any thread, several at once, and may take long. */
     kvcl_status_t (*mem_alloc)(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     void          (*mem_free)(kvcl_xport_mem_t *mem); /* both kinds */

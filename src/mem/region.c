@@ -80,7 +80,8 @@ static kvcl_status_t renew(kvcl_region_t *region)
     return KVCL_OK;
 }
 
-/* Make the memory known to every transport; the last one (ucx, where there is one) allocates. */
+/* No lock: gigabytes are zeroed here. Make the memory known to every transport; the last one (ucx, where there is one)
+ * allocates. */
 static kvcl_status_t attach(kvcl_region_t *region, bool huge)
 {
     kvcl_engine_t *eng   = &region->ctx->engine;
@@ -148,23 +149,26 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
     kvcl_list_init(&region->link);
     kvcl_list_init(&region->users);
     kvcl_lock(ctx);
-    status = take_id(mem, region);
-    if (status == KVCL_OK) {
-        status = attach(region, (params != NULL) && (params->flags & KVCL_MEM_HUGE));
-        if (status == KVCL_OK) {
-            region->epoch = (uint64_t)kvcl_now_ns() << 8; /* not that of an earlier region of this id */
-            status        = renew(region);
-        }
-        if (status != KVCL_OK) {
-            detach(region);
-            mem->regions[region->id] = NULL;
-        }
-    }
+    status = take_id(mem, region); /* without keys yet: nobody can ask for it */
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
         free(region);
         return status;
     }
+    status = attach(region, (params != NULL) && (params->flags & KVCL_MEM_HUGE));
+    kvcl_lock(ctx);
+    if (status == KVCL_OK) {
+        region->epoch = (uint64_t)kvcl_now_ns() << 8; /* not that of an earlier region of this id */
+        status        = renew(region);
+    }
+    if (status != KVCL_OK) {
+        detach(region);
+        mem->regions[region->id] = NULL;
+        kvcl_unlock(ctx);
+        free(region);
+        return status;
+    }
+    kvcl_unlock(ctx);
     *region_p = region;
     return KVCL_OK;
 }
@@ -425,8 +429,8 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&mem->rmems);
     mem->ctl.ctx = ctx;
     mem->ctl.len = KVCL_REGIONS_MAX * sizeof(uint64_t);
-    kvcl_lock(ctx);
     status = attach(&mem->ctl, false);
+    kvcl_lock(ctx);
     if (status != KVCL_OK) {
         detach(&mem->ctl);
     }
