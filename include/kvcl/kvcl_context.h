@@ -17,6 +17,7 @@ typedef struct kvcl_context *kvcl_context_h;
  * A key-value store the caller already has (torch.distributed's Store, mpi4py, etcd): how processes that already met
  * tell each other their addresses. Values are opaque bytes of at most 64 KiB. Called only inside kvcl_init and on the
  * first message to a peer; never with a library lock held by this thread's caller, never from two threads at once.
+ * arg also tells stores apart: all ranks open the same number of contexts on one.
  */
 typedef struct kvcl_oob {
     int           rank;

@@ -55,7 +55,8 @@ KVCL_API kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag,
 /**
  * Copy blocks from a rank's cache into mine (get), or from mine into the rank's (put); the peer's program takes no
  * part. Completion of a put means that the bytes are visible to the peer. A failed or canceled get may have changed
- * the local blocks; after completion nothing changes them any more.
+ * the local blocks; after completion nothing changes them any more. Between caches of my own the two selections must
+ * not share a block.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a local block id), KVCL_ERR_INVALID_PARAM. Later, by
  *         the request: KVCL_ERR_NOT_REGISTERED (no cache of that name there), KVCL_ERR_BAD_LAYOUT,
  *         KVCL_ERR_OUT_OF_RANGE (a remote id), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.

@@ -1,7 +1,7 @@
 /*
  * By the caller's callbacks on a store he has: set, get, fence. Owns copies of the blobs it got.
  *
- * One key a rank, "kvcl.<n>.<rank>", n counting the boots of this process so that several contexts do not
+ * One key a rank, "kvcl.<n>.<rank>", n counting this rank's boots on the store so that several contexts do not
  * meet each other's values. Rank 0 sets "kvcl.<n>.job": the job name and, unless a secret file is named, the
  * secret, for whoever can read the store belongs to the job. The callbacks have no deadline argument: how
  * long they wait is the caller's affair.
@@ -14,7 +14,7 @@
 #include "base/error.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,44 @@ typedef struct boot_oob {
     kvcl_blobs_t blobs;
 } boot_oob_t;
 
-static atomic_uint open_count;
+/* How many boots this process opened on a store for a rank: ranks may be threads of one process, and processes may have
+ * opened different numbers of contexts on other stores. Kept for good: a few bytes a store. */
+typedef struct count {
+    struct count *next;
+    const void   *arg;
+    int           rank;
+    unsigned      n;
+} count_t;
+
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
+static count_t         *counts;
+
+static kvcl_status_t take_number(const kvcl_oob_t *cb, unsigned *n_p)
+{
+    kvcl_status_t status = KVCL_OK;
+    count_t       *count;
+
+    pthread_mutex_lock(&count_lock);
+    for (count = counts; count != NULL; count = count->next) {
+        if ((count->arg == cb->arg) && (count->rank == cb->rank)) {
+            break;
+        }
+    }
+    if (count == NULL) {
+        count = (count_t *)calloc(1, sizeof(*count));
+        if (count == NULL) {
+            status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
+        } else {
+            *count = (count_t){.next = counts, .arg = cb->arg, .rank = cb->rank};
+            counts = count;
+        }
+    }
+    if (status == KVCL_OK) {
+        *n_p = count->n++;
+    }
+    pthread_mutex_unlock(&count_lock);
+    return status;
+}
 
 static int oob_available(const kvcl_boot_params_t *params)
 {
@@ -108,9 +145,11 @@ static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     oob->super.size       = cb->size;
     oob->super.local_rank = -1;
     oob->cb               = *cb;
-    oob->n                = atomic_fetch_add(&open_count, 1);
     kvcl_blobs_init(&oob->blobs);
-    status = oob_agree(oob, params->secret_file);
+    status = take_number(cb, &oob->n);
+    if (status == KVCL_OK) {
+        status = oob_agree(oob, params->secret_file);
+    }
     if (status != KVCL_OK) {
         oob_close(&oob->super);
         return status;

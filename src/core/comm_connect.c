@@ -163,6 +163,9 @@ static kvcl_status_t join(kvcl_comm_h comm, const char *address, bool accept, ui
         status = (!accept && (address == NULL))
                      ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: rank 0 needs the other side's address", call)
                      : meet_as_root(comm, address, timeout_ns, &theirs, &id);
+        if (status == KVCL_ERR_TIMED_OUT) {
+            status = kvcl_fail(status, "%s: nobody %s in the time given", call, accept ? "connected" : "accepted");
+        }
     }
     status = conclude(comm, status, &theirs, id, deadline_ns, inter_p);
     free(theirs.buf);

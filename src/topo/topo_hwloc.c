@@ -248,18 +248,25 @@ static kvcl_status_t fill(kvcl_topo_t *topo, hwloc_topology_t hw)
 /*
  * Components we do without. gl asks X servers, opencl loads every vendor's driver: neither belongs into
  * the start of a communication library. pci (a plugin over libpciaccess) leaks memory at each load, and on Linux
- * hwloc's own reader of sysfs finds the same devices when it is away.
+ * hwloc's own reader of sysfs finds the same devices when it is away. One that is not there cannot be left out: fine.
  */
-static int leave_out_components(hwloc_topology_t hw)
+static void leave_out_components(hwloc_topology_t hw)
 {
     static const char *const names[] = {"gl", "opencl", "pci"};
     size_t                   i;
-    int                      rc = 0;
 
     for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        rc |= hwloc_topology_set_components(hw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, names[i]);
+        (void)hwloc_topology_set_components(hw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, names[i]);
     }
-    return rc;
+}
+
+static int load(hwloc_topology_t hw)
+{
+    leave_out_components(hw);
+    if (hwloc_topology_set_io_types_filter(hw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0) {
+        return -1;
+    }
+    return hwloc_topology_load(hw);
 }
 
 /* synthetic: NULL for this machine. */
@@ -277,9 +284,7 @@ static kvcl_status_t open_topology(const char *synthetic, kvcl_topo_t **topo_p)
         status       = kvcl_fail(KVCL_ERR_NO_MEMORY, "hwloc does not start");
     } else if ((synthetic != NULL) && (hwloc_topology_set_synthetic(topo->source, synthetic) != 0)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "'%s' is no synthetic topology of hwloc", synthetic);
-    } else if ((leave_out_components(topo->source) != 0) ||
-               (hwloc_topology_set_io_types_filter(topo->source, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0) ||
-               (hwloc_topology_load(topo->source) != 0)) {
+    } else if (load(topo->source) != 0) {
         status = kvcl_fail_errno(KVCL_ERR_IO, errno, "hwloc cannot read this machine's topology");
     } else {
         status = fill(topo, topo->source);
