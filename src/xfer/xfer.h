@@ -40,7 +40,7 @@ void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_fini(kvcl_context_h ctx);
 /* rma.c */
 unsigned kvcl_rma_poll(kvcl_context_h ctx);
-/* put.c */
+/* put.c, put_take.c */
 void     kvcl_put_on_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                          size_t len);
 void     kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
