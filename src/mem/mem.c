@@ -320,7 +320,9 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
     *status_p = KVCL_ERR_ACCESS;
     if (kvcl_rregion_live(region)) {
         there = (char *)region->attr.map + offset;
-        memcpy(push ? (void *)there : buf, push ? buf : (void *)there, len);
+        if (len > 0) { /* with none, buf may be NULL */
+            memcpy(push ? (void *)there : buf, push ? buf : (void *)there, len);
+        }
         atomic_thread_fence(memory_order_seq_cst);
         *status_p = kvcl_rregion_live(region) ? KVCL_OK : KVCL_ERR_ACCESS;
         atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, len, memory_order_relaxed);

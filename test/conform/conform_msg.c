@@ -80,7 +80,7 @@ static void order(cf_t *cf)
 {
     enum { N = 40, BIG = 300000 };
     uint32_t   out[N];
-    char       *big = calloc(1, BIG), *in = malloc(BIG);
+    char       *big = calloc(1, BIG), *in = malloc(BIG), *copies[N] = {NULL};
     kvcl_req_h s[N], other, r;
     uint32_t   i;
 
@@ -91,7 +91,8 @@ static void order(cf_t *cf)
         if (s[i] == NULL) {
             char *copy = malloc(BIG);
             memcpy(copy, big, BIG);
-            s[i] = send_to(cf, next_rank(cf), 7, copy, BIG); /* freed with the process */
+            s[i] = send_to(cf, next_rank(cf), 7, copy, BIG);
+            copies[i] = copy;
         }
     }
     other = send_to(cf, next_rank(cf), 8, "other", 6);
@@ -108,6 +109,9 @@ static void order(cf_t *cf)
     }
     CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
     CF_OK(cf, cf_end(cf, other));
+    for (i = 0; i < N; ++i) {
+        free(copies[i]);
+    }
     free(big);
     free(in);
 }
