@@ -11,6 +11,7 @@
 #define KVCL_TOOLS_PERF_PERF_H
 
 #include "tools/cli.h"
+#include "tools/clock.h"
 #include "tools/hist.h"
 #include "tools/job.h"
 #include "ucx_glue/floor.h"
@@ -45,7 +46,9 @@ typedef struct perf_slice {
     uint8_t       *present;
     hist_t        ns;
     uint64_t      op_ns;  /* the sum of ns */
+    bool          time_post; /* this iteration's posting call is timed: two more looks at the clock */
     uint64_t      post_ns;
+    uint64_t      posts;  /* that were timed */
     uint64_t      serial; /* grows with each iteration: what before() makes keys of */
     uint64_t      wrong; /* keys answered wrongly, blocks with an error */
     bool          good;
@@ -62,13 +65,14 @@ typedef struct perf_test {
     const char *name;
     perf_raw_t raw;
     bool       bytes;     /* moves blocks: gbps makes sense */
+    bool       batched;   /* an iteration is --batch keys, not all of them */
     bool       store;
     bool       collective; /* all ranks run it in step: perf_bcast.c drives itself */
     uint64_t   unit;      /* defaults */
     uint64_t   count;
     /* Initiator: what an iteration needs that is not measured, or NULL. */
     void       (*before)(perf_slice_t *slice);
-    /* Initiator: one iteration over the slice's blocks; adds the posting call's time to slice->post_ns. */
+    /* Initiator: one iteration over the slice's blocks, its posting call between perf_post_begin and _end. */
     bool       (*op)(perf_slice_t *slice);
     /* Target: its part of one iteration, or NULL. */
     bool       (*target_op)(perf_t *perf);
@@ -91,6 +95,7 @@ typedef struct perf_result {
     uint64_t    iters;    /* over all threads */
     uint64_t    wall_ns;  /* time in operations, of the thread that needed longest */
     uint64_t    post_ns;
+    uint64_t    posts;
     uint64_t    cpu_ns;   /* of both processes during them */
     uint64_t    blocks;   /* or keys, of all iterations */
     uint64_t    wrong;
@@ -123,6 +128,19 @@ struct perf {
     perf_result_t        result;
 };
 
+static inline uint64_t perf_post_begin(const perf_slice_t *slice)
+{
+    return slice->time_post ? clock_ns() : 0;
+}
+
+static inline void perf_post_end(perf_slice_t *slice, uint64_t start)
+{
+    if (slice->time_post) {
+        slice->post_ns += clock_ns() - start;
+        ++slice->posts;
+    }
+}
+
 extern const perf_test_t perf_tests[];
 extern const size_t      perf_n_tests;
 
@@ -133,6 +151,8 @@ bool perf_blocks_open(perf_t *perf);
 void perf_blocks_close(perf_t *perf);
 void perf_fill(const perf_t *perf, uint8_t *base, const uint32_t *ids);
 uint64_t perf_check(const perf_t *perf, const uint8_t *base, const uint32_t *ids);
+/* Blocks or keys that one iteration of all threads touches. */
+uint64_t perf_touched(const perf_t *perf);
 size_t   perf_count_runs(const perf_t *perf, size_t first, size_t n);
 
 /* All ranks: open the store and have the target publish its blocks. */

@@ -5,8 +5,6 @@
 #include "config.h"
 #include "tools/perf/perf.h"
 
-#include "tools/clock.h"
-
 #include <stdlib.h>
 
 #define ITERS_DEFAULT 20u
@@ -64,6 +62,7 @@ static bool collect(perf_t *perf, const bcast_note_t *mine, bcast_note_t *all, b
         hist_add(&result->ns, longest);
         result->wall_ns += longest;
         result->post_ns += all[0].post_ns;
+        ++result->posts;
         ++result->iters;
         result->blocks += perf->opt->count;
     }

@@ -54,6 +54,15 @@ size_t perf_count_runs(const perf_t *perf, size_t first, size_t n)
     return runs;
 }
 
+uint64_t perf_touched(const perf_t *perf)
+{
+    if (perf->test->batched) {
+        return perf->opt->batch * perf->opt->threads;
+    }
+    /* Blocks are shared out among the threads; a chain of keys is matched by each. */
+    return perf->test->bytes ? perf->opt->count : perf->opt->count * perf->opt->threads;
+}
+
 /* What a transport has to move: neighbours on both sides are one run. */
 static bool make_runs(perf_t *perf)
 {
@@ -100,7 +109,7 @@ bool perf_blocks_open(perf_t *perf)
         return false;
     }
     if (perf->initiator || perf->test->collective) {
-        if (!make_cache(perf, "near", &perf->near, &perf->near_base)) {
+        if (!make_cache(perf, "blocks", &perf->near, &perf->near_base)) {
             return false;
         }
         perf_fill(perf, perf->near_base, perf->near_ids);
@@ -110,7 +119,7 @@ bool perf_blocks_open(perf_t *perf)
         }
     }
     if (perf->target && !perf->test->collective) {
-        if (!make_cache(perf, "far", &perf->far, &perf->far_base)) {
+        if (!make_cache(perf, perf->self ? "far blocks" : "blocks", &perf->far, &perf->far_base)) {
             return false;
         }
         perf_fill(perf, perf->far_base, perf->far_ids);

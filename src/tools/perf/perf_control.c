@@ -6,8 +6,6 @@
 #include "config.h"
 #include "tools/perf/perf.h"
 
-#include "tools/clock.h"
-
 enum {
     ASK_TAG    = 0x61736b,
     ANSWER_TAG = 0x616e73

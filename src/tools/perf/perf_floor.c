@@ -5,8 +5,6 @@
 #include "config.h"
 #include "tools/perf/perf.h"
 
-#include "tools/clock.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -56,8 +56,8 @@ static void make_figures(const perf_t *perf, figures_t *f)
 {
     const perf_result_t *r     = &perf->result;
     const double        bytes  = (double)r->blocks * (double)perf->opt->unit;
-    const double        runs   = (perf->test->bytes ? (double)perf->n_runs : (double)perf->opt->batch) *
-                        ((double)r->iters / (double)perf->opt->threads);
+    const double        each   = perf->test->bytes ? (double)perf->n_runs : (double)perf_touched(perf);
+    const double        runs   = (each / (double)perf->opt->threads) * (double)r->posts;
 
     f->gbps            = perf->test->bytes ? bytes / (double)r->wall_ns : NAN;
     f->ops_per_s       = ((double)r->blocks * 1e9) / (double)r->wall_ns;

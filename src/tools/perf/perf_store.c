@@ -5,8 +5,6 @@
 #include "config.h"
 #include "tools/perf/perf_tests.h"
 
-#include "tools/clock.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,9 +97,9 @@ bool perf_lookup_op(perf_slice_t *slice)
     slice->cursor = (slice->cursor + batch > slice->n) ? 0 : slice->cursor;
     keys          = perf->keys + slice->first + slice->cursor;
     slice->cursor += batch;
-    start  = clock_ns();
+    start  = perf_post_begin(slice);
     status = kvcl_store_exists(perf->store, keys, batch, slice->present);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     for (i = 0; i < batch; ++i) {
         slice->wrong += (slice->present[i] == 1) ? 0u : 1u;
     }
@@ -111,13 +109,13 @@ bool perf_lookup_op(perf_slice_t *slice)
 bool perf_match_op(perf_slice_t *slice)
 {
     perf_t         *perf = slice->perf;
-    const uint64_t start = clock_ns();
+    const uint64_t start = perf_post_begin(slice);
     size_t         hit   = 0;
     kvcl_status_t  status;
 
     /* A part of a chain is no prefix: each thread matches all of it. */
     status = kvcl_store_match(perf->store, perf->keys, (size_t)perf->opt->count, &hit);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     slice->wrong += perf->opt->count - hit;
     return job_ok(perf->job, status, "kvcl_store_match");
 }
@@ -127,14 +125,14 @@ bool perf_store_get_op(perf_slice_t *slice)
     perf_t             *perf  = slice->perf;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
-    uint64_t           start  = clock_ns();
+    uint64_t           start  = perf_post_begin(slice);
     kvcl_status_t      status;
     size_t             i;
 
     params.timeout_ns = PERF_TIMEOUT_NS;
     status = kvcl_store_get(perf->store, perf->keys + slice->first, slice->n, perf->near, perf->near_ids + slice->first,
                             slice->status, &params, &req);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
     for (i = 0; (status == KVCL_OK) && (i < slice->n); ++i) {
         slice->wrong += (slice->status[i] == KVCL_OK) ? 0u : 1u;
@@ -153,13 +151,13 @@ bool perf_store_put_op(perf_slice_t *slice)
     perf_t             *perf  = slice->perf;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
-    uint64_t           start  = clock_ns();
+    uint64_t           start  = perf_post_begin(slice);
     kvcl_status_t      status;
 
     params.timeout_ns = PERF_TIMEOUT_NS;
     status = kvcl_store_put(perf->store, perf->keys + slice->first, slice->n, perf->near, perf->near_ids + slice->first,
                             &params, &req);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
     return job_ok(perf->job, status, "kvcl_store_put");
 }

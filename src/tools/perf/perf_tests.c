@@ -32,7 +32,7 @@ const perf_test_t perf_tests[] = {
      .op         = perf_get_op,
      .renew      = perf_renew_far,
      .check_near = perf_check_near},
-    {.name = "lookup", .store = true, .unit = 64, .count = 64 * KIB, .op = perf_lookup_op},
+    {.name = "lookup", .batched = true, .store = true, .unit = 64, .count = 64 * KIB, .op = perf_lookup_op},
     {.name = "match", .store = true, .unit = 64, .count = 128, .op = perf_match_op},
     {.name       = "store-get",
      .raw        = PERF_RAW_GET,

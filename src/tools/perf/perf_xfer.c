@@ -4,8 +4,6 @@
 #include "config.h"
 #include "tools/perf/perf_tests.h"
 
-#include "tools/clock.h"
-
 #define SEND_TAG UINT64_C(0x73656e64)
 
 static void select_blocks(const perf_slice_t *slice, kvcl_sel_t *near, kvcl_sel_t *far)
@@ -20,6 +18,12 @@ static void select_blocks(const perf_slice_t *slice, kvcl_sel_t *near, kvcl_sel_
     far->n_blocks  = slice->n;
 }
 
+/* Both sides' caches have one name, unless one process has both. */
+static const char *far_name(const perf_t *perf)
+{
+    return perf->self ? "far blocks" : NULL;
+}
+
 bool perf_get_op(perf_slice_t *slice)
 {
     perf_t             *perf  = slice->perf;
@@ -31,10 +35,10 @@ bool perf_get_op(perf_slice_t *slice)
 
     select_blocks(slice, &near, &far);
     params.timeout_ns   = PERF_TIMEOUT_NS;
-    params.remote_cache = "far";
-    start               = clock_ns();
+    params.remote_cache = far_name(perf);
+    start               = perf_post_begin(slice);
     status              = kvcl_get(perf->job->world, perf->peer, perf->near, &far, &near, &params, &req);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     return job_ok(perf->job, status, "kvcl_get") && job_ok(perf->job, job_finish(req, PERF_TIMEOUT_NS), "kvcl_get");
 }
 
@@ -49,10 +53,10 @@ bool perf_put_op(perf_slice_t *slice)
 
     select_blocks(slice, &near, &far);
     params.timeout_ns   = PERF_TIMEOUT_NS;
-    params.remote_cache = "far";
-    start               = clock_ns();
+    params.remote_cache = far_name(perf);
+    start               = perf_post_begin(slice);
     status              = kvcl_put(perf->job->world, perf->peer, perf->near, &near, &far, &params, &req);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     return job_ok(perf->job, status, "kvcl_put") && job_ok(perf->job, job_finish(req, PERF_TIMEOUT_NS), "kvcl_put");
 }
 
@@ -86,9 +90,9 @@ bool perf_send_op(perf_slice_t *slice)
     if (perf->self && !post_recv(perf, &recv_req)) {
         return false;
     }
-    start  = clock_ns();
+    start  = perf_post_begin(slice);
     status = kvcl_send(perf->job->world, perf->peer, SEND_TAG, perf->near, &near, &params, &req);
-    slice->post_ns += clock_ns() - start;
+    perf_post_end(slice, start);
     return job_ok(perf->job, status, "kvcl_send") && job_ok(perf->job, job_finish(req, PERF_TIMEOUT_NS), "kvcl_send") &&
            ((recv_req == NULL) || job_ok(perf->job, job_finish(recv_req, PERF_TIMEOUT_NS), "kvcl_recv"));
 }
