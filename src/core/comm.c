@@ -57,9 +57,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
     const void     *blob;
     size_t         len;
 
-    kvcl_lock(ctx);
-    *peer_p = comm->peers[rank];
-    kvcl_unlock(ctx);
+    *peer_p = atomic_load_explicit(&comm->peers[rank], memory_order_acquire);
     if (*peer_p != NULL) {
         return KVCL_OK;
     }

@@ -18,7 +18,7 @@ struct kvcl_comm {
     int            local_size; /* ranks of my side */
     bool           inter;
     int            *world;    /* rank -> world rank; NULL: the world itself, or inter */
-    kvcl_peer_t    **peers;
+    kvcl_peer_t    *_Atomic *peers; /* read without the lock */
     struct kvcl_comm *local;  /* inter: my side */
     uint32_t       children;  /* made from this one: part of their ids */
     uint64_t       coll_seq;  /* collectives posted; under the engine lock */

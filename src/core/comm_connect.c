@@ -96,6 +96,7 @@ static kvcl_status_t make_inter(kvcl_comm_h local, const outcome_t *outcome, con
 {
     kvcl_context_h ctx = local->ctx;
     kvcl_comm_h    inter;
+    kvcl_peer_t    *peer;
     kvcl_status_t  status = kvcl_comm_make(ctx, outcome->id, local->rank, (int)theirs->n, &inter);
     const void     *addr = NULL;
     size_t         at = 0, len = 0;
@@ -111,7 +112,10 @@ static kvcl_status_t make_inter(kvcl_comm_h local, const outcome_t *outcome, con
     for (i = 0; (status == KVCL_OK) && (i < theirs->n); ++i) {
         status = kvcl_members_next(theirs, &at, &addr, &len);
         if (status == KVCL_OK) {
-            status = kvcl_peer_by_address(ctx, addr, len, &inter->peers[i]);
+            status = kvcl_peer_by_address(ctx, addr, len, &peer);
+            if (status == KVCL_OK) {
+                inter->peers[i] = peer;
+            }
         }
     }
     kvcl_unlock(ctx);

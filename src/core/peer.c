@@ -199,6 +199,7 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
     kvcl_log_info("%s: %s", peer->name, kvcl_status_text(status));
     peer->state = KVCL_PEER_FAILED;
     peer->why   = status;
+    atomic_store_explicit(&peer->direct, NULL, memory_order_release);
     wake_waiters(peer, status);
     while ((link = kvcl_list_pop(&peer->reqs)) != NULL) {
         kvcl_req_t *req = kvcl_container_of(link, kvcl_req_t, peer_link);

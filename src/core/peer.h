@@ -46,6 +46,7 @@ typedef struct kvcl_peer {
     kvcl_list_t         reqs;       /* kvcl_req_watch */
     kvcl_map_t          rcaches;    /* kv/rcache.c: by hash of name or id */
     kvcl_list_t         stale_rcaches;
+    struct kvcl_rcache  *_Atomic direct; /* its cache that was mapped last, for gets without the lock; NULL: none */
     char                name[32];   /* for logs */
 } kvcl_peer_t;
 

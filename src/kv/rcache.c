@@ -94,6 +94,7 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
 
 void kvcl_rcache_stale(kvcl_rcache_t *rcache)
 {
+    atomic_store_explicit(&rcache->peer->direct, NULL, memory_order_release);
     if ((rcache->state == KVCL_RCACHE_READY) && (kvcl_map_get(&rcache->peer->rcaches, rcache->key) == rcache)) {
         (void)kvcl_map_del(&rcache->peer->rcaches, rcache->key);
         kvcl_list_add_tail(&rcache->peer->stale_rcaches, &rcache->stale_link);
