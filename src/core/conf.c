@@ -37,10 +37,10 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_COLL_TABLE", NULL, STRING, coll_table, 0, 0, NULL,
         "collective algorithms by path and size, laid over the built-in table (kvcl_info --colls prints it)"),
     ROW("KVCL_COLL_CHUNK", "1M", SIZE, coll_chunk, 4096, 1ll << 30, NULL, "pipeline chunk of collectives"),
-    ROW("KVCL_INLINE_COPY", "2M", SIZE, inline_copy, 0, 1ll << 40, NULL,
+    ROW("KVCL_INLINE_COPY", "4M", SIZE, inline_copy, 0, 1ll << 40, NULL,
         "over shared memory, transfers up to this size are copied inside the posting call"),
     ROW("KVCL_FRAME", "0", SIZE, frame, 0, 1 << 26, NULL, "bytes of one served data message; 0: what the transport likes"),
-    ROW("KVCL_WINDOW", "8", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
+    ROW("KVCL_WINDOW", "16", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
     ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
     KVCL_SETTING_END,
 };

@@ -304,6 +304,14 @@ static bool is_rma(const kvcl_pull_t *pull)
                                             : (pull->rcache != NULL) && pull->rcache->rma;
 }
 
+/* May the owner send all that is left, in frames of len bytes, without another credit? */
+static bool covers_rest(const kvcl_pull_t *pull, size_t len)
+{
+    uint64_t granted = (uint64_t)pull->req.ctx->config.window - pull->uncredited;
+
+    return pull->total - pull->received <= granted * len;
+}
+
 static void all_here(kvcl_pull_t *pull)
 {
     size_t i;
@@ -485,7 +493,8 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         all_here(pull);
         return;
     }
-    if (++pull->uncredited * 2 >= (unsigned)ctx->config.window) {
+    ++pull->uncredited;
+    if ((pull->uncredited * 2 >= (unsigned)ctx->config.window) && !covers_rest(pull, len)) {
         give_credit(pull);
     }
 }
