@@ -419,7 +419,8 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     kvcl_engine_t      *eng = &ctx->engine;
     pthread_condattr_t attr;
 
-    eng->epfd = eng->wake_fd = eng->poller_fd = eng->user_fd = -1;
+    eng->epfd = eng->wake_fd = eng->poller_fd = -1;
+    eng->user_fd = -1;
     pthread_mutex_init(&eng->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
