@@ -54,7 +54,8 @@ AC_DEFUN([KVCL_WITH], [
 ])
 
 # KVCL_WITH_TREE(NAME, UPPER, DIR, HEADER, LIBS): flags for a tree with include/ and lib/. The libraries go to the
-# linker past libtool, which would read the .la files of a tree that was moved and look where it was built.
+# linker past libtool, which would read the .la files of a tree that was moved and look where it was built; and as
+# files, because a -L would come after the compiler's own and find the system's library of that name first.
 AC_DEFUN([KVCL_WITH_TREE], [
   kvcl_libdir=
   for kvcl_dir in "$3/lib" "$3/lib64" "$3"/lib/*-linux-gnu; do
@@ -65,8 +66,11 @@ AC_DEFUN([KVCL_WITH_TREE], [
   done
   AS_IF([test -n "$kvcl_libdir"], [
     $2_CFLAGS="-I$3/include"
-    $2_LIBS=`AS_ECHO(["$5"]) | $SED 's/-l/-Wl,-l/g'`
-    $2_LIBS="-Wl,-L$kvcl_libdir $$2_LIBS"
+    $2_LIBS=
+    for kvcl_lib in $5; do
+      kvcl_base=`AS_ECHO(["$kvcl_lib"]) | $SED 's/^-l//'`
+      $2_LIBS="$$2_LIBS -Wl,$kvcl_libdir/lib$kvcl_base.so"
+    done
     KVCL_LDFLAGS="$KVCL_LDFLAGS -Wl,-rpath,$kvcl_libdir"
   ], [
     $2_CFLAGS=
