@@ -60,10 +60,10 @@ typedef struct kvcl_init_params {
 KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p) KVCL_MUST_CHECK;
 
 /**
- * Leave the job. Blocks (at most about a second). Operations in flight complete with KVCL_ERR_CANCELED; caches,
- * memory, comms and stores of this context that were not freed are freed with a warning that names them. Peers that
- * still read this rank's memory get KVCL_ERR_RANK_FAILED or old bytes that verification refuses: a job that cares
- * calls kvcl_barrier first. Not from a callback. NULL is allowed.
+ * Leave the job. Blocks until the peers have read what was sent to them, at most about two seconds. Operations in
+ * flight complete with KVCL_ERR_CANCELED; caches, memory, comms and stores of this context that were not freed are
+ * freed with a warning that names them. Peers that still read this rank's memory get KVCL_ERR_RANK_FAILED or old bytes
+ * that verification refuses: a job that cares calls kvcl_barrier first. Not from a callback. NULL is allowed.
  */
 KVCL_API void kvcl_finalize(kvcl_context_h ctx);
 

@@ -49,7 +49,7 @@ void kvcl_am_recv(void *arg, const void *hdr, size_t hdr_len, const void *data, 
         return;
     }
     if (msg->type == KVCL_MSG_BYE) {
-        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+        kvcl_peer_on_bye(peer, msg);
         return;
     }
     handler = &ctx->handlers[msg->type];

@@ -164,7 +164,7 @@ static bool quiet(void *arg)
             return false;
         }
     }
-    return true;
+    return kvcl_peers_parted(ctx);
 }
 
 static void free_comms(kvcl_context_h ctx)
@@ -216,7 +216,7 @@ static void close_all(kvcl_context_h ctx)
     kvcl_peers_goodbye(ctx);
     kvcl_unlock(ctx);
     if (ctx->peers.count > 0) {
-        (void)kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(KVCL_NS_PER_SEC / 2));
+        (void)kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(2 * KVCL_NS_PER_SEC));
     }
     kvcl_engine_stop(ctx);
     kvcl_lock(ctx);

@@ -297,11 +297,37 @@ void kvcl_peers_goodbye(kvcl_context_h ctx)
 
     for (i = 0; i < ctx->peers.count; ++i) {
         if (ctx->peers.v[i]->state == KVCL_PEER_READY) {
-            if (kvcl_peer_post(ctx->peers.v[i], &msg, sizeof(msg), NULL, 0) != KVCL_OK) {
-                kvcl_log_debug("%s cannot be told that I leave", ctx->peers.v[i]->name);
-            }
+            ctx->peers.v[i]->parting = (kvcl_peer_post(ctx->peers.v[i], &msg, sizeof(msg), NULL, 0) == KVCL_OK);
         }
     }
+}
+
+bool kvcl_peers_parted(kvcl_context_h ctx)
+{
+    uint32_t i;
+
+    for (i = 0; i < ctx->peers.count; ++i) {
+        if (ctx->peers.v[i]->parting && (ctx->peers.v[i]->state == KVCL_PEER_READY)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Who leaves waits for the answer: a connection closed before everything was read would take the unread along. */
+void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
+{
+    kvcl_msg_t answer = {.type = KVCL_MSG_BYE, .flags = 1};
+
+    if (msg->flags == 1) {
+        peer->parting = false;
+        kvcl_engine_notify(peer->ctx);
+        return;
+    }
+    if ((peer->state == KVCL_PEER_READY) && (kvcl_peer_post(peer, &answer, sizeof(answer), NULL, 0) != KVCL_OK)) {
+        kvcl_log_debug("%s does not hear my goodbye", peer->name);
+    }
+    kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
 }
 
 void kvcl_peers_close(kvcl_context_h ctx)

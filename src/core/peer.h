@@ -38,6 +38,7 @@ typedef struct kvcl_peer {
     uint8_t             nonce[16];  /* of the handshake I began */
     uint8_t             *address;   /* packed; NULL until known */
     size_t              address_len;
+    bool                parting;    /* was told that I leave, and has not answered yet */
     int8_t              maps;       /* are its caches mapped here: 1, 0, or -1 not known yet */
     kvcl_xport_ep_t     *ep;
     const kvcl_xport_ops_t *ops;    /* ep's transport */
@@ -97,6 +98,8 @@ void kvcl_peer_handshake(struct kvcl_context *ctx, const kvcl_msg_t *msg, size_t
 kvcl_peer_t *kvcl_peer_check(struct kvcl_context *ctx, const kvcl_msg_t *msg); /* NULL: a stranger */
 void kvcl_peer_ep_failed(void *ctx, kvcl_xport_ep_t *ep, kvcl_status_t status);
 void kvcl_peers_goodbye(struct kvcl_context *ctx); /* lock held: BYE to all */
+bool kvcl_peers_parted(struct kvcl_context *ctx);  /* lock held: all that live have answered it */
+void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg);
 void kvcl_peers_close(struct kvcl_context *ctx);   /* lock held: close endpoints */
 void kvcl_peers_fini(struct kvcl_context *ctx);
 
