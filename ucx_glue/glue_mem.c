@@ -24,7 +24,7 @@
 
 enum {
     SHM_RESERVE = 4 << 20, /* left in /dev/shm for queues of peers that come later */
-    FD_SEARCH   = 65536
+    FD_SEARCH   = 4096
 };
 
 static size_t page_up(size_t len)
@@ -72,7 +72,8 @@ static void find_fd(glue_mem_t *mem)
         (void)fclose(maps);
     }
     for (fd = 0; (inode != 0) && (fd < FD_SEARCH) && (mem->fd < 0); ++fd) {
-        if ((fstat(fd, &st) == 0) && S_ISREG(st.st_mode) && (st.st_ino == inode)) {
+        snprintf(line, sizeof(line), "/proc/self/fd/%d", fd);
+        if ((stat(line, &st) == 0) && S_ISREG(st.st_mode) && (st.st_ino == inode)) {
             mem->fd    = fd;
             mem->inode = inode;
         }

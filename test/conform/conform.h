@@ -37,6 +37,7 @@ enum {
     CF_PROCS  = 1, /* only where ranks are processes */
     CF_MAPPED = 2, /* only over loop and shm */
     CF_SERVED = 4, /* only over tcp */
+    CF_RACY   = 16, /* takes memory back while others copy it: races on purpose, which the copy notices */
     CF_DIES   = 8  /* a rank may end in it: the case has a world of its own */
 };
 
@@ -71,6 +72,8 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
 
 /* All ranks, not by KVCL; a context without a thread is moved meanwhile. */
 void cf_fence(cf_t *cf);
+/* Was the build made with this sanitizer ("": any)? They are slow. */
+bool cf_sanitizer(const char *which);
 /* Sleep, moving a context without a thread. */
 void cf_sleep_us(cf_t *cf, unsigned us);
 /* Let this rank's bytes be seen by the others: a fence follows, then cf_blob(). */

@@ -418,7 +418,7 @@ static const cf_case_t cases[] = {
     {"mismatch", mismatch, 0},
     {"cancel_recv", cancel_recv, 0},
     {"sender_gives_up", sender_gives_up, 0},
-    {"stop_at_any_moment", stop_at_any_moment, 0},
+    {"stop_at_any_moment", stop_at_any_moment, CF_RACY},
     {NULL, NULL, 0},
 };
 
