@@ -1,0 +1,146 @@
+#!/bin/sh
+# srun with PMIx, on a Slurm of one machine that this script starts and ends: nothing of the machine's own Slurm is
+# touched.
+set -eu
+: "${top_builddir:?}"
+
+skip() {
+  echo "SKIP: no test under srun: $*"
+  exit 77
+}
+PATH=$PATH:/usr/sbin:/sbin
+[ "$(id -u)" = 0 ] || skip "only root can start slurmd"
+for tool in munged slurmctld slurmd srun sinfo squeue scancel; do
+  command -v $tool >/dev/null || skip "no $tool (Debian: munge, slurm-wlm)"
+done
+
+tmp=$(mktemp -d)
+pids=
+up=0
+cleanup() {
+  # Its jobs first: slurmstepd of a job that ends outlives slurmd.
+  tries=30
+  [ $up = 0 ] || timeout 5 scancel --user=root 2>/dev/null || :
+  while [ $up = 1 ] && [ -n "$(timeout 5 squeue -h 2>/dev/null)" ] && [ $tries -gt 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.1
+  done
+  # The last first; each ends on TERM, what has not after two seconds on KILL.
+  for pid in $pids; do
+    kill "$pid" 2>/dev/null || :
+  done
+  tries=20
+  for pid in $pids; do
+    while kill -0 "$pid" 2>/dev/null && [ $tries -gt 0 ]; do
+      tries=$((tries - 1))
+      sleep 0.1
+    done
+    kill -9 "$pid" 2>/dev/null || :
+  done
+  wait
+  rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
+
+# A port below the ephemeral ones that nobody has.
+port=$((10000 + $$ % 20000))
+new_port() {
+  port=$((port + 1))
+  while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+    port=$((port + 1))
+  done
+}
+
+# daemon COMMAND...: in the foreground of a process of its own.
+daemon() {
+  "$@" >>"$tmp/log/$(basename "$1").out" 2>&1 &
+  pids="$! $pids"
+}
+
+trouble() {
+  tail -n 4 "$tmp"/log/* 2>/dev/null | sed 's/^/   /'
+  skip "$*"
+}
+
+chmod 755 "$tmp" # munged insists that its socket can be reached
+mkdir "$tmp/log" "$tmp/state" "$tmp/spool" "$tmp/tmp"
+head -c 1024 /dev/urandom >"$tmp/munge.key"
+chmod 600 "$tmp/munge.key"
+new_port
+ctld_port=$port
+new_port
+host=$(hostname -s)
+cat >"$tmp/slurm.conf" <<CONF
+ClusterName=kvcl
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$ctld_port
+SlurmdPort=$port
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$tmp/munge.socket
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+ReturnToService=2
+StateSaveLocation=$tmp/state
+SlurmdSpoolDir=$tmp/spool
+TmpFS=$tmp/tmp
+SlurmctldPidFile=$tmp/slurmctld.pid
+SlurmdPidFile=$tmp/slurmd.pid
+SlurmctldLogFile=$tmp/log/slurmctld
+SlurmdLogFile=$tmp/log/slurmd
+PlugStackConfig=$tmp/plugstack.conf
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+KillWait=2
+NodeName=$host NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:8 State=UP
+CONF
+: >"$tmp/plugstack.conf"
+# Not the surroundings of a job that this may run in.
+for name in $(env | sed -n 's/^\(SLURM_[A-Z0-9_]*\)=.*/\1/p'); do
+  unset "$name"
+done
+SLURM_CONF=$tmp/slurm.conf
+export SLURM_CONF
+srun --mpi=list 2>&1 | grep -q pmix || skip "this srun has no PMIx"
+
+daemon munged --foreground --key-file="$tmp/munge.key" --socket="$tmp/munge.socket" --pid-file="$tmp/munged.pid" \
+  --log-file="$tmp/log/munged" --seed-file="$tmp/munged.seed"
+tries=50
+until [ -S "$tmp/munge.socket" ]; do
+  tries=$((tries - 1))
+  [ $tries -gt 0 ] || trouble "munged did not start"
+  sleep 0.1
+done
+daemon slurmctld -D -f "$SLURM_CONF"
+daemon slurmd -D -f "$SLURM_CONF"
+tries=20
+until [ "$(timeout 5 sinfo -h -o %T 2>/dev/null)" = idle ]; do
+  tries=$((tries - 1))
+  [ $tries -gt 0 ] || trouble "Slurm did not start"
+  sleep 0.5
+done
+up=1
+
+passed=0 failed=0
+for ranks in 2 4; do
+  for path in auto tcp; do
+    rc=0
+    KVCL_PATH=$path timeout -k 5 60 srun -n $ranks --overcommit --mpi=pmix "$top_builddir/test/multi/p2p" 4 \
+      >"$tmp/out" 2>"$tmp/err" || rc=$?
+    if [ $rc = 0 ] && [ "$(grep -c "^ok [0-9]* of $ranks\$" "$tmp/out")" = $ranks ]; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAIL: $ranks ranks over $path (status $rc)"
+      cat "$tmp/out" "$tmp/err" | sed 's/^/   /' | tail -n 20
+    fi
+  done
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
