@@ -113,6 +113,7 @@ kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *
     }
     if (status == KVCL_OK) {
         status = kvcl_log_level_parse(config->log, &level);
+        status = (status == KVCL_OK) ? status : kvcl_fail(status, "KVCL_LOG: %s", kvcl_last_error());
     }
     if (status != KVCL_OK) {
         return status;

@@ -113,7 +113,7 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     kvcl_lock(store->ctx);
     node = kvcl_owner_find(store, key, NULL);
     if ((node == NULL) || (node->owner == store->pool)) {
-        status = KVCL_ERR_NOT_FOUND;
+        status = kvcl_fail(KVCL_ERR_NOT_FOUND, "kvcl_store_pin_local: no cache of this rank holds the key");
     } else {
         slot = kvcl_owner_slot(node);
         kvcl_owner_touch(node->owner, slot);

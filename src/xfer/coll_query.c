@@ -45,6 +45,7 @@ static kvcl_status_t load_table(kvcl_coll_table_t *table)
     if (status == KVCL_OK) {
         status = kvcl_coll_table_parse(config.coll_table, table);
         kvcl_config_free(&config);
+        status = (status == KVCL_OK) ? status : kvcl_fail(status, "KVCL_COLL_TABLE: %s", kvcl_last_error());
     }
     return status;
 }
