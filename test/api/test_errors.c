@@ -1,0 +1,389 @@
+/*
+ * What the public calls refuse (errors.h): starting, settings, params structs, communicators, queries.
+ */
+#include "errors.h"
+
+/* ---- starting ---- */
+
+START_TEST(init_names_the_bad_parameter)
+{
+    static const kvcl_oob_t no_calls = {.rank = 0, .size = 1};
+    const struct {
+        kvcl_init_params_t p;
+        const char        *word;
+    } rows[] = {
+        {{.flags = 1u << 7, .boot = "self"}, "0x80"},
+        {{.boot = "pigeon"}, "pigeon"},
+        {{.boot = "self", .path = "tunnel"}, "tunnel"},
+        {{.boot = "self", .rank = 1, .nranks = 2}, "rank 1 of 2"},
+        {{.boot = "self", .rank = 3, .nranks = 2}, "rank 3 of 2"},
+        {{.boot = "self", .rank = -5, .nranks = 1}, "-5"},
+        {{.boot = "self", .rank = 0, .nranks = -2}, "-2"},
+        {{.boot = "tcp"}, "KVCL_RENDEZVOUS"},
+        {{.boot = "oob"}, "callbacks"},
+        {{.oob = &no_calls}, "callbacks"},
+        {{.rendezvous = "tcp://127.0.0.1:4000"}, "KVCL_SIZE"},
+        {{.rendezvous = "nonsense", .nranks = 2, .rank = -1}, "nonsense"},
+        {{.rendezvous = "udp://127.0.0.1:4000", .nranks = 2, .rank = -1}, "udp://"},
+        {{.rendezvous = "tcp://127.0.0.1", .nranks = 2, .rank = -1}, "port"},
+        {{.rendezvous = "tcp://127.0.0.1:", .nranks = 2, .rank = -1}, "port"},
+        {{.rendezvous = "tcp://127.0.0.1:0", .nranks = 2, .rank = -1}, "port"},
+        {{.rendezvous = "tcp://127.0.0.1:65536", .nranks = 2, .rank = -1}, "65536"},
+        {{.rendezvous = "tcp://127.0.0.1:40x", .nranks = 2, .rank = -1}, "40x"},
+        {{.rendezvous = "tcp://:4000", .nranks = 2, .rank = -1}, "tcp://:4000"},
+    };
+    kvcl_init_params_t p = alone();
+    size_t             i;
+
+    poison();
+    REFUSED(INVALID_PARAM, "ctx_p", kvcl_init(&p, NULL));
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        p      = rows[i].p;
+        p.size = sizeof(p);
+        p.path = (p.path != NULL) ? p.path : "loop";
+        REFUSED(INVALID_PARAM, rows[i].word, kvcl_init(&p, &out.ctx));
+    }
+    /* Beyond loopback nobody is let in, or joined, without a secret: refused before a packet is sent. */
+    p            = alone();
+    p.boot       = "tcp";
+    p.rendezvous = "tcp://192.0.2.1:4000";
+    p.nranks     = 2;
+    REFUSED(AUTH, "KVCL_SECRET_FILE", kvcl_init(&p, &out.ctx));
+}
+END_TEST
+
+START_TEST(bad_variables_are_named)
+{
+    static const char *const rows[][3] = { /* name, value, what is said if not the value */
+        {"KVCL_BOOT", "pigeon"},       {"KVCL_RENDEZVOUS", "here"},  {"KVCL_RANK", "first"},
+        {"KVCL_RANK", "65536"},        {"KVCL_SIZE", "-3"},          {"KVCL_BOOT_TIMEOUT", "soon"},
+        {"KVCL_PATH", "tunnel"},       {"KVCL_TIMEOUT", "10us"},      {"KVCL_TIMEOUT", "1x"},
+        {"KVCL_SPIN", "2s"},           {"KVCL_LOG", "loud"},         {"KVCL_KEEPALIVE", "1ms"},
+        {"KVCL_COLL_TABLE", "rubble", "too few fields"}, {"KVCL_COLL_CHUNK", "1"},     {"KVCL_INLINE_COPY", "-1"},
+        {"KVCL_FRAME", "1G"},          {"KVCL_WINDOW", "0"},         {"KVCL_WINDOW", "4 or 5"},
+        {"KVCL_EAGER", "2M"},
+    };
+    kvcl_init_params_t p = KVCL_INIT_PARAMS_INIT;
+    size_t             i;
+
+    poison();
+    p.path = "loop";
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        ck_assert_int_eq(setenv(rows[i][0], rows[i][1], 1), 0);
+        REFUSED(INVALID_PARAM, rows[i][0], kvcl_init(&p, &out.ctx));
+        REFUSED(INVALID_PARAM, (rows[i][2] != NULL) ? rows[i][2] : rows[i][1], kvcl_init(&p, &out.ctx));
+        unsetenv(rows[i][0]);
+    }
+    p = alone();
+    TAKEN(kvcl_init(&p, &ctx)); /* nothing of the above is left */
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+static void ignore(void *arg, const kvcl_setting_info_t *info)
+{
+    (void)info;
+    ++*(size_t *)arg;
+}
+
+START_TEST(queries_refuse)
+{
+    char small[1];
+
+    REFUSED(INVALID_PARAM, "cb", kvcl_query_settings(NULL, &out.n));
+    REFUSED(INVALID_PARAM, "kvcl_query_colls", kvcl_query_colls((char *)out.bytes, 64, NULL));
+    REFUSED(INVALID_PARAM, "kvcl_query_colls", kvcl_query_colls(NULL, 64, &out.n));
+    REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology((char *)out.bytes, 64, NULL));
+    REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology(NULL, 64, &out.n));
+    REFUSED(INVALID_PARAM, "buf", kvcl_query_path(world, 0, NULL, 64));
+    REFUSED(INVALID_PARAM, "communicator", kvcl_query_path(NULL, 0, (char *)out.bytes, 64));
+    REFUSED(INVALID_PARAM, "kvcl_context_address", kvcl_context_address(NULL, (char *)out.bytes, 64, &out.n));
+    REFUSED(INVALID_PARAM, "kvcl_context_address", kvcl_context_address(ctx, NULL, 64, &out.n));
+    REFUSED(INVALID_PARAM, "kvcl_context_address", kvcl_context_address(ctx, (char *)out.bytes, 64, NULL));
+    REFUSED(INVALID_PARAM, "fd_p", kvcl_context_eventfd(ctx, NULL));
+    REFUSED(INVALID_PARAM, "kvcl_comm_world", kvcl_comm_world(ctx, NULL));
+    REFUSED(INVALID_PARAM, "kvcl_comm_world", kvcl_comm_world(NULL, &out.comm));
+    /* Too little room: the length needed. */
+    ck_assert_int_eq(kvcl_context_address(ctx, small, sizeof(small), &out.n), KVCL_ERR_TRUNCATED);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "room for 1"));
+    ck_assert_int_eq(kvcl_query_colls(small, sizeof(small), &out.m), KVCL_ERR_TRUNCATED);
+    ck_assert_uint_gt(out.m, 1);
+    TAKEN(kvcl_context_address(ctx, (char *)out.bytes, out.n, &out.m));
+    ck_assert_uint_eq(out.n, out.m);
+    poison();
+    setenv("KVCL_WINDOW", "wide", 1);
+    REFUSED(INVALID_PARAM, "KVCL_WINDOW=wide", kvcl_query_settings(ignore, &out.n));
+    unsetenv("KVCL_WINDOW");
+    setenv("KVCL_COLL_TABLE", "rubble", 1);
+    REFUSED(INVALID_PARAM, "KVCL_COLL_TABLE", kvcl_query_colls((char *)out.bytes, sizeof(out.bytes), &out.n));
+    unsetenv("KVCL_COLL_TABLE");
+}
+END_TEST
+
+START_TEST(misspelt_variables_are_warned_about)
+{
+    static const char *const rows[][2] = {
+        {"KVCL_TIMEOTU", "did you mean KVCL_TIMEOUT?"},   {"KVCL_SPINN", "did you mean KVCL_SPIN?"},
+        {"KVCL_COL_TABLE", "did you mean KVCL_COLL_TABLE?"}, {"KVCL_SECRETFILE", "did you mean KVCL_SECRET_FILE?"},
+        {"KVCL_QWERTZUIOPASDF", "kvcl_info lists all"},
+    };
+    kvcl_init_params_t p = alone();
+    char               text[4096];
+    FILE              *file = tmpfile();
+    int                err  = dup(STDERR_FILENO);
+    size_t             i, len;
+
+    ck_assert(file != NULL && err >= 0);
+    setenv("KVCL_LOG", "warn", 1);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        setenv(rows[i][0], "1", 1);
+    }
+    ck_assert_int_ge(dup2(fileno(file), STDERR_FILENO), 0);
+    i = (kvcl_init(&p, &ctx) == KVCL_OK); /* a warning, no error */
+    dup2(err, STDERR_FILENO);
+    ck_assert_uint_eq(i, 1);
+    kvcl_finalize(ctx);
+    rewind(file);
+    len       = fread(text, 1, sizeof(text) - 1, file);
+    text[len] = '\0';
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        const char *line = strstr(text, rows[i][0]);
+        ck_assert_msg(line != NULL, "nothing about %s in \"%s\"", rows[i][0], text);
+        ck_assert_msg(strncmp(line + strlen(rows[i][0]) + 2, rows[i][1], strlen(rows[i][1])) == 0,
+                      "not \"%s\" but \"%s\"", rows[i][1], line);
+    }
+    ck_assert_ptr_null(strstr(text, "KVCL_LOG"));
+    fclose(file);
+    close(err);
+}
+END_TEST
+
+START_TEST(secret_files_that_are_none_are_refused)
+{
+    static const struct {
+        mode_t      mode;
+        size_t      len;
+        const char *word;
+    } rows[] = {{0644, 32, "0644"}, {0660, 32, "0660"}, {0602, 32, "0602"},
+                {0600, 15, "15 bytes"}, {0600, 0, "0 bytes"}};
+    kvcl_init_params_t p = alone();
+    char               text[4096];
+    size_t             i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        p.secret_file = write_file("secret", rows[i].mode, rows[i].len);
+        REFUSED(ACCESS, rows[i].word, kvcl_init(&p, &out.ctx));
+        REFUSED(ACCESS, p.secret_file, kvcl_init(&p, &out.ctx));
+    }
+    p.secret_file = write_file("secret", 0600, 32);
+    TAKEN(kvcl_init(&p, &ctx));
+    TAKEN(kvcl_init(&p, &other)); /* they share the secret, but nobody accepts */
+    TAKEN(kvcl_comm_world(ctx, &world));
+    TAKEN(kvcl_context_address(other, text, sizeof(text), &i));
+    REFUSED(TIMED_OUT, "nobody accepted", kvcl_comm_connect(world, text, SECOND / 20, &out.comm));
+    kvcl_finalize(other);
+    kvcl_finalize(ctx);
+    unlink(p.secret_file);
+    REFUSED(NOT_FOUND, p.secret_file, kvcl_init(&p, &out.ctx));
+    p.secret_file = dir;
+    REFUSED(ACCESS, "not a regular file", kvcl_init(&p, &out.ctx));
+}
+END_TEST
+
+/* ---- params structs of other versions ---- */
+
+static kvcl_status_t try_init(const void *params)
+{
+    kvcl_context_h got;
+    kvcl_status_t  status = kvcl_init(params, &got);
+
+    kvcl_finalize((status == KVCL_OK) ? got : NULL);
+    return status;
+}
+
+static kvcl_status_t try_mem(const void *params)
+{
+    kvcl_mem_h    got;
+    kvcl_status_t status = kvcl_mem_alloc(ctx, 64, params, &got);
+
+    kvcl_mem_free((status == KVCL_OK) ? got : NULL);
+    return status;
+}
+
+static kvcl_status_t try_store(const void *params)
+{
+    kvcl_store_h  got;
+    kvcl_status_t status = kvcl_store_open(world, params, &got);
+
+    kvcl_store_close((status == KVCL_OK) ? got : NULL);
+    return status;
+}
+
+static kvcl_status_t try_xfer(const void *params)
+{
+    return kvcl_barrier(world, params, NULL);
+}
+
+static kvcl_status_t try_layout(const void *layout)
+{
+    size_t bytes;
+
+    return kvcl_layout_block_bytes(layout, &bytes);
+}
+
+START_TEST(sizes_of_params_are_checked)
+{
+    const kvcl_init_params_t  init  = alone();
+    const kvcl_mem_params_t   memory = {.size = sizeof(memory)};
+    const kvcl_store_params_t store = {.size = sizeof(store), .dir_entries = 64};
+    const kvcl_xfer_params_t  xfer  = KVCL_XFER_PARAMS_INIT;
+    const struct {
+        kvcl_status_t (*call)(const void *params);
+        const void *params;
+        size_t      size;
+        const char *word;
+    } rows[] = {{try_init, &init, sizeof(init), "kvcl_init_params_t"},
+                {try_mem, &memory, sizeof(memory), "kvcl_mem_params_t"},
+                {try_store, &store, sizeof(store), "kvcl_store_params_t"},
+                {try_xfer, &xfer, sizeof(xfer), "kvcl_xfer_params_t"},
+                {try_layout, &shape, sizeof(shape), "layout"}};
+    union {
+        size_t   size;
+        uint8_t  bytes[256];
+        uint64_t words[32];
+    } p;
+    size_t i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        memset(&p, 0, sizeof(p));
+        memcpy(&p, rows[i].params, rows[i].size);
+        TAKEN(rows[i].call(&p));
+        p.size = 0;
+        REFUSED(INVALID_PARAM, rows[i].word, rows[i].call(&p));
+        p.size = sizeof(size_t);
+        REFUSED(INVALID_PARAM, rows[i].word, rows[i].call(&p));
+        p.size = rows[i].size + 24; /* a later version's, nothing of it used */
+        TAKEN(rows[i].call(&p));
+        p.bytes[rows[i].size + 23] = 1;
+        REFUSED(INVALID_PARAM, rows[i].word, rows[i].call(&p));
+        p.size = rows[i].size + 16; /* what lies behind it is not its */
+        TAKEN(rows[i].call(&p));
+    }
+}
+END_TEST
+
+/* ---- communicators ---- */
+
+START_TEST(communicators_refuse)
+{
+    static const int me[] = {0}, twice[] = {0, 0}, beyond[] = {0, 1}, before[] = {-1, 0};
+
+    REFUSED(INVALID_PARAM, "kvcl_comm_create", kvcl_comm_create(NULL, me, 1, &out.comm));
+    REFUSED(INVALID_PARAM, "kvcl_comm_create", kvcl_comm_create(world, NULL, 1, &out.comm));
+    REFUSED(INVALID_PARAM, "kvcl_comm_create", kvcl_comm_create(world, me, 1, NULL));
+    REFUSED(INVALID_PARAM, "no ranks", kvcl_comm_create(world, me, 0, &out.comm));
+    REFUSED(INVALID_PARAM, "no ranks", kvcl_comm_create(world, me, -1, &out.comm));
+    REFUSED(UNKNOWN_RANK, "rank 0 is listed twice", kvcl_comm_create(world, twice, 2, &out.comm));
+    REFUSED(UNKNOWN_RANK, "rank 1 (entry 1)", kvcl_comm_create(world, beyond, 2, &out.comm));
+    REFUSED(UNKNOWN_RANK, "rank -1 (entry 0)", kvcl_comm_create(world, before, 2, &out.comm));
+    REFUSED(INVALID_PARAM, "kvcl_comm_accept", kvcl_comm_accept(NULL, SECOND, &out.comm));
+    REFUSED(INVALID_PARAM, "kvcl_comm_accept", kvcl_comm_accept(world, SECOND, NULL));
+    REFUSED(TIMED_OUT, "nobody connected", kvcl_comm_accept(world, SECOND / 20, &out.comm));
+}
+END_TEST
+
+START_TEST(addresses_that_are_none_are_refused)
+{
+    static const char *const rows[] = {"", "hello", "kvcl1", "kvcl2:AAAA", "kvcl1:", "kvcl1:AAAAAAAA", "kvcl1:****",
+                                       "kvcl1:AAAA BBBB", "tcp://127.0.0.1:4000"};
+    static char              text[4096], huge[65536];
+    kvcl_init_params_t       p = alone();
+    kvcl_context_h           gone;
+    size_t                   i, len;
+
+    REFUSED(INVALID_PARAM, "kvcl_comm_connect", kvcl_comm_connect(NULL, "kvcl1:", SECOND, &out.comm));
+    REFUSED(INVALID_PARAM, "kvcl_comm_connect", kvcl_comm_connect(world, "kvcl1:", SECOND, NULL));
+    REFUSED(INVALID_PARAM, "needs the other side's address", kvcl_comm_connect(world, NULL, SECOND, &out.comm));
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        REFUSED(INVALID_PARAM, "address", kvcl_comm_connect(world, rows[i], SECOND, &out.comm));
+    }
+    memset(huge, 'A', sizeof(huge) - 1);
+    memcpy(huge, "kvcl1:", 6);
+    REFUSED(INVALID_PARAM, "too long", kvcl_comm_connect(world, huge, SECOND, &out.comm));
+    TAKEN(kvcl_init(&p, &gone));
+    TAKEN(kvcl_context_address(gone, text, sizeof(text), &len));
+    kvcl_finalize(gone);
+    REFUSED(UNREACHABLE, "other job", kvcl_comm_connect(world, text, SECOND, &out.comm));
+    text[9] = (text[9] == 'z') ? 'y' : 'z'; /* the low bits of the third byte: the wire version */
+    REFUSED(VERSION, "wire version", kvcl_comm_connect(world, text, SECOND, &out.comm));
+    TAKEN(kvcl_context_address(other, text, sizeof(text), &len));
+    for (i = 40; i < len - 1; i += 7) {
+        text[i] = '\0';
+        REFUSED(INVALID_PARAM, "cut off", kvcl_comm_connect(world, text, SECOND, &out.comm));
+        TAKEN(kvcl_context_address(other, text, sizeof(text), &len));
+    }
+    /* Alone, each has a secret of its own. */
+    REFUSED(AUTH, "secret", kvcl_comm_connect(world, text, SECOND, &out.comm));
+}
+END_TEST
+
+START_TEST(unknown_ranks_are_named)
+{
+    static const int ranks[] = {-2, 1, KVCL_ANY_SOURCE, INT_MAX, INT_MIN};
+    char             word[32];
+    uint8_t          desc[1024];
+    size_t           i, len = sizeof(desc);
+
+    TAKEN(kvcl_mem_export(mem, KVCL_READ, desc, &len));
+    for (i = 0; i < sizeof(ranks) / sizeof(ranks[0]); ++i) {
+        const int r = ranks[i];
+        snprintf(word, sizeof(word), "rank %d ", r);
+        REFUSED(UNKNOWN_RANK, word, kvcl_send(world, r, 1, cache, &good, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_send_bytes(world, r, 1, "x", 1, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_get(world, r, cache, &good, &good, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_put(world, r, cache, &good, &good, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_bcast(world, r, cache, &good, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_bcast_bytes(world, r, out.bytes, 8, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_rmem_import(world, r, desc, len, &out.rmem));
+        REFUSED(UNKNOWN_RANK, word, kvcl_query_path(world, r, (char *)out.bytes, 64));
+        if (r != KVCL_ANY_SOURCE) {
+            REFUSED(UNKNOWN_RANK, word, kvcl_recv(world, r, 1, cache, &good, NULL, &out.req));
+            REFUSED(UNKNOWN_RANK, word, kvcl_recv_bytes(world, r, 1, out.bytes, 8, NULL, &out.req));
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("errors");
+    SRunner *runner;
+    TCase   *tc;
+    int      failed;
+
+    tc = tcase_create("start");
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, init_names_the_bad_parameter);
+    tcase_add_test(tc, bad_variables_are_named);
+    tcase_add_test(tc, misspelt_variables_are_warned_about);
+    suite_add_tcase(suite, tc);
+    tc = tcase_create("secret");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, make_dir, remove_dir);
+    tcase_add_test(tc, secret_files_that_are_none_are_refused);
+    suite_add_tcase(suite, tc);
+    tc = tcase_create("world");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, open_world, close_world);
+    tcase_add_test(tc, queries_refuse);
+    tcase_add_test(tc, sizes_of_params_are_checked);
+    tcase_add_test(tc, communicators_refuse);
+    tcase_add_test(tc, addresses_that_are_none_are_refused);
+    tcase_add_test(tc, unknown_ranks_are_named);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
