@@ -1,7 +1,7 @@
 /*
  * The frame of errors.h.
  */
-#include "errors.h"
+#include "test/api/errors.h"
 
 outs_t                   out, kept;
 kvcl_context_h           ctx, other;

@@ -1,7 +1,7 @@
 /*
  * What the public calls refuse (errors.h): starting, settings, params structs, communicators, queries.
  */
-#include "errors.h"
+#include "test/api/errors.h"
 
 /* ---- starting ---- */
 

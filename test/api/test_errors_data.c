@@ -1,7 +1,7 @@
 /*
  * What the public calls refuse (errors.h): layouts, caches, memory, transfers, keys, the store.
  */
-#include "errors.h"
+#include "test/api/errors.h"
 
 static const kvcl_sel_t far_block = {.blocks = bad_ids, .n_blocks = 2}, no_ids = {.n_blocks = 2},
                         far_layer = {.blocks = good_ids, .n_blocks = 2, .layers = {0, 3}},
