@@ -151,6 +151,29 @@ static kvcl_status_t conclude(kvcl_comm_h comm, kvcl_status_t status, kvcl_membe
     return (told == KVCL_OK) ? make_inter(comm, &outcome, theirs, inter_p) : told;
 }
 
+/* What ends a meeting ends it where no caller is, so its sentence is made here. */
+static void explain(kvcl_status_t status, const char *call, bool accept)
+{
+    switch (status) {
+    case KVCL_ERR_TIMED_OUT:
+        (void)kvcl_fail(status, "%s: nobody %s in the time given", call, accept ? "connected" : "accepted");
+        break;
+    case KVCL_ERR_AUTH:
+        (void)kvcl_fail(status, "%s: the other side has another job secret: set KVCL_SECRET_FILE to the same file for "
+                        "both jobs", call);
+        break;
+    case KVCL_ERR_VERSION:
+        (void)kvcl_fail(status, "%s: the other side speaks another wire version than %u", call,
+                        (unsigned)KVCL_WIRE_VERSION);
+        break;
+    case KVCL_ERR_STALE:
+        (void)kvcl_fail(status, "%s: the context of that address is gone, another is in its place", call);
+        break;
+    default:
+        break;
+    }
+}
+
 static kvcl_status_t join(kvcl_comm_h comm, const char *address, bool accept, uint64_t timeout_ns, kvcl_comm_h *inter_p,
                           const char *call)
 {
@@ -167,9 +190,7 @@ static kvcl_status_t join(kvcl_comm_h comm, const char *address, bool accept, ui
         status = (!accept && (address == NULL))
                      ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: rank 0 needs the other side's address", call)
                      : meet_as_root(comm, address, timeout_ns, &theirs, &id);
-        if (status == KVCL_ERR_TIMED_OUT) {
-            status = kvcl_fail(status, "%s: nobody %s in the time given", call, accept ? "connected" : "accepted");
-        }
+        explain(status, call, accept);
     }
     status = conclude(comm, status, &theirs, id, deadline_ns, inter_p);
     free(theirs.buf);

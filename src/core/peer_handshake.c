@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "core/address.h"
 #include "core/context.h"
 #include "core/handshake.h"
 
@@ -132,6 +133,25 @@ static bool cookie_is_mine(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     return kvcl_ct_equal(nonce, in->ids.nonce_b, 16);
 }
 
+/* The peer that proved the secret, with an endpoint. */
+static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
+                            kvcl_peer_t **peer_p)
+{
+    kvcl_address_t address;
+    kvcl_status_t  status = kvcl_address_unpack(data, len, &address);
+
+    if ((status == KVCL_OK) && (memcmp(address.uuid, in->ids.uuid_a, 16) != 0)) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "its address is another context's");
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_peer_by_address(ctx, data, len, peer_p);
+    }
+    if ((status == KVCL_OK) && ((*peer_p)->state == KVCL_PEER_FAILED)) {
+        status = kvcl_fail((*peer_p)->why, "%s is gone", (*peer_p)->name);
+    }
+    return ((status == KVCL_OK) && ((*peer_p)->ep == NULL)) ? kvcl_peer_make_ep(*peer_p) : status;
+}
+
 static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
                      kvcl_xport_reply_t *reply)
 {
@@ -146,8 +166,7 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
         refuse(in, KVCL_ERR_AUTH, reply);
         return;
     }
-    if ((kvcl_peer_by_address(ctx, data, len, &peer) != KVCL_OK) || (memcmp(peer->uuid, in->ids.uuid_a, 16) != 0) ||
-        (peer->state == KVCL_PEER_FAILED) || ((peer->ep == NULL) && (kvcl_peer_make_ep(peer) != KVCL_OK))) {
+    if (prover(ctx, in, data, len, &peer) != KVCL_OK) {
         kvcl_log_warn("a peer proved the secret but cannot be used: %s", kvcl_last_error());
         refuse(in, KVCL_ERR_UNREACHABLE, reply);
         return;
@@ -180,6 +199,7 @@ static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_status_t why   = (kvcl_status_t)(int32_t)in->index;
 
     if ((peer == NULL) || (peer->state != KVCL_PEER_CONNECTING)) {
+        ctx->stats.strangers += (peer == NULL) && (in->msg.version == KVCL_WIRE_VERSION); /* else counted already */
         return;
     }
     if (why == KVCL_ERR_VERSION) {
