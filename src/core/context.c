@@ -252,21 +252,37 @@ static void close_all(kvcl_context_h ctx)
     free(ctx);
 }
 
-kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p)
+/* The caller's struct may be that of an older or a younger library: what it lacks is default. */
+static kvcl_status_t take_params(const kvcl_init_params_t *params, kvcl_init_params_t *out)
 {
-    kvcl_status_t  status = KVCL_OK;
-    kvcl_context_h ctx;
+    static const kvcl_init_params_t defaults = KVCL_INIT_PARAMS_INIT;
+    kvcl_status_t                   status;
+
+    *out = defaults;
+    if (params == NULL) {
+        return KVCL_OK;
+    }
+    status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_init_params_t");
+    if (status == KVCL_OK) {
+        memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
+        if ((out->flags & ~(uint64_t)KVCL_INIT_NO_THREAD) != 0) {
+            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: unknown flags 0x%llx",
+                               (unsigned long long)out->flags);
+        }
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *ctx_p)
+{
+    kvcl_init_params_t params;
+    kvcl_status_t      status;
+    kvcl_context_h     ctx;
 
     if (ctx_p == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: ctx_p is NULL");
     }
-    if (params != NULL) {
-        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_init_params_t");
-        if ((status == KVCL_OK) && ((params->flags & ~(uint64_t)KVCL_INIT_NO_THREAD) != 0)) {
-            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: unknown flags 0x%llx",
-                               (unsigned long long)params->flags);
-        }
-    }
+    status = take_params(user_params, &params);
     if (status != KVCL_OK) {
         return status;
     }
@@ -280,7 +296,7 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p)
     kvcl_list_init(&ctx->comms);
     status = kvcl_engine_init(ctx);
     if (status == KVCL_OK) {
-        status = open_all(ctx, params);
+        status = open_all(ctx, &params);
     }
     if (status != KVCL_OK) {
         close_all(ctx);

@@ -506,8 +506,8 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
     kvcl_engine_t *eng = &ctx->engine;
     kvcl_status_t status = KVCL_OK;
 
-    if (fd_p == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_eventfd: fd_p is NULL");
+    if ((ctx == NULL) || (fd_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_eventfd: ctx or fd_p is NULL");
     }
     kvcl_lock(ctx);
     if (eng->user_fd < 0) {

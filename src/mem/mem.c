@@ -17,18 +17,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
+static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p,
+                                  kvcl_mem_params_t *out)
 {
     kvcl_status_t status = KVCL_OK;
+
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
 
     if ((ctx == NULL) || (mem_p == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: NULL argument");
     }
     if (params != NULL) {
         status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_mem_params_t");
-        if ((status == KVCL_OK) && ((params->flags & ~(uint64_t)(KVCL_MEM_HUGE | KVCL_MEM_NUMA)) != 0)) {
+        if (status == KVCL_OK) {
+            memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
+        }
+        if ((status == KVCL_OK) && ((out->flags & ~(uint64_t)(KVCL_MEM_HUGE | KVCL_MEM_NUMA)) != 0)) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: unknown flags 0x%llx",
-                               (unsigned long long)params->flags);
+                               (unsigned long long)out->flags);
         }
     }
     return status;
@@ -59,7 +66,8 @@ static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, const kvcl
 kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                                 const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
 {
-    kvcl_status_t status = check_params(ctx, params, mem_p);
+    kvcl_mem_params_t own;
+    kvcl_status_t     status = check_params(ctx, params, mem_p, &own);
 
     if (status != KVCL_OK) {
         return status;
@@ -70,7 +78,7 @@ kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl
     if (addr == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_register: addr is NULL (kvcl_mem_alloc allocates)");
     }
-    return make(ctx, addr, len, params, mem_p);
+    return make(ctx, addr, len, &own, mem_p);
 }
 
 /* A hint: what cannot be had is only logged. */
@@ -90,13 +98,14 @@ static void bind_numa(kvcl_mem_h mem, int node)
 
 kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
 {
-    kvcl_status_t status = check_params(ctx, params, mem_p);
+    kvcl_mem_params_t own;
+    kvcl_status_t     status = check_params(ctx, params, mem_p, &own);
 
     if (status == KVCL_OK) {
-        status = make(ctx, NULL, len, params, mem_p);
+        status = make(ctx, NULL, len, &own, mem_p);
     }
-    if ((status == KVCL_OK) && (params != NULL) && (params->flags & KVCL_MEM_NUMA)) {
-        bind_numa(*mem_p, params->numa_node);
+    if ((status == KVCL_OK) && (own.flags & KVCL_MEM_NUMA)) {
+        bind_numa(*mem_p, own.numa_node);
     }
     return status;
 }
@@ -128,9 +137,10 @@ static kvcl_status_t map_file(int fd, const char *path, uint64_t offset, size_t 
 
 kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint64_t offset, size_t len, kvcl_mem_h *mem_p)
 {
-    kvcl_status_t status = check_params(ctx, NULL, mem_p);
-    void          *addr = NULL;
-    int           fd;
+    kvcl_mem_params_t own;
+    kvcl_status_t     status = check_params(ctx, NULL, mem_p, &own);
+    void              *addr = NULL;
+    int               fd;
 
     if (status != KVCL_OK) {
         return status;

@@ -132,8 +132,8 @@ kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     if (status == KVCL_OK) {
         status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_get");
     }
-    if ((status == KVCL_OK) && (remote == NULL)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_get: the remote selection is NULL");
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_remote(remote, "kvcl_get");
     }
     if (status == KVCL_OK) {
         status = kvcl_xfer_name(&p, cache, "kvcl_get", &name);

@@ -40,6 +40,14 @@ kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, cons
     return (status == KVCL_OK) ? kvcl_comm_peer(comm, rank, peer_p) : status;
 }
 
+kvcl_status_t kvcl_xfer_remote(const kvcl_sel_t *sel, const char *call)
+{
+    if ((sel == NULL) || ((sel->blocks == NULL) && (sel->n_blocks != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the remote selection is NULL, or its blocks", call);
+    }
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_xfer_name(const kvcl_xfer_params_t *params, kvcl_cache_h cache, const char *call,
                              const char **name_p)
 {

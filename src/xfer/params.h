@@ -13,6 +13,8 @@ kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, cons
                               kvcl_xfer_params_t *out, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
     KVCL_MUST_CHECK;
+/** A selection of the peer's, as far as it can be judged here. */
+kvcl_status_t kvcl_xfer_remote(const kvcl_sel_t *sel, const char *call) KVCL_MUST_CHECK;
 /** The name of the peer's cache that is meant. */
 kvcl_status_t kvcl_xfer_name(const kvcl_xfer_params_t *params, kvcl_cache_h cache, const char *call,
                              const char **name_p) KVCL_MUST_CHECK;

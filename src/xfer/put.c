@@ -288,8 +288,8 @@ kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     const char         *name;
     kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_put", params, &p, &peer);
 
-    if ((status == KVCL_OK) && (remote == NULL)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_put: the remote selection is NULL");
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_remote(remote, "kvcl_put");
     }
     if (((status != KVCL_OK)) || ((status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_put")) != KVCL_OK) ||
         ((status = kvcl_xfer_name(&p, cache, "kvcl_put", &name)) != KVCL_OK) ||
