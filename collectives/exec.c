@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum {
@@ -107,11 +108,17 @@ static void enable_dependents(kvcl_exec_t *exec, uint32_t index)
     }
 }
 
+/* A RECV of nothing: its peer has done its part with the announcement, and may leave before this step's turn. */
+static bool is_notice(const kvcl_exec_t *exec, uint32_t index)
+{
+    return (exec->plan->steps[index].op == KVCL_STEP_RECV) && (exec->plan->steps[index].len == 0);
+}
+
 static void set_done(kvcl_exec_t *exec, uint32_t index)
 {
     exec->steps[index].flags |= STEP_DONE;
     --exec->open;
-    if (exec->plan->steps[index].op != KVCL_STEP_COPY) {
+    if (!is_notice(exec, index) && (exec->plan->steps[index].op != KVCL_STEP_COPY)) {
         --peer_of(exec, index)->open;
     }
 }
@@ -324,6 +331,9 @@ kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, 
     }
     step->flags   |= STEP_ANNOUNCED;
     step->peer_off = off;
+    if (is_notice(exec, index)) {
+        --peer_of(exec, index)->open;
+    }
     if (step->flags & STEP_ENABLED) {
         queue_push(exec, &exec->pulls, index);
     }

@@ -78,7 +78,7 @@ typedef struct kvcl_exec_queue {
 typedef struct kvcl_exec_peer {
     kvcl_exec_queue_t waiting; /* SENDs enabled while the peer's window was full */
     uint32_t          unacked; /* SENDs announced or about to be, not acked */
-    uint32_t          open;    /* steps not done */
+    uint32_t          open;    /* steps not done, but for RECVs of nothing that were announced */
     uint32_t          pulls;   /* under way */
     uint8_t           flags;   /* exec.c */
 } kvcl_exec_peer_t;
@@ -130,8 +130,8 @@ kvcl_status_t kvcl_exec_pulled(kvcl_exec_t *exec, uint32_t step, kvcl_status_t s
 void kvcl_exec_fail(kvcl_exec_t *exec, kvcl_status_t status);
 
 /** The rank is dead or out of the view: fail, send it nothing, and no longer count on its ABORT. Pulls
- *  from it still end by kvcl_exec_pulled. A rank that is not in the plan, or with which all steps are done, is
- *  no failure. */
+ *  from it still end by kvcl_exec_pulled. A rank that is not in the plan, or that has done its part of all
+ *  steps, is no failure. */
 void kvcl_exec_peer_gone(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status);
 
 /** @return KVCL_INPROGRESS; KVCL_OK: all done; an error: failed, own pulls ended, ABORTs taken. */

@@ -272,6 +272,23 @@ START_TEST(a_gone_rank_fails_only_the_plans_it_is_in)
 }
 END_TEST
 
+START_TEST(a_rank_that_announced_nothing_may_leave_before_its_turn)
+{
+    kvcl_plan_recv(&plan, 1, 0, 0, KVCL_STEP_NONE);
+    kvcl_plan_recv(&plan, 2, 0, 0, 0); /* the next round of a barrier */
+    kvcl_plan_send(&plan, 3, 0, 0, 1);
+    start(0, 0);
+    ck_assert_int_eq(announce(2, 0, 0), KVCL_OK);
+    kvcl_exec_peer_gone(&exec, 2, KVCL_ERR_RANK_FAILED);
+    expect_nothing();
+    ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_INPROGRESS);
+    ck_assert_int_eq(announce(1, 0, 0), KVCL_OK);
+    expect(KVCL_EXEC_ANNOUNCE, 3, 0);
+    expect_nothing();
+    ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_OK);
+}
+END_TEST
+
 START_TEST(an_abort_status_from_the_wire_is_never_success)
 {
     kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
@@ -342,6 +359,7 @@ int main(void)
     tcase_add_test(tcase, a_failure_waits_for_the_pulls_under_way);
     tcase_add_test(tcase, a_buffer_is_released_when_no_peer_can_read_it);
     tcase_add_test(tcase, a_gone_rank_fails_only_the_plans_it_is_in);
+    tcase_add_test(tcase, a_rank_that_announced_nothing_may_leave_before_its_turn);
     tcase_add_test(tcase, an_abort_status_from_the_wire_is_never_success);
     tcase_add_test(tcase, the_inbox_feeds_what_came_early);
     tcase_add_test(tcase, the_inbox_refuses_duplicates_and_too_much);
