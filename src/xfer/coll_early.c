@@ -7,7 +7,8 @@
  * four communicators' worth. Who exceeds it gets an ABORT. What is older than two timeouts belongs to nobody.
  *
  * An ABORT for a collective that has not begun is answered with an ABORT at once: nothing is being read. An
- * announcement for one that is over is answered with how that ended. Nothing else of those that are over is answered.
+ * announcement for one that is over is answered with how that ended. Nothing else of those that are over is answered,
+ * and no answer is: two sides that both do not know a collective would never end.
  *
  * Engine lock throughout.
  */
@@ -96,9 +97,16 @@ static void unannounce(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_m
 /* Answers in the name of a rank that may not know its communicator yet: only comm and seq count at the other side. */
 static void answer(const kvcl_msg_coll_t *in, kvcl_peer_t *peer, const kvcl_coll_comm_t *cc, kvcl_status_t status)
 {
-    kvcl_coll_comm_t nobody = {.id = in->comm, .rank = UINT32_MAX};
+    kvcl_msg_coll_t out = {.msg    = {.type = KVCL_MSG_COLL, .flags = KVCL_COLL_ANSWER},
+                           .comm   = in->comm,
+                           .seq    = in->seq,
+                           .rank   = (cc != NULL) ? cc->rank : UINT32_MAX,
+                           .kind   = KVCL_COLL_ABORT,
+                           .status = status};
 
-    kvcl_coll_try_abort((cc != NULL) ? cc : &nobody, in->seq, peer, status);
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s cannot be told that a collective failed", peer->name);
+    }
 }
 
 static void hold(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len,
@@ -106,7 +114,7 @@ static void hold(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_coll_t *i
 {
     early_t *early;
 
-    if (in->kind == KVCL_COLL_ABORT) {
+    if ((in->kind == KVCL_COLL_ABORT) && ((in->msg.flags & KVCL_COLL_ANSWER) == 0)) {
         unannounce(ctx, peer, in);
         answer(in, peer, cc, kvcl_coll_error_of(in->status));
     } else if (in->kind != KVCL_COLL_ANNOUNCE) {

@@ -18,7 +18,7 @@
 
 enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
 
-enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2 }; /* msg.flags */
+enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4 }; /* msg.flags; ANSWER: an ABORT, no reply */
 
 typedef struct kvcl_msg_coll {
     kvcl_msg_t msg;

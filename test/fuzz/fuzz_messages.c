@@ -1,0 +1,360 @@
+/*
+ * What a proven peer may send: a context that has shaken hands with itself over loop is given headers and payloads of
+ * every type, whole or cut off, the way back included; regions, caches, a store, communicators and operations in
+ * flight are there to be hit. Nothing may crash, leak or keep the context busy.
+ *
+ * An input is a row of messages: a byte for the type, one for what shall be plausible in it, one for the flags (or the
+ * header's length), one for the payload's length, and the bytes of both.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "core/comm.h"
+#include "core/comm_meet.h"
+#include "core/context.h"
+#include "core/handshake.h"
+#include "kv/cache.h"
+#include "mem/region.h"
+#include "store/store.h"
+#include "store/store_wire.h"
+#include "xfer/coll_wire.h"
+#include "xfer/xfer_wire.h"
+#include <kvcl/kvcl_store.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MESSAGES_MAX = 8, HDR_MAX = 255, INPUTS_MAX = 2000, PASSES_MAX = 10000 };
+
+typedef struct world {
+    kvcl_context_h ctx;
+    kvcl_peer_t    *peer; /* the context itself */
+    kvcl_comm_h    comm;
+    kvcl_region_t  *region;
+    kvcl_cache_h   cache;
+    kvcl_store_h   store;
+    kvcl_req_h     recv;  /* from anybody, any time */
+    char           in[512];
+    unsigned       inputs;
+} world_t;
+
+static world_t world;
+
+static const uint8_t types[] = {
+#define X(_name, _value) _value,
+    KVCL_MSG_MAP(X)
+#undef X
+};
+
+static void must(int truth)
+{
+    if (!truth) {
+        fprintf(stderr, "%s\n", kvcl_last_error());
+        abort();
+    }
+}
+
+static kvcl_status_t no_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len)
+{
+    (void)reply;
+    must((hdr != NULL) && (hdr_len == sizeof(kvcl_hs_msg_t)));
+    return KVCL_OK;
+}
+
+static const kvcl_xport_ops_t no_ops = {.size = sizeof(no_ops), .name = "fuzz", .reply = no_reply};
+
+static void is_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    (void)waiter;
+    must(status == KVCL_OK);
+}
+
+static void shake_hands(void)
+{
+    kvcl_peer_waiter_t waiter = {.fn = is_ready};
+    kvcl_status_t      status;
+
+    kvcl_lock(world.ctx);
+    must(kvcl_peer_by_address(world.ctx, world.ctx->address, world.ctx->address_len, &world.peer) == KVCL_OK);
+    status = kvcl_peer_ready(world.peer, &waiter);
+    kvcl_unlock(world.ctx);
+    must((status == KVCL_OK) || (status == KVCL_INPROGRESS));
+    while (world.peer->state != KVCL_PEER_READY) {
+        (void)kvcl_progress(world.ctx);
+    }
+}
+
+static void listen_again(void)
+{
+    kvcl_status_t status;
+
+    if (world.recv != NULL) {
+        status = kvcl_req_test(world.recv);
+        if (status == KVCL_INPROGRESS) {
+            return;
+        }
+        world.recv = NULL;
+    }
+    status = kvcl_recv_bytes(world.comm, KVCL_ANY_SOURCE, 1, world.in, sizeof(world.in), NULL, &world.recv);
+    must(status != KVCL_ERR_INVALID_PARAM);
+}
+
+static void begin(void)
+{
+    kvcl_init_params_t  params  = KVCL_INIT_PARAMS_INIT;
+    kvcl_store_params_t sparams = KVCL_STORE_PARAMS_INIT;
+    kvcl_layout_t       layout  = KVCL_LAYOUT_BYTES(16, 64);
+
+    (void)setenv("KVCL_LOG", "error", 0);
+    memset(&world, 0, sizeof(world));
+    params.boot  = "self";
+    params.path  = "loop";
+    params.flags = KVCL_INIT_NO_THREAD;
+    must(kvcl_init(&params, &world.ctx) == KVCL_OK);
+    must(kvcl_comm_world(world.ctx, &world.comm) == KVCL_OK);
+    must(kvcl_region_create(world.ctx, NULL, 4096, NULL, &world.region) == KVCL_OK);
+    must(kvcl_cache_create(world.ctx, "fuzz", &layout, NULL, KVCL_MEM_HOST, &world.cache) == KVCL_OK);
+    sparams.dir_entries = 256;
+    must(kvcl_store_open(world.comm, &sparams, &world.store) == KVCL_OK);
+    shake_hands();
+}
+
+static void end(void)
+{
+    if (world.recv != NULL) {
+        kvcl_req_cancel(world.recv);
+        (void)!kvcl_req_wait(world.recv, UINT64_C(1000000000));
+    }
+    kvcl_store_close(world.store);
+    kvcl_cache_destroy(world.cache);
+    must(kvcl_region_destroy(world.region));
+    kvcl_finalize(world.ctx);
+    memset(&world, 0, sizeof(world));
+}
+
+/* Ids of operations that could be there: the last few, or one that is not. */
+static uint64_t some_op(uint8_t seed)
+{
+    uint64_t last = world.ctx->engine.next_id;
+
+    return (seed % 8 == 7) ? seed : (last > seed % 8) ? last - seed % 8 : last;
+}
+
+static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
+{
+    switch (msg->type) {
+    case KVCL_MSG_PULL: {
+        kvcl_msg_pull_t *pull = (kvcl_msg_pull_t *)(void *)msg;
+        pull->from     = (uint8_t)(1 + pull->from % 3);
+        pull->order   &= 1;
+        pull->target   = (pull->from == KVCL_FROM_CACHE) ? world.cache->id : world.region->id;
+        pull->key      = (pull->from == KVCL_FROM_OFFER) ? some_op(seed) : world.region->keys[0];
+        pull->offset  %= 5000;
+        pull->n_blocks = len / 4;
+        pull->len      = (pull->from == KVCL_FROM_CACHE) ? 64 * pull->n_blocks : pull->len % 5000;
+        if (seed & 8) {
+            pull->layers[0] = pull->heads[0] = 0;
+            pull->layers[1] = pull->heads[1] = 1;
+        }
+        break;
+    }
+    case KVCL_MSG_PUT: {
+        kvcl_msg_put_t *put = (kvcl_msg_put_t *)(void *)msg;
+        put->order        &= 1;
+        put->target        = (msg->flags & KVCL_PUT_CACHE) ? world.cache->id : world.region->id;
+        put->key           = world.region->keys[1];
+        put->offset       %= 5000;
+        put->n_blocks      = (msg->flags & KVCL_PUT_CACHE) ? ((msg->flags & KVCL_PUT_EAGER) ? len / 68 : len / 4) : 0;
+        put->len           = (msg->flags & KVCL_PUT_CACHE) ? 64 * put->n_blocks
+                             : (msg->flags & KVCL_PUT_EAGER) ? len : put->len % 5000;
+        put->signal_region = world.region->id;
+        put->signal_key    = world.region->keys[1];
+        put->signal_offset %= 5000;
+        if (seed & 8) {
+            put->layers[0] = put->heads[0] = 0;
+            put->layers[1] = put->heads[1] = 1;
+        }
+        break;
+    }
+    case KVCL_MSG_SIGNAL: {
+        kvcl_msg_signal_t *signal = (kvcl_msg_signal_t *)(void *)msg;
+        signal->region  = world.region->id;
+        signal->key     = world.region->keys[1];
+        signal->offset %= 5000;
+        break;
+    }
+    case KVCL_MSG_SEND: {
+        kvcl_msg_send_t *send = (kvcl_msg_send_t *)(void *)msg;
+        send->comm   = world.comm->id;
+        send->tag   &= 1;
+        send->source = 0;
+        send->len    = (msg->flags & KVCL_SEND_EAGER) ? len : send->len % 1024;
+        break;
+    }
+    case KVCL_MSG_COLL: {
+        kvcl_msg_coll_t *coll = (kvcl_msg_coll_t *)(void *)msg;
+        coll->comm = world.comm->id;
+        coll->rank = 0;
+        coll->kind = coll->kind % 4;
+        coll->seq %= 8;
+        coll->k   %= 8;
+        break;
+    }
+    case KVCL_MSG_CONNECT: {
+        kvcl_msg_connect_t *connect = (kvcl_msg_connect_t *)(void *)msg;
+        connect->kind %= 4;
+        connect->n    %= 4;
+        break;
+    }
+    case KVCL_MSG_DIR_ASK: {
+        kvcl_msg_dir_ask_t *ask = (kvcl_msg_dir_ask_t *)(void *)msg;
+        msg->flags %= 7;
+        ask->store  = world.store->id;
+        ask->rank   = 0;
+        ask->n      = (uint32_t)(len / ((msg->flags <= KVCL_ASK_REMOVE) ? sizeof(kvcl_store_rec_t)
+                                                                        : sizeof(kvcl_key_t)));
+        break;
+    }
+    case KVCL_MSG_WITHDRAW: {
+        kvcl_msg_withdraw_t *withdraw = (kvcl_msg_withdraw_t *)(void *)msg;
+        withdraw->store = world.store->id;
+        withdraw->n     = (uint32_t)(len / sizeof(kvcl_store_rec_t));
+        break;
+    }
+    case KVCL_MSG_DESCRIBE:
+    case KVCL_MSG_DESCRIPTION: {
+        kvcl_msg_description_t *description = (kvcl_msg_description_t *)(void *)msg;
+        description->status    = 0;
+        description->id        = world.cache->id;
+        description->n_regions &= 3;
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+static void plausible_handshake(kvcl_hs_msg_t *hs, uint8_t seed, const void *data, size_t len)
+{
+    memcpy(hs->ids.uuid_a, world.ctx->uuid, 16);
+    memcpy(hs->ids.uuid_b, world.ctx->uuid, 16);
+    memcpy(hs->ids.nonce_a, world.peer->nonce, 16);
+    if (seed & 8) { /* who knows the secret sends what he likes */
+        const char *role = (hs->msg.type == KVCL_MSG_PROOF) ? "A" : (hs->msg.type == KVCL_MSG_WELCOME) ? "W" : "B";
+        kvcl_hs_mac(world.ctx->secret, role, &hs->ids, hs->index, data, len, hs->mac);
+    }
+}
+
+/* Returns the bytes that it took. */
+static size_t message(const uint8_t *data, size_t size)
+{
+    kvcl_xport_t       none  = {.ops = &no_ops};
+    kvcl_xport_reply_t reply = {.xport = &none};
+    uint8_t            type  = types[data[0] % sizeof(types)], how = data[1];
+    size_t             hdr_len, len = data[3], at = 4, n;
+    _Alignas(8) uint8_t full[sizeof(kvcl_hs_msg_t) + HDR_MAX];
+    kvcl_msg_t         *msg = (kvcl_msg_t *)(void *)full;
+    uint8_t            *hdr, *payload;
+
+    if ((how & 0xf0) == 0xf0) {
+        type = data[0]; /* any */
+    }
+    if ((type == KVCL_MSG_BYE) && (how % 64 != 0)) {
+        type = KVCL_MSG_SEND; /* a farewell is slow: a new context follows */
+    }
+    if (how & 4) {
+        hdr_len = data[2]; /* cut off, or too long */
+    } else if ((type >= KVCL_MSG_HELLO) && (type <= KVCL_MSG_REFUSE)) {
+        hdr_len = sizeof(kvcl_hs_msg_t);
+    } else {
+        hdr_len = (type <= KVCL_MSG_LAST) ? world.ctx->handlers[type].min_hdr : sizeof(*msg);
+        hdr_len = (hdr_len < sizeof(*msg)) ? sizeof(*msg) : hdr_len;
+    }
+    memset(full, 0, sizeof(full));
+    n = (hdr_len > sizeof(*msg)) ? hdr_len - sizeof(*msg) : 0;
+    n = (size - at < n) ? size - at : n;
+    memcpy(full + sizeof(*msg), data + at, n);
+    at += n;
+    len = (size - at < len) ? size - at : len;
+    payload = malloc((len > 0) ? len : 1); /* both of exact length: a sanitizer sees the first byte past them */
+    must(payload != NULL);
+    memcpy(payload, data + at, len);
+    at += len;
+    msg->magic   = KVCL_WIRE_MAGIC;
+    msg->version = KVCL_WIRE_VERSION;
+    msg->type    = type;
+    msg->flags   = data[2];
+    msg->peer    = world.peer->index;
+    msg->token   = world.peer->in_tokens[0];
+    if (how & 1) {
+        msg->op = some_op(how >> 4);
+    }
+    if ((how & 2) && (type >= KVCL_MSG_HELLO) && (type <= KVCL_MSG_REFUSE)) {
+        plausible_handshake((kvcl_hs_msg_t *)(void *)full, how, payload, len);
+    } else if (how & 2) {
+        plausible(msg, how, len);
+    }
+    hdr = aligned_alloc(8, (hdr_len + 8) & ~(size_t)7);
+    must(hdr != NULL);
+    memcpy(hdr, full, hdr_len);
+    kvcl_lock(world.ctx);
+    kvcl_am_recv(world.ctx, hdr, hdr_len, payload, len, &reply);
+    kvcl_unlock(world.ctx);
+    free(hdr);
+    free(payload);
+    return at;
+}
+
+/* The context answers itself until nothing is left to be said. */
+static void settle(void)
+{
+    kvcl_xport_t *xport = world.ctx->engine.xports[0];
+    unsigned     i, idle = 0;
+
+    for (i = 0; idle < 3; ++i) {
+        kvcl_lock(world.ctx);
+        idle = (xport->ops->progress(xport) > 0) ? 0 : idle + 1;
+        kvcl_unlock(world.ctx);
+        (void)kvcl_progress(world.ctx);
+        must(i < PASSES_MAX);
+    }
+}
+
+/* Once found: an ABORT of a collective that neither side knows was answered with another, for ever. */
+static void unknown_abort(void)
+{
+    kvcl_msg_coll_t    gone = {.msg = {.type = KVCL_MSG_COLL}, .comm = 99, .kind = KVCL_COLL_ABORT};
+    kvcl_xport_t       none     = {.ops = &no_ops};
+    kvcl_xport_reply_t reply    = {.xport = &none};
+
+    gone.msg.magic   = KVCL_WIRE_MAGIC;
+    gone.msg.version = KVCL_WIRE_VERSION;
+    gone.msg.peer    = world.peer->index;
+    gone.msg.token   = world.peer->in_tokens[0];
+    kvcl_lock(world.ctx);
+    kvcl_am_recv(world.ctx, &gone, sizeof(gone), NULL, 0, &reply);
+    kvcl_unlock(world.ctx);
+    settle();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t   at = 0;
+    unsigned n;
+
+    if (world.ctx == NULL) {
+        begin();
+        unknown_abort();
+    }
+    listen_again();
+    for (n = 0; (n < MESSAGES_MAX) && (size - at >= 4); ++n) {
+        at += message(data + at, size - at);
+    }
+    settle();
+    if ((world.peer->state == KVCL_PEER_FAILED) || (++world.inputs == INPUTS_MAX)) {
+        end();
+    }
+    return 0;
+}

@@ -1,0 +1,81 @@
+/*
+ * Descriptions of regions from a peer: decoded without opening. What is accepted names no more bytes than there are,
+ * and a region whose end does not wrap around.
+ */
+#include "config.h"
+#include "mem/region.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint8_t real[KVCL_REGION_DESC_MAX]; /* a true description, to be damaged */
+static size_t  real_len;
+
+static void must(int truth)
+{
+    if (!truth) {
+        abort();
+    }
+}
+
+static void describe(void)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+    kvcl_region_t      *region;
+
+    params.boot  = "self";
+    params.path  = "loop";
+    params.flags = KVCL_INIT_NO_THREAD;
+    must(kvcl_init(&params, &ctx) == KVCL_OK);
+    must(kvcl_region_create(ctx, NULL, 4096, NULL, &region) == KVCL_OK);
+    kvcl_lock(ctx);
+    real_len = kvcl_region_pack(region, KVCL_READ_WRITE, real, sizeof(real));
+    kvcl_unlock(ctx);
+    must(real_len > 0);
+    must(kvcl_region_destroy(region));
+    kvcl_finalize(ctx);
+}
+
+static void parse(const uint8_t *bytes, size_t len)
+{
+    kvcl_rregion_t rregion;
+    uint8_t        *copy = malloc((len > 0) ? len : 1); /* of exact length */
+    size_t         used = 0;
+
+    must(copy != NULL);
+    if (len > 0) {
+        memcpy(copy, bytes, len);
+    }
+    memset(&rregion, 0, sizeof(rregion));
+    if (kvcl_region_parse(copy, len, &rregion, &used) == KVCL_OK) {
+        must((used > 0) && (used <= len));
+        must(rregion.len <= UINT64_MAX - rregion.addr);
+        must(rregion.id < KVCL_REGIONS_MAX);
+        must((rregion.rights & ~(unsigned)KVCL_READ_WRITE) == 0);
+    }
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t damaged[KVCL_REGION_DESC_MAX];
+    size_t  len, i;
+
+    if (real_len == 0) {
+        describe();
+        parse(real, real_len);
+    }
+    parse(data, size);
+    if (size > 0) { /* bytes in pairs: where, what */
+        memcpy(damaged, real, real_len);
+        len = (data[0] % 2 == 0) ? real_len : data[0] % (real_len + 1);
+        for (i = 1; (i + 1 < size) && (i < 17); i += 2) {
+            damaged[data[i] % real_len] = data[i + 1];
+        }
+        parse(damaged, len);
+    }
+    return 0;
+}
