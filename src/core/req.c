@@ -146,6 +146,9 @@ static kvcl_status_t collect(kvcl_req_t *req)
 {
     kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
 
+    if ((status < 0) && (req->cls != &instant_class)) { /* an instant one has its sentence from the post */
+        (void)kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status));
+    }
     kvcl_req_drop(req);
     return status;
 }
