@@ -1,61 +1,98 @@
 /*
- * Addresses as bytes and as text, from anywhere: what is accepted packs and prints to itself, and its parts lie inside.
+ * A context's address, as a peer's bytes and as text that a user was given: whatever is accepted points into its
+ * bytes, and survives being packed, printed and read again. With an even first byte the head is made plausible.
  */
+#include "config.h"
 #include "core/address.h"
+#include "core/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(int ok)
+static void must(int truth)
 {
-    if (!ok) {
+    if (!truth) {
         abort();
     }
 }
 
-static void try_bytes(const uint8_t *data, size_t size)
+static void unpack(const uint8_t *bytes, size_t len)
 {
-    static uint8_t again[KVCL_ADDRESS_MAX], parsed[KVCL_ADDRESS_MAX];
-    static char    text[2 * KVCL_ADDRESS_MAX];
-    kvcl_address_t address, twin;
-    size_t         len, need, i;
+    kvcl_address_t address, again;
+    uint8_t        *packed;
+    size_t         n;
+    unsigned       i;
 
-    if (kvcl_address_unpack(data, size, &address) != KVCL_OK) {
+    if (kvcl_address_unpack(bytes, len, &address) != KVCL_OK) {
         return;
     }
     for (i = 0; i < 3; ++i) {
-        const uint8_t *part = address.part[i].buf;
-        require((part == NULL) || ((part >= data) && (part + address.part[i].len <= data + size)));
+        const uint8_t *at = address.part[i].buf;
+        must((at == NULL) || ((at >= bytes) && (address.part[i].len <= len) &&
+                              ((size_t)(at - bytes) <= len - address.part[i].len)));
     }
-    len = kvcl_address_pack(&address, again, sizeof(again));
-    require((len > 0) && (kvcl_address_unpack(again, len, &twin) == KVCL_OK));
-    require(memcmp(twin.uuid, address.uuid, 16) == 0);
-    need = kvcl_address_print(again, len, text, sizeof(text));
-    require((need <= sizeof(text)) && (text[need - 1] == '\0'));
-    require(kvcl_address_parse(text, parsed, sizeof(parsed), &need) == KVCL_OK);
-    require((need == len) && (memcmp(parsed, again, len) == 0));
+    packed = malloc(KVCL_ADDRESS_MAX);
+    must(packed != NULL);
+    n = kvcl_address_pack(&address, packed, KVCL_ADDRESS_MAX);
+    must((n > 0) && (n <= len) && (kvcl_address_unpack(packed, n, &again) == KVCL_OK));
+    must(memcmp(again.uuid, address.uuid, 3 * 16) == 0);
+    for (i = 0; i < 3; ++i) {
+        must((again.part[i].len == address.part[i].len) &&
+             ((address.part[i].len == 0) ||
+              (memcmp(again.part[i].buf, address.part[i].buf, address.part[i].len) == 0)));
+    }
+    free(packed);
+}
+
+static void parse(const char *text, size_t cap)
+{
+    uint8_t *buf = malloc(cap + 1);
+    size_t  len  = 0;
+
+    must(buf != NULL);
+    if (kvcl_address_parse(text, buf, cap, &len) == KVCL_OK) {
+        must(len <= cap);
+        unpack(buf, len);
+    }
+    free(buf);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint8_t start[] = {0x56, 0x4b, 1, 0};
-    uint8_t              *copy   = malloc(size + 8);
-    uint8_t              out[256];
-    size_t               len;
+    size_t  room  = size * 2 + 64, need, len = 0;
+    uint8_t *copy = malloc(size + 1), *back = malloc(size + 1);
+    char    *text = malloc(room);
 
-    try_bytes(data, size);
-    if (size >= 4) { /* right in front, so that the rest is reached too */
+    must((copy != NULL) && (back != NULL) && (text != NULL));
+    if (size > 0) {
         memcpy(copy, data, size);
-        memcpy(copy, start, sizeof(start));
-        copy[4] %= 4;
-        try_bytes(copy, size);
     }
-    memcpy(copy + 6, data, size);
-    memcpy(copy, "kvcl1:", 6);
-    copy[size + 6] = '\0';
-    (void)!kvcl_address_parse((const char *)copy, out, sizeof(out), &len);
+    copy[size] = '\0';
+    parse((const char *)copy, size / 2);
+    need = kvcl_address_print(copy, size, text, room);
+    must((need <= room) && (strlen(text) + 1 == need));
+    must((kvcl_address_parse(text, back, size, &len) == KVCL_OK) && (len == size) && (memcmp(back, copy, size) == 0));
+    must((size == 0) || (kvcl_address_parse(text, back, size - 1, &len) != KVCL_OK));
+    memcpy(text + 6, copy, size + 1); /* after the prefix */
+    parse(text, KVCL_ADDRESS_MAX);
+    if ((size >= 4) && (copy[0] % 2 == 0)) {
+        copy[0] = (uint8_t)KVCL_WIRE_MAGIC;
+        copy[1] = (uint8_t)(KVCL_WIRE_MAGIC >> 8);
+        copy[2] = KVCL_WIRE_VERSION;
+        copy[3] = 0;
+        if (size > 4) {
+            copy[4] &= 3;
+        }
+    }
+    free(text);
+    text = malloc((size > 0) ? size : 1); /* of exact length: a sanitizer sees the first byte past it */
+    must(text != NULL);
+    memcpy(text, copy, size);
+    unpack((const uint8_t *)text, size);
+    free(text);
+    free(back);
     free(copy);
     return 0;
 }
