@@ -200,7 +200,9 @@ static void fence_of_gets(cf_t *cf)
         printf("     fence over %s: %" PRIu64 " gets, %" PRIu64 " whole, %" PRIu64 " stopped, %" PRIu64 " late frames\n",
                cf->path, tally.rounds, tally.ok, tally.stopped, stats.late);
         fflush(stdout);
-        CF_CHECK(cf, (tally.rounds > 10) && (tally.stopped > 0) && (stats.malformed == 0));
+        /* in one process a copy is over before most stops come: none need have come in time */
+        CF_CHECK(cf, (tally.rounds > 10) && ((tally.stopped > 0) || (strcmp(cf->path, "loop") == 0)) &&
+                         (stats.malformed == 0));
     }
 }
 
