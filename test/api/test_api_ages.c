@@ -1,0 +1,138 @@
+/*
+ * Programs and libraries of different ages: a params struct that is shorter than this library's takes defaults for what
+ * it lacks, a longer one is taken if nothing unknown is set in it. And a setting that nobody knows is warned of, with
+ * the nearest name. (What calls refuse: test_errors.)
+ */
+#include <kvcl/kvcl.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int passed, failed;
+
+#define IS(_cond)                                                               \
+    do {                                                                        \
+        if (_cond) {                                                            \
+            ++passed;                                                           \
+        } else {                                                                \
+            ++failed;                                                           \
+            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #_cond, kvcl_last_error()); \
+        }                                                                       \
+    } while (0)
+
+/* The first bytes of a struct in memory of exactly that length: a byte read too far is seen by a sanitizer. */
+static void *cut(const void *whole, size_t len)
+{
+    void *copy = malloc(len);
+
+    memcpy(copy, whole, len);
+    memcpy(copy, &len, sizeof(len)); /* its size field */
+    return copy;
+}
+
+static void *grown(const void *whole, size_t len, size_t to, unsigned char last)
+{
+    unsigned char *copy = calloc(1, to);
+
+    memcpy(copy, whole, len);
+    memcpy(copy, &to, sizeof(to));
+    copy[to - 1] = last;
+    return copy;
+}
+
+static void init_params(void)
+{
+    kvcl_init_params_t now = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx = NULL;
+    kvcl_status_t      status;
+    void               *p;
+
+    now.boot = "self";
+    p        = cut(&now, 16); /* size and flags only: the launcher decides, none here */
+    status   = kvcl_init(p, &ctx);
+    IS(status == KVCL_OK);
+    kvcl_finalize(ctx);
+    free(p);
+    p      = cut(&now, offsetof(kvcl_init_params_t, rendezvous));
+    status = kvcl_init(p, &ctx);
+    IS(status == KVCL_OK);
+    kvcl_finalize(ctx);
+    free(p);
+    p      = grown(&now, sizeof(now), sizeof(now) + 40, 0);
+    status = kvcl_init(p, &ctx);
+    IS(status == KVCL_OK);
+    kvcl_finalize(ctx);
+    free(p);
+    ctx    = NULL;
+    p      = grown(&now, sizeof(now), sizeof(now) + 40, 1);
+    status = kvcl_init(p, &ctx);
+    IS((status == KVCL_ERR_INVALID_PARAM) && (ctx == NULL));
+    free(p);
+}
+
+static void other_params(void)
+{
+    kvcl_init_params_t init = KVCL_INIT_PARAMS_INIT;
+    kvcl_mem_params_t  mem_now = {sizeof(mem_now), 0, 0};
+    kvcl_xfer_params_t now = KVCL_XFER_PARAMS_INIT;
+    kvcl_context_h     ctx;
+    kvcl_comm_h        world;
+    kvcl_mem_h         mem;
+    kvcl_req_h         req, sent;
+    char               in[4];
+    void               *p;
+
+    init.boot = "self";
+    IS(kvcl_init(&init, &ctx) == KVCL_OK);
+    IS(kvcl_comm_world(ctx, &world) == KVCL_OK);
+    p = cut(&mem_now, 16);
+    IS(kvcl_mem_alloc(ctx, 100, p, &mem) == KVCL_OK);
+    kvcl_mem_free(mem);
+    free(p);
+    p = cut(&now, offsetof(kvcl_xfer_params_t, cb)); /* before there were callbacks */
+    IS(kvcl_send_bytes(world, 0, 1, "abc", 4, p, &sent) == KVCL_OK);
+    IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_OK);
+    free(p);
+    IS((kvcl_req_wait(req, 0) == KVCL_OK) && (kvcl_req_wait(sent, 0) == KVCL_OK) && (strcmp(in, "abc") == 0));
+    p = grown(&now, sizeof(now), sizeof(now) + 8, 1);
+    IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_ERR_INVALID_PARAM);
+    free(p);
+    kvcl_finalize(ctx);
+}
+
+static void unknown_setting(void)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    char               path[] = "/tmp/kvcl-api-XXXXXX", said[4096] = "";
+    int                fd = mkstemp(path), keep = dup(2);
+    kvcl_context_h     ctx;
+
+    params.boot = "self";
+    setenv("KVCL_TIMEUOT", "5s", 1);
+    (void)fflush(stderr);
+    (void)dup2(fd, 2);
+    if (kvcl_init(&params, &ctx) == KVCL_OK) {
+        kvcl_finalize(ctx);
+    }
+    (void)fflush(stderr);
+    (void)dup2(keep, 2);
+    unsetenv("KVCL_TIMEUOT");
+    IS(pread(fd, said, sizeof(said) - 1, 0) > 0);
+    IS((strstr(said, "KVCL_TIMEUOT") != NULL) && (strstr(said, "KVCL_TIMEOUT") != NULL));
+    (void)unlink(path);
+    close(fd);
+    close(keep);
+}
+
+int main(void)
+{
+    init_params();
+    other_params();
+    unknown_setting();
+    printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+    return (failed == 0) ? 0 : 1;
+}
