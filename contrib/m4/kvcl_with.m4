@@ -49,13 +49,15 @@ AC_DEFUN([KVCL_WITH], [
   AC_SUBST(NAME[]_CFLAGS)
   AC_SUBST(NAME[]_LIBS)
   AC_DEFINE_UNQUOTED([KVCL_HAVE_]NAME, [$kvcl_have], [1: built with $1])
+  AC_SUBST([KVCL_]NAME, [$kvcl_have])
   AM_CONDITIONAL([KVCL_HAVE_]NAME, [test $kvcl_have = 1])
   m4_popdef([NAME])
 ])
 
 # KVCL_WITH_TREE(NAME, UPPER, DIR, HEADER, LIBS): flags for a tree with include/ and lib/. The libraries go to the
 # linker past libtool, which would read the .la files of a tree that was moved and look where it was built; and as
-# files, because a -L would come after the compiler's own and find the system's library of that name first.
+# files, because a -L would come after the compiler's own and find the system's library of that name first. libtool
+# puts such flags before its libraries: --no-as-needed, or the linker drops what nothing has asked for yet.
 AC_DEFUN([KVCL_WITH_TREE], [
   kvcl_libdir=
   for kvcl_dir in "$3/lib" "$3/lib64" "$3"/lib/*-linux-gnu; do
@@ -66,11 +68,12 @@ AC_DEFUN([KVCL_WITH_TREE], [
   done
   AS_IF([test -n "$kvcl_libdir"], [
     $2_CFLAGS="-I$3/include"
-    $2_LIBS=
+    $2_LIBS="-Wl,--push-state,--no-as-needed"
     for kvcl_lib in $5; do
       kvcl_base=`AS_ECHO(["$kvcl_lib"]) | $SED 's/^-l//'`
-      $2_LIBS="$$2_LIBS -Wl,$kvcl_libdir/lib$kvcl_base.so"
+      $2_LIBS="$$2_LIBS,$kvcl_libdir/lib$kvcl_base.so"
     done
+    $2_LIBS="$$2_LIBS,--pop-state"
     KVCL_LDFLAGS="$KVCL_LDFLAGS -Wl,-rpath,$kvcl_libdir"
   ], [
     $2_CFLAGS=
