@@ -138,11 +138,22 @@ static kvcl_status_t store_fence(void *arg)
 
 /* ---------------------------------------------------------------- what cases call */
 
+/* Take the context's lock: what the library's threads do for other processes is ordered with us through it alone. */
+static void order_with_library(cf_t *cf)
+{
+    kvcl_context_stats_t stats;
+
+    if (cf->ctx != NULL) {
+        kvcl_context_stats(cf->ctx, &stats);
+    }
+}
+
 void cf_fence(cf_t *cf)
 {
     cf_shared_t *sh    = cf->sh;
     uint64_t    round  = atomic_load(&sh->round);
 
+    order_with_library(cf);
     if (atomic_fetch_add(&sh->arrived, 1) + 1 == (uint64_t)cf->size) {
         atomic_store(&sh->arrived, 0);
         atomic_store(&sh->round, round + 1);
@@ -151,6 +162,7 @@ void cf_fence(cf_t *cf)
     while (atomic_load(&sh->round) == round) {
         cf_sleep_us(cf, 20);
     }
+    order_with_library(cf);
 }
 
 void cf_sleep_us(cf_t *cf, unsigned us)
