@@ -81,7 +81,8 @@ typedef struct glue_ep {
     void            *close_req[2];
     size_t          inflight; /* sends and RMA operations that UCX holds */
     size_t          rmems;
-    bool            native_rma; /* data: get and put never need the owner's processor */
+    bool            native_get; /* data: never needs the owner's processor */
+    bool            native_put; /* the same, and ends with the owner's registration */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
     bool            is_tcp;     /* messages travel over tcp */

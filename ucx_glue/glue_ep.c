@@ -176,7 +176,9 @@ kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep)
         return KVCL_ERR_UNSUPPORTED;
     }
     kvcl_glue_ep_transports(ep->data, list, sizeof(list));
-    ep->native_rma = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc") ||
+    ep->native_put = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc");
+    /* cma writes to any address of the process, registered or not: for reading only. UCX takes it since 1.16. */
+    ep->native_get = ep->native_put ||
                      (kvcl_glue_list_has(list, "cma") && (kvcl_glue_version() >= UCP_VERSION(1, 16)));
     return KVCL_OK;
 }

@@ -69,7 +69,8 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     glue_rmem_t   *rmem;
 
     attr->map = NULL;
-    attr->rma = false;
+    attr->get = false;
+    attr->put = false;
     if ((len != 0) && (check_packed(buf, len, addr, size, &packed) == NULL)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "ucx: malformed packed region of %zu bytes", len);
     }
@@ -85,7 +86,8 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
         if (!(packed.flags & GLUE_PACKED_SHARED) || (ucp_rkey_ptr(rmem->rkey, addr, &attr->map) != UCS_OK)) {
             attr->map = NULL;
         }
-        attr->rma = ep->native_rma;
+        attr->get = ep->native_get;
+        attr->put = ep->native_put;
     }
     ++ep->rmems;
     *rmem_p = &rmem->super;

@@ -10,7 +10,7 @@
  *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
  *               fails. The receiver learns nothing about the sender that it may trust: the core's handshake proves it.
  *   native RMA: memory a peer described can be mapped here (rmem attr .map: plain loads, stores and memcpy reach it,
- *               the owner asleep), or got and put (.rma). Never emulated: a transport that would need the owner's CPU
+ *               the owner asleep), or got (.get) and put (.put). Never emulated: a transport that would need the owner's CPU
  *               for a get says neither, and the core then asks the owner by message.
  */
 #ifndef KVCL_CORE_XPORT_H
@@ -71,7 +71,8 @@ typedef struct kvcl_xport_attr {
 
 typedef struct kvcl_xport_rmem_attr {
     void *map;  /* the region's first byte, mapped here; NULL: cannot be mapped */
-    bool rma;   /* get and put work natively */
+    bool get;   /* get works natively */
+    bool put;   /* put and flush do, and never reach memory whose owner unregistered it */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {
@@ -115,7 +116,7 @@ typedef struct kvcl_xport_ops {
     kvcl_status_t (*rmem_open)(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
                                kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
     void          (*rmem_close)(kvcl_xport_rmem_t *rmem);
-    /* Where attr.rma: one run. Same return rules as am_send. A put is visible at the owner after a later flush. */
+    /* Where attr.get, attr.put: one run. Same return rules as am_send. A put is visible at the owner after a later flush. */
     kvcl_status_t (*get)(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
     kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len, kvcl_xport_send_t *send);
     kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);

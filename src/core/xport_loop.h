@@ -16,7 +16,7 @@ typedef struct kvcl_loop_faults {
     uint64_t fail_alloc_nth; /* the n-th allocation of the transport from now on fails, once */
     bool     async_sends;    /* every send with an object completes from progress, never at once */
     bool     no_map;         /* rmem_open gives no .map: callers use get and put */
-    bool     no_rma;         /* neither .map nor .rma: callers ask the owner by message */
+    bool     no_rma;         /* no .map, .get or .put: callers ask the owner by message */
 } kvcl_loop_faults_t;
 
 void kvcl_loop_set_faults(const kvcl_loop_faults_t *faults); /* NULL: none */

@@ -29,6 +29,7 @@ struct loop_packed {
 
 typedef struct loop_rmem {
     kvcl_xport_rmem_t super;
+    uint64_t          xport, mem; /* the owner's ids: gone means unregistered */
     char              *addr;
     uint64_t          size;
 } loop_rmem_t;
@@ -160,10 +161,13 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for a remote region");
     }
     rmem->super.ep = super;
+    rmem->xport    = packed.xport;
+    rmem->mem      = packed.mem;
     rmem->addr     = (char *)(uintptr_t)addr;
     rmem->size     = size;
     attr->map      = (kvcl_loop.faults.no_map || kvcl_loop.faults.no_rma) ? NULL : rmem->addr;
-    attr->rma      = !kvcl_loop.faults.no_rma;
+    attr->get      = !kvcl_loop.faults.no_rma;
+    attr->put      = attr->get;
     *rmem_p        = &rmem->super;
     return KVCL_OK;
 }
@@ -173,17 +177,27 @@ void kvcl_loop_rmem_close(kvcl_xport_rmem_t *super)
     free(kvcl_container_of(super, loop_rmem_t, super));
 }
 
-/* The one rule of get and put: copy now; tell now, or from progress where a test wants it so. */
+/* The one rule of get and put: copy now, if it is registered still, as a network's adapter would; tell now, or from
+ * progress where a test wants it so. */
 static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const void *src, size_t len,
                          kvcl_xport_send_t *send)
 {
     loop_xport_t *x = kvcl_container_of(rmem->super.ep->xport, loop_xport_t, super);
+    bool         gone;
 
     if ((offset > rmem->size) || (len > rmem->size - offset)) {
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "loop: %zu bytes at %llu of a region of %llu", len,
                          (unsigned long long)offset, (unsigned long long)rmem->size);
     }
-    memcpy(dst, src, len);
+    pthread_mutex_lock(&kvcl_loop.lock);
+    gone = (find_mem(rmem->xport, rmem->mem) == NULL);
+    if (!gone) {
+        memcpy(dst, src, len);
+    }
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    if (gone) {
+        return kvcl_fail(KVCL_ERR_NOT_REGISTERED, "loop: the region is gone");
+    }
     return (kvcl_loop.faults.async_sends && (send != NULL)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
 }
 

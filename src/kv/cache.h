@@ -61,7 +61,7 @@ typedef struct kvcl_rcache {
     kvcl_rregion_t         gens_region;
     const _Atomic uint32_t *gens;     /* mapped generation words, or NULL */
     bool                   mapped;    /* every base and the generation words are plain memory here */
-    bool                   rma;       /* every base and the generation words can be got natively */
+    bool                   get, put;  /* every base and the generation words can be got, or put, natively */
     kvcl_list_t            waiters;
     kvcl_list_t            stale_link; /* peer->stale_rcaches */
 } kvcl_rcache_t;

@@ -199,7 +199,8 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
     uint32_t i, r;
 
     rcache->mapped = (rcache->gens_region.attr.map != NULL);
-    rcache->rma    = rcache->mapped || rcache->gens_region.attr.rma;
+    rcache->get    = rcache->mapped || rcache->gens_region.attr.get;
+    rcache->put    = rcache->mapped || rcache->gens_region.attr.put;
     for (i = 0; i < rcache->shape.n_bases; ++i, data += 12) {
         memcpy(&r, data, sizeof(r));
         memcpy(&addr, data + 4, sizeof(addr));
@@ -211,7 +212,8 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         rcache->bases[i]       = (uintptr_t)addr;
         rcache->base_region[i] = r;
         rcache->mapped         = rcache->mapped && (rcache->regions[r].attr.map != NULL);
-        rcache->rma            = rcache->rma && (rcache->regions[r].attr.rma || (rcache->regions[r].attr.map != NULL));
+        rcache->get            = rcache->get && rcache->regions[r].attr.get;
+        rcache->put            = rcache->put && rcache->regions[r].attr.put;
     }
     if (rcache->gens_region.len < gens_bytes) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "the generation table is too short");
@@ -281,7 +283,7 @@ void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvc
         rcache->state = KVCL_RCACHE_READY;
     }
     kvcl_log_debug("%s described a cache: %s%s", peer->name, kvcl_status_text(status),
-                   (status != KVCL_OK) ? "" : rcache->mapped ? ", mapped" : rcache->rma ? ", rma" : ", served");
+                   (status != KVCL_OK) ? "" : rcache->mapped ? ", mapped" : rcache->get ? ", native" : ", served");
     wake(rcache, status);
 }
 

@@ -373,12 +373,14 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
     }
     rregion->peer = peer;
     open_part(peer, parsed.region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
-    if (rregion->attr.map != NULL) {
+    if ((rregion->attr.map != NULL) || rregion->attr.get || rregion->attr.put) {
         open_part(peer, parsed.ctl, parsed.ctl_addr, parsed.ctl_len, &rregion->ctl_rmem, &ctl_attr);
         if (ctl_attr.map != NULL) {
             rregion->ctl = (const _Atomic uint64_t *)ctl_attr.map + rregion->id;
         } else {
-            rregion->attr.map = NULL; /* revocation could not be seen: let the owner serve */
+            rregion->attr.map = NULL; /* revocation is seen by getting the word, or the owner serves */
+            rregion->attr.get = rregion->attr.get && ctl_attr.get;
+            rregion->attr.put = rregion->attr.put && ctl_attr.get;
         }
     }
     return KVCL_OK;

@@ -132,24 +132,32 @@ static void check_gens(kvcl_pull_t *pull)
     }
 }
 
-static bool is_live(const kvcl_pull_t *pull)
+kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull)
 {
-    if (pull->from == KVCL_FROM_REGION) {
-        return kvcl_rregion_live(pull->rregion);
-    }
-    return kvcl_rregion_live(&pull->rcache->gens_region);
+    return (pull->from == KVCL_FROM_REGION) ? pull->rregion : &pull->rcache->gens_region;
 }
 
 static void ask(kvcl_pull_t *pull);
 
-void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status)
+/* The peer's cache is not the one that it described: it may have another of that name. */
+static bool try_again(kvcl_pull_t *pull)
 {
-    if ((status == KVCL_OK) && !is_live(pull)) {
-        status = KVCL_ERR_ACCESS;
-        if (pull->rcache != NULL) {
-            kvcl_rcache_stale(pull->rcache);
-            status = KVCL_ERR_STALE;
+    kvcl_rcache_stale(pull->rcache);
+    if (pull->asked_again || (pull->cache_name[0] == '\0')) {
+        return false;
+    }
+    pull->asked_again = true;
+    step(pull);
+    return true;
+}
+
+void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
+{
+    if ((status == KVCL_OK) && !live) {
+        if ((pull->rcache != NULL) && try_again(pull)) {
+            return;
         }
+        status = (pull->rcache != NULL) ? KVCL_ERR_STALE : KVCL_ERR_ACCESS;
     }
     if ((status == KVCL_OK) && (pull->gens != NULL) && (pull->rcache->gens != NULL)) {
         check_gens(pull);
@@ -162,9 +170,22 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status)
     finish(pull, status);
 }
 
+void kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status)
+{
+    kvcl_log_debug("%s: native %s failed (%s): the owner is asked", pull->peer->name, pull->push ? "put" : "get",
+                   kvcl_status_text(status));
+    if (pull->need_direct) {
+        finish(pull, KVCL_ERR_UNSUPPORTED);
+    } else {
+        ask(pull);
+    }
+}
+
 static void copy_done(kvcl_copy_t *copy, kvcl_status_t status)
 {
-    kvcl_pull_bytes_done(kvcl_container_of(copy, kvcl_pull_t, copy), status);
+    kvcl_pull_t *pull = kvcl_container_of(copy, kvcl_pull_t, copy);
+
+    kvcl_pull_bytes_done(pull, status, kvcl_rregion_live(kvcl_pull_witness(pull)));
 }
 
 /* ---- the steps ---- */
@@ -297,11 +318,13 @@ static bool is_mapped(const kvcl_pull_t *pull)
 
 static bool is_rma(const kvcl_pull_t *pull)
 {
-    if ((pull->gens != NULL) || pull->ranged) {
+    if ((pull->gens != NULL) || pull->ranged || (pull->offer != 0)) {
         return false; /* the words must come after the bytes: asked of the owner */
     }
-    return (pull->from == KVCL_FROM_REGION) ? pull->rregion->attr.rma
-                                            : (pull->rcache != NULL) && pull->rcache->rma;
+    if (pull->from == KVCL_FROM_REGION) {
+        return pull->push ? pull->rregion->attr.put : pull->rregion->attr.get;
+    }
+    return (pull->rcache != NULL) && (pull->push ? pull->rcache->put : pull->rcache->get);
 }
 
 /* May the owner send all that is left, in frames of len bytes, without another credit? */
@@ -346,6 +369,10 @@ static void move(kvcl_pull_t *pull)
 
     if (pull->total == 0) { /* nothing to move */
         all_here(pull);
+        return;
+    }
+    if ((is_mapped(pull) || is_rma(pull)) && !kvcl_rregion_live(kvcl_pull_witness(pull))) {
+        kvcl_pull_bytes_done(pull, KVCL_OK, false);
         return;
     }
     if (is_mapped(pull) || is_rma(pull)) {
@@ -536,11 +563,8 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         return;
     }
     if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
-        kvcl_rcache_stale(pull->rcache);
-        if (!pull->asked_again && (pull->cache_name[0] != '\0')) { /* its owner may have another of that name */
-            pull->asked_again = true;
-            kvcl_req_unpublish(&pull->req);
-            step(pull);
+        kvcl_req_unpublish(&pull->req);
+        if (try_again(pull)) {
             return;
         }
     }

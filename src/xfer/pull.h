@@ -86,7 +86,12 @@ void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
-void          kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status);
+/** The region whose control word says whether the owner still gives what the pull moves. */
+kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull);
+/** live: the witness still held when the last byte had moved. */
+void          kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live);
+/** A native get or put failed by itself: let the owner answer, who knows why. */
+void          kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status);
 
 void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                        size_t len);

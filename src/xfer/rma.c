@@ -1,8 +1,9 @@
 /*
  * Native gets and puts: runs issued to the transport, a window of them at a time.
  *
- * A put ends with a flush of every region written, so that its completion means visibility at the owner. A stopped job
- * waits for what is in flight: the network may still write until then.
+ * A put ends with a flush of every region written, so that its completion means visibility at the owner; then the
+ * owner's control word is looked at, or got where it is not mapped (by puts before they write, too): what was
+ * revoked meanwhile does not count. A stopped job waits for what is in flight: the network may still write until then.
  */
 #include "config.h"
 #include "base/error.h"
@@ -28,20 +29,62 @@ struct kvcl_rma_job {
     kvcl_status_t status;
     unsigned      in_flight;
     bool          issued;       /* all runs are */
+    bool          stopped;      /* by its caller: status is his */
+    bool          asked_word;   /* all runs issued: the witness's control word is on its way, or here */
+    bool          before;       /* no run yet: the word first */
+    uint64_t      word;
     uint32_t      flushes;      /* regions flushed so far */
     rma_send_t    sends[WINDOW];
 };
 
+static bool word_is_due(const kvcl_rma_job_t *job)
+{
+    return !job->asked_word && (job->status == KVCL_OK) && (kvcl_pull_witness(job->pull)->ctl == NULL);
+}
+
+/* @return KVCL_INPROGRESS: on_send will come. */
+static kvcl_status_t ask_word(kvcl_rma_job_t *job)
+{
+    kvcl_rregion_t *witness = kvcl_pull_witness(job->pull);
+    kvcl_status_t  status;
+
+    job->asked_word = true;
+    status = job->pull->peer->ops->get(witness->ctl_rmem, witness->id * sizeof(uint64_t), &job->word, sizeof(uint64_t),
+                                       &job->sends[0].send);
+    if (status == KVCL_INPROGRESS) {
+        job->sends[0].busy = true;
+        ++job->in_flight;
+    } else {
+        job->status = status;
+    }
+    return status;
+}
+
 static void end_if_over(kvcl_rma_job_t *job)
 {
-    kvcl_pull_t   *pull  = job->pull;
-    kvcl_status_t status = job->status;
+    kvcl_pull_t    *pull = job->pull;
+    kvcl_rregion_t *witness;
+    kvcl_status_t  status;
+    bool           stopped, live;
 
-    if ((job->in_flight == 0) && job->issued) {
-        kvcl_list_del(&job->link);
-        pull->rma = NULL;
-        free(job);
-        kvcl_pull_bytes_done(pull, status);
+    if ((job->in_flight != 0) || !job->issued || (word_is_due(job) && (ask_word(job) == KVCL_INPROGRESS))) {
+        return;
+    }
+    witness = kvcl_pull_witness(pull);
+    if (job->before && (job->status == KVCL_OK) && (job->word == witness->epoch)) {
+        job->before = job->asked_word = job->issued = false;
+        return;
+    }
+    live    = job->asked_word ? (job->word == witness->epoch) : kvcl_rregion_live(witness);
+    status  = job->status;
+    stopped = job->stopped;
+    kvcl_list_del(&job->link);
+    pull->rma = NULL;
+    free(job);
+    if ((status != KVCL_OK) && !stopped) {
+        kvcl_pull_rma_failed(pull, status);
+    } else {
+        kvcl_pull_bytes_done(pull, status, live);
     }
 }
 
@@ -79,15 +122,15 @@ static kvcl_status_t issue_run(kvcl_rma_job_t *job, const kvcl_run_t *run, rma_s
 static kvcl_status_t issue_flush(kvcl_rma_job_t *job, rma_send_t *one, bool *none_p)
 {
     kvcl_pull_t *pull = job->pull;
-    uint32_t    n     = (pull->from == KVCL_FROM_REGION) ? 1 : pull->rcache->n_regions;
+    bool        flat  = (pull->from == KVCL_FROM_REGION);
+    uint32_t    next  = job->flushes;
 
-    *none_p = !pull->push || (job->flushes == n);
+    *none_p = !pull->push || (next == (flat ? 1 : pull->rcache->n_regions));
     if (*none_p) {
         return KVCL_OK;
     }
-    return pull->peer->ops->flush((pull->from == KVCL_FROM_REGION) ? pull->rregion->rmem
-                                                                   : pull->rcache->regions[job->flushes++].rmem,
-                                  &one->send);
+    ++job->flushes;
+    return pull->peer->ops->flush(flat ? pull->rregion->rmem : pull->rcache->regions[next].rmem, &one->send);
 }
 
 static unsigned advance(kvcl_rma_job_t *job)
@@ -137,7 +180,8 @@ kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
         job->sends[i].job       = job;
         job->sends[i].send.done = on_send;
     }
-    pull->rma = job;
+    job->before = job->issued = pull->push && (kvcl_pull_witness(pull)->ctl == NULL);
+    pull->rma   = job;
     kvcl_list_add_tail(&kvcl_xfer_state(pull->req.ctx)->rmas, &job->link);
     kvcl_engine_kick(pull->req.ctx);
     return KVCL_OK;
@@ -147,10 +191,9 @@ void kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status)
 {
     kvcl_rma_job_t *job = pull->rma;
 
-    if (job->status == KVCL_OK) {
-        job->status = status;
-    }
-    job->issued = true;
+    job->status  = status;
+    job->stopped = true;
+    job->issued  = true;
     end_if_over(job);
 }
 

@@ -2,6 +2,7 @@
  * The frame around the cases (conform.h): starting ranks, boot's store, fences, verdicts.
  */
 #include "conform.h"
+#include "core/xport_loop.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -223,7 +224,7 @@ static void open_world(cf_t *cf, const cf_config_t *config)
 
     params.oob   = &oob;
     params.path  = cf->path;
-    params.flags = config->init_flags;
+    params.flags = config->init_flags & ~CF_NATIVE;
     CF_OK(cf, kvcl_init(&params, &cf->ctx));
     CF_OK(cf, kvcl_comm_world(cf->ctx, &cf->world));
     CF_CHECK(cf, (kvcl_comm_rank(cf->world) == cf->rank) && (kvcl_comm_size(cf->world) == cf->size));
@@ -267,9 +268,11 @@ static void *rank_thread(void *arg)
 
 static void threads_main(run_t *run)
 {
-    rank_thread_t threads[CF_RANKS_MAX];
-    int           i;
+    kvcl_loop_faults_t native = {.no_map = true, .async_sends = true};
+    rank_thread_t      threads[CF_RANKS_MAX];
+    int                i;
 
+    kvcl_loop_set_faults((run->config->init_flags & CF_NATIVE) ? &native : NULL);
     for (i = 0; i < run->config->size; ++i) {
         threads[i] = (rank_thread_t){.run = run, .rank = i};
         pthread_create(&threads[i].thread, NULL, rank_thread, &threads[i]);
@@ -360,7 +363,8 @@ static bool wait_all(run_t *run, pid_t *pids, int n)
 
 static const char *mode_name(const cf_config_t *config)
 {
-    return (config->init_flags & KVCL_INIT_NO_THREAD) ? "nothread" : config->procs ? "procs" : "threads";
+    return (config->init_flags & KVCL_INIT_NO_THREAD) ? "nothread" :
+           (config->init_flags & CF_NATIVE) ? "native" : config->procs ? "procs" : "threads";
 }
 
 /* Returns the failures, 0 or 1: a failed case ends the run. */
@@ -396,7 +400,7 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
 {
     bool tcp = (strcmp(config->path, "tcp") == 0);
 
-    return !((one->flags & CF_RACY) && !config->procs && cf_sanitizer("thread")) &&
+    return !((one->flags & CF_MAPPED) && (config->init_flags & CF_NATIVE)) && !((one->flags & CF_RACY) && !config->procs && cf_sanitizer("thread")) &&
            !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_MAPPED) && tcp) &&
            !((one->flags & CF_SERVED) && !tcp);
 }

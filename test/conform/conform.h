@@ -51,8 +51,11 @@ typedef struct cf_config {
     const char *path;
     bool       procs;
     int        size;
-    uint64_t   init_flags;
+    uint64_t   init_flags; /* and CF_NATIVE */
 } cf_config_t;
+
+/* With loop: nothing is mapped, all is got and put, and completed later. */
+#define CF_NATIVE (1ull << 63)
 
 /* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those.
  * Ends with "N passed, N failed, N skipped". */

@@ -250,7 +250,7 @@ START_TEST(allocated_memory_is_seen_by_the_peer)
     if (_i == PAIR_TCP) {
         ck_assert_uint_eq(len, 0);
         ck_assert_ptr_null(attr.map);
-        ck_assert(!attr.rma);
+        ck_assert(!attr.get && !attr.put);
     } else {
         ck_assert_ptr_nonnull(attr.map); /* and b made no progress since */
         ck_assert(filled(attr.map, SIZE, 3));
@@ -283,7 +283,7 @@ START_TEST(get_and_put_where_they_are_native)
     ck_assert_int_eq(pair.b.ops->mem_register(pair.b.xport, far, SIZE, &mem), KVCL_OK);
     ck_assert_int_eq(pair.b.ops->mem_pack(mem, packed, &len), KVCL_OK);
     ck_assert_int_eq(pair.a.ops->rmem_open(pair.a.ep, packed, len, (uintptr_t)far, SIZE, &rmem, &attr), KVCL_OK);
-    for (step = 0; attr.rma && (step < 3); ++step) {
+    for (step = 0; attr.get && (step < (attr.put ? 3 : 1)); ++step) {
         waited = waited_new();
         if (step == 0) {
             status = pair.a.ops->get(rmem, 5, near + 5, SIZE - 5, &waited.send);
@@ -304,8 +304,8 @@ START_TEST(get_and_put_where_they_are_native)
             ck_assert(filled(near, SIZE, 1));
         }
     }
-    ck_assert(!attr.rma || filled(far, SIZE, 2));
-    if (attr.rma) {
+    ck_assert(!attr.put || filled(far, SIZE, 2));
+    if (attr.get) {
         ck_assert_int_eq(pair.a.ops->get(rmem, SIZE - 4, near, 5, &waited.send), KVCL_ERR_OUT_OF_RANGE);
     }
     pair.a.ops->rmem_close(rmem);

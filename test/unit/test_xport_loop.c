@@ -172,7 +172,7 @@ START_TEST(faults_choose_the_path_to_memory)
     ck_assert_int_eq(pair.b.ops->mem_pack(mem, packed, &len), KVCL_OK);
     ck_assert_int_eq(pair.a.ops->rmem_open(pair.a.ep, packed, len, (uintptr_t)p, 4096, &rmem, &attr), KVCL_OK);
     ck_assert_ptr_null(attr.map);
-    ck_assert(attr.rma);
+    ck_assert(attr.get && attr.put);
     ck_assert_int_eq(pair.a.ops->get(rmem, 0, near, sizeof(near), &waited.send), KVCL_INPROGRESS);
     ck_assert_int_eq(waited.done, 0);
     PAIR_UNTIL(&pair, waited.done == 1);
@@ -182,7 +182,7 @@ START_TEST(faults_choose_the_path_to_memory)
     faults.no_rma = true;
     kvcl_loop_set_faults(&faults);
     ck_assert_int_eq(pair.a.ops->rmem_open(pair.a.ep, packed, len, (uintptr_t)p, 4096, &rmem, &attr), KVCL_OK);
-    ck_assert(!attr.rma && (attr.map == NULL));
+    ck_assert(!attr.get && !attr.put && (attr.map == NULL));
     pair.a.ops->rmem_close(rmem);
     pair.b.ops->mem_free(mem);
     kvcl_loop_set_faults(NULL);
