@@ -99,7 +99,8 @@ static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
 }
 
 /**
- * How often this context took back bytes that it had told a peer to copy out of a mapped cache: a send that stopped.
+ * How often this context took back bytes that it had told a peer to copy out of a mapped cache: a send that stopped, a
+ * collective that failed.
  * Lock held. The message that tells carries the count; a peer that finds another one after its copy cannot know
  * whether what it copied was still meant, and asks (pull.c).
  */

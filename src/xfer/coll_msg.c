@@ -98,6 +98,7 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
     out.logical     = op->logical;
     out.n_blocks    = op->sel.n_blocks;
     out.block_bytes = op->block_bytes;
+    out.taken_back  = kvcl_taken_back(ctx);
     if (action->len == 0) {
         return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
     }
@@ -165,7 +166,8 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     kvcl_coll_chunk_t *chunk;
 
     if (in->msg.op != 0) {
-        from->offer = in->msg.op;
+        from->offer      = in->msg.op;
+        from->taken_back = in->taken_back;
     }
     if (in->msg.flags & KVCL_COLL_SOURCE) {
         return take_source(from, in, data, len);

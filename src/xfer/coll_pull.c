@@ -1,9 +1,10 @@
 /*
  * The bytes of collectives (coll_run.h): what is pulled from a peer, and what came along with its announcement.
  *
- * What was copied from a peer's mapped memory counts only after the transports have been asked once more and had
- * nothing to say (the landed list): a peer that gave up, and said so before it reused its buffer, has then been heard.
- * A pull by message needs no such care, its owner refuses when it has given up.
+ * What was copied from a peer's mapped memory counts only if the peer took nothing back meanwhile (pull.h, guarded): one
+ * that gave up may have reused its buffer, and its word of that may be stuck behind others. If it did, its offer is
+ * asked, which refuses if this collective was given up. Then the transports are asked once more (the landed list), so
+ * that a peer that gave up and said so is usually heard before its bytes are passed on.
  *
  * Engine lock throughout.
  */
@@ -74,9 +75,11 @@ static kvcl_status_t fill_pull(const kvcl_coll_op_t *op, const kvcl_coll_peer_t 
     if (op->cache != NULL) {
         status = kvcl_pull_set_local(child, op->cache, &op->sel);
         if ((status == KVCL_OK) && from->described) {
-            child->from     = KVCL_FROM_CACHE;
-            child->cache_id = from->cache;
-            status          = kvcl_pull_set_remote(child, &from->sel);
+            child->from       = KVCL_FROM_CACHE;
+            child->guarded    = true;
+            child->taken_back = from->taken_back;
+            child->cache_id   = from->cache;
+            status            = kvcl_pull_set_remote(child, &from->sel);
         }
     }
     return status;

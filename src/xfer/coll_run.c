@@ -227,6 +227,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     kvcl_list_del(&op->landed_link);
     kvcl_plan_cache_put(&cc->plans, op->plan);
     if (status != KVCL_OK) {
+        kvcl_take_back(ctx); /* a peer that was not heard any more may be copying */
         kvcl_coll_comm_failure(cc, op->seq, status);
     }
     --cc->running;

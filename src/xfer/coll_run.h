@@ -63,6 +63,7 @@ typedef struct kvcl_coll_peer {
     bool               gone;
     bool               told;     /* it has been told where my bytes lie */
     uint64_t           offer;    /* its offer, from its announcements */
+    uint64_t           taken_back; /* its count of taken back bytes, from the last of them */
     bool               described; /* where its bytes lie is known: */
     uint32_t           cache;
     kvcl_sel_t         sel;      /* owned */

@@ -1,0 +1,164 @@
+/*
+ * What a broadcast's receiver is told to be whole is whole, though the root was stopped while the receiver copied out
+ * of its memory, and writes over that memory as soon as it may.
+ */
+#include "conform.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LEN = 32 << 20, BLOCKS = 4, CROWD = 3000, SLICES = 3 };
+
+enum { COPYING, REUSED, OVER }; /* words */
+
+static bool all_are(const char *buf, char c, size_t len)
+{
+    return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
+}
+
+/* A moment that the other rank's program has come to; nothing moves here meanwhile. */
+static void say(cf_t *cf, unsigned what)
+{
+    atomic_store(cf_word(cf, what), 1);
+}
+
+static void until_said(cf_t *cf, unsigned what)
+{
+    while (atomic_load(cf_word(cf, what)) == 0) {
+        usleep(100);
+    }
+}
+
+static kvcl_req_h bcast(cf_t *cf, kvcl_cache_h cache, bool by_deadline)
+{
+    static const uint32_t ids[BLOCKS] = {0, 1, 2, 3};
+    kvcl_xfer_params_t    params      = KVCL_XFER_PARAMS_INIT;
+    kvcl_sel_t            sel         = cf_sel(ids, BLOCKS);
+    kvcl_req_h            req;
+
+    params.timeout_ns = (by_deadline && (cf->rank == 0)) ? 300 * KVCL_NS_PER_MS : 0;
+    CF_OK(cf, kvcl_bcast(cf->world, 0, cache, &sel, &params, &req));
+    return req;
+}
+
+/*
+ * The root says much to a receiver that stands still, so that its word that it gave up does not get through; then it
+ * gives up, and its grace for the silent receiver ends.
+ */
+static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
+{
+    static const char  text[8] = "crowding";
+    kvcl_xfer_params_t params  = KVCL_XFER_PARAMS_INIT;
+    kvcl_status_t      status;
+    int                i;
+
+    until_said(cf, COPYING);
+    params.timeout_ns = 20 * KVCL_NS_PER_SEC;
+    for (i = 0; i < CROWD; ++i) {
+        CF_OK(cf, kvcl_send_bytes(cf->world, 1, 99, text, sizeof(text), &params, NULL));
+    }
+    if (!by_deadline) {
+        kvcl_req_cancel(req);
+    }
+    status = cf_end(cf, req);
+    CF_IS(cf, status, by_deadline ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
+    memset(kvcl_cache_base(cache, 0), 0x42, LEN); /* mine again */
+    say(cf, REUSED);
+    until_said(cf, OVER);
+}
+
+/* Copies a little, stands still until the root has its memory back, and goes on. */
+static void receiver(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req)
+{
+    char          *buf   = kvcl_cache_base(cache, 0);
+    kvcl_status_t status = KVCL_INPROGRESS;
+    uint64_t      until;
+    int           i;
+
+    while ((buf[0] != 0x41) && (status == KVCL_INPROGRESS)) {
+        status = kvcl_req_test(req);
+    }
+    for (i = 0; (i < SLICES) && (status == KVCL_INPROGRESS); ++i) {
+        status = kvcl_req_test(req);
+    }
+    CF_IS(cf, status, KVCL_INPROGRESS);
+    say(cf, COPYING);
+    until_said(cf, REUSED);
+    until = kvcl_deadline_after(KVCL_NS_PER_SEC);
+    while ((status == KVCL_INPROGRESS) && !kvcl_deadline_passed(until)) {
+        status = kvcl_req_test(req);
+    }
+    CF_CHECK(cf, (status != KVCL_OK) || all_are(buf, 0x41, LEN));
+    say(cf, OVER);
+    if (status == KVCL_INPROGRESS) { /* it asked, and the root's program stands still too */
+        status = cf_end(cf, req);
+    }
+    CF_CHECK(cf, status < 0);
+}
+
+static void take_crowd(cf_t *cf)
+{
+    char       text[8];
+    kvcl_req_h req;
+    int        i;
+
+    for (i = 0; i < CROWD; ++i) {
+        CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 99, text, sizeof(text), NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+    }
+}
+
+static void root_takes_back(cf_t *cf, bool by_deadline)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(BLOCKS, LEN / BLOCKS);
+    cf_cache_t    cache  = cf_cache(cf, "blocks", &layout, true);
+    char          *buf   = kvcl_cache_base(cache.h, 0);
+    unsigned      i;
+
+    for (i = 0; i <= OVER; ++i) {
+        atomic_store(cf_word(cf, i), 0);
+    }
+    memset(buf, (cf->rank == 0) ? 0x40 : 0, LEN);
+    CF_OK(cf, cf_end(cf, bcast(cf, cache.h, false))); /* sessions are made, memory is mapped */
+    CF_CHECK(cf, all_are(buf, 0x40, LEN));
+    cf_fence(cf);
+    memset(buf, (cf->rank == 0) ? 0x41 : 0, LEN);
+    cf_fence(cf);
+    if (cf->rank == 0) {
+        root(cf, cache.h, bcast(cf, cache.h, by_deadline), by_deadline);
+    } else {
+        receiver(cf, cache.h, bcast(cf, cache.h, by_deadline));
+        take_crowd(cf);
+    }
+    cf_fence(cf);
+    memset(buf, (cf->rank == 0) ? 0x43 : 0, LEN);
+    CF_OK(cf, cf_end(cf, bcast(cf, cache.h, false))); /* what comes later is none the worse */
+    CF_CHECK(cf, all_are(buf, 0x43, LEN));
+    cf_fence(cf);
+    cf_cache_end(&cache);
+}
+
+static void root_canceled(cf_t *cf)
+{
+    root_takes_back(cf, false);
+}
+
+static void root_timed_out(cf_t *cf)
+{
+    root_takes_back(cf, true);
+}
+
+static const cf_case_t cases[] = {
+    {"root_canceled", root_canceled, CF_MAPPED | CF_PROCS},
+    {"root_timed_out", root_timed_out, CF_MAPPED | CF_PROCS},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {{"shm", true, 2, KVCL_INIT_NO_THREAD}, {NULL, false, 0, 0}};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
