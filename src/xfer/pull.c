@@ -419,6 +419,7 @@ static void on_rcache(kvcl_rcache_waiter_t *waiter, kvcl_rcache_t *rcache, kvcl_
         finish(pull, status);
         return;
     }
+    pull->fresh = true;
     step(pull);
 }
 
@@ -446,6 +447,9 @@ static void step(kvcl_pull_t *pull)
         }
         if (status == KVCL_OK) {
             status = check_cache(pull);
+            if ((status != KVCL_OK) && !pull->fresh && try_again(pull)) {
+                return; /* its owner may have another cache of that name by now */
+            }
         }
     }
     if (status != KVCL_OK) {

@@ -59,6 +59,7 @@ struct kvcl_pull {
     unsigned             uncredited;
     bool                 any_failed;  /* a block's check failed */
     bool                 asked_again; /* the cache: what was known of it was out of date */
+    bool                 fresh;       /* the cache was described for this pull */
     kvcl_peer_waiter_t   peer_waiter;
     kvcl_rcache_waiter_t rcache_waiter;
     kvcl_copy_t          copy;
