@@ -29,8 +29,10 @@ typedef struct kvcl_store_params {
     kvcl_cache_h cache;       /* the cache whose blocks the store hands out and evicts; NULL: none */
     uint64_t     dram_bytes;  /* size of a pool for kvcl_store_put; 0: none */
     uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes */
+    uint64_t     replicas;    /* copies that kvcl_store_put makes of a block, at most 4; 0: 1. The ranks use the largest
+                                 that any of them gives. From 2 on each key is listed at two homes */
 } kvcl_store_params_t;
-#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0}
+#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0}
 
 typedef struct kvcl_store_stats {
     uint64_t blocks;     /* published by this rank now */
@@ -69,8 +71,17 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
                                       const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,
                                       kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
-/** Copy n blocks of my cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key
- * that this rank's pool already holds is a no-op. Completes when the directory has them. */
+/**
+ * Copy n blocks of my cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key that
+ * this rank's pool already holds, with as many copies, is a no-op. With replicas R (params, or the store's) other ranks'
+ * pools of the same block_bytes fetch R - 1 more copies: the first from here, the next from the first, so the bytes
+ * leave this rank once; on other hosts first, where there is room. The source may change when the call returns.
+ *
+ * Completes when the directory has all copies; params->copies says how many there are of each block. Where fewer than R
+ * ranks are there, there are as many copies as ranks, and the put is KVCL_OK.
+ * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT, KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (my
+ *         directory part, or another rank's pool), KVCL_ERR_TIMED_OUT, ...: what copies says is there all the same.
+ */
 KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;

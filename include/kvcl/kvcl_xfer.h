@@ -31,8 +31,11 @@ typedef struct kvcl_xfer_params {
     uint64_t         signal_offset; /* at this offset (8-aligned) of this imported memory of the same peer */
     uint64_t         signal_add;
     kvcl_recv_info_t *info;        /* recv: filled before completion; may be NULL */
+    uint64_t         replicas;     /* kvcl_store_put: copies wanted of each block, at most 4; 0: the store's default */
+    uint8_t          *copies;      /* kvcl_store_put: one entry a block: how many copies there are, written before
+                                      completion; may be NULL */
 } kvcl_xfer_params_t;
-#define KVCL_XFER_PARAMS_INIT {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL}
+#define KVCL_XFER_PARAMS_INIT {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL}
 
 /**
  * Send the selected blocks to the recv that names (my rank or any source, tag). Completes when the receiver has the

@@ -188,7 +188,9 @@ kvcl_status_t kvcl_slots_publish(kvcl_slots_t *slots, uint32_t slot, const kvcl_
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "location flags 0x%x", flags);
     }
     full_fence(); /* the bytes, then whatever tells peers of them */
-    slots->slots[slot].key = *key;
+    slots->slots[slot].key   = *key;
+    slots->slots[slot].flags = (uint8_t)flags;
+    slots->slots[slot].note  = 0;
     set_state(slots, slot, KVCL_SLOT_PUBLISHED);
     *loc_p = (kvcl_dir_loc_t){.rank        = slots->rank,
                               .incarnation = slots->incarnation,

@@ -34,7 +34,7 @@ typedef enum {
     KVCL_SLOT_DRAINING  = 3  /* withdrawn, but a serve still reads the bytes */
 } kvcl_slot_state_t;
 
-/* Private to slots.c but for key, state and gen, which may be read. */
+/* Private to slots.c but for key, state and flags, which may be read, and note. */
 typedef struct kvcl_slot {
     kvcl_key_t key;   /* while PUBLISHED or DRAINING */
     uint32_t   prev;  /* free list */
@@ -42,7 +42,8 @@ typedef struct kvcl_slot {
     uint32_t   pins;  /* serves that run */
     uint8_t    state; /* kvcl_slot_state_t */
     uint8_t    after; /* DRAINING: state to enter */
-    uint16_t   reserved;
+    uint8_t    flags; /* PUBLISHED: of the location */
+    uint8_t    note;  /* the caller's; 0 when published */
 } kvcl_slot_t;
 
 typedef struct kvcl_slots {

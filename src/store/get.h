@@ -42,6 +42,7 @@ typedef struct kvcl_get {
     unsigned        lookups;
     kvcl_status_t   stopping;
     bool            small;         /* verified under the lock: that is quicker */
+    bool            inner;         /* of the store itself: not counted as a user's */
     kvcl_deal_t     deal;
     size_t          n;
     kvcl_get_item_t items[];

@@ -198,10 +198,11 @@ kvcl_owner_t *kvcl_owner_by_cache_id(kvcl_store_h store, uint32_t id)
 /* ---- edges ---- */
 
 kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
-                                 bool summed, kvcl_dir_loc_t *loc_p)
+                                 bool summed, unsigned copies, kvcl_dir_loc_t *loc_p)
 {
     kvcl_store_h  store = owner->store;
-    uint16_t      flags = (uint16_t)(owner->tier | (summed ? KVCL_LOC_SUMMED : 0));
+    uint16_t      flags = (uint16_t)(owner->tier | (summed ? KVCL_LOC_SUMMED : 0) |
+                                     ((copies - 1) << KVCL_LOC_COPIES_SHIFT));
     kvcl_status_t status;
 
     status = kvcl_slots_publish(&owner->slots, slot, key, flags, (uint32_t)owner->cache->shape.block_bytes, checksum,
@@ -228,7 +229,7 @@ kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_
     }
     rec_p->key = owner->array[slot].key;
     rec_p->loc = (kvcl_dir_loc_t){.rank = owner->slots.rank, .incarnation = owner->slots.incarnation,
-                                  .cache = owner->slots.cache, .slot = slot,
+                                  .cache = owner->slots.cache, .slot = slot, .flags = owner->array[slot].flags,
                                   .gen = kvcl_slots_gen(&owner->slots, slot)};
     status = kvcl_slots_withdraw(&owner->slots, slot, next);
     if (status < 0) {
@@ -244,4 +245,37 @@ kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_
     }
     --store->n_published;
     return KVCL_OK;
+}
+
+/* ---- pins ---- */
+
+void kvcl_owner_pin(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed && (kvcl_evict_pin(&owner->evict, slot) == KVCL_OK) && (owner->pins[slot]++ == 0)) {
+        ++owner->pinned;
+    }
+}
+
+void kvcl_owner_unpin(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed && (slot < owner->slots.n) && (owner->pins[slot] != 0)) {
+        (void)!kvcl_evict_unpin(&owner->evict, slot);
+        owner->pinned -= (--owner->pins[slot] == 0) ? 1 : 0;
+    }
+}
+
+void kvcl_owner_pin_recs(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n, bool pin)
+{
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        if (kvcl_slots_check(&owner->slots, recs[i].loc.slot, recs[i].loc.gen, &recs[i].key) != KVCL_OK) {
+            continue;
+        }
+        if (pin) {
+            kvcl_owner_pin(owner, recs[i].loc.slot);
+        } else {
+            kvcl_owner_unpin(owner, recs[i].loc.slot);
+        }
+    }
 }

@@ -33,7 +33,7 @@ typedef struct kvcl_owner {
     kvcl_owner_node_t *nodes;
     kvcl_evict_t      evict;     /* managed */
     void              *evict_mem;
-    uint32_t          *pins;     /* managed: by kvcl_store_pin_local */
+    uint32_t          *pins;     /* managed: by kvcl_owner_pin */
     uint32_t          pinned;    /* slots with pins */
     kvcl_list_t       link;      /* store->owners */
 } kvcl_owner_t;
@@ -44,9 +44,10 @@ kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bo
 /** Nothing of it is published. */
 void          kvcl_owner_detach(kvcl_owner_t *owner);
 
-/** FILLING -> PUBLISHED, into the index and the order of eviction. The index must have room: kvcl_owner_reserve(). */
+/** FILLING -> PUBLISHED, into the index and the order of eviction. The index must have room: kvcl_owner_reserve().
+ * copies: how many there shall be of it, 1 to KVCL_DIR_LOCS_MAX. */
 kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
-                                 bool summed, kvcl_dir_loc_t *loc_p) KVCL_MUST_CHECK;
+                                 bool summed, unsigned copies, kvcl_dir_loc_t *loc_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_owner_reserve(struct kvcl_store *store, size_t n) KVCL_MUST_CHECK;
 
 /**
@@ -55,6 +56,12 @@ kvcl_status_t kvcl_owner_reserve(struct kvcl_store *store, size_t n) KVCL_MUST_C
  */
 kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
                                   kvcl_store_rec_t *rec_p) KVCL_MUST_CHECK;
+
+/** Not to be evicted until unpinned as often, or withdrawn. A slot of an owner that is not managed is so anyway. */
+void kvcl_owner_pin(kvcl_owner_t *owner, uint32_t slot);
+void kvcl_owner_unpin(kvcl_owner_t *owner, uint32_t slot);
+/** The blocks of mine that recs name, where they are still those. */
+void kvcl_owner_pin_recs(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n, bool pin);
 
 /** A local published copy of key: in owner `want`, or (NULL) in any: the store's own cache first, its pool last. */
 kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);

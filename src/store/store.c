@@ -1,7 +1,8 @@
 /*
  * The store: opening and closing of this rank's part, its statistics, and the room.
  *
- * Opening is one all-gather of 16 bytes a rank: the incarnations, and the proof that everybody means the same store.
+ * Opening is one all-gather of 40 bytes a rank: the incarnations, what pools there are, and the proof that everybody means
+ * the same store.
  * How a home's table can be read is found out when it is first needed (kvcl_store_learn).
  */
 #include "config.h"
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "core/address.h"
 #include "store/store.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -43,16 +45,6 @@ kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id)
     return NULL;
 }
 
-void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
-{
-    kvcl_assert_locked(store->ctx);
-    if (store->incarnations[rank] != 0) {
-        kvcl_log_info("rank %u no longer takes part in a store", rank);
-    }
-    store->incarnations[rank] = 0; /* its entries are skipped by readers and overwritten by time */
-    atomic_store_explicit(&store->ranks[rank].incarnation, 0, memory_order_relaxed);
-}
-
 /* ---- opening ---- */
 
 static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_params_t *p)
@@ -78,6 +70,10 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
                                  (p->dram_bytes / p->block_bytes == 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
                          (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes);
+    }
+    if (p->replicas > KVCL_DIR_LOCS_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: replicas is %llu, at most %d",
+                         (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
     }
     if ((p->cache != NULL) && (p->cache->ctx != comm->ctx)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: the cache belongs to another context");
@@ -109,25 +105,9 @@ static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
     if (status == KVCL_OK) {
         status = kvcl_dir_table_format(&store->table, store->table_region->addr, bytes);
     }
-    return (status == KVCL_OK) ? kvcl_home_init(&store->home, &store->table, store->me, &store->map,
+    return (status == KVCL_OK) ? kvcl_home_init(&store->home, &store->table, store->me, kvcl_store_shards(store),
                                                 store->incarnations, store->n_ranks)
                                : status;
-}
-
-static kvcl_status_t make_map(kvcl_store_h store)
-{
-    uint32_t      *ranks = malloc(store->n_ranks * sizeof(*ranks)), i;
-    kvcl_status_t status;
-
-    if (ranks == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a shard map");
-    }
-    for (i = 0; i < store->n_ranks; ++i) {
-        ranks[i] = i;
-    }
-    status = kvcl_shard_map_build(&store->map, kvcl_comm_view(store->comm), ranks, store->n_ranks);
-    free(ranks);
-    return status;
 }
 
 static kvcl_status_t find_peers(kvcl_store_h store)
@@ -153,7 +133,7 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
     if ((store->ranks == NULL) || (store->incarnations == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks", store->n_ranks);
     }
-    if (((status = make_map(store)) != KVCL_OK) || ((status = find_peers(store)) != KVCL_OK) ||
+    if (((status = kvcl_store_map_make(store)) != KVCL_OK) || ((status = find_peers(store)) != KVCL_OK) ||
         ((status = open_table(store, p->dir_entries)) != KVCL_OK)) {
         return status;
     }
@@ -170,8 +150,25 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
 typedef struct hello {
     uint64_t id;
     uint32_t incarnation; /* 0: this rank could not open its part */
-    uint32_t reserved;
+    uint32_t replicas;
+    uint64_t pool_blocks;
+    uint64_t block_bytes;
+    uint64_t host;
 } hello_t;
+
+static hello_t my_hello(kvcl_store_h store, bool ok)
+{
+    hello_t mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0, .replicas = store->replicas};
+    uint8_t host[16];
+
+    kvcl_host_id(host);
+    memcpy(&mine.host, host, sizeof(mine.host));
+    if (store->pool_cache != NULL) {
+        mine.pool_blocks = store->pool_cache->shape.blocks;
+        mine.block_bytes = store->pool_cache->shape.block_bytes;
+    }
+    return mine;
+}
 
 static kvcl_status_t wait_step(kvcl_status_t posted, kvcl_req_h *req)
 {
@@ -188,7 +185,7 @@ static kvcl_status_t wait_step(kvcl_status_t posted, kvcl_req_h *req)
 /* Lock held. The incarnations that count. */
 static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
 {
-    uint32_t i;
+    uint32_t gone = 0, i;
 
     for (i = 0; i < store->n_ranks; ++i) {
         if (all[i].incarnation == 0) {
@@ -198,18 +195,26 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: rank %u opens another store: the order of "
                              "opening differs", i);
         }
+        store->replicas      = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
+        store->ranks[i].host = all[i].host;
+        if ((store->pool_cache != NULL) && (all[i].block_bytes == store->pool_cache->shape.block_bytes)) {
+            store->ranks[i].pool_blocks = all[i].pool_blocks;
+            store->ranks[i].pool_free   = all[i].pool_blocks;
+        }
         if ((i == store->me) || (store->ranks[i].peer->state != KVCL_PEER_FAILED)) {
             store->incarnations[i] = (uint16_t)all[i].incarnation;
             atomic_store(&store->ranks[i].incarnation, all[i].incarnation);
+        } else {
+            ++gone;
         }
     }
-    return KVCL_OK;
+    return (gone != 0) ? kvcl_store_map_make(store) : KVCL_OK;
 }
 
 /* Collective: all succeed or all fail. The barrier: nobody publishes to a home that does not know it yet. */
 static kvcl_status_t meet(kvcl_store_h store, bool ok)
 {
-    hello_t       mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0};
+    hello_t       mine = my_hello(store, ok);
     hello_t       *all = calloc(store->n_ranks, sizeof(*all));
     kvcl_status_t status = KVCL_OK, learned = KVCL_OK;
     kvcl_req_h    req;
@@ -262,6 +267,7 @@ static void destroy(kvcl_store_h store)
     }
     kvcl_map_fini(&store->index);
     kvcl_comm_free(store->comm);
+    kvcl_store_maps_free(store);
     free(store->incarnations);
     free(store->ranks);
     free(store);
@@ -302,6 +308,7 @@ void kvcl_store_close(kvcl_store_h store)
     }
     kvcl_lock(store->ctx);
     store->closing = true;
+    kvcl_copies_stop(store);
     withdraw_all(store);
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
@@ -351,12 +358,14 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
         return status;
     }
     status         = check_params(comm, params, &p); /* if they are bad the others must hear of it: we meet all the same */
-    store->ctx     = comm->ctx;
-    store->flags   = p.flags;
-    store->me      = (uint32_t)comm->rank;
-    store->n_ranks = (uint32_t)comm->size;
+    store->ctx      = comm->ctx;
+    store->flags    = p.flags;
+    store->replicas = (p.replicas != 0) ? (uint32_t)p.replicas : 1;
+    store->me       = (uint32_t)comm->rank;
+    store->n_ranks  = (uint32_t)comm->size;
     kvcl_list_init(&store->owners);
     kvcl_list_init(&store->publishes);
+    kvcl_list_init(&store->copies);
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);
     kvcl_lock(store->ctx);
@@ -428,6 +437,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
             kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
         }
         kvcl_map_fini(&store->index);
+        kvcl_store_maps_free(store);
         free(store->incarnations);
         free(store->ranks);
         free(store);

@@ -2,12 +2,15 @@
  * The store's inside: one rank's part of a store, and how the files of this room meet.
  *
  *   store.c          open, close, stats, the room
+ *   store_ranks.c    who takes part, who is home to what, where copies go
+ *   store_timer.c    doing something later
  *   owner.c          caches whose blocks are published here: slots, local index, eviction order
  *   store_ask.c      questions to homes: one message each way, in parallel
  *   store_home.c     what this rank answers as a home, and withdrawals it is told of
  *   store_lookup.c   match, exists; reading mapped tables
  *   store_publish.c  publish, withdraw, remove
- *   store_pool.c     alloc, free, pin, put
+ *   store_pool.c     alloc, free, pin
+ *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock
  *   store_bcast.c    a prefix for every rank
  *
@@ -32,12 +35,21 @@ enum { KVCL_STORE_RCACHES = 4 };
 typedef struct kvcl_store_rank {
     kvcl_peer_t              *peer;       /* NULL: me */
     _Atomic uint32_t         incarnation; /* 0: gone. Without the lock */
+    uint64_t                 host;        /* equal: they fail together */
+    uint64_t                 pool_blocks; /* room for copies of others' blocks, of my pool's block size; 0: none */
+    uint64_t                 pool_free;   /* as far as I heard */
     _Atomic int              view_state;  /* KVCL_VIEW_*. Without the lock */
     kvcl_dir_view_t          view;        /* once MAPPED: immutable until the store is closed */
     kvcl_rregion_t           region;
     _Atomic(kvcl_rcache_t *) rcaches[KVCL_STORE_RCACHES]; /* mapped caches of it, by id. Without the lock */
     unsigned                 next_rcache;
 } kvcl_store_rank_t;
+
+/* Who is home to what, among the ranks that take part. */
+typedef struct kvcl_store_map {
+    kvcl_shard_map_t      shards;
+    struct kvcl_store_map *before; /* readers without the lock may still look at it: freed with the store */
+} kvcl_store_map_t;
 
 struct kvcl_store {
     kvcl_context_h    ctx;
@@ -48,7 +60,8 @@ struct kvcl_store {
     uint16_t          incarnation;
     bool              closing;
     kvcl_store_rank_t *ranks;
-    kvcl_shard_map_t  map;
+    uint32_t          replicas;    /* how many copies a put makes if it does not say; agreed */
+    _Atomic(kvcl_store_map_t *) map; /* without the lock */
     /* As a home. */
     kvcl_region_t     *table_region;
     kvcl_dir_table_t  table;
@@ -63,10 +76,37 @@ struct kvcl_store {
     uint64_t          n_published, n_ever, n_evicted;
     /* Operations in flight. */
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
+    kvcl_list_t       copies;      /* copy_job_t.link: store_copy.c */
+    size_t            n_copying;   /* blocks in them */
+    uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
     kvcl_list_t       link;        /* the room's stores */
 };
+
+/* ---- the ranks (store_ranks.c) ---- */
+
+static inline const kvcl_shard_map_t *kvcl_store_shards(const struct kvcl_store *store)
+{
+    return &atomic_load_explicit(&((struct kvcl_store *)store)->map, memory_order_acquire)->shards;
+}
+
+/* Is a location with these flags listed at the home and at the backup of its key? */
+static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned flags)
+{
+    return (store->replicas > 1) || (kvcl_loc_copies(flags) > 1);
+}
+
+/** A map of the ranks that take part. Lock held, or nobody else knows the store yet. */
+kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
+void          kvcl_store_maps_free(kvcl_store_h store);
+/** Ranks that could take copies of my pool's blocks: how many there are, me not counted. Lock held. */
+unsigned      kvcl_store_places(kvcl_store_h store);
+/** The best n of them that are not in skip[] (a byte a rank): on other hosts than mine and each other's, with the most
+ * room. Returns how many. Lock held. */
+unsigned      kvcl_store_place(kvcl_store_h store, const uint8_t *skip, unsigned n, uint16_t *ranks);
+/** The rank no longer takes part: its copies do not count, its shards go to their backups. Lock held. */
+void          kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank);
 
 /* ---- the room (store.c) ---- */
 
@@ -83,8 +123,6 @@ static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)
 }
 
 kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id);
-/** The rank no longer takes part: its copies do not count, its shards are empty. */
-void         kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank);
 /** Does this location's owner still exist as the one that published it? Any thread. */
 static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kvcl_dir_loc_t *loc)
 {
@@ -93,6 +131,13 @@ static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kv
 }
 /** First lines of public calls: a store, and n keys. */
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call) KVCL_MUST_CHECK;
+
+/* ---- timers (store_timer.c): lock held ---- */
+
+typedef struct kvcl_store_timer kvcl_store_timer_t;
+/** fn is called once, lock held, after after_ns; the timer is gone then. NULL: no memory. */
+kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg);
+void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* one that has not called yet, or NULL */
 
 /* ---- asks (store_ask.c) ---- */
 
@@ -134,6 +179,9 @@ typedef struct kvcl_deal {
 /** keys: n items, stride bytes apart. skip (may be NULL): items with a nonzero byte are left out. Any thread. */
 kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
                         kvcl_deal_t *deal) KVCL_MUST_CHECK;
+/** Records, each to all of its homes. */
+kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n,
+                             kvcl_deal_t *deal) KVCL_MUST_CHECK;
 void          kvcl_deal_free(kvcl_deal_t *deal);
 
 /** Make asks for the items of deal that rank homes, in pieces; each takes its keys from keys[] (stride as above) and,
@@ -152,10 +200,32 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
 /** Lock held: tell the homes that these are gone; nobody answers. */
 void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
 
+/** Nobody hears it if the ask's op is 0. */
+void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
+                     size_t len);
+
+/* ---- copies of others' blocks in my pool (store_copy.c): lock held ---- */
+
+void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
+void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
+/** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
+kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
+                          const uint32_t *order, uint32_t n);
+/** How long a rank may take for n blocks. */
+uint64_t    kvcl_copy_time(const struct kvcl_store *store, uint32_t n);
+
+/* ---- put (store_put.c, store_chain.c) ---- */
+
+/** No lock. List blocks of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of the user's
+ * p->copies is of recs[i]. */
+kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
+                               unsigned copies, const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
 /* ---- lookups (store_lookup.c): no lock ---- */
 
-/** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). */
-const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, uint32_t home, bool *gone_p);
+/** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). Of its
+ * backup, where the home is gone. */
+const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p);
 
 /* ---- publishing (store_publish.c) ---- */
 
@@ -178,5 +248,10 @@ kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids) KVCL
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
                   kvcl_status_t *statuses[2], kvcl_status_t *final_p);
 bool kvcl_verify_work(kvcl_context_h ctx);
+/** Lock held. Fetch the blocks that recs name, from there or from any other copy, into cache's blocks ids[]; recs and
+ * ids are copied, status (one each) is the caller's. cb runs without the lock. *req_p: until cb has run. */
+kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
+                            const uint32_t *ids, kvcl_status_t *status, kvcl_req_cb_t cb, void *cb_arg,
+                            kvcl_req_t **req_p) KVCL_MUST_CHECK;
 
 #endif

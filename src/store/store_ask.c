@@ -45,8 +45,8 @@ static void end(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t 
     ask->over = true;
     kvcl_peer_unwait(&ask->waiter);
     kvcl_list_del(&ask->link);
-    if ((status == KVCL_ERR_NOT_FOUND) && (ask->peer->state != KVCL_PEER_FAILED)) {
-        kvcl_store_rank_gone(ask->store, ask->rank); /* it closed its part */
+    if ((status == KVCL_ERR_NOT_FOUND) || (ask->peer->state == KVCL_PEER_FAILED)) {
+        kvcl_store_rank_gone(ask->store, ask->rank); /* it closed its part, or died: before anybody asks again */
     }
     --ask->store->ops;
     ask->done(ask, status, data, len);
@@ -128,6 +128,8 @@ static bool answer_fits(const kvcl_ask_t *ask, const kvcl_msg_dir_answer_t *in, 
     switch (ask->kind) {
     case KVCL_ASK_PRESENT:
         return (in->n == ask->n) && (len == ask->n);
+    case KVCL_ASK_COPY:
+        return (in->n == ask->n) && (len == sizeof(kvcl_copy_tail_t) + ask->n);
     case KVCL_ASK_PUBLISH:
     case KVCL_ASK_REMOVE:
     case KVCL_ASK_LOOKUP:
@@ -218,37 +220,61 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
 
 /* ---- dealing keys to their homes: a counting sort, stable ---- */
 
-kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
-                        kvcl_deal_t *deal)
+/* The homes of an item: one, or, if it is a record that wants two, both. */
+static unsigned homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, bool is_rec,
+                         uint32_t homes[2])
 {
-    const char *bytes = keys;
-    uint32_t   *at, home;
-    size_t     i;
+    const kvcl_store_rec_t *rec = item; /* begins with its key */
 
-    if (n > UINT32_MAX - 1) {
+    homes[0] = kvcl_shard_home(map, &rec->key);
+    homes[1] = kvcl_shard_backup(map, &rec->key);
+    return (is_rec && (homes[1] != KVCL_SHARD_NO_RANK) && kvcl_store_two_homes(store, rec->loc.flags)) ? 2 : 1;
+}
+
+static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
+                                bool are_recs, kvcl_deal_t *deal)
+{
+    const kvcl_shard_map_t *map = kvcl_store_shards(store);
+    uint32_t               *at, homes[2];
+    unsigned               k;
+    size_t                 i;
+
+    if (n > (UINT32_MAX - 1) / 2) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call", n);
     }
-    deal->starts = calloc((size_t)store->n_ranks + 1 + n, sizeof(*deal->starts));
+    deal->starts = calloc((size_t)store->n_ranks + 1 + (are_recs ? 2 * n : n), sizeof(*deal->starts));
     if (deal->starts == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
     }
     deal->order = deal->starts + store->n_ranks + 1;
     at          = deal->starts;
     for (i = 0; i < n; ++i) {
-        if ((skip == NULL) || (skip[i] == 0)) {
-            ++at[kvcl_shard_home(&store->map, (const kvcl_key_t *)(const void *)(bytes + (i * stride)))];
+        for (k = ((skip == NULL) || (skip[i] == 0)) ? homes_of(store, map, items + (i * stride), are_recs, homes) : 0;
+             k-- > 0;) {
+            ++at[homes[k]];
         }
     }
-    for (home = 1; home <= store->n_ranks; ++home) {
-        at[home] += at[home - 1];
+    for (i = 1; i <= store->n_ranks; ++i) {
+        at[i] += at[i - 1];
     }
     for (i = n; i-- > 0;) { /* backwards: each start ends where its items begin */
-        if ((skip == NULL) || (skip[i] == 0)) {
-            home = kvcl_shard_home(&store->map, (const kvcl_key_t *)(const void *)(bytes + (i * stride)));
-            deal->order[--at[home]] = (uint32_t)i;
+        for (k = ((skip == NULL) || (skip[i] == 0)) ? homes_of(store, map, items + (i * stride), are_recs, homes) : 0;
+             k-- > 0;) {
+            deal->order[--at[homes[k]]] = (uint32_t)i;
         }
     }
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
+                        kvcl_deal_t *deal)
+{
+    return deal_items(store, keys, stride, n, skip, false, deal);
+}
+
+kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_deal_t *deal)
+{
+    return deal_items(store, (const char *)recs, sizeof(*recs), n, NULL, true, deal);
 }
 
 void kvcl_deal_free(kvcl_deal_t *deal)
@@ -276,7 +302,7 @@ static kvcl_status_t fill(kvcl_ask_t *ask, size_t room, const char *items, size_
         ask->len = (size_t)ask->n * KVCL_DIR_KEY_BYTES;
         return KVCL_OK;
     }
-    status = kvcl_dir_pack_begin(&pack, ask->payload, room, (kvcl_dir_msg_type_t)ask->kind, ask->store->map.view, 0);
+    status = kvcl_dir_pack_begin(&pack, ask->payload, room, (kvcl_dir_msg_type_t)ask->kind, kvcl_store_shards(ask->store)->view, 0);
     for (i = 0; (i < ask->n) && (status == KVCL_OK); ++i) {
         const kvcl_store_rec_t *rec = (const void *)(items + ((size_t)ask->order[i] * stride));
         status = kvcl_dir_pack_add(&pack, &rec->key, (ask->kind == KVCL_ASK_LOOKUP) ? NULL : &rec->loc);

@@ -80,8 +80,10 @@ static void finish(kvcl_get_t *get)
             get->statuses[1][i] = status;
         }
     }
-    touch_hits(get);
-    atomic_fetch_add_explicit(&get->store->hits, hits, memory_order_relaxed);
+    if (!get->inner) {
+        touch_hits(get);
+        atomic_fetch_add_explicit(&get->store->hits, hits, memory_order_relaxed);
+    }
     --get->store->ops;
     kvcl_req_complete(&get->req, first);
 }
@@ -194,6 +196,7 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
 static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_get_t     *get = ask->arg;
+    bool           again = (ask->store->incarnations[ask->rank] == 0) && (get->stopping == KVCL_OK); /* the backup */
     kvcl_dir_msg_t reply;
     uint32_t       at = 0, i;
 
@@ -203,7 +206,7 @@ static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     for (i = 0; i < ask->n; ++i) {
         kvcl_get_item_t *item = &get->items[ask->order[i]];
         item->n_locs = (status == KVCL_OK) ? (uint8_t)kvcl_dir_msg_locs(&reply, i, &at, item->locs) : 0;
-        item->state  = KVCL_GET_READY; /* what a dead home knew is a miss */
+        item->state  = (again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) ? KVCL_GET_LOOKUP : KVCL_GET_READY;
         item->why    = ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY)) ? status : item->why;
     }
     --get->outstanding;
@@ -254,7 +257,7 @@ static kvcl_status_t start_lookups(kvcl_get_t *get)
         if (item->state != KVCL_GET_LOOKUP) {
             continue;
         }
-        view = kvcl_store_view(store, kvcl_shard_home(&store->map, &item->key), &gone);
+        view = kvcl_store_view(store, &item->key, &gone);
         if ((view == NULL) && !gone) {
             skip[i] = 0;
             ask     = true;
@@ -482,7 +485,9 @@ void kvcl_get_advance(kvcl_get_t *get)
     }
 }
 
-static kvcl_get_t *make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids)
+/* keys: stride bytes apart. */
+static kvcl_get_t *make(kvcl_store_h store, const void *keys, size_t stride, size_t n, kvcl_cache_h cache,
+                        const uint32_t *ids)
 {
     kvcl_get_t *get = malloc(sizeof(*get) + (n * (sizeof(get->items[0]) + sizeof(*get->todo))));
     size_t     i;
@@ -500,7 +505,7 @@ static kvcl_get_t *make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kv
     get->todo  = (uint32_t *)(void *)(get->items + n);
     get->small = (n <= SMALL_BYTES / cache->shape.block_bytes);
     for (i = 0; i < n; ++i) {
-        get->items[i].key = keys[i];
+        memcpy(&get->items[i].key, (const char *)keys + (i * stride), sizeof(kvcl_key_t));
         get->items[i].id  = ids[i];
         get->items[i].why = KVCL_ERR_NOT_FOUND;
     }
@@ -530,6 +535,37 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
     return KVCL_OK;
 }
 
+kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
+                            const uint32_t *ids, kvcl_status_t *status, kvcl_req_cb_t cb, void *cb_arg,
+                            kvcl_req_t **req_p)
+{
+    kvcl_get_t    *get = make(store, recs, sizeof(*recs), n, cache, ids);
+    kvcl_status_t result;
+    size_t        i;
+
+    kvcl_assert_locked(store->ctx);
+    if (get == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to fetch %zu blocks", n);
+    }
+    get->inner       = true;
+    get->statuses[0] = status;
+    for (i = 0; i < n; ++i) {
+        get->items[i].locs[0] = recs[i].loc;
+        get->items[i].n_locs  = 1;
+        get->items[i].state   = KVCL_GET_READY;
+    }
+    get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, 0));
+    result           = kvcl_req_start(&get->req, store->ctx, &get_class, 0, cb, cb_arg, false);
+    if (result != KVCL_OK) {
+        free(get);
+        return kvcl_fail(result, "no memory for a request");
+    }
+    ++store->ops;
+    *req_p = &get->req;
+    kvcl_get_advance(get);
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                              const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,
                              kvcl_req_h *req_p)
@@ -551,7 +587,7 @@ kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         kvcl_get_now(store, keys, n, cache, ids, statuses, &result)) {
         return kvcl_req_instant(store->ctx, result, p.cb, p.cb_arg, req_p);
     }
-    get = make(store, keys, n, cache, ids);
+    get = make(store, keys, sizeof(*keys), n, cache, ids);
     if (get == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_get: no memory for %zu blocks", n);
     }

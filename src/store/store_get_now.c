@@ -58,7 +58,7 @@ static bool locate(kvcl_store_h store, const kvcl_key_t *key, uint64_t block_byt
 {
     kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
     bool                  gone, elsewhere = false;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, kvcl_shard_home(&store->map, key), &gone);
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
     unsigned              n, i, at;
 
     hit->found = false;

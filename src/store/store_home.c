@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-static void answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
-                   size_t len)
+void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
+                     size_t len)
 {
     kvcl_msg_dir_answer_t out = {.msg    = {.type = KVCL_MSG_DIR_ANSWER, .flags = in->msg.flags, .op = in->msg.op},
                                  .status = status, .n = n};
@@ -54,13 +54,13 @@ static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
     if ((kvcl_dir_msg_unpack(&request, data, len) != KVCL_OK) || ((uint8_t)request.type != in->msg.flags) ||
         (request.n != in->n) || (request.n > KVCL_ASK_KEYS_MAX)) {
         kvcl_am_malformed(store->ctx, peer, "a question to the directory that makes no sense");
-        answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
         return;
     }
     out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
     out.buf = scratch(store->ctx, out.cap);
     status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
-    answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL, (status == KVCL_OK) ? out.len : 0);
+    kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL, (status == KVCL_OK) ? out.len : 0);
 }
 
 static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t asker)
@@ -84,7 +84,7 @@ static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     uint32_t i;
 
     if (flags == NULL) {
-        answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
+        kvcl_ask_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
         return;
     }
     for (i = 0; i < in->n + AHEAD; ++i) {
@@ -96,7 +96,7 @@ static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
         }
     }
     store->home.n_looked_up += in->n;
-    answer(peer, in, KVCL_OK, in->n, flags, in->n);
+    kvcl_ask_answer(peer, in, KVCL_OK, in->n, flags, in->n);
 }
 
 static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in)
@@ -104,7 +104,7 @@ static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_a
     uint8_t buf[KVCL_REGION_DESC_MAX];
     size_t  len = kvcl_region_pack(store->table_region, KVCL_READ, buf, sizeof(buf));
 
-    answer(peer, in, (len != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, len);
+    kvcl_ask_answer(peer, in, (len != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, len);
 }
 
 /* ---- removal of keys: the home forgets them, the owners hear of it ---- */
@@ -121,6 +121,8 @@ static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
     }
     if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
         kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
+    } else if (kvcl_store_two_homes(store, gone.loc.flags)) {
+        kvcl_store_tell_removed(store, &gone, 1); /* whoever told me is one of them */
     }
 }
 
@@ -165,7 +167,7 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
 
     (void)hdr_len;
     if ((store == NULL) || store->closing) {
-        answer(peer, in, KVCL_ERR_NOT_FOUND, 0, NULL, 0);
+        kvcl_ask_answer(peer, in, KVCL_ERR_NOT_FOUND, 0, NULL, 0);
         return;
     }
     switch (in->msg.flags) {
@@ -183,17 +185,20 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
             on_present(store, peer, in, data);
         } else {
             kvcl_home_remove_keys(store, data, NULL, in->n);
-            answer(peer, in, KVCL_OK, in->n, NULL, 0);
+            kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
         }
         return;
     case KVCL_ASK_TABLE:
         on_table(store, peer, in);
         return;
+    case KVCL_ASK_COPY:
+        kvcl_copy_on_ask(store, peer, in, data, len);
+        return;
     default:
         break;
     }
     kvcl_am_malformed(ctx, peer, "a question to the directory that makes no sense");
-    answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+    kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
 }
 
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
@@ -234,7 +239,7 @@ static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t 
     if ((peer->state != KVCL_PEER_READY) || (buf == NULL)) {
         return; /* entries are hints: the generation has moved on, readers will see */
     }
-    status = kvcl_dir_pack_begin(&pack, buf, room, KVCL_DIR_MSG_REMOVE, store->map.view, 0);
+    status = kvcl_dir_pack_begin(&pack, buf, room, KVCL_DIR_MSG_REMOVE, kvcl_store_shards(store)->view, 0);
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_dir_pack_add(&pack, &recs[order[i]].key, &recs[order[i]].loc);
     }
@@ -249,7 +254,7 @@ void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, s
     kvcl_deal_t deal;
     uint32_t    home, from, to, some;
 
-    if ((n == 0) || (kvcl_deal(store, recs, sizeof(*recs), n, NULL, &deal) != KVCL_OK)) {
+    if ((n == 0) || (kvcl_deal_recs(store, recs, n, &deal) != KVCL_OK)) {
         return;
     }
     for (home = 0; home < store->n_ranks; ++home) {

@@ -2,17 +2,17 @@
  * Match and exists: who has these keys?
  *
  * Keys whose home's table is memory here (mine, or mapped) are read at once, without a lock or an allocation, some
- * keys ahead prefetched; for the others each home is asked once, all homes at the same time. What a dead home knew is
- * lost: its keys are absent, a miss.
+ * keys ahead prefetched; for the others each home is asked once, all homes at the same time. If a home is found to be
+ * gone, whoever is home to its keys now is read or asked in a next round.
  */
 #include "config.h"
 #include "base/error.h"
 #include "core/context.h"
 #include "store/store.h"
 
-enum { AHEAD = 16 };
+enum { AHEAD = 16, ROUNDS_MAX = 4 };
 
-const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, uint32_t home, bool *gone_p)
+static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *gone_p)
 {
     kvcl_store_rank_t *rank = &store->ranks[home];
 
@@ -34,12 +34,21 @@ const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, uint32_t home, bool *
     return &rank->view;
 }
 
+const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p)
+{
+    const kvcl_shard_map_t *map  = kvcl_store_shards(store);
+    const kvcl_dir_view_t  *view = view_of(store, kvcl_shard_home(map, key), gone_p);
+    uint32_t               backup = kvcl_shard_backup(map, key);
+
+    return (*gone_p && (backup != KVCL_SHARD_NO_RANK)) ? view_of(store, backup, gone_p) : view;
+}
+
 /* One key, now. Returns KVCL_PRESENT_*, or -1 if its home must be asked. */
 static int look(kvcl_store_h store, const kvcl_key_t *key)
 {
     kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
     bool                  gone;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, kvcl_shard_home(&store->map, key), &gone);
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
     unsigned              n, i;
     int                   flags = 0;
 
@@ -58,7 +67,7 @@ static int look(kvcl_store_h store, const kvcl_key_t *key)
 static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
 {
     bool                  gone;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, kvcl_shard_home(&store->map, key), &gone);
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
 
     if (view != NULL) {
         kvcl_dir_prefetch(view, key);
@@ -98,6 +107,7 @@ static size_t look_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, boo
 typedef struct round {
     uint8_t       *flags;
     unsigned      outstanding;
+    bool          again;
     kvcl_status_t status;
 } round_t;
 
@@ -105,12 +115,14 @@ static void on_present(kvcl_ask_t *ask, kvcl_status_t status, const void *data, 
 {
     round_t       *round = ask->arg;
     const uint8_t *found = data;
+    bool          gone   = (ask->store->incarnations[ask->rank] == 0);
     uint32_t      i;
 
     (void)len;
     for (i = 0; i < ask->n; ++i) {
-        round->flags[ask->order[i]] = (status == KVCL_OK) ? (found[i] & ~TO_ASK) : 0;
+        round->flags[ask->order[i]] = (status == KVCL_OK) ? (found[i] & ~TO_ASK) : gone ? TO_ASK : 0;
     }
+    round->again = round->again || ((status != KVCL_OK) && gone);
     if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_CANCELED)) {
         round->status = status;
     }
@@ -122,7 +134,8 @@ static bool round_over(void *arg)
     return ((round_t *)arg)->outstanding == 0;
 }
 
-static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags)
+/* Those whose flags are TO_ASK; some may be so again afterwards. */
+static kvcl_status_t ask_round(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags, bool *again_p)
 {
     round_t       round = {.flags = flags, .status = KVCL_OK};
     kvcl_list_t   asks, *link;
@@ -136,10 +149,16 @@ static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_
     }
     status = kvcl_deal(store, keys, sizeof(*keys), n, flags, &deal);
     for (i = 0; i < n; ++i) {
-        flags[i] &= (uint8_t)~TO_ASK;
+        flags[i] ^= TO_ASK; /* as it was; those asked are answered one by one */
+    }
+    if ((status == KVCL_OK) && (deal.starts[store->me] != deal.starts[store->me + 1])) {
+        round.again = true; /* I have become their home meanwhile */
     }
     kvcl_list_init(&asks);
     for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
+        if (home == store->me) {
+            continue;
+        }
         status = kvcl_asks_make(store, home, KVCL_ASK_PRESENT, keys, sizeof(*keys), &deal, &asks);
     }
     if (status == KVCL_OK) {
@@ -157,11 +176,37 @@ static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_
         --round.outstanding;
         kvcl_unlock(store->ctx);
         (void)kvcl_engine_wait(store->ctx, round_over, &round, UINT64_MAX); /* each ask has its deadline */
-        status = round.status;
+        status   = round.status;
+        *again_p = round.again;
     }
     kvcl_deal_free(&deal);
     return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the directory could not be asked: %s",
                                                      kvcl_status_text(status));
+}
+
+static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags)
+{
+    kvcl_status_t status;
+    bool          again = false;
+    unsigned      turn;
+    size_t        i;
+    int           found;
+
+    status = ask_round(store, keys, n, flags, &again);
+    for (turn = 1; (status == KVCL_OK) && again && (turn < ROUNDS_MAX); ++turn) {
+        for (i = 0; i < n; ++i) {
+            if (flags[i] & TO_ASK) {
+                found    = look(store, &keys[i]);
+                flags[i] = (found < 0) ? TO_ASK : (uint8_t)found;
+            }
+        }
+        again  = false;
+        status = ask_round(store, keys, n, flags, &again);
+    }
+    for (i = 0; i < n; ++i) {
+        flags[i] &= (uint8_t)~TO_ASK; /* nobody could be asked: a miss */
+    }
+    return status;
 }
 
 /* Hits that lie here are in use: their eviction order learns of it, the end of a chain first. */

@@ -3,7 +3,8 @@
  *
  * A publish: the slots are taken, the checksums computed (no lock), the slots become PUBLISHED, the homes are told, one
  * message each. The request is over when all of them have answered. A block that was withdrawn meanwhile is removed
- * again after its home's answer, since the two messages may have passed each other.
+ * again after its home's answer, since the two messages may have passed each other. If a home is found to be gone, all
+ * of it is sent once more, to the homes that there are then.
  */
 #include "config.h"
 #include "base/error.h"
@@ -12,6 +13,8 @@
 #include "xfer/params.h"
 
 #include <stdlib.h>
+
+enum { ROUNDS_MAX = 4 };
 
 /* A publish or a remove under way. */
 struct kvcl_publish {
@@ -25,6 +28,8 @@ struct kvcl_publish {
     kvcl_status_t *each;        /* the user's, or NULL */
     kvcl_deal_t   deal;
     bool          is_publish;
+    bool          again;        /* a home has gone: what it was told is to be told to others */
+    unsigned      rounds;
     size_t        n;
     kvcl_store_rec_t recs[];
 };
@@ -63,8 +68,13 @@ static void remove_withdrawn(kvcl_publish_t *publish)
     }
 }
 
+static bool once_more(kvcl_publish_t *publish);
+
 static void finish(kvcl_publish_t *publish)
 {
+    if (once_more(publish)) {
+        return;
+    }
     kvcl_list_del(&publish->link);
     remove_withdrawn(publish);
     --publish->store->ops;
@@ -102,6 +112,7 @@ static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     if ((status == KVCL_OK) && publish->is_publish) {
         status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
     }
+    publish->again = publish->again || (ask->store->incarnations[ask->rank] == 0);
     for (i = 0; i < ask->n; ++i) {
         take_result(publish, ask->order[i],
                     ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status);
@@ -127,13 +138,29 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
 static const kvcl_req_class_t publish_class = {"store-publish", stop, release};
 
-/* Nothing shared is touched yet. keys: recs of a publish, keys of a remove. */
+/* To each home its part, unposted but for mine. keys: recs of a publish, keys of a remove. */
+static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t stride)
+{
+    kvcl_store_h  store  = publish->store;
+    uint8_t       kind   = publish->is_publish ? KVCL_ASK_PUBLISH : KVCL_ASK_REMOVE_KEYS;
+    kvcl_status_t status = publish->is_publish ? kvcl_deal_recs(store, keys, publish->n, &publish->deal)
+                                               : kvcl_deal(store, keys, stride, publish->n, NULL, &publish->deal);
+    uint32_t      home;
+
+    for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
+        if (home != store->me) {
+            status = kvcl_asks_make(store, home, kind, keys, stride, &publish->deal, &publish->asks);
+        }
+    }
+    return status;
+}
+
+/* Nothing shared is touched yet. */
 static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *keys, size_t stride, size_t n,
                           const kvcl_xfer_params_t *p, kvcl_publish_t **publish_p)
 {
     kvcl_publish_t *publish = malloc(sizeof(*publish) + (n * sizeof(publish->recs[0])));
     kvcl_status_t  status;
-    uint32_t       home;
     size_t         i;
 
     if (publish == NULL) {
@@ -153,13 +180,7 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     for (i = 0; (p->status != NULL) && (i < n); ++i) {
         p->status[i] = KVCL_OK;
     }
-    status = kvcl_deal(store, keys, stride, n, NULL, &publish->deal);
-    for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
-        if (home != store->me) {
-            status = kvcl_asks_make(store, home, (owner != NULL) ? KVCL_ASK_PUBLISH : KVCL_ASK_REMOVE_KEYS, keys, stride,
-                                    &publish->deal, &publish->asks);
-        }
-    }
+    status = deal_out(publish, keys, stride);
     if (status != KVCL_OK) {
         free_publish(publish);
         return status;
@@ -181,7 +202,7 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     }
     for (i = 0; i < n; ++i) {
         const kvcl_store_rec_t *rec = &publish->recs[order[i]];
-        if (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen) {
+        if ((publish->owner != NULL) && (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen)) {
             take_result(publish, order[i], kvcl_dir_table_insert(&store->table, &rec->key, &rec->loc));
         }
     }
@@ -204,6 +225,26 @@ static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
     if (--publish->outstanding == 0) {
         finish(publish);
     }
+}
+
+/* Lock held. */
+static bool once_more(kvcl_publish_t *publish)
+{
+    kvcl_status_t status;
+
+    if (!publish->is_publish || !publish->again || (publish->status != KVCL_OK) || (++publish->rounds >= ROUNDS_MAX)) {
+        return false;
+    }
+    publish->again = false;
+    kvcl_deal_free(&publish->deal);
+    status = deal_out(publish, publish->recs, sizeof(publish->recs[0]));
+    if (status != KVCL_OK) {
+        publish->status = status;
+        return false;
+    }
+    apply_here(publish, publish->recs);
+    post_asks(publish, 0); /* the request's own deadline stops them */
+    return true;
 }
 
 /* No lock held; owns the publish. */
@@ -311,7 +352,7 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
 
     while ((status == KVCL_OK) && (i-- > 0)) {
         sum    = recs[i].loc.checksum;
-        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
+        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM), 1,
                                     &recs[i].loc);
     }
     if (status == KVCL_OK) {

@@ -7,6 +7,7 @@
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
  *   REMOVE_KEYS  n keys                      answer: nothing
  *   TABLE        nothing                     answer: a region's description (mem/region.h)
+ *   COPY         kvcl_copy_head_t, n records  answer: kvcl_copy_tail_t, n bytes: how many copies were made
  * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
  */
 #ifndef KVCL_STORE_WIRE_H
@@ -21,10 +22,28 @@ enum {
     KVCL_ASK_LOOKUP      = 3,
     KVCL_ASK_PRESENT     = 4,
     KVCL_ASK_REMOVE_KEYS = 5,
-    KVCL_ASK_TABLE       = 6
+    KVCL_ASK_TABLE       = 6,
+    KVCL_ASK_COPY        = 7
 };
 
 enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
+
+enum { KVCL_COPY_MAX = 1024 }; /* records in one COPY */
+
+/* COPY: take copies of these blocks from where the records say into your pool, list them, then ask next[0] for the
+ * same, of yours. */
+typedef struct kvcl_copy_head {
+    uint8_t  copies;  /* wanted of each block in all, 1 to KVCL_DIR_LOCS_MAX */
+    uint8_t  n_next;  /* at most KVCL_DIR_LOCS_MAX - 2 */
+    uint16_t next[KVCL_DIR_LOCS_MAX - 2];
+    uint16_t reserved;
+} kvcl_copy_head_t;
+_Static_assert(sizeof(kvcl_copy_head_t) == 8, "wire format");
+
+typedef struct kvcl_copy_tail {
+    uint64_t pool_free; /* blocks that the answerer's pool could take without evicting */
+} kvcl_copy_tail_t;
+_Static_assert(sizeof(kvcl_copy_tail_t) == 8, "wire format");
 
 enum {
     KVCL_PRESENT_SOMEWHERE = 1,
@@ -62,6 +81,15 @@ typedef struct kvcl_msg_withdraw {
 _Static_assert(sizeof(kvcl_msg_withdraw_t) == 48, "wire format");
 
 /* Owner's bits of kvcl_dir_loc_t.flags beyond the tier. */
-enum { KVCL_LOC_SUMMED = 0x08 }; /* checksum is set */
+enum {
+    KVCL_LOC_SUMMED       = 0x08, /* checksum is set */
+    KVCL_LOC_COPIES_SHIFT = 4,    /* bits 4-5: how many copies of the block there shall be, less one */
+    KVCL_LOC_COPIES_MASK  = 0x30
+};
+
+static inline unsigned kvcl_loc_copies(unsigned flags)
+{
+    return ((flags & KVCL_LOC_COPIES_MASK) >> KVCL_LOC_COPIES_SHIFT) + 1;
+}
 
 #endif

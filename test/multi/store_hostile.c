@@ -44,10 +44,32 @@ static size_t dir_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
     return len;
 }
 
+/* A question for copies that is mostly right, of blocks that are not there. */
+static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payload, uint32_t n)
+{
+    kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_rand_below(rnd, 6), .n_next = (uint8_t)kvcl_rand_below(rnd, 4),
+                             .next = {(uint16_t)kvcl_rand_below(rnd, 5), (uint16_t)kvcl_rand_below(rnd, 5)}};
+    kvcl_store_rec_t rec;
+    uint32_t         i;
+
+    memcpy(payload, &head, sizeof(head));
+    for (i = 0; i < n; ++i) {
+        random_bytes(rnd, &rec, sizeof(rec));
+        rec.loc.rank        = (uint16_t)kvcl_rand_below(rnd, store->n_ranks);
+        rec.loc.incarnation = (uint16_t)store->ranks[rec.loc.rank].incarnation;
+        rec.loc.flags      &= (kvcl_rand_below(rnd, 8) != 0) ? KVCL_DIR_FLAGS_MASK : 0xffff;
+        rec.loc.cache       = (uint16_t)kvcl_rand_below(rnd, 4);
+        rec.loc.slot        = (uint32_t)kvcl_rand_below(rnd, 12);
+        rec.loc.len         = (kvcl_rand_below(rnd, 8) != 0) ? BLOCK : rec.loc.len;
+        memcpy(payload + sizeof(head) + (i * sizeof(rec)), &rec, sizeof(rec));
+    }
+    return sizeof(head) + (n * sizeof(rec)) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
+}
+
 static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *peer)
 {
     static const uint8_t types[] = {KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
-    uint8_t              payload[PAYLOAD];
+    uint8_t              payload[PAYLOAD + sizeof(kvcl_copy_head_t)];
     kvcl_msg_dir_ask_t   out;
     size_t               len = kvcl_rand_below(rnd, sizeof(payload));
 
@@ -63,6 +85,11 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
     } else if (kvcl_rand_below(rnd, 2) == 0) {
         len = (out.n % 12) * ((kvcl_rand_below(rnd, 2) == 0) ? 32u : 64u);
         len = (len < sizeof(payload)) ? len : 0;
+    }
+    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_COPY) && (kvcl_rand_below(rnd, 8) != 0)) {
+        out.n     = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);
+        out.store = store->id;
+        len       = copy_message(rnd, store, payload, out.n);
     }
     kvcl_lock(store->ctx);
     (void)!kvcl_peer_post(peer, &out.msg, (kvcl_rand_below(rnd, 10) == 0) ? sizeof(kvcl_msg_t) : sizeof(out), payload,
@@ -83,6 +110,8 @@ void test_hostile(world_t *w)
 
     kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
     params.dir_entries = 512;
+    params.dram_bytes  = 12 * BLOCK;
+    params.block_bytes = BLOCK;
     kvcl_log_set_level(KVCL_LOG_ERROR); /* what is dropped is logged */
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     if (w->rank == 1) {

@@ -50,6 +50,9 @@ void test_evict(world_t *w);
 void test_threads(world_t *w);
 /* store_hostile.c */
 void test_hostile(world_t *w);
+/* store_copies.c */
+void test_copies(world_t *w);
+void test_copies_full(world_t *w);
 /* store_bench.c */
 void bench(world_t *w);
 

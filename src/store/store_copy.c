@@ -1,0 +1,347 @@
+/*
+ * Copies of others' blocks in my pool: what a rank does that is asked for them (KVCL_ASK_COPY).
+ *
+ * A job: take pool blocks for the keys that the pool lacks, evicting as for a put; fetch them as a get does, verified,
+ * from where the records say, else from any copy; publish and list them; ask the next rank of the chain for the same,
+ * of mine; answer how many copies there are from here on. Its steps are callbacks of requests, so they take the lock
+ * themselves and each has a deadline; a job ends by answering, whatever happened.
+ *
+ * Bounded: at most BLOCKS_MAX blocks, and half the pool, are under way; whoever comes then is told KVCL_ERR_BUSY.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/store.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
+
+typedef struct copy_job {
+    kvcl_list_t        link;   /* store->copies */
+    kvcl_store_h       store;
+    kvcl_peer_t        *peer;  /* who asked; NULL: nobody waits for an answer */
+    kvcl_msg_dir_ask_t ask;    /* its question */
+    kvcl_copy_head_t   head;
+    kvcl_req_t         *get;   /* while it runs */
+    uint32_t           n;      /* blocks asked for */
+    uint32_t           n_todo; /* that were not here */
+    kvcl_store_rec_t   *recs;  /* n: as asked; then of my copies */
+    kvcl_store_rec_t   *todo;  /* n_todo: as asked; then, the last n_new of them, of my new copies */
+    uint32_t           n_new;
+    uint32_t           *slots; /* n_todo */
+    kvcl_status_t      *got;   /* n_todo, in order of todo as asked */
+    uint32_t           *order; /* n: blocks that go on along the chain */
+    bool               pinned; /* recs are of mine and pinned, until the next rank has them */
+    uint8_t            *made;  /* n */
+} copy_job_t;
+
+static copy_job_t *make(kvcl_store_h store, uint32_t n)
+{
+    copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + (2 * sizeof(uint32_t)) +
+                                                     sizeof(kvcl_status_t) + 1)));
+
+    if (job != NULL) {
+        job->store = store;
+        job->n     = n;
+        job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
+        job->todo  = job->recs + n;
+        job->slots = (uint32_t *)(void *)(job->todo + n);
+        job->got   = (kvcl_status_t *)(void *)(job->slots + n);
+        job->order = (uint32_t *)(void *)(job->got + n);
+        job->made  = (uint8_t *)(job->order + n);
+        kvcl_list_init(&job->link);
+    }
+    return job;
+}
+
+/* What goes on along the chain: the records that are of mine by then. */
+static void pin_chained(const copy_job_t *job, bool pin)
+{
+    uint32_t i;
+
+    for (i = 0; i < job->n; ++i) {
+        if (job->recs[i].loc.rank == job->store->me) {
+            kvcl_owner_pin_recs(job->store->pool, &job->recs[i], 1, pin);
+        }
+    }
+}
+
+/* Lock held. The job is gone afterwards. */
+static void end(copy_job_t *job, kvcl_status_t status)
+{
+    kvcl_store_h     store = job->store;
+    kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : store->pool->slots.n_free};
+    uint8_t          out[sizeof(tail) + KVCL_COPY_MAX];
+
+    if (job->pinned && !store->closing) {
+        pin_chained(job, false);
+    }
+    memcpy(out, &tail, sizeof(tail));
+    memcpy(out + sizeof(tail), job->made, job->n);
+    kvcl_ask_answer(job->peer, &job->ask, status, job->n, out, (status == KVCL_OK) ? sizeof(tail) + job->n : 0);
+    kvcl_list_del(&job->link);
+    store->n_copying -= job->n;
+    --store->ops;
+    kvcl_engine_notify(store->ctx);
+    free(job);
+}
+
+/* ---- the chain ---- */
+
+uint64_t kvcl_copy_time(const struct kvcl_store *store, uint32_t n)
+{
+    uint64_t bytes = (uint64_t)n * store->pool_cache->shape.block_bytes;
+
+    return (2 * KVCL_NS_PER_SEC) + ((bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
+}
+
+kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
+                          const uint32_t *order, uint32_t n)
+{
+    size_t     len  = sizeof(*head) + (n * sizeof(*recs));
+    kvcl_ask_t *ask = kvcl_ask_new(store, rank, KVCL_ASK_COPY, len);
+    uint32_t   i;
+
+    if (ask != NULL) {
+        memcpy(ask->payload, head, sizeof(*head));
+        for (i = 0; i < n; ++i) {
+            memcpy(ask->payload + sizeof(*head) + (i * sizeof(*recs)), &recs[(order != NULL) ? order[i] : i],
+                   sizeof(*recs));
+        }
+        ask->len   = len;
+        ask->n     = n;
+        ask->order = order;
+    }
+    return ask;
+}
+
+static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    copy_job_t    *job   = ask->arg;
+    const uint8_t *made = data;
+    uint32_t      i;
+
+    (void)len;
+    for (i = 0; (status == KVCL_OK) && (i < ask->n); ++i) {
+        job->made[ask->order[i]] = (uint8_t)(job->made[ask->order[i]] + ((made[sizeof(kvcl_copy_tail_t) + i] <
+                                             KVCL_DIR_LOCS_MAX) ? made[sizeof(kvcl_copy_tail_t) + i] : 0));
+    }
+    end(job, KVCL_OK);
+}
+
+/* Lock held. What is here goes on to the next rank, as copies of mine. */
+static bool go_on(copy_job_t *job)
+{
+    kvcl_store_h      store = job->store;
+    kvcl_copy_head_t  head  = {.copies = job->head.copies};
+    kvcl_owner_node_t *node;
+    kvcl_ask_t        *ask;
+    uint32_t          n = 0, i;
+
+    for (i = 0; i < job->n; ++i) {
+        node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, store->pool) : NULL;
+        if (node != NULL) {
+            kvcl_dir_loc_t *loc = &job->recs[i].loc; /* length, flags and checksum are those of the same bytes */
+            loc->rank        = store->pool->slots.rank;
+            loc->incarnation = store->pool->slots.incarnation;
+            loc->cache       = store->pool->slots.cache;
+            loc->slot        = kvcl_owner_slot(node);
+            loc->gen         = kvcl_slots_gen(&store->pool->slots, loc->slot);
+            job->order[n++]  = i;
+        }
+    }
+    pin_chained(job, true);
+    job->pinned = true;
+    head.n_next = (uint8_t)(job->head.n_next - 1);
+    memcpy(head.next, job->head.next + 1, head.n_next * sizeof(head.next[0]));
+    ask = (n != 0) ? kvcl_copy_ask(store, job->head.next[0], &head, job->recs, job->order, n) : NULL;
+    if (ask == NULL) {
+        return false;
+    }
+    ask->arg  = job;
+    ask->done = on_chain;
+    kvcl_ask_post(ask, kvcl_copy_time(store, n), NULL);
+    return true;
+}
+
+static bool next_lives(const copy_job_t *job)
+{
+    const struct kvcl_store *store = job->store;
+
+    return (job->head.n_next != 0) && (job->head.next[0] != store->me) &&
+           (store->incarnations[job->head.next[0]] != 0);
+}
+
+/* ---- my copies ---- */
+
+/* What of mine is listed is made; the rest is of no use to others. */
+static void on_listed(void *arg, kvcl_status_t status)
+{
+    copy_job_t     *job   = arg;
+    kvcl_store_h   store  = job->store;
+    kvcl_context_h ctx    = store->ctx;
+    uint32_t       i;
+
+    kvcl_lock(ctx);
+    for (i = 0; (i < job->n) && (status == KVCL_OK) && !store->closing; ++i) {
+        job->made[i] = (kvcl_owner_find(store, &job->recs[i].key, store->pool) != NULL) ? 1 : 0;
+    }
+    if (store->closing || !next_lives(job) || !go_on(job)) {
+        end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
+    }
+    kvcl_unlock(ctx);
+}
+
+/* Lock held. The end of a chain first; what another put or job brought meanwhile is not taken twice. */
+static void publish_got(copy_job_t *job)
+{
+    kvcl_store_h store = job->store;
+    uint32_t     i     = job->n_todo, first = job->n_todo;
+    bool         fits;
+
+    while (i-- > 0) {
+        kvcl_store_rec_t rec    = job->todo[i];
+        bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
+        fits = (job->got[i] == KVCL_OK) && !store->closing && (kvcl_owner_find(store, &rec.key, store->pool) == NULL);
+        if (!fits || (kvcl_owner_publish(store->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
+                                         job->head.copies, &rec.loc) != KVCL_OK)) {
+            (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
+            continue;
+        }
+        store->pool->array[job->slots[i]].note = job->head.copies;
+        job->todo[--first] = rec;
+    }
+    job->n_new = job->n_todo - first;
+}
+
+static void on_fetched(void *arg, kvcl_status_t status)
+{
+    copy_job_t         *job = arg;
+    kvcl_context_h     ctx  = job->store->ctx;
+    kvcl_xfer_params_t p    = {.size = sizeof(p), .cb = on_listed, .cb_arg = job};
+
+    (void)status; /* each block has its own */
+    kvcl_lock(ctx);
+    job->get = NULL;
+    publish_got(job);
+    kvcl_unlock(ctx);
+    status = kvcl_publish_start(job->store->pool, job->todo + (job->n_todo - job->n_new), job->n_new, &p, NULL);
+    if (status != KVCL_OK) {
+        on_listed(job, status);
+    }
+}
+
+/* ---- the question ---- */
+
+/* Everything is hostile: what passes names blocks of my pool's size, of ranks that are there, each key once or not. */
+static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs, uint32_t n)
+{
+    uint32_t i;
+
+    if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2)) {
+        return false;
+    }
+    for (i = 0; i < head->n_next; ++i) {
+        if (head->next[i] >= store->n_ranks) {
+            return false;
+        }
+    }
+    for (i = 0; i < n; ++i) {
+        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) ||
+            ((recs[i].loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0) ||
+            (recs[i].loc.len != store->pool_cache->shape.block_bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Lock held. Slots for what the pool lacks, and the get that fills them. */
+static kvcl_status_t begin(copy_job_t *job)
+{
+    kvcl_store_h      store = job->store;
+    kvcl_owner_node_t *node;
+    kvcl_status_t     status;
+    uint32_t          i;
+
+    for (i = 0; i < job->n; ++i) {
+        node = kvcl_owner_find(store, &job->recs[i].key, store->pool);
+        if (node != NULL) {
+            kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+        } else {
+            job->todo[job->n_todo++] = job->recs[i];
+        }
+    }
+    status = kvcl_owner_reserve(store, job->n_todo);
+    if (status == KVCL_OK) {
+        status = kvcl_owner_take(store->pool, job->n_todo, job->slots);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = kvcl_get_recs(store, job->todo, job->n_todo, store->pool_cache, job->slots, job->got, on_fetched, job,
+                           &job->get);
+    for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
+        (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
+    }
+    return status;
+}
+
+void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+{
+    kvcl_copy_head_t head;
+    copy_job_t       *job;
+    kvcl_status_t    status;
+
+    if ((in->n == 0) || (in->n > KVCL_COPY_MAX) || (len != sizeof(head) + (in->n * sizeof(kvcl_store_rec_t)))) {
+        kvcl_am_malformed(store->ctx, peer, "a question for copies that makes no sense");
+        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    if (store->pool == NULL) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
+        return;
+    }
+    if ((store->n_copying + in->n > BLOCKS_MAX) ||
+        ((store->n_copying != 0) && (store->n_copying + in->n > store->pool->slots.n / 2))) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0);
+        return;
+    }
+    job = make(store, in->n);
+    if (job == NULL) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
+        return;
+    }
+    job->peer = peer;
+    job->ask  = *in;
+    job->head = head;
+    memcpy(job->recs, (const char *)data + sizeof(head), in->n * sizeof(*job->recs));
+    if (!check(store, &job->head, job->recs, job->n)) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_INVALID_PARAM, 0, NULL, 0);
+        free(job);
+        return;
+    }
+    kvcl_list_add_tail(&store->copies, &job->link);
+    store->n_copying += in->n;
+    ++store->ops;
+    status = begin(job);
+    if (status != KVCL_OK) {
+        kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_last_error());
+        end(job, status);
+    }
+}
+
+void kvcl_copies_stop(kvcl_store_h store)
+{
+    copy_job_t *job, *next;
+
+    kvcl_list_foreach_safe (job, next, &store->copies, copy_job_t, link) {
+        if ((job->get != NULL) && !kvcl_req_is_done(job->get)) {
+            job->get->cls->stop(job->get, KVCL_ERR_SHUTDOWN);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+/*
+ * Put: copies into this rank's pool, published; where more copies are wanted, store_chain.c goes on from there.
+ *
+ * The bytes are copied inside the call, so the source may change when it returns.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/store.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+/* work: room for n of each. */
+typedef struct put_work {
+    uint32_t         *todo, *from, *slots;
+    kvcl_store_rec_t *recs;
+    unsigned         copies; /* wanted */
+} put_work_t;
+
+/* Lock held. Which keys the pool lacks: their places in todo[]; behind them, from the end, those it has of which there
+ * are fewer copies than wanted. What it has is in use, the end of a chain first. */
+static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const put_work_t *work, size_t *n_held_p)
+{
+    kvcl_owner_node_t *node;
+    size_t            n_todo = 0, i;
+
+    *n_held_p = 0;
+    for (i = n; i-- > 0;) {
+        node = kvcl_owner_find(store, &keys[i], store->pool);
+        if (node != NULL) {
+            kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+        }
+    }
+    for (i = 0; i < n; ++i) {
+        node = kvcl_owner_find(store, &keys[i], store->pool);
+        if (node == NULL) {
+            work->todo[n_todo++] = (uint32_t)i;
+        } else if ((work->copies > 1) && (store->pool->array[kvcl_owner_slot(node)].note < work->copies)) {
+            work->todo[n - ++*n_held_p] = (uint32_t)i;
+        }
+    }
+    return n_todo;
+}
+
+/* No lock: the bytes, in canonical order, into pool blocks slots[], and their checksums. */
+static kvcl_status_t copy_in(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *from, const uint32_t *slots,
+                             size_t n, kvcl_store_rec_t *recs)
+{
+    kvcl_sel_t    from_sel = {.blocks = from, .n_blocks = n};
+    kvcl_sel_t    to_sel   = {.blocks = slots, .n_blocks = n};
+    kvcl_side_t   src      = kvcl_cache_side(cache, &from_sel);
+    kvcl_side_t   dst      = kvcl_cache_side(store->pool_cache, &to_sel);
+    kvcl_runs_t   runs;
+    kvcl_status_t status = kvcl_runs_init(&runs, &dst, &src, KVCL_STREAM_CANONICAL);
+    size_t        i;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
+        recs[i].loc.checksum = kvcl_store_block_sum(store->pool_cache, slots[i]);
+    }
+    return KVCL_OK;
+}
+
+/* Lock held. What another thread put meanwhile is not put twice. Returns how many recs are to be published. */
+static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t n)
+{
+    bool             summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
+    kvcl_store_rec_t *recs  = work->recs;
+    size_t           i = n, kept = n;
+
+    while (i-- > 0) { /* the end of a chain first */
+        if ((kvcl_owner_find(store, &recs[i].key, store->pool) != NULL) ||
+            (kvcl_owner_publish(store->pool, work->slots[i], &recs[i].key, recs[i].loc.checksum, summed, work->copies,
+                                &recs[i].loc) != KVCL_OK)) {
+            (void)!kvcl_slots_abort(&store->pool->slots, work->slots[i]);
+            continue;
+        }
+        recs[--kept]     = recs[i];
+        work->todo[kept] = work->todo[i];
+    }
+    return n - kept;
+}
+
+static void give_back(kvcl_owner_t *owner, const uint32_t *slots, size_t n)
+{
+    size_t i;
+
+    kvcl_lock(owner->store->ctx);
+    for (i = 0; i < n; ++i) {
+        (void)!kvcl_slots_abort(&owner->slots, slots[i]);
+    }
+    kvcl_unlock(owner->store->ctx);
+}
+
+/* No lock. New blocks into the pool: recs and todo[] are then of those to be published, from *first_p on. */
+static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t n_todo, kvcl_cache_h cache,
+                             const uint32_t *ids, const put_work_t *work, size_t *first_p)
+{
+    kvcl_status_t status;
+    size_t        i;
+
+    for (i = 0; i < n_todo; ++i) {
+        work->from[i]     = ids[work->todo[i]];
+        work->recs[i].key = keys[work->todo[i]];
+    }
+    status = copy_in(store, cache, work->from, work->slots, n_todo, work->recs);
+    if (status != KVCL_OK) {
+        give_back(store->pool, work->slots, n_todo);
+        return status;
+    }
+    kvcl_lock(store->ctx);
+    *first_p = n_todo - publish_copies(store, work, n_todo);
+    kvcl_unlock(store->ctx);
+    return KVCL_OK;
+}
+
+/* No lock. The record of a block that was here before: it is to be listed as one of more copies. */
+static bool put_held(kvcl_store_h store, const kvcl_key_t *key, kvcl_cache_h cache, uint32_t id, unsigned copies,
+                     kvcl_store_rec_t *rec)
+{
+    kvcl_owner_t      *pool = store->pool;
+    kvcl_owner_node_t *node;
+    uint64_t          sum   = (store->flags & KVCL_STORE_NO_CHECKSUM) ? 0 : kvcl_store_block_sum(cache, id);
+    kvcl_slot_t       *slot;
+
+    kvcl_lock(store->ctx);
+    node = kvcl_owner_find(store, key, pool);
+    if (node != NULL) {
+        slot        = &pool->array[kvcl_owner_slot(node)];
+        slot->flags = (uint8_t)((slot->flags & ~KVCL_LOC_COPIES_MASK) | ((copies - 1) << KVCL_LOC_COPIES_SHIFT));
+        rec->key    = *key;
+        rec->loc    = (kvcl_dir_loc_t){.rank = pool->slots.rank, .incarnation = pool->slots.incarnation,
+                                       .cache = pool->slots.cache, .flags = slot->flags,
+                                       .slot = kvcl_owner_slot(node),
+                                       .len = (uint32_t)store->pool_cache->shape.block_bytes,
+                                       .gen = kvcl_slots_gen(&pool->slots, kvcl_owner_slot(node)), .checksum = sum};
+    }
+    kvcl_unlock(store->ctx);
+    return node != NULL;
+}
+
+/* Lock held. What is here of each key, before more copies are made. */
+static void count_copies(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *copies)
+{
+    kvcl_owner_node_t *node;
+    size_t            i;
+
+    for (i = 0; (copies != NULL) && (i < n); ++i) {
+        node      = kvcl_owner_find(store, &keys[i], store->pool);
+        copies[i] = (node == NULL) ? 0 : (store->pool->array[kvcl_owner_slot(node)].note > 1)
+                                             ? store->pool->array[kvcl_owner_slot(node)].note : 1;
+    }
+}
+
+static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                const uint32_t *ids, const put_work_t *work, const kvcl_xfer_params_t *params,
+                                kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p = *params;
+    kvcl_status_t      status;
+    size_t             n_todo, n_held, first = 0, at, i;
+
+    for (i = 0; (p.status != NULL) && (i < n); ++i) {
+        p.status[i] = KVCL_OK;
+    }
+    p.status = NULL; /* a publish's statuses would be those of todo[] */
+    kvcl_lock(store->ctx);
+    n_todo = missing(store, keys, n, work, &n_held);
+    status = kvcl_owner_reserve(store, n_todo);
+    if (status == KVCL_OK) {
+        status = kvcl_owner_take(store->pool, n_todo, work->slots);
+    }
+    kvcl_unlock(store->ctx);
+    if (status == KVCL_OK) {
+        status = put_new(store, keys, n_todo, cache, ids, work, &first);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    for (i = 0, at = n_todo; i < n_held; ++i) {
+        uint32_t item = work->todo[n - 1 - i];
+        if (put_held(store, &keys[item], cache, ids[item], work->copies, &work->recs[at])) {
+            work->from[at++] = item;
+        }
+    }
+    memcpy(work->from + first, work->todo + first, (n_todo - first) * sizeof(*work->from));
+    kvcl_lock(store->ctx);
+    count_copies(store, keys, n, p.copies);
+    kvcl_unlock(store->ctx);
+    return (work->copies == 1) ? kvcl_publish_start(store->pool, work->recs + first, at - first, &p, req_p)
+                               : kvcl_chain_start(store, work->recs + first, work->from + first, at - first,
+                                                  work->copies, &p, req_p);
+}
+
+static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                               const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_xfer_params_t *p)
+{
+    kvcl_sel_t    sel    = {.blocks = ids, .n_blocks = n};
+    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_put");
+
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, "kvcl_store_put", p)) != KVCL_OK) ||
+        ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_put")) != KVCL_OK)) {
+        return status;
+    }
+    if (p->replicas > KVCL_DIR_LOCS_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_put: replicas is %llu, at most %d",
+                         (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
+    }
+    if (store->pool == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_put: the store was opened without a pool (dram_bytes)");
+    }
+    if (cache->shape.block_bytes != store->pool_cache->shape.block_bytes) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "kvcl_store_put: a block of cache \"%s\" has %llu bytes, the pool's %llu",
+                         cache->name, (unsigned long long)cache->shape.block_bytes,
+                         (unsigned long long)store->pool_cache->shape.block_bytes);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                             const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    put_work_t         work;
+    kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, &p);
+    char               *mem;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    mem = calloc(n + 1, sizeof(kvcl_store_rec_t) + (3 * sizeof(uint32_t)));
+    if (mem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_put: no memory for %zu blocks", n);
+    }
+    work.recs   = (kvcl_store_rec_t *)(void *)mem;
+    work.todo   = (uint32_t *)(void *)(work.recs + n);
+    work.from   = work.todo + n;
+    work.slots  = work.from + n;
+    work.copies = (unsigned)((p.replicas != 0) ? p.replicas : store->replicas);
+    status      = put_blocks(store, keys, n, cache, ids, &work, &p, req_p);
+    free(mem);
+    return status;
+}

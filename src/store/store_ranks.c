@@ -1,0 +1,136 @@
+/*
+ * The ranks of a store: who takes part, and who is home to what.
+ *
+ * The map is rendezvous hashing over the ranks that take part (dir/shard.h), so when one goes each of its shards falls
+ * to its backup, which has the entries of all blocks that have two homes. Every rank learns of a death by itself and
+ * makes its own map; until all have, they differ, and a home that is asked in vain costs its asker one more question.
+ *
+ * Readers take no lock, so an old map stays until the store is closed: there are at most as many as ranks.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
+{
+    kvcl_store_map_t *old  = atomic_load_explicit(&store->map, memory_order_relaxed);
+    kvcl_store_map_t *map  = malloc(sizeof(*map));
+    uint32_t         *ranks = malloc(store->n_ranks * sizeof(*ranks)), n = 0, i;
+    kvcl_status_t    status = KVCL_ERR_NO_MEMORY;
+
+    if ((map != NULL) && (ranks != NULL)) {
+        for (i = 0; i < store->n_ranks; ++i) {
+            if ((old == NULL) || (store->incarnations[i] != 0)) { /* at first all of them */
+                ranks[n++] = i;
+            }
+        }
+        status = kvcl_shard_map_build(&map->shards, kvcl_comm_view(store->comm), ranks, n);
+    }
+    free(ranks);
+    if (status != KVCL_OK) {
+        free(map);
+        return kvcl_fail(status, "no memory for a shard map");
+    }
+    map->before     = old;
+    store->home.map = &map->shards;
+    atomic_store_explicit(&store->map, map, memory_order_release);
+    return KVCL_OK;
+}
+
+void kvcl_store_maps_free(kvcl_store_h store)
+{
+    kvcl_store_map_t *map = atomic_load_explicit(&store->map, memory_order_relaxed), *before;
+
+    for (; map != NULL; map = before) {
+        before = map->before;
+        free(map);
+    }
+    atomic_store_explicit(&store->map, NULL, memory_order_relaxed);
+}
+
+void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
+{
+    kvcl_assert_locked(store->ctx);
+    if (store->incarnations[rank] == 0) {
+        return;
+    }
+    kvcl_log_info("rank %u no longer takes part in a store", rank);
+    store->incarnations[rank] = 0; /* its entries are skipped by readers and overwritten by time */
+    atomic_store_explicit(&store->ranks[rank].incarnation, 0, memory_order_relaxed);
+    if (!store->closing && (kvcl_store_map_make(store) != KVCL_OK)) {
+        kvcl_log_warn("no memory to give the shards of rank %u to others: keys homed there are not found", rank);
+    }
+}
+
+/* ---- where copies go ---- */
+
+static bool is_place(const struct kvcl_store *store, uint32_t rank)
+{
+    return (rank != store->me) && (store->incarnations[rank] != 0) && (store->ranks[rank].pool_blocks != 0);
+}
+
+unsigned kvcl_store_places(kvcl_store_h store)
+{
+    unsigned n = 0;
+    uint32_t i;
+
+    for (i = 0; i < store->n_ranks; ++i) {
+        n += is_place(store, i) ? 1 : 0;
+    }
+    return n;
+}
+
+/* Does rank fail together with me, or with one of ranks[0..n)? */
+static bool shares_host(const struct kvcl_store *store, uint32_t rank, unsigned n, const uint16_t *ranks)
+{
+    uint64_t host = store->ranks[rank].host;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        if (store->ranks[ranks[i]].host == host) {
+            return true;
+        }
+    }
+    return store->ranks[store->me].host == host;
+}
+
+/* Better: answers, on a host of its own, emptier by an eighth of a pool at least. */
+static uint64_t score(const struct kvcl_store *store, uint32_t rank, unsigned n, const uint16_t *ranks)
+{
+    const kvcl_store_rank_t *r = &store->ranks[rank];
+
+    return 1 + (shares_host(store, rank, n, ranks) ? 0 : 16) + ((r->pool_free * 8) / r->pool_blocks);
+}
+
+unsigned kvcl_store_place(kvcl_store_h store, const uint8_t *skip, unsigned n, uint16_t *ranks)
+{
+    uint32_t first = store->next_place++, best, rank, i;
+    uint64_t best_score, s;
+    unsigned found, j;
+
+    for (found = 0; found < n; ++found) {
+        best_score = 0;
+        best       = store->me;
+        for (i = 0; i < store->n_ranks; ++i) {
+            rank = (first + i) % store->n_ranks;
+            for (j = 0; (j < found) && (ranks[j] != rank); ++j) {
+            }
+            if ((skip[rank] != 0) || (j < found) || !is_place(store, rank)) {
+                continue;
+            }
+            s = score(store, rank, found, ranks);
+            if (s > best_score) {
+                best_score = s;
+                best       = rank;
+            }
+        }
+        if (best_score == 0) {
+            break;
+        }
+        ranks[found] = (uint16_t)best;
+    }
+    return found;
+}

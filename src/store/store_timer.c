@@ -1,0 +1,63 @@
+/*
+ * Timers of a store: a request that nobody waits for, whose deadline is the event. So they end with the context as any
+ * request does, and cost nothing while they wait.
+ */
+#include "config.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+struct kvcl_store_timer {
+    kvcl_req_t   req;
+    kvcl_store_h store;
+    bool         over;
+    void         (*fn)(void *arg);
+    void         *arg;
+};
+
+static void end(kvcl_store_timer_t *timer, kvcl_status_t status, bool fire)
+{
+    if (timer->over) {
+        return;
+    }
+    timer->over = true;
+    --timer->store->ops;
+    if (fire) {
+        timer->fn(timer->arg);
+    }
+    kvcl_req_complete(&timer->req, status);
+}
+
+/* The deadline; or the end of the context, after which nothing can be begun anyway. */
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    end(kvcl_container_of(req, kvcl_store_timer_t, req), status, true);
+}
+
+static const kvcl_req_class_t timer_class = {"store-timer", stop, NULL};
+
+kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg)
+{
+    kvcl_store_timer_t *timer = calloc(1, sizeof(*timer));
+
+    kvcl_assert_locked(store->ctx);
+    if (timer == NULL) {
+        return NULL;
+    }
+    timer->store = store;
+    timer->fn    = fn;
+    timer->arg   = arg;
+    if (kvcl_req_start(&timer->req, store->ctx, &timer_class, after_ns, NULL, NULL, false) != KVCL_OK) {
+        free(timer);
+        return NULL;
+    }
+    ++store->ops;
+    return timer;
+}
+
+void kvcl_store_timer_stop(kvcl_store_timer_t *timer)
+{
+    if (timer != NULL) {
+        end(timer, KVCL_ERR_CANCELED, false);
+    }
+}

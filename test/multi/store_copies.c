@@ -1,0 +1,162 @@
+/*
+ * Several copies of each block: how many a put says it made, that they are there, and that full pools go on evicting.
+ */
+#include "store_test.h"
+
+enum { KEYS = 40 };
+
+static unsigned wanted(const world_t *w, unsigned replicas)
+{
+    return ((unsigned)w->size < replicas) ? (unsigned)w->size : replicas;
+}
+
+/* The sum over all ranks. */
+static uint64_t sum_of(world_t *w, uint64_t mine)
+{
+    uint64_t   all[64] = {0}, sum = 0;
+    kvcl_req_h req;
+    int        i;
+
+    KVCL_TRY(kvcl_allgather(w->comm, &mine, sizeof(mine), all, NULL, &req));
+    KVCL_TRY(wait_for(req));
+    for (i = 0; i < w->size; ++i) {
+        sum += all[i];
+    }
+    return sum;
+}
+
+static uint64_t blocks_of_all(world_t *w, kvcl_store_h store)
+{
+    kvcl_store_stats_t stats;
+
+    sync_all(w);
+    kvcl_store_stats(store, &stats);
+    return sum_of(w, stats.blocks);
+}
+
+static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, unsigned replicas,
+                     unsigned expected)
+{
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         keys[KEYS];
+    uint32_t           ids[KEYS], i;
+    uint8_t            copies[KEYS];
+    kvcl_req_h         req;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(what, (uint64_t)w->rank, i);
+        ids[i]  = i;
+        fill(cache, i, &keys[i]);
+    }
+    memset(copies, 0xee, sizeof(copies));
+    p.replicas = replicas;
+    p.copies   = copies;
+    CHECK(w, DO(kvcl_store_put(store, keys, KEYS, cache, ids, &p, &req)) == KVCL_OK, "put %s", what);
+    for (i = 0; i < KEYS; ++i) {
+        CHECK(w, copies[i] == expected, "%s %u: %u copies, not %u", what, i, copies[i], expected);
+    }
+}
+
+static void get_all(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what)
+{
+    kvcl_status_t status[KEYS];
+    kvcl_key_t    keys[KEYS];
+    uint32_t      ids[KEYS], i;
+    kvcl_req_h    req;
+    int           r;
+
+    for (r = 0; r < w->size; ++r) {
+        for (i = 0; i < KEYS; ++i) {
+            keys[i] = key_of(what, (uint64_t)r, i);
+            ids[i]  = KEYS + i;
+        }
+        CHECK(w, DO(kvcl_store_get(store, keys, KEYS, cache, ids, status, NULL, &req)) == KVCL_OK, "get of %d's", r);
+        for (i = 0; i < KEYS; ++i) {
+            CHECK(w, (status[i] == KVCL_OK) && holds(cache, ids[i], &keys[i]), "%s %u of %d", what, i, r);
+        }
+    }
+}
+
+static kvcl_store_h open_with(world_t *w, unsigned replicas, uint64_t pool)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_store_h        store;
+
+    params.dir_entries = 16384;
+    params.dram_bytes  = pool * BLOCK;
+    params.block_bytes = BLOCK;
+    params.replicas    = replicas;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    return store;
+}
+
+void test_copies(world_t *w)
+{
+    kvcl_cache_h cache = make_cache(w, "copies", 2 * KEYS, true);
+    kvcl_store_h store = open_with(w, (w->rank == 0) ? 2 : 0, 64 * KEYS); /* the largest counts */
+    unsigned     two = wanted(w, 2), three = wanted(w, 3), four = wanted(w, 4);
+    uint64_t     ranks = (uint64_t)w->size, blocks;
+    kvcl_key_t   keys[KEYS];
+    kvcl_req_h   req;
+    uint32_t     i;
+
+    put_mine(w, store, cache, "two", 0, two);
+    blocks = blocks_of_all(w, store);
+    CHECK(w, blocks == KEYS * ranks * two, "%llu blocks", (unsigned long long)blocks);
+    put_mine(w, store, cache, "two", 0, two); /* again: nothing */
+    CHECK(w, blocks_of_all(w, store) == KEYS * ranks * two, "a second put made copies");
+    get_all(w, store, cache, "two");
+    put_mine(w, store, cache, "one", 1, 1);
+    put_mine(w, store, cache, "three", 3, three);
+    blocks = blocks_of_all(w, store);
+    CHECK(w, blocks == KEYS * ranks * (two + 1 + three), "%llu blocks", (unsigned long long)blocks);
+    put_mine(w, store, cache, "four", 2, two);
+    put_mine(w, store, cache, "four", 4, four); /* more of what is there */
+    get_all(w, store, cache, "one");
+    get_all(w, store, cache, "three");
+    get_all(w, store, cache, "four");
+    sync_all(w);
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of("three", (uint64_t)w->rank, i);
+    }
+    CHECK(w, DO(kvcl_store_remove(store, keys, KEYS, NULL, &req)) == KVCL_OK, "remove");
+    CHECK(w, vanished(store, keys, KEYS), "removed keys are listed");
+    sync_all(w);
+    get_all(w, store, cache, "two");
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
+
+/* Pools that hold less than what is put: copies push each other out, and every put still makes them all. */
+void test_copies_full(world_t *w)
+{
+    enum { ROUNDS = 6 };
+    kvcl_cache_h  cache = make_cache(w, "pushing", 2 * KEYS, false);
+    kvcl_store_h  store = open_with(w, 2, 3 * KEYS);
+    kvcl_status_t status[KEYS];
+    kvcl_key_t    keys[KEYS];
+    uint32_t      ids[KEYS], i, round, hits = 0;
+    char          what[32];
+    kvcl_req_h    req;
+
+    for (round = 0; round < ROUNDS; ++round) {
+        snprintf(what, sizeof(what), "pushing%u", round);
+        put_mine(w, store, cache, what, 0, wanted(w, 2));
+        for (i = 0; i < KEYS; ++i) {
+            keys[i] = key_of(what, (uint64_t)((w->rank + 1) % w->size), i);
+            ids[i]  = KEYS + i;
+        }
+        (void)!DO(kvcl_store_get(store, keys, KEYS, cache, ids, status, NULL, &req));
+        for (i = 0; i < KEYS; ++i) {
+            hits += (status[i] == KVCL_OK) ? 1 : 0;
+            CHECK(w, (status[i] == KVCL_OK) ? holds(cache, ids[i], &keys[i]) : (status[i] == KVCL_ERR_NOT_FOUND),
+                  "block %u: %s", i, kvcl_status_text(status[i]));
+        }
+    }
+    CHECK(w, blocks_of_all(w, store) <= 3u * KEYS * (uint64_t)w->size, "more blocks than there is room for");
+    CHECK(w, sum_of(w, hits) > 0, "no hit at all");
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
