@@ -20,7 +20,8 @@ check() {
   rc=0
   timeout -k 10 120 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
   for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
-    memcpy_gbps ratio; do
+    floor_cpu_s_per_gib frames_gbps frames_cpu_s_per_gib memcpy_gbps memcpy_cpu_s_per_gib memcpy2_gbps ratio cold_ms \
+    warm_ms idle_p50_us idle_p99_us beside_gbps; do
     grep -q "\"$member\": " "$tmp/out" || rc=99
   done
   if [ $rc = 0 ] && grep -q '"wrong": 0}' "$tmp/out"; then
@@ -30,6 +31,20 @@ check() {
     echo "FAIL: $name (status $rc)"
     sed 's/^/   /' "$tmp/out" "$tmp/err" | tail -n 20
   fi
+}
+
+# measured NAME MEMBER...: the last output has figures above zero for them.
+measured() {
+  name=$1
+  shift
+  for member in "$@"; do
+    if grep -qE "\"$member\": 0*\.?0*[1-9]" "$tmp/out"; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAIL: $name: no $member"
+    fi
+  done
 }
 
 for path in shm tcp; do
@@ -43,6 +58,16 @@ for path in shm tcp; do
     check "$test with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 64K --count 4 --iters 20 --floor \
       --json
   done
+  check "get, cold and beside a bulk transfer, over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 4K --count 8 \
+    --iters 20 --cold --beside 8M --json
+  measured "cold and beside over $path" cold_ms warm_ms idle_p99_us beside_gbps
+  check "get with frames and two copies over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 4K --count 5000 --order \
+    random --iters 2 --floor --json
+  if [ $path = tcp ]; then
+    measured "frames over $path" frames_gbps frames_cpu_s_per_gib memcpy2_gbps memcpy_cpu_s_per_gib
+  else
+    measured "floors over $path" floor_gbps floor_cpu_s_per_gib memcpy2_gbps memcpy_cpu_s_per_gib
+  fi
   for test in lookup match; do
     check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --count 500 --iters 50 --json
   done

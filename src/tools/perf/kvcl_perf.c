@@ -34,6 +34,9 @@ static bool set_up(perf_t *perf)
     if (perf->opt->floor && (perf->initiator || perf->target) && !perf_floor_open(perf)) {
         return false;
     }
+    if ((perf->opt->beside != 0) && (perf->initiator || perf->target) && !perf_beside_open(perf)) {
+        return false;
+    }
     return job_barrier(perf->job, PERF_TIMEOUT_NS);
 }
 
@@ -62,6 +65,7 @@ static int measure(perf_t *perf)
     if (perf->opt->floor) {
         perf_floor_close(perf);
     }
+    perf_beside_close(perf);
     perf_blocks_close(perf);
     return result;
 }

@@ -5,7 +5,8 @@
  *
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c and
  * perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the rounds of a
- * measurement; perf_floor.c raw UCX and memcpy beside it; perf_report.c the output.
+ * measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside it;
+ * perf_report.c the output.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -16,8 +17,9 @@
 #include "tools/job.h"
 #include "ucx_glue/floor.h"
 
-#define PERF_TIMEOUT_NS UINT64_C(600000000000) /* of one operation, however large */
-#define PERF_FLOORS     2u                     /* methods of raw UCX that compete */
+#define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation, however large */
+#define PERF_FLOORS       2u                     /* methods of raw UCX that compete */
+#define PERF_BESIDE_BLOCK (UINT64_C(1) << 20)    /* bytes of a block of the transfer beside */
 
 typedef struct perf_options {
     const char *test;
@@ -29,10 +31,13 @@ typedef struct perf_options {
     bool       random;
     bool       verify;  /* every iteration, with new bytes each time */
     bool       floor;
+    bool       cold;    /* the very first iteration apart */
+    uint64_t   beside;  /* bytes of a transfer that is repeated meanwhile, 0: none */
     bool       json;
 } perf_options_t;
 
 typedef struct perf perf_t;
+typedef struct perf_beside perf_beside_t;
 
 /* One thread's part of the blocks, and what it measured. */
 typedef struct perf_slice {
@@ -88,6 +93,8 @@ typedef struct perf_lane {
     hist_t   ns;
     uint64_t total_ns;
     uint64_t iters;
+    uint64_t cpu_ns;    /* of both processes, over cpu_iters: those that are not counted too */
+    uint64_t cpu_iters;
 } perf_lane_t;
 
 typedef struct perf_result {
@@ -96,11 +103,17 @@ typedef struct perf_result {
     uint64_t    wall_ns;  /* time in operations, of the thread that needed longest */
     uint64_t    post_ns;
     uint64_t    posts;
-    uint64_t    cpu_ns;   /* of both processes during them */
-    uint64_t    blocks;   /* or keys, of all iterations */
+    uint64_t    cpu_ns;     /* of both processes */
+    uint64_t    cpu_blocks; /* moved in that time: with those of iterations that are not counted */
+    uint64_t    blocks;     /* or keys, of all iterations */
     uint64_t    wrong;
-    perf_lane_t floor[PERF_FLOORS];
+    uint64_t    cold_ns;    /* --cold: the first iteration of this process, and the second */
+    uint64_t    warm_ns;
+    hist_t      idle;       /* --beside: iterations without the bulk transfer */
+    perf_lane_t floor[PERF_FLOORS];  /* the same runs */
+    perf_lane_t frames[PERF_FLOORS]; /* TCP: as many bytes in order, in frames of 1 MiB */
     perf_lane_t copy;
+    perf_lane_t copy2;      /* by two threads */
     char        path[64];
 } perf_result_t;
 
@@ -125,6 +138,7 @@ struct perf {
     uint64_t             iter;      /* which bytes are meant */
     kvcl_floor_t         *floor;
     void                 *copy_from; /* memory for the local memcpy */
+    perf_beside_t        *beside;
     perf_result_t        result;
 };
 
@@ -163,12 +177,20 @@ bool perf_ask_renew(perf_t *perf);
 bool perf_ask_check(perf_t *perf);
 bool perf_ask_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p);
 bool perf_ask_end(perf_t *perf, uint64_t *cpu_p);
-bool perf_ask_floor(perf_t *perf);
+bool perf_ask_floor(perf_t *perf, uint64_t *cpu_p);
 bool perf_ask_quit(perf_t *perf);
 /* Target: serve until told to quit. */
 bool perf_target(perf_t *perf);
 
 bool perf_measure(perf_t *perf);
+
+/* Initiator and target: the caches of the bulk transfer. Initiator: repeat it from start to stop, on a thread. */
+bool perf_beside_open(perf_t *perf);
+bool perf_beside_start(perf_t *perf);
+bool perf_beside_stop(perf_t *perf);
+double perf_beside_gbps(const perf_t *perf);
+void perf_beside_close(perf_t *perf);
+
 bool perf_bcast(perf_t *perf);
 
 bool perf_floor_open(perf_t *perf);

@@ -65,6 +65,7 @@ static bool collect(perf_t *perf, const bcast_note_t *mine, bcast_note_t *all, b
         ++result->posts;
         ++result->iters;
         result->blocks += perf->opt->count;
+        result->cpu_blocks += perf->opt->count;
     }
     return true;
 }

@@ -148,11 +148,15 @@ bool perf_ask_end(perf_t *perf, uint64_t *cpu_p)
     return true;
 }
 
-bool perf_ask_floor(perf_t *perf)
+bool perf_ask_floor(perf_t *perf, uint64_t *cpu_p)
 {
-    answer_t answer;
+    answer_t answer = {0, 0, 0};
 
-    return ask(perf, ASK_FLOOR, 0, &answer);
+    if (!ask(perf, ASK_FLOOR, 0, &answer)) {
+        return false;
+    }
+    *cpu_p = answer.cpu_ns;
+    return true;
 }
 
 bool perf_ask_quit(perf_t *perf)

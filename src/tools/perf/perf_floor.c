@@ -1,13 +1,19 @@
 /*
- * Owns what is measured beside KVCL: raw UCX by each of its methods, and a local memcpy of the same runs. Both write to
- * the initiator's blocks (get) or read them (put); the other side is the floor's own memory, laid out the same way.
+ * Owns what is measured beside KVCL: raw UCX by each of its methods, for the same runs and over TCP in frames of 1 MiB
+ * too, and a local memcpy of the same runs by one thread and by two. All write to the initiator's blocks (get) or read
+ * them (put); the other side is the floor's own memory, laid out the same way.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TCP_RUNS_MAX 4096u
+#define FRAME_BYTES  (1u << 20)
+#define TWO_BYTES    (UINT64_C(16) << 20) /* less is not worth a second thread */
 
 enum {
     CARD_TAG_TO_TARGET    = 0x666c31,
@@ -110,62 +116,114 @@ static void lane_add(perf_lane_t *lane, uint64_t took)
     ++lane->iters;
 }
 
-static bool run_method(perf_t *perf, unsigned method, uint64_t iters)
+/* One lane of raw UCX, the first iteration not counted. */
+static bool run_method(perf_t *perf, perf_lane_t *lane, unsigned method, const kvcl_floor_run_t *runs, size_t n_runs,
+                       uint64_t iters)
 {
     const bool put = (perf->test->raw == PERF_RAW_PUT);
-    uint64_t   i, start;
+    uint64_t   i, start, near, far_begin, far_end;
 
+    if (!perf_ask_floor(perf, &far_begin)) {
+        return false;
+    }
+    near = clock_cpu_ns();
     for (i = 0; i <= iters; ++i) {
         start = clock_ns();
-        if (!kvcl_floor_transfer(perf->floor, method, put, perf->runs, perf->n_runs)) {
+        if (!kvcl_floor_transfer(perf->floor, method, put, runs, n_runs)) {
             return false;
         }
         if (i != 0) {
-            lane_add(&perf->result.floor[method], clock_ns() - start);
+            lane_add(lane, clock_ns() - start);
+        }
+    }
+    near = clock_cpu_ns() - near;
+    if (!kvcl_floor_release(perf->floor) || !perf_ask_end(perf, &far_end)) {
+        return false;
+    }
+    lane->cpu_ns += near + (far_end - far_begin);
+    lane->cpu_iters += iters + 1;
+    return true;
+}
+
+static void copy_runs(const perf_t *perf, size_t first, size_t last)
+{
+    uint8_t                *other = (perf->floor != NULL) ? kvcl_floor_memory(perf->floor) : perf->copy_from;
+    const kvcl_floor_run_t *run;
+
+    for (run = perf->runs + first; run < perf->runs + last; ++run) {
+        if (perf->test->raw == PERF_RAW_PUT) {
+            memcpy(other + run->remote, run->local, run->len);
+        } else {
+            memcpy(run->local, other + run->remote, run->len);
+        }
+    }
+}
+
+static void *copy_half(void *arg)
+{
+    const perf_t *perf = arg;
+
+    copy_runs(perf, perf->n_runs / 2, perf->n_runs);
+    return NULL;
+}
+
+static void copy_once(perf_t *perf, bool two)
+{
+    pthread_t helper;
+
+    two = two && (pthread_create(&helper, NULL, copy_half, perf) == 0);
+    copy_runs(perf, 0, two ? perf->n_runs / 2 : perf->n_runs);
+    if (two) {
+        pthread_join(helper, NULL);
+    }
+}
+
+static void run_copy(perf_t *perf, perf_lane_t *lane, bool two, uint64_t iters)
+{
+    const uint64_t cpu = clock_cpu_ns();
+    uint64_t       i, start;
+
+    for (i = 0; i <= iters; ++i) {
+        start = clock_ns();
+        copy_once(perf, two);
+        if (i != 0) {
+            lane_add(lane, clock_ns() - start);
+        }
+    }
+    lane->cpu_ns += clock_cpu_ns() - cpu;
+    lane->cpu_iters += iters + 1;
+}
+
+/* Over TCP one message for each of very many runs would take minutes and nobody would do it: frames stand for it. */
+static bool raw_round(perf_t *perf, uint64_t iters)
+{
+    const bool             tcp      = (strstr(perf->result.path, "tcp") != NULL);
+    const uint64_t         bytes    = perf->opt->count * perf->opt->unit;
+    const kvcl_floor_run_t in_order = {perf->near_base, 0, bytes};
+    unsigned               method;
+
+    for (method = 0; method < kvcl_floor_methods(perf->floor); ++method) {
+        if ((!tcp || (perf->n_runs <= TCP_RUNS_MAX)) &&
+            !run_method(perf, &perf->result.floor[method], method, perf->runs, perf->n_runs, iters)) {
+            return false;
+        }
+        if (tcp && (bytes > FRAME_BYTES) &&
+            !run_method(perf, &perf->result.frames[method], method, &in_order, 1, iters)) {
+            return false;
         }
     }
     return true;
 }
 
-static void run_copy(perf_t *perf, uint64_t iters)
-{
-    uint8_t  *other = (perf->floor != NULL) ? kvcl_floor_memory(perf->floor) : perf->copy_from;
-    uint64_t i, start;
-    size_t   r;
-
-    for (i = 0; i <= iters; ++i) {
-        start = clock_ns();
-        for (r = 0; r < perf->n_runs; ++r) {
-            if (perf->test->raw == PERF_RAW_PUT) {
-                memcpy(other + perf->runs[r].remote, perf->runs[r].local, perf->runs[r].len);
-            } else {
-                memcpy(perf->runs[r].local, other + perf->runs[r].remote, perf->runs[r].len);
-            }
-        }
-        if (i != 0) {
-            lane_add(&perf->result.copy, clock_ns() - start);
-        }
-    }
-}
-
 bool perf_floor_round(perf_t *perf, uint64_t iters)
 {
-    unsigned method;
-
-    if (perf->floor != NULL) {
-        if (!perf_ask_floor(perf)) {
-            return false;
-        }
-        for (method = 0; method < kvcl_floor_methods(perf->floor); ++method) {
-            if (!run_method(perf, method, iters)) {
-                return false;
-            }
-        }
-        if (!kvcl_floor_release(perf->floor)) {
-            return false;
-        }
+    if ((perf->floor != NULL) && !raw_round(perf, iters)) {
+        return false;
     }
-    run_copy(perf, iters);
+    run_copy(perf, &perf->result.copy, false, iters);
+    if ((perf->opt->count * perf->opt->unit >= TWO_BYTES) && (perf->n_runs > 1)) {
+        run_copy(perf, &perf->result.copy2, true, iters);
+    }
     return true;
 }
 

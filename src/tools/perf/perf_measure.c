@@ -1,7 +1,7 @@
 /*
  * Owns the shape of a measurement: a verified warm-up, a guess how many iterations make about a second, then rounds
  * that take turns with the floor. Each round begins with an iteration that is not counted, so that whoever slept is
- * awake.
+ * awake. With a bulk transfer beside, each round has two phases, the first without it.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -22,6 +22,7 @@ typedef struct measure {
     perf_t       *perf;
     perf_slice_t *slices;
     size_t       n_slices;
+    bool         idle; /* this phase is the one without the bulk transfer */
 } measure_t;
 
 /* How many iterations more than asked for a phase makes: one that wakes sleepers, and those whose posting is timed where
@@ -104,25 +105,29 @@ static void collect(measure_t *m)
     size_t        i;
 
     for (i = 0; i < m->n_slices; ++i) {
-        slice   = &m->slices[i];
-        longest = (slice->op_ns > longest) ? slice->op_ns : longest;
-        hist_merge(&result->ns, &slice->ns);
-        result->iters += slice->iters;
-        result->post_ns += slice->post_ns;
-        result->posts += slice->posts;
+        slice = &m->slices[i];
         result->wrong += slice->wrong;
+        hist_merge(m->idle ? &result->idle : &result->ns, &slice->ns);
+        if (!m->idle) {
+            longest = (slice->op_ns > longest) ? slice->op_ns : longest;
+            result->iters += slice->iters;
+            result->post_ns += slice->post_ns;
+            result->posts += slice->posts;
+        }
         memset(&slice->ns, 0, sizeof(slice->ns));
         slice->op_ns = slice->post_ns = slice->posts = slice->wrong = 0;
     }
-    result->wall_ns += longest;
-    result->blocks += m->slices[0].iters * perf_touched(m->perf);
+    if (!m->idle) {
+        result->wall_ns += longest;
+        result->blocks += m->slices[0].iters * perf_touched(m->perf);
+    }
 }
 
 static bool phase(measure_t *m, uint64_t iters)
 {
     perf_t         *perf = m->perf;
     const uint64_t all   = iters + extra_iters(perf, iters);
-    uint64_t       far_begin, far_end, near_begin;
+    uint64_t       far_begin, far_end, near_begin, near;
 
     if (!perf_ask_begin(perf, all, &far_begin)) {
         return false;
@@ -131,13 +136,57 @@ static bool phase(measure_t *m, uint64_t iters)
     if (!run_slices(m, iters)) {
         return false;
     }
-    perf->result.cpu_ns += clock_cpu_ns() - near_begin;
+    near = clock_cpu_ns() - near_begin;
     collect(m);
     if (!perf_ask_end(perf, &far_end)) {
         return false;
     }
-    perf->result.cpu_ns += far_end - far_begin;
+    if (!m->idle) {
+        perf->result.cpu_ns += near + (far_end - far_begin);
+        perf->result.cpu_blocks += all * perf_touched(perf);
+    }
     return true;
+}
+
+/* Before anything else moved: what the first iteration has to find out and to map, the second has not. */
+static bool cold(measure_t *m)
+{
+    perf_t   *perf = m->perf;
+    uint64_t *into[2] = {&perf->result.cold_ns, &perf->result.warm_ns};
+    uint64_t unused, start;
+    size_t   i;
+
+    if (!perf_ask_begin(perf, 2, &unused)) {
+        return false;
+    }
+    for (i = 0; i < 2; ++i) {
+        start = clock_ns();
+        if (!one(&m->slices[0], false, false)) {
+            return false;
+        }
+        *into[i] = clock_ns() - start;
+    }
+    return perf_ask_end(perf, &unused);
+}
+
+/* New bytes if they are verified, a phase without the bulk transfer if one is asked for, what counts, the floor. */
+static bool one_round(measure_t *m, uint64_t iters)
+{
+    perf_t                *perf = m->perf;
+    const perf_options_t *opt   = perf->opt;
+
+    if (opt->verify && !perf_ask_renew(perf)) {
+        return false;
+    }
+    if (opt->beside != 0) {
+        m->idle = true;
+        if (!phase(m, iters) || !perf_beside_start(perf)) {
+            return false;
+        }
+        m->idle = false;
+    }
+    return phase(m, iters) && ((opt->beside == 0) || perf_beside_stop(perf)) &&
+           (!opt->verify || perf_ask_check(perf)) && (!opt->floor || perf_floor_round(perf, iters));
 }
 
 /* How many iterations take about TARGET_NS, after a warm-up whose bytes are checked. */
@@ -162,13 +211,15 @@ static bool calibrate(measure_t *m, uint64_t *iters_p)
 
 static void forget(perf_result_t *result)
 {
-    const uint64_t wrong = result->wrong;
+    const uint64_t wrong = result->wrong, cold_ns = result->cold_ns, warm_ns = result->warm_ns;
     char           path[sizeof(result->path)];
 
     memcpy(path, result->path, sizeof(path));
     memset(result, 0, sizeof(*result));
     memcpy(result->path, path, sizeof(path));
-    result->wrong = wrong;
+    result->wrong   = wrong;
+    result->cold_ns = cold_ns;
+    result->warm_ns = warm_ns;
 }
 
 static bool rounds(measure_t *m)
@@ -176,15 +227,14 @@ static bool rounds(measure_t *m)
     perf_t   *perf = m->perf;
     uint64_t total, each, done;
 
-    if (!calibrate(m, &total)) {
+    if ((perf->opt->cold && !cold(m)) || !calibrate(m, &total)) {
         return false;
     }
     forget(&perf->result);
     each = perf->opt->verify ? 1 : (total + ROUNDS - 1) / ROUNDS;
     for (done = 0; done < total; done += each) {
         each = (total - done < each) ? total - done : each;
-        if ((perf->opt->verify && !perf_ask_renew(perf)) || !phase(m, each) ||
-            (perf->opt->verify && !perf_ask_check(perf)) || (perf->opt->floor && !perf_floor_round(perf, each))) {
+        if (!one_round(m, each)) {
             return false;
         }
     }
@@ -217,7 +267,7 @@ static bool make_slices(measure_t *m)
 
 bool perf_measure(perf_t *perf)
 {
-    measure_t m    = {perf, NULL, 0};
+    measure_t m    = {perf, NULL, 0, false};
     bool      good = make_slices(&m);
     size_t    i;
 

@@ -48,6 +48,12 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
     if ((opt->threads > 1) && (test->collective || (strcmp(test->name, "send") == 0))) {
         return cli_error(spec, "--threads: %s is measured with one thread", test->name);
     }
+    if ((opt->beside != 0) && (strcmp(test->name, "get") != 0) && (strcmp(test->name, "put") != 0)) {
+        return cli_error(spec, "--beside: only gets and puts are measured beside a bulk transfer");
+    }
+    if (opt->cold && test->collective) {
+        return cli_error(spec, "--cold: %s has no first iteration apart", test->name);
+    }
     opt->batch = (opt->batch < opt->count / opt->threads) ? opt->batch : opt->count / opt->threads;
     return CLI_GO;
 }
@@ -66,6 +72,9 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64)", 1, COUNT_MAX},
         {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
         {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},
+        {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first iteration and the second apart", 0, 0},
+        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: a get of so many is repeated meanwhile",
+         PERF_BESIDE_BLOCK, MEMORY_MAX},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_perf", "TEST [options]", about, table, sizeof(table) / sizeof(table[0])};

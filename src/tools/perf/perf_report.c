@@ -20,52 +20,107 @@ typedef struct figures {
     double   cpu_s_per_gib;
     double   floor_gbps;
     double   floor_p50_us;
+    double   floor_cpu;
+    double   frames_gbps;
+    double   frames_cpu;
     double   memcpy_gbps;
+    double   memcpy_cpu;
+    double   memcpy2_gbps;
     double   ratio;
+    double   cold_ms;
+    double   warm_ms;
+    double   idle_p50_us;
+    double   idle_p99_us;
+    double   beside_gbps;
     unsigned floor_method;
+    unsigned frames_method;
 } figures_t;
 
+/* NAN where nothing was measured. */
 static double lane_gbps(const perf_t *perf, const perf_lane_t *lane)
 {
     return ((double)(perf->opt->unit * perf->opt->count) * (double)lane->iters) / (double)lane->total_ns;
 }
 
+static double lane_cpu(const perf_t *perf, const perf_lane_t *lane)
+{
+    const double bytes = (double)(perf->opt->unit * perf->opt->count) * (double)lane->cpu_iters;
+
+    return ((double)lane->cpu_ns / 1e9) / (bytes / GIB);
+}
+
+/* The method with the smaller median; its index, or PERF_FLOORS if none was measured. */
+static unsigned better(const perf_lane_t *lanes)
+{
+    unsigned best = PERF_FLOORS, i;
+
+    for (i = 0; i < PERF_FLOORS; ++i) {
+        if ((lanes[i].iters != 0) && ((best == PERF_FLOORS) || (hist_quantile(&lanes[i].ns, 0.5) <
+                                                                hist_quantile(&lanes[best].ns, 0.5)))) {
+            best = i;
+        }
+    }
+    return best;
+}
+
 static void floor_figures(const perf_t *perf, figures_t *f)
 {
     const perf_result_t *r = &perf->result;
-    double              p50;
-    unsigned            i;
 
-    f->floor_gbps = f->floor_p50_us = f->memcpy_gbps = f->ratio = NAN;
-    for (i = 0; i < PERF_FLOORS; ++i) {
-        p50 = hist_quantile(&r->floor[i].ns, 0.5) / 1e3;
-        if ((r->floor[i].iters != 0) && !(p50 >= f->floor_p50_us)) {
-            f->floor_p50_us = p50;
-            f->floor_gbps   = lane_gbps(perf, &r->floor[i]);
-            f->floor_method = i;
-        }
+    f->floor_method  = better(r->floor);
+    f->frames_method = better(r->frames);
+    f->floor_gbps = f->floor_p50_us = f->floor_cpu = f->frames_gbps = f->frames_cpu = f->memcpy_gbps = NAN;
+    f->memcpy_cpu = f->memcpy2_gbps = NAN;
+    if (f->floor_method < PERF_FLOORS) {
+        f->floor_p50_us = hist_quantile(&r->floor[f->floor_method].ns, 0.5) / 1e3;
+        f->floor_gbps   = lane_gbps(perf, &r->floor[f->floor_method]);
+        f->floor_cpu    = lane_cpu(perf, &r->floor[f->floor_method]);
+    }
+    if (f->frames_method < PERF_FLOORS) {
+        f->frames_gbps = lane_gbps(perf, &r->frames[f->frames_method]);
+        f->frames_cpu  = lane_cpu(perf, &r->frames[f->frames_method]);
     }
     if (perf->test->bytes && (r->copy.iters != 0)) {
-        f->memcpy_gbps = lane_gbps(perf, &r->copy);
+        f->memcpy_gbps  = lane_gbps(perf, &r->copy);
+        f->memcpy_cpu   = lane_cpu(perf, &r->copy);
+        f->memcpy2_gbps = lane_gbps(perf, &r->copy2);
     }
     /* With threads an operation moves a share only: then rates are compared, not times. */
     f->ratio = (perf->opt->threads == 1) ? f->floor_p50_us / f->p50_us : f->gbps / f->floor_gbps;
 }
 
+static void side_figures(const perf_t *perf, figures_t *f)
+{
+    const perf_result_t *r = &perf->result;
+
+    f->cold_ms = f->warm_ms = f->idle_p50_us = f->idle_p99_us = f->beside_gbps = NAN;
+    if (perf->opt->cold) {
+        f->cold_ms = (double)r->cold_ns / 1e6;
+        f->warm_ms = (double)r->warm_ns / 1e6;
+    }
+    if (perf->opt->beside != 0) {
+        f->idle_p50_us = hist_quantile(&r->idle, 0.5) / 1e3;
+        f->idle_p99_us = hist_quantile(&r->idle, 0.99) / 1e3;
+        f->beside_gbps = perf_beside_gbps(perf);
+    }
+}
+
 static void make_figures(const perf_t *perf, figures_t *f)
 {
-    const perf_result_t *r     = &perf->result;
-    const double        bytes  = (double)r->blocks * (double)perf->opt->unit;
-    const double        each   = perf->test->bytes ? (double)perf->n_runs : (double)perf_touched(perf);
-    const double        runs   = (each / (double)perf->opt->threads) * (double)r->posts;
+    const perf_result_t *r        = &perf->result;
+    const double        bytes     = (double)r->blocks * (double)perf->opt->unit;
+    const double        cpu_bytes = (double)r->cpu_blocks * (double)perf->opt->unit;
+    const double        each      = perf->test->bytes ? (double)perf->n_runs : (double)perf_touched(perf);
+    const double        runs      = (each / (double)perf->opt->threads) * (double)r->posts;
 
     f->gbps            = perf->test->bytes ? bytes / (double)r->wall_ns : NAN;
     f->ops_per_s       = ((double)r->blocks * 1e9) / (double)r->wall_ns;
     f->p50_us          = hist_quantile(&r->ns, 0.5) / 1e3;
     f->p99_us          = hist_quantile(&r->ns, 0.99) / 1e3;
     f->post_ns_per_run = (double)r->post_ns / runs;
-    f->cpu_s_per_gib   = perf->test->bytes ? ((double)r->cpu_ns / 1e9) / (bytes / GIB) : NAN;
+    f->cpu_s_per_gib   = perf->test->bytes ? ((double)r->cpu_ns / 1e9) / (cpu_bytes / GIB) : NAN;
     floor_figures(perf, f);
+    side_figures(perf, f);
 }
 
 static void print_json(const perf_t *perf, const figures_t *f)
@@ -85,10 +140,50 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_real(&json, "cpu_s_per_gib", f->cpu_s_per_gib, 4);
     json_real(&json, "floor_gbps", f->floor_gbps, 3);
     json_real(&json, "floor_p50_us", f->floor_p50_us, 3);
+    json_real(&json, "floor_cpu_s_per_gib", f->floor_cpu, 4);
+    json_real(&json, "frames_gbps", f->frames_gbps, 3);
+    json_real(&json, "frames_cpu_s_per_gib", f->frames_cpu, 4);
     json_real(&json, "memcpy_gbps", f->memcpy_gbps, 3);
+    json_real(&json, "memcpy_cpu_s_per_gib", f->memcpy_cpu, 4);
+    json_real(&json, "memcpy2_gbps", f->memcpy2_gbps, 3);
     json_real(&json, "ratio", f->ratio, 3);
+    json_real(&json, "cold_ms", f->cold_ms, 3);
+    json_real(&json, "warm_ms", f->warm_ms, 3);
+    json_real(&json, "idle_p50_us", f->idle_p50_us, 3);
+    json_real(&json, "idle_p99_us", f->idle_p99_us, 3);
+    json_real(&json, "beside_gbps", f->beside_gbps, 3);
     json_count(&json, "wrong", perf->result.wrong);
     json_end(&json);
+}
+
+static void print_floors(const perf_t *perf, const figures_t *f)
+{
+    if (isfinite(f->floor_p50_us)) {
+        printf("  %-12s %.3f GB/s, p50 %.3f us, %.4f s a GiB: %s\n", "raw UCX", f->floor_gbps, f->floor_p50_us,
+               f->floor_cpu, kvcl_floor_method_name(perf->floor, f->floor_method));
+        printf("  %-12s %.3f of raw UCX\n", "ratio", f->ratio);
+    }
+    if (isfinite(f->frames_gbps)) {
+        printf("  %-12s %.3f GB/s, %.4f s a GiB: %s, 1 MiB each, in order\n", "raw frames", f->frames_gbps,
+               f->frames_cpu, kvcl_floor_method_name(perf->floor, f->frames_method));
+    }
+    if (isfinite(f->memcpy_gbps)) {
+        printf("  %-12s %.3f GB/s, %.4f s a GiB, local\n", "memcpy", f->memcpy_gbps, f->memcpy_cpu);
+    }
+    if (isfinite(f->memcpy2_gbps)) {
+        printf("  %-12s %.3f GB/s by two threads\n", "memcpy", f->memcpy2_gbps);
+    }
+}
+
+static void print_sides(const perf_t *perf, const figures_t *f)
+{
+    if (perf->opt->cold) {
+        printf("  %-12s %.3f ms, the second iteration %.3f ms\n", "cold", f->cold_ms, f->warm_ms);
+    }
+    if (perf->opt->beside != 0) {
+        printf("  %-12s p50 %.3f us, p99 %.3f us without the transfer beside, which made %.3f GB/s\n", "idle",
+               f->idle_p50_us, f->idle_p99_us, f->beside_gbps);
+    }
 }
 
 static void print_text(const perf_t *perf, const figures_t *f)
@@ -109,14 +204,8 @@ static void print_text(const perf_t *perf, const figures_t *f)
     if (perf->test->bytes) {
         printf("  %-12s %.4f s a GiB, all processes\n", "processor", f->cpu_s_per_gib);
     }
-    if (isfinite(f->floor_p50_us)) {
-        printf("  %-12s %.3f GB/s, p50 %.3f us: %s\n", "raw UCX", f->floor_gbps, f->floor_p50_us,
-               kvcl_floor_method_name(perf->floor, f->floor_method));
-        printf("  %-12s %.3f of raw UCX\n", "ratio", f->ratio);
-    }
-    if (isfinite(f->memcpy_gbps)) {
-        printf("  %-12s %.3f GB/s, local\n", "memcpy", f->memcpy_gbps);
-    }
+    print_floors(perf, f);
+    print_sides(perf, f);
     printf("  %-12s %" PRIu64 "%s\n", "wrong", perf->result.wrong,
            opt->verify ? "" : " (the first iteration was checked; --verify checks all)");
     fflush(stdout);
