@@ -100,5 +100,8 @@ uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max);
 void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
 /** The same past the caches (base/copy_cold.h): for parts of lists that are larger than these. */
 void kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
+/** The same of blocks that their owner may take back meanwhile: the caller checks their generations afterwards, and
+ *  drops what it copied if one has moved on (base/copy_racy.h). */
+void kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
 
 #endif

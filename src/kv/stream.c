@@ -12,6 +12,7 @@
 #include "kv/stream.h"
 
 #include "base/checksum.h"
+#include "base/copy_racy.h"
 
 #include <string.h>
 
@@ -185,6 +186,20 @@ size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len)
 
     while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
         memcpy(to + done, (const void *)addr, n);
+        done += n;
+    }
+    return done;
+}
+
+size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len)
+{
+    uint8_t *to = (uint8_t *)buf;
+    size_t done = 0;
+    uintptr_t addr;
+    size_t n;
+
+    while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
+        kvcl_copy_racy(to + done, (const void *)addr, n);
         done += n;
     }
     return done;

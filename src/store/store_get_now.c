@@ -107,7 +107,7 @@ static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_
     if ((kvcl_side_check(&src) != KVCL_OK) || (kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER) != KVCL_OK)) {
         return false;
     }
-    kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
     for (i = 0; i < m; ++i) {
         if (!kvcl_slots_gen_is(&hits->source.gens[slots[i]], hits[i].loc.gen)) {
             return false;

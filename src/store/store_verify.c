@@ -27,7 +27,7 @@ static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *it
     if (status != KVCL_OK) {
         return status;
     }
-    kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
     return kvcl_slots_gen_is(&item->src->gens[loc->slot], loc->gen) ? KVCL_OK : KVCL_ERR_STALE;
 }
 

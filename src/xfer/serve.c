@@ -8,6 +8,7 @@
  * so that no frame in flight can take bytes of after the revoke along with a good end. While a serve reads memory, its region, cache or offer counts it and cannot go.
  */
 #include "config.h"
+#include "base/copy_racy.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "dir/slots.h"
@@ -193,6 +194,13 @@ static flight_t *new_flight(kvcl_context_h ctx)
     return kvcl_mpool_get(&xfer->flights);
 }
 
+/* Blocks with generations may be taken back while they are read: gens_hold() tells. */
+static size_t gather(serve_t *serve, void *buf, size_t len)
+{
+    return serve->has_gens ? kvcl_stream_gather_racy(&serve->stream, buf, len)
+                           : kvcl_stream_gather(&serve->stream, buf, len);
+}
+
 /* One run that fills a frame goes from where it lies; otherwise gather. */
 static void fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 {
@@ -203,8 +211,12 @@ static void fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
     iov->buf = (const void *)addr;
     iov->len = len;
     if ((len == want) ? (len < SMALL_MAX) : (len < ZERO_COPY_MIN)) {
-        memcpy(flight->bytes, (const void *)addr, len);
-        len += kvcl_stream_gather(&serve->stream, flight->bytes + len, want - len);
+        if (serve->has_gens) {
+            kvcl_copy_racy(flight->bytes, (const void *)addr, len);
+        } else {
+            memcpy(flight->bytes, (const void *)addr, len);
+        }
+        len += gather(serve, flight->bytes + len, want - len);
         iov->buf = flight->bytes;
         iov->len = len;
     }
@@ -383,7 +395,7 @@ static bool answer_small(serve_t *serve)
     if (serve->total > sizeof(bytes)) {
         return false;
     }
-    (void)kvcl_stream_gather(&serve->stream, bytes, (size_t)serve->total);
+    (void)gather(serve, bytes, (size_t)serve->total);
     whole = !serve->has_gens || gens_hold(serve, NULL);
     if (!whole) {
         out.msg.flags = 0;

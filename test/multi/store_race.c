@@ -7,16 +7,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#if defined(__SANITIZE_THREAD__)
-/* The bytes race by design (dir/slots.h): a reader copies them while the owner may write the next block, and drops the
- * copy when the generation has moved on. Everything else is watched. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-    return "race:kvcl_runs_copy\nrace:kvcl_stream_gather\nrace:kvcl_cache_write_block\n";
-}
-#endif
-
 /* ---- one slot, reused at once after each withdraw, while the peers get what was there ---- */
 
 enum { REUSES = 10000, REUSE_SLOTS = 4 };
