@@ -15,7 +15,7 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
-enum { KVCL_COPY_COLD_MIN = 2048, KVCL_COPY_COLD_LINE = 64, KVCL_COPY_COLD_AHEAD = 512 };
+enum { KVCL_COPY_COLD_MIN = 512, KVCL_COPY_COLD_LINE = 64, KVCL_COPY_COLD_AHEAD = 512 };
 
 static inline void kvcl_copy_cold(void *dst, const void *src, size_t len)
 {

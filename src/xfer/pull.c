@@ -513,7 +513,11 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
         kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
     }
-    (void)kvcl_stream_scatter(&pull->dst, data, len);
+    if (pull->total >= KVCL_COPY_COLD_BYTES) {
+        (void)kvcl_stream_scatter_cold(&pull->dst, data, len);
+    } else {
+        (void)kvcl_stream_scatter(&pull->dst, data, len);
+    }
     pull->received += len;
     if (msg->flags & KVCL_DATA_LAST) {
         if (pull->received != pull->total) {

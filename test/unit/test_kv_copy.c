@@ -306,7 +306,7 @@ static void copy_by_buffer(const model_t *dst, const model_t *src, const common_
         if (upto(4) == 0) {
             kvcl_stream_seek(&to, done);
         }
-        REQUIRE(kvcl_stream_scatter(&to, stage + done, n) == n);
+        REQUIRE(((upto(2) == 0) ? kvcl_stream_scatter : kvcl_stream_scatter_cold)(&to, stage + done, n) == n);
     }
     REQUIRE(kvcl_stream_scatter(&to, stage, 1) == 0);
     free(stage);
