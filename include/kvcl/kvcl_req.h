@@ -48,6 +48,32 @@ KVCL_API kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t ti
 KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
+ * Of a send with KVCL_LAYERWISE (kvcl_xfer.h): the bytes of this layer are in place, and stay so until the request
+ * completes; the receiver may have them. layer: as the sending cache counts, within the selection. Any order; again is
+ * no error. Any thread, at once with others'; costs well under a microsecond: no lock, no call into the kernel, but for
+ * the last layer, which wakes who sleeps. The receiver is told within a millisecond, or a quarter of the time since the
+ * layer before, at most 20 ms; without a progress thread, when the context is moved next. Does not collect the request,
+ * which must not have been collected before the call; one that completes by this very mark may be collected by another
+ * thread at once.
+ * @return KVCL_OK (also when it has completed well); how it failed, if it has; KVCL_ERR_OUT_OF_RANGE;
+ *         KVCL_ERR_INVALID_PARAM: no layer-wise send.
+ */
+KVCL_API kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
+
+/**
+ * Of a recv: has this layer come? layer: as the receiving cache counts, within the selection. If the send was not
+ * layer-wise, or the request is of another kind, all layers come when the request completes. Any thread; several may ask
+ * for different layers of one request. Never collects it: kvcl_req_test or kvcl_req_wait must do that, and not before
+ * these calls have returned.
+ * @return KVCL_OK: its bytes are all here, and stay whatever becomes of the rest. KVCL_INPROGRESS: not yet; the context
+ *         was moved a little. How the request failed, if it has. KVCL_ERR_OUT_OF_RANGE: not a selected layer.
+ */
+KVCL_API kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
+
+/** The same, waiting at most timeout_ns (0: KVCL_TIMEOUT) for it; sleeps after a bounded spin. Blocks. */
+KVCL_API kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+/**
  * Ask the operation to stop. Completion still comes, usually with KVCL_ERR_CANCELED, and must still be collected.
  * When it has come the operation is fenced: no late byte lands in its buffers.
  */

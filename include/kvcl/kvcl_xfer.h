@@ -18,9 +18,12 @@ typedef struct kvcl_recv_info {
     uint64_t bytes;
 } kvcl_recv_info_t;
 
+/* kvcl_xfer_params_t.flags */
+#define KVCL_LAYERWISE UINT64_C(0x1) /* kvcl_send: each layer leaves when kvcl_req_layer_ready() says so */
+
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
-    uint64_t         flags;        /* must be 0 */
+    uint64_t         flags;        /* of those above; unknown ones, and those of other calls, are an error */
     uint64_t         timeout_ns;   /* the operation's deadline from now; 0: KVCL_TIMEOUT */
     kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
     void             *cb_arg;
@@ -48,6 +51,20 @@ KVCL_API kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_
                                  const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h cache, const kvcl_sel_t *sel,
                                  const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/*
+ * Layer by layer: a send with KVCL_LAYERWISE is posted once, before any of its layers is computed, and matches as any
+ * other. Nothing of a layer is read before kvcl_req_layer_ready(req, layer); layers are marked in any order. The recv is
+ * an ordinary one: it takes each layer as soon as it is marked, and kvcl_req_layer_wait(req, layer, ...) on it returns
+ * when that layer is all here, so that the transfer hides behind the computing on both sides. Each side names layers as
+ * its own cache counts them: if the sender selects layers {8, 16} and the receiver {0, 8}, the sender marks 8 where the
+ * receiver waits for 0. Heads, block ids and strides may differ as ever; a kvcl_recv_bytes takes it too, all at once.
+ *
+ * The send completes when the receiver has all layers, so not before all were marked; its deadline, and the recv's,
+ * count from their posts and must leave time for the computing. Cancel, deadline and a dead rank end both sides as
+ * those of any send: a layer that had landed stays, no other byte changes after completion. A detached send (req_p NULL)
+ * cannot be layer-wise: KVCL_ERR_INVALID_PARAM. One-sided, the same is one kvcl_put for each layer, with a signal.
+ */
 
 /** The same for plain bytes, registered or not. A recv takes any length up to cap. */
 KVCL_API kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,

@@ -165,7 +165,7 @@ static void release(kvcl_req_t *req)
     free(meet);
 }
 
-static const kvcl_req_class_t meet_class = {"connect", stop, release};
+static const kvcl_req_class_t meet_class = {.name = "connect", .stop = stop, .release = release};
 
 /* ---- connecting ---- */
 

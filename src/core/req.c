@@ -115,7 +115,7 @@ static void stop_instant(kvcl_req_t *req, kvcl_status_t status)
     (void)status; /* it has finished */
 }
 
-static const kvcl_req_class_t instant_class = {"instant", stop_instant, NULL};
+static const kvcl_req_class_t instant_class = {.name = "instant", .stop = stop_instant};
 
 kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
                                kvcl_req_h *req_p)
@@ -274,6 +274,79 @@ kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
         }
     }
     return (first != KVCL_OK) ? first : (done ? KVCL_OK : KVCL_INPROGRESS);
+}
+
+/* ---- layers ---- */
+
+kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer)
+{
+    kvcl_status_t status;
+
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_ready: the request is NULL");
+    }
+    if (req->cls->layer_ready == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_ready: the request is no send with KVCL_LAYERWISE");
+    }
+    status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
+    if (status < 0) {
+        return kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status));
+    }
+    return req->cls->layer_ready(req, layer);
+}
+
+static kvcl_status_t layer_state(const kvcl_req_t *req, uint32_t layer)
+{
+    return (req->cls->layer_state != NULL)
+               ? req->cls->layer_state(req, layer)
+               : (kvcl_status_t)atomic_load_explicit(&((kvcl_req_t *)req)->state, memory_order_acquire);
+}
+
+static kvcl_status_t layer_end(const kvcl_req_t *req, uint32_t layer, const char *call, kvcl_status_t status)
+{
+    if (status == KVCL_ERR_OUT_OF_RANGE) {
+        return kvcl_fail(status, "%s: layer %u is not among those selected", call, layer);
+    }
+    return (status < 0) ? kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status)) : status;
+}
+
+kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer)
+{
+    kvcl_status_t status;
+
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_test: the request is NULL");
+    }
+    status = layer_state(req, layer);
+    if (status == KVCL_INPROGRESS) {
+        (void)kvcl_engine_pass(req->ctx);
+        status = layer_state(req, layer);
+    }
+    return layer_end(req, layer, "kvcl_req_layer_test", status);
+}
+
+typedef struct one_layer {
+    const kvcl_req_t *req;
+    uint32_t         layer;
+} one_layer_t;
+
+static bool layer_here(void *arg)
+{
+    return layer_state(((one_layer_t *)arg)->req, ((one_layer_t *)arg)->layer) != KVCL_INPROGRESS;
+}
+
+kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns)
+{
+    one_layer_t one = {req, layer};
+
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_wait: the request is NULL");
+    }
+    if (!layer_here(&one) &&
+        !kvcl_engine_wait(req->ctx, layer_here, &one, kvcl_deadline_after(kvcl_timeout(req->ctx, timeout_ns)))) {
+        return KVCL_INPROGRESS;
+    }
+    return layer_end(req, layer, "kvcl_req_layer_wait", layer_state(req, layer));
 }
 
 void kvcl_req_cancel(kvcl_req_h req)

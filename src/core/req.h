@@ -28,6 +28,12 @@ typedef struct kvcl_req_class {
     void (*stop)(kvcl_req_t *req, kvcl_status_t status);
     /* Engine lock not held; frees the object. NULL: free(). */
     void (*release)(kvcl_req_t *req);
+    /* Any thread, no lock, in progress. This layer may be read now. The request may be gone on return. NULL: it has no
+     * layers to mark. */
+    kvcl_status_t (*layer_ready)(kvcl_req_t *req, uint32_t layer);
+    /* Any thread. KVCL_OK: all bytes of this layer are here. KVCL_INPROGRESS, how the request ended, or
+     * KVCL_ERR_OUT_OF_RANGE. NULL: what holds for the whole holds for its layers. */
+    kvcl_status_t (*layer_state)(const kvcl_req_t *req, uint32_t layer);
 } kvcl_req_class_t;
 
 struct kvcl_req {

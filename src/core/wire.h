@@ -38,6 +38,8 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(SEND, 30)         /* matched by (comm, source, tag) */ \
     X(SEND_DONE, 31) \
     X(SEND_STOP, 32) \
+    X(LAYERS_WANT, 33)  /* of a layer-wise send: tell me what is ready */ \
+    X(LAYERS, 34) \
     X(COLL, 40) \
     X(CONNECT, 45)      /* inter-communicators */ \
     X(CONNECTED, 46) \

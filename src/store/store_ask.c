@@ -14,7 +14,7 @@
 
 static void stop(kvcl_req_t *req, kvcl_status_t status);
 
-static const kvcl_req_class_t ask_class = {"store-ask", stop, NULL};
+static const kvcl_req_class_t ask_class = {.name = "store-ask", .stop = stop, .release = NULL};
 
 kvcl_ask_t *kvcl_ask_new(kvcl_store_h store, uint32_t rank, uint8_t kind, size_t payload_room)
 {

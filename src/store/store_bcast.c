@@ -63,7 +63,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     b->stopping = (b->stopping == KVCL_OK) ? status : b->stopping;
 }
 
-static const kvcl_req_class_t bcast_class = {"store-bcast", stop, release};
+static const kvcl_req_class_t bcast_class = {.name = "store-bcast", .stop = stop, .release = release};
 
 static void finish(sbcast_t *b, kvcl_status_t status)
 {

@@ -97,7 +97,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     part_over(chain);
 }
 
-static const kvcl_req_class_t chain_class = {"store-put", stop, NULL};
+static const kvcl_req_class_t chain_class = {.name = "store-put", .stop = stop};
 
 static void on_listed(void *arg, kvcl_status_t status)
 {

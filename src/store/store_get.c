@@ -107,7 +107,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_get_advance(get);
 }
 
-static const kvcl_req_class_t get_class = {"store-get", stop, release};
+static const kvcl_req_class_t get_class = {.name = "store-get", .stop = stop, .release = release};
 
 /* ---- one block's copies ---- */
 

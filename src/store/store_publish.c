@@ -136,7 +136,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     }
 }
 
-static const kvcl_req_class_t publish_class = {"store-publish", stop, release};
+static const kvcl_req_class_t publish_class = {.name = "store-publish", .stop = stop, .release = release};
 
 /* To each home its part, unposted but for mine. keys: recs of a publish, keys of a remove. */
 static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t stride)

@@ -34,7 +34,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     end(kvcl_container_of(req, kvcl_store_timer_t, req), status, true);
 }
 
-static const kvcl_req_class_t timer_class = {"store-timer", stop, NULL};
+static const kvcl_req_class_t timer_class = {.name = "store-timer", .stop = stop};
 
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg)
 {

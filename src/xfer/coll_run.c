@@ -313,4 +313,4 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_coll_advance(op);
 }
 
-const kvcl_req_class_t kvcl_coll_class = {"collective", stop, release};
+const kvcl_req_class_t kvcl_coll_class = {.name = "collective", .stop = stop, .release = release};

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/flat.h"
+#include "xfer/layers.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
@@ -38,6 +39,7 @@ typedef struct recv {
     kvcl_peer_t      *peer;   /* matched */
     kvcl_pull_t      *pull;
     kvcl_msg_send_t  msg;
+    kvcl_layers_in_t *_Atomic layers; /* matched a layer-wise send; as long as this */
 } recv_t;
 
 static void answer(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status)
@@ -61,6 +63,10 @@ static void recv_stop(kvcl_req_t *req, kvcl_status_t status)
 {
     recv_t *recv = kvcl_container_of(req, recv_t, req);
 
+    if (recv->layers != NULL) {
+        kvcl_layers_in_stop(recv->layers, status);
+        return;
+    }
     if (recv->pull != NULL) {
         kvcl_pull_stop(recv->pull, status);
         return;
@@ -74,10 +80,31 @@ static void recv_release(kvcl_req_t *req)
     recv_t *recv = kvcl_container_of(req, recv_t, req);
 
     free((void *)recv->sel.blocks);
+    kvcl_layers_in_free(recv->layers);
     free(recv);
 }
 
-static const kvcl_req_class_t recv_class = {"recv", recv_stop, recv_release};
+/* Of what was not sent layer by layer all layers come together. */
+static kvcl_status_t recv_layer_state(const kvcl_req_t *req, uint32_t layer)
+{
+    recv_t                 *recv   = kvcl_container_of((kvcl_req_t *)req, recv_t, req);
+    const kvcl_layers_in_t *layers = recv->layers;
+    kvcl_range_t           mine;
+
+    if (recv->cache != NULL) {
+        mine = kvcl_sel_layers(&recv->cache->shape, &recv->sel);
+        if ((layer < mine.first) || (layer >= mine.end)) {
+            return KVCL_ERR_OUT_OF_RANGE;
+        }
+        if ((layers != NULL) && kvcl_layers_in_landed(layers, layer)) {
+            return KVCL_OK;
+        }
+    }
+    return (kvcl_status_t)atomic_load_explicit(&recv->req.state, memory_order_acquire);
+}
+
+static const kvcl_req_class_t recv_class = {
+    .name = "recv", .stop = recv_stop, .release = recv_release, .layer_state = recv_layer_state};
 
 static bool matches(const recv_t *recv, const kvcl_msg_send_t *msg)
 {
@@ -168,6 +195,30 @@ static kvcl_status_t recv_pull(recv_t *recv, const void *data, size_t len)
     return status;
 }
 
+static void layers_ended(kvcl_layers_in_t *in, kvcl_status_t status)
+{
+    recv_finish(in->owner, status);
+}
+
+static void recv_layers(recv_t *recv, const void *data, size_t len)
+{
+    kvcl_layers_in_t *in;
+    kvcl_status_t    status = kvcl_req_publish(&recv->req);
+
+    if (status == KVCL_OK) {
+        in = kvcl_layers_in_new(recv->req.ctx, recv->peer, &recv->msg, data, len, recv->cache, &recv->sel, recv->buf,
+                                &status);
+    }
+    if (status != KVCL_OK) {
+        recv_finish(recv, status);
+        return;
+    }
+    in->owner    = recv;
+    in->ended    = layers_ended;
+    recv->layers = in;
+    kvcl_layers_in_begin(in, recv->req.id);
+}
+
 static void deliver(recv_t *recv, kvcl_peer_t *peer, const kvcl_msg_send_t *msg, const void *data, size_t len)
 {
     kvcl_status_t status;
@@ -185,6 +236,8 @@ static void deliver(recv_t *recv, kvcl_peer_t *peer, const kvcl_msg_send_t *msg,
     } else if (msg->msg.flags & KVCL_SEND_EAGER) {
         recv_copy(recv, data);
         recv_finish(recv, KVCL_OK);
+    } else if (msg->msg.flags & KVCL_SEND_LAYERS) {
+        recv_layers(recv, data, len);
     } else {
         status = recv_pull(recv, data, len);
         if (status != KVCL_OK) {
@@ -229,7 +282,7 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
 
     (void)hdr_len;
     if (msg->flags & KVCL_SEND_EAGER) {
-        good = (len == in->len);
+        good = (len == in->len) && !(msg->flags & KVCL_SEND_LAYERS);
     } else if (msg->flags & KVCL_SEND_CACHE) {
         good = (in->cache != 0) && (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
                (len == in->n_blocks * sizeof(uint32_t));
@@ -249,21 +302,45 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     keep(ctx, peer, in, data, len);
 }
 
-/* The sender gave up. A matched recv notices by its pull, whose offer is gone. */
+/* The sender gave up. A matched recv notices by its pull, whose offer is gone; one of layers may have none. */
 void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len)
 {
     kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_layers_in_t  *layers = kvcl_layers_in_find(ctx, peer, msg->op);
     arrived_t         *arrived, *next;
 
     (void)hdr_len;
     (void)data;
     (void)len;
+    if (layers != NULL) {
+        kvcl_layers_in_stop(layers, KVCL_ERR_CANCELED);
+        return;
+    }
     kvcl_list_foreach_safe (arrived, next, &xfer->arrived, arrived_t, link) {
         if ((arrived->peer == peer) && (arrived->msg.msg.op == msg->op)) {
             drop(xfer, arrived);
         }
     }
+}
+
+void kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                        size_t len)
+{
+    kvcl_req_t *req = kvcl_req_find(ctx, msg->op, &recv_class);
+    recv_t     *recv;
+
+    (void)hdr_len;
+    if (req == NULL) {
+        ++ctx->stats.late;
+        return;
+    }
+    recv = kvcl_container_of(req, recv_t, req);
+    if ((recv->peer != peer) || (recv->layers == NULL)) {
+        kvcl_am_malformed(ctx, peer, "layers of a send that is not its");
+        return;
+    }
+    kvcl_layers_in_told(recv->layers, (const kvcl_msg_layers_t *)msg, data, len);
 }
 
 /* What a dead peer has sent in full still counts; what would have to be pulled does not. */

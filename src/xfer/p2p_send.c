@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/flat.h"
+#include "xfer/layers.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
@@ -21,6 +22,7 @@ typedef struct send {
     bool               announced;
     kvcl_offer_t       offer;
     bool               offered;
+    kvcl_layers_out_t  *layers; /* KVCL_LAYERWISE; in place of the offer */
     kvcl_status_t      final;
     kvcl_cache_h       cache; /* NULL: buf */
     kvcl_sel_t         sel;   /* owned blocks */
@@ -35,9 +37,21 @@ static void send_idle(kvcl_offer_t *offer)
     kvcl_req_complete(&send->req, send->final);
 }
 
+static void layers_idle(kvcl_layers_out_t *out)
+{
+    send_t *send = out->owner;
+
+    kvcl_req_complete(&send->req, send->final);
+}
+
 static void send_finish(send_t *send, kvcl_status_t status)
 {
-    if (!send->offered) {
+    if (send->layers != NULL) {
+        if (!send->layers->closed) {
+            send->final = status;
+            kvcl_layers_out_close(send->layers);
+        }
+    } else if (!send->offered) {
         kvcl_req_complete(&send->req, status);
     } else if (send->offer.id != 0) {
         send->final = status;
@@ -65,10 +79,22 @@ static void send_release(kvcl_req_t *req)
     send_t *send = kvcl_container_of(req, send_t, req);
 
     free((void *)send->sel.blocks);
+    free(send->layers);
     free(send);
 }
 
-static const kvcl_req_class_t send_class = {"send", send_stop, send_release};
+static kvcl_status_t send_layer_ready(kvcl_req_t *req, uint32_t layer)
+{
+    send_t *send = kvcl_container_of(req, send_t, req);
+
+    if (send->layers == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_ready: the send has no KVCL_LAYERWISE");
+    }
+    return kvcl_layers_out_ready(send->layers, layer);
+}
+
+static const kvcl_req_class_t send_class = {
+    .name = "send", .stop = send_stop, .release = send_release, .layer_ready = send_layer_ready};
 
 static void send_stream(const send_t *send, kvcl_stream_t *stream)
 {
@@ -97,10 +123,31 @@ static kvcl_status_t announce_eager(send_t *send, kvcl_stream_t *stream)
     return status;
 }
 
+/* Maybe the receiver can copy it itself: say where it lies. Returns how many bytes of ids follow. */
+static size_t name_cache(send_t *send)
+{
+    if ((send->cache == NULL) || (send->peer->maps == 0) || (send->sel.n_blocks == 0)) {
+        return 0;
+    }
+    send->msg.msg.flags |= KVCL_SEND_CACHE;
+    send->msg.taken_back = kvcl_taken_back(send->req.ctx);
+    send->msg.cache      = send->cache->id;
+    return send->sel.n_blocks * sizeof(uint32_t);
+}
+
+static kvcl_status_t announce_layers(send_t *send)
+{
+    size_t ids;
+
+    send->msg.msg.flags = KVCL_SEND_LAYERS;
+    ids                 = name_cache(send);
+    kvcl_layers_out_open(send->layers);
+    return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), send->sel.blocks, ids);
+}
+
 static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
 {
     kvcl_status_t status;
-    size_t        ids = 0;
 
     send->offer = (kvcl_offer_t){.stream = *stream, .peer = send->peer, .idle = send_idle};
     status      = kvcl_offer_open(send->req.ctx, &send->offer);
@@ -109,13 +156,7 @@ static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
     }
     send->offered   = true;
     send->msg.offer = send->offer.id;
-    if ((send->cache != NULL) && (send->peer->maps != 0)) { /* maybe the receiver can copy it itself */
-        send->msg.msg.flags  = KVCL_SEND_CACHE;
-        send->msg.taken_back = kvcl_taken_back(send->req.ctx);
-        send->msg.cache     = send->cache->id;
-        ids                 = send->sel.n_blocks * sizeof(uint32_t);
-    }
-    return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), send->sel.blocks, ids);
+    return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), send->sel.blocks, name_cache(send));
 }
 
 static void announce(send_t *send)
@@ -123,10 +164,14 @@ static void announce(send_t *send)
     kvcl_stream_t stream;
     kvcl_status_t status;
 
-    send_stream(send, &stream);
     send->msg.msg.op = send->req.id;
-    status = (send->msg.len <= send->req.ctx->config.eager) ? announce_eager(send, &stream)
-                                                             : announce_offer(send, &stream);
+    if (send->layers != NULL) {
+        status = announce_layers(send);
+    } else {
+        send_stream(send, &stream);
+        status = (send->msg.len <= send->req.ctx->config.eager) ? announce_eager(send, &stream)
+                                                                 : announce_offer(send, &stream);
+    }
     send->announced = (status == KVCL_OK);
     if (status != KVCL_OK) {
         send_finish(send, status);
@@ -182,6 +227,27 @@ static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, con
     return KVCL_OK;
 }
 
+static void layers_failed(kvcl_layers_out_t *out, kvcl_status_t status)
+{
+    send_t *send = out->owner;
+
+    send_stop(&send->req, status);
+}
+
+static kvcl_status_t make_layers(send_t *send, kvcl_context_h ctx)
+{
+    send->layers = kvcl_layers_out_new(ctx, send->peer, send->cache, &send->sel);
+    if (send->layers == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_send: no memory for layers");
+    }
+    send->layers->owner  = send;
+    send->layers->idle   = layers_idle;
+    send->layers->failed = layers_failed;
+    send->msg.layers[0]  = send->layers->sel.layers.first;
+    send->msg.layers[1]  = send->layers->sel.layers.end;
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h cache, const kvcl_sel_t *sel,
                         const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
@@ -192,6 +258,9 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
 
     if ((status != KVCL_OK) || ((status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_send")) != KVCL_OK)) {
         return status;
+    }
+    if ((p.flags & KVCL_LAYERWISE) && (req_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_send: KVCL_LAYERWISE needs a request to mark layers on");
     }
     send = calloc(1, sizeof(*send));
     if ((send == NULL) || (kvcl_own_sel(&send->sel, sel) != KVCL_OK)) {
@@ -207,6 +276,10 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     send->msg.heads[0]  = sel->heads.first;
     send->msg.heads[1]  = sel->heads.end;
     send->msg.n_blocks  = sel->n_blocks;
+    if ((p.flags & KVCL_LAYERWISE) && (make_layers(send, comm->ctx) != KVCL_OK)) {
+        send_release(&send->req);
+        return KVCL_ERR_NO_MEMORY;
+    }
     return send_post(comm, send, tag, &p, req_p);
 }
 
@@ -253,8 +326,34 @@ void kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         kvcl_am_malformed(ctx, peer, "the end of a send that is not its");
         return;
     }
-    if ((in->status == KVCL_OK) && !send->offered) {
+    if ((in->status == KVCL_OK) && (send->layers != NULL) && (send->layers->n_told < send->layers->n)) {
+        kvcl_am_malformed(ctx, peer, "a good end of a send whose layers were not all told");
+        send_stop(req, KVCL_ERR_PROTOCOL);
+        return;
+    }
+    if ((in->status == KVCL_OK) && !send->offered && (send->layers == NULL)) {
         ctx->stats.bytes_out += send->msg.len;
     }
     send_finish(send, (kvcl_status_t)in->status);
+}
+
+void kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                             const void *data, size_t len)
+{
+    const kvcl_msg_layers_want_t *in  = (const kvcl_msg_layers_want_t *)msg;
+    kvcl_req_t                   *req = kvcl_req_find(ctx, msg->op, &send_class);
+    send_t                       *send;
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    if (req == NULL) {
+        kvcl_layers_out_refuse(peer, in->asker); /* it is gone, and has said so; that may still be on its way */
+        return;
+    }
+    send = kvcl_container_of(req, send_t, req);
+    if ((send->peer != peer) || (send->layers == NULL) ||
+        (kvcl_layers_out_want(send->layers, in->asker, (msg->flags & KVCL_LAYERS_WHOLE) != 0) != KVCL_OK)) {
+        kvcl_am_malformed(ctx, peer, "it asks for layers that are not its");
+    }
 }

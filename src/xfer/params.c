@@ -23,8 +23,11 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return status;
     }
     memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
-    if (out->flags != 0) {
+    if ((out->flags & ~(uint64_t)KVCL_LAYERWISE) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx", call, (unsigned long long)out->flags);
+    }
+    if ((out->flags & KVCL_LAYERWISE) && (strcmp(call, "kvcl_send") != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_LAYERWISE is a flag of kvcl_send", call);
     }
     return KVCL_OK;
 }

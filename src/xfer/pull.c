@@ -42,7 +42,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_pull_stop(kvcl_container_of(req, kvcl_pull_t, req), status);
 }
 
-static const kvcl_req_class_t pull_class = {"get", stop, release};
+static const kvcl_req_class_t pull_class = {.name = "get", .stop = stop, .release = release};
 
 kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)
 {

@@ -86,7 +86,7 @@ static void put_release(kvcl_req_t *req)
     free(put);
 }
 
-static const kvcl_req_class_t put_class = {"put", put_stop, put_release};
+static const kvcl_req_class_t put_class = {.name = "put", .stop = put_stop, .release = put_release};
 
 static void send_signal(put_t *put)
 {

@@ -5,6 +5,7 @@
 #include "xfer/xfer.h"
 #include "base/error.h"
 #include "xfer/copy.h"
+#include "xfer/layers.h"
 #include "xfer/pull.h"
 #include "xfer/xfer_wire.h"
 
@@ -28,6 +29,8 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&xfer->rmas);
     kvcl_list_init(&xfer->recvs);
     kvcl_list_init(&xfer->arrived);
+    kvcl_list_init(&xfer->layers_out);
+    kvcl_list_init(&xfer->layers_in);
     kvcl_map_init(&xfer->offers);
     *state_p = xfer;
     return KVCL_OK;
@@ -46,7 +49,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     (void)state;
-    return kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
+    return kvcl_layers_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
 }
 
 static bool room_work(kvcl_context_h ctx, void *state)
@@ -74,6 +77,8 @@ static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_SEND, sizeof(kvcl_msg_send_t), kvcl_p2p_on_send},
     {KVCL_MSG_SEND_DONE, sizeof(kvcl_msg_done_t), kvcl_p2p_on_done},
     {KVCL_MSG_SEND_STOP, sizeof(kvcl_msg_done_t), kvcl_p2p_on_stop},
+    {KVCL_MSG_LAYERS_WANT, sizeof(kvcl_msg_layers_want_t), kvcl_p2p_on_layers_want},
+    {KVCL_MSG_LAYERS, sizeof(kvcl_msg_layers_t), kvcl_p2p_on_layers},
     {0, 0, NULL},
 };
 

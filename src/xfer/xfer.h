@@ -20,6 +20,8 @@ typedef struct kvcl_xfer_state {
     kvcl_list_t  recvs;      /* posted, unmatched */
     kvcl_list_t  arrived;    /* sends that found no recv */
     size_t       arrived_bytes;
+    kvcl_list_t  layers_out, layers_in; /* layer-wise sends and recvs at work */
+    _Atomic bool layers_marked; /* somewhere, since the last poll */
 } kvcl_xfer_state_t;
 
 static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)
@@ -54,6 +56,10 @@ void     kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
                           const void *data, size_t len);
 void     kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len);
+void     kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                                 const void *data, size_t len);
+void     kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
 void     kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_p2p_fini(kvcl_context_h ctx);
 

@@ -97,6 +97,26 @@ typedef struct kvcl_msg_send {
     uint32_t   heads[2];
     uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
 } kvcl_msg_send_t;
-enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2 };
+enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readable layer by layer, see layers.h */ };
+
+typedef struct kvcl_msg_layers_want {
+    kvcl_msg_t msg;       /* op: the send's; flags: KVCL_LAYERS_WHOLE */
+    uint64_t   asker;     /* the recv's op */
+} kvcl_msg_layers_want_t;
+enum { KVCL_LAYERS_WHOLE = 1 }; /* all layers in one group */
+
+typedef struct kvcl_msg_layers {
+    kvcl_msg_t msg;       /* op: the recv's */
+    int32_t    status;    /* an error: the send is gone, or will not go on */
+    uint32_t   n;         /* payload: n kvcl_layer_group_t */
+    uint64_t   taken_back; /* kvcl_taken_back() at the sender */
+} kvcl_msg_layers_t;
+_Static_assert(sizeof(kvcl_msg_layers_t) == 48, "wire format");
+
+typedef struct kvcl_layer_group {
+    uint32_t   first, end; /* counted from the first selected layer */
+    uint64_t   offer;
+} kvcl_layer_group_t;
+_Static_assert(sizeof(kvcl_layer_group_t) == 16, "wire format");
 
 #endif

@@ -400,6 +400,10 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
 {
     bool tcp = (strcmp(config->path, "tcp") == 0);
 
+    if (((one->flags & CF_THREAD) && (config->init_flags & KVCL_INIT_NO_THREAD)) ||
+        ((one->flags & CF_THREE) && (!config->procs || (config->size < 3)))) {
+        return false;
+    }
     return !((one->flags & CF_MAPPED) && (config->init_flags & CF_NATIVE)) && !((one->flags & CF_RACY) && !config->procs && cf_sanitizer("thread")) &&
            !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_MAPPED) && tcp) &&
            !((one->flags & CF_SERVED) && !tcp);

@@ -35,7 +35,9 @@ typedef struct world {
     kvcl_region_t  *region;
     kvcl_cache_h   cache;
     kvcl_store_h   store;
-    kvcl_req_h     recv;  /* from anybody, any time */
+    kvcl_req_h     recv;  /* from anybody, any time: bytes of tag 1, */
+    kvcl_req_h     take;  /* blocks of tag 0 */
+    kvcl_req_h     give;  /* a layer-wise send of tag 2, whose layer is ready */
     char           in[512];
     unsigned       inputs;
 } world_t;
@@ -86,19 +88,42 @@ static void shake_hands(void)
     }
 }
 
+static bool is_free(kvcl_req_h *req)
+{
+    if ((*req != NULL) && (kvcl_req_test(*req) == KVCL_INPROGRESS)) {
+        return false;
+    }
+    *req = NULL;
+    return true;
+}
+
 static void listen_again(void)
 {
-    kvcl_status_t status;
+    static const uint32_t ids[]  = {3, 1};
+    kvcl_sel_t            sel    = {.blocks = ids, .n_blocks = 2};
+    kvcl_xfer_params_t    params = KVCL_XFER_PARAMS_INIT;
 
-    if (world.recv != NULL) {
-        status = kvcl_req_test(world.recv);
-        if (status == KVCL_INPROGRESS) {
-            return;
-        }
-        world.recv = NULL;
+    params.flags = KVCL_LAYERWISE;
+    if (is_free(&world.recv)) {
+        must(kvcl_recv_bytes(world.comm, KVCL_ANY_SOURCE, 1, world.in, sizeof(world.in), NULL, &world.recv) !=
+             KVCL_ERR_INVALID_PARAM);
     }
-    status = kvcl_recv_bytes(world.comm, KVCL_ANY_SOURCE, 1, world.in, sizeof(world.in), NULL, &world.recv);
-    must(status != KVCL_ERR_INVALID_PARAM);
+    if (is_free(&world.take)) {
+        must(kvcl_recv(world.comm, KVCL_ANY_SOURCE, 0, world.cache, &sel, NULL, &world.take) != KVCL_ERR_INVALID_PARAM);
+    }
+    if (is_free(&world.give)) {
+        must(kvcl_send(world.comm, 0, 2, world.cache, &sel, &params, &world.give) != KVCL_ERR_INVALID_PARAM);
+        must((world.give == NULL) || (kvcl_req_layer_ready(world.give, 0) <= KVCL_OK));
+    }
+}
+
+static void stop(kvcl_req_h *req)
+{
+    if (*req != NULL) {
+        kvcl_req_cancel(*req);
+        (void)!kvcl_req_wait(*req, UINT64_C(1000000000));
+        *req = NULL;
+    }
 }
 
 static void begin(void)
@@ -123,10 +148,9 @@ static void begin(void)
 
 static void end(void)
 {
-    if (world.recv != NULL) {
-        kvcl_req_cancel(world.recv);
-        (void)!kvcl_req_wait(world.recv, UINT64_C(1000000000));
-    }
+    stop(&world.recv);
+    stop(&world.take);
+    stop(&world.give);
     kvcl_store_close(world.store);
     kvcl_cache_destroy(world.cache);
     must(kvcl_region_destroy(world.region));
@@ -191,6 +215,21 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
         send->tag   &= 1;
         send->source = 0;
         send->len    = (msg->flags & KVCL_SEND_EAGER) ? len : send->len % 1024;
+        if (seed & 8) { /* as the recv of blocks wants it */
+            send->tag       = 0;
+            send->logical   = 0;
+            send->len       = 128;
+            send->layers[0] = 0;
+            send->layers[1] = 1;
+            send->cache     = world.cache->id;
+            send->n_blocks  = len / 4;
+        }
+        break;
+    }
+    case KVCL_MSG_LAYERS: {
+        kvcl_msg_layers_t *layers = (kvcl_msg_layers_t *)(void *)msg;
+        layers->status = (seed & 8) ? 0 : layers->status;
+        layers->n      = (uint32_t)(len / sizeof(kvcl_layer_group_t));
         break;
     }
     case KVCL_MSG_COLL: {
