@@ -28,9 +28,10 @@ typedef struct kvcl_config {
     uint64_t frame;
     int64_t  window;
     uint64_t eager;
+    uint64_t store_hedge_ns;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 18 };
+enum { KVCL_CONFIG_ROWS = 19 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -43,10 +43,30 @@ typedef struct kvcl_get {
     kvcl_status_t   stopping;
     bool            small;         /* verified under the lock: that is quicker */
     bool            inner;         /* of the store itself: not counted as a user's */
+    kvcl_store_timer_t *hedge;     /* or NULL */
     kvcl_deal_t     deal;
     size_t          n;
     kvcl_get_item_t items[];
 } kvcl_get_t;
+
+/* A pull of some of a get's blocks. */
+typedef struct kvcl_get_fetch {
+    kvcl_list_t        link;    /* get->pulls */
+    kvcl_get_t         *get;
+    struct kvcl_pull   *pull;
+    uint64_t           seen_ns; /* when it was last seen to have moved */
+    uint64_t           seen;    /* bytes by then */
+    bool               hedged;  /* stopped for its silence */
+    size_t             n;
+    kvcl_status_t      *status;
+    uint32_t           *items;
+} kvcl_get_fetch_t;
+
+/** Lock held: after asks or pulls were posted. Those that stay silent are given up where there is another way. */
+void          kvcl_hedge_arm(kvcl_get_t *get);
+void          kvcl_hedge_disarm(kvcl_get_t *get);
+/** Lock held: is there another copy than the one in use that has not been tried, of a rank that answers? */
+bool          kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item);
 
 /** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: wrong bytes. */
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item);

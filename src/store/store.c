@@ -309,6 +309,7 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_lock(store->ctx);
     store->closing = true;
     kvcl_copies_stop(store);
+    kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     withdraw_all(store);
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
@@ -366,6 +367,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_list_init(&store->owners);
     kvcl_list_init(&store->publishes);
     kvcl_list_init(&store->copies);
+    kvcl_list_init(&store->probes);
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);
     kvcl_lock(store->ctx);

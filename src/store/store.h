@@ -11,7 +11,8 @@
  *   store_publish.c  publish, withdraw, remove
  *   store_pool.c     alloc, free, pin
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
- *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock
+ *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
+ *                    store_hedge.c: not waiting for a silent rank
  *   store_bcast.c    a prefix for every rank
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
@@ -35,6 +36,7 @@ enum { KVCL_STORE_RCACHES = 4 };
 typedef struct kvcl_store_rank {
     kvcl_peer_t              *peer;       /* NULL: me */
     _Atomic uint32_t         incarnation; /* 0: gone. Without the lock */
+    _Atomic bool             suspect;     /* silent, not dead: others are asked first. Without the lock */
     uint64_t                 host;        /* equal: they fail together */
     uint64_t                 pool_blocks; /* room for copies of others' blocks, of my pool's block size; 0: none */
     uint64_t                 pool_free;   /* as far as I heard */
@@ -62,6 +64,7 @@ struct kvcl_store {
     kvcl_store_rank_t *ranks;
     uint32_t          replicas;    /* how many copies a put makes if it does not say; agreed */
     _Atomic(kvcl_store_map_t *) map; /* without the lock */
+    kvcl_store_map_t  *first_map;  /* of all ranks: whoever is a home there has had all entries from the start */
     /* As a home. */
     kvcl_region_t     *table_region;
     kvcl_dir_table_t  table;
@@ -78,6 +81,7 @@ struct kvcl_store {
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
     kvcl_list_t       copies;      /* copy_job_t.link: store_copy.c */
     size_t            n_copying;   /* blocks in them */
+    kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
@@ -97,6 +101,14 @@ static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned
     return (store->replicas > 1) || (kvcl_loc_copies(flags) > 1);
 }
 
+/** Which home of a key to ask: its home; while that is silent its backup, if it has been told everything. Any thread. */
+uint32_t      kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
+static inline bool kvcl_store_suspects(const struct kvcl_store *store, uint32_t rank)
+{
+    return atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].suspect, memory_order_relaxed);
+}
+/** Lock held. It did not answer for a while: others are preferred until it does. */
+void          kvcl_store_suspect(kvcl_store_h store, uint32_t rank);
 /** A map of the ranks that take part. Lock held, or nobody else knows the store yet. */
 kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
 void          kvcl_store_maps_free(kvcl_store_h store);
@@ -148,6 +160,9 @@ struct kvcl_ask {
     kvcl_list_t        link;   /* for the poster: kvcl_asks_stop() */
     kvcl_peer_t        *peer;
     uint32_t           rank;
+    uint64_t           posted_ns;
+    bool               hedged;  /* stopped for its home's silence: by the poster */
+    bool               patient; /* its home was known to be silent when it was asked */
     uint8_t            kind;
     bool               over;
     uint32_t           n;

@@ -6,6 +6,7 @@
  * shared.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "store/store.h"
@@ -89,6 +90,8 @@ void kvcl_ask_post(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks)
 
     kvcl_assert_locked(ctx);
     kvcl_list_del(&ask->link);
+    ask->posted_ns = kvcl_now_ns();
+    ask->patient   = kvcl_store_suspects(ask->store, ask->rank);
     status = kvcl_req_start(&ask->req, ctx, &ask_class, timeout_ns, NULL, NULL, false);
     if (status != KVCL_OK) {
         ask->done(ask, status, NULL, 0);
@@ -220,47 +223,56 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
 
 /* ---- dealing keys to their homes: a counting sort, stable ---- */
 
-/* The homes of an item: one, or, if it is a record that wants two, both. */
+/* The homes of an item: one; or, if it is a record that wants two, both. */
 static unsigned homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, bool is_rec,
                          uint32_t homes[2])
 {
     const kvcl_store_rec_t *rec = item; /* begins with its key */
 
+    if (!is_rec) {
+        homes[0] = kvcl_store_home(store, map, &rec->key);
+        return 1;
+    }
     homes[0] = kvcl_shard_home(map, &rec->key);
-    homes[1] = kvcl_shard_backup(map, &rec->key);
-    return (is_rec && (homes[1] != KVCL_SHARD_NO_RANK) && kvcl_store_two_homes(store, rec->loc.flags)) ? 2 : 1;
+    homes[1] = kvcl_store_two_homes(store, rec->loc.flags) ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
+    return (homes[1] != KVCL_SHARD_NO_RANK) ? 2 : 1;
 }
 
 static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
                                 bool are_recs, kvcl_deal_t *deal)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
-    uint32_t               *at, homes[2];
+    uint32_t               *at, *homes;
     unsigned               k;
     size_t                 i;
 
     if (n > (UINT32_MAX - 1) / 2) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call", n);
     }
-    deal->starts = calloc((size_t)store->n_ranks + 1 + (are_recs ? 2 * n : n), sizeof(*deal->starts));
+    deal->starts = calloc((size_t)store->n_ranks + 1 + (4 * n), sizeof(*deal->starts));
     if (deal->starts == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
     }
     deal->order = deal->starts + store->n_ranks + 1;
+    homes       = deal->order + (2 * n); /* each item's two: who is silent may change from one look to the next */
     at          = deal->starts;
     for (i = 0; i < n; ++i) {
-        for (k = ((skip == NULL) || (skip[i] == 0)) ? homes_of(store, map, items + (i * stride), are_recs, homes) : 0;
-             k-- > 0;) {
-            ++at[homes[k]];
+        homes[(2 * i) + 1] = KVCL_SHARD_NO_RANK;
+        homes[2 * i]       = KVCL_SHARD_NO_RANK;
+        if ((skip == NULL) || (skip[i] == 0)) {
+            for (k = homes_of(store, map, items + (i * stride), are_recs, &homes[2 * i]); k-- > 0;) {
+                ++at[homes[(2 * i) + k]];
+            }
         }
     }
     for (i = 1; i <= store->n_ranks; ++i) {
         at[i] += at[i - 1];
     }
     for (i = n; i-- > 0;) { /* backwards: each start ends where its items begin */
-        for (k = ((skip == NULL) || (skip[i] == 0)) ? homes_of(store, map, items + (i * stride), are_recs, homes) : 0;
-             k-- > 0;) {
-            deal->order[--at[homes[k]]] = (uint32_t)i;
+        for (k = 2; k-- > 0;) {
+            if (homes[(2 * i) + k] != KVCL_SHARD_NO_RANK) {
+                deal->order[--at[homes[(2 * i) + k]]] = (uint32_t)i;
+            }
         }
     }
     return KVCL_OK;

@@ -128,6 +128,9 @@ static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
     } else {
         kvcl_log_debug("rank %u takes no copies: %s", ask->rank, kvcl_status_text(status));
         chain->refused = status;
+        if (status == KVCL_ERR_TIMED_OUT) {
+            kvcl_store_suspect(chain->store, ask->rank);
+        }
         if (status == KVCL_ERR_BUSY) {
             chain->busy             = true;
             chain->tried[ask->rank] = 0;

@@ -250,7 +250,7 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
         }
     }
     for (i = 0; i < n; ++i) {
-        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) ||
+        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) || (recs[i].loc.reserved != 0) ||
             ((recs[i].loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0) ||
             (recs[i].loc.len != store->pool_cache->shape.block_bytes)) {
             return false;

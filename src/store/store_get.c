@@ -17,16 +17,6 @@
 
 enum { SMALL_BYTES = 64 * 1024 };
 
-/* A pull of some of a get's blocks. */
-typedef struct fetch {
-    kvcl_list_t   link;
-    kvcl_get_t    *get;
-    kvcl_pull_t   *pull;
-    size_t        n;
-    kvcl_status_t *status;
-    uint32_t      *items;
-} fetch_t;
-
 static void release(kvcl_req_t *req)
 {
     kvcl_get_t *get = kvcl_container_of(req, kvcl_get_t, req);
@@ -66,6 +56,7 @@ static void finish(kvcl_get_t *get)
     kvcl_status_t first = KVCL_OK, status;
     size_t        hits = 0, i;
 
+    kvcl_hedge_disarm(get);
     for (i = 0; i < get->n; ++i) {
         if (get->items[i].state != KVCL_GET_DONE) {
             get->items[i].why = (get->stopping != KVCL_OK) ? get->stopping : KVCL_ERR_INTERNAL;
@@ -91,7 +82,7 @@ static void finish(kvcl_get_t *get)
 static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
     kvcl_get_t *get = kvcl_container_of(req, kvcl_get_t, req);
-    fetch_t    *fetch, *next;
+    kvcl_get_fetch_t    *fetch, *next;
 
     if (get->stopping != KVCL_OK) {
         return;
@@ -100,7 +91,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     ++get->outstanding;
     kvcl_verify_drop(get);
     kvcl_asks_stop(&get->asks, status);
-    kvcl_list_foreach_safe (fetch, next, &get->pulls, fetch_t, link) {
+    kvcl_list_foreach_safe (fetch, next, &get->pulls, kvcl_get_fetch_t, link) {
         kvcl_pull_stop(fetch->pull, status);
     }
     --get->outstanding;
@@ -151,28 +142,53 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
     }
 }
 
-/* The best untried copy into item->cur: mine, else one whose owner's caches are mapped, else any; ranks that want the
- * same key start at different ones. */
-static bool choose(const kvcl_get_t *get, kvcl_get_item_t *item)
+/* How near a copy is; 0: not to be had. A rank that is silent comes last, unless its memory is mapped here. */
+static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
 {
     const kvcl_store_h store = get->store;
-    unsigned           i, j, best_score = 0, score;
+
+    if (!kvcl_store_loc_lives(store, loc) || (loc->len != get->cache->shape.block_bytes)) {
+        return 0;
+    }
+    if (loc->rank == store->me) {
+        return 5;
+    }
+    if (store->ranks[loc->rank].peer->maps == 1) {
+        return 4;
+    }
+    if (kvcl_store_suspects(store, loc->rank)) {
+        return 1;
+    }
+    return (store->ranks[loc->rank].host == store->ranks[store->me].host) ? 3 : 2;
+}
+
+/* The nearest untried copy into item->cur: mine, one whose owner's caches are mapped, one of this host, any; ranks that
+ * want the same key start at different ones. */
+static bool choose(const kvcl_get_t *get, kvcl_get_item_t *item)
+{
+    unsigned i, j, best_score = 0, score;
 
     for (i = 0; i < item->n_locs; ++i) {
-        const kvcl_dir_loc_t *loc;
-        j   = (i + store->me) % item->n_locs;
-        loc = &item->locs[j];
-        if ((item->tried & (1u << j)) || !kvcl_store_loc_lives(store, loc) ||
-            (loc->len != get->cache->shape.block_bytes)) {
-            continue;
-        }
-        score = (loc->rank == store->me) ? 3 : (store->ranks[loc->rank].peer->maps == 1) ? 2 : 1;
+        j     = (i + get->store->me) % item->n_locs;
+        score = (item->tried & (1u << j)) ? 0 : nearness(get, &item->locs[j]);
         if (score > best_score) {
             best_score = score;
             item->cur  = (uint8_t)j;
         }
     }
     return best_score > 0;
+}
+
+bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
+{
+    unsigned i;
+
+    for (i = 0; i < item->n_locs; ++i) {
+        if ((i != item->cur) && !(item->tried & (1u << i)) && (nearness(get, &item->locs[i]) > 1)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* No copy is left. */
@@ -196,7 +212,7 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
 static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_get_t     *get = ask->arg;
-    bool           again = (ask->store->incarnations[ask->rank] == 0) && (get->stopping == KVCL_OK); /* the backup */
+    bool           again = (get->stopping == KVCL_OK) && ((ask->store->incarnations[ask->rank] == 0) || ask->hedged);
     kvcl_dir_msg_t reply;
     uint32_t       at = 0, i;
 
@@ -291,7 +307,7 @@ static void remember_rcache(kvcl_store_rank_t *rank, kvcl_rcache_t *rcache)
 
 static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
 {
-    fetch_t    *fetch = pull->arg;
+    kvcl_get_fetch_t    *fetch = pull->arg;
     kvcl_get_t *get   = fetch->get;
     size_t     i;
 
@@ -304,6 +320,11 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
         uint32_t        at    = fetch->items[i];
         kvcl_get_item_t *item = &get->items[at];
         kvcl_status_t   one   = fetch->status[i];
+        if (fetch->hedged && (one == KVCL_ERR_TIMED_OUT) && (get->stopping == KVCL_OK) &&
+            !kvcl_get_has_other(get, item)) {
+            item->state = KVCL_GET_READY; /* this copy is all there is: it is waited for, by itself */
+            continue;
+        }
         if ((one == KVCL_OK) && (item->locs[item->cur].flags & KVCL_LOC_SUMMED) && (get->stopping == KVCL_OK)) {
             if (!get->small) {
                 kvcl_verify_push(get, at);
@@ -318,7 +339,7 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
     kvcl_get_advance(get);
 }
 
-static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, fetch_t *fetch, uint32_t *slots,
+static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_get_fetch_t *fetch, uint32_t *slots,
                                uint32_t *ids)
 {
     kvcl_pull_t   *pull  = fetch->pull;
@@ -355,7 +376,7 @@ static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, fetch
 static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
 {
     const kvcl_dir_loc_t *loc   = &get->items[items[0]].locs[get->items[items[0]].cur];
-    fetch_t              *fetch = calloc(1, sizeof(*fetch) + (n * (sizeof(kvcl_status_t) + (3 * sizeof(uint32_t)))));
+    kvcl_get_fetch_t              *fetch = calloc(1, sizeof(*fetch) + (n * (sizeof(kvcl_status_t) + (3 * sizeof(uint32_t)))));
     kvcl_status_t        status;
     uint32_t             *slots;
 
@@ -363,8 +384,9 @@ static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
     }
     kvcl_list_init(&fetch->link);
-    fetch->get    = get;
-    fetch->n      = n;
+    fetch->get     = get;
+    fetch->n       = n;
+    fetch->seen_ns = kvcl_now_ns();
     fetch->status = (kvcl_status_t *)(void *)(fetch + 1);
     fetch->items  = (uint32_t *)(void *)(fetch->status + n);
     slots         = fetch->items + n;
@@ -477,6 +499,7 @@ void kvcl_get_advance(kvcl_get_t *get)
         ++get->outstanding; /* what ends at once must not come back here */
         status = (count(get, KVCL_GET_LOOKUP) > 0) ? start_lookups(get) : start_fetches(get);
         --get->outstanding;
+        kvcl_hedge_arm(get);
         if ((status != KVCL_OK) && (get->stopping == KVCL_OK)) {
             ++get->outstanding;
             stop(&get->req, status);

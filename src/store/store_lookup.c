@@ -3,7 +3,7 @@
  *
  * Keys whose home's table is memory here (mine, or mapped) are read at once, without a lock or an allocation, some
  * keys ahead prefetched; for the others each home is asked once, all homes at the same time. If a home is found to be
- * gone, whoever is home to its keys now is read or asked in a next round.
+ * gone, or silent, whoever else is home to its keys is read or asked in a next round.
  */
 #include "config.h"
 #include "base/error.h"
@@ -36,11 +36,15 @@ static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *g
 
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p)
 {
-    const kvcl_shard_map_t *map  = kvcl_store_shards(store);
-    const kvcl_dir_view_t  *view = view_of(store, kvcl_shard_home(map, key), gone_p);
-    uint32_t               backup = kvcl_shard_backup(map, key);
+    const kvcl_shard_map_t *map   = kvcl_store_shards(store);
+    uint32_t               home   = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
+    const kvcl_dir_view_t  *view  = view_of(store, home, gone_p);
 
-    return (*gone_p && (backup != KVCL_SHARD_NO_RANK)) ? view_of(store, backup, gone_p) : view;
+    if ((view == NULL) && (backup != KVCL_SHARD_NO_RANK) &&
+        (*gone_p || (kvcl_store_home(store, map, key) == backup))) { /* dead, or silent */
+        view = view_of(store, backup, gone_p);
+    }
+    return view;
 }
 
 /* One key, now. Returns KVCL_PRESENT_*, or -1 if its home must be asked. */
@@ -108,6 +112,7 @@ typedef struct round {
     uint8_t       *flags;
     unsigned      outstanding;
     bool          again;
+    bool          hedged; /* where a home is silent, the backup knows as much */
     kvcl_status_t status;
 } round_t;
 
@@ -119,6 +124,11 @@ static void on_present(kvcl_ask_t *ask, kvcl_status_t status, const void *data, 
     uint32_t      i;
 
     (void)len;
+    if ((status == KVCL_ERR_TIMED_OUT) && ((round_t *)ask->arg)->hedged && !ask->patient) {
+        kvcl_store_suspect(ask->store, ask->rank);
+        gone   = true; /* as good as */
+        status = KVCL_ERR_RANK_FAILED;
+    }
     for (i = 0; i < ask->n; ++i) {
         round->flags[ask->order[i]] = (status == KVCL_OK) ? (found[i] & ~TO_ASK) : gone ? TO_ASK : 0;
     }
@@ -137,7 +147,8 @@ static bool round_over(void *arg)
 /* Those whose flags are TO_ASK; some may be so again afterwards. */
 static kvcl_status_t ask_round(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags, bool *again_p)
 {
-    round_t       round = {.flags = flags, .status = KVCL_OK};
+    uint64_t      hedge_ns = (store->replicas > 1) ? store->ctx->config.store_hedge_ns : 0;
+    round_t       round = {.flags = flags, .hedged = (hedge_ns != 0), .status = KVCL_OK};
     kvcl_list_t   asks, *link;
     kvcl_deal_t   deal;
     kvcl_status_t status;
@@ -170,7 +181,7 @@ static kvcl_status_t ask_round(kvcl_store_h store, const kvcl_key_t *keys, size_
             ask->done = on_present;
             ++round.outstanding;
             home = ask->rank;
-            kvcl_ask_post(ask, 0, NULL);
+            kvcl_ask_post(ask, kvcl_store_suspects(store, home) ? 0 : hedge_ns, NULL);
             kvcl_store_learn(store, home);
         }
         --round.outstanding;

@@ -5,6 +5,9 @@
  * to its backup, which has the entries of all blocks that have two homes. Every rank learns of a death by itself and
  * makes its own map; until all have, they differ, and a home that is asked in vain costs its asker one more question.
  *
+ * A rank that is silent for a while is not dead. It is suspected: copies elsewhere and the other homes of its keys are
+ * asked first, until it answers a question that waits for it.
+ *
  * Readers take no lock, so an old map stays until the store is closed: there are at most as many as ranks.
  */
 #include "config.h"
@@ -34,8 +37,9 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
         free(map);
         return kvcl_fail(status, "no memory for a shard map");
     }
-    map->before     = old;
-    store->home.map = &map->shards;
+    map->before      = old;
+    store->first_map = (old == NULL) ? map : store->first_map;
+    store->home.map  = &map->shards;
     atomic_store_explicit(&store->map, map, memory_order_release);
     return KVCL_OK;
 }
@@ -65,11 +69,66 @@ void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
     }
 }
 
+/* ---- silent ranks ---- */
+
+uint32_t kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key)
+{
+    uint32_t home = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
+
+    if ((store->replicas == 1) || (backup == KVCL_SHARD_NO_RANK) || !kvcl_store_suspects(store, home) ||
+        kvcl_store_suspects(store, backup)) {
+        return home;
+    }
+    return ((kvcl_shard_home(&store->first_map->shards, key) == backup) ||
+            (kvcl_shard_backup(&store->first_map->shards, key) == backup)) ? backup : home;
+}
+
+static void probe(kvcl_store_h store, uint32_t rank);
+
+static void on_probe(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_store_h store = ask->store;
+
+    (void)data;
+    (void)len;
+    if (status == KVCL_ERR_TIMED_OUT) {
+        probe(store, ask->rank);
+        return;
+    }
+    atomic_store_explicit(&store->ranks[ask->rank].suspect, false, memory_order_relaxed);
+    kvcl_log_info("rank %u answers again", ask->rank);
+}
+
+/* A question that it answers as soon as it can. */
+static void probe(kvcl_store_h store, uint32_t rank)
+{
+    kvcl_ask_t *ask = store->closing ? NULL : kvcl_ask_new(store, rank, KVCL_ASK_TABLE, 0);
+
+    if (ask == NULL) {
+        atomic_store_explicit(&store->ranks[rank].suspect, false, memory_order_relaxed);
+        return;
+    }
+    ask->done = on_probe;
+    kvcl_ask_post(ask, 0, &store->probes);
+}
+
+void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
+{
+    kvcl_assert_locked(store->ctx);
+    if ((rank == store->me) || (store->incarnations[rank] == 0) || kvcl_store_suspects(store, rank)) {
+        return;
+    }
+    kvcl_log_info("rank %u does not answer: others are asked first", rank);
+    atomic_store_explicit(&store->ranks[rank].suspect, true, memory_order_relaxed);
+    probe(store, rank);
+}
+
 /* ---- where copies go ---- */
 
 static bool is_place(const struct kvcl_store *store, uint32_t rank)
 {
-    return (rank != store->me) && (store->incarnations[rank] != 0) && (store->ranks[rank].pool_blocks != 0);
+    return (rank != store->me) && (store->incarnations[rank] != 0) && (store->ranks[rank].pool_blocks != 0) &&
+           !kvcl_store_suspects(store, rank);
 }
 
 unsigned kvcl_store_places(kvcl_store_h store)

@@ -58,6 +58,7 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
         rec.loc.rank        = (uint16_t)kvcl_rand_below(rnd, store->n_ranks);
         rec.loc.incarnation = (uint16_t)store->ranks[rec.loc.rank].incarnation;
         rec.loc.flags      &= (kvcl_rand_below(rnd, 8) != 0) ? KVCL_DIR_FLAGS_MASK : 0xffff;
+        rec.loc.reserved    = (kvcl_rand_below(rnd, 8) != 0) ? 0 : 1;
         rec.loc.cache       = (uint16_t)kvcl_rand_below(rnd, 4);
         rec.loc.slot        = (uint32_t)kvcl_rand_below(rnd, 12);
         rec.loc.len         = (kvcl_rand_below(rnd, 8) != 0) ? BLOCK : rec.loc.len;

@@ -1,0 +1,23 @@
+#!/bin/sh
+# One of two holders of every block is killed, or stopped, under getting ranks: by shared memory and by TCP.
+set -eu
+: "${top_builddir:?}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+KVCL_SECRET_FILE=$tmp/secret
+export KVCL_SECRET_FILE
+passed=0 failed=0
+for path in auto tcp; do
+  for what in killed stopped; do
+    echo "-- KVCL_PATH=$path"
+    if KVCL_PATH=$path timeout -k 10 100 "$top_builddir/test/multi/store_death" 4 $what; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+    fi
+  done
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -1,0 +1,372 @@
+/*
+ * A rank that holds copies is killed, or stopped: the others go on getting every block, soon, and right.
+ *   store_death RANKS [WHAT]   prints "ok NAME: figures" for each case; exit 1 if one went wrong
+ *
+ * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all. What they tell each other
+ * lies in memory they share, so that it works whoever is gone.
+ */
+#include "base/rand.h"
+#include <kvcl/kvcl.h>
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8, KILL_MS = 500, STOP_MS = 1500, WATCH_MS = 2500 };
+
+typedef struct scene {
+    const char *name;
+    int        signal;    /* SIGKILL, SIGSTOP */
+    int        within_ms; /* from then on no get may fail, and all keys have been got */
+} scene_t;
+
+/* What all processes share. */
+typedef struct shared {
+    _Atomic unsigned    ready;
+    _Atomic uint64_t    struck_ns; /* when the victim was hit; 0: not yet */
+    _Atomic uint64_t    gets, failed, late, wrong;
+    _Atomic uint64_t    slowest_ns; /* first verified get of a key, after the victim was hit */
+    _Atomic uint64_t    longest_ns; /* of any get after that */
+    _Atomic uint64_t    blocks[RANKS_MAX];
+} shared_t;
+
+typedef struct me {
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_store_h   store;
+    kvcl_cache_h   cache;
+    int            rank, size, victim;
+    shared_t       *s;
+} me_t;
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
+}
+
+static kvcl_key_t key_of(int rank, unsigned i)
+{
+    kvcl_key_t key;
+    char       name[32];
+    int        len = snprintf(name, sizeof(name), "death/%d/%u", rank, i);
+
+    kvcl_key_from_string(name, (size_t)len, &key);
+    return key;
+}
+
+static void expected(const kvcl_key_t *key, uint64_t *words)
+{
+    kvcl_rand_t rnd;
+    uint64_t    seed;
+    unsigned    i;
+
+    memcpy(&seed, key->bytes + 8, sizeof(seed));
+    kvcl_rand_seed(&rnd, seed);
+    for (i = 0; i < WORDS; ++i) {
+        words[i] = kvcl_rand_next(&rnd);
+    }
+}
+
+static kvcl_status_t wait_for(kvcl_status_t posted, kvcl_req_h *req)
+{
+    kvcl_status_t status = posted;
+
+    if (posted == KVCL_OK) {
+        do {
+            status = kvcl_req_wait(*req, 0);
+        } while (status == KVCL_INPROGRESS);
+    }
+    return status;
+}
+
+/* One key: right bytes, or why not. */
+static kvcl_status_t get_one(me_t *me, int rank, unsigned i)
+{
+    static uint64_t want[WORDS], got[WORDS];
+    kvcl_key_t      key = key_of(rank, i);
+    uint32_t        id  = KEYS;
+    kvcl_req_h      req;
+    kvcl_status_t   status;
+
+    memset(got, 0, sizeof(got));
+    KVCL_TRY(kvcl_cache_write_block(me->cache, id, got, sizeof(got)));
+    status = wait_for(kvcl_store_get(me->store, &key, 1, me->cache, &id, NULL, NULL, &req), &req);
+    ++me->s->gets;
+    if (status == KVCL_OK) {
+        KVCL_TRY(kvcl_cache_read_block(me->cache, id, got, sizeof(got)));
+        expected(&key, want);
+        me->s->wrong += (memcmp(want, got, sizeof(want)) != 0) ? 1 : 0;
+    }
+    return status;
+}
+
+static void raise_to(_Atomic uint64_t *top, uint64_t value)
+{
+    uint64_t old = atomic_load(top);
+
+    while ((value > old) && !atomic_compare_exchange_weak(top, &old, value)) {
+    }
+}
+
+/* Puts its blocks; false if there are not two copies of each. */
+static bool put_mine(me_t *me)
+{
+    static uint64_t    words[WORDS];
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         keys[KEYS];
+    uint32_t           ids[KEYS], i;
+    uint8_t            copies[KEYS] = {0};
+    kvcl_req_h         req;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(me->rank, i);
+        ids[i]  = i;
+        expected(&keys[i], words);
+        KVCL_TRY(kvcl_cache_write_block(me->cache, i, words, sizeof(words)));
+    }
+    p.copies = copies;
+    for (i = 0; i < KEYS; i += 10) { /* several puts, so that copies go to all ranks */
+        p.copies = copies + i;
+        KVCL_TRY(wait_for(kvcl_store_put(me->store, keys + i, 10, me->cache, ids + i, &p, &req), &req));
+    }
+    for (i = 0; (i < KEYS) && (copies[i] == 2); ++i) {
+    }
+    return i == KEYS;
+}
+
+/* All keys of a rank in one call, as soon as the victim has been hit. */
+static void get_batch(me_t *me, int rank, bool *seen, unsigned *got)
+{
+    static uint64_t want[WORDS], words[WORDS];
+    kvcl_key_t      keys[KEYS];
+    kvcl_status_t   status[KEYS];
+    uint32_t        ids[KEYS], i;
+    kvcl_req_h      req;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(rank, i);
+        ids[i]  = i;
+    }
+    (void)!wait_for(kvcl_store_get(me->store, keys, KEYS, me->cache, ids, status, NULL, &req), &req);
+    raise_to(&me->s->slowest_ns, now_ns() - atomic_load(&me->s->struck_ns));
+    for (i = 0; i < KEYS; ++i) {
+        if (status[i] != KVCL_OK) {
+            fprintf(stderr, "rank %d: key %d/%u in a batch: %s\n", me->rank, rank, i, kvcl_status_text(status[i]));
+            ++me->s->failed;
+            continue;
+        }
+        KVCL_TRY(kvcl_cache_read_block(me->cache, i, words, sizeof(words)));
+        expected(&keys[i], want);
+        me->s->wrong += (memcmp(want, words, sizeof(want)) != 0) ? 1 : 0;
+        *got         += seen[i] ? 0 : 1;
+        seen[i]       = true;
+    }
+}
+
+/* All keys, again and again, while the victim is hit. */
+static void watch(me_t *me, const scene_t *scene)
+{
+    bool          seen[RANKS_MAX][KEYS] = {{false}}, batched = false;
+    uint64_t      struck, begun, ended;
+    unsigned      i, got = 0;
+    kvcl_status_t status;
+    int           r = 0, b;
+
+    do {
+        for (i = 0; i < KEYS; ++i) {
+            begun  = now_ns();
+            status = get_one(me, r, i);
+            ended  = now_ns();
+            struck = atomic_load(&me->s->struck_ns);
+            if (status != KVCL_OK) {
+                fprintf(stderr, "rank %d: key %d/%u: %s\n", me->rank, r, i, kvcl_status_text(status));
+                ++me->s->failed;
+                me->s->late += (ended > struck + ((uint64_t)scene->within_ms * 1000000u)) ? 1 : 0;
+            }
+            if ((struck != 0) && (begun >= struck)) {
+                raise_to(&me->s->longest_ns, ended - begun);
+            }
+            for (b = 0; (struck != 0) && !batched && (b < me->size); ++b) {
+                get_batch(me, b, seen[b], &got);
+            }
+            batched = (struck != 0);
+        }
+        r = (r + 1) % me->size;
+    } while (!batched || (r != 0) || (now_ns() < atomic_load(&me->s->struck_ns) + (WATCH_MS * 1000000ull)));
+    if (got != (unsigned)me->size * KEYS) {
+        fprintf(stderr, "rank %d: %u keys did not come\n", me->rank, ((unsigned)me->size * KEYS) - got);
+        me->s->late += 1;
+    }
+}
+
+/* Nothing is missed by those who only ask who has what. */
+static void ask_all(me_t *me)
+{
+    kvcl_key_t keys[KEYS];
+    uint8_t    present[KEYS];
+    unsigned   i, missed = 0;
+    size_t     hit;
+    int        r;
+
+    for (r = 0; r < me->size; ++r) {
+        for (i = 0; i < KEYS; ++i) {
+            keys[i] = key_of(r, i);
+        }
+        KVCL_TRY(kvcl_store_exists(me->store, keys, KEYS, present));
+        KVCL_TRY(kvcl_store_match(me->store, keys, KEYS, &hit));
+        for (i = 0; i < KEYS; ++i) {
+            missed += present[i] ? 0 : 1;
+        }
+        missed += (unsigned)(KEYS - hit);
+    }
+    if (missed != 0) {
+        fprintf(stderr, "rank %d: %u keys are not seen\n", me->rank, missed);
+        me->s->late += missed;
+    }
+}
+
+static int live(const scene_t *scene, shared_t *s, int rank, int size)
+{
+    kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(KEYS + 1, BLOCK);
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    me_t                me     = {.rank = rank, .size = size, .victim = size - 1, .s = s};
+    kvcl_req_h          req;
+
+    params.dir_entries = 16384;
+    params.dram_bytes  = 8ull * KEYS * BLOCK;
+    params.block_bytes = BLOCK;
+    params.replicas    = 2;
+    KVCL_TRY(kvcl_init(NULL, &me.ctx));
+    KVCL_TRY(kvcl_comm_world(me.ctx, &me.world));
+    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, KVCL_MEM_HOST, &me.cache));
+    KVCL_TRY(kvcl_store_open(me.world, &params, &me.store));
+    if (!put_mine(&me)) {
+        fprintf(stderr, "rank %d: not two copies of each block\n", rank);
+        return 1;
+    }
+    KVCL_TRY(wait_for(kvcl_barrier(me.world, NULL, &req), &req));
+    ++s->ready;
+    if (rank == me.victim) {
+        for (;;) {
+            pause();
+        }
+    }
+    watch(&me, scene);
+    ask_all(&me);
+    ++s->ready;
+    while (atomic_load(&s->ready) < (unsigned)((2 * size) - 1)) {
+        usleep(1000);
+    }
+    kvcl_store_close(me.store);
+    kvcl_cache_destroy(me.cache);
+    kvcl_finalize(me.ctx);
+    return 0;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t          len  = sizeof(addr);
+    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
+
+    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
+        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
+        perror("a free port");
+        exit(1);
+    }
+    close(fd);
+    return ntohs(addr.sin_port);
+}
+
+static void start_ranks(const scene_t *scene, shared_t *s, int size, pid_t *pids)
+{
+    char text[64];
+    int  i;
+
+    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
+    setenv("KVCL_RENDEZVOUS", text, 1);
+    snprintf(text, sizeof(text), "%d", size);
+    setenv("KVCL_SIZE", text, 1);
+    fflush(stdout);
+    for (i = 0; i < size; ++i) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            snprintf(text, sizeof(text), "%d", i);
+            setenv("KVCL_RANK", text, 1);
+            alarm(60);
+            _exit(live(scene, s, i, size));
+        }
+    }
+}
+
+/* A machine with more to do than it can is given longer. */
+static int slack(void)
+{
+    double load = 0;
+
+    return ((getloadavg(&load, 1) == 1) && (load > 1.5 * (double)sysconf(_SC_NPROCESSORS_ONLN))) ? 3 : 1;
+}
+
+static bool run(const scene_t *quiet, int size)
+{
+    scene_t  one    = {quiet->name, quiet->signal, quiet->within_ms * slack()}, *scene = &one;
+    shared_t *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t    pids[RANKS_MAX];
+    int      i, status;
+    bool     right = true;
+
+    start_ranks(scene, s, size, pids);
+    for (i = 0; (i < 20000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
+        usleep(1000);
+    }
+    usleep(700000); /* everybody has got everything, some hundred times */
+    kill(pids[size - 1], scene->signal);
+    atomic_store(&s->struck_ns, now_ns());
+    if (scene->signal == SIGKILL) {
+        waitpid(pids[size - 1], &status, 0); /* a dead process counts as alive until it is waited for */
+    }
+    for (i = 0; i < size - 1; ++i) {
+        right = (waitpid(pids[i], &status, 0) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0) && right;
+    }
+    if (scene->signal == SIGSTOP) {
+        kill(pids[size - 1], SIGKILL);
+        waitpid(pids[size - 1], &status, 0);
+    }
+    right = right && (s->late == 0) && (s->wrong == 0) &&
+            (s->slowest_ns <= (uint64_t)(scene->within_ms) * 1000000u);
+    printf("%s %s, %d ranks: %llu gets, %llu failed, %llu of them late, %llu wrong; all keys got after %.0f ms, longest "
+           "get %.0f ms\n", right ? "ok" : "WRONG", scene->name, size, (unsigned long long)s->gets,
+           (unsigned long long)s->failed, (unsigned long long)s->late, (unsigned long long)s->wrong,
+           (double)s->slowest_ns / 1e6, (double)s->longest_ns / 1e6);
+    munmap(s, sizeof(*s));
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    static const scene_t scenes[] = {
+        {"killed", SIGKILL, KILL_MS},
+        {"stopped", SIGSTOP, STOP_MS},
+    };
+    int    size = (argc > 1) ? atoi(argv[1]) : 3, bad = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof(scenes) / sizeof(scenes[0]); ++i) {
+        if ((argc < 3) || (strcmp(scenes[i].name, argv[2]) == 0)) {
+            bad += run(&scenes[i], size) ? 0 : 1;
+        }
+    }
+    return (bad == 0) ? 0 : 1;
+}
