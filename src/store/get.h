@@ -65,6 +65,9 @@ typedef struct kvcl_get_fetch {
 /** Lock held: after asks or pulls were posted. Those that stay silent are given up where there is another way. */
 void          kvcl_hedge_arm(kvcl_get_t *get);
 void          kvcl_hedge_disarm(kvcl_get_t *get);
+/** Lock held: the nearest untried copy into item->cur; false: there is none. Ranks that want the same key start at
+ * different ones. */
+bool          kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item);
 /** Lock held: is there another copy than the one in use that has not been tried, of a rank that answers? */
 bool          kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item);
 

@@ -12,7 +12,7 @@
  *   store_pool.c     alloc, free, pin
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
- *                    store_hedge.c: not waiting for a silent rank
+ *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
  *   store_bcast.c    a prefix for every rank
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take

@@ -142,55 +142,6 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
     }
 }
 
-/* How near a copy is; 0: not to be had. A rank that is silent comes last, unless its memory is mapped here. */
-static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
-{
-    const kvcl_store_h store = get->store;
-
-    if (!kvcl_store_loc_lives(store, loc) || (loc->len != get->cache->shape.block_bytes)) {
-        return 0;
-    }
-    if (loc->rank == store->me) {
-        return 5;
-    }
-    if (store->ranks[loc->rank].peer->maps == 1) {
-        return 4;
-    }
-    if (kvcl_store_suspects(store, loc->rank)) {
-        return 1;
-    }
-    return (store->ranks[loc->rank].host == store->ranks[store->me].host) ? 3 : 2;
-}
-
-/* The nearest untried copy into item->cur: mine, one whose owner's caches are mapped, one of this host, any; ranks that
- * want the same key start at different ones. */
-static bool choose(const kvcl_get_t *get, kvcl_get_item_t *item)
-{
-    unsigned i, j, best_score = 0, score;
-
-    for (i = 0; i < item->n_locs; ++i) {
-        j     = (i + get->store->me) % item->n_locs;
-        score = (item->tried & (1u << j)) ? 0 : nearness(get, &item->locs[j]);
-        if (score > best_score) {
-            best_score = score;
-            item->cur  = (uint8_t)j;
-        }
-    }
-    return best_score > 0;
-}
-
-bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
-{
-    unsigned i;
-
-    for (i = 0; i < item->n_locs; ++i) {
-        if ((i != item->cur) && !(item->tried & (1u << i)) && (nearness(get, &item->locs[i]) > 1)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* No copy is left. */
 static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
@@ -446,7 +397,7 @@ static kvcl_status_t start_fetches(kvcl_get_t *get)
     }
     for (i = 0; i < get->n; ++i) {
         kvcl_get_item_t *item = &get->items[i];
-        if ((item->state == KVCL_GET_READY) && !choose(get, item)) {
+        if ((item->state == KVCL_GET_READY) && !kvcl_get_choose(get, item)) {
             give_up(get, item);
         }
     }
