@@ -179,6 +179,11 @@ void cf_sleep_us(cf_t *cf, unsigned us)
     } while (!kvcl_deadline_passed(until));
 }
 
+void cf_alive(cf_t *cf)
+{
+    atomic_store(&cf->sh->started_ns, kvcl_now_ns());
+}
+
 void cf_give(cf_t *cf, const void *buf, size_t len)
 {
     CF_CHECK(cf, len <= CF_BLOB_MAX);

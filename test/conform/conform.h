@@ -77,6 +77,8 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
 
 /* All ranks, not by KVCL; a context without a thread is moved meanwhile. */
 void cf_fence(cf_t *cf);
+/* It is not stuck: a case that takes longer than CF_STUCK_S says so now and then. */
+void cf_alive(cf_t *cf);
 /* Was the build made with this sanitizer ("": any)? They are slow. */
 bool cf_sanitizer(const char *which);
 /* Sleep, moving a context without a thread. */

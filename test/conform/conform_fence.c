@@ -206,6 +206,184 @@ static void fence_of_gets(cf_t *cf)
     }
 }
 
+/* ---------------------------------------------------------------- the buffer is used again at once */
+
+/*
+ * Rank 0 gets and receives in every way and stops each somewhere on its way, by cancel or deadline; the moment that has
+ * ended it writes over the buffer, and looks some rounds later whether that still stands. KVCL_TEST_FENCE=N: until N
+ * buffers were taken back, as many in each way (100000: minutes), else for a moment.
+ */
+enum { REUSE_BYTES = 192 << 10, REUSE_BUFFERS = 8, REUSE_MS = 120, REUSE_TAG = 1 << 20, GIVEN = 0x41 };
+
+typedef enum { GET_MAPPED, GET_SERVED, RECV_MAPPED, RECV_SERVED, RECV_LAYERS, WAYS } way_t;
+
+static const char *const ways[] = {"get, mapped", "get, served", "recv, mapped", "recv, served", "recv by layers"};
+
+typedef struct reuse {
+    cf_mem_t   mapped, served;           /* at rank 1, all GIVEN */
+    cf_cache_t ours, theirs;             /* there too; at rank 0 the buffers, one a block */
+    uint64_t   rounds, stopped, whole;
+    uint64_t   usual_ns;                 /* what a whole one takes */
+    unsigned char mark[REUSE_BUFFERS];   /* what each was written over with; 0: nothing */
+} reuse_t;
+
+static cf_cache_t reuse_cache(const reuse_t *r, way_t way)
+{
+    return (way == RECV_SERVED) ? r->theirs : r->ours;
+}
+
+static char *reuse_buffer(const reuse_t *r, way_t way, uint32_t i)
+{
+    return (char *)kvcl_cache_base(reuse_cache(r, way).h, 0) + ((size_t)i * REUSE_BYTES);
+}
+
+static kvcl_req_h reuse_post(cf_t *cf, reuse_t *r, way_t way, uint32_t i, uint64_t tag, uint64_t timeout_ns)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_sel_t         sel    = cf_sel(&i, 1);
+    kvcl_req_h         req;
+
+    params.timeout_ns = timeout_ns;
+    if (way <= GET_SERVED) {
+        CF_OK(cf, kvcl_get_bytes((way == GET_MAPPED) ? r->mapped.of[1] : r->served.of[1], 0, reuse_buffer(r, way, i),
+                                 REUSE_BYTES, &params, &req));
+    } else {
+        CF_OK(cf, kvcl_recv(cf->world, 1, tag, reuse_cache(r, way).h, &sel, &params, &req));
+    }
+    return req;
+}
+
+/* One that is stopped on its way, or was faster. */
+static void reuse_round(cf_t *cf, reuse_t *r, way_t way)
+{
+    uint32_t      i      = (uint32_t)(r->rounds % REUSE_BUFFERS);
+    char          *buf   = reuse_buffer(r, way, i);
+    bool          cancel = kvcl_rand_below(&cf->rnd, 2) != 0, let = (r->rounds % 64 == 0);
+    uint64_t      wait   = kvcl_rand_below(&cf->rnd, r->usual_ns), began, until;
+    kvcl_status_t status;
+    kvcl_req_h    req;
+
+    CF_CHECK(cf, (r->mark[i] == 0) || all_are(buf, (char)r->mark[i], REUSE_BYTES));
+    while ((way >= RECV_MAPPED) && (atomic_load(cf_word(cf, 0)) <= r->rounds)) { /* until its send is posted */
+        cf_sleep_us(cf, 1);
+    }
+    began = kvcl_now_ns();
+    req   = reuse_post(cf, r, way, i, REUSE_TAG + r->rounds, (cancel || let) ? 0 : wait + 1);
+    until = kvcl_deadline_after(wait);
+    while (cancel && !let && !kvcl_deadline_passed(until)) {
+        if (cf->no_thread) {
+            (void)kvcl_progress(cf->ctx);
+        }
+    }
+    if (cancel && !let) {
+        kvcl_req_cancel(req);
+    }
+    status     = cf_end(cf, req);
+    r->mark[i] = 0;
+    if (status == KVCL_OK) {
+        CF_CHECK(cf, all_are(buf, GIVEN, REUSE_BYTES));
+        ++r->whole;
+        if (let) {
+            r->usual_ns = (kvcl_now_ns() - began + 3 * r->usual_ns) / 4 + 1000;
+        }
+    } else {
+        CF_IS(cf, status, cancel ? KVCL_ERR_CANCELED : KVCL_ERR_TIMED_OUT);
+        r->mark[i] = (unsigned char)(0x80 + (r->rounds % 97));
+        memset(buf, r->mark[i], REUSE_BYTES); /* mine again, from this moment on */
+        ++r->stopped;
+    }
+    ++r->rounds;
+    atomic_store(cf_word(cf, 1), r->rounds);
+}
+
+/* Rank 1: a send for each round, until the recv has ended. */
+static void reuse_give(cf_t *cf, reuse_t *r, way_t way)
+{
+    static const uint32_t id     = 0;
+    kvcl_xfer_params_t    params = KVCL_XFER_PARAMS_INIT;
+    kvcl_sel_t            sel    = cf_sel(&id, 1);
+    kvcl_status_t         status;
+    uint64_t              round;
+    kvcl_req_h            req;
+    uint32_t              l;
+
+    params.flags = (way == RECV_LAYERS) ? KVCL_LAYERWISE : 0;
+    for (round = 0; atomic_load(cf_word(cf, 2)) == 0; ++round) {
+        CF_OK(cf, kvcl_send(cf->world, 0, REUSE_TAG + round, reuse_cache(r, way).h, &sel, &params, &req));
+        for (l = 0; (way == RECV_LAYERS) && (l < 4); ++l) {
+            status = kvcl_req_layer_ready(req, l);
+            CF_CHECK(cf, status != KVCL_ERR_OUT_OF_RANGE);
+        }
+        atomic_store(cf_word(cf, 0), round + 1);
+        do {
+            status = kvcl_req_wait(req, KVCL_NS_PER_MS);
+            if ((status == KVCL_INPROGRESS) &&
+                ((atomic_load(cf_word(cf, 1)) > round) || (atomic_load(cf_word(cf, 2)) != 0))) {
+                kvcl_req_cancel(req); /* the recv was gone before it matched */
+            }
+        } while (status == KVCL_INPROGRESS);
+    }
+}
+
+static void reuse_way(cf_t *cf, reuse_t *r, way_t way)
+{
+    const char *env   = getenv("KVCL_TEST_FENCE");
+    uint64_t   wanted = (env != NULL) ? (strtoull(env, NULL, 0) + WAYS - 1) / WAYS : 0, until;
+    unsigned   i;
+
+    for (i = 0; i < 3; ++i) {
+        atomic_store(cf_word(cf, i), 0);
+    }
+    memset(r->mark, 0, sizeof(r->mark));
+    r->rounds = r->stopped = r->whole = 0;
+    r->usual_ns = 50 * KVCL_NS_PER_US;
+    for (i = 0; i < REUSE_BUFFERS; ++i) {
+        memset(reuse_buffer(r, way, i), (cf->rank == 1) ? GIVEN : 0, REUSE_BYTES);
+    }
+    cf_fence(cf);
+    until = kvcl_deadline_after(REUSE_MS * KVCL_NS_PER_MS);
+    if (cf->rank == 0) {
+        while ((wanted != 0) ? (r->stopped < wanted) : ((r->rounds < 32) || !kvcl_deadline_passed(until))) {
+            reuse_round(cf, r, way);
+            if (r->rounds % 1024 == 0) {
+                cf_alive(cf);
+            }
+        }
+        for (i = 0; i < REUSE_BUFFERS; ++i) {
+            CF_CHECK(cf, (r->mark[i] == 0) || all_are(reuse_buffer(r, way, i), (char)r->mark[i], REUSE_BYTES));
+        }
+        atomic_store(cf_word(cf, 2), 1);
+        printf("     used again over %s, %s: %" PRIu64 " stopped, %" PRIu64 " whole\n", cf->path, ways[way], r->stopped,
+               r->whole);
+        fflush(stdout);
+        CF_CHECK(cf, r->stopped > 0);
+    } else if ((cf->rank == 1) && (way >= RECV_MAPPED)) {
+        reuse_give(cf, r, way);
+    }
+    cf_fence(cf);
+}
+
+static void used_again_at_once(cf_t *cf)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_NHD(.layers = 4, .kv = 1, .blocks = REUSE_BUFFERS, .tokens = 1, .heads = 1,
+                                           .head_dim = REUSE_BYTES / 4, .elem_bytes = 1,
+                                           .block_stride = REUSE_BYTES, .layer_stride = REUSE_BYTES / 4);
+    reuse_t       r = {.mapped = cf_mem(cf, REUSE_BYTES, true, KVCL_READ), .served = cf_mem(cf, REUSE_BYTES, false, KVCL_READ),
+                       .ours = cf_cache(cf, "reuse", &layout, true), .theirs = cf_cache(cf, "reuse 2", &layout, false)};
+    way_t         way;
+
+    memset(r.mapped.addr, GIVEN, REUSE_BYTES);
+    memset(r.served.addr, GIVEN, REUSE_BYTES);
+    cf_fence(cf);
+    for (way = GET_MAPPED; way < WAYS; ++way) {
+        reuse_way(cf, &r, way);
+    }
+    cf_mem_end(cf, &r.mapped);
+    cf_mem_end(cf, &r.served);
+    cf_cache_end(&r.ours);
+    cf_cache_end(&r.theirs);
+}
+
 /* ---------------------------------------------------------------- revoke while it is used */
 
 enum { REVOKE_BYTES = 4 << 20, REVOKE_ROUNDS = 12 };
@@ -265,6 +443,7 @@ static const cf_case_t cases[] = {
     {"signal_with_blocks", signal_with_blocks, 0},
     {"signal_rights", signal_rights, 0},
     {"fence_of_gets", fence_of_gets, 0},
+    {"used_again_at_once", used_again_at_once, 0},
     {"revoke_during", revoke_during, CF_RACY},
     {NULL, NULL, 0},
 };
@@ -276,5 +455,6 @@ static const cf_config_t configs[] = {
 
 int main(int argc, char **argv)
 {
+    setenv("KVCL_INLINE_COPY", "16K", 0); /* a copy inside the post cannot be stopped */
     return cf_main(argc, argv, configs, cases);
 }

@@ -166,6 +166,31 @@ static uint64_t some_op(uint8_t seed)
     return (seed % 8 == 7) ? seed : (last > seed % 8) ? last - seed % 8 : last;
 }
 
+static void plausible_send(kvcl_msg_t *msg, uint8_t seed, size_t len)
+{
+    kvcl_msg_send_t   *send   = (kvcl_msg_send_t *)(void *)msg;
+    kvcl_msg_layers_t *layers = (kvcl_msg_layers_t *)(void *)msg;
+
+    if (msg->type == KVCL_MSG_LAYERS) {
+        layers->status = (seed & 8) ? 0 : layers->status;
+        layers->n      = (uint32_t)(len / sizeof(kvcl_layer_group_t));
+        return;
+    }
+    send->comm   = world.comm->id;
+    send->tag   &= 1;
+    send->source = 0;
+    send->len    = (msg->flags & KVCL_SEND_EAGER) ? len : send->len % 1024;
+    if (seed & 8) { /* as the recv of blocks wants it */
+        send->tag       = 0;
+        send->logical   = 0;
+        send->len       = 128;
+        send->layers[0] = 0;
+        send->layers[1] = 1;
+        send->cache     = world.cache->id;
+        send->n_blocks  = len / 4;
+    }
+}
+
 static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
 {
     switch (msg->type) {
@@ -209,29 +234,10 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
         signal->offset %= 5000;
         break;
     }
-    case KVCL_MSG_SEND: {
-        kvcl_msg_send_t *send = (kvcl_msg_send_t *)(void *)msg;
-        send->comm   = world.comm->id;
-        send->tag   &= 1;
-        send->source = 0;
-        send->len    = (msg->flags & KVCL_SEND_EAGER) ? len : send->len % 1024;
-        if (seed & 8) { /* as the recv of blocks wants it */
-            send->tag       = 0;
-            send->logical   = 0;
-            send->len       = 128;
-            send->layers[0] = 0;
-            send->layers[1] = 1;
-            send->cache     = world.cache->id;
-            send->n_blocks  = len / 4;
-        }
+    case KVCL_MSG_SEND:
+    case KVCL_MSG_LAYERS:
+        plausible_send(msg, seed, len);
         break;
-    }
-    case KVCL_MSG_LAYERS: {
-        kvcl_msg_layers_t *layers = (kvcl_msg_layers_t *)(void *)msg;
-        layers->status = (seed & 8) ? 0 : layers->status;
-        layers->n      = (uint32_t)(len / sizeof(kvcl_layer_group_t));
-        break;
-    }
     case KVCL_MSG_COLL: {
         kvcl_msg_coll_t *coll = (kvcl_msg_coll_t *)(void *)msg;
         coll->comm = world.comm->id;
