@@ -210,7 +210,7 @@ static void fence_of_gets(cf_t *cf)
 
 /*
  * Rank 0 gets and receives in every way and stops each somewhere on its way, by cancel or deadline; the moment that has
- * ended it writes over the buffer, and looks some rounds later whether that still stands. KVCL_TEST_FENCE=N: until N
+ * ended it writes over the buffer, and looks some rounds later whether that still stands. CF_STOPS=N: until N
  * buffers were taken back, as many in each way (100000: minutes), else for a moment.
  */
 enum { REUSE_BYTES = 192 << 10, REUSE_BUFFERS = 8, REUSE_MS = 120, REUSE_TAG = 1 << 20, GIVEN = 0x41 };
@@ -327,7 +327,7 @@ static void reuse_give(cf_t *cf, reuse_t *r, way_t way)
 
 static void reuse_way(cf_t *cf, reuse_t *r, way_t way)
 {
-    const char *env   = getenv("KVCL_TEST_FENCE");
+    const char *env   = getenv("CF_STOPS");
     uint64_t   wanted = (env != NULL) ? (strtoull(env, NULL, 0) + WAYS - 1) / WAYS : 0, until;
     unsigned   i;
 
