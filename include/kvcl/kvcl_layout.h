@@ -18,6 +18,13 @@
  * layer, plane, token, head, dim. It is what travels, what is stored and what checksums cover, and
  * it does not depend on strides: two caches of equal logical shape exchange blocks whatever their
  * layouts in memory.
+ *
+ * Blocks of different sizes: the two sides of a transfer may have blocks of different numbers of
+ * tokens if one divides the other, say 16 and 64. Both lists are then rows of tokens, of equal
+ * length; the last larger block may be filled in part (kvcl_sel_t.tokens). The canonical order of
+ * such a transfer is that of the smaller blocks: a larger one counts as several small ones in a row.
+ * In general it goes by *units* of as many tokens as divide both block sizes and the ends of both
+ * tokens ranges (their greatest common divisor).
  */
 #ifndef KVCL_LAYOUT_H
 #define KVCL_LAYOUT_H
@@ -107,12 +114,19 @@ typedef struct kvcl_range {
  * ranges mean all. blocks stays the caller's; calls that post an operation copy it, so it may go
  * when they return. An id may appear twice where bytes are read; where they are
  * written the result is then undefined. n_blocks of 0 selects nothing and is no error.
+ *
+ * tokens counts along the list: with layout.tokens of T, token t is token t % T of block
+ * blocks[t / T]. So {0, 112} of two blocks of 64 tokens is the first of them and 48 tokens of the
+ * other, what seven blocks of 16 fill. What of a block is outside of the range is neither read nor
+ * written. Collectives and the store take whole blocks only, and refuse a range of tokens; so does
+ * a transfer between opaque blocks and others.
  */
 typedef struct kvcl_sel {
     const uint32_t *blocks; /* ids, each < layout.blocks; may be NULL if n_blocks is 0 */
     size_t n_blocks;
     kvcl_range_t layers;
     kvcl_range_t heads;
+    kvcl_range_t tokens; /* of the list, n_blocks * layout.tokens long */
 } kvcl_sel_t;
 
 /**
@@ -147,9 +161,10 @@ KVCL_API kvcl_status_t kvcl_layout_describe(const kvcl_layout_t *layout, char *b
 KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout, uint8_t hash[32]) KVCL_MUST_CHECK;
 
 /**
- * Whether whole blocks of @a a and @a b are the same thing: equal layers, planes, tokens, heads,
- * head_dim and elem_bytes, or one side opaque (KVCL_LAYOUT_BYTES) of equal block size. Strides,
- * bases, order and the number of blocks may differ.
+ * Whether whole blocks of @a a and @a b are the same thing: equal layers, planes, heads, head_dim and
+ * elem_bytes, and tokens of which one divides the other; or one side opaque (KVCL_LAYOUT_BYTES) of
+ * equal block size. Strides, bases, order and the number of blocks may differ. The store and
+ * collectives ask for equal tokens besides.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, and kvcl_last_error() names what differs and both values.
  */
 KVCL_API kvcl_status_t kvcl_layout_compatible(const kvcl_layout_t *a, const kvcl_layout_t *b) KVCL_MUST_CHECK;

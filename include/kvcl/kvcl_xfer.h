@@ -1,7 +1,9 @@
 /*
  * Point to point: two-sided send and recv matched by (rank, tag), one-sided put and get, of block lists and of plain
  * bytes. What is moved is the selection's canonical byte stream (kvcl_layout.h), so the two sides may differ in
- * strides, base pointers and block ids, not in shape.
+ * strides, base pointers, block ids, and in the size of blocks if one divides the other, not in what a token is. So
+ * heads go from ranks of one tensor-parallel size to ranks of another (kvcl_reshard.h), and the cache groups of a hybrid
+ * model each by a request of their own, all waited for together.
  */
 #ifndef KVCL_XFER_H
 #define KVCL_XFER_H
@@ -27,8 +29,8 @@ typedef struct kvcl_xfer_params {
     uint64_t         timeout_ns;   /* the operation's deadline from now; 0: KVCL_TIMEOUT */
     kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
     void             *cb_arg;
-    kvcl_status_t    *status;      /* gets and puts of blocks, store calls: one entry a block, written before
-                                      completion; may be NULL */
+    kvcl_status_t    *status;      /* gets and puts of blocks, store calls: one entry a block (of the remote list),
+                                      written before completion; may be NULL */
     const char       *remote_cache; /* put, get of blocks: name of the peer's cache; NULL: the local cache's name */
     kvcl_rmem_h      signal_mem;   /* put: after the data is visible there, add signal_add to the 8-byte counter */
     uint64_t         signal_offset; /* at this offset (8-aligned) of this imported memory of the same peer */

@@ -78,25 +78,33 @@ kvcl_status_t kvcl_shape_compatible(const kvcl_shape_t *a, const kvcl_shape_t *b
         const char *name;
         uint32_t a, b;
     } fields[] = {
-        {"layers", a->layers, b->layers},       {"kv", a->kv, b->kv},
-        {"tokens", a->tokens, b->tokens},       {"heads", a->heads, b->heads},
-        {"head_dim", a->head_dim, b->head_dim}, {"elem_bytes", a->elem_bytes, b->elem_bytes},
+        {"layers", a->layers, b->layers},
+        {"kv", a->kv, b->kv},
+        {"heads", a->heads, b->heads},
+        {"head_dim", a->head_dim, b->head_dim},
+        {"elem_bytes", a->elem_bytes, b->elem_bytes},
     };
+    int opaque = kvcl_shape_is_opaque(a) || kvcl_shape_is_opaque(b);
     size_t i;
 
-    if (kvcl_shape_is_opaque(a) || kvcl_shape_is_opaque(b)) {
-        if (a->block_bytes == b->block_bytes) {
-            return KVCL_OK;
-        }
-        return kvcl_fail(KVCL_ERR_BAD_LAYOUT,
-                         "layouts differ: a block is %" PRIu64 " bytes on one side, %" PRIu64 " on the other",
-                         a->block_bytes, b->block_bytes);
+    if (opaque && (a->block_bytes == b->block_bytes)) {
+        return KVCL_OK;
     }
     for (i = 0; i < sizeof(fields) / sizeof(fields[0]); ++i) {
+        if ((fields[i].a != fields[i].b) && opaque) {
+            return kvcl_fail(KVCL_ERR_BAD_LAYOUT,
+                             "layouts differ: a block is %" PRIu64 " bytes on one side, %" PRIu64 " on the other",
+                             a->block_bytes, b->block_bytes);
+        }
         if (fields[i].a != fields[i].b) {
             return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "layouts differ: %s is %u on one side, %u on the other",
                              fields[i].name, fields[i].a, fields[i].b);
         }
+    }
+    if (((a->tokens % b->tokens) != 0) && ((b->tokens % a->tokens) != 0)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT,
+                         "layouts differ: tokens is %u on one side, %u on the other, and neither divides the other",
+                         a->tokens, b->tokens);
     }
     return KVCL_OK;
 }

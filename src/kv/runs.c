@@ -30,7 +30,8 @@ static kvcl_status_t differ(const char *what, uint64_t dst, uint64_t src)
                      (unsigned long long)dst, (unsigned long long)src);
 }
 
-static kvcl_status_t check_same(const kvcl_side_t *dst, const kvcl_side_t *src)
+/* What a token is on both sides. @return what differs, or NULL. */
+static const char *token_differs(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *dst_p, uint64_t *src_p)
 {
     const kvcl_shape_t *d = dst->shape;
     const kvcl_shape_t *s = src->shape;
@@ -40,7 +41,6 @@ static kvcl_status_t check_same(const kvcl_side_t *dst, const kvcl_side_t *src)
     } fields[] = {
         {"layers", length(kvcl_sel_layers(d, &dst->sel)), length(kvcl_sel_layers(s, &src->sel))},
         {"kv", d->kv, s->kv},
-        {"tokens", d->tokens, s->tokens},
         {"heads", length(kvcl_sel_heads(d, &dst->sel)), length(kvcl_sel_heads(s, &src->sel))},
         {"head_dim", d->head_dim, s->head_dim},
         {"elem_bytes", d->elem_bytes, s->elem_bytes},
@@ -49,8 +49,41 @@ static kvcl_status_t check_same(const kvcl_side_t *dst, const kvcl_side_t *src)
 
     for (i = 0; i < sizeof(fields) / sizeof(fields[0]); ++i) {
         if (fields[i].dst != fields[i].src) {
-            return differ(fields[i].name, fields[i].dst, fields[i].src);
+            *dst_p = fields[i].dst;
+            *src_p = fields[i].src;
+            return fields[i].name;
         }
+    }
+    return NULL;
+}
+
+static uint64_t n_tokens(const kvcl_side_t *side)
+{
+    kvcl_span_t tokens = kvcl_sel_tokens(side->shape, &side->sel);
+
+    return tokens.end - tokens.first;
+}
+
+static int whole_blocks(const kvcl_side_t *side)
+{
+    return n_tokens(side) == (uint64_t)side->sel.n_blocks * side->shape->tokens;
+}
+
+static kvcl_status_t check_same(const kvcl_side_t *dst, const kvcl_side_t *src)
+{
+    uint32_t d = dst->shape->tokens, s = src->shape->tokens;
+    uint64_t in_dst, in_src;
+    const char *what = token_differs(dst, src, &in_dst, &in_src);
+
+    if (what != NULL) {
+        return differ(what, in_dst, in_src);
+    }
+    if (((d % s) != 0) && ((s % d) != 0)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "selections differ: tokens of a block is %u on the destination, %u on the "
+                         "source: one must divide the other", d, s);
+    }
+    if (n_tokens(dst) != n_tokens(src)) {
+        return differ("tokens in all", n_tokens(dst), n_tokens(src));
     }
     return KVCL_OK;
 }
@@ -60,54 +93,81 @@ static int any_opaque(const kvcl_side_t *dst, const kvcl_side_t *src)
     return kvcl_shape_is_opaque(dst->shape) || kvcl_shape_is_opaque(src->shape);
 }
 
+/* Blocks are taken as so many bytes. Otherwise a block of one token is a token as others are. */
+static int as_bytes(const kvcl_side_t *dst, const kvcl_side_t *src)
+{
+    return any_opaque(dst, src) && (dst->sel.n_blocks == src->sel.n_blocks) && whole_blocks(dst) && whole_blocks(src) &&
+           (kvcl_sel_block_bytes(dst->shape, &dst->sel) == kvcl_sel_block_bytes(src->shape, &src->sel));
+}
+
 /* Opaque bytes hold the canonical order of whatever they are copied to or from. */
 static int canonical_only(const kvcl_side_t *dst, const kvcl_side_t *src)
 {
-    return kvcl_shape_is_opaque(dst->shape) != kvcl_shape_is_opaque(src->shape);
+    return (kvcl_shape_is_opaque(dst->shape) != kvcl_shape_is_opaque(src->shape)) && as_bytes(dst, src);
 }
 
 kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src)
 {
-    uint64_t dst_bytes, src_bytes;
+    uint64_t in_dst, in_src;
 
-    if (dst->sel.n_blocks != src->sel.n_blocks) {
+    if (as_bytes(dst, src)) {
+        return KVCL_OK;
+    }
+    if (any_opaque(dst, src) && (token_differs(dst, src, &in_dst, &in_src) != NULL)) {
+        if (dst->sel.n_blocks != src->sel.n_blocks) {
+            return differ("n_blocks", dst->sel.n_blocks, src->sel.n_blocks);
+        }
+        if (!whole_blocks(dst) || !whole_blocks(src)) {
+            return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "selections differ: opaque blocks are taken whole, without tokens");
+        }
+        return differ("bytes of a block", kvcl_sel_block_bytes(dst->shape, &dst->sel),
+                      kvcl_sel_block_bytes(src->shape, &src->sel));
+    }
+    if ((dst->shape->tokens == src->shape->tokens) && whole_blocks(dst) && whole_blocks(src) &&
+        (dst->sel.n_blocks != src->sel.n_blocks)) {
         return differ("n_blocks", dst->sel.n_blocks, src->sel.n_blocks);
     }
-    if (!any_opaque(dst, src)) {
-        return check_same(dst, src);
+    return check_same(dst, src);
+}
+
+uint32_t kvcl_runs_unit(const kvcl_side_t *dst, const kvcl_side_t *src)
+{
+    if (as_bytes(dst, src)) {
+        return 0;
     }
-    dst_bytes = kvcl_sel_block_bytes(dst->shape, &dst->sel);
-    src_bytes = kvcl_sel_block_bytes(src->shape, &src->sel);
-    return (dst_bytes == src_bytes) ? KVCL_OK : differ("bytes of a block", dst_bytes, src_bytes);
+    return kvcl_gcd(kvcl_sel_unit(dst->shape, &dst->sel), kvcl_sel_unit(src->shape, &src->sel));
 }
 
 /* Unmerged run length of the zip, plus one if neighbouring blocks can merge on both sides. */
-static uint64_t order_score(const kvcl_side_t *dst, const kvcl_side_t *src, uint32_t order)
+static uint64_t order_score(const kvcl_side_t *dst, const kvcl_side_t *src, uint32_t order, uint32_t unit)
 {
     kvcl_stream_t d, s;
     uint64_t bytes;
 
-    kvcl_stream_init(&d, dst, order);
-    kvcl_stream_init(&s, src, order);
+    kvcl_stream_init_units(&d, dst, order, unit);
+    kvcl_stream_init_units(&s, src, order, unit);
     bytes = (d.run_bytes < s.run_bytes) ? d.run_bytes : s.run_bytes;
     return (2 * bytes) + ((d.merge_stride != 0) && (s.merge_stride != 0));
 }
 
 uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src)
 {
-    const uint32_t candidates[] = {KVCL_STREAM_CANONICAL, dst->shape->order, src->shape->order};
+    /* The last two are for units: what a block has of a head, or of all, in one run again. */
+    const uint32_t candidates[] = {KVCL_STREAM_CANONICAL, dst->shape->order, src->shape->order, 0x54321, 0x54132};
     uint64_t score, best_score = 0;
-    uint32_t best = KVCL_STREAM_CANONICAL;
-    size_t i;
+    uint32_t best = KVCL_STREAM_CANONICAL, unit;
+    size_t i, n;
 
     if (canonical_only(dst, src)) {
         return KVCL_STREAM_CANONICAL;
     }
-    if (dst->shape->order == src->shape->order) {
+    unit = kvcl_runs_unit(dst, src);
+    n = ((unit == 0) || ((unit == dst->shape->tokens) && (unit == src->shape->tokens))) ? 3 : 5;
+    if ((n == 3) && (dst->shape->order == src->shape->order)) {
         return dst->shape->order;
     }
-    for (i = 0; i < sizeof(candidates) / sizeof(candidates[0]); ++i) {
-        score = order_score(dst, src, candidates[i]);
+    for (i = 0; i < n; ++i) {
+        score = order_score(dst, src, candidates[i], unit);
         if (score > best_score) {
             best_score = score;
             best = candidates[i];
@@ -119,10 +179,12 @@ uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src)
 kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kvcl_side_t *src, uint32_t order)
 {
     kvcl_status_t status = kvcl_runs_check(dst, src);
+    uint32_t unit;
 
     if (status != KVCL_OK) {
         return status;
     }
+    unit = kvcl_runs_unit(dst, src);
     if (order == KVCL_RUNS_ANY_ORDER) {
         order = kvcl_runs_order_pick(dst, src);
     }
@@ -132,9 +194,51 @@ kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kv
     if (canonical_only(dst, src) && (order != KVCL_STREAM_CANONICAL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "opaque blocks hold the canonical order, not 0x%x", order);
     }
-    kvcl_stream_init(&runs->dst, dst, order);
-    kvcl_stream_init(&runs->src, src, order);
+    kvcl_stream_init_units(&runs->dst, dst, order, unit);
+    kvcl_stream_init_units(&runs->src, src, order, unit);
     return KVCL_OK;
+}
+
+/* One unit of packed bytes as a cache of one block. */
+static kvcl_status_t packed_shape(const kvcl_side_t *dst, uint32_t unit, kvcl_shape_t *shape)
+{
+    kvcl_layout_t l = {.size = sizeof(l),
+                       .layers = length(kvcl_sel_layers(dst->shape, &dst->sel)),
+                       .kv = dst->shape->kv,
+                       .blocks = 1,
+                       .tokens = unit,
+                       .heads = length(kvcl_sel_heads(dst->shape, &dst->sel)),
+                       .head_dim = dst->shape->head_dim,
+                       .elem_bytes = dst->shape->elem_bytes};
+
+    return kvcl_shape_init(shape, &l); /* dense, and of one block: canonical */
+}
+
+kvcl_status_t kvcl_runs_unpack(const kvcl_side_t *dst, const void *data, uint32_t unit)
+{
+    static const uint32_t first_block;
+    kvcl_span_t tokens = kvcl_sel_tokens(dst->shape, &dst->sel);
+    uintptr_t at = (uintptr_t)data;
+    kvcl_side_t part = *dst, from = {.bases = &at, .sel = {.blocks = &first_block, .n_blocks = 1}};
+    uint32_t both = kvcl_gcd(unit, kvcl_sel_unit(dst->shape, &dst->sel));
+    kvcl_status_t status;
+    kvcl_shape_t shape;
+    kvcl_runs_t runs;
+
+    if ((((tokens.end - tokens.first) % unit) != 0) || (tokens.end > UINT32_MAX)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%llu tokens are no multiple of %u, or too many",
+                         (unsigned long long)(tokens.end - tokens.first), unit);
+    }
+    status = packed_shape(dst, unit, &shape);
+    from.shape = &shape;
+    for (; (status == KVCL_OK) && (tokens.first < tokens.end); tokens.first += unit) {
+        part.sel.tokens = (kvcl_range_t){(uint32_t)tokens.first, (uint32_t)(tokens.first + unit)};
+        kvcl_stream_init_units(&runs.dst, &part, KVCL_STREAM_CANONICAL, both);
+        kvcl_stream_init_units(&runs.src, &from, KVCL_STREAM_CANONICAL, both);
+        kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+        at += shape.block_bytes;
+    }
+    return status;
 }
 
 uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max)

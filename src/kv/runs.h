@@ -29,9 +29,10 @@ typedef struct kvcl_runs {
 enum { KVCL_RUNS_ANY_ORDER = 0 };
 
 /**
- * Whether two selections may be copied to each other: as many blocks, layers, planes, tokens and
- * heads of equal head vectors (the indices may differ: heads 0..3 here, 4..7 there), or one of them
- * opaque with as many bytes a block.
+ * Whether two selections may be copied to each other: as many layers, planes, tokens in all and heads
+ * of equal head vectors (the indices may differ: heads 0..3 here, 4..7 there), in blocks of which one
+ * has as many tokens as the other or a multiple; or one of them opaque with as many bytes a block, and
+ * whole blocks.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, naming what differs and both values.
  */
 kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src) KVCL_MUST_CHECK;
@@ -43,6 +44,9 @@ kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src) KV
  */
 uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src);
 
+/** The unit of tokens by which both sides go, see stream.h. 0: by blocks, as many on both. They passed kvcl_runs_check. */
+uint32_t kvcl_runs_unit(const kvcl_side_t *dst, const kvcl_side_t *src);
+
 /**
  * Zip two sides that each passed kvcl_side_check. @a order: a KVCL_STREAM_* order, canonical if one
  * side only is opaque, or KVCL_RUNS_ANY_ORDER.
@@ -51,6 +55,13 @@ uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src);
  */
 kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kvcl_side_t *src,
                              uint32_t order) KVCL_MUST_CHECK;
+
+/**
+ * Scatter into @a dst, which passed kvcl_side_check, all of its bytes from @a data, where they lie in canonical order by
+ * units of @a unit tokens (> 0), which need not divide dst's. For bytes that come from a sender with other blocks.
+ * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT if the tokens of dst are no multiple of unit: nothing was written.
+ */
+kvcl_status_t kvcl_runs_unpack(const kvcl_side_t *dst, const void *data, uint32_t unit) KVCL_MUST_CHECK;
 
 /** Bytes of the whole list. */
 static inline uint64_t kvcl_runs_bytes(const kvcl_runs_t *r)

@@ -15,7 +15,7 @@
 /* Ids are checked in chunks without a branch per id; only a bad chunk is searched. */
 enum { SIDE_CHECK_CHUNK = 256 };
 
-static kvcl_status_t check_range(const char *what, kvcl_range_t r, uint32_t count)
+static kvcl_status_t check_range(const char *what, kvcl_range_t r, const char *of, uint64_t count)
 {
     if ((r.first == 0) && (r.end == 0)) {
         return KVCL_OK;
@@ -24,7 +24,8 @@ static kvcl_status_t check_range(const char *what, kvcl_range_t r, uint32_t coun
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: %s [%u, %u) is empty", what, r.first, r.end);
     }
     if (r.end > count) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: %s end at %u, the layout has %u", what, r.end, count);
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: %s end at %u, the %s %llu", what, r.end, of,
+                         (unsigned long long)count);
     }
     return KVCL_OK;
 }
@@ -65,6 +66,31 @@ kvcl_range_t kvcl_sel_heads(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
     return full_range(sel->heads, shape->heads);
 }
 
+kvcl_span_t kvcl_sel_tokens(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+{
+    if (sel->tokens.end == 0) {
+        return (kvcl_span_t){0, (uint64_t)sel->n_blocks * shape->tokens};
+    }
+    return (kvcl_span_t){sel->tokens.first, sel->tokens.end};
+}
+
+uint32_t kvcl_gcd(uint64_t a, uint32_t b)
+{
+    uint32_t x = (uint32_t)(a % b), y = b, rest;
+
+    while (x != 0) {
+        rest = y % x;
+        y = x;
+        x = rest;
+    }
+    return y;
+}
+
+uint32_t kvcl_sel_unit(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+{
+    return kvcl_gcd(sel->tokens.end, kvcl_gcd(sel->tokens.first, shape->tokens));
+}
+
 uint64_t kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 {
     kvcl_range_t layers = kvcl_sel_layers(shape, sel);
@@ -75,7 +101,9 @@ uint64_t kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 
 uint64_t kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 {
-    return kvcl_sel_block_bytes(shape, sel) * sel->n_blocks;
+    kvcl_span_t tokens = kvcl_sel_tokens(shape, sel);
+
+    return kvcl_sel_block_bytes(shape, sel) / shape->tokens * (tokens.end - tokens.first);
 }
 
 kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
@@ -89,13 +117,17 @@ kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
     if ((sel->blocks == NULL) && (sel->n_blocks > 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "selection: blocks is NULL for %zu blocks", sel->n_blocks);
     }
-    if (((status = check_range("layers", sel->layers, shape->layers)) != KVCL_OK) ||
-        ((status = check_range("heads", sel->heads, shape->heads)) != KVCL_OK)) {
+    if (((status = check_range("layers", sel->layers, "layout has", shape->layers)) != KVCL_OK) ||
+        ((status = check_range("heads", sel->heads, "layout has", shape->heads)) != KVCL_OK)) {
         return status;
     }
     if (__builtin_mul_overflow(shape->block_bytes, sel->n_blocks, &bytes) ||
         (bytes > (uint64_t)INT64_MAX)) { /* ids may repeat, so n_blocks alone says nothing */
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: %zu blocks are beyond 2^63 bytes", sel->n_blocks);
+    }
+    status = check_range("tokens", sel->tokens, "blocks have", (uint64_t)sel->n_blocks * shape->tokens); /* no more than bytes */
+    if (status != KVCL_OK) {
+        return status;
     }
     return check_blocks(sel, shape->blocks);
 }

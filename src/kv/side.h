@@ -26,10 +26,22 @@ kvcl_status_t kvcl_side_check(const kvcl_side_t *side) KVCL_MUST_CHECK;
 /** As kvcl_side_check, of the selection alone, before any bases are known. */
 kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
 
-/** Selected layers, heads, bytes of one block, bytes in all. The selection must have been checked. */
+/* Tokens first, ..., end-1 of a block list, see kvcl_sel_t.tokens. */
+typedef struct kvcl_span {
+    uint64_t first;
+    uint64_t end;
+} kvcl_span_t;
+
+/** Selected layers, heads, tokens, bytes of one whole block, bytes in all. The selection must have been checked. */
 kvcl_range_t kvcl_sel_layers(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 kvcl_range_t kvcl_sel_heads(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+kvcl_span_t kvcl_sel_tokens(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 uint64_t kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 uint64_t kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+
+/** The largest number of tokens that divides a block and both ends of the range: all of a block without a range. */
+uint32_t kvcl_sel_unit(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+
+uint32_t kvcl_gcd(uint64_t a, uint32_t b); /* of b > 0; gcd(0, b) is b */
 
 #endif

@@ -22,22 +22,42 @@
 static void add_loop(kvcl_stream_t *s, uint32_t kind, uint64_t count, uint64_t stride)
 {
     kvcl_stream_loop_t *top = (s->n_loops == 0) ? NULL : &s->loops[s->n_loops - 1];
+    int listed = (kind == KVCL_LOOP_BLOCKS) || (kind == KVCL_LOOP_UNITS);
 
-    if ((count == 1) && (kind != KVCL_LOOP_BLOCKS)) {
+    if ((count == 1) && !listed) {
         return;
     }
     if ((top == NULL) && (kind == KVCL_LOOP_STRIDE) && (stride == s->run_bytes)) {
         s->run_bytes *= count;
-    } else if ((top != NULL) && (top->kind == kind) && (kind != KVCL_LOOP_BLOCKS) &&
-               (stride == top->stride * top->count)) {
+    } else if ((top != NULL) && (top->kind == kind) && !listed && (stride == top->stride * top->count)) {
         top->count *= count;
     } else {
         s->loops[s->n_loops++] = (kvcl_stream_loop_t){.count = count, .stride = stride, .kind = kind};
     }
 }
 
+/* The list, block by block or unit by unit. */
+static void add_blocks(kvcl_stream_t *s, const kvcl_shape_t *shape, const kvcl_sel_t *sel, uint32_t unit)
+{
+    kvcl_span_t tokens = kvcl_sel_tokens(shape, sel);
+    uint64_t within = tokens.first % shape->tokens;
+
+    s->blocks = (sel->blocks == NULL) ? NULL : sel->blocks + (tokens.first / shape->tokens);
+    if (unit == shape->tokens) {
+        s->merge_stride = ((s->n_loops == 0) && (shape->block_stride == s->run_bytes)) ? s->run_bytes : 0;
+        add_loop(s, KVCL_LOOP_BLOCKS, (tokens.end - tokens.first) / unit, shape->block_stride);
+        return;
+    }
+    s->ratio = shape->tokens / unit;
+    s->first_unit = (uint32_t)(within / unit);
+    s->unit_stride = unit * shape->token_stride;
+    s->merge_stride = ((s->n_loops == 0) && (s->unit_stride == s->run_bytes)) ? s->run_bytes : 0;
+    s->merge_blocks = (shape->block_stride == s->run_bytes * s->ratio);
+    add_loop(s, KVCL_LOOP_UNITS, (tokens.end - tokens.first) / unit, shape->block_stride);
+}
+
 /* The next dimension outwards. */
-static void add_dim(kvcl_stream_t *s, uint32_t dim, const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+static void add_dim(kvcl_stream_t *s, uint32_t dim, const kvcl_shape_t *shape, const kvcl_sel_t *sel, uint32_t unit)
 {
     kvcl_range_t layers = kvcl_sel_layers(shape, sel);
     kvcl_range_t heads = kvcl_sel_heads(shape, sel);
@@ -47,10 +67,9 @@ static void add_dim(kvcl_stream_t *s, uint32_t dim, const kvcl_shape_t *shape, c
         add_loop(s, KVCL_LOOP_STRIDE, heads.end - heads.first, shape->head_stride);
         s->start += heads.first * shape->head_stride;
     } else if (dim == KVCL_DIM_TOKEN) {
-        add_loop(s, KVCL_LOOP_STRIDE, shape->tokens, shape->token_stride);
+        add_loop(s, KVCL_LOOP_STRIDE, unit, shape->token_stride);
     } else if (dim == KVCL_DIM_BLOCK) {
-        s->merge_stride = ((s->n_loops == 0) && (shape->block_stride == s->run_bytes)) ? s->run_bytes : 0;
-        add_loop(s, KVCL_LOOP_BLOCKS, sel->n_blocks, shape->block_stride);
+        add_blocks(s, shape, sel, unit);
     } else if (dim == KVCL_DIM_KV) {
         if (shape->flags == KVCL_LAYOUT_PER_PLANE) {
             add_loop(s, KVCL_LOOP_BASES, shape->kv, 1);
@@ -76,21 +95,38 @@ int kvcl_stream_order_valid(uint32_t order)
     return (seen == 0x3e) && ((order >> (4 * KVCL_DIMS)) == 0);
 }
 
-void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order)
+void kvcl_stream_init_units(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order, uint32_t unit)
 {
     uint32_t i;
 
+    unit = (unit == 0) ? kvcl_sel_unit(side->shape, &side->sel) : unit;
     memset(stream, 0, sizeof(*stream));
     stream->order = order;
-    stream->blocks = side->sel.blocks;
     stream->bases = side->bases;
     stream->block_bytes = kvcl_sel_block_bytes(side->shape, &side->sel);
     stream->total_bytes = kvcl_sel_bytes(side->shape, &side->sel);
     stream->run_bytes = side->shape->head_bytes;
     for (i = 0; i < KVCL_DIMS; ++i) {
-        add_dim(stream, (order >> (4 * i)) & 15, side->shape, &side->sel);
+        add_dim(stream, (order >> (4 * i)) & 15, side->shape, &side->sel, unit);
     }
     kvcl_stream_seek(stream, 0);
+}
+
+void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order)
+{
+    kvcl_stream_init_units(stream, side, order, 0);
+}
+
+/* The bytes from the beginning of a base to the current unit. */
+static uint64_t unit_offset(const kvcl_stream_t *s, uint64_t stride)
+{
+    return (s->blocks[s->at_block] * stride) + (s->at_unit * s->unit_stride);
+}
+
+static void unit_seek(kvcl_stream_t *s, uint64_t index)
+{
+    s->at_block = (index + s->first_unit) / s->ratio;
+    s->at_unit = (uint32_t)((index + s->first_unit) % s->ratio);
 }
 
 void kvcl_stream_seek(kvcl_stream_t *s, uint64_t pos)
@@ -121,6 +157,10 @@ void kvcl_stream_seek(kvcl_stream_t *s, uint64_t pos)
         case KVCL_LOOP_BASES:
             s->base += (uint32_t)(loop->index * loop->stride);
             break;
+        case KVCL_LOOP_UNITS:
+            unit_seek(s, loop->index);
+            s->run_addr += unit_offset(s, loop->stride);
+            break;
         default:
             s->run_addr += loop->index * loop->stride;
             break;
@@ -130,6 +170,19 @@ void kvcl_stream_seek(kvcl_stream_t *s, uint64_t pos)
     s->addr = s->run_addr + rest;
 }
 
+/* The next unit, or with index 0 the first. */
+static void unit_to(kvcl_stream_t *s, uint64_t stride, uint64_t index)
+{
+    s->run_addr -= unit_offset(s, stride);
+    if (index == 0) {
+        unit_seek(s, 0);
+    } else if (++s->at_unit == s->ratio) {
+        s->at_unit = 0;
+        ++s->at_block;
+    }
+    s->run_addr += unit_offset(s, stride);
+}
+
 /* Set one loop's index, moving run_addr along. */
 static inline void loop_to(kvcl_stream_t *s, kvcl_stream_loop_t *loop, uint64_t index)
 {
@@ -137,6 +190,8 @@ static inline void loop_to(kvcl_stream_t *s, kvcl_stream_loop_t *loop, uint64_t 
 
     if (loop->kind == KVCL_LOOP_STRIDE) {
         s->run_addr += (index - loop->index) * loop->stride;
+    } else if (loop->kind == KVCL_LOOP_UNITS) {
+        unit_to(s, loop->stride, index);
     } else if (loop->kind == KVCL_LOOP_BLOCKS) {
         s->run_addr += ((uint64_t)s->blocks[index] - s->blocks[loop->index]) * loop->stride;
     } else {
@@ -161,6 +216,25 @@ void kvcl_stream_load(kvcl_stream_t *s)
     s->left = s->run_bytes;
 }
 
+int kvcl_stream_next_unit_touches(const kvcl_stream_t *s)
+{
+    const uint32_t *id = s->blocks + s->at_block;
+
+    if (s->loops[0].index + 1 == s->loops[0].count) {
+        return 0;
+    }
+    return (s->at_unit + 1 < s->ratio) || (s->merge_blocks && (id[1] == id[0] + 1));
+}
+
+static void extend_units(kvcl_stream_t *s, uint64_t max)
+{
+    while ((s->left < max) && kvcl_stream_next_unit_touches(s)) {
+        unit_to(s, s->loops[0].stride, ++s->loops[0].index);
+        s->left += s->run_bytes;
+        --s->runs_left;
+    }
+}
+
 void kvcl_stream_extend(kvcl_stream_t *s, uint64_t max)
 {
     kvcl_stream_loop_t *loop = &s->loops[0];
@@ -168,6 +242,10 @@ void kvcl_stream_extend(kvcl_stream_t *s, uint64_t max)
     uint64_t index = loop->index;
     uint64_t left = s->left;
 
+    if (loop->kind == KVCL_LOOP_UNITS) {
+        extend_units(s, max);
+        return;
+    }
     while ((left < max) && (index + 1 < loop->count) && (ids[index + 1] == ids[index] + 1)) {
         ++index;
         left += s->run_bytes;

@@ -13,6 +13,11 @@
  * has layer and plane outside of block, where the blocks of a plane lie
  * together. Runs never cross a base, so one run has one registration.
  *
+ * Units: where the two ends of a transfer have blocks of different sizes, or a part of a block is
+ * selected, the list is walked as one of smaller blocks, units of so many tokens that they divide all
+ * of these (kvcl_sel_unit, kvcl_runs_unit). A unit takes the place of the block in every order. With
+ * one unit a block, the usual case, nothing of this is looked at.
+ *
  * Order: KVCL_STREAM_CANONICAL is what is stored, hashed and sent unless both ends agreed on
  * another; see kvcl_runs_order_pick.
  */
@@ -27,7 +32,7 @@ enum {
     KVCL_STREAM_HND = 0x35412        /* block, layer, plane, head, token */
 };
 
-enum { KVCL_LOOP_STRIDE = 0, KVCL_LOOP_BLOCKS = 1, KVCL_LOOP_BASES = 2 };
+enum { KVCL_LOOP_STRIDE = 0, KVCL_LOOP_BLOCKS = 1, KVCL_LOOP_BASES = 2, KVCL_LOOP_UNITS = 3 };
 
 typedef struct kvcl_stream_loop {
     uint64_t count;  /* > 1, but for a block loop */
@@ -44,15 +49,22 @@ typedef struct kvcl_stream {
     uint64_t runs_left;    /* unmerged runs behind the current one */
     uint64_t run_bytes;    /* of an unmerged run */
     uintptr_t run_addr;    /* where the current unmerged run begins */
-    uint64_t merge_stride; /* block stride if neighbouring blocks are contiguous, else 0 */
-    const uint32_t *blocks;
+    uint64_t merge_stride; /* run_bytes if neighbouring blocks (or the units of a block) are contiguous, else 0 */
+    const uint32_t *blocks; /* from the first that is touched */
     const uintptr_t *bases; /* of the whole shape */
     uint32_t base;          /* index of the current run's base, in shape->n_bases */
     uint32_t n_loops;
     kvcl_stream_loop_t loops[KVCL_DIMS]; /* [0] innermost */
+    /* units: more than one a block, else all 0 */
+    uint32_t ratio;        /* units a block */
+    uint32_t first_unit;   /* of the first block */
+    uint64_t unit_stride;
+    uint64_t at_block;     /* index in blocks of the current unit's */
+    uint32_t at_unit;      /* in it */
+    uint32_t merge_blocks; /* with merge_stride: the last unit of a block touches the first of its neighbour */
     /* cold */
     uint64_t total_bytes;
-    uint64_t block_bytes; /* selected bytes of one block */
+    uint64_t block_bytes; /* selected bytes of one whole block */
     uint64_t start;       /* offset of the selection in a base */
     uint32_t first_base;
     uint32_t order;
@@ -66,6 +78,9 @@ int kvcl_stream_order_valid(uint32_t order);
  * its shape may go away afterwards, its bases and blocks may not.
  */
 void kvcl_stream_init(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order);
+
+/** The same in units of @a unit tokens: a divisor of kvcl_sel_unit(), which is what 0 means. */
+void kvcl_stream_init_units(kvcl_stream_t *stream, const kvcl_side_t *side, uint32_t order, uint32_t unit);
 
 /** Go to @a pos, at most total_bytes. A few divisions, whatever the length of the list. */
 void kvcl_stream_seek(kvcl_stream_t *stream, uint64_t pos);
@@ -85,12 +100,16 @@ static inline uint64_t kvcl_stream_pos(const kvcl_stream_t *s)
  * neighbouring blocks until it has max bytes. */
 void kvcl_stream_load(kvcl_stream_t *stream);
 void kvcl_stream_extend(kvcl_stream_t *stream, uint64_t max);
+int kvcl_stream_next_unit_touches(const kvcl_stream_t *stream);
 
 /* The run to come is the next block's and lies behind the current one. Only if merge_stride is set. */
 static inline int kvcl_stream_next_touches(const kvcl_stream_t *s)
 {
     const uint32_t *id = s->blocks + s->loops[0].index;
 
+    if (s->loops[0].kind == KVCL_LOOP_UNITS) {
+        return kvcl_stream_next_unit_touches(s);
+    }
     return (s->loops[0].index + 1 < s->loops[0].count) && (id[1] == id[0] + 1);
 }
 

@@ -40,6 +40,9 @@ static kvcl_status_t check(const call_t *call)
     if (call->comm->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
     }
+    if ((call->sel != NULL) && (call->sel->tokens.end != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives take whole blocks, not a range of tokens", call->name);
+    }
     if (call->sel != NULL) {
         return kvcl_xfer_local(call->comm->ctx, call->cache, call->sel, call->name);
     }

@@ -31,7 +31,7 @@ kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_
 
 static bool is_whole(const kvcl_sel_t *sel)
 {
-    return (sel->layers.end == 0) && (sel->heads.end == 0);
+    return (sel->layers.end == 0) && (sel->heads.end == 0) && (sel->tokens.end == 0);
 }
 
 /* Whole opaque blocks, the shortest way: no streams. False: it is another case, or an error to be found by the rules. */

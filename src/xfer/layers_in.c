@@ -8,6 +8,7 @@
 #include "xfer/layers.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "xfer/p2p.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
@@ -188,6 +189,7 @@ static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
     pull->peer    = in->peer;
     pull->from    = KVCL_FROM_OFFER;
     pull->offer   = group->offer;
+    pull->unit    = kvcl_send_unit(msg, in->cache, &in->sel);
     pull->total   = (msg->len / in->n) * (group->end - group->first);
     pull->buf     = in->buf;
     pull->on_done = pulled;
@@ -198,7 +200,7 @@ static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
     if ((status == KVCL_OK) && (in->ids != NULL)) {
         theirs = (kvcl_sel_t){.blocks = in->ids, .n_blocks = (size_t)msg->n_blocks,
                               .layers = {msg->layers[0] + group->first, msg->layers[0] + group->end},
-                              .heads = {msg->heads[0], msg->heads[1]}};
+                              .heads = {msg->heads[0], msg->heads[1]}, .tokens = {msg->tokens[0], msg->tokens[1]}};
         pull->from       = KVCL_FROM_CACHE;
         pull->cache_id   = msg->cache;
         pull->guarded    = true;

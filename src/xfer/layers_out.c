@@ -80,6 +80,7 @@ static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t
     side       = kvcl_cache_side(out->cache, &sel);
     kvcl_stream_init(&group->offer.stream, &side, KVCL_STREAM_CANONICAL);
     group->out        = out;
+    group->offer.side = side;
     group->offer.peer = out->peer;
     group->offer.idle = group_idle;
     status            = kvcl_offer_open(out->ctx, &group->offer);

@@ -15,6 +15,7 @@ typedef struct kvcl_offer kvcl_offer_t;
 struct kvcl_offer {
     uint64_t         id;      /* 0: closed */
     kvcl_stream_t    stream;  /* canonical, at position 0; its block list lives as long as the offer */
+    kvcl_side_t      side;    /* what stream walks over, for pulls by other units; no shape: only as it is */
     struct kvcl_peer *peer;   /* who may pull; NULL: any proven peer */
     unsigned         serves;
     void             (*idle)(kvcl_offer_t *offer); /* lock held: closed, and nobody reads any more */

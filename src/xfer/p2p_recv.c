@@ -120,11 +120,22 @@ static void recv_pulled(kvcl_pull_t *pull, kvcl_status_t status)
     recv_finish(recv, status);
 }
 
+/* Of the two sizes of blocks one must divide the other. What the sender says of its own is hostile. */
+static bool blocks_fit(const recv_t *recv)
+{
+    const kvcl_msg_send_t *msg = &recv->msg;
+    uint32_t              each = recv->cache->shape.tokens;
+
+    return (msg->unit != 0) && ((msg->each % msg->unit) == 0) && (msg->each != 0) &&
+           (((msg->each % each) == 0) || ((each % msg->each) == 0));
+}
+
 static kvcl_status_t fits(const recv_t *recv)
 {
     const kvcl_msg_send_t *msg = &recv->msg;
 
-    if ((recv->cache != NULL) && (msg->logical != 0) && (msg->logical != kvcl_logical_shape(recv->cache, &recv->sel))) {
+    if ((recv->cache != NULL) && (msg->logical != 0) &&
+        ((msg->logical != kvcl_logical_shape(recv->cache, &recv->sel)) || !blocks_fit(recv))) {
         return KVCL_ERR_BAD_LAYOUT;
     }
     if ((recv->cache != NULL) ? (msg->len != recv->cap) : (msg->len > recv->cap)) {
@@ -133,8 +144,10 @@ static kvcl_status_t fits(const recv_t *recv)
     return KVCL_OK;
 }
 
-static void recv_copy(recv_t *recv, const void *data)
+static kvcl_status_t recv_copy(recv_t *recv, const void *data)
 {
+    uint32_t      unit   = kvcl_send_unit(&recv->msg, recv->cache, &recv->sel);
+    kvcl_status_t status = KVCL_OK;
     kvcl_stream_t stream;
     kvcl_side_t   side;
 
@@ -142,10 +155,17 @@ static void recv_copy(recv_t *recv, const void *data)
         memcpy(recv->buf, data, (size_t)recv->msg.len);
     } else {
         side = kvcl_cache_side(recv->cache, &recv->sel);
-        kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
-        (void)kvcl_stream_scatter(&stream, data, (size_t)recv->msg.len);
+        if ((unit == 0) || (unit == recv->msg.unit)) {
+            kvcl_stream_init_units(&stream, &side, KVCL_STREAM_CANONICAL, unit);
+            (void)kvcl_stream_scatter(&stream, data, (size_t)recv->msg.len);
+        } else { /* the sender's blocks are larger */
+            status = kvcl_runs_unpack(&side, data, recv->msg.unit);
+        }
     }
-    recv->req.ctx->stats.bytes_in += recv->msg.len;
+    if (status == KVCL_OK) {
+        recv->req.ctx->stats.bytes_in += recv->msg.len;
+    }
+    return status;
 }
 
 /* The pull of a matched send: from the sender's cache if it can be mapped here, else what it offers. */
@@ -162,6 +182,7 @@ static kvcl_status_t recv_pull(recv_t *recv, const void *data, size_t len)
     pull->peer    = recv->peer;
     pull->from    = KVCL_FROM_OFFER;
     pull->offer   = msg->offer;
+    pull->unit    = kvcl_send_unit(msg, recv->cache, &recv->sel);
     pull->total   = msg->len;
     pull->buf     = recv->buf;
     pull->on_done = recv_pulled;
@@ -181,7 +202,8 @@ static kvcl_status_t recv_pull(recv_t *recv, const void *data, size_t len)
             pull->cache_id = msg->cache;
             pull->remote   = (kvcl_sel_t){.blocks = ids, .n_blocks = (size_t)msg->n_blocks,
                                           .layers = {msg->layers[0], msg->layers[1]},
-                                          .heads = {msg->heads[0], msg->heads[1]}};
+                                          .heads = {msg->heads[0], msg->heads[1]},
+                                          .tokens = {msg->tokens[0], msg->tokens[1]}};
         }
     }
     if (status == KVCL_OK) {
@@ -234,8 +256,7 @@ static void deliver(recv_t *recv, kvcl_peer_t *peer, const kvcl_msg_send_t *msg,
     if (status != KVCL_OK) {
         recv_finish(recv, status);
     } else if (msg->msg.flags & KVCL_SEND_EAGER) {
-        recv_copy(recv, data);
-        recv_finish(recv, KVCL_OK);
+        recv_finish(recv, recv_copy(recv, data));
     } else if (msg->msg.flags & KVCL_SEND_LAYERS) {
         recv_layers(recv, data, len);
     } else {

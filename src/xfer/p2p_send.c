@@ -104,7 +104,7 @@ static void send_stream(const send_t *send, kvcl_stream_t *stream)
         kvcl_stream_flat(stream, send->buf, send->msg.len);
     } else {
         side = kvcl_cache_side(send->cache, &send->sel);
-        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+        kvcl_stream_init_units(stream, &side, KVCL_STREAM_CANONICAL, send->msg.unit);
     }
 }
 
@@ -150,7 +150,10 @@ static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
     kvcl_status_t status;
 
     send->offer = (kvcl_offer_t){.stream = *stream, .peer = send->peer, .idle = send_idle};
-    status      = kvcl_offer_open(send->req.ctx, &send->offer);
+    if (send->cache != NULL) {
+        send->offer.side = kvcl_cache_side(send->cache, &send->sel);
+    }
+    status = kvcl_offer_open(send->req.ctx, &send->offer);
     if (status != KVCL_OK) {
         return status;
     }
@@ -276,6 +279,10 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     send->msg.heads[0]  = sel->heads.first;
     send->msg.heads[1]  = sel->heads.end;
     send->msg.n_blocks  = sel->n_blocks;
+    send->msg.tokens[0] = sel->tokens.first;
+    send->msg.tokens[1] = sel->tokens.end;
+    send->msg.each      = cache->shape.tokens;
+    send->msg.unit      = kvcl_sel_unit(&cache->shape, sel);
     if ((p.flags & KVCL_LAYERWISE) && (make_layers(send, comm->ctx) != KVCL_OK)) {
         send_release(&send->req);
         return KVCL_ERR_NO_MEMORY;

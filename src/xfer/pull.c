@@ -190,7 +190,7 @@ static void copy_done(kvcl_copy_t *copy, kvcl_status_t status)
 
 /* ---- the steps ---- */
 
-static void local_stream(const kvcl_pull_t *pull, uint32_t order, kvcl_stream_t *stream)
+static void local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream)
 {
     kvcl_side_t side;
 
@@ -199,7 +199,7 @@ static void local_stream(const kvcl_pull_t *pull, uint32_t order, kvcl_stream_t 
         return;
     }
     side = kvcl_cache_side(pull->cache, &pull->local);
-    kvcl_stream_init(stream, &side, order);
+    kvcl_stream_init_units(stream, &side, order, unit);
 }
 
 /* Zip local and remote; remote_bases are mapped or the owner's addresses. */
@@ -214,13 +214,13 @@ static kvcl_status_t make_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
     if (pull->from == KVCL_FROM_REGION) {
         base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
         kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
-        local_stream(pull, order, near_end);
+        local_stream(pull, order, 0, near_end);
         return KVCL_OK;
     }
     remote = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
     if (pull->cache == NULL) {
         kvcl_stream_init(far_end, &remote, order);
-        local_stream(pull, order, near_end);
+        local_stream(pull, order, 0, near_end);
         return KVCL_OK;
     }
     local = kvcl_cache_side(pull->cache, &pull->local);
@@ -255,15 +255,18 @@ static kvcl_status_t check_cache(kvcl_pull_t *pull)
     return pull->push ? kvcl_runs_check(&remote, &local) : kvcl_runs_check(&local, &remote);
 }
 
-static uint32_t stream_order(const kvcl_pull_t *pull)
+/* How the owner's stream shall go, and the local one alike. */
+static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
 {
     kvcl_side_t remote, local;
 
+    *unit_p = pull->unit;
     if ((pull->from != KVCL_FROM_CACHE) || (pull->cache == NULL) || (pull->offer != 0)) {
         return KVCL_STREAM_CANONICAL;
     }
-    remote = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
-    local  = kvcl_cache_side(pull->cache, &pull->local);
+    remote  = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    local   = kvcl_cache_side(pull->cache, &pull->local);
+    *unit_p = kvcl_runs_unit(&local, &remote);
     return kvcl_runs_order_pick(&local, &remote);
 }
 
@@ -279,15 +282,16 @@ static kvcl_status_t ask_owner(kvcl_pull_t *pull)
     kvcl_msg_pull_t out = {
         .msg      = {.type = KVCL_MSG_PULL, .op = pull->req.id, .flags = (pull->gens != NULL) ? KVCL_PULL_GENS : 0},
         .from     = from,
-        .order    = stream_order(pull),
         .window   = (uint32_t)ctx->config.window,
         .offset   = (from == KVCL_FROM_REGION) ? pull->offset : pull->range_from,
         .len      = pull->total,
         .layers   = {pull->remote.layers.first, pull->remote.layers.end},
         .heads    = {pull->remote.heads.first, pull->remote.heads.end},
         .n_blocks = pull->remote.n_blocks,
+        .tokens   = {pull->remote.tokens.first, pull->remote.tokens.end},
     };
 
+    out.order  = stream_order(pull, &out.unit);
     out.target = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
     out.key    = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
     if (from != KVCL_FROM_CACHE) {
@@ -303,7 +307,7 @@ static kvcl_status_t ask_owner(kvcl_pull_t *pull)
         memcpy(both + ids, pull->gens, ids);
         payload = both;
     }
-    local_stream(pull, out.order, &pull->dst);
+    local_stream(pull, out.order, out.unit, &pull->dst);
     kvcl_stream_seek(&pull->dst, pull->range_from);
     status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
     free(both);

@@ -48,6 +48,7 @@ struct kvcl_pull {
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */
     void                 *buf;
+    uint32_t             unit;        /* FROM_OFFER, in tokens: by which the stream shall go; 0: the owner's own */
     uint64_t             total;       /* bytes */
     kvcl_status_t        *status;     /* one a block of remote, given by the poster; NULL: none */
     void                 (*on_done)(kvcl_pull_t *pull, kvcl_status_t status); /* lock held */

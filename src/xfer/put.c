@@ -99,16 +99,29 @@ static void send_signal(put_t *put)
     }
 }
 
-static void local_stream(const put_t *put, kvcl_stream_t *stream)
+/* side_p: what it walks over; without a shape for plain bytes. */
+static void local_stream(const put_t *put, uint32_t unit, kvcl_stream_t *stream, kvcl_side_t *side_p)
 {
-    kvcl_side_t side;
-
+    *side_p = (kvcl_side_t){0};
     if (put->cache == NULL) {
         kvcl_stream_flat(stream, put->buf, put->total);
     } else {
-        side = kvcl_cache_side(put->cache, &put->local);
-        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+        *side_p = kvcl_cache_side(put->cache, &put->local);
+        kvcl_stream_init_units(stream, side_p, KVCL_STREAM_CANONICAL, unit);
     }
+}
+
+/* By which both sides go: the owner's shape is known by now, or the put will be refused. */
+static uint32_t unit_of(const put_t *put, const kvcl_rcache_t *rcache)
+{
+    kvcl_side_t local, remote;
+
+    if (rcache == NULL) {
+        return 0;
+    }
+    local  = kvcl_cache_side(put->cache, &put->local);
+    remote = (kvcl_side_t){&rcache->shape, rcache->bases, put->remote};
+    return kvcl_runs_unit(&remote, &local);
 }
 
 static void fill_put(put_t *put, kvcl_msg_put_t *out)
@@ -126,7 +139,10 @@ static void fill_put(put_t *put, kvcl_msg_put_t *out)
         out->layers[1]  = put->remote.layers.end;
         out->heads[0]   = put->remote.heads.first;
         out->heads[1]   = put->remote.heads.end;
+        out->tokens[0]  = put->remote.tokens.first;
+        out->tokens[1]  = put->remote.tokens.end;
         out->n_blocks   = put->remote.n_blocks;
+        out->unit       = unit_of(put, rcache);
     } else {
         out->target = put->rmem->rregion.id;
         out->key    = put->rmem->rregion.keys[1];
@@ -150,6 +166,7 @@ static void announce(put_t *put)
     char           *payload = malloc(len + 1);
     kvcl_msg_put_t out;
     kvcl_stream_t  stream;
+    kvcl_side_t    side;
     kvcl_status_t  status = (payload != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
 
     if (status == KVCL_OK) {
@@ -157,12 +174,12 @@ static void announce(put_t *put)
         if (ids != 0) {
             memcpy(payload, put->remote.blocks, ids);
         }
-        local_stream(put, &stream);
+        local_stream(put, out.unit, &stream, &side);
         if (eager) {
             out.msg.flags |= KVCL_PUT_EAGER;
             (void)kvcl_stream_gather(&stream, payload + ids, (size_t)put->total);
         } else {
-            put->offer  = (kvcl_offer_t){.stream = stream, .peer = put->peer, .idle = offer_idle};
+            put->offer  = (kvcl_offer_t){.stream = stream, .side = side, .peer = put->peer, .idle = offer_idle};
             status      = kvcl_offer_open(put->req.ctx, &put->offer);
             put->offered = (status == KVCL_OK);
             out.offer   = put->offer.id;

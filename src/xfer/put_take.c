@@ -100,10 +100,13 @@ static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len
     }
     memcpy(taking->ids, data, *ids_p);
     *sel   = (kvcl_sel_t){.blocks = taking->ids, .n_blocks = (size_t)in->n_blocks, .layers = {in->layers[0], in->layers[1]},
-                          .heads = {in->heads[0], in->heads[1]}};
+                          .heads = {in->heads[0], in->heads[1]}, .tokens = {in->tokens[0], in->tokens[1]}};
     side   = kvcl_cache_side(taking->cache, sel);
     if (kvcl_side_check(&side) != KVCL_OK) {
         return KVCL_ERR_OUT_OF_RANGE;
+    }
+    if ((in->unit != 0) && ((kvcl_sel_unit(side.shape, sel) % in->unit) != 0)) {
+        return KVCL_ERR_PROTOCOL;
     }
     return (kvcl_sel_bytes(side.shape, sel) == in->len) ? KVCL_OK : KVCL_ERR_TRUNCATED;
 }
@@ -119,7 +122,7 @@ static kvcl_status_t take_eager(taking_t *taking, const void *data, size_t len, 
     }
     if (taking->cache != NULL) {
         side = kvcl_cache_side(taking->cache, sel);
-        kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
+        kvcl_stream_init_units(&stream, &side, KVCL_STREAM_CANONICAL, in->unit);
     } else {
         kvcl_stream_flat(&stream, (char *)taking->region->addr + in->offset, len);
     }
@@ -139,6 +142,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         pull->peer    = taking->peer;
         pull->from    = KVCL_FROM_OFFER;
         pull->offer   = taking->in.offer;
+        pull->unit    = (taking->cache != NULL) ? taking->in.unit : 0;
         pull->total   = taking->in.len;
         pull->buf     = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
         pull->on_done = take_done;

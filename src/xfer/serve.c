@@ -328,13 +328,16 @@ static kvcl_status_t from_cache(serve_t *serve, const kvcl_msg_pull_t *in, const
         return KVCL_ERR_PROTOCOL;
     }
     sel    = (kvcl_sel_t){.blocks = serve->ids, .n_blocks = serve->n, .layers = {in->layers[0], in->layers[1]},
-                          .heads = {in->heads[0], in->heads[1]}};
+                          .heads = {in->heads[0], in->heads[1]}, .tokens = {in->tokens[0], in->tokens[1]}};
     side   = kvcl_cache_side(cache, &sel);
     status = kvcl_side_check(&side);
     if (status != KVCL_OK) {
         return KVCL_ERR_OUT_OF_RANGE;
     }
-    kvcl_stream_init(&serve->stream, &side, in->order);
+    if ((in->unit != 0) && ((kvcl_sel_unit(&cache->shape, &sel) % in->unit) != 0)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    kvcl_stream_init_units(&serve->stream, &side, in->order, in->unit);
     if (serve->stream.total_bytes != in->len) {
         return KVCL_ERR_TRUNCATED;
     }
@@ -366,6 +369,12 @@ static kvcl_status_t from_offer(serve_t *serve, const kvcl_msg_pull_t *in)
         return KVCL_ERR_TRUNCATED;
     }
     serve->stream = offer->stream;
+    if (in->unit != 0) {
+        if ((offer->side.shape == NULL) || ((kvcl_sel_unit(offer->side.shape, &offer->side.sel) % in->unit) != 0)) {
+            return KVCL_ERR_PROTOCOL;
+        }
+        kvcl_stream_init_units(&serve->stream, &offer->side, KVCL_STREAM_CANONICAL, in->unit);
+    }
     kvcl_stream_seek(&serve->stream, in->offset);
     serve->offer = offer;
     return KVCL_OK;

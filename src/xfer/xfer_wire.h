@@ -27,8 +27,11 @@ typedef struct kvcl_msg_pull {
     uint32_t   layers[2];
     uint32_t   heads[2];
     uint64_t   n_blocks;  /* payload: n u32 block ids, then n u32 generations with KVCL_PULL_GENS */
+    uint32_t   tokens[2];
+    uint32_t   unit;      /* cache, offer: of the stream, in tokens (kvcl_sel_unit); 0: the owner's own */
+    uint32_t   reserved2;
 } kvcl_msg_pull_t;
-_Static_assert(sizeof(kvcl_msg_pull_t) == 96, "wire format");
+_Static_assert(sizeof(kvcl_msg_pull_t) == 112, "wire format");
 
 enum { KVCL_DATA_LAST = 1 };
 
@@ -60,11 +63,12 @@ typedef struct kvcl_msg_put {
     uint32_t   heads[2];
     uint64_t   n_blocks;
     uint32_t   signal_region;
-    uint32_t   reserved;
+    uint32_t   unit;       /* of the bytes, in tokens: a divisor of the target's own; 0: that one */
     uint64_t   signal_key;
     uint64_t   signal_offset;
     uint64_t   signal_add;
     uint64_t   offer;      /* to pull from, without KVCL_PUT_EAGER. Payload: the block ids, then, eager, the bytes */
+    uint32_t   tokens[2];
 } kvcl_msg_put_t;
 enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4 };
 
@@ -90,12 +94,15 @@ typedef struct kvcl_msg_send {
     int32_t    source;    /* the sender's rank in comm */
     uint32_t   cache;     /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
     uint64_t   len;
-    uint64_t   logical;   /* what a block is, see p2p.h; 0: plain bytes */
+    uint64_t   logical;   /* what a token is, see p2p.h; 0: plain bytes */
     uint64_t   offer;     /* to pull from, if not eager */
     uint64_t   taken_back; /* with KVCL_SEND_CACHE: kvcl_taken_back() at the sender */
     uint32_t   layers[2];
     uint32_t   heads[2];
     uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
+    uint32_t   tokens[2]; /* the range, with KVCL_SEND_CACHE */
+    uint32_t   each;      /* tokens of one block */
+    uint32_t   unit;      /* of the bytes, eager or offered, in tokens */
 } kvcl_msg_send_t;
 enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readable layer by layer, see layers.h */ };
 

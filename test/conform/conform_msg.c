@@ -225,7 +225,7 @@ static void mismatch(cf_t *cf)
     static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
     kvcl_layout_t nhd = KVCL_LAYOUT_NHD(COUNTS), bytes = KVCL_LAYOUT_BYTES(16, 4096);
     cf_cache_t    cache = cf_cache(cf, "cache", &nhd, true), opaque = cf_cache(cf, "opaque", &bytes, false);
-    kvcl_sel_t    few = cf_sel(ids, 2), many = cf_sel(ids, 8), cut = {ids, 2, {0, 1}, {0, 0}};
+    kvcl_sel_t    few = cf_sel(ids, 2), many = cf_sel(ids, 8), cut = {ids, 2, {0, 1}, {0, 0}, {0, 0}};
     char          *big = calloc(1, 100000), *small = malloc(50000);
     kvcl_req_h    s, r;
     int           i;

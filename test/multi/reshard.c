@@ -1,7 +1,8 @@
 /*
  * A prompt goes from M tensor-parallel ranks to N others by kvcl_reshard_plan: once fetched by those that want it
  * (kvcl_get), once brought by those that have it (kvcl_put), for models of 1 (latent), 2, 4 and 8 KV heads where both
- * groups can hold them. The two groups have blocks of different sizes and memory orders. Every byte is compared.
+ * groups can hold them. The two groups have blocks of different sizes and memory orders, so that the destinations' last
+ * block is filled in part. Every byte is compared.
  *   reshard M N        on M + N ranks: the first M hold the prompt
  * Prints "ok RANK of SIZE". Exit 1 after the first thing that is wrong.
  */
@@ -11,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERS = 3, PROMPT_TOKENS = 64, HEAD_BYTES = 256, RANKS_MAX = 64, WAIT_S = 30 };
-enum { SOURCE_TOKENS = 16, DESTINATION_TOKENS = 16, BLOCKS = 24 };
+enum { LAYERS = 3, PROMPT_TOKENS = 112, HEAD_BYTES = 256, RANKS_MAX = 64, WAIT_S = 30 };
+enum { SOURCE_TOKENS = 16, DESTINATION_TOKENS = 64, BLOCKS = 24 };
 
 static kvcl_comm_h world;
 static int         rank = -1, size, m, n;
@@ -60,6 +61,11 @@ static int is_source(void)
     return rank < m;
 }
 
+static uint32_t blocks_of(uint32_t tokens)
+{
+    return (PROMPT_TOKENS + tokens - 1) / tokens;
+}
+
 static int make_part(kvcl_context_h ctx, uint32_t heads, part_t *part)
 {
     kvcl_reshard_group_t group  = {.tp = (uint32_t)(is_source() ? m : n)};
@@ -73,7 +79,7 @@ static int make_part(kvcl_context_h ctx, uint32_t heads, part_t *part)
                                    .blocks = BLOCKS, .tokens = tokens, .heads = part->heads.end - part->heads.first,
                                    .head_dim = HEAD_BYTES / 2, .elem_bytes = 2,
                                    .order = is_source() ? KVCL_ORDER_NHD : KVCL_ORDER_HND};
-    part->n_ids  = PROMPT_TOKENS / tokens;
+    part->n_ids  = blocks_of(tokens);
     for (i = 0; i < part->n_ids; ++i) { /* scattered, and different on each rank */
         part->ids[i] = (uint32_t)((i * 7) + (uint32_t)rank) % BLOCKS;
     }
@@ -96,8 +102,9 @@ static int visit(const part_t *part, uint32_t heads, uint32_t round, int write, 
                 for (t = 0; t < part->layout.tokens; ++t) {
                     for (h = part->heads.first; h < part->heads.end; ++h) {
                         for (i = 0; i < HEAD_BYTES; ++i) {
-                            block[at++] = wipe ? 0xee : value(heads, round, l, k, (uint32_t)(b * part->layout.tokens) + t,
-                                                              h, i);
+                            uint32_t token = (uint32_t)(b * part->layout.tokens) + t;
+                            block[at++] = (wipe || (token >= PROMPT_TOKENS)) ? 0xee
+                                                                             : value(heads, round, l, k, token, h, i);
                         }
                     }
                 }
@@ -123,7 +130,7 @@ static void ids_of(int of, uint32_t tokens, uint32_t *ids)
 {
     uint32_t i;
 
-    for (i = 0; i < PROMPT_TOKENS / tokens; ++i) {
+    for (i = 0; i < blocks_of(tokens); ++i) {
         ids[i] = ((i * 7) + (uint32_t)of) % BLOCKS;
     }
 }
@@ -145,7 +152,8 @@ static int post(const part_t *part, const kvcl_reshard_step_t *step, kvcl_req_h 
     mine->blocks    = part->ids;
     mine->n_blocks  = part->n_ids;
     other->blocks   = theirs;
-    other->n_blocks = PROMPT_TOKENS / tokens;
+    other->n_blocks = blocks_of(tokens);
+    destination.tokens = (kvcl_range_t){0, PROMPT_TOKENS};
     return is_source() ? ok(kvcl_put(world, peer, part->cache, &source, &destination, NULL, req_p), "kvcl_put")
                        : ok(kvcl_get(world, peer, part->cache, &source, &destination, NULL, req_p), "kvcl_get");
 }

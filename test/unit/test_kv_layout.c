@@ -251,6 +251,27 @@ START_TEST(compatible_says_what_differs_and_both_values)
 }
 END_TEST
 
+START_TEST(blocks_of_which_one_divides_the_other_are_compatible)
+{
+    kvcl_layout_t a = KVCL_LAYOUT_NHD(LLAMA), b = KVCL_LAYOUT_HND(LLAMA);
+    kvcl_layout_t token = KVCL_LAYOUT_BYTES(7, 1152); /* one latent token a block */
+    kvcl_layout_t latent = KVCL_LAYOUT_NHD(.layers = 1, .kv = 1, .blocks = 9, .tokens = 64, .heads = 1, .head_dim = 1152,
+                                           .elem_bytes = 1);
+
+    b.tokens = 64;
+    ck_assert_int_eq(kvcl_layout_compatible(&a, &b), KVCL_OK);
+    ck_assert_int_eq(kvcl_layout_compatible(&b, &a), KVCL_OK);
+    b.tokens = 24;
+    ck_assert_int_eq(kvcl_layout_compatible(&a, &b), KVCL_ERR_BAD_LAYOUT);
+    ck_assert_str_eq(kvcl_last_error(),
+                     "layouts differ: tokens is 16 on one side, 24 on the other, and neither divides the other");
+    ck_assert_int_eq(kvcl_layout_compatible(&token, &latent), KVCL_OK);
+    latent.head_dim = 1153;
+    ck_assert_int_eq(kvcl_layout_compatible(&token, &latent), KVCL_ERR_BAD_LAYOUT);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "1152"));
+}
+END_TEST
+
 START_TEST(describe_fits_is_cut_and_is_empty_on_error)
 {
     kvcl_layout_t a = KVCL_LAYOUT_NHD(LLAMA, .flags = KVCL_LAYOUT_PER_LAYER);
@@ -337,6 +358,7 @@ int main(void)
     tcase_add_test(tc, a_longer_struct_of_a_later_version_is_taken_if_its_tail_is_zero);
     tcase_add_test(tc, equal_placement_has_equal_hash_and_other_placement_has_not);
     tcase_add_test(tc, compatible_says_what_differs_and_both_values);
+    tcase_add_test(tc, blocks_of_which_one_divides_the_other_are_compatible);
     tcase_add_test(tc, describe_fits_is_cut_and_is_empty_on_error);
     tcase_add_test(tc, packed_form_round_trips_and_has_fixed_bytes);
     tcase_add_test(tc, hostile_bytes_are_refused);

@@ -182,6 +182,9 @@ START_TEST(bad_ranges_and_pointers_are_named)
     REFUSE(KVCL_ERR_OUT_OF_RANGE, "layers [1, 0)", side.sel.layers.first = 1);
     REFUSE(KVCL_ERR_OUT_OF_RANGE, "heads [2, 2)", side.sel.heads = ((kvcl_range_t){2, 2}));
     REFUSE(KVCL_ERR_OUT_OF_RANGE, "heads end at 5", side.sel.heads = ((kvcl_range_t){4, 5}));
+    REFUSE(KVCL_ERR_OUT_OF_RANGE, "tokens end at 3, the blocks have 2", side.sel.tokens.end = 3);
+    REFUSE(KVCL_ERR_OUT_OF_RANGE, "tokens [1, 0)", side.sel.tokens.first = 1);
+    REFUSE(KVCL_ERR_OUT_OF_RANGE, "tokens end at 1", side.sel.n_blocks = 0; side.sel.tokens.end = 1);
     REFUSE(KVCL_ERR_INVALID_PARAM, "blocks", side.sel.blocks = NULL);
     REFUSE(KVCL_ERR_INVALID_PARAM, "shape", side.shape = NULL);
     REFUSE(KVCL_ERR_INVALID_PARAM, "bases", side.bases = NULL);
@@ -261,6 +264,60 @@ START_TEST(unlike_selections_are_refused_with_both_values)
 }
 END_TEST
 
+/* 1 layer, 1 plane, 4 blocks of 8 tokens of 16 bytes: 128 a block. */
+#define EIGHTS .layers = 1, .kv = 1, .blocks = 4, .tokens = 8, .heads = 2, .head_dim = 4, .elem_bytes = 2
+
+START_TEST(units_of_a_block_merge_again_where_they_touch)
+{
+    kvcl_shape_t shape = shape_of(KVCL_LAYOUT_NHD(EIGHTS));
+    kvcl_shape_t apart = shape_of(KVCL_LAYOUT_NHD(EIGHTS, .block_stride = 200));
+    const uint32_t ids[] = {0, 1, 3};
+    kvcl_side_t side = side_of(&shape, ids, 3), gaps = side_of(&apart, ids, 3);
+
+    side.sel.tokens = (kvcl_range_t){2, 22}; /* in units of 2 */
+    EXPECT(&side, KVCL_STREAM_CANONICAL, {32, 224}, {384, 96});
+    gaps.sel.tokens = (kvcl_range_t){12, 20};
+    EXPECT(&gaps, KVCL_STREAM_CANONICAL, {264, 64}, {600, 64});
+    gaps.sel.tokens = (kvcl_range_t){8, 16}; /* whole blocks, but not all */
+    EXPECT(&gaps, KVCL_STREAM_CANONICAL, {200, 128});
+}
+END_TEST
+
+START_TEST(small_blocks_and_large_ones_make_long_runs)
+{
+    kvcl_shape_t large = shape_of(KVCL_LAYOUT_NHD(EIGHTS)), small;
+    kvcl_layout_t layout = KVCL_LAYOUT_NHD(EIGHTS);
+    const uint32_t ids[] = {2, 1}, smalls[] = {4, 5, 6, 0, 1, 9, 8};
+    kvcl_side_t dst = side_of(&large, ids, 2), src;
+    kvcl_runs_t runs;
+    kvcl_run_t run;
+
+    layout.tokens = 2;
+    layout.blocks = 10;
+    small = shape_of(layout);
+    src = side_of(&small, smalls, 7);
+    dst.sel.tokens = (kvcl_range_t){0, 14};
+    ck_assert_uint_eq(kvcl_runs_unit(&dst, &src), 2);
+    ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_OK);
+    ck_assert_uint_eq(kvcl_runs_bytes(&runs), 224);
+    ck_assert(kvcl_runs_next(&runs, SIZE_MAX, &run));
+    ck_assert(run.dst == 256 && run.src == 128 && run.len == 96);
+    ck_assert(kvcl_runs_next(&runs, SIZE_MAX, &run));
+    ck_assert(run.dst == 352 && run.src == 0 && run.len == 32);
+    ck_assert(kvcl_runs_next(&runs, SIZE_MAX, &run));
+    ck_assert(run.dst == 128 && run.src == 32 && run.len == 32); /* the next large block, not behind */
+    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 2);
+    dst.sel.tokens.end = 16;
+    ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_ERR_BAD_LAYOUT);
+    ck_assert_str_eq(kvcl_last_error(), "selections differ: tokens in all is 16 on the destination, 14 on the source");
+    layout.tokens = 3;
+    small = shape_of(layout);
+    ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_ERR_BAD_LAYOUT);
+    ck_assert_str_eq(kvcl_last_error(), "selections differ: tokens of a block is 8 on the destination, 3 on the source: "
+                                        "one must divide the other");
+}
+END_TEST
+
 START_TEST(seek_to_any_byte_equals_walking_there)
 {
     kvcl_shape_t shape = shape_of(KVCL_LAYOUT_NHD(SMALL, .flags = KVCL_LAYOUT_PER_LAYER, .head_stride = 24));
@@ -271,10 +328,11 @@ START_TEST(seek_to_any_byte_equals_walking_there)
     kvcl_stream_t walk, jump;
     uintptr_t addr, there;
     uint64_t pos;
-    size_t i;
+    size_t i, n = sizeof(orders) / sizeof(orders[0]);
 
-    for (i = 0; i < sizeof(orders) / sizeof(orders[0]); ++i) {
-        kvcl_stream_init(&walk, &side, orders[i]);
+    for (i = 0; i < 2 * n; ++i) {
+        side.sel.tokens = (i < n) ? (kvcl_range_t){0, 0} : (kvcl_range_t){1, 8}; /* by blocks of 2, by tokens */
+        kvcl_stream_init(&walk, &side, orders[i % n]);
         jump = walk;
         for (pos = 0; pos < walk.total_bytes; ++pos) {
             ck_assert_uint_eq(kvcl_stream_pos(&walk), pos);
@@ -311,6 +369,8 @@ int main(void)
     tcase_add_test(tc, orders_are_permutations);
     tcase_add_test(tc, equal_memories_are_walked_as_they_lie);
     tcase_add_test(tc, unlike_selections_are_refused_with_both_values);
+    tcase_add_test(tc, units_of_a_block_merge_again_where_they_touch);
+    tcase_add_test(tc, small_blocks_and_large_ones_make_long_runs);
     tcase_add_test(tc, seek_to_any_byte_equals_walking_there);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

@@ -19,7 +19,7 @@ typedef struct bcast_note {
 
 static bool once(perf_t *perf, bool check, bcast_note_t *note)
 {
-    const kvcl_sel_t   sel    = {perf->near_ids, (size_t)perf->opt->count, {0, 0}, {0, 0}};
+    const kvcl_sel_t   sel    = {.blocks = perf->near_ids, .n_blocks = (size_t)perf->opt->count};
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
     kvcl_status_t      status;

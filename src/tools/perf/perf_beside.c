@@ -54,7 +54,7 @@ bool perf_beside_open(perf_t *perf)
 static bool get_all(perf_beside_t *beside)
 {
     const job_t        *job   = beside->perf->job;
-    const kvcl_sel_t   all    = {beside->ids, beside->n, {0, 0}, {0, 0}};
+    const kvcl_sel_t   all    = {.blocks = beside->ids, .n_blocks = beside->n};
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
 

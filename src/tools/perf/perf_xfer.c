@@ -8,7 +8,7 @@
 
 static void select_blocks(const perf_slice_t *slice, kvcl_sel_t *near, kvcl_sel_t *far)
 {
-    const kvcl_sel_t none = {NULL, 0, {0, 0}, {0, 0}};
+    const kvcl_sel_t none = {.blocks = NULL};
 
     *near          = none;
     *far           = none;
@@ -63,7 +63,7 @@ bool perf_put_op(perf_slice_t *slice)
 static bool post_recv(perf_t *perf, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_sel_t         far    = {perf->far_ids, (size_t)perf->opt->count, {0, 0}, {0, 0}};
+    kvcl_sel_t         far    = {.blocks = perf->far_ids, .n_blocks = (size_t)perf->opt->count};
 
     params.timeout_ns = PERF_TIMEOUT_NS;
     return job_ok(perf->job, kvcl_recv(perf->job->world, 0, SEND_TAG, perf->far, &far, &params, req_p), "kvcl_recv");
