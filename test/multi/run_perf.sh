@@ -20,8 +20,8 @@ check() {
   rc=0
   timeout -k 10 120 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
   for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
-    floor_cpu_s_per_gib frames_gbps frames_cpu_s_per_gib memcpy_gbps memcpy_cpu_s_per_gib memcpy2_gbps ratio cold_ms \
-    warm_ms idle_p50_us idle_p99_us beside_gbps; do
+    floor_cpu_s_per_gib frames_gbps frames_p50_us frames_cpu_s_per_gib memcpy_gbps memcpy_p50_us \
+    memcpy_cpu_s_per_gib memcpy2_gbps memcpy2_p50_us ratio cold_ms warm_ms idle_p50_us idle_p99_us beside_gbps; do
     grep -q "\"$member\": " "$tmp/out" || rc=99
   done
   if [ $rc = 0 ] && grep -q '"wrong": 0}' "$tmp/out"; then

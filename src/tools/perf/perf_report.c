@@ -22,10 +22,13 @@ typedef struct figures {
     double   floor_p50_us;
     double   floor_cpu;
     double   frames_gbps;
+    double   frames_p50_us;
     double   frames_cpu;
     double   memcpy_gbps;
+    double   memcpy_p50_us;
     double   memcpy_cpu;
     double   memcpy2_gbps;
+    double   memcpy2_p50_us;
     double   ratio;
     double   cold_ms;
     double   warm_ms;
@@ -49,6 +52,11 @@ static double lane_cpu(const perf_t *perf, const perf_lane_t *lane)
     return ((double)lane->cpu_ns / 1e9) / (bytes / GIB);
 }
 
+static double lane_p50_us(const perf_lane_t *lane)
+{
+    return (lane->iters != 0) ? hist_quantile(&lane->ns, 0.5) / 1e3 : NAN;
+}
+
 /* The method with the smaller median; its index, or PERF_FLOORS if none was measured. */
 static unsigned better(const perf_lane_t *lanes)
 {
@@ -70,20 +78,23 @@ static void floor_figures(const perf_t *perf, figures_t *f)
     f->floor_method  = better(r->floor);
     f->frames_method = better(r->frames);
     f->floor_gbps = f->floor_p50_us = f->floor_cpu = f->frames_gbps = f->frames_cpu = f->memcpy_gbps = NAN;
-    f->memcpy_cpu = f->memcpy2_gbps = NAN;
+    f->memcpy_cpu = f->memcpy2_gbps = f->frames_p50_us = f->memcpy_p50_us = f->memcpy2_p50_us = NAN;
     if (f->floor_method < PERF_FLOORS) {
-        f->floor_p50_us = hist_quantile(&r->floor[f->floor_method].ns, 0.5) / 1e3;
+        f->floor_p50_us = lane_p50_us(&r->floor[f->floor_method]);
         f->floor_gbps   = lane_gbps(perf, &r->floor[f->floor_method]);
         f->floor_cpu    = lane_cpu(perf, &r->floor[f->floor_method]);
     }
     if (f->frames_method < PERF_FLOORS) {
-        f->frames_gbps = lane_gbps(perf, &r->frames[f->frames_method]);
-        f->frames_cpu  = lane_cpu(perf, &r->frames[f->frames_method]);
+        f->frames_gbps   = lane_gbps(perf, &r->frames[f->frames_method]);
+        f->frames_p50_us = lane_p50_us(&r->frames[f->frames_method]);
+        f->frames_cpu    = lane_cpu(perf, &r->frames[f->frames_method]);
     }
     if (perf->test->bytes && (r->copy.iters != 0)) {
-        f->memcpy_gbps  = lane_gbps(perf, &r->copy);
-        f->memcpy_cpu   = lane_cpu(perf, &r->copy);
-        f->memcpy2_gbps = lane_gbps(perf, &r->copy2);
+        f->memcpy_gbps    = lane_gbps(perf, &r->copy);
+        f->memcpy_p50_us  = lane_p50_us(&r->copy);
+        f->memcpy_cpu     = lane_cpu(perf, &r->copy);
+        f->memcpy2_gbps   = lane_gbps(perf, &r->copy2);
+        f->memcpy2_p50_us = lane_p50_us(&r->copy2);
     }
     /* With threads an operation moves a share only: then rates are compared, not times. */
     f->ratio = (perf->opt->threads == 1) ? f->floor_p50_us / f->p50_us : f->gbps / f->floor_gbps;
@@ -142,10 +153,13 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_real(&json, "floor_p50_us", f->floor_p50_us, 3);
     json_real(&json, "floor_cpu_s_per_gib", f->floor_cpu, 4);
     json_real(&json, "frames_gbps", f->frames_gbps, 3);
+    json_real(&json, "frames_p50_us", f->frames_p50_us, 3);
     json_real(&json, "frames_cpu_s_per_gib", f->frames_cpu, 4);
     json_real(&json, "memcpy_gbps", f->memcpy_gbps, 3);
+    json_real(&json, "memcpy_p50_us", f->memcpy_p50_us, 3);
     json_real(&json, "memcpy_cpu_s_per_gib", f->memcpy_cpu, 4);
     json_real(&json, "memcpy2_gbps", f->memcpy2_gbps, 3);
+    json_real(&json, "memcpy2_p50_us", f->memcpy2_p50_us, 3);
     json_real(&json, "ratio", f->ratio, 3);
     json_real(&json, "cold_ms", f->cold_ms, 3);
     json_real(&json, "warm_ms", f->warm_ms, 3);

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""The peers' benchmark once everything is installed: contrib/bench/peers calls it, and has the help."""
+
+import argparse
+import os
+import shutil
+import sys
+
+import lists
+import report
+import run_kvcl
+import run_peer
+from rounds import Results, WrongBytes, announce, measure
+from run_kvcl import Cores, Failed
+
+OURS = "KVCL"
+PEERS = (
+    ("nixl", "NIXL", ("shm", "tcp")),
+    ("mooncake", "Mooncake", ("tcp",)),
+)
+SETTINGS = ("default", "best")
+
+
+def ours(perf, path, blocks):
+    return lambda: run_kvcl.run(perf, path, run_kvcl.of_list(blocks))
+
+
+def theirs(args, who, path, setting, blocks):
+    return lambda: run_peer.run(args.python, who, path, setting, [blocks], args.seconds)[0]
+
+
+def one_list(args, perf, results, path, blocks):
+    measure(results, (path, blocks.name, OURS), ours(perf, path, blocks))
+    for who, name, paths in PEERS:
+        for setting in SETTINGS:
+            if path in paths and who in args.only:
+                measure(results, (path, blocks.name, f"{name}, {setting}"), theirs(args, who, path, setting, blocks))
+
+
+def run(args, results):
+    perf = run_kvcl.find_perf(args.build)
+    blocks = lists.QUICK_LISTS + lists.LATENCIES if args.quick else lists.LISTS + lists.LATENCIES
+    sweep = lists.QUICK_SWEEP if args.quick else lists.SWEEP
+    for number in range(args.rounds):
+        announce(number + 1, args.rounds)
+        for path in args.paths:
+            for wanted in blocks + [one for one in sweep if one not in lists.LATENCIES]:
+                one_list(args, perf, results, path, wanted)
+    return blocks, sweep
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--paths", default="shm,tcp", type=lambda text: text.split(","))
+    parser.add_argument("--only", default="nixl,mooncake", type=lambda text: text.split(","))
+    parser.add_argument("--cores", type=lambda text: [int(core) for core in text.split(",")])
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    Cores.pair = args.cores
+    if Cores.pair is not None and (len(Cores.pair) != 2 or shutil.which("taskset") is None):
+        raise Failed("--cores takes two, A,B, and needs taskset")
+    results = Results()
+    blocks, sweep = run(args, results)
+    os.makedirs(args.out, exist_ok=True)
+    text = report.table(results, "KVCL beside its peers", OURS)
+    print("\n" + text)
+    print("table: " + report.write(args.out, "table.txt", text))
+    print("figures: " + report.write(args.out, "figures.tsv", report.figures(results)))
+    report.bars(results, args.out, "lists", "Block lists, random order: KVCL beside its peers",
+                [one.name for one in blocks if one.count > 1 or one.unit > lists.MIB])
+    report.curves(results, args.out, "sweep", "One get: KVCL beside its peers", {one.name: one.unit for one in sweep})
+    return 1 if results.reasons else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (Failed, WrongBytes) as failure:
+        sys.exit(f"bench/peers: {failure}")

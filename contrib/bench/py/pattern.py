@@ -1,0 +1,50 @@
+"""
+The bytes of the peers' runs: block i of generation g holds words that follow from (i, g) alone, so a block that is
+missing, late, or somebody else's is seen. Works in slices of a few MiB.
+"""
+
+import numpy as np
+
+SLICE_BYTES = 8 << 20
+BLOCK = np.uint64(0x9E3779B97F4A7C15)
+GENERATION = np.uint64(0xBF58476D1CE4E5B9)
+WORD = np.uint64(0x94D049BB133111EB)
+
+
+def orders(blocks):
+    """Where block i lies here, where there: shuffled apart from each other, the same in every process."""
+    here = np.arange(blocks.count, dtype=np.int64)
+    there = here.copy()
+    if blocks.random:
+        np.random.default_rng(1).shuffle(here)
+        np.random.default_rng(2).shuffle(there)
+    return here, there
+
+
+def _slices(memory, blocks, order, generation):
+    """Pairs: block numbers, and the words that belong there."""
+    words = np.arange(blocks.unit // 8, dtype=np.uint64) * WORD
+    rows = max(1, SLICE_BYTES // blocks.unit)
+    for first in range(0, blocks.count, rows):
+        numbers = np.arange(first, min(first + rows, blocks.count), dtype=np.uint64)
+        seeds = (numbers + np.uint64(1)) * BLOCK + np.array([generation], dtype=np.uint64) * GENERATION
+        yield order[first : first + rows], seeds[:, None] ^ words[None, :]
+
+
+def _table(memory, blocks):
+    return memory[: blocks.bytes].view(np.uint64).reshape(blocks.count, blocks.unit // 8)
+
+
+def fill(memory, blocks, order, generation):
+    table = _table(memory, blocks)
+    for where, words in _slices(memory, blocks, order, generation):
+        table[where] = words
+
+
+def wrong(memory, blocks, order, generation):
+    """How many blocks do not hold what they should."""
+    table = _table(memory, blocks)
+    bad = 0
+    for where, words in _slices(memory, blocks, order, generation):
+        bad += int((table[where] != words).any(axis=1).sum())
+    return bad

@@ -1,0 +1,27 @@
+"""One run of a peer (peer.py), by the Python of the virtual environment that has its wheel."""
+
+import json
+import os
+import subprocess
+
+from run_kvcl import Cores, Failed
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TIMEOUT_S = 120
+
+
+def run(python, who, path, setting, lists, seconds):
+    """The figures of each list, in order."""
+    command = [python, os.path.join(HERE, "peer.py"), who, "--path", path, "--setting", setting, "--seconds",
+               str(seconds), "--lists", ",".join(blocks.spell() for blocks in lists)]
+    if Cores.pair is not None:
+        command += ["--cores", f"{Cores.pair[0]},{Cores.pair[1]}"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S,
+                              check=False)
+    except subprocess.TimeoutExpired as late:
+        raise Failed(f"not done after {TIMEOUT_S} s") from late
+    figures = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or len(figures) != len(lists):
+        raise Failed(f"status {done.returncode}\n{done.stderr[-2000:]}")
+    return figures

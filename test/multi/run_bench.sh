@@ -1,0 +1,92 @@
+#!/bin/sh
+# contrib/bench/floor and contrib/bench/peers: that the first runs as a whole on tiny lists, that wrong options and a
+# missing network are named, and that the second notices wrong bytes. Asserts nothing about time.
+set -eu
+: "${top_builddir:?}" "${top_srcdir:?}"
+bench=$top_srcdir/contrib/bench
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+if ! command -v python3 >/dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
+  echo "SKIP: no python3 of 3.9 or later"
+  exit 77
+fi
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE
+
+# check NAME STATUS PATTERN COMMAND...: it must exit so, and say so.
+check() {
+  name=$1 status=$2 pattern=$3
+  shift 3
+  rc=0
+  timeout -k 10 120 "$@" >"$tmp/out" 2>&1 || rc=$?
+  if [ $rc = "$status" ] && grep -q -- "$pattern" "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: $name (status $rc)"
+    sed 's/^/   /' "$tmp/out" | tail -n 20
+  fi
+}
+
+check "floor runs as a whole" 0 'one 4 KiB, tcp: p99 beside a bulk transfer' "$bench/floor" --self-test --build \
+  "$top_builddir" --out "$tmp/floor"
+check "floor leaves its figures" 0 'raw UCX, 1 MiB frames.cpu_s_per_gib' cat "$tmp/floor/figures.tsv"
+check "floor has help" 0 'iperf3' "$bench/floor" --help
+check "floor names a wrong option" 2 'no such option: --wrong' "$bench/floor" --wrong
+check "floor says where it looked for kvcl_perf" 1 "no kvcl_perf in $tmp" "$bench/floor" --self-test --build "$tmp" \
+  --out "$tmp/none"
+check "peers has help" 0 'nixl-cu13' "$bench/peers" --help
+check "peers names an option without its value" 2 'rounds takes a value' "$bench/peers" --rounds
+if python3 -c 'import ensurepip, venv' 2>/dev/null; then
+  check "peers says that there is no network" 2 'could not be installed' env PIP_INDEX_URL=http://127.0.0.1:9/ \
+    PIP_NO_CACHE_DIR=1 PIP_CONFIG_FILE=/dev/null "$bench/peers" --quick --build "$top_builddir" --out "$tmp/peers"
+fi
+
+cat >"$tmp/wrong.py" <<'PY'
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from rounds import Results, WrongBytes
+
+results = Results()
+results.add(("tcp", "list", "KVCL"), {"gbps": 2.0, "wrong": 0})
+results.add(("tcp", "list", "KVCL"), {"gbps": 4.0, "wrong": 0})
+results.add(("tcp", "list", "other"), {"gbps": 1.0, "wrong": 0})
+results.add(("tcp", "list", "other"), {"gbps": 1.0, "wrong": 0})
+assert results.spread(("tcp", "list", "KVCL"), "gbps") == (2.0, 3.0, 4.0)
+assert results.ratio(("tcp", "list", "KVCL"), ("tcp", "list", "other"), "gbps") == 3.0
+try:
+    results.add(("tcp", "list", "other"), {"gbps": 9.0, "wrong": 1})
+except WrongBytes as found:
+    print(found)
+PY
+check "wrong bytes stop a benchmark" 0 'other, list, tcp: 1 wrong blocks' python3 "$tmp/wrong.py" "$bench/py"
+if python3 -c 'import numpy' 2>/dev/null; then
+  cat >"$tmp/pattern.py" <<'PY'
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import pattern
+from lists import BlockList
+
+blocks = BlockList.parse("64:100:random")
+here, there = pattern.orders(blocks)
+far, near = np.zeros(blocks.bytes, np.uint8), np.zeros(blocks.bytes, np.uint8)
+pattern.fill(far, blocks, there, 7)
+assert pattern.wrong(near, blocks, here, 7) == 100
+for i in range(100):
+    near[here[i] * 64 : here[i] * 64 + 64] = far[there[i] * 64 : there[i] * 64 + 64]
+assert pattern.wrong(near, blocks, here, 7) == 0
+assert pattern.wrong(near, blocks, here, 8) == 100
+near[here[3] * 64 + 63] ^= 1
+assert pattern.wrong(near, blocks, here, 7) == 1
+print("one wrong byte is one wrong block")
+PY
+  check "the peers' pattern sees one wrong byte" 0 'one wrong block' python3 "$tmp/pattern.py" "$bench/py"
+fi
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
