@@ -62,16 +62,20 @@ class Comm(_kvcl.Comm):
     # ---- two-sided ----
 
     def send(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-             timeout: Optional[float] = None) -> Request:
-        """Send blocks to the recv that names (my rank or ANY_SOURCE, tag). Done when the receiver has the bytes."""
-        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads), timeout)
+             layerwise: bool = False, timeout: Optional[float] = None) -> Request:
+        """Send blocks to the recv that names (my rank or ANY_SOURCE, tag). Done when the receiver has the bytes.
+
+        layerwise: nothing of a layer is read before layer_ready(layer) on the request; the receiver's
+        layer_wait(layer) returns when it has come.
+        """
+        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads), layerwise, timeout)
 
     def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
              timeout: Optional[float] = None) -> Request:
         """Receive blocks, as many bytes as the sender selected. The result is a RecvInfo."""
         request = Request()
         request._shape = _info
-        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads), timeout)
+        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads), False, timeout)
 
     def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request:
         """Send a buffer's bytes."""

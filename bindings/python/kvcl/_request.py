@@ -35,6 +35,13 @@ class Request(_kvcl.Request):
         """The result of a completed request; InProgress if it has not completed."""
         return self._out(self._result())
 
+    def layer_wait(self, layer: int, timeout: Optional[float] = None) -> None:
+        """Of a recv: wait, at most timeout seconds, without the GIL, until this layer (as the receiving cache counts)
+        has come. InProgress if it has not: the request goes on. Raises the request's error if it has failed. If the
+        send was not layerwise, all layers come when the request completes.
+        """
+        self._layer_wait(layer, timeout)
+
     def test(self) -> bool:
         """Whether it has completed; raises if it failed."""
         if not self.done():

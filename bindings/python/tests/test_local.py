@@ -56,6 +56,56 @@ def test_a_recv_takes_less_than_it_has_room_for_and_not_more(ctx):
         send.wait(10)
 
 
+# ---- layer by layer ----
+
+def test_layers_come_as_they_are_marked(ctx):
+    layout = kvcl.Layout(layers=6, blocks=8, tokens=4, heads=2, head_dim=16, elem_bytes=2, base="layer")
+    mine, theirs = ctx.cache("from", layout), ctx.cache("to", layout)
+    recv = ctx.world.recv(0, 3, theirs, [1, 2, 5], layers=(0, 4))
+    send = ctx.world.send(0, 3, mine, [7, 0, 3], layers=(2, 6), layerwise=True)
+    marker = threading.Thread(target=send.wait, args=(20,))  # waits meanwhile
+    marker.start()
+    for layer in (3, 0, 1, 2):
+        with pytest.raises(kvcl.InProgress):
+            recv.layer_wait(layer, 0.01)
+        mine.bases[layer + 2][:] = bytes([layer + 10]) * len(mine.bases[layer + 2])
+        send.layer_ready(layer + 2)
+        recv.layer_wait(layer, 20)
+        assert set(theirs.bases[layer]) == {0, layer + 10}
+    assert recv.wait(20).bytes == 3 * 4 * layout.block_bytes // 6
+    marker.join()
+    assert send.done() and send.wait(20) is None
+    send.layer_ready(2)  # it has completed: no error
+    recv.layer_wait(0)
+    with pytest.raises(ValueError, match="layerwise"):
+        recv.layer_ready(0)
+
+
+def test_layers_refuse_and_stop(ctx):
+    layout = kvcl.Layout(layers=3, blocks=4, tokens=4, heads=2, head_dim=16, elem_bytes=2)
+    cache = ctx.cache("c", layout)
+    recv = ctx.world.recv(0, 3, cache, [0])
+    send = ctx.world.send(0, 3, cache, [1], layerwise=True)
+    with pytest.raises(kvcl.OutOfRange, match="layer 3"):
+        send.layer_ready(3)
+    with pytest.raises(kvcl.OutOfRange):
+        recv.layer_wait(3, 1)
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        send.layer_ready(-1)
+    send.layer_ready(1)
+    recv.layer_wait(1, 20)
+    with pytest.raises(kvcl.InProgress):
+        kvcl.wait_any([send, recv], 0.02)
+    send.cancel()
+    kvcl.wait_any([send, recv], 20)
+    with pytest.raises(kvcl.Canceled):
+        send.wait(20)
+    with pytest.raises(kvcl.Canceled):
+        recv.layer_wait(2, 20)
+    with pytest.raises(kvcl.Canceled):
+        send.layer_ready(2)
+
+
 # ---- caches ----
 
 def test_blocks_by_send_get_put(ctx, layout):

@@ -160,6 +160,7 @@ typedef struct kvpy_op {
     const char       *what;
     bool             busy;      /* a thread is inside the library with req */
     bool             cancel;    /* that thread shall cancel it */
+    bool             layerwise; /* a send whose layers are marked: req is collected with the GIL only */
     kvpy_obj_t       *keeps[2]; /* references and users */
     kvpy_buf_t       bufs[2];
     kvcl_status_t    *blocks;

@@ -172,6 +172,21 @@ void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
     Py_DECREF(self);
 }
 
+/* Without the GIL: how it stands, or, waiting at most ns, how it ends; 0 ns: do not wait. A layer-wise send is not
+ * collected here: another thread may be marking a layer. */
+static kvcl_status_t look(const kvpy_op_t *op, kvcl_req_h req, uint64_t ns)
+{
+    if (op->layerwise) {
+        return (ns == 0) ? kvcl_req_layer_test(req, 0) : kvcl_req_layer_wait(req, 0, ns);
+    }
+    return (ns == 0) ? kvcl_req_test(req) : kvcl_req_wait(req, ns);
+}
+
+static kvcl_status_t collect(const kvpy_op_t *op, kvcl_status_t status)
+{
+    return (op->layerwise && (status != KVCL_INPROGRESS)) ? kvcl_req_test(op->req) : status;
+}
+
 /* Ask once. Not busy. @return whether it has finished; op may be gone then. */
 bool kvpy_op_poll(kvpy_op_t *op)
 {
@@ -181,12 +196,13 @@ bool kvpy_op_poll(kvpy_op_t *op)
     if (op->ctx->oob.set != NULL) { /* a step of progress may need the store's Python code, and another thread's GIL */
         op->busy = true;
         Py_BEGIN_ALLOW_THREADS
-        status = kvcl_req_test(req);
+        status = look(op, req, 0);
         Py_END_ALLOW_THREADS
         op->busy = false;
     } else {
-        status = kvcl_req_test(req);
+        status = look(op, req, 0);
     }
+    status = collect(op, status);
     if (status == KVCL_INPROGRESS) {
         return false;
     }
@@ -236,9 +252,10 @@ bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns)
 
     op->busy = true;
     Py_BEGIN_ALLOW_THREADS
-    status = kvcl_req_wait(req, ns);
+    status = look(op, req, ns);
     Py_END_ALLOW_THREADS
     op->busy = false;
+    status   = collect(op, status);
     if (status != KVCL_INPROGRESS) {
         kvpy_op_finish(op, status);
         return true;

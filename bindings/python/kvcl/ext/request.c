@@ -77,14 +77,23 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
 
     for (i = 0; i < set->n; ++i) {
         kvpy_op_t *op = ((kvpy_request_t *)PyTuple_GetItem(tuple, (Py_ssize_t)i))->op;
-        set->ops[i]   = op->busy ? NULL : op;
-        set->reqs[i]  = op->busy ? NULL : op->req;
+        bool      out = op->busy || op->layerwise;
+        set->ops[i]   = out ? NULL : op;
+        set->reqs[i]  = out ? NULL : op->req;
+        if (op->layerwise && !op->busy && kvpy_op_poll(op)) {
+            ns = 0; /* one is there */
+        }
         if (set->ops[i] != NULL) {
             op->busy = true;
             ++held;
         }
     }
-    if (held == 0) {
+    if ((held == 0) || (ns == 0)) {
+        for (i = 0; i < set->n; ++i) {
+            if (set->ops[i] != NULL) {
+                set->ops[i]->busy = false;
+            }
+        }
         kvpy_nap((ns < KVPY_NAP_NS) ? ns : KVPY_NAP_NS);
         return;
     }
@@ -209,6 +218,113 @@ static PyObject *request_done(PyObject *self, PyObject *none)
     return PyBool_FromLong(is_final(op) || (!op->busy && kvpy_op_poll(op)));
 }
 
+static int layer_arg(PyObject *arg, uint32_t *layer_p)
+{
+    uint64_t value;
+
+    if (kvpy_u64(arg, "layer", UINT32_MAX, &value) != 0) {
+        return -1;
+    }
+    *layer_p = (uint32_t)value;
+    return 0;
+}
+
+static PyObject *request_layer_ready(PyObject *self, PyObject *arg)
+{
+    kvpy_op_t     *op = ((kvpy_request_t *)self)->op;
+    kvcl_status_t status;
+    uint32_t      layer;
+
+    if (layer_arg(arg, &layer) != 0) {
+        return NULL;
+    }
+    if ((op == NULL) || !op->layerwise) {
+        PyErr_SetString(PyExc_ValueError, "the request is no send with layerwise=True");
+        return NULL;
+    }
+    if (is_final(op)) {
+        return outcome((kvpy_request_t *)self);
+    }
+    status = kvcl_req_layer_ready(op->req, layer); /* nobody collects it without the GIL */
+    if (status < 0) {
+        return kvpy_raise(status, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+/* @return 1 it is here, 0 not yet, -1 exception. */
+static int wait_for_layer(kvpy_request_t *self, uint32_t layer, uint64_t timeout_ns)
+{
+    uint64_t      now = kvpy_now_ns(), until = now + timeout_ns, left;
+    kvcl_status_t status = KVCL_INPROGRESS;
+
+    while (!is_final(self->op)) {
+        kvpy_op_t *op = self->op;
+
+        left = (until > now) ? until - now : 1;
+        left = (left > SLICE_NS) ? SLICE_NS : left;
+        if (op->busy) {
+            kvpy_nap((left < KVPY_NAP_NS) ? left : KVPY_NAP_NS);
+        } else {
+            op->busy = true;
+            Py_BEGIN_ALLOW_THREADS
+            status = kvcl_req_layer_wait(op->req, layer, left);
+            Py_END_ALLOW_THREADS
+            op->busy = false;
+            if (op->cancel) {
+                op->cancel = false;
+                kvpy_op_cancel(op);
+            }
+            if (status == KVCL_OK) {
+                return 1;
+            }
+            if (status == KVCL_ERR_OUT_OF_RANGE) {
+                (void)kvpy_raise(status, NULL);
+                return -1;
+            }
+            if (status < 0) {
+                (void)kvpy_op_poll(op);
+            }
+        }
+        if (PyErr_CheckSignals() != 0) {
+            return -1;
+        }
+        now = kvpy_now_ns();
+        if (now >= until) {
+            break;
+        }
+    }
+    return is_final(self->op) ? 1 : 0;
+}
+
+static PyObject *request_layer_wait(PyObject *self, PyObject *args)
+{
+    PyObject *layer_obj, *timeout = Py_None, *end;
+    uint64_t ns;
+    uint32_t layer;
+    int      here;
+
+    if (!PyArg_ParseTuple(args, "O|O:_layer_wait", &layer_obj, &timeout) || (kvpy_timeout(timeout, &ns) != 0) ||
+        (layer_arg(layer_obj, &layer) != 0)) {
+        return NULL;
+    }
+    here = wait_for_layer((kvpy_request_t *)self, layer, (timeout == Py_None) ? UINT64_MAX / 2 : ns);
+    if (here == 0) {
+        return kvpy_raise(KVCL_INPROGRESS, "the layer has not come yet; the request goes on");
+    }
+    if ((here > 0) && is_final(((kvpy_request_t *)self)->op)) { /* how it ended */
+        end = outcome((kvpy_request_t *)self);
+        if (end == NULL) {
+            return NULL;
+        }
+        Py_DECREF(end);
+    }
+    if (here < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *request_cancel(PyObject *self, PyObject *none)
 {
     kvpy_op_t *op = ((kvpy_request_t *)self)->op;
@@ -304,6 +420,9 @@ PyMethodDef kvpy_request_methods[] = {
     {"_wait", request_wait, METH_VARARGS, "_wait(timeout=None): wait, then the result; InProgress if it goes on."},
     {"_result", request_result, METH_NOARGS, "The result of a finished request, or its exception."},
     {"done", request_done, METH_NOARGS, "Whether it has completed, well or not. Never blocks, never raises its error."},
+    {"layer_ready", request_layer_ready, METH_O,
+     "Of a send with layerwise=True: this layer's bytes are in place. Any order, any thread; costs next to nothing."},
+    {"_layer_wait", request_layer_wait, METH_VARARGS, "_layer_wait(layer, timeout=None): until that layer is here."},
     {"cancel", request_cancel, METH_NOARGS,
      "Ask the operation to stop. Completion still comes, usually with Canceled; after it nothing touches the buffers."},
     {"_when_done", request_when_done, METH_O, "Call a function with the request once it has completed."},

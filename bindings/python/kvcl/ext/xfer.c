@@ -30,7 +30,7 @@ static int blocks_of(kvpy_op_t *op, PyObject *cache_arg, PyObject *tuple, kvcl_s
     return 0;
 }
 
-/* _pass(request, recv, rank, tag, cache, selection, timeout): send or recv of blocks */
+/* _pass(request, recv, rank, tag, cache, selection, layerwise, timeout): send or recv of blocks */
 static PyObject *comm_pass(PyObject *self, PyObject *args)
 {
     PyObject           *request, *rank_arg, *tag_arg, *cache_arg, *sel_arg, *timeout;
@@ -40,9 +40,10 @@ static PyObject *comm_pass(PyObject *self, PyObject *args)
     uint64_t           tag;
     kvcl_status_t      status;
     kvpy_op_t          *op;
-    int                recv, rank;
+    int                recv, rank, layerwise;
 
-    if (!PyArg_ParseTuple(args, "OpOOOOO:_pass", &request, &recv, &rank_arg, &tag_arg, &cache_arg, &sel_arg, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOpO:_pass", &request, &recv, &rank_arg, &tag_arg, &cache_arg, &sel_arg, &layerwise,
+                          &timeout) ||
         (kvpy_int(rank_arg, "rank", &rank) != 0) || (kvpy_u64(tag_arg, "tag", UINT64_MAX, &tag) != 0) ||
         ((op = kvpy_op_new(request, recv ? "recv" : "send", comm, timeout, &params)) == NULL) ||
         (blocks_of(op, cache_arg, sel_arg, &sel, &cache) != 0)) {
@@ -52,6 +53,8 @@ static PyObject *comm_pass(PyObject *self, PyObject *args)
         op->has_info = true;
         params.info  = &op->info;
     }
+    op->layerwise = (layerwise != 0);
+    params.flags  = layerwise ? KVCL_LAYERWISE : 0;
     KVPY_POST(op, status,
               recv ? kvcl_recv(comm->handle, rank, tag, cache->handle, &sel, &params, &op->req)
                    : kvcl_send(comm->handle, rank, tag, cache->handle, &sel, &params, &op->req));
