@@ -4,9 +4,11 @@
  * A publish: the slots are taken, the checksums computed (no lock), the slots become PUBLISHED, the homes are told, one
  * message each. The request is over when all of them have answered. A block that was withdrawn meanwhile is removed
  * again after its home's answer, since the two messages may have passed each other. If a home is found to be gone, all
- * of it is sent once more, to the homes that there are then.
+ * of it is sent once more, to the homes that there are then; if one of those does not know yet that it is, a little
+ * later.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "store/store.h"
@@ -14,7 +16,8 @@
 
 #include <stdlib.h>
 
-enum { ROUNDS_MAX = 4 };
+enum { ROUNDS_MAX = 100 };
+#define LAG_PAUSE_NS (10 * KVCL_NS_PER_MS)
 
 /* A publish or a remove under way. */
 struct kvcl_publish {
@@ -29,6 +32,8 @@ struct kvcl_publish {
     kvcl_deal_t   deal;
     bool          is_publish;
     bool          again;        /* a home has gone: what it was told is to be told to others */
+    bool          lagging;      /* a rank that is to be a home has not heard yet of the death that makes it one */
+    kvcl_store_timer_t *pause;  /* until it is told again */
     unsigned      rounds;
     size_t        n;
     kvcl_store_rec_t recs[];
@@ -103,6 +108,15 @@ static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
     }
 }
 
+/* Is the block still published as the record says? */
+static bool is_current(const kvcl_publish_t *publish, size_t i)
+{
+    const kvcl_dir_loc_t *loc = &publish->recs[i].loc;
+
+    return publish->is_publish && (publish->owner != NULL) &&
+           (kvcl_slots_gen(&publish->owner->slots, loc->slot) == loc->gen);
+}
+
 static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_publish_t *publish = ask->arg;
@@ -114,8 +128,9 @@ static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     }
     publish->again = publish->again || (ask->store->incarnations[ask->rank] == 0);
     for (i = 0; i < ask->n; ++i) {
-        take_result(publish, ask->order[i],
-                    ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status);
+        kvcl_status_t one = ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status;
+        publish->lagging = publish->lagging || ((one == KVCL_ERR_STALE) && is_current(publish, ask->order[i]));
+        take_result(publish, ask->order[i], one);
     }
     if (--publish->outstanding == 0) {
         finish(publish);
@@ -129,6 +144,8 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     if (publish->status == KVCL_OK) {
         publish->status = status;
     }
+    kvcl_store_timer_stop(publish->pause);
+    publish->pause = NULL;
     ++publish->outstanding;
     kvcl_asks_stop(&publish->asks, status);
     if (--publish->outstanding == 0) {
@@ -227,14 +244,11 @@ static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
     }
 }
 
-/* Lock held. */
-static bool once_more(kvcl_publish_t *publish)
+/* Lock held. False: it could not be. */
+static bool send_again(kvcl_publish_t *publish)
 {
     kvcl_status_t status;
 
-    if (!publish->is_publish || !publish->again || (publish->status != KVCL_OK) || (++publish->rounds >= ROUNDS_MAX)) {
-        return false;
-    }
     publish->again = false;
     kvcl_deal_free(&publish->deal);
     status = deal_out(publish, publish->recs, sizeof(publish->recs[0]));
@@ -245,6 +259,31 @@ static bool once_more(kvcl_publish_t *publish)
     apply_here(publish, publish->recs);
     post_asks(publish, 0); /* the request's own deadline stops them */
     return true;
+}
+
+static void after_pause(void *arg)
+{
+    kvcl_publish_t *publish = arg;
+
+    publish->pause = NULL;
+    if (!send_again(publish)) {
+        finish(publish);
+    }
+}
+
+/* Lock held. */
+static bool once_more(kvcl_publish_t *publish)
+{
+    if (!publish->is_publish || (!publish->again && !publish->lagging) || (publish->status != KVCL_OK) ||
+        publish->store->closing || (++publish->rounds >= ROUNDS_MAX)) {
+        return false;
+    }
+    if (publish->lagging) {
+        publish->lagging = false;
+        publish->pause   = kvcl_store_timer_start(publish->store, LAG_PAUSE_NS, after_pause, publish);
+        return publish->pause != NULL;
+    }
+    return send_again(publish);
 }
 
 /* No lock held; owns the publish. */

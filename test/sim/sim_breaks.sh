@@ -2,12 +2,14 @@
 # Each deliberate bug must be caught by the simulator within 10,000 seeds, and the seed that catches it
 # must replay to the same sentence. A simulator that catches nothing shows nothing.
 set -eu
-sim=${top_builddir:?}/test/sim/sim_dir
+dir=${top_builddir:?}/test/sim
 failed=0
 passed=0
 
-for bug in no-gen-bump publish-before-bytes late-remove-ignores-gen skip-gen-check stale-incarnation \
-           no-entry-check; do
+for which in sim_dir:no-gen-bump sim_dir:publish-before-bytes sim_dir:late-remove-ignores-gen sim_dir:skip-gen-check \
+             sim_dir:stale-incarnation sim_dir:no-entry-check \
+             sim_copies:one-home sim_copies:answer-before-listed sim_copies:ack-before-copies; do
+    sim=$dir/${which%%:*} bug=${which#*:}
     status=0
     first=$("$sim" --seeds 10000 --break "$bug") || status=$?
     line=$(printf '%s\n' "$first" | sed -n 1p)
