@@ -19,6 +19,11 @@
  * it does not depend on strides: two caches of equal logical shape exchange blocks whatever their
  * layouts in memory.
  *
+ * Hybrid models (full attention, sliding window, Mamba state) have groups of layers whose blocks
+ * differ, and a block table for each group. Each group is a cache of its own, with its own layout;
+ * groups that share a pool of pages are caches over the same bases, block_stride being the page. A
+ * state of two arrays is two caches: the second's bases begin behind the first array, in each page.
+ *
  * Blocks of different sizes: the two sides of a transfer may have blocks of different numbers of
  * tokens if one divides the other, say 16 and 64. Both lists are then rows of tokens, of equal
  * length; the last larger block may be filled in part (kvcl_sel_t.tokens). The canonical order of

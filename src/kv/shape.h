@@ -20,7 +20,7 @@
 enum { KVCL_DIM_HEAD = 1, KVCL_DIM_TOKEN = 2, KVCL_DIM_BLOCK = 3, KVCL_DIM_KV = 4, KVCL_DIM_LAYER = 5 };
 enum { KVCL_DIMS = 5 };
 
-/* A hybrid model (layer groups of different sizes) is to become several shapes, one per group. */
+/* A hybrid model (layer groups of different sizes) has several caches, so several shapes, one for each group. */
 typedef struct kvcl_shape {
     uint64_t flags; /* KVCL_LAYOUT_PER_* */
     uint32_t layers;

@@ -8,7 +8,7 @@ if ! command -v mpirun >/dev/null; then
   echo "SKIP: no mpirun (Debian: openmpi-bin)"
   exit 77
 fi
-for program in prefill_decode layerwise reuse_prefix hot_prefix; do
+for program in prefill_decode layerwise hybrid reuse_prefix hot_prefix; do
   for n in 2 3 4; do
     for path in auto tcp; do
       if KVCL_PATH=$path timeout -k 10 60 mpirun -x KVCL_PATH -n $n "$top_builddir/contrib/examples/$program"; then
