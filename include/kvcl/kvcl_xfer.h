@@ -21,7 +21,9 @@ typedef struct kvcl_recv_info {
 } kvcl_recv_info_t;
 
 /* kvcl_xfer_params_t.flags */
-#define KVCL_LAYERWISE UINT64_C(0x1) /* kvcl_send: each layer leaves when kvcl_req_layer_ready() says so */
+#define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer leaves when kvcl_req_layer_ready() says so */
+#define KVCL_BACKGROUND UINT64_C(0x2) /* gets and puts: others go first, at both ends, where they compete for the same
+                                         owner or copying thread; KVCL_BACKGROUND_SHARE percent remain for this one */
 
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
@@ -89,6 +91,37 @@ KVCL_API kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, 
 KVCL_API kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
                                 const kvcl_sel_t *remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
+
+/* A get or put prepared for many postings. */
+typedef struct kvcl_xfer *kvcl_xfer_h;
+typedef enum { KVCL_XFER_GET = 0, KVCL_XFER_PUT = 1 } kvcl_xfer_dir_t;
+
+/**
+ * Prepare a kvcl_get or kvcl_put that differs in its block ids only from one posting to the next: the arguments are
+ * checked, the peer and its cache's name looked up once. Nothing is sent.
+ * @a local, @a remote: the layers, heads and tokens of each side; their blocks and n_blocks are not looked at, and
+ * tokens, which count along a list, at each posting. @a params:
+ * flags, timeout_ns, remote_cache (copied) and, of a put, the signal, for every posting; cb, cb_arg, status and info must not
+ * be set here. The communicator, the cache and the signal's memory must outlive the handle and what is posted by it.
+ * Any thread.
+ * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_OUT_OF_RANGE (local layers or heads); KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir, kvcl_cache_h cache,
+                                         const kvcl_sel_t *local, const kvcl_sel_t *remote,
+                                         const kvcl_xfer_params_t *params, kvcl_xfer_h *xfer_p) KVCL_MUST_CHECK;
+
+/**
+ * Post it: the two lists of blocks mean what the selections of kvcl_get and kvcl_put do, as many blocks on both sides
+ * where blocks have the same size. They are the caller's again on return. @a params (NULL: none): cb, cb_arg, status, and a timeout_ns for this posting; nothing else may be set.
+ * Several threads may post by one handle at once.
+ * @return as kvcl_get and kvcl_put, at once and later by the request.
+ */
+KVCL_API kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, size_t n_local,
+                                      const uint32_t *remote_blocks, size_t n_remote,
+                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** Free a handle, NULL too. What was posted by it goes on. No thread may be posting by it. */
+KVCL_API void kvcl_xfer_free(kvcl_xfer_h xfer);
 
 /**
  * Plain bytes from or to a peer's exported memory.

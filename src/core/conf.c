@@ -41,6 +41,8 @@ const kvcl_setting_t kvcl_config_table[] = {
         "over shared memory, transfers up to this size are copied inside the posting call"),
     ROW("KVCL_FRAME", "0", SIZE, frame, 0, 1 << 26, NULL, "bytes of one served data message; 0: what the transport likes"),
     ROW("KVCL_WINDOW", "16", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
+    ROW("KVCL_BACKGROUND_SHARE", "10", INT, background_share, 0, 90, NULL,
+        "percent of the turns that transfers with KVCL_BACKGROUND get while others want them too"),
     ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
         "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),

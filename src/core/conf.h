@@ -29,9 +29,10 @@ typedef struct kvcl_config {
     int64_t  window;
     uint64_t eager;
     uint64_t store_hedge_ns;
+    int64_t  background_share;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 19 };
+enum { KVCL_CONFIG_ROWS = 20 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

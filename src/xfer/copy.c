@@ -3,6 +3,7 @@
  */
 #include "config.h"
 #include "xfer/copy.h"
+#include "xfer/xfer.h"
 
 enum { SLICE_BYTES = 512 * 1024 };
 
@@ -14,7 +15,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
     copy->active = 0;
     copy->cold   = (to - from >= KVCL_COPY_COLD_BYTES);
     copy->status = KVCL_OK;
-    kvcl_list_add_tail(kvcl_copy_jobs(ctx), &copy->link);
+    kvcl_list_add_tail(kvcl_copy_jobs(ctx, copy->background), &copy->link);
     kvcl_engine_kick(ctx);
 }
 
@@ -35,20 +36,40 @@ void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status)
     end_if_idle(copy);
 }
 
-bool kvcl_copy_work(kvcl_list_t *jobs, kvcl_context_h ctx)
+/* The first of a class that has a slice left. Those without one are as many as there are threads copying. */
+static kvcl_copy_t *first_of(kvcl_context_h ctx, bool background)
 {
-    kvcl_copy_t *copy = NULL, *job;
-    uint64_t    from, to;
+    kvcl_copy_t *job;
 
-    kvcl_list_foreach (job, jobs, kvcl_copy_t, link) {
+    kvcl_list_foreach (job, kvcl_copy_jobs(ctx, background), kvcl_copy_t, link) {
         if ((job->next < job->total) || (job->active == 0)) {
-            copy = job;
-            break;
+            return job;
         }
     }
+    return NULL;
+}
+
+/* The job whose turn it is: of the upper class, or by its share of the lower. */
+static kvcl_copy_t *pick(kvcl_context_h ctx)
+{
+    kvcl_copy_t *upper = first_of(ctx, false), *lower = first_of(ctx, true);
+
+    if ((upper == NULL) || (lower == NULL)) {
+        return (upper != NULL) ? upper : lower;
+    }
+    return kvcl_share_lower(&kvcl_xfer_state(ctx)->copy_share, (unsigned)ctx->config.background_share) ? lower : upper;
+}
+
+bool kvcl_copy_work(kvcl_context_h ctx)
+{
+    kvcl_copy_t *copy = pick(ctx);
+    uint64_t    from, to;
+
     if (copy == NULL) {
         return false;
     }
+    kvcl_list_del(&copy->link); /* the next turn is another job's: a short one does not wait for a long one's end */
+    kvcl_list_add_tail(kvcl_copy_jobs(ctx, copy->background), &copy->link);
     from       = copy->next;
     to         = (copy->total - from > SLICE_BYTES) ? from + SLICE_BYTES : copy->total;
     copy->next = to;

@@ -20,6 +20,7 @@ struct kvcl_copy {
     kvcl_runs_t   runs;
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
+    bool          background;  /* set by the poster before kvcl_copy_start: others go first */
     bool          cold;        /* so many bytes that they are copied past the caches */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
@@ -30,8 +31,8 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
 /** Lock held. done() comes with status, now or when the last slice ended. */
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
 /** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
-bool kvcl_copy_work(kvcl_list_t *jobs, kvcl_context_h ctx);
-/** The context's jobs. */
-kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx);
+bool kvcl_copy_work(kvcl_context_h ctx);
+/** The context's jobs of a class. */
+kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx, bool background);
 
 #endif

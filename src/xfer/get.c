@@ -6,6 +6,7 @@
 #include "mem/rmem.h"
 #include "xfer/direct.h"
 #include "xfer/params.h"
+#include "xfer/prepare.h"
 #include "xfer/pull.h"
 
 #include <string.h>
@@ -105,6 +106,7 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer
 {
     kvcl_status_t status;
 
+    pull->background = (p->flags & KVCL_BACKGROUND) != 0;
     kvcl_lock(ctx);
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     kvcl_unlock(ctx);
@@ -118,16 +120,40 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer
     return KVCL_OK;
 }
 
+kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remote, const kvcl_sel_t *local,
+                            const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    uint64_t      bytes   = kvcl_sel_bytes(&plan->cache->shape, local);
+    kvcl_rcache_t *rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
+    kvcl_status_t status;
+    kvcl_pull_t   *pull;
+
+    if (rcache != NULL) {
+        status = kvcl_direct_copy(plan->cache, local, rcache, remote, false);
+        kvcl_set_statuses(p->status, remote->n_blocks, status);
+        return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
+    }
+    pull = kvcl_pull_new();
+    if ((pull == NULL) || ((status = kvcl_pull_set_remote(pull, remote)) != KVCL_OK) ||
+        ((status = kvcl_pull_set_local(pull, plan->cache, local)) != KVCL_OK)) {
+        kvcl_pull_discard(pull);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get: no memory for a transfer");
+    }
+    pull->peer     = plan->peer;
+    pull->from     = KVCL_FROM_CACHE;
+    strcpy(pull->cache_name, plan->name);
+    pull->name_key = plan->name_key;
+    pull->total    = bytes;
+    pull->status   = p->status;
+    return post(plan->ctx, pull, p, req_p);
+}
+
 kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
                        const kvcl_sel_t *local, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
-    kvcl_peer_t        *peer;
-    kvcl_rcache_t      *rcache;
-    kvcl_pull_t        *pull;
-    const char         *name;
-    uint64_t           key, bytes;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_get", params, &p, &peer);
+    kvcl_xfer_plan_t   plan;
+    kvcl_status_t      status = kvcl_xfer_plan(comm, rank, cache, "kvcl_get", params, &p, &plan);
 
     if (status == KVCL_OK) {
         status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_get");
@@ -135,33 +161,7 @@ kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
     if (status == KVCL_OK) {
         status = kvcl_xfer_remote(remote, "kvcl_get");
     }
-    if (status == KVCL_OK) {
-        status = kvcl_xfer_name(&p, cache, "kvcl_get", &name);
-    }
-    if (status != KVCL_OK) {
-        return status;
-    }
-    key    = (name == p.remote_cache) ? kvcl_cache_name_key(name) : cache->name_key;
-    bytes  = kvcl_sel_bytes(&cache->shape, local);
-    rcache = kvcl_direct_rcache(comm->ctx, peer, key, bytes);
-    if (rcache != NULL) {
-        status = kvcl_direct_copy(cache, local, rcache, remote, false);
-        kvcl_set_statuses(p.status, remote->n_blocks, status);
-        return kvcl_req_instant(comm->ctx, status, p.cb, p.cb_arg, req_p);
-    }
-    pull = kvcl_pull_new();
-    if ((pull == NULL) || ((status = kvcl_pull_set_remote(pull, remote)) != KVCL_OK) ||
-        ((status = kvcl_pull_set_local(pull, cache, local)) != KVCL_OK)) {
-        kvcl_pull_discard(pull);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get: no memory for a transfer");
-    }
-    pull->peer       = peer;
-    pull->from       = KVCL_FROM_CACHE;
-    strcpy(pull->cache_name, name);
-    pull->name_key   = key;
-    pull->total      = bytes;
-    pull->status     = p.status;
-    return post(comm->ctx, pull, &p, req_p);
+    return (status == KVCL_OK) ? kvcl_get_post(&plan, remote, local, &p, req_p) : status;
 }
 
 kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_t len,

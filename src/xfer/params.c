@@ -9,6 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool has_classes(const char *call)
+{
+    static const char *const calls[] = {"kvcl_get", "kvcl_put", "kvcl_get_bytes", "kvcl_put_bytes",
+                                        "kvcl_xfer_prepare"};
+    size_t                   i;
+
+    for (i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i) {
+        if (strcmp(call, calls[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
 {
     kvcl_status_t status;
@@ -23,11 +37,14 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return status;
     }
     memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
-    if ((out->flags & ~(uint64_t)KVCL_LAYERWISE) != 0) {
+    if ((out->flags & ~(KVCL_LAYERWISE | KVCL_BACKGROUND)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx", call, (unsigned long long)out->flags);
     }
     if ((out->flags & KVCL_LAYERWISE) && (strcmp(call, "kvcl_send") != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_LAYERWISE is a flag of kvcl_send", call);
+    }
+    if ((out->flags & KVCL_BACKGROUND) && !has_classes(call)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_BACKGROUND is a flag of gets and puts", call);
     }
     return KVCL_OK;
 }

@@ -270,9 +270,16 @@ static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
     return kvcl_runs_order_pick(&local, &remote);
 }
 
+/* Frames on their way: fewer of the lower class, because what others send queues behind them. */
+static uint32_t window(const kvcl_pull_t *pull)
+{
+    uint32_t frames = (uint32_t)pull->req.ctx->config.window;
+
+    return (!pull->background || (frames < 8)) ? frames : frames / 4;
+}
+
 static kvcl_status_t ask_owner(kvcl_pull_t *pull)
 {
-    kvcl_context_h  ctx = pull->req.ctx;
     size_t          ids = pull->remote.n_blocks * sizeof(uint32_t);
     size_t          len = (pull->gens != NULL) ? 2 * ids : ids;
     const void      *payload = pull->remote.blocks;
@@ -282,7 +289,7 @@ static kvcl_status_t ask_owner(kvcl_pull_t *pull)
     kvcl_msg_pull_t out = {
         .msg      = {.type = KVCL_MSG_PULL, .op = pull->req.id, .flags = (pull->gens != NULL) ? KVCL_PULL_GENS : 0},
         .from     = from,
-        .window   = (uint32_t)ctx->config.window,
+        .window   = window(pull),
         .offset   = (from == KVCL_FROM_REGION) ? pull->offset : pull->range_from,
         .len      = pull->total,
         .layers   = {pull->remote.layers.first, pull->remote.layers.end},
@@ -294,6 +301,7 @@ static kvcl_status_t ask_owner(kvcl_pull_t *pull)
     out.order  = stream_order(pull, &out.unit);
     out.target = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
     out.key    = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
+    out.msg.flags |= pull->background ? KVCL_PULL_BACKGROUND : 0;
     if (from != KVCL_FROM_CACHE) {
         out.n_blocks = 0;
         len          = 0;
@@ -334,7 +342,7 @@ static bool is_rma(const kvcl_pull_t *pull)
 /* May the owner send all that is left, in frames of len bytes, without another credit? */
 static bool covers_rest(const kvcl_pull_t *pull, size_t len)
 {
-    uint64_t granted = (uint64_t)pull->req.ctx->config.window - pull->uncredited;
+    uint64_t granted = (uint64_t)window(pull) - pull->uncredited;
 
     return pull->total - pull->received <= granted * len;
 }
@@ -386,6 +394,7 @@ static void move(kvcl_pull_t *pull)
         } else if (is_mapped(pull)) {
             pull->state     = KVCL_PULL_COPY;
             pull->copy.done = copy_done;
+            pull->copy.background = pull->background;
             kvcl_copy_start(ctx, &pull->copy, pull->range_from, pull->range_from + pull->total);
         } else {
             pull->state = KVCL_PULL_RMA;
@@ -533,7 +542,7 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         return;
     }
     ++pull->uncredited;
-    if ((pull->uncredited * 2 >= (unsigned)ctx->config.window) && !covers_rest(pull, len)) {
+    if ((pull->uncredited * 2 >= window(pull)) && !covers_rest(pull, len)) {
         give_credit(pull);
     }
 }

@@ -30,6 +30,7 @@ struct kvcl_pull {
     /* The source: filled by the poster. */
     uint8_t              from;        /* KVCL_FROM_* */
     bool                 push;        /* the other way: local to remote; copy and rma only */
+    bool                 background;  /* of the lower class */
     bool                 need_direct; /* with push: end with KVCL_ERR_UNSUPPORTED rather than be served */
     char                 cache_name[KVCL_CACHE_NAME_MAX + 1]; /* FROM_CACHE: by name (name_key), or by id */
     uint64_t             name_key;

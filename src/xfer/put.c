@@ -13,6 +13,7 @@
 #include "xfer/offer.h"
 #include "xfer/p2p.h"
 #include "xfer/params.h"
+#include "xfer/prepare.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
@@ -32,6 +33,7 @@ typedef struct put {
     char           name[KVCL_CACHE_NAME_MAX + 1];
     uint64_t       name_key;
     bool           asked_again;
+    bool           background;
     kvcl_rmem_h    rmem;
     uint64_t       offset;
     const void     *buf;
@@ -131,6 +133,7 @@ static void fill_put(put_t *put, kvcl_msg_put_t *out)
     out->msg.op   = put->req.id;
     out->order    = KVCL_STREAM_CANONICAL;
     out->len      = put->total;
+    out->msg.flags = put->background ? KVCL_PUT_BACKGROUND : 0;
     if (put->cache != NULL) {
         kvcl_rcache_t *rcache = kvcl_rcache_ready(put->peer, put->name_key);
         out->msg.flags |= KVCL_PUT_CACHE;
@@ -220,6 +223,7 @@ static kvcl_pull_t *make_direct(put_t *put)
     pull->peer        = put->peer;
     pull->push        = true;
     pull->need_direct = true;
+    pull->background  = put->background;
     pull->total       = put->total;
     pull->on_done     = direct_done;
     pull->arg         = put;
@@ -244,9 +248,12 @@ static kvcl_pull_t *make_direct(put_t *put)
 /* No lock held; takes the put. */
 static kvcl_status_t post(kvcl_context_h ctx, put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    kvcl_pull_t   *direct = make_direct(put);
-    kvcl_status_t status  = (direct != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+    kvcl_pull_t   *direct;
+    kvcl_status_t status;
 
+    put->background = (p->flags & KVCL_BACKGROUND) != 0;
+    direct          = make_direct(put);
+    status          = (direct != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
     if (status != KVCL_OK) {
         put_release(&put->req);
         return kvcl_fail(status, "no memory for a put");
@@ -280,7 +287,7 @@ static kvcl_status_t post(kvcl_context_h ctx, put_t *put, const kvcl_xfer_params
     return kvcl_fail(status, "no memory for a put");
 }
 
-static kvcl_status_t check_signal(const kvcl_xfer_params_t *p, const kvcl_peer_t *peer, const char *call)
+kvcl_status_t kvcl_put_check_signal(const kvcl_xfer_params_t *p, const kvcl_peer_t *peer, const char *call)
 {
     kvcl_status_t status;
 
@@ -295,47 +302,55 @@ static kvcl_status_t check_signal(const kvcl_xfer_params_t *p, const kvcl_peer_t
     return status;
 }
 
+kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
+                            const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    uint64_t      total   = kvcl_sel_bytes(&plan->cache->shape, local);
+    kvcl_rcache_t *rcache = NULL;
+    kvcl_status_t status;
+    put_t         *put;
+
+    if (p->signal_mem == NULL) {
+        rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
+    }
+    if (rcache != NULL) {
+        status = kvcl_direct_copy(plan->cache, local, rcache, remote, true);
+        kvcl_set_statuses(p->status, remote->n_blocks, status);
+        return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
+    }
+    put = calloc(1, sizeof(*put));
+    if ((put == NULL) || (kvcl_own_sel(&put->local, local) != KVCL_OK) ||
+        (kvcl_own_sel(&put->remote, remote) != KVCL_OK)) {
+        if (put != NULL) {
+            put_release(&put->req);
+        }
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
+    }
+    put->peer     = plan->peer;
+    put->cache    = plan->cache;
+    strcpy(put->name, plan->name);
+    put->name_key = plan->name_key;
+    put->total    = total;
+    put->status   = p->status;
+    put->n_status = remote->n_blocks;
+    return post(plan->ctx, put, p, req_p);
+}
+
 kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
                        const kvcl_sel_t *remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
-    kvcl_peer_t        *peer;
-    kvcl_rcache_t      *rcache;
-    put_t              *put;
-    const char         *name;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_put", params, &p, &peer);
+    kvcl_xfer_plan_t   plan;
+    kvcl_status_t      status = kvcl_xfer_plan(comm, rank, cache, "kvcl_put", params, &p, &plan);
 
     if (status == KVCL_OK) {
         status = kvcl_xfer_remote(remote, "kvcl_put");
     }
-    if (((status != KVCL_OK)) || ((status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_put")) != KVCL_OK) ||
-        ((status = kvcl_xfer_name(&p, cache, "kvcl_put", &name)) != KVCL_OK) ||
-        ((status = check_signal(&p, peer, "kvcl_put")) != KVCL_OK)) {
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_put")) != KVCL_OK) ||
+        ((status = kvcl_put_check_signal(&p, plan.peer, "kvcl_put")) != KVCL_OK)) {
         return status;
     }
-    put = calloc(1, sizeof(*put));
-    if (put == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
-    }
-    put->peer     = peer;
-    put->cache    = cache;
-    strcpy(put->name, name);
-    put->name_key = kvcl_cache_name_key(put->name);
-    put->total    = kvcl_sel_bytes(&cache->shape, local);
-    put->status   = p.status;
-    put->n_status = remote->n_blocks;
-    rcache = (p.signal_mem == NULL) ? kvcl_direct_rcache(comm->ctx, peer, put->name_key, put->total) : NULL;
-    if (rcache != NULL) {
-        free(put);
-        status = kvcl_direct_copy(cache, local, rcache, remote, true);
-        kvcl_set_statuses(p.status, remote->n_blocks, status);
-        return kvcl_req_instant(comm->ctx, status, p.cb, p.cb_arg, req_p);
-    }
-    if ((kvcl_own_sel(&put->local, local) != KVCL_OK) || (kvcl_own_sel(&put->remote, remote) != KVCL_OK)) {
-        put_release(&put->req);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
-    }
-    return post(comm->ctx, put, &p, req_p);
+    return kvcl_put_post(&plan, local, remote, &p, req_p);
 }
 
 kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf, size_t len,
@@ -347,7 +362,7 @@ kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf,
 
     if ((status != KVCL_OK) ||
         ((status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_WRITE, "kvcl_put_bytes")) != KVCL_OK) ||
-        ((status = check_signal(&p, rmem->peer, "kvcl_put_bytes")) != KVCL_OK)) {
+        ((status = kvcl_put_check_signal(&p, rmem->peer, "kvcl_put_bytes")) != KVCL_OK)) {
         return status;
     }
     if ((p.signal_mem == NULL) && (len <= rmem->ctx->config.inline_copy) &&

@@ -145,6 +145,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         pull->unit    = (taking->cache != NULL) ? taking->in.unit : 0;
         pull->total   = taking->in.len;
         pull->buf     = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
+        pull->background = (taking->in.msg.flags & KVCL_PUT_BACKGROUND) != 0;
         pull->on_done = take_done;
         pull->arg     = taking;
         if (taking->cache != NULL) {

@@ -133,14 +133,31 @@ static kvcl_status_t issue_flush(kvcl_rma_job_t *job, rma_send_t *one, bool *non
     return pull->peer->ops->flush(flat ? pull->rregion->rmem : pull->rcache->regions[next].rmem, &one->send);
 }
 
+/* Operations in flight: all, or, of the lower class while the upper one has a job too, its share of them. */
+static unsigned window(const kvcl_rma_job_t *job)
+{
+    kvcl_context_h ctx = job->pull->req.ctx;
+    unsigned       share = (unsigned)ctx->config.background_share * WINDOW / 100;
+    kvcl_rma_job_t *other;
+
+    if (job->pull->background) {
+        kvcl_list_foreach (other, &kvcl_xfer_state(ctx)->rmas, kvcl_rma_job_t, link) {
+            if (!other->pull->background) {
+                return (share == 0) ? 1 : share;
+            }
+        }
+    }
+    return WINDOW;
+}
+
 static unsigned advance(kvcl_rma_job_t *job)
 {
-    unsigned      n = 0, i;
+    unsigned      n = 0, i, most = window(job);
     kvcl_status_t status;
     kvcl_run_t    run;
     bool          none;
 
-    for (i = 0; (i < WINDOW) && !job->issued; ++i) {
+    for (i = 0; (i < most) && !job->issued; ++i) {
         if (job->sends[i].busy) {
             continue;
         }

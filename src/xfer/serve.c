@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAMES_A_TURN = 4, ZERO_COPY_MIN = 64 * 1024, SMALL_MAX = 8 * 1024 };
+enum { TURN_BYTES = 256 * 1024, BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024, SMALL_MAX = 8 * 1024 };
 
 typedef struct serve {
     kvcl_list_t    link;
@@ -34,6 +34,7 @@ typedef struct serve {
     unsigned       credits;
     unsigned       in_flight;
     kvcl_status_t  status;    /* not OK: stop sending, then say so */
+    bool           background; /* of the lower class */
     bool           silent;    /* the puller does not want to hear any more */
     kvcl_region_t  *region;   /* what is counted as being read: one of three */
     kvcl_region_user_t user;  /* of the region */
@@ -254,14 +255,20 @@ static bool send_frame(serve_t *serve)
     return true;
 }
 
-/* A turn. The serve may be gone afterwards. */
-static unsigned advance(serve_t *serve, unsigned frames)
+static bool wants(const serve_t *serve)
 {
+    return (serve->status == KVCL_OK) && (serve->pos != serve->total) && (serve->credits != 0);
+}
+
+/* A turn: short, so that the progress between two of them sees small requests soon. The serve may be gone afterwards. */
+static unsigned advance(serve_t *serve)
+{
+    unsigned frames = (serve->frame < TURN_BYTES) ? (unsigned)(TURN_BYTES / serve->frame) : 1;
     unsigned n;
     bool     last;
 
     for (n = 0; n < frames; ++n) {
-        if ((serve->status != KVCL_OK) || (serve->pos == serve->total) || (serve->credits == 0)) {
+        if (!wants(serve)) {
             break;
         }
         last = (serve->total - serve->pos <= serve->frame);
@@ -272,20 +279,42 @@ static unsigned advance(serve_t *serve, unsigned frames)
     return n;
 }
 
+/* May the lower class have turns now? Where the upper one cannot use its own, yes. */
+static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
+{
+    bool    upper = false, lower = false;
+    serve_t *serve;
+
+    *upper_p = false;
+    kvcl_list_foreach (serve, serves, serve_t, link) {
+        *upper_p = *upper_p || !serve->background;
+        upper    = upper || (!serve->background && wants(serve));
+        lower    = lower || (serve->background && wants(serve));
+    }
+    return !upper || !lower ||
+           kvcl_share_lower(&kvcl_xfer_state(ctx)->serve_share, (unsigned)ctx->config.background_share);
+}
+
 unsigned kvcl_serve_poll(kvcl_context_h ctx)
 {
     kvcl_list_t *serves = &kvcl_xfer_state(ctx)->serves;
     kvcl_list_t *first, turn;
     unsigned    n = 0;
+    serve_t     *serve;
+    bool        lower, upper;
 
     if (kvcl_list_is_empty(serves)) {
         return 0;
     }
+    lower = lower_may(ctx, serves, &upper);
     kvcl_list_init(&turn); /* each serve once */
     kvcl_list_splice_tail(&turn, serves);
     while ((first = kvcl_list_pop(&turn)) != NULL) {
         kvcl_list_add_tail(serves, first);
-        n += advance(kvcl_container_of(first, serve_t, link), FRAMES_A_TURN);
+        serve = kvcl_container_of(first, serve_t, link);
+        if (!serve->background || (lower && (!upper || (serve->in_flight < BACKGROUND_FLIGHTS)))) {
+            n += advance(serve);
+        }
     }
     return n;
 }
@@ -438,6 +467,7 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     serve->op    = msg->op;
     serve->total = in->len;
     serve->frame = kvcl_context_frame(ctx, peer);
+    serve->background = (msg->flags & KVCL_PULL_BACKGROUND) != 0;
     serve->credits = ((in->window == 0) || (in->window > 1024)) ? 1 : in->window;
     status = check(serve, in, data, len);
     if (status != KVCL_OK) {
@@ -454,7 +484,9 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     }
     hold(serve, 1);
     kvcl_list_add_tail(&kvcl_xfer_state(ctx)->serves, &serve->link);
-    (void)advance(serve, FRAMES_A_TURN);
+    if (!serve->background) {
+        (void)advance(serve);
+    }
 }
 
 static serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)

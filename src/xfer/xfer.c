@@ -11,9 +11,9 @@
 
 #include <stdlib.h>
 
-kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx)
+kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx, bool background)
 {
-    return &kvcl_xfer_state(ctx)->copies;
+    return &kvcl_xfer_state(ctx)->copies[background];
 }
 
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
@@ -24,7 +24,8 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     if (xfer == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for transfers");
     }
-    kvcl_list_init(&xfer->copies);
+    kvcl_list_init(&xfer->copies[0]);
+    kvcl_list_init(&xfer->copies[1]);
     kvcl_list_init(&xfer->serves);
     kvcl_list_init(&xfer->rmas);
     kvcl_list_init(&xfer->recvs);
@@ -54,7 +55,8 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
 
 static bool room_work(kvcl_context_h ctx, void *state)
 {
-    return kvcl_copy_work(&((kvcl_xfer_state_t *)state)->copies, ctx);
+    (void)state;
+    return kvcl_copy_work(ctx);
 }
 
 static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)

@@ -6,11 +6,14 @@
 
 #include "base/mpool.h"
 #include "core/context.h"
+#include "xfer/share.h"
 
 struct kvcl_offer;
 
 typedef struct kvcl_xfer_state {
-    kvcl_list_t  copies;     /* kvcl_copy_t */
+    kvcl_list_t  copies[2];  /* kvcl_copy_t; [1]: background */
+    kvcl_share_t copy_share;
+    kvcl_share_t serve_share;
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
     kvcl_list_t  rmas;       /* kvcl_rma_job_t */
     kvcl_mpool_t flights;    /* frames under way with their bounce buffers */

@@ -12,7 +12,10 @@
 
 enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
 
-enum { KVCL_PULL_GENS = 1 }; /* msg.flags: the payload has a generation for each block, to be checked */
+enum {
+    KVCL_PULL_GENS       = 1, /* msg.flags: the payload has a generation for each block, to be checked */
+    KVCL_PULL_BACKGROUND = 2  /* of the lower class */
+};
 
 typedef struct kvcl_msg_pull {
     kvcl_msg_t msg;       /* op: the puller's */
@@ -70,7 +73,7 @@ typedef struct kvcl_msg_put {
     uint64_t   offer;      /* to pull from, without KVCL_PUT_EAGER. Payload: the block ids, then, eager, the bytes */
     uint32_t   tokens[2];
 } kvcl_msg_put_t;
-enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4 };
+enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4, KVCL_PUT_BACKGROUND = 8 };
 
 typedef struct kvcl_msg_done { /* PUT_DONE, SEND_DONE, SIGNALED: op is the asker's */
     kvcl_msg_t msg;
