@@ -345,7 +345,7 @@ static void reuse_way(cf_t *cf, reuse_t *r, way_t way)
     if (cf->rank == 0) {
         while ((wanted != 0) ? (r->stopped < wanted) : ((r->rounds < 32) || !kvcl_deadline_passed(until))) {
             reuse_round(cf, r, way);
-            if (r->rounds % 1024 == 0) {
+            if (r->rounds % 64 == 0) {
                 cf_alive(cf);
             }
         }

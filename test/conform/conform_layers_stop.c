@@ -22,9 +22,10 @@ static void nothing_comes(cf_t *cf, const le_end_t *end, const le_what_t *what)
 }
 
 /* Rank 0 or 1 stops, by cancel or deadline, when some layers are through; the other learns it. */
-static void stopped_once(cf_t *cf, const le_what_t *what, bool ours, uint64_t seed, int stopper, bool cancel, uint32_t marked)
+static void stopped_once(cf_t *cf, const le_what_t *what, le_end_t *ends, uint64_t seed, int stopper, bool cancel,
+                         uint32_t marked)
 {
-    le_end_t         end  = le_new(cf, what, ours);
+    le_end_t      end  = *ends;
     bool          mine = (cf->rank == stopper);
     uint64_t      limit = (mine && !cancel) ? 3 * KVCL_NS_PER_MS + kvcl_rand_below(&cf->rnd, 2 * KVCL_NS_PER_MS) : 0;
     kvcl_status_t status, layer;
@@ -48,7 +49,7 @@ static void stopped_once(cf_t *cf, const le_what_t *what, bool ours, uint64_t se
         kvcl_req_cancel(req);
     }
     if (cf->rank == 0) {
-        status = kvcl_req_wait(req, mine ? 20 * KVCL_NS_PER_SEC : 300 * KVCL_NS_PER_MS);
+        status = kvcl_req_wait(req, mine ? 20 * KVCL_NS_PER_SEC : 60 * KVCL_NS_PER_MS);
         if (status == KVCL_INPROGRESS) { /* the recv was gone before it matched */
             kvcl_req_cancel(req);
             status = cf_end(cf, req);
@@ -57,7 +58,7 @@ static void stopped_once(cf_t *cf, const le_what_t *what, bool ours, uint64_t se
             (void)le_visit(&end, what, l, 0, LE_SPOIL); /* mine again */
         }
     } else {
-        if (!mine && (kvcl_req_layer_wait(req, end.sel.layers.first + what->layers - 1, 300 * KVCL_NS_PER_MS) ==
+        if (!mine && (kvcl_req_layer_wait(req, end.sel.layers.first + what->layers - 1, 60 * KVCL_NS_PER_MS) ==
                       KVCL_INPROGRESS)) {
             kvcl_req_cancel(req); /* the send was gone before it matched */
         }
@@ -76,25 +77,31 @@ static void stopped_once(cf_t *cf, const le_what_t *what, bool ours, uint64_t se
     }
     CF_CHECK(cf, (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_TIMED_OUT));
     cf_fence(cf);
-    cf_cache_end(&end.cache);
 }
 
 static void stop_in_the_middle(cf_t *cf)
 {
     le_what_t      what = {.layers = 8, .blocks = 16, .tokens = 16, .heads = 4, .head_bytes = 128};
     kvcl_rand_t same;
+    le_end_t    ends[2];
     unsigned    i;
 
+    ends[0] = le_new(cf, &what, false);
+    ends[1] = le_new(cf, &what, true);
     kvcl_rand_seed(&same, cf_same(cf));
     for (i = 0; i < 40; ++i) {
         uint32_t marked = le_below(&same, what.layers); /* never all: so it cannot end well */
+        cf_alive(cf);
         if (cf->rank > 1) {
             cf_fence(cf);
             cf_fence(cf);
             continue;
         }
-        stopped_once(cf, &what, (i & 1) != 0, cf_same(cf) + i, (i & 2) ? 1 : 0, (i & 4) != 0, marked);
+        stopped_once(cf, &what, &ends[i & 1], cf_same(cf) + i, (i & 2) ? 1 : 0, (i & 4) != 0, marked);
     }
+    cf_fence(cf);
+    cf_cache_end(&ends[0].cache);
+    cf_cache_end(&ends[1].cache);
 }
 
 /* ---------------------------------------------------------------- dying */
