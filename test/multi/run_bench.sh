@@ -72,17 +72,21 @@ import numpy as np
 import pattern
 from lists import BlockList
 
-blocks = BlockList.parse("64:100:random")
-here, there = pattern.orders(blocks)
-far, near = np.zeros(blocks.bytes, np.uint8), np.zeros(blocks.bytes, np.uint8)
-pattern.fill(far, blocks, there, 7)
-assert pattern.wrong(near, blocks, here, 7) == 100
-for i in range(100):
-    near[here[i] * 64 : here[i] * 64 + 64] = far[there[i] * 64 : there[i] * 64 + 64]
-assert pattern.wrong(near, blocks, here, 7) == 0
-assert pattern.wrong(near, blocks, here, 8) == 100
-near[here[3] * 64 + 63] ^= 1
-assert pattern.wrong(near, blocks, here, 7) == 1
+pattern.SLICE_BYTES = 4096  # so that the lists below are many slices, and a block of the second is two of them
+for text in ("64:100:random", "8192:5:random"):
+    blocks = BlockList.parse(text)
+    here, there = pattern.orders(blocks)
+    unit, count = blocks.unit, blocks.count
+    far, near = np.zeros(blocks.bytes, np.uint8), np.zeros(blocks.bytes, np.uint8)
+    pattern.fill(far, blocks, there, 7)
+    assert pattern.wrong(near, blocks, here, 7) == count
+    for i in range(count):
+        near[here[i] * unit : (here[i] + 1) * unit] = far[there[i] * unit : (there[i] + 1) * unit]
+    assert pattern.wrong(near, blocks, here, 7) == 0
+    assert pattern.wrong(near, blocks, here, 8) == count
+    near[here[3] * unit + unit - 1] ^= 1
+    near[here[3] * unit] ^= 1
+    assert pattern.wrong(near, blocks, here, 7) == 1
 print("one wrong byte is one wrong block")
 PY
   check "the peers' pattern sees one wrong byte" 0 'one wrong block' python3 "$tmp/pattern.py" "$bench/py"

@@ -21,14 +21,17 @@ def orders(blocks):
     return here, there
 
 
-def _slices(memory, blocks, order, generation):
-    """Pairs: block numbers, and the words that belong there."""
-    words = np.arange(blocks.unit // 8, dtype=np.uint64) * WORD
+def _slices(blocks, order, generation):
+    """Where a slice lies (rows of the table, first and last word), and the words that belong there."""
+    last = blocks.unit // 8
+    step = min(last, SLICE_BYTES // 8)
     rows = max(1, SLICE_BYTES // blocks.unit)
     for first in range(0, blocks.count, rows):
         numbers = np.arange(first, min(first + rows, blocks.count), dtype=np.uint64)
         seeds = (numbers + np.uint64(1)) * BLOCK + np.array([generation], dtype=np.uint64) * GENERATION
-        yield order[first : first + rows], seeds[:, None] ^ words[None, :]
+        for word in range(0, last, step):
+            words = np.arange(word, min(word + step, last), dtype=np.uint64) * WORD
+            yield order[first : first + rows], slice(word, word + step), seeds[:, None] ^ words[None, :]
 
 
 def _table(memory, blocks):
@@ -37,14 +40,14 @@ def _table(memory, blocks):
 
 def fill(memory, blocks, order, generation):
     table = _table(memory, blocks)
-    for where, words in _slices(memory, blocks, order, generation):
-        table[where] = words
+    for where, part, words in _slices(blocks, order, generation):
+        table[where, part] = words
 
 
 def wrong(memory, blocks, order, generation):
     """How many blocks do not hold what they should."""
     table = _table(memory, blocks)
-    bad = 0
-    for where, words in _slices(memory, blocks, order, generation):
-        bad += int((table[where] != words).any(axis=1).sum())
-    return bad
+    bad = set()
+    for where, part, words in _slices(blocks, order, generation):
+        bad.update(where[(table[where, part] != words).any(axis=1)].tolist())
+    return len(bad)

@@ -1,4 +1,7 @@
-"""One stream of iperf3 over loopback: what the kernel's TCP gives, and the processor time of both ends."""
+"""
+One stream of iperf3 over loopback: what the kernel's TCP gives, and the processor time of both ends. It writes 1 MiB at a
+time, which is faster and cheaper than its default of 128 KiB.
+"""
 
 import json
 import shutil
@@ -20,8 +23,9 @@ def run(seconds):
     try:
         for _ in range(50):
             time.sleep(0.1)
-            client = subprocess.run(Cores.wrap(0, ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", str(seconds), "-J"]),
-                                    capture_output=True, text=True, timeout=seconds + 30, check=False)
+            command = ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", str(seconds), "-l", "1M", "-J"]
+            client = subprocess.run(Cores.wrap(0, command), capture_output=True, text=True, timeout=seconds + 30,
+                                    check=False)
             if client.returncode == 0:
                 break
     except subprocess.TimeoutExpired as late:
