@@ -37,7 +37,7 @@ enum {
     CF_PROCS  = 1, /* only where ranks are processes */
     CF_MAPPED = 2, /* only over loop and shm */
     CF_SERVED = 4, /* only over tcp */
-    CF_RACY   = 16, /* takes memory back while others copy it: races on purpose, which the copy notices */
+    CF_RACY   = 16, /* races for bytes on purpose: takes memory back while others copy it, or looks at no byte */
     CF_THREAD = 32, /* only with a progress thread */
     CF_THREE  = 64, /* only where ranks are processes, three or more */
     CF_DIES   = 8  /* a rank may end in it: the case has a world of its own */

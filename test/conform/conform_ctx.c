@@ -288,7 +288,7 @@ static const cf_case_t cases[] = {
     {"many_threads", many_threads, 0},
     {"leave_and_return", leave_and_return, 0},
     {"idle", idle, CF_PROCS},
-    {"leave_a_mess", leave_a_mess, CF_DIES},
+    {"leave_a_mess", leave_a_mess, CF_DIES | CF_RACY},
     {NULL, NULL, 0},
 };
 
