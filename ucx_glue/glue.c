@@ -12,6 +12,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -105,44 +106,64 @@ static unsigned glue_progress(kvcl_xport_t *xport)
 
 /*
  * UCX answers peers' first contacts by itself, over endpoints that we never see. Destroying a worker while such an answer
- * still waits for its connection ends the process (1.13 asserts in ucp_request_send_state_ff): let them go out first.
+ * still waits for its connection ends the process (1.13 asserts in ucp_request_send_state_ff): let them go out first. Returns
+ * whether they did.
  */
-static void flush_answers(glue_t *g)
+static bool flush_answers(glue_t *g)
 {
     ucp_request_param_t param    = {.op_attr_mask = 0};
     uint64_t            deadline = kvcl_deadline_after(FLUSH_NS);
     void                *request;
+    bool                done;
 
     if (!kvcl_glue_list_has(g->plan.am_tls, "tcp")) { /* shared memory has no connection to wait for */
-        return;
+        return true;
     }
     request = ucp_worker_flush_nbx(g->am.worker, &param);
     if (!UCS_PTR_IS_PTR(request)) {
-        return;
+        return true;
     }
     while ((ucp_request_check_status(request) == UCS_INPROGRESS) && !kvcl_deadline_passed(deadline)) {
         (void)glue_progress(&g->super);
     }
+    done = (ucp_request_check_status(request) != UCS_INPROGRESS);
     ucp_request_free(request);
+    return done;
+}
+
+/* An answer is still owed to a peer that is slow or stands still: the worker stays, unused, until the process ends. */
+static void keep(glue_t *g)
+{
+    static _Atomic(glue_t *) first; /* nobody looks, but nothing is lost */
+
+    kvcl_log_debug("ucx: a peer does not take its answer; its worker stays");
+    close(g->epfd);
+    kvcl_glue_side_close(&g->data);
+    g->kept = atomic_exchange(&first, g);
 }
 
 static void glue_fini(kvcl_xport_t *xport)
 {
     glue_t   *g       = glue_of(xport);
     uint64_t deadline = kvcl_deadline_after(KVCL_NS_PER_SEC);
+    bool     answered;
 
     while (((g->done_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->closing)) &&
            !kvcl_deadline_passed(deadline)) {
         (void)glue_progress(xport);
     }
-    flush_answers(g);
+    answered = flush_answers(g);
     if (!kvcl_list_is_empty(&g->eps)) {
         kvcl_log_warn("ucx: a context is closed with endpoints still open");
     }
     if (g->refused > 0) {
         kvcl_log_warn("ucx: %llu malformed messages were refused", (unsigned long long)g->refused);
     }
-    destroy(g);
+    if (answered) {
+        destroy(g);
+    } else {
+        keep(g);
+    }
 }
 
 static void glue_query(kvcl_xport_t *xport, kvcl_xport_attr_t *attr)

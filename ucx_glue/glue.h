@@ -54,6 +54,7 @@ typedef struct glue {
     glue_plan_t       plan;
     glue_side_t       am;
     glue_side_t       data;
+    struct glue       *kept; /* the next one that outlives its fini */
     int               epfd; /* holds both sides' descriptors */
     void              *addr;
     size_t            addr_len;
