@@ -4,10 +4,10 @@
  *   mpirun -n 2 hybrid      (4: two pairs; alone: to itself)
  *
  * As in vLLM, the cache is one pool of pages of equal size, one tensor for each layer of a group, and every group of
- * layers has a block table of its own in it: the same page is a block of whichever group got it. So each group is a cache
- * over the same tensors, with the layout of its blocks, and moves by a request of its own; the requests are posted
- * together and waited for together. The groups differ in everything: tokens of a block, heads, how much of the prompt
- * they keep. Even ranks prefill, odd ranks decode.
+ * layers has a block table of its own in it: the same page is a block of whichever group got it. So each group is a
+ * cache over the same tensors, with the layout of its blocks, and moves by a request of its own; the requests are
+ * posted together and waited for together. The groups differ in everything: tokens of a block, heads, how much of the
+ * prompt they keep. Even ranks prefill, odd ranks decode.
  */
 #include <kvcl/kvcl.h>
 

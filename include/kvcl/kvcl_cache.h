@@ -16,7 +16,8 @@ typedef struct kvcl_cache *kvcl_cache_h;
  * Commit a layout over memory.
  * @param name    at most 63 bytes, unique in this context; peers address the cache of the same name.
  * @param bases   the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER; they must outlive
- *                the cache. Caches may lie over the same memory, as the groups of a hybrid model do. NULL: the library allocates memory that peers on this host map (the fast way there).
+ *                the cache. Caches may lie over the same memory, as the groups of a hybrid model do. NULL: the library
+ *                allocates memory that peers on this host map (the fast way there).
  * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_INVALID_PARAM,
  *         KVCL_ERR_NO_MEMORY.
  */

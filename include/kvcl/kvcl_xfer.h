@@ -2,8 +2,8 @@
  * Point to point: two-sided send and recv matched by (rank, tag), one-sided put and get, of block lists and of plain
  * bytes. What is moved is the selection's canonical byte stream (kvcl_layout.h), so the two sides may differ in
  * strides, base pointers, block ids, and in the size of blocks if one divides the other, not in what a token is. So
- * heads go from ranks of one tensor-parallel size to ranks of another (kvcl_reshard.h), and the cache groups of a hybrid
- * model each by a request of their own, all waited for together.
+ * heads go from ranks of one tensor-parallel size to ranks of another (kvcl_reshard.h), and the cache groups of a
+ * hybrid model each by a request of their own, all waited for together.
  */
 #ifndef KVCL_XFER_H
 #define KVCL_XFER_H

@@ -3,8 +3,8 @@
  *
  * Owns: the rule by which ranks hold heads (share_of) and the choice among those that hold the same (giver). A plan is
  * never kept: step_between answers for one pair of ranks, and a rank's plan is that question asked of all ranks of the
- * other side, so what a destination expects and what a source gives cannot differ. A pair has at most one step, because a
- * rank's heads and layers are one range each.
+ * other side, so what a destination expects and what a source gives cannot differ. A pair has at most one step, because
+ * a rank's heads and layers are one range each.
  * Locks: none, all functions are pure; outputs are written on success only, but for the number of steps.
  */
 #include "kvcl/kvcl_reshard.h"
@@ -64,8 +64,9 @@ static kvcl_status_t check_group(const kvcl_reshard_group_t *group, uint32_t lay
                          layers, KVCL_LAYOUT_MAX_LAYERS, heads);
     }
     if ((heads % group->tp != 0) && (group->tp % heads != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: %u KV heads on %u ranks of the %s: one must divide the other",
-                         heads, group->tp, what);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM,
+                         "reshard: %u KV heads on %u ranks of the %s: one must divide the other", heads, group->tp,
+                         what);
     }
     return check_stages(group, layers, what);
 }
@@ -133,9 +134,12 @@ static uint32_t giver(const kvcl_reshard_params_t *p, uint32_t source, uint32_t 
 {
     uint32_t n = holders(&p->source, p->heads);
     uint32_t first = source - ((source % p->source.tp) % n); /* tp is a multiple of n */
-    const uint32_t *distances = (p->distances == NULL) ? NULL : p->distances + ((size_t)destination * ranks(&p->source));
+    const uint32_t *distances = p->distances;
     uint32_t best = first + (destination % n), i, at;
 
+    if (distances != NULL) {
+        distances += (size_t)destination * ranks(&p->source);
+    }
     for (i = 1; (distances != NULL) && (i < n); ++i) {
         at = first + ((destination + i) % n);
         best = (distances[at] < distances[best]) ? at : best;
@@ -157,7 +161,8 @@ static int overlap(kvcl_range_t a, kvcl_range_t b, kvcl_range_t *in_a_p, kvcl_ra
     return 1;
 }
 
-static int step_between(const kvcl_reshard_params_t *p, uint32_t source, uint32_t destination, kvcl_reshard_step_t *step)
+static int step_between(const kvcl_reshard_params_t *p, uint32_t source, uint32_t destination,
+                        kvcl_reshard_step_t *step)
 {
     kvcl_range_t source_layers, source_heads, layers, heads;
 
@@ -194,7 +199,8 @@ kvcl_status_t kvcl_reshard_share(const kvcl_reshard_group_t *group, uint32_t lay
 }
 
 /* The steps of @a index with all ranks of the other side: fill those that there is room for, count all. */
-static size_t list(const kvcl_reshard_params_t *p, uint32_t index, int of_source, kvcl_reshard_step_t *steps, size_t cap)
+static size_t list(const kvcl_reshard_params_t *p, uint32_t index, int of_source, kvcl_reshard_step_t *steps,
+                   size_t cap)
 {
     uint32_t others = ranks(of_source ? &p->destination : &p->source), i;
     kvcl_reshard_step_t step;
@@ -222,7 +228,8 @@ static kvcl_status_t plan(const kvcl_reshard_params_t *params, uint32_t index, i
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: no place for the steps, or for how many there are");
     }
     if (status == KVCL_OK) {
-        status = of_source ? check_index(&p.source, index, "source") : check_index(&p.destination, index, "destination");
+        status = of_source ? check_index(&p.source, index, "source")
+                           : check_index(&p.destination, index, "destination");
     }
     if (status != KVCL_OK) {
         return status;

@@ -79,8 +79,8 @@ static kvcl_status_t check_same(const kvcl_side_t *dst, const kvcl_side_t *src)
         return differ(what, in_dst, in_src);
     }
     if (((d % s) != 0) && ((s % d) != 0)) {
-        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "selections differ: tokens of a block is %u on the destination, %u on the "
-                         "source: one must divide the other", d, s);
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "selections differ: tokens of a block is %u on the destination, %u on "
+                         "the source: one must divide the other", d, s);
     }
     if (n_tokens(dst) != n_tokens(src)) {
         return differ("tokens in all", n_tokens(dst), n_tokens(src));

@@ -44,7 +44,7 @@ kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src) KV
  */
 uint32_t kvcl_runs_order_pick(const kvcl_side_t *dst, const kvcl_side_t *src);
 
-/** The unit of tokens by which both sides go, see stream.h. 0: by blocks, as many on both. They passed kvcl_runs_check. */
+/** The unit of tokens by which both sides go, see stream.h; 0: each by its own. They passed kvcl_runs_check. */
 uint32_t kvcl_runs_unit(const kvcl_side_t *dst, const kvcl_side_t *src);
 
 /**
@@ -57,8 +57,8 @@ kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kv
                              uint32_t order) KVCL_MUST_CHECK;
 
 /**
- * Scatter into @a dst, which passed kvcl_side_check, all of its bytes from @a data, where they lie in canonical order by
- * units of @a unit tokens (> 0), which need not divide dst's. For bytes that come from a sender with other blocks.
+ * Scatter into @a dst, which passed kvcl_side_check, all of its bytes from @a data, where they lie in canonical order
+ * by units of @a unit tokens (> 0), which need not divide dst's. For bytes that come from a sender with other blocks.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT if the tokens of dst are no multiple of unit: nothing was written.
  */
 kvcl_status_t kvcl_runs_unpack(const kvcl_side_t *dst, const void *data, uint32_t unit) KVCL_MUST_CHECK;

@@ -125,8 +125,8 @@ static void get(scene_t *s, part_t dst, part_t src)
 
     params.remote_cache = src.table->name;
     params.status       = statuses;
-    CF_OK(s->cf, kvcl_get(s->cf->world, (s->cf->rank + 1) % s->cf->size, dst.table->cache.h, &src.sel, &dst.sel, &params,
-                          &req));
+    CF_OK(s->cf, kvcl_get(s->cf->world, (s->cf->rank + 1) % s->cf->size, dst.table->cache.h, &src.sel, &dst.sel,
+                          &params, &req));
     CF_OK(s->cf, cf_end(s->cf, req));
     for (i = 0; i < src.sel.n_blocks; ++i) {
         CF_CHECK(s->cf, statuses[i] == KVCL_OK); /* one a block of the remote list */
@@ -141,8 +141,8 @@ static void put(scene_t *s, part_t dst, part_t src)
     kvcl_req_h         req;
 
     params.remote_cache = dst.table->name;
-    CF_OK(s->cf, kvcl_put(s->cf->world, (s->cf->rank + 1) % s->cf->size, src.table->cache.h, &src.sel, &dst.sel, &params,
-                          &req));
+    CF_OK(s->cf, kvcl_put(s->cf->world, (s->cf->rank + 1) % s->cf->size, src.table->cache.h, &src.sel, &dst.sel,
+                          &params, &req));
     CF_OK(s->cf, cf_end(s->cf, req));
     model(s, &dst, &src, -1);
     check(s);

@@ -47,8 +47,8 @@ static int barrier(void)
     return ok(kvcl_barrier(world, NULL, &req), "kvcl_barrier") && wait_for(&req, 1, "barrier");
 }
 
-static unsigned char value(uint32_t heads, uint32_t round, uint32_t layer, uint32_t plane, uint32_t token, uint32_t head,
-                           uint32_t i)
+static unsigned char value(uint32_t heads, uint32_t round, uint32_t layer, uint32_t plane, uint32_t token,
+                           uint32_t head, uint32_t i)
 {
     uint32_t x = (((((((heads * 2 + round) * LAYERS + layer) * 2 + plane) * PROMPT_TOKENS) + token) * 8 + head) *
                   HEAD_BYTES) + i;

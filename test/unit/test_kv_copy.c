@@ -203,7 +203,8 @@ static void place_tokens(model_t *m, const common_t *c, int range)
         return;
     }
     if (range && (room > c->n_tokens)) {
-        m->first_token = upto((uint32_t)((room - c->n_tokens < 2 * m->tokens) ? room - c->n_tokens : 2 * m->tokens) + 1);
+        room -= c->n_tokens;
+        m->first_token = upto((uint32_t)((room < 2 * m->tokens) ? room : 2 * m->tokens) + 1);
     }
     m->n_blocks = (m->first_token + c->n_tokens + m->tokens - 1) / m->tokens;
     m->n_blocks += (range && (m->n_blocks < m->layout.blocks)) ? upto(2) : 0; /* one that nobody touches */

@@ -255,8 +255,8 @@ START_TEST(blocks_of_which_one_divides_the_other_are_compatible)
 {
     kvcl_layout_t a = KVCL_LAYOUT_NHD(LLAMA), b = KVCL_LAYOUT_HND(LLAMA);
     kvcl_layout_t token = KVCL_LAYOUT_BYTES(7, 1152); /* one latent token a block */
-    kvcl_layout_t latent = KVCL_LAYOUT_NHD(.layers = 1, .kv = 1, .blocks = 9, .tokens = 64, .heads = 1, .head_dim = 1152,
-                                           .elem_bytes = 1);
+    kvcl_layout_t latent = KVCL_LAYOUT_NHD(.layers = 1, .kv = 1, .blocks = 9, .tokens = 64, .heads = 1,
+                                           .head_dim = 1152, .elem_bytes = 1);
 
     b.tokens = 64;
     ck_assert_int_eq(kvcl_layout_compatible(&a, &b), KVCL_OK);

@@ -313,8 +313,8 @@ START_TEST(small_blocks_and_large_ones_make_long_runs)
     layout.tokens = 3;
     small = shape_of(layout);
     ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_ERR_BAD_LAYOUT);
-    ck_assert_str_eq(kvcl_last_error(), "selections differ: tokens of a block is 8 on the destination, 3 on the source: "
-                                        "one must divide the other");
+    ck_assert_str_eq(kvcl_last_error(), "selections differ: tokens of a block is 8 on the destination, 3 on the "
+                                        "source: one must divide the other");
 }
 END_TEST
 

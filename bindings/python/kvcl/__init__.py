@@ -35,6 +35,7 @@ from ._keys import key_chain, key_from_string, key_root
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
 from ._request import Request, wait_all, wait_any
+from ._reshard import ReshardGroup, ReshardStep, reshard_plan, reshard_plan_source
 from ._store import Store
 
 __version__ = version()
@@ -43,7 +44,7 @@ __all__ = [
     "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context", "Exists",
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RecvInfo", "RemoteMem", "Request",
-    "Setting", "Shutdown", "Stale", "Status", "Store", "TimedOut", "Truncated", "UnknownRank", "Unreachable",
-    "Unsupported", "VersionMismatch", "build", "colls", "key_chain", "key_from_string", "key_root", "settings",
-    "topology", "version", "wait_all", "wait_any",
+    "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "TimedOut", "Truncated", "UnknownRank", "Unreachable",
+    "Unsupported", "VersionMismatch", "build", "colls", "key_chain", "key_from_string", "key_root", "reshard_plan",
+    "reshard_plan_source", "settings", "topology", "version", "wait_all", "wait_any",
 ]

@@ -26,7 +26,8 @@ class Comm(_kvcl.Comm):
     """Ranks in order. ctx.world has all of the job.
 
     Where a method takes blocks it takes ids (a list, range, array or NumPy array, or one int), and, to move less than
-    whole blocks, layers=(first, end) and heads=(first, end).
+    whole blocks, layers=(first, end), heads=(first, end) and tokens=(first, end), which counts along the list. The two
+    sides' blocks may have different numbers of tokens if one divides the other.
     """
 
     # ---- making others ----
@@ -62,20 +63,20 @@ class Comm(_kvcl.Comm):
     # ---- two-sided ----
 
     def send(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-             layerwise: bool = False, timeout: Optional[float] = None) -> Request:
+             tokens: Range = None, layerwise: bool = False, timeout: Optional[float] = None) -> Request:
         """Send blocks to the recv that names (my rank or ANY_SOURCE, tag). Done when the receiver has the bytes.
 
         layerwise: nothing of a layer is read before layer_ready(layer) on the request; the receiver's
         layer_wait(layer) returns when it has come.
         """
-        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads), layerwise, timeout)
+        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads, tokens), layerwise, timeout)
 
     def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-             timeout: Optional[float] = None) -> Request:
+             tokens: Range = None, timeout: Optional[float] = None) -> Request:
         """Receive blocks, as many bytes as the sender selected. The result is a RecvInfo."""
         request = Request()
         request._shape = _info
-        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads), False, timeout)
+        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads, tokens), False, timeout)
 
     def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request:
         """Send a buffer's bytes."""
@@ -90,22 +91,27 @@ class Comm(_kvcl.Comm):
     # ---- one-sided ----
 
     def get(self, rank: int, cache: Cache, remote: Any, local: Any, *, layers: Range = None, heads: Range = None,
-            remote_heads: Range = None, remote_cache: Optional[str] = None,
+            tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
+            remote_tokens: Range = None, remote_cache: Optional[str] = None,
             timeout: Optional[float] = None) -> Request:
         """Copy blocks `remote` of the rank's cache into blocks `local` of mine; its program takes no part.
 
-        The peer's cache has the name of mine unless remote_cache says otherwise, and its heads are numbered like mine
-        unless remote_heads says otherwise.
+        The peer's cache has the name of mine unless remote_cache says otherwise, and its layers and heads are numbered
+        like mine unless remote_layers and remote_heads say otherwise. Tokens are all those of the list on each side, but
+        for tokens and remote_tokens.
         """
-        theirs = (remote, layers, heads if remote_heads is None else remote_heads)
-        return self._copy(Request(), False, rank, cache, (local, layers, heads), theirs, remote_cache, timeout)
+        theirs = (remote, layers if remote_layers is None else remote_layers,
+                  heads if remote_heads is None else remote_heads, remote_tokens)
+        return self._copy(Request(), False, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout)
 
     def put(self, rank: int, cache: Cache, local: Any, remote: Any, *, layers: Range = None, heads: Range = None,
-            remote_heads: Range = None, remote_cache: Optional[str] = None,
+            tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
+            remote_tokens: Range = None, remote_cache: Optional[str] = None,
             timeout: Optional[float] = None) -> Request:
         """Copy blocks `local` of my cache into blocks `remote` of the rank's. Done when the peer sees the bytes."""
-        theirs = (remote, layers, heads if remote_heads is None else remote_heads)
-        return self._copy(Request(), True, rank, cache, (local, layers, heads), theirs, remote_cache, timeout)
+        theirs = (remote, layers if remote_layers is None else remote_layers,
+                  heads if remote_heads is None else remote_heads, remote_tokens)
+        return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout)
 
     def attach(self, rank: int, export: Any) -> RemoteMem:
         """A rank's memory, from the bytes its Mem.export() gave."""
@@ -116,7 +122,7 @@ class Comm(_kvcl.Comm):
     def bcast(self, root: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
               timeout: Optional[float] = None) -> Request:
         """Give the root's blocks to every rank; each names its own cache and blocks."""
-        return self._bcast(Request(), root, cache, (blocks, layers, heads), timeout)
+        return self._bcast(Request(), root, cache, (blocks, layers, heads, None), timeout)
 
     def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
         """Give the root's bytes to every rank; all buffers have one length."""

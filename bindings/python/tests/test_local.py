@@ -502,3 +502,21 @@ def test_collectives_alone(ctx, layout):
     assert world.split(5).size == 1
     assert world.split(None) is None
     assert "loop" in world.path(0)
+
+
+def test_blocks_of_different_sizes(ctx):
+    small = kvcl.Layout(layers=1, kv=1, blocks=8, tokens=16, heads=1, head_dim=1, elem_bytes=1)
+    large = kvcl.Layout(layers=1, kv=1, blocks=2, tokens=64, heads=1, head_dim=1, elem_bytes=1)
+    small.check_compatible(large)
+    ours, theirs = ctx.cache("small", small), ctx.cache("large", large)
+    for i in range(8):
+        ours.write(i, bytes([i + 1]) * 16)
+    ctx.world.put(0, ours, [0, 1, 2, 7, 6, 5, 4], [1, 0], remote_tokens=(0, 112), remote_cache="large").wait(10)
+    assert theirs.read(1) == b"".join(bytes([i + 1]) * 16 for i in (0, 1, 2, 7))
+    assert theirs.read(0) == b"".join(bytes([i + 1]) * 16 for i in (6, 5, 4)) + bytes(16)
+    recv = ctx.world.recv(0, 5, ours, [3], tokens=(2, 10))
+    ctx.world.send(0, 5, theirs, [1], tokens=(12, 20)).wait(10)
+    assert recv.wait(10).bytes == 8
+    assert ours.read(3) == b"\4\4" + b"\1" * 4 + b"\2" * 4 + b"\4" * 6
+    with pytest.raises(kvcl.BadLayout):
+        ctx.world.get(0, ours, [0], [0, 1], remote_cache="large").wait(10)

@@ -124,3 +124,27 @@ def test_layout_hash_and_compatible():
 def test_bad_layouts(bad):
     with pytest.raises((ValueError, TypeError)):
         kvcl.Layout(**{**dict(layers=2, blocks=8, tokens=4, heads=2, head_dim=8), **bad})
+
+
+def test_reshard_plans():
+    two, four = kvcl.ReshardGroup(2), kvcl.ReshardGroup(4)
+    assert four.share(32, 8, 3) == ((0, 32), (6, 8))
+    steps = kvcl.reshard_plan(1, layers=32, heads=8, source=four, destination=two)
+    assert [(s.source, s.destination_heads) for s in steps] == [(2, (0, 2)), (3, (2, 4))]
+    assert kvcl.reshard_plan_source(3, layers=32, heads=8, source=four, destination=two) == [steps[1]]
+    stages = kvcl.ReshardGroup(1, 2, [3, 1])
+    steps = kvcl.reshard_plan(0, layers=4, heads=1, source=stages, destination=kvcl.ReshardGroup(1))
+    assert [(s.source, s.source_layers, s.destination_layers) for s in steps] == [(0, (0, 3), (0, 3)),
+                                                                                 (1, (0, 1), (3, 4))]
+    near = kvcl.reshard_plan(0, layers=1, heads=1, source=four, destination=two, distances=[[3, 2, 1, 2], [0] * 4])
+    assert [s.source for s in near] == [2]
+    with pytest.raises(kvcl.InvalidParam, match="one must divide the other"):
+        kvcl.reshard_plan(0, layers=1, heads=8, source=kvcl.ReshardGroup(3), destination=two)
+    with pytest.raises(kvcl.OutOfRange):
+        kvcl.reshard_plan(2, layers=1, heads=8, source=four, destination=two)
+    with pytest.raises(ValueError, match="pairs"):
+        kvcl.reshard_plan(0, layers=1, heads=1, source=four, destination=two, distances=[[1, 2]])
+    with pytest.raises(ValueError, match="stage_layers"):
+        kvcl.reshard_plan(0, layers=4, heads=1, source=kvcl.ReshardGroup(1, 2, [4]), destination=two)
+    with pytest.raises((TypeError, ValueError)):
+        kvcl.reshard_plan(-1, layers=4, heads=1, source=four, destination=two)

@@ -350,12 +350,13 @@ static int range_of(PyObject *arg, const char *what, kvcl_range_t *range)
     return 0;
 }
 
-int kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, kvcl_sel_t *sel)
+int kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel)
 {
     uint32_t *ids;
 
     memset(sel, 0, sizeof(*sel));
     if ((range_of(layers, "layers", &sel->layers) != 0) || (range_of(heads, "heads", &sel->heads) != 0) ||
+        (range_of(tokens, "tokens", &sel->tokens) != 0) ||
         (kvpy_u32s(blocks, "blocks", &ids, &sel->n_blocks) != 0)) {
         return -1;
     }

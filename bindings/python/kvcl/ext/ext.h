@@ -216,8 +216,12 @@ int   kvpy_int(PyObject *arg, const char *what, int *value_p);
 int   kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p); /* PyMem_RawFree() them */
 int   kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p);     /* PyMem_RawFree() them */
 int   kvpy_layout(PyObject *arg, kvcl_layout_t *layout);
-/** blocks, layers (None or (first, end)), heads. Free the ids with kvpy_sel_free. */
-int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, kvcl_sel_t *sel);
+/* reshard.c */
+PyObject *kvpy_reshard_share(PyObject *module, PyObject *args);
+PyObject *kvpy_reshard_plan(PyObject *module, PyObject *args);
+
+/** blocks, layers (None or (first, end)), heads and tokens alike. Free the ids with kvpy_sel_free. */
+int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel);
 void  kvpy_sel_free(kvcl_sel_t *sel);
 
 /* ---- the out-of-band store (oob.c) ---- */

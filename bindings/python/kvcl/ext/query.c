@@ -291,5 +291,8 @@ PyMethodDef kvpy_query_methods[] = {
     {"layout_info", l_info, METH_O, "(block bytes, bases, bytes behind each base)"},
     {"layout_describe", l_describe, METH_O, "One line."},
     {"layout_hash", l_hash, METH_O, "32 bytes."},
+    {"reshard_share", kvpy_reshard_share, METH_VARARGS, "reshard_share(layers, heads, group, index)"},
+    {"reshard_plan", kvpy_reshard_plan, METH_VARARGS,
+     "reshard_plan(of_source, index, layers, heads, source, destination, distances)"},
     {"layout_compatible", l_compatible, METH_VARARGS, "BadLayout if whole blocks of both are not the same thing."},
     {NULL, NULL, 0, NULL}};

@@ -8,10 +8,10 @@
 /* The cache and the selection of an operation; frees op on failure. */
 static int blocks_of(kvpy_op_t *op, PyObject *cache_arg, PyObject *tuple, kvcl_sel_t *sel, kvpy_obj_t **cache_p)
 {
-    PyObject *blocks, *layers, *heads;
+    PyObject *blocks, *layers, *heads, *tokens;
 
-    if (!PyTuple_Check(tuple) || !PyArg_ParseTuple(tuple, "OOO:selection", &blocks, &layers, &heads) ||
-        (kvpy_sel(blocks, layers, heads, sel) != 0)) {
+    if (!PyTuple_Check(tuple) || !PyArg_ParseTuple(tuple, "OOOO:selection", &blocks, &layers, &heads, &tokens) ||
+        (kvpy_sel(blocks, layers, heads, tokens, sel) != 0)) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_TypeError, "a selection is needed");
         }
@@ -115,13 +115,7 @@ static PyObject *comm_copy(PyObject *self, PyObject *args)
         kvpy_sel_free(&local);
         return NULL;
     }
-    if (local.n_blocks != remote.n_blocks) {
-        PyErr_Format(PyExc_ValueError, "%zu local and %zu remote blocks: they must be as many", local.n_blocks,
-                     remote.n_blocks);
-        status = KVCL_ERR_INVALID_PARAM;
-    } else {
-        status = (kvpy_op_statuses(op, local.n_blocks, &params) == 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
-    }
+    status = (kvpy_op_statuses(op, remote.n_blocks, &params) == 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
     if (status == KVCL_OK) {
         params.remote_cache = name;
         KVPY_POST(op, status,
