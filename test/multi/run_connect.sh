@@ -1,21 +1,31 @@
 #!/bin/sh
-# Inter-communicators between jobs started apart, over each path.
+# Inter-communicators between jobs started apart, over each path. Much of it is waiting: both paths at once.
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0
 
+# start PATH RANKS-A RANKS-B: output and status in $tmp/PATH.*
+start() {
+  rc=0
+  KVCL_PATH=$1 timeout -k 10 120 "$top_builddir/test/multi/connect" "$2" "$3" >"$tmp/$1.out" 2>"$tmp/$1.err" || rc=$?
+  echo $rc >"$tmp/$1.rc"
+}
+
 for ranks in "1 1" "2 3" "4 1"; do
   for path in auto tcp; do
-    rc=0
     # shellcheck disable=SC2086
-    KVCL_PATH=$path timeout -k 10 120 "$top_builddir/test/multi/connect" $ranks >"$tmp/out" 2>"$tmp/err" || rc=$?
-    passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
-    if [ $rc != 0 ]; then
+    start $path $ranks &
+  done
+  wait
+  for path in auto tcp; do
+    rc=$(cat "$tmp/$path.rc")
+    passed=$((passed + $(grep -c '^ok ' "$tmp/$path.out" || :)))
+    if [ "$rc" != 0 ]; then
       failed=$((failed + 1))
       echo "FAIL: $ranks ranks over $path (status $rc)"
-      grep -v '^ok ' "$tmp/out" | cat - "$tmp/err" | sed 's/^/   /' | tail -n 20
+      grep -v '^ok ' "$tmp/$path.out" | cat - "$tmp/$path.err" | sed 's/^/   /' | tail -n 20
     fi
   done
 done
