@@ -7,6 +7,7 @@ AC_MSG_NOTICE([
     pmix       $kvcl_from_pmix
     cuda       $kvcl_from_cuda
     nccl       $kvcl_from_nccl
+    uring      $kvcl_from_uring
     check      $kvcl_from_check
     python     $kvcl_from_python
     sanitize   $enable_sanitize

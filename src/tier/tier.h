@@ -1,0 +1,108 @@
+/*
+ * The second tier of a store: blocks in a file, on a local NVMe if there is one. Asynchronous; what is read is
+ * verified.
+ *
+ *   tier_spec.c    "/path:size"
+ *   tier_file.c    the file: made, checked, locked, opened with O_DIRECT where that is possible
+ *   tier.c         open, close; writing: append, drop, flush; what the ends of writes mean
+ *   tier_read.c    reading: straight into the caller's memory where alignment allows it, else through bounce buffers
+ *   tier_io.h      how bytes move; seglog.h: what stands where
+ *
+ * A cache's tier: a block may go at any time (its segment is used again, its bytes turned bad), never become another's
+ * bytes. When a write fails the tier warns once and takes no more blocks; when reads keep failing it holds none.
+ *
+ * Threads: every call from any thread; one mutex, held for memory's work alone (for copies at most of bytes still
+ * staged). Callbacks run on a thread of the I/O's, or in the thread that called append, with no lock of the tier held;
+ * they may call anything here but close.
+ */
+#ifndef KVCL_TIER_TIER_H
+#define KVCL_TIER_TIER_H
+
+#include "tier/seglog.h"
+#include "tier/tier_io.h"
+
+typedef struct kvcl_tier kvcl_tier_t;
+
+typedef void (*kvcl_tier_cb_t)(void *arg, kvcl_status_t status);
+/* A block is gone: its segment is used again. */
+typedef void (*kvcl_tier_gone_cb_t)(void *arg, const uint8_t *key, const kvcl_tier_loc_t *loc);
+
+typedef struct kvcl_tier_params {
+    const char           *path;
+    uint64_t             size;    /* bytes of the file, rounded down to whole segments */
+    uint64_t             segment; /* 0: as fits the size */
+    unsigned             depth;   /* operations in flight; 0: 16 */
+    uint64_t             staging; /* bytes of chunks; 0: 32 MiB */
+    uint64_t             chunk;   /* bytes of a write; 0: 1 MiB */
+    const struct iovec   *mem;    /* memory that blocks will be read into: registered for I/O if possible */
+    unsigned             n_mem;
+    kvcl_tier_gone_cb_t  gone;    /* or NULL */
+    void                 *arg;
+    const kvcl_tio_ops_t *io;     /* NULL: io_uring if it can be used, else threads */
+} kvcl_tier_params_t;
+
+typedef struct kvcl_tier_stats {
+    uint64_t blocks, bytes;        /* held */
+    uint64_t bytes_in, bytes_out;  /* of blocks taken; written to the file */
+    uint64_t reads, bad, failed;   /* reads done; of them those whose bytes were others; that the disk refused */
+    uint32_t segments, scanned;    /* scanned when it was opened */
+    uint64_t open_ns;              /* what finding the blocks took */
+    bool     off, direct;
+    const char *io;
+} kvcl_tier_stats_t;
+
+/** "/path:size": *path_p is malloc'ed, the caller's. @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_MEMORY. */
+kvcl_status_t kvcl_tier_spec_parse(const char *spec, char **path_p, uint64_t *size_p) KVCL_MUST_CHECK;
+
+/**
+ * Open the tier of a file, which is made if it is not there; what it holds is found again. Reads from the disk before
+ * it returns. A file that is not empty and no tier's is left alone; one divided otherwise is begun anew.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_SPACE, KVCL_ERR_BUSY (another process has it), KVCL_ERR_EXISTS
+ *         (not ours), KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_tier_open(const kvcl_tier_params_t *params, kvcl_tier_t **tier_p) KVCL_MUST_CHECK;
+
+/**
+ * Everything taken is written, and the open segment gets its footer. Every callback has come when it returns, after at
+ * most 10 s of a disk that does not answer (its memory is then given up). No other call may be under way. NULL:
+ * nothing.
+ */
+void kvcl_tier_close(kvcl_tier_t *tier);
+
+/**
+ * Take a block: its bytes are copied before this returns, and it can be read at once. cb (may be NULL): it is in the
+ * file (KVCL_OK), or may not be (KVCL_ERR_IO); it comes when its chunk is full or after a flush, maybe before this
+ * returns. A key that is there with the same length and checksum is not written again.
+ * @param checksum  kvcl_checksum of the bytes. @param loc_p  may be NULL.
+ * @return KVCL_OK, KVCL_ERR_EXISTS (as said; no cb), KVCL_ERR_BUSY (writes in flight first), KVCL_ERR_INVALID_PARAM
+ * (the
+ *         length), KVCL_ERR_IO (off), KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const struct iovec *iov,
+                               unsigned n_iov, kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
+
+/**
+ * Read a block into memory, verified: OK says that these are the bytes of key with the length and checksum of loc. The
+ * iov itself is copied; the memory is the tier's until cb, and undefined after a failure. cb: KVCL_OK, KVCL_ERR_STALE
+ * (its place was used again meanwhile), KVCL_ERR_IO (the disk refused, or the bytes are others: the block is
+ * forgotten).
+ * @return KVCL_OK (cb will come), KVCL_ERR_NOT_FOUND (not there any more), KVCL_ERR_INVALID_PARAM (the iov's length is
+ * not
+ *         the block's), KVCL_ERR_BUSY (too many reads), KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_tier_read(kvcl_tier_t *tier, const uint8_t *key, const kvcl_tier_loc_t *loc, const struct iovec *iov,
+                             unsigned n_iov, kvcl_tier_cb_t cb, void *arg) KVCL_MUST_CHECK;
+
+/** @return KVCL_OK, KVCL_ERR_NOT_FOUND; sets no sentence. */
+kvcl_status_t kvcl_tier_find(kvcl_tier_t *tier, const uint8_t *key, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
+/** Forget a key; it does not come back after the next flush. @return KVCL_OK, KVCL_ERR_NOT_FOUND, KVCL_ERR_BUSY (as
+ * append), KVCL_ERR_NO_MEMORY. */
+kvcl_status_t kvcl_tier_drop(kvcl_tier_t *tier, const uint8_t *key) KVCL_MUST_CHECK;
+/** cb: everything taken and dropped so far survives a loss of power (KVCL_OK), or may not (KVCL_ERR_IO). */
+kvcl_status_t kvcl_tier_flush(kvcl_tier_t *tier, kvcl_tier_cb_t cb, void *arg) KVCL_MUST_CHECK;
+
+/** Call fn for each block held, oldest segments in no order; the tier is locked meanwhile: fn calls nothing of it. */
+void kvcl_tier_foreach(kvcl_tier_t *tier, kvcl_tier_gone_cb_t fn, void *arg);
+void kvcl_tier_stats(kvcl_tier_t *tier, kvcl_tier_stats_t *stats);
+
+#endif

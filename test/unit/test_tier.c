@@ -1,0 +1,219 @@
+/*
+ * The tier over real files, by io_uring and by threads: what goes in comes out, straight or through bounce buffers,
+ * after a restart too; segments are used again, and what cannot be a tier is left alone.
+ */
+#include "config.h"
+
+#include "tier_scene.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+START_TEST(what_goes_in_comes_out_aligned_or_not)
+{
+    kvcl_tier_t *tier;
+    unsigned    i;
+    wait_for_t  w = WAIT_FOR(60);
+
+    if (!can(ways[_i])) {
+        return;
+    }
+    tier = open_tier(ways[_i]);
+    for (i = 0; i < 60; ++i) {
+        ck_assert_int_eq(append(tier, i, done, &w), KVCL_OK);
+        ck_assert_int_eq(read_back(tier, i, (i % 3) * 64, 1), KVCL_OK); /* staged, mostly */
+        ck_assert_int_eq(append(tier, i, done, &w), KVCL_ERR_EXISTS);
+    }
+    ck_assert_int_eq(flush(tier), KVCL_OK);
+    ck_assert_int_eq(wait_all(&w), KVCL_OK);
+    for (i = 0; i < 60; ++i) {
+        ck_assert_int_eq(read_back(tier, i, 0, 1 + i % 3), KVCL_OK);
+        ck_assert_int_eq(read_back(tier, i, 1 + i, 1 + i % 3), KVCL_OK);
+    }
+    ck_assert_int_eq(read_back(tier, 61, 0, 1), KVCL_ERR_NOT_FOUND);
+    kvcl_tier_close(tier);
+}
+END_TEST
+
+START_TEST(a_restart_finds_what_was_there_by_footers_alone)
+{
+    kvcl_tier_stats_t stats;
+    kvcl_tier_t       *tier;
+    unsigned          i;
+    uint8_t           key[KVCL_SEG_KEY];
+
+    if (!can(ways[_i])) {
+        return;
+    }
+    tier = open_tier(ways[_i]);
+    for (i = 0; i < 50; ++i) {
+        ck_assert_int_eq(append(tier, i, NULL, NULL), KVCL_OK);
+    }
+    key_of(7, key);
+    ck_assert_int_eq(kvcl_tier_drop(tier, key), KVCL_OK);
+    ck_assert_int_eq(kvcl_tier_drop(tier, key), KVCL_ERR_NOT_FOUND);
+    kvcl_tier_close(tier);
+
+    tier = open_tier(ways[_i]);
+    kvcl_tier_stats(tier, &stats);
+    ck_assert_uint_eq(stats.blocks, 49);
+    ck_assert_uint_eq(stats.scanned, 0);
+    n_gone = 0;
+    kvcl_tier_foreach(tier, on_gone, NULL);
+    ck_assert_uint_eq(n_gone, 49);
+    for (i = 0; i < 50; ++i) {
+        ck_assert_int_eq(read_back(tier, i, 0, 1), (i == 7) ? KVCL_ERR_NOT_FOUND : KVCL_OK);
+    }
+    kvcl_tier_close(tier);
+}
+END_TEST
+
+START_TEST(a_killed_process_leaves_what_it_flushed)
+{
+    kvcl_tier_stats_t stats;
+    kvcl_tier_t       *tier;
+    unsigned          i, round;
+    int               code = -1;
+    pid_t             child;
+
+    if (!can(ways[_i])) {
+        return;
+    }
+    for (round = 0; round < 3; ++round) {
+        child = fork();
+        if (child == 0) {
+            tier = open_tier(ways[_i]);
+            for (i = 20 * round; i < 20 * round + 20; ++i) {
+                ck_assert_int_eq(append(tier, i, NULL, NULL), KVCL_OK);
+            }
+            ck_assert_int_eq(flush(tier), KVCL_OK);
+            _exit(0);
+        }
+        ck_assert_int_eq(waitpid(child, &code, 0), child);
+        ck_assert_int_eq(code, 0);
+    }
+    tier = open_tier(ways[_i]);
+    kvcl_tier_stats(tier, &stats);
+    ck_assert_uint_ge(stats.scanned, 1);
+    for (i = 0; i < 60; ++i) {
+        ck_assert_int_eq(read_back(tier, i, 0, 1), KVCL_OK);
+    }
+    kvcl_tier_close(tier);
+}
+END_TEST
+
+START_TEST(old_segments_are_used_again_and_little_else_is_written)
+{
+    kvcl_tier_params_t params = {.path = path, .size = 64 << 20, .gone = on_gone};
+    kvcl_tier_stats_t  stats;
+    kvcl_tier_t        *tier;
+    uint8_t            *block = calloc(1, 1 << 20), key[KVCL_SEG_KEY];
+    uint32_t           len    = (_i == 0) ? 1 << 20 : (_i == 1) ? 4096 : 300 * 1024;
+    unsigned           i, n = (150u << 20) / len;
+    struct iovec       iov = {block, len};
+    kvcl_status_t      status;
+
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    for (i = 0; i < n; ++i) {
+        key_of(i, key);
+        memcpy(block, &i, sizeof(i));
+        while ((status = kvcl_tier_append(tier, key, i, &iov, 1, NULL, NULL, NULL)) == KVCL_ERR_BUSY) {
+            usleep(200);
+        }
+        ck_assert_int_eq(status, KVCL_OK);
+    }
+    ck_assert_int_eq(flush(tier), KVCL_OK);
+    kvcl_tier_stats(tier, &stats);
+    printf("blocks of %u: written %.4f of what came in; %llu held, %u gone\n", len,
+           (double)stats.bytes_out / (double)stats.bytes_in, (unsigned long long)stats.blocks, n_gone);
+    ck_assert_uint_eq(stats.bytes_in, (uint64_t)n * len);
+    ck_assert(stats.bytes_out <= stats.bytes_in + stats.bytes_in * 3 / 100);
+    ck_assert_uint_eq(stats.blocks + n_gone, n);
+    ck_assert_uint_ge(stats.bytes, 40 << 20);
+    kvcl_tier_close(tier);
+    free(block);
+}
+END_TEST
+
+START_TEST(nobody_spins_while_idle)
+{
+    kvcl_tier_t   *tier;
+    struct rusage before, after;
+    long          us;
+
+    if (!can(ways[_i])) {
+        return;
+    }
+    tier = open_tier(ways[_i]);
+    ck_assert_int_eq(append(tier, 1, NULL, NULL), KVCL_OK);
+    ck_assert_int_eq(flush(tier), KVCL_OK);
+    usleep(50000);
+    getrusage(RUSAGE_SELF, &before);
+    usleep(400000);
+    getrusage(RUSAGE_SELF, &after);
+    us = (after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000000 + after.ru_utime.tv_usec - before.ru_utime.tv_usec;
+    us += (after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1000000 + after.ru_stime.tv_usec - before.ru_stime.tv_usec;
+    ck_assert_int_lt(us, 40000);
+    kvcl_tier_close(tier);
+}
+END_TEST
+
+START_TEST(what_cannot_be_a_tier_is_refused_and_left_alone)
+{
+    kvcl_tier_params_t params = {.path = path, .size = FILE_BYTES, .segment = SEGMENT};
+    kvcl_tier_t        *tier, *second = NULL;
+    int                fd;
+
+    params.size = 100000;
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_ERR_INVALID_PARAM);
+    params.size = UINT64_C(1) << 55;
+    params.segment = 1 << 30;
+    ck_assert_int_lt(kvcl_tier_open(&params, &tier), 0); /* no disk has that room */
+    params = (kvcl_tier_params_t){.path = "/nowhere/at/all", .size = FILE_BYTES};
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_ERR_IO);
+    params.path = path;
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    ck_assert_int_eq(kvcl_tier_open(&params, &second), KVCL_ERR_BUSY);
+    kvcl_tier_close(tier);
+    fd = open(path, O_RDWR | O_TRUNC);
+    ck_assert_int_eq(write(fd, "my thesis", 9), 9);
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_ERR_EXISTS);
+    ck_assert_int_eq(lseek(fd, 0, SEEK_END), 9);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_place_is_a_path_and_a_size)
+{
+    char     *p    = NULL;
+    uint64_t size  = 0;
+    const char *bad[] = {"", "/a", "a:1G", "/a:", "/a:x", ":1G", "/a/:1G", "/:1G", "/a:unlimited"};
+    size_t   i;
+
+    ck_assert_int_eq(kvcl_tier_spec_parse("/nvme0/kv:x:1.5G", &p, &size), KVCL_OK);
+    ck_assert_str_eq(p, "/nvme0/kv:x");
+    ck_assert_uint_eq(size, UINT64_C(3) << 29);
+    free(p);
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        ck_assert_msg(kvcl_tier_spec_parse(bad[i], &p, &size) == KVCL_ERR_INVALID_PARAM, "\"%s\"", bad[i]);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tier");
+    TCase *tc    = tcase_create("tier");
+
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_loop_test(tc, what_goes_in_comes_out_aligned_or_not, 0, 2);
+    tcase_add_loop_test(tc, a_restart_finds_what_was_there_by_footers_alone, 0, 2);
+    tcase_add_loop_test(tc, a_killed_process_leaves_what_it_flushed, 0, 2);
+    tcase_add_loop_test(tc, old_segments_are_used_again_and_little_else_is_written, 0, 3);
+    tcase_add_loop_test(tc, nobody_spins_while_idle, 0, 2);
+    tcase_add_test(tc, what_cannot_be_a_tier_is_refused_and_left_alone);
+    tcase_add_test(tc, a_place_is_a_path_and_a_size);
+    suite_add_tcase(suite, tc);
+    return test_run(suite);
+}
