@@ -1,6 +1,7 @@
 /*
  * Owns the transfer that is under way while something else is measured (--beside): caches of its own on both sides, and
- * a thread of the initiator that gets all of it again and again from start to stop. Its bytes are not checked.
+ * a thread of the initiator that gets all of it again and again, in the background class, from start to stop. Its bytes
+ * are not checked.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -58,6 +59,7 @@ static bool get_all(perf_beside_t *beside)
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
 
+    params.flags        = KVCL_BACKGROUND;
     params.timeout_ns   = PERF_TIMEOUT_NS;
     params.remote_cache = beside->perf->self ? "far bulk" : NULL;
     return job_ok(job, kvcl_get(job->world, beside->perf->peer, beside->near, &all, &all, &params, &req),

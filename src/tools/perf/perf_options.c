@@ -73,7 +73,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
         {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},
         {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first iteration and the second apart", 0, 0},
-        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: a get of so many is repeated meanwhile",
+        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: a background get of so many is repeated meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
