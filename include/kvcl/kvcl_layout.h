@@ -174,6 +174,13 @@ KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout, uint8_t has
  */
 KVCL_API kvcl_status_t kvcl_layout_compatible(const kvcl_layout_t *a, const kvcl_layout_t *b) KVCL_MUST_CHECK;
 
+/**
+ * Sort the two lists of a transfer together, by the ids of @a blocks: memory on that side is then walked upwards, and
+ * neighbours on both sides move as one run. For whole lists of blocks of equal size, whose order means nothing to the
+ * caller (status entries follow the sorted order). In place, allocates nothing, n log n steps.
+ */
+KVCL_API void kvcl_blocks_sort(uint32_t *blocks, uint32_t *others, size_t n);
+
 KVCL_END_DECLS
 
 #endif

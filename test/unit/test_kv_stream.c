@@ -318,6 +318,37 @@ START_TEST(small_blocks_and_large_ones_make_long_runs)
 }
 END_TEST
 
+START_TEST(sorted_lists_keep_their_pairs_and_merge)
+{
+    enum { N = 97 };
+    kvcl_shape_t shape = shape_of(KVCL_LAYOUT_BYTES(N, 64));
+    uint32_t first[N], second[N];
+    kvcl_side_t dst = side_of(&shape, first, N), src = side_of(&shape, second, N);
+    kvcl_runs_t runs;
+    uint32_t n, i;
+
+    for (n = 0; n <= N; ++n) {
+        for (i = 0; i < n; ++i) {
+            first[i] = (uint32_t)((i * 59u) % N); /* a permutation */
+            second[i] = first[i] ^ 1;
+        }
+        kvcl_blocks_sort(first, second, n);
+        for (i = 0; i < n; ++i) {
+            ck_assert_uint_eq(second[i], first[i] ^ 1);
+            ck_assert((i == 0) || (first[i - 1] < first[i]));
+        }
+    }
+    for (i = 0; i < N; ++i) {
+        first[i] = second[i] = (uint32_t)((i * 59u) % N);
+    }
+    ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_OK);
+    ck_assert_uint_gt(kvcl_runs_count(&runs, SIZE_MAX), 90);
+    kvcl_blocks_sort(first, second, N);
+    kvcl_runs_seek(&runs, 0);
+    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 1);
+}
+END_TEST
+
 START_TEST(seek_to_any_byte_equals_walking_there)
 {
     kvcl_shape_t shape = shape_of(KVCL_LAYOUT_NHD(SMALL, .flags = KVCL_LAYOUT_PER_LAYER, .head_stride = 24));
@@ -371,6 +402,7 @@ int main(void)
     tcase_add_test(tc, unlike_selections_are_refused_with_both_values);
     tcase_add_test(tc, units_of_a_block_merge_again_where_they_touch);
     tcase_add_test(tc, small_blocks_and_large_ones_make_long_runs);
+    tcase_add_test(tc, sorted_lists_keep_their_pairs_and_merge);
     tcase_add_test(tc, seek_to_any_byte_equals_walking_there);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
