@@ -38,7 +38,7 @@ $found"
 only 'uc[pst]/'                          'ucx_glue/[^:]*|test/[^:]*'
 only 'pmix[a-z_]*\.h'                    'src/boot/boot_pmix\.c'
 only 'hwloc(\.h|/)'                      'src/topo/topo_hwloc\.c'
-only '(cuda|cuda_runtime|cuda_runtime_api)\.h' 'src/mem/mem_cuda[^:]*\.c|test/stubs/[^:]*'
+only '(cuda|cuda_runtime|cuda_runtime_api)\.h' 'src/mem/mem_cuda[^:]*\.[ch]'
 only 'nccl\.h'                           'collectives/nccl_coll\.c|test/stubs/[^:]*'
 only 'openssl/'                          'src/base/crypto\.c'
 only 'xxh(ash|3)\.h'                     'src/base/checksum\.[ch]'

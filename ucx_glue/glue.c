@@ -227,6 +227,7 @@ const kvcl_xport_ops_t kvcl_xport_ucx = {
     .reply        = kvcl_glue_reply,
     .mem_alloc    = kvcl_glue_mem_alloc,
     .mem_register = kvcl_glue_mem_register,
+    .mem_register_device = kvcl_glue_mem_register_device,
     .mem_free     = kvcl_glue_mem_free,
     .mem_pack     = kvcl_glue_mem_pack,
     .rmem_open    = kvcl_glue_rmem_open,

@@ -146,6 +146,7 @@ unsigned      kvcl_glue_am_progress(glue_t *g); /* tell completions that came ou
 /* glue_mem.c */
 kvcl_status_t kvcl_glue_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
+kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_glue_mem_free(kvcl_xport_mem_t *mem);
 kvcl_status_t kvcl_glue_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
 

@@ -201,6 +201,39 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
     return KVCL_OK;
 }
 
+/* cuda_ipc is the one way of this library's transports into device memory; what it does not take goes by messages. */
+kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
+{
+    glue_t               *g     = glue_of(xport);
+    ucp_mem_map_params_t params = {.field_mask  = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                                                  UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+                                   .address     = addr,
+                                   .length      = len,
+                                   .memory_type = UCS_MEMORY_TYPE_CUDA};
+    glue_mem_t           *mem;
+    ucs_status_t         ucs;
+
+    if ((g->data.ctx == NULL) || !kvcl_glue_list_has(g->plan.data_tls, "cuda_ipc")) {
+        return KVCL_ERR_UNSUPPORTED;
+    }
+    mem = calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a region");
+    }
+    mem->super.xport = xport;
+    mem->addr        = addr;
+    mem->len         = len;
+    ucs              = ucp_mem_map(g->data.ctx, &params, &mem->memh);
+    if (ucs != UCS_OK) {
+        kvcl_log_info("ucx: device memory of %zu bytes at %p is reached by messages: %s", len, addr,
+                      ucs_status_string(ucs));
+        free(mem);
+        return KVCL_ERR_UNSUPPORTED;
+    }
+    *mem_p = &mem->super;
+    return KVCL_OK;
+}
+
 void kvcl_glue_mem_free(kvcl_xport_mem_t *super)
 {
     glue_mem_t   *mem = kvcl_container_of(super, glue_mem_t, super);

@@ -18,8 +18,10 @@ typedef struct kvcl_cache *kvcl_cache_h;
  * @param bases   the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER; they must outlive
  *                the cache. Caches may lie over the same memory, as the groups of a hybrid model do. NULL: the library
  *                allocates memory that peers on this host map (the fast way there).
+ * @param kind    what memory the bases are; all of one kind, and all of one device. Device memory is the engine's own:
+ *                bases may not be NULL with KVCL_MEM_CUDA.
  * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_INVALID_PARAM,
- *         KVCL_ERR_NO_MEMORY.
+ *         KVCL_ERR_NO_MEMORY, KVCL_ERR_UNSUPPORTED (KVCL_MEM_CUDA: not built in, or no driver or device here).
  */
 KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout,
                                          void *const *bases, kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
@@ -32,10 +34,16 @@ KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
 KVCL_API size_t   kvcl_cache_block_bytes(kvcl_cache_h cache);
 KVCL_API uint64_t kvcl_cache_blocks(kvcl_cache_h cache);
 
+/** Never KVCL_MEM_AUTO: what the bases were found to be. */
+KVCL_API kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache);
+
 /** Where a base pointer lies: base is 0, or the layer with KVCL_LAYOUT_PER_LAYER. NULL if out of range. */
 KVCL_API void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base);
 
-/** Copy one block's bytes in canonical order (layer, K/V, token, head, dim) out of or into the cache. */
+/**
+ * Copy one block's bytes in canonical order (layer, K/V, token, head, dim) out of or into the cache; buf is host memory.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_IO (device memory: the driver failed).
+ */
 KVCL_API kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)
     KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const void *buf, size_t len)

@@ -12,8 +12,11 @@ KVCL_BEGIN_DECLS
 typedef struct kvcl_mem  *kvcl_mem_h;  /* mine */
 typedef struct kvcl_rmem *kvcl_rmem_h; /* a peer's, imported */
 
+/* What memory is: device memory is copied by its driver, never touched by the processor. */
 typedef enum kvcl_mem_kind {
-    KVCL_MEM_HOST = 0
+    KVCL_MEM_HOST = 0,
+    KVCL_MEM_CUDA = 1, /* memory of one CUDA device (cudaMalloc, a pool's, a framework's tensor) */
+    KVCL_MEM_AUTO = 2  /* the CUDA driver is asked, if this process has loaded it; else host memory */
 } kvcl_mem_kind_t;
 
 typedef enum kvcl_rights {
@@ -34,9 +37,11 @@ typedef struct kvcl_mem_params {
 } kvcl_mem_params_t;
 
 /**
- * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file); it must outlive the handle. Peers on this host
- * reach it through this rank's CPU; kvcl_mem_alloc() gives memory that they map.
- * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around), KVCL_ERR_NO_MEMORY.
+ * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file, device memory); it must outlive the handle. Peers
+ * on this host reach it through this rank's CPU; kvcl_mem_alloc() gives memory that they map. Device memory holds no
+ * signals (kvcl_signal_wait).
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around, not memory of that kind), KVCL_ERR_NO_MEMORY,
+ *         KVCL_ERR_UNSUPPORTED (KVCL_MEM_CUDA: not built in, or no driver or device here), KVCL_ERR_IO (the driver).
  */
 KVCL_API kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                                          const kvcl_mem_params_t *params, kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
@@ -51,6 +56,8 @@ KVCL_API kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint6
 
 KVCL_API void  *kvcl_mem_addr(kvcl_mem_h mem);
 KVCL_API size_t kvcl_mem_len(kvcl_mem_h mem);
+/** Never KVCL_MEM_AUTO: what it was found to be. */
+KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 
 /** Revokes, then unregisters; frees what kvcl_mem_alloc or kvcl_mem_file took. NULL is allowed. */
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
@@ -78,7 +85,8 @@ KVCL_API void   kvcl_rmem_free(kvcl_rmem_h rmem);
 /**
  * Wait until the 8-byte counter at offset of my memory is at least value. Counters are added to by the signal of a
  * put (kvcl_xfer.h); the puts' data is visible when the count is. Blocks.
- * @return KVCL_OK, KVCL_INPROGRESS after timeout_ns, KVCL_ERR_OUT_OF_RANGE (offset not 8-aligned or outside).
+ * @return KVCL_OK, KVCL_INPROGRESS after timeout_ns, KVCL_ERR_OUT_OF_RANGE (offset not 8-aligned or outside),
+ *         KVCL_ERR_UNSUPPORTED (device memory).
  */
 KVCL_API kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, uint64_t timeout_ns)
     KVCL_MUST_CHECK;

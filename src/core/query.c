@@ -27,7 +27,7 @@ const char *kvcl_build_string(void)
     pthread_mutex_lock(&lock);
     snprintf(text, sizeof(text), "kvcl %s, wire version %d; ucx %s; boot %s; %s%s", KVCL_VERSION_STRING,
              KVCL_WIRE_VERSION, loaded, kvcl_boot_kinds(), KVCL_ENABLE_DEBUG ? "debug" : "release",
-             KVCL_HAVE_CUDA ? "; cuda headers found" : "");
+             KVCL_HAVE_CUDA ? "; device memory: cuda" : "");
     pthread_mutex_unlock(&lock);
     return text;
 }

@@ -108,7 +108,10 @@ typedef struct kvcl_xport_ops {
      * lock, from any thread, several at once, and may take long. */
     kvcl_status_t (*mem_alloc)(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
-    void          (*mem_free)(kvcl_xport_mem_t *mem); /* both kinds */
+    void          (*mem_free)(kvcl_xport_mem_t *mem); /* all kinds */
+    /* Optional. Device memory: it is never touched by the processor; a peer's .map of it is an address for its driver. An
+     * error, or none such: only messages reach it. As mem_register otherwise. */
+    kvcl_status_t (*mem_register_device)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     /* What a peer needs for rmem_open; at most 512 bytes. *len_p in: room, out: bytes (0: only messages reach it). */
     kvcl_status_t (*mem_pack)(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
 

@@ -481,6 +481,7 @@ const kvcl_xport_ops_t kvcl_xport_loop = {
     .reply = loop_reply,
     .mem_alloc = kvcl_loop_mem_alloc,
     .mem_register = kvcl_loop_mem_register,
+    .mem_register_device = kvcl_loop_mem_register_device,
     .mem_free = kvcl_loop_mem_free,
     .mem_pack = kvcl_loop_mem_pack,
     .rmem_open = kvcl_loop_rmem_open,

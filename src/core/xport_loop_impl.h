@@ -69,6 +69,7 @@ typedef struct loop_mem {
     char             *addr;
     size_t           len;
     size_t           mapped; /* bytes to munmap, 0: the caller's memory */
+    bool             device;
 } loop_mem_t;
 
 typedef struct loop_registry {
@@ -91,6 +92,7 @@ kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, kvcl_xport_send_t *send)
 /* xport_loop_mem.c: the vtable's members of these names */
 kvcl_status_t kvcl_loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
+kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_loop_mem_free(kvcl_xport_mem_t *mem);
 kvcl_status_t kvcl_loop_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
 kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *ep, const void *buf, size_t len, uint64_t addr, uint64_t size,

@@ -86,6 +86,16 @@ kvcl_status_t kvcl_loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len
     return add_mem(xport, addr, len, 0, mem_p);
 }
 
+kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
+{
+    kvcl_status_t status = add_mem(xport, addr, len, 0, mem_p);
+
+    if (status == KVCL_OK) { /* nobody knows of it yet */
+        kvcl_container_of(*mem_p, loop_mem_t, super)->device = true;
+    }
+    return status;
+}
+
 void kvcl_loop_mem_free(kvcl_xport_mem_t *super)
 {
     loop_mem_t *mem = kvcl_container_of(super, loop_mem_t, super);
@@ -137,7 +147,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     struct loop_packed packed;
     loop_rmem_t        *rmem;
     loop_mem_t         *mem;
-    bool               fits;
+    bool               fits, device;
 
     if (len != sizeof(packed)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: a packed region of %zu bytes, not %zu", len, sizeof(packed));
@@ -149,6 +159,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     }
     pthread_mutex_lock(&kvcl_loop.lock);
     mem  = find_mem(packed.xport, packed.mem);
+    device = (mem != NULL) && mem->device;
     fits = (mem != NULL) && (addr >= (uintptr_t)mem->addr) && (addr - (uintptr_t)mem->addr <= mem->len) &&
            (size <= mem->len - (addr - (uintptr_t)mem->addr));
     pthread_mutex_unlock(&kvcl_loop.lock);
@@ -166,7 +177,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     rmem->addr     = (char *)(uintptr_t)addr;
     rmem->size     = size;
     attr->map      = (kvcl_loop.faults.no_map || kvcl_loop.faults.no_rma) ? NULL : rmem->addr;
-    attr->get      = !kvcl_loop.faults.no_rma;
+    attr->get      = !kvcl_loop.faults.no_rma && !device; /* by memcpy */
     attr->put      = attr->get;
     *rmem_p        = &rmem->super;
     return KVCL_OK;

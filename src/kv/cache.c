@@ -41,7 +41,7 @@ kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len
 }
 
 /* The engine's own tensors, one region each. */
-static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases)
+static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases, kvcl_mem_kind_t kind)
 {
     kvcl_status_t status = KVCL_OK;
     uint32_t      i;
@@ -50,12 +50,17 @@ static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases)
         if (bases[i] == NULL) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is NULL", i);
         }
-        status = kvcl_region_create(cache->ctx, bases[i], cache->shape.base_bytes, NULL, &cache->regions[i]);
+        status = kvcl_region_create_kind(cache->ctx, bases[i], cache->shape.base_bytes, kind, NULL, &cache->regions[i]);
         if (status == KVCL_OK) {
             cache->bases[i]  = (uintptr_t)bases[i];
             cache->n_regions = i + 1;
         }
+        if ((status == KVCL_OK) && (cache->regions[i]->copier != cache->regions[0]->copier)) {
+            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is memory of another kind or device than "
+                               "base 0", i);
+        }
     }
+    cache->copier = (status == KVCL_OK) ? cache->regions[0]->copier : NULL;
     return status;
 }
 
@@ -138,8 +143,9 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: a name has 1 to %d bytes, this one %zu",
                          KVCL_CACHE_NAME_MAX, strlen(name));
     }
-    if (kind != KVCL_MEM_HOST) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: memory kind %d is not built in", (int)kind);
+    if ((bases == NULL) && (kind != KVCL_MEM_HOST) && (kind != KVCL_MEM_AUTO)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of kind %d "
+                         "is given as bases", (int)kind);
     }
     status = kvcl_shape_init(&shape, layout);
     if (status != KVCL_OK) {
@@ -159,7 +165,7 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
     strcpy(cache->name, name);
     cache->name_key = kvcl_cache_name_key(name);
     kvcl_list_init(&cache->link);
-    status = (bases != NULL) ? use_bases(cache, bases) : allocate(cache);
+    status = (bases != NULL) ? use_bases(cache, bases, kind) : allocate(cache);
     if (status == KVCL_OK) {
         status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
     }
@@ -227,6 +233,11 @@ uint64_t kvcl_cache_blocks(kvcl_cache_h cache)
     return cache->shape.blocks;
 }
 
+kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache)
+{
+    return kvcl_copier_kind(cache->copier);
+}
+
 void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
 {
     return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
@@ -255,8 +266,8 @@ kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *bu
     kvcl_stream_t stream;
     kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
 
-    if (status == KVCL_OK) {
-        (void)kvcl_stream_gather(&stream, buf, len);
+    if ((status == KVCL_OK) && (kvcl_stream_gather(&stream, buf, len) != len)) {
+        status = KVCL_ERR_IO; /* the device's sentence stands */
     }
     return status;
 }
@@ -266,8 +277,8 @@ kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const v
     kvcl_stream_t stream;
     kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
 
-    if (status == KVCL_OK) {
-        (void)kvcl_stream_scatter(&stream, buf, len);
+    if ((status == KVCL_OK) && (kvcl_stream_scatter(&stream, buf, len) != len)) {
+        status = KVCL_ERR_IO;
     }
     return status;
 }

@@ -22,6 +22,7 @@ struct kvcl_cache {
     uint32_t         id;         /* in this context, from 1 */
     kvcl_shape_t     shape;
     uintptr_t        *bases;     /* shape.n_bases */
+    kvcl_copier_t    *copier;    /* of the bases, the regions' own; NULL: host memory */
     kvcl_region_t    **regions;  /* of the bases: n_regions, 1 if the library allocated all */
     uint32_t         n_regions;
     kvcl_region_t    *gens_region;
@@ -42,7 +43,7 @@ kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id);
 
 static inline kvcl_side_t kvcl_cache_side(kvcl_cache_h cache, const kvcl_sel_t *sel)
 {
-    return (kvcl_side_t){&cache->shape, cache->bases, *sel};
+    return (kvcl_side_t){&cache->shape, cache->bases, *sel, cache->copier};
 }
 
 typedef enum { KVCL_RCACHE_ASKED, KVCL_RCACHE_READY, KVCL_RCACHE_FAILED } kvcl_rcache_state_t;
@@ -55,16 +56,23 @@ typedef struct kvcl_rcache {
     uint32_t               id;
     kvcl_shape_t           shape;
     uintptr_t              *bases;    /* mapped: here; else the owner's addresses */
+    kvcl_copier_t          *copier;   /* mapped device memory: the regions' own */
+    kvcl_mem_kind_t        kind;      /* of all bases */
     kvcl_rregion_t         *regions;
     uint32_t               *base_region; /* base -> regions[] */
     uint32_t               n_regions;
     kvcl_rregion_t         gens_region;
     const _Atomic uint32_t *gens;     /* mapped generation words, or NULL */
-    bool                   mapped;    /* every base and the generation words are plain memory here */
+    bool                   mapped;    /* every base (by the copier) and the generation words are memory here */
     bool                   get, put;  /* every base and the generation words can be got, or put, natively */
     kvcl_list_t            waiters;
     kvcl_list_t            stale_link; /* peer->stale_rcaches */
 } kvcl_rcache_t;
+
+static inline kvcl_side_t kvcl_rcache_side(const kvcl_rcache_t *rcache, const kvcl_sel_t *sel)
+{
+    return (kvcl_side_t){&rcache->shape, rcache->bases, *sel, rcache->copier};
+}
 
 typedef struct kvcl_rcache_waiter kvcl_rcache_waiter_t;
 struct kvcl_rcache_waiter {

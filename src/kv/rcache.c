@@ -198,7 +198,7 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
     uint64_t addr;
     uint32_t i, r;
 
-    rcache->mapped = (rcache->gens_region.attr.map != NULL);
+    rcache->mapped = (rcache->gens_region.attr.map != NULL) && (rcache->gens_region.kind == KVCL_MEM_HOST);
     rcache->get    = rcache->mapped || rcache->gens_region.attr.get;
     rcache->put    = rcache->mapped || rcache->gens_region.attr.put;
     for (i = 0; i < rcache->shape.n_bases; ++i, data += 12) {
@@ -214,7 +214,13 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         rcache->mapped         = rcache->mapped && (rcache->regions[r].attr.map != NULL);
         rcache->get            = rcache->get && rcache->regions[r].attr.get;
         rcache->put            = rcache->put && rcache->regions[r].attr.put;
+        rcache->mapped         = rcache->mapped && (rcache->regions[r].copier == rcache->regions[0].copier);
+        if (rcache->regions[r].kind != rcache->regions[0].kind) {
+            return kvcl_fail(KVCL_ERR_PROTOCOL, "base %u is memory of another kind than base 0", i);
+        }
     }
+    rcache->kind   = rcache->regions[0].kind;
+    rcache->copier = rcache->mapped ? rcache->regions[0].copier : NULL;
     if (rcache->gens_region.len < gens_bytes) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "the generation table is too short");
     }

@@ -1,5 +1,5 @@
 /*
- * Zipping two sides into a run list, and the plain memcpy executor of one.
+ * Zipping two sides into a run list, and the executor of one: memcpy, or the copiers of device memory.
  *
  * Owns: the rule of which selections may be copied to which (check_same), kept next to
  * kvcl_shape_compatible's in layout.c: that one is about whole blocks, this one about the selected
@@ -235,7 +235,7 @@ kvcl_status_t kvcl_runs_unpack(const kvcl_side_t *dst, const void *data, uint32_
         part.sel.tokens = (kvcl_range_t){(uint32_t)tokens.first, (uint32_t)(tokens.first + unit)};
         kvcl_stream_init_units(&runs.dst, &part, KVCL_STREAM_CANONICAL, both);
         kvcl_stream_init_units(&runs.src, &from, KVCL_STREAM_CANONICAL, both);
-        kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+        status = kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
         at += shape.block_bytes;
     }
     return status;
@@ -279,18 +279,51 @@ static void copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to, copy_how_t
     }
 }
 
-void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+/* Many runs a call: each call waits for the device. */
+static kvcl_status_t copy_by_device(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
 {
+    kvcl_runs_t walk = *runs;
+    kvcl_piece_t batch[KVCL_COPIER_BATCH];
+    uint64_t left = (to > from) ? to - from : 0;
+    kvcl_status_t status = KVCL_OK;
+    kvcl_run_t run;
+    size_t n = 1;
+
+    kvcl_runs_seek(&walk, from);
+    while ((left > 0) && (n > 0) && (status == KVCL_OK)) {
+        for (n = 0; (left > 0) && (n < KVCL_COPIER_BATCH) && kvcl_runs_next(&walk, left, &run); ++n) {
+            batch[n] = (kvcl_piece_t){run.dst, run.src, run.len};
+            left -= run.len;
+        }
+        status = kvcl_copier_copy(walk.dst.copier, walk.src.copier, batch, n);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+{
+    if (kvcl_runs_by_device(runs)) {
+        return copy_by_device(runs, from, to);
+    }
     copy(runs, from, to, COPY_PLAIN);
+    return KVCL_OK;
 }
 
-void kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
 {
+    if (kvcl_runs_by_device(runs)) {
+        return copy_by_device(runs, from, to);
+    }
     copy(runs, from, to, COPY_RACY);
+    return KVCL_OK;
 }
 
-void kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
 {
+    if (kvcl_runs_by_device(runs)) {
+        return copy_by_device(runs, from, to);
+    }
     copy(runs, from, to, COPY_COLD);
     kvcl_copy_cold_end();
+    return KVCL_OK;
 }

@@ -59,9 +59,16 @@ kvcl_status_t kvcl_runs_init(kvcl_runs_t *runs, const kvcl_side_t *dst, const kv
 /**
  * Scatter into @a dst, which passed kvcl_side_check, all of its bytes from @a data, where they lie in canonical order
  * by units of @a unit tokens (> 0), which need not divide dst's. For bytes that come from a sender with other blocks.
- * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT if the tokens of dst are no multiple of unit: nothing was written.
+ * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT if the tokens of dst are no multiple of unit: nothing was written. As
+ *         kvcl_runs_copy where dst is a device's.
  */
 kvcl_status_t kvcl_runs_unpack(const kvcl_side_t *dst, const void *data, uint32_t unit) KVCL_MUST_CHECK;
+
+/** Is one side at least device memory? */
+static inline int kvcl_runs_by_device(const kvcl_runs_t *r)
+{
+    return (r->dst.copier != NULL) || (r->src.copier != NULL);
+}
 
 /** Bytes of the whole list. */
 static inline uint64_t kvcl_runs_bytes(const kvcl_runs_t *r)
@@ -105,14 +112,17 @@ static inline int kvcl_runs_next(kvcl_runs_t *r, size_t max, kvcl_run_t *run_p)
 uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max);
 
 /**
- * memcpy bytes [from, to) of the list (positions, not runs); both sides mapped here and not
- * overlapping. Does not move *runs, so threads may copy disjoint parts of one list at once.
+ * Copy bytes [from, to) of the list (positions, not runs): by memcpy, or by the sides' copiers; both
+ * sides mapped here and not overlapping. Does not move *runs, so threads may copy disjoint parts of
+ * one list at once.
+ * @return KVCL_OK, always for host memory; KVCL_ERR_IO, KVCL_ERR_NO_MEMORY: a device failed, and what
+ *         is at the destination is not known.
  */
-void kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
+kvcl_status_t kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 /** The same past the caches (base/copy_cold.h): for parts of lists that are larger than these. */
-void kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
+kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 /** The same of blocks that their owner may take back meanwhile: the caller checks their generations afterwards, and
  *  drops what it copied if one has moved on (base/copy_racy.h). */
-void kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to);
+kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 
 #endif

@@ -8,12 +8,14 @@
 #define KVCL_KV_SIDE_H
 
 #include "kv/shape.h"
+#include "mem/copier.h"
 
 /* One side of a transfer. Everything pointed to stays the caller's and must outlive the streams. */
 typedef struct kvcl_side {
     const kvcl_shape_t *shape;
     const uintptr_t *bases; /* [shape->n_bases]: addresses here or at a peer, or offsets */
     kvcl_sel_t sel;
+    kvcl_copier_t *copier; /* of the memory behind the bases; NULL: the processor reaches it */
 } kvcl_side_t;
 
 /**

@@ -103,6 +103,7 @@ void kvcl_stream_init_units(kvcl_stream_t *stream, const kvcl_side_t *side, uint
     memset(stream, 0, sizeof(*stream));
     stream->order = order;
     stream->bases = side->bases;
+    stream->copier = side->copier;
     stream->block_bytes = kvcl_sel_block_bytes(side->shape, &side->sel);
     stream->total_bytes = kvcl_sel_bytes(side->shape, &side->sel);
     stream->run_bytes = side->shape->head_bytes;
@@ -297,6 +298,9 @@ size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len)
     piece_t pieces[BATCH];
     size_t done = 0, n, i;
 
+    if (stream->copier != NULL) {
+        return kvcl_stream_by_device(stream, (uintptr_t)buf, len, 0);
+    }
     while ((n = draw(stream, pieces, len - done)) > 0) {
         for (i = 0; i < n; ++i) {
             if (i + AHEAD < n) {
@@ -316,6 +320,9 @@ size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len)
     uintptr_t addr;
     size_t n;
 
+    if (stream->copier != NULL) {
+        return kvcl_stream_by_device(stream, (uintptr_t)buf, len, 0);
+    }
     while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
         kvcl_copy_racy(to + done, (const void *)addr, n);
         done += n;
@@ -329,6 +336,9 @@ size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len)
     piece_t pieces[BATCH];
     size_t done = 0, n, i;
 
+    if (stream->copier != NULL) {
+        return kvcl_stream_by_device(stream, (uintptr_t)buf, len, 1);
+    }
     while ((n = draw(stream, pieces, len - done)) > 0) {
         for (i = 0; i < n; ++i) {
             if (i + AHEAD < n) {
@@ -347,6 +357,9 @@ size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t l
     size_t done = 0, n;
     uintptr_t addr;
 
+    if (stream->copier != NULL) {
+        return kvcl_stream_by_device(stream, (uintptr_t)buf, len, 1);
+    }
     while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
         kvcl_copy_cold((void *)addr, from + done, n);
         done += n;
@@ -362,6 +375,9 @@ uint64_t kvcl_stream_checksum(kvcl_stream_t *stream, uint64_t len)
     uintptr_t addr = 0;
     size_t n = 0;
 
+    if (stream->copier != NULL) {
+        return kvcl_stream_checksum_by_device(stream, len);
+    }
     if (len > 0) {
         n = kvcl_stream_next(stream, len, &addr);
     }

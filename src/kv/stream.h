@@ -5,7 +5,7 @@
  * at most five loops (block list, layer, plane, token, head) around a run of contiguous bytes;
  * loops whose steps are contiguous are folded into the run when the stream is made, so what is left
  * costs a few additions a run. Never allocates, never reads or writes the bytes it walks over
- * (addresses may be a peer's), has no lock. One thread per stream; a copy by assignment is a second,
+ * (addresses may be a peer's or a device's), has no lock. One thread per stream; a copy by assignment is a second,
  * independent stream at the same position.
  *
  * Adjacent blocks (ids b, b+1, contiguous in memory) become one run when the block loop is the
@@ -68,6 +68,7 @@ typedef struct kvcl_stream {
     uint64_t start;       /* offset of the selection in a base */
     uint32_t first_base;
     uint32_t order;
+    kvcl_copier_t *copier; /* how the bytes are reached; NULL: by the processor */
 } kvcl_stream_t;
 
 /** Whether @a order, perhaps from a peer, is one: each dimension once. */
@@ -153,8 +154,9 @@ static inline size_t kvcl_stream_next(kvcl_stream_t *s, size_t max, uintptr_t *a
 
 /**
  * Move the next @a len bytes of the stream to, or from, a plain buffer, and go on behind them. The
- * stream's addresses must be mapped here.
- * @return bytes moved: less than len only at the end of the stream.
+ * stream's addresses must be mapped here, or reached by its copier.
+ * @return bytes moved: less than len at the end of the stream, or where a device failed: then the
+ *         bytes there are not to be used.
  */
 size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len);
 size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len);
@@ -165,8 +167,13 @@ size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len);
 
 /**
  * XXH3-64 of the next @a len bytes: what kvcl_checksum() says of them gathered. A block's checksum
- * is that of its kvcl_stream_t.block_bytes canonical bytes.
+ * is that of its kvcl_stream_t.block_bytes canonical bytes. Where a device fails it is a number that
+ * no other call gives.
  */
 uint64_t kvcl_stream_checksum(kvcl_stream_t *stream, uint64_t len);
+
+/* The same for a stream with a copier (stream_device.c). push: from the buffer. */
+size_t kvcl_stream_by_device(kvcl_stream_t *stream, uintptr_t buf, size_t len, int push);
+uint64_t kvcl_stream_checksum_by_device(kvcl_stream_t *stream, uint64_t len);
 
 #endif

@@ -41,8 +41,8 @@ static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *p
     return status;
 }
 
-static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
-                          kvcl_mem_h *mem_p)
+static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
+                          const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
 {
     kvcl_mem_h    mem = calloc(1, sizeof(*mem));
     kvcl_status_t status;
@@ -51,7 +51,8 @@ static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, const kvcl
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a memory handle");
     }
     mem->ctx = ctx;
-    status   = kvcl_region_create(ctx, addr, len, params, &mem->region);
+    status   = (addr == NULL) ? kvcl_region_create(ctx, NULL, len, params, &mem->region)
+                             : kvcl_region_create_kind(ctx, addr, len, kind, params, &mem->region);
     if (status != KVCL_OK) {
         free(mem);
         return status;
@@ -72,13 +73,10 @@ kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl
     if (status != KVCL_OK) {
         return status;
     }
-    if (kind != KVCL_MEM_HOST) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_mem_register: memory kind %d is not built in", (int)kind);
-    }
     if (addr == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_register: addr is NULL (kvcl_mem_alloc allocates)");
     }
-    return make(ctx, addr, len, &own, mem_p);
+    return make(ctx, addr, len, kind, &own, mem_p);
 }
 
 /* A hint: what cannot be had is only logged. */
@@ -102,7 +100,7 @@ kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_para
     kvcl_status_t     status = check_params(ctx, params, mem_p, &own);
 
     if (status == KVCL_OK) {
-        status = make(ctx, NULL, len, &own, mem_p);
+        status = make(ctx, NULL, len, KVCL_MEM_HOST, &own, mem_p);
     }
     if ((status == KVCL_OK) && (own.flags & KVCL_MEM_NUMA)) {
         bind_numa(*mem_p, own.numa_node);
@@ -157,7 +155,7 @@ kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint64_t offse
     if (status != KVCL_OK) {
         return status;
     }
-    status = make(ctx, addr, len, NULL, mem_p);
+    status = make(ctx, addr, len, KVCL_MEM_HOST, NULL, mem_p);
     if (status != KVCL_OK) {
         munmap(addr, len);
         return status;
@@ -175,6 +173,11 @@ void *kvcl_mem_addr(kvcl_mem_h mem)
 size_t kvcl_mem_len(kvcl_mem_h mem)
 {
     return mem->region->len;
+}
+
+kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem)
+{
+    return kvcl_copier_kind(mem->region->copier);
 }
 
 void kvcl_mem_free(kvcl_mem_h mem)
@@ -322,7 +325,8 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
     bool           mapped;
 
     kvcl_lock(rmem->ctx);
-    mapped = (rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->attr.map != NULL);
+    mapped = (rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->attr.map != NULL) &&
+             (region->copier == NULL);
     pthread_mutex_unlock(&rmem->ctx->engine.lock);
     if (!mapped) {
         return false;
@@ -358,6 +362,9 @@ kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, 
 
     if (mem == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_signal_wait: mem is NULL");
+    }
+    if (mem->region->copier != NULL) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_signal_wait: signals are counted in host memory, not a device's");
     }
     if (((offset % 8) != 0) || (mem->region->len < 8) || (offset > mem->region->len - 8)) {
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "kvcl_signal_wait: offset %llu of a region of %zu bytes",

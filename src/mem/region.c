@@ -80,6 +80,15 @@ static kvcl_status_t renew(kvcl_region_t *region)
     return KVCL_OK;
 }
 
+/* Device memory: what the transport does not take is reached by messages. */
+static void attach_device(kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
+{
+    if ((xport->ops->mem_register_device == NULL) ||
+        (xport->ops->mem_register_device(xport, region->addr, region->len, xmem_p) != KVCL_OK)) {
+        *xmem_p = NULL;
+    }
+}
+
 /* No lock: gigabytes are zeroed here. Make the memory known to every transport; the last one (ucx, where there is one)
  * allocates. */
 static kvcl_status_t attach(kvcl_region_t *region, bool huge)
@@ -93,6 +102,8 @@ static kvcl_status_t attach(kvcl_region_t *region, bool huge)
         kvcl_xport_t *xport = eng->xports[i];
         if (region->addr == NULL) {
             status = xport->ops->mem_alloc(xport, region->len, huge, &region->addr, &region->xmem[i]);
+        } else if (region->copier != NULL) {
+            attach_device(region, xport, &region->xmem[i]);
         } else {
             status = xport->ops->mem_register(xport, region->addr, region->len, &region->xmem[i]);
         }
@@ -129,8 +140,20 @@ static kvcl_status_t take_id(mem_state_t *mem, kvcl_region_t *region)
     return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_CTL_TAKEN_BACK);
 }
 
+static void region_free(kvcl_region_t *region)
+{
+    kvcl_copier_close(region->copier);
+    free(region);
+}
+
 kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
                                  kvcl_region_t **region_p)
+{
+    return kvcl_region_create_kind(ctx, addr, len, KVCL_MEM_HOST, params, region_p);
+}
+
+kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
+                                      const kvcl_mem_params_t *params, kvcl_region_t **region_p)
 {
     mem_state_t   *mem = state_of(ctx);
     kvcl_region_t *region;
@@ -148,11 +171,16 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
     region->len  = len;
     kvcl_list_init(&region->link);
     kvcl_list_init(&region->users);
+    status = kvcl_copier_open(kind, addr, len, &region->copier);
+    if (status != KVCL_OK) {
+        free(region);
+        return status;
+    }
     kvcl_lock(ctx);
     status = take_id(mem, region); /* without keys yet: nobody can ask for it */
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
-        free(region);
+        region_free(region);
         return status;
     }
     status = attach(region, (params != NULL) && (params->flags & KVCL_MEM_HUGE));
@@ -165,7 +193,7 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
         detach(region);
         mem->regions[region->id] = NULL;
         kvcl_unlock(ctx);
-        free(region);
+        region_free(region);
         return status;
     }
     kvcl_unlock(ctx);
@@ -219,7 +247,7 @@ bool kvcl_region_destroy(kvcl_region_t *region)
     detach(region);
     state_of(ctx)->regions[region->id] = NULL;
     kvcl_unlock(ctx);
-    free(region);
+    region_free(region);
     return true;
 }
 
@@ -238,7 +266,7 @@ kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, u
     return KVCL_OK;
 }
 
-/* ---- descriptions: u32 id, u32 rights, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice (the region, the
+/* ---- descriptions: u32 id, u16 rights, u16 memory kind, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice (the region, the
  * control page): u8 parts, parts times {u8 transport, u16 length, bytes} ---- */
 
 static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
@@ -270,7 +298,8 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
     }
     kvcl_wr_init(&wr, buf, cap);
     kvcl_wr_u32(&wr, region->id);
-    kvcl_wr_u32(&wr, rights);
+    kvcl_wr_u16(&wr, (uint16_t)rights);
+    kvcl_wr_u16(&wr, (uint16_t)kvcl_copier_kind(region->copier));
     kvcl_wr_u64(&wr, (rights & KVCL_READ) ? region->keys[0] : 0);
     kvcl_wr_u64(&wr, (rights & KVCL_WRITE) ? region->keys[1] : 0);
     kvcl_wr_u64(&wr, region->epoch);
@@ -317,7 +346,8 @@ static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parse
     memset(p, 0, sizeof(*p));
     kvcl_rd_init(&rd, buf, len);
     r->id       = kvcl_rd_u32(&rd);
-    r->rights   = kvcl_rd_u32(&rd);
+    r->rights   = kvcl_rd_u16(&rd);
+    r->kind     = (kvcl_mem_kind_t)kvcl_rd_u16(&rd);
     r->keys[0]  = kvcl_rd_u64(&rd);
     r->keys[1]  = kvcl_rd_u64(&rd);
     r->epoch    = kvcl_rd_u64(&rd);
@@ -328,7 +358,8 @@ static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parse
     parse_parts(&rd, p->region);
     parse_parts(&rd, p->ctl);
     if (!kvcl_rd_ok(&rd) || (r->len == 0) || (r->addr + r->len < r->addr) || (r->id >= KVCL_REGIONS_MAX) ||
-        (p->ctl_len != KVCL_REGIONS_MAX * sizeof(uint64_t)) || ((r->rights & ~(unsigned)KVCL_READ_WRITE) != 0)) {
+        (p->ctl_len != KVCL_REGIONS_MAX * sizeof(uint64_t)) || ((r->rights & ~(unsigned)KVCL_READ_WRITE) != 0) ||
+        ((r->kind != KVCL_MEM_HOST) && (r->kind != KVCL_MEM_CUDA))) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "not a description of a region (%zu bytes)", len);
     }
     *used_p = len - kvcl_rd_left(&rd);
@@ -373,6 +404,11 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
     }
     rregion->peer = peer;
     open_part(peer, parsed.region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
+    /* A peer's device memory is mapped in one process only; then it is reached as mine is. */
+    if ((rregion->attr.map != NULL) && (rregion->kind != KVCL_MEM_HOST) &&
+        (kvcl_copier_open(rregion->kind, rregion->attr.map, rregion->len, &rregion->copier) != KVCL_OK)) {
+        rregion->attr.map = NULL;
+    }
     if ((rregion->attr.map != NULL) || rregion->attr.get || rregion->attr.put) {
         open_part(peer, parsed.ctl, parsed.ctl_addr, parsed.ctl_len, &rregion->ctl_rmem, &ctl_attr);
         if (ctl_attr.map != NULL) {
@@ -404,6 +440,8 @@ void kvcl_rregion_close(kvcl_rregion_t *rregion)
 {
     free(rregion->pending);
     rregion->pending = NULL;
+    kvcl_copier_close(rregion->copier);
+    rregion->copier = NULL;
     if (rregion->peer == NULL) {
         return;
     }
@@ -457,7 +495,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         if (mem->regions[id] != NULL) {
             kvcl_log_warn("a region of %zu bytes was not freed before kvcl_finalize", mem->regions[id]->len);
             detach(mem->regions[id]);
-            free(mem->regions[id]);
+            region_free(mem->regions[id]);
         }
     }
     detach(&mem->ctl);

@@ -12,6 +12,7 @@
 #define KVCL_MEM_REGION_H
 
 #include "core/context.h"
+#include "mem/copier.h"
 #include <kvcl/kvcl_mem.h>
 
 enum {
@@ -40,6 +41,7 @@ typedef struct kvcl_region {
     uint64_t           keys[2];   /* read, write */
     void               *addr;
     size_t             len;
+    kvcl_copier_t      *copier; /* of device memory; NULL: host memory */
     kvcl_xport_mem_t   *xmem[KVCL_ENGINE_XPORTS]; /* by engine.xports; NULL: that transport cannot reach it */
     kvcl_list_t        link;
 } kvcl_region_t;
@@ -47,6 +49,9 @@ typedef struct kvcl_region {
 /** No lock held. Registers [addr, addr+len), or allocates it (addr NULL). rights that a peer may be given: all. */
 kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
                                  kvcl_region_t **region_p) KVCL_MUST_CHECK;
+/** The same for memory of a kind; addr is not NULL. */
+kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
+                                      const kvcl_mem_params_t *params, kvcl_region_t **region_p) KVCL_MUST_CHECK;
 /** No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated. */
 /** @return false: the transport still reads it after a while, and it is left as it is. */
 bool          kvcl_region_destroy(kvcl_region_t *region);
@@ -71,6 +76,8 @@ typedef struct kvcl_rregion {
     uint64_t               keys[2];
     uint64_t               addr; /* at the owner */
     uint64_t               len;
+    kvcl_mem_kind_t        kind;
+    kvcl_copier_t          *copier; /* of device memory that is mapped here */
     kvcl_xport_rmem_t      *rmem;
     kvcl_xport_rmem_attr_t attr;
     kvcl_xport_rmem_t      *ctl_rmem;

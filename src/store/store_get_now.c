@@ -15,6 +15,7 @@ enum { CHUNK = 64 };
 typedef struct source {
     const kvcl_shape_t     *shape;
     const uintptr_t        *bases;
+    kvcl_copier_t          *copier;
     const _Atomic uint32_t *gens;
     const kvcl_rregion_t   *live; /* NULL: mine */
 } source_t;
@@ -31,7 +32,7 @@ static bool own_source(const kvcl_owner_t *owner, uint32_t id, source_t *source)
     if ((owner == NULL) || (owner->cache->id != id)) {
         return false;
     }
-    *source = (source_t){&owner->cache->shape, owner->cache->bases, owner->cache->gens, NULL};
+    *source = (source_t){&owner->cache->shape, owner->cache->bases, owner->cache->copier, owner->cache->gens, NULL};
     return true;
 }
 
@@ -46,7 +47,7 @@ static bool find_source(kvcl_store_h store, const kvcl_dir_loc_t *loc, source_t 
     for (i = 0; i < KVCL_STORE_RCACHES; ++i) {
         rcache = atomic_load_explicit(&store->ranks[loc->rank].rcaches[i], memory_order_acquire);
         if ((rcache != NULL) && (rcache->id == loc->cache)) {
-            *source = (source_t){&rcache->shape, rcache->bases, rcache->gens, &rcache->gens_region};
+            *source = (source_t){&rcache->shape, rcache->bases, rcache->copier, rcache->gens, &rcache->gens_region};
             return kvcl_rregion_live(&rcache->gens_region);
         }
     }
@@ -91,7 +92,7 @@ static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_
     uint32_t      slots[CHUNK];
     kvcl_sel_t    from = {.blocks = slots, .n_blocks = m};
     kvcl_sel_t    to   = {.blocks = ids, .n_blocks = m};
-    kvcl_side_t   src  = {hits->source.shape, hits->source.bases, from};
+    kvcl_side_t   src  = {hits->source.shape, hits->source.bases, from, hits->source.copier};
     kvcl_side_t   dst  = kvcl_cache_side(cache, &to);
     kvcl_stream_t stream;
     kvcl_runs_t   runs;
@@ -107,7 +108,9 @@ static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_
     if ((kvcl_side_check(&src) != KVCL_OK) || (kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER) != KVCL_OK)) {
         return false;
     }
-    kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
+    if (kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs)) != KVCL_OK) {
+        return false;
+    }
     for (i = 0; i < m; ++i) {
         if (!kvcl_slots_gen_is(&hits->source.gens[slots[i]], hits[i].loc.gen)) {
             return false;

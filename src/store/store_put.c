@@ -57,7 +57,10 @@ static kvcl_status_t copy_in(kvcl_store_h store, kvcl_cache_h cache, const uint3
     if (status != KVCL_OK) {
         return status;
     }
-    kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    status = kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    if (status != KVCL_OK) {
+        return status;
+    }
     for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
         recs[i].loc.checksum = kvcl_store_block_sum(store->pool_cache, slots[i]);
     }

@@ -27,7 +27,10 @@ static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *it
     if (status != KVCL_OK) {
         return status;
     }
-    kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
+    status = kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
+    if (status != KVCL_OK) {
+        return status;
+    }
     return kvcl_slots_gen_is(&item->src->gens[loc->slot], loc->gen) ? KVCL_OK : KVCL_ERR_STALE;
 }
 

@@ -65,8 +65,8 @@ static kvcl_status_t announce_eager(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kv
     }
     kvcl_coll_stream(op, &stream);
     kvcl_stream_seek(&stream, out->off);
-    (void)kvcl_stream_gather(&stream, bytes, out->len);
-    status = kvcl_peer_post(to->peer, &out->msg, sizeof(*out), bytes, out->len);
+    status = (kvcl_stream_gather(&stream, bytes, out->len) == out->len)
+                 ? kvcl_peer_post(to->peer, &out->msg, sizeof(*out), bytes, out->len) : KVCL_ERR_IO;
     if (bytes != small) {
         free(bytes);
     }

@@ -114,7 +114,8 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
 }
 
 /* What came along with its announcement is only put in place. */
-static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action)
+static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
+                       kvcl_status_t *status_p)
 {
     kvcl_coll_chunk_t *chunk, *found = NULL;
     kvcl_stream_t     stream;
@@ -130,7 +131,9 @@ static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_ex
     }
     kvcl_coll_stream(op, &stream);
     kvcl_stream_seek(&stream, action->off);
-    (void)kvcl_stream_scatter(&stream, found->bytes, found->len);
+    if (kvcl_stream_scatter(&stream, found->bytes, found->len) != found->len) {
+        *status_p = KVCL_ERR_IO;
+    }
     op->req.ctx->stats.bytes_in += found->len;
     kvcl_list_del(&found->link);
     free(found);
@@ -140,7 +143,7 @@ static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_ex
 void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action)
 {
     kvcl_status_t status = KVCL_OK;
-    bool          here   = take_chunk(op, from, action);
+    bool          here   = take_chunk(op, from, action, &status);
 
     if (!here) {
         status = (from->offer == 0) ? kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes but offers none", from->rank)

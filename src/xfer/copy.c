@@ -5,7 +5,7 @@
 #include "xfer/copy.h"
 #include "xfer/xfer.h"
 
-enum { SLICE_BYTES = 512 * 1024 };
+enum { SLICE_BYTES = 512 * 1024, DEVICE_SLICE_BYTES = 8 << 20 };
 
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to)
 {
@@ -62,8 +62,9 @@ static kvcl_copy_t *pick(kvcl_context_h ctx)
 
 bool kvcl_copy_work(kvcl_context_h ctx)
 {
-    kvcl_copy_t *copy = pick(ctx);
-    uint64_t    from, to;
+    kvcl_copy_t   *copy = pick(ctx);
+    uint64_t      from, to, slice;
+    kvcl_status_t status;
 
     if (copy == NULL) {
         return false;
@@ -71,17 +72,22 @@ bool kvcl_copy_work(kvcl_context_h ctx)
     kvcl_list_del(&copy->link); /* the next turn is another job's: a short one does not wait for a long one's end */
     kvcl_list_add_tail(kvcl_copy_jobs(ctx, copy->background), &copy->link);
     from       = copy->next;
-    to         = (copy->total - from > SLICE_BYTES) ? from + SLICE_BYTES : copy->total;
+    slice      = kvcl_runs_by_device(&copy->runs) ? DEVICE_SLICE_BYTES : SLICE_BYTES;
+    to         = (copy->total - from > slice) ? from + slice : copy->total;
     copy->next = to;
     ++copy->active;
     pthread_mutex_unlock(&ctx->engine.lock);
     if (copy->cold) {
-        kvcl_runs_copy_cold(&copy->runs, from, to);
+        status = kvcl_runs_copy_cold(&copy->runs, from, to);
     } else {
-        kvcl_runs_copy(&copy->runs, from, to);
+        status = kvcl_runs_copy(&copy->runs, from, to);
     }
     pthread_mutex_lock(&ctx->engine.lock);
     --copy->active;
+    if (status != KVCL_OK) {
+        kvcl_copy_stop(copy, status);
+        return true;
+    }
     end_if_idle(copy);
     return true;
 }

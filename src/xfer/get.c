@@ -42,7 +42,7 @@ static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_
     uint64_t bytes = cache->shape.block_bytes;
     size_t   i, n;
 
-    if (!kvcl_shape_is_opaque(&cache->shape) || !kvcl_shape_is_opaque(&rcache->shape) || !is_whole(local) ||
+    if ((cache->copier != NULL) || (rcache->copier != NULL) || !kvcl_shape_is_opaque(&cache->shape) || !kvcl_shape_is_opaque(&rcache->shape) || !is_whole(local) ||
         !is_whole(remote) || (rcache->shape.block_bytes != bytes) || (remote->n_blocks != local->n_blocks) ||
         (remote->blocks == NULL)) {
         return false;
@@ -71,7 +71,7 @@ kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, 
                                const kvcl_sel_t *remote_sel, bool push)
 {
     kvcl_side_t   local  = kvcl_cache_side(cache, local_sel);
-    kvcl_side_t   remote = {&rcache->shape, rcache->bases, *remote_sel};
+    kvcl_side_t   remote = kvcl_rcache_side(rcache, remote_sel);
     uint64_t      bytes  = cache->shape.block_bytes * local_sel->n_blocks;
     kvcl_status_t status;
     kvcl_runs_t   runs;
@@ -85,7 +85,10 @@ kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, 
             return status;
         }
         bytes = kvcl_runs_bytes(&runs);
-        kvcl_runs_copy(&runs, 0, bytes);
+        status = kvcl_runs_copy(&runs, 0, bytes);
+        if (status != KVCL_OK) {
+            return status;
+        }
     }
     atomic_thread_fence(memory_order_seq_cst);
     atomic_fetch_add_explicit(push ? &cache->ctx->bytes_out : &cache->ctx->bytes_in, bytes, memory_order_relaxed);

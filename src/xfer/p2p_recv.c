@@ -157,7 +157,9 @@ static kvcl_status_t recv_copy(recv_t *recv, const void *data)
         side = kvcl_cache_side(recv->cache, &recv->sel);
         if ((unit == 0) || (unit == recv->msg.unit)) {
             kvcl_stream_init_units(&stream, &side, KVCL_STREAM_CANONICAL, unit);
-            (void)kvcl_stream_scatter(&stream, data, (size_t)recv->msg.len);
+            if (kvcl_stream_scatter(&stream, data, (size_t)recv->msg.len) != recv->msg.len) {
+                status = KVCL_ERR_IO;
+            }
         } else { /* the sender's blocks are larger */
             status = kvcl_runs_unpack(&side, data, recv->msg.unit);
         }

@@ -116,7 +116,10 @@ static kvcl_status_t announce_eager(send_t *send, kvcl_stream_t *stream)
     if (bytes == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    (void)kvcl_stream_gather(stream, bytes, (size_t)send->msg.len);
+    if (kvcl_stream_gather(stream, bytes, (size_t)send->msg.len) != send->msg.len) {
+        free(bytes);
+        return KVCL_ERR_IO;
+    }
     send->msg.msg.flags = KVCL_SEND_EAGER;
     status = kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), bytes, (size_t)send->msg.len);
     free(bytes);

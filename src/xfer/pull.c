@@ -196,6 +196,7 @@ static void local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit,
 
     if (pull->cache == NULL) {
         kvcl_stream_flat(stream, pull->buf, pull->range_from + pull->total);
+        stream->copier = pull->buf_copier;
         return;
     }
     side = kvcl_cache_side(pull->cache, &pull->local);
@@ -214,10 +215,11 @@ static kvcl_status_t make_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
     if (pull->from == KVCL_FROM_REGION) {
         base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
         kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
+        far_end->copier = pull->rregion->copier;
         local_stream(pull, order, 0, near_end);
         return KVCL_OK;
     }
-    remote = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    remote = kvcl_rcache_side(pull->rcache, &pull->remote);
     if (pull->cache == NULL) {
         kvcl_stream_init(far_end, &remote, order);
         local_stream(pull, order, 0, near_end);
@@ -231,7 +233,7 @@ static kvcl_status_t make_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
 /* The peer's cache is known: may these selections meet? */
 static kvcl_status_t check_cache(kvcl_pull_t *pull)
 {
-    kvcl_side_t   remote = {&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    kvcl_side_t   remote = kvcl_rcache_side(pull->rcache, &pull->remote);
     kvcl_side_t   local;
     kvcl_status_t status = kvcl_side_check(&remote);
 
@@ -264,7 +266,7 @@ static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
     if ((pull->from != KVCL_FROM_CACHE) || (pull->cache == NULL) || (pull->offer != 0)) {
         return KVCL_STREAM_CANONICAL;
     }
-    remote  = (kvcl_side_t){&pull->rcache->shape, pull->rcache->bases, pull->remote};
+    remote  = kvcl_rcache_side(pull->rcache, &pull->remote);
     local   = kvcl_cache_side(pull->cache, &pull->local);
     *unit_p = kvcl_runs_unit(&local, &remote);
     return kvcl_runs_order_pick(&local, &remote);
@@ -330,7 +332,7 @@ static bool is_mapped(const kvcl_pull_t *pull)
 
 static bool is_rma(const kvcl_pull_t *pull)
 {
-    if ((pull->gens != NULL) || pull->ranged || (pull->offer != 0)) {
+    if ((pull->gens != NULL) || pull->ranged || (pull->offer != 0) || !kvcl_rma_same_kind(pull)) {
         return false; /* the words must come after the bytes: asked of the owner */
     }
     if (pull->from == KVCL_FROM_REGION) {
@@ -511,6 +513,7 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     const kvcl_msg_data_t *in  = (const kvcl_msg_data_t *)msg;
     kvcl_req_t            *req = kvcl_req_find(ctx, msg->op, &pull_class);
     kvcl_pull_t           *pull;
+    size_t                moved;
 
     (void)hdr_len;
     if (req == NULL) {
@@ -526,10 +529,11 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
         kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
     }
-    if (pull->total >= KVCL_COPY_COLD_BYTES) {
-        (void)kvcl_stream_scatter_cold(&pull->dst, data, len);
-    } else {
-        (void)kvcl_stream_scatter(&pull->dst, data, len);
+    moved = (pull->total >= KVCL_COPY_COLD_BYTES) ? kvcl_stream_scatter_cold(&pull->dst, data, len)
+                                                  : kvcl_stream_scatter(&pull->dst, data, len);
+    if (moved != len) {
+        kvcl_pull_stop(pull, KVCL_ERR_IO);
+        return;
     }
     pull->received += len;
     if (msg->flags & KVCL_DATA_LAST) {

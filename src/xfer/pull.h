@@ -50,6 +50,7 @@ struct kvcl_pull {
     kvcl_sel_t           local;       /* owned copy of blocks */
     void                 *buf;
     uint32_t             unit;        /* FROM_OFFER, in tokens: by which the stream shall go; 0: the owner's own */
+    kvcl_copier_t        *buf_copier; /* of buf, where that is a registered device's */
     uint64_t             total;       /* bytes */
     kvcl_status_t        *status;     /* one a block of remote, given by the poster; NULL: none */
     void                 (*on_done)(kvcl_pull_t *pull, kvcl_status_t status); /* lock held */
@@ -87,6 +88,7 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
 void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
 
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
+bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
 /** The region whose control word says whether the owner still gives what the pull moves. */

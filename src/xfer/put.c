@@ -122,7 +122,7 @@ static uint32_t unit_of(const put_t *put, const kvcl_rcache_t *rcache)
         return 0;
     }
     local  = kvcl_cache_side(put->cache, &put->local);
-    remote = (kvcl_side_t){&rcache->shape, rcache->bases, put->remote};
+    remote = kvcl_rcache_side(rcache, &put->remote);
     return kvcl_runs_unit(&remote, &local);
 }
 
@@ -180,7 +180,9 @@ static void announce(put_t *put)
         local_stream(put, out.unit, &stream, &side);
         if (eager) {
             out.msg.flags |= KVCL_PUT_EAGER;
-            (void)kvcl_stream_gather(&stream, payload + ids, (size_t)put->total);
+            if (kvcl_stream_gather(&stream, payload + ids, (size_t)put->total) != put->total) {
+                status = KVCL_ERR_IO;
+            }
         } else {
             put->offer  = (kvcl_offer_t){.stream = stream, .side = side, .peer = put->peer, .idle = offer_idle};
             status      = kvcl_offer_open(put->req.ctx, &put->offer);

@@ -30,6 +30,9 @@ static kvcl_status_t add_signal(kvcl_context_h ctx, uint32_t id, uint64_t key, u
     if ((status == KVCL_OK) && ((offset % 8) != 0)) {
         status = KVCL_ERR_OUT_OF_RANGE;
     }
+    if ((status == KVCL_OK) && (region->copier != NULL)) {
+        status = KVCL_ERR_UNSUPPORTED;
+    }
     if (status == KVCL_OK) {
         atomic_fetch_add_explicit((_Atomic uint64_t *)((char *)region->addr + offset), add, memory_order_release);
         kvcl_engine_notify(ctx);
@@ -125,9 +128,9 @@ static kvcl_status_t take_eager(taking_t *taking, const void *data, size_t len, 
         kvcl_stream_init_units(&stream, &side, KVCL_STREAM_CANONICAL, in->unit);
     } else {
         kvcl_stream_flat(&stream, (char *)taking->region->addr + in->offset, len);
+        stream.copier = taking->region->copier;
     }
-    (void)kvcl_stream_scatter(&stream, data, len);
-    return KVCL_OK;
+    return (kvcl_stream_scatter(&stream, data, len) == len) ? KVCL_OK : KVCL_ERR_IO;
 }
 
 static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
@@ -146,6 +149,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         pull->total   = taking->in.len;
         pull->buf     = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
         pull->background = (taking->in.msg.flags & KVCL_PUT_BACKGROUND) != 0;
+        pull->buf_copier = (taking->cache == NULL) ? taking->region->copier : NULL;
         pull->on_done = take_done;
         pull->arg     = taking;
         if (taking->cache != NULL) {

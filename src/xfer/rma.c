@@ -183,6 +183,15 @@ static unsigned advance(kvcl_rma_job_t *job)
     return n;
 }
 
+/* Host memory to host memory, or device memory to device memory (cuda_ipc): what transports do natively. */
+bool kvcl_rma_same_kind(const kvcl_pull_t *pull)
+{
+    kvcl_mem_kind_t mine = kvcl_copier_kind((pull->cache != NULL) ? pull->cache->copier : pull->buf_copier);
+
+    return mine == ((pull->from == KVCL_FROM_REGION) ? pull->rregion->kind
+                                                     : (pull->rcache != NULL) ? pull->rcache->kind : KVCL_MEM_HOST);
+}
+
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
 {
     kvcl_rma_job_t *job = calloc(1, sizeof(*job));

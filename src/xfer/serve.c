@@ -202,12 +202,17 @@ static size_t gather(serve_t *serve, void *buf, size_t len)
                            : kvcl_stream_gather(&serve->stream, buf, len);
 }
 
-/* One run that fills a frame goes from where it lies; otherwise gather. */
-static void fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
+/* One run that fills a frame goes from where it lies; otherwise gather. False: a device failed. */
+static bool fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 {
     uintptr_t addr = 0;
     size_t    len;
 
+    if (serve->stream.copier != NULL) {
+        iov->buf = flight->bytes;
+        iov->len = kvcl_stream_gather(&serve->stream, flight->bytes, want);
+        return iov->len == want;
+    }
     len = kvcl_stream_next(&serve->stream, want, &addr);
     iov->buf = (const void *)addr;
     iov->len = len;
@@ -221,6 +226,7 @@ static void fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
         iov->buf = flight->bytes;
         iov->len = len;
     }
+    return true;
 }
 
 /* Returns whether a frame left. */
@@ -236,7 +242,11 @@ static bool send_frame(serve_t *serve)
         fail(serve, KVCL_ERR_NO_MEMORY, false);
         return false;
     }
-    fill(serve, flight, want, &iov);
+    if (!fill(serve, flight, want, &iov)) {
+        kvcl_mpool_put(&kvcl_xfer_state(serve->ctx)->flights, flight);
+        fail(serve, KVCL_ERR_IO, false);
+        return false;
+    }
     flight->serve     = serve;
     flight->send.done = flight_done;
     flight->hdr       = (kvcl_msg_data_t){.msg = {.type = KVCL_MSG_DATA, .op = serve->op}, .offset = serve->pos};
@@ -381,6 +391,7 @@ static kvcl_status_t from_region(serve_t *serve, const kvcl_msg_pull_t *in)
 
     if (status == KVCL_OK) {
         kvcl_stream_flat(&serve->stream, (const char *)region->addr + in->offset, in->len);
+        serve->stream.copier = region->copier;
         serve->region = region;
         serve->user.revoked = revoked;
     }
@@ -433,7 +444,10 @@ static bool answer_small(serve_t *serve)
     if (serve->total > sizeof(bytes)) {
         return false;
     }
-    (void)gather(serve, bytes, (size_t)serve->total);
+    if (gather(serve, bytes, (size_t)serve->total) != serve->total) {
+        answer_done(serve->ctx, serve->peer, serve->op, KVCL_ERR_IO, NULL, 0);
+        return true;
+    }
     whole = !serve->has_gens || gens_hold(serve, NULL);
     if (!whole) {
         out.msg.flags = 0;

@@ -98,23 +98,28 @@ _Atomic uint64_t *cf_word(cf_t *cf, unsigned i);
 void cf_bytes(uint64_t seed, uint32_t block, void *buf, size_t len);
 bool cf_bytes_are(uint64_t seed, uint32_t block, const void *buf, size_t len);
 
-/* A cache with its memory: the library's (peers on this host map it) or malloc'ed (they ask the owner). */
+/* A cache with its memory: the library's (peers on this host map it) or malloc'ed (they ask the owner); with CF_DEVICE
+ * set, a device's instead of malloc'ed (test/unit/fake_cuda.h): 1 on even ranks, 2 on odd ones, 3 on all. */
 typedef struct cf_cache {
     kvcl_cache_h h;
-    void         **bases; /* malloc'ed, or NULL */
+    void         **bases; /* malloc'ed or a device's, or NULL */
     size_t       n_bases;
+    bool         device;
 } cf_cache_t;
 
 cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours);
 void       cf_cache_end(cf_cache_t *cache);
+/* Where the case may touch the bytes of a base. */
+void       *cf_see(kvcl_cache_h cache, uint32_t base);
 void       cf_fill(cf_t *cf, kvcl_cache_h cache, uint64_t seed);
 void       cf_block_is(cf_t *cf, kvcl_cache_h cache, uint32_t block, uint64_t seed, uint32_t as_block);
 
 /* Exported memory of every rank, and mine. */
 typedef struct cf_mem {
     kvcl_mem_h  mine;
-    char        *addr;
+    char        *addr;  /* where the case sees the bytes: a device's are behind its addresses */
     void        *malloced;
+    bool        device;
     kvcl_rmem_h of[CF_RANKS_MAX];
 } cf_mem_t;
 

@@ -6,6 +6,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { COUNTERS_MAX = 64 }; /* memory for signals, which is the host's always */
+
+#if KVCL_HAVE_CUDA
+#include "test/unit/fake_cuda.h"
+
+/* See cf_cache(). */
+static bool by_device(const cf_t *cf)
+{
+    const char *env = getenv("CF_DEVICE");
+
+    if ((env == NULL) || (((unsigned)atoi(env) >> (cf->rank % 2)) & 1) == 0) {
+        return false;
+    }
+    fake_cuda_start();
+    return true;
+}
+#else
+static bool by_device(const cf_t *cf)
+{
+    (void)cf;
+    return false;
+}
+static void *fake_cuda_malloc(int device, size_t len)
+{
+    return (device == 0) ? calloc(1, len) : NULL;
+}
+static void *fake_cuda_bytes(void *ptr)
+{
+    return ptr;
+}
+static void fake_cuda_free(void *ptr)
+{
+    free(ptr);
+}
+#endif
+
+void *cf_see(kvcl_cache_h cache, uint32_t base)
+{
+    void *addr = kvcl_cache_base(cache, base);
+
+    return (kvcl_cache_kind(cache) == KVCL_MEM_CUDA) ? fake_cuda_bytes(addr) : addr;
+}
+
 void cf_bytes(uint64_t seed, uint32_t block, void *buf, size_t len)
 {
     uint64_t state = seed ^ ((uint64_t)block * UINT64_C(0x9e3779b97f4a7c15)), word;
@@ -36,17 +79,18 @@ bool cf_bytes_are(uint64_t seed, uint32_t block, const void *buf, size_t len)
 
 cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours)
 {
-    cf_cache_t cache = {NULL, NULL, 0};
+    cf_cache_t cache = {.device = !ours && by_device(cf)};
     size_t     base_bytes, i;
 
     if (!ours) {
         CF_OK(cf, kvcl_layout_extent(layout, &cache.n_bases, &base_bytes));
         cache.bases = calloc(cache.n_bases, sizeof(*cache.bases));
         for (i = 0; i < cache.n_bases; ++i) {
-            cache.bases[i] = calloc(1, base_bytes);
+            cache.bases[i] = cache.device ? fake_cuda_malloc(0, base_bytes) : calloc(1, base_bytes);
         }
     }
-    CF_OK(cf, kvcl_cache_create(cf->ctx, name, layout, cache.bases, KVCL_MEM_HOST, &cache.h));
+    CF_OK(cf, kvcl_cache_create(cf->ctx, name, layout, cache.bases, KVCL_MEM_AUTO, &cache.h));
+    CF_CHECK(cf, kvcl_cache_kind(cache.h) == (cache.device ? KVCL_MEM_CUDA : KVCL_MEM_HOST));
     return cache;
 }
 
@@ -56,7 +100,11 @@ void cf_cache_end(cf_cache_t *cache)
 
     kvcl_cache_destroy(cache->h);
     for (i = 0; i < cache->n_bases; ++i) {
-        free(cache->bases[i]);
+        if (cache->device) {
+            fake_cuda_free(cache->bases[i]);
+        } else {
+            free(cache->bases[i]);
+        }
     }
     free(cache->bases);
 }
@@ -95,10 +143,13 @@ cf_mem_t cf_mem(cf_t *cf, size_t len, bool ours, unsigned rights)
     if (ours) {
         CF_OK(cf, kvcl_mem_alloc(cf->ctx, len, NULL, &mem.mine));
     } else {
-        mem.malloced = calloc(1, len);
-        CF_OK(cf, kvcl_mem_register(cf->ctx, mem.malloced, len, KVCL_MEM_HOST, NULL, &mem.mine));
+        mem.device   = (len > COUNTERS_MAX) && by_device(cf);
+        mem.malloced = mem.device ? fake_cuda_malloc(0, len) : calloc(1, len);
+        CF_OK(cf, kvcl_mem_register(cf->ctx, mem.malloced, len, mem.device ? KVCL_MEM_CUDA : KVCL_MEM_HOST, NULL,
+                                    &mem.mine));
     }
-    mem.addr = kvcl_mem_addr(mem.mine);
+    CF_CHECK(cf, kvcl_mem_kind_of(mem.mine) == (mem.device ? KVCL_MEM_CUDA : KVCL_MEM_HOST));
+    mem.addr = mem.device ? fake_cuda_bytes(mem.malloced) : kvcl_mem_addr(mem.mine);
     CF_CHECK(cf, kvcl_mem_len(mem.mine) == len);
     CF_OK(cf, kvcl_mem_export(mem.mine, rights, desc, &desc_len));
     cf_give(cf, desc, desc_len);
@@ -121,5 +172,9 @@ void cf_mem_end(cf_t *cf, cf_mem_t *mem)
         kvcl_rmem_free(mem->of[i]);
     }
     kvcl_mem_free(mem->mine);
-    free(mem->malloced);
+    if (mem->device) {
+        fake_cuda_free(mem->malloced);
+    } else {
+        free(mem->malloced);
+    }
 }

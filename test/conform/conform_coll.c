@@ -64,7 +64,7 @@ static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
     }
     status = cf_end(cf, req);
     CF_IS(cf, status, by_deadline ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
-    memset(kvcl_cache_base(cache, 0), 0x42, LEN); /* mine again */
+    memset(cf_see(cache, 0), 0x42, LEN); /* mine again */
     say(cf, REUSED);
     until_said(cf, OVER);
 }
@@ -72,7 +72,7 @@ static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
 /* Copies a little, stands still until the root has its memory back, and goes on. */
 static void receiver(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req)
 {
-    char          *buf   = kvcl_cache_base(cache, 0);
+    char          *buf   = cf_see(cache, 0);
     kvcl_status_t status = KVCL_INPROGRESS;
     uint64_t      until;
     int           i;
@@ -114,7 +114,7 @@ static void root_takes_back(cf_t *cf, bool by_deadline)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(BLOCKS, LEN / BLOCKS);
     cf_cache_t    cache  = cf_cache(cf, "blocks", &layout, true);
-    char          *buf   = kvcl_cache_base(cache.h, 0);
+    char          *buf   = cf_see(cache.h, 0);
     unsigned      i;
 
     for (i = 0; i <= OVER; ++i) {

@@ -234,7 +234,7 @@ static cf_cache_t reuse_cache(const reuse_t *r, way_t way)
 
 static char *reuse_buffer(const reuse_t *r, way_t way, uint32_t i)
 {
-    return (char *)kvcl_cache_base(reuse_cache(r, way).h, 0) + ((size_t)i * REUSE_BYTES);
+    return (char *)cf_see(reuse_cache(r, way).h, 0) + ((size_t)i * REUSE_BYTES);
 }
 
 static kvcl_req_h reuse_post(cf_t *cf, reuse_t *r, way_t way, uint32_t i, uint64_t tag, uint64_t timeout_ns)

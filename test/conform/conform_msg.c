@@ -352,7 +352,7 @@ static void stop_at_any_moment(cf_t *cf)
 
     for (i = 0; i < ROUNDS; ++i) {
         kvcl_cache_h       cache   = (i % 2) ? ours.h : theirs.h;
-        char               *buf    = kvcl_cache_base(cache, 0);
+        char               *buf    = cf_see(cache, 0);
         int                stopper = (i / 2) % 2;
         uint64_t           wait    = kvcl_rand_below(&cf->rnd, 600 * KVCL_NS_PER_US), until;
         kvcl_xfer_params_t params  = within(((i / 4) % 2) && (cf->rank == stopper) ? wait + 1000 : 0);

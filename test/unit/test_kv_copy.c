@@ -316,7 +316,7 @@ static void copy_by_parts(const kvcl_runs_t *runs)
     cut[1] = upto((uint32_t)cut[3] + 1);
     cut[2] = cut[1] + upto((uint32_t)(cut[3] - cut[1]) + 1);
     for (i = 2; i >= 0; --i) {
-        kvcl_runs_copy(runs, cut[i], cut[i + 1]);
+        ck_assert_int_eq(kvcl_runs_copy(runs, cut[i], cut[i + 1]), KVCL_OK);
     }
 }
 

@@ -119,7 +119,7 @@ static uint64_t move(const rank_cache_t *to, const rank_cache_t *from, const kvc
     ck_assert_msg(kvcl_side_check(&dst) == KVCL_OK, "%s", kvcl_last_error());
     ck_assert_msg(kvcl_side_check(&src) == KVCL_OK, "%s", kvcl_last_error());
     ck_assert_msg(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER) == KVCL_OK, "%s", kvcl_last_error());
-    kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+    ck_assert_int_eq(kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs)), KVCL_OK);
     return kvcl_runs_bytes(&runs);
 }
 

@@ -123,7 +123,7 @@ static void measure(work_t *w, uint32_t order)
         walk = best(walk, now_ns() - t);
         kvcl_runs_seek(&runs, 0);
         t = now_ns();
-        kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
+        (void)!kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
         copy = best(copy, now_ns() - t);
         t = now_ns();
         for (i = 0; i < w->n_runs; ++i) {

@@ -143,7 +143,7 @@ START_TEST(an_empty_list_is_an_empty_stream)
     ck_assert_uint_eq(kvcl_stream_checksum(&s, 10), kvcl_checksum("", 0));
     ck_assert_int_eq(kvcl_runs_init(&runs, &side, &side, KVCL_RUNS_ANY_ORDER), KVCL_OK);
     ck_assert_int_eq(kvcl_runs_next(&runs, 1, &run), 0);
-    kvcl_runs_copy(&runs, 0, 0);
+    ck_assert_int_eq(kvcl_runs_copy(&runs, 0, 0), KVCL_OK);
 }
 END_TEST
 

@@ -1,0 +1,28 @@
+#!/bin/sh
+# The conformance suite with device memory on one side or both, in place of the malloc'ed memory: on a driver without a
+# device, whose memory faults when the processor touches it (test/unit/fake_cuda.h).
+set -eu
+cd "${top_builddir:?}"
+bad=0 good=0
+
+# run DEVICE PATH PROGRAM...: CF_DEVICE is 1 (even ranks), 2 (odd ones), 3 (all).
+run() {
+  device=$1 path=$2
+  shift 2
+  for program in "$@"; do
+    echo "$program, device memory on $(echo "$device" | sed 's/1/even ranks/; s/2/odd ranks/; s/3/all ranks/')"
+    if CF_DEVICE=$device "test/conform/$program" "$path/"; then
+      good=$((good + 1))
+    else
+      bad=$((bad + 1))
+    fi
+  done
+}
+
+run 3 loop conform_rma conform_msg conform_fence
+run 3 tcp conform_rma conform_msg
+run 1 tcp conform_rma
+run 2 loop conform_msg
+run 2 tcp conform_fence
+echo "$good passed, $bad failed, 0 skipped"
+[ $bad = 0 ]
