@@ -271,10 +271,17 @@ unsigned kvcl_dir_table_find(const kvcl_dir_table_t *table, const kvcl_key_t *ke
 bool kvcl_dir_table_next(const kvcl_dir_table_t *table, uint64_t *cursor, kvcl_key_t *key,
                          kvcl_dir_loc_t *loc)
 {
+    return kvcl_dir_table_next_to(table, cursor, table->view.capacity, key, loc);
+}
+
+bool kvcl_dir_table_next_to(const kvcl_dir_table_t *table, uint64_t *cursor, uint64_t end, kvcl_key_t *key,
+                            kvcl_dir_loc_t *loc)
+{
     uint64_t    index;
     dir_image_t image;
 
-    for (index = *cursor; index < table->view.capacity; ++index) {
+    end = (end < table->view.capacity) ? end : table->view.capacity;
+    for (index = *cursor; index < end; ++index) {
         if (dir_state(cell_meta(&table->cells[index])) == DIR_LIVE) {
             cell_image(&table->cells[index], &image);
             *key = image.entry.key;

@@ -102,6 +102,9 @@ unsigned kvcl_dir_table_find(const kvcl_dir_table_t *table, const kvcl_key_t *ke
  * changed between two calls; an entry that stays is seen exactly once. */
 bool kvcl_dir_table_next(const kvcl_dir_table_t *table, uint64_t *cursor, kvcl_key_t *key,
                          kvcl_dir_loc_t *loc);
+/** The same, as far as cell @a end: at false *@a cursor is the smaller of @a end and the capacity. */
+bool kvcl_dir_table_next_to(const kvcl_dir_table_t *table, uint64_t *cursor, uint64_t end, kvcl_key_t *key,
+                            kvcl_dir_loc_t *loc);
 
 /** Invariant checker for tests and debug builds: counters, check words, reachability. */
 bool kvcl_dir_table_check(const kvcl_dir_table_t *table);

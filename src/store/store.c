@@ -268,6 +268,7 @@ static void destroy(kvcl_store_h store)
     kvcl_map_fini(&store->index);
     kvcl_comm_free(store->comm);
     kvcl_store_maps_free(store);
+    free(store->repair);
     free(store->incarnations);
     free(store->ranks);
     free(store);
@@ -310,6 +311,7 @@ void kvcl_store_close(kvcl_store_h store)
     store->closing = true;
     kvcl_copies_stop(store);
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
+    kvcl_repair_stop(store);
     withdraw_all(store);
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
@@ -440,6 +442,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         }
         kvcl_map_fini(&store->index);
         kvcl_store_maps_free(store);
+        free(store->repair);
         free(store->incarnations);
         free(store->ranks);
         free(store);

@@ -10,6 +10,7 @@
  *   store_lookup.c   match, exists; reading mapped tables
  *   store_publish.c  publish, withdraw, remove
  *   store_pool.c     alloc, free, pin
+ *   store_repair.c   what homes do after a rank has gone
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
  *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
@@ -82,6 +83,7 @@ struct kvcl_store {
     kvcl_list_t       copies;      /* copy_job_t.link: store_copy.c */
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
+    struct kvcl_repair *repair;    /* NULL until a rank has gone */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
@@ -147,7 +149,8 @@ kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, c
 /* ---- timers (store_timer.c): lock held ---- */
 
 typedef struct kvcl_store_timer kvcl_store_timer_t;
-/** fn is called once, lock held, after after_ns; the timer is gone then. NULL: no memory. */
+/** fn is called once, lock held, after after_ns; the timer is gone then. NULL: no memory, or the store
+ * is being closed. */
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg);
 void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* one that has not called yet, or NULL */
 
@@ -228,6 +231,16 @@ kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_hea
                           const uint32_t *order, uint32_t n);
 /** How long a rank may take for n blocks. */
 uint64_t    kvcl_copy_time(const struct kvcl_store *store, uint32_t n);
+
+/** Take copies of recs[order[0..n)] into my own pool, for nobody's answer. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
+kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
+                             const uint32_t *order, uint32_t n) KVCL_MUST_CHECK;
+
+/* ---- repair (store_repair.c): lock held ---- */
+
+typedef struct kvcl_repair kvcl_repair_t;
+void kvcl_repair_start(kvcl_store_h store); /* a rank has gone, and the map is new */
+void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its memory is freed with the store's */
 
 /* ---- put (store_put.c, store_chain.c) ---- */
 

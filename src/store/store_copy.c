@@ -290,10 +290,49 @@ static kvcl_status_t begin(copy_job_t *job)
     return status;
 }
 
+/* A job of recs[order[0..n)] (order NULL: recs[0..n)), of any alignment. An error: there is none. */
+static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in,
+                              const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n)
+{
+    copy_job_t    *job;
+    kvcl_status_t status;
+    uint32_t      i;
+
+    if ((store->n_copying + n > BLOCKS_MAX) ||
+        ((store->n_copying != 0) && (store->n_copying + n > store->pool->slots.n / 2))) {
+        return KVCL_ERR_BUSY;
+    }
+    job = make(store, n);
+    if (job == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    job->peer = peer;
+    job->ask  = *in;
+    job->head = *head;
+    for (i = 0; i < n; ++i) {
+        memcpy(&job->recs[i], (const char *)recs + ((size_t)((order != NULL) ? order[i] : i) * sizeof(job->recs[i])),
+               sizeof(job->recs[i]));
+    }
+    if (!check(store, &job->head, job->recs, n)) {
+        free(job);
+        return KVCL_ERR_INVALID_PARAM;
+    }
+    kvcl_list_add_tail(&store->copies, &job->link);
+    store->n_copying += n;
+    ++store->ops;
+    status = begin(job);
+    if (status != KVCL_OK) {
+        kvcl_list_del(&job->link);
+        store->n_copying -= n;
+        --store->ops;
+        free(job);
+    }
+    return status;
+}
+
 void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
 {
     kvcl_copy_head_t head;
-    copy_job_t       *job;
     kvcl_status_t    status;
 
     if ((in->n == 0) || (in->n > KVCL_COPY_MAX) || (len != sizeof(head) + (in->n * sizeof(kvcl_store_rec_t)))) {
@@ -306,33 +345,19 @@ void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
         kvcl_ask_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
         return;
     }
-    if ((store->n_copying + in->n > BLOCKS_MAX) ||
-        ((store->n_copying != 0) && (store->n_copying + in->n > store->pool->slots.n / 2))) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0);
-        return;
-    }
-    job = make(store, in->n);
-    if (job == NULL) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
-        return;
-    }
-    job->peer = peer;
-    job->ask  = *in;
-    job->head = head;
-    memcpy(job->recs, (const char *)data + sizeof(head), in->n * sizeof(*job->recs));
-    if (!check(store, &job->head, job->recs, job->n)) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_INVALID_PARAM, 0, NULL, 0);
-        free(job);
-        return;
-    }
-    kvcl_list_add_tail(&store->copies, &job->link);
-    store->n_copying += in->n;
-    ++store->ops;
-    status = begin(job);
+    status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n);
     if (status != KVCL_OK) {
-        kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_last_error());
-        end(job, status);
+        kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_status_text(status));
+        kvcl_ask_answer(peer, in, status, 0, NULL, 0);
     }
+}
+
+kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
+                             const uint32_t *order, uint32_t n)
+{
+    kvcl_msg_dir_ask_t nobody = {.msg = {.op = 0}, .n = n};
+
+    return take_job(store, NULL, &nobody, head, recs, order, n);
 }
 
 void kvcl_copies_stop(kvcl_store_h store)

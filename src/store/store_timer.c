@@ -28,9 +28,12 @@ static void end(kvcl_store_timer_t *timer, kvcl_status_t status, bool fire)
     kvcl_req_complete(&timer->req, status);
 }
 
-/* The deadline; or the end of the context, after which nothing can be begun anyway. */
+/* The deadline; or the end of the context, after which nothing is to begin any more. */
 static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
+    kvcl_store_h store = kvcl_container_of(req, kvcl_store_timer_t, req)->store;
+
+    store->closing = store->closing || (status != KVCL_ERR_TIMED_OUT);
     end(kvcl_container_of(req, kvcl_store_timer_t, req), status, true);
 }
 
@@ -38,7 +41,7 @@ static const kvcl_req_class_t timer_class = {.name = "store-timer", .stop = stop
 
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg)
 {
-    kvcl_store_timer_t *timer = calloc(1, sizeof(*timer));
+    kvcl_store_timer_t *timer = store->closing ? NULL : calloc(1, sizeof(*timer));
 
     kvcl_assert_locked(store->ctx);
     if (timer == NULL) {

@@ -21,12 +21,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8, KILL_MS = 500, STOP_MS = 1500, WATCH_MS = 2500 };
+enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8, KILL_MS = 500, STOP_MS = 1500, WATCH_MS = 2500, REPAIR_MS = 15000 };
 
 typedef struct scene {
     const char *name;
     int        signal;    /* SIGKILL, SIGSTOP */
     int        within_ms; /* from then on no get may fail, and all keys have been got */
+    bool       after_one; /* another rank was killed before, and what it held has been repaired */
 } scene_t;
 
 /* What all processes share. */
@@ -36,7 +37,8 @@ typedef struct shared {
     _Atomic uint64_t    gets, failed, late, wrong;
     _Atomic uint64_t    slowest_ns; /* first verified get of a key, after the victim was hit */
     _Atomic uint64_t    longest_ns; /* of any get after that */
-    _Atomic uint64_t    blocks[RANKS_MAX];
+    _Atomic uint64_t    blocks[RANKS_MAX], entries[RANKS_MAX]; /* as long as `repaired` is not set */
+    _Atomic bool        repaired;
 } shared_t;
 
 typedef struct me {
@@ -237,11 +239,24 @@ static void ask_all(me_t *me)
     }
 }
 
+/* What this rank holds and lists, until that is all there shall be. */
+static void tell_until_repaired(me_t *me)
+{
+    kvcl_store_stats_t stats;
+
+    while (!atomic_load(&me->s->repaired)) {
+        kvcl_store_stats(me->store, &stats);
+        me->s->blocks[me->rank]  = stats.blocks;
+        me->s->entries[me->rank] = stats.entries;
+        usleep(5000);
+    }
+}
+
 static int live(const scene_t *scene, shared_t *s, int rank, int size)
 {
     kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(KEYS + 1, BLOCK);
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    me_t                me     = {.rank = rank, .size = size, .victim = size - 1, .s = s};
+    me_t                me     = {.rank = rank, .size = size, .victim = size - (scene->after_one ? 2 : 1), .s = s};
     kvcl_req_h          req;
 
     params.dir_entries = 16384;
@@ -258,7 +273,10 @@ static int live(const scene_t *scene, shared_t *s, int rank, int size)
     }
     KVCL_TRY(wait_for(kvcl_barrier(me.world, NULL, &req), &req));
     ++s->ready;
-    if (rank == me.victim) {
+    if (scene->after_one && (rank != size - 1)) {
+        tell_until_repaired(&me);
+    }
+    if ((rank == me.victim) || (rank == size - 1)) {
         for (;;) {
             pause();
         }
@@ -266,7 +284,7 @@ static int live(const scene_t *scene, shared_t *s, int rank, int size)
     watch(&me, scene);
     ask_all(&me);
     ++s->ready;
-    while (atomic_load(&s->ready) < (unsigned)((2 * size) - 1)) {
+    while (atomic_load(&s->ready) < (unsigned)((2 * size) - (scene->after_one ? 2 : 1))) {
         usleep(1000);
     }
     kvcl_store_close(me.store);
@@ -319,9 +337,30 @@ static int slack(void)
     return ((getloadavg(&load, 1) == 1) && (load > 1.5 * (double)sysconf(_SC_NPROCESSORS_ONLN))) ? 3 : 1;
 }
 
+/* Are there two copies of every block again, listed twice each, and nothing else? */
+static bool repaired(shared_t *s, int size)
+{
+    uint64_t begun = now_ns(), blocks = 0, entries = 0, want = 2ull * KEYS * (uint64_t)size;
+    int      i;
+
+    while ((now_ns() - begun < REPAIR_MS * 1000000ull) && ((blocks != want) || (entries != 2 * want))) {
+        usleep(2000);
+        for (i = 0, blocks = 0, entries = 0; i < size - 1; ++i) {
+            blocks  += s->blocks[i];
+            entries += s->entries[i];
+        }
+    }
+    printf("%s repaired: %llu of %llu copies, %llu of %llu entries after %.0f ms\n",
+           ((blocks == want) && (entries == 2 * want)) ? "ok" : "WRONG", (unsigned long long)blocks,
+           (unsigned long long)want, (unsigned long long)entries, 2ull * want, (double)(now_ns() - begun) / 1e6);
+    atomic_store(&s->repaired, true);
+    return (blocks == want) && (entries == 2 * want);
+}
+
 static bool run(const scene_t *quiet, int size)
 {
-    scene_t  one    = {quiet->name, quiet->signal, quiet->within_ms * slack()}, *scene = &one;
+    scene_t  one    = {quiet->name, quiet->signal, quiet->within_ms * slack(), quiet->after_one}, *scene = &one;
+    int      victim = size - (quiet->after_one ? 2 : 1);
     shared_t *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t    pids[RANKS_MAX];
     int      i, status;
@@ -331,18 +370,23 @@ static bool run(const scene_t *quiet, int size)
     for (i = 0; (i < 20000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
         usleep(1000);
     }
+    if (scene->after_one) {
+        kill(pids[size - 1], SIGKILL);
+        waitpid(pids[size - 1], &status, 0);
+        right = repaired(s, size);
+    }
     usleep(700000); /* everybody has got everything, some hundred times */
-    kill(pids[size - 1], scene->signal);
+    kill(pids[victim], scene->signal);
     atomic_store(&s->struck_ns, now_ns());
     if (scene->signal == SIGKILL) {
-        waitpid(pids[size - 1], &status, 0); /* a dead process counts as alive until it is waited for */
+        waitpid(pids[victim], &status, 0); /* a dead process counts as alive until it is waited for */
     }
-    for (i = 0; i < size - 1; ++i) {
+    for (i = 0; i < victim; ++i) {
         right = (waitpid(pids[i], &status, 0) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0) && right;
     }
     if (scene->signal == SIGSTOP) {
-        kill(pids[size - 1], SIGKILL);
-        waitpid(pids[size - 1], &status, 0);
+        kill(pids[victim], SIGKILL);
+        waitpid(pids[victim], &status, 0);
     }
     right = right && (s->late == 0) && (s->wrong == 0) &&
             (s->slowest_ns <= (uint64_t)(scene->within_ms) * 1000000u);
@@ -357,8 +401,9 @@ static bool run(const scene_t *quiet, int size)
 int main(int argc, char **argv)
 {
     static const scene_t scenes[] = {
-        {"killed", SIGKILL, KILL_MS},
-        {"stopped", SIGSTOP, STOP_MS},
+        {"killed", SIGKILL, KILL_MS, false},
+        {"stopped", SIGSTOP, STOP_MS, false},
+        {"killed after a repair", SIGKILL, KILL_MS, true},
     };
     int    size = (argc > 1) ? atoi(argv[1]) : 3, bad = 0;
     size_t i;
