@@ -253,7 +253,7 @@ START_TEST(transfers_refuse)
         const kvcl_xfer_params_t *params;
         const char               *word;
     } rows[] = {{NULL, cache, NULL, "communicator is NULL"},
-                {world, NULL, NULL, "cache or the selection is NULL"},
+                {world, NULL, NULL, "the cache "},
                 {world, theirs, NULL, "\"theirs\" belongs to another context"},
                 {world, cache, &flagged, "flags 0x40"}};
     static uint8_t large[65537];

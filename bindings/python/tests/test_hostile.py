@@ -79,8 +79,8 @@ def test_ids_out_of_range_say_so(ctx, cache):
         ctx.world.get(0, cache, remote=[16], local=[0]).wait(10)
     with pytest.raises(kvcl.OutOfRange):
         cache.read(16)
-    with pytest.raises(ValueError):
-        ctx.world.get(0, cache, [0, 1], [0])
+    with pytest.raises(kvcl.BadLayout):
+        ctx.world.get(0, cache, [0, 1], [0]).wait(10)
 
 
 @pytest.mark.parametrize("bounds", [(0, 3), (2, 1), (1, 1), (0, 0), (-1, 1), (0,), (0, 1, 2), 5, "ab", (0, 2**32),
