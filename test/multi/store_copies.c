@@ -112,6 +112,7 @@ void test_copies(world_t *w)
     CHECK(w, blocks == KEYS * ranks * (two + 1 + three), "%llu blocks", (unsigned long long)blocks);
     put_mine(w, store, cache, "four", 2, two);
     put_mine(w, store, cache, "four", 4, four); /* more of what is there */
+    sync_all(w);
     get_all(w, store, cache, "one");
     get_all(w, store, cache, "three");
     get_all(w, store, cache, "four");
