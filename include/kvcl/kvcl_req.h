@@ -50,11 +50,10 @@ KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t ti
 /**
  * Of a send with KVCL_LAYERWISE (kvcl_xfer.h): the bytes of this layer are in place, and stay so until the request
  * completes; the receiver may have them. layer: as the sending cache counts, within the selection. Any order; again is
- * no error. Any thread, at once with others'; a few atomic operations: no lock, no call into the kernel, but for
- * the last layer, which wakes who sleeps. The receiver is told within a millisecond, or a quarter of the time since the
- * layer before, at most 20 ms; without a progress thread, when the context is moved next. Does not collect the request,
- * which must not have been collected before the call; one that completes by this very mark may be collected by another
- * thread at once.
+ * no error. Any thread, at once with others'; waits for no lock. A few atomic operations, and, where nobody moves the
+ * context just then, one write to the kernel that wakes who sleeps (some microseconds); the receiver is told at once.
+ * Without a progress thread it is told when the context is moved next. Does not collect the request, which must not
+ * have been collected before the call; one that completes by this very mark may be collected by another thread at once.
  * @return KVCL_OK (also when it has completed well); how it failed, if it has; KVCL_ERR_OUT_OF_RANGE;
  *         KVCL_ERR_INVALID_PARAM: no layer-wise send.
  */

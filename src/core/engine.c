@@ -20,8 +20,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { TICK_MIN_US = 500, TICK_MAX_US = 20000, TICK_SHARE = 4 }; /* sleeping rounds up to milliseconds */
-
 void kvcl_lock(kvcl_context_h ctx)
 {
     atomic_fetch_add_explicit(&ctx->engine.wanted, 1, memory_order_relaxed);
@@ -113,20 +111,6 @@ void kvcl_engine_news(kvcl_context_h ctx)
     if (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0) {
         signal_fd(ctx->engine.user_fd);
     }
-}
-
-void kvcl_engine_tick(kvcl_context_h ctx, bool on)
-{
-    ctx->engine.ticking += on ? 1 : UINT_MAX;
-    if (on) {
-        kvcl_engine_ticked(ctx);
-        kvcl_engine_kick(ctx); /* who sleeps for longer */
-    }
-}
-
-void kvcl_engine_ticked(kvcl_context_h ctx)
-{
-    ctx->engine.ticked_ns = kvcl_now_ns();
 }
 
 /* Who holds the lock may be about to sleep, having looked already: a written descriptor keeps it awake. */
@@ -244,15 +228,10 @@ static void set_thread_fds(kvcl_engine_t *eng, bool on)
 }
 
 /* Sleepers look up once a second, so that a usual deadline (many seconds away) need not wake anybody when it is set. */
-static uint64_t sleep_until(const kvcl_engine_t *eng, uint64_t until_ns)
+static uint64_t sleep_until(uint64_t until_ns)
 {
-    uint64_t now = kvcl_now_ns(), soon = now + KVCL_NS_PER_SEC, tick;
+    uint64_t soon = kvcl_deadline_after(KVCL_NS_PER_SEC);
 
-    if (eng->ticking != 0) {
-        tick = (now - eng->ticked_ns) / TICK_SHARE;
-        tick = (tick < TICK_MIN_US * KVCL_NS_PER_US) ? TICK_MIN_US * KVCL_NS_PER_US : tick;
-        soon = now + ((tick > TICK_MAX_US * KVCL_NS_PER_US) ? TICK_MAX_US * KVCL_NS_PER_US : tick);
-    }
     return (until_ns < soon) ? until_ns : soon;
 }
 
@@ -263,7 +242,7 @@ static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
     int                n, i;
 
     eng->thread_asleep  = true;
-    eng->thread_wake_ns = sleep_until(eng, until_ns);
+    eng->thread_wake_ns = sleep_until(until_ns);
     until_ns            = eng->thread_wake_ns;
     pthread_mutex_unlock(&eng->lock);
     n = epoll_wait(eng->epfd, ev, 4, kvcl_deadline_poll_ms(until_ns));
@@ -347,7 +326,7 @@ static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
     fds[i].events      = POLLIN;
     fds[i].revents     = 0;
     eng->poller_asleep  = true;
-    eng->poller_wake_ns = sleep_until(eng, until_ns);
+    eng->poller_wake_ns = sleep_until(until_ns);
     until_ns            = eng->poller_wake_ns;
     pthread_mutex_unlock(&eng->lock);
     (void)poll(fds, eng->n_xports + 1, kvcl_deadline_poll_ms(until_ns));

@@ -32,8 +32,6 @@ typedef struct kvcl_engine {
     bool            stopping;
     bool            thread_asleep; /* in epoll_wait */
     bool            fds_armed;     /* the thread's epoll listens to the transports */
-    unsigned        ticking;       /* why sleepers look up often: kvcl_engine_tick */
-    uint64_t        ticked_ns;     /* when that last brought something */
     uint64_t        thread_wake_ns; /* when the sleeping thread, or poller, wakes by itself */
     uint64_t        poller_wake_ns;
     unsigned        pollers;       /* application threads inside engine_wait */
@@ -75,13 +73,6 @@ void kvcl_engine_kick(struct kvcl_context *ctx);
 void kvcl_engine_notify(struct kvcl_context *ctx);
 /** Lock held: the same, for what users may have waited for by the context's eventfd. */
 void kvcl_engine_news(struct kvcl_context *ctx);
-/**
- * Lock held. on: from now on somebody polls now and then, though nothing wakes him, until as many offs came: for what
- * other threads say without a call into the kernel. First every millisecond; the longer nothing comes, the rarer: after
- * a quarter of the time since, at most 20 ms.
- */
-void kvcl_engine_tick(struct kvcl_context *ctx, bool on);
-void kvcl_engine_ticked(struct kvcl_context *ctx); /* something came */
 /** Any thread, no lock, never waits: somebody shall poll soon. A context that nobody moves stays as it is. */
 void kvcl_engine_nudge(struct kvcl_context *ctx);
 /** Lock held: a request became final. */

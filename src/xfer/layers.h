@@ -29,7 +29,6 @@ struct kvcl_layers_out {
     uint64_t         layer_bytes;
     uint64_t         asker;    /* the receiver's op; 0: has not asked yet */
     bool             whole;    /* it wants all layers at once */
-    bool             ticking;  /* the engine looks for marks */
     bool             closed;
     void             *owner;
     uint32_t         n_told;
@@ -38,7 +37,6 @@ struct kvcl_layers_out {
     void             (*idle)(kvcl_layers_out_t *out); /* lock held, once after close: nobody reads any more */
     void             (*failed)(kvcl_layers_out_t *out, kvcl_status_t status); /* lock held: no more can be told */
     uint64_t         *told;    /* bits */
-    _Atomic uint32_t marks;
     _Atomic uint64_t ready[];  /* bits, then those of told */
 };
 

@@ -1,9 +1,8 @@
 /*
  * The sending side of layer-wise sends (layers.h): marking, and telling the receiver.
  *
- * Marking is atomic operations only, no lock and no call into the kernel: a bit, and a word that says to the context that
- * something was marked, which the poll takes off before it looks at the bits, so none is missed. While a receiver waits
- * for layers the engine ticks, so that somebody polls soon; the last mark wakes him at once.
+ * Marking waits for no lock: a bit, and a word that says to the context that something was marked, which the poll takes
+ * off before it looks at the bits, so none is missed. Whoever sets the word wakes who sleeps.
  */
 #include "config.h"
 #include "xfer/layers.h"
@@ -90,10 +89,10 @@ static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t
     }
     kvcl_list_add_tail(&out->groups, &group->link);
     ++out->open;
+    out->n_told += end - first;
     for (i = first; i < end; ++i) {
         kvcl_layers_set(out->told, i);
     }
-    out->n_told += end - first;
     *told = (kvcl_layer_group_t){.first = first, .end = end, .offer = group->offer.id};
     return KVCL_OK;
 }
@@ -141,17 +140,6 @@ static kvcl_status_t post(kvcl_layers_out_t *out, const kvcl_layer_group_t *grou
     return (n == 0) ? KVCL_OK : kvcl_peer_post(out->peer, &msg.msg, sizeof(msg), groups, n * sizeof(*groups));
 }
 
-/* The engine ticks while marks are to come that a receiver waits for. */
-static void set_ticking(kvcl_layers_out_t *out)
-{
-    bool tick = (out->asker != 0) && !out->closed && (out->n_told < out->n);
-
-    if (tick != out->ticking) {
-        out->ticking = tick;
-        kvcl_engine_tick(out->ctx, tick);
-    }
-}
-
 /* All that is new. May end the send. Returns how many groups. */
 static unsigned tell(kvcl_layers_out_t *out)
 {
@@ -177,8 +165,6 @@ static unsigned tell(kvcl_layers_out_t *out)
     }
     if (status != KVCL_OK) {
         out->failed(out, status);
-    } else {
-        set_ticking(out);
     }
     return all;
 }
@@ -204,7 +190,6 @@ unsigned kvcl_layers_poll(kvcl_context_h ctx)
         return 0;
     }
     (void)atomic_exchange(&xfer->layers_marked, false);
-    kvcl_engine_ticked(ctx);
     kvcl_list_foreach_safe (out, next, &xfer->layers_out, kvcl_layers_out_t, link) {
         n += tell(out);
     }
@@ -229,7 +214,6 @@ kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
     uint32_t          first = out->sel.layers.first, end = out->sel.layers.end;
     _Atomic uint64_t  *word;
     uint64_t          bit;
-    bool              last;
 
     if ((layer < first) || (layer >= end)) {
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "layer %u of a send of layers %u to %u", layer, first, end - 1);
@@ -239,10 +223,8 @@ kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
     if (atomic_load_explicit(word, memory_order_relaxed) & bit) {
         return KVCL_OK;
     }
-    last = (atomic_fetch_add_explicit(&out->marks, 1, memory_order_relaxed) + 1 == out->n);
     (void)atomic_fetch_or(word, bit); /* out may be gone from here on: this may have been all that it waited for */
-    atomic_store(&xfer->layers_marked, true);
-    if (last) {
+    if (!atomic_exchange(&xfer->layers_marked, true)) {
         kvcl_engine_nudge(ctx);
     }
     return KVCL_OK;
@@ -258,7 +240,6 @@ void kvcl_layers_out_close(kvcl_layers_out_t *out)
         return;
     }
     out->closed = true;
-    set_ticking(out);
     kvcl_list_del(&out->link);
     ++out->open; /* so that idle() comes once, below or later */
     kvcl_list_foreach_safe (group, next, &out->groups, group_t, link) {

@@ -288,7 +288,7 @@ static void sleepers(cf_t *cf)
 {
     enum { ROUNDS = 5, PAUSE_MS = 60 };
     le_what_t     what = {.layers = ROUNDS, .blocks = 4, .tokens = 4, .heads = 2, .head_bytes = 64};
-    uint64_t   seed = cf_same(cf), began, last = 0, least = UINT64_MAX;
+    uint64_t   seed = cf_same(cf), began, least = UINT64_MAX;
     kvcl_req_h req;
     le_end_t      end;
     uint32_t   l;
@@ -308,19 +308,14 @@ static void sleepers(cf_t *cf)
             at = kvcl_now_ns();
             CF_OK(cf, kvcl_req_layer_ready(req, end.sel.layers.first + l));
             at = kvcl_now_ns() - at;
-            if (l + 1 < ROUNDS) {
-                least = (at < least) ? at : least;
-            } else {
-                last = at;
-            }
+            least = (at < least) ? at : least;
         }
         usleep(PAUSE_MS * 1000);
         began = cpu_ns() - began;
         CF_OK(cf, cf_end(cf, req));
-        printf("     a mark over %s, all asleep: %.2f us, the last %.2f us; CPU in %d ms: %.1f ms\n", cf->path,
-               (double)least * 1e-3, (double)last * 1e-3, (ROUNDS + 1) * PAUSE_MS, (double)began * 1e-6);
+        printf("     a mark over %s, all asleep: %.2f us; CPU in %d ms: %.1f ms\n", cf->path, (double)least * 1e-3,
+               (ROUNDS + 1) * PAUSE_MS, (double)began * 1e-6);
         fflush(stdout);
-        CF_CHECK(cf, cf_sanitizer("") || (least < 5 * KVCL_NS_PER_US));
     } else {
         req   = le_recv(cf, 0, &end, 0);
         began = cpu_ns();
