@@ -61,7 +61,7 @@ struct kvcl_store {
     uint64_t          flags;
     uint32_t          me, n_ranks;
     uint16_t          incarnation;
-    bool              closing;
+    _Atomic bool      closing; /* set under the lock, looked at without it, too */
     kvcl_store_rank_t *ranks;
     uint32_t          replicas;    /* how many copies a put makes if it does not say; agreed */
     _Atomic(kvcl_store_map_t *) map; /* without the lock */

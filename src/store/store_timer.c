@@ -33,7 +33,9 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
     kvcl_store_h store = kvcl_container_of(req, kvcl_store_timer_t, req)->store;
 
-    store->closing = store->closing || (status != KVCL_ERR_TIMED_OUT);
+    if (status != KVCL_ERR_TIMED_OUT) {
+        store->closing = true;
+    }
     end(kvcl_container_of(req, kvcl_store_timer_t, req), status, true);
 }
 
