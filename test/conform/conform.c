@@ -332,7 +332,7 @@ static bool good_end(const run_t *run, int status)
 
 static bool wait_all(run_t *run, pid_t *pids, int n)
 {
-    uint64_t stuck_s = cf_sanitizer("") ? 4 * CF_STUCK_S : CF_STUCK_S;
+    uint64_t stuck_s = cf_sanitizer("") ? 4 * CF_STUCK_S : CF_STUCK_S, began;
     bool     good = true, stuck = false;
     int      left = n, i, status;
 
@@ -348,7 +348,8 @@ static bool wait_all(run_t *run, pid_t *pids, int n)
                 --left;
             }
         }
-        stuck = (kvcl_now_ns() - atomic_load(&run->sh->started_ns)) > stuck_s * KVCL_NS_PER_SEC;
+        began = atomic_load(&run->sh->started_ns); /* before the clock is read: a rank may set it in between */
+        stuck = (kvcl_now_ns() - began) > stuck_s * KVCL_NS_PER_SEC;
         if (stuck && good) {
             fprintf(stderr, "stands still for %u s\n", (unsigned)stuck_s);
             good = false;

@@ -153,7 +153,7 @@ static void prepared_refusals(cf_t *cf)
     cf_cache_t         cache = cf_cache(cf, "c", &layout, true);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_sel_t         all = {0}, layers = {.layers = {1, 3}};
-    uint32_t           good[] = {0, 1}, bad[] = {0, 4};
+    uint32_t           good[] = {0, 1}, bad[] = {0, 4}, here[] = {2, 3}; /* which nobody reads */
     _Atomic int        ended = KVCL_INPROGRESS;
     kvcl_xfer_h        xfer;
     kvcl_req_h         req;
@@ -184,7 +184,7 @@ static void prepared_refusals(cf_t *cf)
     params.flags  = 0;
     params.cb     = note_end;
     params.cb_arg = &ended;
-    CF_OK(cf, kvcl_xfer_post(xfer, good, 2, good, 2, &params, &req));
+    CF_OK(cf, kvcl_xfer_post(xfer, here, 2, good, 2, &params, &req));
     CF_OK(cf, cf_end(cf, req));
     while (ended == KVCL_INPROGRESS) {
         cf_sleep_us(cf, 100);
