@@ -4,15 +4,15 @@
  * end them all.
  *   coll_death RANKS   prints "ok NAME" for each case; exit 1 if one went wrong
  */
+#include "free_port.h"
+
 #include <kvcl/kvcl.h>
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,21 +36,6 @@ static double now_s(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + ((double)ts.tv_nsec / 1e9);
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t          len  = sizeof(addr);
-    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
-
-    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
-        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
-        perror("a free port");
-        exit(1);
-    }
-    close(fd);
-    return ntohs(addr.sin_port);
 }
 
 typedef struct me {

@@ -3,9 +3,10 @@
  * contexts alone in one process. Prints "ok NAME" for each case; exit 1 if one went wrong.
  *   connect RANKS-A RANKS-B
  */
+#include "free_port.h"
+
 #include <kvcl/kvcl.h>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -308,21 +308,6 @@ static int live(const side_t *side, int rank, kvcl_status_t expected)
     kvcl_cache_destroy(cache);
     kvcl_finalize(ctx);
     return good ? 0 : 1;
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t          len  = sizeof(addr);
-    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
-
-    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
-        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
-        perror("a free port");
-        exit(1);
-    }
-    close(fd);
-    return ntohs(addr.sin_port);
 }
 
 /* expected: of who connects and of who accepts. */

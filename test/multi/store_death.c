@@ -5,10 +5,10 @@
  * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all. What they tell each other
  * lies in memory they share, so that it works whoever is gone.
  */
+#include "free_port.h"
 #include "base/rand.h"
 #include <kvcl/kvcl.h>
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -291,21 +290,6 @@ static int live(const scene_t *scene, shared_t *s, int rank, int size)
     kvcl_cache_destroy(me.cache);
     kvcl_finalize(me.ctx);
     return 0;
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t          len  = sizeof(addr);
-    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
-
-    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
-        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
-        perror("a free port");
-        exit(1);
-    }
-    close(fd);
-    return ntohs(addr.sin_port);
 }
 
 static void start_ranks(const scene_t *scene, shared_t *s, int size, pid_t *pids)
