@@ -172,16 +172,22 @@ void kvcl_stream_seek(kvcl_stream_t *s, uint64_t pos)
 }
 
 /* The next unit, or with index 0 the first. */
-static void unit_to(kvcl_stream_t *s, uint64_t stride, uint64_t index)
+static inline void unit_to(kvcl_stream_t *s, uint64_t stride, uint64_t index)
 {
-    s->run_addr -= unit_offset(s, stride);
+    const uint32_t *id = s->blocks + s->at_block;
+
     if (index == 0) {
-        unit_seek(s, 0);
-    } else if (++s->at_unit == s->ratio) {
+        s->run_addr += (s->blocks[0] * stride) + (s->first_unit * s->unit_stride) - unit_offset(s, stride);
+        s->at_block = 0;
+        s->at_unit = s->first_unit;
+    } else if (s->at_unit + 1 < s->ratio) {
+        s->run_addr += s->unit_stride;
+        ++s->at_unit;
+    } else {
+        s->run_addr += (((uint64_t)id[1] - id[0]) * stride) - (s->at_unit * s->unit_stride);
         s->at_unit = 0;
         ++s->at_block;
     }
-    s->run_addr += unit_offset(s, stride);
 }
 
 /* Set one loop's index, moving run_addr along. */
@@ -203,6 +209,19 @@ static inline void loop_to(kvcl_stream_t *s, kvcl_stream_loop_t *loop, uint64_t 
     loop->index = index;
 }
 
+/* Of merged units one lies run_bytes behind the other: to the last of the block, or of the list. */
+static inline void take_block(kvcl_stream_t *s)
+{
+    uint64_t n = s->ratio - 1 - s->at_unit, rest = s->loops[0].count - 1 - s->loops[0].index;
+
+    n = (n < rest) ? n : rest;
+    s->at_unit += (uint32_t)n;
+    s->loops[0].index += n;
+    s->run_addr += n * s->run_bytes;
+    s->left += n * s->run_bytes;
+    s->runs_left -= n;
+}
+
 void kvcl_stream_load(kvcl_stream_t *s)
 {
     kvcl_stream_loop_t *loop = s->loops;
@@ -215,24 +234,20 @@ void kvcl_stream_load(kvcl_stream_t *s)
     --s->runs_left;
     s->addr = s->run_addr;
     s->left = s->run_bytes;
-}
-
-int kvcl_stream_next_unit_touches(const kvcl_stream_t *s)
-{
-    const uint32_t *id = s->blocks + s->at_block;
-
-    if (s->loops[0].index + 1 == s->loops[0].count) {
-        return 0;
+    if ((s->merge_stride != 0) && (s->loops[0].kind == KVCL_LOOP_UNITS)) {
+        take_block(s);
     }
-    return (s->at_unit + 1 < s->ratio) || (s->merge_blocks && (id[1] == id[0] + 1));
 }
 
 static void extend_units(kvcl_stream_t *s, uint64_t max)
 {
     while ((s->left < max) && kvcl_stream_next_unit_touches(s)) {
-        unit_to(s, s->loops[0].stride, ++s->loops[0].index);
-        s->left += s->run_bytes;
-        --s->runs_left;
+        if (s->at_unit + 1 == s->ratio) {
+            unit_to(s, s->loops[0].stride, ++s->loops[0].index);
+            s->left += s->run_bytes;
+            --s->runs_left;
+        }
+        take_block(s);
     }
 }
 

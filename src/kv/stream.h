@@ -101,7 +101,15 @@ static inline uint64_t kvcl_stream_pos(const kvcl_stream_t *s)
  * neighbouring blocks until it has max bytes. */
 void kvcl_stream_load(kvcl_stream_t *stream);
 void kvcl_stream_extend(kvcl_stream_t *stream, uint64_t max);
-int kvcl_stream_next_unit_touches(const kvcl_stream_t *stream);
+
+/* The next unit is one of the same block, or the first of a block that lies behind this one. */
+static inline int kvcl_stream_next_unit_touches(const kvcl_stream_t *s)
+{
+    const uint32_t *id = s->blocks + s->at_block;
+
+    return (s->loops[0].index + 1 < s->loops[0].count) &&
+           ((s->at_unit + 1 < s->ratio) || ((s->merge_blocks != 0) && (id[1] == id[0] + 1)));
+}
 
 /* The run to come is the next block's and lies behind the current one. Only if merge_stride is set. */
 static inline int kvcl_stream_next_touches(const kvcl_stream_t *s)
