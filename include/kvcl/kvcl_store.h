@@ -19,7 +19,8 @@ KVCL_BEGIN_DECLS
 typedef struct kvcl_store *kvcl_store_h;
 
 enum {
-    KVCL_STORE_NO_CHECKSUM = 1u << 0 /* publish without checksums: gets rely on generations alone */
+    KVCL_STORE_NO_CHECKSUM = 1u << 0, /* publish without checksums: gets rely on generations alone */
+    KVCL_STORE_NO_EVENTS   = 1u << 1  /* keep no events of this rank's blocks (kvcl_store_events.h) */
 };
 
 typedef struct kvcl_store_params {
@@ -31,8 +32,10 @@ typedef struct kvcl_store_params {
     uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes */
     uint64_t     replicas;    /* copies that kvcl_store_put makes of a block, at most 4; 0: 1. The ranks use the largest
                                  that any of them gives. From 2 on each key is listed at two homes */
+    uint64_t     events;      /* how many events of its blocks this rank keeps for followers (64 bytes each, used when
+                                 needed), a power of two or rounded up to one, at most 2^26; 0: 65,536 */
 } kvcl_store_params_t;
-#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0}
+#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0}
 
 typedef struct kvcl_store_stats {
     uint64_t blocks;     /* published by this rank now */

@@ -216,10 +216,12 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     }
     ++store->n_published;
     ++store->n_ever;
+    kvcl_store_event(owner, slot, KVCL_STORE_STORED, -1);
     return status;
 }
 
-kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next, kvcl_store_rec_t *rec_p)
+kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
+                                 kvcl_store_event_kind_t why, int to_rank, kvcl_store_rec_t *rec_p)
 {
     kvcl_store_h  store = owner->store;
     kvcl_status_t status;
@@ -236,6 +238,7 @@ kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_
         return status;
     }
     index_del(store, &owner->nodes[slot], &rec_p->key);
+    kvcl_store_event(owner, slot, why, to_rank);
     if (owner->managed) {
         if (owner->pins[slot] != 0) {
             owner->pins[slot] = 0;

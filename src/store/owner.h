@@ -13,6 +13,7 @@
 #include "kv/cache.h"
 #include "store/evict.h"
 #include "store/store_wire.h"
+#include <kvcl/kvcl_store_events.h>
 
 struct kvcl_store;
 
@@ -51,11 +52,19 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
 kvcl_status_t kvcl_owner_reserve(struct kvcl_store *store, size_t n) KVCL_MUST_CHECK;
 
 /**
- * PUBLISHED -> next: the generation is bumped on return. *rec_p: what to remove from the directory.
+ * PUBLISHED -> next: the generation is bumped on return. *rec_p: what to remove from the directory. why, to_rank: the
+ * event that followers are told.
  * @return KVCL_OK, KVCL_ERR_BUSY (not published).
  */
-kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
-                                  kvcl_store_rec_t *rec_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
+                                 kvcl_store_event_kind_t why, int to_rank, kvcl_store_rec_t *rec_p) KVCL_MUST_CHECK;
+
+/** The same, for KVCL_STORE_REMOVED. */
+static inline kvcl_status_t kvcl_owner_withdraw(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
+                                                kvcl_store_rec_t *rec_p)
+{
+    return kvcl_owner_give_up(owner, slot, next, KVCL_STORE_REMOVED, -1, rec_p);
+}
 
 /** Not to be evicted until unpinned as often, or withdrawn. A slot of an owner that is not managed is so anyway. */
 void kvcl_owner_pin(kvcl_owner_t *owner, uint32_t slot);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "core/address.h"
+#include "store/ops.h"
 #include "store/store.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -59,7 +60,7 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
         }
         memcpy(p, params, (params->size < sizeof(*p)) ? params->size : sizeof(*p));
     }
-    if ((p->flags & ~(uint64_t)KVCL_STORE_NO_CHECKSUM) != 0) {
+    if ((p->flags & ~(uint64_t)(KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: unknown flags 0x%llx", (unsigned long long)p->flags);
     }
     if (p->dir_entries > DIR_ENTRIES_MAX) {
@@ -70,6 +71,10 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
                                  (p->dram_bytes / p->block_bytes == 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
                          (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes);
+    }
+    if (p->events > KVCL_EVENTS_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: events is %llu, at most %d",
+                         (unsigned long long)p->events, KVCL_EVENTS_MAX);
     }
     if (p->replicas > KVCL_DIR_LOCS_MAX) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: replicas is %llu, at most %d",
@@ -132,6 +137,10 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
     store->incarnations = calloc(store->n_ranks, sizeof(*store->incarnations));
     if ((store->ranks == NULL) || (store->incarnations == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks", store->n_ranks);
+    }
+    if (!(p->flags & KVCL_STORE_NO_EVENTS) &&
+        (kvcl_events_init(&store->events, (p->events != 0) ? p->events : KVCL_EVENTS_DEFAULT) != KVCL_OK)) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory for events");
     }
     if (((status = kvcl_store_map_make(store)) != KVCL_OK) || ((status = find_peers(store)) != KVCL_OK) ||
         ((status = open_table(store, p->dir_entries)) != KVCL_OK)) {
@@ -268,6 +277,7 @@ static void destroy(kvcl_store_h store)
     kvcl_map_fini(&store->index);
     kvcl_comm_free(store->comm);
     kvcl_store_maps_free(store);
+    kvcl_events_fini(&store->events);
     free(store->repair);
     free(store->incarnations);
     free(store->ranks);
@@ -313,6 +323,7 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);
     withdraw_all(store);
+    kvcl_follow_stop(store);
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
         kvcl_log_error("a store has %u operations in flight after 5 s and is not closed", store->ops);
@@ -370,6 +381,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_list_init(&store->publishes);
     kvcl_list_init(&store->copies);
     kvcl_list_init(&store->probes);
+    kvcl_list_init(&store->followers);
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);
     kvcl_lock(store->ctx);
@@ -442,6 +454,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         }
         kvcl_map_fini(&store->index);
         kvcl_store_maps_free(store);
+        kvcl_events_fini(&store->events);
         free(store->repair);
         free(store->incarnations);
         free(store->ranks);

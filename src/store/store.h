@@ -15,6 +15,7 @@
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
  *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
  *   store_bcast.c    a prefix for every rank
+ *   ops.h            questions about a rank's own part: store_ops.c; store_events.c, store_list.c
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
  * none (dir/table.h).
@@ -25,6 +26,7 @@
 #include "core/comm.h"
 #include "core/req.h"
 #include "dir/home.h"
+#include "store/events.h"
 #include "store/owner.h"
 #include "store/store_wire.h"
 #include <kvcl/kvcl_store.h>
@@ -53,6 +55,8 @@ typedef struct kvcl_store_map {
     kvcl_shard_map_t      shards;
     struct kvcl_store_map *before; /* readers without the lock may still look at it: freed with the store */
 } kvcl_store_map_t;
+
+typedef struct kvcl_store_timer kvcl_store_timer_t;
 
 struct kvcl_store {
     kvcl_context_h    ctx;
@@ -84,6 +88,11 @@ struct kvcl_store {
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
     struct kvcl_repair *repair;    /* NULL until a rank has gone */
+    kvcl_events_t     events;      /* what changed among my blocks */
+    kvcl_list_t       followers;   /* follower_t.link: store_events.c */
+    unsigned          n_followers;
+    unsigned          n_waiting;   /* threads here that wait for my own events */
+    kvcl_store_timer_t *follow_timer;
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
@@ -148,7 +157,6 @@ kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, c
 
 /* ---- timers (store_timer.c): lock held ---- */
 
-typedef struct kvcl_store_timer kvcl_store_timer_t;
 /** fn is called once, lock held, after after_ns; the timer is gone then. NULL: no memory, or the store
  * is being closed. */
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg);
@@ -218,6 +226,8 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
 /** Lock held: tell the homes that these are gone; nobody answers. */
 void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
 
+/** Lock held: room for an answer; valid until the next call. NULL: no memory. */
+void *kvcl_home_scratch(kvcl_context_h ctx, size_t len);
 /** Nobody hears it if the ask's op is 0. */
 void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
                      size_t len);
@@ -254,6 +264,11 @@ kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs,
 /** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). Of its
  * backup, where the home is gone. */
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p);
+
+/* ---- events (store_events.c) ---- */
+
+/** Lock held: tell whoever follows this rank that the block in slot, PUBLISHED or just withdrawn, has changed so. */
+void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank);
 
 /* ---- publishing (store_publish.c) ---- */
 

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/ops.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -25,8 +26,7 @@ void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_statu
     }
 }
 
-/* Room for an answer; valid until the next call. */
-static void *scratch(kvcl_context_h ctx, size_t len)
+void *kvcl_home_scratch(kvcl_context_h ctx, size_t len)
 {
     kvcl_store_room_t *room = kvcl_store_room(ctx);
     uint8_t           *more;
@@ -58,7 +58,7 @@ static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
         return;
     }
     out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
-    out.buf = scratch(store->ctx, out.cap);
+    out.buf = kvcl_home_scratch(store->ctx, out.cap);
     status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
     kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL, (status == KVCL_OK) ? out.len : 0);
 }
@@ -80,7 +80,7 @@ static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t aske
 static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const kvcl_key_t *keys)
 {
     enum { AHEAD = 16 };
-    uint8_t  *flags = scratch(store->ctx, in->n + 1ul);
+    uint8_t  *flags = kvcl_home_scratch(store->ctx, in->n + 1ul);
     uint32_t i;
 
     if (flags == NULL) {
@@ -195,6 +195,9 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         kvcl_copy_on_ask(store, peer, in, data, len);
         return;
     default:
+        if (kvcl_op_on_ask(store, peer, in, data, len)) {
+            return;
+        }
         break;
     }
     kvcl_am_malformed(ctx, peer, "a question to the directory that makes no sense");
@@ -231,7 +234,7 @@ static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t 
                                 .store = store->id, .n = n, .rank = store->me};
     kvcl_peer_t        *peer = store->ranks[home].peer;
     size_t             room  = kvcl_dir_request_bytes(KVCL_DIR_MSG_REMOVE, n);
-    uint8_t            *buf  = scratch(store->ctx, room);
+    uint8_t            *buf  = kvcl_home_scratch(store->ctx, room);
     kvcl_dir_pack_t    pack;
     kvcl_status_t      status;
     uint32_t           i;

@@ -17,7 +17,7 @@ static void make_room(kvcl_owner_t *owner, size_t n, kvcl_store_rec_t *recs)
     uint32_t slot;
 
     while ((owner->slots.n_free < n) && (kvcl_evict_victim(&owner->evict, &slot) == KVCL_OK)) {
-        if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &recs[gone]) == KVCL_OK) {
+        if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &recs[gone]) == KVCL_OK) {
             ++owner->store->n_evicted;
             ++gone;
         }

@@ -8,6 +8,8 @@
  *   REMOVE_KEYS  n keys                      answer: nothing
  *   TABLE        nothing                     answer: a region's description (mem/region.h)
  *   COPY         kvcl_copy_head_t, n records  answer: kvcl_copy_tail_t, n bytes: how many copies were made
+ *   EVENTS       since, how many, ns to wait (u64 each)   answer: kvcl_store_event_t, as in memory
+ *   LIST         cursor, how many (u64 each)  answer: cursor, newest event, n (u64 each), n kvcl_store_item_t
  * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
  */
 #ifndef KVCL_STORE_WIRE_H
@@ -23,7 +25,10 @@ enum {
     KVCL_ASK_PRESENT     = 4,
     KVCL_ASK_REMOVE_KEYS = 5,
     KVCL_ASK_TABLE       = 6,
-    KVCL_ASK_COPY        = 7
+    KVCL_ASK_COPY        = 7,
+    /* Of a rank about its own part (ops.h) */
+    KVCL_ASK_EVENTS      = 16,
+    KVCL_ASK_LIST        = 17
 };
 
 enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */

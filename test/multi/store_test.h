@@ -53,6 +53,8 @@ void test_hostile(world_t *w);
 /* store_copies.c */
 void test_copies(world_t *w);
 void test_copies_full(world_t *w);
+/* store_events.c */
+void test_events(world_t *w);
 /* store_bench.c */
 void bench(world_t *w);
 

@@ -1,0 +1,76 @@
+/*
+ * What a router needs to follow a store: which rank holds which blocks, and every change of that, in order.
+ *
+ * Each rank numbers the changes of its own blocks 1, 2, 3, ... without gaps and keeps the last of them in a ring. A
+ * follower takes a snapshot once (kvcl_store_list from cursor 0: it says the number of the newest event when it began),
+ * then asks for the events after that number, for ever. Events that came while the listing went on may be in it
+ * already: a follower applies them all the same, since to add a key twice, or to take out one that is not there, changes
+ * nothing. Who comes too late is told so (KVCL_ERR_STALE) and takes a new snapshot. A rank that is found to be gone
+ * (KVCL_ERR_RANK_FAILED) has taken all its blocks with it.
+ */
+#ifndef KVCL_STORE_EVENTS_H
+#define KVCL_STORE_EVENTS_H
+
+#include <kvcl/kvcl_store.h>
+
+KVCL_BEGIN_DECLS
+
+/* Numbers are append-only. */
+typedef enum kvcl_store_event_kind {
+    KVCL_STORE_STORED   = 1, /* this rank holds the block now */
+    KVCL_STORE_EVICTED  = 2, /* given up, for room */
+    KVCL_STORE_REMOVED  = 3, /* withdrawn by its owner, or removed by somebody */
+    KVCL_STORE_MOVED    = 4, /* given up, because rank to_rank has it now */
+    KVCL_STORE_DEMOTED  = 5, /* now on a slower tier of this rank: the event's */
+    KVCL_STORE_PROMOTED = 6  /* back on a faster tier of this rank: the event's */
+} kvcl_store_event_kind_t;
+
+typedef enum kvcl_store_tier {
+    KVCL_STORE_TIER_CACHE = 0, /* an engine's own cache */
+    KVCL_STORE_TIER_DRAM  = 1, /* the store's pool */
+    KVCL_STORE_TIER_NVME  = 2
+} kvcl_store_tier_t;
+
+typedef struct kvcl_store_event {
+    uint64_t   seq;
+    uint32_t   kind;    /* kvcl_store_event_kind_t; take one that you do not know as nothing */
+    uint32_t   tier;    /* kvcl_store_tier_t: where the copy is, or was. A rank may hold a key on several */
+    kvcl_key_t key;
+    uint64_t   tenant;  /* whose it is, as the put said; 0: nobody's */
+    uint32_t   bytes;   /* of the block */
+    int32_t    to_rank; /* KVCL_STORE_MOVED; else -1 */
+} kvcl_store_event_t;
+
+/**
+ * The events of a rank of the store's comm (mine, too) after number since, the oldest first, at most cap of them.
+ * If there are none yet, waits up to wait_ns for one (0: not at all); *n_p is then 0. Blocks.
+ * @return KVCL_OK; KVCL_ERR_STALE (events after since are no longer kept, or since is of an earlier life of that rank:
+ *         take a snapshot); KVCL_ERR_RANK_FAILED (it is gone, or has closed its part); KVCL_ERR_UNKNOWN_RANK;
+ *         KVCL_ERR_UNSUPPORTED (it keeps no events); KVCL_ERR_TIMED_OUT (it does not answer).
+ */
+KVCL_API kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
+                                         kvcl_store_event_t *events, size_t cap, size_t *n_p) KVCL_MUST_CHECK;
+
+/* A block that a rank holds. */
+typedef struct kvcl_store_item {
+    kvcl_key_t key;
+    uint64_t   tenant;
+    uint32_t   bytes;
+    uint32_t   tier;     /* kvcl_store_tier_t */
+    uint32_t   cache;    /* the cache's number at that rank, and */
+    uint32_t   slot;     /* the block's there: both for reading, not for use */
+} kvcl_store_item_t;
+
+/**
+ * The blocks that a rank of the store's comm holds, a page of at most cap of them. *cursor is 0 for the first page,
+ * and what the call left in it for the next; it is 0 again after the last. A page may be empty without being the last.
+ * seq_p (may be NULL): the rank's newest event when this page was made; events after that of the first page complete
+ * the listing. Nothing is locked between pages. Blocks.
+ * @return KVCL_OK; KVCL_ERR_RANK_FAILED, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_TIMED_OUT, KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,
+                                       size_t cap, size_t *n_p, uint64_t *seq_p) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

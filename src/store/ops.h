@@ -1,0 +1,41 @@
+/*
+ * Questions of one rank to another about the other's own part of the store (events, lists, statistics, pins, ...), as
+ * against asks to homes: each is one message and one answer, its caller waits, and a rank asks itself in the same way.
+ */
+#ifndef KVCL_STORE_OPS_H
+#define KVCL_STORE_OPS_H
+
+#include "store/store.h"
+
+enum { KVCL_OP_ANSWER_MAX = 65536, KVCL_OP_PAYLOAD_MAX = 65536 };
+
+/* Where an answer goes. */
+typedef struct kvcl_op_out {
+    uint8_t *buf;
+    size_t  cap;
+    size_t  len;
+    uint32_t n;   /* items, by kind */
+} kvcl_op_out_t;
+
+/** No lock; blocks. Ask rank (or me) and put its answer into out->buf. KVCL_ERR_RANK_FAILED: it is gone. */
+kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
+                           kvcl_op_out_t *out, const char *call) KVCL_MUST_CHECK;
+
+/** Lock held: an ask that is none of a home's. False: no such kind. */
+bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
+
+/* ---- the kinds: lock held; in is hostile. They do not answer KVCL_ERR_NOT_FOUND: that means, no such store. ---- */
+
+kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+
+/* ---- following (store_events.c): lock held ---- */
+
+/** A question for events: answered now or when there are some. */
+void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                        size_t len);
+/** Something was added to the ring. */
+void kvcl_follow_news(kvcl_store_h store);
+void kvcl_follow_stop(kvcl_store_h store); /* the store is being closed */
+
+#endif

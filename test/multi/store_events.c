@@ -1,0 +1,197 @@
+/*
+ * Following a store: a set of keys kept by a snapshot and events is the set of keys that a rank holds, whatever happens
+ * meanwhile; who comes too late is told so; who waits is woken.
+ */
+#include "store_test.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { UNIVERSE = 48, POOL = 16, RING = 64, STEPS = 300, LATE = 100 };
+
+/* What one follower knows of a rank. */
+typedef struct follower {
+    int        rank;
+    uint64_t   seq;
+    unsigned   snapshots, events, evicted;
+    bool       has[UNIVERSE];
+    kvcl_key_t keys[UNIVERSE];
+} follower_t;
+
+static unsigned index_of(const follower_t *f, const kvcl_key_t *key)
+{
+    unsigned i;
+
+    for (i = 0; (i < UNIVERSE) && !kvcl_key_equal(&f->keys[i], key); ++i) {
+    }
+    return i;
+}
+
+/* Everything of a rank, in pages of a few; has[] is filled, the number of the first page's newest event returned. */
+static uint64_t list(world_t *w, kvcl_store_h store, const follower_t *f, bool *has)
+{
+    kvcl_store_item_t items[5];
+    uint64_t          cursor = 0, seq, first = 0;
+    bool              begun = false;
+    size_t            n, i;
+    unsigned          at;
+
+    memset(has, 0, UNIVERSE * sizeof(*has));
+    do {
+        KVCL_TRY(kvcl_store_list(store, f->rank, &cursor, items, 5, &n, &seq));
+        first = begun ? first : seq;
+        begun = true;
+        for (i = 0; i < n; ++i) {
+            at = index_of(f, &items[i].key);
+            CHECK(w, (at < UNIVERSE) && (items[i].bytes == BLOCK) && (items[i].tier == KVCL_STORE_TIER_DRAM),
+                  "item %zu: key %u, %u bytes, tier %u", i, at, items[i].bytes, items[i].tier);
+            has[(at < UNIVERSE) ? at : 0] = true;
+        }
+    } while (cursor != 0);
+    return first;
+}
+
+static void apply(world_t *w, follower_t *f, const kvcl_store_event_t *event)
+{
+    unsigned at = index_of(f, &event->key);
+
+    CHECK(w, event->seq == f->seq + 1, "event %llu after %llu", (unsigned long long)event->seq,
+          (unsigned long long)f->seq);
+    CHECK(w, (at < UNIVERSE) && (event->bytes == BLOCK) && (event->to_rank == -1), "event of key %u", at);
+    f->seq = event->seq;
+    ++f->events;
+    f->evicted += (event->kind == KVCL_STORE_EVICTED) ? 1 : 0;
+    if (at < UNIVERSE) {
+        f->has[at] = (event->kind == KVCL_STORE_STORED);
+    }
+}
+
+/* All events that there are, or a snapshot where some are lost. */
+static void catch_up(world_t *w, kvcl_store_h store, follower_t *f)
+{
+    kvcl_store_event_t events[7];
+    kvcl_status_t      status;
+    size_t             n = 0, i;
+
+    do {
+        status = kvcl_store_events(store, f->rank, f->seq, 0, events, 7, &n);
+        if (status == KVCL_ERR_STALE) {
+            f->seq = list(w, store, f, f->has);
+            ++f->snapshots;
+            n = 1;
+            continue;
+        }
+        CHECK(w, status == KVCL_OK, "events: %s", kvcl_status_text(status));
+        for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
+            apply(w, f, &events[i]);
+        }
+    } while ((status == KVCL_ERR_STALE) || ((status == KVCL_OK) && (n != 0)));
+}
+
+/* One change of my blocks. */
+static void change(world_t *w, kvcl_store_h store, kvcl_cache_h cache, kvcl_rand_t *rnd, const kvcl_key_t *keys)
+{
+    uint32_t   ids[4] = {0, 1, 2, 3}, at, n, i;
+    kvcl_req_h req;
+
+    n  = 1 + (uint32_t)(kvcl_rand_next(rnd) % 4);
+    at = (uint32_t)(kvcl_rand_next(rnd) % (UNIVERSE - 4));
+    if (kvcl_rand_next(rnd) % 5 == 0) {
+        CHECK(w, DO(kvcl_store_remove(store, keys + at, n, NULL, &req)) == KVCL_OK, "remove");
+        return;
+    }
+    for (i = 0; i < n; ++i) {
+        fill(cache, i, &keys[at + i]);
+    }
+    CHECK(w, DO(kvcl_store_put(store, keys + at, n, cache, ids, NULL, &req)) == KVCL_OK, "put");
+}
+
+static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower_t *f)
+{
+    struct timespec    nap  = {0, 50000000};
+    kvcl_key_t         late = key_of("late", (uint64_t)w->rank, 0), theirs = key_of("late", (uint64_t)f->rank, 0);
+    kvcl_store_event_t event;
+    uint32_t           id = 0;
+    size_t             n = 9;
+    kvcl_req_h         req;
+
+    CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000, &event, 1, &n) == KVCL_OK) && (n == 0),
+          "nothing happens, and %zu came", n);
+    sync_all(w);
+    if (w->rank % 2 == 0) { /* those put, the others wait; alone: nobody waits */
+        nanosleep(&nap, NULL);
+        fill(cache, 0, &late);
+        CHECK(w, DO(kvcl_store_put(store, &late, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
+    }
+    if (f->rank % 2 == 0) {
+        do { /* room for it first, perhaps */
+            CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000000u, &event, 1, &n) == KVCL_OK) && (n == 1),
+                  "waited for rank %d", f->rank);
+            f->seq = event.seq;
+        } while ((n == 1) && (event.kind == KVCL_STORE_EVICTED));
+        CHECK(w, (event.kind == KVCL_STORE_STORED) && kvcl_key_equal(&event.key, &theirs), "another event");
+    }
+}
+
+static void errors(world_t *w, kvcl_store_h store, follower_t *f)
+{
+    kvcl_store_event_t event;
+    kvcl_store_item_t  item;
+    uint64_t           cursor = 5;
+    size_t             n;
+
+    CHECK(w, kvcl_store_events(store, f->rank, 1ull << 40, 0, &event, 1, &n) == KVCL_ERR_STALE, "of the future");
+    CHECK(w, kvcl_store_events(store, f->rank, 0, 0, &event, 1, &n) == KVCL_ERR_STALE, "of long ago");
+    CHECK(w, kvcl_store_events(store, w->size, 0, 0, &event, 1, &n) == KVCL_ERR_UNKNOWN_RANK, "rank %d", w->size);
+    CHECK(w, kvcl_store_events(store, 0, 0, 0, &event, 0, &n) == KVCL_ERR_INVALID_PARAM, "no room");
+    CHECK(w, kvcl_store_list(store, -1, &cursor, &item, 1, &n, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank -1");
+    CHECK(w, kvcl_store_list(store, f->rank, &cursor, &item, 1, &n, NULL) == KVCL_ERR_INVALID_PARAM, "cursor 5");
+}
+
+void test_events(world_t *w)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_cache_h        cache  = make_cache(w, "events", 4, false);
+    static follower_t   f;
+    kvcl_key_t          mine[UNIVERSE];
+    bool                has[UNIVERSE];
+    kvcl_rand_t         rnd;
+    kvcl_store_h        store;
+    unsigned            i;
+
+    params.dir_entries = 4096;
+    params.dram_bytes  = POOL * BLOCK;
+    params.block_bytes = BLOCK;
+    params.events      = RING;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    memset(&f, 0, sizeof(f));
+    f.rank = (w->rank + 1) % w->size;
+    for (i = 0; i < UNIVERSE; ++i) {
+        mine[i]   = key_of("events", (uint64_t)w->rank, i);
+        f.keys[i] = key_of("events", (uint64_t)f.rank, i);
+    }
+    kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
+    for (i = 0; i < STEPS; ++i) {
+        change(w, store, cache, &rnd, mine);
+        if ((i >= LATE) && (i % 8 == 0)) { /* nobody is far ahead, and the changes go on meanwhile */
+            sync_all(w);
+            catch_up(w, store, &f);
+        }
+    }
+    sync_all(w);
+    sync_all(w); /* what others were told to withdraw has arrived */
+    catch_up(w, store, &f);
+    (void)list(w, store, &f, has);
+    for (i = 0; i < UNIVERSE; ++i) {
+        CHECK(w, f.has[i] == has[i], "key %u: followed %d, listed %d (%u events, %u snapshots)", i, f.has[i], has[i],
+              f.events, f.snapshots);
+    }
+    CHECK(w, (f.events > STEPS / 2) && (f.evicted != 0) && (f.snapshots != 0), "%u events, %u of evictions, %u snapshots",
+          f.events, f.evicted, f.snapshots);
+    errors(w, store, &f);
+    sync_all(w);
+    waiting(w, store, cache, &f);
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
