@@ -11,6 +11,7 @@
  *   block i    = SHA-256("kvcl-key-block01" || key of block i-1, or root || u32 tokens of block i)
  *                and then bytes 0-1 replaced by those of the previous key, unless i % 16 == 0
  *   string key = SHA-256("kvcl-key-string1" || bytes)
+ *   bytes' key = SHA-256("kvcl-key-bytes01" || u64 salt length || salt || bytes), or 32 bytes as they are
  * So bytes 0-1 of a key, its *tag*, are those of its ancestor at the last multiple of 16 blocks:
  * blocks 0..15 of a chain share the tag of block 0, 16..31 that of block 16. The directory places
  * keys by tag, so a prefix of n blocks asks n/16 homes.
@@ -60,6 +61,15 @@ KVCL_API void kvcl_key_from_string(const void *bytes, size_t len, kvcl_key_t *ke
 
 /** A key out of 32 bytes that are a good hash already (an engine's own block hash), taken as is. */
 KVCL_API void kvcl_key_from_hash32(const uint8_t hash[32], kvcl_key_t *key_p);
+
+/**
+ * A key out of whatever another program names its blocks by. Without a salt (NULL, 0), 32 bytes are a good hash already
+ * and taken as they are (vLLM's block hashes); any other length is hashed: 36 bytes (a block hash and the number of a
+ * group), 8, a string. Different bytes, or lengths, give different keys. A @a salt keeps tenants apart: everything is
+ * hashed with it, 32 bytes too, so that one tenant neither finds nor guesses another's keys. @a bytes may be NULL if
+ * @a len is 0.
+ */
+KVCL_API void kvcl_key_from_bytes(const void *salt, size_t salt_len, const void *bytes, size_t len, kvcl_key_t *key_p);
 
 /** 64 hex digits and a NUL into @a buf. @return buf, for use in a printf argument. */
 KVCL_API const char *kvcl_key_format(const kvcl_key_t *key, char buf[KVCL_KEY_HEX_SIZE]);

@@ -60,6 +60,15 @@ KVCL_API void kvcl_store_close(kvcl_store_h store);
 KVCL_API kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p)
     KVCL_MUST_CHECK;
 
+/**
+ * Collective over comm (NULL: the store's): each rank gives its own keys, for example those of its tensor-parallel slice,
+ * and all get the least of what kvcl_store_match says to each: the leading run that all ranks have. It is a collective
+ * of comm as any other, in the same order on all ranks. Blocks.
+ * @return KVCL_OK; on any rank's error the same on all.
+ */
+KVCL_API kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
+                                            size_t *hit_p) KVCL_MUST_CHECK;
+
 /** present[i] = 1 if somebody has key i, else 0. One round, whatever n. Blocks. */
 KVCL_API kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present)
     KVCL_MUST_CHECK;

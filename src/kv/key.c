@@ -1,8 +1,8 @@
 /*
  * How keys are computed; the formulas stand in kvcl_key.h.
  *
- * Owns: the three hash domains. They have one length and differ, so no root, block and string key
- * is ever the hash of the same input.
+ * Owns: the four hash domains. They have one length and differ, so no root, block, string and bytes'
+ * key is ever the hash of the same input.
  * Invariant: a key's tag depends on the chain only through the ancestor at the last multiple of
  * KVCL_KEY_TAG_BLOCKS, and the whole key (tag too) is what the next block's hash covers.
  * Locks: none, all functions are pure.
@@ -22,10 +22,12 @@ enum { KEY_DOMAIN_LEN = 16 };
 static const char key_domain_root[] = "kvcl-key-root-01";
 static const char key_domain_block[] = "kvcl-key-block01";
 static const char key_domain_string[] = "kvcl-key-string1";
+static const char key_domain_bytes[] = "kvcl-key-bytes01";
 
 _Static_assert(sizeof(key_domain_root) == KEY_DOMAIN_LEN + 1, "domains have one length");
 _Static_assert(sizeof(key_domain_block) == KEY_DOMAIN_LEN + 1, "domains have one length");
 _Static_assert(sizeof(key_domain_string) == KEY_DOMAIN_LEN + 1, "domains have one length");
+_Static_assert(sizeof(key_domain_bytes) == KEY_DOMAIN_LEN + 1, "domains have one length");
 
 static struct iovec part(const void *base, size_t len)
 {
@@ -105,6 +107,19 @@ void kvcl_key_from_string(const void *bytes, size_t len, kvcl_key_t *key_p)
 void kvcl_key_from_hash32(const uint8_t hash[32], kvcl_key_t *key_p)
 {
     memcpy(key_p->bytes, hash, sizeof(key_p->bytes));
+}
+
+void kvcl_key_from_bytes(const void *salt, size_t salt_len, const void *bytes, size_t len, kvcl_key_t *key_p)
+{
+    uint64_t salt_bytes = salt_len;
+    struct iovec parts[4] = {part(key_domain_bytes, KEY_DOMAIN_LEN), part(&salt_bytes, sizeof(salt_bytes)),
+                             part(salt, salt_len), part(bytes, len)};
+
+    if ((salt_len == 0) && (len == sizeof(key_p->bytes))) {
+        memcpy(key_p->bytes, bytes, sizeof(key_p->bytes));
+    } else {
+        kvcl_sha256_iov(parts, 4, key_p->bytes);
+    }
 }
 
 const char *kvcl_key_format(const kvcl_key_t *key, char buf[KVCL_KEY_HEX_SIZE])

@@ -18,5 +18,5 @@ for path in auto tcp; do
   run 1 $path
   run 2 $path
   run 4 $path
-  run 7 $path bytes bcast evict hostile events # seven on few cores: the slow ones are left out
+  run 7 $path bytes bcast evict hostile events match_all # seven on few cores: the slow ones are left out
 done

@@ -389,7 +389,7 @@ static const struct {
     {"bytes", test_bytes},     {"layers", test_layers}, {"errors", test_errors},   {"pool", test_pool},
     {"bcast", test_bcast},     {"full", test_full},     {"reuse", test_reuse},     {"evict", test_evict},
     {"threads", test_threads}, {"hostile", test_hostile}, {"copies", test_copies}, {"copies_full", test_copies_full},
-    {"events", test_events},
+    {"events", test_events}, {"match_all", test_match_all},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

@@ -177,6 +177,32 @@ START_TEST(a_foreign_hash_is_taken_as_is)
 }
 END_TEST
 
+START_TEST(bytes_of_any_length_match_independent_vectors)
+{
+    uint8_t bytes[36];
+    kvcl_key_t key, other;
+    int i;
+
+    for (i = 0; i < 32; ++i) {
+        bytes[i] = (uint8_t)(0xf0 + i);
+    }
+    memcpy(bytes + 32, "\007\000\000", 4);
+    kvcl_key_from_bytes(NULL, 0, bytes, 32, &key);
+    ck_assert_int_eq(memcmp(key.bytes, bytes, 32), 0);
+    kvcl_key_from_bytes(NULL, 0, bytes, 36, &key); /* sha256("kvcl-key-bytes01" + pack("<Q", 0) + bytes) */
+    expect(&key, "48767801dac61988e54d419a548b31c3ba0556b8853bdbce24c6673e89a31731");
+    kvcl_key_from_bytes("tenant-7", 8, bytes, 32, &key);
+    expect(&key, "33779508fc2f99d544a3ca1ea560ac1210714095c688a9959991aae9aaf829c3");
+    kvcl_key_from_bytes(NULL, 0, NULL, 0, &key);
+    expect(&key, "07bff51ff20a08de08cf1a2e84fcc40e90fe24ec5b82ccd5febd6b11f4dcd580");
+    kvcl_key_from_bytes("ab", 2, "cd", 2, &key); /* salt and bytes do not run into each other */
+    kvcl_key_from_bytes("abc", 3, "d", 1, &other);
+    ck_assert(!kvcl_key_equal(&key, &other));
+    kvcl_key_from_bytes(NULL, 0, "abcd", 4, &other);
+    ck_assert(!kvcl_key_equal(&key, &other));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kv_key");
@@ -194,6 +220,7 @@ int main(void)
     tcase_add_test(tc, counting_and_a_short_array_write_no_key);
     tcase_add_test(tc, bad_arguments_are_named);
     tcase_add_test(tc, a_foreign_hash_is_taken_as_is);
+    tcase_add_test(tc, bytes_of_any_length_match_independent_vectors);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,73 @@
+/*
+ * match over a group: each rank looks for its own keys, then one all-gather of 16 bytes a rank, so that all come to the
+ * same number, or to the same error.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/store.h"
+#include <kvcl/kvcl_coll.h>
+
+#include <stdlib.h>
+
+typedef struct found {
+    uint64_t hit;
+    int64_t  status;
+} found_t;
+
+/* The least of all; an error of any rank is everybody's. */
+static kvcl_status_t least(const found_t *all, int size, size_t *hit_p)
+{
+    uint64_t hit = UINT64_MAX;
+    int      i;
+
+    for (i = 0; i < size; ++i) {
+        if (all[i].status != KVCL_OK) {
+            return kvcl_fail((kvcl_status_t)all[i].status, "kvcl_store_match_all: rank %d of the group: %s", i,
+                             kvcl_status_text((kvcl_status_t)all[i].status));
+        }
+        hit = (all[i].hit < hit) ? all[i].hit : hit;
+    }
+    *hit_p = (size_t)hit;
+    return KVCL_OK;
+}
+
+static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status = kvcl_allgather(comm, mine, sizeof(*mine), all, NULL, &req);
+
+    if (status == KVCL_OK) {
+        do {
+            status = kvcl_req_wait(req, 0); /* its own deadline ends it */
+        } while (status == KVCL_INPROGRESS);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n, size_t *hit_p)
+{
+    found_t       mine = {0}, *all;
+    kvcl_status_t status;
+    size_t        hit = 0;
+
+    if ((store == NULL) || (hit_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: the store or hit_p is NULL");
+    }
+    comm = (comm == NULL) ? store->comm : comm;
+    if (comm->inter || (comm->ctx != store->ctx)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: an inter-communicator, or of another context");
+    }
+    all = calloc((size_t)comm->size, sizeof(*all));
+    if (all == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_match_all: no memory for %d ranks", comm->size);
+    }
+    mine.status = kvcl_store_match(store, keys, n, &hit); /* if it fails the others must hear of it */
+    mine.hit    = hit;
+    all[0]      = mine;
+    status      = (comm->size > 1) ? gather(comm, &mine, all) : KVCL_OK;
+    if (status == KVCL_OK) {
+        status = least(all, comm->size, hit_p);
+    }
+    free(all);
+    return status;
+}
