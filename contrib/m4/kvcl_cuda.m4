@@ -1,18 +1,20 @@
 # KVCL_WITH_CUDA: device memory. The driver is opened when first needed (dlopen), so only the types are wanted here:
-# those of the toolkit's cuda.h where it is found, else our own declarations (src/mem/mem_cuda_stub.h). Gives
-# KVCL_HAVE_CUDA (0 with --without-cuda alone), KVCL_HAVE_CUDA_H and CUDA_CFLAGS.
+# those of the toolkit's cuda.h where it is found, else our own declarations (src/mem/mem_cuda_stub.h), which "own" takes
+# in any case. Gives KVCL_HAVE_CUDA (0 with --without-cuda alone), KVCL_HAVE_CUDA_H and CUDA_CFLAGS.
 AC_DEFUN([KVCL_WITH_CUDA], [
   AC_ARG_WITH([cuda],
-    [AS_HELP_STRING([--with-cuda=yes|no|auto|PATH], [auto; device memory, compiled against cuda.h where it is found.
-      "yes": stop if cuda.h is missing; PATH: a tree with include/cuda.h; "no": without device memory])],
+    [AS_HELP_STRING([--with-cuda=yes|no|auto|own|PATH], [auto; device memory, compiled against cuda.h where it is found.
+      "yes": stop if cuda.h is missing; PATH: a tree with include/cuda.h; "own": against own declarations even where
+      there is a cuda.h; "no": without device memory])],
     [], [with_cuda=auto])
-  AS_CASE([$with_cuda], [/*|yes|no|auto], [],
-    [AC_MSG_ERROR([--with-cuda=$with_cuda: say yes, no, auto or an absolute path])])
+  AS_CASE([$with_cuda], [/*|yes|no|auto|own], [],
+    [AC_MSG_ERROR([--with-cuda=$with_cuda: say yes, no, auto, own or an absolute path])])
   CUDA_CFLAGS=
   kvcl_cuda_h=0
   kvcl_from_cuda='own declarations'
   AS_CASE([$with_cuda],
     [no], [kvcl_from_cuda=no],
+    [own], [],
     [/*], [KVCL_CUDA_TRY([-isystem $with_cuda/include], [in $with_cuda])],
     [
       KVCL_CUDA_TRY([], [on the compiler's paths])

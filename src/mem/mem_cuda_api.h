@@ -28,6 +28,8 @@
       (CUstream *stream, unsigned flags, int priority))                                                                \
     X(stream_destroy, cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                        \
     X(stream_sync, cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                      \
+    X(stream_query, cuStreamQuery, "cuStreamQuery", (CUstream stream))                                                 \
+    X(stream_capturing, cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, CUstreamCaptureStatus *status))  \
     X(event_create, cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                                  \
     X(event_destroy, cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                             \
     X(event_record, cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                  \

@@ -21,18 +21,11 @@ static const kvcl_cuda_driver_t *current;
 static bool                     started;
 
 #if KVCL_HAVE_CUDA_H
-/* The names with version numbers are those that cuda.h stands for. */
+/* The names with version numbers are those that cuda.h stands for (test/unit/test_cuda_header.c). */
 #define KVCL_CUDA_SAME(_member, _name, _symbol, _params)                                                               \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&_name), __typeof__(real._member)), #_name);
 KVCL_CUDA_MAP(KVCL_CUDA_SAME)
 #undef KVCL_CUDA_SAME
-_Static_assert((CUDA_SUCCESS == 0) && (CUDA_ERROR_INVALID_VALUE == 1) && (CUDA_ERROR_OUT_OF_MEMORY == 2) &&
-               (CUDA_ERROR_NOT_READY == 600) && (CUDA_ERROR_UNKNOWN == 999), "mem_cuda_stub.h: CUresult");
-_Static_assert((CU_POINTER_ATTRIBUTE_CONTEXT == 1) && (CU_POINTER_ATTRIBUTE_MEMORY_TYPE == 2) &&
-               (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL == 9), "mem_cuda_stub.h: CUpointer_attribute");
-_Static_assert((CU_MEMORYTYPE_DEVICE == 2) && (CU_STREAM_NON_BLOCKING == 1) && (CU_EVENT_BLOCKING_SYNC == 1) &&
-               (CU_EVENT_DISABLE_TIMING == 2) && (CU_MEMHOSTALLOC_PORTABLE == 1) && (sizeof(CUdeviceptr) == 8) &&
-               (sizeof(CUdevice) == 4), "mem_cuda_stub.h: flags and sizes");
 #endif
 
 /* Lock held. */

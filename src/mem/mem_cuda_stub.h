@@ -1,7 +1,7 @@
 /*
  * What device memory needs of the CUDA driver's interface, declared by us where the toolkit's cuda.h is not at hand:
- * types and numbers of its stable binary interface, nothing else. mem_cuda_driver.c compares them with cuda.h where it
- * has that.
+ * types and numbers of its stable binary interface, nothing else. test/unit/test_cuda_header.c compares every name here
+ * with cuda.h where there is one.
  */
 #ifndef KVCL_MEM_CUDA_STUB_H
 #define KVCL_MEM_CUDA_STUB_H
@@ -30,6 +30,10 @@ typedef enum CUpointer_attribute_enum {
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE    = 2,
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
 } CUpointer_attribute;
+
+typedef enum CUstreamCaptureStatus_enum {
+    CU_STREAM_CAPTURE_STATUS_NONE = 0
+} CUstreamCaptureStatus;
 
 enum {
     CU_MEMORYTYPE_DEVICE     = 2,

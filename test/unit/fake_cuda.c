@@ -36,7 +36,7 @@ struct CUstream_st {
     int       device;
     pthread_t thread;
     op_t      *first, **last;
-    bool      busy, ending, held;
+    bool      busy, ending, held, capturing;
     CUresult  error;
 };
 
@@ -287,6 +287,26 @@ static CUresult stream_sync(CUstream stream)
     return result;
 }
 
+static CUresult stream_query(CUstream stream)
+{
+    CUresult result;
+
+    pthread_mutex_lock(&fake_cuda_lock);
+    result = (stream->error != CUDA_SUCCESS)                   ? stream->error
+             : ((stream->first != NULL) || stream->busy) ? CUDA_ERROR_NOT_READY
+                                                               : CUDA_SUCCESS;
+    pthread_mutex_unlock(&fake_cuda_lock);
+    return result;
+}
+
+static CUresult stream_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    pthread_mutex_lock(&fake_cuda_lock);
+    *status = stream->capturing ? (CUstreamCaptureStatus)1 : CU_STREAM_CAPTURE_STATUS_NONE;
+    pthread_mutex_unlock(&fake_cuda_lock);
+    return CUDA_SUCCESS;
+}
+
 static void end_stream(CUstream stream)
 {
     pthread_mutex_lock(&fake_cuda_lock);
@@ -450,9 +470,10 @@ static CUresult host_call(CUstream stream, CUhostFn fn, void *arg)
 }
 
 static const kvcl_cuda_driver_t table = {
-    init,         error_name,   pointer,       ctx_retain,    ctx_release,  ctx_push,     ctx_pop,    priorities,
-    stream_create, stream_destroy, stream_sync, event_create, event_destroy, event_record, event_query, event_sync,
-    host_alloc,   host_free,    copy,          module_load,   module_unload, function,    launch,     host_call};
+    init, error_name, pointer, ctx_retain, ctx_release, ctx_push, ctx_pop, priorities,
+    stream_create, stream_destroy, stream_sync, stream_query, stream_capturing,
+    event_create, event_destroy, event_record, event_query, event_sync,
+    host_alloc, host_free, copy, module_load, module_unload, function, launch, host_call};
 
 /* ---- the test's calls ---- */
 
@@ -502,6 +523,13 @@ void fake_cuda_hold(CUstream stream)
     pthread_mutex_lock(&fake_cuda_lock);
     stream->held = true;
     (void)give(stream, (op_t){.kind = OP_HOLD});
+    pthread_mutex_unlock(&fake_cuda_lock);
+}
+
+void fake_cuda_capture(CUstream stream, bool begin)
+{
+    pthread_mutex_lock(&fake_cuda_lock);
+    stream->capturing = begin;
     pthread_mutex_unlock(&fake_cuda_lock);
 }
 

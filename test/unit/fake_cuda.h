@@ -41,6 +41,8 @@ void     fake_cuda_stream_end(CUstream stream);
 /* Work of that stream that lasts until told. */
 void     fake_cuda_hold(CUstream stream);
 void     fake_cuda_release(CUstream stream);
+/* Its work is recorded into a graph for later, not done. */
+void     fake_cuda_capture(CUstream stream, bool begin);
 
 /* Inside: fake_cuda_mem.c for fake_cuda.c. Lock held. */
 extern pthread_mutex_t fake_cuda_lock;
