@@ -41,8 +41,26 @@ typedef struct kvcl_xfer_params {
     uint64_t         replicas;     /* kvcl_store_put: copies wanted of each block, at most 4; 0: the store's default */
     uint8_t          *copies;      /* kvcl_store_put: one entry a block: how many copies there are, written before
                                       completion; may be NULL */
+    void             *stream;      /* gets, puts, sends, recvs: a CUstream (see below); NULL: none */
 } kvcl_xfer_params_t;
-#define KVCL_XFER_PARAMS_INIT {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL}
+#define KVCL_XFER_PARAMS_INIT                                                                                          \
+    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL}
+
+/*
+ * Device memory and the engine's streams. An engine computes on a CUDA stream of its own, which copies of this library do
+ * not wait for by themselves. With params.stream set, the transfer reads and writes no local memory, and announces
+ * nothing to its peer, before that stream has done everything that it was given before the posting call: keys and values
+ * that are still being computed are complete when they leave, and blocks that a kernel still reads are not overwritten.
+ * The call itself waits for nothing; what the stream is given later is not waited for. The other direction needs
+ * nothing: when a request is complete its bytes are in place on the device, for any stream.
+ *
+ * The stream is taken as the posting thread's current CUDA context has it: of cuStreamCreate or cudaStreamCreate, a
+ * framework's handle of one, or CU_STREAM_LEGACY and CU_STREAM_PER_THREAD (the null stream has no handle of its own). It
+ * may be destroyed once the call has returned, as CUDA allows. KVCL_ERR_INVALID_PARAM: it is being captured into a
+ * graph. KVCL_ERR_UNSUPPORTED: no driver here. If its device fails, the request ends by its deadline. A request that is
+ * canceled, or whose deadline passes, while it waits ends at once. Sends with streams match in the order in which their
+ * streams let them go. It orders work on host memory too (a copy from the device to pinned memory that is then put).
+ */
 
 /**
  * Send the selected blocks to the recv that names (my rank or any source, tag). Completes when the receiver has the
@@ -70,7 +88,10 @@ KVCL_API kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_
  * cannot be layer-wise: KVCL_ERR_INVALID_PARAM. One-sided, the same is one kvcl_put for each layer, with a signal.
  */
 
-/** The same for plain bytes, registered or not. A recv takes any length up to cap. */
+/**
+ * The same for plain bytes of host memory, registered or not (device memory: kvcl_send of a cache, or kvcl_get_bytes and
+ * kvcl_put_bytes between host memory here and registered device memory there). A recv takes any length up to cap.
+ */
 KVCL_API kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,
                                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag, void *buf, size_t cap,
@@ -124,13 +145,23 @@ KVCL_API kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_bl
 KVCL_API void kvcl_xfer_free(kvcl_xfer_h xfer);
 
 /**
- * Plain bytes from or to a peer's exported memory.
+ * Plain bytes from or to a peer's exported memory, which may be a device's; buf is host memory.
  * @return as above; KVCL_ERR_ACCESS (right not granted, or revoked), KVCL_ERR_OUT_OF_RANGE.
  */
 KVCL_API kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_t len,
                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf, size_t len,
                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * A request that completes when @a stream has done what it was given before the call, for whatever takes no
+ * params.stream: its callback may mark a layer (kvcl_req_layer_ready) or post a collective or a put into the store.
+ * @a params (NULL: none): timeout_ns, cb and cb_arg; nothing else may be set.
+ * @return KVCL_OK; KVCL_ERR_INVALID_PARAM (stream NULL, or being captured); KVCL_ERR_UNSUPPORTED (no driver);
+ *         KVCL_ERR_NO_MEMORY; KVCL_ERR_IO (the driver). Later: KVCL_OK, KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED.
+ */
+KVCL_API kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const kvcl_xfer_params_t *params,
+                                        kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

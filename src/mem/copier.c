@@ -17,6 +17,14 @@ kvcl_status_t kvcl_cuda_copier_open(const void *addr, size_t len, bool automatic
                      : kvcl_fail(KVCL_ERR_UNSUPPORTED, "device memory is not built in: configure was given "
                                  "--without-cuda");
 }
+
+kvcl_status_t kvcl_cuda_after(void *stream, void (*fn)(void *arg), void *arg)
+{
+    (void)stream;
+    (void)fn;
+    (void)arg;
+    return kvcl_fail(KVCL_ERR_UNSUPPORTED, "no stream can be waited for: configure was given --without-cuda");
+}
 #endif
 
 kvcl_status_t kvcl_copier_open(kvcl_mem_kind_t kind, const void *addr, size_t len, kvcl_copier_t **copier_p)
@@ -54,4 +62,9 @@ kvcl_status_t kvcl_copier_copy(kvcl_copier_t *dst, kvcl_copier_t *src, const kvc
         memcpy((void *)(uintptr_t)pieces[i].dst, (const void *)(uintptr_t)pieces[i].src, pieces[i].len);
     }
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_copier_after(void *stream, void (*fn)(void *arg), void *arg)
+{
+    return kvcl_cuda_after(stream, fn, arg);
 }

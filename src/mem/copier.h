@@ -61,7 +61,17 @@ static inline kvcl_mem_kind_t kvcl_copier_kind(const kvcl_copier_t *copier)
 kvcl_status_t kvcl_copier_copy(kvcl_copier_t *dst, kvcl_copier_t *src, const kvcl_piece_t *pieces, size_t n)
     KVCL_MUST_CHECK;
 
-/* Device memory, mem_cuda_device.c; without it built in, copier.c has what refuses. The shapes of kvcl_copier_open. */
+/**
+ * Call fn once, from any thread, when @a stream (a CUstream of the engine's, in the caller's context) has done what it
+ * was given so far. fn calls no driver and does not wait.
+ * @return KVCL_INPROGRESS: fn will be called, unless the device fails. KVCL_OK: it has done all already; fn is not
+ *         called, as with errors: KVCL_ERR_UNSUPPORTED, KVCL_ERR_INVALID_PARAM (it is being captured), KVCL_ERR_IO.
+ */
+kvcl_status_t kvcl_copier_after(void *stream, void (*fn)(void *arg), void *arg) KVCL_MUST_CHECK;
+
+/* Device memory, mem_cuda_device.c and _stream.c; without it built in, copier.c has what refuses. The shapes of
+ * kvcl_copier_open and kvcl_copier_after. */
+kvcl_status_t kvcl_cuda_after(void *stream, void (*fn)(void *arg), void *arg) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_cuda_copier_open(const void *addr, size_t len, bool automatic, kvcl_copier_t **copier_p)
     KVCL_MUST_CHECK;
 

@@ -104,11 +104,13 @@ void kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status)
     }
 }
 
-/* Lock not held; takes the pull. */
-static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+/* Lock not held; takes the pull, and the gate. */
+static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
+                          kvcl_req_h *req_p)
 {
     kvcl_status_t status;
 
+    pull->gate       = gate;
     pull->background = (p->flags & KVCL_BACKGROUND) != 0;
     kvcl_lock(ctx);
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
@@ -127,10 +129,17 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
                             const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     uint64_t      bytes   = kvcl_sel_bytes(&plan->cache->shape, local);
-    kvcl_rcache_t *rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
-    kvcl_status_t status;
+    kvcl_rcache_t *rcache = NULL;
+    kvcl_gate_t   *gate;
+    kvcl_status_t status  = kvcl_gate_make(plan->ctx, p->stream, "kvcl_get", &gate);
     kvcl_pull_t   *pull;
 
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (gate == NULL) {
+        rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
+    }
     if (rcache != NULL) {
         status = kvcl_direct_copy(plan->cache, local, rcache, remote, false);
         kvcl_set_statuses(p->status, remote->n_blocks, status);
@@ -140,6 +149,7 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
     if ((pull == NULL) || ((status = kvcl_pull_set_remote(pull, remote)) != KVCL_OK) ||
         ((status = kvcl_pull_set_local(pull, plan->cache, local)) != KVCL_OK)) {
         kvcl_pull_discard(pull);
+        kvcl_gate_free(gate);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get: no memory for a transfer");
     }
     pull->peer     = plan->peer;
@@ -148,7 +158,7 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
     pull->name_key = plan->name_key;
     pull->total    = bytes;
     pull->status   = p->status;
-    return post(plan->ctx, pull, p, req_p);
+    return post(plan->ctx, pull, gate, p, req_p);
 }
 
 kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
@@ -172,19 +182,24 @@ kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_
 {
     kvcl_xfer_params_t p;
     kvcl_pull_t        *pull;
+    kvcl_gate_t        *gate  = NULL;
     kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_get_bytes", &p);
 
     if (status == KVCL_OK) {
         status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_READ, "kvcl_get_bytes");
     }
+    if (status == KVCL_OK) {
+        status = kvcl_gate_make(rmem->ctx, p.stream, "kvcl_get_bytes", &gate);
+    }
     if (status != KVCL_OK) {
         return status;
     }
-    if ((len <= rmem->ctx->config.inline_copy) && kvcl_rmem_copy(rmem, offset, buf, len, false, &status)) {
+    if ((gate == NULL) && (len <= rmem->ctx->config.inline_copy) && kvcl_rmem_copy(rmem, offset, buf, len, false, &status)) {
         return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
     }
     pull = kvcl_pull_new();
     if (pull == NULL) {
+        kvcl_gate_free(gate);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get_bytes: no memory for a transfer");
     }
     pull->peer    = rmem->peer;
@@ -193,5 +208,5 @@ kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_
     pull->offset  = offset;
     pull->buf     = buf;
     pull->total   = len;
-    return post(rmem->ctx, pull, &p, req_p);
+    return post(rmem->ctx, pull, gate, &p, req_p);
 }

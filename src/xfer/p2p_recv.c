@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/flat.h"
+#include "xfer/gate.h"
 #include "xfer/layers.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"
@@ -28,6 +29,8 @@ typedef struct arrived {
 typedef struct recv {
     kvcl_req_t       req;
     kvcl_list_t      link;    /* posted, or none */
+    kvcl_gate_t      *gate;
+    kvcl_peer_waiter_t waiter; /* at the gate */
     uint64_t         comm;
     int              source;
     uint64_t         tag;
@@ -36,6 +39,7 @@ typedef struct recv {
     void             *buf;
     uint64_t         cap;     /* bytes of the selection, or room at buf */
     kvcl_recv_info_t *info;
+    kvcl_peer_t      *from;   /* the one that it may come from, or NULL */
     kvcl_peer_t      *peer;   /* matched */
     kvcl_pull_t      *pull;
     kvcl_msg_send_t  msg;
@@ -71,6 +75,7 @@ static void recv_stop(kvcl_req_t *req, kvcl_status_t status)
         kvcl_pull_stop(recv->pull, status);
         return;
     }
+    kvcl_peer_unwait(&recv->waiter);
     kvcl_list_del(&recv->link);
     recv_finish(recv, status);
 }
@@ -81,6 +86,7 @@ static void recv_release(kvcl_req_t *req)
 
     free((void *)recv->sel.blocks);
     kvcl_layers_in_free(recv->layers);
+    kvcl_gate_free(recv->gate);
     free(recv);
 }
 
@@ -389,16 +395,52 @@ void kvcl_p2p_fini(kvcl_context_h ctx)
     }
 }
 
-/* A recv from one known rank fails when that rank does; from any rank, only by its deadline. */
+/* Lock held. A recv from one known rank fails when that rank does; from any rank, only by its deadline. */
+static void recv_match(recv_t *recv)
+{
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(recv->req.ctx);
+    arrived_t         *arrived, *next;
+
+    kvcl_list_foreach_safe (arrived, next, &xfer->arrived, arrived_t, link) {
+        if (matches(recv, &arrived->msg)) {
+            kvcl_list_del(&arrived->link);
+            deliver(recv, arrived->peer, &arrived->msg, arrived->bytes, arrived->len);
+            drop(xfer, arrived);
+            return;
+        }
+    }
+    if ((recv->from != NULL) && (recv->from->state == KVCL_PEER_FAILED)) {
+        kvcl_req_complete(&recv->req, recv->from->why);
+        return;
+    }
+    kvcl_list_add_tail(&xfer->recvs, &recv->link);
+    if (recv->from != NULL) {
+        kvcl_req_watch(&recv->req, recv->from);
+    }
+}
+
+/* The stream has come so far. */
+static void recv_passed(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    (void)status; /* no peer is waited for */
+    recv_match(kvcl_container_of(waiter, recv_t, waiter));
+}
+
 static kvcl_status_t recv_post(kvcl_comm_h comm, recv_t *recv, const kvcl_xfer_params_t *p, kvcl_peer_t *from,
                                kvcl_req_h *req_p)
 {
-    kvcl_context_h ctx = comm->ctx;
-    arrived_t      *arrived, *next;
-    kvcl_status_t  status;
+    kvcl_context_h ctx    = comm->ctx;
+    kvcl_status_t  status = kvcl_gate_make(ctx, p->stream, "kvcl_recv", &recv->gate);
 
-    recv->comm = comm->id;
-    recv->info = p->info;
+    if (status != KVCL_OK) {
+        recv_release(&recv->req);
+        return status;
+    }
+    recv->comm      = comm->id;
+    recv->info      = p->info;
+    recv->from      = from;
+    recv->waiter.fn = recv_passed;
+    kvcl_list_init(&recv->waiter.link);
     kvcl_list_init(&recv->link);
     kvcl_lock(ctx);
     status = kvcl_req_start(&recv->req, ctx, &recv_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
@@ -410,22 +452,8 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, recv_t *recv, const kvcl_xfer_p
     if (req_p != NULL) {
         *req_p = &recv->req;
     }
-    kvcl_list_foreach_safe (arrived, next, &kvcl_xfer_state(ctx)->arrived, arrived_t, link) {
-        if (matches(recv, &arrived->msg)) {
-            kvcl_list_del(&arrived->link);
-            deliver(recv, arrived->peer, &arrived->msg, arrived->bytes, arrived->len);
-            drop(kvcl_xfer_state(ctx), arrived);
-            kvcl_unlock(ctx);
-            return KVCL_OK;
-        }
-    }
-    if ((from != NULL) && (from->state == KVCL_PEER_FAILED)) {
-        kvcl_req_complete(&recv->req, from->why);
-    } else {
-        kvcl_list_add_tail(&kvcl_xfer_state(ctx)->recvs, &recv->link);
-        if (from != NULL) {
-            kvcl_req_watch(&recv->req, from);
-        }
+    if (kvcl_gate_pass(recv->gate, NULL, &recv->waiter) != KVCL_INPROGRESS) {
+        recv_match(recv);
     }
     kvcl_unlock(ctx);
     return KVCL_OK;

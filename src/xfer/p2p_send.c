@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/flat.h"
+#include "xfer/gate.h"
 #include "xfer/layers.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"
@@ -18,6 +19,7 @@
 typedef struct send {
     kvcl_req_t         req;
     kvcl_peer_t        *peer;
+    kvcl_gate_t        *gate;
     kvcl_peer_waiter_t waiter;
     bool               announced;
     kvcl_offer_t       offer;
@@ -80,6 +82,7 @@ static void send_release(kvcl_req_t *req)
 
     free((void *)send->sel.blocks);
     free(send->layers);
+    kvcl_gate_free(send->gate);
     free(send);
 }
 
@@ -198,9 +201,13 @@ static void send_peer_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
 static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p)
 {
-    kvcl_context_h ctx = comm->ctx;
-    kvcl_status_t  status;
+    kvcl_context_h ctx    = comm->ctx;
+    kvcl_status_t  status = kvcl_gate_make(ctx, p->stream, "kvcl_send", &send->gate);
 
+    if (status != KVCL_OK) {
+        send_release(&send->req);
+        return status;
+    }
     send->msg.msg.type = KVCL_MSG_SEND;
     send->msg.comm     = comm->id;
     send->msg.source   = comm->rank;
@@ -219,7 +226,7 @@ static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, con
     }
     status = kvcl_req_publish(&send->req);
     if (status == KVCL_OK) {
-        status = kvcl_peer_ready(send->peer, &send->waiter);
+        status = kvcl_gate_pass(send->gate, send->peer, &send->waiter);
     }
     if ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
         kvcl_req_watch(&send->req, send->peer);

@@ -9,15 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_classes(const char *call)
+enum { CLASSES = 1, STREAM = 2 };
+
+/* What only some calls know. */
+static bool takes(const char *call, int what)
 {
-    static const char *const calls[] = {"kvcl_get", "kvcl_put", "kvcl_get_bytes", "kvcl_put_bytes",
-                                        "kvcl_xfer_prepare"};
-    size_t                   i;
+    static const struct {
+        const char *call;
+        int        what;
+    } calls[] = {{"kvcl_get", CLASSES | STREAM}, {"kvcl_put", CLASSES | STREAM}, {"kvcl_get_bytes", CLASSES | STREAM},
+                 {"kvcl_put_bytes", CLASSES | STREAM}, {"kvcl_xfer_prepare", CLASSES}, {"kvcl_xfer_post", STREAM},
+                 {"kvcl_send", STREAM}, {"kvcl_send_bytes", STREAM}, {"kvcl_recv", STREAM}, {"kvcl_recv_bytes", STREAM}};
+    size_t i;
 
     for (i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i) {
-        if (strcmp(call, calls[i]) == 0) {
-            return true;
+        if (strcmp(call, calls[i].call) == 0) {
+            return (calls[i].what & what) != 0;
         }
     }
     return false;
@@ -43,8 +50,12 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
     if ((out->flags & KVCL_LAYERWISE) && (strcmp(call, "kvcl_send") != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_LAYERWISE is a flag of kvcl_send", call);
     }
-    if ((out->flags & KVCL_BACKGROUND) && !has_classes(call)) {
+    if ((out->flags & KVCL_BACKGROUND) && !takes(call, CLASSES)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_BACKGROUND is a flag of gets and puts", call);
+    }
+    if ((out->stream != NULL) && !takes(call, STREAM)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it follows no stream: post it when kvcl_stream_done has completed",
+                         call);
     }
     return KVCL_OK;
 }

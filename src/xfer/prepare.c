@@ -106,6 +106,7 @@ static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params
     p->cb         = own.cb;
     p->cb_arg     = own.cb_arg;
     p->status     = own.status;
+    p->stream     = own.stream;
     p->timeout_ns = (own.timeout_ns != 0) ? own.timeout_ns : p->timeout_ns;
     return KVCL_OK;
 }

@@ -28,6 +28,7 @@ void kvcl_pull_discard(kvcl_pull_t *pull)
         free((void *)pull->remote.blocks);
         free((void *)pull->local.blocks);
         free(pull->gens);
+        kvcl_gate_free(pull->gate);
         free(pull);
     }
 }
@@ -444,7 +445,7 @@ static void step(kvcl_pull_t *pull)
 
     pull->state          = KVCL_PULL_PEER;
     pull->peer_waiter.fn = on_peer;
-    status               = kvcl_peer_ready(pull->peer, &pull->peer_waiter);
+    status               = kvcl_gate_pass(pull->gate, pull->peer, &pull->peer_waiter);
     if (status == KVCL_INPROGRESS) {
         return;
     }

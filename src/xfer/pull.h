@@ -16,6 +16,7 @@
 #include "core/req.h"
 #include "kv/cache.h"
 #include "xfer/copy.h"
+#include "xfer/gate.h"
 #include "xfer/xfer_wire.h"
 #include <kvcl/kvcl_xfer.h>
 
@@ -63,6 +64,7 @@ struct kvcl_pull {
     bool                 any_failed;  /* a block's check failed */
     bool                 asked_again; /* the cache: what was known of it was out of date */
     bool                 fresh;       /* the cache was described for this pull */
+    kvcl_gate_t          *gate;       /* owned; NULL: none to wait at */
     kvcl_peer_waiter_t   peer_waiter;
     kvcl_rcache_waiter_t rcache_waiter;
     kvcl_copy_t          copy;

@@ -247,8 +247,9 @@ static kvcl_pull_t *make_direct(put_t *put)
     return pull;
 }
 
-/* No lock held; takes the put. */
-static kvcl_status_t post(kvcl_context_h ctx, put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+/* No lock held; takes the put, and the gate. */
+static kvcl_status_t post(kvcl_context_h ctx, put_t *put, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
+                          kvcl_req_h *req_p)
 {
     kvcl_pull_t   *direct;
     kvcl_status_t status;
@@ -257,9 +258,11 @@ static kvcl_status_t post(kvcl_context_h ctx, put_t *put, const kvcl_xfer_params
     direct          = make_direct(put);
     status          = (direct != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
     if (status != KVCL_OK) {
+        kvcl_gate_free(gate);
         put_release(&put->req);
         return kvcl_fail(status, "no memory for a put");
     }
+    direct->gate       = gate;
     put->signal_mem    = p->signal_mem;
     put->signal_offset = p->signal_offset;
     put->signal_add    = p->signal_add;
@@ -309,10 +312,14 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
 {
     uint64_t      total   = kvcl_sel_bytes(&plan->cache->shape, local);
     kvcl_rcache_t *rcache = NULL;
-    kvcl_status_t status;
+    kvcl_gate_t   *gate;
+    kvcl_status_t status  = kvcl_gate_make(plan->ctx, p->stream, "kvcl_put", &gate);
     put_t         *put;
 
-    if (p->signal_mem == NULL) {
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((p->signal_mem == NULL) && (gate == NULL)) {
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
     }
     if (rcache != NULL) {
@@ -326,6 +333,7 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
         if (put != NULL) {
             put_release(&put->req);
         }
+        kvcl_gate_free(gate);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
     }
     put->peer     = plan->peer;
@@ -335,7 +343,7 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
     put->total    = total;
     put->status   = p->status;
     put->n_status = remote->n_blocks;
-    return post(plan->ctx, put, p, req_p);
+    return post(plan->ctx, put, gate, p, req_p);
 }
 
 kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
@@ -360,19 +368,22 @@ kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf,
 {
     kvcl_xfer_params_t p;
     put_t              *put;
+    kvcl_gate_t        *gate;
     kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_put_bytes", &p);
 
     if ((status != KVCL_OK) ||
         ((status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_WRITE, "kvcl_put_bytes")) != KVCL_OK) ||
-        ((status = kvcl_put_check_signal(&p, rmem->peer, "kvcl_put_bytes")) != KVCL_OK)) {
+        ((status = kvcl_put_check_signal(&p, rmem->peer, "kvcl_put_bytes")) != KVCL_OK) ||
+        ((status = kvcl_gate_make(rmem->ctx, p.stream, "kvcl_put_bytes", &gate)) != KVCL_OK)) {
         return status;
     }
-    if ((p.signal_mem == NULL) && (len <= rmem->ctx->config.inline_copy) &&
+    if ((p.signal_mem == NULL) && (gate == NULL) && (len <= rmem->ctx->config.inline_copy) &&
         kvcl_rmem_copy(rmem, offset, (void *)buf, len, true, &status)) {
         return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
     }
     put = calloc(1, sizeof(*put));
     if (put == NULL) {
+        kvcl_gate_free(gate);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put_bytes: no memory for a transfer");
     }
     put->peer   = rmem->peer;
@@ -380,7 +391,7 @@ kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf,
     put->offset = offset;
     put->buf    = buf;
     put->total  = len;
-    return post(rmem->ctx, put, &p, req_p);
+    return post(rmem->ctx, put, gate, &p, req_p);
 }
 
 /* The owner no longer has the cache that we knew; it may have another of that name. Once. */

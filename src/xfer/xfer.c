@@ -5,6 +5,7 @@
 #include "xfer/xfer.h"
 #include "base/error.h"
 #include "xfer/copy.h"
+#include "xfer/gate.h"
 #include "xfer/layers.h"
 #include "xfer/pull.h"
 #include "xfer/xfer_wire.h"
@@ -32,6 +33,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&xfer->arrived);
     kvcl_list_init(&xfer->layers_out);
     kvcl_list_init(&xfer->layers_in);
+    kvcl_list_init(&xfer->gates);
     kvcl_map_init(&xfer->offers);
     *state_p = xfer;
     return KVCL_OK;
@@ -50,7 +52,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     (void)state;
-    return kvcl_layers_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
+    return kvcl_gates_poll(ctx) + kvcl_layers_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
 }
 
 static bool room_work(kvcl_context_h ctx, void *state)

@@ -25,6 +25,8 @@ typedef struct kvcl_xfer_state {
     size_t       arrived_bytes;
     kvcl_list_t  layers_out, layers_in; /* layer-wise sends and recvs at work */
     _Atomic bool layers_marked; /* somewhere, since the last poll */
+    kvcl_list_t  gates;      /* kvcl_gate_t with an operation that waits; gate.c's lock */
+    _Atomic bool gates_over; /* one of them, since the last poll */
 } kvcl_xfer_state_t;
 
 static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)

@@ -1,0 +1,148 @@
+/*
+ * Gates (gate.h).
+ *
+ * Two hold a gate: its operation and the driver; the last one frees it. One lock guards all gates, so that the driver's
+ * thread never touches a context whose operation has gone. Order: an engine's lock, then this one; the driver's thread
+ * has this one only, and kvcl_engine_nudge waits for none.
+ */
+#include "config.h"
+#include "xfer/gate.h"
+#include "base/error.h"
+#include "mem/copier.h"
+#include "xfer/xfer.h"
+
+#include <stdlib.h>
+
+struct kvcl_gate {
+    kvcl_list_t    link;    /* xfer->gates, once its operation came to it */
+    kvcl_context_h ctx;     /* NULL: the operation has gone */
+    bool           over;    /* the stream is there */
+    unsigned       holders;
+    kvcl_peer_t    *peer;
+    kvcl_list_t    waiters; /* one at most; none again when the operation has been stopped. The engine's lock */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Lock held. */
+static void drop(kvcl_gate_t *gate)
+{
+    if (--gate->holders == 0) {
+        free(gate);
+    }
+}
+
+/* From a thread of the driver. */
+static void stream_is_there(void *arg)
+{
+    kvcl_gate_t *gate = arg;
+
+    pthread_mutex_lock(&lock);
+    gate->over = true;
+    if (gate->ctx != NULL) {
+        atomic_store(&kvcl_xfer_state(gate->ctx)->gates_over, true);
+        kvcl_engine_nudge(gate->ctx);
+    }
+    drop(gate);
+    pthread_mutex_unlock(&lock);
+}
+
+kvcl_status_t kvcl_gate_make(kvcl_context_h ctx, void *stream, const char *call, kvcl_gate_t **gate_p)
+{
+    kvcl_gate_t   *gate;
+    kvcl_status_t status;
+
+    *gate_p = NULL;
+    if (stream == NULL) {
+        return KVCL_OK;
+    }
+    gate = calloc(1, sizeof(*gate));
+    if (gate == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to wait for a stream", call);
+    }
+    kvcl_list_init(&gate->link);
+    kvcl_list_init(&gate->waiters);
+    gate->ctx     = ctx;
+    gate->holders = 2;
+    status        = kvcl_copier_after(stream, stream_is_there, gate);
+    if (status == KVCL_INPROGRESS) {
+        *gate_p = gate;
+        return KVCL_OK;
+    }
+    free(gate); /* the driver has not taken it */
+    return status;
+}
+
+void kvcl_gate_free(kvcl_gate_t *gate)
+{
+    if (gate != NULL) {
+        pthread_mutex_lock(&lock);
+        kvcl_list_del(&gate->link);
+        gate->ctx = NULL;
+        drop(gate);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+kvcl_status_t kvcl_gate_pass(kvcl_gate_t *gate, kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)
+{
+    bool wait;
+
+    if (gate != NULL) {
+        pthread_mutex_lock(&lock);
+        wait = !gate->over;
+        if (wait) {
+            gate->peer = peer;
+            kvcl_list_add_tail(&gate->waiters, &waiter->link);
+            kvcl_list_add_tail(&kvcl_xfer_state(gate->ctx)->gates, &gate->link);
+        }
+        pthread_mutex_unlock(&lock);
+        if (wait) {
+            return KVCL_INPROGRESS;
+        }
+    }
+    return (peer != NULL) ? kvcl_peer_ready(peer, waiter) : KVCL_OK;
+}
+
+/* The next whose stream is there and whose operation still waits. */
+static kvcl_peer_waiter_t *take_over(kvcl_list_t *gates, kvcl_peer_t **peer_p)
+{
+    kvcl_list_t *found = NULL;
+    kvcl_gate_t *gate, *next;
+
+    pthread_mutex_lock(&lock);
+    kvcl_list_foreach_safe (gate, next, gates, kvcl_gate_t, link) {
+        if (gate->over) {
+            kvcl_list_del(&gate->link);
+            found   = kvcl_list_pop(&gate->waiters);
+            *peer_p = gate->peer;
+            if (found != NULL) {
+                break;
+            }
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return (found != NULL) ? kvcl_container_of(found, kvcl_peer_waiter_t, link) : NULL;
+}
+
+unsigned kvcl_gates_poll(kvcl_context_h ctx)
+{
+    kvcl_xfer_state_t  *xfer = kvcl_xfer_state(ctx);
+    unsigned           n     = 0;
+    kvcl_peer_waiter_t *waiter;
+    kvcl_status_t      status;
+    kvcl_peer_t        *peer;
+
+    if (!atomic_load_explicit(&xfer->gates_over, memory_order_relaxed)) {
+        return 0;
+    }
+    (void)atomic_exchange(&xfer->gates_over, false);
+    while ((waiter = take_over(&xfer->gates, &peer)) != NULL) { /* from the start: what goes through may end others */
+        status = (peer != NULL) ? kvcl_peer_ready(peer, waiter) : KVCL_OK;
+        if (status != KVCL_INPROGRESS) {
+            waiter->fn(waiter, status);
+        }
+        ++n;
+    }
+    return n;
+}
