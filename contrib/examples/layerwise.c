@@ -5,9 +5,12 @@
  *
  * Rank 0 computes a prompt of LAYERS layers, which takes real work, and sends it; rank 1 receives. Three ways, in
  * turns: the transfer alone, the computing alone, and both at once: one send is posted before anything is computed, and
- * each layer is marked as it is done. The work of a layer is set so that the computing takes as long as the transfer.
+ * each layer is marked as it is done. The work of a layer is set before each round so that the computing takes as long
+ * as the transfer.
  *
- * hidden = (transfer + compute - both) / transfer, of the medians.
+ * hidden = (transfer + compute - both) / transfer, the median of the rounds. That of the last layer cannot be: with 32
+ * layers at most 97%. Ranks want a core each (mpirun binds them so): a transfer that copies on all cores while nothing
+ * is computed finds fewer of them when something is.
  */
 #include <kvcl/kvcl.h>
 
@@ -174,11 +177,27 @@ static double median_ms(uint64_t *ns, int n)
     return (double)ns[n / 2] * 1e-6;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* So much more or less work that the computing takes as long as the transfer just did. */
+static void set_work(prompt_t *prompt, uint64_t transfer_ns)
+{
+    uint64_t ns = compute_alone(prompt, 0), work = prompt->work;
+
+    work         = (uint64_t)((double)work * (double)transfer_ns / (double)ns);
+    prompt->work = (work < prompt->work / 2) ? prompt->work / 2 : (work > prompt->work * 2) ? prompt->work * 2 : work;
+}
+
 /* Rank 0's part: warm up, set the work, measure. */
 static void measure(kvcl_comm_h world, prompt_t *prompt, int rounds)
 {
     uint64_t transfer[ROUNDS_MAX], compute[ROUNDS_MAX], both[ROUNDS_MAX], bytes, alone, turns = 1 << 22, round = 0;
-    double   t, c, b;
+    double   hidden[ROUNDS_MAX], t;
     int      i;
 
     for (i = 0; i < 2; ++i) {
@@ -196,15 +215,17 @@ static void measure(kvcl_comm_h world, prompt_t *prompt, int rounds)
     }
     for (i = 0; i < rounds; ++i) {
         transfer[i] = send_prompt(world, 1, prompt, ++round, 0);
-        compute[i]  = compute_alone(prompt, 0);
-        both[i]     = send_prompt(world, 1, prompt, ++round, 1);
+        set_work(prompt, transfer[i]);
+        compute[i] = compute_alone(prompt, 0);
+        both[i]    = send_prompt(world, 1, prompt, ++round, 1);
+        hidden[i]  = ((double)transfer[i] + (double)compute[i] - (double)both[i]) / (double)transfer[i];
     }
-    t     = median_ms(transfer, rounds);
-    c     = median_ms(compute, rounds);
-    b     = median_ms(both, rounds);
+    qsort(hidden, (size_t)rounds, sizeof(*hidden), by_value);
     bytes = kvcl_cache_block_bytes(prompt->cache) * prompt->sel.n_blocks;
+    t     = median_ms(transfer, rounds);
     printf("%d layers, %.1f MB: transfer alone %.2f ms (%.2f GB/s), compute alone %.2f ms, both %.2f ms: %.0f%% of the "
-           "transfer hidden\n", LAYERS, (double)bytes * 1e-6, t, (double)bytes * 1e-6 / t, c, b, 100 * (t + c - b) / t);
+           "transfer hidden\n", LAYERS, (double)bytes * 1e-6, t, (double)bytes * 1e-6 / t, median_ms(compute, rounds),
+           median_ms(both, rounds), 100 * hidden[rounds / 2]);
 }
 
 /* Rank 1 takes part in as many rounds. */

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "core/context.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -149,7 +150,8 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
         return status;
     }
     memcpy(ctx->secret, ctx->boot->secret, sizeof(ctx->secret)); /* known from the exchange on */
-    ctx->engine.spin_ns = spin_ns(ctx);
+    ctx->engine.spin_ns  = spin_ns(ctx);
+    ctx->engine.one_core = (kvcl_online_cores() == 1);
     return kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
 }
 

@@ -27,6 +27,11 @@ void kvcl_lock(kvcl_context_h ctx)
     atomic_fetch_sub_explicit(&ctx->engine.wanted, 1, memory_order_relaxed);
 }
 
+bool kvcl_trylock(kvcl_context_h ctx)
+{
+    return pthread_mutex_trylock(&ctx->engine.lock) == 0;
+}
+
 void kvcl_assert_locked(kvcl_context_h ctx)
 {
 #if KVCL_ENABLE_DEBUG
@@ -118,7 +123,7 @@ void kvcl_engine_nudge(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
-    if (pthread_mutex_trylock(&eng->lock) != 0) {
+    if (!kvcl_trylock(ctx)) {
         signal_fd(eng->poller_fd);
         signal_fd(eng->wake_fd);
         return;
@@ -297,7 +302,7 @@ static void *progress_thread(void *arg)
         if (n != 0) {
             last = now;
             breathe(eng);
-        } else if (now - last < eng->spin_ns) {
+        } else if (!eng->one_core && (now - last < eng->spin_ns)) {
             breathe(eng);
         } else if (!eng->polling && arm_xports(eng)) {
             set_thread_fds(eng, true);

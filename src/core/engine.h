@@ -7,7 +7,8 @@
  *
  * Who polls: a thread that waits polls the transports itself (so that a wake-up costs one thread, not two) and the
  * progress thread parks; when the last waiter leaves, it arms the transports and the progress thread's epoll again.
- * Everybody spins at most config.spin_ns after the last event, then sleeps in the kernel.
+ * Everybody spins at most config.spin_ns after the last event, then sleeps in the kernel; the progress thread does not
+ * spin where it would take the only core from the application.
  */
 #ifndef KVCL_CORE_ENGINE_H
 #define KVCL_CORE_ENGINE_H
@@ -44,6 +45,7 @@ typedef struct kvcl_engine {
     _Atomic int     user_fd;       /* eventfd for the user, -1 until asked for */
     _Atomic int     wanted;        /* threads about to take the lock */
     uint64_t        spin_ns;
+    bool            one_core;      /* the progress thread and the application share it: the thread does not spin */
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
     int             xport_fds[KVCL_ENGINE_XPORTS];
     unsigned        n_xports;
@@ -62,6 +64,8 @@ void          kvcl_engine_stop(struct kvcl_context *ctx); /* joins the thread */
 void          kvcl_engine_fini(struct kvcl_context *ctx);
 
 void kvcl_lock(struct kvcl_context *ctx);
+/** kvcl_lock if that needs no waiting. @return whether it did. */
+bool kvcl_trylock(struct kvcl_context *ctx) KVCL_MUST_CHECK;
 /** Unlock, and wake the progress thread if something needs it that nobody else is going to do. */
 void kvcl_unlock(struct kvcl_context *ctx);
 /** First line of functions that need the lock. */

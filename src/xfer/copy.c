@@ -13,7 +13,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
     copy->next   = from;
     copy->total  = to;
     copy->active = 0;
-    copy->cold   = (to - from >= KVCL_COPY_COLD_BYTES);
+    copy->cold   = copy->cold || (to - from >= KVCL_COPY_COLD_BYTES);
     copy->status = KVCL_OK;
     kvcl_list_add_tail(kvcl_copy_jobs(ctx, copy->background), &copy->link);
     kvcl_engine_kick(ctx);

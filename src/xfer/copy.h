@@ -21,7 +21,8 @@ struct kvcl_copy {
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
     bool          background;  /* set by the poster before kvcl_copy_start: others go first */
-    bool          cold;        /* so many bytes that they are copied past the caches */
+    bool          cold;        /* so many bytes that they are copied past the caches; set by the poster if it is a part
+                                  of more */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
 };

@@ -2,7 +2,8 @@
  * The sending side of layer-wise sends (layers.h): marking, and telling the receiver.
  *
  * Marking waits for no lock: a bit, and a word that says to the context that something was marked, which the poll takes
- * off before it looks at the bits, so none is missed. Whoever sets the word wakes who sleeps.
+ * off before it looks at the bits, so none is missed. Whoever sets the word wakes who sleeps; but where the progress
+ * thread would have to run on the same core, and the lock is free, it tells the receiver itself.
  */
 #include "config.h"
 #include "xfer/layers.h"
@@ -225,7 +226,12 @@ kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
     }
     (void)atomic_fetch_or(word, bit); /* out may be gone from here on: this may have been all that it waited for */
     if (!atomic_exchange(&xfer->layers_marked, true)) {
-        kvcl_engine_nudge(ctx);
+        if (ctx->engine.one_core && kvcl_trylock(ctx)) {
+            (void)kvcl_layers_poll(ctx);
+            kvcl_unlock(ctx);
+        } else {
+            kvcl_engine_nudge(ctx);
+        }
     }
     return KVCL_OK;
 }

@@ -3,6 +3,7 @@
  * any selections of layers and heads, whoever posts first; who waits sleeps.
  */
 #include "conform_layers.h"
+#include "xfer/xfer.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -283,10 +284,12 @@ static uint64_t cpu_ns(void)
            ((uint64_t)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * KVCL_NS_PER_US);
 }
 
-/* Who waits for a layer sleeps, as does the sender's context; each mark wakes them, though no call moves the sender. */
-static void sleepers(cf_t *cf)
+/* Who waits for a layer sleeps, as does the sender's context; each mark wakes them, though no call moves the sender. On
+ * one core the marking thread tells the receiver itself. */
+static void sleep_between(cf_t *cf, bool one_core)
 {
     enum { ROUNDS = 5, PAUSE_MS = 60 };
+    unsigned      by_itself = 0;
     le_what_t     what = {.layers = ROUNDS, .blocks = 4, .tokens = 4, .heads = 2, .head_bytes = 64};
     uint64_t   seed = cf_same(cf), began, least = UINT64_MAX;
     kvcl_req_h req;
@@ -308,13 +311,15 @@ static void sleepers(cf_t *cf)
             at = kvcl_now_ns();
             CF_OK(cf, kvcl_req_layer_ready(req, end.sel.layers.first + l));
             at = kvcl_now_ns() - at;
+            by_itself += !atomic_load(&kvcl_xfer_state(cf->ctx)->layers_marked);
             least = (at < least) ? at : least;
         }
         usleep(PAUSE_MS * 1000);
         began = cpu_ns() - began;
         CF_OK(cf, cf_end(cf, req));
-        printf("     a mark over %s, all asleep: %.2f us; CPU in %d ms: %.1f ms\n", cf->path, (double)least * 1e-3,
-               (ROUNDS + 1) * PAUSE_MS, (double)began * 1e-6);
+        CF_CHECK(cf, !one_core || (by_itself > ROUNDS / 2)); /* the progress thread wakes now and then */
+        printf("     a mark over %s%s, all asleep: %.2f us; CPU in %d ms: %.1f ms\n", cf->path,
+               one_core ? ", one core" : "", (double)least * 1e-3, (ROUNDS + 1) * PAUSE_MS, (double)began * 1e-6);
         fflush(stdout);
     } else {
         req   = le_recv(cf, 0, &end, 0);
@@ -330,6 +335,24 @@ static void sleepers(cf_t *cf)
     cf_cache_end(&end.cache);
 }
 
+static void sleepers(cf_t *cf)
+{
+    sleep_between(cf, false);
+}
+
+static void sleepers_on_one_core(cf_t *cf)
+{
+    bool was = cf->ctx->engine.one_core;
+
+    kvcl_lock(cf->ctx);
+    cf->ctx->engine.one_core = true;
+    kvcl_unlock(cf->ctx);
+    sleep_between(cf, true);
+    kvcl_lock(cf->ctx);
+    cf->ctx->engine.one_core = was;
+    kvcl_unlock(cf->ctx);
+}
+
 static const cf_case_t cases[] = {
     {"any_layers", any_layers, 0},
     {"step_by_step", step_by_step, 0},
@@ -337,6 +360,7 @@ static const cf_case_t cases[] = {
     {"bad_calls", bad_calls, 0},
     {"mismatch", mismatch, 0},
     {"sleepers", sleepers, CF_THREAD},
+    {"sleepers_on_one_core", sleepers_on_one_core, CF_THREAD},
     {NULL, NULL, 0},
 };
 
