@@ -19,7 +19,7 @@ from targets import FRAMES, IPERF, MEMCPY, MEMCPY2, OURS, RAW, Targets
 # Which members of kvcl_perf's JSON are whose.
 LANES = (
     (MEMCPY, {"gbps": "memcpy_gbps", "p50_us": "memcpy_p50_us", "cpu_s_per_gib": "memcpy_cpu_s_per_gib"}),
-    (MEMCPY2, {"gbps": "memcpy2_gbps", "p50_us": "memcpy2_p50_us"}),
+    (MEMCPY2, {"gbps": "memcpy2_gbps", "p50_us": "memcpy2_p50_us", "cpu_s_per_gib": "memcpy2_cpu_s_per_gib"}),
     (RAW, {"gbps": "floor_gbps", "p50_us": "floor_p50_us", "cpu_s_per_gib": "floor_cpu_s_per_gib"}),
     (FRAMES, {"gbps": "frames_gbps", "p50_us": "frames_p50_us", "cpu_s_per_gib": "frames_cpu_s_per_gib"}),
 )

@@ -145,36 +145,51 @@ static bool run_method(perf_t *perf, perf_lane_t *lane, unsigned method, const k
     return true;
 }
 
-static void copy_runs(const perf_t *perf, size_t first, size_t last)
+static void copy_run(const perf_t *perf, const kvcl_floor_run_t *run, uint64_t from, uint64_t len)
 {
-    uint8_t                *other = (perf->floor != NULL) ? kvcl_floor_memory(perf->floor) : perf->copy_from;
-    const kvcl_floor_run_t *run;
+    uint8_t *other = (perf->floor != NULL) ? kvcl_floor_memory(perf->floor) : perf->copy_from;
 
-    for (run = perf->runs + first; run < perf->runs + last; ++run) {
-        if (perf->test->raw == PERF_RAW_PUT) {
-            memcpy(other + run->remote, run->local, run->len);
-        } else {
-            memcpy(run->local, other + run->remote, run->len);
-        }
+    if (perf->test->raw == PERF_RAW_PUT) {
+        memcpy(other + run->remote + from, (const char *)run->local + from, len);
+    } else {
+        memcpy((char *)run->local + from, other + run->remote + from, len);
     }
 }
 
-static void *copy_half(void *arg)
+/* Half of the list; of a single run, half of its bytes. */
+static void copy_half(const perf_t *perf, bool second)
 {
-    const perf_t *perf = arg;
+    const size_t   half  = perf->n_runs / 2, last = second ? perf->n_runs : half;
+    const uint64_t bytes = perf->runs[0].len / 2;
+    size_t         i;
 
-    copy_runs(perf, perf->n_runs / 2, perf->n_runs);
+    if (perf->n_runs == 1) {
+        copy_run(perf, perf->runs, second ? bytes : 0, second ? perf->runs[0].len - bytes : bytes);
+        return;
+    }
+    for (i = second ? half : 0; i < last; ++i) {
+        copy_run(perf, perf->runs + i, 0, perf->runs[i].len);
+    }
+}
+
+static void *second_half(void *arg)
+{
+    copy_half(arg, true);
     return NULL;
 }
 
 static void copy_once(perf_t *perf, bool two)
 {
     pthread_t helper;
+    size_t    i;
 
-    two = two && (pthread_create(&helper, NULL, copy_half, perf) == 0);
-    copy_runs(perf, 0, two ? perf->n_runs / 2 : perf->n_runs);
-    if (two) {
+    if (two && (pthread_create(&helper, NULL, second_half, perf) == 0)) {
+        copy_half(perf, false);
         pthread_join(helper, NULL);
+        return;
+    }
+    for (i = 0; i < perf->n_runs; ++i) {
+        copy_run(perf, perf->runs + i, 0, perf->runs[i].len);
     }
 }
 
@@ -221,7 +236,7 @@ bool perf_floor_round(perf_t *perf, uint64_t iters)
         return false;
     }
     run_copy(perf, &perf->result.copy, false, iters);
-    if ((perf->opt->count * perf->opt->unit >= TWO_BYTES) && (perf->n_runs > 1)) {
+    if (perf->opt->count * perf->opt->unit >= TWO_BYTES) {
         run_copy(perf, &perf->result.copy2, true, iters);
     }
     return true;

@@ -29,6 +29,7 @@ typedef struct figures {
     double   memcpy_cpu;
     double   memcpy2_gbps;
     double   memcpy2_p50_us;
+    double   memcpy2_cpu;
     double   ratio;
     double   cold_ms;
     double   warm_ms;
@@ -79,6 +80,7 @@ static void floor_figures(const perf_t *perf, figures_t *f)
     f->frames_method = better(r->frames);
     f->floor_gbps = f->floor_p50_us = f->floor_cpu = f->frames_gbps = f->frames_cpu = f->memcpy_gbps = NAN;
     f->memcpy_cpu = f->memcpy2_gbps = f->frames_p50_us = f->memcpy_p50_us = f->memcpy2_p50_us = NAN;
+    f->memcpy2_cpu = NAN;
     if (f->floor_method < PERF_FLOORS) {
         f->floor_p50_us = lane_p50_us(&r->floor[f->floor_method]);
         f->floor_gbps   = lane_gbps(perf, &r->floor[f->floor_method]);
@@ -95,6 +97,7 @@ static void floor_figures(const perf_t *perf, figures_t *f)
         f->memcpy_cpu     = lane_cpu(perf, &r->copy);
         f->memcpy2_gbps   = lane_gbps(perf, &r->copy2);
         f->memcpy2_p50_us = lane_p50_us(&r->copy2);
+        f->memcpy2_cpu    = lane_cpu(perf, &r->copy2);
     }
     /* With threads an operation moves a share only: then rates are compared, not times. */
     f->ratio = (perf->opt->threads == 1) ? f->floor_p50_us / f->p50_us : f->gbps / f->floor_gbps;
@@ -160,6 +163,7 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_real(&json, "memcpy_cpu_s_per_gib", f->memcpy_cpu, 4);
     json_real(&json, "memcpy2_gbps", f->memcpy2_gbps, 3);
     json_real(&json, "memcpy2_p50_us", f->memcpy2_p50_us, 3);
+    json_real(&json, "memcpy2_cpu_s_per_gib", f->memcpy2_cpu, 4);
     json_real(&json, "ratio", f->ratio, 3);
     json_real(&json, "cold_ms", f->cold_ms, 3);
     json_real(&json, "warm_ms", f->warm_ms, 3);
@@ -185,7 +189,7 @@ static void print_floors(const perf_t *perf, const figures_t *f)
         printf("  %-12s %.3f GB/s, %.4f s a GiB, local\n", "memcpy", f->memcpy_gbps, f->memcpy_cpu);
     }
     if (isfinite(f->memcpy2_gbps)) {
-        printf("  %-12s %.3f GB/s by two threads\n", "memcpy", f->memcpy2_gbps);
+        printf("  %-12s %.3f GB/s, %.4f s a GiB, local, by two threads\n", "memcpy", f->memcpy2_gbps, f->memcpy2_cpu);
     }
 }
 
