@@ -23,6 +23,13 @@ enum {
     KVCL_STORE_NO_EVENTS   = 1u << 1  /* keep no events of this rank's blocks (kvcl_store_events.h) */
 };
 
+/* Of a second tier. */
+enum {
+    KVCL_STORE_NVME_NONE = 0, /* there is none */
+    KVCL_STORE_NVME_ON   = 1,
+    KVCL_STORE_NVME_OFF  = 2  /* its disk has failed or is full: it takes no more blocks */
+};
+
 typedef struct kvcl_store_params {
     size_t       size;        /* sizeof(kvcl_store_params_t) */
     uint64_t     flags;       /* KVCL_STORE_* */
@@ -34,8 +41,12 @@ typedef struct kvcl_store_params {
                                  that any of them gives. From 2 on each key is listed at two homes */
     uint64_t     events;      /* how many events of its blocks this rank keeps for followers (64 bytes each, used when
                                  needed), a power of two or rounded up to one, at most 2^26; 0: 65,536 */
+    const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: what
+                                 KVCL_STORE_NVME says (nothing, by default), "": none. %r in it is my rank. What the
+                                 file holds from an earlier time, closed or killed, is there again; it is this rank's
+                                 alone. A file that is not a tier's is refused */
 } kvcl_store_params_t;
-#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0}
+#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0, NULL}
 
 typedef struct kvcl_store_stats {
     uint64_t blocks;     /* published by this rank now */
@@ -47,13 +58,25 @@ typedef struct kvcl_store_stats {
     uint64_t corrupt;    /* copies refused by checksum */
     uint64_t entries;    /* locations in this rank's part of the directory */
     uint64_t lookups;    /* keys looked up by this rank */
+    uint64_t hits_cache; /* of hits: out of caches that were published where they lie, ... */
+    uint64_t hits_dram;  /* out of pools */
+    uint64_t hits_nvme;  /* out of second tiers, mine and others' */
+    uint64_t demoted;    /* blocks written into my second tier */
+    uint64_t promoted;   /* copied from there into my pool, since they were asked for again */
+    uint64_t dropped;    /* evicted from my pool before they were in the tier: the disk was too slow, or is off */
+    uint64_t nvme_blocks;/* in my second tier now */
+    uint64_t nvme_bytes;
+    uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */
+    uint64_t nvme_state; /* KVCL_STORE_NVME_* */
 } kvcl_store_stats_t;
 
-/** Collective over comm, an intra-communicator; the caches are per rank. Blocks. */
+/** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its tier's
+ * file, are bad, it fails everywhere. */
 KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
     KVCL_MUST_CHECK;
 
-/** Withdraws this rank's blocks; the others go on, without what this rank homed. NULL is allowed. Blocks. */
+/** Withdraws this rank's blocks; the others go on, without what this rank homed. With a second tier the pool is written
+ * into it first, for at most 10 s. NULL is allowed. Blocks. */
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
 /** The number of leading keys that somebody has: the longest leading run, in one call. Blocks. */

@@ -48,6 +48,8 @@ const kvcl_setting_t kvcl_config_table[] = {
         "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),
     ROW("KVCL_STORE_REPAIR", "256M", SIZE, store_repair_bytes, 0, 1ll << 40, NULL,
         "bytes a second that a home of a store has copied anew after a rank has gone; 0: none"),
+    ROW("KVCL_STORE_NVME", NULL, STRING, store_nvme, 0, 0, NULL,
+        "/path/of/a/file:size, a second tier for the pool of a store, on a local NVMe; %r is the rank"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

@@ -290,6 +290,45 @@ kvcl_status_t kvcl_evict_victim(kvcl_evict_t *evict, uint32_t *slot_p)
     return found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
 }
 
+/* From the tail of a queue: those touched at least `from` and at most `to` times. */
+static uint32_t peek(const kvcl_evict_t *evict, unsigned queue, uint8_t from, uint8_t to, uint32_t *slots, uint32_t max)
+{
+    uint32_t slot = evict->queue[queue].tail, n = 0;
+
+    for (; (slot != NONE) && (n < max); slot = evict->nodes[slot].prev) {
+        const kvcl_evict_node_t *node = &evict->nodes[slot];
+        if ((node->pins == 0) && (node->freq >= from) && (node->freq <= to)) {
+            slots[n++] = slot;
+        }
+    }
+    return n;
+}
+
+/* Small gives its tail while it is long, and blocks keep coming into it; else main does. */
+uint32_t kvcl_evict_peek(const kvcl_evict_t *evict, uint32_t *slots, uint32_t max)
+{
+    bool     small_first = (evict->queue[SMALL].n >= evict->small_max);
+    uint32_t n           = 0;
+    uint8_t  freq;
+
+    if (evict->policy == KVCL_EVICT_LRU) {
+        return peek(evict, MAIN, 0, FREQ_MAX, slots, max);
+    }
+    if (small_first) {
+        n += peek(evict, SMALL, 0, 1, slots, max);
+    }
+    n += peek(evict, MAIN, 0, 0, slots + n, max - n);
+    n += small_first ? peek(evict, SMALL, 2, FREQ_MAX, slots + n, max - n) : 0; /* they pass to main, as unused */
+    for (freq = 1; freq <= FREQ_MAX; ++freq) {
+        n += peek(evict, MAIN, freq, freq, slots + n, max - n);
+    }
+    if (!small_first) {
+        n += peek(evict, SMALL, 0, 1, slots + n, max - n);
+        n += peek(evict, SMALL, 2, FREQ_MAX, slots + n, max - n);
+    }
+    return n;
+}
+
 kvcl_status_t kvcl_evict_remove(kvcl_evict_t *evict, uint32_t slot)
 {
     kvcl_status_t status = require(evict, slot);

@@ -84,6 +84,10 @@ kvcl_status_t kvcl_evict_unpin(kvcl_evict_t *evict, uint32_t slot) KVCL_MUST_CHE
  * KVCL_ERR_NOT_FOUND (empty, or all pinned). */
 kvcl_status_t kvcl_evict_victim(kvcl_evict_t *evict, uint32_t *slot_p) KVCL_MUST_CHECK;
 
+/** Slots that are likely to be the next victims, the next one first, at most @a max; none is pinned. Nothing changes.
+ * @return how many. */
+uint32_t kvcl_evict_peek(const kvcl_evict_t *evict, uint32_t *slots, uint32_t max);
+
 /** Take a slot out, pinned or not, without remembering it. @return KVCL_OK, KVCL_ERR_NOT_FOUND,
  * KVCL_ERR_OUT_OF_RANGE. */
 kvcl_status_t kvcl_evict_remove(kvcl_evict_t *evict, uint32_t slot) KVCL_MUST_CHECK;

@@ -14,6 +14,11 @@ enum { KVCL_GET_LOOKUPS_MAX = 4 };
 
 typedef enum { KVCL_GET_LOOKUP, KVCL_GET_READY, KVCL_GET_BUSY, KVCL_GET_DONE } kvcl_get_state_t;
 
+/* A staging block that its owner keeps for us. */
+typedef struct kvcl_get_held {
+    uint32_t rank, slot, gen;
+} kvcl_get_held_t;
+
 typedef struct kvcl_get_item {
     kvcl_key_t     key;     /* first: dealt as keys with a stride */
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
@@ -25,6 +30,9 @@ typedef struct kvcl_get_item {
     uint8_t        cur;     /* BUSY: which */
     uint8_t        state;   /* kvcl_get_state_t */
     bool           again;   /* a copy had moved on: a new lookup may find another */
+    bool            staged;  /* held is not let go yet */
+    bool            nvme;    /* it came, if it came, out of a tier */
+    kvcl_get_held_t held;
 } kvcl_get_item_t;
 
 typedef struct kvcl_get {
@@ -35,6 +43,8 @@ typedef struct kvcl_get {
     uint64_t        deadline_ns;
     kvcl_list_t     asks;
     kvcl_list_t     pulls;
+    kvcl_list_t     stages;        /* questions to owners of tiers: store_get_stage.c */
+    void            *here;         /* such a question to myself, or NULL */
     kvcl_list_t     verify_link;   /* the room's, while n_todo > 0 */
     uint32_t        *todo;         /* items to copy or verify off the lock; part of this allocation */
     size_t          n_todo;
@@ -70,6 +80,12 @@ void          kvcl_hedge_disarm(kvcl_get_t *get);
 bool          kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item);
 /** Lock held: is there another copy than the one in use that has not been tried, of a rank that answers? */
 bool          kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item);
+
+/** Lock held: item i is chosen and lies in a tier: its owner is asked, and for what else of the get it has there. */
+kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t i) KVCL_MUST_CHECK;
+void          kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status);
+/** Lock held: owners are told of staged blocks that are over; all: of all of them. */
+void          kvcl_get_let_go(kvcl_get_t *get, bool all);
 
 /** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: wrong bytes. */
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item);

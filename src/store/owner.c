@@ -7,7 +7,7 @@
 #include "store/owner.h"
 #include "base/error.h"
 #include "base/rand.h"
-#include "store/store.h"
+#include "store/nvme.h"
 
 #include <stdlib.h>
 
@@ -213,6 +213,9 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     index_add(store, &owner->nodes[slot], key);
     if (owner->managed) {
         status = kvcl_evict_insert(&owner->evict, slot, kvcl_owner_hash(key));
+    }
+    if ((store->nvme != NULL) && (owner == store->pool)) {
+        kvcl_nvme_published(store->nvme, slot, checksum);
     }
     ++store->n_published;
     ++store->n_ever;

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "core/address.h"
+#include "store/nvme.h"
 #include "store/ops.h"
-#include "store/store.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
@@ -80,6 +80,9 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: replicas is %llu, at most %d",
                          (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
     }
+    if ((p->nvme != NULL) && (p->nvme[0] != '\0') && (p->dram_bytes == 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: nvme is set, but there is no pool (dram_bytes)");
+    }
     if ((p->cache != NULL) && (p->cache->ctx != comm->ctx)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: the cache belongs to another context");
     }
@@ -90,6 +93,7 @@ static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(p->dram_bytes / p->block_bytes, (uint32_t)p->block_bytes);
     char          name[KVCL_CACHE_NAME_MAX + 1];
+    const char    *nvme = p->nvme;
     kvcl_status_t status;
 
     snprintf(name, sizeof(name), "kvcl.pool.%016llx", (unsigned long long)store->id);
@@ -99,7 +103,10 @@ static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
         status = kvcl_owner_attach(store, store->pool_cache, true, KVCL_DIR_TIER_DRAM, &store->pool);
         kvcl_unlock(store->ctx);
     }
-    return status;
+    if (nvme == NULL) {
+        nvme = store->ctx->config.store_nvme;
+    }
+    return ((status == KVCL_OK) && (nvme != NULL) && (nvme[0] != '\0')) ? kvcl_nvme_open(store, nvme) : status;
 }
 
 static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
@@ -263,6 +270,7 @@ static void close_views(kvcl_store_h store)
 /* Takes half-open stores. No lock held, nothing in flight. */
 static void destroy(kvcl_store_h store)
 {
+    kvcl_nvme_close(store->nvme);
     kvcl_lock(store->ctx);
     kvcl_list_del(&store->link);
     close_views(store);
@@ -317,8 +325,10 @@ void kvcl_store_close(kvcl_store_h store)
     if (store == NULL) {
         return;
     }
+    kvcl_nvme_drain(store->nvme);
     kvcl_lock(store->ctx);
     store->closing = true;
+    kvcl_nvme_stop(store->nvme);
     kvcl_copies_stop(store);
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);
@@ -400,6 +410,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
         destroy(store);
         return (status != KVCL_OK) ? status : met;
     }
+    kvcl_nvme_start(store->nvme);
     *store_p = store;
     return KVCL_OK;
 }
@@ -418,6 +429,10 @@ void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
     stats->stale   = atomic_load_explicit(&store->stale, memory_order_relaxed);
     stats->corrupt = atomic_load_explicit(&store->corrupt, memory_order_relaxed);
     stats->lookups = atomic_load_explicit(&store->lookups, memory_order_relaxed);
+    stats->hits_cache = atomic_load_explicit(&store->tier_hits[KVCL_DIR_TIER_CACHE], memory_order_relaxed);
+    stats->hits_dram  = atomic_load_explicit(&store->tier_hits[KVCL_DIR_TIER_DRAM], memory_order_relaxed);
+    stats->hits_nvme  = atomic_load_explicit(&store->tier_hits[KVCL_DIR_TIER_NVME], memory_order_relaxed);
+    kvcl_nvme_stats(store->nvme, stats);
 }
 
 /* ---- the room ---- */
@@ -442,6 +457,9 @@ static void room_fini(kvcl_context_h ctx, void *state)
     kvcl_store_room_t *room = state;
     kvcl_store_h      store;
 
+    kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
+        kvcl_nvme_close(store->nvme); /* its thread may want the lock once more */
+    }
     kvcl_lock(ctx);
     while (!kvcl_list_is_empty(&room->stores)) {
         store = kvcl_list_head(&room->stores, struct kvcl_store, link);

@@ -16,6 +16,7 @@
  *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
  *   store_bcast.c    a prefix for every rank
  *   ops.h            questions about a rank's own part: store_ops.c; store_events.c, store_list.c
+ *   nvme.h           the second tier: store_nvme.c, store_demote.c, store_stage.c, store_get_stage.c
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
  * none (dir/table.h).
@@ -80,6 +81,7 @@ struct kvcl_store {
     kvcl_owner_t      *own;        /* of params.cache, or NULL */
     kvcl_owner_t      *pool;       /* or NULL */
     kvcl_cache_h      pool_cache;
+    struct kvcl_nvme  *nvme;       /* the pool's second tier, or NULL */
     kvcl_map_t        index;       /* hash of key -> kvcl_owner_node_t, chained */
     uint64_t          n_published, n_ever, n_evicted;
     /* Operations in flight. */
@@ -96,6 +98,7 @@ struct kvcl_store {
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
+    _Atomic uint64_t  tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
     kvcl_list_t       link;        /* the room's stores */
 };
 
@@ -154,6 +157,19 @@ static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kv
 }
 /** First lines of public calls: a store, and n keys. */
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call) KVCL_MUST_CHECK;
+
+/** Any thread: blocks of a user's get, by KVCL_DIR_TIER_*. */
+static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[KVCL_DIR_TIER_MASK + 1])
+{
+    unsigned i;
+
+    for (i = 0; i <= KVCL_DIR_TIER_NVME; ++i) {
+        if (hits[i] != 0) {
+            atomic_fetch_add_explicit(&store->hits, hits[i], memory_order_relaxed);
+            atomic_fetch_add_explicit(&store->tier_hits[i], hits[i], memory_order_relaxed);
+        }
+    }
+}
 
 /* ---- timers (store_timer.c): lock held ---- */
 

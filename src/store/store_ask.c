@@ -133,6 +133,8 @@ static bool answer_fits(const kvcl_ask_t *ask, const kvcl_msg_dir_answer_t *in, 
         return (in->n == ask->n) && (len == ask->n);
     case KVCL_ASK_COPY:
         return (in->n == ask->n) && (len == sizeof(kvcl_copy_tail_t) + ask->n);
+    case KVCL_ASK_STAGE:
+        return (in->n == ask->n) && (len == ask->n * sizeof(kvcl_stage_got_t));
     case KVCL_ASK_PUBLISH:
     case KVCL_ASK_REMOVE:
     case KVCL_ASK_LOOKUP:

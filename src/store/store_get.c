@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/get.h"
+#include "store/nvme.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
 
@@ -54,15 +55,19 @@ static void touch_hits(kvcl_get_t *get)
 static void finish(kvcl_get_t *get)
 {
     kvcl_status_t first = KVCL_OK, status;
-    size_t        hits = 0, i;
+    size_t        hits[KVCL_DIR_TIER_MASK + 1] = {0}, i;
 
     kvcl_hedge_disarm(get);
+    kvcl_get_let_go(get, true);
     for (i = 0; i < get->n; ++i) {
         if (get->items[i].state != KVCL_GET_DONE) {
             get->items[i].why = (get->stopping != KVCL_OK) ? get->stopping : KVCL_ERR_INTERNAL;
         }
         status = get->items[i].why;
-        hits  += (status == KVCL_OK) ? 1 : 0;
+        if (status == KVCL_OK) {
+            const kvcl_get_item_t *item = &get->items[i];
+            ++hits[item->nvme ? KVCL_DIR_TIER_NVME : (item->locs[item->cur].flags & KVCL_DIR_TIER_MASK)];
+        }
         first  = (first == KVCL_OK) ? status : first;
         if (get->statuses[0] != NULL) {
             get->statuses[0][i] = status;
@@ -73,7 +78,7 @@ static void finish(kvcl_get_t *get)
     }
     if (!get->inner) {
         touch_hits(get);
-        atomic_fetch_add_explicit(&get->store->hits, hits, memory_order_relaxed);
+        kvcl_store_count_hits(get->store, hits);
     }
     --get->store->ops;
     kvcl_req_complete(&get->req, first);
@@ -91,6 +96,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     ++get->outstanding;
     kvcl_verify_drop(get);
     kvcl_asks_stop(&get->asks, status);
+    kvcl_get_stage_stop(get, status);
     kvcl_list_foreach_safe (fetch, next, &get->pulls, kvcl_get_fetch_t, link) {
         kvcl_pull_stop(fetch->pull, status);
     }
@@ -120,6 +126,7 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
         return;
     }
     item->state = KVCL_GET_READY;
+    item->nvme  = false;
     item->tried |= (uint8_t)(1u << item->cur);
     switch (status) {
     case KVCL_ERR_STALE:
@@ -361,22 +368,25 @@ static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n
 
 static void start_local(kvcl_get_t *get, uint32_t i)
 {
-    kvcl_get_item_t *item  = &get->items[i];
-    kvcl_owner_t    *owner = kvcl_owner_by_cache_id(get->store, item->locs[item->cur].cache);
+    kvcl_get_item_t      *item = &get->items[i];
+    const kvcl_dir_loc_t *loc  = &item->locs[item->cur];
+    kvcl_owner_t         *owner = kvcl_owner_by_cache_id(get->store, loc->cache);
+    const kvcl_nvme_t    *nvme  = get->store->nvme;
+    bool                 staged = (nvme != NULL) && (loc->cache == nvme->cache->id);
+    const kvcl_slots_t   *slots = (owner != NULL) ? &owner->slots : staged ? &nvme->slots : NULL;
 
-    if ((owner == NULL) || (kvcl_slots_check(&owner->slots, item->locs[item->cur].slot, item->locs[item->cur].gen,
-                                             &item->key) != KVCL_OK)) {
+    if ((slots == NULL) || (kvcl_slots_check(slots, loc->slot, loc->gen, &item->key) != KVCL_OK)) {
         kvcl_get_result(get, i, KVCL_ERR_STALE);
         return;
     }
-    item->src = owner->cache;
+    item->src = staged ? nvme->cache : owner->cache;
     if (get->small) {
         kvcl_status_t status = kvcl_verify_item(get, item);
         item->src = NULL;
         kvcl_get_result(get, i, status);
         return;
     }
-    ++owner->cache->serves;
+    ++item->src->serves;
     kvcl_verify_push(get, i);
 }
 
@@ -397,7 +407,8 @@ static kvcl_status_t start_fetches(kvcl_get_t *get)
     }
     for (i = 0; i < get->n; ++i) {
         kvcl_get_item_t *item = &get->items[i];
-        if ((item->state == KVCL_GET_READY) && !kvcl_get_choose(get, item)) {
+        if ((item->state == KVCL_GET_READY) && !(item->staged && !(item->tried & (1u << item->cur))) &&
+            !kvcl_get_choose(get, item)) {
             give_up(get, item);
         }
     }
@@ -405,6 +416,10 @@ static kvcl_status_t start_fetches(kvcl_get_t *get)
         kvcl_get_item_t *item = &get->items[i];
         /* An item that failed inside this loop is READY again with cur tried: its turn is the next round. */
         if ((item->state != KVCL_GET_READY) || (item->tried & (1u << item->cur))) {
+            continue;
+        }
+        if (kvcl_loc_is_nvme(&item->locs[item->cur])) {
+            status = kvcl_get_stage(get, (uint32_t)i);
             continue;
         }
         if (item->locs[item->cur].rank == get->store->me) {
@@ -443,6 +458,7 @@ void kvcl_get_advance(kvcl_get_t *get)
     kvcl_status_t status;
 
     while (get->outstanding == 0) {
+        kvcl_get_let_go(get, false);
         if ((get->stopping != KVCL_OK) || (count(get, KVCL_GET_DONE) == get->n)) {
             finish(get);
             return;
@@ -472,6 +488,7 @@ static kvcl_get_t *make(kvcl_store_h store, const void *keys, size_t stride, siz
     memset(get, 0, sizeof(*get) + (n * sizeof(get->items[0])));
     kvcl_list_init(&get->asks);
     kvcl_list_init(&get->pulls);
+    kvcl_list_init(&get->stages);
     kvcl_list_init(&get->verify_link);
     get->store = store;
     get->cache = cache;

@@ -41,6 +41,9 @@ static bool find_source(kvcl_store_h store, const kvcl_dir_loc_t *loc, source_t 
     kvcl_rcache_t *rcache;
     unsigned      i;
 
+    if ((loc->flags & KVCL_DIR_TIER_MASK) == KVCL_DIR_TIER_NVME) {
+        return false; /* its owner must read it first */
+    }
     if (loc->rank == store->me) {
         return own_source(store->own, loc->cache, source) || own_source(store->pool, loc->cache, source);
     }
@@ -186,8 +189,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
 {
     hit_t         hits[CHUNK];
     kvcl_status_t final = KVCL_OK, one;
-    uint64_t      got   = 0;
-    size_t        from, some, i;
+    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, from, some, i;
 
     for (from = 0; from < n; from += some) {
         some = (n - from < CHUNK) ? n - from : CHUNK;
@@ -196,7 +198,10 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
         }
         for (i = 0; i < some; ++i) {
             one   = hits[i].found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
-            got  += hits[i].found ? 1 : 0;
+            if (hits[i].found) {
+                ++got[hits[i].loc.flags & KVCL_DIR_TIER_MASK];
+                ++n_got;
+            }
             final = (final == KVCL_OK) ? one : final;
             if (statuses[0] != NULL) {
                 statuses[0][from + i] = one;
@@ -206,8 +211,8 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
             }
         }
     }
-    atomic_fetch_add_explicit(&store->hits, got, memory_order_relaxed);
-    atomic_fetch_add_explicit(&store->ctx->bytes_in, got * cache->shape.block_bytes, memory_order_relaxed);
+    kvcl_store_count_hits(store, got);
+    atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);
     *final_p = final;
     return true;
 }

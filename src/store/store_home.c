@@ -7,8 +7,8 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/nvme.h"
 #include "store/ops.h"
-#include "store/store.h"
 
 #include <stdlib.h>
 
@@ -115,6 +115,7 @@ static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
     kvcl_owner_t     *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
     kvcl_store_rec_t gone;
 
+    kvcl_nvme_drop(store->nvme, &rec->key);
     if ((owner == NULL) || (rec->loc.incarnation != store->incarnation) ||
         (kvcl_slots_check(&owner->slots, rec->loc.slot, rec->loc.gen, &rec->key) != KVCL_OK)) {
         return; /* it has moved on */
@@ -193,6 +194,15 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         return;
     case KVCL_ASK_COPY:
         kvcl_copy_on_ask(store, peer, in, data, len);
+        return;
+    case KVCL_ASK_STAGE:
+        kvcl_stage_on_ask(store, peer, in, data, len);
+        return;
+    case KVCL_ASK_LET_GO:
+        if ((in->n > KVCL_STAGE_MAX) || (len != (size_t)in->n * sizeof(kvcl_stage_got_t))) {
+            break;
+        }
+        kvcl_stage_on_let_go(store, data, in->n);
         return;
     default:
         if (kvcl_op_on_ask(store, peer, in, data, len)) {

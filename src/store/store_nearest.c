@@ -1,27 +1,33 @@
 /*
- * Which copy of a block a get takes next: mine, one in a mapped cache, one of this host, any; a silent rank's last.
+ * Which copy of a block a get takes next: mine, one in a mapped cache, one of this host, any; then those in second
+ * tiers, in the same order; a silent rank's last.
  */
 #include "config.h"
 #include "store/get.h"
+
+enum { SILENT = 2 };
 
 /* How near a copy is; 0: not to be had. A rank that is silent comes last, unless its memory is mapped here. */
 static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
 {
     const kvcl_store_h store = get->store;
+    bool               in_tier, near;
 
     if (!kvcl_store_loc_lives(store, loc) || (loc->len != get->cache->shape.block_bytes)) {
         return 0;
     }
+    in_tier = ((loc->flags & KVCL_DIR_TIER_MASK) == KVCL_DIR_TIER_NVME);
     if (loc->rank == store->me) {
-        return 5;
+        return in_tier ? 5 : 9;
     }
-    if (store->ranks[loc->rank].peer->maps == 1) {
-        return 4;
+    if ((store->ranks[loc->rank].peer->maps == 1) && !in_tier) {
+        return 8;
     }
     if (kvcl_store_suspects(store, loc->rank)) {
-        return 1;
+        return in_tier ? 1 : SILENT;
     }
-    return (store->ranks[loc->rank].host == store->ranks[store->me].host) ? 3 : 2;
+    near = (store->ranks[loc->rank].host == store->ranks[store->me].host);
+    return in_tier ? (near ? 4 : 3) : (near ? 7 : 6);
 }
 
 bool kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item)
@@ -44,7 +50,7 @@ bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
     unsigned i;
 
     for (i = 0; i < item->n_locs; ++i) {
-        if ((i != item->cur) && !(item->tried & (1u << i)) && (nearness(get, &item->locs[i]) > 1)) {
+        if ((i != item->cur) && !(item->tried & (1u << i)) && (nearness(get, &item->locs[i]) > SILENT)) {
             return true;
         }
     }

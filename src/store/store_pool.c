@@ -6,13 +6,14 @@
  */
 #include "config.h"
 #include "base/error.h"
-#include "store/store.h"
+#include "store/nvme.h"
 
 #include <stdlib.h>
 
 /* Lock held. Evict until n slots are free. There are enough. */
 static void make_room(kvcl_owner_t *owner, size_t n, kvcl_store_rec_t *recs)
 {
+    kvcl_nvme_t *nvme = (owner == owner->store->pool) ? owner->store->nvme : NULL;
     size_t   gone = 0;
     uint32_t slot;
 
@@ -20,6 +21,9 @@ static void make_room(kvcl_owner_t *owner, size_t n, kvcl_store_rec_t *recs)
         if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &recs[gone]) == KVCL_OK) {
             ++owner->store->n_evicted;
             ++gone;
+            if (nvme != NULL) {
+                kvcl_nvme_evicted(nvme, slot);
+            }
         }
     }
     kvcl_store_tell_removed(owner->store, recs, gone);
@@ -46,6 +50,9 @@ kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids)
     }
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
+    }
+    if ((owner == owner->store->pool) && (owner->store->nvme != NULL)) {
+        kvcl_nvme_taken(owner->store->nvme);
     }
     return status;
 }

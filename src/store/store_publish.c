@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/store.h"
+#include "store/nvme.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -57,18 +57,26 @@ static void release(kvcl_req_t *req)
     free_publish(kvcl_container_of(req, kvcl_publish_t, req));
 }
 
+/* Is the block still published as the record says? Of the pool's owner also: is it in the tier as it says? */
+static bool is_current(const kvcl_publish_t *publish, size_t i)
+{
+    const kvcl_store_rec_t *rec = &publish->recs[i];
+
+    if (!publish->is_publish || (publish->owner == NULL)) {
+        return false;
+    }
+    return kvcl_loc_is_nvme(&rec->loc) ? kvcl_nvme_holds(publish->store->nvme, &rec->key, &rec->loc)
+                                       : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
+}
+
 /* What was withdrawn between the send and now must not stay in the directory. */
 static void remove_withdrawn(kvcl_publish_t *publish)
 {
-    kvcl_store_h     store  = publish->store;
-    kvcl_owner_t     *owner = publish->owner;
-    kvcl_store_rec_t *rec;
-    size_t           i;
+    size_t i;
 
     for (i = 0; publish->is_publish && (i < publish->n); ++i) {
-        rec = &publish->recs[i];
-        if ((owner == NULL) || (kvcl_slots_gen(&owner->slots, rec->loc.slot) != rec->loc.gen)) {
-            kvcl_store_tell_removed(store, rec, 1);
+        if (!is_current(publish, i)) {
+            kvcl_store_tell_removed(publish->store, &publish->recs[i], 1);
         }
     }
 }
@@ -106,15 +114,6 @@ static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
     } else if ((status != KVCL_OK) && (status != KVCL_ERR_EXISTS)) {
         kvcl_log_debug("a block is not listed: %s", kvcl_status_text(status));
     }
-}
-
-/* Is the block still published as the record says? */
-static bool is_current(const kvcl_publish_t *publish, size_t i)
-{
-    const kvcl_dir_loc_t *loc = &publish->recs[i].loc;
-
-    return publish->is_publish && (publish->owner != NULL) &&
-           (kvcl_slots_gen(&publish->owner->slots, loc->slot) == loc->gen);
 }
 
 static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
@@ -219,7 +218,7 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     }
     for (i = 0; i < n; ++i) {
         const kvcl_store_rec_t *rec = &publish->recs[order[i]];
-        if ((publish->owner != NULL) && (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen)) {
+        if (is_current(publish, order[i])) {
             take_result(publish, order[i], kvcl_dir_table_insert(&store->table, &rec->key, &rec->loc));
         }
     }

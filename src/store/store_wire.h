@@ -10,6 +10,8 @@
  *   COPY         kvcl_copy_head_t, n records  answer: kvcl_copy_tail_t, n bytes: how many copies were made
  *   EVENTS       since, how many, ns to wait (u64 each)   answer: kvcl_store_event_t, as in memory
  *   LIST         cursor, how many (u64 each)  answer: cursor, newest event, n (u64 each), n kvcl_store_item_t
+ *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
+ *   LET_GO       n kvcl_stage_got_t: they have been read       no answer
  * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
  */
 #ifndef KVCL_STORE_WIRE_H
@@ -28,10 +30,25 @@ enum {
     KVCL_ASK_COPY        = 7,
     /* Of a rank about its own part (ops.h) */
     KVCL_ASK_EVENTS      = 16,
-    KVCL_ASK_LIST        = 17
+    KVCL_ASK_LIST        = 17,
+    /* Of the owner of a tier (nvme.h) */
+    KVCL_ASK_STAGE       = 32,
+    KVCL_ASK_LET_GO      = 33
 };
 
 enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
+
+enum { KVCL_STAGE_MAX = 1024 }; /* blocks in one STAGE or LET_GO */
+
+/* Where a block of the tier has been read to. */
+typedef struct kvcl_stage_got {
+    int32_t  status;
+    uint16_t cache;
+    uint16_t reserved;
+    uint32_t slot;
+    uint32_t gen;
+} kvcl_stage_got_t;
+_Static_assert(sizeof(kvcl_stage_got_t) == 16, "wire format");
 
 enum { KVCL_COPY_MAX = 1024 }; /* records in one COPY */
 

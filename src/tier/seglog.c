@@ -481,6 +481,22 @@ void kvcl_seglog_commit(kvcl_seglog_t *log, const kvcl_seglog_put_t *put)
     kvcl_seglog_enter(log, put->loc.segment, put->rec);
 }
 
+void kvcl_seglog_abort(kvcl_seglog_t *log, const kvcl_seglog_put_t *put)
+{
+    kvcl_seg_rec_t *rec = &log->segs[put->loc.segment].recs[put->rec];
+    unsigned       i;
+
+    for (i = 0; i < put->n; ++i) {
+        --put->frag[i].chunk->fillers;
+    }
+    --log->reserved;
+    log->bytes_in -= rec->len;
+    memset(rec->key, 0, sizeof(rec->key));
+    rec->checksum = 0;
+    rec->len      = 0;
+    rec->unit    |= KVCL_SEG_DEAD;
+}
+
 kvcl_status_t kvcl_seglog_drop(kvcl_seglog_t *log, const uint8_t *key, uint64_t *ticket_p)
 {
     kvcl_seglog_put_t put;

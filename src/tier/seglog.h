@@ -161,6 +161,8 @@ uint64_t      kvcl_seglog_len_max(const kvcl_seglog_t *log);
 kvcl_status_t kvcl_seglog_reserve(kvcl_seglog_t *log, const uint8_t *key, uint32_t len, uint64_t checksum,
                                   kvcl_seglog_put_t *put) KVCL_MUST_CHECK;
 void          kvcl_seglog_commit(kvcl_seglog_t *log, const kvcl_seglog_put_t *put);
+/** Instead of commit: the bytes did not come. The place stays taken, as a tombstone of no key. */
+void          kvcl_seglog_abort(kvcl_seglog_t *log, const kvcl_seglog_put_t *put);
 
 /** @return KVCL_OK, KVCL_ERR_NOT_FOUND; sets no sentence. */
 kvcl_status_t kvcl_seglog_find(const kvcl_seglog_t *log, const uint8_t *key, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;

@@ -1,9 +1,8 @@
 /*
- * The tier, but for reads: open and close, blocks on their way into the file, and what the ends of writes mean.
+ * The tier's frame: open and close, what is written next, and what the ends of writes mean.
  *
  * One mutex. The log is told of everything under it, and after each change it is asked what to write next (pump).
- * Waiters stand in the order of their tickets, so those that are due are a run at the head. A block's bytes are copied
- * into the staging chunks without the lock, between reserve and commit.
+ * Waiters stand in the order of their tickets, so those that are due are a run at the head.
  */
 #include "config.h"
 
@@ -105,8 +104,7 @@ static void pump(kvcl_tier_t *tier)
     }
 }
 
-/* Lock held at the call, not at the return: what to write next, then everybody is told what is due. */
-static void go_on(kvcl_tier_t *tier)
+void kvcl_tier_go_on(kvcl_tier_t *tier)
 {
     kvcl_seglog_gone_t *gone = tier->log.gone;
     kvcl_list_t        due;
@@ -136,172 +134,11 @@ static void on_write(kvcl_tio_op_t *op, int64_t result)
     }
     kvcl_seglog_done(&tier->log, &write->io, rc == 0);
     kvcl_list_add_tail(&tier->free_writes, &write->link);
-    go_on(tier);
+    kvcl_tier_go_on(tier);
     /* Last, and under the lock: close may free the tier from here on. */
     pthread_mutex_lock(&tier->lock);
     --tier->n_writes;
     pthread_cond_broadcast(&tier->idle);
-    pthread_mutex_unlock(&tier->lock);
-}
-
-/* ---- blocks ---- */
-
-static kvcl_tier_waiter_t *new_waiter(kvcl_tier_cb_t cb, void *arg)
-{
-    kvcl_tier_waiter_t *waiter = malloc(sizeof(*waiter));
-
-    if (waiter != NULL) {
-        waiter->cb  = cb;
-        waiter->arg = arg;
-    }
-    return waiter;
-}
-
-static void copy_in(const kvcl_seglog_put_t *put, const struct iovec *iov)
-{
-    size_t   at = 0;
-    unsigned i  = 0;
-
-    for (; i < put->n; ++i) {
-        uint8_t *dst = put->frag[i].ptr;
-        size_t  left = put->frag[i].len;
-
-        while (left > 0) {
-            size_t k = iov->iov_len - at;
-
-            k = (k < left) ? k : left;
-            memcpy(dst, (const uint8_t *)iov->iov_base + at, k);
-            dst  += k;
-            at   += k;
-            left -= k;
-            if (at == iov->iov_len) {
-                ++iov;
-                at = 0;
-            }
-        }
-    }
-}
-
-static uint64_t iov_bytes(const struct iovec *iov, unsigned n)
-{
-    uint64_t bytes = 0;
-    unsigned i;
-
-    for (i = 0; i < n; ++i) {
-        bytes = (iov[i].iov_len > UINT32_MAX) ? UINT64_MAX / 2 : bytes + iov[i].iov_len;
-    }
-    return bytes;
-}
-
-/* Lock held. */
-static kvcl_status_t reserve(kvcl_tier_t *tier, const uint8_t *key, uint64_t len, uint64_t checksum,
-                             kvcl_seglog_put_t *put)
-{
-    kvcl_tier_loc_t have;
-
-    if (tier->closing) {
-        return KVCL_ERR_IO;
-    }
-    if ((kvcl_seglog_find(&tier->log, key, &have) == KVCL_OK) && (have.len == len) && (have.checksum == checksum)) {
-        put->loc = have;
-        return KVCL_ERR_EXISTS;
-    }
-    return kvcl_seglog_reserve(&tier->log, key, (uint32_t)((len > UINT32_MAX) ? UINT32_MAX : len), checksum, put);
-}
-
-kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const struct iovec *iov,
-                               unsigned n_iov, kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p)
-{
-    kvcl_tier_waiter_t *waiter = (cb != NULL) ? new_waiter(cb, arg) : NULL;
-    kvcl_seglog_put_t  put;
-    kvcl_status_t      status;
-
-    if ((cb != NULL) && (waiter == NULL)) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an append");
-    }
-    pthread_mutex_lock(&tier->lock);
-    status = reserve(tier, key, iov_bytes(iov, n_iov), checksum, &put);
-    if (((status == KVCL_OK) || (status == KVCL_ERR_EXISTS)) && (loc_p != NULL)) {
-        *loc_p = put.loc;
-    }
-    if (status == KVCL_OK) {
-        if (waiter != NULL) {
-            waiter->ticket = put.ticket;
-            kvcl_list_add_tail(&tier->appends, &waiter->link);
-        }
-        pthread_mutex_unlock(&tier->lock);
-        copy_in(&put, iov);
-        pthread_mutex_lock(&tier->lock);
-        kvcl_seglog_commit(&tier->log, &put);
-    } else {
-        free(waiter);
-    }
-    go_on(tier);
-    return status;
-}
-
-kvcl_status_t kvcl_tier_drop(kvcl_tier_t *tier, const uint8_t *key)
-{
-    kvcl_status_t status;
-    uint64_t      ticket;
-
-    pthread_mutex_lock(&tier->lock);
-    status = kvcl_seglog_drop(&tier->log, key, &ticket);
-    go_on(tier);
-    return status;
-}
-
-kvcl_status_t kvcl_tier_find(kvcl_tier_t *tier, const uint8_t *key, kvcl_tier_loc_t *loc_p)
-{
-    kvcl_status_t status = KVCL_ERR_NOT_FOUND;
-
-    pthread_mutex_lock(&tier->lock);
-    if (!tier->blind) {
-        status = kvcl_seglog_find(&tier->log, key, loc_p);
-    }
-    pthread_mutex_unlock(&tier->lock);
-    return status;
-}
-
-kvcl_status_t kvcl_tier_flush(kvcl_tier_t *tier, kvcl_tier_cb_t cb, void *arg)
-{
-    kvcl_tier_waiter_t *waiter = new_waiter(cb, arg);
-
-    if (waiter == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a flush");
-    }
-    pthread_mutex_lock(&tier->lock);
-    waiter->ticket = kvcl_seglog_flush(&tier->log);
-    kvcl_list_add_tail(&tier->flushes, &waiter->link);
-    go_on(tier);
-    return KVCL_OK;
-}
-
-void kvcl_tier_foreach(kvcl_tier_t *tier, kvcl_tier_gone_cb_t fn, void *arg)
-{
-    const uint8_t   *key;
-    kvcl_tier_loc_t loc;
-    uint64_t        it = 0;
-
-    pthread_mutex_lock(&tier->lock);
-    while (!tier->blind && kvcl_seglog_walk(&tier->log, &it, &key, &loc)) {
-        fn(arg, key, &loc);
-    }
-    pthread_mutex_unlock(&tier->lock);
-}
-
-void kvcl_tier_stats(kvcl_tier_t *tier, kvcl_tier_stats_t *stats)
-{
-    pthread_mutex_lock(&tier->lock);
-    *stats           = tier->stats;
-    stats->blocks    = tier->blind ? 0 : kvcl_map_count(&tier->log.index);
-    stats->bytes     = tier->blind ? 0 : tier->log.live_bytes;
-    stats->bytes_in  = tier->log.bytes_in;
-    stats->bytes_out = tier->log.bytes_out;
-    stats->segments  = tier->file.super.n;
-    stats->direct    = tier->file.direct;
-    stats->off       = tier->log.off || tier->blind;
-    stats->io        = tier->io->ops->name;
     pthread_mutex_unlock(&tier->lock);
 }
 
@@ -427,7 +264,7 @@ kvcl_status_t kvcl_tier_open(const kvcl_tier_params_t *params, kvcl_tier_t **tie
         return status;
     }
     pthread_mutex_lock(&tier->lock);
-    go_on(tier); /* footers of what was scanned */
+    kvcl_tier_go_on(tier); /* footers of what was scanned */
     *tier_p = tier;
     return KVCL_OK;
 }
@@ -448,7 +285,7 @@ void kvcl_tier_close(kvcl_tier_t *tier)
     tier->closing = true;
     kvcl_seglog_seal(&tier->log);
     (void)kvcl_seglog_flush(&tier->log);
-    go_on(tier);
+    kvcl_tier_go_on(tier);
     pthread_mutex_lock(&tier->lock);
     while ((rc == 0) &&
            ((tier->n_writes > 0) || (tier->n_reads > 0) || !(tier->log.off || kvcl_seglog_idle(&tier->log)))) {

@@ -4,7 +4,8 @@
  *
  *   tier_spec.c    "/path:size"
  *   tier_file.c    the file: made, checked, locked, opened with O_DIRECT where that is possible
- *   tier.c         open, close; writing: append, drop, flush; what the ends of writes mean
+ *   tier.c         open, close; what is written next, what the ends of writes mean
+ *   tier_blocks.c  append, drop, flush, find, walk
  *   tier_read.c    reading: straight into the caller's memory where alignment allows it, else through bounce buffers
  *   tier_io.h      how bytes move; seglog.h: what stands where
  *
@@ -26,6 +27,11 @@ typedef struct kvcl_tier kvcl_tier_t;
 typedef void (*kvcl_tier_cb_t)(void *arg, kvcl_status_t status);
 /* A block is gone: its segment is used again. */
 typedef void (*kvcl_tier_gone_cb_t)(void *arg, const uint8_t *key, const kvcl_tier_loc_t *loc);
+
+typedef struct kvcl_tier_item {
+    uint8_t         key[KVCL_SEG_KEY];
+    kvcl_tier_loc_t loc;
+} kvcl_tier_item_t;
 
 typedef struct kvcl_tier_params {
     const char           *path;
@@ -81,6 +87,17 @@ void kvcl_tier_close(kvcl_tier_t *tier);
 kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const struct iovec *iov,
                                unsigned n_iov, kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
 
+/* Bytes off .. off + len of a block, to dst; in order. False: they are not to be had any more. No lock. */
+typedef bool (*kvcl_tier_fill_t)(void *arg, uint8_t *dst, uint64_t off, size_t len);
+
+/**
+ * kvcl_tier_append of len bytes that fill copies, so that they may be looked at once more behind the last of them.
+ * @return as kvcl_tier_append; KVCL_ERR_STALE: fill said false, nobody finds the block, its place in the file is lost.
+ */
+kvcl_status_t kvcl_tier_append_by(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, uint64_t len,
+                                  kvcl_tier_fill_t fill, void *fill_arg, kvcl_tier_cb_t cb, void *arg,
+                                  kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
+
 /**
  * Read a block into memory, verified: OK says that these are the bytes of key with the length and checksum of loc. The
  * iov itself is copied; the memory is the tier's until cb, and undefined after a failure. cb: KVCL_OK, KVCL_ERR_STALE
@@ -103,6 +120,9 @@ kvcl_status_t kvcl_tier_flush(kvcl_tier_t *tier, kvcl_tier_cb_t cb, void *arg) K
 
 /** Call fn for each block held, oldest segments in no order; the tier is locked meanwhile: fn calls nothing of it. */
 void kvcl_tier_foreach(kvcl_tier_t *tier, kvcl_tier_gone_cb_t fn, void *arg);
-void kvcl_tier_stats(kvcl_tier_t *tier, kvcl_tier_stats_t *stats);
+/** The next blocks, at most room; *it_p begins with 0. Blocks that come or go meanwhile may be left out. Returns how
+ * many; 0: no more. */
+size_t kvcl_tier_walk(kvcl_tier_t *tier, uint64_t *it_p, kvcl_tier_item_t *items, size_t room);
+void   kvcl_tier_stats(kvcl_tier_t *tier, kvcl_tier_stats_t *stats);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The tier's inside: what tier.c, tier_read.c and tier_file.c share.
+ * The tier's inside: what tier.c, tier_blocks.c, tier_read.c and tier_file.c share.
  *
  * Lock: tier->lock guards all of it; kvcl_tio's own locks come after it. Callbacks that are due are collected under it
  * and called without.
@@ -74,6 +74,9 @@ struct kvcl_tier {
     bool                closing;
     kvcl_tier_stats_t   stats;
 };
+
+/** Lock held at the call, not at the return: what is to be written next goes, then everybody is told what is due. */
+void kvcl_tier_go_on(kvcl_tier_t *tier);
 
 /**
  * A short transfer goes on where it stopped. @return 1: it was submitted again; 0: all was moved; else -errno.

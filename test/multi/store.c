@@ -390,6 +390,7 @@ static const struct {
     {"bcast", test_bcast},     {"full", test_full},     {"reuse", test_reuse},     {"evict", test_evict},
     {"threads", test_threads}, {"hostile", test_hostile}, {"copies", test_copies}, {"copies_full", test_copies_full},
     {"events", test_events}, {"match_all", test_match_all},
+    {"tier", test_tier},       {"tier_restart", test_tier_restart},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

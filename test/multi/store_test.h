@@ -57,6 +57,9 @@ void test_copies_full(world_t *w);
 void test_events(world_t *w);
 /* store_groups.c */
 void test_match_all(world_t *w);
+/* store_tier.c */
+void test_tier(world_t *w);
+void test_tier_restart(world_t *w);
 /* store_bench.c */
 void bench(world_t *w);
 

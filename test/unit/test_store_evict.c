@@ -199,6 +199,37 @@ START_TEST(random_operations_keep_the_order_whole)
 }
 END_TEST
 
+/* Who was named as the next one is the next one, whatever was done before. */
+START_TEST(the_next_victim_is_known_before)
+{
+    enum { N = 60 };
+    kvcl_rand_t rnd;
+    uint32_t    i, turn, next[N], n;
+
+    kvcl_rand_seed(&rnd, (uint64_t)_i);
+    open_order((_i % 2) ? KVCL_EVICT_LRU : KVCL_EVICT_S3FIFO, N);
+    for (turn = 0; turn < 4000; ++turn) {
+        i = (uint32_t)kvcl_rand_below(&rnd, N);
+        if (kvcl_rand_below(&rnd, 3) > 0) {
+            kvcl_evict_touch(&evict, i);
+        } else if (kvcl_evict_insert(&evict, i, hash_of(kvcl_rand_below(&rnd, 4 * N))) != KVCL_OK) {
+            n = kvcl_evict_peek(&evict, next, N);
+            ck_assert_uint_eq(n, kvcl_evict_count(&evict));
+            ck_assert_uint_eq(next[0], victim());
+        }
+        if (kvcl_rand_below(&rnd, 50) == 0) {
+            (void)!kvcl_evict_pin(&evict, i);
+            n = kvcl_evict_peek(&evict, next, N);
+            while (n-- > 0) {
+                ck_assert(evict.nodes[next[n]].pins == 0);
+            }
+            (void)!kvcl_evict_remove(&evict, i);
+        }
+    }
+    close_order();
+}
+END_TEST
+
 START_TEST(wrong_calls_are_refused)
 {
     open_order(KVCL_EVICT_S3FIFO, 4);
@@ -227,6 +258,7 @@ int main(void)
     tcase_add_loop_test(tc, pinned_slots_are_never_victims, 0, 2);
     tcase_add_loop_test(tc, children_leave_before_their_parents, 0, 2);
     tcase_add_loop_test(tc, random_operations_keep_the_order_whole, 0, 10);
+    tcase_add_loop_test(tc, the_next_victim_is_known_before, 0, 10);
     tcase_add_test(tc, wrong_calls_are_refused);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

@@ -1,0 +1,152 @@
+/*
+ * The second tier of a store's rank: what the store does with src/tier.
+ *
+ *   store_nvme.c       opening, closing, the thread, what is said of blocks that have left the tier
+ *   store_demote.c     blocks on their way from the pool into the tier, and the tier's blocks found at a start
+ *   store_stage.c      blocks on their way back, for whoever asks: staging, and promotion into the pool
+ *   store_get_stage.c  the asking side of a get
+ *
+ * A block in the tier is listed at its homes as any other, by a location of KVCL_DIR_TIER_NVME: cache 0, slot and gen
+ * the place in its segment and the segment's use. Nobody but its owner can read it. Who wants it asks the owner
+ * (KVCL_ASK_STAGE), who has it read from the disk, verified, into a block of its staging cache; that one's location is
+ * ordinary, with a generation, and the bytes go the way that all bytes go. Staged blocks are not listed.
+ *
+ * Demotion runs ahead of eviction: blocks that are next in the pool's order are written while they are still there, and
+ * listed twice. An eviction never waits: a victim that is not in the tier is dropped, and counted.
+ *
+ * Locks: the engine lock, but for what is marked. kvcl_nvme_t.lock is an innermost one.
+ */
+#ifndef KVCL_STORE_NVME_H
+#define KVCL_STORE_NVME_H
+
+#include "store/store.h"
+#include "tier/tier.h"
+
+#include <pthread.h>
+
+enum { KVCL_NVME_CACHE = 0 }; /* no cache has this id */
+
+/* A block of the staging cache. */
+typedef struct kvcl_stage {
+    kvcl_list_t       link;     /* idle or held, oldest first */
+    kvcl_list_t       waiters;  /* kvcl_stage_item_t.link, while it is read */
+    struct kvcl_stage *next;    /* of the same hash */
+    struct kvcl_nvme  *nvme;
+    kvcl_store_rec_t  rec;      /* as listed */
+    uint32_t          users;    /* readers that have not let go */
+    uint64_t          held_ns;  /* when the last one came */
+    bool              reading;
+    bool              promote;  /* asked for again */
+} kvcl_stage_t;
+
+typedef struct kvcl_nvme {
+    kvcl_store_h      store;
+    kvcl_tier_t       *tier;
+    /* Staging. */
+    kvcl_cache_h      cache;
+    kvcl_slots_t      slots;
+    kvcl_slot_t       *array;
+    kvcl_stage_t      *stages;
+    kvcl_map_t        index;     /* hash of key -> kvcl_stage_t, chained: reading or staged */
+    kvcl_list_t       idle, held;
+    kvcl_list_t       jobs;      /* questions, in turn, of which blocks are not begun */
+    kvcl_list_t       begun;     /* the others that are not over */
+    bool              pumping;   /* staging blocks are being given out: do not begin that anew */
+    kvcl_store_timer_t *timer;   /* while jobs wait for blocks that readers hold */
+    unsigned          n_reading;
+    size_t            n_waiting; /* blocks of all jobs */
+    uint64_t          *seen;     /* hashes of what was staged once */
+    size_t            n_seen;    /* a power of two */
+    /* Demotion; by pool slot. */
+    uint8_t           *clean;    /* KVCL_NVME_* */
+    uint64_t          *sums;     /* checksums, of those that have one */
+    uint32_t          ahead;     /* so many slots shall be free or clean */
+    unsigned          listing;   /* publishes under way */
+    bool              off;       /* the tier takes no more blocks */
+    uint64_t          scan;      /* where the walk of a start is */
+    bool              scanned;
+    /* The thread. */
+    pthread_t         thread;
+    bool              started;
+    pthread_mutex_t   lock;
+    pthread_cond_t    wake;
+    _Atomic bool      kicked;    /* there is something to do */
+    _Atomic bool      draining;  /* the store closes: all of the pool shall go into the tier */
+    bool              drained, stopping;            /* lock */
+    kvcl_store_rec_t  *gone;     size_t n_gone, room_gone;   /* lock: what left the tier */
+    kvcl_key_t        *drops;    size_t n_drops, room_drops; /* lock: what shall leave it */
+    _Atomic uint64_t  n_demoted, n_promoted, n_dropped;
+} kvcl_nvme_t;
+
+extern const kvcl_tio_ops_t *kvcl_nvme_io; /* tests: faults before the disk; NULL: the tier's own choice */
+
+enum { KVCL_NVME_DIRTY, KVCL_NVME_CLEAN, KVCL_NVME_REFUSED };
+
+static inline bool kvcl_loc_is_nvme(const kvcl_dir_loc_t *loc)
+{
+    return (loc->flags & KVCL_DIR_TIER_MASK) == KVCL_DIR_TIER_NVME;
+}
+
+/* ---- store_nvme.c ---- */
+
+/** No lock; the pool is there. spec: "/path:size", %r in it is the rank. Reads the disk. */
+kvcl_status_t kvcl_nvme_open(kvcl_store_h store, const char *spec) KVCL_MUST_CHECK;
+/** No lock: all ranks have met; what the tier holds is listed, in the background. */
+void          kvcl_nvme_start(kvcl_nvme_t *nvme);
+/** No lock: the pool goes into the tier, as far as that is done in some seconds. */
+void          kvcl_nvme_drain(kvcl_nvme_t *nvme);
+/** Lock held: nothing begins any more. */
+void          kvcl_nvme_stop(kvcl_nvme_t *nvme);
+/** No lock, no operations in flight. NULL is allowed. */
+void          kvcl_nvme_close(kvcl_nvme_t *nvme);
+/** Any lock but nvme->lock: the thread looks what there is to do. */
+void          kvcl_nvme_kick(kvcl_nvme_t *nvme);
+void          kvcl_nvme_wake(kvcl_nvme_t *nvme); /* the same, also out of a pause */
+/** No lock; NULL is allowed. */
+void          kvcl_nvme_stats(kvcl_nvme_t *nvme, kvcl_store_stats_t *stats);
+/** A key was removed: it leaves the tier. NULL is allowed. */
+void          kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key);
+/** Any lock: a location of mine, as it is listed. */
+kvcl_dir_loc_t kvcl_nvme_loc(const kvcl_nvme_t *nvme, const kvcl_tier_loc_t *at, unsigned copies);
+/** Any lock: is this location of mine still that block's? */
+bool          kvcl_nvme_holds(const kvcl_nvme_t *nvme, const kvcl_key_t *key, const kvcl_dir_loc_t *loc);
+
+/* ---- store_demote.c ---- */
+
+/** A pool block was published. */
+void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum);
+/** A pool block is evicted. */
+void kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot);
+/** Blocks of the pool were taken. */
+void kvcl_nvme_taken(kvcl_nvme_t *nvme);
+/** These have left the tier: copies of them in the pool are not clean any more. */
+void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n);
+
+typedef enum { KVCL_NVME_IDLE, KVCL_NVME_MORE, KVCL_NVME_WAIT } kvcl_nvme_turn_t;
+
+/** No lock, the thread: some blocks go into the tier. WAIT: not now. */
+kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme);
+/** No lock, the thread: some of what the tier held at the start is listed. */
+kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme);
+
+/* ---- store_stage.c ---- */
+
+typedef void (*kvcl_stage_cb_t)(void *arg, const kvcl_stage_got_t *got, uint32_t n);
+
+kvcl_status_t kvcl_stage_init(kvcl_nvme_t *nvme) KVCL_MUST_CHECK; /* no lock */
+void          kvcl_stage_fini(kvcl_nvme_t *nvme);                 /* no lock */
+/** How many blocks one question asks for at most. */
+uint32_t      kvcl_stage_window(uint64_t block_bytes);
+void          kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                                size_t len);
+void          kvcl_stage_on_let_go(kvcl_store_h store, const void *data, uint32_t n);
+/** For myself: cb comes once, maybe before this returns. */
+kvcl_status_t kvcl_stage_here(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, uint32_t n, kvcl_stage_cb_t cb,
+                              void *arg) KVCL_MUST_CHECK;
+/** cb shall not come any more. */
+void          kvcl_stage_forget(kvcl_nvme_t *nvme, const void *arg);
+void          kvcl_stage_let_go(kvcl_nvme_t *nvme, uint32_t slot, uint32_t gen);
+/** Every question is answered; reads under way end by themselves. */
+void          kvcl_stage_stop(kvcl_nvme_t *nvme);
+
+#endif

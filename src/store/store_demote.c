@@ -1,0 +1,256 @@
+/*
+ * From the pool into the tier, ahead of eviction; and the listing of blocks that are in the tier.
+ *
+ * Candidates are those next in the order of eviction, as many as free slots are lacking to `ahead`. Their bytes are
+ * copied without the lock, as a peer would read them: the generation decides afterwards whether they were that block's
+ * all the while; if not the tier forgets what it took. The checksum is the one the block was published with, so bytes
+ * that have changed in memory are never made good by the way through the tier.
+ * A block that is in the tier is clean until the tier forgets it or the slot is used again. The thread alone calls what
+ * is marked so in nvme.h.
+ */
+#include "config.h"
+#include "base/copy_racy.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/nvme.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+enum { BATCH = 32, LIST_BATCH = 1024, LISTING_MAX = 4 };
+
+typedef struct victim {
+    kvcl_nvme_t *nvme;
+    kvcl_key_t  key;
+    uint32_t    slot, gen;
+    unsigned    copies;
+    uint64_t    sum;
+    bool        summed;
+} victim_t;
+
+void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum)
+{
+    nvme->clean[slot] = KVCL_NVME_DIRTY;
+    nvme->sums[slot]  = checksum;
+}
+
+void kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot)
+{
+    if (nvme->clean[slot] != KVCL_NVME_CLEAN) {
+        atomic_fetch_add_explicit(&nvme->n_dropped, 1, memory_order_relaxed);
+    }
+}
+
+void kvcl_nvme_taken(kvcl_nvme_t *nvme)
+{
+    if (nvme->store->pool->slots.n_free < nvme->ahead) {
+        kvcl_nvme_kick(nvme);
+    }
+}
+
+void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
+{
+    kvcl_owner_node_t *node;
+    size_t            i;
+
+    for (i = 0; i < n; ++i) {
+        node = kvcl_owner_find(nvme->store, &recs[i].key, nvme->store->pool);
+        if ((node != NULL) && !kvcl_nvme_holds(nvme, &recs[i].key, &recs[i].loc)) {
+            nvme->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
+        }
+    }
+}
+
+/* ---- which ---- */
+
+/* Lock held. */
+static unsigned choose(kvcl_nvme_t *nvme, uint32_t *order, victim_t *victims)
+{
+    kvcl_owner_t *pool = nvme->store->pool;
+    bool         all   = atomic_load(&nvme->draining);
+    uint32_t     want  = all ? pool->slots.n : nvme->ahead, n, i;
+    unsigned     found = 0;
+
+    if (nvme->off || (!all && (pool->slots.n_free >= nvme->ahead))) {
+        return 0;
+    }
+    n = kvcl_evict_peek(&pool->evict, order, all ? want : want - pool->slots.n_free);
+    for (i = 0; (i < n) && (found < BATCH); ++i) {
+        const kvcl_slot_t *slot = &pool->array[order[i]];
+        if ((nvme->clean[order[i]] == KVCL_NVME_DIRTY) && (slot->state == KVCL_SLOT_PUBLISHED)) {
+            victims[found++] = (victim_t){.nvme = nvme, .key = slot->key, .slot = order[i],
+                                          .gen = kvcl_slots_gen(&pool->slots, order[i]),
+                                          .copies = kvcl_loc_copies(slot->flags), .sum = nvme->sums[order[i]],
+                                          .summed = (slot->flags & KVCL_LOC_SUMMED) != 0};
+        }
+    }
+    return found;
+}
+
+/* ---- writing ---- */
+
+/* A kvcl_tier_fill_t. A pool's block is plain bytes. */
+static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
+{
+    const victim_t     *victim = arg;
+    const kvcl_cache_h pool    = victim->nvme->store->pool_cache;
+    uint64_t           bytes   = pool->shape.block_bytes;
+
+    kvcl_copy_racy(dst, (const uint8_t *)pool->bases[0] + (victim->slot * bytes) + off, len);
+    return (off + len < bytes) || kvcl_slots_gen_is(&pool->gens[victim->slot], victim->gen);
+}
+
+static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
+{
+    kvcl_nvme_t  *nvme = victim->nvme;
+    kvcl_cache_h pool  = nvme->store->pool_cache;
+
+    if (!victim->summed) {
+        victim->sum = kvcl_store_block_sum(pool, victim->slot);
+        if (!kvcl_slots_gen_is(&pool->gens[victim->slot], victim->gen)) {
+            return KVCL_ERR_STALE;
+        }
+    }
+    return kvcl_tier_append_by(nvme->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
+                               NULL, NULL, at);
+}
+
+/* ---- listing ---- */
+
+static void on_listed(void *arg, kvcl_status_t status)
+{
+    kvcl_nvme_t    *nvme = arg;
+    kvcl_context_h ctx   = nvme->store->ctx;
+
+    if (status != KVCL_OK) {
+        kvcl_log_debug("blocks of a tier are not all listed: %s", kvcl_status_text(status));
+    }
+    kvcl_lock(ctx);
+    if (nvme->listing-- == LISTING_MAX) {
+        kvcl_nvme_wake(nvme);
+    }
+    --nvme->store->ops; /* last: the store may be closed from here on */
+    kvcl_engine_notify(ctx);
+    kvcl_unlock(ctx);
+}
+
+/* No lock. False: not now. */
+static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
+{
+    kvcl_store_h       store = nvme->store;
+    kvcl_xfer_params_t p     = {.size = sizeof(p), .cb = on_listed, .cb_arg = nvme};
+    kvcl_status_t      status;
+    bool               now;
+
+    kvcl_lock(store->ctx);
+    now = !store->closing && (nvme->listing < LISTING_MAX);
+    if (now) {
+        ++nvme->listing;
+        ++store->ops;
+    }
+    kvcl_unlock(store->ctx);
+    if (!now) {
+        return false;
+    }
+    status = kvcl_publish_start(store->pool, recs, n, &p, NULL);
+    if (status != KVCL_OK) {
+        on_listed(nvme, status);
+    }
+    return true;
+}
+
+/* ---- the thread's turns ---- */
+
+/* Lock held: those that were written, if they are still there, are clean, and to be listed. */
+static size_t mark(kvcl_nvme_t *nvme, const victim_t *victims, const kvcl_status_t *how, const kvcl_tier_loc_t *at,
+                   unsigned n, kvcl_store_rec_t *recs)
+{
+    kvcl_owner_t *pool   = nvme->store->pool;
+    size_t       n_recs  = 0;
+    unsigned     i;
+
+    for (i = 0; i < n; ++i) {
+        bool there = (kvcl_slots_gen(&pool->slots, victims[i].slot) == victims[i].gen);
+        if ((how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS)) {
+            recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
+                                                .loc = kvcl_nvme_loc(nvme, &at[i], victims[i].copies)};
+            nvme->clean[victims[i].slot] = there ? KVCL_NVME_CLEAN : nvme->clean[victims[i].slot];
+        } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && there) {
+            nvme->clean[victims[i].slot] = KVCL_NVME_REFUSED; /* none so long, or no more at all */
+            nvme->off = nvme->off || (how[i] == KVCL_ERR_IO);
+        }
+    }
+    return n_recs;
+}
+
+kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
+{
+    kvcl_store_h     store  = nvme->store;
+    uint32_t         *order = malloc(store->pool->slots.n * sizeof(*order));
+    victim_t         victims[BATCH];
+    kvcl_status_t    how[BATCH];
+    kvcl_tier_loc_t  at[BATCH];
+    kvcl_store_rec_t recs[BATCH];
+    unsigned         n, done;
+    size_t           n_recs;
+    bool             busy;
+
+    if (order == NULL) {
+        return KVCL_NVME_WAIT;
+    }
+    kvcl_lock(store->ctx);
+    busy = !store->closing && !atomic_load(&nvme->draining) && (nvme->listing >= LISTING_MAX);
+    n    = (store->closing || busy) ? 0 : choose(nvme, order, victims);
+    kvcl_unlock(store->ctx);
+    free(order);
+    for (done = 0; (done < n) && !busy; ++done) {
+        how[done] = write_one(&victims[done], &at[done]);
+        busy      = (how[done] == KVCL_ERR_BUSY);
+        if (how[done] == KVCL_OK) {
+            atomic_fetch_add_explicit(&nvme->n_demoted, 1, memory_order_relaxed);
+        }
+    }
+    if (done > 0) {
+        kvcl_lock(store->ctx);
+        n_recs = mark(nvme, victims, how, at, done, recs);
+        kvcl_unlock(store->ctx);
+        if ((n_recs != 0) && !atomic_load(&nvme->draining)) {
+            (void)!list(nvme, recs, n_recs);
+        }
+    }
+    return busy ? KVCL_NVME_WAIT : (n > 0) ? KVCL_NVME_MORE : KVCL_NVME_IDLE;
+}
+
+kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme)
+{
+    kvcl_tier_item_t *items;
+    kvcl_store_rec_t *recs;
+    uint64_t         scan = nvme->scan;
+    size_t           n, some = 0, i;
+    bool             done = true;
+
+    if (nvme->scanned || nvme->store->closing) {
+        return KVCL_NVME_IDLE;
+    }
+    items = malloc(LIST_BATCH * (sizeof(*items) + sizeof(*recs)));
+    if (items == NULL) {
+        return KVCL_NVME_WAIT;
+    }
+    recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
+    n    = kvcl_tier_walk(nvme->tier, &scan, items, LIST_BATCH);
+    for (i = 0; i < n; ++i) {
+        if (items[i].loc.len == nvme->store->pool_cache->shape.block_bytes) {
+            memcpy(recs[some].key.bytes, items[i].key, sizeof(recs[some].key.bytes));
+            recs[some++].loc = kvcl_nvme_loc(nvme, &items[i].loc, nvme->store->replicas);
+        }
+    }
+    if (some != 0) {
+        done = list(nvme, recs, some);
+    }
+    free(items);
+    if (done) {
+        nvme->scan    = scan;
+        nvme->scanned = (n == 0);
+    }
+    return !done ? KVCL_NVME_WAIT : nvme->scanned ? KVCL_NVME_IDLE : KVCL_NVME_MORE;
+}
