@@ -1,7 +1,8 @@
 /*
  * Blocks of different sizes on the two sides: get, put, send and recv between blocks of 16 and of 64 tokens, partly
  * filled at either end, and parts of blocks of equal size; from what fits one message to several windows of frames. A
- * model holds what each token of each block must be, and every byte of both caches is compared after each step.
+ * model holds what each token of each block must be, and every byte of both caches is compared after each step. Gets
+ * and puts are posted by kvcl_get and kvcl_put and by prepared handles, in turns.
  */
 #include "conform.h"
 
@@ -28,6 +29,7 @@ typedef struct table {
 typedef struct scene {
     cf_t     *cf;
     uint64_t seed;
+    bool     prepare; /* the next get or put goes by a handle */
     table_t  small, large;
 } scene_t;
 
@@ -110,24 +112,44 @@ static void model(const scene_t *s, const part_t *dst, const part_t *src, int aw
 
 static void check(const scene_t *s)
 {
+    cf_alive(s->cf); /* a step was done */
     cf_fence(s->cf);
     visit(s, &s->small, false);
     visit(s, &s->large, false);
     cf_fence(s->cf);
 }
 
+/* Selection `local` of the cache and `remote` of the next rank's, by a call or by a handle that was made for them. */
+static void move(scene_t *s, kvcl_xfer_dir_t dir, kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_sel_t *remote,
+                 const char *name, kvcl_status_t *statuses)
+{
+    int                next = (s->cf->rank + 1) % s->cf->size;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT, own = KVCL_XFER_PARAMS_INIT;
+    kvcl_xfer_h        xfer;
+    kvcl_req_h         req;
+
+    params.remote_cache = name;
+    own.status          = statuses;
+    if (s->prepare) {
+        CF_OK(s->cf, kvcl_xfer_prepare(s->cf->world, next, dir, cache, local, remote, &params, &xfer));
+        CF_OK(s->cf, kvcl_xfer_post(xfer, local->blocks, local->n_blocks, remote->blocks, remote->n_blocks, &own,
+                                    &req));
+        kvcl_xfer_free(xfer);
+    } else {
+        params.status = statuses;
+        CF_OK(s->cf, (dir == KVCL_XFER_GET) ? kvcl_get(s->cf->world, next, cache, remote, local, &params, &req)
+                                            : kvcl_put(s->cf->world, next, cache, local, remote, &params, &req));
+    }
+    CF_OK(s->cf, cf_end(s->cf, req));
+    s->prepare = !s->prepare;
+}
+
 static void get(scene_t *s, part_t dst, part_t src)
 {
-    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_status_t      statuses[LIST_MAX];
-    kvcl_req_h         req;
-    size_t             i;
+    kvcl_status_t statuses[LIST_MAX];
+    size_t        i;
 
-    params.remote_cache = src.table->name;
-    params.status       = statuses;
-    CF_OK(s->cf, kvcl_get(s->cf->world, (s->cf->rank + 1) % s->cf->size, dst.table->cache.h, &src.sel, &dst.sel,
-                          &params, &req));
-    CF_OK(s->cf, cf_end(s->cf, req));
+    move(s, KVCL_XFER_GET, dst.table->cache.h, &dst.sel, &src.sel, src.table->name, statuses);
     for (i = 0; i < src.sel.n_blocks; ++i) {
         CF_CHECK(s->cf, statuses[i] == KVCL_OK); /* one a block of the remote list */
     }
@@ -137,13 +159,7 @@ static void get(scene_t *s, part_t dst, part_t src)
 
 static void put(scene_t *s, part_t dst, part_t src)
 {
-    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_req_h         req;
-
-    params.remote_cache = dst.table->name;
-    CF_OK(s->cf, kvcl_put(s->cf->world, (s->cf->rank + 1) % s->cf->size, src.table->cache.h, &src.sel, &dst.sel,
-                          &params, &req));
-    CF_OK(s->cf, cf_end(s->cf, req));
+    move(s, KVCL_XFER_PUT, src.table->cache.h, &src.sel, &dst.sel, dst.table->name, NULL);
     model(s, &dst, &src, -1);
     check(s);
 }
@@ -192,7 +208,7 @@ static void one_size(cf_t *cf, uint32_t head_bytes, bool ours)
 {
     static const uint32_t seven[] = {3, 4, 9, 0, 12, 13, 7}, eight[] = {1, 2, 5, 6, 8, 10, 11, 14}, two[] = {2, 0},
                           others[] = {1, 3}, three[] = {15, 13, 3};
-    scene_t s = {.cf = cf, .seed = cf_same(cf)};
+    scene_t s = {.cf = cf, .seed = cf_same(cf), .prepare = ours};
     part_t  small_7 = {&s.small, cf_sel(seven, 7)}, small_8 = {&s.small, cf_sel(eight, 8)};
     part_t  large_2 = {&s.large, cf_sel(two, 2)}, other_2 = {&s.large, cf_sel(others, 2)};
     part_t  large_112 = large_2, other_112 = other_2, later = other_2, middle = {&s.small, cf_sel(three, 3)};
@@ -218,6 +234,97 @@ static void one_size(cf_t *cf, uint32_t head_bytes, bool ours)
     pass(&s, odd_2, odd, true);
     pass_layers(&s, small_7, other_112);
     pass_layers(&s, large_2, small_8);
+    cf_cache_end(&s.small.cache);
+    cf_cache_end(&s.large.cache);
+}
+
+/* ---- at random ---- */
+
+/* n different blocks of a table, in random order. */
+static void some_blocks(kvcl_rand_t *rnd, const table_t *t, uint32_t *ids, uint32_t n)
+{
+    uint32_t all = SLOTS / t->tokens, list[LIST_MAX], i, j;
+
+    for (i = 0; i < all; ++i) {
+        list[i] = i;
+    }
+    for (i = 0; i < n; ++i) {
+        j       = i + (uint32_t)kvcl_rand_below(rnd, all - i);
+        ids[i]  = list[j];
+        list[j] = list[i];
+    }
+}
+
+/* A handle from one table to the other, for some range of so many tokens; then lists of the length that this needs. */
+static void posted_at_random(scene_t *s, kvcl_rand_t *rnd)
+{
+    bool               to_large = (kvcl_rand_below(rnd, 2) != 0), put = (kvcl_rand_below(rnd, 2) != 0);
+    part_t             dst = {.table = to_large ? &s->large : &s->small};
+    part_t             src = {.table = to_large ? &s->small : &s->large};
+    part_t             *near_end = put ? &src : &dst, *far_end = put ? &dst : &src;
+    uint32_t           lists[2][LIST_MAX], n = 1 + (uint32_t)kvcl_rand_below(rnd, SLOTS / 2), posts;
+    int                next = (s->cf->rank + 1) % s->cf->size;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    part_t             *part;
+    kvcl_xfer_h        xfer;
+    kvcl_req_h         req;
+
+    for (part = &dst; part != NULL; part = (part == &dst) ? &src : NULL) {
+        uint32_t first       = (uint32_t)kvcl_rand_below(rnd, part->table->tokens);
+        part->sel.tokens     = (kvcl_range_t){first, first + n};
+        part->sel.n_blocks   = (first + n + part->table->tokens - 1) / part->table->tokens;
+        part->sel.blocks     = lists[part == &src];
+    }
+    params.remote_cache = far_end->table->name;
+    CF_OK(s->cf, kvcl_xfer_prepare(s->cf->world, next, put ? KVCL_XFER_PUT : KVCL_XFER_GET, near_end->table->cache.h,
+                                   &near_end->sel, &far_end->sel, &params, &xfer));
+    for (posts = 0; posts < 3; ++posts) {
+        some_blocks(rnd, dst.table, lists[0], (uint32_t)dst.sel.n_blocks);
+        some_blocks(rnd, src.table, lists[1], (uint32_t)src.sel.n_blocks);
+        CF_OK(s->cf, kvcl_xfer_post(xfer, near_end->sel.blocks, near_end->sel.n_blocks, far_end->sel.blocks,
+                                    far_end->sel.n_blocks, NULL, &req));
+        CF_OK(s->cf, cf_end(s->cf, req));
+        model(s, &dst, &src, put ? -1 : 1);
+        check(s);
+    }
+    kvcl_xfer_free(xfer);
+}
+
+/* What a handle was made for holds for every posting: tokens that the lists do not have are refused. */
+static void lists_too_short(scene_t *s)
+{
+    static const uint32_t two[] = {0, 1}, eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    int                   next = (s->cf->rank + 1) % s->cf->size;
+    kvcl_sel_t            local = {.tokens = {0, 112}}, remote = {.tokens = {16, 128}};
+    kvcl_xfer_params_t    params = KVCL_XFER_PARAMS_INIT;
+    kvcl_xfer_h           xfer;
+    kvcl_req_h            req;
+
+    params.remote_cache = s->large.name;
+    CF_OK(s->cf, kvcl_xfer_prepare(s->cf->world, next, KVCL_XFER_GET, s->small.cache.h, &local, &remote, &params,
+                                   &xfer));
+    CF_IS(s->cf, kvcl_xfer_post(xfer, eight, 6, two, 2, NULL, &req), KVCL_ERR_OUT_OF_RANGE); /* 96 tokens here */
+    CF_OK(s->cf, kvcl_xfer_post(xfer, eight, 7, two, 1, NULL, &req));                        /* 64 there */
+    CF_IS(s->cf, cf_end(s->cf, req), KVCL_ERR_OUT_OF_RANGE);
+    kvcl_xfer_free(xfer);
+    check(s);
+}
+
+static void prepared_at_random(cf_t *cf)
+{
+    enum { HANDLES = 12 };
+    scene_t     s = {.cf = cf, .seed = cf_same(cf)};
+    kvcl_rand_t rnd;
+    int         i;
+
+    kvcl_rand_seed(&rnd, s.seed); /* the same on all ranks */
+    make_table(&s, &s.small, "small", SMALL, 8 << kvcl_rand_below(&rnd, 8), kvcl_rand_below(&rnd, 2) != 0);
+    make_table(&s, &s.large, "large", LARGE, s.small.head_bytes, kvcl_rand_below(&rnd, 2) != 0);
+    check(&s);
+    lists_too_short(&s);
+    for (i = 0; i < HANDLES; ++i) {
+        posted_at_random(&s, &rnd);
+    }
     cf_cache_end(&s.small.cache);
     cf_cache_end(&s.large.cache);
 }
@@ -291,6 +398,7 @@ static const cf_case_t cases[] = {
     {"small_transfers", small_transfers, 0},
     {"middling_transfers", middling_transfers, 0},
     {"large_transfers", large_transfers, 0},
+    {"prepared_at_random", prepared_at_random, 0},
     {"what_does_not_fit_is_refused", what_does_not_fit_is_refused, 0},
     {NULL, NULL, 0},
 };
