@@ -47,16 +47,16 @@ typedef struct kvcl_xfer_params {
     {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL}
 
 /*
- * Device memory and the engine's streams. An engine computes on a CUDA stream of its own, which copies of this library do
- * not wait for by themselves. With params.stream set, the transfer reads and writes no local memory, and announces
- * nothing to its peer, before that stream has done everything that it was given before the posting call: keys and values
- * that are still being computed are complete when they leave, and blocks that a kernel still reads are not overwritten.
- * The call itself waits for nothing; what the stream is given later is not waited for. The other direction needs
- * nothing: when a request is complete its bytes are in place on the device, for any stream.
+ * Device memory and the engine's streams. An engine computes on a CUDA stream of its own, which copies of this library
+ * do not wait for by themselves. With params.stream set, the transfer reads and writes no local memory, and announces
+ * nothing to its peer, before that stream has done everything that it was given before the posting call: keys and
+ * values that are still being computed are complete when they leave, and blocks that a kernel still reads are not
+ * overwritten. The call itself waits for nothing; what the stream is given later is not waited for. The other direction
+ * needs nothing: when a request is complete its bytes are in place on the device, for any stream.
  *
  * The stream is taken as the posting thread's current CUDA context has it: of cuStreamCreate or cudaStreamCreate, a
- * framework's handle of one, or CU_STREAM_LEGACY and CU_STREAM_PER_THREAD (the null stream has no handle of its own). It
- * may be destroyed once the call has returned, as CUDA allows. KVCL_ERR_INVALID_PARAM: it is being captured into a
+ * framework's handle of one, or CU_STREAM_LEGACY and CU_STREAM_PER_THREAD (the null stream has no handle of its own).
+ * It may be destroyed once the call has returned, as CUDA allows. KVCL_ERR_INVALID_PARAM: it is being captured into a
  * graph. KVCL_ERR_UNSUPPORTED: no driver here. If its device fails, the request ends by its deadline. A request that is
  * canceled, or whose deadline passes, while it waits ends at once. Sends with streams match in the order in which their
  * streams let them go. It orders work on host memory too (a copy from the device to pinned memory that is then put).

@@ -62,6 +62,10 @@ kvcl_status_t kvcl_cuda_lane_take(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *
 /** good: it may be used again; else its stream has failed, and it is thrown away. */
 void          kvcl_cuda_lane_give(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *lane, bool good);
 
+/* Pieces up to this size go by the kernel: a call for one copy costs about 2 us, in which a device moves some 64 KiB.
+ * Reckoned; contrib/bench/gpu moves it to see. At most KVCL_CUDA_SLOT_BYTES. */
+extern size_t kvcl_cuda_small_max;
+
 /* mem_cuda_copy.c: kvcl_copier_ops_t.copy. */
 kvcl_status_t kvcl_cuda_copy(kvcl_copier_t *dst, kvcl_copier_t *src, const kvcl_piece_t *pieces, size_t n)
     KVCL_MUST_CHECK;

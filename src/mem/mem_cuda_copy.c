@@ -15,8 +15,9 @@
 
 #include <string.h>
 
+size_t kvcl_cuda_small_max = 32 * 1024;
+
 enum {
-    SMALL_MAX    = 32 * 1024, /* a call for one copy costs about 2 us, in which a device moves some 64 KiB */
     PACK_MIN     = 4,
     THREADS      = 128,       /* PIECE_THREADS of the kernel */
     ALIGN        = 16,        /* the kernel's widest word */
@@ -153,7 +154,7 @@ static bool packs(const job_t *job, const kvcl_copier_t *dst, const kvcl_copier_
         return false; /* of two devices each sees its own memory only; the driver copies between them */
     }
     for (i = 0; (i < n) && (small < PACK_MIN); ++i) {
-        small += (pieces[i].len <= SMALL_MAX) ? 1 : 0;
+        small += (pieces[i].len <= kvcl_cuda_small_max) ? 1 : 0;
     }
     return small >= PACK_MIN;
 }
@@ -170,7 +171,7 @@ kvcl_status_t kvcl_cuda_copy(kvcl_copier_t *dst, kvcl_copier_t *src, const kvcl_
         return status;
     }
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
-        if (packed && (pieces[i].len <= SMALL_MAX)) {
+        if (packed && (pieces[i].len <= kvcl_cuda_small_max)) {
             status = pack(&job, &pieces[i]);
         } else if (pieces[i].len > 0) {
             status = copy_one(&job, &pieces[i]);

@@ -19,7 +19,8 @@ static bool takes(const char *call, int what)
         int        what;
     } calls[] = {{"kvcl_get", CLASSES | STREAM}, {"kvcl_put", CLASSES | STREAM}, {"kvcl_get_bytes", CLASSES | STREAM},
                  {"kvcl_put_bytes", CLASSES | STREAM}, {"kvcl_xfer_prepare", CLASSES}, {"kvcl_xfer_post", STREAM},
-                 {"kvcl_send", STREAM}, {"kvcl_send_bytes", STREAM}, {"kvcl_recv", STREAM}, {"kvcl_recv_bytes", STREAM}};
+                 {"kvcl_send", STREAM}, {"kvcl_send_bytes", STREAM}, {"kvcl_recv", STREAM},
+                 {"kvcl_recv_bytes", STREAM}};
     size_t i;
 
     for (i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i) {
@@ -54,8 +55,8 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_BACKGROUND is a flag of gets and puts", call);
     }
     if ((out->stream != NULL) && !takes(call, STREAM)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it follows no stream: post it when kvcl_stream_done has completed",
-                         call);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it follows no stream: post it when kvcl_stream_done has "
+                         "completed", call);
     }
     return KVCL_OK;
 }

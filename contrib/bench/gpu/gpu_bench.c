@@ -1,0 +1,263 @@
+/*
+ * Many pieces between device and host memory, and inside a device: by the library's kernel, by a cuMemcpyAsync for each
+ * piece, and as one contiguous copy, which is the floor; then kvcl_get between two caches of this process. Rates for
+ * each size of pieces; the last line of a table says up to which size the kernel wins, which is what
+ * kvcl_cuda_small_max (mem/mem_cuda.h) should be. Bytes are compared once for each size and way.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "mem/mem_cuda.h"
+#include "test/unit/gpu.h"
+#include <kvcl/kvcl.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { TO_HOST, TO_DEVICE, INSIDE, WAYS } way_t;
+
+static const char *const way_names[] = {"device to host", "host to device", "inside a device"};
+
+typedef struct bench {
+    size_t        total;
+    unsigned      rounds;
+    char          *device, *other, *host; /* each total bytes */
+    kvcl_copier_t *copier;
+    CUstream      stream;
+    kvcl_piece_t  *pieces;
+    size_t        n;
+} bench_t;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "gpu_bench: %s: %s\n", what, kvcl_last_error());
+    exit(1);
+}
+
+static char *far_end(const bench_t *b, way_t way, bool dst)
+{
+    if (way == INSIDE) {
+        return dst ? b->other : b->device;
+    }
+    return (dst == (way == TO_HOST)) ? b->host : b->device;
+}
+
+/* The pieces of the source in an order of their own, so that none are neighbours on both sides. */
+static void list(bench_t *b, way_t way, size_t size)
+{
+    size_t i;
+
+    b->n = b->total / size;
+    for (i = 0; i < b->n; ++i) {
+        size_t from  = (b->n > 1) ? (i * 7919) % (b->n - 1) : 0;
+        b->pieces[i] = (kvcl_piece_t){(uintptr_t)far_end(b, way, true) + (i * size),
+                                      (uintptr_t)far_end(b, way, false) + (from * size), size};
+    }
+}
+
+static void by_library(bench_t *b, way_t way)
+{
+    kvcl_copier_t *dst = (way == TO_HOST) ? NULL : b->copier, *src = (way == TO_DEVICE) ? NULL : b->copier;
+    size_t        at, n;
+
+    for (at = 0; at < b->n; at += n) {
+        n = (b->n - at < KVCL_COPIER_BATCH) ? b->n - at : KVCL_COPIER_BATCH;
+        if (kvcl_copier_copy(dst, src, b->pieces + at, n) != KVCL_OK) {
+            die("a copy");
+        }
+    }
+}
+
+static void by_kernel(bench_t *b, way_t way)
+{
+    kvcl_cuda_small_max = KVCL_CUDA_SLOT_BYTES;
+    by_library(b, way);
+}
+
+static void by_calls(bench_t *b, way_t way)
+{
+    size_t i;
+
+    (void)way;
+    for (i = 0; i < b->n; ++i) {
+        gpu_copy(0, b->stream, (void *)(uintptr_t)b->pieces[i].dst, (void *)(uintptr_t)b->pieces[i].src,
+                 b->pieces[i].len);
+    }
+    gpu_sync(0, b->stream);
+}
+
+static void at_once(bench_t *b, way_t way)
+{
+    gpu_copy(0, b->stream, far_end(b, way, true), far_end(b, way, false), b->total);
+    gpu_sync(0, b->stream);
+}
+
+/* GB/s of the best round. */
+static double measure(bench_t *b, way_t way, void (*fn)(bench_t *b, way_t way))
+{
+    uint64_t best = UINT64_MAX, start, took;
+    unsigned i;
+
+    for (i = 0; i <= b->rounds; ++i) { /* the first one warms up */
+        start = kvcl_now_ns();
+        fn(b, way);
+        took = kvcl_now_ns() - start;
+        best = ((i > 0) && (took < best)) ? took : best;
+    }
+    return (double)b->total / (double)best;
+}
+
+/* What lies there; far_end's source is never changed by a way that is being measured. */
+static void check(bench_t *b, way_t way, const char *name)
+{
+    char   *dst = malloc(b->total), *src = malloc(b->total);
+    size_t i;
+
+    gpu_read(0, dst, far_end(b, way, true), b->total);
+    gpu_read(0, src, far_end(b, way, false), b->total);
+    for (i = 0; i < b->n; ++i) {
+        if (memcmp(dst + (b->pieces[i].dst - (uintptr_t)far_end(b, way, true)),
+                   src + (b->pieces[i].src - (uintptr_t)far_end(b, way, false)), b->pieces[i].len) != 0) {
+            fprintf(stderr, "gpu_bench: %s, %s: piece %zu of %zu bytes is wrong\n", way_names[way], name, i,
+                    (size_t)b->pieces[i].len);
+            exit(1);
+        }
+    }
+    free(dst);
+    free(src);
+}
+
+static void fill(bench_t *b, way_t way)
+{
+    uint64_t word = 88172645463325252u + way, *words = malloc(b->total);
+    size_t   i;
+
+    for (i = 0; i < b->total / 8; ++i) {
+        word    ^= word << 13;
+        word    ^= word >> 7;
+        word    ^= word << 17;
+        words[i] = word;
+    }
+    gpu_write(0, far_end(b, way, false), words, b->total);
+    memset(words, 0, b->total);
+    gpu_write(0, far_end(b, way, true), words, b->total);
+    free(words);
+}
+
+static void copies(bench_t *b, way_t way)
+{
+    static const char *const names[] = {"kernel", "calls"};
+    void (*const fns[])(bench_t *b, way_t way) = {by_kernel, by_calls};
+    size_t   most = 0, reckoned = kvcl_cuda_small_max, size;
+    double   rate[2];
+    unsigned i;
+
+    printf("\n%s, GB/s\n%10s %10s %10s %10s %10s\n", way_names[way], "piece", "kernel", "calls", "library", "at once");
+    for (size = 256; size <= (size_t)1 << 20; size *= 2) {
+        list(b, way, size);
+        for (i = 0; i < 2; ++i) {
+            fill(b, way);
+            rate[i] = measure(b, way, fns[i]);
+            check(b, way, names[i]);
+        }
+        kvcl_cuda_small_max = reckoned;
+        printf("%10zu %10.2f %10.2f %10.2f", size, rate[0], rate[1], measure(b, way, by_library));
+        check(b, way, "library");
+        printf(" %10.2f\n", measure(b, way, at_once));
+        fflush(stdout);
+        most = (rate[0] > rate[1]) ? size : most;
+    }
+    printf("the kernel wins up to %zu bytes; the library takes it up to %zu\n", most, reckoned);
+}
+
+/* ---- kvcl_get between two caches here ---- */
+
+static void get_size(kvcl_comm_h comm, bench_t *b, kvcl_context_h ctx, size_t size)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(b->total / size, (uint32_t)size);
+    size_t        n      = b->total / size, i;
+    uint32_t      *ids   = malloc(2 * n * sizeof(*ids));
+    void          *from  = b->device, *to = b->other;
+    uint64_t      best   = UINT64_MAX, start, took;
+    kvcl_cache_h  theirs, mine;
+    kvcl_sel_t    remote = {.blocks = ids, .n_blocks = n}, local = {.blocks = ids + n, .n_blocks = n};
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h    req;
+    unsigned      round;
+
+    for (i = 0; i < n; ++i) {
+        ids[i]     = (uint32_t)((n > 1) ? (i * 7919) % (n - 1) : 0);
+        ids[n + i] = (uint32_t)i;
+    }
+    if ((kvcl_cache_create(ctx, "from", &layout, &from, KVCL_MEM_CUDA, &theirs) != KVCL_OK) ||
+        (kvcl_cache_create(ctx, "to", &layout, &to, KVCL_MEM_CUDA, &mine) != KVCL_OK)) {
+        die("kvcl_cache_create");
+    }
+    params.remote_cache = "from";
+    for (round = 0; round <= b->rounds; ++round) {
+        start = kvcl_now_ns();
+        if ((kvcl_get(comm, 0, mine, &remote, &local, &params, &req) != KVCL_OK) ||
+            (kvcl_req_wait(req, UINT64_MAX) != KVCL_OK)) {
+            die("kvcl_get");
+        }
+        took = kvcl_now_ns() - start;
+        best = ((round > 0) && (took < best)) ? took : best;
+    }
+    printf("%10zu %10.2f\n", size, (double)b->total / (double)best);
+    kvcl_cache_destroy(mine);
+    kvcl_cache_destroy(theirs);
+    free(ids);
+}
+
+static void gets(bench_t *b)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+    kvcl_comm_h        comm;
+    size_t             size;
+
+    params.path = "loop";
+    if ((kvcl_init(&params, &ctx) != KVCL_OK) || (kvcl_comm_world(ctx, &comm) != KVCL_OK)) {
+        die("kvcl_init");
+    }
+    printf("\nkvcl_get from one cache of the device into another, random order, GB/s\n%10s %10s\n", "block", "get");
+    for (size = 1024; size <= (size_t)1 << 20; size *= 4) {
+        get_size(comm, b, ctx, size);
+    }
+    kvcl_finalize(ctx);
+}
+
+int main(int argc, char **argv)
+{
+    bool       fake = (argc > 1) && (strcmp(argv[1], "--fake") == 0);
+    bench_t    b    = {.total = fake ? (size_t)4 << 20 : (size_t)256 << 20, .rounds = fake ? 1 : 5};
+    const char *why = gpu_open(!fake);
+    char       name[128];
+    way_t      way;
+
+    if (why != NULL) {
+        printf("SKIP: no GPU here: %s\n", why);
+        return 77;
+    }
+    gpu_name(0, name, sizeof(name));
+    printf("%s; lists of %zu MiB, best of %u\n", name, b.total >> 20, b.rounds);
+    b.device = gpu_malloc(0, b.total);
+    b.other  = gpu_malloc(0, b.total);
+    b.host   = gpu_pinned(0, b.total);
+    b.stream = gpu_stream(0);
+    b.pieces = malloc(b.total / 256 * sizeof(*b.pieces));
+    if (kvcl_copier_open(KVCL_MEM_CUDA, b.device, b.total, &b.copier) != KVCL_OK) {
+        die("kvcl_copier_open");
+    }
+    for (way = TO_HOST; way < WAYS; ++way) {
+        copies(&b, way);
+    }
+    gets(&b);
+    kvcl_copier_close(b.copier);
+    gpu_stream_end(0, b.stream);
+    gpu_pinned_free(0, b.host);
+    gpu_free(0, b.other);
+    gpu_free(0, b.device);
+    free(b.pieces);
+    return 0;
+}
