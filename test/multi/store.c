@@ -391,6 +391,7 @@ static const struct {
     {"threads", test_threads}, {"hostile", test_hostile}, {"copies", test_copies}, {"copies_full", test_copies_full},
     {"events", test_events}, {"match_all", test_match_all},
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
+    {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

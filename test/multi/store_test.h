@@ -60,6 +60,8 @@ void test_match_all(world_t *w);
 /* store_tier.c */
 void test_tier(world_t *w);
 void test_tier_restart(world_t *w);
+void test_tier_faults(world_t *w);
+void test_tier_errors(world_t *w);
 /* store_bench.c */
 void bench(world_t *w);
 

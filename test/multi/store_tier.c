@@ -2,6 +2,8 @@
  * Second tiers: pools that are far too small, on disks that are slow to fail. What was put is there, whatever was
  * evicted; after a restart, too; and what a spoilt file gives is a miss.
  */
+#include "../unit/tier_fault.h"
+#include "base/log.h"
 #include "store/nvme.h"
 #include "store_test.h"
 
@@ -128,6 +130,26 @@ static bool listed(world_t *w, kvcl_store_h store, const char *what)
     return true;
 }
 
+/* Until what my tier holds is listed, at most some seconds. */
+static void wait_for_mine(world_t *w, kvcl_store_h store, const char *what)
+{
+    kvcl_key_t keys[KEYS];
+    uint8_t    present[KEYS];
+    uint64_t   n = 0;
+    unsigned   tries, i;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(what, (uint64_t)w->rank, i);
+    }
+    for (tries = 0; (tries < 5000) && ((n == 0) || (n < stats_of(store).nvme_blocks)); ++tries) {
+        nap();
+        KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present));
+        for (i = 0, n = 0; i < KEYS; ++i) {
+            n += present[i];
+        }
+    }
+}
+
 void test_tier(world_t *w)
 {
     const char         *spec = spec_of(w);
@@ -201,4 +223,191 @@ void test_tier_restart(world_t *w)
     sync_all(w);
     unlink(path);
     kvcl_cache_destroy(cache);
+}
+
+/* ---- disks that fail ---- */
+
+static _Atomic unsigned n_warned;
+
+static void on_log(void *arg, kvcl_log_level_t level, const char *text)
+{
+    (void)arg;
+    if ((level <= KVCL_LOG_WARN) && (strncmp(text, "tier ", 5) == 0)) {
+        ++n_warned;
+    }
+}
+
+static void set_faults(fault_kind_t kind, unsigned reads, unsigned writes)
+{
+    fault.kind[KVCL_TIO_READ]   = (int)kind;
+    fault.kind[KVCL_TIO_WRITE]  = (int)kind;
+    fault.every[KVCL_TIO_READ]  = reads;
+    fault.every[KVCL_TIO_WRITE] = writes;
+}
+
+/* The disk refuses every write from now on, full or broken: puts go on, what is got is right, one warning is given. */
+static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
+{
+    kvcl_store_h       store  = open_store(w, spec);
+    unsigned           warned, n;
+    kvcl_key_t         key;
+    uint32_t           id = 0;
+    kvcl_store_stats_t stats;
+    kvcl_req_h         req;
+    unsigned           i;
+
+    warned = n_warned;
+    set_faults(kind, 0, 1);
+    for (i = 0; i < 4 * KEYS; ++i) { /* all of the staging memory, and more */
+        key = key_of("refused", (uint64_t)w->rank, i);
+        fill(cache, id, &key);
+        CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put %u", i);
+    }
+    sync_all(w);
+    n = get_all(w, store, cache, "refused");
+    sync_all(w);
+    kvcl_store_close(store); /* flushes: here at the latest it fails */
+    CHECK(w, n_warned == warned + 1, "%u warnings", n_warned - warned);
+    set_faults(FAULT_NONE, 0, 0);
+    store = open_store(w, spec);
+    n     = get_all(w, store, cache, "refused"); /* whatever is there */
+    stats = stats_of(store);
+    CHECK(w, (stats.corrupt == 0) && (stats.nvme_state == KVCL_STORE_NVME_ON), "%u found, %llu corrupt", n,
+          (unsigned long long)stats.corrupt);
+    sync_all(w);
+    kvcl_store_close(store);
+    sync_all(w);
+    unlink(path);
+    sync_all(w);
+}
+
+/* Reads that fail now and then cost some blocks; when all fail the tier is off, and gets end all the same. */
+static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
+{
+    kvcl_store_h store = open_store(w, spec);
+    unsigned     all   = KEYS * (unsigned)w->size, n;
+
+    put_mine(w, store, cache, "unread");
+    sync_all(w);
+    kvcl_store_close(store);
+    store = open_store(w, spec);
+    CHECK(w, listed(w, store, "unread"), "not all is listed again");
+    sync_all(w);
+    set_faults(kind, 7, 0);
+    n = get_all(w, store, cache, "unread");
+    CHECK(w, (n > 0) && (n < all), "%u of %u came over a disk that refuses every 7th read", n, all);
+    sync_all(w);
+    kvcl_store_close(store); /* and what is staged goes */
+    set_faults(FAULT_NONE, 0, 0);
+    store = open_store(w, spec);
+    wait_for_mine(w, store, "unread");
+    sync_all(w);
+    set_faults(kind, 1, 0);
+    (void)get_all(w, store, cache, "unread");
+    sync_all(w);
+    CHECK(w, stats_of(store).nvme_state == ((kind == FAULT_LIE) ? KVCL_STORE_NVME_ON : KVCL_STORE_NVME_OFF),
+          "state %llu", (unsigned long long)stats_of(store).nvme_state);
+    sync_all(w);
+    kvcl_store_close(store);
+    set_faults(FAULT_NONE, 0, 0);
+    sync_all(w);
+    unlink(path);
+    sync_all(w);
+}
+
+/* A bit of each of my first n blocks, in the file. */
+static unsigned flip(world_t *w, kvcl_cache_h cache, const char *what, unsigned n)
+{
+    enum { BYTES = TIER_MIB << 20 };
+    uint8_t     *file = malloc(BYTES), block[BLOCK], *at;
+    int         fd    = open(path, O_RDWR);
+    unsigned    i, done = 0;
+    kvcl_rand_t rnd;
+    kvcl_key_t  key;
+    ssize_t     len = (fd >= 0) ? pread(fd, file, BYTES, 0) : -1;
+
+    kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
+    for (i = 0; (len > 0) && (i < n); ++i) {
+        key = key_of(what, (uint64_t)w->rank, i);
+        fill(cache, 0, &key);
+        KVCL_TRY(kvcl_cache_read_block(cache, 0, block, sizeof(block)));
+        at = memmem(file, (size_t)len, block, sizeof(block));
+        if (at != NULL) {
+            off_t   off  = (at - file) + (off_t)kvcl_rand_below(&rnd, BLOCK);
+            uint8_t byte = (uint8_t)(file[off] ^ (1u << kvcl_rand_below(&rnd, 8)));
+            done += (pwrite(fd, &byte, 1, off) == 1) ? 1 : 0;
+        }
+    }
+    (void)close(fd);
+    free(file);
+    return done;
+}
+
+static void flip_bits(world_t *w, const char *spec, kvcl_cache_h cache)
+{
+    enum { FLIPPED = KEYS / 4 };
+    kvcl_store_h       store = open_store(w, spec);
+    unsigned           all   = KEYS * (unsigned)w->size, n;
+    kvcl_store_stats_t stats;
+
+    put_mine(w, store, cache, "flipped");
+    sync_all(w);
+    kvcl_store_close(store);
+    n = flip(w, cache, "flipped", FLIPPED);
+    CHECK(w, n == FLIPPED, "flipped %u", n);
+    store = open_store(w, spec);
+    CHECK(w, listed(w, store, "flipped"), "not all is listed again");
+    sync_all(w);
+    n = get_all(w, store, cache, "flipped");
+    CHECK(w, n == all - (FLIPPED * (unsigned)w->size), "%u of %u came, %d of each rank's were spoilt", n, all, FLIPPED);
+    sync_all(w);
+    stats = stats_of(store);
+    CHECK(w, (stats.nvme_bad >= FLIPPED) && (stats.corrupt == 0), "%llu bad, %llu corrupt",
+          (unsigned long long)stats.nvme_bad, (unsigned long long)stats.corrupt);
+    sync_all(w);
+    kvcl_store_close(store);
+    sync_all(w);
+    unlink(path);
+}
+
+void test_tier_faults(world_t *w)
+{
+    const char   *spec = spec_of(w);
+    kvcl_cache_h cache = make_cache(w, "tier", KEYS, false);
+
+    fault.below  = &kvcl_tio_threads;
+    kvcl_nvme_io = &fault_ops;
+    kvcl_log_set_handler(on_log, NULL);
+    refuse_writes(w, spec, cache, FAULT_ENOSPC);
+    refuse_writes(w, spec, cache, FAULT_EIO);
+    refuse_reads(w, spec, cache, FAULT_EIO);
+    refuse_reads(w, spec, cache, FAULT_LIE);
+    flip_bits(w, spec, cache);
+    kvcl_log_set_handler(NULL, NULL);
+    kvcl_nvme_io = NULL;
+    kvcl_cache_destroy(cache);
+}
+
+void test_tier_errors(world_t *w)
+{
+    static const char *const bad[] = {"nonsense", "/tmp/:1G", "/tmp/kvcl-test-tier:0", "/tmp/kvcl-test-tier:1x",
+                                      "/nowhere/at/all:64M", "/tmp:64M"};
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_store_h        store;
+    size_t              i;
+
+    params.dir_entries = 1024;
+    params.nvme        = "/tmp/kvcl-test-tier:64M";
+    CHECK(w, kvcl_store_open(w->comm, &params, &store) == KVCL_ERR_INVALID_PARAM, "a tier without a pool");
+    params.dram_bytes  = POOL * BLOCK;
+    params.block_bytes = BLOCK;
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        params.nvme = bad[i];
+        CHECK(w, kvcl_store_open(w->comm, &params, &store) < 0, "%s was taken", bad[i]);
+        CHECK(w, strlen(kvcl_last_error()) > 20, "%s", bad[i]);
+    }
+    params.nvme = "";
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    CHECK(w, stats_of(store).nvme_state == KVCL_STORE_NVME_NONE, "a tier that nobody asked for");
+    kvcl_store_close(store);
 }
