@@ -67,6 +67,26 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
     return sizeof(head) + (n * sizeof(rec)) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
 }
 
+/* Blocks of a tier that are asked for, or let go, mostly right but for what they name. */
+static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload, uint32_t n)
+{
+    kvcl_stage_got_t got;
+    uint32_t         i;
+    size_t           len;
+
+    if (kind == KVCL_ASK_STAGE) {
+        len = copy_message(rnd, store, payload, n) - sizeof(kvcl_copy_head_t);
+        memmove(payload, payload + sizeof(kvcl_copy_head_t), len);
+        return len;
+    }
+    for (i = 0; i < n; ++i) {
+        random_bytes(rnd, &got, sizeof(got));
+        got.slot = (uint32_t)kvcl_rand_below(rnd, 2000);
+        memcpy(payload + (i * sizeof(got)), &got, sizeof(got));
+    }
+    return n * sizeof(got);
+}
+
 static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *peer)
 {
     static const uint8_t types[] = {KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
@@ -92,6 +112,13 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
         out.store = store->id;
         len       = copy_message(rnd, store, payload, out.n);
     }
+    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 4) == 0)) {
+        out.n         = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);
+        out.store     = store->id;
+        out.msg.flags = (uint8_t)((kvcl_rand_below(rnd, 2) == 0) ? KVCL_ASK_STAGE : KVCL_ASK_LET_GO);
+        len           = stage_message(rnd, store, out.msg.flags, payload, out.n);
+        out.n         = (kvcl_rand_below(rnd, 8) == 0) ? out.n + 1 : out.n;
+    }
     kvcl_lock(store->ctx);
     (void)!kvcl_peer_post(peer, &out.msg, (kvcl_rand_below(rnd, 10) == 0) ? sizeof(kvcl_msg_t) : sizeof(out), payload,
                           len);
@@ -113,6 +140,7 @@ void test_hostile(world_t *w)
     params.dir_entries = 512;
     params.dram_bytes  = 12 * BLOCK;
     params.block_bytes = BLOCK;
+    params.nvme        = tier_spec(w);
     kvcl_log_set_level(KVCL_LOG_ERROR); /* what is dropped is logged */
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     if (w->rank == 1) {
@@ -130,5 +158,7 @@ void test_hostile(world_t *w)
     sync_all(w);
     kvcl_log_set_level(KVCL_LOG_WARN);
     kvcl_store_close(store);
+    sync_all(w);
+    tier_unlink();
     kvcl_cache_destroy(cache);
 }

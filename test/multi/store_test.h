@@ -58,6 +58,9 @@ void test_events(world_t *w);
 /* store_groups.c */
 void test_match_all(world_t *w);
 /* store_tier.c */
+/** What to give as params.nvme, the same for all ranks; collective. Static. */
+const char *tier_spec(world_t *w);
+void        tier_unlink(void); /* my file of it */
 void test_tier(world_t *w);
 void test_tier_restart(world_t *w);
 void test_tier_faults(world_t *w);

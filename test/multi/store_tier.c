@@ -22,8 +22,7 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-/* The same name for all ranks of a job, %r in it. */
-static const char *spec_of(world_t *w)
+const char *tier_spec(world_t *w)
 {
     static char spec[160];
     const char  *dir = getenv("TMPDIR");
@@ -36,6 +35,11 @@ static const char *spec_of(world_t *w)
     snprintf(path, sizeof(path), "%s/kvcl-test-tier.%llu.%d", dir, (unsigned long long)all[0], w->rank);
     snprintf(spec, sizeof(spec), "%s/kvcl-test-tier.%llu.%%r:%dM", dir, (unsigned long long)all[0], TIER_MIB);
     return spec;
+}
+
+void tier_unlink(void)
+{
+    unlink(path);
 }
 
 static kvcl_store_h open_store(world_t *w, const char *spec)
@@ -152,7 +156,7 @@ static void wait_for_mine(world_t *w, kvcl_store_h store, const char *what)
 
 void test_tier(world_t *w)
 {
-    const char         *spec = spec_of(w);
+    const char         *spec = tier_spec(w);
     kvcl_cache_h       cache = make_cache(w, "tier", KEYS, true);
     kvcl_store_h       store = open_store(w, spec);
     unsigned           all   = KEYS * (unsigned)w->size, n;
@@ -186,7 +190,7 @@ void test_tier(world_t *w)
 
 void test_tier_restart(world_t *w)
 {
-    const char   *spec = spec_of(w);
+    const char   *spec = tier_spec(w);
     kvcl_cache_h cache = make_cache(w, "tier", KEYS, true);
     kvcl_store_h store = open_store(w, spec);
     unsigned     all   = KEYS * (unsigned)w->size, n;
@@ -372,7 +376,7 @@ static void flip_bits(world_t *w, const char *spec, kvcl_cache_h cache)
 
 void test_tier_faults(world_t *w)
 {
-    const char   *spec = spec_of(w);
+    const char   *spec = tier_spec(w);
     kvcl_cache_h cache = make_cache(w, "tier", KEYS, false);
 
     fault.below  = &kvcl_tio_threads;
