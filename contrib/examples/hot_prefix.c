@@ -109,7 +109,7 @@ static size_t by_keys(kvcl_comm_h world, kvcl_store_h store, kvcl_cache_h cache)
         if (kvcl_store_pin_local(store, &keys[b], &id) != KVCL_OK) {
             ++missing;
         } else {
-            kvcl_store_unpin(store, id);
+            kvcl_store_unpin_local(store, id);
         }
     }
     return count_wrong(cache, ids, 2) + missing;

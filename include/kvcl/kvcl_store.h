@@ -114,11 +114,23 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  *
  * Completes when the directory has all copies; params->copies says how many there are of each block. Where fewer than R
  * ranks are there, there are as many copies as ranks, and the put is KVCL_OK.
+ *
+ * Where the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
+ * with KVCL_PUT_WAIT it waits in the call until there is, or the deadline has passed: it then blocks.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT, KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (my
  *         directory part, or another rank's pool), KVCL_ERR_TIMED_OUT, ...: what copies says is there all the same.
  */
 KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+/**
+ * Put in place of whatever the keys name so far: all copies that the directory knows are given up first, wherever they
+ * are, then as kvcl_store_put. In between the keys are absent; old bytes are found no more from when the new ones are.
+ * Calls for one key at the same time, by several ranks, must be ordered by their callers. Blocks for the first part.
+ */
+KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                         const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 
 /**
@@ -150,10 +162,10 @@ KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, 
 
 /** Where one of this rank's caches holds a key (its block id there; the store's own cache first), so that it need not
  * be fetched; and marks it used. In the store's own cache the block is pinned against eviction until
- * kvcl_store_unpin(). Copies in the pool of kvcl_store_put have no id a caller could use: they do not count.
+ * kvcl_store_unpin_local(). Copies in the pool of kvcl_store_put have no id a caller could use: they do not count.
  * @return KVCL_OK, KVCL_ERR_NOT_FOUND. */
 KVCL_API kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p) KVCL_MUST_CHECK;
-KVCL_API void          kvcl_store_unpin(kvcl_store_h store, uint32_t id);
+KVCL_API void          kvcl_store_unpin_local(kvcl_store_h store, uint32_t id);
 
 /**
  * Give a prefix to every rank at once: collective over the store's comm, the same keys on all ranks, each rank's own

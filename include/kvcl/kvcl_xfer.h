@@ -24,6 +24,7 @@ typedef struct kvcl_recv_info {
 #define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer leaves when kvcl_req_layer_ready() says so */
 #define KVCL_BACKGROUND UINT64_C(0x2) /* gets and puts: others go first, at both ends, where they compete for the same
                                          owner or copying thread; KVCL_BACKGROUND_SHARE percent remain for this one */
+#define KVCL_PUT_WAIT   UINT64_C(0x4) /* kvcl_store_put: where the pool has no room, wait for it until the deadline */
 
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
@@ -42,9 +43,10 @@ typedef struct kvcl_xfer_params {
     uint8_t          *copies;      /* kvcl_store_put: one entry a block: how many copies there are, written before
                                       completion; may be NULL */
     void             *stream;      /* gets, puts, sends, recvs: a CUstream (see below); NULL: none */
+    uint64_t         tenant;       /* kvcl_store_put: whose the blocks are (kvcl_store_admin.h); 0: nobody's */
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \
-    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL}
+    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0}
 
 /*
  * Device memory and the engine's streams. An engine computes on a CUDA stream of its own, which copies of this library

@@ -27,7 +27,26 @@ bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_as
 /* ---- the kinds: lock held; in is hostile. They do not answer KVCL_ERR_NOT_FOUND: that means, no such store. ---- */
 
 kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+
+/* ---- where copies lie (store_locate.c) ---- */
+
+typedef struct kvcl_found {
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]; /* of living ranks */
+    uint8_t        n;
+} kvcl_found_t;
+
+/** No lock; blocks. Of all n keys the copies that their homes know. */
+kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found) KVCL_MUST_CHECK;
+
+/** No lock; blocks. The copies that found names are given up by whoever has them (but to_rank), because that rank has
+ * them now; -1: because they are to be nowhere. *left_p: how many were. */
+kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
+                         uint64_t *left_p) KVCL_MUST_CHECK;
 
 /* ---- following (store_events.c): lock held ---- */
 

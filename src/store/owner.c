@@ -49,6 +49,7 @@ static void destroy(kvcl_owner_t *owner)
     free(owner->nodes);
     free(owner->evict_mem);
     free(owner->pins);
+    kvcl_tenants_fini(&owner->tenants);
     free(owner);
 }
 
@@ -62,6 +63,9 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     if (owner->managed) {
         owner->evict_mem = calloc(1, bytes);
         owner->pins      = calloc(n, sizeof(*owner->pins));
+        if (kvcl_tenants_init(&owner->tenants, n) != KVCL_OK) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to keep track of %u blocks", n);
+        }
     }
     if ((owner->array == NULL) || (owner->nodes == NULL) ||
         (owner->managed && ((owner->evict_mem == NULL) || (owner->pins == NULL)))) {
@@ -102,6 +106,7 @@ kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool man
     owner->cache       = cache;
     owner->managed     = managed;
     owner->tier        = tier;
+    kvcl_pins_init(&owner->held);
     status = make_arrays(owner, (uint32_t)cache->shape.blocks);
     if (status == KVCL_OK) {
         status = kvcl_slots_init(&owner->slots, cache->gens, owner->array, (uint32_t)cache->shape.blocks,
@@ -120,6 +125,7 @@ kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool man
 void kvcl_owner_detach(kvcl_owner_t *owner)
 {
     kvcl_publish_forget(owner);
+    kvcl_pins_fini(owner);
     kvcl_list_del(&owner->link);
     owner->cache->store = NULL;
     destroy(owner);
@@ -195,10 +201,22 @@ kvcl_owner_t *kvcl_owner_by_cache_id(kvcl_store_h store, uint32_t id)
     return NULL;
 }
 
+kvcl_owner_t *kvcl_owner_next(kvcl_store_h store, uint64_t least)
+{
+    kvcl_owner_t *owner, *best = NULL;
+
+    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
+        if ((owner->cache->id >= least) && ((best == NULL) || (owner->cache->id < best->cache->id))) {
+            best = owner;
+        }
+    }
+    return best;
+}
+
 /* ---- edges ---- */
 
 kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
-                                 bool summed, unsigned copies, kvcl_dir_loc_t *loc_p)
+                                 bool summed, unsigned copies, uint64_t tenant, kvcl_dir_loc_t *loc_p)
 {
     kvcl_store_h  store = owner->store;
     uint16_t      flags = (uint16_t)(owner->tier | (summed ? KVCL_LOC_SUMMED : 0) |
@@ -213,6 +231,7 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     index_add(store, &owner->nodes[slot], key);
     if (owner->managed) {
         status = kvcl_evict_insert(&owner->evict, slot, kvcl_owner_hash(key));
+        kvcl_tenants_add(&owner->tenants, slot, tenant);
     }
     if ((store->nvme != NULL) && (owner == store->pool)) {
         kvcl_nvme_published(store->nvme, slot, checksum);
@@ -243,6 +262,8 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
     index_del(store, &owner->nodes[slot], &rec_p->key);
     kvcl_store_event(owner, slot, why, to_rank);
     if (owner->managed) {
+        kvcl_tenants_del(&owner->tenants, slot);
+        kvcl_pins_forget(owner, slot);
         if (owner->pins[slot] != 0) {
             owner->pins[slot] = 0;
             --owner->pinned;
@@ -250,6 +271,7 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
         (void)!kvcl_evict_remove(&owner->evict, slot); /* not there if it is the victim */
     }
     --store->n_published;
+    kvcl_store_freed(store);
     return KVCL_OK;
 }
 
@@ -267,6 +289,7 @@ void kvcl_owner_unpin(kvcl_owner_t *owner, uint32_t slot)
     if (owner->managed && (slot < owner->slots.n) && (owner->pins[slot] != 0)) {
         (void)!kvcl_evict_unpin(&owner->evict, slot);
         owner->pinned -= (--owner->pins[slot] == 0) ? 1 : 0;
+        kvcl_store_freed(owner->store);
     }
 }
 

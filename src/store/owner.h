@@ -12,7 +12,9 @@
 #include "dir/slots.h"
 #include "kv/cache.h"
 #include "store/evict.h"
+#include "store/pins.h"
 #include "store/store_wire.h"
+#include "store/tenants.h"
 #include <kvcl/kvcl_store_events.h>
 
 struct kvcl_store;
@@ -36,6 +38,8 @@ typedef struct kvcl_owner {
     void              *evict_mem;
     uint32_t          *pins;     /* managed: by kvcl_owner_pin */
     uint32_t          pinned;    /* slots with pins */
+    kvcl_tenants_t    tenants;   /* managed: whose the blocks are */
+    kvcl_pins_t       held;      /* managed: pins with a holder and an expiry, each a kvcl_owner_pin */
     kvcl_list_t       link;      /* store->owners */
 } kvcl_owner_t;
 
@@ -46,9 +50,9 @@ kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bo
 void          kvcl_owner_detach(kvcl_owner_t *owner);
 
 /** FILLING -> PUBLISHED, into the index and the order of eviction. The index must have room: kvcl_owner_reserve().
- * copies: how many there shall be of it, 1 to KVCL_DIR_LOCS_MAX. */
+ * copies: how many there shall be of it, 1 to KVCL_DIR_LOCS_MAX. tenant: whose it is, if the owner is managed. */
 kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
-                                 bool summed, unsigned copies, kvcl_dir_loc_t *loc_p) KVCL_MUST_CHECK;
+                                 bool summed, unsigned copies, uint64_t tenant, kvcl_dir_loc_t *loc_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_owner_reserve(struct kvcl_store *store, size_t n) KVCL_MUST_CHECK;
 
 /**
@@ -75,6 +79,8 @@ void kvcl_owner_pin_recs(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size
 /** A local published copy of key: in owner `want`, or (NULL) in any: the store's own cache first, its pool last. */
 kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);
 kvcl_owner_t      *kvcl_owner_by_cache_id(struct kvcl_store *store, uint32_t id);
+/** The owner whose cache has the least number from `least` on: how all are walked while they come and go. */
+kvcl_owner_t      *kvcl_owner_next(struct kvcl_store *store, uint64_t least);
 
 static inline uint32_t kvcl_owner_slot(const kvcl_owner_node_t *node)
 {

@@ -95,6 +95,9 @@ struct kvcl_store {
     unsigned          n_followers;
     unsigned          n_waiting;   /* threads here that wait for my own events */
     kvcl_store_timer_t *follow_timer;
+    uint64_t          n_freed;     /* kvcl_store_freed() so often */
+    unsigned          n_room_waiters;
+    uint64_t          n_moved;     /* blocks that others have taken over */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
@@ -275,6 +278,10 @@ void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its me
 kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                                unsigned copies, const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
+/** No lock: until a block was freed after `seen` of them were, a pin has expired, or the deadline. False: no use to try
+ * again. */
+bool kvcl_store_wait_room(kvcl_store_h store, uint64_t seen, uint64_t deadline_ns);
+
 /* ---- lookups (store_lookup.c): no lock ---- */
 
 /** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). Of its
@@ -299,7 +306,20 @@ uint64_t      kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block); /* no lo
 
 /* ---- blocks to hand out (store_pool.c): lock held ---- */
 
-kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
+/** n blocks of a managed owner, FILLING, for a tenant (0: nobody), evicting. KVCL_ERR_NO_SPACE: nothing was taken. */
+kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
+static inline kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids)
+{
+    return kvcl_owner_take_for(owner, 0, n, ids);
+}
+/** A block became free, or could be evicted now: those who wait for room look again. */
+static inline void kvcl_store_freed(struct kvcl_store *store)
+{
+    ++store->n_freed;
+    if (store->n_room_waiters != 0) {
+        kvcl_engine_notify(store->ctx);
+    }
+}
 
 /* ---- gets (store_get.c and its neighbours) ---- */
 

@@ -23,6 +23,7 @@ typedef struct chain {
     kvcl_list_t      asks;
     unsigned         outstanding;
     unsigned         copies;      /* wanted */
+    uint64_t         tenant;
     bool             posting;
     bool             busy;        /* somebody was, in this round */
     kvcl_store_timer_t *pause;    /* until they are asked again */
@@ -161,7 +162,8 @@ static uint32_t lacking(chain_t *chain, unsigned *most_p)
 /* Lock held. One chain: these n blocks (order[]), these ranks. */
 static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsigned places)
 {
-    kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .n_next = (uint8_t)(places - 1)};
+    kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
+                             .n_next = (uint8_t)(places - 1)};
     uint32_t         from, some;
     kvcl_ask_t       *ask;
 
@@ -230,6 +232,7 @@ static chain_t *make(kvcl_store_h store, const kvcl_store_rec_t *recs, const uin
     kvcl_list_init(&chain->asks);
     chain->store       = store;
     chain->copies      = copies;
+    chain->tenant      = p->tenant;
     chain->n           = n;
     chain->recs        = (kvcl_store_rec_t *)(void *)(chain + 1);
     chain->item        = (uint32_t *)(void *)(chain->recs + n);

@@ -136,7 +136,7 @@ static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
 static bool go_on(copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
-    kvcl_copy_head_t  head  = {.copies = job->head.copies};
+    kvcl_copy_head_t  head  = {.copies = job->head.copies, .tenant = job->head.tenant};
     kvcl_owner_node_t *node;
     kvcl_ask_t        *ask;
     uint32_t          n = 0, i;
@@ -207,8 +207,9 @@ static void publish_got(copy_job_t *job)
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
         fits = (job->got[i] == KVCL_OK) && !store->closing && (kvcl_owner_find(store, &rec.key, store->pool) == NULL);
         if (!fits || (kvcl_owner_publish(store->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
-                                         job->head.copies, &rec.loc) != KVCL_OK)) {
+                                         job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
+            kvcl_store_freed(store);
             continue;
         }
         store->pool->array[job->slots[i]].note = job->head.copies;
@@ -277,7 +278,7 @@ static kvcl_status_t begin(copy_job_t *job)
     }
     status = kvcl_owner_reserve(store, job->n_todo);
     if (status == KVCL_OK) {
-        status = kvcl_owner_take(store->pool, job->n_todo, job->slots);
+        status = kvcl_owner_take_for(store->pool, job->head.tenant, job->n_todo, job->slots);
     }
     if (status != KVCL_OK) {
         return status;

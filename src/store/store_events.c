@@ -124,8 +124,8 @@ void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
     follower->what  = what;
     kvcl_list_add_tail(&store->followers, &follower->link);
     ++store->n_followers;
-    follower->timer = kvcl_store_timer_start(store, (what.wait_ns < WAIT_MAX_NS) ? what.wait_ns : WAIT_MAX_NS, time_over,
-                                             follower);
+    follower->timer = kvcl_store_timer_start(store, (what.wait_ns < WAIT_MAX_NS) ? what.wait_ns : WAIT_MAX_NS,
+                                             time_over, follower);
     if (follower->timer == NULL) {
         let_go(follower);
     }
@@ -137,7 +137,8 @@ void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_
 {
     kvcl_store_event_t event = {.kind = kind, .tier = owner->array[slot].flags & KVCL_DIR_TIER_MASK,
                                 .key = owner->array[slot].key, .bytes = (uint32_t)owner->cache->shape.block_bytes,
-                                .to_rank = to_rank};
+                                .to_rank = to_rank,
+                                .tenant = owner->managed ? kvcl_tenants_of(&owner->tenants, slot) : 0};
 
     kvcl_events_add(&owner->store->events, &event);
     if ((owner->store->n_followers != 0) || (owner->store->n_waiting != 0)) {

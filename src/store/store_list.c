@@ -23,35 +23,23 @@ typedef struct list_head {
     uint64_t n;
 } list_head_t;
 
-/* The owner whose cache has the least number from least on. */
-static kvcl_owner_t *next_owner(kvcl_store_h store, uint64_t least)
-{
-    kvcl_owner_t *owner, *best = NULL;
-
-    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
-        if ((owner->cache->id >= least) && ((best == NULL) || (owner->cache->id < best->cache->id))) {
-            best = owner;
-        }
-    }
-    return best;
-}
-
 static kvcl_store_item_t item_of(const kvcl_owner_t *owner, uint32_t slot)
 {
     return (kvcl_store_item_t){.key = owner->array[slot].key, .bytes = (uint32_t)owner->cache->shape.block_bytes,
                                .tier = owner->array[slot].flags & KVCL_DIR_TIER_MASK,
-                               .cache = (uint32_t)owner->cache->id, .slot = slot};
+                               .cache = (uint32_t)owner->cache->id, .slot = slot,
+                               .tenant = owner->managed ? kvcl_tenants_of(&owner->tenants, slot) : 0};
 }
 
 /* Lock held. */
 static size_t page(kvcl_store_h store, uint64_t *cursor, kvcl_store_item_t *items, size_t cap)
 {
     uint64_t     cache = (*cursor != 0) ? (*cursor >> 32) - 1 : 0, slot = *cursor & UINT32_MAX;
-    kvcl_owner_t *owner = next_owner(store, cache);
+    kvcl_owner_t *owner = kvcl_owner_next(store, cache);
     uint32_t     looked = 0;
     size_t       n = 0;
 
-    for (; owner != NULL; owner = next_owner(store, owner->cache->id + 1ull)) {
+    for (; owner != NULL; owner = kvcl_owner_next(store, owner->cache->id + 1ull)) {
         slot = (owner->cache->id == cache) ? slot : 0;
         for (; slot < owner->slots.n; ++slot) {
             if ((n == cap) || (looked++ == SLOTS_MAX)) {

@@ -44,7 +44,8 @@ static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all)
     return status;
 }
 
-kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n, size_t *hit_p)
+kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
+                                   size_t *hit_p)
 {
     found_t       mine = {0}, *all;
     kvcl_status_t status;

@@ -17,6 +17,10 @@ static const struct {
 } ops[] = {
     {KVCL_ASK_LIST, kvcl_op_list},
     {KVCL_ASK_EVENTS, kvcl_op_events},
+    {KVCL_ASK_PIN, kvcl_op_pin},
+    {KVCL_ASK_QUOTA, kvcl_op_quota},
+    {KVCL_ASK_CLEAR, kvcl_op_clear},
+    {KVCL_ASK_LEAVE, kvcl_op_leave},
 };
 
 static op_fn find(uint8_t kind)

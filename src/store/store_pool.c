@@ -1,52 +1,93 @@
 /*
  * Blocks that the store hands out: alloc and free of its cache, pins; and how a block is taken, of the pool too.
  *
- * To take a block: the one free for longest, else the victim of the eviction order, which is withdrawn first (its
+ * To take a block: the one free for longest, else a victim: the tenant's own if it would be over its quota, one of a
+ * tenant that is over its, else that of the eviction order. It is withdrawn first (its
  * generation is bumped before anybody may write a byte of it) and removed from the directory in the background.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/nvme.h"
 
 #include <stdlib.h>
 
-/* Lock held. Evict until n slots are free. There are enough. */
-static void make_room(kvcl_owner_t *owner, size_t n, kvcl_store_rec_t *recs)
+/* Whose turn it is: a tenant that has more than its quota, else the order of eviction says. */
+static kvcl_status_t next_victim(kvcl_owner_t *owner, uint32_t *slot_p)
 {
-    kvcl_nvme_t *nvme = (owner == owner->store->pool) ? owner->store->nvme : NULL;
+    uint64_t tenant = kvcl_tenants_any_over(&owner->tenants);
+
+    if ((tenant != 0) && (kvcl_tenants_victim(&owner->tenants, tenant, &owner->evict, slot_p) == KVCL_OK)) {
+        return KVCL_OK;
+    }
+    return kvcl_evict_victim(&owner->evict, slot_p);
+}
+
+static bool evict(kvcl_owner_t *owner, uint32_t slot, kvcl_store_rec_t *rec)
+{
+    if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, rec) != KVCL_OK) {
+        return false;
+    }
+    ++owner->store->n_evicted;
+    if ((owner == owner->store->pool) && (owner->store->nvme != NULL)) {
+        kvcl_nvme_evicted(owner->store->nvme, slot);
+    }
+    return true;
+}
+
+/* Lock held. Evict `over` blocks of the tenant, then until n slots are free; there are enough of those. False: the
+ * tenant's are pinned. */
+static bool make_room(kvcl_owner_t *owner, uint64_t tenant, size_t over, size_t n, kvcl_store_rec_t *recs)
+{
     size_t   gone = 0;
     uint32_t slot;
 
-    while ((owner->slots.n_free < n) && (kvcl_evict_victim(&owner->evict, &slot) == KVCL_OK)) {
-        if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &recs[gone]) == KVCL_OK) {
-            ++owner->store->n_evicted;
-            ++gone;
-            if (nvme != NULL) {
-                kvcl_nvme_evicted(nvme, slot);
-            }
-        }
+    while ((gone < over) && (kvcl_tenants_victim(&owner->tenants, tenant, &owner->evict, &slot) == KVCL_OK)) {
+        gone += evict(owner, slot, &recs[gone]) ? 1 : 0;
+    }
+    over -= gone;
+    while ((over == 0) && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
+        gone += evict(owner, slot, &recs[gone]) ? 1 : 0;
     }
     kvcl_store_tell_removed(owner->store, recs, gone);
+    return over == 0;
 }
 
-kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids)
+static size_t spare(const kvcl_owner_t *owner)
 {
-    size_t           spare = (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
+    return (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
+}
+
+kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids)
+{
+    uint64_t         over = kvcl_tenants_over(&owner->tenants, tenant, n);
     kvcl_store_rec_t *recs;
     kvcl_status_t    status = KVCL_OK;
+    bool             room;
     size_t           i;
 
-    if (n > spare) {
+    kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
+    while ((n > spare(owner)) && kvcl_pins_yield(owner)) {
+    }
+    if (n > spare(owner)) {
         return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: %u are free, %u could be evicted", n,
                          owner->cache->name, owner->slots.n_free, kvcl_evict_count(&owner->evict) - owner->pinned);
     }
-    if (owner->slots.n_free < n) {
-        recs = malloc((n - owner->slots.n_free) * sizeof(*recs));
+    if (over > owner->slots.n) {
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks asked for are beyond the quota of tenant %llu", n,
+                         (unsigned long long)tenant);
+    }
+    if ((owner->slots.n_free < n) || (over != 0)) {
+        recs = malloc((n + over) * sizeof(*recs));
         if (recs == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to evict blocks");
         }
-        make_room(owner, n, recs);
+        room = make_room(owner, tenant, (size_t)over, n, recs);
         free(recs);
+        if (!room) {
+            return kvcl_fail(KVCL_ERR_NO_SPACE, "tenant %llu has its quota in blocks that are pinned",
+                             (unsigned long long)tenant);
+        }
     }
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
@@ -90,6 +131,7 @@ kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
     kvcl_lock(store->ctx);
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_abort(&store->own->slots, ids[i]);
+        kvcl_store_freed(store);
     }
     if (status != KVCL_OK) { /* the one at i - 1 was not the caller's: nothing changes */
         for (done = 0; done + 1 < i; ++done) {
@@ -130,7 +172,7 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     return status;
 }
 
-void kvcl_store_unpin(kvcl_store_h store, uint32_t id)
+void kvcl_store_unpin_local(kvcl_store_h store, uint32_t id)
 {
     if (store != NULL) {
         kvcl_lock(store->ctx);

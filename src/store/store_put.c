@@ -4,6 +4,7 @@
  * The bytes are copied inside the call, so the source may change when it returns.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/store.h"
 #include "xfer/params.h"
@@ -15,6 +16,7 @@ typedef struct put_work {
     uint32_t         *todo, *from, *slots;
     kvcl_store_rec_t *recs;
     unsigned         copies; /* wanted */
+    uint64_t         tenant;
 } put_work_t;
 
 /* Lock held. Which keys the pool lacks: their places in todo[]; behind them, from the end, those it has of which there
@@ -77,8 +79,9 @@ static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t 
     while (i-- > 0) { /* the end of a chain first */
         if ((kvcl_owner_find(store, &recs[i].key, store->pool) != NULL) ||
             (kvcl_owner_publish(store->pool, work->slots[i], &recs[i].key, recs[i].loc.checksum, summed, work->copies,
-                                &recs[i].loc) != KVCL_OK)) {
+                                work->tenant, &recs[i].loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&store->pool->slots, work->slots[i]);
+            kvcl_store_freed(store);
             continue;
         }
         recs[--kept]     = recs[i];
@@ -94,6 +97,7 @@ static void give_back(kvcl_owner_t *owner, const uint32_t *slots, size_t n)
     kvcl_lock(owner->store->ctx);
     for (i = 0; i < n; ++i) {
         (void)!kvcl_slots_abort(&owner->slots, slots[i]);
+        kvcl_store_freed(owner->store);
     }
     kvcl_unlock(owner->store->ctx);
 }
@@ -158,6 +162,27 @@ static void count_copies(kvcl_store_h store, const kvcl_key_t *keys, size_t n, u
     }
 }
 
+/* No lock. Pool blocks for what is missing; with KVCL_PUT_WAIT when there is room. */
+static kvcl_status_t take_room(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const put_work_t *work,
+                               const kvcl_xfer_params_t *p, size_t *n_todo_p, size_t *n_held_p)
+{
+    uint64_t      deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, p->timeout_ns)), seen;
+    kvcl_status_t status;
+
+    do {
+        kvcl_lock(store->ctx);
+        *n_todo_p = missing(store, keys, n, work, n_held_p);
+        seen      = store->n_freed;
+        status    = kvcl_owner_reserve(store, *n_todo_p);
+        if (status == KVCL_OK) {
+            status = kvcl_owner_take_for(store->pool, work->tenant, *n_todo_p, work->slots);
+        }
+        kvcl_unlock(store->ctx);
+    } while ((status == KVCL_ERR_NO_SPACE) && (p->flags & KVCL_PUT_WAIT) && (*n_todo_p <= store->pool->slots.n) &&
+             kvcl_store_wait_room(store, seen, deadline));
+    return status;
+}
+
 static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                 const uint32_t *ids, const put_work_t *work, const kvcl_xfer_params_t *params,
                                 kvcl_req_h *req_p)
@@ -170,13 +195,7 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
         p.status[i] = KVCL_OK;
     }
     p.status = NULL; /* a publish's statuses would be those of todo[] */
-    kvcl_lock(store->ctx);
-    n_todo = missing(store, keys, n, work, &n_held);
-    status = kvcl_owner_reserve(store, n_todo);
-    if (status == KVCL_OK) {
-        status = kvcl_owner_take(store->pool, n_todo, work->slots);
-    }
-    kvcl_unlock(store->ctx);
+    status   = take_room(store, keys, n, work, &p, &n_todo, &n_held);
     if (status == KVCL_OK) {
         status = put_new(store, keys, n_todo, cache, ids, work, &first);
     }
@@ -242,6 +261,7 @@ kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     work.todo   = (uint32_t *)(void *)(work.recs + n);
     work.from   = work.todo + n;
     work.slots  = work.from + n;
+    work.tenant = p.tenant;
     work.copies = (unsigned)((p.replicas != 0) ? p.replicas : store->replicas);
     status      = put_blocks(store, keys, n, cache, ids, &work, &p, req_p);
     free(mem);

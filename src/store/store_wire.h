@@ -10,6 +10,10 @@
  *   COPY         kvcl_copy_head_t, n records  answer: kvcl_copy_tail_t, n bytes: how many copies were made
  *   EVENTS       since, how many, ns to wait (u64 each)   answer: kvcl_store_event_t, as in memory
  *   LIST         cursor, how many (u64 each)  answer: cursor, newest event, n (u64 each), n kvcl_store_item_t
+ *   PIN          holder, ns, flags, n (u64 each), n keys  answer: n bytes: pinned, not here, too many
+ *   QUOTA        tenant, bytes (u64 each)     answer: nothing
+ *   CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed (u64 each)
+ *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64)
  *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
  *   LET_GO       n kvcl_stage_got_t: they have been read       no answer
  * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
@@ -31,6 +35,10 @@ enum {
     /* Of a rank about its own part (ops.h) */
     KVCL_ASK_EVENTS      = 16,
     KVCL_ASK_LIST        = 17,
+    KVCL_ASK_PIN         = 18,
+    KVCL_ASK_QUOTA       = 19,
+    KVCL_ASK_CLEAR       = 20,
+    KVCL_ASK_LEAVE       = 21,
     /* Of the owner of a tier (nvme.h) */
     KVCL_ASK_STAGE       = 32,
     KVCL_ASK_LET_GO      = 33
@@ -59,8 +67,9 @@ typedef struct kvcl_copy_head {
     uint8_t  n_next;  /* at most KVCL_DIR_LOCS_MAX - 2 */
     uint16_t next[KVCL_DIR_LOCS_MAX - 2];
     uint16_t reserved;
+    uint64_t tenant;  /* whose blocks these are; 0: nobody's, or not known */
 } kvcl_copy_head_t;
-_Static_assert(sizeof(kvcl_copy_head_t) == 8, "wire format");
+_Static_assert(sizeof(kvcl_copy_head_t) == 16, "wire format");
 
 typedef struct kvcl_copy_tail {
     uint64_t pool_free; /* blocks that the answerer's pool could take without evicting */

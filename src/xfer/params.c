@@ -45,7 +45,7 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return status;
     }
     memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
-    if ((out->flags & ~(KVCL_LAYERWISE | KVCL_BACKGROUND)) != 0) {
+    if ((out->flags & ~(KVCL_LAYERWISE | KVCL_BACKGROUND | KVCL_PUT_WAIT)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx", call, (unsigned long long)out->flags);
     }
     if ((out->flags & KVCL_LAYERWISE) && (strcmp(call, "kvcl_send") != 0)) {
@@ -57,6 +57,9 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
     if ((out->stream != NULL) && !takes(call, STREAM)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it follows no stream: post it when kvcl_stream_done has "
                          "completed", call);
+    }
+    if ((out->flags & KVCL_PUT_WAIT) && (strcmp(call, "kvcl_store_put") != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_PUT_WAIT is a flag of kvcl_store_put", call);
     }
     return KVCL_OK;
 }

@@ -169,7 +169,7 @@ static void basics(world_t *w, bool structured)
         get_from(w, store, cache, what, r % w->size, EACH);
     }
     CHECK(w, (kvcl_store_pin_local(store, &keys[3], &id) == KVCL_OK) && (id == 3), "pin_local");
-    kvcl_store_unpin(store, id);
+    kvcl_store_unpin_local(store, id);
     sync_all(w);
     for (i = 0; i < EACH; ++i) {
         ids[i]   = i;
@@ -294,7 +294,7 @@ static void test_bcast(world_t *w)
     for (i = 0; i < KEYS; ++i) {
         CHECK(w, holds(cache, ids[i], &keys[i]), "block %u", i);
         CHECK(w, kvcl_store_pin_local(store, &keys[i], &id) == KVCL_OK, "block %u is not published here", i);
-        kvcl_store_unpin(store, id);
+        kvcl_store_unpin_local(store, id);
     }
     sync_all(w);
     kvcl_store_close(store);
@@ -373,7 +373,7 @@ static void test_errors(world_t *w)
     CHECK(w, DO(kvcl_store_publish(store, &key, 1, cache, ids, NULL, &req)) == KVCL_OK, "publish");
     CHECK(w, kvcl_store_pin_local(store, &key, &bad) == KVCL_OK, "pin");
     CHECK(w, kvcl_store_alloc(store, 1, &bad) == KVCL_ERR_NO_SPACE, "the only published block is pinned");
-    kvcl_store_unpin(store, ids[0]);
+    kvcl_store_unpin_local(store, ids[0]);
     CHECK(w, kvcl_store_free(store, ids, 8) == KVCL_ERR_BUSY, "one of them is published");
     CHECK(w, (kvcl_store_alloc(store, 1, &bad) == KVCL_OK) && (bad == ids[0]), "the unpinned block is evicted");
     CHECK(w, kvcl_store_free(store, ids, 8) == KVCL_OK, "free");
@@ -392,6 +392,7 @@ static const struct {
     {"events", test_events}, {"match_all", test_match_all},
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
     {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
+    {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

@@ -65,6 +65,10 @@ void test_tier(world_t *w);
 void test_tier_restart(world_t *w);
 void test_tier_faults(world_t *w);
 void test_tier_errors(world_t *w);
+/* store_admin.c */
+void test_pins(world_t *w);
+void test_tenants(world_t *w);
+void test_upsert(world_t *w);
 /* store_bench.c */
 void bench(world_t *w);
 

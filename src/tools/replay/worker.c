@@ -102,7 +102,7 @@ bool worker_release(worker_t *worker)
         held = &worker->held[i];
         worker_verify(worker, &worker->keys[held->key], held->id);
         if (held->pinned) {
-            kvcl_store_unpin(worker->store, held->id);
+            kvcl_store_unpin_local(worker->store, held->id);
         } else {
             worker->part_ids[n_free++] = held->id;
         }

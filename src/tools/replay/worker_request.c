@@ -103,7 +103,7 @@ static size_t keep_leading(worker_t *worker, size_t n)
             worker->tally.bytes += held->pinned ? 0u : worker->opt->block_bytes;
             ++n_kept;
         } else if (held->pinned) {
-            kvcl_store_unpin(worker->store, held->id);
+            kvcl_store_unpin_local(worker->store, held->id);
         } else {
             worker->part_ids[n_free++] = held->id; /* n_free < part: this entry has been read */
         }
@@ -194,7 +194,7 @@ static bool compute(worker_t *worker, size_t first, size_t n)
 
     for (i = first; i < n; ++i) {
         if (kvcl_store_pin_local(worker->store, &worker->keys[i], &id) == KVCL_OK) {
-            kvcl_store_unpin(worker->store, id);
+            kvcl_store_unpin_local(worker->store, id);
         } else {
             worker->part_keys[n_part++] = worker->keys[i];
         }

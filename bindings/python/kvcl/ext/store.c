@@ -314,7 +314,7 @@ static PyObject *store_unpin(PyObject *self, PyObject *arg)
     }
     kvpy_enter(store);
     Py_BEGIN_ALLOW_THREADS
-    kvcl_store_unpin(store->handle, (uint32_t)id);
+    kvcl_store_unpin_local(store->handle, (uint32_t)id);
     Py_END_ALLOW_THREADS
     kvpy_leave(store);
     Py_RETURN_NONE;
