@@ -68,6 +68,17 @@ typedef struct kvcl_store_stats {
     uint64_t nvme_bytes;
     uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */
     uint64_t nvme_state; /* KVCL_STORE_NVME_* */
+    uint64_t block_bytes; /* of a pool block; 0: no pool */
+    uint64_t pool_blocks;
+    uint64_t pool_free;      /* free without evicting */
+    uint64_t pool_published; /* of the pool's; the rest is free or being filled */
+    uint64_t pinned;      /* pool blocks that cannot be evicted now */
+    uint64_t copied;      /* copies of others' blocks made here */
+    uint64_t moved;       /* blocks that another rank has taken over */
+    uint64_t events;      /* number of the newest event (kvcl_store_events.h) */
+    uint64_t draining;    /* 1: kvcl_store_drain was called */
+    uint64_t bytes_in;    /* payload of the whole context, as kvcl_context_stats says: got or received, */
+    uint64_t bytes_out;   /* sent, written or served */
 } kvcl_store_stats_t;
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its tier's

@@ -43,6 +43,33 @@ KVCL_API kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t t
  * withdrawn, and second tiers emptied of what is in no pool, only with everything. *removed_p (may be NULL): copies. What is put meanwhile may stay. Blocks. */
 KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p) KVCL_MUST_CHECK;
 
+/* kvcl_store_copy, flags */
+#define KVCL_STORE_MOVE UINT64_C(0x1) /* the other copies are given up once the rank has the block */
+
+/**
+ * Have a rank take copies of blocks into its pool, from wherever they are; evicting there as needed. Those that it has
+ * already are done. made (may be NULL): 1 for each key that it has now. The copies are nobody's (tenant 0) and have no
+ * pins. With KVCL_STORE_MOVE every other rank gives its copy up then, and tells its followers so (KVCL_STORE_MOVED); no
+ * get fails in between. Blocks.
+ * @return KVCL_OK (it has all); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (a key that is nowhere; that it could not take);
+ *         KVCL_ERR_BUSY (it takes copies for others, until the deadline); KVCL_ERR_UNSUPPORTED (it has no pool, or of
+ *         other blocks); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT.
+ */
+KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
+                                       uint8_t *made) KVCL_MUST_CHECK;
+
+/**
+ * Before this rank closes: take no copies of others' blocks any more, and move the pool's blocks that are nowhere else to
+ * ranks with free room, those that were used first. No get fails for it. What found no room stays, to go with the store.
+ * *moved_p (may be NULL): blocks moved, on failure too. timeout_ns 0: KVCL_TIMEOUT. Blocks.
+ * @return KVCL_OK (nothing is left that only this rank has); KVCL_ERR_NO_SPACE (the others are full, or there are
+ *         none); KVCL_ERR_TIMED_OUT.
+ */
+KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p) KVCL_MUST_CHECK;
+
+/** kvcl_store_stats of any rank of the store's comm. Blocks. KVCL_ERR_RANK_FAILED: it is gone. */
+KVCL_API kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats) KVCL_MUST_CHECK;
+
 KVCL_END_DECLS
 
 #endif

@@ -30,6 +30,7 @@ kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_
 kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 

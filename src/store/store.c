@@ -415,26 +415,6 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     return KVCL_OK;
 }
 
-void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
-{
-    if ((store == NULL) || (stats == NULL)) {
-        return;
-    }
-    kvcl_lock(store->ctx);
-    *stats = (kvcl_store_stats_t){.blocks = store->n_published, .published = store->n_ever, .evicted = store->n_evicted,
-                                  .entries = store->table.count};
-    pthread_mutex_unlock(&store->ctx->engine.lock);
-    stats->gets    = atomic_load_explicit(&store->gets, memory_order_relaxed);
-    stats->hits    = atomic_load_explicit(&store->hits, memory_order_relaxed);
-    stats->stale   = atomic_load_explicit(&store->stale, memory_order_relaxed);
-    stats->corrupt = atomic_load_explicit(&store->corrupt, memory_order_relaxed);
-    stats->lookups = atomic_load_explicit(&store->lookups, memory_order_relaxed);
-    stats->hits_cache = atomic_load_explicit(&store->tier_hits[KVCL_DIR_TIER_CACHE], memory_order_relaxed);
-    stats->hits_dram  = atomic_load_explicit(&store->tier_hits[KVCL_DIR_TIER_DRAM], memory_order_relaxed);
-    stats->hits_nvme  = atomic_load_explicit(&store->tier_hits[KVCL_DIR_TIER_NVME], memory_order_relaxed);
-    kvcl_nvme_stats(store->nvme, stats);
-}
-
 /* ---- the room ---- */
 
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)

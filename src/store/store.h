@@ -98,6 +98,8 @@ struct kvcl_store {
     uint64_t          n_freed;     /* kvcl_store_freed() so often */
     unsigned          n_room_waiters;
     uint64_t          n_moved;     /* blocks that others have taken over */
+    uint64_t          n_copied;    /* of others' blocks, made here */
+    bool              draining;    /* takes no copies of others' any more */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;

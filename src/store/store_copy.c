@@ -216,6 +216,7 @@ static void publish_got(copy_job_t *job)
         job->todo[--first] = rec;
     }
     job->n_new = job->n_todo - first;
+    store->n_copied += job->n_new;
 }
 
 static void on_fetched(void *arg, kvcl_status_t status)
@@ -342,8 +343,8 @@ void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
         return;
     }
     memcpy(&head, data, sizeof(head));
-    if (store->pool == NULL) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
+    if ((store->pool == NULL) || store->draining) {
+        kvcl_ask_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
         return;
     }
     status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n);

@@ -21,6 +21,7 @@ static const struct {
     {KVCL_ASK_QUOTA, kvcl_op_quota},
     {KVCL_ASK_CLEAR, kvcl_op_clear},
     {KVCL_ASK_LEAVE, kvcl_op_leave},
+    {KVCL_ASK_STATS, kvcl_op_stats},
 };
 
 static op_fn find(uint8_t kind)

@@ -14,6 +14,7 @@
  *   QUOTA        tenant, bytes (u64 each)     answer: nothing
  *   CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed (u64 each)
  *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64)
+ *   STATS        nothing                      answer: kvcl_store_stats_t, as in memory
  *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
  *   LET_GO       n kvcl_stage_got_t: they have been read       no answer
  * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
@@ -39,6 +40,7 @@ enum {
     KVCL_ASK_QUOTA       = 19,
     KVCL_ASK_CLEAR       = 20,
     KVCL_ASK_LEAVE       = 21,
+    KVCL_ASK_STATS       = 22,
     /* Of the owner of a tier (nvme.h) */
     KVCL_ASK_STAGE       = 32,
     KVCL_ASK_LET_GO      = 33

@@ -393,6 +393,7 @@ static const struct {
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
     {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
+    {"moves", test_moves},     {"drain", test_drain},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

@@ -1,0 +1,395 @@
+/*
+ * Blocks to other ranks: copies and moves of keys, and draining this rank. The rank that shall have them fetches them as
+ * for a put's copies (store_copy.c); a move, and a drain, then has the old copies given up, so a key is always found.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/ops.h"
+#include <kvcl/kvcl_store_admin.h>
+
+#include <stdlib.h>
+
+enum { BATCH = 256 };
+#define BUSY_PAUSE_NS (10 * KVCL_NS_PER_MS)
+
+/* Records that go to one rank in one question. */
+typedef struct batch {
+    kvcl_context_h   ctx;
+    kvcl_store_rec_t recs[BATCH];
+    uint32_t         n;
+    uint8_t          made[BATCH];
+    kvcl_status_t    status;
+    bool             over;
+} batch_t;
+
+/* ---- one question, waited for ---- */
+
+static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    batch_t          *batch = ask->arg;
+    kvcl_copy_tail_t tail;
+
+    (void)len; /* fits: store_ask.c */
+    if (status == KVCL_OK) {
+        memcpy(&tail, data, sizeof(tail));
+        memcpy(batch->made, (const uint8_t *)data + sizeof(tail), batch->n);
+        ask->store->ranks[ask->rank].pool_free = tail.pool_free;
+    }
+    batch->status = status;
+    batch->over   = true;
+    kvcl_engine_notify(batch->ctx);
+}
+
+static bool is_over(void *arg)
+{
+    return ((const batch_t *)arg)->over;
+}
+
+static bool copies_are_here(void *arg)
+{
+    return ((const struct kvcl_store *)arg)->n_copying == 0;
+}
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t *batch)
+{
+    uint32_t i;
+
+    kvcl_lock(store->ctx);
+    batch->status = (store->pool != NULL) ? kvcl_copy_here(store, head, batch->recs, NULL, batch->n)
+                                          : KVCL_ERR_UNSUPPORTED;
+    kvcl_unlock(store->ctx);
+    if (batch->status == KVCL_OK) {
+        (void)kvcl_engine_wait(store->ctx, copies_are_here, store, kvcl_deadline_after(kvcl_copy_time(store, batch->n)));
+        kvcl_lock(store->ctx);
+        for (i = 0; i < batch->n; ++i) {
+            batch->made[i] = (kvcl_owner_find(store, &batch->recs[i].key, store->pool) != NULL) ? 1 : 0;
+        }
+        kvcl_unlock(store->ctx);
+    }
+}
+
+static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, batch_t *batch)
+{
+    kvcl_ask_t *ask;
+
+    batch->over   = false;
+    batch->status = KVCL_ERR_NO_MEMORY;
+    kvcl_lock(store->ctx);
+    if (store->incarnations[rank] == 0) {
+        batch->status = KVCL_ERR_RANK_FAILED;
+        batch->over   = true;
+    } else if ((ask = kvcl_copy_ask(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
+        ask->arg  = batch;
+        ask->done = on_copied;
+        kvcl_ask_post(ask, (store->pool != NULL) ? kvcl_copy_time(store, batch->n) : 0, NULL);
+    } else {
+        batch->over = true;
+    }
+    kvcl_unlock(store->ctx);
+    while (!kvcl_engine_wait(store->ctx, is_over, batch, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
+    }
+}
+
+/* No lock. made[] says what the rank has now. One that is busy is asked again until the deadline. */
+static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tenant, uint64_t deadline_ns, batch_t *batch)
+{
+    kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_loc_copies(batch->recs[0].loc.flags), .tenant = tenant};
+
+    batch->ctx = store->ctx;
+    do {
+        memset(batch->made, 0, sizeof(batch->made));
+        if (rank == store->me) {
+            copy_to_me(store, &head, batch);
+        } else {
+            copy_to(store, rank, &head, batch);
+        }
+    } while ((batch->status == KVCL_ERR_BUSY) && !kvcl_deadline_passed(deadline_ns) && !store->closing &&
+             !kvcl_engine_wait(store->ctx, never, NULL, kvcl_deadline_after(BUSY_PAUSE_NS)));
+    return batch->status;
+}
+
+/* ---- kvcl_store_copy ---- */
+
+/* Where to fetch it from: not from the rank that shall have it, whose entry may be an old one. It looks by itself whether
+ * it has the block. */
+static const kvcl_dir_loc_t *source(const kvcl_found_t *found, uint32_t to)
+{
+    unsigned i;
+
+    for (i = 0; (i + 1u < found->n) && (found->locs[i].rank == to); ++i) {
+    }
+    return &found->locs[i];
+}
+
+/* From item *at_p on: the next that are alike. Their places in items[]. */
+static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, uint32_t to, size_t *at_p, batch_t *batch,
+                   size_t *items)
+{
+    for (batch->n = 0; (*at_p < n) && (batch->n < BATCH); ++*at_p) {
+        const kvcl_dir_loc_t *loc = source(&found[*at_p], to);
+        if (found[*at_p].n == 0) {
+            continue;
+        }
+        if ((batch->n != 0) && (kvcl_loc_copies(loc->flags) != kvcl_loc_copies(batch->recs[0].loc.flags))) {
+            return;
+        }
+        items[batch->n]         = *at_p;
+        batch->recs[batch->n++] = (kvcl_store_rec_t){.key = keys[*at_p], .loc = *loc};
+    }
+}
+
+static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n, uint32_t to,
+                               uint8_t *made, batch_t *batch)
+{
+    uint64_t      deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, 0));
+    kvcl_status_t status   = KVCL_OK;
+    size_t        items[BATCH], at = 0, i;
+
+    memset(made, 0, n);
+    while ((status == KVCL_OK) && (at < n)) {
+        gather(keys, found, n, to, &at, batch, items);
+        status = (batch->n != 0) ? send_batch(store, to, 0, deadline, batch) : KVCL_OK;
+        for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
+            made[items[i]] = (batch->made[i] != 0);
+        }
+    }
+    return status;
+}
+
+/* What has arrived is to be there alone; what has not stays where it is. */
+static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n, uint32_t to,
+                                  const uint8_t *made)
+{
+    uint64_t left;
+    size_t   i;
+
+    for (i = 0; i < n; ++i) {
+        found[i].n = made[i] ? found[i].n : 0;
+    }
+    return kvcl_leave(store, keys, found, n, (int)to, &left);
+}
+
+kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
+                              uint8_t *made)
+{
+    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_copy");
+    kvcl_found_t  *found;
+    batch_t       *batch;
+    size_t        i;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((rank < 0) || ((uint32_t)rank >= store->n_ranks)) {
+        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_store_copy: rank %d of a store over %u", rank, store->n_ranks);
+    }
+    if ((flags & ~KVCL_STORE_MOVE) != 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_copy: unknown flags 0x%llx", (unsigned long long)flags);
+    }
+    found = malloc(sizeof(*batch) + ((n + 1) * (sizeof(*found) + 1)));
+    if (found == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_copy: no memory for %zu keys", n);
+    }
+    batch  = (batch_t *)(void *)(found + n + 1);
+    made   = (made != NULL) ? made : (uint8_t *)(batch + 1);
+    status = kvcl_locate(store, keys, n, found);
+    if (status == KVCL_OK) {
+        status = copy_keys(store, keys, found, n, (uint32_t)rank, made, batch);
+    }
+    if ((status == KVCL_OK) && (flags & KVCL_STORE_MOVE)) {
+        status = leave_others(store, keys, found, n, (uint32_t)rank, made);
+    }
+    for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
+        status = made[i] ? KVCL_OK : (found[i].n == 0) ? KVCL_ERR_NOT_FOUND : KVCL_ERR_NO_SPACE;
+    }
+    free(found);
+    return status;
+}
+
+/* ---- kvcl_store_drain ---- */
+
+/* Used blocks first, since there may not be room for all; then whatever is left. */
+static bool is_wanted(const kvcl_owner_t *pool, uint32_t slot, bool used)
+{
+    const kvcl_evict_node_t *node = &pool->evict.nodes[slot];
+
+    return (pool->array[slot].state == KVCL_SLOT_PUBLISHED) &&
+           (!used || (node->queue > 1) || (node->freq != 0) || (node->pins != 0));
+}
+
+/* Lock held: the next blocks of one tenant. */
+static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t room, uint32_t *slot_p, batch_t *batch)
+{
+    uint64_t    tenant = 0;
+    kvcl_slot_t *slot;
+
+    for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < room); ++*slot_p) {
+        slot = &pool->array[*slot_p];
+        if (!is_wanted(pool, *slot_p, used)) {
+            continue;
+        }
+        if ((batch->n != 0) && ((kvcl_tenants_of(&pool->tenants, *slot_p) != tenant) ||
+                                (slot->flags != batch->recs[0].loc.flags))) {
+            break;
+        }
+        tenant = kvcl_tenants_of(&pool->tenants, *slot_p);
+        batch->recs[batch->n++] = (kvcl_store_rec_t){
+            .key = slot->key,
+            .loc = {.rank = pool->slots.rank, .incarnation = pool->slots.incarnation, .cache = pool->slots.cache,
+                    .flags = slot->flags & (uint16_t)~KVCL_LOC_SUMMED, .slot = *slot_p,
+                    .len = (uint32_t)pool->cache->shape.block_bytes, .gen = kvcl_slots_gen(&pool->slots, *slot_p)}};
+    }
+    return tenant;
+}
+
+/* Blocks that another rank holds as well need not go anywhere; the others get the sums that the directory has. */
+static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
+{
+    kvcl_found_t  found[BATCH];
+    kvcl_key_t    keys[BATCH];
+    uint32_t      kept = 0, i, j;
+    kvcl_status_t status;
+
+    for (i = 0; i < batch->n; ++i) {
+        keys[i] = batch->recs[i].key;
+    }
+    status = kvcl_locate(store, keys, batch->n, found);
+    for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
+        bool elsewhere = false;
+        for (j = 0; j < found[i].n; ++j) {
+            elsewhere = elsewhere || (found[i].locs[j].rank != store->me);
+            if ((found[i].locs[j].rank == store->me) && (found[i].locs[j].slot == batch->recs[i].loc.slot) &&
+                (found[i].locs[j].gen == batch->recs[i].loc.gen)) {
+                batch->recs[i].loc = found[i].locs[j];
+            }
+        }
+        if (!elsewhere) {
+            batch->recs[kept++] = batch->recs[i];
+        }
+    }
+    batch->n = kept;
+    return status;
+}
+
+/* Lock held. */
+static uint64_t leave_made(kvcl_store_h store, const batch_t *batch, uint32_t to)
+{
+    kvcl_store_rec_t gone;
+    uint64_t         n = 0;
+    uint32_t         i;
+
+    for (i = 0; i < batch->n; ++i) {
+        const kvcl_dir_loc_t *loc = &batch->recs[i].loc;
+        if ((batch->made[i] != 0) &&
+            (kvcl_slots_check(&store->pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
+            (kvcl_owner_give_up(store->pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) == KVCL_OK)) {
+            kvcl_store_tell_removed(store, &gone, 1);
+            ++n;
+        }
+    }
+    store->n_moved += n;
+    return n;
+}
+
+/* How much room the others have, from themselves. */
+static void ask_room(kvcl_store_h store)
+{
+    kvcl_store_stats_t stats;
+    uint32_t           i;
+
+    for (i = 0; i < store->n_ranks; ++i) {
+        if ((i != store->me) && (store->ranks[i].pool_blocks != 0) &&
+            (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK)) {
+            kvcl_lock(store->ctx);
+            store->ranks[i].pool_free = stats.draining ? 0 : stats.pool_free;
+            kvcl_unlock(store->ctx);
+        }
+    }
+}
+
+/* The rank with the most room, as places go; false: there is none with any. Lock held. */
+static bool choose(kvcl_store_h store, uint8_t *skip, uint16_t *to_p)
+{
+    while (kvcl_store_place(store, skip, 1, to_p) == 1) {
+        if (store->ranks[*to_p].pool_free != 0) {
+            return true;
+        }
+        skip[*to_p] = 1;
+    }
+    return false;
+}
+
+static kvcl_status_t drain_pass(kvcl_store_h store, bool used, uint64_t deadline, uint8_t *skip, batch_t *batch,
+                                uint64_t *moved)
+{
+    kvcl_status_t status;
+    uint32_t      slot = 0, first, room;
+    uint64_t      tenant;
+    uint16_t      to;
+
+    while (slot < store->pool->slots.n) {
+        if (kvcl_deadline_passed(deadline)) {
+            return KVCL_ERR_TIMED_OUT;
+        }
+        kvcl_lock(store->ctx);
+        if (!choose(store, skip, &to)) {
+            kvcl_unlock(store->ctx);
+            return KVCL_ERR_NO_SPACE;
+        }
+        first  = slot;
+        room   = (store->ranks[to].pool_free < BATCH) ? (uint32_t)store->ranks[to].pool_free : BATCH;
+        tenant = next_blocks(store->pool, used, room, &slot, batch);
+        kvcl_unlock(store->ctx);
+        status = keep_single(store, batch);
+        if ((status != KVCL_OK) || (batch->n == 0)) {
+            continue;
+        }
+        if (send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
+            skip[to] = 1; /* another one takes them */
+            slot     = first;
+            continue;
+        }
+        kvcl_lock(store->ctx);
+        *moved += leave_made(store, batch, to);
+        kvcl_unlock(store->ctx);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p)
+{
+    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
+    uint64_t      moved = 0, deadline;
+    batch_t       *batch;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
+    batch    = calloc(1, sizeof(*batch) + store->n_ranks);
+    if (batch == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");
+    }
+    kvcl_lock(store->ctx);
+    store->draining = true;
+    kvcl_unlock(store->ctx);
+    if (store->pool != NULL) {
+        ask_room(store);
+        status = drain_pass(store, true, deadline, (uint8_t *)(batch + 1), batch, &moved);
+        status = (status == KVCL_OK) ? drain_pass(store, false, deadline, (uint8_t *)(batch + 1), batch, &moved) : status;
+    }
+    free(batch);
+    if (moved_p != NULL) {
+        *moved_p = moved;
+    }
+    return (status == KVCL_OK) ? KVCL_OK
+                               : kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s",
+                                           (unsigned long long)moved, kvcl_status_text(status));
+}

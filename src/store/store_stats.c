@@ -1,0 +1,87 @@
+/*
+ * Statistics: of my part, and of other ranks' by asking them (ops.h). The answer is the struct as it is in memory: both
+ * sides speak the same wire version.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/nvme.h"
+#include "store/ops.h"
+#include <kvcl/kvcl_store_admin.h>
+
+_Static_assert(sizeof(kvcl_store_stats_t) % sizeof(uint64_t) == 0, "64-bit numbers only: it travels as it is");
+
+static uint64_t load(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)counter, memory_order_relaxed);
+}
+
+/* Lock held. */
+static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
+{
+    const kvcl_owner_t *pool = store->pool;
+
+    *stats = (kvcl_store_stats_t){.blocks = store->n_published, .published = store->n_ever,
+                                  .evicted = store->n_evicted, .entries = store->table.count,
+                                  .events = store->events.newest, .moved = store->n_moved, .copied = store->n_copied,
+                                  .draining = store->draining};
+    if (pool != NULL) {
+        stats->block_bytes    = store->pool_cache->shape.block_bytes;
+        stats->pool_blocks    = pool->slots.n;
+        stats->pool_free      = pool->slots.n_free;
+        stats->pool_published = pool->slots.n_published;
+        stats->pinned         = pool->pinned;
+    }
+    stats->gets       = load(&store->gets);
+    stats->hits       = load(&store->hits);
+    stats->stale      = load(&store->stale);
+    stats->corrupt    = load(&store->corrupt);
+    stats->lookups    = load(&store->lookups);
+    stats->hits_cache = load(&store->tier_hits[KVCL_DIR_TIER_CACHE]);
+    stats->hits_dram  = load(&store->tier_hits[KVCL_DIR_TIER_DRAM]);
+    stats->hits_nvme  = load(&store->tier_hits[KVCL_DIR_TIER_NVME]);
+    stats->bytes_in   = store->ctx->stats.bytes_in;
+    stats->bytes_out  = store->ctx->stats.bytes_out;
+}
+
+kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
+{
+    kvcl_store_stats_t stats;
+
+    (void)in;
+    if (len != 0) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    fill(store, &stats);
+    kvcl_nvme_stats(store->nvme, &stats);
+    memcpy(out->buf, &stats, sizeof(stats));
+    out->len = sizeof(stats);
+    return KVCL_OK;
+}
+
+void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
+{
+    if ((store != NULL) && (stats != NULL)) {
+        kvcl_lock(store->ctx);
+        fill(store, stats);
+        pthread_mutex_unlock(&store->ctx->engine.lock);
+        kvcl_nvme_stats(store->nvme, stats);
+    }
+}
+
+kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats)
+{
+    kvcl_status_t      status = kvcl_store_check(store, stats, 1, "kvcl_store_rank_stats");
+    kvcl_store_stats_t answer;
+    kvcl_op_out_t      out    = {.buf = (uint8_t *)&answer, .cap = sizeof(answer)};
+
+    if (status == KVCL_OK) {
+        status = kvcl_op_call(store, rank, KVCL_ASK_STATS, NULL, 0, 0, &out, "kvcl_store_rank_stats");
+    }
+    if ((status == KVCL_OK) && (out.len != sizeof(answer))) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_rank_stats: rank %d gave %zu bytes", rank, out.len);
+    }
+    if (status == KVCL_OK) {
+        *stats = answer;
+    }
+    return status;
+}
