@@ -24,5 +24,12 @@ run 3 tcp conform_rma conform_msg
 run 1 tcp conform_rma
 run 2 loop conform_msg
 run 2 tcp conform_fence
+
+echo "conform_gpu, as on a machine with GPUs"
+if CF_FAKE=1 sh "${top_srcdir:?}/test/conform/run_gpu.sh" threads; then
+  good=$((good + 1))
+else
+  bad=$((bad + 1))
+fi
 echo "$good passed, $bad failed, 0 skipped"
 [ $bad = 0 ]

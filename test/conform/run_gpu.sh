@@ -1,7 +1,15 @@
 #!/bin/sh
-# conform_gpu on this machine's own GPUs; skipped where there is none. Arguments as conform_gpu takes them.
+# conform_gpu on this machine's own GPUs; skipped where there is none. Arguments as conform_gpu takes them. With
+# CF_FAKE=1 on a libcuda.so.1 that has no device (test/unit/fake_libcuda.c), found as the real one would be.
 set -eu
 cd "${top_builddir:-.}"
+if [ "${CF_FAKE:-0}" = 1 ]; then
+  tmp=$(mktemp -d)
+  trap 'rm -rf "$tmp"' EXIT
+  ln -s "$PWD/test/unit/.libs/libfakecuda.so" "$tmp/libcuda.so.1"
+  LD_LIBRARY_PATH=$tmp${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH
+fi
 CF_GPU=1
 export CF_GPU
-exec test/conform/conform_gpu "$@"
+test/conform/conform_gpu "$@"

@@ -18,8 +18,9 @@ What takes time returns a Request: wait() for it, or await it. Rules of the C li
 - Times are seconds. timeout=None is the context's default (KVCL_TIMEOUT) for an operation, and no limit for a wait:
   the operation's own deadline ends it.
 - A buffer is anything with the buffer protocol (bytearray, memoryview, mmap, array, a NumPy array) or DLPack (a torch
-  CPU tensor). Buffers and caches of an operation must stay untouched until its request is done; the package keeps them
-  alive until then, even if you drop the Request.
+  CPU tensor). Caches and registered memory may be a CUDA device's too (a torch tensor, __cuda_array_interface__).
+  Buffers and caches of an operation must stay untouched until its request is done; the package keeps them alive until
+  then, even if you drop the Request.
 - The GIL is released in every call that may block or copy. Everything may be used from many threads.
 - Errors are exceptions, all of them KvclError: .status says which.
 """

@@ -84,8 +84,8 @@ bytes_ = bytes
 class Cache(_kvcl.Cache):
     """A paged KV cache: a layout committed over memory, with a name by which peers find it.
 
-    buffers: the engine's own tensors, one, or one per base of the layout, which the cache keeps alive; None: the
-    library allocates memory that peers on this host map, the fast way there.
+    buffers: the engine's own tensors, of the host or of a CUDA device, one, or one per base of the layout, which the
+    cache keeps alive; None: the library allocates memory that peers on this host map, the fast way there.
     """
 
     layout: Layout

@@ -22,12 +22,29 @@ def _info(raw: Any) -> Any:
     return RecvInfo(*raw)
 
 
+def _stream(stream: Any) -> int:
+    """A CUstream as a number, 0 for none: a number, a torch.cuda.Stream, a cupy.cuda.Stream, or __cuda_stream__."""
+    if stream is None:
+        return 0
+    if hasattr(stream, "__cuda_stream__"):
+        stream = stream.__cuda_stream__()[1]
+    else:
+        stream = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
+    if not isinstance(stream, int) or stream < 0:
+        raise TypeError(f"a CUDA stream or its handle is needed, not {type(stream).__name__!r}")
+    return stream or 1  # the null stream has no handle of its own: CU_STREAM_LEGACY
+
+
 class Comm(_kvcl.Comm):
     """Ranks in order. ctx.world has all of the job.
 
     Where a method takes blocks it takes ids (a list, range, array or NumPy array, or one int), and, to move less than
     whole blocks, layers=(first, end), heads=(first, end) and tokens=(first, end), which counts along the list. The two
     sides' blocks may have different numbers of tokens if one divides the other.
+
+    stream: a CUDA stream (torch.cuda.Stream, cupy.cuda.Stream, a handle). The operation begins when that stream has
+    done what it was given before: keys and values that it still computes are complete when they leave, and blocks that
+    it still reads are not overwritten.
     """
 
     # ---- making others ----
@@ -63,20 +80,23 @@ class Comm(_kvcl.Comm):
     # ---- two-sided ----
 
     def send(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-             tokens: Range = None, layerwise: bool = False, timeout: Optional[float] = None) -> Request:
+             tokens: Range = None, layerwise: bool = False, timeout: Optional[float] = None,
+             stream: Any = None) -> Request:
         """Send blocks to the recv that names (my rank or ANY_SOURCE, tag). Done when the receiver has the bytes.
 
         layerwise: nothing of a layer is read before layer_ready(layer) on the request; the receiver's
         layer_wait(layer) returns when it has come.
         """
-        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads, tokens), layerwise, timeout)
+        return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads, tokens), layerwise, timeout,
+                          _stream(stream))
 
     def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-             tokens: Range = None, timeout: Optional[float] = None) -> Request:
+             tokens: Range = None, timeout: Optional[float] = None, stream: Any = None) -> Request:
         """Receive blocks, as many bytes as the sender selected. The result is a RecvInfo."""
         request = Request()
         request._shape = _info
-        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads, tokens), False, timeout)
+        return self._pass(request, True, rank, tag, cache, (blocks, layers, heads, tokens), False, timeout,
+                          _stream(stream))
 
     def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request:
         """Send a buffer's bytes."""
@@ -93,7 +113,7 @@ class Comm(_kvcl.Comm):
     def get(self, rank: int, cache: Cache, remote: Any, local: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None) -> Request:
+            timeout: Optional[float] = None, stream: Any = None) -> Request:
         """Copy blocks `remote` of the rank's cache into blocks `local` of mine; its program takes no part.
 
         The peer's cache has the name of mine unless remote_cache says otherwise, and its layers and heads are numbered
@@ -102,16 +122,18 @@ class Comm(_kvcl.Comm):
         """
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
-        return self._copy(Request(), False, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout)
+        return self._copy(Request(), False, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
+                          _stream(stream))
 
     def put(self, rank: int, cache: Cache, local: Any, remote: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None) -> Request:
+            timeout: Optional[float] = None, stream: Any = None) -> Request:
         """Copy blocks `local` of my cache into blocks `remote` of the rank's. Done when the peer sees the bytes."""
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
-        return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout)
+        return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
+                          _stream(stream))
 
     def attach(self, rank: int, export: Any) -> RemoteMem:
         """A rank's memory, from the bytes its Mem.export() gave."""

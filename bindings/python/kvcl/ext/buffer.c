@@ -1,9 +1,10 @@
 /*
- * Where the bytes of a Python object lie: the buffer protocol (bytes, bytearray, memoryview, mmap, array, numpy), and
- * DLPack for what has none (torch CPU tensors). Host memory only.
+ * Where the bytes of a Python object lie: the buffer protocol (bytes, bytearray, memoryview, mmap, array, numpy),
+ * DLPack for what has none (torch tensors), __cuda_array_interface__ for arrays on a device without either (Numba).
  */
 #include "kvcl/ext/ext.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* DLPack's C interface, version 0 (dlpack.h is not needed: this layout is its ABI). */
@@ -26,7 +27,7 @@ typedef struct dl_managed {
     void        (*deleter)(struct dl_managed *self);
 } dl_managed_t;
 
-enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_ROCM_HOST = 11 };
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_ROCM_HOST = 11, DL_CUDA_MANAGED = 13 };
 
 /* The range an array covers, in bytes; dense: whether it has no holes. */
 static int extent(int ndim, const int64_t *shape, const int64_t *strides, int64_t unit, int64_t itemsize, size_t *len_p,
@@ -102,9 +103,13 @@ static int take_tensor(dl_managed_t *managed, unsigned how, kvpy_buf_t *buf)
     unsigned          bits = (unsigned)t->type_bits * t->type_lanes;
     bool              dense;
 
-    if ((t->device_type != DL_CPU) && (t->device_type != DL_CUDA_HOST) && (t->device_type != DL_ROCM_HOST)) {
-        PyErr_Format(PyExc_BufferError, "the tensor is in a device's memory (DLPack device type %d), not the host's",
-                     (int)t->device_type);
+    if ((t->device_type == DL_CUDA) || (t->device_type == DL_CUDA_MANAGED)) {
+        buf->kind = KVCL_MEM_CUDA;
+    }
+    if (((t->device_type != DL_CPU) && (t->device_type != DL_CUDA_HOST) && (t->device_type != DL_ROCM_HOST) &&
+         (buf->kind != KVCL_MEM_CUDA)) || ((buf->kind == KVCL_MEM_CUDA) && !(how & KVPY_CUDA))) {
+        PyErr_Format(PyExc_BufferError, "the tensor is in a device's memory (DLPack device type %d), not the host's%s",
+                     (int)t->device_type, (buf->kind == KVCL_MEM_CUDA) ? ": caches and registered memory may be" : "");
         return -1;
     }
     if ((bits == 0) || (bits % 8 != 0) || (t->ndim < 0) || ((t->ndim > 0) && (t->shape == NULL))) {
@@ -122,9 +127,37 @@ static int take_tensor(dl_managed_t *managed, unsigned how, kvpy_buf_t *buf)
     return 0;
 }
 
+/* A device's tensor is asked for without an order of streams (-1): who posts says which stream comes first. */
+static PyObject *ask_dlpack(PyObject *obj)
+{
+    PyObject *device = PyObject_CallMethod(obj, "__dlpack_device__", NULL), *method, *args, *kwargs, *capsule = NULL;
+    int      type = DL_CPU, id;
+
+    if (device == NULL) {
+        PyErr_Clear(); /* an old one of the host */
+    } else if (!PyArg_ParseTuple(device, "ii:__dlpack_device__", &type, &id)) {
+        Py_DECREF(device);
+        return NULL;
+    }
+    Py_XDECREF(device);
+    if ((type != DL_CUDA) && (type != DL_CUDA_MANAGED)) {
+        return PyObject_CallMethod(obj, "__dlpack__", NULL);
+    }
+    method = PyObject_GetAttrString(obj, "__dlpack__");
+    args   = PyTuple_New(0);
+    kwargs = Py_BuildValue("{s:i}", "stream", -1);
+    if ((method != NULL) && (args != NULL) && (kwargs != NULL)) {
+        capsule = PyObject_Call(method, args, kwargs);
+    }
+    Py_XDECREF(method);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return capsule;
+}
+
 static int take_dlpack(PyObject *obj, unsigned how, kvpy_buf_t *buf)
 {
-    PyObject     *capsule = PyObject_CallMethod(obj, "__dlpack__", NULL);
+    PyObject     *capsule = ask_dlpack(obj);
     dl_managed_t *managed;
 
     if (capsule == NULL) {
@@ -145,6 +178,100 @@ static int take_dlpack(PyObject *obj, unsigned how, kvpy_buf_t *buf)
     return 0;
 }
 
+/* ---- __cuda_array_interface__ ---- */
+
+enum { DIMS_MAX = 32 };
+
+/* A tuple of integers; how many, or -1. */
+static int integers(PyObject *tuple, int64_t out[DIMS_MAX])
+{
+    Py_ssize_t n, i;
+
+    if ((tuple == NULL) || !PyTuple_Check(tuple) || ((n = PyTuple_Size(tuple)) > DIMS_MAX)) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__: shape and strides are tuples of integers");
+        return -1;
+    }
+    for (i = 0; i < n; ++i) {
+        out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if ((out[i] == -1) && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return (int)n;
+}
+
+/* "<f2": the item's size follows two characters. */
+static int64_t item_bytes(PyObject *typestr)
+{
+    PyObject   *text = ((typestr != NULL) && PyUnicode_Check(typestr)) ? PyUnicode_AsASCIIString(typestr) : NULL;
+    const char *at   = (text != NULL) ? PyBytes_AsString(text) : "";
+    long       n     = (strlen(at) > 2) ? strtol(at + 2, NULL, 10) : 0;
+
+    Py_XDECREF(text);
+    if (n <= 0) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__: typestr is none");
+        return -1;
+    }
+    return n;
+}
+
+static int take_array(PyObject *about, unsigned how, kvpy_buf_t *buf)
+{
+    PyObject *data = PyDict_GetItemString(about, "data"), *strides = PyDict_GetItemString(about, "strides"), *at;
+    int64_t  shape[DIMS_MAX], steps[DIMS_MAX], item = item_bytes(PyDict_GetItemString(about, "typestr"));
+    int      n = integers(PyDict_GetItemString(about, "shape"), shape), read_only;
+    bool     dense, strided = (strides != NULL) && (strides != Py_None);
+
+    if ((item < 0) || (n < 0) || (strided && (integers(strides, steps) != n))) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__: as many strides as dimensions are needed");
+        }
+        return -1;
+    }
+    if ((data == NULL) || !PyTuple_Check(data) || !PyArg_ParseTuple(data, "Op:data", &at, &read_only)) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__: data is (pointer, read-only)");
+        return -1;
+    }
+    if (read_only && (how & KVPY_WRITE)) {
+        PyErr_SetString(PyExc_BufferError, "the array is read-only");
+        return -1;
+    }
+    if (extent(n, shape, strided ? steps : NULL, 1, item, &buf->len, &dense) != 0) {
+        return -1;
+    }
+    if (!dense && !(how & KVPY_SPAN)) {
+        PyErr_SetString(PyExc_BufferError, "the array is not contiguous");
+        return -1;
+    }
+    buf->ptr  = PyLong_AsVoidPtr(at);
+    buf->kind = KVCL_MEM_CUDA;
+    return ((buf->ptr == NULL) && PyErr_Occurred()) ? -1 : 0;
+}
+
+static int take_cuda(PyObject *obj, unsigned how, kvpy_buf_t *buf)
+{
+    PyObject *about = PyObject_GetAttrString(obj, "__cuda_array_interface__");
+    int      result = -1;
+
+    if (about == NULL) {
+        return -1;
+    }
+    if (!(how & KVPY_CUDA)) {
+        PyErr_SetString(PyExc_BufferError, "the array is in a device's memory, not the host's: caches and registered "
+                        "memory may be");
+    } else if (!PyDict_Check(about)) {
+        PyErr_SetString(PyExc_BufferError, "__cuda_array_interface__ is no dict");
+    } else {
+        result = take_array(about, how, buf);
+    }
+    Py_DECREF(about);
+    if (result == 0) {
+        Py_INCREF(obj);
+        buf->owner = obj;
+    }
+    return result;
+}
+
 int kvpy_buf_take(PyObject *obj, unsigned how, kvpy_buf_t *buf)
 {
     memset(buf, 0, sizeof(*buf));
@@ -153,6 +280,9 @@ int kvpy_buf_take(PyObject *obj, unsigned how, kvpy_buf_t *buf)
     }
     if (PyObject_HasAttrString(obj, "__dlpack__")) {
         return take_dlpack(obj, how, buf);
+    }
+    if (PyObject_HasAttrString(obj, "__cuda_array_interface__")) {
+        return take_cuda(obj, how, buf);
     }
     PyErr_Format(PyExc_TypeError, "a buffer (bytearray, memoryview, mmap, numpy array) or a DLPack tensor is needed, "
                  "not '%.100s'", Py_TYPE(obj)->tp_name);
@@ -176,6 +306,7 @@ void kvpy_buf_drop(kvpy_buf_t *buf)
         PyErr_Clear();
         Py_DECREF(capsule);
     }
+    Py_CLEAR(buf->owner);
     buf->ptr = NULL;
     buf->len = 0;
 }

@@ -7,7 +7,7 @@
 
 PyTypeObject *kvpy_cache_type;
 
-/* Hold n writable buffers of at least need bytes each. */
+/* Hold n writable buffers of at least need bytes each, all of one kind. */
 static int take_bases(PyObject *list, size_t n, size_t need, kvpy_buf_t *bufs, void **bases)
 {
     size_t i;
@@ -18,11 +18,15 @@ static int take_bases(PyObject *list, size_t n, size_t need, kvpy_buf_t *bufs, v
         return -1;
     }
     for (i = 0; i < n; ++i) {
-        if (kvpy_buf_take(PyTuple_GetItem(list, (Py_ssize_t)i), KVPY_WRITE | KVPY_SPAN, &bufs[i]) != 0) {
+        if (kvpy_buf_take(PyTuple_GetItem(list, (Py_ssize_t)i), KVPY_WRITE | KVPY_SPAN | KVPY_CUDA, &bufs[i]) != 0) {
             return -1;
         }
         if (bufs[i].len < need) {
             PyErr_Format(PyExc_ValueError, "buffer %zu has %zu bytes, the layout covers %zu", i, bufs[i].len, need);
+            return -1;
+        }
+        if (bufs[i].kind != bufs[0].kind) {
+            PyErr_SetString(PyExc_ValueError, "the buffers are of several kinds: all host memory or all a device's");
             return -1;
         }
         bases[i] = bufs[i].ptr;
@@ -47,6 +51,7 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
     kvpy_buf_t    *bufs  = NULL;
     void          **bases = NULL;
     kvcl_cache_h  cache  = NULL;
+    kvcl_mem_kind_t kind = KVCL_MEM_HOST;
     size_t        n, need;
     kvcl_status_t status;
     kvpy_obj_t    *obj;
@@ -63,10 +68,11 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
             drop_bases(bufs, n, bases);
             return PyErr_Occurred() ? NULL : PyErr_NoMemory();
         }
+        kind = bufs[0].kind;
     }
     ++ctx->users;
     Py_BEGIN_ALLOW_THREADS
-    status = kvcl_cache_create(ctx->handle, name, layout, bases, KVCL_MEM_HOST, &cache);
+    status = kvcl_cache_create(ctx->handle, name, layout, bases, kind, &cache);
     Py_END_ALLOW_THREADS
     --ctx->users;
     if (status != KVCL_OK) {
@@ -122,6 +128,11 @@ static PyObject *cache_view(PyObject *self, PyObject *args)
     ptr = kvcl_cache_base(cache->handle, base);
     if (ptr == NULL) {
         return kvpy_raise(KVCL_ERR_OUT_OF_RANGE, "the cache has no such base");
+    }
+    if (kvcl_cache_kind(cache->handle) != KVCL_MEM_HOST) {
+        PyErr_SetString(PyExc_BufferError, "the cache is in a device's memory, which nobody here can look at: "
+                        "read() copies");
+        return NULL;
     }
     return kvpy_obj_view(cache, ptr, (size_t)len);
 }
@@ -189,6 +200,14 @@ static PyObject *cache_blocks(PyObject *self, void *closure)
     return (kvpy_obj_check(cache) == 0) ? PyLong_FromUnsignedLongLong(kvcl_cache_blocks(cache->handle)) : NULL;
 }
 
+static PyObject *cache_on_device(PyObject *self, void *closure)
+{
+    kvpy_obj_t *cache = (kvpy_obj_t *)self;
+
+    (void)closure;
+    return (kvpy_obj_check(cache) == 0) ? PyBool_FromLong(kvcl_cache_kind(cache->handle) == KVCL_MEM_CUDA) : NULL;
+}
+
 static PyObject *cache_name(PyObject *self, void *closure)
 {
     (void)closure;
@@ -211,6 +230,7 @@ PyTypeObject *kvpy_make_cache(void)
         {"block_bytes", cache_block_bytes, NULL, "Bytes of one block over all layers.", NULL},
         {"blocks", cache_blocks, NULL, "How many blocks it has.", NULL},
         {"name", cache_name, NULL, "The name by which peers find it.", NULL},
+        {"on_device", cache_on_device, NULL, "Whether its memory is a CUDA device's.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
     static PyType_Slot slots[] = {

@@ -50,13 +50,17 @@ static inline void kvpy_link_del(kvpy_link_t *link)
 
 enum {
     KVPY_WRITE = 1u << 0, /* the library writes there: a read-only buffer is refused */
-    KVPY_SPAN  = 1u << 1  /* holes are allowed: the range from the first byte to the last is what counts */
+    KVPY_SPAN  = 1u << 1, /* holes are allowed: the range from the first byte to the last is what counts */
+    KVPY_CUDA  = 1u << 2  /* it may be a CUDA device's memory */
 };
 
-/* Host memory of a Python object, held: by the buffer protocol, or DLPack where there is none (torch). */
+/* Memory of a Python object, held: by the buffer protocol; DLPack where there is none (torch); __cuda_array_interface__
+ * where there is no DLPack either. */
 typedef struct kvpy_buf {
     void      *ptr;
     size_t    len;
+    kvcl_mem_kind_t kind;
+    PyObject  *owner;   /* of the array interface; NULL: none */
     bool      has_view;
     Py_buffer view;
     PyObject  *capsule; /* DLPack; NULL: none */

@@ -33,14 +33,14 @@ static PyObject *mem_register(PyObject *cls, PyObject *args)
     if (buf == NULL) {
         return PyErr_NoMemory();
     }
-    if ((kvpy_buf_take(buffer, KVPY_WRITE, buf) != 0) || ((ctx = ctx_arg(arg)) == NULL)) {
+    if ((kvpy_buf_take(buffer, KVPY_WRITE | KVPY_CUDA, buf) != 0) || ((ctx = ctx_arg(arg)) == NULL)) {
         kvpy_buf_drop(buf);
         PyMem_RawFree(buf);
         return NULL;
     }
     ++ctx->users;
     Py_BEGIN_ALLOW_THREADS
-    status = kvcl_mem_register(ctx->handle, buf->ptr, buf->len, KVCL_MEM_HOST, NULL, &mem);
+    status = kvcl_mem_register(ctx->handle, buf->ptr, buf->len, buf->kind, NULL, &mem);
     Py_END_ALLOW_THREADS
     --ctx->users;
     obj = (status == KVCL_OK) ? (kvpy_obj_t *)kvpy_obj_new((PyTypeObject *)cls, KVPY_MEM, ctx, mem)
@@ -120,6 +120,10 @@ static PyObject *mem_view(PyObject *self, PyObject *none)
     kvpy_obj_t *mem = (kvpy_obj_t *)self;
 
     (void)none;
+    if ((kvpy_obj_check(mem) == 0) && (kvcl_mem_kind_of(mem->handle) != KVCL_MEM_HOST)) {
+        PyErr_SetString(PyExc_BufferError, "it is a device's memory, which nobody here can look at");
+        return NULL;
+    }
     return (kvpy_obj_check(mem) == 0) ? kvpy_obj_view(mem, kvcl_mem_addr(mem->handle), kvcl_mem_len(mem->handle)) : NULL;
 }
 

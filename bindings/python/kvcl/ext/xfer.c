@@ -30,7 +30,7 @@ static int blocks_of(kvpy_op_t *op, PyObject *cache_arg, PyObject *tuple, kvcl_s
     return 0;
 }
 
-/* _pass(request, recv, rank, tag, cache, selection, layerwise, timeout): send or recv of blocks */
+/* _pass(request, recv, rank, tag, cache, selection, layerwise, timeout, stream): send or recv of blocks */
 static PyObject *comm_pass(PyObject *self, PyObject *args)
 {
     PyObject           *request, *rank_arg, *tag_arg, *cache_arg, *sel_arg, *timeout;
@@ -40,10 +40,11 @@ static PyObject *comm_pass(PyObject *self, PyObject *args)
     uint64_t           tag;
     kvcl_status_t      status;
     kvpy_op_t          *op;
+    unsigned long long stream;
     int                recv, rank, layerwise;
 
-    if (!PyArg_ParseTuple(args, "OpOOOOpO:_pass", &request, &recv, &rank_arg, &tag_arg, &cache_arg, &sel_arg, &layerwise,
-                          &timeout) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOpOK:_pass", &request, &recv, &rank_arg, &tag_arg, &cache_arg, &sel_arg,
+                          &layerwise, &timeout, &stream) ||
         (kvpy_int(rank_arg, "rank", &rank) != 0) || (kvpy_u64(tag_arg, "tag", UINT64_MAX, &tag) != 0) ||
         ((op = kvpy_op_new(request, recv ? "recv" : "send", comm, timeout, &params)) == NULL) ||
         (blocks_of(op, cache_arg, sel_arg, &sel, &cache) != 0)) {
@@ -55,6 +56,7 @@ static PyObject *comm_pass(PyObject *self, PyObject *args)
     }
     op->layerwise = (layerwise != 0);
     params.flags  = layerwise ? KVCL_LAYERWISE : 0;
+    params.stream = (void *)(uintptr_t)stream;
     KVPY_POST(op, status,
               recv ? kvcl_recv(comm->handle, rank, tag, cache->handle, &sel, &params, &op->req)
                    : kvcl_send(comm->handle, rank, tag, cache->handle, &sel, &params, &op->req));
@@ -92,7 +94,7 @@ static PyObject *comm_pass_bytes(PyObject *self, PyObject *args)
     return kvpy_op_posted(op, status);
 }
 
-/* _copy(request, put, rank, cache, local, remote, remote cache's name or None, timeout): get or put of blocks */
+/* _copy(request, put, rank, cache, local, remote, remote cache's name or None, timeout, stream): blocks */
 static PyObject *comm_copy(PyObject *self, PyObject *args)
 {
     PyObject           *request, *rank_arg, *cache_arg, *local_arg, *remote_arg, *timeout;
@@ -102,10 +104,11 @@ static PyObject *comm_copy(PyObject *self, PyObject *args)
     const char         *name;
     kvcl_status_t      status;
     kvpy_op_t          *op;
+    unsigned long long stream;
     int                put, rank;
 
-    if (!PyArg_ParseTuple(args, "OpOOOOzO:_copy", &request, &put, &rank_arg, &cache_arg, &local_arg, &remote_arg, &name,
-                          &timeout) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOzOK:_copy", &request, &put, &rank_arg, &cache_arg, &local_arg, &remote_arg,
+                          &name, &timeout, &stream) ||
         (kvpy_int(rank_arg, "rank", &rank) != 0) ||
         ((op = kvpy_op_new(request, put ? "put" : "get", comm, timeout, &params)) == NULL) ||
         (blocks_of(op, cache_arg, local_arg, &local, &cache) != 0)) {
@@ -118,6 +121,7 @@ static PyObject *comm_copy(PyObject *self, PyObject *args)
     status = (kvpy_op_statuses(op, remote.n_blocks, &params) == 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
     if (status == KVCL_OK) {
         params.remote_cache = name;
+        params.stream       = (void *)(uintptr_t)stream;
         KVPY_POST(op, status,
                   put ? kvcl_put(comm->handle, rank, cache->handle, &local, &remote, &params, &op->req)
                       : kvcl_get(comm->handle, rank, cache->handle, &remote, &local, &params, &op->req));
@@ -222,9 +226,9 @@ static PyObject *comm_allgather(PyObject *self, PyObject *args)
 }
 
 PyMethodDef kvpy_xfer_methods[] = {
-    {"_pass", comm_pass, METH_VARARGS, "_pass(request, recv, rank, tag, cache, selection, timeout)"},
+    {"_pass", comm_pass, METH_VARARGS, "_pass(request, recv, rank, tag, cache, selection, layerwise, timeout, stream)"},
     {"_pass_bytes", comm_pass_bytes, METH_VARARGS, "_pass_bytes(request, recv, rank, tag, buffer, timeout)"},
-    {"_copy", comm_copy, METH_VARARGS, "_copy(request, put, rank, cache, local, remote, remote_cache, timeout)"},
+    {"_copy", comm_copy, METH_VARARGS, "_copy(request, put, rank, cache, local, remote, remote_cache, timeout, stream)"},
     {"_bcast", comm_bcast, METH_VARARGS, "_bcast(request, root, cache, selection, timeout)"},
     {"_bcast_bytes", comm_bcast_bytes, METH_VARARGS, "_bcast_bytes(request, root, buffer, timeout)"},
     {"_barrier", comm_barrier, METH_VARARGS, "_barrier(request, timeout)"},
