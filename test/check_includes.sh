@@ -43,6 +43,7 @@ only 'nccl\.h'                           'collectives/nccl_coll\.c|test/stubs/[^
 only 'openssl/'                          'src/base/crypto\.c'
 only 'xxh(ash|3)\.h'                     'src/base/checksum\.[ch]'
 only 'liburing'                          'src/tier/[a-z_]*uring[a-z_]*\.c'
+only 'microhttpd\.h'                     'src/tools/serve/serve_http\.c'
 only 'mpi\.h'                            'contrib/(bench|examples)/[^:]*'
 only 'Python\.h'                         'bindings/python/[^:]*'
 only 'check\.h'                          'test/[^:]*'

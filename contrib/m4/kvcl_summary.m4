@@ -8,6 +8,7 @@ AC_MSG_NOTICE([
     cuda       $kvcl_from_cuda
     nccl       $kvcl_from_nccl
     uring      $kvcl_from_uring
+    microhttpd $kvcl_from_microhttpd
     check      $kvcl_from_check
     python     $kvcl_from_python
     sanitize   $enable_sanitize

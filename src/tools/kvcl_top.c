@@ -1,0 +1,199 @@
+/*
+ * kvcl_top: who holds and moves what, refreshed. It asks one rank's HTTP server (kvcl_serve --http) for the numbers of
+ * all ranks, and shows them with what has changed since it asked before. Owns two lists of rows: now and before.
+ */
+#include "config.h"
+#include "tools/cli.h"
+#include "tools/clock.h"
+#include "tools/http_get.h"
+#include "tools/stat_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2, TIMEOUT_S = 10, RANKS_MAX = 65536 };
+
+typedef struct options {
+    const char *where;
+    double     interval;
+    bool       once;
+    bool       json;
+} options_t;
+
+typedef struct row {
+    int                rank;
+    bool               alive;
+    kvcl_store_stats_t stats;
+} row_t;
+
+typedef struct table {
+    row_t    *rows;
+    size_t   n;
+    uint64_t when_ns;
+} table_t;
+
+static cli_result_t parse(options_t *opt, int argc, char **argv)
+{
+    const cli_option_t table[] = {
+        {"interval", CLI_REAL, &opt->interval, "SECONDS", "how often to look (default 1)", 0, 0},
+        {"once", CLI_FLAG, &opt->once, NULL, "look once and end: totals, no rates", 0, 0},
+        {"json", CLI_FLAG, &opt->json, NULL, "one JSON object a rank and line, all numbers, totals", 0, 0},
+    };
+    const cli_spec_t spec = {"kvcl_top", "[options] HOST:PORT",
+                             "Who holds and moves what in a store: HOST:PORT is the HTTP server of any of its ranks\n"
+                             "(kvcl_serve --http), which speaks for all.",
+                             table, sizeof(table) / sizeof(table[0])};
+    cli_result_t     result;
+    size_t           n = 0;
+
+    *opt   = (options_t){.interval = 1};
+    result = cli_parse(&spec, argc, argv, &opt->where, 1, &n);
+    if (result != CLI_GO) {
+        return result;
+    }
+    if (n != 1) {
+        return cli_error(&spec, "HOST:PORT is needed");
+    }
+    return ((opt->interval < 0.05) || (opt->interval > 86400)) ? cli_error(&spec, "--interval is 0.05 to 86400 seconds")
+                                                               : CLI_GO;
+}
+
+/* Lines of a body into rows; what is no rank's line is left out. */
+static bool read_rows(char *body, table_t *table)
+{
+    char   *line, *save = NULL;
+    size_t lines = 1, i;
+
+    for (i = 0; body[i] != '\0'; ++i) {
+        lines += (body[i] == '\n') ? 1 : 0;
+    }
+    lines       = (lines < RANKS_MAX) ? lines : RANKS_MAX;
+    table->rows = calloc(lines, sizeof(*table->rows));
+    table->n    = 0;
+    if (table->rows == NULL) {
+        return false;
+    }
+    for (line = strtok_r(body, "\n", &save); (line != NULL) && (table->n < lines); line = strtok_r(NULL, "\n", &save)) {
+        row_t *row = &table->rows[table->n];
+        table->n += stat_read_json(line, &row->rank, &row->alive, &row->stats) ? 1 : 0;
+    }
+    return true;
+}
+
+static const row_t *find(const table_t *table, int rank)
+{
+    size_t i;
+
+    for (i = 0; i < table->n; ++i) {
+        if (table->rows[i].rank == rank) {
+            return &table->rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- showing ---- */
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return (whole != 0) ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* Since before, a second; in all, if there is no before (or the rank is another one since). */
+static double rate(uint64_t now, uint64_t before, double seconds)
+{
+    return (seconds > 0) ? ((now >= before) ? (double)(now - before) / seconds : 0) : (double)now;
+}
+
+static const char *state_of(const row_t *row)
+{
+    return !row->alive ? "gone" : (row->stats.draining != 0) ? "drain" : (row->stats.nvme_state == 2) ? "nvme!" : "ok";
+}
+
+static void show_row(const row_t *row, const row_t *before, double seconds)
+{
+    static const kvcl_store_stats_t none;
+    const kvcl_store_stats_t        *now = &row->stats, *was = (before != NULL) ? &before->stats : &none;
+
+    if (!row->alive) {
+        printf("%5d %-5s\n", row->rank, "gone");
+        return;
+    }
+    seconds = (before != NULL) ? seconds : 0;
+    printf("%5d %-5s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f\n", row->rank, state_of(row),
+           (unsigned long long)now->blocks, (unsigned long long)now->pool_blocks,
+           percent(now->pool_published, now->pool_blocks), (unsigned long long)now->pinned,
+           (unsigned long long)now->nvme_blocks, rate(now->gets, was->gets, seconds),
+           percent((seconds > 0) ? now->hits - was->hits : now->hits, (seconds > 0) ? now->gets - was->gets : now->gets),
+           rate(now->published, was->published, seconds), rate(now->evicted, was->evicted, seconds),
+           rate(now->copied + now->moved, was->copied + was->moved, seconds),
+           rate(now->bytes_in, was->bytes_in, seconds) / 1e6, rate(now->bytes_out, was->bytes_out, seconds) / 1e6);
+}
+
+static void show(const options_t *opt, const table_t *now, const table_t *before)
+{
+    double seconds = (before->n != 0) ? (double)(now->when_ns - before->when_ns) / 1e9 : 0;
+    size_t i;
+
+    if (!opt->once && isatty(STDOUT_FILENO)) {
+        printf("\033[H\033[2J"); /* home, clear */
+    }
+    printf("%s: %zu ranks%s\n", opt->where, now->n, (seconds > 0) ? ", counts a second" : ", totals");
+    printf("%5s %-5s %9s %9s %5s %7s %9s %9s %5s %9s %8s %8s %8s %8s\n", "rank", "state", "blocks", "pool", "used%",
+           "pinned", "nvme", "gets", "hit%", "puts", "evicted", "moved", "MB in", "MB out");
+    for (i = 0; i < now->n; ++i) {
+        show_row(&now->rows[i], find(before, now->rows[i].rank), seconds);
+    }
+    fflush(stdout);
+}
+
+/* One look. False: the reason stands on stderr. */
+static bool look(const options_t *opt, table_t *before)
+{
+    table_t now = {.rows = NULL};
+    char    *body, why[400];
+
+    if (!http_get(opt->where, "/ranks", TIMEOUT_S, &body, why, sizeof(why))) {
+        fprintf(stderr, "kvcl_top: %s\n", why);
+        return false;
+    }
+    now.when_ns = clock_ns();
+    if (opt->json) {
+        fputs(body, stdout);
+        fflush(stdout);
+    } else if (read_rows(body, &now)) {
+        show(opt, &now, before);
+        free(before->rows);
+        *before = now;
+    }
+    free(body);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    table_t         before = {.rows = NULL};
+    struct timespec nap;
+    options_t       opt;
+    bool            good;
+
+    switch (parse(&opt, argc, argv)) {
+    case CLI_DONE:
+        return EXIT_SUCCESS;
+    case CLI_BAD:
+        return EXIT_USAGE;
+    case CLI_GO:
+        break;
+    }
+    nap.tv_sec  = (time_t)opt.interval;
+    nap.tv_nsec = (long)((opt.interval - (double)nap.tv_sec) * 1e9);
+    good        = look(&opt, &before);
+    while (good && !opt.once && !ferror(stdout)) {
+        nanosleep(&nap, NULL);
+        good = look(&opt, &before);
+    }
+    free(before.rows);
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,186 @@
+/*
+ * kvcl_serve: a rank that only gives memory, and NVMe, to its job's store. Owns the store and the HTTP server, in this
+ * order; signals are blocked before any thread starts and waited for by the first one, which otherwise sleeps.
+ *
+ * SIGTERM or SIGINT: the blocks that nobody else has move to ranks with room, then the store is closed.
+ */
+#include "config.h"
+#include "tools/cli.h"
+#include "tools/job.h"
+#include "tools/serve/serve_http.h"
+#include "tools/stat_rows.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_USAGE 2
+#define NS_PER_SEC UINT64_C(1000000000)
+
+typedef struct options {
+    uint64_t   pool;
+    uint64_t   block;
+    uint64_t   replicas;
+    uint64_t   entries;
+    uint64_t   drain;
+    const char *nvme;
+    const char *http;
+} options_t;
+
+typedef struct server {
+    job_t        job;
+    kvcl_store_h store;
+    serve_http_t *http;
+    atomic_bool  leaving;
+} server_t;
+
+static cli_result_t parse(options_t *opt, int argc, char **argv)
+{
+    const cli_option_t table[] = {
+        {"block", CLI_SIZE, &opt->block, "SIZE", "bytes of a block, as the job's workers have them", 1, UINT32_MAX - 1},
+        {"pool", CLI_SIZE, &opt->pool, "SIZE", "memory to give (default 1G)", 1, 0},
+        {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "a second tier, in a file on a local NVMe; %r is the rank", 0, 0},
+        {"replicas", CLI_COUNT, &opt->replicas, "N", "copies of a put that names no number (default 2)", 1, 4},
+        {"entries", CLI_COUNT, &opt->entries, "N", "room in this rank's part of the directory (default 1048576)", 1,
+         1u << 30},
+        {"http", CLI_STRING, &opt->http, "[HOST:]PORT", "serve /metrics, /healthz, /ranks; rank r listens on PORT + r",
+         0, 0},
+        {"drain", CLI_COUNT, &opt->drain, "SECONDS", "how long blocks may take to move away at the end (default 30)", 1,
+         86400},
+    };
+    const cli_spec_t spec = {"kvcl_serve", "--block SIZE [options]",
+                             "A rank that gives memory to its job's store: start it by mpirun, srun, or with\n"
+                             "KVCL_RENDEZVOUS, KVCL_SIZE and KVCL_RANK set, beside the workers. All ranks open one\n"
+                             "store over the world. SIGTERM moves its blocks away and ends it.",
+                             table, sizeof(table) / sizeof(table[0])};
+    cli_result_t     result;
+    size_t           n;
+
+    *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30};
+    result = cli_parse(&spec, argc, argv, NULL, 0, &n);
+    if (result != CLI_GO) {
+        return result;
+    }
+    if (opt->block == 0) {
+        return cli_error(&spec, "--block is needed");
+    }
+    return (opt->pool / opt->block == 0) ? cli_error(&spec, "--pool is less than one block") : CLI_GO;
+}
+
+/* ---- HTTP ---- */
+
+static unsigned answer_ranks(server_t *server, FILE *body)
+{
+    kvcl_store_stats_t stats;
+    bool               alive;
+    int                rank;
+
+    for (rank = 0; rank < server->job.size; ++rank) {
+        alive = (kvcl_store_rank_stats(server->store, rank, &stats) == KVCL_OK);
+        stat_print_json(body, rank, alive, &stats);
+    }
+    return 200;
+}
+
+/* On the HTTP server's thread. */
+static unsigned answer(void *arg, const char *path, FILE *body, const char **type_p)
+{
+    server_t           *server = arg;
+    kvcl_store_stats_t stats;
+
+    if (strcmp(path, "/healthz") == 0) {
+        fputs(server->leaving ? "draining\n" : "ok\n", body);
+        return server->leaving ? 503 : 200;
+    }
+    if (strcmp(path, "/metrics") == 0) {
+        *type_p = "text/plain; version=0.0.4; charset=utf-8";
+        kvcl_store_stats(server->store, &stats);
+        stat_print_metrics(body, server->job.rank, &stats);
+        return 200;
+    }
+    if (strcmp(path, "/ranks") == 0) {
+        *type_p = "application/x-ndjson";
+        return answer_ranks(server, body);
+    }
+    fputs("there are /metrics, /healthz and /ranks\n", body);
+    return 404;
+}
+
+/* ---- its life ---- */
+
+static bool begin(server_t *server, const options_t *opt)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    char                why[400];
+
+    params.dram_bytes  = opt->pool;
+    params.block_bytes = opt->block;
+    params.replicas    = opt->replicas;
+    params.dir_entries = opt->entries;
+    params.nvme        = opt->nvme;
+    if (!job_ok(&server->job, kvcl_store_open(server->job.world, &params, &server->store), "kvcl_store_open")) {
+        return false;
+    }
+    if ((opt->http != NULL) &&
+        !serve_http_open(opt->http, server->job.rank, answer, server, why, sizeof(why), &server->http)) {
+        job_complain(&server->job, "--http: %s", why);
+        return false;
+    }
+    printf("kvcl_serve: rank %d of %d: %llu blocks of %llu bytes", server->job.rank, server->job.size,
+           (unsigned long long)(opt->pool / opt->block), (unsigned long long)opt->block);
+    if (server->http != NULL) {
+        printf(", http port %u", serve_http_port(server->http));
+    }
+    printf("\n");
+    fflush(stdout);
+    return true;
+}
+
+static void leave(server_t *server, uint64_t seconds)
+{
+    uint64_t      moved = 0;
+    kvcl_status_t status;
+
+    server->leaving = true;
+    status = kvcl_store_drain(server->store, seconds * NS_PER_SEC, &moved);
+    printf("kvcl_serve: rank %d of %d: %llu blocks moved away%s%s\n", server->job.rank, server->job.size,
+           (unsigned long long)moved, (status == KVCL_OK) ? "" : ", not all: ",
+           (status == KVCL_OK) ? "" : kvcl_status_text(status));
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    server_t  server = {.store = NULL};
+    options_t opt;
+    sigset_t  signals;
+    bool      good;
+    int       number;
+
+    switch (parse(&opt, argc, argv)) {
+    case CLI_DONE:
+        return EXIT_SUCCESS;
+    case CLI_BAD:
+        return EXIT_USAGE;
+    case CLI_GO:
+        break;
+    }
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: one that comes early waits until it has joined */
+    if (!job_open(&server.job, "kvcl_serve")) {
+        return EXIT_FAILURE;
+    }
+    good = begin(&server, &opt);
+    if (good) {
+        while (sigwait(&signals, &number) != 0) {
+        }
+        leave(&server, opt.drain);
+    }
+    serve_http_close(server.http);
+    kvcl_store_close(server.store);
+    job_close(&server.job);
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

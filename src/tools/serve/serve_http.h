@@ -1,0 +1,23 @@
+/*
+ * A small HTTP server for what a daemon says of itself: GET of a few paths, answered with text made at that moment. The
+ * one file behind it is the only one that knows the library (libmicrohttpd); without it serve_http_open() says so.
+ */
+#ifndef KVCL_TOOLS_SERVE_HTTP_H
+#define KVCL_TOOLS_SERVE_HTTP_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct serve_http serve_http_t;
+
+/* Write the answer to path into body and name its type; on the server's thread. Returns the HTTP status. */
+typedef unsigned (*serve_answer_t)(void *arg, const char *path, FILE *body, const char **type_p);
+
+/* where: "port" (on 127.0.0.1), "host:port", "[v6]:port"; the port is raised by add; 0 takes a free one. At most 64
+ * connections, 10 s each. False: the reason is in why. */
+bool serve_http_open(const char *where, int add, serve_answer_t answer, void *arg, char *why, size_t why_size,
+                     serve_http_t **http_p);
+unsigned serve_http_port(const serve_http_t *http);
+void serve_http_close(serve_http_t *http); /* NULL is allowed; answers under way end first */
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * The table of a store rank's numbers, and its two formats (stat_rows.h). Owns nothing.
+ */
+#include "config.h"
+#include "tools/stat_rows.h"
+
+#include "tools/json_out.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW(_name, _counter, _help) {#_name, _counter, offsetof(kvcl_store_stats_t, _name), _help}
+
+const stat_row_t stat_rows[] = {
+    ROW(blocks, false, "Blocks published by this rank, its engine's own caches counted."),
+    ROW(published, true, "Blocks published."),
+    ROW(evicted, true, "Blocks taken back for room."),
+    ROW(gets, true, "Blocks asked for by this rank."),
+    ROW(hits, true, "Blocks got by this rank."),
+    ROW(hits_cache, true, "Blocks got out of engines' caches."),
+    ROW(hits_dram, true, "Blocks got out of pools."),
+    ROW(hits_nvme, true, "Blocks got out of second tiers."),
+    ROW(stale, true, "Copies refused because their generation had moved on."),
+    ROW(corrupt, true, "Copies refused by their checksum."),
+    ROW(lookups, true, "Keys looked up by this rank."),
+    ROW(entries, false, "Locations in this rank's part of the directory."),
+    ROW(block_bytes, false, "Bytes of a pool block; 0 without a pool."),
+    ROW(pool_blocks, false, "Blocks of the pool."),
+    ROW(pool_free, false, "Pool blocks free without evicting."),
+    ROW(pool_published, false, "Pool blocks that hold something."),
+    ROW(pinned, false, "Pool blocks that cannot be evicted now."),
+    ROW(copied, true, "Copies of others' blocks made here."),
+    ROW(moved, true, "Blocks that other ranks have taken over."),
+    ROW(events, true, "Changes of this rank's blocks."),
+    ROW(draining, false, "1 while the rank gives its blocks away."),
+    ROW(bytes_in, true, "Payload bytes got or received."),
+    ROW(bytes_out, true, "Payload bytes sent, written or served."),
+    ROW(demoted, true, "Blocks written into the second tier."),
+    ROW(promoted, true, "Blocks copied from there into the pool."),
+    ROW(dropped, true, "Blocks evicted before they were in the second tier."),
+    ROW(nvme_blocks, false, "Blocks in the second tier."),
+    ROW(nvme_bytes, false, "Bytes in the second tier."),
+    ROW(nvme_bad, true, "Blocks of the second tier that read as others; each was a miss."),
+    ROW(nvme_state, false, "0: no second tier, 1: on, 2: off, its disk has failed or is full."),
+};
+const size_t stat_rows_n = sizeof(stat_rows) / sizeof(stat_rows[0]);
+
+void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats)
+{
+    size_t i;
+
+    for (i = 0; i < stat_rows_n; ++i) {
+        const stat_row_t *row  = &stat_rows[i];
+        const char       *tail = row->counter ? "_total" : "";
+        fprintf(file, "# HELP kvcl_store_%s%s %s\n# TYPE kvcl_store_%s%s %s\nkvcl_store_%s%s{rank=\"%d\"} %llu\n",
+                row->name, tail, row->help, row->name, tail, row->counter ? "counter" : "gauge", row->name, tail, rank,
+                (unsigned long long)stat_get(stats, row));
+    }
+}
+
+void stat_print_json(FILE *file, int rank, bool alive, const kvcl_store_stats_t *stats)
+{
+    json_out_t json;
+    size_t     i;
+
+    json_begin(&json, file);
+    json_count(&json, "rank", (uint64_t)rank);
+    json_count(&json, "alive", alive ? 1 : 0);
+    for (i = 0; alive && (i < stat_rows_n); ++i) {
+        json_count(&json, stat_rows[i].name, stat_get(stats, &stat_rows[i]));
+    }
+    json_end(&json);
+}
+
+/* The number behind "name": in a flat object whose values are numbers. */
+static bool find_count(const char *line, const char *name, uint64_t *value_p)
+{
+    const size_t len = strlen(name);
+    const char   *at = line;
+    char         *end;
+
+    while ((at = strchr(at, '"')) != NULL) {
+        ++at;
+        if ((strncmp(at, name, len) == 0) && (at[len] == '"') && (at[len + 1] == ':')) {
+            *value_p = strtoull(at + len + 2, &end, 10);
+            return end != at + len + 2;
+        }
+    }
+    return false;
+}
+
+bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_store_stats_t *stats)
+{
+    uint64_t rank, alive, value;
+    size_t   i;
+
+    if (!find_count(line, "rank", &rank) || !find_count(line, "alive", &alive) || (rank > 65535)) {
+        return false;
+    }
+    memset(stats, 0, sizeof(*stats));
+    for (i = 0; i < stat_rows_n; ++i) {
+        if (find_count(line, stat_rows[i].name, &value)) {
+            memcpy((char *)stats + stat_rows[i].offset, &value, sizeof(value));
+        }
+    }
+    *rank_p  = (int)rank;
+    *alive_p = (alive != 0);
+    return true;
+}

@@ -1,0 +1,35 @@
+/*
+ * The numbers of a store's rank that kvcl_serve gives out and kvcl_top reads: one table of names, so that both mean the
+ * same. Pure.
+ */
+#ifndef KVCL_TOOLS_STAT_ROWS_H
+#define KVCL_TOOLS_STAT_ROWS_H
+
+#include <kvcl/kvcl.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct stat_row {
+    const char *name;    /* as in JSON; Prometheus: kvcl_store_<name>, and _total if it is a counter */
+    bool       counter;
+    size_t     offset;   /* of a uint64_t in kvcl_store_stats_t */
+    const char *help;
+} stat_row_t;
+
+extern const stat_row_t stat_rows[];
+extern const size_t     stat_rows_n;
+
+static inline uint64_t stat_get(const kvcl_store_stats_t *stats, const stat_row_t *row)
+{
+    return *(const uint64_t *)(const void *)((const char *)stats + row->offset);
+}
+
+/* Prometheus' text format, version 0.0.4. */
+void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats);
+/* One line, one JSON object. alive false: nothing but that. */
+void stat_print_json(FILE *file, int rank, bool alive, const kvcl_store_stats_t *stats);
+/* Such a line back. False: it is none. What a line lacks is 0. */
+bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_store_stats_t *stats);
+
+#endif

@@ -1,0 +1,111 @@
+#!/bin/sh
+# kvcl_serve and kvcl_top: two ranks that only give memory and a worker, met at an address; what their HTTP servers say;
+# SIGTERM drains one of them and no get of the worker fails.
+set -eu
+: "${top_builddir:?}"
+serve=$top_builddir/src/tools/kvcl_serve top=$top_builddir/src/tools/kvcl_top
+tmp=$(mktemp -d)
+pids=
+cleanup() {
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -9 $pids 2>/dev/null || :
+  rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
+passed=0 failed=0
+is() {
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "not so: $*"
+  fi
+}
+# here SECONDS FILE TEXT: wait until the file has the text.
+here() {
+  turns=$(($1 * 20))
+  until grep -q "$3" "$2" 2>/dev/null; do
+    turns=$((turns - 1))
+    [ $turns -gt 0 ] || { echo "no \"$3\" in $2:"; cat "$2"; return 1; }
+    sleep 0.05
+  done
+}
+has() { grep -q "$2" "$1" || { echo "in $1:"; cat "$1"; return 1; }; }
+
+HOME=$tmp/home
+mkdir -m 700 "$HOME"
+export HOME
+unset KVCL_RANK KVCL_BOOT KVCL_NET KVCL_SECRET_FILE
+port=$((10000 + $$ % 20000))
+while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+  port=$((port + 1))
+done
+KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=3 KVCL_BOOT_TIMEOUT=30s
+export KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
+
+is "$serve" --help >"$tmp/help"
+is has "$tmp/help" 'http \[HOST:\]PORT'
+rc=0; "$serve" 2>"$tmp/err" || rc=$?
+is [ $rc = 2 ]
+is has "$tmp/err" 'block is needed'
+rc=0; "$top" --once 127.0.0.1:1 2>"$tmp/err" || rc=$?
+is [ $rc = 1 ]
+
+http='--http 0'
+grep -q 'define KVCL_HAVE_MICROHTTPD 1' "$top_builddir/config.h" || http=
+for rank in 0 1; do
+  # shellcheck disable=SC2086
+  KVCL_RANK=$rank "$serve" --block 4K --pool 1M --entries 65536 $http >"$tmp/serve$rank" 2>&1 &
+  pids="$pids $!"
+  [ $rank = 1 ] || serve0=$!
+  [ $rank = 0 ] || serve1=$!
+done
+KVCL_RANK=2 "$top_builddir/test/multi/serve" >"$tmp/worker" 2>&1 &
+worker=$!
+pids="$pids $worker"
+here 40 "$tmp/worker" 'moved 48 blocks'
+here 5 "$tmp/serve0" 'rank 0 of 3: 256 blocks of 4096 bytes'
+
+if [ -n "$http" ]; then
+  at0=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve0") at1=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve1")
+  "$top" --once --json "$at1" >"$tmp/json"
+  is [ "$(wc -l <"$tmp/json")" = 3 ]
+  is has "$tmp/json" '"rank": 0, "alive": 1, "blocks": 48,'
+  is has "$tmp/json" '"rank": 2, .*"moved": 48,'
+  "$top" --once "$at0" >"$tmp/table"
+  is has "$tmp/table" '^ *0 ok  *48  *256  *18\.8'
+  is has "$tmp/table" '^ *2 ok  *0  *48 '
+  if command -v curl >/dev/null 2>&1; then
+    is curl -sS -m 10 -o "$tmp/metrics" "http://$at0/metrics"
+    is has "$tmp/metrics" '^kvcl_store_blocks{rank="0"} 48$'
+    is has "$tmp/metrics" '^# TYPE kvcl_store_published_total counter$'
+    is [ "$(curl -sS -m 10 "http://$at0/healthz")" = ok ]
+    is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
+    is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' -X DELETE "http://$at0/metrics")" = 405 ]
+  fi
+else
+  echo "built without libmicrohttpd: what is served by HTTP is not tested"
+  rc=0; KVCL_RENDEZVOUS='' KVCL_SIZE=0 timeout 20 "$serve" --block 4K --pool 64K --http 0 2>"$tmp/err" || rc=$?
+  is [ $rc = 1 ]
+  is has "$tmp/err" 'built without libmicrohttpd'
+fi
+
+kill -TERM "$serve0"
+rc=0; wait "$serve0" || rc=$?
+is [ $rc = 0 ]
+is has "$tmp/serve0" '48 blocks moved away$'
+rc=0; wait "$worker" || rc=$?
+is [ $rc = 0 ]
+is has "$tmp/worker" ' 0 failed'
+if [ -n "$http" ]; then
+  "$top" --once "$at1" >"$tmp/table"
+  is has "$tmp/table" '^ *0 gone'
+fi
+kill -TERM "$serve1"
+rc=0; wait "$serve1" || rc=$?
+is [ $rc = 0 ]
+pids=
+cat "$tmp/worker"
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
