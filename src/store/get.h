@@ -84,6 +84,8 @@ bool          kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *i
 /** Lock held: item i is chosen and lies in a tier: its owner is asked, and for what else of the get it has there. */
 kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t i) KVCL_MUST_CHECK;
 void          kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status);
+/** Lock held: questions to owners of tiers that are this old are given up where there is another copy. */
+void          kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns);
 /** Lock held: owners are told of staged blocks that are over; all: of all of them. */
 void          kvcl_get_let_go(kvcl_get_t *get, bool all);
 

@@ -163,6 +163,31 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
     return KVCL_OK;
 }
 
+/* Several may end with the stop of one, never begin: the get's turn is held. */
+void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
+{
+    kvcl_list_t silent;
+    kvcl_ask_t  *ask, *next;
+    uint32_t    i;
+
+    kvcl_list_init(&silent);
+    kvcl_list_foreach_safe (ask, next, &get->stages, kvcl_ask_t, link) {
+        const want_t *want  = ask->arg;
+        bool         others = false;
+        for (i = 0; (i < want->n) && !others; ++i) {
+            others = kvcl_get_has_other(get, &get->items[want->items[i]]);
+        }
+        if (others && (now_ns - ask->posted_ns >= hedge_ns)) {
+            kvcl_list_del(&ask->link);
+            kvcl_list_add_tail(&silent, &ask->link);
+        }
+    }
+    kvcl_list_foreach (ask, &silent, kvcl_ask_t, link) {
+        kvcl_store_suspect(get->store, ask->rank);
+    }
+    kvcl_asks_stop(&silent, KVCL_ERR_TIMED_OUT);
+}
+
 /* ---- letting go ---- */
 
 static void tell(kvcl_store_h store, uint32_t rank, const kvcl_stage_got_t *got, uint32_t n)

@@ -12,6 +12,8 @@
 #include "store/get.h"
 #include "xfer/pull.h"
 
+enum { DISK_TIMES = 5 }; /* a disk may take so much longer than a rank */
+
 static void look(void *arg);
 
 void kvcl_hedge_arm(kvcl_get_t *get)
@@ -19,7 +21,7 @@ void kvcl_hedge_arm(kvcl_get_t *get)
     uint64_t hedge_ns = get->store->ctx->config.store_hedge_ns;
 
     if ((get->hedge == NULL) && (hedge_ns != 0) && (get->stopping == KVCL_OK) &&
-        (!kvcl_list_is_empty(&get->asks) || !kvcl_list_is_empty(&get->pulls))) {
+        (!kvcl_list_is_empty(&get->asks) || !kvcl_list_is_empty(&get->pulls) || !kvcl_list_is_empty(&get->stages))) {
         get->hedge = kvcl_store_timer_start(get->store, (hedge_ns / 2) + 1, look, get); /* none: the deadline is left */
     }
 }
@@ -94,6 +96,7 @@ static void look(void *arg)
     }
     ++get->outstanding; /* what ends in here must not begin the next round yet */
     look_at_pulls(get, now_ns, hedge_ns);
+    kvcl_get_stage_hedge(get, now_ns, DISK_TIMES * hedge_ns);
     if (get->store->replicas > 1) {
         look_at_asks(get, now_ns, hedge_ns);
     }

@@ -132,7 +132,7 @@ static void want_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_d
     for (i = 0; i < n; ++i) {
         if (kvcl_store_loc_lives(store, &locs[i])) {
             first = first && ((live != 0) || ((locs[i].rank == loc->rank) && (locs[i].cache == loc->cache)));
-            ++live;
+            live += repair->skip[locs[i].rank] ? 0 : 1; /* a pool and its tier fail together */
             repair->skip[locs[i].rank] = 1;
         }
     }

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MEM_MAX = 64, RETRIES = 1000 };
+enum { MEM_MAX = 64, RETRIES = 1000, REAP = 16 };
 
 /* The kernel takes no longer pieces. */
 #define MEM_PIECE (UINT64_C(1) << 30)
@@ -114,30 +114,44 @@ static void pump(uring_io_t *io)
     give(io);
 }
 
+/* What has ended, at most REAP of it. */
+static unsigned reap(uring_io_t *io, kvcl_tio_op_t **ops, int64_t *results)
+{
+    struct io_uring_cqe *cqes[REAP];
+    unsigned            n = io_uring_peek_batch_cqe(&io->ring, cqes, REAP), i;
+
+    for (i = 0; i < n; ++i) {
+        ops[i]     = io_uring_cqe_get_data(cqes[i]);
+        results[i] = cqes[i]->res;
+    }
+    io_uring_cq_advance(&io->ring, n);
+    return n;
+}
+
+/* The disk gets what waits for it before anybody is told, which may take a while. */
 static void *work(void *arg)
 {
     uring_io_t          *io = arg;
     struct io_uring_cqe *cqe;
-    kvcl_tio_op_t       *op;
-    int64_t             result;
-    int                 rc;
+    kvcl_tio_op_t       *ops[REAP];
+    int64_t             results[REAP];
+    unsigned            n, i;
 
     for (;;) {
-        rc = io_uring_wait_cqe(&io->ring, &cqe);
-        if (rc != 0) {
+        if (io_uring_wait_cqe(&io->ring, &cqe) != 0) {
             continue; /* a signal */
         }
-        op     = io_uring_cqe_get_data(cqe);
-        result = cqe->res;
-        io_uring_cqe_seen(&io->ring, cqe);
-        if (op == NULL) {
-            return NULL; /* closing */
+        n = reap(io, ops, results);
+        if ((n == 1) && (ops[0] == NULL)) {
+            return NULL; /* closing: nothing else is in flight */
         }
         pthread_mutex_lock(&io->lock);
-        --io->in_flight;
+        io->in_flight -= n;
         pump(io);
         pthread_mutex_unlock(&io->lock);
-        op->done(op, result);
+        for (i = 0; i < n; ++i) {
+            ops[i]->done(ops[i], results[i]);
+        }
     }
 }
 
