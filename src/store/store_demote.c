@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-enum { BATCH = 32, LIST_BATCH = 1024, LISTING_MAX = 4 };
+enum { BATCH = 128, LIST_BATCH = 1024, LISTING_MAX = 4 };
 
 typedef struct victim {
     kvcl_nvme_t *nvme;
