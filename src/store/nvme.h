@@ -62,6 +62,7 @@ typedef struct kvcl_nvme {
     uint64_t          *sums;     /* checksums, of those that have one */
     uint32_t          ahead;     /* so many slots shall be free or clean */
     unsigned          listing;   /* publishes under way */
+    uint64_t          drop_epoch; /* counts keys that were removed */
     bool              off;       /* the tier takes no more blocks */
     uint64_t          scan;      /* where the walk of a start is */
     bool              scanned;
@@ -104,7 +105,7 @@ void          kvcl_nvme_kick(kvcl_nvme_t *nvme);
 void          kvcl_nvme_wake(kvcl_nvme_t *nvme); /* the same, also out of a pause */
 /** No lock; NULL is allowed. */
 void          kvcl_nvme_stats(kvcl_nvme_t *nvme, kvcl_store_stats_t *stats);
-/** A key was removed: it leaves the tier. NULL is allowed. */
+/** Lock held: a key was removed: it leaves the tier, now or, if the disk is slow, soon. NULL is allowed. */
 void          kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key);
 /** Any lock: a location of mine, as it is listed. */
 kvcl_dir_loc_t kvcl_nvme_loc(const kvcl_nvme_t *nvme, const kvcl_tier_loc_t *at, unsigned copies);

@@ -161,9 +161,10 @@ static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 
 /* ---- the thread's turns ---- */
 
-/* Lock held: those that were written, if they are still there, are clean, and to be listed. */
-static size_t mark(kvcl_nvme_t *nvme, const victim_t *victims, const kvcl_status_t *how, const kvcl_tier_loc_t *at,
-                   unsigned n, kvcl_store_rec_t *recs)
+/* Lock held: those that were written are to be listed; if they are still there they are clean. What has gone meanwhile
+ * may have been evicted, or removed: if any key was removed since `epoch`, the tier forgets it. */
+static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
+                   const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs)
 {
     kvcl_owner_t *pool   = nvme->store->pool;
     size_t       n_recs  = 0;
@@ -171,7 +172,10 @@ static size_t mark(kvcl_nvme_t *nvme, const victim_t *victims, const kvcl_status
 
     for (i = 0; i < n; ++i) {
         bool there = (kvcl_slots_gen(&pool->slots, victims[i].slot) == victims[i].gen);
-        if ((how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS)) {
+        bool in_tier = (how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS);
+        if (in_tier && !there && (nvme->drop_epoch != epoch)) {
+            kvcl_nvme_drop(nvme, &victims[i].key);
+        } else if (in_tier) {
             recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
                                                 .loc = kvcl_nvme_loc(nvme, &at[i], victims[i].copies)};
             nvme->clean[victims[i].slot] = there ? KVCL_NVME_CLEAN : nvme->clean[victims[i].slot];
@@ -192,6 +196,7 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     kvcl_tier_loc_t  at[BATCH];
     kvcl_store_rec_t recs[BATCH];
     unsigned         n, done;
+    uint64_t         epoch;
     size_t           n_recs;
     bool             busy;
 
@@ -199,8 +204,9 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
         return KVCL_NVME_WAIT;
     }
     kvcl_lock(store->ctx);
-    busy = !store->closing && !atomic_load(&nvme->draining) && (nvme->listing >= LISTING_MAX);
-    n    = (store->closing || busy) ? 0 : choose(nvme, order, victims);
+    busy  = !store->closing && !atomic_load(&nvme->draining) && (nvme->listing >= LISTING_MAX);
+    n     = (store->closing || busy) ? 0 : choose(nvme, order, victims);
+    epoch = nvme->drop_epoch;
     kvcl_unlock(store->ctx);
     free(order);
     for (done = 0; (done < n) && !busy; ++done) {
@@ -212,7 +218,7 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     }
     if (done > 0) {
         kvcl_lock(store->ctx);
-        n_recs = mark(nvme, victims, how, at, done, recs);
+        n_recs = mark(nvme, epoch, victims, how, at, done, recs);
         kvcl_unlock(store->ctx);
         if ((n_recs != 0) && !atomic_load(&nvme->draining)) {
             (void)!list(nvme, recs, n_recs);

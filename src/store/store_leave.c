@@ -45,6 +45,7 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
             (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, (ask.to_rank >= 0) ? KVCL_STORE_MOVED :
                                 KVCL_STORE_REMOVED, (int)ask.to_rank, &gone) == KVCL_OK)) {
             kvcl_store_tell_removed(store, &gone, 1);
+            kvcl_nvme_drop(store->nvme, &rec.key); /* it may be on its way there */
             ++left;
         }
     }

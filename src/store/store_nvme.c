@@ -86,13 +86,24 @@ static void on_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
     kvcl_nvme_kick(nvme);
 }
 
-void kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key)
+/* False: the tier has no room for the tombstone yet. Its callbacks make notes only: on_gone(). */
+static bool drop_now(kvcl_nvme_t *nvme, const kvcl_key_t *key)
+{
+    kvcl_tier_loc_t at;
+
+    if (kvcl_tier_find(nvme->tier, key->bytes, &at) == KVCL_OK) {
+        if (kvcl_tier_drop(nvme->tier, key->bytes) == KVCL_ERR_BUSY) {
+            return false;
+        }
+        on_gone(nvme, key->bytes, &at);
+    }
+    return true;
+}
+
+static void drop_later(kvcl_nvme_t *nvme, const kvcl_key_t *key)
 {
     kvcl_key_t *more;
 
-    if (nvme == NULL) {
-        return;
-    }
     pthread_mutex_lock(&nvme->lock);
     more = grown(nvme->drops, nvme->n_drops, &nvme->room_drops, sizeof(*more));
     if (more != NULL) {
@@ -101,6 +112,17 @@ void kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key)
     }
     pthread_mutex_unlock(&nvme->lock);
     kvcl_nvme_kick(nvme);
+}
+
+void kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key)
+{
+    if (nvme == NULL) {
+        return;
+    }
+    ++nvme->drop_epoch;
+    if (!drop_now(nvme, key)) {
+        drop_later(nvme, key);
+    }
 }
 
 /* ---- what the thread does ---- */
@@ -138,22 +160,6 @@ static void take_gone(kvcl_nvme_t *nvme)
     free(recs);
 }
 
-/* False: the tier has no room for the note yet. */
-static bool drop_one(kvcl_nvme_t *nvme, const kvcl_key_t *key)
-{
-    kvcl_tier_loc_t at;
-    kvcl_status_t   status = kvcl_tier_find(nvme->tier, key->bytes, &at);
-
-    if (status == KVCL_OK) {
-        status = kvcl_tier_drop(nvme->tier, key->bytes);
-        if (status == KVCL_ERR_BUSY) {
-            return false;
-        }
-        on_gone(nvme, key->bytes, &at);
-    }
-    return true;
-}
-
 static kvcl_nvme_turn_t take_drops(kvcl_nvme_t *nvme)
 {
     kvcl_key_t *keys;
@@ -168,9 +174,9 @@ static kvcl_nvme_turn_t take_drops(kvcl_nvme_t *nvme)
     nvme->room_drops = 0;
     pthread_mutex_unlock(&nvme->lock);
     for (i = 0; i < n; ++i) {
-        busy = busy || !drop_one(nvme, &keys[i]);
+        busy = busy || !drop_now(nvme, &keys[i]);
         if (busy) {
-            kvcl_nvme_drop(nvme, &keys[i]);
+            drop_later(nvme, &keys[i]);
         }
     }
     free(keys);
