@@ -81,8 +81,8 @@ typedef struct kvcl_store_stats {
     uint64_t bytes_out;   /* sent, written or served */
 } kvcl_store_stats_t;
 
-/** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its tier's
- * file, are bad, it fails everywhere. */
+/** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its
+ * tier's file, are bad, it fails everywhere. */
 KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
     KVCL_MUST_CHECK;
 
@@ -95,9 +95,9 @@ KVCL_API kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *ke
     KVCL_MUST_CHECK;
 
 /**
- * Collective over comm (NULL: the store's): each rank gives its own keys, for example those of its tensor-parallel slice,
- * and all get the least of what kvcl_store_match says to each: the leading run that all ranks have. It is a collective
- * of comm as any other, in the same order on all ranks. Blocks.
+ * Collective over comm (NULL: the store's): each rank gives its own keys, for example those of its tensor-parallel
+ * slice, and all get the least of what kvcl_store_match says to each: the leading run that all ranks have. It is a
+ * collective of comm as any other, in the same order on all ranks. Blocks.
  * @return KVCL_OK; on any rank's error the same on all.
  */
 KVCL_API kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
@@ -119,15 +119,15 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
 
 /**
  * Copy n blocks of my cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key that
- * this rank's pool already holds, with as many copies, is a no-op. With replicas R (params, or the store's) other ranks'
- * pools of the same block_bytes fetch R - 1 more copies: the first from here, the next from the first, so the bytes
- * leave this rank once; on other hosts first, where there is room. The source may change when the call returns.
+ * this rank's pool already holds, with as many copies, is a no-op. With replicas R (params, or the store's) other
+ * ranks' pools of the same block_bytes fetch R - 1 more copies: the first from here, the next from the first, so the
+ * bytes leave this rank once; on other hosts first, where there is room. The source may change when the call returns.
  *
  * Completes when the directory has all copies; params->copies says how many there are of each block. Where fewer than R
  * ranks are there, there are as many copies as ranks, and the put is KVCL_OK.
  *
- * Where the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
- * with KVCL_PUT_WAIT it waits in the call until there is, or the deadline has passed: it then blocks.
+ * Where the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at
+ * once; with KVCL_PUT_WAIT it waits in the call until there is, or the deadline has passed: it then blocks.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT, KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (my
  *         directory part, or another rank's pool), KVCL_ERR_TIMED_OUT, ...: what copies says is there all the same.
  */
@@ -180,9 +180,9 @@ KVCL_API void          kvcl_store_unpin_local(kvcl_store_h store, uint32_t id);
 
 /**
  * Give a prefix to every rank at once: collective over the store's comm, the same keys on all ranks, each rank's own
- * ids (blocks of cache, in the caller's hands). Sourced from whoever has the blocks, spread by kvcl_bcast, and published
- * on every rank. A rank that already holds a key keeps its copy as well. With KVCL_ERR_NOT_FOUND (some key is nowhere)
- * nothing was published.
+ * ids (blocks of cache, in the caller's hands). Sourced from whoever has the blocks, spread by kvcl_bcast, and
+ * published on every rank. A rank that already holds a key keeps its copy as well. With KVCL_ERR_NOT_FOUND (some key is
+ * nowhere) nothing was published.
  */
 KVCL_API kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                         const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

@@ -16,9 +16,9 @@ KVCL_BEGIN_DECLS
 
 /**
  * Keep blocks from eviction, wherever the store holds copies that it manages (pools, caches that it hands out), until
- * ttl_ns have passed, the holder unpins them, or somebody removes them. holder: a number of the caller's; each holder has
- * one pin a copy, and to pin again renews its time and kind. At most 7/8 of a rank's blocks can be pinned hard. A pin
- * stays with its copy: copies made later have none.
+ * ttl_ns have passed, the holder unpins them, or somebody removes them. holder: a number of the caller's; each holder
+ * has one pin a copy, and to pin again renews its time and kind. At most 7/8 of a rank's blocks can be pinned hard. A
+ * pin stays with its copy: copies made later have none.
  * copies (may be NULL): how many copies of each key are pinned now. Blocks.
  * @return KVCL_OK (at least one copy of each); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (of some key none could be: the
  *         others are pinned all the same); KVCL_ERR_INVALID_PARAM (ttl_ns is 0; unknown flags).
@@ -31,16 +31,17 @@ KVCL_API kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *ke
                                         uint64_t holder) KVCL_MUST_CHECK;
 
 /**
- * How many bytes of the pool of a rank (-1: of each rank) a tenant's blocks may take (kvcl_xfer_params_t.tenant, not 0);
- * bytes 0: as many as there are. Rounded down to blocks. A put that would go beyond gives up the tenant's own blocks
- * first, those not used for longest; a tenant that has too much, because its quota was lowered, is the first to give up
- * blocks when room is needed. Puts under way at the same time, and copies that ranks make of each other's blocks after a
- * death, may go beyond for a while. Blocks.
+ * How many bytes of the pool of a rank (-1: of each rank) a tenant's blocks may take (kvcl_xfer_params_t.tenant, not
+ * 0); bytes 0: as many as there are. Rounded down to blocks. A put that would go beyond gives up the tenant's own
+ * blocks first, those not used for longest; a tenant that has too much, because its quota was lowered, is the first to
+ * give up blocks when room is needed. Puts under way at the same time, and copies that ranks make of each other's
+ * blocks after a death, may go beyond for a while. Blocks.
  */
 KVCL_API kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes) KVCL_MUST_CHECK;
 
 /** Remove everything (tenant 0) or what a tenant has put, from all ranks that take part; engines' own caches are
- * withdrawn, and second tiers emptied of what is in no pool, only with everything. *removed_p (may be NULL): copies. What is put meanwhile may stay. Blocks. */
+ * withdrawn, and second tiers emptied of what is in no pool, only with everything. *removed_p (may be NULL): copies.
+ * What is put meanwhile may stay. Blocks. */
 KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p) KVCL_MUST_CHECK;
 
 /* kvcl_store_copy, flags */
@@ -59,9 +60,9 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
                                        uint8_t *made) KVCL_MUST_CHECK;
 
 /**
- * Before this rank closes: take no copies of others' blocks any more, and move the pool's blocks that are nowhere else to
- * ranks with free room, those that were used first. No get fails for it. What found no room stays, to go with the store.
- * *moved_p (may be NULL): blocks moved, on failure too. timeout_ns 0: KVCL_TIMEOUT. Blocks.
+ * Before this rank closes: take no copies of others' blocks any more, and move the pool's blocks that are nowhere else
+ * to ranks with free room, those that were used first. No get fails for it. What found no room stays, to go with the
+ * store. *moved_p (may be NULL): blocks moved, on failure too. timeout_ns 0: KVCL_TIMEOUT. Blocks.
  * @return KVCL_OK (nothing is left that only this rank has); KVCL_ERR_NO_SPACE (the others are full, or there are
  *         none); KVCL_ERR_TIMED_OUT.
  */

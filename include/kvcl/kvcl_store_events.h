@@ -4,9 +4,9 @@
  * Each rank numbers the changes of its own blocks 1, 2, 3, ... without gaps and keeps the last of them in a ring. A
  * follower takes a snapshot once (kvcl_store_list from cursor 0: it says the number of the newest event when it began),
  * then asks for the events after that number, for ever. Events that came while the listing went on may be in it
- * already: a follower applies them all the same, since to add a key twice, or to take out one that is not there, changes
- * nothing. Who comes too late is told so (KVCL_ERR_STALE) and takes a new snapshot. A rank that is found to be gone
- * (KVCL_ERR_RANK_FAILED) has taken all its blocks with it.
+ * already: a follower applies them all the same, since to add a key twice, or to take out one that is not there,
+ * changes nothing. Who comes too late is told so (KVCL_ERR_STALE) and takes a new snapshot. A rank that is found to be
+ * gone (KVCL_ERR_RANK_FAILED) has taken all its blocks with it.
  */
 #ifndef KVCL_STORE_EVENTS_H
 #define KVCL_STORE_EVENTS_H

@@ -46,6 +46,8 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
         "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),
+    ROW("KVCL_STORE_HOT", "0", INT, store_hot, 0, 255, NULL,
+        "how often a rank gets a block from afar before it keeps a copy in its pool; 0: it never does"),
     ROW("KVCL_STORE_REPAIR", "256M", SIZE, store_repair_bytes, 0, 1ll << 40, NULL,
         "bytes a second that a home of a store has copied anew after a rank has gone; 0: none"),
     ROW("KVCL_STORE_NVME", NULL, STRING, store_nvme, 0, 0, NULL,

@@ -31,10 +31,11 @@ typedef struct kvcl_config {
     uint64_t store_hedge_ns;
     int64_t  background_share;
     uint64_t store_repair_bytes;
+    int64_t  store_hot;
     char     *store_nvme;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 22 };
+enum { KVCL_CONFIG_ROWS = 23 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

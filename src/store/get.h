@@ -89,6 +89,9 @@ void          kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t he
 /** Lock held: owners are told of staged blocks that are over; all: of all of them. */
 void          kvcl_get_let_go(kvcl_get_t *get, bool all);
 
+/** Lock held: a user's get has ended. Blocks that were got from afar often enough are kept (store_hot.c). */
+void          kvcl_hot_got(kvcl_get_t *get);
+
 /** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: wrong bytes. */
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item);
 void          kvcl_verify_push(kvcl_get_t *get, uint32_t item); /* lock held */

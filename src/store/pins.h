@@ -2,9 +2,9 @@
  * Pins with a holder and an expiry, on blocks of one managed owner.
  *
  * A hard pin keeps its block from eviction until it expires or is taken away; a soft pin gives way when there is
- * nothing else to evict, the one set longest ago first. Each holder has one pin a block: to set it again is to renew it.
- * A block that is withdrawn loses its pins. Beneath, a pin is one kvcl_owner_pin(). All under the engine lock; the time
- * is given.
+ * nothing else to evict, the one set longest ago first. Each holder has one pin a block: to set it again is to renew
+ * it. A block that is withdrawn loses its pins. Beneath, a pin is one kvcl_owner_pin(). All under the engine lock; the
+ * time is given.
  */
 #ifndef KVCL_STORE_PINS_H
 #define KVCL_STORE_PINS_H

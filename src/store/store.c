@@ -160,7 +160,10 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
                      : kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is used by another store", p->cache->name);
         kvcl_unlock(store->ctx);
     }
-    return ((status == KVCL_OK) && (p->dram_bytes != 0)) ? open_pool(store, p) : status;
+    if ((status == KVCL_OK) && (p->dram_bytes != 0)) {
+        status = open_pool(store, p);
+    }
+    return (status == KVCL_OK) ? kvcl_hot_open(store) : status;
 }
 
 typedef struct hello {
@@ -286,6 +289,7 @@ static void destroy(kvcl_store_h store)
     kvcl_comm_free(store->comm);
     kvcl_store_maps_free(store);
     kvcl_events_fini(&store->events);
+    free(store->hot);
     free(store->repair);
     free(store->incarnations);
     free(store->ranks);
@@ -453,6 +457,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         kvcl_map_fini(&store->index);
         kvcl_store_maps_free(store);
         kvcl_events_fini(&store->events);
+        free(store->hot);
         free(store->repair);
         free(store->incarnations);
         free(store->ranks);

@@ -99,6 +99,7 @@ struct kvcl_store {
     unsigned          n_room_waiters;
     uint64_t          n_moved;     /* blocks that others have taken over */
     uint64_t          n_copied;    /* of others' blocks, made here */
+    struct kvcl_hot   *hot;        /* NULL: nothing is kept for being hot */
     bool              draining;    /* takes no copies of others' any more */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
@@ -283,6 +284,9 @@ kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs,
 /** No lock: until a block was freed after `seen` of them were, a pin has expired, or the deadline. False: no use to try
  * again. */
 bool kvcl_store_wait_room(kvcl_store_h store, uint64_t seen, uint64_t deadline_ns);
+
+/** No lock: with KVCL_STORE_HOT, and a pool, what is got often is counted from now on (store_hot.c). */
+kvcl_status_t kvcl_hot_open(kvcl_store_h store) KVCL_MUST_CHECK;
 
 /* ---- lookups (store_lookup.c): no lock ---- */
 

@@ -79,6 +79,7 @@ static void finish(kvcl_get_t *get)
     if (!get->inner) {
         touch_hits(get);
         kvcl_store_count_hits(get->store, hits);
+        kvcl_hot_got(get);
     }
     --get->store->ops;
     kvcl_req_complete(&get->req, first);

@@ -1,6 +1,7 @@
 /*
- * Blocks to other ranks: copies and moves of keys, and draining this rank. The rank that shall have them fetches them as
- * for a put's copies (store_copy.c); a move, and a drain, then has the old copies given up, so a key is always found.
+ * Blocks to other ranks: copies and moves of keys, and draining this rank. The rank that shall have them fetches them
+ * as for a put's copies (store_copy.c); a move, and a drain, then has the old copies given up, so a key is always
+ * found.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -66,7 +67,8 @@ static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t
                                           : KVCL_ERR_UNSUPPORTED;
     kvcl_unlock(store->ctx);
     if (batch->status == KVCL_OK) {
-        (void)kvcl_engine_wait(store->ctx, copies_are_here, store, kvcl_deadline_after(kvcl_copy_time(store, batch->n)));
+        (void)kvcl_engine_wait(store->ctx, copies_are_here, store,
+                               kvcl_deadline_after(kvcl_copy_time(store, batch->n)));
         kvcl_lock(store->ctx);
         for (i = 0; i < batch->n; ++i) {
             batch->made[i] = (kvcl_owner_find(store, &batch->recs[i].key, store->pool) != NULL) ? 1 : 0;
@@ -98,7 +100,8 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
 }
 
 /* No lock. made[] says what the rank has now. One that is busy is asked again until the deadline. */
-static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tenant, uint64_t deadline_ns, batch_t *batch)
+static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tenant, uint64_t deadline_ns,
+                                batch_t *batch)
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_loc_copies(batch->recs[0].loc.flags), .tenant = tenant};
 
@@ -117,8 +120,8 @@ static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tena
 
 /* ---- kvcl_store_copy ---- */
 
-/* Where to fetch it from: not from the rank that shall have it, whose entry may be an old one. It looks by itself whether
- * it has the block. */
+/* Where to fetch it from: not from the rank that shall have it, whose entry may be an old one. It looks by itself
+ * whether it has the block. */
 static const kvcl_dir_loc_t *source(const kvcl_found_t *found, uint32_t to)
 {
     unsigned i;
@@ -129,8 +132,8 @@ static const kvcl_dir_loc_t *source(const kvcl_found_t *found, uint32_t to)
 }
 
 /* From item *at_p on: the next that are alike. Their places in items[]. */
-static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, uint32_t to, size_t *at_p, batch_t *batch,
-                   size_t *items)
+static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, uint32_t to, size_t *at_p,
+                   batch_t *batch, size_t *items)
 {
     for (batch->n = 0; (*at_p < n) && (batch->n < BATCH); ++*at_p) {
         const kvcl_dir_loc_t *loc = source(&found[*at_p], to);
@@ -164,8 +167,8 @@ static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_
 }
 
 /* What has arrived is to be there alone; what has not stays where it is. */
-static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n, uint32_t to,
-                                  const uint8_t *made)
+static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n,
+                                  uint32_t to, const uint8_t *made)
 {
     uint64_t left;
     size_t   i;
@@ -368,6 +371,7 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
     uint64_t      moved = 0, deadline;
     batch_t       *batch;
+    uint8_t       *skip;
 
     if (status != KVCL_OK) {
         return status;
@@ -382,8 +386,9 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     kvcl_unlock(store->ctx);
     if (store->pool != NULL) {
         ask_room(store);
-        status = drain_pass(store, true, deadline, (uint8_t *)(batch + 1), batch, &moved);
-        status = (status == KVCL_OK) ? drain_pass(store, false, deadline, (uint8_t *)(batch + 1), batch, &moved) : status;
+        skip   = (uint8_t *)(batch + 1);
+        status = drain_pass(store, true, deadline, skip, batch, &moved);
+        status = (status == KVCL_OK) ? drain_pass(store, false, deadline, skip, batch, &moved) : status;
     }
     free(batch);
     if (moved_p != NULL) {

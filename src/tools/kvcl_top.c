@@ -116,18 +116,20 @@ static void show_row(const row_t *row, const row_t *before, double seconds)
 {
     static const kvcl_store_stats_t none;
     const kvcl_store_stats_t        *now = &row->stats, *was = (before != NULL) ? &before->stats : &none;
+    uint64_t                        gets, hits;
 
     if (!row->alive) {
         printf("%5d %-5s\n", row->rank, "gone");
         return;
     }
     seconds = (before != NULL) ? seconds : 0;
-    printf("%5d %-5s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f\n", row->rank, state_of(row),
-           (unsigned long long)now->blocks, (unsigned long long)now->pool_blocks,
+    gets    = (seconds > 0) ? now->gets - was->gets : now->gets;
+    hits    = (seconds > 0) ? now->hits - was->hits : now->hits;
+    printf("%5d %-5s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f\n", row->rank,
+           state_of(row), (unsigned long long)now->blocks, (unsigned long long)now->pool_blocks,
            percent(now->pool_published, now->pool_blocks), (unsigned long long)now->pinned,
            (unsigned long long)now->nvme_blocks, rate(now->gets, was->gets, seconds),
-           percent((seconds > 0) ? now->hits - was->hits : now->hits, (seconds > 0) ? now->gets - was->gets : now->gets),
-           rate(now->published, was->published, seconds), rate(now->evicted, was->evicted, seconds),
+           percent(hits, gets), rate(now->published, was->published, seconds), rate(now->evicted, was->evicted, seconds),
            rate(now->copied + now->moved, was->copied + was->moved, seconds),
            rate(now->bytes_in, was->bytes_in, seconds) / 1e6, rate(now->bytes_out, was->bytes_out, seconds) / 1e6);
 }

@@ -20,3 +20,7 @@ for path in auto tcp; do
   run 4 $path
   run 7 $path bytes bcast evict hostile events match_all # seven on few cores: the slow ones are left out
 done
+KVCL_STORE_HOT=3
+export KVCL_STORE_HOT
+run 2 tcp hot
+run 4 tcp hot

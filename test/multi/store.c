@@ -394,6 +394,7 @@ static const struct {
     {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
     {"moves", test_moves},     {"drain", test_drain},
+    {"hot", test_hot},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

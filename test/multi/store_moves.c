@@ -1,6 +1,6 @@
 /*
- * Blocks to other ranks: copies, moves, and a rank that is drained before it closes. While a thread of every rank gets all
- * the time, no get of a key that was put may fail.
+ * Blocks to other ranks: copies, moves, and a rank that is drained before it closes. While a thread of every rank gets
+ * all the time, no get of a key that was put may fail.
  */
 #include "store_test.h"
 
