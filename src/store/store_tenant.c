@@ -158,6 +158,9 @@ kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *re
     uint64_t      removed = 0;
     uint32_t      i;
 
+    if (status != KVCL_OK) {
+        return status;
+    }
     for (i = 0; (status == KVCL_OK) && (i < store->n_ranks); ++i) {
         status = clear_rank(store, (int)i, tenant, &removed);
         status = (status == KVCL_ERR_RANK_FAILED) ? KVCL_OK : status; /* what it had went with it */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TENANTS_MAX = 1 << 20 };
+
 #define NONE UINT32_MAX
 
 kvcl_status_t kvcl_tenants_init(kvcl_tenants_t *tenants, uint32_t n_slots)
@@ -42,7 +44,7 @@ static kvcl_tenant_t *find_or_make(kvcl_tenants_t *tenants, uint64_t id)
 {
     kvcl_tenant_t *tenant = find(tenants, id);
 
-    if ((tenant != NULL) || (id == 0)) {
+    if ((tenant != NULL) || (id == 0) || (kvcl_map_count(&tenants->by_id) >= TENANTS_MAX)) {
         return tenant;
     }
     tenant = malloc(sizeof(*tenant));

@@ -87,6 +87,44 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
     return n * sizeof(got);
 }
 
+/* Questions about a rank's own part, mostly of the right length. CLEAR is of tenants that nobody is, and what LEAVE names
+ * is not there: a rank that may ask may also remove. */
+static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload)
+{
+    uint64_t words[4], i, n = kvcl_rand_below(rnd, 8);
+    size_t   fixed = 16, more = 0;
+
+    for (i = 0; i < 4; ++i) {
+        words[i] = (kvcl_rand_below(rnd, 2) == 0) ? kvcl_rand_next(rnd) : kvcl_rand_below(rnd, 6);
+    }
+    switch (kind) {
+    case KVCL_ASK_EVENTS:
+        fixed = 24;
+        break;
+    case KVCL_ASK_PIN:
+        words[3] = n;
+        fixed    = 32;
+        more     = n * sizeof(kvcl_key_t);
+        break;
+    case KVCL_ASK_CLEAR:
+        words[0] = 1 + (words[0] >> 1);
+        break;
+    case KVCL_ASK_LEAVE:
+        words[0] = kvcl_rand_below(rnd, 4) - 1;
+        words[1] = n;
+        more     = copy_message(rnd, store, payload, (uint32_t)n) - fixed; /* its head is as long */
+        more     = (more <= PAYLOAD) ? more : 0;
+        break;
+    case KVCL_ASK_STATS:
+        fixed = 0;
+        break;
+    default: /* two words */
+        break;
+    }
+    memcpy(payload, words, fixed);
+    return fixed + more + ((kvcl_rand_below(rnd, 6) != 0) ? 0 : kvcl_rand_below(rnd, 3) + 1);
+}
+
 static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *peer)
 {
     static const uint8_t types[] = {KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
@@ -118,6 +156,11 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
         out.msg.flags = (uint8_t)((kvcl_rand_below(rnd, 2) == 0) ? KVCL_ASK_STAGE : KVCL_ASK_LET_GO);
         len           = stage_message(rnd, store, out.msg.flags, payload, out.n);
         out.n         = (kvcl_rand_below(rnd, 8) == 0) ? out.n + 1 : out.n;
+    }
+    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 3) == 0)) {
+        out.store     = store->id;
+        out.msg.flags = (uint8_t)(KVCL_ASK_EVENTS + kvcl_rand_below(rnd, KVCL_ASK_STATS - KVCL_ASK_EVENTS + 1));
+        len           = ops_message(rnd, store, out.msg.flags, payload);
     }
     kvcl_lock(store->ctx);
     (void)!kvcl_peer_post(peer, &out.msg, (kvcl_rand_below(rnd, 10) == 0) ? sizeof(kvcl_msg_t) : sizeof(out), payload,
