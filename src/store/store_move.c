@@ -228,12 +228,12 @@ static bool is_wanted(const kvcl_owner_t *pool, uint32_t slot, bool used)
 }
 
 /* Lock held: the next blocks of one tenant. */
-static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t room, uint32_t *slot_p, batch_t *batch)
+static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, batch_t *batch)
 {
     uint64_t    tenant = 0;
     kvcl_slot_t *slot;
 
-    for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < room); ++*slot_p) {
+    for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < BATCH); ++*slot_p) {
         slot = &pool->array[*slot_p];
         if (!is_wanted(pool, *slot_p, used)) {
             continue;
@@ -333,26 +333,32 @@ static kvcl_status_t drain_pass(kvcl_store_h store, bool used, uint64_t deadline
                                 uint64_t *moved)
 {
     kvcl_status_t status;
-    uint32_t      slot = 0, first, room;
+    uint32_t      slot = 0, first;
     uint64_t      tenant;
     uint16_t      to;
+    bool          found, missed = false;
 
     while (slot < store->pool->slots.n) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
         }
+        first = slot;
         kvcl_lock(store->ctx);
-        if (!choose(store, skip, &to)) {
-            kvcl_unlock(store->ctx);
-            return KVCL_ERR_NO_SPACE;
-        }
-        first  = slot;
-        room   = (store->ranks[to].pool_free < BATCH) ? (uint32_t)store->ranks[to].pool_free : BATCH;
-        tenant = next_blocks(store->pool, used, room, &slot, batch);
+        tenant = next_blocks(store->pool, used, &slot, batch);
         kvcl_unlock(store->ctx);
         status = keep_single(store, batch);
         if ((status != KVCL_OK) || (batch->n == 0)) {
             continue;
+        }
+        kvcl_lock(store->ctx);
+        found = choose(store, skip, &to);
+        if (found && (store->ranks[to].pool_free < batch->n)) { /* the others of them come again */
+            batch->n = (uint32_t)store->ranks[to].pool_free;
+            slot     = batch->recs[batch->n].loc.slot;
+        }
+        kvcl_unlock(store->ctx);
+        if (!found) {
+            return KVCL_ERR_NO_SPACE;
         }
         if (send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
             skip[to] = 1; /* another one takes them */
@@ -362,8 +368,9 @@ static kvcl_status_t drain_pass(kvcl_store_h store, bool used, uint64_t deadline
         kvcl_lock(store->ctx);
         *moved += leave_made(store, batch, to);
         kvcl_unlock(store->ctx);
+        missed = missed || (memchr(batch->made, 0, batch->n) != NULL);
     }
-    return KVCL_OK;
+    return (missed && !used) ? KVCL_ERR_NO_SPACE : KVCL_OK; /* the first pass's are tried again in the second */
 }
 
 kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p)
