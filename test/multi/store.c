@@ -391,7 +391,7 @@ static const struct {
     {"threads", test_threads}, {"hostile", test_hostile}, {"copies", test_copies}, {"copies_full", test_copies_full},
     {"events", test_events}, {"match_all", test_match_all},
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
-    {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
+    {"tier_upsert", test_tier_upsert}, {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
     {"moves", test_moves},     {"drain", test_drain},
     {"hot", test_hot},
