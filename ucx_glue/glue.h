@@ -109,6 +109,8 @@ static inline glue_t *glue_of(kvcl_xport_t *xport)
 kvcl_status_t kvcl_glue_status(ucs_status_t status);
 
 /* glue_plan.c: which transports and devices. */
+/* glue_net.c. Interfaces that are there, up, and have an address; ports of RDMA devices are taken as they are. */
+kvcl_status_t kvcl_glue_net_check(const char *net) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
 /* Will the am side have this transport ("posix", "tcp"), where tls is ours and the user's UCX_TLS wins? */
 bool          kvcl_glue_am_uses(const char *tls, const char *name);

@@ -177,6 +177,9 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
 
     memset(plan, 0, sizeof(*plan));
     status = plan_path(params->path, plan);
+    if ((status == KVCL_OK) && (plan->path != GLUE_PATH_SHM) && (params->net != NULL)) {
+        status = kvcl_glue_net_check(params->net);
+    }
     if (status != KVCL_OK) {
         return status;
     }

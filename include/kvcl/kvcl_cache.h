@@ -27,7 +27,13 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
                                          void *const *bases, kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
     KVCL_MUST_CHECK;
 
-/** Its operations must have completed and its blocks be withdrawn from stores. NULL is allowed. */
+/**
+ * Its operations must have completed and its blocks be withdrawn from stores. NULL is allowed. Peers that are being
+ * sent blocks of it have 2 s to take them, then their transfers end with KVCL_ERR_NOT_REGISTERED and a warning says whose.
+ * If the network still reads bytes of it 5 s later (a peer that stands still), or a store still uses it, the cache is
+ * *not* destroyed: an error is logged that names it and who reads, kvcl_last_error() says so, the memory stays
+ * registered and must not be freed, and the call may be made again. Blocks.
+ */
 KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
 
 /** Bytes of one block over all layers. */

@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,23 @@ int kvcl_comm_rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
         }
     }
     return -1;
+}
+
+const char *kvcl_comm_who(const kvcl_peer_t *peer, char *buf, size_t cap)
+{
+    kvcl_comm_h comm;
+    int         rank;
+
+    kvcl_list_foreach (comm, &peer->ctx->comms, struct kvcl_comm, link) {
+        rank = kvcl_comm_rank_of(comm, peer);
+        if (rank >= 0) {
+            snprintf(buf, cap, "rank %d%s", (comm->world != NULL) ? comm->world[rank] : rank,
+                     comm->inter ? " of the other job" : "");
+            return buf;
+        }
+    }
+    snprintf(buf, cap, "%s", peer->name);
+    return buf;
 }
 
 kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl_comm_h *comm_p)

@@ -30,6 +30,9 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) K
 /** Lock held: the rank of a peer in comm, -1 if it is not in it or has not been needed yet. */
 int kvcl_comm_rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer);
 
+/** Lock held: "rank N" (of the world; of an inter-communicator the other side's), else the peer's name. Returns buf. */
+const char *kvcl_comm_who(const kvcl_peer_t *peer, char *buf, size_t cap);
+
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
 

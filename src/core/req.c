@@ -5,8 +5,10 @@
 #include "core/req.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/comm.h"
 #include "core/context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
@@ -15,6 +17,7 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
     req->ctx    = ctx;
     req->cls    = cls;
     req->id     = 0;
+    req->with   = NULL;
     req->cb     = cb;
     req->cb_arg = cb_arg;
     atomic_init(&req->state, state);
@@ -76,6 +79,7 @@ kvcl_req_t *kvcl_req_find(kvcl_context_h ctx, uint64_t id, const kvcl_req_class_
 
 void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer)
 {
+    req->with = peer;
     kvcl_list_del(&req->peer_link);
     kvcl_list_add_tail(&peer->reqs, &req->peer_link);
 }
@@ -142,12 +146,27 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
     return KVCL_OK;
 }
 
+/* No lock held. " with rank N", or "" for a request of no peer in particular. */
+static const char *whom(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    char who[48];
+
+    buf[0] = '\0';
+    if (req->with != NULL) {
+        kvcl_lock(req->ctx);
+        snprintf(buf, cap, " with %s", kvcl_comm_who(req->with, who, sizeof(who)));
+        kvcl_unlock(req->ctx);
+    }
+    return buf;
+}
+
 static kvcl_status_t collect(kvcl_req_t *req)
 {
+    char          buf[64];
     kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
 
     if ((status < 0) && (req->cls != &instant_class)) { /* an instant one has its sentence from the post */
-        (void)kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status));
+        (void)kvcl_fail(status, "%s%s: %s", req->cls->name, whom(req, buf, sizeof(buf)), kvcl_status_text(status));
     }
     kvcl_req_drop(req);
     return status;

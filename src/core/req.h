@@ -44,6 +44,7 @@ struct kvcl_req {
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
+    struct kvcl_peer       *with;    /* whom sentences name; NULL: nobody in particular */
     kvcl_heap_node_t       timer;
     kvcl_list_t            done_link; /* engine->callbacks */
     kvcl_list_t            peer_link; /* peer->reqs */
@@ -63,7 +64,7 @@ kvcl_status_t kvcl_req_publish(kvcl_req_t *req) KVCL_MUST_CHECK;
 void          kvcl_req_unpublish(kvcl_req_t *req); /* messages that name the old id no longer find it */
 kvcl_req_t   *kvcl_req_find(struct kvcl_context *ctx, uint64_t id, const kvcl_req_class_t *cls);
 
-/** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails. */
+/** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails, and name the peer in sentences. */
 void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer);
 
 /** Engine lock held. Once. */

@@ -7,9 +7,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "core/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define SERVED_NS (2 * KVCL_NS_PER_SEC) /* who is being served when a cache goes may take the rest so long */
+#define ENDED_NS  (5 * KVCL_NS_PER_SEC) /* and its transport's frames may be under way so long */
 
 uint64_t kvcl_cache_name_key(const char *name)
 {
@@ -165,6 +169,7 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
     strcpy(cache->name, name);
     cache->name_key = kvcl_cache_name_key(name);
     kvcl_list_init(&cache->link);
+    kvcl_list_init(&cache->users);
     status = (bases != NULL) ? use_bases(cache, bases, kind) : allocate(cache);
     if (status == KVCL_OK) {
         status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
@@ -186,6 +191,36 @@ static bool unserved(void *arg)
     return ((kvcl_cache_h)arg)->serves == 0;
 }
 
+/* Transfers that are served from it end with an error at their pullers, but for frames that a transport still reads.
+ * Returns whether nobody reads any more. */
+static bool end_serves(kvcl_cache_h cache)
+{
+    kvcl_context_h     ctx = cache->ctx;
+    kvcl_region_user_t *user, *next;
+    char               who[48];
+
+    kvcl_lock(ctx);
+    kvcl_list_foreach_safe (user, next, &cache->users, kvcl_region_user_t, link) {
+        kvcl_log_warn("cache \"%s\" is destroyed while %s reads it: the transfer ends", cache->name,
+                      kvcl_comm_who(user->peer, who, sizeof(who)));
+        user->revoked(user); /* it may be gone now */
+    }
+    kvcl_unlock(ctx);
+    if (kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(ENDED_NS))) {
+        return true;
+    }
+    kvcl_lock(ctx);
+    kvcl_list_foreach (user, &cache->users, kvcl_region_user_t, link) {
+        kvcl_log_error("cache \"%s\" is not destroyed: bytes of it are still on their way to %s; its memory must not "
+                       "be freed, kvcl_cache_destroy may be called again", cache->name,
+                       kvcl_comm_who(user->peer, who, sizeof(who)));
+    }
+    kvcl_unlock(ctx);
+    (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
+                    "freed", cache->name);
+    return false;
+}
+
 void kvcl_cache_destroy(kvcl_cache_h cache)
 {
     kvcl_context_h ctx;
@@ -198,12 +233,12 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     if ((cache->store != NULL) && !((kvcl_cache_user_t *)cache->store)->let_go(cache)) {
         kvcl_unlock(ctx);
         kvcl_log_error("cache \"%s\" is still used by a store and is not destroyed", cache->name);
+        (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is still used by a store and is not destroyed", cache->name);
         return;
     }
     cache->closing = true;
     kvcl_unlock(ctx);
-    if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
-        kvcl_log_error("cache \"%s\" is still being read by a peer after 5 s and is not destroyed", cache->name);
+    if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(SERVED_NS)) && !end_serves(cache)) {
         return;
     }
     kvcl_lock(ctx);

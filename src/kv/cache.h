@@ -28,6 +28,7 @@ struct kvcl_cache {
     kvcl_region_t    *gens_region;
     _Atomic uint32_t *gens;      /* shape.blocks words */
     uint32_t         serves;     /* served transfers at work on it */
+    kvcl_list_t      users;      /* kvcl_region_user_t of those: told when it goes */
     bool             closing;
     kvcl_list_t      link;       /* the context's caches */
     void             *store;     /* what a store keeps of it, beginning with a kvcl_cache_user_t; NULL: none */

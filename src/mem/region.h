@@ -26,8 +26,9 @@ typedef enum { KVCL_REGION_REGISTERED, KVCL_REGION_ALLOCATED, KVCL_REGION_FILE }
 /* Someone who moves a region's bytes by message. revoked: lock held; stop, with KVCL_ERR_ACCESS. */
 typedef struct kvcl_region_user kvcl_region_user_t;
 struct kvcl_region_user {
-    kvcl_list_t link;
-    void        (*revoked)(kvcl_region_user_t *user);
+    kvcl_list_t      link;
+    struct kvcl_peer *peer; /* who reads, for sentences */
+    void             (*revoked)(kvcl_region_user_t *user);
 };
 
 typedef struct kvcl_region {

@@ -120,7 +120,8 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *ga
         return kvcl_fail(status, "no memory for a transfer");
     }
     if (req_p != NULL) {
-        *req_p = &pull->req;
+        pull->req.with = pull->peer;
+        *req_p         = &pull->req;
     }
     return KVCL_OK;
 }
@@ -194,7 +195,8 @@ kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_
     if (status != KVCL_OK) {
         return status;
     }
-    if ((gate == NULL) && (len <= rmem->ctx->config.inline_copy) && kvcl_rmem_copy(rmem, offset, buf, len, false, &status)) {
+    if ((gate == NULL) && (len <= rmem->ctx->config.inline_copy) &&
+        kvcl_rmem_copy(rmem, offset, buf, len, false, &status)) {
         return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
     }
     pull = kvcl_pull_new();

@@ -452,6 +452,7 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, recv_t *recv, const kvcl_xfer_p
     if (req_p != NULL) {
         *req_p = &recv->req;
     }
+    recv->req.with = from;
     if (kvcl_gate_pass(recv->gate, NULL, &recv->waiter) != KVCL_INPROGRESS) {
         recv_match(recv);
     }

@@ -224,6 +224,7 @@ static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, con
     if (req_p != NULL) {
         *req_p = &send->req;
     }
+    send->req.with = send->peer;
     status = kvcl_req_publish(&send->req);
     if (status == KVCL_OK) {
         status = kvcl_gate_pass(send->gate, send->peer, &send->waiter);

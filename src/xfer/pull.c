@@ -590,6 +590,7 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     }
     if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
         kvcl_req_unpublish(&pull->req);
+        pull->received = pull->uncredited = 0; /* its cache went when some had come */
         if (try_again(pull)) {
             return;
         }

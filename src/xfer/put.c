@@ -272,6 +272,7 @@ static kvcl_status_t post(kvcl_context_h ctx, put_t *put, kvcl_gate_t *gate, con
         if (req_p != NULL) {
             *req_p = &put->req;
         }
+        put->req.with = put->peer;
         status = kvcl_req_publish(&put->req);
         put->direct = direct;
         if (status == KVCL_OK) {

@@ -60,6 +60,11 @@ static void hold(serve_t *serve, int by)
         kvcl_region_let_go(serve->region, &serve->user);
     } else if (serve->cache != NULL) {
         serve->cache->serves += (uint32_t)by;
+        if (by > 0) {
+            kvcl_list_add_tail(&serve->cache->users, &serve->user.link);
+        } else {
+            kvcl_list_del(&serve->user.link);
+        }
     } else if (serve->offer != NULL) {
         serve->offer->serves += (uint32_t)by;
     }
@@ -168,6 +173,11 @@ static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
         return;
     }
     end_if_over(serve);
+}
+
+static void cache_goes(kvcl_region_user_t *user)
+{
+    fail(kvcl_container_of(user, serve_t, user), KVCL_ERR_NOT_REGISTERED, false);
 }
 
 /* Room for the largest frame of any endpoint. */
@@ -380,7 +390,8 @@ static kvcl_status_t from_cache(serve_t *serve, const kvcl_msg_pull_t *in, const
     if (serve->stream.total_bytes != in->len) {
         return KVCL_ERR_TRUNCATED;
     }
-    serve->cache = cache;
+    serve->cache        = cache;
+    serve->user.revoked = cache_goes;
     return KVCL_OK;
 }
 
@@ -478,6 +489,7 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     kvcl_list_init(&serve->link);
     serve->ctx   = ctx;
     serve->peer  = peer;
+    serve->user.peer = peer;
     serve->op    = msg->op;
     serve->total = in->len;
     serve->frame = kvcl_context_frame(ctx, peer);

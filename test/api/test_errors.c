@@ -3,6 +3,9 @@
  */
 #include "test/api/errors.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
+
 /* ---- starting ---- */
 
 START_TEST(init_names_the_bad_parameter)
@@ -155,6 +158,32 @@ START_TEST(misspelt_variables_are_warned_about)
     ck_assert_ptr_null(strstr(text, "KVCL_LOG"));
     fclose(file);
     close(err);
+}
+END_TEST
+
+/* Interfaces of KVCL_NET: one that is not there, and, if this host has such, one that is down. */
+START_TEST(interfaces_that_carry_nothing_are_refused)
+{
+    kvcl_init_params_t p = alone();
+    struct ifaddrs     *all, *at;
+
+    p.path = "tcp";
+    poison();
+    setenv("KVCL_NET", "lo,kvclnone0", 1);
+    REFUSED(INVALID_PARAM, "kvclnone0", kvcl_init(&p, &out.ctx));
+    ck_assert_int_eq(getifaddrs(&all), 0);
+    for (at = all; at != NULL; at = at->ifa_next) {
+        if ((at->ifa_flags & IFF_UP) == 0) {
+            setenv("KVCL_NET", at->ifa_name, 1);
+            REFUSED(INVALID_PARAM, at->ifa_name, kvcl_init(&p, &out.ctx));
+            REFUSED(INVALID_PARAM, "is down", kvcl_init(&p, &out.ctx));
+        }
+    }
+    freeifaddrs(all);
+    setenv("KVCL_NET", "lo", 1);
+    TAKEN(kvcl_init(&p, &ctx));
+    kvcl_finalize(ctx);
+    unsetenv("KVCL_NET");
 }
 END_TEST
 
@@ -370,6 +399,7 @@ int main(void)
     tc = tcase_create("secret");
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, make_dir, remove_dir);
+    tcase_add_test(tc, interfaces_that_carry_nothing_are_refused);
     tcase_add_test(tc, secret_files_that_are_none_are_refused);
     suite_add_tcase(suite, tc);
     tc = tcase_create("world");

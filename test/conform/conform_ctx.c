@@ -284,9 +284,111 @@ static void leave_and_return(cf_t *cf)
     }
 }
 
+/* ---------------------------------------------------------------- what errors say, what a cache waits for */
+
+static void errors_name_the_rank(cf_t *cf)
+{
+    kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(4, 100);
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    cf_cache_t         cache  = cf_cache(cf, "named", &layout, false);
+    uint32_t           ids[]  = {0, 1};
+    kvcl_sel_t         sel    = cf_sel(ids, 2);
+    char               word[32];
+    kvcl_req_h         req;
+
+    snprintf(word, sizeof(word), "with rank %d:", next_rank(cf));
+    params.remote_cache = "nowhere";
+    CF_OK(cf, kvcl_get(cf->world, next_rank(cf), cache.h, &sel, &sel, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_NOT_REGISTERED);
+    CF_CHECK(cf, strstr(kvcl_last_error(), word) != NULL);
+    CF_OK(cf, kvcl_put(cf->world, next_rank(cf), cache.h, &sel, &sel, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_NOT_REGISTERED);
+    CF_CHECK(cf, strstr(kvcl_last_error(), word) != NULL);
+    params.remote_cache = NULL;
+    params.timeout_ns   = 1000000;
+    CF_OK(cf, kvcl_recv(cf->world, next_rank(cf), 77, cache.h, &sel, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_TIMED_OUT);
+    CF_CHECK(cf, strstr(kvcl_last_error(), word) != NULL);
+    CF_OK(cf, kvcl_recv(cf->world, KVCL_ANY_SOURCE, 77, cache.h, &sel, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_TIMED_OUT);
+    CF_CHECK(cf, strstr(kvcl_last_error(), "with") == NULL);
+    cf_fence(cf);
+    cf_cache_end(&cache);
+}
+
+/* Rank 1 stands still in the middle of a get while rank 0 destroys what it reads. renewed: there is another cache of
+ * that name when rank 1 looks again. */
+static void goes_while_read(cf_t *cf, bool renewed)
+{
+    enum { MANY = 128 };
+    kvcl_layout_t    layout = KVCL_LAYOUT_BYTES(MANY, 1 << 20);
+    uint32_t         ids[MANY], i;
+    kvcl_sel_t       sel   = cf_sel(ids, MANY);
+    _Atomic uint64_t *word = cf_word(cf, 0);
+    kvcl_cache_h     again = NULL;
+    cf_cache_t       cache;
+    kvcl_req_h       req;
+    bool             gone = false;
+
+    atomic_store(word, 0);
+    cache = cf_cache(cf, "goes", &layout, false);
+    for (i = 0; i < MANY; ++i) {
+        ids[i] = i;
+    }
+    cf_fence(cf);
+    if (cf->rank == 1) {
+        CF_OK(cf, kvcl_get(cf->world, 0, cache.h, &sel, &sel, NULL, &req));
+        for (i = 0; (i < 200) && (kvcl_req_test(req) == KVCL_INPROGRESS) && (atomic_load(word) == 0); ++i) {
+            usleep(100);
+        }
+        atomic_store(word, 1);
+        while (atomic_load(word) != 2) {
+            usleep(1000);
+        }
+        CF_IS(cf, cf_end(cf, req), renewed ? KVCL_OK : KVCL_ERR_NOT_REGISTERED);
+        CF_CHECK(cf, renewed || (strstr(kvcl_last_error(), "rank 0") != NULL));
+        for (i = 0; renewed && (i < MANY); ++i) {
+            cf_block_is(cf, cache.h, i, 5, i);
+        }
+    } else if (cf->rank == 0) {
+        while (atomic_load(word) != 1) {
+            cf_sleep_us(cf, 100);
+        }
+        kvcl_cache_destroy(cache.h);
+        gone = strstr(kvcl_last_error(), "not destroyed") == NULL;
+        if (!gone) { /* the network still reads it, until rank 1 moves again */
+            atomic_store(word, 2);
+            cf_sleep_us(cf, 100000);
+            kvcl_cache_destroy(cache.h);
+        }
+        if (renewed && gone) {
+            CF_OK(cf, kvcl_cache_create(cf->ctx, "goes", &layout, cache.bases, KVCL_MEM_HOST, &again));
+            cf_fill(cf, again, 5);
+        }
+        atomic_store(word, 2);
+    }
+    cf_fence(cf);
+    if ((cf->rank == 0) && !(renewed && gone)) { /* the name is free */
+        CF_OK(cf, kvcl_cache_create(cf->ctx, "goes", &layout, cache.bases, KVCL_MEM_HOST, &again));
+    }
+    cache.h = (cf->rank == 0) ? again : cache.h;
+    cf_cache_end(&cache);
+    cf_fence(cf);
+}
+
+static void a_cache_goes_while_it_is_read(cf_t *cf)
+{
+    if (cf->no_thread) { /* with a thread nobody stands still */
+        goes_while_read(cf, false);
+        goes_while_read(cf, true);
+    }
+}
+
 static const cf_case_t cases[] = {
     {"many_threads", many_threads, 0},
     {"leave_and_return", leave_and_return, 0},
+    {"errors_name_the_rank", errors_name_the_rank, 0},
+    {"a_cache_goes_while_it_is_read", a_cache_goes_while_it_is_read, CF_SERVED | CF_RACY},
     {"idle", idle, CF_PROCS},
     {"leave_a_mess", leave_a_mess, CF_DIES | CF_RACY},
     {NULL, NULL, 0},
@@ -294,6 +396,7 @@ static const cf_case_t cases[] = {
 
 static const cf_config_t configs[] = {
     {"loop", false, 2, 0}, {"shm", false, 2, 0}, {"shm", true, 4, 0}, {"tcp", false, 2, 0}, {"tcp", true, 4, 0},
+    {"tcp", true, 2, KVCL_INIT_NO_THREAD},
     {NULL, false, 0, 0},
 };
 
