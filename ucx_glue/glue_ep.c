@@ -111,6 +111,7 @@ static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
     kvcl_glue_ep_transports(ep->am, list, sizeof(list));
     ep->is_tcp            = (strncmp(list, "tcp", 3) == 0);
     ep->super.frame_bytes = ep->is_tcp ? FRAME_TCP : FRAME_SHM;
+    ep->super.sockets     = ep->is_tcp;
     if ((data->len > 0) && (glue_of(ep->super.xport)->data.ctx != NULL) &&
         (kvcl_glue_list_has(list, "posix") || kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "self"))) {
         ep->data_addr = malloc(data->len);

@@ -28,6 +28,7 @@ typedef struct kvcl_config {
     uint64_t frame;
     int64_t  window;
     uint64_t eager;
+    uint64_t lane_min;
     uint64_t store_hedge_ns;
     int64_t  background_share;
     uint64_t store_repair_bytes;

@@ -14,7 +14,7 @@
 #include "core/wire.h"
 #include <kvcl/kvcl_query.h>
 
-enum { KVCL_ROOM_COMM, KVCL_ROOM_MEM, KVCL_ROOM_XFER, KVCL_ROOM_COLL, KVCL_ROOM_STORE, KVCL_ROOMS };
+enum { KVCL_ROOM_COMM, KVCL_ROOM_MEM, KVCL_ROOM_LANE, KVCL_ROOM_XFER, KVCL_ROOM_COLL, KVCL_ROOM_STORE, KVCL_ROOMS };
 
 /* Engine lock held. hdr has at least sizeof(kvcl_msg_t) bytes, all of hdr_len are readable and aligned to 8; the
  * content beyond is hostile. Both buffers live during the call only. */
@@ -35,6 +35,8 @@ typedef struct kvcl_room {
                                                                         half-built state never */
     /* Optional. Lock held; must not block. Returns how much moved. */
     unsigned      (*poll)(struct kvcl_context *ctx, void *state);
+    /* Optional. Lock held. Is there something that only poll() can move now, and no descriptor tells of? Cheap. */
+    bool          (*outstanding)(struct kvcl_context *ctx, void *state);
     /* Optional. Lock held; may drop and retake it to copy bytes. Returns whether it did anything. */
     bool          (*work)(struct kvcl_context *ctx, void *state);
     /* Optional. Lock held. */

@@ -78,14 +78,20 @@ void kvcl_engine_kick(kvcl_context_h ctx)
     }
 }
 
-/* Sends that a transport could not finish inside the post need somebody to progress it. */
-static bool has_outstanding(kvcl_engine_t *eng)
+/* What a transport or a room could not finish inside the post needs somebody to poll. */
+static bool has_outstanding(kvcl_context_h ctx)
 {
-    unsigned i;
+    kvcl_engine_t *eng = &ctx->engine;
+    unsigned      i;
 
     for (i = 0; i < eng->n_xports; ++i) {
         kvcl_xport_t *xport = eng->xports[i];
         if ((xport->ops->outstanding != NULL) && xport->ops->outstanding(xport)) {
+            return true;
+        }
+    }
+    for (i = 0; i < ctx->n_rooms; ++i) {
+        if ((kvcl_rooms[i]->outstanding != NULL) && kvcl_rooms[i]->outstanding(ctx, ctx->rooms[i])) {
             return true;
         }
     }
@@ -96,7 +102,7 @@ void kvcl_unlock(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
-    if ((eng->polling ? eng->poller_asleep : eng->thread_asleep) && has_outstanding(eng)) {
+    if ((eng->polling ? eng->poller_asleep : eng->thread_asleep) && has_outstanding(ctx)) {
         kvcl_engine_kick(ctx);
     }
     pthread_mutex_unlock(&eng->lock);
@@ -223,11 +229,9 @@ static void set_thread_fds(kvcl_engine_t *eng, bool on)
     if (!eng->has_thread || (eng->fds_armed == on)) {
         return;
     }
-    for (i = 0; i < eng->n_xports; ++i) {
-        ev.data.fd = eng->xport_fds[i];
-        if (eng->xport_fds[i] >= 0) {
-            epoll_ctl(eng->epfd, EPOLL_CTL_MOD, eng->xport_fds[i], &ev);
-        }
+    for (i = 0; i < eng->n_fds; ++i) {
+        ev.data.fd = eng->fds[i];
+        epoll_ctl(eng->epfd, EPOLL_CTL_MOD, eng->fds[i], &ev);
     }
     eng->fds_armed = on;
 }
@@ -320,11 +324,11 @@ static void *progress_thread(void *arg)
 static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
 {
     kvcl_engine_t *eng = &ctx->engine;
-    struct pollfd fds[KVCL_ENGINE_XPORTS + 1];
+    struct pollfd fds[KVCL_ENGINE_FDS + 1];
     unsigned      i;
 
-    for (i = 0; i < eng->n_xports; ++i) {
-        fds[i].fd     = eng->xport_fds[i];
+    for (i = 0; i < eng->n_fds; ++i) {
+        fds[i].fd     = eng->fds[i];
         fds[i].events = POLLIN;
     }
     fds[i].fd          = eng->poller_fd;
@@ -334,10 +338,10 @@ static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
     eng->poller_wake_ns = sleep_until(until_ns);
     until_ns            = eng->poller_wake_ns;
     pthread_mutex_unlock(&eng->lock);
-    (void)poll(fds, eng->n_xports + 1, kvcl_deadline_poll_ms(until_ns));
+    (void)poll(fds, eng->n_fds + 1, kvcl_deadline_poll_ms(until_ns));
     pthread_mutex_lock(&eng->lock);
     eng->poller_asleep = false;
-    if (fds[eng->n_xports].revents != 0) {
+    if (fds[eng->n_fds].revents != 0) {
         drain_fd(eng->poller_fd);
     }
 }
@@ -384,7 +388,7 @@ static void hand_back(kvcl_context_h ctx)
     if (!eng->has_thread) {
         return;
     }
-    if (eng->thread_asleep && arm_xports(eng)) {
+    if (eng->thread_asleep && !has_outstanding(ctx) && arm_xports(eng)) {
         set_thread_fds(eng, true);
         if (kvcl_heap_min_key(&eng->timers) >= eng->thread_wake_ns) {
             return;
@@ -469,6 +473,13 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     return KVCL_OK;
 }
 
+void kvcl_engine_watch(kvcl_context_h ctx, int fd)
+{
+    if (fd >= 0) {
+        ctx->engine.fds[ctx->engine.n_fds++] = fd;
+    }
+}
+
 kvcl_status_t kvcl_engine_start(kvcl_context_h ctx, bool thread)
 {
     kvcl_engine_t      *eng = &ctx->engine;
@@ -478,12 +489,13 @@ kvcl_status_t kvcl_engine_start(kvcl_context_h ctx, bool thread)
 
     epoll_ctl(eng->epfd, EPOLL_CTL_ADD, eng->wake_fd, &ev);
     for (i = 0; i < eng->n_xports; ++i) {
-        eng->xport_fds[i] = eng->xports[i]->ops->event_fd(eng->xports[i]);
-        ev.events         = 0;
-        ev.data.fd        = eng->xport_fds[i];
-        if ((ev.data.fd >= 0) && (epoll_ctl(eng->epfd, EPOLL_CTL_ADD, ev.data.fd, &ev) != 0)) {
-            return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot watch the descriptor of transport %s",
-                                   eng->xports[i]->ops->name);
+        kvcl_engine_watch(ctx, eng->xports[i]->ops->event_fd(eng->xports[i]));
+    }
+    for (i = 0; i < eng->n_fds; ++i) {
+        ev.events  = 0;
+        ev.data.fd = eng->fds[i];
+        if (epoll_ctl(eng->epfd, EPOLL_CTL_ADD, ev.data.fd, &ev) != 0) {
+            return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot watch the descriptors of the transports");
         }
     }
     if (!thread) {

@@ -23,7 +23,7 @@
 struct kvcl_context;
 struct kvcl_req;
 
-enum { KVCL_ENGINE_XPORTS = 2 };
+enum { KVCL_ENGINE_XPORTS = 2, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS + 1 };
 
 typedef struct kvcl_engine {
     pthread_mutex_t lock;
@@ -47,8 +47,9 @@ typedef struct kvcl_engine {
     uint64_t        spin_ns;
     bool            one_core;      /* the progress thread and the application share it: the thread does not spin */
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
-    int             xport_fds[KVCL_ENGINE_XPORTS];
     unsigned        n_xports;
+    int             fds[KVCL_ENGINE_FDS]; /* sleepers listen to these: the transports', kvcl_engine_watch's */
+    unsigned        n_fds;
     kvcl_heap_t     timers;
     kvcl_list_t     callbacks;     /* finished requests whose callback is to run */
     kvcl_list_t     live;          /* requests in progress */
@@ -58,6 +59,8 @@ typedef struct kvcl_engine {
 } kvcl_engine_t;
 
 kvcl_status_t kvcl_engine_init(struct kvcl_context *ctx) KVCL_MUST_CHECK;
+/** Before the engine starts: sleepers wake when fd is readable; a room's poll then makes it not so. At most one. */
+void          kvcl_engine_watch(struct kvcl_context *ctx, int fd);
 /** After the transports are in engine.xports: start the progress thread, if wanted. */
 kvcl_status_t kvcl_engine_start(struct kvcl_context *ctx, bool thread) KVCL_MUST_CHECK;
 void          kvcl_engine_stop(struct kvcl_context *ctx); /* joins the thread */

@@ -48,6 +48,11 @@ typedef struct kvcl_peer {
     kvcl_map_t          rcaches;    /* kv/rcache.c: by hash of name or id */
     kvcl_list_t         stale_rcaches;
     struct kvcl_rcache  *_Atomic direct; /* its cache that was mapped last, for gets without the lock; NULL: none */
+    struct kvcl_lane    *lane_in;   /* lane/lane.h: by which I pull from it; NULL: none */
+    struct kvcl_lane    *lane_out;  /* by which it pulls from me */
+    uint64_t            lane_retry_ns; /* none is asked for before */
+    uint8_t             lane_key[16]; /* for its next connection, if lane_key_given */
+    bool                lane_key_given;
     char                name[32];   /* for logs */
 } kvcl_peer_t;
 

@@ -35,6 +35,8 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(PULL_STOP, 24) \
     X(PUT, 25)          /* pull these bytes from me into your memory */ \
     X(PUT_DONE, 26) \
+    X(LANE_ASK, 27)     /* where may I connect to, to pull by a lane? */ \
+    X(LANE_AT, 28) \
     X(SEND, 30)         /* matched by (comm, source, tag) */ \
     X(SEND_DONE, 31) \
     X(SEND_STOP, 32) \

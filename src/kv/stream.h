@@ -26,6 +26,8 @@
 
 #include "kv/side.h"
 
+#include <sys/uio.h>
+
 /* Orders that are fixed by name (outermost dimension first, see KVCL_DIM_*); any permutation is one. */
 enum {
     KVCL_STREAM_CANONICAL = 0x35421, /* block, layer, plane, token, head */
@@ -172,6 +174,12 @@ size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len);
 size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t len);
 /** Gather from blocks that their owner may take back meanwhile: generations are checked after it (base/copy_racy.h). */
 size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len);
+
+/**
+ * The next runs, for the kernel to read from or to write to: at most @a max of together at most @a bytes, and the stream
+ * goes on behind them. @return pieces written to @a iov; *len_p is their sum.
+ */
+int kvcl_stream_iov(kvcl_stream_t *stream, struct iovec *iov, int max, size_t bytes, size_t *len_p);
 
 /**
  * XXH3-64 of the next @a len bytes: what kvcl_checksum() says of them gathered. A block's checksum

@@ -1,8 +1,5 @@
 /*
- * Pull (pull.h): the steps of one transfer at the side that wants the bytes.
- *
- * Fence: DATA is scattered under the engine lock and only while the pull can be found by its id; completion removes
- * the id under the same lock.
+ * Pull (pull.h): the steps of one transfer at the side that wants the bytes, up to the choice of the way.
  */
 #include "config.h"
 #include "xfer/pull.h"
@@ -45,6 +42,18 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
 static const kvcl_req_class_t pull_class = {.name = "get", .stop = stop, .release = release};
 
+kvcl_pull_t *kvcl_pull_find(kvcl_context_h ctx, uint64_t op)
+{
+    kvcl_req_t *req = kvcl_req_find(ctx, op, &pull_class);
+
+    return (req != NULL) ? kvcl_container_of(req, kvcl_pull_t, req) : NULL;
+}
+
+kvcl_pull_t *kvcl_pull_of(kvcl_req_t *req)
+{
+    return (req->cls == &pull_class) ? kvcl_container_of(req, kvcl_pull_t, req) : NULL;
+}
+
 kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)
 {
     return kvcl_own_sel(&pull->remote, sel);
@@ -56,7 +65,7 @@ kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const k
     return kvcl_own_sel(&pull->local, sel);
 }
 
-static void finish(kvcl_pull_t *pull, kvcl_status_t status)
+void kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status)
 {
     size_t i;
 
@@ -107,12 +116,12 @@ void kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status)
     default:
         break;
     }
-    finish(pull, status);
+    kvcl_pull_finish(pull, status);
 }
 
 /* ---- generations: a block whose slot was reused meanwhile is no longer that block ---- */
 
-static void fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status)
+void kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status)
 {
     pull->any_failed = true;
     if (pull->status != NULL) {
@@ -126,7 +135,7 @@ static void check_gens(kvcl_pull_t *pull)
 
     for (i = 0; i < pull->remote.n_blocks; ++i) {
         if (!kvcl_slots_gen_is(&pull->rcache->gens[pull->remote.blocks[i]], pull->gens[i])) {
-            fail_block(pull, i, KVCL_ERR_STALE);
+            kvcl_pull_fail_block(pull, i, KVCL_ERR_STALE);
         } else if (pull->status != NULL) {
             pull->status[i] = KVCL_OK;
         }
@@ -138,10 +147,8 @@ kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull)
     return (pull->from == KVCL_FROM_REGION) ? pull->rregion : &pull->rcache->gens_region;
 }
 
-static void ask(kvcl_pull_t *pull);
-
 /* The peer's cache is not the one that it described: it may have another of that name. */
-static bool try_again(kvcl_pull_t *pull)
+bool kvcl_pull_try_again(kvcl_pull_t *pull)
 {
     kvcl_rcache_stale(pull->rcache);
     if (pull->asked_again || (pull->cache_name[0] == '\0')) {
@@ -155,7 +162,7 @@ static bool try_again(kvcl_pull_t *pull)
 void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
 {
     if ((status == KVCL_OK) && !live) {
-        if ((pull->rcache != NULL) && try_again(pull)) {
+        if ((pull->rcache != NULL) && kvcl_pull_try_again(pull)) {
             return;
         }
         status = (pull->rcache != NULL) ? KVCL_ERR_STALE : KVCL_ERR_ACCESS;
@@ -165,10 +172,10 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
     }
     if ((status == KVCL_OK) && pull->guarded &&
         (kvcl_rregion_taken_back(&pull->rcache->gens_region) != pull->taken_back)) {
-        ask(pull);
+        kvcl_pull_ask(pull);
         return;
     }
-    finish(pull, status);
+    kvcl_pull_finish(pull, status);
 }
 
 void kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status)
@@ -176,9 +183,9 @@ void kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status)
     kvcl_log_debug("%s: native %s failed (%s): the owner is asked", pull->peer->name, pull->push ? "put" : "get",
                    kvcl_status_text(status));
     if (pull->need_direct) {
-        finish(pull, KVCL_ERR_UNSUPPORTED);
+        kvcl_pull_finish(pull, KVCL_ERR_UNSUPPORTED);
     } else {
-        ask(pull);
+        kvcl_pull_ask(pull);
     }
 }
 
@@ -191,7 +198,7 @@ static void copy_done(kvcl_copy_t *copy, kvcl_status_t status)
 
 /* ---- the steps ---- */
 
-static void local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream)
+void kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream)
 {
     kvcl_side_t side;
 
@@ -217,13 +224,13 @@ static kvcl_status_t make_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
         base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
         kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
         far_end->copier = pull->rregion->copier;
-        local_stream(pull, order, 0, near_end);
+        kvcl_pull_local_stream(pull, order, 0, near_end);
         return KVCL_OK;
     }
     remote = kvcl_rcache_side(pull->rcache, &pull->remote);
     if (pull->cache == NULL) {
         kvcl_stream_init(far_end, &remote, order);
-        local_stream(pull, order, 0, near_end);
+        kvcl_pull_local_stream(pull, order, 0, near_end);
         return KVCL_OK;
     }
     local = kvcl_cache_side(pull->cache, &pull->local);
@@ -258,73 +265,6 @@ static kvcl_status_t check_cache(kvcl_pull_t *pull)
     return pull->push ? kvcl_runs_check(&remote, &local) : kvcl_runs_check(&local, &remote);
 }
 
-/* How the owner's stream shall go, and the local one alike. */
-static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
-{
-    kvcl_side_t remote, local;
-
-    *unit_p = pull->unit;
-    if ((pull->from != KVCL_FROM_CACHE) || (pull->cache == NULL) || (pull->offer != 0)) {
-        return KVCL_STREAM_CANONICAL;
-    }
-    remote  = kvcl_rcache_side(pull->rcache, &pull->remote);
-    local   = kvcl_cache_side(pull->cache, &pull->local);
-    *unit_p = kvcl_runs_unit(&local, &remote);
-    return kvcl_runs_order_pick(&local, &remote);
-}
-
-/* Frames on their way: fewer of the lower class, because what others send queues behind them. */
-static uint32_t window(const kvcl_pull_t *pull)
-{
-    uint32_t frames = (uint32_t)pull->req.ctx->config.window;
-
-    return (!pull->background || (frames < 8)) ? frames : frames / 4;
-}
-
-static kvcl_status_t ask_owner(kvcl_pull_t *pull)
-{
-    size_t          ids = pull->remote.n_blocks * sizeof(uint32_t);
-    size_t          len = (pull->gens != NULL) ? 2 * ids : ids;
-    const void      *payload = pull->remote.blocks;
-    char            *both = NULL;
-    kvcl_status_t   status;
-    uint8_t         from = (pull->offer != 0) ? KVCL_FROM_OFFER : pull->from;
-    kvcl_msg_pull_t out = {
-        .msg      = {.type = KVCL_MSG_PULL, .op = pull->req.id, .flags = (pull->gens != NULL) ? KVCL_PULL_GENS : 0},
-        .from     = from,
-        .window   = window(pull),
-        .offset   = (from == KVCL_FROM_REGION) ? pull->offset : pull->range_from,
-        .len      = pull->total,
-        .layers   = {pull->remote.layers.first, pull->remote.layers.end},
-        .heads    = {pull->remote.heads.first, pull->remote.heads.end},
-        .n_blocks = pull->remote.n_blocks,
-        .tokens   = {pull->remote.tokens.first, pull->remote.tokens.end},
-    };
-
-    out.order  = stream_order(pull, &out.unit);
-    out.target = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
-    out.key    = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
-    out.msg.flags |= pull->background ? KVCL_PULL_BACKGROUND : 0;
-    if (from != KVCL_FROM_CACHE) {
-        out.n_blocks = 0;
-        len          = 0;
-    }
-    if (pull->gens != NULL) {
-        both = malloc(len + 1);
-        if (both == NULL) {
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", pull->remote.n_blocks);
-        }
-        memcpy(both, pull->remote.blocks, ids);
-        memcpy(both + ids, pull->gens, ids);
-        payload = both;
-    }
-    local_stream(pull, out.order, out.unit, &pull->dst);
-    kvcl_stream_seek(&pull->dst, pull->range_from);
-    status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
-    free(both);
-    return status;
-}
-
 static bool is_mapped(const kvcl_pull_t *pull)
 {
     return (pull->from == KVCL_FROM_REGION) ? (pull->rregion->attr.map != NULL)
@@ -342,15 +282,7 @@ static bool is_rma(const kvcl_pull_t *pull)
     return (pull->rcache != NULL) && (pull->push ? pull->rcache->put : pull->rcache->get);
 }
 
-/* May the owner send all that is left, in frames of len bytes, without another credit? */
-static bool covers_rest(const kvcl_pull_t *pull, size_t len)
-{
-    uint64_t granted = (uint64_t)window(pull) - pull->uncredited;
-
-    return pull->total - pull->received <= granted * len;
-}
-
-static void all_here(kvcl_pull_t *pull)
+void kvcl_pull_all_here(kvcl_pull_t *pull)
 {
     size_t i;
 
@@ -359,20 +291,7 @@ static void all_here(kvcl_pull_t *pull)
             pull->status[i] = KVCL_OK;
         }
     }
-    finish(pull, KVCL_OK);
-}
-
-static void ask(kvcl_pull_t *pull)
-{
-    kvcl_status_t status = kvcl_req_publish(&pull->req);
-
-    pull->state = KVCL_PULL_SERVED;
-    if (status == KVCL_OK) {
-        status = ask_owner(pull);
-    }
-    if (status != KVCL_OK) {
-        finish(pull, status);
-    }
+    kvcl_pull_finish(pull, KVCL_OK);
 }
 
 /* Everything is known: choose how the bytes move. */
@@ -383,7 +302,7 @@ static void move(kvcl_pull_t *pull)
     kvcl_runs_t    runs;
 
     if (pull->total == 0) { /* nothing to move */
-        all_here(pull);
+        kvcl_pull_all_here(pull);
         return;
     }
     if ((is_mapped(pull) || is_rma(pull)) && !kvcl_rregion_live(kvcl_pull_witness(pull))) {
@@ -393,7 +312,7 @@ static void move(kvcl_pull_t *pull)
     if (is_mapped(pull) || is_rma(pull)) {
         status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs);
         if (status != KVCL_OK) {
-            finish(pull, status);
+            kvcl_pull_finish(pull, status);
         } else if (is_mapped(pull)) {
             pull->state     = KVCL_PULL_COPY;
             pull->copy.done = copy_done;
@@ -403,16 +322,16 @@ static void move(kvcl_pull_t *pull)
             pull->state = KVCL_PULL_RMA;
             status      = kvcl_rma_start(pull, &runs);
             if (status != KVCL_OK) {
-                finish(pull, status);
+                kvcl_pull_finish(pull, status);
             }
         }
         return;
     }
     if (pull->need_direct) {
-        finish(pull, KVCL_ERR_UNSUPPORTED);
+        kvcl_pull_finish(pull, KVCL_ERR_UNSUPPORTED);
         return;
     }
-    ask(pull);
+    kvcl_pull_ask(pull);
 }
 
 static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
@@ -420,7 +339,7 @@ static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
     kvcl_pull_t *pull = kvcl_container_of(waiter, kvcl_pull_t, peer_waiter);
 
     if (status != KVCL_OK) {
-        finish(pull, status);
+        kvcl_pull_finish(pull, status);
         return;
     }
     step(pull);
@@ -432,7 +351,7 @@ static void on_rcache(kvcl_rcache_waiter_t *waiter, kvcl_rcache_t *rcache, kvcl_
 
     (void)rcache;
     if (status != KVCL_OK) {
-        finish(pull, status);
+        kvcl_pull_finish(pull, status);
         return;
     }
     pull->fresh = true;
@@ -463,13 +382,13 @@ static void step(kvcl_pull_t *pull)
         }
         if (status == KVCL_OK) {
             status = check_cache(pull);
-            if ((status != KVCL_OK) && !pull->fresh && try_again(pull)) {
+            if ((status != KVCL_OK) && !pull->fresh && kvcl_pull_try_again(pull)) {
                 return; /* its owner may have another cache of that name by now */
             }
         }
     }
     if (status != KVCL_OK) {
-        finish(pull, status);
+        kvcl_pull_finish(pull, status);
         return;
     }
     kvcl_req_watch(&pull->req, pull->peer);
@@ -494,106 +413,4 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
         step(pull);
     }
     return status;
-}
-
-/* ---- served: what the owner sends ---- */
-
-static void give_credit(kvcl_pull_t *pull)
-{
-    kvcl_msg_credit_t out = {.msg = {.type = KVCL_MSG_CREDIT, .op = pull->req.id}, .frames = pull->uncredited};
-
-    pull->uncredited = 0;
-    if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s takes no credit: it is gone", pull->peer->name);
-    }
-}
-
-void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
-                       size_t len)
-{
-    const kvcl_msg_data_t *in  = (const kvcl_msg_data_t *)msg;
-    kvcl_req_t            *req = kvcl_req_find(ctx, msg->op, &pull_class);
-    kvcl_pull_t           *pull;
-    size_t                moved;
-
-    (void)hdr_len;
-    if (req == NULL) {
-        ++ctx->stats.late;
-        return;
-    }
-    pull = kvcl_container_of(req, kvcl_pull_t, req);
-    if ((pull->peer != peer) || (pull->state != KVCL_PULL_SERVED) || (in->offset > pull->total) ||
-        (len > pull->total - in->offset) || (len > pull->total - pull->received)) {
-        kvcl_am_malformed(ctx, peer, "data outside its transfer");
-        return;
-    }
-    if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
-        kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
-    }
-    moved = (pull->total >= KVCL_COPY_COLD_BYTES) ? kvcl_stream_scatter_cold(&pull->dst, data, len)
-                                                  : kvcl_stream_scatter(&pull->dst, data, len);
-    if (moved != len) {
-        kvcl_pull_stop(pull, KVCL_ERR_IO);
-        return;
-    }
-    pull->received += len;
-    if (msg->flags & KVCL_DATA_LAST) {
-        if (pull->received != pull->total) {
-            kvcl_am_malformed(ctx, peer, "the end of a transfer came before all its data");
-            finish(pull, KVCL_ERR_PROTOCOL);
-            return;
-        }
-        all_here(pull);
-        return;
-    }
-    ++pull->uncredited;
-    if ((pull->uncredited * 2 >= window(pull)) && !covers_rest(pull, len)) {
-        give_credit(pull);
-    }
-}
-
-void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
-                       size_t len)
-{
-    const kvcl_msg_pull_done_t *in  = (const kvcl_msg_pull_done_t *)msg;
-    kvcl_req_t                 *req = kvcl_req_find(ctx, msg->op, &pull_class);
-    kvcl_pull_t                *pull;
-    int32_t                    status;
-    size_t                     i;
-
-    (void)hdr_len;
-    if (req == NULL) {
-        ++ctx->stats.late;
-        return;
-    }
-    pull = kvcl_container_of(req, kvcl_pull_t, req);
-    if (pull->peer != peer) {
-        kvcl_am_malformed(ctx, peer, "the end of a transfer that is another peer's");
-        return;
-    }
-    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) ||
-        ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
-        ((in->status == KVCL_OK) && (pull->received != pull->total))) {
-        kvcl_am_malformed(ctx, peer, "the end of a transfer does not fit it");
-        finish(pull, KVCL_ERR_PROTOCOL);
-        return;
-    }
-    for (i = 0; i < in->n; ++i) {
-        memcpy(&status, (const char *)data + (i * sizeof(status)), sizeof(status));
-        if (status != KVCL_OK) {
-            fail_block(pull, i, (status < 0) ? (kvcl_status_t)status : KVCL_ERR_PROTOCOL);
-        }
-    }
-    if (in->status == KVCL_OK) {
-        all_here(pull);
-        return;
-    }
-    if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
-        kvcl_req_unpublish(&pull->req);
-        pull->received = pull->uncredited = 0; /* its cache went when some had come */
-        if (try_again(pull)) {
-            return;
-        }
-    }
-    finish(pull, (kvcl_status_t)in->status);
 }

@@ -61,6 +61,7 @@ struct kvcl_pull {
     kvcl_stream_t        dst;         /* served */
     uint64_t             received;
     unsigned             uncredited;
+    bool                 by_lane;     /* served, and its bytes may come by the peer's lane */
     bool                 any_failed;  /* a block's check failed */
     bool                 asked_again; /* the cache: what was known of it was out of date */
     bool                 fresh;       /* the cache was described for this pull */
@@ -88,6 +89,18 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
                               void *cb_arg, bool user) KVCL_MUST_CHECK;
 /** Lock held: ask it to end with status. */
 void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
+
+/* The steps' own, between pull.c and pull_served.c. Lock held. */
+kvcl_pull_t *kvcl_pull_find(kvcl_context_h ctx, uint64_t op);
+kvcl_pull_t *kvcl_pull_of(kvcl_req_t *req); /* NULL: it is another kind of request */
+void         kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status);
+void         kvcl_pull_all_here(kvcl_pull_t *pull);
+void         kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status);
+/** The peer's cache is not the one that it described: begin again, once. False: that was done already. */
+bool         kvcl_pull_try_again(kvcl_pull_t *pull);
+void         kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
+/** Let the owner serve it. */
+void         kvcl_pull_ask(kvcl_pull_t *pull);
 
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
 bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);

@@ -13,46 +13,23 @@
 #include "base/log.h"
 #include "dir/slots.h"
 #include "kv/cache.h"
-#include "xfer/flat.h"
+#include "lane/lane.h"
 #include "xfer/offer.h"
-#include "xfer/xfer.h"
-#include "xfer/xfer_wire.h"
+#include "xfer/serve.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURN_BYTES = 256 * 1024, BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024, SMALL_MAX = 8 * 1024 };
-
-typedef struct serve {
-    kvcl_list_t    link;
-    kvcl_context_h ctx;
-    kvcl_peer_t    *peer;
-    uint64_t       op;        /* the puller's */
-    kvcl_stream_t  stream;
-    uint64_t       pos, total;
-    size_t         frame;
-    unsigned       credits;
-    unsigned       in_flight;
-    kvcl_status_t  status;    /* not OK: stop sending, then say so */
-    bool           background; /* of the lower class */
-    bool           silent;    /* the puller does not want to hear any more */
-    kvcl_region_t  *region;   /* what is counted as being read: one of three */
-    kvcl_region_user_t user;  /* of the region */
-    kvcl_cache_h   cache;
-    kvcl_offer_t   *offer;
-    uint32_t       *ids;      /* owned: n block ids, then n generations if has_gens */
-    size_t         n;
-    bool           has_gens;
-} serve_t;
+enum { BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024, SMALL_MAX = 8 * 1024 };
 
 typedef struct flight {
     kvcl_xport_send_t send;
     kvcl_msg_data_t   hdr;
-    serve_t           *serve;
+    kvcl_serve_t           *serve;
     unsigned char     bytes[] __attribute__((aligned(64)));
 } flight_t;
 
-static void hold(serve_t *serve, int by)
+static void hold(kvcl_serve_t *serve, int by)
 {
     if ((serve->region != NULL) && (by > 0)) {
         kvcl_region_hold(serve->region, &serve->user);
@@ -82,7 +59,7 @@ static void answer_done(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t op, kvcl
 }
 
 /* Which blocks still have the generation that was asked for. Returns whether all have. */
-static bool gens_hold(const serve_t *serve, int32_t *each)
+static bool gens_hold(const kvcl_serve_t *serve, int32_t *each)
 {
     const uint32_t *gens = serve->ids + serve->n;
     bool           all   = true, one;
@@ -98,7 +75,16 @@ static bool gens_hold(const serve_t *serve, int32_t *each)
     return all;
 }
 
-static void say_end(serve_t *serve)
+static void tell_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
+{
+    if (serve->by_lane) { /* behind the last byte */
+        kvcl_serve_lane_end(serve, status, each, n);
+    } else {
+        answer_done(serve->ctx, serve->peer, serve->op, status, each, n);
+    }
+}
+
+static void say_end(kvcl_serve_t *serve)
 {
     int32_t *each;
 
@@ -106,26 +92,26 @@ static void say_end(serve_t *serve)
         return;
     }
     if ((serve->status != KVCL_OK) || !serve->has_gens || gens_hold(serve, NULL)) {
-        answer_done(serve->ctx, serve->peer, serve->op, serve->status, NULL, 0);
+        tell_end(serve, serve->status, NULL, 0);
         return;
     }
     each = calloc(serve->n, sizeof(*each));
     if (each == NULL) {
-        answer_done(serve->ctx, serve->peer, serve->op, KVCL_ERR_NO_MEMORY, NULL, 0);
+        tell_end(serve, KVCL_ERR_NO_MEMORY, NULL, 0);
         return;
     }
     (void)gens_hold(serve, each);
-    answer_done(serve->ctx, serve->peer, serve->op, KVCL_OK, each, serve->n);
+    tell_end(serve, KVCL_OK, each, serve->n);
     free(each);
 }
 
-static void discard(serve_t *serve)
+static void discard(kvcl_serve_t *serve)
 {
     free(serve->ids);
     free(serve);
 }
 
-static void end(serve_t *serve)
+static void end(kvcl_serve_t *serve)
 {
     kvcl_offer_t *offer = serve->offer;
 
@@ -140,31 +126,34 @@ static void end(serve_t *serve)
     }
 }
 
-static void end_if_over(serve_t *serve)
+void kvcl_serve_end_if_over(kvcl_serve_t *serve)
 {
     if ((serve->in_flight == 0) && ((serve->pos == serve->total) || (serve->status != KVCL_OK))) {
         end(serve);
     }
 }
 
-static void fail(serve_t *serve, kvcl_status_t status, bool silent)
+static void fail(kvcl_serve_t *serve, kvcl_status_t status, bool silent)
 {
     if (serve->status == KVCL_OK) {
         serve->status = status;
     }
     serve->silent = serve->silent || silent;
-    end_if_over(serve);
+    if (serve->by_lane) {
+        kvcl_serve_lane_stop(serve);
+    }
+    kvcl_serve_end_if_over(serve);
 }
 
 static void revoked(kvcl_region_user_t *user)
 {
-    fail(kvcl_container_of(user, serve_t, user), KVCL_ERR_ACCESS, false);
+    fail(kvcl_container_of(user, kvcl_serve_t, user), KVCL_ERR_ACCESS, false);
 }
 
 static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
 {
     flight_t *flight = kvcl_container_of(send, flight_t, send);
-    serve_t  *serve  = flight->serve;
+    kvcl_serve_t  *serve  = flight->serve;
 
     kvcl_mpool_put(&kvcl_xfer_state(serve->ctx)->flights, flight);
     --serve->in_flight;
@@ -172,12 +161,12 @@ static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
         fail(serve, KVCL_ERR_RANK_FAILED, true);
         return;
     }
-    end_if_over(serve);
+    kvcl_serve_end_if_over(serve);
 }
 
 static void cache_goes(kvcl_region_user_t *user)
 {
-    fail(kvcl_container_of(user, serve_t, user), KVCL_ERR_NOT_REGISTERED, false);
+    fail(kvcl_container_of(user, kvcl_serve_t, user), KVCL_ERR_NOT_REGISTERED, false);
 }
 
 /* Room for the largest frame of any endpoint. */
@@ -206,14 +195,14 @@ static flight_t *new_flight(kvcl_context_h ctx)
 }
 
 /* Blocks with generations may be taken back while they are read: gens_hold() tells. */
-static size_t gather(serve_t *serve, void *buf, size_t len)
+static size_t gather(kvcl_serve_t *serve, void *buf, size_t len)
 {
     return serve->has_gens ? kvcl_stream_gather_racy(&serve->stream, buf, len)
                            : kvcl_stream_gather(&serve->stream, buf, len);
 }
 
 /* One run that fills a frame goes from where it lies; otherwise gather. False: a device failed. */
-static bool fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
+static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 {
     uintptr_t addr = 0;
     size_t    len;
@@ -240,7 +229,7 @@ static bool fill(serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 }
 
 /* Returns whether a frame left. */
-static bool send_frame(serve_t *serve)
+static bool send_frame(kvcl_serve_t *serve)
 {
     size_t        left = serve->total - serve->pos;
     size_t        want = (left < serve->frame) ? (size_t)left : serve->frame;
@@ -275,18 +264,22 @@ static bool send_frame(serve_t *serve)
     return true;
 }
 
-static bool wants(const serve_t *serve)
+static bool wants(const kvcl_serve_t *serve)
 {
-    return (serve->status == KVCL_OK) && (serve->pos != serve->total) && (serve->credits != 0);
+    return (serve->status == KVCL_OK) && (serve->pos != serve->total) &&
+           (serve->by_lane ? kvcl_serve_lane_wants(serve) : (serve->credits != 0));
 }
 
 /* A turn: short, so that the progress between two of them sees small requests soon. The serve may be gone afterwards. */
-static unsigned advance(serve_t *serve)
+static unsigned advance(kvcl_serve_t *serve)
 {
-    unsigned frames = (serve->frame < TURN_BYTES) ? (unsigned)(TURN_BYTES / serve->frame) : 1;
+    unsigned frames = (serve->frame < KVCL_SERVE_TURN) ? (unsigned)(KVCL_SERVE_TURN / serve->frame) : 1;
     unsigned n;
     bool     last;
 
+    if (serve->by_lane) {
+        return wants(serve) ? kvcl_serve_lane_turn(serve) : 0;
+    }
     for (n = 0; n < frames; ++n) {
         if (!wants(serve)) {
             break;
@@ -303,10 +296,10 @@ static unsigned advance(serve_t *serve)
 static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
 {
     bool    upper = false, lower = false;
-    serve_t *serve;
+    kvcl_serve_t *serve;
 
     *upper_p = false;
-    kvcl_list_foreach (serve, serves, serve_t, link) {
+    kvcl_list_foreach (serve, serves, kvcl_serve_t, link) {
         *upper_p = *upper_p || !serve->background;
         upper    = upper || (!serve->background && wants(serve));
         lower    = lower || (serve->background && wants(serve));
@@ -320,7 +313,7 @@ unsigned kvcl_serve_poll(kvcl_context_h ctx)
     kvcl_list_t *serves = &kvcl_xfer_state(ctx)->serves;
     kvcl_list_t *first, turn;
     unsigned    n = 0;
-    serve_t     *serve;
+    kvcl_serve_t     *serve;
     bool        lower, upper;
 
     if (kvcl_list_is_empty(serves)) {
@@ -331,7 +324,7 @@ unsigned kvcl_serve_poll(kvcl_context_h ctx)
     kvcl_list_splice_tail(&turn, serves);
     while ((first = kvcl_list_pop(&turn)) != NULL) {
         kvcl_list_add_tail(serves, first);
-        serve = kvcl_container_of(first, serve_t, link);
+        serve = kvcl_container_of(first, kvcl_serve_t, link);
         if (!serve->background || (lower && (!upper || (serve->in_flight < BACKGROUND_FLIGHTS)))) {
             n += advance(serve);
         }
@@ -339,114 +332,8 @@ unsigned kvcl_serve_poll(kvcl_context_h ctx)
     return n;
 }
 
-/* ---- what a puller may ask for ---- */
-
-static kvcl_status_t take_ids(serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
-{
-    bool   gens = (in->msg.flags & KVCL_PULL_GENS) != 0;
-    size_t each = gens ? 8 : 4;
-
-    if ((in->n_blocks == 0) || (in->n_blocks > len / each) || (len != in->n_blocks * each)) {
-        return KVCL_ERR_PROTOCOL;
-    }
-    serve->ids = malloc(len);
-    if (serve->ids == NULL) {
-        return KVCL_ERR_NO_MEMORY;
-    }
-    memcpy(serve->ids, data, len);
-    serve->n        = (size_t)in->n_blocks;
-    serve->has_gens = gens;
-    return KVCL_OK;
-}
-
-static kvcl_status_t from_cache(serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
-{
-    kvcl_cache_h  cache = kvcl_cache_by_id(serve->ctx, in->target);
-    kvcl_status_t status;
-    kvcl_side_t   side;
-    kvcl_sel_t    sel;
-
-    if (cache == NULL) {
-        return KVCL_ERR_NOT_REGISTERED;
-    }
-    status = take_ids(serve, in, data, len);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if (!kvcl_stream_order_valid(in->order)) {
-        return KVCL_ERR_PROTOCOL;
-    }
-    sel    = (kvcl_sel_t){.blocks = serve->ids, .n_blocks = serve->n, .layers = {in->layers[0], in->layers[1]},
-                          .heads = {in->heads[0], in->heads[1]}, .tokens = {in->tokens[0], in->tokens[1]}};
-    side   = kvcl_cache_side(cache, &sel);
-    status = kvcl_side_check(&side);
-    if (status != KVCL_OK) {
-        return KVCL_ERR_OUT_OF_RANGE;
-    }
-    if ((in->unit != 0) && ((kvcl_sel_unit(&cache->shape, &sel) % in->unit) != 0)) {
-        return KVCL_ERR_PROTOCOL;
-    }
-    kvcl_stream_init_units(&serve->stream, &side, in->order, in->unit);
-    if (serve->stream.total_bytes != in->len) {
-        return KVCL_ERR_TRUNCATED;
-    }
-    serve->cache        = cache;
-    serve->user.revoked = cache_goes;
-    return KVCL_OK;
-}
-
-static kvcl_status_t from_region(serve_t *serve, const kvcl_msg_pull_t *in)
-{
-    kvcl_region_t *region;
-    kvcl_status_t status = kvcl_region_check(serve->ctx, in->target, in->key, KVCL_READ, in->offset, in->len, &region);
-
-    if (status == KVCL_OK) {
-        kvcl_stream_flat(&serve->stream, (const char *)region->addr + in->offset, in->len);
-        serve->stream.copier = region->copier;
-        serve->region = region;
-        serve->user.revoked = revoked;
-    }
-    return status;
-}
-
-static kvcl_status_t from_offer(serve_t *serve, const kvcl_msg_pull_t *in)
-{
-    kvcl_offer_t *offer = kvcl_offer_find(serve->ctx, in->key, serve->peer);
-
-    if (offer == NULL) {
-        return KVCL_ERR_CANCELED;
-    }
-    if ((in->offset > offer->stream.total_bytes) || (in->len > offer->stream.total_bytes - in->offset)) {
-        return KVCL_ERR_TRUNCATED;
-    }
-    serve->stream = offer->stream;
-    if (in->unit != 0) {
-        if ((offer->side.shape == NULL) || ((kvcl_sel_unit(offer->side.shape, &offer->side.sel) % in->unit) != 0)) {
-            return KVCL_ERR_PROTOCOL;
-        }
-        kvcl_stream_init_units(&serve->stream, &offer->side, KVCL_STREAM_CANONICAL, in->unit);
-    }
-    kvcl_stream_seek(&serve->stream, in->offset);
-    serve->offer = offer;
-    return KVCL_OK;
-}
-
-static kvcl_status_t check(serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
-{
-    switch (in->from) {
-    case KVCL_FROM_CACHE:
-        return from_cache(serve, in, data, len);
-    case KVCL_FROM_REGION:
-        return from_region(serve, in);
-    case KVCL_FROM_OFFER:
-        return from_offer(serve, in);
-    default:
-        return KVCL_ERR_PROTOCOL;
-    }
-}
-
 /* A short answer needs no flight and no turn: gathered, checked and sent before return. */
-static bool answer_small(serve_t *serve)
+static bool answer_small(kvcl_serve_t *serve)
 {
     kvcl_msg_data_t out = {.msg = {.type = KVCL_MSG_DATA, .op = serve->op, .flags = KVCL_DATA_LAST}};
     unsigned char   bytes[SMALL_MAX];
@@ -478,7 +365,7 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
                         size_t len)
 {
     const kvcl_msg_pull_t *in    = (const kvcl_msg_pull_t *)msg;
-    serve_t               *serve = calloc(1, sizeof(*serve));
+    kvcl_serve_t               *serve = calloc(1, sizeof(*serve));
     kvcl_status_t         status;
 
     (void)hdr_len;
@@ -495,7 +382,8 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     serve->frame = kvcl_context_frame(ctx, peer);
     serve->background = (msg->flags & KVCL_PULL_BACKGROUND) != 0;
     serve->credits = ((in->window == 0) || (in->window > 1024)) ? 1 : in->window;
-    status = check(serve, in, data, len);
+    status = kvcl_serve_check(serve, in, data, len);
+    serve->user.revoked = (serve->cache != NULL) ? cache_goes : revoked;
     if (status != KVCL_OK) {
         if (status == KVCL_ERR_PROTOCOL) {
             kvcl_am_malformed(ctx, peer, "a pull that makes no sense");
@@ -508,6 +396,7 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
         discard(serve);
         return;
     }
+    serve->by_lane = (msg->flags & KVCL_PULL_LANE) && (kvcl_lane_out(peer) != NULL) && (serve->stream.copier == NULL);
     hold(serve, 1);
     kvcl_list_add_tail(&kvcl_xfer_state(ctx)->serves, &serve->link);
     if (!serve->background) {
@@ -515,11 +404,11 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     }
 }
 
-static serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
+static kvcl_serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
 {
-    serve_t *serve;
+    kvcl_serve_t *serve;
 
-    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, serve_t, link) {
+    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
         if ((serve->peer == peer) && (serve->op == op)) {
             return serve;
         }
@@ -530,7 +419,7 @@ static serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
 void kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len)
 {
-    serve_t *serve = find(ctx, peer, msg->op);
+    kvcl_serve_t *serve = find(ctx, peer, msg->op);
 
     (void)hdr_len;
     (void)data;
@@ -545,7 +434,7 @@ void kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
 void kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                         const void *data, size_t len)
 {
-    serve_t *serve = find(ctx, peer, msg->op);
+    kvcl_serve_t *serve = find(ctx, peer, msg->op);
 
     (void)hdr_len;
     (void)data;
@@ -557,24 +446,35 @@ void kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
 
 void kvcl_serve_abort(kvcl_context_h ctx, const kvcl_offer_t *offer)
 {
-    serve_t *serve, *next;
+    kvcl_serve_t *serve, *next;
 
-    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, serve_t, link) {
+    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
         if (serve->offer == offer) {
             fail(serve, KVCL_ERR_CANCELED, false);
         }
     }
 }
 
-void kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+static void fail_all(kvcl_context_h ctx, const kvcl_peer_t *peer, bool lane_only)
 {
-    serve_t *serve, *next;
+    kvcl_serve_t *serve, *next;
 
-    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, serve_t, link) {
-        if (serve->peer == peer) {
+    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
+        if ((serve->peer == peer) && (serve->by_lane || !lane_only)) {
             fail(serve, KVCL_ERR_RANK_FAILED, true);
         }
     }
+}
+
+void kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    fail_all(ctx, peer, false);
+}
+
+/* Who pulls asks anew, or has all of it. */
+void kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    fail_all(ctx, peer, true);
 }
 
 void kvcl_serve_fini(kvcl_context_h ctx)
@@ -583,7 +483,7 @@ void kvcl_serve_fini(kvcl_context_h ctx)
     kvcl_list_t       *link;
 
     while ((link = kvcl_list_pop(&xfer->serves)) != NULL) {
-        serve_t *serve = kvcl_container_of(link, serve_t, link);
+        kvcl_serve_t *serve = kvcl_container_of(link, kvcl_serve_t, link);
         hold(serve, -1);
         discard(serve); /* the transport's sends have ended with its endpoints */
     }

@@ -55,6 +55,12 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
     return kvcl_gates_poll(ctx) + kvcl_layers_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
 }
 
+static bool outstanding(kvcl_context_h ctx, void *state)
+{
+    (void)state;
+    return kvcl_serve_lane_outstanding(ctx);
+}
+
 static bool room_work(kvcl_context_h ctx, void *state)
 {
     (void)state;
@@ -93,6 +99,7 @@ const kvcl_room_t kvcl_room_xfer = {
     .init        = room_init,
     .fini        = room_fini,
     .poll        = room_poll,
+    .outstanding = outstanding,
     .work        = room_work,
     .peer_failed = peer_failed,
 };

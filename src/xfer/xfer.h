@@ -44,7 +44,10 @@ void     kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
 unsigned kvcl_serve_poll(kvcl_context_h ctx);
 void     kvcl_serve_abort(kvcl_context_h ctx, const struct kvcl_offer *offer);
 void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+void     kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_fini(kvcl_context_h ctx);
+/* serve_lane.c: could a frame leave now? */
+bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx);
 /* rma.c */
 unsigned kvcl_rma_poll(kvcl_context_h ctx);
 /* put.c, put_take.c */

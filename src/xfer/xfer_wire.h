@@ -14,7 +14,8 @@ enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
 
 enum {
     KVCL_PULL_GENS       = 1, /* msg.flags: the payload has a generation for each block, to be checked */
-    KVCL_PULL_BACKGROUND = 2  /* of the lower class */
+    KVCL_PULL_BACKGROUND = 2, /* of the lower class */
+    KVCL_PULL_LANE       = 4  /* I listen to your lane: bytes and end may come that way */
 };
 
 typedef struct kvcl_msg_pull {

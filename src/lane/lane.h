@@ -1,0 +1,80 @@
+/*
+ * Lanes: beside the transport's path to a peer, where that goes through the kernel's sockets anyway, one TCP connection
+ * of our own for large served transfers. The kernel gathers from and scatters into the blocks themselves (sendmsg,
+ * recvmsg), so no frame is packed or unpacked; the socket's own window is the credit; and small messages on the
+ * transport's connection do not queue behind bulk.
+ *
+ * A lane goes one way: whoever pulls (the in side) asks the owner (the out side) for a place to connect to by message,
+ * LANE_ASK, and gets it, with a key for one connection, by LANE_AT. So a connection proves a session. Until it stands,
+ * where it cannot be made, and when it breaks, transfers go in messages.
+ *
+ * What travels: frames, a kvcl_lane_frame_t and its bytes. This room moves them and knows nothing of transfers: the
+ * room above says where the bytes of a frame go (place), hears what came (placed, told) and that a lane is gone (lost).
+ * Everything here is non-blocking, under the engine lock; bytes land inside a call only, so who forgets a transfer has
+ * fenced it.
+ */
+#ifndef KVCL_LANE_LANE_H
+#define KVCL_LANE_LANE_H
+
+#include "core/context.h"
+
+#include <sys/uio.h>
+
+enum { KVCL_LANE_DATA = 1, KVCL_LANE_END = 2 };
+enum { KVCL_LANE_MAGIC = 0x454e414c, KVCL_LANE_FRAME_MAX = 1 << 20, KVCL_LANE_END_MAX = 1 << 26, KVCL_LANE_IOVS = 512 };
+
+typedef struct kvcl_lane_frame {
+    uint32_t magic;
+    uint32_t kind;    /* KVCL_LANE_DATA, _END */
+    uint64_t op;      /* the puller's */
+    uint64_t offset;  /* DATA: of the bytes in the stream */
+    uint32_t len;     /* bytes that follow: DATA 1 to KVCL_LANE_FRAME_MAX, END at most KVCL_LANE_END_MAX */
+    int32_t  status;  /* END */
+} kvcl_lane_frame_t;
+_Static_assert(sizeof(kvcl_lane_frame_t) == 32, "wire format");
+
+typedef struct kvcl_lane kvcl_lane_t;
+
+/* What the room above does; lock held. Frames are hostile but for magic, kind and length. */
+typedef struct kvcl_lane_user {
+    /* Where the bytes of a DATA frame from its byte `at` on go: at most max pieces. Returns how many; 0: nowhere. */
+    int  (*place)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t at,
+                  struct iovec *iov, int max);
+    /* n bytes are there: `place` is called again for the rest. */
+    void (*placed)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t n);
+    /* An END frame and its payload, during the call. */
+    void (*told)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload);
+    /* The lane is gone, and with it what was on it. in: it was the one that I pull by. */
+    void (*lost)(kvcl_context_h ctx, kvcl_peer_t *peer, bool in);
+} kvcl_lane_user_t;
+
+extern const kvcl_lane_user_t kvcl_lane_user; /* xfer/pull_served.c */
+
+/** Lock held, peer READY. Is there a lane to pull by? If not, one is asked for, unless that failed a while ago. */
+bool kvcl_lane_in_ready(kvcl_peer_t *peer);
+
+/** Lock held. The lane by which this peer pulls; NULL: none. Valid until `lost` tells of its end. */
+kvcl_lane_t *kvcl_lane_out(kvcl_peer_t *peer);
+
+/** Does it take a frame now? Not while one is on its way or its socket is full: room_poll of the lanes goes on then. */
+bool kvcl_lane_idle(const kvcl_lane_t *lane);
+
+/** Where to write the pieces of the next frame: KVCL_LANE_IOVS. Only while it is idle. */
+struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane);
+
+/**
+ * Send a DATA frame of the n pieces written, which have len bytes. sent(arg) is called once all of them were read,
+ * perhaps inside this call; not after kvcl_lane_abandon(), nor if the lane is lost.
+ */
+void kvcl_lane_send(kvcl_lane_t *lane, uint64_t op, uint64_t offset, uint32_t len, int n, void (*sent)(void *arg),
+                    void *arg);
+
+/** If arg's frame is on its way, its memory is not read any more: zeros follow, which the receiver is told not to believe
+ *  by what END says. @return whether it was. */
+bool kvcl_lane_abandon(kvcl_lane_t *lane, const void *arg);
+
+/** Send an END frame behind all frames so far; the payload is copied. An error: the lane is gone or memory is. */
+kvcl_status_t kvcl_lane_tell(kvcl_lane_t *lane, uint64_t op, kvcl_status_t status, const void *payload, uint32_t len)
+    KVCL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,296 @@
+/*
+ * A pull that its owner serves (pull.h): what it is asked, and what is done with the bytes that come, in DATA messages
+ * or by a lane.
+ *
+ * Fence: bytes land under the engine lock and only while the pull can be found by its id; completion removes the id
+ * under the same lock.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "lane/lane.h"
+#include "xfer/pull.h"
+#include "xfer/xfer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How the owner's stream shall go, and the local one alike. */
+static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
+{
+    kvcl_side_t remote, local;
+
+    *unit_p = pull->unit;
+    if ((pull->from != KVCL_FROM_CACHE) || (pull->cache == NULL) || (pull->offer != 0)) {
+        return KVCL_STREAM_CANONICAL;
+    }
+    remote  = kvcl_rcache_side(pull->rcache, &pull->remote);
+    local   = kvcl_cache_side(pull->cache, &pull->local);
+    *unit_p = kvcl_runs_unit(&local, &remote);
+    return kvcl_runs_order_pick(&local, &remote);
+}
+
+/* Frames on their way: fewer of the lower class, because what others send queues behind them. */
+static uint32_t window(const kvcl_pull_t *pull)
+{
+    uint32_t frames = (uint32_t)pull->req.ctx->config.window;
+
+    return (!pull->background || (frames < 8)) ? frames : frames / 4;
+}
+
+static kvcl_status_t ask_owner(kvcl_pull_t *pull)
+{
+    size_t          ids = pull->remote.n_blocks * sizeof(uint32_t);
+    size_t          len = (pull->gens != NULL) ? 2 * ids : ids;
+    const void      *payload = pull->remote.blocks;
+    char            *both = NULL;
+    kvcl_status_t   status;
+    uint8_t         from = (pull->offer != 0) ? KVCL_FROM_OFFER : pull->from;
+    kvcl_msg_pull_t out = {
+        .msg      = {.type = KVCL_MSG_PULL, .op = pull->req.id, .flags = (pull->gens != NULL) ? KVCL_PULL_GENS : 0},
+        .from     = from,
+        .window   = window(pull),
+        .offset   = (from == KVCL_FROM_REGION) ? pull->offset : pull->range_from,
+        .len      = pull->total,
+        .layers   = {pull->remote.layers.first, pull->remote.layers.end},
+        .heads    = {pull->remote.heads.first, pull->remote.heads.end},
+        .n_blocks = pull->remote.n_blocks,
+        .tokens   = {pull->remote.tokens.first, pull->remote.tokens.end},
+    };
+
+    out.order  = stream_order(pull, &out.unit);
+    out.target = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
+    out.key    = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
+    out.msg.flags |= pull->background ? KVCL_PULL_BACKGROUND : 0;
+    if (from != KVCL_FROM_CACHE) {
+        out.n_blocks = 0;
+        len          = 0;
+    }
+    if (pull->gens != NULL) {
+        both = malloc(len + 1);
+        if (both == NULL) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", pull->remote.n_blocks);
+        }
+        memcpy(both, pull->remote.blocks, ids);
+        memcpy(both + ids, pull->gens, ids);
+        payload = both;
+    }
+    kvcl_pull_local_stream(pull, out.order, out.unit, &pull->dst);
+    kvcl_stream_seek(&pull->dst, pull->range_from);
+    pull->by_lane  = (pull->total >= pull->req.ctx->config.lane_min) && (pull->dst.copier == NULL) &&
+                     kvcl_lane_in_ready(pull->peer);
+    out.msg.flags |= pull->by_lane ? KVCL_PULL_LANE : 0;
+    status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
+    free(both);
+    return status;
+}
+
+/* May the owner send all that is left, in frames of len bytes, without another credit? */
+static bool covers_rest(const kvcl_pull_t *pull, size_t len)
+{
+    uint64_t granted = (uint64_t)window(pull) - pull->uncredited;
+
+    return pull->total - pull->received <= granted * len;
+}
+
+void kvcl_pull_ask(kvcl_pull_t *pull)
+{
+    kvcl_status_t status = kvcl_req_publish(&pull->req);
+
+    pull->state = KVCL_PULL_SERVED;
+    if (status == KVCL_OK) {
+        status = ask_owner(pull);
+    }
+    if (status != KVCL_OK) {
+        kvcl_pull_finish(pull, status);
+    }
+}
+
+static void give_credit(kvcl_pull_t *pull)
+{
+    kvcl_msg_credit_t out = {.msg = {.type = KVCL_MSG_CREDIT, .op = pull->req.id}, .frames = pull->uncredited};
+
+    pull->uncredited = 0;
+    if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s takes no credit: it is gone", pull->peer->name);
+    }
+}
+
+void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len)
+{
+    const kvcl_msg_data_t *in  = (const kvcl_msg_data_t *)msg;
+    kvcl_pull_t           *pull = kvcl_pull_find(ctx, msg->op);
+    size_t                moved;
+
+    (void)hdr_len;
+    if (pull == NULL) {
+        ++ctx->stats.late;
+        return;
+    }
+    if ((pull->peer != peer) || (pull->state != KVCL_PULL_SERVED) || (in->offset > pull->total) ||
+        (len > pull->total - in->offset) || (len > pull->total - pull->received)) {
+        kvcl_am_malformed(ctx, peer, "data outside its transfer");
+        return;
+    }
+    if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
+        kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
+    }
+    moved = (pull->total >= KVCL_COPY_COLD_BYTES) ? kvcl_stream_scatter_cold(&pull->dst, data, len)
+                                                  : kvcl_stream_scatter(&pull->dst, data, len);
+    if (moved != len) {
+        kvcl_pull_stop(pull, KVCL_ERR_IO);
+        return;
+    }
+    pull->received += len;
+    if (msg->flags & KVCL_DATA_LAST) {
+        if (pull->received != pull->total) {
+            kvcl_am_malformed(ctx, peer, "the end of a transfer came before all its data");
+            kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
+            return;
+        }
+        kvcl_pull_all_here(pull);
+        return;
+    }
+    ++pull->uncredited;
+    if ((pull->uncredited * 2 >= window(pull)) && !covers_rest(pull, len)) {
+        give_credit(pull);
+    }
+}
+
+void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len)
+{
+    const kvcl_msg_pull_done_t *in  = (const kvcl_msg_pull_done_t *)msg;
+    kvcl_pull_t                *pull = kvcl_pull_find(ctx, msg->op);
+    int32_t                    status;
+    size_t                     i;
+
+    (void)hdr_len;
+    if (pull == NULL) {
+        ++ctx->stats.late;
+        return;
+    }
+    if (pull->peer != peer) {
+        kvcl_am_malformed(ctx, peer, "the end of a transfer that is another peer's");
+        return;
+    }
+    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) ||
+        ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
+        ((in->status == KVCL_OK) && (pull->received != pull->total))) {
+        kvcl_am_malformed(ctx, peer, "the end of a transfer does not fit it");
+        kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
+        return;
+    }
+    for (i = 0; i < in->n; ++i) {
+        memcpy(&status, (const char *)data + (i * sizeof(status)), sizeof(status));
+        if (status != KVCL_OK) {
+            kvcl_pull_fail_block(pull, i, (status < 0) ? (kvcl_status_t)status : KVCL_ERR_PROTOCOL);
+        }
+    }
+    if (in->status == KVCL_OK) {
+        kvcl_pull_all_here(pull);
+        return;
+    }
+    if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
+        kvcl_req_unpublish(&pull->req);
+        pull->received = pull->uncredited = 0; /* its cache went when some had come */
+        if (kvcl_pull_try_again(pull)) {
+            return;
+        }
+    }
+    kvcl_pull_finish(pull, (kvcl_status_t)in->status);
+}
+
+/* ---- by a lane: the kernel writes where the stream says (lane/lane.h) ---- */
+
+/* Is it what this pull waits for? */
+static kvcl_pull_t *find_by_frame(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_lane_frame_t *frame)
+{
+    kvcl_pull_t *pull = kvcl_pull_find(ctx, frame->op);
+
+    return ((pull != NULL) && (pull->peer == peer) && (pull->state == KVCL_PULL_SERVED) && pull->by_lane) ? pull : NULL;
+}
+
+static int place(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t at, struct iovec *iov,
+                 int max)
+{
+    kvcl_pull_t *pull = find_by_frame(ctx, peer, frame);
+    size_t      left  = frame->len - at;
+    uint64_t    pos;
+
+    if (pull == NULL) {
+        ctx->stats.late += (at == 0);
+        return 0;
+    }
+    if ((frame->offset > pull->total) || (frame->len > pull->total - frame->offset) ||
+        (left > pull->total - pull->received)) {
+        kvcl_am_malformed(ctx, peer, "data outside its transfer");
+        return 0;
+    }
+    pos = pull->range_from + frame->offset + at;
+    if (kvcl_stream_pos(&pull->dst) != pos) {
+        kvcl_stream_seek(&pull->dst, pos);
+    }
+    return kvcl_stream_iov(&pull->dst, iov, max, left, &left);
+}
+
+static void placed(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t n)
+{
+    kvcl_pull_t *pull = find_by_frame(ctx, peer, frame);
+
+    if (pull != NULL) {
+        pull->received += n;
+    }
+}
+
+static void told(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload)
+{
+    kvcl_msg_pull_done_t in = {.msg = {.type = KVCL_MSG_PULL_DONE, .op = frame->op}, .status = frame->status,
+                               .n = frame->len / (uint32_t)sizeof(int32_t)};
+
+    kvcl_pull_on_done(ctx, peer, &in.msg, sizeof(in), payload, frame->len);
+}
+
+static void ask_anew(kvcl_pull_t *pull)
+{
+    kvcl_msg_credit_t stop = {.msg = {.type = KVCL_MSG_PULL_STOP, .op = pull->req.id}};
+
+    if (kvcl_peer_post(pull->peer, &stop.msg, sizeof(stop), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s cannot be told to stop: it is gone", pull->peer->name);
+    }
+    kvcl_req_unpublish(&pull->req);
+    pull->by_lane  = false;
+    pull->received = 0;
+    kvcl_pull_ask(pull);
+}
+
+static kvcl_pull_t *first_by_lane(const kvcl_peer_t *peer)
+{
+    kvcl_req_t  *req;
+    kvcl_pull_t *pull;
+
+    kvcl_list_foreach (req, &peer->reqs, kvcl_req_t, peer_link) {
+        pull = kvcl_pull_of(req);
+        if ((pull != NULL) && pull->by_lane && (pull->state == KVCL_PULL_SERVED)) {
+            return pull;
+        }
+    }
+    return NULL;
+}
+
+/* Asking one may end others: so look from the first each time. */
+static void lost(kvcl_context_h ctx, kvcl_peer_t *peer, bool in)
+{
+    kvcl_pull_t *pull;
+
+    if (!in) {
+        kvcl_serve_lane_lost(ctx, peer);
+        return;
+    }
+    while ((pull = first_by_lane(peer)) != NULL) {
+        ask_anew(pull);
+    }
+}
+
+const kvcl_lane_user_t kvcl_lane_user = {.place = place, .placed = placed, .told = told, .lost = lost};

@@ -1,0 +1,50 @@
+/*
+ * A serve: one pull at its owner (serve.c), between its files. Lock held everywhere.
+ */
+#ifndef KVCL_XFER_SERVE_H
+#define KVCL_XFER_SERVE_H
+
+#include "kv/cache.h"
+#include "mem/region.h"
+#include "xfer/offer.h"
+#include "xfer/xfer.h"
+#include "xfer/xfer_wire.h"
+
+enum { KVCL_SERVE_TURN = 256 * 1024 }; /* bytes */
+
+typedef struct kvcl_serve {
+    kvcl_list_t    link;
+    kvcl_context_h ctx;
+    kvcl_peer_t    *peer;
+    uint64_t       op;        /* the puller's */
+    kvcl_stream_t  stream;
+    uint64_t       pos, total;
+    size_t         frame;
+    unsigned       credits;
+    unsigned       in_flight;
+    kvcl_status_t  status;    /* not OK: stop sending, then say so */
+    bool           background; /* of the lower class */
+    bool           by_lane;   /* frames and end go by the peer's lane */
+    bool           silent;    /* the puller does not want to hear any more */
+    kvcl_region_t  *region;   /* what is counted as being read: one of three */
+    kvcl_region_user_t user;  /* of the region */
+    kvcl_cache_h   cache;
+    kvcl_offer_t   *offer;
+    uint32_t       *ids;      /* owned: n block ids, then n generations if has_gens */
+    size_t         n;
+    bool           has_gens;
+} kvcl_serve_t;
+
+/** Fill in what is asked for: stream, and what is read. KVCL_ERR_*: it may not have it. */
+kvcl_status_t kvcl_serve_check(kvcl_serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
+    KVCL_MUST_CHECK;
+/** All that was to be sent has been, or it failed. */
+void          kvcl_serve_end_if_over(kvcl_serve_t *serve);
+
+/* serve_lane.c */
+bool          kvcl_serve_lane_wants(const kvcl_serve_t *serve);
+unsigned      kvcl_serve_lane_turn(kvcl_serve_t *serve);
+void          kvcl_serve_lane_stop(kvcl_serve_t *serve); /* nothing of it is read any more */
+void          kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * Serving by a lane: the kernel gathers each frame from where the bytes lie, and what it has taken has left.
+ */
+#include "config.h"
+#include "base/log.h"
+#include "lane/lane.h"
+#include "xfer/serve.h"
+
+bool kvcl_serve_lane_wants(const kvcl_serve_t *serve)
+{
+    const kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
+
+    return (lane != NULL) && kvcl_lane_idle(lane);
+}
+
+bool kvcl_serve_lane_outstanding(kvcl_context_h ctx)
+{
+    const kvcl_serve_t *serve;
+
+    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
+        if (serve->by_lane && kvcl_serve_lane_wants(serve)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void sent(void *arg)
+{
+    kvcl_serve_t *serve = arg;
+
+    --serve->in_flight;
+    kvcl_serve_end_if_over(serve);
+}
+
+/* One frame. The serve may be gone afterwards. */
+unsigned kvcl_serve_lane_turn(kvcl_serve_t *serve)
+{
+    kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
+    uint64_t    from  = serve->pos;
+    size_t      len   = 0;
+    int         n     = kvcl_stream_iov(&serve->stream, kvcl_lane_pieces(lane), KVCL_LANE_IOVS, KVCL_SERVE_TURN, &len);
+
+    serve->pos += len;
+    ++serve->in_flight;
+    kvcl_lane_send(lane, serve->op, from, (uint32_t)len, n, sent, serve);
+    return 1;
+}
+
+void kvcl_serve_lane_stop(kvcl_serve_t *serve)
+{
+    kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
+
+    if ((lane == NULL) || kvcl_lane_abandon(lane, serve)) {
+        serve->in_flight = 0;
+    }
+}
+
+void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
+{
+    kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
+
+    if ((lane == NULL) || (kvcl_lane_tell(lane, serve->op, status, each, (uint32_t)(n * sizeof(*each))) != KVCL_OK)) {
+        kvcl_log_debug("%s does not hear the end of its transfer", serve->peer->name);
+    }
+}
