@@ -36,7 +36,7 @@ typedef struct kvcl_config {
     char     *store_nvme;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 23 };
+enum { KVCL_CONFIG_ROWS = 24 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

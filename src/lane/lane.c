@@ -79,7 +79,7 @@ void kvcl_lane_lose(kvcl_lane_t *lane, const char *why)
     }
 }
 
-static void bury(kvcl_lane_room_t *room)
+void kvcl_lane_bury(kvcl_lane_room_t *room)
 {
     kvcl_lane_t *lane, *next;
 
@@ -223,7 +223,7 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
         kvcl_lane_guests_expire(ctx, false);
     }
     if (room->any_lost) {
-        bury(room);
+        kvcl_lane_bury(room);
     }
     return n;
 }
@@ -283,7 +283,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
     kvcl_list_foreach (lane, &room->lanes, kvcl_lane_t, link) {
         forget(lane);
     }
-    bury(room);
+    kvcl_lane_bury(room);
     kvcl_lane_guests_expire(ctx, true);
     if (room->listen_fd >= 0) {
         close(room->listen_fd);

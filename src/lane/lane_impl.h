@@ -105,6 +105,7 @@ static inline kvcl_lane_room_t *kvcl_lane_room(kvcl_context_h ctx)
 void         kvcl_lane_set_ready(kvcl_lane_t *lane, bool ready);
 kvcl_lane_t *kvcl_lane_new(kvcl_context_h ctx, kvcl_peer_t *peer, kvcl_lane_kind_t kind, int fd);
 void         kvcl_lane_lose(kvcl_lane_t *lane, const char *why);
+void         kvcl_lane_bury(kvcl_lane_room_t *room); /* free what is lost; nobody looks at it */
 /* lane_sock.c */
 bool         kvcl_lane_watch(kvcl_lane_room_t *room, int fd, void *kind);
 bool         kvcl_lane_listen(kvcl_context_h ctx);

@@ -229,7 +229,7 @@ static void open_world(cf_t *cf, const cf_config_t *config)
 
     params.oob   = &oob;
     params.path  = cf->path;
-    params.flags = config->init_flags & ~CF_NATIVE;
+    params.flags = config->init_flags & ~(CF_NATIVE | CF_LANE);
     CF_OK(cf, kvcl_init(&params, &cf->ctx));
     CF_OK(cf, kvcl_comm_world(cf->ctx, &cf->world));
     CF_CHECK(cf, (kvcl_comm_rank(cf->world) == cf->rank) && (kvcl_comm_size(cf->world) == cf->size));
@@ -311,6 +311,9 @@ static pid_t start(run_t *run, int rank)
     pid = fork();
     if (pid == 0) {
         (void)setpgid(0, 0);
+        if (run->config->init_flags & CF_LANE) {
+            (void)setenv("KVCL_LANE_MIN", "1", 1);
+        }
         if (run->config->procs) {
             rank_main(run, rank);
         } else {
@@ -370,7 +373,7 @@ static bool wait_all(run_t *run, pid_t *pids, int n)
 static const char *mode_name(const cf_config_t *config)
 {
     return (config->init_flags & KVCL_INIT_NO_THREAD) ? "nothread" :
-           (config->init_flags & CF_NATIVE) ? "native" : config->procs ? "procs" : "threads";
+           (config->init_flags & CF_NATIVE) ? "native" : (config->init_flags & CF_LANE) ? "lane" : config->procs ? "procs" : "threads";
 }
 
 /* Returns the failures, 0 or 1: a failed case ends the run. */

@@ -53,11 +53,12 @@ typedef struct cf_config {
     const char *path;
     bool       procs;
     int        size;
-    uint64_t   init_flags; /* and CF_NATIVE */
+    uint64_t   init_flags; /* and CF_NATIVE, CF_LANE */
 } cf_config_t;
 
 /* With loop: nothing is mapped, all is got and put, and completed later. */
 #define CF_NATIVE (1ull << 63)
+#define CF_LANE   (1ull << 62) /* tcp: bytes go by lanes from the first on (KVCL_LANE_MIN) */
 
 /* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those.
  * Ends with "N passed, N failed, N skipped". */

@@ -350,7 +350,8 @@ static const cf_case_t cases[] = {
     {NULL, NULL, 0},
 };
 
-static const cf_config_t configs[] = {{"shm", true, 3, 0}, {"tcp", true, 3, 0}, {NULL, false, 0, 0}};
+static const cf_config_t configs[] = {{"shm", true, 3, 0}, {"tcp", true, 3, 0}, {"tcp", true, 3, CF_LANE},
+                                       {NULL, false, 0, 0}};
 
 int main(int argc, char **argv)
 {
