@@ -86,8 +86,9 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
         if (!(packed.flags & GLUE_PACKED_SHARED) || (ucp_rkey_ptr(rmem->rkey, addr, &attr->map) != UCS_OK)) {
             attr->map = NULL;
         }
-        attr->get = ep->native_get;
-        attr->put = ep->native_put;
+        attr->get    = ep->native_get;
+        attr->put    = ep->native_put;
+        attr->native = ep->native_put ? "rdma" : "cma";
     }
     ++ep->rmems;
     *rmem_p = &rmem->super;

@@ -43,9 +43,12 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_WINDOW", "16", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
     ROW("KVCL_BACKGROUND_SHARE", "10", INT, background_share, 0, 90, NULL,
         "percent of the turns that transfers with KVCL_BACKGROUND get while others want them too"),
+    ROW("KVCL_NATIVE_TABLE", NULL, STRING, native_table, 0, 0, NULL,
+        "which gets and puts by the network itself are served by the owner instead, KIND:FROM-TO:WAY[:RUNS],..., laid "
+        "over the built-in table (KVCL_LOG=debug prints it)"),
     ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
     ROW("KVCL_LANE_MIN", "64K", SIZE, lane_min, 0, 1ll << 40, NULL,
-        "over tcp, transfers from this size on go by a connection of their own, straight between blocks; 0: none"),
+        "over tcp, transfers from this size on, in pieces of 2K or more, go by a connection of their own; 0: none"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
         "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),
     ROW("KVCL_STORE_HOT", "0", INT, store_hot, 0, 255, NULL,

@@ -29,6 +29,7 @@ typedef struct kvcl_config {
     int64_t  window;
     uint64_t eager;
     uint64_t lane_min;
+    char     *native_table;
     uint64_t store_hedge_ns;
     int64_t  background_share;
     uint64_t store_repair_bytes;
@@ -36,7 +37,7 @@ typedef struct kvcl_config {
     char     *store_nvme;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 24 };
+enum { KVCL_CONFIG_ROWS = 25 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -403,7 +403,7 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
     struct timespec ts;
     bool            ok;
 
-    pthread_mutex_lock(&eng->lock);
+    kvcl_lock(ctx);
     ++eng->pollers;
     while (!(ok = done(arg)) && (kvcl_now_ns() < deadline_ns)) {
         if (!eng->polling) {

@@ -73,6 +73,7 @@ typedef struct kvcl_xport_rmem_attr {
     void *map;  /* the region's first byte, mapped here; NULL: cannot be mapped */
     bool get;   /* get works natively */
     bool put;   /* put and flush do, and never reach memory whose owner unregistered it */
+    const char *native; /* what get and put are: "rdma", "cma", "loop"; only with one of them */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {

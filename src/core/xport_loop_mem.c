@@ -179,6 +179,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     attr->map      = (kvcl_loop.faults.no_map || kvcl_loop.faults.no_rma) ? NULL : rmem->addr;
     attr->get      = !kvcl_loop.faults.no_rma && !device; /* by memcpy */
     attr->put      = attr->get;
+    attr->native   = "loop";
     *rmem_p        = &rmem->super;
     return KVCL_OK;
 }

@@ -297,9 +297,8 @@ void kvcl_pull_all_here(kvcl_pull_t *pull)
 /* Everything is known: choose how the bytes move. */
 static void move(kvcl_pull_t *pull)
 {
-    kvcl_context_h ctx    = pull->req.ctx;
-    kvcl_status_t  status = KVCL_OK;
-    kvcl_runs_t    runs;
+    kvcl_status_t status;
+    kvcl_runs_t   runs;
 
     if (pull->total == 0) { /* nothing to move */
         kvcl_pull_all_here(pull);
@@ -310,22 +309,24 @@ static void move(kvcl_pull_t *pull)
         return;
     }
     if (is_mapped(pull) || is_rma(pull)) {
-        status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs);
-        if (status != KVCL_OK) {
+        if ((status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs)) != KVCL_OK) {
             kvcl_pull_finish(pull, status);
-        } else if (is_mapped(pull)) {
+            return;
+        }
+        if (is_mapped(pull)) {
             pull->state     = KVCL_PULL_COPY;
             pull->copy.done = copy_done;
             pull->copy.background = pull->background;
-            kvcl_copy_start(ctx, &pull->copy, pull->range_from, pull->range_from + pull->total);
-        } else {
-            pull->state = KVCL_PULL_RMA;
-            status      = kvcl_rma_start(pull, &runs);
+            kvcl_copy_start(pull->req.ctx, &pull->copy, pull->range_from, pull->range_from + pull->total);
+            return;
+        }
+        pull->state = KVCL_PULL_RMA;
+        if ((status = kvcl_rma_start(pull, &runs)) != KVCL_ERR_UNSUPPORTED) {
             if (status != KVCL_OK) {
                 kvcl_pull_finish(pull, status);
             }
+            return;
         }
-        return;
     }
     if (pull->need_direct) {
         kvcl_pull_finish(pull, KVCL_ERR_UNSUPPORTED);

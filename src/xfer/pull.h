@@ -104,6 +104,7 @@ void         kvcl_pull_ask(kvcl_pull_t *pull);
 
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
 bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);
+/** KVCL_ERR_UNSUPPORTED, and no sentence: it had better be served. */
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
 /** The region whose control word says whether the owner still gives what the pull moves. */

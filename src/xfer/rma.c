@@ -1,5 +1,6 @@
 /*
- * Native gets and puts: runs issued to the transport, a window of them at a time.
+ * Native gets and puts: runs issued to the transport, a window of them at a time, unless a table (rma_table.h) says
+ * that so many runs of such a size had better be packed by the owner.
  *
  * A put ends with a flush of every region written, so that its completion means visibility at the owner; then the
  * owner's control word is looked at, or got where it is not mapped (by puts before they write, too): what was
@@ -7,12 +8,14 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { WINDOW = 64, RUN_MAX = 1 << 20 };
+enum { WINDOW = 64, RUN_MAX = 1 << 20, SAMPLE = 64 };
 
 typedef struct kvcl_rma_job kvcl_rma_job_t;
 
@@ -192,11 +195,40 @@ bool kvcl_rma_same_kind(const kvcl_pull_t *pull)
                                                      : (pull->rcache != NULL) ? pull->rcache->kind : KVCL_MEM_HOST);
 }
 
+/* By the table, from the first runs of the list. */
+static bool pays(const kvcl_pull_t *pull, const kvcl_runs_t *runs)
+{
+    const kvcl_rregion_t *region = (pull->from == KVCL_FROM_REGION) ? pull->rregion : &pull->rcache->regions[0];
+    kvcl_runs_t          walk = *runs;
+    uint64_t             all = kvcl_runs_bytes(runs), bytes = 0, n_runs;
+    kvcl_run_t           run;
+    const char           *kind = region->attr.native;
+    unsigned             n;
+    bool                 native;
+
+    for (n = 0; (n < SAMPLE) && kvcl_runs_next(&walk, RUN_MAX, &run); ++n) {
+        bytes += run.len;
+    }
+    bytes  = (n == 0) ? 0 : bytes / n;
+    n_runs = (n < SAMPLE) ? n : all / bytes;
+    if ((region->kind != KVCL_MEM_HOST) && (strcmp(kind, "loop") != 0)) {
+        kind = "cuda_ipc";
+    }
+    native = kvcl_rma_table_native(&kvcl_xfer_state(pull->req.ctx)->rma_table, kind, bytes, n_runs);
+    kvcl_log_debug("%s: %llu runs of about %llu bytes, %s: %s", pull->peer->name, (unsigned long long)n_runs,
+                   (unsigned long long)bytes, kind, native ? "native" : "served");
+    return native;
+}
+
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
 {
-    kvcl_rma_job_t *job = calloc(1, sizeof(*job));
+    kvcl_rma_job_t *job;
     unsigned       i;
 
+    if ((!pull->push || pull->need_direct) && !pays(pull, runs)) {
+        return KVCL_ERR_UNSUPPORTED;
+    }
+    job = calloc(1, sizeof(*job));
     if (job == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
     }

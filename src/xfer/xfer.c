@@ -4,6 +4,7 @@
 #include "config.h"
 #include "xfer/xfer.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "xfer/copy.h"
 #include "xfer/gate.h"
 #include "xfer/layers.h"
@@ -20,11 +21,18 @@ kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx, bool background)
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
     kvcl_xfer_state_t *xfer = calloc(1, sizeof(*xfer));
+    char              text[KVCL_RMA_TABLE_TEXT];
+    kvcl_status_t     status;
 
-    (void)ctx;
     if (xfer == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for transfers");
     }
+    status = kvcl_rma_table_parse(ctx->config.native_table, &xfer->rma_table);
+    if (status != KVCL_OK) {
+        free(xfer);
+        return kvcl_fail(status, "KVCL_NATIVE_TABLE: %s", kvcl_last_error());
+    }
+    kvcl_log_debug("native transfers: %s", kvcl_rma_table_format(&xfer->rma_table, text, sizeof(text)));
     kvcl_list_init(&xfer->copies[0]);
     kvcl_list_init(&xfer->copies[1]);
     kvcl_list_init(&xfer->serves);

@@ -6,9 +6,11 @@
 
 #include "base/mpool.h"
 #include "core/context.h"
+#include "xfer/rma_table.h"
 #include "xfer/share.h"
 
 struct kvcl_offer;
+struct kvcl_stream;
 
 typedef struct kvcl_xfer_state {
     kvcl_list_t  copies[2];  /* kvcl_copy_t; [1]: background */
@@ -16,6 +18,7 @@ typedef struct kvcl_xfer_state {
     kvcl_share_t serve_share;
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
     kvcl_list_t  rmas;       /* kvcl_rma_job_t */
+    kvcl_rma_table_t rma_table; /* which of them are served instead; constant */
     kvcl_mpool_t flights;    /* frames under way with their bounce buffers */
     bool         has_flights;
     kvcl_map_t   offers;
@@ -46,8 +49,9 @@ void     kvcl_serve_abort(kvcl_context_h ctx, const struct kvcl_offer *offer);
 void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_fini(kvcl_context_h ctx);
-/* serve_lane.c: could a frame leave now? */
-bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx);
+/* serve_lane.c */
+bool     kvcl_lane_suits(kvcl_context_h ctx, const struct kvcl_stream *stream); /* are its pieces large enough? */
+bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx); /* could a frame leave now? */
 /* rma.c */
 unsigned kvcl_rma_poll(kvcl_context_h ctx);
 /* put.c, put_take.c */

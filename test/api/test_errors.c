@@ -62,7 +62,9 @@ START_TEST(bad_variables_are_named)
         {"KVCL_RANK", "65536"},        {"KVCL_SIZE", "-3"},          {"KVCL_BOOT_TIMEOUT", "soon"},
         {"KVCL_PATH", "tunnel"},       {"KVCL_TIMEOUT", "10us"},      {"KVCL_TIMEOUT", "1x"},
         {"KVCL_SPIN", "2s"},           {"KVCL_LOG", "loud"},         {"KVCL_KEEPALIVE", "1ms"},
-        {"KVCL_COLL_TABLE", "rubble", "too few fields"}, {"KVCL_COLL_CHUNK", "1"},     {"KVCL_INLINE_COPY", "-1"},
+        {"KVCL_COLL_TABLE", "rubble", "too few fields"},
+        {"KVCL_NATIVE_TABLE", "rubble", "a row is KIND:FROM-TO:WAY"},
+        {"KVCL_COLL_CHUNK", "1"},      {"KVCL_INLINE_COPY", "-1"},
         {"KVCL_FRAME", "1G"},          {"KVCL_WINDOW", "0"},         {"KVCL_WINDOW", "4 or 5"},
         {"KVCL_EAGER", "2M"},
     };

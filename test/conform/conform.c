@@ -239,7 +239,8 @@ static void rank_main(run_t *run, int rank)
 {
     const cf_config_t *config = run->config;
     cf_t              cf      = {.rank = rank, .size = config->size, .path = config->path, .procs = config->procs,
-                                 .no_thread = (config->init_flags & KVCL_INIT_NO_THREAD) != 0, .sh = run->sh};
+                                 .no_thread = (config->init_flags & KVCL_INIT_NO_THREAD) != 0,
+                                 .native = (config->init_flags & CF_NATIVE) != 0, .sh = run->sh};
     int               i;
 
     run->sh->pid[rank] = getpid();

@@ -27,6 +27,7 @@ typedef struct cf {
     const char     *path;      /* "loop", "shm", "tcp" */
     bool           procs;
     bool           no_thread;
+    bool           native;     /* CF_NATIVE */
     kvcl_context_h ctx;
     kvcl_comm_h    world;
     kvcl_rand_t    rnd;        /* every rank its own; cf_same() gives all the same */

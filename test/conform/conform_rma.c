@@ -466,6 +466,69 @@ static void a_file(cf_t *cf)
     (void)unlink(path);
 }
 
+/* ---------------------------------------------------------------- native or served */
+
+static uint64_t served_bytes(cf_t *cf)
+{
+    kvcl_context_stats_t stats;
+
+    kvcl_context_stats(cf->ctx, &stats);
+    return stats.bytes_served;
+}
+
+/* An owner counts when its last frame has left: soon. */
+static bool serves(cf_t *cf, uint64_t before, uint64_t bytes)
+{
+    int i;
+
+    for (i = 0; (i < 50000) && (served_bytes(cf) - before < bytes); ++i) {
+        cf_sleep_us(cf, 100);
+    }
+    return served_bytes(cf) - before == bytes;
+}
+
+/* n blocks of which no two are neighbours, there and back; then the owners compare what they served. */
+static void by_table(cf_t *cf, uint32_t size, uint32_t n, bool native)
+{
+    static const uint32_t odd[] = {1, 3, 5, 7, 9, 11, 13, 15}, even[] = {14, 12, 10, 8, 6, 4, 2, 0};
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(16, size);
+    uint64_t      seed = cf_same(cf), before;
+    cf_cache_t    cache = cf_cache(cf, "table", &layout, true);
+    uint32_t      i;
+
+    cf_fill(cf, cache.h, seed + (uint64_t)cf->rank);
+    before = served_bytes(cf);
+    cf_fence(cf);
+    CF_OK(cf, get(cf, next_rank(cf), cache.h, cf_sel(odd, n), cf_sel(even, n), NULL));
+    cf_fence(cf);
+    for (i = 0; i < n; ++i) {
+        cf_block_is(cf, cache.h, even[i], seed + (uint64_t)next_rank(cf), odd[i]);
+    }
+    CF_CHECK(cf, !cf->native || serves(cf, before, native ? 0 : (uint64_t)n * size));
+    before = served_bytes(cf);
+    cf_fence(cf);
+    CF_OK(cf, put(cf, next_rank(cf), cache.h, cf_sel(odd, n), cf_sel(even, n), NULL));
+    cf_fence(cf);
+    for (i = 0; i < n; ++i) {
+        cf_block_is(cf, cache.h, even[i], seed + (uint64_t)last_rank(cf), odd[i]);
+    }
+    if (cf->native) { /* few bytes go along with the message */
+        CF_CHECK(cf, serves(cf, before, (native || ((uint64_t)n * size <= 8192)) ? 0 : (uint64_t)n * size));
+    }
+    cf_fence(cf);
+    cf_cache_end(&cache);
+}
+
+/* As main() sets the table: four runs of less than 6,000 bytes are packed where they would be got natively. */
+static void native_or_served(cf_t *cf)
+{
+    by_table(cf, 5999, 8, false);
+    by_table(cf, 100, 4, false);
+    by_table(cf, 100, 3, true);
+    by_table(cf, 6000, 8, true);
+    by_table(cf, 100000, 8, true);
+}
+
 static const cf_case_t cases[] = {
     {"sizes_of_blocks", sizes_of_blocks, 0},
     {"sizes_of_bytes", sizes_of_bytes, 0},
@@ -478,6 +541,7 @@ static const cf_case_t cases[] = {
     {"rights", rights, 0},
     {"revoke_before", revoke_before, 0},
     {"a_file", a_file, 0},
+    {"native_or_served", native_or_served, 0},
     {NULL, NULL, 0},
 };
 
@@ -488,5 +552,6 @@ static const cf_config_t configs[] = {
 
 int main(int argc, char **argv)
 {
+    setenv("KVCL_NATIVE_TABLE", "loop:0-6000:served:4", 0);
     return cf_main(argc, argv, configs, cases);
 }

@@ -1,0 +1,44 @@
+/*
+ * Which native gets and puts had better be served: the owner packs many small pieces into few messages faster than most
+ * networks fetch them one by one. A table by what the native way is, the bytes of a run and how many there are.
+ *
+ *   KVCL_NATIVE_TABLE = ROW[,ROW...]      ROW = KIND:FROM-TO:WAY[:RUNS]
+ *
+ * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop or any; FROM (included) and TO (not; or inf)
+ * are bytes of a run; WAY is native or served; RUNS: of so many runs or more. The first row that fits wins; those of
+ * the user stand before the built-in ones; what fits none is native. Pure.
+ */
+#ifndef KVCL_XFER_RMA_TABLE_H
+#define KVCL_XFER_RMA_TABLE_H
+
+#include <kvcl/kvcl_status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KVCL_RMA_ROWS = 16, KVCL_RMA_TABLE_TEXT = KVCL_RMA_ROWS * 96 };
+
+typedef struct kvcl_rma_row {
+    const char *kind;
+    uint64_t   from, to; /* bytes of a run */
+    uint64_t   runs;
+    bool       served;
+} kvcl_rma_row_t;
+
+typedef struct kvcl_rma_table {
+    kvcl_rma_row_t rows[KVCL_RMA_ROWS];
+    size_t         count;
+} kvcl_rma_table_t;
+
+extern const char kvcl_rma_default_table[];
+
+/** text: the user's rows; NULL or empty: none. @return KVCL_OK; KVCL_ERR_INVALID_PARAM, naming the row. */
+kvcl_status_t kvcl_rma_table_parse(const char *text, kvcl_rma_table_t *table) KVCL_MUST_CHECK;
+/** Shall n_runs (> 0) runs of about run_bytes go by themselves where the native way is of this kind? */
+bool          kvcl_rma_table_native(const kvcl_rma_table_t *table, const char *kind, uint64_t run_bytes,
+                                    uint64_t n_runs);
+/** As it may be given again; cut at cap. @return buf. */
+const char    *kvcl_rma_table_format(const kvcl_rma_table_t *table, char *buf, size_t cap);
+
+#endif
