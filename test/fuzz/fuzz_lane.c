@@ -141,7 +141,7 @@ static void play(kvcl_lane_t *lane, int fd, const uint8_t *data, size_t size)
         over = (status != KVCL_INPROGRESS);
         memcpy(was, buf, sizeof(buf));
         taken = item(data, size, op, bytes, &len);
-        write_and_take(lane, fd, bytes, len, 1u + (data[0] >> 4) * 7u);
+        write_and_take(lane, fd, bytes, len, 5u + (data[0] >> 4) * 40u);
         must(!over || (memcmp(was, buf, sizeof(buf)) == 0));
         data += taken;
         size -= taken;
