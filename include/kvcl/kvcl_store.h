@@ -136,9 +136,10 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
     KVCL_MUST_CHECK;
 
 /**
- * Put in place of whatever the keys name so far: all copies that the directory knows are given up first, wherever they
- * are, then as kvcl_store_put. In between the keys are absent; old bytes are found no more from when the new ones are.
- * Calls for one key at the same time, by several ranks, must be ordered by their callers. Blocks for the first part.
+ * Put in place of whatever the keys name so far: room is taken in the pool and filled, then every rank gives up all
+ * that it has of the keys, then as kvcl_store_put. In between the keys are absent; old bytes are found no more from when
+ * the new ones are. Where there is no room for n more blocks the call fails, and has changed nothing. Calls for one key
+ * at the same time, by several ranks, must be ordered by their callers. Blocks for the first parts.
  */
 KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                          const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

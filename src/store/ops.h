@@ -45,9 +45,13 @@ typedef struct kvcl_found {
 kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found) KVCL_MUST_CHECK;
 
 /** No lock; blocks. The copies that found names are given up by whoever has them (but to_rank), because that rank has
- * them now; -1: because they are to be nowhere. *left_p: how many were. */
+ * them now; -1: because they are to be nowhere, and found NULL: all copies, listed or not. *left_p: how many were. */
 kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
                          uint64_t *left_p) KVCL_MUST_CHECK;
+/** No lock; blocks. The keys are nowhere then, and listed no more. */
+kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n) KVCL_MUST_CHECK;
+/** Lock held: all that I have of a key, but in the tier. How many copies. */
+uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 
 /* ---- following (store_events.c): lock held ---- */
 

@@ -1,6 +1,7 @@
 /*
  * Giving up copies for somebody else's sake, who waits until it is done (ops.h): because the block has moved to another
- * rank, or because other bytes take its place (kvcl_store_upsert).
+ * rank, or because other bytes take its place (kvcl_store_upsert). In the second case every rank is asked for all that it
+ * has of the keys: a copy need not be listed.
  */
 #include "config.h"
 #include "base/error.h"
@@ -12,11 +13,25 @@
 enum { RECS_MAX = 512 };
 
 typedef struct leave_ask {
-    int64_t  to_rank; /* who has the blocks now; -1: nobody */
+    int64_t  to_rank; /* who has the blocks now; -1: nobody, and the records count by their keys */
     uint64_t n;       /* records that follow */
 } leave_ask_t;
 
 /* ---- the rank that has them: lock held ---- */
+
+uint64_t kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key)
+{
+    uint64_t          left = 0;
+    kvcl_owner_node_t *node;
+    kvcl_store_rec_t  gone;
+
+    while (((node = kvcl_owner_find(store, key, NULL)) != NULL) &&
+           (kvcl_owner_withdraw(node->owner, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
+        kvcl_store_tell_removed(store, &gone, 1);
+        ++left;
+    }
+    return left;
+}
 
 kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
@@ -35,6 +50,11 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
     for (i = 0; i < ask.n; ++i) {
         kvcl_owner_t *owner;
         memcpy(&rec, (const char *)in + sizeof(ask) + (i * sizeof(rec)), sizeof(rec));
+        if (ask.to_rank < 0) { /* listed or not */
+            left += kvcl_leave_key(store, &rec.key);
+            kvcl_nvme_drop(store->nvme, &rec.key);
+            continue;
+        }
         if (kvcl_loc_is_nvme(&rec.loc)) {
             kvcl_nvme_drop(store->nvme, &rec.key);
             continue;
@@ -42,8 +62,8 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
         owner = kvcl_owner_by_cache_id(store, rec.loc.cache);
         if ((owner != NULL) && (rec.loc.incarnation == store->incarnation) &&
             (kvcl_slots_check(&owner->slots, rec.loc.slot, rec.loc.gen, &rec.key) == KVCL_OK) &&
-            (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, (ask.to_rank >= 0) ? KVCL_STORE_MOVED :
-                                KVCL_STORE_REMOVED, (int)ask.to_rank, &gone) == KVCL_OK)) {
+            (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)ask.to_rank, &gone) ==
+             KVCL_OK)) {
             kvcl_store_tell_removed(store, &gone, 1);
             kvcl_nvme_drop(store->nvme, &rec.key); /* it may be on its way there */
             ++left;
@@ -58,32 +78,49 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
 /* ---- whoever wants it ---- */
 
 /* A rank that does not answer keeps them; one that is gone has none. */
+static uint64_t send(kvcl_store_h store, uint32_t rank, leave_ask_t *ask, uint8_t *payload)
+{
+    uint64_t      left = 0;
+    kvcl_op_out_t out  = {.buf = (uint8_t *)&left, .cap = sizeof(left)};
+    kvcl_status_t status;
+
+    memcpy(payload, ask, sizeof(*ask));
+    status = kvcl_op_call(store, (int)rank, KVCL_ASK_LEAVE, payload,
+                          sizeof(*ask) + (ask->n * sizeof(kvcl_store_rec_t)), 0, &out, "kvcl_store");
+    ask->n = 0;
+    return ((status == KVCL_OK) && (out.len == sizeof(left))) ? left : 0;
+}
+
+static void add(leave_ask_t *ask, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint8_t *payload)
+{
+    kvcl_store_rec_t rec = {.key = *key};
+
+    rec.loc = (loc != NULL) ? *loc : rec.loc;
+    memcpy(payload + sizeof(*ask) + (ask->n++ * sizeof(rec)), &rec, sizeof(rec));
+}
+
+/* found: where the blocks are; NULL: whatever the rank has of these keys. */
 static uint64_t ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n,
                          int to_rank, uint8_t *payload)
 {
-    leave_ask_t      ask = {.to_rank = to_rank};
-    uint64_t         left = 0, sum = 0;
-    kvcl_store_rec_t rec;
-    size_t           i, j;
+    leave_ask_t ask = {.to_rank = to_rank};
+    uint64_t    sum = 0;
+    size_t      i, j;
 
-    for (i = 0; i <= n; ++i) {
-        for (j = 0; (i < n) && (j < found[i].n); ++j) {
+    for (i = 0; i < n; ++i) {
+        if (found == NULL) {
+            add(&ask, &keys[i], NULL, payload);
+        }
+        for (j = 0; (found != NULL) && (j < found[i].n); ++j) {
             if ((found[i].locs[j].rank == rank) && ((int)rank != to_rank)) {
-                rec = (kvcl_store_rec_t){.key = keys[i], .loc = found[i].locs[j]};
-                memcpy(payload + sizeof(ask) + (ask.n++ * sizeof(rec)), &rec, sizeof(rec));
+                add(&ask, &keys[i], &found[i].locs[j], payload);
             }
         }
-        if ((ask.n > RECS_MAX - KVCL_DIR_LOCS_MAX) || ((i == n) && (ask.n != 0))) {
-            kvcl_op_out_t out = {.buf = (uint8_t *)&left, .cap = sizeof(left)};
-            memcpy(payload, &ask, sizeof(ask));
-            if ((kvcl_op_call(store, (int)rank, KVCL_ASK_LEAVE, payload, sizeof(ask) + (ask.n * sizeof(rec)), 0, &out,
-                              "kvcl_store") == KVCL_OK) && (out.len == sizeof(left))) {
-                sum += left;
-            }
-            ask.n = 0;
+        if (ask.n > RECS_MAX - KVCL_DIR_LOCS_MAX) {
+            sum += send(store, rank, &ask, payload);
         }
     }
-    return sum;
+    return sum + ((ask.n != 0) ? send(store, rank, &ask, payload) : 0);
 }
 
 kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
@@ -105,27 +142,13 @@ kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_
 
 /* ---- other bytes ---- */
 
-kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                                const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
 {
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_upsert");
-    kvcl_found_t  *found;
-    kvcl_req_h    removed;
     uint64_t      left;
+    kvcl_req_h    removed;
+    kvcl_status_t status = kvcl_leave(store, keys, NULL, n, -1, &left);
 
-    if (status != KVCL_OK) {
-        return status;
-    }
-    found = malloc((n + 1) * sizeof(*found));
-    if (found == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_upsert: no memory for %zu keys", n);
-    }
-    status = kvcl_locate(store, keys, n, found);
-    if (status == KVCL_OK) {
-        status = kvcl_leave(store, keys, found, n, -1, &left);
-    }
-    free(found);
-    if (status == KVCL_OK) { /* what a tier still holds is listed no more */
+    if (status == KVCL_OK) { /* what ranks that did not answer have is listed no more */
         status = kvcl_store_remove(store, keys, n, NULL, &removed);
     }
     if (status == KVCL_OK) {
@@ -133,5 +156,5 @@ kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size
             status = kvcl_req_wait(removed, 0); /* its own deadline ends it */
         } while (status == KVCL_INPROGRESS);
     }
-    return (status == KVCL_OK) ? kvcl_store_put(store, keys, n, cache, ids, params, req_p) : status;
+    return status;
 }

@@ -1,12 +1,13 @@
 /*
  * Put: copies into this rank's pool, published; where more copies are wanted, store_chain.c goes on from there.
  *
- * The bytes are copied inside the call, so the source may change when it returns.
+ * The bytes are copied inside the call, so the source may change when it returns. An upsert is a put of all its keys
+ * that has whatever they name given up once its own blocks are filled, so one that fails before has changed nothing.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "store/store.h"
+#include "store/ops.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ typedef struct put_work {
     kvcl_store_rec_t *recs;
     unsigned         copies; /* wanted */
     uint64_t         tenant;
+    bool             instead; /* an upsert */
 } put_work_t;
 
 /* Lock held. Which keys the pool lacks: their places in todo[]; behind them, from the end, those it has of which there
@@ -27,13 +29,16 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
     size_t            n_todo = 0, i;
 
     *n_held_p = 0;
-    for (i = n; i-- > 0;) {
+    for (i = 0; work->instead && (i < n); ++i) {
+        work->todo[n_todo++] = (uint32_t)i;
+    }
+    for (i = work->instead ? 0 : n; i-- > 0;) {
         node = kvcl_owner_find(store, &keys[i], store->pool);
         if (node != NULL) {
             kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
         }
     }
-    for (i = 0; i < n; ++i) {
+    for (i = 0; !work->instead && (i < n); ++i) {
         node = kvcl_owner_find(store, &keys[i], store->pool);
         if (node == NULL) {
             work->todo[n_todo++] = (uint32_t)i;
@@ -114,11 +119,17 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         work->recs[i].key = keys[work->todo[i]];
     }
     status = copy_in(store, cache, work->from, work->slots, n_todo, work->recs);
+    if ((status == KVCL_OK) && work->instead) {
+        status = kvcl_leave_all(store, keys, n_todo);
+    }
     if (status != KVCL_OK) {
         give_back(store->pool, work->slots, n_todo);
         return status;
     }
     kvcl_lock(store->ctx);
+    for (i = 0; work->instead && (i < n_todo); ++i) { /* what came here since */
+        (void)kvcl_leave_key(store, &keys[i]);
+    }
     *first_p = n_todo - publish_copies(store, work, n_todo);
     kvcl_unlock(store->ctx);
     return KVCL_OK;
@@ -218,36 +229,38 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
 }
 
 static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                               const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_xfer_params_t *p)
+                               const uint32_t *ids, const kvcl_xfer_params_t *params, const char *call,
+                               kvcl_xfer_params_t *p)
 {
     kvcl_sel_t    sel    = {.blocks = ids, .n_blocks = n};
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_put");
+    kvcl_status_t status = kvcl_store_check(store, keys, n, call);
 
-    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, "kvcl_store_put", p)) != KVCL_OK) ||
-        ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_put")) != KVCL_OK)) {
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, call, p)) != KVCL_OK) ||
+        ((status = kvcl_xfer_local(store->ctx, cache, &sel, call)) != KVCL_OK)) {
         return status;
     }
     if (p->replicas > KVCL_DIR_LOCS_MAX) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_put: replicas is %llu, at most %d",
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: replicas is %llu, at most %d", call,
                          (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
     }
     if (store->pool == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_put: the store was opened without a pool (dram_bytes)");
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a pool (dram_bytes)", call);
     }
     if (cache->shape.block_bytes != store->pool_cache->shape.block_bytes) {
-        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "kvcl_store_put: a block of cache \"%s\" has %llu bytes, the pool's %llu",
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%s: a block of cache \"%s\" has %llu bytes, the pool's %llu", call,
                          cache->name, (unsigned long long)cache->shape.block_bytes,
                          (unsigned long long)store->pool_cache->shape.block_bytes);
     }
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                             const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
+                         const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
-    put_work_t         work;
-    kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, &p);
+    put_work_t         work   = {.instead = instead};
+    const char         *call  = instead ? "kvcl_store_upsert" : "kvcl_store_put";
+    kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, call, &p);
     char               *mem;
 
     if (status != KVCL_OK) {
@@ -255,7 +268,7 @@ kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     }
     mem = calloc(n + 1, sizeof(kvcl_store_rec_t) + (3 * sizeof(uint32_t)));
     if (mem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_put: no memory for %zu blocks", n);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu blocks", call, n);
     }
     work.recs   = (kvcl_store_rec_t *)(void *)mem;
     work.todo   = (uint32_t *)(void *)(work.recs + n);
@@ -266,4 +279,16 @@ kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     status      = put_blocks(store, keys, n, cache, ids, &work, &p, req_p);
     free(mem);
     return status;
+}
+
+kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                             const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return put(store, keys, n, cache, ids, params, false, req_p);
+}
+
+kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return put(store, keys, n, cache, ids, params, true, req_p);
 }

@@ -13,7 +13,7 @@
  *   PIN          holder, ns, flags, n (u64 each), n keys  answer: n bytes: pinned, not here, too many
  *   QUOTA        tenant, bytes (u64 each)     answer: nothing
  *   CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed (u64 each)
- *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64)
+ *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64); rank -1: by key, listed or not
  *   STATS        nothing                      answer: kvcl_store_stats_t, as in memory
  *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
  *   LET_GO       n kvcl_stage_got_t: they have been read       no answer

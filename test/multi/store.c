@@ -393,6 +393,7 @@ static const struct {
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
     {"tier_upsert", test_tier_upsert}, {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
+    {"upsert_unlisted", test_upsert_unlisted}, {"upsert_refused", test_upsert_refused},
     {"moves", test_moves},     {"drain", test_drain},
     {"hot", test_hot},
 };

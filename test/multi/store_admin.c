@@ -244,3 +244,77 @@ void test_upsert(world_t *w)
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
 }
+
+/* All four places that the directory has for a key are taken, so a put's copy of it is listed nowhere: it goes too. */
+void test_upsert_unlisted(world_t *w)
+{
+    enum { LISTED = 4 };
+    kvcl_cache_h cache = make_cache(w, "unlisted", LISTED + 2, false);
+    kvcl_store_h store = open_store(w, 1);
+    kvcl_key_t   key   = key_of("unlisted", 0, 0), other = key_of("unlisted", 0, 1), keys[LISTED];
+    uint32_t     ids[LISTED], id = LISTED, to = LISTED + 1, i;
+    int          round;
+    kvcl_req_h   req;
+
+    for (round = 0; round < 2; ++round) { /* the copy that is not listed: mine, the last rank's */
+        if (w->rank == 0) {
+            for (i = 0; i < LISTED; ++i) {
+                keys[i] = key;
+                ids[i]  = i;
+                fill(cache, i, &key);
+            }
+            CHECK(w, DO(kvcl_store_publish(store, keys, LISTED, cache, ids, NULL, &req)) == KVCL_OK, "publish");
+        }
+        sync_all(w);
+        if (w->rank == ((round == 0) ? 0 : w->size - 1)) {
+            fill(cache, id, &key);
+            CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
+        }
+        sync_all(w);
+        if (w->rank == 0) {
+            fill(cache, id, &other);
+            CHECK(w, DO(kvcl_store_upsert(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "upsert");
+        }
+        sync_all(w);
+        CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &to, NULL, NULL, &req)) == KVCL_OK, "get in round %d", round);
+        CHECK(w, holds(cache, to, &other), "old bytes in round %d", round);
+        sync_all(w);
+        CHECK(w, (w->rank != 0) || (DO(kvcl_store_remove(store, &key, 1, NULL, &req)) == KVCL_OK), "remove");
+        CHECK(w, vanished(store, &key, 1), "a removed key is listed");
+        sync_all(w);
+    }
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
+
+/* An upsert that is refused has given up nothing. */
+void test_upsert_refused(world_t *w)
+{
+    kvcl_cache_h       cache = make_cache(w, "refused", POOL + 2, false);
+    kvcl_store_h       store = open_store(w, 1);
+    kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         keys[POOL + 1];
+    uint32_t           ids[POOL + 1], to = POOL + 1, i;
+    kvcl_req_h         req;
+
+    for (i = 0; i <= POOL; ++i) {
+        keys[i] = key_of("refused", (uint64_t)w->rank, i);
+        ids[i]  = i;
+        fill(cache, i, &keys[i]);
+    }
+    CHECK(w, DO(kvcl_store_put(store, keys, 1, cache, ids, NULL, &req)) == KVCL_OK, "put");
+    p.replicas = 5;
+    CHECK(w, DO(kvcl_store_upsert(store, keys, 1, cache, ids, &p, &req)) == KVCL_ERR_INVALID_PARAM, "replicas");
+    i = POOL + 2;
+    CHECK(w, DO(kvcl_store_upsert(store, keys, 1, cache, &i, NULL, &req)) == KVCL_ERR_OUT_OF_RANGE, "block number");
+    CHECK(w, DO(kvcl_store_upsert(store, keys, POOL + 1, cache, ids, NULL, &req)) == KVCL_ERR_NO_SPACE,
+          "more than the pool holds");
+    CHECK(w, (DO(kvcl_store_get(store, keys, 1, cache, &to, NULL, NULL, &req)) == KVCL_OK) &&
+             holds(cache, to, &keys[0]), "a refused upsert took the block away");
+    CHECK(w, (DO(kvcl_store_upsert(store, keys, POOL, cache, ids, NULL, &req)) == KVCL_OK), "as many as fit");
+    CHECK(w, (DO(kvcl_store_get(store, keys, 1, cache, &to, NULL, NULL, &req)) == KVCL_OK) &&
+             holds(cache, to, &keys[0]), "get");
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}

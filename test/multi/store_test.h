@@ -70,6 +70,8 @@ void test_tier_errors(world_t *w);
 void test_pins(world_t *w);
 void test_tenants(world_t *w);
 void test_upsert(world_t *w);
+void test_upsert_unlisted(world_t *w);
+void test_upsert_refused(world_t *w);
 /* store_hot.c */
 void test_hot(world_t *w);
 /* store_moves.c */
