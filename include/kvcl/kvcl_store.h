@@ -87,7 +87,8 @@ KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params
     KVCL_MUST_CHECK;
 
 /** Withdraws this rank's blocks; the others go on, without what this rank homed. With a second tier the pool is written
- * into it first, for at most 10 s. NULL is allowed. Blocks. */
+ * into it first, for at most 10 s. NULL is allowed. Blocks. Threads that wait for events, or in a put for room, are
+ * woken, and their calls end; no call may begin after this one. */
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
 /** The number of leading keys that somebody has: the longest leading run, in one call. Blocks. */

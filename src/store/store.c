@@ -319,6 +319,29 @@ static void withdraw_all(kvcl_store_h store)
     }
 }
 
+kvcl_status_t kvcl_store_hold(kvcl_store_h store)
+{
+    kvcl_status_t status;
+
+    kvcl_lock(store->ctx);
+    status      = store->closing ? KVCL_ERR_SHUTDOWN : KVCL_OK;
+    store->ops += (status == KVCL_OK) ? 1 : 0;
+    kvcl_unlock(store->ctx);
+    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the store is being closed");
+}
+
+void kvcl_store_let_go(kvcl_store_h store)
+{
+    kvcl_context_h ctx = store->ctx;
+
+    kvcl_lock(ctx);
+    --store->ops;
+    if (store->closing) {
+        kvcl_engine_notify(ctx);
+    }
+    kvcl_unlock(ctx);
+}
+
 static bool no_ops(void *arg)
 {
     return ((kvcl_store_h)arg)->ops == 0;
@@ -335,9 +358,11 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_nvme_stop(store->nvme);
     kvcl_copies_stop(store);
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
+    kvcl_asks_stop(&store->op_asks, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);
     withdraw_all(store);
     kvcl_follow_stop(store);
+    kvcl_engine_notify(store->ctx); /* those who wait for my events, or for room */
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
         kvcl_log_error("a store has %u operations in flight after 5 s and is not closed", store->ops);
@@ -395,6 +420,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_list_init(&store->publishes);
     kvcl_list_init(&store->copies);
     kvcl_list_init(&store->probes);
+    kvcl_list_init(&store->op_asks);
     kvcl_list_init(&store->followers);
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);

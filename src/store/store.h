@@ -89,6 +89,7 @@ struct kvcl_store {
     kvcl_list_t       copies;      /* copy_job_t.link: store_copy.c */
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
+    kvcl_list_t       op_asks;     /* kvcl_ask_t.link: whose callers wait (store_ops.c) */
     struct kvcl_repair *repair;    /* NULL until a rank has gone */
     kvcl_events_t     events;      /* what changed among my blocks */
     kvcl_list_t       followers;   /* follower_t.link: store_events.c */
@@ -153,6 +154,12 @@ static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)
 {
     return ctx->rooms[KVCL_ROOM_STORE];
 }
+
+/** No lock. A call that sleeps keeps the store from being freed; the status is KVCL_ERR_SHUTDOWN, and nothing is held,
+ * if it is being closed. */
+kvcl_status_t kvcl_store_hold(kvcl_store_h store) KVCL_MUST_CHECK;
+/** No lock. The store may be gone when this returns. */
+void          kvcl_store_let_go(kvcl_store_h store);
 
 kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id);
 /** Does this location's owner still exist as the one that published it? Any thread. */

@@ -184,13 +184,31 @@ static kvcl_status_t one_question(kvcl_store_h store, int rank, const events_ask
     return kvcl_op_call(store, rank, KVCL_ASK_EVENTS, ask, sizeof(*ask), timeout_ns, out, "kvcl_store_events");
 }
 
+/* Until there is something, or the time is over. */
+static kvcl_status_t follow(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, size_t cap,
+                            kvcl_op_out_t *out)
+{
+    uint64_t      deadline = kvcl_deadline_after(wait_ns), left;
+    kvcl_status_t status   = kvcl_store_hold(store);
+    events_ask_t  ask;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    do {
+        left   = kvcl_deadline_left(deadline);
+        ask    = (events_ask_t){.since = since, .cap = cap, .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
+        status = one_question(store, rank, &ask, out);
+    } while ((status == KVCL_OK) && (out->len == 0) && !store->closing && (kvcl_deadline_left(deadline) != 0));
+    kvcl_store_let_go(store);
+    return status;
+}
+
 kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
                                 kvcl_store_event_t *events, size_t cap, size_t *n_p)
 {
-    kvcl_status_t status   = kvcl_store_check(store, events, cap, "kvcl_store_events");
-    uint64_t      deadline = kvcl_deadline_after(wait_ns), left;
-    kvcl_op_out_t out      = {.cap = KVCL_OP_ANSWER_MAX};
-    events_ask_t  ask;
+    kvcl_status_t status = kvcl_store_check(store, events, cap, "kvcl_store_events");
+    kvcl_op_out_t out    = {.cap = KVCL_OP_ANSWER_MAX};
 
     if (status != KVCL_OK) {
         return status;
@@ -202,11 +220,7 @@ kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, ui
     if (out.buf == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_events: no memory for an answer");
     }
-    do {
-        left   = kvcl_deadline_left(deadline);
-        ask    = (events_ask_t){.since = since, .cap = cap, .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
-        status = one_question(store, rank, &ask, &out);
-    } while ((status == KVCL_OK) && (out.len == 0) && !store->closing && (kvcl_deadline_left(deadline) != 0));
+    status = follow(store, rank, since, wait_ns, cap, &out);
     if ((status == KVCL_OK) && ((out.len % sizeof(*events) != 0) || (out.len / sizeof(*events) > cap))) {
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_events: rank %d gave events that make no sense", rank);
     }

@@ -107,19 +107,27 @@ static void post(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *in
     ask->n    = 1;
     ask->arg  = call;
     ask->done = on_answer;
-    kvcl_ask_post(ask, timeout_ns, NULL);
+    kvcl_ask_post(ask, timeout_ns, &store->op_asks);
 }
 
 kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                            kvcl_op_out_t *out, const char *name)
 {
-    call_t call = {.out = out, .ctx = store->ctx};
+    call_t        call = {.out = out, .ctx = store->ctx};
+    kvcl_status_t status;
 
     if ((rank < 0) || ((uint32_t)rank >= store->n_ranks)) {
         return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d of a store over %u", name, rank, store->n_ranks);
     }
+    status = kvcl_store_hold(store);
+    if (status != KVCL_OK) {
+        return status;
+    }
     kvcl_lock(store->ctx);
-    if ((uint32_t)rank == store->me) {
+    if (store->closing) {
+        call.status = KVCL_ERR_SHUTDOWN;
+        call.over   = true;
+    } else if ((uint32_t)rank == store->me) {
         call.status = find(kind)(store, in, len, out);
         call.over   = true;
     } else if (store->incarnations[rank] == 0) {
@@ -129,8 +137,9 @@ kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const voi
         post(store, (uint32_t)rank, kind, in, len, timeout_ns, &call);
     }
     kvcl_unlock(store->ctx);
-    while (!kvcl_engine_wait(store->ctx, is_over, &call, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
+    while (!kvcl_engine_wait(call.ctx, is_over, &call, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
     }
+    kvcl_store_let_go(store);
     if ((call.status == KVCL_ERR_NOT_FOUND) || (call.status == KVCL_ERR_RANK_FAILED)) {
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: rank %d no longer takes part in the store", name, rank);
     }

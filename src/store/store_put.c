@@ -276,7 +276,13 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
     work.slots  = work.from + n;
     work.tenant = p.tenant;
     work.copies = (unsigned)((p.replicas != 0) ? p.replicas : store->replicas);
-    status      = put_blocks(store, keys, n, cache, ids, &work, &p, req_p);
+    status      = (p.flags & KVCL_PUT_WAIT) ? kvcl_store_hold(store) : KVCL_OK;
+    if (status == KVCL_OK) {
+        status = put_blocks(store, keys, n, cache, ids, &work, &p, req_p);
+        if (p.flags & KVCL_PUT_WAIT) {
+            kvcl_store_let_go(store);
+        }
+    }
     free(mem);
     return status;
 }

@@ -1,9 +1,11 @@
 /*
  * Following a store: a set of keys kept by a snapshot and events is the set of keys that a rank holds, whatever happens
- * meanwhile; who comes too late is told so; who waits is woken.
+ * meanwhile; who comes too late is told so; who waits is woken, also by a close.
  */
 #include "store_test.h"
 
+#include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -193,5 +195,85 @@ void test_events(world_t *w)
     waiting(w, store, cache, &f);
     sync_all(w);
     kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
+
+/* ---- a store is closed while threads wait in it ---- */
+
+typedef struct waiter {
+    world_t      *w;
+    kvcl_store_h store;
+    kvcl_cache_h cache;
+    int          rank; /* -1: it puts, and there is no room */
+    pthread_t    thread;
+} waiter_t;
+
+static void *wait_on(void *arg)
+{
+    waiter_t           *waiter = arg;
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         key = key_of("no room", (uint64_t)waiter->w->rank, 0);
+    kvcl_store_event_t event;
+    kvcl_store_stats_t stats;
+    uint32_t           id = 0;
+    size_t             n;
+    kvcl_req_h         req;
+
+    if (waiter->rank < 0) {
+        p.flags      = KVCL_PUT_WAIT;
+        p.timeout_ns = 30000000000u;
+        if (kvcl_store_put(waiter->store, &key, 1, waiter->cache, &id, &p, &req) == KVCL_OK) {
+            return waiter; /* there was room */
+        }
+    } else if (kvcl_store_rank_stats(waiter->store, waiter->rank, &stats) == KVCL_OK) {
+        (void)!kvcl_store_events(waiter->store, waiter->rank, stats.events, 30000000000u, &event, 1, &n);
+    }
+    return NULL;
+}
+
+void test_close_waiters(world_t *w)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_cache_h        cache  = make_cache(w, "waiters", 1, false);
+    struct timespec     nap    = {0, 200000000}, begun, ended;
+    waiter_t            waiters[3];
+    kvcl_key_t          keys[2];
+    uint32_t            id = 0;
+    kvcl_store_h        store;
+    kvcl_req_h          req;
+    void                *bad;
+    int                 turn, i;
+
+    params.dir_entries = 64;
+    params.dram_bytes  = 2 * BLOCK;
+    params.block_bytes = BLOCK;
+    (void)mallopt(M_PERTURB, 0x5a); /* who looks at a store that is freed is not lucky */
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    for (i = 0; i < 2; ++i) {
+        keys[i] = key_of("pinned", (uint64_t)w->rank, (uint64_t)i);
+        CHECK(w, DO(kvcl_store_put(store, &keys[i], 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
+    }
+    CHECK(w, kvcl_store_pin(store, keys, 2, 1, 60000000000u, 0, NULL) == KVCL_OK, "all of the pool");
+    for (i = 0; i < 3; ++i) {
+        waiters[i] = (waiter_t){.w = w, .store = store, .cache = cache,
+                                .rank = (i == 0) ? -1 : (w->rank + i - 1) % w->size};
+        pthread_create(&waiters[i].thread, NULL, wait_on, &waiters[i]);
+    }
+    nanosleep(&nap, NULL);
+    for (turn = 0; turn < 2; ++turn) { /* some follow a rank whose store is still there */
+        sync_all(w);
+        if (w->rank % 2 == turn) {
+            clock_gettime(CLOCK_MONOTONIC, &begun);
+            kvcl_store_close(store);
+            clock_gettime(CLOCK_MONOTONIC, &ended);
+            CHECK(w, ended.tv_sec - begun.tv_sec < 4, "closing took %ld s", (long)(ended.tv_sec - begun.tv_sec));
+            for (i = 0; i < 3; ++i) {
+                pthread_join(waiters[i].thread, &bad);
+                CHECK(w, bad == NULL, "waiter %d", i);
+            }
+        }
+    }
+    (void)mallopt(M_PERTURB, 0);
+    sync_all(w);
     kvcl_cache_destroy(cache);
 }
