@@ -196,11 +196,16 @@ static bool unserved(void *arg)
 static bool end_serves(kvcl_cache_h cache)
 {
     kvcl_context_h     ctx = cache->ctx;
-    kvcl_region_user_t *user, *next;
+    kvcl_list_t        ending, *link;
+    kvcl_region_user_t *user;
     char               who[48];
 
     kvcl_lock(ctx);
-    kvcl_list_foreach_safe (user, next, &cache->users, kvcl_region_user_t, link) {
+    kvcl_list_init(&ending); /* the end of one may end others */
+    kvcl_list_splice_tail(&ending, &cache->users);
+    while ((link = kvcl_list_pop(&ending)) != NULL) {
+        user = kvcl_container_of(link, kvcl_region_user_t, link);
+        kvcl_list_add_tail(&cache->users, link);
         kvcl_log_warn("cache \"%s\" is destroyed while %s reads it: the transfer ends", cache->name,
                       kvcl_comm_who(user->peer, who, sizeof(who)));
         user->revoked(user); /* it may be gone now */

@@ -52,7 +52,7 @@ static void forget(kvcl_lane_t *lane)
         lane->peer->lane_out = NULL;
     }
     if (lane->fd >= 0) {
-        close(lane->fd);
+        kvcl_lane_hang_up(kvcl_lane_room(lane->ctx), lane->fd);
     }
     lane->fd    = -1;
     lane->state = KVCL_LANE_LOST;
@@ -173,7 +173,7 @@ static unsigned on_event(kvcl_context_h ctx, void *what, uint32_t events)
 
     switch (*(kvcl_lane_kind_t *)what) {
     case KVCL_LANE_LISTENER:
-        kvcl_lane_accept(ctx);
+        kvcl_lane_room(ctx)->knocked = true; /* not at once: it may dismiss guests that other events point at */
         return 1;
     case KVCL_LANE_GUEST:
         kvcl_lane_guest_speaks(ctx, what);
@@ -184,6 +184,7 @@ static unsigned on_event(kvcl_context_h ctx, void *what, uint32_t events)
             return 1;
         }
         if ((lane->state != KVCL_LANE_LOST) && (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP))) {
+            lane->hup = lane->hup || (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP));
             kvcl_lane_set_ready(lane, true);
         }
         return 0;
@@ -213,6 +214,9 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
     got = epoll_wait(room->epfd, events, EVENTS, 0);
     for (i = 0; i < got; ++i) {
         n += on_event(ctx, events[i].data.ptr, events[i].events);
+    }
+    if (room->knocked) {
+        kvcl_lane_accept(ctx);
     }
     kvcl_list_foreach (lane, &room->lanes, kvcl_lane_t, link) { /* none leaves the list meanwhile */
         if ((lane->state == KVCL_LANE_OPEN) && lane->ready) {

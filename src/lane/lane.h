@@ -73,6 +73,9 @@ void kvcl_lane_send(kvcl_lane_t *lane, uint64_t op, uint64_t offset, uint32_t le
  *  by what END says. @return whether it was. */
 bool kvcl_lane_abandon(kvcl_lane_t *lane, const void *arg);
 
+/** End it, for the reason said: `lost` is told. */
+void kvcl_lane_lose(kvcl_lane_t *lane, const char *why);
+
 /** Send an END frame behind all frames so far; the payload is copied. An error: the lane is gone or memory is. */
 kvcl_status_t kvcl_lane_tell(kvcl_lane_t *lane, uint64_t op, kvcl_status_t status, const void *payload, uint32_t len)
     KVCL_MUST_CHECK;

@@ -54,6 +54,7 @@ struct kvcl_lane {
     kvcl_context_h    ctx;
     kvcl_peer_t       *peer;
     kvcl_list_t       link;     /* room's lanes */
+    bool              hup;      /* in: the peer has closed its end, which no other event will tell */
     bool              ready;    /* the last event said that the socket can be read (in) or written (out) */
     kvcl_lane_frame_t frame;    /* in: being received; out: being sent */
     uint32_t          head;     /* bytes of it that are through */
@@ -90,6 +91,7 @@ typedef struct kvcl_lane_room {
     kvcl_msg_lane_at_t where;   /* port, family, addr */
     kvcl_list_t        lanes;
     bool               any_lost;
+    bool               knocked; /* connections wait to be accepted */
     unsigned           readable; /* lanes to read from that are `ready` */
     kvcl_lane_guest_t  *guests[KVCL_LANE_GUESTS];
     unsigned           n_guests;
@@ -104,10 +106,10 @@ static inline kvcl_lane_room_t *kvcl_lane_room(kvcl_context_h ctx)
 /* lane.c */
 void         kvcl_lane_set_ready(kvcl_lane_t *lane, bool ready);
 kvcl_lane_t *kvcl_lane_new(kvcl_context_h ctx, kvcl_peer_t *peer, kvcl_lane_kind_t kind, int fd);
-void         kvcl_lane_lose(kvcl_lane_t *lane, const char *why);
 void         kvcl_lane_bury(kvcl_lane_room_t *room); /* free what is lost; nobody looks at it */
 /* lane_sock.c */
 bool         kvcl_lane_watch(kvcl_lane_room_t *room, int fd, void *kind);
+void         kvcl_lane_hang_up(kvcl_lane_room_t *room, int fd);
 bool         kvcl_lane_listen(kvcl_context_h ctx);
 int          kvcl_lane_connect(const kvcl_msg_lane_at_t *at);
 bool         kvcl_lane_connected(kvcl_lane_t *lane); /* the socket became writable: say who I am */

@@ -149,7 +149,7 @@ unsigned kvcl_lane_take(kvcl_lane_t *lane)
     ssize_t       got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
 
     if (got > 0) {
-        kvcl_lane_set_ready(lane, ((size_t)got == all)); /* less: it is empty, and more is another edge */
+        kvcl_lane_set_ready(lane, ((size_t)got == all) || lane->hup); /* less: it is empty, and more is another edge */
         account(lane, (size_t)got);
         return 1;
     }

@@ -29,12 +29,16 @@ struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane)
 static ssize_t send_some(const kvcl_lane_t *lane, struct iovec *iov, int n)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
+    ssize_t       sent;
 
+    do {
 #ifdef __SANITIZE_THREAD__
-    return syscall(SYS_sendmsg, lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = syscall(SYS_sendmsg, lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 #else
-    return sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 #endif
+    } while ((sent < 0) && (errno == EINTR));
+    return sent;
 }
 
 /* Bytes sent, 0 if the socket is full or the lane lost. */
@@ -45,10 +49,10 @@ static size_t push(kvcl_lane_t *lane, struct iovec *iov, int n)
     if (sent > 0) {
         return (size_t)sent;
     }
-    if ((sent < 0) && (errno != EAGAIN) && (errno != EINTR)) {
+    if ((sent < 0) && (errno != EAGAIN)) {
         kvcl_lane_lose(lane, strerror(errno));
     } else {
-        kvcl_lane_set_ready(lane, (sent < 0) && (errno == EINTR));
+        kvcl_lane_set_ready(lane, false);
     }
     return 0;
 }
@@ -98,6 +102,9 @@ static size_t push_note(kvcl_lane_t *lane)
     struct iovec     iov   = {(char *)&note->frame + lane->note_at, note->len - lane->note_at};
     size_t           n     = push(lane, &iov, 1);
 
+    if (n == 0) { /* lost perhaps, and its notes with it */
+        return 0;
+    }
     lane->note_at += n;
     if (lane->note_at == note->len) {
         lane->note_at = 0;

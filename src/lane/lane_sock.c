@@ -26,6 +26,14 @@ bool kvcl_lane_watch(kvcl_lane_room_t *room, int fd, void *kind)
     return epoll_ctl(room->epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
+/* A child of a fork may hold the descriptor, too: closing it would then end nothing. */
+void kvcl_lane_hang_up(kvcl_lane_room_t *room, int fd)
+{
+    (void)epoll_ctl(room->epfd, EPOLL_CTL_DEL, fd, NULL);
+    (void)shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
 /* ---- listening: on the first interface of KVCL_NET that has an address ---- */
 
 static bool describe(int fd, kvcl_msg_lane_at_t *where)
@@ -149,7 +157,7 @@ bool kvcl_lane_connected(kvcl_lane_t *lane)
 
 static void dismiss(kvcl_lane_room_t *room, unsigned i)
 {
-    close(room->guests[i]->fd);
+    kvcl_lane_hang_up(room, room->guests[i]->fd);
     free(room->guests[i]);
     room->guests[i] = room->guests[--room->n_guests];
 }
@@ -205,12 +213,23 @@ static void admit(kvcl_context_h ctx, int fd)
     room->guests[room->n_guests++] = guest;
 }
 
+/* Some of those that wait: there may be no end of them. Where descriptors are short they wait for the next pass. */
 void kvcl_lane_accept(kvcl_context_h ctx)
 {
-    int fd;
+    kvcl_lane_room_t *room = kvcl_lane_room(ctx);
+    int              fd, i;
 
-    while ((fd = accept4(kvcl_lane_room(ctx)->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        admit(ctx, fd);
+    for (i = 0; i < KVCL_LANE_GUESTS; ++i) {
+        fd = accept4(room->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            admit(ctx, fd);
+        } else if (errno == EAGAIN) {
+            room->knocked = false;
+            return;
+        } else if ((errno != ECONNABORTED) && (errno != EPROTO) && (errno != EINTR)) {
+            kvcl_log_debug("a lane cannot be accepted now: %s", strerror(errno));
+            return;
+        }
     }
 }
 
@@ -258,8 +277,10 @@ void kvcl_lane_guest_speaks(kvcl_context_h ctx, kvcl_lane_guest_t *guest)
     unsigned         i = 0;
     ssize_t          n;
 
-    n = recv(guest->fd, (char *)&guest->hello + guest->got, sizeof(guest->hello) - guest->got, MSG_DONTWAIT);
-    if ((n < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
+    do {
+        n = recv(guest->fd, (char *)&guest->hello + guest->got, sizeof(guest->hello) - guest->got, MSG_DONTWAIT);
+    } while ((n < 0) && (errno == EINTR));
+    if ((n < 0) && (errno == EAGAIN)) {
         return;
     }
     guest->got += (n > 0) ? (uint32_t)n : 0;

@@ -261,7 +261,7 @@ static void ask_anew(kvcl_pull_t *pull)
     }
     kvcl_req_unpublish(&pull->req);
     pull->by_lane  = false;
-    pull->received = 0;
+    pull->received = pull->uncredited = 0;
     kvcl_pull_ask(pull);
 }
 

@@ -111,11 +111,21 @@ static void discard(kvcl_serve_t *serve)
     free(serve);
 }
 
+static void unlink_serve(kvcl_serve_t *serve)
+{
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(serve->ctx);
+
+    if (xfer->next_serve == &serve->link) {
+        xfer->next_serve = serve->link.next;
+    }
+    kvcl_list_del(&serve->link);
+}
+
 static void end(kvcl_serve_t *serve)
 {
     kvcl_offer_t *offer = serve->offer;
 
-    kvcl_list_del(&serve->link);
+    unlink_serve(serve);
     serve->ctx->stats.bytes_out    += serve->pos;
     serve->ctx->stats.bytes_served += serve->pos;
     say_end(serve);
@@ -308,28 +318,46 @@ static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
            kvcl_share_lower(&kvcl_xfer_state(ctx)->serve_share, (unsigned)ctx->config.background_share);
 }
 
+/* Each serve of a class once. Who moves goes to the end of the line, who finds its lane busy keeps its place. Any serve
+ * may end meanwhile: unlink_serve() minds where the next one stands. */
+static unsigned turns(kvcl_context_h ctx, bool background, bool alone)
+{
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    unsigned          turn  = ++xfer->turn, n = 0;
+    kvcl_serve_t      *serve;
+
+    xfer->next_serve = xfer->serves.next;
+    while (xfer->next_serve != &xfer->serves) {
+        serve            = kvcl_container_of(xfer->next_serve, kvcl_serve_t, link);
+        xfer->next_serve = serve->link.next;
+        if (serve->turn == turn) {
+            break;
+        }
+        serve->turn = turn;
+        if ((serve->background == background) && wants(serve) && (alone || (serve->in_flight < BACKGROUND_FLIGHTS))) {
+            kvcl_list_del(&serve->link);
+            kvcl_list_add_tail(&xfer->serves, &serve->link);
+            n += advance(serve);
+        }
+    }
+    xfer->next_serve = NULL;
+    return n;
+}
+
+/* The lower class first, where it may: a lane that others find idle is busy afterwards. */
 unsigned kvcl_serve_poll(kvcl_context_h ctx)
 {
     kvcl_list_t *serves = &kvcl_xfer_state(ctx)->serves;
-    kvcl_list_t *first, turn;
     unsigned    n = 0;
-    kvcl_serve_t     *serve;
-    bool        lower, upper;
+    bool        upper;
 
     if (kvcl_list_is_empty(serves)) {
         return 0;
     }
-    lower = lower_may(ctx, serves, &upper);
-    kvcl_list_init(&turn); /* each serve once */
-    kvcl_list_splice_tail(&turn, serves);
-    while ((first = kvcl_list_pop(&turn)) != NULL) {
-        kvcl_list_add_tail(serves, first);
-        serve = kvcl_container_of(first, kvcl_serve_t, link);
-        if (!serve->background || (lower && (!upper || (serve->in_flight < BACKGROUND_FLIGHTS)))) {
-            n += advance(serve);
-        }
+    if (lower_may(ctx, serves, &upper)) {
+        n += turns(ctx, true, !upper);
     }
-    return n;
+    return n + turns(ctx, false, true);
 }
 
 /* A short answer needs no flight and no turn: gathered, checked and sent before return. */
@@ -444,25 +472,35 @@ void kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     }
 }
 
+/* The end of one may end others: so look from the first each time. */
+static kvcl_serve_t *first_alive(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_offer_t *offer, bool lane_only)
+{
+    kvcl_serve_t *serve;
+
+    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
+        if ((serve->status == KVCL_OK) && ((peer == NULL) || (serve->peer == peer)) &&
+            ((offer == NULL) || (serve->offer == offer)) && (serve->by_lane || !lane_only)) {
+            return serve;
+        }
+    }
+    return NULL;
+}
+
 void kvcl_serve_abort(kvcl_context_h ctx, const kvcl_offer_t *offer)
 {
-    kvcl_serve_t *serve, *next;
+    kvcl_serve_t *serve;
 
-    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
-        if (serve->offer == offer) {
-            fail(serve, KVCL_ERR_CANCELED, false);
-        }
+    while ((serve = first_alive(ctx, NULL, offer, false)) != NULL) {
+        fail(serve, KVCL_ERR_CANCELED, false);
     }
 }
 
 static void fail_all(kvcl_context_h ctx, const kvcl_peer_t *peer, bool lane_only)
 {
-    kvcl_serve_t *serve, *next;
+    kvcl_serve_t *serve;
 
-    kvcl_list_foreach_safe (serve, next, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
-        if ((serve->peer == peer) && (serve->by_lane || !lane_only)) {
-            fail(serve, KVCL_ERR_RANK_FAILED, true);
-        }
+    while ((serve = first_alive(ctx, peer, NULL, lane_only)) != NULL) {
+        fail(serve, KVCL_ERR_RANK_FAILED, true);
     }
 }
 

@@ -22,6 +22,7 @@ typedef struct kvcl_serve {
     size_t         frame;
     unsigned       credits;
     unsigned       in_flight;
+    unsigned       turn;      /* the last one it had, see kvcl_xfer_state_t.turn */
     kvcl_status_t  status;    /* not OK: stop sending, then say so */
     bool           background; /* of the lower class */
     bool           by_lane;   /* frames and end go by the peer's lane */

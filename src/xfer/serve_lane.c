@@ -49,7 +49,9 @@ unsigned kvcl_serve_lane_turn(kvcl_serve_t *serve)
     kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
     uint64_t    from  = serve->pos;
     size_t      len   = 0;
-    int         n     = kvcl_stream_iov(&serve->stream, kvcl_lane_pieces(lane), KVCL_LANE_IOVS, KVCL_SERVE_TURN, &len);
+    uint64_t    left  = serve->total - serve->pos; /* of an offer, a part may be asked for */
+    size_t      most  = (left < KVCL_SERVE_TURN) ? (size_t)left : KVCL_SERVE_TURN;
+    int         n     = kvcl_stream_iov(&serve->stream, kvcl_lane_pieces(lane), KVCL_LANE_IOVS, most, &len);
 
     serve->pos += len;
     ++serve->in_flight;
@@ -66,11 +68,18 @@ void kvcl_serve_lane_stop(kvcl_serve_t *serve)
     }
 }
 
+/* Where that cannot be kept until it leaves, the lane goes, so that the puller asks anew and does not wait for it. */
 void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
 {
-    kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
+    kvcl_lane_t   *lane = kvcl_lane_out(serve->peer);
+    kvcl_status_t told  = KVCL_ERR_RANK_FAILED;
 
-    if ((lane == NULL) || (kvcl_lane_tell(lane, serve->op, status, each, (uint32_t)(n * sizeof(*each))) != KVCL_OK)) {
+    if (lane != NULL) {
+        told = kvcl_lane_tell(lane, serve->op, status, each, (uint32_t)(n * sizeof(*each)));
+    }
+    if (told == KVCL_ERR_NO_MEMORY) {
+        kvcl_lane_lose(lane, "no memory");
+    } else if (told != KVCL_OK) {
         kvcl_log_debug("%s does not hear the end of its transfer", serve->peer->name);
     }
 }

@@ -17,6 +17,8 @@ typedef struct kvcl_xfer_state {
     kvcl_share_t copy_share;
     kvcl_share_t serve_share;
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
+    kvcl_list_t  *next_serve; /* inside a round: who is next */
+    unsigned     turn;       /* rounds so far */
     kvcl_list_t  rmas;       /* kvcl_rma_job_t */
     kvcl_rma_table_t rma_table; /* which of them are served instead; constant */
     kvcl_mpool_t flights;    /* frames under way with their bounce buffers */

@@ -565,8 +565,9 @@ int main(int argc, char **argv)
         CASE(communicators_do_not_mix),
         CASE(bad_calls_change_nothing),
     };
-    size_t i;
-    int    bad = 0;
+    kvcl_context_stats_t stats;
+    size_t               i;
+    int                  bad = 0;
 
     KVCL_TRY(kvcl_init(NULL, &ctx));
     KVCL_TRY(kvcl_comm_world(ctx, &world));
@@ -579,6 +580,11 @@ int main(int argc, char **argv)
         if ((argc < 2) || (strstr(cases[i].name, argv[1]) != NULL)) {
             bad += run(cases[i].fn, cases[i].name) ? 0 : 1;
         }
+    }
+    kvcl_context_stats(ctx, &stats);
+    if (stats.malformed != 0) { /* right bytes may come the long way round */
+        printf("%llu messages made no sense\n", (unsigned long long)stats.malformed);
+        ++bad;
     }
     kvcl_finalize(ctx);
     return (bad == 0) ? 0 : 1;

@@ -53,6 +53,9 @@ if [ -n "$most" ]; then
     check "$alg" env KVCL_COLL_TABLE=allgather:any:0-inf:$alg mpirun -n 5 "$tests/coll" allgather
   done
   check "more bytes than caches hold" mpirun -n 3 "$tests/coll" speed 33554432
+  # By lanes, of each offer a part that is no multiple of their frames.
+  check "parts of offers by lanes" env KVCL_PATH=tcp KVCL_LANE_MIN=1 KVCL_COLL_CHUNK=300000 \
+    KVCL_COLL_TABLE=bcast:any:0-inf:chain mpirun -n 3 "$tests/coll" speed 3145728
   # Nothing goes along with its announcement.
   check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
 fi

@@ -126,7 +126,7 @@ static void check(const scene_t *s)
     ck_assert_ptr_eq(at, end);
 }
 
-START_TEST(frames_and_notes)
+START_TEST(frames_notes_and_the_end)
 {
     kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
     scene_t            s      = {.mem = malloc(MEM), .out = malloc((size_t)FRAMES * 130000)};
@@ -172,11 +172,18 @@ START_TEST(frames_and_notes)
     }
     ck_assert_uint_eq(s.n_sent, whole);
     ck_assert_uint_lt(whole, data); /* some were abandoned */
-    s.lane->state = KVCL_LANE_CONNECTING;
-    kvcl_lane_lose(s.lane, "the end");
+    s.n = 0;
+    while (kvcl_lane_idle(s.lane)) { /* until the socket is full */
+        send_frame(&s);
+    }
+    note(&s);
+    note(&s);
+    close(s.fd); /* the reader is gone: nothing of the notes is touched any more */
+    kvcl_lane_set_ready(s.lane, true);
+    (void)kvcl_lane_push(s.lane);
+    ck_assert_int_eq(s.lane->state, KVCL_LANE_LOST);
     kvcl_lane_bury(kvcl_lane_room(s.ctx));
     kvcl_unlock(s.ctx);
-    close(s.fd);
     kvcl_finalize(s.ctx);
     free(s.mem);
     free(s.out);
@@ -189,7 +196,7 @@ int main(void)
     TCase *tc    = tcase_create("lane_out");
 
     tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, frames_and_notes);
+    tcase_add_test(tc, frames_notes_and_the_end);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
