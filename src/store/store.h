@@ -44,6 +44,7 @@ typedef struct kvcl_store_rank {
     uint64_t                 host;        /* equal: they fail together */
     uint64_t                 pool_blocks; /* room for copies of others' blocks, of my pool's block size; 0: none */
     uint64_t                 pool_free;   /* as far as I heard */
+    _Atomic bool             leaving;     /* drained as well, or silent: its copies do not count for a drain of mine */
     _Atomic int              view_state;  /* KVCL_VIEW_*. Without the lock */
     kvcl_dir_view_t          view;        /* once MAPPED: immutable until the store is closed */
     kvcl_rregion_t           region;

@@ -239,7 +239,7 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, bat
             continue;
         }
         if ((batch->n != 0) && ((kvcl_tenants_of(&pool->tenants, *slot_p) != tenant) ||
-                                (slot->flags != batch->recs[0].loc.flags))) {
+                                ((slot->flags & ~KVCL_LOC_SUMMED) != batch->recs[0].loc.flags))) {
             break;
         }
         tenant = kvcl_tenants_of(&pool->tenants, *slot_p);
@@ -252,7 +252,8 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, bat
     return tenant;
 }
 
-/* Blocks that another rank holds as well need not go anywhere; the others get the sums that the directory has. */
+/* Blocks that another rank holds as well, and keeps, need not go anywhere; the others get the sums that the directory
+ * has. */
 static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
 {
     kvcl_found_t  found[BATCH];
@@ -267,7 +268,8 @@ static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
     for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
         bool elsewhere = false;
         for (j = 0; j < found[i].n; ++j) {
-            elsewhere = elsewhere || (found[i].locs[j].rank != store->me);
+            elsewhere = elsewhere || ((found[i].locs[j].rank != store->me) &&
+                                      !store->ranks[found[i].locs[j].rank].leaving);
             if ((found[i].locs[j].rank == store->me) && (found[i].locs[j].slot == batch->recs[i].loc.slot) &&
                 (found[i].locs[j].gen == batch->recs[i].loc.gen)) {
                 batch->recs[i].loc = found[i].locs[j];
@@ -301,15 +303,21 @@ static uint64_t leave_made(kvcl_store_h store, const batch_t *batch, uint32_t to
     return n;
 }
 
-/* How much room the others have, from themselves. */
+/* How much room the others have, and who of them is drained as well, from themselves. Of two that drain at once one at
+ * least hears of the other, since each has said so of itself before it asks. */
 static void ask_room(kvcl_store_h store)
 {
     kvcl_store_stats_t stats;
     uint32_t           i;
+    bool               heard;
 
     for (i = 0; i < store->n_ranks; ++i) {
-        if ((i != store->me) && (store->ranks[i].pool_blocks != 0) &&
-            (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK)) {
+        if (i == store->me) {
+            continue;
+        }
+        heard                   = (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK);
+        store->ranks[i].leaving = !heard || (stats.draining != 0);
+        if (heard && (store->ranks[i].pool_blocks != 0)) {
             kvcl_lock(store->ctx);
             store->ranks[i].pool_free = stats.draining ? 0 : stats.pool_free;
             kvcl_unlock(store->ctx);

@@ -187,3 +187,42 @@ void test_drain(world_t *w)
     }
     kvcl_cache_destroy(cache);
 }
+
+/* Two ranks hold the same blocks and both leave: a third one has them then, in some few questions. */
+void test_drain_two(world_t *w)
+{
+    kvcl_cache_h         cache = make_cache(w, "drain two", EACH + 1, false);
+    kvcl_store_h         store = open_store(w);
+    kvcl_context_stats_t before, after;
+    kvcl_key_t           keys[EACH];
+    uint64_t             moved = 99;
+    unsigned             held  = 0;
+    int                  r;
+
+    if (w->rank == 0) {
+        put_mine(w, store, cache, "two");
+        for (r = 0; r < EACH; ++r) {
+            keys[r] = key_of("two", 0, (uint64_t)r);
+        }
+        CHECK(w, (w->size < 2) || (kvcl_store_copy(store, keys, EACH, 1, 0, NULL) == KVCL_OK), "copy");
+        CHECK(w, (w->size < 2) || ((kvcl_store_drain(store, 0, &moved) == KVCL_OK) && (moved == 0)),
+              "rank 1 has them: %llu moved", (unsigned long long)moved);
+    }
+    sync_all(w);
+    if (w->rank == 1) {
+        kvcl_context_stats(w->ctx, &before);
+        CHECK(w, kvcl_store_drain(store, 0, &moved) == ((w->size > 2) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain");
+        kvcl_context_stats(w->ctx, &after);
+        CHECK(w, moved == ((w->size > 2) ? EACH : 0), "%llu moved", (unsigned long long)moved);
+        CHECK(w, after.ops - before.ops < (2u * (unsigned)w->size) + 4, "%llu questions",
+              (unsigned long long)(after.ops - before.ops));
+    }
+    sync_all(w);
+    for (r = 2; r < w->size; ++r) {
+        held += held_by(w, store, r, "two");
+    }
+    CHECK(w, (w->size <= 2) || (held == EACH), "%u are left when both have gone", held);
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}

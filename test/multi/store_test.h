@@ -78,6 +78,7 @@ void test_hot(world_t *w);
 /* store_moves.c */
 void test_moves(world_t *w);
 void test_drain(world_t *w);
+void test_drain_two(world_t *w);
 /* store_bench.c */
 void bench(world_t *w);
 
