@@ -144,6 +144,7 @@ void test_copies_full(world_t *w)
     for (round = 0; round < ROUNDS; ++round) {
         snprintf(what, sizeof(what), "pushing%u", round);
         put_mine(w, store, cache, what, 0, wanted(w, 2));
+        sync_all(w); /* what the other has put is there, until the puts of the next round push it out */
         for (i = 0; i < KEYS; ++i) {
             keys[i] = key_of(what, (uint64_t)((w->rank + 1) % w->size), i);
             ids[i]  = KEYS + i;
