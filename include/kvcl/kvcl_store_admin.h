@@ -49,7 +49,8 @@ KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uin
 
 /**
  * Have a rank take copies of blocks into its pool, from wherever they are; evicting there as needed. Those that it has
- * already are done. made (may be NULL): 1 for each key that it has now. The copies are nobody's (tenant 0) and have no
+ * already are done. made (may be NULL): 1 for each key that it has now, and that is listed there (of a key at most four
+ * copies are: a fifth does not count, and nothing is given up for it). The copies are nobody's (tenant 0) and have no
  * pins. With KVCL_STORE_MOVE every other rank gives its copy up then, and tells its followers so (KVCL_STORE_MOVED); no
  * get fails in between. Blocks.
  * @return KVCL_OK (it has all); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (a key that is nowhere; that it could not take);

@@ -189,6 +189,26 @@ kvcl_owner_node_t *kvcl_owner_find(kvcl_store_h store, const kvcl_key_t *key, co
     return any;
 }
 
+bool kvcl_owner_lists(kvcl_store_h store, const kvcl_key_t *key)
+{
+    const kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->pool);
+
+    return (node != NULL) && (store->pool != NULL) && (node->owner == store->pool) &&
+           (store->pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_LISTED);
+}
+
+void kvcl_owner_unlist(kvcl_owner_t *owner)
+{
+    uint32_t slot;
+
+    for (slot = 0; slot < owner->slots.n; ++slot) {
+        kvcl_slot_t *at = &owner->array[slot];
+        if ((at->state == KVCL_SLOT_PUBLISHED) && !kvcl_store_two_homes(owner->store, at->flags)) {
+            at->note &= (uint8_t)~KVCL_NOTE_LISTED;
+        }
+    }
+}
+
 kvcl_owner_t *kvcl_owner_by_cache_id(kvcl_store_h store, uint32_t id)
 {
     kvcl_owner_t *owner;

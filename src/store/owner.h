@@ -25,6 +25,9 @@ typedef struct kvcl_owner_node {
     struct kvcl_owner      *owner;
 } kvcl_owner_node_t;
 
+/* A slot's note: how many copies there are as far as is known (0: this one), and whether a home lists this one. */
+enum { KVCL_NOTE_COPIES = 0x0f, KVCL_NOTE_LISTED = 0x80 };
+
 typedef struct kvcl_owner {
     kvcl_cache_user_t user;      /* what the cache knows of us */
     struct kvcl_store *store;
@@ -48,6 +51,11 @@ kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bo
                                 kvcl_owner_t **owner_p) KVCL_MUST_CHECK;
 /** Nothing of it is published. */
 void          kvcl_owner_detach(kvcl_owner_t *owner);
+
+/** Does my pool hold this, and does a home list it? */
+bool          kvcl_owner_lists(struct kvcl_store *store, const kvcl_key_t *key);
+/** Some homes are gone: of blocks that had only one, nothing is known. */
+void          kvcl_owner_unlist(kvcl_owner_t *owner);
 
 /** FILLING -> PUBLISHED, into the index and the order of eviction. The index must have room: kvcl_owner_reserve().
  * copies: how many there shall be of it, 1 to KVCL_DIR_LOCS_MAX. tenant: whose it is, if the owner is managed. */

@@ -48,11 +48,15 @@ static void take_note(chain_t *chain)
 
     for (i = 0; i < chain->n; ++i) {
         const kvcl_dir_loc_t *loc = &chain->recs[i].loc;
+        unsigned             mine = 1;
         if (kvcl_slots_check(slots, loc->slot, loc->gen, &chain->recs[i].key) == KVCL_OK) {
-            slots->slots[loc->slot].note = chain->made[i];
+            uint8_t *note = &slots->slots[loc->slot].note;
+            *note = (uint8_t)((*note & ~KVCL_NOTE_COPIES) | chain->made[i]);
+        } else if (chain->status != KVCL_OK) {
+            mine = 0; /* it was not listed, so it is not kept */
         }
         if (chain->user != NULL) {
-            chain->user[chain->item[i]] = chain->made[i];
+            chain->user[chain->item[i]] = (uint8_t)(chain->made[i] - 1 + mine);
         }
     }
 }
@@ -163,7 +167,7 @@ static uint32_t lacking(chain_t *chain, unsigned *most_p)
 static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsigned places)
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
-                             .n_next = (uint8_t)(places - 1)};
+                             .n_next = (uint8_t)(places - 1), .there = (uint16_t)chain->copies};
     uint32_t         from, some;
     kvcl_ask_t       *ask;
 

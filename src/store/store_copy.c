@@ -31,6 +31,7 @@ typedef struct copy_job {
     kvcl_store_rec_t   *recs;  /* n: as asked; then of my copies */
     kvcl_store_rec_t   *todo;  /* n_todo: as asked; then, the last n_new of them, of my new copies */
     uint32_t           n_new;
+    uint32_t           n_again; /* were here and are listed again: behind the n_todo */
     uint32_t           *slots; /* n_todo */
     kvcl_status_t      *got;   /* n_todo, in order of todo as asked */
     uint32_t           *order; /* n: blocks that go on along the chain */
@@ -132,11 +133,21 @@ static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
     end(job, KVCL_OK);
 }
 
+/* As a copy of mine: length, flags and checksum are those of the same bytes. */
+static void be_mine(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *loc)
+{
+    loc->rank        = pool->slots.rank;
+    loc->incarnation = pool->slots.incarnation;
+    loc->cache       = pool->slots.cache;
+    loc->slot        = slot;
+    loc->gen         = kvcl_slots_gen(&pool->slots, slot);
+}
+
 /* Lock held. What is here goes on to the next rank, as copies of mine. */
 static bool go_on(copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
-    kvcl_copy_head_t  head  = {.copies = job->head.copies, .tenant = job->head.tenant};
+    kvcl_copy_head_t  head  = {.copies = job->head.copies, .there = job->head.there, .tenant = job->head.tenant};
     kvcl_owner_node_t *node;
     kvcl_ask_t        *ask;
     uint32_t          n = 0, i;
@@ -144,13 +155,8 @@ static bool go_on(copy_job_t *job)
     for (i = 0; i < job->n; ++i) {
         node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, store->pool) : NULL;
         if (node != NULL) {
-            kvcl_dir_loc_t *loc = &job->recs[i].loc; /* length, flags and checksum are those of the same bytes */
-            loc->rank        = store->pool->slots.rank;
-            loc->incarnation = store->pool->slots.incarnation;
-            loc->cache       = store->pool->slots.cache;
-            loc->slot        = kvcl_owner_slot(node);
-            loc->gen         = kvcl_slots_gen(&store->pool->slots, loc->slot);
-            job->order[n++]  = i;
+            be_mine(store->pool, kvcl_owner_slot(node), &job->recs[i].loc);
+            job->order[n++] = i;
         }
     }
     pin_chained(job, true);
@@ -187,7 +193,7 @@ static void on_listed(void *arg, kvcl_status_t status)
 
     kvcl_lock(ctx);
     for (i = 0; (i < job->n) && (status == KVCL_OK) && !store->closing; ++i) {
-        job->made[i] = (kvcl_owner_find(store, &job->recs[i].key, store->pool) != NULL) ? 1 : 0;
+        job->made[i] = kvcl_owner_lists(store, &job->recs[i].key) ? 1 : 0;
     }
     if (store->closing || !next_lives(job) || !go_on(job)) {
         end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
@@ -212,7 +218,7 @@ static void publish_got(copy_job_t *job)
             kvcl_store_freed(store);
             continue;
         }
-        store->pool->array[job->slots[i]].note = job->head.copies;
+        store->pool->array[job->slots[i]].note = (uint8_t)job->head.there;
         job->todo[--first] = rec;
     }
     job->n_new = job->n_todo - first;
@@ -230,7 +236,8 @@ static void on_fetched(void *arg, kvcl_status_t status)
     job->get = NULL;
     publish_got(job);
     kvcl_unlock(ctx);
-    status = kvcl_publish_start(job->store->pool, job->todo + (job->n_todo - job->n_new), job->n_new, &p, NULL);
+    status = kvcl_publish_start(job->store->pool, job->todo + (job->n_todo - job->n_new), job->n_new + job->n_again,
+                                &p, NULL);
     if (status != KVCL_OK) {
         on_listed(job, status);
     }
@@ -243,7 +250,8 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
 {
     uint32_t i;
 
-    if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2)) {
+    if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2) ||
+        (head->there > KVCL_DIR_LOCS_MAX)) {
         return false;
     }
     for (i = 0; i < head->n_next; ++i) {
@@ -261,6 +269,21 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
     return true;
 }
 
+/* Lock held. recs[i] is in the pool. Unless a put counts the copies, nothing is known of others. What no home lists is
+ * told to it again. */
+static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
+{
+    kvcl_slot_t      *at = &job->store->pool->array[slot];
+    kvcl_store_rec_t rec = job->recs[i];
+
+    at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
+    if (!(at->note & KVCL_NOTE_LISTED) && ((rec.loc.flags ^ at->flags) & KVCL_LOC_SUMMED) == 0) {
+        be_mine(job->store->pool, slot, &rec.loc);
+        rec.loc.flags = at->flags;
+        job->todo[job->n - ++job->n_again] = rec;
+    }
+}
+
 /* Lock held. Slots for what the pool lacks, and the get that fills them. */
 static kvcl_status_t begin(copy_job_t *job)
 {
@@ -273,10 +296,12 @@ static kvcl_status_t begin(copy_job_t *job)
         node = kvcl_owner_find(store, &job->recs[i].key, store->pool);
         if (node != NULL) {
             kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+            note_held(job, i, kvcl_owner_slot(node));
         } else {
             job->todo[job->n_todo++] = job->recs[i];
         }
     }
+    memmove(job->todo + job->n_todo, job->todo + (job->n - job->n_again), job->n_again * sizeof(*job->todo));
     status = kvcl_owner_reserve(store, job->n_todo);
     if (status == KVCL_OK) {
         status = kvcl_owner_take_for(store->pool, job->head.tenant, job->n_todo, job->slots);

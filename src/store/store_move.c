@@ -71,7 +71,7 @@ static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t
                                kvcl_deadline_after(kvcl_copy_time(store, batch->n)));
         kvcl_lock(store->ctx);
         for (i = 0; i < batch->n; ++i) {
-            batch->made[i] = (kvcl_owner_find(store, &batch->recs[i].key, store->pool) != NULL) ? 1 : 0;
+            batch->made[i] = kvcl_owner_lists(store, &batch->recs[i].key) ? 1 : 0;
         }
         kvcl_unlock(store->ctx);
     }
@@ -183,6 +183,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
                               uint8_t *made)
 {
     kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_copy");
+    kvcl_status_t all    = KVCL_OK;
     kvcl_found_t  *found;
     batch_t       *batch;
     size_t        i;
@@ -206,12 +207,13 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     if (status == KVCL_OK) {
         status = copy_keys(store, keys, found, n, (uint32_t)rank, made, batch);
     }
+    for (i = 0; (status == KVCL_OK) && (i < n) && (all == KVCL_OK); ++i) {
+        all = made[i] ? KVCL_OK : (found[i].n == 0) ? KVCL_ERR_NOT_FOUND : KVCL_ERR_NO_SPACE;
+    }
     if ((status == KVCL_OK) && (flags & KVCL_STORE_MOVE)) {
         status = leave_others(store, keys, found, n, (uint32_t)rank, made);
     }
-    for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
-        status = made[i] ? KVCL_OK : (found[i].n == 0) ? KVCL_ERR_NOT_FOUND : KVCL_ERR_NO_SPACE;
-    }
+    status = (status == KVCL_OK) ? all : status;
     free(found);
     return status;
 }

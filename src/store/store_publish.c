@@ -69,6 +69,26 @@ static bool is_current(const kvcl_publish_t *publish, size_t i)
                                        : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
 }
 
+/* Lock held: a put that failed leaves no block in the pool that nobody is told of, since the next one of its key would
+ * take it for done. */
+static void withdraw_unlisted(kvcl_publish_t *publish)
+{
+    kvcl_owner_t     *owner = publish->owner;
+    kvcl_store_rec_t gone;
+    size_t           i;
+
+    if (!publish->is_publish || (owner == NULL) || (owner != publish->store->pool) || publish->store->closing ||
+        (publish->status == KVCL_OK)) {
+        return;
+    }
+    for (i = 0; i < publish->n; ++i) {
+        const kvcl_dir_loc_t *loc = &publish->recs[i].loc;
+        if (!kvcl_loc_is_nvme(loc) && is_current(publish, i) && !(owner->array[loc->slot].note & KVCL_NOTE_LISTED)) {
+            (void)!kvcl_owner_withdraw(owner, loc->slot, KVCL_SLOT_FREE, &gone);
+        }
+    }
+}
+
 /* What was withdrawn between the send and now must not stay in the directory. */
 static void remove_withdrawn(kvcl_publish_t *publish)
 {
@@ -89,6 +109,7 @@ static void finish(kvcl_publish_t *publish)
         return;
     }
     kvcl_list_del(&publish->link);
+    withdraw_unlisted(publish);
     remove_withdrawn(publish);
     --publish->store->ops;
     kvcl_req_complete(&publish->req, publish->status);
@@ -113,6 +134,8 @@ static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
         went_wrong(publish, i, status);
     } else if ((status != KVCL_OK) && (status != KVCL_ERR_EXISTS)) {
         kvcl_log_debug("a block is not listed: %s", kvcl_status_text(status));
+    } else if ((status == KVCL_OK) && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
+        publish->owner->array[publish->recs[i].loc.slot].note |= KVCL_NOTE_LISTED;
     }
 }
 
@@ -295,7 +318,8 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
     kvcl_lock(ctx);
     apply_here(publish, keys);
     if (kvcl_list_is_empty(&publish->asks)) {
-        pthread_mutex_unlock(&ctx->engine.lock);
+        withdraw_unlisted(publish);
+        kvcl_unlock(ctx);
         status = publish->status;
         free_publish(publish);
         return kvcl_req_instant(ctx, status, p->cb, p->cb_arg, req_p);

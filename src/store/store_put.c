@@ -21,6 +21,13 @@ typedef struct put_work {
     bool             instead; /* an upsert */
 } put_work_t;
 
+/* Also one that no home lists, or not that we know of, is told to it again. */
+static bool lacks_copies(const kvcl_slot_t *slot, unsigned copies)
+{
+    return !(slot->note & KVCL_NOTE_LISTED) ||
+           ((copies > 1) && ((slot->note & KVCL_NOTE_COPIES) < copies));
+}
+
 /* Lock held. Which keys the pool lacks: their places in todo[]; behind them, from the end, those it has of which there
  * are fewer copies than wanted. What it has is in use, the end of a chain first. */
 static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const put_work_t *work, size_t *n_held_p)
@@ -42,7 +49,7 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
         node = kvcl_owner_find(store, &keys[i], store->pool);
         if (node == NULL) {
             work->todo[n_todo++] = (uint32_t)i;
-        } else if ((work->copies > 1) && (store->pool->array[kvcl_owner_slot(node)].note < work->copies)) {
+        } else if (lacks_copies(&store->pool->array[kvcl_owner_slot(node)], work->copies)) {
             work->todo[n - ++*n_held_p] = (uint32_t)i;
         }
     }
@@ -164,12 +171,13 @@ static bool put_held(kvcl_store_h store, const kvcl_key_t *key, kvcl_cache_h cac
 static void count_copies(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *copies)
 {
     kvcl_owner_node_t *node;
+    unsigned          note;
     size_t            i;
 
     for (i = 0; (copies != NULL) && (i < n); ++i) {
         node      = kvcl_owner_find(store, &keys[i], store->pool);
-        copies[i] = (node == NULL) ? 0 : (store->pool->array[kvcl_owner_slot(node)].note > 1)
-                                             ? store->pool->array[kvcl_owner_slot(node)].note : 1;
+        note      = (node != NULL) ? store->pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_COPIES : 0;
+        copies[i] = (uint8_t)((node == NULL) ? 0 : (note > 1) ? note : 1);
     }
 }
 
@@ -223,9 +231,10 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
     kvcl_lock(store->ctx);
     count_copies(store, keys, n, p.copies);
     kvcl_unlock(store->ctx);
-    return (work->copies == 1) ? kvcl_publish_start(store->pool, work->recs + first, at - first, &p, req_p)
-                               : kvcl_chain_start(store, work->recs + first, work->from + first, at - first,
-                                                  work->copies, &p, req_p);
+    if ((work->copies == 1) && (p.copies == NULL)) {
+        return kvcl_publish_start(store->pool, work->recs + first, at - first, &p, req_p);
+    }
+    return kvcl_chain_start(store, work->recs + first, work->from + first, at - first, work->copies, &p, req_p);
 }
 
 static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,

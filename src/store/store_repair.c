@@ -311,6 +311,9 @@ void kvcl_repair_start(kvcl_store_h store)
     kvcl_repair_t *repair = store->repair;
 
     kvcl_assert_locked(store->ctx);
+    if (store->pool != NULL) {
+        kvcl_owner_unlist(store->pool); /* puts tell the new homes of them */
+    }
     if (store->closing || (store->ctx->config.store_repair_bytes == 0)) {
         return;
     }

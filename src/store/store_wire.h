@@ -68,7 +68,7 @@ typedef struct kvcl_copy_head {
     uint8_t  copies;  /* wanted of each block in all, 1 to KVCL_DIR_LOCS_MAX */
     uint8_t  n_next;  /* at most KVCL_DIR_LOCS_MAX - 2 */
     uint16_t next[KVCL_DIR_LOCS_MAX - 2];
-    uint16_t reserved;
+    uint16_t there;   /* how many copies there are when a put's chain is through; 0: not known */
     uint64_t tenant;  /* whose blocks these are; 0: nobody's, or not known */
 } kvcl_copy_head_t;
 _Static_assert(sizeof(kvcl_copy_head_t) == 16, "wire format");

@@ -395,7 +395,8 @@ static const struct {
     {"tier_upsert", test_tier_upsert}, {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
     {"upsert_unlisted", test_upsert_unlisted}, {"upsert_refused", test_upsert_refused},
-    {"moves", test_moves},     {"drain", test_drain}, {"drain_two", test_drain_two},
+    {"put_unlisted", test_put_unlisted}, {"moves", test_moves}, {"move_unlisted", test_move_unlisted},
+    {"drain", test_drain}, {"drain_two", test_drain_two},
     {"hot", test_hot},
 };
 

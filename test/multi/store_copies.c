@@ -162,3 +162,51 @@ void test_copies_full(world_t *w)
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
 }
+
+/* A directory that is full: what it does not list is not kept either, so it can be put again when there is room. */
+void test_put_unlisted(world_t *w)
+{
+    enum { MANY = 300 };
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_xfer_params_t  p      = KVCL_XFER_PARAMS_INIT;
+    kvcl_cache_h        cache  = make_cache(w, "unlisted", MANY, false);
+    static kvcl_key_t   keys[MANY], gone[MANY];
+    static uint8_t      present[MANY], copies[MANY];
+    static uint32_t     ids[MANY];
+    uint32_t            listed = 0, i, last = MANY;
+    kvcl_store_stats_t  stats;
+    kvcl_store_h        store;
+    kvcl_req_h          req;
+
+    params.dir_entries = 64;
+    params.dram_bytes  = 2 * MANY * BLOCK;
+    params.block_bytes = BLOCK;
+    p.copies           = copies;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    for (i = 0; i < MANY; ++i) {
+        keys[i] = key_of("unlisted", (uint64_t)w->rank, i);
+        ids[i]  = i;
+        fill(cache, i, &keys[i]);
+    }
+    CHECK(w, DO(kvcl_store_put(store, keys, MANY, cache, ids, &p, &req)) == KVCL_ERR_NO_SPACE, "put");
+    CHECK(w, kvcl_store_exists(store, keys, MANY, present) == KVCL_OK, "exists");
+    for (i = 0; i < MANY; ++i) {
+        CHECK(w, present[i] == copies[i], "key %u: listed %u, copies %u", i, present[i], copies[i]);
+        last = present[i] ? last : i;
+        if (present[i]) {
+            gone[listed++] = keys[i];
+        }
+    }
+    kvcl_store_stats(store, &stats);
+    CHECK(w, stats.pool_published == listed, "%llu blocks are kept, %u are listed",
+          (unsigned long long)stats.pool_published, listed);
+    sync_all(w);
+    CHECK(w, DO(kvcl_store_remove(store, gone, listed, NULL, &req)) == KVCL_OK, "remove");
+    sync_all(w);
+    CHECK(w, (last < MANY) && (DO(kvcl_store_put(store, &keys[last], 1, cache, &ids[last], NULL, &req)) == KVCL_OK),
+          "put again");
+    CHECK(w, (kvcl_store_exists(store, &keys[last], 1, present) == KVCL_OK) && present[0], "put, and not listed");
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}

@@ -226,3 +226,52 @@ void test_drain_two(world_t *w)
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
 }
+
+/* A copy that the directory has no place for is no reason to give the others up; and who alone has a block makes more
+ * copies when it puts it. */
+void test_move_unlisted(world_t *w)
+{
+    enum { LISTED = 4 };
+    kvcl_cache_h       cache = make_cache(w, "nowhere", EACH + 1, false);
+    kvcl_store_h       store = open_store(w);
+    kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         keys[LISTED], key = key_of("nowhere", 0, 0), two = key_of("nowhere", 0, 1);
+    uint32_t           ids[LISTED], to = EACH, i;
+    int                last = w->size - 1;
+    uint8_t            copies = 0, made;
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    p.replicas = 2;
+    p.copies   = &copies;
+    for (i = 0; i < LISTED; ++i) {
+        keys[i] = key;
+        ids[i]  = i;
+        fill(cache, i, &key);
+    }
+    if (w->rank == 0) {
+        CHECK(w, DO(kvcl_store_publish(store, keys, LISTED, cache, ids, NULL, &req)) == KVCL_OK, "publish");
+        for (i = 0; (i < 2) && (last != 0); ++i) { /* it has the block the second time */
+            status = kvcl_store_copy(store, &key, 1, last, KVCL_STORE_MOVE, &made);
+            CHECK(w, status == KVCL_ERR_NO_SPACE, "move %u: %s", i, kvcl_status_text(status));
+        }
+    }
+    sync_all(w);
+    CHECK(w, (DO(kvcl_store_get(store, &key, 1, cache, &to, NULL, NULL, &req)) == KVCL_OK) && holds(cache, to, &key),
+          "a key that did not move");
+    sync_all(w);
+    fill(cache, LISTED, &two);
+    i = LISTED;
+    if (w->rank == 0) {
+        CHECK(w, DO(kvcl_store_put(store, &two, 1, cache, &i, &p, &req)) == KVCL_OK, "put");
+        CHECK(w, kvcl_store_copy(store, &two, 1, last, KVCL_STORE_MOVE, NULL) == KVCL_OK, "move");
+    }
+    sync_all(w);
+    if (w->rank == last) {
+        CHECK(w, DO(kvcl_store_put(store, &two, 1, cache, &i, &p, &req)) == KVCL_OK, "put of what is here");
+        CHECK(w, copies == ((last != 0) ? 2 : 1), "%u copies", copies);
+    }
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}

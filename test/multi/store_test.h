@@ -53,6 +53,7 @@ void test_hostile(world_t *w);
 /* store_copies.c */
 void test_copies(world_t *w);
 void test_copies_full(world_t *w);
+void test_put_unlisted(world_t *w);
 /* store_events.c */
 void test_events(world_t *w);
 void test_close_waiters(world_t *w);
@@ -77,6 +78,7 @@ void test_upsert_refused(world_t *w);
 void test_hot(world_t *w);
 /* store_moves.c */
 void test_moves(world_t *w);
+void test_move_unlisted(world_t *w);
 void test_drain(world_t *w);
 void test_drain_two(world_t *w);
 /* store_bench.c */
