@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+enum { PINS_A_SLOT = 1024, PINS_A_POOL = 4 }; /* holders are numbers, and peers may make up any */
+
 typedef struct pin {
     kvcl_heap_node_t expiry;
     kvcl_list_t      link;  /* soft */
@@ -25,7 +27,7 @@ void kvcl_pins_init(kvcl_pins_t *pins)
     kvcl_list_init(&pins->soft);
     kvcl_map_init(&pins->by_slot);
     pins->n      = 0;
-    pins->n_soft = 0;
+    pins->n_hard = 0;
 }
 
 static pin_t *first_of(const kvcl_owner_t *owner, uint32_t slot)
@@ -33,11 +35,22 @@ static pin_t *first_of(const kvcl_owner_t *owner, uint32_t slot)
     return kvcl_map_get(&owner->held.by_slot, slot);
 }
 
+static bool is_hard(const kvcl_owner_t *owner, uint32_t slot)
+{
+    const pin_t *pin = first_of(owner, slot);
+
+    while ((pin != NULL) && pin->soft) {
+        pin = pin->next;
+    }
+    return pin != NULL;
+}
+
 /* Out of everything, and freed. The block may be evicted afterwards. */
 static void destroy(kvcl_owner_t *owner, pin_t *pin)
 {
     kvcl_pins_t *pins = &owner->held;
     pin_t       *head = first_of(owner, pin->slot), **at;
+    bool        hard  = is_hard(owner, pin->slot);
 
     for (at = &head; *at != pin; at = &(*at)->next) {
     }
@@ -50,7 +63,7 @@ static void destroy(kvcl_owner_t *owner, pin_t *pin)
     kvcl_heap_del(&pins->expiries, &pin->expiry);
     kvcl_list_del(&pin->link);
     --pins->n;
-    pins->n_soft -= pin->soft ? 1 : 0;
+    pins->n_hard -= (hard && !is_hard(owner, pin->slot)) ? 1 : 0;
     kvcl_owner_unpin(owner, pin->slot);
     free(pin);
 }
@@ -76,17 +89,32 @@ static pin_t *find(const kvcl_owner_t *owner, uint32_t slot, uint64_t holder)
     return pin;
 }
 
-/* One that is hard, for the count: it is not in the list of soft ones. */
-static void set_soft(kvcl_pins_t *pins, pin_t *pin, bool soft)
+static void set_soft(kvcl_owner_t *owner, pin_t *pin, bool soft)
 {
+    kvcl_pins_t *pins = &owner->held;
+
     kvcl_list_del(&pin->link);
-    pins->n_soft += (soft ? 1u : 0u) - (pin->soft ? 1u : 0u);
-    pin->soft = soft;
+    pins->n_hard -= is_hard(owner, pin->slot) ? 1 : 0;
+    pin->soft     = soft;
+    pins->n_hard += is_hard(owner, pin->slot) ? 1 : 0;
     if (soft) {
         kvcl_list_add_tail(&pins->soft, &pin->link);
     }
 }
 
+/* May the slot have one more? */
+static bool has_room(const kvcl_owner_t *owner, uint32_t slot)
+{
+    const pin_t *pin = first_of(owner, slot);
+    uint32_t    n;
+
+    for (n = 0; pin != NULL; ++n) {
+        pin = pin->next;
+    }
+    return (n < PINS_A_SLOT) && (owner->held.n < PINS_A_SLOT + ((uint64_t)PINS_A_POOL * owner->slots.n));
+}
+
+/* A soft one, in no list yet. */
 static kvcl_status_t make(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, uint64_t expires_ns, pin_t **pin_p)
 {
     kvcl_pins_t *pins = &owner->held;
@@ -97,6 +125,7 @@ static kvcl_status_t make(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, u
     }
     pin->holder = holder;
     pin->slot   = slot;
+    pin->soft   = true;
     pin->next   = first_of(owner, slot);
     kvcl_list_init(&pin->link);
     kvcl_heap_node_init(&pin->expiry);
@@ -118,11 +147,12 @@ static kvcl_status_t make(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, u
 kvcl_status_t kvcl_pins_set(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, bool soft, uint64_t expires_ns)
 {
     kvcl_pins_t   *pins  = &owner->held;
-    uint32_t      n_hard = pins->n - pins->n_soft, most = owner->slots.n - (owner->slots.n / 8);
+    uint32_t      most   = owner->slots.n - (owner->slots.n / 8);
     pin_t         *pin   = find(owner, slot, holder);
     kvcl_status_t status = KVCL_OK;
 
-    if (!soft && ((pin == NULL) || pin->soft) && (n_hard >= most)) {
+    if (((pin == NULL) && !has_room(owner, slot)) ||
+        (!soft && !is_hard(owner, slot) && (pins->n_hard >= most))) {
         return KVCL_ERR_NO_SPACE;
     }
     if (pin == NULL) {
@@ -131,7 +161,7 @@ kvcl_status_t kvcl_pins_set(kvcl_owner_t *owner, uint32_t slot, uint64_t holder,
         kvcl_heap_update(&pins->expiries, &pin->expiry, expires_ns);
     }
     if (status == KVCL_OK) {
-        set_soft(pins, pin, soft);
+        set_soft(owner, pin, soft);
         kvcl_store_freed(owner->store); /* who waits for room may have less to wait for */
     }
     return status;

@@ -187,6 +187,18 @@ static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, c
     return n_recs;
 }
 
+/* Lock held. Keys that shall leave the tier are still in it: what has been put anew under one of them would be taken for
+ * what is there, and go with it. */
+static bool drops_wait(kvcl_nvme_t *nvme)
+{
+    bool any;
+
+    pthread_mutex_lock(&nvme->lock);
+    any = (nvme->n_drops != 0);
+    pthread_mutex_unlock(&nvme->lock);
+    return any;
+}
+
 kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
 {
     kvcl_store_h     store  = nvme->store;
@@ -205,6 +217,7 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     }
     kvcl_lock(store->ctx);
     busy  = !store->closing && !atomic_load(&nvme->draining) && (nvme->listing >= LISTING_MAX);
+    busy  = busy || (!store->closing && drops_wait(nvme));
     n     = (store->closing || busy) ? 0 : choose(nvme, order, victims);
     epoch = nvme->drop_epoch;
     kvcl_unlock(store->ctx);

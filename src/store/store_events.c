@@ -14,6 +14,7 @@
 
 enum { FOLLOWERS_MAX = 256 };
 #define PAUSE_NS    (KVCL_NS_PER_MS / 2)
+#define BUSY_PAUSE_NS (50 * KVCL_NS_PER_MS)
 #define WAIT_MAX_NS (20 * KVCL_NS_PER_SEC) /* of a question that is kept; whoever wants more asks again */
 
 typedef struct events_ask {
@@ -105,6 +106,7 @@ void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
 {
     events_ask_t what;
     follower_t   *follower;
+    bool         waits;
 
     if (len != sizeof(what)) {
         kvcl_am_malformed(store->ctx, peer, "a question for events that makes no sense");
@@ -112,8 +114,12 @@ void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
         return;
     }
     memcpy(&what, data, sizeof(what));
-    follower = ((what.wait_ns != 0) && (what.since == store->events.newest) && (store->events.ring != NULL) &&
-                (store->n_followers < FOLLOWERS_MAX)) ? calloc(1, sizeof(*follower)) : NULL;
+    waits = (what.wait_ns != 0) && (what.since == store->events.newest) && (store->events.ring != NULL);
+    if (waits && (store->n_followers >= FOLLOWERS_MAX)) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* or it would ask all the time */
+        return;
+    }
+    follower = waits ? calloc(1, sizeof(*follower)) : NULL;
     if (follower == NULL) {
         answer(store, peer, in, &what);
         return;
@@ -184,6 +190,11 @@ static kvcl_status_t one_question(kvcl_store_h store, int rank, const events_ask
     return kvcl_op_call(store, rank, KVCL_ASK_EVENTS, ask, sizeof(*ask), timeout_ns, out, "kvcl_store_events");
 }
 
+static bool is_closing(void *arg)
+{
+    return ((const struct kvcl_store *)arg)->closing;
+}
+
 /* Until there is something, or the time is over. */
 static kvcl_status_t follow(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, size_t cap,
                             kvcl_op_out_t *out)
@@ -199,6 +210,11 @@ static kvcl_status_t follow(kvcl_store_h store, int rank, uint64_t since, uint64
         left   = kvcl_deadline_left(deadline);
         ask    = (events_ask_t){.since = since, .cap = cap, .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
         status = one_question(store, rank, &ask, out);
+        if (status == KVCL_ERR_BUSY) { /* too many follow it: not at once again */
+            left   = kvcl_deadline_after(BUSY_PAUSE_NS);
+            (void)kvcl_engine_wait(store->ctx, is_closing, store, (left < deadline) ? left : deadline);
+            status = KVCL_OK;
+        }
     } while ((status == KVCL_OK) && (out->len == 0) && !store->closing && (kvcl_deadline_left(deadline) != 0));
     kvcl_store_let_go(store);
     return status;

@@ -41,6 +41,7 @@ kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl
         return KVCL_OK; /* it holds nothing of anybody */
     }
     blocks = (ask.bytes != 0) ? ask.bytes / store->pool_cache->shape.block_bytes : KVCL_TENANT_NO_QUOTA;
+    kvcl_store_freed(store); /* who waits for room may have more of it */
     return kvcl_tenants_quota(&store->pool->tenants, ask.tenant, blocks);
 }
 

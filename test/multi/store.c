@@ -390,7 +390,7 @@ static const struct {
     {"bcast", test_bcast},     {"full", test_full},     {"reuse", test_reuse},     {"evict", test_evict},
     {"threads", test_threads}, {"hostile", test_hostile}, {"copies", test_copies}, {"copies_full", test_copies_full},
     {"events", test_events},
-    {"close_waiters", test_close_waiters}, {"match_all", test_match_all},
+    {"followers", test_followers}, {"close_waiters", test_close_waiters}, {"match_all", test_match_all},
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
     {"tier_upsert", test_tier_upsert}, {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},

@@ -86,6 +86,26 @@ static void pin_of(world_t *w, kvcl_store_h store, int rank, uint64_t ttl_ns, ui
     CHECK(w, (copies[0] == 1) && (copies[3] == 1), "%u and %u copies", copies[0], copies[3]);
 }
 
+/* It is blocks that cannot be pinned without end, not holders; and these have an end, too. */
+static void many_holders(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
+{
+    const uint64_t minute = 60000000000u;
+    kvcl_key_t     key    = key_of("many", (uint64_t)w->rank, 0);
+    kvcl_status_t  status;
+    uint64_t       holder;
+
+    CHECK(w, put(w, store, cache, "many", 0, 1, NULL) == KVCL_OK, "put");
+    for (holder = 1; holder <= 2 * POOL; ++holder) {
+        CHECK(w, kvcl_store_pin(store, &key, 1, holder, minute, 0, NULL) == KVCL_OK, "holder %u", (unsigned)holder);
+    }
+    do {
+        status = kvcl_store_pin(store, &key, 1, holder, minute, KVCL_PIN_SOFT, NULL);
+    } while ((status == KVCL_OK) && (holder++ < 5000));
+    CHECK(w, (status == KVCL_ERR_NO_SPACE) && (holder == 1025), "%u holders: %s", (unsigned)holder,
+          kvcl_status_text(status));
+    sync_all(w);
+}
+
 void test_pins(world_t *w)
 {
     const uint64_t     minute = 60000000000u;
@@ -140,6 +160,7 @@ void test_pins(world_t *w)
     CHECK(w, count(store, "soft", next, 0, 4, 2) == 2, "%u soft pins are left", count_now(store, "soft", next, 0, 4));
     sync_all(w);
     CHECK(w, kvcl_store_unpin(store, keys, 4, 5) == KVCL_OK, "unpin");
+    many_holders(w, store, cache);
     CHECK(w, DO(kvcl_store_remove(store, keys, 4, NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
     kvcl_store_close(store);
@@ -184,6 +205,26 @@ static void quotas(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     sync_all(w);
 }
 
+/* Tenant 7 may have two blocks; who waits with three goes on when it may have more. */
+static void raised(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
+{
+    kvcl_xfer_params_t seven = KVCL_XFER_PARAMS_INIT;
+    struct timespec    nap   = {0, 100000000};
+    uint64_t           begun = now_ns();
+
+    if (w->rank == 1) {
+        seven.tenant     = 7;
+        seven.flags      = KVCL_PUT_WAIT;
+        seven.timeout_ns = 8000000000u;
+        CHECK(w, put(w, store, cache, "raised", 0, 3, &seven) == KVCL_OK, "put");
+        CHECK(w, now_ns() - begun < 5000000000u, "the quota was raised, and it waited on");
+    } else if (w->rank == 0) {
+        nanosleep(&nap, NULL);
+        CHECK(w, kvcl_store_quota(store, -1, 7, 3 * BLOCK) == KVCL_OK, "a higher quota");
+    }
+    sync_all(w);
+}
+
 void test_tenants(world_t *w)
 {
     kvcl_cache_h      cache = make_cache(w, "tenants", POOL, false);
@@ -215,6 +256,7 @@ void test_tenants(world_t *w)
     sync_all(w);
     CHECK(w, count(store, "nobody", w->rank, 0, 4, 0) == 0, "something is left");
     sync_all(w);
+    raised(w, store, cache);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
 }

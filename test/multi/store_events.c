@@ -2,6 +2,7 @@
  * Following a store: a set of keys kept by a snapshot and events is the set of keys that a rank holds, whatever happens
  * meanwhile; who comes too late is told so; who waits is woken, also by a close.
  */
+#include "store/store.h"
 #include "store_test.h"
 
 #include <malloc.h>
@@ -196,6 +197,35 @@ void test_events(world_t *w)
     sync_all(w);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
+}
+
+/* ---- where too many follow ---- */
+
+void test_followers(world_t *w)
+{
+    enum { MOST = 256 };
+    kvcl_store_params_t  params = KVCL_STORE_PARAMS_INIT;
+    kvcl_context_stats_t before, after;
+    kvcl_store_event_t   event;
+    kvcl_store_h         store;
+    size_t               n = 9;
+    int                  next = (w->rank + 1) % w->size;
+
+    params.dir_entries = 64;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    kvcl_lock(w->ctx);
+    store->n_followers += MOST;
+    kvcl_unlock(w->ctx);
+    sync_all(w);
+    kvcl_context_stats(w->ctx, &before);
+    CHECK(w, (kvcl_store_events(store, next, 0, 200000000, &event, 1, &n) == KVCL_OK) && (n == 0), "%zu events", n);
+    kvcl_context_stats(w->ctx, &after);
+    CHECK(w, after.ops - before.ops < 20, "%llu questions", (unsigned long long)(after.ops - before.ops));
+    sync_all(w);
+    kvcl_lock(w->ctx);
+    store->n_followers -= MOST;
+    kvcl_unlock(w->ctx);
+    kvcl_store_close(store);
 }
 
 /* ---- a store is closed while threads wait in it ---- */

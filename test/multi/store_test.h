@@ -56,6 +56,7 @@ void test_copies_full(world_t *w);
 void test_put_unlisted(world_t *w);
 /* store_events.c */
 void test_events(world_t *w);
+void test_followers(world_t *w);
 void test_close_waiters(world_t *w);
 /* store_groups.c */
 void test_match_all(world_t *w);
