@@ -82,6 +82,14 @@ if [ -n "$http" ]; then
     is has "$tmp/metrics" '^# TYPE kvcl_store_published_total counter$'
     is [ "$(curl -sS -m 10 "http://$at0/healthz")" = ok ]
     is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
+    kill -STOP "$serve1" # who asks for all ranks waits for it, others do not
+    curl -sS -m 20 -o "$tmp/ranks" "http://$at0/ranks" &
+    asking=$!
+    sleep 0.5
+    is [ "$(curl -sS -m 3 "http://$at0/healthz")" = ok ]
+    kill -CONT "$serve1"
+    is wait $asking
+    is has "$tmp/ranks" '"rank": 2'
     is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' -X DELETE "http://$at0/metrics")" = 405 ]
   fi
 else

@@ -33,6 +33,7 @@ typedef struct server {
     kvcl_store_h store;
     serve_http_t *http;
     atomic_bool  leaving;
+    atomic_bool  closing; /* nobody is asked any more */
 } server_t;
 
 static cli_result_t parse(options_t *opt, int argc, char **argv)
@@ -77,13 +78,13 @@ static unsigned answer_ranks(server_t *server, FILE *body)
     int                rank;
 
     for (rank = 0; rank < server->job.size; ++rank) {
-        alive = (kvcl_store_rank_stats(server->store, rank, &stats) == KVCL_OK);
+        alive = !server->closing && (kvcl_store_rank_stats(server->store, rank, &stats) == KVCL_OK);
         stat_print_json(body, rank, alive, &stats);
     }
     return 200;
 }
 
-/* On the HTTP server's thread. */
+/* On threads of the HTTP server: one that asks a silent rank does not keep the others waiting. */
 static unsigned answer(void *arg, const char *path, FILE *body, const char **type_p)
 {
     server_t           *server = arg;
@@ -179,6 +180,7 @@ int main(int argc, char **argv)
         }
         leave(&server, opt.drain);
     }
+    server.closing = true;
     serve_http_close(server.http);
     kvcl_store_close(server.store);
     job_close(&server.job);

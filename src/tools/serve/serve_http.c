@@ -1,6 +1,6 @@
 /*
- * The HTTP server (serve_http.h) over libmicrohttpd: one thread of the library's, which sleeps while nobody asks. A
- * response is built in memory and handed over to the library, which frees it.
+ * The HTTP server (serve_http.h) over libmicrohttpd: a thread of the library's, which sleeps while nobody asks, and
+ * one a connection, since an answer may take long. A response is built in memory and handed over to the library, which frees it.
  */
 #include "config.h"
 #include "tools/serve/serve_http.h"
@@ -111,7 +111,8 @@ static bool start(serve_http_t *http, const char *host, unsigned port, char *why
     const union MHD_DaemonInfo  *info;
     struct addrinfo             *found = NULL;
     char                        service[8];
-    unsigned                    flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
+    unsigned                    flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
+                                        MHD_USE_THREAD_PER_CONNECTION;
     int                         error;
 
     snprintf(service, sizeof(service), "%u", port);
