@@ -1,7 +1,7 @@
 /*
  * Giving up copies for somebody else's sake, who waits until it is done (ops.h): because the block has moved to another
- * rank, or because other bytes take its place (kvcl_store_upsert). In the second case every rank is asked for all that it
- * has of the keys: a copy need not be listed.
+ * rank, or because other bytes take its place (kvcl_store_upsert). In the second case every rank is asked for all that
+ * it has of the keys: a copy need not be listed.
  */
 #include "config.h"
 #include "base/error.h"
