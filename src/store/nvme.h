@@ -63,6 +63,7 @@ typedef struct kvcl_nvme {
     uint32_t          ahead;     /* so many slots shall be free or clean */
     unsigned          listing;   /* publishes under way */
     uint64_t          drop_epoch; /* counts keys that were removed */
+    uint32_t          drain_at;  /* draining: the next slot */
     bool              off;       /* the tier takes no more blocks */
     uint64_t          scan;      /* where the walk of a start is */
     bool              scanned;

@@ -63,26 +63,52 @@ void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 
 /* ---- which ---- */
 
+/* Lock held. Is this slot's block to be written? */
+static bool is_victim(kvcl_nvme_t *nvme, uint32_t at, victim_t *victim)
+{
+    kvcl_owner_t      *pool = nvme->store->pool;
+    const kvcl_slot_t *slot = &pool->array[at];
+
+    if ((nvme->clean[at] != KVCL_NVME_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
+        return false;
+    }
+    *victim = (victim_t){.nvme = nvme, .key = slot->key, .slot = at, .gen = kvcl_slots_gen(&pool->slots, at),
+                         .copies = kvcl_loc_copies(slot->flags), .sum = nvme->sums[at],
+                         .summed = (slot->flags & KVCL_LOC_SUMMED) != 0};
+    return true;
+}
+
+/* Lock held. The next of all, once: what cannot be evicted now goes as well. */
+static unsigned choose_next(kvcl_nvme_t *nvme, victim_t *victims)
+{
+    uint32_t n     = nvme->store->pool->slots.n;
+    unsigned found = 0;
+
+    for (; (nvme->drain_at < n) && (found < BATCH); ++nvme->drain_at) {
+        found += is_victim(nvme, nvme->drain_at, &victims[found]) ? 1 : 0;
+    }
+    return found;
+}
+
 /* Lock held. */
 static unsigned choose(kvcl_nvme_t *nvme, uint32_t *order, victim_t *victims)
 {
     kvcl_owner_t *pool = nvme->store->pool;
-    bool         all   = atomic_load(&nvme->draining);
-    uint32_t     want  = all ? pool->slots.n : nvme->ahead, n, i;
+    uint32_t     n, i;
     unsigned     found = 0;
 
-    if (nvme->off || (!all && (pool->slots.n_free >= nvme->ahead))) {
+    if (nvme->off) {
         return 0;
     }
-    n = kvcl_evict_peek(&pool->evict, order, all ? want : want - pool->slots.n_free);
+    if (atomic_load(&nvme->draining)) {
+        return choose_next(nvme, victims);
+    }
+    if (pool->slots.n_free >= nvme->ahead) {
+        return 0;
+    }
+    n = kvcl_evict_peek(&pool->evict, order, nvme->ahead - pool->slots.n_free);
     for (i = 0; (i < n) && (found < BATCH); ++i) {
-        const kvcl_slot_t *slot = &pool->array[order[i]];
-        if ((nvme->clean[order[i]] == KVCL_NVME_DIRTY) && (slot->state == KVCL_SLOT_PUBLISHED)) {
-            victims[found++] = (victim_t){.nvme = nvme, .key = slot->key, .slot = order[i],
-                                          .gen = kvcl_slots_gen(&pool->slots, order[i]),
-                                          .copies = kvcl_loc_copies(slot->flags), .sum = nvme->sums[order[i]],
-                                          .summed = (slot->flags & KVCL_LOC_SUMMED) != 0};
-        }
+        found += is_victim(nvme, order[i], &victims[found]) ? 1 : 0;
     }
     return found;
 }
@@ -232,6 +258,9 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     if (done > 0) {
         kvcl_lock(store->ctx);
         n_recs = mark(nvme, epoch, victims, how, at, done, recs);
+        if (busy && (nvme->drain_at > victims[done - 1].slot)) {
+            nvme->drain_at = victims[done - 1].slot; /* from there again */
+        }
         kvcl_unlock(store->ctx);
         if ((n_recs != 0) && !atomic_load(&nvme->draining)) {
             (void)!list(nvme, recs, n_recs);

@@ -212,6 +212,10 @@ void test_tier_restart(world_t *w)
     uint32_t     i;
 
     put_mine(w, store, cache, "restart");
+    for (i = 0; i < BATCH; ++i) {
+        keys[i] = key_of("restart", (uint64_t)w->rank, KEYS - 1 - i);
+    }
+    CHECK(w, kvcl_store_pin(store, keys, BATCH, 1, 60000000000u, 0, NULL) == KVCL_OK, "pin"); /* they go there as well */
     sync_all(w);
     kvcl_store_close(store);
     store = open_store(w, spec);
