@@ -114,14 +114,14 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *ga
     pull->background = (p->flags & KVCL_BACKGROUND) != 0;
     kvcl_lock(ctx);
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    if ((status == KVCL_OK) && (req_p != NULL)) {
+        pull->req.with = pull->peer;
+        *req_p         = &pull->req;
+    }
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
         kvcl_pull_discard(pull);
         return kvcl_fail(status, "no memory for a transfer");
-    }
-    if (req_p != NULL) {
-        pull->req.with = pull->peer;
-        *req_p         = &pull->req;
     }
     return KVCL_OK;
 }
