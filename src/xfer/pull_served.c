@@ -77,8 +77,8 @@ static kvcl_status_t ask_owner(kvcl_pull_t *pull)
     }
     kvcl_pull_local_stream(pull, out.order, out.unit, &pull->dst);
     kvcl_stream_seek(&pull->dst, pull->range_from);
-    pull->by_lane  = (pull->total >= pull->req.ctx->config.lane_min) && kvcl_lane_suits(pull->req.ctx, &pull->dst) &&
-                     kvcl_lane_in_ready(pull->peer);
+    pull->by_lane  = (pull->total >= pull->req.ctx->config.lane_min) &&
+                     kvcl_serve_lane_suits(pull->req.ctx, &pull->dst) && kvcl_lane_in_ready(pull->peer);
     out.msg.flags |= pull->by_lane ? KVCL_PULL_LANE : 0;
     status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
     free(both);

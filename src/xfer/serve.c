@@ -424,7 +424,8 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
         discard(serve);
         return;
     }
-    serve->by_lane = (msg->flags & KVCL_PULL_LANE) && (kvcl_lane_out(peer) != NULL) && kvcl_lane_suits(ctx, &serve->stream);
+    serve->by_lane = (msg->flags & KVCL_PULL_LANE) && (kvcl_lane_out(peer) != NULL) &&
+                     kvcl_serve_lane_suits(ctx, &serve->stream);
     hold(serve, 1);
     kvcl_list_add_tail(&kvcl_xfer_state(ctx)->serves, &serve->link);
     if (!serve->background) {

@@ -9,7 +9,7 @@
 enum { PIECE_MIN = 2048 };
 
 /* A piece costs the kernel more than it costs us: at 1 KiB packed messages are a quarter faster. */
-bool kvcl_lane_suits(kvcl_context_h ctx, const kvcl_stream_t *stream)
+bool kvcl_serve_lane_suits(kvcl_context_h ctx, const kvcl_stream_t *stream)
 {
     uint64_t least = (ctx->config.lane_min < PIECE_MIN) ? ctx->config.lane_min : PIECE_MIN;
 

@@ -52,7 +52,8 @@ void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_serve_fini(kvcl_context_h ctx);
 /* serve_lane.c */
-bool     kvcl_lane_suits(kvcl_context_h ctx, const struct kvcl_stream *stream); /* are its pieces large enough? */
+/* Are its pieces large enough for a lane? */
+bool     kvcl_serve_lane_suits(kvcl_context_h ctx, const struct kvcl_stream *stream);
 bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx); /* could a frame leave now? */
 /* rma.c */
 unsigned kvcl_rma_poll(kvcl_context_h ctx);

@@ -15,6 +15,7 @@
 
 #include "base/rand.h"
 #include "dir/home.h"
+#include "sim_args.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -428,31 +429,19 @@ static bool run_seed(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = 1, seeds = 3000, i;
-    int      a, b;
+    sim_args_t args = {.first = 1, .seeds = 3000};
+    uint64_t   i;
 
-    for (a = 1; a + 1 < argc; a += 2) {
-        if (strcmp(argv[a], "--seeds") == 0) {
-            seeds = strtoull(argv[a + 1], NULL, 0);
-        } else if (strcmp(argv[a], "--seed") == 0) {
-            first = strtoull(argv[a + 1], NULL, 0);
-        } else if (strcmp(argv[a], "--break") == 0) {
-            for (b = 0; (b < BREAK_END) && (strcmp(argv[a + 1], break_names[b]) != 0); ++b) {
-            }
-            sim.broken = (break_t)b;
-        }
-    }
-    if ((a != argc) || (sim.broken == BREAK_END)) {
-        fprintf(stderr, "usage: sim_copies [--seeds N] [--seed S] [--break one-home|answer-before-listed|"
-                        "ack-before-copies]\n");
+    if (!sim_args_take(&args, argc, argv, "sim_copies", break_names, BREAK_END)) {
         return 2;
     }
-    for (i = 0; i < seeds; ++i) {
-        if (!run_seed(first + i)) {
+    sim.broken = (break_t)args.broken;
+    for (i = 0; i < args.seeds; ++i) {
+        if (!run_seed(args.first + i)) {
             return 1;
         }
     }
     printf("%" PRIu64 " seeds: %" PRIu64 " puts acknowledged, %" PRIu64 " of two copies, %" PRIu64
-           " of them lost one with the dead rank\n", seeds, sim.acked, sim.two, sim.died_holding);
-    return ((seeds >= 1000) && ((sim.two == 0) || (sim.died_holding == 0))) ? 1 : 0;
+           " of them lost one with the dead rank\n", args.seeds, sim.acked, sim.two, sim.died_holding);
+    return ((args.seeds >= 1000) && ((sim.two == 0) || (sim.died_holding == 0))) ? 1 : 0;
 }

@@ -14,6 +14,7 @@
  */
 #include "config.h"
 
+#include "sim_args.h"
 #include "sim_tier.h"
 
 #include <inttypes.h>
@@ -251,33 +252,21 @@ static bool run_seed(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = 1, seeds = 10000, i;
-    int      a, b;
+    sim_args_t args = {.first = 1, .seeds = 10000};
+    uint64_t   i;
 
-    for (a = 1; a + 1 < argc; a += 2) {
-        if (strcmp(argv[a], "--seeds") == 0) {
-            seeds = strtoull(argv[a + 1], NULL, 0);
-        } else if (strcmp(argv[a], "--seed") == 0) {
-            first = strtoull(argv[a + 1], NULL, 0);
-        } else if (strcmp(argv[a], "--break") == 0) {
-            for (b = 0; (b < BREAK_END) && (strcmp(argv[a + 1], break_names[b]) != 0); ++b) {
-            }
-            sim.broken = (break_t)b;
-        }
-    }
-    if ((a != argc) || (sim.broken == BREAK_END)) {
-        fprintf(stderr, "usage: sim_tier [--seeds N] [--seed S] [--break demote-unchecked|stage-unverified|trust-place|"
-                        "recycle-quietly]\n");
+    if (!sim_args_take(&args, argc, argv, "sim_tier", break_names, BREAK_END)) {
         return 2;
     }
-    for (i = 0; i < seeds; ++i) {
-        if (!run_seed(first + i)) {
+    sim.broken = (break_t)args.broken;
+    for (i = 0; i < args.seeds; ++i) {
+        if (!run_seed(args.first + i)) {
             return 1;
         }
     }
     printf("%" PRIu64 " seeds: %" PRIu64 " hits in the pool, %" PRIu64 " out of the tier, %" PRIu64 " demoted, %" PRIu64
            " lost on the way, %" PRIu64 " promoted, %" PRIu64 " stale, %" PRIu64 " bits flipped, %" PRIu64 " refused\n",
-           seeds, n.hits[IN_POOL], n.hits[IN_STAGE], n.demoted, n.lost, n.promoted, n.stale, n.flipped, n.refused);
-    return ((seeds >= 1000) && ((n.hits[IN_STAGE] == 0) || (n.lost == 0) || (n.refused == 0) || (n.stale == 0) ||
-                                (n.promoted == 0))) ? 1 : 0;
+           args.seeds, n.hits[IN_POOL], n.hits[IN_STAGE], n.demoted, n.lost, n.promoted, n.stale, n.flipped, n.refused);
+    return ((args.seeds >= 1000) && ((n.hits[IN_STAGE] == 0) || (n.lost == 0) || (n.refused == 0) || (n.stale == 0) ||
+                                     (n.promoted == 0))) ? 1 : 0;
 }
