@@ -79,6 +79,7 @@ typedef struct kvcl_store_stats {
     uint64_t draining;    /* 1: kvcl_store_drain was called */
     uint64_t bytes_in;    /* payload of the whole context, as kvcl_context_stats says: got or received, */
     uint64_t bytes_out;   /* sent, written or served */
+    uint64_t hits_local;  /* of hits_cache and hits_dram: out of this rank's own memory */
 } kvcl_store_stats_t;
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its

@@ -107,6 +107,7 @@ struct kvcl_store {
     unsigned          ops;
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
     _Atomic uint64_t  tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
+    _Atomic uint64_t  local_hits; /* of them, tiers aside: out of my memory */
     kvcl_list_t       link;        /* the room's stores */
 };
 
@@ -172,11 +173,14 @@ static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kv
 /** First lines of public calls: a store, and n keys. */
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call) KVCL_MUST_CHECK;
 
-/** Any thread: blocks of a user's get, by KVCL_DIR_TIER_*. */
-static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[KVCL_DIR_TIER_MASK + 1])
+/** Any thread: blocks of a user's get, by KVCL_DIR_TIER_*; local: of those in memory, mine. */
+static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[KVCL_DIR_TIER_MASK + 1], size_t local)
 {
     unsigned i;
 
+    if (local != 0) {
+        atomic_fetch_add_explicit(&store->local_hits, local, memory_order_relaxed);
+    }
     for (i = 0; i <= KVCL_DIR_TIER_NVME; ++i) {
         if (hits[i] != 0) {
             atomic_fetch_add_explicit(&store->hits, hits[i], memory_order_relaxed);

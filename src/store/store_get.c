@@ -55,7 +55,7 @@ static void touch_hits(kvcl_get_t *get)
 static void finish(kvcl_get_t *get)
 {
     kvcl_status_t first = KVCL_OK, status;
-    size_t        hits[KVCL_DIR_TIER_MASK + 1] = {0}, i;
+    size_t        hits[KVCL_DIR_TIER_MASK + 1] = {0}, local = 0, i;
 
     kvcl_hedge_disarm(get);
     kvcl_get_let_go(get, true);
@@ -67,6 +67,7 @@ static void finish(kvcl_get_t *get)
         if (status == KVCL_OK) {
             const kvcl_get_item_t *item = &get->items[i];
             ++hits[item->nvme ? KVCL_DIR_TIER_NVME : (item->locs[item->cur].flags & KVCL_DIR_TIER_MASK)];
+            local += (!item->nvme && (item->locs[item->cur].rank == get->store->me)) ? 1 : 0;
         }
         first  = (first == KVCL_OK) ? status : first;
         if (get->statuses[0] != NULL) {
@@ -78,7 +79,7 @@ static void finish(kvcl_get_t *get)
     }
     if (!get->inner) {
         touch_hits(get);
-        kvcl_store_count_hits(get->store, hits);
+        kvcl_store_count_hits(get->store, hits, local);
         kvcl_hot_got(get);
     }
     --get->store->ops;

@@ -189,7 +189,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
 {
     hit_t         hits[CHUNK];
     kvcl_status_t final = KVCL_OK, one;
-    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, from, some, i;
+    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from, some, i;
 
     for (from = 0; from < n; from += some) {
         some = (n - from < CHUNK) ? n - from : CHUNK;
@@ -200,6 +200,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
             one   = hits[i].found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
             if (hits[i].found) {
                 ++got[hits[i].loc.flags & KVCL_DIR_TIER_MASK];
+                local += (hits[i].loc.rank == store->me) ? 1 : 0;
                 ++n_got;
             }
             final = (final == KVCL_OK) ? one : final;
@@ -211,7 +212,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
             }
         }
     }
-    kvcl_store_count_hits(store, got);
+    kvcl_store_count_hits(store, got, local);
     atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);
     *final_p = final;
     return true;

@@ -39,6 +39,7 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
     stats->hits_cache = load(&store->tier_hits[KVCL_DIR_TIER_CACHE]);
     stats->hits_dram  = load(&store->tier_hits[KVCL_DIR_TIER_DRAM]);
     stats->hits_nvme  = load(&store->tier_hits[KVCL_DIR_TIER_NVME]);
+    stats->hits_local = load(&store->local_hits);
     stats->bytes_in   = store->ctx->stats.bytes_in;
     stats->bytes_out  = store->ctx->stats.bytes_out;
 }

@@ -20,6 +20,7 @@ const stat_row_t stat_rows[] = {
     ROW(hits, true, "Blocks got by this rank."),
     ROW(hits_cache, true, "Blocks got out of engines' caches."),
     ROW(hits_dram, true, "Blocks got out of pools."),
+    ROW(hits_local, true, "Blocks got out of this rank's own memory."),
     ROW(hits_nvme, true, "Blocks got out of second tiers."),
     ROW(stale, true, "Copies refused because their generation had moved on."),
     ROW(corrupt, true, "Copies refused by their checksum."),

@@ -1,11 +1,19 @@
 #!/bin/sh
-# kvcl_replay on several ranks: hits are exactly what the trace implies, no byte is wrong, bad traces are refused.
-# The wanted numbers come from awk, which knows nothing of KVCL.
+# kvcl_replay on several ranks: hits are exactly what the trace implies, no byte is wrong, bad traces are refused; by
+# the whole store as well, with copies, a tier and a rank that is killed. The wanted numbers come from awk, which knows
+# nothing of KVCL.
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 replay=$top_builddir/src/tools/kvcl_replay
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+pids=
+cleanup() {
+  # shellcheck disable=SC2086
+  [ -z "$pids" ] || kill -9 $pids 2>/dev/null || :
+  rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
 passed=0 failed=0 skipped=0
 
 if ! command -v mpirun >/dev/null; then
@@ -89,6 +97,105 @@ for n in 2 4; do
   export KVCL_PATH
   exact "in order on $n ranks over tcp" "$1" "$2" "$3" $n --trace "$tmp/trace" --bytes-per-token 4
   unset KVCL_PATH
+done
+
+# By the whole store: as many hits, whatever tier they come from and however many copies there are.
+# tiers NAME: they make up the hits, and nothing was wrong.
+tiers() {
+  [ -n "$(field hits_nvme)" ] &&
+    [ $(($(field hits_local) + $(field hits_remote) + $(field hits_nvme))) = "$(field hits)" ] &&
+    [ $(($(field hits) + $(field misses))) = "$(field blocks)" ] && [ "$(field wrong)" = 0 ] &&
+    [ "$(field vanished)" = 0 ] && result 0 "" || result 1 "$1: tiers"
+}
+exact "the store, alone" "$1" "$2" "$3" 1 --trace "$tmp/trace" --store
+tiers "alone"
+exact "the store in order" "$1" "$2" "$3" 3 --trace "$tmp/trace" --store
+tiers "in order"
+[ "$(field hits_remote)" -gt 0 ] && [ "$(field hits_nvme)" = 0 ] && result 0 "" || result 1 "hits by tier"
+exact "the store with copies" "$1" "$2" "$3" 3 --trace "$tmp/trace" --store --replicas 2
+tiers "copies"
+[ "$(field few_copies)" = 0 ] && [ "$(field not_put)" = 0 ] && result 0 "" || result 1 "all copies were made"
+KVCL_PATH=tcp
+export KVCL_PATH
+exact "the store over tcp" "$1" "$2" "$3" 2 --trace "$tmp/trace" --store --replicas 2 --bytes-per-token 4
+unset KVCL_PATH
+rc=0
+run 3 --requests 300 --in-order --store --pool 10% || rc=$?
+[ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field evictions)" -gt 0 ] || rc=1
+result $rc "the store with small pools"
+without=$(field hits)
+rc=0
+run 3 --requests 300 --in-order --store --pool 10% --nvme "$tmp/tier.%r:64M" 2>"$tmp/err" || rc=$?
+[ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field demoted)" -gt 0 ] && [ "$(field hits_nvme)" -gt 0 ] &&
+  [ "$(field hits)" -gt "$without" ] || rc=1
+result $rc "a tier behind small pools"
+again=$(field hits)
+rc=0
+run 3 --requests 300 --in-order --store --pool 10% --nvme "$tmp/tier.%r:64M" 2>"$tmp/err" || rc=$?
+[ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field hits)" -lt $((again + again / 4)) ] || rc=1
+result $rc "what an earlier run left in the tier is no hit"
+rm -f "$tmp"/tier.*
+
+# A rank is killed. Ranks that meet at an address, for mpirun would end them all.
+mkdir -m 700 "$tmp/home"
+port=$((10000 + $$ % 20000))
+# killed NAME RANKS VICTIM ARGUMENT...: the others end well, and what they say goes to $tmp/out.
+killed() {
+  name=$1 ranks=$2 victim=$3
+  shift 3
+  port=$((port + 1))
+  while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+    port=$((port + 1))
+  done
+  rank=0 pids=
+  while [ $rank -lt "$ranks" ]; do
+    HOME=$tmp/home KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_BOOT=tcp KVCL_SIZE=$ranks KVCL_RANK=$rank \
+      timeout -s KILL 200 "$replay" --json --store "$@" >"$tmp/out.$rank" 2>"$tmp/err.$rank" &
+    pids="$pids $!"
+    rank=$((rank + 1))
+  done
+  rank=0 bad=0
+  for pid in $pids; do
+    rc=0
+    wait "$pid" || rc=$?
+    wanted=0
+    [ $rank != "$victim" ] || wanted=137
+    [ $rc = $wanted ] || { bad=1; echo "$name: rank $rank ended with $rc, not $wanted"; }
+    rank=$((rank + 1))
+  done
+  pids=
+  cat "$tmp"/out.* >"$tmp/out"
+  cat "$tmp"/err.* >"$tmp/err"
+  rm -f "$tmp"/out.* "$tmp"/err.*
+  [ "$(field wrong)" = 0 ] && [ "$(field kill_lost)" = 0 ] && [ -n "$(field kill_noticed_ms)" ] || bad=1
+  [ -n "$(field kill_served)" ] && [ $(($(field requests) + $(field kill_served))) = 400 ] || bad=1
+  result $bad "$name"
+}
+# survived NAME: it held blocks with other copies, and these have two again.
+survived() {
+  [ "$(field kill_watched)" -gt 0 ] && [ -n "$(field kill_other_copy_ms)" ] && [ -n "$(field kill_repaired_ms)" ] &&
+    result 0 "" || result 1 "$1: got, and copied anew"
+}
+# The trace takes 2 seconds so.
+killed "a rank is killed" 4 2 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 2@1
+survived "a rank is killed"
+KVCL_PATH=tcp
+export KVCL_PATH
+killed "a rank is killed over tcp" 3 1 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 1@1 --bytes-per-token 4
+survived "a rank is killed over tcp"
+unset KVCL_PATH
+killed "rank 0 is killed after the trace" 3 0 --trace "$tmp/trace" --replicas 2 --kill 0@1.5
+survived "rank 0 is killed"
+killed "one of two is killed" 2 1 --trace "$tmp/trace" --speed 4 --kill 1@0.5
+[ "$(field kill_watched)" = 0 ] && [ "$(field kill_taken_over)" -gt 0 ] && result 0 "" || result 1 "without copies"
+killed "a rank with a tier is killed" 3 2 --trace "$tmp/trace" --replicas 2 --speed 4 --kill 2@0.5 --pool 15% \
+  --nvme "$tmp/tier.%r:64M"
+rm -f "$tmp"/tier.*
+for wrong in "--kill 1@1" "--store --kill 1" "--store --kill 2@1" "--store --in-order --kill 1@1" "--pool 10%"; do
+  rc=0
+  # shellcheck disable=SC2086
+  run 2 --requests 5 $wrong || rc=$?
+  [ $rc = 2 ] && result 0 "" || result 1 "$wrong is refused (status $rc)"
 done
 
 # As fast as possible: hits depend on timing, bytes do not. A small pool evicts.

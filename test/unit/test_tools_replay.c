@@ -249,6 +249,42 @@ START_TEST(an_unlimited_pool_holds_what_the_rank_computes)
 }
 END_TEST
 
+START_TEST(pools_of_a_store_have_their_share)
+{
+    replay_options_t opt = {.block_bytes = 8192, .store = true, .replicas = 2, .pool_share = 0.25};
+    char             error[256];
+    worker_room_t    room;
+    trace_t          trace;
+    plan_t           plan;
+
+    trace_init(&trace);
+    ck_assert(trace_generate(&trace, 1000, 1));
+    ck_assert(plan_make(&plan, &trace, 2, 4, 0));
+    ck_assert(worker_size_store(&opt, &trace, &plan, 4, &room, error, sizeof(error)));
+    ck_assert_uint_eq(room.blocks, plan.distinct / 16);
+    ck_assert_uint_ge(room.dir_entries, 2 * room.blocks); /* four pools, two homes, three of them left */
+    ck_assert_uint_le(room.window, room.blocks / 4);
+
+    opt.nvme = "/nvme/file:80M"; /* 10,240 blocks a rank */
+    ck_assert(worker_size_store(&opt, &trace, &plan, 4, &room, error, sizeof(error)));
+    ck_assert_uint_ge(room.dir_entries, 2 * 4 * 10240 / 3);
+
+    opt.pool_share = 0;
+    ck_assert(worker_size_store(&opt, &trace, &plan, 4, &room, error, sizeof(error)));
+    ck_assert_uint_ge(room.blocks, plan.distinct);
+
+    opt.pool_bytes = 4 * 8192;
+    ck_assert(worker_size_store(&opt, &trace, &plan, 4, &room, error, sizeof(error)));
+    ck_assert_uint_eq(room.blocks, 4);
+    ck_assert_uint_eq(room.window, 1);
+    opt.pool_bytes = 3 * 8192;
+    ck_assert(!worker_size_store(&opt, &trace, &plan, 4, &room, error, sizeof(error)));
+    ck_assert_ptr_nonnull(strstr(error, "--pool is too small"));
+    plan_free(&plan);
+    trace_free(&trace);
+}
+END_TEST
+
 START_TEST(a_map_numbers_pairs_in_order)
 {
     idmap_t  map;
@@ -302,6 +338,51 @@ START_TEST(options_settle_sizes)
 }
 END_TEST
 
+static cli_result_t parse(replay_options_t *opt, const char *a, const char *b, const char *c, const char *d)
+{
+    const char *const argv[] = {"kvcl_replay", a, b, c, d, NULL};
+    int               argc   = 1;
+
+    while (argv[argc] != NULL) {
+        ++argc;
+    }
+    return replay_options_parse(opt, argc, (char **)argv);
+}
+
+START_TEST(options_of_the_store)
+{
+    static const char *const bad_kills[] = {"", "1", "1@", "@1", "-1@1", "1@-1", "1@nan", "1@2x", "70000@1", "1@1e9",
+                                            "x@1", "1 @1", "1@ 1", "99999999999999999999@1"};
+    static const char *const bad_pools[] = {"0%", "101%", "%", "nan%", "-1%", "10%%", "10 %"};
+    replay_options_t         opt;
+    size_t                   i;
+
+    ck_assert_int_eq(parse(&opt, "--store", NULL, NULL, NULL), CLI_GO);
+    ck_assert_int_eq(opt.kill_rank, REPLAY_KILL_NONE);
+    ck_assert_uint_eq(opt.replicas, 1);
+    ck_assert_int_eq(parse(&opt, "--store", "--kill=3@2.5", "--replicas=2", "--nvme=/a:1G"), CLI_GO);
+    ck_assert_int_eq(opt.kill_rank, 3);
+    ck_assert_uint_eq(opt.kill_ns, UINT64_C(2500000000));
+    ck_assert_uint_eq(opt.replicas, 2);
+    ck_assert_str_eq(opt.nvme, "/a:1G");
+    ck_assert_int_eq(parse(&opt, "--store", "--pool=25%", NULL, NULL), CLI_GO);
+    ck_assert(opt.pool_share > 0.249 && opt.pool_share < 0.251);
+
+    ck_assert_int_eq(parse(&opt, "--pool=25%", NULL, NULL, NULL), CLI_BAD);
+    ck_assert_int_eq(parse(&opt, "--kill=1@1", NULL, NULL, NULL), CLI_BAD);
+    ck_assert_int_eq(parse(&opt, "--replicas=2", NULL, NULL, NULL), CLI_BAD);
+    ck_assert_int_eq(parse(&opt, "--nvme=/a:1G", NULL, NULL, NULL), CLI_BAD);
+    ck_assert_int_eq(parse(&opt, "--store", "--replicas=5", NULL, NULL), CLI_BAD);
+    ck_assert_int_eq(parse(&opt, "--store", "--kill=1@1", "--in-order", NULL), CLI_BAD);
+    for (i = 0; i < sizeof(bad_kills) / sizeof(bad_kills[0]); ++i) {
+        ck_assert_msg(parse(&opt, "--store", "--kill", bad_kills[i], NULL) == CLI_BAD, "--kill \"%s\"", bad_kills[i]);
+    }
+    for (i = 0; i < sizeof(bad_pools) / sizeof(bad_pools[0]); ++i) {
+        ck_assert_msg(parse(&opt, "--store", "--pool", bad_pools[i], NULL) == CLI_BAD, "--pool \"%s\"", bad_pools[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("tools_replay");
@@ -321,6 +402,8 @@ int main(void)
     tcase_add_test(tcase, a_map_numbers_pairs_in_order);
     tcase_add_test(tcase, models_are_known_by_name);
     tcase_add_test(tcase, options_settle_sizes);
+    tcase_add_test(tcase, options_of_the_store);
+    tcase_add_test(tcase, pools_of_a_store_have_their_share);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -4,12 +4,16 @@
  * bytes right; 1: wrong bytes or a failure; 2: bad options or a bad trace).
  */
 #include "config.h"
+#include "tools/clock.h"
 #include "tools/pattern.h"
+#include "tools/replay/death.h"
 #include "tools/replay/generate.h"
 #include "tools/replay/worker.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     EXIT_WRONG = 1,
@@ -23,7 +27,13 @@ typedef struct agreement {
     uint64_t block_bytes;
     uint64_t in_order;
     uint64_t window;
-    uint64_t good; /* the trace could be read */
+    uint64_t store;
+    uint64_t replicas;
+    uint64_t pool;   /* bytes, or a share of the blocks in millionths */
+    uint64_t kill_rank;
+    uint64_t kill_ns;
+    uint64_t good;   /* the trace could be read */
+    uint64_t salt;   /* need not be equal: rank 0's counts */
 } agreement_t;
 
 static bool read_trace(const job_t *job, const replay_options_t *opt, trace_t *trace)
@@ -50,8 +60,8 @@ static uint64_t hash_trace(const trace_t *trace)
     return hash;
 }
 
-/* Collective. Rank 0 says what differs. */
-static bool agree(const job_t *job, const agreement_t *mine)
+/* Collective. Rank 0 says what differs. Its salt is everybody's. */
+static bool agree(const job_t *job, agreement_t *mine)
 {
     agreement_t *all = calloc((size_t)job->size, sizeof(*all));
     bool        good = (all != NULL) && job_gather(job, mine, sizeof(*mine), all, JOB_TIMEOUT_NS);
@@ -63,15 +73,24 @@ static bool agree(const job_t *job, const agreement_t *mine)
                 job_complain(job, "rank %d cannot read the trace", i);
             }
             good = false;
-        } else if (memcmp(&all[i], &all[0], sizeof(*all)) != 0) {
+        } else if (memcmp(&all[i], &all[0], offsetof(agreement_t, salt)) != 0) {
             if (job->rank == 0) {
                 job_complain(job, "rank %d was given another trace or other options", i);
             }
             good = false;
         }
     }
+    mine->salt = good ? all[0].salt : 0;
     free(all);
     return good;
+}
+
+/* Keys of this run alone, so that what a tier's file holds from an earlier one is no hit. */
+static uint64_t make_salt(const replay_options_t *opt)
+{
+    const uint64_t salt = clock_read(CLOCK_REALTIME) ^ ((uint64_t)getpid() << 48);
+
+    return (opt->nvme == NULL) ? 0 : (salt != 0) ? salt : 1;
 }
 
 /* The most blocks of one broadcast: what every pool holds beside a request. */
@@ -79,26 +98,43 @@ static uint32_t hot_max(const replay_options_t *opt)
 {
     const uint64_t blocks = opt->pool_bytes / opt->block_bytes;
 
+    if (opt->store) {
+        return 0; /* none: KVCL_STORE_HOT has the store make copies of what is hot */
+    }
     if ((opt->pool_bytes == REPLAY_POOL_UNLIMITED) || (blocks / 4 > WORKER_WINDOW_MAX)) {
         return WORKER_WINDOW_MAX;
     }
     return (uint32_t)(blocks / 4);
 }
 
-static int work(const job_t *job, const replay_options_t *opt, const trace_t *trace, const plan_t *plan)
+/* Is a rank to be killed that there is, and somebody left then? */
+static bool check_kill(const job_t *job, const replay_options_t *opt)
+{
+    if ((opt->kill_rank == REPLAY_KILL_NONE) || ((job->size > 1) && (opt->kill_rank < job->size))) {
+        return true;
+    }
+    if (job->rank == 0) {
+        job_complain(job, "--kill: there is no rank %d to kill, or nobody would be left", opt->kill_rank);
+    }
+    return false;
+}
+
+static int work(const job_t *job, const replay_options_t *opt, const trace_t *trace, const plan_t *plan, uint64_t salt)
 {
     worker_t *worker = calloc(1, sizeof(*worker));
     tally_t  *sum    = calloc(1, sizeof(*sum));
     int      result  = EXIT_WRONG;
+    const kill_report_t *kill;
 
     if ((worker == NULL) || (sum == NULL)) {
         job_complain(job, "out of memory");
-    } else if (worker_open(worker, job, opt, trace, plan) && worker_run(worker) &&
-               tally_gather(job, &worker->tally, sum)) {
-        if (job->rank == 0) {
-            tally_print(job, opt, sum, trace->skipped_lines);
+    } else if (worker_open(worker, job, opt, trace, plan, salt) && worker_run(worker) &&
+               tally_gather(worker_left(worker), &worker->tally, sum)) {
+        kill = death_report(worker->death);
+        if (worker_left(worker)->rank == 0) {
+            tally_print(job, opt, sum, kill, trace->skipped_lines);
         }
-        result = (sum->wrong == 0) ? EXIT_SUCCESS : EXIT_WRONG;
+        result = ((sum->wrong == 0) && ((kill == NULL) || (kill->lost == 0))) ? EXIT_SUCCESS : EXIT_WRONG;
     }
     if (worker != NULL) {
         worker_close(worker);
@@ -123,9 +159,15 @@ static int replay(const job_t *job, const replay_options_t *opt)
     mine.block_bytes = opt->block_bytes;
     mine.in_order    = opt->in_order ? 1 : 0;
     mine.window      = hot_max(opt);
-    if (agree(job, &mine)) {
+    mine.store       = opt->store ? 1 : 0;
+    mine.replicas    = opt->replicas;
+    mine.pool        = opt->store ? opt->pool_bytes + (uint64_t)(opt->pool_share * 1e6) : 0;
+    mine.kill_rank   = (uint64_t)opt->kill_rank;
+    mine.kill_ns     = opt->kill_ns;
+    mine.salt        = make_salt(opt);
+    if (agree(job, &mine) && check_kill(job, opt)) {
         if (plan_make(&plan, &trace, job->rank, job->size, hot_max(opt))) {
-            result = work(job, opt, &trace, &plan);
+            result = work(job, opt, &trace, &plan, mine.salt);
             plan_free(&plan);
         } else {
             job_complain(job, "out of memory");

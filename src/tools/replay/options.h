@@ -8,6 +8,7 @@
 
 #define REPLAY_BLOCK_TOKENS   512u /* tokens of one block: what an id in a trace stands for */
 #define REPLAY_POOL_UNLIMITED 0u
+#define REPLAY_KILL_NONE      (-1)
 
 typedef struct replay_options {
     const char *trace;          /* NULL: generate one */
@@ -21,6 +22,12 @@ typedef struct replay_options {
     bool       in_order;
     bool       strict;
     bool       json;
+    bool       store;           /* by the whole store: puts into pools, gets from wherever a block is */
+    double     pool_share;      /* of the distinct blocks, all pools together, 0..1; 0: pool_bytes says */
+    const char *nvme;           /* PATH:SIZE, or NULL */
+    uint64_t   replicas;
+    int        kill_rank;       /* or REPLAY_KILL_NONE */
+    uint64_t   kill_ns;         /* after the beginning */
 } replay_options_t;
 
 /* Fill from a command line. As cli_parse(): on CLI_BAD the error has been printed. */

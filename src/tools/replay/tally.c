@@ -4,8 +4,6 @@
 #include "config.h"
 #include "tools/replay/tally.h"
 
-#include "tools/json_out.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +28,19 @@ static void add(tally_t *sum, const tally_t *one)
     sum->unpublished += one->unpublished;
     sum->evictions += one->evictions;
     sum->wrong += one->wrong;
+    sum->remote += one->remote;
+    sum->nvme += one->nvme;
+    sum->not_put += one->not_put;
+    sum->few_copies += one->few_copies;
+    sum->failed += one->failed;
+    sum->taken_over += one->taken_over;
+    sum->demoted += one->demoted;
+    sum->promoted += one->promoted;
+    sum->dropped += one->dropped;
     sum->elapsed_ns = (one->elapsed_ns > sum->elapsed_ns) ? one->elapsed_ns : sum->elapsed_ns;
     hist_merge(&sum->get_ns, &one->get_ns);
     hist_merge(&sum->match_ns, &one->match_ns);
+    hist_merge(&sum->put_ns, &one->put_ns);
 }
 
 bool tally_gather(const job_t *job, const tally_t *mine, tally_t *sum)
@@ -64,7 +72,8 @@ static double ratio(double a, double b)
     return (b > 0) ? a / b : 0;
 }
 
-static void print_json(const job_t *job, const tally_t *sum, uint64_t skipped_lines)
+static void print_json(const job_t *job, const replay_options_t *opt, const tally_t *sum, const kill_report_t *kill,
+                       uint64_t skipped_lines)
 {
     const double seconds = (double)sum->elapsed_ns / 1e9;
     json_out_t   json;
@@ -85,29 +94,40 @@ static void print_json(const job_t *job, const tally_t *sum, uint64_t skipped_li
     json_count(&json, "bcasts", sum->bcasts / (uint64_t)job->size);
     json_count(&json, "evictions", sum->evictions);
     json_count(&json, "skipped_lines", skipped_lines);
+    if (opt->store) {
+        tally_store_json(&json, opt, sum, kill);
+    }
     json_count(&json, "wrong", sum->wrong);
     json_end(&json);
 }
 
-static void print_text(const job_t *job, const replay_options_t *opt, const tally_t *sum, uint64_t skipped_lines)
+static void print_text(const job_t *job, const replay_options_t *opt, const tally_t *sum, const kill_report_t *kill,
+                       uint64_t skipped_lines)
 {
     const double seconds = (double)sum->elapsed_ns / 1e9;
+
+    const bool   limited = (opt->pool_bytes != REPLAY_POOL_UNLIMITED) || (opt->pool_share > 0);
 
     printf("kvcl_replay: %d ranks, %s%s, blocks of %" PRIu64 " bytes, %s%s\n", job->size,
            (opt->trace != NULL) ? "trace " : "a generated trace", (opt->trace != NULL) ? opt->trace : "",
            opt->block_bytes, opt->in_order ? "in order, " : "",
-           (opt->pool_bytes == REPLAY_POOL_UNLIMITED) ? "unlimited pools" : "limited pools");
+           limited ? "limited pools" : "unlimited pools");
     printf("  requests    %" PRIu64 " of %" PRIu64 " blocks in %.3f s\n", sum->requests, sum->blocks, seconds);
     printf("  hits        %" PRIu64 " (%.1f%%): %" PRIu64 " fetched, %" PRIu64 " held by the rank itself\n", sum->hits,
            100 * ratio((double)sum->hits, (double)sum->blocks), sum->hits - sum->local, sum->local);
-    printf("  computed    %" PRIu64 " and published\n", sum->computed);
+    if (opt->store) {
+        tally_store_text(opt, sum, kill);
+    }
+    printf("  computed    %" PRIu64 " and %s\n", sum->computed, opt->store ? "put" : "published");
     printf("  fetched     %.3f GB, %.3f GB/s; a get p50 %.1f us, p99 %.1f us\n", (double)sum->bytes / 1e9,
            ratio((double)sum->bytes / 1e9, seconds), hist_quantile(&sum->get_ns, 0.5) / 1e3,
            hist_quantile(&sum->get_ns, 0.99) / 1e3);
     printf("  directory   %.0f keys/s looked up; a match p50 %.1f us\n", ratio((double)sum->lookups, seconds),
            hist_quantile(&sum->match_ns, 0.5) / 1e3);
-    printf("  broadcasts  %" PRIu64 " of hot prefixes, %" PRIu64 " blocks to each rank\n",
-           sum->bcasts / (uint64_t)job->size, sum->bcast_blocks / (uint64_t)job->size);
+    if (!opt->store) {
+        printf("  broadcasts  %" PRIu64 " of hot prefixes, %" PRIu64 " blocks to each rank\n",
+               sum->bcasts / (uint64_t)job->size, sum->bcast_blocks / (uint64_t)job->size);
+    }
     printf("  evictions   %" PRIu64 "\n", sum->evictions);
     if (sum->vanished + sum->unpublished + skipped_lines != 0) {
         printf("  besides     %" PRIu64 " blocks gone between match and get, %" PRIu64
@@ -118,11 +138,12 @@ static void print_text(const job_t *job, const replay_options_t *opt, const tall
     fflush(stdout);
 }
 
-void tally_print(const job_t *job, const replay_options_t *opt, const tally_t *sum, uint64_t skipped_lines)
+void tally_print(const job_t *job, const replay_options_t *opt, const tally_t *sum, const kill_report_t *kill,
+                 uint64_t skipped_lines)
 {
     if (opt->json) {
-        print_json(job, sum, skipped_lines);
+        print_json(job, opt, sum, kill, skipped_lines);
     } else {
-        print_text(job, opt, sum, skipped_lines);
+        print_text(job, opt, sum, kill, skipped_lines);
     }
 }

@@ -8,6 +8,7 @@
 
 #include "tools/clock.h"
 #include "tools/pattern.h"
+#include "tools/replay/death.h"
 #include "tools/progress_bar.h"
 
 #include <inttypes.h>
@@ -15,14 +16,33 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POOL_BLOCKS_MIN   4u
-#define DIR_ENTRIES_MIN   4096u
 #define WRONG_REPORTS_MAX 5u
 #define SLOW_BYTES_PER_S  100000000u /* the slowest memory that a deadline still bears */
 
 static uint64_t physical_bytes(void)
 {
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+bool worker_room_fits(const replay_options_t *opt, uint64_t blocks, char *error, size_t cap)
+{
+    if (blocks > physical_bytes() / opt->block_bytes) {
+        snprintf(error, cap, "this needs %" PRIu64 " blocks of %" PRIu64 " bytes, %.1f GiB on each rank, more than the "
+                 "machine has: give a --pool or fewer bytes per token",
+                 blocks, opt->block_bytes, (double)blocks * (double)opt->block_bytes / (1u << 30));
+        return false;
+    }
+    return true;
+}
+
+bool worker_pool_fits(const replay_options_t *opt, uint64_t blocks, char *error, size_t cap)
+{
+    if (blocks < WORKER_POOL_MIN) {
+        snprintf(error, cap, "--pool is too small: %u blocks of %" PRIu64 " bytes are the least, %" PRIu64 " bytes",
+                 WORKER_POOL_MIN, opt->block_bytes, WORKER_POOL_MIN * opt->block_bytes);
+        return false;
+    }
+    return true;
 }
 
 bool worker_size_pool(const replay_options_t *opt, const trace_t *trace, const plan_t *plan, int size,
@@ -33,29 +53,24 @@ bool worker_size_pool(const replay_options_t *opt, const trace_t *trace, const p
     uint64_t       longest = (trace->longest < WORKER_WINDOW_MAX) ? trace->longest : WORKER_WINDOW_MAX;
     uint64_t       entries;
 
-    longest      = (longest < POOL_BLOCKS_MIN) ? POOL_BLOCKS_MIN : longest;
+    longest      = (longest < WORKER_POOL_MIN) ? WORKER_POOL_MIN : longest;
     room->blocks = own + plan->hot_blocks + longest;
     if (opt->pool_bytes != REPLAY_POOL_UNLIMITED) {
-        if (opt->pool_bytes / opt->block_bytes < POOL_BLOCKS_MIN) {
-            snprintf(error, cap, "--pool is too small: %u blocks of %" PRIu64 " bytes are the least, %" PRIu64 " bytes",
-                     POOL_BLOCKS_MIN, opt->block_bytes, POOL_BLOCKS_MIN * opt->block_bytes);
+        if (!worker_pool_fits(opt, opt->pool_bytes / opt->block_bytes, error, cap)) {
             return false;
         }
         /* More than all would be memory that nobody touches. */
         room->blocks = (opt->pool_bytes / opt->block_bytes < room->blocks) ? opt->pool_bytes / opt->block_bytes
                                                                            : room->blocks;
     }
-    if (room->blocks > physical_bytes() / opt->block_bytes) {
-        snprintf(error, cap, "this needs %" PRIu64 " blocks of %" PRIu64 " bytes, %.1f GiB on each rank, more than the "
-                 "machine has: give a --pool or fewer bytes per token",
-                 room->blocks, opt->block_bytes, (double)room->blocks * (double)opt->block_bytes / (1u << 30));
+    if (!worker_room_fits(opt, room->blocks, error, cap)) {
         return false;
     }
     room->window = (uint32_t)((room->blocks / 2 < longest) ? room->blocks / 2 : longest);
     /* Blocks of one prefix have one home, so any home may get nearly all of them. */
     entries           = room->blocks * (uint64_t)size;
     entries           = (entries < copies) ? entries : copies;
-    room->dir_entries = ((entries < DIR_ENTRIES_MIN) ? DIR_ENTRIES_MIN : entries) * 2;
+    room->dir_entries = ((entries < WORKER_ENTRIES_MIN) ? WORKER_ENTRIES_MIN : entries) * 2;
     return true;
 }
 
@@ -123,8 +138,10 @@ static bool make_scratch(worker_t *worker)
     worker->part_ids    = calloc(window, sizeof(*worker->part_ids));
     worker->part_status = calloc(window, sizeof(*worker->part_status));
     worker->held        = calloc(window, sizeof(*worker->held));
+    worker->copies      = calloc(window, sizeof(*worker->copies));
     if ((worker->keys == NULL) || (worker->tokens == NULL) || (worker->part_keys == NULL) ||
-        (worker->part_ids == NULL) || (worker->part_status == NULL) || (worker->held == NULL)) {
+        (worker->part_ids == NULL) || (worker->part_status == NULL) || (worker->held == NULL) ||
+        (worker->copies == NULL)) {
         job_complain(worker->job, "out of memory");
         return false;
     }
@@ -133,7 +150,9 @@ static bool make_scratch(worker_t *worker)
 
 static bool open_store(worker_t *worker, const worker_room_t *room)
 {
-    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(room->blocks, (uint32_t)worker->opt->block_bytes);
+    const bool          pool   = worker->opt->store;
+    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(pool ? room->window : room->blocks,
+                                                   (uint32_t)worker->opt->block_bytes);
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
 
     if (!job_ok(worker->job,
@@ -142,31 +161,41 @@ static bool open_store(worker_t *worker, const worker_room_t *room)
         return false;
     }
     worker->base       = kvcl_cache_base(worker->cache, 0);
-    params.cache       = worker->cache;
     params.dir_entries = room->dir_entries;
+    if (pool) {
+        params.dram_bytes  = room->blocks * worker->opt->block_bytes;
+        params.block_bytes = worker->opt->block_bytes;
+        params.replicas    = worker->opt->replicas;
+        params.nvme        = (worker->opt->nvme != NULL) ? worker->opt->nvme : ""; /* whatever KVCL_STORE_NVME says */
+    } else {
+        params.cache = worker->cache;
+    }
     return job_ok(worker->job, kvcl_store_open(worker->job->world, &params, &worker->store), "kvcl_store_open");
 }
 
 bool worker_open(worker_t *worker, const job_t *job, const replay_options_t *opt, const trace_t *trace,
-                 const plan_t *plan)
+                 const plan_t *plan, uint64_t salt)
 {
     worker_room_t room;
     char          error[256];
 
     memset(worker, 0, sizeof(*worker));
+    pthread_mutex_init(&worker->get_lock, NULL);
     worker->job   = job;
     worker->opt   = opt;
     worker->trace = trace;
     worker->plan  = plan;
-    if (!worker_size_pool(opt, trace, plan, job->size, &room, error, sizeof(error))) {
+    if (!(opt->store ? worker_size_store : worker_size_pool)(opt, trace, plan, job->size, &room, error,
+                                                             sizeof(error))) {
         job_complain(job, "%s", error);
         return false;
     }
     worker->window     = room.window;
     worker->timeout_ns = JOB_TIMEOUT_NS + ((uint64_t)job->size * trace->longest * opt->block_bytes *
                                            (UINT64_C(1000000000) / SLOW_BYTES_PER_S));
-    kvcl_key_root(NULL, 0, "kvcl_replay", &worker->root);
-    return make_scratch(worker) && open_store(worker, &room);
+    kvcl_key_root((salt != 0) ? &salt : NULL, (salt != 0) ? sizeof(salt) : 0, "kvcl_replay", &worker->root);
+    return make_scratch(worker) && open_store(worker, &room) &&
+           ((opt->kill_rank == REPLAY_KILL_NONE) || death_open(worker, &worker->death));
 }
 
 /* With --speed: sleep until the request's time has come. */
@@ -185,20 +214,62 @@ static void keep_pace(worker_t *worker, size_t index)
     }
 }
 
+bool worker_bears(const worker_t *worker, kvcl_status_t status)
+{
+    return (worker->death != NULL) && ((status == KVCL_ERR_RANK_FAILED) || (status == KVCL_ERR_TIMED_OUT) ||
+                                       (status == KVCL_ERR_UNREACHABLE));
+}
+
+static bool serve(worker_t *worker, size_t index)
+{
+    bool good;
+
+    worker->request = index;
+    good = worker->opt->store ? worker_serve_from_store(worker, index) : worker_serve_request(worker, index);
+    worker->tally.elapsed_ns = clock_ns() - worker->start_ns;
+    return good;
+}
+
 static bool run_requests(worker_t *worker, progress_bar_t *bar)
 {
     const size_t size = (size_t)worker->job->size;
     size_t       i;
 
     for (i = (size_t)worker->job->rank; i < worker->trace->n_requests; i += size) {
-        worker->request = i;
         keep_pace(worker, i);
-        if (!worker_broadcasts(worker, i) || !worker_serve_request(worker, i)) {
+        if (!worker_broadcasts(worker, i) || !serve(worker, i)) {
             return false;
         }
+        death_served(worker->death, i + size);
         progress_bar_update(bar, i);
     }
     return worker_broadcasts(worker, SIZE_MAX);
+}
+
+/* What the killed rank has left, dealt to the others. The killed one does not come back from here. */
+static bool take_over(worker_t *worker)
+{
+    const job_t *left = worker_left(worker);
+    size_t      i, turn = 0, first;
+
+    if (!death_await(worker->death, &first)) {
+        return false;
+    }
+    for (i = first; i < worker->trace->n_requests; i += (size_t)worker->job->size) {
+        if (turn++ % (size_t)left->size != (size_t)left->rank) {
+            continue;
+        }
+        if (!serve(worker, i)) {
+            return false;
+        }
+        ++worker->tally.taken_over;
+    }
+    return true;
+}
+
+const job_t *worker_left(const worker_t *worker)
+{
+    return (worker->death != NULL) ? death_left(worker->death) : worker->job;
 }
 
 bool worker_run(worker_t *worker)
@@ -211,8 +282,11 @@ bool worker_run(worker_t *worker)
         return false;
     }
     worker->start_ns = clock_ns();
+    if ((worker->death != NULL) && !death_start(worker->death)) {
+        return false;
+    }
     progress_bar_start(&bar, "replaying", worker->trace->n_requests, worker->job->rank == 0);
-    good = run_requests(worker, &bar);
+    good = run_requests(worker, &bar) && ((worker->death == NULL) || take_over(worker));
     progress_bar_end(&bar);
     if (!good) {
         return false;
@@ -220,14 +294,22 @@ bool worker_run(worker_t *worker)
     if (!worker_passed_turn(worker)) {
         return false;
     }
-    worker->tally.elapsed_ns = clock_ns() - worker->start_ns;
+    if (worker->death == NULL) {
+        worker->tally.elapsed_ns = clock_ns() - worker->start_ns;
+    } else if (!death_end(worker->death, &worker->tally)) {
+        return false;
+    }
     kvcl_store_stats(worker->store, &stats);
     worker->tally.evictions = stats.evicted;
+    worker->tally.demoted   = stats.demoted;
+    worker->tally.promoted  = stats.promoted;
+    worker->tally.dropped   = stats.dropped;
     return true;
 }
 
 void worker_close(worker_t *worker)
 {
+    death_close(worker->death);
     kvcl_store_close(worker->store);
     kvcl_cache_destroy(worker->cache);
     free(worker->keys);
@@ -236,5 +318,7 @@ void worker_close(worker_t *worker)
     free(worker->part_ids);
     free(worker->part_status);
     free(worker->held);
+    free(worker->copies);
+    pthread_mutex_destroy(&worker->get_lock);
     memset(worker, 0, sizeof(*worker));
 }

@@ -1,6 +1,9 @@
 /*
  * One rank of a replay: its cache, its store, and what it does for a request. The worker owns both and its scratch
- * arrays; trace, plan, options and job are borrowed. One thread.
+ * arrays; trace, plan, options and job are borrowed. One thread; with --kill another beside it (watch.h).
+ *
+ * Without --store the cache is the store's own and its blocks are published where they lie. With --store the store has
+ * a pool, and the cache is scratch memory: blocks are got into it, or computed in it and put.
  */
 #ifndef KVCL_TOOLS_REPLAY_WORKER_H
 #define KVCL_TOOLS_REPLAY_WORKER_H
@@ -11,7 +14,13 @@
 #include "tools/replay/tally.h"
 #include "tools/replay/trace.h"
 
-#define WORKER_WINDOW_MAX 256u /* blocks that one call fetches or publishes */
+#include <pthread.h>
+
+typedef struct death death_t; /* death.h */
+
+#define WORKER_POOL_MIN    4u   /* blocks */
+#define WORKER_ENTRIES_MIN 4096u
+#define WORKER_WINDOW_MAX  256u /* blocks that one call fetches or publishes */
 
 /* A block that a request holds until it has been verified. */
 typedef struct worker_held {
@@ -41,12 +50,16 @@ typedef struct worker {
     kvcl_status_t          *part_status;
     worker_held_t          *held;
     size_t                 n_held;
+    uint8_t                *copies;     /* of a put, window entries */
+    pthread_mutex_t        get_lock;    /* with --store: over a get and the statistics around it */
+    death_t                *death;      /* of --kill, or NULL */
     uint64_t               baton[2];    /* in order: the number of the request that may start; out and in */
     kvcl_req_h             baton_req;   /* the latest one sent, or NULL */
     tally_t                tally;
 } worker_t;
 
-/* How many blocks one rank's pool has, and the entries its part of the directory needs. */
+/* How many blocks one rank's pool has, and the entries its part of the directory needs. With --store the pool is the
+ * store's, and window blocks beside it are the worker's. */
 typedef struct worker_room {
     uint64_t blocks;
     uint64_t dir_entries;
@@ -57,18 +70,29 @@ typedef struct worker_room {
 bool worker_size_pool(const replay_options_t *opt, const trace_t *trace, const plan_t *plan, int size,
                       worker_room_t *room, char *error, size_t cap);
 
+/* Of both: false with a sentence. */
+bool worker_pool_fits(const replay_options_t *opt, uint64_t blocks, char *error, size_t cap);
+bool worker_room_fits(const replay_options_t *opt, uint64_t blocks, char *error, size_t cap);
+
+/* The same with --store (worker_store.c). */
+bool worker_size_store(const replay_options_t *opt, const trace_t *trace, const plan_t *plan, int size,
+                       worker_room_t *room, char *error, size_t cap);
+
 /* The keys of a request's first n blocks. Equal ids behind equal ids give equal keys, on any rank. */
 kvcl_status_t worker_keys(const trace_t *trace, const trace_request_t *request, uint32_t n, const kvcl_key_t *root,
                           uint32_t *tokens, kvcl_key_t *keys);
 
-/* All below: false after the error was printed; the run is then over for this rank. Collective. */
+/* All below: false after the error was printed; the run is then over for this rank. Collective. salt: of all keys. */
 bool worker_open(worker_t *worker, const job_t *job, const replay_options_t *opt, const trace_t *trace,
-                 const plan_t *plan);
+                 const plan_t *plan, uint64_t salt);
 bool worker_run(worker_t *worker);
+/* The ranks that are left after a run: the job's, unless one was killed. */
+const job_t *worker_left(const worker_t *worker);
 void worker_close(worker_t *worker);
 
 /* Of the parts, worker_*.c: */
 bool worker_serve_request(worker_t *worker, size_t index);
+bool worker_serve_from_store(worker_t *worker, size_t index);
 /* Broadcast what is due before this request. */
 bool worker_broadcasts(worker_t *worker, size_t before);
 /* In order: wait until request index may start; let the next one start. */
@@ -76,6 +100,10 @@ bool worker_take_turn(worker_t *worker, size_t index);
 bool worker_pass_turn(worker_t *worker, size_t index);
 /* Wait until the turn last passed has been taken. */
 bool worker_passed_turn(worker_t *worker);
+/* How many of keys are there, from the first on. */
+bool worker_match(worker_t *worker, uint32_t n, size_t *hit_p);
+/* With --kill: has this failed because a rank is going? The work goes on without it. */
+bool worker_bears(const worker_t *worker, kvcl_status_t status);
 /* Compare a block's bytes with what its key says; counts and reports wrong ones. */
 void worker_verify(worker_t *worker, const kvcl_key_t *key, uint32_t id);
 /* Verify and give back what the request holds. */

@@ -14,15 +14,22 @@
 
 #include <string.h>
 
-static bool match(worker_t *worker, uint32_t n, size_t *hit_p)
+bool worker_match(worker_t *worker, uint32_t n, size_t *hit_p)
 {
     const uint64_t start = clock_ns();
+    kvcl_status_t  status;
 
     *hit_p = 0;
     if (n == 0) {
         return true;
     }
-    if (!job_ok(worker->job, kvcl_store_match(worker->store, worker->keys, n, hit_p), "kvcl_store_match")) {
+    status = kvcl_store_match(worker->store, worker->keys, n, hit_p);
+    if (worker_bears(worker, status)) {
+        worker->tally.failed += n;
+        *hit_p = 0;
+        return true;
+    }
+    if (!job_ok(worker->job, status, "kvcl_store_match")) {
         return false;
     }
     hist_add(&worker->tally.match_ns, clock_ns() - start);
@@ -218,7 +225,7 @@ bool worker_serve_request(worker_t *worker, size_t index)
                 "kvcl_key_chain")) {
         return false;
     }
-    if (!worker_take_turn(worker, index) || !match(worker, request->n, &hit) || !take_hits(worker, hit, &got) ||
+    if (!worker_take_turn(worker, index) || !worker_match(worker, request->n, &hit) || !take_hits(worker, hit, &got) ||
         !compute(worker, got, request->n) || !worker_pass_turn(worker, index)) {
         return false;
     }
