@@ -30,6 +30,7 @@
 #include <kvcl/kvcl_coll.h>
 #include <kvcl/kvcl_key.h>
 #include <kvcl/kvcl_store.h>
+#include <kvcl/kvcl_store_value.h>
 #include <kvcl/kvcl_store_admin.h>
 #include <kvcl/kvcl_store_events.h>
 #include <kvcl/kvcl_query.h>

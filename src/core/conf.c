@@ -57,6 +57,10 @@ const kvcl_setting_t kvcl_config_table[] = {
         "bytes a second that a home of a store has copied anew after a rank has gone; 0: none"),
     ROW("KVCL_STORE_NVME", NULL, STRING, store_nvme, 0, 0, NULL,
         "/path/of/a/file:size, a second tier for the pool of a store, on a local NVMe; %r is the rank"),
+    ROW("KVCL_STORE_STRIPE", "16M", SIZE, store_stripe, 0, 1ll << 40, NULL,
+        "values of a store that are larger are spread over the pools of several ranks; 0: none"),
+    ROW("KVCL_STORE_STRIPE_RANKS", "4", INT, store_stripe_ranks, 1, 16, NULL,
+        "over how many ranks at most, the one that puts counted"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

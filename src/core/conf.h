@@ -35,9 +35,11 @@ typedef struct kvcl_config {
     uint64_t store_repair_bytes;
     int64_t  store_hot;
     char     *store_nvme;
+    uint64_t store_stripe;
+    int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 25 };
+enum { KVCL_CONFIG_ROWS = 27 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -206,6 +206,7 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
 {
     uint32_t gone = 0, i;
 
+    store->value_block = (store->pool_cache != NULL) ? store->pool_cache->shape.block_bytes : 0;
     for (i = 0; i < store->n_ranks; ++i) {
         if (all[i].incarnation == 0) {
             return kvcl_fail(KVCL_ERR_CANCELED, "kvcl_store_open: rank %u could not open its part", i);
@@ -216,6 +217,9 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
         }
         store->replicas      = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
         store->ranks[i].host = all[i].host;
+        if ((store->value_block == 0) && (all[i].block_bytes < UINT32_MAX)) {
+            store->value_block = all[i].block_bytes;
+        }
         if ((store->pool_cache != NULL) && (all[i].block_bytes == store->pool_cache->shape.block_bytes)) {
             store->ranks[i].pool_blocks = all[i].pool_blocks;
             store->ranks[i].pool_free   = all[i].pool_blocks;

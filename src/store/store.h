@@ -15,6 +15,7 @@
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
  *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
  *   store_bcast.c    a prefix for every rank
+ *   value.h          values: bytes of any length from and to plain memory
  *   ops.h            questions about a rank's own part: store_ops.c; store_events.c, store_list.c
  *   nvme.h           the second tier: store_nvme.c, store_demote.c, store_stage.c, store_get_stage.c
  *
@@ -82,6 +83,7 @@ struct kvcl_store {
     kvcl_owner_t      *own;        /* of params.cache, or NULL */
     kvcl_owner_t      *pool;       /* or NULL */
     kvcl_cache_h      pool_cache;
+    uint64_t          value_block; /* bytes of a block of values, of my pool or the first rank's; 0: no pools */
     struct kvcl_nvme  *nvme;       /* the pool's second tier, or NULL */
     kvcl_map_t        index;       /* hash of key -> kvcl_owner_node_t, chained */
     uint64_t          n_published, n_ever, n_evicted;
@@ -345,10 +347,11 @@ static inline void kvcl_store_freed(struct kvcl_store *store)
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
                   kvcl_status_t *statuses[2], kvcl_status_t *final_p);
 bool kvcl_verify_work(kvcl_context_h ctx);
-/** Lock held. Fetch the blocks that recs name, from there or from any other copy, into cache's blocks ids[]; recs and
- * ids are copied, status (one each) is the caller's. cb runs without the lock. *req_p: until cb has run. */
+/** Lock held. Fetch the blocks that recs name, from there or from any other copy (gen 0: it is looked for), into
+ * cache's blocks ids[]; recs and ids are copied, status (one each) is the caller's. user: hits count. cb runs without
+ * the lock. *req_p: until cb has run. */
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                            const uint32_t *ids, kvcl_status_t *status, kvcl_req_cb_t cb, void *cb_arg,
-                            kvcl_req_t **req_p) KVCL_MUST_CHECK;
+                            const uint32_t *ids, kvcl_status_t *status, uint64_t timeout_ns, bool user,
+                            kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p) KVCL_MUST_CHECK;
 
 #endif

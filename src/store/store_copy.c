@@ -309,8 +309,8 @@ static kvcl_status_t begin(copy_job_t *job)
     if (status != KVCL_OK) {
         return status;
     }
-    status = kvcl_get_recs(store, job->todo, job->n_todo, store->pool_cache, job->slots, job->got, on_fetched, job,
-                           &job->get);
+    status = kvcl_get_recs(store, job->todo, job->n_todo, store->pool_cache, job->slots, job->got, 0, false, on_fetched,
+                           job, &job->get);
     for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
         (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
     }

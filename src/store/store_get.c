@@ -529,8 +529,8 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
 }
 
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                            const uint32_t *ids, kvcl_status_t *status, kvcl_req_cb_t cb, void *cb_arg,
-                            kvcl_req_t **req_p)
+                            const uint32_t *ids, kvcl_status_t *status, uint64_t timeout_ns, bool user,
+                            kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p)
 {
     kvcl_get_t    *get = make(store, recs, sizeof(*recs), n, cache, ids);
     kvcl_status_t result;
@@ -540,15 +540,15 @@ kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, si
     if (get == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to fetch %zu blocks", n);
     }
-    get->inner       = true;
+    get->inner       = !user;
     get->statuses[0] = status;
     for (i = 0; i < n; ++i) {
         get->items[i].locs[0] = recs[i].loc;
         get->items[i].n_locs  = 1;
-        get->items[i].state   = KVCL_GET_READY;
+        get->items[i].state   = (recs[i].loc.gen != 0) ? KVCL_GET_READY : KVCL_GET_LOOKUP;
     }
-    get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, 0));
-    result           = kvcl_req_start(&get->req, store->ctx, &get_class, 0, cb, cb_arg, false);
+    get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
+    result           = kvcl_req_start(&get->req, store->ctx, &get_class, timeout_ns, cb, cb_arg, false);
     if (result != KVCL_OK) {
         free(get);
         return kvcl_fail(result, "no memory for a request");

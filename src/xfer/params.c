@@ -58,7 +58,7 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it follows no stream: post it when kvcl_stream_done has "
                          "completed", call);
     }
-    if ((out->flags & KVCL_PUT_WAIT) && (strcmp(call, "kvcl_store_put") != 0)) {
+    if ((out->flags & KVCL_PUT_WAIT) && (strncmp(call, "kvcl_store_put", strlen("kvcl_store_put")) != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_PUT_WAIT is a flag of kvcl_store_put", call);
     }
     return KVCL_OK;

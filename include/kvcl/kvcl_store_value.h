@@ -1,0 +1,112 @@
+/*
+ * Values: bytes of any length under a key of a store (kvcl_store.h), from and to plain memory.
+ *
+ * How a value lies in the pools, which decides what it costs. B is block_bytes, the same on all ranks with a pool:
+ *   - of exactly B bytes: one block under the key itself, as kvcl_store_put would make it; kvcl_store_get finds it too.
+ *   - of at most B - 96 bytes, none too: one block, which begins with a head of 96 bytes.
+ *   - any other: ceil(bytes / B) blocks, its parts, and a block for the head. The last part and the head fill a block
+ *     each all the same: a value of B + 1 bytes takes three blocks. So choose B well below the usual value, or equal
+ *     to it; whole blocks travel and are summed, so values far smaller than B pay for B.
+ * The head lies under a key made from the value's (kvcl_store_value_key), the parts under keys made from that, a random
+ * number of this put, and their place. The head is published last. So a get finds all of one put, or nothing: never
+ * parts of two, whoever puts, replaces, removes or dies meanwhile.
+ *
+ * Values larger than KVCL_STORE_STRIPE (16 MiB) are spread over the pools of up to KVCL_STORE_STRIPE_RANKS ranks, in
+ * runs of 4 MiB, and got from all of them at once. Parts are blocks as any others: a value of which one was evicted is
+ * absent, and its others stay until they are evicted or the value is removed.
+ *
+ * The memory is host memory, registered or not, and need not be aligned.
+ */
+#ifndef KVCL_STORE_VALUE_H
+#define KVCL_STORE_VALUE_H
+
+#include <kvcl/kvcl_store.h>
+
+KVCL_BEGIN_DECLS
+
+#define KVCL_VALUE_PARTS_MAX (UINT64_C(1) << 22) /* blocks of one value, its head not counted */
+
+/* Some of a value's bytes. */
+typedef struct kvcl_extent {
+    void   *addr; /* may be NULL if bytes is 0 */
+    size_t bytes;
+} kvcl_extent_t;
+
+/* A value: its extents in order, one behind the other. */
+typedef struct kvcl_value {
+    const kvcl_extent_t *extents;
+    size_t              n_extents;
+} kvcl_value_t;
+
+/**
+ * Put n values, as kvcl_store_put does n blocks: params replicas, copies, tenant, timeout_ns, KVCL_PUT_WAIT mean the
+ * same. A value that this rank's pool holds already, of as many bytes, with as many copies and all of its parts, is a
+ * no-op; one that has lost a part is put anew. A value with parts, and a put with KVCL_PUT_WAIT, blocks in the call, at
+ * most until the deadline: parts have all their copies before it returns, and stay in place until the head is there.
+ * The memory, and all arrays, may change when the call returns.
+ *
+ * Completes when the directory has all copies of all of it. copies: how many there are of each value.
+ * @return KVCL_OK; KVCL_ERR_NO_SPACE (there is no room: nothing of any of the values is kept), KVCL_ERR_TIMED_OUT,
+ *         KVCL_ERR_INVALID_PARAM (no pool here; too many parts; an extent is NULL), KVCL_ERR_UNSUPPORTED (B is below
+ *         the 96 bytes of a head, and a value has not B bytes). Later: as kvcl_store_put.
+ */
+KVCL_API kvcl_status_t kvcl_store_put_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                             const kvcl_value_t *values, const kvcl_xfer_params_t *params,
+                                             kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Put in place of whatever the keys name, blocks or values, as kvcl_store_upsert does: in between the keys are absent,
+ * and never is there a mixture. The parts of what was there are removed. Blocks.
+ */
+KVCL_API kvcl_status_t kvcl_store_upsert_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                                const kvcl_value_t *values, const kvcl_xfer_params_t *params,
+                                                kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Get n values into memory whose extents say how long each must be: one of another length is KVCL_ERR_NOT_FOUND, as is
+ * one that lacks a part. status (may be NULL): one entry a value, as kvcl_store_get; params->status the same. The
+ * request is KVCL_OK if all came, else the first value's error. A value that did not come has undefined bytes. The
+ * memory must stay until the request has completed; the arrays may go when the call returns.
+ */
+KVCL_API kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                             const kvcl_value_t *values, kvcl_status_t *status,
+                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** One value in one piece: as the calls for many. */
+KVCL_API kvcl_status_t kvcl_store_put_value(kvcl_store_h store, const kvcl_key_t *key, const void *buf, size_t bytes,
+                                            const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_get_value(kvcl_store_h store, const kvcl_key_t *key, void *buf, size_t bytes,
+                                            const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * How long n values are. bytes[i] is 0 where status[i] (may be NULL) is not KVCL_OK. A key of a block that was put or
+ * published by kvcl_store.h is a value of B bytes. That all parts of a value are there is not looked at. Blocks, for at
+ * most timeout_ns (0: KVCL_TIMEOUT).
+ * @return KVCL_OK if all are there, else the first one's error (KVCL_ERR_NOT_FOUND, ...).
+ */
+KVCL_API kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t *bytes,
+                                              kvcl_status_t *status, uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+/**
+ * The key under which a value's head lies if it has not B bytes: a pure function. kvcl_store_exists, match, pin and
+ * events know values by it.
+ */
+KVCL_API void kvcl_store_value_key(const kvcl_key_t *key, kvcl_key_t *head_p);
+
+/**
+ * The keys of all blocks of a value (or the key of a plain block): what kvcl_store_pin, unpin, copy and exists are
+ * given to mean all of it. The head, or the block, comes first. *n_p: how many there are; at most cap are written.
+ * Blocks, for at most timeout_ns (0: KVCL_TIMEOUT).
+ * @return KVCL_OK, KVCL_ERR_NO_SPACE (more than cap), KVCL_ERR_NOT_FOUND, ...
+ */
+KVCL_API kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_t *key, kvcl_key_t *keys, size_t cap,
+                                             size_t *n_p, uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+/** Remove values everywhere: their heads and parts, and blocks of the same keys. (kvcl_store_remove removes blocks
+ * only.) What is absent is no error. Blocks, for at most timeout_ns (0: KVCL_TIMEOUT). */
+KVCL_API kvcl_status_t kvcl_store_remove_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                                uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif
