@@ -139,10 +139,10 @@ rm -f "$tmp"/tier.*
 # A rank is killed. Ranks that meet at an address, for mpirun would end them all.
 mkdir -m 700 "$tmp/home"
 port=$((10000 + $$ % 20000))
-# killed NAME RANKS VICTIM ARGUMENT...: the others end well, and what they say goes to $tmp/out.
+# killed NAME REQUESTS RANKS VICTIM ARGUMENT...: the others end well, and what they say goes to $tmp/out.
 killed() {
-  name=$1 ranks=$2 victim=$3
-  shift 3
+  name=$1 requests=$2 ranks=$3 victim=$4
+  shift 4
   port=$((port + 1))
   while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
     port=$((port + 1))
@@ -168,7 +168,7 @@ killed() {
   cat "$tmp"/err.* >"$tmp/err"
   rm -f "$tmp"/out.* "$tmp"/err.*
   [ "$(field wrong)" = 0 ] && [ "$(field kill_lost)" = 0 ] && [ -n "$(field kill_noticed_ms)" ] || bad=1
-  [ -n "$(field kill_served)" ] && [ $(($(field requests) + $(field kill_served))) = 400 ] || bad=1
+  [ -n "$(field kill_served)" ] && [ $(($(field requests) + $(field kill_served))) = "$requests" ] || bad=1
   result $bad "$name"
 }
 # survived NAME: it held blocks with other copies, and these have two again.
@@ -177,18 +177,20 @@ survived() {
     result 0 "" || result 1 "$1: got, and copied anew"
 }
 # The trace takes 2 seconds so.
-killed "a rank is killed" 4 2 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 2@1
+killed "a rank is killed" 400 4 2 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 2@1
 survived "a rank is killed"
 KVCL_PATH=tcp
 export KVCL_PATH
-killed "a rank is killed over tcp" 3 1 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 1@1 --bytes-per-token 4
+killed "a rank is killed over tcp" 400 3 1 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 1@1 --bytes-per-token 4
 survived "a rank is killed over tcp"
+# As fast as possible, so that many messages to it are under way.
+killed "a rank is killed in full traffic over tcp" 1500 4 2 --requests 1500 --replicas 2 --pool 25% --kill 2@0.5
 unset KVCL_PATH
-killed "rank 0 is killed after the trace" 3 0 --trace "$tmp/trace" --replicas 2 --kill 0@1.5
+killed "rank 0 is killed after the trace" 400 3 0 --trace "$tmp/trace" --replicas 2 --kill 0@1.5
 survived "rank 0 is killed"
-killed "one of two is killed" 2 1 --trace "$tmp/trace" --speed 4 --kill 1@0.5
+killed "one of two is killed" 400 2 1 --trace "$tmp/trace" --speed 4 --kill 1@0.5
 [ "$(field kill_watched)" = 0 ] && [ "$(field kill_taken_over)" -gt 0 ] && result 0 "" || result 1 "without copies"
-killed "a rank with a tier is killed" 3 2 --trace "$tmp/trace" --replicas 2 --speed 4 --kill 2@0.5 --pool 15% \
+killed "a rank with a tier is killed" 400 3 2 --trace "$tmp/trace" --replicas 2 --speed 4 --kill 2@0.5 --pool 15% \
   --nvme "$tmp/tier.%r:64M"
 rm -f "$tmp"/tier.*
 for wrong in "--kill 1@1" "--store --kill 1" "--store --kill 2@1" "--store --in-order --kill 1@1" "--pool 10%"; do
