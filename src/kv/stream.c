@@ -11,9 +11,9 @@
  */
 #include "kv/stream.h"
 
-#include "base/checksum.h"
 #include "base/copy_cold.h"
 #include "base/copy_racy.h"
+#include "base/sum_copy.h"
 
 #include <string.h>
 
@@ -385,7 +385,7 @@ size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t l
 
 uint64_t kvcl_stream_checksum(kvcl_stream_t *stream, uint64_t len)
 {
-    kvcl_checksum_state_t state;
+    kvcl_sum_t sum;
     uint64_t done = 0;
     uintptr_t addr = 0;
     size_t n = 0;
@@ -397,13 +397,13 @@ uint64_t kvcl_stream_checksum(kvcl_stream_t *stream, uint64_t len)
         n = kvcl_stream_next(stream, len, &addr);
     }
     if (n == len) { /* one run: no streaming state */
-        return kvcl_checksum((n == 0) ? (const void *)"" : (const void *)addr, n);
+        return kvcl_sum_of((n == 0) ? (const void *)"" : (const void *)addr, n);
     }
-    kvcl_checksum_init(&state);
+    kvcl_sum_init(&sum);
     while (n > 0) {
-        kvcl_checksum_update(&state, (const void *)addr, n);
+        kvcl_sum_copy(&sum, NULL, (const void *)addr, n);
         done += n;
         n = (done < len) ? kvcl_stream_next(stream, len - done, &addr) : 0;
     }
-    return kvcl_checksum_digest(&state);
+    return kvcl_sum_end(&sum);
 }

@@ -92,26 +92,23 @@ static bool locate(kvcl_store_h store, const kvcl_key_t *key, uint64_t block_byt
 /* Copies m blocks that lie in one cache, then asks whether they were those all the while. */
 static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_t *ids)
 {
-    uint32_t      slots[CHUNK];
-    kvcl_sel_t    from = {.blocks = slots, .n_blocks = m};
-    kvcl_sel_t    to   = {.blocks = ids, .n_blocks = m};
-    kvcl_side_t   src  = {hits->source.shape, hits->source.bases, from, hits->source.copier};
-    kvcl_side_t   dst  = kvcl_cache_side(cache, &to);
-    kvcl_stream_t stream;
-    kvcl_runs_t   runs;
-    uint64_t      sum;
-    size_t        i;
+    uint64_t    sums[CHUNK];
+    uint32_t    slots[CHUNK];
+    kvcl_sel_t  from   = {.blocks = slots, .n_blocks = m};
+    kvcl_sel_t  to     = {.blocks = ids, .n_blocks = m};
+    kvcl_side_t src    = {hits->source.shape, hits->source.bases, from, hits->source.copier};
+    kvcl_side_t dst    = kvcl_cache_side(cache, &to);
+    bool        summed = false;
+    size_t      i;
 
     for (i = 0; i < m; ++i) {
         slots[i] = hits[i].loc.slot;
+        summed   = summed || (hits[i].loc.flags & KVCL_LOC_SUMMED);
         if ((hits->source.bases == cache->bases) && (slots[i] == ids[i])) {
             return false; /* a block onto itself: rare */
         }
     }
-    if ((kvcl_side_check(&src) != KVCL_OK) || (kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER) != KVCL_OK)) {
-        return false;
-    }
-    if (kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs)) != KVCL_OK) {
+    if ((kvcl_side_check(&src) != KVCL_OK) || (kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL) != KVCL_OK)) {
         return false;
     }
     for (i = 0; i < m; ++i) {
@@ -122,14 +119,8 @@ static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_
     if ((hits->source.live != NULL) && !kvcl_rregion_live(hits->source.live)) {
         return false;
     }
-    kvcl_stream_init(&stream, &dst, KVCL_STREAM_CANONICAL);
     for (i = 0; i < m; ++i) {
-        if (!(hits[i].loc.flags & KVCL_LOC_SUMMED)) {
-            kvcl_stream_seek(&stream, (i + 1) * stream.block_bytes);
-            continue;
-        }
-        sum = kvcl_stream_checksum(&stream, stream.block_bytes);
-        if (sum != hits[i].loc.checksum) {
+        if ((hits[i].loc.flags & KVCL_LOC_SUMMED) && (sums[i] != hits[i].loc.checksum)) {
             return false;
         }
     }

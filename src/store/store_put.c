@@ -60,25 +60,24 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
 static kvcl_status_t copy_in(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *from, const uint32_t *slots,
                              size_t n, kvcl_store_rec_t *recs)
 {
-    kvcl_sel_t    from_sel = {.blocks = from, .n_blocks = n};
-    kvcl_sel_t    to_sel   = {.blocks = slots, .n_blocks = n};
-    kvcl_side_t   src      = kvcl_cache_side(cache, &from_sel);
-    kvcl_side_t   dst      = kvcl_cache_side(store->pool_cache, &to_sel);
-    kvcl_runs_t   runs;
-    kvcl_status_t status = kvcl_runs_init(&runs, &dst, &src, KVCL_STREAM_CANONICAL);
-    size_t        i;
+    enum { PIECE = 64 };
+    uint64_t      sums[PIECE];
+    bool          summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
+    kvcl_status_t status = KVCL_OK;
+    size_t        at, some, i;
 
-    if (status != KVCL_OK) {
-        return status;
+    for (at = 0; (at < n) && (status == KVCL_OK); at += some) {
+        some = (n - at < PIECE) ? n - at : PIECE;
+        kvcl_sel_t  from_sel = {.blocks = from + at, .n_blocks = some};
+        kvcl_sel_t  to_sel   = {.blocks = slots + at, .n_blocks = some};
+        kvcl_side_t src      = kvcl_cache_side(cache, &from_sel);
+        kvcl_side_t dst      = kvcl_cache_side(store->pool_cache, &to_sel);
+        status = kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
+        for (i = 0; summed && (i < some) && (status == KVCL_OK); ++i) {
+            recs[at + i].loc.checksum = sums[i];
+        }
     }
-    status = kvcl_runs_copy(&runs, 0, kvcl_runs_bytes(&runs));
-    if (status != KVCL_OK) {
-        return status;
-    }
-    for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
-        recs[i].loc.checksum = kvcl_store_block_sum(store->pool_cache, slots[i]);
-    }
-    return KVCL_OK;
+    return status;
 }
 
 /* Lock held. What another thread put meanwhile is not put twice. Returns how many recs are to be published. */

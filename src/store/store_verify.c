@@ -7,27 +7,19 @@
 #include "config.h"
 #include "store/get.h"
 
-/* Bytes first, then the generation word: equal means that they are that block's. */
-static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *item)
+/* Bytes and their sum first, then the generation word: equal means that they are that block's. */
+static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *item, uint64_t *sum)
 {
     const kvcl_dir_loc_t *loc = &item->locs[item->cur];
     kvcl_sel_t           from = {.blocks = &loc->slot, .n_blocks = 1};
     kvcl_sel_t           to   = {.blocks = &item->id, .n_blocks = 1};
     kvcl_side_t          src  = kvcl_cache_side(item->src, &from);
     kvcl_side_t          dst  = kvcl_cache_side(get->cache, &to);
-    kvcl_runs_t          runs;
     kvcl_status_t        status = kvcl_side_check(&src);
 
-    if ((item->src == get->cache) && (loc->slot == item->id)) {
-        return KVCL_OK; /* it is there */
-    }
     if (status == KVCL_OK) {
-        status = kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER);
+        status = kvcl_side_copy_sums(&dst, &src, sum);
     }
-    if (status != KVCL_OK) {
-        return status;
-    }
-    status = kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
     if (status != KVCL_OK) {
         return status;
     }
@@ -37,13 +29,17 @@ static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *it
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item)
 {
     const kvcl_dir_loc_t *loc   = &item->locs[item->cur];
-    kvcl_status_t        status = (item->src != NULL) ? copy_local(get, item) : KVCL_OK;
+    bool                 summed = (loc->flags & KVCL_LOC_SUMMED);
+    bool                 here   = (item->src == get->cache) && (loc->slot == item->id); /* it need not be copied */
+    kvcl_status_t        status = KVCL_OK;
+    uint64_t             sum    = 0;
 
-    if ((status == KVCL_OK) && (loc->flags & KVCL_LOC_SUMMED) &&
-        (kvcl_store_block_sum(get->cache, item->id) != loc->checksum)) {
-        status = KVCL_ERR_IO;
+    if ((item->src != NULL) && !here) {
+        status = copy_local(get, item, summed ? &sum : NULL);
+    } else if (summed) {
+        sum = kvcl_store_block_sum(get->cache, item->id);
     }
-    return status;
+    return ((status == KVCL_OK) && summed && (sum != loc->checksum)) ? KVCL_ERR_IO : status;
 }
 
 void kvcl_verify_push(kvcl_get_t *get, uint32_t item)

@@ -4,9 +4,11 @@
 #include "base/checksum.h"
 #include "base/cpu.h"
 #include "base/crypto.h"
+#include "base/sum_copy.h"
 #include "base/wirebuf.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 
 START_TEST(wire_fields_are_little_endian_and_come_back)
@@ -191,6 +193,60 @@ START_TEST(checksum_of_parts_is_that_of_the_whole)
 }
 END_TEST
 
+/* In pieces of any length, at any alignment, with and without a copy; what is not to be written stays. */
+static void check_sum_copy(unsigned seed, const uint8_t *src, size_t len, uint8_t *dst, bool copying)
+{
+    const size_t end  = len;
+    size_t       done = 0, n;
+    kvcl_sum_t   sum;
+
+    memset(dst, 0xee, len + 1);
+    kvcl_sum_init(&sum);
+    while (done < end) {
+        seed = (seed * 1103515245u) + 12345u;
+        n    = 1 + ((seed >> 8) % (((seed >> 4) & 1) ? 3000 : 90));
+        n    = (n < end - done) ? n : end - done;
+        kvcl_sum_copy(&sum, copying ? dst + done : NULL, src + done, n);
+        done += n;
+        if ((done % 3) == 0) {
+            ck_assert_uint_eq(kvcl_sum_end(&sum), kvcl_checksum(src, done));
+        }
+    }
+    ck_assert_uint_eq(kvcl_sum_end(&sum), kvcl_checksum(src, len));
+    if (copying) {
+        ck_assert_mem_eq(dst, src, len);
+    }
+    ck_assert_int_eq(dst[len], 0xee);
+}
+
+START_TEST(sum_of_a_copy_is_the_checksum)
+{
+    static uint8_t src[40000], dst[40001];
+    kvcl_sum_t     sum;
+    size_t         len;
+
+    for (len = 0; len < sizeof(src); ++len) {
+        src[len] = (uint8_t)((len * 2654435761u) >> 13);
+    }
+    for (len = 0; len < 5000; ++len) {
+        ck_assert_uint_eq(kvcl_sum_of(src + (len % 65), len), kvcl_checksum(src + (len % 65), len));
+        kvcl_sum_init(&sum);
+        kvcl_sum_copy(&sum, dst + (len % 7), src + (len % 65), len);
+        ck_assert_uint_eq(kvcl_sum_end(&sum), kvcl_checksum(src + (len % 65), len));
+        ck_assert_mem_eq(dst + (len % 7), src + (len % 65), len);
+        memset(dst, 0xee, len + 8);
+        ck_assert_uint_eq(kvcl_sum_copy_of(dst + (len % 7), src + (len % 65), len),
+                          kvcl_checksum(src + (len % 65), len));
+        ck_assert_mem_eq(dst + (len % 7), src + (len % 65), len);
+        ck_assert_int_eq(dst[len + 7], 0xee);
+    }
+    for (len = 1; len < sizeof(src) - 64; len += 1 + (len % 977)) {
+        check_sum_copy((unsigned)len, src + (len % 64), len, dst, true);
+        check_sum_copy((unsigned)len, src + (len % 64), len, dst, false);
+    }
+}
+END_TEST
+
 START_TEST(random_numbers_repeat_by_seed_and_stay_in_bounds)
 {
     kvcl_rand_t a, b;
@@ -250,6 +306,7 @@ int main(void)
     tcase_add_test(tc, hmac_matches_rfc_4231);
     tcase_add_test(tc, threads_hash_side_by_side);
     tcase_add_test(tc, checksum_of_parts_is_that_of_the_whole);
+    tcase_add_test(tc, sum_of_a_copy_is_the_checksum);
     tcase_add_test(tc, random_numbers_repeat_by_seed_and_stay_in_bounds);
     tcase_add_test(tc, deadlines_saturate);
     suite_add_tcase(suite, tc);

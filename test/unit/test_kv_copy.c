@@ -456,6 +456,58 @@ START_TEST(random_copies_equal_the_plain_copy)
 }
 END_TEST
 
+/* A cache of planes and one of bytes, blocks in random order, both ways, by long runs and by short ones. */
+static void check_summed(uint32_t head_dim)
+{
+    enum { BLOCKS = 6, LISTED = 4, TOKENS = 16 };
+    static const uint32_t planes_ids[LISTED] = {4, 0, 5, 2}, bytes_ids[LISTED] = {1, 2, 0, 3};
+    const kvcl_layout_t   planes_layout = {.size = sizeof(planes_layout), .layers = 2, .kv = 2, .blocks = BLOCKS,
+                                           .tokens = TOKENS, .heads = 4, .head_dim = head_dim, .elem_bytes = 2};
+    const size_t          block = (size_t)2 * 2 * TOKENS * 4 * head_dim * 2;
+    const kvcl_layout_t   bytes_layout = KVCL_LAYOUT_BYTES(BLOCKS, (uint32_t)block);
+    uint8_t               *planes = malloc(BLOCKS * block), *bytes = malloc(BLOCKS * block), *back = malloc(BLOCKS * block);
+    uintptr_t             planes_base = (uintptr_t)planes, bytes_base = (uintptr_t)bytes, back_base = (uintptr_t)back;
+    kvcl_shape_t          planes_shape, bytes_shape;
+    uint64_t              sums[LISTED], again[LISTED];
+    kvcl_side_t           src = {.shape = &planes_shape, .bases = &planes_base, .sel = {planes_ids, LISTED}};
+    kvcl_side_t           mid = {.shape = &bytes_shape, .bases = &bytes_base, .sel = {bytes_ids, LISTED}};
+    kvcl_side_t           dst = {.shape = &planes_shape, .bases = &back_base, .sel = {planes_ids, LISTED}};
+    kvcl_stream_t         stream;
+    size_t                i;
+
+    REQUIRE(kvcl_shape_init(&planes_shape, &planes_layout) == KVCL_OK);
+    REQUIRE(kvcl_shape_init(&bytes_shape, &bytes_layout) == KVCL_OK);
+    for (i = 0; i < BLOCKS * block; ++i) {
+        planes[i] = (uint8_t)kvcl_rand_next(&rnd);
+    }
+    memset(bytes, 0xee, BLOCKS * block);
+    memset(back, 0xee, BLOCKS * block);
+    REQUIRE(kvcl_side_copy_sums(&mid, &src, sums) == KVCL_OK);
+    REQUIRE(kvcl_side_copy_sums(&dst, &mid, again) == KVCL_OK);
+    kvcl_stream_init(&stream, &src, KVCL_STREAM_CANONICAL);
+    for (i = 0; i < LISTED; ++i) {
+        REQUIRE(sums[i] == kvcl_checksum(bytes + (bytes_ids[i] * block), block));
+        REQUIRE((sums[i] == again[i]) && (sums[i] == kvcl_stream_checksum(&stream, block)));
+    }
+    kvcl_stream_init(&stream, &dst, KVCL_STREAM_CANONICAL);
+    REQUIRE(kvcl_stream_checksum(&stream, LISTED * block) != 0);
+    REQUIRE(bytes[5 * block] == 0xee); /* not listed */
+    memset(back, 0xee, BLOCKS * block);
+    REQUIRE(kvcl_side_copy_sums(&dst, &src, NULL) == KVCL_OK);
+    REQUIRE(kvcl_side_copy_sums(&dst, &src, again) == KVCL_OK);
+    REQUIRE(memcmp(sums, again, sizeof(sums)) == 0);
+    free(planes), free(bytes), free(back);
+}
+
+START_TEST(blocks_are_summed_as_they_are_copied)
+{
+    kvcl_rand_seed(&rnd, 7);
+    check_summed(64);
+    check_summed(2);
+    check_summed(37);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kv_copy");
@@ -464,6 +516,7 @@ int main(void)
     int failed;
 
     tcase_set_timeout(tc, 600);
+    tcase_add_test(tc, blocks_are_summed_as_they_are_copied);
     tcase_add_test(tc, random_copies_equal_the_plain_copy);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

@@ -1,0 +1,44 @@
+/*
+ * A checksum that grows while bytes are copied: XXH3-64 of all that was taken, the same as kvcl_checksum() says of them
+ * in one piece. What is summed is what was stored at the destination, each byte read from the source once, so bytes that
+ * their owner is writing meanwhile (base/copy_racy.h) have the sum of what came.
+ *
+ * With AVX2 both are one loop over the bytes (at 1 MiB three quarters of memcpy's speed); otherwise slices are copied,
+ * and summed while they are in the nearest cache.
+ */
+#ifndef KVCL_BASE_SUM_COPY_H
+#define KVCL_BASE_SUM_COPY_H
+
+#include "base/checksum.h"
+
+enum { KVCL_SUM_BLOCK = 1024, KVCL_SUM_STRIPE = 64 };
+
+/* XXH3's accumulators by hand: whole blocks are added when more follows, for the last one is not added as the others. */
+typedef struct kvcl_sum_fast {
+    _Alignas(64) uint64_t acc[8];
+    uint8_t               pending[KVCL_SUM_BLOCK];
+    uint8_t               last[KVCL_SUM_STRIPE]; /* the end of the block before */
+    size_t                n_pending;
+    uint64_t              total;
+} kvcl_sum_fast_t;
+
+typedef struct kvcl_sum {
+    int fast;
+    union {
+        kvcl_sum_fast_t       fast;
+        kvcl_checksum_state_t plain;
+    } u;
+} kvcl_sum_t;
+
+void kvcl_sum_init(kvcl_sum_t *sum);
+/** The next @a len bytes, of @a src, to @a dst (NULL: they are only summed). They must not overlap. */
+void kvcl_sum_copy(kvcl_sum_t *sum, void *dst, const void *src, size_t len);
+/** Of all bytes so far; more may follow. */
+uint64_t kvcl_sum_end(const kvcl_sum_t *sum);
+
+/** All at once: kvcl_checksum(), quicker for long ones. */
+uint64_t kvcl_sum_of(const void *buf, size_t len);
+/** The same of what was copied to @a dst. */
+uint64_t kvcl_sum_copy_of(void *dst, const void *src, size_t len);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * Blocks copied and summed in one pass: what the store does with every block that it gets out of mapped memory, or puts.
+ *
+ * A checksum is of the canonical order, so the pass goes in it. Where its runs are short and another order has longer
+ * ones, or a device has the bytes, they are copied first and summed afterwards. No locks.
+ */
+#include "kv/runs.h"
+
+#include "base/sum_copy.h"
+
+enum { RUN_MIN = 1024 };
+
+static int fits_one_pass(const kvcl_runs_t *runs)
+{
+    return !kvcl_runs_by_device(runs) && (runs->dst.run_bytes >= RUN_MIN) && (runs->src.run_bytes >= RUN_MIN);
+}
+
+static uint64_t copy_block(kvcl_runs_t *runs, uint64_t block)
+{
+    uint64_t   left = block;
+    kvcl_sum_t sum;
+    kvcl_run_t run;
+
+    if (!kvcl_runs_next(runs, left, &run)) {
+        return 0; /* no block has no bytes */
+    }
+    if (run.len == left) {
+        return kvcl_sum_copy_of((void *)run.dst, (const void *)run.src, run.len);
+    }
+    kvcl_sum_init(&sum);
+    do {
+        kvcl_sum_copy(&sum, (void *)run.dst, (const void *)run.src, run.len);
+        left -= run.len;
+    } while ((left > 0) && kvcl_runs_next(runs, left, &run));
+    return kvcl_sum_end(&sum);
+}
+
+static void one_pass(kvcl_runs_t *runs, uint64_t *sums, size_t n)
+{
+    const uint64_t block = runs->dst.block_bytes;
+    size_t         i;
+
+    for (i = 0; i < n; ++i) {
+        sums[i] = copy_block(runs, block);
+    }
+}
+
+static void sum_after(const kvcl_side_t *dst, uint64_t *sums, size_t n)
+{
+    kvcl_stream_t stream;
+    size_t        i;
+
+    kvcl_stream_init(&stream, dst, KVCL_STREAM_CANONICAL);
+    for (i = 0; i < n; ++i) {
+        sums[i] = kvcl_stream_checksum(&stream, stream.block_bytes);
+    }
+}
+
+kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums)
+{
+    kvcl_runs_t   runs;
+    kvcl_status_t status;
+
+    if (sums != NULL) {
+        status = kvcl_runs_init(&runs, dst, src, KVCL_STREAM_CANONICAL);
+        if (status != KVCL_OK) {
+            return status;
+        }
+        if (fits_one_pass(&runs)) {
+            one_pass(&runs, sums, dst->sel.n_blocks);
+            return KVCL_OK;
+        }
+    }
+    status = kvcl_runs_init(&runs, dst, src, KVCL_RUNS_ANY_ORDER);
+    if (status == KVCL_OK) {
+        status = kvcl_runs_copy_racy(&runs, 0, kvcl_runs_bytes(&runs));
+    }
+    if ((status == KVCL_OK) && (sums != NULL)) {
+        sum_after(dst, sums, dst->sel.n_blocks);
+    }
+    return status;
+}
