@@ -5,6 +5,10 @@
  * word with its final state and a raised counter, with release. So a reader that saw any new word
  * sees at least BUSY when it looks at the sequence word again, and drops its copy.
  *
+ * Where a window is full, the first unused entry behind it is taken, and entries on the way move there one by one, each
+ * within its own window, until there is room in this one. An entry is written at its new place before it leaves the old
+ * one, always further on, so a reader's scan meets it once or twice, but does meet it.
+ *
  * Removal leaves a tombstone, or an EMPTY entry when no live entry's path crosses it; only then may
  * scans stop there. Tombstones right before a cleaned entry are tried again.
  *
@@ -25,6 +29,8 @@ typedef struct dir_probe {
 } dir_probe_t;
 
 #define DIR_NONE UINT64_MAX
+
+enum { DIR_REACH = 4096 }; /* entries behind a full window that are searched for room */
 
 size_t kvcl_dir_table_bytes(uint64_t entries)
 {
@@ -133,6 +139,48 @@ static bool is_newer(const kvcl_dir_table_t *table, uint64_t index, const kvcl_d
     return (int32_t)(image.entry.gen - loc->gen) > 0;
 }
 
+/* The first entry in front of @a hole that may move there: the farthest, so that few moves do. */
+static uint64_t movable(const kvcl_dir_table_t *table, uint64_t hole, dir_image_t *image)
+{
+    uint64_t index;
+
+    for (index = hole - KVCL_DIR_WINDOW + 1; index < hole; ++index) {
+        cell_image(&table->cells[index], image);
+        if ((dir_state(image->word[DIR_WORD_META]) == DIR_LIVE) &&
+            (dir_start(&image->entry.key, table->view.starts) + KVCL_DIR_WINDOW > hole)) {
+            return index;
+        }
+    }
+    return DIR_NONE;
+}
+
+/* The window at @a start is full: an unused entry in it, for which others have moved on, or NONE. */
+static uint64_t make_room(kvcl_dir_table_t *table, uint64_t start)
+{
+    const uint64_t behind = start + KVCL_DIR_WINDOW;
+    uint64_t       end    = behind + DIR_REACH, hole, from;
+    dir_image_t    image, none;
+
+    end = (end < table->view.capacity) ? end : table->view.capacity;
+    for (hole = behind; (hole < end) && (dir_state(cell_meta(&table->cells[hole])) == DIR_LIVE); ++hole) {
+    }
+    if (hole >= end) {
+        return DIR_NONE;
+    }
+    while (hole >= behind) {
+        from = movable(table, hole, &image);
+        if (from == DIR_NONE) {
+            return DIR_NONE;
+        }
+        table->tombs += (dir_state(cell_meta(&table->cells[hole])) != DIR_TOMB);
+        cell_write(table, hole, &image, DIR_LIVE);
+        memset(&none, 0, sizeof(none));
+        cell_write(table, from, &none, DIR_TOMB);
+        hole = from;
+    }
+    return hole;
+}
+
 kvcl_status_t kvcl_dir_table_insert(kvcl_dir_table_t *table, const kvcl_key_t *key,
                                     const kvcl_dir_loc_t *loc)
 {
@@ -155,7 +203,7 @@ kvcl_status_t kvcl_dir_table_insert(kvcl_dir_table_t *table, const kvcl_key_t *k
         if (found.copies >= KVCL_DIR_LOCS_MAX) {
             return KVCL_ERR_EXISTS;
         }
-        index = found.unused;
+        index = (found.unused != DIR_NONE) ? found.unused : make_room(table, dir_start(key, table->view.starts));
         if (index == DIR_NONE) {
             return KVCL_ERR_NO_SPACE;
         }

@@ -10,6 +10,7 @@
  * Invariants:
  *  - Only the home writes, one thread at a time (the caller's lock); readers take no lock.
  *  - From a key's start to each of its entries there is no EMPTY entry: a scan may stop there.
+ *  - An insert may move other entries, within their windows, towards the end.
  *  - An entry is written under a per-entry sequence (state BUSY, words, final state) and carries a
  *    check word bound to its index. A reader accepts only a stable and verified copy; it retries
  *    KVCL_DIR_RETRIES times, then takes the entry as absent. A miss is allowed, a lie never.
@@ -56,7 +57,7 @@ typedef struct kvcl_dir_table {
 /* ---- The home ---------------------------------------------------------------------------- */
 
 /** Bytes of memory for @a entries entries (at least KVCL_DIR_BYTES_MIN). Plan for a load of at
- * most 2/3 (96 bytes a location): at 3/4 a few inserts in 10,000 find their window full. */
+ * most 3/4 (86 bytes a location): beyond that scans become long, and at 95% inserts fail. */
 size_t kvcl_dir_table_bytes(uint64_t entries);
 
 /**
@@ -71,7 +72,8 @@ kvcl_status_t kvcl_dir_table_format(kvcl_dir_table_t *table, void *mem, size_t b
  * Add a location of @a key, or refresh the one with the same rank, cache and slot.
  * @return KVCL_OK; KVCL_ERR_STALE: a newer incarnation or generation of that slot is there, nothing
  *         changed; KVCL_ERR_EXISTS: KVCL_DIR_LOCS_MAX other copies are there; KVCL_ERR_NO_SPACE: the
- *         window is full; KVCL_ERR_INVALID_PARAM: gen 0, KVCL_DIR_RANK_NONE, or unknown flags.
+ *         window is full, and no room could be made in it; KVCL_ERR_INVALID_PARAM: gen 0,
+ *         KVCL_DIR_RANK_NONE, or unknown flags.
  */
 kvcl_status_t kvcl_dir_table_insert(kvcl_dir_table_t *table, const kvcl_key_t *key,
                                     const kvcl_dir_loc_t *loc) KVCL_MUST_CHECK;
@@ -99,7 +101,8 @@ unsigned kvcl_dir_table_find(const kvcl_dir_table_t *table, const kvcl_key_t *ke
                              kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
 
 /** Walk all live entries: start with *@a cursor 0. @return false at the end. The table may be
- * changed between two calls; an entry that stays is seen exactly once. */
+ * changed between two calls; an entry that stays is seen, and once if nothing was inserted meanwhile
+ * (an insert may move others on). */
 bool kvcl_dir_table_next(const kvcl_dir_table_t *table, uint64_t *cursor, kvcl_key_t *key,
                          kvcl_dir_loc_t *loc);
 /** The same, as far as cell @a end: at false *@a cursor is the smaller of @a end and the capacity. */

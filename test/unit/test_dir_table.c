@@ -170,6 +170,38 @@ START_TEST(a_full_window_says_no_space_and_recovers)
 }
 END_TEST
 
+/* Nine tenths full, half of it taken out at random, and full again, several times. */
+START_TEST(nine_tenths_of_a_table_can_be_used)
+{
+    enum { ENTRIES = 40000, USED = ENTRIES / 10 * 9 };
+    static bool    there[2 * USED];
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    kvcl_rand_t    rnd;
+    uint64_t       k;
+    unsigned       turn;
+
+    kvcl_rand_seed(&rnd, 11);
+    open_table(ENTRIES);
+    for (turn = 0; turn < 4; ++turn) {
+        while (table.count < USED) {
+            k = kvcl_rand_below(&rnd, 2 * USED);
+            ck_assert_int_eq(add(k, 1, (uint32_t)k, 1), KVCL_OK);
+            there[k] = true;
+        }
+        ck_assert(kvcl_dir_table_check(&table));
+        for (k = 0; k < 2 * USED; ++k) {
+            ck_assert_uint_eq(find(k, locs), there[k] ? 1 : 0);
+            if (there[k] && (kvcl_rand_below(&rnd, 2) == 0)) {
+                ck_assert_int_eq(del(k, 1, (uint32_t)k, 1), KVCL_OK);
+                there[k] = false;
+            }
+        }
+        ck_assert(kvcl_dir_table_check(&table));
+    }
+    close_table();
+}
+END_TEST
+
 START_TEST(emptied_tables_have_no_tombstones)
 {
     uint64_t k;
@@ -427,6 +459,7 @@ int main(void)
     tcase_add_test(tc, a_newer_incarnation_replaces_whatever_its_generation);
     tcase_add_test(tc, impossible_locations_are_refused);
     tcase_add_test(tc, a_full_window_says_no_space_and_recovers);
+    tcase_add_test(tc, nine_tenths_of_a_table_can_be_used);
     tcase_add_test(tc, emptied_tables_have_no_tombstones);
     tcase_add_loop_test(tc, random_operations_match_a_model, 0, 20);
     tcase_add_test(tc, a_dead_rank_leaves_with_its_older_incarnations_only);
