@@ -22,7 +22,7 @@ check() {
   for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
     floor_cpu_s_per_gib frames_gbps frames_p50_us frames_cpu_s_per_gib memcpy_gbps memcpy_p50_us \
     memcpy_cpu_s_per_gib memcpy2_gbps memcpy2_p50_us memcpy2_cpu_s_per_gib ratio cold_ms warm_ms idle_p50_us \
-    idle_p99_us beside_gbps; do
+    idle_p99_us beside_gbps batch dir_bytes_per_key holder_bytes_per_key; do
     grep -q "\"$member\": " "$tmp/out" || rc=99
   done
   if [ $rc = 0 ] && grep -q '"wrong": 0}' "$tmp/out"; then
@@ -74,6 +74,17 @@ for path in shm tcp; do
   for test in lookup match; do
     check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --count 500 --iters 50 --json
   done
+  for test in store-get store-put; do
+    check "$test one key at a time over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 5000 --count 50 --batch 1 \
+      --order random --iters 60 --verify --json
+    check "$test in batches, without checksums, over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 4K --count 50 \
+      --batch 8 --no-checksum --iters 10 --json
+  done
+  check "store-get of single blocks with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" store-get --unit 4K \
+    --count 16 --batch 1 --iters 40 --floor --json
+  measured "single blocks with the floor over $path" floor_p50_us ratio
+  check "store-keys over $path" mpirun -n 2 "$tools/kvcl_perf" store-keys --count 20000 --json
+  measured "memory of keys over $path" dir_bytes_per_key holder_bytes_per_key ops_per_s
   check "bcast over $path" mpirun -n 3 "$tools/kvcl_perf" bcast --unit 50000 --count 20 --iters 3 --verify --json
 done
 unset KVCL_PATH

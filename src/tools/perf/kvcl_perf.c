@@ -42,8 +42,8 @@ static bool set_up(perf_t *perf)
 
 static bool run(perf_t *perf)
 {
-    if (perf->test->collective) {
-        return perf_bcast(perf);
+    if (perf->test->drive != NULL) {
+        return perf->test->drive(perf);
     }
     if (perf->initiator) {
         return perf_measure(perf);

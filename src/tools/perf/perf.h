@@ -3,8 +3,8 @@
  * (alone: towards itself); the other ranks only take part in what is collective. perf_t owns everything it points at
  * but job, opt and test.
  *
- * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c and
- * perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the rounds of a
+ * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
+ * perf_keys.c and perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the rounds of a
  * measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside it;
  * perf_report.c the output.
  */
@@ -27,12 +27,13 @@ typedef struct perf_options {
     uint64_t   count;
     uint64_t   iters;   /* 0: as many as make about a second */
     uint64_t   threads;
-    uint64_t   batch;   /* keys of one lookup */
+    uint64_t   batch;   /* keys of one lookup; blocks of one get or put by keys, 0: all of them */
     bool       random;
     bool       verify;  /* every iteration, with new bytes each time */
     bool       floor;
     bool       cold;    /* the very first iteration apart */
     uint64_t   beside;  /* bytes of a transfer that is repeated meanwhile, 0: none */
+    bool       unsummed; /* the store neither makes nor checks checksums */
     bool       json;
 } perf_options_t;
 
@@ -45,7 +46,9 @@ typedef struct perf_slice {
     unsigned      index;
     size_t        first; /* of the block lists */
     size_t        n;
-    size_t        cursor; /* lookup: where the next batch begins */
+    size_t        cursor; /* where the next batch begins, from first on */
+    size_t        part;   /* the blocks of this iteration */
+    size_t        n_part;
     uint64_t      iters;
     kvcl_status_t *status;
     uint8_t       *present;
@@ -71,8 +74,9 @@ typedef struct perf_test {
     perf_raw_t raw;
     bool       bytes;     /* moves blocks: gbps makes sense */
     bool       batched;   /* an iteration is --batch keys, not all of them */
+    bool       parts;     /* it may be, if --batch says so */
     bool       store;
-    bool       collective; /* all ranks run it in step: perf_bcast.c drives itself */
+    bool       (*drive)(perf_t *perf); /* all ranks run it in step, by this; NULL: rank 0 and 1, by those below */
     uint64_t   unit;      /* defaults */
     uint64_t   count;
     /* Initiator: what an iteration needs that is not measured, or NULL. */
@@ -114,6 +118,8 @@ typedef struct perf_result {
     perf_lane_t frames[PERF_FLOORS]; /* TCP: as many bytes in order, in frames of 1 MiB */
     perf_lane_t copy;
     perf_lane_t copy2;      /* by two threads */
+    double      dir_bytes;  /* store-keys: resident memory a key, of the directory, and of who holds the block */
+    double      holder_bytes;
     char        path[64];
 } perf_result_t;
 
@@ -135,6 +141,8 @@ struct perf {
     size_t               n_runs;
     kvcl_store_h         store;
     kvcl_key_t           *keys;
+    size_t               part;      /* blocks that the last iteration moved: all, unless --batch says otherwise */
+    size_t               n_part;
     uint64_t             iter;      /* which bytes are meant */
     kvcl_floor_t         *floor;
     void                 *copy_from; /* memory for the local memcpy */
@@ -165,12 +173,20 @@ bool perf_blocks_open(perf_t *perf);
 void perf_blocks_close(perf_t *perf);
 void perf_fill(const perf_t *perf, uint8_t *base, const uint32_t *ids);
 uint64_t perf_check(const perf_t *perf, const uint8_t *base, const uint32_t *ids);
+/* Does an iteration move fewer blocks than there are? */
+static inline bool perf_in_parts(const perf_t *perf)
+{
+    return perf->test->parts && (perf->opt->batch != 0);
+}
+
 /* Blocks or keys that one iteration of all threads touches. */
 uint64_t perf_touched(const perf_t *perf);
 size_t   perf_count_runs(const perf_t *perf, size_t first, size_t n);
 
 /* All ranks: open the store and have the target publish its blocks. */
 bool perf_store_open(perf_t *perf);
+/* perf->keys[first..first+n) of generation a.b. */
+bool perf_make_keys(perf_t *perf, uint64_t a, uint64_t b, size_t first, size_t n);
 
 /* Initiator: tell the target, and learn its processor time or its wrong blocks. Alone: does the target's part. */
 bool perf_ask_renew(perf_t *perf);
@@ -192,7 +208,10 @@ double perf_beside_gbps(const perf_t *perf);
 void perf_beside_close(perf_t *perf);
 
 bool perf_bcast(perf_t *perf);
+bool perf_keys(perf_t *perf);
 
+/* Bytes of one iteration of the floor. */
+uint64_t perf_floor_bytes(const perf_t *perf);
 bool perf_floor_open(perf_t *perf);
 bool perf_floor_round(perf_t *perf, uint64_t iters);
 void perf_floor_close(perf_t *perf);

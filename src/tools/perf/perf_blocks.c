@@ -41,7 +41,7 @@ static uint32_t *make_ids(size_t n, bool shuffled, uint64_t seed)
 
 static bool adjacent(const perf_t *perf, size_t i)
 {
-    return (perf->near_ids[i] == perf->near_ids[i - 1] + 1) && (perf->far_ids[i] == perf->far_ids[i - 1] + 1);
+    return !perf_in_parts(perf) && (perf->near_ids[i] == perf->near_ids[i - 1] + 1) && (perf->far_ids[i] == perf->far_ids[i - 1] + 1);
 }
 
 size_t perf_count_runs(const perf_t *perf, size_t first, size_t n)
@@ -56,14 +56,14 @@ size_t perf_count_runs(const perf_t *perf, size_t first, size_t n)
 
 uint64_t perf_touched(const perf_t *perf)
 {
-    if (perf->test->batched) {
+    if (perf->test->batched || perf_in_parts(perf)) {
         return perf->opt->batch * perf->opt->threads;
     }
     /* Blocks are shared out among the threads; a chain of keys is matched by each. */
     return perf->test->bytes ? perf->opt->count : perf->opt->count * perf->opt->threads;
 }
 
-/* What a transport has to move: neighbours on both sides are one run. */
+/* What a transport has to move: neighbours on both sides are one run, unless they may be moved by themselves. */
 static bool make_runs(perf_t *perf)
 {
     const size_t     n = (size_t)perf->opt->count;
@@ -102,13 +102,14 @@ bool perf_blocks_open(perf_t *perf)
 {
     const size_t n = (size_t)perf->opt->count;
 
+    perf->n_part   = n;
     perf->near_ids = make_ids(n, perf->opt->random, SEED);
     perf->far_ids  = make_ids(n, perf->opt->random, SEED + 1);
     if ((perf->near_ids == NULL) || (perf->far_ids == NULL)) {
         job_complain(perf->job, "out of memory");
         return false;
     }
-    if (perf->initiator || perf->test->collective) {
+    if (perf->initiator || (perf->test->drive != NULL)) {
         if (!make_cache(perf, "blocks", &perf->near, &perf->near_base)) {
             return false;
         }
@@ -118,7 +119,7 @@ bool perf_blocks_open(perf_t *perf)
             return false;
         }
     }
-    if (perf->target && !perf->test->collective) {
+    if (perf->target && (perf->test->drive == NULL)) {
         if (!make_cache(perf, perf->self ? "far blocks" : "blocks", &perf->far, &perf->far_base)) {
             return false;
         }
@@ -154,7 +155,7 @@ uint64_t perf_check(const perf_t *perf, const uint8_t *base, const uint32_t *ids
     uint64_t wrong = 0, i;
     uint8_t  seed[32];
 
-    for (i = 0; i < perf->opt->count; ++i) {
+    for (i = perf->part; i < perf->part + perf->n_part; ++i) {
         pattern_seed(i, perf->iter, seed);
         wrong += (pattern_check(seed, base + (ids[i] * perf->opt->unit), (size_t)perf->opt->unit) == PATTERN_GOOD) ? 0u
                                                                                                                  : 1u;

@@ -15,6 +15,11 @@
 #define FRAME_BYTES  (1u << 20)
 #define TWO_BYTES    (UINT64_C(16) << 20) /* less is not worth a second thread */
 
+typedef struct list {
+    const kvcl_floor_run_t *runs;
+    size_t                 n;
+} list_t;
+
 enum {
     CARD_TAG_TO_TARGET    = 0x666c31,
     CARD_TAG_TO_INITIATOR = 0x666c32
@@ -80,6 +85,24 @@ static bool see_surroundings(const perf_t *perf, surroundings_t *seen)
     return true;
 }
 
+uint64_t perf_floor_bytes(const perf_t *perf)
+{
+    return perf->opt->unit * (perf_in_parts(perf) ? perf->opt->batch : perf->opt->count);
+}
+
+/* The runs of iteration i: all, or as KVCL takes them, a batch after the other. */
+static list_t list_of(const perf_t *perf, uint64_t i)
+{
+    const size_t batch = (size_t)perf->opt->batch;
+    list_t       list  = {perf->runs, perf->n_runs};
+
+    if (perf_in_parts(perf)) {
+        list.runs += (i % (perf->n_runs / batch)) * batch;
+        list.n = batch;
+    }
+    return list;
+}
+
 bool perf_floor_open(perf_t *perf)
 {
     const size_t          bytes  = (size_t)(perf->opt->count * perf->opt->unit);
@@ -116,20 +139,22 @@ static void lane_add(perf_lane_t *lane, uint64_t took)
     ++lane->iters;
 }
 
-/* One lane of raw UCX, the first iteration not counted. */
-static bool run_method(perf_t *perf, perf_lane_t *lane, unsigned method, const kvcl_floor_run_t *runs, size_t n_runs,
+/* One lane of raw UCX, the first iteration not counted. in_order: this run each time, not those of the test. */
+static bool run_method(perf_t *perf, perf_lane_t *lane, unsigned method, const kvcl_floor_run_t *in_order,
                        uint64_t iters)
 {
     const bool put = (perf->test->raw == PERF_RAW_PUT);
     uint64_t   i, start, near, far_begin, far_end;
+    list_t     list;
 
     if (!perf_ask_floor(perf, &far_begin)) {
         return false;
     }
     near = clock_cpu_ns();
     for (i = 0; i <= iters; ++i) {
+        list  = (in_order != NULL) ? (list_t){in_order, 1} : list_of(perf, i);
         start = clock_ns();
-        if (!kvcl_floor_transfer(perf->floor, method, put, runs, n_runs)) {
+        if (!kvcl_floor_transfer(perf->floor, method, put, list.runs, list.n)) {
             return false;
         }
         if (i != 0) {
@@ -157,39 +182,47 @@ static void copy_run(const perf_t *perf, const kvcl_floor_run_t *run, uint64_t f
 }
 
 /* Half of the list; of a single run, half of its bytes. */
-static void copy_half(const perf_t *perf, bool second)
+static void copy_half(const perf_t *perf, const list_t *list, bool second)
 {
-    const size_t   half  = perf->n_runs / 2, last = second ? perf->n_runs : half;
-    const uint64_t bytes = perf->runs[0].len / 2;
+    const size_t   half  = list->n / 2, last = second ? list->n : half;
+    const uint64_t bytes = list->runs[0].len / 2;
     size_t         i;
 
-    if (perf->n_runs == 1) {
-        copy_run(perf, perf->runs, second ? bytes : 0, second ? perf->runs[0].len - bytes : bytes);
+    if (list->n == 1) {
+        copy_run(perf, list->runs, second ? bytes : 0, second ? list->runs[0].len - bytes : bytes);
         return;
     }
     for (i = second ? half : 0; i < last; ++i) {
-        copy_run(perf, perf->runs + i, 0, perf->runs[i].len);
+        copy_run(perf, list->runs + i, 0, list->runs[i].len);
     }
 }
+
+typedef struct helper {
+    const perf_t *perf;
+    list_t       list;
+} helper_t;
 
 static void *second_half(void *arg)
 {
-    copy_half(arg, true);
+    const helper_t *helper = arg;
+
+    copy_half(helper->perf, &helper->list, true);
     return NULL;
 }
 
-static void copy_once(perf_t *perf, bool two)
+static void copy_once(const perf_t *perf, list_t list, bool two)
 {
-    pthread_t helper;
+    helper_t  helper = {perf, list};
+    pthread_t thread;
     size_t    i;
 
-    if (two && (pthread_create(&helper, NULL, second_half, perf) == 0)) {
-        copy_half(perf, false);
-        pthread_join(helper, NULL);
+    if (two && (pthread_create(&thread, NULL, second_half, &helper) == 0)) {
+        copy_half(perf, &list, false);
+        pthread_join(thread, NULL);
         return;
     }
-    for (i = 0; i < perf->n_runs; ++i) {
-        copy_run(perf, perf->runs + i, 0, perf->runs[i].len);
+    for (i = 0; i < list.n; ++i) {
+        copy_run(perf, list.runs + i, 0, list.runs[i].len);
     }
 }
 
@@ -200,7 +233,7 @@ static void run_copy(perf_t *perf, perf_lane_t *lane, bool two, uint64_t iters)
 
     for (i = 0; i <= iters; ++i) {
         start = clock_ns();
-        copy_once(perf, two);
+        copy_once(perf, list_of(perf, i), two);
         if (i != 0) {
             lane_add(lane, clock_ns() - start);
         }
@@ -213,17 +246,17 @@ static void run_copy(perf_t *perf, perf_lane_t *lane, bool two, uint64_t iters)
 static bool raw_round(perf_t *perf, uint64_t iters)
 {
     const bool             tcp      = (strstr(perf->result.path, "tcp") != NULL);
-    const uint64_t         bytes    = perf->opt->count * perf->opt->unit;
+    const uint64_t         bytes    = perf_floor_bytes(perf);
     const kvcl_floor_run_t in_order = {perf->near_base, 0, bytes};
     unsigned               method;
 
     for (method = 0; method < kvcl_floor_methods(perf->floor); ++method) {
-        if ((!tcp || (perf->n_runs <= TCP_RUNS_MAX)) &&
-            !run_method(perf, &perf->result.floor[method], method, perf->runs, perf->n_runs, iters)) {
+        if ((!tcp || (list_of(perf, 0).n <= TCP_RUNS_MAX)) &&
+            !run_method(perf, &perf->result.floor[method], method, NULL, iters)) {
             return false;
         }
         if (tcp && (bytes > FRAME_BYTES) &&
-            !run_method(perf, &perf->result.frames[method], method, &in_order, 1, iters)) {
+            !run_method(perf, &perf->result.frames[method], method, &in_order, iters)) {
             return false;
         }
     }
@@ -236,7 +269,7 @@ bool perf_floor_round(perf_t *perf, uint64_t iters)
         return false;
     }
     run_copy(perf, &perf->result.copy, false, iters);
-    if (perf->opt->count * perf->opt->unit >= TWO_BYTES) {
+    if (perf_floor_bytes(perf) >= TWO_BYTES) {
         run_copy(perf, &perf->result.copy2, true, iters);
     }
     return true;

@@ -15,7 +15,7 @@
 static const char about[] =
     "Measure one operation between two ranks, and beside it, with --floor, what raw UCX and a memcpy do for the same\n"
     "bytes. Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself).\n"
-    "TEST is one of send put get lookup match store-get store-put bcast.";
+    "TEST is one of send put get lookup match store-get store-put store-keys bcast.";
 
 static cli_result_t find_test(const cli_spec_t *spec, const char *name, const perf_test_t **test_p)
 {
@@ -28,6 +28,22 @@ static cli_result_t find_test(const cli_spec_t *spec, const char *name, const pe
         }
     }
     return cli_error(spec, "no such test: \"%s\"", name);
+}
+
+static cli_result_t settle_batch(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test)
+{
+    const uint64_t share = opt->count / opt->threads;
+
+    if ((opt->batch != 0) && !test->batched && !test->parts) {
+        return cli_error(spec, "--batch: %s moves all of its blocks at once", test->name);
+    }
+    if (test->batched) {
+        opt->batch = (opt->batch != 0) ? opt->batch : DEFAULT_BATCH;
+        opt->batch = (opt->batch < share) ? opt->batch : share;
+    } else if (opt->batch >= share) {
+        opt->batch = 0; /* all of them */
+    }
+    return CLI_GO;
 }
 
 static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test, const char *order)
@@ -45,17 +61,19 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
     if (opt->threads > opt->count) {
         return cli_error(spec, "--threads: there are only %llu blocks", (unsigned long long)opt->count);
     }
-    if ((opt->threads > 1) && (test->collective || (strcmp(test->name, "send") == 0))) {
+    if ((opt->threads > 1) && ((test->drive != NULL) || (strcmp(test->name, "send") == 0))) {
         return cli_error(spec, "--threads: %s is measured with one thread", test->name);
     }
     if ((opt->beside != 0) && (strcmp(test->name, "get") != 0) && (strcmp(test->name, "put") != 0)) {
         return cli_error(spec, "--beside: only gets and puts are measured beside a bulk transfer");
     }
-    if (opt->cold && test->collective) {
+    if (opt->cold && (test->drive != NULL)) {
         return cli_error(spec, "--cold: %s has no first iteration apart", test->name);
     }
-    opt->batch = (opt->batch < opt->count / opt->threads) ? opt->batch : opt->count / opt->threads;
-    return CLI_GO;
+    if (opt->unsummed && !test->store) {
+        return cli_error(spec, "--no-checksum: %s has no checksums", test->name);
+    }
+    return settle_batch(spec, opt, test);
 }
 
 cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p)
@@ -64,17 +82,19 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     const char         *name   = NULL;
     const cli_option_t table[] = {
         {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M)", 1, 0xffffffffu},
-        {"count", CLI_SIZE, &opt->count, "N", "blocks of an iteration, or keys (default 64; lookup 64K)", 1, COUNT_MAX},
+        {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; store-keys 1M)", 1, COUNT_MAX},
         {"order", CLI_STRING, &order, "seq|random", "of the blocks, on both sides (default seq)", 0, 0},
         {"iters", CLI_COUNT, &opt->iters, "I", "iterations (default: about a second)", 1, 0},
         {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations on a share each (default 1)", 1,
          THREADS_MAX},
-        {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64)", 1, COUNT_MAX},
+        {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64), of one store-get or store-put (default: all)", 1,
+         COUNT_MAX},
         {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
         {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},
         {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first iteration and the second apart", 0, 0},
         {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: a background get of so many is repeated meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
+        {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "a store that neither makes nor checks checksums", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_perf", "TEST [options]", about, table, sizeof(table) / sizeof(table[0])};
@@ -83,7 +103,6 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
 
     memset(opt, 0, sizeof(*opt));
     opt->threads = 1;
-    opt->batch   = DEFAULT_BATCH;
     result       = cli_parse(&spec, argc, argv, &name, 1, &n);
     if (result == CLI_GO) {
         result = (n == 1) ? find_test(&spec, name, test_p) : cli_error(&spec, "name a test");

@@ -36,6 +36,8 @@ typedef struct figures {
     double   idle_p50_us;
     double   idle_p99_us;
     double   beside_gbps;
+    double   dir_bytes;
+    double   holder_bytes;
     unsigned floor_method;
     unsigned frames_method;
 } figures_t;
@@ -43,12 +45,12 @@ typedef struct figures {
 /* NAN where nothing was measured. */
 static double lane_gbps(const perf_t *perf, const perf_lane_t *lane)
 {
-    return ((double)(perf->opt->unit * perf->opt->count) * (double)lane->iters) / (double)lane->total_ns;
+    return ((double)perf_floor_bytes(perf) * (double)lane->iters) / (double)lane->total_ns;
 }
 
 static double lane_cpu(const perf_t *perf, const perf_lane_t *lane)
 {
-    const double bytes = (double)(perf->opt->unit * perf->opt->count) * (double)lane->cpu_iters;
+    const double bytes = (double)perf_floor_bytes(perf) * (double)lane->cpu_iters;
 
     return ((double)lane->cpu_ns / 1e9) / (bytes / GIB);
 }
@@ -108,6 +110,8 @@ static void side_figures(const perf_t *perf, figures_t *f)
     const perf_result_t *r = &perf->result;
 
     f->cold_ms = f->warm_ms = f->idle_p50_us = f->idle_p99_us = f->beside_gbps = NAN;
+    f->dir_bytes    = (r->dir_bytes > 0) ? r->dir_bytes : NAN;
+    f->holder_bytes = (r->dir_bytes > 0) ? r->holder_bytes : NAN;
     if (perf->opt->cold) {
         f->cold_ms = (double)r->cold_ns / 1e6;
         f->warm_ms = (double)r->warm_ns / 1e6;
@@ -124,7 +128,8 @@ static void make_figures(const perf_t *perf, figures_t *f)
     const perf_result_t *r        = &perf->result;
     const double        bytes     = (double)r->blocks * (double)perf->opt->unit;
     const double        cpu_bytes = (double)r->cpu_blocks * (double)perf->opt->unit;
-    const double        each      = perf->test->bytes ? (double)perf->n_runs : (double)perf_touched(perf);
+    const bool          by_runs   = perf->test->bytes && !perf_in_parts(perf);
+    const double        each      = by_runs ? (double)perf->n_runs : (double)perf_touched(perf);
     const double        runs      = (each / (double)perf->opt->threads) * (double)r->posts;
 
     f->gbps            = perf->test->bytes ? bytes / (double)r->wall_ns : NAN;
@@ -146,6 +151,7 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_string(&json, "path", perf->result.path);
     json_count(&json, "unit", perf->opt->unit);
     json_count(&json, "count", perf->opt->count);
+    json_count(&json, "batch", (perf->opt->batch != 0) ? perf->opt->batch : perf->opt->count);
     json_real(&json, "gbps", f->gbps, 3);
     json_real(&json, "ops_per_s", f->ops_per_s, 0);
     json_real(&json, "p50_us", f->p50_us, 3);
@@ -170,6 +176,8 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_real(&json, "idle_p50_us", f->idle_p50_us, 3);
     json_real(&json, "idle_p99_us", f->idle_p99_us, 3);
     json_real(&json, "beside_gbps", f->beside_gbps, 3);
+    json_real(&json, "dir_bytes_per_key", f->dir_bytes, 1);
+    json_real(&json, "holder_bytes_per_key", f->holder_bytes, 1);
     json_count(&json, "wrong", perf->result.wrong);
     json_end(&json);
 }
@@ -204,6 +212,14 @@ static void print_sides(const perf_t *perf, const figures_t *f)
     }
 }
 
+static void print_memory(const figures_t *f)
+{
+    if (isfinite(f->dir_bytes)) {
+        printf("  %-12s %.1f bytes a key in the directory, %.1f at who holds the block\n", "memory", f->dir_bytes,
+               f->holder_bytes);
+    }
+}
+
 static void print_text(const perf_t *perf, const figures_t *f)
 {
     const perf_options_t *opt = perf->opt;
@@ -218,12 +234,15 @@ static void print_text(const perf_t *perf, const figures_t *f)
         printf("  %-12s %.0f keys/s\n", "speed", f->ops_per_s);
     }
     printf("  %-12s p50 %.3f us, p99 %.3f us an iteration\n", "time", f->p50_us, f->p99_us);
-    printf("  %-12s %.1f ns a run\n", "posting", f->post_ns_per_run);
+    if (isfinite(f->post_ns_per_run)) {
+        printf("  %-12s %.1f ns a run\n", "posting", f->post_ns_per_run);
+    }
     if (perf->test->bytes) {
         printf("  %-12s %.4f s a GiB, all processes\n", "processor", f->cpu_s_per_gib);
     }
     print_floors(perf, f);
     print_sides(perf, f);
+    print_memory(f);
     printf("  %-12s %" PRIu64 "%s\n", "wrong", perf->result.wrong,
            opt->verify ? "" : " (the first iteration was checked; --verify checks all)");
     fflush(stdout);

@@ -17,7 +17,7 @@ static bool is_chain(const perf_t *perf)
 }
 
 /* keys[first..first+n) of generation a.b. */
-static bool make_keys(perf_t *perf, uint64_t a, uint64_t b, size_t first, size_t n)
+bool perf_make_keys(perf_t *perf, uint64_t a, uint64_t b, size_t first, size_t n)
 {
     const uint64_t salt[2] = {a, b};
     uint64_t       name[3] = {a, b, 0};
@@ -68,6 +68,7 @@ bool perf_store_open(perf_t *perf)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
 
+    params.flags       = perf->opt->unsummed ? KVCL_STORE_NO_CHECKSUM : 0;
     perf->keys         = calloc((size_t)perf->opt->count, sizeof(*perf->keys));
     params.dir_entries = (perf->opt->count * 4 > ENTRIES_MIN) ? perf->opt->count * 4 : ENTRIES_MIN;
     if (perf->test->op == perf_store_put_op) {
@@ -79,10 +80,30 @@ bool perf_store_open(perf_t *perf)
         return false;
     }
     if (!job_ok(perf->job, kvcl_store_open(perf->job->world, &params, &perf->store), "kvcl_store_open") ||
-        !make_keys(perf, 0, 0, 0, (size_t)perf->opt->count)) {
+        !perf_make_keys(perf, 0, 0, 0, (size_t)perf->opt->count)) {
         return false;
     }
     return !perf->target || (perf->test->op == perf_store_put_op) || publish(perf);
+}
+
+/* The blocks of this iteration: all of the slice's, or its next batch. */
+static void next_part(perf_slice_t *slice)
+{
+    perf_t *perf = slice->perf;
+
+    slice->part   = slice->first;
+    slice->n_part = slice->n;
+    if (!perf_in_parts(perf)) {
+        return;
+    }
+    slice->n_part = (size_t)perf->opt->batch;
+    slice->cursor = (slice->cursor + slice->n_part > slice->n) ? 0 : slice->cursor;
+    slice->part += slice->cursor;
+    slice->cursor += slice->n_part;
+    if (slice->index == 0) {
+        perf->part   = slice->part;
+        perf->n_part = slice->n_part;
+    }
 }
 
 bool perf_lookup_op(perf_slice_t *slice)
@@ -125,16 +146,18 @@ bool perf_store_get_op(perf_slice_t *slice)
     perf_t             *perf  = slice->perf;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
-    uint64_t           start  = perf_post_begin(slice);
+    uint64_t           start;
     kvcl_status_t      status;
     size_t             i;
 
+    next_part(slice);
     params.timeout_ns = PERF_TIMEOUT_NS;
-    status = kvcl_store_get(perf->store, perf->keys + slice->first, slice->n, perf->near, perf->near_ids + slice->first,
-                            slice->status, &params, &req);
+    start  = perf_post_begin(slice);
+    status = kvcl_store_get(perf->store, perf->keys + slice->part, slice->n_part, perf->near,
+                            perf->near_ids + slice->part, slice->status, &params, &req);
     perf_post_end(slice, start);
     status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
-    for (i = 0; (status == KVCL_OK) && (i < slice->n); ++i) {
+    for (i = 0; (status == KVCL_OK) && (i < slice->n_part); ++i) {
         slice->wrong += (slice->status[i] == KVCL_OK) ? 0u : 1u;
     }
     return job_ok(perf->job, status, "kvcl_store_get");
@@ -143,7 +166,8 @@ bool perf_store_get_op(perf_slice_t *slice)
 /* A key that is there already would make the put do nothing: new ones each time. */
 void perf_store_before_put(perf_slice_t *slice)
 {
-    (void)make_keys(slice->perf, slice->index + 1, ++slice->serial, slice->first, slice->n);
+    next_part(slice);
+    (void)perf_make_keys(slice->perf, slice->index + 1, ++slice->serial, slice->part, slice->n_part);
 }
 
 bool perf_store_put_op(perf_slice_t *slice)
@@ -155,8 +179,8 @@ bool perf_store_put_op(perf_slice_t *slice)
     kvcl_status_t      status;
 
     params.timeout_ns = PERF_TIMEOUT_NS;
-    status = kvcl_store_put(perf->store, perf->keys + slice->first, slice->n, perf->near, perf->near_ids + slice->first,
-                            &params, &req);
+    status = kvcl_store_put(perf->store, perf->keys + slice->part, slice->n_part, perf->near,
+                            perf->near_ids + slice->part, &params, &req);
     perf_post_end(slice, start);
     status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
     return job_ok(perf->job, status, "kvcl_store_put");
@@ -164,7 +188,7 @@ bool perf_store_put_op(perf_slice_t *slice)
 
 bool perf_store_renew_get(perf_t *perf)
 {
-    if (!make_keys(perf, 0, perf->iter, 0, (size_t)perf->opt->count)) {
+    if (!perf_make_keys(perf, 0, perf->iter, 0, (size_t)perf->opt->count)) {
         return false;
     }
     if (!perf->target) {
@@ -181,17 +205,20 @@ bool perf_store_renew_get(perf_t *perf)
 /* What was put must come back: into the same blocks, wiped before. */
 uint64_t perf_store_check_put(perf_t *perf)
 {
-    const size_t       count  = (size_t)perf->opt->count;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
+    uint64_t           wrong;
     kvcl_status_t      status;
 
-    memset(perf->near_base, 0xff, count * (size_t)perf->opt->unit);
+    memset(perf->near_base, 0xff, (size_t)perf->opt->count * (size_t)perf->opt->unit);
     params.timeout_ns = PERF_TIMEOUT_NS;
-    status = kvcl_store_get(perf->store, perf->keys, count, perf->near, perf->near_ids, NULL, &params, &req);
+    status = kvcl_store_get(perf->store, perf->keys + perf->part, perf->n_part, perf->near, perf->near_ids + perf->part,
+                            NULL, &params, &req);
     status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
     if (!job_ok(perf->job, status, "kvcl_store_get")) {
-        return perf->opt->count;
+        return perf->n_part;
     }
-    return perf_check(perf, perf->near_base, perf->near_ids);
+    wrong = perf_check(perf, perf->near_base, perf->near_ids);
+    perf_fill(perf, perf->near_base, perf->near_ids); /* the other blocks are to be put, too */
+    return wrong;
 }

@@ -37,6 +37,7 @@ const perf_test_t perf_tests[] = {
     {.name       = "store-get",
      .raw        = PERF_RAW_GET,
      .bytes      = true,
+     .parts      = true,
      .store      = true,
      .unit       = 64 * KIB,
      .count      = 64,
@@ -45,6 +46,7 @@ const perf_test_t perf_tests[] = {
      .check_near = perf_check_near},
     {.name       = "store-put",
      .bytes      = true,
+     .parts      = true,
      .store      = true,
      .unit       = 64 * KIB,
      .count      = 64,
@@ -52,7 +54,8 @@ const perf_test_t perf_tests[] = {
      .op         = perf_store_put_op,
      .renew      = perf_renew_near,
      .check_near = perf_store_check_put},
-    {.name = "bcast", .bytes = true, .collective = true, .unit = KIB * KIB, .count = 64},
+    {.name = "store-keys", .unit = 64, .count = KIB * KIB, .drive = perf_keys},
+    {.name = "bcast", .bytes = true, .unit = KIB * KIB, .count = 64, .drive = perf_bcast},
 };
 
 const size_t perf_n_tests = sizeof(perf_tests) / sizeof(perf_tests[0]);
