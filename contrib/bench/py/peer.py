@@ -11,7 +11,6 @@ import importlib
 import json
 import mmap
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -20,34 +19,10 @@ import time
 import numpy as np
 
 import pattern
+from line import Line
 from lists import BlockList
 
 LEAST_ITERATIONS = 3
-
-
-class Line:
-    """JSON objects, a line each, between the two processes: one at a time, each answered, so none waits in a buffer."""
-
-    def __init__(self, sock):
-        self.sock = sock
-        self.file = sock.makefile("rw", encoding="ascii")
-
-    def say(self, **what):
-        self.file.write(json.dumps(what) + "\n")
-        self.file.flush()
-
-    def hear(self):
-        line = self.file.readline()
-        if not line:
-            raise RuntimeError("the other process is gone")
-        return json.loads(line)
-
-    def ask(self, **what):
-        self.say(**what)
-        return self.hear()
-
-    def waiting(self):
-        return bool(select.select([self.sock], [], [], 0)[0])
 
 
 def allocate(size):

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 
-from rounds import FIGURES
-
 COLUMNS = (
     ("GB/s", "gbps", 21),
     ("p50 us", "p50_us", 27),
@@ -20,7 +18,7 @@ def _short(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.{2 if value >= 1 else 3}f}"
 
 
-def _cell(spread):
+def cell(spread):
     if spread is None:
         return "-"
     return _short(spread[1]) if spread[0] == spread[2] else "/".join(_short(value) for value in spread)
@@ -44,7 +42,7 @@ def table(results, title, ours):
                 continue
             times = results.ratio((*group, ours), key, "gbps") if key[2] != ours else None
             ratio = "-" if times is None else f"{times:.2f}"
-            cells = "".join(_cell(results.spread(key, figure)).rjust(room) for _, figure, room in COLUMNS)
+            cells = "".join(cell(results.spread(key, figure)).rjust(room) for _, figure, room in COLUMNS)
             lines.append(" " * 4 + key[2].ljust(width) + cells + ratio.rjust(9))
     return "\n".join(lines) + "\n"
 
@@ -52,7 +50,7 @@ def table(results, title, ours):
 def figures(results):
     lines = ["path\tlist\twho\tfigure\tmin\tmedian\tmax"]
     for key in results.samples:
-        for figure in FIGURES:
+        for figure in results.names:
             spread = results.spread(key, figure)
             if spread is not None:
                 lines.append("\t".join([*key, figure, *(f"{value:.6g}" for value in spread)]))

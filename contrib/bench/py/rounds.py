@@ -17,7 +17,8 @@ class WrongBytes(Exception):
 
 
 class Results:
-    def __init__(self):
+    def __init__(self, names=FIGURES):
+        self.names = names
         self.samples = {}  # (path, list name, who) -> figure -> values
         self.reasons = {}  # (path, list name, who) -> why there is none
 
@@ -25,7 +26,7 @@ class Results:
         if figures.get("wrong", 0) != 0:
             raise WrongBytes(f"{key[2]}, {key[1]}, {key[0]}: {figures['wrong']} wrong blocks")
         kept = self.samples.setdefault(key, {})
-        for name in FIGURES:
+        for name in self.names:
             if figures.get(name) is not None:
                 kept.setdefault(name, []).append(float(figures[name]))
 
@@ -52,8 +53,8 @@ class Results:
         return list(dict.fromkeys(list(self.samples) + list(self.reasons)))
 
 
-def measure(results, key, job):
-    """Run job() -> figures and file them under key; say so."""
+def measure(results, key, job, shown=("gbps", "GB/s")):
+    """Run job() -> figures and file them under key; say so, and the one that is shown."""
     start = time.monotonic()
     print(f"  {key[0]:4} {key[1]:18} {key[2]:24}", end=" ", flush=True)
     try:
@@ -63,7 +64,7 @@ def measure(results, key, job):
         print(f"failed: {failure}", flush=True)
         return None
     results.add(key, figures)
-    print(f"{figures['gbps']:9.3f} GB/s   {time.monotonic() - start:5.1f} s", flush=True)
+    print(f"{figures[shown[0]]:9.3f} {shown[1]}   {time.monotonic() - start:5.1f} s", flush=True)
     return figures
 
 
