@@ -2,9 +2,9 @@
  * XXH3-64 and a copy in one loop (AVX2), and the plain way where there is none.
  *
  * XXH3 of more than 240 bytes: eight accumulators take stripes of 64 bytes, each with another part of the secret; after
- * every 16 stripes, a block, they are scrambled; the last 64 bytes are a stripe more, whatever lies before them. The sum
- * of shorter ones is another function, so up to a block is kept back in `pending`. Pure, no locks; what the processor
- * has is asked once.
+ * every 16 stripes, a block, they are scrambled; the last 64 bytes are one stripe more, whatever lies before them. The
+ * sum of shorter ones is another function, so up to a block is kept back in `pending`. Pure, no locks; what the
+ * processor has is asked once.
  */
 #include "config.h"
 #include "base/sum_copy.h"

@@ -127,8 +127,8 @@ kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64
 
 /**
  * Copy whole blocks from @a src to @a dst as kvcl_runs_copy_racy does, and say the checksum of what each block of dst
- * then has, as kvcl_stream_checksum() does: in one pass over the bytes where runs are long (base/sum_copy.h). Both sides
- * passed kvcl_side_check. @a sums: one for each block, or NULL.
+ * then has, as kvcl_stream_checksum() does: in one pass over the bytes where runs are long (base/sum_copy.h). Both
+ * sides passed kvcl_side_check. @a sums: one for each block, or NULL.
  * @return as kvcl_runs_check and kvcl_runs_copy.
  */
 kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums) KVCL_MUST_CHECK;

@@ -1,5 +1,5 @@
 /*
- * Blocks copied and summed in one pass: what the store does with every block that it gets out of mapped memory, or puts.
+ * Blocks copied and summed in one pass: what the store does with each block that it gets out of mapped memory, or puts.
  *
  * A checksum is of the canonical order, so the pass goes in it. Where its runs are short and another order has longer
  * ones, or a device has the bytes, they are copied first and summed afterwards. No locks.

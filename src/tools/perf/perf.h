@@ -4,8 +4,8 @@
  * but job, opt and test.
  *
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
- * perf_keys.c and perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the rounds of a
- * measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside it;
+ * perf_keys.c and perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the
+ * rounds of a measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside it;
  * perf_report.c the output.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H

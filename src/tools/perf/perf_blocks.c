@@ -41,7 +41,8 @@ static uint32_t *make_ids(size_t n, bool shuffled, uint64_t seed)
 
 static bool adjacent(const perf_t *perf, size_t i)
 {
-    return !perf_in_parts(perf) && (perf->near_ids[i] == perf->near_ids[i - 1] + 1) && (perf->far_ids[i] == perf->far_ids[i - 1] + 1);
+    return !perf_in_parts(perf) && (perf->near_ids[i] == perf->near_ids[i - 1] + 1) &&
+           (perf->far_ids[i] == perf->far_ids[i - 1] + 1);
 }
 
 size_t perf_count_runs(const perf_t *perf, size_t first, size_t n)
