@@ -196,7 +196,7 @@ rm -f "$tmp"/tier.*
 for wrong in "--kill 1@1" "--store --kill 1" "--store --kill 2@1" "--store --in-order --kill 1@1" "--pool 10%"; do
   rc=0
   # shellcheck disable=SC2086
-  run 2 --requests 5 $wrong || rc=$?
+  "$replay" --requests 5 $wrong >"$tmp/out" 2>"$tmp/err" || rc=$?
   [ $rc = 2 ] && result 0 "" || result 1 "$wrong is refused (status $rc)"
 done
 

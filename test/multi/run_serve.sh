@@ -2,7 +2,7 @@
 # kvcl_serve and kvcl_top: two ranks that only give memory and a worker, met at an address; what their HTTP servers say;
 # SIGTERM drains one of them and no get of the worker fails.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 serve=$top_builddir/src/tools/kvcl_serve top=$top_builddir/src/tools/kvcl_top
 tmp=$(mktemp -d)
 pids=
@@ -51,6 +51,20 @@ is [ $rc = 2 ]
 is has "$tmp/err" 'block is needed'
 rc=0; "$top" --once 127.0.0.1:1 2>"$tmp/err" || rc=$?
 is [ $rc = 1 ]
+
+# The systemd unit, with what was built here in the place of what will be installed.
+if command -v systemd-analyze >/dev/null 2>&1; then
+  sed -e "s|^ExecStart=/usr/bin/kvcl_serve|ExecStart=$serve|" -e '/^Documentation=/d' \
+    "$top_srcdir/contrib/systemd/kvcl_serve.service" >"$tmp/kvcl_serve.service"
+  sed 's/^KillSignal=.*/KillSignal=NONE/' "$tmp/kvcl_serve.service" >"$tmp/bad.service"
+  systemd-analyze verify "$tmp/bad.service" >"$tmp/unit" 2>&1 || :
+  if grep -q 'bad\.service' "$tmp/unit"; then
+    systemd-analyze verify "$tmp/kvcl_serve.service" >"$tmp/unit" 2>&1 || :
+    is [ "$(grep -c 'kvcl_serve\.service' "$tmp/unit")" = 0 ]
+  else
+    echo "systemd-analyze finds no fault in a bad unit: the unit is not tested"
+  fi
+fi
 
 http='--http 0'
 grep -q 'define KVCL_HAVE_MICROHTTPD 1' "$top_builddir/config.h" || http=

@@ -1,6 +1,6 @@
 #!/bin/sh
 # srun with PMIx, on a Slurm of one machine that this script starts and ends: nothing of the machine's own Slurm is
-# touched.
+# touched. Ranks that meet and talk; ranks that only give memory beside a worker, one of them drained; a rank killed.
 set -eu
 : "${top_builddir:?}"
 
@@ -142,5 +142,55 @@ for ranks in 2 4; do
     fi
   done
 done
+
+# verdict NAME STATUS
+verdict() {
+  if [ "$2" = 0 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: $1"
+    cat "$tmp/out" "$tmp/err" | sed 's/^/   /' | tail -n 20
+  fi
+}
+# here SECONDS TEXT: wait until the output has the text.
+here() {
+  tries=$(($1 * 10))
+  until grep -q "$2" "$tmp/out" 2>/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || return 1
+    sleep 0.1
+  done
+}
+
+# Two ranks of kvcl_serve and a worker; SIGTERM to the first moves its blocks away, and no get fails.
+cat >"$tmp/give" <<GIVE
+#!/bin/sh
+echo \$\$ >"$tmp/pid.\$SLURM_PROCID"
+exec "$top_builddir/src/tools/kvcl_serve" --block 4K --pool 1M --entries 65536
+GIVE
+chmod 755 "$tmp/give"
+printf '0-1 %s\n2 %s\n' "$tmp/give" "$top_builddir/test/multi/serve" >"$tmp/job"
+rc=0
+timeout -k 5 100 srun -n 3 --overcommit --mpi=pmix --multi-prog "$tmp/job" >"$tmp/out" 2>"$tmp/err" &
+job=$!
+if here 40 'moved 48 blocks to rank 0'; then
+  kill -TERM "$(cat "$tmp/pid.0")"
+  here 40 ' 0 failed$' && kill -TERM "$(cat "$tmp/pid.1")" || rc=1
+else
+  rc=1
+fi
+[ $rc = 0 ] || kill -TERM $job
+wait $job || rc=1
+grep -q 'rank 0 of 3: 48 blocks moved away$' "$tmp/out" || rc=1
+verdict "kvcl_serve, drained" $rc
+
+# A rank is killed; the others go on, since srun is told to let them.
+rc=0
+timeout -k 5 100 srun -n 3 --overcommit --mpi=pmix --kill-on-bad-exit=0 "$top_builddir/src/tools/kvcl_replay" --json \
+  --requests 300 --store --replicas 2 --kill 1@1 >"$tmp/out" 2>"$tmp/err" || rc=$?
+killed=1
+[ $rc = 137 ] && grep -q '"kill_lost": 0,.*"wrong": 0}' "$tmp/out" && killed=0
+verdict "kvcl_replay --kill (status $rc)" $killed
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]
