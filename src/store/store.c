@@ -504,6 +504,14 @@ static bool room_work(kvcl_context_h ctx, void *state)
     return kvcl_verify_work(ctx);
 }
 
+static bool room_outstanding(kvcl_context_h ctx, void *state)
+{
+    const kvcl_store_room_t *room = state;
+
+    (void)ctx;
+    return !kvcl_list_is_empty(&room->verifies);
+}
+
 static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
     kvcl_store_room_t *room = state;
@@ -551,6 +559,7 @@ const kvcl_room_t kvcl_room_store = {
     .init         = room_init,
     .fini         = room_fini,
     .work         = room_work,
+    .outstanding  = room_outstanding,
     .peer_failed  = peer_failed,
     .peer_closing = peer_closing,
 };

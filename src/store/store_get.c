@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { SMALL_BYTES = 64 * 1024 };
+enum { SMALL_BYTES = 256 * 1024 }; /* summed under the lock: some microseconds */
 
 static void release(kvcl_req_t *req)
 {

@@ -48,10 +48,14 @@ void kvcl_verify_push(kvcl_get_t *get, uint32_t item)
 
     if (get->n_todo == 0) {
         kvcl_list_add_tail(&kvcl_store_room(ctx)->verifies, &get->verify_link);
-        kvcl_engine_kick(ctx);
     }
     get->todo[get->n_todo++] = item;
     ++get->outstanding;
+    if ((get->n_todo == 1) && ctx->engine.polling) {
+        kvcl_engine_notify(ctx); /* a thread that waits takes it: to wake the other one costs more than a block */
+    } else {
+        kvcl_engine_kick(ctx);
+    }
 }
 
 static void let_source_go(kvcl_get_item_t *item)
