@@ -61,9 +61,10 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
                                        uint8_t *made) KVCL_MUST_CHECK;
 
 /**
- * Before this rank closes: take no copies of others' blocks any more, and move the pool's blocks that are nowhere else
- * to ranks with free room, those that were used first. No get fails for it. What found no room stays, to go with the
- * store. *moved_p (may be NULL): blocks moved, on failure too. timeout_ns 0: KVCL_TIMEOUT. Blocks.
+ * Before this rank closes: take no copies of others' blocks any more, and move blocks that are nowhere else to ranks
+ * with free room in their pools: the pool's, those that were used first, then those of the second tier. No get fails
+ * for it. What found no room stays, to go with the store, or to be found in the tier's file by the next one. *moved_p
+ * (may be NULL): blocks moved, on failure too. timeout_ns 0: KVCL_TIMEOUT. Blocks.
  * @return KVCL_OK (nothing is left that only this rank has); KVCL_ERR_NO_SPACE (the others are full, or there are
  *         none); KVCL_ERR_TIMED_OUT.
  */
@@ -71,6 +72,15 @@ KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns,
 
 /** kvcl_store_stats of any rank of the store's comm. Blocks. KVCL_ERR_RANK_FAILED: it is gone. */
 KVCL_API kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats) KVCL_MUST_CHECK;
+
+/**
+ * The same of ranks 0 to n - 1, n as many as the store's comm has, all asked at the same time: stats[i] is of rank i
+ * where status[i] is KVCL_OK, else zero. Blocks, as long as the slowest of them takes, at most KVCL_TIMEOUT.
+ * @return KVCL_OK, whatever the ranks say; KVCL_ERR_INVALID_PARAM (n is another number), KVCL_ERR_NO_MEMORY,
+ *         KVCL_ERR_SHUTDOWN.
+ */
+KVCL_API kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats,
+                                            kvcl_status_t *status) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

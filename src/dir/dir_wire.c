@@ -36,7 +36,8 @@ static kvcl_status_t check_records(const kvcl_dir_msg_t *msg)
 
     for (i = 0; i < msg->n; ++i) {
         kvcl_dir_msg_rec_loc(msg, i, &loc);
-        if ((loc.rank == KVCL_DIR_RANK_NONE) || (loc.gen == 0) || (loc.reserved != 0) ||
+        if ((loc.rank == KVCL_DIR_RANK_NONE) || (loc.gen == 0) ||
+            ((loc.source != 0) && (msg->type != KVCL_DIR_MSG_PUBLISH)) ||
             ((loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0)) {
             return kvcl_fail(KVCL_ERR_PROTOCOL, "directory message: item %u has no valid location", i);
         }

@@ -48,9 +48,21 @@ typedef struct kvcl_dir_loc {
     uint32_t slot;        /* in that cache */
     uint32_t len;         /* bytes */
     uint32_t gen;         /* the slot's generation word while these bytes are there; never 0 */
-    uint32_t reserved;    /* 0 */
+    uint32_t source;      /* in a publish of a copy: the tag of the location that it was made of; else 0 */
     uint64_t checksum;    /* of the bytes */
 } kvcl_dir_loc_t;
+
+/* A number for the bytes that a location names; never 0. Locations of one key are told apart by it. */
+static inline uint32_t kvcl_dir_loc_tag(const kvcl_dir_loc_t *loc)
+{
+    uint64_t a = ((uint64_t)loc->rank << 48) | ((uint64_t)loc->incarnation << 32) | loc->slot;
+    uint64_t b = ((uint64_t)loc->cache << 32) | loc->gen;
+
+    a = (a + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
+    a = (a ^ (a >> 29) ^ b) * UINT64_C(0x94d049bb133111eb);
+    a ^= a >> 32;
+    return ((uint32_t)a != 0) ? (uint32_t)a : 1;
+}
 
 /* As it lies in a table. State and a small write counter share the high byte of flags: table.c. */
 typedef struct kvcl_dir_entry {
@@ -74,6 +86,6 @@ _Static_assert(offsetof(kvcl_dir_loc_t, slot) == 8 && offsetof(kvcl_dir_loc_t, g
                "location fields lie where the wire format says");
 _Static_assert(offsetof(kvcl_dir_entry_t, rank) == 32 && offsetof(kvcl_dir_entry_t, check) == 52 &&
                        offsetof(kvcl_dir_entry_t, checksum) == 56,
-               "entry = key, then the location with the check word in its reserved field");
+               "entry = key, then the location with the check word in place of its source");
 
 #endif

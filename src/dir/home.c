@@ -34,12 +34,35 @@ static bool is_live(const kvcl_home_t *home, const kvcl_dir_loc_t *loc)
            (home->incarnations[loc->rank] == loc->incarnation);
 }
 
+/* Is a location with this tag listed? */
+static bool is_listed(const kvcl_home_t *home, const kvcl_key_t *key, uint32_t tag)
+{
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       n = kvcl_dir_table_find(home->table, key, locs), i;
+
+    for (i = 0; i < n; ++i) {
+        if (kvcl_dir_loc_tag(&locs[i]) == tag) {
+            return true;
+        }
+    }
+    return false;
+}
+
+kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    if ((loc->source != 0) && (kvcl_shard_home(home->map, key) == home->me) && !is_listed(home, key, loc->source) &&
+        !is_listed(home, key, kvcl_dir_loc_tag(loc))) {
+        return KVCL_ERR_NOT_FOUND;
+    }
+    return kvcl_dir_table_insert(home->table, key, loc);
+}
+
 static kvcl_status_t publish_one(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
     kvcl_status_t status = KVCL_ERR_STALE;
 
     if (is_mine(home, key) && is_live(home, loc)) {
-        status = kvcl_dir_table_insert(home->table, key, loc);
+        status = kvcl_home_list(home, key, loc);
     }
     home->n_published += (status == KVCL_OK);
     home->n_refused += (status != KVCL_OK);

@@ -7,6 +7,9 @@
  * Rules:
  *  - A publish is taken only from the incarnation that the home's view knows as live (a delayed one
  *    of a dead process is KVCL_ERR_STALE), and only for shards whose home or backup is this rank.
+ *  - A copy (loc.source is not 0) is taken only while what it was made of, or the copy itself, is
+ *    listed: else KVCL_ERR_NOT_FOUND, for the key was removed meanwhile, or has other bytes. The key's
+ *    home decides; its backup, which may not have heard of the first one yet, takes both.
  *  - A remove takes away exactly the (incarnation, generation) it names. Anyone may send one: a
  *    reader who found a location's generation gone reports it by a remove.
  *  - On a view change the home drops locations of ranks that are dead or reincarnated, and of shards
@@ -74,6 +77,10 @@ typedef struct kvcl_home_out {
 kvcl_status_t kvcl_home_init(kvcl_home_t *home, kvcl_dir_table_t *table, uint32_t me,
                              const kvcl_shard_map_t *map, const uint16_t *incarnations,
                              uint32_t n_ranks) KVCL_MUST_CHECK;
+
+/** List a location of this rank's own telling, or of one that was checked: a publish without the rules on
+ * incarnations and shards. @return as kvcl_dir_table_insert(); KVCL_ERR_NOT_FOUND: a copy of what is listed no more. */
+kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc) KVCL_MUST_CHECK;
 
 /**
  * Take one event. The status of each item is in the reply, not in the result.

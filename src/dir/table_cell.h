@@ -94,7 +94,7 @@ static inline void dir_image_loc(const dir_image_t *image, kvcl_dir_loc_t *loc)
 {
     memcpy(loc, &image->word[DIR_WORD_META], sizeof(*loc));
     loc->flags &= KVCL_DIR_FLAGS_MASK;
-    loc->reserved = 0;
+    loc->source = 0;
 }
 
 #endif

@@ -33,6 +33,7 @@ typedef struct kvcl_get_item {
     bool            staged;  /* held is not let go yet */
     bool            nvme;    /* it came, if it came, out of a tier */
     kvcl_get_held_t held;
+    uint32_t        tier_slot, tier_gen; /* nvme: its place there */
 } kvcl_get_item_t;
 
 typedef struct kvcl_get {
@@ -40,6 +41,7 @@ typedef struct kvcl_get {
     kvcl_store_h    store;
     kvcl_cache_h    cache;
     kvcl_status_t   *statuses[2];  /* the user's, or NULL */
+    kvcl_dir_loc_t  *from;         /* where each block came from, as it is listed; NULL: nobody asks */
     uint64_t        deadline_ns;
     kvcl_list_t     asks;
     kvcl_list_t     pulls;
@@ -86,6 +88,8 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t i) KVCL_MUST_CHECK;
 void          kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status);
 /** Lock held: questions to owners of tiers that are this old are given up where there is another copy. */
 void          kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns);
+/** Where a block that came is listed: of one that was staged, its place in the tier. */
+kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item);
 /** Lock held: owners are told of staged blocks that are over; all: of all of them. */
 void          kvcl_get_let_go(kvcl_get_t *get, bool all);
 

@@ -3,6 +3,7 @@
  *
  *   store_nvme.c       opening, closing, the thread, what is said of blocks that have left the tier
  *   store_demote.c     blocks on their way from the pool into the tier, and the tier's blocks found at a start
+ *   store_relist.c     keys that are removed while a start lists the tier
  *   store_stage.c      blocks on their way back, for whoever asks: staging, and promotion into the pool
  *   store_get_stage.c  the asking side of a get
  *
@@ -67,6 +68,7 @@ typedef struct kvcl_nvme {
     bool              off;       /* the tier takes no more blocks */
     uint64_t          scan;      /* where the walk of a start is */
     bool              scanned;
+    bool              told;      /* the others know that all of it is listed */
     /* The thread. */
     pthread_t         thread;
     bool              started;
@@ -81,8 +83,10 @@ typedef struct kvcl_nvme {
 } kvcl_nvme_t;
 
 extern const kvcl_tio_ops_t *kvcl_nvme_io; /* tests: faults before the disk; NULL: the tier's own choice */
+extern _Atomic bool         kvcl_nvme_late; /* tests: a start lists nothing as long as this is true */
 
-enum { KVCL_NVME_DIRTY, KVCL_NVME_CLEAN, KVCL_NVME_REFUSED };
+/* LISTED_SOON: in the tier, and its homes are being told so. */
+enum { KVCL_NVME_DIRTY, KVCL_NVME_CLEAN, KVCL_NVME_REFUSED, KVCL_NVME_LISTED_SOON };
 
 static inline bool kvcl_loc_is_nvme(const kvcl_dir_loc_t *loc)
 {
@@ -106,6 +110,8 @@ void          kvcl_nvme_kick(kvcl_nvme_t *nvme);
 void          kvcl_nvme_wake(kvcl_nvme_t *nvme); /* the same, also out of a pause */
 /** No lock; NULL is allowed. */
 void          kvcl_nvme_stats(kvcl_nvme_t *nvme, kvcl_store_stats_t *stats);
+/** No lock: was anything in the tier when it was opened? NULL is allowed. */
+bool          kvcl_nvme_has_any(kvcl_nvme_t *nvme);
 /** Lock held: a key was removed: it leaves the tier, now or, if the disk is slow, soon. NULL is allowed. */
 void          kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key);
 /** Any lock: a location of mine, as it is listed. */
@@ -117,8 +123,8 @@ bool          kvcl_nvme_holds(const kvcl_nvme_t *nvme, const kvcl_key_t *key, co
 
 /** A pool block was published. */
 void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum);
-/** A pool block is evicted. */
-void kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot);
+/** A pool block is evicted. True: its homes are told of that when they list the one in the tier. */
+bool kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot);
 /** Blocks of the pool were taken. */
 void kvcl_nvme_taken(kvcl_nvme_t *nvme);
 /** These have left the tier: copies of them in the pool are not clean any more. */
@@ -130,6 +136,16 @@ typedef enum { KVCL_NVME_IDLE, KVCL_NVME_MORE, KVCL_NVME_WAIT } kvcl_nvme_turn_t
 kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme);
 /** No lock, the thread: some of what the tier held at the start is listed. */
 kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme);
+
+/* ---- store_relist.c: keys that are removed while a start is still listing its tier; lock held ---- */
+
+/** A home has removed these keys: ranks that are still listing their tiers forget them. */
+void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
+/** FORGET, ALL_LISTED. False: it makes no sense. */
+bool kvcl_relist_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                        size_t len);
+/** All of my tier is listed: every rank is told. */
+void kvcl_relist_over(kvcl_store_h store);
 
 /* ---- store_stage.c ---- */
 

@@ -21,6 +21,12 @@ typedef struct kvcl_op_out {
 kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                            kvcl_op_out_t *out, const char *call) KVCL_MUST_CHECK;
 
+/** No lock; blocks. Ask all ranks the same at the same time, me too, but those whose status[i] is not KVCL_OK when it
+ * is called; status[i] is then how it went (KVCL_ERR_RANK_FAILED: it is gone), outs[i] the answer. Ranks that do not
+ * answer cost one timeout, all together. */
+kvcl_status_t kvcl_op_call_all(kvcl_store_h store, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
+                               kvcl_op_out_t *outs, kvcl_status_t *status) KVCL_MUST_CHECK;
+
 /** Lock held: an ask that is none of a home's. False: no such kind. */
 bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
 
@@ -45,10 +51,11 @@ typedef struct kvcl_found {
 kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found) KVCL_MUST_CHECK;
 
 /** No lock; blocks. The copies that found names are given up by whoever has them (but to_rank), because that rank has
- * them now; -1: because they are to be nowhere, and found NULL: all copies, listed or not. *left_p: how many were. */
+ * them now. *left_p: how many were. */
 kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
                          uint64_t *left_p) KVCL_MUST_CHECK;
-/** No lock; blocks. The keys are nowhere then, and listed no more. */
+/** No lock; blocks. All copies of the keys are given up, listed or not, by all ranks at once: they are nowhere then,
+ * and listed no more. */
 kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n) KVCL_MUST_CHECK;
 /** Lock held: all that I have of a key, but in the tier. How many copies. */
 uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);

@@ -169,7 +169,8 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
 typedef struct hello {
     uint64_t id;
     uint32_t incarnation; /* 0: this rank could not open its part */
-    uint32_t replicas;
+    uint16_t replicas;
+    uint16_t listing;     /* its tier has blocks from an earlier time */
     uint64_t pool_blocks;
     uint64_t block_bytes;
     uint64_t host;
@@ -177,7 +178,8 @@ typedef struct hello {
 
 static hello_t my_hello(kvcl_store_h store, bool ok)
 {
-    hello_t mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0, .replicas = store->replicas};
+    hello_t mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
+                    .replicas = (uint16_t)store->replicas, .listing = kvcl_nvme_has_any(store->nvme)};
     uint8_t host[16];
 
     kvcl_host_id(host);
@@ -216,7 +218,8 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
                              "opening differs", i);
         }
         store->replicas      = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
-        store->ranks[i].host = all[i].host;
+        store->ranks[i].host    = all[i].host;
+        store->ranks[i].listing = (all[i].listing != 0);
         if ((store->value_block == 0) && (all[i].block_bytes < UINT32_MAX)) {
             store->value_block = all[i].block_bytes;
         }

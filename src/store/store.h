@@ -45,6 +45,7 @@ typedef struct kvcl_store_rank {
     uint64_t                 host;        /* equal: they fail together */
     uint64_t                 pool_blocks; /* room for copies of others' blocks, of my pool's block size; 0: none */
     uint64_t                 pool_free;   /* as far as I heard */
+    bool                     listing;     /* blocks of its tier that it found there may not be listed yet */
     _Atomic bool             leaving;     /* drained as well, or silent: its copies do not count for a drain of mine */
     _Atomic int              view_state;  /* KVCL_VIEW_*. Without the lock */
     kvcl_dir_view_t          view;        /* once MAPPED: immutable until the store is closed */
@@ -278,9 +279,10 @@ kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_hea
 /** How long a rank may take for n blocks. */
 uint64_t    kvcl_copy_time(const struct kvcl_store *store, uint32_t n);
 
-/** Take copies of recs[order[0..n)] into my own pool, for nobody's answer. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
+/** Take copies of recs[order[0..n)] into my own pool, for nobody's answer. source: as what the (only) block is listed,
+ * if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
-                             const uint32_t *order, uint32_t n) KVCL_MUST_CHECK;
+                             const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
 
 /* ---- repair (store_repair.c): lock held ---- */
 
@@ -348,10 +350,11 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
                   kvcl_status_t *statuses[2], kvcl_status_t *final_p);
 bool kvcl_verify_work(kvcl_context_h ctx);
 /** Lock held. Fetch the blocks that recs name, from there or from any other copy (gen 0: it is looked for), into
- * cache's blocks ids[]; recs and ids are copied, status (one each) is the caller's. user: hits count. cb runs without
- * the lock. *req_p: until cb has run. */
+ * cache's blocks ids[]; recs and ids are copied, status (one each) is the caller's, and from (one each, or NULL): of
+ * blocks that came, the location that they came from, as it is listed. user: hits count. cb runs without the lock.
+ * *req_p: until cb has run. */
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                            const uint32_t *ids, kvcl_status_t *status, uint64_t timeout_ns, bool user,
-                            kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p) KVCL_MUST_CHECK;
+                            const uint32_t *ids, kvcl_status_t *status, kvcl_dir_loc_t *from, uint64_t timeout_ns,
+                            bool user, kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p) KVCL_MUST_CHECK;
 
 #endif

@@ -163,11 +163,23 @@ static uint32_t lacking(chain_t *chain, unsigned *most_p)
     return n;
 }
 
+/* The least number of copies that there are of these n blocks. */
+static uint8_t least_made(const chain_t *chain, uint32_t n)
+{
+    uint8_t  least = KVCL_DIR_LOCS_MAX;
+    uint32_t i;
+
+    for (i = 0; i < n; ++i) {
+        least = (chain->made[chain->order[i]] < least) ? chain->made[chain->order[i]] : least;
+    }
+    return least;
+}
+
 /* Lock held. One chain: these n blocks (order[]), these ranks. */
 static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsigned places)
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
-                             .n_next = (uint8_t)(places - 1), .there = (uint16_t)chain->copies};
+                             .n_next = (uint8_t)(places - 1), .there = least_made(chain, n)};
     uint32_t         from, some;
     kvcl_ask_t       *ask;
 

@@ -3,7 +3,9 @@
  *
  * A job: take pool blocks for the keys that the pool lacks, evicting as for a put; fetch them as a get does, verified,
  * from where the records say, else from any copy; publish and list them; ask the next rank of the chain for the same,
- * of mine; answer how many copies there are from here on. Its steps are callbacks of requests, so they take the lock
+ * of mine; answer how many copies there are from here on. A copy that is not of a put under way names what it was made
+ * of when it is listed: a home that lists that no more refuses it (store_publish.c), so what was removed, or replaced,
+ * while its bytes were on their way does not come back. Its steps are callbacks of requests, so they take the lock
  * themselves and each has a deadline; a job ends by answering, whatever happened.
  *
  * Bounded: at most BLOCKS_MAX blocks, and half the pool, are under way; whoever comes then is told KVCL_ERR_BUSY.
@@ -34,6 +36,8 @@ typedef struct copy_job {
     uint32_t           n_again; /* were here and are listed again: behind the n_todo */
     uint32_t           *slots; /* n_todo */
     kvcl_status_t      *got;   /* n_todo, in order of todo as asked */
+    kvcl_dir_loc_t     *from;  /* n_todo: where the bytes came from */
+    uint32_t           source; /* a tag, in place of those of from; 0: there is none */
     uint32_t           *order; /* n: blocks that go on along the chain */
     bool               pinned; /* recs are of mine and pinned, until the next rank has them */
     uint8_t            *made;  /* n */
@@ -41,15 +45,16 @@ typedef struct copy_job {
 
 static copy_job_t *make(kvcl_store_h store, uint32_t n)
 {
-    copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + (2 * sizeof(uint32_t)) +
-                                                     sizeof(kvcl_status_t) + 1)));
+    copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
+                                                     (2 * sizeof(uint32_t)) + sizeof(kvcl_status_t) + 1)));
 
     if (job != NULL) {
         job->store = store;
         job->n     = n;
         job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
         job->todo  = job->recs + n;
-        job->slots = (uint32_t *)(void *)(job->todo + n);
+        job->from  = (kvcl_dir_loc_t *)(void *)(job->todo + n);
+        job->slots = (uint32_t *)(void *)(job->from + n);
         job->got   = (kvcl_status_t *)(void *)(job->slots + n);
         job->order = (uint32_t *)(void *)(job->got + n);
         job->made  = (uint8_t *)(job->order + n);
@@ -70,6 +75,26 @@ static void pin_chained(const copy_job_t *job, bool pin)
     }
 }
 
+/* Lock held. Of a put's blocks, how many copies of each there are as far as is known here: before mine, mine, and
+ * behind it. */
+static void take_note(const copy_job_t *job)
+{
+    const kvcl_owner_node_t *node;
+    unsigned                there;
+    uint8_t                 *note;
+    uint32_t                i;
+
+    for (i = 0; (job->head.there != 0) && (i < job->n); ++i) {
+        node = (job->made[i] != 0) ? kvcl_owner_find(job->store, &job->recs[i].key, job->store->pool) : NULL;
+        if (node != NULL) {
+            note  = &job->store->pool->array[kvcl_owner_slot(node)].note;
+            there = (unsigned)job->head.there + job->made[i];
+            there = (there < KVCL_DIR_LOCS_MAX) ? there : KVCL_DIR_LOCS_MAX;
+            *note = (uint8_t)(((*note & KVCL_NOTE_COPIES) < there) ? (*note & ~KVCL_NOTE_COPIES) | there : *note);
+        }
+    }
+}
+
 /* Lock held. The job is gone afterwards. */
 static void end(copy_job_t *job, kvcl_status_t status)
 {
@@ -79,6 +104,9 @@ static void end(copy_job_t *job, kvcl_status_t status)
 
     if (job->pinned && !store->closing) {
         pin_chained(job, false);
+    }
+    if (!store->closing) {
+        take_note(job);
     }
     memcpy(out, &tail, sizeof(tail));
     memcpy(out + sizeof(tail), job->made, job->n);
@@ -147,7 +175,7 @@ static void be_mine(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *loc
 static bool go_on(copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
-    kvcl_copy_head_t  head  = {.copies = job->head.copies, .there = job->head.there, .tenant = job->head.tenant};
+    kvcl_copy_head_t  head  = {.copies = job->head.copies, .flags = job->head.flags, .tenant = job->head.tenant};
     kvcl_owner_node_t *node;
     kvcl_ask_t        *ask;
     uint32_t          n = 0, i;
@@ -161,6 +189,8 @@ static bool go_on(copy_job_t *job)
     }
     pin_chained(job, true);
     job->pinned = true;
+    head.there  = (uint8_t)(((job->head.there == 0) || (job->head.there == KVCL_DIR_LOCS_MAX)) ? job->head.there
+                                                                                               : job->head.there + 1);
     head.n_next = (uint8_t)(job->head.n_next - 1);
     memcpy(head.next, job->head.next + 1, head.n_next * sizeof(head.next[0]));
     ask = (n != 0) ? kvcl_copy_ask(store, job->head.next[0], &head, job->recs, job->order, n) : NULL;
@@ -201,6 +231,23 @@ static void on_listed(void *arg, kvcl_status_t status)
     kvcl_unlock(ctx);
 }
 
+/* Did the bytes that were asked for come? If they were found elsewhere, the key may have other ones by now. */
+static bool is_asked(const kvcl_dir_loc_t *asked, const kvcl_dir_loc_t *from)
+{
+    return (kvcl_dir_loc_tag(asked) == kvcl_dir_loc_tag(from)) ||
+           ((asked->flags & from->flags & KVCL_LOC_SUMMED) && (asked->checksum == from->checksum));
+}
+
+/* What a home is told that it shall list already; 0: it shall take the copy anyway. Of a put under way the directory
+ * may not have heard yet. */
+static uint32_t source_of(const copy_job_t *job, uint32_t i)
+{
+    if ((job->head.there != 0) || (job->head.flags & KVCL_COPY_UNLISTED)) {
+        return 0;
+    }
+    return (job->source != 0) ? job->source : kvcl_dir_loc_tag(&job->from[i]);
+}
+
 /* Lock held. The end of a chain first; what another put or job brought meanwhile is not taken twice. */
 static void publish_got(copy_job_t *job)
 {
@@ -211,14 +258,16 @@ static void publish_got(copy_job_t *job)
     while (i-- > 0) {
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
-        fits = (job->got[i] == KVCL_OK) && !store->closing && (kvcl_owner_find(store, &rec.key, store->pool) == NULL);
+        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) &&
+               (kvcl_owner_find(store, &rec.key, store->pool) == NULL);
         if (!fits || (kvcl_owner_publish(store->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
                                          job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
             kvcl_store_freed(store);
             continue;
         }
-        store->pool->array[job->slots[i]].note = (uint8_t)job->head.there;
+        store->pool->array[job->slots[i]].note = 0; /* take_note() */
+        rec.loc.source     = source_of(job, i);
         job->todo[--first] = rec;
     }
     job->n_new = job->n_todo - first;
@@ -251,7 +300,7 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
     uint32_t i;
 
     if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2) ||
-        (head->there > KVCL_DIR_LOCS_MAX)) {
+        (head->there > KVCL_DIR_LOCS_MAX) || ((head->flags & ~KVCL_COPY_UNLISTED) != 0)) {
         return false;
     }
     for (i = 0; i < head->n_next; ++i) {
@@ -260,7 +309,7 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
         }
     }
     for (i = 0; i < n; ++i) {
-        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) || (recs[i].loc.reserved != 0) ||
+        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) || (recs[i].loc.source != 0) ||
             ((recs[i].loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0) ||
             (recs[i].loc.len != store->pool_cache->shape.block_bytes)) {
             return false;
@@ -309,8 +358,8 @@ static kvcl_status_t begin(copy_job_t *job)
     if (status != KVCL_OK) {
         return status;
     }
-    status = kvcl_get_recs(store, job->todo, job->n_todo, store->pool_cache, job->slots, job->got, 0, false, on_fetched,
-                           job, &job->get);
+    status = kvcl_get_recs(store, job->todo, job->n_todo, store->pool_cache, job->slots, job->got, job->from, 0, false,
+                           on_fetched, job, &job->get);
     for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
         (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
     }
@@ -319,7 +368,8 @@ static kvcl_status_t begin(copy_job_t *job)
 
 /* A job of recs[order[0..n)] (order NULL: recs[0..n)), of any alignment. An error: there is none. */
 static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in,
-                              const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n)
+                              const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
+                              uint32_t source)
 {
     copy_job_t    *job;
     kvcl_status_t status;
@@ -333,9 +383,10 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
     if (job == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    job->peer = peer;
-    job->ask  = *in;
-    job->head = *head;
+    job->peer   = peer;
+    job->ask    = *in;
+    job->head   = *head;
+    job->source = source;
     for (i = 0; i < n; ++i) {
         memcpy(&job->recs[i], (const char *)recs + ((size_t)((order != NULL) ? order[i] : i) * sizeof(job->recs[i])),
                sizeof(job->recs[i]));
@@ -372,7 +423,7 @@ void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
         kvcl_ask_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
         return;
     }
-    status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n);
+    status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n, 0);
     if (status != KVCL_OK) {
         kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_status_text(status));
         kvcl_ask_answer(peer, in, status, 0, NULL, 0);
@@ -380,11 +431,11 @@ void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
 }
 
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
-                             const uint32_t *order, uint32_t n)
+                             const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source)
 {
     kvcl_msg_dir_ask_t nobody = {.msg = {.op = 0}, .n = n};
 
-    return take_job(store, NULL, &nobody, head, recs, order, n);
+    return take_job(store, NULL, &nobody, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
 }
 
 void kvcl_copies_stop(kvcl_store_h store)

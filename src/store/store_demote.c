@@ -5,7 +5,9 @@
  * copied without the lock, as a peer would read them: the generation decides afterwards whether they were that block's
  * all the while; if not the tier forgets what it took. The checksum is the one the block was published with, so bytes
  * that have changed in memory are never made good by the way through the tier.
- * A block that is in the tier is clean until the tier forgets it or the slot is used again. The thread alone calls what
+ * A block that is in the tier, and listed there, is clean until the tier forgets it or the slot is used again. One that
+ * is evicted before its homes have answered stays listed in the pool until they have, or its key would be nowhere for a
+ * moment, and who removes it then would find nobody to tell. The thread alone calls what
  * is marked so in nvme.h.
  */
 #include "config.h"
@@ -34,11 +36,14 @@ void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum)
     nvme->sums[slot]  = checksum;
 }
 
-void kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot)
+bool kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot)
 {
-    if (nvme->clean[slot] != KVCL_NVME_CLEAN) {
+    bool soon = (nvme->clean[slot] == KVCL_NVME_LISTED_SOON);
+
+    if (!soon && (nvme->clean[slot] != KVCL_NVME_CLEAN)) {
         atomic_fetch_add_explicit(&nvme->n_dropped, 1, memory_order_relaxed);
     }
+    return soon;
 }
 
 void kvcl_nvme_taken(kvcl_nvme_t *nvme)
@@ -143,28 +148,59 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 
 /* ---- listing ---- */
 
+/* Blocks of the tier that homes are being told of. */
+typedef struct listing {
+    kvcl_nvme_t      *nvme;
+    size_t           n;      /* of the pool that are clean then, or gone */
+    kvcl_store_rec_t recs[]; /* BATCH, or none */
+} listing_t;
+
+/* Lock held. */
+static void settle(kvcl_nvme_t *nvme, const listing_t *listing)
+{
+    kvcl_owner_t *pool = nvme->store->pool;
+    size_t       i;
+
+    for (i = 0; i < listing->n; ++i) {
+        const kvcl_dir_loc_t *loc = &listing->recs[i].loc;
+        if (kvcl_slots_gen(&pool->slots, loc->slot) != loc->gen) {
+            kvcl_store_tell_removed(nvme->store, &listing->recs[i], 1);
+        } else if (nvme->clean[loc->slot] == KVCL_NVME_LISTED_SOON) {
+            nvme->clean[loc->slot] = KVCL_NVME_CLEAN;
+        }
+    }
+}
+
 static void on_listed(void *arg, kvcl_status_t status)
 {
-    kvcl_nvme_t    *nvme = arg;
-    kvcl_context_h ctx   = nvme->store->ctx;
+    listing_t      *listing = arg;
+    kvcl_nvme_t    *nvme    = listing->nvme;
+    kvcl_context_h ctx      = nvme->store->ctx;
 
     if (status != KVCL_OK) {
         kvcl_log_debug("blocks of a tier are not all listed: %s", kvcl_status_text(status));
     }
     kvcl_lock(ctx);
-    if (nvme->listing-- == LISTING_MAX) {
+    if (!nvme->store->closing) {
+        settle(nvme, listing);
+    }
+    free(listing);
+    --nvme->listing;
+    if (nvme->listing == LISTING_MAX - 1) {
         kvcl_nvme_wake(nvme);
+    } else if ((nvme->listing == 0) && !nvme->told) {
+        kvcl_nvme_kick(nvme);
     }
     --nvme->store->ops; /* last: the store may be closed from here on */
     kvcl_engine_notify(ctx);
     kvcl_unlock(ctx);
 }
 
-/* No lock. False: not now. */
-static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
+/* No lock. False: not now; else the listing is no longer the caller's. */
+static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n, listing_t *listing)
 {
     kvcl_store_h       store = nvme->store;
-    kvcl_xfer_params_t p     = {.size = sizeof(p), .cb = on_listed, .cb_arg = nvme};
+    kvcl_xfer_params_t p     = {.size = sizeof(p), .cb = on_listed, .cb_arg = listing};
     kvcl_status_t      status;
     bool               now;
 
@@ -180,17 +216,25 @@ static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
     }
     status = kvcl_publish_start(store->pool, recs, n, &p, NULL);
     if (status != KVCL_OK) {
-        on_listed(nvme, status);
+        on_listed(listing, status);
     }
     return true;
 }
 
 /* ---- the thread's turns ---- */
 
-/* Lock held: those that were written are to be listed; if they are still there they are clean. What has gone meanwhile
- * may have been evicted, or removed: if any key was removed since `epoch`, the tier forgets it. */
+static kvcl_store_rec_t pool_rec(const kvcl_owner_t *pool, const victim_t *victim)
+{
+    return (kvcl_store_rec_t){
+        .key = victim->key,
+        .loc = {.rank = pool->slots.rank, .incarnation = pool->slots.incarnation, .cache = pool->slots.cache,
+                .flags = pool->array[victim->slot].flags, .slot = victim->slot, .gen = victim->gen}};
+}
+
+/* Lock held: those that were written are to be listed; if they are still there they are clean then. What has gone
+ * meanwhile may have been evicted, or removed: if any key was removed since `epoch`, the tier forgets it. */
 static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
-                   const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs)
+                   const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, listing_t *listing)
 {
     kvcl_owner_t *pool   = nvme->store->pool;
     size_t       n_recs  = 0;
@@ -204,7 +248,10 @@ static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, c
         } else if (in_tier) {
             recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
                                                 .loc = kvcl_nvme_loc(nvme, &at[i], victims[i].copies)};
-            nvme->clean[victims[i].slot] = there ? KVCL_NVME_CLEAN : nvme->clean[victims[i].slot];
+            if (there) {
+                nvme->clean[victims[i].slot] = KVCL_NVME_LISTED_SOON;
+                listing->recs[listing->n++]  = pool_rec(pool, &victims[i]);
+            }
         } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && there) {
             nvme->clean[victims[i].slot] = KVCL_NVME_REFUSED; /* none so long, or no more at all */
             nvme->off = nvme->off || (how[i] == KVCL_ERR_IO);
@@ -228,7 +275,8 @@ static bool drops_wait(kvcl_nvme_t *nvme)
 kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
 {
     kvcl_store_h     store  = nvme->store;
-    uint32_t         *order = malloc(store->pool->slots.n * sizeof(*order));
+    uint32_t         *order   = malloc(store->pool->slots.n * sizeof(*order));
+    listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->recs[0])));
     victim_t         victims[BATCH];
     kvcl_status_t    how[BATCH];
     kvcl_tier_loc_t  at[BATCH];
@@ -238,9 +286,12 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     size_t           n_recs;
     bool             busy;
 
-    if (order == NULL) {
+    if ((order == NULL) || (listing == NULL)) {
+        free(order);
+        free(listing);
         return KVCL_NVME_WAIT;
     }
+    *listing = (listing_t){.nvme = nvme};
     kvcl_lock(store->ctx);
     busy  = !store->closing && !atomic_load(&nvme->draining) && (nvme->listing >= LISTING_MAX);
     busy  = busy || (!store->closing && drops_wait(nvme));
@@ -257,33 +308,58 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     }
     if (done > 0) {
         kvcl_lock(store->ctx);
-        n_recs = mark(nvme, epoch, victims, how, at, done, recs);
+        n_recs = mark(nvme, epoch, victims, how, at, done, recs, listing);
         if (busy && (nvme->drain_at > victims[done - 1].slot)) {
             nvme->drain_at = victims[done - 1].slot; /* from there again */
         }
         kvcl_unlock(store->ctx);
-        if ((n_recs != 0) && !atomic_load(&nvme->draining)) {
-            (void)!list(nvme, recs, n_recs);
+        if ((n_recs != 0) && !atomic_load(&nvme->draining) && list(nvme, recs, n_recs, listing)) {
+            listing = NULL;
         }
     }
+    if ((listing != NULL) && (listing->n != 0)) { /* the store is being closed */
+        kvcl_lock(store->ctx);
+        settle(nvme, listing);
+        kvcl_unlock(store->ctx);
+    }
+    free(listing);
     return busy ? KVCL_NVME_WAIT : (n > 0) ? KVCL_NVME_MORE : KVCL_NVME_IDLE;
+}
+
+/* Once all listings of a start are over. */
+static void tell_others(kvcl_nvme_t *nvme)
+{
+    kvcl_store_h store = nvme->store;
+
+    kvcl_lock(store->ctx);
+    if (!nvme->told && (nvme->listing == 0) && !store->closing) {
+        nvme->told = true;
+        kvcl_relist_over(store);
+    }
+    kvcl_unlock(store->ctx);
 }
 
 kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme)
 {
     kvcl_tier_item_t *items;
     kvcl_store_rec_t *recs;
+    listing_t        *listing;
     uint64_t         scan = nvme->scan;
     size_t           n, some = 0, i;
     bool             done = true;
 
     if (nvme->scanned || nvme->store->closing) {
+        tell_others(nvme);
         return KVCL_NVME_IDLE;
     }
-    items = malloc(LIST_BATCH * (sizeof(*items) + sizeof(*recs)));
-    if (items == NULL) {
+    items   = malloc(LIST_BATCH * (sizeof(*items) + sizeof(*recs)));
+    listing = calloc(1, sizeof(*listing));
+    if ((items == NULL) || (listing == NULL) || atomic_load(&kvcl_nvme_late)) {
+        free(items);
+        free(listing);
         return KVCL_NVME_WAIT;
     }
+    listing->nvme = nvme;
     recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
     n    = kvcl_tier_walk(nvme->tier, &scan, items, LIST_BATCH);
     for (i = 0; i < n; ++i) {
@@ -293,12 +369,14 @@ kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme)
         }
     }
     if (some != 0) {
-        done = list(nvme, recs, some);
+        done    = list(nvme, recs, some, listing);
+        listing = done ? NULL : listing;
     }
+    free(listing);
     free(items);
     if (done) {
         nvme->scan    = scan;
         nvme->scanned = (n == 0);
     }
-    return !done ? KVCL_NVME_WAIT : nvme->scanned ? KVCL_NVME_IDLE : KVCL_NVME_MORE;
+    return done ? KVCL_NVME_MORE : KVCL_NVME_WAIT;
 }

@@ -69,6 +69,9 @@ static void finish(kvcl_get_t *get)
             ++hits[item->nvme ? KVCL_DIR_TIER_NVME : (item->locs[item->cur].flags & KVCL_DIR_TIER_MASK)];
             local += (!item->nvme && (item->locs[item->cur].rank == get->store->me)) ? 1 : 0;
         }
+        if (get->from != NULL) {
+            get->from[i] = kvcl_get_origin(&get->items[i]);
+        }
         first  = (first == KVCL_OK) ? status : first;
         if (get->statuses[0] != NULL) {
             get->statuses[0][i] = status;
@@ -529,8 +532,8 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
 }
 
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                            const uint32_t *ids, kvcl_status_t *status, uint64_t timeout_ns, bool user,
-                            kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p)
+                            const uint32_t *ids, kvcl_status_t *status, kvcl_dir_loc_t *from, uint64_t timeout_ns,
+                            bool user, kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p)
 {
     kvcl_get_t    *get = make(store, recs, sizeof(*recs), n, cache, ids);
     kvcl_status_t result;
@@ -542,6 +545,7 @@ kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, si
     }
     get->inner       = !user;
     get->statuses[0] = status;
+    get->from        = from;
     for (i = 0; i < n; ++i) {
         get->items[i].locs[0] = recs[i].loc;
         get->items[i].n_locs  = 1;

@@ -36,6 +36,8 @@ static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kv
         kvcl_get_result(get, i, ((status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_IO)) ? KVCL_ERR_STALE : status);
         return;
     }
+    item->tier_slot = loc->slot;
+    item->tier_gen  = loc->gen;
     loc->flags   = (uint16_t)((loc->flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
     loc->cache   = got->cache;
     loc->slot    = got->slot;
@@ -44,6 +46,18 @@ static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kv
     item->staged = true;
     item->nvme   = true;
     item->state  = KVCL_GET_READY;
+}
+
+kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item)
+{
+    kvcl_dir_loc_t loc = item->locs[item->cur];
+
+    if (item->nvme) {
+        loc.cache = KVCL_NVME_CACHE;
+        loc.slot  = item->tier_slot;
+        loc.gen   = item->tier_gen;
+    }
+    return loc;
 }
 
 static void take_all(want_t *want, kvcl_status_t status, const kvcl_stage_got_t *got)

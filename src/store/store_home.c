@@ -158,6 +158,7 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
             }
         }
     }
+    kvcl_relist_removed(store, keys, order, n);
 }
 
 void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
@@ -204,6 +205,12 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         }
         kvcl_stage_on_let_go(store, data, in->n);
         return;
+    case KVCL_ASK_FORGET:
+    case KVCL_ASK_ALL_LISTED:
+        if (kvcl_relist_on_ask(store, peer, in, data, len)) {
+            return;
+        }
+        break;
     default:
         if (kvcl_op_on_ask(store, peer, in, data, len)) {
             return;

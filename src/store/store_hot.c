@@ -84,7 +84,7 @@ static void keep(kvcl_store_h store, const kvcl_store_rec_t *recs, uint32_t n)
 {
     kvcl_copy_head_t head = {.copies = 1};
 
-    if ((n != 0) && (kvcl_copy_here(store, &head, recs, NULL, n) != KVCL_OK)) {
+    if ((n != 0) && (kvcl_copy_here(store, &head, recs, NULL, n, NULL) != KVCL_OK)) {
         return; /* too much is under way, or pinned: they may become hot again */
     }
 }

@@ -99,7 +99,6 @@ static void add(leave_ask_t *ask, const kvcl_key_t *key, const kvcl_dir_loc_t *l
     memcpy(payload + sizeof(*ask) + (ask->n++ * sizeof(rec)), &rec, sizeof(rec));
 }
 
-/* found: where the blocks are; NULL: whatever the rank has of these keys. */
 static uint64_t ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n,
                          int to_rank, uint8_t *payload)
 {
@@ -108,10 +107,7 @@ static uint64_t ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *ke
     size_t      i, j;
 
     for (i = 0; i < n; ++i) {
-        if (found == NULL) {
-            add(&ask, &keys[i], NULL, payload);
-        }
-        for (j = 0; (found != NULL) && (j < found[i].n); ++j) {
+        for (j = 0; j < found[i].n; ++j) {
             if ((found[i].locs[j].rank == rank) && ((int)rank != to_rank)) {
                 add(&ask, &keys[i], &found[i].locs[j], payload);
             }
@@ -142,11 +138,45 @@ kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_
 
 /* ---- other bytes ---- */
 
+/* All ranks at once, some keys at a time; a rank that has not answered once is not asked again. */
+static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
+{
+    size_t        each   = sizeof(uint64_t) + sizeof(kvcl_op_out_t) + sizeof(kvcl_status_t);
+    uint64_t      *left  = calloc(store->n_ranks, each);
+    uint8_t       *payload = malloc(sizeof(leave_ask_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
+    kvcl_status_t status = KVCL_OK, *statuses;
+    leave_ask_t   ask    = {.to_rank = -1};
+    kvcl_op_out_t *outs;
+    size_t        at = 0;
+    uint32_t      i;
+
+    if ((left == NULL) || (payload == NULL)) {
+        free(left);
+        free(payload);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to name %zu blocks", n);
+    }
+    outs     = (kvcl_op_out_t *)(void *)(left + store->n_ranks);
+    statuses = (kvcl_status_t *)(void *)(outs + store->n_ranks);
+    while ((status == KVCL_OK) && (at < n)) {
+        for (ask.n = 0; (at < n) && (ask.n < RECS_MAX); ++at) {
+            add(&ask, &keys[at], NULL, payload);
+        }
+        memcpy(payload, &ask, sizeof(ask));
+        for (i = 0; i < store->n_ranks; ++i) {
+            outs[i] = (kvcl_op_out_t){.buf = (uint8_t *)&left[i], .cap = sizeof(left[i])};
+        }
+        status = kvcl_op_call_all(store, KVCL_ASK_LEAVE, payload, sizeof(ask) + (ask.n * sizeof(kvcl_store_rec_t)), 0,
+                                  outs, statuses);
+    }
+    free(left);
+    free(payload);
+    return status;
+}
+
 kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
 {
-    uint64_t      left;
     kvcl_req_h    removed;
-    kvcl_status_t status = kvcl_leave(store, keys, NULL, n, -1, &left);
+    kvcl_status_t status = ask_all(store, keys, n);
 
     if (status == KVCL_OK) { /* what ranks that did not answer have is listed no more */
         status = kvcl_store_remove(store, keys, n, NULL, &removed);

@@ -6,6 +6,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/nvme.h"
 #include "store/ops.h"
 #include <kvcl/kvcl_store_admin.h>
 
@@ -22,7 +23,15 @@ typedef struct batch {
     uint8_t          made[BATCH];
     kvcl_status_t    status;
     bool             over;
+    bool             unlisted; /* a drain: no home lists some of them */
 } batch_t;
+
+typedef struct drain {
+    batch_t  batch;
+    uint64_t moved;
+    bool     missed; /* in this pass some did not arrive */
+    uint8_t  skip[]; /* a byte a rank: it takes none */
+} drain_t;
 
 /* ---- one question, waited for ---- */
 
@@ -63,7 +72,7 @@ static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t
     uint32_t i;
 
     kvcl_lock(store->ctx);
-    batch->status = (store->pool != NULL) ? kvcl_copy_here(store, head, batch->recs, NULL, batch->n)
+    batch->status = (store->pool != NULL) ? kvcl_copy_here(store, head, batch->recs, NULL, batch->n, NULL)
                                           : KVCL_ERR_UNSUPPORTED;
     kvcl_unlock(store->ctx);
     if (batch->status == KVCL_OK) {
@@ -103,7 +112,8 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
 static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tenant, uint64_t deadline_ns,
                                 batch_t *batch)
 {
-    kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_loc_copies(batch->recs[0].loc.flags), .tenant = tenant};
+    kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_loc_copies(batch->recs[0].loc.flags), .tenant = tenant,
+                             .flags = batch->unlisted ? KVCL_COPY_UNLISTED : 0};
 
     batch->ctx = store->ctx;
     do {
@@ -156,6 +166,7 @@ static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_
     size_t        items[BATCH], at = 0, i;
 
     memset(made, 0, n);
+    batch->unlisted = false;
     while ((status == KVCL_OK) && (at < n)) {
         gather(keys, found, n, to, &at, batch, items);
         status = (batch->n != 0) ? send_batch(store, to, 0, deadline, batch) : KVCL_OK;
@@ -266,19 +277,21 @@ static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
     for (i = 0; i < batch->n; ++i) {
         keys[i] = batch->recs[i].key;
     }
-    status = kvcl_locate(store, keys, batch->n, found);
+    batch->unlisted = false;
+    status          = kvcl_locate(store, keys, batch->n, found);
     for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
-        bool elsewhere = false;
+        bool elsewhere = false, listed = false;
         for (j = 0; j < found[i].n; ++j) {
             elsewhere = elsewhere || ((found[i].locs[j].rank != store->me) &&
                                       !store->ranks[found[i].locs[j].rank].leaving);
-            if ((found[i].locs[j].rank == store->me) && (found[i].locs[j].slot == batch->recs[i].loc.slot) &&
-                (found[i].locs[j].gen == batch->recs[i].loc.gen)) {
+            if (kvcl_dir_loc_tag(&found[i].locs[j]) == kvcl_dir_loc_tag(&batch->recs[i].loc)) {
                 batch->recs[i].loc = found[i].locs[j];
+                listed             = true;
             }
         }
         if (!elsewhere) {
             batch->recs[kept++] = batch->recs[i];
+            batch->unlisted     = batch->unlisted || !listed;
         }
     }
     batch->n = kept;
@@ -294,10 +307,15 @@ static uint64_t leave_made(kvcl_store_h store, const batch_t *batch, uint32_t to
 
     for (i = 0; i < batch->n; ++i) {
         const kvcl_dir_loc_t *loc = &batch->recs[i].loc;
-        if ((batch->made[i] != 0) &&
-            (kvcl_slots_check(&store->pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
-            (kvcl_owner_give_up(store->pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) == KVCL_OK)) {
+        if ((batch->made[i] != 0) && kvcl_loc_is_nvme(loc)) {
+            n += kvcl_nvme_holds(store->nvme, &batch->recs[i].key, loc) ? 1 : 0;
+            kvcl_nvme_drop(store->nvme, &batch->recs[i].key);
+        } else if ((batch->made[i] != 0) &&
+                   (kvcl_slots_check(&store->pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
+                   (kvcl_owner_give_up(store->pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) ==
+                    KVCL_OK)) {
             kvcl_store_tell_removed(store, &gone, 1);
+            kvcl_nvme_drop(store->nvme, &gone.key);
             ++n;
         }
     }
@@ -339,63 +357,121 @@ static bool choose(kvcl_store_h store, uint8_t *skip, uint16_t *to_p)
     return false;
 }
 
-static kvcl_status_t drain_pass(kvcl_store_h store, bool used, uint64_t deadline, uint8_t *skip, batch_t *batch,
-                                uint64_t *moved)
+/* A batch of blocks that only I have, to a rank with room: as many as it has room for. *missed: some did not arrive.
+ * KVCL_INPROGRESS: the others of the batch come again. */
+static kvcl_status_t move_batch(kvcl_store_h store, uint64_t tenant, uint64_t deadline, drain_t *drain)
 {
-    kvcl_status_t status;
-    uint32_t      slot = 0, first;
-    uint64_t      tenant;
+    batch_t       *batch = &drain->batch;
+    uint32_t      all    = batch->n;
     uint16_t      to;
-    bool          found, missed = false;
+    bool          found;
 
-    while (slot < store->pool->slots.n) {
+    kvcl_lock(store->ctx);
+    found = choose(store, drain->skip, &to);
+    if (found && (store->ranks[to].pool_free < batch->n)) {
+        batch->n = (uint32_t)store->ranks[to].pool_free;
+    }
+    kvcl_unlock(store->ctx);
+    if (!found) {
+        return KVCL_ERR_NO_SPACE;
+    }
+    if (send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
+        drain->skip[to] = 1; /* another one takes them */
+        batch->n        = 0;
+        return KVCL_INPROGRESS;
+    }
+    kvcl_lock(store->ctx);
+    drain->moved += leave_made(store, batch, to);
+    kvcl_unlock(store->ctx);
+    drain->missed   = drain->missed || (memchr(batch->made, 0, batch->n) != NULL);
+    drain->skip[to] = (batch->n < all) && (memchr(batch->made, 1, batch->n) == NULL); /* it has no room after all */
+    return (batch->n < all) ? KVCL_INPROGRESS : KVCL_OK;
+}
+
+static kvcl_status_t drain_pool(kvcl_store_h store, bool used, uint64_t deadline, drain_t *drain)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint32_t      slot   = 0, first;
+    uint64_t      tenant;
+
+    drain->missed = false;
+    while ((status == KVCL_OK) && (slot < store->pool->slots.n)) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
         }
         first = slot;
         kvcl_lock(store->ctx);
-        tenant = next_blocks(store->pool, used, &slot, batch);
+        tenant = next_blocks(store->pool, used, &slot, &drain->batch);
         kvcl_unlock(store->ctx);
-        status = keep_single(store, batch);
-        if ((status != KVCL_OK) || (batch->n == 0)) {
+        if ((keep_single(store, &drain->batch) != KVCL_OK) || (drain->batch.n == 0)) {
             continue;
         }
-        kvcl_lock(store->ctx);
-        found = choose(store, skip, &to);
-        if (found && (store->ranks[to].pool_free < batch->n)) { /* the others of them come again */
-            batch->n = (uint32_t)store->ranks[to].pool_free;
-            slot     = batch->recs[batch->n].loc.slot;
+        status = move_batch(store, tenant, deadline, drain);
+        if (status == KVCL_INPROGRESS) {
+            slot   = (drain->batch.n != 0) ? drain->batch.recs[drain->batch.n].loc.slot : first;
+            status = KVCL_OK;
         }
-        kvcl_unlock(store->ctx);
-        if (!found) {
-            return KVCL_ERR_NO_SPACE;
-        }
-        if (send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
-            skip[to] = 1; /* another one takes them */
-            slot     = first;
-            continue;
-        }
-        kvcl_lock(store->ctx);
-        *moved += leave_made(store, batch, to);
-        kvcl_unlock(store->ctx);
-        missed = missed || (memchr(batch->made, 0, batch->n) != NULL);
     }
-    return (missed && !used) ? KVCL_ERR_NO_SPACE : KVCL_OK; /* the first pass's are tried again in the second */
+    return ((status == KVCL_OK) && drain->missed && !used) ? KVCL_ERR_NO_SPACE : status; /* tried again when not used */
+}
+
+/* What is in the tier and not in the pool: the next blocks. False: there are no more. */
+static bool next_of_tier(kvcl_store_h store, uint64_t *it, batch_t *batch)
+{
+    kvcl_tier_item_t items[BATCH];
+    size_t           n = kvcl_tier_walk(store->nvme->tier, it, items, BATCH), i;
+    kvcl_store_rec_t rec;
+
+    batch->n = 0;
+    kvcl_lock(store->ctx);
+    for (i = 0; i < n; ++i) {
+        memcpy(rec.key.bytes, items[i].key, sizeof(rec.key.bytes));
+        rec.loc = kvcl_nvme_loc(store->nvme, &items[i].loc, store->replicas);
+        if ((rec.loc.len == store->pool_cache->shape.block_bytes) &&
+            (kvcl_owner_find(store, &rec.key, store->pool) == NULL)) {
+            batch->recs[batch->n++] = rec;
+        }
+    }
+    kvcl_unlock(store->ctx);
+    return n != 0;
+}
+
+/* Whose these blocks are nobody knows any more. What has moved leaves the tier, so the walk goes on from where a batch
+ * began if a part of it did not. */
+static kvcl_status_t drain_tier(kvcl_store_h store, uint64_t deadline, drain_t *drain)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint64_t      it     = 0, first = 0;
+
+    drain->missed = false;
+    while ((status == KVCL_OK) && (store->nvme != NULL) && next_of_tier(store, &it, &drain->batch)) {
+        if (kvcl_deadline_passed(deadline)) {
+            return KVCL_ERR_TIMED_OUT;
+        }
+        if ((keep_single(store, &drain->batch) == KVCL_OK) && (drain->batch.n != 0)) {
+            status = move_batch(store, 0, deadline, drain);
+        }
+        if (status == KVCL_INPROGRESS) {
+            it     = first;
+            status = KVCL_OK;
+        }
+        first = it;
+    }
+    return ((status == KVCL_OK) && drain->missed) ? KVCL_ERR_NO_SPACE : status;
 }
 
 kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p)
 {
     kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
-    uint64_t      moved = 0, deadline;
-    batch_t       *batch;
-    uint8_t       *skip;
+    uint64_t      moved, deadline;
+    drain_t       *drain;
 
     if (status != KVCL_OK) {
         return status;
     }
     deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
-    batch    = calloc(1, sizeof(*batch) + store->n_ranks);
-    if (batch == NULL) {
+    drain    = calloc(1, sizeof(*drain) + store->n_ranks);
+    if (drain == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");
     }
     kvcl_lock(store->ctx);
@@ -403,11 +479,12 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     kvcl_unlock(store->ctx);
     if (store->pool != NULL) {
         ask_room(store);
-        skip   = (uint8_t *)(batch + 1);
-        status = drain_pass(store, true, deadline, skip, batch, &moved);
-        status = (status == KVCL_OK) ? drain_pass(store, false, deadline, skip, batch, &moved) : status;
+        status = drain_pool(store, true, deadline, drain);
+        status = (status == KVCL_OK) ? drain_pool(store, false, deadline, drain) : status;
+        status = (status == KVCL_OK) ? drain_tier(store, deadline, drain) : status;
     }
-    free(batch);
+    moved = drain->moved;
+    free(drain);
     if (moved_p != NULL) {
         *moved_p = moved;
     }

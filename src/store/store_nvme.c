@@ -17,6 +17,7 @@ enum { DRAIN_SECONDS = 10, NOTES_MIN = 256 };
 #define PAUSE_NS (2 * KVCL_NS_PER_MS)
 
 const kvcl_tio_ops_t *kvcl_nvme_io;
+_Atomic bool         kvcl_nvme_late;
 
 kvcl_dir_loc_t kvcl_nvme_loc(const kvcl_nvme_t *nvme, const kvcl_tier_loc_t *at, unsigned copies)
 {
@@ -328,6 +329,9 @@ void kvcl_nvme_start(kvcl_nvme_t *nvme)
     if (nvme == NULL) {
         return;
     }
+    kvcl_lock(nvme->store->ctx);
+    nvme->told = !nvme->store->ranks[nvme->store->me].listing;
+    kvcl_unlock(nvme->store->ctx);
     nvme->started = (pthread_create(&nvme->thread, NULL, run, nvme) == 0);
     if (!nvme->started) {
         kvcl_log_warn("no thread for a store's second tier: nothing is written into it");
@@ -392,6 +396,16 @@ void kvcl_nvme_close(kvcl_nvme_t *nvme)
     pthread_cond_destroy(&nvme->wake);
     pthread_mutex_destroy(&nvme->lock);
     free(nvme);
+}
+
+bool kvcl_nvme_has_any(kvcl_nvme_t *nvme)
+{
+    kvcl_tier_stats_t tier = {.blocks = 0};
+
+    if (nvme != NULL) {
+        kvcl_tier_stats(nvme->tier, &tier);
+    }
+    return tier.blocks != 0;
 }
 
 void kvcl_nvme_stats(kvcl_nvme_t *nvme, kvcl_store_stats_t *stats)

@@ -110,6 +110,24 @@ static void post(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *in
     kvcl_ask_post(ask, timeout_ns, &store->op_asks);
 }
 
+/* Lock held. A question to one rank: over already, or on its way. */
+static void begin(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
+                  call_t *call)
+{
+    if (store->closing) {
+        call->status = KVCL_ERR_SHUTDOWN;
+        call->over   = true;
+    } else if (rank == store->me) {
+        call->status = find(kind)(store, in, len, call->out);
+        call->over   = true;
+    } else if (store->incarnations[rank] == 0) {
+        call->status = KVCL_ERR_RANK_FAILED;
+        call->over   = true;
+    } else {
+        post(store, rank, kind, in, len, timeout_ns, call);
+    }
+}
+
 kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                            kvcl_op_out_t *out, const char *name)
 {
@@ -124,18 +142,7 @@ kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const voi
         return status;
     }
     kvcl_lock(store->ctx);
-    if (store->closing) {
-        call.status = KVCL_ERR_SHUTDOWN;
-        call.over   = true;
-    } else if ((uint32_t)rank == store->me) {
-        call.status = find(kind)(store, in, len, out);
-        call.over   = true;
-    } else if (store->incarnations[rank] == 0) {
-        call.status = KVCL_ERR_RANK_FAILED;
-        call.over   = true;
-    } else {
-        post(store, (uint32_t)rank, kind, in, len, timeout_ns, &call);
-    }
+    begin(store, (uint32_t)rank, kind, in, len, timeout_ns, &call);
     kvcl_unlock(store->ctx);
     while (!kvcl_engine_wait(call.ctx, is_over, &call, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
     }
@@ -145,4 +152,59 @@ kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const voi
     }
     return (call.status < 0) ? kvcl_fail(call.status, "%s: rank %d: %s", name, rank, kvcl_status_text(call.status))
                              : call.status;
+}
+
+/* ---- asking all ---- */
+
+typedef struct call_all {
+    call_t   *calls;
+    uint32_t n;
+} call_all_t;
+
+static bool are_over(void *arg)
+{
+    const call_all_t *all = arg;
+    uint32_t         i;
+
+    for (i = 0; (i < all->n) && all->calls[i].over; ++i) {
+    }
+    return i == all->n;
+}
+
+kvcl_status_t kvcl_op_call_all(kvcl_store_h store, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
+                               kvcl_op_out_t *outs, kvcl_status_t *status)
+{
+    kvcl_context_h ctx   = store->ctx;
+    call_t         *calls = calloc(store->n_ranks, sizeof(*calls));
+    call_all_t     all    = {.calls = calls, .n = store->n_ranks};
+    kvcl_status_t  held;
+    uint32_t       i;
+
+    if (calls == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to ask %u ranks", store->n_ranks);
+    }
+    held = kvcl_store_hold(store);
+    if (held != KVCL_OK) {
+        free(calls);
+        return held;
+    }
+    kvcl_lock(ctx);
+    for (i = 0; i < all.n; ++i) { /* the others first: they answer while I answer myself */
+        calls[i] = (call_t){.out = &outs[i], .ctx = ctx, .over = (status[i] != KVCL_OK), .status = status[i]};
+        if (!calls[i].over && (i != store->me)) {
+            begin(store, i, kind, in, len, timeout_ns, &calls[i]);
+        }
+    }
+    if (!calls[store->me].over) {
+        begin(store, store->me, kind, in, len, timeout_ns, &calls[store->me]);
+    }
+    kvcl_unlock(ctx);
+    while (!kvcl_engine_wait(ctx, are_over, &all, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
+    }
+    for (i = 0; i < all.n; ++i) {
+        status[i] = (calls[i].status == KVCL_ERR_NOT_FOUND) ? KVCL_ERR_RANK_FAILED : calls[i].status;
+    }
+    kvcl_store_let_go(store);
+    free(calls);
+    return KVCL_OK;
 }

@@ -23,16 +23,29 @@ static kvcl_status_t next_victim(kvcl_owner_t *owner, uint32_t *slot_p)
     return kvcl_evict_victim(&owner->evict, slot_p);
 }
 
+/* rec->loc.gen 0: nobody is to be told yet. */
 static bool evict(kvcl_owner_t *owner, uint32_t slot, kvcl_store_rec_t *rec)
 {
     if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, rec) != KVCL_OK) {
         return false;
     }
     ++owner->store->n_evicted;
-    if ((owner == owner->store->pool) && (owner->store->nvme != NULL)) {
-        kvcl_nvme_evicted(owner->store->nvme, slot);
+    if ((owner == owner->store->pool) && (owner->store->nvme != NULL) && kvcl_nvme_evicted(owner->store->nvme, slot)) {
+        rec->loc.gen = 0;
     }
     return true;
+}
+
+static void tell(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n)
+{
+    size_t kept = 0, i;
+
+    for (i = 0; i < n; ++i) {
+        if (recs[i].loc.gen != 0) {
+            recs[kept++] = recs[i];
+        }
+    }
+    kvcl_store_tell_removed(store, recs, kept);
 }
 
 /* Lock held. Evict `over` blocks of the tenant, then until n slots are free; there are enough of those. False: the
@@ -49,7 +62,7 @@ static bool make_room(kvcl_owner_t *owner, uint64_t tenant, size_t over, size_t 
     while ((over == 0) && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
         gone += evict(owner, slot, &recs[gone]) ? 1 : 0;
     }
-    kvcl_store_tell_removed(owner->store, recs, gone);
+    tell(owner->store, recs, gone);
     return over == 0;
 }
 

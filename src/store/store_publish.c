@@ -92,11 +92,14 @@ static void withdraw_unlisted(kvcl_publish_t *publish)
 /* What was withdrawn between the send and now must not stay in the directory. */
 static void remove_withdrawn(kvcl_publish_t *publish)
 {
-    size_t i;
+    kvcl_store_rec_t gone;
+    size_t           i;
 
     for (i = 0; publish->is_publish && (i < publish->n); ++i) {
         if (!is_current(publish, i)) {
-            kvcl_store_tell_removed(publish->store, &publish->recs[i], 1);
+            gone            = publish->recs[i];
+            gone.loc.source = 0;
+            kvcl_store_tell_removed(publish->store, &gone, 1);
         }
     }
 }
@@ -139,6 +142,17 @@ static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
     }
 }
 
+/* Lock held. A copy of what is listed no more: the key was removed while the bytes were on their way, or has others
+ * now. So it is given up; remove_withdrawn() tells the home that has listed it. */
+static void refused(kvcl_publish_t *publish, size_t i)
+{
+    kvcl_store_rec_t gone;
+
+    if (!publish->store->closing && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
+        (void)!kvcl_owner_withdraw(publish->owner, publish->recs[i].loc.slot, KVCL_SLOT_FREE, &gone);
+    }
+}
+
 static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_publish_t *publish = ask->arg;
@@ -152,7 +166,11 @@ static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     for (i = 0; i < ask->n; ++i) {
         kvcl_status_t one = ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status;
         publish->lagging = publish->lagging || ((one == KVCL_ERR_STALE) && is_current(publish, ask->order[i]));
-        take_result(publish, ask->order[i], one);
+        if ((status == KVCL_OK) && (one == KVCL_ERR_NOT_FOUND)) {
+            refused(publish, ask->order[i]);
+        } else {
+            take_result(publish, ask->order[i], one);
+        }
     }
     if (--publish->outstanding == 0) {
         finish(publish);
@@ -234,6 +252,7 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     kvcl_store_h   store  = publish->store;
     const uint32_t *order = publish->deal.order + publish->deal.starts[store->me];
     size_t         n      = publish->deal.starts[store->me + 1] - publish->deal.starts[store->me], i;
+    kvcl_status_t  status;
 
     if (!publish->is_publish) {
         kvcl_home_remove_keys(store, keys, order, n);
@@ -241,8 +260,14 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     }
     for (i = 0; i < n; ++i) {
         const kvcl_store_rec_t *rec = &publish->recs[order[i]];
-        if (is_current(publish, order[i])) {
-            take_result(publish, order[i], kvcl_dir_table_insert(&store->table, &rec->key, &rec->loc));
+        if (!is_current(publish, order[i])) {
+            continue;
+        }
+        status = kvcl_home_list(&store->home, &rec->key, &rec->loc);
+        if (status == KVCL_ERR_NOT_FOUND) {
+            refused(publish, order[i]);
+        } else {
+            take_result(publish, order[i], status);
         }
     }
 }

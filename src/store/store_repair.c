@@ -243,7 +243,7 @@ static void send_copied(kvcl_repair_t *repair)
                                               head.copies); ++some) {
             }
             if (rank == store->me) {
-                if (kvcl_copy_here(store, &head, repair->copied.recs, order + i, some) == KVCL_OK) {
+                if (kvcl_copy_here(store, &head, repair->copied.recs, order + i, some, NULL) == KVCL_OK) {
                     repair->n_copied += some;
                 } else {
                     repair->retry = true;

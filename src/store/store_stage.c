@@ -185,14 +185,15 @@ static void promote(kvcl_nvme_t *nvme, kvcl_stage_t *stage)
     kvcl_store_rec_t rec   = stage->rec;
 
     stage->promote = false;
-    if (store->closing || (kvcl_owner_find(store, &rec.key, store->pool) != NULL) || !pool_has_room(nvme)) {
+    if (store->closing || store->draining || (kvcl_owner_find(store, &rec.key, store->pool) != NULL) ||
+        !pool_has_room(nvme)) {
         return;
     }
     rec.loc.cache = (uint16_t)nvme->cache->id;
     rec.loc.slot  = slot_of(stage);
     rec.loc.gen   = kvcl_slots_gen(&nvme->slots, rec.loc.slot);
     rec.loc.flags = (uint16_t)((rec.loc.flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
-    if (kvcl_copy_here(store, &head, &rec, NULL, 1) == KVCL_OK) {
+    if (kvcl_copy_here(store, &head, &rec, NULL, 1, &stage->rec.loc) == KVCL_OK) {
         atomic_fetch_add_explicit(&nvme->n_promoted, 1, memory_order_relaxed);
     }
 }
@@ -319,7 +320,7 @@ static void on_read(void *arg, kvcl_status_t status)
     kvcl_unlock(ctx);
 }
 
-/* Begin one block of a question. False: there is no staging block for it now. */
+/* Begin one block of a question. False: there is no staging block, or no read, for it now. */
 static bool begin(kvcl_nvme_t *nvme, stage_item_t *item, const kvcl_store_rec_t *rec)
 {
     kvcl_stage_t    *stage = find(nvme, rec);
@@ -349,6 +350,7 @@ static bool begin(kvcl_nvme_t *nvme, stage_item_t *item, const kvcl_store_rec_t 
         return false;
     }
     stage->rec     = *rec;
+    stage->rec.loc.source = 0;
     stage->promote = seen(nvme, &rec->key);
     iov.iov_base   = (uint8_t *)nvme->cache->bases[0] + ((uint64_t)slot_of(stage) * rec->loc.len);
     iov.iov_len    = rec->loc.len;
@@ -357,6 +359,9 @@ static bool begin(kvcl_nvme_t *nvme, stage_item_t *item, const kvcl_store_rec_t 
     if (status != KVCL_OK) {
         index_del(nvme, stage);
         (void)!kvcl_slots_abort(&nvme->slots, slot_of(stage));
+        if (status == KVCL_ERR_BUSY) {
+            return false; /* as many reads as the tier takes: when some are over */
+        }
         item_over(item, status, NULL);
         return true;
     }

@@ -8,6 +8,8 @@
 #include "store/ops.h"
 #include <kvcl/kvcl_store_admin.h>
 
+#include <stdlib.h>
+
 _Static_assert(sizeof(kvcl_store_stats_t) % sizeof(uint64_t) == 0, "64-bit numbers only: it travels as it is");
 
 static uint64_t load(const _Atomic uint64_t *counter)
@@ -85,4 +87,39 @@ kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_sta
         *stats = answer;
     }
     return status;
+}
+
+kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, kvcl_status_t *status)
+{
+    kvcl_status_t result = kvcl_store_check(store, stats, n, "kvcl_store_all_stats");
+    kvcl_op_out_t *outs;
+    size_t        i;
+
+    if (result != KVCL_OK) {
+        return result;
+    }
+    if ((n != store->n_ranks) || (status == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_all_stats: %zu ranks of a store over %u, or NULL", n,
+                         store->n_ranks);
+    }
+    outs = calloc(n, sizeof(*outs));
+    if (outs == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_all_stats: no memory for %zu ranks", n);
+    }
+    memset(stats, 0, n * sizeof(*stats));
+    for (i = 0; i < n; ++i) {
+        outs[i]   = (kvcl_op_out_t){.buf = (uint8_t *)&stats[i], .cap = sizeof(stats[i])};
+        status[i] = KVCL_OK;
+    }
+    result = kvcl_op_call_all(store, KVCL_ASK_STATS, NULL, 0, 0, outs, status);
+    for (i = 0; (i < n) && (result == KVCL_OK); ++i) {
+        if ((status[i] == KVCL_OK) && (outs[i].len != sizeof(stats[i]))) {
+            status[i] = KVCL_ERR_PROTOCOL;
+        }
+        if (status[i] != KVCL_OK) {
+            memset(&stats[i], 0, sizeof(stats[i]));
+        }
+    }
+    free(outs);
+    return result;
 }

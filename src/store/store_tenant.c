@@ -9,6 +9,7 @@
 #include <kvcl/kvcl_store_admin.h>
 
 enum { SLOTS_MAX = 65536, GONE_MAX = 1024 };
+#define CURSOR_TIER (UINT64_C(1) << 63) /* and from where on in the tier */
 
 typedef struct quota_ask {
     uint64_t tenant;
@@ -17,7 +18,7 @@ typedef struct quota_ask {
 
 typedef struct clear_ask {
     uint64_t tenant; /* 0: everything */
-    uint64_t cursor; /* as of a list: (cache + 1, slot) */
+    uint64_t cursor; /* as of a list: (cache + 1, slot); then CURSOR_TIER */
 } clear_ask_t;
 
 typedef struct clear_answer {
@@ -51,20 +52,36 @@ static bool is_wanted(const kvcl_owner_t *owner, uint32_t slot, uint64_t tenant)
            ((tenant == 0) || (owner->managed && (kvcl_tenants_of(&owner->tenants, slot) == tenant)));
 }
 
-/* What only the second tier holds: whose it is nobody knows any more, so it goes with everything. */
-static void drop_tier(kvcl_nvme_t *nvme)
+/* What only the second tier holds: whose it is nobody knows any more, so it goes with everything, some of it now. Where
+ * to go on; 0: that was all. */
+static uint64_t drop_tier(kvcl_nvme_t *nvme, uint64_t cursor)
 {
     kvcl_tier_item_t items[64];
-    uint64_t         it = 0;
+    uint64_t         it = cursor & ~CURSOR_TIER;
     kvcl_key_t       key;
-    size_t           n, i;
+    size_t           gone, n, i;
 
-    while ((nvme != NULL) && ((n = kvcl_tier_walk(nvme->tier, &it, items, sizeof(items) / sizeof(items[0]))) != 0)) {
+    if (nvme == NULL) {
+        return 0;
+    }
+    for (gone = 0; gone < GONE_MAX; gone += n) {
+        n = kvcl_tier_walk(nvme->tier, &it, items, sizeof(items) / sizeof(items[0]));
+        if (n == 0) {
+            return 0;
+        }
         for (i = 0; i < n; ++i) {
             memcpy(key.bytes, items[i].key, sizeof(key.bytes));
             kvcl_nvme_drop(nvme, &key);
         }
     }
+    return CURSOR_TIER | it;
+}
+
+static kvcl_status_t answer_clear(const clear_answer_t *answer, kvcl_op_out_t *out)
+{
+    memcpy(out->buf, answer, sizeof(*answer));
+    out->len = sizeof(*answer);
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
@@ -80,6 +97,10 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
         return KVCL_ERR_PROTOCOL;
     }
     memcpy(&ask, in, sizeof(ask));
+    if (ask.cursor & CURSOR_TIER) {
+        answer.cursor = (ask.tenant == 0) ? drop_tier(store->nvme, ask.cursor) : 0;
+        return answer_clear(&answer, out);
+    }
     cache = (ask.cursor != 0) ? (ask.cursor >> 32) - 1 : 0;
     slot  = ask.cursor & UINT32_MAX;
     for (owner = kvcl_owner_next(store, cache); (owner != NULL) && (answer.cursor == 0);
@@ -101,12 +122,10 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
         }
     }
     kvcl_store_tell_removed(store, recs, gone);
-    if ((ask.tenant == 0) && (answer.cursor == 0)) {
-        drop_tier(store->nvme);
+    if ((ask.tenant == 0) && (answer.cursor == 0) && (store->nvme != NULL)) {
+        answer.cursor = CURSOR_TIER;
     }
-    memcpy(out->buf, &answer, sizeof(answer));
-    out->len = sizeof(answer);
-    return KVCL_OK;
+    return answer_clear(&answer, out);
 }
 
 /* ---- asking ---- */

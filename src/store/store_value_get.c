@@ -376,7 +376,7 @@ static void post(vget_t *get)
         group->get = get;
         ++get->outstanding;
         status = kvcl_get_recs(get->store, get->recs + group->first, group->n, &group->view.cache,
-                               get->ids + group->first, get->got + group->first,
+                               get->ids + group->first, get->got + group->first, NULL,
                                kvcl_deadline_left(get->deadline_ns) + 1, true, on_got, group, &group->req);
         if (status != KVCL_OK) {
             --get->outstanding;

@@ -50,7 +50,7 @@ static kvcl_status_t get_blocks(kvcl_store_h store, const kvcl_store_rec_t *recs
     }
     kvcl_lock(store->ctx);
     result = store->closing ? KVCL_ERR_SHUTDOWN
-                            : kvcl_get_recs(store, recs, n, &view.cache, ids, status,
+                            : kvcl_get_recs(store, recs, n, &view.cache, ids, status, NULL,
                                             kvcl_deadline_left(deadline_ns) + 1, false, on_got, &wait, &req);
     kvcl_unlock(store->ctx);
     while ((result == KVCL_OK) && /* it has a deadline */

@@ -16,6 +16,8 @@
  *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64); rank -1: by key, listed or not
  *   STATS        nothing                      answer: kvcl_store_stats_t, as in memory
  *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
+ *   FORGET       n keys that were removed: they leave the tier   answer: nothing
+ *   ALL_LISTED   nothing: what my tier held when I came is listed   answer: nothing
  *   LET_GO       n kvcl_stage_got_t: they have been read       no answer
  * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
  */
@@ -43,7 +45,9 @@ enum {
     KVCL_ASK_STATS       = 22,
     /* Of the owner of a tier (nvme.h) */
     KVCL_ASK_STAGE       = 32,
-    KVCL_ASK_LET_GO      = 33
+    KVCL_ASK_LET_GO      = 33,
+    KVCL_ASK_FORGET      = 34,
+    KVCL_ASK_ALL_LISTED  = 35 /* to every rank */
 };
 
 enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
@@ -61,6 +65,7 @@ typedef struct kvcl_stage_got {
 _Static_assert(sizeof(kvcl_stage_got_t) == 16, "wire format");
 
 enum { KVCL_COPY_MAX = 1024 }; /* records in one COPY */
+enum { KVCL_COPY_UNLISTED = 0x1 }; /* no home lists the blocks that the records name: it takes copies all the same */
 
 /* COPY: take copies of these blocks from where the records say into your pool, list them, then ask next[0] for the
  * same, of yours. */
@@ -68,7 +73,8 @@ typedef struct kvcl_copy_head {
     uint8_t  copies;  /* wanted of each block in all, 1 to KVCL_DIR_LOCS_MAX */
     uint8_t  n_next;  /* at most KVCL_DIR_LOCS_MAX - 2 */
     uint16_t next[KVCL_DIR_LOCS_MAX - 2];
-    uint16_t there;   /* how many copies there are when a put's chain is through; 0: not known */
+    uint8_t  there;   /* in a put's chain: how many copies there are before yours, the asker's counted; else 0 */
+    uint8_t  flags;   /* KVCL_COPY_* */
     uint64_t tenant;  /* whose blocks these are; 0: nobody's, or not known */
 } kvcl_copy_head_t;
 _Static_assert(sizeof(kvcl_copy_head_t) == 16, "wire format");

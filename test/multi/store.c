@@ -396,7 +396,9 @@ static const struct {
     {"pins", test_pins},       {"tenants", test_tenants}, {"upsert", test_upsert},
     {"upsert_unlisted", test_upsert_unlisted}, {"upsert_refused", test_upsert_refused},
     {"put_unlisted", test_put_unlisted}, {"moves", test_moves}, {"move_unlisted", test_move_unlisted},
-    {"drain", test_drain}, {"drain_two", test_drain_two},
+    {"drain", test_drain}, {"drain_two", test_drain_two}, {"copies_short", test_copies_short},
+    {"tier_removed_early", test_tier_removed_early}, {"tier_drain", test_tier_drain}, {"tier_clear", test_tier_clear},
+    {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
     {"hot", test_hot},
 };
 

@@ -2,6 +2,7 @@
  * Several copies of each block: how many a put says it made, that they are there, and that full pools go on evicting.
  */
 #include "store_test.h"
+#include <kvcl/kvcl_store_admin.h>
 
 enum { KEYS = 40 };
 
@@ -90,6 +91,24 @@ static kvcl_store_h open_with(world_t *w, unsigned replicas, uint64_t pool)
     return store;
 }
 
+/* How many of the keys a rank holds, by its own list. */
+static unsigned blocks_at(kvcl_store_h store, int rank, const kvcl_key_t *keys, size_t n_keys)
+{
+    kvcl_store_item_t items[KEYS];
+    uint64_t          cursor = 0;
+    unsigned          found  = 0;
+    size_t            n, i, j;
+
+    do {
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, KEYS, &n, NULL));
+        for (i = 0; i < n * n_keys; ++i) {
+            j      = i % n_keys;
+            found += kvcl_key_equal(&items[i / n_keys].key, &keys[j]) ? 1 : 0;
+        }
+    } while (cursor != 0);
+    return found;
+}
+
 void test_copies(world_t *w)
 {
     kvcl_cache_h cache = make_cache(w, "copies", 2 * KEYS, true);
@@ -159,6 +178,62 @@ void test_copies_full(world_t *w)
     CHECK(w, blocks_of_all(w, store) <= 3u * KEYS * (uint64_t)w->size, "more blocks than there is room for");
     CHECK(w, sum_of(w, hits) > 0, "no hit at all");
     sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
+
+/* A rank of a put's chain has no room: a rank of it that has made its copy does not take the chain for whole, and makes
+ * more copies when it puts the key, once there is room. */
+void test_copies_short(world_t *w)
+{
+    enum { ROOM = 16, PINNED = 14, SOME = 8 };
+    const uint64_t     minute = 60000000000u;
+    kvcl_cache_h       cache  = make_cache(w, "short", 2 * KEYS, false);
+    kvcl_store_h       store  = open_with(w, 1, ROOM);
+    kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
+    int                last   = w->size - 1;
+    kvcl_key_t         keys[SOME], mine[PINNED];
+    uint8_t            copies[PINNED];
+    uint32_t           ids[PINNED], i;
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    p.replicas = (uint64_t)w->size;
+    p.copies   = copies;
+    for (i = 0; i < PINNED; ++i) {
+        mine[i] = key_of("pinned", 0, i);
+        ids[i]  = i;
+        fill(cache, i, &mine[i]);
+    }
+    if ((w->rank == last) && (last > 1)) {
+        CHECK(w, DO(kvcl_store_put(store, mine, PINNED, cache, ids, NULL, &req)) == KVCL_OK, "put");
+        CHECK(w, kvcl_store_pin(store, mine, PINNED, 9, minute, 0, NULL) == KVCL_OK, "pin");
+    }
+    sync_all(w);
+    for (i = 0; i < SOME; ++i) {
+        keys[i] = key_of("short", 0, i);
+        fill(cache, i, &keys[i]);
+    }
+    if ((w->rank == 0) && (last > 1) && (last < 4)) {
+        status = DO(kvcl_store_put(store, keys, SOME, cache, ids, &p, &req));
+        CHECK(w, (status == KVCL_ERR_NO_SPACE) && (copies[0] == w->size - 1), "put: %s, %u copies",
+              kvcl_status_text(status), copies[0]);
+    }
+    sync_all(w);
+    if ((w->rank == last) && (last > 1)) {
+        CHECK(w, kvcl_store_unpin(store, mine, PINNED, 9) == KVCL_OK, "unpin");
+    }
+    sync_all(w);
+    for (i = 1; i < (uint32_t)last; ++i) {
+        if ((w->rank == (int)i) && (last < 4)) {
+            status = DO(kvcl_store_put(store, keys, SOME, cache, ids, &p, &req));
+            CHECK(w, (status == KVCL_OK) && (copies[0] == w->size), "put by rank %u: %s, %u copies", i,
+                  kvcl_status_text(status), copies[0]);
+            CHECK(w, blocks_at(store, last, keys, SOME) == SOME, "the last rank holds %u",
+                  blocks_at(store, last, keys, SOME));
+        }
+        sync_all(w);
+    }
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
 }

@@ -32,7 +32,7 @@ static size_t dir_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
     }
     for (i = 0; i < n; ++i) {
         random_bytes(rnd, &rec, sizeof(rec));
-        rec.loc.reserved = 0;
+        rec.loc.source   = (kvcl_rand_below(rnd, 2) != 0) ? 0 : rec.loc.source;
         rec.loc.rank     = (uint16_t)kvcl_rand_below(rnd, 4);
         rec.loc.flags   &= 0x0f;
         (void)!kvcl_dir_pack_add(&pack, &rec.key, &rec.loc);
@@ -58,7 +58,7 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
         rec.loc.rank        = (uint16_t)kvcl_rand_below(rnd, store->n_ranks);
         rec.loc.incarnation = (uint16_t)store->ranks[rec.loc.rank].incarnation;
         rec.loc.flags      &= (kvcl_rand_below(rnd, 8) != 0) ? KVCL_DIR_FLAGS_MASK : 0xffff;
-        rec.loc.reserved    = (kvcl_rand_below(rnd, 8) != 0) ? 0 : 1;
+        rec.loc.source      = (kvcl_rand_below(rnd, 8) != 0) ? 0 : 1;
         rec.loc.cache       = (uint16_t)kvcl_rand_below(rnd, 4);
         rec.loc.slot        = (uint32_t)kvcl_rand_below(rnd, 12);
         rec.loc.len         = (kvcl_rand_below(rnd, 8) != 0) ? BLOCK : rec.loc.len;
@@ -67,7 +67,7 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
     return sizeof(head) + (n * sizeof(rec)) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
 }
 
-/* Blocks of a tier that are asked for, or let go, mostly right but for what they name. */
+/* Blocks of a tier that are asked for, let go or forgotten, mostly right but for what they name. */
 static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload, uint32_t n)
 {
     kvcl_stage_got_t got;
@@ -78,6 +78,10 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
         len = copy_message(rnd, store, payload, n) - sizeof(kvcl_copy_head_t);
         memmove(payload, payload + sizeof(kvcl_copy_head_t), len);
         return len;
+    }
+    if (kind == KVCL_ASK_FORGET) {
+        random_bytes(rnd, payload, n * sizeof(kvcl_key_t));
+        return n * sizeof(kvcl_key_t);
     }
     for (i = 0; i < n; ++i) {
         random_bytes(rnd, &got, sizeof(got));
@@ -153,7 +157,7 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
     if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 4) == 0)) {
         out.n         = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);
         out.store     = store->id;
-        out.msg.flags = (uint8_t)((kvcl_rand_below(rnd, 2) == 0) ? KVCL_ASK_STAGE : KVCL_ASK_LET_GO);
+        out.msg.flags = (uint8_t)(KVCL_ASK_STAGE + kvcl_rand_below(rnd, 4));
         len           = stage_message(rnd, store, out.msg.flags, payload, out.n);
         out.n         = (kvcl_rand_below(rnd, 8) == 0) ? out.n + 1 : out.n;
     }

@@ -54,6 +54,7 @@ void test_hostile(world_t *w);
 void test_copies(world_t *w);
 void test_copies_full(world_t *w);
 void test_put_unlisted(world_t *w);
+void test_copies_short(world_t *w);
 /* store_events.c */
 void test_events(world_t *w);
 void test_followers(world_t *w);
@@ -69,6 +70,14 @@ void test_tier_restart(world_t *w);
 void test_tier_upsert(world_t *w);
 void test_tier_faults(world_t *w);
 void test_tier_errors(world_t *w);
+/* store_tier_admin.c */
+void test_tier_removed_early(world_t *w);
+void test_tier_drain(world_t *w);
+void test_tier_clear(world_t *w);
+/* store_late.c */
+void test_late_copy(world_t *w);
+void test_late_upsert(world_t *w);
+void test_silent_ranks(world_t *w);
 /* store_admin.c */
 void test_pins(world_t *w);
 void test_tenants(world_t *w);

@@ -272,12 +272,41 @@ START_TEST(records_that_no_home_may_take_are_refused_when_unpacked)
         bad.gen      = (i == 1) ? 0 : bad.gen;
         bad.rank     = (i == 2) ? KVCL_DIR_RANK_NONE : bad.rank;
         bad.flags    = (i == 3) ? 0x4000 : bad.flags;
-        bad.reserved = (i == 4) ? 1 : 0;
+        bad.source   = (i == 4) ? 1 : 0;
         begin(KVCL_DIR_MSG_REMOVE);
         add(&key, &bad);
         ck_assert_int_eq(kvcl_dir_msg_unpack(&msg, request, kvcl_dir_pack_end(&pack)),
                          (i == 0) ? KVCL_OK : KVCL_ERR_PROTOCOL);
     }
+}
+END_TEST
+
+/* A copy counts while what it was made of is listed, or itself is; at the backup, which may not know yet, always. */
+START_TEST(a_copy_of_what_is_listed_no_more_is_refused)
+{
+    kvcl_dir_loc_t first = test_loc(2, 1, 1), copy = test_loc(3, 1, 1), locs[KVCL_DIR_LOCS_MAX];
+    kvcl_key_t     key;
+    unsigned       i;
+
+    open_home();
+    key         = my_key(0);
+    copy.source = kvcl_dir_loc_tag(&first);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_ERR_NOT_FOUND);
+    ck_assert_uint_eq(kvcl_dir_table_find(&table, &key, locs), 0);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &first), KVCL_OK);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_OK);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_REMOVE, &key, &first), KVCL_OK);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_OK); /* it is told again: it is there */
+    ++first.gen; /* other bytes in that place */
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &first), KVCL_OK);
+    ++copy.slot;
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_ERR_NOT_FOUND);
+    ck_assert_uint_eq(kvcl_dir_table_find(&table, &key, locs), 2);
+    ck_assert_uint_eq(locs[0].source | locs[1].source, 0);
+    for (i = 0; kvcl_shard_backup(&map, &key) != home.me; ++i) {
+        key = test_key(i);
+    }
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_OK);
 }
 END_TEST
 
@@ -290,6 +319,7 @@ int main(void)
 
     tcase_add_test(tc, published_keys_are_found_until_removed);
     tcase_add_test(tc, a_publish_of_a_dead_process_or_foreign_shard_is_stale);
+    tcase_add_test(tc, a_copy_of_what_is_listed_no_more_is_refused);
     tcase_add_test(tc, a_dead_rank_and_a_new_view_drop_what_is_gone);
     tcase_add_test(tc, a_small_reply_buffer_changes_nothing);
     tcase_add_test(tc, a_batch_ends_where_the_buffer_does);

@@ -73,14 +73,22 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
 
 static unsigned answer_ranks(server_t *server, FILE *body)
 {
-    kvcl_store_stats_t stats;
-    bool               alive;
-    int                rank;
+    size_t             n      = (size_t)server->job.size, i;
+    kvcl_store_stats_t *stats  = calloc(n, sizeof(*stats));
+    kvcl_status_t      *status = calloc(n, sizeof(*status));
+    bool               asked;
 
-    for (rank = 0; rank < server->job.size; ++rank) {
-        alive = !server->closing && (kvcl_store_rank_stats(server->store, rank, &stats) == KVCL_OK);
-        stat_print_json(body, rank, alive, &stats);
+    if ((stats == NULL) || (status == NULL)) {
+        free(stats);
+        free(status);
+        return 503;
     }
+    asked = !server->closing && (kvcl_store_all_stats(server->store, n, stats, status) == KVCL_OK);
+    for (i = 0; i < n; ++i) {
+        stat_print_json(body, (int)i, asked && (status[i] == KVCL_OK), &stats[i]);
+    }
+    free(stats);
+    free(status);
     return 200;
 }
 

@@ -1,0 +1,217 @@
+/*
+ * Operations on a store whose blocks are in second tiers: keys removed while a start is still listing, a drain of what
+ * is in the tier alone, a clear in steps.
+ */
+#include "base/checksum.h"
+#include "store/nvme.h"
+#include "store/ops.h"
+#include "store_test.h"
+#include <kvcl/kvcl_store_admin.h>
+
+#include <time.h>
+
+enum { SMALL = 16, POOL = 96, KEYS = 64, BATCH = 8 };
+
+static void nap(void)
+{
+    struct timespec t = {0, 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static kvcl_store_h open_store(world_t *w, const char *spec, uint64_t pool)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_store_h        store;
+
+    params.dir_entries = 8192;
+    params.dram_bytes  = pool * BLOCK;
+    params.block_bytes = BLOCK;
+    params.nvme        = spec;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    return store;
+}
+
+static kvcl_store_stats_t stats_of(kvcl_store_h store)
+{
+    kvcl_store_stats_t stats;
+
+    kvcl_store_stats(store, &stats);
+    return stats;
+}
+
+/* So many of my keys, each batch when those before the last one are in the tier. */
+static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, uint32_t all)
+{
+    kvcl_key_t keys[BATCH];
+    uint32_t   ids[BATCH], i, n, tries;
+    kvcl_req_h req;
+
+    for (n = 0; n < all; n += BATCH) {
+        for (i = 0; i < BATCH; ++i) {
+            keys[i] = key_of(what, (uint64_t)w->rank, n + i);
+            ids[i]  = i;
+            fill(cache, i, &keys[i]);
+        }
+        CHECK(w, DO(kvcl_store_put(store, keys, BATCH, cache, ids, NULL, &req)) == KVCL_OK, "put");
+        for (tries = 0; (tries < 5000) && (stats_of(store).nvme_blocks < n); ++tries) {
+            nap();
+        }
+    }
+}
+
+static void names(const char *what, int rank, kvcl_key_t keys[KEYS])
+{
+    uint32_t i;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(what, (uint64_t)rank, i);
+    }
+}
+
+/* No rank has listed what its tier holds when the keys are removed; then all of them do. */
+void test_tier_removed_early(world_t *w)
+{
+    const char   *spec = tier_spec(w);
+    kvcl_cache_h cache = make_cache(w, "tier", KEYS, false);
+    kvcl_store_h store = open_store(w, spec, SMALL);
+    kvcl_key_t   keys[KEYS];
+    uint8_t      present[KEYS];
+    unsigned     tries, left = 0, i;
+    bool         told = false;
+    kvcl_req_h   req;
+
+    put_mine(w, store, cache, "early", KEYS);
+    sync_all(w);
+    kvcl_store_close(store);
+    atomic_store(&kvcl_nvme_late, true);
+    store = open_store(w, spec, SMALL);
+    CHECK(w, stats_of(store).nvme_blocks == KEYS, "%llu blocks found again",
+          (unsigned long long)stats_of(store).nvme_blocks);
+    sync_all(w);
+    names("early", (w->rank + 1) % w->size, keys);
+    CHECK(w, DO(kvcl_store_remove(store, keys, KEYS - 1, NULL, &req)) == KVCL_OK, "remove");
+    sync_all(w);
+    atomic_store(&kvcl_nvme_late, false);
+    for (tries = 0; (tries < 5000) && !told; ++tries) {
+        nap();
+        kvcl_lock(w->ctx);
+        for (i = 0, told = true; i < (unsigned)w->size; ++i) {
+            told = told && !store->ranks[i].listing;
+        }
+        kvcl_unlock(w->ctx);
+    }
+    CHECK(w, told, "a rank does not say that all is listed");
+    sync_all(w);
+    CHECK(w, vanished(store, keys, KEYS - 1), "keys that were removed are listed");
+    KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present));
+    for (i = 0; i < KEYS; ++i) {
+        left += present[i];
+    }
+    CHECK(w, (left == 1) && present[KEYS - 1], "%u are left", left);
+    CHECK(w, stats_of(store).nvme_blocks == 1, "%llu blocks are in the tier",
+          (unsigned long long)stats_of(store).nvme_blocks);
+    sync_all(w);
+    kvcl_store_close(store);
+    sync_all(w);
+    tier_unlink();
+    kvcl_cache_destroy(cache);
+}
+
+static unsigned held_by(kvcl_store_h store, int rank, const kvcl_key_t keys[KEYS])
+{
+    kvcl_store_item_t items[POOL];
+    uint64_t          cursor = 0;
+    unsigned          found  = 0;
+    size_t            n, i, j;
+
+    do {
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, POOL, &n, NULL));
+        for (i = 0; i < n; ++i) {
+            for (j = 0; j < KEYS; ++j) {
+                found += kvcl_key_equal(&items[i].key, &keys[j]) ? 1 : 0;
+            }
+        }
+    } while (cursor != 0);
+    return found;
+}
+
+/* The last rank has a small pool and a tier behind it; when it is drained the others have all of it. */
+void test_tier_drain(world_t *w)
+{
+    const char    *spec = tier_spec(w);
+    kvcl_cache_h  cache = make_cache(w, "tier", KEYS, false);
+    int           last  = w->size - 1, r;
+    kvcl_store_h  store = open_store(w, (w->rank == last) ? spec : "", (w->rank == last) ? SMALL : POOL);
+    uint64_t      moved = 0;
+    unsigned      held  = 0;
+    kvcl_status_t status;
+    kvcl_key_t    keys[KEYS];
+
+    names("drained", last, keys);
+    if (w->rank == last) {
+        put_mine(w, store, cache, "drained", KEYS);
+        status = kvcl_store_drain(store, 0, &moved);
+        CHECK(w, status == ((last != 0) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain: %s", kvcl_status_text(status));
+        CHECK(w, moved == ((last != 0) ? KEYS : 0), "%llu blocks moved", (unsigned long long)moved);
+        CHECK(w, (last == 0) || (stats_of(store).nvme_blocks == 0), "%llu blocks are still in the tier",
+              (unsigned long long)stats_of(store).nvme_blocks);
+    }
+    sync_all(w);
+    for (r = 0; (r < last) && (w->rank == 0); ++r) {
+        held += held_by(store, r, keys);
+    }
+    CHECK(w, (w->rank != 0) || (held == ((last != 0) ? KEYS : 0)), "the others hold %u", held);
+    sync_all(w);
+    kvcl_store_close(store);
+    sync_all(w);
+    tier_unlink();
+    kvcl_cache_destroy(cache);
+}
+
+/* A rank forgets a bounded part of its tier at a time, and all of it in the end. */
+void test_tier_clear(world_t *w)
+{
+    enum { MANY = 5000, BYTES = 64, STEP = 1100 };
+    const char    *spec = tier_spec(w);
+    kvcl_store_h  store = open_store(w, spec, SMALL);
+    uint64_t      ask[2] = {0, 0}, answer[2] = {0, 0}, before, after;
+    uint8_t       bytes[BYTES];
+    struct iovec  iov = {bytes, sizeof(bytes)};
+    kvcl_op_out_t out = {.buf = (uint8_t *)answer, .cap = sizeof(answer)};
+    kvcl_status_t status;
+    kvcl_key_t    key;
+    unsigned      steps = 0, i;
+
+    memset(bytes, 7, sizeof(bytes));
+    for (i = 0; i < MANY; ++i) {
+        key = key_of("many", (uint64_t)w->rank, i);
+        do {
+            status = kvcl_tier_append(store->nvme->tier, key.bytes, kvcl_checksum(bytes, BYTES), &iov, 1, NULL, NULL,
+                                      NULL);
+        } while (status == KVCL_ERR_BUSY);
+        KVCL_TRY(status);
+    }
+    after = stats_of(store).nvme_blocks;
+    CHECK(w, after == MANY, "%llu blocks", (unsigned long long)after);
+    do {
+        before = after;
+        kvcl_lock(w->ctx);
+        status = kvcl_op_clear(store, ask, sizeof(ask), &out);
+        kvcl_unlock(w->ctx);
+        after = stats_of(store).nvme_blocks;
+        CHECK(w, (status == KVCL_OK) && (before - after <= STEP), "%llu blocks in one step",
+              (unsigned long long)(before - after));
+        CHECK(w, (answer[0] == 0) || (answer[0] > ask[1]), "the cursor goes back");
+        ask[1] = answer[0];
+    } while ((answer[0] != 0) && (++steps < MANY));
+    for (i = 0; (i < 5000) && (stats_of(store).nvme_blocks != 0); ++i) {
+        nap(); /* what the disk had no room for at once */
+    }
+    CHECK(w, stats_of(store).nvme_blocks == 0, "%llu blocks are left in %u steps",
+          (unsigned long long)stats_of(store).nvme_blocks, steps);
+    sync_all(w);
+    kvcl_store_close(store);
+    sync_all(w);
+    tier_unlink();
+}
