@@ -1,12 +1,13 @@
 /*
- * S3-FIFO and LRU over slots (evict.h names the paper and the rules).
+ * Three lists in order of use, ages, and what is remembered of those that left (evict.h has the rules, and why children
+ * go first).
  *
- * Queues are index-linked lists through the nodes, head youngest. The ghost list is no list: a
- * four-way table of (hash tag, ghost clock when it left); an entry counts as remembered while fewer
- * than ghost_life others were remembered after it, and the oldest of a set is overwritten.
+ * Lists are index-linked through the nodes, head youngest, tail oldest. A pinned slot that is met at a tail is set
+ * aside, so that no later search walks past it; its last unpin puts it back where its stamp belongs, which is at the
+ * tail or a few places before it.
  *
- * Invariants: freq <= 3; a node out of all queues has queue 0 and pins 0; queue[].n counts nodes.
- * Lock: the caller's.
+ * Invariants: stamps fall from head to tail in NEW, BACK and USED; all stamps differ; a slot set aside is pinned; a
+ * node out of all lists has queue 0 and pins 0; queue[].n counts nodes. Lock: the caller's.
  */
 #include "config.h"
 
@@ -16,24 +17,18 @@
 
 #include <string.h>
 
-enum { OUT = 0, SMALL = 1, MAIN = 2, WAYS = 4, FREQ_MAX = 3 };
+enum { OUT = 0, NEW = 1, BACK = 2, USED = 3, ASIDE = 4, USES_MAX = 3 };
 
-#define NONE UINT32_MAX
-
-static uint32_t ghost_sets(uint32_t n_slots)
-{
-    uint32_t sets = 1;
-
-    while ((sets < (UINT32_C(1) << 29)) && (sets * WAYS < n_slots)) {
-        sets *= 2;
-    }
-    return sets;
-}
+#define NONE      UINT32_MAX
+#define ONE       (UINT64_C(1) << 32)    /* of `keep` */
+#define KEEP_MIN  ((ONE * 21) / 16)
+#define KEEP_MAX  (ONE * 16)
+#define KEEP_STEP 20                     /* of n_slots: how fast it learns */
+#define AGE_MAX   (UINT64_C(1) << 42)    /* times KEEP_MAX in 16 bits of fraction it still is a number */
 
 size_t kvcl_evict_bytes(uint32_t n_slots)
 {
-    return (size_t)n_slots * sizeof(kvcl_evict_node_t) +
-           (size_t)ghost_sets(n_slots) * WAYS * sizeof(kvcl_evict_ghost_t);
+    return ((size_t)n_slots * sizeof(kvcl_evict_node_t)) + (2 * kvcl_ghosts_bytes(n_slots));
 }
 
 kvcl_status_t kvcl_evict_init(kvcl_evict_t *evict, kvcl_evict_policy_t policy, uint32_t n_slots,
@@ -48,36 +43,40 @@ kvcl_status_t kvcl_evict_init(kvcl_evict_t *evict, kvcl_evict_policy_t policy, u
     }
     memset(evict, 0, sizeof(*evict));
     memset(mem, 0, kvcl_evict_bytes(n_slots));
-    evict->policy     = policy;
-    evict->n_slots    = n_slots;
-    evict->small_max  = (n_slots < 10) ? 1 : n_slots / 10;
-    evict->nodes      = mem;
-    evict->ghosts     = (kvcl_evict_ghost_t *)(evict->nodes + n_slots);
-    evict->ghost_sets = ghost_sets(n_slots);
-    evict->ghost_life = n_slots;
-    /* All-zero ghosts are "long ago" from the first moment on. */
-    evict->ghost_clock = n_slots;
-    for (i = 0; i < 3; ++i) {
+    evict->policy  = policy;
+    evict->n_slots = n_slots;
+    evict->nodes   = mem;
+    evict->keep    = KEEP_MIN;
+    kvcl_ghosts_init(&evict->unused, n_slots, evict->nodes + n_slots);
+    kvcl_ghosts_init(&evict->used, n_slots, (char *)(evict->nodes + n_slots) + kvcl_ghosts_bytes(n_slots));
+    for (i = 0; i <= ASIDE; ++i) {
         evict->queue[i].head = NONE;
         evict->queue[i].tail = NONE;
     }
     return KVCL_OK;
 }
 
-static void push(kvcl_evict_t *evict, uint32_t slot, unsigned queue)
+/* ---- lists ---- */
+
+/* Behind slot `before`, which is in the queue, or (NONE) at its head. */
+static void link_after(kvcl_evict_t *evict, uint32_t slot, unsigned queue, uint32_t before)
 {
     kvcl_evict_queue_t *q    = &evict->queue[queue];
     kvcl_evict_node_t  *node = &evict->nodes[slot];
 
     node->queue = (uint8_t)queue;
-    node->prev  = NONE;
-    node->next  = q->head;
-    if (q->head == NONE) {
+    node->prev  = before;
+    node->next  = (before == NONE) ? q->head : evict->nodes[before].next;
+    if (before == NONE) {
+        q->head = slot;
+    } else {
+        evict->nodes[before].next = slot;
+    }
+    if (node->next == NONE) {
         q->tail = slot;
     } else {
-        evict->nodes[q->head].prev = slot;
+        evict->nodes[node->next].prev = slot;
     }
-    q->head = slot;
     ++q->n;
 }
 
@@ -100,44 +99,44 @@ static void unlink_node(kvcl_evict_t *evict, uint32_t slot)
     node->queue = OUT;
 }
 
-static kvcl_evict_ghost_t *ghost_set(kvcl_evict_t *evict, uint64_t hash)
+/* The youngest of all. */
+static void push(kvcl_evict_t *evict, uint32_t slot, unsigned queue)
 {
-    return &evict->ghosts[(size_t)(hash & (evict->ghost_sets - 1)) * WAYS];
+    evict->nodes[slot].stamp = ++evict->clock;
+    link_after(evict, slot, queue, NONE);
 }
 
-static void ghost_remember(kvcl_evict_t *evict, uint64_t hash)
-{
-    kvcl_evict_ghost_t *set = ghost_set(evict, hash), *oldest = set;
-    unsigned            i;
+/* ---- uses ---- */
 
-    for (i = 1; i < WAYS; ++i) {
-        if (evict->ghost_clock - set[i].when > evict->ghost_clock - oldest->when) {
-            oldest = &set[i];
-        }
-    }
-    *oldest = (kvcl_evict_ghost_t){.tag = (uint32_t)(hash >> 32), .when = ++evict->ghost_clock};
+/* One came back. That an unused one did speaks for keeping those longer, beside the used ones; and the other way. */
+static void learn(kvcl_evict_t *evict, bool was_used)
+{
+    uint64_t step = (evict->keep / evict->n_slots) * KEEP_STEP;
+
+    step = (step > evict->keep / 2) ? evict->keep / 2 : step;
+    evict->keep = was_used ? evict->keep + step : evict->keep - step;
+    evict->keep = (evict->keep < KEEP_MIN) ? KEEP_MIN : (evict->keep > KEEP_MAX) ? KEEP_MAX : evict->keep;
 }
 
-/* Was the hash remembered? It is not any more. */
-static bool ghost_take(kvcl_evict_t *evict, uint64_t hash)
+/* Where a new block belongs. */
+static unsigned queue_for(kvcl_evict_t *evict, uint32_t tag)
 {
-    kvcl_evict_ghost_t *set = ghost_set(evict, hash);
-    unsigned            i;
+    bool was_used;
 
-    for (i = 0; i < WAYS; ++i) {
-        if ((set[i].tag == (uint32_t)(hash >> 32)) &&
-            (evict->ghost_clock - set[i].when < evict->ghost_life)) {
-            set[i].when = evict->ghost_clock - evict->ghost_life;
-            return true;
-        }
+    if (evict->policy == KVCL_EVICT_LRU) {
+        return USED;
     }
-    return false;
+    was_used = kvcl_ghosts_take(&evict->used, tag);
+    if (!was_used && !kvcl_ghosts_take(&evict->unused, tag)) {
+        return NEW;
+    }
+    learn(evict, was_used);
+    return BACK;
 }
 
 kvcl_status_t kvcl_evict_insert(kvcl_evict_t *evict, uint32_t slot, uint64_t hash)
 {
     kvcl_evict_node_t *node;
-    unsigned           queue = MAIN;
 
     if (slot >= evict->n_slots) {
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "slot %u of %u", slot, evict->n_slots);
@@ -146,13 +145,10 @@ kvcl_status_t kvcl_evict_insert(kvcl_evict_t *evict, uint32_t slot, uint64_t has
     if (node->queue != OUT) {
         return kvcl_fail(KVCL_ERR_EXISTS, "slot %u is in the eviction order", slot);
     }
-    if ((evict->policy == KVCL_EVICT_S3FIFO) && !ghost_take(evict, hash)) {
-        queue = SMALL;
-    }
-    node->hash = hash;
-    node->freq = 0;
+    node->uses = 0;
     node->pins = 0;
-    push(evict, slot, queue);
+    node->tag  = (uint32_t)(hash >> 32) ^ (uint32_t)hash;
+    push(evict, slot, queue_for(evict, node->tag));
     return KVCL_OK;
 }
 
@@ -164,13 +160,12 @@ void kvcl_evict_touch(kvcl_evict_t *evict, uint32_t slot)
         return;
     }
     node = &evict->nodes[slot];
-    if (evict->policy == KVCL_EVICT_LRU) {
-        unlink_node(evict, slot);
-        push(evict, slot, MAIN);
-    } else if (node->freq < FREQ_MAX) {
-        ++node->freq;
-    }
+    node->uses = (uint8_t)((node->uses < USES_MAX) ? node->uses + 1 : USES_MAX);
+    unlink_node(evict, slot);
+    push(evict, slot, USED);
 }
+
+/* ---- pins ---- */
 
 static kvcl_status_t require(const kvcl_evict_t *evict, uint32_t slot)
 {
@@ -190,6 +185,29 @@ kvcl_status_t kvcl_evict_pin(kvcl_evict_t *evict, uint32_t slot)
     return status;
 }
 
+static void set_aside(kvcl_evict_t *evict, uint32_t slot)
+{
+    kvcl_evict_node_t *node = &evict->nodes[slot];
+    unsigned          from  = node->queue;
+
+    unlink_node(evict, slot);
+    node->back = (uint8_t)from;
+    link_after(evict, slot, ASIDE, NONE);
+}
+
+/* It was the oldest when it was set aside: only others that were set aside can be older. */
+static void put_back(kvcl_evict_t *evict, uint32_t slot)
+{
+    kvcl_evict_node_t *node  = &evict->nodes[slot];
+    uint32_t          before = evict->queue[node->back].tail;
+
+    while ((before != NONE) && (evict->nodes[before].stamp < node->stamp)) {
+        before = evict->nodes[before].prev;
+    }
+    unlink_node(evict, slot);
+    link_after(evict, slot, node->back, before);
+}
+
 kvcl_status_t kvcl_evict_unpin(kvcl_evict_t *evict, uint32_t slot)
 {
     kvcl_status_t status = require(evict, slot);
@@ -198,133 +216,94 @@ kvcl_status_t kvcl_evict_unpin(kvcl_evict_t *evict, uint32_t slot)
         if (evict->nodes[slot].pins == 0) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "slot %u is not pinned", slot);
         }
-        --evict->nodes[slot].pins;
+        if ((--evict->nodes[slot].pins == 0) && (evict->nodes[slot].queue == ASIDE)) {
+            put_back(evict, slot);
+        }
     }
     return status;
 }
 
-/* Look at the tail of the small queue: a victim, or it moves to main. */
-static bool small_step(kvcl_evict_t *evict, uint32_t *slot_p)
-{
-    uint32_t           slot = evict->queue[SMALL].tail;
-    kvcl_evict_node_t *node = &evict->nodes[slot];
+/* ---- who goes ---- */
 
-    unlink_node(evict, slot);
-    if ((node->pins > 0) || (node->freq > 1)) {
-        node->freq = (node->freq > 1) ? 0 : node->freq;
-        push(evict, slot, MAIN); /* who holds a pin wants it: that is a use */
-        return false;
-    }
-    ghost_remember(evict, node->hash);
-    *slot_p = slot;
-    return true;
+/* How old a slot of the queue may become, beside one of NEW: 16 bits of fraction. */
+static uint64_t patience(const kvcl_evict_t *evict, unsigned queue)
+{
+    const uint64_t keep = evict->keep >> 16;
+
+    return (queue == USED) ? keep : (queue == BACK) ? keep - (keep / 16) : ONE >> 16;
 }
 
-/* Look at the tail of main: a victim, or it goes round again. */
-static bool main_step(kvcl_evict_t *evict, uint32_t *slot_p)
+static uint64_t age(const kvcl_evict_t *evict, uint32_t slot)
 {
-    uint32_t           slot = evict->queue[MAIN].tail;
-    kvcl_evict_node_t *node = &evict->nodes[slot];
+    const uint64_t since = evict->clock - evict->nodes[slot].stamp + 1;
 
-    unlink_node(evict, slot);
-    if ((node->pins > 0) || (node->freq > 0)) {
-        node->freq = (uint8_t)((node->pins > 0) ? node->freq : node->freq - 1);
-        push(evict, slot, MAIN);
-        return false;
-    }
-    *slot_p = slot;
-    return true;
+    return (since > AGE_MAX) ? AGE_MAX : since;
 }
 
-static kvcl_status_t lru_victim(kvcl_evict_t *evict, uint32_t *slot_p)
+/* Of the oldest of each queue (NONE: there is none) the one that has outlived its time most: the queue, or OUT. */
+static unsigned choose(const kvcl_evict_t *evict, const uint32_t *oldest)
 {
-    uint32_t slot = evict->queue[MAIN].tail;
+    unsigned queue, best = OUT;
 
-    while ((slot != NONE) && (evict->nodes[slot].pins > 0)) {
-        slot = evict->nodes[slot].prev;
+    for (queue = NEW; queue <= USED; ++queue) {
+        if ((oldest[queue] != NONE) &&
+            ((best == OUT) || (age(evict, oldest[queue]) * patience(evict, best) >
+                               age(evict, oldest[best]) * patience(evict, queue)))) {
+            best = queue;
+        }
     }
-    if (slot == NONE) {
-        return KVCL_ERR_NOT_FOUND;
-    }
-    unlink_node(evict, slot);
-    *slot_p = slot;
-    return KVCL_OK;
+    return best;
 }
 
-/* Until a victim, or small is empty: each step takes one out of it. */
-static bool small_sweep(kvcl_evict_t *evict, uint32_t *slot_p)
+/* The oldest of a queue that is not pinned. Those pinned behind it are set aside: once for each time they are used. */
+static uint32_t take_oldest(kvcl_evict_t *evict, unsigned queue)
 {
-    bool found = false;
-
-    while (!found && (evict->queue[SMALL].n > 0)) {
-        found = small_step(evict, slot_p);
+    while ((evict->queue[queue].tail != NONE) && (evict->nodes[evict->queue[queue].tail].pins != 0)) {
+        set_aside(evict, evict->queue[queue].tail);
     }
-    return found;
-}
-
-/* Until a victim, or all of main is pinned: a round takes 1 off each freq that is not. */
-static bool main_sweep(kvcl_evict_t *evict, uint32_t *slot_p)
-{
-    uint64_t steps = (uint64_t)evict->queue[MAIN].n * (FREQ_MAX + 1);
-    bool     found = false;
-
-    for (; !found && (steps > 0); --steps) {
-        found = main_step(evict, slot_p);
-    }
-    return found;
+    return evict->queue[queue].tail;
 }
 
 kvcl_status_t kvcl_evict_victim(kvcl_evict_t *evict, uint32_t *slot_p)
 {
-    bool found = false;
+    uint32_t oldest[USED + 1];
+    unsigned queue;
 
-    if (evict->policy == KVCL_EVICT_LRU) {
-        return lru_victim(evict, slot_p);
+    for (queue = NEW; queue <= USED; ++queue) {
+        oldest[queue] = take_oldest(evict, queue);
     }
-    if (evict->queue[SMALL].n >= evict->small_max) {
-        found = small_sweep(evict, slot_p);
+    queue = choose(evict, oldest);
+    if (queue == OUT) {
+        return KVCL_ERR_NOT_FOUND;
     }
-    found = found || main_sweep(evict, slot_p);
-    /* All of main is pinned: take from small, or from what small passes on to main. */
-    found = found || small_sweep(evict, slot_p) || main_sweep(evict, slot_p);
-    return found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
+    *slot_p = oldest[queue];
+    unlink_node(evict, *slot_p);
+    if (evict->policy != KVCL_EVICT_LRU) {
+        kvcl_ghosts_remember((queue == NEW) ? &evict->unused : &evict->used, evict->nodes[*slot_p].tag);
+    }
+    return KVCL_OK;
 }
 
-/* From the tail of a queue: those touched at least `from` and at most `to` times. */
-static uint32_t peek(const kvcl_evict_t *evict, unsigned queue, uint8_t from, uint8_t to, uint32_t *slots, uint32_t max)
+/* The slot itself if it is not pinned, else the next younger one that is not. */
+static uint32_t not_pinned(const kvcl_evict_t *evict, uint32_t slot)
 {
-    uint32_t slot = evict->queue[queue].tail, n = 0;
-
-    for (; (slot != NONE) && (n < max); slot = evict->nodes[slot].prev) {
-        const kvcl_evict_node_t *node = &evict->nodes[slot];
-        if ((node->pins == 0) && (node->freq >= from) && (node->freq <= to)) {
-            slots[n++] = slot;
-        }
+    while ((slot != NONE) && (evict->nodes[slot].pins != 0)) {
+        slot = evict->nodes[slot].prev;
     }
-    return n;
+    return slot;
 }
 
-/* Small gives its tail while it is long, and blocks keep coming into it; else main does. */
 uint32_t kvcl_evict_peek(const kvcl_evict_t *evict, uint32_t *slots, uint32_t max)
 {
-    bool     small_first = (evict->queue[SMALL].n >= evict->small_max);
-    uint32_t n           = 0;
-    uint8_t  freq;
+    uint32_t oldest[USED + 1], n = 0;
+    unsigned queue;
 
-    if (evict->policy == KVCL_EVICT_LRU) {
-        return peek(evict, MAIN, 0, FREQ_MAX, slots, max);
+    for (queue = NEW; queue <= USED; ++queue) {
+        oldest[queue] = not_pinned(evict, evict->queue[queue].tail);
     }
-    if (small_first) {
-        n += peek(evict, SMALL, 0, 1, slots, max);
-    }
-    n += peek(evict, MAIN, 0, 0, slots + n, max - n);
-    n += small_first ? peek(evict, SMALL, 2, FREQ_MAX, slots + n, max - n) : 0; /* they pass to main, as unused */
-    for (freq = 1; freq <= FREQ_MAX; ++freq) {
-        n += peek(evict, MAIN, freq, freq, slots + n, max - n);
-    }
-    if (!small_first) {
-        n += peek(evict, SMALL, 0, 1, slots + n, max - n);
-        n += peek(evict, SMALL, 2, FREQ_MAX, slots + n, max - n);
+    while ((n < max) && ((queue = choose(evict, oldest)) != OUT)) {
+        slots[n++]    = oldest[queue];
+        oldest[queue] = not_pinned(evict, evict->nodes[oldest[queue]].prev);
     }
     return n;
 }
@@ -342,20 +321,34 @@ kvcl_status_t kvcl_evict_remove(kvcl_evict_t *evict, uint32_t slot)
 
 uint32_t kvcl_evict_count(const kvcl_evict_t *evict)
 {
-    return evict->queue[SMALL].n + evict->queue[MAIN].n;
+    return evict->queue[NEW].n + evict->queue[BACK].n + evict->queue[USED].n + evict->queue[ASIDE].n;
+}
+
+static bool node_is_whole(const kvcl_evict_t *evict, uint32_t slot)
+{
+    const kvcl_evict_node_t *node = &evict->nodes[slot];
+
+    if ((node->queue == OUT) || (node->queue > ASIDE)) {
+        return (node->queue == OUT) && (node->pins == 0);
+    }
+    if (node->queue == ASIDE) {
+        return (node->pins != 0) && (node->back >= NEW) && (node->back <= USED);
+    }
+    return (node->stamp <= evict->clock) && (node->uses <= USES_MAX) &&
+           ((node->prev == NONE) || (evict->nodes[node->prev].stamp > node->stamp));
 }
 
 bool kvcl_evict_check(const kvcl_evict_t *evict)
 {
-    uint32_t n[3] = {0, 0, 0}, i, q, slot, prev, seen;
+    uint32_t n[ASIDE + 1] = {0}, i, q, slot, prev, seen;
 
     for (i = 0; i < evict->n_slots; ++i) {
-        if ((evict->nodes[i].queue > MAIN) || (evict->nodes[i].freq > FREQ_MAX)) {
+        if (!node_is_whole(evict, i)) {
             return false;
         }
         ++n[evict->nodes[i].queue];
     }
-    for (q = SMALL; q <= MAIN; ++q) {
+    for (q = NEW; q <= ASIDE; ++q) {
         prev = NONE;
         seen = 0;
         for (slot = evict->queue[q].head; slot != NONE; slot = evict->nodes[slot].next) {

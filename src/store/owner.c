@@ -74,7 +74,7 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     for (i = 0; i < n; ++i) {
         owner->nodes[i].owner = owner;
     }
-    return owner->managed ? kvcl_evict_init(&owner->evict, KVCL_EVICT_S3FIFO, n, owner->evict_mem, bytes) : KVCL_OK;
+    return owner->managed ? kvcl_evict_init(&owner->evict, KVCL_EVICT_AGES, n, owner->evict_mem, bytes) : KVCL_OK;
 }
 
 kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier,

@@ -341,10 +341,15 @@ static kvcl_status_t begin(copy_job_t *job)
     kvcl_status_t     status;
     uint32_t          i;
 
-    for (i = 0; i < job->n; ++i) {
+    for (i = job->n; i-- > 0;) { /* the end of a chain first */
         node = kvcl_owner_find(store, &job->recs[i].key, store->pool);
         if (node != NULL) {
             kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+        }
+    }
+    for (i = 0; i < job->n; ++i) {
+        node = kvcl_owner_find(store, &job->recs[i].key, store->pool);
+        if (node != NULL) {
             note_held(job, i, kvcl_owner_slot(node));
         } else {
             job->todo[job->n_todo++] = job->recs[i];

@@ -180,21 +180,22 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
 {
     hit_t         hits[CHUNK];
     kvcl_status_t final = KVCL_OK, one;
-    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from, some, i;
+    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, some, i;
 
-    for (from = 0; from < n; from += some) {
-        some = (n - from < CHUNK) ? n - from : CHUNK;
+    while (from > 0) { /* the last chunk first: the end of a chain is told to be used before its beginning */
+        some  = ((from - 1) % CHUNK) + 1;
+        from -= some;
         if (!one_chunk(store, keys + from, some, cache, ids + from, hits)) {
             return false;
         }
-        for (i = 0; i < some; ++i) {
+        for (i = some; i-- > 0;) {
             one   = hits[i].found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
             if (hits[i].found) {
                 ++got[hits[i].loc.flags & KVCL_DIR_TIER_MASK];
                 local += (hits[i].loc.rank == store->me) ? 1 : 0;
                 ++n_got;
             }
-            final = (final == KVCL_OK) ? one : final;
+            final = (one != KVCL_OK) ? one : final; /* the first block's, in the end */
             if (statuses[0] != NULL) {
                 statuses[0][from + i] = one;
             }

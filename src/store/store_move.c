@@ -237,7 +237,7 @@ static bool is_wanted(const kvcl_owner_t *pool, uint32_t slot, bool used)
     const kvcl_evict_node_t *node = &pool->evict.nodes[slot];
 
     return (pool->array[slot].state == KVCL_SLOT_PUBLISHED) &&
-           (!used || (node->queue > 1) || (node->freq != 0) || (node->pins != 0));
+           (!used || (node->queue > 1) || (node->pins != 0));
 }
 
 /* Lock held: the next blocks of one tenant. */

@@ -192,11 +192,11 @@ kvcl_status_t kvcl_tenants_victim(kvcl_tenants_t *tenants, uint64_t id, kvcl_evi
     for (; steps > 0; --steps) {
         slot = tenant->tail;
         node = &evict->nodes[slot];
-        if ((node->pins == 0) && (node->freq == 0)) {
+        if ((node->pins == 0) && (node->uses == 0)) {
             *slot_p = slot;
             return kvcl_evict_remove(evict, slot);
         }
-        node->freq = (uint8_t)((node->pins == 0) ? node->freq - 1 : node->freq);
+        node->uses = (uint8_t)((node->pins == 0) ? node->uses - 1 : node->uses);
         unlink_node(tenants, tenant, slot);
         push(tenants, tenant, slot);
     }

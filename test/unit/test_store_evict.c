@@ -1,5 +1,5 @@
 /*
- * The eviction order: who goes first, pins, chains, and what S3-FIFO is for.
+ * The eviction order: who goes first, ages, pins, chains.
  */
 #include "config.h"
 
@@ -8,6 +8,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 static kvcl_evict_t evict;
 static void        *mem;
@@ -30,6 +31,14 @@ static uint64_t hash_of(uint64_t i)
     return kvcl_splitmix64(&i);
 }
 
+/* A slot gets a block that was never here before. */
+static kvcl_status_t come(uint32_t slot)
+{
+    static uint64_t never;
+
+    return kvcl_evict_insert(&evict, slot, hash_of(++never << 32));
+}
+
 static uint32_t victim(void)
 {
     uint32_t slot = UINT32_MAX;
@@ -44,7 +53,7 @@ START_TEST(untouched_blocks_leave_first_in_first_out)
 
     open_order((kvcl_evict_policy_t)_i, 20);
     for (i = 0; i < 20; ++i) {
-        ck_assert_int_eq(kvcl_evict_insert(&evict, i, hash_of(i)), KVCL_OK);
+        ck_assert_int_eq(come(i), KVCL_OK);
     }
     for (i = 0; i < 20; ++i) {
         ck_assert_uint_eq(victim(), i);
@@ -54,42 +63,185 @@ START_TEST(untouched_blocks_leave_first_in_first_out)
 }
 END_TEST
 
-START_TEST(what_is_used_often_outlives_a_scan)
+/* 30 hot blocks, used once in 110 blocks of a scan, in 100 slots: an LRU never has one of them when it is used. This
+ * order has lost them too at first, and learns from their coming back. */
+START_TEST(what_is_used_again_outlives_a_scan)
 {
-    uint32_t i, slot, hot = 0;
+    enum { N = 100, HOT = 30, SCAN = 110, ROUNDS = 40 };
+    uint32_t key_of[N], slot_of[HOT], round, i, slot, hits = 0, used = 0;
 
-    open_order(KVCL_EVICT_S3FIFO, 100);
-    for (i = 0; i < 100; ++i) {
-        ck_assert_int_eq(kvcl_evict_insert(&evict, i, hash_of(i)), KVCL_OK);
+    open_order((kvcl_evict_policy_t)_i, N);
+    memset(slot_of, 0xff, sizeof(slot_of));
+    for (round = 0; round < ROUNDS; ++round) {
+        for (i = 0; i < HOT + SCAN; ++i) {
+            if ((i < HOT) && (slot_of[i] != UINT32_MAX)) {
+                kvcl_evict_touch(&evict, slot_of[i]);
+                hits += round >= ROUNDS / 2;
+                continue;
+            }
+            slot = (used < N) ? used : victim();
+            if ((used == N) && (key_of[slot] < HOT)) {
+                slot_of[key_of[slot]] = UINT32_MAX;
+            }
+            used        += (used < N);
+            key_of[slot] = (i < HOT) ? i : HOT + (round * SCAN) + i;
+            if (i < HOT) {
+                slot_of[i] = slot;
+            }
+            ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(key_of[slot])), KVCL_OK);
+        }
     }
-    for (i = 0; i < 30; ++i) { /* hot: touched twice */
-        kvcl_evict_touch(&evict, i);
-        kvcl_evict_touch(&evict, i);
-    }
-    for (i = 0; i < 1000; ++i) { /* a scan of blocks used once */
-        slot = victim();
-        hot += slot < 30;
-        ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(1000 + i)), KVCL_OK);
-    }
-    ck_assert_uint_eq(hot, 0);
+    ck_assert_uint_eq(hits, (_i == KVCL_EVICT_LRU) ? 0 : HOT * (ROUNDS / 2));
     close_order();
 }
 END_TEST
 
-START_TEST(what_comes_back_soon_goes_to_main)
+/* Used ones may be `keep` times as old as the oldest new one, and no older; so those that came back, a bit less. */
+START_TEST(ages_decide_who_goes)
 {
-    uint32_t i, slot;
+    enum { N = 64 };
+    const uint64_t allowed = (_i == 0) ? (N * 21) / 16 : (N * 21 * 15) / (16 * 16);
+    uint32_t       i, turn, slot;
 
-    open_order(KVCL_EVICT_S3FIFO, 40);
-    for (i = 0; i < 40; ++i) {
+    open_order(KVCL_EVICT_AGES, N);
+    for (i = 0; i < N; ++i) {
         ck_assert_int_eq(kvcl_evict_insert(&evict, i, hash_of(i)), KVCL_OK);
     }
-    slot = victim();
-    ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(slot)), KVCL_OK);
-    ck_assert_uint_eq(evict.queue[2].n, 1);
-    slot = victim();
-    ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(777)), KVCL_OK);
-    ck_assert_uint_eq(evict.queue[2].n, 1);
+    if (_i == 0) {
+        kvcl_evict_touch(&evict, 0);
+    } else {
+        ck_assert_uint_eq(victim(), 0);
+        ck_assert_int_eq(kvcl_evict_insert(&evict, 0, hash_of(0)), KVCL_OK);
+        ck_assert_uint_eq(evict.queue[2].n, 1);
+    }
+    for (turn = 1; (slot = victim()) != 0; ++turn) { /* before each, the oldest new one has N - 1 ticks behind it */
+        ck_assert_uint_lt(turn, 2 * N);
+        ck_assert_uint_eq(slot, 1 + ((turn - 1) % (N - 1)));
+        ck_assert_int_eq(come(slot), KVCL_OK);
+    }
+    ck_assert_uint_ge(turn + 1, allowed);
+    ck_assert_uint_le(turn, allowed + 1);
+    close_order();
+}
+END_TEST
+
+/* What left unused and comes back lowers `keep`, what left used raises it; both within bounds. */
+START_TEST(it_learns_from_what_comes_back)
+{
+    enum { N = 100 };
+    uint64_t least;
+    uint32_t key_of[N], i, slot, turn;
+
+    open_order(KVCL_EVICT_AGES, N);
+    least = evict.keep;
+    for (i = 0; i < N; ++i) {
+        ck_assert_int_eq(kvcl_evict_insert(&evict, i, hash_of(i)), KVCL_OK);
+        kvcl_evict_touch(&evict, i);
+    }
+    for (turn = 0; turn < 40; ++turn) { /* they leave used, and come back */
+        slot = victim();
+        ck_assert_uint_eq(slot, turn % N);
+        ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(slot)), KVCL_OK);
+        kvcl_evict_touch(&evict, slot);
+    }
+    ck_assert_uint_eq(evict.queue[3].n, N);
+    ck_assert_uint_eq(evict.keep >> 32, 16);
+    memset(key_of, 0, sizeof(key_of));
+    for (turn = 0; turn < 3000; ++turn) { /* every other one leaves unused and comes back, once */
+        slot = victim();
+        if ((turn % 2 == 0) || (key_of[slot] == 0)) {
+            key_of[slot] = 1000 + turn;
+            ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(key_of[slot])), KVCL_OK);
+        } else {
+            ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(key_of[slot])), KVCL_OK);
+            key_of[slot] = 0;
+        }
+    }
+    ck_assert_uint_eq(evict.keep, least);
+    close_order();
+}
+END_TEST
+
+/* Exactly the last n that left are remembered, but for those that came back. */
+START_TEST(ghosts_are_the_last_n)
+{
+    enum { N = 37, TAGS = 60, STEPS = 20000 };
+    kvcl_ghosts_t ghosts;
+    kvcl_rand_t   rnd;
+    uint32_t      last[TAGS], now = N, step, tag; /* when each left, 0: not remembered */
+    void          *ghost_mem = malloc(kvcl_ghosts_bytes(N));
+
+    ck_assert_ptr_nonnull(ghost_mem);
+    kvcl_ghosts_init(&ghosts, N, ghost_mem);
+    kvcl_rand_seed(&rnd, (uint64_t)_i);
+    memset(last, 0, sizeof(last));
+    for (step = 0; step < STEPS; ++step) {
+        tag = (uint32_t)kvcl_rand_below(&rnd, TAGS);
+        if ((last[tag] != 0) || (kvcl_rand_below(&rnd, 2) == 0)) {
+            ck_assert_int_eq(kvcl_ghosts_take(&ghosts, tag * 0x10001), (last[tag] != 0) && (now - last[tag] < N));
+            last[tag] = 0;
+        } else {
+            kvcl_ghosts_remember(&ghosts, tag * 0x10001);
+            last[tag] = ++now;
+        }
+    }
+    free(ghost_mem);
+}
+END_TEST
+
+/* A request tells of a block two or three times: that is one use as good as three. */
+START_TEST(how_often_does_not_matter)
+{
+    uint32_t first[20], second[20], *order = first, i, turn;
+
+    for (turn = 0; turn < 2; ++turn, order = second) {
+        open_order(KVCL_EVICT_AGES, 20);
+        for (i = 0; i < 20; ++i) {
+            ck_assert_int_eq(come(i), KVCL_OK);
+        }
+        for (i = 0; i < 20; i += 3) {
+            kvcl_evict_touch(&evict, i);
+        }
+        for (i = 0; (turn == 1) && (i < 20); i += 3) {
+            kvcl_evict_touch(&evict, i);
+        }
+        for (i = 0; i < 20; ++i) {
+            order[i] = victim();
+        }
+        close_order();
+    }
+    ck_assert_mem_eq(first, second, sizeof(first));
+}
+END_TEST
+
+/* Pinned slots at the end are passed over once, and come back to where their age says. */
+START_TEST(pins_do_not_change_the_order)
+{
+    enum { N = 30 };
+    uint32_t i, slot;
+
+    open_order((kvcl_evict_policy_t)_i, N);
+    for (i = 0; i < N; ++i) {
+        ck_assert_int_eq(come(i), KVCL_OK);
+    }
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(kvcl_evict_pin(&evict, i), KVCL_OK);
+    }
+    ck_assert_uint_eq(victim(), 10);
+    ck_assert(kvcl_evict_check(&evict));
+    ck_assert_uint_eq(evict.queue[4].n, 10);
+    for (i = 0; i < 10; ++i) { /* 7, 4, 1, 8, 5, 2, 9, 6, 3, 0 */
+        ck_assert_int_eq(kvcl_evict_unpin(&evict, (7 * (i + 1)) % 10), KVCL_OK);
+        ck_assert(kvcl_evict_check(&evict));
+    }
+    ck_assert_uint_eq(evict.queue[4].n, 0);
+    ck_assert_uint_eq(kvcl_evict_count(&evict), N - 1);
+    for (i = 0; i < N; ++i) {
+        if (i != 10) {
+            slot = victim();
+            ck_assert_uint_eq(slot, i);
+        }
+    }
     close_order();
 }
 END_TEST
@@ -100,7 +252,7 @@ START_TEST(pinned_slots_are_never_victims)
 
     open_order((kvcl_evict_policy_t)_i, 10);
     for (i = 0; i < 10; ++i) {
-        ck_assert_int_eq(kvcl_evict_insert(&evict, i, hash_of(i)), KVCL_OK);
+        ck_assert_int_eq(come(i), KVCL_OK);
         ck_assert_int_eq(kvcl_evict_pin(&evict, i), KVCL_OK);
     }
     ck_assert_int_eq(kvcl_evict_pin(&evict, 3), KVCL_OK);
@@ -113,7 +265,7 @@ START_TEST(pinned_slots_are_never_victims)
     ck_assert_int_eq(kvcl_evict_unpin(&evict, 3), KVCL_ERR_NOT_FOUND);
     ck_assert_int_eq(kvcl_evict_remove(&evict, 4), KVCL_OK);
     ck_assert_int_eq(kvcl_evict_remove(&evict, 4), KVCL_ERR_NOT_FOUND);
-    ck_assert_int_eq(kvcl_evict_insert(&evict, 4, 1), KVCL_OK);
+    ck_assert_int_eq(come(4), KVCL_OK);
     ck_assert_uint_eq(victim(), 4);
     ck_assert_uint_eq(kvcl_evict_count(&evict), 8);
     close_order();
@@ -129,7 +281,7 @@ START_TEST(children_leave_before_their_parents)
     open_order((kvcl_evict_policy_t)_i, CHAIN * CHAINS);
     for (chain = 0; chain < CHAINS; ++chain) {
         for (i = CHAIN; i-- > 0;) { /* depth i lies in slot chain * CHAIN + i */
-            ck_assert_int_eq(kvcl_evict_insert(&evict, chain * CHAIN + i, hash_of(chain * CHAIN + i)), KVCL_OK);
+            ck_assert_int_eq(come((chain * CHAIN) + i), KVCL_OK);
         }
         last[chain] = CHAIN;
     }
@@ -142,6 +294,72 @@ START_TEST(children_leave_before_their_parents)
         slot = victim();
         ck_assert_uint_eq(slot % CHAIN, last[slot / CHAIN] - 1);
         last[slot / CHAIN] = slot % CHAIN;
+    }
+    close_order();
+}
+END_TEST
+
+/* Requests for random leaves of a random tree, in a pool that holds a fraction of it: what is held is closed under
+ * "parent of", after each eviction. Some requests only match; some put the end of their chain a while after. */
+START_TEST(no_block_goes_before_what_follows_it)
+{
+    enum { SLOTS = 200, KEYS = 2000, DEPTH = 12, REQUESTS = 20000 };
+    const char  *replay = getenv("KVCL_TEST_SEED");
+    uint64_t    seed    = (replay != NULL) ? strtoull(replay, NULL, 0) : (uint64_t)_i;
+    uint32_t    parent[KEYS], depth[KEYS], slot_of[KEYS], key_of[SLOTS], children[KEYS] = {0}, path[DEPTH], key, n, run;
+    uint32_t    used = 0, turn, i, slot;
+    kvcl_rand_t rnd;
+
+    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    kvcl_rand_seed(&rnd, seed);
+    for (key = 0; key < KEYS; ++key) {
+        slot_of[key] = UINT32_MAX;
+        parent[key]  = (key < 20) ? UINT32_MAX : (uint32_t)kvcl_rand_below(&rnd, key);
+        depth[key]   = (key < 20) ? 0 : depth[parent[key]] + 1;
+        if (depth[key] == DEPTH) {
+            parent[key] = UINT32_MAX;
+            depth[key]  = 0;
+        }
+    }
+    open_order(KVCL_EVICT_AGES, SLOTS);
+    for (turn = 0; turn < REQUESTS; ++turn) {
+        key = (uint32_t)kvcl_rand_below(&rnd, (kvcl_rand_below(&rnd, 3) == 0) ? KEYS : KEYS / 10);
+        n   = depth[key] + 1;
+        for (i = n; i-- > 0; key = parent[key]) {
+            path[i] = key;
+        }
+        for (run = 0; (run < n) && (slot_of[path[run]] != UINT32_MAX); ++run) {
+        }
+        for (i = run; i < n; ++i) {
+            ck_assert_uint_eq(slot_of[path[i]], UINT32_MAX);
+        }
+        for (i = run; i-- > 0;) {
+            kvcl_evict_touch(&evict, slot_of[path[i]]);
+        }
+        if (kvcl_rand_below(&rnd, 4) == 0) {
+            continue;
+        }
+        for (i = n; i-- > run;) { /* room for all, then all */
+            if (used < SLOTS) {
+                slot = used++;
+            } else {
+                slot = victim();
+                key  = key_of[slot];
+                ck_assert_msg(children[key] == 0, "key %u goes before what follows it", key);
+                slot_of[key] = UINT32_MAX;
+                if (parent[key] != UINT32_MAX) {
+                    --children[parent[key]];
+                }
+            }
+            key_of[slot]     = path[i];
+            slot_of[path[i]] = slot;
+        }
+        for (i = n; i-- > run;) {
+            ck_assert_int_eq(kvcl_evict_insert(&evict, slot_of[path[i]], hash_of(path[i])), KVCL_OK);
+            if (parent[path[i]] != UINT32_MAX) {
+                ++children[parent[path[i]]];
+            }
+        }
     }
     close_order();
 }
@@ -207,7 +425,7 @@ START_TEST(the_next_victim_is_known_before)
     uint32_t    i, turn, next[N], n;
 
     kvcl_rand_seed(&rnd, (uint64_t)_i);
-    open_order((_i % 2) ? KVCL_EVICT_LRU : KVCL_EVICT_S3FIFO, N);
+    open_order((_i % 2) ? KVCL_EVICT_LRU : KVCL_EVICT_AGES, N);
     for (turn = 0; turn < 4000; ++turn) {
         i = (uint32_t)kvcl_rand_below(&rnd, N);
         if (kvcl_rand_below(&rnd, 3) > 0) {
@@ -232,8 +450,8 @@ END_TEST
 
 START_TEST(wrong_calls_are_refused)
 {
-    open_order(KVCL_EVICT_S3FIFO, 4);
-    ck_assert_int_eq(kvcl_evict_insert(&evict, 4, 1), KVCL_ERR_OUT_OF_RANGE);
+    open_order(KVCL_EVICT_AGES, 4);
+    ck_assert_int_eq(come(4), KVCL_ERR_OUT_OF_RANGE);
     ck_assert_int_eq(kvcl_evict_pin(&evict, 4), KVCL_ERR_OUT_OF_RANGE);
     ck_assert_int_eq(kvcl_evict_pin(&evict, 1), KVCL_ERR_NOT_FOUND);
     ck_assert_int_eq(kvcl_evict_remove(&evict, 4), KVCL_ERR_OUT_OF_RANGE);
@@ -253,10 +471,15 @@ int main(void)
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, untouched_blocks_leave_first_in_first_out, 0, 2);
-    tcase_add_test(tc, what_is_used_often_outlives_a_scan);
-    tcase_add_test(tc, what_comes_back_soon_goes_to_main);
+    tcase_add_loop_test(tc, what_is_used_again_outlives_a_scan, 0, 2);
+    tcase_add_loop_test(tc, ages_decide_who_goes, 0, 2);
+    tcase_add_test(tc, it_learns_from_what_comes_back);
+    tcase_add_loop_test(tc, ghosts_are_the_last_n, 0, 4);
+    tcase_add_test(tc, how_often_does_not_matter);
+    tcase_add_loop_test(tc, pins_do_not_change_the_order, 0, 2);
     tcase_add_loop_test(tc, pinned_slots_are_never_victims, 0, 2);
     tcase_add_loop_test(tc, children_leave_before_their_parents, 0, 2);
+    tcase_add_loop_test(tc, no_block_goes_before_what_follows_it, 0, 6);
     tcase_add_loop_test(tc, random_operations_keep_the_order_whole, 0, 10);
     tcase_add_loop_test(tc, the_next_victim_is_known_before, 0, 10);
     tcase_add_test(tc, wrong_calls_are_refused);

@@ -1,0 +1,96 @@
+/*
+ * A simulated pool of blocks: what all policies share. Keys are small numbers (the order in which the trace first names
+ * them), so lists, marks and what is held are plain arrays by key.
+ *
+ * A policy says whom it takes in (pool_take) and gives up (pool_drop), and the pool counts: it refuses to hold more
+ * than its capacity, and it notes each block that goes while one that follows it in a chain is still held ("orphans").
+ * Owns: its arrays; `own` is the policy's. One thread.
+ */
+#ifndef KVCL_BENCH_POLICIES_POOL_H
+#define KVCL_BENCH_POLICIES_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define POOL_NONE UINT32_MAX
+
+/* A trace of numbered keys, and what follows from it. */
+typedef struct chains {
+    uint32_t *ids;         /* of all requests, one after the other */
+    uint32_t *first;       /* of each request, and one more: where its ids begin */
+    uint32_t *parent;      /* of each key: the one before it in its chain, POOL_NONE for a first one */
+    uint32_t *next;        /* of each id: the request that names the same key next, POOL_NONE: none does */
+    uint32_t n_ids, n_requests, n_keys;
+    uint32_t longest;      /* blocks of the longest request */
+} chains_t;
+
+enum { LISTS_MAX = 6 };
+
+typedef struct list {
+    uint32_t head; /* youngest */
+    uint32_t tail;
+    uint32_t n;
+} list_t;
+
+struct policy;
+
+typedef struct pool {
+    const struct policy *policy;
+    const chains_t      *chains;
+    uint32_t            capacity;
+    uint32_t            used;
+    uint64_t            evicted;
+    uint64_t            orphans;
+    bool                *held;      /* by key, as all arrays here */
+    uint32_t            *children;  /* how many of those that follow it are held */
+    uint32_t            *prev, *after;
+    uint8_t             *where;     /* the list it is in, 0: in none */
+    uint8_t             *mark;      /* the policy's */
+    list_t              list[LISTS_MAX];
+    void                *own;
+} pool_t;
+
+typedef struct policy {
+    const char *name;
+    const char *paper; /* where it is from */
+    bool       offline;
+    bool       (*open)(pool_t *pool); /* NULL: nothing to do; false: out of memory */
+    void       (*close)(pool_t *pool);
+    /* A block that is held is used; `at` is its place in chains->ids. */
+    void       (*use)(pool_t *pool, uint32_t key, uint32_t at);
+    /* A block that is not held comes in (an offline policy may refuse it). */
+    void       (*add)(pool_t *pool, uint32_t key, uint32_t at);
+    void       (*room)(pool_t *pool, uint32_t n); /* n adds follow; or NULL */
+    unsigned   uses; /* how often a hit is reported: what the store does with a match and a get. 0: once */
+} policy_t;
+
+pool_t *pool_open(const policy_t *policy, const chains_t *chains, uint32_t capacity); /* NULL: out of memory */
+void    pool_close(pool_t *pool);
+
+void    pool_take(pool_t *pool, uint32_t key);
+void    pool_drop(pool_t *pool, uint32_t key);
+
+static inline bool pool_is_full(const pool_t *pool)
+{
+    return pool->used >= pool->capacity;
+}
+
+/* Lists 1..LISTS_MAX-1, a key in at most one. */
+void pool_push(pool_t *pool, unsigned list, uint32_t key);
+void pool_unlink(pool_t *pool, uint32_t key);
+
+static inline void pool_move(pool_t *pool, unsigned list, uint32_t key)
+{
+    pool_unlink(pool, key);
+    pool_push(pool, list, key);
+}
+
+/* All that main() knows. The library's own comes first, offline ones last. */
+extern const policy_t *const policies[];
+extern const size_t          n_policies;
+
+extern const policy_t policy_kvcl, policy_lru, policy_fifo, policy_sieve, policy_slru, policy_s3fifo, policy_two_q,
+    policy_arc, policy_lirs, policy_lru_2, policy_lfu_da, policy_wtinylfu, policy_wtinylfu_20, policy_belady;
+
+#endif
