@@ -62,6 +62,7 @@ typedef struct kvcl_nvme {
     uint8_t           *clean;    /* KVCL_NVME_* */
     uint64_t          *sums;     /* checksums, of those that have one */
     uint32_t          ahead;     /* so many slots shall be free or clean */
+    uint32_t          used;      /* clean slots used since the thread was last told of it */
     unsigned          listing;   /* publishes under way */
     uint64_t          drop_epoch; /* counts keys that were removed */
     uint32_t          drain_at;  /* draining: the next slot */
@@ -127,6 +128,8 @@ void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum);
 bool kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot);
 /** Blocks of the pool were taken. */
 void kvcl_nvme_taken(kvcl_nvme_t *nvme);
+/** A block of the pool was used: it is not among the next ones to go any more, and another one is. */
+void kvcl_nvme_used(kvcl_nvme_t *nvme, uint32_t slot);
 /** These have left the tier: copies of them in the pool are not clean any more. */
 void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n);
 

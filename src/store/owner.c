@@ -295,6 +295,16 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
     return KVCL_OK;
 }
 
+void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed && (slot < owner->slots.n)) {
+        kvcl_evict_touch(&owner->evict, slot);
+        if ((owner == owner->store->pool) && (owner->store->nvme != NULL)) {
+            kvcl_nvme_used(owner->store->nvme, slot);
+        }
+    }
+}
+
 /* ---- pins ---- */
 
 void kvcl_owner_pin(kvcl_owner_t *owner, uint32_t slot)

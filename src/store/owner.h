@@ -84,6 +84,9 @@ void kvcl_owner_unpin(kvcl_owner_t *owner, uint32_t slot);
 /** The blocks of mine that recs name, where they are still those. */
 void kvcl_owner_pin_recs(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n, bool pin);
 
+/** It was used: of a chain, the end first (evict.h). */
+void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot);
+
 /** A local published copy of key: in owner `want`, or (NULL) in any: the store's own cache first, its pool last. */
 kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);
 kvcl_owner_t      *kvcl_owner_by_cache_id(struct kvcl_store *store, uint32_t id);
@@ -93,13 +96,6 @@ kvcl_owner_t      *kvcl_owner_next(struct kvcl_store *store, uint64_t least);
 static inline uint32_t kvcl_owner_slot(const kvcl_owner_node_t *node)
 {
     return (uint32_t)(node - node->owner->nodes);
-}
-
-static inline void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
-{
-    if (owner->managed) {
-        kvcl_evict_touch(&owner->evict, slot);
-    }
 }
 
 static inline uint64_t kvcl_owner_hash(const kvcl_key_t *key)

@@ -53,6 +53,14 @@ void kvcl_nvme_taken(kvcl_nvme_t *nvme)
     }
 }
 
+void kvcl_nvme_used(kvcl_nvme_t *nvme, uint32_t slot)
+{
+    if ((nvme->clean[slot] == KVCL_NVME_CLEAN) && (++nvme->used > nvme->ahead / 4)) {
+        nvme->used = 0; /* the thread looks through `ahead` slots: not for each of them */
+        kvcl_nvme_taken(nvme);
+    }
+}
+
 void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 {
     kvcl_owner_node_t *node;
