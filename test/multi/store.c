@@ -399,6 +399,7 @@ static const struct {
     {"drain", test_drain}, {"drain_two", test_drain_two}, {"copies_short", test_copies_short},
     {"tier_removed_early", test_tier_removed_early}, {"tier_drain", test_tier_drain}, {"tier_clear", test_tier_clear},
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
+    {"one_slot", test_one_slot}, {"flips", test_flips},
     {"hot", test_hot},
 };
 

@@ -48,6 +48,9 @@ bool vanished(kvcl_store_h store, const kvcl_key_t *keys, size_t n);
 void test_reuse(world_t *w);
 void test_evict(world_t *w);
 void test_threads(world_t *w);
+/* store_flips.c */
+void test_one_slot(world_t *w);
+void test_flips(world_t *w);
 /* store_hostile.c */
 void test_hostile(world_t *w);
 /* store_copies.c */
