@@ -32,20 +32,23 @@ from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, Exist
                       IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
                       RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable, Unsupported,
                       VersionMismatch)
-from ._keys import key_chain, key_from_string, key_root
+from ._keys import key_chain, key_from_bytes, key_from_string, key_root, value_key
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
 from ._request import Request, wait_all, wait_any
 from ._reshard import ReshardGroup, ReshardStep, reshard_plan, reshard_plan_source
 from ._store import Store
+from ._store_events import EventKind, StoreEvent, StoreItem, Tier
 
 __version__ = version()
 
 __all__ = [
-    "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context", "Exists",
+    "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context",
+    "EventKind", "Exists",
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RecvInfo", "RemoteMem", "Request",
-    "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "TimedOut", "Truncated", "UnknownRank", "Unreachable",
-    "Unsupported", "VersionMismatch", "build", "colls", "key_chain", "key_from_string", "key_root", "reshard_plan",
-    "reshard_plan_source", "settings", "topology", "version", "wait_all", "wait_any",
+    "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreEvent", "StoreItem", "Tier",
+    "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "build", "colls",
+    "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source", "settings",
+    "topology", "value_key", "version", "wait_all", "wait_any",
 ]

@@ -22,6 +22,21 @@ def key_chain(parent: bytes, tokens: Any, tokens_per_block: int, first_block: in
     return _kvcl.key_chain(parent, tokens, tokens_per_block, first_block)
 
 
+def key_from_bytes(name: Union[str, bytes], salt: bytes = b"") -> bytes:
+    """A key out of whatever another program names its blocks by.
+
+    Without a salt 32 bytes are a good hash already and taken as they are (vLLM's block hashes); any other length is
+    hashed. A salt keeps tenants apart: everything is hashed with it.
+    """
+    return _kvcl.key_from_bytes(name, salt)
+
+
+def value_key(key: bytes) -> bytes:
+    """The key under which the head of a value of a store lies, if it has not exactly a block's bytes: what exists(),
+    match(), pin() and events know it by."""
+    return _kvcl.value_key(key)
+
+
 def key_from_string(name: Union[str, bytes]) -> bytes:
     """The key of an arbitrary name."""
     return _kvcl.key_from_string(name)

@@ -60,6 +60,11 @@ class Request(_kvcl.Request):
         numbers = self._statuses()
         return None if numbers is None else [Status(n) for n in numbers]
 
+    @property
+    def copies(self) -> Optional[List[int]]:
+        """Of a put into a store: how many copies there are of each block; None before completion."""
+        return self._copies()
+
     def _out(self, raw: Any) -> Any:
         return raw if self._shape is None else self._shape(raw)
 

@@ -1,10 +1,20 @@
 """The store: a block directory spread over the ranks of a communicator, and the blocks it points at."""
 
-from typing import Any, Optional
+import os
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from . import _kvcl
 from ._cache import Cache
 from ._request import Request
+from ._store_events import StoreEvent, StoreItem, event, item
+
+PAGE = 1024   # events, or items, of one question
+SLICE = 0.25  # seconds: how long a follower sleeps in the library before it looks for Ctrl-C
+
+
+def _extents(values: Iterable[Any]) -> Tuple[Tuple[Any, ...], ...]:
+    return tuple(tuple(value) if isinstance(value, (list, tuple)) else (value,) for value in values)
 
 
 class Store(_kvcl.Store):
@@ -13,11 +23,24 @@ class Store(_kvcl.Store):
     Keys are 32 bytes each: a list of them, or one buffer with all of them. Two ways to use it, which mix: the engine
     manages its own cache's blocks (publish, withdraw), or the store manages those of `cache` (alloc, free; it evicts
     what was not used for longest). dram_bytes gives this rank a pool for put(), in blocks of block_bytes.
+
+    replicas: copies that a put makes of each block if it does not say (at most 4; the ranks use the largest that any
+    of them gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: what
+    KVCL_STORE_NVME says. events: how many events of its blocks this rank keeps for followers; None: 65,536, 0: none.
+    With KVCL_STORE_HOT=N set, blocks that a rank gets from afar N times get another copy in its pool.
     """
 
+    _ranks: int
+
     def __new__(cls, comm: _kvcl.Comm, *, cache: Optional[Cache] = None, dram_bytes: int = 0, block_bytes: int = 0,
-                dir_entries: int = 0, checksum: bool = True) -> "Store":
-        return cls._open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum)
+                dir_entries: int = 0, checksum: bool = True, replicas: int = 0,
+                nvme: Optional[Union[str, "os.PathLike[str]"]] = None, events: Optional[int] = None) -> "Store":
+        self = cls._open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events,
+                         None if nvme is None else os.fspath(nvme))
+        self._ranks = comm.size
+        return self
+
+    # ---- blocks ----
 
     def get(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
         """Fetch blocks into my cache's. If some did not come the request fails with the first one's error.
@@ -26,9 +49,20 @@ class Store(_kvcl.Store):
         """
         return self._get(Request(), keys, cache, blocks, timeout)
 
-    def put(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
-        """Copy blocks of my cache into this rank's pool and publish the copies."""
-        return self._put(Request(), keys, cache, blocks, timeout)
+    def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
+            timeout: Optional[float] = None) -> Request:
+        """Copy blocks of my cache into this rank's pool, publish the copies, and have other ranks make replicas - 1 more.
+
+        request.copies tells how many there are of each. tenant: whose they are (quota()); 0: nobody's. Without room the
+        call raises NoSpace; with wait it blocks until there is some, or the deadline has passed.
+        """
+        return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, timeout)
+
+    def upsert(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
+               timeout: Optional[float] = None) -> Request:
+        """Put in place of whatever the keys name so far, everywhere. In between they are absent. Blocks for the first
+        parts; without room it raises NoSpace and has changed nothing."""
+        return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, timeout)
 
     def publish(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
         """Publish blocks where they lie: their bytes must not change until withdrawn or evicted."""
@@ -41,6 +75,138 @@ class Store(_kvcl.Store):
     def bcast(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
         """Collective: give a prefix to every rank, from whoever has it, and publish it everywhere."""
         return self._bcast(Request(), keys, cache, blocks, timeout)
+
+    def match_all(self, keys: Any, comm: Optional[_kvcl.Comm] = None) -> int:
+        """Collective over comm (None: the store's): each rank gives keys of its own, for example of its tensor-parallel
+        slice, and all get the leading run that all ranks have. Blocks."""
+        return self._match_all(keys, comm)
+
+    # ---- values: bytes of any length, from and to plain memory ----
+
+    def put_values(self, keys: Any, values: Iterable[Any], *, replicas: int = 0, tenant: int = 0, wait: bool = False,
+                   timeout: Optional[float] = None) -> Request:
+        """Put values, one a key: each a buffer, or a list of buffers, one behind the other. As put(); their memory may
+        change when the call returns. Larger ones lie in several blocks, and are got whole or not at all."""
+        return self._put_values(Request(), keys, _extents(values), replicas, tenant, wait, timeout)
+
+    def upsert_values(self, keys: Any, values: Iterable[Any], *, replicas: int = 0, tenant: int = 0,
+                      wait: bool = False, timeout: Optional[float] = None) -> Request:
+        """Put values in place of whatever the keys name so far."""
+        return self._upsert_values(Request(), keys, _extents(values), replicas, tenant, wait, timeout)
+
+    def get_values(self, keys: Any, buffers: Iterable[Any], *, timeout: Optional[float] = None) -> Request:
+        """Get values into writable buffers (or lists of them), which say how long each must be: one of another length
+        is NotFound. request.block_status tells which came."""
+        return self._get_values(Request(), keys, _extents(buffers), timeout)
+
+    def put_value(self, key: bytes, value: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
+                  timeout: Optional[float] = None) -> Request:
+        """One value: a buffer, or a list of them."""
+        return self.put_values([key], [value], replicas=replicas, tenant=tenant, wait=wait, timeout=timeout)
+
+    def get_value(self, key: bytes, *, timeout: Optional[float] = None) -> bytearray:
+        """One value, whatever its length, waited for. NotFound if there is none."""
+        size = self.value_sizes([key], timeout=timeout)[0]
+        value = bytearray(size or 0)  # of one that is absent: the get says so
+        self.get_values([key], [value], timeout=timeout).wait()
+        return value
+
+    def value_sizes(self, keys: Any, *, timeout: Optional[float] = None) -> List[Optional[int]]:
+        """How many bytes each value has; None: it is not there. Blocks."""
+        return self._value_sizes(keys, timeout)
+
+    def value_keys(self, key: bytes, *, timeout: Optional[float] = None) -> List[bytes]:
+        """The keys of all blocks of a value: what pin(), unpin(), copy() and exists() are given to mean all of it.
+        Blocks."""
+        return self._value_keys([key], timeout)
+
+    def remove_values(self, keys: Any, *, timeout: Optional[float] = None) -> None:
+        """Remove values everywhere, all of their blocks. What is absent is no error. Blocks."""
+        self._remove_values(keys, timeout)
+
+    # ---- what must stay, who may have how much ----
+
+    def pin(self, keys: Any, holder: int, ttl: float, *, soft: bool = False) -> List[int]:
+        """Keep blocks from eviction, wherever pools hold them, for ttl seconds or until unpin(): how many copies of each
+        key are pinned now (0: it is nowhere, or too much is pinned). holder: a number of yours; to pin again renews.
+        soft: it gives way when nothing else can. Blocks."""
+        return self._pin(keys, holder, ttl, soft)
+
+    def unpin(self, keys: Any, holder: int) -> None:
+        """Take this holder's pins of these keys away. Blocks."""
+        self._unpin(keys, holder)
+
+    def quota(self, tenant: int, nbytes: int, rank: Optional[int] = None) -> None:
+        """How many bytes of the pool of a rank (None: of each rank) a tenant's blocks may take; 0: as many as there
+        are. Blocks."""
+        self._quota(-1 if rank is None else rank, tenant, nbytes)
+
+    def clear(self, tenant: int = 0) -> int:
+        """Remove what a tenant has put, or, 0, everything, from all ranks: how many copies. Blocks."""
+        return self._clear(tenant)
+
+    # ---- what goes where ----
+
+    def copy(self, keys: Any, rank: int) -> List[bool]:
+        """Have a rank take copies into its pool, evicting there as needed: which of the keys it has now. Blocks."""
+        return self._copy(keys, rank, False)
+
+    def move(self, keys: Any, rank: int) -> List[bool]:
+        """copy(), and all other ranks give theirs up once it has the block: no get fails in between. Blocks."""
+        return self._copy(keys, rank, True)
+
+    def drain(self, timeout: Optional[float] = None) -> int:
+        """Before this rank closes: move what nobody else has, of its pool and its second tier, to ranks with free room,
+        and take no copies of others' blocks any more. How many have moved; NoSpace if not all found room. Blocks."""
+        return self._drain(timeout)
+
+    # ---- how it is, and what changes ----
+
+    def all_stats(self) -> List[Optional[Dict[str, int]]]:
+        """stats() of every rank, asked at once; None for one that is gone or does not answer. Blocks."""
+        return self._all_stats(self._ranks)
+
+    def items(self, rank: int) -> Iterator[StoreItem]:
+        """The blocks that a rank holds, a page at a time; nothing is locked in between. Blocks."""
+        cursor = 0
+        while True:
+            page, cursor, _ = self._list(rank, cursor, PAGE)
+            yield from map(item, page)
+            if cursor == 0:
+                return
+
+    def snapshot(self, rank: int) -> Tuple[List[StoreItem], int]:
+        """What a follower begins with: the blocks that a rank holds, and the number of the event after which to follow().
+        Events that came meanwhile may be in it already; to apply them again changes nothing. Blocks."""
+        raw, cursor, first = self._list(rank, 0, PAGE)
+        while cursor != 0:
+            page, cursor, _ = self._list(rank, cursor, PAGE)
+            raw += page
+        return [item(each) for each in raw], first
+
+    def events(self, rank: int, since: int, wait: float = 0.0) -> List[StoreEvent]:
+        """Events of a rank after number since, the oldest first, some of them. If there are none yet, waits up to wait
+        seconds for one. Stale: they are no longer kept; take a new snapshot(). Blocks."""
+        return [event(raw) for raw in self._events(rank, since, wait, PAGE)]
+
+    def follow(self, rank: int, since: Optional[int] = None, *,
+               timeout: Optional[float] = None) -> Iterator[StoreEvent]:
+        """Every event of a rank after number since (None: from now on), as they come, for ever:
+
+            held, since = store.snapshot(rank)
+            for event in store.follow(rank, since): ...
+
+        Ends after timeout seconds without one. Stale: too late, take a new snapshot; RankFailed: the rank is gone, and
+        with it all of its blocks.
+        """
+        if since is None:
+            since = self.rank_stats(rank)["events"]
+        idle = time.monotonic()
+        while timeout is None or time.monotonic() - idle < timeout:
+            for one in self.events(rank, since, SLICE if timeout is None else min(SLICE, timeout)):
+                since = one.seq
+                yield one
+                idle = time.monotonic()
 
     def __enter__(self) -> "Store":
         return self

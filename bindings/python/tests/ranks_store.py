@@ -76,10 +76,10 @@ def store_managed(ctx, world):
                 cache.write(block, content(key))
             store.publish(keys[start:start + 16], cache, ids).wait(60)
         assert store.stats()["evicted"] >= 16, store.stats()
-        here = store.pin(keys[79])
+        here = store.pin_local(keys[79])
         assert here is not None and cache.read(here) == content(keys[79])
-        store.unpin(here)
-        assert store.pin(kvcl.key_from_string("nobody has it")) is None
+        store.unpin_local(here)
+        assert store.pin_local(kvcl.key_from_string("nobody has it")) is None
         world.barrier(60)
 
         pooled = chain(b"pool %d" % world.rank, 8)
@@ -112,7 +112,7 @@ def wrong(ctx, world, cache):
                      lambda: store.exists([None]), lambda: store.get([key], cache, [64]).wait(60),
                      lambda: store.get([key], cache, [1, 2]), lambda: store.get([key], None, [1]),
                      lambda: store.publish([key], cache, [-1]), lambda: store.alloc(-1), lambda: store.alloc(1),
-                     lambda: store.free([99]), lambda: store.pin([key, key]), lambda: store.withdraw(None, [1]),
+                     lambda: store.free([99]), lambda: store.pin_local([key, key]), lambda: store.withdraw(None, [1]),
                      lambda: store.withdraw(cache, "1"), lambda: store.put([key], cache, [1]).wait(60),
                      lambda: store.get([key], cache, [1], timeout=-1)):
             try:

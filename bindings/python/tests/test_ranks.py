@@ -7,6 +7,7 @@ import pytest
 from conftest import HERE, mpirun
 
 EXAMPLE = os.path.join(HERE, "..", "examples", "reuse_prefix.py")
+ROUTER = os.path.join(HERE, "..", "examples", "route_by_cache.py")
 
 
 @pytest.mark.parametrize("n, path", [(1, "auto"), (2, "shm"), (3, "tcp"), (4, "auto")])
@@ -17,6 +18,17 @@ def test_bytes_blocks_memory_collectives(n, path):
 @pytest.mark.parametrize("n, path", [(1, "auto"), (2, "tcp"), (3, "shm")])
 def test_the_store(n, path):
     assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store.py"), str(n), env={"KVCL_PATH": path})
+
+
+@pytest.mark.parametrize("n, path", [(1, "auto"), (2, "tcp"), (4, "auto")])
+def test_running_and_following_a_store(n, path):
+    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store_admin.py"), str(n), env={"KVCL_PATH": path})
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_the_router(n):
+    out = mpirun(n, ROUTER)
+    assert out.count("0 wrong") == n - 1 and "where the blocks were: 100%" in out, out
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])

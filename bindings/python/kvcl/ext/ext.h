@@ -169,6 +169,10 @@ typedef struct kvpy_op {
     kvpy_buf_t       bufs[2];
     kvcl_status_t    *blocks;
     size_t           n_blocks;
+    uint8_t          *copies;   /* of a put into a store; NULL: none */
+    size_t           n_copies;
+    kvpy_buf_t       *values;   /* the user's memory of a store's values */
+    size_t           n_values;
     kvcl_recv_info_t info;
     bool             has_info;
     PyObject         *result;   /* what wait() gives; NULL: the info, or None */
@@ -180,6 +184,11 @@ kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, P
 void       kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj);
 /** Let it have n block statuses. */
 int        kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params);
+/** And numbers of copies; replicas, tenant and wait are arguments of a put. */
+int        kvpy_op_put(kvpy_op_t *op, size_t n, PyObject *replicas, PyObject *tenant, int wait,
+                       kvcl_xfer_params_t *params);
+/** The memory of values is the user's again. */
+void       kvpy_op_drop_values(kvpy_op_t *op);
 /** The posting call returned status: op->req is in flight, or op is freed and the exception set. @return the Request. */
 PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status);
 void      kvpy_op_free(kvpy_op_t *op); /* one that was not posted */
@@ -228,6 +237,11 @@ PyObject *kvpy_reshard_plan(PyObject *module, PyObject *args);
 int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel);
 void  kvpy_sel_free(kvcl_sel_t *sel);
 
+static inline PyObject *kvpy_none(void)
+{
+    Py_RETURN_NONE;
+}
+
 /* ---- the out-of-band store (oob.c) ---- */
 int  kvpy_oob_set(kvpy_ctx_t *ctx, PyObject *oob, int rank, int size); /* oob: (set, get, fence) */
 void kvpy_oob_clear(kvpy_ctx_t *ctx);
@@ -237,6 +251,9 @@ extern PyMethodDef kvpy_query_methods[]; /* of the module */
 PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(void), *kvpy_make_mem(void),
     *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_request(void), *kvpy_make_region(void);
 extern PyMethodDef kvpy_xfer_methods[]; /* of Comm */
+extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_events_methods[], kvpy_store_value_methods[]; /* of Store */
+PyObject           *kvpy_store_value_key(PyObject *module, PyObject *arg);
+PyObject           *kvpy_store_stats_dict(const kvcl_store_stats_t *stats);
 extern PyMethodDef kvpy_request_methods[];
 
 #endif

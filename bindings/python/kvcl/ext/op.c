@@ -98,6 +98,36 @@ int kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params)
     return 0;
 }
 
+int kvpy_op_put(kvpy_op_t *op, size_t n, PyObject *replicas, PyObject *tenant, int wait, kvcl_xfer_params_t *params)
+{
+    if ((kvpy_u64(replicas, "replicas", UINT32_MAX, &params->replicas) != 0) ||
+        (kvpy_u64(tenant, "tenant", UINT64_MAX, &params->tenant) != 0)) {
+        return -1;
+    }
+    op->copies = PyMem_RawCalloc(n + 1, 1);
+    if (op->copies == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    op->n_copies   = n;
+    params->copies = op->copies;
+    params->flags |= wait ? KVCL_PUT_WAIT : 0;
+    return 0;
+}
+
+void kvpy_op_drop_values(kvpy_op_t *op)
+{
+    kvpy_buf_t *values = op->values;
+    size_t     n       = op->n_values, i;
+
+    op->values   = NULL;
+    op->n_values = 0;
+    for (i = 0; i < n; ++i) {
+        kvpy_buf_drop(&values[i]);
+    }
+    PyMem_RawFree(values);
+}
+
 /* Let go of what the operation used. May run any Python code. */
 static void release(kvpy_op_t *op)
 {
@@ -110,6 +140,7 @@ static void release(kvpy_op_t *op)
     for (i = 0; i < 2; ++i) {
         kvpy_buf_drop(&op->bufs[i]);
     }
+    kvpy_op_drop_values(op);
     for (i = 0; i < 2; ++i) {
         if (keeps[i] != NULL) {
             --keeps[i]->users;
@@ -132,6 +163,7 @@ void kvpy_op_free(kvpy_op_t *op)
     release(op);
     Py_XDECREF(op->result);
     PyMem_RawFree(op->blocks);
+    PyMem_RawFree(op->copies);
     PyMem_RawFree(op);
 }
 

@@ -164,6 +164,20 @@ static PyObject *k_string(PyObject *module, PyObject *args)
     return key_bytes(&key);
 }
 
+static PyObject *k_bytes(PyObject *module, PyObject *args)
+{
+    Py_ssize_t salt_len, len;
+    const char *salt, *bytes;
+    kvcl_key_t key;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s#y#:key_from_bytes", &bytes, &len, &salt, &salt_len)) {
+        return NULL;
+    }
+    kvcl_key_from_bytes(salt, (size_t)salt_len, bytes, (size_t)len, &key);
+    return key_bytes(&key);
+}
+
 /* key_chain(parent, tokens, tokens per block, first block) */
 static PyObject *k_chain(PyObject *module, PyObject *args)
 {
@@ -287,6 +301,8 @@ PyMethodDef kvpy_query_methods[] = {
     {"set_errors", q_set_errors, METH_O, "set_errors({status: exception class})"},
     {"key_root", k_root, METH_VARARGS, "key_root(salt, model)"},
     {"key_from_string", k_string, METH_VARARGS, "key_from_string(name)"},
+    {"key_from_bytes", k_bytes, METH_VARARGS, "key_from_bytes(name, salt)"},
+    {"value_key", kvpy_store_value_key, METH_O, "value_key(key)"},
     {"key_chain", k_chain, METH_VARARGS, "key_chain(parent, tokens, tokens_per_block, first_block)"},
     {"layout_info", l_info, METH_O, "(block bytes, bases, bytes behind each base)"},
     {"layout_describe", l_describe, METH_O, "One line."},

@@ -356,6 +356,23 @@ static PyObject *request_when_done(PyObject *self, PyObject *fn)
     Py_RETURN_NONE;
 }
 
+static PyObject *request_copies(PyObject *self, PyObject *none)
+{
+    kvpy_op_t *op = ((kvpy_request_t *)self)->op;
+    PyObject  *list;
+    size_t    i;
+
+    (void)none;
+    if ((op == NULL) || (op->copies == NULL) || !is_final(op)) {
+        Py_RETURN_NONE;
+    }
+    list = PyList_New((Py_ssize_t)op->n_copies);
+    for (i = 0; (list != NULL) && (i < op->n_copies); ++i) {
+        PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromLong(op->copies[i]));
+    }
+    return list;
+}
+
 static PyObject *request_statuses(PyObject *self, PyObject *none)
 {
     kvpy_op_t *op = ((kvpy_request_t *)self)->op;
@@ -426,6 +443,7 @@ PyMethodDef kvpy_request_methods[] = {
     {"cancel", request_cancel, METH_NOARGS,
      "Ask the operation to stop. Completion still comes, usually with Canceled; after it nothing touches the buffers."},
     {"_when_done", request_when_done, METH_O, "Call a function with the request once it has completed."},
+    {"_copies", request_copies, METH_NOARGS, "Of a put into a store, how many copies there are of each block, or None."},
     {"_statuses", request_statuses, METH_NOARGS, "A status for each block, or None."},
     {NULL, NULL, 0, NULL}};
 

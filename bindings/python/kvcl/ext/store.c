@@ -1,5 +1,6 @@
 /*
- * Store: the block directory and what it points at.
+ * Store: the block directory and what it points at. Running it is in store_admin.c, following it in store_events.c,
+ * values of any length in store_value.c.
  */
 #include "kvcl/ext/ext.h"
 
@@ -7,17 +8,20 @@
 
 PyTypeObject *kvpy_store_type;
 
-/* _open(comm, cache or None, dir_entries, dram_bytes, block_bytes, checksum) */
+/* _open(comm, cache or None, dir_entries, dram_bytes, block_bytes, checksum, replicas, events or None, nvme or None) */
 static PyObject *store_open(PyObject *cls, PyObject *args)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    PyObject            *comm_arg, *cache_arg, *entries, *dram, *block;
+    PyObject            *comm_arg, *cache_arg, *entries, *dram, *block, *replicas, *events;
     kvpy_obj_t          *comm, *cache = NULL, *obj;
     kvcl_store_h        store = NULL;
     kvcl_status_t       status;
     int                 checksum;
 
-    if (!PyArg_ParseTuple(args, "OOOOOp:_open", &comm_arg, &cache_arg, &entries, &dram, &block, &checksum) ||
+    if (!PyArg_ParseTuple(args, "OOOOOpOOz:_open", &comm_arg, &cache_arg, &entries, &dram, &block, &checksum, &replicas,
+                          &events, &params.nvme) ||
+        (kvpy_u64(replicas, "replicas", UINT64_MAX, &params.replicas) != 0) ||
+        ((events != Py_None) && (kvpy_u64(events, "events", UINT64_MAX, &params.events) != 0)) ||
         (kvpy_u64(entries, "dir_entries", UINT64_MAX, &params.dir_entries) != 0) ||
         (kvpy_u64(dram, "dram_bytes", UINT64_MAX, &params.dram_bytes) != 0) ||
         (kvpy_u64(block, "block_bytes", UINT64_MAX, &params.block_bytes) != 0) ||
@@ -25,7 +29,8 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
         ((cache_arg != Py_None) && ((cache = kvpy_obj_arg(cache_arg, kvpy_cache_type, comm->ctx)) == NULL))) {
         return NULL;
     }
-    params.flags = checksum ? 0 : KVCL_STORE_NO_CHECKSUM;
+    params.flags = (checksum ? 0 : KVCL_STORE_NO_CHECKSUM) |
+                   (((events != Py_None) && (params.events == 0)) ? KVCL_STORE_NO_EVENTS : 0);
     params.cache = (cache != NULL) ? cache->handle : NULL;
     if (cache != NULL) {
         ++cache->users;
@@ -128,7 +133,7 @@ static int moved_args(kvpy_op_t *op, PyObject *keys, PyObject *cache, PyObject *
     return kvpy_op_statuses(op, m->n, &m->params);
 }
 
-enum { GET, PUT, PUBLISH, BCAST, REMOVE };
+enum { GET, PUT, UPSERT, PUBLISH, BCAST, REMOVE };
 
 static kvcl_status_t post(int what, kvcl_store_h store, moved_t *m, kvpy_op_t *op)
 {
@@ -140,6 +145,8 @@ static kvcl_status_t post(int what, kvcl_store_h store, moved_t *m, kvpy_op_t *o
         return kvcl_store_get(store, m->keys, m->n, cache, m->ids, op->blocks, &m->params, &op->req);
     case PUT:
         return kvcl_store_put(store, m->keys, m->n, cache, m->ids, &m->params, &op->req);
+    case UPSERT:
+        return kvcl_store_upsert(store, m->keys, m->n, cache, m->ids, &m->params, &op->req);
     case PUBLISH:
         return kvcl_store_publish(store, m->keys, m->n, cache, m->ids, &m->params, &op->req);
     case BCAST:
@@ -152,17 +159,22 @@ static kvcl_status_t post(int what, kvcl_store_h store, moved_t *m, kvpy_op_t *o
 static PyObject *move(PyObject *self, PyObject *args, int what, const char *name)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    PyObject      *request, *keys, *cache = NULL, *ids = NULL, *timeout;
-    moved_t       m = {0};
+    PyObject      *request, *keys, *cache = NULL, *ids = NULL, *timeout, *replicas = NULL, *tenant = NULL;
+    moved_t       m    = {0};
+    bool          puts = (what == PUT) || (what == UPSERT);
+    int           wait = 0;
     kvcl_status_t status;
     kvpy_op_t     *op;
 
     if (!((what == REMOVE) ? PyArg_ParseTuple(args, "OOO", &request, &keys, &timeout)
+          : puts           ? PyArg_ParseTuple(args, "OOOOOOpO", &request, &keys, &cache, &ids, &replicas, &tenant, &wait,
+                                              &timeout)
                            : PyArg_ParseTuple(args, "OOOOO", &request, &keys, &cache, &ids, &timeout)) ||
         ((op = kvpy_op_new(request, name, store, timeout, &m.params)) == NULL)) {
         return NULL;
     }
     if ((moved_args(op, keys, cache, ids, &m) != 0) ||
+        (puts && (kvpy_op_put(op, m.n, replicas, tenant, wait, &m.params) != 0)) ||
         (((what == PUBLISH) || (what == BCAST)) && (kvpy_obj_keep(store, m.cache) != 0))) {
         kvpy_op_free(op);
         request = NULL;
@@ -183,6 +195,11 @@ static PyObject *store_get(PyObject *self, PyObject *args)
 static PyObject *store_put(PyObject *self, PyObject *args)
 {
     return move(self, args, PUT, "store put");
+}
+
+static PyObject *store_upsert(PyObject *self, PyObject *args)
+{
+    return move(self, args, UPSERT, "store upsert");
 }
 
 static PyObject *store_publish(PyObject *self, PyObject *args)
@@ -277,8 +294,8 @@ static PyObject *store_free(PyObject *self, PyObject *arg)
     return done(status);
 }
 
-/* _pin(key): the block id, or None */
-static PyObject *store_pin(PyObject *self, PyObject *arg)
+/* pin_local(key): the block id, or None */
+static PyObject *store_pin_local(PyObject *self, PyObject *arg)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
     kvcl_status_t status;
@@ -304,7 +321,7 @@ static PyObject *store_pin(PyObject *self, PyObject *arg)
     return (status == KVCL_OK) ? PyLong_FromUnsignedLong(id) : kvpy_raise(status, NULL);
 }
 
-static PyObject *store_unpin(PyObject *self, PyObject *arg)
+static PyObject *store_unpin_local(PyObject *self, PyObject *arg)
 {
     kvpy_obj_t *store = (kvpy_obj_t *)self;
     uint64_t   id;
@@ -335,22 +352,27 @@ static PyObject *store_stats(PyObject *self, PyObject *none)
     kvcl_store_stats(store->handle, &s);
     Py_END_ALLOW_THREADS
     kvpy_leave(store);
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsK}", "blocks", (unsigned long long)s.blocks, "published",
-                         (unsigned long long)s.published, "evicted", (unsigned long long)s.evicted, "gets",
-                         (unsigned long long)s.gets, "hits", (unsigned long long)s.hits, "stale",
-                         (unsigned long long)s.stale, "corrupt", (unsigned long long)s.corrupt, "entries",
-                         (unsigned long long)s.entries, "lookups", (unsigned long long)s.lookups);
+    return kvpy_store_stats_dict(&s);
+}
+
+static size_t append(PyMethodDef *methods, size_t n, const PyMethodDef *more)
+{
+    for (; more->ml_name != NULL; ++more) {
+        methods[n++] = *more;
+    }
+    return n;
 }
 
 PyTypeObject *kvpy_make_store(void)
 {
-    static PyMethodDef methods[] = {
+    static PyMethodDef methods[64] = {
         {"_open", store_open, METH_VARARGS | METH_CLASS,
-         "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum)"},
+         "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events, nvme)"},
         {"match", store_match, METH_O, "match(keys): the number of leading keys that somebody has. Blocks."},
         {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},
         {"_get", store_get, METH_VARARGS, "_get(request, keys, cache, blocks, timeout)"},
-        {"_put", store_put, METH_VARARGS, "_put(request, keys, cache, blocks, timeout)"},
+        {"_put", store_put, METH_VARARGS, "_put(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
+        {"_upsert", store_upsert, METH_VARARGS, "_upsert(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
         {"_publish", store_publish, METH_VARARGS, "_publish(request, keys, cache, blocks, timeout)"},
         {"_bcast", store_bcast, METH_VARARGS, "_bcast(request, keys, cache, blocks, timeout)"},
         {"_remove", store_remove, METH_VARARGS, "_remove(request, keys, timeout)"},
@@ -360,9 +382,10 @@ PyTypeObject *kvpy_make_store(void)
          "alloc(n): take n blocks of the store's cache for filling, evicting published ones as needed; NoSpace if all are "
          "in the callers' hands."},
         {"free", store_free, METH_O, "free(blocks): give back blocks of alloc() that were not published."},
-        {"pin", store_pin, METH_O,
-         "pin(key): where this rank holds the key, safe from eviction until unpin(); None if it does not."},
-        {"unpin", store_unpin, METH_O, "unpin(block)"},
+        {"pin_local", store_pin_local, METH_O,
+         "pin_local(key): where one of this rank's caches holds the key, and in the store's own cache safe from eviction "
+         "until unpin_local(); None if none does. Copies in the pool do not count."},
+        {"unpin_local", store_unpin_local, METH_O, "unpin_local(block)"},
         {"stats", store_stats, METH_NOARGS, "Counters of this rank, a dict."},
         {"close", kvpy_obj_close_py, METH_NOARGS, "Withdraw this rank's blocks and leave. Blocks."},
         {NULL, NULL, 0, NULL}};
@@ -378,5 +401,13 @@ PyTypeObject *kvpy_make_store(void)
     static PyType_Spec spec = {"kvcl._kvcl.Store", sizeof(kvpy_obj_t), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
+    size_t n;
+
+    for (n = 0; methods[n].ml_name != NULL; ++n) {
+    }
+    n = append(methods, n, kvpy_store_admin_methods);
+    n = append(methods, n, kvpy_store_events_methods);
+    n = append(methods, n, kvpy_store_value_methods);
+    methods[n] = (PyMethodDef){NULL, NULL, 0, NULL};
     return (PyTypeObject *)PyType_FromSpec(&spec);
 }

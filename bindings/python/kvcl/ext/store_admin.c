@@ -1,0 +1,284 @@
+/*
+ * Running a store: what must stay, who may have how much, what goes where, how each rank is doing. All of it blocks,
+ * without the GIL.
+ */
+#include "kvcl/ext/ext.h"
+
+#include <string.h>
+
+/* Keys of an open store. The keys are PyMem_RawFree()d by the caller. */
+static int keys_of(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
+{
+    if (kvpy_keys(arg, keys_p, n_p) != 0) {
+        return -1;
+    }
+    if (kvpy_obj_check(store) != 0) {
+        PyMem_RawFree(*keys_p);
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *list_of(const uint8_t *bytes, size_t n, bool truths)
+{
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    size_t   i;
+
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        PyList_SetItem(list, (Py_ssize_t)i, truths ? PyBool_FromLong(bytes[i]) : PyLong_FromLong(bytes[i]));
+    }
+    return list;
+}
+
+/* What some keys lack is in the list: no reason to raise. */
+static bool is_told(kvcl_status_t status)
+{
+    return (status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_NO_SPACE);
+}
+
+/* pin(keys, holder, ttl, soft): how many copies of each are pinned */
+static PyObject *admin_pin(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *keys_arg, *holder_arg, *ttl_arg, *list = NULL;
+    uint64_t      holder, ttl;
+    kvcl_status_t status;
+    kvcl_key_t    *keys;
+    uint8_t       *copies;
+    size_t        n;
+    int           soft;
+
+    if (!PyArg_ParseTuple(args, "OOOp:_pin", &keys_arg, &holder_arg, &ttl_arg, &soft) ||
+        (kvpy_u64(holder_arg, "holder", UINT64_MAX, &holder) != 0) || (kvpy_timeout(ttl_arg, &ttl) != 0) ||
+        (keys_of(store, keys_arg, &keys, &n) != 0)) {
+        return NULL;
+    }
+    copies = PyMem_RawCalloc(n + 1, 1);
+    if (copies == NULL) {
+        PyMem_RawFree(keys);
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(store, status, kvcl_store_pin(store->handle, keys, n, holder, ttl, soft ? KVCL_PIN_SOFT : 0, copies));
+    list = is_told(status) ? list_of(copies, n, false) : kvpy_raise(status, NULL);
+    PyMem_RawFree(keys);
+    PyMem_RawFree(copies);
+    return list;
+}
+
+static PyObject *nothing(kvcl_status_t status)
+{
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *admin_unpin(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *keys_arg, *holder_arg;
+    kvcl_status_t status;
+    uint64_t      holder;
+    kvcl_key_t    *keys;
+    size_t        n;
+
+    if (!PyArg_ParseTuple(args, "OO:_unpin", &keys_arg, &holder_arg) ||
+        (kvpy_u64(holder_arg, "holder", UINT64_MAX, &holder) != 0) || (keys_of(store, keys_arg, &keys, &n) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_unpin(store->handle, keys, n, holder));
+    PyMem_RawFree(keys);
+    return nothing(status);
+}
+
+/* _quota(rank, tenant, bytes) */
+static PyObject *admin_quota(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *rank_arg, *tenant_arg, *bytes_arg;
+    uint64_t      tenant, bytes;
+    kvcl_status_t status;
+    int           rank;
+
+    if (!PyArg_ParseTuple(args, "OOO:_quota", &rank_arg, &tenant_arg, &bytes_arg) ||
+        (kvpy_int(rank_arg, "rank", &rank) != 0) || (kvpy_u64(tenant_arg, "tenant", UINT64_MAX, &tenant) != 0) ||
+        (kvpy_u64(bytes_arg, "nbytes", UINT64_MAX, &bytes) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_quota(store->handle, rank, tenant, bytes));
+    return nothing(status);
+}
+
+static PyObject *admin_clear(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    uint64_t      tenant, removed = 0;
+    kvcl_status_t status;
+
+    if ((kvpy_u64(arg, "tenant", UINT64_MAX, &tenant) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_clear(store->handle, tenant, &removed));
+    return (status == KVCL_OK) ? PyLong_FromUnsignedLongLong(removed) : kvpy_raise(status, NULL);
+}
+
+/* _copy(keys, rank, move): whether it has each key now */
+static PyObject *admin_copy(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *keys_arg, *rank_arg, *list;
+    kvcl_status_t status;
+    kvcl_key_t    *keys;
+    uint8_t       *made;
+    int           rank, move;
+    size_t        n;
+
+    if (!PyArg_ParseTuple(args, "OOp:_copy", &keys_arg, &rank_arg, &move) || (kvpy_int(rank_arg, "rank", &rank) != 0) ||
+        (keys_of(store, keys_arg, &keys, &n) != 0)) {
+        return NULL;
+    }
+    made = PyMem_RawCalloc(n + 1, 1);
+    if (made == NULL) {
+        PyMem_RawFree(keys);
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made));
+    list = is_told(status) ? list_of(made, n, true) : kvpy_raise(status, NULL);
+    PyMem_RawFree(keys);
+    PyMem_RawFree(made);
+    return list;
+}
+
+static PyObject *admin_drain(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    uint64_t      timeout, moved = 0;
+    kvcl_status_t status;
+
+    if ((kvpy_timeout(arg, &timeout) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_drain(store->handle, timeout, &moved));
+    return (status == KVCL_OK) ? PyLong_FromUnsignedLongLong(moved) : kvpy_raise(status, NULL);
+}
+
+/* ---- statistics ---- */
+
+#define STAT(_name) {#_name, offsetof(kvcl_store_stats_t, _name)}
+
+static const struct {
+    const char *name;
+    size_t     at;
+} stats_rows[] = {
+    STAT(blocks), STAT(published), STAT(evicted), STAT(gets), STAT(hits), STAT(stale), STAT(corrupt), STAT(entries),
+    STAT(lookups), STAT(hits_cache), STAT(hits_dram), STAT(hits_nvme), STAT(demoted), STAT(promoted), STAT(dropped),
+    STAT(nvme_blocks), STAT(nvme_bytes), STAT(nvme_bad), STAT(nvme_state), STAT(block_bytes), STAT(pool_blocks),
+    STAT(pool_free), STAT(pool_published), STAT(pinned), STAT(copied), STAT(moved), STAT(events), STAT(draining),
+    STAT(bytes_in), STAT(bytes_out), STAT(hits_local),
+};
+_Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) == sizeof(kvcl_store_stats_t) / sizeof(uint64_t),
+               "each number of the struct is a row");
+
+PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
+{
+    PyObject *dict = PyDict_New(), *number;
+    uint64_t value;
+    size_t   i;
+
+    for (i = 0; (dict != NULL) && (i < sizeof(stats_rows) / sizeof(stats_rows[0])); ++i) {
+        memcpy(&value, (const char *)stats + stats_rows[i].at, sizeof(value));
+        number = PyLong_FromUnsignedLongLong(value);
+        if ((number == NULL) || (PyDict_SetItemString(dict, stats_rows[i].name, number) != 0)) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(number);
+    }
+    return dict;
+}
+
+static PyObject *admin_rank_stats(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t         *store = (kvpy_obj_t *)self;
+    kvcl_store_stats_t stats;
+    kvcl_status_t      status;
+    int                rank;
+
+    if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_rank_stats(store->handle, rank, &stats));
+    return (status == KVCL_OK) ? kvpy_store_stats_dict(&stats) : kvpy_raise(status, NULL);
+}
+
+/* _all_stats(number of ranks) */
+static PyObject *admin_all_stats(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t         *store = (kvpy_obj_t *)self;
+    PyObject           *list  = NULL, *one;
+    kvcl_store_stats_t *stats;
+    kvcl_status_t      *each, status;
+    uint64_t           n, i;
+
+    if ((kvpy_u64(arg, "n", UINT16_MAX, &n) != 0) || (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    stats = PyMem_RawCalloc((size_t)n + 1, sizeof(*stats));
+    each  = PyMem_RawCalloc((size_t)n + 1, sizeof(*each));
+    if ((stats == NULL) || (each == NULL)) {
+        PyMem_RawFree(stats);
+        PyMem_RawFree(each);
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(store, status, kvcl_store_all_stats(store->handle, (size_t)n, stats, each));
+    list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        one = (each[i] == KVCL_OK) ? kvpy_store_stats_dict(&stats[i]) : kvpy_none();
+        if (one == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+        }
+    }
+    PyMem_RawFree(stats);
+    PyMem_RawFree(each);
+    return list;
+}
+
+/* _match_all(keys, comm or None) */
+static PyObject *admin_match_all(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self, *comm = NULL;
+    PyObject      *keys_arg, *comm_arg;
+    kvcl_status_t status;
+    kvcl_key_t    *keys;
+    size_t        n, hit = 0;
+
+    if (!PyArg_ParseTuple(args, "OO:_match_all", &keys_arg, &comm_arg) || (keys_of(store, keys_arg, &keys, &n) != 0)) {
+        return NULL;
+    }
+    if ((comm_arg != Py_None) && ((comm = kvpy_obj_arg(comm_arg, kvpy_comm_type, store->ctx)) == NULL)) {
+        PyMem_RawFree(keys);
+        return NULL;
+    }
+    if (comm != NULL) {
+        ++comm->users;
+    }
+    KVPY_CALL(store, status, kvcl_store_match_all(store->handle, (comm != NULL) ? comm->handle : NULL, keys, n, &hit));
+    if (comm != NULL) {
+        --comm->users;
+    }
+    PyMem_RawFree(keys);
+    return (status == KVCL_OK) ? PyLong_FromSize_t(hit) : kvpy_raise(status, NULL);
+}
+
+PyMethodDef kvpy_store_admin_methods[] = {
+    {"_pin", admin_pin, METH_VARARGS, "_pin(keys, holder, ttl, soft)"},
+    {"_unpin", admin_unpin, METH_VARARGS, "_unpin(keys, holder)"},
+    {"_quota", admin_quota, METH_VARARGS, "_quota(rank, tenant, bytes)"},
+    {"_clear", admin_clear, METH_O, "_clear(tenant)"},
+    {"_copy", admin_copy, METH_VARARGS, "_copy(keys, rank, move)"},
+    {"_drain", admin_drain, METH_O, "_drain(timeout)"},
+    {"rank_stats", admin_rank_stats, METH_O, "rank_stats(rank): stats() of any rank. Blocks. RankFailed: it is gone."},
+    {"_all_stats", admin_all_stats, METH_O, "_all_stats(n)"},
+    {"_match_all", admin_match_all, METH_VARARGS, "_match_all(keys, comm)"},
+    {NULL, NULL, 0, NULL}};

@@ -1,0 +1,284 @@
+/*
+ * Values of a store: bytes of any length from and to Python's buffers. The memory of a get is held until its request has
+ * completed; that of a put may change when the call returns, so it is let go then.
+ */
+#include "kvcl/ext/ext.h"
+
+#include <string.h>
+
+typedef struct values {
+    kvcl_key_t    *keys;
+    kvcl_value_t  *values;
+    kvcl_extent_t *extents;
+    size_t        n;
+} values_t;
+
+static void values_free(values_t *v)
+{
+    PyMem_RawFree(v->keys);
+    PyMem_RawFree(v->values);
+    PyMem_RawFree(v->extents);
+}
+
+/* How many buffers there are in a tuple of tuples; -1 with an exception set. */
+static Py_ssize_t count(PyObject *arg, size_t n_keys)
+{
+    Py_ssize_t n = PyTuple_Check(arg) ? PyTuple_Size(arg) : -1, sum = 0, i;
+
+    if (n != (Py_ssize_t)n_keys) {
+        PyErr_Format(PyExc_ValueError, "%zu keys and %zd values: they must be as many", n_keys, n);
+        return -1;
+    }
+    for (i = 0; i < n; ++i) {
+        PyObject *extents = PyTuple_GetItem(arg, i);
+        if (!PyTuple_Check(extents)) {
+            PyErr_SetString(PyExc_TypeError, "a value is a buffer, or several");
+            return -1;
+        }
+        sum += PyTuple_Size(extents);
+    }
+    return sum;
+}
+
+/* keys, and a tuple of tuples of buffers. What is taken of op is let go with it. */
+static int values_args(kvpy_op_t *op, PyObject *keys, PyObject *arg, bool write, values_t *v)
+{
+    Py_ssize_t sum, i, j;
+    size_t     at = 0;
+
+    if ((kvpy_keys(keys, &v->keys, &v->n) != 0) || ((sum = count(arg, v->n)) < 0)) {
+        return -1;
+    }
+    v->values  = PyMem_RawCalloc(v->n + 1, sizeof(*v->values));
+    v->extents = PyMem_RawCalloc((size_t)sum + 1, sizeof(*v->extents));
+    op->values = PyMem_RawCalloc((size_t)sum + 1, sizeof(*op->values));
+    if ((v->values == NULL) || (v->extents == NULL) || (op->values == NULL)) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (i = 0; i < (Py_ssize_t)v->n; ++i) {
+        PyObject *extents = PyTuple_GetItem(arg, i);
+        v->values[i] = (kvcl_value_t){&v->extents[at], (size_t)PyTuple_Size(extents)};
+        for (j = 0; j < PyTuple_Size(extents); ++j, ++at) {
+            if (kvpy_buf_take(PyTuple_GetItem(extents, j), write ? KVPY_WRITE : 0, &op->values[at]) != 0) {
+                return -1;
+            }
+            op->n_values   = at + 1;
+            v->extents[at] = (kvcl_extent_t){op->values[at].ptr, op->values[at].len};
+        }
+    }
+    return 0;
+}
+
+enum { GET, PUT, UPSERT };
+
+static kvcl_status_t post(int what, kvcl_store_h store, const values_t *v, const kvcl_xfer_params_t *params,
+                          kvpy_op_t *op)
+{
+    switch (what) {
+    case GET:
+        return kvcl_store_get_values(store, v->keys, v->n, v->values, op->blocks, params, &op->req);
+    case PUT:
+        return kvcl_store_put_values(store, v->keys, v->n, v->values, params, &op->req);
+    default:
+        return kvcl_store_upsert_values(store, v->keys, v->n, v->values, params, &op->req);
+    }
+}
+
+static PyObject *move(PyObject *self, PyObject *args, int what, const char *name)
+{
+    kvpy_obj_t         *store = (kvpy_obj_t *)self;
+    PyObject           *request, *keys, *arg, *replicas = NULL, *tenant = NULL, *timeout;
+    values_t           v = {0};
+    kvcl_xfer_params_t params;
+    kvcl_status_t      status;
+    kvpy_op_t          *op;
+    int                wait = 0;
+
+    if (!((what == GET) ? PyArg_ParseTuple(args, "OOOO", &request, &keys, &arg, &timeout)
+                        : PyArg_ParseTuple(args, "OOOOOpO", &request, &keys, &arg, &replicas, &tenant, &wait, &timeout)) ||
+        ((op = kvpy_op_new(request, name, store, timeout, &params)) == NULL)) {
+        return NULL;
+    }
+    if ((values_args(op, keys, arg, what == GET, &v) != 0) ||
+        ((what == GET) ? kvpy_op_statuses(op, v.n, &params)
+                       : kvpy_op_put(op, v.n, replicas, tenant, wait, &params)) != 0) {
+        kvpy_op_free(op);
+        request = NULL;
+    } else {
+        params.status = NULL; /* a get has its own */
+        KVPY_POST(op, status, post(what, store->handle, &v, &params, op));
+        if (what != GET) {
+            kvpy_op_drop_values(op);
+        }
+        request = kvpy_op_posted(op, status);
+    }
+    values_free(&v);
+    return request;
+}
+
+static PyObject *store_get_values(PyObject *self, PyObject *args)
+{
+    return move(self, args, GET, "store get_values");
+}
+
+static PyObject *store_put_values(PyObject *self, PyObject *args)
+{
+    return move(self, args, PUT, "store put_values");
+}
+
+static PyObject *store_upsert_values(PyObject *self, PyObject *args)
+{
+    return move(self, args, UPSERT, "store upsert_values");
+}
+
+/* Keys and a timeout of a call that blocks. */
+static int asked(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, size_t *n_p, uint64_t *timeout_p)
+{
+    PyObject *keys, *timeout;
+
+    if (!PyArg_ParseTuple(args, "OO", &keys, &timeout) || (kvpy_timeout(timeout, timeout_p) != 0) ||
+        (kvpy_keys(keys, keys_p, n_p) != 0)) {
+        return -1;
+    }
+    if (kvpy_obj_check(store) != 0) {
+        PyMem_RawFree(*keys_p);
+        return -1;
+    }
+    return 0;
+}
+
+/* _value_sizes(keys, timeout): a number of bytes each, None where there is none */
+static PyObject *store_value_sizes(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *list  = NULL;
+    kvcl_status_t *each, status;
+    uint64_t      *bytes, timeout;
+    kvcl_key_t    *keys;
+    size_t        n, i;
+
+    if (asked(store, args, &keys, &n, &timeout) != 0) {
+        return NULL;
+    }
+    bytes = PyMem_RawCalloc(n + 1, sizeof(*bytes));
+    each  = PyMem_RawCalloc(n + 1, sizeof(*each));
+    if ((bytes == NULL) || (each == NULL)) {
+        PyErr_NoMemory();
+    } else {
+        KVPY_CALL(store, status, kvcl_store_value_sizes(store->handle, keys, n, bytes, each, timeout));
+        list = ((status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND)) ? PyList_New((Py_ssize_t)n)
+                                                                     : kvpy_raise(status, NULL);
+    }
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        PyList_SetItem(list, (Py_ssize_t)i,
+                       (each[i] == KVCL_OK) ? PyLong_FromUnsignedLongLong(bytes[i]) : kvpy_none());
+    }
+    PyMem_RawFree(keys);
+    PyMem_RawFree(bytes);
+    PyMem_RawFree(each);
+    return list;
+}
+
+static PyObject *store_remove_values(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    uint64_t      timeout;
+    kvcl_key_t    *keys;
+    size_t        n;
+
+    if (asked(store, args, &keys, &n, &timeout) != 0) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_remove_values(store->handle, keys, n, timeout));
+    PyMem_RawFree(keys);
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *key_list(const kvcl_key_t *keys, size_t n)
+{
+    PyObject *list = PyList_New((Py_ssize_t)n), *one;
+    size_t   i;
+
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        one = PyBytes_FromStringAndSize((const char *)keys[i].bytes, sizeof(keys[i].bytes));
+        if (one == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+        }
+    }
+    return list;
+}
+
+/* _value_keys(key, timeout): of all blocks of the value */
+static PyObject *store_value_keys(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *list  = NULL;
+    kvcl_status_t status;
+    uint64_t      timeout;
+    kvcl_key_t    *keys, *all = NULL, *more;
+    size_t        n, cap = 64;
+
+    if (asked(store, args, &keys, &n, &timeout) != 0) {
+        return NULL;
+    }
+    if (n != 1) {
+        PyMem_RawFree(keys);
+        PyErr_SetString(PyExc_ValueError, "one key is needed");
+        return NULL;
+    }
+    do {
+        more = PyMem_RawRealloc(all, cap * sizeof(*all));
+        if (more == NULL) {
+            PyMem_RawFree(keys);
+            PyMem_RawFree(all);
+            return PyErr_NoMemory();
+        }
+        all = more;
+        n   = 0;
+        KVPY_CALL(store, status, kvcl_store_value_keys(store->handle, keys, all, cap, &n, timeout));
+        more = (status == KVCL_ERR_NO_SPACE) && (n > cap) ? all : NULL;
+        cap  = n;
+    } while (more != NULL);
+    list = (status == KVCL_OK) ? key_list(all, n) : kvpy_raise(status, NULL);
+    PyMem_RawFree(keys);
+    PyMem_RawFree(all);
+    return list;
+}
+
+PyObject *kvpy_store_value_key(PyObject *module, PyObject *arg)
+{
+    PyObject   *bytes;
+    kvcl_key_t *keys, head;
+    size_t     n;
+
+    (void)module;
+    if (kvpy_keys(arg, &keys, &n) != 0) {
+        return NULL;
+    }
+    if (n != 1) {
+        PyMem_RawFree(keys);
+        PyErr_SetString(PyExc_ValueError, "one key is needed");
+        return NULL;
+    }
+    kvcl_store_value_key(keys, &head);
+    bytes = PyBytes_FromStringAndSize((const char *)head.bytes, sizeof(head.bytes));
+    PyMem_RawFree(keys);
+    return bytes;
+}
+
+PyMethodDef kvpy_store_value_methods[] = {
+    {"_get_values", store_get_values, METH_VARARGS, "_get_values(request, keys, values, timeout)"},
+    {"_put_values", store_put_values, METH_VARARGS, "_put_values(request, keys, values, replicas, tenant, wait, timeout)"},
+    {"_upsert_values", store_upsert_values, METH_VARARGS,
+     "_upsert_values(request, keys, values, replicas, tenant, wait, timeout)"},
+    {"_value_sizes", store_value_sizes, METH_VARARGS, "_value_sizes(keys, timeout)"},
+    {"_value_keys", store_value_keys, METH_VARARGS, "_value_keys(key, timeout)"},
+    {"_remove_values", store_remove_values, METH_VARARGS, "_remove_values(keys, timeout)"},
+    {NULL, NULL, 0, NULL}};

@@ -1,0 +1,130 @@
+"""A store of one rank: what makes no sense, tiers that outlive it, memory that is held."""
+
+import gc
+import sys
+
+import pytest
+
+import kvcl
+
+BLOCK = 4096
+
+
+@pytest.fixture
+def store(ctx):
+    with kvcl.Store(ctx.world, dram_bytes=16 * BLOCK, block_bytes=BLOCK, dir_entries=4096) as opened:
+        yield opened
+
+
+def test_a_key_out_of_bytes_is_theirs_or_hashed():
+    hashed = bytes(range(32))
+    assert kvcl.key_from_bytes(hashed) == hashed
+    assert len(kvcl.key_from_bytes(hashed + b"abcd")) == 32 and kvcl.key_from_bytes(hashed, b"salt") != hashed
+    assert kvcl.key_from_bytes("name") == kvcl.key_from_bytes(b"name") != kvcl.key_from_bytes("name", b"salt")
+    assert kvcl.value_key(hashed) != hashed
+    for call in (lambda: kvcl.key_from_bytes(None), lambda: kvcl.key_from_bytes(b"x", None),
+                 lambda: kvcl.value_key(b"short"), lambda: kvcl.value_key([])):
+        with pytest.raises((TypeError, ValueError)):
+            call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda s, k: s.pin([k], -1, 1.0), lambda s, k: s.pin([k], 1, -1.0), lambda s, k: s.pin([k], 1, None),
+    lambda s, k: s.pin("keys", 1, 1.0), lambda s, k: s.unpin([k], "holder"), lambda s, k: s.quota(0, 5),
+    lambda s, k: s.quota(1, -5), lambda s, k: s.quota(1, 5, rank=7), lambda s, k: s.clear(-1),
+    lambda s, k: s.copy([k], 1), lambda s, k: s.move([k], -1), lambda s, k: s.copy([k], "0"),
+    lambda s, k: s.drain(-1), lambda s, k: s.rank_stats(1), lambda s, k: s.rank_stats(None),
+    lambda s, k: s.events(1, 0), lambda s, k: s.events(0, -1), lambda s, k: s.events(0, 0, wait=-1),
+    lambda s, k: next(s.items(9)), lambda s, k: s.snapshot(-1), lambda s, k: next(s.follow(3)),
+    lambda s, k: s.match_all([k], comm=s), lambda s, k: s.match_all([b"short"]),
+    lambda s, k: s.put_values([k], []), lambda s, k: s.put_values([k], [None]), lambda s, k: s.put_values([k], [[1]]),
+    lambda s, k: s.put_values([k], ["text"]), lambda s, k: s.put_values([k], [b"x"], replicas=9),
+    lambda s, k: s.put_values([k], [b"x"], tenant=-1), lambda s, k: s.get_values([k], [b"read-only"]),
+    lambda s, k: s.get_values([k, k], [bytearray(1)]), lambda s, k: s.value_keys(b"short"),
+    lambda s, k: s.value_keys(k), lambda s, k: s.get_value(k), lambda s, k: s.value_sizes([k], timeout=-1),
+    lambda s, k: s._put_values(kvcl.Request(), [k], [b"x"], 0, 0, False, None),
+    lambda s, k: s._put_values(kvcl.Request(), [k], (b"x",), 0, 0, False, None),
+    lambda s, k: s._events(0, 0, 0, 10**9), lambda s, k: s._list(0, 0, -1), lambda s, k: s._all_stats(7),
+])
+def test_what_makes_no_sense_raises_and_the_store_works_on(store, call):
+    with pytest.raises((TypeError, ValueError, BufferError, kvcl.KvclError)):
+        call(store, kvcl.key_from_string("x"))
+    store.put_value(kvcl.key_from_string("y"), b"still").wait(10)
+    assert store.get_value(kvcl.key_from_string("y")) == b"still"
+
+
+def test_a_closed_store_answers_nothing(ctx):
+    store, key = kvcl.Store(ctx.world), kvcl.key_from_string("x")
+    store.close()
+    for call in (lambda: store.pin([key], 1, 1.0), lambda: store.clear(), lambda: store.all_stats(), store.drain,
+                 lambda: store.put_value(key, b"x"), lambda: store.value_sizes([key]), lambda: store.events(0, 0),
+                 lambda: store.snapshot(0), lambda: store.match_all([key]), lambda: store.copy([key], 0)):
+        with pytest.raises(kvcl.Shutdown):
+            call()
+
+
+def test_statistics_have_every_number_of_the_library(store):
+    stats = store.stats()
+    assert stats == store.rank_stats(0) == store.all_stats()[0]
+    assert (stats["pool_blocks"], stats["pool_free"], stats["block_bytes"]) == (16, 16, BLOCK) and len(stats) >= 31
+
+
+def test_the_memory_of_a_put_is_free_at_once_and_that_of_a_get_until_it_is_over(store):
+    keys, data = [kvcl.key_from_string("a")], bytearray(b"x" * 10000)
+    request = store.put_values(keys, [data])
+    data.extend(b"more")  # a bytearray that somebody looks at cannot grow
+    request.wait(10)
+    into = bytearray(10000)
+    store.get_values(keys, [into]).wait(10)
+    assert into == b"x" * 10000
+    into.extend(b"more")
+    before = sys.getrefcount(into)
+    for _ in range(10):
+        with pytest.raises(kvcl.NotFound):
+            store.get_values(keys, [into]).wait(10)
+        with pytest.raises((TypeError, ValueError, BufferError)):
+            store.put_values(keys * 2, [[into, into], [into, None]])
+    gc.collect()
+    assert sys.getrefcount(into) == before
+    into.extend(b"more")
+
+
+def test_copies_are_told_when_the_put_is_over(store):
+    request = store.put_value(kvcl.key_from_string("a"), b"x", replicas=3)
+    request.wait(10)
+    assert request.copies == [1]
+    assert kvcl.Request().copies is None
+    assert store.remove([kvcl.key_from_string("a")]).copies is None
+
+
+def test_events_are_followed_from_now_on_or_not_kept(ctx, store):
+    store.put_value(kvcl.key_from_string("before"), b"x").wait(10)
+    follower = store.follow(0, timeout=0.5)
+    first = store.rank_stats(0)["events"]
+    assert list(follower) == []
+    store.put_value(kvcl.key_from_string("after"), b"x", tenant=9).wait(10)
+    events = list(store.follow(0, first, timeout=0.2))
+    assert [(e.seq, e.kind, e.tier, e.tenant, e.to_rank) for e in events] == [
+        (first + 1, kvcl.EventKind.STORED, kvcl.Tier.DRAM, 9, None)]
+    assert events[0].key == kvcl.value_key(kvcl.key_from_string("after")) and events[0].nbytes == BLOCK
+    with kvcl.Store(ctx.world, events=0) as silent, pytest.raises(kvcl.Unsupported):
+        silent.events(0, 0)
+
+
+def test_a_tier_outlives_its_store(ctx, tmp_path):
+    how = {"dram_bytes": 16 * BLOCK, "block_bytes": BLOCK, "nvme": f"{tmp_path}/tier.%r:64M"}
+    keys = [kvcl.key_from_string(f"k{i}") for i in range(12)]
+    with kvcl.Store(ctx.world, **how) as store:
+        store.put_values(keys, [bytes([i]) * BLOCK for i in range(12)]).wait(10)
+    assert (tmp_path / "tier.0").exists()
+    with kvcl.Store(ctx.world, **how) as store:
+        assert store.stats()["nvme_blocks"] == 12
+        for _ in range(1000):
+            if all(store.exists(keys)):
+                break
+        assert [store.get_value(key)[0] for key in keys] == list(range(12))
+        assert store.stats()["hits_nvme"] == 12
+        store.clear()
+        assert store.exists(keys) == [False] * 12
+    with pytest.raises(kvcl.KvclError):
+        kvcl.Store(ctx.world, dram_bytes=16 * BLOCK, block_bytes=BLOCK, nvme="nonsense")
