@@ -51,7 +51,7 @@ class Store(_kvcl.Store):
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
             timeout: Optional[float] = None) -> Request:
-        """Copy blocks of my cache into this rank's pool, publish the copies, and have other ranks make replicas - 1 more.
+        """Copy blocks of my cache into this rank's pool and publish the copies; other ranks make replicas - 1 more.
 
         request.copies tells how many there are of each. tenant: whose they are (quota()); 0: nobody's. Without room the
         call raises NoSpace; with wait it blocks until there is some, or the deadline has passed.
@@ -127,9 +127,9 @@ class Store(_kvcl.Store):
     # ---- what must stay, who may have how much ----
 
     def pin(self, keys: Any, holder: int, ttl: float, *, soft: bool = False) -> List[int]:
-        """Keep blocks from eviction, wherever pools hold them, for ttl seconds or until unpin(): how many copies of each
-        key are pinned now (0: it is nowhere, or too much is pinned). holder: a number of yours; to pin again renews.
-        soft: it gives way when nothing else can. Blocks."""
+        """Keep blocks from eviction, wherever pools hold them, for ttl seconds or until unpin(): how many copies of
+        each key are pinned now (0: it is nowhere, or too much is pinned). holder: a number of yours; to pin again
+        renews. soft: it gives way when nothing else can. Blocks."""
         return self._pin(keys, holder, ttl, soft)
 
     def unpin(self, keys: Any, holder: int) -> None:
@@ -176,7 +176,7 @@ class Store(_kvcl.Store):
                 return
 
     def snapshot(self, rank: int) -> Tuple[List[StoreItem], int]:
-        """What a follower begins with: the blocks that a rank holds, and the number of the event after which to follow().
+        """What a follower begins with: the blocks that a rank holds, and after which event to follow() from there.
         Events that came meanwhile may be in it already; to apply them again changes nothing. Blocks."""
         raw, cursor, first = self._list(rank, 0, PAGE)
         while cursor != 0:

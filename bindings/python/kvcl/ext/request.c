@@ -443,7 +443,7 @@ PyMethodDef kvpy_request_methods[] = {
     {"cancel", request_cancel, METH_NOARGS,
      "Ask the operation to stop. Completion still comes, usually with Canceled; after it nothing touches the buffers."},
     {"_when_done", request_when_done, METH_O, "Call a function with the request once it has completed."},
-    {"_copies", request_copies, METH_NOARGS, "Of a put into a store, how many copies there are of each block, or None."},
+    {"_copies", request_copies, METH_NOARGS, "Of a put into a store, how many copies there are of each, or None."},
     {"_statuses", request_statuses, METH_NOARGS, "A status for each block, or None."},
     {NULL, NULL, 0, NULL}};
 

@@ -167,8 +167,8 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
     kvpy_op_t     *op;
 
     if (!((what == REMOVE) ? PyArg_ParseTuple(args, "OOO", &request, &keys, &timeout)
-          : puts           ? PyArg_ParseTuple(args, "OOOOOOpO", &request, &keys, &cache, &ids, &replicas, &tenant, &wait,
-                                              &timeout)
+          : puts           ? PyArg_ParseTuple(args, "OOOOOOpO", &request, &keys, &cache, &ids, &replicas, &tenant,
+                                              &wait, &timeout)
                            : PyArg_ParseTuple(args, "OOOOO", &request, &keys, &cache, &ids, &timeout)) ||
         ((op = kvpy_op_new(request, name, store, timeout, &m.params)) == NULL)) {
         return NULL;
@@ -372,19 +372,20 @@ PyTypeObject *kvpy_make_store(void)
         {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},
         {"_get", store_get, METH_VARARGS, "_get(request, keys, cache, blocks, timeout)"},
         {"_put", store_put, METH_VARARGS, "_put(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
-        {"_upsert", store_upsert, METH_VARARGS, "_upsert(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
+        {"_upsert", store_upsert, METH_VARARGS,
+         "_upsert(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
         {"_publish", store_publish, METH_VARARGS, "_publish(request, keys, cache, blocks, timeout)"},
         {"_bcast", store_bcast, METH_VARARGS, "_bcast(request, keys, cache, blocks, timeout)"},
         {"_remove", store_remove, METH_VARARGS, "_remove(request, keys, timeout)"},
         {"withdraw", store_withdraw, METH_VARARGS,
          "withdraw(cache, blocks): take published blocks back; then their bytes may change."},
         {"alloc", store_alloc, METH_O,
-         "alloc(n): take n blocks of the store's cache for filling, evicting published ones as needed; NoSpace if all are "
-         "in the callers' hands."},
+         "alloc(n): take n blocks of the store's cache for filling, evicting published ones as needed; NoSpace if all "
+         "are in the callers' hands."},
         {"free", store_free, METH_O, "free(blocks): give back blocks of alloc() that were not published."},
         {"pin_local", store_pin_local, METH_O,
-         "pin_local(key): where one of this rank's caches holds the key, and in the store's own cache safe from eviction "
-         "until unpin_local(); None if none does. Copies in the pool do not count."},
+         "pin_local(key): where one of this rank's caches holds the key, and in the store's own cache safe from "
+         "eviction until unpin_local(); None if none does. Copies in the pool do not count."},
         {"unpin_local", store_unpin_local, METH_O, "unpin_local(block)"},
         {"stats", store_stats, METH_NOARGS, "Counters of this rank, a dict."},
         {"close", kvpy_obj_close_py, METH_NOARGS, "Withdraw this rank's blocks and leave. Blocks."},

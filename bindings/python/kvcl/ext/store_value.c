@@ -1,6 +1,6 @@
 /*
- * Values of a store: bytes of any length from and to Python's buffers. The memory of a get is held until its request has
- * completed; that of a put may change when the call returns, so it is let go then.
+ * Values of a store: bytes of any length from and to Python's buffers. The memory of a get is held until its request
+ * has completed; that of a put may change when the call returns, so it is let go then.
  */
 #include "kvcl/ext/ext.h"
 
@@ -96,7 +96,8 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
     int                wait = 0;
 
     if (!((what == GET) ? PyArg_ParseTuple(args, "OOOO", &request, &keys, &arg, &timeout)
-                        : PyArg_ParseTuple(args, "OOOOOpO", &request, &keys, &arg, &replicas, &tenant, &wait, &timeout)) ||
+                        : PyArg_ParseTuple(args, "OOOOOpO", &request, &keys, &arg, &replicas, &tenant, &wait,
+                                           &timeout)) ||
         ((op = kvpy_op_new(request, name, store, timeout, &params)) == NULL)) {
         return NULL;
     }
@@ -275,7 +276,8 @@ PyObject *kvpy_store_value_key(PyObject *module, PyObject *arg)
 
 PyMethodDef kvpy_store_value_methods[] = {
     {"_get_values", store_get_values, METH_VARARGS, "_get_values(request, keys, values, timeout)"},
-    {"_put_values", store_put_values, METH_VARARGS, "_put_values(request, keys, values, replicas, tenant, wait, timeout)"},
+    {"_put_values", store_put_values, METH_VARARGS,
+     "_put_values(request, keys, values, replicas, tenant, wait, timeout)"},
     {"_upsert_values", store_upsert_values, METH_VARARGS,
      "_upsert_values(request, keys, values, replicas, tenant, wait, timeout)"},
     {"_value_sizes", store_value_sizes, METH_VARARGS, "_value_sizes(keys, timeout)"},
