@@ -11,8 +11,8 @@
 
 #include "tier/seglog.h"
 
-#include "base/checksum.h"
 #include "base/error.h"
+#include "base/sum_copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,13 +50,13 @@ static const uint8_t *fetch(window_t *w, uint64_t at, uint64_t *have_p)
 
 static bool data_fits(window_t *w, const kvcl_seg_rec_t *rec)
 {
-    kvcl_checksum_state_t state;
-    uint64_t              at = (uint64_t)rec->unit * KVCL_SEG_UNIT, left = rec->len, have;
+    uint64_t   at = (uint64_t)rec->unit * KVCL_SEG_UNIT, left = rec->len, have;
+    kvcl_sum_t sum;
 
     if (left == 0) {
         return rec->checksum == 0;
     }
-    kvcl_checksum_init(&state);
+    kvcl_sum_init(&sum);
     while (left > 0) {
         const uint8_t *bytes = fetch(w, at, &have);
 
@@ -64,11 +64,11 @@ static bool data_fits(window_t *w, const kvcl_seg_rec_t *rec)
             return false;
         }
         have = (have < left) ? have : left;
-        kvcl_checksum_update(&state, bytes, have);
+        kvcl_sum_copy(&sum, NULL, bytes, have);
         at   += have;
         left -= have;
     }
-    return kvcl_checksum_digest(&state) == rec->checksum;
+    return kvcl_sum_end(&sum) == rec->checksum;
 }
 
 static kvcl_status_t keep(kvcl_seglog_seg_t *seg, const kvcl_seg_rec_t *rec)

@@ -9,9 +9,9 @@
  */
 #include "config.h"
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sum_copy.h"
 #include "tier/tier_impl.h"
 
 #include <stdlib.h>
@@ -70,17 +70,17 @@ static void copy_out(const tier_read_t *read, uint64_t at, const uint8_t *src, u
 
 static uint64_t sum(const tier_read_t *read)
 {
-    kvcl_checksum_state_t state;
-    unsigned              i;
+    kvcl_sum_t all;
+    unsigned   i;
 
     if (read->n_iov == 1) {
-        return kvcl_checksum(read->iov[0].iov_base, read->iov[0].iov_len);
+        return kvcl_sum_of(read->iov[0].iov_base, read->iov[0].iov_len);
     }
-    kvcl_checksum_init(&state);
+    kvcl_sum_init(&all);
     for (i = 0; i < read->n_iov; ++i) {
-        kvcl_checksum_update(&state, read->iov[i].iov_base, read->iov[i].iov_len);
+        kvcl_sum_copy(&all, NULL, read->iov[i].iov_base, read->iov[i].iov_len);
     }
-    return kvcl_checksum_digest(&state);
+    return kvcl_sum_end(&all);
 }
 
 /* Lock held. Bad bytes and refusals cost this block; many refusals in a row, the tier. */
