@@ -47,7 +47,7 @@ const kvcl_setting_t kvcl_config_table[] = {
         "which gets and puts by the network itself are served by the owner instead, KIND:FROM-TO:WAY[:RUNS],..., laid "
         "over the built-in table (KVCL_LOG=debug prints it)"),
     ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
-    ROW("KVCL_LANE_MIN", "1M", SIZE, lane_min, 0, 1ll << 40, NULL,
+    ROW("KVCL_LANE_MIN", "2M", SIZE, lane_min, 0, 1ll << 40, NULL,
         "over tcp, transfers from this size on, in pieces of 2K or more, go by a connection of their own; 0: none"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
         "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),
