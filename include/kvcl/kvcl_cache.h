@@ -29,9 +29,9 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
 
 /**
  * Its operations must have completed and its blocks be withdrawn from stores. NULL is allowed. Peers that are being
- * sent blocks of it have 2 s to take them, then their transfers end with KVCL_ERR_NOT_REGISTERED and a warning says whose.
- * If the network still reads bytes of it 5 s later (a peer that stands still), or a store still uses it, the cache is
- * *not* destroyed: an error is logged that names it and who reads, kvcl_last_error() says so, the memory stays
+ * sent blocks of it have 2 s to take them, then their transfers end with KVCL_ERR_NOT_REGISTERED and a warning says
+ * whose. If the network still reads bytes of it 5 s later (a peer that stands still), or a store still uses it, the
+ * cache is *not* destroyed: an error is logged that names it and who reads, kvcl_last_error() says so, the memory stays
  * registered and must not be freed, and the call may be made again. Blocks.
  */
 KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
@@ -47,7 +47,8 @@ KVCL_API kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache);
 KVCL_API void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base);
 
 /**
- * Copy one block's bytes in canonical order (layer, K/V, token, head, dim) out of or into the cache; buf is host memory.
+ * Copy one block's bytes in canonical order (layer, K/V, token, head, dim) out of or into the cache; buf is host
+ * memory.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_IO (device memory: the driver failed).
  */
 KVCL_API kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)

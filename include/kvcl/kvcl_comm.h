@@ -29,7 +29,7 @@ KVCL_API kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, in
 KVCL_API void kvcl_comm_free(kvcl_comm_h comm);
 
 KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* my rank in my own side */
-KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be addressed: the remote side's of an inter-communicator */
+KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be addressed; between two jobs: the other's */
 KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm); /* grows at each change of membership; 1 at first */
 KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 

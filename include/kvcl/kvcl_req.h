@@ -61,9 +61,9 @@ KVCL_API kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer) KVCL
 
 /**
  * Of a recv: has this layer come? layer: as the receiving cache counts, within the selection. If the send was not
- * layer-wise, or the request is of another kind, all layers come when the request completes. Any thread; several may ask
- * for different layers of one request. Never collects it: kvcl_req_test or kvcl_req_wait must do that, and not before
- * these calls have returned.
+ * layer-wise, or the request is of another kind, all layers come when the request completes. Any thread; several may
+ * ask for different layers of one request. Never collects it: kvcl_req_test or kvcl_req_wait must do that, and not
+ * before these calls have returned.
  * @return KVCL_OK: its bytes are all here, and stay whatever becomes of the rest. KVCL_INPROGRESS: not yet; the context
  *         was moved a little. How the request failed, if it has. KVCL_ERR_OUT_OF_RANGE: not a selected layer.
  */

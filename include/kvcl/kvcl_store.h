@@ -6,7 +6,7 @@
  * reused meanwhile reads as absent, never as another block's bytes.
  *
  * Two ways to use it, which mix: the engine manages its own cache blocks (publish, withdraw), or the store manages the
- * blocks of a cache given to it (alloc, free; it evicts the blocks not used for longest).
+ * blocks of a cache given to it (alloc, free; it evicts by age and use, the ends of prefixes first).
  */
 #ifndef KVCL_STORE_H
 #define KVCL_STORE_H
@@ -65,7 +65,7 @@ typedef struct kvcl_store_stats {
     uint64_t demoted;    /* blocks written into my second tier */
     uint64_t promoted;   /* copied from there into my pool, since they were asked for again */
     uint64_t dropped;    /* evicted from my pool before they were in the tier: the disk was too slow, or is off */
-    uint64_t nvme_blocks;/* in my second tier now */
+    uint64_t nvme_blocks; /* in my second tier now */
     uint64_t nvme_bytes;
     uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */
     uint64_t nvme_state; /* KVCL_STORE_NVME_* */
@@ -140,9 +140,9 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
 
 /**
  * Put in place of whatever the keys name so far: room is taken in the pool and filled, then every rank gives up all
- * that it has of the keys, then as kvcl_store_put. In between the keys are absent; old bytes are found no more from when
- * the new ones are. Where there is no room for n more blocks the call fails, and has changed nothing. Calls for one key
- * at the same time, by several ranks, must be ordered by their callers. Blocks for the first parts.
+ * that it has of the keys, then as kvcl_store_put. In between the keys are absent; old bytes are found no more from
+ * when the new ones are. Where there is no room for n more blocks the call fails, and has changed nothing. Calls for
+ * one key at the same time, by several ranks, must be ordered by their callers. Blocks for the first parts.
  */
 KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                          const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

@@ -18,8 +18,8 @@ KVCL_BEGIN_DECLS
  * Keep blocks from eviction, wherever the store holds copies that it manages (pools, caches that it hands out), until
  * ttl_ns have passed, the holder unpins them, or somebody removes them. holder: a number of the caller's; each holder
  * has one pin a copy, and to pin again renews its time and kind. At most 7/8 of a rank's blocks can be pinned hard; a
- * block has at most 1024 pins, and a rank 4 for each block it has room for, and 1024 more. A pin stays with its copy: copies made later have none.
- * copies (may be NULL): how many copies of each key are pinned now. Blocks.
+ * block has at most 1024 pins, and a rank 4 for each block it has room for, and 1024 more. A pin stays with its copy:
+ * copies made later have none. copies (may be NULL): how many copies of each key are pinned now. Blocks.
  * @return KVCL_OK (at least one copy of each); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (of some key none could be: the
  *         others are pinned all the same); KVCL_ERR_INVALID_PARAM (ttl_ns is 0; unknown flags).
  */

@@ -78,21 +78,23 @@ KVCL_API kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_
 
 /*
  * Layer by layer: a send with KVCL_LAYERWISE is posted once, before any of its layers is computed, and matches as any
- * other. Nothing of a layer is read before kvcl_req_layer_ready(req, layer); layers are marked in any order. The recv is
- * an ordinary one: it takes each layer as soon as it is marked, and kvcl_req_layer_wait(req, layer, ...) on it returns
- * when that layer is all here, so that the transfer hides behind the computing on both sides. Each side names layers as
- * its own cache counts them: if the sender selects layers {8, 16} and the receiver {0, 8}, the sender marks 8 where the
- * receiver waits for 0. Heads, block ids and strides may differ as ever; a kvcl_recv_bytes takes it too, all at once.
+ * other. Nothing of a layer is read before kvcl_req_layer_ready(req, layer); layers are marked in any order. The recv
+ * is an ordinary one: it takes each layer as soon as it is marked, and kvcl_req_layer_wait(req, layer, ...) on it
+ * returns when that layer is all here, so that the transfer hides behind the computing on both sides. Each side names
+ * layers as its own cache counts them: if the sender selects layers {8, 16} and the receiver {0, 8}, the sender marks 8
+ * where the receiver waits for 0. Heads, block ids and strides may differ as ever; a kvcl_recv_bytes takes it too, all
+ * at once.
  *
  * The send completes when the receiver has all layers, so not before all were marked; its deadline, and the recv's,
  * count from their posts and must leave time for the computing. Cancel, deadline and a dead rank end both sides as
- * those of any send: a layer that had landed stays, no other byte changes after completion. A detached send (req_p NULL)
- * cannot be layer-wise: KVCL_ERR_INVALID_PARAM. One-sided, the same is one kvcl_put for each layer, with a signal.
+ * those of any send: a layer that had landed stays, no other byte changes after completion. A detached send (req_p
+ * NULL) cannot be layer-wise: KVCL_ERR_INVALID_PARAM. One-sided, the same is one kvcl_put for each layer, with a
+ * signal.
  */
 
 /**
- * The same for plain bytes of host memory, registered or not (device memory: kvcl_send of a cache, or kvcl_get_bytes and
- * kvcl_put_bytes between host memory here and registered device memory there). A recv takes any length up to cap.
+ * The same for plain bytes of host memory, registered or not (device memory: kvcl_send of a cache, or kvcl_get_bytes
+ * and kvcl_put_bytes between host memory here and registered device memory there). A recv takes any length up to cap.
  */
 KVCL_API kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,
                                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
@@ -123,10 +125,9 @@ typedef enum { KVCL_XFER_GET = 0, KVCL_XFER_PUT = 1 } kvcl_xfer_dir_t;
  * Prepare a kvcl_get or kvcl_put that differs in its block ids only from one posting to the next: the arguments are
  * checked, the peer and its cache's name looked up once. Nothing is sent.
  * @a local, @a remote: the layers, heads and tokens of each side; their blocks and n_blocks are not looked at, and
- * tokens, which count along a list, at each posting. @a params:
- * flags, timeout_ns, remote_cache (copied) and, of a put, the signal, for every posting; cb, cb_arg, status and info must not
- * be set here. The communicator, the cache and the signal's memory must outlive the handle and what is posted by it.
- * Any thread.
+ * tokens, which count along a list, at each posting. @a params: flags, timeout_ns, remote_cache (copied) and, of a put,
+ * the signal, for every posting; cb, cb_arg, status and info must not be set here. The communicator, the cache and the
+ * signal's memory must outlive the handle and what is posted by it. Any thread.
  * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_OUT_OF_RANGE (local layers or heads); KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir, kvcl_cache_h cache,
@@ -135,8 +136,8 @@ KVCL_API kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_d
 
 /**
  * Post it: the two lists of blocks mean what the selections of kvcl_get and kvcl_put do, as many blocks on both sides
- * where blocks have the same size. They are the caller's again on return. @a params (NULL: none): cb, cb_arg, status, and a timeout_ns for this posting; nothing else may be set.
- * Several threads may post by one handle at once.
+ * where blocks have the same size. They are the caller's again on return. @a params (NULL: none): cb, cb_arg, status,
+ * and a timeout_ns for this posting; nothing else may be set. Several threads may post by one handle at once.
  * @return as kvcl_get and kvcl_put, at once and later by the request.
  */
 KVCL_API kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, size_t n_local,

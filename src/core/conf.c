@@ -1,4 +1,6 @@
 /*
+ * Owns the table of settings and its loading: the environment, then params over it. Also what all params have in
+ * common: their size, and a tail that must be zero.
  */
 #include "core/conf.h"
 #include "base/error.h"

@@ -178,7 +178,7 @@ static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
 static void ask_rank(const kvcl_value_put_t *put, run_t *run)
 {
     kvcl_store_h     store = put->store;
-    kvcl_copy_head_t head  = {.copies = (uint8_t)put->copies, .there = (uint16_t)put->copies, .tenant = put->tenant};
+    kvcl_copy_head_t head  = {.copies = (uint8_t)put->copies, .there = (uint8_t)put->copies, .tenant = put->tenant};
     uint8_t          *skip = calloc(store->n_ranks, 1);
     kvcl_ask_t       *ask  = NULL;
     uint64_t         most;

@@ -73,7 +73,8 @@ typedef struct kvcl_copy_head {
     uint8_t  copies;  /* wanted of each block in all, 1 to KVCL_DIR_LOCS_MAX */
     uint8_t  n_next;  /* at most KVCL_DIR_LOCS_MAX - 2 */
     uint16_t next[KVCL_DIR_LOCS_MAX - 2];
-    uint8_t  there;   /* in a put's chain: how many copies there are before yours, the asker's counted; else 0 */
+    uint8_t  there;   /* of a put: how many copies there are before yours, the asker's counted (of a value's parts:
+                         all that there shall be, since the asker's goes); else 0 */
     uint8_t  flags;   /* KVCL_COPY_* */
     uint64_t tenant;  /* whose blocks these are; 0: nobody's, or not known */
 } kvcl_copy_head_t;

@@ -105,7 +105,6 @@ static void print_text(const job_t *job, const replay_options_t *opt, const tall
                        uint64_t skipped_lines)
 {
     const double seconds = (double)sum->elapsed_ns / 1e9;
-
     const bool   limited = (opt->pool_bytes != REPLAY_POOL_UNLIMITED) || (opt->pool_share > 0);
 
     printf("kvcl_replay: %d ranks, %s%s, blocks of %" PRIu64 " bytes, %s%s\n", job->size,
