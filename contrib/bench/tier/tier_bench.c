@@ -28,13 +28,14 @@ typedef struct bench {
     kvcl_tier_t        *tier;
     uint32_t           block;
     uint64_t           seconds, first, next; /* keys first .. next - 1 were written */
+    uint64_t           until_ns; /* when the last reads begin */
     uint8_t            *mem;
 } bench_t;
 
 typedef struct slot {
-    bench_t  *bench;
-    uint8_t  *buf;
-    unsigned busy;
+    bench_t     *bench;
+    uint8_t     *buf;
+    kvcl_rand_t rnd;
 } slot_t;
 
 static void die(const char *what)
@@ -55,30 +56,11 @@ static void ended(void *arg, kvcl_status_t status)
     bench_t *bench = slot->bench;
 
     pthread_mutex_lock(&bench->lock);
-    slot->busy = 0;
     --bench->flying;
     ++bench->ended;
     bench->failed += status != KVCL_OK;
     pthread_cond_signal(&bench->cond);
     pthread_mutex_unlock(&bench->lock);
-}
-
-/* A slot that is not busy; waits for one. */
-static slot_t *take(bench_t *bench, slot_t *slots)
-{
-    unsigned i = 0;
-
-    pthread_mutex_lock(&bench->lock);
-    while (bench->flying == bench->params.depth) {
-        pthread_cond_wait(&bench->cond, &bench->lock);
-    }
-    while (slots[i].busy) {
-        ++i;
-    }
-    slots[i].busy = 1;
-    ++bench->flying;
-    pthread_mutex_unlock(&bench->lock);
-    return &slots[i];
 }
 
 static void wait_all(bench_t *bench)
@@ -121,34 +103,59 @@ static uint64_t write_until(bench_t *bench, uint64_t bytes, uint64_t deadline_ns
     return done * 1000 / ((kvcl_now_ns() - begin) / 1000000 + 1);
 }
 
+static void read_next(slot_t *slot);
+
+/* The thread that ends a read begins the next, as fio's does. */
+static void read_ended(void *arg, kvcl_status_t status)
+{
+    slot_t  *slot  = arg;
+    bench_t *bench = slot->bench;
+
+    pthread_mutex_lock(&bench->lock);
+    ++bench->ended;
+    bench->failed += status != KVCL_OK;
+    pthread_mutex_unlock(&bench->lock);
+    if (kvcl_now_ns() < bench->until_ns) {
+        read_next(slot);
+        return;
+    }
+    pthread_mutex_lock(&bench->lock);
+    --bench->flying;
+    pthread_cond_signal(&bench->cond);
+    pthread_mutex_unlock(&bench->lock);
+}
+
+static void read_next(slot_t *slot)
+{
+    bench_t         *bench = slot->bench;
+    struct iovec    iov    = {slot->buf, bench->block};
+    kvcl_tier_loc_t loc;
+    uint8_t         key[KVCL_SEG_KEY];
+
+    do {
+        key_of(bench->first + kvcl_rand_below(&slot->rnd, bench->next - bench->first), key);
+    } while (kvcl_tier_find(bench->tier, key, &loc) != KVCL_OK);
+    if (kvcl_tier_read(bench->tier, key, &loc, &iov, 1, read_ended, slot) != KVCL_OK) {
+        die("read");
+    }
+}
+
 static uint64_t read_for(bench_t *bench, uint64_t ns)
 {
-    slot_t      *slots = calloc(bench->params.depth, sizeof(*slots));
-    uint64_t    begin  = kvcl_now_ns(), bytes = 0;
-    kvcl_rand_t rnd;
-    unsigned    i;
+    slot_t   *slots = calloc(bench->params.depth, sizeof(*slots));
+    uint64_t begin  = kvcl_now_ns(), before = bench->ended;
+    unsigned i;
 
-    kvcl_rand_seed(&rnd, 1);
+    bench->until_ns = begin + ns;
+    bench->flying   = bench->params.depth;
     for (i = 0; i < bench->params.depth; ++i) {
         slots[i] = (slot_t){.bench = bench, .buf = bench->mem + (size_t)(i + 1) * bench->block};
-    }
-    while (kvcl_now_ns() - begin < ns) {
-        slot_t          *slot = take(bench, slots);
-        struct iovec    iov   = {slot->buf, bench->block};
-        kvcl_tier_loc_t loc;
-        uint8_t         key[KVCL_SEG_KEY];
-
-        do {
-            key_of(bench->first + kvcl_rand_below(&rnd, bench->next - bench->first), key);
-        } while (kvcl_tier_find(bench->tier, key, &loc) != KVCL_OK);
-        if (kvcl_tier_read(bench->tier, key, &loc, &iov, 1, ended, slot) != KVCL_OK) {
-            die("read");
-        }
-        bytes += bench->block;
+        kvcl_rand_seed(&slots[i].rnd, i + 1);
+        read_next(&slots[i]);
     }
     wait_all(bench);
     free(slots);
-    return bytes * 1000 / ((kvcl_now_ns() - begin) / 1000000 + 1);
+    return (bench->ended - before) * bench->block * 1000 / ((kvcl_now_ns() - begin) / 1000000 + 1);
 }
 
 static void report(const char *what, uint64_t bytes_s)
