@@ -163,7 +163,10 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
     if ((status == KVCL_OK) && (p->dram_bytes != 0)) {
         status = open_pool(store, p);
     }
-    return (status == KVCL_OK) ? kvcl_hot_open(store) : status;
+    if (status == KVCL_OK) {
+        status = kvcl_hot_open(store);
+    }
+    return (status == KVCL_OK) ? kvcl_uses_open(store) : status;
 }
 
 typedef struct hello {
@@ -297,6 +300,7 @@ static void destroy(kvcl_store_h store)
     kvcl_store_maps_free(store);
     kvcl_events_fini(&store->events);
     free(store->hot);
+    free(store->uses);
     free(store->repair);
     free(store->incarnations);
     free(store->ranks);

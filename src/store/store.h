@@ -105,6 +105,7 @@ struct kvcl_store {
     uint64_t          n_moved;     /* blocks that others have taken over */
     uint64_t          n_copied;    /* of others' blocks, made here */
     struct kvcl_hot   *hot;        /* NULL: nothing is kept for being hot */
+    struct kvcl_uses  *uses;       /* of others' blocks, to be told to them; NULL: I am alone */
     bool              draining;    /* takes no copies of others' any more */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
@@ -191,6 +192,14 @@ static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[K
         }
     }
 }
+
+/* ---- uses of others' blocks (store_uses.c) ---- */
+
+kvcl_status_t kvcl_uses_open(kvcl_store_h store) KVCL_MUST_CHECK;
+/** This block was got from there. Of a chain, the end first. Any thread; locked: with the lock. */
+void          kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked);
+/** Lock held. data: n of kvcl_store_use_t, from another rank. */
+void          kvcl_uses_on_told(kvcl_store_h store, const void *data, uint32_t n);
 
 /* ---- timers (store_timer.c): lock held ---- */
 

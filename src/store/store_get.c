@@ -43,7 +43,9 @@ static void touch_hits(kvcl_get_t *get)
 
     for (i = get->n; i-- > 0;) { /* the end of a chain first */
         const kvcl_get_item_t *item = &get->items[i];
-        if ((item->why == KVCL_OK) && (item->locs[item->cur].rank == store->me)) {
+        if ((item->why == KVCL_OK) && (item->locs[item->cur].rank != store->me) && !item->nvme) {
+            kvcl_uses_note(store, &item->locs[item->cur], true);
+        } else if ((item->why == KVCL_OK) && (item->locs[item->cur].rank == store->me)) {
             owner = kvcl_owner_by_cache_id(store, item->locs[item->cur].cache);
             if (owner != NULL) {
                 kvcl_owner_touch(owner, item->locs[item->cur].slot);

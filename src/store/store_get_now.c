@@ -149,6 +149,15 @@ static void touch(kvcl_store_h store, const hit_t *hits, size_t n)
     pthread_mutex_unlock(&store->ctx->engine.lock);
 }
 
+static void note_uses(kvcl_store_h store, const hit_t *hits, size_t n)
+{
+    while (n-- > 0) {
+        if (hits[n].found && (hits[n].loc.rank != store->me)) {
+            kvcl_uses_note(store, &hits[n].loc, false);
+        }
+    }
+}
+
 static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
                       hit_t *hits)
 {
@@ -172,6 +181,7 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
         }
     }
     touch(store, hits, n);
+    note_uses(store, hits, n);
     return true;
 }
 

@@ -196,6 +196,12 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     case KVCL_ASK_COPY:
         kvcl_copy_on_ask(store, peer, in, data, len);
         return;
+    case KVCL_ASK_USED:
+        if ((in->n > KVCL_USES_MAX) || (len != (size_t)in->n * sizeof(kvcl_store_use_t))) {
+            break;
+        }
+        kvcl_uses_on_told(store, data, in->n);
+        return;
     case KVCL_ASK_STAGE:
         kvcl_stage_on_ask(store, peer, in, data, len);
         return;

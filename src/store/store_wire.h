@@ -35,6 +35,7 @@ enum {
     KVCL_ASK_REMOVE_KEYS = 5,
     KVCL_ASK_TABLE       = 6,
     KVCL_ASK_COPY        = 7,
+    KVCL_ASK_USED        = 8, /* to an owner, no answer: blocks of yours that I got */
     /* Of a rank about its own part (ops.h) */
     KVCL_ASK_EVENTS      = 16,
     KVCL_ASK_LIST        = 17,
@@ -63,6 +64,15 @@ typedef struct kvcl_stage_got {
     uint32_t gen;
 } kvcl_stage_got_t;
 _Static_assert(sizeof(kvcl_stage_got_t) == 16, "wire format");
+
+enum { KVCL_USES_MAX = 64 }; /* in one USED */
+
+typedef struct kvcl_store_use {
+    uint32_t cache;
+    uint32_t slot;
+    uint32_t gen;
+} kvcl_store_use_t;
+_Static_assert(sizeof(kvcl_store_use_t) == 12, "wire format");
 
 enum { KVCL_COPY_MAX = 1024 }; /* records in one COPY */
 enum { KVCL_COPY_UNLISTED = 0x1 }; /* no home lists the blocks that the records name: it takes copies all the same */

@@ -400,7 +400,7 @@ static const struct {
     {"tier_removed_early", test_tier_removed_early}, {"tier_drain", test_tier_drain}, {"tier_clear", test_tier_clear},
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
     {"one_slot", test_one_slot}, {"flips", test_flips},
-    {"churn", test_churn}, {"hot", test_hot},
+    {"churn", test_churn}, {"hot", test_hot}, {"uses", test_uses},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

@@ -154,6 +154,10 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
         out.store = store->id;
         len       = copy_message(rnd, store, payload, out.n);
     }
+    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_USED) && (kvcl_rand_below(rnd, 4) != 0)) {
+        out.store = store->id;
+        len       = (out.n % (PAYLOAD / sizeof(kvcl_store_use_t))) * sizeof(kvcl_store_use_t);
+    }
     if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 4) == 0)) {
         out.n         = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);
         out.store     = store->id;

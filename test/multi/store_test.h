@@ -91,6 +91,7 @@ void test_upsert_refused(world_t *w);
 void test_churn(world_t *w);
 /* store_hot.c */
 void test_hot(world_t *w);
+void test_uses(world_t *w);
 /* store_moves.c */
 void test_moves(world_t *w);
 void test_move_unlisted(world_t *w);

@@ -1,0 +1,99 @@
+/*
+ * A get from another rank's memory is a use of that block, and its owner must know of it, or what is used from afar
+ * alone looks to it as if nobody wanted it. Uses are noted here and told in batches, without an answer: a word lost
+ * (another thread was noting, the owner is gone, the end of a run) costs a little of the order of eviction, no more.
+ *
+ * The notes belong to whoever has `busy`; nobody waits for it.
+ */
+#include "config.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+/* Of one rank at a time. */
+typedef struct bin {
+    uint32_t         rank;
+    uint32_t         n;
+    kvcl_store_use_t uses[KVCL_USES_MAX];
+} bin_t;
+
+enum { BINS = 32 };
+
+struct kvcl_uses {
+    atomic_flag busy;
+    bin_t       bins[BINS];
+};
+
+kvcl_status_t kvcl_uses_open(kvcl_store_h store)
+{
+    store->uses = (store->n_ranks > 1) ? calloc(1, sizeof(*store->uses)) : NULL;
+    if (store->uses != NULL) {
+        atomic_flag_clear(&store->uses->busy);
+    }
+    return ((store->uses != NULL) || (store->n_ranks == 1)) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+}
+
+static void tell(kvcl_store_h store, const bin_t *bin)
+{
+    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_USED},
+                                .store = store->id, .n = bin->n, .rank = store->me};
+    kvcl_peer_t        *peer = store->ranks[bin->rank].peer;
+
+    if ((bin->n != 0) && !store->closing && (peer->state == KVCL_PEER_READY)) {
+        (void)!kvcl_peer_post(peer, &out.msg, sizeof(out), bin->uses, bin->n * sizeof(bin->uses[0]));
+    }
+}
+
+/* What was in a bin that has no room for one more of this rank, is copied to *full. */
+static bool note(struct kvcl_uses *uses, const kvcl_dir_loc_t *loc, bin_t *full)
+{
+    bin_t *bin  = &uses->bins[loc->rank % BINS];
+    bool  empty = false;
+
+    if (atomic_flag_test_and_set_explicit(&uses->busy, memory_order_acquire)) {
+        return false;
+    }
+    if ((bin->n == KVCL_USES_MAX) || ((bin->rank != loc->rank) && (bin->n != 0))) {
+        *full  = *bin;
+        empty  = true;
+        bin->n = 0;
+    }
+    bin->rank            = loc->rank;
+    bin->uses[bin->n++] = (kvcl_store_use_t){.cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
+    atomic_flag_clear_explicit(&uses->busy, memory_order_release);
+    return empty;
+}
+
+void kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked)
+{
+    bin_t full;
+
+    if ((store->uses == NULL) || (loc->rank == store->me) || (loc->rank >= store->n_ranks) ||
+        !note(store->uses, loc, &full)) {
+        return;
+    }
+    if (!locked) {
+        kvcl_lock(store->ctx);
+    }
+    tell(store, &full);
+    if (!locked) {
+        kvcl_unlock(store->ctx);
+    }
+}
+
+void kvcl_uses_on_told(kvcl_store_h store, const void *data, uint32_t n)
+{
+    kvcl_store_use_t use;
+    kvcl_owner_t     *owner;
+    uint32_t         i;
+
+    for (i = 0; i < n; ++i) {
+        memcpy(&use, (const char *)data + (i * sizeof(use)), sizeof(use));
+        owner = kvcl_owner_by_cache_id(store, use.cache);
+        if ((owner != NULL) && (use.slot < owner->slots.n) &&
+            (owner->array[use.slot].state == KVCL_SLOT_PUBLISHED) &&
+            (kvcl_slots_gen(&owner->slots, use.slot) == use.gen)) {
+            kvcl_owner_touch(owner, use.slot);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+/*
+ * A block that other ranks get counts as used at its owner: rank 0 holds a full pool, rank 1 gets the older half of it,
+ * then rank 0 puts more. What goes is not what rank 1 got.
+ */
+#include "store_test.h"
+
+#include <time.h>
+
+/* The notes of uses go in batches of 64: those of the first 64 gets with the 65th. */
+enum { POOL = 128, USED = 64, MORE = 24 };
+
+static void put_some(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, unsigned n)
+{
+    uint32_t   id = 0;
+    unsigned   i;
+    kvcl_req_h req;
+
+    for (i = 0; i < n; ++i) {
+        fill(cache, id, &keys[i]);
+        CHECK(w, DO(kvcl_store_put(store, &keys[i], 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
+    }
+}
+
+void test_uses(world_t *w)
+{
+    kvcl_cache_h        cache  = make_cache(w, "uses", 1, false);
+    struct timespec     nap    = {0, 50000000};
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_key_t          keys[POOL + MORE];
+    uint8_t             present[USED];
+    uint32_t            id = 0;
+    unsigned            i, left = 0;
+    kvcl_store_h        store;
+    kvcl_req_h          req;
+
+    params.dir_entries = 4096;
+    params.dram_bytes  = POOL * BLOCK;
+    params.block_bytes = BLOCK;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    for (i = 0; i < POOL + MORE; ++i) {
+        keys[i] = key_of("uses", 0, i);
+    }
+    if (w->rank == 0) {
+        put_some(w, store, cache, keys, POOL);
+    }
+    sync_all(w);
+    for (i = 0; (w->rank == 1) && (i <= USED); ++i) {
+        CHECK(w, DO(kvcl_store_get(store, &keys[i % USED], 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
+        CHECK(w, holds(cache, id, &keys[i % USED]), "bytes");
+    }
+    sync_all(w);
+    if (w->rank == 0) {
+        nanosleep(&nap, NULL); /* nobody answers a word of what was used */
+        put_some(w, store, cache, keys + POOL, MORE);
+        KVCL_TRY(kvcl_store_exists(store, keys, USED, present));
+        for (i = 0; i < USED; ++i) {
+            left += present[i];
+        }
+        CHECK(w, (w->size == 1) || (left == USED), "%u of %d blocks that another rank got are left", left, USED);
+    }
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
