@@ -3,7 +3,8 @@
  * by kvcl_perf alone; no part of the library. Plain C, no UCX type, so that a tool can include it.
  *
  * Two sides open a floor together: the initiator runs transfers between its own buffers and the target's memory, the
- * target serves them. Each side uses its floor from one thread. The caller brings a way to exchange a few hundred bytes.
+ * target serves them. Each side uses its floor from one thread. The caller brings a way to exchange a few hundred
+ * bytes.
  */
 #ifndef KVCL_UCX_GLUE_FLOOR_H
 #define KVCL_UCX_GLUE_FLOOR_H

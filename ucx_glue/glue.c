@@ -105,9 +105,9 @@ static unsigned glue_progress(kvcl_xport_t *xport)
 }
 
 /*
- * UCX answers peers' first contacts by itself, over endpoints that we never see. Destroying a worker while such an answer
- * still waits for its connection ends the process (1.13 asserts in ucp_request_send_state_ff): let them go out first. Returns
- * whether they did.
+ * UCX answers peers' first contacts by itself, over endpoints that we never see. Destroying a worker while such an
+ * answer still waits for its connection ends the process (1.13 asserts in ucp_request_send_state_ff): let them go out
+ * first. Returns whether they did.
  */
 static bool flush_answers(glue_t *g)
 {

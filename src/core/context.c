@@ -124,8 +124,8 @@ static kvcl_status_t open_rooms(kvcl_context_h ctx)
     return KVCL_OK;
 }
 
-/* Everybody spins only where each rank can have a core of its own. A launcher that binds a rank to one core has given it
- * one, so what counts is the host's cores, not those this process may use. */
+/* Everybody spins only where each rank can have a core of its own. A launcher that binds a rank to one core has given
+ * it one, so what counts is the host's cores, not those this process may use. */
 static uint64_t spin_ns(kvcl_context_h ctx)
 {
     size_t i;

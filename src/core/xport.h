@@ -3,15 +3,16 @@
  * (core/xport_loop.c, contexts inside one process, and the reference for the others).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
- * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks (kvcl_xport_cbs_t, kvcl_xport_send_t
- * done) are called from progress() only, with that lock held; they may call back into the transport.
+ * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks
+ * (kvcl_xport_cbs_t, kvcl_xport_send_t done) are called from progress() only, with that lock held; they may call back
+ * into the transport.
  *
  * A transport offers
  *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
  *               fails. The receiver learns nothing about the sender that it may trust: the core's handshake proves it.
  *   native RMA: memory a peer described can be mapped here (rmem attr .map: plain loads, stores and memcpy reach it,
- *               the owner asleep), or got (.get) and put (.put). Never emulated: a transport that would need the owner's CPU
- *               for a get says neither, and the core then asks the owner by message.
+ *               the owner asleep), or got (.get) and put (.put). Never emulated: a transport that would need the
+ *               owner's processor for a get says neither, and the core then asks the owner by message.
  */
 #ifndef KVCL_CORE_XPORT_H
 #define KVCL_CORE_XPORT_H
@@ -96,9 +97,10 @@ typedef struct kvcl_xport_ops {
     /* One short text, such as "posix", "tcp/lo", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);
 
-    /* Send header and the concatenated iov (the array itself is free on return). send == NULL: everything is copied before return (payload at most
-     * inline_bytes); returns KVCL_OK or an error. Else: KVCL_OK, finished, send is not touched again and done is not
-     * called; KVCL_INPROGRESS, hdr and buffers stay untouched until done; or an error, done is not called. */
+    /* Send header and the concatenated iov (the array itself is free on return). send == NULL: everything is copied
+     * before return (payload at most inline_bytes); returns KVCL_OK or an error. Else: KVCL_OK, finished, send is not
+     * touched again and done is not called; KVCL_INPROGRESS, hdr and buffers stay untouched until done; or an error,
+     * done is not called. */
     kvcl_status_t (*am_send)(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
                              unsigned flags, kvcl_xport_send_t *send);
     /* Answer a message's sender without an endpoint of our own: copying, small. Only during its recv callback;
@@ -110,8 +112,8 @@ typedef struct kvcl_xport_ops {
     kvcl_status_t (*mem_alloc)(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     void          (*mem_free)(kvcl_xport_mem_t *mem); /* all kinds */
-    /* Optional. Device memory: it is never touched by the processor; a peer's .map of it is an address for its driver. An
-     * error, or none such: only messages reach it. As mem_register otherwise. */
+    /* Optional. Device memory: it is never touched by the processor; a peer's .map of it is an address for its driver.
+     * An error, or none such: only messages reach it. As mem_register otherwise. */
     kvcl_status_t (*mem_register_device)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     /* What a peer needs for rmem_open; at most 512 bytes. *len_p in: room, out: bytes (0: only messages reach it). */
     kvcl_status_t (*mem_pack)(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
@@ -120,7 +122,8 @@ typedef struct kvcl_xport_ops {
     kvcl_status_t (*rmem_open)(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
                                kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
     void          (*rmem_close)(kvcl_xport_rmem_t *rmem);
-    /* Where attr.get, attr.put: one run. Same return rules as am_send. A put is visible at the owner after a later flush. */
+    /* Where attr.get, attr.put: one run. Same return rules as am_send. A put is visible at the owner after a later
+     * flush. */
     kvcl_status_t (*get)(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
     kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len, kvcl_xport_send_t *send);
     kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);

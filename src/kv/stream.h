@@ -176,8 +176,8 @@ size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t l
 size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len);
 
 /**
- * The next runs, for the kernel to read from or to write to: at most @a max of together at most @a bytes, and the stream
- * goes on behind them. @return pieces written to @a iov; *len_p is their sum.
+ * The next runs, for the kernel to read from or to write to: at most @a max of together at most @a bytes, and the
+ * stream goes on behind them. @return pieces written to @a iov; *len_p is their sum.
  */
 int kvcl_stream_iov(kvcl_stream_t *stream, struct iovec *iov, int max, size_t bytes, size_t *len_p);
 

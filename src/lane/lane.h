@@ -69,8 +69,8 @@ struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane);
 void kvcl_lane_send(kvcl_lane_t *lane, uint64_t op, uint64_t offset, uint32_t len, int n, void (*sent)(void *arg),
                     void *arg);
 
-/** If arg's frame is on its way, its memory is not read any more: zeros follow, which the receiver is told not to believe
- *  by what END says. @return whether it was. */
+/** If arg's frame is on its way, its memory is not read any more: zeros follow, which the receiver is told not to
+ * believe by what END says. @return whether it was. */
 bool kvcl_lane_abandon(kvcl_lane_t *lane, const void *arg);
 
 /** End it, for the reason said: `lost` is told. */

@@ -120,7 +120,8 @@ static void account(kvcl_lane_t *lane, size_t n)
     }
 }
 
-/* What to receive into: the rest of a head; or the rest of a frame, or a part of it, and with the rest the next head. */
+/* What to receive into: the rest of a head; or the rest of a frame, or a part of it,
+ * and with the rest the next head. */
 static int want(kvcl_lane_t *lane, struct iovec *iov)
 {
     int n;

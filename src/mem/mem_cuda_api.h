@@ -59,7 +59,8 @@ typedef struct kvcl_cuda_driver {
 const kvcl_cuda_driver_t *kvcl_cuda_driver(bool load);
 /** For tests: this table from now on; NULL: the real driver. No device memory is registered. */
 void                      kvcl_cuda_set_driver(const kvcl_cuda_driver_t *driver);
-/** KVCL_OK for CUDA_SUCCESS; else KVCL_ERR_IO (or NO_MEMORY), and the sentence names the call and the driver's error. */
+/** KVCL_OK for CUDA_SUCCESS; else KVCL_ERR_IO (or NO_MEMORY),
+ * and the sentence names the call and the driver's error. */
 kvcl_status_t             kvcl_cuda_status(const kvcl_cuda_driver_t *driver, CUresult result, const char *call);
 
 #endif

@@ -270,8 +270,8 @@ kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, u
     return KVCL_OK;
 }
 
-/* ---- descriptions: u32 id, u16 rights, u16 memory kind, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice (the region, the
- * control page): u8 parts, parts times {u8 transport, u16 length, bytes} ---- */
+/* ---- descriptions: u32 id, u16 rights, u16 memory kind, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice
+ * (the region, the control page): u8 parts, parts times {u8 transport, u16 length, bytes} ---- */
 
 static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
 {

@@ -28,8 +28,8 @@ typedef struct kvcl_pins {
 void          kvcl_pins_init(kvcl_pins_t *pins);
 void          kvcl_pins_fini(struct kvcl_owner *owner); /* forgets all of them; initialized */
 
-/** A published slot. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_NO_SPACE (hard pins on 7/8 of the slots already; 1024 pins on
- * this slot, or 4 a slot and 1024 on all). */
+/** A published slot. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_NO_SPACE (hard pins on 7/8 of the slots already;
+ * 1024 pins on this slot, or 4 a slot and 1024 on all). */
 kvcl_status_t kvcl_pins_set(struct kvcl_owner *owner, uint32_t slot, uint64_t holder, bool soft, uint64_t expires_ns)
     KVCL_MUST_CHECK;
 bool          kvcl_pins_drop(struct kvcl_owner *owner, uint32_t slot, uint64_t holder); /* was there one? */

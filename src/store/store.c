@@ -1,8 +1,8 @@
 /*
  * The store: opening and closing of this rank's part, its statistics, and the room.
  *
- * Opening is one all-gather of 40 bytes a rank: the incarnations, what pools there are, and the proof that everybody means
- * the same store.
+ * Opening is one all-gather of 40 bytes a rank: the incarnations, what pools there are, and the proof that everybody
+ * means the same store.
  * How a home's table can be read is found out when it is first needed (kvcl_store_learn).
  */
 #include "config.h"
@@ -421,7 +421,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
         free(store);
         return status;
     }
-    status         = check_params(comm, params, &p); /* if they are bad the others must hear of it: we meet all the same */
+    status          = check_params(comm, params, &p); /* if bad the others must hear of it: we meet all the same */
     store->ctx      = comm->ctx;
     store->flags    = p.flags;
     store->replicas = (p.replicas != 0) ? (uint32_t)p.replicas : 1;

@@ -128,7 +128,8 @@ static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned
     return (store->replicas > 1) || (kvcl_loc_copies(flags) > 1);
 }
 
-/** Which home of a key to ask: its home; while that is silent its backup, if it has been told everything. Any thread. */
+/** Which home of a key to ask: its home; while that is silent its backup, if it has been told everything.
+ * Any thread. */
 uint32_t      kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
 static inline bool kvcl_store_suspects(const struct kvcl_store *store, uint32_t rank)
 {
@@ -275,12 +276,13 @@ void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, s
 /** Lock held: room for an answer; valid until the next call. NULL: no memory. */
 void *kvcl_home_scratch(kvcl_context_h ctx, size_t len);
 /** Nobody hears it if the ask's op is 0. */
-void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
-                     size_t len);
+void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
+                     const void *data, size_t len);
 
 /* ---- copies of others' blocks in my pool (store_copy.c): lock held ---- */
 
-void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
+void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                      size_t len);
 void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
 /** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
 kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,

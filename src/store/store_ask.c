@@ -316,7 +316,8 @@ static kvcl_status_t fill(kvcl_ask_t *ask, size_t room, const char *items, size_
         ask->len = (size_t)ask->n * KVCL_DIR_KEY_BYTES;
         return KVCL_OK;
     }
-    status = kvcl_dir_pack_begin(&pack, ask->payload, room, (kvcl_dir_msg_type_t)ask->kind, kvcl_store_shards(ask->store)->view, 0);
+    status = kvcl_dir_pack_begin(&pack, ask->payload, room, (kvcl_dir_msg_type_t)ask->kind,
+                                 kvcl_store_shards(ask->store)->view, 0);
     for (i = 0; (i < ask->n) && (status == KVCL_OK); ++i) {
         const kvcl_store_rec_t *rec = (const void *)(items + ((size_t)ask->order[i] * stride));
         status = kvcl_dir_pack_add(&pack, &rec->key, (ask->kind == KVCL_ASK_LOOKUP) ? NULL : &rec->loc);

@@ -268,8 +268,8 @@ static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, c
     return n_recs;
 }
 
-/* Lock held. Keys that shall leave the tier are still in it: what has been put anew under one of them would be taken for
- * what is there, and go with it. */
+/* Lock held. Keys that shall leave the tier are still in it: what has been put anew under one of them would be taken
+ * for what is there, and go with it. */
 static bool drops_wait(kvcl_nvme_t *nvme)
 {
     bool any;

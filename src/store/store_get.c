@@ -341,7 +341,7 @@ static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_
 static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
 {
     const kvcl_dir_loc_t *loc   = &get->items[items[0]].locs[get->items[items[0]].cur];
-    kvcl_get_fetch_t              *fetch = calloc(1, sizeof(*fetch) + (n * (sizeof(kvcl_status_t) + (3 * sizeof(uint32_t)))));
+    kvcl_get_fetch_t     *fetch = calloc(1, sizeof(*fetch) + (n * (sizeof(kvcl_status_t) + (3 * sizeof(uint32_t)))));
     kvcl_status_t        status;
     uint32_t             *slots;
 

@@ -12,8 +12,8 @@
 
 #include <stdlib.h>
 
-void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n, const void *data,
-                     size_t len)
+void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
+                     const void *data, size_t len)
 {
     kvcl_msg_dir_answer_t out = {.msg    = {.type = KVCL_MSG_DIR_ANSWER, .flags = in->msg.flags, .op = in->msg.op},
                                  .status = status, .n = n};
@@ -60,7 +60,8 @@ static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
     out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
     out.buf = kvcl_home_scratch(store->ctx, out.cap);
     status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
-    kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL, (status == KVCL_OK) ? out.len : 0);
+    kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL,
+                    (status == KVCL_OK) ? out.len : 0);
 }
 
 static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t asker)

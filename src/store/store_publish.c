@@ -439,8 +439,8 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
 
     while ((status == KVCL_OK) && (i-- > 0)) {
         sum    = recs[i].loc.checksum;
-        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM), 1,
-                                    0, &recs[i].loc);
+        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
+                                    1, 0, &recs[i].loc);
     }
     if (status == KVCL_OK) {
         return KVCL_OK;

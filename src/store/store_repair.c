@@ -1,12 +1,12 @@
 /*
  * Repair after a rank has gone, in the background: what this rank does as a home.
  *
- * It walks its table, some cells at a time. Entries of ranks that are gone are taken out. What has two homes, and one of
- * them new, is told to the new one. Of a block with fewer copies than it says there shall be, the home (not its backup)
- * asks a rank that has none to fetch one, as a put's chain does (store_copy.c). One batch is under way at a time, and
- * the bytes stay below KVCL_STORE_REPAIR a second. What could not be done (a rank that is busy, or has not heard of the
- * death yet) is looked for again in a later pass; there are PASSES_MAX of them, at least two, for publishes of before
- * everybody knew.
+ * It walks its table, some cells at a time. Entries of ranks that are gone are taken out. What has two homes, and one
+ * of them new, is told to the new one. Of a block with fewer copies than it says there shall be, the home (not its
+ * backup) asks a rank that has none to fetch one, as a put's chain does (store_copy.c). One batch is under way at a
+ * time, and the bytes stay below KVCL_STORE_REPAIR a second. What could not be done (a rank that is busy, or has not
+ * heard of the death yet) is looked for again in a later pass; there are PASSES_MAX of them, at least two, for
+ * publishes of before everybody knew.
  */
 #include "config.h"
 #include "base/clock.h"

@@ -433,7 +433,8 @@ static kvcl_status_t take_job(kvcl_nvme_t *nvme, stage_job_t *job)
     return KVCL_OK;
 }
 
-void kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+void kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                       size_t len)
 {
     stage_job_t   *job;
     kvcl_status_t status = KVCL_ERR_NO_MEMORY;

@@ -1,8 +1,8 @@
 /*
  * The bytes of collectives (coll_run.h): what is pulled from a peer, and what came along with its announcement.
  *
- * What was copied from a peer's mapped memory counts only if the peer took nothing back meanwhile (pull.h, guarded): one
- * that gave up may have reused its buffer, and its word of that may be stuck behind others. If it did, its offer is
+ * What was copied from a peer's mapped memory counts only if the peer took nothing back meanwhile (pull.h, guarded):
+ * one that gave up may have reused its buffer, and its word of that may be stuck behind others. If it did, its offer is
  * asked, which refuses if this collective was given up. Then the transports are asked once more (the landed list), so
  * that a peer that gave up and said so is usually heard before its bytes are passed on.
  *

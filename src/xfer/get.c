@@ -35,7 +35,8 @@ static bool is_whole(const kvcl_sel_t *sel)
     return (sel->layers.end == 0) && (sel->heads.end == 0) && (sel->tokens.end == 0);
 }
 
-/* Whole opaque blocks, the shortest way: no streams. False: it is another case, or an error to be found by the rules. */
+/* Whole opaque blocks, the shortest way: no streams. False: it is another case,
+ * or an error to be found by the rules. */
 static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_rcache_t *rcache,
                         const kvcl_sel_t *remote, bool push)
 {

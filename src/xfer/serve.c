@@ -5,7 +5,8 @@
  * `window` frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave
  * generations, they are compared after the last byte has left: unequal means that the slot was reused meanwhile, and
  * the block's status says so. Of exported memory, which may be revoked, the end is told when its last frame has left,
- * so that no frame in flight can take bytes of after the revoke along with a good end. While a serve reads memory, its region, cache or offer counts it and cannot go.
+ * so that no frame in flight can take bytes of after the revoke along with a good end. While a serve reads memory, its
+ * region, cache or offer counts it and cannot go.
  */
 #include "config.h"
 #include "base/copy_racy.h"
@@ -280,7 +281,8 @@ static bool wants(const kvcl_serve_t *serve)
            (serve->by_lane ? kvcl_serve_lane_wants(serve) : (serve->credits != 0));
 }
 
-/* A turn: short, so that the progress between two of them sees small requests soon. The serve may be gone afterwards. */
+/* A turn: short, so that the progress between two of them sees small requests soon.
+ * The serve may be gone afterwards. */
 static unsigned advance(kvcl_serve_t *serve)
 {
     unsigned frames = (serve->frame < KVCL_SERVE_TURN) ? (unsigned)(KVCL_SERVE_TURN / serve->frame) : 1;

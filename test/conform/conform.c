@@ -81,7 +81,8 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
 
 /* ---------------------------------------------------------------- the store that boot uses */
 
-/* Boot counts the contexts of a process ("kvcl.<n>.job"); ranks that are threads would each have a number of their own. */
+/* Boot counts the contexts of a process ("kvcl.<n>.job"); ranks that are threads would each have a number of their
+ * own. */
 static void plain_key(const char *key, char out[KEY_MAX])
 {
     const char *rest = strchr(key, '.');

@@ -128,9 +128,9 @@ static void die(void *arg, kvcl_status_t status)
 }
 
 /*
- * Over shared memory the end comes from a callback, when no thread of the process is inside UCX: a writer killed between
- * taking a slot of another's queue and filling it (UCX's posix transport, 1.13 to 1.22) leaves that queue blocked for
- * everybody, about one time in twenty-five here. CF_RUDE=1 dies at any moment there too.
+ * Over shared memory the end comes from a callback, when no thread of the process is inside UCX: a writer killed
+ * between taking a slot of another's queue and filling it (UCX's posix transport, 1.13 to 1.22) leaves that queue
+ * blocked for everybody, about one time in twenty-five here. CF_RUDE=1 dies at any moment there too.
  */
 static void die_soon(cf_t *cf)
 {
@@ -283,7 +283,8 @@ static void stopped(cf_t *cf)
     free(t.buf);
 }
 
-/* Memory that a rank standing still is being sent from is not given back under the transport's hands; leaving goes on. */
+/* Memory that a rank standing still is being sent from is not given back under the transport's hands;
+ * leaving goes on. */
 static void leave_beside_a_stopped_one(cf_t *cf)
 {
     tools_t  t = setup(cf);

@@ -1,6 +1,6 @@
 /*
- * Layer-wise sends: a layer is never read before it was marked, and is whole where layer_wait returns, in any order, for
- * any selections of layers and heads, whoever posts first; who waits sleeps.
+ * Layer-wise sends: a layer is never read before it was marked, and is whole where layer_wait returns, in any order,
+ * for any selections of layers and heads, whoever posts first; who waits sleeps.
  */
 #include "conform_layers.h"
 #include "xfer/xfer.h"

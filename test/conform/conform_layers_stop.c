@@ -1,6 +1,6 @@
 /*
- * Layer-wise sends that end in the middle: by cancel, deadline or death, on either side. Layers that had landed stay; the
- * rest is fenced; nobody waits for ever.
+ * Layer-wise sends that end in the middle: by cancel, deadline or death, on either side. Layers that had landed stay;
+ * the rest is fenced; nobody waits for ever.
  */
 #include "conform_layers.h"
 

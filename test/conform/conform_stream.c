@@ -2,7 +2,8 @@
  * Order with an engine's stream (kvcl_xfer_params_t.stream, kvcl_stream_done): device memory on every rank, on a driver
  * without a device whose streams do their work when the test lets them (test/unit/fake_cuda.h).
  *
- * The engine of a case is a stream that is held, then writes or reads blocks. What is posted meanwhile must wait for it.
+ * The engine of a case is a stream that is held, then writes or reads blocks. What is posted meanwhile must wait for
+ * it.
  */
 #include "conform.h"
 

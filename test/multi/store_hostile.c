@@ -91,8 +91,8 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
     return n * sizeof(got);
 }
 
-/* Questions about a rank's own part, mostly of the right length. CLEAR is of tenants that nobody is, and what LEAVE names
- * is not there: a rank that may ask may also remove. */
+/* Questions about a rank's own part, mostly of the right length. CLEAR is of tenants that nobody is, and what LEAVE
+ * names is not there: a rank that may ask may also remove. */
 static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload)
 {
     uint64_t words[4], i, n = kvcl_rand_below(rnd, 8);

@@ -1,8 +1,8 @@
 /*
  * The driver without a device (fake_cuda.h).
  *
- * One lock guards everything; streams drop it while they copy. A failed stream does nothing more and says so whenever it
- * is asked. Objects that are destroyed twice or never show in the counts.
+ * One lock guards everything; streams drop it while they copy. A failed stream does nothing more and says so whenever
+ * it is asked. Objects that are destroyed twice or never show in the counts.
  */
 #include "test/unit/fake_cuda.h"
 

@@ -1,8 +1,9 @@
 /*
- * A CUDA driver with no device, put in the place of the real one (kvcl_cuda_set_driver): two devices whose memory lies at
- * addresses that fault when the processor touches them, and which only the driver's own calls reach, through a second
- * mapping. Streams are threads that do later what they are given; the kernel reads its list when it runs and sees the
- * memory of its device and pinned memory only. What real hardware would punish is an error here that stays, as there.
+ * A CUDA driver with no device, put in the place of the real one (kvcl_cuda_set_driver): two devices whose memory lies
+ * at addresses that fault when the processor touches them, and which only the driver's own calls reach, through a
+ * second mapping. Streams are threads that do later what they are given; the kernel reads its list when it runs and
+ * sees the memory of its device and pinned memory only. What real hardware would punish is an error here that stays, as
+ * there.
  */
 #ifndef KVCL_TEST_FAKE_CUDA_H
 #define KVCL_TEST_FAKE_CUDA_H
@@ -27,7 +28,8 @@ void *fake_cuda_malloc(int device, size_t len);
 void  fake_cuda_free(void *ptr);
 /** Where the test may read and write the bytes behind device memory. */
 void *fake_cuda_bytes(const void *ptr);
-/** The n-th copy or launch from now fails (1: the next), and everything after it in its stream; 0: none does. Clears. */
+/** The n-th copy or launch from now fails (1: the next), and everything after it in its stream; 0: none does.
+ * Clears. */
 void  fake_cuda_fail(unsigned nth);
 /** Does the driver take the kernel? */
 void  fake_cuda_takes_kernel(bool takes);

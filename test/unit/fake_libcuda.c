@@ -1,8 +1,8 @@
 /*
  * The driver without a device (fake_cuda.h) as a library of its own: under the name libcuda.so.1 on the loader's path
- * it is what the library opens as the real one. So programs that were built without it (Python, conform_gpu with CF_GPU=1)
- * run their way to a device too. Beside the functions that the library needs it has the few more by which such programs
- * get memory and streams, and fake_cuda_bytes to look behind the addresses.
+ * it is what the library opens as the real one. So programs that were built without it (Python, conform_gpu with
+ * CF_GPU=1) run their way to a device too. Beside the functions that the library needs it has the few more by which
+ * such programs get memory and streams, and fake_cuda_bytes to look behind the addresses.
  */
 #include "config.h"
 #include "test/unit/fake_cuda.c"

@@ -1,7 +1,7 @@
 /*
- * Our declarations of the CUDA driver's interface (mem_cuda_stub.h) beside the toolkit's cuda.h, where the build has it:
- * every type and number at compile time, and the names under which libcuda.so.1 has the functions at run time. A name
- * that the stub gets and that is not in the lists here clashes with cuda.h, and this file does not compile.
+ * Our declarations of the CUDA driver's interface (mem_cuda_stub.h) beside the toolkit's cuda.h, where the build has
+ * it: every type and number at compile time, and the names under which libcuda.so.1 has the functions at run time. A
+ * name that the stub gets and that is not in the lists here clashes with cuda.h, and this file does not compile.
  */
 #include "config.h"
 

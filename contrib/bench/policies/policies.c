@@ -70,9 +70,9 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
         {"seed", CLI_COUNT, &opt->seed, "N", "of a generated trace (1)", 0, 0},
     };
     const cli_spec_t spec = {"policies", "[options] [TRACE...]",
-                             "Simulate eviction policies over traces of prefix-chained blocks (one JSON object a line,\n"
-                             "with hash_ids), or over a generated one. 'run' counts blocks of the longest leading run\n"
-                             "that is held, 'block' all that are held; 'orphans' are blocks that went while one that\n"
+                             "Simulate eviction policies over traces of prefix-chained blocks (one JSON object a\n"
+                             "line, with hash_ids), or over a generated one. 'run' counts blocks of the longest\n"
+                             "leading run that is held, 'block' all that are held; 'orphans' are blocks that went while one that\n"
                              "follows them was held.",
                              table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;

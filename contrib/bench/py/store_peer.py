@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """
-One store under its Python API, two processes: the holder (a child of this one) puts blocks into its own memory, one at a
-time and in batches, and the getter (this process) gets them from there, one at a time in random order and in batches of
-64, and asks for keys in batches of 1,024. Every block that was got is checked, outside of the time that is measured.
+One store under its Python API, two processes: the holder (a child of this one) puts blocks into its own memory, one at
+a time and in batches, and the getter (this process) gets them from there, one at a time in random order and in batches
+of 64, and asks for keys in batches of 1,024. Every block that was got is checked, outside of the time that is measured.
 Prints one JSON object.
 
     store_peer.py NAME --path shm|tcp --setting default|best --keys N [--seconds S] [--address WHERE] [--master PID]
@@ -39,7 +39,8 @@ def resident(pid):
 
 
 def open_store(args, role):
-    return importlib.import_module(f"store_{args.name}").Store(args.path, args.setting, role, args.address, BLOCK, BATCH)
+    kind = importlib.import_module(f"store_{args.name}").Store
+    return kind(args.path, args.setting, role, args.address, BLOCK, BATCH)
 
 
 def timed(seconds, each, most=None):

@@ -5,8 +5,8 @@
  *
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
  * perf_keys.c and perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the
- * rounds of a measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside it;
- * perf_report.c the output.
+ * rounds of a measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside
+ * it; perf_report.c the output.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -85,7 +85,8 @@ typedef struct perf_test {
     bool       (*op)(perf_slice_t *slice);
     /* Target: its part of one iteration, or NULL. */
     bool       (*target_op)(perf_t *perf);
-    /* Initiator and target, before iteration number perf->iter is measured: new bytes, new keys. NULL: nothing to do. */
+    /* Initiator and target, before iteration number perf->iter is measured: new bytes, new keys.
+     * NULL: nothing to do. */
     bool       (*renew)(perf_t *perf);
     /* Blocks that do not hold what iteration perf->iter should have put there: on the initiator, on the target. */
     uint64_t   (*check_near)(perf_t *perf);

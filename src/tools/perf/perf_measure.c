@@ -25,8 +25,8 @@ typedef struct measure {
     bool         idle; /* this phase is the one without the bulk transfer */
 } measure_t;
 
-/* How many iterations more than asked for a phase makes: one that wakes sleepers, and those whose posting is timed where
- * a look at the clock would show in the time of an iteration. */
+/* How many iterations more than asked for a phase makes: one that wakes sleepers, and those whose posting is timed
+ * where a look at the clock would show in the time of an iteration. */
 static uint64_t extra_iters(const perf_t *perf, uint64_t iters)
 {
     return (perf->opt->verify ? 0 : 1) + ((iters >= TIME_APART) ? iters / POST_EVERY : 0);

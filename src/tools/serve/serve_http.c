@@ -1,6 +1,7 @@
 /*
  * The HTTP server (serve_http.h) over libmicrohttpd: a thread of the library's, which sleeps while nobody asks, and
- * one a connection, since an answer may take long. A response is built in memory and handed over to the library, which frees it.
+ * one a connection, since an answer may take long. A response is built in memory and handed over to the library, which
+ * frees it.
  */
 #include "config.h"
 #include "tools/serve/serve_http.h"
