@@ -398,6 +398,7 @@ static const struct {
     {"put_unlisted", test_put_unlisted}, {"moves", test_moves}, {"move_unlisted", test_move_unlisted},
     {"drain", test_drain}, {"drain_two", test_drain_two}, {"copies_short", test_copies_short},
     {"tier_removed_early", test_tier_removed_early}, {"tier_drain", test_tier_drain}, {"tier_clear", test_tier_clear},
+    {"tier_still", test_tier_still},
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
     {"one_slot", test_one_slot}, {"flips", test_flips},
     {"churn", test_churn}, {"hot", test_hot}, {"uses", test_uses},

@@ -77,6 +77,7 @@ void test_tier_errors(world_t *w);
 void test_tier_removed_early(world_t *w);
 void test_tier_drain(world_t *w);
 void test_tier_clear(world_t *w);
+void test_tier_still(world_t *w);
 /* store_late.c */
 void test_late_copy(world_t *w);
 void test_late_upsert(world_t *w);

@@ -1,7 +1,8 @@
 /*
- * Operations on a store whose blocks are in second tiers: keys removed while a start is still listing, a drain of what
- * is in the tier alone, a clear in steps.
+ * Operations on a store whose blocks are in second tiers: keys removed while a start is still listing, or while the
+ * disk stands still; a drain of what is in the tier alone; a clear in steps.
  */
+#include "../unit/tier_fault.h"
 #include "base/checksum.h"
 #include "store/nvme.h"
 #include "store/ops.h"
@@ -214,4 +215,104 @@ void test_tier_clear(world_t *w)
     kvcl_store_close(store);
     sync_all(w);
     tier_unlink();
+}
+
+/* ---- a disk that stands still ---- */
+
+/* Until the tier has no room for a word more. */
+static void fill_tier(kvcl_store_h store)
+{
+    static uint8_t bytes[BLOCK];
+    struct iovec   iov = {bytes, sizeof(bytes)};
+    kvcl_key_t     key;
+    uint64_t       n = 0, i;
+
+    for (iov.iov_len = BLOCK; iov.iov_len >= 64; iov.iov_len /= 8) {
+        do {
+            key = key_of("filling", 0, n++);
+        } while (kvcl_tier_append(store->nvme->tier, key.bytes, kvcl_checksum(bytes, iov.iov_len), &iov, 1, NULL, NULL,
+                                  NULL) == KVCL_OK);
+    }
+    for (i = 0; i < n; ++i) {
+        key = key_of("filling", 0, i);
+        if (kvcl_tier_drop(store->nvme->tier, key.bytes) == KVCL_ERR_BUSY) {
+            return;
+        }
+    }
+}
+
+static size_t drops(kvcl_store_h store)
+{
+    size_t n;
+
+    pthread_mutex_lock(&store->nvme->lock);
+    n = store->nvme->n_drops;
+    pthread_mutex_unlock(&store->nvme->lock);
+    return n;
+}
+
+/* How far the pool's block of a key is on its way into the tier; -1: it is not in the pool. */
+static int state_of(kvcl_store_h store, const kvcl_key_t *key)
+{
+    kvcl_owner_node_t *node;
+    int               state;
+
+    kvcl_lock(store->ctx);
+    node  = kvcl_owner_find(store, key, store->pool);
+    state = (node != NULL) ? store->nvme->clean[kvcl_owner_slot(node)] : -1;
+    kvcl_unlock(store->ctx);
+    return state;
+}
+
+/* A key waits to leave the tier, and is put again meanwhile: what is still there does not count for the new block,
+ * since it will go. */
+void test_tier_still(world_t *w)
+{
+    const char      *spec = tier_spec(w);
+    kvcl_cache_h    cache = make_cache(w, "tier", KEYS, false);
+    kvcl_key_t      key   = key_of("still", (uint64_t)w->rank, 0);
+    uint32_t        id    = 0, tries;
+    kvcl_tier_loc_t at;
+    kvcl_store_h    store;
+    kvcl_req_h      req;
+
+    fault.below  = &kvcl_tio_threads;
+    kvcl_nvme_io = &fault_ops;
+    store        = open_store(w, spec, SMALL);
+    fill(cache, id, &key);
+    CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
+    for (tries = 0; (tries < 5000) && (state_of(store, &key) != KVCL_NVME_CLEAN); ++tries) {
+        kvcl_nvme_wake(store->nvme);
+        nap();
+    }
+    CHECK(w, kvcl_tier_find(store->nvme->tier, key.bytes, &at) == KVCL_OK, "not in the tier");
+    sync_all(w);
+    fault_still(true);
+    fill_tier(store);
+    CHECK(w, DO(kvcl_store_remove(store, &key, 1, NULL, &req)) == KVCL_OK, "remove");
+    for (tries = 0; (tries < 5000) && (drops(store) == 0); ++tries) {
+        nap();
+    }
+    CHECK(w, drops(store) != 0, "no key waits to leave the tier");
+    fill(cache, id, &key);
+    CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put again");
+    for (tries = 0; tries < 100; ++tries) {
+        kvcl_nvme_wake(store->nvme);
+        nap();
+    }
+    CHECK(w, (drops(store) != 0) && (state_of(store, &key) == KVCL_NVME_DIRTY), "%d while it waits to leave the tier",
+          state_of(store, &key));
+    fault_still(false);
+    for (tries = 0; (tries < 5000) && ((drops(store) != 0) || (state_of(store, &key) != KVCL_NVME_CLEAN)); ++tries) {
+        kvcl_nvme_wake(store->nvme);
+        nap();
+    }
+    CHECK(w, state_of(store, &key) == KVCL_NVME_CLEAN, "%d in the end", state_of(store, &key));
+    CHECK(w, kvcl_tier_find(store->nvme->tier, key.bytes, &at) == KVCL_OK, "the new block is not in the tier");
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_nvme_io = NULL;
+    sync_all(w);
+    tier_unlink();
+    kvcl_cache_destroy(cache);
 }

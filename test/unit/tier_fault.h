@@ -1,5 +1,6 @@
 /*
- * I/O that fails: a layer before either way of moving a tier's bytes, which spoils every nth read or write.
+ * I/O that fails: a layer before either way of moving a tier's bytes, which spoils every nth read or write, or lets a
+ * disk stand still.
  */
 #ifndef TEST_TIER_FAULT_H
 #define TEST_TIER_FAULT_H
@@ -7,7 +8,9 @@
 #include "tier/tier_io.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 typedef enum {
@@ -29,6 +32,8 @@ typedef struct fault_op {
     kvcl_tio_op_t op;
     kvcl_tio_op_t *asked;
     fault_kind_t  kind; /* of what is done to it */
+    fault_io_t    *io;
+    struct fault_op *next; /* while the disk stands still */
 } fault_op_t;
 
 static struct {
@@ -36,7 +41,41 @@ static struct {
     _Atomic int          kind[4];  /* by kvcl_tio_kind_t */
     _Atomic unsigned     every[4];
     _Atomic unsigned     n[4], done;
-} fault;
+    pthread_mutex_t      lock;
+    bool                 still;    /* lock: writes and syncs wait, */
+    fault_op_t           *waiting; /* here */
+} fault = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Takes the op, if the disk stands still. */
+static bool fault_wait(fault_op_t *op)
+{
+    bool waits;
+
+    pthread_mutex_lock(&fault.lock);
+    waits = fault.still && (op->op.kind != KVCL_TIO_READ);
+    if (waits) {
+        op->next      = fault.waiting;
+        fault.waiting = op;
+    }
+    pthread_mutex_unlock(&fault.lock);
+    return waits;
+}
+
+/* The disk stands still, or goes on with what waits. */
+static inline void fault_still(bool still)
+{
+    fault_op_t *op, *next;
+
+    pthread_mutex_lock(&fault.lock);
+    fault.still = still;
+    op          = still ? NULL : fault.waiting;
+    fault.waiting = still ? fault.waiting : NULL;
+    pthread_mutex_unlock(&fault.lock);
+    for (; op != NULL; op = next) {
+        next = op->next;
+        op->io->below->ops->submit(op->io->below, &op->op);
+    }
+}
 
 static void fault_done(kvcl_tio_op_t *op, int64_t result)
 {
@@ -66,6 +105,7 @@ static void fault_submit(kvcl_tio_t *base, kvcl_tio_op_t *op)
     mine->op      = *op;
     mine->op.done = fault_done;
     mine->asked   = op;
+    mine->io      = io;
     if ((every > 0) && ((atomic_fetch_add(&fault.n[op->kind], 1) + 1) % every == 0)) {
         mine->kind = (fault_kind_t)atomic_load(&fault.kind[op->kind]);
         atomic_fetch_add(&fault.done, 1);
@@ -78,7 +118,9 @@ static void fault_submit(kvcl_tio_t *base, kvcl_tio_op_t *op)
             }
         }
     }
-    io->below->ops->submit(io->below, &mine->op);
+    if (!fault_wait(mine)) {
+        io->below->ops->submit(io->below, &mine->op);
+    }
 }
 
 static void fault_close(kvcl_tio_t *base)
