@@ -14,10 +14,11 @@
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
  *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
+ *   store_uses.c     blocks got from others: their owners are told; store_hot.c: the hot ones are copied here
  *   store_bcast.c    a prefix for every rank
  *   value.h          values: bytes of any length from and to plain memory
  *   ops.h            questions about a rank's own part: store_ops.c; store_events.c, store_list.c
- *   nvme.h           the second tier: store_nvme.c, store_demote.c, store_stage.c, store_get_stage.c
+ *   nvme.h           the second tier: store_nvme.c, store_demote.c, store_relist.c, store_stage.c, store_get_stage.c
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
  * none (dir/table.h).

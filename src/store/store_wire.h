@@ -8,6 +8,7 @@
  *   REMOVE_KEYS  n keys                      answer: nothing
  *   TABLE        nothing                     answer: a region's description (mem/region.h)
  *   COPY         kvcl_copy_head_t, n records  answer: kvcl_copy_tail_t, n bytes: how many copies were made
+ *   USED         n kvcl_store_use_t: blocks of the asked one that were got   no answer
  *   EVENTS       since, how many, ns to wait (u64 each)   answer: kvcl_store_event_t, as in memory
  *   LIST         cursor, how many (u64 each)  answer: cursor, newest event, n (u64 each), n kvcl_store_item_t
  *   PIN          holder, ns, flags, n (u64 each), n keys  answer: n bytes: pinned, not here, too many

@@ -72,8 +72,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
     const cli_spec_t spec = {"policies", "[options] [TRACE...]",
                              "Simulate eviction policies over traces of prefix-chained blocks (one JSON object a\n"
                              "line, with hash_ids), or over a generated one. 'run' counts blocks of the longest\n"
-                             "leading run that is held, 'block' all that are held; 'orphans' are blocks that went while one that\n"
-                             "follows them was held.",
+                             "leading run that is held, 'block' all that are held; 'orphans' are blocks that went\n"
+                             "while one that follows them was held.",
                              table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;
 
