@@ -45,7 +45,7 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(COLL, 40) \
     X(CONNECT, 45)      /* inter-communicators */ \
     X(CONNECTED, 46) \
-    X(DIR_ASK, 50)      /* the store: see dir_wire.h */ \
+    X(DIR_ASK, 50)      /* the store: see store_wire.h */ \
     X(DIR_ANSWER, 51) \
     X(WITHDRAW, 52)
 
