@@ -37,7 +37,7 @@ typedef struct kvcl_iov {
  * done only; the other members are the transport's while the operation is in flight. */
 typedef struct kvcl_xport_send kvcl_xport_send_t;
 struct kvcl_xport_send {
-    void              (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers may be reused; get: data is here */
+    void              (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers are free; get: data is here */
     void              *priv;
     kvcl_xport_send_t *next;
     kvcl_status_t     status;
@@ -125,7 +125,8 @@ typedef struct kvcl_xport_ops {
     /* Where attr.get, attr.put: one run. Same return rules as am_send. A put is visible at the owner after a later
      * flush. */
     kvcl_status_t (*get)(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
-    kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len, kvcl_xport_send_t *send);
+    kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len,
+                         kvcl_xport_send_t *send);
     kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
 
     /* Optional. Are there sends or RMA that only progress() can finish? Cheap: asked after every post. */
@@ -146,7 +147,7 @@ struct kvcl_xport {
 struct kvcl_xport_ep {
     kvcl_xport_t *xport;
     void         *arg;        /* the core's peer; set by the core after ep_create */
-    size_t       frame_bytes; /* payload that is best in one message on this path; larger ones are allowed, and slower */
+    size_t       frame_bytes; /* payload that is best in one message on this path; larger ones may be, and are slower */
     bool         sockets;     /* messages go through the kernel's sockets: a TCP connection beside it is as good */
 };
 struct kvcl_xport_mem {

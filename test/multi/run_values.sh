@@ -2,7 +2,7 @@
 # Values of a store over 1, 2 and 4 ranks, by shared memory and by TCP. SEED=N replays.
 set -eu
 : "${top_builddir:?}"
-command -v mpirun >/dev/null 2>&1 || { echo "no mpirun here: the tests of values over several ranks are skipped"; exit 77; }
+command -v mpirun >/dev/null 2>&1 || { echo "no mpirun here: the multi-rank tests of values are skipped"; exit 77; }
 seed=${SEED:-$(date +%s)}
 
 # run N PATH TEST...: no test named means all

@@ -189,7 +189,8 @@ int        kvpy_op_put(kvpy_op_t *op, size_t n, PyObject *replicas, PyObject *te
                        kvcl_xfer_params_t *params);
 /** The memory of values is the user's again. */
 void       kvpy_op_drop_values(kvpy_op_t *op);
-/** The posting call returned status: op->req is in flight, or op is freed and the exception set. @return the Request. */
+/** The posting call returned status: op->req is in flight, or op is freed and the exception set.
+ * @return the Request. */
 PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status);
 void      kvpy_op_free(kvpy_op_t *op); /* one that was not posted */
 #define KVPY_POST(_op, _status, _expr)                                                                                 \
