@@ -54,6 +54,8 @@ const kvcl_setting_t kvcl_config_table[] = {
         "over tcp, transfers from this size on, in pieces of 2K or more, go by a connection of their own; 0: none"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
         "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),
+    ROW("KVCL_STORE_HEDGE_AUTO", "no", BOOL, store_hedge_auto, 0, 0, NULL,
+        "whether it waits no longer than 99 of 100 like gets take (1 ms at least), if that is less"),
     ROW("KVCL_STORE_HOT", "0", INT, store_hot, 0, 255, NULL,
         "how often a rank gets a block from afar before it keeps a copy in its pool; 0: it never does"),
     ROW("KVCL_STORE_REPAIR", "256M", SIZE, store_repair_bytes, 0, 1ll << 40, NULL,

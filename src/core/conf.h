@@ -31,6 +31,7 @@ typedef struct kvcl_config {
     uint64_t lane_min;
     char     *native_table;
     uint64_t store_hedge_ns;
+    int      store_hedge_auto;
     int64_t  background_share;
     uint64_t store_repair_bytes;
     int64_t  store_hot;
@@ -39,7 +40,7 @@ typedef struct kvcl_config {
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 27 };
+enum { KVCL_CONFIG_ROWS = 28 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -27,6 +27,8 @@ typedef struct kvcl_get_item {
     kvcl_cache_h   src;     /* BUSY: a local cache that the bytes come from, or NULL */
     uint8_t        n_locs;
     uint8_t        tried;   /* bits, by location */
+    uint8_t        silent;  /* of those: given up for their silence alone, so they may be tried again */
+    uint8_t        hedges;  /* how often that was */
     uint8_t        cur;     /* BUSY: which */
     uint8_t        state;   /* kvcl_get_state_t */
     bool           again;   /* a copy had moved on: a new lookup may find another */
@@ -52,6 +54,7 @@ typedef struct kvcl_get {
     size_t          n_todo;
     unsigned        outstanding;   /* asks, pulls, todo and those being verified */
     unsigned        lookups;
+    unsigned        hedges;        /* questions to homes that were given up for their silence */
     kvcl_status_t   stopping;
     bool            small;         /* verified under the lock: that is quicker */
     bool            inner;         /* of the store itself: not counted as a user's */
@@ -66,6 +69,7 @@ typedef struct kvcl_get_fetch {
     kvcl_list_t        link;    /* get->pulls */
     kvcl_get_t         *get;
     struct kvcl_pull   *pull;
+    uint64_t           begun_ns;
     uint64_t           seen_ns; /* when it was last seen to have moved */
     uint64_t           seen;    /* bytes by then */
     bool               hedged;  /* stopped for its silence */
@@ -77,10 +81,16 @@ typedef struct kvcl_get_fetch {
 /** Lock held: after asks or pulls were posted. Those that stay silent are given up where there is another way. */
 void          kvcl_hedge_arm(kvcl_get_t *get);
 void          kvcl_hedge_disarm(kvcl_get_t *get);
+/** Lock held: a pull of this item was stopped for its silence. True: this copy is all there is, and is waited for. */
+bool          kvcl_hedge_stays(const kvcl_get_t *get, kvcl_get_item_t *item);
+/** Lock held: a pull, or a question to a home, has ended: how long it took is noted. */
+void          kvcl_hedge_fetched(const kvcl_get_fetch_t *fetch, kvcl_status_t status);
+void          kvcl_hedge_answered(const kvcl_ask_t *ask, kvcl_status_t status);
 /** Lock held: the nearest untried copy into item->cur; false: there is none. Ranks that want the same key start at
  * different ones. */
 bool          kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item);
-/** Lock held: is there another copy than the one in use that has not been tried, of a rank that answers? */
+/** Lock held: is there another copy than the one in use that has not been tried, or was only silent, of a rank that
+ * answers? */
 bool          kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item);
 
 /** Lock held: item i is chosen and lies in a tier: its owner is asked, and for what else of the get it has there. */

@@ -29,6 +29,7 @@
 #include "core/comm.h"
 #include "core/req.h"
 #include "dir/home.h"
+#include "store/delay.h"
 #include "store/events.h"
 #include "store/owner.h"
 #include "store/store_wire.h"
@@ -110,6 +111,7 @@ struct kvcl_store {
     bool              draining;    /* takes no copies of others' any more */
     uint32_t          next_place;  /* turns, so that equals are taken in turn */
     unsigned          ops;
+    kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks of my host, of others: store_hedge.c */
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
     _Atomic uint64_t  tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
     _Atomic uint64_t  local_hits; /* of them, tiers aside: out of my memory */

@@ -161,7 +161,7 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
     if (item->again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) {
         item->again = false;
-        item->tried = 0;
+        item->tried = item->silent = 0;
         item->state = KVCL_GET_LOOKUP;
         return;
     }
@@ -181,6 +181,7 @@ static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     kvcl_dir_msg_t reply;
     uint32_t       at = 0, i;
 
+    kvcl_hedge_answered(ask, status);
     if (status == KVCL_OK) {
         status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
     }
@@ -277,6 +278,7 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
     size_t     i;
 
     kvcl_list_del(&fetch->link);
+    kvcl_hedge_fetched(fetch, status);
     if ((pull->rcache != NULL) && pull->rcache->mapped && (status == KVCL_OK)) {
         remember_rcache(&get->store->ranks[get->items[fetch->items[0]].locs[get->items[fetch->items[0]].cur].rank],
                         pull->rcache);
@@ -286,7 +288,7 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
         kvcl_get_item_t *item = &get->items[at];
         kvcl_status_t   one   = fetch->status[i];
         if (fetch->hedged && (one == KVCL_ERR_TIMED_OUT) && (get->stopping == KVCL_OK) &&
-            !kvcl_get_has_other(get, item)) {
+            kvcl_hedge_stays(get, item)) {
             item->state = KVCL_GET_READY; /* this copy is all there is: it is waited for, by itself */
             continue;
         }
@@ -351,7 +353,8 @@ static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n
     kvcl_list_init(&fetch->link);
     fetch->get     = get;
     fetch->n       = n;
-    fetch->seen_ns = kvcl_now_ns();
+    fetch->seen_ns  = kvcl_now_ns();
+    fetch->begun_ns = fetch->seen_ns;
     fetch->status = (kvcl_status_t *)(void *)(fetch + 1);
     fetch->items  = (uint32_t *)(void *)(fetch->status + n);
     slots         = fetch->items + n;

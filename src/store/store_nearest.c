@@ -1,6 +1,7 @@
 /*
  * Which copy of a block a get takes next: mine, one in a mapped cache, one of this host, any; then those in second
- * tiers, in the same order; a silent rank's last.
+ * tiers, in the same order; a silent rank's last. One that was given up for its silence comes before that of a rank
+ * that is silent now, if its own is not any more, and after all others if it is.
  */
 #include "config.h"
 #include "store/get.h"
@@ -36,11 +37,18 @@ bool kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item)
 
     for (i = 0; i < item->n_locs; ++i) {
         j     = (i + get->store->me) % item->n_locs;
-        score = (item->tried & (1u << j)) ? 0 : nearness(get, &item->locs[j]);
+        score = 2 * nearness(get, &item->locs[j]);
+        if ((score != 0) && (item->tried & (1u << j))) {
+            score = !(item->silent & (1u << j)) ? 0 : (score > 2 * SILENT) ? (2 * SILENT) + 1 : 1;
+        }
         if (score > best_score) {
             best_score = score;
             item->cur  = (uint8_t)j;
         }
+    }
+    if (best_score != 0) {
+        item->tried  &= (uint8_t)~(1u << item->cur);
+        item->silent &= (uint8_t)~(1u << item->cur);
     }
     return best_score > 0;
 }
@@ -50,7 +58,8 @@ bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
     unsigned i;
 
     for (i = 0; i < item->n_locs; ++i) {
-        if ((i != item->cur) && !(item->tried & (1u << i)) && (nearness(get, &item->locs[i]) > SILENT)) {
+        bool tried = (item->tried & ~(unsigned)item->silent & (1u << i)) != 0;
+        if ((i != item->cur) && !tried && (nearness(get, &item->locs[i]) > SILENT)) {
             return true;
         }
     }

@@ -10,7 +10,7 @@ KVCL_SECRET_FILE=$tmp/secret
 export KVCL_SECRET_FILE
 passed=0 failed=0
 for path in auto tcp; do
-  for what in killed stopped "killed after a repair"; do
+  for what in killed stopped "stopped, hedged by itself" "killed after a repair"; do
     echo "-- KVCL_PATH=$path"
     if KVCL_PATH=$path timeout -k 10 100 "$top_builddir/test/multi/store_death" 4 "$what"; then
       passed=$((passed + 1))

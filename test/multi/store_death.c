@@ -27,6 +27,7 @@ typedef struct scene {
     int        signal;    /* SIGKILL, SIGSTOP */
     int        within_ms; /* from then on no get may fail, and all keys have been got */
     bool       after_one; /* another rank was killed before, and what it held has been repaired */
+    bool       automatic; /* the delay of hedges is found out: the one that is set is too long */
 } scene_t;
 
 /* What all processes share. */
@@ -347,14 +348,21 @@ static bool repaired(shared_t *s, int size)
 
 static bool run(const scene_t *quiet, int size)
 {
-    scene_t  one    = {quiet->name, quiet->signal, quiet->within_ms * slack(), quiet->after_one}, *scene = &one;
+    scene_t  one = {quiet->name, quiet->signal, quiet->within_ms * slack(), quiet->after_one, quiet->automatic};
+    scene_t  *scene = &one;
     int      victim = size - (quiet->after_one ? 2 : 1);
     shared_t *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t    pids[RANKS_MAX];
     int      i, status;
     bool     right = true;
 
+    if (quiet->automatic) {
+        setenv("KVCL_STORE_HEDGE", "20s", 1);
+        setenv("KVCL_STORE_HEDGE_AUTO", "yes", 1);
+    }
     start_ranks(scene, s, size, pids);
+    unsetenv("KVCL_STORE_HEDGE");
+    unsetenv("KVCL_STORE_HEDGE_AUTO");
     for (i = 0; (i < 20000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
         usleep(1000);
     }
@@ -389,9 +397,10 @@ static bool run(const scene_t *quiet, int size)
 int main(int argc, char **argv)
 {
     static const scene_t scenes[] = {
-        {"killed", SIGKILL, KILL_MS, false},
-        {"stopped", SIGSTOP, STOP_MS, false},
-        {"killed after a repair", SIGKILL, KILL_MS, true},
+        {"killed", SIGKILL, KILL_MS, false, false},
+        {"stopped", SIGSTOP, STOP_MS, false, false},
+        {"stopped, hedged by itself", SIGSTOP, STOP_MS, false, true},
+        {"killed after a repair", SIGKILL, KILL_MS, true, false},
     };
     int    size = (argc > 1) ? atoi(argv[1]) : 3, bad = 0;
     size_t i;

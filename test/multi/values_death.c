@@ -1,0 +1,168 @@
+/*
+ * A rank that holds copies of values, some of them spread over ranks, is killed: the others go on getting every value,
+ * soon, and right.
+ *   values_death RANKS
+ *
+ * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all (as in store_death.c).
+ */
+#include "free_port.h"
+#include "values_test.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 8, VALUES = 5, WITHIN_MS = 1000, WATCH_MS = 2500 };
+
+typedef struct shared {
+    _Atomic unsigned ready;
+    _Atomic uint64_t struck_ns; /* when the victim was hit; 0: not yet */
+    _Atomic uint64_t gets, failed, late, wrong;
+} shared_t;
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
+}
+
+static size_t bytes_of(unsigned i)
+{
+    static const size_t sizes[VALUES] = {1000, B, (3 * B) + 5, (2 * MIB) + 1, 9 * MIB};
+
+    return sizes[i];
+}
+
+static uint64_t within_ns(void)
+{
+    const char *sanitizers = getenv("TEST_SANITIZE");
+    double     load = 0;
+
+    if ((sanitizers != NULL) && (strstr(sanitizers, "thread") != NULL)) {
+        return 20ull * WITHIN_MS * 1000000;
+    }
+    return (((getloadavg(&load, 1) == 1) && (load > 1.5 * (double)sysconf(_SC_NPROCESSORS_ONLN))) ? 5ull : 1ull) *
+           WITHIN_MS * 1000000;
+}
+
+static void put_mine(world_t *w, kvcl_store_h store, uint8_t *buf)
+{
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    uint8_t            copies;
+    kvcl_key_t         key;
+    kvcl_req_h         req;
+    unsigned           i;
+
+    p.copies = &copies;
+    for (i = 0; i < VALUES; ++i) {
+        key    = key_of(w, "death", w->rank, i);
+        copies = 0;
+        make_bytes(what_of(&key, 0), buf, bytes_of(i));
+        CHECK(w, (DO(kvcl_store_put_value(store, &key, buf, bytes_of(i), &p, &req)) == KVCL_OK) && (copies == 2),
+              "value %u has %u copies", i, copies);
+    }
+}
+
+static void get_one(world_t *w, kvcl_store_h store, shared_t *s, int rank, unsigned i, uint8_t *buf)
+{
+    kvcl_key_t    key = key_of(w, "death", rank, i);
+    kvcl_req_h    req;
+    kvcl_status_t status;
+    uint64_t      struck;
+
+    memset(buf, 0, bytes_of(i));
+    status = DO(kvcl_store_get_value(store, &key, buf, bytes_of(i), NULL, &req));
+    struck = atomic_load(&s->struck_ns);
+    ++s->gets;
+    if (status != KVCL_OK) {
+        fprintf(stderr, "rank %d: value %d/%u: %s\n", w->rank, rank, i, kvcl_status_text(status));
+        ++s->failed;
+        s->late += ((struck == 0) || (now_ns() > struck + within_ns())) ? 1 : 0;
+    } else if (!same_bytes(what_of(&key, 0), buf, bytes_of(i))) {
+        ++s->wrong;
+    }
+}
+
+static int live(shared_t *s, int rank, int size, uint64_t seed)
+{
+    world_t      w    = {.seed = seed};
+    uint8_t      *buf = malloc(10 * MIB);
+    kvcl_store_h store;
+    unsigned     i;
+    int          r;
+
+    KVCL_TRY(kvcl_init(NULL, &w.ctx));
+    KVCL_TRY(kvcl_comm_world(w.ctx, &w.comm));
+    w.rank = rank;
+    w.size = size;
+    store  = open_store(&w, 4096, 2);
+    put_mine(&w, store, buf);
+    sync_all(&w);
+    ++s->ready;
+    while (rank == size - 1) {
+        pause();
+    }
+    do {
+        for (r = 0; r < size; ++r) {
+            for (i = 0; i < VALUES; ++i) {
+                get_one(&w, store, s, r, i, buf);
+            }
+        }
+    } while ((atomic_load(&s->struck_ns) == 0) ||
+             (now_ns() < atomic_load(&s->struck_ns) + (WATCH_MS * 1000000ull) + within_ns()));
+    ++s->ready;
+    while (atomic_load(&s->ready) < (unsigned)((2 * size) - 1)) {
+        usleep(1000);
+    }
+    kvcl_store_close(store);
+    kvcl_finalize(w.ctx);
+    free(buf);
+    return (w.failed == 0) ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    shared_t   *s   = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int        size = (argc > 1) ? atoi(argv[1]) : 4, status, i;
+    const char *given = getenv("SEED");
+    uint64_t   seed = (given != NULL) ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    pid_t      pids[RANKS_MAX];
+    bool       right = true;
+    char       text[64];
+
+    printf("SEED=%llu\n", (unsigned long long)seed);
+    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
+    setenv("KVCL_RENDEZVOUS", text, 1);
+    setenv("KVCL_STORE_STRIPE", "4M", 1);
+    snprintf(text, sizeof(text), "%d", size);
+    setenv("KVCL_SIZE", text, 1);
+    fflush(stdout);
+    for (i = 0; i < size; ++i) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            snprintf(text, sizeof(text), "%d", i);
+            setenv("KVCL_RANK", text, 1);
+            alarm(90);
+            _exit(live(s, i, size, seed));
+        }
+    }
+    for (i = 0; (i < 40000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
+        usleep(1000);
+    }
+    usleep(500000);
+    kill(pids[size - 1], SIGKILL);
+    waitpid(pids[size - 1], &status, 0); /* a dead process counts as alive until it is waited for */
+    atomic_store(&s->struck_ns, now_ns());
+    for (i = 0; i < size - 1; ++i) {
+        right = (waitpid(pids[i], &status, 0) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0) && right;
+    }
+    right = right && (s->late == 0) && (s->wrong == 0) && (s->gets != 0);
+    printf("%s a holder of values killed, %d ranks: %llu gets, %llu failed, %llu of them late, %llu wrong\n",
+           right ? "ok" : "WRONG", size, (unsigned long long)s->gets, (unsigned long long)s->failed,
+           (unsigned long long)s->late, (unsigned long long)s->wrong);
+    return right ? 0 : 1;
+}
