@@ -13,7 +13,8 @@
  *   store_repair.c   what homes do after a rank has gone
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
- *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank
+ *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank; delay.c: how long
+ *                    like gets took
  *   store_uses.c     blocks got from others: their owners are told; store_hot.c: the hot ones are copied here
  *   store_bcast.c    a prefix for every rank
  *   value.h          values: bytes of any length from and to plain memory

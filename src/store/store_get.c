@@ -351,13 +351,13 @@ static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
     }
     kvcl_list_init(&fetch->link);
-    fetch->get     = get;
-    fetch->n       = n;
+    fetch->get      = get;
+    fetch->n        = n;
     fetch->seen_ns  = kvcl_now_ns();
     fetch->begun_ns = fetch->seen_ns;
-    fetch->status = (kvcl_status_t *)(void *)(fetch + 1);
-    fetch->items  = (uint32_t *)(void *)(fetch->status + n);
-    slots         = fetch->items + n;
+    fetch->status   = (kvcl_status_t *)(void *)(fetch + 1);
+    fetch->items    = (uint32_t *)(void *)(fetch->status + n);
+    slots           = fetch->items + n;
     memcpy(fetch->items, items, n * sizeof(*items));
     fetch->pull = kvcl_pull_new();
     status      = (fetch->pull != NULL) ? fill_pull(get, loc, fetch, slots, slots + n) : KVCL_ERR_NO_MEMORY;
