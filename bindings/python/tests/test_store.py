@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import time
 
 import pytest
 
@@ -119,9 +120,10 @@ def test_a_tier_outlives_its_store(ctx, tmp_path):
     assert (tmp_path / "tier.0").exists()
     with kvcl.Store(ctx.world, **how) as store:
         assert store.stats()["nvme_blocks"] == 12
-        for _ in range(1000):
+        for _ in range(1000):  # they are listed in the background
             if all(store.exists(keys)):
                 break
+            time.sleep(0.01)
         assert [store.get_value(key)[0] for key in keys] == list(range(12))
         assert store.stats()["hits_nvme"] == 12
         store.clear()
