@@ -166,10 +166,12 @@ static void run_callbacks(kvcl_context_h ctx)
 
     while ((link = kvcl_list_pop(&eng->callbacks)) != NULL) {
         req = kvcl_container_of(link, kvcl_req_t, done_link);
+        ++eng->calling;
         kvcl_unlock(ctx);
         req->cb(req->cb_arg, (kvcl_status_t)atomic_load(&req->state));
         kvcl_req_drop(req);
         kvcl_lock(ctx);
+        --eng->calling;
     }
 }
 

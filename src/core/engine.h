@@ -52,6 +52,7 @@ typedef struct kvcl_engine {
     unsigned        n_fds;
     kvcl_heap_t     timers;
     kvcl_list_t     callbacks;     /* finished requests whose callback is to run */
+    unsigned        calling;       /* threads that are in a callback */
     kvcl_list_t     live;          /* requests in progress */
     kvcl_map_t      ids;
     uint64_t        next_id;

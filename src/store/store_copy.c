@@ -368,6 +368,9 @@ static kvcl_status_t begin(copy_job_t *job)
     for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
         (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
     }
+    if (status != KVCL_OK) {
+        kvcl_store_freed(store);
+    }
     return status;
 }
 

@@ -51,7 +51,7 @@ void kvcl_verify_push(kvcl_get_t *get, uint32_t item)
     }
     get->todo[get->n_todo++] = item;
     ++get->outstanding;
-    if ((get->n_todo == 1) && ctx->engine.polling) {
+    if ((get->n_todo == 1) && ctx->engine.polling && (ctx->engine.calling == 0)) {
         kvcl_engine_notify(ctx); /* a thread that waits takes it: to wake the other one costs more than a block */
     } else {
         kvcl_engine_kick(ctx);

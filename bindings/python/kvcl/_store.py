@@ -104,9 +104,12 @@ class Store(_kvcl.Store):
         """One value: a buffer, or a list of them."""
         return self.put_values([key], [value], replicas=replicas, tenant=tenant, wait=wait, timeout=timeout)
 
-    def get_value(self, key: bytes, *, timeout: Optional[float] = None) -> bytearray:
-        """One value, whatever its length, waited for. NotFound if there is none."""
+    def get_value(self, key: bytes, *, limit: int = 1 << 30, timeout: Optional[float] = None) -> bytearray:
+        """One value, of whatever length up to limit, waited for. NotFound if there is none; ValueError, with nothing
+        allocated, if its holder says that it is longer."""
         size = self.value_sizes([key], timeout=timeout)[0]
+        if (size or 0) > limit:
+            raise ValueError(f"the value has {size:,} bytes, more than the limit of {limit:,}")
         value = bytearray(size or 0)  # of one that is absent: the get says so
         self.get_values([key], [value], timeout=timeout).wait()
         return value

@@ -174,6 +174,12 @@ def values(world, store):
     store.get_values(names, into).wait(60)
     assert [bytes(b) for b in into[:4]] == data[:4] and bytes(into[4][0] + into[4][1]) == data[4]
     assert store.get_value(names[4]) == data[4]
+    assert store.get_value(names[4], limit=len(data[4])) == data[4]
+    try:
+        store.get_value(names[4], limit=len(data[4]) - 1)
+        assert False, "longer than its limit"
+    except ValueError:
+        pass
     wrong = store.get_values(names[3:], [bytearray(4096), bytearray(30000)])
     try:
         wrong.wait(60)

@@ -168,6 +168,9 @@ static PyObject *store_value_sizes(PyObject *self, PyObject *args)
         PyErr_NoMemory();
     } else {
         KVPY_CALL(store, status, kvcl_store_value_sizes(store->handle, keys, n, bytes, each, timeout));
+        for (i = 0; (i < n) && ((status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND)); ++i) {
+            status = (each[i] != KVCL_OK) ? each[i] : status; /* absent is an answer, anything else is none */
+        }
         list = ((status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND)) ? PyList_New((Py_ssize_t)n)
                                                                      : kvpy_raise(status, NULL);
     }
