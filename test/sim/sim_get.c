@@ -50,7 +50,7 @@ static bool scan_unchecked(const sim_get_t *get, const kvcl_key_t *key, kvcl_dir
     if (((entry.flags >> 14) == 1) && kvcl_key_equal(&entry.key, key) && (*n < KVCL_DIR_LOCS_MAX)) {
         memcpy(&locs[*n], &entry.rank, sizeof(locs[0]));
         locs[*n].flags &= KVCL_DIR_FLAGS_MASK;
-        locs[*n].reserved = 0;
+        locs[*n].source = 0;
         ++*n;
     }
     return ((entry.flags >> 14) == 0) || (*n == KVCL_DIR_LOCS_MAX);
