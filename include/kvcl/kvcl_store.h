@@ -126,8 +126,8 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * ranks' pools of the same block_bytes fetch R - 1 more copies: the first from here, the next from the first, so the
  * bytes leave this rank once; on other hosts first, where there is room. The source may change when the call returns.
  *
- * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the end
- * of a chain is put, its beginning must have been used shortly before, as by the match that found it.
+ * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
+ * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
  *
  * Completes when the directory has all copies; params->copies says how many there are of each block. Where fewer than R
  * ranks are there, there are as many copies as ranks, and the put is KVCL_OK.
