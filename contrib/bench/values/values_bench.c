@@ -53,7 +53,8 @@ static void get(kvcl_store_h store, const kvcl_key_t *key, uint8_t *buf, size_t 
     kvcl_req_h    req;
     unsigned      n = 0;
 
-    KVCL_TRY(done(kvcl_store_get_value(store, key, buf, bytes, NULL, &req), &req)); /* caches are mapped, memory there */
+    /* Caches are mapped, memory is there. */
+    KVCL_TRY(done(kvcl_store_get_value(store, key, buf, bytes, NULL, &req), &req));
     while ((n < GETS_MAX) && ((n == 0) || (now() - begun < seconds))) {
         from = now();
         KVCL_TRY(done(kvcl_store_get_value(store, key, buf, bytes, NULL, &req), &req));
