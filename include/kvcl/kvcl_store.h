@@ -23,6 +23,8 @@ enum {
     KVCL_STORE_NO_EVENTS   = 1u << 1  /* keep no events of this rank's blocks (kvcl_store_events.h) */
 };
 
+enum { KVCL_STORE_SIZES_MAX = 8 }; /* sizes of blocks in one pool */
+
 /* Of a second tier. */
 enum {
     KVCL_STORE_NVME_NONE = 0, /* there is none */
@@ -37,7 +39,7 @@ typedef struct kvcl_store_params {
                                * four thirds of what is to be listed); 0: 1 Mi */
     kvcl_cache_h cache;       /* the cache whose blocks the store hands out and evicts; NULL: none */
     uint64_t     dram_bytes;  /* size of a pool for kvcl_store_put; 0: none */
-    uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes */
+    uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes, or else block_sizes */
     uint64_t     replicas;    /* copies that kvcl_store_put makes of a block, at most 4; 0: 1. The ranks use the largest
                                  that any of them gives. From 2 on each key is listed at two homes */
     uint64_t     events;      /* how many events of its blocks this rank keeps for followers (64 bytes each, used when
@@ -45,9 +47,25 @@ typedef struct kvcl_store_params {
     const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: what
                                  KVCL_STORE_NVME says (nothing, by default), "": none. %r in it is my rank. What the
                                  file holds from an earlier time, closed or killed, is there again; it is this rank's
-                                 alone. A file that is not a tier's is refused */
+                                 alone. A file that is not a tier's is refused. A pool of one size only */
+    const uint64_t *block_sizes; /* further sizes of pool blocks, as the groups of a hybrid model have (attention, latent,
+                                 state), with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
+                                 call. The sizes share all of dram_bytes, which must hold 4 blocks of the largest a
+                                 size: what one does not use others have, and who lacks room takes it from whoever has
+                                 used its blocks longest ago; each size always keeps a small part. Ranks may differ:
+                                 copies go to ranks that have the size */
+    uint64_t     n_block_sizes; /* 0: block_bytes alone */
 } kvcl_store_params_t;
-#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0, NULL}
+#define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0, NULL, NULL, 0}
+
+/* Blocks of one size in a pool. */
+typedef struct kvcl_store_size_stats {
+    uint64_t block_bytes;
+    uint64_t blocks;    /* that there is room for now */
+    uint64_t free;      /* of those, without evicting */
+    uint64_t published;
+    uint64_t pinned;    /* that cannot be evicted now */
+} kvcl_store_size_stats_t;
 
 typedef struct kvcl_store_stats {
     uint64_t blocks;     /* published by this rank now */
@@ -69,8 +87,8 @@ typedef struct kvcl_store_stats {
     uint64_t nvme_bytes;
     uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */
     uint64_t nvme_state; /* KVCL_STORE_NVME_* */
-    uint64_t block_bytes; /* of a pool block; 0: no pool */
-    uint64_t pool_blocks;
+    uint64_t block_bytes; /* of a pool block, the first size's; 0: no pool */
+    uint64_t pool_blocks;    /* that there is room for, of all sizes together; so are the next two, and pinned */
     uint64_t pool_free;      /* free without evicting */
     uint64_t pool_published; /* of the pool's; the rest is free or being filled */
     uint64_t pinned;      /* pool blocks that cannot be evicted now */
@@ -81,6 +99,11 @@ typedef struct kvcl_store_stats {
     uint64_t bytes_in;    /* payload of the whole context, as kvcl_context_stats says: got or received, */
     uint64_t bytes_out;   /* sent, written or served */
     uint64_t hits_local;  /* of hits_cache and hits_dram: out of this rank's own memory */
+    uint64_t pool_bytes;
+    uint64_t pool_free_bytes; /* of free blocks, and of parts that no size has yet */
+    uint64_t pool_taken;  /* parts of the pool that one size took over from another */
+    uint64_t n_sizes;     /* of the pool's blocks */
+    kvcl_store_size_stats_t sizes[KVCL_STORE_SIZES_MAX]; /* each; the first is block_bytes' above */
 } kvcl_store_stats_t;
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its
@@ -122,9 +145,10 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
 
 /**
  * Copy n blocks of my cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key that
- * this rank's pool already holds, with as many copies, is a no-op. With replicas R (params, or the store's) other
- * ranks' pools of the same block_bytes fetch R - 1 more copies: the first from here, the next from the first, so the
- * bytes leave this rank once; on other hosts first, where there is room. The source may change when the call returns.
+ * this rank's pool already holds in this size, with as many copies, is a no-op. With replicas R (params, or the
+ * store's) other ranks' pools that have this size of block fetch R - 1 more copies: the first from here, the next from
+ * the first, so the bytes leave this rank once; on other hosts first, in turn, by how much room they have. The source
+ * may change when the call returns.
  *
  * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
@@ -134,8 +158,9 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  *
  * Where the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at
  * once; with KVCL_PUT_WAIT it waits in the call until there is, or the deadline has passed: it then blocks.
- * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT, KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (my
- *         directory part, or another rank's pool), KVCL_ERR_TIMED_OUT, ...: what copies says is there all the same.
+ * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT (the pool has no such size of block),
+ *         KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (my directory part, or another rank's pool),
+ *         KVCL_ERR_TIMED_OUT, ...: what copies says is there all the same.
  */
 KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

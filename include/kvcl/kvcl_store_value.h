@@ -1,7 +1,8 @@
 /*
  * Values: bytes of any length under a key of a store (kvcl_store.h), from and to plain memory.
  *
- * How a value lies in the pools, which decides what it costs. B is block_bytes, the same on all ranks with a pool:
+ * How a value lies in the pools, which decides what it costs. B is block_bytes, of a pool of several
+ * sizes the first, the same on all ranks with a pool:
  *   - of exactly B bytes: one block under the key itself, as kvcl_store_put would make it; kvcl_store_get finds it too.
  *   - of at most B - 96 bytes, none too: one block, which begins with a head of 96 bytes.
  *   - any other: ceil(bytes / B) blocks, its parts, and a block for the head. The last part and the head fill a block

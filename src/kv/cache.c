@@ -90,11 +90,27 @@ static kvcl_status_t allocate(kvcl_cache_h cache)
     return KVCL_OK;
 }
 
+/* The memory of another cache, whose first base has enough behind it. */
+static kvcl_status_t share(kvcl_cache_h cache, kvcl_cache_h arena)
+{
+    if ((cache->shape.n_bases != 1) || (arena->n_regions != 1) || (arena->arena != NULL) ||
+        (cache->shape.base_bytes > arena->regions[0]->len)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "cache \"%s\" does not lie in the memory of cache \"%s\"", cache->name,
+                         arena->name);
+    }
+    cache->arena      = arena;
+    cache->regions[0] = arena->regions[0];
+    cache->n_regions  = 1;
+    cache->bases[0]   = (uintptr_t)arena->regions[0]->addr;
+    cache->copier     = arena->copier;
+    return KVCL_OK;
+}
+
 static void destroy(kvcl_cache_h cache)
 {
     uint32_t i;
 
-    for (i = 0; i < cache->n_regions; ++i) {
+    for (i = 0; (cache->arena == NULL) && (i < cache->n_regions); ++i) {
         kvcl_region_destroy(cache->regions[i]);
     }
     if (cache->gens_region != NULL) {
@@ -133,24 +149,14 @@ static kvcl_status_t enlist(kvcl_cache_h cache)
     return status;
 }
 
-kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
-                                kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
+/* arena: a cache whose memory it shares, or NULL. */
+static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
+                            kvcl_mem_kind_t kind, kvcl_cache_h arena, kvcl_cache_h *cache_p)
 {
     kvcl_cache_h  cache;
     kvcl_status_t status;
     kvcl_shape_t  shape;
 
-    if ((ctx == NULL) || (name == NULL) || (layout == NULL) || (cache_p == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: NULL argument");
-    }
-    if ((name[0] == '\0') || (strlen(name) > KVCL_CACHE_NAME_MAX)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: a name has 1 to %d bytes, this one %zu",
-                         KVCL_CACHE_NAME_MAX, strlen(name));
-    }
-    if ((bases == NULL) && (kind != KVCL_MEM_HOST) && (kind != KVCL_MEM_AUTO)) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of kind %d "
-                         "is given as bases", (int)kind);
-    }
     status = kvcl_shape_init(&shape, layout);
     if (status != KVCL_OK) {
         return status;
@@ -170,7 +176,11 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
     cache->name_key = kvcl_cache_name_key(name);
     kvcl_list_init(&cache->link);
     kvcl_list_init(&cache->users);
-    status = (bases != NULL) ? use_bases(cache, bases, kind) : allocate(cache);
+    if (arena != NULL) {
+        status = share(cache, arena);
+    } else {
+        status = (bases != NULL) ? use_bases(cache, bases, kind) : allocate(cache);
+    }
     if (status == KVCL_OK) {
         status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
     }
@@ -184,6 +194,36 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
     }
     *cache_p = cache;
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
+                                kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
+{
+    if ((ctx == NULL) || (name == NULL) || (layout == NULL) || (cache_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: NULL argument");
+    }
+    if ((name[0] == '\0') || (strlen(name) > KVCL_CACHE_NAME_MAX)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: a name has 1 to %d bytes, this one %zu",
+                         KVCL_CACHE_NAME_MAX, strlen(name));
+    }
+    if ((bases == NULL) && (kind != KVCL_MEM_HOST) && (kind != KVCL_MEM_AUTO)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of kind %d "
+                         "is given as bases", (int)kind);
+    }
+    return create(ctx, name, layout, bases, kind, NULL, cache_p);
+}
+
+kvcl_status_t kvcl_cache_create_over(kvcl_cache_h arena, const char *name, const kvcl_layout_t *layout,
+                                     kvcl_cache_h *cache_p)
+{
+    kvcl_status_t status = create(arena->ctx, name, layout, NULL, KVCL_MEM_HOST, arena, cache_p);
+
+    if (status == KVCL_OK) {
+        kvcl_lock(arena->ctx);
+        ++arena->n_over;
+        kvcl_unlock(arena->ctx);
+    }
+    return status;
 }
 
 static bool unserved(void *arg)
@@ -241,6 +281,11 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
         (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is still used by a store and is not destroyed", cache->name);
         return;
     }
+    if (cache->n_over != 0) { /* one of those could not be destroyed, and said so */
+        kvcl_unlock(ctx);
+        kvcl_log_error("cache \"%s\" has the memory of %u others and is not destroyed", cache->name, cache->n_over);
+        return;
+    }
     cache->closing = true;
     kvcl_unlock(ctx);
     if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(SERVED_NS)) && !end_serves(cache)) {
@@ -248,6 +293,9 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     }
     kvcl_lock(ctx);
     kvcl_list_del(&cache->link);
+    if (cache->arena != NULL) {
+        --cache->arena->n_over;
+    }
     kvcl_unlock(ctx);
     destroy(cache);
 }

@@ -25,6 +25,8 @@ struct kvcl_cache {
     kvcl_copier_t    *copier;    /* of the bases, the regions' own; NULL: host memory */
     kvcl_region_t    **regions;  /* of the bases: n_regions, 1 if the library allocated all */
     uint32_t         n_regions;
+    struct kvcl_cache *arena;    /* whose the region is; NULL: mine */
+    uint32_t         n_over;     /* caches in my memory */
     kvcl_region_t    *gens_region;
     _Atomic uint32_t *gens;      /* shape.blocks words */
     uint32_t         serves;     /* served transfers at work on it */
@@ -39,6 +41,9 @@ typedef struct kvcl_cache_user {
     bool (*let_go)(kvcl_cache_h cache); /* lock held: clears cache->store if nothing is published any more */
 } kvcl_cache_user_t;
 
+/** No lock. A cache in the memory of `arena`, which the library allocated and which is destroyed after it. */
+kvcl_status_t kvcl_cache_create_over(kvcl_cache_h arena, const char *name, const kvcl_layout_t *layout,
+                                     kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
 /** Lock held. */
 kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id);
 

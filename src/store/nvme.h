@@ -42,6 +42,7 @@ typedef struct kvcl_stage {
 
 typedef struct kvcl_nvme {
     kvcl_store_h      store;
+    kvcl_owner_t      *pool;     /* whose only class it is the second tier of */
     kvcl_tier_t       *tier;
     /* Staging. */
     kvcl_cache_h      cache;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "store/nvme.h"
+#include "store/pool.h"
 
 #include <stdlib.h>
 
@@ -49,7 +50,7 @@ static void destroy(kvcl_owner_t *owner)
     free(owner->nodes);
     free(owner->evict_mem);
     free(owner->pins);
-    kvcl_tenants_fini(&owner->tenants);
+    kvcl_tenants_fini(&owner->own_tenants);
     free(owner);
 }
 
@@ -63,7 +64,7 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     if (owner->managed) {
         owner->evict_mem = calloc(1, bytes);
         owner->pins      = calloc(n, sizeof(*owner->pins));
-        if (kvcl_tenants_init(&owner->tenants, n) != KVCL_OK) {
+        if (kvcl_tenants_class(owner->tenants, owner->cls, n, owner->cache->shape.block_bytes) != KVCL_OK) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to keep track of %u blocks", n);
         }
     }
@@ -77,8 +78,8 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     return owner->managed ? kvcl_evict_init(&owner->evict, KVCL_EVICT_AGES, n, owner->evict_mem, bytes) : KVCL_OK;
 }
 
-kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier,
-                                kvcl_owner_t **owner_p)
+static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier, kvcl_pool_t *pool,
+                            unsigned cls, kvcl_owner_t **owner_p)
 {
     kvcl_owner_t  *owner = cache->store;
     kvcl_status_t status;
@@ -106,6 +107,10 @@ kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool man
     owner->cache       = cache;
     owner->managed     = managed;
     owner->tier        = tier;
+    owner->pool        = pool;
+    owner->cls         = cls;
+    kvcl_tenants_init(&owner->own_tenants);
+    owner->tenants = (pool != NULL) ? &pool->tenants : &owner->own_tenants;
     kvcl_pins_init(&owner->held);
     status = make_arrays(owner, (uint32_t)cache->shape.blocks);
     if (status == KVCL_OK) {
@@ -120,6 +125,18 @@ kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool man
     cache->store = owner;
     *owner_p     = owner;
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier,
+                                kvcl_owner_t **owner_p)
+{
+    return attach(store, cache, managed, tier, NULL, 0, owner_p);
+}
+
+kvcl_status_t kvcl_owner_attach_class(kvcl_store_h store, kvcl_cache_h cache, kvcl_pool_t *pool, unsigned cls,
+                                      kvcl_owner_t **owner_p)
+{
+    return attach(store, cache, true, KVCL_DIR_TIER_DRAM, pool, cls, owner_p);
 }
 
 void kvcl_owner_detach(kvcl_owner_t *owner)
@@ -182,19 +199,18 @@ kvcl_owner_node_t *kvcl_owner_find(kvcl_store_h store, const kvcl_key_t *key, co
         if ((want != NULL) ? (at->owner == want) : (at->owner == store->own)) {
             return at;
         }
-        if ((want == NULL) && ((any == NULL) || (any->owner == store->pool))) {
+        if ((want == NULL) && ((any == NULL) || (any->owner->pool != NULL))) {
             any = at;
         }
     }
     return any;
 }
 
-bool kvcl_owner_lists(kvcl_store_h store, const kvcl_key_t *key)
+bool kvcl_owner_lists(const kvcl_owner_t *owner, const kvcl_key_t *key)
 {
-    const kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->pool);
+    const kvcl_owner_node_t *node = kvcl_owner_find(owner->store, key, owner);
 
-    return (node != NULL) && (store->pool != NULL) && (node->owner == store->pool) &&
-           (store->pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_LISTED);
+    return (node != NULL) && (owner->array[kvcl_owner_slot(node)].note & KVCL_NOTE_LISTED);
 }
 
 void kvcl_owner_unlist(kvcl_owner_t *owner)
@@ -251,9 +267,12 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     index_add(store, &owner->nodes[slot], key);
     if (owner->managed) {
         status = kvcl_evict_insert(&owner->evict, slot, kvcl_owner_hash(key));
-        kvcl_tenants_add(&owner->tenants, slot, tenant);
+        kvcl_tenants_add(owner->tenants, owner->cls, slot, tenant);
     }
-    if ((store->nvme != NULL) && (owner == store->pool)) {
+    if (owner->slabs != NULL) {
+        kvcl_slabs_use(owner->slabs, owner->cls, slot);
+    }
+    if ((store->nvme != NULL) && (owner->pool != NULL)) {
         kvcl_nvme_published(store->nvme, slot, checksum);
     }
     ++store->n_published;
@@ -282,13 +301,16 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
     index_del(store, &owner->nodes[slot], &rec_p->key);
     kvcl_store_event(owner, slot, why, to_rank);
     if (owner->managed) {
-        kvcl_tenants_del(&owner->tenants, slot);
+        kvcl_tenants_del(owner->tenants, owner->cls, slot);
         kvcl_pins_forget(owner, slot);
         if (owner->pins[slot] != 0) {
             owner->pins[slot] = 0;
             --owner->pinned;
         }
         (void)!kvcl_evict_remove(&owner->evict, slot); /* not there if it is the victim */
+    }
+    if (owner->slabs != NULL) {
+        kvcl_slabs_gone(owner->slabs, owner->cls, slot);
     }
     --store->n_published;
     kvcl_store_freed(store);
@@ -299,7 +321,10 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
 {
     if (owner->managed && (slot < owner->slots.n)) {
         kvcl_evict_touch(&owner->evict, slot);
-        if ((owner == owner->store->pool) && (owner->store->nvme != NULL)) {
+        if (owner->slabs != NULL) {
+            kvcl_slabs_use(owner->slabs, owner->cls, slot);
+        }
+        if ((owner->pool != NULL) && (owner->store->nvme != NULL)) {
             kvcl_nvme_used(owner->store->nvme, slot);
         }
     }

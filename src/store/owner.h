@@ -13,6 +13,7 @@
 #include "kv/cache.h"
 #include "store/evict.h"
 #include "store/pins.h"
+#include "store/slabs.h"
 #include "store/store_wire.h"
 #include "store/tenants.h"
 #include <kvcl/kvcl_store_events.h>
@@ -41,7 +42,12 @@ typedef struct kvcl_owner {
     void              *evict_mem;
     uint32_t          *pins;     /* managed: by kvcl_owner_pin */
     uint32_t          pinned;    /* slots with pins */
-    kvcl_tenants_t    tenants;   /* managed: whose the blocks are */
+    struct kvcl_pool  *pool;     /* it is one of this pool's classes, or NULL */
+    unsigned          cls;       /* which */
+    kvcl_slabs_t      *slabs;    /* the pool's, if it has several classes: slots out of them are FILLING */
+    kvcl_tenants_t    *tenants;  /* managed: whose the blocks are; the pool's, or own_tenants */
+    kvcl_tenants_t    own_tenants;
+    size_t            n_copying; /* blocks that copy jobs (store_copy.c) have taken */
     kvcl_pins_t       held;      /* managed: pins with a holder and an expiry, each a kvcl_owner_pin */
     kvcl_list_t       link;      /* store->owners */
 } kvcl_owner_t;
@@ -49,11 +55,14 @@ typedef struct kvcl_owner {
 /** Engine lock held. KVCL_ERR_BUSY: another store uses the cache. An owner that is there already is returned. */
 kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bool managed, uint16_t tier,
                                 kvcl_owner_t **owner_p) KVCL_MUST_CHECK;
+/** The same for a class of a pool that is being opened. */
+kvcl_status_t kvcl_owner_attach_class(struct kvcl_store *store, kvcl_cache_h cache, struct kvcl_pool *pool, unsigned cls,
+                                      kvcl_owner_t **owner_p) KVCL_MUST_CHECK;
 /** Nothing of it is published. */
 void          kvcl_owner_detach(kvcl_owner_t *owner);
 
-/** Does my pool hold this, and does a home list it? */
-bool          kvcl_owner_lists(struct kvcl_store *store, const kvcl_key_t *key);
+/** Does it hold this, and does a home list it? */
+bool          kvcl_owner_lists(const kvcl_owner_t *owner, const kvcl_key_t *key);
 /** Some homes are gone: of blocks that had only one, nothing is known. */
 void          kvcl_owner_unlist(kvcl_owner_t *owner);
 
@@ -96,6 +105,22 @@ kvcl_owner_t      *kvcl_owner_next(struct kvcl_store *store, uint64_t least);
 static inline uint32_t kvcl_owner_slot(const kvcl_owner_node_t *node)
 {
     return (uint32_t)(node - node->owner->nodes);
+}
+
+static inline uint64_t kvcl_owner_bytes(const kvcl_owner_t *owner)
+{
+    return owner->cache->shape.block_bytes;
+}
+
+/* Blocks that it has room for now. */
+static inline uint32_t kvcl_owner_room(const kvcl_owner_t *owner)
+{
+    return (owner->slabs != NULL) ? owner->slabs->classes[owner->cls].n_room : owner->slots.n;
+}
+
+static inline uint64_t kvcl_owner_tenant(const kvcl_owner_t *owner, uint32_t slot)
+{
+    return owner->managed ? kvcl_tenants_of(owner->tenants, owner->cls, slot) : 0;
 }
 
 static inline uint64_t kvcl_owner_hash(const kvcl_key_t *key)

@@ -111,7 +111,7 @@ static bool has_room(const kvcl_owner_t *owner, uint32_t slot)
     for (n = 0; pin != NULL; ++n) {
         pin = pin->next;
     }
-    return (n < PINS_A_SLOT) && (owner->held.n < PINS_A_SLOT + ((uint64_t)PINS_A_POOL * owner->slots.n));
+    return (n < PINS_A_SLOT) && (owner->held.n < PINS_A_SLOT + ((uint64_t)PINS_A_POOL * kvcl_owner_room(owner)));
 }
 
 /* A soft one, in no list yet. */
@@ -147,7 +147,7 @@ static kvcl_status_t make(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, u
 kvcl_status_t kvcl_pins_set(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, bool soft, uint64_t expires_ns)
 {
     kvcl_pins_t   *pins  = &owner->held;
-    uint32_t      most   = owner->slots.n - (owner->slots.n / 8);
+    uint32_t      most   = kvcl_owner_room(owner) - (kvcl_owner_room(owner) / 8);
     pin_t         *pin   = find(owner, slot, holder);
     kvcl_status_t status = KVCL_OK;
 

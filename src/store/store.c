@@ -1,7 +1,7 @@
 /*
  * The store: opening and closing of this rank's part, its statistics, and the room.
  *
- * Opening is one all-gather of 40 bytes a rank: the incarnations, what pools there are, and the proof that everybody
+ * Opening is one all-gather of 72 bytes a rank: the incarnations, what pools there are, and the proof that everybody
  * means the same store.
  * How a home's table can be read is found out when it is first needed (kvcl_store_learn).
  */
@@ -14,6 +14,7 @@
 #include "core/address.h"
 #include "store/nvme.h"
 #include "store/ops.h"
+#include "store/pool.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
@@ -50,6 +51,7 @@ kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id)
 
 static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_params_t *p)
 {
+    uint64_t      sizes[KVCL_SLABS_CLASSES_MAX];
     kvcl_status_t status;
 
     memset(p, 0, sizeof(*p));
@@ -67,10 +69,8 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: dir_entries is %llu, at most %d",
                          (unsigned long long)p->dir_entries, DIR_ENTRIES_MAX);
     }
-    if ((p->dram_bytes != 0) && ((p->block_bytes == 0) || (p->block_bytes > UINT32_MAX - 1) ||
-                                 (p->dram_bytes / p->block_bytes == 0))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
-                         (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes);
+    if ((p->dram_bytes != 0) && (kvcl_pool_sizes(p, sizes) == 0)) {
+        return KVCL_ERR_INVALID_PARAM;
     }
     if (p->events > KVCL_EVENTS_MAX) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: events is %llu, at most %d",
@@ -91,22 +91,17 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
 
 static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
 {
-    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(p->dram_bytes / p->block_bytes, (uint32_t)p->block_bytes);
-    char          name[KVCL_CACHE_NAME_MAX + 1];
-    const char    *nvme = p->nvme;
-    kvcl_status_t status;
+    const char    *nvme  = (p->nvme != NULL) ? p->nvme : store->ctx->config.store_nvme;
+    kvcl_status_t status = kvcl_pool_open(store, p);
 
-    snprintf(name, sizeof(name), "kvcl.pool.%016llx", (unsigned long long)store->id);
-    status = kvcl_cache_create(store->ctx, name, &layout, NULL, KVCL_MEM_HOST, &store->pool_cache);
-    if (status == KVCL_OK) {
-        kvcl_lock(store->ctx);
-        status = kvcl_owner_attach(store, store->pool_cache, true, KVCL_DIR_TIER_DRAM, &store->pool);
-        kvcl_unlock(store->ctx);
+    if ((status != KVCL_OK) || (nvme == NULL) || (nvme[0] == '\0')) {
+        return status;
     }
-    if (nvme == NULL) {
-        nvme = store->ctx->config.store_nvme;
+    if (store->pool->n > 1) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: a second tier (nvme, KVCL_STORE_NVME) takes a pool of "
+                         "blocks of one size, this one has %u", store->pool->n);
     }
-    return ((status == KVCL_OK) && (nvme != NULL) && (nvme[0] != '\0')) ? kvcl_nvme_open(store, nvme) : status;
+    return kvcl_nvme_open(store, nvme);
 }
 
 static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
@@ -142,7 +137,10 @@ static kvcl_status_t open_mine(kvcl_store_h store, const kvcl_store_params_t *p)
 
     store->ranks        = calloc(store->n_ranks, sizeof(*store->ranks));
     store->incarnations = calloc(store->n_ranks, sizeof(*store->incarnations));
-    if ((store->ranks == NULL) || (store->incarnations == NULL)) {
+    store->places       = calloc(store->n_ranks, sizeof(*store->places));
+    store->place_ok     = calloc(store->n_ranks, sizeof(*store->place_ok));
+    if ((store->ranks == NULL) || (store->incarnations == NULL) || (store->places == NULL) ||
+        (store->place_ok == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks", store->n_ranks);
     }
     if (!(p->flags & KVCL_STORE_NO_EVENTS) &&
@@ -174,22 +172,27 @@ typedef struct hello {
     uint32_t incarnation; /* 0: this rank could not open its part */
     uint16_t replicas;
     uint16_t listing;     /* its tier has blocks from an earlier time */
-    uint64_t pool_blocks;
-    uint64_t block_bytes;
+    uint64_t pool_bytes;
     uint64_t host;
+    uint32_t n_sizes;
+    uint32_t sizes[KVCL_SLABS_CLASSES_MAX];
 } hello_t;
 
 static hello_t my_hello(kvcl_store_h store, bool ok)
 {
-    hello_t mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
-                    .replicas = (uint16_t)store->replicas, .listing = kvcl_nvme_has_any(store->nvme)};
-    uint8_t host[16];
+    hello_t  mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
+                     .replicas = (uint16_t)store->replicas, .listing = kvcl_nvme_has_any(store->nvme)};
+    uint8_t  host[16];
+    unsigned i;
 
     kvcl_host_id(host);
     memcpy(&mine.host, host, sizeof(mine.host));
-    if (store->pool_cache != NULL) {
-        mine.pool_blocks = store->pool_cache->shape.blocks;
-        mine.block_bytes = store->pool_cache->shape.block_bytes;
+    if (ok && (store->pool != NULL)) {
+        mine.pool_bytes = store->pool->bytes;
+        mine.n_sizes    = store->pool->n;
+        for (i = 0; i < store->pool->n; ++i) {
+            mine.sizes[i] = (uint32_t)store->pool->caches[i]->shape.block_bytes;
+        }
     }
     return mine;
 }
@@ -211,7 +214,8 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
 {
     uint32_t gone = 0, i;
 
-    store->value_block = (store->pool_cache != NULL) ? store->pool_cache->shape.block_bytes : 0;
+    store->value_pool  = (store->pool != NULL) ? store->pool->owners[0] : NULL;
+    store->value_block = (store->value_pool != NULL) ? kvcl_owner_bytes(store->value_pool) : 0;
     for (i = 0; i < store->n_ranks; ++i) {
         if (all[i].incarnation == 0) {
             return kvcl_fail(KVCL_ERR_CANCELED, "kvcl_store_open: rank %u could not open its part", i);
@@ -220,16 +224,18 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: rank %u opens another store: the order of "
                              "opening differs", i);
         }
-        store->replicas      = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
-        store->ranks[i].host    = all[i].host;
+        if (all[i].n_sizes > KVCL_SLABS_CLASSES_MAX) {
+            return kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_open: rank %u has a pool of %u sizes", i, all[i].n_sizes);
+        }
+        if ((store->value_block == 0) && (all[i].n_sizes != 0)) {
+            store->value_block = all[i].sizes[0];
+        }
+        store->replicas         = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
         store->ranks[i].listing = (all[i].listing != 0);
-        if ((store->value_block == 0) && (all[i].block_bytes < UINT32_MAX)) {
-            store->value_block = all[i].block_bytes;
-        }
-        if ((store->pool_cache != NULL) && (all[i].block_bytes == store->pool_cache->shape.block_bytes)) {
-            store->ranks[i].pool_blocks = all[i].pool_blocks;
-            store->ranks[i].pool_free   = all[i].pool_blocks;
-        }
+        store->ranks[i].n_sizes = all[i].n_sizes;
+        memcpy(store->ranks[i].sizes, all[i].sizes, sizeof(all[i].sizes));
+        kvcl_place_init(&store->places[i], all[i].host, all[i].pool_bytes);
+        store->places[i].turn = -(int64_t)((i + store->n_ranks - store->me) % store->n_ranks); /* each starts elsewhere */
         if ((i == store->me) || (store->ranks[i].peer->state != KVCL_PEER_FAILED)) {
             store->incarnations[i] = (uint16_t)all[i].incarnation;
             atomic_store(&store->ranks[i].incarnation, all[i].incarnation);
@@ -291,7 +297,7 @@ static void destroy(kvcl_store_h store)
         kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
     }
     kvcl_unlock(store->ctx);
-    kvcl_cache_destroy(store->pool_cache);
+    kvcl_pool_close(store->pool);
     if (store->table_region != NULL) {
         kvcl_region_destroy(store->table_region);
     }
@@ -303,6 +309,8 @@ static void destroy(kvcl_store_h store)
     free(store->uses);
     free(store->repair);
     free(store->incarnations);
+    free(store->places);
+    free(store->place_ok);
     free(store->ranks);
     free(store);
 }
@@ -496,7 +504,10 @@ static void room_fini(kvcl_context_h ctx, void *state)
         kvcl_events_fini(&store->events);
         free(store->hot);
         free(store->repair);
+        kvcl_pool_free(store->pool);
         free(store->incarnations);
+        free(store->places);
+        free(store->place_ok);
         free(store->ranks);
         free(store);
     }

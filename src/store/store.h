@@ -9,7 +9,8 @@
  *   store_home.c     what this rank answers as a home, and withdrawals it is told of
  *   store_lookup.c   match, exists; reading mapped tables
  *   store_publish.c  publish, withdraw, remove
- *   store_pool.c     alloc, free, pin
+ *   pool.h           a pool and its classes: pool.c, slabs.h; store_pool.c: alloc, free, pin
+ *   place.h          which rank takes copies
  *   store_repair.c   what homes do after a rank has gone
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
  *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
@@ -33,21 +34,21 @@
 #include "store/delay.h"
 #include "store/events.h"
 #include "store/owner.h"
+#include "store/place.h"
 #include "store/store_wire.h"
 #include <kvcl/kvcl_store.h>
 
 /* How another rank's table can be read. */
 enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_ASKED, KVCL_VIEW_MAPPED, KVCL_VIEW_BY_MESSAGE };
 
-enum { KVCL_STORE_RCACHES = 4 };
+enum { KVCL_STORE_RCACHES = 12 };
 
 typedef struct kvcl_store_rank {
     kvcl_peer_t              *peer;       /* NULL: me */
     _Atomic uint32_t         incarnation; /* 0: gone. Without the lock */
     _Atomic bool             suspect;     /* silent, not dead: others are asked first. Without the lock */
-    uint64_t                 host;        /* equal: they fail together */
-    uint64_t                 pool_blocks; /* room for copies of others' blocks, of my pool's block size; 0: none */
-    uint64_t                 pool_free;   /* as far as I heard */
+    unsigned                 n_sizes;     /* of blocks that its pool takes; 0: it has none */
+    uint32_t                 sizes[KVCL_SLABS_CLASSES_MAX];
     bool                     listing;     /* blocks of its tier that it found there may not be listed yet */
     _Atomic bool             leaving;     /* drained as well, or silent: its copies do not count for a drain of mine */
     _Atomic int              view_state;  /* KVCL_VIEW_*. Without the lock */
@@ -85,8 +86,8 @@ struct kvcl_store {
     /* As an owner. */
     kvcl_list_t       owners;      /* kvcl_owner_t.link */
     kvcl_owner_t      *own;        /* of params.cache, or NULL */
-    kvcl_owner_t      *pool;       /* or NULL */
-    kvcl_cache_h      pool_cache;
+    struct kvcl_pool  *pool;       /* or NULL */
+    kvcl_owner_t      *value_pool; /* its first class, which has the blocks of values; or NULL */
     uint64_t          value_block; /* bytes of a block of values, of my pool or the first rank's; 0: no pools */
     struct kvcl_nvme  *nvme;       /* the pool's second tier, or NULL */
     kvcl_map_t        index;       /* hash of key -> kvcl_owner_node_t, chained */
@@ -110,7 +111,8 @@ struct kvcl_store {
     struct kvcl_hot   *hot;        /* NULL: nothing is kept for being hot */
     struct kvcl_uses  *uses;       /* of others' blocks, to be told to them; NULL: I am alone */
     bool              draining;    /* takes no copies of others' any more */
-    uint32_t          next_place;  /* turns, so that equals are taken in turn */
+    kvcl_place_t      *places;     /* by rank: of their pools */
+    uint8_t           *place_ok;   /* by rank, while one is chosen */
     unsigned          ops;
     kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks of my host, of others: store_hedge.c */
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
@@ -144,11 +146,11 @@ void          kvcl_store_suspect(kvcl_store_h store, uint32_t rank);
 /** A map of the ranks that take part. Lock held, or nobody else knows the store yet. */
 kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
 void          kvcl_store_maps_free(kvcl_store_h store);
-/** Ranks that could take copies of my pool's blocks: how many there are, me not counted. Lock held. */
-unsigned      kvcl_store_places(kvcl_store_h store);
-/** The best n of them that are not in skip[] (a byte a rank): on other hosts than mine and each other's, with the most
- * room. Returns how many. Lock held. */
-unsigned      kvcl_store_place(kvcl_store_h store, const uint8_t *skip, unsigned n, uint16_t *ranks);
+/** Ranks that could take copies of blocks of this size: how many there are, me not counted. Lock held. */
+unsigned      kvcl_store_places(kvcl_store_h store, uint64_t bytes);
+/** n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: on other hosts than mine and
+ * each other's first. Returns how many. Lock held. */
+unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks);
 /** The rank no longer takes part: its copies do not count, its shards go to their backups. Lock held. */
 void          kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank);
 
@@ -291,11 +293,11 @@ void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
 /** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
 kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                           const uint32_t *order, uint32_t n);
-/** How long a rank may take for n blocks. */
-uint64_t    kvcl_copy_time(const struct kvcl_store *store, uint32_t n);
+/** How long a rank may take for n blocks of that many bytes. */
+uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
 
-/** Take copies of recs[order[0..n)] into my own pool, for nobody's answer. source: as what the (only) block is listed,
- * if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
+/** Take copies of recs[order[0..n)], of one size, into my own pool, for nobody's answer. source: as what the (only) block
+ * is listed, if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
 
@@ -307,9 +309,9 @@ void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its me
 
 /* ---- put (store_put.c, store_chain.c) ---- */
 
-/** No lock. List blocks of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of the user's
- * p->copies is of recs[i]. */
-kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
+/** No lock. List blocks of a class of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of
+ * the user's p->copies is of recs[i]. */
+kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                                unsigned copies, const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /** No lock: until a block was freed after `seen` of them were, a pin has expired, or the deadline. False: no use to try

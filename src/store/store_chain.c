@@ -20,6 +20,7 @@
 typedef struct chain {
     kvcl_req_t       req;
     kvcl_store_h     store;
+    kvcl_owner_t     *pool;       /* the class that the blocks are in */
     kvcl_list_t      asks;
     unsigned         outstanding;
     unsigned         copies;      /* wanted */
@@ -43,7 +44,7 @@ static void next_round(chain_t *chain);
 /* Lock held. How many copies there are is kept with the block, for the next put of its key. */
 static void take_note(chain_t *chain)
 {
-    kvcl_slots_t *slots = &chain->store->pool->slots;
+    kvcl_slots_t *slots = &chain->pool->slots;
     size_t       i;
 
     for (i = 0; i < chain->n; ++i) {
@@ -64,7 +65,7 @@ static void take_note(chain_t *chain)
 /* Fewer ranks than copies is no error, but less than there could be is. */
 static kvcl_status_t verdict(const chain_t *chain)
 {
-    unsigned can = kvcl_store_places(chain->store) + 1;
+    unsigned can = kvcl_store_places(chain->store, kvcl_owner_bytes(chain->pool)) + 1;
     size_t   i;
 
     can = (can < chain->copies) ? can : chain->copies;
@@ -81,7 +82,7 @@ static void part_over(chain_t *chain)
 {
     if (--chain->outstanding == 0) {
         take_note(chain);
-        kvcl_owner_pin_recs(chain->store->pool, chain->recs, chain->n, false);
+        kvcl_owner_pin_recs(chain->pool, chain->recs, chain->n, false);
         --chain->store->ops;
         kvcl_req_complete(&chain->req, verdict(chain));
     }
@@ -120,16 +121,17 @@ static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
     chain_t          *chain = ask->arg;
     const uint8_t    *made  = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
-    uint32_t         i;
+    uint32_t         took = 0, i;
 
     (void)len;
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
-        chain->store->ranks[ask->rank].pool_free = tail.pool_free;
         for (i = 0; i < ask->n; ++i) {
             uint8_t *at = &chain->made[ask->order[i]];
             *at = (uint8_t)((made[i] < chain->copies - *at) ? *at + made[i] : chain->copies);
+            took += (made[i] != 0) ? 1 : 0;
         }
+        kvcl_place_took(&chain->store->places[ask->rank], took * kvcl_owner_bytes(chain->pool), tail.pool_free);
     } else {
         kvcl_log_debug("rank %u takes no copies: %s", ask->rank, kvcl_status_text(status));
         chain->refused = status;
@@ -194,7 +196,7 @@ static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsign
         ask->arg  = chain;
         ask->done = on_chain;
         ++chain->outstanding;
-        kvcl_ask_post(ask, places * kvcl_copy_time(chain->store, some), &chain->asks);
+        kvcl_ask_post(ask, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->asks);
     }
 }
 
@@ -225,7 +227,8 @@ static void next_round(chain_t *chain)
     chain->posting = true;
     do {
         n      = lacking(chain, &most);
-        places = (n != 0) ? kvcl_store_place(chain->store, chain->tried, most, ranks) : 0;
+        places = (n != 0) ? kvcl_store_place(chain->store, kvcl_owner_bytes(chain->pool), chain->tried, most,
+                                              ranks) : 0;
         for (i = 0; i < places; ++i) {
             chain->tried[ranks[i]] = 1;
         }
@@ -236,17 +239,18 @@ static void next_round(chain_t *chain)
     chain->posting = false;
 }
 
-static chain_t *make(kvcl_store_h store, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n, unsigned copies,
+static chain_t *make(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n, unsigned copies,
                      const kvcl_xfer_params_t *p)
 {
-    chain_t *chain = calloc(1, sizeof(*chain) + (n * (sizeof(*recs) + (2 * sizeof(*item)) + 1)) + store->n_ranks);
+    chain_t *chain = calloc(1, sizeof(*chain) + (n * (sizeof(*recs) + (2 * sizeof(*item)) + 1)) + pool->store->n_ranks);
     size_t  i;
 
     if (chain == NULL) {
         return NULL;
     }
     kvcl_list_init(&chain->asks);
-    chain->store       = store;
+    chain->store       = pool->store;
+    chain->pool        = pool;
     chain->copies      = copies;
     chain->tenant      = p->tenant;
     chain->n           = n;
@@ -264,11 +268,12 @@ static chain_t *make(kvcl_store_h store, const kvcl_store_rec_t *recs, const uin
     return chain;
 }
 
-kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
+kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                                unsigned copies, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
+    kvcl_store_h       store = pool->store;
     kvcl_context_h     ctx   = store->ctx;
-    chain_t            *chain = (n != 0) ? make(store, recs, item, n, copies, p) : NULL;
+    chain_t            *chain = (n != 0) ? make(pool, recs, item, n, copies, p) : NULL;
     kvcl_xfer_params_t inner = {.size = sizeof(inner), .timeout_ns = p->timeout_ns, .cb = on_listed, .cb_arg = chain};
     kvcl_status_t      status;
 
@@ -287,12 +292,12 @@ kvcl_status_t kvcl_chain_start(kvcl_store_h store, const kvcl_store_rec_t *recs,
     }
     ++store->ops;
     chain->outstanding = 2; /* the listing, and this */
-    kvcl_owner_pin_recs(store->pool, chain->recs, n, true); /* until they have been fetched */
+    kvcl_owner_pin_recs(pool, chain->recs, n, true); /* until they have been fetched */
     if (req_p != NULL) {
         *req_p = &chain->req;
     }
     kvcl_unlock(ctx);
-    status = kvcl_publish_start(store->pool, chain->recs, n, &inner, NULL);
+    status = kvcl_publish_start(pool, chain->recs, n, &inner, NULL);
     kvcl_lock(ctx);
     if (status != KVCL_OK) {
         chain->status = (chain->status == KVCL_OK) ? status : chain->status;

@@ -8,13 +8,16 @@
  * while its bytes were on their way does not come back. Its steps are callbacks of requests, so they take the lock
  * themselves and each has a deadline; a job ends by answering, whatever happened.
  *
- * Bounded: at most BLOCKS_MAX blocks, and half the pool, are under way; whoever comes then is told KVCL_ERR_BUSY.
+ * All blocks of a job are of one size, so of one class of the pool.
+ *
+ * Bounded: at most BLOCKS_MAX blocks, and half of what the class has room for, are under way; whoever comes then is
+ * told KVCL_ERR_BUSY.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/store.h"
+#include "store/pool.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -24,6 +27,7 @@ enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
 typedef struct copy_job {
     kvcl_list_t        link;   /* store->copies */
     kvcl_store_h       store;
+    kvcl_owner_t       *pool;  /* the class */
     kvcl_peer_t        *peer;  /* who asked; NULL: nobody waits for an answer */
     kvcl_msg_dir_ask_t ask;    /* its question */
     kvcl_copy_head_t   head;
@@ -43,13 +47,14 @@ typedef struct copy_job {
     uint8_t            *made;  /* n */
 } copy_job_t;
 
-static copy_job_t *make(kvcl_store_h store, uint32_t n)
+static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
 {
     copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
                                                      (2 * sizeof(uint32_t)) + sizeof(kvcl_status_t) + 1)));
 
     if (job != NULL) {
-        job->store = store;
+        job->store = pool->store;
+        job->pool  = pool;
         job->n     = n;
         job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
         job->todo  = job->recs + n;
@@ -70,7 +75,7 @@ static void pin_chained(const copy_job_t *job, bool pin)
 
     for (i = 0; i < job->n; ++i) {
         if (job->recs[i].loc.rank == job->store->me) {
-            kvcl_owner_pin_recs(job->store->pool, &job->recs[i], 1, pin);
+            kvcl_owner_pin_recs(job->pool, &job->recs[i], 1, pin);
         }
     }
 }
@@ -85,9 +90,9 @@ static void take_note(const copy_job_t *job)
     uint32_t                i;
 
     for (i = 0; (job->head.there != 0) && (i < job->n); ++i) {
-        node = (job->made[i] != 0) ? kvcl_owner_find(job->store, &job->recs[i].key, job->store->pool) : NULL;
+        node = (job->made[i] != 0) ? kvcl_owner_find(job->store, &job->recs[i].key, job->pool) : NULL;
         if (node != NULL) {
-            note  = &job->store->pool->array[kvcl_owner_slot(node)].note;
+            note  = &job->pool->array[kvcl_owner_slot(node)].note;
             there = (unsigned)job->head.there + job->made[i];
             there = (there < KVCL_DIR_LOCS_MAX) ? there : KVCL_DIR_LOCS_MAX;
             *note = (uint8_t)(((*note & KVCL_NOTE_COPIES) < there) ? (*note & ~KVCL_NOTE_COPIES) | there : *note);
@@ -99,7 +104,7 @@ static void take_note(const copy_job_t *job)
 static void end(copy_job_t *job, kvcl_status_t status)
 {
     kvcl_store_h     store = job->store;
-    kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : store->pool->slots.n_free};
+    kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : kvcl_pool_free_bytes(job->pool)};
     uint8_t          out[sizeof(tail) + KVCL_COPY_MAX];
 
     if (job->pinned && !store->closing) {
@@ -113,6 +118,7 @@ static void end(copy_job_t *job, kvcl_status_t status)
     kvcl_ask_answer(job->peer, &job->ask, status, job->n, out, (status == KVCL_OK) ? sizeof(tail) + job->n : 0);
     kvcl_list_del(&job->link);
     store->n_copying -= job->n;
+    job->pool->n_copying -= job->n;
     --store->ops;
     kvcl_engine_notify(store->ctx);
     free(job);
@@ -120,11 +126,9 @@ static void end(copy_job_t *job, kvcl_status_t status)
 
 /* ---- the chain ---- */
 
-uint64_t kvcl_copy_time(const struct kvcl_store *store, uint32_t n)
+uint64_t kvcl_copy_time(uint32_t n, uint64_t bytes)
 {
-    uint64_t bytes = (uint64_t)n * store->pool_cache->shape.block_bytes;
-
-    return (2 * KVCL_NS_PER_SEC) + ((bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
+    return (2 * KVCL_NS_PER_SEC) + ((n * bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
 }
 
 kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
@@ -181,9 +185,9 @@ static bool go_on(copy_job_t *job)
     uint32_t          n = 0, i;
 
     for (i = 0; i < job->n; ++i) {
-        node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, store->pool) : NULL;
+        node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, job->pool) : NULL;
         if (node != NULL) {
-            be_mine(store->pool, kvcl_owner_slot(node), &job->recs[i].loc);
+            be_mine(job->pool, kvcl_owner_slot(node), &job->recs[i].loc);
             job->order[n++] = i;
         }
     }
@@ -199,7 +203,7 @@ static bool go_on(copy_job_t *job)
     }
     ask->arg  = job;
     ask->done = on_chain;
-    kvcl_ask_post(ask, kvcl_copy_time(store, n), NULL);
+    kvcl_ask_post(ask, kvcl_copy_time(n, kvcl_owner_bytes(job->pool)), NULL);
     return true;
 }
 
@@ -223,7 +227,7 @@ static void on_listed(void *arg, kvcl_status_t status)
 
     kvcl_lock(ctx);
     for (i = 0; (i < job->n) && (status == KVCL_OK) && !store->closing; ++i) {
-        job->made[i] = kvcl_owner_lists(store, &job->recs[i].key) ? 1 : 0;
+        job->made[i] = kvcl_owner_lists(job->pool, &job->recs[i].key) ? 1 : 0;
     }
     if (store->closing || !next_lives(job) || !go_on(job)) {
         end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
@@ -259,14 +263,14 @@ static void publish_got(copy_job_t *job)
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
         fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) &&
-               (kvcl_owner_find(store, &rec.key, store->pool) == NULL);
-        if (!fits || (kvcl_owner_publish(store->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
+               (kvcl_owner_find(store, &rec.key, job->pool) == NULL);
+        if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
                                          job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
-            (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
+            (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
             kvcl_store_freed(store);
             continue;
         }
-        store->pool->array[job->slots[i]].note = 0; /* take_note() */
+        job->pool->array[job->slots[i]].note = 0; /* take_note() */
         rec.loc.source     = source_of(job, i);
         job->todo[--first] = rec;
     }
@@ -285,7 +289,7 @@ static void on_fetched(void *arg, kvcl_status_t status)
     job->get = NULL;
     publish_got(job);
     kvcl_unlock(ctx);
-    status = kvcl_publish_start(job->store->pool, job->todo + (job->n_todo - job->n_new), job->n_new + job->n_again,
+    status = kvcl_publish_start(job->pool, job->todo + (job->n_todo - job->n_new), job->n_new + job->n_again,
                                 &p, NULL);
     if (status != KVCL_OK) {
         on_listed(job, status);
@@ -294,10 +298,11 @@ static void on_fetched(void *arg, kvcl_status_t status)
 
 /* ---- the question ---- */
 
-/* Everything is hostile: what passes names blocks of my pool's size, of ranks that are there, each key once or not. */
-static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs, uint32_t n)
+/* Everything is hostile: what passes names blocks of the class's size, of ranks that are there, each key once or not. */
+static bool check(const kvcl_owner_t *pool, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs, uint32_t n)
 {
-    uint32_t i;
+    const struct kvcl_store *store = pool->store;
+    uint32_t                i;
 
     if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2) ||
         (head->there > KVCL_DIR_LOCS_MAX) || ((head->flags & ~KVCL_COPY_UNLISTED) != 0)) {
@@ -311,7 +316,7 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
     for (i = 0; i < n; ++i) {
         if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) || (recs[i].loc.source != 0) ||
             ((recs[i].loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0) ||
-            (recs[i].loc.len != store->pool_cache->shape.block_bytes)) {
+            (recs[i].loc.len != kvcl_owner_bytes(pool))) {
             return false;
         }
     }
@@ -322,12 +327,12 @@ static bool check(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_s
  * told to it again. */
 static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
 {
-    kvcl_slot_t      *at = &job->store->pool->array[slot];
+    kvcl_slot_t      *at = &job->pool->array[slot];
     kvcl_store_rec_t rec = job->recs[i];
 
     at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
     if (!(at->note & KVCL_NOTE_LISTED) && ((rec.loc.flags ^ at->flags) & KVCL_LOC_SUMMED) == 0) {
-        be_mine(job->store->pool, slot, &rec.loc);
+        be_mine(job->pool, slot, &rec.loc);
         rec.loc.flags = at->flags;
         job->todo[job->n - ++job->n_again] = rec;
     }
@@ -342,13 +347,13 @@ static kvcl_status_t begin(copy_job_t *job)
     uint32_t          i;
 
     for (i = job->n; i-- > 0;) { /* the end of a chain first */
-        node = kvcl_owner_find(store, &job->recs[i].key, store->pool);
+        node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
         if (node != NULL) {
-            kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+            kvcl_owner_touch(job->pool, kvcl_owner_slot(node));
         }
     }
     for (i = 0; i < job->n; ++i) {
-        node = kvcl_owner_find(store, &job->recs[i].key, store->pool);
+        node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
         if (node != NULL) {
             note_held(job, i, kvcl_owner_slot(node));
         } else {
@@ -358,15 +363,15 @@ static kvcl_status_t begin(copy_job_t *job)
     memmove(job->todo + job->n_todo, job->todo + (job->n - job->n_again), job->n_again * sizeof(*job->todo));
     status = kvcl_owner_reserve(store, job->n_todo);
     if (status == KVCL_OK) {
-        status = kvcl_owner_take_for(store->pool, job->head.tenant, job->n_todo, job->slots);
+        status = kvcl_owner_take_for(job->pool, job->head.tenant, job->n_todo, job->slots);
     }
     if (status != KVCL_OK) {
         return status;
     }
-    status = kvcl_get_recs(store, job->todo, job->n_todo, store->pool_cache, job->slots, job->got, job->from, 0, false,
+    status = kvcl_get_recs(store, job->todo, job->n_todo, job->pool->cache, job->slots, job->got, job->from, 0, false,
                            on_fetched, job, &job->get);
     for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
-        (void)!kvcl_slots_abort(&store->pool->slots, job->slots[i]);
+        (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
     }
     if (status != KVCL_OK) {
         kvcl_store_freed(store);
@@ -379,15 +384,23 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
                               const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
                               uint32_t source)
 {
-    copy_job_t    *job;
-    kvcl_status_t status;
-    uint32_t      i;
+    uint32_t         first = ((order != NULL) && (n != 0)) ? order[0] : 0;
+    copy_job_t       *job;
+    kvcl_store_rec_t rec;
+    kvcl_owner_t     *pool;
+    kvcl_status_t    status;
+    uint32_t         i;
 
+    memcpy(&rec, (const char *)recs + (first * sizeof(rec)), sizeof(rec));
+    pool = kvcl_pool_for(store, rec.loc.len);
+    if (pool == NULL) {
+        return KVCL_ERR_INVALID_PARAM;
+    }
     if ((store->n_copying + n > BLOCKS_MAX) ||
-        ((store->n_copying != 0) && (store->n_copying + n > store->pool->slots.n / 2))) {
+        ((pool->n_copying != 0) && (pool->n_copying + n > kvcl_owner_room(pool) / 2))) {
         return KVCL_ERR_BUSY;
     }
-    job = make(store, n);
+    job = make(pool, n);
     if (job == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
@@ -399,17 +412,19 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
         memcpy(&job->recs[i], (const char *)recs + ((size_t)((order != NULL) ? order[i] : i) * sizeof(job->recs[i])),
                sizeof(job->recs[i]));
     }
-    if (!check(store, &job->head, job->recs, n)) {
+    if (!check(pool, &job->head, job->recs, n)) {
         free(job);
         return KVCL_ERR_INVALID_PARAM;
     }
     kvcl_list_add_tail(&store->copies, &job->link);
     store->n_copying += n;
+    pool->n_copying += n;
     ++store->ops;
     status = begin(job);
     if (status != KVCL_OK) {
         kvcl_list_del(&job->link);
         store->n_copying -= n;
+        pool->n_copying -= n;
         --store->ops;
         free(job);
     }

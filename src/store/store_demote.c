@@ -48,7 +48,7 @@ bool kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot)
 
 void kvcl_nvme_taken(kvcl_nvme_t *nvme)
 {
-    if (nvme->store->pool->slots.n_free < nvme->ahead) {
+    if (nvme->pool->slots.n_free < nvme->ahead) {
         kvcl_nvme_kick(nvme);
     }
 }
@@ -67,7 +67,7 @@ void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
     size_t            i;
 
     for (i = 0; i < n; ++i) {
-        node = kvcl_owner_find(nvme->store, &recs[i].key, nvme->store->pool);
+        node = kvcl_owner_find(nvme->store, &recs[i].key, nvme->pool);
         if ((node != NULL) && !kvcl_nvme_holds(nvme, &recs[i].key, &recs[i].loc)) {
             nvme->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
         }
@@ -79,7 +79,7 @@ void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 /* Lock held. Is this slot's block to be written? */
 static bool is_victim(kvcl_nvme_t *nvme, uint32_t at, victim_t *victim)
 {
-    kvcl_owner_t      *pool = nvme->store->pool;
+    kvcl_owner_t      *pool = nvme->pool;
     const kvcl_slot_t *slot = &pool->array[at];
 
     if ((nvme->clean[at] != KVCL_NVME_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
@@ -94,7 +94,7 @@ static bool is_victim(kvcl_nvme_t *nvme, uint32_t at, victim_t *victim)
 /* Lock held. The next of all, once: what cannot be evicted now goes as well. */
 static unsigned choose_next(kvcl_nvme_t *nvme, victim_t *victims)
 {
-    uint32_t n     = nvme->store->pool->slots.n;
+    uint32_t n     = nvme->pool->slots.n;
     unsigned found = 0;
 
     for (; (nvme->drain_at < n) && (found < BATCH); ++nvme->drain_at) {
@@ -106,7 +106,7 @@ static unsigned choose_next(kvcl_nvme_t *nvme, victim_t *victims)
 /* Lock held. */
 static unsigned choose(kvcl_nvme_t *nvme, uint32_t *order, victim_t *victims)
 {
-    kvcl_owner_t *pool = nvme->store->pool;
+    kvcl_owner_t *pool = nvme->pool;
     uint32_t     n, i;
     unsigned     found = 0;
 
@@ -132,7 +132,7 @@ static unsigned choose(kvcl_nvme_t *nvme, uint32_t *order, victim_t *victims)
 static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
 {
     const victim_t     *victim = arg;
-    const kvcl_cache_h pool    = victim->nvme->store->pool_cache;
+    const kvcl_cache_h pool    = victim->nvme->pool->cache;
     uint64_t           bytes   = pool->shape.block_bytes;
 
     kvcl_copy_racy(dst, (const uint8_t *)pool->bases[0] + (victim->slot * bytes) + off, len);
@@ -142,7 +142,7 @@ static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
 static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 {
     kvcl_nvme_t  *nvme = victim->nvme;
-    kvcl_cache_h pool  = nvme->store->pool_cache;
+    kvcl_cache_h pool  = nvme->pool->cache;
 
     if (!victim->summed) {
         victim->sum = kvcl_store_block_sum(pool, victim->slot);
@@ -166,7 +166,7 @@ typedef struct listing {
 /* Lock held. */
 static void settle(kvcl_nvme_t *nvme, const listing_t *listing)
 {
-    kvcl_owner_t *pool = nvme->store->pool;
+    kvcl_owner_t *pool = nvme->pool;
     size_t       i;
 
     for (i = 0; i < listing->n; ++i) {
@@ -222,7 +222,7 @@ static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n, list
     if (!now) {
         return false;
     }
-    status = kvcl_publish_start(store->pool, recs, n, &p, NULL);
+    status = kvcl_publish_start(nvme->pool, recs, n, &p, NULL);
     if (status != KVCL_OK) {
         on_listed(listing, status);
     }
@@ -244,7 +244,7 @@ static kvcl_store_rec_t pool_rec(const kvcl_owner_t *pool, const victim_t *victi
 static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
                    const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, listing_t *listing)
 {
-    kvcl_owner_t *pool   = nvme->store->pool;
+    kvcl_owner_t *pool   = nvme->pool;
     size_t       n_recs  = 0;
     unsigned     i;
 
@@ -283,7 +283,7 @@ static bool drops_wait(kvcl_nvme_t *nvme)
 kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
 {
     kvcl_store_h     store  = nvme->store;
-    uint32_t         *order   = malloc(store->pool->slots.n * sizeof(*order));
+    uint32_t         *order   = malloc(nvme->pool->slots.n * sizeof(*order));
     listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->recs[0])));
     victim_t         victims[BATCH];
     kvcl_status_t    how[BATCH];
@@ -371,7 +371,7 @@ kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme)
     recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
     n    = kvcl_tier_walk(nvme->tier, &scan, items, LIST_BATCH);
     for (i = 0; i < n; ++i) {
-        if (items[i].loc.len == nvme->store->pool_cache->shape.block_bytes) {
+        if (items[i].loc.len == nvme->pool->cache->shape.block_bytes) {
             memcpy(recs[some].key.bytes, items[i].key, sizeof(recs[some].key.bytes));
             recs[some++].loc = kvcl_nvme_loc(nvme, &items[i].loc, nvme->store->replicas);
         }

@@ -144,7 +144,7 @@ void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_
     kvcl_store_event_t event = {.kind = kind, .tier = owner->array[slot].flags & KVCL_DIR_TIER_MASK,
                                 .key = owner->array[slot].key, .bytes = (uint32_t)owner->cache->shape.block_bytes,
                                 .to_rank = to_rank,
-                                .tenant = owner->managed ? kvcl_tenants_of(&owner->tenants, slot) : 0};
+                                .tenant = kvcl_owner_tenant(owner, slot)};
 
     kvcl_events_add(&owner->store->events, &event);
     if ((owner->store->n_followers != 0) || (owner->store->n_waiting != 0)) {

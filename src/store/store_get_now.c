@@ -7,7 +7,7 @@
  * kvcl_finalize), and the caches of the store itself, which live as long as it does.
  */
 #include "config.h"
-#include "store/store.h"
+#include "store/pool.h"
 
 enum { CHUNK = 64 };
 
@@ -45,7 +45,12 @@ static bool find_source(kvcl_store_h store, const kvcl_dir_loc_t *loc, source_t 
         return false; /* its owner must read it first */
     }
     if (loc->rank == store->me) {
-        return own_source(store->own, loc->cache, source) || own_source(store->pool, loc->cache, source);
+        for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
+            if (own_source(store->pool->owners[i], loc->cache, source)) {
+                return true;
+            }
+        }
+        return own_source(store->own, loc->cache, source);
     }
     for (i = 0; i < KVCL_STORE_RCACHES; ++i) {
         rcache = atomic_load_explicit(&store->ranks[loc->rank].rcaches[i], memory_order_acquire);

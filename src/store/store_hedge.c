@@ -27,7 +27,7 @@ static void look(void *arg);
 
 static kvcl_delay_t *delays_of(kvcl_store_h store, uint32_t rank)
 {
-    return store->delays[(store->ranks[rank].host == store->ranks[store->me].host) ? 0 : 1];
+    return store->delays[(store->places[rank].host == store->places[store->me].host) ? 0 : 1];
 }
 
 /* What has not moved for so long is given up; 0: nothing is. before: how often that was so: it may be wrong. */

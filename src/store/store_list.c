@@ -28,7 +28,7 @@ static kvcl_store_item_t item_of(const kvcl_owner_t *owner, uint32_t slot)
     return (kvcl_store_item_t){.key = owner->array[slot].key, .bytes = (uint32_t)owner->cache->shape.block_bytes,
                                .tier = owner->array[slot].flags & KVCL_DIR_TIER_MASK,
                                .cache = (uint32_t)owner->cache->id, .slot = slot,
-                               .tenant = owner->managed ? kvcl_tenants_of(&owner->tenants, slot) : 0};
+                               .tenant = kvcl_owner_tenant(owner, slot)};
 }
 
 /* Lock held. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "store/nvme.h"
 #include "store/ops.h"
+#include "store/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         memcpy(batch->made, (const uint8_t *)data + sizeof(tail), batch->n);
-        ask->store->ranks[ask->rank].pool_free = tail.pool_free;
+        kvcl_place_took(&ask->store->places[ask->rank], batch->n * (uint64_t)batch->recs[0].loc.len, tail.pool_free);
     }
     batch->status = status;
     batch->over   = true;
@@ -69,18 +70,19 @@ static bool never(void *arg)
 
 static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t *batch)
 {
-    uint32_t i;
+    kvcl_owner_t *pool = kvcl_pool_for(store, batch->recs[0].loc.len);
+    uint32_t     i;
 
     kvcl_lock(store->ctx);
-    batch->status = (store->pool != NULL) ? kvcl_copy_here(store, head, batch->recs, NULL, batch->n, NULL)
+    batch->status = (pool != NULL) ? kvcl_copy_here(store, head, batch->recs, NULL, batch->n, NULL)
                                           : KVCL_ERR_UNSUPPORTED;
     kvcl_unlock(store->ctx);
     if (batch->status == KVCL_OK) {
         (void)kvcl_engine_wait(store->ctx, copies_are_here, store,
-                               kvcl_deadline_after(kvcl_copy_time(store, batch->n)));
+                               kvcl_deadline_after(kvcl_copy_time(batch->n, batch->recs[0].loc.len)));
         kvcl_lock(store->ctx);
         for (i = 0; i < batch->n; ++i) {
-            batch->made[i] = kvcl_owner_lists(store, &batch->recs[i].key) ? 1 : 0;
+            batch->made[i] = kvcl_owner_lists(pool, &batch->recs[i].key) ? 1 : 0;
         }
         kvcl_unlock(store->ctx);
     }
@@ -99,7 +101,7 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
     } else if ((ask = kvcl_copy_ask(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
         ask->arg  = batch;
         ask->done = on_copied;
-        kvcl_ask_post(ask, (store->pool != NULL) ? kvcl_copy_time(store, batch->n) : 0, NULL);
+        kvcl_ask_post(ask, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
     } else {
         batch->over = true;
     }
@@ -150,7 +152,8 @@ static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, 
         if (found[*at_p].n == 0) {
             continue;
         }
-        if ((batch->n != 0) && (kvcl_loc_copies(loc->flags) != kvcl_loc_copies(batch->recs[0].loc.flags))) {
+        if ((batch->n != 0) && ((loc->len != batch->recs[0].loc.len) ||
+                                (kvcl_loc_copies(loc->flags) != kvcl_loc_copies(batch->recs[0].loc.flags)))) {
             return;
         }
         items[batch->n]         = *at_p;
@@ -251,11 +254,11 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, bat
         if (!is_wanted(pool, *slot_p, used)) {
             continue;
         }
-        if ((batch->n != 0) && ((kvcl_tenants_of(&pool->tenants, *slot_p) != tenant) ||
+        if ((batch->n != 0) && ((kvcl_owner_tenant(pool, *slot_p) != tenant) ||
                                 ((slot->flags & ~KVCL_LOC_SUMMED) != batch->recs[0].loc.flags))) {
             break;
         }
-        tenant = kvcl_tenants_of(&pool->tenants, *slot_p);
+        tenant = kvcl_owner_tenant(pool, *slot_p);
         batch->recs[batch->n++] = (kvcl_store_rec_t){
             .key = slot->key,
             .loc = {.rank = pool->slots.rank, .incarnation = pool->slots.incarnation, .cache = pool->slots.cache,
@@ -299,8 +302,9 @@ static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
 }
 
 /* Lock held. */
-static uint64_t leave_made(kvcl_store_h store, const batch_t *batch, uint32_t to)
+static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to)
 {
+    kvcl_store_h     store = pool->store;
     kvcl_store_rec_t gone;
     uint64_t         n = 0;
     uint32_t         i;
@@ -311,8 +315,8 @@ static uint64_t leave_made(kvcl_store_h store, const batch_t *batch, uint32_t to
             n += kvcl_nvme_holds(store->nvme, &batch->recs[i].key, loc) ? 1 : 0;
             kvcl_nvme_drop(store->nvme, &batch->recs[i].key);
         } else if ((batch->made[i] != 0) &&
-                   (kvcl_slots_check(&store->pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
-                   (kvcl_owner_give_up(store->pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) ==
+                   (kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
+                   (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) ==
                     KVCL_OK)) {
             kvcl_store_tell_removed(store, &gone, 1);
             kvcl_nvme_drop(store->nvme, &gone.key);
@@ -337,19 +341,19 @@ static void ask_room(kvcl_store_h store)
         }
         heard                   = (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK);
         store->ranks[i].leaving = !heard || (stats.draining != 0);
-        if (heard && (store->ranks[i].pool_blocks != 0)) {
+        if (heard && (store->ranks[i].n_sizes != 0)) {
             kvcl_lock(store->ctx);
-            store->ranks[i].pool_free = stats.draining ? 0 : stats.pool_free;
+            kvcl_place_heard(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
             kvcl_unlock(store->ctx);
         }
     }
 }
 
 /* The rank with the most room, as places go; false: there is none with any. Lock held. */
-static bool choose(kvcl_store_h store, uint8_t *skip, uint16_t *to_p)
+static bool choose(kvcl_store_h store, uint64_t bytes, uint8_t *skip, uint16_t *to_p)
 {
-    while (kvcl_store_place(store, skip, 1, to_p) == 1) {
-        if (store->ranks[*to_p].pool_free != 0) {
+    while (kvcl_store_place(store, bytes, skip, 1, to_p) == 1) {
+        if (store->places[*to_p].free >= bytes) {
             return true;
         }
         skip[*to_p] = 1;
@@ -359,17 +363,19 @@ static bool choose(kvcl_store_h store, uint8_t *skip, uint16_t *to_p)
 
 /* A batch of blocks that only I have, to a rank with room: as many as it has room for. *missed: some did not arrive.
  * KVCL_INPROGRESS: the others of the batch come again. */
-static kvcl_status_t move_batch(kvcl_store_h store, uint64_t tenant, uint64_t deadline, drain_t *drain)
+static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t deadline, drain_t *drain)
 {
+    kvcl_store_h  store  = pool->store;
+    uint64_t      bytes  = kvcl_owner_bytes(pool);
     batch_t       *batch = &drain->batch;
     uint32_t      all    = batch->n;
     uint16_t      to;
     bool          found;
 
     kvcl_lock(store->ctx);
-    found = choose(store, drain->skip, &to);
-    if (found && (store->ranks[to].pool_free < batch->n)) {
-        batch->n = (uint32_t)store->ranks[to].pool_free;
+    found = choose(store, bytes, drain->skip, &to);
+    if (found && (store->places[to].free / bytes < batch->n)) {
+        batch->n = (uint32_t)(store->places[to].free / bytes);
     }
     kvcl_unlock(store->ctx);
     if (!found) {
@@ -381,32 +387,33 @@ static kvcl_status_t move_batch(kvcl_store_h store, uint64_t tenant, uint64_t de
         return KVCL_INPROGRESS;
     }
     kvcl_lock(store->ctx);
-    drain->moved += leave_made(store, batch, to);
+    drain->moved += leave_made(pool, batch, to);
     kvcl_unlock(store->ctx);
     drain->missed   = drain->missed || (memchr(batch->made, 0, batch->n) != NULL);
     drain->skip[to] = (batch->n < all) && (memchr(batch->made, 1, batch->n) == NULL); /* it has no room after all */
     return (batch->n < all) ? KVCL_INPROGRESS : KVCL_OK;
 }
 
-static kvcl_status_t drain_pool(kvcl_store_h store, bool used, uint64_t deadline, drain_t *drain)
+static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline, drain_t *drain)
 {
+    kvcl_store_h  store  = pool->store;
     kvcl_status_t status = KVCL_OK;
     uint32_t      slot   = 0, first;
     uint64_t      tenant;
 
     drain->missed = false;
-    while ((status == KVCL_OK) && (slot < store->pool->slots.n)) {
+    while ((status == KVCL_OK) && (slot < pool->slots.n)) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
         }
         first = slot;
         kvcl_lock(store->ctx);
-        tenant = next_blocks(store->pool, used, &slot, &drain->batch);
+        tenant = next_blocks(pool, used, &slot, &drain->batch);
         kvcl_unlock(store->ctx);
         if ((keep_single(store, &drain->batch) != KVCL_OK) || (drain->batch.n == 0)) {
             continue;
         }
-        status = move_batch(store, tenant, deadline, drain);
+        status = move_batch(pool, tenant, deadline, drain);
         if (status == KVCL_INPROGRESS) {
             slot   = (drain->batch.n != 0) ? drain->batch.recs[drain->batch.n].loc.slot : first;
             status = KVCL_OK;
@@ -427,8 +434,8 @@ static bool next_of_tier(kvcl_store_h store, uint64_t *it, batch_t *batch)
     for (i = 0; i < n; ++i) {
         memcpy(rec.key.bytes, items[i].key, sizeof(rec.key.bytes));
         rec.loc = kvcl_nvme_loc(store->nvme, &items[i].loc, store->replicas);
-        if ((rec.loc.len == store->pool_cache->shape.block_bytes) &&
-            (kvcl_owner_find(store, &rec.key, store->pool) == NULL)) {
+        if ((rec.loc.len == kvcl_owner_bytes(store->nvme->pool)) &&
+            (kvcl_owner_find(store, &rec.key, store->nvme->pool) == NULL)) {
             batch->recs[batch->n++] = rec;
         }
     }
@@ -449,7 +456,7 @@ static kvcl_status_t drain_tier(kvcl_store_h store, uint64_t deadline, drain_t *
             return KVCL_ERR_TIMED_OUT;
         }
         if ((keep_single(store, &drain->batch) == KVCL_OK) && (drain->batch.n != 0)) {
-            status = move_batch(store, 0, deadline, drain);
+            status = move_batch(store->nvme->pool, 0, deadline, drain);
         }
         if (status == KVCL_INPROGRESS) {
             it     = first;
@@ -462,9 +469,10 @@ static kvcl_status_t drain_tier(kvcl_store_h store, uint64_t deadline, drain_t *
 
 kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p)
 {
-    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
+    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain"), one;
     uint64_t      moved, deadline;
     drain_t       *drain;
+    unsigned      i;
 
     if (status != KVCL_OK) {
         return status;
@@ -479,10 +487,14 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     kvcl_unlock(store->ctx);
     if (store->pool != NULL) {
         ask_room(store);
-        status = drain_pool(store, true, deadline, drain);
-        status = (status == KVCL_OK) ? drain_pool(store, false, deadline, drain) : status;
-        status = (status == KVCL_OK) ? drain_tier(store, deadline, drain) : status;
     }
+    for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
+        memset(drain->skip, 0, store->n_ranks); /* who has no room for one size may have it for another */
+        one    = drain_pool(store->pool->owners[i], true, deadline, drain);
+        one    = (one == KVCL_OK) ? drain_pool(store->pool->owners[i], false, deadline, drain) : one;
+        status = (status == KVCL_OK) ? one : status;
+    }
+    status = (status == KVCL_OK) ? drain_tier(store, deadline, drain) : status;
     moved = drain->moved;
     free(drain);
     if (moved_p != NULL) {

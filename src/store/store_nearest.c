@@ -27,7 +27,7 @@ static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
     if (kvcl_store_suspects(store, loc->rank)) {
         return in_tier ? 1 : SILENT;
     }
-    near = (store->ranks[loc->rank].host == store->ranks[store->me].host);
+    near = (store->places[loc->rank].host == store->places[store->me].host);
     return in_tier ? (near ? 4 : 3) : (near ? 7 : 6);
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/nvme.h"
+#include "store/pool.h"
 
 #include <stdlib.h>
 
@@ -278,7 +279,7 @@ static kvcl_status_t open_tier(kvcl_nvme_t *nvme, const char *spec)
 static kvcl_status_t make_arrays(kvcl_nvme_t *nvme)
 {
     enum { AHEAD_MIN = 16, AHEAD_MAX = 2048 };
-    uint32_t n = nvme->store->pool->slots.n, ahead = n / 2;
+    uint32_t n = nvme->pool->slots.n, ahead = n / 2;
 
     ahead       = (ahead < AHEAD_MIN) ? AHEAD_MIN : (ahead > AHEAD_MAX) ? AHEAD_MAX : ahead;
     nvme->ahead = (ahead < n) ? ahead : n;
@@ -303,6 +304,7 @@ kvcl_status_t kvcl_nvme_open(kvcl_store_h store, const char *spec)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
     }
     nvme->store = store;
+    nvme->pool  = store->pool->owners[0];
     pthread_mutex_init(&nvme->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/ops.h"
+#include "store/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -43,8 +44,9 @@ kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_o
 {
     const kvcl_key_t *keys = (const kvcl_key_t *)(const void *)((const char *)in + sizeof(pin_ask_t));
     pin_ask_t        ask;
-    uint8_t          own, pool;
+    uint8_t          best, one;
     uint64_t         i;
+    unsigned         c;
 
     if (len < sizeof(ask)) {
         return KVCL_ERR_PROTOCOL;
@@ -54,9 +56,12 @@ kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_o
         return KVCL_ERR_PROTOCOL;
     }
     for (i = 0; i < ask.n; ++i) {
-        own         = pin_one(store->own, &keys[i], &ask);
-        pool        = pin_one(store->pool, &keys[i], &ask);
-        out->buf[i] = ((own == PIN_DONE) || (pool == PIN_DONE)) ? PIN_DONE : (own > pool) ? own : pool;
+        best = pin_one(store->own, &keys[i], &ask);
+        for (c = 0; (store->pool != NULL) && (c < store->pool->n); ++c) {
+            one  = pin_one(store->pool->owners[c], &keys[i], &ask);
+            best = ((best == PIN_DONE) || (one == PIN_NONE)) ? best : one;
+        }
+        out->buf[i] = best;
     }
     out->n   = (uint32_t)ask.n;
     out->len = ask.n;

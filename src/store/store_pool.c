@@ -1,69 +1,99 @@
 /*
  * Blocks that the store hands out: alloc and free of its cache, pins; and how a block is taken, of the pool too.
  *
- * To take a block: the one free for longest, else a victim: the tenant's own if it would be over its quota, one of a
- * tenant that is over its, else that of the eviction order. It is withdrawn first (its
+ * To take a block: the one free for longest, else (a pool of several sizes) one in a slab that becomes this class's, else
+ * a victim: the tenant's own if it would be over its quota, one of a tenant that is over its, else that of the eviction
+ * order. It is withdrawn first (its
  * generation is bumped before anybody may write a byte of it) and removed from the directory in the background.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/nvme.h"
+#include "store/pool.h"
 
 #include <stdlib.h>
+
+enum { GONE = 64 };
+
+/* Whose blocks have been evicted, until the directory is told. */
+typedef struct gone {
+    kvcl_store_h     store;
+    size_t           n;
+    kvcl_store_rec_t recs[GONE];
+} gone_t;
+
+static void tell(gone_t *gone)
+{
+    kvcl_store_tell_removed(gone->store, gone->recs, gone->n);
+    gone->n = 0;
+}
 
 /* Whose turn it is: a tenant that has more than its quota, else the order of eviction says. */
 static kvcl_status_t next_victim(kvcl_owner_t *owner, uint32_t *slot_p)
 {
-    uint64_t tenant = kvcl_tenants_any_over(&owner->tenants);
+    uint64_t tenant = kvcl_tenants_any_over(owner->tenants);
 
-    if ((tenant != 0) && (kvcl_tenants_victim(&owner->tenants, tenant, &owner->evict, slot_p) == KVCL_OK)) {
+    if ((tenant != 0) &&
+        (kvcl_tenants_victim(owner->tenants, tenant, owner->cls, &owner->evict, slot_p) == KVCL_OK)) {
         return KVCL_OK;
     }
     return kvcl_evict_victim(&owner->evict, slot_p);
 }
 
-/* rec->loc.gen 0: nobody is to be told yet. */
-static bool evict(kvcl_owner_t *owner, uint32_t slot, kvcl_store_rec_t *rec)
+static bool evict(kvcl_owner_t *owner, uint32_t slot, gone_t *gone)
 {
-    if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, rec) != KVCL_OK) {
+    if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &gone->recs[gone->n]) != KVCL_OK) {
         return false;
     }
     ++owner->store->n_evicted;
-    if ((owner == owner->store->pool) && (owner->store->nvme != NULL) && kvcl_nvme_evicted(owner->store->nvme, slot)) {
-        rec->loc.gen = 0;
+    if ((owner->pool != NULL) && (owner->store->nvme != NULL) && kvcl_nvme_evicted(owner->store->nvme, slot)) {
+        return true; /* nobody is to be told yet */
+    }
+    if (++gone->n == GONE) {
+        tell(gone);
     }
     return true;
 }
 
-static void tell(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n)
+/* The tenant gives up so many bytes of its blocks, of this class first. False: the others are pinned. */
+static bool shrink(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, gone_t *gone)
 {
-    size_t kept = 0, i;
+    unsigned     n = (owner->pool != NULL) ? owner->pool->n : 1, i;
+    kvcl_owner_t *from;
+    uint64_t     bytes;
+    uint32_t     slot;
 
-    for (i = 0; i < n; ++i) {
-        if (recs[i].loc.gen != 0) {
-            recs[kept++] = recs[i];
+    for (i = 0; (over != 0) && (i < n); ++i) {
+        from  = (owner->pool != NULL) ? owner->pool->owners[(owner->cls + i) % n] : owner;
+        bytes = kvcl_owner_bytes(from);
+        while ((over != 0) &&
+               (kvcl_tenants_victim(from->tenants, tenant, from->cls, &from->evict, &slot) == KVCL_OK)) {
+            over -= !evict(from, slot, gone) ? 0 : (over < bytes) ? over : bytes;
         }
     }
-    kvcl_store_tell_removed(store, recs, kept);
+    return over == 0;
 }
 
-/* Lock held. Evict `over` blocks of the tenant, then until n slots are free; there are enough of those. False: the
- * tenant's are pinned. */
-static bool make_room(kvcl_owner_t *owner, uint64_t tenant, size_t over, size_t n, kvcl_store_rec_t *recs)
+/* Lock held. Evict until n slots are free, for a tenant that must give up `over` bytes; there are enough of those. False:
+ * the tenant's are pinned. */
+static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_t n)
 {
-    size_t   gone = 0;
+    gone_t   gone;
     uint32_t slot;
+    bool     room;
 
-    while ((gone < over) && (kvcl_tenants_victim(&owner->tenants, tenant, &owner->evict, &slot) == KVCL_OK)) {
-        gone += evict(owner, slot, &recs[gone]) ? 1 : 0;
+    gone.store = owner->store;
+    gone.n     = 0;
+    room       = shrink(owner, tenant, over, &gone);
+    if (room && (owner->slots.n_free < n)) {
+        kvcl_pool_balance(owner, n - owner->slots.n_free);
     }
-    over -= gone;
-    while ((over == 0) && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
-        gone += evict(owner, slot, &recs[gone]) ? 1 : 0;
+    while (room && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
+        (void)evict(owner, slot, &gone);
     }
-    tell(owner->store, recs, gone);
-    return over == 0;
+    tell(&gone);
+    return room;
 }
 
 static size_t spare(const kvcl_owner_t *owner)
@@ -73,39 +103,30 @@ static size_t spare(const kvcl_owner_t *owner)
 
 kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids)
 {
-    uint64_t         over = kvcl_tenants_over(&owner->tenants, tenant, n);
-    kvcl_store_rec_t *recs;
-    kvcl_status_t    status = KVCL_OK;
-    bool             room;
-    size_t           i;
+    uint64_t      over   = kvcl_tenants_over(owner->tenants, tenant, n * kvcl_owner_bytes(owner));
+    kvcl_status_t status = KVCL_OK;
+    size_t        i;
 
     kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
-    while ((n > spare(owner)) && kvcl_pins_yield(owner)) {
+    while ((n > spare(owner)) && (over != KVCL_TENANT_NEVER) &&
+           (kvcl_pool_grow(owner, true) || kvcl_pins_yield(owner))) {
     }
     if (n > spare(owner)) {
         return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: %u are free, %u could be evicted", n,
                          owner->cache->name, owner->slots.n_free, kvcl_evict_count(&owner->evict) - owner->pinned);
     }
-    if (over > owner->slots.n) {
+    if (over == KVCL_TENANT_NEVER) {
         return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks asked for are beyond the quota of tenant %llu", n,
                          (unsigned long long)tenant);
     }
-    if ((owner->slots.n_free < n) || (over != 0)) {
-        recs = malloc((n + over) * sizeof(*recs));
-        if (recs == NULL) {
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to evict blocks");
-        }
-        room = make_room(owner, tenant, (size_t)over, n, recs);
-        free(recs);
-        if (!room) {
-            return kvcl_fail(KVCL_ERR_NO_SPACE, "tenant %llu has its quota in blocks that are pinned",
-                             (unsigned long long)tenant);
-        }
+    if (((owner->slots.n_free < n) || (over != 0)) && !make_room(owner, tenant, over, n)) {
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "tenant %llu has its quota in blocks that are pinned",
+                         (unsigned long long)tenant);
     }
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
     }
-    if ((owner == owner->store->pool) && (owner->store->nvme != NULL)) {
+    if ((owner->pool != NULL) && (owner->store->nvme != NULL)) {
         kvcl_nvme_taken(owner->store->nvme);
     }
     return status;
@@ -173,7 +194,7 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     }
     kvcl_lock(store->ctx);
     node = kvcl_owner_find(store, key, NULL);
-    if ((node == NULL) || (node->owner == store->pool)) {
+    if ((node == NULL) || (node->owner->pool != NULL)) {
         status = kvcl_fail(KVCL_ERR_NOT_FOUND, "kvcl_store_pin_local: no cache of this rank holds the key");
     } else {
         slot = kvcl_owner_slot(node);

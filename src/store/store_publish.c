@@ -77,7 +77,7 @@ static void withdraw_unlisted(kvcl_publish_t *publish)
     kvcl_store_rec_t gone;
     size_t           i;
 
-    if (!publish->is_publish || (owner == NULL) || (owner != publish->store->pool) || publish->store->closing ||
+    if (!publish->is_publish || (owner == NULL) || (owner->pool == NULL) || publish->store->closing ||
         (publish->status == KVCL_OK)) {
         return;
     }

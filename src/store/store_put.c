@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/ops.h"
+#include "store/pool.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 typedef struct put_work {
     uint32_t         *todo, *from, *slots;
     kvcl_store_rec_t *recs;
+    kvcl_owner_t     *pool;  /* the class for blocks of this size */
     unsigned         copies; /* wanted */
     uint64_t         tenant;
     bool             instead; /* an upsert */
@@ -40,16 +42,16 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
         work->todo[n_todo++] = (uint32_t)i;
     }
     for (i = work->instead ? 0 : n; i-- > 0;) {
-        node = kvcl_owner_find(store, &keys[i], store->pool);
+        node = kvcl_owner_find(store, &keys[i], work->pool);
         if (node != NULL) {
-            kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+            kvcl_owner_touch(work->pool, kvcl_owner_slot(node));
         }
     }
     for (i = 0; !work->instead && (i < n); ++i) {
-        node = kvcl_owner_find(store, &keys[i], store->pool);
+        node = kvcl_owner_find(store, &keys[i], work->pool);
         if (node == NULL) {
             work->todo[n_todo++] = (uint32_t)i;
-        } else if (lacks_copies(&store->pool->array[kvcl_owner_slot(node)], work->copies)) {
+        } else if (lacks_copies(&work->pool->array[kvcl_owner_slot(node)], work->copies)) {
             work->todo[n - ++*n_held_p] = (uint32_t)i;
         }
     }
@@ -57,12 +59,12 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
 }
 
 /* No lock: the bytes, in canonical order, into pool blocks slots[], and their checksums. */
-static kvcl_status_t copy_in(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *from, const uint32_t *slots,
+static kvcl_status_t copy_in(const kvcl_owner_t *pool, kvcl_cache_h cache, const uint32_t *from, const uint32_t *slots,
                              size_t n, kvcl_store_rec_t *recs)
 {
     enum { PIECE = 64 };
     uint64_t      sums[PIECE];
-    bool          summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
+    bool          summed = !(pool->store->flags & KVCL_STORE_NO_CHECKSUM);
     kvcl_status_t status = KVCL_OK;
     size_t        at, some, i;
 
@@ -71,7 +73,7 @@ static kvcl_status_t copy_in(kvcl_store_h store, kvcl_cache_h cache, const uint3
         kvcl_sel_t  from_sel = {.blocks = from + at, .n_blocks = some};
         kvcl_sel_t  to_sel   = {.blocks = slots + at, .n_blocks = some};
         kvcl_side_t src      = kvcl_cache_side(cache, &from_sel);
-        kvcl_side_t dst      = kvcl_cache_side(store->pool_cache, &to_sel);
+        kvcl_side_t dst      = kvcl_cache_side(pool->cache, &to_sel);
         status = kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
         for (i = 0; summed && (i < some) && (status == KVCL_OK); ++i) {
             recs[at + i].loc.checksum = sums[i];
@@ -88,10 +90,10 @@ static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t 
     size_t           i = n, kept = n;
 
     while (i-- > 0) { /* the end of a chain first */
-        if ((kvcl_owner_find(store, &recs[i].key, store->pool) != NULL) ||
-            (kvcl_owner_publish(store->pool, work->slots[i], &recs[i].key, recs[i].loc.checksum, summed, work->copies,
+        if ((kvcl_owner_find(store, &recs[i].key, work->pool) != NULL) ||
+            (kvcl_owner_publish(work->pool, work->slots[i], &recs[i].key, recs[i].loc.checksum, summed, work->copies,
                                 work->tenant, &recs[i].loc) != KVCL_OK)) {
-            (void)!kvcl_slots_abort(&store->pool->slots, work->slots[i]);
+            (void)!kvcl_slots_abort(&work->pool->slots, work->slots[i]);
             kvcl_store_freed(store);
             continue;
         }
@@ -124,12 +126,12 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         work->from[i]     = ids[work->todo[i]];
         work->recs[i].key = keys[work->todo[i]];
     }
-    status = copy_in(store, cache, work->from, work->slots, n_todo, work->recs);
+    status = copy_in(work->pool, cache, work->from, work->slots, n_todo, work->recs);
     if ((status == KVCL_OK) && work->instead) {
         status = kvcl_leave_all(store, keys, n_todo);
     }
     if (status != KVCL_OK) {
-        give_back(store->pool, work->slots, n_todo);
+        give_back(work->pool, work->slots, n_todo);
         return status;
     }
     kvcl_lock(store->ctx);
@@ -142,10 +144,10 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
 }
 
 /* No lock. The record of a block that was here before: it is to be listed as one of more copies. */
-static bool put_held(kvcl_store_h store, const kvcl_key_t *key, kvcl_cache_h cache, uint32_t id, unsigned copies,
+static bool put_held(kvcl_owner_t *pool, const kvcl_key_t *key, kvcl_cache_h cache, uint32_t id, unsigned copies,
                      kvcl_store_rec_t *rec)
 {
-    kvcl_owner_t      *pool = store->pool;
+    kvcl_store_h      store = pool->store;
     kvcl_owner_node_t *node;
     uint64_t          sum   = (store->flags & KVCL_STORE_NO_CHECKSUM) ? 0 : kvcl_store_block_sum(cache, id);
     kvcl_slot_t       *slot;
@@ -159,7 +161,7 @@ static bool put_held(kvcl_store_h store, const kvcl_key_t *key, kvcl_cache_h cac
         rec->loc    = (kvcl_dir_loc_t){.rank = pool->slots.rank, .incarnation = pool->slots.incarnation,
                                        .cache = pool->slots.cache, .flags = slot->flags,
                                        .slot = kvcl_owner_slot(node),
-                                       .len = (uint32_t)store->pool_cache->shape.block_bytes,
+                                       .len = (uint32_t)kvcl_owner_bytes(pool),
                                        .gen = kvcl_slots_gen(&pool->slots, kvcl_owner_slot(node)), .checksum = sum};
     }
     kvcl_unlock(store->ctx);
@@ -167,15 +169,15 @@ static bool put_held(kvcl_store_h store, const kvcl_key_t *key, kvcl_cache_h cac
 }
 
 /* Lock held. What is here of each key, before more copies are made. */
-static void count_copies(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *copies)
+static void count_copies(const kvcl_owner_t *pool, const kvcl_key_t *keys, size_t n, uint8_t *copies)
 {
     kvcl_owner_node_t *node;
     unsigned          note;
     size_t            i;
 
     for (i = 0; (copies != NULL) && (i < n); ++i) {
-        node      = kvcl_owner_find(store, &keys[i], store->pool);
-        note      = (node != NULL) ? store->pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_COPIES : 0;
+        node      = kvcl_owner_find(pool->store, &keys[i], pool);
+        note      = (node != NULL) ? pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_COPIES : 0;
         copies[i] = (uint8_t)((node == NULL) ? 0 : (note > 1) ? note : 1);
     }
 }
@@ -193,10 +195,10 @@ static kvcl_status_t take_room(kvcl_store_h store, const kvcl_key_t *keys, size_
         seen      = store->n_freed;
         status    = kvcl_owner_reserve(store, *n_todo_p);
         if (status == KVCL_OK) {
-            status = kvcl_owner_take_for(store->pool, work->tenant, *n_todo_p, work->slots);
+            status = kvcl_owner_take_for(work->pool, work->tenant, *n_todo_p, work->slots);
         }
         kvcl_unlock(store->ctx);
-    } while ((status == KVCL_ERR_NO_SPACE) && (p->flags & KVCL_PUT_WAIT) && (*n_todo_p <= store->pool->slots.n) &&
+    } while ((status == KVCL_ERR_NO_SPACE) && (p->flags & KVCL_PUT_WAIT) && (*n_todo_p <= work->pool->slots.n) &&
              kvcl_store_wait_room(store, seen, deadline));
     return status;
 }
@@ -222,18 +224,18 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
     }
     for (i = 0, at = n_todo; i < n_held; ++i) {
         uint32_t item = work->todo[n - 1 - i];
-        if (put_held(store, &keys[item], cache, ids[item], work->copies, &work->recs[at])) {
+        if (put_held(work->pool, &keys[item], cache, ids[item], work->copies, &work->recs[at])) {
             work->from[at++] = item;
         }
     }
     memcpy(work->from + first, work->todo + first, (n_todo - first) * sizeof(*work->from));
     kvcl_lock(store->ctx);
-    count_copies(store, keys, n, p.copies);
+    count_copies(work->pool, keys, n, p.copies);
     kvcl_unlock(store->ctx);
     if ((work->copies == 1) && (p.copies == NULL)) {
-        return kvcl_publish_start(store->pool, work->recs + first, at - first, &p, req_p);
+        return kvcl_publish_start(work->pool, work->recs + first, at - first, &p, req_p);
     }
-    return kvcl_chain_start(store, work->recs + first, work->from + first, at - first, work->copies, &p, req_p);
+    return kvcl_chain_start(work->pool, work->recs + first, work->from + first, at - first, work->copies, &p, req_p);
 }
 
 static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
@@ -254,10 +256,11 @@ static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_
     if (store->pool == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a pool (dram_bytes)", call);
     }
-    if (cache->shape.block_bytes != store->pool_cache->shape.block_bytes) {
-        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%s: a block of cache \"%s\" has %llu bytes, the pool's %llu", call,
+    if (kvcl_pool_for(store, cache->shape.block_bytes) == NULL) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%s: a block of cache \"%s\" has %llu bytes, the pool's %llu%s", call,
                          cache->name, (unsigned long long)cache->shape.block_bytes,
-                         (unsigned long long)store->pool_cache->shape.block_bytes);
+                         (unsigned long long)store->pool->caches[0]->shape.block_bytes,
+                         (store->pool->n > 1) ? ", or others" : "");
     }
     return KVCL_OK;
 }
@@ -283,6 +286,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
     work.from   = work.todo + n;
     work.slots  = work.from + n;
     work.tenant = p.tenant;
+    work.pool   = kvcl_pool_for(store, cache->shape.block_bytes);
     work.copies = (unsigned)((p.replicas != 0) ? p.replicas : store->replicas);
     status      = (p.flags & KVCL_PUT_WAIT) ? kvcl_store_hold(store) : KVCL_OK;
     if (status == KVCL_OK) {

@@ -121,76 +121,55 @@ void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
     }
     kvcl_log_info("rank %u does not answer: others are asked first", rank);
     atomic_store_explicit(&store->ranks[rank].suspect, true, memory_order_relaxed);
+    kvcl_place_restart(&store->places[rank]);
     probe(store, rank);
 }
 
 /* ---- where copies go ---- */
 
-static bool is_place(const struct kvcl_store *store, uint32_t rank)
+static bool takes(const kvcl_store_rank_t *rank, uint64_t bytes)
 {
-    return (rank != store->me) && (store->incarnations[rank] != 0) && (store->ranks[rank].pool_blocks != 0) &&
+    unsigned i;
+
+    for (i = 0; (i < rank->n_sizes) && (rank->sizes[i] != bytes); ++i) {
+    }
+    return i != rank->n_sizes;
+}
+
+static bool is_place(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
+{
+    return (rank != store->me) && (store->incarnations[rank] != 0) && takes(&store->ranks[rank], bytes) &&
            !kvcl_store_suspects(store, rank);
 }
 
-unsigned kvcl_store_places(kvcl_store_h store)
+unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)
 {
     unsigned n = 0;
     uint32_t i;
 
     for (i = 0; i < store->n_ranks; ++i) {
-        n += is_place(store, i) ? 1 : 0;
+        n += is_place(store, i, bytes) ? 1 : 0;
     }
     return n;
 }
 
-/* Does rank fail together with me, or with one of ranks[0..n)? */
-static bool shares_host(const struct kvcl_store *store, uint32_t rank, unsigned n, const uint16_t *ranks)
+unsigned kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks)
 {
-    uint64_t host = store->ranks[rank].host;
-    unsigned i;
+    uint64_t hosts[KVCL_DIR_LOCS_MAX + 1] = {store->places[store->me].host};
+    unsigned found;
+    uint32_t i;
 
-    for (i = 0; i < n; ++i) {
-        if (store->ranks[ranks[i]].host == host) {
-            return true;
-        }
+    for (i = 0; i < store->n_ranks; ++i) {
+        store->place_ok[i] = !skip[i] && is_place(store, i, bytes);
     }
-    return store->ranks[store->me].host == host;
-}
-
-/* Better: answers, on a host of its own, emptier by an eighth of a pool at least. */
-static uint64_t score(const struct kvcl_store *store, uint32_t rank, unsigned n, const uint16_t *ranks)
-{
-    const kvcl_store_rank_t *r = &store->ranks[rank];
-
-    return 1 + (shares_host(store, rank, n, ranks) ? 0 : 16) + ((r->pool_free * 8) / r->pool_blocks);
-}
-
-unsigned kvcl_store_place(kvcl_store_h store, const uint8_t *skip, unsigned n, uint16_t *ranks)
-{
-    uint32_t first = store->next_place++, best, rank, i;
-    uint64_t best_score, s;
-    unsigned found, j;
-
-    for (found = 0; found < n; ++found) {
-        best_score = 0;
-        best       = store->me;
-        for (i = 0; i < store->n_ranks; ++i) {
-            rank = (first + i) % store->n_ranks;
-            for (j = 0; (j < found) && (ranks[j] != rank); ++j) {
-            }
-            if ((skip[rank] != 0) || (j < found) || !is_place(store, rank)) {
-                continue;
-            }
-            s = score(store, rank, found, ranks);
-            if (s > best_score) {
-                best_score = s;
-                best       = rank;
-            }
-        }
-        if (best_score == 0) {
+    for (found = 0; (found < n) && (found < KVCL_DIR_LOCS_MAX); ++found) {
+        i = kvcl_place_next(store->places, store->n_ranks, store->place_ok, hosts, found + 1);
+        if (i == UINT32_MAX) {
             break;
         }
-        ranks[found] = (uint16_t)best;
+        ranks[found]       = (uint16_t)i;
+        store->place_ok[i] = 0;
+        hosts[found + 1]   = store->places[i].host;
     }
     return found;
 }

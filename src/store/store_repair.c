@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/store.h"
+#include "store/pool.h"
 
 #include <stdlib.h>
 
@@ -136,11 +136,10 @@ static void want_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_d
             repair->skip[locs[i].rank] = 1;
         }
     }
-    if (!first || (live >= kvcl_loc_copies(loc->flags)) || (store->pool == NULL) ||
-        (loc->len != store->pool_cache->shape.block_bytes)) {
+    if (!first || (live >= kvcl_loc_copies(loc->flags)) || (kvcl_pool_for(store, loc->len) == NULL)) {
         return; /* once a key, by its first location */
     }
-    if (kvcl_store_place(store, repair->skip, 1, &to) == 1) {
+    if (kvcl_store_place(store, loc->len, repair->skip, 1, &to) == 1) {
         add(&repair->copied, key, loc, to);
     } else if (!repair->skip[store->me]) {
         add(&repair->copied, key, loc, store->me);
@@ -222,6 +221,12 @@ static void send_listed(kvcl_repair_t *repair)
     }
 }
 
+static bool alike(const batch_t *batch, uint32_t a, uint32_t b)
+{
+    return (kvcl_loc_copies(batch->recs[a].loc.flags) == kvcl_loc_copies(batch->recs[b].loc.flags)) &&
+           (batch->recs[a].loc.len == batch->recs[b].loc.len);
+}
+
 static void send_copied(kvcl_repair_t *repair)
 {
     kvcl_store_h     store = repair->store;
@@ -239,8 +244,7 @@ static void send_copied(kvcl_repair_t *repair)
         n     = repair->deals[1].starts[rank + 1] - repair->deals[1].starts[rank];
         for (i = 0; i < n; i += some) { /* what is wanted of each is alike in one question */
             head.copies = (uint8_t)kvcl_loc_copies(repair->copied.recs[order[i]].loc.flags);
-            for (some = 1; (i + some < n) && (kvcl_loc_copies(repair->copied.recs[order[i + some]].loc.flags) ==
-                                              head.copies); ++some) {
+            for (some = 1; (i + some < n) && alike(&repair->copied, order[i], order[i + some]); ++some) {
             }
             if (rank == store->me) {
                 if (kvcl_copy_here(store, &head, repair->copied.recs, order + i, some, NULL) == KVCL_OK) {
@@ -255,7 +259,7 @@ static void send_copied(kvcl_repair_t *repair)
                 repair->retry = true;
                 continue;
             }
-            post(repair, ask, on_copied, kvcl_copy_time(store, some));
+            post(repair, ask, on_copied, kvcl_copy_time(some, repair->copied.recs[order[i]].loc.len));
         }
     }
 }
@@ -278,7 +282,8 @@ static void turn(void *arg)
 {
     kvcl_repair_t *repair = arg;
     kvcl_store_h  store   = repair->store;
-    uint64_t      rate    = store->ctx->config.store_repair_bytes;
+    uint64_t      rate    = store->ctx->config.store_repair_bytes, bytes = 0;
+    uint32_t      i;
 
     repair->timer = NULL;
     if (store->closing || (repair->outstanding != 0)) {
@@ -287,8 +292,10 @@ static void turn(void *arg)
     repair->listed.n = 0;
     repair->copied.n = 0;
     scan(repair);
-    repair->pause_ns = (store->pool == NULL) ? 0 : (repair->copied.n * store->pool_cache->shape.block_bytes *
-                                                    (uint64_t)1000 / rate) * KVCL_NS_PER_MS;
+    for (i = 0; i < repair->copied.n; ++i) {
+        bytes += repair->copied.recs[i].loc.len;
+    }
+    repair->pause_ns = (bytes * 1000 / rate) * KVCL_NS_PER_MS;
     repair->outstanding = 1;
     if (repair->listed.n != 0) {
         send_listed(repair);
@@ -309,10 +316,11 @@ static void turn(void *arg)
 void kvcl_repair_start(kvcl_store_h store)
 {
     kvcl_repair_t *repair = store->repair;
+    unsigned      i;
 
     kvcl_assert_locked(store->ctx);
-    if (store->pool != NULL) {
-        kvcl_owner_unlist(store->pool); /* puts tell the new homes of them */
+    for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
+        kvcl_owner_unlist(store->pool->owners[i]); /* puts tell the new homes of them */
     }
     if (store->closing || (store->ctx->config.store_repair_bytes == 0)) {
         return;

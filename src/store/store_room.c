@@ -4,7 +4,7 @@
  */
 #include "config.h"
 #include "base/clock.h"
-#include "store/store.h"
+#include "store/pool.h"
 
 typedef struct room_wait {
     kvcl_store_h store;
@@ -21,11 +21,15 @@ static bool is_freed(void *arg)
 bool kvcl_store_wait_room(kvcl_store_h store, uint64_t seen, uint64_t deadline_ns)
 {
     room_wait_t wait = {.store = store, .seen = seen};
-    uint64_t    until;
+    uint64_t    until = KVCL_DEADLINE_NONE, next;
+    unsigned    i;
 
     kvcl_lock(store->ctx);
     ++store->n_room_waiters;
-    until = kvcl_pins_next(store->pool);
+    for (i = 0; i < store->pool->n; ++i) {
+        next  = kvcl_pins_next(store->pool->owners[i]);
+        until = (next < until) ? next : until;
+    }
     kvcl_unlock(store->ctx);
     (void)kvcl_engine_wait(store->ctx, is_freed, &wait, (until < deadline_ns) ? until : deadline_ns);
     kvcl_lock(store->ctx);

@@ -166,7 +166,7 @@ static bool seen(kvcl_nvme_t *nvme, const kvcl_key_t *key)
 /* No block is dropped for one that is in the tier anyway. */
 static bool pool_has_room(kvcl_nvme_t *nvme)
 {
-    kvcl_owner_t *pool = nvme->store->pool;
+    kvcl_owner_t *pool = nvme->pool;
     uint32_t     next;
 
     if ((pool->slots.n_free != 0) ||
@@ -185,7 +185,7 @@ static void promote(kvcl_nvme_t *nvme, kvcl_stage_t *stage)
     kvcl_store_rec_t rec   = stage->rec;
 
     stage->promote = false;
-    if (store->closing || store->draining || (kvcl_owner_find(store, &rec.key, store->pool) != NULL) ||
+    if (store->closing || store->draining || (kvcl_owner_find(store, &rec.key, nvme->pool) != NULL) ||
         !pool_has_room(nvme)) {
         return;
     }
@@ -524,7 +524,7 @@ void kvcl_stage_stop(kvcl_nvme_t *nvme)
 kvcl_status_t kvcl_stage_init(kvcl_nvme_t *nvme)
 {
     kvcl_store_h  store = nvme->store;
-    uint32_t      bytes = (uint32_t)store->pool_cache->shape.block_bytes, n = n_stages(bytes), first, i;
+    uint32_t      bytes = (uint32_t)kvcl_owner_bytes(nvme->pool), n = n_stages(bytes), first, i;
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(n, bytes);
     char          name[KVCL_CACHE_NAME_MAX + 1];
     kvcl_status_t status;

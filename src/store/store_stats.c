@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "store/nvme.h"
 #include "store/ops.h"
+#include "store/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -20,18 +21,29 @@ static uint64_t load(const _Atomic uint64_t *counter)
 /* Lock held. */
 static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
 {
-    const kvcl_owner_t *pool = store->pool;
+    const kvcl_pool_t *pool = store->pool;
+    unsigned          i;
 
     *stats = (kvcl_store_stats_t){.blocks = store->n_published, .published = store->n_ever,
                                   .evicted = store->n_evicted, .entries = store->table.count,
                                   .events = store->events.newest, .moved = store->n_moved, .copied = store->n_copied,
                                   .draining = store->draining};
     if (pool != NULL) {
-        stats->block_bytes    = store->pool_cache->shape.block_bytes;
-        stats->pool_blocks    = pool->slots.n;
-        stats->pool_free      = pool->slots.n_free;
-        stats->pool_published = pool->slots.n_published;
-        stats->pinned         = pool->pinned;
+        stats->block_bytes     = kvcl_owner_bytes(pool->owners[0]);
+        stats->pool_bytes      = pool->bytes;
+        stats->pool_free_bytes = kvcl_pool_all_free_bytes(pool);
+        stats->pool_taken      = pool->n_taken;
+        stats->n_sizes         = pool->n;
+    }
+    for (i = 0; (pool != NULL) && (i < pool->n); ++i) {
+        const kvcl_owner_t *owner = pool->owners[i];
+        stats->sizes[i] = (kvcl_store_size_stats_t){.block_bytes = kvcl_owner_bytes(owner),
+                                                    .blocks = kvcl_owner_room(owner), .free = owner->slots.n_free,
+                                                    .published = owner->slots.n_published, .pinned = owner->pinned};
+        stats->pool_blocks    += stats->sizes[i].blocks;
+        stats->pool_free      += stats->sizes[i].free;
+        stats->pool_published += stats->sizes[i].published;
+        stats->pinned         += stats->sizes[i].pinned;
     }
     stats->gets       = load(&store->gets);
     stats->hits       = load(&store->hits);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "store/nvme.h"
 #include "store/ops.h"
+#include "store/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 
 enum { SLOTS_MAX = 65536, GONE_MAX = 1024 };
@@ -31,7 +32,6 @@ typedef struct clear_answer {
 kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
     quota_ask_t ask;
-    uint64_t    blocks;
 
     (void)out;
     if (len != sizeof(ask)) {
@@ -41,15 +41,15 @@ kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl
     if (store->pool == NULL) {
         return KVCL_OK; /* it holds nothing of anybody */
     }
-    blocks = (ask.bytes != 0) ? ask.bytes / store->pool_cache->shape.block_bytes : KVCL_TENANT_NO_QUOTA;
     kvcl_store_freed(store); /* who waits for room may have more of it */
-    return kvcl_tenants_quota(&store->pool->tenants, ask.tenant, blocks);
+    return kvcl_tenants_quota(&store->pool->tenants, ask.tenant,
+                              (ask.bytes != 0) ? ask.bytes : KVCL_TENANT_NO_QUOTA);
 }
 
 static bool is_wanted(const kvcl_owner_t *owner, uint32_t slot, uint64_t tenant)
 {
     return (owner->array[slot].state == KVCL_SLOT_PUBLISHED) &&
-           ((tenant == 0) || (owner->managed && (kvcl_tenants_of(&owner->tenants, slot) == tenant)));
+           ((tenant == 0) || (kvcl_owner_tenant(owner, slot) == tenant));
 }
 
 /* What only the second tier holds: whose it is nobody knows any more, so it goes with everything, some of it now. Where

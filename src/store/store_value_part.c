@@ -66,10 +66,10 @@ kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *s
         seen   = store->n_freed;
         status = store->closing ? KVCL_ERR_SHUTDOWN : kvcl_owner_reserve(store, n);
         if (status == KVCL_OK) {
-            status = kvcl_owner_take_for(store->pool, put->tenant, n, slots);
+            status = kvcl_owner_take_for(store->value_pool, put->tenant, n, slots);
         }
         kvcl_unlock(store->ctx);
-    } while ((status == KVCL_ERR_NO_SPACE) && (put->flags & KVCL_PUT_WAIT) && (n <= store->pool->slots.n) &&
+    } while ((status == KVCL_ERR_NO_SPACE) && (put->flags & KVCL_PUT_WAIT) && (n <= store->value_pool->slots.n) &&
              kvcl_store_wait_room(store, seen, put->deadline_ns));
     return status;
 }
@@ -80,7 +80,7 @@ void kvcl_value_give_back(kvcl_store_h store, const uint32_t *slots, size_t n)
 
     kvcl_lock(store->ctx);
     for (i = 0; i < n; ++i) {
-        (void)!kvcl_slots_abort(&store->pool->slots, slots[i]);
+        (void)!kvcl_slots_abort(&store->value_pool->slots, slots[i]);
         kvcl_store_freed(store);
     }
     kvcl_unlock(store->ctx);
@@ -89,15 +89,15 @@ void kvcl_value_give_back(kvcl_store_h store, const uint32_t *slots, size_t n)
 void kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
                      kvcl_store_rec_t *recs)
 {
-    uint8_t  *base = (uint8_t *)store->pool_cache->bases[0];
-    uint64_t each  = store->pool_cache->shape.block_stride;
+    uint8_t  *base = (uint8_t *)store->value_pool->cache->bases[0];
+    uint64_t each  = store->value_pool->cache->shape.block_stride;
     size_t   i;
 
-    each = (each != 0) ? each : store->pool_cache->shape.block_bytes;
+    each = (each != 0) ? each : store->value_pool->cache->shape.block_bytes;
     for (i = 0; i < n; ++i) {
         fill(arg, i, base + (slots[i] * each));
         if (!(store->flags & KVCL_STORE_NO_CHECKSUM)) {
-            recs[i].loc.checksum = kvcl_store_block_sum(store->pool_cache, slots[i]);
+            recs[i].loc.checksum = kvcl_store_block_sum(store->value_pool->cache, slots[i]);
         }
     }
 }
@@ -110,10 +110,10 @@ size_t kvcl_value_publish(const kvcl_value_put_t *put, const uint32_t *slots, si
     size_t       kept   = 0, i;
 
     for (i = 0; i < n; ++i) {
-        if (store->closing || (kvcl_owner_find(store, &recs[i].key, store->pool) != NULL) ||
-            (kvcl_owner_publish(store->pool, slots[i], &recs[i].key, recs[i].loc.checksum, summed, put->copies,
+        if (store->closing || (kvcl_owner_find(store, &recs[i].key, store->value_pool) != NULL) ||
+            (kvcl_owner_publish(store->value_pool, slots[i], &recs[i].key, recs[i].loc.checksum, summed, put->copies,
                                 put->tenant, &recs[i].loc) != KVCL_OK)) {
-            (void)!kvcl_slots_abort(&store->pool->slots, slots[i]);
+            (void)!kvcl_slots_abort(&store->value_pool->slots, slots[i]);
             kvcl_store_freed(store);
             continue;
         }
@@ -155,7 +155,7 @@ static kvcl_status_t list_here(const kvcl_value_put_t *put, run_t *run)
         run->slots[i] = i;
     }
     run->here = true;
-    return kvcl_chain_start(put->store, run->recs, run->slots, run->n, put->copies, &p, &run->req);
+    return kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, &p, &run->req);
 }
 
 static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
@@ -167,7 +167,7 @@ static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         memcpy(run->made, (const uint8_t *)data + sizeof(tail), run->n);
-        run->store->ranks[run->rank].pool_free = tail.pool_free;
+        kvcl_place_took(&run->store->places[run->rank], run->n * run->store->value_block, tail.pool_free);
     }
     run->status = status;
     run->asked  = false;
@@ -190,14 +190,14 @@ static void ask_rank(const kvcl_value_put_t *put, run_t *run)
     if (skip != NULL) {
         skip[run->rank] = 1;
         n           = (n < KVCL_DIR_LOCS_MAX - 2) ? n : KVCL_DIR_LOCS_MAX - 2;
-        head.n_next = (uint8_t)((n != 0) ? kvcl_store_place(store, skip, n, head.next) : 0);
+        head.n_next = (uint8_t)((n != 0) ? kvcl_store_place(store, store->value_block, skip, n, head.next) : 0);
         ask         = kvcl_copy_ask(store, run->rank, &head, run->recs, NULL, run->n);
     }
     if (store->incarnations[run->rank] == 0) {
         run->status = KVCL_ERR_RANK_FAILED;
         kvcl_ask_discard(ask);
     } else if (ask != NULL) {
-        most       = (head.n_next + 1) * kvcl_copy_time(store, run->n);
+        most       = (head.n_next + 1) * kvcl_copy_time(run->n, store->value_block);
         ask->arg   = run;
         ask->done  = on_copied;
         run->asked = true;
@@ -220,7 +220,7 @@ static bool is_closing(void *arg)
 /* Another rank has the parts, listed: mine are given up. */
 static void give_up(run_t *run)
 {
-    kvcl_owner_t     *pool = run->store->pool;
+    kvcl_owner_t     *pool = run->store->value_pool;
     kvcl_store_rec_t gone;
     uint32_t         i;
 
@@ -318,7 +318,7 @@ void kvcl_value_parts_end(kvcl_value_put_t *put)
         }
         kvcl_lock(put->store->ctx);
         if (!put->store->closing) {
-            kvcl_owner_pin_recs(put->store->pool, run->recs, run->n, false);
+            kvcl_owner_pin_recs(put->store->value_pool, run->recs, run->n, false);
         }
         kvcl_unlock(put->store->ctx);
         free(run);
@@ -358,7 +358,9 @@ static unsigned choose_ranks(const kvcl_value_put_t *put, uint64_t bytes, uint16
         return 1;
     }
     kvcl_lock(store->ctx);
-    n = (kvcl_store_places(store) >= put->copies) ? 1 + kvcl_store_place(store, skip, n - 1, ranks + 1) : 1;
+    n = (kvcl_store_places(store, store->value_block) >= put->copies)
+            ? 1 + kvcl_store_place(store, store->value_block, skip, n - 1, ranks + 1)
+            : 1;
     kvcl_unlock(store->ctx);
     free(skip);
     return n;
@@ -394,7 +396,7 @@ static kvcl_status_t begin_run(kvcl_value_put_t *put, run_t *run, source_t *sour
     kvcl_value_fill(put->store, run->slots, run->n, fill_part, source, run->recs);
     kvcl_lock(put->store->ctx);
     n = kvcl_value_publish(put, run->slots, run->n, run->recs, NULL);
-    kvcl_owner_pin_recs(put->store->pool, run->recs, n, true);
+    kvcl_owner_pin_recs(put->store->value_pool, run->recs, n, true);
     kvcl_unlock(put->store->ctx);
     run->n = (uint32_t)n; /* less only where the store is being closed: keys of parts are new */
     kvcl_list_add_tail(&put->runs, &run->link);

@@ -77,15 +77,15 @@ static bool is_here(const work_t *work, size_t i, kvcl_value_head_t *head)
     own_key(work, i, &key);
     memset(head, 0, sizeof(*head));
     kvcl_lock(store->ctx);
-    node = kvcl_owner_find(store, &key, store->pool);
+    node = kvcl_owner_find(store, &key, store->value_pool);
     if (node != NULL) {
-        slot = &store->pool->array[kvcl_owner_slot(node)];
+        slot = &store->value_pool->array[kvcl_owner_slot(node)];
         here = (slot->note & KVCL_NOTE_LISTED) &&
                ((work->put.copies == 1) || ((slot->note & KVCL_NOTE_COPIES) >= work->put.copies));
-        kvcl_owner_touch(store->pool, kvcl_owner_slot(node));
+        kvcl_owner_touch(store->value_pool, kvcl_owner_slot(node));
     }
     if ((node != NULL) && !kvcl_value_is_plain(&work->heads[i])) {
-        const uint8_t *base = (const uint8_t *)store->pool_cache->bases[0];
+        const uint8_t *base = (const uint8_t *)store->value_pool->cache->bases[0];
         here = kvcl_value_head_read(base + (kvcl_owner_slot(node) * work->block), work->block, &work->heads[i].key,
                                     head) && (head->bytes == bytes) && here;
     }
@@ -201,11 +201,11 @@ static kvcl_status_t leave_all(work_t *work)
 /* Lock held. What my pool has of the key, a part of which is gone or which has too few copies. */
 static void leave_mine(kvcl_store_h store, const kvcl_key_t *key)
 {
-    kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->pool);
+    kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->value_pool);
     kvcl_store_rec_t  gone;
 
     if ((node != NULL) &&
-        (kvcl_owner_withdraw(store->pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
+        (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
         kvcl_store_tell_removed(store, &gone, 1);
     }
 }
@@ -302,7 +302,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
     p.status     = NULL;
     p.timeout_ns = kvcl_deadline_left(work->put.deadline_ns) + 1;
     set_copies(work, p.copies);
-    status = kvcl_chain_start(work->put.store, work->recs, work->item, n, work->put.copies, &p, req_p);
+    status = kvcl_chain_start(work->put.store->value_pool, work->recs, work->item, n, work->put.copies, &p, req_p);
     drop_before(work);
     kvcl_value_parts_end(&work->put);
     return status;
@@ -362,7 +362,7 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: replicas is %llu, at most %d; or %zu values are too many", call,
                          (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX, n);
     }
-    if (store->pool == NULL) {
+    if (store->value_pool == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a pool (dram_bytes)", call);
     }
     return KVCL_OK;

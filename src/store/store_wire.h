@@ -7,7 +7,8 @@
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
  *   REMOVE_KEYS  n keys                      answer: nothing
  *   TABLE        nothing                     answer: a region's description (mem/region.h)
- *   COPY         kvcl_copy_head_t, n records  answer: kvcl_copy_tail_t, n bytes: how many copies were made
+ *   COPY         kvcl_copy_head_t, n records of blocks of one size   answer: kvcl_copy_tail_t, n bytes: how many copies
+ *                were made
  *   USED         n kvcl_store_use_t: blocks of the asked one that were got   no answer
  *   EVENTS       since, how many, ns to wait (u64 each)   answer: kvcl_store_event_t, as in memory
  *   LIST         cursor, how many (u64 each)  answer: cursor, newest event, n (u64 each), n kvcl_store_item_t
@@ -92,7 +93,7 @@ typedef struct kvcl_copy_head {
 _Static_assert(sizeof(kvcl_copy_head_t) == 16, "wire format");
 
 typedef struct kvcl_copy_tail {
-    uint64_t pool_free; /* blocks that the answerer's pool could take without evicting */
+    uint64_t pool_free; /* bytes that the answerer's pool could take of such blocks without evicting */
 } kvcl_copy_tail_t;
 _Static_assert(sizeof(kvcl_copy_tail_t) == 8, "wire format");
 

@@ -62,6 +62,11 @@ void test_copies_short(world_t *w);
 void test_events(world_t *w);
 void test_followers(world_t *w);
 void test_close_waiters(world_t *w);
+/* store_sizes.c */
+void test_sizes(world_t *w);
+void test_sizes_churn(world_t *w);
+void test_sizes_bounds(world_t *w);
+void test_sizes_errors(world_t *w);
 /* store_groups.c */
 void test_match_all(world_t *w);
 /* store_tier.c */

@@ -71,7 +71,7 @@ static uint32_t dirty(kvcl_store_h store)
 
     kvcl_lock(store->ctx);
     for (i = 0; i < POOL; ++i) {
-        n += (store->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (store->nvme->clean[i] == KVCL_NVME_DIRTY);
+        n += (store->nvme->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (store->nvme->clean[i] == KVCL_NVME_DIRTY);
     }
     kvcl_unlock(store->ctx);
     return n;

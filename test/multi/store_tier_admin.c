@@ -258,7 +258,7 @@ static int state_of(kvcl_store_h store, const kvcl_key_t *key)
     int               state;
 
     kvcl_lock(store->ctx);
-    node  = kvcl_owner_find(store, key, store->pool);
+    node  = kvcl_owner_find(store, key, store->nvme->pool);
     state = (node != NULL) ? store->nvme->clean[kvcl_owner_slot(node)] : -1;
     kvcl_unlock(store->ctx);
     return state;

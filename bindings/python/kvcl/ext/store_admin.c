@@ -174,10 +174,11 @@ static const struct {
     STAT(lookups), STAT(hits_cache), STAT(hits_dram), STAT(hits_nvme), STAT(demoted), STAT(promoted), STAT(dropped),
     STAT(nvme_blocks), STAT(nvme_bytes), STAT(nvme_bad), STAT(nvme_state), STAT(block_bytes), STAT(pool_blocks),
     STAT(pool_free), STAT(pool_published), STAT(pinned), STAT(copied), STAT(moved), STAT(events), STAT(draining),
-    STAT(bytes_in), STAT(bytes_out), STAT(hits_local),
+    STAT(bytes_in), STAT(bytes_out), STAT(hits_local), STAT(pool_bytes), STAT(pool_free_bytes), STAT(pool_taken),
+    STAT(n_sizes),
 };
-_Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) == sizeof(kvcl_store_stats_t) / sizeof(uint64_t),
-               "each number of the struct is a row");
+_Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) == offsetof(kvcl_store_stats_t, sizes) / sizeof(uint64_t),
+               "each number of the struct but those of each size is a row");
 
 PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
 {

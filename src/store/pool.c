@@ -1,0 +1,274 @@
+/*
+ * A rank's pool (pool.h): opening its classes, and slabs that change hands.
+ */
+#include "config.h"
+#include "store/pool.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+enum { TRIES = 8, TRIES_MUST = 64, GONE = 64 };
+
+/* ---- opening ---- */
+
+static bool add_size(uint64_t *sizes, unsigned *n, uint64_t size)
+{
+    unsigned i;
+
+    for (i = 0; i < *n; ++i) {
+        if (sizes[i] == size) {
+            return true;
+        }
+    }
+    if ((*n == KVCL_SLABS_CLASSES_MAX) || (size == 0) || (size > UINT32_MAX - 1)) {
+        return false;
+    }
+    sizes[(*n)++] = size;
+    return true;
+}
+
+unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS_CLASSES_MAX])
+{
+    unsigned n = 0;
+    uint64_t i;
+
+    if (((p->n_block_sizes == 0) || (p->block_bytes != 0)) && !add_size(sizes, &n, p->block_bytes)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
+                        (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes);
+        return 0;
+    }
+    if ((p->n_block_sizes != 0) && (p->block_sizes == NULL)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: block_sizes is NULL");
+        return 0;
+    }
+    for (i = 0; i < p->n_block_sizes; ++i) {
+        if (!add_size(sizes, &n, p->block_sizes[i])) {
+            (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: block_sizes[%llu] is %llu: at most %d sizes, of "
+                            "1 to %u bytes", (unsigned long long)i, (unsigned long long)p->block_sizes[i],
+                            KVCL_SLABS_CLASSES_MAX, UINT32_MAX - 1);
+            return 0;
+        }
+    }
+    if ((n == 1) ? (p->dram_bytes < sizes[0]) : (kvcl_slabs_bytes(p->dram_bytes, sizes, n) == 0)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes for blocks of %u sizes: it must "
+                        "have room for %u blocks of the largest, and for fewer than 2^32 of the smallest",
+                        (unsigned long long)p->dram_bytes, n, (n == 1) ? 1 : 4 * n);
+        return 0;
+    }
+    return n;
+}
+
+/* A class's cache: the first one's has the memory. */
+static kvcl_status_t make_cache(kvcl_store_h store, uint64_t size, kvcl_cache_h arena, kvcl_cache_h *cache_p)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(store->pool->bytes / size, (uint32_t)size);
+    char          name[KVCL_CACHE_NAME_MAX + 1];
+
+    if (arena == NULL) {
+        snprintf(name, sizeof(name), "kvcl.pool.%016llx", (unsigned long long)store->id);
+        return kvcl_cache_create(store->ctx, name, &layout, NULL, KVCL_MEM_HOST, cache_p);
+    }
+    snprintf(name, sizeof(name), "kvcl.pool.%016llx.%llu", (unsigned long long)store->id, (unsigned long long)size);
+    return kvcl_cache_create_over(arena, name, &layout, cache_p);
+}
+
+/* Lock held, nothing is in any slot: each class has the slots of its slab, and none of the others. */
+static kvcl_status_t share_out(kvcl_pool_t *pool)
+{
+    kvcl_status_t status = KVCL_OK;
+    kvcl_owner_t  *owner;
+    uint32_t      slot;
+    unsigned      i;
+
+    for (i = 0; i < pool->n; ++i) {
+        owner        = pool->owners[i];
+        owner->slabs = &pool->slabs;
+        for (slot = 0; (slot < owner->slots.n) && (status == KVCL_OK); ++slot) {
+            status = kvcl_slabs_has(&pool->slabs, i, slot) ? KVCL_OK : kvcl_slots_take(&owner->slots, slot);
+        }
+    }
+    return status;
+}
+
+static kvcl_status_t open_slabs(kvcl_store_h store, const uint64_t *sizes)
+{
+    kvcl_pool_t   *pool = store->pool;
+    size_t        bytes = kvcl_slabs_bytes(pool->bytes, sizes, pool->n);
+    kvcl_status_t status;
+
+    pool->slabs_mem = malloc(bytes);
+    if (pool->slabs_mem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to share a pool out");
+    }
+    status = kvcl_slabs_init(&pool->slabs, pool->bytes, sizes, pool->n, pool->slabs_mem, bytes);
+    if (status == KVCL_OK) {
+        kvcl_lock(store->ctx);
+        status = share_out(pool);
+        kvcl_unlock(store->ctx);
+        kvcl_log_debug("a pool of %llu bytes for blocks of %u sizes: %u slabs of %llu bytes",
+                       (unsigned long long)pool->bytes, pool->n, pool->slabs.n,
+                       (unsigned long long)pool->slabs.slab_bytes);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_pool_open(kvcl_store_h store, const kvcl_store_params_t *p)
+{
+    uint64_t      sizes[KVCL_SLABS_CLASSES_MAX];
+    unsigned      n      = kvcl_pool_sizes(p, sizes), i;
+    kvcl_status_t status = KVCL_OK;
+    kvcl_pool_t   *pool;
+
+    if (n == 0) {
+        return KVCL_ERR_INVALID_PARAM;
+    }
+    pool = calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a pool");
+    }
+    store->pool = pool;
+    kvcl_tenants_init(&pool->tenants);
+    pool->bytes = p->dram_bytes - (p->dram_bytes % sizes[0]); /* what the first one's cache has */
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        status = make_cache(store, sizes[i], pool->caches[0], &pool->caches[i]);
+        if (status == KVCL_OK) {
+            pool->n = i + 1;
+            kvcl_lock(store->ctx);
+            status = kvcl_owner_attach_class(store, pool->caches[i], pool, i, &pool->owners[i]);
+            kvcl_unlock(store->ctx);
+        }
+    }
+    return ((status == KVCL_OK) && (n > 1)) ? open_slabs(store, sizes) : status;
+}
+
+void kvcl_pool_free(kvcl_pool_t *pool)
+{
+    if (pool != NULL) {
+        kvcl_tenants_fini(&pool->tenants);
+        free(pool->slabs_mem);
+        free(pool);
+    }
+}
+
+void kvcl_pool_close(kvcl_pool_t *pool)
+{
+    unsigned i;
+
+    for (i = (pool != NULL) ? pool->n : 0; i-- > 0;) { /* the one that has the memory last */
+        kvcl_cache_destroy(pool->caches[i]);
+    }
+    kvcl_pool_free(pool);
+}
+
+/* ---- what is free ---- */
+
+uint64_t kvcl_pool_free_bytes(const kvcl_owner_t *owner)
+{
+    return (owner->slots.n_free * kvcl_owner_bytes(owner)) +
+           ((owner->slabs != NULL) ? owner->slabs->n_free * owner->slabs->slab_bytes : 0);
+}
+
+uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool)
+{
+    uint64_t bytes = (pool->n > 1) ? pool->slabs.n_free * pool->slabs.slab_bytes : 0;
+    unsigned i;
+
+    for (i = 0; i < pool->n; ++i) {
+        bytes += pool->owners[i]->slots.n_free * kvcl_owner_bytes(pool->owners[i]);
+    }
+    return bytes;
+}
+
+/* ---- slabs that change hands: lock held ---- */
+
+/* Nobody is filling it, has it pinned or reads it under the owner's hand. */
+static bool may_go(const kvcl_owner_t *owner, uint32_t slot)
+{
+    const kvcl_slot_t *at = &owner->array[slot];
+
+    return (at->state == KVCL_SLOT_FREE) ||
+           ((at->state == KVCL_SLOT_PUBLISHED) && (at->pins == 0) && (owner->pins[slot] == 0));
+}
+
+/* All that the owner has of the slab goes, or nothing. */
+static bool vacate(kvcl_owner_t *owner, uint32_t slab)
+{
+    kvcl_slab_ids_t  ids = kvcl_slabs_ids(owner->slabs, slab, owner->cls);
+    kvcl_store_rec_t gone[GONE];
+    size_t           n = 0;
+    uint32_t         slot;
+
+    for (slot = ids.first; slot < ids.end; ++slot) {
+        if (kvcl_slabs_has(owner->slabs, owner->cls, slot) && !may_go(owner, slot)) {
+            return false;
+        }
+    }
+    for (slot = ids.first; slot < ids.end; ++slot) {
+        if (!kvcl_slabs_has(owner->slabs, owner->cls, slot)) {
+            continue;
+        }
+        if (owner->array[slot].state == KVCL_SLOT_FREE) {
+            (void)!kvcl_slots_take(&owner->slots, slot);
+        } else if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &gone[n]) == KVCL_OK) {
+            ++owner->store->n_evicted;
+            ++n;
+        }
+        if (n == GONE) {
+            kvcl_store_tell_removed(owner->store, gone, n);
+            n = 0;
+        }
+    }
+    kvcl_store_tell_removed(owner->store, gone, n);
+    return true;
+}
+
+static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
+{
+    kvcl_slab_ids_t got, lost;
+    uint32_t        slot;
+
+    kvcl_slabs_give(owner->slabs, slab, owner->cls, &got, &lost);
+    for (slot = got.first; slot < got.end; ++slot) {
+        (void)!kvcl_slots_abort(&owner->slots, slot);
+    }
+    owner->pool->n_taken += (from != NULL) ? 1 : 0;
+}
+
+bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
+{
+    kvcl_slabs_t *slabs = owner->slabs;
+    kvcl_owner_t *from;
+    uint32_t     slab;
+    unsigned     i;
+
+    for (i = 0; (slabs != NULL) && (i < (must ? TRIES_MUST : TRIES)); ++i) {
+        slab = kvcl_slabs_choose(slabs, owner->cls, must);
+        if (slab == KVCL_SLAB_NONE) {
+            kvcl_slabs_round(slabs); /* the next one who looks may try those again that were refused */
+            return false;
+        }
+        from = (slabs->slabs[slab].owner != KVCL_SLAB_NOBODY) ? owner->pool->owners[slabs->slabs[slab].owner] : NULL;
+        if ((from == NULL) || vacate(from, slab)) {
+            give(owner, slab, from);
+            return true;
+        }
+        kvcl_slabs_refuse(slabs, slab);
+    }
+    return false;
+}
+
+void kvcl_pool_balance(kvcl_owner_t *owner, size_t n)
+{
+    kvcl_slabs_t *slabs = owner->slabs;
+    uint64_t     want   = owner->slots.n_free + (uint64_t)n;
+
+    if (slabs == NULL) {
+        return;
+    }
+    while ((owner->slots.n_free < want) && (slabs->n_free != 0) && kvcl_pool_grow(owner, false)) {
+    }
+    if ((owner->slots.n_free < want) && kvcl_slabs_due(slabs, owner->cls, (uint32_t)(want - owner->slots.n_free))) {
+        (void)kvcl_pool_grow(owner, false);
+    }
+}
