@@ -452,7 +452,7 @@ START_TEST(random_steps_with_pins_and_fills_never_overlap_and_never_shut_a_class
                 add_free(&m, cls, id);
             } else {
                 publish(&m, cls, id);
-                if ((cls != 3) && (pins < 300) && (below(&m, 100) == 0)) {
+                if ((cls != 3) && (pins < 60) && (below(&m, 100) == 0)) {
                     ck_assert_int_eq(kvcl_evict_pin(&m.order[cls], id), KVCL_OK);
                     ++pins;
                 }
