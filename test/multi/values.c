@@ -204,7 +204,7 @@ static void test_upsert(world_t *w)
     kvcl_status_t status;
     kvcl_req_h    req;
     memory_t      m;
-    uint64_t      version;
+    uint64_t      version = 0;
 
     memory_make(w, &m, UP_BYTES, 3);
     if (w->rank == 0) {
