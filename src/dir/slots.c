@@ -189,6 +189,7 @@ kvcl_status_t kvcl_slots_publish(kvcl_slots_t *slots, uint32_t slot, const kvcl_
     }
     full_fence(); /* the bytes, then whatever tells peers of them */
     slots->slots[slot].key   = *key;
+    slots->slots[slot].sum   = checksum;
     slots->slots[slot].flags = (uint8_t)flags;
     slots->slots[slot].note  = 0;
     set_state(slots, slot, KVCL_SLOT_PUBLISHED);

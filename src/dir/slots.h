@@ -34,9 +34,10 @@ typedef enum {
     KVCL_SLOT_DRAINING  = 3  /* withdrawn, but a serve still reads the bytes */
 } kvcl_slot_state_t;
 
-/* Private to slots.c but for key, state and flags, which may be read, and note. */
+/* Private to slots.c but for key, sum, state and flags, which may be read, and note. */
 typedef struct kvcl_slot {
     kvcl_key_t key;   /* while PUBLISHED or DRAINING */
+    uint64_t   sum;   /* PUBLISHED: of the location, if flags say KVCL_LOC_SUMMED */
     uint32_t   prev;  /* free list */
     uint32_t   next;
     uint32_t   pins;  /* serves that run */

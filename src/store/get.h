@@ -29,6 +29,7 @@ typedef struct kvcl_get_item {
     uint8_t        tried;   /* bits, by location */
     uint8_t        silent;  /* of those: given up for their silence alone, so they may be tried again */
     uint8_t        hedges;  /* how often that was */
+    kvcl_dir_loc_t shunned; /* source != 0: a copy of that tag is not taken, nor one of the same sum */
     uint8_t        cur;     /* BUSY: which */
     uint8_t        state;   /* kvcl_get_state_t */
     bool           again;   /* a copy had moved on: a new lookup may find another */

@@ -368,8 +368,8 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
 bool kvcl_verify_work(kvcl_context_h ctx);
 /** Lock held. Fetch the blocks that recs name, from there or from any other copy (gen 0: it is looked for), into
  * cache's blocks ids[]; recs and ids are copied, status (one each) is the caller's, and from (one each, or NULL): of
- * blocks that came, the location that they came from, as it is listed. user: hits count. cb runs without the lock.
- * *req_p: until cb has run. */
+ * blocks that came, the location that they came from, as it is listed. loc.source not 0 (and gen 0): a copy with this
+ * tag, or with loc's sum, is not taken. user: hits count. cb runs without the lock. *req_p: until cb has run. */
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
                             const uint32_t *ids, kvcl_status_t *status, kvcl_dir_loc_t *from, uint64_t timeout_ns,
                             bool user, kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p) KVCL_MUST_CHECK;

@@ -5,8 +5,9 @@
  * from where the records say, else from any copy; publish and list them; ask the next rank of the chain for the same,
  * of mine; answer how many copies there are from here on. A copy that is not of a put under way names what it was made
  * of when it is listed: a home that lists that no more refuses it (store_publish.c), so what was removed, or replaced,
- * while its bytes were on their way does not come back. Its steps are callbacks of requests, so they take the lock
- * themselves and each has a deadline; a job ends by answering, whatever happened.
+ * while its bytes were on their way does not come back. A block that is here under the key with another sum than asked,
+ * an older head of a value, counts as none and is replaced when the new bytes have come. Its steps are callbacks of
+ * requests, so they take the lock themselves and each has a deadline; a job ends by answering, whatever happened.
  *
  * All blocks of a job are of one size, so of one class of the pool.
  *
@@ -17,12 +18,18 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/nvme.h"
 #include "store/pool.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
 
 enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
+
+/* A block that is here under the key, but with other bytes than were asked for. */
+typedef struct copy_other {
+    uint32_t slot, gen; /* gen 0: there is none */
+} copy_other_t;
 
 typedef struct copy_job {
     kvcl_list_t        link;   /* store->copies */
@@ -39,6 +46,7 @@ typedef struct copy_job {
     uint32_t           n_new;
     uint32_t           n_again; /* were here and are listed again: behind the n_todo */
     uint32_t           *slots; /* n_todo */
+    copy_other_t       *others; /* n_todo, in order of todo as asked */
     kvcl_status_t      *got;   /* n_todo, in order of todo as asked */
     kvcl_dir_loc_t     *from;  /* n_todo: where the bytes came from */
     uint32_t           source; /* a tag, in place of those of from; 0: there is none */
@@ -50,7 +58,8 @@ typedef struct copy_job {
 static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
 {
     copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
-                                                     (2 * sizeof(uint32_t)) + sizeof(kvcl_status_t) + 1)));
+                                                     (2 * sizeof(uint32_t)) + sizeof(copy_other_t) +
+                                                     sizeof(kvcl_status_t) + 1)));
 
     if (job != NULL) {
         job->store = pool->store;
@@ -59,7 +68,8 @@ static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
         job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
         job->todo  = job->recs + n;
         job->from  = (kvcl_dir_loc_t *)(void *)(job->todo + n);
-        job->slots = (uint32_t *)(void *)(job->from + n);
+        job->others = (copy_other_t *)(void *)(job->from + n);
+        job->slots = (uint32_t *)(void *)(job->others + n);
         job->got   = (kvcl_status_t *)(void *)(job->slots + n);
         job->order = (uint32_t *)(void *)(job->got + n);
         job->made  = (uint8_t *)(job->order + n);
@@ -217,6 +227,15 @@ static bool next_lives(const copy_job_t *job)
 
 /* ---- my copies ---- */
 
+/* Does the pool hold other bytes under the key than recs[i] says? Without sums nobody knows. */
+static bool is_other(const copy_job_t *job, uint32_t i, const kvcl_owner_node_t *node)
+{
+    const kvcl_slot_t *at = (node != NULL) ? &job->pool->array[kvcl_owner_slot(node)] : NULL;
+
+    return (at != NULL) && (at->flags & job->recs[i].loc.flags & KVCL_LOC_SUMMED) &&
+           (at->sum != job->recs[i].loc.checksum);
+}
+
 /* What of mine is listed is made; the rest is of no use to others. */
 static void on_listed(void *arg, kvcl_status_t status)
 {
@@ -227,7 +246,8 @@ static void on_listed(void *arg, kvcl_status_t status)
 
     kvcl_lock(ctx);
     for (i = 0; (i < job->n) && (status == KVCL_OK) && !store->closing; ++i) {
-        job->made[i] = kvcl_owner_lists(job->pool, &job->recs[i].key) ? 1 : 0;
+        const kvcl_owner_node_t *node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
+        job->made[i] = (kvcl_owner_lists(job->pool, &job->recs[i].key) && !is_other(job, i, node)) ? 1 : 0;
     }
     if (store->closing || !next_lives(job) || !go_on(job)) {
         end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
@@ -252,6 +272,22 @@ static uint32_t source_of(const copy_job_t *job, uint32_t i)
     return (job->source != 0) ? job->source : kvcl_dir_loc_tag(&job->from[i]);
 }
 
+/* Lock held. Is there room for todo[i] under its key? Other bytes that were here before are given up; what came since
+ * stays, for it may be newer than what was asked for. */
+static bool make_way(const copy_job_t *job, uint32_t i)
+{
+    const copy_other_t *other = &job->others[i];
+    kvcl_store_rec_t   gone;
+
+    if ((other->gen != 0) &&
+        (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
+        (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
+        kvcl_store_tell_removed(job->store, &gone, 1);
+        kvcl_nvme_drop(job->store->nvme, &job->todo[i].key);
+    }
+    return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
+}
+
 /* Lock held. The end of a chain first; what another put or job brought meanwhile is not taken twice. */
 static void publish_got(copy_job_t *job)
 {
@@ -262,8 +298,7 @@ static void publish_got(copy_job_t *job)
     while (i-- > 0) {
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
-        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) &&
-               (kvcl_owner_find(store, &rec.key, job->pool) == NULL);
+        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) && make_way(job, i);
         if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
                                          job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
@@ -354,9 +389,13 @@ static kvcl_status_t begin(copy_job_t *job)
     }
     for (i = 0; i < job->n; ++i) {
         node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
-        if (node != NULL) {
+        if ((node != NULL) && !is_other(job, i, node)) {
             note_held(job, i, kvcl_owner_slot(node));
         } else {
+            if (node != NULL) {
+                job->others[job->n_todo].slot = kvcl_owner_slot(node);
+                job->others[job->n_todo].gen  = kvcl_slots_gen(&job->pool->slots, kvcl_owner_slot(node));
+            }
             job->todo[job->n_todo++] = job->recs[i];
         }
     }

@@ -554,6 +554,7 @@ kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, si
     for (i = 0; i < n; ++i) {
         get->items[i].locs[0] = recs[i].loc;
         get->items[i].n_locs  = 1;
+        get->items[i].shunned = recs[i].loc;
         get->items[i].state   = (recs[i].loc.gen != 0) ? KVCL_GET_READY : KVCL_GET_LOOKUP;
     }
     get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));

@@ -8,6 +8,16 @@
 
 enum { SILENT = 2 };
 
+/* Whoever gets it has had these bytes, and has no use for them. */
+static bool is_shunned(const kvcl_get_item_t *item, const kvcl_dir_loc_t *loc)
+{
+    const kvcl_dir_loc_t *not_this = &item->shunned;
+
+    return (not_this->source != 0) &&
+           ((kvcl_dir_loc_tag(loc) == not_this->source) ||
+            ((loc->flags & not_this->flags & KVCL_LOC_SUMMED) && (loc->checksum == not_this->checksum)));
+}
+
 /* How near a copy is; 0: not to be had. A rank that is silent comes last, unless its memory is mapped here. */
 static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
 {
@@ -37,7 +47,7 @@ bool kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item)
 
     for (i = 0; i < item->n_locs; ++i) {
         j     = (i + get->store->me) % item->n_locs;
-        score = 2 * nearness(get, &item->locs[j]);
+        score = is_shunned(item, &item->locs[j]) ? 0 : 2 * nearness(get, &item->locs[j]);
         if ((score != 0) && (item->tried & (1u << j))) {
             score = !(item->silent & (1u << j)) ? 0 : (score > 2 * SILENT) ? (2 * SILENT) + 1 : 1;
         }
@@ -59,7 +69,8 @@ bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
 
     for (i = 0; i < item->n_locs; ++i) {
         bool tried = (item->tried & ~(unsigned)item->silent & (1u << i)) != 0;
-        if ((i != item->cur) && !tried && (nearness(get, &item->locs[i]) > SILENT)) {
+        if ((i != item->cur) && !tried && !is_shunned(item, &item->locs[i]) &&
+            (nearness(get, &item->locs[i]) > SILENT)) {
             return true;
         }
     }

@@ -4,8 +4,8 @@
  * A round takes blocks of as many values as there is room for: first what lies under a value's own key (a plain block)
  * or under its head's; then, of values with parts, all parts at once, from all who hold them. A block that lies in one
  * piece of the user's memory is fetched there, by a view (value.h) for all memory of its alignment; heads, ends and
- * blocks cut by extents come by a buffer. A value whose parts are gone is looked at again: it may have been replaced
- * meanwhile.
+ * blocks cut by extents come by a buffer. A value whose parts are gone is looked at again, by another head than the one
+ * that named them: it may have been replaced meanwhile, or put by several ranks.
  *
  * One thread at a time runs a get, without the lock: the caller's, then whoever ends a round's last get (outstanding,
  * under the lock). It becomes a request when a round cannot be done inside the call. The request completes when no get
@@ -14,72 +14,14 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "store/value.h"
+#include "store/value_get.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
 
-enum { TRIES = 4, VIEWS_MAX = 15, ITEMS_MAX = 65536, BOUNCE_BYTES = 32 << 20 };
+enum { TRIES = 4, BOUNCE_BYTES = 32 << 20 };
 
-typedef enum { ASK, ASKED, PARTS, DONE } state_t;
-typedef enum { PLAIN, HEAD, PART } kind_t;
-
-typedef struct one { /* a value */
-    kvcl_key_t      key;
-    kvcl_value_t    value; /* its extents are ours */
-    uint64_t        bytes;
-    kvcl_value_head_t head; /* PARTS: the last one read */
-    kvcl_key_t      seed;
-    uint64_t        next;  /* PARTS: the first part not asked for */
-    kvcl_value_at_t at;    /* where that goes */
-    kvcl_status_t   why;
-    uint8_t         state, tries;
-} one_t;
-
-typedef struct item { /* a block of a round */
-    uint32_t        one;
-    uint8_t         kind, group;
-    uint32_t        id;     /* in the group's view */
-    uint32_t        place;  /* in the round's arrays */
-    uint64_t        bytes;  /* that count */
-    kvcl_value_at_t at;     /* by the buffer: where they go */
-    kvcl_key_t      key;
-} item_t;
-
-struct vget;
-typedef struct group { /* group 0 is the buffer */
-    struct vget *get;
-    kvcl_view_t view;
-    uint32_t    n, first; /* of the round's arrays */
-    kvcl_req_t  *req;     /* under way */
-    bool        done;
-} group_t;
-
-typedef struct vget {
-    kvcl_req_t       req;
-    kvcl_store_h     store;
-    bool             started;
-    kvcl_req_cb_t    cb;
-    void             *cb_arg;
-    kvcl_req_h       *req_p;  /* until started */
-    kvcl_status_t    *statuses[2];
-    uint64_t         deadline_ns, block;
-    kvcl_shape_t     shape;
-    unsigned         outstanding; /* under the lock: gets of the round, and who runs */
-    kvcl_status_t    stopping;    /* under the lock */
-    group_t          groups[VIEWS_MAX + 1];
-    unsigned         n_groups;
-    uint8_t          *bounce;
-    uint32_t         bounce_room, n_items, items_room;
-    item_t           *items;
-    kvcl_store_rec_t *recs;   /* a round's, by groups; ids and got are part of this */
-    uint32_t         *ids;
-    kvcl_status_t    *got;
-    size_t           n, first; /* values; those before first are done */
-    one_t            ones[];
-} vget_t;
-
-static void destroy(vget_t *get)
+static void destroy(kvcl_vget_t *get)
 {
     free(get->bounce);
     free(get->items);
@@ -89,16 +31,16 @@ static void destroy(vget_t *get)
 
 static void release(kvcl_req_t *req)
 {
-    destroy(kvcl_container_of(req, vget_t, req));
+    destroy(kvcl_container_of(req, kvcl_vget_t, req));
 }
 
 static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
-    vget_t   *get = kvcl_container_of(req, vget_t, req);
+    kvcl_vget_t   *get = kvcl_container_of(req, kvcl_vget_t, req);
     unsigned i;
 
     get->stopping = (get->stopping == KVCL_OK) ? status : get->stopping;
-    for (i = 0; i <= VIEWS_MAX; ++i) { /* n_groups may be changing */
+    for (i = 0; i <= KVCL_VGET_VIEWS_MAX; ++i) { /* n_groups may be changing */
         if ((get->groups[i].req != NULL) && !kvcl_req_is_done(get->groups[i].req)) {
             get->groups[i].req->cls->stop(get->groups[i].req, status);
         }
@@ -107,159 +49,40 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
 static const kvcl_req_class_t vget_class = {.name = "store-get-values", .stop = stop, .release = release};
 
-/* ---- making a round ---- */
-
-/* The group, and the block of it, where a piece of memory is. */
-static bool place_direct(vget_t *get, item_t *item, const void *piece)
-{
-    unsigned i;
-
-    for (i = 1; i < get->n_groups; ++i) {
-        if (kvcl_view_id(&get->groups[i].view, piece, &item->id)) {
-            item->group = (uint8_t)i;
-            return true;
-        }
-    }
-    if ((get->n_groups > VIEWS_MAX) ||
-        !kvcl_view_at(&get->groups[get->n_groups].view, get->store->ctx, &get->shape, piece) ||
-        !kvcl_view_id(&get->groups[get->n_groups].view, piece, &item->id)) {
-        return false;
-    }
-    item->group = (uint8_t)get->n_groups++;
-    return true;
-}
-
-/* One more block, bytes of which go to *at, which moves on. False: no room in this round. */
-static bool add(vget_t *get, uint32_t one, kind_t kind, const kvcl_key_t *key, uint64_t bytes, kvcl_value_at_t *at)
-{
-    item_t     *item, *more;
-    const void *piece;
-    uint32_t   room = get->items_room;
-
-    if (get->n_items == room) {
-        room = (room == 0) ? 16 : 2 * room;
-        more = (room <= ITEMS_MAX) ? realloc(get->items, room * sizeof(*more)) : NULL;
-        if (more == NULL) {
-            return false;
-        }
-        get->items      = more;
-        get->items_room = room;
-    }
-    item  = &get->items[get->n_items];
-    *item = (item_t){.one = one, .kind = (uint8_t)kind, .bytes = bytes, .at = *at, .key = *key};
-    piece = ((kind != HEAD) && (bytes == get->block)) ? kvcl_value_piece(at, bytes) : NULL;
-    if ((piece == NULL) || !place_direct(get, item, piece)) {
-        if (get->groups[0].n == get->bounce_room) {
-            *at = item->at;
-            return false;
-        }
-        item->id = get->groups[0].n;
-        if ((piece == NULL) && (kind != HEAD)) {
-            kvcl_value_skip(at, bytes);
-        }
-    }
-    ++get->groups[item->group].n;
-    ++get->n_items;
-    return true;
-}
-
-/* False: the round is full. */
-static bool add_one(vget_t *get, uint32_t i)
-{
-    one_t      *one = &get->ones[i];
-    kvcl_key_t key;
-    uint64_t   bytes;
-
-    if (one->state == ASK) {
-        one->at = (kvcl_value_at_t){.value = &one->value};
-        if (one->bytes == get->block) {
-            key = one->key;
-        } else {
-            kvcl_store_value_key(&one->key, &key);
-        }
-        if (!add(get, i, (one->bytes == get->block) ? PLAIN : HEAD, &key, one->bytes, &one->at)) {
-            return false;
-        }
-        one->state = ASKED;
-    }
-    while ((one->state == PARTS) && (one->next < one->head.parts)) {
-        bytes = one->bytes - (one->next * get->block);
-        bytes = (bytes < get->block) ? bytes : get->block;
-        kvcl_value_part_key(&one->seed, one->next, &key);
-        if (!add(get, i, PART, &key, bytes, &one->at)) {
-            return false;
-        }
-        ++one->next;
-    }
-    return true;
-}
-
-/* The round's arrays, each group's part of them behind the one before. */
-static kvcl_status_t deal(vget_t *get)
-{
-    uint32_t at = 0, fill[VIEWS_MAX + 1], i;
-
-    free(get->recs);
-    get->recs = calloc(get->n_items, sizeof(*get->recs) + sizeof(*get->ids) + sizeof(*get->got));
-    if (get->recs == NULL) {
-        return KVCL_ERR_NO_MEMORY;
-    }
-    get->ids = (uint32_t *)(void *)(get->recs + get->n_items);
-    get->got = (kvcl_status_t *)(void *)(get->ids + get->n_items);
-    for (i = 0; i < get->n_groups; ++i) {
-        get->groups[i].first = at;
-        fill[i]              = at;
-        at += get->groups[i].n;
-    }
-    for (i = 0; i < get->n_items; ++i) {
-        item_t *item = &get->items[i];
-        item->place                = fill[item->group]++;
-        get->recs[item->place].key = item->key;
-        get->ids[item->place]      = item->id;
-    }
-    return KVCL_OK;
-}
-
-/* KVCL_OK with n_items 0: all values are done. */
-static kvcl_status_t make_round(vget_t *get)
-{
-    unsigned g;
-    size_t   i;
-
-    for (g = 0; g < get->n_groups; ++g) {
-        get->groups[g].n    = 0;
-        get->groups[g].done = false;
-    }
-    get->n_groups = 1;
-    get->n_items  = 0;
-    while ((get->first < get->n) && (get->ones[get->first].state == DONE)) {
-        ++get->first;
-    }
-    for (i = get->first; (i < get->n) && add_one(get, (uint32_t)i); ++i) {
-    }
-    if (get->n_items == 0) {
-        return (get->first < get->n) ? KVCL_ERR_NO_MEMORY : KVCL_OK;
-    }
-    return deal(get);
-}
-
 /* ---- what came of it ---- */
 
-static void done(one_t *one, kvcl_status_t why)
+static void done(kvcl_vget_one_t *one, kvcl_status_t why)
 {
     one->why   = why;
-    one->state = DONE;
+    one->state = KVCL_VGET_DONE;
 }
 
-static void take_head(const vget_t *get, const item_t *item, one_t *one, const uint8_t *block)
+/* The head was here: the next one comes from elsewhere. gen is 0, for nothing is to be fetched from there. */
+static void note_from(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one)
+{
+    const kvcl_dir_loc_t *from = &get->from[item->place];
+
+    one->not_here = (kvcl_dir_loc_t){.source   = (from->gen != 0) ? kvcl_dir_loc_tag(from) : 0,
+                                     .flags    = from->flags,
+                                     .checksum = from->checksum};
+}
+
+static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one, const uint8_t *block)
 {
     uint8_t           before[KVCL_VALUE_NONCE_BYTES];
     kvcl_value_head_t head;
 
     memcpy(before, one->head.nonce, sizeof(before));
-    if (!kvcl_value_head_read(block, get->block, &one->key, &head) || (head.bytes != one->bytes) ||
-        ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0))) {
+    note_from(get, item, one);
+    if (!kvcl_value_head_read(block, get->block, &one->key, &head) || (head.bytes != one->bytes)) {
         done(one, KVCL_ERR_NOT_FOUND);
+        return;
+    }
+    if ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0)) { /* its parts are gone */
+        one->state = KVCL_VGET_ASK;
+        if ((++one->tries >= TRIES) || (one->not_here.source == 0)) {
+            done(one, KVCL_ERR_NOT_FOUND);
+        }
         return;
     }
     if (head.parts == 0) {
@@ -272,18 +95,18 @@ static void take_head(const vget_t *get, const item_t *item, one_t *one, const u
     one->next  = 0;
     one->at    = (kvcl_value_at_t){.value = &one->value};
     one->why   = KVCL_OK;
-    one->state = PARTS;
+    one->state = KVCL_VGET_PARTS;
     kvcl_value_seed(&head, &one->seed);
 }
 
-static void take_item(vget_t *get, const item_t *item)
+static void take_item(kvcl_vget_t *get, const kvcl_vget_item_t *item)
 {
-    one_t           *one   = &get->ones[item->one];
+    kvcl_vget_one_t           *one   = &get->ones[item->one];
     kvcl_status_t   got    = get->got[item->place];
     const uint8_t   *block = (item->group == 0) ? get->bounce + (item->id * get->block) : NULL;
     kvcl_value_at_t at     = item->at;
 
-    if (item->kind == HEAD) {
+    if (item->kind == KVCL_VGET_HEAD) {
         if (got == KVCL_OK) {
             take_head(get, item, one, block);
         } else {
@@ -294,28 +117,28 @@ static void take_item(vget_t *get, const item_t *item)
     if ((got == KVCL_OK) && (block != NULL)) {
         kvcl_value_write(&at, block, item->bytes);
     }
-    if (item->kind == PLAIN) {
+    if (item->kind == KVCL_VGET_PLAIN) {
         done(one, got);
     } else if (one->why == KVCL_OK) {
         one->why = got;
     }
 }
 
-static void take_round(vget_t *get)
+static void take_round(kvcl_vget_t *get)
 {
     uint32_t i;
-    one_t    *one;
+    kvcl_vget_one_t    *one;
 
     for (i = 0; i < get->n_items; ++i) {
         take_item(get, &get->items[i]);
     }
     for (i = 0; i < get->n_items; ++i) {
         one = &get->ones[get->items[i].one];
-        if ((get->items[i].kind != PART) || (one->state != PARTS)) {
+        if ((get->items[i].kind != KVCL_VGET_PART) || (one->state != KVCL_VGET_PARTS)) {
             continue;
         }
         if ((one->why == KVCL_ERR_NOT_FOUND) && (++one->tries < TRIES)) {
-            one->state = ASK; /* replaced meanwhile? */
+            one->state = KVCL_VGET_ASK; /* replaced meanwhile? */
         } else if ((one->why != KVCL_OK) || (one->next == one->head.parts)) {
             done(one, one->why);
         }
@@ -324,34 +147,40 @@ static void take_round(vget_t *get)
 
 /* ---- running ---- */
 
-static kvcl_status_t run(vget_t *get);
+static kvcl_status_t run(kvcl_vget_t *get);
+static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped);
 
 static void on_got(void *arg, kvcl_status_t status)
 {
-    group_t        *group = arg;
-    vget_t         *get   = group->get;
+    kvcl_vget_group_t        *group = arg;
+    kvcl_vget_t         *get   = group->get;
     kvcl_context_h ctx    = get->store->ctx;
+    kvcl_status_t  stopped;
     bool           last;
 
     (void)status; /* each block has its own */
     kvcl_lock(ctx);
     group->req = NULL;
     last       = (--get->outstanding == 0);
+    stopped    = get->stopping;
     kvcl_unlock(ctx);
-    if (last) {
+    if (last && (stopped != KVCL_OK)) {
+        (void)!finish(get, stopped); /* some of the round may never have begun */
+    } else if (last) {
         take_round(get);
         (void)!run(get); /* a request by now: it tells */
     }
 }
 
 /* Inside the call, without a request. */
-static void get_now(vget_t *get, group_t *group)
+static void get_now(kvcl_vget_t *get, kvcl_vget_group_t *group)
 {
     kvcl_status_t *statuses[2] = {get->got + group->first, NULL}, final;
     kvcl_key_t    few[64];
     uint32_t      i;
 
-    if ((group->n > sizeof(few) / sizeof(few[0])) || (group->n > get->store->ctx->config.inline_copy / get->block)) {
+    if (get->again || (group->n > sizeof(few) / sizeof(few[0])) ||
+        (group->n > get->store->ctx->config.inline_copy / get->block)) {
         return;
     }
     for (i = 0; i < group->n; ++i) {
@@ -362,10 +191,10 @@ static void get_now(vget_t *get, group_t *group)
 }
 
 /* Lock held. The gets that are left of the round. */
-static void post(vget_t *get)
+static void post(kvcl_vget_t *get)
 {
     kvcl_status_t status = KVCL_OK;
-    group_t       *group;
+    kvcl_vget_group_t       *group;
     unsigned      i;
 
     for (i = 0; (i < get->n_groups) && (status == KVCL_OK) && (get->stopping == KVCL_OK); ++i) {
@@ -376,7 +205,8 @@ static void post(vget_t *get)
         group->get = get;
         ++get->outstanding;
         status = kvcl_get_recs(get->store, get->recs + group->first, group->n, &group->view.cache,
-                               get->ids + group->first, get->got + group->first, NULL,
+                               get->ids + group->first, get->got + group->first,
+                               (i == 0) ? get->from : NULL,
                                kvcl_deadline_left(get->deadline_ns) + 1, true, on_got, group, &group->req);
         if (status != KVCL_OK) {
             --get->outstanding;
@@ -389,7 +219,7 @@ static void post(vget_t *get)
 }
 
 /* stopped: what those get that are not done. */
-static kvcl_status_t finish(vget_t *get, kvcl_status_t stopped)
+static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
 {
     kvcl_context_h ctx    = get->store->ctx;
     kvcl_status_t  first  = KVCL_OK, why;
@@ -399,7 +229,7 @@ static kvcl_status_t finish(vget_t *get, kvcl_status_t stopped)
     size_t         i;
 
     for (i = 0; i < get->n; ++i) {
-        why   = (get->ones[i].state == DONE) ? get->ones[i].why : stopped;
+        why   = (get->ones[i].state == KVCL_VGET_DONE) ? get->ones[i].why : stopped;
         first = (first == KVCL_OK) ? why : first;
         if (get->statuses[0] != NULL) {
             get->statuses[0][i] = why;
@@ -420,7 +250,7 @@ static kvcl_status_t finish(vget_t *get, kvcl_status_t stopped)
 }
 
 /* Lock held. */
-static kvcl_status_t start(vget_t *get)
+static kvcl_status_t start(kvcl_vget_t *get)
 {
     kvcl_status_t status = KVCL_OK;
 
@@ -437,7 +267,7 @@ static kvcl_status_t start(vget_t *get)
 }
 
 /* Lock held. What of a round was not done inside the call; how many gets are under way. */
-static unsigned go_on(vget_t *get, kvcl_status_t status, unsigned left)
+static unsigned go_on(kvcl_vget_t *get, kvcl_status_t status, unsigned left)
 {
     status = ((status == KVCL_OK) && (left != 0)) ? start(get) : status;
     if (status != KVCL_OK) {
@@ -452,14 +282,14 @@ static unsigned go_on(vget_t *get, kvcl_status_t status, unsigned left)
 }
 
 /* Round by round, until one is under way or nothing is left; the get may be gone on return. */
-static kvcl_status_t run(vget_t *get)
+static kvcl_status_t run(kvcl_vget_t *get)
 {
     kvcl_context_h ctx = get->store->ctx;
     kvcl_status_t  status, stopped = KVCL_OK;
     unsigned       i, left, under_way;
 
     do {
-        status = make_round(get);
+        status = kvcl_vget_round(get);
         if ((status == KVCL_OK) && (get->n_items == 0)) {
             break;
         }
@@ -487,12 +317,12 @@ static kvcl_status_t run(vget_t *get)
 /* ---- the call ---- */
 
 static kvcl_status_t make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
-                          vget_t **get_p)
+                          kvcl_vget_t **get_p)
 {
     size_t        n_extents = 0, i;
     bool          split     = false;
     kvcl_extent_t *extents;
-    vget_t        *get;
+    kvcl_vget_t        *get;
     uint64_t      room;
 
     for (i = 0; i < n; ++i) {
@@ -508,7 +338,7 @@ static kvcl_status_t make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
     get->n     = n;
     get->block = kvcl_value_block(store);
     for (i = 0; i < n; ++i) {
-        one_t *one = &get->ones[i];
+        kvcl_vget_one_t *one = &get->ones[i];
         one->key   = keys[i];
         one->value = (kvcl_value_t){.extents = extents, .n_extents = values[i].n_extents};
         if (values[i].n_extents != 0) {
@@ -540,7 +370,7 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
     kvcl_status_t      result = kvcl_store_check(store, keys, n, call);
     kvcl_xfer_params_t p;
     uint64_t           bytes;
-    vget_t             *get;
+    kvcl_vget_t             *get;
     size_t             i;
 
     if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, call, &p)) != KVCL_OK)) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rand.h"
+#include "store/nvme.h"
 #include "store/ops.h"
 #include "store/value.h"
 #include "xfer/params.h"
@@ -179,21 +180,36 @@ static void drop_before(work_t *work)
     }
 }
 
-/* All that anybody has under the keys, of values or blocks. */
+/* A put: is an old head of the value to go everywhere, lest it counts as a copy of the new one? One that is known; or
+ * one that may be elsewhere, where no sums tell them apart (store_copy.c). */
+static bool is_stale(const work_t *work, size_t i)
+{
+    bool unsummed = (work->put.store->flags & KVCL_STORE_NO_CHECKSUM) && (work->put.copies > 1);
+
+    return !work->skip[i] && !kvcl_value_is_plain(&work->heads[i]) && ((work->before[i].parts != 0) || unsummed);
+}
+
+/* All that anybody has under the keys of values that are replaced; of an upsert of blocks, too. */
 static kvcl_status_t leave_all(work_t *work)
 {
     kvcl_key_t    *keys = malloc(2 * work->n * sizeof(*keys));
-    kvcl_status_t status;
-    size_t        i;
+    kvcl_status_t status = KVCL_OK;
+    size_t        n      = 0, i;
 
     if (keys == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", work->call, work->n);
     }
     for (i = 0; i < work->n; ++i) {
-        keys[2 * i] = work->heads[i].key;
-        kvcl_store_value_key(&work->heads[i].key, &keys[(2 * i) + 1]);
+        if (work->instead) {
+            keys[n++] = work->heads[i].key;
+        }
+        if (work->instead || is_stale(work, i)) {
+            kvcl_store_value_key(&work->heads[i].key, &keys[n++]);
+        }
     }
-    status = kvcl_leave_all(work->put.store, keys, 2 * work->n);
+    if (n != 0) {
+        status = kvcl_leave_all(work->put.store, keys, n);
+    }
     free(keys);
     return status;
 }
@@ -208,6 +224,7 @@ static void leave_mine(kvcl_store_h store, const kvcl_key_t *key)
         (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
         kvcl_store_tell_removed(store, &gone, 1);
     }
+    kvcl_nvme_drop(store->nvme, key);
 }
 
 /* Publishes what fill_new filled. */
@@ -280,7 +297,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
         status = fill_new(work);
         filled = (status == KVCL_OK);
     }
-    if ((status == KVCL_OK) && work->instead) {
+    if (status == KVCL_OK) {
         status = leave_all(work);
     }
     if (status != KVCL_OK) {

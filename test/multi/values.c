@@ -350,6 +350,45 @@ static void test_stripes(world_t *w)
     kvcl_store_close(store);
 }
 
+/* ---- put again, when a part is lost ---- */
+
+/* What is left of an older put of the same value, wherever it lies, is no copy of the new one, and hides it from
+ * nobody. */
+static void test_again(world_t *w)
+{
+    enum { BYTES = (5 * B) + 99, KEYS = 8 };
+    kvcl_store_h       store = open_store(w, 512, 0);
+    uint8_t            buf[BYTES];
+    kvcl_key_t         key   = key_of(w, "again", 0, 0), keys[KEYS];
+    kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
+    uint8_t            copies;
+    kvcl_req_h         req;
+    size_t             n;
+    int                r;
+
+    p.replicas = (w->size > 1) ? 2 : 1;
+    p.copies   = &copies;
+    make_bytes(what_of(&key, 0), buf, BYTES);
+    for (r = 0; r <= w->size; ++r) {
+        if (w->rank == r % w->size) {
+            CHECK(w, DO(kvcl_store_put_value(store, &key, buf, BYTES, &p, &req)) == KVCL_OK, "put %d", r);
+            CHECK(w, copies == p.replicas, "%u copies", copies);
+        }
+        sync_all(w);
+        memset(buf, 0, BYTES);
+        CHECK(w, DO(kvcl_store_get_value(store, &key, buf, BYTES, NULL, &req)) == KVCL_OK, "get after put %d", r);
+        CHECK(w, same_bytes(what_of(&key, 0), buf, BYTES), "WRONG");
+        make_bytes(what_of(&key, 0), buf, BYTES);
+        sync_all(w);
+        if (w->rank == r % w->size) {
+            CHECK(w, kvcl_store_value_keys(store, &key, keys, KEYS, &n, 0) == KVCL_OK, "keys");
+            CHECK(w, DO(kvcl_store_remove(store, &keys[2], 1, NULL, &req)) == KVCL_OK, "a part is lost");
+        }
+        sync_all(w);
+    }
+    kvcl_store_close(store);
+}
+
 /* ---- an end before the end ---- */
 
 static void test_cancel(world_t *w)
@@ -401,7 +440,7 @@ static const struct {
     const char *name;
     void       (*run)(world_t *w);
 } tests[] = {{"sizes", test_sizes}, {"blocks", test_blocks}, {"upsert", test_upsert}, {"full", test_full},
-             {"stripes", test_stripes}, {"cancel", test_cancel}};
+             {"stripes", test_stripes}, {"again", test_again}, {"cancel", test_cancel}};
 
 int main(int argc, char **argv)
 {
