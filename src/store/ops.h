@@ -57,7 +57,7 @@ kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_
 /** No lock; blocks. All copies of the keys are given up, listed or not, by all ranks at once: they are nowhere then,
  * and listed no more. */
 kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n) KVCL_MUST_CHECK;
-/** Lock held: all that I have of a key, but in the tier. How many copies. */
+/** Lock held: all that I have of a key, or that is on its way here as a copy, but in the tier. How many copies. */
 uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 
 /* ---- following (store_events.c): lock held ---- */

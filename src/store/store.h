@@ -289,6 +289,8 @@ void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_statu
 
 void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                       size_t len);
+/** What is under way here of the key is not kept. */
+void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key);
 void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
 /** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
 kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,

@@ -29,6 +29,7 @@ enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
 /* A block that is here under the key, but with other bytes than were asked for. */
 typedef struct copy_other {
     uint32_t slot, gen; /* gen 0: there is none */
+    bool     left;      /* whoever has the key was told to give it up meanwhile: what comes is not kept */
 } copy_other_t;
 
 typedef struct copy_job {
@@ -298,7 +299,8 @@ static void publish_got(copy_job_t *job)
     while (i-- > 0) {
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
-        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) && make_way(job, i);
+        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) &&
+               !job->others[i].left && make_way(job, i);
         if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
                                          job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
@@ -498,6 +500,18 @@ kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, c
     kvcl_msg_dir_ask_t nobody = {.msg = {.op = 0}, .n = n};
 
     return take_job(store, NULL, &nobody, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
+}
+
+void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)
+{
+    copy_job_t *job;
+    uint32_t   i;
+
+    kvcl_list_foreach (job, &store->copies, copy_job_t, link) {
+        for (i = 0; i < job->n_todo; ++i) {
+            job->others[i].left = job->others[i].left || kvcl_key_equal(&job->todo[i].key, key);
+        }
+    }
 }
 
 void kvcl_copies_stop(kvcl_store_h store)

@@ -283,6 +283,30 @@ static void look_before(work_t *work, const kvcl_key_t *keys)
     }
 }
 
+/* What lies under the values' own keys is listed, and copied. Where others are to have copies too, parts stay pinned
+ * until these have the heads: a copy of a head must not push out the parts that it names. */
+static kvcl_status_t list_new(work_t *work, size_t n, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_owner_t       *pool = work->put.store->value_pool;
+    kvcl_xfer_params_t inner = *p;
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    if ((work->put.copies == 1) || kvcl_list_is_empty(&work->put.kept)) {
+        return kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, p, req_p);
+    }
+    inner.cb     = NULL;
+    inner.cb_arg = NULL;
+    status       = kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, &inner, &req);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    do {
+        status = kvcl_req_wait(req, 0); /* it has its deadline */
+    } while (status == KVCL_INPROGRESS);
+    return kvcl_req_instant(work->put.store->ctx, status, p->cb, p->cb_arg, req_p);
+}
+
 static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p      = *params;
@@ -319,7 +343,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
     p.status     = NULL;
     p.timeout_ns = kvcl_deadline_left(work->put.deadline_ns) + 1;
     set_copies(work, p.copies);
-    status = kvcl_chain_start(work->put.store->value_pool, work->recs, work->item, n, work->put.copies, &p, req_p);
+    status = list_new(work, n, &p, req_p);
     drop_before(work);
     kvcl_value_parts_end(&work->put);
     return status;
