@@ -43,8 +43,9 @@ typedef struct kvcl_value {
  * Put n values, as kvcl_store_put does n blocks: params replicas, copies, tenant, timeout_ns, KVCL_PUT_WAIT mean the
  * same. A value that this rank's pool holds already, of as many bytes, with as many copies and all of its parts, is a
  * no-op; one that has lost a part is put anew. A value with parts, and a put with KVCL_PUT_WAIT, blocks in the call, at
- * most until the deadline: parts have all their copies before it returns, and stay in place until the head is there.
- * The memory, and all arrays, may change when the call returns.
+ * most until the deadline (but a silent home costs KVCL_TIMEOUT where parts of an earlier put are looked for): parts
+ * have all their copies before it returns, and stay in place until the head, with all its copies, is there. The memory,
+ * and all arrays, may change when the call returns.
  *
  * Completes when the directory has all copies of all of it. copies: how many there are of each value.
  * @return KVCL_OK; KVCL_ERR_NO_SPACE (there is no room: nothing of any of the values is kept), KVCL_ERR_TIMED_OUT,
@@ -104,7 +105,8 @@ KVCL_API kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_
                                              size_t *n_p, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /** Remove values everywhere: their heads and parts, and blocks of the same keys. (kvcl_store_remove removes blocks
- * only.) What is absent is no error. Blocks, for at most timeout_ns (0: KVCL_TIMEOUT). */
+ * only.) Of a value that several ranks have put all heads go, and the parts of one; the others' are evicted some time.
+ * What is absent is no error. Blocks, for at most timeout_ns (0: KVCL_TIMEOUT). */
 KVCL_API kvcl_status_t kvcl_store_remove_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                                 uint64_t timeout_ns) KVCL_MUST_CHECK;
 

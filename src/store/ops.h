@@ -47,16 +47,21 @@ typedef struct kvcl_found {
     uint8_t        n;
 } kvcl_found_t;
 
-/** No lock; blocks. Of all n keys the copies that their homes know. */
-kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found) KVCL_MUST_CHECK;
+/** No lock; blocks, for timeout_ns (0: KVCL_TIMEOUT) at most. Of all n keys the copies that their homes know. */
+kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found,
+                          uint64_t timeout_ns) KVCL_MUST_CHECK;
+/** No lock; blocks. As kvcl_store_pin, and unpin for ttl_ns 0; what ranks have not answered by the deadline counts as
+ * not done. */
+kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
+                             uint64_t deadline_ns) KVCL_MUST_CHECK;
 
 /** No lock; blocks. The copies that found names are given up by whoever has them (but to_rank), because that rank has
  * them now. *left_p: how many were. */
 kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
                          uint64_t *left_p) KVCL_MUST_CHECK;
 /** No lock; blocks. All copies of the keys are given up, listed or not, by all ranks at once: they are nowhere then,
- * and listed no more. */
-kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n) KVCL_MUST_CHECK;
+ * and listed no more. timeout_ns (0: KVCL_TIMEOUT) is for the question, and again for the removal. */
+kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns) KVCL_MUST_CHECK;
 /** Lock held: all that I have of a key, or that is on its way here as a copy, but in the tier. How many copies. */
 uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 

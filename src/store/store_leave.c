@@ -140,7 +140,7 @@ kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_
 /* ---- other bytes ---- */
 
 /* All ranks at once, some keys at a time; a rank that has not answered once is not asked again. */
-static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
+static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
 {
     size_t        each   = sizeof(uint64_t) + sizeof(kvcl_op_out_t) + sizeof(kvcl_status_t);
     uint64_t      *left  = calloc(store->n_ranks, each);
@@ -166,21 +166,23 @@ static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         for (i = 0; i < store->n_ranks; ++i) {
             outs[i] = (kvcl_op_out_t){.buf = (uint8_t *)&left[i], .cap = sizeof(left[i])};
         }
-        status = kvcl_op_call_all(store, KVCL_ASK_LEAVE, payload, sizeof(ask) + (ask.n * sizeof(kvcl_store_rec_t)), 0,
-                                  outs, statuses);
+        status = kvcl_op_call_all(store, KVCL_ASK_LEAVE, payload, sizeof(ask) + (ask.n * sizeof(kvcl_store_rec_t)),
+                                  timeout_ns, outs, statuses);
     }
     free(left);
     free(payload);
     return status;
 }
 
-kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
+kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
 {
-    kvcl_req_h    removed;
-    kvcl_status_t status = ask_all(store, keys, n);
+    kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
+    kvcl_status_t      status = ask_all(store, keys, n, timeout_ns);
+    kvcl_req_h         removed;
 
     if (status == KVCL_OK) { /* what ranks that did not answer have is listed no more */
-        status = kvcl_store_remove(store, keys, n, NULL, &removed);
+        p.timeout_ns = timeout_ns;
+        status       = kvcl_store_remove(store, keys, n, &p, &removed);
     }
     if (status == KVCL_OK) {
         do {

@@ -37,7 +37,7 @@ static bool is_over(void *arg)
 }
 
 static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *skip,
-                               locate_t *locate)
+                               locate_t *locate, uint64_t timeout_ns)
 {
     kvcl_list_t   asks, *link;
     kvcl_deal_t   deal;
@@ -58,7 +58,7 @@ static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_
             ask->arg  = locate;
             ask->done = on_lookup;
             ++locate->outstanding;
-            kvcl_ask_post(ask, 0, NULL);
+            kvcl_ask_post(ask, timeout_ns, NULL);
         }
         --locate->outstanding;
         kvcl_unlock(store->ctx);
@@ -81,7 +81,8 @@ static void keep_living(const struct kvcl_store *store, kvcl_found_t *found)
     found->n = (uint8_t)kept;
 }
 
-kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found)
+kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found,
+                          uint64_t timeout_ns)
 {
     locate_t      locate = {.found = found};
     uint8_t       *skip  = malloc(n + 1);
@@ -99,7 +100,7 @@ kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
         ask        = ask || !skip[i];
     }
     if (ask) {
-        status = ask_homes(store, keys, n, skip, &locate);
+        status = ask_homes(store, keys, n, skip, &locate, timeout_ns);
     }
     for (i = 0; i < n; ++i) {
         keep_living(store, &found[i]);

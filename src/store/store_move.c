@@ -217,7 +217,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     }
     batch  = (batch_t *)(void *)(found + n + 1);
     made   = (made != NULL) ? made : (uint8_t *)(batch + 1);
-    status = kvcl_locate(store, keys, n, found);
+    status = kvcl_locate(store, keys, n, found, 0);
     if (status == KVCL_OK) {
         status = copy_keys(store, keys, found, n, (uint32_t)rank, made, batch);
     }
@@ -281,7 +281,7 @@ static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
         keys[i] = batch->recs[i].key;
     }
     batch->unlisted = false;
-    status          = kvcl_locate(store, keys, batch->n, found);
+    status          = kvcl_locate(store, keys, batch->n, found, 0);
     for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
         bool elsewhere = false, listed = false;
         for (j = 0; j < found[i].n; ++j) {

@@ -71,6 +71,7 @@ kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_o
 /* ---- whoever wants them pinned ---- */
 
 typedef struct pin_work {
+    uint64_t     deadline_ns; /* 0: KVCL_TIMEOUT for each question */
     kvcl_found_t found[KEYS_MAX];
     uint32_t     items[KEYS_MAX]; /* of one rank's question */
     uint8_t      copies[KEYS_MAX];
@@ -91,6 +92,11 @@ static bool holds(const kvcl_found_t *found, uint32_t rank)
     return false;
 }
 
+static uint64_t time_left(const pin_work_t *work)
+{
+    return (work->deadline_ns != 0) ? kvcl_deadline_left(work->deadline_ns) + 1 : 0;
+}
+
 /* Of keys[0..n) those that the rank holds. What a rank does not do is not counted. */
 static void ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, size_t n, pin_ask_t *ask,
                      pin_work_t *work, const char *call)
@@ -107,7 +113,8 @@ static void ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, 
     }
     memcpy(work->payload, ask, sizeof(*ask));
     if ((ask->n == 0) || (kvcl_op_call(store, (int)rank, KVCL_ASK_PIN, work->payload, sizeof(*ask) +
-                                       (ask->n * sizeof(*keys)), 0, &out, call) != KVCL_OK) || (out.len != ask->n)) {
+                                       (ask->n * sizeof(*keys)), time_left(work), &out, call) != KVCL_OK) ||
+        (out.len != ask->n)) {
         return;
     }
     for (i = 0; i < ask->n; ++i) {
@@ -119,7 +126,7 @@ static void ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, 
 static kvcl_status_t some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, pin_ask_t *ask, pin_work_t *work,
                           const char *call)
 {
-    kvcl_status_t status = kvcl_locate(store, keys, n, work->found);
+    kvcl_status_t status = kvcl_locate(store, keys, n, work->found, time_left(work));
     uint32_t      rank;
     size_t        i;
 
@@ -137,7 +144,7 @@ static kvcl_status_t some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
 }
 
 static kvcl_status_t pin_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, pin_ask_t *ask, uint8_t *copies,
-                             const char *call)
+                             uint64_t deadline_ns, const char *call)
 {
     pin_work_t    *work = malloc(sizeof(*work));
     kvcl_status_t first = KVCL_OK, status;
@@ -146,6 +153,7 @@ static kvcl_status_t pin_all(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     if (work == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", call, n);
     }
+    work->deadline_ns = deadline_ns;
     for (at = 0; at < n; at += m) {
         m      = (n - at < KEYS_MAX) ? n - at : KEYS_MAX;
         status = some(store, keys + at, m, ask, work, call);
@@ -171,7 +179,7 @@ kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_pin: ttl_ns is 0, or unknown flags 0x%llx",
                          (unsigned long long)flags);
     }
-    return pin_all(store, keys, n, &ask, copies, "kvcl_store_pin");
+    return pin_all(store, keys, n, &ask, copies, 0, "kvcl_store_pin");
 }
 
 kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder)
@@ -179,5 +187,13 @@ kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_
     kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_unpin");
     pin_ask_t     ask    = {.holder = holder, .flags = UNPIN};
 
-    return (status == KVCL_OK) ? pin_all(store, keys, n, &ask, NULL, "kvcl_store_unpin") : status;
+    return (status == KVCL_OK) ? pin_all(store, keys, n, &ask, NULL, 0, "kvcl_store_unpin") : status;
+}
+
+kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
+                             uint64_t deadline_ns)
+{
+    pin_ask_t ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = (ttl_ns == 0) ? UNPIN : 0};
+
+    return pin_all(store, keys, n, &ask, NULL, deadline_ns, "kvcl_store_put_values");
 }

@@ -128,7 +128,7 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     }
     status = copy_in(work->pool, cache, work->from, work->slots, n_todo, work->recs);
     if ((status == KVCL_OK) && work->instead) {
-        status = kvcl_leave_all(store, keys, n_todo);
+        status = kvcl_leave_all(store, keys, n_todo, 0);
     }
     if (status != KVCL_OK) {
         give_back(work->pool, work->slots, n_todo);

@@ -84,15 +84,21 @@ static kvcl_status_t some_heads(kvcl_store_h store, const kvcl_key_t *keys, size
 
 /* Those without a head may be plain blocks. */
 static kvcl_status_t look_plain(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_value_head_t *heads,
-                                kvcl_status_t *status)
+                                kvcl_status_t *status, uint64_t deadline_ns)
 {
-    kvcl_found_t  *found = malloc(n * sizeof(*found));
+    kvcl_found_t  *found;
     kvcl_status_t result = KVCL_ERR_NO_MEMORY;
     size_t        i;
     unsigned      j;
 
+    for (i = 0; (i < n) && (status[i] != KVCL_ERR_NOT_FOUND); ++i) {
+    }
+    if (i == n) {
+        return KVCL_OK;
+    }
+    found = malloc(n * sizeof(*found));
     if (found != NULL) {
-        result = kvcl_locate(store, keys, n, found);
+        result = kvcl_locate(store, keys, n, found, kvcl_deadline_left(deadline_ns) + 1);
     }
     for (i = 0; (result == KVCL_OK) && (i < n); ++i) {
         for (j = 0; (status[i] == KVCL_ERR_NOT_FOUND) && (j < found[i].n); ++j) {
@@ -135,7 +141,7 @@ kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_
         some   = (n - from < most) ? n - from : most;
         result = some_heads(store, keys + from, some, buf, recs, ids, heads + from, status + from, deadline_ns);
         if (result == KVCL_OK) {
-            result = look_plain(store, keys + from, some, heads + from, status + from);
+            result = look_plain(store, keys + from, some, heads + from, status + from, deadline_ns);
         }
     }
     free(buf);

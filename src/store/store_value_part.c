@@ -286,8 +286,11 @@ static kvcl_status_t reap(kvcl_value_put_t *put)
             run->keys[i] = run->recs[i].key;
         }
         run->pinned = true;
-        status = kvcl_store_pin(put->store, run->keys, run->n, put->holder, time_left(put) + PIN_SPARE_NS, 0, NULL);
-        if (status != KVCL_OK) {
+        status = kvcl_pin_until(put->store, run->keys, run->n, put->holder, time_left(put) + PIN_SPARE_NS,
+                                put->deadline_ns);
+        if ((status != KVCL_OK) && kvcl_deadline_passed(put->deadline_ns)) {
+            status = kvcl_fail(KVCL_ERR_TIMED_OUT, "the deadline has passed before rank %u kept parts", run->rank);
+        } else if (status != KVCL_OK) {
             status = kvcl_fail(KVCL_ERR_NO_SPACE, "a value is too large for the pool of rank %u, or that has too many "
                                "pins", run->rank);
         }
@@ -314,7 +317,8 @@ void kvcl_value_parts_end(kvcl_value_put_t *put)
     while (!kvcl_list_is_empty(&put->kept)) {
         run = kvcl_container_of(kvcl_list_pop(&put->kept), run_t, link);
         if (run->pinned && !kvcl_deadline_passed(put->deadline_ns)) {
-            (void)!kvcl_store_unpin(put->store, run->keys, run->n, put->holder); /* else its time is over soon */
+            /* else its time is over soon */
+            (void)!kvcl_pin_until(put->store, run->keys, run->n, put->holder, 0, put->deadline_ns);
         }
         kvcl_lock(put->store->ctx);
         if (!put->store->closing) {

@@ -95,7 +95,7 @@ static bool is_here(const work_t *work, size_t i, kvcl_value_head_t *head)
 }
 
 /* No lock: blocks. Are all of its parts somewhere? */
-static bool has_parts(kvcl_store_h store, const kvcl_value_head_t *head)
+static bool has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns)
 {
     enum { SOME = 4096 };
     uint8_t    *present = malloc(SOME);
@@ -106,8 +106,8 @@ static bool has_parts(kvcl_store_h store, const kvcl_value_head_t *head)
     for (from = 0; all && (from < head->parts); from += n) {
         n    = (head->parts - from < SOME) ? head->parts - from : SOME;
         keys = kvcl_value_part_keys(head, from, n);
-        all  = (keys != NULL) && (kvcl_store_exists(store, keys, n, present) == KVCL_OK) &&
-              (memchr(present, 0, n) == NULL);
+        all  = (keys != NULL) && !kvcl_deadline_passed(deadline_ns) &&
+              (kvcl_store_exists(store, keys, n, present) == KVCL_OK) && (memchr(present, 0, n) == NULL);
         free(keys);
     }
     free(present);
@@ -120,7 +120,7 @@ static void look_here(work_t *work)
     size_t            i;
 
     for (i = 0; !work->instead && (i < work->n); ++i) {
-        work->skip[i] = is_here(work, i, &head) && has_parts(work->put.store, &head);
+        work->skip[i] = is_here(work, i, &head) && has_parts(work->put.store, &head, work->put.deadline_ns);
         if (!work->skip[i] && (head.parts != 0)) {
             work->before[i] = head; /* it is put anew: what is left of it goes */
         }
@@ -208,7 +208,7 @@ static kvcl_status_t leave_all(work_t *work)
         }
     }
     if (n != 0) {
-        status = kvcl_leave_all(work->put.store, keys, n);
+        status = kvcl_leave_all(work->put.store, keys, n, kvcl_deadline_left(work->put.deadline_ns) + 1);
     }
     free(keys);
     return status;
