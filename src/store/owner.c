@@ -321,7 +321,7 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
 {
     if (owner->managed && (slot < owner->slots.n)) {
         kvcl_evict_touch(&owner->evict, slot);
-        if (owner->slabs != NULL) {
+        if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) { /* a reader may be late */
             kvcl_slabs_use(owner->slabs, owner->cls, slot);
         }
         if ((owner->pool != NULL) && (owner->store->nvme != NULL)) {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { TRIES = 8, TRIES_MUST = 64, GONE = 64 };
+enum { TRIES = 8, GONE = 64 };
 
 /* ---- opening ---- */
 
@@ -242,7 +242,7 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
     uint32_t     slab;
     unsigned     i;
 
-    for (i = 0; (slabs != NULL) && (i < (must ? TRIES_MUST : TRIES)); ++i) {
+    for (i = 0; (slabs != NULL) && (must || (i < TRIES)); ++i) { /* each that is refused is not chosen again */
         slab = kvcl_slabs_choose(slabs, owner->cls, must);
         if (slab == KVCL_SLAB_NONE) {
             kvcl_slabs_round(slabs); /* the next one who looks may try those again that were refused */

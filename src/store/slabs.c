@@ -333,6 +333,14 @@ static uint32_t empty_slab(const kvcl_slabs_t *slabs, unsigned cls)
     return found;
 }
 
+uint64_t kvcl_slabs_most(const kvcl_slabs_t *slabs, unsigned cls)
+{
+    uint64_t slabs_most = slabs->n - (slabs->n_classes - 1);
+    uint64_t most       = slabs_most * slabs->slab_bytes / slabs->classes[cls].block_bytes;
+
+    return (most < slabs->classes[cls].n_ids) ? most : slabs->classes[cls].n_ids;
+}
+
 uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
 {
     const kvcl_slab_class_t *mine = &slabs->classes[cls];

@@ -77,6 +77,9 @@ size_t kvcl_slabs_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n)
 kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const uint64_t *sizes, unsigned n, void *mem,
                               size_t bytes) KVCL_MUST_CHECK;
 
+/** No more blocks than these can a class ever have: the others keep a slab each. */
+uint64_t kvcl_slabs_most(const kvcl_slabs_t *slabs, unsigned cls);
+
 /** Ids of a class that touch a slab, whoever has it. */
 kvcl_slab_ids_t kvcl_slabs_ids(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls);
 /** Does this id lie in slabs of its class? */

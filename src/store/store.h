@@ -349,6 +349,8 @@ uint64_t      kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block); /* no lo
 
 /** n blocks of a managed owner, FILLING, for a tenant (0: nobody), evicting. KVCL_ERR_NO_SPACE: nothing was taken. */
 kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
+/** As many blocks it may have at most, whatever is evicted. */
+uint64_t kvcl_owner_most(const kvcl_owner_t *owner);
 static inline kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids)
 {
     return kvcl_owner_take_for(owner, 0, n, ids);

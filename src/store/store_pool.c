@@ -96,6 +96,11 @@ static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_
     return room;
 }
 
+uint64_t kvcl_owner_most(const kvcl_owner_t *owner)
+{
+    return (owner->slabs != NULL) ? kvcl_slabs_most(owner->slabs, owner->cls) : owner->slots.n;
+}
+
 static size_t spare(const kvcl_owner_t *owner)
 {
     return (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
@@ -107,6 +112,10 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     kvcl_status_t status = KVCL_OK;
     size_t        i;
 
+    if (n > kvcl_owner_most(owner)) { /* nothing is evicted in vain */
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: it never has more than %llu", n,
+                         owner->cache->name, (unsigned long long)kvcl_owner_most(owner));
+    }
     kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
     while ((n > spare(owner)) && (over != KVCL_TENANT_NEVER) &&
            (kvcl_pool_grow(owner, true) || kvcl_pins_yield(owner))) {

@@ -136,12 +136,12 @@ static void want_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_d
             repair->skip[locs[i].rank] = 1;
         }
     }
-    if (!first || (live >= kvcl_loc_copies(loc->flags)) || (kvcl_pool_for(store, loc->len) == NULL)) {
+    if (!first || (live >= kvcl_loc_copies(loc->flags))) {
         return; /* once a key, by its first location */
     }
     if (kvcl_store_place(store, loc->len, repair->skip, 1, &to) == 1) {
         add(&repair->copied, key, loc, to);
-    } else if (!repair->skip[store->me]) {
+    } else if (!repair->skip[store->me] && (kvcl_pool_for(store, loc->len) != NULL)) {
         add(&repair->copied, key, loc, store->me);
     }
 }

@@ -69,7 +69,7 @@ kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *s
             status = kvcl_owner_take_for(store->value_pool, put->tenant, n, slots);
         }
         kvcl_unlock(store->ctx);
-    } while ((status == KVCL_ERR_NO_SPACE) && (put->flags & KVCL_PUT_WAIT) && (n <= store->value_pool->slots.n) &&
+    } while ((status == KVCL_ERR_NO_SPACE) && (put->flags & KVCL_PUT_WAIT) && (n <= kvcl_owner_most(store->value_pool)) &&
              kvcl_store_wait_room(store, seen, put->deadline_ns));
     return status;
 }

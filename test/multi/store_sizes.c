@@ -161,6 +161,7 @@ void test_sizes_churn(world_t *w)
     kvcl_key_t          key;
 
     kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
+    p.flags = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must do */
     KVCL_TRY(kvcl_store_open(w->comm, &p, &store));
     for (s = 0; s < SIZES; ++s) {
         caches[s] = make_sized(w, "churn", s);
@@ -186,6 +187,8 @@ void test_sizes_churn(world_t *w)
         bytes += stats.sizes[s].published * stats.sizes[s].block_bytes;
     }
     CHECK(w, wrong == 0, "%u gets of %llu had wrong bytes", wrong, (unsigned long long)hits);
+    CHECK(w, stats.corrupt == 0, "%llu copies had another checksum under an equal generation",
+          (unsigned long long)stats.corrupt);
     CHECK(w, failed < STEPS / 50, "%u puts failed", failed); /* all blocks of a size were just being filled */
     CHECK(w, hits > STEPS / 20, "%llu hits", (unsigned long long)hits);
     CHECK(w, stats.pool_taken > 10, "%llu parts changed hands", (unsigned long long)stats.pool_taken);
@@ -201,6 +204,31 @@ void test_sizes_churn(world_t *w)
     for (s = 0; s < SIZES; ++s) {
         kvcl_cache_destroy(caches[s]);
     }
+}
+
+/* More blocks of a size than the arena can ever have: nothing goes for them. */
+static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
+{
+    enum { MANY = (1 << 20) / LARGEST + 1 };
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    kvcl_store_stats_t before, after;
+    kvcl_key_t         keys[MANY];
+    uint32_t           ids[MANY] = {0};
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+    unsigned           i;
+
+    for (i = 0; i < MANY; ++i) {
+        keys[i] = key_at((uint64_t)w->rank + 2000, 2, i);
+    }
+    p.flags      = KVCL_PUT_WAIT;
+    p.timeout_ns = 600ull * 1000000000;
+    kvcl_store_stats(store, &before);
+    status = DO(kvcl_store_put(store, keys, MANY, cache, ids, &p, &req));
+    kvcl_store_stats(store, &after);
+    CHECK(w, status == KVCL_ERR_NO_SPACE, "%d at once: %s", MANY, kvcl_status_text(status));
+    CHECK(w, after.evicted == before.evicted, "%llu evicted in vain",
+          (unsigned long long)(after.evicted - before.evicted));
 }
 
 /* A hard pin holds its block while other sizes want all of the arena; a quota counts bytes of all sizes. */
@@ -231,6 +259,8 @@ void test_sizes_bounds(world_t *w)
     }
     status = get_one(store, caches[0], &pinned);
     CHECK(w, (status == KVCL_OK) && is_right(caches[0], 1, 0, &pinned), "%s", kvcl_status_text(status));
+    sync_all(w);
+    put_too_many(w, store, caches[2]);
     sync_all(w);
     KVCL_TRY(kvcl_store_quota(store, w->rank, 5, 100000));
     x.tenant = 5;
