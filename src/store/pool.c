@@ -50,10 +50,15 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
             return 0;
         }
     }
-    if ((n == 1) ? (p->dram_bytes < sizes[0]) : (kvcl_slabs_bytes(p->dram_bytes, sizes, n) == 0)) {
+    if ((n == 1) && (p->dram_bytes < sizes[0])) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes has no room for blocks of %llu",
+                        (unsigned long long)p->dram_bytes, (unsigned long long)sizes[0]);
+        return 0;
+    }
+    if ((n > 1) && (kvcl_slabs_bytes(p->dram_bytes, sizes, n) == 0)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes for blocks of %u sizes: it must "
                         "have room for %u blocks of the largest, and for fewer than 2^32 of the smallest",
-                        (unsigned long long)p->dram_bytes, n, (n == 1) ? 1 : 4 * n);
+                        (unsigned long long)p->dram_bytes, n, 4 * n);
         return 0;
     }
     return n;

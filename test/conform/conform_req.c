@@ -291,7 +291,7 @@ static void callback_beside_a_waiter(cf_t *cf)
 {
     cf_mem_t   mem   = cf_mem(cf, 64, true, KVCL_READ);
     chain_t    chain = {.cf = cf, .from = mem.of[next_rank(cf)], .left = 1};
-    kvcl_req_h req, never = recv_never(cf, 600 * KVCL_NS_PER_MS, NULL, NULL);
+    kvcl_req_h req, never = recv_never(cf, 1500 * KVCL_NS_PER_MS, NULL, NULL);
     uint64_t   until;
     waiter_t   waiter = {cf, never, 0};
     pthread_t  thread, poster;
@@ -301,7 +301,7 @@ static void callback_beside_a_waiter(cf_t *cf)
     cf_fence(cf);
     pthread_create(&thread, NULL, wait_for_it, &waiter);
     pthread_create(&poster, NULL, post_small, &chain);
-    until = kvcl_deadline_after((cf_sanitizer("") ? 3000 : 400) * KVCL_NS_PER_MS);
+    until = kvcl_deadline_after((cf_sanitizer("") ? 3000 : 1200) * KVCL_NS_PER_MS);
     while (atomic_load(&chain.left) > 0) {
         CF_CHECK(cf, !kvcl_deadline_passed(until));
         usleep(500);
