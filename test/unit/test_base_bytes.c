@@ -300,6 +300,7 @@ int main(void)
     Suite *suite = suite_create("base bytes");
     TCase *tc    = tcase_create("bytes");
 
+    tcase_set_timeout(tc, 60); /* thousands of lengths: seconds under a sanitizer on a busy machine */
     tcase_add_test(tc, wire_fields_are_little_endian_and_come_back);
     tcase_add_test(tc, wire_overflow_is_sticky_and_touches_nothing);
     tcase_add_test(tc, sha256_matches_its_standard);
