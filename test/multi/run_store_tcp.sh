@@ -1,0 +1,3 @@
+#!/bin/sh
+# As run_store.sh, by TCP.
+STORE_PATHS=tcp exec "$(dirname "$0")/run_store.sh"
