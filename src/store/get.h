@@ -116,4 +116,21 @@ void          kvcl_get_result(kvcl_get_t *get, uint32_t item, kvcl_status_t stat
 /** Lock held: go on if everything of this step is over. The get may be gone afterwards. */
 void          kvcl_get_advance(kvcl_get_t *get);
 
+/** Of a block that no copy is left of: what its getter is told. Before the get's deadline a copy, or a home, was only
+ * silent for long enough that others were asked, who had none: that is a miss. */
+static inline kvcl_status_t kvcl_get_final(kvcl_status_t why, bool late)
+{
+    return ((why == KVCL_ERR_RANK_FAILED) || (why == KVCL_ERR_BAD_LAYOUT) || (why == KVCL_ERR_NO_MEMORY) ||
+            (late && (why == KVCL_ERR_TIMED_OUT))) ? why : KVCL_ERR_NOT_FOUND;
+}
+
+/** Why a block did not come, now that a home has answered, or has not: once one answers, it no longer matters that
+ * another, or a copy, was silent. */
+static inline kvcl_status_t kvcl_get_why(kvcl_status_t why, kvcl_status_t answer)
+{
+    bool late = (answer == KVCL_ERR_TIMED_OUT) || (answer == KVCL_ERR_NO_MEMORY);
+
+    return (late || (why == KVCL_ERR_TIMED_OUT)) ? answer : why;
+}
+
 #endif

@@ -162,13 +162,11 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
     if (item->again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) {
         item->again = false;
         item->tried = item->silent = 0;
+        item->why   = kvcl_get_why(item->why, KVCL_ERR_NOT_FOUND);
         item->state = KVCL_GET_LOOKUP;
         return;
     }
-    if ((item->why != KVCL_ERR_RANK_FAILED) && (item->why != KVCL_ERR_BAD_LAYOUT) &&
-        (item->why != KVCL_ERR_NO_MEMORY) && (item->why != KVCL_ERR_TIMED_OUT)) {
-        item->why = KVCL_ERR_NOT_FOUND;
-    }
+    item->why   = kvcl_get_final(item->why, kvcl_deadline_passed(get->deadline_ns));
     item->state = KVCL_GET_DONE;
 }
 
@@ -189,7 +187,7 @@ static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
         kvcl_get_item_t *item = &get->items[ask->order[i]];
         item->n_locs = (status == KVCL_OK) ? (uint8_t)kvcl_dir_msg_locs(&reply, i, &at, item->locs) : 0;
         item->state  = (again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) ? KVCL_GET_LOOKUP : KVCL_GET_READY;
-        item->why    = ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY)) ? status : item->why;
+        item->why    = kvcl_get_why(item->why, status);
     }
     --get->outstanding;
     kvcl_get_advance(get);

@@ -33,5 +33,10 @@ for path in ${STORE_PATHS:-auto}; do
     run 2 tcp hot
     [ -n "$few" ] || run 4 tcp hot
     unset KVCL_STORE_HOT
+    if [ -z "$few" ]; then # everybody is thought silent at once, and no get ends before its deadline for that
+      export KVCL_STORE_HEDGE=100us
+      run 4 tcp evict reuse
+      unset KVCL_STORE_HEDGE
+    fi
   fi
 done
