@@ -80,7 +80,7 @@ AVX2_INLINE void blocks(uint64_t *sums, bool copying, uint8_t *dst, const uint8_
         for (i = 0; i < STRIPES; ++i) {
             acc = stripe(acc, copying, dst, src, secret + (i * SECRET_STEP));
             src += KVCL_SUM_STRIPE;
-            dst += copying ? KVCL_SUM_STRIPE : 0;
+            dst = copying ? dst + KVCL_SUM_STRIPE : NULL;
         }
         acc.a = scramble_half(acc.a, end);
         acc.b = scramble_half(acc.b, end + 32);
