@@ -41,7 +41,8 @@ KVCL_API kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t t
 
 /** Remove everything (tenant 0) or what a tenant has put, from all ranks that take part; engines' own caches are
  * withdrawn, and second tiers emptied of what is in no pool, only with everything. *removed_p (may be NULL): copies.
- * What is put meanwhile may stay. Blocks. */
+ * What is put meanwhile may stay. When it returns no get finds anything of it; other ranks' kvcl_store_exists may name
+ * it until a message under way has reached them. Blocks. */
 KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p) KVCL_MUST_CHECK;
 
 /* kvcl_store_copy, flags */

@@ -116,6 +116,8 @@ void          kvcl_nvme_stats(kvcl_nvme_t *nvme, kvcl_store_stats_t *stats);
 bool          kvcl_nvme_has_any(kvcl_nvme_t *nvme);
 /** Lock held: a key was removed: it leaves the tier, now or, if the disk is slow, soon. NULL is allowed. */
 void          kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key);
+/** Lock held: homes hear at once of what has left the tier, not when the thread comes to it. NULL is allowed. */
+void          kvcl_nvme_tell_gone(kvcl_nvme_t *nvme);
 /** Any lock: a location of mine, as it is listed. */
 kvcl_dir_loc_t kvcl_nvme_loc(const kvcl_nvme_t *nvme, const kvcl_tier_loc_t *at, unsigned copies);
 /** Any lock: is this location of mine still that block's? */

@@ -129,37 +129,40 @@ void kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key)
 
 /* ---- what the thread does ---- */
 
-static void tell_gone(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
+/* Engine lock held. Some of the notes: nobody else has taken them and not told yet. False: there were none. */
+static bool tell_some(kvcl_nvme_t *nvme)
 {
     enum { PIECE = 256 };
-    kvcl_context_h ctx = nvme->store->ctx;
-    size_t         from, some;
+    kvcl_store_rec_t recs[PIECE];
+    size_t           n;
 
-    for (from = 0; from < n; from += some) {
-        some = (n - from < PIECE) ? n - from : PIECE;
-        kvcl_lock(ctx);
-        if (!nvme->store->closing) {
-            kvcl_nvme_soil(nvme, recs + from, some);
-            kvcl_store_tell_removed(nvme->store, recs + from, some);
-        }
-        kvcl_unlock(ctx);
+    pthread_mutex_lock(&nvme->lock);
+    n = (nvme->n_gone < PIECE) ? nvme->n_gone : PIECE;
+    nvme->n_gone -= n;
+    if (n != 0) {
+        memcpy(recs, nvme->gone + nvme->n_gone, n * sizeof(recs[0]));
+    }
+    pthread_mutex_unlock(&nvme->lock);
+    kvcl_nvme_soil(nvme, recs, n);
+    kvcl_store_tell_removed(nvme->store, recs, n);
+    return n != 0;
+}
+
+void kvcl_nvme_tell_gone(kvcl_nvme_t *nvme)
+{
+    while ((nvme != NULL) && tell_some(nvme)) {
     }
 }
 
 static void take_gone(kvcl_nvme_t *nvme)
 {
-    kvcl_store_rec_t *recs;
-    size_t           n;
+    bool more = true;
 
-    pthread_mutex_lock(&nvme->lock);
-    recs            = nvme->gone;
-    n               = nvme->n_gone;
-    nvme->gone      = NULL;
-    nvme->n_gone    = 0;
-    nvme->room_gone = 0;
-    pthread_mutex_unlock(&nvme->lock);
-    tell_gone(nvme, recs, n);
-    free(recs);
+    while (more) {
+        kvcl_lock(nvme->store->ctx);
+        more = !nvme->store->closing && tell_some(nvme);
+        kvcl_unlock(nvme->store->ctx);
+    }
 }
 
 static kvcl_nvme_turn_t take_drops(kvcl_nvme_t *nvme)
@@ -199,7 +202,7 @@ static void *run(void *arg)
 {
     kvcl_nvme_t      *nvme = arg;
     kvcl_nvme_turn_t drops, demoted, listed;
-    bool             wait;
+    bool             draining, wait;
 
     pthread_mutex_lock(&nvme->lock);
     while (!nvme->stopping) {
@@ -208,15 +211,16 @@ static void *run(void *arg)
             continue;
         }
         pthread_mutex_unlock(&nvme->lock);
-        drops   = take_drops(nvme);
-        demoted = kvcl_nvme_demote(nvme);
-        listed  = kvcl_nvme_list(nvme);
+        draining = atomic_load(&nvme->draining); /* all of this turn */
+        drops    = take_drops(nvme);
+        demoted  = kvcl_nvme_demote(nvme);
+        listed   = kvcl_nvme_list(nvme);
         take_gone(nvme);
         pthread_mutex_lock(&nvme->lock);
         wait = (drops == KVCL_NVME_WAIT) || (demoted == KVCL_NVME_WAIT) || (listed == KVCL_NVME_WAIT);
         if (wait || (demoted == KVCL_NVME_MORE) || (listed == KVCL_NVME_MORE)) {
             atomic_store(&nvme->kicked, true);
-        } else if (atomic_load(&nvme->draining)) {
+        } else if (draining) {
             nvme->drained = true;
             pthread_cond_broadcast(&nvme->wake);
         }

@@ -77,8 +77,10 @@ static uint64_t drop_tier(kvcl_nvme_t *nvme, uint64_t cursor)
     return CURSOR_TIER | it;
 }
 
-static kvcl_status_t answer_clear(const clear_answer_t *answer, kvcl_op_out_t *out)
+/* Not before the directory knows: who has cleared a store looks at once whether it is empty. */
+static kvcl_status_t answer_clear(kvcl_store_h store, const clear_answer_t *answer, kvcl_op_out_t *out)
 {
+    kvcl_nvme_tell_gone(store->nvme);
     memcpy(out->buf, answer, sizeof(*answer));
     out->len = sizeof(*answer);
     return KVCL_OK;
@@ -99,7 +101,7 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
     memcpy(&ask, in, sizeof(ask));
     if (ask.cursor & CURSOR_TIER) {
         answer.cursor = (ask.tenant == 0) ? drop_tier(store->nvme, ask.cursor) : 0;
-        return answer_clear(&answer, out);
+        return answer_clear(store, &answer, out);
     }
     cache = (ask.cursor != 0) ? (ask.cursor >> 32) - 1 : 0;
     slot  = ask.cursor & UINT32_MAX;
@@ -125,7 +127,7 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
     if ((ask.tenant == 0) && (answer.cursor == 0) && (store->nvme != NULL)) {
         answer.cursor = CURSOR_TIER;
     }
-    return answer_clear(&answer, out);
+    return answer_clear(store, &answer, out);
 }
 
 /* ---- asking ---- */

@@ -75,6 +75,7 @@ const char *tier_spec(world_t *w);
 void        tier_unlink(void); /* my file of it */
 void test_tier(world_t *w);
 void test_tier_restart(world_t *w);
+void test_tier_close(world_t *w);
 void test_tier_upsert(world_t *w);
 void test_tier_faults(world_t *w);
 void test_tier_errors(world_t *w);

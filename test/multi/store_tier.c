@@ -9,6 +9,7 @@
 #include <kvcl/kvcl_store_admin.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -141,6 +142,9 @@ static bool listed(world_t *w, kvcl_store_h store, const char *what)
             }
         }
         if (hit < KEYS) {
+            kvcl_store_stats_t stats = stats_of(store);
+            CHECK(w, false, "%s: %zu of %d keys of rank %d are listed; my tier: %llu blocks, %llu bad", what, hit, KEYS, r,
+                  (unsigned long long)stats.nvme_blocks, (unsigned long long)stats.nvme_bad);
             return false;
         }
     }
@@ -246,6 +250,40 @@ void test_tier_restart(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
+/* A store is closed while its thread is in the middle of a turn: all of the pool is in the tier nevertheless. */
+void test_tier_close(world_t *w)
+{
+    enum { CYCLES = 12, SOME = AHEAD + BATCH }; /* each opening begins a new segment of the file */
+    const char   *spec = tier_spec(w);
+    kvcl_cache_h cache = make_cache(w, "tier", SOME, false);
+    kvcl_store_h store;
+    kvcl_key_t   keys[SOME];
+    uint32_t     ids[SOME], n, i;
+    kvcl_req_h   req;
+
+    for (n = 0; n < CYCLES; ++n) {
+        store = open_store(w, spec);
+        CHECK(w, stats_of(store).nvme_blocks == (uint64_t)n * SOME, "%llu of %u blocks are in the tier",
+              (unsigned long long)stats_of(store).nvme_blocks, n * SOME);
+        for (i = 0; i < SOME; ++i) {
+            keys[i] = key_of("close", (uint64_t)w->rank, (n * SOME) + i);
+            ids[i]  = i;
+            fill(cache, i, &keys[i]);
+        }
+        CHECK(w, DO(kvcl_store_put(store, keys, SOME, cache, ids, NULL, &req)) == KVCL_OK, "put");
+        for (i = 0; (i < 100000) && (dirty(store) > AHEAD); ++i) {
+            sched_yield();
+        }
+        for (i = 0; i < 100 * n; ++i) {
+            sched_yield(); /* the thread has done what it does before a close, and looks for more */
+        }
+        kvcl_store_close(store);
+    }
+    sync_all(w);
+    unlink(path);
+    kvcl_cache_destroy(cache);
+}
+
 /* ---- other bytes under a key ---- */
 
 static void put_bytes(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key, int byte, bool upsert)
@@ -290,7 +328,8 @@ void test_tier_upsert(world_t *w)
     }
     put_mine(w, store, cache, "more");
     expect_bytes(w, store, cache, &key, i - 1);
-    CHECK(w, stats_of(store).corrupt == 0, "corrupt");
+    CHECK(w, (stats_of(store).corrupt == 0) && (stats_of(store).dropped == 0), "%llu corrupt, %llu dropped",
+          (unsigned long long)stats_of(store).corrupt, (unsigned long long)stats_of(store).dropped);
     sync_all(w);
     kvcl_store_close(store);
     store = open_store(w, spec);
