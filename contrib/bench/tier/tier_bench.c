@@ -1,11 +1,12 @@
 /*
  * How fast the tier writes and reads blocks, and how fast it finds them again: one line of numbers for each.
  *
- *   tier_bench PATH BYTES BLOCK DEPTH SECONDS [uring|threads]
+ *   tier_bench PATH BYTES BLOCK DEPTH SECONDS [uring|threads [read]]
  *
  * Blocks are written until the file has been turned over once (its space is then real on the disk), then for SECONDS,
- * flushed at the end; then read at random for SECONDS, DEPTH at a time, straight into registered memory, verified; then
- * the tier is closed and opened again. contrib/bench/tier/run does the same with fio beside it.
+ * flushed at the end; then read at random for SECONDS, straight into registered memory, verified: DEPTH by the disk at a
+ * time and as many again waiting or being summed; then the tier is closed and opened again. "read": of a file that is there, and nothing is written. contrib/bench/tier/run
+ * does the same with fio beside it.
  */
 #include "config.h"
 
@@ -27,8 +28,10 @@ typedef struct bench {
     kvcl_tier_params_t params;
     kvcl_tier_t        *tier;
     uint32_t           block;
-    uint64_t           seconds, first, next; /* keys first .. next - 1 were written */
-    uint64_t           until_ns; /* when the last reads begin */
+    uint64_t           seconds, next;  /* the next block's key */
+    kvcl_tier_item_t   *items;         /* what there is to read */
+    size_t             n_items;
+    uint64_t           until_ns;       /* when the last reads begin */
     uint8_t            *mem;
 } bench_t;
 
@@ -127,28 +130,24 @@ static void read_ended(void *arg, kvcl_status_t status)
 
 static void read_next(slot_t *slot)
 {
-    bench_t         *bench = slot->bench;
-    struct iovec    iov    = {slot->buf, bench->block};
-    kvcl_tier_loc_t loc;
-    uint8_t         key[KVCL_SEG_KEY];
+    bench_t                *bench = slot->bench;
+    struct iovec           iov    = {slot->buf, bench->block};
+    const kvcl_tier_item_t *item  = &bench->items[kvcl_rand_below(&slot->rnd, bench->n_items)];
 
-    do {
-        key_of(bench->first + kvcl_rand_below(&slot->rnd, bench->next - bench->first), key);
-    } while (kvcl_tier_find(bench->tier, key, &loc) != KVCL_OK);
-    if (kvcl_tier_read(bench->tier, key, &loc, &iov, 1, read_ended, slot) != KVCL_OK) {
+    if (kvcl_tier_read(bench->tier, item->key, &item->loc, &iov, 1, read_ended, slot) != KVCL_OK) {
         die("read");
     }
 }
 
 static uint64_t read_for(bench_t *bench, uint64_t ns)
 {
-    slot_t   *slots = calloc(bench->params.depth, sizeof(*slots));
+    unsigned n      = 2 * bench->params.depth, i;
+    slot_t   *slots = calloc(n, sizeof(*slots));
     uint64_t begin  = kvcl_now_ns(), before = bench->ended;
-    unsigned i;
 
     bench->until_ns = begin + ns;
-    bench->flying   = bench->params.depth;
-    for (i = 0; i < bench->params.depth; ++i) {
+    bench->flying   = n;
+    for (i = 0; i < n; ++i) {
         slots[i] = (slot_t){.bench = bench, .buf = bench->mem + (size_t)(i + 1) * bench->block};
         kvcl_rand_seed(&slots[i].rnd, i + 1);
         read_next(&slots[i]);
@@ -156,6 +155,20 @@ static uint64_t read_for(bench_t *bench, uint64_t ns)
     wait_all(bench);
     free(slots);
     return (bench->ended - before) * bench->block * 1000 / ((kvcl_now_ns() - begin) / 1000000 + 1);
+}
+
+static void find_blocks(bench_t *bench)
+{
+    kvcl_tier_stats_t stats;
+    uint64_t          it = 0;
+
+    kvcl_tier_stats(bench->tier, &stats);
+    bench->items   = calloc(stats.blocks + 1, sizeof(*bench->items));
+    bench->n_items = (bench->items != NULL) ? kvcl_tier_walk(bench->tier, &it, bench->items, stats.blocks) : 0;
+    if (bench->n_items == 0) {
+        fprintf(stderr, "tier_bench: no blocks to read\n");
+        exit(1);
+    }
 }
 
 static void report(const char *what, uint64_t bytes_s)
@@ -172,7 +185,7 @@ int main(int argc, char **argv)
     uint64_t          begin;
 
     if (argc < 6) {
-        fprintf(stderr, "usage: tier_bench PATH BYTES BLOCK DEPTH SECONDS [uring|threads]\n");
+        fprintf(stderr, "usage: tier_bench PATH BYTES BLOCK DEPTH SECONDS [uring|threads [read]]\n");
         return 2;
     }
     bench.block   = (uint32_t)strtoul(argv[3], NULL, 0);
@@ -182,21 +195,23 @@ int main(int argc, char **argv)
     if (argc > 6) {
         bench.params.io = (strcmp(argv[6], "uring") == 0) ? &kvcl_tio_uring : &kvcl_tio_threads;
     }
-    mem = (struct iovec){.iov_len = (size_t)(bench.params.depth + 1) * bench.block};
+    mem = (struct iovec){.iov_len = (size_t)((2 * bench.params.depth) + 1) * bench.block};
     mem.iov_base = aligned_alloc(4096, (mem.iov_len + 4095) / 4096 * 4096);
     bench.mem    = mem.iov_base;
     memset(bench.mem, 0x5c, mem.iov_len);
     if (kvcl_tier_open(&bench.params, &bench.tier) != KVCL_OK) {
         die("open");
     }
-    bench.next = kvcl_now_ns(); /* keys that no earlier run wrote */
-    (void)write_until(&bench, bench.params.size, UINT64_MAX);
-    bench.first = bench.next;
-    report("write", write_until(&bench, UINT64_MAX, kvcl_deadline_after(bench.seconds * KVCL_NS_PER_SEC)));
+    if (argc <= 7) {
+        bench.next = kvcl_now_ns(); /* keys that no earlier run wrote */
+        (void)write_until(&bench, bench.params.size, UINT64_MAX);
+        report("write", write_until(&bench, UINT64_MAX, kvcl_deadline_after(bench.seconds * KVCL_NS_PER_SEC)));
+    }
+    find_blocks(&bench);
     report("read", read_for(&bench, bench.seconds * KVCL_NS_PER_SEC));
     kvcl_tier_stats(bench.tier, &stats);
     printf("amplification %.4f, %llu of %llu reads failed, by %s, %s\n",
-           (double)stats.bytes_out / (double)stats.bytes_in, (unsigned long long)bench.failed,
+           (stats.bytes_in != 0) ? (double)stats.bytes_out / (double)stats.bytes_in : 1, (unsigned long long)bench.failed,
            (unsigned long long)bench.ended, stats.io, stats.direct ? "O_DIRECT" : "buffered");
     kvcl_tier_close(bench.tier);
     begin = kvcl_now_ns();
@@ -209,6 +224,7 @@ int main(int argc, char **argv)
            (unsigned long long)stats.blocks, stats.segments,
            (double)bench.params.size / stats.segments / 1048576, stats.scanned);
     kvcl_tier_close(bench.tier);
+    free(bench.items);
     free(mem.iov_base);
     return bench.failed != 0;
 }
