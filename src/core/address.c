@@ -148,7 +148,8 @@ kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t
     const char *at, *digit;
 
     if ((text == NULL) || (strncmp(text, prefix, sizeof(prefix) - 1) != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "an address begins with \"%s\" (kvcl_context_address prints it)", prefix);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "an address begins with \"%s\" (kvcl_context_address prints it)",
+                         prefix);
     }
     for (at = text + sizeof(prefix) - 1; *at != '\0'; ++at) {
         digit = strchr(digits, *at);

@@ -62,7 +62,8 @@ static kvcl_status_t list_members(kvcl_comm_h comm, kvcl_members_t *members)
         if (status != KVCL_OK) {
             break;
         }
-        grown = (members->len + len + 4 <= KVCL_MEMBERS_BYTES_MAX) ? realloc(members->buf, members->len + len + 4) : NULL;
+        grown = (members->len + len + 4 <= KVCL_MEMBERS_BYTES_MAX) ? realloc(members->buf, members->len + len + 4)
+                                                                   : NULL;
         if (grown == NULL) {
             status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no room for the addresses of %d ranks", comm->size);
             break;

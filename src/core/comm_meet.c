@@ -223,8 +223,9 @@ void kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
         ++ctx->stats.late;
         return;
     }
-    status = ((in->status < 0) && (in->status >= KVCL_ERR_INTERNAL)) ? (kvcl_status_t)in->status
-                                                                       : take_members(in, data, len, peer, &meet->theirs);
+    status = ((in->status < 0) && (in->status >= KVCL_ERR_INTERNAL))
+                 ? (kvcl_status_t)in->status
+                 : take_members(in, data, len, peer, &meet->theirs);
     if (status == KVCL_OK) {
         meet->id = in->id;
         status   = post(peer, KVCL_MSG_CONNECT, &out, NULL);

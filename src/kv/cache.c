@@ -60,8 +60,8 @@ static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases, kvcl_mem_
             cache->n_regions = i + 1;
         }
         if ((status == KVCL_OK) && (cache->regions[i]->copier != cache->regions[0]->copier)) {
-            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is memory of another kind or device than "
-                               "base 0", i);
+            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is memory of another kind or device "
+                               "than base 0", i);
         }
     }
     cache->copier = (status == KVCL_OK) ? cache->regions[0]->copier : NULL;
@@ -207,8 +207,8 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
                          KVCL_CACHE_NAME_MAX, strlen(name));
     }
     if ((bases == NULL) && (kind != KVCL_MEM_HOST) && (kind != KVCL_MEM_AUTO)) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of kind %d "
-                         "is given as bases", (int)kind);
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of "
+                         "kind %d is given as bases", (int)kind);
     }
     return create(ctx, name, layout, bases, kind, NULL, cache_p);
 }
@@ -331,7 +331,8 @@ void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
     return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
 }
 
-static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len, kvcl_stream_t *stream)
+static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len,
+                               kvcl_stream_t *stream)
 {
     kvcl_sel_t    sel = {.blocks = block, .n_blocks = 1};
     kvcl_side_t   side;

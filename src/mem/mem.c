@@ -130,7 +130,8 @@ static kvcl_status_t map_file(int fd, const char *path, uint64_t offset, size_t 
                          (unsigned long long)offset, *len);
     }
     *addr_p = mmap(NULL, *len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
-    return (*addr_p != MAP_FAILED) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "kvcl_mem_file: cannot map %s", path);
+    return (*addr_p != MAP_FAILED) ? KVCL_OK
+                                   : kvcl_fail_errno(KVCL_ERR_IO, errno, "kvcl_mem_file: cannot map %s", path);
 }
 
 kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint64_t offset, size_t len, kvcl_mem_h *mem_p)
@@ -210,7 +211,8 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
         return kvcl_fail(KVCL_ERR_INTERNAL, "kvcl_mem_export: the description does not fit");
     }
     if (len > *len_p) {
-        kvcl_status_t status = kvcl_fail(KVCL_ERR_TRUNCATED, "kvcl_mem_export: it needs %zu bytes, there is room for %zu",
+        kvcl_status_t status = kvcl_fail(KVCL_ERR_TRUNCATED,
+                                         "kvcl_mem_export: it needs %zu bytes, there is room for %zu",
                                          len, *len_p);
         *len_p = len;
         return status;

@@ -130,7 +130,8 @@ static kvcl_status_t check_same(const kvcl_coll_op_t *op, const kvcl_msg_coll_t 
 {
     if ((op->cache == NULL) != (in->block_bytes == 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives %s in a broadcast of %s", in->rank,
-                         (op->cache != NULL) ? "plain bytes" : "blocks", (op->cache != NULL) ? "blocks" : "plain bytes");
+                         (op->cache != NULL) ? "plain bytes" : "blocks",
+                         (op->cache != NULL) ? "blocks" : "plain bytes");
     }
     if ((op->cache == NULL) || ((in->n_blocks == op->sel.n_blocks) && (in->block_bytes == op->block_bytes) &&
                                 ((in->logical == op->logical) || (in->logical == 0) || (op->logical == 0)))) {

@@ -41,7 +41,8 @@ static kvcl_status_t check(const call_t *call)
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
     }
     if ((call->sel != NULL) && (call->sel->tokens.end != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives take whole blocks, not a range of tokens", call->name);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives take whole blocks, not a range of tokens",
+                         call->name);
     }
     if (call->sel != NULL) {
         return kvcl_xfer_local(call->comm->ctx, call->cache, call->sel, call->name);
@@ -237,7 +238,8 @@ static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_r
 kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const kvcl_sel_t *sel,
                          const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_bcast", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .cache = cache, .sel = sel};
+    call_t call = {.name = "kvcl_bcast", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .cache = cache,
+                   .sel = sel};
 
     if ((cache == NULL) || (sel == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the cache or the selection is NULL");
@@ -248,7 +250,8 @@ kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const k
 kvcl_status_t kvcl_bcast_bytes(kvcl_comm_h comm, int root, void *buf, size_t len, const kvcl_xfer_params_t *params,
                                kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_bcast_bytes", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .buf = buf, .len = len};
+    call_t call = {.name = "kvcl_bcast_bytes", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .buf = buf,
+                   .len = len};
 
     return post(&call, params, req_p);
 }
@@ -263,7 +266,8 @@ kvcl_status_t kvcl_barrier(kvcl_comm_h comm, const kvcl_xfer_params_t *params, k
 kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t len, void *out, const kvcl_xfer_params_t *params,
                              kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_allgather", .kind = KVCL_COLL_ALLGATHER, .comm = comm, .buf = out, .in = in, .len = len};
+    call_t call = {.name = "kvcl_allgather", .kind = KVCL_COLL_ALLGATHER, .comm = comm, .buf = out, .in = in,
+                   .len = len};
 
     if ((len > 0) && (in == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: in is NULL");

@@ -146,8 +146,9 @@ void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_
     bool          here   = take_chunk(op, from, action, &status);
 
     if (!here) {
-        status = (from->offer == 0) ? kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes but offers none", from->rank)
-                                    : start_pull(op, from, action);
+        status = (from->offer != 0)
+                     ? start_pull(op, from, action)
+                     : kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes but offers none", from->rank);
     }
     if (here || (status != KVCL_OK)) {
         pulled(op, action->step, status);

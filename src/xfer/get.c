@@ -43,7 +43,8 @@ static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_
     uint64_t bytes = cache->shape.block_bytes;
     size_t   i, n;
 
-    if ((cache->copier != NULL) || (rcache->copier != NULL) || !kvcl_shape_is_opaque(&cache->shape) || !kvcl_shape_is_opaque(&rcache->shape) || !is_whole(local) ||
+    if ((cache->copier != NULL) || (rcache->copier != NULL) || !kvcl_shape_is_opaque(&cache->shape) ||
+        !kvcl_shape_is_opaque(&rcache->shape) || !is_whole(local) ||
         !is_whole(remote) || (rcache->shape.block_bytes != bytes) || (remote->n_blocks != local->n_blocks) ||
         (remote->blocks == NULL)) {
         return false;

@@ -126,7 +126,8 @@ void kvcl_layers_in_stop(kvcl_layers_in_t *in, kvcl_status_t status)
 void kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op)
 {
     kvcl_msg_layers_want_t out = {
-        .msg = {.type = KVCL_MSG_LAYERS_WANT, .op = in->msg.msg.op, .flags = (in->cache == NULL) ? KVCL_LAYERS_WHOLE : 0},
+        .msg   = {.type = KVCL_MSG_LAYERS_WANT, .op = in->msg.msg.op,
+                  .flags = (in->cache == NULL) ? KVCL_LAYERS_WHOLE : 0},
         .asker = op};
     kvcl_status_t          status;
 

@@ -112,7 +112,8 @@ static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params
 }
 
 kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, size_t n_local,
-                             const uint32_t *remote_blocks, size_t n_remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+                             const uint32_t *remote_blocks, size_t n_remote, const kvcl_xfer_params_t *params,
+                             kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
     kvcl_sel_t         local, remote;

@@ -102,8 +102,9 @@ static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len
         return KVCL_ERR_NO_MEMORY;
     }
     memcpy(taking->ids, data, *ids_p);
-    *sel   = (kvcl_sel_t){.blocks = taking->ids, .n_blocks = (size_t)in->n_blocks, .layers = {in->layers[0], in->layers[1]},
-                          .heads = {in->heads[0], in->heads[1]}, .tokens = {in->tokens[0], in->tokens[1]}};
+    *sel   = (kvcl_sel_t){.blocks = taking->ids, .n_blocks = (size_t)in->n_blocks,
+                          .layers = {in->layers[0], in->layers[1]}, .heads = {in->heads[0], in->heads[1]},
+                          .tokens = {in->tokens[0], in->tokens[1]}};
     side   = kvcl_cache_side(taking->cache, sel);
     if (kvcl_side_check(&side) != KVCL_OK) {
         return KVCL_ERR_OUT_OF_RANGE;

@@ -4,9 +4,9 @@
  *   tier_bench PATH BYTES BLOCK DEPTH SECONDS [uring|threads [read]]
  *
  * Blocks are written until the file has been turned over once (its space is then real on the disk), then for SECONDS,
- * flushed at the end; then read at random for SECONDS, straight into registered memory, verified: DEPTH by the disk at a
- * time and as many again waiting or being summed; then the tier is closed and opened again. "read": of a file that is there, and nothing is written. contrib/bench/tier/run
- * does the same with fio beside it.
+ * flushed at the end; then read at random for SECONDS, straight into registered memory, verified: DEPTH by the disk at
+ * a time, and as many again waiting or being summed; then the tier is closed and opened again. "read": of a file that is
+ * there, and nothing is written. contrib/bench/tier/run does the same with fio beside it.
  */
 #include "config.h"
 
@@ -211,7 +211,8 @@ int main(int argc, char **argv)
     report("read", read_for(&bench, bench.seconds * KVCL_NS_PER_SEC));
     kvcl_tier_stats(bench.tier, &stats);
     printf("amplification %.4f, %llu of %llu reads failed, by %s, %s\n",
-           (stats.bytes_in != 0) ? (double)stats.bytes_out / (double)stats.bytes_in : 1, (unsigned long long)bench.failed,
+           (stats.bytes_in != 0) ? (double)stats.bytes_out / (double)stats.bytes_in : 1,
+           (unsigned long long)bench.failed,
            (unsigned long long)bench.ended, stats.io, stats.direct ? "O_DIRECT" : "buffered");
     kvcl_tier_close(bench.tier);
     begin = kvcl_now_ns();
