@@ -2,6 +2,7 @@
  * The store over several ranks: mpirun -n N store [--seed S] [TEST...]. Every block's bytes follow from its key, and
  * every block that arrives is compared with them.
  */
+#include "base/clock.h"
 #include "store_test.h"
 
 #include <pthread.h>
@@ -82,22 +83,27 @@ kvcl_cache_h make_cache(world_t *w, const char *name, uint64_t blocks, bool stru
     return cache;
 }
 
+bool keep_waiting(uint64_t *until_ns)
+{
+    const struct timespec nap = {0, 1000000};
+
+    *until_ns = (*until_ns != 0) ? *until_ns : kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
+    nanosleep(&nap, NULL);
+    return !kvcl_deadline_passed(*until_ns);
+}
+
 bool vanished(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
 {
-    struct timespec nap = {0, 1000000};
-    uint8_t         present[256];
-    unsigned        turn;
-    size_t          i, left = n;
+    uint64_t until = 0;
+    uint8_t  present[256];
+    size_t   i, left;
 
-    for (turn = 0; (turn < 5000) && (left != 0); ++turn) {
+    do {
         KVCL_TRY(kvcl_store_exists(store, keys, n, present));
         for (i = 0, left = 0; i < n; ++i) {
             left += present[i];
         }
-        if (left != 0) {
-            nanosleep(&nap, NULL);
-        }
-    }
+    } while ((left != 0) && keep_waiting(&until));
     return left == 0;
 }
 

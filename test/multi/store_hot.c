@@ -5,7 +5,6 @@
 #include "store_test.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 enum { POOL = 16, KEYS = 8, HOT = 4 };
 
@@ -23,11 +22,10 @@ void test_hot(world_t *w)
 {
     const char          *set   = getenv("KVCL_STORE_HOT");
     kvcl_cache_h        cache  = make_cache(w, "hot", KEYS + 1, false);
-    struct timespec     nap    = {0, 2000000};
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_key_t          keys[KEYS];
     uint32_t            ids[KEYS], i, round;
-    unsigned            turns = 2500;
+    uint64_t            until = 0;
     kvcl_store_h        store;
     kvcl_req_h          req;
 
@@ -52,8 +50,7 @@ void test_hot(world_t *w)
         }
     }
     if ((set != NULL) && (strcmp(set, "3") == 0) && (w->rank != 0)) {
-        while ((listed(store, w->rank) < HOT) && (turns-- > 0)) {
-            nanosleep(&nap, NULL);
+        while ((listed(store, w->rank) < HOT) && keep_waiting(&until)) {
         }
         CHECK(w, listed(store, w->rank) == HOT, "%zu copies here", listed(store, w->rank));
         for (i = 0; i < HOT; ++i) {

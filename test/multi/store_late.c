@@ -148,19 +148,48 @@ void test_late_upsert(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* All ranks but the first stand still: that costs an upsert, and a question for statistics, one timeout, not one for
- * each of them. */
-void test_silent_ranks(world_t *w)
+/* ---- ranks that do not answer ---- */
+
+static const uint64_t limit = 400 * KVCL_NS_PER_MS;
+
+/* Rank 0, while the others stand still: did an upsert and a question for statistics wait for them once each? */
+static bool ask_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, char *how, size_t room)
 {
-    const uint64_t     limit = 400 * KVCL_NS_PER_MS;
-    kvcl_cache_h       cache = make_cache(w, "silent", KEYS + 1, false);
-    kvcl_store_h       store = open_store(w);
-    uint64_t           usual = w->ctx->config.timeout_ns, begun;
-    kvcl_key_t         keys[KEYS];
+    uint64_t           begun = kvcl_now_ns(), upsert_ns, stats_ns;
     kvcl_store_stats_t stats[64];
     kvcl_status_t      status[64];
     unsigned           silent = 0;
     int                i;
+
+    put(w, store, cache, keys, 1, true); /* the keys' home is here, so nothing else waits */
+    upsert_ns = kvcl_now_ns() - begun;
+    begun     = kvcl_now_ns();
+    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, status) == KVCL_OK, "statistics");
+    stats_ns  = kvcl_now_ns() - begun;
+    for (i = 0; i < w->size; ++i) {
+        silent += (status[i] == KVCL_ERR_TIMED_OUT) ? 1 : 0;
+        CHECK(w, (status[i] == KVCL_OK) || (stats[i].pool_blocks == 0), "numbers of a silent rank");
+    }
+    snprintf(how, room, "%u ranks silent, upsert %llu ms, statistics %llu ms", silent,
+             (unsigned long long)(upsert_ns / KVCL_NS_PER_MS), (unsigned long long)(stats_ns / KVCL_NS_PER_MS));
+    return (silent == (unsigned)w->size - 1) && (upsert_ns < (2 * limit) - (limit / 4)) &&
+           (stats_ns < (2 * limit) - (limit / 4));
+}
+
+/* All ranks but the first stand still: that costs an upsert, and a question for statistics, one timeout, not one for
+ * each of them. On a machine with much else to do it may take more than one attempt to see that. */
+void test_silent_ranks(world_t *w)
+{
+    enum { ATTEMPTS = 8 };
+    kvcl_cache_h       cache = make_cache(w, "silent", KEYS + 1, false);
+    kvcl_store_h       store = open_store(w);
+    uint64_t           usual = w->ctx->config.timeout_ns, once = 0;
+    char               how[128] = "";
+    kvcl_key_t         keys[KEYS];
+    kvcl_store_stats_t stats[64];
+    kvcl_status_t      status[64];
+    kvcl_req_h         req;
+    int                i, attempt;
 
     keys_of_home_0(store, "silent", 0, keys);
     CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, status) == KVCL_OK, "statistics");
@@ -168,29 +197,21 @@ void test_silent_ranks(world_t *w)
         CHECK(w, (status[i] == KVCL_OK) && (stats[i].pool_blocks == POOL), "rank %d: %d", i, status[i]);
     }
     CHECK(w, kvcl_store_all_stats(store, (size_t)w->size + 1, stats, status) == KVCL_ERR_INVALID_PARAM, "too many");
-    sync_all(w);
-    if (w->rank != 0) {
-        kvcl_lock(w->ctx);
-        nap(4 * limit);
-        kvcl_unlock(w->ctx);
-    } else {
-        nap(limit / 4);
-        w->ctx->config.timeout_ns = limit;
-        begun                     = kvcl_now_ns();
-        put(w, store, cache, keys, 1, true); /* the keys' home is here, so nothing else waits */
-        CHECK(w, kvcl_now_ns() - begun < (2 * limit) - (limit / 4), "an upsert took %llu ms",
-              (unsigned long long)((kvcl_now_ns() - begun) / KVCL_NS_PER_MS));
-        begun = kvcl_now_ns();
-        CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, status) == KVCL_OK, "statistics");
-        for (i = 0; i < w->size; ++i) {
-            silent += (status[i] == KVCL_ERR_TIMED_OUT) ? 1 : 0;
-            CHECK(w, (status[i] == KVCL_OK) || (stats[i].pool_blocks == 0), "numbers of a silent rank");
+    for (attempt = 0; (attempt < ATTEMPTS) && (once == 0); ++attempt) {
+        sync_all(w);
+        if (w->rank != 0) {
+            kvcl_lock(w->ctx);
+            nap(4 * limit);
+            kvcl_unlock(w->ctx);
+        } else {
+            nap(limit / 4);
+            w->ctx->config.timeout_ns = limit;
+            once                      = ask_silent(w, store, cache, keys, how, sizeof(how)) ? 1 : 0;
+            w->ctx->config.timeout_ns = usual;
         }
-        CHECK(w, silent == (unsigned)w->size - 1, "%u ranks are silent", silent);
-        CHECK(w, kvcl_now_ns() - begun < (2 * limit) - (limit / 4), "statistics took %llu ms",
-              (unsigned long long)((kvcl_now_ns() - begun) / KVCL_NS_PER_MS));
-        w->ctx->config.timeout_ns = usual;
+        CHECK(w, DO(kvcl_bcast_bytes(w->comm, 0, &once, sizeof(once), NULL, &req)) == KVCL_OK, "bcast");
     }
+    CHECK(w, once == 1, "%s", how);
     sync_all(w);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);

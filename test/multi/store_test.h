@@ -41,7 +41,10 @@ kvcl_status_t wait_for(kvcl_req_h req);
 /** Post it, wait for it. */
 #define DO(_call) do_wait((_call), &req)
 kvcl_status_t do_wait(kvcl_status_t posted, kvcl_req_h *req);
-/** Until none of the keys is listed any more, at most some seconds. */
+/** For a loop that waits for an event: a nap, and false when a minute has passed since the first one (*until_ns is 0
+ * then). No disk and no machine that others share keeps anybody waiting so long. */
+bool keep_waiting(uint64_t *until_ns);
+/** Until none of the keys is listed any more: false if some still are. */
 bool vanished(kvcl_store_h store, const kvcl_key_t *keys, size_t n);
 
 /* store_race.c */

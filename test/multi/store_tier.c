@@ -10,19 +10,11 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { POOL = 48, AHEAD = POOL / 2, BATCH = 8, KEYS = 160, TIER_MIB = 16 };
 
 static char path[128]; /* of this rank's tier */
-
-static void nap(void)
-{
-    struct timespec t = {0, 1000000};
-
-    nanosleep(&t, NULL);
-}
 
 const char *tier_spec(world_t *w)
 {
@@ -82,7 +74,8 @@ static uint32_t dirty(kvcl_store_h store)
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what)
 {
     kvcl_key_t keys[BATCH];
-    uint32_t   ids[BATCH], i, n, tries;
+    uint32_t   ids[BATCH], i, n;
+    uint64_t   until;
     kvcl_req_h req;
 
     for (n = 0; n < KEYS; n += BATCH) {
@@ -92,8 +85,7 @@ static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
             fill(cache, i, &keys[i]);
         }
         CHECK(w, DO(kvcl_store_put(store, keys, BATCH, cache, ids, NULL, &req)) == KVCL_OK, "put");
-        for (tries = 0; (tries < 5000) && (dirty(store) > POOL - AHEAD); ++tries) {
-            nap();
+        for (until = 0; (dirty(store) > POOL - AHEAD) && keep_waiting(&until);) {
         }
     }
 }
@@ -123,24 +115,23 @@ static unsigned get_all(world_t *w, kvcl_store_h store, kvcl_cache_h cache, cons
     return found;
 }
 
-/* Until all ranks' keys are listed, at most some seconds. */
+/* Until all ranks' keys are listed. */
 static bool listed(world_t *w, kvcl_store_h store, const char *what)
 {
     kvcl_key_t keys[KEYS];
     size_t     hit = 0;
-    unsigned   tries, i;
+    uint64_t   until;
+    unsigned   i;
     int        r;
 
     for (r = 0; r < w->size; ++r) {
         for (i = 0; i < KEYS; ++i) {
             keys[i] = key_of(what, (uint64_t)r, i);
         }
-        for (tries = 0, hit = 0; (tries < 5000) && (hit < KEYS); ++tries) {
+        until = 0;
+        do {
             KVCL_TRY(kvcl_store_match(store, keys, KEYS, &hit));
-            if (hit < KEYS) {
-                nap();
-            }
-        }
+        } while ((hit < KEYS) && keep_waiting(&until));
         if (hit < KEYS) {
             kvcl_store_stats_t stats = stats_of(store);
             CHECK(w, false, "%s: %zu of %d keys of rank %d are listed; my tier: %llu blocks, %llu bad", what, hit, KEYS, r,
@@ -151,19 +142,18 @@ static bool listed(world_t *w, kvcl_store_h store, const char *what)
     return true;
 }
 
-/* Until what my tier holds is listed, at most some seconds. */
+/* Until what my tier holds is listed. */
 static void wait_for_mine(world_t *w, kvcl_store_h store, const char *what)
 {
     kvcl_key_t keys[KEYS];
     uint8_t    present[KEYS];
-    uint64_t   n = 0;
-    unsigned   tries, i;
+    uint64_t   n = 0, until = 0;
+    unsigned   i;
 
     for (i = 0; i < KEYS; ++i) {
         keys[i] = key_of(what, (uint64_t)w->rank, i);
     }
-    for (tries = 0; (tries < 5000) && ((n == 0) || (n < stats_of(store).nvme_blocks)); ++tries) {
-        nap();
+    while (((n == 0) || (n < stats_of(store).nvme_blocks)) && keep_waiting(&until)) {
         KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present));
         for (i = 0, n = 0; i < KEYS; ++i) {
             n += present[i];
@@ -212,6 +202,7 @@ void test_tier_restart(world_t *w)
     kvcl_store_h store = open_store(w, spec);
     unsigned     all   = KEYS * (unsigned)w->size, n;
     kvcl_key_t   keys[KEYS];
+    uint64_t     until = 0;
     kvcl_req_h   req;
     uint32_t     i;
 
@@ -235,8 +226,7 @@ void test_tier_restart(world_t *w)
     }
     CHECK(w, DO(kvcl_store_remove(store, keys, KEYS, NULL, &req)) == KVCL_OK, "remove");
     CHECK(w, vanished(store, keys, KEYS), "removed keys are still listed");
-    for (i = 0; (i < 5000) && (stats_of(store).nvme_blocks != 0); ++i) {
-        nap();
+    while ((stats_of(store).nvme_blocks != 0) && keep_waiting(&until)) {
     }
     CHECK(w, stats_of(store).nvme_blocks == 0, "removed blocks are in the tier");
     sync_all(w);

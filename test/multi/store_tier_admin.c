@@ -9,16 +9,7 @@
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
 
-#include <time.h>
-
 enum { SMALL = 16, POOL = 96, KEYS = 64, BATCH = 8 };
-
-static void nap(void)
-{
-    struct timespec t = {0, 1000000};
-
-    nanosleep(&t, NULL);
-}
 
 static kvcl_store_h open_store(world_t *w, const char *spec, uint64_t pool)
 {
@@ -45,7 +36,8 @@ static kvcl_store_stats_t stats_of(kvcl_store_h store)
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, uint32_t all)
 {
     kvcl_key_t keys[BATCH];
-    uint32_t   ids[BATCH], i, n, tries;
+    uint32_t   ids[BATCH], i, n;
+    uint64_t   until;
     kvcl_req_h req;
 
     for (n = 0; n < all; n += BATCH) {
@@ -55,8 +47,7 @@ static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
             fill(cache, i, &keys[i]);
         }
         CHECK(w, DO(kvcl_store_put(store, keys, BATCH, cache, ids, NULL, &req)) == KVCL_OK, "put");
-        for (tries = 0; (tries < 5000) && (stats_of(store).nvme_blocks < n); ++tries) {
-            nap();
+        for (until = 0; (stats_of(store).nvme_blocks < n) && keep_waiting(&until);) {
         }
     }
 }
@@ -78,8 +69,9 @@ void test_tier_removed_early(world_t *w)
     kvcl_store_h store = open_store(w, spec, SMALL);
     kvcl_key_t   keys[KEYS];
     uint8_t      present[KEYS];
-    unsigned     tries, left = 0, i;
-    bool         told = false;
+    unsigned     left = 0, i;
+    uint64_t     until = 0;
+    bool         told  = false;
     kvcl_req_h   req;
 
     put_mine(w, store, cache, "early", KEYS);
@@ -94,8 +86,7 @@ void test_tier_removed_early(world_t *w)
     CHECK(w, DO(kvcl_store_remove(store, keys, KEYS - 1, NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
     atomic_store(&kvcl_nvme_late, false);
-    for (tries = 0; (tries < 5000) && !told; ++tries) {
-        nap();
+    while (!told && keep_waiting(&until)) {
         kvcl_lock(w->ctx);
         for (i = 0, told = true; i < (unsigned)w->size; ++i) {
             told = told && !store->ranks[i].listing;
@@ -176,7 +167,7 @@ void test_tier_clear(world_t *w)
     enum { MANY = 5000, BYTES = 64, STEP = 1100 };
     const char    *spec = tier_spec(w);
     kvcl_store_h  store = open_store(w, spec, SMALL);
-    uint64_t      ask[2] = {0, 0}, answer[2] = {0, 0}, before, after;
+    uint64_t      ask[2] = {0, 0}, answer[2] = {0, 0}, before, after, until = 0;
     uint8_t       bytes[BYTES];
     struct iovec  iov = {bytes, sizeof(bytes)};
     kvcl_op_out_t out = {.buf = (uint8_t *)answer, .cap = sizeof(answer)};
@@ -206,8 +197,7 @@ void test_tier_clear(world_t *w)
         CHECK(w, (answer[0] == 0) || (answer[0] > ask[1]), "the cursor goes back");
         ask[1] = answer[0];
     } while ((answer[0] != 0) && (++steps < MANY));
-    for (i = 0; (i < 5000) && (stats_of(store).nvme_blocks != 0); ++i) {
-        nap(); /* what the disk had no room for at once */
+    while ((stats_of(store).nvme_blocks != 0) && keep_waiting(&until)) { /* what the disk had no room for at once */
     }
     CHECK(w, stats_of(store).nvme_blocks == 0, "%llu blocks are left in %u steps",
           (unsigned long long)stats_of(store).nvme_blocks, steps);
@@ -271,7 +261,8 @@ void test_tier_still(world_t *w)
     const char      *spec = tier_spec(w);
     kvcl_cache_h    cache = make_cache(w, "tier", KEYS, false);
     kvcl_key_t      key   = key_of("still", (uint64_t)w->rank, 0);
-    uint32_t        id    = 0, tries;
+    uint32_t        id    = 0, turn;
+    uint64_t        until = 0;
     kvcl_tier_loc_t at;
     kvcl_store_h    store;
     kvcl_req_h      req;
@@ -281,32 +272,29 @@ void test_tier_still(world_t *w)
     store        = open_store(w, spec, SMALL);
     fill(cache, id, &key);
     CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
-    for (tries = 0; (tries < 5000) && (state_of(store, &key) != KVCL_NVME_CLEAN); ++tries) {
+    do {
         kvcl_nvme_wake(store->nvme);
-        nap();
-    }
+    } while ((state_of(store, &key) != KVCL_NVME_CLEAN) && keep_waiting(&until));
     CHECK(w, kvcl_tier_find(store->nvme->tier, key.bytes, &at) == KVCL_OK, "not in the tier");
     sync_all(w);
     fault_still(true);
     fill_tier(store);
     CHECK(w, DO(kvcl_store_remove(store, &key, 1, NULL, &req)) == KVCL_OK, "remove");
-    for (tries = 0; (tries < 5000) && (drops(store) == 0); ++tries) {
-        nap();
+    for (until = 0; (drops(store) == 0) && keep_waiting(&until);) {
     }
     CHECK(w, drops(store) != 0, "no key waits to leave the tier");
     fill(cache, id, &key);
     CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put again");
-    for (tries = 0; tries < 100; ++tries) {
+    for (turn = 0, until = 0; (turn < 100) && keep_waiting(&until); ++turn) {
         kvcl_nvme_wake(store->nvme);
-        nap();
     }
     CHECK(w, (drops(store) != 0) && (state_of(store, &key) == KVCL_NVME_DIRTY), "%d while it waits to leave the tier",
           state_of(store, &key));
     fault_still(false);
-    for (tries = 0; (tries < 5000) && ((drops(store) != 0) || (state_of(store, &key) != KVCL_NVME_CLEAN)); ++tries) {
+    until = 0;
+    do {
         kvcl_nvme_wake(store->nvme);
-        nap();
-    }
+    } while (((drops(store) != 0) || (state_of(store, &key) != KVCL_NVME_CLEAN)) && keep_waiting(&until));
     CHECK(w, state_of(store, &key) == KVCL_NVME_CLEAN, "%d in the end", state_of(store, &key));
     CHECK(w, kvcl_tier_find(store->nvme->tier, key.bytes, &at) == KVCL_OK, "the new block is not in the tier");
     sync_all(w);

@@ -142,7 +142,7 @@ static void test_sizes(world_t *w)
     }
     CHECK(w, kvcl_store_remove_values(store, keys, sizes_of(w, w->rank), 0) == KVCL_OK, "remove");
     sync_all(w);
-    for (i = 0; i < 200; ++i) { /* parts go in the background */
+    for (i = 0; i < 6000; ++i) { /* parts go in the background */
         kvcl_store_stats(store, &stats);
         after = sum_of(w, stats.blocks);
         if (after == 0) {
@@ -266,7 +266,7 @@ static void test_full(world_t *w)
     CHECK(w, DO(kvcl_store_put_value(store, &key, buf, 100 * B, NULL, &req)) == KVCL_ERR_NO_SPACE,
           "more than the pool");
     CHECK(w, DO(kvcl_store_get_value(store, &key, got, 100 * B, NULL, &req)) == KVCL_ERR_NOT_FOUND, "is not there");
-    for (i = 0; i < 300; ++i) {
+    for (i = 0; i < 6000; ++i) {
         kvcl_store_stats(store, &stats);
         if (stats.blocks <= POOL - RUN) {
             break;
