@@ -138,7 +138,7 @@ rm -f "$tmp"/tier.*
 
 # A rank is killed. Ranks that meet at an address, for mpirun would end them all.
 mkdir -m 700 "$tmp/home"
-port=$((10000 + $$ % 20000))
+port=$((10000 + $$ % 300 * 64)) # tests that run at the same time have theirs apart
 # killed NAME REQUESTS RANKS VICTIM ARGUMENT...: the others end well, and what they say goes to $tmp/out.
 killed() {
   name=$1 requests=$2 ranks=$3 victim=$4

@@ -37,7 +37,7 @@ HOME=$tmp/home
 mkdir -m 700 "$HOME"
 export HOME
 unset KVCL_RANK KVCL_BOOT KVCL_NET KVCL_SECRET_FILE
-port=$((10000 + $$ % 20000))
+port=$((10000 + $$ % 300 * 64)) # tests that run at the same time have theirs apart
 while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
   port=$((port + 1))
 done
