@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, SOON_S = 8, LONG_BYTES = 4 << 20 };
+enum { RANKS_MAX = 16, SOON_S = 20, LONG_BYTES = 4 << 20 };
 
 typedef enum { BARRIER, ALLGATHER, BCAST_SMALL, BCAST_LONG, BCAST_BLOCKS } what_t;
 

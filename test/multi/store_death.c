@@ -308,7 +308,7 @@ static void start_ranks(const scene_t *scene, shared_t *s, int size, pid_t *pids
         if (pids[i] == 0) {
             snprintf(text, sizeof(text), "%d", i);
             setenv("KVCL_RANK", text, 1);
-            alarm(60);
+            alarm(90);
             _exit(live(scene, s, i, size));
         }
     }
@@ -363,7 +363,7 @@ static bool run(const scene_t *quiet, int size)
     start_ranks(scene, s, size, pids);
     unsetenv("KVCL_STORE_HEDGE");
     unsetenv("KVCL_STORE_HEDGE_AUTO");
-    for (i = 0; (i < 20000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
+    for (i = 0; (i < 60000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
         usleep(1000);
     }
     if (scene->after_one) {

@@ -146,11 +146,11 @@ int main(int argc, char **argv)
         if (pids[i] == 0) {
             snprintf(text, sizeof(text), "%d", i);
             setenv("KVCL_RANK", text, 1);
-            alarm(90);
+            alarm(110);
             _exit(live(s, i, size, seed));
         }
     }
-    for (i = 0; (i < 40000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
+    for (i = 0; (i < 60000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
         usleep(1000);
     }
     usleep(500000);
