@@ -440,7 +440,7 @@ static void who_cancels_tells_the_others(void)
 
 static void communicators_do_not_mix(void)
 {
-    int         list[64], i, n = 0;
+    int         list[64] = {0}, i, n = 0;
     kvcl_comm_h half = NULL, back = NULL;
     uint64_t    word;
 

@@ -153,7 +153,8 @@ void test_late_upsert(world_t *w)
 static const uint64_t limit = 400 * KVCL_NS_PER_MS;
 
 /* Rank 0, while the others stand still: did an upsert and a question for statistics wait for them once each? */
-static bool ask_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, char *how, size_t room)
+static bool ask_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, char *how,
+                       size_t room)
 {
     uint64_t           begun = kvcl_now_ns(), upsert_ns, stats_ns;
     kvcl_store_stats_t stats[64];
