@@ -1,13 +1,14 @@
 /*
  * A store get under way (store_get.c) and what its verification off the lock needs (store_verify.c).
  *
- * Rounds: the blocks that lack locations are looked up, all homes at once; when all answers are here each block's best
- * untried copy is fetched, one pull per (owner, cache); what came is verified; when all of that is over, blocks that
- * failed try their next copy, or are looked up again a bounded number of times.
+ * Rounds: the blocks that lack locations are looked up, all homes at once (store_get_lookup.c); meanwhile, and when all
+ * answers are here, each block's best untried copy is fetched, one pull per (owner, cache); what came is verified; when
+ * all of that is over, blocks that failed try their next copy, or are looked up again a bounded number of times.
  */
 #ifndef KVCL_STORE_GET_H
 #define KVCL_STORE_GET_H
 
+#include "base/clock.h"
 #include "store/store.h"
 
 enum { KVCL_GET_LOOKUPS_MAX = 4 };
@@ -79,6 +80,16 @@ typedef struct kvcl_get_fetch {
     uint32_t           *items;
 } kvcl_get_fetch_t;
 
+/** Lock held: every block that lacks locations is looked for. What is known at once is READY afterwards. */
+kvcl_status_t kvcl_get_lookups(kvcl_get_t *get) KVCL_MUST_CHECK;
+/* What is left of its deadline, never 0. */
+static inline uint64_t kvcl_get_time_left(const kvcl_get_t *get)
+{
+    uint64_t left = kvcl_deadline_left(get->deadline_ns);
+
+    return (left != 0) ? left : 1;
+}
+
 /** Lock held: after asks or pulls were posted. Those that stay silent are given up where there is another way. */
 void          kvcl_hedge_arm(kvcl_get_t *get);
 void          kvcl_hedge_disarm(kvcl_get_t *get);
@@ -90,6 +101,8 @@ void          kvcl_hedge_answered(const kvcl_ask_t *ask, kvcl_status_t status);
 /** Lock held: the nearest untried copy into item->cur; false: there is none. Ranks that want the same key start at
  * different ones. */
 bool          kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item);
+/** Lock held: is this copy in memory of a rank that lives, not tried yet, and one that the getter wants? */
+bool          kvcl_get_may_take(const kvcl_get_t *get, const kvcl_get_item_t *item, unsigned at);
 /** Lock held: is there another copy than the one in use that has not been tried, or was only silent, of a rank that
  * answers? */
 bool          kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item);

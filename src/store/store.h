@@ -13,9 +13,10 @@
  *   place.h          which rank takes copies
  *   store_repair.c   what homes do after a rank has gone
  *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
- *   store_get.c      get as a request; store_get_now.c: inside the call; store_verify.c: checksums off the lock;
- *                    store_nearest.c: which copy next; store_hedge.c: not waiting for a silent rank; delay.c: how long
- *                    like gets took
+ *   fetch.h          small blocks that come along with a lookup's answer: store_fetch.c
+ *   store_get.c      get as a request; store_get_lookup.c: where blocks lie; store_get_now.c: inside the call;
+ *                    store_verify.c: checksums off the lock; store_nearest.c: which copy next; store_hedge.c: not
+ *                    waiting for a silent rank; delay.c: how long like gets took
  *   store_uses.c     blocks got from others: their owners are told; store_hot.c: the hot ones are copied here
  *   store_bcast.c    a prefix for every rank
  *   value.h          values: bytes of any length from and to plain memory
@@ -107,6 +108,7 @@ struct kvcl_store {
     uint64_t          n_freed;     /* kvcl_store_freed() so often */
     unsigned          n_room_waiters;
     uint64_t          n_moved;     /* blocks that others have taken over */
+    uint64_t          n_brought;   /* blocks that came along with a home's answer (fetch.h) */
     uint64_t          n_copied;    /* of others' blocks, made here */
     struct kvcl_hot   *hot;        /* NULL: nothing is kept for being hot */
     struct kvcl_uses  *uses;       /* of others' blocks, to be told to them; NULL: I am alone */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/store.h"
+#include "store/fetch.h"
 
 #include <stdlib.h>
 
@@ -127,12 +127,15 @@ void kvcl_asks_stop(kvcl_list_t *asks, kvcl_status_t status)
 static bool answer_fits(const kvcl_ask_t *ask, const kvcl_msg_dir_answer_t *in, const void *data, size_t len)
 {
     kvcl_dir_msg_t unpacked;
+    kvcl_fetched_t fetched;
 
     switch (ask->kind) {
     case KVCL_ASK_PRESENT:
         return (in->n == ask->n) && (len == ask->n);
     case KVCL_ASK_COPY:
         return (in->n == ask->n) && (len == sizeof(kvcl_copy_tail_t) + ask->n);
+    case KVCL_ASK_FETCH:
+        return kvcl_fetch_unpack(&fetched, data, len, ask->n, kvcl_fetch_asked(ask)) == KVCL_OK;
     case KVCL_ASK_STAGE:
         return (in->n == ask->n) && (len == ask->n * sizeof(kvcl_stage_got_t));
     case KVCL_ASK_PUBLISH:

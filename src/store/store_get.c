@@ -26,13 +26,6 @@ static void release(kvcl_req_t *req)
     free(get);
 }
 
-static uint64_t time_left(const kvcl_get_t *get)
-{
-    uint64_t left = kvcl_deadline_left(get->deadline_ns);
-
-    return (left != 0) ? left : 1;
-}
-
 /* ---- the end ---- */
 
 static void touch_hits(kvcl_get_t *get)
@@ -170,87 +163,6 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
     item->state = KVCL_GET_DONE;
 }
 
-/* ---- lookups ---- */
-
-static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
-{
-    kvcl_get_t     *get = ask->arg;
-    bool           again = (get->stopping == KVCL_OK) && ((ask->store->incarnations[ask->rank] == 0) || ask->hedged);
-    kvcl_dir_msg_t reply;
-    uint32_t       at = 0, i;
-
-    kvcl_hedge_answered(ask, status);
-    if (status == KVCL_OK) {
-        status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
-    }
-    for (i = 0; i < ask->n; ++i) {
-        kvcl_get_item_t *item = &get->items[ask->order[i]];
-        item->n_locs = (status == KVCL_OK) ? (uint8_t)kvcl_dir_msg_locs(&reply, i, &at, item->locs) : 0;
-        item->state  = (again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) ? KVCL_GET_LOOKUP : KVCL_GET_READY;
-        item->why    = kvcl_get_why(item->why, status);
-    }
-    --get->outstanding;
-    kvcl_get_advance(get);
-}
-
-static kvcl_status_t ask_homes(kvcl_get_t *get, const uint8_t *skip)
-{
-    kvcl_store_h  store = get->store;
-    kvcl_list_t   asks, *link;
-    kvcl_status_t status;
-    uint32_t      home;
-
-    kvcl_deal_free(&get->deal);
-    status = kvcl_deal(store, get->items, sizeof(get->items[0]), get->n, skip, &get->deal);
-    kvcl_list_init(&asks);
-    for (home = 0; (home < store->n_ranks) && (status == KVCL_OK); ++home) {
-        status = kvcl_asks_make(store, home, KVCL_ASK_LOOKUP, get->items, sizeof(get->items[0]), &get->deal, &asks);
-    }
-    while ((status == KVCL_OK) && ((link = kvcl_list_first(&asks)) != NULL)) {
-        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
-        home      = ask->rank;
-        ask->arg  = get;
-        ask->done = on_lookup;
-        ++get->outstanding;
-        kvcl_ask_post(ask, time_left(get), &get->asks);
-        kvcl_store_learn(store, home);
-    }
-    return status;
-}
-
-static kvcl_status_t start_lookups(kvcl_get_t *get)
-{
-    kvcl_store_h  store = get->store;
-    uint8_t       *skip = malloc(get->n);
-    bool          ask   = false, gone;
-    kvcl_status_t status;
-    size_t        i;
-
-    if (skip == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a lookup");
-    }
-    ++get->lookups;
-    for (i = 0; i < get->n; ++i) {
-        kvcl_get_item_t       *item = &get->items[i];
-        const kvcl_dir_view_t *view;
-        skip[i] = 1;
-        if (item->state != KVCL_GET_LOOKUP) {
-            continue;
-        }
-        view = kvcl_store_view(store, &item->key, &gone);
-        if ((view == NULL) && !gone) {
-            skip[i] = 0;
-            ask     = true;
-            continue;
-        }
-        item->n_locs = (view != NULL) ? (uint8_t)kvcl_dir_read(view, &item->key, item->locs) : 0;
-        item->state  = KVCL_GET_READY;
-    }
-    status = ask ? ask_homes(get, skip) : KVCL_OK;
-    free(skip);
-    return status;
-}
-
 /* ---- fetching ---- */
 
 /* A cache of a peer is mapped: later gets read it inside the call. */
@@ -362,7 +274,7 @@ static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n
     if (status == KVCL_OK) {
         kvcl_list_add_tail(&get->pulls, &fetch->link);
         ++get->outstanding;
-        status = kvcl_pull_start(get->store->ctx, fetch->pull, time_left(get), NULL, NULL, false);
+        status = kvcl_pull_start(get->store->ctx, fetch->pull, kvcl_get_time_left(get), NULL, NULL, false);
         if (status == KVCL_OK) {
             return KVCL_OK; /* it may have ended: fetch is gone */
         }
@@ -472,7 +384,8 @@ void kvcl_get_advance(kvcl_get_t *get)
             return;
         }
         ++get->outstanding; /* what ends at once must not come back here */
-        status = (count(get, KVCL_GET_LOOKUP) > 0) ? start_lookups(get) : start_fetches(get);
+        status = (count(get, KVCL_GET_LOOKUP) > 0) ? kvcl_get_lookups(get) : KVCL_OK;
+        status = ((status == KVCL_OK) && (count(get, KVCL_GET_READY) > 0)) ? start_fetches(get) : status;
         --get->outstanding;
         kvcl_hedge_arm(get);
         if ((status != KVCL_OK) && (get->stopping == KVCL_OK)) {

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/fetch.h"
 #include "store/nvme.h"
 #include "store/ops.h"
 
@@ -203,6 +204,11 @@ void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         }
         kvcl_uses_on_told(store, data, in->n);
         return;
+    case KVCL_ASK_FETCH:
+        if (kvcl_fetch_on_ask(store, peer, in, data, len)) {
+            return;
+        }
+        break;
     case KVCL_ASK_STAGE:
         kvcl_stage_on_ask(store, peer, in, data, len);
         return;

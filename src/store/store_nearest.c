@@ -63,6 +63,14 @@ bool kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item)
     return best_score > 0;
 }
 
+bool kvcl_get_may_take(const kvcl_get_t *get, const kvcl_get_item_t *item, unsigned at)
+{
+    const kvcl_dir_loc_t *loc = &item->locs[at];
+
+    return !(item->tried & (1u << at)) && !is_shunned(item, loc) && (nearness(get, loc) != 0) &&
+           ((loc->flags & KVCL_DIR_TIER_MASK) != KVCL_DIR_TIER_NVME);
+}
+
 bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
 {
     unsigned i;

@@ -6,6 +6,8 @@
  *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
  *   REMOVE_KEYS  n keys                      answer: nothing
+ *   FETCH        n keys, bytes of a block (u64)   answer: a LOOKUP_REPLY of dir_wire.h; n bytes: 0, or 1 and more: the
+ *                bytes of this location of the key come along; those bytes, a block each, in canonical order
  *   TABLE        nothing                     answer: a region's description (mem/region.h)
  *   COPY         kvcl_copy_head_t, n records of blocks of one size   answer: kvcl_copy_tail_t, n bytes: how many copies
  *                were made
@@ -38,6 +40,7 @@ enum {
     KVCL_ASK_TABLE       = 6,
     KVCL_ASK_COPY        = 7,
     KVCL_ASK_USED        = 8, /* to an owner, no answer: blocks of yours that I got */
+    KVCL_ASK_FETCH       = 9, /* a LOOKUP whose answer brings what the home itself holds */
     /* Of a rank about its own part (ops.h) */
     KVCL_ASK_EVENTS      = 16,
     KVCL_ASK_LIST        = 17,
@@ -54,6 +57,8 @@ enum {
 };
 
 enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
+
+enum { KVCL_FETCH_MAX = 256 * 1024 }; /* bytes of blocks that one FETCH asks for */
 
 enum { KVCL_STAGE_MAX = 1024 }; /* blocks in one STAGE or LET_GO */
 

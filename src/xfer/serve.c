@@ -3,8 +3,8 @@
  *
  * A frame is sent straight from memory when one run fills it, else gathered into a bounce buffer (a flight). At most
  * `window` frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave
- * generations, they are compared after the last byte has left: unequal means that the slot was reused meanwhile, and
- * the block's status says so. Of exported memory, which may be revoked, the end is told when its last frame has left,
+ * generations, they are compared after the last byte was copied, or has left: unequal means that the slot was reused
+ * meanwhile, and the block's status says so. Of exported memory, which may be revoked, the end is told when its last frame has left,
  * so that no frame in flight can take bytes of after the revoke along with a good end. While a serve reads memory, its
  * region, cache or offer counts it and cannot go.
  */
@@ -239,6 +239,13 @@ static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t 
     return true;
 }
 
+/* May the last frame say that all is well? Of copies that are made the generations are known; what goes from where it
+ * lies may change until it has left, and exported memory may be revoked until then. */
+static bool says_end(const kvcl_serve_t *serve)
+{
+    return (serve->region == NULL) && (!serve->has_gens || (!serve->straight && gens_hold(serve, NULL)));
+}
+
 /* Returns whether a frame left. */
 static bool send_frame(kvcl_serve_t *serve)
 {
@@ -260,7 +267,8 @@ static bool send_frame(kvcl_serve_t *serve)
     flight->serve     = serve;
     flight->send.done = flight_done;
     flight->hdr       = (kvcl_msg_data_t){.msg = {.type = KVCL_MSG_DATA, .op = serve->op}, .offset = serve->pos};
-    if ((serve->pos + iov.len == serve->total) && !serve->has_gens && (serve->region == NULL)) {
+    serve->straight = serve->straight || (iov.buf != flight->bytes);
+    if ((serve->pos + iov.len == serve->total) && says_end(serve)) {
         flight->hdr.msg.flags = KVCL_DATA_LAST;
         serve->silent         = true; /* the frame itself says the end */
     }

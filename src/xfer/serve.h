@@ -25,6 +25,7 @@ typedef struct kvcl_serve {
     unsigned       turn;      /* the last one it had, see kvcl_xfer_state_t.turn */
     kvcl_status_t  status;    /* not OK: stop sending, then say so */
     bool           background; /* of the lower class */
+    bool           straight;  /* a frame went from where its bytes lie */
     bool           by_lane;   /* frames and end go by the peer's lane */
     bool           silent;    /* the puller does not want to hear any more */
     kvcl_region_t  *region;   /* what is counted as being read: one of three */

@@ -408,7 +408,8 @@ static const struct {
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
     {"one_slot", test_one_slot}, {"flips", test_flips},
     {"churn", test_churn}, {"sizes", test_sizes}, {"sizes_churn", test_sizes_churn},
-    {"sizes_bounds", test_sizes_bounds}, {"sizes_errors", test_sizes_errors}, {"hot", test_hot}, {"uses", test_uses},
+    {"sizes_bounds", test_sizes_bounds}, {"sizes_errors", test_sizes_errors}, {"brought", test_brought},
+    {"hot", test_hot}, {"uses", test_uses},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

@@ -67,6 +67,17 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
     return sizeof(head) + (n * sizeof(rec)) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
 }
 
+/* Keys that are looked for, and how large their blocks are said to be. */
+static size_t fetch_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
+{
+    const uint64_t sizes[] = {BLOCK, 0, 1, KVCL_FETCH_MAX, KVCL_FETCH_MAX + 1, UINT64_MAX, kvcl_rand_next(rnd)};
+    const size_t   keys    = (n % 12) * sizeof(kvcl_key_t);
+
+    random_bytes(rnd, payload, keys);
+    memcpy(payload + keys, &sizes[kvcl_rand_below(rnd, sizeof(sizes) / sizeof(sizes[0]))], sizeof(sizes[0]));
+    return keys + sizeof(sizes[0]) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
+}
+
 /* Blocks of a tier that are asked for, let go or forgotten, mostly right but for what they name. */
 static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload, uint32_t n)
 {
@@ -139,7 +150,7 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
     random_bytes(rnd, &out, sizeof(out));
     random_bytes(rnd, payload, sizeof(payload));
     out.msg.type  = types[kvcl_rand_below(rnd, 4)];
-    out.msg.flags = (uint8_t)kvcl_rand_below(rnd, 9);
+    out.msg.flags = (uint8_t)kvcl_rand_below(rnd, 10);
     out.msg.op    = kvcl_rand_below(rnd, 50);
     out.store     = (kvcl_rand_below(rnd, 8) != 0) ? store->id : out.store;
     out.n         = (kvcl_rand_below(rnd, 4) != 0) ? (uint32_t)kvcl_rand_below(rnd, 12) : out.n;
@@ -157,6 +168,10 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
     if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_USED) && (kvcl_rand_below(rnd, 4) != 0)) {
         out.store = store->id;
         len       = (out.n % (PAYLOAD / sizeof(kvcl_store_use_t))) * sizeof(kvcl_store_use_t);
+    }
+    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_FETCH) && (kvcl_rand_below(rnd, 4) != 0)) {
+        out.store = store->id;
+        len       = fetch_message(rnd, payload, out.n);
     }
     if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 4) == 0)) {
         out.n         = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);

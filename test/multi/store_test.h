@@ -99,6 +99,8 @@ void test_upsert_unlisted(world_t *w);
 void test_upsert_refused(world_t *w);
 /* store_churn.c */
 void test_churn(world_t *w);
+/* store_brought.c */
+void test_brought(world_t *w);
 /* store_hot.c */
 void test_hot(world_t *w);
 void test_uses(world_t *w);

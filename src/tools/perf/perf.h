@@ -34,6 +34,7 @@ typedef struct perf_options {
     bool       cold;    /* the very first iteration apart */
     uint64_t   beside;  /* bytes of a transfer that is repeated meanwhile, 0: none */
     bool       unsummed; /* the store neither makes nor checks checksums */
+    bool       apart;   /* store-get: a get for each key */
     bool       json;
 } perf_options_t;
 
@@ -51,6 +52,7 @@ typedef struct perf_slice {
     size_t        n_part;
     uint64_t      iters;
     kvcl_status_t *status;
+    kvcl_req_h    *reqs;  /* --apart */
     uint8_t       *present;
     hist_t        ns;
     uint64_t      op_ns;  /* the sum of ns */

@@ -258,7 +258,8 @@ static bool make_slices(measure_t *m)
         slice->n       = ((count * (i + 1)) / threads) - slice->first;
         slice->status  = calloc(slice->n, sizeof(*slice->status));
         slice->present = calloc(slice->n, 1);
-        if ((slice->status == NULL) || (slice->present == NULL)) {
+        slice->reqs    = calloc(slice->n, sizeof(*slice->reqs));
+        if ((slice->status == NULL) || (slice->reqs == NULL) || (slice->present == NULL)) {
             return false;
         }
     }
@@ -277,6 +278,7 @@ bool perf_measure(perf_t *perf)
     good = good && rounds(&m);
     for (i = 0; i < m.n_slices; ++i) {
         free(m.slices[i].status);
+        free(m.slices[i].reqs);
         free(m.slices[i].present);
     }
     free(m.slices);

@@ -73,6 +73,9 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
     if (opt->unsummed && !test->store) {
         return cli_error(spec, "--no-checksum: %s has no checksums", test->name);
     }
+    if (opt->apart && (strcmp(test->name, "store-get") != 0)) {
+        return cli_error(spec, "--apart: %s has no gets by keys", test->name);
+    }
     return settle_batch(spec, opt, test);
 }
 
@@ -89,6 +92,8 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
          THREADS_MAX},
         {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64), store-get or store-put (default: all)",
          1, COUNT_MAX},
+        {"apart", CLI_FLAG, &opt->apart, NULL, "store-get: each key of a batch by a get of its own, all posted at once",
+         0, 0},
         {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
         {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},
         {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first iteration and the second apart", 0, 0},

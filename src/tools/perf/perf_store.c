@@ -141,6 +141,24 @@ bool perf_match_op(perf_slice_t *slice)
     return job_ok(perf->job, status, "kvcl_store_match");
 }
 
+/* The blocks of this iteration, a get each. */
+static kvcl_status_t get_apart(perf_slice_t *slice, const kvcl_xfer_params_t *params)
+{
+    perf_t        *perf  = slice->perf;
+    kvcl_status_t status = KVCL_OK, ended;
+    size_t        i, n;
+
+    for (n = 0; (status == KVCL_OK) && (n < slice->n_part); n += (status == KVCL_OK) ? 1 : 0) {
+        status = kvcl_store_get(perf->store, perf->keys + slice->part + n, 1, perf->near,
+                                perf->near_ids + slice->part + n, &slice->status[n], params, &slice->reqs[n]);
+    }
+    for (i = 0; i < n; ++i) {
+        ended  = job_finish(slice->reqs[i], PERF_TIMEOUT_NS);
+        status = (status == KVCL_OK) ? ended : status;
+    }
+    return status;
+}
+
 bool perf_store_get_op(perf_slice_t *slice)
 {
     perf_t             *perf  = slice->perf;
@@ -153,10 +171,14 @@ bool perf_store_get_op(perf_slice_t *slice)
     next_part(slice);
     params.timeout_ns = PERF_TIMEOUT_NS;
     start  = perf_post_begin(slice);
-    status = kvcl_store_get(perf->store, perf->keys + slice->part, slice->n_part, perf->near,
-                            perf->near_ids + slice->part, slice->status, &params, &req);
+    if (perf->opt->apart) {
+        status = get_apart(slice, &params);
+    } else {
+        status = kvcl_store_get(perf->store, perf->keys + slice->part, slice->n_part, perf->near,
+                                perf->near_ids + slice->part, slice->status, &params, &req);
+    }
     perf_post_end(slice, start);
-    status = (status == KVCL_OK) ? job_finish(req, PERF_TIMEOUT_NS) : status;
+    status = ((status == KVCL_OK) && (req != NULL)) ? job_finish(req, PERF_TIMEOUT_NS) : status;
     for (i = 0; (status == KVCL_OK) && (i < slice->n_part); ++i) {
         slice->wrong += (slice->status[i] == KVCL_OK) ? 0u : 1u;
     }
