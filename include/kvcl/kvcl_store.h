@@ -50,10 +50,11 @@ typedef struct kvcl_store_params {
                                  alone. A file that is not a tier's is refused. A pool of one size only */
     const uint64_t *block_sizes; /* further sizes of pool blocks, as the groups of a hybrid model have (attention, latent,
                                  state), with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
-                                 call. The sizes share all of dram_bytes, which must hold 4 blocks of the largest a
-                                 size: what one does not use others have, and who lacks room takes it from whoever has
-                                 used its blocks longest ago; each size always keeps a small part. Ranks may differ:
-                                 copies go to ranks that have the size */
+                                 call. The sizes share all of dram_bytes, which, rounded down to blocks of the first
+                                 size (block_bytes, if given), must hold 4 blocks of the largest a size: what one does
+                                 not use others have, and who lacks room takes it from whoever has used its blocks
+                                 longest ago; each size always keeps a small part. Ranks may differ: copies go to ranks
+                                 that have the size. But values use the first one, which should be the same on all */
     uint64_t     n_block_sizes; /* 0: block_bytes alone */
 } kvcl_store_params_t;
 #define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0, NULL, NULL, 0}
@@ -65,6 +66,8 @@ typedef struct kvcl_store_size_stats {
     uint64_t free;      /* of those, without evicting */
     uint64_t published;
     uint64_t pinned;    /* that cannot be evicted now */
+    uint64_t takes;     /* how many could be put without evicting: free ones, and in parts that no size has, or that
+                           another has empty */
 } kvcl_store_size_stats_t;
 
 typedef struct kvcl_store_stats {

@@ -277,6 +277,7 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     }
     ++store->n_published;
     ++store->n_ever;
+    kvcl_store_freed(store); /* who waits for room may evict it */
     kvcl_store_event(owner, slot, KVCL_STORE_STORED, -1);
     return status;
 }

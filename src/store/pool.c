@@ -31,7 +31,7 @@ static bool add_size(uint64_t *sizes, unsigned *n, uint64_t size)
 unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS_CLASSES_MAX])
 {
     unsigned n = 0;
-    uint64_t i;
+    uint64_t bytes, i;
 
     if (((p->n_block_sizes == 0) || (p->block_bytes != 0)) && !add_size(sizes, &n, p->block_bytes)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
@@ -50,15 +50,16 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
             return 0;
         }
     }
-    if ((n == 1) && (p->dram_bytes < sizes[0])) {
+    bytes = p->dram_bytes - (p->dram_bytes % sizes[0]); /* what the first one's cache has */
+    if ((n == 1) && (bytes == 0)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes has no room for blocks of %llu",
                         (unsigned long long)p->dram_bytes, (unsigned long long)sizes[0]);
         return 0;
     }
-    if ((n > 1) && (kvcl_slabs_bytes(p->dram_bytes, sizes, n) == 0)) {
+    if ((n > 1) && (kvcl_slabs_bytes(bytes, sizes, n) == 0)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes for blocks of %u sizes: it must "
-                        "have room for %u blocks of the largest, and for fewer than 2^32 of the smallest",
-                        (unsigned long long)p->dram_bytes, n, 4 * n);
+                        "have room for %u blocks of the largest, rounded down to blocks of the first, and for fewer than 2^32 "
+                        "of the smallest", (unsigned long long)p->dram_bytes, n, 4 * n);
         return 0;
     }
     return n;
@@ -168,10 +169,20 @@ void kvcl_pool_close(kvcl_pool_t *pool)
 
 /* ---- what is free ---- */
 
+/* Of slabs that would come to this class for the asking. */
+static uint64_t spare_bytes(const kvcl_owner_t *owner)
+{
+    return (owner->slabs != NULL) ? kvcl_slabs_spare(owner->slabs, owner->cls) * owner->slabs->slab_bytes : 0;
+}
+
 uint64_t kvcl_pool_free_bytes(const kvcl_owner_t *owner)
 {
-    return (owner->slots.n_free * kvcl_owner_bytes(owner)) +
-           ((owner->slabs != NULL) ? owner->slabs->n_free * owner->slabs->slab_bytes : 0);
+    return (owner->slots.n_free * kvcl_owner_bytes(owner)) + spare_bytes(owner);
+}
+
+uint64_t kvcl_pool_room(const kvcl_owner_t *owner)
+{
+    return kvcl_owner_room(owner) + (spare_bytes(owner) / kvcl_owner_bytes(owner));
 }
 
 uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool)
@@ -240,25 +251,35 @@ static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
     owner->pool->n_taken += (from != NULL) ? 1 : 0;
 }
 
+static bool take_over(kvcl_owner_t *owner, uint32_t slab)
+{
+    unsigned     cls   = owner->slabs->slabs[slab].owner;
+    kvcl_owner_t *from = (cls != KVCL_SLAB_NOBODY) ? owner->pool->owners[cls] : NULL;
+
+    if ((from != NULL) && !vacate(from, slab)) {
+        kvcl_slabs_refuse(owner->slabs, slab);
+        return false;
+    }
+    give(owner, slab, from);
+    return true;
+}
+
+/* What is refused is not chosen again. When the best ones were, any will do. */
 bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
 {
     kvcl_slabs_t *slabs = owner->slabs;
-    kvcl_owner_t *from;
     uint32_t     slab;
     unsigned     i;
 
-    for (i = 0; (slabs != NULL) && (must || (i < TRIES)); ++i) { /* each that is refused is not chosen again */
-        slab = kvcl_slabs_choose(slabs, owner->cls, must);
+    for (i = 0; (slabs != NULL) && (must || (i < TRIES)); ++i) {
+        slab = (i < TRIES) ? kvcl_slabs_choose(slabs, owner->cls, must) : kvcl_slabs_next(slabs, owner->cls);
         if (slab == KVCL_SLAB_NONE) {
             kvcl_slabs_round(slabs); /* the next one who looks may try those again that were refused */
             return false;
         }
-        from = (slabs->slabs[slab].owner != KVCL_SLAB_NOBODY) ? owner->pool->owners[slabs->slabs[slab].owner] : NULL;
-        if ((from == NULL) || vacate(from, slab)) {
-            give(owner, slab, from);
+        if (take_over(owner, slab)) {
             return true;
         }
-        kvcl_slabs_refuse(slabs, slab);
     }
     return false;
 }
@@ -271,7 +292,7 @@ void kvcl_pool_balance(kvcl_owner_t *owner, size_t n)
     if (slabs == NULL) {
         return;
     }
-    while ((owner->slots.n_free < want) && (slabs->n_free != 0) && kvcl_pool_grow(owner, false)) {
+    while ((owner->slots.n_free < want) && (kvcl_slabs_spare(slabs, owner->cls) != 0) && kvcl_pool_grow(owner, false)) {
     }
     if ((owner->slots.n_free < want) && kvcl_slabs_due(slabs, owner->cls, (uint32_t)(want - owner->slots.n_free))) {
         (void)kvcl_pool_grow(owner, false);

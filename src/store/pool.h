@@ -48,16 +48,19 @@ static inline kvcl_owner_t *kvcl_pool_for(const struct kvcl_store *store, uint64
     return NULL;
 }
 
-/** Bytes that this class could take without evicting: of free blocks, and of slabs that nobody has. */
+/** Bytes that this class could take without evicting: of free blocks, and of slabs that nobody has or others have
+ * empty. */
 uint64_t kvcl_pool_free_bytes(const kvcl_owner_t *owner);
-/** The same of all classes together. */
+/** Blocks that it has room for now, or could have by such slabs. */
+uint64_t kvcl_pool_room(const kvcl_owner_t *owner);
+/** Bytes of free blocks of all classes, and of slabs that nobody has. */
 uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool);
 
 /** The owner gets another slab, if there is one to be had: nobody's; of another class that has used its blocks longer
  * ago; or (must) of any. Its blocks are evicted. False: none; nothing has changed. */
 bool     kvcl_pool_grow(kvcl_owner_t *owner, bool must);
-/** n blocks are about to be evicted for room: those of nobody's slabs first, and now and then a slab of another
- * class's. Afterwards fewer may have to be. */
+/** n blocks are about to be evicted for room: slabs that nobody has or others have empty come first, and now and then
+ * one of another class's. Afterwards fewer may have to be. */
 void     kvcl_pool_balance(kvcl_owner_t *owner, size_t n);
 
 #endif

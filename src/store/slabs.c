@@ -2,8 +2,9 @@
  * Slabs of an arena for blocks of several sizes (slabs.h).
  *
  * Invariants: an id is used (its time is not 0) only while its class has all slabs it touches; a slab's and a class's
- * counters are sums over used ids; a class has at least one slab; the last slab takes in what the arena has beyond a
- * whole number of them. A slab is at least two blocks of the largest size, so a block touches at most two of them and
+ * counters are sums over used ids; room[] follows from the owners of a slab's neighbours, so it changes only where a
+ * slab changes hands; a class has at least one slab; the last slab takes in what the arena has beyond a whole number of
+ * them. A slab is at least two blocks of the largest size, so a block touches at most two of them and
  * each slab holds a whole block of any class.
  */
 #include "config.h"
@@ -84,7 +85,7 @@ size_t kvcl_slabs_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n)
     if ((slab == 0) || (arena_bytes / slab > UINT32_MAX - 1)) {
         return 0;
     }
-    bytes = (size_t)(arena_bytes / slab) * sizeof(kvcl_slab_t);
+    bytes = (size_t)(arena_bytes / slab) * (sizeof(kvcl_slab_t) + (n * sizeof(uint32_t)));
     for (i = 0; i < n; ++i) {
         if (ids_of(arena_bytes, sizes[i]) == UINT32_MAX) {
             return 0;
@@ -94,12 +95,14 @@ size_t kvcl_slabs_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n)
     return bytes;
 }
 
+static void count_room(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls);
+
 kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const uint64_t *sizes, unsigned n, void *mem,
                               size_t bytes)
 {
     size_t          need = kvcl_slabs_bytes(arena_bytes, sizes, n);
     kvcl_slab_ids_t got, lost;
-    uint32_t        *used, s;
+    uint32_t        *used, s, c;
     unsigned        i;
 
     if ((need == 0) || (mem == NULL) || ((uintptr_t)mem % sizeof(uint64_t) != 0) || (bytes < need)) {
@@ -108,15 +111,17 @@ kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const u
     }
     memset(slabs, 0, sizeof(*slabs));
     memset(mem, 0, need);
-    slabs->slab_bytes = kvcl_slabs_slab_bytes(arena_bytes, sizes, n);
-    slabs->n          = (uint32_t)(arena_bytes / slabs->slab_bytes);
-    slabs->n_free     = slabs->n;
-    slabs->n_classes  = n;
-    slabs->round      = 1;
-    slabs->unit       = (arena_bytes / UNITS) + 1;
-    slabs->now        = slabs->unit; /* 0 is "not published" */
-    slabs->slabs      = mem;
-    used              = (uint32_t *)(void *)(slabs->slabs + slabs->n);
+    slabs->arena_bytes = arena_bytes;
+    slabs->slab_bytes  = kvcl_slabs_slab_bytes(arena_bytes, sizes, n);
+    slabs->n           = (uint32_t)(arena_bytes / slabs->slab_bytes);
+    slabs->n_free      = slabs->n;
+    slabs->n_classes   = n;
+    slabs->round       = 1;
+    slabs->unit        = (arena_bytes / UNITS) + 1;
+    slabs->now         = slabs->unit; /* 0 is "not published" */
+    slabs->slabs       = mem;
+    slabs->room        = (uint32_t *)(void *)(slabs->slabs + slabs->n);
+    used               = slabs->room + ((size_t)slabs->n * n);
     for (s = 0; s < slabs->n; ++s) {
         slabs->slabs[s].owner = KVCL_SLAB_NOBODY;
     }
@@ -124,6 +129,11 @@ kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const u
         slabs->classes[i] = (kvcl_slab_class_t){.block_bytes = sizes[i], .used = used,
                                                 .n_ids = (uint32_t)ids_of(arena_bytes, sizes[i])};
         used += slabs->classes[i].n_ids;
+    }
+    for (s = 0; s < slabs->n; ++s) {
+        for (c = 0; c < n; ++c) {
+            count_room(slabs, s, c);
+        }
     }
     for (i = 0; i < n; ++i) {
         kvcl_slabs_give(slabs, (uint32_t)((uint64_t)i * slabs->n / n), i, &got, &lost);
@@ -184,13 +194,30 @@ static kvcl_slab_ids_t ids_with(const kvcl_slabs_t *slabs, uint32_t slab, unsign
     return ids;
 }
 
+static uint32_t *room_at(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls)
+{
+    return &slabs->room[((size_t)slab * slabs->n_classes) + cls];
+}
+
+static void count_room(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls)
+{
+    kvcl_slab_ids_t ids = ids_with(slabs, slab, cls);
+
+    *room_at(slabs, slab, cls) = ids.end - ids.first;
+}
+
 /* ---- use ---- */
 
+/* Never 0, which is "not published": publish_more() leaves such moments out. */
 static uint32_t now_of(const kvcl_slabs_t *slabs)
 {
-    uint32_t now = (uint32_t)(slabs->now / slabs->unit);
+    return (uint32_t)(slabs->now / slabs->unit);
+}
 
-    return (now != 0) ? now : 1;
+static void publish_more(kvcl_slabs_t *slabs, uint64_t bytes)
+{
+    slabs->now += bytes;
+    slabs->now += (now_of(slabs) == 0) ? slabs->unit : 0;
 }
 
 /* Times are kept in 32 bits; sums are of the times as they were, in 64. */
@@ -207,7 +234,7 @@ static void forget(kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
     kvcl_slab_t       *slab = &slabs->slabs[first_slab(slabs, cls, id)];
     uint64_t          time  = whole_time(slabs, c->used[id]);
 
-    --slab->n_used;
+    c->n_empty += (--slab->n_used == 0) ? 1 : 0;
     --c->n_used;
     slab->sum_used -= time;
     c->sum_used    -= time;
@@ -226,12 +253,12 @@ void kvcl_slabs_use(kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
     if (c->used[id] != 0) {
         forget(slabs, cls, id);
     } else {
-        slabs->now += c->block_bytes;
+        publish_more(slabs, c->block_bytes);
     }
     slab        = &slabs->slabs[first_slab(slabs, cls, id)];
     c->used[id] = now_of(slabs);
     time        = whole_time(slabs, c->used[id]);
-    ++slab->n_used;
+    c->n_empty -= (slab->n_used++ == 0) ? 1 : 0;
     ++c->n_used;
     slab->sum_used += time;
     c->sum_used    += time;
@@ -282,9 +309,7 @@ static uint64_t mean_age(const kvcl_slabs_t *slabs, uint64_t n, uint64_t sum)
 
 static uint64_t bytes_of(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls)
 {
-    kvcl_slab_ids_t ids = ids_with(slabs, slab, cls);
-
-    return (ids.end - ids.first) * slabs->classes[cls].block_bytes;
+    return *room_at(slabs, slab, cls) * slabs->classes[cls].block_bytes;
 }
 
 /* How many bytes of blocks the arena has more of if the slab goes to this class; plus a constant. */
@@ -307,9 +332,12 @@ static uint32_t best_of(const kvcl_slabs_t *slabs, unsigned owner, unsigned cls,
         if ((slab->owner != owner) || (slab->refused == slabs->round) || (empty && (slab->n_used != 0))) {
             continue;
         }
-        f   = fit(slabs, s, cls);
+        f = fit(slabs, s, cls);
+        if ((best != KVCL_SLAB_NONE) && (f < best_fit)) {
+            continue;
+        }
         age = (slab->n_used != 0) ? mean_age(slabs, slab->n_used, slab->sum_used) : UINT64_MAX;
-        if ((best == KVCL_SLAB_NONE) || (f > best_fit) || ((f == best_fit) && (age > best_age))) {
+        if ((best == KVCL_SLAB_NONE) || (f > best_fit) || (age > best_age)) {
             best     = s;
             best_fit = f;
             best_age = age;
@@ -318,15 +346,36 @@ static uint32_t best_of(const kvcl_slabs_t *slabs, unsigned owner, unsigned cls,
     return best;
 }
 
-/* Of a class with two slabs' blocks to spare. One that was just given a slab is about to fill it. */
+/* Empty slabs that a class can do without: one that has blocks keeps two slabs' worth of free ones, for one that was just
+ * given a slab is about to fill it; one without keeps a slab. */
+static uint32_t idle(const kvcl_slab_class_t *c)
+{
+    uint64_t worth = (c->n_room != 0) ? (uint64_t)(c->n_room - c->n_used) * c->n_slabs / c->n_room : 0;
+    uint64_t most  = (c->n_used == 0) ? c->n_slabs - 1 : (worth != 0) ? worth - 1 : 0;
+    uint64_t keep  = (c->n_used == 0) ? 1 : 2;
+
+    most = (c->n_slabs <= keep) ? 0 : (c->n_slabs - keep < most) ? c->n_slabs - keep : most;
+    return (c->n_empty < most) ? c->n_empty : (uint32_t)most;
+}
+
+uint32_t kvcl_slabs_spare(const kvcl_slabs_t *slabs, unsigned cls)
+{
+    uint32_t n = slabs->n_free;
+    unsigned i;
+
+    for (i = 0; i < slabs->n_classes; ++i) {
+        n += (i != cls) ? idle(&slabs->classes[i]) : 0;
+    }
+    return n;
+}
+
 static uint32_t empty_slab(const kvcl_slabs_t *slabs, unsigned cls)
 {
     uint32_t found = KVCL_SLAB_NONE;
     unsigned i;
 
     for (i = 0; (i < slabs->n_classes) && (found == KVCL_SLAB_NONE); ++i) {
-        const kvcl_slab_class_t *c = &slabs->classes[i];
-        if ((i != cls) && (c->n_slabs > 2) && ((uint64_t)(c->n_room - c->n_used) * c->n_slabs >= 2ull * c->n_room)) {
+        if ((i != cls) && (idle(&slabs->classes[i]) != 0)) {
             found = best_of(slabs, i, cls, true);
         }
     }
@@ -335,10 +384,7 @@ static uint32_t empty_slab(const kvcl_slabs_t *slabs, unsigned cls)
 
 uint64_t kvcl_slabs_most(const kvcl_slabs_t *slabs, unsigned cls)
 {
-    uint64_t slabs_most = slabs->n - (slabs->n_classes - 1);
-    uint64_t most       = slabs_most * slabs->slab_bytes / slabs->classes[cls].block_bytes;
-
-    return (most < slabs->classes[cls].n_ids) ? most : slabs->classes[cls].n_ids;
+    return (slabs->arena_bytes - ((slabs->n_classes - 1) * slabs->slab_bytes)) / slabs->classes[cls].block_bytes;
 }
 
 uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
@@ -369,6 +415,34 @@ uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
     return found;
 }
 
+uint32_t kvcl_slabs_next(kvcl_slabs_t *slabs, unsigned cls)
+{
+    const kvcl_slab_t *slab;
+    uint32_t          i, s;
+
+    for (i = 0; i < slabs->n; ++i) {
+        s           = slabs->hand;
+        slab        = &slabs->slabs[s];
+        slabs->hand = (s + 1 < slabs->n) ? s + 1 : 0;
+        if ((slab->owner != cls) && (slab->refused != slabs->round) &&
+            ((slab->owner == KVCL_SLAB_NOBODY) || (slabs->classes[slab->owner].n_slabs > 1))) {
+            return s;
+        }
+    }
+    return KVCL_SLAB_NONE;
+}
+
+/* What a class has in a slab depends on whose the slabs beside it are. */
+static void count_beside(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls)
+{
+    if (slab != 0) {
+        count_room(slabs, slab - 1, cls);
+    }
+    if (slab + 1 < slabs->n) {
+        count_room(slabs, slab + 1, cls);
+    }
+}
+
 void kvcl_slabs_give(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls, kvcl_slab_ids_t *got_p, kvcl_slab_ids_t *lost_p)
 {
     unsigned old = slabs->slabs[slab].owner;
@@ -378,6 +452,7 @@ void kvcl_slabs_give(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls, kvcl_slab
         *lost_p = ids_with(slabs, slab, old);
         slabs->classes[old].n_room -= lost_p->end - lost_p->first;
         --slabs->classes[old].n_slabs;
+        --slabs->classes[old].n_empty;
     } else {
         --slabs->n_free;
     }
@@ -385,7 +460,12 @@ void kvcl_slabs_give(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls, kvcl_slab
     *got_p = ids_with(slabs, slab, cls);
     slabs->classes[cls].n_room += got_p->end - got_p->first;
     ++slabs->classes[cls].n_slabs;
+    ++slabs->classes[cls].n_empty;
     slabs->classes[cls].evicted = 0;
+    count_beside(slabs, slab, cls);
+    if (old != KVCL_SLAB_NOBODY) {
+        count_beside(slabs, slab, old);
+    }
 }
 
 /* ---- for tests ---- */
@@ -394,7 +474,8 @@ static bool check_class(const kvcl_slabs_t *slabs, unsigned cls)
 {
     const kvcl_slab_class_t *c   = &slabs->classes[cls];
     uint64_t                sum = 0;
-    uint32_t                room = 0, used = 0, n = 0, i;
+    uint32_t                room = 0, used = 0, n = 0, empty = 0, i;
+    kvcl_slab_ids_t         ids;
 
     for (i = 0; i < c->n_ids; ++i) {
         bool has = kvcl_slabs_has(slabs, cls, i);
@@ -406,9 +487,15 @@ static bool check_class(const kvcl_slabs_t *slabs, unsigned cls)
         }
     }
     for (i = 0; i < slabs->n; ++i) {
-        n += (slabs->slabs[i].owner == cls) ? 1 : 0;
+        ids    = ids_with(slabs, i, cls);
+        n     += (slabs->slabs[i].owner == cls) ? 1 : 0;
+        empty += ((slabs->slabs[i].owner == cls) && (slabs->slabs[i].n_used == 0)) ? 1 : 0;
+        if (ids.end - ids.first != *room_at(slabs, i, cls)) {
+            return false;
+        }
     }
-    return (room == c->n_room) && (used == c->n_used) && (n == c->n_slabs) && (n != 0) && (sum == c->sum_used);
+    return (room == c->n_room) && (used == c->n_used) && (n == c->n_slabs) && (n != 0) && (empty == c->n_empty) &&
+           (sum == c->sum_used);
 }
 
 bool kvcl_slabs_check(const kvcl_slabs_t *slabs)

@@ -43,20 +43,24 @@ typedef struct kvcl_slab_class {
     uint32_t n_slabs;  /* that it has */
     uint32_t n_room;   /* blocks that lie in those */
     uint32_t n_used;   /* of them published */
+    uint32_t n_empty;  /* slabs in which none of those begins */
     uint64_t sum_used;
     uint32_t evicted;  /* since it looked at others' slabs */
     uint32_t *used;    /* by id: when; 0: not published */
 } kvcl_slab_class_t;
 
 typedef struct kvcl_slabs {
+    uint64_t          arena_bytes;
     uint64_t          slab_bytes;
     uint32_t          n;
     uint32_t          n_free;  /* slabs of nobody */
     unsigned          n_classes;
     uint32_t          round;
+    uint32_t          hand;    /* kvcl_slabs_next() goes on there */
     uint64_t          now;     /* bytes published */
     uint64_t          unit;    /* of times: so many bytes */
     kvcl_slab_t       *slabs;
+    uint32_t          *room;   /* by slab and class: blocks it has there, or would have if the slab were its own */
     kvcl_slab_class_t classes[KVCL_SLABS_CLASSES_MAX];
 } kvcl_slabs_t;
 
@@ -69,7 +73,7 @@ typedef struct kvcl_slab_ids {
  * Where every size divides one slab nothing is lost at all; such a slab is taken if there is one not too large. */
 uint64_t kvcl_slabs_slab_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n);
 
-/** Bytes of memory for kvcl_slabs_init: 4 an id, and some for each slab. 0 as above. */
+/** Bytes of memory for kvcl_slabs_init: 4 an id, 24 a slab, 4 a slab and class. 0 as above. */
 size_t kvcl_slabs_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n);
 
 /** Each class gets one slab, far from the others'; the others are nobody's. mem: aligned to 8.
@@ -79,6 +83,8 @@ kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const u
 
 /** No more blocks than these can a class ever have: the others keep a slab each. */
 uint64_t kvcl_slabs_most(const kvcl_slabs_t *slabs, unsigned cls);
+/** So many slabs could the class take now for which no block has to go: nobody's, and empty ones of others. */
+uint32_t kvcl_slabs_spare(const kvcl_slabs_t *slabs, unsigned cls);
 
 /** Ids of a class that touch a slab, whoever has it. */
 kvcl_slab_ids_t kvcl_slabs_ids(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls);
@@ -97,6 +103,9 @@ void     kvcl_slabs_round(kvcl_slabs_t *slabs);
 /** The slab that the class should take next, or KVCL_SLAB_NONE: evict among its own. must: its own cannot be evicted,
  * so others' go however young they are. Nothing changes. */
 uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must);
+/** Any slab that the class could take, each in its turn; KVCL_SLAB_NONE: all were refused. Where many cannot be had this
+ * finds one that can without looking at all of them for each. */
+uint32_t kvcl_slabs_next(kvcl_slabs_t *slabs, unsigned cls);
 /** This one cannot be had now. */
 void     kvcl_slabs_refuse(kvcl_slabs_t *slabs, uint32_t slab);
 /** The slab is the class's; the ids of its former class that touch it are not published and out of use. *got_p: ids

@@ -230,6 +230,11 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
         if ((store->value_block == 0) && (all[i].n_sizes != 0)) {
             store->value_block = all[i].sizes[0];
         }
+        if ((all[i].n_sizes != 0) && (all[i].sizes[0] != store->value_block)) {
+            kvcl_log_warn("the blocks of values, the first size, are of %u bytes in the pool of rank %u, of %llu %s: "
+                          "values put on one side are not found on the other", all[i].sizes[0], i,
+                          (unsigned long long)store->value_block, (store->value_pool != NULL) ? "here" : "elsewhere");
+        }
         store->replicas         = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
         store->ranks[i].listing = (all[i].listing != 0);
         store->ranks[i].n_sizes = all[i].n_sizes;

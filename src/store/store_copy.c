@@ -11,7 +11,7 @@
  *
  * All blocks of a job are of one size, so of one class of the pool.
  *
- * Bounded: at most BLOCKS_MAX blocks, and half of what the class has room for, are under way; whoever comes then is
+ * Bounded: at most BLOCKS_MAX blocks, and half of what the class has or could have room for, are under way; whoever comes then is
  * told KVCL_ERR_BUSY.
  */
 #include "config.h"
@@ -115,7 +115,8 @@ static void take_note(const copy_job_t *job)
 static void end(copy_job_t *job, kvcl_status_t status)
 {
     kvcl_store_h     store = job->store;
-    kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : kvcl_pool_free_bytes(job->pool)};
+    kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : kvcl_pool_all_free_bytes(store->pool),
+                              .size_free = store->closing ? 0 : kvcl_pool_free_bytes(job->pool)};
     uint8_t          out[sizeof(tail) + KVCL_COPY_MAX];
 
     if (job->pinned && !store->closing) {
@@ -438,7 +439,7 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
         return KVCL_ERR_INVALID_PARAM;
     }
     if ((store->n_copying + n > BLOCKS_MAX) ||
-        ((pool->n_copying != 0) && (pool->n_copying + n > kvcl_owner_room(pool) / 2))) {
+        ((pool->n_copying != 0) && (pool->n_copying + n > kvcl_pool_room(pool) / 2))) {
         return KVCL_ERR_BUSY;
     }
     job = make(pool, n);

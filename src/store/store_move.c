@@ -25,13 +25,15 @@ typedef struct batch {
     kvcl_status_t    status;
     bool             over;
     bool             unlisted; /* a drain: no home lists some of them */
+    uint64_t         room;     /* of status OK: bytes that the rank could take more of such blocks without evicting */
 } batch_t;
 
 typedef struct drain {
     batch_t  batch;
     uint64_t moved;
     bool     missed; /* in this pass some did not arrive */
-    uint8_t  skip[]; /* a byte a rank: it takes none */
+    uint8_t  *skip;  /* a byte a rank: it takes none */
+    uint64_t room[]; /* by rank: bytes that it could take without evicting, of blocks of the size that is moved */
 } drain_t;
 
 /* ---- one question, waited for ---- */
@@ -46,6 +48,7 @@ static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
         memcpy(&tail, data, sizeof(tail));
         memcpy(batch->made, (const uint8_t *)data + sizeof(tail), batch->n);
         kvcl_place_took(&ask->store->places[ask->rank], batch->n * (uint64_t)batch->recs[0].loc.len, tail.pool_free);
+        batch->room = tail.size_free;
     }
     batch->status = status;
     batch->over   = true;
@@ -327,13 +330,27 @@ static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to
     return n;
 }
 
-/* How much room the others have, and who of them is drained as well, from themselves. Of two that drain at once one at
- * least hears of the other, since each has said so of itself before it asks. */
-static void ask_room(kvcl_store_h store)
+static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
+{
+    unsigned i;
+
+    for (i = 0; i < KVCL_STORE_SIZES_MAX; ++i) {
+        if ((i < stats->n_sizes) && (stats->sizes[i].block_bytes == bytes)) {
+            return stats->sizes[i].takes * bytes;
+        }
+    }
+    return 0;
+}
+
+/* How much room the others have for blocks of this size, and who of them is drained as well, from themselves. Of two
+ * that drain at once one at least hears of the other, since each has said so of itself before it asks. */
+static void ask_room(kvcl_store_h store, uint64_t bytes, drain_t *drain)
 {
     kvcl_store_stats_t stats;
     uint32_t           i;
     bool               heard;
+
+    memset(drain->skip, 0, store->n_ranks); /* who has no room for one size may have it for another */
 
     for (i = 0; i < store->n_ranks; ++i) {
         if (i == store->me) {
@@ -341,6 +358,7 @@ static void ask_room(kvcl_store_h store)
         }
         heard                   = (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK);
         store->ranks[i].leaving = !heard || (stats.draining != 0);
+        drain->room[i]          = (heard && !stats.draining) ? room_for(&stats, bytes) : 0;
         if (heard && (store->ranks[i].n_sizes != 0)) {
             kvcl_lock(store->ctx);
             kvcl_place_heard(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
@@ -350,13 +368,13 @@ static void ask_room(kvcl_store_h store)
 }
 
 /* The rank with the most room, as places go; false: there is none with any. Lock held. */
-static bool choose(kvcl_store_h store, uint64_t bytes, uint8_t *skip, uint16_t *to_p)
+static bool choose(kvcl_store_h store, uint64_t bytes, drain_t *drain, uint16_t *to_p)
 {
-    while (kvcl_store_place(store, bytes, skip, 1, to_p) == 1) {
-        if (store->places[*to_p].free >= bytes) {
+    while (kvcl_store_place(store, bytes, drain->skip, 1, to_p) == 1) {
+        if (drain->room[*to_p] >= bytes) {
             return true;
         }
-        skip[*to_p] = 1;
+        drain->skip[*to_p] = 1;
     }
     return false;
 }
@@ -373,9 +391,9 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
     bool          found;
 
     kvcl_lock(store->ctx);
-    found = choose(store, bytes, drain->skip, &to);
-    if (found && (store->places[to].free / bytes < batch->n)) {
-        batch->n = (uint32_t)(store->places[to].free / bytes);
+    found = choose(store, bytes, drain, &to);
+    if (found && (drain->room[to] / bytes < batch->n)) {
+        batch->n = (uint32_t)(drain->room[to] / bytes);
     }
     kvcl_unlock(store->ctx);
     if (!found) {
@@ -386,6 +404,7 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
         batch->n        = 0;
         return KVCL_INPROGRESS;
     }
+    drain->room[to] = batch->room;
     kvcl_lock(store->ctx);
     drain->moved += leave_made(pool, batch, to);
     kvcl_unlock(store->ctx);
@@ -478,18 +497,16 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
         return status;
     }
     deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
-    drain    = calloc(1, sizeof(*drain) + store->n_ranks);
+    drain    = calloc(1, sizeof(*drain) + (store->n_ranks * (sizeof(drain->room[0]) + sizeof(drain->skip[0]))));
     if (drain == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");
     }
+    drain->skip = (uint8_t *)(drain->room + store->n_ranks);
     kvcl_lock(store->ctx);
     store->draining = true;
     kvcl_unlock(store->ctx);
-    if (store->pool != NULL) {
-        ask_room(store);
-    }
     for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
-        memset(drain->skip, 0, store->n_ranks); /* who has no room for one size may have it for another */
+        ask_room(store, kvcl_owner_bytes(store->pool->owners[i]), drain);
         one    = drain_pool(store->pool->owners[i], true, deadline, drain);
         one    = (one == KVCL_OK) ? drain_pool(store->pool->owners[i], false, deadline, drain) : one;
         status = (status == KVCL_OK) ? one : status;

@@ -39,7 +39,8 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
         const kvcl_owner_t *owner = pool->owners[i];
         stats->sizes[i] = (kvcl_store_size_stats_t){.block_bytes = kvcl_owner_bytes(owner),
                                                     .blocks = kvcl_owner_room(owner), .free = owner->slots.n_free,
-                                                    .published = owner->slots.n_published, .pinned = owner->pinned};
+                                                    .published = owner->slots.n_published, .pinned = owner->pinned,
+                                                    .takes = kvcl_pool_free_bytes(owner) / kvcl_owner_bytes(owner)};
         stats->pool_blocks    += stats->sizes[i].blocks;
         stats->pool_free      += stats->sizes[i].free;
         stats->pool_published += stats->sizes[i].published;

@@ -98,9 +98,10 @@ typedef struct kvcl_copy_head {
 _Static_assert(sizeof(kvcl_copy_head_t) == 16, "wire format");
 
 typedef struct kvcl_copy_tail {
-    uint64_t pool_free; /* bytes that the answerer's pool could take of such blocks without evicting */
+    uint64_t pool_free; /* bytes of the answerer's pool that are free, for whatever size */
+    uint64_t size_free; /* bytes that it could take of such blocks without evicting */
 } kvcl_copy_tail_t;
-_Static_assert(sizeof(kvcl_copy_tail_t) == 8, "wire format");
+_Static_assert(sizeof(kvcl_copy_tail_t) == 16, "wire format");
 
 enum {
     KVCL_PRESENT_SOMEWHERE = 1,

@@ -409,7 +409,8 @@ static const struct {
     {"one_slot", test_one_slot}, {"flips", test_flips},
     {"churn", test_churn}, {"sizes", test_sizes}, {"sizes_churn", test_sizes_churn},
     {"sizes_bounds", test_sizes_bounds}, {"sizes_errors", test_sizes_errors}, {"brought", test_brought},
-    {"hot", test_hot}, {"uses", test_uses},
+    {"slabs_pinned", test_slabs_pinned}, {"slabs_emptied", test_slabs_emptied}, {"slabs_least", test_slabs_least},
+    {"slabs_waiter", test_slabs_waiter}, {"slabs_drain", test_slabs_drain}, {"hot", test_hot}, {"uses", test_uses},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

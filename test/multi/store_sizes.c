@@ -146,7 +146,15 @@ void test_sizes(world_t *w)
     }
 }
 
-/* Every rank puts, in mixes that change, far more than its arena has, and reads what all put lately. */
+/* Of whoever, and of long ago: most likely its slab is going or has gone to another size. */
+static kvcl_key_t old_key(world_t *w, kvcl_rand_t *rnd, unsigned step, unsigned phase)
+{
+    unsigned at = (step > 700) ? step - 100 - (unsigned)(kvcl_rand_next(rnd) % 500) : 1;
+
+    return key_at(kvcl_rand_next(rnd) % (uint64_t)w->size, (at / phase) % SIZES, at);
+}
+
+/* Every rank puts, in mixes that change, far more than its arena has, and reads what all put lately or long ago. */
 void test_sizes_churn(world_t *w)
 {
     enum { STEPS = 4000, PHASE = 500, LATELY = 24 };
@@ -174,12 +182,17 @@ void test_sizes_churn(world_t *w)
         failed += (status != KVCL_OK) ? 1 : 0;
         s   = (unsigned)(kvcl_rand_next(&rnd) % SIZES);
         key = key_at(kvcl_rand_next(&rnd) % (uint64_t)w->size, s, step - (kvcl_rand_next(&rnd) % LATELY));
+        key = (step % 2 == 0) ? old_key(w, &rnd, step, PHASE) : key;
+        s   = size_of(&key);
         status = get_one(store, caches[s], &key);
         if (status == KVCL_OK) {
             ++hits;
             wrong += is_right(caches[s], 1, s, &key) ? 0 : 1;
         } else {
             ++misses;
+        }
+        if (step % 500 == 0) {
+            CHECK(w, pool_holds(store), "step %u: the pool contradicts itself", step);
         }
     }
     kvcl_store_stats(store, &stats);

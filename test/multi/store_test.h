@@ -70,6 +70,13 @@ void test_sizes(world_t *w);
 void test_sizes_churn(world_t *w);
 void test_sizes_bounds(world_t *w);
 void test_sizes_errors(world_t *w);
+/* store_slabs.c */
+bool pool_holds(kvcl_store_h store); /* its own checkers find no contradiction */
+void test_slabs_pinned(world_t *w);
+void test_slabs_emptied(world_t *w);
+void test_slabs_least(world_t *w);
+void test_slabs_waiter(world_t *w);
+void test_slabs_drain(world_t *w);
 /* store_groups.c */
 void test_match_all(world_t *w);
 /* store_tier.c */

@@ -135,8 +135,8 @@ static bool grow(model_t *m, unsigned cls, bool must)
     unsigned        from, tries;
     bool            can;
 
-    for (tries = 0; tries < 64; ++tries) {
-        slab = kvcl_slabs_choose(&m->slabs, cls, must);
+    for (tries = 0; must || (tries < 8); ++tries) {
+        slab = (tries < 8) ? kvcl_slabs_choose(&m->slabs, cls, must) : kvcl_slabs_next(&m->slabs, cls);
         if (slab == KVCL_SLAB_NONE) {
             kvcl_slabs_round(&m->slabs);
             return false;
@@ -190,7 +190,7 @@ static bool take(model_t *m, unsigned cls, uint32_t *id_p)
 {
     uint32_t id;
 
-    while ((m->n_free[cls] == 0) && (m->slabs.n_free != 0) && grow(m, cls, false)) {
+    while ((m->n_free[cls] == 0) && (kvcl_slabs_spare(&m->slabs, cls) != 0) && grow(m, cls, false)) {
     }
     if ((m->n_free[cls] == 0) && kvcl_slabs_due(&m->slabs, cls, 1)) {
         (void)grow(m, cls, false);
