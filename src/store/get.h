@@ -137,13 +137,4 @@ static inline kvcl_status_t kvcl_get_final(kvcl_status_t why, bool late)
             (late && (why == KVCL_ERR_TIMED_OUT))) ? why : KVCL_ERR_NOT_FOUND;
 }
 
-/** Why a block did not come, now that a home has answered, or has not: once one answers, it no longer matters that
- * another, or a copy, was silent. */
-static inline kvcl_status_t kvcl_get_why(kvcl_status_t why, kvcl_status_t answer)
-{
-    bool late = (answer == KVCL_ERR_TIMED_OUT) || (answer == KVCL_ERR_NO_MEMORY);
-
-    return (late || (why == KVCL_ERR_TIMED_OUT)) ? answer : why;
-}
-
 #endif

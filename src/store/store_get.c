@@ -155,7 +155,6 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
     if (item->again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) {
         item->again = false;
         item->tried = item->silent = 0;
-        item->why   = kvcl_get_why(item->why, KVCL_ERR_NOT_FOUND);
         item->state = KVCL_GET_LOOKUP;
         return;
     }

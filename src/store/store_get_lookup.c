@@ -25,7 +25,7 @@ static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
         kvcl_get_item_t *item = &get->items[ask->order[i]];
         item->n_locs = (status == KVCL_OK) ? (uint8_t)kvcl_dir_msg_locs(&in.reply, i, &at, item->locs) : 0;
         item->state  = (again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) ? KVCL_GET_LOOKUP : KVCL_GET_READY;
-        item->why    = kvcl_get_why(item->why, status);
+        item->why    = ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY)) ? status : item->why;
     }
     if ((status == KVCL_OK) && brings) {
         kvcl_fetch_take(get, ask, &in);
