@@ -4,16 +4,13 @@
  * end them all.
  *   coll_death RANKS   prints "ok NAME" for each case; exit 1 if one went wrong
  */
-#include "free_port.h"
+#include "start_ranks.h"
 
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +26,11 @@ typedef struct plan {
     int        rounds;  /* how many the victim does before it dies; then it is gone, or stops in the middle: */
     bool       stopped; /* dies without a word while the others already wait for it */
 } plan_t;
+
+typedef struct job {
+    const plan_t *plan;
+    int          size;
+} job_t;
 
 static double now_s(void)
 {
@@ -65,7 +67,8 @@ static kvcl_status_t once(const me_t *me, const plan_t *plan)
         status = kvcl_bcast(me->world, plan->root, me->cache, &sel, NULL, &req);
         break;
     default:
-        status = kvcl_bcast_bytes(me->world, plan->root, me->buf, (plan->what == BCAST_LONG) ? LONG_BYTES : 100, NULL, &req);
+        status = kvcl_bcast_bytes(me->world, plan->root, me->buf, (plan->what == BCAST_LONG) ? LONG_BYTES : 100, NULL,
+                                  &req);
         break;
     }
     while ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
@@ -78,12 +81,14 @@ static kvcl_status_t once(const me_t *me, const plan_t *plan)
 }
 
 /* One rank. Exit 0: as it should be. */
-static int live(const plan_t *plan, int rank, int size)
+static int live(const void *arg, int rank)
 {
+    const job_t   *job   = arg;
+    const plan_t  *plan  = job->plan;
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(8, LONG_BYTES / 8);
-    int           victim = (plan->victim < 0) ? size - 1 : plan->victim, i;
+    int           victim = (plan->victim < 0) ? job->size - 1 : plan->victim, i;
     kvcl_status_t status = KVCL_OK;
-    me_t          me     = {.rank = rank, .size = size, .buf = calloc(2, LONG_BYTES)};
+    me_t          me     = {.rank = rank, .size = job->size, .buf = calloc(2, LONG_BYTES)};
     double        start;
 
     KVCL_TRY(kvcl_init(NULL, &me.ctx));
@@ -119,24 +124,12 @@ static int live(const plan_t *plan, int rank, int size)
 
 static bool run(const plan_t *plan, int size)
 {
-    int   victim = (plan->victim < 0) ? size - 1 : plan->victim, i, status, port = free_port();
-    char  text[64];
+    int   victim = (plan->victim < 0) ? size - 1 : plan->victim, i, status;
+    job_t job    = {plan, size};
     pid_t pids[RANKS_MAX], pid;
     bool  right = true;
 
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", port);
-    setenv("KVCL_RENDEZVOUS", text, 1);
-    snprintf(text, sizeof(text), "%d", size);
-    setenv("KVCL_SIZE", text, 1);
-    fflush(stdout);
-    for (i = 0; i < size; ++i) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            snprintf(text, sizeof(text), "%d", i);
-            setenv("KVCL_RANK", text, 1);
-            _exit(live(plan, i, size));
-        }
-    }
+    start_ranks(size, live, &job, pids);
     for (i = 0; i < size; ++i) { /* in any order: a dead process counts as alive until it is waited for */
         pid = waitpid(-1, &status, 0);
         right = right && (pid > 0) && ((pid == pids[victim]) || (WIFEXITED(status) && (WEXITSTATUS(status) == 0)));

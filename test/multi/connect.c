@@ -3,7 +3,7 @@
  * contexts alone in one process. Prints "ok NAME" for each case; exit 1 if one went wrong.
  *   connect RANKS-A RANKS-B
  */
-#include "free_port.h"
+#include "start_ranks.h"
 
 #include <kvcl/kvcl.h>
 
@@ -209,11 +209,12 @@ static void bad_addresses_are_refused(void)
 /* ---- two forked jobs ---- */
 
 typedef struct side {
-    bool accepts;
-    int  size;
-    int  others;
-    int  secret;
-    int  pipe[2]; /* the address, from who accepts to who connects */
+    bool          accepts;
+    int           size;
+    int           others;
+    int           secret;
+    int           pipe[2]; /* the address, from who accepts to who connects */
+    kvcl_status_t expected;
 } side_t;
 
 static kvcl_cache_h make_cache(kvcl_context_h ctx, int rank, bool accepts)
@@ -292,8 +293,9 @@ static kvcl_status_t meet(kvcl_context_h ctx, const side_t *side, int rank, uint
     return kvcl_comm_connect(world_of(ctx), (rank == 0) ? text : NULL, timeout_ns, inter_p);
 }
 
-static int live(const side_t *side, int rank, kvcl_status_t expected)
+static int live(const void *arg, int rank)
 {
+    const side_t       *side  = arg;
     kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
     kvcl_context_h     ctx    = NULL;
     kvcl_comm_h        inter  = NULL;
@@ -307,8 +309,8 @@ static int live(const side_t *side, int rank, kvcl_status_t expected)
     good               = true;
     KVCL_TRY(kvcl_init(&params, &ctx));
     cache  = make_cache(ctx, rank, side->accepts);
-    status = meet(ctx, side, rank, (expected == KVCL_ERR_TIMED_OUT) ? SECONDS(5) : SECONDS(60), &inter);
-    if (status != expected) {
+    status = meet(ctx, side, rank, (side->expected == KVCL_ERR_TIMED_OUT) ? SECONDS(5) : SECONDS(60), &inter);
+    if (status != side->expected) {
         fprintf(stderr, "rank %d of who %s: %s (%s)\n", rank, side->accepts ? "accepts" : "connects",
                 kvcl_status_text(status), kvcl_last_error());
         good = false;
@@ -327,11 +329,12 @@ static int live(const side_t *side, int rank, kvcl_status_t expected)
 }
 
 /* expected: of who connects and of who accepts. */
-static bool jobs(const char *name, int connects, int accepts, int secret, kvcl_status_t expected, kvcl_status_t accepted)
+static bool jobs(const char *name, int connects, int accepts, int secret, kvcl_status_t expected,
+                 kvcl_status_t accepted)
 {
-    side_t side[2] = {{false, connects, accepts, 0, {-1, -1}}, {true, accepts, connects, secret, {-1, -1}}};
-    char   text[64];
-    int    s, r, status, n = 0;
+    side_t side[2] = {{false, connects, accepts, 0, {-1, -1}, expected},
+                      {true, accepts, connects, secret, {-1, -1}, accepted}};
+    int    s, n;
     bool   right = true;
 
     if (pipe(side[0].pipe) != 0) {
@@ -340,18 +343,10 @@ static bool jobs(const char *name, int connects, int accepts, int secret, kvcl_s
     }
     memcpy(side[1].pipe, side[0].pipe, sizeof(side[1].pipe));
     for (s = 0; s < 2; ++s) {
-        snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
-        setenv("KVCL_RENDEZVOUS", text, 1);
-        for (r = 0; r < side[s].size; ++r, ++n) {
-            fflush(stdout);
-            if (fork() == 0) {
-                _exit(live(&side[s], r, (s == 0) ? expected : accepted));
-            }
-        }
+        start_ranks(side[s].size, live, &side[s], NULL);
     }
-    unsetenv("KVCL_RENDEZVOUS");
-    while (n-- > 0) {
-        right = (wait(&status) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0) && right;
+    for (n = connects + accepts; n > 0; --n) {
+        right = rank_ends_well(-1) && right;
     }
     close(side[0].pipe[0]);
     close(side[0].pipe[1]);

@@ -5,22 +5,18 @@
  * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all. What they tell each other
  * lies in memory they share, so that it works whoever is gone.
  */
-#include "free_port.h"
+#include "start_ranks.h"
 #include "base/rand.h"
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8, KILL_MS = 500, STOP_MS = 1500, WATCH_MS = 2500, REPAIR_MS = 15000 };
+enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8 };
+enum { KILL_MS = 500, STOP_MS = 1500, WATCH_MS = 2500, REPAIR_MS = 15000 };
 
 typedef struct scene {
     const char *name;
@@ -252,8 +248,18 @@ static void tell_until_repaired(me_t *me)
     }
 }
 
-static int live(const scene_t *scene, shared_t *s, int rank, int size)
+typedef struct job {
+    const scene_t *scene;
+    shared_t      *s;
+    int           size;
+} job_t;
+
+static int live(const void *arg, int rank)
 {
+    const job_t         *job   = arg;
+    const scene_t       *scene = job->scene;
+    shared_t            *s     = job->s;
+    int                 size   = job->size;
     kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(KEYS + 1, BLOCK);
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     me_t                me     = {.rank = rank, .size = size, .victim = size - (scene->after_one ? 2 : 1), .s = s};
@@ -291,27 +297,6 @@ static int live(const scene_t *scene, shared_t *s, int rank, int size)
     kvcl_cache_destroy(me.cache);
     kvcl_finalize(me.ctx);
     return 0;
-}
-
-static void start_ranks(const scene_t *scene, shared_t *s, int size, pid_t *pids)
-{
-    char text[64];
-    int  i;
-
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
-    setenv("KVCL_RENDEZVOUS", text, 1);
-    snprintf(text, sizeof(text), "%d", size);
-    setenv("KVCL_SIZE", text, 1);
-    fflush(stdout);
-    for (i = 0; i < size; ++i) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            snprintf(text, sizeof(text), "%d", i);
-            setenv("KVCL_RANK", text, 1);
-            alarm(90);
-            _exit(live(scene, s, i, size));
-        }
-    }
 }
 
 /* A machine with more to do than it can is given longer. */
@@ -352,6 +337,7 @@ static bool run(const scene_t *quiet, int size)
     scene_t  *scene = &one;
     int      victim = size - (quiet->after_one ? 2 : 1);
     shared_t *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job_t    job = {scene, s, size};
     pid_t    pids[RANKS_MAX];
     int      i, status;
     bool     right = true;
@@ -360,7 +346,7 @@ static bool run(const scene_t *quiet, int size)
         setenv("KVCL_STORE_HEDGE", "20s", 1);
         setenv("KVCL_STORE_HEDGE_AUTO", "yes", 1);
     }
-    start_ranks(scene, s, size, pids);
+    start_ranks(size, live, &job, pids);
     unsetenv("KVCL_STORE_HEDGE");
     unsetenv("KVCL_STORE_HEDGE_AUTO");
     for (i = 0; (i < 60000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
@@ -378,7 +364,7 @@ static bool run(const scene_t *quiet, int size)
         waitpid(pids[victim], &status, 0); /* a dead process counts as alive until it is waited for */
     }
     for (i = 0; i < victim; ++i) {
-        right = (waitpid(pids[i], &status, 0) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0) && right;
+        right = rank_ends_well(pids[i]) && right;
     }
     if (scene->signal == SIGSTOP) {
         kill(pids[victim], SIGKILL);

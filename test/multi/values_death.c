@@ -5,14 +5,12 @@
  *
  * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all (as in store_death.c).
  */
-#include "free_port.h"
+#include "start_ranks.h"
 #include "values_test.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { RANKS_MAX = 8, VALUES = 5, WITHIN_MS = 1000, WATCH_MS = 2500 };
 
@@ -87,13 +85,21 @@ static void get_one(world_t *w, kvcl_store_h store, shared_t *s, int rank, unsig
     }
 }
 
-static int live(shared_t *s, int rank, int size, uint64_t seed)
+typedef struct job {
+    shared_t *s;
+    int      size;
+    uint64_t seed;
+} job_t;
+
+static int live(const void *arg, int rank)
 {
-    world_t      w    = {.seed = seed};
+    const job_t  *job = arg;
+    shared_t     *s   = job->s;
+    int          size = job->size, r;
+    world_t      w    = {.seed = job->seed};
     uint8_t      *buf = malloc(10 * MIB);
     kvcl_store_h store;
     unsigned     i;
-    int          r;
 
     KVCL_TRY(kvcl_init(NULL, &w.ctx));
     KVCL_TRY(kvcl_comm_world(w.ctx, &w.comm));
@@ -130,26 +136,13 @@ int main(int argc, char **argv)
     int        size = (argc > 1) ? atoi(argv[1]) : 4, status, i;
     const char *given = getenv("SEED");
     uint64_t   seed = (given != NULL) ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    job_t      job  = {s, size, seed};
     pid_t      pids[RANKS_MAX];
     bool       right = true;
-    char       text[64];
 
     printf("SEED=%llu\n", (unsigned long long)seed);
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
-    setenv("KVCL_RENDEZVOUS", text, 1);
     setenv("KVCL_STORE_STRIPE", "4M", 1);
-    snprintf(text, sizeof(text), "%d", size);
-    setenv("KVCL_SIZE", text, 1);
-    fflush(stdout);
-    for (i = 0; i < size; ++i) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            snprintf(text, sizeof(text), "%d", i);
-            setenv("KVCL_RANK", text, 1);
-            alarm(110);
-            _exit(live(s, i, size, seed));
-        }
-    }
+    start_ranks(size, live, &job, pids);
     for (i = 0; (i < 60000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {
         usleep(1000);
     }
@@ -158,7 +151,7 @@ int main(int argc, char **argv)
     waitpid(pids[size - 1], &status, 0); /* a dead process counts as alive until it is waited for */
     atomic_store(&s->struck_ns, now_ns());
     for (i = 0; i < size - 1; ++i) {
-        right = (waitpid(pids[i], &status, 0) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0) && right;
+        right = rank_ends_well(pids[i]) && right;
     }
     right = right && (s->late == 0) && (s->wrong == 0) && (s->gets != 0);
     printf("%s a holder of values killed, %d ranks: %llu gets, %llu failed, %llu of them late, %llu wrong\n",

@@ -1,0 +1,70 @@
+/*
+ * Ranks that a test forks by itself, since mpirun would end them all when one dies. They meet at a port of the loopback
+ * that nobody has just now; another process may take it before they do.
+ */
+#ifndef KVCL_TEST_START_RANKS_H
+#define KVCL_TEST_START_RANKS_H
+
+#include <arpa/inet.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANK_LIVES_S = 110 };
+
+static inline int free_port(void)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t          len  = sizeof(addr);
+    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
+
+    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
+        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
+        perror("a free port");
+        exit(1);
+    }
+    close(fd);
+    return ntohs(addr.sin_port);
+}
+
+/** A process for each rank, which ends with what live(arg, rank) returns, or is killed if that takes too long. The
+ * caller has not used the library before. pids: NULL, if nobody wants to know. */
+static inline void start_ranks(int size, int (*live)(const void *arg, int rank), const void *arg, pid_t *pids)
+{
+    char  text[64];
+    pid_t pid;
+    int   i;
+
+    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
+    setenv("KVCL_RENDEZVOUS", text, 1);
+    snprintf(text, sizeof(text), "%d", size);
+    setenv("KVCL_SIZE", text, 1);
+    fflush(stdout);
+    for (i = 0; i < size; ++i) {
+        pid = fork();
+        if (pid == 0) {
+            snprintf(text, sizeof(text), "%d", i);
+            setenv("KVCL_RANK", text, 1);
+            alarm(RANK_LIVES_S);
+            _exit(live(arg, i));
+        }
+        if (pids != NULL) {
+            pids[i] = pid;
+        }
+    }
+    unsetenv("KVCL_RENDEZVOUS");
+    unsetenv("KVCL_SIZE");
+}
+
+/** Waits for that rank, or (-1) for any. @return whether it ended well. */
+static inline bool rank_ends_well(pid_t pid)
+{
+    int status;
+
+    return (waitpid(pid, &status, 0) > 0) && WIFEXITED(status) && (WEXITSTATUS(status) == 0);
+}
+
+#endif
