@@ -2,34 +2,9 @@
  * The store over several ranks: mpirun -n N store [--seed S] [TEST...]. Every block's bytes follow from its key, and
  * every block that arrives is compared with them.
  */
-#include "base/clock.h"
 #include "store_test.h"
 
 #include <pthread.h>
-#include <time.h>
-
-void sync_all(world_t *w)
-{
-    kvcl_req_h req;
-
-    KVCL_TRY(kvcl_barrier(w->comm, NULL, &req));
-    KVCL_TRY(wait_for(req));
-}
-
-kvcl_status_t wait_for(kvcl_req_h req)
-{
-    kvcl_status_t status;
-
-    do {
-        status = kvcl_req_wait(req, 0);
-    } while (status == KVCL_INPROGRESS);
-    return status;
-}
-
-kvcl_status_t do_wait(kvcl_status_t posted, kvcl_req_h *req)
-{
-    return (posted == KVCL_OK) ? wait_for(*req) : posted;
-}
 
 kvcl_key_t key_of(const char *what, uint64_t owner, uint64_t i)
 {
@@ -83,12 +58,23 @@ kvcl_cache_h make_cache(world_t *w, const char *name, uint64_t blocks, bool stru
     return cache;
 }
 
+kvcl_store_h open_with_pool(world_t *w, uint64_t pool, const char *nvme)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_store_h        store;
+
+    params.dir_entries = 8192;
+    params.dram_bytes  = pool * BLOCK;
+    params.block_bytes = BLOCK;
+    params.nvme        = nvme;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    return store;
+}
+
 bool keep_waiting(uint64_t *until_ns)
 {
-    const struct timespec nap = {0, 1000000};
-
     *until_ns = (*until_ns != 0) ? *until_ns : kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
-    nanosleep(&nap, NULL);
+    nap(KVCL_NS_PER_MS);
     return !kvcl_deadline_passed(*until_ns);
 }
 

@@ -3,8 +3,6 @@
  */
 #include "store_test.h"
 
-#include <time.h>
-
 enum { POOL = 16 };
 
 static kvcl_store_h open_store(world_t *w, uint64_t replicas)
@@ -208,7 +206,6 @@ static void quotas(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 static void raised(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     kvcl_xfer_params_t seven = KVCL_XFER_PARAMS_INIT;
-    struct timespec    nap   = {0, 100000000};
     uint64_t           begun = now_ns();
 
     if (w->rank == 1) {
@@ -218,7 +215,7 @@ static void raised(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
         CHECK(w, put(w, store, cache, "raised", 0, 3, &seven) == KVCL_OK, "put");
         CHECK(w, now_ns() - begun < 30000000000u, "the quota was raised, and it waited on");
     } else if (w->rank == 0) {
-        nanosleep(&nap, NULL);
+        nap(100000000);
         CHECK(w, kvcl_store_quota(store, -1, 7, 3 * BLOCK) == KVCL_OK, "a higher quota");
     }
     sync_all(w);

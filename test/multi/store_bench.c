@@ -1,7 +1,6 @@
 /*
  * Quick numbers of the store while it is worked on (kvcl_perf measures for the record): store bench.
  */
-#include "base/clock.h"
 #include "store_test.h"
 
 enum { BENCH_KEYS = 16384, BENCH_GETS = 20000 };

@@ -4,8 +4,6 @@
  */
 #include "store_test.h"
 
-#include <stdlib.h>
-
 enum { POOL = 256, KEYS = 1500, DEPTH = 12, REQUESTS = 1500 };
 
 typedef struct tree {

@@ -11,28 +11,10 @@ static unsigned wanted(const world_t *w, unsigned replicas)
     return ((unsigned)w->size < replicas) ? (unsigned)w->size : replicas;
 }
 
-/* The sum over all ranks. */
-static uint64_t sum_of(world_t *w, uint64_t mine)
-{
-    uint64_t   all[64] = {0}, sum = 0;
-    kvcl_req_h req;
-    int        i;
-
-    KVCL_TRY(kvcl_allgather(w->comm, &mine, sizeof(mine), all, NULL, &req));
-    KVCL_TRY(wait_for(req));
-    for (i = 0; i < w->size; ++i) {
-        sum += all[i];
-    }
-    return sum;
-}
-
 static uint64_t blocks_of_all(world_t *w, kvcl_store_h store)
 {
-    kvcl_store_stats_t stats;
-
     sync_all(w);
-    kvcl_store_stats(store, &stats);
-    return sum_of(w, stats.blocks);
+    return sum_of(w, stats_of(store).blocks);
 }
 
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, unsigned replicas,

@@ -8,8 +8,6 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <time.h>
 
 enum { UNIVERSE = 48, POOL = 16, RING = 64, STEPS = 300, LATE = 100 };
 
@@ -112,7 +110,6 @@ static void change(world_t *w, kvcl_store_h store, kvcl_cache_h cache, kvcl_rand
 
 static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower_t *f)
 {
-    struct timespec    nap  = {0, 50000000};
     kvcl_key_t         late = key_of("late", (uint64_t)w->rank, 0), theirs = key_of("late", (uint64_t)f->rank, 0);
     kvcl_store_event_t event;
     uint32_t           id = 0;
@@ -123,7 +120,7 @@ static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower
           "nothing happens, and %zu came", n);
     sync_all(w);
     if (w->rank % 2 == 0) { /* those put, the others wait; alone: nobody waits */
-        nanosleep(&nap, NULL);
+        nap(50000000);
         fill(cache, 0, &late);
         CHECK(w, DO(kvcl_store_put(store, &late, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
     }

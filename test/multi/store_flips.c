@@ -4,8 +4,6 @@
  */
 #include "store_test.h"
 
-#include <stdlib.h>
-
 /* ---- one slot ---- */
 
 static uint32_t cycles(void)

@@ -4,8 +4,6 @@
  */
 #include "store_test.h"
 
-#include <stdlib.h>
-
 enum { POOL = 16, KEYS = 8, HOT = 4 };
 
 static size_t listed(kvcl_store_h store, int rank)

@@ -2,33 +2,11 @@
  * What happens to a key while its bytes are on their way elsewhere, and ranks that do not answer: copies of what was
  * removed or replaced meanwhile do not come back; questions to all ranks wait for the silent ones once.
  */
-#include "base/clock.h"
 #include "store/store.h"
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
 
-#include <time.h>
-
 enum { POOL = 64, KEYS = 8, ROUNDS = 150 };
-
-static kvcl_store_h open_store(world_t *w)
-{
-    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    kvcl_store_h        store;
-
-    params.dir_entries = 8192;
-    params.dram_bytes  = POOL * BLOCK;
-    params.block_bytes = BLOCK;
-    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
-    return store;
-}
-
-static void nap(uint64_t ns)
-{
-    struct timespec t = {(time_t)(ns / KVCL_NS_PER_SEC), (long)(ns % KVCL_NS_PER_SEC)};
-
-    nanosleep(&t, NULL);
-}
 
 /* The first keys of this name whose home is rank 0. */
 static void keys_of_home_0(kvcl_store_h store, const char *what, uint64_t round, kvcl_key_t keys[KEYS])
@@ -75,7 +53,7 @@ static int byte_of(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key
 void test_late_copy(world_t *w)
 {
     kvcl_cache_h cache = make_cache(w, "late", KEYS + 1, false);
-    kvcl_store_h store = open_store(w);
+    kvcl_store_h store = open_with_pool(w, POOL, NULL);
     int          last  = w->size - 1;
     kvcl_key_t   keys[KEYS];
     uint8_t      made[KEYS];
@@ -116,7 +94,7 @@ void test_late_copy(world_t *w)
 void test_late_upsert(world_t *w)
 {
     kvcl_cache_h cache = make_cache(w, "late", KEYS + 1, false);
-    kvcl_store_h store = open_store(w);
+    kvcl_store_h store = open_with_pool(w, POOL, NULL);
     int          last  = w->size - 1, round, byte;
     kvcl_key_t   keys[KEYS];
     uint8_t      made[KEYS];
@@ -183,7 +161,7 @@ void test_silent_ranks(world_t *w)
 {
     enum { ATTEMPTS = 8 };
     kvcl_cache_h       cache = make_cache(w, "silent", KEYS + 1, false);
-    kvcl_store_h       store = open_store(w);
+    kvcl_store_h       store = open_with_pool(w, POOL, NULL);
     uint64_t           usual = w->ctx->config.timeout_ns, once = 0;
     char               how[128] = "";
     kvcl_key_t         keys[KEYS];

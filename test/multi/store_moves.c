@@ -9,18 +9,6 @@
 
 enum { POOL = 64, EACH = 12 };
 
-static kvcl_store_h open_store(world_t *w)
-{
-    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    kvcl_store_h        store;
-
-    params.dir_entries = 8192;
-    params.dram_bytes  = POOL * BLOCK;
-    params.block_bytes = BLOCK;
-    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
-    return store;
-}
-
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what)
 {
     kvcl_key_t keys[EACH];
@@ -89,7 +77,7 @@ static unsigned held_by(world_t *w, kvcl_store_h store, int rank, const char *wh
 void test_moves(world_t *w)
 {
     kvcl_cache_h       cache = make_cache(w, "moves", EACH + 1, false);
-    kvcl_store_h       store = open_store(w);
+    kvcl_store_h       store = open_with_pool(w, POOL, NULL);
     getter_t           getter = {.w = w, .store = store, .cache = cache, .what = "moves"};
     kvcl_key_t         keys[EACH + 1];
     uint8_t            made[EACH + 1];
@@ -141,7 +129,7 @@ void test_moves(world_t *w)
 void test_drain(world_t *w)
 {
     kvcl_cache_h       cache  = make_cache(w, "drain", EACH + 1, false);
-    kvcl_store_h       store  = open_store(w);
+    kvcl_store_h       store  = open_with_pool(w, POOL, NULL);
     getter_t           getter = {.w = w, .store = store, .cache = cache, .what = "drain"};
     int                leaver = w->size - 1;
     kvcl_store_stats_t stats;
@@ -192,7 +180,7 @@ void test_drain(world_t *w)
 void test_drain_two(world_t *w)
 {
     kvcl_cache_h         cache = make_cache(w, "drain two", EACH + 1, false);
-    kvcl_store_h         store = open_store(w);
+    kvcl_store_h         store = open_with_pool(w, POOL, NULL);
     kvcl_context_stats_t before, after;
     kvcl_key_t           keys[EACH];
     uint64_t             moved = 99;
@@ -233,7 +221,7 @@ void test_move_unlisted(world_t *w)
 {
     enum { LISTED = 4 };
     kvcl_cache_h       cache = make_cache(w, "nowhere", EACH + 1, false);
-    kvcl_store_h       store = open_store(w);
+    kvcl_store_h       store = open_with_pool(w, POOL, NULL);
     kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
     kvcl_key_t         keys[LISTED], key = key_of("nowhere", 0, 0), two = key_of("nowhere", 0, 1);
     uint32_t           ids[LISTED], to = EACH, i;

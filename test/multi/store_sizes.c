@@ -4,8 +4,6 @@
  */
 #include "store_test.h"
 
-#include <stdlib.h>
-
 enum { SIZES = 3, KEYS = 400, LARGEST = 20488 };
 
 static const uint64_t sizes[SIZES] = {1528, 4096, LARGEST}; /* the second is block_bytes */

@@ -1,46 +1,22 @@
 /*
- * What the store's multi-rank tests share: checks, blocks whose bytes follow from their key, and the surroundings that
- * each test gets.
+ * What the store's multi-rank tests share: blocks whose bytes follow from their key, and the tests of all files.
  */
 #ifndef KVCL_TEST_STORE_TEST_H
 #define KVCL_TEST_STORE_TEST_H
 
+#include "world.h"
+#include "base/clock.h"
 #include "base/rand.h"
-#include <kvcl/kvcl.h>
-
-#include <stdbool.h>
-#include <string.h>
-
-typedef struct world {
-    kvcl_context_h ctx;
-    kvcl_comm_h    comm;
-    int            rank, size;
-    uint64_t       seed;
-    unsigned       failed;
-} world_t;
-
-#define CHECK(_w, _cond, ...)                                                          \
-    do {                                                                               \
-        if (!(_cond)) {                                                                \
-            fprintf(stderr, "rank %d: %s:%d: %s: ", (_w)->rank, __func__, __LINE__, #_cond); \
-            fprintf(stderr, __VA_ARGS__);                                              \
-            fprintf(stderr, " [%s]\n", kvcl_last_error());                             \
-            ++(_w)->failed;                                                            \
-        }                                                                              \
-    } while (0)
 
 enum { BLOCK = 4096 };
 
-void       sync_all(world_t *w);
 kvcl_key_t key_of(const char *what, uint64_t owner, uint64_t i);
 void       fill(kvcl_cache_h cache, uint32_t block, const kvcl_key_t *key);
 bool       holds(kvcl_cache_h cache, uint32_t block, const kvcl_key_t *key);
 /** A cache of opaque blocks of BLOCK bytes, or (structured) of KV layers of as many. */
 kvcl_cache_h make_cache(world_t *w, const char *name, uint64_t blocks, bool structured);
-kvcl_status_t wait_for(kvcl_req_h req);
-/** Post it, wait for it. */
-#define DO(_call) do_wait((_call), &req)
-kvcl_status_t do_wait(kvcl_status_t posted, kvcl_req_h *req);
+/** With a pool of so many blocks, and a tier (params.nvme). */
+kvcl_store_h open_with_pool(world_t *w, uint64_t pool, const char *nvme);
 /** For a loop that waits for an event: a nap, and false when a minute has passed since the first one (*until_ns is 0
  * then). No disk and no machine that others share keeps anybody waiting so long. */
 bool keep_waiting(uint64_t *until_ns);

@@ -36,27 +36,6 @@ void tier_unlink(void)
     unlink(path);
 }
 
-static kvcl_store_h open_store(world_t *w, const char *spec)
-{
-    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    kvcl_store_h        store;
-
-    params.dir_entries = 8192;
-    params.dram_bytes  = POOL * BLOCK;
-    params.block_bytes = BLOCK;
-    params.nvme        = spec;
-    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
-    return store;
-}
-
-static kvcl_store_stats_t stats_of(kvcl_store_h store)
-{
-    kvcl_store_stats_t stats;
-
-    kvcl_store_stats(store, &stats);
-    return stats;
-}
-
 /* Blocks of my pool that the tier has not got. */
 static uint32_t dirty(kvcl_store_h store)
 {
@@ -165,7 +144,7 @@ void test_tier(world_t *w)
 {
     const char         *spec = tier_spec(w);
     kvcl_cache_h       cache = make_cache(w, "tier", KEYS, true);
-    kvcl_store_h       store = open_store(w, spec);
+    kvcl_store_h       store = open_with_pool(w, POOL, spec);
     unsigned           all   = KEYS * (unsigned)w->size, n;
     kvcl_store_stats_t stats;
 
@@ -199,7 +178,7 @@ void test_tier_restart(world_t *w)
 {
     const char   *spec = tier_spec(w);
     kvcl_cache_h cache = make_cache(w, "tier", KEYS, true);
-    kvcl_store_h store = open_store(w, spec);
+    kvcl_store_h store = open_with_pool(w, POOL, spec);
     unsigned     all   = KEYS * (unsigned)w->size, n;
     kvcl_key_t   keys[KEYS];
     uint64_t     until = 0;
@@ -213,7 +192,7 @@ void test_tier_restart(world_t *w)
     CHECK(w, kvcl_store_pin(store, keys, BATCH, 1, 60000000000u, 0, NULL) == KVCL_OK, "pin"); /* they go there as well */
     sync_all(w);
     kvcl_store_close(store);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     CHECK(w, stats_of(store).nvme_blocks == KEYS, "%llu blocks found again",
           (unsigned long long)stats_of(store).nvme_blocks);
     CHECK(w, listed(w, store, "restart"), "not all is listed again");
@@ -231,7 +210,7 @@ void test_tier_restart(world_t *w)
     CHECK(w, stats_of(store).nvme_blocks == 0, "removed blocks are in the tier");
     sync_all(w);
     kvcl_store_close(store);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     CHECK(w, stats_of(store).nvme_blocks == 0, "removed blocks came back");
     sync_all(w);
     kvcl_store_close(store);
@@ -252,7 +231,7 @@ void test_tier_close(world_t *w)
     kvcl_req_h   req;
 
     for (n = 0; n < CYCLES; ++n) {
-        store = open_store(w, spec);
+        store = open_with_pool(w, POOL, spec);
         CHECK(w, stats_of(store).nvme_blocks == (uint64_t)n * SOME, "%llu of %u blocks are in the tier",
               (unsigned long long)stats_of(store).nvme_blocks, n * SOME);
         for (i = 0; i < SOME; ++i) {
@@ -305,7 +284,7 @@ void test_tier_upsert(world_t *w)
 {
     const char   *spec = tier_spec(w);
     kvcl_cache_h cache = make_cache(w, "tier", KEYS, false);
-    kvcl_store_h store = open_store(w, spec);
+    kvcl_store_h store = open_with_pool(w, POOL, spec);
     kvcl_key_t   key   = key_of("upsert", (uint64_t)w->rank, 0);
     int          i;
 
@@ -322,7 +301,7 @@ void test_tier_upsert(world_t *w)
           (unsigned long long)stats_of(store).corrupt, (unsigned long long)stats_of(store).dropped);
     sync_all(w);
     kvcl_store_close(store);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     CHECK(w, listed(w, store, "more"), "not all is listed again");
     expect_bytes(w, store, cache, &key, i - 1);
     sync_all(w);
@@ -355,7 +334,7 @@ static void set_faults(fault_kind_t kind, unsigned reads, unsigned writes)
 /* The disk refuses every write from now on, full or broken: puts go on, what is got is right, one warning is given. */
 static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
 {
-    kvcl_store_h       store  = open_store(w, spec);
+    kvcl_store_h       store  = open_with_pool(w, POOL, spec);
     unsigned           warned, n;
     kvcl_key_t         key;
     uint32_t           id = 0;
@@ -376,7 +355,7 @@ static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, faul
     kvcl_store_close(store); /* flushes: here at the latest it fails */
     CHECK(w, n_warned == warned + 1, "%u warnings", n_warned - warned);
     set_faults(FAULT_NONE, 0, 0);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     n     = get_all(w, store, cache, "refused"); /* whatever is there */
     stats = stats_of(store);
     CHECK(w, (stats.corrupt == 0) && (stats.nvme_state == KVCL_STORE_NVME_ON), "%u found, %llu corrupt", n,
@@ -391,13 +370,13 @@ static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, faul
 /* Reads that fail now and then cost some blocks; when all fail the tier is off, and gets end all the same. */
 static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
 {
-    kvcl_store_h store = open_store(w, spec);
+    kvcl_store_h store = open_with_pool(w, POOL, spec);
     unsigned     all   = KEYS * (unsigned)w->size, n;
 
     put_mine(w, store, cache, "unread");
     sync_all(w);
     kvcl_store_close(store);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     CHECK(w, listed(w, store, "unread"), "not all is listed again");
     sync_all(w);
     set_faults(kind, 7, 0);
@@ -406,7 +385,7 @@ static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault
     sync_all(w);
     kvcl_store_close(store); /* and what is staged goes */
     set_faults(FAULT_NONE, 0, 0);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     wait_for_mine(w, store, "unread");
     sync_all(w);
     set_faults(kind, 1, 0);
@@ -453,7 +432,7 @@ static unsigned flip(world_t *w, kvcl_cache_h cache, const char *what, unsigned 
 static void flip_bits(world_t *w, const char *spec, kvcl_cache_h cache)
 {
     enum { FLIPPED = KEYS / 4 };
-    kvcl_store_h       store = open_store(w, spec);
+    kvcl_store_h       store = open_with_pool(w, POOL, spec);
     unsigned           all   = KEYS * (unsigned)w->size, n;
     kvcl_store_stats_t stats;
 
@@ -462,7 +441,7 @@ static void flip_bits(world_t *w, const char *spec, kvcl_cache_h cache)
     kvcl_store_close(store);
     n = flip(w, cache, "flipped", FLIPPED);
     CHECK(w, n == FLIPPED, "flipped %u", n);
-    store = open_store(w, spec);
+    store = open_with_pool(w, POOL, spec);
     CHECK(w, listed(w, store, "flipped"), "not all is listed again");
     sync_all(w);
     n = get_all(w, store, cache, "flipped");

@@ -11,27 +11,6 @@
 
 enum { SMALL = 16, POOL = 96, KEYS = 64, BATCH = 8 };
 
-static kvcl_store_h open_store(world_t *w, const char *spec, uint64_t pool)
-{
-    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    kvcl_store_h        store;
-
-    params.dir_entries = 8192;
-    params.dram_bytes  = pool * BLOCK;
-    params.block_bytes = BLOCK;
-    params.nvme        = spec;
-    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
-    return store;
-}
-
-static kvcl_store_stats_t stats_of(kvcl_store_h store)
-{
-    kvcl_store_stats_t stats;
-
-    kvcl_store_stats(store, &stats);
-    return stats;
-}
-
 /* So many of my keys, each batch when those before the last one are in the tier. */
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, uint32_t all)
 {
@@ -66,7 +45,7 @@ void test_tier_removed_early(world_t *w)
 {
     const char   *spec = tier_spec(w);
     kvcl_cache_h cache = make_cache(w, "tier", KEYS, false);
-    kvcl_store_h store = open_store(w, spec, SMALL);
+    kvcl_store_h store = open_with_pool(w, SMALL, spec);
     kvcl_key_t   keys[KEYS];
     uint8_t      present[KEYS];
     unsigned     left = 0, i;
@@ -78,7 +57,7 @@ void test_tier_removed_early(world_t *w)
     sync_all(w);
     kvcl_store_close(store);
     atomic_store(&kvcl_nvme_late, true);
-    store = open_store(w, spec, SMALL);
+    store = open_with_pool(w, SMALL, spec);
     CHECK(w, stats_of(store).nvme_blocks == KEYS, "%llu blocks found again",
           (unsigned long long)stats_of(store).nvme_blocks);
     sync_all(w);
@@ -134,7 +113,7 @@ void test_tier_drain(world_t *w)
     const char    *spec = tier_spec(w);
     kvcl_cache_h  cache = make_cache(w, "tier", KEYS, false);
     int           last  = w->size - 1, r;
-    kvcl_store_h  store = open_store(w, (w->rank == last) ? spec : "", (w->rank == last) ? SMALL : POOL);
+    kvcl_store_h  store = open_with_pool(w, (w->rank == last) ? SMALL : POOL, (w->rank == last) ? spec : "");
     uint64_t      moved = 0;
     unsigned      held  = 0;
     kvcl_status_t status;
@@ -166,7 +145,7 @@ void test_tier_clear(world_t *w)
 {
     enum { MANY = 5000, BYTES = 64, STEP = 1100 };
     const char    *spec = tier_spec(w);
-    kvcl_store_h  store = open_store(w, spec, SMALL);
+    kvcl_store_h  store = open_with_pool(w, SMALL, spec);
     uint64_t      ask[2] = {0, 0}, answer[2] = {0, 0}, before, after, until = 0;
     uint8_t       bytes[BYTES];
     struct iovec  iov = {bytes, sizeof(bytes)};
@@ -269,7 +248,7 @@ void test_tier_still(world_t *w)
 
     fault.below  = &kvcl_tio_threads;
     kvcl_nvme_io = &fault_ops;
-    store        = open_store(w, spec, SMALL);
+    store        = open_with_pool(w, SMALL, spec);
     fill(cache, id, &key);
     CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
     do {

@@ -148,7 +148,7 @@ static void test_sizes(world_t *w)
         if (after == 0) {
             break;
         }
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        nap(10000000);
     }
     CHECK(w, after == 0, "%llu blocks are left of what was removed", (unsigned long long)after);
     kvcl_store_close(store);
@@ -271,7 +271,7 @@ static void test_full(world_t *w)
         if (stats.blocks <= POOL - RUN) {
             break;
         }
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        nap(10000000);
     }
     CHECK(w, stats.blocks <= POOL - RUN, "%llu blocks: some are left of a put that failed",
           (unsigned long long)stats.blocks);
@@ -411,15 +411,15 @@ static void test_cancel(world_t *w)
         p.timeout_ns = ((i % 2) != 0) ? 1 + (next(&w->rnd) % 3000000) : 0;
         CHECK(w, kvcl_store_get_value(store, &key, buf, BYTES, &p, &req) == KVCL_OK, "post");
         if (p.timeout_ns == 0) {
-            nanosleep(&(struct timespec){.tv_nsec = (long)(next(&w->rnd) % 2000000)}, NULL);
+            nap(next(&w->rnd) % 2000000);
             kvcl_req_cancel(req);
         }
-        status = done(KVCL_OK, &req);
+        status = wait_for(req);
         CHECK(w, (status == KVCL_OK) || (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_TIMED_OUT), "%s",
               kvcl_status_text(status));
         ended += (status != KVCL_OK) ? 1 : 0;
         memset(buf, 0xa5, BYTES);
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        nap(5000000);
         for (at = 0; (at < BYTES) && (buf[at] == 0xa5); ++at) {
         }
         CHECK(w, at == BYTES, "byte %zu was written after the end", at);

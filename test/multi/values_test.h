@@ -1,36 +1,12 @@
 /*
- * What the tests of values share: bytes that follow from a number, memory cut at random, checks.
+ * What the tests of values share: bytes that follow from a number, memory cut at random.
  */
 #ifndef KVCL_TEST_VALUES_TEST_H
 #define KVCL_TEST_VALUES_TEST_H
 
-#include <kvcl/kvcl.h>
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "world.h"
 
 enum { B = 65536, HEAD = 96, MIB = 1 << 20 };
-
-typedef struct world {
-    kvcl_context_h ctx;
-    kvcl_comm_h    comm;
-    int            rank, size;
-    uint64_t       seed, rnd;
-    unsigned       failed;
-} world_t;
-
-#define CHECK(_w, _cond, ...)                                                          \
-    do {                                                                               \
-        if (!(_cond)) {                                                                \
-            fprintf(stderr, "rank %d: %s:%d: %s: ", (_w)->rank, __func__, __LINE__, #_cond); \
-            fprintf(stderr, __VA_ARGS__);                                              \
-            fprintf(stderr, " [%s]\n", kvcl_last_error());                             \
-            ++(_w)->failed;                                                            \
-        }                                                                              \
-    } while (0)
 
 /* ---- bytes ---- */
 
@@ -79,38 +55,6 @@ static inline kvcl_key_t key_of(const world_t *w, const char *what, int rank, un
 }
 
 /* ---- what every test does ---- */
-
-static inline kvcl_status_t done(kvcl_status_t posted, kvcl_req_h *req)
-{
-    if (posted != KVCL_OK) {
-        return posted;
-    }
-    do {
-        posted = kvcl_req_wait(*req, 0);
-    } while (posted == KVCL_INPROGRESS);
-    return posted;
-}
-#define DO(_call) done((_call), &req)
-
-static inline void sync_all(world_t *w)
-{
-    kvcl_req_h req;
-
-    KVCL_TRY(DO(kvcl_barrier(w->comm, NULL, &req)));
-}
-
-static inline uint64_t sum_of(world_t *w, uint64_t mine)
-{
-    uint64_t   all[64] = {0}, sum = 0;
-    kvcl_req_h req;
-    int        i;
-
-    KVCL_TRY(DO(kvcl_allgather(w->comm, &mine, sizeof(mine), all, NULL, &req)));
-    for (i = 0; i < w->size; ++i) {
-        sum += all[i];
-    }
-    return sum;
-}
 
 static inline kvcl_store_h open_store(world_t *w, uint64_t pool, unsigned replicas)
 {
