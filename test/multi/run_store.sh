@@ -1,18 +1,8 @@
 #!/bin/sh
 # The store over 1, 2, 4 and 7 ranks, by shared memory; STORE_PATHS names other paths. SEED=N replays.
 set -eu
-: "${top_builddir:?}"
-command -v mpirun >/dev/null 2>&1 || { echo "no mpirun here: the store's multi-rank tests are skipped"; exit 77; }
-seed=${SEED:-$(date +%s)}
-
-# run N PATH TEST...: no test named means all
-run() {
-  n=$1 path=$2
-  shift 2
-  echo "-- $n ranks, KVCL_PATH=$path, seed $seed"
-  KVCL_PATH=$path mpirun -n "$n" "$top_builddir/test/multi/store" --seed "$seed" "$@"
-  seed=$((seed + 1))
-}
+program=store
+. "$(dirname "$0")/seeded.sh"
 
 few=
 case ${TEST_SANITIZE-} in

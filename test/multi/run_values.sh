@@ -1,18 +1,8 @@
 #!/bin/sh
 # Values of a store over 1, 2 and 4 ranks, by shared memory and by TCP. SEED=N replays.
 set -eu
-: "${top_builddir:?}"
-command -v mpirun >/dev/null 2>&1 || { echo "no mpirun here: the multi-rank tests of values are skipped"; exit 77; }
-seed=${SEED:-$(date +%s)}
-
-# run N PATH TEST...: no test named means all
-run() {
-  n=$1 path=$2
-  shift 2
-  echo "-- $n ranks, KVCL_PATH=$path, seed $seed"
-  KVCL_PATH=$path mpirun -n "$n" "$top_builddir/test/multi/values" --seed "$seed" "$@"
-  seed=$((seed + 1))
-}
+program=values
+. "$(dirname "$0")/seeded.sh"
 
 case ${TEST_SANITIZE:-} in
 ?*) export VALUES_SMALL=1 ;; # 70 MiB are left out
