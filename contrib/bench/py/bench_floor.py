@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 """KVCL beside its floors: contrib/bench/floor calls it, and has the help."""
 
-import argparse
 import os
-import shutil
 import statistics
 import sys
 
 import lists
+import options
 import report
 import run_iperf
 import run_kvcl
 from lists import BlockList
 from rounds import Results, WrongBytes, announce, measure
-from run_kvcl import Cores, Failed
+from run_kvcl import Failed
 from targets import FRAMES, IPERF, MEMCPY, MEMCPY2, OURS, RAW, Targets
 
 # Which members of kvcl_perf's JSON are whose.
@@ -101,22 +100,11 @@ def judge(results, seen, wanted):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = options.common()
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--paths", default="shm,tcp", type=lambda text: text.split(","))
-    parser.add_argument("--cores", type=lambda text: [int(core) for core in text.split(",")])
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--self-test", action="store_true")
-    args = parser.parse_args()
-    Cores.pair = args.cores
-    if not set(args.paths) <= {"shm", "tcp"}:
-        raise Failed("--paths takes shm, tcp or shm,tcp")
-    if Cores.pair is not None and (len(Cores.pair) != 2 or shutil.which("taskset") is None):
-        raise Failed("--cores takes two, A,B, and needs taskset")
+    args = options.parse(parser)
     if args.quick or args.self_test:
         args.rounds, args.iterations, args.seconds = 1, 3, 1
     results, seen = Results(), {}

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """The peers' benchmark once everything is installed: contrib/bench/peers calls it, and has the help."""
 
-import argparse
 import os
-import shutil
 import sys
 
 import lists
+import options
 import report
 import run_kvcl
 import run_peer
 from rounds import Results, WrongBytes, announce, measure
-from run_kvcl import Cores, Failed
+from run_kvcl import Failed
 
 OURS = "KVCL"
 PEERS = (
@@ -50,20 +49,11 @@ def run(args, results):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--out", required=True)
+    parser = options.common()
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--paths", default="shm,tcp", type=lambda text: text.split(","))
     parser.add_argument("--only", default="nixl,mooncake", type=lambda text: text.split(","))
-    parser.add_argument("--cores", type=lambda text: [int(core) for core in text.split(",")])
-    parser.add_argument("--quick", action="store_true")
-    args = parser.parse_args()
-    Cores.pair = args.cores
-    if Cores.pair is not None and (len(Cores.pair) != 2 or shutil.which("taskset") is None):
-        raise Failed("--cores takes two, A,B, and needs taskset")
+    args = options.parse(parser)
     results = Results()
     blocks, sweep = run(args, results)
     os.makedirs(args.out, exist_ok=True)

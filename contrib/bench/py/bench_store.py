@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """KVCL's store beside Mooncake's, in turns: contrib/bench/peers --store calls it, and has the help."""
 
-import argparse
 import os
-import shutil
 import sys
 
+import options
 import report
 import run_kvcl
 import run_store
 from rounds import Results, WrongBytes, announce, measure
-from run_kvcl import Cores, Failed
+from run_kvcl import Failed
 
 # figure, what it is, unit, more is better
 FIGURES = (
@@ -65,22 +64,13 @@ def table(results):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--out", required=True)
+    parser = options.common()
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--paths", default="shm,tcp", type=lambda text: text.split(","))
     parser.add_argument("--only", default="mooncake", type=lambda text: text.split(","))
-    parser.add_argument("--cores", type=lambda text: [int(core) for core in text.split(",")])
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--without-package", action="store_true", help="not by the Python package")
-    args = parser.parse_args()
+    args = options.parse(parser)
     args.keys, args.memory_keys = (2048, 50_000) if args.quick else (8192, 1 << 20)
-    Cores.pair = args.cores
-    if Cores.pair is not None and (len(Cores.pair) != 2 or shutil.which("taskset") is None):
-        raise Failed("--cores takes two, A,B, and needs taskset")
     results = Results(NAMES)
     for number in range(args.rounds):
         announce(number + 1, args.rounds)
