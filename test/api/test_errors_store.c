@@ -1,5 +1,6 @@
 /*
- * What the calls that run a store refuse: events, lists, pins, quotas, moves, statistics. One rank, alone.
+ * What the calls that run a store refuse: events, lists, pins, quotas, moves, statistics; and those for values. One
+ * rank, alone.
  */
 #include "test/api/errors.h"
 
@@ -73,6 +74,123 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
 }
 END_TEST
 
+START_TEST(statistics_refuse_what_is_wrong_and_say_so)
+{
+    kvcl_store_stats_t *stats  = (void *)out.bytes;
+    kvcl_status_t      *status = (void *)(out.bytes + sizeof(out.bytes) - sizeof(*status));
+
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_all_stats(NULL, 1, stats, status));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_all_stats(store, 1, NULL, status));
+    REFUSED(INVALID_PARAM, "or NULL", kvcl_store_all_stats(store, 1, stats, NULL));
+    REFUSED(INVALID_PARAM, "2 ranks of a store over 1", kvcl_store_all_stats(store, 2, stats, status));
+    REFUSED(INVALID_PARAM, "0 ranks of a store over 1", kvcl_store_all_stats(store, 0, stats, status));
+}
+END_TEST
+
+/* ---- values ---- */
+
+enum { BYTES = 100 };
+
+typedef kvcl_status_t (*values_call_t)(kvcl_store_h to, const kvcl_key_t *k, size_t n, const kvcl_value_t *values,
+                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p);
+
+static kvcl_status_t get_values(kvcl_store_h from, const kvcl_key_t *k, size_t n, const kvcl_value_t *values,
+                                const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return kvcl_store_get_values(from, k, n, values, (kvcl_status_t *)(void *)out.bytes, params, req_p);
+}
+
+START_TEST(calls_for_values_refuse)
+{
+    static const struct {
+        values_call_t call;
+        const char    *name;
+    } calls[] = {{get_values, "kvcl_store_get_values"}, {kvcl_store_put_values, "kvcl_store_put_values"},
+                 {kvcl_store_upsert_values, "kvcl_store_upsert_values"}};
+    static uint8_t           buf[BYTES];
+    const kvcl_xfer_params_t old    = {.size = 8};
+    const kvcl_extent_t      good_extent = {buf, BYTES}, no_memory = {NULL, BYTES};
+    const kvcl_extent_t      endless[2]  = {{buf, SIZE_MAX}, {buf, 2}};
+    const kvcl_value_t       fine[2]     = {{&good_extent, 1}, {&good_extent, 1}};
+    const kvcl_value_t       nowhere[2]  = {{&good_extent, 1}, {&no_memory, 1}};
+    const kvcl_value_t       hollow[2]   = {{&good_extent, 1}, {NULL, 1}};
+    const kvcl_value_t       huge[2]     = {{&good_extent, 1}, {endless, 2}};
+    size_t                   i;
+
+    for (i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i) {
+        const values_call_t call = calls[i].call;
+        REFUSED(INVALID_PARAM, "store is NULL", call(NULL, keys, 2, fine, NULL, &out.req));
+        REFUSED(INVALID_PARAM, calls[i].name, call(NULL, keys, 2, fine, NULL, &out.req));
+        REFUSED(INVALID_PARAM, "array of 2", call(store, NULL, 2, fine, NULL, &out.req));
+        REFUSED(INVALID_PARAM, calls[i].name, call(store, keys, 2, NULL, NULL, &out.req));
+        REFUSED(INVALID_PARAM, "value 1", call(store, keys, 2, nowhere, NULL, &out.req));
+        REFUSED(INVALID_PARAM, "value 1", call(store, keys, 2, hollow, NULL, &out.req));
+        REFUSED(INVALID_PARAM, "value 1", call(store, keys, 2, huge, NULL, &out.req));
+        REFUSED(INVALID_PARAM, "0x40", call(store, keys, 2, fine, &flagged, &out.req));
+        REFUSED(INVALID_PARAM, "size is 8", call(store, keys, 2, fine, &old, &out.req));
+    }
+    REFUSED(INVALID_PARAM, "value 0", kvcl_store_put_value(store, keys, NULL, BYTES, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "value 0", kvcl_store_get_value(store, keys, NULL, BYTES, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_put_value(store, NULL, buf, BYTES, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_get_value(store, NULL, buf, BYTES, NULL, &out.req));
+}
+END_TEST
+
+START_TEST(what_is_asked_about_values_is_checked)
+{
+    uint64_t *bytes = (void *)out.bytes;
+
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_value_sizes(NULL, keys, 2, bytes, NULL, SECOND));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_value_sizes(store, NULL, 2, bytes, NULL, SECOND));
+    REFUSED(INVALID_PARAM, "bytes is NULL", kvcl_store_value_sizes(store, keys, 2, NULL, NULL, SECOND));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_value_keys(NULL, keys, out.keys, 4, &out.n, SECOND));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_value_keys(store, NULL, out.keys, 4, &out.n, SECOND));
+    REFUSED(INVALID_PARAM, "keys", kvcl_store_value_keys(store, keys, NULL, 4, &out.n, SECOND));
+    REFUSED(INVALID_PARAM, "n_p", kvcl_store_value_keys(store, keys, out.keys, 4, NULL, SECOND));
+    ck_assert_int_eq(kvcl_store_value_keys(store, keys, out.keys, 4, &out.n, SECOND), KVCL_ERR_NOT_FOUND);
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_remove_values(NULL, keys, 2, SECOND));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_remove_values(store, NULL, 2, SECOND));
+    TAKEN(kvcl_store_remove_values(store, keys, 2, SECOND)); /* what is absent is no error */
+    ck_assert(memcmp(&out, &kept, sizeof(out)) == 0);
+}
+END_TEST
+
+static kvcl_store_h open_with(uint64_t pool, uint64_t block)
+{
+    const kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = pool, .block_bytes = block};
+    kvcl_store_h              opened;
+
+    TAKEN(kvcl_store_open(world, &p, &opened));
+    return opened;
+}
+
+START_TEST(values_need_a_pool_with_room)
+{
+    static uint8_t buf[8192];
+    kvcl_store_h   none = open_with(0, 0), narrow = open_with(1024, 64);
+    kvcl_key_t     head;
+    kvcl_req_h     req;
+
+    REFUSED(INVALID_PARAM, "without a pool", kvcl_store_put_value(none, keys, buf, BYTES, NULL, &out.req));
+    TAKEN(kvcl_store_get_value(none, keys, buf, BYTES, NULL, &req)); /* nobody can have put it */
+    ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
+    REFUSED(UNSUPPORTED, "no room for a head", kvcl_store_put_value(narrow, keys, buf, BYTES, NULL, &out.req));
+    TAKEN(kvcl_store_put_value(narrow, keys, buf, 64, NULL, &req)); /* a block, and no head */
+    TAKEN(final(req));
+    REFUSED(NO_SPACE, "never has more than 16", kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &out.req));
+    TAKEN(kvcl_store_put_value(store, keys, buf, BYTES, NULL, &req));
+    TAKEN(final(req));
+    TAKEN(kvcl_store_get_value(store, keys, buf, BYTES + 1, NULL, &req)); /* it has not that size */
+    ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
+    kvcl_store_value_key(keys, &head);
+    ck_assert(memcmp(&head, keys, sizeof(head)) != 0);
+    ck_assert_int_eq(kvcl_store_value_keys(store, keys, NULL, 0, &out.n, SECOND), KVCL_ERR_NO_SPACE);
+    ck_assert_uint_eq(out.n, 1);
+    kvcl_store_close(narrow);
+    kvcl_store_close(none);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("errors_store");
@@ -84,6 +202,10 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, following_refuses_what_is_wrong_and_says_so);
     tcase_add_test(tc, keeping_and_moving_refuses_what_is_wrong_and_says_so);
+    tcase_add_test(tc, statistics_refuse_what_is_wrong_and_say_so);
+    tcase_add_test(tc, calls_for_values_refuse);
+    tcase_add_test(tc, what_is_asked_about_values_is_checked);
+    tcase_add_test(tc, values_need_a_pool_with_room);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
