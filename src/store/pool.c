@@ -58,8 +58,8 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
     }
     if ((n > 1) && (kvcl_slabs_bytes(bytes, sizes, n) == 0)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes for blocks of %u sizes: it must "
-                        "have room for %u blocks of the largest, rounded down to blocks of the first, and for fewer than 2^32 "
-                        "of the smallest", (unsigned long long)p->dram_bytes, n, 4 * n);
+                        "have room for %u blocks of the largest, rounded down to blocks of the first, and for fewer "
+                        "than 2^32 of the smallest", (unsigned long long)p->dram_bytes, n, 4 * n);
         return 0;
     }
     return n;
@@ -207,6 +207,20 @@ static bool may_go(const kvcl_owner_t *owner, uint32_t slot)
            ((at->state == KVCL_SLOT_PUBLISHED) && (at->pins == 0) && (owner->pins[slot] == 0));
 }
 
+/* May all go that the owner has of the slab? */
+static bool can_vacate(const kvcl_owner_t *owner, uint32_t slab)
+{
+    kvcl_slab_ids_t ids = kvcl_slabs_ids(owner->slabs, slab, owner->cls);
+    uint32_t        slot;
+
+    for (slot = ids.first; slot < ids.end; ++slot) {
+        if (kvcl_slabs_has(owner->slabs, owner->cls, slot) && !may_go(owner, slot)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* All that the owner has of the slab goes, or nothing. */
 static bool vacate(kvcl_owner_t *owner, uint32_t slab)
 {
@@ -215,10 +229,8 @@ static bool vacate(kvcl_owner_t *owner, uint32_t slab)
     size_t           n = 0;
     uint32_t         slot;
 
-    for (slot = ids.first; slot < ids.end; ++slot) {
-        if (kvcl_slabs_has(owner->slabs, owner->cls, slot) && !may_go(owner, slot)) {
-            return false;
-        }
+    if (!can_vacate(owner, slab)) {
+        return false;
     }
     for (slot = ids.first; slot < ids.end; ++slot) {
         if (!kvcl_slabs_has(owner->slabs, owner->cls, slot)) {
@@ -282,6 +294,31 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
         }
     }
     return false;
+}
+
+bool kvcl_pool_could(const kvcl_owner_t *owner, uint64_t n)
+{
+    const kvcl_slabs_t *slabs = owner->slabs;
+    uint32_t           left[KVCL_SLABS_CLASSES_MAX] = {0}, s;
+    kvcl_slab_ids_t    ids;
+    uint64_t           found = 0;
+    unsigned           i;
+
+    for (i = 0; (slabs != NULL) && (i < slabs->n_classes); ++i) {
+        left[i] = (i != owner->cls) ? slabs->classes[i].n_slabs - 1 : 0;
+    }
+    for (s = 0; (slabs != NULL) && (s < slabs->n) && (found < n); ++s) {
+        i = slabs->slabs[s].owner;
+        if ((i != KVCL_SLAB_NOBODY) && ((left[i] == 0) || !can_vacate(owner->pool->owners[i], s))) {
+            continue;
+        }
+        if (i != KVCL_SLAB_NOBODY) {
+            --left[i];
+        }
+        ids    = kvcl_slabs_ids(slabs, s, owner->cls);
+        found += ids.end - ids.first;
+    }
+    return found >= n;
 }
 
 void kvcl_pool_balance(kvcl_owner_t *owner, size_t n)

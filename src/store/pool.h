@@ -59,6 +59,8 @@ uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool);
 /** The owner gets another slab, if there is one to be had: nobody's; of another class that has used its blocks longer
  * ago; or (must) of any. Its blocks are evicted. False: none; nothing has changed. */
 bool     kvcl_pool_grow(kvcl_owner_t *owner, bool must);
+/** Would there be n blocks more, or nearly so, if all slabs that may go came to this owner? Nothing changes. */
+bool     kvcl_pool_could(const kvcl_owner_t *owner, uint64_t n);
 /** n blocks are about to be evicted for room: slabs that nobody has or others have empty come first, and now and then
  * one of another class's. Afterwards fewer may have to be. */
 void     kvcl_pool_balance(kvcl_owner_t *owner, size_t n);

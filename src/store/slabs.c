@@ -346,8 +346,8 @@ static uint32_t best_of(const kvcl_slabs_t *slabs, unsigned owner, unsigned cls,
     return best;
 }
 
-/* Empty slabs that a class can do without: one that has blocks keeps two slabs' worth of free ones, for one that was just
- * given a slab is about to fill it; one without keeps a slab. */
+/* Empty slabs that a class can do without: one that has blocks keeps two slabs' worth of free ones, for one that was
+ * just given a slab is about to fill it; one without keeps a slab. */
 static uint32_t idle(const kvcl_slab_class_t *c)
 {
     uint64_t worth = (c->n_room != 0) ? (uint64_t)(c->n_room - c->n_used) * c->n_slabs / c->n_room : 0;

@@ -1,10 +1,10 @@
 /*
  * Blocks that the store hands out: alloc and free of its cache, pins; and how a block is taken, of the pool too.
  *
- * To take a block: the one free for longest, else (a pool of several sizes) one in a slab that becomes this class's, else
- * a victim: the tenant's own if it would be over its quota, one of a tenant that is over its, else that of the eviction
- * order. It is withdrawn first (its
- * generation is bumped before anybody may write a byte of it) and removed from the directory in the background.
+ * To take a block: the one free for longest, else (a pool of several sizes) one in a slab that becomes this class's,
+ * else a victim: the tenant's own if it would be over its quota, one of a tenant that is over its, else that of the
+ * eviction order. It is withdrawn first (its generation is bumped before anybody may write a byte of it) and removed
+ * from the directory in the background.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -75,8 +75,8 @@ static bool shrink(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, gone_t *
     return over == 0;
 }
 
-/* Lock held. Evict until n slots are free, for a tenant that must give up `over` bytes; there are enough of those. False:
- * the tenant's are pinned. */
+/* Lock held. Evict until n slots are free, for a tenant that must give up `over` bytes; there are enough of those.
+ * False: the tenant's are pinned. */
 static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_t n)
 {
     gone_t   gone;
@@ -106,6 +106,19 @@ static size_t spare(const kvcl_owner_t *owner)
     return (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
 }
 
+/* Lock held. Until n slots are free or could be evicted: slabs of others, then pins that give way. Where that cannot be
+ * enough nothing goes. */
+static void find_room(kvcl_owner_t *owner, size_t n)
+{
+    uint64_t yield = kvcl_list_is_empty(&owner->held.soft) ? 0 : owner->pinned;
+
+    if ((n > spare(owner) + yield) && !kvcl_pool_could(owner, n - spare(owner) - yield)) {
+        return;
+    }
+    while ((n > spare(owner)) && (kvcl_pool_grow(owner, true) || kvcl_pins_yield(owner))) {
+    }
+}
+
 kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids)
 {
     uint64_t      over   = kvcl_tenants_over(owner->tenants, tenant, n * kvcl_owner_bytes(owner));
@@ -117,8 +130,8 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
                          owner->cache->name, (unsigned long long)kvcl_owner_most(owner));
     }
     kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
-    while ((n > spare(owner)) && (over != KVCL_TENANT_NEVER) &&
-           (kvcl_pool_grow(owner, true) || kvcl_pins_yield(owner))) {
+    if (over != KVCL_TENANT_NEVER) {
+        find_room(owner, n);
     }
     if (n > spare(owner)) {
         return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: %u are free, %u could be evicted", n,

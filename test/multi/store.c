@@ -396,7 +396,9 @@ static const struct {
     {"churn", test_churn}, {"sizes", test_sizes}, {"sizes_churn", test_sizes_churn},
     {"sizes_bounds", test_sizes_bounds}, {"sizes_errors", test_sizes_errors}, {"brought", test_brought},
     {"slabs_pinned", test_slabs_pinned}, {"slabs_emptied", test_slabs_emptied}, {"slabs_least", test_slabs_least},
-    {"slabs_waiter", test_slabs_waiter}, {"slabs_drain", test_slabs_drain}, {"hot", test_hot}, {"uses", test_uses},
+    {"slabs_waiter", test_slabs_waiter}, {"slabs_drain", test_slabs_drain}, {"slabs_late_use", test_slabs_late_use},
+    {"slabs_repair", test_slabs_repair},
+    {"hot", test_hot}, {"uses", test_uses},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

@@ -118,6 +118,23 @@ static void pin_blocks(kvcl_owner_t *owner)
     }
 }
 
+/* The arena has room for so many, but the pins leave a slab. */
+static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
+{
+    enum { MANY = 50 };
+    kvcl_xfer_params_t x = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         keys[MANY];
+    uint32_t           ids[MANY] = {0}, i;
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    for (i = 0; i < MANY; ++i) {
+        keys[i] = key_of("too many", (uint64_t)w->rank, i);
+    }
+    status = DO(kvcl_store_put(store, keys, MANY, cache, ids, &x, &req));
+    CHECK(w, status == KVCL_ERR_NO_SPACE, "%d at once: %s", MANY, kvcl_status_text(status));
+}
+
 /* A hundred slabs that cannot be had, for a pin in each; then one that can. */
 void test_slabs_pinned(world_t *w)
 {
@@ -150,6 +167,8 @@ void test_slabs_pinned(world_t *w)
     }
     kvcl_owner_unpin(small, id); /* the last one of them */
     kvcl_unlock(store->ctx);
+    put_too_many(w, store, large_cache);
+    CHECK(w, evicted(store) == before, "%llu evicted in vain", (unsigned long long)(evicted(store) - before));
     status = put_wait(store, large_cache, &key, 0);
     CHECK(w, status == KVCL_OK, "one slab of %u is not pinned: %s", n, kvcl_status_text(status));
     CHECK(w, pool_holds(store), "the pool contradicts itself");
@@ -227,6 +246,87 @@ void test_slabs_emptied(world_t *w)
     kvcl_store_close(store);
     kvcl_cache_destroy(small_cache);
     kvcl_cache_destroy(large_cache);
+}
+
+/* Is every key here, some time soon? */
+static bool all_come(kvcl_store_h store, const char *what, unsigned n, unsigned *missing_p)
+{
+    const struct timespec a_while = {.tv_nsec = 20000000};
+    uint64_t              begin = kvcl_now_ns();
+    kvcl_key_t            key;
+    unsigned              i;
+
+    do {
+        nanosleep(&a_while, NULL);
+        kvcl_lock(store->ctx);
+        for (i = 0, *missing_p = 0; i < n; ++i) {
+            key         = key_of(what, 0, i);
+            *missing_p += (kvcl_owner_find(store, &key, NULL) == NULL) ? 1 : 0;
+        }
+        kvcl_unlock(store->ctx);
+    } while ((*missing_p != 0) && (kvcl_now_ns() - begin < 30 * KVCL_NS_PER_SEC));
+    return *missing_p == 0;
+}
+
+/* Of four ranks the last one has no blocks of this size, but is home to some of them; rank 1, which holds copies, is
+ * gone, for all that the others know: rank 2 gets those instead, whoever is their home. */
+void test_slabs_repair(world_t *w)
+{
+    enum { KEYS = 60 };
+    kvcl_xfer_params_t x = KVCL_XFER_PARAMS_INIT;
+    kvcl_store_h       store;
+    kvcl_cache_h       large;
+    uint32_t           id = 0;
+    unsigned           missing = 0, i;
+    uint8_t            copies;
+    kvcl_key_t         key;
+    kvcl_req_h         req;
+
+    if (w->size != 4) {
+        return;
+    }
+    store      = open_store(w, 8 << 20, (w->rank == 3) ? 0 : SIZES);
+    large      = cache_of(w, LARGE, 1);
+    x.replicas = 2;
+    x.copies   = &copies;
+    for (i = 0; (w->rank == 0) && (i < KEYS); ++i) {
+        key = key_of("repaired", 0, i);
+        KVCL_TRY(DO(kvcl_store_put(store, &key, 1, large, &id, &x, &req)));
+        CHECK(w, copies == 2, "%u copies of key %u", copies, i);
+    }
+    sync_all(w);
+    if (w->rank != 1) {
+        kvcl_lock(store->ctx);
+        kvcl_store_rank_gone(store, 1);
+        kvcl_unlock(store->ctx);
+    }
+    if (w->rank == 2) {
+        CHECK(w, all_come(store, "repaired", KEYS, &missing), "%u of %d are not here", missing, KEYS);
+    }
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(large);
+}
+
+/* A reader says that it used a block, and comes too late: the block is gone. */
+void test_slabs_late_use(world_t *w)
+{
+    kvcl_store_h store = open_store(w, 1 << 20, SIZES);
+    kvcl_owner_t *small = kvcl_pool_for(store, SMALL);
+    kvcl_cache_h cache  = cache_of(w, SMALL, 1);
+    uint32_t     slot;
+
+    put_many(w, store, cache, "used", 5);
+    remove_many(w, store, "used", 5);
+    kvcl_lock(store->ctx);
+    for (slot = 0; slot < small->slots.n + 3; ++slot) {
+        kvcl_owner_touch(small, slot);
+    }
+    kvcl_unlock(store->ctx);
+    CHECK(w, pool_holds(store), "blocks that are gone are in use");
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
 }
 
 /* An arena is rounded down to blocks of the first size before it is looked at. */

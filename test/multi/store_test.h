@@ -50,6 +50,8 @@ void test_sizes_errors(world_t *w);
 bool pool_holds(kvcl_store_h store); /* its own checkers find no contradiction */
 void test_slabs_pinned(world_t *w);
 void test_slabs_emptied(world_t *w);
+void test_slabs_late_use(world_t *w);
+void test_slabs_repair(world_t *w);
 void test_slabs_least(world_t *w);
 void test_slabs_waiter(world_t *w);
 void test_slabs_drain(world_t *w);

@@ -83,8 +83,9 @@ static bool fill_word(fill_t *fill)
     uint64_t word = word_of(fill->key, fill->i);
 
     if (fill->copies) {
-        fill->touched = (fill->i == 0) ? pool_touched(&sim.pools[fill->from.rank], cls, fill->from.slot) : fill->touched;
-        word          = pool_read(&sim.pools[fill->from.rank], cls, fill->from.slot, fill->i);
+        const pool_t *from = &sim.pools[fill->from.rank];
+        fill->touched = (fill->i == 0) ? pool_touched(from, cls, fill->from.slot) : fill->touched;
+        word          = pool_read(from, cls, fill->from.slot, fill->i);
     }
     pool_write(&sim.pools[fill->rank], cls, fill->slot, fill->i++, word);
     return !fill->copies || (below(50) != 0) || gen_is(&fill->from);

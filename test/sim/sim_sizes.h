@@ -9,7 +9,8 @@
 #include "store/evict.h"
 #include "store/slabs.h"
 
-enum { RANKS = 2, CLASSES = 4, ARENA = 512, KEYS = 32, FILLS = 6, READS = 8, PAST = 96, STEPS = 1500, TRIES = 8, SIZE_MAX_WORDS = 8 };
+enum { RANKS = 2, CLASSES = 4, ARENA = 512, SIZE_MAX_WORDS = 8, KEYS = 32, FILLS = 6, READS = 8, PAST = 96 };
+enum { STEPS = 1500, TRIES = 8 };
 
 typedef enum {
     BREAK_NOTHING,
