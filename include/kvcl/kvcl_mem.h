@@ -27,7 +27,7 @@ typedef enum kvcl_rights {
 
 enum {
     KVCL_MEM_HUGE = 1u << 0, /* ask for huge pages, as from 4 MiB on without it too; a hint */
-    KVCL_MEM_NUMA = 1u << 1  /* bind to numa_node; a hint */
+    KVCL_MEM_NUMA = 1u << 1  /* on numa_node while it has room, whatever KVCL_NUMA says; a hint */
 };
 
 typedef struct kvcl_mem_params {
@@ -46,7 +46,8 @@ typedef struct kvcl_mem_params {
 KVCL_API kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                                          const kvcl_mem_params_t *params, kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
 
-/** Memory from the library, zeroed, mapped by peers on this host, registered with the network. Page aligned. */
+/** Memory from the library, zeroed, mapped by peers on this host, registered with the network. Page aligned. From 4 MiB
+ * on it lies on the NUMA nodes that KVCL_NUMA says. */
 KVCL_API kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_params_t *params,
                                       kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
 

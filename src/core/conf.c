@@ -5,6 +5,7 @@
 #include "core/conf.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "topo/numa.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -30,6 +31,9 @@ const kvcl_setting_t kvcl_config_table[] = {
         "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
     ROW("KVCL_NET", "lo", STRING, net, 0, 0, NULL,
         "network interfaces to use and listen on, comma separated; whoever reaches them is trusted (see kvcl_info(1))"),
+    ROW("KVCL_NUMA", "auto", ENUM, numa, 0, 0, kvcl_numa_mode_names,
+        "NUMA nodes for memory of 4 MiB and more: auto (that of the cpus bound to, or spread over several), local, "
+        "interleave, off (first touch)"),
     ROW("KVCL_TIMEOUT", "30s", TIME, timeout_ns, 1000000, INT64_MAX, NULL, "deadline of operations that name none"),
     ROW("KVCL_SPIN", "100us", TIME, spin_ns, 0, 1000000000, NULL,
         "how long to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),

@@ -18,6 +18,7 @@ typedef struct kvcl_config {
     char     *secret_file;
     int      path;
     char     *net;
+    int      numa; /* kvcl_numa_mode_t */
     uint64_t timeout_ns;
     uint64_t spin_ns;
     char     *log;
@@ -40,7 +41,7 @@ typedef struct kvcl_config {
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 28 };
+enum { KVCL_CONFIG_ROWS = 29 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "core/comm.h"
 #include "mem/rmem.h"
-#include "topo/topo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,33 +78,12 @@ kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl
     return make(ctx, addr, len, kind, &own, mem_p);
 }
 
-/* A hint: what cannot be had is only logged. */
-static void bind_numa(kvcl_mem_h mem, int node)
-{
-    kvcl_topo_t   *topo;
-    kvcl_status_t status = kvcl_topo_open_hwloc(&topo);
-
-    if (status == KVCL_OK) {
-        status = kvcl_topo_bind_range(topo, mem->region->addr, mem->region->len, node);
-        kvcl_topo_close(topo);
-    }
-    if (status != KVCL_OK) {
-        kvcl_log_info("memory is not bound to NUMA node %d: %s", node, kvcl_status_text(status));
-    }
-}
-
 kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
 {
     kvcl_mem_params_t own;
     kvcl_status_t     status = check_params(ctx, params, mem_p, &own);
 
-    if (status == KVCL_OK) {
-        status = make(ctx, NULL, len, KVCL_MEM_HOST, &own, mem_p);
-    }
-    if ((status == KVCL_OK) && (own.flags & KVCL_MEM_NUMA)) {
-        bind_numa(*mem_p, own.numa_node);
-    }
-    return status;
+    return (status == KVCL_OK) ? make(ctx, NULL, len, KVCL_MEM_HOST, &own, mem_p) : status;
 }
 
 static kvcl_status_t map_file(int fd, const char *path, uint64_t offset, size_t *len, void **addr_p)

@@ -10,15 +10,17 @@
 #include "base/wirebuf.h"
 #include "core/address.h"
 #include "kv/cache.h"
+#include "mem/mem_numa.h"
 #include "mem/rmem.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* Memory of ours from this size on asks for huge pages. With 4 KiB pages blocks in random order cost a walk of the page
- * table each: over tcp, blocks of 1 KiB took a quarter more processor time, and blocks of 4 KiB a seventh. */
-enum { HUGE_MIN = 4 * 1024 * 1024 };
+/* Memory of ours from this size on asks for huge pages, and is placed on NUMA nodes. With 4 KiB pages blocks in random
+ * order cost a walk of the page table each: over tcp, blocks of 1 KiB took a quarter more processor time, and blocks of
+ * 4 KiB a seventh. */
+enum { LARGE_MIN = 4 * 1024 * 1024 };
 
 typedef struct mem_state {
     kvcl_region_t *regions[KVCL_REGIONS_MAX];
@@ -26,6 +28,7 @@ typedef struct mem_state {
     kvcl_region_t ctl;    /* the control page: KVCL_REGIONS_MAX words */
     kvcl_list_t   caches; /* kvcl_cache_t.link */
     kvcl_list_t   mems, rmems;
+    kvcl_mem_numa_t numa;
 } mem_state_t;
 
 static mem_state_t *state_of(kvcl_context_h ctx)
@@ -116,6 +119,23 @@ static kvcl_status_t attach(kvcl_region_t *region, bool huge)
     return status;
 }
 
+/* As attach(); what is allocated lies on the NUMA nodes that are meant. */
+static kvcl_status_t attach_placed(kvcl_region_t *region, const kvcl_mem_params_t *params)
+{
+    uint64_t       flags = (params != NULL) ? params->flags : 0;
+    bool           large = (region->len >= LARGE_MIN);
+    kvcl_placing_t placing;
+    kvcl_status_t  status;
+
+    if ((region->addr != NULL) || (!large && !(flags & KVCL_MEM_NUMA))) {
+        return attach(region, large || (flags & KVCL_MEM_HUGE));
+    }
+    kvcl_mem_numa_begin(&state_of(region->ctx)->numa, params, &placing);
+    status = attach(region, large || (flags & KVCL_MEM_HUGE));
+    kvcl_mem_numa_end(&placing, (status == KVCL_OK) ? region->addr : NULL, region->len);
+    return status;
+}
+
 static void detach(kvcl_region_t *region)
 {
     unsigned i;
@@ -187,7 +207,7 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
         region_free(region);
         return status;
     }
-    status = attach(region, (len >= HUGE_MIN) || ((params != NULL) && (params->flags & KVCL_MEM_HUGE)));
+    status = attach_placed(region, params);
     kvcl_lock(ctx);
     if (status == KVCL_OK) {
         region->epoch = (uint64_t)kvcl_now_ns() << 8; /* not that of an earlier region of this id */
@@ -468,6 +488,10 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     if (mem == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the table of regions");
     }
+    if (kvcl_mem_numa_init(&mem->numa, (kvcl_numa_mode_t)ctx->config.numa) != 0) {
+        free(mem);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a mutex");
+    }
     kvcl_list_init(&mem->caches);
     kvcl_list_init(&mem->mems);
     kvcl_list_init(&mem->rmems);
@@ -480,6 +504,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     }
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
+        kvcl_mem_numa_fini(&mem->numa);
         free(mem);
         return status;
     }
@@ -504,6 +529,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
     }
     detach(&mem->ctl);
     kvcl_unlock(ctx);
+    kvcl_mem_numa_fini(&mem->numa);
     free(mem);
 }
 

@@ -5,12 +5,12 @@
 
 #include "topo/topo.h"
 
-#include "base/error.h"
 #include "base/units.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define DISTANCE_NAME(_name, _text) _text,
 static const char *const distance_names[] = {KVCL_TOPO_DISTANCE_MAP(DISTANCE_NAME)};
@@ -89,6 +89,16 @@ kvcl_topo_place_t kvcl_topo_here(const kvcl_topo_t *topo, uint64_t host)
     return place;
 }
 
+void kvcl_topo_cpu_nodes(const kvcl_topo_t *topo, kvcl_nodeset_t *nodes)
+{
+    size_t i;
+
+    memset(nodes, 0, sizeof(*nodes));
+    for (i = 0; i < topo->ncpus; ++i) {
+        kvcl_nodeset_add(nodes, topo->cpus[i].numa);
+    }
+}
+
 int kvcl_topo_address_numa(const kvcl_topo_t *topo, const void *addr)
 {
     return topo->ops->address_numa(topo, addr);
@@ -152,17 +162,6 @@ const kvcl_topo_device_t *kvcl_topo_nearest(const kvcl_topo_t *topo, kvcl_topo_d
         }
     }
     return best;
-}
-
-kvcl_status_t kvcl_topo_bind_range(const kvcl_topo_t *topo, void *addr, size_t len, int numa)
-{
-    if ((addr == NULL) || (len == 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "an empty range cannot be bound to a NUMA node");
-    }
-    if (find_node(topo, numa) == NULL) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "there is no NUMA node %d (this process has %zu)", numa, topo->nnodes);
-    }
-    return topo->ops->bind_range(topo, addr, len, numa);
 }
 
 /* Text that grows past its buffer without harm: as snprintf, piece by piece. */

@@ -6,10 +6,12 @@
  * must ask the system goes through three functions of the source.
  *
  * NUMA nodes and packages are named by the system's numbers, -1 is "unknown". The model is read-only
- * after open: any thread may query. No lock.
+ * after open: any thread may query. No lock. Where memory shall lie: numa.h.
  */
 #ifndef KVCL_TOPO_TOPO_H
 #define KVCL_TOPO_TOPO_H
+
+#include "topo/mempolicy.h"
 
 #include <kvcl/kvcl_status.h>
 
@@ -62,8 +64,8 @@ typedef struct kvcl_topo_ops {
     int (*current_cpu)(const kvcl_topo_t *topo);
     /* The NUMA node of the page at addr, -1: unknown or not touched yet. */
     int (*address_numa)(const kvcl_topo_t *topo, const void *addr);
-    /* numa is in the model; the range is what the caller gave. */
-    kvcl_status_t (*bind_range)(const kvcl_topo_t *topo, void *addr, size_t len, int numa);
+    /* The nodes of the cpus that the process (any of its threads) is bound to; unknown: of all. */
+    void (*bound_nodes)(const kvcl_topo_t *topo, kvcl_nodeset_t *nodes);
     void (*close)(kvcl_topo_t *topo);
 } kvcl_topo_ops_t;
 
@@ -91,7 +93,7 @@ typedef struct kvcl_topo_place {
 kvcl_status_t kvcl_topo_open_hwloc(kvcl_topo_t **topo_p) KVCL_MUST_CHECK;
 
 /** A machine from hwloc's synthetic string ("pack:2 numa:1 core:4 pu:2"): tests of the hwloc source.
- *  @return as above, KVCL_ERR_INVALID_PARAM. Binding is KVCL_ERR_UNSUPPORTED. */
+ *  @return as above, KVCL_ERR_INVALID_PARAM. */
 kvcl_status_t kvcl_topo_open_synthetic(const char *text, kvcl_topo_t **topo_p) KVCL_MUST_CHECK;
 
 /**
@@ -100,7 +102,8 @@ kvcl_status_t kvcl_topo_open_synthetic(const char *text, kvcl_topo_t **topo_p) K
  *     nic mlx5_0 node 0 [any word]             node -1: unknown
  *     gpu cuda0 node 0 [any word]
  *     here 2                                   the cpu that asks (default: the first)
- * Binding only checks its arguments; every address lies on here's node.
+ *     bound 0-1                                the cpus that the process is bound to (default: all)
+ * Every address lies on here's node.
  * @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_INVALID_PARAM naming line and mistake.
  */
 kvcl_status_t kvcl_topo_open_text(const char *text, kvcl_topo_t **topo_p) KVCL_MUST_CHECK;
@@ -114,6 +117,9 @@ size_t kvcl_topo_packages(const kvcl_topo_t *topo);
 
 /** The place of the calling thread now; unknown parts are -1. */
 kvcl_topo_place_t kvcl_topo_here(const kvcl_topo_t *topo, uint64_t host);
+
+/** The nodes of all cpus. */
+void kvcl_topo_cpu_nodes(const kvcl_topo_t *topo, kvcl_nodeset_t *nodes);
 
 /** The NUMA node of memory, -1: unknown (also while the page was never touched). */
 int kvcl_topo_address_numa(const kvcl_topo_t *topo, const void *addr);
@@ -129,14 +135,6 @@ const char          *kvcl_topo_distance_name(kvcl_topo_distance_t distance);
 /** The device of a kind nearest to a place, the first of equals; NULL if there is none. */
 const kvcl_topo_device_t *kvcl_topo_nearest(const kvcl_topo_t *topo, kvcl_topo_device_kind_t kind,
                                             const kvcl_topo_place_t *place);
-
-/**
- * Put the pages of [addr, addr+len) on a NUMA node: those not touched yet, or where the system can, all.
- * A hint: on error the memory is as usable as before.
- * @return KVCL_OK, KVCL_ERR_OUT_OF_RANGE (no such node), KVCL_ERR_INVALID_PARAM (empty range),
- *         KVCL_ERR_UNSUPPORTED (the system does not do it or does not let us).
- */
-kvcl_status_t kvcl_topo_bind_range(const kvcl_topo_t *topo, void *addr, size_t len, int numa) KVCL_MUST_CHECK;
 
 /** Write the tree for people, as snprintf: NUL-terminated and cut at @a cap.
  *  @return bytes the whole text has, without NUL. */

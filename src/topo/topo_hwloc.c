@@ -1,7 +1,8 @@
 /*
  * The model from hwloc: the only file that includes hwloc.h.
  *
- * Owns the hwloc topology (topo->source), kept for binding and for asking where memory is. Objects the
+ * Owns the hwloc topology (topo->source), kept for asking where memory is and what the process
+ * is bound to. Objects the
  * process may not use (cgroup, affinity of the container) are not in it: hwloc's default.
  * I/O objects are taken when hwloc calls them important. A PCI device is one device of ours, named by the best
  * of its OS devices: mlx5_0 before eth0, cuda0 before card0; a GPU that no driver names keeps its address.
@@ -62,32 +63,22 @@ static int no_numa(const kvcl_topo_t *topo, const void *addr)
     return -1;
 }
 
-static kvcl_status_t hwloc_bind_range(const kvcl_topo_t *topo, void *addr, size_t len, int numa)
+static void hwloc_bound_nodes(const kvcl_topo_t *topo, kvcl_nodeset_t *nodes)
 {
-    hwloc_topology_t hw  = topo->source;
-    hwloc_bitmap_t   set = hwloc_bitmap_alloc();
-    int              rc, err;
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    size_t         i;
 
-    if ((set == NULL) || (hwloc_bitmap_only(set, (unsigned)numa) != 0)) {
-        hwloc_bitmap_free(set);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "out of memory for a NUMA binding");
+    if ((set == NULL) || (hwloc_get_cpubind(topo->source, set, HWLOC_CPUBIND_PROCESS) != 0)) {
+        kvcl_topo_cpu_nodes(topo, nodes);
+    } else {
+        memset(nodes, 0, sizeof(*nodes));
+        for (i = 0; i < topo->ncpus; ++i) {
+            if (hwloc_bitmap_isset(set, (unsigned)topo->cpus[i].cpu)) {
+                kvcl_nodeset_add(nodes, topo->cpus[i].numa);
+            }
+        }
     }
-    rc = hwloc_set_area_membind(hw, addr, len, set, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET);
-    err = errno;
     hwloc_bitmap_free(set);
-    if (rc != 0) {
-        return kvcl_fail_errno(KVCL_ERR_UNSUPPORTED, err, "%zu bytes cannot be bound to NUMA node %d", len, numa);
-    }
-    return KVCL_OK;
-}
-
-static kvcl_status_t no_bind(const kvcl_topo_t *topo, void *addr, size_t len, int numa)
-{
-    (void)topo;
-    (void)addr;
-    (void)len;
-    (void)numa;
-    return kvcl_fail(KVCL_ERR_UNSUPPORTED, "a synthetic machine binds no memory");
 }
 
 static void hwloc_close(kvcl_topo_t *topo)
@@ -101,7 +92,7 @@ static const kvcl_topo_ops_t hwloc_ops = {
     .name         = "hwloc",
     .current_cpu  = hwloc_current_cpu,
     .address_numa = hwloc_address_numa,
-    .bind_range   = hwloc_bind_range,
+    .bound_nodes  = hwloc_bound_nodes,
     .close        = hwloc_close,
 };
 
@@ -109,7 +100,7 @@ static const kvcl_topo_ops_t synthetic_ops = {
     .name         = "hwloc, synthetic",
     .current_cpu  = no_cpu,
     .address_numa = no_numa,
-    .bind_range   = no_bind,
+    .bound_nodes  = kvcl_topo_cpu_nodes,
     .close        = hwloc_close,
 };
 

@@ -1,7 +1,7 @@
 /*
  * A machine from a text (grammar in topo.h): any topology for tests, without the machine.
  *
- * topo->source is the cpu that asks, an int in the heap.
+ * topo->source is a source_t in the heap.
  */
 #include "config.h"
 
@@ -18,6 +18,11 @@
 
 enum { LINE_MAX_BYTES = 256, WORDS_MAX = 8, CPUS_MAX = 65536 };
 
+typedef struct source {
+    int here;        /* the cpu that asks */
+    int first, last; /* the cpus that the process is bound to */
+} source_t;
+
 typedef struct line {
     char  text[LINE_MAX_BYTES];
     char *words[WORDS_MAX];
@@ -27,7 +32,7 @@ typedef struct line {
 
 static int text_current_cpu(const kvcl_topo_t *topo)
 {
-    return *(const int *)topo->source;
+    return ((const source_t *)topo->source)->here;
 }
 
 static int text_address_numa(const kvcl_topo_t *topo, const void *addr)
@@ -36,13 +41,17 @@ static int text_address_numa(const kvcl_topo_t *topo, const void *addr)
     return kvcl_topo_here(topo, 0).numa;
 }
 
-static kvcl_status_t text_bind_range(const kvcl_topo_t *topo, void *addr, size_t len, int numa)
+static void text_bound_nodes(const kvcl_topo_t *topo, kvcl_nodeset_t *nodes)
 {
-    (void)topo;
-    (void)addr;
-    (void)len;
-    (void)numa;
-    return KVCL_OK;
+    const source_t *source = topo->source;
+    size_t         i;
+
+    memset(nodes, 0, sizeof(*nodes));
+    for (i = 0; i < topo->ncpus; ++i) {
+        if ((topo->cpus[i].cpu >= source->first) && (topo->cpus[i].cpu <= source->last)) {
+            kvcl_nodeset_add(nodes, topo->cpus[i].numa);
+        }
+    }
 }
 
 static void text_close(kvcl_topo_t *topo)
@@ -54,7 +63,7 @@ static const kvcl_topo_ops_t text_ops = {
     .name         = "text",
     .current_cpu  = text_current_cpu,
     .address_numa = text_address_numa,
-    .bind_range   = text_bind_range,
+    .bound_nodes  = text_bound_nodes,
     .close        = text_close,
 };
 
@@ -86,15 +95,24 @@ static void *grow(void *array, size_t count, size_t size)
     return realloc(array, (count + 1) * size);
 }
 
-static kvcl_status_t add_cpus(kvcl_topo_t *topo, const line_t *line, const char *range, int numa, int package)
+/* "3" or "0-3". */
+static int parse_range(const char *text, int *first_p, int *last_p)
 {
     const char *end;
-    int         first, last, i;
-    size_t      j;
 
-    if (parse_int(range, '\0', 0, &first, NULL)) {
-        last = first;
-    } else if (!parse_int(range, '-', 0, &first, &end) || !parse_int(end + 1, '\0', first, &last, NULL)) {
+    if (parse_int(text, '\0', 0, first_p, NULL)) {
+        *last_p = *first_p;
+        return 1;
+    }
+    return parse_int(text, '-', 0, first_p, &end) && parse_int(end + 1, '\0', *first_p, last_p, NULL);
+}
+
+static kvcl_status_t add_cpus(kvcl_topo_t *topo, const line_t *line, const char *range, int numa, int package)
+{
+    int    first, last, i;
+    size_t j;
+
+    if (!parse_range(range, &first, &last)) {
         return refuse(line, "cpus is a number or a range first-last");
     }
     if (last - first >= CPUS_MAX) {
@@ -182,6 +200,8 @@ static kvcl_status_t take_device(kvcl_topo_t *topo, const line_t *line)
 
 static kvcl_status_t take_line(kvcl_topo_t *topo, const line_t *line)
 {
+    source_t *source = topo->source;
+
     if (line->nwords == 0) {
         return KVCL_OK;
     }
@@ -192,11 +212,16 @@ static kvcl_status_t take_line(kvcl_topo_t *topo, const line_t *line)
         return take_device(topo, line);
     }
     if (strcmp(line->words[0], "here") == 0) {
-        return ((line->nwords == 2) && parse_int(line->words[1], '\0', 0, topo->source, NULL)) ?
+        return ((line->nwords == 2) && parse_int(line->words[1], '\0', 0, &source->here, NULL)) ?
                        KVCL_OK :
                        refuse(line, "here is followed by a cpu's number");
     }
-    return refuse(line, "a line begins with node, nic, gpu or here");
+    if (strcmp(line->words[0], "bound") == 0) {
+        return ((line->nwords == 2) && parse_range(line->words[1], &source->first, &source->last)) ?
+                       KVCL_OK :
+                       refuse(line, "bound is followed by cpus, as 0-3");
+    }
+    return refuse(line, "a line begins with node, nic, gpu, here or bound");
 }
 
 /* Cut the line at *text_p into words, and go on to the next one. */
@@ -225,8 +250,9 @@ static kvcl_status_t split_line(const char **text_p, line_t *line)
 
 static kvcl_status_t take_text(kvcl_topo_t *topo, const char *text)
 {
-    line_t        line   = {.number = 0};
-    kvcl_status_t status = KVCL_OK;
+    line_t        line    = {.number = 0};
+    source_t      *source = topo->source;
+    kvcl_status_t status  = KVCL_OK;
 
     while ((*text != '\0') && (status == KVCL_OK)) {
         status = split_line(&text, &line);
@@ -237,26 +263,26 @@ static kvcl_status_t take_text(kvcl_topo_t *topo, const char *text)
     if ((status == KVCL_OK) && (topo->nnodes == 0)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "topology text: no node");
     }
-    if ((status == KVCL_OK) && (*(int *)topo->source < 0)) {
-        *(int *)topo->source = topo->cpus[0].cpu;
+    if ((status == KVCL_OK) && (source->here < 0)) {
+        source->here = topo->cpus[0].cpu;
     }
     return status;
 }
 
 kvcl_status_t kvcl_topo_open_text(const char *text, kvcl_topo_t **topo_p)
 {
-    kvcl_topo_t  *topo = calloc(1, sizeof(*topo));
-    int          *here = malloc(sizeof(*here));
+    kvcl_topo_t  *topo   = calloc(1, sizeof(*topo));
+    source_t     *source = malloc(sizeof(*source));
     kvcl_status_t status;
 
-    if ((topo == NULL) || (here == NULL)) {
+    if ((topo == NULL) || (source == NULL)) {
         free(topo);
-        free(here);
+        free(source);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "out of memory for a topology");
     }
-    *here        = -1;
+    *source      = (source_t){.here = -1, .first = 0, .last = INT_MAX};
     topo->ops    = &text_ops;
-    topo->source = here;
+    topo->source = source;
     status       = take_text(topo, text);
     if (status != KVCL_OK) {
         kvcl_topo_close(topo);

@@ -122,17 +122,18 @@ START_TEST(the_tree_is_printed)
 }
 END_TEST
 
-START_TEST(binding_checks_its_arguments)
+START_TEST(what_a_process_is_bound_to_has_nodes)
 {
-    char byte;
+    kvcl_nodeset_t nodes;
 
     open_text(two_sockets);
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, &byte, 1, 2), KVCL_OK);
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, &byte, 1, 3), KVCL_ERR_OUT_OF_RANGE);
-    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "no NUMA node 3"));
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, &byte, 1, -1), KVCL_ERR_OUT_OF_RANGE);
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, &byte, 0, 2), KVCL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, NULL, 1, 2), KVCL_ERR_INVALID_PARAM);
+    topo->ops->bound_nodes(topo, &nodes);
+    ck_assert_uint_eq(kvcl_nodeset_count(&nodes), 3);
+    teardown();
+    open_text("node 0 package 0 cpus 0-3\nnode 1 package 0 cpus 4-7\nnode 5 package 1 cpus 8\nbound 6-8");
+    topo->ops->bound_nodes(topo, &nodes);
+    ck_assert_uint_eq(kvcl_nodeset_count(&nodes), 2);
+    ck_assert(kvcl_nodeset_has(&nodes, 1) && kvcl_nodeset_has(&nodes, 5));
 }
 END_TEST
 
@@ -155,6 +156,8 @@ static const struct {
     {"nic eth0 node 0\nnode 0 package 0 cpus 0", "line 1: the device's node must stand above it"},
     {"node 0 package 0 cpus 0\ngpu g", "line 2: a device is"},
     {"node 0 package 0 cpus 0\nhere there", "line 2: here"},
+    {"node 0 package 0 cpus 0\nbound 3-1", "line 2: bound"},
+    {"node 0 package 0 cpus 0\nbound", "line 2: bound"},
     {"node 0 package 0 cpus 0 mem 1G and more words", "too many words"},
 };
 
@@ -183,7 +186,6 @@ START_TEST(hwloc_gives_the_same_model)
     ck_assert_int_eq(topo->nodes[1].package, 1);
     here = kvcl_topo_here(topo, 0);
     ck_assert_int_eq(here.core, -1);
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, text, 1, 0), KVCL_ERR_UNSUPPORTED);
     kvcl_topo_describe(topo, text, sizeof(text));
     ck_assert_ptr_nonnull(strstr(text, "package 1\n  NUMA node 1: cpus 6-11, "));
 }
@@ -208,7 +210,7 @@ START_TEST(this_machine_is_read)
     size_t            len  = 8 * (size_t)sysconf(_SC_PAGESIZE);
     char             *area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     kvcl_topo_place_t here;
-    kvcl_status_t     status;
+    kvcl_nodeset_t    nodes;
     char              text[16384];
     int               numa;
 
@@ -219,17 +221,12 @@ START_TEST(this_machine_is_read)
     ck_assert_uint_ge(kvcl_topo_packages(topo), 1);
     here = kvcl_topo_here(topo, 1);
     ck_assert_int_ge(here.core, 0);
-    status = kvcl_topo_bind_range(topo, area, len, topo->nodes[0].numa);
-    ck_assert_msg((status == KVCL_OK) || (status == KVCL_ERR_UNSUPPORTED), "%s", kvcl_last_error());
+    topo->ops->bound_nodes(topo, &nodes);
+    ck_assert_msg((here.numa < 0) || kvcl_nodeset_has(&nodes, here.numa), "runs on node %d, bound elsewhere", here.numa);
     memset(area, 1, len);
     numa = kvcl_topo_address_numa(topo, area);
-    if (status == KVCL_OK) {
-        ck_assert_msg((numa == topo->nodes[0].numa) || (numa == -1), "bound to %d, lies on %d", topo->nodes[0].numa,
-                      numa);
-    }
-    ck_assert_int_eq(kvcl_topo_bind_range(topo, area, len, 100000), KVCL_ERR_OUT_OF_RANGE);
     ck_assert_uint_lt(kvcl_topo_describe(topo, text, sizeof(text)), sizeof(text));
-    printf("%sbinding: %s, address on node %d\n", text, kvcl_status_name(status), numa);
+    printf("%sbound to %zu nodes, an address on node %d\n", text, kvcl_nodeset_count(&nodes), numa);
     munmap(area, len);
 }
 END_TEST
@@ -246,7 +243,7 @@ int main(void)
     tcase_add_test(tcase, distances_go_from_core_to_remote);
     tcase_add_test(tcase, the_nearest_device_is_found);
     tcase_add_test(tcase, the_tree_is_printed);
-    tcase_add_test(tcase, binding_checks_its_arguments);
+    tcase_add_test(tcase, what_a_process_is_bound_to_has_nodes);
     tcase_add_loop_test(tcase, a_mistake_in_the_text_names_its_line, 0, (int)(sizeof(mistakes) / sizeof(mistakes[0])));
     tcase_add_test(tcase, hwloc_gives_the_same_model);
     tcase_add_test(tcase, nodes_inside_and_above_packages_are_told_apart);
