@@ -136,23 +136,60 @@ static bool parse_real(const char *text, double *value_p)
     return (end != text) && (*end == '\0') && isfinite(*value_p) && (*value_p >= 0);
 }
 
-static cli_result_t set_number(const cli_spec_t *spec, const cli_option_t *opt, const char *text)
+static cli_result_t read_number(const cli_spec_t *spec, const cli_option_t *opt, const char *text, uint64_t *value_p)
 {
     uint64_t   value = 0;
     const char *end  = "";
-    bool       good;
+    bool       size  = (opt->kind != CLI_COUNT);
 
-    good = (opt->kind == CLI_SIZE) ? cli_parse_size(text, &value) : (parse_count(text, &value, &end) && (*end == '\0'));
-    if (!good) {
+    if (!(size ? cli_parse_size(text, &value) : (parse_count(text, &value, &end) && (*end == '\0')))) {
         return cli_error(spec, "--%s: \"%s\" is not a %s", opt->name, text,
-                         (opt->kind == CLI_SIZE) ? "size (a number with K, M, G or T)" : "number");
+                         size ? "size (a number with K, M, G or T)" : "number");
     }
     if ((value < opt->min) || ((opt->max != 0) && (value > opt->max))) {
         return cli_error(spec, "--%s: %s is not within %llu..%llu", opt->name, text, (unsigned long long)opt->min,
                          (opt->max != 0) ? (unsigned long long)opt->max : ~0ull);
     }
-    *(uint64_t *)opt->value = value;
+    *value_p = value;
     return CLI_GO;
+}
+
+static cli_result_t add_size(const cli_spec_t *spec, const cli_option_t *opt, const char *text)
+{
+    cli_sizes_t  *list = opt->value;
+    uint64_t     size;
+    cli_result_t result = read_number(spec, opt, text, &size);
+    size_t       i;
+
+    if (result != CLI_GO) {
+        return result;
+    }
+    for (i = 0; i < list->n; ++i) {
+        if (list->sizes[i] == size) {
+            return cli_error(spec, "--%s: %s is there twice", opt->name, text);
+        }
+    }
+    if (list->n == CLI_SIZES_MAX) {
+        return cli_error(spec, "--%s: more than %d sizes", opt->name, CLI_SIZES_MAX);
+    }
+    list->sizes[list->n++] = size;
+    return CLI_GO;
+}
+
+static cli_result_t set_sizes(const cli_spec_t *spec, const cli_option_t *opt, const char *text)
+{
+    cli_result_t result;
+    char         one[CLI_NAME_MAX];
+    size_t       len;
+
+    ((cli_sizes_t *)opt->value)->n = 0; /* the last of several options counts, as with the others */
+    do {
+        len = strcspn(text, ",");
+        snprintf(one, sizeof(one), "%.*s", (len < sizeof(one)) ? (int)len : (int)sizeof(one), text);
+        result = add_size(spec, opt, one);
+        text += len + 1;
+    } while ((result == CLI_GO) && (text[-1] == ','));
+    return result;
 }
 
 static cli_result_t set_value(const cli_spec_t *spec, const cli_option_t *opt, const char *text)
@@ -163,7 +200,9 @@ static cli_result_t set_value(const cli_spec_t *spec, const cli_option_t *opt, c
         return CLI_GO;
     case CLI_COUNT:
     case CLI_SIZE:
-        return set_number(spec, opt, text);
+        return read_number(spec, opt, text, opt->value);
+    case CLI_SIZES:
+        return set_sizes(spec, opt, text);
     case CLI_REAL:
         if (!parse_real(text, (double *)opt->value)) {
             return cli_error(spec, "--%s: \"%s\" is not a number of 0 or more", opt->name, text);

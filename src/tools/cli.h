@@ -15,8 +15,16 @@ typedef enum cli_kind {
     CLI_STRING, /* const char * */
     CLI_COUNT,  /* uint64_t: a plain decimal number within min..max */
     CLI_SIZE,   /* uint64_t: a number with K, M, G or T (powers of 1,024) within min..max */
+    CLI_SIZES,  /* cli_sizes_t: different sizes within min..max, with commas between them */
     CLI_REAL    /* double: not negative */
 } cli_kind_t;
+
+enum { CLI_SIZES_MAX = 8 };
+
+typedef struct cli_sizes {
+    size_t   n; /* 0: not given */
+    uint64_t sizes[CLI_SIZES_MAX];
+} cli_sizes_t;
 
 typedef struct cli_option {
     const char *name; /* without the dashes */

@@ -50,6 +50,39 @@ const stat_row_t stat_rows[] = {
 };
 const size_t stat_rows_n = sizeof(stat_rows) / sizeof(stat_rows[0]);
 
+#define SIZE_ROW(_name, _help) {#_name, offsetof(kvcl_store_size_stats_t, _name), _help}
+
+static const struct {
+    const char *name;
+    size_t     offset;
+    const char *help;
+} size_rows[] = {
+    SIZE_ROW(blocks, "Blocks of this size that the pool has room for now."),
+    SIZE_ROW(free, "Of those free without evicting."),
+    SIZE_ROW(published, "Of those that hold something."),
+    SIZE_ROW(pinned, "Of those that cannot be evicted now."),
+    SIZE_ROW(takes, "Blocks of this size that could be put without evicting."),
+};
+_Static_assert((1 + (sizeof(size_rows) / sizeof(size_rows[0]))) * sizeof(uint64_t) == sizeof(kvcl_store_size_stats_t),
+               "each number but the size itself is a row");
+
+/* Of the blocks of each size in the pool. */
+static void print_sizes(FILE *file, int rank, const kvcl_store_stats_t *stats)
+{
+    uint64_t value;
+    size_t   row, i;
+
+    for (row = 0; row < sizeof(size_rows) / sizeof(size_rows[0]); ++row) {
+        fprintf(file, "# HELP kvcl_store_size_%s %s\n# TYPE kvcl_store_size_%s gauge\n", size_rows[row].name,
+                size_rows[row].help, size_rows[row].name);
+        for (i = 0; (i < stats->n_sizes) && (i < KVCL_STORE_SIZES_MAX); ++i) {
+            memcpy(&value, (const char *)&stats->sizes[i] + size_rows[row].offset, sizeof(value));
+            fprintf(file, "kvcl_store_size_%s{rank=\"%d\",block_bytes=\"%llu\"} %llu\n", size_rows[row].name, rank,
+                    (unsigned long long)stats->sizes[i].block_bytes, (unsigned long long)value);
+        }
+    }
+}
+
 void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats)
 {
     size_t i;
@@ -61,6 +94,7 @@ void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats)
                 row->name, tail, row->help, row->name, tail, row->counter ? "counter" : "gauge", row->name, tail, rank,
                 (unsigned long long)stat_get(stats, row));
     }
+    print_sizes(file, rank, stats);
 }
 
 void stat_print_json(FILE *file, int rank, bool alive, const kvcl_store_stats_t *stats)

@@ -49,6 +49,21 @@ is has "$tmp/help" 'http \[HOST:\]PORT'
 rc=0; "$serve" 2>"$tmp/err" || rc=$?
 is [ $rc = 2 ]
 is has "$tmp/err" 'block is needed'
+# wrong TEXT OPTION ...: refused, and why.
+wrong() {
+  text=$1 rc=0
+  shift
+  "$serve" "$@" 2>"$tmp/err" || rc=$?
+  is [ $rc = 2 ]
+  is has "$tmp/err" "$text"
+}
+wrong 'block: 4096 is there twice' --block 4K,4096
+wrong 'block: "" is not a size' --block 4K,
+wrong 'block: "12x" is not a size' --block 4K,12x
+wrong 'block: 0 is not within' --block 0
+wrong 'block: more than 8 sizes' --block 1K,2K,3K,4K,5K,6K,7K,8K,9K
+wrong 'pool is less than one block' --block 4K --pool 4095
+wrong 'room for 4 of the largest each, 98304 bytes' --block 4K,12K --pool 98303
 rc=0; "$top" --once 127.0.0.1:1 2>"$tmp/err" || rc=$?
 is [ $rc = 1 ]
 
@@ -69,8 +84,10 @@ fi
 http='--http 0'
 grep -q 'define KVCL_HAVE_MICROHTTPD 1' "$top_builddir/config.h" || http=
 for rank in 0 1; do
+  sizes=4K # those of rank 0
+  [ $rank = 0 ] || sizes=4K,12K
   # shellcheck disable=SC2086
-  KVCL_RANK=$rank "$serve" --block 4K --pool 1M --entries 65536 $http >"$tmp/serve$rank" 2>&1 &
+  KVCL_RANK=$rank "$serve" --block $sizes --pool 1M --entries 65536 $http >"$tmp/serve$rank" 2>&1 &
   pids="$pids $!"
   [ $rank = 1 ] || serve0=$!
   [ $rank = 0 ] || serve1=$!
@@ -78,22 +95,28 @@ done
 KVCL_RANK=2 "$top_builddir/test/multi/serve" >"$tmp/worker" 2>&1 &
 worker=$!
 pids="$pids $worker"
-here 40 "$tmp/worker" 'moved 48 blocks'
+here 40 "$tmp/worker" 'moved 48 blocks to rank 0, then 8 to rank 1$'
 here 5 "$tmp/serve0" 'rank 0 of 3: 256 blocks of 4096 bytes'
+here 5 "$tmp/serve1" 'rank 1 of 3: 1048576 bytes for blocks of 4096, 12288 bytes'
 
 if [ -n "$http" ]; then
   at0=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve0") at1=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve1")
   "$top" --once --json "$at1" >"$tmp/json"
   is [ "$(wc -l <"$tmp/json")" = 3 ]
   is has "$tmp/json" '"rank": 0, "alive": 1, "blocks": 48,'
-  is has "$tmp/json" '"rank": 2, .*"moved": 48,'
+  is has "$tmp/json" '"rank": 2, .*"moved": 56,'
   "$top" --once "$at0" >"$tmp/table"
   is has "$tmp/table" '^ *0 ok  *48  *256  *18\.8'
-  is has "$tmp/table" '^ *2 ok  *0  *48 '
+  is has "$tmp/table" '^ *2 ok  *0  *[1-9]'
   if command -v curl >/dev/null 2>&1; then
     is curl -sS -m 10 -o "$tmp/metrics" "http://$at0/metrics"
     is has "$tmp/metrics" '^kvcl_store_blocks{rank="0"} 48$'
     is has "$tmp/metrics" '^# TYPE kvcl_store_published_total counter$'
+    is has "$tmp/metrics" '^kvcl_store_size_blocks{rank="0",block_bytes="4096"} 256$'
+    is curl -sS -m 10 -o "$tmp/metrics" "http://$at1/metrics"
+    is has "$tmp/metrics" '^# TYPE kvcl_store_size_published gauge$'
+    is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="4096"} 0$'
+    is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="12288"} 8$'
     is [ "$(curl -sS -m 10 "http://$at0/healthz")" = ok ]
     is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
     kill -STOP "$serve1" # who asks for all ranks waits for it, others do not

@@ -1,13 +1,14 @@
 /*
- * A worker beside kvcl_serve (run_serve.sh): puts blocks, moves them to rank 0, says so, and gets them all until rank 0
- * has gone and for a while after: none may fail.
+ * A worker beside kvcl_serve (run_serve.sh): puts blocks, moves them to rank 0, puts larger ones, which go to rank 1
+ * (rank 0 has no blocks of this size), says so, and gets them all until rank 0 has gone and for a while after: none may
+ * fail.
  */
 #include <kvcl/kvcl.h>
 
 #include <string.h>
 #include <time.h>
 
-enum { BLOCK = 4096, KEYS = 48, GONE_ROUNDS = 20 };
+enum { BLOCK = 4096, KEYS = 48, LARGE = 3 * BLOCK, LARGE_KEYS = 8, GONE_ROUNDS = 20 };
 
 static uint8_t byte_of(unsigned key, unsigned i)
 {
@@ -23,76 +24,106 @@ static kvcl_status_t finish(kvcl_status_t posted, kvcl_req_h *req)
     return status;
 }
 
+/* Blocks of one size: a cache with one more than there are keys, which gets go into. */
+typedef struct kind {
+    const char   *name;
+    uint32_t     bytes;
+    unsigned     n;
+    kvcl_cache_h cache;
+    kvcl_key_t   keys[KEYS];
+} kind_t;
+
 /* Fails the test, or not. */
-static unsigned get_all(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys)
+static unsigned get_all(kvcl_store_h store, const kind_t *kind)
 {
-    uint32_t   id = KEYS;
-    uint8_t    bytes[BLOCK];
+    uint32_t   id = kind->n;
+    uint8_t    bytes[LARGE];
     unsigned   failed = 0, key, i;
     kvcl_req_h req;
 
-    for (key = 0; key < KEYS; ++key) {
-        kvcl_status_t status = finish(kvcl_store_get(store, &keys[key], 1, cache, &id, NULL, NULL, &req), &req);
+    for (key = 0; key < kind->n; ++key) {
+        kvcl_status_t status = finish(kvcl_store_get(store, &kind->keys[key], 1, kind->cache, &id, NULL, NULL, &req),
+                                      &req);
         if (status != KVCL_OK) {
-            fprintf(stderr, "key %u: %s\n", key, kvcl_status_text(status));
+            fprintf(stderr, "%s %u: %s\n", kind->name, key, kvcl_status_text(status));
             ++failed;
             continue;
         }
-        KVCL_TRY(kvcl_cache_read_block(cache, id, bytes, sizeof(bytes)));
-        for (i = 0; (i < BLOCK) && (bytes[i] == byte_of(key, i)); ++i) {
+        KVCL_TRY(kvcl_cache_read_block(kind->cache, id, bytes, kind->bytes));
+        for (i = 0; (i < kind->bytes) && (bytes[i] == byte_of(key, i)); ++i) {
         }
-        failed += (i < BLOCK) ? 1 : 0;
+        failed += (i < kind->bytes) ? 1 : 0;
     }
     return failed;
 }
 
-int main(void)
+static void put_all(kvcl_context_h ctx, kvcl_store_h store, kind_t *kind)
 {
-    kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(KEYS + 1, BLOCK);
-    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
-    kvcl_xfer_params_t  single = KVCL_XFER_PARAMS_INIT;
-    struct timespec     nap    = {0, 20000000};
-    kvcl_context_h      ctx;
-    kvcl_comm_h         world;
-    kvcl_cache_h        cache;
-    kvcl_store_h        store;
-    kvcl_store_stats_t  stats;
-    kvcl_key_t          keys[KEYS];
-    uint32_t            ids[KEYS];
-    uint8_t             bytes[BLOCK];
-    unsigned            failed = 0, rounds = 0, gone = 0, key, i;
-    kvcl_req_h          req;
+    kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(kind->n + 1, kind->bytes);
+    kvcl_xfer_params_t single = KVCL_XFER_PARAMS_INIT;
+    uint32_t           ids[KEYS];
+    uint8_t            bytes[LARGE];
+    unsigned           key, i;
+    kvcl_req_h         req;
 
-    KVCL_TRY(kvcl_init(NULL, &ctx));
-    KVCL_TRY(kvcl_comm_world(ctx, &world));
-    KVCL_TRY(kvcl_cache_create(ctx, "worker", &layout, NULL, KVCL_MEM_HOST, &cache));
-    params.dram_bytes  = KEYS * BLOCK;
-    params.block_bytes = BLOCK;
-    params.dir_entries = 65536;
-    KVCL_TRY(kvcl_store_open(world, &params, &store));
-    for (key = 0; key < KEYS; ++key) {
-        for (i = 0; i < BLOCK; ++i) {
+    KVCL_TRY(kvcl_cache_create(ctx, kind->name, &layout, NULL, KVCL_MEM_HOST, &kind->cache));
+    for (key = 0; key < kind->n; ++key) {
+        for (i = 0; i < kind->bytes; ++i) {
             bytes[i] = byte_of(key, i);
         }
-        KVCL_TRY(kvcl_cache_write_block(cache, key, bytes, sizeof(bytes)));
-        kvcl_key_from_bytes("serve", 5, &key, sizeof(key), &keys[key]);
+        KVCL_TRY(kvcl_cache_write_block(kind->cache, key, bytes, kind->bytes));
+        kvcl_key_from_bytes(kind->name, strlen(kind->name), &key, sizeof(key), &kind->keys[key]);
         ids[key] = key;
     }
     single.replicas = 1; /* nothing but the drain keeps them */
-    KVCL_TRY(finish(kvcl_store_put(store, keys, KEYS, cache, ids, &single, &req), &req));
-    KVCL_TRY(kvcl_store_copy(store, keys, KEYS, 0, KVCL_STORE_MOVE, NULL));
+    KVCL_TRY(finish(kvcl_store_put(store, kind->keys, kind->n, kind->cache, ids, &single, &req), &req));
+}
+
+int main(void)
+{
+    const uint64_t      large  = LARGE;
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kind_t              kinds[] = {{.name = "key", .bytes = BLOCK, .n = KEYS},
+                                   {.name = "large key", .bytes = LARGE, .n = LARGE_KEYS}};
+    struct timespec     nap    = {0, 20000000};
+    kvcl_context_h      ctx;
+    kvcl_comm_h         world;
+    kvcl_store_h        store;
+    kvcl_store_stats_t  stats;
+    unsigned            failed = 0, rounds = 0, gone = 0;
+    uint64_t            moved;
+    kvcl_status_t       status;
+
+    KVCL_TRY(kvcl_init(NULL, &ctx));
+    KVCL_TRY(kvcl_comm_world(ctx, &world));
+    params.dram_bytes    = (uint64_t)2 * KEYS * BLOCK;
+    params.block_bytes   = BLOCK;
+    params.block_sizes   = &large;
+    params.n_block_sizes = 1;
+    params.dir_entries   = 65536;
+    KVCL_TRY(kvcl_store_open(world, &params, &store));
+    put_all(ctx, store, &kinds[0]);
+    KVCL_TRY(kvcl_store_copy(store, kinds[0].keys, KEYS, 0, KVCL_STORE_MOVE, NULL));
+    put_all(ctx, store, &kinds[1]);
+    status = kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 0, KVCL_STORE_MOVE, NULL);
+    failed += (status == KVCL_OK) ? 1 : 0; /* it has no blocks of this size */
+    KVCL_TRY(kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 1, KVCL_STORE_MOVE, NULL));
     kvcl_store_stats(store, &stats);
-    printf("moved %llu blocks to rank 0\n", (unsigned long long)stats.moved);
+    moved = stats.moved;
+    KVCL_TRY(kvcl_store_rank_stats(store, 0, &stats));
+    printf("moved %llu blocks to rank 0, then %llu to rank 1\n", (unsigned long long)stats.pool_published,
+           (unsigned long long)(moved - stats.pool_published));
     fflush(stdout);
     while (gone < GONE_ROUNDS) {
-        failed += get_all(store, cache, keys);
+        failed += get_all(store, &kinds[0]) + get_all(store, &kinds[1]);
         ++rounds;
         gone += (kvcl_store_rank_stats(store, 0, &stats) == KVCL_ERR_RANK_FAILED) ? 1 : 0;
         nanosleep(&nap, NULL);
     }
-    printf("%u rounds of %d gets, %u failed\n", rounds, KEYS, failed);
+    printf("%u rounds of %d gets, %u failed\n", rounds, KEYS + LARGE_KEYS, failed);
     kvcl_store_close(store);
-    kvcl_cache_destroy(cache);
+    kvcl_cache_destroy(kinds[0].cache);
+    kvcl_cache_destroy(kinds[1].cache);
     kvcl_finalize(ctx);
     return (failed == 0) ? 0 : 1;
 }

@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 typedef struct values {
-    bool       flag;
-    const char *text;
-    uint64_t   count;
-    uint64_t   size;
-    double     real;
+    bool        flag;
+    const char  *text;
+    uint64_t    count;
+    uint64_t    size;
+    cli_sizes_t sizes;
+    double      real;
 } values_t;
 
 /* Parse a command line of words; what it prints to stderr lands in said. */
@@ -30,6 +31,7 @@ static cli_result_t parse(values_t *v, const char *const *words, const char **po
         {"text", CLI_STRING, &v->text, "TEXT", "a text", 0, 0},
         {"count", CLI_COUNT, &v->count, "N", "a number", 1, 10},
         {"size", CLI_SIZE, &v->size, "BYTES", "a size", 0, 0},
+        {"sizes", CLI_SIZES, &v->sizes, "BYTES,...", "some sizes", 1, 1 << 20},
         {"real", CLI_REAL, &v->real, "X", "a real", 0, 0},
     };
     const cli_spec_t spec = {"tool", "[options]", "About.", table, sizeof(table) / sizeof(table[0])};
@@ -76,6 +78,22 @@ START_TEST(options_are_read_in_both_spellings)
 }
 END_TEST
 
+START_TEST(sizes_are_read_as_a_list)
+{
+    static const char *const words[] = {"tool", "--sizes", "9", "--sizes=4K,12288,1M,7", NULL};
+    char                     said[256];
+    values_t                 v;
+    size_t                   n;
+
+    ck_assert_int_eq(parse(&v, words, NULL, &n, said, sizeof(said)), CLI_GO);
+    ck_assert_uint_eq(v.sizes.n, 4); /* the last one counts */
+    ck_assert_uint_eq(v.sizes.sizes[0], 4096);
+    ck_assert_uint_eq(v.sizes.sizes[1], 12288);
+    ck_assert_uint_eq(v.sizes.sizes[2], 1 << 20);
+    ck_assert_uint_eq(v.sizes.sizes[3], 7);
+}
+END_TEST
+
 static const struct {
     const char *word;
     const char *value;
@@ -93,6 +111,14 @@ static const struct {
     {"--count", "99999999999999999999999", "tool: --count: \"99999999999999999999999\" is not a number"},
     {"--size", "12X", "tool: --size: \"12X\" is not a size"},
     {"--size", "", "tool: --size: \"\" is not a size"},
+    {"--sizes", "", "tool: --sizes: \"\" is not a size"},
+    {"--sizes", "4K,", "tool: --sizes: \"\" is not a size"},
+    {"--sizes", "4K,,5K", "tool: --sizes: \"\" is not a size"},
+    {"--sizes", "4K;5K", "tool: --sizes: \"4K;5K\" is not a size"},
+    {"--sizes", "1,999999999999999999999999999999999999999999", "tool: --sizes: \"9999999999999999999999999999999\" is not"},
+    {"--sizes", "1,2M", "tool: --sizes: 2M is not within 1..1048576"},
+    {"--sizes", "4K,8K,4096", "tool: --sizes: 4096 is there twice"},
+    {"--sizes", "1,2,3,4,5,6,7,8,9", "tool: --sizes: more than 8 sizes"},
     {"--real", "-1", "tool: --real: \"-1\" is not a number of 0 or more"},
     {"--real", "nan", "tool: --real: \"nan\" is not a number of 0 or more"},
     {"--flag=1", NULL, "tool: --flag takes no value"},
@@ -218,6 +244,7 @@ int main(void)
     int     failed;
 
     tcase_add_test(tcase, options_are_read_in_both_spellings);
+    tcase_add_test(tcase, sizes_are_read_as_a_list);
     tcase_add_loop_test(tcase, a_wrong_option_is_named, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
     tcase_add_test(tcase, sizes_have_letters);
     tcase_add_test(tcase, percentiles_are_right_within_a_bucket);

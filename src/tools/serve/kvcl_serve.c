@@ -19,13 +19,13 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 
 typedef struct options {
-    uint64_t   pool;
-    uint64_t   block;
-    uint64_t   replicas;
-    uint64_t   entries;
-    uint64_t   drain;
-    const char *nvme;
-    const char *http;
+    uint64_t    pool;
+    cli_sizes_t blocks;
+    uint64_t    replicas;
+    uint64_t    entries;
+    uint64_t    drain;
+    const char  *nvme;
+    const char  *http;
 } options_t;
 
 typedef struct server {
@@ -36,10 +36,34 @@ typedef struct server {
     atomic_bool  closing; /* nobody is asked any more */
 } server_t;
 
+_Static_assert(CLI_SIZES_MAX == (int)KVCL_STORE_SIZES_MAX, "what a pool can have can be said");
+
+/* The pool is needed with the sizes of its blocks, and must have room for them (kvcl_store_params_t.block_sizes). */
+static cli_result_t check_sizes(const cli_spec_t *spec, const options_t *opt)
+{
+    uint64_t largest = 0, need;
+    size_t   i;
+
+    if (opt->blocks.n == 0) {
+        return cli_error(spec, "--block is needed");
+    }
+    for (i = 0; i < opt->blocks.n; ++i) {
+        largest = (opt->blocks.sizes[i] > largest) ? opt->blocks.sizes[i] : largest;
+    }
+    if (opt->blocks.n == 1) {
+        return (opt->pool < largest) ? cli_error(spec, "--pool is less than one block") : CLI_GO;
+    }
+    need = 4 * opt->blocks.n * largest;
+    return (opt->pool >= need) ? CLI_GO :
+           cli_error(spec, "--pool of %llu bytes: blocks of %zu sizes need room for 4 of the largest each, %llu bytes",
+                     (unsigned long long)opt->pool, opt->blocks.n, (unsigned long long)need);
+}
+
 static cli_result_t parse(options_t *opt, int argc, char **argv)
 {
     const cli_option_t table[] = {
-        {"block", CLI_SIZE, &opt->block, "SIZE", "bytes of a block, as the job's workers have them", 1, UINT32_MAX - 1},
+        {"block", CLI_SIZES, &opt->blocks, "SIZE[,SIZE...]", "bytes of a block, as the job's workers have them; of the "
+         "first size for values", 1, UINT32_MAX - 1},
         {"pool", CLI_SIZE, &opt->pool, "SIZE", "memory to give (default 1G)", 1, 0},
         {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "a second tier, in a file on a local NVMe; %r is the rank", 0, 0},
         {"replicas", CLI_COUNT, &opt->replicas, "N", "copies of a put that names no number (default 2)", 1, 4},
@@ -50,7 +74,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
         {"drain", CLI_COUNT, &opt->drain, "SECONDS", "how long blocks may take to move away at the end (default 30)", 1,
          86400},
     };
-    const cli_spec_t spec = {"kvcl_serve", "--block SIZE [options]",
+    const cli_spec_t spec = {"kvcl_serve", "--block SIZE[,SIZE...] [options]",
                              "A rank that gives memory to its job's store: start it by mpirun, srun, or with\n"
                              "KVCL_RENDEZVOUS, KVCL_SIZE and KVCL_RANK set, beside the workers. All ranks open one\n"
                              "store over the world. SIGTERM moves its blocks away and ends it.",
@@ -60,13 +84,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
 
     *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30};
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
-    if (result != CLI_GO) {
-        return result;
-    }
-    if (opt->block == 0) {
-        return cli_error(&spec, "--block is needed");
-    }
-    return (opt->pool / opt->block == 0) ? cli_error(&spec, "--pool is less than one block") : CLI_GO;
+    return (result == CLI_GO) ? check_sizes(&spec, opt) : result;
 }
 
 /* ---- HTTP ---- */
@@ -118,16 +136,35 @@ static unsigned answer(void *arg, const char *path, FILE *body, const char **typ
 
 /* ---- its life ---- */
 
+/* "kvcl_serve: rank 0 of 3: 256 blocks of 4096 bytes", "...: 1048576 bytes for blocks of 4096, 12288 bytes" */
+static void say_what_there_is(const server_t *server, const options_t *opt)
+{
+    size_t i;
+
+    printf("kvcl_serve: rank %d of %d: ", server->job.rank, server->job.size);
+    if (opt->blocks.n == 1) {
+        printf("%llu blocks of ", (unsigned long long)(opt->pool / opt->blocks.sizes[0]));
+    } else {
+        printf("%llu bytes for blocks of ", (unsigned long long)opt->pool);
+    }
+    for (i = 0; i < opt->blocks.n; ++i) {
+        printf("%s%llu", (i == 0) ? "" : ", ", (unsigned long long)opt->blocks.sizes[i]);
+    }
+    printf(" bytes");
+}
+
 static bool begin(server_t *server, const options_t *opt)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     char                why[400];
 
-    params.dram_bytes  = opt->pool;
-    params.block_bytes = opt->block;
-    params.replicas    = opt->replicas;
-    params.dir_entries = opt->entries;
-    params.nvme        = opt->nvme;
+    params.dram_bytes    = opt->pool;
+    params.block_bytes   = opt->blocks.sizes[0];
+    params.block_sizes   = &opt->blocks.sizes[1];
+    params.n_block_sizes = opt->blocks.n - 1;
+    params.replicas      = opt->replicas;
+    params.dir_entries   = opt->entries;
+    params.nvme          = opt->nvme;
     if (!job_ok(&server->job, kvcl_store_open(server->job.world, &params, &server->store), "kvcl_store_open")) {
         return false;
     }
@@ -136,8 +173,7 @@ static bool begin(server_t *server, const options_t *opt)
         job_complain(&server->job, "--http: %s", why);
         return false;
     }
-    printf("kvcl_serve: rank %d of %d: %llu blocks of %llu bytes", server->job.rank, server->job.size,
-           (unsigned long long)(opt->pool / opt->block), (unsigned long long)opt->block);
+    say_what_there_is(server, opt);
     if (server->http != NULL) {
         printf(", http port %u", serve_http_port(server->http));
     }
