@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from . import _kvcl
 from ._cache import Cache
@@ -24,6 +24,10 @@ class Store(_kvcl.Store):
     manages its own cache's blocks (publish, withdraw), or the store manages those of `cache` (alloc, free; it evicts
     what was not used for longest). dram_bytes gives this rank a pool for put(), in blocks of block_bytes.
 
+    block_bytes may be a sequence of up to 8 different sizes, as the groups of a hybrid model have: their blocks share
+    the pool, which must have room for 4 of the largest for each size, and copies of a block are made on ranks that have
+    its size. Values lie in blocks of the first. stats()["sizes"] has the numbers of each.
+
     replicas: copies that a put makes of each block if it does not say (at most 4; the ranks use the largest that any
     of them gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: what
     KVCL_STORE_NVME says. events: how many events of its blocks this rank keeps for followers; None: 65,536, 0: none.
@@ -32,9 +36,10 @@ class Store(_kvcl.Store):
 
     _ranks: int
 
-    def __new__(cls, comm: _kvcl.Comm, *, cache: Optional[Cache] = None, dram_bytes: int = 0, block_bytes: int = 0,
-                dir_entries: int = 0, checksum: bool = True, replicas: int = 0,
-                nvme: Optional[Union[str, "os.PathLike[str]"]] = None, events: Optional[int] = None) -> "Store":
+    def __new__(cls, comm: _kvcl.Comm, *, cache: Optional[Cache] = None, dram_bytes: int = 0,
+                block_bytes: Union[int, Sequence[int]] = 0, dir_entries: int = 0, checksum: bool = True,
+                replicas: int = 0, nvme: Optional[Union[str, "os.PathLike[str]"]] = None,
+                events: Optional[int] = None) -> "Store":
         self = cls._open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events,
                          None if nvme is None else os.fspath(nvme))
         self._ranks = comm.size
@@ -165,7 +170,7 @@ class Store(_kvcl.Store):
 
     # ---- how it is, and what changes ----
 
-    def all_stats(self) -> List[Optional[Dict[str, int]]]:
+    def all_stats(self) -> List[Optional[Dict[str, Any]]]:
         """stats() of every rank, asked at once; None for one that is gone or does not answer. Blocks."""
         return self._all_stats(self._ranks)
 

@@ -1,5 +1,6 @@
 """A store of one rank: what makes no sense, tiers that outlive it, memory that is held."""
 
+import array
 import gc
 import sys
 import time
@@ -68,6 +69,62 @@ def test_statistics_have_every_number_of_the_library(store):
     stats = store.stats()
     assert stats == store.rank_stats(0) == store.all_stats()[0]
     assert (stats["pool_blocks"], stats["pool_free"], stats["block_bytes"]) == (16, 16, BLOCK) and len(stats) >= 31
+
+
+SIZES = (BLOCK, 3 * BLOCK, 100)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, list(SIZES), array.array("Q", SIZES)])
+def test_a_pool_has_blocks_of_several_sizes(ctx, sizes):
+    with kvcl.Store(ctx.world, dram_bytes=64 * 3 * BLOCK, block_bytes=sizes, dir_entries=4096) as store:
+        stats = store.stats()
+        assert stats["n_sizes"] == 3 and [each["block_bytes"] for each in stats["sizes"]] == list(SIZES)
+        for size in SIZES:
+            with ctx.cache(f"of {size}", kvcl.Layout.bytes(8, size)) as cache:
+                keys = [kvcl.key_from_string(f"{size} {i}") for i in range(4)]
+                for i in range(4):
+                    cache.write(i, bytes([i + 1]) * size)
+                store.put(keys, cache, range(4)).wait(10)
+                store.get(keys, cache, range(4, 8)).wait(10)
+                assert [cache.read(4 + i) for i in range(4)] == [bytes([i + 1]) * size for i in range(4)]
+        store.put_value(kvcl.key_from_string("value"), b"x" * 2 * BLOCK).wait(10)
+        stats = store.stats()
+        assert stats == store.rank_stats(0) == store.all_stats()[0]
+        assert [each["published"] for each in stats["sizes"]] == [4 + 3, 4, 4]  # a head, two parts
+        assert sum(each["blocks"] for each in stats["sizes"]) == stats["pool_blocks"]
+        assert set(stats["sizes"][0]) == {"block_bytes", "blocks", "free", "published", "pinned", "takes"}
+        with ctx.cache("odd", kvcl.Layout.bytes(1, 101)) as cache, pytest.raises(kvcl.KvclError, match="101"):
+            store.put([keys[0]], cache, [0])
+
+
+@pytest.mark.parametrize("sizes, error, text", [
+    ((), ValueError, "1 to 8 sizes"), (range(1, 10), ValueError, "not 9"),
+    ((64, 128, 64), ValueError, "64 is there twice"),
+    ((64, 0), ValueError, r"block_bytes\[1\] is 0"), ((64, -1), ValueError, "block_bytes is -1"),
+    ((64, 1 << 64), ValueError, "possible"), ((64, "128"), TypeError, "integer"), ((64, 1.5), TypeError, "integer"),
+    ("64", TypeError, "integer"), (b"@", TypeError, "integer"), (None, TypeError, "integer"),
+    ({64, 128}, TypeError, "integer"), ((64, 1 << 20), kvcl.InvalidParam, "8 blocks of the largest"),
+    (0, kvcl.InvalidParam, "blocks of 0"),
+    ((64, 1 << 40), kvcl.InvalidParam, "1099511627776"),
+])
+def test_sizes_that_make_no_sense_are_refused(ctx, sizes, error, text):
+    with pytest.raises(error, match=text):
+        kvcl.Store(ctx.world, dram_bytes=1 << 16, block_bytes=sizes)
+
+
+def test_a_size_that_breaks_off_leaves_nothing_behind(ctx):
+    class Odd:
+        def __index__(self):
+            raise RuntimeError("no number")
+
+    sizes = [64, Odd()]
+    before = sys.getrefcount(sizes[1])
+    for _ in range(10):
+        with pytest.raises(RuntimeError, match="no number"):
+            kvcl.Store(ctx.world, dram_bytes=1 << 16, block_bytes=sizes)
+    assert sys.getrefcount(sizes[1]) <= before + 1  # the last traceback may have one
+    with kvcl.Store(ctx.world) as store:  # no pool: no sizes
+        assert store.stats()["sizes"] == [] and store.stats()["n_sizes"] == 0
 
 
 def test_the_memory_of_a_put_is_free_at_once_and_that_of_a_get_until_it_is_over(store):

@@ -8,6 +8,39 @@
 
 PyTypeObject *kvpy_store_type;
 
+/* An int, or a sequence of ints: the sizes of a pool's blocks, each once. @return 0, -1: exception. */
+static int sizes_of(PyObject *arg, uint64_t sizes[KVCL_STORE_SIZES_MAX], size_t *n_p)
+{
+    bool       many = PySequence_Check(arg) && !PyUnicode_Check(arg) && !PyBytes_Check(arg);
+    PyObject   *seq = many ? PySequence_Tuple(arg) : PyTuple_Pack(1, arg);
+    Py_ssize_t n    = (seq != NULL) ? PyTuple_Size(seq) : -1, i, j;
+    int        rc   = 0;
+
+    if (n < 0) {
+        return -1;
+    }
+    if ((n == 0) || (n > KVCL_STORE_SIZES_MAX)) {
+        PyErr_Format(PyExc_ValueError, "block_bytes: 1 to %d sizes are possible, not %zd", KVCL_STORE_SIZES_MAX, n);
+        rc = -1;
+    }
+    for (i = 0; (i < n) && (rc == 0); ++i) {
+        rc = kvpy_u64(PyTuple_GetItem(seq, i), "block_bytes", UINT64_MAX, &sizes[i]);
+        if ((rc == 0) && many && (sizes[i] == 0)) {
+            PyErr_Format(PyExc_ValueError, "block_bytes[%zd] is 0", i);
+            rc = -1;
+        }
+        for (j = 0; (j < i) && (rc == 0); ++j) {
+            if (sizes[j] == sizes[i]) {
+                PyErr_Format(PyExc_ValueError, "block_bytes: %llu is there twice", (unsigned long long)sizes[i]);
+                rc = -1;
+            }
+        }
+    }
+    Py_DECREF(seq);
+    *n_p = (size_t)n;
+    return rc;
+}
+
 /* _open(comm, cache or None, dir_entries, dram_bytes, block_bytes, checksum, replicas, events or None, nvme or None) */
 static PyObject *store_open(PyObject *cls, PyObject *args)
 {
@@ -15,7 +48,9 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
     PyObject            *comm_arg, *cache_arg, *entries, *dram, *block, *replicas, *events;
     kvpy_obj_t          *comm, *cache = NULL, *obj;
     kvcl_store_h        store = NULL;
+    uint64_t            sizes[KVCL_STORE_SIZES_MAX];
     kvcl_status_t       status;
+    size_t              n_sizes;
     int                 checksum;
 
     if (!PyArg_ParseTuple(args, "OOOOOpOOz:_open", &comm_arg, &cache_arg, &entries, &dram, &block, &checksum, &replicas,
@@ -24,14 +59,17 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
         ((events != Py_None) && (kvpy_u64(events, "events", UINT64_MAX, &params.events) != 0)) ||
         (kvpy_u64(entries, "dir_entries", UINT64_MAX, &params.dir_entries) != 0) ||
         (kvpy_u64(dram, "dram_bytes", UINT64_MAX, &params.dram_bytes) != 0) ||
-        (kvpy_u64(block, "block_bytes", UINT64_MAX, &params.block_bytes) != 0) ||
+        (sizes_of(block, sizes, &n_sizes) != 0) ||
         ((comm = kvpy_obj_arg(comm_arg, kvpy_comm_type, NULL)) == NULL) ||
         ((cache_arg != Py_None) && ((cache = kvpy_obj_arg(cache_arg, kvpy_cache_type, comm->ctx)) == NULL))) {
         return NULL;
     }
     params.flags = (checksum ? 0 : KVCL_STORE_NO_CHECKSUM) |
                    (((events != Py_None) && (params.events == 0)) ? KVCL_STORE_NO_EVENTS : 0);
-    params.cache = (cache != NULL) ? cache->handle : NULL;
+    params.cache         = (cache != NULL) ? cache->handle : NULL;
+    params.block_bytes   = sizes[0];
+    params.block_sizes   = &sizes[1];
+    params.n_block_sizes = n_sizes - 1;
     if (cache != NULL) {
         ++cache->users;
     }

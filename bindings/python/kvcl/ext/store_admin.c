@@ -180,19 +180,46 @@ static const struct {
 _Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) == offsetof(kvcl_store_stats_t, sizes) / sizeof(uint64_t),
                "each number of the struct but those of each size is a row");
 
+/* Blocks of each size of the pool: a list of dicts. */
+static PyObject *sizes_list(const kvcl_store_stats_t *stats)
+{
+    uint64_t n    = (stats->n_sizes < KVCL_STORE_SIZES_MAX) ? stats->n_sizes : KVCL_STORE_SIZES_MAX, i;
+    PyObject *list = PyList_New((Py_ssize_t)n), *each;
+
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        const kvcl_store_size_stats_t *size = &stats->sizes[i];
+        each = Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "block_bytes", (unsigned long long)size->block_bytes, "blocks",
+                             (unsigned long long)size->blocks, "free", (unsigned long long)size->free, "published",
+                             (unsigned long long)size->published, "pinned", (unsigned long long)size->pinned, "takes",
+                             (unsigned long long)size->takes);
+        if ((each == NULL) || (PyList_SetItem(list, (Py_ssize_t)i, each) != 0)) { /* it takes each, on failure too */
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+_Static_assert(sizeof(kvcl_store_size_stats_t) == 6 * sizeof(uint64_t), "each number is in sizes_list()");
+
 PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
 {
-    PyObject *dict = PyDict_New(), *number;
-    uint64_t value;
+    PyObject *dict = PyDict_New(), *value;
+    uint64_t number;
     size_t   i;
 
     for (i = 0; (dict != NULL) && (i < sizeof(stats_rows) / sizeof(stats_rows[0])); ++i) {
-        memcpy(&value, (const char *)stats + stats_rows[i].at, sizeof(value));
-        number = PyLong_FromUnsignedLongLong(value);
-        if ((number == NULL) || (PyDict_SetItemString(dict, stats_rows[i].name, number) != 0)) {
+        memcpy(&number, (const char *)stats + stats_rows[i].at, sizeof(number));
+        value = PyLong_FromUnsignedLongLong(number);
+        if ((value == NULL) || (PyDict_SetItemString(dict, stats_rows[i].name, value) != 0)) {
             Py_CLEAR(dict);
         }
-        Py_XDECREF(number);
+        Py_XDECREF(value);
+    }
+    if (dict != NULL) {
+        value = sizes_list(stats);
+        if ((value == NULL) || (PyDict_SetItemString(dict, "sizes", value) != 0)) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(value);
     }
     return dict;
 }
