@@ -115,6 +115,16 @@ static void report_gone(kvcl_store_h store, const kvcl_get_item_t *item)
     kvcl_store_tell_removed(store, &rec, 1);
 }
 
+/* Its owner would take it for listed, and the next put for done. */
+static void report_spoilt(const kvcl_get_t *get, const kvcl_get_item_t *item)
+{
+    kvcl_store_rec_t rec = {.key = item->key, .loc = item->locs[item->cur]};
+
+    if ((get->stopping == KVCL_OK) && !kvcl_loc_is_nvme(&rec.loc)) {
+        kvcl_store_tell_owner(get->store, &rec, true);
+    }
+}
+
 void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
 {
     kvcl_get_item_t *item  = &get->items[i];
@@ -134,6 +144,7 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
         break;
     case KVCL_ERR_IO:
         atomic_fetch_add_explicit(&store->corrupt, 1, memory_order_relaxed);
+        report_spoilt(get, item);
         kvcl_log_info("a block from rank %u has not the bytes that were published", item->locs[item->cur].rank);
         break;
     case KVCL_ERR_NOT_REGISTERED:

@@ -111,31 +111,39 @@ static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_a
 
 /* ---- removal of keys: the home forgets them, the owners hear of it ---- */
 
-/* My own block was removed by somebody: no longer published. */
-static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
+/* My own block was removed by somebody, or somebody got other bytes of it: no longer published. What the tier has of
+ * the key is another copy. */
+static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt)
 {
     kvcl_owner_t     *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
     kvcl_store_rec_t gone;
 
-    kvcl_nvme_drop(store->nvme, &rec->key);
+    if (!spoilt) {
+        kvcl_nvme_drop(store->nvme, &rec->key);
+    }
     if ((owner == NULL) || (rec->loc.incarnation != store->incarnation) ||
         (kvcl_slots_check(&owner->slots, rec->loc.slot, rec->loc.gen, &rec->key) != KVCL_OK)) {
         return; /* it has moved on */
     }
+    if (spoilt && owner->managed && (owner->pins[rec->loc.slot] != 0)) { /* read in place now: a put lists it anew */
+        owner->array[rec->loc.slot].note &= (uint8_t)~KVCL_NOTE_LISTED;
+        return;
+    }
     if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
         kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
-    } else if (kvcl_store_two_homes(store, gone.loc.flags)) {
+    } else if (spoilt || kvcl_store_two_homes(store, gone.loc.flags)) {
         kvcl_store_tell_removed(store, &gone, 1); /* whoever told me is one of them */
     }
 }
 
-static void tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec)
+void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt)
 {
-    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW}, .store = store->id, .n = 1};
+    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW, .flags = spoilt ? KVCL_WITHDRAW_SPOILT : 0},
+                                .store = store->id, .n = 1};
     kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
 
     if (rec->loc.rank == store->me) {
-        take_back(store, rec);
+        take_back(store, rec, spoilt);
     } else if ((peer->state == KVCL_PEER_READY) &&
                (kvcl_peer_post(peer, &out.msg, sizeof(out), rec, sizeof(*rec)) != KVCL_OK)) {
         kvcl_log_debug("%s is not told to withdraw a block: it is gone", peer->name);
@@ -156,7 +164,7 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
             rec.loc = locs[j];
             if ((kvcl_dir_table_remove(&store->table, &rec.key, &rec.loc) == KVCL_OK) &&
                 kvcl_store_loc_lives(store, &rec.loc)) {
-                tell_owner(store, &rec);
+                kvcl_store_tell_owner(store, &rec, false);
             }
         }
     }
@@ -250,7 +258,7 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     for (i = 0; (store != NULL) && (i < in->n); ++i) {
         memcpy(&rec, (const char *)data + (i * sizeof(rec)), sizeof(rec));
         if (rec.loc.rank == store->me) {
-            take_back(store, &rec);
+            take_back(store, &rec, (in->msg.flags & KVCL_WITHDRAW_SPOILT) != 0);
         }
     }
 }

@@ -1,7 +1,8 @@
 /*
  * Messages of the store room, as they travel (core/wire.h says how).
  *
- * DIR_ASK goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that a key of its was removed.
+ * DIR_ASK goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that a key of its was removed, or
+ * (KVCL_WITHDRAW_SPOILT) that its copy was got with other bytes than were published.
  * Payloads, by kind:
  *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
@@ -129,6 +130,8 @@ typedef struct kvcl_store_rec {
     kvcl_dir_loc_t loc;
 } kvcl_store_rec_t;
 _Static_assert(sizeof(kvcl_store_rec_t) == KVCL_DIR_REC_BYTES, "wire format");
+
+enum { KVCL_WITHDRAW_SPOILT = 1 }; /* msg.flags */
 
 typedef struct kvcl_msg_withdraw {
     kvcl_msg_t msg;

@@ -30,6 +30,11 @@ void test_threads(world_t *w);
 /* store_flips.c */
 void test_one_slot(world_t *w);
 void test_flips(world_t *w);
+/* store_wire.c */
+void test_wire_frames(world_t *w);
+void test_wire_messages(world_t *w);
+void test_wire_memory(world_t *w);
+void test_wire_values(world_t *w);
 /* store_hostile.c */
 void test_hostile(world_t *w);
 /* store_copies.c */
