@@ -343,8 +343,9 @@ static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
 }
 
 /* How much room the others have for blocks of this size, and who of them is drained as well, from themselves. Of two
- * that drain at once one at least hears of the other, since each has said so of itself before it asks. */
-static void ask_room(kvcl_store_h store, uint64_t bytes, drain_t *drain)
+ * that drain at once one at least hears of the other, since each has said so of itself before it asks. For a second
+ * size (again) who did not answer, or is drained, is not asked any more. */
+static void ask_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
 {
     kvcl_store_stats_t stats;
     uint32_t           i;
@@ -353,7 +354,7 @@ static void ask_room(kvcl_store_h store, uint64_t bytes, drain_t *drain)
     memset(drain->skip, 0, store->n_ranks); /* who has no room for one size may have it for another */
 
     for (i = 0; i < store->n_ranks; ++i) {
-        if (i == store->me) {
+        if ((i == store->me) || (again && store->ranks[i].leaving)) {
             continue;
         }
         heard                   = (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK);
@@ -506,7 +507,7 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     store->draining = true;
     kvcl_unlock(store->ctx);
     for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
-        ask_room(store, kvcl_owner_bytes(store->pool->owners[i]), drain);
+        ask_room(store, kvcl_owner_bytes(store->pool->owners[i]), i != 0, drain);
         one    = drain_pool(store->pool->owners[i], true, deadline, drain);
         one    = (one == KVCL_OK) ? drain_pool(store->pool->owners[i], false, deadline, drain) : one;
         status = (status == KVCL_OK) ? one : status;

@@ -399,7 +399,7 @@ static const struct {
     {"sizes_bounds", test_sizes_bounds}, {"sizes_errors", test_sizes_errors}, {"brought", test_brought},
     {"slabs_pinned", test_slabs_pinned}, {"slabs_emptied", test_slabs_emptied}, {"slabs_least", test_slabs_least},
     {"slabs_waiter", test_slabs_waiter}, {"slabs_drain", test_slabs_drain}, {"slabs_late_use", test_slabs_late_use},
-    {"slabs_repair", test_slabs_repair},
+    {"slabs_repair", test_slabs_repair}, {"slabs_places", test_slabs_places},
     {"hot", test_hot}, {"uses", test_uses},
 };
 

@@ -398,6 +398,37 @@ void test_slabs_waiter(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
+/* What a rank says with copies, of its whole pool, is what places go by, whatever size the copies were of. */
+void test_slabs_places(world_t *w)
+{
+    kvcl_store_h       store = open_store(w, 1 << 20, SIZES);
+    kvcl_cache_h       middle = cache_of(w, MIDDLE, 1);
+    kvcl_xfer_params_t x = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         key = key_of("copied", 0, 0);
+    kvcl_store_stats_t stats;
+    uint64_t           heard;
+    uint32_t           id = 0;
+    kvcl_req_h         req;
+
+    if (w->rank != 0) {
+        put_many(w, store, middle, "fills", (1 << 20) / MIDDLE + 50);
+    }
+    sync_all(w);
+    if ((w->rank == 0) && (w->size == 2)) {
+        x.replicas = 2;
+        KVCL_TRY(DO(kvcl_store_put(store, &key, 1, middle, &id, &x, &req)));
+        kvcl_lock(store->ctx);
+        heard = store->places[1].free;
+        kvcl_unlock(store->ctx);
+        KVCL_TRY(kvcl_store_rank_stats(store, 1, &stats));
+        CHECK(w, (heard == stats.pool_free_bytes) && (heard != 0), "%llu are free there, it is thought: %llu",
+              (unsigned long long)stats.pool_free_bytes, (unsigned long long)heard);
+    }
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(middle);
+}
+
 /* The others are full of one size, and have room for another: a drain knows, and costs them nothing. */
 void test_slabs_drain(world_t *w)
 {

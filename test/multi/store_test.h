@@ -56,6 +56,7 @@ bool pool_holds(kvcl_store_h store); /* its own checkers find no contradiction *
 void test_slabs_pinned(world_t *w);
 void test_slabs_emptied(world_t *w);
 void test_slabs_late_use(world_t *w);
+void test_slabs_places(world_t *w);
 void test_slabs_repair(world_t *w);
 void test_slabs_least(world_t *w);
 void test_slabs_waiter(world_t *w);
