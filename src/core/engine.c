@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "core/bundle.h"
 #include "core/context.h"
 #include "core/req.h"
 
@@ -196,9 +197,11 @@ static unsigned poll_once(kvcl_context_h ctx, uint64_t now)
     kvcl_engine_t *eng = &ctx->engine;
     unsigned      n    = 0, i;
 
+    kvcl_bundles_begin(ctx);
     for (i = 0; i < eng->n_xports; ++i) {
         n += eng->xports[i]->ops->progress(eng->xports[i]);
     }
+    kvcl_bundles_end(ctx);
     for (i = 0; i < ctx->n_rooms; ++i) {
         if (kvcl_rooms[i]->poll != NULL) {
             n += kvcl_rooms[i]->poll(ctx, ctx->rooms[i]);
@@ -411,6 +414,9 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
         if (!eng->polling) {
             poller_loop(ctx, done, arg, deadline_ns);
         } else {
+            if (eng->poller_asleep) {
+                kvcl_bundles_flush(ctx);
+            }
             ++eng->followers;
             ts.tv_sec  = (time_t)(deadline_ns / KVCL_NS_PER_SEC);
             ts.tv_nsec = (long)(deadline_ns % KVCL_NS_PER_SEC);
@@ -422,6 +428,7 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
         }
     }
     --eng->pollers;
+    kvcl_bundles_flush(ctx);
     if (!eng->polling) {
         hand_back(ctx);
     }

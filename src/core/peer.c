@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/address.h"
+#include "core/bundle.h"
 #include "core/context.h"
 #include "core/req.h"
 
@@ -222,20 +223,32 @@ void kvcl_peer_ep_failed(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status)
     }
 }
 
-kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
-                             kvcl_xport_send_t *send)
+static void address(const kvcl_peer_t *peer, kvcl_msg_t *msg)
 {
-    kvcl_assert_locked(peer->ctx);
-    if (peer->state != KVCL_PEER_READY) {
-        return KVCL_ERR_RANK_FAILED;
-    }
     msg->magic     = KVCL_WIRE_MAGIC;
     msg->version   = KVCL_WIRE_VERSION;
     msg->reserved  = 0;
     msg->reserved2 = 0;
     msg->peer      = peer->remote_index;
     msg->token     = peer->out_token;
+}
+
+kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
+                                 size_t n_iov, kvcl_xport_send_t *send)
+{
+    if (peer->state != KVCL_PEER_READY) {
+        return KVCL_ERR_RANK_FAILED;
+    }
+    address(peer, msg);
     return peer->ops->am_send(peer->ep, msg, hdr_len, iov, n_iov, 0, send);
+}
+
+kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
+                             kvcl_xport_send_t *send)
+{
+    kvcl_assert_locked(peer->ctx);
+    kvcl_bundle_flush(peer);
+    return kvcl_peer_send_now(peer, msg, hdr_len, iov, n_iov, send);
 }
 
 /* A send whose bytes are our own copy. */
@@ -251,14 +264,22 @@ static void posted_done(kvcl_xport_send_t *send, kvcl_status_t status)
     free(kvcl_container_of(send, posted_t, send));
 }
 
-kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
+static kvcl_status_t post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len, bool soon)
 {
     kvcl_iov_t    iov = {data, len};
     kvcl_status_t status;
     posted_t      *posted;
     size_t        hdr_room = (hdr_len + 15) & ~(size_t)15;
 
+    kvcl_assert_locked(peer->ctx);
+    if (peer->state != KVCL_PEER_READY) {
+        return KVCL_ERR_RANK_FAILED;
+    }
     if (len <= peer->attr.inline_bytes) {
+        address(peer, msg);
+        if (kvcl_bundle_add(peer, msg, hdr_len, data, len, soon)) {
+            return KVCL_OK;
+        }
         return kvcl_peer_send(peer, msg, hdr_len, &iov, (len > 0) ? 1 : 0, NULL);
     }
     posted = malloc(sizeof(*posted) + hdr_room + len);
@@ -274,6 +295,29 @@ kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len,
         free(posted);
     }
     return (status == KVCL_INPROGRESS) ? KVCL_OK : status;
+}
+
+kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
+{
+    return post(peer, msg, hdr_len, data, len, false);
+}
+
+kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
+{
+    return post(peer, msg, hdr_len, data, len, true);
+}
+
+void kvcl_peer_asked(kvcl_peer_t *peer)
+{
+    ++peer->answers_due;
+}
+
+void kvcl_peer_answered(kvcl_peer_t *peer)
+{
+    --peer->answers_due;
+    if (!peer->ctx->peers.bundling) { /* given up: no answer is going to make the others leave */
+        kvcl_bundle_flush(peer);
+    }
 }
 
 kvcl_peer_t *kvcl_peer_check(kvcl_context_h ctx, const kvcl_msg_t *msg)
@@ -357,9 +401,11 @@ void kvcl_peers_fini(kvcl_context_h ctx)
 
     for (i = 0; i < ctx->peers.count; ++i) {
         kvcl_map_fini(&ctx->peers.v[i]->rcaches);
+        free(ctx->peers.v[i]->bundle); /* one that never left */
         free(ctx->peers.v[i]->address);
         free(ctx->peers.v[i]);
     }
+    kvcl_bundles_fini(ctx);
     free(ctx->peers.v);
     kvcl_map_fini(&ctx->peers.by_uuid);
 }

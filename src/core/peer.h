@@ -23,6 +23,7 @@
 
 struct kvcl_context;
 struct kvcl_req;
+struct kvcl_bundle;
 
 typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;
 
@@ -53,6 +54,11 @@ typedef struct kvcl_peer {
     uint64_t            lane_retry_ns; /* none is asked for before */
     uint8_t             lane_key[16]; /* for its next connection, if lane_key_given */
     bool                lane_key_given;
+    struct kvcl_bundle  *bundle;    /* bundle.h: what waits to leave; NULL: nothing yet */
+    struct kvcl_peer    *next_bundled;
+    bool                bundle_lost; /* messages that waited could not leave: it fails soon */
+    bool                is_bundled; /* in the context's list of those with a bundle that waits */
+    unsigned            answers_due; /* questions that it answers at once, and has not yet */
     char                name[32];   /* for logs */
 } kvcl_peer_t;
 
@@ -60,6 +66,11 @@ typedef struct kvcl_peers {
     kvcl_peer_t **v;
     uint32_t    count, capacity;
     kvcl_map_t  by_uuid;
+    kvcl_peer_t *bundled;  /* those with messages that wait */
+    bool        bundling;  /* what is posted waits */
+    struct kvcl_bundle *spares;
+    unsigned    n_spares;
+    uint64_t    n_bundles; /* sent */
 } kvcl_peers_t;
 
 /* Called once, lock held, when the peer is ready or has failed. */
@@ -88,10 +99,20 @@ kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len,
 kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
 
+/** The same, small, for a question that its peer answers at once: it may wait for the answer to an earlier one. */
+kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
+    KVCL_MUST_CHECK;
+/** Lock held: such a question has left, or waits to; it was answered, or nobody waits for the answer any more. */
+void          kvcl_peer_asked(kvcl_peer_t *peer);
+void          kvcl_peer_answered(kvcl_peer_t *peer);
+
 /** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 
-/* Between peer.c and peer_handshake.c; lock held. */
+/* Between peer.c, bundle.c and peer_handshake.c; lock held. */
+/* What waits does not leave before it. */
+kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
+                                 size_t n_iov, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */

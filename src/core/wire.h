@@ -24,6 +24,7 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(WELCOME, 4) \
     X(REFUSE, 5) \
     X(BYE, 6)           /* the sender leaves; flags 1: the answer, everything sent before was read */ \
+    X(BUNDLE, 7)        /* several of the others, whole: see bundle.h */ \
     X(DESCRIBE, 10)     /* a cache: its layout and memory, please */ \
     X(DESCRIPTION, 11) \
     X(SIGNAL, 12)       /* add to a counter in my memory */ \

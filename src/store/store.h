@@ -228,6 +228,7 @@ struct kvcl_ask {
     uint32_t           rank;
     uint64_t           posted_ns;
     bool               hedged;  /* stopped for its home's silence: by the poster */
+    bool               quick;   /* counted among those that its peer answers at once */
     bool               patient; /* its home was known to be silent when it was asked */
     uint8_t            kind;
     bool               over;

@@ -49,6 +49,9 @@ static void end(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t 
     if ((status == KVCL_ERR_NOT_FOUND) || (ask->peer->state == KVCL_PEER_FAILED)) {
         kvcl_store_rank_gone(ask->store, ask->rank); /* it closed its part, or died: before anybody asks again */
     }
+    if (ask->quick) {
+        kvcl_peer_answered(ask->peer);
+    }
     --ask->store->ops;
     ask->done(ask, status, data, len);
     kvcl_req_complete(&ask->req, status);
@@ -59,6 +62,13 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     end(kvcl_container_of(req, kvcl_ask_t, req), status, NULL, 0);
 }
 
+/* Does a home answer it before it does anything else? */
+static bool is_quick(uint8_t kind)
+{
+    return (kind == KVCL_ASK_PUBLISH) || (kind == KVCL_ASK_LOOKUP) || (kind == KVCL_ASK_PRESENT) ||
+           (kind == KVCL_ASK_FETCH);
+}
+
 static void send_ask(kvcl_ask_t *ask)
 {
     kvcl_msg_dir_ask_t out = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = ask->kind, .op = ask->req.id},
@@ -66,7 +76,13 @@ static void send_ask(kvcl_ask_t *ask)
     kvcl_status_t      status;
 
     kvcl_req_watch(&ask->req, ask->peer);
-    status = kvcl_peer_post(ask->peer, &out.msg, sizeof(out), ask->payload, ask->len);
+    if (is_quick(ask->kind)) {
+        status     = kvcl_peer_post_soon(ask->peer, &out.msg, sizeof(out), ask->payload, ask->len);
+        ask->quick = true;
+        kvcl_peer_asked(ask->peer);
+    } else {
+        status = kvcl_peer_post(ask->peer, &out.msg, sizeof(out), ask->payload, ask->len);
+    }
     if (status != KVCL_OK) {
         end(ask, status, NULL, 0);
     }

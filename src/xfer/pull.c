@@ -73,6 +73,9 @@ void kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status)
         return;
     }
     pull->state = KVCL_PULL_OVER;
+    if (pull->quick) {
+        kvcl_peer_answered(pull->peer);
+    }
     if (pull->status != NULL) {
         for (i = 0; i < pull->remote.n_blocks; ++i) {
             if ((pull->status[i] == KVCL_INPROGRESS) || ((status != KVCL_OK) && (pull->status[i] == KVCL_OK))) {

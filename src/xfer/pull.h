@@ -62,6 +62,7 @@ struct kvcl_pull {
     uint64_t             received;
     unsigned             uncredited;
     bool                 by_lane;     /* served, and its bytes may come by the peer's lane */
+    bool                 quick;       /* counted among what its peer answers at once */
     bool                 any_failed;  /* a block's check failed */
     bool                 asked_again; /* the cache: what was known of it was out of date */
     bool                 fresh;       /* the cache was described for this pull */

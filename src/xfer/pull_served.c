@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "lane/lane.h"
 #include "xfer/pull.h"
+#include "xfer/serve.h"
 #include "xfer/xfer.h"
 
 #include <stdlib.h>
@@ -36,6 +37,12 @@ static uint32_t window(const kvcl_pull_t *pull)
     uint32_t frames = (uint32_t)pull->req.ctx->config.window;
 
     return (!pull->background || (frames < 8)) ? frames : frames / 4;
+}
+
+/* Does its owner answer at once? */
+static bool is_quick(const kvcl_pull_t *pull)
+{
+    return pull->total <= KVCL_SERVE_SMALL;
 }
 
 static kvcl_status_t ask_owner(kvcl_pull_t *pull)
@@ -80,7 +87,11 @@ static kvcl_status_t ask_owner(kvcl_pull_t *pull)
     pull->by_lane  = (pull->total >= pull->req.ctx->config.lane_min) &&
                      kvcl_serve_lane_suits(pull->req.ctx, &pull->dst) && kvcl_lane_in_ready(pull->peer);
     out.msg.flags |= pull->by_lane ? KVCL_PULL_LANE : 0;
-    status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
+    if (is_quick(pull)) {
+        status = kvcl_peer_post_soon(pull->peer, &out.msg, sizeof(out), payload, len);
+    } else {
+        status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
+    }
     free(both);
     return status;
 }
@@ -100,6 +111,10 @@ void kvcl_pull_ask(kvcl_pull_t *pull)
     pull->state = KVCL_PULL_SERVED;
     if (status == KVCL_OK) {
         status = ask_owner(pull);
+    }
+    if (is_quick(pull) && !pull->quick) {
+        pull->quick = true;
+        kvcl_peer_asked(pull->peer);
     }
     if (status != KVCL_OK) {
         kvcl_pull_finish(pull, status);

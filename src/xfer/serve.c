@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024, SMALL_MAX = 8 * 1024 };
+enum { BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024 };
 
 typedef struct flight {
     kvcl_xport_send_t send;
@@ -226,7 +226,7 @@ static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t 
     len = kvcl_stream_next(&serve->stream, want, &addr);
     iov->buf = (const void *)addr;
     iov->len = len;
-    if ((len == want) ? (len < SMALL_MAX) : (len < ZERO_COPY_MIN)) {
+    if ((len == want) ? (len < KVCL_SERVE_SMALL) : (len < ZERO_COPY_MIN)) {
         if (serve->has_gens) {
             kvcl_copy_racy(flight->bytes, (const void *)addr, len);
         } else {
@@ -374,7 +374,7 @@ unsigned kvcl_serve_poll(kvcl_context_h ctx)
 static bool answer_small(kvcl_serve_t *serve)
 {
     kvcl_msg_data_t out = {.msg = {.type = KVCL_MSG_DATA, .op = serve->op, .flags = KVCL_DATA_LAST}};
-    unsigned char   bytes[SMALL_MAX];
+    unsigned char   bytes[KVCL_SERVE_SMALL];
     bool            whole;
 
     if (serve->total > sizeof(bytes)) {

@@ -10,7 +10,7 @@
 #include "xfer/xfer.h"
 #include "xfer/xfer_wire.h"
 
-enum { KVCL_SERVE_TURN = 256 * 1024 }; /* bytes */
+enum { KVCL_SERVE_TURN = 256 * 1024, KVCL_SERVE_SMALL = 8 * 1024 }; /* bytes; so many are answered at once */
 
 typedef struct kvcl_serve {
     kvcl_list_t    link;
