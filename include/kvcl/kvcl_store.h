@@ -46,8 +46,9 @@ typedef struct kvcl_store_params {
                                  needed), a power of two or rounded up to one, at most 2^26; 0: 65,536 */
     const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: what
                                  KVCL_STORE_NVME says (nothing, by default), "": none. %r in it is my rank. What the
-                                 file holds from an earlier time, closed or killed, is there again; it is this rank's
-                                 alone. A file that is not a tier's is refused. A pool of one size only */
+                                 file holds from an earlier time, closed or killed, is there again, of the sizes that the
+                                 pool has now; it is this rank's alone. A file that is not a tier's is refused. It
+                                 holds one block of a key: of one put in two sizes, one */
     const uint64_t *block_sizes; /* further sizes of pool blocks, as the groups of a hybrid model have (attention, latent,
                                  state), with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. The sizes share all of dram_bytes, which, rounded down to blocks of the first
@@ -85,7 +86,8 @@ typedef struct kvcl_store_stats {
     uint64_t hits_nvme;  /* out of second tiers, mine and others' */
     uint64_t demoted;    /* blocks written into my second tier */
     uint64_t promoted;   /* copied from there into my pool, since they were asked for again */
-    uint64_t dropped;    /* evicted from my pool before they were in the tier: the disk was too slow, or is off */
+    uint64_t dropped;    /* evicted from my pool and not in the tier: the disk was too slow, is off, or has the key in
+                            another size */
     uint64_t nvme_blocks; /* in my second tier now */
     uint64_t nvme_bytes;
     uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */

@@ -17,7 +17,9 @@ typedef enum { KVCL_GET_LOOKUP, KVCL_GET_READY, KVCL_GET_BUSY, KVCL_GET_DONE } k
 
 /* A staging block that its owner keeps for us. */
 typedef struct kvcl_get_held {
-    uint32_t rank, slot, gen;
+    uint32_t rank;
+    uint16_t cache;
+    uint32_t slot, gen;
 } kvcl_get_held_t;
 
 typedef struct kvcl_get_item {

@@ -4,13 +4,17 @@
  *   store_nvme.c       opening, closing, the thread, what is said of blocks that have left the tier
  *   store_demote.c     blocks on their way from the pool into the tier, and the tier's blocks found at a start
  *   store_relist.c     keys that are removed while a start lists the tier
- *   store_stage.c      blocks on their way back, for whoever asks: staging, and promotion into the pool
+ *   store_stage.c      blocks on their way back, for whoever asks, and promotion into the pool
+ *   store_staging.c    the memory that they are read into
  *   store_get_stage.c  the asking side of a get
  *
  * A block in the tier is listed at its homes as any other, by a location of KVCL_DIR_TIER_NVME: cache 0, slot and gen
  * the place in its segment and the segment's use. Nobody but its owner can read it. Who wants it asks the owner
  * (KVCL_ASK_STAGE), who has it read from the disk, verified, into a block of its staging cache; that one's location is
  * ordinary, with a generation, and the bytes go the way that all bytes go. Staged blocks are not listed.
+ *
+ * The tier holds blocks of any size, one a key. What belongs to a size of the pool's blocks, staging memory too, is in
+ * a class of its own.
  *
  * Demotion runs ahead of eviction: blocks that are next in the pool's order are written while they are still there, and
  * listed twice. An eviction never waits: a victim that is not in the tier is dropped, and counted.
@@ -32,7 +36,7 @@ typedef struct kvcl_stage {
     kvcl_list_t       link;     /* idle or held, oldest first */
     kvcl_list_t       waiters;  /* kvcl_stage_item_t.link, while it is read */
     struct kvcl_stage *next;    /* of the same hash */
-    struct kvcl_nvme  *nvme;
+    struct kvcl_nvme_class *cls;
     kvcl_store_rec_t  rec;      /* as listed */
     uint32_t          users;    /* readers that have not let go */
     uint64_t          held_ns;  /* when the last one came */
@@ -40,33 +44,53 @@ typedef struct kvcl_stage {
     bool              promote;  /* asked for again */
 } kvcl_stage_t;
 
+/* One size of the pool's blocks. */
+typedef struct kvcl_nvme_class {
+    struct kvcl_nvme *nvme;
+    kvcl_owner_t     *pool;    /* who has them */
+    /* Staging. */
+    kvcl_cache_h     cache;
+    kvcl_slots_t     slots;
+    kvcl_slot_t      *array;
+    kvcl_stage_t     *stages;
+    kvcl_list_t      idle, held;
+    kvcl_list_t      jobs;     /* questions, in turn, of which blocks are not begun */
+    /* Demotion; by pool slot. */
+    uint8_t          *clean;   /* KVCL_NVME_* */
+    uint64_t         *sums;    /* checksums, of those that have one */
+    uint32_t         used;     /* clean slots used since the thread was last told of it */
+    uint32_t         drain_at; /* draining: the next slot */
+} kvcl_nvme_class_t;
+
+/* A slab of the pool's that another class wants: its blocks go into the tier first. */
+typedef struct kvcl_nvme_leaving {
+    kvcl_nvme_class_t *cls;    /* who has it; NULL: there is none */
+    kvcl_slab_ids_t   ids;
+    uint32_t          at;      /* the next one */
+    bool              written; /* all that were there */
+    unsigned          rounds;  /* so often */
+} kvcl_nvme_leaving_t;
+
 typedef struct kvcl_nvme {
     kvcl_store_h      store;
-    kvcl_owner_t      *pool;     /* whose only class it is the second tier of */
+    unsigned          n;         /* classes, as the pool has them */
+    kvcl_nvme_class_t classes[KVCL_SLABS_CLASSES_MAX];
     kvcl_tier_t       *tier;
     /* Staging. */
-    kvcl_cache_h      cache;
-    kvcl_slots_t      slots;
-    kvcl_slot_t       *array;
-    kvcl_stage_t      *stages;
     kvcl_map_t        index;     /* hash of key -> kvcl_stage_t, chained: reading or staged */
-    kvcl_list_t       idle, held;
-    kvcl_list_t       jobs;      /* questions, in turn, of which blocks are not begun */
-    kvcl_list_t       begun;     /* the others that are not over */
+    kvcl_list_t       begun;     /* questions of which all blocks are begun, not over */
+    unsigned          begin_at;  /* whose questions are next */
     bool              pumping;   /* staging blocks are being given out: do not begin that anew */
     kvcl_store_timer_t *timer;   /* while jobs wait for blocks that readers hold */
     unsigned          n_reading;
     size_t            n_waiting; /* blocks of all jobs */
     uint64_t          *seen;     /* hashes of what was staged once */
     size_t            n_seen;    /* a power of two */
-    /* Demotion; by pool slot. */
-    uint8_t           *clean;    /* KVCL_NVME_* */
-    uint64_t          *sums;     /* checksums, of those that have one */
-    uint32_t          ahead;     /* so many slots shall be free or clean */
-    uint32_t          used;      /* clean slots used since the thread was last told of it */
+    /* Demotion. */
+    unsigned          choose_at; /* whose blocks are next */
+    kvcl_nvme_leaving_t leaving;
     unsigned          listing;   /* publishes under way */
     uint64_t          drop_epoch; /* counts keys that were removed */
-    uint32_t          drain_at;  /* draining: the next slot */
     bool              off;       /* the tier takes no more blocks */
     uint64_t          scan;      /* where the walk of a start is */
     bool              scanned;
@@ -87,8 +111,34 @@ typedef struct kvcl_nvme {
 extern const kvcl_tio_ops_t *kvcl_nvme_io; /* tests: faults before the disk; NULL: the tier's own choice */
 extern _Atomic bool         kvcl_nvme_late; /* tests: a start lists nothing as long as this is true */
 
-/* LISTED_SOON: in the tier, and its homes are being told so. */
+/* LISTED_SOON: in the tier, and its homes are being told so. REFUSED: it does not go there. */
 enum { KVCL_NVME_DIRTY, KVCL_NVME_CLEAN, KVCL_NVME_REFUSED, KVCL_NVME_LISTED_SOON };
+
+/* The class for blocks of this size, or NULL. */
+static inline kvcl_nvme_class_t *kvcl_nvme_class_for(kvcl_nvme_t *nvme, uint64_t bytes)
+{
+    unsigned i;
+
+    for (i = 0; i < nvme->n; ++i) {
+        if (kvcl_owner_bytes(nvme->classes[i].pool) == bytes) {
+            return &nvme->classes[i];
+        }
+    }
+    return NULL;
+}
+
+/* The class whose staging cache has this id; NULL: it is none, or there is no tier. */
+static inline kvcl_nvme_class_t *kvcl_nvme_staging(kvcl_nvme_t *nvme, uint32_t cache)
+{
+    unsigned i;
+
+    for (i = 0; (nvme != NULL) && (i < nvme->n); ++i) {
+        if (nvme->classes[i].cache->id == cache) {
+            return &nvme->classes[i];
+        }
+    }
+    return NULL;
+}
 
 static inline bool kvcl_loc_is_nvme(const kvcl_dir_loc_t *loc)
 {
@@ -123,16 +173,18 @@ kvcl_dir_loc_t kvcl_nvme_loc(const kvcl_nvme_t *nvme, const kvcl_tier_loc_t *at,
 /** Any lock: is this location of mine still that block's? */
 bool          kvcl_nvme_holds(const kvcl_nvme_t *nvme, const kvcl_key_t *key, const kvcl_dir_loc_t *loc);
 
-/* ---- store_demote.c ---- */
+/* ---- store_demote.c: of any owner, and of any store; what is no pool's, or has no tier, is passed over ---- */
 
 /** A pool block was published. */
-void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum);
+void kvcl_nvme_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum);
 /** A pool block is evicted. True: its homes are told of that when they list the one in the tier. */
-bool kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot);
+bool kvcl_nvme_evicted(const kvcl_owner_t *owner, uint32_t slot);
 /** Blocks of the pool were taken. */
-void kvcl_nvme_taken(kvcl_nvme_t *nvme);
+void kvcl_nvme_taken(const kvcl_owner_t *owner);
+/** Another class of the pool wants the room of these of an owner's. False: not yet, they go into the tier first. */
+bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
 /** A block of the pool was used: it is not among the next ones to go any more, and another one is. */
-void kvcl_nvme_used(kvcl_nvme_t *nvme, uint32_t slot);
+void kvcl_nvme_used(const kvcl_owner_t *owner, uint32_t slot);
 /** These have left the tier: copies of them in the pool are not clean any more. */
 void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n);
 
@@ -153,14 +205,32 @@ bool kvcl_relist_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
 /** All of my tier is listed: every rank is told. */
 void kvcl_relist_over(kvcl_store_h store);
 
+/* ---- store_staging.c: lock held ---- */
+
+static inline uint32_t kvcl_stage_slot(const kvcl_stage_t *stage)
+{
+    return (uint32_t)(stage - stage->cls->stages);
+}
+
+kvcl_status_t kvcl_staging_init(kvcl_nvme_t *nvme) KVCL_MUST_CHECK; /* no lock */
+void          kvcl_staging_fini(kvcl_nvme_t *nvme);                 /* no lock */
+/** What is staged, or being read, as it is listed; or NULL. */
+kvcl_stage_t *kvcl_staging_find(const kvcl_nvme_t *nvme, const kvcl_store_rec_t *rec);
+/** A block to read this into, to be found from here on; NULL: all are being read or held. */
+kvcl_stage_t *kvcl_staging_take(kvcl_nvme_class_t *cls, const kvcl_store_rec_t *rec);
+/** It was read, and is idle, or it was not, and its block is free. @return status, or why it could not be staged. */
+kvcl_status_t kvcl_staging_read(kvcl_stage_t *stage, kvcl_status_t status) KVCL_MUST_CHECK;
+/** One more reader has it. */
+void          kvcl_staging_hold(kvcl_stage_t *stage);
+/** One less. got: of anybody. */
+void          kvcl_staging_let_go(kvcl_nvme_t *nvme, const kvcl_stage_got_t *got);
+/** How many blocks one question asks a rank for at most, whose pool has so many sizes. Any thread. */
+uint32_t      kvcl_stage_window(uint64_t block_bytes, unsigned n_sizes);
+
 /* ---- store_stage.c ---- */
 
 typedef void (*kvcl_stage_cb_t)(void *arg, const kvcl_stage_got_t *got, uint32_t n);
 
-kvcl_status_t kvcl_stage_init(kvcl_nvme_t *nvme) KVCL_MUST_CHECK; /* no lock */
-void          kvcl_stage_fini(kvcl_nvme_t *nvme);                 /* no lock */
-/** How many blocks one question asks for at most. */
-uint32_t      kvcl_stage_window(uint64_t block_bytes);
 void          kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                                 size_t len);
 void          kvcl_stage_on_let_go(kvcl_store_h store, const void *data, uint32_t n);
@@ -169,7 +239,6 @@ kvcl_status_t kvcl_stage_here(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, u
                               void *arg) KVCL_MUST_CHECK;
 /** cb shall not come any more. */
 void          kvcl_stage_forget(kvcl_nvme_t *nvme, const void *arg);
-void          kvcl_stage_let_go(kvcl_nvme_t *nvme, uint32_t slot, uint32_t gen);
 /** Every question is answered; reads under way end by themselves. */
 void          kvcl_stage_stop(kvcl_nvme_t *nvme);
 

@@ -2,6 +2,7 @@
  * A rank's pool (pool.h): opening its classes, and slabs that change hands.
  */
 #include "config.h"
+#include "store/nvme.h"
 #include "store/pool.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -240,7 +241,7 @@ static bool vacate(kvcl_owner_t *owner, uint32_t slab)
             (void)!kvcl_slots_take(&owner->slots, slot);
         } else if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &gone[n]) == KVCL_OK) {
             ++owner->store->n_evicted;
-            ++n;
+            n += kvcl_nvme_evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
         }
         if (n == GONE) {
             kvcl_store_tell_removed(owner->store, gone, n);
@@ -248,6 +249,7 @@ static bool vacate(kvcl_owner_t *owner, uint32_t slab)
         }
     }
     kvcl_store_tell_removed(owner->store, gone, n);
+    kvcl_nvme_taken(owner);
     return true;
 }
 
@@ -263,12 +265,18 @@ static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
     owner->pool->n_taken += (from != NULL) ? 1 : 0;
 }
 
-static bool take_over(kvcl_owner_t *owner, uint32_t slab)
+/* Unless it must be, what the tier has not got yet is written first. */
+static bool may_be_vacated(const kvcl_owner_t *owner, uint32_t slab, bool must)
+{
+    return must || kvcl_nvme_lets_go(owner, kvcl_slabs_ids(owner->slabs, slab, owner->cls));
+}
+
+static bool take_over(kvcl_owner_t *owner, uint32_t slab, bool must)
 {
     unsigned     cls   = owner->slabs->slabs[slab].owner;
     kvcl_owner_t *from = (cls != KVCL_SLAB_NOBODY) ? owner->pool->owners[cls] : NULL;
 
-    if ((from != NULL) && !vacate(from, slab)) {
+    if ((from != NULL) && (!may_be_vacated(from, slab, must) || !vacate(from, slab))) {
         kvcl_slabs_refuse(owner->slabs, slab);
         return false;
     }
@@ -289,7 +297,7 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
             kvcl_slabs_round(slabs); /* the next one who looks may try those again that were refused */
             return false;
         }
-        if (take_over(owner, slab)) {
+        if (take_over(owner, slab, must)) {
             return true;
         }
     }

@@ -97,10 +97,6 @@ static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
     if ((status != KVCL_OK) || (nvme == NULL) || (nvme[0] == '\0')) {
         return status;
     }
-    if (store->pool->n > 1) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: a second tier (nvme, KVCL_STORE_NVME) takes a pool of "
-                         "blocks of one size, this one has %u", store->pool->n);
-    }
     return kvcl_nvme_open(store, nvme);
 }
 

@@ -1,7 +1,8 @@
 /*
  * From the pool into the tier, ahead of eviction; and the listing of blocks that are in the tier.
  *
- * Candidates are those next in the order of eviction, as many as free slots are lacking to `ahead`. Their bytes are
+ * Candidates of each class are those next in its order of eviction, as many as free slots are lacking to `ahead`; the
+ * classes take turns. Their bytes are
  * copied without the lock, as a peer would read them: the generation decides afterwards whether they were that block's
  * all the while; if not the tier forgets what it took. The checksum is the one the block was published with, so bytes
  * that have changed in memory are never made good by the way through the tier.
@@ -15,61 +16,132 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/nvme.h"
+#include "store/pool.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
 
-enum { BATCH = 128, LIST_BATCH = 1024, LISTING_MAX = 4 };
+enum { BATCH = 128, LIST_BATCH = 1024, LISTING_MAX = 4, AHEAD_MIN = 16, AHEAD_MAX = 2048, ROUNDS_MAX = 4 };
 
 typedef struct victim {
-    kvcl_nvme_t *nvme;
-    kvcl_key_t  key;
-    uint32_t    slot, gen;
-    unsigned    copies;
-    uint64_t    sum;
-    bool        summed;
+    kvcl_nvme_class_t *cls;
+    kvcl_key_t        key;
+    uint32_t          slot, gen;
+    unsigned          copies;
+    uint64_t          sum;
+    bool              summed;
 } victim_t;
 
-void kvcl_nvme_published(kvcl_nvme_t *nvme, uint32_t slot, uint64_t checksum)
+static kvcl_nvme_class_t *class_of(const kvcl_owner_t *owner)
 {
-    nvme->clean[slot] = KVCL_NVME_DIRTY;
-    nvme->sums[slot]  = checksum;
+    kvcl_nvme_t *nvme = owner->store->nvme;
+
+    return ((nvme != NULL) && (owner->pool != NULL)) ? &nvme->classes[owner->cls] : NULL;
 }
 
-bool kvcl_nvme_evicted(kvcl_nvme_t *nvme, uint32_t slot)
+/* So many slots lack to those that shall be free or clean: half of what the class has room for now. */
+static uint32_t lacking(const kvcl_nvme_class_t *cls)
 {
-    bool soon = (nvme->clean[slot] == KVCL_NVME_LISTED_SOON);
+    uint32_t room  = kvcl_owner_room(cls->pool), ahead = room / 2;
+    uint64_t free  = kvcl_pool_free_bytes(cls->pool) / kvcl_owner_bytes(cls->pool);
 
-    if (!soon && (nvme->clean[slot] != KVCL_NVME_CLEAN)) {
-        atomic_fetch_add_explicit(&nvme->n_dropped, 1, memory_order_relaxed);
+    ahead = (ahead < AHEAD_MIN) ? AHEAD_MIN : (ahead > AHEAD_MAX) ? AHEAD_MAX : ahead;
+    ahead = (ahead < room) ? ahead : room;
+    return (free < ahead) ? ahead - (uint32_t)free : 0;
+}
+
+void kvcl_nvme_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum)
+{
+    kvcl_nvme_class_t *cls = class_of(owner);
+
+    if (cls != NULL) {
+        cls->clean[slot] = KVCL_NVME_DIRTY;
+        cls->sums[slot]  = checksum;
+        if (lacking(cls) >= kvcl_evict_count(&owner->evict)) { /* it is among the next ones to go, few as they are */
+            kvcl_nvme_kick(cls->nvme);
+        }
     }
-    return soon;
 }
 
-void kvcl_nvme_taken(kvcl_nvme_t *nvme)
+bool kvcl_nvme_evicted(const kvcl_owner_t *owner, uint32_t slot)
 {
-    if (nvme->pool->slots.n_free < nvme->ahead) {
-        kvcl_nvme_kick(nvme);
+    kvcl_nvme_class_t *cls = class_of(owner);
+
+    if ((cls == NULL) || (cls->clean[slot] == KVCL_NVME_CLEAN)) {
+        return false;
+    }
+    if (cls->clean[slot] != KVCL_NVME_LISTED_SOON) {
+        atomic_fetch_add_explicit(&cls->nvme->n_dropped, 1, memory_order_relaxed);
+        return false;
+    }
+    return true;
+}
+
+static bool any_dirty(const kvcl_nvme_class_t *cls, kvcl_slab_ids_t ids)
+{
+    uint32_t slot = ids.first;
+
+    while ((slot < ids.end) &&
+           ((cls->pool->array[slot].state != KVCL_SLOT_PUBLISHED) || (cls->clean[slot] != KVCL_NVME_DIRTY))) {
+        ++slot;
+    }
+    return slot < ids.end;
+}
+
+/* One slab at a time. What came into it since it was written is written as well, a few times, or it might never go. */
+bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
+{
+    kvcl_nvme_class_t   *cls = class_of(owner);
+    kvcl_nvme_leaving_t *leaving;
+    bool                same;
+
+    if ((cls == NULL) || cls->nvme->off || atomic_load(&cls->nvme->draining) || !any_dirty(cls, ids)) {
+        return true;
+    }
+    leaving = &cls->nvme->leaving;
+    same    = (leaving->cls == cls) && (leaving->ids.first == ids.first);
+    if (same && leaving->written && (leaving->rounds == ROUNDS_MAX)) {
+        leaving->cls = NULL;
+        return true;
+    }
+    if ((leaving->cls == NULL) || leaving->written) {
+        *leaving = (kvcl_nvme_leaving_t){.cls = cls, .ids = ids, .at = ids.first,
+                                         .rounds = 1 + (same ? leaving->rounds : 0)};
+        kvcl_nvme_kick(cls->nvme);
+    }
+    return false;
+}
+
+void kvcl_nvme_taken(const kvcl_owner_t *owner)
+{
+    kvcl_nvme_class_t *cls = class_of(owner);
+
+    if ((cls != NULL) && (lacking(cls) != 0)) {
+        kvcl_nvme_kick(cls->nvme);
     }
 }
 
-void kvcl_nvme_used(kvcl_nvme_t *nvme, uint32_t slot)
+void kvcl_nvme_used(const kvcl_owner_t *owner, uint32_t slot)
 {
-    if ((nvme->clean[slot] == KVCL_NVME_CLEAN) && (++nvme->used > nvme->ahead / 4)) {
-        nvme->used = 0; /* the thread looks through `ahead` slots: not for each of them */
-        kvcl_nvme_taken(nvme);
+    kvcl_nvme_class_t *cls = class_of(owner);
+
+    if ((cls != NULL) && (cls->clean[slot] == KVCL_NVME_CLEAN) && (++cls->used > lacking(cls) / 4)) {
+        cls->used = 0; /* the thread looks through as many slots: not for each of them */
+        kvcl_nvme_taken(owner);
     }
 }
 
 void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 {
+    kvcl_nvme_class_t *cls;
     kvcl_owner_node_t *node;
     size_t            i;
 
     for (i = 0; i < n; ++i) {
-        node = kvcl_owner_find(nvme->store, &recs[i].key, nvme->pool);
+        cls  = kvcl_nvme_class_for(nvme, recs[i].loc.len);
+        node = (cls != NULL) ? kvcl_owner_find(nvme->store, &recs[i].key, cls->pool) : NULL;
         if ((node != NULL) && !kvcl_nvme_holds(nvme, &recs[i].key, &recs[i].loc)) {
-            nvme->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
+            cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
         }
     }
 }
@@ -77,52 +149,74 @@ void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 /* ---- which ---- */
 
 /* Lock held. Is this slot's block to be written? */
-static bool is_victim(kvcl_nvme_t *nvme, uint32_t at, victim_t *victim)
+static bool is_victim(kvcl_nvme_class_t *cls, uint32_t at, victim_t *victim)
 {
-    kvcl_owner_t      *pool = nvme->pool;
+    kvcl_owner_t      *pool = cls->pool;
     const kvcl_slot_t *slot = &pool->array[at];
 
-    if ((nvme->clean[at] != KVCL_NVME_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
+    if ((cls->clean[at] != KVCL_NVME_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
         return false;
     }
-    *victim = (victim_t){.nvme = nvme, .key = slot->key, .slot = at, .gen = kvcl_slots_gen(&pool->slots, at),
-                         .copies = kvcl_loc_copies(slot->flags), .sum = nvme->sums[at],
+    *victim = (victim_t){.cls = cls, .key = slot->key, .slot = at, .gen = kvcl_slots_gen(&pool->slots, at),
+                         .copies = kvcl_loc_copies(slot->flags), .sum = cls->sums[at],
                          .summed = (slot->flags & KVCL_LOC_SUMMED) != 0};
     return true;
 }
 
 /* Lock held. The next of all, once: what cannot be evicted now goes as well. */
-static unsigned choose_next(kvcl_nvme_t *nvme, victim_t *victims)
+static unsigned choose_all(kvcl_nvme_class_t *cls, victim_t *victims, unsigned room)
 {
-    uint32_t n     = nvme->pool->slots.n;
+    uint32_t n     = cls->pool->slots.n;
     unsigned found = 0;
 
-    for (; (nvme->drain_at < n) && (found < BATCH); ++nvme->drain_at) {
-        found += is_victim(nvme, nvme->drain_at, &victims[found]) ? 1 : 0;
+    for (; (cls->drain_at < n) && (found < room); ++cls->drain_at) {
+        found += is_victim(cls, cls->drain_at, &victims[found]) ? 1 : 0;
     }
     return found;
 }
 
 /* Lock held. */
-static unsigned choose(kvcl_nvme_t *nvme, uint32_t *order, victim_t *victims)
+static unsigned choose_next(kvcl_nvme_class_t *cls, uint32_t order[AHEAD_MAX], victim_t *victims, unsigned room)
 {
-    kvcl_owner_t *pool = nvme->pool;
-    uint32_t     n, i;
-    unsigned     found = 0;
+    uint32_t n     = kvcl_evict_peek(&cls->pool->evict, order, lacking(cls)), i;
+    unsigned found = 0;
+
+    for (i = 0; (i < n) && (found < room); ++i) {
+        found += is_victim(cls, order[i], &victims[found]) ? 1 : 0;
+    }
+    return found;
+}
+
+/* Lock held. Of the slab that is to go. It is written when there are no more, and those before have been. */
+static unsigned choose_leaving(kvcl_nvme_leaving_t *leaving, victim_t *victims)
+{
+    unsigned found = 0;
+
+    for (; (leaving->cls != NULL) && (leaving->at < leaving->ids.end) && (found < BATCH); ++leaving->at) {
+        found += is_victim(leaving->cls, leaving->at, &victims[found]) ? 1 : 0;
+    }
+    leaving->written = leaving->written || (found == 0);
+    return found;
+}
+
+/* Lock held. */
+static unsigned choose(kvcl_nvme_t *nvme, uint32_t order[AHEAD_MAX], victim_t *victims)
+{
+    bool     all   = atomic_load(&nvme->draining);
+    unsigned found = 0, i;
 
     if (nvme->off) {
         return 0;
     }
-    if (atomic_load(&nvme->draining)) {
-        return choose_next(nvme, victims);
+    if (!all && ((found = choose_leaving(&nvme->leaving, victims)) != 0)) {
+        return found;
     }
-    if (pool->slots.n_free >= nvme->ahead) {
-        return 0;
+    for (i = 0; (i < nvme->n) && (found < BATCH); ++i) {
+        kvcl_nvme_class_t *cls = &nvme->classes[(nvme->choose_at + i) % nvme->n];
+        found += all ? choose_all(cls, victims + found, BATCH - found)
+                     : choose_next(cls, order, victims + found, BATCH - found);
     }
-    n = kvcl_evict_peek(&pool->evict, order, nvme->ahead - pool->slots.n_free);
-    for (i = 0; (i < n) && (found < BATCH); ++i) {
-        found += is_victim(nvme, order[i], &victims[found]) ? 1 : 0;
-    }
+    nvme->choose_at = (nvme->choose_at + 1) % nvme->n;
     return found;
 }
 
@@ -132,7 +226,7 @@ static unsigned choose(kvcl_nvme_t *nvme, uint32_t *order, victim_t *victims)
 static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
 {
     const victim_t     *victim = arg;
-    const kvcl_cache_h pool    = victim->nvme->pool->cache;
+    const kvcl_cache_h pool    = victim->cls->pool->cache;
     uint64_t           bytes   = pool->shape.block_bytes;
 
     kvcl_copy_racy(dst, (const uint8_t *)pool->bases[0] + (victim->slot * bytes) + off, len);
@@ -141,8 +235,7 @@ static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
 
 static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 {
-    kvcl_nvme_t  *nvme = victim->nvme;
-    kvcl_cache_h pool  = nvme->pool->cache;
+    kvcl_cache_h pool = victim->cls->pool->cache;
 
     if (!victim->summed) {
         victim->sum = kvcl_store_block_sum(pool, victim->slot);
@@ -150,8 +243,8 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
             return KVCL_ERR_STALE;
         }
     }
-    return kvcl_tier_append_by(nvme->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
-                               NULL, NULL, at);
+    return kvcl_tier_append_by(victim->cls->nvme->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes,
+                               copy_out, victim, NULL, NULL, at);
 }
 
 /* ---- listing ---- */
@@ -166,15 +259,15 @@ typedef struct listing {
 /* Lock held. */
 static void settle(kvcl_nvme_t *nvme, const listing_t *listing)
 {
-    kvcl_owner_t *pool = nvme->pool;
-    size_t       i;
+    size_t i;
 
     for (i = 0; i < listing->n; ++i) {
         const kvcl_dir_loc_t *loc = &listing->recs[i].loc;
-        if (kvcl_slots_gen(&pool->slots, loc->slot) != loc->gen) {
+        kvcl_nvme_class_t    *cls = class_of(kvcl_owner_by_cache_id(nvme->store, loc->cache));
+        if (kvcl_slots_gen(&cls->pool->slots, loc->slot) != loc->gen) {
             kvcl_store_tell_removed(nvme->store, &listing->recs[i], 1);
-        } else if (nvme->clean[loc->slot] == KVCL_NVME_LISTED_SOON) {
-            nvme->clean[loc->slot] = KVCL_NVME_CLEAN;
+        } else if (cls->clean[loc->slot] == KVCL_NVME_LISTED_SOON) {
+            cls->clean[loc->slot] = KVCL_NVME_CLEAN;
         }
     }
 }
@@ -222,7 +315,7 @@ static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n, list
     if (!now) {
         return false;
     }
-    status = kvcl_publish_start(nvme->pool, recs, n, &p, NULL);
+    status = kvcl_publish_start(nvme->classes[0].pool, recs, n, &p, NULL);
     if (status != KVCL_OK) {
         on_listed(listing, status);
     }
@@ -231,12 +324,31 @@ static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n, list
 
 /* ---- the thread's turns ---- */
 
-static kvcl_store_rec_t pool_rec(const kvcl_owner_t *pool, const victim_t *victim)
+static kvcl_store_rec_t pool_rec(const victim_t *victim)
 {
+    const kvcl_owner_t *pool = victim->cls->pool;
+
     return (kvcl_store_rec_t){
         .key = victim->key,
         .loc = {.rank = pool->slots.rank, .incarnation = pool->slots.incarnation, .cache = pool->slots.cache,
                 .flags = pool->array[victim->slot].flags, .slot = victim->slot, .gen = victim->gen}};
+}
+
+/* Lock held. The tier has one block of a key: what the pool has under it in another size is not there, and does not go
+ * there. */
+static void refuse_others(const victim_t *victim)
+{
+    kvcl_nvme_t       *nvme = victim->cls->nvme;
+    kvcl_owner_node_t *node;
+    unsigned          i;
+
+    for (i = 0; i < nvme->n; ++i) {
+        kvcl_nvme_class_t *cls = &nvme->classes[i];
+        node = (cls != victim->cls) ? kvcl_owner_find(nvme->store, &victim->key, cls->pool) : NULL;
+        if (node != NULL) {
+            cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_REFUSED;
+        }
+    }
 }
 
 /* Lock held: those that were written are to be listed; if they are still there they are clean then. What has gone
@@ -244,28 +356,45 @@ static kvcl_store_rec_t pool_rec(const kvcl_owner_t *pool, const victim_t *victi
 static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
                    const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, listing_t *listing)
 {
-    kvcl_owner_t *pool   = nvme->pool;
-    size_t       n_recs  = 0;
-    unsigned     i;
+    size_t   n_recs = 0;
+    unsigned i;
 
     for (i = 0; i < n; ++i) {
-        bool there = (kvcl_slots_gen(&pool->slots, victims[i].slot) == victims[i].gen);
+        kvcl_nvme_class_t *cls = victims[i].cls;
+        bool there   = (kvcl_slots_gen(&cls->pool->slots, victims[i].slot) == victims[i].gen);
         bool in_tier = (how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS);
         if (in_tier && !there && (nvme->drop_epoch != epoch)) {
             kvcl_nvme_drop(nvme, &victims[i].key);
         } else if (in_tier) {
             recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
                                                 .loc = kvcl_nvme_loc(nvme, &at[i], victims[i].copies)};
+            refuse_others(&victims[i]);
             if (there) {
-                nvme->clean[victims[i].slot] = KVCL_NVME_LISTED_SOON;
-                listing->recs[listing->n++]  = pool_rec(pool, &victims[i]);
+                cls->clean[victims[i].slot] = KVCL_NVME_LISTED_SOON;
+                listing->recs[listing->n++] = pool_rec(&victims[i]);
             }
         } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && there) {
-            nvme->clean[victims[i].slot] = KVCL_NVME_REFUSED; /* none so long, or no more at all */
+            cls->clean[victims[i].slot] = KVCL_NVME_REFUSED; /* none so long, or no more at all */
             nvme->off = nvme->off || (how[i] == KVCL_ERR_IO);
         }
     }
     return n_recs;
+}
+
+/* Lock held. These were not written: from there on again. */
+static void draw_back(kvcl_nvme_t *nvme, const victim_t *victims, unsigned n)
+{
+    kvcl_nvme_leaving_t *leaving = &nvme->leaving;
+    unsigned            i;
+
+    for (i = 0; i < n; ++i) {
+        kvcl_nvme_class_t *cls = victims[i].cls;
+        uint32_t          slot = victims[i].slot;
+        cls->drain_at = (cls->drain_at > slot) ? slot : cls->drain_at;
+        if ((leaving->cls == cls) && (slot >= leaving->ids.first) && (slot < leaving->at)) {
+            leaving->at = slot;
+        }
+    }
 }
 
 /* Lock held. Keys that shall leave the tier are still in it: what has been put anew under one of them would be taken
@@ -283,7 +412,7 @@ static bool drops_wait(kvcl_nvme_t *nvme)
 kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
 {
     kvcl_store_h     store  = nvme->store;
-    uint32_t         *order   = malloc(nvme->pool->slots.n * sizeof(*order));
+    uint32_t         *order   = malloc(AHEAD_MAX * sizeof(*order));
     listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->recs[0])));
     victim_t         victims[BATCH];
     kvcl_status_t    how[BATCH];
@@ -317,8 +446,8 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     if (done > 0) {
         kvcl_lock(store->ctx);
         n_recs = mark(nvme, epoch, victims, how, at, done, recs, listing);
-        if (busy && (nvme->drain_at > victims[done - 1].slot)) {
-            nvme->drain_at = victims[done - 1].slot; /* from there again */
+        if (busy) {
+            draw_back(nvme, victims + (done - 1), n - (done - 1));
         }
         kvcl_unlock(store->ctx);
         if ((n_recs != 0) && !atomic_load(&nvme->draining) && list(nvme, recs, n_recs, listing)) {
@@ -371,7 +500,7 @@ kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme)
     recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
     n    = kvcl_tier_walk(nvme->tier, &scan, items, LIST_BATCH);
     for (i = 0; i < n; ++i) {
-        if (items[i].loc.len == nvme->pool->cache->shape.block_bytes) {
+        if (kvcl_nvme_class_for(nvme, items[i].loc.len) != NULL) {
             memcpy(recs[some].key.bytes, items[i].key, sizeof(recs[some].key.bytes));
             recs[some++].loc = kvcl_nvme_loc(nvme, &items[i].loc, nvme->store->replicas);
         }

@@ -298,18 +298,17 @@ static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n
 
 static void start_local(kvcl_get_t *get, uint32_t i)
 {
-    kvcl_get_item_t      *item = &get->items[i];
-    const kvcl_dir_loc_t *loc  = &item->locs[item->cur];
-    kvcl_owner_t         *owner = kvcl_owner_by_cache_id(get->store, loc->cache);
-    const kvcl_nvme_t    *nvme  = get->store->nvme;
-    bool                 staged = (nvme != NULL) && (loc->cache == nvme->cache->id);
-    const kvcl_slots_t   *slots = (owner != NULL) ? &owner->slots : staged ? &nvme->slots : NULL;
+    kvcl_get_item_t         *item   = &get->items[i];
+    const kvcl_dir_loc_t    *loc    = &item->locs[item->cur];
+    const kvcl_owner_t      *owner  = kvcl_owner_by_cache_id(get->store, loc->cache);
+    const kvcl_nvme_class_t *staged = kvcl_nvme_staging(get->store->nvme, loc->cache);
+    const kvcl_slots_t      *slots  = (owner != NULL) ? &owner->slots : (staged != NULL) ? &staged->slots : NULL;
 
     if ((slots == NULL) || (kvcl_slots_check(slots, loc->slot, loc->gen, &item->key) != KVCL_OK)) {
         kvcl_get_result(get, i, KVCL_ERR_STALE);
         return;
     }
-    item->src = staged ? nvme->cache : owner->cache;
+    item->src = (owner != NULL) ? owner->cache : staged->cache;
     if (get->small) {
         kvcl_status_t status = kvcl_verify_item(get, item);
         item->src = NULL;

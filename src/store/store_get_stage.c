@@ -42,7 +42,7 @@ static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kv
     loc->cache   = got->cache;
     loc->slot    = got->slot;
     loc->gen     = got->gen;
-    item->held   = (kvcl_get_held_t){.rank = loc->rank, .slot = loc->slot, .gen = loc->gen};
+    item->held   = (kvcl_get_held_t){.rank = loc->rank, .cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
     item->staged = true;
     item->nvme   = true;
     item->state  = KVCL_GET_READY;
@@ -150,7 +150,7 @@ static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
 kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
 {
     uint32_t         rank = get->items[first].locs[get->items[first].cur].rank, i;
-    uint32_t         window = kvcl_stage_window(get->cache->shape.block_bytes);
+    uint32_t         window = kvcl_stage_window(get->cache->shape.block_bytes, get->store->ranks[rank].n_sizes);
     want_t           *want;
     kvcl_store_rec_t *recs;
 
@@ -239,7 +239,8 @@ void kvcl_get_let_go(kvcl_get_t *get, bool all)
             kvcl_get_item_t *item = &get->items[j];
             if (item->staged && (all || is_over(item)) && (item->held.rank == rank)) {
                 item->staged = false;
-                got[n++]     = (kvcl_stage_got_t){.slot = item->held.slot, .gen = item->held.gen};
+                got[n++]     = (kvcl_stage_got_t){.cache = item->held.cache, .slot = item->held.slot,
+                                                  .gen = item->held.gen};
             }
         }
         if (rank == store->me) {

@@ -442,9 +442,10 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
     return ((status == KVCL_OK) && drain->missed && !used) ? KVCL_ERR_NO_SPACE : status; /* tried again when not used */
 }
 
-/* What is in the tier and not in the pool: the next blocks. False: there are no more. */
-static bool next_of_tier(kvcl_store_h store, uint64_t *it, batch_t *batch)
+/* What is in the tier and not in the pool, of its size: the next blocks. False: there are no more. */
+static bool next_of_tier(const kvcl_owner_t *pool, uint64_t *it, batch_t *batch)
 {
+    kvcl_store_h     store = pool->store;
     kvcl_tier_item_t items[BATCH];
     size_t           n = kvcl_tier_walk(store->nvme->tier, it, items, BATCH), i;
     kvcl_store_rec_t rec;
@@ -454,8 +455,7 @@ static bool next_of_tier(kvcl_store_h store, uint64_t *it, batch_t *batch)
     for (i = 0; i < n; ++i) {
         memcpy(rec.key.bytes, items[i].key, sizeof(rec.key.bytes));
         rec.loc = kvcl_nvme_loc(store->nvme, &items[i].loc, store->replicas);
-        if ((rec.loc.len == kvcl_owner_bytes(store->nvme->pool)) &&
-            (kvcl_owner_find(store, &rec.key, store->nvme->pool) == NULL)) {
+        if ((rec.loc.len == kvcl_owner_bytes(pool)) && (kvcl_owner_find(store, &rec.key, pool) == NULL)) {
             batch->recs[batch->n++] = rec;
         }
     }
@@ -465,18 +465,19 @@ static bool next_of_tier(kvcl_store_h store, uint64_t *it, batch_t *batch)
 
 /* Whose these blocks are nobody knows any more. What has moved leaves the tier, so the walk goes on from where a batch
  * began if a part of it did not. */
-static kvcl_status_t drain_tier(kvcl_store_h store, uint64_t deadline, drain_t *drain)
+static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *drain)
 {
+    kvcl_store_h  store  = pool->store;
     kvcl_status_t status = KVCL_OK;
     uint64_t      it     = 0, first = 0;
 
     drain->missed = false;
-    while ((status == KVCL_OK) && (store->nvme != NULL) && next_of_tier(store, &it, &drain->batch)) {
+    while ((status == KVCL_OK) && (store->nvme != NULL) && next_of_tier(pool, &it, &drain->batch)) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
         }
         if ((keep_single(store, &drain->batch) == KVCL_OK) && (drain->batch.n != 0)) {
-            status = move_batch(store->nvme->pool, 0, deadline, drain);
+            status = move_batch(pool, 0, deadline, drain);
         }
         if (status == KVCL_INPROGRESS) {
             it     = first;
@@ -487,12 +488,42 @@ static kvcl_status_t drain_tier(kvcl_store_h store, uint64_t deadline, drain_t *
     return ((status == KVCL_OK) && drain->missed) ? KVCL_ERR_NO_SPACE : status;
 }
 
+/* All of a size's; of its tier once its pool is empty. */
+static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, uint64_t deadline, drain_t *drain)
+{
+    kvcl_status_t status;
+
+    ask_room(pool->store, kvcl_owner_bytes(pool), tier || (pool->cls != 0), drain);
+    if (tier) {
+        return drain_tier(pool, deadline, drain);
+    }
+    status = drain_pool(pool, true, deadline, drain);
+    return (status == KVCL_OK) ? drain_pool(pool, false, deadline, drain) : status;
+}
+
+/* What the pool has first: it was used last. */
+static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *drain)
+{
+    kvcl_status_t status[KVCL_SLABS_CLASSES_MAX], first = KVCL_OK;
+    unsigned      i;
+
+    for (i = 0; i < pool->n; ++i) {
+        status[i] = drain_class(pool->owners[i], false, deadline, drain);
+    }
+    for (i = 0; i < pool->n; ++i) {
+        if ((status[i] == KVCL_OK) && (pool->owners[i]->store->nvme != NULL)) {
+            status[i] = drain_class(pool->owners[i], true, deadline, drain);
+        }
+        first = (first == KVCL_OK) ? status[i] : first;
+    }
+    return first;
+}
+
 kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p)
 {
-    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain"), one;
+    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
     uint64_t      moved, deadline;
     drain_t       *drain;
-    unsigned      i;
 
     if (status != KVCL_OK) {
         return status;
@@ -506,13 +537,9 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     kvcl_lock(store->ctx);
     store->draining = true;
     kvcl_unlock(store->ctx);
-    for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
-        ask_room(store, kvcl_owner_bytes(store->pool->owners[i]), i != 0, drain);
-        one    = drain_pool(store->pool->owners[i], true, deadline, drain);
-        one    = (one == KVCL_OK) ? drain_pool(store->pool->owners[i], false, deadline, drain) : one;
-        status = (status == KVCL_OK) ? one : status;
+    if (store->pool != NULL) {
+        status = drain_all(store->pool, deadline, drain);
     }
-    status = (status == KVCL_OK) ? drain_tier(store, deadline, drain) : status;
     moved = drain->moved;
     free(drain);
     if (moved_p != NULL) {

@@ -262,14 +262,18 @@ static kvcl_status_t path_of(const char *spec, uint32_t rank, char **path_p, uin
 
 static kvcl_status_t open_tier(kvcl_nvme_t *nvme, const char *spec)
 {
-    struct iovec       mem    = {(void *)nvme->cache->bases[0],
-                                 nvme->cache->shape.blocks * nvme->cache->shape.block_bytes};
-    kvcl_tier_params_t params = {.mem = &mem, .n_mem = 1, .gone = on_gone, .arg = nvme, .io = kvcl_nvme_io};
+    struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
+    kvcl_tier_params_t params = {.mem = mem, .n_mem = nvme->n, .gone = on_gone, .arg = nvme, .io = kvcl_nvme_io};
     char               *path;
     kvcl_status_t      status = path_of(spec, nvme->store->me, &path, &params.size);
+    unsigned           i;
 
     if (status != KVCL_OK) {
         return status;
+    }
+    for (i = 0; i < nvme->n; ++i) {
+        kvcl_cache_h cache = nvme->classes[i].cache;
+        mem[i] = (struct iovec){(void *)cache->bases[0], cache->shape.blocks * cache->shape.block_bytes};
     }
     params.path = path;
     status      = kvcl_tier_open(&params, &nvme->tier);
@@ -280,22 +284,37 @@ static kvcl_status_t open_tier(kvcl_nvme_t *nvme, const char *spec)
     return status;
 }
 
-static kvcl_status_t make_arrays(kvcl_nvme_t *nvme)
+static kvcl_status_t make_class(kvcl_nvme_t *nvme, kvcl_owner_t *pool)
 {
-    enum { AHEAD_MIN = 16, AHEAD_MAX = 2048 };
-    uint32_t n = nvme->pool->slots.n, ahead = n / 2;
+    kvcl_nvme_class_t *cls = &nvme->classes[nvme->n++];
 
-    ahead       = (ahead < AHEAD_MIN) ? AHEAD_MIN : (ahead > AHEAD_MAX) ? AHEAD_MAX : ahead;
-    nvme->ahead = (ahead < n) ? ahead : n;
-    for (nvme->n_seen = 1024; nvme->n_seen < 4ul * n; nvme->n_seen *= 2) {
+    cls->nvme  = nvme;
+    cls->pool  = pool;
+    cls->clean = calloc(pool->slots.n, sizeof(*cls->clean));
+    cls->sums  = calloc(pool->slots.n, sizeof(*cls->sums));
+    kvcl_list_init(&cls->idle);
+    kvcl_list_init(&cls->held);
+    kvcl_list_init(&cls->jobs);
+    return ((cls->clean != NULL) && (cls->sums != NULL)) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+}
+
+/* As the pool has them. */
+static kvcl_status_t make_classes(kvcl_nvme_t *nvme, const kvcl_pool_t *pool)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint64_t      most   = 0;
+    unsigned      i;
+
+    for (i = 0; (i < pool->n) && (status == KVCL_OK); ++i) {
+        status = make_class(nvme, pool->owners[i]);
+        most   = (pool->owners[i]->slots.n > most) ? pool->owners[i]->slots.n : most;
     }
-    nvme->clean = calloc(n, sizeof(*nvme->clean));
-    nvme->sums  = calloc(n, sizeof(*nvme->sums));
-    nvme->seen  = calloc(nvme->n_seen, sizeof(*nvme->seen));
-    if ((nvme->clean == NULL) || (nvme->sums == NULL) || (nvme->seen == NULL)) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
+    for (nvme->n_seen = 1024; nvme->n_seen < 4 * most; nvme->n_seen *= 2) {
     }
-    return KVCL_OK;
+    nvme->seen = calloc(nvme->n_seen, sizeof(*nvme->seen));
+    return ((status == KVCL_OK) && (nvme->seen != NULL))
+               ? KVCL_OK
+               : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
 }
 
 kvcl_status_t kvcl_nvme_open(kvcl_store_h store, const char *spec)
@@ -308,19 +327,15 @@ kvcl_status_t kvcl_nvme_open(kvcl_store_h store, const char *spec)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
     }
     nvme->store = store;
-    nvme->pool  = store->pool->owners[0];
     pthread_mutex_init(&nvme->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&nvme->wake, &attr);
     pthread_condattr_destroy(&attr);
-    kvcl_list_init(&nvme->idle);
-    kvcl_list_init(&nvme->held);
-    kvcl_list_init(&nvme->jobs);
     kvcl_list_init(&nvme->begun);
     kvcl_map_init(&nvme->index);
-    status = make_arrays(nvme);
-    status = (status == KVCL_OK) ? kvcl_stage_init(nvme) : status;
+    status = make_classes(nvme, store->pool);
+    status = (status == KVCL_OK) ? kvcl_staging_init(nvme) : status;
     status = (status == KVCL_OK) ? open_tier(nvme, spec) : status;
     if (status != KVCL_OK) {
         kvcl_nvme_close(nvme);
@@ -341,6 +356,9 @@ void kvcl_nvme_start(kvcl_nvme_t *nvme)
     nvme->started = (pthread_create(&nvme->thread, NULL, run, nvme) == 0);
     if (!nvme->started) {
         kvcl_log_warn("no thread for a store's second tier: nothing is written into it");
+        kvcl_lock(nvme->store->ctx);
+        nvme->off = true;
+        kvcl_unlock(nvme->store->ctx);
     }
     kvcl_nvme_kick(nvme);
 }
@@ -377,6 +395,8 @@ void kvcl_nvme_stop(kvcl_nvme_t *nvme)
 
 void kvcl_nvme_close(kvcl_nvme_t *nvme)
 {
+    unsigned i;
+
     if (nvme == NULL) {
         return;
     }
@@ -392,12 +412,14 @@ void kvcl_nvme_close(kvcl_nvme_t *nvme)
         kvcl_log_warn("a store's staging memory is given up: the disk may still write there");
         return;
     }
-    kvcl_stage_fini(nvme);
+    kvcl_staging_fini(nvme);
     kvcl_map_fini(&nvme->index);
     free(nvme->gone);
     free(nvme->drops);
-    free(nvme->clean);
-    free(nvme->sums);
+    for (i = 0; i < nvme->n; ++i) {
+        free(nvme->classes[i].clean);
+        free(nvme->classes[i].sums);
+    }
     free(nvme->seen);
     pthread_cond_destroy(&nvme->wake);
     pthread_mutex_destroy(&nvme->lock);

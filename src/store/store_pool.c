@@ -47,7 +47,7 @@ static bool evict(kvcl_owner_t *owner, uint32_t slot, gone_t *gone)
         return false;
     }
     ++owner->store->n_evicted;
-    if ((owner->pool != NULL) && (owner->store->nvme != NULL) && kvcl_nvme_evicted(owner->store->nvme, slot)) {
+    if (kvcl_nvme_evicted(owner, slot)) {
         return true; /* nobody is to be told yet */
     }
     if (++gone->n == GONE) {
@@ -148,9 +148,7 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
     }
-    if ((owner->pool != NULL) && (owner->store->nvme != NULL)) {
-        kvcl_nvme_taken(owner->store->nvme);
-    }
+    kvcl_nvme_taken(owner);
     return status;
 }
 

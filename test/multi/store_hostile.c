@@ -8,6 +8,8 @@
 
 enum { MESSAGES = 3000, PAYLOAD = 700 };
 
+static const uint64_t pool_sizes[2] = {BLOCK, 1528}; /* of the pool's blocks */
+
 static void random_bytes(kvcl_rand_t *rnd, void *buf, size_t len)
 {
     uint8_t *bytes = buf;
@@ -49,8 +51,8 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_rand_below(rnd, 6), .n_next = (uint8_t)kvcl_rand_below(rnd, 4),
                              .next = {(uint16_t)kvcl_rand_below(rnd, 5), (uint16_t)kvcl_rand_below(rnd, 5)}};
+    uint32_t         len  = (uint32_t)pool_sizes[kvcl_rand_below(rnd, 2)], i;
     kvcl_store_rec_t rec;
-    uint32_t         i;
 
     memcpy(payload, &head, sizeof(head));
     for (i = 0; i < n; ++i) {
@@ -61,7 +63,7 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
         rec.loc.source      = (kvcl_rand_below(rnd, 8) != 0) ? 0 : 1;
         rec.loc.cache       = (uint16_t)kvcl_rand_below(rnd, 4);
         rec.loc.slot        = (uint32_t)kvcl_rand_below(rnd, 12);
-        rec.loc.len         = (kvcl_rand_below(rnd, 8) != 0) ? BLOCK : rec.loc.len;
+        rec.loc.len         = (kvcl_rand_below(rnd, 8) != 0) ? len : rec.loc.len;
         memcpy(payload + sizeof(head) + (i * sizeof(rec)), &rec, sizeof(rec));
     }
     return sizeof(head) + (n * sizeof(rec)) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
@@ -96,7 +98,8 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
     }
     for (i = 0; i < n; ++i) {
         random_bytes(rnd, &got, sizeof(got));
-        got.slot = (uint32_t)kvcl_rand_below(rnd, 2000);
+        got.cache = (uint16_t)kvcl_rand_below(rnd, 8);
+        got.slot  = (uint32_t)kvcl_rand_below(rnd, 2000);
         memcpy(payload + (i * sizeof(got)), &got, sizeof(got));
     }
     return n * sizeof(got);
@@ -205,7 +208,8 @@ void test_hostile(world_t *w)
     kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
     params.dir_entries = 512;
     params.dram_bytes  = 12 * BLOCK;
-    params.block_bytes = BLOCK;
+    params.block_sizes = pool_sizes;
+    params.n_block_sizes = 2;
     params.nvme        = tier_spec(w);
     kvcl_log_set_level(KVCL_LOG_ERROR); /* what is dropped is logged */
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));

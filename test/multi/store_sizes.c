@@ -2,13 +2,13 @@
  * A pool for blocks of several sizes, over ranks: whatever changes hands in the arena while others read, a get yields a
  * key's bytes or a miss.
  */
-#include "store_test.h"
+#include "store_sized.h"
 
-enum { SIZES = 3, KEYS = 400, LARGEST = 20488 };
+enum { KEYS = 400 };
 
-static const uint64_t sizes[SIZES] = {1528, 4096, LARGEST}; /* the second is block_bytes */
+const uint64_t sizes[SIZES] = {1528, 4096, LARGEST}; /* the second is block_bytes */
 
-static kvcl_store_params_t params_of(uint64_t bytes)
+kvcl_store_params_t sized_params(uint64_t bytes)
 {
     kvcl_store_params_t p = KVCL_STORE_PARAMS_INIT;
 
@@ -19,7 +19,7 @@ static kvcl_store_params_t params_of(uint64_t bytes)
     return p;
 }
 
-static kvcl_cache_h make_sized(world_t *w, const char *name, unsigned s)
+kvcl_cache_h make_sized(world_t *w, const char *name, unsigned s)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(8, (uint32_t)sizes[s]);
     kvcl_cache_h  cache;
@@ -49,7 +49,7 @@ static void put_in(kvcl_cache_h cache, unsigned s, const kvcl_key_t *key)
     KVCL_TRY(kvcl_cache_write_block(cache, 0, words, sizes[s]));
 }
 
-static bool is_right(kvcl_cache_h cache, uint32_t block, unsigned s, const kvcl_key_t *key)
+bool is_right(kvcl_cache_h cache, uint32_t block, unsigned s, const kvcl_key_t *key)
 {
     uint64_t want[LARGEST / sizeof(uint64_t)], got[LARGEST / sizeof(uint64_t)];
 
@@ -58,13 +58,12 @@ static bool is_right(kvcl_cache_h cache, uint32_t block, unsigned s, const kvcl_
     return memcmp(want, got, sizes[s]) == 0;
 }
 
-/* A key has one size. */
-static unsigned size_of(const kvcl_key_t *key)
+unsigned size_of(const kvcl_key_t *key)
 {
     return key->bytes[9] % SIZES;
 }
 
-static kvcl_key_t key_at(uint64_t owner, unsigned s, uint64_t i)
+kvcl_key_t key_at(uint64_t owner, unsigned s, uint64_t i)
 {
     kvcl_key_t key = key_of("sized", owner, i);
 
@@ -72,8 +71,8 @@ static kvcl_key_t key_at(uint64_t owner, unsigned s, uint64_t i)
     return key;
 }
 
-static kvcl_status_t put_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key, uint64_t replicas,
-                             uint8_t *copies)
+kvcl_status_t put_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key, uint64_t replicas,
+                      uint8_t *copies)
 {
     kvcl_xfer_params_t p  = KVCL_XFER_PARAMS_INIT;
     uint32_t           id = 0;
@@ -85,7 +84,7 @@ static kvcl_status_t put_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_
     return DO(kvcl_store_put(store, key, 1, cache, &id, &p, &req));
 }
 
-static kvcl_status_t get_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key)
+kvcl_status_t get_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key)
 {
     uint32_t   id = 1;
     kvcl_req_h req;
@@ -96,7 +95,7 @@ static kvcl_status_t get_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_
 /* Copies, a wrong size, what a rank says of itself, draining. */
 void test_sizes(world_t *w)
 {
-    kvcl_store_params_t p = params_of(2 << 20);
+    kvcl_store_params_t p = sized_params(2 << 20);
     kvcl_store_stats_t  stats;
     kvcl_cache_h        caches[SIZES];
     kvcl_store_h        store;
@@ -156,7 +155,7 @@ static kvcl_key_t old_key(world_t *w, kvcl_rand_t *rnd, unsigned step, unsigned 
 void test_sizes_churn(world_t *w)
 {
     enum { STEPS = 4000, PHASE = 500, LATELY = 24 };
-    kvcl_store_params_t p = params_of(4 << 20);
+    kvcl_store_params_t p = sized_params(4 << 20);
     kvcl_store_stats_t  stats;
     kvcl_cache_h        caches[SIZES];
     kvcl_store_h        store;
@@ -245,7 +244,7 @@ static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 /* A hard pin holds its block while other sizes want all of the arena; a quota counts bytes of all sizes. */
 void test_sizes_bounds(world_t *w)
 {
-    kvcl_store_params_t p = params_of(1 << 20);
+    kvcl_store_params_t p = sized_params(1 << 20);
     kvcl_xfer_params_t  x = KVCL_XFER_PARAMS_INIT;
     kvcl_store_stats_t  stats;
     kvcl_cache_h        caches[SIZES];

@@ -78,6 +78,14 @@ void test_tier_removed_early(world_t *w);
 void test_tier_drain(world_t *w);
 void test_tier_clear(world_t *w);
 void test_tier_still(world_t *w);
+void test_tier_staged(world_t *w);
+/* store_tier_sizes.c */
+void test_tier_sizes(world_t *w);
+void test_tier_sizes_restart(world_t *w);
+void test_tier_sizes_other(world_t *w);
+void test_tier_sizes_twice(world_t *w);
+void test_tier_sizes_drain(world_t *w);
+void test_tier_sizes_churn(world_t *w);
 /* store_late.c */
 void test_late_copy(world_t *w);
 void test_late_upsert(world_t *w);

@@ -39,11 +39,12 @@ void tier_unlink(void)
 /* Blocks of my pool that the tier has not got. */
 static uint32_t dirty(kvcl_store_h store)
 {
-    uint32_t n = 0, i;
+    const kvcl_nvme_class_t *cls = &store->nvme->classes[0];
+    uint32_t                n    = 0, i;
 
     kvcl_lock(store->ctx);
     for (i = 0; i < POOL; ++i) {
-        n += (store->nvme->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (store->nvme->clean[i] == KVCL_NVME_DIRTY);
+        n += (cls->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_NVME_DIRTY);
     }
     kvcl_unlock(store->ctx);
     return n;

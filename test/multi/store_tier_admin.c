@@ -186,6 +186,37 @@ void test_tier_clear(world_t *w)
     tier_unlink();
 }
 
+/* A block that has left the tier is not there, though its bytes may still be in staging memory. */
+void test_tier_staged(world_t *w)
+{
+    const char   *spec = tier_spec(w);
+    kvcl_cache_h cache = make_cache(w, "tier", 2, false);
+    kvcl_store_h store = open_with_pool(w, SMALL, spec);
+    kvcl_key_t   key   = key_of("staged", (uint64_t)w->rank, 0);
+    uint32_t     id    = 0;
+    uint64_t     until = 0;
+    uint8_t      present;
+    kvcl_req_h   req;
+
+    fill(cache, id, &key);
+    CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
+    sync_all(w);
+    kvcl_store_close(store);
+    store = open_with_pool(w, SMALL, spec);
+    do {
+        KVCL_TRY(kvcl_store_exists(store, &key, 1, &present));
+    } while (!present && keep_waiting(&until));
+    id = 1;
+    CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
+    CHECK(w, kvcl_tier_drop(store->nvme->tier, key.bytes) == KVCL_OK, "drop"); /* and no home is told */
+    CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_ERR_NOT_FOUND, "it is there");
+    sync_all(w);
+    kvcl_store_close(store);
+    sync_all(w);
+    tier_unlink();
+    kvcl_cache_destroy(cache);
+}
+
 /* ---- a disk that stands still ---- */
 
 /* Until the tier has no room for a word more. */
@@ -223,12 +254,13 @@ static size_t drops(kvcl_store_h store)
 /* How far the pool's block of a key is on its way into the tier; -1: it is not in the pool. */
 static int state_of(kvcl_store_h store, const kvcl_key_t *key)
 {
-    kvcl_owner_node_t *node;
-    int               state;
+    const kvcl_nvme_class_t *cls = &store->nvme->classes[0];
+    kvcl_owner_node_t       *node;
+    int                     state;
 
     kvcl_lock(store->ctx);
-    node  = kvcl_owner_find(store, key, store->nvme->pool);
-    state = (node != NULL) ? store->nvme->clean[kvcl_owner_slot(node)] : -1;
+    node  = kvcl_owner_find(store, key, cls->pool);
+    state = (node != NULL) ? cls->clean[kvcl_owner_slot(node)] : -1;
     kvcl_unlock(store->ctx);
     return state;
 }
