@@ -17,7 +17,7 @@
 enum { SHORT = 240, SLICE = 8192, STRIPES = KVCL_SUM_BLOCK / KVCL_SUM_STRIPE, SECRET_STEP = 8, SECRET_LAST = 7 };
 
 /* ThreadSanitizer is to see the racy copy as such, so it gets the plain way. */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(KVCL_HAVE_XXH3_INSIDE) && defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #include <immintrin.h>
 
 #define AVX2        __attribute__((target("avx2")))
@@ -29,7 +29,7 @@ typedef struct lanes {
 
 static const uint8_t *const secret = XXH3_kSecret;
 
-static int is_fast(void)
+static bool is_fast(void)
 {
     return __builtin_cpu_supports("avx2");
 }
@@ -209,9 +209,9 @@ static uint64_t fast_of(uint8_t *dst, const uint8_t *src, size_t len)
 
 #else
 
-static int is_fast(void)
+static bool is_fast(void)
 {
-    return 0;
+    return false;
 }
 
 static void fast_init(kvcl_sum_fast_t *sum)
@@ -240,8 +240,8 @@ static uint64_t fast_of(uint8_t *dst, const uint8_t *src, size_t len)
 
 void kvcl_sum_init(kvcl_sum_t *sum)
 {
-    sum->fast = is_fast();
-    if (sum->fast) {
+    sum->is_fast = is_fast();
+    if (sum->is_fast) {
         fast_init(&sum->u.fast);
     } else {
         kvcl_checksum_init(&sum->u.plain);
@@ -268,7 +268,7 @@ void kvcl_sum_copy(kvcl_sum_t *sum, void *dst, const void *src, size_t len)
     if (len == 0) {
         return;
     }
-    if (sum->fast) {
+    if (sum->is_fast) {
         fast_copy(&sum->u.fast, (uint8_t *)dst, (const uint8_t *)src, len);
     } else {
         plain_copy(&sum->u.plain, (uint8_t *)dst, (const uint8_t *)src, len);
@@ -277,7 +277,7 @@ void kvcl_sum_copy(kvcl_sum_t *sum, void *dst, const void *src, size_t len)
 
 uint64_t kvcl_sum_end(const kvcl_sum_t *sum)
 {
-    return sum->fast ? fast_end(&sum->u.fast) : kvcl_checksum_digest(&sum->u.plain);
+    return sum->is_fast ? fast_end(&sum->u.fast) : kvcl_checksum_digest(&sum->u.plain);
 }
 
 uint64_t kvcl_sum_of(const void *buf, size_t len)

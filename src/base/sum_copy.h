@@ -11,6 +11,8 @@
 
 #include "base/checksum.h"
 
+#include <stdbool.h>
+
 enum { KVCL_SUM_BLOCK = 1024, KVCL_SUM_STRIPE = 64 };
 
 /* XXH3's accumulators by hand: a whole block is added when more follows, for the last one is added in another way. */
@@ -23,7 +25,7 @@ typedef struct kvcl_sum_fast {
 } kvcl_sum_fast_t;
 
 typedef struct kvcl_sum {
-    int fast;
+    bool is_fast;
     union {
         kvcl_sum_fast_t       fast;
         kvcl_checksum_state_t plain;
