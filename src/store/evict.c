@@ -31,19 +31,17 @@ size_t kvcl_evict_bytes(uint32_t n_slots)
     return ((size_t)n_slots * sizeof(kvcl_evict_node_t)) + (2 * kvcl_ghosts_bytes(n_slots));
 }
 
-kvcl_status_t kvcl_evict_init(kvcl_evict_t *evict, kvcl_evict_policy_t policy, uint32_t n_slots,
-                              void *mem, size_t bytes)
+kvcl_status_t kvcl_evict_init(kvcl_evict_t *evict, uint32_t n_slots, void *mem, size_t bytes)
 {
     unsigned i;
 
     if ((mem == NULL) || ((uintptr_t)mem % sizeof(uint64_t) != 0) || (n_slots == 0) || (n_slots == NONE) ||
-        (bytes < kvcl_evict_bytes(n_slots)) || ((unsigned)policy > KVCL_EVICT_LRU)) {
+        (bytes < kvcl_evict_bytes(n_slots))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "eviction order of %u slots needs %zu bytes, got %zu",
                          n_slots, kvcl_evict_bytes(n_slots), bytes);
     }
     memset(evict, 0, sizeof(*evict));
     memset(mem, 0, kvcl_evict_bytes(n_slots));
-    evict->policy  = policy;
     evict->n_slots = n_slots;
     evict->nodes   = mem;
     evict->keep    = KEEP_MIN;
@@ -121,12 +119,8 @@ static void learn(kvcl_evict_t *evict, bool was_used)
 /* Where a new block belongs. */
 static unsigned queue_for(kvcl_evict_t *evict, uint32_t tag)
 {
-    bool was_used;
+    bool was_used = kvcl_ghosts_take(&evict->used, tag);
 
-    if (evict->policy == KVCL_EVICT_LRU) {
-        return USED;
-    }
-    was_used = kvcl_ghosts_take(&evict->used, tag);
     if (!was_used && !kvcl_ghosts_take(&evict->unused, tag)) {
         return NEW;
     }
@@ -278,9 +272,7 @@ kvcl_status_t kvcl_evict_victim(kvcl_evict_t *evict, uint32_t *slot_p)
     }
     *slot_p = oldest[queue];
     unlink_node(evict, *slot_p);
-    if (evict->policy != KVCL_EVICT_LRU) {
-        kvcl_ghosts_remember((queue == NEW) ? &evict->unused : &evict->used, evict->nodes[*slot_p].tag);
-    }
+    kvcl_ghosts_remember((queue == NEW) ? &evict->unused : &evict->used, evict->nodes[*slot_p].tag);
     return KVCL_OK;
 }
 

@@ -9,7 +9,7 @@
  * Modha, FAST'03): what left is remembered (ghosts.h), the last n_slots of those that left NEW, and as many others; one
  * of the others that comes back raises it, one that had left NEW lowers it. How often a block was used does not
  * matter, only that it was: one request tells the order two or three times of each block (match, get, put), and a
- * count would be of those. LRU is here as well, as the yardstick; contrib/bench/policies compares both with others.
+ * count would be of those. contrib/bench/policies compares it with others.
  *
  * Children before parents: a block of a prefix chain is useless without its ancestors, so callers insert and touch a
  * chain TAIL FIRST, and who puts the end of a chain has used its beginning shortly before (by the match that found it).
@@ -33,8 +33,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { KVCL_EVICT_AGES = 0, KVCL_EVICT_LRU = 1 } kvcl_evict_policy_t;
-
 typedef struct kvcl_evict_node {
     uint64_t stamp; /* the clock at its last use */
     uint32_t prev;
@@ -54,14 +52,13 @@ typedef struct kvcl_evict_queue {
 } kvcl_evict_queue_t;
 
 typedef struct kvcl_evict {
-    kvcl_evict_policy_t policy;
-    uint32_t            n_slots;
+    uint32_t           n_slots;
     kvcl_evict_node_t  *nodes;
-    uint64_t            clock;    /* one more with each insert and touch */
-    uint64_t            keep;     /* how many times as old as new ones used ones may be; 32 bits of fraction */
-    kvcl_ghosts_t       unused;   /* left without having been used */
-    kvcl_ghosts_t       used;     /* left used, or having come back */
-    kvcl_evict_queue_t  queue[5]; /* [0] unused */
+    uint64_t           clock;    /* one more with each insert and touch */
+    uint64_t           keep;     /* how many times as old as new ones used ones may be; 32 bits of fraction */
+    kvcl_ghosts_t      unused;   /* left without having been used */
+    kvcl_ghosts_t      used;     /* left used, or having come back */
+    kvcl_evict_queue_t queue[5]; /* [0] unused */
 } kvcl_evict_t;
 
 /** Bytes of memory for @a n_slots slots: 56 to 64 a slot. */
@@ -69,8 +66,7 @@ size_t kvcl_evict_bytes(uint32_t n_slots);
 
 /** Empty order over slots 0..n_slots-1, in @a mem (aligned to 8, kvcl_evict_bytes long, the caller's).
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM. */
-kvcl_status_t kvcl_evict_init(kvcl_evict_t *evict, kvcl_evict_policy_t policy, uint32_t n_slots,
-                              void *mem, size_t bytes) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_evict_init(kvcl_evict_t *evict, uint32_t n_slots, void *mem, size_t bytes) KVCL_MUST_CHECK;
 
 /** A slot got a block; @a hash is 64 bits of its key. @return KVCL_OK, KVCL_ERR_EXISTS (is in the order),
  * KVCL_ERR_OUT_OF_RANGE. */

@@ -75,7 +75,7 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     for (i = 0; i < n; ++i) {
         owner->nodes[i].owner = owner;
     }
-    return owner->managed ? kvcl_evict_init(&owner->evict, KVCL_EVICT_AGES, n, owner->evict_mem, bytes) : KVCL_OK;
+    return owner->managed ? kvcl_evict_init(&owner->evict, n, owner->evict_mem, bytes) : KVCL_OK;
 }
 
 static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier, kvcl_pool_t *pool,

@@ -38,7 +38,7 @@ void sim_node_start(sim_t *sim, uint32_t rank, uint16_t inc, unsigned view)
     node->next_id = next_id + 1;
     if ((kvcl_slots_init(&node->slots, mem_of(sim, node)->gens, node->slot_array, SIM_SLOTS, (uint16_t)rank,
                          inc, 0, 1) != KVCL_OK) ||
-        (kvcl_evict_init(&node->evict, KVCL_EVICT_AGES, SIM_SLOTS, node->evict_mem,
+        (kvcl_evict_init(&node->evict, SIM_SLOTS, node->evict_mem,
                          sizeof(node->evict_mem)) != KVCL_OK) ||
         (kvcl_dir_table_format(&node->table, node->table_mem, sizeof(node->table_mem)) != KVCL_OK) ||
         (kvcl_home_init(&node->home, &node->table, rank, sim_map(v->mask), v->inc, SIM_RANKS) != KVCL_OK)) {

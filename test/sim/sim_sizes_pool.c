@@ -29,7 +29,7 @@ static void open_class(pool_t *pool, unsigned rank, unsigned cls)
     c->gens      = memory(n_ids * sizeof(*c->gens));
     c->evict_mem = memory(kvcl_evict_bytes(n_ids));
     if ((kvcl_slots_init(&c->slots, c->gens, c->array, n_ids, (uint16_t)rank, 1, (uint16_t)cls, 1) != KVCL_OK) ||
-        (kvcl_evict_init(&c->evict, KVCL_EVICT_AGES, n_ids, c->evict_mem, kvcl_evict_bytes(n_ids)) != KVCL_OK)) {
+        (kvcl_evict_init(&c->evict, n_ids, c->evict_mem, kvcl_evict_bytes(n_ids)) != KVCL_OK)) {
         internal("a class does not open");
     }
     for (slot = 0; slot < n_ids; ++slot) {

@@ -204,7 +204,7 @@ static void start(uint64_t seed)
     sim.seed   = seed;
     kvcl_rand_seed(&sim.rnd, seed);
     if ((sizeof(sim.evict_mem) < kvcl_evict_bytes(POOL)) ||
-        (kvcl_evict_init(&sim.evict, KVCL_EVICT_AGES, POOL, sim.evict_mem, sizeof(sim.evict_mem)) != KVCL_OK) ||
+        (kvcl_evict_init(&sim.evict, POOL, sim.evict_mem, sizeof(sim.evict_mem)) != KVCL_OK) ||
         (kvcl_dir_table_format(&sim.table, sim.table_mem, sizeof(sim.table_mem)) != KVCL_OK)) {
         internal("no start");
     }

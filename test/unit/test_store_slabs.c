@@ -79,7 +79,7 @@ static void model_open(model_t *m, uint64_t cells, const uint64_t *sizes, unsign
         m->state[i]     = malloc(n_ids);
         m->free[i]      = malloc(n_ids * sizeof(uint32_t));
         memset(m->state[i], FILLING, n_ids);
-        ck_assert_int_eq(kvcl_evict_init(&m->order[i], KVCL_EVICT_AGES, n_ids, m->order_mem[i],
+        ck_assert_int_eq(kvcl_evict_init(&m->order[i], n_ids, m->order_mem[i],
                                          kvcl_evict_bytes(n_ids)), KVCL_OK);
         for (id = 0; id < n_ids; ++id) {
             if (kvcl_slabs_has(&m->slabs, i, id)) {

@@ -17,7 +17,7 @@ static void           *mem;
 static void setup(void)
 {
     mem = malloc(kvcl_evict_bytes(SLOTS));
-    ck_assert_int_eq(kvcl_evict_init(&order, KVCL_EVICT_AGES, SLOTS, mem, kvcl_evict_bytes(SLOTS)), KVCL_OK);
+    ck_assert_int_eq(kvcl_evict_init(&order, SLOTS, mem, kvcl_evict_bytes(SLOTS)), KVCL_OK);
     kvcl_tenants_init(&tenants);
     ck_assert_int_eq(kvcl_tenants_class(&tenants, CLASS, SLOTS, BYTES), KVCL_OK);
     ck_assert_int_eq(kvcl_tenants_class(&tenants, OTHER, SLOTS, 1), KVCL_OK);

@@ -51,7 +51,7 @@ static bool own_open(pool_t *pool)
     for (i = 0; i < pool->capacity; ++i) {
         own->free[i] = i;
     }
-    return kvcl_evict_init(&own->evict, KVCL_EVICT_AGES, pool->capacity, own->mem, bytes) == KVCL_OK;
+    return kvcl_evict_init(&own->evict, pool->capacity, own->mem, bytes) == KVCL_OK;
 }
 
 static void own_use(pool_t *pool, uint32_t key, uint32_t at)
