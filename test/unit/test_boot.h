@@ -143,7 +143,7 @@ static inline void prepare(rank_thread_t *ranks, int count, int size)
         ranks[i].params.size        = size;
         ranks[i].params.rendezvous  = url;
         ranks[i].params.secret_file = secret_file;
-        ranks[i].params.timeout_ns  = 10 * KVCL_NS_PER_SEC;
+        ranks[i].params.timeout_ns  = 60 * KVCL_NS_PER_SEC;
         ranks[i].rounds             = 1;
         ranks[i].rank               = -1;
     }

@@ -352,7 +352,7 @@ int main(void)
     Suite *suite = suite_create("boot meetings");
     TCase *tc    = tcase_create("meetings");
 
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, ranks_meet_at_an_address_and_are_dealt_ranks);
     tcase_add_test(tc, asked_for_ranks_are_given_whoever_comes_first);

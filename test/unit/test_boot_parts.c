@@ -353,7 +353,7 @@ int main(void)
     Suite *suite = suite_create("boot parts");
     TCase *tc    = tcase_create("parts");
 
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, messages_come_back_as_they_went);
     tcase_add_test(tc, hostile_frames_are_refused);
     tcase_add_test(tc, proof_depends_on_all_it_covers);

@@ -230,7 +230,7 @@ int main(void)
     Suite *suite = suite_create("boot strangers");
     TCase *tc    = tcase_create("strangers");
 
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, member_with_another_secret_is_refused);
     tcase_add_test(tc, server_that_does_not_know_the_secret_is_refused);
