@@ -55,6 +55,23 @@ static bool is_ahead(const kvcl_nvme_class_t *cls)
     return (avail >= ahead) || (dirty <= room - cls->pool->slots.n_free - (ahead - (uint32_t)avail));
 }
 
+/* Lock held. Is what counts as being in the tier there, in its size? */
+static bool is_clean(const kvcl_nvme_class_t *cls)
+{
+    const kvcl_owner_t *pool = cls->pool;
+    kvcl_tier_loc_t    at;
+    uint32_t           i;
+
+    for (i = 0; i < pool->slots.n; ++i) {
+        if ((pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_NVME_CLEAN) &&
+            ((kvcl_tier_find(cls->nvme->tier, pool->array[i].key.bytes, &at) != KVCL_OK) ||
+             (at.len != kvcl_owner_bytes(pool)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool all_ahead(kvcl_store_h store)
 {
     bool     ahead = true;
@@ -62,7 +79,7 @@ static bool all_ahead(kvcl_store_h store)
 
     kvcl_lock(store->ctx);
     for (i = 0; i < store->nvme->n; ++i) {
-        ahead = ahead && is_ahead(&store->nvme->classes[i]);
+        ahead = ahead && is_ahead(&store->nvme->classes[i]) && is_clean(&store->nvme->classes[i]);
     }
     kvcl_unlock(store->ctx);
     return ahead;
@@ -78,7 +95,7 @@ static bool wait_ahead(world_t *w, kvcl_store_h store)
         kvcl_nvme_kick(store->nvme); /* a new block may be one of the next ones when the thread looks again */
         ahead = all_ahead(store);
     }
-    CHECK(w, ahead, "the tier does not take what goes next");
+    CHECK(w, ahead, "the tier has not got what goes next, or what counts as being there");
     return ahead;
 }
 
