@@ -112,8 +112,9 @@ void kvcl_bundle_flush(kvcl_peer_t *peer)
     }
 }
 
-void kvcl_bundles_flush(kvcl_context_h ctx)
+bool kvcl_bundles_flush(kvcl_context_h ctx)
 {
+    bool        any = (ctx->peers.bundled != NULL);
     kvcl_peer_t *peer;
 
     while ((peer = ctx->peers.bundled) != NULL) {
@@ -125,6 +126,7 @@ void kvcl_bundles_flush(kvcl_context_h ctx)
             kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
         }
     }
+    return any;
 }
 
 void kvcl_bundles_fini(kvcl_context_h ctx)
@@ -141,18 +143,14 @@ void kvcl_bundles_fini(kvcl_context_h ctx)
 
 void kvcl_bundles_begin(kvcl_context_h ctx)
 {
-    if (ctx->peers.bundled != NULL) {
-        kvcl_bundles_flush(ctx);
-    }
+    (void)kvcl_bundles_flush(ctx);
     ctx->peers.bundling = true;
 }
 
 void kvcl_bundles_end(kvcl_context_h ctx)
 {
     ctx->peers.bundling = false;
-    if (ctx->peers.bundled != NULL) {
-        kvcl_bundles_flush(ctx);
-    }
+    (void)kvcl_bundles_flush(ctx);
 }
 
 /* A question may wait for an answer only if somebody is going to take that in. */

@@ -15,9 +15,9 @@
 
 /** It waits now. False: it does not fit, send it; what waited has left. soon: it may wait for an answer. */
 bool kvcl_bundle_add(kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len, bool soon);
-/** What waits for this peer, or for any, leaves. */
+/** What waits for this peer, or for any, leaves. True: there was something; requests may have ended meanwhile. */
 void kvcl_bundle_flush(kvcl_peer_t *peer);
-void kvcl_bundles_flush(struct kvcl_context *ctx);
+bool kvcl_bundles_flush(struct kvcl_context *ctx);
 /** Between these posts wait. */
 void kvcl_bundles_begin(struct kvcl_context *ctx);
 void kvcl_bundles_end(struct kvcl_context *ctx);

@@ -218,7 +218,9 @@ static void close_all(kvcl_context_h ctx)
     kvcl_peers_goodbye(ctx);
     kvcl_unlock(ctx);
     if (ctx->peers.count > 0) {
-        (void)kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(2 * KVCL_NS_PER_SEC));
+        if (!kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(2 * KVCL_NS_PER_SEC))) {
+            kvcl_log_info("a context is closed though not everybody has answered its goodbye");
+        }
     }
     kvcl_engine_stop(ctx);
     kvcl_lock(ctx);

@@ -413,10 +413,11 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
     while (!(ok = done(arg)) && (kvcl_now_ns() < deadline_ns)) {
         if (!eng->polling) {
             poller_loop(ctx, done, arg, deadline_ns);
+        } else if (eng->poller_asleep && kvcl_bundles_flush(ctx)) {
+            if (has_outstanding(ctx)) {
+                kvcl_engine_kick(ctx);
+            } /* what could not leave may have ended what is waited for */
         } else {
-            if (eng->poller_asleep) {
-                kvcl_bundles_flush(ctx);
-            }
             ++eng->followers;
             ts.tv_sec  = (time_t)(deadline_ns / KVCL_NS_PER_SEC);
             ts.tv_nsec = (long)(deadline_ns % KVCL_NS_PER_SEC);
@@ -428,10 +429,12 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
         }
     }
     --eng->pollers;
-    kvcl_bundles_flush(ctx);
-    if (!eng->polling) {
-        hand_back(ctx);
+    (void)kvcl_bundles_flush(ctx);
+    if (eng->polling) {
+        kvcl_unlock(ctx);
+        return ok;
     }
+    hand_back(ctx);
     pthread_mutex_unlock(&eng->lock);
     return ok;
 }

@@ -280,7 +280,7 @@ static kvcl_status_t post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, co
         if (kvcl_bundle_add(peer, msg, hdr_len, data, len, soon)) {
             return KVCL_OK;
         }
-        return kvcl_peer_send(peer, msg, hdr_len, &iov, (len > 0) ? 1 : 0, NULL);
+        return kvcl_peer_send_now(peer, msg, hdr_len, &iov, (len > 0) ? 1 : 0, NULL);
     }
     posted = malloc(sizeof(*posted) + hdr_room + len);
     if (posted == NULL) {
@@ -371,6 +371,7 @@ void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
     if ((peer->state == KVCL_PEER_READY) && (kvcl_peer_post(peer, &answer, sizeof(answer), NULL, 0) != KVCL_OK)) {
         kvcl_log_debug("%s does not hear my goodbye", peer->name);
     }
+    kvcl_bundle_flush(peer); /* it would not leave any more */
     kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
 }
 

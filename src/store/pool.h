@@ -56,8 +56,9 @@ uint64_t kvcl_pool_room(const kvcl_owner_t *owner);
 /** Bytes of free blocks of all classes, and of slabs that nobody has. */
 uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool);
 
-/** The owner gets another slab, if there is one to be had: nobody's; of another class that has used its blocks longer
- * ago; or (must) of any. Its blocks are evicted. False: none; nothing has changed. */
+/** The owner gets another slab, if there is one to be had: nobody's; an empty one; of another class that has used
+ * its blocks longer ago; or (must) of any. Its blocks are evicted. False: none now; with a tier, one may be on its way
+ * there first. */
 bool     kvcl_pool_grow(kvcl_owner_t *owner, bool must);
 /** Would there be n blocks more, or nearly so, if all slabs that may go came to this owner? Nothing changes. */
 bool     kvcl_pool_could(const kvcl_owner_t *owner, uint64_t n);

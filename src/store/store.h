@@ -21,7 +21,7 @@
  *   store_bcast.c    a prefix for every rank
  *   value.h          values: bytes of any length from and to plain memory
  *   ops.h            questions about a rank's own part: store_ops.c; store_events.c, store_list.c
- *   nvme.h           the second tier: store_nvme.c, store_demote.c, store_relist.c, store_stage.c, store_get_stage.c
+ *   nvme.h           the second tier; it names its files
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
  * none (dir/table.h).

@@ -42,7 +42,7 @@ const stat_row_t stat_rows[] = {
     ROW(bytes_out, true, "Payload bytes sent, written or served."),
     ROW(demoted, true, "Blocks written into the second tier."),
     ROW(promoted, true, "Blocks copied from there into the pool."),
-    ROW(dropped, true, "Blocks evicted before they were in the second tier."),
+    ROW(dropped, true, "Blocks evicted that were not in the second tier."),
     ROW(nvme_blocks, false, "Blocks in the second tier."),
     ROW(nvme_bytes, false, "Bytes in the second tier."),
     ROW(nvme_bad, true, "Blocks of the second tier that read as others; each was a miss."),

@@ -158,6 +158,10 @@ bool kvcl_pull_try_again(kvcl_pull_t *pull)
         return false;
     }
     pull->asked_again = true;
+    if (pull->quick) {
+        pull->quick = false;
+        kvcl_peer_answered(pull->peer);
+    }
     step(pull);
     return true;
 }

@@ -9,8 +9,10 @@
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -138,6 +140,70 @@ static bool run(const plan_t *plan, int size)
     return right;
 }
 
+/* ---- who leaves while the others stay ---- */
+
+typedef struct leaving {
+    _Atomic int *gone; /* of all processes */
+    int         size;
+} leaving_t;
+
+static bool says(int fd, const char *what)
+{
+    static char text[65536];
+    ssize_t     n = pread(fd, text, sizeof(text) - 1, 0);
+
+    text[(n > 0) ? n : 0] = '\0';
+    return strstr(text, what) != NULL;
+}
+
+/* The last rank leaves, and is answered by the others, whose contexts look after themselves. */
+static int leave(const void *arg, int rank)
+{
+    const leaving_t *leaving = arg;
+    FILE            *said    = tmpfile();
+    me_t            me       = {.rank = rank, .size = leaving->size};
+    plan_t          plan     = {.what = BARRIER};
+
+    if (said == NULL) {
+        return 1;
+    }
+    if (rank == leaving->size - 1) {
+        dup2(fileno(said), STDERR_FILENO);
+    }
+    KVCL_TRY(kvcl_init(NULL, &me.ctx));
+    KVCL_TRY(kvcl_comm_world(me.ctx, &me.world));
+    if (once(&me, &plan) != KVCL_OK) {
+        return 1;
+    }
+    while ((rank != leaving->size - 1) && (atomic_load(leaving->gone) == 0)) {
+        usleep(1000);
+    }
+    kvcl_finalize(me.ctx);
+    if (rank == leaving->size - 1) {
+        atomic_store(leaving->gone, 1);
+        return (!says(fileno(said), "kvcl[") || says(fileno(said), "goodbye")) ? 1 : 0;
+    }
+    return 0;
+}
+
+static bool run_leaving(int size)
+{
+    leaving_t leaving = {.size = size};
+    bool      right   = true;
+    int       i;
+
+    leaving.gone = mmap(NULL, sizeof(*leaving.gone), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    setenv("KVCL_LOG", "info", 1);
+    start_ranks(size, leave, &leaving, NULL);
+    unsetenv("KVCL_LOG");
+    for (i = 0; i < size; ++i) {
+        right = rank_ends_well(-1) && right;
+    }
+    munmap(leaving.gone, sizeof(*leaving.gone));
+    printf("%s a rank leaves, %d ranks\n", right ? "ok" : "WRONG", size);
+    return right;
+}
+
 int main(int argc, char **argv)
 {
     static const plan_t plans[] = {
@@ -160,6 +226,9 @@ int main(int argc, char **argv)
         if ((argc < 3) || (strstr(plans[i].name, argv[2]) != NULL)) {
             bad += run(&plans[i], size) ? 0 : 1;
         }
+    }
+    if ((argc < 3) || (strcmp(argv[2], "leaves") == 0)) {
+        bad += run_leaving(size) ? 0 : 1;
     }
     return (bad == 0) ? 0 : 1;
 }

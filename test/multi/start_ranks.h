@@ -51,6 +51,10 @@ static inline void start_ranks(int size, int (*live)(const void *arg, int rank),
             alarm(RANK_LIVES_S);
             _exit(live(arg, i));
         }
+        if (pid < 0) {
+            perror("fork");
+            exit(1); /* those that were started end by their alarm */
+        }
         if (pids != NULL) {
             pids[i] = pid;
         }

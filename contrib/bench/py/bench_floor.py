@@ -41,8 +41,9 @@ def one_list(perf, results, path, blocks, iterations):
 def beside(perf, path, bulk, iterations):
     """p99 of a small get with a bulk transfer, and without."""
     got = run_kvcl.run(perf, path, ["--unit", "4K", "--count", "1", "--beside", bulk, "--iters", str(iterations)])
+    gbps = got["beside_gbps"]
     print(f"  {path:4} one 4 KiB beside a bulk get of {bulk}: p99 {got['p99_us']:.1f} us, idle"
-          f" {got['idle_p99_us']:.1f} us, bulk {got['beside_gbps']:.2f} GB/s", flush=True)
+          f" {got['idle_p99_us']:.1f} us, bulk " + ("not once" if gbps is None else f"{gbps:.2f} GB/s"), flush=True)
     return got
 
 

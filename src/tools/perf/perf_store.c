@@ -141,17 +141,26 @@ bool perf_match_op(perf_slice_t *slice)
     return job_ok(perf->job, status, "kvcl_store_match");
 }
 
-/* The blocks of this iteration, a get each. */
-static kvcl_status_t get_apart(perf_slice_t *slice, const kvcl_xfer_params_t *params)
+/* The blocks of this iteration, a get each; *n_p of them were posted. */
+static kvcl_status_t post_apart(perf_slice_t *slice, const kvcl_xfer_params_t *params, size_t *n_p)
 {
     perf_t        *perf  = slice->perf;
-    kvcl_status_t status = KVCL_OK, ended;
-    size_t        i, n;
+    kvcl_status_t status = KVCL_OK;
+    size_t        n;
 
     for (n = 0; (status == KVCL_OK) && (n < slice->n_part); n += (status == KVCL_OK) ? 1 : 0) {
         status = kvcl_store_get(perf->store, perf->keys + slice->part + n, 1, perf->near,
                                 perf->near_ids + slice->part + n, &slice->status[n], params, &slice->reqs[n]);
     }
+    *n_p = n;
+    return status;
+}
+
+static kvcl_status_t finish_all(const perf_slice_t *slice, size_t n, kvcl_status_t status)
+{
+    kvcl_status_t ended;
+    size_t        i;
+
     for (i = 0; i < n; ++i) {
         ended  = job_finish(slice->reqs[i], PERF_TIMEOUT_NS);
         status = (status == KVCL_OK) ? ended : status;
@@ -163,22 +172,22 @@ bool perf_store_get_op(perf_slice_t *slice)
 {
     perf_t             *perf  = slice->perf;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_req_h         req    = NULL;
+    size_t             i, n_reqs = 0;
     uint64_t           start;
     kvcl_status_t      status;
-    size_t             i;
 
     next_part(slice);
     params.timeout_ns = PERF_TIMEOUT_NS;
     start  = perf_post_begin(slice);
     if (perf->opt->apart) {
-        status = get_apart(slice, &params);
+        status = post_apart(slice, &params, &n_reqs);
     } else {
         status = kvcl_store_get(perf->store, perf->keys + slice->part, slice->n_part, perf->near,
-                                perf->near_ids + slice->part, slice->status, &params, &req);
+                                perf->near_ids + slice->part, slice->status, &params, &slice->reqs[0]);
+        n_reqs = (status == KVCL_OK) ? 1 : 0;
     }
     perf_post_end(slice, start);
-    status = ((status == KVCL_OK) && (req != NULL)) ? job_finish(req, PERF_TIMEOUT_NS) : status;
+    status = finish_all(slice, n_reqs, status);
     for (i = 0; (status == KVCL_OK) && (i < slice->n_part); ++i) {
         slice->wrong += (slice->status[i] == KVCL_OK) ? 0u : 1u;
     }
