@@ -4,9 +4,9 @@
  * A frame is sent straight from memory when one run fills it, else gathered into a bounce buffer (a flight). At most
  * `window` frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave
  * generations, they are compared after the last byte was copied, or has left: unequal means that the slot was reused
- * meanwhile, and the block's status says so. Of exported memory, which may be revoked, the end is told when its last frame has left,
- * so that no frame in flight can take bytes of after the revoke along with a good end. While a serve reads memory, its
- * region, cache or offer counts it and cannot go.
+ * meanwhile, and the block's status says so. Of exported memory, which may be revoked, the end is told when its last
+ * frame has left, so that no frame in flight can take bytes of after the revoke along with a good end. While a serve
+ * reads memory, its region, cache or offer counts it and cannot go.
  */
 #include "config.h"
 #include "base/copy_racy.h"

@@ -59,6 +59,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kvcl_fetched_t fetched;
     uint64_t       some = 0, i;
 
+    if ((copy == NULL) || (size == 0)) {
+        free(copy);
+        return 0;
+    }
     memcpy(copy, data + skip, size - skip);
     if ((size > 2) && (data[2] % 2 == 0)) {
         plausible(copy, size - skip, n, bytes);
