@@ -366,7 +366,7 @@ void test_wire_memory(world_t *w)
     flipper_t      flipper = {.bytes = kvcl_cache_base(cache, 0)};
     tally_t        tally   = {0};
     pthread_t      thread;
-    uint64_t       round, flips;
+    uint64_t       round;
 
     kvcl_rand_seed(&flipper.rnd, w->seed + (uint64_t)w->rank);
     for (round = 0; round < ROUNDS; ++round) {
