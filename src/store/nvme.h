@@ -183,6 +183,8 @@ bool kvcl_nvme_evicted(const kvcl_owner_t *owner, uint32_t slot);
 void kvcl_nvme_taken(const kvcl_owner_t *owner);
 /** Another class of the pool wants the room of these of an owner's. False: not yet, they go into the tier first. */
 bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
+/** It has got that room: when it is wanted of the owner once more, that begins anew. */
+void kvcl_nvme_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
 /** A block of the pool was used: it is not among the next ones to go any more, and another one is. */
 void kvcl_nvme_used(const kvcl_owner_t *owner, uint32_t slot);
 /** These have left the tier: copies of them in the pool are not clean any more. */

@@ -249,6 +249,7 @@ static bool vacate(kvcl_owner_t *owner, uint32_t slab)
         }
     }
     kvcl_store_tell_removed(owner->store, gone, n);
+    kvcl_nvme_slab_gone(owner, ids);
     kvcl_nvme_taken(owner);
     return true;
 }

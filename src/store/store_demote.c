@@ -88,6 +88,13 @@ static bool any_dirty(const kvcl_nvme_class_t *cls, kvcl_slab_ids_t ids)
     return slot < ids.end;
 }
 
+static bool is_leaving(const kvcl_nvme_class_t *cls, kvcl_slab_ids_t ids)
+{
+    const kvcl_nvme_leaving_t *leaving = &cls->nvme->leaving;
+
+    return (leaving->cls == cls) && (leaving->ids.first == ids.first);
+}
+
 /* One slab at a time. What came into it since it was written is written as well, a few times, or it might never go. */
 bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
 {
@@ -99,9 +106,8 @@ bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
         return true;
     }
     leaving = &cls->nvme->leaving;
-    same    = (leaving->cls == cls) && (leaving->ids.first == ids.first);
+    same    = is_leaving(cls, ids);
     if (same && leaving->written && (leaving->rounds == ROUNDS_MAX)) {
-        leaving->cls = NULL;
         return true;
     }
     if ((leaving->cls == NULL) || leaving->written) {
@@ -110,6 +116,15 @@ bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
         kvcl_nvme_kick(cls->nvme);
     }
     return false;
+}
+
+void kvcl_nvme_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
+{
+    kvcl_nvme_class_t *cls = class_of(owner);
+
+    if ((cls != NULL) && is_leaving(cls, ids)) {
+        cls->nvme->leaving.cls = NULL;
+    }
 }
 
 void kvcl_nvme_taken(const kvcl_owner_t *owner)
