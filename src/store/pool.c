@@ -222,17 +222,14 @@ static bool can_vacate(const kvcl_owner_t *owner, uint32_t slab)
     return true;
 }
 
-/* All that the owner has of the slab goes, or nothing. */
-static bool vacate(kvcl_owner_t *owner, uint32_t slab)
+/* All that the owner has of the slab goes: can_vacate() said so. */
+static void vacate(kvcl_owner_t *owner, uint32_t slab)
 {
     kvcl_slab_ids_t  ids = kvcl_slabs_ids(owner->slabs, slab, owner->cls);
     kvcl_store_rec_t gone[GONE];
     size_t           n = 0;
     uint32_t         slot;
 
-    if (!can_vacate(owner, slab)) {
-        return false;
-    }
     for (slot = ids.first; slot < ids.end; ++slot) {
         if (!kvcl_slabs_has(owner->slabs, owner->cls, slot)) {
             continue;
@@ -251,7 +248,6 @@ static bool vacate(kvcl_owner_t *owner, uint32_t slab)
     kvcl_store_tell_removed(owner->store, gone, n);
     kvcl_nvme_slab_gone(owner, ids);
     kvcl_nvme_taken(owner);
-    return true;
 }
 
 static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
@@ -266,29 +262,28 @@ static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
     owner->pool->n_taken += (from != NULL) ? 1 : 0;
 }
 
-/* Unless it must be, what the tier has not got yet is written first. */
-static bool may_be_vacated(const kvcl_owner_t *owner, uint32_t slab, bool must)
+/* Who has the slab; NULL: nobody. */
+static kvcl_owner_t *owner_of(const kvcl_pool_t *pool, uint32_t slab)
 {
-    return must || kvcl_nvme_lets_go(owner, kvcl_slabs_ids(owner->slabs, slab, owner->cls));
+    unsigned cls = pool->slabs.slabs[slab].owner;
+
+    return (cls != KVCL_SLAB_NOBODY) ? pool->owners[cls] : NULL;
 }
 
-static bool take_over(kvcl_owner_t *owner, uint32_t slab, bool must)
+static void take_over(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
 {
-    unsigned     cls   = owner->slabs->slabs[slab].owner;
-    kvcl_owner_t *from = (cls != KVCL_SLAB_NOBODY) ? owner->pool->owners[cls] : NULL;
-
-    if ((from != NULL) && (!may_be_vacated(from, slab, must) || !vacate(from, slab))) {
-        kvcl_slabs_refuse(owner->slabs, slab);
-        return false;
+    if (from != NULL) {
+        vacate(from, slab);
     }
     give(owner, slab, from);
-    return true;
 }
 
-/* What is refused is not chosen again. When the best ones were, any will do. */
+/* What is refused is not chosen again. When the best ones were, any will do. One that the tier has not got yet is not
+ * refused: unless it must be, it is written first, one at a time, and whoever looks next may have it. */
 bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
 {
     kvcl_slabs_t *slabs = owner->slabs;
+    kvcl_owner_t *from;
     uint32_t     slab;
     unsigned     i;
 
@@ -298,9 +293,16 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
             kvcl_slabs_round(slabs); /* the next one who looks may try those again that were refused */
             return false;
         }
-        if (take_over(owner, slab, must)) {
-            return true;
+        from = owner_of(owner->pool, slab);
+        if ((from != NULL) && !can_vacate(from, slab)) {
+            kvcl_slabs_refuse(slabs, slab);
+            continue;
         }
+        if ((from != NULL) && !must && !kvcl_nvme_lets_go(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
+            return false;
+        }
+        take_over(owner, slab, from);
+        return true;
     }
     return false;
 }

@@ -385,6 +385,88 @@ void test_tier_sizes_drain(world_t *w)
     close_all(w, store, caches);
 }
 
+/* ---- a slab that another size wants ---- */
+
+/* Lock held. As if all blocks of the class had just been put. */
+static void soil_all(kvcl_nvme_class_t *cls)
+{
+    memset(cls->clean, KVCL_NVME_DIRTY, cls->pool->slots.n);
+}
+
+/* Lock held. A block that the class has in the slab that `to` would take from it. */
+static uint32_t wanted_slot(const kvcl_owner_t *from, const kvcl_owner_t *to)
+{
+    kvcl_slab_ids_t ids = kvcl_slabs_ids(from->slabs, kvcl_slabs_choose(to->slabs, to->cls, false), from->cls);
+
+    while ((ids.first + 1 < ids.end) && !kvcl_slabs_has(from->slabs, from->cls, ids.first)) {
+        ++ids.first;
+    }
+    return ids.first;
+}
+
+static bool lies_in(const kvcl_nvme_leaving_t *leaving, uint32_t slot)
+{
+    return (slot >= leaving->ids.first) && (slot < leaving->ids.end);
+}
+
+/* Lock held: one with a pin is not written for nothing, and the one that is written can be had when it is. */
+static void begin_leaving(world_t *w, kvcl_nvme_class_t *from, kvcl_owner_t *to)
+{
+    kvcl_nvme_leaving_t *leaving = &from->nvme->leaving;
+    uint32_t            pinned   = wanted_slot(from->pool, to);
+
+    soil_all(from);
+    kvcl_owner_pin(from->pool, pinned);
+    CHECK(w, !kvcl_pool_grow(to, false), "a slab went before the tier had it");
+    CHECK(w, (leaving->cls == from) && !leaving->written, "nothing is on its way into the tier");
+    CHECK(w, !lies_in(leaving, pinned), "a slab with a pin is written");
+    kvcl_owner_unpin(from->pool, pinned);
+    CHECK(w, lies_in(leaving, wanted_slot(from->pool, to)), "another one would be next");
+}
+
+static bool is_written(kvcl_store_h store)
+{
+    bool written;
+
+    kvcl_lock(store->ctx);
+    written = store->nvme->leaving.written;
+    kvcl_unlock(store->ctx);
+    return written;
+}
+
+/* The slab that is written for another size is the next one that it gets; what was written of it is over then. */
+void test_tier_sizes_leaving(world_t *w)
+{
+    const char          *spec    = tier_spec(w);
+    kvcl_store_h        store    = open_store(w, spec, POOL);
+    kvcl_nvme_class_t   *from    = kvcl_nvme_class_for(store->nvme, LARGEST);
+    kvcl_owner_t        *to      = kvcl_pool_for(store, sizes[0]);
+    kvcl_nvme_leaving_t *leaving = &store->nvme->leaving;
+    uint64_t            until    = 0;
+    kvcl_cache_h        caches[SIZES];
+    kvcl_key_t          key;
+    unsigned            i;
+
+    make_caches(w, caches);
+    for (i = 0; i < KEYS; ++i) {
+        key = key_at((uint64_t)w->rank, SIZES - 1, i);
+        CHECK(w, put_one(store, caches[SIZES - 1], &key, 1, NULL) == KVCL_OK, "put %u", i);
+    }
+    kvcl_lock(w->ctx);
+    begin_leaving(w, from, to);
+    kvcl_unlock(w->ctx);
+    while (!is_written(store) && keep_waiting(&until)) {
+    }
+    kvcl_lock(w->ctx);
+    CHECK(w, kvcl_pool_grow(to, false), "the tier has it, and it does not go");
+    CHECK(w, leaving->cls == NULL, "what has gone is still leaving");
+    soil_all(from);
+    CHECK(w, !kvcl_pool_grow(to, false) && (leaving->cls == from), "nothing is on its way into the tier");
+    CHECK(w, kvcl_pool_grow(to, true) && (leaving->cls == NULL), "what had to go is still leaving");
+    kvcl_unlock(w->ctx);
+    close_all(w, store, caches);
+}
+
 /* Puts that wait for nothing, in mixes that change, and gets of what all put lately: bytes of the key, or a miss. */
 void test_tier_sizes_churn(world_t *w)
 {
