@@ -184,7 +184,8 @@ KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *k
 /**
  * Publish n blocks of my cache where they lie. Their bytes must not change until they are withdrawn or evicted.
  * Completes when the directory has them; then every rank's match sees them.
- * @return KVCL_OK, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_BUSY (a block is published already). Later: KVCL_ERR_NO_SPACE (the
+ * @return KVCL_OK, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_BUSY (a block is published already), KVCL_ERR_UNSUPPORTED (the
+ *         process has made 65,535 caches before this one: a store takes none then). Later: KVCL_ERR_NO_SPACE (the
  *         home's part of the directory is full; such blocks are simply not found).
  */
 KVCL_API kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,

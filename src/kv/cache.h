@@ -19,7 +19,7 @@ struct kvcl_cache {
     kvcl_context_h   ctx;
     char             name[KVCL_CACHE_NAME_MAX + 1];
     uint64_t         name_key;
-    uint32_t         id;         /* in this context, from 1 */
+    uint32_t         id;         /* in this process, from 1 */
     kvcl_shape_t     shape;
     uintptr_t        *bases;     /* shape.n_bases */
     kvcl_copier_t    *copier;    /* of the bases, the regions' own; NULL: host memory */

@@ -78,6 +78,15 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     return owner->managed ? kvcl_evict_init(&owner->evict, n, owner->evict_mem, bytes) : KVCL_OK;
 }
 
+kvcl_status_t kvcl_owner_check_id(kvcl_cache_h cache)
+{
+    if (cache->id > UINT16_MAX) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "cache \"%s\" is the %u. that this process has made; a store takes the "
+                         "first %u", cache->name, (unsigned)cache->id, UINT16_MAX);
+    }
+    return KVCL_OK;
+}
+
 static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier, kvcl_pool_t *pool,
                             unsigned cls, kvcl_owner_t **owner_p)
 {
@@ -97,6 +106,10 @@ static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed
     }
     if (cache->shape.block_bytes > UINT32_MAX) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "a store takes blocks of less than 4 GiB");
+    }
+    status = kvcl_owner_check_id(cache);
+    if (status != KVCL_OK) {
+        return status;
     }
     owner = calloc(1, sizeof(*owner));
     if (owner == NULL) {

@@ -52,6 +52,8 @@ typedef struct kvcl_owner {
     kvcl_list_t       link;      /* store->owners */
 } kvcl_owner_t;
 
+/** Any lock. KVCL_ERR_UNSUPPORTED: locations, which have 16 bits for it, cannot name the cache: so many were made. */
+kvcl_status_t kvcl_owner_check_id(kvcl_cache_h cache) KVCL_MUST_CHECK;
 /** Engine lock held. KVCL_ERR_BUSY: another store uses the cache. An owner that is there already is returned. */
 kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bool managed, uint16_t tier,
                                 kvcl_owner_t **owner_p) KVCL_MUST_CHECK;

@@ -264,11 +264,16 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 
 /* ---- listing ---- */
 
+typedef struct listed {
+    kvcl_nvme_class_t *cls;
+    kvcl_store_rec_t  rec;
+} listed_t;
+
 /* Blocks of the tier that homes are being told of. */
 typedef struct listing {
-    kvcl_nvme_t      *nvme;
-    size_t           n;      /* of the pool that are clean then, or gone */
-    kvcl_store_rec_t recs[]; /* BATCH, or none */
+    kvcl_nvme_t *nvme;
+    size_t      n;        /* of the pool that are clean then, or gone */
+    listed_t    blocks[]; /* BATCH, or none */
 } listing_t;
 
 /* Lock held. */
@@ -277,10 +282,10 @@ static void settle(kvcl_nvme_t *nvme, const listing_t *listing)
     size_t i;
 
     for (i = 0; i < listing->n; ++i) {
-        const kvcl_dir_loc_t *loc = &listing->recs[i].loc;
-        kvcl_nvme_class_t    *cls = class_of(kvcl_owner_by_cache_id(nvme->store, loc->cache));
+        const kvcl_dir_loc_t *loc = &listing->blocks[i].rec.loc;
+        kvcl_nvme_class_t    *cls = listing->blocks[i].cls;
         if (kvcl_slots_gen(&cls->pool->slots, loc->slot) != loc->gen) {
-            kvcl_store_tell_removed(nvme->store, &listing->recs[i], 1);
+            kvcl_store_tell_removed(nvme->store, &listing->blocks[i].rec, 1);
         } else if (cls->clean[loc->slot] == KVCL_NVME_LISTED_SOON) {
             cls->clean[loc->slot] = KVCL_NVME_CLEAN;
         }
@@ -386,7 +391,7 @@ static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, c
             refuse_others(&victims[i]);
             if (there) {
                 cls->clean[victims[i].slot] = KVCL_NVME_LISTED_SOON;
-                listing->recs[listing->n++] = pool_rec(&victims[i]);
+                listing->blocks[listing->n++] = (listed_t){cls, pool_rec(&victims[i])};
             }
         } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && there) {
             cls->clean[victims[i].slot] = KVCL_NVME_REFUSED; /* none so long, or no more at all */
@@ -428,7 +433,7 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
 {
     kvcl_store_h     store  = nvme->store;
     uint32_t         *order   = malloc(AHEAD_MAX * sizeof(*order));
-    listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->recs[0])));
+    listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
     victim_t         victims[BATCH];
     kvcl_status_t    how[BATCH];
     kvcl_tier_loc_t  at[BATCH];

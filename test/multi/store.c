@@ -2,6 +2,7 @@
  * The store over several ranks: mpirun -n N store [--seed S] [TEST...]. Every block's bytes follow from its key, and
  * every block that arrives is compared with them.
  */
+#include "kv/cache.h"
 #include "store_test.h"
 
 #include <pthread.h>
@@ -334,6 +335,20 @@ static void test_full(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
+/* Locations have 16 bits for it. */
+static void publish_numbered(world_t *w, kvcl_store_h store, uint32_t number)
+{
+    kvcl_cache_h cache = make_cache(w, "numbered", 1, false);
+    kvcl_key_t   key   = key_of("numbered", (uint64_t)w->rank, 0);
+    uint32_t     id    = cache->id, block = 0;
+    kvcl_req_h   req;
+
+    cache->id = number;
+    CHECK(w, kvcl_store_publish(store, &key, 1, cache, &block, NULL, &req) == KVCL_ERR_UNSUPPORTED, "a 65,536th cache");
+    cache->id = id;
+    kvcl_cache_destroy(cache);
+}
+
 static void test_errors(world_t *w)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
@@ -369,6 +384,7 @@ static void test_errors(world_t *w)
     CHECK(w, kvcl_store_free(store, ids, 8) == KVCL_ERR_BUSY, "one of them is published");
     CHECK(w, (kvcl_store_alloc(store, 1, &bad) == KVCL_OK) && (bad == ids[0]), "the unpinned block is evicted");
     CHECK(w, kvcl_store_free(store, ids, 8) == KVCL_OK, "free");
+    publish_numbered(w, store, UINT16_MAX + 1);
     sync_all(w);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
