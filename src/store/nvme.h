@@ -166,6 +166,8 @@ void          kvcl_nvme_stats(kvcl_nvme_t *nvme, kvcl_store_stats_t *stats);
 bool          kvcl_nvme_has_any(kvcl_nvme_t *nvme);
 /** Lock held: a key was removed: it leaves the tier, now or, if the disk is slow, soon. NULL is allowed. */
 void          kvcl_nvme_drop(kvcl_nvme_t *nvme, const kvcl_key_t *key);
+/** Any thread; arg is a kvcl_nvme_t. This block is not there in the tier any more: its homes hear of that. */
+void          kvcl_nvme_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at);
 /** Lock held: homes hear at once of what has left the tier, not when the thread comes to it. NULL is allowed. */
 void          kvcl_nvme_tell_gone(kvcl_nvme_t *nvme);
 /** Any lock: a location of mine, as it is listed. */
@@ -187,7 +189,8 @@ bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
 void kvcl_nvme_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
 /** A block of the pool was used: it is not among the next ones to go any more, and another one is. */
 void kvcl_nvme_used(const kvcl_owner_t *owner, uint32_t slot);
-/** These have left the tier: copies of them in the pool are not clean any more. */
+/** These have left the tier: copies of them in the pool are not clean any more; if the tier has nothing of a key now,
+ * what was refused because it had that may go there. */
 void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n);
 
 typedef enum { KVCL_NVME_IDLE, KVCL_NVME_MORE, KVCL_NVME_WAIT } kvcl_nvme_turn_t;

@@ -146,14 +146,36 @@ void kvcl_nvme_used(const kvcl_owner_t *owner, uint32_t slot)
     }
 }
 
+/* What the tier had is gone: there is nothing of the key in it now. */
+static void soil_any(kvcl_nvme_t *nvme, const kvcl_store_rec_t *rec)
+{
+    kvcl_owner_node_t *node;
+    unsigned          i;
+
+    for (i = 0; i < nvme->n; ++i) {
+        kvcl_nvme_class_t *cls = &nvme->classes[i];
+        node = kvcl_owner_find(nvme->store, &rec->key, cls->pool);
+        if ((node != NULL) && ((kvcl_owner_bytes(cls->pool) == rec->loc.len) ||
+                               (cls->clean[kvcl_owner_slot(node)] == KVCL_NVME_REFUSED))) {
+            cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
+        }
+    }
+}
+
+/* One that another size has replaced is not to go there again, or the two would take turns for ever. */
 void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 {
     kvcl_nvme_class_t *cls;
     kvcl_owner_node_t *node;
+    kvcl_tier_loc_t   at;
     size_t            i;
 
     for (i = 0; i < n; ++i) {
-        cls  = kvcl_nvme_class_for(nvme, recs[i].loc.len);
+        if (kvcl_tier_find(nvme->tier, recs[i].key.bytes, &at) != KVCL_OK) {
+            soil_any(nvme, &recs[i]);
+            continue;
+        }
+        cls  = (at.len == recs[i].loc.len) ? kvcl_nvme_class_for(nvme, at.len) : NULL;
         node = (cls != NULL) ? kvcl_owner_find(nvme->store, &recs[i].key, cls->pool) : NULL;
         if ((node != NULL) && !kvcl_nvme_holds(nvme, &recs[i].key, &recs[i].loc)) {
             cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
@@ -248,9 +270,14 @@ static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
     return (off + len < bytes) || kvcl_slots_gen_is(&pool->gens[victim->slot], victim->gen);
 }
 
+/* The tier has one block of a key: one of another size that it had is not there any more. */
 static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 {
-    kvcl_cache_h pool = victim->cls->pool->cache;
+    kvcl_nvme_t     *nvme = victim->cls->nvme;
+    kvcl_cache_h    pool  = victim->cls->pool->cache;
+    kvcl_tier_loc_t old;
+    kvcl_status_t   status;
+    bool            other;
 
     if (!victim->summed) {
         victim->sum = kvcl_store_block_sum(pool, victim->slot);
@@ -258,8 +285,13 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
             return KVCL_ERR_STALE;
         }
     }
-    return kvcl_tier_append_by(victim->cls->nvme->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes,
-                               copy_out, victim, NULL, NULL, at);
+    other  = (kvcl_tier_find(nvme->tier, victim->key.bytes, &old) == KVCL_OK) && (old.len != pool->shape.block_bytes);
+    status = kvcl_tier_append_by(nvme->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
+                                 NULL, NULL, at);
+    if (other && (status == KVCL_OK)) {
+        kvcl_nvme_gone(nvme, victim->key.bytes, &old);
+    }
+    return status;
 }
 
 /* ---- listing ---- */

@@ -70,8 +70,7 @@ static void *grown(void *notes, size_t n, size_t *room_p, size_t size)
     return more;
 }
 
-/* Any thread: the tier has used its place again. */
-static void on_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
+void kvcl_nvme_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
 {
     kvcl_nvme_t      *nvme = arg;
     unsigned         copies = (nvme->store->n_ranks > 1) ? 2 : 1; /* both homes may list it */
@@ -88,7 +87,7 @@ static void on_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
     kvcl_nvme_kick(nvme);
 }
 
-/* False: the tier has no room for the tombstone yet. Its callbacks make notes only: on_gone(). */
+/* False: the tier has no room for the tombstone yet. Its callbacks make notes only: kvcl_nvme_gone(). */
 static bool drop_now(kvcl_nvme_t *nvme, const kvcl_key_t *key)
 {
     kvcl_tier_loc_t at;
@@ -97,7 +96,7 @@ static bool drop_now(kvcl_nvme_t *nvme, const kvcl_key_t *key)
         if (kvcl_tier_drop(nvme->tier, key->bytes) == KVCL_ERR_BUSY) {
             return false;
         }
-        on_gone(nvme, key->bytes, &at);
+        kvcl_nvme_gone(nvme, key->bytes, &at);
     }
     return true;
 }
@@ -263,7 +262,7 @@ static kvcl_status_t path_of(const char *spec, uint32_t rank, char **path_p, uin
 static kvcl_status_t open_tier(kvcl_nvme_t *nvme, const char *spec)
 {
     struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
-    kvcl_tier_params_t params = {.mem = mem, .n_mem = nvme->n, .gone = on_gone, .arg = nvme, .io = kvcl_nvme_io};
+    kvcl_tier_params_t params = {.mem = mem, .n_mem = nvme->n, .gone = kvcl_nvme_gone, .arg = nvme, .io = kvcl_nvme_io};
     char               *path;
     kvcl_status_t      status = path_of(spec, nvme->store->me, &path, &params.size);
     unsigned           i;

@@ -409,7 +409,7 @@ static const struct {
     {"tier_clear", test_tier_clear}, {"tier_still", test_tier_still}, {"tier_staged", test_tier_staged},
     {"tier_sizes", test_tier_sizes}, {"tier_sizes_restart", test_tier_sizes_restart},
     {"tier_sizes_other", test_tier_sizes_other}, {"tier_sizes_twice", test_tier_sizes_twice},
-    {"tier_sizes_leaving", test_tier_sizes_leaving},
+    {"tier_sizes_leaving", test_tier_sizes_leaving}, {"tier_sizes_replaced", test_tier_sizes_replaced},
     {"tier_sizes_drain", test_tier_sizes_drain}, {"tier_sizes_churn", test_tier_sizes_churn},
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
     {"one_slot", test_one_slot}, {"flips", test_flips},

@@ -85,6 +85,7 @@ void test_tier_sizes_restart(world_t *w);
 void test_tier_sizes_other(world_t *w);
 void test_tier_sizes_twice(world_t *w);
 void test_tier_sizes_leaving(world_t *w);
+void test_tier_sizes_replaced(world_t *w);
 void test_tier_sizes_drain(world_t *w);
 void test_tier_sizes_churn(world_t *w);
 /* store_late.c */

@@ -3,6 +3,7 @@
  * sizes take the arena over from each other, after a restart, and not after it was removed.
  */
 #include "store/nvme.h"
+#include "store/ops.h"
 #include "store/pool.h"
 #include "store_sized.h"
 #include <kvcl/kvcl_store_admin.h>
@@ -350,6 +351,97 @@ void test_tier_sizes_twice(world_t *w)
     close_all(w, store, caches);
 }
 
+static bool is_written(kvcl_store_h store)
+{
+    bool written;
+
+    kvcl_lock(store->ctx);
+    written = store->nvme->leaving.written;
+    kvcl_unlock(store->ctx);
+    return written;
+}
+
+/* All that the pool has of this size goes into the tier, as if another one wanted the room. */
+static void write_all(world_t *w, kvcl_store_h store, uint64_t size)
+{
+    kvcl_nvme_class_t *cls  = kvcl_nvme_class_for(store->nvme, size);
+    uint64_t          until = 0;
+
+    kvcl_lock(w->ctx);
+    CHECK(w, !kvcl_nvme_lets_go(cls->pool, (kvcl_slab_ids_t){0, cls->pool->slots.n}), "there is nothing to write");
+    kvcl_unlock(w->ctx);
+    while (!is_written(store) && keep_waiting(&until)) {
+    }
+}
+
+/* How many places in tiers the keys have. */
+static unsigned count_tier(kvcl_store_h store, const kvcl_key_t *keys, unsigned n)
+{
+    kvcl_found_t found[KEYS];
+    unsigned     count = 0, i, k;
+
+    KVCL_TRY(kvcl_locate(store, keys, n, found, 0));
+    for (i = 0; i < n; ++i) {
+        for (k = 0; k < found[i].n; ++k) {
+            count += kvcl_loc_is_nvme(&found[i].locs[k]) ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+static unsigned count_refused(kvcl_store_h store, const kvcl_key_t *keys, unsigned n, uint64_t size)
+{
+    kvcl_nvme_class_t *cls  = kvcl_nvme_class_for(store->nvme, size);
+    unsigned          count = 0, i;
+    kvcl_owner_node_t *node;
+
+    kvcl_lock(store->ctx);
+    for (i = 0; i < n; ++i) {
+        node   = kvcl_owner_find(store, &keys[i], cls->pool);
+        count += ((node != NULL) && (cls->clean[kvcl_owner_slot(node)] == KVCL_NVME_REFUSED)) ? 1 : 0;
+    }
+    kvcl_unlock(store->ctx);
+    return count;
+}
+
+/* In the tier one size takes the other one's place: homes hear of that; and when it leaves, the other one may go. */
+void test_tier_sizes_replaced(world_t *w)
+{
+    enum { MANY = 8 };
+    const char   *spec = tier_spec(w);
+    kvcl_store_h store = open_store(w, spec, POOL);
+    kvcl_cache_h caches[SIZES];
+    kvcl_key_t   keys[MANY];
+    uint32_t     block = 0;
+    uint64_t     until = 0;
+    unsigned     i, s;
+    kvcl_req_h   req;
+
+    make_caches(w, caches);
+    for (s = 0; s < 2; ++s) {
+        for (i = 0; i < MANY; ++i) {
+            keys[i] = key_at((uint64_t)w->rank, 0, i);
+            CHECK(w, DO(kvcl_store_put(store, &keys[i], 1, caches[s], &block, NULL, &req)) == KVCL_OK, "put");
+        }
+        write_all(w, store, sizes[s]);
+    }
+    CHECK(w, count_refused(store, keys, MANY, sizes[0]) == MANY, "what was replaced is to go there again");
+    while ((count_tier(store, keys, MANY) != MANY) && keep_waiting(&until)) {
+    }
+    CHECK(w, count_tier(store, keys, MANY) == MANY, "%u places in tiers are listed of %d keys",
+          count_tier(store, keys, MANY), MANY);
+    CHECK(w, count_refused(store, keys, MANY, sizes[0]) == MANY, "the sizes take turns");
+    kvcl_lock(w->ctx);
+    for (i = 0; i < MANY; ++i) {
+        kvcl_nvme_drop(store->nvme, &keys[i]);
+    }
+    kvcl_unlock(w->ctx);
+    for (until = 0; (count_refused(store, keys, MANY, sizes[0]) != 0) && keep_waiting(&until);) {
+    }
+    CHECK(w, count_refused(store, keys, MANY, sizes[0]) == 0, "what was refused stays so");
+    close_all(w, store, caches);
+}
+
 /* The last rank has a small pool and a tier behind it; when it is drained the others have all of it. */
 void test_tier_sizes_drain(world_t *w)
 {
@@ -422,16 +514,6 @@ static void begin_leaving(world_t *w, kvcl_nvme_class_t *from, kvcl_owner_t *to)
     CHECK(w, !lies_in(leaving, pinned), "a slab with a pin is written");
     kvcl_owner_unpin(from->pool, pinned);
     CHECK(w, lies_in(leaving, wanted_slot(from->pool, to)), "another one would be next");
-}
-
-static bool is_written(kvcl_store_h store)
-{
-    bool written;
-
-    kvcl_lock(store->ctx);
-    written = store->nvme->leaving.written;
-    kvcl_unlock(store->ctx);
-    return written;
 }
 
 /* The slab that is written for another size is the next one that it gets; what was written of it is over then. */
