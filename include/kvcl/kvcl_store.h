@@ -78,7 +78,7 @@ typedef struct kvcl_store_stats {
     uint64_t gets;       /* blocks asked for */
     uint64_t hits;       /* blocks got */
     uint64_t stale;      /* copies refused because their generation had moved on */
-    uint64_t corrupt;    /* copies refused by checksum: their holders give them up */
+    uint64_t corrupt;    /* copies refused by checksum: what is spoilt at its holder is given up */
     uint64_t entries;    /* locations in this rank's part of the directory */
     uint64_t lookups;    /* keys looked up by this rank */
     uint64_t hits_cache; /* of hits: out of caches that were published where they lie, ... */

@@ -38,6 +38,7 @@ typedef struct kvcl_get_item {
     bool           again;   /* a copy had moved on: a new lookup may find another */
     bool            staged;  /* held is not let go yet */
     bool            nvme;    /* it came, if it came, out of a tier */
+    bool            wrong;   /* its bytes are here, and their sum is another; a device that fails is no such thing */
     kvcl_get_held_t held;
     uint32_t        tier_slot, tier_gen; /* nvme: its place there */
 } kvcl_get_item_t;
@@ -122,8 +123,9 @@ void          kvcl_get_let_go(kvcl_get_t *get, bool all);
 /** Lock held: a user's get has ended. Blocks that were got from afar often enough are kept (store_hot.c). */
 void          kvcl_hot_got(kvcl_get_t *get);
 
-/** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: wrong bytes. */
-kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item);
+/** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: a device, or (item->wrong)
+ * wrong bytes. */
+kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, kvcl_get_item_t *item);
 void          kvcl_verify_push(kvcl_get_t *get, uint32_t item); /* lock held */
 void          kvcl_verify_drop(kvcl_get_t *get);                /* lock held: those not begun */
 /** Lock held: a copy of this item is over. */

@@ -206,7 +206,8 @@ kvcl_owner_node_t *kvcl_owner_find(kvcl_store_h store, const kvcl_key_t *key, co
     kvcl_owner_node_t *at, *any = NULL;
 
     for (at = kvcl_map_get(&store->index, kvcl_owner_hash(key)); at != NULL; at = at->next) {
-        if (!kvcl_key_equal(&at->owner->array[kvcl_owner_slot(at)].key, key)) {
+        const kvcl_slot_t *slot = &at->owner->array[kvcl_owner_slot(at)];
+        if (!kvcl_key_equal(&slot->key, key) || (slot->note & KVCL_NOTE_SPOILT)) {
             continue;
         }
         if ((want != NULL) ? (at->owner == want) : (at->owner == store->own)) {

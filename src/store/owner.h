@@ -26,8 +26,9 @@ typedef struct kvcl_owner_node {
     struct kvcl_owner      *owner;
 } kvcl_owner_node_t;
 
-/* A slot's note: how many copies there are as far as is known (0: this one), and whether a home lists this one. */
-enum { KVCL_NOTE_COPIES = 0x0f, KVCL_NOTE_LISTED = 0x80 };
+/* A slot's note: how many copies there are as far as is known (0: this one), whether its bytes are found to be wrong
+ * (it is pinned, else it were gone), and whether a home lists this one. */
+enum { KVCL_NOTE_COPIES = 0x0f, KVCL_NOTE_SPOILT = 0x40, KVCL_NOTE_LISTED = 0x80 };
 
 typedef struct kvcl_owner {
     kvcl_cache_user_t user;      /* what the cache knows of us */
@@ -98,7 +99,8 @@ void kvcl_owner_pin_recs(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size
 /** It was used: of a chain, the end first (evict.h). */
 void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot);
 
-/** A local published copy of key: in owner `want`, or (NULL) in any: the store's own cache first, its pool last. */
+/** A local published copy of key that is not spoilt: in owner `want`, or (NULL) in any: the store's own cache first,
+ * its pool last. */
 kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);
 kvcl_owner_t      *kvcl_owner_by_cache_id(struct kvcl_store *store, uint32_t id);
 /** The owner whose cache has the least number from `least` on: how all are walked while they come and go. */

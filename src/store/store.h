@@ -281,7 +281,8 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
 void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
 /** Lock held: tell the homes that these are gone; nobody answers. */
 void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
-/** Lock held: who holds this copy gives it up: it was removed, or (spoilt) got with other bytes than were published. */
+/** Lock held: who holds this copy gives it up: it was removed; or (spoilt) it came with other bytes than rec says, and
+ * its owner finds them so. */
 void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt);
 
 /** Lock held: room for an answer; valid until the next call. NULL: no memory. */

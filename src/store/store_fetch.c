@@ -179,14 +179,15 @@ static bool layout_fits(const kvcl_get_t *get, const kvcl_get_item_t *item, cons
     return (kvcl_side_check(&src) == KVCL_OK) && (kvcl_runs_check(&dst, &src) == KVCL_OK);
 }
 
-static kvcl_status_t take_one(const kvcl_get_t *get, const kvcl_get_item_t *item, const void *data, size_t bytes)
+static kvcl_status_t take_one(const kvcl_get_t *get, kvcl_get_item_t *item, const void *data, size_t bytes)
 {
     const kvcl_dir_loc_t *loc = &item->locs[item->cur];
     kvcl_sel_t           sel  = {.blocks = &item->id, .n_blocks = 1};
     kvcl_side_t          side = kvcl_cache_side(get->cache, &sel);
     kvcl_stream_t        stream;
 
-    if ((loc->flags & KVCL_LOC_SUMMED) && (kvcl_checksum(data, bytes) != loc->checksum)) {
+    item->wrong = (loc->flags & KVCL_LOC_SUMMED) && (kvcl_checksum(data, bytes) != loc->checksum);
+    if (item->wrong) {
         return KVCL_ERR_IO;
     }
     kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);

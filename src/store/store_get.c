@@ -115,13 +115,25 @@ static void report_gone(kvcl_store_h store, const kvcl_get_item_t *item)
     kvcl_store_tell_removed(store, &rec, 1);
 }
 
-/* Its owner would take it for listed, and the next put for done. */
-static void report_spoilt(const kvcl_get_t *get, const kvcl_get_item_t *item)
+/* Its owner looks whether it is, or whether it was the way here, or the directory. */
+static void report_spoilt(kvcl_store_h store, const kvcl_get_item_t *item)
 {
     kvcl_store_rec_t rec = {.key = item->key, .loc = item->locs[item->cur]};
 
-    if ((get->stopping == KVCL_OK) && !kvcl_loc_is_nvme(&rec.loc)) {
-        kvcl_store_tell_owner(get->store, &rec, true);
+    kvcl_store_tell_owner(store, &rec, true);
+}
+
+/* The bytes that came have another sum. The copy stays listed until its owner has looked, so it may be tried again. */
+static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool nvme)
+{
+    item->wrong = false;
+    atomic_fetch_add_explicit(&get->store->corrupt, 1, memory_order_relaxed);
+    kvcl_log_info("a block from rank %u has not the bytes that were published", item->locs[item->cur].rank);
+    if (get->stopping == KVCL_OK) {
+        item->again = true;
+        if (!nvme) {
+            report_spoilt(get->store, item);
+        }
     }
 }
 
@@ -129,6 +141,7 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
 {
     kvcl_get_item_t *item  = &get->items[i];
     kvcl_store_h    store = get->store;
+    const bool      nvme  = item->nvme;
 
     if (status == KVCL_OK) {
         item->why   = KVCL_OK;
@@ -138,14 +151,13 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
     item->state = KVCL_GET_READY;
     item->nvme  = false;
     item->tried |= (uint8_t)(1u << item->cur);
+    if (item->wrong) {
+        came_wrong(get, item, nvme);
+        return;
+    }
     switch (status) {
     case KVCL_ERR_STALE:
         atomic_fetch_add_explicit(&store->stale, 1, memory_order_relaxed);
-        break;
-    case KVCL_ERR_IO:
-        atomic_fetch_add_explicit(&store->corrupt, 1, memory_order_relaxed);
-        report_spoilt(get, item);
-        kvcl_log_info("a block from rank %u has not the bytes that were published", item->locs[item->cur].rank);
         break;
     case KVCL_ERR_NOT_REGISTERED:
     case KVCL_ERR_OUT_OF_RANGE:

@@ -109,30 +109,147 @@ static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_a
     kvcl_ask_answer(peer, in, (len != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, len);
 }
 
+/* ---- the background: homes are told that blocks are gone, or what of them is true ---- */
+
+static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
+                      uint32_t n, kvcl_dir_msg_type_t what)
+{
+    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = (uint8_t)what},
+                                .store = store->id, .n = n, .rank = store->me};
+    kvcl_peer_t        *peer = store->ranks[home].peer;
+    size_t             room  = kvcl_dir_request_bytes(what, n);
+    uint8_t            *buf  = kvcl_home_scratch(store->ctx, room);
+    kvcl_dir_pack_t    pack;
+    kvcl_status_t      status;
+    uint32_t           i;
+
+    if ((peer->state != KVCL_PEER_READY) || (buf == NULL)) {
+        return; /* entries are hints: the generation has moved on, readers will see */
+    }
+    status = kvcl_dir_pack_begin(&pack, buf, room, what, kvcl_store_shards(store)->view, 0);
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        status = kvcl_dir_pack_add(&pack, &recs[order[i]].key, &recs[order[i]].loc);
+    }
+    if ((status != KVCL_OK) ||
+        (kvcl_peer_post(peer, &out.msg, sizeof(out), buf, kvcl_dir_pack_end(&pack)) != KVCL_OK)) {
+        kvcl_log_debug("%s is not told of %u blocks", peer->name, n);
+    }
+}
+
+static void tell_table(kvcl_store_h store, const kvcl_store_rec_t *rec, kvcl_dir_msg_type_t what)
+{
+    kvcl_status_t status = (what == KVCL_DIR_MSG_PUBLISH) ? kvcl_home_list(&store->home, &rec->key, &rec->loc)
+                                                          : kvcl_dir_table_remove(&store->table, &rec->key, &rec->loc);
+
+    (void)status;
+}
+
+/* Nobody answers. */
+static void tell_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_dir_msg_type_t what)
+{
+    kvcl_deal_t deal;
+    uint32_t    home, from, to, some;
+
+    if ((n == 0) || (kvcl_deal_recs(store, recs, n, &deal) != KVCL_OK)) {
+        return;
+    }
+    for (home = 0; home < store->n_ranks; ++home) {
+        to = deal.starts[home + 1];
+        for (from = deal.starts[home]; from < to; from += some) {
+            some = (to - from > KVCL_ASK_KEYS_MAX) ? KVCL_ASK_KEYS_MAX : to - from;
+            if (home != store->me) {
+                tell_home(store, home, recs, deal.order + from, some, what);
+            } else {
+                uint32_t i;
+                for (i = from; i < from + some; ++i) {
+                    tell_table(store, &recs[deal.order[i]], what);
+                }
+            }
+        }
+    }
+    kvcl_deal_free(&deal);
+}
+
+void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
+{
+    tell_homes(store, recs, n, KVCL_DIR_MSG_REMOVE);
+}
+
 /* ---- removal of keys: the home forgets them, the owners hear of it ---- */
 
-/* My own block was removed by somebody, or somebody got other bytes of it: no longer published. What the tier has of
- * the key is another copy. */
-static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt)
+/* Mine of this record, or NULL: it has moved on. */
+static kvcl_owner_t *owner_of(kvcl_store_h store, const kvcl_store_rec_t *rec)
 {
-    kvcl_owner_t     *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
+    kvcl_owner_t *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
+    bool         still  = (owner != NULL) && (rec->loc.incarnation == store->incarnation) &&
+                          (kvcl_slots_check(&owner->slots, rec->loc.slot, rec->loc.gen, &rec->key) == KVCL_OK);
+
+    return still ? owner : NULL;
+}
+
+/* My own block was removed by somebody: no longer published. */
+static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    kvcl_owner_t     *owner = owner_of(store, rec);
     kvcl_store_rec_t gone;
 
-    if (!spoilt) {
-        kvcl_nvme_drop(store->nvme, &rec->key);
-    }
-    if ((owner == NULL) || (rec->loc.incarnation != store->incarnation) ||
-        (kvcl_slots_check(&owner->slots, rec->loc.slot, rec->loc.gen, &rec->key) != KVCL_OK)) {
-        return; /* it has moved on */
-    }
-    if (spoilt && owner->managed && (owner->pins[rec->loc.slot] != 0)) { /* read in place now: a put lists it anew */
-        owner->array[rec->loc.slot].note &= (uint8_t)~KVCL_NOTE_LISTED;
+    kvcl_nvme_drop(store->nvme, &rec->key);
+    if (owner == NULL) {
         return;
     }
     if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
         kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
-    } else if (spoilt || kvcl_store_two_homes(store, gone.loc.flags)) {
+    } else if (kvcl_store_two_homes(store, gone.loc.flags)) {
         kvcl_store_tell_removed(store, &gone, 1); /* whoever told me is one of them */
+    }
+}
+
+/* ---- copies that came with other bytes: their owner looks itself ---- */
+
+/* Twice the same other sum: a device that fails has a new one each time. */
+static bool is_wrong(const kvcl_owner_t *owner, uint32_t slot)
+{
+    uint64_t sum = kvcl_store_block_sum(owner->cache, slot);
+
+    return (sum != owner->array[slot].sum) && (kvcl_store_block_sum(owner->cache, slot) == sum);
+}
+
+/* My block's own bytes are wrong. In the store's own cache somebody may read it in place: there it stays as long as it
+ * is pinned, but nobody finds it. What the tier has of the key is another copy. */
+static void give_up_spoilt(kvcl_owner_t *owner, uint32_t slot, const kvcl_store_rec_t *rec)
+{
+    kvcl_store_rec_t gone = *rec;
+
+    if (owner->managed && (owner->pool == NULL) && (owner->pins[slot] != 0)) {
+        owner->array[slot].note = (uint8_t)((owner->array[slot].note & ~KVCL_NOTE_LISTED) | KVCL_NOTE_SPOILT);
+    } else if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
+        return;
+    }
+    kvcl_store_tell_removed(owner->store, &gone, 1);
+}
+
+/* Somebody got other bytes than rec, as the directory has it, says. Wrong is the directory, which is told anew; or my
+ * block; or the way, or the getter: then nothing has happened here. */
+static void look_at(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    const uint32_t    slot   = rec->loc.slot;
+    kvcl_owner_t      *owner = owner_of(store, rec);
+    kvcl_slot_t       *at    = (owner != NULL) ? &owner->array[slot] : NULL;
+    kvcl_store_rec_t  mine   = *rec;
+    bool              summed = (at != NULL) && (at->flags & KVCL_LOC_SUMMED);
+
+    if ((at == NULL) || (at->note & KVCL_NOTE_SPOILT) || owner->cache->closing) {
+        return;
+    }
+    mine.loc.flags    = at->flags;
+    mine.loc.len      = (uint32_t)kvcl_owner_bytes(owner);
+    mine.loc.checksum = at->sum;
+    mine.loc.source   = kvcl_dir_loc_tag(&mine.loc); /* if it is still listed */
+    if (((at->flags ^ rec->loc.flags) & KVCL_LOC_SUMMED) || (summed && (at->sum != rec->loc.checksum))) {
+        tell_homes(store, &mine, 1, KVCL_DIR_MSG_PUBLISH);
+    } else if (summed && is_wrong(owner, slot)) {
+        mine.loc.source = 0;
+        give_up_spoilt(owner, slot, &mine);
     }
 }
 
@@ -142,8 +259,10 @@ void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool
                                 .store = store->id, .n = 1};
     kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
 
-    if (rec->loc.rank == store->me) {
-        take_back(store, rec, spoilt);
+    if ((rec->loc.rank == store->me) && spoilt) {
+        look_at(store, rec);
+    } else if (rec->loc.rank == store->me) {
+        take_back(store, rec);
     } else if ((peer->state == KVCL_PEER_READY) &&
                (kvcl_peer_post(peer, &out.msg, sizeof(out), rec, sizeof(*rec)) != KVCL_OK)) {
         kvcl_log_debug("%s is not told to withdraw a block: it is gone", peer->name);
@@ -248,69 +367,18 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     const kvcl_msg_withdraw_t *in    = (const kvcl_msg_withdraw_t *)msg;
     kvcl_store_h              store = kvcl_store_by_id(ctx, in->store);
     kvcl_store_rec_t          rec;
+    const bool                spoilt = (in->msg.flags & KVCL_WITHDRAW_SPOILT) != 0;
     uint32_t                  i;
 
     (void)hdr_len;
-    if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * sizeof(rec))) {
+    if ((in->n > (spoilt ? 1 : KVCL_ASK_KEYS_MAX)) || (len != (size_t)in->n * sizeof(rec))) {
         kvcl_am_malformed(ctx, peer, "a withdrawal that makes no sense");
         return;
     }
     for (i = 0; (store != NULL) && (i < in->n); ++i) {
         memcpy(&rec, (const char *)data + (i * sizeof(rec)), sizeof(rec));
         if (rec.loc.rank == store->me) {
-            take_back(store, &rec, (in->msg.flags & KVCL_WITHDRAW_SPOILT) != 0);
+            kvcl_store_tell_owner(store, &rec, spoilt);
         }
     }
-}
-
-/* ---- the background: homes are told that blocks are gone ---- */
-
-static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
-                      uint32_t n)
-{
-    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_REMOVE},
-                                .store = store->id, .n = n, .rank = store->me};
-    kvcl_peer_t        *peer = store->ranks[home].peer;
-    size_t             room  = kvcl_dir_request_bytes(KVCL_DIR_MSG_REMOVE, n);
-    uint8_t            *buf  = kvcl_home_scratch(store->ctx, room);
-    kvcl_dir_pack_t    pack;
-    kvcl_status_t      status;
-    uint32_t           i;
-
-    if ((peer->state != KVCL_PEER_READY) || (buf == NULL)) {
-        return; /* entries are hints: the generation has moved on, readers will see */
-    }
-    status = kvcl_dir_pack_begin(&pack, buf, room, KVCL_DIR_MSG_REMOVE, kvcl_store_shards(store)->view, 0);
-    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
-        status = kvcl_dir_pack_add(&pack, &recs[order[i]].key, &recs[order[i]].loc);
-    }
-    if ((status != KVCL_OK) ||
-        (kvcl_peer_post(peer, &out.msg, sizeof(out), buf, kvcl_dir_pack_end(&pack)) != KVCL_OK)) {
-        kvcl_log_debug("%s is not told of %u blocks that are gone", peer->name, n);
-    }
-}
-
-void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
-{
-    kvcl_deal_t deal;
-    uint32_t    home, from, to, some;
-
-    if ((n == 0) || (kvcl_deal_recs(store, recs, n, &deal) != KVCL_OK)) {
-        return;
-    }
-    for (home = 0; home < store->n_ranks; ++home) {
-        to = deal.starts[home + 1];
-        for (from = deal.starts[home]; from < to; from += some) {
-            some = (to - from > KVCL_ASK_KEYS_MAX) ? KVCL_ASK_KEYS_MAX : to - from;
-            if (home != store->me) {
-                tell_home(store, home, recs, deal.order + from, some);
-            } else {
-                uint32_t i;
-                for (i = from; i < from + some; ++i) {
-                    (void)!kvcl_dir_table_remove(&store->table, &recs[deal.order[i]].key, &recs[deal.order[i]].loc);
-                }
-            }
-        }
-    }
-    kvcl_deal_free(&deal);
 }

@@ -26,7 +26,7 @@ static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *it
     return kvcl_slots_gen_is(&item->src->gens[loc->slot], loc->gen) ? KVCL_OK : KVCL_ERR_STALE;
 }
 
-kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *item)
+kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
     const kvcl_dir_loc_t *loc   = &item->locs[item->cur];
     bool                 summed = (loc->flags & KVCL_LOC_SUMMED);
@@ -39,7 +39,8 @@ kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, const kvcl_get_item_t *ite
     } else if (summed) {
         sum = kvcl_store_block_sum(get->cache, item->id);
     }
-    return ((status == KVCL_OK) && summed && (sum != loc->checksum)) ? KVCL_ERR_IO : status;
+    item->wrong = (status == KVCL_OK) && summed && (sum != loc->checksum);
+    return item->wrong ? KVCL_ERR_IO : status;
 }
 
 void kvcl_verify_push(kvcl_get_t *get, uint32_t item)

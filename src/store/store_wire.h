@@ -2,7 +2,7 @@
  * Messages of the store room, as they travel (core/wire.h says how).
  *
  * DIR_ASK goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that a key of its was removed, or
- * (KVCL_WITHDRAW_SPOILT) that its copy was got with other bytes than were published.
+ * (KVCL_WITHDRAW_SPOILT, one record) that its copy came with other bytes than the record says: it looks itself.
  * Payloads, by kind:
  *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
