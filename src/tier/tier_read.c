@@ -97,7 +97,7 @@ static kvcl_status_t judge(kvcl_tier_t *tier, const tier_read_t *read, bool fits
     kvcl_seglog_forget(&tier->log, read->key, &read->loc);
     if (!read->failed) {
         ++tier->stats.bad;
-        if ((tier->stats.bad & (tier->stats.bad - 1)) == 0) {
+        if (!tier->log.off && ((tier->stats.bad & (tier->stats.bad - 1)) == 0)) { /* off: some were never written */
             kvcl_log_warn("tier %s: bytes in the file are not what was written; %llu blocks so far are forgotten",
                           tier->path, (unsigned long long)tier->stats.bad);
         }
