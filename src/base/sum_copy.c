@@ -143,7 +143,7 @@ static void fast_copy(kvcl_sum_fast_t *sum, uint8_t *dst, const uint8_t *src, si
         n = (n < len) ? n : len;
         keep(sum, dst, src, n);
         src += n;
-        dst += (dst != NULL) ? n : 0;
+        dst = (dst != NULL) ? dst + n : NULL;
         len -= n;
         if (len == 0) {
             return;
@@ -161,7 +161,7 @@ static void fast_copy(kvcl_sum_fast_t *sum, uint8_t *dst, const uint8_t *src, si
         }
         n *= KVCL_SUM_BLOCK;
         src += n;
-        dst += (dst != NULL) ? n : 0;
+        dst = (dst != NULL) ? dst + n : NULL;
         len -= n;
         memcpy(sum->last, ((dst != NULL) ? dst : src) - KVCL_SUM_STRIPE, KVCL_SUM_STRIPE);
     }
