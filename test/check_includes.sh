@@ -38,7 +38,7 @@ $found"
 only 'uc[pst]/'                          'ucx_glue/[^:]*|test/[^:]*'
 only 'pmix[a-z_]*\.h'                    'src/boot/boot_pmix\.c'
 only 'hwloc(\.h|/)'                      'src/topo/topo_hwloc\.c'
-only '(cuda|cuda_runtime|cuda_runtime_api)\.h' 'src/mem/mem_cuda[^:]*\.[ch]'
+only '(cuda|cuda_runtime|cuda_runtime_api)\.h' 'src/device/cuda[^:]*\.[ch]'
 only 'nccl\.h'                           'collectives/nccl_coll\.c|test/stubs/[^:]*'
 only 'openssl/'                          'src/base/crypto\.c'
 only 'xxh(ash|3)\.h'                     'src/base/checksum\.[ch]'
@@ -54,23 +54,37 @@ found=$(sources include | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' /de
 [ -z "$found" ] || complain "public headers include only kvcl/ and the C library:
 $found"
 
-# Rooms, lowest first.
+# Rooms, lowest first. Every folder of src has a rule.
 room src/base     'base/'
 found=$(sources src/base | xargs grep -nE 'include[[:space:]]*[<"]kvcl/' /dev/null | grep -v 'kvcl/kvcl_status\.h' || :)
 [ -z "$found" ] || complain "src/base knows nothing of KVCL but kvcl/kvcl_status.h:
 $found"
 room src/boot     '(base|boot)/'
 room src/topo     '(base|topo)/'
-room src/mem      '(base|mem|topo|core|kv)/'
-room src/kv       '(base|kv|mem|core)/'
-room src/lane     '(base|lane|core)/|boot/boot_sock\.h'
-room src/xfer     '(base|xfer|lane|dir|kv|mem|core|collectives)/'
+room src/core     '(base|boot|topo|core)/'
+room src/loop     '(base|loop)/|core/xport\.h'
+room ucx_glue     '(base|ucx_glue)/|core/xport\.h'
+room src/device   '(base|device)/'
+room src/mem      '(base|topo|core|device|mem|cache)/'
+room src/kv       '(base|device|kv)/|core/conf\.h'
+room src/cache    '(base|core|device|mem|kv|cache)/'
 room src/dir      '(base|dir|kv)/'
 room src/tier     '(base|tier)/'
-room src/store    '(base|store|tier|dir|xfer|kv|mem|core|topo|collectives)/'
-room collectives  '(base|core|kv|xfer|collectives)/'
-room ucx_glue     '(base|ucx_glue)/|core/xport\.h'
-room src/tools    'tools/|ucx_glue/floor\.h"'
+room src/policy   '(base|policy)/'
+room collectives  '(base|kv|collectives)/'
+room src/lane     '(base|core|lane)/|boot/boot_sock\.h'
+room src/xfer     '(base|core|device|mem|kv|cache|dir|lane|xfer|p2p)/'
+room src/p2p      '(base|core|device|mem|kv|cache|xfer|p2p)/'
+room src/coll     '(base|core|kv|cache|xfer|collectives|coll)/'
+room src/join     '(base|core|join)/'
+room src/store    '(base|core|topo|mem|kv|cache|xfer|dir|tier|policy|store)/'
+room src/value    '(base|core|mem|kv|cache|xfer|dir|policy|store|value)/'
+room src/tools    'tools/|ucx_glue/ucp\.h"'
+only 'ucx_glue/ucp\.h' 'ucx_glue/[^:]*|src/tools/perf/floor_impl\.h|test/[^:]*'
+for dir in src/*/; do
+  dir=${dir%/}
+  grep -q "^room $dir " test/check_includes.sh || complain "$dir has no rule here"
+done
 room bindings     'kvcl/'
 room contrib/examples 'kvcl/'
 room test/api     'test/'

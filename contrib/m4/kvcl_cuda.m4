@@ -1,5 +1,5 @@
 # KVCL_WITH_CUDA: device memory. The driver is opened when first needed (dlopen), so only the types are wanted here:
-# those of the toolkit's cuda.h where it is found, else our own declarations (src/mem/mem_cuda_stub.h), which "own" takes
+# those of the toolkit's cuda.h where it is found, else our own declarations (src/device/cuda_stub.h), which "own" takes
 # in any case. Gives KVCL_HAVE_CUDA (0 with --without-cuda alone), KVCL_HAVE_CUDA_H and CUDA_CFLAGS.
 AC_DEFUN([KVCL_WITH_CUDA], [
   AC_ARG_WITH([cuda],

@@ -1,5 +1,5 @@
 /*
- * Communicators over the ranks of one job (comm.h). Inter-communicators are made in comm_connect.c.
+ * Communicators over the ranks of one job (comm.h). Inter-communicators are made in join/connect.c.
  */
 #include "config.h"
 #include "core/comm.h"

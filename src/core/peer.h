@@ -46,7 +46,7 @@ typedef struct kvcl_peer {
     kvcl_xport_attr_t   attr;
     kvcl_list_t         waiters;    /* kvcl_peer_waiter_t */
     kvcl_list_t         reqs;       /* kvcl_req_watch */
-    kvcl_map_t          rcaches;    /* kv/rcache.c: by hash of name or id */
+    kvcl_map_t          rcaches;    /* cache/rcache.c: by hash of name or id */
     kvcl_list_t         stale_rcaches;
     struct kvcl_rcache  *_Atomic direct; /* its cache that was mapped last, for gets without the lock; NULL: none */
     struct kvcl_lane    *lane_in;   /* lane/lane.h: by which I pull from it; NULL: none */

@@ -1,5 +1,5 @@
 /*
- * What the library tells about itself (kvcl_query.h), but for the collectives' table (xfer/coll_run.c).
+ * What the library tells about itself (kvcl_query.h), but for the collectives' table (coll/coll_run.c).
  */
 #include "config.h"
 #include "base/clock.h"

@@ -4,11 +4,11 @@
 #include "config.h"
 #include "core/context.h"
 
-extern const kvcl_room_t kvcl_room_comm;  /* core/comm_connect.c */
+extern const kvcl_room_t kvcl_room_comm;  /* join/connect.c */
 extern const kvcl_room_t kvcl_room_mem;   /* mem/mem.c */
 extern const kvcl_room_t kvcl_room_lane;  /* lane/lane.c */
 extern const kvcl_room_t kvcl_room_xfer;  /* xfer/xfer.c */
-extern const kvcl_room_t kvcl_room_coll;  /* xfer/coll_room.c */
+extern const kvcl_room_t kvcl_room_coll;  /* coll/coll_room.c */
 extern const kvcl_room_t kvcl_room_store; /* store/store.c */
 
 const kvcl_room_t *const kvcl_rooms[KVCL_ROOMS] = {

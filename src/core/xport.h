@@ -1,6 +1,6 @@
 /*
  * The transport contract: what the core asks of something that moves bytes. Two implement it: ucx (ucx_glue/) and loop
- * (core/xport_loop.c, contexts inside one process, and the reference for the others).
+ * (loop/xport_loop.c, contexts inside one process, and the reference for the others).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
  * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks
@@ -169,6 +169,6 @@ extern const kvcl_xport_ops_t kvcl_xport_ucx;  /* ucx_glue/glue.c */
 /** "1.13.1", of the UCX library that is loaded. */
 void kvcl_ucx_version(char *buf, size_t cap);
 
-extern const kvcl_xport_ops_t kvcl_xport_loop; /* core/xport_loop.c */
+extern const kvcl_xport_ops_t kvcl_xport_loop; /* loop/xport_loop.c */
 
 #endif

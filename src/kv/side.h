@@ -8,7 +8,7 @@
 #define KVCL_KV_SIDE_H
 
 #include "kv/shape.h"
-#include "mem/copier.h"
+#include "device/copier.h"
 
 /* One side of a transfer. Everything pointed to stays the caller's and must outlive the streams. */
 typedef struct kvcl_side {

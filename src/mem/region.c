@@ -9,7 +9,7 @@
 #include "base/rand.h"
 #include "base/wirebuf.h"
 #include "core/address.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "mem/mem_numa.h"
 #include "mem/rmem.h"
 

@@ -12,7 +12,7 @@
 #define KVCL_MEM_REGION_H
 
 #include "core/context.h"
-#include "mem/copier.h"
+#include "device/copier.h"
 #include <kvcl/kvcl_mem.h>
 
 enum {

@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "core/address.h"
-#include "store/nvme.h"
-#include "store/ops.h"
-#include "store/pool.h"
+#include "store/cold/cold.h"
+#include "store/admin/ops.h"
+#include "store/pool/pool.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>

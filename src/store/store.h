@@ -1,27 +1,25 @@
 /*
  * The store's inside: one rank's part of a store, and how the files of this room meet.
  *
- *   store.c          open, close, stats, the room
- *   store_ranks.c    who takes part, who is home to what, where copies go
- *   store_timer.c    doing something later
- *   owner.c          caches whose blocks are published here: slots, local index, eviction order
- *   store_ask.c      questions to homes: one message each way, in parallel
- *   store_home.c     what this rank answers as a home, and withdrawals it is told of
- *   store_lookup.c   match, exists; reading mapped tables
- *   store_publish.c  publish, withdraw, remove
- *   pool.h           a pool and its classes: pool.c, slabs.h; store_pool.c: alloc, free, pin
- *   place.h          which rank takes copies
- *   store_repair.c   what homes do after a rank has gone
- *   store_put.c      put; store_chain.c: more copies of it on other ranks; store_copy.c: copies of others' in my pool
- *   fetch.h          small blocks that come along with a lookup's answer: store_fetch.c
- *   store_get.c      get as a request; store_get_lookup.c: where blocks lie; store_get_now.c: inside the call;
- *                    store_verify.c: checksums off the lock; store_nearest.c: which copy next; store_hedge.c: not
- *                    waiting for a silent rank; delay.c: how long like gets took
- *   store_uses.c     blocks got from others: their owners are told; store_hot.c: the hot ones are copied here
- *   store_bcast.c    a prefix for every rank
- *   value.h          values: bytes of any length from and to plain memory
- *   ops.h            questions about a rank's own part: store_ops.c; store_events.c, store_list.c
- *   nvme.h           the second tier; it names its files
+ *   store.c          open, close, the room
+ *   home/ranks.c     who takes part, who is home to what, where copies go
+ *   home/timer.c     doing something later
+ *   home/ask.c       questions to homes: one message each way, in parallel
+ *   home/home.c      what this rank answers as a home, and withdrawals it is told of
+ *   home/lookup.c    match, exists; reading mapped tables
+ *   home/repair.c    what homes do after a rank has gone
+ *   pool/owner.h     caches whose blocks are published here: slots, local index, eviction order
+ *   pool/publish.c   publish, withdraw, remove
+ *   pool/pool.h      a pool and its classes: pool.c; pool/blocks.c: alloc, free, pin
+ *   copy/put.c       put; copy/chain.c: more copies of it on other ranks; copy/copy.c: copies of others' in my pool
+ *   get/fetch.h      small blocks that come along with a lookup's answer: get/fetch.c
+ *   get/get.c        get as a request; get/get_lookup.c: where blocks lie; get/get_now.c: inside the call;
+ *                    get/verify.c: checksums off the lock; get/nearest.c: which copy next; get/hedge.c: not
+ *                    waiting for a silent rank
+ *   get/uses.c       blocks got from others: their owners are told; copy/hot.c: the hot ones are copied here
+ *   copy/bcast.c     a prefix for every rank
+ *   admin/ops.h      questions about a rank's own part: admin/ops.c; admin/follow.c, admin/list.c
+ *   cold/cold.h      the second tier; it names its files
  *
  * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
  * none (dir/table.h).
@@ -32,10 +30,10 @@
 #include "core/comm.h"
 #include "core/req.h"
 #include "dir/home.h"
-#include "store/delay.h"
-#include "store/events.h"
-#include "store/owner.h"
-#include "store/place.h"
+#include "policy/delay.h"
+#include "policy/events.h"
+#include "store/pool/owner.h"
+#include "policy/place.h"
 #include "store/store_wire.h"
 #include <kvcl/kvcl_store.h>
 
@@ -95,13 +93,13 @@ struct kvcl_store {
     uint64_t          n_published, n_ever, n_evicted;
     /* Operations in flight. */
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
-    kvcl_list_t       copies;      /* copy_job_t.link: store_copy.c */
+    kvcl_list_t       copies;      /* copy_job_t.link: copy/copy.c */
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
-    kvcl_list_t       op_asks;     /* kvcl_ask_t.link: whose callers wait (store_ops.c) */
+    kvcl_list_t       op_asks;     /* kvcl_ask_t.link: whose callers wait (admin/ops.c) */
     struct kvcl_repair *repair;    /* NULL until a rank has gone */
     kvcl_events_t     events;      /* what changed among my blocks */
-    kvcl_list_t       followers;   /* follower_t.link: store_events.c */
+    kvcl_list_t       followers;   /* follower_t.link: admin/follow.c */
     unsigned          n_followers;
     unsigned          n_waiting;   /* threads here that wait for my own events */
     kvcl_store_timer_t *follow_timer;
@@ -116,14 +114,14 @@ struct kvcl_store {
     kvcl_place_t      *places;     /* by rank: of their pools */
     uint8_t           *place_ok;   /* by rank, while one is chosen */
     unsigned          ops;
-    kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks of my host, of others: store_hedge.c */
+    kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks of my host, of others: get/hedge.c */
     _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
     _Atomic uint64_t  tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
     _Atomic uint64_t  local_hits; /* of them, tiers aside: out of my memory */
     kvcl_list_t       link;        /* the room's stores */
 };
 
-/* ---- the ranks (store_ranks.c) ---- */
+/* ---- the ranks (home/ranks.c) ---- */
 
 static inline const kvcl_shard_map_t *kvcl_store_shards(const struct kvcl_store *store)
 {
@@ -160,7 +158,7 @@ void          kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank);
 
 typedef struct kvcl_store_room {
     kvcl_list_t stores;
-    kvcl_list_t verifies; /* gets that have blocks to verify: store_verify.c */
+    kvcl_list_t verifies; /* gets that have blocks to verify: get/verify.c */
     uint8_t     *scratch; /* answers are written here */
     size_t      scratch_room;
 } kvcl_store_room_t;
@@ -202,7 +200,7 @@ static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[K
     }
 }
 
-/* ---- uses of others' blocks (store_uses.c) ---- */
+/* ---- uses of others' blocks (get/uses.c) ---- */
 
 kvcl_status_t kvcl_uses_open(kvcl_store_h store) KVCL_MUST_CHECK;
 /** This block was got from there. Of a chain, the end first. Any thread; locked: with the lock. */
@@ -210,14 +208,14 @@ void          kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool
 /** Lock held. data: n of kvcl_store_use_t, from another rank. */
 void          kvcl_uses_on_told(kvcl_store_h store, const void *data, uint32_t n);
 
-/* ---- timers (store_timer.c): lock held ---- */
+/* ---- timers (home/timer.c): lock held ---- */
 
 /** fn is called once, lock held, after after_ns; the timer is gone then. NULL: no memory, or the store
  * is being closed. */
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg);
 void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* one that has not called yet, or NULL */
 
-/* ---- asks (store_ask.c) ---- */
+/* ---- asks (home/ask.c) ---- */
 
 typedef struct kvcl_ask kvcl_ask_t;
 struct kvcl_ask {
@@ -271,7 +269,7 @@ void          kvcl_deal_free(kvcl_deal_t *deal);
 kvcl_status_t kvcl_asks_make(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *keys, size_t stride,
                              const kvcl_deal_t *deal, kvcl_list_t *list) KVCL_MUST_CHECK;
 
-/* ---- homes (store_home.c) ---- */
+/* ---- homes (home/home.c) ---- */
 
 void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len);
@@ -291,7 +289,7 @@ void *kvcl_home_scratch(kvcl_context_h ctx, size_t len);
 void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
                      const void *data, size_t len);
 
-/* ---- copies of others' blocks in my pool (store_copy.c): lock held ---- */
+/* ---- copies of others' blocks in my pool (copy/copy.c): lock held ---- */
 
 void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                       size_t len);
@@ -309,13 +307,13 @@ uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
 
-/* ---- repair (store_repair.c): lock held ---- */
+/* ---- repair (home/repair.c): lock held ---- */
 
 typedef struct kvcl_repair kvcl_repair_t;
 void kvcl_repair_start(kvcl_store_h store); /* a rank has gone, and the map is new */
 void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its memory is freed with the store's */
 
-/* ---- put (store_put.c, store_chain.c) ---- */
+/* ---- put (copy/put.c, copy/chain.c) ---- */
 
 /** No lock. List blocks of a class of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of
  * the user's p->copies is of recs[i]. */
@@ -326,21 +324,21 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
  * again. */
 bool kvcl_store_wait_room(kvcl_store_h store, uint64_t seen, uint64_t deadline_ns);
 
-/** No lock: with KVCL_STORE_HOT, and a pool, what is got often is counted from now on (store_hot.c). */
+/** No lock: with KVCL_STORE_HOT, and a pool, what is got often is counted from now on (copy/hot.c). */
 kvcl_status_t kvcl_hot_open(kvcl_store_h store) KVCL_MUST_CHECK;
 
-/* ---- lookups (store_lookup.c): no lock ---- */
+/* ---- lookups (home/lookup.c): no lock ---- */
 
 /** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). Of its
  * backup, where the home is gone. */
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p);
 
-/* ---- events (store_events.c) ---- */
+/* ---- events (admin/follow.c) ---- */
 
 /** Lock held: tell whoever follows this rank that the block in slot, PUBLISHED or just withdrawn, has changed so. */
 void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank);
 
-/* ---- publishing (store_publish.c) ---- */
+/* ---- publishing (pool/publish.c) ---- */
 
 typedef struct kvcl_publish kvcl_publish_t;
 /** Send n records of blocks that are PUBLISHED in owner. Lock held; recs is copied. status (may be NULL): each
@@ -351,7 +349,7 @@ kvcl_status_t kvcl_publish_start(kvcl_owner_t *owner, const kvcl_store_rec_t *re
 void          kvcl_publish_forget(kvcl_owner_t *owner);
 uint64_t      kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block); /* no lock */
 
-/* ---- blocks to hand out (store_pool.c): lock held ---- */
+/* ---- blocks to hand out (pool/blocks.c): lock held ---- */
 
 /** n blocks of a managed owner, FILLING, for a tenant (0: nobody), evicting. KVCL_ERR_NO_SPACE: nothing was taken. */
 kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
@@ -370,7 +368,7 @@ static inline void kvcl_store_freed(struct kvcl_store *store)
     }
 }
 
-/* ---- gets (store_get.c and its neighbours) ---- */
+/* ---- gets (get/get.c and its neighbours) ---- */
 
 /** No lock. True: all is done, statuses are written and *final_p is the request's. */
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,

@@ -50,7 +50,7 @@ enum {
     KVCL_ASK_CLEAR       = 20,
     KVCL_ASK_LEAVE       = 21,
     KVCL_ASK_STATS       = 22,
-    /* Of the owner of a tier (nvme.h) */
+    /* Of the owner of a tier (cold/cold.h) */
     KVCL_ASK_STAGE       = 32,
     KVCL_ASK_LET_GO      = 33,
     KVCL_ASK_FORGET      = 34,

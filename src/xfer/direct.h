@@ -4,7 +4,7 @@
 #ifndef KVCL_XFER_DIRECT_H
 #define KVCL_XFER_DIRECT_H
 
-#include "kv/cache.h"
+#include "cache/cache.h"
 
 /** The ready, mapped cache of a peer if bytes are few enough to copy inside the post; else NULL. No lock held. */
 kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t key, uint64_t bytes);

@@ -8,7 +8,7 @@
 #include "config.h"
 #include "xfer/gate.h"
 #include "base/error.h"
-#include "mem/copier.h"
+#include "device/copier.h"
 #include "xfer/xfer.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * Gates: a transfer that begins only when an engine's CUDA stream has done what it was given before the post.
  *
  * A gate belongs to one operation, which waits at it where it would otherwise wait for its peer's session; a NULL gate
- * is open. The stream opens it from a thread of the driver (mem/copier.h), which takes no lock of ours but the gates'
- * and wakes the engine; the engine's poll lets the operation through. A gate's memory outlives its operation for as
- * long as the driver still has to call.
+ * is open. The stream opens it from a thread of the driver (device/copier.h), which takes no lock of ours but the
+ * gates' and wakes the engine; the engine's poll lets the operation through. A gate's memory outlives its operation for
+ * as long as the driver still has to call.
  */
 #ifndef KVCL_XFER_GATE_H
 #define KVCL_XFER_GATE_H

@@ -12,7 +12,7 @@
 #define KVCL_XFER_P2P_H
 
 #include "base/checksum.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "xfer/xfer_wire.h"
 
 /* What a token is, whatever its strides: only equal ones can be sent into each other. */

@@ -5,7 +5,7 @@
 #define KVCL_XFER_PARAMS_H
 
 #include "core/comm.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include <kvcl/kvcl_xfer.h>
 
 /** What every posting call begins with: the params completed, a communicator with that rank, the rank's peer. */

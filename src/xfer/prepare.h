@@ -5,7 +5,7 @@
 #define KVCL_XFER_PREPARE_H
 
 #include "core/comm.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include <kvcl/kvcl_xfer.h>
 
 typedef struct kvcl_xfer_plan {

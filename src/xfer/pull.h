@@ -14,7 +14,7 @@
 
 #include "core/comm.h"
 #include "core/req.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "xfer/copy.h"
 #include "xfer/gate.h"
 #include "xfer/xfer_wire.h"

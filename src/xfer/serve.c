@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dir/slots.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "lane/lane.h"
 #include "xfer/offer.h"
 #include "xfer/serve.h"

@@ -4,7 +4,7 @@
 #ifndef KVCL_XFER_SERVE_H
 #define KVCL_XFER_SERVE_H
 
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "mem/region.h"
 #include "xfer/offer.h"
 #include "xfer/xfer.h"

@@ -2,7 +2,7 @@
  * What a puller may ask for: every field of a PULL is hostile.
  */
 #include "config.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "xfer/flat.h"
 #include "xfer/offer.h"
 #include "xfer/serve.h"

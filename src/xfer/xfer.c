@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "xfer/copy.h"
 #include "xfer/gate.h"
-#include "xfer/layers.h"
+#include "p2p/layers.h"
 #include "xfer/pull.h"
 #include "xfer/xfer_wire.h"
 

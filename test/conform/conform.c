@@ -2,7 +2,7 @@
  * The frame around the cases (conform.h): starting ranks, boot's store, fences, verdicts.
  */
 #include "conform.h"
-#include "core/xport_loop.h"
+#include "loop/xport_loop.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  */
 #include "config.h"
 
-#include "store/fetch.h"
+#include "store/get/fetch.h"
 
 #include <stdint.h>
 #include <stdlib.h>

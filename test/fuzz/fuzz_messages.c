@@ -9,14 +9,14 @@
 #include "config.h"
 #include "base/error.h"
 #include "core/comm.h"
-#include "core/comm_meet.h"
+#include "join/meet.h"
 #include "core/context.h"
 #include "core/handshake.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "mem/region.h"
 #include "store/store.h"
 #include "store/store_wire.h"
-#include "xfer/coll_wire.h"
+#include "coll/coll_wire.h"
 #include "xfer/xfer_wire.h"
 #include <kvcl/kvcl_store.h>
 

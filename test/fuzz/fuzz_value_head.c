@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "base/checksum.h"
-#include "store/value.h"
+#include "value/value.h"
 
 #include <stdlib.h>
 

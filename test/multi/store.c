@@ -2,7 +2,7 @@
  * The store over several ranks: mpirun -n N store [--seed S] [TEST...]. Every block's bytes follow from its key, and
  * every block that arrives is compared with them.
  */
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include "store_test.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
- * Small blocks that come along with the answer of a lookup (store/fetch.h): over TCP, once the holder's cache is known,
- * a get of blocks whose home is their holder is one round trip. They are right in caches of other layouts, absent when
- * withdrawn, and refused where a pull of them would be. Gets that are under way at once share messages.
+ * Small blocks that come along with the answer of a lookup (store/get/fetch.h): over TCP, once the holder's cache is
+ * known, a get of blocks whose home is their holder is one round trip. They are right in caches of other layouts,
+ * absent when withdrawn, and refused where a pull of them would be. Gets that are under way at once share messages.
  */
 #include "core/context.h"
 #include "store/store.h"

@@ -3,7 +3,7 @@
  * waits for room; what a drain knows of others' room. It looks at, and reaches into, the pool under the lock.
  */
 #include "base/clock.h"
-#include "store/pool.h"
+#include "store/pool/pool.h"
 #include "store_test.h"
 
 #include <pthread.h>

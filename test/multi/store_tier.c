@@ -4,7 +4,7 @@
  */
 #include "../unit/tier_fault.h"
 #include "base/log.h"
-#include "store/nvme.h"
+#include "store/cold/cold.h"
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
 

@@ -4,8 +4,8 @@
  */
 #include "../unit/tier_fault.h"
 #include "base/checksum.h"
-#include "store/nvme.h"
-#include "store/ops.h"
+#include "store/cold/cold.h"
+#include "store/admin/ops.h"
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
 

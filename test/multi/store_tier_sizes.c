@@ -2,9 +2,9 @@
  * A second tier behind a pool of several sizes that is far too small: what was put is there, of every size, while the
  * sizes take the arena over from each other, after a restart, and not after it was removed.
  */
-#include "store/nvme.h"
-#include "store/ops.h"
-#include "store/pool.h"
+#include "store/cold/cold.h"
+#include "store/admin/ops.h"
+#include "store/pool/pool.h"
 #include "store_sized.h"
 #include <kvcl/kvcl_store_admin.h>
 

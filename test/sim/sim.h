@@ -15,7 +15,7 @@
 #include "base/rand.h"
 #include "dir/home.h"
 #include "dir/slots.h"
-#include "store/evict.h"
+#include "policy/evict.h"
 
 enum {
     SIM_RANKS    = 7,

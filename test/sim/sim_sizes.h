@@ -6,8 +6,8 @@
 
 #include "base/rand.h"
 #include "dir/slots.h"
-#include "store/evict.h"
-#include "store/slabs.h"
+#include "policy/evict.h"
+#include "policy/slabs.h"
 
 enum { RANKS = 2, CLASSES = 4, ARENA = 512, SIZE_MAX_WORDS = 8, KEYS = 32, FILLS = 6, READS = 8, PAST = 96 };
 enum { STEPS = 1500, TRIES = 8 };
@@ -22,7 +22,7 @@ typedef enum {
     BREAK_END
 } break_t;
 
-/* A class of a pool: as the owner of store/owner.h. */
+/* A class of a pool: as the owner of store/pool/owner.h. */
 typedef struct class {
     kvcl_slots_t     slots;
     kvcl_slot_t      *array;

@@ -7,7 +7,7 @@
 #include "base/rand.h"
 #include "dir/slots.h"
 #include "dir/table.h"
-#include "store/evict.h"
+#include "policy/evict.h"
 
 enum { KEYS = 8, POOL = 3, STAGES = 2, PLACES = 4, WORDS = 4, GETS = 4, PUTS = 2, CELLS = 130, STEPS = 3000 };
 enum { IN_TIER = 0, IN_POOL = 1, IN_STAGE = 2 }; /* a location's cache */

@@ -11,7 +11,7 @@
 #include "core/comm.h"
 #include "core/context.h"
 #include "core/handshake.h"
-#include "kv/cache.h"
+#include "cache/cache.h"
 #include <kvcl/kvcl_xfer.h>
 
 #include <pthread.h>

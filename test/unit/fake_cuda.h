@@ -8,7 +8,7 @@
 #ifndef KVCL_TEST_FAKE_CUDA_H
 #define KVCL_TEST_FAKE_CUDA_H
 
-#include "mem/mem_cuda_api.h"
+#include "device/cuda_api.h"
 
 #include <pthread.h>
 #include <stddef.h>

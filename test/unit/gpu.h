@@ -6,7 +6,7 @@
 #ifndef KVCL_TEST_GPU_H
 #define KVCL_TEST_GPU_H
 
-#include "mem/mem_cuda_api.h"
+#include "device/cuda_api.h"
 
 #include <stdbool.h>
 #include <stddef.h>

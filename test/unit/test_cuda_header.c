@@ -46,7 +46,7 @@ int main(void)
 #define CU_EVENT_BLOCKING_SYNC              our_CU_EVENT_BLOCKING_SYNC
 #define CU_EVENT_DISABLE_TIMING             our_CU_EVENT_DISABLE_TIMING
 #define CU_MEMHOSTALLOC_PORTABLE            our_CU_MEMHOSTALLOC_PORTABLE
-#include "mem/mem_cuda_stub.h"
+#include "device/cuda_stub.h"
 #undef CUdeviceptr
 #undef CUdevice
 #undef CUcontext
@@ -76,7 +76,7 @@ int main(void)
 #undef CU_EVENT_DISABLE_TIMING
 #undef CU_MEMHOSTALLOC_PORTABLE
 
-#include "mem/mem_cuda_api.h"
+#include "device/cuda_api.h"
 
 #define SAME_TYPE(_type) _Static_assert(__builtin_types_compatible_p(our_##_type, _type), #_type)
 SAME_TYPE(CUdeviceptr);

@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/rand.h"
-#include "mem/copier.h"
+#include "device/copier.h"
 #include "test/unit/fake_cuda.h"
 
 #include <check.h>

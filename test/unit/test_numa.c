@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "mem/mem_numa.h"
 #include "mem/region.h"
-#include "store/pool.h"
+#include "store/pool/pool.h"
 #include <kvcl/kvcl.h>
 
 #include <check.h>

@@ -2,7 +2,7 @@
  * The histogram of delays: its p99 is never less than the true one, at most half as long again, and forgets.
  */
 #include "base/rand.h"
-#include "store/delay.h"
+#include "policy/delay.h"
 
 #include <check.h>
 #include <stdlib.h>

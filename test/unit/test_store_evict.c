@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "base/rand.h"
-#include "store/evict.h"
+#include "policy/evict.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * Where copies go: hosts apart first; shares by room; a rank that is new, or was emptied, is not given everything.
  */
-#include "store/place.h"
+#include "policy/place.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * real slots' states in short, a real order of eviction, blocks being filled and pinned; each cell of the arena knows
  * whose it is, so no two blocks ever overlap.
  */
-#include "store/slabs.h"
-#include "store/evict.h"
+#include "policy/slabs.h"
+#include "policy/evict.h"
 #include "base/rand.h"
 
 #include <check.h>

@@ -2,7 +2,7 @@
  * Slabs at their edges: what a class can have at most, who gives an empty slab away, slabs that cannot be had, a clock
  * that goes round, and what choosing costs in a large arena.
  */
-#include "store/slabs.h"
+#include "policy/slabs.h"
 #include "base/clock.h"
 
 #include <check.h>

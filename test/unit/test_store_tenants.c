@@ -1,7 +1,7 @@
 /*
  * Tenants of a pool: quotas are held by the tenant's own blocks, the oldest first, used ones later, pinned ones never.
  */
-#include "store/tenants.h"
+#include "policy/tenants.h"
 #include "base/rand.h"
 
 #include <check.h>

@@ -2,7 +2,7 @@
  * The loop transport's own promises: its faults do what they say, and contexts in several threads get along.
  */
 #include "config.h"
-#include "core/xport_loop.h"
+#include "loop/xport_loop.h"
 #include "xport_pair.h"
 
 #include <poll.h>

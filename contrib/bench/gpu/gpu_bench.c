@@ -2,11 +2,11 @@
  * Many pieces between device and host memory, and inside a device: by the library's kernel, by a cuMemcpyAsync for each
  * piece, and as one contiguous copy, which is the floor; then kvcl_get between two caches of this process. Rates for
  * each size of pieces; the last line of a table says up to which size the kernel wins, which is what
- * kvcl_cuda_small_max (mem/mem_cuda.h) should be. Bytes are compared once for each size and way.
+ * kvcl_cuda_small_max (device/cuda_device.h) should be. Bytes are compared once for each size and way.
  */
 #include "config.h"
 #include "base/clock.h"
-#include "mem/mem_cuda.h"
+#include "device/cuda_device.h"
 #include "test/unit/gpu.h"
 #include <kvcl/kvcl.h>
 

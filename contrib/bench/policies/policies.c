@@ -1,6 +1,6 @@
 /*
  * policies: hit ratios of eviction policies over a trace of prefix-chained blocks; the library's own is
- * src/store/evict.c itself. Owns the options, the table, the judgement.
+ * src/policy/evict.c itself. Owns the options, the table, the judgement.
  *
  *   policies [options] [TRACE...]        TRACE as kvcl_replay reads it; without one, a generated trace
  *

@@ -1,12 +1,12 @@
 /*
- * The library's own order, src/store/evict.c, told what a store tells it: a hit by a match and again by a get, room for
- * all new blocks of a put before the first of them comes in.
+ * The library's own order, src/policy/evict.c, told what a store tells it: a hit by a match and again by a get, room
+ * for all new blocks of a put before the first of them comes in.
  */
 #include "config.h"
 #include "pool.h"
 
 #include "base/rand.h"
-#include "store/evict.h"
+#include "policy/evict.h"
 
 #include <stdlib.h>
 
@@ -90,5 +90,5 @@ static void own_add(pool_t *pool, uint32_t key, uint32_t at)
     }
 }
 
-const policy_t policy_kvcl = {.name = "kvcl", .paper = "src/store/evict.c", .open = own_open, .close = own_close,
+const policy_t policy_kvcl = {.name = "kvcl", .paper = "src/policy/evict.c", .open = own_open, .close = own_close,
                               .use = own_use, .add = own_add, .room = own_room, .uses = 2};

@@ -15,7 +15,7 @@
 #include "tools/clock.h"
 #include "tools/hist.h"
 #include "tools/job.h"
-#include "ucx_glue/floor.h"
+#include "tools/perf/floor.h"
 
 #define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation, however large */
 #define PERF_FLOORS       2u                     /* methods of raw UCX that compete */

@@ -1,0 +1,373 @@
+/*
+ * Caches of mine (cache.h): creation over the engine's tensors or over memory of ours, and the public calls.
+ */
+#include "config.h"
+#include "cache/cache.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SERVED_NS (2 * KVCL_NS_PER_SEC) /* who is being served when a cache goes may take the rest so long */
+#define ENDED_NS  (5 * KVCL_NS_PER_SEC) /* and its transport's frames may be under way so long */
+
+uint64_t kvcl_cache_name_key(const char *name)
+{
+    return kvcl_checksum(name, strlen(name)) | (UINT64_C(1) << 63);
+}
+
+kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id)
+{
+    kvcl_cache_h cache;
+
+    kvcl_list_foreach (cache, kvcl_context_caches(ctx), struct kvcl_cache, link) {
+        if ((cache->id == id) && !cache->closing) {
+            return cache;
+        }
+    }
+    return NULL;
+}
+
+kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len)
+{
+    kvcl_cache_h cache;
+
+    kvcl_list_foreach (cache, kvcl_context_caches(ctx), struct kvcl_cache, link) {
+        if ((strlen(cache->name) == len) && (memcmp(cache->name, name, len) == 0) && !cache->closing) {
+            return cache;
+        }
+    }
+    return NULL;
+}
+
+/* The engine's own tensors, one region each. */
+static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases, kvcl_mem_kind_t kind)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint32_t      i;
+
+    for (i = 0; (i < cache->shape.n_bases) && (status == KVCL_OK); ++i) {
+        if (bases[i] == NULL) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is NULL", i);
+        }
+        status = kvcl_region_create_kind(cache->ctx, bases[i], cache->shape.base_bytes, kind, NULL, &cache->regions[i]);
+        if (status == KVCL_OK) {
+            cache->bases[i]  = (uintptr_t)bases[i];
+            cache->n_regions = i + 1;
+        }
+        if ((status == KVCL_OK) && (cache->regions[i]->copier != cache->regions[0]->copier)) {
+            status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is memory of another kind or device "
+                               "than base 0", i);
+        }
+    }
+    cache->copier = (status == KVCL_OK) ? cache->regions[0]->copier : NULL;
+    return status;
+}
+
+/* Memory of ours: one region, the bases in it one after the other. */
+static kvcl_status_t allocate(kvcl_cache_h cache)
+{
+    size_t        stride = (cache->shape.base_bytes + 4095) & ~(size_t)4095;
+    size_t        total;
+    kvcl_status_t status;
+    uint32_t      i;
+
+    if (__builtin_mul_overflow(stride, (size_t)cache->shape.n_bases, &total)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "the layout needs more memory than can be addressed");
+    }
+    status = kvcl_region_create(cache->ctx, NULL, total, NULL, &cache->regions[0]);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    cache->n_regions = 1;
+    for (i = 0; i < cache->shape.n_bases; ++i) {
+        cache->bases[i] = (uintptr_t)cache->regions[0]->addr + (i * stride);
+    }
+    return KVCL_OK;
+}
+
+/* The memory of another cache, whose first base has enough behind it. */
+static kvcl_status_t share(kvcl_cache_h cache, kvcl_cache_h arena)
+{
+    if ((cache->shape.n_bases != 1) || (arena->n_regions != 1) || (arena->arena != NULL) ||
+        (cache->shape.base_bytes > arena->regions[0]->len)) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "cache \"%s\" does not lie in the memory of cache \"%s\"", cache->name,
+                         arena->name);
+    }
+    cache->arena      = arena;
+    cache->regions[0] = arena->regions[0];
+    cache->n_regions  = 1;
+    cache->bases[0]   = (uintptr_t)arena->regions[0]->addr;
+    cache->copier     = arena->copier;
+    return KVCL_OK;
+}
+
+static void destroy(kvcl_cache_h cache)
+{
+    uint32_t i;
+
+    for (i = 0; (cache->arena == NULL) && (i < cache->n_regions); ++i) {
+        kvcl_region_destroy(cache->regions[i]);
+    }
+    if (cache->gens_region != NULL) {
+        kvcl_region_destroy(cache->gens_region);
+    }
+    free(cache->regions);
+    free(cache->bases);
+    free(cache);
+}
+
+/* Ids are never used again: a peer may still know the last cache that had one. */
+static kvcl_status_t enlist(kvcl_cache_h cache)
+{
+    static _Atomic uint32_t last_id;
+    kvcl_context_h          ctx    = cache->ctx;
+    kvcl_status_t           status = KVCL_OK;
+    unsigned                n      = 0;
+    kvcl_cache_h            other;
+
+    kvcl_lock(ctx);
+    if (kvcl_cache_by_name(ctx, cache->name, strlen(cache->name)) != NULL) {
+        status = kvcl_fail(KVCL_ERR_EXISTS, "kvcl_cache_create: this context has a cache named \"%s\" already",
+                           cache->name);
+    }
+    kvcl_list_foreach (other, kvcl_context_caches(ctx), struct kvcl_cache, link) {
+        ++n;
+    }
+    if ((status == KVCL_OK) && (n >= KVCL_CACHES_MAX)) {
+        status = kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d caches in a context", KVCL_CACHES_MAX);
+    }
+    if (status == KVCL_OK) {
+        cache->id = atomic_fetch_add(&last_id, 1) + 1;
+        kvcl_list_add_tail(kvcl_context_caches(ctx), &cache->link);
+    }
+    kvcl_unlock(ctx);
+    return status;
+}
+
+/* arena: a cache whose memory it shares, or NULL. */
+static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
+                            kvcl_mem_kind_t kind, kvcl_cache_h arena, kvcl_cache_h *cache_p)
+{
+    kvcl_cache_h  cache;
+    kvcl_status_t status;
+    kvcl_shape_t  shape;
+
+    status = kvcl_shape_init(&shape, layout);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    cache = calloc(1, sizeof(*cache));
+    if ((cache == NULL) || ((cache->bases = calloc(shape.n_bases, sizeof(*cache->bases))) == NULL) ||
+        ((cache->regions = calloc(shape.n_bases, sizeof(void *))) == NULL)) {
+        if (cache != NULL) {
+            free(cache->bases);
+        }
+        free(cache);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a cache");
+    }
+    cache->ctx   = ctx;
+    cache->shape = shape;
+    strcpy(cache->name, name);
+    cache->name_key = kvcl_cache_name_key(name);
+    kvcl_list_init(&cache->link);
+    kvcl_list_init(&cache->users);
+    if (arena != NULL) {
+        status = share(cache, arena);
+    } else {
+        status = (bases != NULL) ? use_bases(cache, bases, kind) : allocate(cache);
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
+    }
+    if (status == KVCL_OK) {
+        cache->gens = cache->gens_region->addr;
+        status      = enlist(cache);
+    }
+    if (status != KVCL_OK) {
+        destroy(cache);
+        return status;
+    }
+    *cache_p = cache;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
+                                kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
+{
+    if ((ctx == NULL) || (name == NULL) || (layout == NULL) || (cache_p == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: NULL argument");
+    }
+    if ((name[0] == '\0') || (strlen(name) > KVCL_CACHE_NAME_MAX)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: a name has 1 to %d bytes, this one %zu",
+                         KVCL_CACHE_NAME_MAX, strlen(name));
+    }
+    if ((bases == NULL) && (kind != KVCL_MEM_HOST) && (kind != KVCL_MEM_AUTO)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of "
+                         "kind %d is given as bases", (int)kind);
+    }
+    return create(ctx, name, layout, bases, kind, NULL, cache_p);
+}
+
+kvcl_status_t kvcl_cache_create_over(kvcl_cache_h arena, const char *name, const kvcl_layout_t *layout,
+                                     kvcl_cache_h *cache_p)
+{
+    kvcl_status_t status = create(arena->ctx, name, layout, NULL, KVCL_MEM_HOST, arena, cache_p);
+
+    if (status == KVCL_OK) {
+        kvcl_lock(arena->ctx);
+        ++arena->n_over;
+        kvcl_unlock(arena->ctx);
+    }
+    return status;
+}
+
+static bool unserved(void *arg)
+{
+    return ((kvcl_cache_h)arg)->serves == 0;
+}
+
+/* Transfers that are served from it end with an error at their pullers, but for frames that a transport still reads.
+ * Returns whether nobody reads any more. */
+static bool end_serves(kvcl_cache_h cache)
+{
+    kvcl_context_h     ctx = cache->ctx;
+    kvcl_list_t        ending, *link;
+    kvcl_region_user_t *user;
+    char               who[48];
+
+    kvcl_lock(ctx);
+    kvcl_list_init(&ending); /* the end of one may end others */
+    kvcl_list_splice_tail(&ending, &cache->users);
+    while ((link = kvcl_list_pop(&ending)) != NULL) {
+        user = kvcl_container_of(link, kvcl_region_user_t, link);
+        kvcl_list_add_tail(&cache->users, link);
+        kvcl_log_warn("cache \"%s\" is destroyed while %s reads it: the transfer ends", cache->name,
+                      kvcl_comm_who(user->peer, who, sizeof(who)));
+        user->revoked(user); /* it may be gone now */
+    }
+    kvcl_unlock(ctx);
+    if (kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(ENDED_NS))) {
+        return true;
+    }
+    kvcl_lock(ctx);
+    kvcl_list_foreach (user, &cache->users, kvcl_region_user_t, link) {
+        kvcl_log_error("cache \"%s\" is not destroyed: bytes of it are still on their way to %s; its memory must not "
+                       "be freed, kvcl_cache_destroy may be called again", cache->name,
+                       kvcl_comm_who(user->peer, who, sizeof(who)));
+    }
+    kvcl_unlock(ctx);
+    (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
+                    "freed", cache->name);
+    return false;
+}
+
+void kvcl_cache_destroy(kvcl_cache_h cache)
+{
+    kvcl_context_h ctx;
+
+    if (cache == NULL) {
+        return;
+    }
+    ctx = cache->ctx;
+    kvcl_lock(ctx);
+    if ((cache->store != NULL) && !((kvcl_cache_user_t *)cache->store)->let_go(cache)) {
+        kvcl_unlock(ctx);
+        kvcl_log_error("cache \"%s\" is still used by a store and is not destroyed", cache->name);
+        (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is still used by a store and is not destroyed", cache->name);
+        return;
+    }
+    if (cache->n_over != 0) { /* one of those could not be destroyed, and said so */
+        kvcl_unlock(ctx);
+        kvcl_log_error("cache \"%s\" has the memory of %u others and is not destroyed", cache->name, cache->n_over);
+        return;
+    }
+    cache->closing = true;
+    kvcl_unlock(ctx);
+    if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(SERVED_NS)) && !end_serves(cache)) {
+        return;
+    }
+    kvcl_lock(ctx);
+    kvcl_list_del(&cache->link);
+    if (cache->arena != NULL) {
+        --cache->arena->n_over;
+    }
+    kvcl_unlock(ctx);
+    destroy(cache);
+}
+
+void kvcl_caches_fini(kvcl_context_h ctx)
+{
+    kvcl_list_t *link;
+
+    while ((link = kvcl_list_pop(kvcl_context_caches(ctx))) != NULL) {
+        kvcl_cache_h cache = kvcl_container_of(link, struct kvcl_cache, link);
+        kvcl_log_warn("cache \"%s\" was not destroyed before kvcl_finalize", cache->name);
+        destroy(cache);
+    }
+}
+
+size_t kvcl_cache_block_bytes(kvcl_cache_h cache)
+{
+    return cache->shape.block_bytes;
+}
+
+uint64_t kvcl_cache_blocks(kvcl_cache_h cache)
+{
+    return cache->shape.blocks;
+}
+
+kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache)
+{
+    return kvcl_copier_kind(cache->copier);
+}
+
+void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
+{
+    return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
+}
+
+static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len,
+                               kvcl_stream_t *stream)
+{
+    kvcl_sel_t    sel = {.blocks = block, .n_blocks = 1};
+    kvcl_side_t   side;
+    kvcl_status_t status;
+
+    if ((cache == NULL) || (buf == NULL) || (len != cache->shape.block_bytes)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a block of this cache has %zu bytes, the buffer %zu",
+                         (cache == NULL) ? (size_t)0 : (size_t)cache->shape.block_bytes, len);
+    }
+    side   = kvcl_cache_side(cache, &sel);
+    status = kvcl_side_check(&side);
+    if (status == KVCL_OK) {
+        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)
+{
+    kvcl_stream_t stream;
+    kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
+
+    if ((status == KVCL_OK) && (kvcl_stream_gather(&stream, buf, len) != len)) {
+        status = KVCL_ERR_IO; /* the device's sentence stands */
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const void *buf, size_t len)
+{
+    kvcl_stream_t stream;
+    kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
+
+    if ((status == KVCL_OK) && (kvcl_stream_scatter(&stream, buf, len) != len)) {
+        status = KVCL_ERR_IO;
+    }
+    return status;
+}

@@ -1,0 +1,331 @@
+/*
+ * Peers' caches (cache.h): asking for a description, answering, decoding it (hostile-safe).
+ */
+#include "config.h"
+#include "cache/cache.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/wirebuf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void wake(kvcl_rcache_t *rcache, kvcl_status_t status)
+{
+    kvcl_list_t waiters, *link;
+
+    kvcl_list_init(&waiters);
+    kvcl_list_splice_tail(&waiters, &rcache->waiters);
+    while ((link = kvcl_list_pop(&waiters)) != NULL) {
+        kvcl_rcache_waiter_t *waiter = kvcl_container_of(link, kvcl_rcache_waiter_t, link);
+        waiter->fn(waiter, rcache, status);
+    }
+}
+
+static kvcl_status_t ask(kvcl_rcache_t *rcache, const char *name, uint32_t id)
+{
+    kvcl_msg_describe_t out = {.msg = {.type = KVCL_MSG_DESCRIBE, .op = rcache->key}, .id = id};
+
+    return kvcl_peer_post(rcache->peer, &out.msg, sizeof(out), name, (id == 0) ? strlen(name) : 0);
+}
+
+static void forget(kvcl_rcache_t *rcache)
+{
+    uint32_t i;
+
+    for (i = 0; i < rcache->n_regions; ++i) {
+        kvcl_rregion_close(&rcache->regions[i]);
+    }
+    kvcl_rregion_close(&rcache->gens_region);
+    free(rcache->regions);
+    free(rcache->bases);
+    free(rcache->base_region);
+    rcache->regions     = NULL;
+    rcache->bases       = NULL;
+    rcache->base_region = NULL;
+    rcache->n_regions   = 0;
+}
+
+kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key)
+{
+    kvcl_rcache_t *rcache = kvcl_map_get(&peer->rcaches, key);
+
+    return ((rcache != NULL) && (rcache->state == KVCL_RCACHE_READY)) ? rcache : NULL;
+}
+
+kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name_key, uint32_t id,
+                              kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter)
+{
+    uint64_t      key     = (id != 0) ? kvcl_cache_id_key(id) : name_key;
+    kvcl_rcache_t *rcache = kvcl_map_get(&peer->rcaches, key);
+    kvcl_status_t status;
+
+    kvcl_assert_locked(peer->ctx);
+    if ((rcache != NULL) && (rcache->state == KVCL_RCACHE_READY) && !kvcl_rregion_live(&rcache->gens_region)) {
+        kvcl_rcache_stale(rcache); /* its owner destroyed it; there may be another of that name */
+        rcache = NULL;
+    }
+    if (rcache == NULL) {
+        rcache = calloc(1, sizeof(*rcache));
+        if ((rcache == NULL) || (kvcl_map_put(&peer->rcaches, key, rcache) != KVCL_OK)) {
+            free(rcache);
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a peer's cache");
+        }
+        rcache->peer  = peer;
+        rcache->key   = key;
+        rcache->state = KVCL_RCACHE_FAILED;
+        kvcl_list_init(&rcache->waiters);
+        kvcl_list_init(&rcache->stale_link);
+    }
+    if (rcache->state == KVCL_RCACHE_FAILED) { /* new, or absent when last asked: it may be there now */
+        status = ask(rcache, name, id);
+        if (status != KVCL_OK) {
+            return status;
+        }
+        rcache->state = KVCL_RCACHE_ASKED;
+    }
+    if (rcache->state == KVCL_RCACHE_READY) {
+        *rcache_p = rcache;
+        return KVCL_OK;
+    }
+    kvcl_list_add_tail(&rcache->waiters, &waiter->link);
+    return KVCL_INPROGRESS;
+}
+
+void kvcl_rcache_stale(kvcl_rcache_t *rcache)
+{
+    atomic_store_explicit(&rcache->peer->direct, NULL, memory_order_release);
+    if ((rcache->state == KVCL_RCACHE_READY) && (kvcl_map_get(&rcache->peer->rcaches, rcache->key) == rcache)) {
+        (void)kvcl_map_del(&rcache->peer->rcaches, rcache->key);
+        kvcl_list_add_tail(&rcache->peer->stale_rcaches, &rcache->stale_link);
+    }
+}
+
+void kvcl_rcache_unwait(kvcl_rcache_waiter_t *waiter)
+{
+    kvcl_list_del(&waiter->link);
+}
+
+/* ---- the owner's side ---- */
+
+static void answer(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status, const void *data, size_t len,
+                   kvcl_cache_h cache)
+{
+    kvcl_msg_description_t out = {.msg = {.type = KVCL_MSG_DESCRIPTION, .op = op}, .status = status};
+
+    if (cache != NULL) {
+        out.id        = cache->id;
+        out.n_regions = cache->n_regions;
+        out.n_bases   = cache->shape.n_bases;
+    }
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), data, len) != KVCL_OK) {
+        kvcl_log_info("cannot answer %s: %s", peer->name, kvcl_last_error());
+    }
+}
+
+static size_t describe(kvcl_cache_h cache, uint8_t *buf, size_t cap)
+{
+    size_t   at = KVCL_SHAPE_WIRE_BYTES, n;
+    uint32_t i, region;
+
+    kvcl_shape_pack(&cache->shape, buf);
+    for (i = 0; i < cache->shape.n_bases; ++i) {
+        region = (cache->n_regions == 1) ? 0 : i;
+        memcpy(buf + at, &region, sizeof(region));
+        memcpy(buf + at + 4, &cache->bases[i], sizeof(uint64_t));
+        at += 12;
+    }
+    n = kvcl_region_pack(cache->gens_region, KVCL_READ, buf + at, cap - at);
+    for (i = 0; (i < cache->n_regions) && (n != 0); ++i) {
+        at += n;
+        n = kvcl_region_pack(cache->regions[i], KVCL_READ_WRITE, buf + at, cap - at);
+    }
+    return (n != 0) ? at + n : 0;
+}
+
+void kvcl_rcache_on_describe(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                             const void *data, size_t len)
+{
+    const kvcl_msg_describe_t *in = (const kvcl_msg_describe_t *)msg;
+    kvcl_cache_h              cache;
+    uint8_t                   *buf;
+    size_t                    cap, n;
+
+    (void)hdr_len;
+    cache = (in->id != 0) ? kvcl_cache_by_id(ctx, in->id) : kvcl_cache_by_name(ctx, data, len);
+    if (cache == NULL) {
+        answer(peer, msg->op, KVCL_ERR_NOT_REGISTERED, NULL, 0, NULL);
+        return;
+    }
+    cap = KVCL_SHAPE_WIRE_BYTES + (12ul * cache->shape.n_bases) + ((cache->n_regions + 1ul) * KVCL_REGION_DESC_MAX);
+    buf = malloc(cap);
+    n   = (buf != NULL) ? describe(cache, buf, cap) : 0;
+    answer(peer, msg->op, (n != 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY, buf, n, cache);
+    free(buf);
+}
+
+/* ---- the asker's side ---- */
+
+static kvcl_status_t decode_regions(kvcl_rcache_t *rcache, const uint8_t *data, size_t len)
+{
+    kvcl_status_t status;
+    size_t        used;
+    uint32_t      i;
+
+    status = kvcl_rregion_open(rcache->peer, data, len, &rcache->gens_region, &used);
+    rcache->n_regions = 0;
+    for (i = 0; (status == KVCL_OK) && (i < rcache->shape.n_bases + 1); ++i) {
+        data += used;
+        len  -= used;
+        if (len == 0) {
+            break;
+        }
+        if (i == rcache->shape.n_bases) {
+            return kvcl_fail(KVCL_ERR_PROTOCOL, "more regions than bases");
+        }
+        status = kvcl_rregion_open(rcache->peer, data, len, &rcache->regions[i], &used);
+        if (status == KVCL_OK) {
+            rcache->n_regions = i + 1;
+        }
+    }
+    return status;
+}
+
+/* Every base must lie in its region with all its bytes: afterwards runs need no check. */
+static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
+{
+    uint64_t gens_bytes = rcache->shape.blocks * sizeof(uint32_t);
+    uint64_t addr;
+    uint32_t i, r;
+
+    rcache->mapped = (rcache->gens_region.attr.map != NULL) && (rcache->gens_region.kind == KVCL_MEM_HOST);
+    rcache->get    = rcache->mapped || rcache->gens_region.attr.get;
+    rcache->put    = rcache->mapped || rcache->gens_region.attr.put;
+    for (i = 0; i < rcache->shape.n_bases; ++i, data += 12) {
+        memcpy(&r, data, sizeof(r));
+        memcpy(&addr, data + 4, sizeof(addr));
+        if ((r >= rcache->n_regions) || (addr < rcache->regions[r].addr) ||
+            (rcache->regions[r].len < rcache->shape.base_bytes) ||
+            (addr - rcache->regions[r].addr > rcache->regions[r].len - rcache->shape.base_bytes)) {
+            return kvcl_fail(KVCL_ERR_PROTOCOL, "base %u lies outside its region", i);
+        }
+        rcache->bases[i]       = (uintptr_t)addr;
+        rcache->base_region[i] = r;
+        rcache->mapped         = rcache->mapped && (rcache->regions[r].attr.map != NULL);
+        rcache->get            = rcache->get && rcache->regions[r].attr.get;
+        rcache->put            = rcache->put && rcache->regions[r].attr.put;
+        rcache->mapped         = rcache->mapped && (rcache->regions[r].copier == rcache->regions[0].copier);
+        if (rcache->regions[r].kind != rcache->regions[0].kind) {
+            return kvcl_fail(KVCL_ERR_PROTOCOL, "base %u is memory of another kind than base 0", i);
+        }
+    }
+    rcache->kind   = rcache->regions[0].kind;
+    rcache->copier = rcache->mapped ? rcache->regions[0].copier : NULL;
+    if (rcache->gens_region.len < gens_bytes) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "the generation table is too short");
+    }
+    for (i = 0; rcache->mapped && (i < rcache->shape.n_bases); ++i) {
+        kvcl_rregion_t *region = &rcache->regions[rcache->base_region[i]];
+        rcache->bases[i] = (uintptr_t)region->attr.map + (rcache->bases[i] - (uintptr_t)region->addr);
+    }
+    rcache->peer->maps = rcache->mapped ? 1 : 0;
+    if (rcache->mapped) {
+        rcache->gens = rcache->gens_region.attr.map;
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t decode(kvcl_rcache_t *rcache, const kvcl_msg_description_t *in, const uint8_t *data, size_t len)
+{
+    kvcl_status_t status;
+    size_t        bases_len;
+
+    if (in->status != KVCL_OK) {
+        return kvcl_fail((in->status < 0) ? (kvcl_status_t)in->status : KVCL_ERR_PROTOCOL,
+                         "%s has no cache of that name", rcache->peer->name);
+    }
+    if (len < KVCL_SHAPE_WIRE_BYTES) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "a description of %zu bytes", len);
+    }
+    status = kvcl_shape_unpack(&rcache->shape, data, KVCL_SHAPE_WIRE_BYTES);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    data += KVCL_SHAPE_WIRE_BYTES;
+    len -= KVCL_SHAPE_WIRE_BYTES;
+    bases_len = 12ul * rcache->shape.n_bases;
+    if (len < bases_len) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "the description is cut off");
+    }
+    rcache->bases       = calloc(rcache->shape.n_bases, sizeof(*rcache->bases));
+    rcache->base_region = calloc(rcache->shape.n_bases, sizeof(*rcache->base_region));
+    rcache->regions     = calloc(rcache->shape.n_bases, sizeof(*rcache->regions));
+    if ((rcache->bases == NULL) || (rcache->base_region == NULL) || (rcache->regions == NULL)) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a peer's cache");
+    }
+    status = decode_regions(rcache, data + bases_len, len - bases_len);
+    return (status == KVCL_OK) ? decode_bases(rcache, data) : status;
+}
+
+void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                                const void *data, size_t len)
+{
+    const kvcl_msg_description_t *in     = (const kvcl_msg_description_t *)msg;
+    kvcl_rcache_t                *rcache = kvcl_map_get(&peer->rcaches, msg->op);
+    kvcl_status_t                status;
+
+    (void)hdr_len;
+    if ((rcache == NULL) || (rcache->state != KVCL_RCACHE_ASKED)) {
+        kvcl_am_malformed(ctx, peer, "a description nobody asked for");
+        return;
+    }
+    rcache->id = in->id;
+    status     = decode(rcache, in, data, len);
+    if (status != KVCL_OK) {
+        forget(rcache);
+        rcache->state = KVCL_RCACHE_FAILED;
+        rcache->why   = status;
+    } else {
+        rcache->state = KVCL_RCACHE_READY;
+    }
+    kvcl_log_debug("%s described a cache: %s%s", peer->name, kvcl_status_text(status),
+                   (status != KVCL_OK) ? "" : rcache->mapped ? ", mapped" : rcache->get ? ", native" : ", served");
+    wake(rcache, status);
+}
+
+void kvcl_caches_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    kvcl_rcache_t *rcache;
+    uint64_t      key;
+    void          *value;
+    size_t        it;
+
+    (void)ctx;
+    kvcl_map_foreach(&peer->rcaches, it, key, value) {
+        rcache = value;
+        if (rcache->state == KVCL_RCACHE_ASKED) {
+            rcache->state = KVCL_RCACHE_FAILED;
+            rcache->why   = peer->why;
+            wake(rcache, peer->why);
+        }
+    }
+}
+
+void kvcl_rcaches_close(kvcl_peer_t *peer)
+{
+    kvcl_list_t *link;
+    uint64_t    key;
+    void        *value;
+    size_t      it;
+
+    kvcl_map_foreach(&peer->rcaches, it, key, value) {
+        forget(value);
+        free(value);
+    }
+    kvcl_map_clear(&peer->rcaches);
+    while ((link = kvcl_list_pop(&peer->stale_rcaches)) != NULL) {
+        kvcl_rcache_t *rcache = kvcl_container_of(link, kvcl_rcache_t, stale_link);
+        forget(rcache);
+        free(rcache);
+    }
+}

@@ -1,0 +1,123 @@
+/*
+ * What collectives keep of a communicator (coll_run.h): its plans, its numbering, its class of path.
+ *
+ * Owns the kvcl_coll_comm_t, made at the first collective, freed with the communicator or, if the user freed that too
+ * early, with its last collective. Engine lock, but kvcl_coll_comm_path.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "core/address.h"
+#include "coll/coll_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p)
+{
+    kvcl_coll_room_t *room = kvcl_coll_room(comm->ctx);
+    kvcl_coll_comm_t *cc   = kvcl_map_get(&room->comms, comm->id);
+
+    kvcl_assert_locked(comm->ctx);
+    if (cc == NULL) {
+        cc = calloc(1, sizeof(*cc));
+        if ((cc == NULL) || (kvcl_map_put(&room->comms, comm->id, cc) != KVCL_OK)) {
+            free(cc);
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for collectives");
+        }
+        cc->id   = comm->id;
+        cc->comm = comm;
+        cc->rank = (uint32_t)comm->rank;
+        cc->path = -1;
+        kvcl_list_init(&cc->waiting);
+        kvcl_plan_cache_init(&cc->plans);
+    }
+    *cc_p = cc;
+    return KVCL_OK;
+}
+
+void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
+{
+    (void)kvcl_map_del(&kvcl_coll_room(ctx)->comms, cc->id);
+    kvcl_coll_forget(ctx, NULL, cc->id);
+    kvcl_plan_cache_fini(&cc->plans);
+    free(cc);
+}
+
+bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p)
+{
+    kvcl_coll_op_t *op;
+    unsigned       i;
+
+    if (seq >= cc->seqs) {
+        return false;
+    }
+    kvcl_list_foreach (op, &cc->waiting, kvcl_coll_op_t, link) {
+        if (op->seq == seq) {
+            return false;
+        }
+    }
+    /* It ended well here, with all that was due: who still announces means another collective, or other bytes. */
+    *status_p = KVCL_ERR_INVALID_PARAM;
+    for (i = 0; (i < cc->n_failures) && (i < KVCL_COLL_FAILURES); ++i) {
+        if (cc->failures[i].seq == seq) {
+            *status_p = cc->failures[i].status;
+        }
+    }
+    return true;
+}
+
+void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t status)
+{
+    cc->failures[cc->n_failures % KVCL_COLL_FAILURES].seq    = seq;
+    cc->failures[cc->n_failures % KVCL_COLL_FAILURES].status = status;
+    /* Past its size the counter goes round, so that it never falls below it again. */
+    cc->n_failures = (cc->n_failures + 1 == 2 * KVCL_COLL_FAILURES) ? KVCL_COLL_FAILURES : cc->n_failures + 1;
+}
+
+static kvcl_status_t same_host(kvcl_comm_h comm, int rank, const kvcl_address_t *mine, bool *same_p)
+{
+    kvcl_context_h ctx = comm->ctx;
+    kvcl_status_t  status;
+    kvcl_address_t address;
+    const void     *blob;
+    size_t         len;
+
+    pthread_mutex_lock(&ctx->boot_lock);
+    status = kvcl_boot_get(ctx->boot, (comm->world != NULL) ? comm->world[rank] : rank, &blob, &len);
+    if (status == KVCL_OK) {
+        status = kvcl_address_unpack(blob, len, &address);
+    }
+    *same_p = (status == KVCL_OK) && (memcmp(address.host, mine->host, sizeof(mine->host)) == 0);
+    pthread_mutex_unlock(&ctx->boot_lock);
+    return status;
+}
+
+kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_coll_path_t *path_p)
+{
+    kvcl_context_h ctx = comm->ctx;
+    bool           same = true;
+    kvcl_address_t mine;
+    kvcl_status_t  status;
+    int            known, i;
+
+    kvcl_lock(ctx);
+    known = cc->path;
+    kvcl_unlock(ctx);
+    if ((known < 0) && (ctx->config.path == KVCL_PATH_AUTO)) {
+        status = kvcl_address_unpack(ctx->address, ctx->address_len, &mine);
+        for (i = 0; (status == KVCL_OK) && same && (i < comm->size); ++i) {
+            status = same_host(comm, i, &mine, &same);
+        }
+        if (status != KVCL_OK) {
+            return status;
+        }
+    }
+    if (known < 0) {
+        known = (same && (ctx->config.path != KVCL_PATH_TCP)) ? KVCL_COLL_PATH_SHM : KVCL_COLL_PATH_NET;
+        kvcl_lock(ctx);
+        cc->path = known;
+        kvcl_unlock(ctx);
+    }
+    *path_p = (kvcl_coll_path_t)known;
+    return KVCL_OK;
+}

@@ -1,0 +1,163 @@
+/*
+ * Where messages of collectives arrive, and what is held of those that come early.
+ *
+ * Early: a rank may announce in a collective, even in a communicator, that this rank has not come to. Such messages are
+ * kept as they came and handled when the collective begins. Bound: an honest rank has at most KVCL_COLL_OPEN
+ * collectives of a communicator under way, each with KVCL_EXEC_ANNOUNCES announcements open to a peer; EARLY_MAX holds
+ * four communicators' worth. Who exceeds it gets an ABORT. What is older than two timeouts belongs to nobody.
+ *
+ * An ABORT for a collective that has not begun is answered with an ABORT at once: nothing is being read. An
+ * announcement for one that is over is answered with how that ended. Nothing else of those that are over is answered,
+ * and no answer is: two sides that both do not know a collective would never end.
+ *
+ * Engine lock throughout.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "coll/coll_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { EARLY_MAX = 4 * KVCL_COLL_OPEN * (KVCL_EXEC_ANNOUNCES + 1), EARLY_BYTES_MAX = 32 << 20 };
+
+typedef struct early {
+    kvcl_list_t     link;
+    kvcl_peer_t     *peer;
+    uint64_t        came_ns;
+    size_t          len;
+    kvcl_msg_coll_t msg;
+    unsigned char   payload[] __attribute__((aligned(8)));
+} early_t;
+
+static void drop(early_t *early)
+{
+    kvcl_list_del(&early->link);
+    free(early);
+}
+
+void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm)
+{
+    early_t *early, *next;
+
+    kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
+        if (((peer == NULL) || (early->peer == peer)) && ((comm == 0) || (early->msg.comm == comm))) {
+            drop(early);
+        }
+    }
+}
+
+void kvcl_coll_replay(kvcl_coll_op_t *op)
+{
+    kvcl_list_t *all = &kvcl_coll_room(op->req.ctx)->early;
+    early_t     *early, *next;
+
+    kvcl_list_foreach_safe (early, next, all, early_t, link) {
+        if ((early->msg.comm == op->cc->id) && (early->msg.seq == op->seq)) {
+            kvcl_coll_handle(op, early->peer, &early->msg, early->payload, early->len);
+            drop(early);
+        }
+    }
+}
+
+/* Is there room for one more of this peer's? What nobody came for makes room. */
+static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
+{
+    uint64_t now = kvcl_now_ns(), age = 2 * ctx->config.timeout_ns;
+    size_t   n = 0, bytes = len;
+    early_t  *early, *next;
+
+    kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
+        if (early->peer != peer) {
+            continue;
+        }
+        if (now - early->came_ns > age) {
+            drop(early);
+            continue;
+        }
+        ++n;
+        bytes += early->len;
+    }
+    return (n < EARLY_MAX) && (bytes <= EARLY_BYTES_MAX);
+}
+
+/* A peer gives up a collective: what it announced in it is no longer to be had. */
+static void unannounce(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_msg_coll_t *in)
+{
+    early_t *early, *next;
+
+    kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
+        if ((early->peer == peer) && (early->msg.comm == in->comm) && (early->msg.seq == in->seq)) {
+            drop(early);
+        }
+    }
+}
+
+/* Answers in the name of a rank that may not know its communicator yet: only comm and seq count at the other side. */
+static void answer(const kvcl_msg_coll_t *in, kvcl_peer_t *peer, const kvcl_coll_comm_t *cc, kvcl_status_t status)
+{
+    kvcl_msg_coll_t out = {.msg    = {.type = KVCL_MSG_COLL, .flags = KVCL_COLL_ANSWER},
+                           .comm   = in->comm,
+                           .seq    = in->seq,
+                           .rank   = (cc != NULL) ? cc->rank : UINT32_MAX,
+                           .kind   = KVCL_COLL_ABORT,
+                           .status = status};
+
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s cannot be told that a collective failed", peer->name);
+    }
+}
+
+static void hold(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len,
+                 const kvcl_coll_comm_t *cc)
+{
+    early_t *early;
+
+    if ((in->kind == KVCL_COLL_ABORT) && ((in->msg.flags & KVCL_COLL_ANSWER) == 0)) {
+        unannounce(ctx, peer, in);
+        answer(in, peer, cc, kvcl_coll_error_of(in->status));
+    } else if (in->kind != KVCL_COLL_ANNOUNCE) {
+        ++ctx->stats.late;
+        return;
+    }
+    early = has_room(ctx, peer, len) ? malloc(sizeof(*early) + len) : NULL;
+    if (early == NULL) {
+        kvcl_log_warn("%s says too much about collectives that have not begun here", peer->name);
+        if (in->kind == KVCL_COLL_ANNOUNCE) {
+            answer(in, peer, cc, KVCL_ERR_NO_SPACE);
+        }
+        return;
+    }
+    early->peer    = peer;
+    early->came_ns = kvcl_now_ns();
+    early->len     = len;
+    early->msg     = *in;
+    if (len > 0) {
+        memcpy(early->payload, data, len);
+    }
+    kvcl_list_add_tail(&kvcl_coll_room(ctx)->early, &early->link);
+}
+
+void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len)
+{
+    const kvcl_msg_coll_t  *in = (const kvcl_msg_coll_t *)msg;
+    const kvcl_coll_comm_t *cc = kvcl_map_get(&kvcl_coll_room(ctx)->comms, in->comm);
+    kvcl_coll_op_t         *op = kvcl_coll_running(ctx, in->comm, in->seq);
+    kvcl_status_t          status;
+
+    (void)hdr_len;
+    if (op != NULL) {
+        kvcl_coll_handle(op, peer, in, data, len);
+        kvcl_coll_advance(op);
+    } else if ((cc != NULL) && kvcl_coll_comm_is_over(cc, in->seq, &status)) {
+        if (in->kind == KVCL_COLL_ANNOUNCE) {
+            kvcl_coll_try_abort(cc, in->seq, peer, status);
+        } else {
+            ++ctx->stats.late;
+        }
+    } else {
+        hold(ctx, peer, in, data, len, cc);
+    }
+}

@@ -1,0 +1,287 @@
+/*
+ * Messages of collectives (coll_wire.h): those I send, and those that come about a collective that has begun here.
+ *
+ * Everything in a message is hostile until it was compared with the plan; block ids are checked by the pull.
+ * Engine lock throughout.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "coll/coll_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GATHER_BYTES = 8192 };
+
+/* ---- out ---- */
+
+static kvcl_msg_coll_t header(const kvcl_coll_comm_t *cc, uint64_t seq, uint32_t kind)
+{
+    return (kvcl_msg_coll_t){
+        .msg = {.type = KVCL_MSG_COLL}, .comm = cc->id, .seq = seq, .rank = cc->rank, .kind = kind};
+}
+
+kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
+{
+    kvcl_msg_coll_t out = header(cc, seq, KVCL_COLL_ABORT);
+
+    out.status = status;
+    return kvcl_peer_post(to, &out.msg, sizeof(out), NULL, 0);
+}
+
+void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
+{
+    if (kvcl_coll_abort(cc, seq, to, status) != KVCL_OK) {
+        kvcl_log_debug("%s cannot be told that a collective failed", to->name);
+    }
+}
+
+kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k)
+{
+    kvcl_msg_coll_t out = header(op->cc, op->seq, KVCL_COLL_ACK);
+
+    out.k = k;
+    return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
+}
+
+/* The bytes go along: from where they lie, or gathered. */
+static kvcl_status_t announce_eager(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kvcl_msg_coll_t *out)
+{
+    unsigned char small[GATHER_BYTES], *bytes = small;
+    kvcl_status_t status;
+    kvcl_stream_t stream;
+
+    out->msg.flags |= KVCL_COLL_EAGER;
+    op->req.ctx->stats.bytes_out += out->len;
+    if (op->cache == NULL) {
+        return kvcl_peer_post(to->peer, &out->msg, sizeof(*out), (const char *)op->buf + out->off, out->len);
+    }
+    if (out->len > sizeof(small)) {
+        bytes = malloc(out->len);
+        if (bytes == NULL) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %llu bytes", (unsigned long long)out->len);
+        }
+    }
+    kvcl_coll_stream(op, &stream);
+    kvcl_stream_seek(&stream, out->off);
+    status = (kvcl_stream_gather(&stream, bytes, out->len) == out->len)
+                 ? kvcl_peer_post(to->peer, &out->msg, sizeof(*out), bytes, out->len) : KVCL_ERR_IO;
+    if (bytes != small) {
+        free(bytes);
+    }
+    return status;
+}
+
+static kvcl_status_t open_offer(kvcl_coll_op_t *op)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    if (op->offer_state == KVCL_COLL_OFFER_NONE) {
+        kvcl_coll_stream(op, &op->offer.stream);
+        status = kvcl_offer_open(op->req.ctx, &op->offer);
+        op->offer_state = (status == KVCL_OK) ? KVCL_COLL_OFFER_OPEN : KVCL_COLL_OFFER_NONE;
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
+{
+    kvcl_context_h  ctx = op->req.ctx;
+    kvcl_msg_coll_t out = header(op->cc, op->seq, KVCL_COLL_ANNOUNCE);
+    kvcl_status_t   status;
+
+    out.k           = action->k;
+    out.signature   = action->signature;
+    out.off         = action->off;
+    out.len         = action->len;
+    out.logical     = op->logical;
+    out.n_blocks    = op->sel.n_blocks;
+    out.block_bytes = op->block_bytes;
+    out.taken_back  = kvcl_taken_back(ctx);
+    if (action->len == 0) {
+        return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
+    }
+    if (action->len <= ctx->config.eager) {
+        return announce_eager(op, to, &out);
+    }
+    status = open_offer(op);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    out.msg.op = op->offer.id;
+    if ((op->cache == NULL) || to->told || (ctx->config.path == KVCL_PATH_TCP) || (to->peer->maps == 0)) {
+        return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
+    }
+    to->told       = true;
+    out.msg.flags |= KVCL_COLL_SOURCE;
+    out.cache      = op->cache->id;
+    out.layers[0]  = op->sel.layers.first;
+    out.layers[1]  = op->sel.layers.end;
+    out.heads[0]   = op->sel.heads.first;
+    out.heads[1]   = op->sel.heads.end;
+    return kvcl_peer_post(to->peer, &out.msg, sizeof(out), op->sel.blocks, op->sel.n_blocks * sizeof(uint32_t));
+}
+
+/* ---- in, for a collective that has begun ---- */
+
+/* Both are plain bytes, or both select as many blocks of the same kind. */
+static kvcl_status_t check_same(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
+{
+    if ((op->cache == NULL) != (in->block_bytes == 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives %s in a broadcast of %s", in->rank,
+                         (op->cache != NULL) ? "plain bytes" : "blocks",
+                         (op->cache != NULL) ? "blocks" : "plain bytes");
+    }
+    if ((op->cache == NULL) || ((in->n_blocks == op->sel.n_blocks) && (in->block_bytes == op->block_bytes) &&
+                                ((in->logical == op->logical) || (in->logical == 0) || (op->logical == 0)))) {
+        return KVCL_OK;
+    }
+    return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "rank %u selects %llu blocks of %llu bytes, I %zu of %llu, or their shapes "
+                     "differ", in->rank, (unsigned long long)in->n_blocks, (unsigned long long)in->block_bytes,
+                     op->sel.n_blocks, (unsigned long long)op->block_bytes);
+}
+
+static kvcl_status_t take_source(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *in, const void *data, size_t len)
+{
+    uint32_t *ids;
+
+    if (from->described || (in->cache == 0) || (in->n_blocks == 0) || (len / sizeof(*ids) != in->n_blocks) ||
+        (len % sizeof(*ids) != 0)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    ids = malloc(len);
+    if (ids == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %llu block ids", (unsigned long long)in->n_blocks);
+    }
+    memcpy(ids, data, len);
+    from->sel = (kvcl_sel_t){.blocks = ids, .n_blocks = (size_t)in->n_blocks, .layers = {in->layers[0], in->layers[1]},
+                             .heads = {in->heads[0], in->heads[1]}};
+    from->cache     = in->cache;
+    from->described = true;
+    return KVCL_OK;
+}
+
+static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *in, const void *data, size_t len)
+{
+    kvcl_coll_chunk_t *chunk;
+
+    if (in->msg.op != 0) {
+        from->offer      = in->msg.op;
+        from->taken_back = in->taken_back;
+    }
+    if (in->msg.flags & KVCL_COLL_SOURCE) {
+        return take_source(from, in, data, len);
+    }
+    if (!(in->msg.flags & KVCL_COLL_EAGER)) {
+        return (len == 0) ? KVCL_OK : KVCL_ERR_PROTOCOL;
+    }
+    if ((len != in->len) || (len == 0)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    chunk = malloc(sizeof(*chunk) + len);
+    if (chunk == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu bytes", len);
+    }
+    chunk->k   = in->k;
+    chunk->len = len;
+    memcpy(chunk->bytes, data, len);
+    kvcl_list_add_tail(&from->chunks, &chunk->link);
+    return KVCL_OK;
+}
+
+/* Every algorithm has a byte at the same place on all ranks; a pull can do no other. */
+static kvcl_status_t check_place(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
+{
+    const kvcl_plan_t      *plan = &op->plan->plan;
+    uint32_t               i     = kvcl_plan_find_peer(plan, in->rank);
+    const kvcl_plan_peer_t *peer = (i == KVCL_STEP_NONE) ? NULL : &plan->peers[i];
+
+    if ((peer == NULL) || (in->k >= peer->recvs) || (in->signature != plan->signature)) {
+        return KVCL_OK; /* for the executor to judge */
+    }
+    return ((in->len == 0) || (plan->steps[plan->index[peer->first_recv + in->k]].off == in->off)) ? KVCL_OK
+                                                                                                 : KVCL_ERR_PROTOCOL;
+}
+
+static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t *peer, const kvcl_msg_coll_t *in,
+                        const void *data, size_t len)
+{
+    bool          failed = (op->exec.status != KVCL_OK);
+    kvcl_status_t status = check_same(op, in);
+
+    if (status == KVCL_OK) {
+        status = check_place(op, in);
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_exec_announced(&op->exec, in->rank, in->k, in->off, in->len, in->signature);
+    }
+    if ((status == KVCL_OK) && (from != NULL) && !failed) {
+        status = take_payload(from, in, data, len);
+    }
+    if (status == KVCL_OK) {
+        return;
+    }
+    if (status == KVCL_ERR_PROTOCOL) {
+        kvcl_am_malformed(op->req.ctx, peer, "an announcement that fits no step");
+    } else {
+        kvcl_log_info("%s", kvcl_last_error());
+    }
+    kvcl_exec_fail(&op->exec, status);
+    if (from == NULL) { /* not in my plan: the executor will not tell it */
+        kvcl_coll_try_abort(op->cc, op->seq, peer, (op->exec.status != KVCL_OK) ? op->exec.status : status);
+    }
+}
+
+kvcl_status_t kvcl_coll_error_of(int32_t status)
+{
+    return ((status < 0) && (status >= KVCL_ERR_INTERNAL)) ? (kvcl_status_t)status : KVCL_ERR_CANCELED;
+}
+
+/* Who knows the communicator no more, or not yet, names no rank. */
+static kvcl_coll_peer_t *find_from(kvcl_coll_op_t *op, const kvcl_peer_t *peer, uint32_t rank)
+{
+    uint32_t i;
+
+    if (rank != UINT32_MAX) {
+        return kvcl_coll_peer_at(op, rank);
+    }
+    for (i = 0; i < op->plan->plan.npeers; ++i) {
+        if (op->peers[i].peer == peer) {
+            return &op->peers[i];
+        }
+    }
+    return NULL;
+}
+
+void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len)
+{
+    kvcl_coll_peer_t  *from = find_from(op, peer, in->rank);
+    kvcl_comm_h       comm  = op->cc->comm;
+    const kvcl_peer_t *known;
+
+    known = (from != NULL) ? from->peer
+                           : ((comm != NULL) && (in->rank < (uint32_t)comm->size)) ? comm->peers[in->rank] : NULL;
+    if ((known != NULL) && (known != peer)) {
+        kvcl_am_malformed(op->req.ctx, peer, "a message about a collective from another rank");
+        return;
+    }
+    switch (in->kind) {
+    case KVCL_COLL_ANNOUNCE:
+        on_announce(op, kvcl_coll_peer_at(op, in->rank), peer, in, data, len);
+        break;
+    case KVCL_COLL_ACK:
+        if (kvcl_exec_acked(&op->exec, in->rank, in->k) != KVCL_OK) {
+            kvcl_am_malformed(op->req.ctx, peer, kvcl_last_error());
+        }
+        break;
+    case KVCL_COLL_ABORT:
+        if ((from == NULL) || (kvcl_exec_aborted(&op->exec, from->rank, kvcl_coll_error_of(in->status)) != KVCL_OK)) {
+            kvcl_exec_fail(&op->exec, kvcl_coll_error_of(in->status));
+        }
+        break;
+    default:
+        kvcl_am_malformed(op->req.ctx, peer, "an unknown kind of message about a collective");
+        break;
+    }
+}

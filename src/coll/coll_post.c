@@ -1,0 +1,280 @@
+/*
+ * The public calls of collectives: they check their arguments, choose the algorithm, borrow the plan, find the plan's
+ * peers (which may ask boot, so no lock is held) and launch the operation.
+ *
+ * A call that fails takes no number in its communicator; the other ranks' collective then ends by its deadline.
+ */
+#include "config.h"
+#include "base/checksum.h"
+#include "base/error.h"
+#include "coll/coll_run.h"
+#include "xfer/params.h"
+#include <kvcl/kvcl_coll.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALLGATHER_MAX = 64 * 1024 };
+
+/* One call's arguments. */
+typedef struct call {
+    const char       *name;
+    kvcl_coll_kind_t kind;
+    kvcl_comm_h      comm;
+    int              root;
+    void             *buf;
+    const void       *in;    /* allgather: my part */
+    kvcl_cache_h     cache;
+    const kvcl_sel_t *sel;
+    uint64_t         len;    /* as kvcl_coll_shape_t.len */
+    kvcl_xfer_params_t params;
+} call_t;
+
+static kvcl_status_t check(const call_t *call)
+{
+    kvcl_status_t status = kvcl_comm_check(call->comm, call->root, call->name);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (call->comm->inter) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
+    }
+    if ((call->sel != NULL) && (call->sel->tokens.end != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives take whole blocks, not a range of tokens",
+                         call->name);
+    }
+    if (call->sel != NULL) {
+        return kvcl_xfer_local(call->comm->ctx, call->cache, call->sel, call->name);
+    }
+    if ((call->len > 0) && (call->buf == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the buffer is NULL", call->name);
+    }
+    return KVCL_OK;
+}
+
+/* What a selected block is, strides apart; 0 for opaque ones, which fit any of as many bytes. */
+static uint64_t logical_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+{
+    kvcl_range_t   layers  = kvcl_sel_layers(shape, sel), heads = kvcl_sel_heads(shape, sel);
+    const uint32_t words[] = {layers.end - layers.first, shape->kv,       shape->tokens,
+                              heads.end - heads.first,   shape->head_dim, shape->elem_bytes};
+
+    return kvcl_shape_is_opaque(shape) ? 0 : kvcl_checksum(words, sizeof(words)) | 1;
+}
+
+static kvcl_status_t borrow_plan(call_t *call, kvcl_coll_comm_t **cc_p, kvcl_plan_entry_t **plan_p)
+{
+    kvcl_context_h         ctx   = call->comm->ctx;
+    kvcl_coll_shape_t      shape = {.rank = (uint32_t)call->comm->rank, .size = (uint32_t)call->comm->size,
+                                    .root = (uint32_t)call->root, .path = KVCL_COLL_PATH_NET, .len = call->len,
+                                    .chunk = ctx->config.coll_chunk};
+    const kvcl_coll_alg_t *alg;
+    kvcl_status_t         status;
+
+    kvcl_lock(ctx);
+    status = kvcl_coll_comm_get(call->comm, cc_p);
+    kvcl_unlock(ctx);
+    if ((status == KVCL_OK) && (call->cache != NULL)) { /* plain bytes travel in messages, on any path */
+        status = kvcl_coll_comm_path(call->comm, *cc_p, &shape.path);
+    }
+    if (status == KVCL_OK) {
+        kvcl_lock(ctx);
+        alg    = kvcl_coll_select(&kvcl_coll_room(ctx)->table, call->kind, &shape);
+        status = kvcl_plan_cache_get(&(*cc_p)->plans, alg, &shape, plan_p);
+        kvcl_unlock(ctx);
+    }
+    return status;
+}
+
+static void return_plan(kvcl_context_h ctx, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan)
+{
+    kvcl_lock(ctx);
+    kvcl_plan_cache_put(&cc->plans, plan);
+    kvcl_unlock(ctx);
+}
+
+/* Fill comm->peers[] for the plan's. */
+static kvcl_status_t find_peers(kvcl_comm_h comm, const kvcl_plan_t *plan)
+{
+    kvcl_status_t status = KVCL_OK;
+    kvcl_peer_t   *peer;
+    uint32_t      i = 0;
+
+    while ((status == KVCL_OK) && (i < plan->npeers)) {
+        kvcl_lock(comm->ctx);
+        while ((i < plan->npeers) && (comm->peers[plan->peers[i].rank] != NULL)) {
+            ++i;
+        }
+        kvcl_unlock(comm->ctx);
+        if (i < plan->npeers) {
+            status = kvcl_comm_peer(comm, (int)plan->peers[i].rank, &peer);
+        }
+    }
+    return status;
+}
+
+/* One piece of memory: the operation, its peers, the executor's. */
+static kvcl_status_t make(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan, kvcl_coll_op_t **op_p)
+{
+    size_t         peers = plan->plan.npeers * sizeof(kvcl_coll_peer_t);
+    kvcl_coll_op_t *op   = calloc(1, sizeof(*op) + peers + kvcl_exec_bytes(&plan->plan));
+    uint32_t       i, *ids;
+
+    if (op == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call->name);
+    }
+    op->cc    = cc;
+    op->plan  = plan;
+    op->peers = (kvcl_coll_peer_t *)(op + 1);
+    op->buf   = call->buf;
+    op->total = (call->kind == KVCL_COLL_ALLGATHER) ? call->len * (uint64_t)call->comm->size : call->len;
+    for (i = 0; i < plan->plan.npeers; ++i) {
+        op->peers[i].op   = op;
+        op->peers[i].rank = plan->plan.peers[i].rank;
+        kvcl_list_init(&op->peers[i].chunks);
+    }
+    if (call->cache != NULL) {
+        ids = malloc(call->sel->n_blocks * sizeof(*ids)); /* more than none: the plan has steps */
+        if (ids == NULL) {
+            free(op);
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu block ids", call->name, call->sel->n_blocks);
+        }
+        memcpy(ids, call->sel->blocks, call->sel->n_blocks * sizeof(*ids));
+        op->cache       = call->cache;
+        op->sel         = *call->sel;
+        op->sel.blocks  = ids;
+        op->logical     = logical_of(&call->cache->shape, call->sel);
+        op->block_bytes = kvcl_sel_block_bytes(&call->cache->shape, call->sel);
+    }
+    kvcl_exec_init(&op->exec, &plan->plan, (char *)(op + 1) + peers, NULL);
+    *op_p = op;
+    return KVCL_OK;
+}
+
+static void place_my_part(const call_t *call)
+{
+    if ((call->kind == KVCL_COLL_ALLGATHER) && (call->len > 0)) {
+        memmove((char *)call->buf + ((uint64_t)call->comm->rank * call->len), call->in, call->len);
+    }
+}
+
+/* Nothing to do: one rank, or no bytes. It takes its number all the same. */
+static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl_req_h *req_p)
+{
+    place_my_part(call);
+    kvcl_lock(call->comm->ctx);
+    cc->seqs = ++call->comm->coll_seq;
+    kvcl_unlock(call->comm->ctx);
+    return kvcl_req_instant(call->comm->ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p); /* cb may run now */
+}
+
+static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
+{
+    kvcl_context_h ctx = call->comm->ctx;
+    kvcl_status_t  status;
+    uint32_t       i;
+
+    kvcl_lock(ctx);
+    for (i = 0; i < op->plan->plan.npeers; ++i) {
+        op->peers[i].peer = call->comm->peers[op->peers[i].rank];
+    }
+    status = kvcl_req_start(&op->req, ctx, &kvcl_coll_class, call->params.timeout_ns, call->params.cb,
+                            call->params.cb_arg, req_p != NULL);
+    if (status == KVCL_OK) {
+        place_my_part(call);
+        op->seq      = call->comm->coll_seq++;
+        op->cc->seqs = call->comm->coll_seq;
+        if (req_p != NULL) {
+            *req_p = &op->req;
+        }
+        kvcl_coll_launch(op); /* it may be gone now */
+    }
+    kvcl_unlock(ctx);
+    return status;
+}
+
+static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_plan_entry_t *plan = NULL;
+    kvcl_coll_op_t    *op   = NULL;
+    kvcl_coll_comm_t  *cc;
+    kvcl_status_t     status = kvcl_xfer_params(params, call->name, &call->params);
+
+    if (status == KVCL_OK) {
+        status = check(call);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (call->sel != NULL) {
+        call->len = kvcl_sel_bytes(&call->cache->shape, call->sel);
+    }
+    status = borrow_plan(call, &cc, &plan);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (plan->plan.count == 0) {
+        status = finish_empty(call, cc, req_p);
+        return_plan(call->comm->ctx, cc, plan);
+        return status;
+    }
+    status = find_peers(call->comm, &plan->plan);
+    if (status == KVCL_OK) {
+        status = make(call, cc, plan, &op);
+    }
+    if (status == KVCL_OK) {
+        status = launch(call, op, req_p);
+    }
+    if (status != KVCL_OK) {
+        if (op != NULL) {
+            kvcl_coll_discard(op);
+        }
+        return_plan(call->comm->ctx, cc, plan);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const kvcl_sel_t *sel,
+                         const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    call_t call = {.name = "kvcl_bcast", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .cache = cache,
+                   .sel = sel};
+
+    if ((cache == NULL) || (sel == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the cache or the selection is NULL");
+    }
+    return post(&call, params, req_p);
+}
+
+kvcl_status_t kvcl_bcast_bytes(kvcl_comm_h comm, int root, void *buf, size_t len, const kvcl_xfer_params_t *params,
+                               kvcl_req_h *req_p)
+{
+    call_t call = {.name = "kvcl_bcast_bytes", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .buf = buf,
+                   .len = len};
+
+    return post(&call, params, req_p);
+}
+
+kvcl_status_t kvcl_barrier(kvcl_comm_h comm, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    call_t call = {.name = "kvcl_barrier", .kind = KVCL_COLL_BARRIER, .comm = comm};
+
+    return post(&call, params, req_p);
+}
+
+kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t len, void *out, const kvcl_xfer_params_t *params,
+                             kvcl_req_h *req_p)
+{
+    call_t call = {.name = "kvcl_allgather", .kind = KVCL_COLL_ALLGATHER, .comm = comm, .buf = out, .in = in,
+                   .len = len};
+
+    if ((len > 0) && (in == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: in is NULL");
+    }
+    if (len > ALLGATHER_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: %zu bytes of each rank, it takes at most %d", len,
+                         ALLGATHER_MAX);
+    }
+    return post(&call, params, req_p);
+}

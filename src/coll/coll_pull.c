@@ -1,0 +1,214 @@
+/*
+ * The bytes of collectives (coll_run.h): what is pulled from a peer, and what came along with its announcement.
+ *
+ * What was copied from a peer's mapped memory counts only if the peer took nothing back meanwhile (pull.h, guarded):
+ * one that gave up may have reused its buffer, and its word of that may be stuck behind others. If it did, its offer is
+ * asked, which refuses if this collective was given up. Then the transports are asked once more (the landed list), so
+ * that a peer that gave up and said so is usually heard before its bytes are passed on.
+ *
+ * Engine lock throughout.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "coll/coll_run.h"
+#include "xfer/flat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAIN_MAX = 64 };
+
+void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream)
+{
+    kvcl_side_t side;
+
+    if (op->cache == NULL) {
+        kvcl_stream_flat(stream, op->buf, op->total);
+        return;
+    }
+    side = kvcl_cache_side(op->cache, &op->sel);
+    kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+}
+
+/* Tell the executor; it knows every step that was given out. */
+static void pulled(kvcl_coll_op_t *op, uint32_t step, kvcl_status_t status)
+{
+    if (kvcl_exec_pulled(&op->exec, step, status) != KVCL_OK) {
+        kvcl_log_error("a collective lost count of its steps: %s", kvcl_last_error());
+    }
+}
+
+static void pull_done(kvcl_pull_t *child, kvcl_status_t status)
+{
+    kvcl_coll_pull_t *pull  = child->arg;
+    kvcl_coll_op_t   *op    = pull->op;
+    bool             mapped = (child->rcache != NULL) && child->rcache->mapped;
+
+    pull->pull = NULL;
+    if ((status == KVCL_OK) && mapped && !op->failing) {
+        pull->state = KVCL_COLL_PULL_LANDED;
+        if (kvcl_list_is_empty(&op->landed_link)) {
+            kvcl_list_add_tail(&kvcl_coll_room(op->req.ctx)->landed, &op->landed_link);
+        }
+        kvcl_engine_kick(op->req.ctx);
+        return;
+    }
+    pull->state = KVCL_COLL_PULL_FREE;
+    pulled(op, pull->step, status);
+    kvcl_coll_advance(op);
+}
+
+static kvcl_status_t fill_pull(const kvcl_coll_op_t *op, const kvcl_coll_peer_t *from, kvcl_pull_t *child,
+                               const kvcl_exec_action_t *action)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    child->peer       = from->peer;
+    child->from       = KVCL_FROM_OFFER;
+    child->offer      = from->offer;
+    child->ranged     = true;
+    child->range_from = action->off;
+    child->total      = action->len;
+    child->buf        = op->buf;
+    child->on_done    = pull_done;
+    if (op->cache != NULL) {
+        status = kvcl_pull_set_local(child, op->cache, &op->sel);
+        if ((status == KVCL_OK) && from->described) {
+            child->from       = KVCL_FROM_CACHE;
+            child->guarded    = true;
+            child->taken_back = from->taken_back;
+            child->cache_id   = from->cache;
+            status            = kvcl_pull_set_remote(child, &from->sel);
+        }
+    }
+    return status;
+}
+
+static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from, const kvcl_exec_action_t *action)
+{
+    kvcl_coll_pull_t *pull  = op->pulls;
+    kvcl_pull_t      *child = kvcl_pull_new();
+    kvcl_status_t    status;
+
+    while (pull->state != KVCL_COLL_PULL_FREE) {
+        ++pull; /* the executor has no more pulls under way than there are entries */
+    }
+    if (child == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
+    }
+    status = fill_pull(op, from, child, action);
+    if (status == KVCL_OK) {
+        pull->state = KVCL_COLL_PULL_ACTIVE;
+        pull->step  = action->step;
+        pull->pull  = child;
+        child->arg  = pull;
+        /* No deadline of its own: the collective's stops it. */
+        status = kvcl_pull_start(op->req.ctx, child, UINT64_MAX, NULL, NULL, false);
+    }
+    if (status != KVCL_OK) {
+        pull->state = KVCL_COLL_PULL_FREE;
+        kvcl_pull_discard(child);
+    }
+    return status;
+}
+
+/* What came along with its announcement is only put in place. */
+static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
+                       kvcl_status_t *status_p)
+{
+    kvcl_coll_chunk_t *chunk, *found = NULL;
+    kvcl_stream_t     stream;
+
+    kvcl_list_foreach (chunk, &from->chunks, kvcl_coll_chunk_t, link) {
+        if (chunk->k == action->k) {
+            found = chunk;
+            break;
+        }
+    }
+    if (found == NULL) {
+        return false;
+    }
+    kvcl_coll_stream(op, &stream);
+    kvcl_stream_seek(&stream, action->off);
+    if (kvcl_stream_scatter(&stream, found->bytes, found->len) != found->len) {
+        *status_p = KVCL_ERR_IO;
+    }
+    op->req.ctx->stats.bytes_in += found->len;
+    kvcl_list_del(&found->link);
+    free(found);
+    return true;
+}
+
+void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action)
+{
+    kvcl_status_t status = KVCL_OK;
+    bool          here   = take_chunk(op, from, action, &status);
+
+    if (!here) {
+        status = (from->offer != 0)
+                     ? start_pull(op, from, action)
+                     : kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes but offers none", from->rank);
+    }
+    if (here || (status != KVCL_OK)) {
+        pulled(op, action->step, status);
+    }
+}
+
+/* Only plain buffers have plans with copies. */
+void kvcl_coll_copy(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
+{
+    if (op->cache == NULL) {
+        memmove((char *)op->buf + action->off, (char *)op->buf + action->peer_off, action->len);
+    }
+    pulled(op, action->step, (op->cache == NULL) ? KVCL_OK : KVCL_ERR_INTERNAL);
+}
+
+void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
+{
+    unsigned i;
+
+    for (i = 0; i < KVCL_EXEC_PULLS; ++i) {
+        kvcl_coll_pull_t *pull = &op->pulls[i];
+
+        if (pull->state == KVCL_COLL_PULL_ACTIVE) {
+            kvcl_pull_stop(pull->pull, status); /* on_done comes, now or later */
+        } else if (pull->state == KVCL_COLL_PULL_LANDED) {
+            pull->state = KVCL_COLL_PULL_FREE;
+            pulled(op, pull->step, status);
+        }
+    }
+    kvcl_list_del(&op->landed_link);
+}
+
+/* Copies that landed count when the transports have nothing more to say. */
+unsigned kvcl_coll_poll(kvcl_context_h ctx)
+{
+    kvcl_coll_room_t *room = kvcl_coll_room(ctx);
+    kvcl_engine_t    *eng  = &ctx->engine;
+    kvcl_list_t      landed, *link;
+    unsigned         n, i, turn;
+
+    if (kvcl_list_is_empty(&room->landed)) {
+        return 0;
+    }
+    for (turn = 0, n = 1; (n != 0) && (turn < DRAIN_MAX); ++turn) {
+        for (i = 0, n = 0; i < eng->n_xports; ++i) {
+            n += eng->xports[i]->ops->progress(eng->xports[i]);
+        }
+    }
+    kvcl_list_init(&landed);
+    kvcl_list_splice_tail(&landed, &room->landed);
+    while ((link = kvcl_list_pop(&landed)) != NULL) {
+        kvcl_coll_op_t *op = kvcl_container_of(link, kvcl_coll_op_t, landed_link);
+
+        for (i = 0; i < KVCL_EXEC_PULLS; ++i) {
+            if (op->pulls[i].state == KVCL_COLL_PULL_LANDED) {
+                op->pulls[i].state = KVCL_COLL_PULL_FREE;
+                pulled(op, op->pulls[i].step, KVCL_OK);
+            }
+        }
+        kvcl_coll_advance(op);
+    }
+    return 1;
+}

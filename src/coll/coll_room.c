@@ -1,0 +1,125 @@
+/*
+ * The room of collectives in a context: its state, its message, and what it does when a peer fails or a communicator
+ * is freed. Engine lock, but init and fini.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "coll/coll_run.h"
+
+#include <stdlib.h>
+
+kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq)
+{
+    kvcl_coll_op_t *op;
+
+    kvcl_list_foreach (op, &kvcl_coll_room(ctx)->running, kvcl_coll_op_t, link) {
+        if ((op->seq == seq) && (op->cc->id == comm)) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
+{
+    kvcl_coll_room_t *room = calloc(1, sizeof(*room));
+    kvcl_status_t    status;
+
+    if (room == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for collectives");
+    }
+    status = kvcl_coll_table_parse(ctx->config.coll_table, &room->table);
+    if (status != KVCL_OK) {
+        free(room);
+        return kvcl_fail(status, "KVCL_COLL_TABLE: %s", kvcl_last_error());
+    }
+    kvcl_map_init(&room->comms);
+    kvcl_list_init(&room->running);
+    kvcl_list_init(&room->landed);
+    kvcl_list_init(&room->early);
+    *state_p = room;
+    return KVCL_OK;
+}
+
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    kvcl_coll_room_t *room = state;
+    uint64_t         key;
+    void             *value;
+    size_t           it;
+
+    kvcl_coll_forget(ctx, NULL, 0);
+    kvcl_map_foreach(&room->comms, it, key, value) {
+        kvcl_plan_cache_fini(&((kvcl_coll_comm_t *)value)->plans);
+        free(value);
+    }
+    kvcl_map_fini(&room->comms);
+    free(room);
+}
+
+static unsigned room_poll(kvcl_context_h ctx, void *state)
+{
+    (void)state;
+    return kvcl_coll_poll(ctx);
+}
+
+/* A running collective's peer that is this one and not known to be gone, or NULL. */
+static kvcl_coll_peer_t *find_gone(kvcl_coll_room_t *room, const kvcl_peer_t *peer)
+{
+    kvcl_coll_op_t *op;
+    uint32_t       i;
+
+    kvcl_list_foreach (op, &room->running, kvcl_coll_op_t, link) {
+        for (i = 0; i < op->plan->plan.npeers; ++i) {
+            if ((op->peers[i].peer == peer) && !op->peers[i].gone) {
+                return &op->peers[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_coll_peer_t *gone;
+
+    kvcl_coll_forget(ctx, peer, 0);
+    while ((gone = find_gone(state, peer)) != NULL) { /* from the start each time: one that ends may end others */
+        kvcl_coll_op_t *op = gone->op;
+
+        kvcl_coll_peer_gone(gone, peer->why);
+        kvcl_coll_advance(op);
+    }
+}
+
+static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
+{
+    kvcl_coll_comm_t *cc = kvcl_map_get(&((kvcl_coll_room_t *)state)->comms, comm->id);
+
+    if (cc == NULL) {
+        return;
+    }
+    cc->comm = NULL;
+    if ((cc->running == 0) && kvcl_list_is_empty(&cc->waiting)) {
+        kvcl_coll_comm_free(ctx, cc);
+    } else {
+        kvcl_log_warn("a communicator is freed while %u of its collectives are in flight", cc->running);
+    }
+}
+
+static const kvcl_msg_handler_t handlers[] = {
+    {KVCL_MSG_COLL, sizeof(kvcl_msg_coll_t), kvcl_coll_on_message},
+    {0, 0, NULL},
+};
+
+extern const kvcl_room_t kvcl_room_coll;
+const kvcl_room_t kvcl_room_coll = {
+    .name        = "coll",
+    .handlers    = handlers,
+    .init        = room_init,
+    .fini        = room_fini,
+    .poll        = room_poll,
+    .peer_failed = room_peer_failed,
+    .comm_freed  = room_comm_freed,
+};

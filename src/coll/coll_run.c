@@ -1,0 +1,316 @@
+/*
+ * The life of a collective (coll_run.h).
+ *
+ * A collective begins by making sessions with all peers of its plan; the executor's actions are taken when all of
+ * these have come or failed.
+ *
+ * It ends when the executor has finished and no peer reads my buffer any more. After a failure peers have
+ * GRACE_NS to say so; who is silent is then taken for dead as far as this collective goes.
+ *
+ * Engine lock throughout. kvcl_coll_advance may end, and free, the operation: callers touch it no more.
+ */
+#include "config.h"
+#include "coll/coll_run.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+enum { GRACE_MS = 2000 };
+
+static void end_if_over(kvcl_coll_op_t *op);
+
+static uint32_t plan_peers(const kvcl_coll_op_t *op)
+{
+    return op->plan->plan.npeers;
+}
+
+kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank)
+{
+    uint32_t i = kvcl_plan_find_peer(&op->plan->plan, rank);
+
+    return (i == KVCL_STEP_NONE) ? NULL : &op->peers[i];
+}
+
+/* ---- the executor's actions ---- */
+
+static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
+{
+    kvcl_coll_peer_t *peer   = (action->op == KVCL_EXEC_COPY) ? NULL : kvcl_coll_peer_at(op, action->peer);
+    kvcl_status_t    status = KVCL_OK;
+
+    switch (action->op) {
+    case KVCL_EXEC_ANNOUNCE:
+        status = kvcl_coll_announce(op, peer, action);
+        break;
+    case KVCL_EXEC_PULL:
+        kvcl_coll_pull(op, peer, action);
+        break;
+    case KVCL_EXEC_COPY:
+        kvcl_coll_copy(op, action);
+        break;
+    case KVCL_EXEC_ACK:
+        status = kvcl_coll_ack(op, peer, action->k);
+        break;
+    case KVCL_EXEC_ABORT:
+        if (kvcl_coll_abort(op->cc, op->seq, peer->peer, action->status) != KVCL_OK) {
+            kvcl_exec_peer_gone(&op->exec, peer->rank, KVCL_ERR_RANK_FAILED);
+        }
+        break;
+    }
+    if (status != KVCL_OK) {
+        kvcl_exec_fail(&op->exec, status);
+    }
+}
+
+/* Ranks that are not in my plan may be waiting for ranks that are: tell those I have a session with. */
+static void tell_others(kvcl_coll_op_t *op)
+{
+    kvcl_comm_h comm = op->cc->comm;
+    int         i;
+
+    for (i = 0; (comm != NULL) && (i < comm->size); ++i) {
+        kvcl_peer_t *peer = comm->peers[i];
+
+        if ((peer != NULL) && (peer->state == KVCL_PEER_READY) && (i != comm->rank) &&
+            (kvcl_coll_peer_at(op, (uint32_t)i) == NULL) &&
+            (kvcl_coll_abort(op->cc, op->seq, peer, op->exec.status) != KVCL_OK)) {
+            kvcl_log_debug("%s cannot be told that a collective failed", peer->name);
+        }
+    }
+}
+
+void kvcl_coll_advance(kvcl_coll_op_t *op)
+{
+    kvcl_exec_action_t action;
+    bool               again = true;
+
+    if (op->advancing || (op->unready > 0)) {
+        return;
+    }
+    op->advancing = true;
+    while (again) {
+        while (kvcl_exec_next(&op->exec, &action)) {
+            perform(op, &action);
+        }
+        again = (op->exec.status != KVCL_OK) && !op->failing;
+        if (again) {
+            kvcl_log_info("collective %llu of communicator %llx fails: %s", (unsigned long long)op->seq,
+                          (unsigned long long)op->cc->id, kvcl_status_text(op->exec.status));
+            op->failing = true;
+            kvcl_coll_stop_pulls(op, op->exec.status);
+            tell_others(op);
+        }
+    }
+    op->advancing = false;
+    end_if_over(op);
+}
+
+/* ---- the beginning ---- */
+
+void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status)
+{
+    peer->gone = true;
+    /* Boot named it and a transport leads there: that nobody answers means that it died. */
+    if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL))) {
+        status = KVCL_ERR_RANK_FAILED;
+    }
+    kvcl_exec_peer_gone(&peer->op->exec, peer->rank, status);
+}
+
+static void on_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    kvcl_coll_peer_t *peer = kvcl_container_of(waiter, kvcl_coll_peer_t, waiter);
+
+    peer->waiting = false;
+    --peer->op->unready;
+    if (status != KVCL_OK) {
+        kvcl_coll_peer_gone(peer, status);
+    }
+    kvcl_coll_advance(peer->op);
+}
+
+static void connect_peers(kvcl_coll_op_t *op)
+{
+    kvcl_status_t status;
+    uint32_t      i;
+
+    for (i = 0; i < plan_peers(op); ++i) {
+        kvcl_coll_peer_t *peer = &op->peers[i];
+
+        peer->waiter.fn = on_ready;
+        kvcl_list_init(&peer->waiter.link);
+        status = kvcl_peer_ready(peer->peer, &peer->waiter);
+        if (status == KVCL_INPROGRESS) {
+            peer->waiting = true;
+            ++op->unready;
+        } else if (status != KVCL_OK) {
+            kvcl_coll_peer_gone(peer, status);
+        }
+    }
+}
+
+/* Leaves op->advancing set: the caller advances. */
+static void begin(kvcl_coll_op_t *op)
+{
+    kvcl_list_del(&op->link);
+    kvcl_list_add_tail(&kvcl_coll_room(op->req.ctx)->running, &op->link);
+    op->begun     = true;
+    op->advancing = true;
+    ++op->cc->running;
+    connect_peers(op);
+    kvcl_coll_replay(op);
+}
+
+/* The communicator's next ones, as many as may be under way; may free it. */
+static void begin_waiting(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
+{
+    if (cc->beginning) {
+        return; /* whoever is at it goes on */
+    }
+    cc->beginning = true;
+    while ((cc->running < KVCL_COLL_OPEN) && !kvcl_list_is_empty(&cc->waiting)) {
+        kvcl_coll_op_t *op = kvcl_list_head(&cc->waiting, kvcl_coll_op_t, link);
+
+        begin(op);
+        op->advancing = false;
+        kvcl_coll_advance(op);
+    }
+    cc->beginning = false;
+    if ((cc->comm == NULL) && (cc->running == 0) && kvcl_list_is_empty(&cc->waiting)) {
+        kvcl_coll_comm_free(ctx, cc);
+    }
+}
+
+void kvcl_coll_launch(kvcl_coll_op_t *op)
+{
+    unsigned i;
+
+    kvcl_assert_locked(op->req.ctx);
+    for (i = 0; i < KVCL_EXEC_PULLS; ++i) {
+        op->pulls[i].op = op;
+    }
+    kvcl_list_init(&op->landed_link);
+    kvcl_list_init(&op->link);
+    kvcl_list_add_tail(&op->cc->waiting, &op->link);
+    begin_waiting(op->req.ctx, op->cc);
+}
+
+/* ---- the end ---- */
+
+void kvcl_coll_discard(kvcl_coll_op_t *op)
+{
+    free((void *)op->sel.blocks);
+    free(op);
+}
+
+static void release(kvcl_req_t *req)
+{
+    kvcl_coll_discard(kvcl_container_of(req, kvcl_coll_op_t, req));
+}
+
+static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
+{
+    kvcl_coll_comm_t *cc  = op->cc;
+    kvcl_context_h   ctx = op->req.ctx;
+    kvcl_list_t      *link;
+    uint32_t         i;
+
+    for (i = 0; i < plan_peers(op); ++i) {
+        free((void *)op->peers[i].sel.blocks);
+        while ((link = kvcl_list_pop(&op->peers[i].chunks)) != NULL) {
+            free(kvcl_container_of(link, kvcl_coll_chunk_t, link));
+        }
+    }
+    kvcl_list_del(&op->link);
+    kvcl_list_del(&op->landed_link);
+    kvcl_plan_cache_put(&cc->plans, op->plan);
+    if (status != KVCL_OK) {
+        kvcl_take_back(ctx); /* a peer that was not heard any more may be copying */
+        kvcl_coll_comm_failure(cc, op->seq, status);
+    }
+    --cc->running;
+    kvcl_req_complete(&op->req, status);
+    begin_waiting(ctx, cc);
+}
+
+/* Let silent peers have a moment more, by the request's own timer. Returns whether they have it. */
+static bool wait_for_silent(kvcl_coll_op_t *op)
+{
+    kvcl_engine_t *eng = &op->req.ctx->engine;
+
+    if (op->forced) {
+        return false;
+    }
+    if (op->grace_ns == 0) {
+        op->grace_ns = kvcl_deadline_after(GRACE_MS * KVCL_NS_PER_MS);
+        kvcl_heap_del(&eng->timers, &op->req.timer);
+        if (kvcl_heap_add(&eng->timers, &op->req.timer, op->grace_ns) != KVCL_OK) {
+            return false;
+        }
+        kvcl_engine_kick(op->req.ctx);
+    }
+    return true;
+}
+
+static void offer_idle(kvcl_offer_t *offer)
+{
+    kvcl_coll_op_t *op = kvcl_container_of(offer, kvcl_coll_op_t, offer);
+
+    op->offer_state = KVCL_COLL_OFFER_CLOSED;
+    if (!op->advancing) {
+        end_if_over(op);
+    }
+}
+
+static void end_if_over(kvcl_coll_op_t *op)
+{
+    kvcl_status_t status = kvcl_exec_status(&op->exec);
+
+    if ((status == KVCL_INPROGRESS) || (!kvcl_exec_released(&op->exec) && wait_for_silent(op))) {
+        return;
+    }
+    if (op->offer_state == KVCL_COLL_OFFER_OPEN) {
+        op->offer_state = KVCL_COLL_OFFER_CLOSING;
+        op->offer.idle  = offer_idle;
+        op->advancing   = true;
+        kvcl_offer_close(op->req.ctx, &op->offer);
+        op->advancing = false;
+    }
+    if (op->offer_state != KVCL_COLL_OFFER_CLOSING) {
+        complete(op, status);
+    }
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_coll_op_t *op = kvcl_container_of(req, kvcl_coll_op_t, req);
+    uint32_t       i;
+
+    if (op->advancing) { /* stopped by what it does itself: it will see */
+        kvcl_exec_fail(&op->exec, status);
+        return;
+    }
+    if (!op->begun) {
+        begin(op);
+    }
+    op->advancing = true;
+    if ((op->grace_ns != 0) && (status == KVCL_ERR_TIMED_OUT) && kvcl_deadline_passed(op->grace_ns)) {
+        kvcl_log_info("a collective ends without hearing from all peers that may read its buffer");
+        op->forced = true;
+    }
+    kvcl_exec_fail(&op->exec, status);
+    for (i = 0; i < plan_peers(op); ++i) {
+        if (op->peers[i].waiting) {
+            kvcl_peer_unwait(&op->peers[i].waiter);
+            op->peers[i].waiting = false;
+            --op->unready;
+            kvcl_exec_peer_gone(&op->exec, op->peers[i].rank, status);
+        }
+    }
+    op->advancing = false;
+    kvcl_coll_advance(op);
+}
+
+const kvcl_req_class_t kvcl_coll_class = {.name = "collective", .stop = stop, .release = release};

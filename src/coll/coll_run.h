@@ -1,0 +1,182 @@
+/*
+ * Collectives at work: the pure executor of collectives/exec.h bound to the engine.
+ *
+ * One kvcl_coll_op_t is one collective as this rank runs it, a request. Its life: posted (waiting, while as many as
+ * KVCL_COLL_OPEN of its communicator are under way), begun (sessions with the plan's peers are made, then the
+ * executor's actions are done as they come), over (executor finished, nobody reads my buffer any more), complete.
+ * Who does what: coll_post.c the public calls, coll_run.c the life, coll_pull.c the bytes, coll_msg.c messages,
+ * coll_early.c those that come too early, coll_comm.c what is kept of a communicator, coll_room.c the room.
+ *
+ * All under the engine lock, but the calls that say otherwise.
+ */
+#ifndef KVCL_COLL_RUN_H
+#define KVCL_COLL_RUN_H
+
+#include "collectives/exec.h"
+#include "collectives/plan_cache.h"
+#include "collectives/select.h"
+#include "core/comm.h"
+#include "core/req.h"
+#include "coll/coll_wire.h"
+#include "xfer/offer.h"
+#include "xfer/pull.h"
+
+enum {
+    KVCL_COLL_OPEN     = 16, /* collectives of one communicator under way; later ones wait */
+    KVCL_COLL_FAILURES = 16  /* ended collectives whose error is remembered, per communicator */
+};
+
+/* What is kept of a communicator from its first collective on. */
+typedef struct kvcl_coll_comm {
+    uint64_t          id;
+    kvcl_comm_h       comm;    /* NULL: freed */
+    uint32_t          rank;
+    int               path;    /* kvcl_coll_path_t of caches, -1: not known yet */
+    kvcl_plan_cache_t plans;
+    kvcl_list_t       waiting; /* kvcl_coll_op_t, by seq */
+    unsigned          running;
+    bool              beginning;
+    uint64_t          seqs;    /* collectives posted: coll_seq of the communicator */
+    struct {
+        uint64_t      seq;
+        kvcl_status_t status;
+    } failures[KVCL_COLL_FAILURES]; /* a ring */
+    unsigned          n_failures;
+} kvcl_coll_comm_t;
+
+typedef struct kvcl_coll_op kvcl_coll_op_t;
+
+/* Bytes that came with their announcement, before their turn. */
+typedef struct kvcl_coll_chunk {
+    kvcl_list_t   link;
+    uint32_t      k;
+    size_t        len;
+    unsigned char bytes[];
+} kvcl_coll_chunk_t;
+
+typedef struct kvcl_coll_peer {
+    kvcl_coll_op_t     *op;
+    kvcl_peer_t        *peer;
+    uint32_t           rank;
+    kvcl_peer_waiter_t waiter;
+    bool               waiting;  /* for its session */
+    bool               gone;
+    bool               told;     /* it has been told where my bytes lie */
+    uint64_t           offer;    /* its offer, from its announcements */
+    uint64_t           taken_back; /* its count of taken back bytes, from the last of them */
+    bool               described; /* where its bytes lie is known: */
+    uint32_t           cache;
+    kvcl_sel_t         sel;      /* owned */
+    kvcl_list_t        chunks;
+} kvcl_coll_peer_t;
+
+typedef enum { KVCL_COLL_PULL_FREE, KVCL_COLL_PULL_ACTIVE, KVCL_COLL_PULL_LANDED } kvcl_coll_pull_state_t;
+
+typedef struct kvcl_coll_pull {
+    kvcl_coll_op_t         *op;
+    kvcl_coll_pull_state_t state;
+    uint32_t               step;
+    kvcl_pull_t            *pull; /* ACTIVE */
+} kvcl_coll_pull_t;
+
+typedef enum { KVCL_COLL_OFFER_NONE, KVCL_COLL_OFFER_OPEN, KVCL_COLL_OFFER_CLOSING, KVCL_COLL_OFFER_CLOSED }
+    kvcl_coll_offer_state_t;
+
+struct kvcl_coll_op {
+    kvcl_req_t              req;
+    kvcl_list_t             link;        /* the communicator's waiting, or the room's running */
+    kvcl_list_t             landed_link; /* the room's landed */
+    kvcl_coll_comm_t        *cc;
+    uint64_t                seq;
+    kvcl_plan_entry_t       *plan;
+    kvcl_exec_t             exec;
+    kvcl_coll_peer_t        *peers;      /* as plan->plan.peers */
+    void                    *buf;        /* or cache and sel: */
+    kvcl_cache_h            cache;
+    kvcl_sel_t              sel;         /* owned */
+    uint64_t                total;       /* bytes of the buffer */
+    uint64_t                logical;
+    uint64_t                block_bytes;
+    kvcl_offer_t            offer;
+    kvcl_coll_offer_state_t offer_state;
+    kvcl_coll_pull_t        pulls[KVCL_EXEC_PULLS];
+    unsigned                unready;     /* peers whose session is not there yet */
+    bool                    begun;
+    bool                    advancing;   /* inside kvcl_coll_advance: it will see what is new */
+    bool                    failing;     /* the failure has been acted on */
+    bool                    forced;      /* silent peers had their time: end without them */
+    uint64_t                grace_ns;    /* until when they have it; 0: not begun */
+};
+
+typedef struct kvcl_coll_room {
+    kvcl_coll_table_t table;
+    kvcl_map_t        comms;   /* id -> kvcl_coll_comm_t */
+    kvcl_list_t       running; /* kvcl_coll_op_t */
+    kvcl_list_t       landed;
+    kvcl_list_t       early;   /* coll_msg.c: about collectives not begun here */
+} kvcl_coll_room_t;
+
+static inline kvcl_coll_room_t *kvcl_coll_room(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_COLL];
+}
+
+/* ---- coll_run.c ---- */
+
+/** Takes a started request with its plan, buffer and peers set; it may be over on return. */
+void kvcl_coll_launch(kvcl_coll_op_t *op);
+/** Do what the executor wants done now; the operation may be gone afterwards. */
+void kvcl_coll_advance(kvcl_coll_op_t *op);
+kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank); /* NULL: not in the plan */
+/** It failed with status; the caller advances. */
+void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status);
+/** Frees an operation that was never launched, or is complete. No lock needed. */
+void kvcl_coll_discard(kvcl_coll_op_t *op);
+extern const kvcl_req_class_t kvcl_coll_class;
+
+/* ---- coll_pull.c ---- */
+
+void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* my buffer, at 0 */
+void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action);
+void kvcl_coll_copy(kvcl_coll_op_t *op, const kvcl_exec_action_t *action);
+void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status);
+unsigned kvcl_coll_poll(kvcl_context_h ctx); /* what landed */
+
+/* ---- coll_msg.c ---- */
+
+kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
+    KVCL_MUST_CHECK;
+kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
+    KVCL_MUST_CHECK;
+void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status);
+/** A message about a collective that has begun; the caller advances. */
+void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len);
+kvcl_status_t kvcl_coll_error_of(int32_t status); /* from a message, so perhaps none */
+
+/* ---- coll_early.c ---- */
+
+void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void kvcl_coll_replay(kvcl_coll_op_t *op); /* what came before it began */
+/** Forget what came early from a peer, or about a communicator (peer NULL). */
+void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm);
+
+/* ---- coll_room.c ---- */
+
+/** The running one, or NULL. */
+kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq);
+
+/* ---- coll_comm.c ---- */
+
+/** Found, or made. */
+kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p) KVCL_MUST_CHECK;
+void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc);
+/** Has this collective ended here? Then *status_p is what an announcement of it is answered with. */
+bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p);
+void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t status);
+/** No lock held; asks boot the first time. The same on all ranks: has each rank's cache memory a path to be mapped by
+ *  all others, as far as addresses tell? */
+kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_coll_path_t *path_p) KVCL_MUST_CHECK;
+
+#endif

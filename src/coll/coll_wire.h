@@ -1,0 +1,44 @@
+/*
+ * The message of collectives, as it travels (core/wire.h says how).
+ *
+ * ANNOUNCE  bytes [off, off + len) of my buffer may be taken; the k-th such notice to you in this collective. Payload:
+ *           the bytes themselves (EAGER), or the block ids of where they lie in a cache of mine (SOURCE, once per
+ *           collective and receiver, with any of its announcements), or nothing. op is the offer under which they may
+ *           be pulled by message; 0 with EAGER and where there are no bytes.
+ * ACK       your k-th announcement has been taken.
+ * ABORT     status: I read no more of your buffer and announce no more of mine in this collective.
+ *
+ * logical, n_blocks and block_bytes say what the sender's buffer is, so that ranks whose selections differ learn it;
+ * all are 0 for plain bytes.
+ */
+#ifndef KVCL_COLL_WIRE_H
+#define KVCL_COLL_WIRE_H
+
+#include "core/wire.h"
+
+enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
+
+enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4 }; /* msg.flags; ANSWER: an ABORT, no reply */
+
+typedef struct kvcl_msg_coll {
+    kvcl_msg_t msg;
+    uint64_t   comm;
+    uint64_t   seq;         /* of the collective in its communicator, from 0 */
+    uint32_t   rank;        /* the sender's */
+    uint32_t   kind;        /* KVCL_COLL_ANNOUNCE, ... */
+    uint32_t   k;
+    uint32_t   signature;   /* of the plan */
+    uint64_t   off;
+    uint64_t   len;
+    int32_t    status;      /* ABORT */
+    uint32_t   cache;       /* SOURCE: the sender's */
+    uint64_t   logical;     /* what a selected block is; 0: opaque */
+    uint64_t   n_blocks;
+    uint64_t   block_bytes;
+    uint32_t   layers[2];
+    uint32_t   heads[2];
+    uint64_t   taken_back;  /* ANNOUNCE: kvcl_taken_back() at the sender */
+} kvcl_msg_coll_t;
+_Static_assert(sizeof(kvcl_msg_coll_t) == 136, "wire format");
+
+#endif

@@ -1,0 +1,471 @@
+/*
+ * Meeting of two jobs' rank 0 (join/meet.h).
+ *
+ * Owns what asks and was not accepted yet, bounded: ASKS_MAX in all, ASKS_PER_PEER of one peer. All under the engine
+ * lock but kvcl_meet. A meet_t is a request whose user is the blocked caller, so what it points to outlives it.
+ */
+#include "config.h"
+#include "join/meet.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "core/address.h"
+#include "core/req.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASKS_MAX = 64, ASKS_PER_PEER = 4 };
+
+typedef enum { MEET_SESSION, MEET_ASKED, MEET_LISTENING, MEET_ANSWERED } meet_state_t;
+
+typedef struct meet {
+    kvcl_req_t           req;
+    kvcl_list_t          link;   /* accepting: room_t.accepts */
+    meet_state_t         state;
+    kvcl_peer_t          *peer;
+    kvcl_peer_waiter_t   waiter;
+    const kvcl_members_t *mine;
+    kvcl_members_t       theirs; /* handed over on success */
+    kvcl_members_t       *theirs_p;
+    uint64_t             id;
+    uint64_t             *id_p;
+} meet_t;
+
+typedef struct ask {
+    kvcl_list_t    link;
+    kvcl_peer_t    *peer;
+    uint64_t       op;
+    kvcl_members_t members;
+} ask_t;
+
+typedef struct room {
+    kvcl_list_t accepts; /* meet_t, in order */
+    kvcl_list_t asks;    /* ask_t, in order */
+} room_t;
+
+static room_t *room_of(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_COMM];
+}
+
+kvcl_status_t kvcl_members_next(const kvcl_members_t *members, size_t *at_p, const void **addr_p, size_t *len_p)
+{
+    const char *buf = members->buf;
+    uint32_t   len;
+
+    if (members->len - *at_p < sizeof(len)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "a list of addresses is cut off");
+    }
+    memcpy(&len, buf + *at_p, sizeof(len));
+    if ((len == 0) || (len > members->len - *at_p - sizeof(len))) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "a list of addresses is cut off");
+    }
+    *addr_p = buf + *at_p + sizeof(len);
+    *len_p  = len;
+    *at_p  += sizeof(len) + len;
+    return KVCL_OK;
+}
+
+/* n addresses and nothing else, the first of them the sender's own. */
+static kvcl_status_t check_members(const kvcl_members_t *members, const kvcl_peer_t *peer)
+{
+    kvcl_status_t  status = KVCL_OK;
+    kvcl_address_t address;
+    const void     *addr = NULL;
+    size_t         at = 0, len = 0;
+    uint32_t       i;
+
+    if ((members->n == 0) || (members->n > KVCL_MEMBERS_MAX)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "a job of %u ranks", members->n);
+    }
+    for (i = 0; (status == KVCL_OK) && (i < members->n); ++i) {
+        status = kvcl_members_next(members, &at, &addr, &len);
+        if (status == KVCL_OK) {
+            status = kvcl_address_unpack(addr, len, &address);
+        }
+        if ((status == KVCL_OK) && (i == 0) && (memcmp(address.uuid, peer->uuid, sizeof(address.uuid)) != 0)) {
+            status = kvcl_fail(KVCL_ERR_PROTOCOL, "the sender is not rank 0 of its list");
+        }
+    }
+    if ((status == KVCL_OK) && (at != members->len)) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "a list of addresses is too long");
+    }
+    return status;
+}
+
+/* Copies the payload. */
+static kvcl_status_t take_members(const kvcl_msg_connect_t *in, const void *data, size_t len, const kvcl_peer_t *peer,
+                                  kvcl_members_t *members)
+{
+    kvcl_members_t lent = {(void *)(uintptr_t)data, len, in->n};
+    kvcl_status_t  status;
+
+    status = (len > KVCL_MEMBERS_BYTES_MAX) ? kvcl_fail(KVCL_ERR_PROTOCOL, "%zu bytes of addresses", len)
+                                            : check_members(&lent, peer);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    lent.buf = malloc(len);
+    if (lent.buf == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %u addresses", in->n);
+    }
+    memcpy(lent.buf, data, len);
+    *members = lent;
+    return KVCL_OK;
+}
+
+static kvcl_status_t post(kvcl_peer_t *peer, uint8_t type, kvcl_msg_connect_t *out, const kvcl_members_t *members)
+{
+    out->msg.type = type;
+    out->n        = (members != NULL) ? members->n : 0;
+    return kvcl_peer_post(peer, &out->msg, sizeof(*out), (members != NULL) ? members->buf : NULL,
+                          (members != NULL) ? members->len : 0);
+}
+
+/* To somebody who is told at most: if it is gone, so be it. */
+static void tell(kvcl_peer_t *peer, uint8_t type, uint64_t op, uint32_t kind, kvcl_status_t status)
+{
+    kvcl_msg_connect_t out = {.msg = {.op = op}, .kind = kind, .status = status};
+
+    if (post(peer, type, &out, NULL) != KVCL_OK) {
+        kvcl_log_debug("%s cannot be answered: it is gone", peer->name);
+    }
+}
+
+static void finish(meet_t *meet, kvcl_status_t status)
+{
+    kvcl_list_del(&meet->link);
+    if (status == KVCL_OK) {
+        *meet->theirs_p  = meet->theirs;
+        *meet->id_p      = meet->id;
+        meet->theirs.buf = NULL;
+    }
+    kvcl_req_complete(&meet->req, status);
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    meet_t *meet = kvcl_container_of(req, meet_t, req);
+
+    if (meet->state == MEET_SESSION) {
+        kvcl_peer_unwait(&meet->waiter);
+    } else if (meet->state == MEET_ASKED) {
+        tell(meet->peer, KVCL_MSG_CONNECT, meet->req.id, KVCL_CONNECT_WITHDRAW, KVCL_OK);
+    }
+    finish(meet, status);
+}
+
+static void release(kvcl_req_t *req)
+{
+    meet_t *meet = kvcl_container_of(req, meet_t, req);
+
+    free(meet->theirs.buf);
+    free(meet);
+}
+
+static const kvcl_req_class_t meet_class = {.name = "connect", .stop = stop, .release = release};
+
+/* ---- connecting ---- */
+
+static void ask(meet_t *meet)
+{
+    kvcl_msg_connect_t out = {.msg = {.op = meet->req.id}, .kind = KVCL_CONNECT_ASK};
+    kvcl_status_t      status;
+
+    meet->state = MEET_ASKED;
+    kvcl_req_watch(&meet->req, meet->peer);
+    status = post(meet->peer, KVCL_MSG_CONNECT, &out, meet->mine);
+    if (status != KVCL_OK) {
+        finish(meet, status);
+    }
+}
+
+static void on_session(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    meet_t *meet = kvcl_container_of(waiter, meet_t, waiter);
+
+    if (status != KVCL_OK) {
+        finish(meet, status);
+        return;
+    }
+    ask(meet);
+}
+
+static void start_connect(meet_t *meet)
+{
+    kvcl_status_t status;
+
+    meet->state     = MEET_SESSION;
+    meet->waiter.fn = on_session;
+    kvcl_list_init(&meet->waiter.link);
+    status = kvcl_peer_ready(meet->peer, &meet->waiter);
+    if (status == KVCL_OK) {
+        ask(meet);
+    } else if (status != KVCL_INPROGRESS) {
+        finish(meet, status);
+    }
+}
+
+void kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len)
+{
+    const kvcl_msg_connect_t *in  = (const kvcl_msg_connect_t *)msg;
+    kvcl_req_t               *req = kvcl_req_find(ctx, msg->op, &meet_class);
+    kvcl_msg_connect_t       out  = {.msg = {.op = in->answer}, .kind = KVCL_CONNECT_CONFIRM};
+    kvcl_status_t            status;
+    meet_t                   *meet;
+
+    (void)hdr_len;
+    meet = (req != NULL) ? kvcl_container_of(req, meet_t, req) : NULL;
+    if ((meet == NULL) || (meet->state != MEET_ASKED) || (meet->peer != peer)) {
+        ++ctx->stats.late;
+        return;
+    }
+    status = ((in->status < 0) && (in->status >= KVCL_ERR_INTERNAL))
+                 ? (kvcl_status_t)in->status
+                 : take_members(in, data, len, peer, &meet->theirs);
+    if (status == KVCL_OK) {
+        meet->id = in->id;
+        status   = post(peer, KVCL_MSG_CONNECT, &out, NULL);
+    }
+    finish(meet, status);
+}
+
+/* ---- accepting ---- */
+
+static void drop_ask(ask_t *asks)
+{
+    kvcl_list_del(&asks->link);
+    free(asks->members.buf);
+    free(asks);
+}
+
+static ask_t *find_ask(room_t *room, const kvcl_peer_t *peer, uint64_t op)
+{
+    ask_t *one;
+
+    kvcl_list_foreach (one, &room->asks, ask_t, link) {
+        if ((one->peer == peer) && (one->op == op)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* Answer an ask in the name of an accept; the ask is used up. */
+static void answer(meet_t *meet, ask_t *one)
+{
+    kvcl_msg_connect_t out = {.msg = {.op = one->op}, .status = KVCL_OK, .answer = meet->req.id};
+    kvcl_status_t      status;
+
+    status = kvcl_random_bytes(&meet->id, sizeof(meet->id));
+    if (status == KVCL_OK) {
+        meet->id |= 2; /* as kvcl_context_comm_id */
+        out.id    = meet->id;
+        status    = post(one->peer, KVCL_MSG_CONNECTED, &out, meet->mine);
+    }
+    if (status == KVCL_OK) {
+        free(meet->theirs.buf);
+        meet->theirs     = one->members;
+        meet->peer       = one->peer;
+        meet->state      = MEET_ANSWERED;
+        one->members.buf = NULL;
+    }
+    drop_ask(one);
+}
+
+/* Bring waiting accepts and held asks together. */
+static void match(room_t *room)
+{
+    meet_t *meet;
+
+    kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
+        while ((meet->state == MEET_LISTENING) && !kvcl_list_is_empty(&room->asks)) {
+            answer(meet, kvcl_list_head(&room->asks, ask_t, link));
+        }
+    }
+}
+
+static void listen_again(meet_t *meet)
+{
+    meet->state = MEET_LISTENING;
+    meet->peer  = NULL;
+}
+
+static void on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_connect_t *in, const void *data, size_t len)
+{
+    room_t        *room = room_of(ctx);
+    unsigned      all = 0, of_peer = 0;
+    ask_t         *one;
+    kvcl_status_t status;
+
+    kvcl_list_foreach (one, &room->asks, ask_t, link) {
+        ++all;
+        of_peer += (one->peer == peer) ? 1 : 0;
+    }
+    one = ((all < ASKS_MAX) && (of_peer < ASKS_PER_PEER)) ? calloc(1, sizeof(*one)) : NULL;
+    if (one == NULL) {
+        tell(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, KVCL_ERR_BUSY);
+        return;
+    }
+    status = take_members(in, data, len, peer, &one->members);
+    if (status != KVCL_OK) {
+        kvcl_am_malformed(ctx, peer, kvcl_last_error());
+        tell(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, status);
+        free(one);
+        return;
+    }
+    one->peer = peer;
+    one->op   = in->msg.op;
+    kvcl_list_add_tail(&room->asks, &one->link);
+    match(room);
+}
+
+static void on_withdraw(room_t *room, kvcl_peer_t *peer, uint64_t op)
+{
+    ask_t *one = find_ask(room, peer, op);
+
+    if (one != NULL) {
+        drop_ask(one);
+    } /* else it was answered meanwhile: the accept's deadline ends it, or the peer's next ask is another */
+}
+
+static void on_confirm(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
+{
+    kvcl_req_t *req  = kvcl_req_find(ctx, op, &meet_class);
+    meet_t     *meet = (req != NULL) ? kvcl_container_of(req, meet_t, req) : NULL;
+
+    if ((meet == NULL) || (meet->state != MEET_ANSWERED) || (meet->peer != peer)) {
+        ++ctx->stats.late;
+        return;
+    }
+    finish(meet, KVCL_OK);
+}
+
+void kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len)
+{
+    const kvcl_msg_connect_t *in = (const kvcl_msg_connect_t *)msg;
+
+    (void)hdr_len;
+    switch (in->kind) {
+    case KVCL_CONNECT_ASK:
+        on_ask(ctx, peer, in, data, len);
+        break;
+    case KVCL_CONNECT_CONFIRM:
+        on_confirm(ctx, peer, msg->op);
+        break;
+    case KVCL_CONNECT_WITHDRAW:
+        on_withdraw(room_of(ctx), peer, msg->op);
+        break;
+    default:
+        kvcl_am_malformed(ctx, peer, "an unknown kind of connect");
+        break;
+    }
+}
+
+/* ---- the room's share ---- */
+
+void kvcl_meet_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    room_t *room = state;
+    ask_t  *one, *next;
+    meet_t *meet;
+
+    (void)ctx;
+    kvcl_list_foreach_safe (one, next, &room->asks, ask_t, link) {
+        if (one->peer == peer) {
+            drop_ask(one);
+        }
+    }
+    kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
+        if ((meet->state == MEET_ANSWERED) && (meet->peer == peer)) {
+            listen_again(meet);
+        }
+    }
+    match(room);
+}
+
+kvcl_status_t kvcl_meet_init(kvcl_context_h ctx, void **state_p)
+{
+    room_t *room = calloc(1, sizeof(*room));
+
+    (void)ctx;
+    if (room == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for communicators");
+    }
+    kvcl_list_init(&room->accepts);
+    kvcl_list_init(&room->asks);
+    *state_p = room;
+    return KVCL_OK;
+}
+
+void kvcl_meet_fini(kvcl_context_h ctx, void *state)
+{
+    room_t *room = state;
+
+    (void)ctx;
+    while (!kvcl_list_is_empty(&room->asks)) {
+        drop_ask(kvcl_list_head(&room->asks, ask_t, link));
+    }
+    free(room);
+}
+
+/* ---- the blocking call ---- */
+
+static kvcl_status_t find_root(kvcl_context_h ctx, const char *address, kvcl_peer_t **peer_p)
+{
+    uint8_t       packed[KVCL_ADDRESS_MAX];
+    size_t        len    = 0;
+    kvcl_status_t status = kvcl_address_parse(address, packed, sizeof(packed), &len);
+
+    if (status == KVCL_OK) {
+        kvcl_lock(ctx);
+        status = kvcl_peer_by_address(ctx, packed, len, peer_p);
+        kvcl_unlock(ctx);
+    }
+    /* What the text says is the caller's: bytes that make no sense are no peer's fault. */
+    return (status == KVCL_ERR_PROTOCOL) ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s", kvcl_last_error()) : status;
+}
+
+kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *mine, uint64_t timeout_ns,
+                        kvcl_members_t *theirs, uint64_t *id_p)
+{
+    kvcl_peer_t   *peer = NULL;
+    meet_t        *meet;
+    kvcl_status_t status = (address != NULL) ? find_root(ctx, address, &peer) : KVCL_OK;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    meet = calloc(1, sizeof(*meet));
+    if (meet == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a connection");
+    }
+    *meet = (meet_t){.peer = peer, .mine = mine, .theirs_p = theirs, .id_p = id_p};
+    kvcl_list_init(&meet->link);
+    kvcl_lock(ctx);
+    status = kvcl_req_start(&meet->req, ctx, &meet_class, timeout_ns, NULL, NULL, true);
+    if (status != KVCL_OK) {
+        kvcl_unlock(ctx);
+        free(meet);
+        return kvcl_fail(status, "no memory for a connection");
+    }
+    status = kvcl_req_publish(&meet->req);
+    if (status != KVCL_OK) {
+        finish(meet, status);
+    } else if (address != NULL) {
+        start_connect(meet);
+    } else {
+        meet->state = MEET_LISTENING;
+        kvcl_list_add_tail(&room_of(ctx)->accepts, &meet->link);
+        match(room_of(ctx));
+    }
+    kvcl_unlock(ctx);
+    do {
+        status = kvcl_req_wait(&meet->req, timeout_ns);
+    } while (status == KVCL_INPROGRESS);
+    return (status == KVCL_OK) ? status : kvcl_fail(status, "the other job's rank 0: %s", kvcl_status_text(status));
+}

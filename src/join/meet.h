@@ -1,0 +1,53 @@
+/*
+ * How the rank 0s of two jobs meet for an inter-communicator: CONNECT and CONNECTED, root to root.
+ *
+ *   connecting                         accepting
+ *   CONNECT ASK, my members      ->    taken by a waiting accept, or held until one comes
+ *                                <-    CONNECTED: status, id of the new communicator, its members
+ *   CONNECT CONFIRM              ->    only now has the accept succeeded
+ *   CONNECT WITHDRAW             ->    the asker no longer wants it (deadline, cancel)
+ *
+ * Members are a list of packed addresses (address.h) in rank order, each after its length, u32.
+ */
+#ifndef KVCL_JOIN_MEET_H
+#define KVCL_JOIN_MEET_H
+
+#include "core/context.h"
+
+enum { KVCL_MEMBERS_BYTES_MAX = 4 << 20, KVCL_MEMBERS_MAX = 65536 };
+
+typedef struct kvcl_members {
+    void     *buf;
+    size_t   len;
+    uint32_t n;
+} kvcl_members_t;
+
+/** The next address of a list. @return KVCL_ERR_PROTOCOL at its end or if it is cut off. */
+kvcl_status_t kvcl_members_next(const kvcl_members_t *members, size_t *at_p, const void **addr_p, size_t *len_p)
+    KVCL_MUST_CHECK;
+
+/* Both block, no lock held; address NULL: accept. *theirs is malloc'ed on KVCL_OK. */
+kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *mine, uint64_t timeout_ns,
+                        kvcl_members_t *theirs, uint64_t *id_p) KVCL_MUST_CHECK;
+
+/* The room's share, see context.h. */
+kvcl_status_t kvcl_meet_init(kvcl_context_h ctx, void **state_p) KVCL_MUST_CHECK;
+void          kvcl_meet_fini(kvcl_context_h ctx, void *state);
+void          kvcl_meet_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer);
+void          kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                                   const void *data, size_t len);
+void          kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                                     const void *data, size_t len);
+
+typedef struct kvcl_msg_connect {
+    kvcl_msg_t msg;    /* op: ASK, WITHDRAW: the asker's; CONFIRM: the accepter's; CONNECTED: the asker's */
+    uint32_t   kind;   /* CONNECT: KVCL_CONNECT_* */
+    int32_t    status; /* CONNECTED */
+    uint64_t   id;     /* CONNECTED: of the communicator */
+    uint64_t   answer; /* CONNECTED: the accepter's op */
+    uint32_t   n;      /* members in the payload */
+    uint32_t   reserved;
+} kvcl_msg_connect_t;
+enum { KVCL_CONNECT_ASK = 1, KVCL_CONNECT_CONFIRM = 2, KVCL_CONNECT_WITHDRAW = 3 };
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * Memory over the loop transport: a region is an entry in its xport's list, a remote region is a plain pointer.
+ *
+ * Invariants: packed bytes name (xport, region) by ids that are never reused, so a region that is gone is seen; a
+ * pointer given out is good only while the region lives, which is the core's business.
+ * Locks: kvcl_loop.lock for the lists; never held while bytes are copied. See xport_loop.c.
+ */
+#include "config.h"
+#include "loop/xport_loop_impl.h"
+
+#include "base/checksum.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LOOP_MEM_MAGIC  UINT64_C(0x4b56434c4c4d454d)
+
+struct loop_packed {
+    uint64_t magic;
+    uint64_t xport;
+    uint64_t mem;
+    uint32_t pad;
+    uint32_t check;
+};
+
+typedef struct loop_rmem {
+    kvcl_xport_rmem_t super;
+    uint64_t          xport, mem; /* the owner's ids: gone means unregistered */
+    char              *addr;
+    uint64_t          size;
+} loop_rmem_t;
+
+static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, size_t mapped, kvcl_xport_mem_t **mem_p)
+{
+    loop_xport_t *x   = kvcl_container_of(xport, loop_xport_t, super);
+    loop_mem_t   *mem = kvcl_loop_alloc(sizeof(*mem));
+
+    if (mem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for a region");
+    }
+    mem->super.xport = xport;
+    mem->addr        = addr;
+    mem->len         = len;
+    mem->mapped      = mapped;
+    pthread_mutex_lock(&kvcl_loop.lock);
+    mem->id = ++kvcl_loop.last_id;
+    kvcl_list_add_tail(&x->mems, &mem->link);
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    *mem_p = &mem->super;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p,
+                                    kvcl_xport_mem_t **mem_p)
+{
+    size_t        page   = (size_t)sysconf(_SC_PAGESIZE);
+    size_t        mapped = (len + page - 1) & ~(page - 1);
+    kvcl_status_t status;
+    void          *addr;
+
+    if ((len == 0) || (mapped < len)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: cannot allocate %zu bytes", len);
+    }
+    addr = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (addr == MAP_FAILED) {
+        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, errno, "loop: no memory for a region of %zu bytes", len);
+    }
+    if (huge) {
+        (void)madvise(addr, mapped, MADV_HUGEPAGE);
+    }
+    status = add_mem(xport, addr, len, mapped, mem_p);
+    if (status != KVCL_OK) {
+        munmap(addr, mapped);
+        return status;
+    }
+    *addr_p = addr;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
+{
+    return add_mem(xport, addr, len, 0, mem_p);
+}
+
+kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
+{
+    kvcl_status_t status = add_mem(xport, addr, len, 0, mem_p);
+
+    if (status == KVCL_OK) { /* nobody knows of it yet */
+        kvcl_container_of(*mem_p, loop_mem_t, super)->device = true;
+    }
+    return status;
+}
+
+void kvcl_loop_mem_free(kvcl_xport_mem_t *super)
+{
+    loop_mem_t *mem = kvcl_container_of(super, loop_mem_t, super);
+
+    pthread_mutex_lock(&kvcl_loop.lock);
+    kvcl_list_del(&mem->link);
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    if (mem->mapped > 0) {
+        munmap(mem->addr, mem->mapped);
+    }
+    free(mem);
+}
+
+kvcl_status_t kvcl_loop_mem_pack(kvcl_xport_mem_t *super, void *buf, size_t *len_p)
+{
+    loop_mem_t         *mem   = kvcl_container_of(super, loop_mem_t, super);
+    loop_xport_t       *x     = kvcl_container_of(super->xport, loop_xport_t, super);
+    struct loop_packed packed = {LOOP_MEM_MAGIC, x->id, mem->id, 0, 0};
+
+    if (*len_p < sizeof(packed)) {
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "loop: %zu bytes for a packed region, not %zu", *len_p, sizeof(packed));
+    }
+    packed.check = kvcl_check32(&packed, offsetof(struct loop_packed, check));
+    memcpy(buf, &packed, sizeof(packed));
+    *len_p = sizeof(packed);
+    return KVCL_OK;
+}
+
+/* Lock held: the living region that the packed bytes name, or NULL. */
+static loop_mem_t *find_mem(uint64_t xport_id, uint64_t mem_id)
+{
+    loop_xport_t *x = kvcl_loop_find(xport_id);
+    loop_mem_t   *mem;
+
+    if (x != NULL) {
+        kvcl_list_foreach(mem, &x->mems, loop_mem_t, link) {
+            if (mem->id == mem_id) {
+                return mem;
+            }
+        }
+    }
+    return NULL;
+}
+
+kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_t len, uint64_t addr, uint64_t size,
+                                    kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
+{
+    loop_ep_t          *ep = kvcl_container_of(super, loop_ep_t, super);
+    struct loop_packed packed;
+    loop_rmem_t        *rmem;
+    loop_mem_t         *mem;
+    bool               fits, device;
+
+    if (len != sizeof(packed)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: a packed region of %zu bytes, not %zu", len, sizeof(packed));
+    }
+    memcpy(&packed, buf, sizeof(packed));
+    if ((packed.magic != LOOP_MEM_MAGIC) || (packed.xport != ep->target) ||
+        (packed.check != kvcl_check32(&packed, offsetof(struct loop_packed, check)))) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: malformed packed region");
+    }
+    pthread_mutex_lock(&kvcl_loop.lock);
+    mem  = find_mem(packed.xport, packed.mem);
+    device = (mem != NULL) && mem->device;
+    fits = (mem != NULL) && (addr >= (uintptr_t)mem->addr) && (addr - (uintptr_t)mem->addr <= mem->len) &&
+           (size <= mem->len - (addr - (uintptr_t)mem->addr));
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    if (!fits) {
+        return (mem == NULL) ? kvcl_fail(KVCL_ERR_NOT_REGISTERED, "loop: the region is gone") :
+                               kvcl_fail(KVCL_ERR_PROTOCOL, "loop: the range is not inside its region");
+    }
+    rmem = kvcl_loop_alloc(sizeof(*rmem));
+    if (rmem == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "loop: no memory for a remote region");
+    }
+    rmem->super.ep = super;
+    rmem->xport    = packed.xport;
+    rmem->mem      = packed.mem;
+    rmem->addr     = (char *)(uintptr_t)addr;
+    rmem->size     = size;
+    attr->map      = (kvcl_loop.faults.no_map || kvcl_loop.faults.no_rma) ? NULL : rmem->addr;
+    attr->get      = !kvcl_loop.faults.no_rma && !device; /* by memcpy */
+    attr->put      = attr->get;
+    attr->native   = "loop";
+    *rmem_p        = &rmem->super;
+    return KVCL_OK;
+}
+
+void kvcl_loop_rmem_close(kvcl_xport_rmem_t *super)
+{
+    free(kvcl_container_of(super, loop_rmem_t, super));
+}
+
+/* The one rule of get and put: copy now, if it is registered still, as a network's adapter would; tell now, or from
+ * progress where a test wants it so. */
+static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const void *src, size_t len,
+                         kvcl_xport_send_t *send)
+{
+    loop_xport_t *x = kvcl_container_of(rmem->super.ep->xport, loop_xport_t, super);
+    bool         gone;
+
+    if ((offset > rmem->size) || (len > rmem->size - offset)) {
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "loop: %zu bytes at %llu of a region of %llu", len,
+                         (unsigned long long)offset, (unsigned long long)rmem->size);
+    }
+    pthread_mutex_lock(&kvcl_loop.lock);
+    gone = (find_mem(rmem->xport, rmem->mem) == NULL);
+    if (!gone) {
+        memcpy(dst, src, len);
+    }
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    if (gone) {
+        return kvcl_fail(KVCL_ERR_NOT_REGISTERED, "loop: the region is gone");
+    }
+    return (kvcl_loop.faults.async_sends && (send != NULL)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
+}
+
+kvcl_status_t kvcl_loop_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf, size_t len,
+                              kvcl_xport_send_t *send)
+{
+    loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
+
+    return rma(rmem, offset, buf, rmem->addr + offset, len, send);
+}
+
+kvcl_status_t kvcl_loop_put(kvcl_xport_rmem_t *super, uint64_t offset, const void *buf, size_t len,
+                              kvcl_xport_send_t *send)
+{
+    loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
+
+    return rma(rmem, offset, rmem->addr + offset, buf, len, send);
+}
+
+kvcl_status_t kvcl_loop_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
+{
+    loop_xport_t *x = kvcl_container_of(super->ep->xport, loop_xport_t, super);
+
+    return (kvcl_loop.faults.async_sends && (send != NULL)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
+}

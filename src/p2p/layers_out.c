@@ -1,0 +1,257 @@
+/*
+ * The sending side of layer-wise sends (layers.h): marking, and telling the receiver.
+ *
+ * Marking waits for no lock: a bit, and a word that says to the context that something was marked, which the poll takes
+ * off before it looks at the bits, so none is missed. Whoever sets the word wakes who sleeps; but where the progress
+ * thread would have to run on the same core, and the lock is free, it tells the receiver itself.
+ */
+#include "config.h"
+#include "p2p/layers.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "xfer/offer.h"
+#include "xfer/xfer.h"
+
+#include <stdlib.h>
+
+enum { GROUP_BYTES = 4 << 20, BATCH = 64 }; /* a group: one layer, or more of them while they are small */
+
+typedef struct group {
+    kvcl_list_t       link;
+    kvcl_layers_out_t *out;
+    kvcl_offer_t      offer;
+} group_t;
+
+kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, kvcl_peer_t *peer, kvcl_cache_h cache,
+                                       const kvcl_sel_t *sel)
+{
+    kvcl_range_t      layers = kvcl_sel_layers(&cache->shape, sel);
+    uint32_t          n      = layers.end - layers.first;
+    size_t            words  = kvcl_layers_words(n);
+    kvcl_layers_out_t *out   = calloc(1, sizeof(*out) + (2 * words * sizeof(uint64_t)));
+
+    if (out == NULL) {
+        return NULL;
+    }
+    out->ctx         = ctx;
+    out->peer        = peer;
+    out->cache       = cache;
+    out->sel         = *sel;
+    out->sel.layers  = layers;
+    out->n           = n;
+    out->layer_bytes = kvcl_sel_bytes(&cache->shape, sel) / n;
+    out->told        = (uint64_t *)(out->ready + words);
+    kvcl_list_init(&out->link);
+    kvcl_list_init(&out->groups);
+    return out;
+}
+
+void kvcl_layers_out_open(kvcl_layers_out_t *out)
+{
+    kvcl_list_add_tail(&kvcl_xfer_state(out->ctx)->layers_out, &out->link);
+}
+
+/* ---- groups ---- */
+
+static void group_idle(kvcl_offer_t *offer)
+{
+    group_t           *group = kvcl_container_of(offer, group_t, offer);
+    kvcl_layers_out_t *out   = group->out;
+
+    kvcl_list_del(&group->link);
+    free(group);
+    if (--out->open == 0) {
+        out->idle(out);
+    }
+}
+
+static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t end, kvcl_layer_group_t *told)
+{
+    group_t       *group = calloc(1, sizeof(*group));
+    kvcl_sel_t    sel    = out->sel;
+    kvcl_status_t status;
+    kvcl_side_t   side;
+    uint32_t      i;
+
+    if (group == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a group of layers");
+    }
+    sel.layers = (kvcl_range_t){out->sel.layers.first + first, out->sel.layers.first + end};
+    side       = kvcl_cache_side(out->cache, &sel);
+    kvcl_stream_init(&group->offer.stream, &side, KVCL_STREAM_CANONICAL);
+    group->out        = out;
+    group->offer.side = side;
+    group->offer.peer = out->peer;
+    group->offer.idle = group_idle;
+    status            = kvcl_offer_open(out->ctx, &group->offer);
+    if (status != KVCL_OK) {
+        free(group);
+        return status;
+    }
+    kvcl_list_add_tail(&out->groups, &group->link);
+    ++out->open;
+    out->n_told += end - first;
+    for (i = first; i < end; ++i) {
+        kvcl_layers_set(out->told, i);
+    }
+    *told = (kvcl_layer_group_t){.first = first, .end = end, .offer = group->offer.id};
+    return KVCL_OK;
+}
+
+/* ---- telling ---- */
+
+/* The first layer from `from` on that is ready and was not told; n: none. */
+static uint32_t next_fresh(const kvcl_layers_out_t *out, uint32_t from)
+{
+    uint64_t fresh;
+    uint32_t i = from;
+
+    while (i < out->n) {
+        fresh = atomic_load_explicit((_Atomic uint64_t *)&out->ready[i / 64], memory_order_acquire) &
+                ~out->told[i / 64] & (UINT64_MAX << (i % 64));
+        if (fresh != 0) {
+            return (i & ~63u) + (uint32_t)__builtin_ctzll(fresh);
+        }
+        i = (i & ~63u) + 64;
+    }
+    return out->n;
+}
+
+static bool next_group(const kvcl_layers_out_t *out, uint32_t from, uint32_t *first_p, uint32_t *end_p)
+{
+    uint32_t first = next_fresh(out, from), end = first + 1;
+
+    if (first == out->n) {
+        return false;
+    }
+    while ((end < out->n) && (out->whole || ((end + 1 - first) * out->layer_bytes <= GROUP_BYTES)) &&
+           (next_fresh(out, end) == end)) {
+        ++end;
+    }
+    *first_p = first;
+    *end_p   = end;
+    return !out->whole || ((first == 0) && (end == out->n));
+}
+
+static kvcl_status_t post(kvcl_layers_out_t *out, const kvcl_layer_group_t *groups, uint32_t n)
+{
+    kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = out->asker}, .status = KVCL_OK, .n = n,
+                             .taken_back = kvcl_taken_back(out->ctx)};
+
+    return (n == 0) ? KVCL_OK : kvcl_peer_post(out->peer, &msg.msg, sizeof(msg), groups, n * sizeof(*groups));
+}
+
+/* All that is new. May end the send. Returns how many groups. */
+static unsigned tell(kvcl_layers_out_t *out)
+{
+    kvcl_layer_group_t batch[BATCH];
+    kvcl_status_t      status = KVCL_OK;
+    uint32_t           first, end = 0, n = 0;
+    unsigned           all = 0;
+
+    if ((out->asker == 0) || out->closed) {
+        return 0;
+    }
+    while ((status == KVCL_OK) && next_group(out, end, &first, &end)) {
+        status = open_group(out, first, end, &batch[n]);
+        n     += (status == KVCL_OK) ? 1 : 0;
+        ++all;
+        if ((status == KVCL_OK) && (n == BATCH)) {
+            status = post(out, batch, n);
+            n      = 0;
+        }
+    }
+    if (status == KVCL_OK) {
+        status = post(out, batch, n);
+    }
+    if (status != KVCL_OK) {
+        out->failed(out, status);
+    }
+    return all;
+}
+
+kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t asker, bool whole)
+{
+    if ((asker == 0) || (out->asker != 0)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    out->asker = asker;
+    out->whole = whole;
+    (void)tell(out);
+    return KVCL_OK;
+}
+
+unsigned kvcl_layers_poll(kvcl_context_h ctx)
+{
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_layers_out_t *out, *next;
+    unsigned          n = 0;
+
+    if (!atomic_load_explicit(&xfer->layers_marked, memory_order_relaxed)) {
+        return 0;
+    }
+    (void)atomic_exchange(&xfer->layers_marked, false);
+    kvcl_list_foreach_safe (out, next, &xfer->layers_out, kvcl_layers_out_t, link) {
+        n += tell(out);
+    }
+    return n;
+}
+
+void kvcl_layers_out_refuse(kvcl_peer_t *peer, uint64_t asker)
+{
+    kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = asker}, .status = KVCL_ERR_CANCELED};
+
+    if (kvcl_peer_post(peer, &msg.msg, sizeof(msg), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s does not hear that a send is gone: it is gone too", peer->name);
+    }
+}
+
+/* ---- marking ---- */
+
+kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
+{
+    kvcl_context_h    ctx   = out->ctx;
+    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    uint32_t          first = out->sel.layers.first, end = out->sel.layers.end;
+    _Atomic uint64_t  *word;
+    uint64_t          bit;
+
+    if ((layer < first) || (layer >= end)) {
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "layer %u of a send of layers %u to %u", layer, first, end - 1);
+    }
+    bit  = UINT64_C(1) << ((layer - first) % 64);
+    word = &out->ready[(layer - first) / 64];
+    if (atomic_load_explicit(word, memory_order_relaxed) & bit) {
+        return KVCL_OK;
+    }
+    (void)atomic_fetch_or(word, bit); /* out may be gone from here on: this may have been all that it waited for */
+    if (!atomic_exchange(&xfer->layers_marked, true)) {
+        if (ctx->engine.one_core && kvcl_trylock(ctx)) {
+            (void)kvcl_layers_poll(ctx);
+            kvcl_unlock(ctx);
+        } else {
+            kvcl_engine_nudge(ctx);
+        }
+    }
+    return KVCL_OK;
+}
+
+/* ---- the end ---- */
+
+void kvcl_layers_out_close(kvcl_layers_out_t *out)
+{
+    group_t *group, *next;
+
+    if (out->closed) {
+        return;
+    }
+    out->closed = true;
+    kvcl_list_del(&out->link);
+    ++out->open; /* so that idle() comes once, below or later */
+    kvcl_list_foreach_safe (group, next, &out->groups, group_t, link) {
+        kvcl_offer_close(out->ctx, &group->offer);
+    }
+    if (--out->open == 0) {
+        out->idle(out);
+    }
+}

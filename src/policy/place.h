@@ -1,0 +1,41 @@
+/*
+ * Which rank takes the next copies: by failure domain, then in turn, by how much room each has.
+ *
+ * Of the ranks on the hosts that fail apart, each gets a share in proportion to a weight: 1 and an eighth of its pool
+ * for each point more that is free, so a rank with room gets more than one that must evict, but never all. Slow
+ * start: the points that count are bounded by a ramp, which begins at 1 and goes up by 1 with each 1/64 of its pool
+ * that it has taken; it begins anew when the rank was silent, or is found to be much emptier than it was. So a new or
+ * an emptied rank gets about as much as others at first. Pure: no lock, no clock.
+ */
+#ifndef KVCL_POLICY_PLACE_H
+#define KVCL_POLICY_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { KVCL_PLACE_POINTS = 8 };
+
+/* A rank's pool, as far as is known here. */
+typedef struct kvcl_place {
+    uint64_t host;  /* equal: they fail together */
+    uint64_t bytes; /* of its pool; 0: none */
+    uint64_t free;  /* of those */
+    uint64_t taken; /* since the ramp went up */
+    int64_t  turn;
+    uint8_t  ramp;
+} kvcl_place_t;
+
+void     kvcl_place_init(kvcl_place_t *place, uint64_t host, uint64_t bytes);
+/** It took copies of so many bytes, and says how much is free now. */
+void     kvcl_place_took(kvcl_place_t *place, uint64_t bytes, uint64_t free_bytes);
+/** It says how much is free. */
+void     kvcl_place_heard(kvcl_place_t *place, uint64_t free_bytes);
+/** It was silent, or is new. */
+void     kvcl_place_restart(kvcl_place_t *place);
+uint64_t kvcl_place_weight(const kvcl_place_t *place);
+
+/** The next of n places, of those with a nonzero byte in ok[]: of those, if any, that share no host
+ * with hosts[0..n_hosts) the one whose turn it is. UINT32_MAX: none is ok. */
+uint32_t kvcl_place_next(kvcl_place_t *places, uint32_t n, const uint8_t *ok, const uint64_t *hosts, unsigned n_hosts);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * Whose the blocks of a pool are: how many bytes of them each tenant has, how many it may have, and which of its own
+ * goes first. A pool's blocks are of some classes (slabs.h), each of one size; slots are numbered within a class.
+ *
+ * A tenant is a number of the caller's; 0 is nobody, who has no quota. A tenant over its quota gives up its own blocks
+ * before anybody else gives up one: its oldest, but one that was used since it came (or since it was last passed over)
+ * goes round again. Pure: no lock, no clock.
+ */
+#ifndef KVCL_POLICY_TENANTS_H
+#define KVCL_POLICY_TENANTS_H
+
+#include "base/map.h"
+#include "policy/evict.h"
+#include "policy/slabs.h"
+
+#define KVCL_TENANT_NO_QUOTA UINT64_MAX
+#define KVCL_TENANT_NEVER    UINT64_MAX
+
+/* Its blocks of one class. */
+typedef struct kvcl_tenant_list {
+    uint32_t n;
+    uint32_t head; /* youngest */
+    uint32_t tail;
+} kvcl_tenant_list_t;
+
+typedef struct kvcl_tenant {
+    uint64_t           id;
+    uint64_t           quota; /* bytes */
+    uint64_t           used;
+    kvcl_tenant_list_t lists[KVCL_SLABS_CLASSES_MAX];
+} kvcl_tenant_t;
+
+/* A slot's place among its tenant's. */
+typedef struct kvcl_tenant_node {
+    kvcl_tenant_t *tenant; /* NULL: nobody's */
+    uint32_t      prev;
+    uint32_t      next;
+} kvcl_tenant_node_t;
+
+typedef struct kvcl_tenants {
+    kvcl_map_t         by_id;
+    kvcl_tenant_node_t *nodes[KVCL_SLABS_CLASSES_MAX]; /* by slot; NULL: there is no such class */
+    uint64_t           bytes[KVCL_SLABS_CLASSES_MAX];  /* of a block */
+    uint32_t           n_quotas;
+} kvcl_tenants_t;
+
+/** Without any class yet. */
+void          kvcl_tenants_init(kvcl_tenants_t *tenants);
+kvcl_status_t kvcl_tenants_class(kvcl_tenants_t *tenants, unsigned cls, uint32_t n_slots, uint64_t bytes) KVCL_MUST_CHECK;
+void          kvcl_tenants_fini(kvcl_tenants_t *tenants); /* zeroed or initialized */
+
+/** quota: bytes, or KVCL_TENANT_NO_QUOTA. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_INVALID_PARAM (id 0). */
+kvcl_status_t kvcl_tenants_quota(kvcl_tenants_t *tenants, uint64_t id, uint64_t quota) KVCL_MUST_CHECK;
+
+/** The slot, nobody's so far, is this tenant's. Without memory it stays nobody's. */
+void          kvcl_tenants_add(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot, uint64_t id);
+void          kvcl_tenants_del(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot);
+uint64_t      kvcl_tenants_of(const kvcl_tenants_t *tenants, unsigned cls, uint32_t slot);
+uint64_t      kvcl_tenants_used(const kvcl_tenants_t *tenants, uint64_t id); /* bytes */
+
+/** How many bytes of its own it must give up before it may have so many more; KVCL_TENANT_NEVER: it never may. */
+uint64_t      kvcl_tenants_over(const kvcl_tenants_t *tenants, uint64_t id, uint64_t bytes);
+/** One that has more than its quota (it was lowered), or 0. */
+uint64_t      kvcl_tenants_any_over(const kvcl_tenants_t *tenants);
+
+/** Take the tenant's next victim of a class out of the class's order of eviction; it stays the tenant's until
+ * kvcl_tenants_del(). @return KVCL_OK, KVCL_ERR_NOT_FOUND: it has none that is not pinned. */
+kvcl_status_t kvcl_tenants_victim(kvcl_tenants_t *tenants, uint64_t id, unsigned cls, kvcl_evict_t *evict,
+                                  uint32_t *slot_p) KVCL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,193 @@
+/*
+ * Giving up copies for somebody else's sake, who waits until it is done (ops.h): because the block has moved to another
+ * rank, or because other bytes take its place (kvcl_store_upsert). In the second case every rank is asked for all that
+ * it has of the keys: a copy need not be listed.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/cold/cold.h"
+#include "store/admin/ops.h"
+
+#include <stdlib.h>
+
+enum { RECS_MAX = 512 };
+
+typedef struct leave_ask {
+    int64_t  to_rank; /* who has the blocks now; -1: nobody, and the records count by their keys */
+    uint64_t n;       /* records that follow */
+} leave_ask_t;
+
+/* ---- the rank that has them: lock held ---- */
+
+uint64_t kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key)
+{
+    uint64_t          left = 0;
+    kvcl_owner_node_t *node;
+    kvcl_store_rec_t  gone;
+
+    kvcl_copies_leave(store, key);
+    while (((node = kvcl_owner_find(store, key, NULL)) != NULL) &&
+           (kvcl_owner_withdraw(node->owner, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
+        kvcl_store_tell_removed(store, &gone, 1);
+        ++left;
+    }
+    return left;
+}
+
+kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
+{
+    kvcl_store_rec_t rec, gone;
+    uint64_t         left = 0, i;
+    leave_ask_t      ask;
+
+    if (len < sizeof(ask)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    memcpy(&ask, in, sizeof(ask));
+    if ((ask.n > RECS_MAX) || (len - sizeof(ask) != ask.n * sizeof(rec)) || (ask.to_rank < -1) ||
+        (ask.to_rank >= (int64_t)store->n_ranks)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    for (i = 0; i < ask.n; ++i) {
+        kvcl_owner_t *owner;
+        memcpy(&rec, (const char *)in + sizeof(ask) + (i * sizeof(rec)), sizeof(rec));
+        if (ask.to_rank < 0) { /* listed or not */
+            left += kvcl_leave_key(store, &rec.key);
+            kvcl_nvme_drop(store->nvme, &rec.key);
+            continue;
+        }
+        if (kvcl_loc_is_nvme(&rec.loc)) {
+            kvcl_nvme_drop(store->nvme, &rec.key);
+            continue;
+        }
+        owner = kvcl_owner_by_cache_id(store, rec.loc.cache);
+        if ((owner != NULL) && (rec.loc.incarnation == store->incarnation) &&
+            (kvcl_slots_check(&owner->slots, rec.loc.slot, rec.loc.gen, &rec.key) == KVCL_OK) &&
+            (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)ask.to_rank, &gone) ==
+             KVCL_OK)) {
+            kvcl_store_tell_removed(store, &gone, 1);
+            kvcl_nvme_drop(store->nvme, &rec.key); /* it may be on its way there */
+            ++left;
+        }
+    }
+    store->n_moved += (ask.to_rank >= 0) ? left : 0;
+    memcpy(out->buf, &left, sizeof(left));
+    out->len = sizeof(left);
+    return KVCL_OK;
+}
+
+/* ---- whoever wants it ---- */
+
+/* A rank that does not answer keeps them; one that is gone has none. */
+static uint64_t send(kvcl_store_h store, uint32_t rank, leave_ask_t *ask, uint8_t *payload)
+{
+    uint64_t      left = 0;
+    kvcl_op_out_t out  = {.buf = (uint8_t *)&left, .cap = sizeof(left)};
+    kvcl_status_t status;
+
+    memcpy(payload, ask, sizeof(*ask));
+    status = kvcl_op_call(store, (int)rank, KVCL_ASK_LEAVE, payload,
+                          sizeof(*ask) + (ask->n * sizeof(kvcl_store_rec_t)), 0, &out, "kvcl_store");
+    ask->n = 0;
+    return ((status == KVCL_OK) && (out.len == sizeof(left))) ? left : 0;
+}
+
+static void add(leave_ask_t *ask, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint8_t *payload)
+{
+    kvcl_store_rec_t rec = {.key = *key};
+
+    rec.loc = (loc != NULL) ? *loc : rec.loc;
+    memcpy(payload + sizeof(*ask) + (ask->n++ * sizeof(rec)), &rec, sizeof(rec));
+}
+
+static uint64_t ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n,
+                         int to_rank, uint8_t *payload)
+{
+    leave_ask_t ask = {.to_rank = to_rank};
+    uint64_t    sum = 0;
+    size_t      i, j;
+
+    for (i = 0; i < n; ++i) {
+        for (j = 0; j < found[i].n; ++j) {
+            if ((found[i].locs[j].rank == rank) && ((int)rank != to_rank)) {
+                add(&ask, &keys[i], &found[i].locs[j], payload);
+            }
+        }
+        if (ask.n > RECS_MAX - KVCL_DIR_LOCS_MAX) {
+            sum += send(store, rank, &ask, payload);
+        }
+    }
+    return sum + ((ask.n != 0) ? send(store, rank, &ask, payload) : 0);
+}
+
+kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
+                         uint64_t *left_p)
+{
+    uint8_t  *payload = malloc(sizeof(leave_ask_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
+    uint32_t rank;
+
+    *left_p = 0;
+    if (payload == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to name %zu blocks", n);
+    }
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        *left_p += ask_rank(store, rank, keys, found, n, to_rank, payload);
+    }
+    free(payload);
+    return KVCL_OK;
+}
+
+/* ---- other bytes ---- */
+
+/* All ranks at once, some keys at a time; a rank that has not answered once is not asked again. */
+static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
+{
+    size_t        each   = sizeof(uint64_t) + sizeof(kvcl_op_out_t) + sizeof(kvcl_status_t);
+    uint64_t      *left  = calloc(store->n_ranks, each);
+    uint8_t       *payload = malloc(sizeof(leave_ask_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
+    kvcl_status_t status = KVCL_OK, *statuses;
+    leave_ask_t   ask    = {.to_rank = -1};
+    kvcl_op_out_t *outs;
+    size_t        at = 0;
+    uint32_t      i;
+
+    if ((left == NULL) || (payload == NULL)) {
+        free(left);
+        free(payload);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to name %zu blocks", n);
+    }
+    outs     = (kvcl_op_out_t *)(void *)(left + store->n_ranks);
+    statuses = (kvcl_status_t *)(void *)(outs + store->n_ranks);
+    while ((status == KVCL_OK) && (at < n)) {
+        for (ask.n = 0; (at < n) && (ask.n < RECS_MAX); ++at) {
+            add(&ask, &keys[at], NULL, payload);
+        }
+        memcpy(payload, &ask, sizeof(ask));
+        for (i = 0; i < store->n_ranks; ++i) {
+            outs[i] = (kvcl_op_out_t){.buf = (uint8_t *)&left[i], .cap = sizeof(left[i])};
+        }
+        status = kvcl_op_call_all(store, KVCL_ASK_LEAVE, payload, sizeof(ask) + (ask.n * sizeof(kvcl_store_rec_t)),
+                                  timeout_ns, outs, statuses);
+    }
+    free(left);
+    free(payload);
+    return status;
+}
+
+kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
+{
+    kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
+    kvcl_status_t      status = ask_all(store, keys, n, timeout_ns);
+    kvcl_req_h         removed;
+
+    if (status == KVCL_OK) { /* what ranks that did not answer have is listed no more */
+        p.timeout_ns = timeout_ns;
+        status       = kvcl_store_remove(store, keys, n, &p, &removed);
+    }
+    if (status == KVCL_OK) {
+        do {
+            status = kvcl_req_wait(removed, 0); /* its own deadline ends it */
+        } while (status == KVCL_INPROGRESS);
+    }
+    return status;
+}

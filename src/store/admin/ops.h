@@ -1,0 +1,77 @@
+/*
+ * Questions of one rank to another about the other's own part of the store (events, lists, statistics, pins, ...), as
+ * against asks to homes: each is one message and one answer, its caller waits, and a rank asks itself in the same way.
+ */
+#ifndef KVCL_STORE_ADMIN_OPS_H
+#define KVCL_STORE_ADMIN_OPS_H
+
+#include "store/store.h"
+
+enum { KVCL_OP_ANSWER_MAX = 65536, KVCL_OP_PAYLOAD_MAX = 65536 };
+
+/* Where an answer goes. */
+typedef struct kvcl_op_out {
+    uint8_t *buf;
+    size_t  cap;
+    size_t  len;
+    uint32_t n;   /* items, by kind */
+} kvcl_op_out_t;
+
+/** No lock; blocks. Ask rank (or me) and put its answer into out->buf. KVCL_ERR_RANK_FAILED: it is gone. */
+kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
+                           kvcl_op_out_t *out, const char *call) KVCL_MUST_CHECK;
+
+/** No lock; blocks. Ask all ranks the same at the same time, me too, but those whose status[i] is not KVCL_OK when it
+ * is called; status[i] is then how it went (KVCL_ERR_RANK_FAILED: it is gone), outs[i] the answer. Ranks that do not
+ * answer cost one timeout, all together. */
+kvcl_status_t kvcl_op_call_all(kvcl_store_h store, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
+                               kvcl_op_out_t *outs, kvcl_status_t *status) KVCL_MUST_CHECK;
+
+/** Lock held: an ask that is none of a home's. False: no such kind. */
+bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
+
+/* ---- the kinds: lock held; in is hostile. They do not answer KVCL_ERR_NOT_FOUND: that means, no such store. ---- */
+
+kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+
+/* ---- where copies lie (home/locate.c) ---- */
+
+typedef struct kvcl_found {
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]; /* of living ranks */
+    uint8_t        n;
+} kvcl_found_t;
+
+/** No lock; blocks, for timeout_ns (0: KVCL_TIMEOUT) at most. Of all n keys the copies that their homes know. */
+kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found,
+                          uint64_t timeout_ns) KVCL_MUST_CHECK;
+/** No lock; blocks. As kvcl_store_pin, and unpin for ttl_ns 0; what ranks have not answered by the deadline counts as
+ * not done. */
+kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
+                             uint64_t deadline_ns) KVCL_MUST_CHECK;
+
+/** No lock; blocks. The copies that found names are given up by whoever has them (but to_rank), because that rank has
+ * them now. *left_p: how many were. */
+kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
+                         uint64_t *left_p) KVCL_MUST_CHECK;
+/** No lock; blocks. All copies of the keys are given up, listed or not, by all ranks at once: they are nowhere then,
+ * and listed no more. timeout_ns (0: KVCL_TIMEOUT) is for the question, and again for the removal. */
+kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns) KVCL_MUST_CHECK;
+/** Lock held: all that I have of a key, or that is on its way here as a copy, but in the tier. How many copies. */
+uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
+
+/* ---- following (admin/follow.c): lock held ---- */
+
+/** A question for events: answered now or when there are some. */
+void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                        size_t len);
+/** Something was added to the ring. */
+void kvcl_follow_news(kvcl_store_h store);
+void kvcl_follow_stop(kvcl_store_h store); /* the store is being closed */
+
+#endif

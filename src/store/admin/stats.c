@@ -1,0 +1,138 @@
+/*
+ * Statistics: of my part, and of other ranks' by asking them (ops.h). The answer is the struct as it is in memory: both
+ * sides speak the same wire version.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/cold/cold.h"
+#include "store/admin/ops.h"
+#include "store/pool/pool.h"
+#include <kvcl/kvcl_store_admin.h>
+
+#include <stdlib.h>
+
+_Static_assert(sizeof(kvcl_store_stats_t) % sizeof(uint64_t) == 0, "64-bit numbers only: it travels as it is");
+
+static uint64_t load(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)counter, memory_order_relaxed);
+}
+
+/* Lock held. */
+static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
+{
+    const kvcl_pool_t *pool = store->pool;
+    unsigned          i;
+
+    *stats = (kvcl_store_stats_t){.blocks = store->n_published, .published = store->n_ever,
+                                  .evicted = store->n_evicted, .entries = store->table.count,
+                                  .events = store->events.newest, .moved = store->n_moved, .copied = store->n_copied,
+                                  .draining = store->draining};
+    if (pool != NULL) {
+        stats->block_bytes     = kvcl_owner_bytes(pool->owners[0]);
+        stats->pool_bytes      = pool->bytes;
+        stats->pool_free_bytes = kvcl_pool_all_free_bytes(pool);
+        stats->pool_taken      = pool->n_taken;
+        stats->n_sizes         = pool->n;
+    }
+    for (i = 0; (pool != NULL) && (i < pool->n); ++i) {
+        const kvcl_owner_t *owner = pool->owners[i];
+        stats->sizes[i] = (kvcl_store_size_stats_t){.block_bytes = kvcl_owner_bytes(owner),
+                                                    .blocks = kvcl_owner_room(owner), .free = owner->slots.n_free,
+                                                    .published = owner->slots.n_published, .pinned = owner->pinned,
+                                                    .takes = kvcl_pool_free_bytes(owner) / kvcl_owner_bytes(owner)};
+        stats->pool_blocks    += stats->sizes[i].blocks;
+        stats->pool_free      += stats->sizes[i].free;
+        stats->pool_published += stats->sizes[i].published;
+        stats->pinned         += stats->sizes[i].pinned;
+    }
+    stats->gets       = load(&store->gets);
+    stats->hits       = load(&store->hits);
+    stats->stale      = load(&store->stale);
+    stats->corrupt    = load(&store->corrupt);
+    stats->lookups    = load(&store->lookups);
+    stats->hits_cache = load(&store->tier_hits[KVCL_DIR_TIER_CACHE]);
+    stats->hits_dram  = load(&store->tier_hits[KVCL_DIR_TIER_DRAM]);
+    stats->hits_nvme  = load(&store->tier_hits[KVCL_DIR_TIER_NVME]);
+    stats->hits_local = load(&store->local_hits);
+    stats->bytes_in   = store->ctx->stats.bytes_in;
+    stats->bytes_out  = store->ctx->stats.bytes_out;
+}
+
+kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
+{
+    kvcl_store_stats_t stats;
+
+    (void)in;
+    if (len != 0) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    fill(store, &stats);
+    kvcl_nvme_stats(store->nvme, &stats);
+    memcpy(out->buf, &stats, sizeof(stats));
+    out->len = sizeof(stats);
+    return KVCL_OK;
+}
+
+void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
+{
+    if ((store != NULL) && (stats != NULL)) {
+        kvcl_lock(store->ctx);
+        fill(store, stats);
+        pthread_mutex_unlock(&store->ctx->engine.lock);
+        kvcl_nvme_stats(store->nvme, stats);
+    }
+}
+
+kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats)
+{
+    kvcl_status_t      status = kvcl_store_check(store, stats, 1, "kvcl_store_rank_stats");
+    kvcl_store_stats_t answer;
+    kvcl_op_out_t      out    = {.buf = (uint8_t *)&answer, .cap = sizeof(answer)};
+
+    if (status == KVCL_OK) {
+        status = kvcl_op_call(store, rank, KVCL_ASK_STATS, NULL, 0, 0, &out, "kvcl_store_rank_stats");
+    }
+    if ((status == KVCL_OK) && (out.len != sizeof(answer))) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_rank_stats: rank %d gave %zu bytes", rank, out.len);
+    }
+    if (status == KVCL_OK) {
+        *stats = answer;
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, kvcl_status_t *status)
+{
+    kvcl_status_t result = kvcl_store_check(store, stats, n, "kvcl_store_all_stats");
+    kvcl_op_out_t *outs;
+    size_t        i;
+
+    if (result != KVCL_OK) {
+        return result;
+    }
+    if ((n != store->n_ranks) || (status == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_all_stats: %zu ranks of a store over %u, or NULL", n,
+                         store->n_ranks);
+    }
+    outs = calloc(n, sizeof(*outs));
+    if (outs == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_all_stats: no memory for %zu ranks", n);
+    }
+    memset(stats, 0, n * sizeof(*stats));
+    for (i = 0; i < n; ++i) {
+        outs[i]   = (kvcl_op_out_t){.buf = (uint8_t *)&stats[i], .cap = sizeof(stats[i])};
+        status[i] = KVCL_OK;
+    }
+    result = kvcl_op_call_all(store, KVCL_ASK_STATS, NULL, 0, 0, outs, status);
+    for (i = 0; (i < n) && (result == KVCL_OK); ++i) {
+        if ((status[i] == KVCL_OK) && (outs[i].len != sizeof(stats[i]))) {
+            status[i] = KVCL_ERR_PROTOCOL;
+        }
+        if (status[i] != KVCL_OK) {
+            memset(&stats[i], 0, sizeof(stats[i]));
+        }
+    }
+    free(outs);
+    return result;
+}

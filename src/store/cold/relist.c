@@ -1,0 +1,96 @@
+/*
+ * Keys that are removed while a start still lists what its tier holds.
+ *
+ * A home that removes a key tells the holders that it knows; what a rank has found in its file and not listed yet it
+ * does not know. So each rank says when it opens its part whether its tier holds anything, and to every rank once all
+ * of that is listed (ALL_LISTED). Until then a home names the keys that it removes to such ranks (FORGET), who drop
+ * them from their tiers; a listing that is on its way is taken back when its home has answered (pool/publish.c). A
+ * home that does not hear ALL_LISTED says more than is needed, no more. All under the engine lock.
+ */
+#include "config.h"
+#include "base/log.h"
+#include "store/cold/cold.h"
+
+static void on_told(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    (void)data;
+    (void)len;
+    if (status != KVCL_OK) {
+        kvcl_log_debug("rank %u was not told: %s", ask->rank, kvcl_status_text(status));
+    }
+}
+
+static void post(kvcl_store_h store, uint32_t rank, uint8_t kind, const kvcl_key_t *keys, const uint32_t *order,
+                 uint32_t n)
+{
+    kvcl_ask_t *ask = kvcl_ask_new(store, rank, kind, n * sizeof(*keys));
+    uint32_t   i;
+
+    if (ask == NULL) {
+        kvcl_log_warn("no memory to tell rank %u of %u removed keys", rank, n);
+        return;
+    }
+    for (i = 0; i < n; ++i) {
+        memcpy(ask->payload + (i * sizeof(*keys)), &keys[(order != NULL) ? order[i] : i], sizeof(*keys));
+    }
+    ask->n    = n;
+    ask->len  = n * sizeof(*keys);
+    ask->done = on_told;
+    kvcl_ask_post(ask, 0, &store->op_asks);
+}
+
+void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n)
+{
+    size_t   from, some, i;
+    uint32_t rank;
+
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        if (!store->ranks[rank].listing || (store->incarnations[rank] == 0) || store->closing) {
+            continue;
+        }
+        for (i = 0; (rank == store->me) && (i < n); ++i) {
+            kvcl_nvme_drop(store->nvme, &keys[(order != NULL) ? order[i] : i]);
+        }
+        for (from = 0; (rank != store->me) && (from < n); from += some) {
+            some = (n - from < KVCL_ASK_KEYS_MAX) ? n - from : KVCL_ASK_KEYS_MAX;
+            post(store, rank, KVCL_ASK_FORGET, (order != NULL) ? keys : keys + from,
+                 (order != NULL) ? order + from : NULL, (uint32_t)some);
+        }
+    }
+}
+
+bool kvcl_relist_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                        size_t len)
+{
+    kvcl_key_t key;
+    uint32_t   i;
+
+    if (in->msg.flags == KVCL_ASK_ALL_LISTED) {
+        if ((in->rank >= store->n_ranks) || (store->ranks[in->rank].peer != peer)) {
+            return false;
+        }
+        store->ranks[in->rank].listing = false;
+    } else {
+        if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * sizeof(key))) {
+            return false;
+        }
+        for (i = 0; i < in->n; ++i) {
+            memcpy(&key, (const char *)data + (i * sizeof(key)), sizeof(key));
+            kvcl_nvme_drop(store->nvme, &key);
+        }
+    }
+    kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    return true;
+}
+
+void kvcl_relist_over(kvcl_store_h store)
+{
+    uint32_t rank;
+
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        if ((rank != store->me) && (store->incarnations[rank] != 0)) {
+            post(store, rank, KVCL_ASK_ALL_LISTED, NULL, NULL, 0);
+        }
+    }
+    store->ranks[store->me].listing = false;
+}

@@ -1,0 +1,527 @@
+/*
+ * Copies of others' blocks in my pool: what a rank does that is asked for them (KVCL_ASK_COPY).
+ *
+ * A job: take pool blocks for the keys that the pool lacks, evicting as for a put; fetch them as a get does, verified,
+ * from where the records say, else from any copy; publish and list them; ask the next rank of the chain for the same,
+ * of mine; answer how many copies there are from here on. A copy that is not of a put under way names what it was made
+ * of when it is listed: a home that lists that no more refuses it (pool/publish.c), so what was removed, or replaced,
+ * while its bytes were on their way does not come back. A block that is here under the key with another sum than asked,
+ * an older head of a value, counts as none and is replaced when the new bytes have come. Its steps are callbacks of
+ * requests, so they take the lock themselves and each has a deadline; a job ends by answering, whatever happened.
+ *
+ * All blocks of a job are of one size, so of one class of the pool.
+ *
+ * Bounded: at most BLOCKS_MAX blocks, and half of what the class has or could have room for, are under way; whoever comes then is
+ * told KVCL_ERR_BUSY.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/cold/cold.h"
+#include "store/pool/pool.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
+
+/* A block that is here under the key, but with other bytes than were asked for. */
+typedef struct copy_other {
+    uint32_t slot, gen; /* gen 0: there is none */
+    bool     left;      /* whoever has the key was told to give it up meanwhile: what comes is not kept */
+} copy_other_t;
+
+typedef struct copy_job {
+    kvcl_list_t        link;   /* store->copies */
+    kvcl_store_h       store;
+    kvcl_owner_t       *pool;  /* the class */
+    kvcl_peer_t        *peer;  /* who asked; NULL: nobody waits for an answer */
+    kvcl_msg_dir_ask_t ask;    /* its question */
+    kvcl_copy_head_t   head;
+    kvcl_req_t         *get;   /* while it runs */
+    uint32_t           n;      /* blocks asked for */
+    uint32_t           n_todo; /* that were not here */
+    kvcl_store_rec_t   *recs;  /* n: as asked; then of my copies */
+    kvcl_store_rec_t   *todo;  /* n_todo: as asked; then, the last n_new of them, of my new copies */
+    uint32_t           n_new;
+    uint32_t           n_again; /* were here and are listed again: behind the n_todo */
+    uint32_t           *slots; /* n_todo */
+    copy_other_t       *others; /* n_todo, in order of todo as asked */
+    kvcl_status_t      *got;   /* n_todo, in order of todo as asked */
+    kvcl_dir_loc_t     *from;  /* n_todo: where the bytes came from */
+    uint32_t           source; /* a tag, in place of those of from; 0: there is none */
+    uint32_t           *order; /* n: blocks that go on along the chain */
+    bool               pinned; /* recs are of mine and pinned, until the next rank has them */
+    uint8_t            *made;  /* n */
+} copy_job_t;
+
+static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
+{
+    copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
+                                                     (2 * sizeof(uint32_t)) + sizeof(copy_other_t) +
+                                                     sizeof(kvcl_status_t) + 1)));
+
+    if (job != NULL) {
+        job->store = pool->store;
+        job->pool  = pool;
+        job->n     = n;
+        job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
+        job->todo  = job->recs + n;
+        job->from  = (kvcl_dir_loc_t *)(void *)(job->todo + n);
+        job->others = (copy_other_t *)(void *)(job->from + n);
+        job->slots = (uint32_t *)(void *)(job->others + n);
+        job->got   = (kvcl_status_t *)(void *)(job->slots + n);
+        job->order = (uint32_t *)(void *)(job->got + n);
+        job->made  = (uint8_t *)(job->order + n);
+        kvcl_list_init(&job->link);
+    }
+    return job;
+}
+
+/* What goes on along the chain: the records that are of mine by then. */
+static void pin_chained(const copy_job_t *job, bool pin)
+{
+    uint32_t i;
+
+    for (i = 0; i < job->n; ++i) {
+        if (job->recs[i].loc.rank == job->store->me) {
+            kvcl_owner_pin_recs(job->pool, &job->recs[i], 1, pin);
+        }
+    }
+}
+
+/* Lock held. Of a put's blocks, how many copies of each there are as far as is known here: before mine, mine, and
+ * behind it. */
+static void take_note(const copy_job_t *job)
+{
+    const kvcl_owner_node_t *node;
+    unsigned                there;
+    uint8_t                 *note;
+    uint32_t                i;
+
+    for (i = 0; (job->head.there != 0) && (i < job->n); ++i) {
+        node = (job->made[i] != 0) ? kvcl_owner_find(job->store, &job->recs[i].key, job->pool) : NULL;
+        if (node != NULL) {
+            note  = &job->pool->array[kvcl_owner_slot(node)].note;
+            there = (unsigned)job->head.there + job->made[i];
+            there = (there < KVCL_DIR_LOCS_MAX) ? there : KVCL_DIR_LOCS_MAX;
+            *note = (uint8_t)(((*note & KVCL_NOTE_COPIES) < there) ? (*note & ~KVCL_NOTE_COPIES) | there : *note);
+        }
+    }
+}
+
+/* Lock held. The job is gone afterwards. */
+static void end(copy_job_t *job, kvcl_status_t status)
+{
+    kvcl_store_h     store = job->store;
+    kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : kvcl_pool_all_free_bytes(store->pool),
+                              .size_free = store->closing ? 0 : kvcl_pool_free_bytes(job->pool)};
+    uint8_t          out[sizeof(tail) + KVCL_COPY_MAX];
+
+    if (job->pinned && !store->closing) {
+        pin_chained(job, false);
+    }
+    if (!store->closing) {
+        take_note(job);
+    }
+    memcpy(out, &tail, sizeof(tail));
+    memcpy(out + sizeof(tail), job->made, job->n);
+    kvcl_ask_answer(job->peer, &job->ask, status, job->n, out, (status == KVCL_OK) ? sizeof(tail) + job->n : 0);
+    kvcl_list_del(&job->link);
+    store->n_copying -= job->n;
+    job->pool->n_copying -= job->n;
+    --store->ops;
+    kvcl_engine_notify(store->ctx);
+    free(job);
+}
+
+/* ---- the chain ---- */
+
+uint64_t kvcl_copy_time(uint32_t n, uint64_t bytes)
+{
+    return (2 * KVCL_NS_PER_SEC) + ((n * bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
+}
+
+kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
+                          const uint32_t *order, uint32_t n)
+{
+    size_t     len  = sizeof(*head) + (n * sizeof(*recs));
+    kvcl_ask_t *ask = kvcl_ask_new(store, rank, KVCL_ASK_COPY, len);
+    uint32_t   i;
+
+    if (ask != NULL) {
+        memcpy(ask->payload, head, sizeof(*head));
+        for (i = 0; i < n; ++i) {
+            memcpy(ask->payload + sizeof(*head) + (i * sizeof(*recs)), &recs[(order != NULL) ? order[i] : i],
+                   sizeof(*recs));
+        }
+        ask->len   = len;
+        ask->n     = n;
+        ask->order = order;
+    }
+    return ask;
+}
+
+static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    copy_job_t    *job   = ask->arg;
+    const uint8_t *made = data;
+    uint32_t      i;
+
+    (void)len;
+    for (i = 0; (status == KVCL_OK) && (i < ask->n); ++i) {
+        job->made[ask->order[i]] = (uint8_t)(job->made[ask->order[i]] + ((made[sizeof(kvcl_copy_tail_t) + i] <
+                                             KVCL_DIR_LOCS_MAX) ? made[sizeof(kvcl_copy_tail_t) + i] : 0));
+    }
+    end(job, KVCL_OK);
+}
+
+/* As a copy of mine: length, flags and checksum are those of the same bytes. */
+static void be_mine(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *loc)
+{
+    loc->rank        = pool->slots.rank;
+    loc->incarnation = pool->slots.incarnation;
+    loc->cache       = pool->slots.cache;
+    loc->slot        = slot;
+    loc->gen         = kvcl_slots_gen(&pool->slots, slot);
+}
+
+/* Lock held. What is here goes on to the next rank, as copies of mine. */
+static bool go_on(copy_job_t *job)
+{
+    kvcl_store_h      store = job->store;
+    kvcl_copy_head_t  head  = {.copies = job->head.copies, .flags = job->head.flags, .tenant = job->head.tenant};
+    kvcl_owner_node_t *node;
+    kvcl_ask_t        *ask;
+    uint32_t          n = 0, i;
+
+    for (i = 0; i < job->n; ++i) {
+        node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, job->pool) : NULL;
+        if (node != NULL) {
+            be_mine(job->pool, kvcl_owner_slot(node), &job->recs[i].loc);
+            job->order[n++] = i;
+        }
+    }
+    pin_chained(job, true);
+    job->pinned = true;
+    head.there  = (uint8_t)(((job->head.there == 0) || (job->head.there == KVCL_DIR_LOCS_MAX)) ? job->head.there
+                                                                                               : job->head.there + 1);
+    head.n_next = (uint8_t)(job->head.n_next - 1);
+    memcpy(head.next, job->head.next + 1, head.n_next * sizeof(head.next[0]));
+    ask = (n != 0) ? kvcl_copy_ask(store, job->head.next[0], &head, job->recs, job->order, n) : NULL;
+    if (ask == NULL) {
+        return false;
+    }
+    ask->arg  = job;
+    ask->done = on_chain;
+    kvcl_ask_post(ask, kvcl_copy_time(n, kvcl_owner_bytes(job->pool)), NULL);
+    return true;
+}
+
+static bool next_lives(const copy_job_t *job)
+{
+    const struct kvcl_store *store = job->store;
+
+    return (job->head.n_next != 0) && (job->head.next[0] != store->me) &&
+           (store->incarnations[job->head.next[0]] != 0);
+}
+
+/* ---- my copies ---- */
+
+/* Does the pool hold other bytes under the key than recs[i] says? Without sums nobody knows. */
+static bool is_other(const copy_job_t *job, uint32_t i, const kvcl_owner_node_t *node)
+{
+    const kvcl_slot_t *at = (node != NULL) ? &job->pool->array[kvcl_owner_slot(node)] : NULL;
+
+    return (at != NULL) && (at->flags & job->recs[i].loc.flags & KVCL_LOC_SUMMED) &&
+           (at->sum != job->recs[i].loc.checksum);
+}
+
+/* What of mine is listed is made; the rest is of no use to others. */
+static void on_listed(void *arg, kvcl_status_t status)
+{
+    copy_job_t     *job   = arg;
+    kvcl_store_h   store  = job->store;
+    kvcl_context_h ctx    = store->ctx;
+    uint32_t       i;
+
+    kvcl_lock(ctx);
+    for (i = 0; (i < job->n) && (status == KVCL_OK) && !store->closing; ++i) {
+        const kvcl_owner_node_t *node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
+        job->made[i] = (kvcl_owner_lists(job->pool, &job->recs[i].key) && !is_other(job, i, node)) ? 1 : 0;
+    }
+    if (store->closing || !next_lives(job) || !go_on(job)) {
+        end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
+    }
+    kvcl_unlock(ctx);
+}
+
+/* Did the bytes that were asked for come? If they were found elsewhere, the key may have other ones by now. */
+static bool is_asked(const kvcl_dir_loc_t *asked, const kvcl_dir_loc_t *from)
+{
+    return (kvcl_dir_loc_tag(asked) == kvcl_dir_loc_tag(from)) ||
+           ((asked->flags & from->flags & KVCL_LOC_SUMMED) && (asked->checksum == from->checksum));
+}
+
+/* What a home is told that it shall list already; 0: it shall take the copy anyway. Of a put under way the directory
+ * may not have heard yet. */
+static uint32_t source_of(const copy_job_t *job, uint32_t i)
+{
+    if ((job->head.there != 0) || (job->head.flags & KVCL_COPY_UNLISTED)) {
+        return 0;
+    }
+    return (job->source != 0) ? job->source : kvcl_dir_loc_tag(&job->from[i]);
+}
+
+/* Lock held. Is there room for todo[i] under its key? Other bytes that were here before are given up; what came since
+ * stays, for it may be newer than what was asked for. */
+static bool make_way(const copy_job_t *job, uint32_t i)
+{
+    const copy_other_t *other = &job->others[i];
+    kvcl_store_rec_t   gone;
+
+    if ((other->gen != 0) &&
+        (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
+        (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
+        kvcl_store_tell_removed(job->store, &gone, 1);
+        kvcl_nvme_drop(job->store->nvme, &job->todo[i].key);
+    }
+    return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
+}
+
+/* Lock held. The end of a chain first; what another put or job brought meanwhile is not taken twice. */
+static void publish_got(copy_job_t *job)
+{
+    kvcl_store_h store = job->store;
+    uint32_t     i     = job->n_todo, first = job->n_todo;
+    bool         fits;
+
+    while (i-- > 0) {
+        kvcl_store_rec_t rec    = job->todo[i];
+        bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
+        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) &&
+               !job->others[i].left && make_way(job, i);
+        if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
+                                         job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
+            (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
+            kvcl_store_freed(store);
+            continue;
+        }
+        job->pool->array[job->slots[i]].note = 0; /* take_note() */
+        rec.loc.source     = source_of(job, i);
+        job->todo[--first] = rec;
+    }
+    job->n_new = job->n_todo - first;
+    store->n_copied += job->n_new;
+}
+
+static void on_fetched(void *arg, kvcl_status_t status)
+{
+    copy_job_t         *job = arg;
+    kvcl_context_h     ctx  = job->store->ctx;
+    kvcl_xfer_params_t p    = {.size = sizeof(p), .cb = on_listed, .cb_arg = job};
+
+    (void)status; /* each block has its own */
+    kvcl_lock(ctx);
+    job->get = NULL;
+    publish_got(job);
+    kvcl_unlock(ctx);
+    status = kvcl_publish_start(job->pool, job->todo + (job->n_todo - job->n_new), job->n_new + job->n_again,
+                                &p, NULL);
+    if (status != KVCL_OK) {
+        on_listed(job, status);
+    }
+}
+
+/* ---- the question ---- */
+
+/* Everything is hostile: what passes names blocks of the class's size, of ranks that are there, each key once or not. */
+static bool check(const kvcl_owner_t *pool, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs, uint32_t n)
+{
+    const struct kvcl_store *store = pool->store;
+    uint32_t                i;
+
+    if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2) ||
+        (head->there > KVCL_DIR_LOCS_MAX) || ((head->flags & ~KVCL_COPY_UNLISTED) != 0)) {
+        return false;
+    }
+    for (i = 0; i < head->n_next; ++i) {
+        if (head->next[i] >= store->n_ranks) {
+            return false;
+        }
+    }
+    for (i = 0; i < n; ++i) {
+        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) || (recs[i].loc.source != 0) ||
+            ((recs[i].loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0) ||
+            (recs[i].loc.len != kvcl_owner_bytes(pool))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Lock held. recs[i] is in the pool. Unless a put counts the copies, nothing is known of others. What no home lists is
+ * told to it again. */
+static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
+{
+    kvcl_slot_t      *at = &job->pool->array[slot];
+    kvcl_store_rec_t rec = job->recs[i];
+
+    at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
+    if (!(at->note & KVCL_NOTE_LISTED) && ((rec.loc.flags ^ at->flags) & KVCL_LOC_SUMMED) == 0) {
+        be_mine(job->pool, slot, &rec.loc);
+        rec.loc.flags = at->flags;
+        job->todo[job->n - ++job->n_again] = rec;
+    }
+}
+
+/* Lock held. Slots for what the pool lacks, and the get that fills them. */
+static kvcl_status_t begin(copy_job_t *job)
+{
+    kvcl_store_h      store = job->store;
+    kvcl_owner_node_t *node;
+    kvcl_status_t     status;
+    uint32_t          i;
+
+    for (i = job->n; i-- > 0;) { /* the end of a chain first */
+        node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
+        if (node != NULL) {
+            kvcl_owner_touch(job->pool, kvcl_owner_slot(node));
+        }
+    }
+    for (i = 0; i < job->n; ++i) {
+        node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
+        if ((node != NULL) && !is_other(job, i, node)) {
+            note_held(job, i, kvcl_owner_slot(node));
+        } else {
+            if (node != NULL) {
+                job->others[job->n_todo].slot = kvcl_owner_slot(node);
+                job->others[job->n_todo].gen  = kvcl_slots_gen(&job->pool->slots, kvcl_owner_slot(node));
+            }
+            job->todo[job->n_todo++] = job->recs[i];
+        }
+    }
+    memmove(job->todo + job->n_todo, job->todo + (job->n - job->n_again), job->n_again * sizeof(*job->todo));
+    status = kvcl_owner_reserve(store, job->n_todo);
+    if (status == KVCL_OK) {
+        status = kvcl_owner_take_for(job->pool, job->head.tenant, job->n_todo, job->slots);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = kvcl_get_recs(store, job->todo, job->n_todo, job->pool->cache, job->slots, job->got, job->from, 0, false,
+                           on_fetched, job, &job->get);
+    for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
+        (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
+    }
+    if (status != KVCL_OK) {
+        kvcl_store_freed(store);
+    }
+    return status;
+}
+
+/* A job of recs[order[0..n)] (order NULL: recs[0..n)), of any alignment. An error: there is none. */
+static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in,
+                              const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
+                              uint32_t source)
+{
+    uint32_t         first = ((order != NULL) && (n != 0)) ? order[0] : 0;
+    copy_job_t       *job;
+    kvcl_store_rec_t rec;
+    kvcl_owner_t     *pool;
+    kvcl_status_t    status;
+    uint32_t         i;
+
+    memcpy(&rec, (const char *)recs + (first * sizeof(rec)), sizeof(rec));
+    pool = kvcl_pool_for(store, rec.loc.len);
+    if (pool == NULL) {
+        return KVCL_ERR_INVALID_PARAM;
+    }
+    if ((store->n_copying + n > BLOCKS_MAX) ||
+        ((pool->n_copying != 0) && (pool->n_copying + n > kvcl_pool_room(pool) / 2))) {
+        return KVCL_ERR_BUSY;
+    }
+    job = make(pool, n);
+    if (job == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    job->peer   = peer;
+    job->ask    = *in;
+    job->head   = *head;
+    job->source = source;
+    for (i = 0; i < n; ++i) {
+        memcpy(&job->recs[i], (const char *)recs + ((size_t)((order != NULL) ? order[i] : i) * sizeof(job->recs[i])),
+               sizeof(job->recs[i]));
+    }
+    if (!check(pool, &job->head, job->recs, n)) {
+        free(job);
+        return KVCL_ERR_INVALID_PARAM;
+    }
+    kvcl_list_add_tail(&store->copies, &job->link);
+    store->n_copying += n;
+    pool->n_copying += n;
+    ++store->ops;
+    status = begin(job);
+    if (status != KVCL_OK) {
+        kvcl_list_del(&job->link);
+        store->n_copying -= n;
+        pool->n_copying -= n;
+        --store->ops;
+        free(job);
+    }
+    return status;
+}
+
+void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+{
+    kvcl_copy_head_t head;
+    kvcl_status_t    status;
+
+    if ((in->n == 0) || (in->n > KVCL_COPY_MAX) || (len != sizeof(head) + (in->n * sizeof(kvcl_store_rec_t)))) {
+        kvcl_am_malformed(store->ctx, peer, "a question for copies that makes no sense");
+        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+        return;
+    }
+    memcpy(&head, data, sizeof(head));
+    if ((store->pool == NULL) || store->draining) {
+        kvcl_ask_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
+        return;
+    }
+    status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n, 0);
+    if (status != KVCL_OK) {
+        kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_status_text(status));
+        kvcl_ask_answer(peer, in, status, 0, NULL, 0);
+    }
+}
+
+kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
+                             const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source)
+{
+    kvcl_msg_dir_ask_t nobody = {.msg = {.op = 0}, .n = n};
+
+    return take_job(store, NULL, &nobody, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
+}
+
+void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)
+{
+    copy_job_t *job;
+    uint32_t   i;
+
+    kvcl_list_foreach (job, &store->copies, copy_job_t, link) {
+        for (i = 0; i < job->n_todo; ++i) {
+            job->others[i].left = job->others[i].left || kvcl_key_equal(&job->todo[i].key, key);
+        }
+    }
+}
+
+void kvcl_copies_stop(kvcl_store_h store)
+{
+    copy_job_t *job, *next;
+
+    kvcl_list_foreach_safe (job, next, &store->copies, copy_job_t, link) {
+        if ((job->get != NULL) && !kvcl_req_is_done(job->get)) {
+            job->get->cls->stop(job->get, KVCL_ERR_SHUTDOWN);
+        }
+    }
+}

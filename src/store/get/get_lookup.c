@@ -1,0 +1,97 @@
+/*
+ * Where a get's blocks lie (get.h): out of tables that are mapped here, else by asking their homes, all at once. What
+ * homes bring along with their answers is taken at once (fetch.h). Engine lock held.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/get/fetch.h"
+
+#include <stdlib.h>
+
+static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_get_t     *get = ask->arg;
+    bool           again = (get->stopping == KVCL_OK) && ((ask->store->incarnations[ask->rank] == 0) || ask->hedged);
+    bool           brings = (ask->kind == KVCL_ASK_FETCH);
+    kvcl_fetched_t in;
+    uint32_t       at = 0, i;
+
+    kvcl_hedge_answered(ask, status);
+    if (status == KVCL_OK) { /* did so before: it fits */
+        status = brings ? kvcl_fetch_unpack(&in, data, len, ask->n, kvcl_fetch_asked(ask))
+                        : kvcl_dir_msg_unpack(&in.reply, data, len);
+    }
+    for (i = 0; i < ask->n; ++i) {
+        kvcl_get_item_t *item = &get->items[ask->order[i]];
+        item->n_locs = (status == KVCL_OK) ? (uint8_t)kvcl_dir_msg_locs(&in.reply, i, &at, item->locs) : 0;
+        item->state  = (again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) ? KVCL_GET_LOOKUP : KVCL_GET_READY;
+        item->why    = ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY)) ? status : item->why;
+    }
+    if ((status == KVCL_OK) && brings) {
+        kvcl_fetch_take(get, ask, &in);
+    }
+    --get->outstanding;
+    kvcl_get_advance(get);
+}
+
+static kvcl_status_t ask_homes(kvcl_get_t *get, const uint8_t *skip)
+{
+    kvcl_store_h  store = get->store;
+    kvcl_list_t   asks, *link;
+    kvcl_status_t status;
+    uint32_t      home;
+
+    kvcl_deal_free(&get->deal);
+    status = kvcl_deal(store, get->items, sizeof(get->items[0]), get->n, skip, &get->deal);
+    kvcl_list_init(&asks);
+    for (home = 0; (home < store->n_ranks) && (status == KVCL_OK); ++home) {
+        status = kvcl_asks_make(store, home, kvcl_fetch_kind(get, home), get->items, sizeof(get->items[0]), &get->deal,
+                                 &asks);
+    }
+    while ((status == KVCL_OK) && ((link = kvcl_list_first(&asks)) != NULL)) {
+        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
+        home      = ask->rank;
+        ask->arg  = get;
+        ask->done = on_lookup;
+        if (ask->kind == KVCL_ASK_FETCH) {
+            kvcl_fetch_finish_ask(ask, get->cache->shape.block_bytes);
+        }
+        ++get->outstanding;
+        kvcl_ask_post(ask, kvcl_get_time_left(get), &get->asks);
+        kvcl_store_learn(store, home);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
+{
+    kvcl_store_h  store = get->store;
+    uint8_t       *skip = malloc(get->n);
+    bool          ask   = false, gone;
+    kvcl_status_t status;
+    size_t        i;
+
+    if (skip == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a lookup");
+    }
+    ++get->lookups;
+    for (i = 0; i < get->n; ++i) {
+        kvcl_get_item_t       *item = &get->items[i];
+        const kvcl_dir_view_t *view;
+        skip[i] = 1;
+        if (item->state != KVCL_GET_LOOKUP) {
+            continue;
+        }
+        view = kvcl_store_view(store, &item->key, &gone);
+        if ((view == NULL) && !gone) {
+            skip[i] = 0;
+            ask     = true;
+            continue;
+        }
+        item->n_locs = (view != NULL) ? (uint8_t)kvcl_dir_read(view, &item->key, item->locs) : 0;
+        item->state  = KVCL_GET_READY;
+    }
+    status = ask ? ask_homes(get, skip) : KVCL_OK;
+    free(skip);
+    return status;
+}

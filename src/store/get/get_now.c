@@ -1,0 +1,226 @@
+/*
+ * Gets of few bytes whose directory and blocks are all memory here: done inside the call, without a lock or an
+ * allocation. Whatever does not fit (a home that must be asked, a cache not seen before, a copy that moved on) is left
+ * to get/get.c, which begins anew.
+ *
+ * What is read without the lock: mapped tables, descriptions of peers' caches (immutable once ready, kept until
+ * kvcl_finalize), and the caches of the store itself, which live as long as it does.
+ */
+#include "config.h"
+#include "store/pool/pool.h"
+
+enum { CHUNK = 64 };
+
+/* Where some blocks' bytes lie, mapped here. */
+typedef struct source {
+    const kvcl_shape_t     *shape;
+    const uintptr_t        *bases;
+    kvcl_copier_t          *copier;
+    const _Atomic uint32_t *gens;
+    const kvcl_rregion_t   *live; /* NULL: mine */
+} source_t;
+
+/* What is known of one key. */
+typedef struct hit {
+    kvcl_dir_loc_t loc;
+    source_t       source;
+    bool           found;
+} hit_t;
+
+static bool own_source(const kvcl_owner_t *owner, uint32_t id, source_t *source)
+{
+    if ((owner == NULL) || (owner->cache->id != id)) {
+        return false;
+    }
+    *source = (source_t){&owner->cache->shape, owner->cache->bases, owner->cache->copier, owner->cache->gens, NULL};
+    return true;
+}
+
+static bool find_source(kvcl_store_h store, const kvcl_dir_loc_t *loc, source_t *source)
+{
+    kvcl_rcache_t *rcache;
+    unsigned      i;
+
+    if ((loc->flags & KVCL_DIR_TIER_MASK) == KVCL_DIR_TIER_NVME) {
+        return false; /* its owner must read it first */
+    }
+    if (loc->rank == store->me) {
+        for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
+            if (own_source(store->pool->owners[i], loc->cache, source)) {
+                return true;
+            }
+        }
+        return own_source(store->own, loc->cache, source);
+    }
+    for (i = 0; i < KVCL_STORE_RCACHES; ++i) {
+        rcache = atomic_load_explicit(&store->ranks[loc->rank].rcaches[i], memory_order_acquire);
+        if ((rcache != NULL) && (rcache->id == loc->cache)) {
+            *source = (source_t){&rcache->shape, rcache->bases, rcache->copier, rcache->gens, &rcache->gens_region};
+            return kvcl_rregion_live(&rcache->gens_region);
+        }
+    }
+    return false;
+}
+
+/* False: somebody has it, but not where it can be read now. */
+static bool locate(kvcl_store_h store, const kvcl_key_t *key, uint64_t block_bytes, hit_t *hit)
+{
+    kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
+    bool                  gone, elsewhere = false;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
+    unsigned              n, i, at;
+
+    hit->found = false;
+    if (view == NULL) {
+        return gone;
+    }
+    n = kvcl_dir_read(view, key, locs);
+    for (i = 0; i < n; ++i) {
+        if ((locs[i].rank == store->me) && (i != 0)) { /* mine first */
+            kvcl_dir_loc_t first = locs[0];
+            locs[0] = locs[i];
+            locs[i] = first;
+        }
+    }
+    for (i = 0; (i < n) && !hit->found; ++i) {
+        at = (locs[0].rank == store->me) ? i : (i + store->me) % n;
+        if (!kvcl_store_loc_lives(store, &locs[at]) || (locs[at].len != block_bytes)) {
+            continue;
+        }
+        hit->loc   = locs[at];
+        hit->found = find_source(store, &locs[at], &hit->source);
+        elsewhere  = elsewhere || !hit->found;
+    }
+    return hit->found || !elsewhere;
+}
+
+/* Copies m blocks that lie in one cache, then asks whether they were those all the while. */
+static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_t *ids)
+{
+    uint64_t    sums[CHUNK];
+    uint32_t    slots[CHUNK];
+    kvcl_sel_t  from   = {.blocks = slots, .n_blocks = m};
+    kvcl_sel_t  to     = {.blocks = ids, .n_blocks = m};
+    kvcl_side_t src    = {hits->source.shape, hits->source.bases, from, hits->source.copier};
+    kvcl_side_t dst    = kvcl_cache_side(cache, &to);
+    bool        summed = false;
+    size_t      i;
+
+    for (i = 0; i < m; ++i) {
+        slots[i] = hits[i].loc.slot;
+        summed   = summed || (hits[i].loc.flags & KVCL_LOC_SUMMED);
+        if ((hits->source.bases == cache->bases) && (slots[i] == ids[i])) {
+            return false; /* a block onto itself: rare */
+        }
+    }
+    if ((kvcl_side_check(&src) != KVCL_OK) || (kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL) != KVCL_OK)) {
+        return false;
+    }
+    for (i = 0; i < m; ++i) {
+        if (!kvcl_slots_gen_is(&hits->source.gens[slots[i]], hits[i].loc.gen)) {
+            return false;
+        }
+    }
+    if ((hits->source.live != NULL) && !kvcl_rregion_live(hits->source.live)) {
+        return false;
+    }
+    for (i = 0; i < m; ++i) {
+        if ((hits[i].loc.flags & KVCL_LOC_SUMMED) && (sums[i] != hits[i].loc.checksum)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void touch(kvcl_store_h store, const hit_t *hits, size_t n)
+{
+    kvcl_owner_t *owner;
+    size_t       i;
+
+    for (i = n; (i > 0) && !(hits[i - 1].found && (hits[i - 1].loc.rank == store->me)); --i) {
+    }
+    if (i == 0) {
+        return;
+    }
+    kvcl_lock(store->ctx);
+    while (i-- > 0) {
+        if (hits[i].found && (hits[i].loc.rank == store->me)) {
+            owner = kvcl_owner_by_cache_id(store, hits[i].loc.cache);
+            if (owner != NULL) {
+                kvcl_owner_touch(owner, hits[i].loc.slot);
+            }
+        }
+    }
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+}
+
+static void note_uses(kvcl_store_h store, const hit_t *hits, size_t n)
+{
+    while (n-- > 0) {
+        if (hits[n].found && (hits[n].loc.rank != store->me)) {
+            kvcl_uses_note(store, &hits[n].loc, false);
+        }
+    }
+}
+
+static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
+                      hit_t *hits)
+{
+    size_t i, j;
+
+    for (i = 0; i < n; ++i) {
+        if (!locate(store, &keys[i], cache->shape.block_bytes, &hits[i])) {
+            return false;
+        }
+    }
+    for (i = 0; i < n; i = j) {
+        j = i + 1;
+        if (!hits[i].found) {
+            continue;
+        }
+        while ((j < n) && hits[j].found && (hits[j].source.bases == hits[i].source.bases)) {
+            ++j;
+        }
+        if (!fetch(&hits[i], j - i, cache, ids + i)) {
+            return false;
+        }
+    }
+    touch(store, hits, n);
+    note_uses(store, hits, n);
+    return true;
+}
+
+bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
+                  kvcl_status_t *statuses[2], kvcl_status_t *final_p)
+{
+    hit_t         hits[CHUNK];
+    kvcl_status_t final = KVCL_OK, one;
+    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, some, i;
+
+    while (from > 0) { /* the last chunk first: the end of a chain is told to be used before its beginning */
+        some  = ((from - 1) % CHUNK) + 1;
+        from -= some;
+        if (!one_chunk(store, keys + from, some, cache, ids + from, hits)) {
+            return false;
+        }
+        for (i = some; i-- > 0;) {
+            one   = hits[i].found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
+            if (hits[i].found) {
+                ++got[hits[i].loc.flags & KVCL_DIR_TIER_MASK];
+                local += (hits[i].loc.rank == store->me) ? 1 : 0;
+                ++n_got;
+            }
+            final = (one != KVCL_OK) ? one : final; /* the first block's, in the end */
+            if (statuses[0] != NULL) {
+                statuses[0][from + i] = one;
+            }
+            if (statuses[1] != NULL) {
+                statuses[1][from + i] = one;
+            }
+        }
+    }
+    kvcl_store_count_hits(store, got, local);
+    atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);
+    *final_p = final;
+    return true;
+}

@@ -1,0 +1,264 @@
+/*
+ * Blocks of a get that lie in a second tier, mine or another rank's: their owner is asked to stage them.
+ *
+ * In a round each owner is asked for at most a window of blocks, while those of the window before are fetched; the
+ * others wait. What was staged takes the place of the location in the tier, and is a copy like any other from there on;
+ * when its block is over the owner is told that it may go (one message a round). All under the engine lock.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/get/get.h"
+#include "store/cold/cold.h"
+
+#include <stdlib.h>
+
+/* What a question asks for; its order is what it has in the get. */
+typedef struct want {
+    kvcl_get_t *get;
+    uint32_t   rank;
+    uint32_t   n;
+    uint32_t   items[];
+} want_t;
+_Static_assert(sizeof(want_t) % 8 == 0, "records stand behind the items");
+
+/* A staged location for the one in the tier; or the copy is over. */
+static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kvcl_stage_got_t *got)
+{
+    kvcl_get_item_t *item = &get->items[i];
+    kvcl_dir_loc_t  *loc  = &item->locs[item->cur];
+
+    if (status == KVCL_OK) {
+        status = (got->status > 0) ? KVCL_ERR_PROTOCOL : (kvcl_status_t)got->status;
+    }
+    if (status != KVCL_OK) {
+        kvcl_get_result(get, i, ((status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_IO)) ? KVCL_ERR_STALE : status);
+        return;
+    }
+    item->tier_slot = loc->slot;
+    item->tier_gen  = loc->gen;
+    loc->flags   = (uint16_t)((loc->flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
+    loc->cache   = got->cache;
+    loc->slot    = got->slot;
+    loc->gen     = got->gen;
+    item->held   = (kvcl_get_held_t){.rank = loc->rank, .cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
+    item->staged = true;
+    item->nvme   = true;
+    item->state  = KVCL_GET_READY;
+}
+
+kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item)
+{
+    kvcl_dir_loc_t loc = item->locs[item->cur];
+
+    if (item->nvme) {
+        loc.cache = KVCL_NVME_CACHE;
+        loc.slot  = item->tier_slot;
+        loc.gen   = item->tier_gen;
+    }
+    return loc;
+}
+
+static void take_all(want_t *want, kvcl_status_t status, const kvcl_stage_got_t *got)
+{
+    kvcl_get_t       *get = want->get;
+    kvcl_stage_got_t one  = {.status = KVCL_OK};
+    uint32_t         i;
+
+    for (i = 0; i < want->n; ++i) {
+        if (got != NULL) {
+            memcpy(&one, &got[i], sizeof(one));
+        }
+        take_one(get, want->items[i], status, &one);
+    }
+    free(want);
+    --get->outstanding;
+    kvcl_get_advance(get);
+}
+
+static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    (void)len;
+    take_all(ask->arg, status, data);
+}
+
+static void on_staged_here(void *arg, const kvcl_stage_got_t *got, uint32_t n)
+{
+    want_t *want = arg;
+
+    (void)n;
+    want->get->here = NULL;
+    take_all(want, KVCL_OK, got);
+}
+
+/* Is this rank being asked already? */
+static bool is_asked(const kvcl_get_t *get, uint32_t rank)
+{
+    kvcl_ask_t *ask;
+
+    if (rank == get->store->me) {
+        return get->here != NULL;
+    }
+    kvcl_list_foreach (ask, &get->stages, kvcl_ask_t, link) {
+        if (ask->rank == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_rec(const kvcl_get_t *get, uint32_t i, kvcl_store_rec_t *rec)
+{
+    rec->key = get->items[i].key;
+    rec->loc = get->items[i].locs[get->items[i].cur];
+}
+
+static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
+{
+    kvcl_get_t    *get   = want->get;
+    kvcl_store_h  store  = get->store;
+    uint64_t      left   = kvcl_deadline_left(get->deadline_ns);
+    size_t        len    = want->n * sizeof(*recs);
+    kvcl_ask_t    *ask;
+    kvcl_status_t status = KVCL_ERR_NOT_FOUND;
+
+    if (want->rank == store->me) {
+        if (store->nvme != NULL) {
+            get->here = want;
+            status    = kvcl_stage_here(store->nvme, recs, want->n, on_staged_here, want);
+        }
+        if (status != KVCL_OK) {
+            get->here = NULL;
+            take_all(want, status, NULL);
+        }
+        return;
+    }
+    ask = kvcl_ask_new(store, want->rank, KVCL_ASK_STAGE, len);
+    if (ask == NULL) {
+        take_all(want, KVCL_ERR_NO_MEMORY, NULL);
+        return;
+    }
+    memcpy(ask->payload, recs, len);
+    ask->len  = len;
+    ask->n    = want->n;
+    ask->arg  = want;
+    ask->done = on_answer;
+    kvcl_ask_post(ask, (left != 0) ? left : 1, &get->stages);
+}
+
+kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
+{
+    uint32_t         rank = get->items[first].locs[get->items[first].cur].rank, i;
+    uint32_t         window = kvcl_stage_window(get->cache->shape.block_bytes, get->store->ranks[rank].n_sizes);
+    want_t           *want;
+    kvcl_store_rec_t *recs;
+
+    if (is_asked(get, rank)) {
+        return KVCL_OK; /* its turn is the next round */
+    }
+    want = malloc(sizeof(*want) + (window * (sizeof(want->items[0]) + sizeof(*recs))) + sizeof(uint64_t));
+    if (want == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a question");
+    }
+    *want = (want_t){.get = get, .rank = rank};
+    recs  = (kvcl_store_rec_t *)(void *)(want->items + ((window + 1) / 2 * 2));
+    for (i = first; (i < get->n) && (want->n < window); ++i) {
+        kvcl_get_item_t *item = &get->items[i];
+        if ((item->state == KVCL_GET_READY) && !(item->tried & (1u << item->cur)) &&
+            (item->locs[item->cur].rank == rank) && kvcl_loc_is_nvme(&item->locs[item->cur])) {
+            item->state = KVCL_GET_BUSY;
+            add_rec(get, i, &recs[want->n]);
+            want->items[want->n++] = i;
+        }
+    }
+    ++get->outstanding;
+    ask_owner(want, recs);
+    return KVCL_OK;
+}
+
+/* Several may end with the stop of one, never begin: the get's turn is held. */
+void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
+{
+    kvcl_list_t silent;
+    kvcl_ask_t  *ask, *next;
+    uint32_t    i;
+
+    kvcl_list_init(&silent);
+    kvcl_list_foreach_safe (ask, next, &get->stages, kvcl_ask_t, link) {
+        const want_t *want  = ask->arg;
+        bool         others = false;
+        for (i = 0; (i < want->n) && !others; ++i) {
+            others = kvcl_get_has_other(get, &get->items[want->items[i]]);
+        }
+        if (others && (now_ns - ask->posted_ns >= hedge_ns)) {
+            kvcl_list_del(&ask->link);
+            kvcl_list_add_tail(&silent, &ask->link);
+        }
+    }
+    kvcl_list_foreach (ask, &silent, kvcl_ask_t, link) {
+        kvcl_store_suspect(get->store, ask->rank);
+    }
+    kvcl_asks_stop(&silent, KVCL_ERR_TIMED_OUT);
+}
+
+/* ---- letting go ---- */
+
+static void tell(kvcl_store_h store, uint32_t rank, const kvcl_stage_got_t *got, uint32_t n)
+{
+    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_LET_GO},
+                                .store = store->id, .n = n, .rank = store->me};
+    kvcl_peer_t        *peer = store->ranks[rank].peer;
+
+    if ((n != 0) && (peer->state == KVCL_PEER_READY) &&
+        (kvcl_peer_post(peer, &out.msg, sizeof(out), got, n * sizeof(*got)) != KVCL_OK)) {
+        kvcl_log_debug("%s is not told of %u blocks that were read: it is gone", peer->name, n);
+    }
+}
+
+static bool is_over(const kvcl_get_item_t *item)
+{
+    return item->staged && (item->state != KVCL_GET_BUSY) &&
+           ((item->state != KVCL_GET_READY) || (item->tried & (1u << item->cur)));
+}
+
+void kvcl_get_let_go(kvcl_get_t *get, bool all)
+{
+    kvcl_stage_got_t got[64];
+    kvcl_store_h     store = get->store;
+    uint32_t         n, rank;
+    size_t           i, j;
+
+    for (i = 0; i < get->n; ++i) {
+        if (!get->items[i].staged || (!all && !is_over(&get->items[i]))) {
+            continue;
+        }
+        rank = get->items[i].held.rank;
+        n    = 0;
+        for (j = i; (j < get->n) && (n < 64); ++j) {
+            kvcl_get_item_t *item = &get->items[j];
+            if (item->staged && (all || is_over(item)) && (item->held.rank == rank)) {
+                item->staged = false;
+                got[n++]     = (kvcl_stage_got_t){.cache = item->held.cache, .slot = item->held.slot,
+                                                  .gen = item->held.gen};
+            }
+        }
+        if (rank == store->me) {
+            kvcl_stage_on_let_go(store, got, n);
+        } else {
+            tell(store, rank, got, n);
+        }
+    }
+}
+
+void kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status)
+{
+    want_t *want = get->here;
+
+    kvcl_asks_stop(&get->stages, status);
+    if (want != NULL) {
+        kvcl_stage_forget(get->store->nvme, want);
+        get->here = NULL;
+        take_all(want, status, NULL);
+    }
+}

@@ -1,0 +1,209 @@
+/*
+ * Not waiting for a silent rank: a get gives up what has not moved for KVCL_STORE_HEDGE, where there is another way.
+ *
+ * A question to a home: the backup knows as much, in a store of which every key has two homes. A pull: another copy of
+ * at least one of its blocks lies with a rank that answers; the others of its blocks are then waited for by themselves.
+ * Two pulls never write one block: the first is stopped, which fences it, before the next begins. The rank is suspected
+ * from then on (home/ranks.c), so the next get does not wait again. Where there is no other way, the get's deadline
+ * decides, as it does for pulls that move.
+ *
+ * With KVCL_STORE_HEDGE_AUTO what has not moved for as long as 99 of 100 like it took in all is given up, if that is
+ * sooner: like are questions to homes, and served transfers of about as many bytes, on this host or another (delay.h).
+ * Each time that an item is given up for its silence the delay doubles, and who was silent may be taken again once it
+ * answers: it was perhaps only slow, and the other copy's rank is the one that stands still.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "store/get/get.h"
+#include "xfer/pull.h"
+
+enum { DISK_TIMES = 5 }; /* a disk may take so much longer than a rank */
+enum { DOUBLINGS_MAX = 20 };
+#define AUTO_LEAST_NS KVCL_NS_PER_MS
+
+static void look(void *arg);
+
+/* ---- how long ---- */
+
+static kvcl_delay_t *delays_of(kvcl_store_h store, uint32_t rank)
+{
+    return store->delays[(store->places[rank].host == store->places[store->me].host) ? 0 : 1];
+}
+
+/* What has not moved for so long is given up; 0: nothing is. before: how often that was so: it may be wrong. */
+static uint64_t hedge_after(kvcl_store_h store, uint32_t rank, unsigned class, unsigned before)
+{
+    uint64_t most = store->ctx->config.store_hedge_ns, p99;
+
+    if ((most == 0) || !store->ctx->config.store_hedge_auto) {
+        return most;
+    }
+    p99 = kvcl_delay_p99_of(delays_of(store, rank), class);
+    p99 = ((p99 != 0) && (p99 < AUTO_LEAST_NS)) ? AUTO_LEAST_NS : p99;
+    return ((p99 != 0) && (before < DOUBLINGS_MAX) && (p99 < most >> before)) ? p99 << before : most;
+}
+
+static uint64_t hedge_ask(const kvcl_get_t *get, uint32_t rank)
+{
+    return hedge_after(get->store, rank, KVCL_DELAY_ASK, get->hedges);
+}
+
+static uint32_t rank_of(const kvcl_get_fetch_t *fetch)
+{
+    const kvcl_get_item_t *item = &fetch->get->items[fetch->items[0]];
+
+    return item->locs[item->cur].rank;
+}
+
+static uint64_t hedge_fetch(const kvcl_get_fetch_t *fetch)
+{
+    return hedge_after(fetch->get->store, rank_of(fetch), kvcl_delay_class(fetch->pull->total),
+                       fetch->get->items[fetch->items[0]].hedges);
+}
+
+bool kvcl_hedge_stays(const kvcl_get_t *get, kvcl_get_item_t *item)
+{
+    if (!kvcl_get_has_other(get, item)) {
+        return true;
+    }
+    item->silent |= (uint8_t)(1u << item->cur);
+    item->hedges  = (uint8_t)(item->hedges + ((item->hedges < DOUBLINGS_MAX) ? 1 : 0));
+    return false;
+}
+
+void kvcl_hedge_fetched(const kvcl_get_fetch_t *fetch, kvcl_status_t status)
+{
+    kvcl_store_h store = fetch->get->store;
+
+    if ((status == KVCL_OK) && store->ctx->config.store_hedge_auto && (fetch->pull->received == fetch->pull->total)) {
+        kvcl_delay_add(&delays_of(store, rank_of(fetch))[kvcl_delay_class(fetch->pull->total)],
+                       kvcl_now_ns() - fetch->begun_ns);
+    }
+}
+
+void kvcl_hedge_answered(const kvcl_ask_t *ask, kvcl_status_t status)
+{
+    if ((status == KVCL_OK) && ask->store->ctx->config.store_hedge_auto) {
+        kvcl_delay_add(&delays_of(ask->store, ask->rank)[KVCL_DELAY_ASK], kvcl_now_ns() - ask->posted_ns);
+    }
+}
+
+/* ---- when to look ---- */
+
+/* The shortest of what is under way. */
+static uint64_t shortest(const kvcl_get_t *get)
+{
+    uint64_t         least = get->store->ctx->config.store_hedge_ns, one;
+    kvcl_get_fetch_t *fetch;
+    kvcl_ask_t       *ask;
+
+    if (!get->store->ctx->config.store_hedge_auto) {
+        return least;
+    }
+    kvcl_list_foreach (fetch, &get->pulls, kvcl_get_fetch_t, link) {
+        one   = hedge_fetch(fetch);
+        least = (one < least) ? one : least;
+    }
+    kvcl_list_foreach (ask, &get->asks, kvcl_ask_t, link) {
+        one   = hedge_ask(get, ask->rank);
+        least = (one < least) ? one : least;
+    }
+    return least;
+}
+
+void kvcl_hedge_arm(kvcl_get_t *get)
+{
+    if ((get->hedge == NULL) && (get->store->ctx->config.store_hedge_ns != 0) && (get->stopping == KVCL_OK) &&
+        (!kvcl_list_is_empty(&get->asks) || !kvcl_list_is_empty(&get->pulls) || !kvcl_list_is_empty(&get->stages))) {
+        get->hedge = kvcl_store_timer_start(get->store, (shortest(get) / 2) + 1, look, get); /* none: the deadline */
+    }
+}
+
+void kvcl_hedge_disarm(kvcl_get_t *get)
+{
+    kvcl_store_timer_stop(get->hedge);
+    get->hedge = NULL;
+}
+
+static bool has_other_way(const kvcl_get_fetch_t *fetch)
+{
+    size_t i;
+
+    for (i = 0; i < fetch->n; ++i) {
+        if (kvcl_get_has_other(fetch->get, &fetch->get->items[fetch->items[i]])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void look_at_pulls(kvcl_get_t *get, uint64_t now_ns)
+{
+    kvcl_get_fetch_t *fetch, *next;
+
+    kvcl_list_foreach_safe (fetch, next, &get->pulls, kvcl_get_fetch_t, link) {
+        if (fetch->pull->received != fetch->seen) {
+            fetch->seen    = fetch->pull->received;
+            fetch->seen_ns = now_ns;
+        }
+        if ((now_ns - fetch->seen_ns < hedge_fetch(fetch)) || (fetch->pull->state == KVCL_PULL_COPY) ||
+            (fetch->pull->state == KVCL_PULL_RMA) || !has_other_way(fetch)) {
+            continue; /* what needs no word of its owner is slow for other reasons */
+        }
+        fetch->hedged = true;
+        kvcl_store_suspect(get->store, rank_of(fetch));
+        kvcl_pull_stop(fetch->pull, KVCL_ERR_TIMED_OUT);
+    }
+}
+
+/* Is there somebody else to ask? One that was known to be silent was asked since its keys' other home was as well. */
+static bool asks_other(const kvcl_get_t *get, const kvcl_ask_t *ask)
+{
+    const kvcl_get_item_t *item = &get->items[ask->order[0]];
+
+    return !ask->patient || (kvcl_store_home(get->store, kvcl_store_shards(get->store), &item->key) != ask->rank);
+}
+
+/* Several asks may end with the stop of one, never begin: the get's turn is held. */
+static void look_at_asks(kvcl_get_t *get, uint64_t now_ns)
+{
+    kvcl_list_t silent;
+    kvcl_ask_t  *ask, *next;
+
+    kvcl_list_init(&silent);
+    kvcl_list_foreach_safe (ask, next, &get->asks, kvcl_ask_t, link) {
+        if ((now_ns - ask->posted_ns >= hedge_ask(get, ask->rank)) && asks_other(get, ask)) {
+            kvcl_list_del(&ask->link);
+            kvcl_list_add_tail(&silent, &ask->link);
+        }
+    }
+    if (!kvcl_list_is_empty(&silent)) { /* to ask another is not to look again */
+        ++get->hedges;
+        get->lookups -= (get->lookups != 0) ? 1 : 0;
+    }
+    kvcl_list_foreach (ask, &silent, kvcl_ask_t, link) {
+        ask->hedged = true;
+        kvcl_store_suspect(get->store, ask->rank);
+    }
+    kvcl_asks_stop(&silent, KVCL_ERR_TIMED_OUT);
+}
+
+static void look(void *arg)
+{
+    kvcl_get_t *get    = arg;
+    uint64_t   now_ns  = kvcl_now_ns(), hedge_ns = get->store->ctx->config.store_hedge_ns;
+
+    get->hedge = NULL;
+    if (get->stopping != KVCL_OK) {
+        return;
+    }
+    ++get->outstanding; /* what ends in here must not begin the next round yet */
+    look_at_pulls(get, now_ns);
+    kvcl_get_stage_hedge(get, now_ns, DISK_TIMES * hedge_ns);
+    if (get->store->replicas > 1) {
+        look_at_asks(get, now_ns);
+    }
+    --get->outstanding;
+    kvcl_hedge_arm(get);
+    kvcl_get_advance(get);
+}

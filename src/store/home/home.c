@@ -1,0 +1,384 @@
+/*
+ * What this rank answers as the home of keys, and what it does when told that a block of its was removed.
+ *
+ * Runs in message handlers, so the engine lock is held and the one writer of the table is whoever holds it. Everything
+ * that arrives is hostile: counts are checked against lengths, records by dir_wire, slots by their generation and key.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/get/fetch.h"
+#include "store/cold/cold.h"
+#include "store/admin/ops.h"
+
+#include <stdlib.h>
+
+void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
+                     const void *data, size_t len)
+{
+    kvcl_msg_dir_answer_t out = {.msg    = {.type = KVCL_MSG_DIR_ANSWER, .flags = in->msg.flags, .op = in->msg.op},
+                                 .status = status, .n = n};
+
+    if (in->msg.op == 0) {
+        return; /* told, not asked */
+    }
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), data, len) != KVCL_OK) {
+        kvcl_log_debug("%s does not hear an answer of the directory: it is gone", peer->name);
+    }
+}
+
+void *kvcl_home_scratch(kvcl_context_h ctx, size_t len)
+{
+    kvcl_store_room_t *room = kvcl_store_room(ctx);
+    uint8_t           *more;
+
+    if (len > room->scratch_room) {
+        more = realloc(room->scratch, len);
+        if (more == NULL) {
+            return NULL;
+        }
+        room->scratch      = more;
+        room->scratch_room = len;
+    }
+    return room->scratch;
+}
+
+/* PUBLISH, REMOVE, LOOKUP: the home's pure step. */
+static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                           size_t len)
+{
+    kvcl_dir_msg_t    request;
+    kvcl_home_event_t event = {.type = KVCL_HOME_REQUEST, .u.request = &request};
+    kvcl_home_out_t   out;
+    kvcl_status_t     status;
+
+    if ((kvcl_dir_msg_unpack(&request, data, len) != KVCL_OK) || ((uint8_t)request.type != in->msg.flags) ||
+        (request.n != in->n) || (request.n > KVCL_ASK_KEYS_MAX)) {
+        kvcl_am_malformed(store->ctx, peer, "a question to the directory that makes no sense");
+        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+        return;
+    }
+    out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
+    out.buf = kvcl_home_scratch(store->ctx, out.cap);
+    status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
+    kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL,
+                    (status == KVCL_OK) ? out.len : 0);
+}
+
+static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t asker)
+{
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       n = kvcl_dir_read(&store->table.view, key, locs), i;
+    uint8_t        flags = 0;
+
+    for (i = 0; i < n; ++i) {
+        if (kvcl_store_loc_lives(store, &locs[i])) {
+            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == asker) ? KVCL_PRESENT_YOURS : 0);
+        }
+    }
+    return flags;
+}
+
+static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const kvcl_key_t *keys)
+{
+    enum { AHEAD = 16 };
+    uint8_t  *flags = kvcl_home_scratch(store->ctx, in->n + 1ul);
+    uint32_t i;
+
+    if (flags == NULL) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
+        return;
+    }
+    for (i = 0; i < in->n + AHEAD; ++i) {
+        if (i < in->n) {
+            kvcl_dir_prefetch(&store->table.view, &keys[i]);
+        }
+        if (i >= AHEAD) {
+            flags[i - AHEAD] = presence(store, &keys[i - AHEAD], in->rank);
+        }
+    }
+    store->home.n_looked_up += in->n;
+    kvcl_ask_answer(peer, in, KVCL_OK, in->n, flags, in->n);
+}
+
+static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in)
+{
+    uint8_t buf[KVCL_REGION_DESC_MAX];
+    size_t  len = kvcl_region_pack(store->table_region, KVCL_READ, buf, sizeof(buf));
+
+    kvcl_ask_answer(peer, in, (len != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, len);
+}
+
+/* ---- the background: homes are told that blocks are gone, or what of them is true ---- */
+
+static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
+                      uint32_t n, kvcl_dir_msg_type_t what)
+{
+    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = (uint8_t)what},
+                                .store = store->id, .n = n, .rank = store->me};
+    kvcl_peer_t        *peer = store->ranks[home].peer;
+    size_t             room  = kvcl_dir_request_bytes(what, n);
+    uint8_t            *buf  = kvcl_home_scratch(store->ctx, room);
+    kvcl_dir_pack_t    pack;
+    kvcl_status_t      status;
+    uint32_t           i;
+
+    if ((peer->state != KVCL_PEER_READY) || (buf == NULL)) {
+        return; /* entries are hints: the generation has moved on, readers will see */
+    }
+    status = kvcl_dir_pack_begin(&pack, buf, room, what, kvcl_store_shards(store)->view, 0);
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        status = kvcl_dir_pack_add(&pack, &recs[order[i]].key, &recs[order[i]].loc);
+    }
+    if ((status != KVCL_OK) ||
+        (kvcl_peer_post(peer, &out.msg, sizeof(out), buf, kvcl_dir_pack_end(&pack)) != KVCL_OK)) {
+        kvcl_log_debug("%s is not told of %u blocks", peer->name, n);
+    }
+}
+
+static void tell_table(kvcl_store_h store, const kvcl_store_rec_t *rec, kvcl_dir_msg_type_t what)
+{
+    kvcl_status_t status = (what == KVCL_DIR_MSG_PUBLISH) ? kvcl_home_list(&store->home, &rec->key, &rec->loc)
+                                                          : kvcl_dir_table_remove(&store->table, &rec->key, &rec->loc);
+
+    (void)status;
+}
+
+/* Nobody answers. */
+static void tell_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_dir_msg_type_t what)
+{
+    kvcl_deal_t deal;
+    uint32_t    home, from, to, some;
+
+    if ((n == 0) || (kvcl_deal_recs(store, recs, n, &deal) != KVCL_OK)) {
+        return;
+    }
+    for (home = 0; home < store->n_ranks; ++home) {
+        to = deal.starts[home + 1];
+        for (from = deal.starts[home]; from < to; from += some) {
+            some = (to - from > KVCL_ASK_KEYS_MAX) ? KVCL_ASK_KEYS_MAX : to - from;
+            if (home != store->me) {
+                tell_home(store, home, recs, deal.order + from, some, what);
+            } else {
+                uint32_t i;
+                for (i = from; i < from + some; ++i) {
+                    tell_table(store, &recs[deal.order[i]], what);
+                }
+            }
+        }
+    }
+    kvcl_deal_free(&deal);
+}
+
+void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
+{
+    tell_homes(store, recs, n, KVCL_DIR_MSG_REMOVE);
+}
+
+/* ---- removal of keys: the home forgets them, the owners hear of it ---- */
+
+/* Mine of this record, or NULL: it has moved on. */
+static kvcl_owner_t *owner_of(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    kvcl_owner_t *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
+    bool         still  = (owner != NULL) && (rec->loc.incarnation == store->incarnation) &&
+                          (kvcl_slots_check(&owner->slots, rec->loc.slot, rec->loc.gen, &rec->key) == KVCL_OK);
+
+    return still ? owner : NULL;
+}
+
+/* My own block was removed by somebody: no longer published. */
+static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    kvcl_owner_t     *owner = owner_of(store, rec);
+    kvcl_store_rec_t gone;
+
+    kvcl_nvme_drop(store->nvme, &rec->key);
+    if (owner == NULL) {
+        return;
+    }
+    if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
+        kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
+    } else if (kvcl_store_two_homes(store, gone.loc.flags)) {
+        kvcl_store_tell_removed(store, &gone, 1); /* whoever told me is one of them */
+    }
+}
+
+/* ---- copies that came with other bytes: their owner looks itself ---- */
+
+/* Twice the same other sum: a device that fails has a new one each time. */
+static bool is_wrong(const kvcl_owner_t *owner, uint32_t slot)
+{
+    uint64_t sum = kvcl_store_block_sum(owner->cache, slot);
+
+    return (sum != owner->array[slot].sum) && (kvcl_store_block_sum(owner->cache, slot) == sum);
+}
+
+/* My block's own bytes are wrong. In the store's own cache somebody may read it in place: there it stays as long as it
+ * is pinned, but nobody finds it. What the tier has of the key is another copy. */
+static void give_up_spoilt(kvcl_owner_t *owner, uint32_t slot, const kvcl_store_rec_t *rec)
+{
+    kvcl_store_rec_t gone = *rec;
+
+    if (owner->managed && (owner->pool == NULL) && (owner->pins[slot] != 0)) {
+        owner->array[slot].note = (uint8_t)((owner->array[slot].note & ~KVCL_NOTE_LISTED) | KVCL_NOTE_SPOILT);
+    } else if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
+        return;
+    }
+    kvcl_store_tell_removed(owner->store, &gone, 1);
+}
+
+/* Somebody got other bytes than rec, as the directory has it, says. Wrong is the directory, which is told anew; or my
+ * block; or the way, or the getter: then nothing has happened here. */
+static void look_at(kvcl_store_h store, const kvcl_store_rec_t *rec)
+{
+    const uint32_t    slot   = rec->loc.slot;
+    kvcl_owner_t      *owner = owner_of(store, rec);
+    kvcl_slot_t       *at    = (owner != NULL) ? &owner->array[slot] : NULL;
+    kvcl_store_rec_t  mine   = *rec;
+    bool              summed = (at != NULL) && (at->flags & KVCL_LOC_SUMMED);
+
+    if ((at == NULL) || (at->note & KVCL_NOTE_SPOILT) || owner->cache->closing) {
+        return;
+    }
+    mine.loc.flags    = at->flags;
+    mine.loc.len      = (uint32_t)kvcl_owner_bytes(owner);
+    mine.loc.checksum = at->sum;
+    mine.loc.source   = kvcl_dir_loc_tag(&mine.loc); /* if it is still listed */
+    if (((at->flags ^ rec->loc.flags) & KVCL_LOC_SUMMED) || (summed && (at->sum != rec->loc.checksum))) {
+        tell_homes(store, &mine, 1, KVCL_DIR_MSG_PUBLISH);
+    } else if (summed && is_wrong(owner, slot)) {
+        mine.loc.source = 0;
+        give_up_spoilt(owner, slot, &mine);
+    }
+}
+
+void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt)
+{
+    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW, .flags = spoilt ? KVCL_WITHDRAW_SPOILT : 0},
+                                .store = store->id, .n = 1};
+    kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
+
+    if ((rec->loc.rank == store->me) && spoilt) {
+        look_at(store, rec);
+    } else if (rec->loc.rank == store->me) {
+        take_back(store, rec);
+    } else if ((peer->state == KVCL_PEER_READY) &&
+               (kvcl_peer_post(peer, &out.msg, sizeof(out), rec, sizeof(*rec)) != KVCL_OK)) {
+        kvcl_log_debug("%s is not told to withdraw a block: it is gone", peer->name);
+    }
+}
+
+void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n)
+{
+    kvcl_dir_loc_t   locs[KVCL_DIR_LOCS_MAX];
+    kvcl_store_rec_t rec;
+    unsigned         n_locs, j;
+    size_t           i;
+
+    for (i = 0; i < n; ++i) {
+        rec.key = keys[(order != NULL) ? order[i] : i];
+        n_locs  = kvcl_dir_table_find(&store->table, &rec.key, locs);
+        for (j = 0; j < n_locs; ++j) {
+            rec.loc = locs[j];
+            if ((kvcl_dir_table_remove(&store->table, &rec.key, &rec.loc) == KVCL_OK) &&
+                kvcl_store_loc_lives(store, &rec.loc)) {
+                kvcl_store_tell_owner(store, &rec, false);
+            }
+        }
+    }
+    kvcl_relist_removed(store, keys, order, n);
+}
+
+void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                      size_t len)
+{
+    const kvcl_msg_dir_ask_t *in    = (const kvcl_msg_dir_ask_t *)msg;
+    kvcl_store_h             store = kvcl_store_by_id(ctx, in->store);
+
+    (void)hdr_len;
+    if ((store == NULL) || store->closing) {
+        kvcl_ask_answer(peer, in, KVCL_ERR_NOT_FOUND, 0, NULL, 0);
+        return;
+    }
+    switch (in->msg.flags) {
+    case KVCL_ASK_PUBLISH:
+    case KVCL_ASK_REMOVE:
+    case KVCL_ASK_LOOKUP:
+        on_dir_message(store, peer, in, data, len);
+        return;
+    case KVCL_ASK_PRESENT:
+    case KVCL_ASK_REMOVE_KEYS:
+        if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * KVCL_DIR_KEY_BYTES)) {
+            break;
+        }
+        if (in->msg.flags == KVCL_ASK_PRESENT) {
+            on_present(store, peer, in, data);
+        } else {
+            kvcl_home_remove_keys(store, data, NULL, in->n);
+            kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+        }
+        return;
+    case KVCL_ASK_TABLE:
+        on_table(store, peer, in);
+        return;
+    case KVCL_ASK_COPY:
+        kvcl_copy_on_ask(store, peer, in, data, len);
+        return;
+    case KVCL_ASK_USED:
+        if ((in->n > KVCL_USES_MAX) || (len != (size_t)in->n * sizeof(kvcl_store_use_t))) {
+            break;
+        }
+        kvcl_uses_on_told(store, data, in->n);
+        return;
+    case KVCL_ASK_FETCH:
+        if (kvcl_fetch_on_ask(store, peer, in, data, len)) {
+            return;
+        }
+        break;
+    case KVCL_ASK_STAGE:
+        kvcl_stage_on_ask(store, peer, in, data, len);
+        return;
+    case KVCL_ASK_LET_GO:
+        if ((in->n > KVCL_STAGE_MAX) || (len != (size_t)in->n * sizeof(kvcl_stage_got_t))) {
+            break;
+        }
+        kvcl_stage_on_let_go(store, data, in->n);
+        return;
+    case KVCL_ASK_FORGET:
+    case KVCL_ASK_ALL_LISTED:
+        if (kvcl_relist_on_ask(store, peer, in, data, len)) {
+            return;
+        }
+        break;
+    default:
+        if (kvcl_op_on_ask(store, peer, in, data, len)) {
+            return;
+        }
+        break;
+    }
+    kvcl_am_malformed(ctx, peer, "a question to the directory that makes no sense");
+    kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+}
+
+void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                           const void *data, size_t len)
+{
+    const kvcl_msg_withdraw_t *in    = (const kvcl_msg_withdraw_t *)msg;
+    kvcl_store_h              store = kvcl_store_by_id(ctx, in->store);
+    kvcl_store_rec_t          rec;
+    const bool                spoilt = (in->msg.flags & KVCL_WITHDRAW_SPOILT) != 0;
+    uint32_t                  i;
+
+    (void)hdr_len;
+    if ((in->n > (spoilt ? 1 : KVCL_ASK_KEYS_MAX)) || (len != (size_t)in->n * sizeof(rec))) {
+        kvcl_am_malformed(ctx, peer, "a withdrawal that makes no sense");
+        return;
+    }
+    for (i = 0; (store != NULL) && (i < in->n); ++i) {
+        memcpy(&rec, (const char *)data + (i * sizeof(rec)), sizeof(rec));
+        if (rec.loc.rank == store->me) {
+            kvcl_store_tell_owner(store, &rec, spoilt);
+        }
+    }
+}

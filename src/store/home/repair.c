@@ -1,0 +1,355 @@
+/*
+ * Repair after a rank has gone, in the background: what this rank does as a home.
+ *
+ * It walks its table, some cells at a time. Entries of ranks that are gone are taken out. What has two homes, and one
+ * of them new, is told to the new one. Of a block with fewer copies than it says there shall be, the home (not its
+ * backup) asks a rank that has none to fetch one, as a put's chain does (copy/copy.c). One batch is under way at a
+ * time, and the bytes stay below KVCL_STORE_REPAIR a second. What could not be done (a rank that is busy, or has not
+ * heard of the death yet) is looked for again in a later pass; there are PASSES_MAX of them, at least two, for
+ * publishes of before everybody knew.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/pool/pool.h"
+
+#include <stdlib.h>
+
+enum { CELLS = 4096, BATCH = 256, PASSES_MAX = 20 };
+#define STEP_NS  (1 * KVCL_NS_PER_MS)
+#define FIRST_NS (50 * KVCL_NS_PER_MS)
+#define PASS_NS  (500 * KVCL_NS_PER_MS)
+
+/* Records for other ranks. */
+typedef struct batch {
+    uint32_t         n;
+    kvcl_store_rec_t recs[BATCH];
+    uint32_t         to[BATCH];
+} batch_t;
+
+struct kvcl_repair {
+    kvcl_store_h       store;
+    kvcl_store_timer_t *timer;
+    kvcl_list_t        asks;
+    kvcl_deal_t        deals[2];    /* of the asks under way: records told, copies asked for */
+    unsigned           outstanding;
+    unsigned           passes;
+    bool               retry;       /* something is left to be done */
+    uint64_t           cursor;
+    uint64_t           pause_ns;    /* for what was copied */
+    uint64_t           n_copied;
+    uint8_t            *skip;       /* a byte a rank */
+    batch_t            listed, copied;
+};
+
+static void turn(void *arg);
+
+static void wake_after(kvcl_repair_t *repair, uint64_t after_ns)
+{
+    if ((repair->timer == NULL) && !repair->store->closing) {
+        repair->timer = kvcl_store_timer_start(repair->store, after_ns, turn, repair);
+    }
+}
+
+static void over(kvcl_repair_t *repair)
+{
+    if (--repair->outstanding == 0) {
+        kvcl_deal_free(&repair->deals[0]);
+        kvcl_deal_free(&repair->deals[1]);
+        wake_after(repair, STEP_NS + repair->pause_ns);
+    }
+}
+
+static void on_listed(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_repair_t  *repair = ask->arg;
+    kvcl_dir_msg_t reply;
+    uint32_t       i;
+
+    repair->retry = repair->retry || (status != KVCL_OK);
+    if ((status == KVCL_OK) && (kvcl_dir_msg_unpack(&reply, data, len) == KVCL_OK)) {
+        for (i = 0; i < ask->n; ++i) {
+            repair->retry = repair->retry || (kvcl_dir_msg_status(&reply, i) == KVCL_ERR_STALE);
+        }
+    }
+    over(repair);
+}
+
+static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_repair_t *repair = ask->arg;
+    const uint8_t *made   = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
+    uint32_t      i;
+
+    (void)len;
+    repair->retry = repair->retry || (status != KVCL_OK);
+    for (i = 0; (status == KVCL_OK) && (i < ask->n); ++i) {
+        repair->n_copied += (made[i] != 0) ? 1 : 0;
+        repair->retry     = repair->retry || (made[i] == 0);
+    }
+    over(repair);
+}
+
+/* ---- what is to be done about an entry ---- */
+
+static void add(batch_t *batch, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint32_t to)
+{
+    batch->recs[batch->n] = (kvcl_store_rec_t){.key = *key, .loc = *loc};
+    batch->to[batch->n++] = to;
+}
+
+static bool was_home(const struct kvcl_store *store, const kvcl_key_t *key, uint32_t rank)
+{
+    return (kvcl_shard_home(&store->first_map->shards, key) == rank) ||
+           (kvcl_shard_backup(&store->first_map->shards, key) == rank);
+}
+
+/* The other home may be new to this key. */
+static void tell_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    const struct kvcl_store *store = repair->store;
+    const kvcl_shard_map_t  *map   = kvcl_store_shards(store);
+    uint32_t                home   = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
+    uint32_t                other  = (home == store->me) ? backup : home;
+
+    if (((home == store->me) || (backup == store->me)) && (other != KVCL_SHARD_NO_RANK) &&
+        kvcl_store_two_homes(store, loc->flags) && !was_home(store, key, other)) {
+        add(&repair->listed, key, loc, other);
+    }
+}
+
+/* One more copy, of a rank that has none; of mine if there is no other. */
+static void want_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    kvcl_store_h   store = repair->store;
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       n = kvcl_dir_table_find(&store->table, key, locs), live = 0, i;
+    bool           first = true;
+    uint16_t       to;
+
+    memset(repair->skip, 0, store->n_ranks);
+    for (i = 0; i < n; ++i) {
+        if (kvcl_store_loc_lives(store, &locs[i])) {
+            first = first && ((live != 0) || ((locs[i].rank == loc->rank) && (locs[i].cache == loc->cache)));
+            live += repair->skip[locs[i].rank] ? 0 : 1; /* a pool and its tier fail together */
+            repair->skip[locs[i].rank] = 1;
+        }
+    }
+    if (!first || (live >= kvcl_loc_copies(loc->flags))) {
+        return; /* once a key, by its first location */
+    }
+    if (kvcl_store_place(store, loc->len, repair->skip, 1, &to) == 1) {
+        add(&repair->copied, key, loc, to);
+    } else if (!repair->skip[store->me] && (kvcl_pool_for(store, loc->len) != NULL)) {
+        add(&repair->copied, key, loc, store->me);
+    }
+}
+
+static void scan(kvcl_repair_t *repair)
+{
+    kvcl_store_h   store = repair->store;
+    uint64_t       end   = repair->cursor + CELLS;
+    kvcl_dir_loc_t loc;
+    kvcl_key_t     key;
+
+    while ((repair->listed.n < BATCH) && (repair->copied.n < BATCH) &&
+           kvcl_dir_table_next_to(&store->table, &repair->cursor, end, &key, &loc)) {
+        if (!kvcl_store_loc_lives(store, &loc)) {
+            (void)!kvcl_dir_table_remove(&store->table, &key, &loc);
+            continue;
+        }
+        tell_other_home(repair, &key, &loc);
+        if ((kvcl_loc_copies(loc.flags) > 1) && (kvcl_shard_home(kvcl_store_shards(store), &key) == store->me)) {
+            want_copy(repair, &key, &loc);
+        }
+    }
+}
+
+/* ---- doing it ---- */
+
+/* As kvcl_deal(), by the ranks that the batch names. */
+static kvcl_status_t deal_batch(kvcl_store_h store, const batch_t *batch, kvcl_deal_t *deal)
+{
+    uint32_t i;
+
+    deal->starts = calloc((size_t)store->n_ranks + 1 + batch->n, sizeof(*deal->starts));
+    if (deal->starts == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    deal->order = deal->starts + store->n_ranks + 1;
+    for (i = 0; i < batch->n; ++i) {
+        ++deal->starts[batch->to[i]];
+    }
+    for (i = 1; i <= store->n_ranks; ++i) {
+        deal->starts[i] += deal->starts[i - 1];
+    }
+    for (i = batch->n; i-- > 0;) {
+        deal->order[--deal->starts[batch->to[i]]] = i;
+    }
+    return KVCL_OK;
+}
+
+static void post(kvcl_repair_t *repair, kvcl_ask_t *ask, void (*done)(kvcl_ask_t *ask, kvcl_status_t status,
+                                                                      const void *data, size_t len), uint64_t time_ns)
+{
+    ask->arg  = repair;
+    ask->done = done;
+    ++repair->outstanding;
+    kvcl_ask_post(ask, time_ns, &repair->asks);
+}
+
+static void send_listed(kvcl_repair_t *repair)
+{
+    kvcl_store_h store = repair->store;
+    kvcl_list_t  asks, *link;
+    uint32_t     rank;
+
+    kvcl_list_init(&asks);
+    if (deal_batch(store, &repair->listed, &repair->deals[0]) != KVCL_OK) {
+        repair->retry = true;
+        return;
+    }
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        if (kvcl_asks_make(store, rank, KVCL_ASK_PUBLISH, repair->listed.recs, sizeof(repair->listed.recs[0]),
+                           &repair->deals[0], &asks) != KVCL_OK) {
+            repair->retry = true;
+        }
+    }
+    while ((link = kvcl_list_first(&asks)) != NULL) {
+        post(repair, kvcl_container_of(link, kvcl_ask_t, link), on_listed, 0);
+    }
+}
+
+static bool alike(const batch_t *batch, uint32_t a, uint32_t b)
+{
+    return (kvcl_loc_copies(batch->recs[a].loc.flags) == kvcl_loc_copies(batch->recs[b].loc.flags)) &&
+           (batch->recs[a].loc.len == batch->recs[b].loc.len);
+}
+
+static void send_copied(kvcl_repair_t *repair)
+{
+    kvcl_store_h     store = repair->store;
+    kvcl_copy_head_t head  = {0};
+    const uint32_t   *order;
+    uint32_t         rank, n, i, some;
+    kvcl_ask_t       *ask;
+
+    if (deal_batch(store, &repair->copied, &repair->deals[1]) != KVCL_OK) {
+        repair->retry = true;
+        return;
+    }
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        order = repair->deals[1].order + repair->deals[1].starts[rank];
+        n     = repair->deals[1].starts[rank + 1] - repair->deals[1].starts[rank];
+        for (i = 0; i < n; i += some) { /* what is wanted of each is alike in one question */
+            head.copies = (uint8_t)kvcl_loc_copies(repair->copied.recs[order[i]].loc.flags);
+            for (some = 1; (i + some < n) && alike(&repair->copied, order[i], order[i + some]); ++some) {
+            }
+            if (rank == store->me) {
+                if (kvcl_copy_here(store, &head, repair->copied.recs, order + i, some, NULL) == KVCL_OK) {
+                    repair->n_copied += some;
+                } else {
+                    repair->retry = true;
+                }
+                continue;
+            }
+            ask = kvcl_copy_ask(store, rank, &head, repair->copied.recs, order + i, some);
+            if (ask == NULL) {
+                repair->retry = true;
+                continue;
+            }
+            post(repair, ask, on_copied, kvcl_copy_time(some, repair->copied.recs[order[i]].loc.len));
+        }
+    }
+}
+
+/* A pass is over. */
+static void next_pass(kvcl_repair_t *repair)
+{
+    repair->cursor = 0;
+    if ((repair->retry || (repair->passes < 2)) && (++repair->passes < PASSES_MAX)) {
+        repair->retry = false;
+        wake_after(repair, (repair->passes < 2) ? 4 * PASS_NS : PASS_NS);
+        return;
+    }
+    kvcl_log_info("repaired what ranks have left: %llu blocks copied so far",
+                  (unsigned long long)repair->n_copied);
+}
+
+/* Lock held, from a timer. */
+static void turn(void *arg)
+{
+    kvcl_repair_t *repair = arg;
+    kvcl_store_h  store   = repair->store;
+    uint64_t      rate    = store->ctx->config.store_repair_bytes, bytes = 0;
+    uint32_t      i;
+
+    repair->timer = NULL;
+    if (store->closing || (repair->outstanding != 0)) {
+        return;
+    }
+    repair->listed.n = 0;
+    repair->copied.n = 0;
+    scan(repair);
+    for (i = 0; i < repair->copied.n; ++i) {
+        bytes += repair->copied.recs[i].loc.len;
+    }
+    repair->pause_ns = (bytes * 1000 / rate) * KVCL_NS_PER_MS;
+    repair->outstanding = 1;
+    if (repair->listed.n != 0) {
+        send_listed(repair);
+    }
+    if (repair->copied.n != 0) {
+        send_copied(repair);
+    }
+    if ((repair->listed.n == 0) && (repair->copied.n == 0) && (repair->cursor >= store->table.view.capacity)) {
+        repair->outstanding = 0;
+        next_pass(repair);
+        return;
+    }
+    over(repair);
+}
+
+/* ---- beginning and end ---- */
+
+void kvcl_repair_start(kvcl_store_h store)
+{
+    kvcl_repair_t *repair = store->repair;
+    unsigned      i;
+
+    kvcl_assert_locked(store->ctx);
+    for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
+        kvcl_owner_unlist(store->pool->owners[i]); /* puts tell the new homes of them */
+    }
+    if (store->closing || (store->ctx->config.store_repair_bytes == 0)) {
+        return;
+    }
+    if (repair == NULL) {
+        repair = calloc(1, sizeof(*repair) + store->n_ranks);
+        if (repair == NULL) {
+            kvcl_log_warn("no memory to repair what a rank has left");
+            return;
+        }
+        repair->store = store;
+        repair->skip  = (uint8_t *)(repair + 1);
+        kvcl_list_init(&repair->asks);
+        store->repair = repair;
+    }
+    repair->cursor = 0; /* a walk under way begins anew */
+    repair->passes = 0;
+    if (repair->outstanding == 0) {
+        kvcl_store_timer_stop(repair->timer);
+        repair->timer = NULL;
+        wake_after(repair, FIRST_NS);
+    }
+}
+
+void kvcl_repair_stop(kvcl_store_h store)
+{
+    if (store->repair != NULL) {
+        kvcl_store_timer_stop(store->repair->timer);
+        store->repair->timer = NULL;
+        kvcl_asks_stop(&store->repair->asks, KVCL_ERR_SHUTDOWN);
+    }
+}

@@ -1,0 +1,238 @@
+/*
+ * Blocks that the store hands out: alloc and free of its cache, pins; and how a block is taken, of the pool too.
+ *
+ * To take a block: the one free for longest, else (a pool of several sizes) one in a slab that becomes this class's,
+ * else a victim: the tenant's own if it would be over its quota, one of a tenant that is over its, else that of the
+ * eviction order. It is withdrawn first (its generation is bumped before anybody may write a byte of it) and removed
+ * from the directory in the background.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/cold/cold.h"
+#include "store/pool/pool.h"
+
+#include <stdlib.h>
+
+enum { GONE = 64 };
+
+/* Whose blocks have been evicted, until the directory is told. */
+typedef struct gone {
+    kvcl_store_h     store;
+    size_t           n;
+    kvcl_store_rec_t recs[GONE];
+} gone_t;
+
+static void tell(gone_t *gone)
+{
+    kvcl_store_tell_removed(gone->store, gone->recs, gone->n);
+    gone->n = 0;
+}
+
+/* Whose turn it is: a tenant that has more than its quota, else the order of eviction says. */
+static kvcl_status_t next_victim(kvcl_owner_t *owner, uint32_t *slot_p)
+{
+    uint64_t tenant = kvcl_tenants_any_over(owner->tenants);
+
+    if ((tenant != 0) &&
+        (kvcl_tenants_victim(owner->tenants, tenant, owner->cls, &owner->evict, slot_p) == KVCL_OK)) {
+        return KVCL_OK;
+    }
+    return kvcl_evict_victim(&owner->evict, slot_p);
+}
+
+static bool evict(kvcl_owner_t *owner, uint32_t slot, gone_t *gone)
+{
+    if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &gone->recs[gone->n]) != KVCL_OK) {
+        return false;
+    }
+    ++owner->store->n_evicted;
+    if (kvcl_nvme_evicted(owner, slot)) {
+        return true; /* nobody is to be told yet */
+    }
+    if (++gone->n == GONE) {
+        tell(gone);
+    }
+    return true;
+}
+
+/* The tenant gives up so many bytes of its blocks, of this class first. False: the others are pinned. */
+static bool shrink(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, gone_t *gone)
+{
+    unsigned     n = (owner->pool != NULL) ? owner->pool->n : 1, i;
+    kvcl_owner_t *from;
+    uint64_t     bytes;
+    uint32_t     slot;
+
+    for (i = 0; (over != 0) && (i < n); ++i) {
+        from  = (owner->pool != NULL) ? owner->pool->owners[(owner->cls + i) % n] : owner;
+        bytes = kvcl_owner_bytes(from);
+        while ((over != 0) &&
+               (kvcl_tenants_victim(from->tenants, tenant, from->cls, &from->evict, &slot) == KVCL_OK)) {
+            over -= !evict(from, slot, gone) ? 0 : (over < bytes) ? over : bytes;
+        }
+    }
+    return over == 0;
+}
+
+/* Lock held. Evict until n slots are free, for a tenant that must give up `over` bytes; there are enough of those.
+ * False: the tenant's are pinned. */
+static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_t n)
+{
+    gone_t   gone;
+    uint32_t slot;
+    bool     room;
+
+    gone.store = owner->store;
+    gone.n     = 0;
+    room       = shrink(owner, tenant, over, &gone);
+    if (room && (owner->slots.n_free < n)) {
+        kvcl_pool_balance(owner, n - owner->slots.n_free);
+    }
+    while (room && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
+        (void)evict(owner, slot, &gone);
+    }
+    tell(&gone);
+    return room;
+}
+
+uint64_t kvcl_owner_most(const kvcl_owner_t *owner)
+{
+    return (owner->slabs != NULL) ? kvcl_slabs_most(owner->slabs, owner->cls) : owner->slots.n;
+}
+
+static size_t spare(const kvcl_owner_t *owner)
+{
+    return (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
+}
+
+/* Lock held. Until n slots are free or could be evicted: slabs of others, then pins that give way. Where that cannot be
+ * enough nothing goes. */
+static void find_room(kvcl_owner_t *owner, size_t n)
+{
+    uint64_t yield = kvcl_list_is_empty(&owner->held.soft) ? 0 : owner->pinned;
+
+    if ((n > spare(owner) + yield) && !kvcl_pool_could(owner, n - spare(owner) - yield)) {
+        return;
+    }
+    while ((n > spare(owner)) && (kvcl_pool_grow(owner, true) || kvcl_pins_yield(owner))) {
+    }
+}
+
+kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids)
+{
+    uint64_t      over   = kvcl_tenants_over(owner->tenants, tenant, n * kvcl_owner_bytes(owner));
+    kvcl_status_t status = KVCL_OK;
+    size_t        i;
+
+    if (n > kvcl_owner_most(owner)) { /* nothing is evicted in vain */
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: it never has more than %llu", n,
+                         owner->cache->name, (unsigned long long)kvcl_owner_most(owner));
+    }
+    kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
+    if (over != KVCL_TENANT_NEVER) {
+        find_room(owner, n);
+    }
+    if (n > spare(owner)) {
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: %u are free, %u could be evicted", n,
+                         owner->cache->name, owner->slots.n_free, kvcl_evict_count(&owner->evict) - owner->pinned);
+    }
+    if (over == KVCL_TENANT_NEVER) {
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks asked for are beyond the quota of tenant %llu", n,
+                         (unsigned long long)tenant);
+    }
+    if (((owner->slots.n_free < n) || (over != 0)) && !make_room(owner, tenant, over, n)) {
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "tenant %llu has its quota in blocks that are pinned",
+                         (unsigned long long)tenant);
+    }
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        status = kvcl_slots_alloc(&owner->slots, &ids[i]);
+    }
+    kvcl_nvme_taken(owner);
+    return status;
+}
+
+static kvcl_status_t own_cache(kvcl_store_h store, const void *ids, size_t n, const char *call)
+{
+    kvcl_status_t status = kvcl_store_check(store, ids, n, call);
+
+    if ((status == KVCL_OK) && (store->own == NULL)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a cache of its own", call);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids)
+{
+    kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_alloc");
+
+    if (status == KVCL_OK) {
+        kvcl_lock(store->ctx);
+        status = kvcl_owner_take(store->own, n, ids);
+        kvcl_unlock(store->ctx);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
+{
+    kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_free");
+    size_t        i, done;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_lock(store->ctx);
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        status = kvcl_slots_abort(&store->own->slots, ids[i]);
+        kvcl_store_freed(store);
+    }
+    if (status != KVCL_OK) { /* the one at i - 1 was not the caller's: nothing changes */
+        for (done = 0; done + 1 < i; ++done) {
+            (void)!kvcl_slots_take(&store->own->slots, ids[done]);
+        }
+        status = kvcl_fail(status, "kvcl_store_free: block %u is not in the caller's hands (withdraw it first?)",
+                           ids[i - 1]);
+    }
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+    return status;
+}
+
+/* ---- pins ---- */
+
+kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p)
+{
+    kvcl_status_t     status = kvcl_store_check(store, key, 1, "kvcl_store_pin_local");
+    kvcl_owner_node_t *node;
+    uint32_t          slot;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (id_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_pin_local: id_p is NULL");
+    }
+    kvcl_lock(store->ctx);
+    node = kvcl_owner_find(store, key, NULL);
+    if ((node == NULL) || (node->owner->pool != NULL)) {
+        status = kvcl_fail(KVCL_ERR_NOT_FOUND, "kvcl_store_pin_local: no cache of this rank holds the key");
+    } else {
+        slot = kvcl_owner_slot(node);
+        kvcl_owner_touch(node->owner, slot);
+        kvcl_owner_pin(node->owner, slot);
+        *id_p = slot;
+    }
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+    return status;
+}
+
+void kvcl_store_unpin_local(kvcl_store_h store, uint32_t id)
+{
+    if (store != NULL) {
+        kvcl_lock(store->ctx);
+        if (store->own != NULL) {
+            kvcl_owner_unpin(store->own, id);
+        }
+        pthread_mutex_unlock(&store->ctx->engine.lock);
+    }
+}

@@ -1,0 +1,376 @@
+/*
+ * Owners (owner.h): attaching a cache, the local index, and the two edges that readers care about.
+ *
+ * Invariant: a slot is in the index, and (managed) in the order of eviction, exactly while it is PUBLISHED.
+ */
+#include "config.h"
+#include "store/pool/owner.h"
+#include "base/error.h"
+#include "base/rand.h"
+#include "store/cold/cold.h"
+#include "store/pool/pool.h"
+
+#include <stdlib.h>
+
+/* kvcl_cache_destroy asks whether the cache may go. */
+static bool let_go(kvcl_cache_h cache)
+{
+    kvcl_owner_t *owner = cache->store;
+
+    kvcl_assert_locked(cache->ctx);
+    if (owner->managed || (owner->slots.n_published != 0)) {
+        return false;
+    }
+    kvcl_owner_detach(owner);
+    return true;
+}
+
+/* No generation may be used twice: go on above what earlier stores left in the words, or anywhere. */
+static uint32_t first_gen(kvcl_cache_h cache)
+{
+    uint32_t top = 0, word;
+    uint64_t i;
+
+    for (i = 0; i < cache->shape.blocks; ++i) {
+        word = atomic_load_explicit(&cache->gens[i], memory_order_relaxed);
+        top  = (word > top) ? word : top;
+    }
+    if (top == 0) {
+        if (kvcl_random_bytes(&top, sizeof(top)) != KVCL_OK) {
+            top = 0;
+        }
+        top &= 0x3fffffff;
+    }
+    return top + 1;
+}
+
+static void destroy(kvcl_owner_t *owner)
+{
+    free(owner->array);
+    free(owner->nodes);
+    free(owner->evict_mem);
+    free(owner->pins);
+    kvcl_tenants_fini(&owner->own_tenants);
+    free(owner);
+}
+
+static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
+{
+    size_t   bytes = kvcl_evict_bytes(n);
+    uint32_t i;
+
+    owner->array = calloc(n, sizeof(*owner->array));
+    owner->nodes = calloc(n, sizeof(*owner->nodes));
+    if (owner->managed) {
+        owner->evict_mem = calloc(1, bytes);
+        owner->pins      = calloc(n, sizeof(*owner->pins));
+        if (kvcl_tenants_class(owner->tenants, owner->cls, n, owner->cache->shape.block_bytes) != KVCL_OK) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to keep track of %u blocks", n);
+        }
+    }
+    if ((owner->array == NULL) || (owner->nodes == NULL) ||
+        (owner->managed && ((owner->evict_mem == NULL) || (owner->pins == NULL)))) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to keep track of %u blocks", n);
+    }
+    for (i = 0; i < n; ++i) {
+        owner->nodes[i].owner = owner;
+    }
+    return owner->managed ? kvcl_evict_init(&owner->evict, n, owner->evict_mem, bytes) : KVCL_OK;
+}
+
+kvcl_status_t kvcl_owner_check_id(kvcl_cache_h cache)
+{
+    if (cache->id > UINT16_MAX) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "cache \"%s\" is the %u. that this process has made; a store takes the "
+                         "first %u", cache->name, (unsigned)cache->id, UINT16_MAX);
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier, kvcl_pool_t *pool,
+                            unsigned cls, kvcl_owner_t **owner_p)
+{
+    kvcl_owner_t  *owner = cache->store;
+    kvcl_status_t status;
+
+    kvcl_assert_locked(store->ctx);
+    if (owner != NULL) {
+        if ((owner->store != store) || (owner->managed != managed)) {
+            return kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is used by another store", cache->name);
+        }
+        *owner_p = owner;
+        return KVCL_OK;
+    }
+    if (cache->shape.blocks >= KVCL_SLOT_NONE) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "a store takes caches of fewer than %u blocks", KVCL_SLOT_NONE);
+    }
+    if (cache->shape.block_bytes > UINT32_MAX) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "a store takes blocks of less than 4 GiB");
+    }
+    status = kvcl_owner_check_id(cache);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    owner = calloc(1, sizeof(*owner));
+    if (owner == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's cache");
+    }
+    owner->user.let_go = let_go;
+    owner->store       = store;
+    owner->cache       = cache;
+    owner->managed     = managed;
+    owner->tier        = tier;
+    owner->pool        = pool;
+    owner->cls         = cls;
+    kvcl_tenants_init(&owner->own_tenants);
+    owner->tenants = (pool != NULL) ? &pool->tenants : &owner->own_tenants;
+    kvcl_pins_init(&owner->held);
+    status = make_arrays(owner, (uint32_t)cache->shape.blocks);
+    if (status == KVCL_OK) {
+        status = kvcl_slots_init(&owner->slots, cache->gens, owner->array, (uint32_t)cache->shape.blocks,
+                                 (uint16_t)store->me, store->incarnation, (uint16_t)cache->id, first_gen(cache));
+    }
+    if (status != KVCL_OK) {
+        destroy(owner);
+        return status;
+    }
+    kvcl_list_add_tail(&store->owners, &owner->link);
+    cache->store = owner;
+    *owner_p     = owner;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier,
+                                kvcl_owner_t **owner_p)
+{
+    return attach(store, cache, managed, tier, NULL, 0, owner_p);
+}
+
+kvcl_status_t kvcl_owner_attach_class(kvcl_store_h store, kvcl_cache_h cache, kvcl_pool_t *pool, unsigned cls,
+                                      kvcl_owner_t **owner_p)
+{
+    return attach(store, cache, true, KVCL_DIR_TIER_DRAM, pool, cls, owner_p);
+}
+
+void kvcl_owner_detach(kvcl_owner_t *owner)
+{
+    kvcl_publish_forget(owner);
+    kvcl_pins_fini(owner);
+    kvcl_list_del(&owner->link);
+    owner->cache->store = NULL;
+    destroy(owner);
+}
+
+/* ---- the index ---- */
+
+kvcl_status_t kvcl_owner_reserve(kvcl_store_h store, size_t n)
+{
+    if (kvcl_map_reserve(&store->index, kvcl_map_count(&store->index) + n) != KVCL_OK) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to index %zu more keys", n);
+    }
+    return KVCL_OK;
+}
+
+static void index_add(kvcl_store_h store, kvcl_owner_node_t *node, const kvcl_key_t *key)
+{
+    uint64_t hash = kvcl_owner_hash(key);
+
+    node->next = kvcl_map_get(&store->index, hash);
+    if (kvcl_map_put(&store->index, hash, node) != KVCL_OK) {
+        node->next = NULL; /* cannot be: kvcl_owner_reserve() */
+    }
+}
+
+static void index_del(kvcl_store_h store, kvcl_owner_node_t *node, const kvcl_key_t *key)
+{
+    uint64_t          hash  = kvcl_owner_hash(key);
+    kvcl_owner_node_t *head = kvcl_map_get(&store->index, hash), *at;
+
+    if (head == node) {
+        if (node->next == NULL) {
+            (void)kvcl_map_del(&store->index, hash);
+        } else if (kvcl_map_put(&store->index, hash, node->next) != KVCL_OK) {
+            head = NULL; /* cannot be: it replaces */
+        }
+        return;
+    }
+    for (at = head; (at != NULL) && (at->next != node); at = at->next) {
+    }
+    if (at != NULL) {
+        at->next = node->next;
+    }
+}
+
+kvcl_owner_node_t *kvcl_owner_find(kvcl_store_h store, const kvcl_key_t *key, const kvcl_owner_t *want)
+{
+    kvcl_owner_node_t *at, *any = NULL;
+
+    for (at = kvcl_map_get(&store->index, kvcl_owner_hash(key)); at != NULL; at = at->next) {
+        const kvcl_slot_t *slot = &at->owner->array[kvcl_owner_slot(at)];
+        if (!kvcl_key_equal(&slot->key, key) || (slot->note & KVCL_NOTE_SPOILT)) {
+            continue;
+        }
+        if ((want != NULL) ? (at->owner == want) : (at->owner == store->own)) {
+            return at;
+        }
+        if ((want == NULL) && ((any == NULL) || (any->owner->pool != NULL))) {
+            any = at;
+        }
+    }
+    return any;
+}
+
+bool kvcl_owner_lists(const kvcl_owner_t *owner, const kvcl_key_t *key)
+{
+    const kvcl_owner_node_t *node = kvcl_owner_find(owner->store, key, owner);
+
+    return (node != NULL) && (owner->array[kvcl_owner_slot(node)].note & KVCL_NOTE_LISTED);
+}
+
+void kvcl_owner_unlist(kvcl_owner_t *owner)
+{
+    uint32_t slot;
+
+    for (slot = 0; slot < owner->slots.n; ++slot) {
+        kvcl_slot_t *at = &owner->array[slot];
+        if ((at->state == KVCL_SLOT_PUBLISHED) && !kvcl_store_two_homes(owner->store, at->flags)) {
+            at->note &= (uint8_t)~KVCL_NOTE_LISTED;
+        }
+    }
+}
+
+kvcl_owner_t *kvcl_owner_by_cache_id(kvcl_store_h store, uint32_t id)
+{
+    kvcl_owner_t *owner;
+
+    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
+        if (owner->cache->id == id) {
+            return owner;
+        }
+    }
+    return NULL;
+}
+
+kvcl_owner_t *kvcl_owner_next(kvcl_store_h store, uint64_t least)
+{
+    kvcl_owner_t *owner, *best = NULL;
+
+    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
+        if ((owner->cache->id >= least) && ((best == NULL) || (owner->cache->id < best->cache->id))) {
+            best = owner;
+        }
+    }
+    return best;
+}
+
+/* ---- edges ---- */
+
+kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
+                                 bool summed, unsigned copies, uint64_t tenant, kvcl_dir_loc_t *loc_p)
+{
+    kvcl_store_h  store = owner->store;
+    uint16_t      flags = (uint16_t)(owner->tier | (summed ? KVCL_LOC_SUMMED : 0) |
+                                     ((copies - 1) << KVCL_LOC_COPIES_SHIFT));
+    kvcl_status_t status;
+
+    status = kvcl_slots_publish(&owner->slots, slot, key, flags, (uint32_t)owner->cache->shape.block_bytes, checksum,
+                                loc_p);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    index_add(store, &owner->nodes[slot], key);
+    if (owner->managed) {
+        status = kvcl_evict_insert(&owner->evict, slot, kvcl_owner_hash(key));
+        kvcl_tenants_add(owner->tenants, owner->cls, slot, tenant);
+    }
+    if (owner->slabs != NULL) {
+        kvcl_slabs_use(owner->slabs, owner->cls, slot);
+    }
+    kvcl_nvme_published(owner, slot, checksum);
+    ++store->n_published;
+    ++store->n_ever;
+    kvcl_store_freed(store); /* who waits for room may evict it */
+    kvcl_store_event(owner, slot, KVCL_STORE_STORED, -1);
+    return status;
+}
+
+kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
+                                 kvcl_store_event_kind_t why, int to_rank, kvcl_store_rec_t *rec_p)
+{
+    kvcl_store_h  store = owner->store;
+    kvcl_status_t status;
+
+    if ((slot >= owner->slots.n) || (owner->array[slot].state != KVCL_SLOT_PUBLISHED)) {
+        return KVCL_ERR_BUSY;
+    }
+    rec_p->key = owner->array[slot].key;
+    rec_p->loc = (kvcl_dir_loc_t){.rank = owner->slots.rank, .incarnation = owner->slots.incarnation,
+                                  .cache = owner->slots.cache, .slot = slot, .flags = owner->array[slot].flags,
+                                  .gen = kvcl_slots_gen(&owner->slots, slot)};
+    status = kvcl_slots_withdraw(&owner->slots, slot, next);
+    if (status < 0) {
+        return status;
+    }
+    index_del(store, &owner->nodes[slot], &rec_p->key);
+    kvcl_store_event(owner, slot, why, to_rank);
+    if (owner->managed) {
+        kvcl_tenants_del(owner->tenants, owner->cls, slot);
+        kvcl_pins_forget(owner, slot);
+        if (owner->pins[slot] != 0) {
+            owner->pins[slot] = 0;
+            --owner->pinned;
+        }
+        (void)!kvcl_evict_remove(&owner->evict, slot); /* not there if it is the victim */
+    }
+    if (owner->slabs != NULL) {
+        kvcl_slabs_gone(owner->slabs, owner->cls, slot);
+    }
+    --store->n_published;
+    kvcl_store_freed(store);
+    return KVCL_OK;
+}
+
+void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed && (slot < owner->slots.n)) {
+        kvcl_evict_touch(&owner->evict, slot);
+        if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) { /* a reader may be late */
+            kvcl_slabs_use(owner->slabs, owner->cls, slot);
+        }
+        kvcl_nvme_used(owner, slot);
+    }
+}
+
+/* ---- pins ---- */
+
+void kvcl_owner_pin(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed && (kvcl_evict_pin(&owner->evict, slot) == KVCL_OK) && (owner->pins[slot]++ == 0)) {
+        ++owner->pinned;
+    }
+}
+
+void kvcl_owner_unpin(kvcl_owner_t *owner, uint32_t slot)
+{
+    if (owner->managed && (slot < owner->slots.n) && (owner->pins[slot] != 0)) {
+        (void)!kvcl_evict_unpin(&owner->evict, slot);
+        owner->pinned -= (--owner->pins[slot] == 0) ? 1 : 0;
+        kvcl_store_freed(owner->store);
+    }
+}
+
+void kvcl_owner_pin_recs(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n, bool pin)
+{
+    size_t i;
+
+    for (i = 0; i < n; ++i) {
+        if (kvcl_slots_check(&owner->slots, recs[i].loc.slot, recs[i].loc.gen, &recs[i].key) != KVCL_OK) {
+            continue;
+        }
+        if (pin) {
+            kvcl_owner_pin(owner, recs[i].loc.slot);
+        } else {
+            kvcl_owner_unpin(owner, recs[i].loc.slot);
+        }
+    }
+}

@@ -1,0 +1,589 @@
+/*
+ * Publish, withdraw, remove.
+ *
+ * A publish: the slots are taken, the checksums computed (no lock), the slots become PUBLISHED, the homes are told, one
+ * message each. The request is over when all of them have answered. A block that was withdrawn meanwhile is removed
+ * again after its home's answer, since the two messages may have passed each other. If a home is found to be gone, all
+ * of it is sent once more, to the homes that there are then; if one of those does not know yet that it is, a little
+ * later.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/cold/cold.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+enum { ROUNDS_MAX = 100 };
+#define LAG_PAUSE_NS (10 * KVCL_NS_PER_MS)
+
+/* A publish or a remove under way. */
+struct kvcl_publish {
+    kvcl_req_t    req;
+    kvcl_store_h  store;
+    kvcl_owner_t  *owner;       /* NULL: a remove, or the owner has gone */
+    kvcl_list_t   link;         /* store->publishes */
+    kvcl_list_t   asks;
+    unsigned      outstanding;
+    kvcl_status_t status;       /* the first thing that went wrong */
+    kvcl_status_t *each;        /* the user's, or NULL */
+    kvcl_deal_t   deal;
+    bool          is_publish;
+    bool          again;        /* a home has gone: what it was told is to be told to others */
+    bool          lagging;      /* a rank that is to be a home has not heard yet of the death that makes it one */
+    kvcl_store_timer_t *pause;  /* until it is told again */
+    unsigned      rounds;
+    size_t        n;
+    kvcl_store_rec_t recs[];
+};
+
+static void free_publish(kvcl_publish_t *publish)
+{
+    kvcl_list_t *link;
+
+    while ((link = kvcl_list_first(&publish->asks)) != NULL) {
+        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
+        kvcl_list_del(&ask->link);
+        kvcl_ask_discard(ask);
+    }
+    kvcl_deal_free(&publish->deal);
+    free(publish);
+}
+
+static void release(kvcl_req_t *req)
+{
+    free_publish(kvcl_container_of(req, kvcl_publish_t, req));
+}
+
+/* Is the block still published as the record says? Of the pool's owner also: is it in the tier as it says? */
+static bool is_current(const kvcl_publish_t *publish, size_t i)
+{
+    const kvcl_store_rec_t *rec = &publish->recs[i];
+
+    if (!publish->is_publish || (publish->owner == NULL)) {
+        return false;
+    }
+    return kvcl_loc_is_nvme(&rec->loc) ? kvcl_nvme_holds(publish->store->nvme, &rec->key, &rec->loc)
+                                       : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
+}
+
+/* Lock held: a put that failed leaves no block in the pool that nobody is told of, since the next one of its key would
+ * take it for done. */
+static void withdraw_unlisted(kvcl_publish_t *publish)
+{
+    kvcl_owner_t     *owner = publish->owner;
+    kvcl_store_rec_t gone;
+    size_t           i;
+
+    if (!publish->is_publish || (owner == NULL) || (owner->pool == NULL) || publish->store->closing ||
+        (publish->status == KVCL_OK)) {
+        return;
+    }
+    for (i = 0; i < publish->n; ++i) {
+        const kvcl_dir_loc_t *loc = &publish->recs[i].loc;
+        if (!kvcl_loc_is_nvme(loc) && is_current(publish, i) && !(owner->array[loc->slot].note & KVCL_NOTE_LISTED)) {
+            (void)!kvcl_owner_withdraw(owner, loc->slot, KVCL_SLOT_FREE, &gone);
+        }
+    }
+}
+
+/* What was withdrawn between the send and now must not stay in the directory. */
+static void remove_withdrawn(kvcl_publish_t *publish)
+{
+    kvcl_store_rec_t gone;
+    size_t           i;
+
+    for (i = 0; publish->is_publish && (i < publish->n); ++i) {
+        if (!is_current(publish, i)) {
+            gone            = publish->recs[i];
+            gone.loc.source = 0;
+            kvcl_store_tell_removed(publish->store, &gone, 1);
+        }
+    }
+}
+
+static bool once_more(kvcl_publish_t *publish);
+
+static void finish(kvcl_publish_t *publish)
+{
+    if (once_more(publish)) {
+        return;
+    }
+    kvcl_list_del(&publish->link);
+    withdraw_unlisted(publish);
+    remove_withdrawn(publish);
+    --publish->store->ops;
+    kvcl_req_complete(&publish->req, publish->status);
+}
+
+static void went_wrong(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
+{
+    if (publish->status == KVCL_OK) {
+        publish->status = status;
+    }
+    if (publish->each != NULL) {
+        publish->each[i] = status;
+    }
+}
+
+/* A home's word on one block. A full set of copies elsewhere is as good; a home that knows me no more, or that is gone,
+ * just does not list it. */
+static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
+{
+    if ((status == KVCL_ERR_NO_SPACE) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_TIMED_OUT) ||
+        (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_SHUTDOWN)) {
+        went_wrong(publish, i, status);
+    } else if ((status != KVCL_OK) && (status != KVCL_ERR_EXISTS)) {
+        kvcl_log_debug("a block is not listed: %s", kvcl_status_text(status));
+    } else if ((status == KVCL_OK) && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
+        publish->owner->array[publish->recs[i].loc.slot].note |= KVCL_NOTE_LISTED;
+    }
+}
+
+/* Lock held. A copy of what is listed no more: the key was removed while the bytes were on their way, or has others
+ * now. So it is given up; remove_withdrawn() tells the home that has listed it. */
+static void refused(kvcl_publish_t *publish, size_t i)
+{
+    kvcl_store_rec_t gone;
+
+    if (!publish->store->closing && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
+        (void)!kvcl_owner_withdraw(publish->owner, publish->recs[i].loc.slot, KVCL_SLOT_FREE, &gone);
+    }
+}
+
+static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_publish_t *publish = ask->arg;
+    kvcl_dir_msg_t reply;
+    uint32_t       i;
+
+    if ((status == KVCL_OK) && publish->is_publish) {
+        status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
+    }
+    publish->again = publish->again || (ask->store->incarnations[ask->rank] == 0);
+    for (i = 0; i < ask->n; ++i) {
+        kvcl_status_t one = ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status;
+        publish->lagging = publish->lagging || ((one == KVCL_ERR_STALE) && is_current(publish, ask->order[i]));
+        if ((status == KVCL_OK) && (one == KVCL_ERR_NOT_FOUND)) {
+            refused(publish, ask->order[i]);
+        } else {
+            take_result(publish, ask->order[i], one);
+        }
+    }
+    if (--publish->outstanding == 0) {
+        finish(publish);
+    }
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_publish_t *publish = kvcl_container_of(req, kvcl_publish_t, req);
+
+    if (publish->status == KVCL_OK) {
+        publish->status = status;
+    }
+    kvcl_store_timer_stop(publish->pause);
+    publish->pause = NULL;
+    ++publish->outstanding;
+    kvcl_asks_stop(&publish->asks, status);
+    if (--publish->outstanding == 0) {
+        finish(publish);
+    }
+}
+
+static const kvcl_req_class_t publish_class = {.name = "store-publish", .stop = stop, .release = release};
+
+/* To each home its part, unposted but for mine. keys: recs of a publish, keys of a remove. */
+static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t stride)
+{
+    kvcl_store_h  store  = publish->store;
+    uint8_t       kind   = publish->is_publish ? KVCL_ASK_PUBLISH : KVCL_ASK_REMOVE_KEYS;
+    kvcl_status_t status = publish->is_publish ? kvcl_deal_recs(store, keys, publish->n, &publish->deal)
+                                               : kvcl_deal(store, keys, stride, publish->n, NULL, &publish->deal);
+    uint32_t      home;
+
+    for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
+        if (home != store->me) {
+            status = kvcl_asks_make(store, home, kind, keys, stride, &publish->deal, &publish->asks);
+        }
+    }
+    return status;
+}
+
+/* Nothing shared is touched yet. */
+static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *keys, size_t stride, size_t n,
+                          const kvcl_xfer_params_t *p, kvcl_publish_t **publish_p)
+{
+    kvcl_publish_t *publish = malloc(sizeof(*publish) + (n * sizeof(publish->recs[0])));
+    kvcl_status_t  status;
+    size_t         i;
+
+    if (publish == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to publish %zu blocks", n);
+    }
+    memset(publish, 0, sizeof(*publish));
+    kvcl_list_init(&publish->link);
+    kvcl_list_init(&publish->asks);
+    publish->store      = store;
+    publish->owner      = owner;
+    publish->is_publish = (owner != NULL);
+    publish->each       = p->status;
+    publish->n          = n;
+    if (owner != NULL) {
+        memcpy(publish->recs, keys, n * sizeof(publish->recs[0]));
+    }
+    for (i = 0; (p->status != NULL) && (i < n); ++i) {
+        p->status[i] = KVCL_OK;
+    }
+    status = deal_out(publish, keys, stride);
+    if (status != KVCL_OK) {
+        free_publish(publish);
+        return status;
+    }
+    *publish_p = publish;
+    return KVCL_OK;
+}
+
+/* The part of the table that is mine. Lock held. */
+static void apply_here(kvcl_publish_t *publish, const void *keys)
+{
+    kvcl_store_h   store  = publish->store;
+    const uint32_t *order = publish->deal.order + publish->deal.starts[store->me];
+    size_t         n      = publish->deal.starts[store->me + 1] - publish->deal.starts[store->me], i;
+    kvcl_status_t  status;
+
+    if (!publish->is_publish) {
+        kvcl_home_remove_keys(store, keys, order, n);
+        return;
+    }
+    for (i = 0; i < n; ++i) {
+        const kvcl_store_rec_t *rec = &publish->recs[order[i]];
+        if (!is_current(publish, order[i])) {
+            continue;
+        }
+        status = kvcl_home_list(&store->home, &rec->key, &rec->loc);
+        if (status == KVCL_ERR_NOT_FOUND) {
+            refused(publish, order[i]);
+        } else {
+            take_result(publish, order[i], status);
+        }
+    }
+}
+
+static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
+{
+    kvcl_list_t asks, *link;
+
+    kvcl_list_init(&asks);
+    kvcl_list_splice_tail(&asks, &publish->asks);
+    publish->outstanding = 1;
+    while ((link = kvcl_list_first(&asks)) != NULL) {
+        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
+        ask->arg  = publish;
+        ask->done = on_answer;
+        ++publish->outstanding;
+        kvcl_ask_post(ask, timeout_ns, &publish->asks);
+    }
+    if (--publish->outstanding == 0) {
+        finish(publish);
+    }
+}
+
+/* Lock held. False: it could not be. */
+static bool send_again(kvcl_publish_t *publish)
+{
+    kvcl_status_t status;
+
+    publish->again = false;
+    kvcl_deal_free(&publish->deal);
+    status = deal_out(publish, publish->recs, sizeof(publish->recs[0]));
+    if (status != KVCL_OK) {
+        publish->status = status;
+        return false;
+    }
+    apply_here(publish, publish->recs);
+    post_asks(publish, 0); /* the request's own deadline stops them */
+    return true;
+}
+
+static void after_pause(void *arg)
+{
+    kvcl_publish_t *publish = arg;
+
+    publish->pause = NULL;
+    if (!send_again(publish)) {
+        finish(publish);
+    }
+}
+
+/* Lock held. */
+static bool once_more(kvcl_publish_t *publish)
+{
+    if (!publish->is_publish || (!publish->again && !publish->lagging) || (publish->status != KVCL_OK) ||
+        publish->store->closing || (++publish->rounds >= ROUNDS_MAX)) {
+        return false;
+    }
+    if (publish->lagging) {
+        publish->lagging = false;
+        publish->pause   = kvcl_store_timer_start(publish->store, LAG_PAUSE_NS, after_pause, publish);
+        return publish->pause != NULL;
+    }
+    return send_again(publish);
+}
+
+/* No lock held; owns the publish. */
+static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_store_h   store = publish->store;
+    kvcl_context_h ctx   = store->ctx;
+    kvcl_status_t  status;
+
+    kvcl_lock(ctx);
+    apply_here(publish, keys);
+    if (kvcl_list_is_empty(&publish->asks)) {
+        withdraw_unlisted(publish);
+        kvcl_unlock(ctx);
+        status = publish->status;
+        free_publish(publish);
+        return kvcl_req_instant(ctx, status, p->cb, p->cb_arg, req_p);
+    }
+    status = kvcl_req_start(&publish->req, ctx, &publish_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    if (status == KVCL_OK) {
+        ++store->ops;
+        kvcl_list_add_tail(&store->publishes, &publish->link);
+        if (req_p != NULL) {
+            *req_p = &publish->req;
+        }
+        post_asks(publish, p->timeout_ns);
+    }
+    kvcl_unlock(ctx);
+    if (status != KVCL_OK) {
+        free_publish(publish);
+        return kvcl_fail(status, "no memory for a request");
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_publish_start(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n,
+                                 const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_publish_t *publish;
+    kvcl_status_t  status = make(owner->store, owner, recs, sizeof(*recs), n, p, &publish);
+
+    return (status == KVCL_OK) ? start(publish, recs, p, req_p) : status;
+}
+
+void kvcl_publish_forget(kvcl_owner_t *owner)
+{
+    kvcl_publish_t *publish;
+
+    kvcl_list_foreach (publish, &owner->store->publishes, kvcl_publish_t, link) {
+        if (publish->owner == owner) {
+            publish->owner = NULL;
+        }
+    }
+}
+
+/* ---- kvcl_store_publish ---- */
+
+uint64_t kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block)
+{
+    kvcl_sel_t    sel  = {.blocks = &block, .n_blocks = 1};
+    kvcl_side_t   side = kvcl_cache_side(cache, &sel);
+    kvcl_stream_t stream;
+
+    kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
+    return kvcl_stream_checksum(&stream, stream.total_bytes);
+}
+
+static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
+{
+    return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE; /* whose hands a block is in before and after */
+}
+
+/* Lock held. All n become FILLING, or none. */
+static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n)
+{
+    kvcl_status_t status = KVCL_OK;
+    unsigned      state;
+    size_t        i;
+
+    for (i = 0; i < n; ++i) {
+        state = owner->array[ids[i]].state;
+        if (state != (unsigned)idle_state(owner)) {
+            status = (state == KVCL_SLOT_FREE)
+                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_publish: block %u is the store's: "
+                                     "kvcl_store_alloc() hands blocks out", ids[i])
+                         : kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
+            break;
+        }
+        if (!owner->managed) {
+            status = kvcl_slots_take(&owner->slots, ids[i]);
+        }
+    }
+    while ((status != KVCL_OK) && !owner->managed && (i-- > 0)) {
+        (void)!kvcl_slots_abort(&owner->slots, ids[i]);
+    }
+    return status;
+}
+
+/* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. */
+static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n)
+{
+    kvcl_status_t    status = KVCL_OK;
+    kvcl_store_rec_t gone;
+    uint64_t         sum;
+    size_t           i = n, j;
+
+    while ((status == KVCL_OK) && (i-- > 0)) {
+        sum    = recs[i].loc.checksum;
+        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
+                                    1, 0, &recs[i].loc);
+    }
+    if (status == KVCL_OK) {
+        return KVCL_OK;
+    }
+    status = kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
+    for (j = i + 1; j < n; ++j) {
+        (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &gone);
+    }
+    for (j = 0; !owner->managed && (j <= i); ++j) {
+        (void)!kvcl_slots_abort(&owner->slots, ids[j]);
+    }
+    return status;
+}
+
+static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
+{
+    kvcl_store_rec_t gone;
+    size_t           i;
+
+    kvcl_lock(owner->store->ctx);
+    for (i = 0; i < n; ++i) {
+        if (kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone) == KVCL_OK) {
+            kvcl_store_tell_removed(owner->store, &gone, 1);
+        }
+    }
+    kvcl_unlock(owner->store->ctx);
+}
+
+static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
+                                    const uint32_t *ids, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_owner_t  *owner = NULL;
+    kvcl_status_t status;
+    size_t        i;
+
+    kvcl_lock(store->ctx);
+    status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
+                               &owner);
+    if (status == KVCL_OK) {
+        status = take_slots(owner, ids, n);
+    }
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
+        recs[i].loc.checksum = kvcl_store_block_sum(cache, ids[i]);
+    }
+    kvcl_lock(store->ctx);
+    status = kvcl_owner_reserve(store, n);
+    if (status == KVCL_OK) {
+        status = publish_slots(owner, recs, ids, n);
+    } else {
+        for (i = 0; !owner->managed && (i < n); ++i) {
+            (void)!kvcl_slots_abort(&owner->slots, ids[i]);
+        }
+    }
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = kvcl_publish_start(owner, recs, n, p, req_p);
+    if (status != KVCL_OK) {
+        unpublish_slots(owner, recs, n);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                 const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_sel_t         sel    = {.blocks = ids, .n_blocks = n};
+    kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_publish");
+    kvcl_xfer_params_t p;
+    kvcl_store_rec_t   *recs;
+    size_t             i;
+
+    if (((status != KVCL_OK)) || ((status = kvcl_xfer_params(params, "kvcl_store_publish", &p)) != KVCL_OK) ||
+        ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_publish")) != KVCL_OK)) {
+        return status;
+    }
+    if (n == 0) {
+        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+    }
+    recs = calloc(n, sizeof(*recs));
+    if (recs == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_publish: no memory for %zu blocks", n);
+    }
+    for (i = 0; i < n; ++i) {
+        recs[i].key = keys[i];
+    }
+    status = publish_blocks(store, recs, n, cache, ids, &p, req_p);
+    free(recs);
+    return status;
+}
+
+/* ---- kvcl_store_withdraw, kvcl_store_remove ---- */
+
+kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
+{
+    kvcl_sel_t       sel    = {.blocks = ids, .n_blocks = n};
+    kvcl_status_t    status = kvcl_store_check(store, ids, n, "kvcl_store_withdraw");
+    kvcl_store_rec_t *recs;
+    kvcl_owner_t     *owner;
+    size_t           i, gone = 0;
+
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_withdraw");
+    }
+    if ((status != KVCL_OK) || (n == 0)) {
+        return status;
+    }
+    recs = malloc(n * sizeof(*recs));
+    if (recs == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_withdraw: no memory for %zu blocks", n);
+    }
+    kvcl_lock(store->ctx);
+    owner = cache->store;
+    if ((owner != NULL) && (owner->store == store)) {
+        for (i = 0; i < n; ++i) {
+            if (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[gone]) == KVCL_OK) {
+                ++gone;
+            }
+        }
+        kvcl_store_tell_removed(store, recs, gone);
+    }
+    kvcl_unlock(store->ctx);
+    free(recs);
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_remove");
+    kvcl_xfer_params_t p;
+    kvcl_publish_t     *remove;
+
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_params(params, "kvcl_store_remove", &p);
+    }
+    if (status == KVCL_OK) {
+        status = make(store, NULL, keys, sizeof(*keys), n, &p, &remove);
+    }
+    return (status == KVCL_OK) ? start(remove, keys, &p, req_p) : status;
+}

@@ -1,0 +1,148 @@
+/*
+ * Values: bytes of any length in the blocks of pools (kvcl_store_value.h says how they lie).
+ *
+ *   value_head.c        the head as it lies in a pool, and the keys made from it: pure
+ *   value_memory.c      plain memory: extents, and blocks of it that gets write into
+ *   value_get.c   gets; value_put.c: puts; value_part.c: parts into pools, here and elsewhere
+ *   value_ops.c   sizes, keys, removal
+ */
+#ifndef KVCL_VALUE_H
+#define KVCL_VALUE_H
+
+#include "store/store.h"
+#include <kvcl/kvcl_store_value.h>
+
+/* ---- the head (value_head.c): pure ---- */
+
+enum { KVCL_VALUE_VERSION = 1, KVCL_VALUE_NONCE_BYTES = 16 };
+#define KVCL_VALUE_MAGIC UINT64_C(0x314c41564c43564b) /* "KVCLVAL1" */
+
+/* The first bytes of a head's block, little-endian; bytes of a value without parts follow, then zeros. */
+typedef struct kvcl_value_head {
+    uint64_t   magic;
+    uint32_t   version;
+    uint32_t   reserved;   /* 0 */
+    uint64_t   bytes;      /* of the value */
+    uint64_t   part_bytes; /* of one part: the pool's block size */
+    uint64_t   parts;      /* 0: the bytes follow the head */
+    uint8_t    nonce[KVCL_VALUE_NONCE_BYTES]; /* of this put */
+    kvcl_key_t key;        /* the value's */
+    uint64_t   check;      /* XXH3 of all before */
+} kvcl_value_head_t;
+_Static_assert(sizeof(kvcl_value_head_t) == 96, "pool format");
+
+/* How many parts a value has: 0 if it fits behind a head. */
+static inline uint64_t kvcl_value_parts(uint64_t bytes, uint64_t block_bytes)
+{
+    return ((block_bytes >= sizeof(kvcl_value_head_t)) && (bytes <= block_bytes - sizeof(kvcl_value_head_t)))
+               ? 0 : (bytes / block_bytes) + ((bytes % block_bytes != 0) ? 1 : 0);
+}
+
+void kvcl_value_head_make(const kvcl_key_t *key, uint64_t bytes, uint64_t block_bytes,
+                          const uint8_t nonce[KVCL_VALUE_NONCE_BYTES], kvcl_value_head_t *head);
+
+/** block is of block_bytes, from anybody: false, and *head is zero, if it is no head of this key's value. What passes
+ * has a length, parts and part_bytes that belong together, and at most KVCL_VALUE_PARTS_MAX parts. */
+bool kvcl_value_head_read(const void *block, uint64_t block_bytes, const kvcl_key_t *key, kvcl_value_head_t *head);
+
+/** From which the keys of parts are made, once. */
+void kvcl_value_seed(const kvcl_value_head_t *head, kvcl_key_t *seed);
+/** The key of part i: 16 neighbours share a tag, so a home. */
+void kvcl_value_part_key(const kvcl_key_t *seed, uint64_t i, kvcl_key_t *key);
+
+/* ---- plain memory (value_memory.c) ---- */
+
+/* A place in a value. */
+typedef struct kvcl_value_at {
+    const kvcl_value_t *value;
+    size_t             extent; /* which */
+    size_t             offset; /* in it */
+} kvcl_value_at_t;
+
+/** Its length. False: an extent is NULL, or they are too long together. */
+bool  kvcl_value_bytes(const kvcl_value_t *value, uint64_t *bytes_p);
+/** Bytes out of, or into, the value; at moves on. */
+void  kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes);
+void  kvcl_value_write(kvcl_value_at_t *at, const void *from, uint64_t bytes);
+void  kvcl_value_skip(kvcl_value_at_t *at, uint64_t bytes);
+/** The next bytes as they lie, if they lie in one piece; at moves on then. Else NULL, and it stays. */
+void *kvcl_value_piece(kvcl_value_at_t *at, uint64_t bytes);
+
+/* Memory as blocks of a cache that nobody registered: a get's destination (only the shape and the base are looked at).
+ * All addresses that differ by multiples of the block size are blocks of one view. */
+typedef struct kvcl_view {
+    struct kvcl_cache cache;
+    uintptr_t         base;
+} kvcl_view_t;
+
+/** The view that has addr as a block; block_bytes of a shape from kvcl_view_shape. False: addr cannot be one. */
+bool kvcl_view_at(kvcl_view_t *view, kvcl_context_h ctx, const kvcl_shape_t *shape, const void *addr);
+/** Which block of it addr is; false: none. */
+bool kvcl_view_id(const kvcl_view_t *view, const void *addr, uint32_t *id_p);
+kvcl_status_t kvcl_view_shape(uint64_t block_bytes, kvcl_shape_t *shape) KVCL_MUST_CHECK;
+
+/* ---- between the calls ---- */
+
+/** Of the blocks of values in this store; 0: no rank has a pool. */
+static inline uint64_t kvcl_value_block(const struct kvcl_store *store)
+{
+    return store->value_block;
+}
+
+/** No lock; blocks until the deadline. The heads of n values: status[i] KVCL_OK: heads[i] is set; parts 0 and bytes B
+ * for a plain block of the key. */
+kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_value_head_t *heads,
+                               kvcl_status_t *status, uint64_t deadline_ns) KVCL_MUST_CHECK;
+
+/** Is it a plain block under its key, with no head? */
+static inline bool kvcl_value_is_plain(const kvcl_value_head_t *head)
+{
+    return head->magic == 0;
+}
+
+/** No lock. The keys of a value's parts; NULL: no memory. */
+kvcl_key_t *kvcl_value_part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n);
+/** No lock. Parts are removed everywhere, in the background. */
+void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head);
+
+/* ---- blocks into pools (value_part.c) ---- */
+
+enum { KVCL_VALUE_RANKS_MAX = 16 };
+
+/* A put under way, inside its call. */
+typedef struct kvcl_value_put {
+    kvcl_store_h  store;
+    unsigned      copies;
+    uint64_t      tenant;
+    uint64_t      flags;       /* KVCL_PUT_WAIT */
+    uint64_t      deadline_ns;
+    uint64_t      holder;      /* of the pins that keep parts elsewhere until the head is there */
+    kvcl_list_t   runs;        /* run_t.link: those under way, the oldest first */
+    kvcl_list_t   kept;        /* those that are over: their blocks are pinned */
+    unsigned      n_runs;
+} kvcl_value_put_t;
+
+typedef void (*kvcl_value_fill_t)(void *arg, size_t i, void *block);
+
+void kvcl_value_put_init(kvcl_value_put_t *put, kvcl_store_h store);
+
+/** No lock. n blocks of my pool, FILLING; with KVCL_PUT_WAIT waits for room. */
+kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots) KVCL_MUST_CHECK;
+void          kvcl_value_give_back(kvcl_store_h store, const uint32_t *slots, size_t n);
+/** No lock. Fill the blocks in slots by fill(arg, i, block) and sum them: recs[i].loc.checksum. */
+void          kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
+                              kvcl_store_rec_t *recs);
+/** Lock held. Publish them under recs[i].key; nobody is told. recs is then of those that were (how many is returned,
+ * the end of the array left alone): what is here meanwhile is not taken twice. item (may be NULL) moves along. */
+size_t        kvcl_value_publish(const kvcl_value_put_t *put, const uint32_t *slots, size_t n, kvcl_store_rec_t *recs,
+                                 uint32_t *item);
+
+/** No lock. All parts of a value, wherever they shall be; the last of them are under way on return. */
+kvcl_status_t kvcl_value_put_parts(kvcl_value_put_t *put, const kvcl_value_head_t *head,
+                                   const kvcl_value_t *value) KVCL_MUST_CHECK;
+/** No lock. Until all parts have their copies. */
+kvcl_status_t kvcl_value_parts_wait(kvcl_value_put_t *put) KVCL_MUST_CHECK;
+/** No lock. Parts may be evicted from now on; what is still under way ends first. */
+void          kvcl_value_parts_end(kvcl_value_put_t *put);
+
+#endif

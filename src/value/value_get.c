@@ -1,0 +1,421 @@
+/*
+ * Gets of values: in rounds, each one or a few gets of blocks (get/get.c).
+ *
+ * A round takes blocks of as many values as there is room for: first what lies under a value's own key (a plain block)
+ * or under its head's; then, of values with parts, all parts at once, from all who hold them. A block that lies in one
+ * piece of the user's memory is fetched there, by a view (value.h) for all memory of its alignment; heads, ends and
+ * blocks cut by extents come by a buffer. A value whose parts are gone is looked at again, by another head than the one
+ * that named them: it may have been replaced meanwhile, or put by several ranks.
+ *
+ * One thread at a time runs a get, without the lock: the caller's, then whoever ends a round's last get (outstanding,
+ * under the lock). It becomes a request when a round cannot be done inside the call. The request completes when no get
+ * of blocks is left, so nothing is written afterwards.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "value/value_get.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+enum { TRIES = 4, BOUNCE_BYTES = 32 << 20 };
+
+static void destroy(kvcl_vget_t *get)
+{
+    free(get->bounce);
+    free(get->items);
+    free(get->recs);
+    free(get);
+}
+
+static void release(kvcl_req_t *req)
+{
+    destroy(kvcl_container_of(req, kvcl_vget_t, req));
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_vget_t   *get = kvcl_container_of(req, kvcl_vget_t, req);
+    unsigned i;
+
+    get->stopping = (get->stopping == KVCL_OK) ? status : get->stopping;
+    for (i = 0; i <= KVCL_VGET_VIEWS_MAX; ++i) { /* n_groups may be changing */
+        if ((get->groups[i].req != NULL) && !kvcl_req_is_done(get->groups[i].req)) {
+            get->groups[i].req->cls->stop(get->groups[i].req, status);
+        }
+    }
+}
+
+static const kvcl_req_class_t vget_class = {.name = "store-get-values", .stop = stop, .release = release};
+
+/* ---- what came of it ---- */
+
+static void done(kvcl_vget_one_t *one, kvcl_status_t why)
+{
+    one->why   = why;
+    one->state = KVCL_VGET_DONE;
+}
+
+/* The head was here: the next one comes from elsewhere. gen is 0, for nothing is to be fetched from there. */
+static void note_from(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one)
+{
+    const kvcl_dir_loc_t *from = &get->from[item->place];
+
+    one->not_here = (kvcl_dir_loc_t){.source   = (from->gen != 0) ? kvcl_dir_loc_tag(from) : 0,
+                                     .flags    = from->flags,
+                                     .checksum = from->checksum};
+}
+
+static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one, const uint8_t *block)
+{
+    uint8_t           before[KVCL_VALUE_NONCE_BYTES];
+    kvcl_value_head_t head;
+
+    memcpy(before, one->head.nonce, sizeof(before));
+    note_from(get, item, one);
+    if (!kvcl_value_head_read(block, get->block, &one->key, &head) || (head.bytes != one->bytes)) {
+        done(one, KVCL_ERR_NOT_FOUND);
+        return;
+    }
+    if ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0)) { /* its parts are gone */
+        one->state = KVCL_VGET_ASK;
+        if ((++one->tries >= TRIES) || (one->not_here.source == 0)) {
+            done(one, KVCL_ERR_NOT_FOUND);
+        }
+        return;
+    }
+    if (head.parts == 0) {
+        kvcl_value_at_t at = item->at;
+        kvcl_value_write(&at, block + sizeof(head), head.bytes);
+        done(one, KVCL_OK);
+        return;
+    }
+    one->head  = head;
+    one->next  = 0;
+    one->at    = (kvcl_value_at_t){.value = &one->value};
+    one->why   = KVCL_OK;
+    one->state = KVCL_VGET_PARTS;
+    kvcl_value_seed(&head, &one->seed);
+}
+
+static void take_item(kvcl_vget_t *get, const kvcl_vget_item_t *item)
+{
+    kvcl_vget_one_t           *one   = &get->ones[item->one];
+    kvcl_status_t   got    = get->got[item->place];
+    const uint8_t   *block = (item->group == 0) ? get->bounce + (item->id * get->block) : NULL;
+    kvcl_value_at_t at     = item->at;
+
+    if (item->kind == KVCL_VGET_HEAD) {
+        if (got == KVCL_OK) {
+            take_head(get, item, one, block);
+        } else {
+            done(one, got);
+        }
+        return;
+    }
+    if ((got == KVCL_OK) && (block != NULL)) {
+        kvcl_value_write(&at, block, item->bytes);
+    }
+    if (item->kind == KVCL_VGET_PLAIN) {
+        done(one, got);
+    } else if (one->why == KVCL_OK) {
+        one->why = got;
+    }
+}
+
+static void take_round(kvcl_vget_t *get)
+{
+    uint32_t i;
+    kvcl_vget_one_t    *one;
+
+    for (i = 0; i < get->n_items; ++i) {
+        take_item(get, &get->items[i]);
+    }
+    for (i = 0; i < get->n_items; ++i) {
+        one = &get->ones[get->items[i].one];
+        if ((get->items[i].kind != KVCL_VGET_PART) || (one->state != KVCL_VGET_PARTS)) {
+            continue;
+        }
+        if ((one->why == KVCL_ERR_NOT_FOUND) && (++one->tries < TRIES)) {
+            one->state = KVCL_VGET_ASK; /* replaced meanwhile? */
+        } else if ((one->why != KVCL_OK) || (one->next == one->head.parts)) {
+            done(one, one->why);
+        }
+    }
+}
+
+/* ---- running ---- */
+
+static kvcl_status_t run(kvcl_vget_t *get);
+static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped);
+
+static void on_got(void *arg, kvcl_status_t status)
+{
+    kvcl_vget_group_t        *group = arg;
+    kvcl_vget_t         *get   = group->get;
+    kvcl_context_h ctx    = get->store->ctx;
+    kvcl_status_t  stopped;
+    bool           last;
+
+    (void)status; /* each block has its own */
+    kvcl_lock(ctx);
+    group->req = NULL;
+    last       = (--get->outstanding == 0);
+    stopped    = get->stopping;
+    kvcl_unlock(ctx);
+    if (last && (stopped != KVCL_OK)) {
+        (void)!finish(get, stopped); /* some of the round may never have begun */
+    } else if (last) {
+        take_round(get);
+        (void)!run(get); /* a request by now: it tells */
+    }
+}
+
+/* Inside the call, without a request. */
+static void get_now(kvcl_vget_t *get, kvcl_vget_group_t *group)
+{
+    kvcl_status_t *statuses[2] = {get->got + group->first, NULL}, final;
+    kvcl_key_t    few[64];
+    uint32_t      i;
+
+    if (get->again || (group->n > sizeof(few) / sizeof(few[0])) ||
+        (group->n > get->store->ctx->config.inline_copy / get->block)) {
+        return;
+    }
+    for (i = 0; i < group->n; ++i) {
+        few[i] = get->recs[group->first + i].key;
+    }
+    group->done = kvcl_get_now(get->store, few, group->n, &group->view.cache, get->ids + group->first, statuses,
+                               &final);
+}
+
+/* Lock held. The gets that are left of the round. */
+static void post(kvcl_vget_t *get)
+{
+    kvcl_status_t status = KVCL_OK;
+    kvcl_vget_group_t       *group;
+    unsigned      i;
+
+    for (i = 0; (i < get->n_groups) && (status == KVCL_OK) && (get->stopping == KVCL_OK); ++i) {
+        group = &get->groups[i];
+        if (group->done || (group->n == 0)) {
+            continue;
+        }
+        group->get = get;
+        ++get->outstanding;
+        status = kvcl_get_recs(get->store, get->recs + group->first, group->n, &group->view.cache,
+                               get->ids + group->first, get->got + group->first,
+                               (i == 0) ? get->from : NULL,
+                               kvcl_deadline_left(get->deadline_ns) + 1, true, on_got, group, &group->req);
+        if (status != KVCL_OK) {
+            --get->outstanding;
+            group->req = NULL;
+        }
+    }
+    if (status != KVCL_OK) {
+        stop(&get->req, status);
+    }
+}
+
+/* stopped: what those get that are not done. */
+static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
+{
+    kvcl_context_h ctx    = get->store->ctx;
+    kvcl_status_t  first  = KVCL_OK, why;
+    kvcl_req_cb_t  cb     = get->cb;
+    void           *arg   = get->cb_arg;
+    kvcl_req_h     *req_p = get->req_p;
+    size_t         i;
+
+    for (i = 0; i < get->n; ++i) {
+        why   = (get->ones[i].state == KVCL_VGET_DONE) ? get->ones[i].why : stopped;
+        first = (first == KVCL_OK) ? why : first;
+        if (get->statuses[0] != NULL) {
+            get->statuses[0][i] = why;
+        }
+        if (get->statuses[1] != NULL) {
+            get->statuses[1][i] = why;
+        }
+    }
+    if (!get->started) {
+        destroy(get);
+        return kvcl_req_instant(ctx, first, cb, arg, req_p);
+    }
+    kvcl_lock(ctx);
+    --get->store->ops;
+    kvcl_req_complete(&get->req, first);
+    kvcl_unlock(ctx);
+    return KVCL_OK;
+}
+
+/* Lock held. */
+static kvcl_status_t start(kvcl_vget_t *get)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    if (!get->started) {
+        status = kvcl_req_start(&get->req, get->store->ctx, &vget_class, kvcl_deadline_left(get->deadline_ns) + 1,
+                                get->cb, get->cb_arg, get->req_p != NULL);
+        get->started = (status == KVCL_OK);
+        get->store->ops += get->started ? 1 : 0;
+        if (get->started && (get->req_p != NULL)) {
+            *get->req_p = &get->req;
+        }
+    }
+    return status;
+}
+
+/* Lock held. What of a round was not done inside the call; how many gets are under way. */
+static unsigned go_on(kvcl_vget_t *get, kvcl_status_t status, unsigned left)
+{
+    status = ((status == KVCL_OK) && (left != 0)) ? start(get) : status;
+    if (status != KVCL_OK) {
+        get->stopping = (get->stopping == KVCL_OK) ? status : get->stopping;
+    }
+    if ((left == 0) || (get->stopping != KVCL_OK)) {
+        return 0;
+    }
+    get->outstanding = 1;
+    post(get);
+    return --get->outstanding;
+}
+
+/* Round by round, until one is under way or nothing is left; the get may be gone on return. */
+static kvcl_status_t run(kvcl_vget_t *get)
+{
+    kvcl_context_h ctx = get->store->ctx;
+    kvcl_status_t  status, stopped = KVCL_OK;
+    unsigned       i, left, under_way;
+
+    do {
+        status = kvcl_vget_round(get);
+        if ((status == KVCL_OK) && (get->n_items == 0)) {
+            break;
+        }
+        atomic_fetch_add_explicit(&get->store->gets, get->n_items, memory_order_relaxed);
+        for (i = 0, left = 0; (status == KVCL_OK) && (i < get->n_groups); ++i) {
+            if (get->groups[i].n != 0) {
+                get_now(get, &get->groups[i]);
+                left += get->groups[i].done ? 0 : 1;
+            }
+        }
+        kvcl_lock(ctx);
+        under_way = go_on(get, status, left);
+        stopped   = get->stopping;
+        kvcl_unlock(ctx);
+        if (under_way != 0) {
+            return KVCL_OK; /* the last of them goes on */
+        }
+        if (stopped == KVCL_OK) {
+            take_round(get);
+        }
+    } while (stopped == KVCL_OK);
+    return finish(get, stopped);
+}
+
+/* ---- the call ---- */
+
+static kvcl_status_t make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
+                          kvcl_vget_t **get_p)
+{
+    size_t        n_extents = 0, i;
+    bool          split     = false;
+    kvcl_extent_t *extents;
+    kvcl_vget_t        *get;
+    uint64_t      room;
+
+    for (i = 0; i < n; ++i) {
+        n_extents += values[i].n_extents;
+        split = split || (values[i].n_extents > 1);
+    }
+    get = calloc(1, sizeof(*get) + (n * sizeof(get->ones[0])) + (n_extents * sizeof(*extents)));
+    if (get == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    extents    = (kvcl_extent_t *)(void *)&get->ones[n];
+    get->store = store;
+    get->n     = n;
+    get->block = kvcl_value_block(store);
+    for (i = 0; i < n; ++i) {
+        kvcl_vget_one_t *one = &get->ones[i];
+        one->key   = keys[i];
+        one->value = (kvcl_value_t){.extents = extents, .n_extents = values[i].n_extents};
+        if (values[i].n_extents != 0) {
+            memcpy(extents, values[i].extents, values[i].n_extents * sizeof(*extents));
+        }
+        extents += values[i].n_extents;
+        (void)kvcl_value_bytes(&one->value, &one->bytes);
+    }
+    room = BOUNCE_BYTES / get->block;
+    room = (room == 0) ? 1 : room;
+    get->bounce_room = (uint32_t)((split || (room < n)) ? room : n);
+    get->bounce      = malloc(get->bounce_room * get->block);
+    get->n_groups    = 1;
+    if ((get->bounce == NULL) || (kvcl_view_shape(get->block, &get->shape) != KVCL_OK)) {
+        destroy(get);
+        return KVCL_ERR_NO_MEMORY;
+    }
+    get->groups[0].view.base = (uintptr_t)get->bounce;
+    get->groups[0].view.cache = (struct kvcl_cache){.ctx = store->ctx, .name = "plain memory", .shape = get->shape,
+                                                    .bases = &get->groups[0].view.base};
+    *get_p = get;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
+                                    kvcl_status_t *status, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    const char         *call  = "kvcl_store_get_values";
+    kvcl_status_t      result = kvcl_store_check(store, keys, n, call);
+    kvcl_xfer_params_t p;
+    uint64_t           bytes;
+    kvcl_vget_t             *get;
+    size_t             i;
+
+    if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, call, &p)) != KVCL_OK)) {
+        return result;
+    }
+    for (i = 0; i < n; ++i) {
+        if ((values == NULL) || !kvcl_value_bytes(&values[i], &bytes)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: value %zu has an extent that is NULL or too long", call, i);
+        }
+    }
+    if (n > UINT32_MAX / 2) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu values are too many for one call", call, n);
+    }
+    if (n == 0) {
+        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+    }
+    if (kvcl_value_block(store) == 0) { /* nobody can have put one */
+        for (i = 0; i < n; ++i) {
+            if (status != NULL) {
+                status[i] = KVCL_ERR_NOT_FOUND;
+            }
+            if (p.status != NULL) {
+                p.status[i] = KVCL_ERR_NOT_FOUND;
+            }
+        }
+        return kvcl_req_instant(store->ctx, KVCL_ERR_NOT_FOUND, p.cb, p.cb_arg, req_p);
+    }
+    result = make(store, keys, n, values, &get);
+    if (result != KVCL_OK) {
+        return kvcl_fail(result, "%s: no memory for %zu values", call, n);
+    }
+    get->statuses[0] = status;
+    get->statuses[1] = p.status;
+    get->cb          = p.cb;
+    get->cb_arg      = p.cb_arg;
+    get->req_p       = req_p;
+    get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
+    return run(get);
+}
+
+kvcl_status_t kvcl_store_get_value(kvcl_store_h store, const kvcl_key_t *key, void *buf, size_t bytes,
+                                   const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_extent_t extent = {.addr = buf, .bytes = bytes};
+    kvcl_value_t  value  = {.extents = &extent, .n_extents = 1};
+
+    return kvcl_store_get_values(store, key, 1, &value, NULL, params, req_p);
+}
