@@ -4,6 +4,7 @@
 #include "config.h"
 #include "tools/cli.h"
 #include "tools/hist.h"
+#include "tools/build_info.h"
 #include "tools/json_out.h"
 #include "tools/pattern.h"
 
@@ -213,6 +214,59 @@ START_TEST(json_is_quoted_and_has_no_nan)
 }
 END_TEST
 
+START_TEST(json_nests_and_is_always_utf8)
+{
+    char       text[512] = "";
+    FILE       *file     = fmemopen(text, sizeof(text), "w");
+    json_out_t json;
+
+    ck_assert_ptr_nonnull(file);
+    json_begin(&json, file);
+    json_open(&json, "a", '[');
+    json_open(&json, NULL, '{');
+    json_null(&json, "n");
+    json_close(&json, '}');
+    json_open(&json, NULL, '[');
+    json_close(&json, ']');
+    json_bool(&json, NULL, true);
+    json_close(&json, ']');
+    json_string(&json, "good", "\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80");
+    json_string(&json, "stray", "\x80\xff");
+    json_string(&json, "overlong", "\xc0\x80\xe0\x80\x80");
+    json_string(&json, "surrogate", "\xed\xa0\x80");
+    json_string(&json, "cut", "\xe2\x82");
+    json_end(&json);
+    fclose(file);
+    ck_assert_str_eq(text, "{\"a\": [{\"n\": null}, [], true], "
+                           "\"good\": \"\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\", \"stray\": \"\\ufffd\\ufffd\", "
+                           "\"overlong\": \"\\ufffd\\ufffd\\ufffd\\ufffd\\ufffd\", "
+                           "\"surrogate\": \"\\ufffd\\ufffd\\ufffd\", \"cut\": \"\\ufffd\\ufffd\"}\n");
+}
+END_TEST
+
+START_TEST(the_line_of_the_build_is_taken_apart)
+{
+    const char line[] = "kvcl 0.1.0, wire version 12; ucx 1.13.1; boot auto, pmix, ucx; debug; device memory: cuda";
+    char       part[24];
+
+    ck_assert(build_part(line, "kvcl", part, sizeof(part)));
+    ck_assert_str_eq(part, "0.1.0");
+    ck_assert(build_part(line, "wire version", part, sizeof(part)));
+    ck_assert_str_eq(part, "12");
+    ck_assert(build_part(line, "ucx", part, sizeof(part)));
+    ck_assert_str_eq(part, "1.13.1");
+    ck_assert(build_part(line, "boot", part, sizeof(part)));
+    ck_assert_str_eq(part, "auto, pmix, ucx");
+    ck_assert(build_part(line, "device memory", part, sizeof(part)));
+    ck_assert_str_eq(part, "cuda");
+    ck_assert(!build_part(line, "version", part, sizeof(part))); /* not the beginning of a part */
+    ck_assert(!build_part(line, "debug", part, sizeof(part)));   /* nothing follows */
+    ck_assert_str_eq(part, "");
+    ck_assert(build_part(line, "boot", part, 5));
+    ck_assert_str_eq(part, "auto");
+}
+END_TEST
+
 START_TEST(a_pattern_is_checked_to_the_byte)
 {
     uint8_t seed[32], other[32];
@@ -250,6 +304,8 @@ int main(void)
     tcase_add_test(tcase, percentiles_are_right_within_a_bucket);
     tcase_add_test(tcase, histograms_take_any_value_and_merge);
     tcase_add_test(tcase, json_is_quoted_and_has_no_nan);
+    tcase_add_test(tcase, json_nests_and_is_always_utf8);
+    tcase_add_test(tcase, the_line_of_the_build_is_taken_apart);
     tcase_add_test(tcase, a_pattern_is_checked_to_the_byte);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,11 +1,12 @@
 /*
  * kvcl_info: what was built in, what each setting is and who set it, what the machine looks like, what reaches whom
- * how. Owns the choice of sections and their printing. In a job rank 0 prints for all; each rank's own part is the row
- * of paths to its peers.
+ * how. Owns the choice of sections, what is gathered for them, and their printing as text (as JSON: info_json.c). In a
+ * job rank 0 prints for all; each rank's own part is the row of paths to its peers.
  */
 #include "config.h"
+#include "tools/info/info.h"
+
 #include "tools/cli.h"
-#include "tools/job.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +14,6 @@
 #define PATH_TEXT_MAX 48u
 #define TEXT_START    4096u
 #define EXIT_USAGE    2
-
-typedef struct info_options {
-    bool build;
-    bool settings;
-    bool colls;
-    bool topology;
-    bool paths;
-} info_options_t;
-
-typedef kvcl_status_t (*text_query_t)(char *buf, size_t cap, size_t *len_p);
 
 static cli_result_t parse(info_options_t *opt, int argc, char **argv)
 {
@@ -32,6 +23,7 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
         {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and when each is chosen", 0, 0},
         {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library sees it", 0, 0},
         {"paths", CLI_FLAG, &opt->paths, NULL, "how each rank reaches each other (under mpirun or srun)", 0, 0},
+        {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each of these", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_info", "[options]",
                              "Print what this KVCL is, how it is set and what it sees. Without options: everything.",
@@ -55,11 +47,10 @@ static void print_setting(void *arg, const kvcl_setting_info_t *info)
     printf("  %24s %s\n", "", info->help);
 }
 
-/* Print what a query gives, each line indented. */
-static bool print_text(const job_t *job, const char *title, text_query_t query)
+char *info_text(const job_t *job, const char *title, info_query_t query)
 {
     size_t        len = 0, cap = TEXT_START;
-    char          *text = malloc(cap), *grown, *line, *save = NULL;
+    char          *text = malloc(cap), *grown;
     kvcl_status_t status = (text != NULL) ? query(text, cap, &len) : KVCL_ERR_NO_MEMORY;
 
     if (status == KVCL_ERR_TRUNCATED) {
@@ -67,18 +58,30 @@ static bool print_text(const job_t *job, const char *title, text_query_t query)
         text   = (grown != NULL) ? grown : text;
         status = (grown != NULL) ? query(text, len, &len) : KVCL_ERR_NO_MEMORY;
     }
-    if (job_ok(job, status, title)) {
-        printf("%s\n", title);
-        for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
-            printf("  %s\n", line);
-        }
+    if (!job_ok(job, status, title)) {
+        free(text);
+        return NULL;
     }
-    free(text);
-    return status == KVCL_OK;
+    return text;
 }
 
-/* Collective: rank 0 learns every rank's row and prints the table. */
-static bool print_paths(const job_t *job)
+/* Print what a query gives, each line indented. */
+static bool print_text(const job_t *job, const char *title, info_query_t query)
+{
+    char *text = info_text(job, title, query), *line, *save = NULL;
+
+    if (text == NULL) {
+        return false;
+    }
+    printf("%s\n", title);
+    for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+        printf("  %s\n", line);
+    }
+    free(text);
+    return true;
+}
+
+bool info_paths(const job_t *job, info_path_fn_t fn, void *arg)
 {
     const size_t size = (size_t)job->size;
     char         *row = calloc(size, PATH_TEXT_MAX);
@@ -90,19 +93,22 @@ static bool print_paths(const job_t *job)
         good = job_ok(job, kvcl_query_path(job->world, (int)to, row + (to * PATH_TEXT_MAX), PATH_TEXT_MAX),
                       "kvcl_query_path");
     }
-    if (job->rank == 0) {
-        printf("paths between %zu ranks\n", size);
-    }
     for (to = 0; good && (to < size); ++to) {
         good = job_gather(job, row + (to * PATH_TEXT_MAX), PATH_TEXT_MAX, all, JOB_TIMEOUT_NS);
         for (from = 0; good && (job->rank == 0) && (from < size); ++from) {
             all[(from * PATH_TEXT_MAX) + PATH_TEXT_MAX - 1] = '\0';
-            printf("  %zu -> %zu  %s\n", from, to, all + (from * PATH_TEXT_MAX));
+            fn(arg, from, to, all + (from * PATH_TEXT_MAX));
         }
     }
     free(row);
     free(all);
     return good;
+}
+
+static void print_path(void *arg, size_t from, size_t to, const char *path)
+{
+    (void)arg;
+    printf("  %zu -> %zu  %s\n", from, to, path);
 }
 
 /* What needs no job. */
@@ -126,11 +132,22 @@ static bool print_local(const job_t *job, const info_options_t *opt)
     return good;
 }
 
+/* Collective where this process is in its job. */
+static bool print_all(const job_t *job, const info_options_t *opt, bool joined)
+{
+    bool good = (job->rank != 0) || print_local(job, opt);
+
+    if (joined && (job->rank == 0)) {
+        printf("paths between %d ranks\n", job->size);
+    }
+    return (!joined || info_paths(job, print_path, NULL)) && good;
+}
+
 int main(int argc, char **argv)
 {
     info_options_t opt;
     job_t          job = {.tool = "kvcl_info", .size = 1};
-    bool           good = true;
+    bool           joined, good;
 
     switch (parse(&opt, argc, argv)) {
     case CLI_DONE:
@@ -141,16 +158,10 @@ int main(int argc, char **argv)
         break;
     }
     /* Only the paths need the job, and a bad setting must be shown even where it forbids joining. */
-    if (opt.paths && !job_open(&job, "kvcl_info")) {
-        opt.paths = false;
-        good      = false;
-    }
-    if (job.rank == 0) {
-        good = print_local(&job, &opt) && good;
-    }
-    if (opt.paths) {
-        good = print_paths(&job) && good;
+    joined = opt.paths && job_open(&job, "kvcl_info");
+    good   = opt.json ? info_json(&job, &opt, joined) : print_all(&job, &opt, joined);
+    if (joined) {
         job_close(&job);
     }
-    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+    return (good && (joined || !opt.paths)) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

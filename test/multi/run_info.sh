@@ -1,0 +1,120 @@
+#!/bin/sh
+# kvcl_info --json: every section is there and says what the text says, alone and in a job of three that meet at an
+# address; it is JSON with bad settings and with strange bytes in them, too.
+set -eu
+: "${top_builddir:?}"
+info=$top_builddir/src/tools/kvcl_info
+python=${PYTHON:-python3}
+if ! "$python" -c 'import json' 2>/dev/null; then
+  echo "SKIP: no python3 (Debian: python3), which judges the JSON"
+  exit 77
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+# holds NAME EXPRESSION: of the object j in out, t being the text form.
+holds() {
+  if "$python" - "$tmp/out" "$tmp/text" "$2" <<'END'
+import json, sys
+with open(sys.argv[1], encoding="utf-8", errors="strict") as f:
+    lines = f.read().splitlines()
+with open(sys.argv[2], encoding="utf-8", errors="replace") as f:
+    t = f.read()
+assert len(lines) == 1, lines
+j = json.loads(lines[0], parse_constant=lambda c: sys.exit("no JSON: " + c))
+
+def texts(nodes):
+    for node in nodes:
+        assert set(node) == {"text", "parts"}, node
+        yield node["text"]
+        yield from texts(node["parts"])
+
+sys.exit(0 if eval("(" + sys.argv[3] + ")") else 1)
+END
+  then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf "FAIL: %s: not so: %s\n" "$1" "$2"
+    cat "$tmp/out"
+  fi
+}
+# exits STATUS COMMAND...
+exits() {
+  want=$1 rc=0
+  shift
+  "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  if [ $rc = "$want" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: status $rc in place of $want: $*"
+    cat "$tmp/out" "$tmp/err"
+  fi
+}
+
+HOME=$tmp/home
+mkdir -m 700 "$HOME"
+export HOME
+unset KVCL_RANK KVCL_SIZE KVCL_BOOT KVCL_RENDEZVOUS KVCL_SECRET_FILE
+KVCL_BOOT=self
+export KVCL_BOOT
+: >"$tmp/text"
+exits 0 env KVCL_WINDOW=7 "$info"
+cp "$tmp/out" "$tmp/text"
+exits 0 env KVCL_WINDOW=7 "$info" --json
+holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "ranks", "paths"]'
+holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
+holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
+  "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool'
+holds "the settings" 'len(j["settings"]) == t.count("  KVCL_") and all(set(s) == {"name", "value", "default", "source",
+  "help"} and ("  " + s["name"] + " ") in t and s["help"] in t for s in j["settings"])'
+holds "a setting" '[s for s in j["settings"] if s["name"] == "KVCL_WINDOW"] == [{"name": "KVCL_WINDOW", "value": "7",
+  "default": "16", "source": "environment", "help": "served data messages in flight per transfer"}]'
+holds "the algorithms" '{"bcast", "barrier"} <= {a["collective"] for a in j["collectives"]["algorithms"]} and
+  all(a["description"] in t and a["name"] in t for a in j["collectives"]["algorithms"])'
+holds "the table" 'len(j["collectives"]["table"]) >= 3 and
+  all(("  " + row + "\n") in t for row in j["collectives"]["table"])'
+holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\npaths ")[0].split("\n")] ==
+  list(texts(j["topology"]))'
+holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to": 0, "path": "loop"}]'
+
+exits 0 "$info" --build --json
+holds "one section alone" 'list(j) == ["build"]'
+
+# What is wrong is null, the rest is there.
+exits 1 env KVCL_SPIN=soon "$info" --json
+holds "a bad setting" 'j["settings"] is None and j["paths"] is None and j["topology"] and j["build"]'
+if grep -q 'KVCL_SPIN' "$tmp/err"; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/err"; fi
+strange=$(printf 'a"b\\c\001\377\303\274')
+exits 0 env KVCL_RENDEZVOUS="$strange" "$info" --settings --json
+holds "strange bytes" '[s["value"] for s in j["settings"] if s["name"] == "KVCL_RENDEZVOUS"] ==
+  ["a\"b\\c\x01\ufffd\u00fc"]'
+
+# Three ranks: rank 0 prints.
+unset KVCL_BOOT
+port=$((10000 + $$ % 300 * 64 + 21))
+while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+  port=$((port + 1))
+done
+KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=3 KVCL_BOOT_TIMEOUT=60s
+export KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
+KVCL_RANK=1 "$info" --paths --json >"$tmp/out1" 2>&1 & one=$!
+KVCL_RANK=2 "$info" --paths --json >"$tmp/out2" 2>&1 & two=$!
+exits 0 env KVCL_RANK=0 "$info" --paths --json
+for pid in $one $two; do
+  if wait "$pid"; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/out1" "$tmp/out2"; fi
+done
+holds "three ranks" 'j["ranks"] == 3 and len(j["paths"]) == 9 and
+  {(p["from"], p["to"]) for p in j["paths"]} == {(a, b) for a in range(3) for b in range(3)} and
+  all(p["path"] == "loop" if p["from"] == p["to"] else p["path"] not in ("", "loop") for p in j["paths"])'
+if [ -s "$tmp/out1" ] || [ -s "$tmp/out2" ]; then
+  echo "FAIL: rank 0 is not the only one that prints"
+  failed=$((failed + 1))
+else
+  passed=$((passed + 1))
+fi
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
