@@ -1,5 +1,6 @@
 #!/bin/sh
-# A file that no local.am names is neither built nor packed: each .c and .h of the tree is in its room's list.
+# A file that no local.am names is neither built nor packed: each .c and .h of the tree is in its room's list. A test
+# that the gate's list names and that is not there would be left out in silence.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"
@@ -13,6 +14,12 @@ for f in $(find src include ucx_glue collectives bindings test contrib -name '*.
   # A test program's only source may be implied by its name.
   if ! grep -qE "(%reldir%|%D%|$dir)/(${rest%.*}(\.[ch])?)([[:space:]]|\\\\|\$)" "$dir/local.am"; then
     echo "$f is not in $dir/local.am"
+    bad=1
+  fi
+done
+for t in $(sed 's/#.*//' contrib/ci/gate); do
+  if [ ! -e "$t" ] && [ ! -e "$t.c" ]; then
+    echo "contrib/ci/gate names $t, which is not there"
     bad=1
   fi
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The store over 1, 2, 4 and 7 ranks, by shared memory; STORE_PATHS names other paths. SEED=N replays.
+# The store over 1, 2, 4 and 7 ranks, by shared memory; STORE_PATHS names other paths. KVCL_TEST_SEED=N replays.
 set -eu
 program=store
 . "$(dirname "$0")/seeded.sh"

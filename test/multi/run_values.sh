@@ -1,5 +1,5 @@
 #!/bin/sh
-# Values of a store over 1, 2 and 4 ranks, by shared memory and by TCP. SEED=N replays.
+# Values of a store over 1, 2 and 4 ranks, by shared memory and by TCP. KVCL_TEST_SEED=N replays.
 set -eu
 program=values
 . "$(dirname "$0")/seeded.sh"

@@ -476,7 +476,8 @@ int main(int argc, char **argv)
         bad    += (w.failed != before) ? 1 : 0;
         passed += (w.failed == before) ? 1 : 0;
         if (w.failed != before) {
-            fprintf(stderr, "rank %d: test %s failed (SEED=%llu)\n", w.rank, tests[t].name, (unsigned long long)w.seed);
+            fprintf(stderr, "rank %d: test %s failed (KVCL_TEST_SEED=%llu)\n", w.rank, tests[t].name,
+                    (unsigned long long)w.seed);
         }
     }
     if (w.rank == 0) {

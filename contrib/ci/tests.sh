@@ -1,0 +1,140 @@
+# Sourced by contrib/check and by its own test: running a build's tests, counting them, running phases.
+# shellcheck shell=bash
+#
+# A test that fails is a failure. It is run once more with the same seed, alone, only to tell a reader whether it fails
+# always; the count keeps the failure. A test is in the gate when contrib/ci/gate names it; the night runs all.
+
+# choose_seed: one seed for all random tests of this run, so that a second run is the same test.
+choose_seed() {
+  : "${KVCL_TEST_SEED:=$(date +%s)}"
+  export KVCL_TEST_SEED
+}
+
+# all_tests DIR: the build's tests.
+all_tests() {
+  printf 'include Makefile\nprint-tests:\n\t@echo $(TESTS)\n' |
+    make -C "$1" -s --no-print-directory -f - print-tests | tr -s ' ' '\n'
+}
+
+# in_ring: of the tests on stdin, one a line, those of the ring $TEST_RING.
+in_ring() {
+  if [ "$TEST_RING" = night ]; then
+    cat
+  else
+    grep -Fxf <(sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "${gate_list:-$top/contrib/ci/gate}") || :
+  fi
+}
+
+# tests DIR ROOM...: the build's tests of this ring whose names begin with test/ROOM; without ROOM, all of the ring.
+tests() {
+  local dir=$1 all room
+  shift
+  all=$(all_tests "$dir") || return
+  all=$(in_ring <<<"$all")
+  if [ $# = 0 ]; then
+    tr '\n' ' ' <<<"$all"
+    return
+  fi
+  for room in "$@"; do
+    grep "^test/$room" <<<"$all" || :
+  done | tr '\n' ' '
+}
+
+# programs TEST...: those that are no scripts, which is what must be built for them.
+programs() {
+  printf '%s\n' "$@" | grep -v '\.sh$' | tr '\n' ' '
+}
+
+# night_only DIR: names the build's tests that the gate leaves out.
+night_only() {
+  local left
+  [ "$TEST_RING" = gate ] || return 0
+  left=$(all_tests "$1" | grep -vFxf <(all_tests "$1" | in_ring) | tr '\n' ' ') || return 0
+  echo "in the night only: $left"
+}
+
+# make_check DIR TEST...: build the test programs, then run the tests, CI_LANES (default: as many as there are cores)
+# at a time. With $only_needed set no other test programs are built than those among TEST.
+make_check() {
+  local dir=$1 log=$1/make-check.out status=0 failed only=()
+  shift
+  [ -z "${only_needed-}" ] || only=(check_PROGRAMS="$(programs "$@")")
+  make -C "$dir" --no-print-directory -j"$jobs" "${only[@]}" check-programs || return
+  find "$dir" -name '*.trs' -delete # of an earlier run
+  make -C "$dir" --no-print-directory -j"${CI_LANES:-$jobs}" "${only[@]}" check TESTS="$*" >"$log" 2>&1 || status=$?
+  cat "$log"
+  slowest "$dir"
+  [ "$status" != 0 ] || return 0
+  failed=$(sed -n 's/^\(FAIL\|ERROR\|XPASS\): \([^ ]*\)$/\2/p' "$log" | grep / | sort -u | tr '\n' ' ')
+  [ -z "$failed" ] || again "$dir" "$failed" "${only[@]}"
+  grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1 # the last such line is what counts
+  return 1
+}
+
+# again DIR "TEST..." MAKE-ARGUMENT...: run what failed once more, with the same seed, and say how each ended.
+# The logs of the first time are kept in DIR/failed.
+again() {
+  local dir=$1 failed=$2 t log verdict
+  shift 2
+  rm -rf "$dir/failed"
+  for t in $failed; do
+    log=${t%.sh}.log
+    mkdir -p "$dir/failed/${t%/*}"
+    cp "$dir/$log" "$dir/failed/$log" || :
+    verdict=passed
+    make -C "$dir" --no-print-directory "$@" check TESTS="$t" >"$dir/again.out" 2>&1 || verdict=failed
+    echo "again, same seed: $verdict: $t (KVCL_TEST_SEED=$KVCL_TEST_SEED; its first log: $dir/failed/$log)"
+  done
+}
+
+# slowest DIR: the tests that took longest (each one's log ends with what it took).
+slowest() {
+  echo "slowest: $(cd "$1" && find . -name '*.trs' | sed 's/trs$/log/' | xargs grep -H '^took ' |
+    sed -n 's|^\./\(.*\)\.log:took \([0-9.]*\) s.*|\2 \1|p' | sort -rn | head -n 8 |
+    awk '{ printf "%s%s %d s", sep, $2, $1; sep = ", " }')"
+}
+
+# counts LOG STATUS: the counts at the end of a phase's log; a phase without counts is one test.
+counts() {
+  local line
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$1" | tail -n 1)
+  case $2 in
+    77) echo 0 0 1 ;;
+    0) [ -n "$line" ] && echo "$line" | awk '{ print $1, $3, $5 }' || echo 1 0 0 ;;
+    *) [ -n "$line" ] && echo "$line" | awk '{ print $1, ($3 > 0 ? $3 : 1), $5 }' || echo 0 1 0 ;;
+  esac
+}
+
+# What a reader of CI's output needs of a phase: skips always, the end of the log when it failed.
+report() {
+  local log=$1 rc=$2
+  grep -E '^(SKIP|again, same seed|slowest|in the night only): ' "$log" | sed 's/^/   /' || :
+  if [ "$rc" != 0 ] && [ "$rc" != 77 ]; then
+    echo "-- from $log"
+    if grep -q '^---- the end of ' "$log"; then
+      sed -n '/^---- the end of /,$p' "$log" | head -n 400
+    else
+      tail -n 80 "$log"
+    fi
+    echo "--"
+  fi
+}
+
+# run_phases PHASE...: each by "$self --run-phase PHASE"; $ci holds the logs.
+run_phases() {
+  local phase log rc p f s start passed=0 failed=0 skipped=0
+  for phase in "$@"; do
+    log=$ci/$phase.log
+    start=$SECONDS
+    rc=0
+    say "$phase: $(about "$phase")"
+    "$self" --run-phase "$phase" >"$log" 2>&1 </dev/null || rc=$?
+    read -r p f s <<<"$(counts "$log" "$rc")"
+    report "$log" "$rc"
+    say "$phase: $p passed, $f failed, $s skipped; $((SECONDS - start)) s"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  done
+  say "all: $SECONDS s"
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}

@@ -1,0 +1,95 @@
+#!/bin/sh
+# contrib/check's own counting, over a made-up build: a test that fails counts as failed though it passes the second
+# time; the second time has the same seed; tests that contrib/ci/gate does not name run at night only.
+set -eu
+: "${top_srcdir:?}"
+command -v bash >/dev/null || { echo "SKIP: no bash"; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+is() {
+  what=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: $what"
+    sed 's/^/   /' "$tmp/out"
+  fi
+}
+says() { grep -qE -- "$1" "$tmp/out"; }
+ends_with() { [ "$(tail -n 1 "$tmp/out")" = "$1" ]; }
+same() { [ "$(sort -u "$1" | wc -l)" = 1 ]; }
+
+# Automake's harness in a few lines: a .log, a .trs and a line for each test, then the counts.
+mkdir -p "$tmp/build/test/unit"
+cat >"$tmp/build/Makefile" <<MAKE
+TESTS = test/unit/good.sh test/unit/once.sh test/unit/never.sh test/unit/unsteady.sh
+check-programs:
+check:
+	@for t in \$(TESTS); do \\
+	  b=\$\${t%.sh} r=PASS; sh \$\$t >\$\$b.log 2>&1 || r=FAIL; \\
+	  echo ":test-result: \$\$r" >\$\$b.trs; echo "\$\$r: \$\$t"; \\
+	done
+	@'$top_srcdir/contrib/ci/count-tests' --trs \$(TESTS:.sh=.trs)
+MAKE
+echo 'exit 0' >"$tmp/build/test/unit/good.sh"
+echo 'echo "$KVCL_TEST_SEED" >>once.seeds; [ -e once ] || { : >once; exit 1; }' >"$tmp/build/test/unit/once.sh"
+echo 'echo "$KVCL_TEST_SEED" >>never.seeds; exit 1' >"$tmp/build/test/unit/never.sh"
+echo 'exit 1' >"$tmp/build/test/unit/unsteady.sh"
+printf '%s # comment\n' test/unit/good.sh test/unit/once.sh test/unit/never.sh >"$tmp/gate"
+
+cat >"$tmp/check" <<SH
+set -eu
+. '$top_srcdir/contrib/ci/lib.sh'
+. '$top_srcdir/contrib/ci/tests.sh'
+ci=$tmp self=$tmp/phase gate_list=$tmp/gate jobs=1
+about() { echo "a phase"; }
+case \$1 in
+  --run-phase)
+    TESTS_NOW=\$(tests '$tmp/build' \${ROOMS-})
+    night_only '$tmp/build'
+    make_check '$tmp/build' \${NAMED-\$TESTS_NOW}
+    ;;
+  *)
+    choose_seed
+    run_phases "\$@"
+    ;;
+esac
+SH
+printf '#!/bin/sh\nexec bash "%s" "$@"\n' "$tmp/check" >"$tmp/phase"
+chmod +x "$tmp/phase"
+
+# run STATUS VARIABLE=VALUE...
+run() {
+  want=$1 rc=0
+  shift
+  rm -f "$tmp"/build/once "$tmp"/build/*.seeds
+  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u KVCL_TEST_SEED TEST_RING=gate "$@" bash "$tmp/check" fake \
+    >"$tmp/out" 2>&1 || rc=$?
+  [ $rc = "$want" ]
+}
+
+is "a run with failures fails" run 1
+is "what failed counts though it passed then" ends_with '1 passed, 2 failed, 0 skipped'
+is "how the second run of one ended is said" says '^ *again, same seed: passed: test/unit/once.sh '
+is "and of the other" says '^ *again, same seed: failed: test/unit/never.sh '
+is "what passed does not run again" eval '! says "again.*good"'
+is "both runs have one seed" same "$tmp/build/once.seeds"
+is "two runs took place" [ "$(wc -l <"$tmp/build/once.seeds")" = 2 ]
+is "the first log is kept" [ -e "$tmp/build/failed/test/unit/once.log" ]
+is "the seed is a number" grep -qE '^[0-9]+$' "$tmp/build/once.seeds"
+is "what is in no list is said to run at night only" says '^ *in the night only: test/unit/unsteady.sh *$'
+is "a given seed is kept" run 1 KVCL_TEST_SEED=7
+is "a given seed reaches the tests" [ "$(sort -u "$tmp/build/never.seeds")" = 7 ]
+is "all tests run at night" run 1 TEST_RING=night
+is "all tests count at night" ends_with '1 passed, 3 failed, 0 skipped'
+is "nothing but good tests passes" run 0 NAMED=test/unit/good.sh
+is "nothing but good tests counts so" ends_with '1 passed, 0 failed, 0 skipped'
+is "no test at all is a failure" run 1 ROOMS=none
+is "the counts of no test" ends_with '0 passed, 1 failed, 0 skipped'
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
