@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every public header compiles alone, twice included, as strict C11 and as C++17.
+# Every public header compiles alone, twice included, as strict C11, as C++17 and as C++20.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 CC=${CC:-cc}
@@ -33,8 +33,9 @@ for h in "$top_srcdir"/include/kvcl/*.h "$top_builddir"/include/kvcl/kvcl_versio
   try C11 "$name" ${CC%% -*} -x c -std=c11
   if [ -n "$cxx" ]; then
     try C++17 "$name" "$cxx" -x c++ -std=c++17
+    try C++20 "$name" "$cxx" -x c++ -std=c++20
   else
-    skipped=$((skipped + 1))
+    skipped=$((skipped + 2))
   fi
 done
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -54,8 +54,8 @@ KVCL_BEGIN_DECLS
 #define KVCL_ORDER_HND 1u /* [head][token][dim] */
 
 /**
- * A layout. Fill it with KVCL_LAYOUT_NHD, KVCL_LAYOUT_HND or KVCL_LAYOUT_BYTES, or zero it and set
- * size. Counts have no default but kv; strides of 0 take the dense default.
+ * A layout. Fill it with kvcl_layout_nhd(), kvcl_layout_hnd() or kvcl_layout_opaque(), with the macros
+ * KVCL_LAYOUT_NHD, KVCL_LAYOUT_HND or KVCL_LAYOUT_BYTES, or begin with KVCL_LAYOUT_INIT. Counts have no default but kv; strides of 0 take the dense default.
  *
  * Dense default of a stride: the bytes spanned by everything inside it, in the memory order [layer]
  * [plane][block][token][head][dim] (NHD; HND: [head][token]). Set strides override and carry
@@ -88,16 +88,55 @@ typedef struct kvcl_layout {
     uint64_t token_stride;
     uint64_t head_stride;
 } kvcl_layout_t;
+#define KVCL_LAYOUT_INIT {sizeof(kvcl_layout_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* kvcl_layout_t values for C callers; the arguments are designated fields:
+/**
+ * A layout with the default strides of [token][head][dim] (nhd) or [head][token][dim] (hnd), for C and C++. flags, kv
+ * and strides are 0 and can be set afterwards.
+ */
+static inline kvcl_layout_t kvcl_layout_nhd(uint32_t layers, uint64_t blocks, uint32_t tokens, uint32_t heads,
+                                            uint32_t head_dim, uint32_t elem_bytes)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_INIT;
+
+    layout.layers     = layers;
+    layout.blocks     = blocks;
+    layout.tokens     = tokens;
+    layout.heads      = heads;
+    layout.head_dim   = head_dim;
+    layout.elem_bytes = elem_bytes;
+    return layout;
+}
+
+static inline kvcl_layout_t kvcl_layout_hnd(uint32_t layers, uint64_t blocks, uint32_t tokens, uint32_t heads,
+                                            uint32_t head_dim, uint32_t elem_bytes)
+{
+    kvcl_layout_t layout = kvcl_layout_nhd(layers, blocks, tokens, heads, head_dim, elem_bytes);
+
+    layout.order = KVCL_ORDER_HND;
+    return layout;
+}
+
+/** n_blocks opaque blocks of block_bytes (at most 4 GiB - 1) each, one behind the other. An opaque
+ * block is compatible with any block of as many bytes, whose canonical bytes it then holds. */
+static inline kvcl_layout_t kvcl_layout_opaque(uint64_t n_blocks, uint32_t block_bytes)
+{
+    kvcl_layout_t layout = kvcl_layout_nhd(1, n_blocks, 1, 1, block_bytes, 1);
+
+    layout.kv = 1;
+    return layout;
+}
+
+/*
+ * The same with designated fields, in any order in C, in the order of the struct in C++20:
  *   kvcl_layout_t l = KVCL_LAYOUT_NHD(.layers = 32, .blocks = 4096, .tokens = 16, .heads = 8,
  *                                     .head_dim = 128, .elem_bytes = 2);
- * (Macros only: a C++ program that includes this header but does not use them never sees them.) */
+ * C++17 has no designated fields: use the functions above. KVCL_LAYOUT_BYTES works in C, C++17 and C++20. In C++20
+ * KVCL_LAYOUT_NHD and KVCL_LAYOUT_HND are for functions' bodies; outside of them, again, use the functions above.
+ */
+#ifndef __cplusplus
 #define KVCL_LAYOUT_NHD(...) ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_NHD, __VA_ARGS__})
 #define KVCL_LAYOUT_HND(...) ((kvcl_layout_t){.size = sizeof(kvcl_layout_t), .order = KVCL_ORDER_HND, __VA_ARGS__})
-
-/* n_blocks opaque blocks of block_bytes (at most 4 GiB - 1) each, one behind the other. An opaque
- * block is compatible with any block of as many bytes, whose canonical bytes it then holds. */
 #define KVCL_LAYOUT_BYTES(_n_blocks, _block_bytes)                                                                     \
     ((kvcl_layout_t){.size = sizeof(kvcl_layout_t),                                                                    \
                      .layers = 1,                                                                                      \
@@ -107,6 +146,22 @@ typedef struct kvcl_layout {
                      .heads = 1,                                                                                       \
                      .head_dim = (_block_bytes),                                                                       \
                      .elem_bytes = 1})
+#else
+#define KVCL_LAYOUT_BYTES(_n_blocks, _block_bytes) kvcl_layout_opaque((_n_blocks), (_block_bytes))
+#if __cplusplus >= 202002L
+#define KVCL_LAYOUT_ORDERED(_order, ...)                                                                               \
+    ([&]() -> kvcl_layout_t {                                                                                          \
+        _Pragma("GCC diagnostic push")                                                                                 \
+        _Pragma("GCC diagnostic ignored \"-Wmissing-field-initializers\"")                                             \
+        kvcl_layout_t kvcl_layout_made_ = {.size = sizeof(kvcl_layout_t), __VA_ARGS__};                                \
+        _Pragma("GCC diagnostic pop")                                                                                  \
+        kvcl_layout_made_.order = (_order);                                                                            \
+        return kvcl_layout_made_;                                                                                      \
+    }())
+#define KVCL_LAYOUT_NHD(...) KVCL_LAYOUT_ORDERED(KVCL_ORDER_NHD, __VA_ARGS__)
+#define KVCL_LAYOUT_HND(...) KVCL_LAYOUT_ORDERED(KVCL_ORDER_HND, __VA_ARGS__)
+#endif
+#endif
 
 /* Indices first, first+1, ..., end-1. {0, 0} means all of them. */
 typedef struct kvcl_range {
@@ -133,6 +188,14 @@ typedef struct kvcl_sel {
     kvcl_range_t heads;
     kvcl_range_t tokens; /* of the list, n_blocks * layout.tokens long */
 } kvcl_sel_t;
+
+/** Whole blocks. For C++17, which has no {.blocks = ids, .n_blocks = 3}; the ranges can be set afterwards. */
+static inline kvcl_sel_t kvcl_sel_of(const uint32_t *blocks, size_t n_blocks)
+{
+    kvcl_sel_t sel = {blocks, n_blocks, {0, 0}, {0, 0}, {0, 0}};
+
+    return sel;
+}
 
 /**
  * Bytes of one block: layers * kv * tokens * heads * head_dim * elem_bytes. Padding between strides
