@@ -1,14 +1,14 @@
 /*
  * Slot states and generation words of one cache (slots.h has the picture and the rule).
  *
- * Why withdraw is safe against one-sided readers, in C11 terms: the owner stores the word, passes a
+ * Why withdraw is safe against readers, in C11 terms: the owner stores the word, passes a
  * seq_cst fence, and only then writes bytes; the reader loads bytes, passes an acquire fence, and
  * then loads the word. A reader that saw any byte written after the fence therefore sees the new
  * word. The bytes themselves race by design (memcpy against memcpy): what was copied is looked at
  * only after the word said that no race happened.
  *
- * Invariants: a slot is in the free list exactly when FREE; pins > 0 only in PUBLISHED and DRAINING,
- * and always in DRAINING; n_free and n_published count states. All edges pass set_state().
+ * Invariants: a slot is in the free list exactly when FREE; n_free and n_published count states. All
+ * edges pass set_state().
  * Lock: the caller's.
  */
 #include "config.h"
@@ -22,18 +22,12 @@
 
 #define EDGE(_to) (1u << (_to))
 
-static const uint8_t legal[4] = {
+static const uint8_t legal[3] = {
     [KVCL_SLOT_FREE]      = EDGE(KVCL_SLOT_FILLING),
     [KVCL_SLOT_FILLING]   = EDGE(KVCL_SLOT_FREE) | EDGE(KVCL_SLOT_PUBLISHED),
-    [KVCL_SLOT_PUBLISHED] = EDGE(KVCL_SLOT_FREE) | EDGE(KVCL_SLOT_FILLING) | EDGE(KVCL_SLOT_DRAINING),
-    [KVCL_SLOT_DRAINING]  = EDGE(KVCL_SLOT_FREE) | EDGE(KVCL_SLOT_FILLING)};
+    [KVCL_SLOT_PUBLISHED] = EDGE(KVCL_SLOT_FREE) | EDGE(KVCL_SLOT_FILLING)};
 
-static const char *const names[4] = {"FREE", "FILLING", "PUBLISHED", "DRAINING"};
-
-const char *kvcl_slot_state_name(kvcl_slot_state_t state)
-{
-    return ((unsigned)state < 4) ? names[state] : "?";
-}
+static const char *const names[3] = {"FREE", "FILLING", "PUBLISHED"};
 
 /* ThreadSanitizer does not know fences (gcc warns); there a read-modify-write in the global order
  * stands in, which it does know. */
@@ -213,16 +207,12 @@ kvcl_status_t kvcl_slots_withdraw(kvcl_slots_t *slots, uint32_t slot, kvcl_slot_
         return status;
     }
     if ((next != KVCL_SLOT_FREE) && (next != KVCL_SLOT_FILLING)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "withdraw to %s", kvcl_slot_state_name(next));
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "slot %u is withdrawn to state %u, neither FREE nor FILLING", slot,
+                         (unsigned)next);
     }
     gen = kvcl_slots_gen(slots, slot) + 1;
     atomic_store_explicit(&slots->gens[slot], (gen == 0) ? 1 : gen, memory_order_seq_cst);
     full_fence(); /* the word, then any byte */
-    if (slots->slots[slot].pins > 0) {
-        slots->slots[slot].after = (uint8_t)next;
-        set_state(slots, slot, KVCL_SLOT_DRAINING);
-        return KVCL_INPROGRESS;
-    }
     set_state(slots, slot, next);
     return KVCL_OK;
 }
@@ -240,42 +230,6 @@ kvcl_status_t kvcl_slots_check(const kvcl_slots_t *slots, uint32_t slot, uint32_
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_slots_serve_begin(kvcl_slots_t *slots, uint32_t slot, uint32_t gen,
-                                     const kvcl_key_t *key)
-{
-    kvcl_status_t status = kvcl_slots_check(slots, slot, gen, key);
-
-    if (status == KVCL_OK) {
-        if (slots->slots[slot].pins == UINT32_MAX) {
-            return kvcl_fail(KVCL_ERR_BUSY, "slot %u has too many serves", slot);
-        }
-        ++slots->slots[slot].pins;
-    }
-    return status;
-}
-
-kvcl_status_t kvcl_slots_serve_end(kvcl_slots_t *slots, uint32_t slot, bool *drained_p)
-{
-    kvcl_slot_t *s;
-    bool         drained;
-
-    if (slot >= slots->n) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "slot %u of a cache of %u", slot, slots->n);
-    }
-    s = &slots->slots[slot];
-    if (s->pins == 0) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "slot %u: no serve runs", slot);
-    }
-    drained = (--s->pins == 0) && (s->state == KVCL_SLOT_DRAINING);
-    if (drained) {
-        set_state(slots, slot, (kvcl_slot_state_t)s->after);
-    }
-    if (drained_p != NULL) {
-        *drained_p = drained;
-    }
-    return KVCL_OK;
-}
-
 bool kvcl_slots_check_all(const kvcl_slots_t *slots)
 {
     uint32_t           free_n = 0, published = 0, i, listed = 0;
@@ -285,9 +239,7 @@ bool kvcl_slots_check_all(const kvcl_slots_t *slots)
         s = &slots->slots[i];
         free_n += (s->state == KVCL_SLOT_FREE);
         published += (s->state == KVCL_SLOT_PUBLISHED);
-        if ((s->state > KVCL_SLOT_DRAINING) || (kvcl_slots_gen(slots, i) == 0) ||
-            ((s->state == KVCL_SLOT_DRAINING) && (s->pins == 0)) ||
-            ((s->pins > 0) && (s->state < KVCL_SLOT_PUBLISHED))) {
+        if ((s->state > KVCL_SLOT_PUBLISHED) || (kvcl_slots_gen(slots, i) == 0)) {
             return false;
         }
     }

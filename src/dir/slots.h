@@ -2,15 +2,15 @@
  * The owner's side of a cache: what each slot holds, and its generation word.
  *
  *   FREE --alloc--> FILLING --publish--> PUBLISHED --withdraw--> FREE or FILLING
- *                      |                     \--withdraw while a serve runs--> DRAINING --last
- *                      +--abort--> FREE                                  serve_end--> FREE or FILLING
+ *                      |
+ *                      +--abort--> FREE
  *
  * The rule that makes reads safe without a lease: the generation word of a slot is bumped, and a
- * full fence passed, BEFORE any byte of a published slot may change (kvcl_slots_withdraw). A
- * one-sided reader copies the bytes, then reads the word (kvcl_slots_gen_is): equal to the
- * location's gen means that the copy is that block. A served read runs between serve_begin and
- * serve_end, which hold the bytes. A (slot, gen) pair names one content only, until 2^32
- * withdrawals of one slot; gen 0 never occurs.
+ * full fence passed, BEFORE any byte of a published slot may change (kvcl_slots_withdraw). Whoever
+ * reads, a one-sided reader or the owner for a peer, copies the bytes, then reads the word
+ * (kvcl_slots_gen_is): equal to the location's gen means that the copy is that block. Readers hold
+ * nothing: a slot may be withdrawn and reused while they copy, and they find out. A (slot, gen) pair
+ * names one content only, until 2^32 withdrawals of one slot; gen 0 never occurs.
  *
  * Owns: nothing; both arrays are the caller's. The words lie in memory that peers map; the slot
  * records are private. One thread at a time calls anything but kvcl_slots_gen_is (the caller's
@@ -30,19 +30,16 @@
 typedef enum {
     KVCL_SLOT_FREE      = 0,
     KVCL_SLOT_FILLING   = 1, /* the owner writes its bytes; no location names it */
-    KVCL_SLOT_PUBLISHED = 2,
-    KVCL_SLOT_DRAINING  = 3  /* withdrawn, but a serve still reads the bytes */
+    KVCL_SLOT_PUBLISHED = 2
 } kvcl_slot_state_t;
 
 /* Private to slots.c but for key, sum, state and flags, which may be read, and note. */
 typedef struct kvcl_slot {
-    kvcl_key_t key;   /* while PUBLISHED or DRAINING */
+    kvcl_key_t key;   /* while PUBLISHED */
     uint64_t   sum;   /* PUBLISHED: of the location, if flags say KVCL_LOC_SUMMED */
     uint32_t   prev;  /* free list */
     uint32_t   next;
-    uint32_t   pins;  /* serves that run */
     uint8_t    state; /* kvcl_slot_state_t */
-    uint8_t    after; /* DRAINING: state to enter */
     uint8_t    flags; /* PUBLISHED: of the location */
     uint8_t    note;  /* the caller's; 0 when published */
 } kvcl_slot_t;
@@ -91,11 +88,9 @@ kvcl_status_t kvcl_slots_publish(kvcl_slots_t *slots, uint32_t slot, const kvcl_
 
 /**
  * PUBLISHED -> @a next (KVCL_SLOT_FREE or KVCL_SLOT_FILLING): the generation is bumped before this
- * returns, so from here on no one-sided reader accepts the bytes.
+ * returns, so from here on no reader accepts the bytes.
  * @return KVCL_OK: the bytes may be touched (FILLING) or the slot allocated again (FREE).
- *         KVCL_INPROGRESS: DRAINING, a serve still reads; the last kvcl_slots_serve_end enters
- *         @a next and says so. KVCL_ERR_BUSY: not PUBLISHED. KVCL_ERR_OUT_OF_RANGE,
- *         KVCL_ERR_INVALID_PARAM.
+ *         KVCL_ERR_BUSY: not PUBLISHED. KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_INVALID_PARAM.
  */
 kvcl_status_t kvcl_slots_withdraw(kvcl_slots_t *slots, uint32_t slot, kvcl_slot_state_t next) KVCL_MUST_CHECK;
 
@@ -104,25 +99,13 @@ kvcl_status_t kvcl_slots_withdraw(kvcl_slots_t *slots, uint32_t slot, kvcl_slot_
 kvcl_status_t kvcl_slots_check(const kvcl_slots_t *slots, uint32_t slot, uint32_t gen,
                                const kvcl_key_t *key) KVCL_MUST_CHECK;
 
-/** kvcl_slots_check and, on KVCL_OK, hold the bytes until serve_end. KVCL_ERR_BUSY: too many serves. */
-kvcl_status_t kvcl_slots_serve_begin(kvcl_slots_t *slots, uint32_t slot, uint32_t gen,
-                                     const kvcl_key_t *key) KVCL_MUST_CHECK;
-
-/** End a serve. *@a drained_p (may be NULL): true when this ended a DRAINING: the slot is now in the
- * state that withdraw was given. @return KVCL_OK, KVCL_ERR_INVALID_PARAM (no serve runs),
- * KVCL_ERR_OUT_OF_RANGE. */
-kvcl_status_t kvcl_slots_serve_end(kvcl_slots_t *slots, uint32_t slot, bool *drained_p) KVCL_MUST_CHECK;
-
 /** The generation word of @a slot (below n) now. */
 uint32_t kvcl_slots_gen(const kvcl_slots_t *slots, uint32_t slot);
-
-/** The name of a state, for logs. Static, never NULL. */
-const char *kvcl_slot_state_name(kvcl_slot_state_t state);
 
 /** Invariant checker for tests and debug builds. */
 bool kvcl_slots_check_all(const kvcl_slots_t *slots);
 
-/** A mapped reader, AFTER it copied the bytes: was the slot under @a gen all the while? @a word is
+/** A reader, AFTER it copied the bytes: was the slot under @a gen all the while? @a word is
  * the slot's word in the owner's mapped table. Any thread. A reader that fetches the word by RMA
  * must order that read after the bytes' completion, and compares itself. */
 bool kvcl_slots_gen_is(const _Atomic uint32_t *word, uint32_t gen);

@@ -4,8 +4,8 @@
  *
  * The memory is a 64-byte header, then `capacity` entries. A key's probe window is the
  * KVCL_DIR_WINDOW entries from its start index; starts are spread over capacity - WINDOW + 1
- * positions, so that a window never wraps and one contiguous read fetches it. (Any capacity
- * works: the start is a multiply, not a mask, so no memory is lost to a power of two.)
+ * positions, so that a window never wraps. (Any capacity works: the start is a multiply, not a
+ * mask, so no memory is lost to a power of two.)
  *
  * Invariants:
  *  - Only the home writes, one thread at a time (the caller's lock); readers take no lock.
@@ -26,7 +26,7 @@
 #include <stdbool.h>
 
 enum {
-    KVCL_DIR_WINDOW       = 64, /* entries a key may lie in: 4 KiB, one page of RMA */
+    KVCL_DIR_WINDOW       = 64, /* entries a key may lie in: 4 KiB */
     KVCL_DIR_RETRIES      = 32, /* of a torn entry, by a mapped reader */
     KVCL_DIR_HEADER_BYTES = 64,
     KVCL_DIR_VERSION      = 1
@@ -133,20 +133,5 @@ unsigned kvcl_dir_read(const kvcl_dir_view_t *view, const kvcl_key_t *key,
  * @return how many keys have at least one location. */
 size_t kvcl_dir_read_batch(const kvcl_dir_view_t *view, const kvcl_key_t *keys, size_t n,
                            kvcl_dir_loc_t (*locs)[KVCL_DIR_LOCS_MAX], uint8_t *counts);
-
-/* ---- Readers without a mapping: fetch the window, then scan the copy ------------------------- */
-
-/** Where in a table's memory (of @a capacity entries, as in a view) the probe window of @a key
- * lies. The window may be fetched in several pieces of whole entries, in order. */
-void kvcl_dir_window(uint64_t capacity, const kvcl_key_t *key, uint64_t *offset_p, size_t *bytes_p);
-
-/**
- * Scan a copied piece of a window, which began at byte @a offset of the table's memory. Pure: @a
- * piece needs no alignment and is hostile; only whole entries are looked at, torn ones are absent.
- * Appends to @a locs (*@a n_p of them are there already).
- * @return true when the answer is complete; false: the window's next piece may hold more.
- */
-bool kvcl_dir_scan(const void *piece, size_t bytes, uint64_t offset, const kvcl_key_t *key,
-                   kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX], unsigned *n_p);
 
 #endif

@@ -62,7 +62,7 @@ static inline uint64_t dir_key_word(const kvcl_key_t *key, unsigned i)
 }
 
 /* Where the window starts, below @a starts. All 32 bytes count: keys given by users as they are may
- * be weak hashes. Part of the table format: a remote reader computes it as well. */
+ * be weak hashes. Part of the table format: readers compute it as well. */
 static inline uint64_t dir_start(const kvcl_key_t *key, uint64_t starts)
 {
     uint64_t h = dir_key_word(key, 0) * UINT64_C(0x9e3779b97f4a7c15);

@@ -3,7 +3,7 @@
  *
  * An entry is taken as read only if its sequence word was the same before and after the copy, its
  * state is LIVE and its check word fits its bytes and its index. The writer's order (table.c) makes
- * the first test exact; the check word guards copies that were made without it (RMA) and garbage.
+ * the first test exact; the check word guards against garbage.
  * Data words are loaded with acquire instead of behind a fence, so that ThreadSanitizer understands
  * the order; on x86 both are plain loads.
  *
@@ -137,35 +137,4 @@ size_t kvcl_dir_read_batch(const kvcl_dir_view_t *view, const kvcl_key_t *keys, 
         }
     }
     return found;
-}
-
-void kvcl_dir_window(uint64_t capacity, const kvcl_key_t *key, uint64_t *offset_p, size_t *bytes_p)
-{
-    uint64_t starts = (capacity < KVCL_DIR_WINDOW) ? 1 : capacity - KVCL_DIR_WINDOW + 1;
-
-    *offset_p = KVCL_DIR_HEADER_BYTES + dir_start(key, starts) * KVCL_DIR_ENTRY_BYTES;
-    *bytes_p  = (size_t)KVCL_DIR_WINDOW * KVCL_DIR_ENTRY_BYTES;
-}
-
-bool kvcl_dir_scan(const void *piece, size_t bytes, uint64_t offset, const kvcl_key_t *key,
-                   kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX], unsigned *n_p)
-{
-    uint64_t    index = (offset - KVCL_DIR_HEADER_BYTES) / KVCL_DIR_ENTRY_BYTES;
-    size_t      at;
-    dir_image_t image;
-
-    for (at = 0; at + sizeof(image) <= bytes; at += sizeof(image), ++index) {
-        if (*n_p >= KVCL_DIR_LOCS_MAX) {
-            return true;
-        }
-        memcpy(&image, (const char *)piece + at, sizeof(image));
-        if (dir_state(image.word[DIR_WORD_META]) == DIR_EMPTY) {
-            return true;
-        }
-        if (kvcl_key_equal(&image.entry.key, key) && dir_image_ok(&image, index)) {
-            dir_image_loc(&image, &locs[*n_p]);
-            ++*n_p;
-        }
-    }
-    return *n_p >= KVCL_DIR_LOCS_MAX;
 }

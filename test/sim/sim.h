@@ -5,7 +5,8 @@
  * sim_step(), so a seed replays exactly. What is real: tables, homes, messages, shard maps, slots and
  * the eviction order are the library's own. What is modelled: the network (a bag of messages), views
  * (a list, applied by each rank in order, each at its own time), and memory: a slot is SIM_WORDS
- * words which are written and copied one word a step, a table is copied half an entry a step.
+ * words which are written and copied one word a step, and everybody may take steps between two loads
+ * of a reader of a table.
  *
  * A process's memory outlives it, as shared memory does: sim_mem_t is one per (rank, incarnation).
  */
@@ -42,8 +43,11 @@ typedef enum {
     BREAK_PUBLISH_BEFORE_BYTES, /* the location goes out before the bytes are there */
     BREAK_LATE_REMOVE,          /* a home removes whatever generation a remove names */
     BREAK_SKIP_GEN_CHECK,       /* readers and servers do not look at the word */
+    BREAK_COMPARE_FIRST,        /* they look at it before they copy, and not afterwards */
+    BREAK_NO_READ_FENCE,        /* they look at it before the last of the bytes */
+    BREAK_NO_WRITE_FENCE,       /* the word is bumped, but the first new byte is seen before it */
     BREAK_STALE_INCARNATION,    /* nobody compares incarnations */
-    BREAK_NO_ENTRY_CHECK,       /* a fetched entry's check word is not looked at */
+    BREAK_NO_ENTRY_CHECK,       /* neither an entry's sequence word nor its check word is compared */
     BREAK_END
 } sim_break_t;
 
@@ -68,6 +72,7 @@ typedef struct sim_pub {
     bool           acked;
     bool           refused; /* the home said EXISTS or NO_SPACE */
     uint32_t       home;    /* rank it was sent to */
+    uint32_t       late;    /* BREAK_NO_WRITE_FENCE: the generation that is not seen yet; else 0 */
     uint32_t       target;  /* raised whenever it has to be published again */
     uint64_t       retry_at;
     kvcl_dir_loc_t loc;
@@ -90,7 +95,15 @@ typedef struct sim_request {
     uint32_t target[SIM_SLOTS];
 } sim_request_t;
 
-typedef enum { GET_IDLE, GET_WINDOW, GET_ASKED, GET_TRY, GET_COPY, GET_SERVED } sim_get_state_t;
+/* The bytes of one block, on their way to a reader: sim_copy.c. */
+typedef struct sim_copy {
+    unsigned i; /* words so far */
+    bool     early;
+    uint32_t touched;
+    uint64_t words[SIM_WORDS];
+} sim_copy_t;
+
+typedef enum { GET_IDLE, GET_READ, GET_ASKED, GET_TRY, GET_COPY, GET_SERVED } sim_get_state_t;
 
 typedef struct sim_get {
     sim_get_state_t state;
@@ -98,29 +111,20 @@ typedef struct sim_get {
     uint64_t        id;
     uint64_t        give_up_at;
     uint32_t        home;
-    uint64_t        offset; /* GET_WINDOW: next half entry of the home's table */
-    uint64_t        window_end;
-    uint64_t        cell[8];
     unsigned        n_locs;
     unsigned        at; /* location in use */
-    unsigned        i;  /* word */
     unsigned        inc;
-    uint32_t        touched;
-    uint64_t        words[SIM_WORDS];
+    sim_copy_t      copy;
     kvcl_dir_loc_t  locs[KVCL_DIR_LOCS_MAX];
 } sim_get_t;
 
-/* A served read that an owner works on. */
+/* A served read that an owner works on: nothing is held for it. */
 typedef struct sim_serve {
     bool           live;
-    bool           pinned;
-    unsigned       i;
-    uint32_t       touched;
     uint32_t       reader;
     uint64_t       id;
-    unsigned       key;
     kvcl_dir_loc_t loc;
-    uint64_t       words[SIM_WORDS];
+    sim_copy_t     copy;
 } sim_serve_t;
 
 typedef struct sim_node {
@@ -161,7 +165,7 @@ typedef struct sim_msg {
 
 /* Counted over all seeds, so that a simulator which does nothing is noticed. */
 typedef struct sim_counts {
-    uint64_t steps, gets_ok, gets_served_ok, misses, stale, torn, publishes, acks, withdrawals, drained;
+    uint64_t steps, gets_ok, gets_served_ok, misses, stale, torn, publishes, acks, withdrawals, serves_stale;
     uint64_t sent, lost, doubled, crashes, restarts, suspicions, views, pauses, checks;
 } sim_counts_t;
 
@@ -171,6 +175,7 @@ typedef struct sim {
     bool         verbose;
     bool         quiet_end; /* the last phase: no faults, no new work */
     bool         failed;
+    bool         reading;   /* somebody is between two loads of a table */
     sim_break_t  broken;
     kvcl_rand_t  rnd;
     unsigned     n_ranks;
@@ -210,6 +215,15 @@ void sim_home_request(sim_t *sim, sim_node_t *node, const sim_msg_t *msg, const 
 void sim_owner_reply(sim_t *sim, sim_node_t *node, const kvcl_dir_msg_t *reply);
 void sim_serve_begin(sim_t *sim, sim_node_t *node, const sim_msg_t *msg);
 void sim_serve_step(sim_t *sim, sim_node_t *node);
+
+/* sim_copy.c */
+void sim_copy_begin(sim_copy_t *copy);
+bool sim_copy_step(const sim_t *sim, sim_copy_t *copy, const sim_mem_t *mem, const kvcl_dir_loc_t *loc); /* all here? */
+bool sim_copy_holds(sim_t *sim, const sim_copy_t *copy, const sim_mem_t *mem, const kvcl_dir_loc_t *loc,
+                    const char *how); /* were they that block's all the while? */
+
+/* sim_table.c: one at a time; others take steps meanwhile, and may end the reader's rank. */
+unsigned sim_table_read(sim_t *sim, uint32_t home, unsigned key, kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
 
 /* sim_get.c: a reader in a rank. */
 void sim_get_step(sim_t *sim, sim_node_t *node);

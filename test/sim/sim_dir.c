@@ -19,7 +19,8 @@
 
 static const char *const break_names[BREAK_END] = {
     "nothing",       "no-gen-bump",       "publish-before-bytes", "late-remove-ignores-gen",
-    "skip-gen-check", "stale-incarnation", "no-entry-check"};
+    "skip-gen-check", "compare-first",    "no-read-fence",        "no-write-fence",
+    "stale-incarnation", "no-entry-check"};
 
 unsigned sim_below(sim_t *sim, unsigned n)
 {
@@ -114,9 +115,9 @@ static void summary(const sim_counts_t *c, uint64_t seeds)
     printf("%" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " one-sided and %" PRIu64 " served gets right, %" PRIu64
            " misses, %" PRIu64 " stale locations, %" PRIu64 " torn entries\n",
            seeds, c->steps, c->gets_ok, c->gets_served_ok, c->misses, c->stale, c->torn);
-    printf("%" PRIu64 " publishes, %" PRIu64 " acknowledged, %" PRIu64 " withdrawn (%" PRIu64
-           " drained), %" PRIu64 " findable checks\n",
-           c->publishes, c->acks, c->withdrawals, c->drained, c->checks);
+    printf("%" PRIu64 " publishes, %" PRIu64 " acknowledged, %" PRIu64 " withdrawn, %" PRIu64
+           " while they were served, %" PRIu64 " findable checks\n",
+           c->publishes, c->acks, c->withdrawals, c->serves_stale, c->checks);
     printf("%" PRIu64 " messages, %" PRIu64 " lost, %" PRIu64 " doubled; %" PRIu64 " crashes, %" PRIu64
            " restarts, %" PRIu64 " false suspicions, %" PRIu64 " views, %" PRIu64 " pauses\n",
            c->sent, c->lost, c->doubled, c->crashes, c->restarts, c->suspicions, c->views, c->pauses);
@@ -125,7 +126,7 @@ static void summary(const sim_counts_t *c, uint64_t seeds)
 /* A simulator in which something never happens shows nothing. */
 static bool all_happened(const sim_counts_t *c)
 {
-    return (c->gets_ok > 0) && (c->gets_served_ok > 0) && (c->stale > 0) && (c->torn > 0) && (c->drained > 0) &&
+    return (c->gets_ok > 0) && (c->gets_served_ok > 0) && (c->stale > 0) && (c->torn > 0) && (c->serves_stale > 0) &&
            (c->acks > 0) && (c->lost > 0) && (c->doubled > 0) && (c->restarts > 0) && (c->suspicions > 0) &&
            (c->pauses > 0) && (c->checks > 0);
 }

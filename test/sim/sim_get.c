@@ -1,7 +1,7 @@
 /*
- * A reader: find the locations of a key (by copying the home's table half an entry a step, or by a
- * LOOKUP message), then try them one by one, one-sided (a word a step, then the generation word) or
- * served by the owner. What is found stale is reported to the home by a remove.
+ * A reader: find the locations of a key (in the home's mapped table, or by a LOOKUP message), then try
+ * them one by one, one-sided or served by the owner; both copy a word a step, then look at the
+ * generation word. What is found stale is reported to the home by a remove.
  */
 #include "config.h"
 
@@ -15,22 +15,11 @@ static void finish(sim_t *sim, sim_get_t *get, bool hit)
     get->state = GET_IDLE;
 }
 
-static void begin(sim_t *sim, sim_node_t *node, sim_get_t *get)
+static void ask(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
     kvcl_dir_pack_t pack;
-    sim_msg_t      *msg;
-    size_t          bytes;
+    sim_msg_t       *msg;
 
-    memset(get, 0, sizeof(*get));
-    get->key        = sim_below(sim, SIM_KEYS);
-    get->home       = sim_home_of(sim, node, get->key);
-    get->give_up_at = sim->step + 3 * SIM_TIMEOUT;
-    if (sim_chance(sim, 600)) {
-        get->state = GET_WINDOW;
-        kvcl_dir_window(SIM_CELLS, &sim->keys[get->key], &get->offset, &bytes);
-        get->window_end = get->offset + bytes;
-        return;
-    }
     get->state = GET_ASKED;
     get->id    = ++node->next_id;
     msg        = sim_send(sim, node->rank, get->home, MSG_DIR);
@@ -41,42 +30,32 @@ static void begin(sim_t *sim, sim_node_t *node, sim_get_t *get)
     msg->len = kvcl_dir_pack_end(&pack);
 }
 
-/* The mutation: believe an entry without its check word. */
-static bool scan_unchecked(const sim_get_t *get, const kvcl_key_t *key, kvcl_dir_loc_t *locs, unsigned *n)
+/* Meanwhile the reader's own rank may end, and come back. */
+static void read_table(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
-    kvcl_dir_entry_t entry;
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    uint16_t       inc = node->inc;
+    unsigned       n;
 
-    memcpy(&entry, get->cell, sizeof(entry));
-    if (((entry.flags >> 14) == 1) && kvcl_key_equal(&entry.key, key) && (*n < KVCL_DIR_LOCS_MAX)) {
-        memcpy(&locs[*n], &entry.rank, sizeof(locs[0]));
-        locs[*n].flags &= KVCL_DIR_FLAGS_MASK;
-        locs[*n].source = 0;
-        ++*n;
+    get->state = GET_READ;
+    n          = sim_table_read(sim, get->home, get->key, locs);
+    if ((node->inc == inc) && (get->state == GET_READ)) {
+        memcpy(get->locs, locs, n * sizeof(locs[0]));
+        get->n_locs = n;
+        get->state  = GET_TRY;
     }
-    return ((entry.flags >> 14) == 0) || (*n == KVCL_DIR_LOCS_MAX);
 }
 
-/* Half an entry; when it is whole, scan it. The home may write between the halves. */
-static void window_step(sim_t *sim, sim_get_t *get)
+static void begin(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
-    const uint8_t    *table = sim->nodes[get->home].table_mem;
-    const kvcl_key_t *key   = &sim->keys[get->key];
-    bool              done;
-
-    memcpy((uint8_t *)get->cell + get->offset % 64, table + get->offset, 32);
-    get->offset += 32;
-    if (get->offset % 64 != 0) {
-        return;
-    }
-    sim->counts.torn += memcmp(get->cell, table + get->offset - 64, 64) != 0;
-    if (sim->broken == BREAK_NO_ENTRY_CHECK) {
-        done = scan_unchecked(get, key, get->locs, &get->n_locs);
+    memset(get, 0, sizeof(*get));
+    get->key        = sim_below(sim, SIM_KEYS);
+    get->home       = sim_home_of(sim, node, get->key);
+    get->give_up_at = sim->step + 3 * SIM_TIMEOUT;
+    if (sim_chance(sim, 600) && !sim->reading) {
+        read_table(sim, node, get);
     } else {
-        done = kvcl_dir_scan(get->cell, 64, get->offset - 64, key, get->locs, &get->n_locs);
-    }
-    if (done || (get->offset == get->window_end)) {
-        get->state = GET_TRY;
-        get->at    = 0;
+        ask(sim, node, get);
     }
 }
 
@@ -97,7 +76,7 @@ static void try_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
         ++get->at; /* dead, or reborn: completion would prove nothing */
         return;
     }
-    get->i = 0;
+    sim_copy_begin(&get->copy);
     if (sim_chance(sim, 600)) {
         get->state = GET_COPY;
         return;
@@ -125,23 +104,16 @@ static void copy_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
     const kvcl_dir_loc_t *loc = &get->locs[get->at];
     const sim_mem_t      *mem = &sim->mems[loc->rank][get->inc];
 
-    if (get->i < SIM_WORDS) {
-        get->touched = (get->i == 0) ? mem->touched[loc->slot] : get->touched;
-        get->words[get->i] = mem->words[loc->slot][get->i];
-        ++get->i;
+    if (!sim_copy_step(sim, &get->copy, mem, loc)) {
         return;
     }
-    if ((sim->broken != BREAK_SKIP_GEN_CHECK) && !kvcl_slots_gen_is(&mem->gens[loc->slot], loc->gen)) {
+    if (!sim_copy_holds(sim, &get->copy, mem, loc, "one-sided")) {
         stale(sim, node, get);
         return;
     }
     sim_log(sim, "rank %u got key %u from rank %u slot %u gen %u", node->rank, get->key, loc->rank,
             loc->slot, loc->gen);
-    sim_check_bytes(sim, node, get->key, get->words, "one-sided");
-    if (mem->touched[loc->slot] != get->touched) {
-        sim_fail(sim, "NoReadAfterReuse", "rank %u accepted slot %u of rank %u, written meanwhile",
-                 node->rank, loc->slot, loc->rank);
-    }
+    sim_check_bytes(sim, node, get->key, get->copy.words, "one-sided");
     ++sim->counts.gets_ok;
     finish(sim, get, true);
 }
@@ -156,9 +128,8 @@ void sim_get_step(sim_t *sim, sim_node_t *node)
             begin(sim, node, get);
         }
         break;
-    case GET_WINDOW:
-        window_step(sim, get);
-        break;
+    case GET_READ:
+        break; /* it is being done */
     case GET_TRY:
         try_step(sim, node, get);
         break;

@@ -1,8 +1,8 @@
 /*
  * A rank as owner (fill, publish, withdraw, remove, serve) and as home (answer requests).
  *
- * The owner obeys the rules of slots.h and home.h; the mutations of sim_break_t are made here and in
- * sim_get.c, never in the library.
+ * The owner obeys the rules of slots.h and home.h; the mutations of sim_break_t are made here, in
+ * sim_get.c, sim_copy.c and sim_table.c, never in the library.
  */
 #include "config.h"
 
@@ -122,6 +122,10 @@ static void fill_step(sim_t *sim, sim_node_t *node, uint32_t slot)
     sim_pub_t *pub = &node->pub[slot];
     sim_mem_t *mem = mem_of(sim, node);
 
+    if ((pub->late != 0) && (pub->written == 1)) {
+        atomic_store(&mem->gens[slot], pub->late);
+        pub->late = 0;
+    }
     if (pub->written < SIM_WORDS) {
         mem->words[slot][pub->written] = sim_content(pub->key, pub->written);
         ++mem->touched[slot];
@@ -138,19 +142,21 @@ static void withdraw(sim_t *sim, sim_node_t *node)
 {
     kvcl_slot_state_t next = sim_chance(sim, 600) ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE;
     sim_pub_t        *pub;
-    kvcl_status_t     status;
     uint32_t          slot;
 
     if ((kvcl_evict_victim(&node->evict, &slot) != KVCL_OK)) {
         return;
     }
-    pub    = &node->pub[slot];
-    status = kvcl_slots_withdraw(&node->slots, slot, next);
-    if (status < 0) {
+    pub = &node->pub[slot];
+    if (kvcl_slots_withdraw(&node->slots, slot, next) != KVCL_OK) {
         sim_fail(sim, "Internal", "rank %u cannot withdraw slot %u", node->rank, slot);
         return;
     }
     if (sim->broken == BREAK_NO_GEN_BUMP) {
+        atomic_store(&mem_of(sim, node)->gens[slot], pub->loc.gen);
+    }
+    if (sim->broken == BREAK_NO_WRITE_FENCE) {
+        pub->late = kvcl_slots_gen(&node->slots, slot);
         atomic_store(&mem_of(sim, node)->gens[slot], pub->loc.gen);
     }
     ++sim->counts.withdrawals;
@@ -160,7 +166,7 @@ static void withdraw(sim_t *sim, sim_node_t *node)
     if (pub->filling) {
         pub->filling = false; /* only when published before the bytes */
     }
-    if ((status == KVCL_OK) && (next == KVCL_SLOT_FILLING)) {
+    if (next == KVCL_SLOT_FILLING) {
         begin_fill(sim, node, slot);
     }
 }
@@ -330,64 +336,51 @@ void sim_home_request(sim_t *sim, sim_node_t *node, const sim_msg_t *msg, const 
     memcpy(back->bytes, answer, out.len);
 }
 
-void sim_serve_begin(sim_t *sim, sim_node_t *node, const sim_msg_t *msg)
+static void serve_reply(sim_t *sim, const sim_node_t *node, uint32_t reader, uint64_t id, kvcl_status_t status,
+                        const uint64_t *words)
 {
-    sim_serve_t  *serve  = &node->serves[sim_below(sim, SIM_SERVES)];
-    kvcl_status_t status = KVCL_ERR_BUSY;
-    sim_msg_t    *back;
+    sim_msg_t *back = sim_send(sim, node->rank, reader, MSG_GET_REPLY);
 
-    if (!serve->live) {
-        status = KVCL_ERR_STALE;
-        if ((msg->loc.incarnation == node->inc) || (sim->broken == BREAK_STALE_INCARNATION)) {
-            status = kvcl_slots_serve_begin(&node->slots, msg->loc.slot, msg->loc.gen, &sim->keys[msg->key]);
-        }
-    }
-    if ((status == KVCL_OK) || ((status == KVCL_ERR_STALE) && (sim->broken == BREAK_SKIP_GEN_CHECK))) {
-        *serve = (sim_serve_t){.live    = true,
-                               .pinned  = (status == KVCL_OK),
-                               .reader  = msg->from,
-                               .id      = msg->id,
-                               .key     = msg->key,
-                               .loc     = msg->loc,
-                               .touched = mem_of(sim, node)->touched[msg->loc.slot]};
-        kvcl_evict_touch(&node->evict, msg->loc.slot);
-        return;
-    }
-    back         = sim_send(sim, node->rank, msg->from, MSG_GET_REPLY);
-    back->id     = msg->id;
+    back->id     = id;
     back->status = status;
+    if (words != NULL) {
+        memcpy(back->words, words, sizeof(back->words));
+    }
 }
 
-/* A word; after the last, the reply. */
+void sim_serve_begin(sim_t *sim, sim_node_t *node, const sim_msg_t *msg)
+{
+    sim_serve_t *serve = &node->serves[sim_below(sim, SIM_SERVES)];
+
+    if (serve->live) {
+        serve_reply(sim, node, msg->from, msg->id, KVCL_ERR_BUSY, NULL);
+    } else if ((msg->loc.incarnation != node->inc) && (sim->broken != BREAK_STALE_INCARNATION)) {
+        serve_reply(sim, node, msg->from, msg->id, KVCL_ERR_STALE, NULL);
+    } else {
+        *serve = (sim_serve_t){.live = true, .reader = msg->from, .id = msg->id, .loc = msg->loc};
+        sim_copy_begin(&serve->copy);
+    }
+}
+
+/* A word; after the last, the generation word decides, and the reply goes. */
 void sim_serve_step(sim_t *sim, sim_node_t *node)
 {
     sim_serve_t *serve = &node->serves[sim_below(sim, SIM_SERVES)];
     sim_mem_t   *mem   = mem_of(sim, node);
-    sim_msg_t   *back;
-    bool         drained = false;
-    unsigned     i;
+    unsigned    i;
 
     for (i = 0; !serve->live && (i < SIM_SERVES); ++i) {
         serve = &node->serves[i];
     }
-    if (!serve->live) {
-        return;
-    }
-    if (serve->i < SIM_WORDS) {
-        serve->words[serve->i] = mem->words[serve->loc.slot][serve->i];
-        ++serve->i;
+    if (!serve->live || !sim_copy_step(sim, &serve->copy, mem, &serve->loc)) {
         return;
     }
     serve->live = false;
-    if (serve->pinned && (mem->touched[serve->loc.slot] != serve->touched)) {
-        sim_fail(sim, "NoReadAfterReuse", "rank %u wrote slot %u while it served it", node->rank, serve->loc.slot);
+    if (sim_copy_holds(sim, &serve->copy, mem, &serve->loc, "by the server")) {
+        kvcl_evict_touch(&node->evict, serve->loc.slot);
+        serve_reply(sim, node, serve->reader, serve->id, KVCL_OK, serve->copy.words);
+    } else {
+        ++sim->counts.serves_stale;
+        serve_reply(sim, node, serve->reader, serve->id, KVCL_ERR_STALE, NULL);
     }
-    if (serve->pinned && (kvcl_slots_serve_end(&node->slots, serve->loc.slot, &drained) != KVCL_OK)) {
-        sim_fail(sim, "Internal", "rank %u cannot end a serve", node->rank);
-    }
-    sim->counts.drained += drained;
-    back         = sim_send(sim, node->rank, serve->reader, MSG_GET_REPLY);
-    back->id     = serve->id;
-    back->status = KVCL_OK;
-    memcpy(back->words, serve->words, sizeof(back->words));
 }

@@ -10,15 +10,16 @@
 #include "policy/slabs.h"
 
 enum { RANKS = 2, CLASSES = 4, ARENA = 512, SIZE_MAX_WORDS = 8, KEYS = 32, FILLS = 6, READS = 8, PAST = 96 };
-enum { STEPS = 1500, TRIES = 8 };
+enum { STEPS = 1500, TRIES = 8, LATE = 64 };
 
 typedef enum {
     BREAK_NOTHING,
     BREAK_SAME_GENERATION, /* a slab is vacated, and its blocks' generations stay as they were */
     BREAK_VACATE_FILLING,  /* a slab goes though a block in it is being filled */
-    BREAK_VACATE_SERVED,   /* a slab goes though a block in it is being served */
     BREAK_FORGET_BORDER,   /* a block that lies across the slab's border is not given up */
     BREAK_COPY_UNCHECKED,  /* a copy is published without a look at its source's generation */
+    BREAK_COMPARE_FIRST,   /* readers look at the generation before they copy, and not afterwards */
+    BREAK_LATE_GENERATION, /* what is vacated has its new generation only when the pool publishes again */
     BREAK_END
 } break_t;
 
@@ -32,6 +33,12 @@ typedef struct class {
     uint32_t         size; /* words of a block */
 } class_t;
 
+/* A generation that nobody sees yet. */
+typedef struct late {
+    _Atomic uint32_t *word;
+    uint32_t         gen;
+} late_t;
+
 /* One word of the arena is what is written or read in a step. */
 typedef struct pool {
     uint32_t     n_words;
@@ -40,6 +47,8 @@ typedef struct pool {
     kvcl_slabs_t slabs;
     void         *slabs_mem;
     class_t      classes[CLASSES];
+    late_t       late[LATE]; /* BREAK_LATE_GENERATION */
+    unsigned     n_late;
 } pool_t;
 
 /* A location, as a directory or a reader may have it, fresh or not. */
@@ -58,7 +67,8 @@ typedef struct fill {
 } fill_t;
 
 typedef struct reading {
-    bool     busy, served; /* the owner holds what it serves */
+    bool     busy, served; /* by the owner, who holds nothing */
+    bool     early;        /* BREAK_COMPARE_FIRST: what the comparison said */
     place_t  at;
     uint32_t i;
     uint64_t touched;
@@ -80,7 +90,7 @@ typedef struct sim_sizes {
 
 /* Counted over all seeds, so that a simulator which does nothing is noticed. */
 typedef struct sim_sizes_counts {
-    uint64_t right, served, stale, puts, copies, late, taken, refused, drained, evicted, no_room;
+    uint64_t right, served, stale, puts, copies, late, taken, refused, served_stale, evicted, no_room;
 } sim_sizes_counts_t;
 
 extern sim_sizes_t        sim;

@@ -105,17 +105,33 @@ uint64_t pool_touched(const pool_t *pool, unsigned cls, uint32_t slot)
 
 /* ---- blocks ---- */
 
+/* The mutation: the new generation of what was vacated is seen no sooner than this. */
+static void show_late(pool_t *pool)
+{
+    while (pool->n_late > 0) {
+        --pool->n_late;
+        atomic_store(pool->late[pool->n_late].word, pool->late[pool->n_late].gen);
+    }
+}
+
+static void hide_generation(pool_t *pool, _Atomic uint32_t *word, uint32_t old)
+{
+    if (pool->n_late == LATE) {
+        show_late(pool);
+    }
+    pool->late[pool->n_late++] = (late_t){word, atomic_load(word)};
+    atomic_store(word, old);
+}
+
 bool pool_withdraw(pool_t *pool, unsigned cls, uint32_t slot, kvcl_slot_state_t next)
 {
-    class_t       *c     = &pool->classes[cls];
-    kvcl_status_t status = kvcl_slots_withdraw(&c->slots, slot, next);
+    class_t *c = &pool->classes[cls];
 
-    if (status < 0) {
+    if (kvcl_slots_withdraw(&c->slots, slot, next) != KVCL_OK) {
         return false;
     }
     (void)!kvcl_evict_remove(&c->evict, slot);
     kvcl_slabs_gone(&pool->slabs, cls, slot);
-    n.drained += (status == KVCL_INPROGRESS) ? 1 : 0;
     return true;
 }
 
@@ -126,6 +142,7 @@ void pool_publish(unsigned rank, uint32_t slot, unsigned key)
     kvcl_key_t     bytes = key_bytes(key);
     kvcl_dir_loc_t loc;
 
+    show_late(pool);
     if ((kvcl_slots_publish(&c->slots, slot, &bytes, KVCL_DIR_TIER_DRAM, c->size, 0, &loc) != KVCL_OK) ||
         (kvcl_evict_insert(&c->evict, slot, word_of(key, 0)) != KVCL_OK)) {
         internal("a filled block cannot be published");
@@ -160,9 +177,9 @@ static bool may_go(const class_t *c, uint32_t slot)
     case KVCL_SLOT_FILLING:
         return sim.broken == BREAK_VACATE_FILLING;
     case KVCL_SLOT_PUBLISHED:
-        return (c->evict.nodes[slot].pins == 0) && ((at->pins == 0) || (sim.broken == BREAK_VACATE_SERVED));
+        return c->evict.nodes[slot].pins == 0;
     default:
-        return sim.broken == BREAK_VACATE_SERVED;
+        return false;
     }
 }
 
@@ -186,6 +203,8 @@ static void give_up(pool_t *pool, unsigned cls, uint32_t slot)
         ++n.evicted;
         if (sim.broken == BREAK_SAME_GENERATION) {
             atomic_store(&c->gens[slot], gen);
+        } else if (sim.broken == BREAK_LATE_GENERATION) {
+            hide_generation(pool, &c->gens[slot], gen);
         }
     }
 }
@@ -247,7 +266,7 @@ bool pool_take(pool_t *pool, unsigned cls, uint32_t *slot_p)
         (void)pool_grow(pool, cls, false);
     }
     while ((c->slots.n_free == 0) && (kvcl_evict_victim(&c->evict, slot_p) == KVCL_OK)) {
-        (void)pool_withdraw(pool, cls, *slot_p, KVCL_SLOT_FREE); /* not free yet while it is served */
+        (void)pool_withdraw(pool, cls, *slot_p, KVCL_SLOT_FREE);
         ++n.evicted;
     }
     while ((c->slots.n_free == 0) && pool_grow(pool, cls, true)) {

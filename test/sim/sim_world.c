@@ -222,8 +222,7 @@ static bool is_quiet(const sim_t *sim)
     for (r = 0; r < sim->n_ranks; ++r) {
         node = &sim->nodes[r];
         for (i = 0; i < SIM_SLOTS; ++i) {
-            if (node->pub[i].filling || (node->slot_array[i].state > KVCL_SLOT_PUBLISHED) ||
-                (node->pub[i].live && !node->pub[i].acked && !node->pub[i].refused)) {
+            if (node->pub[i].filling || (node->pub[i].live && !node->pub[i].acked && !node->pub[i].refused)) {
                 return false;
             }
         }

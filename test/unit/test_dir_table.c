@@ -339,39 +339,6 @@ START_TEST(a_batch_reads_what_single_reads_do)
 }
 END_TEST
 
-START_TEST(a_fetched_window_scans_to_the_same_answer_in_any_pieces)
-{
-    kvcl_dir_loc_t want[KVCL_DIR_LOCS_MAX], got[KVCL_DIR_LOCS_MAX];
-    char           piece[KVCL_DIR_WINDOW * KVCL_DIR_ENTRY_BYTES + 1];
-    kvcl_key_t     key;
-    uint64_t       k, offset;
-    size_t         bytes, at, step;
-    unsigned       n, n_got;
-    bool           done;
-
-    open_table(200);
-    for (k = 0; k < 140; ++k) {
-        ck_assert_int_eq(add(k % 100, (uint16_t)(k / 100), (uint32_t)k, 1), KVCL_OK);
-    }
-    for (k = 0; k < 110; ++k) {
-        key = test_key(k);
-        n   = find(k, want);
-        kvcl_dir_window(table.view.capacity, &key, &offset, &bytes);
-        ck_assert_uint_le(offset + bytes, mem_bytes);
-        for (step = KVCL_DIR_ENTRY_BYTES; step <= bytes; step *= 4) {
-            n_got = 0;
-            for (at = 0, done = false; !done && (at < bytes); at += step) {
-                memcpy(piece + 1, (char *)mem + offset + at, step); /* no alignment */
-                done = kvcl_dir_scan(piece + 1, step, offset + at, &key, got, &n_got);
-            }
-            ck_assert_uint_eq(n_got, n);
-            ck_assert_int_eq(memcmp(got, want, n * sizeof(got[0])), 0);
-        }
-    }
-    close_table();
-}
-END_TEST
-
 START_TEST(a_moved_or_flipped_entry_is_a_miss_never_a_lie)
 {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX], want = test_loc(1, 1, 1);
@@ -465,7 +432,6 @@ int main(void)
     tcase_add_test(tc, a_dead_rank_leaves_with_its_older_incarnations_only);
     tcase_add_test(tc, a_walk_sees_every_entry_once);
     tcase_add_test(tc, a_batch_reads_what_single_reads_do);
-    tcase_add_test(tc, a_fetched_window_scans_to_the_same_answer_in_any_pieces);
     tcase_add_test(tc, a_moved_or_flipped_entry_is_a_miss_never_a_lie);
     tcase_add_test(tc, a_view_trusts_no_header);
     suite_add_tcase(suite, tc);

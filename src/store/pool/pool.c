@@ -199,13 +199,13 @@ uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool)
 
 /* ---- slabs that change hands: lock held ---- */
 
-/* Nobody is filling it, has it pinned or reads it under the owner's hand. */
+/* Nobody is filling it or has it pinned. */
 static bool may_go(const kvcl_owner_t *owner, uint32_t slot)
 {
     const kvcl_slot_t *at = &owner->array[slot];
 
     return (at->state == KVCL_SLOT_FREE) ||
-           ((at->state == KVCL_SLOT_PUBLISHED) && (at->pins == 0) && (owner->pins[slot] == 0));
+           ((at->state == KVCL_SLOT_PUBLISHED) && (owner->pins[slot] == 0));
 }
 
 /* May all go that the owner has of the slab? */
