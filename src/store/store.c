@@ -91,13 +91,13 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
 
 static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
 {
-    const char    *nvme  = (p->nvme != NULL) ? p->nvme : store->ctx->config.store_nvme;
+    const char    *spec  = (p->nvme != NULL) ? p->nvme : store->ctx->config.store_nvme;
     kvcl_status_t status = kvcl_pool_open(store, p);
 
-    if ((status != KVCL_OK) || (nvme == NULL) || (nvme[0] == '\0')) {
+    if ((status != KVCL_OK) || (spec == NULL) || (spec[0] == '\0')) {
         return status;
     }
-    return kvcl_nvme_open(store, nvme);
+    return kvcl_cold_open(store, spec);
 }
 
 static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
@@ -177,7 +177,7 @@ typedef struct hello {
 static hello_t my_hello(kvcl_store_h store, bool ok)
 {
     hello_t  mine = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
-                     .replicas = (uint16_t)store->replicas, .listing = kvcl_nvme_has_any(store->nvme)};
+                     .replicas = (uint16_t)store->replicas, .listing = kvcl_cold_has_any(store->cold)};
     uint8_t  host[16];
     unsigned i;
 
@@ -290,7 +290,7 @@ static void close_views(kvcl_store_h store)
 /* Takes half-open stores. No lock held, nothing in flight. */
 static void destroy(kvcl_store_h store)
 {
-    kvcl_nvme_close(store->nvme);
+    kvcl_cold_close(store->cold);
     kvcl_lock(store->ctx);
     kvcl_list_del(&store->link);
     close_views(store);
@@ -372,10 +372,10 @@ void kvcl_store_close(kvcl_store_h store)
     if (store == NULL) {
         return;
     }
-    kvcl_nvme_drain(store->nvme);
+    kvcl_cold_drain(store->cold);
     kvcl_lock(store->ctx);
     store->closing = true;
-    kvcl_nvme_stop(store->nvme);
+    kvcl_cold_stop(store->cold);
     kvcl_copies_stop(store);
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_asks_stop(&store->op_asks, KVCL_ERR_SHUTDOWN);
@@ -460,7 +460,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
         destroy(store);
         return (status != KVCL_OK) ? status : met;
     }
-    kvcl_nvme_start(store->nvme);
+    kvcl_cold_start(store->cold);
     *store_p = store;
     return KVCL_OK;
 }
@@ -488,7 +488,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
     kvcl_store_h      store;
 
     kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
-        kvcl_nvme_close(store->nvme); /* its thread may want the lock once more */
+        kvcl_cold_close(store->cold); /* its thread may want the lock once more */
     }
     kvcl_lock(ctx);
     while (!kvcl_list_is_empty(&room->stores)) {

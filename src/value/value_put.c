@@ -224,7 +224,7 @@ static void leave_mine(kvcl_store_h store, const kvcl_key_t *key)
         (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
         kvcl_store_tell_removed(store, &gone, 1);
     }
-    kvcl_nvme_drop(store->nvme, key);
+    kvcl_cold_drop(store->cold, key);
 }
 
 /* Publishes what fill_new filled. */

@@ -39,12 +39,12 @@ void tier_unlink(void)
 /* Blocks of my pool that the tier has not got. */
 static uint32_t dirty(kvcl_store_h store)
 {
-    const kvcl_nvme_class_t *cls = &store->nvme->classes[0];
+    const kvcl_cold_class_t *cls = &store->cold->classes[0];
     uint32_t                n    = 0, i;
 
     kvcl_lock(store->ctx);
     for (i = 0; i < POOL; ++i) {
-        n += (cls->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_NVME_DIRTY);
+        n += (cls->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_COLD_DIRTY);
     }
     kvcl_unlock(store->ctx);
     return n;
@@ -466,7 +466,7 @@ void test_tier_faults(world_t *w)
     kvcl_cache_h cache = make_cache(w, "tier", KEYS, false);
 
     fault.below  = &kvcl_tio_threads;
-    kvcl_nvme_io = &fault_ops;
+    kvcl_cold_io = &fault_ops;
     kvcl_log_set_handler(on_log, NULL);
     refuse_writes(w, spec, cache, FAULT_ENOSPC);
     refuse_writes(w, spec, cache, FAULT_EIO);
@@ -474,7 +474,7 @@ void test_tier_faults(world_t *w)
     refuse_reads(w, spec, cache, FAULT_LIE);
     flip_bits(w, spec, cache);
     kvcl_log_set_handler(NULL, NULL);
-    kvcl_nvme_io = NULL;
+    kvcl_cold_io = NULL;
     kvcl_cache_destroy(cache);
 }
 

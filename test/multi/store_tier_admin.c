@@ -56,7 +56,7 @@ void test_tier_removed_early(world_t *w)
     put_mine(w, store, cache, "early", KEYS);
     sync_all(w);
     kvcl_store_close(store);
-    atomic_store(&kvcl_nvme_late, true);
+    atomic_store(&kvcl_cold_late, true);
     store = open_with_pool(w, SMALL, spec);
     CHECK(w, stats_of(store).nvme_blocks == KEYS, "%llu blocks found again",
           (unsigned long long)stats_of(store).nvme_blocks);
@@ -64,7 +64,7 @@ void test_tier_removed_early(world_t *w)
     names("early", (w->rank + 1) % w->size, keys);
     CHECK(w, DO(kvcl_store_remove(store, keys, KEYS - 1, NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
-    atomic_store(&kvcl_nvme_late, false);
+    atomic_store(&kvcl_cold_late, false);
     while (!told && keep_waiting(&until)) {
         kvcl_lock(w->ctx);
         for (i = 0, told = true; i < (unsigned)w->size; ++i) {
@@ -158,7 +158,7 @@ void test_tier_clear(world_t *w)
     for (i = 0; i < MANY; ++i) {
         key = key_of("many", (uint64_t)w->rank, i);
         do {
-            status = kvcl_tier_append(store->nvme->tier, key.bytes, kvcl_checksum(bytes, BYTES), &iov, 1, NULL, NULL,
+            status = kvcl_tier_append(store->cold->tier, key.bytes, kvcl_checksum(bytes, BYTES), &iov, 1, NULL, NULL,
                                       NULL);
         } while (status == KVCL_ERR_BUSY);
         KVCL_TRY(status);
@@ -208,7 +208,7 @@ void test_tier_staged(world_t *w)
     } while (!present && keep_waiting(&until));
     id = 1;
     CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
-    CHECK(w, kvcl_tier_drop(store->nvme->tier, key.bytes) == KVCL_OK, "drop"); /* and no home is told */
+    CHECK(w, kvcl_tier_drop(store->cold->tier, key.bytes) == KVCL_OK, "drop"); /* and no home is told */
     CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_ERR_NOT_FOUND, "it is there");
     sync_all(w);
     kvcl_store_close(store);
@@ -230,12 +230,12 @@ static void fill_tier(kvcl_store_h store)
     for (iov.iov_len = BLOCK; iov.iov_len >= 64; iov.iov_len /= 8) {
         do {
             key = key_of("filling", 0, n++);
-        } while (kvcl_tier_append(store->nvme->tier, key.bytes, kvcl_checksum(bytes, iov.iov_len), &iov, 1, NULL, NULL,
+        } while (kvcl_tier_append(store->cold->tier, key.bytes, kvcl_checksum(bytes, iov.iov_len), &iov, 1, NULL, NULL,
                                   NULL) == KVCL_OK);
     }
     for (i = 0; i < n; ++i) {
         key = key_of("filling", 0, i);
-        if (kvcl_tier_drop(store->nvme->tier, key.bytes) == KVCL_ERR_BUSY) {
+        if (kvcl_tier_drop(store->cold->tier, key.bytes) == KVCL_ERR_BUSY) {
             return;
         }
     }
@@ -245,16 +245,16 @@ static size_t drops(kvcl_store_h store)
 {
     size_t n;
 
-    pthread_mutex_lock(&store->nvme->lock);
-    n = store->nvme->n_drops;
-    pthread_mutex_unlock(&store->nvme->lock);
+    pthread_mutex_lock(&store->cold->lock);
+    n = store->cold->n_drops;
+    pthread_mutex_unlock(&store->cold->lock);
     return n;
 }
 
 /* How far the pool's block of a key is on its way into the tier; -1: it is not in the pool. */
 static int state_of(kvcl_store_h store, const kvcl_key_t *key)
 {
-    const kvcl_nvme_class_t *cls = &store->nvme->classes[0];
+    const kvcl_cold_class_t *cls = &store->cold->classes[0];
     kvcl_owner_node_t       *node;
     int                     state;
 
@@ -279,14 +279,14 @@ void test_tier_still(world_t *w)
     kvcl_req_h      req;
 
     fault.below  = &kvcl_tio_threads;
-    kvcl_nvme_io = &fault_ops;
+    kvcl_cold_io = &fault_ops;
     store        = open_with_pool(w, SMALL, spec);
     fill(cache, id, &key);
     CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
     do {
-        kvcl_nvme_wake(store->nvme);
-    } while ((state_of(store, &key) != KVCL_NVME_CLEAN) && keep_waiting(&until));
-    CHECK(w, kvcl_tier_find(store->nvme->tier, key.bytes, &at) == KVCL_OK, "not in the tier");
+        kvcl_cold_wake(store->cold);
+    } while ((state_of(store, &key) != KVCL_COLD_CLEAN) && keep_waiting(&until));
+    CHECK(w, kvcl_tier_find(store->cold->tier, key.bytes, &at) == KVCL_OK, "not in the tier");
     sync_all(w);
     fault_still(true);
     fill_tier(store);
@@ -297,20 +297,20 @@ void test_tier_still(world_t *w)
     fill(cache, id, &key);
     CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &id, NULL, &req)) == KVCL_OK, "put again");
     for (turn = 0, until = 0; (turn < 100) && keep_waiting(&until); ++turn) {
-        kvcl_nvme_wake(store->nvme);
+        kvcl_cold_wake(store->cold);
     }
-    CHECK(w, (drops(store) != 0) && (state_of(store, &key) == KVCL_NVME_DIRTY), "%d while it waits to leave the tier",
+    CHECK(w, (drops(store) != 0) && (state_of(store, &key) == KVCL_COLD_DIRTY), "%d while it waits to leave the tier",
           state_of(store, &key));
     fault_still(false);
     until = 0;
     do {
-        kvcl_nvme_wake(store->nvme);
-    } while (((drops(store) != 0) || (state_of(store, &key) != KVCL_NVME_CLEAN)) && keep_waiting(&until));
-    CHECK(w, state_of(store, &key) == KVCL_NVME_CLEAN, "%d in the end", state_of(store, &key));
-    CHECK(w, kvcl_tier_find(store->nvme->tier, key.bytes, &at) == KVCL_OK, "the new block is not in the tier");
+        kvcl_cold_wake(store->cold);
+    } while (((drops(store) != 0) || (state_of(store, &key) != KVCL_COLD_CLEAN)) && keep_waiting(&until));
+    CHECK(w, state_of(store, &key) == KVCL_COLD_CLEAN, "%d in the end", state_of(store, &key));
+    CHECK(w, kvcl_tier_find(store->cold->tier, key.bytes, &at) == KVCL_OK, "the new block is not in the tier");
     sync_all(w);
     kvcl_store_close(store);
-    kvcl_nvme_io = NULL;
+    kvcl_cold_io = NULL;
     sync_all(w);
     tier_unlink();
     kvcl_cache_destroy(cache);

@@ -44,28 +44,28 @@ static void close_all(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SIZES]
 }
 
 /* Lock held. Has the tier what the class evicts next? */
-static bool is_ahead(const kvcl_nvme_class_t *cls)
+static bool is_ahead(const kvcl_cold_class_t *cls)
 {
     uint32_t room  = kvcl_owner_room(cls->pool), ahead = (room / 2 < 16) ? 16 : room / 2, dirty = 0, i;
     uint64_t avail = kvcl_pool_free_bytes(cls->pool) / kvcl_owner_bytes(cls->pool);
 
     for (i = 0; i < cls->pool->slots.n; ++i) {
-        dirty += (cls->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_NVME_DIRTY);
+        dirty += (cls->pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_COLD_DIRTY);
     }
     ahead = (ahead < room) ? ahead : room;
     return (avail >= ahead) || (dirty <= room - cls->pool->slots.n_free - (ahead - (uint32_t)avail));
 }
 
 /* Lock held. Is what counts as being in the tier there, in its size? */
-static bool is_clean(const kvcl_nvme_class_t *cls)
+static bool is_clean(const kvcl_cold_class_t *cls)
 {
     const kvcl_owner_t *pool = cls->pool;
     kvcl_tier_loc_t    at;
     uint32_t           i;
 
     for (i = 0; i < pool->slots.n; ++i) {
-        if ((pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_NVME_CLEAN) &&
-            ((kvcl_tier_find(cls->nvme->tier, pool->array[i].key.bytes, &at) != KVCL_OK) ||
+        if ((pool->array[i].state == KVCL_SLOT_PUBLISHED) && (cls->clean[i] == KVCL_COLD_CLEAN) &&
+            ((kvcl_tier_find(cls->cold->tier, pool->array[i].key.bytes, &at) != KVCL_OK) ||
              (at.len != kvcl_owner_bytes(pool)))) {
             return false;
         }
@@ -79,8 +79,8 @@ static bool all_ahead(kvcl_store_h store)
     unsigned i;
 
     kvcl_lock(store->ctx);
-    for (i = 0; i < store->nvme->n; ++i) {
-        ahead = ahead && is_ahead(&store->nvme->classes[i]) && is_clean(&store->nvme->classes[i]);
+    for (i = 0; i < store->cold->n; ++i) {
+        ahead = ahead && is_ahead(&store->cold->classes[i]) && is_clean(&store->cold->classes[i]);
     }
     kvcl_unlock(store->ctx);
     return ahead;
@@ -93,7 +93,7 @@ static bool wait_ahead(world_t *w, kvcl_store_h store)
     bool     ahead = all_ahead(store);
 
     while (!ahead && keep_waiting(&until)) {
-        kvcl_nvme_kick(store->nvme); /* a new block may be one of the next ones when the thread looks again */
+        kvcl_cold_kick(store->cold); /* a new block may be one of the next ones when the thread looks again */
         ahead = all_ahead(store);
     }
     CHECK(w, ahead, "the tier has not got what goes next, or what counts as being there");
@@ -356,7 +356,7 @@ static bool is_written(kvcl_store_h store)
     bool written;
 
     kvcl_lock(store->ctx);
-    written = store->nvme->leaving.written;
+    written = store->cold->leaving.written;
     kvcl_unlock(store->ctx);
     return written;
 }
@@ -364,11 +364,11 @@ static bool is_written(kvcl_store_h store)
 /* All that the pool has of this size goes into the tier, as if another one wanted the room. */
 static void write_all(world_t *w, kvcl_store_h store, uint64_t size)
 {
-    kvcl_nvme_class_t *cls  = kvcl_nvme_class_for(store->nvme, size);
+    kvcl_cold_class_t *cls  = kvcl_cold_class_for(store->cold, size);
     uint64_t          until = 0;
 
     kvcl_lock(w->ctx);
-    CHECK(w, !kvcl_nvme_lets_go(cls->pool, (kvcl_slab_ids_t){0, cls->pool->slots.n}), "there is nothing to write");
+    CHECK(w, !kvcl_cold_lets_go(cls->pool, (kvcl_slab_ids_t){0, cls->pool->slots.n}), "there is nothing to write");
     kvcl_unlock(w->ctx);
     while (!is_written(store) && keep_waiting(&until)) {
     }
@@ -391,14 +391,14 @@ static unsigned count_tier(kvcl_store_h store, const kvcl_key_t *keys, unsigned 
 
 static unsigned count_refused(kvcl_store_h store, const kvcl_key_t *keys, unsigned n, uint64_t size)
 {
-    kvcl_nvme_class_t *cls  = kvcl_nvme_class_for(store->nvme, size);
+    kvcl_cold_class_t *cls  = kvcl_cold_class_for(store->cold, size);
     unsigned          count = 0, i;
     kvcl_owner_node_t *node;
 
     kvcl_lock(store->ctx);
     for (i = 0; i < n; ++i) {
         node   = kvcl_owner_find(store, &keys[i], cls->pool);
-        count += ((node != NULL) && (cls->clean[kvcl_owner_slot(node)] == KVCL_NVME_REFUSED)) ? 1 : 0;
+        count += ((node != NULL) && (cls->clean[kvcl_owner_slot(node)] == KVCL_COLD_REFUSED)) ? 1 : 0;
     }
     kvcl_unlock(store->ctx);
     return count;
@@ -433,7 +433,7 @@ void test_tier_sizes_replaced(world_t *w)
     CHECK(w, count_refused(store, keys, MANY, sizes[0]) == MANY, "the sizes take turns");
     kvcl_lock(w->ctx);
     for (i = 0; i < MANY; ++i) {
-        kvcl_nvme_drop(store->nvme, &keys[i]);
+        kvcl_cold_drop(store->cold, &keys[i]);
     }
     kvcl_unlock(w->ctx);
     for (until = 0; (count_refused(store, keys, MANY, sizes[0]) != 0) && keep_waiting(&until);) {
@@ -480,9 +480,9 @@ void test_tier_sizes_drain(world_t *w)
 /* ---- a slab that another size wants ---- */
 
 /* Lock held. As if all blocks of the class had just been put. */
-static void soil_all(kvcl_nvme_class_t *cls)
+static void soil_all(kvcl_cold_class_t *cls)
 {
-    memset(cls->clean, KVCL_NVME_DIRTY, cls->pool->slots.n);
+    memset(cls->clean, KVCL_COLD_DIRTY, cls->pool->slots.n);
 }
 
 /* Lock held. A block that the class has in the slab that `to` would take from it. */
@@ -496,15 +496,15 @@ static uint32_t wanted_slot(const kvcl_owner_t *from, const kvcl_owner_t *to)
     return ids.first;
 }
 
-static bool lies_in(const kvcl_nvme_leaving_t *leaving, uint32_t slot)
+static bool lies_in(const kvcl_cold_leaving_t *leaving, uint32_t slot)
 {
     return (slot >= leaving->ids.first) && (slot < leaving->ids.end);
 }
 
 /* Lock held: one with a pin is not written for nothing, and the one that is written can be had when it is. */
-static void begin_leaving(world_t *w, kvcl_nvme_class_t *from, kvcl_owner_t *to)
+static void begin_leaving(world_t *w, kvcl_cold_class_t *from, kvcl_owner_t *to)
 {
-    kvcl_nvme_leaving_t *leaving = &from->nvme->leaving;
+    kvcl_cold_leaving_t *leaving = &from->cold->leaving;
     uint32_t            pinned   = wanted_slot(from->pool, to);
 
     soil_all(from);
@@ -521,9 +521,9 @@ void test_tier_sizes_leaving(world_t *w)
 {
     const char          *spec    = tier_spec(w);
     kvcl_store_h        store    = open_store(w, spec, POOL);
-    kvcl_nvme_class_t   *from    = kvcl_nvme_class_for(store->nvme, LARGEST);
+    kvcl_cold_class_t   *from    = kvcl_cold_class_for(store->cold, LARGEST);
     kvcl_owner_t        *to      = kvcl_pool_for(store, sizes[0]);
-    kvcl_nvme_leaving_t *leaving = &store->nvme->leaving;
+    kvcl_cold_leaving_t *leaving = &store->cold->leaving;
     uint64_t            until    = 0;
     kvcl_cache_h        caches[SIZES];
     kvcl_key_t          key;

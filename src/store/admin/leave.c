@@ -53,11 +53,11 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
         memcpy(&rec, (const char *)in + sizeof(ask) + (i * sizeof(rec)), sizeof(rec));
         if (ask.to_rank < 0) { /* listed or not */
             left += kvcl_leave_key(store, &rec.key);
-            kvcl_nvme_drop(store->nvme, &rec.key);
+            kvcl_cold_drop(store->cold, &rec.key);
             continue;
         }
         if (kvcl_loc_is_nvme(&rec.loc)) {
-            kvcl_nvme_drop(store->nvme, &rec.key);
+            kvcl_cold_drop(store->cold, &rec.key);
             continue;
         }
         owner = kvcl_owner_by_cache_id(store, rec.loc.cache);
@@ -66,7 +66,7 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
             (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)ask.to_rank, &gone) ==
              KVCL_OK)) {
             kvcl_store_tell_removed(store, &gone, 1);
-            kvcl_nvme_drop(store->nvme, &rec.key); /* it may be on its way there */
+            kvcl_cold_drop(store->cold, &rec.key); /* it may be on its way there */
             ++left;
         }
     }

@@ -68,7 +68,7 @@ kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl
         return KVCL_ERR_PROTOCOL;
     }
     fill(store, &stats);
-    kvcl_nvme_stats(store->nvme, &stats);
+    kvcl_cold_stats(store->cold, &stats);
     memcpy(out->buf, &stats, sizeof(stats));
     out->len = sizeof(stats);
     return KVCL_OK;
@@ -80,7 +80,7 @@ void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
         kvcl_lock(store->ctx);
         fill(store, stats);
         pthread_mutex_unlock(&store->ctx->engine.lock);
-        kvcl_nvme_stats(store->nvme, stats);
+        kvcl_cold_stats(store->cold, stats);
     }
 }
 

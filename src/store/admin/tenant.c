@@ -54,24 +54,24 @@ static bool is_wanted(const kvcl_owner_t *owner, uint32_t slot, uint64_t tenant)
 
 /* What only the second tier holds: whose it is nobody knows any more, so it goes with everything, some of it now. Where
  * to go on; 0: that was all. */
-static uint64_t drop_tier(kvcl_nvme_t *nvme, uint64_t cursor)
+static uint64_t drop_tier(kvcl_cold_t *cold, uint64_t cursor)
 {
     kvcl_tier_item_t items[64];
     uint64_t         it = cursor & ~CURSOR_TIER;
     kvcl_key_t       key;
     size_t           gone, n, i;
 
-    if (nvme == NULL) {
+    if (cold == NULL) {
         return 0;
     }
     for (gone = 0; gone < GONE_MAX; gone += n) {
-        n = kvcl_tier_walk(nvme->tier, &it, items, sizeof(items) / sizeof(items[0]));
+        n = kvcl_tier_walk(cold->tier, &it, items, sizeof(items) / sizeof(items[0]));
         if (n == 0) {
             return 0;
         }
         for (i = 0; i < n; ++i) {
             memcpy(key.bytes, items[i].key, sizeof(key.bytes));
-            kvcl_nvme_drop(nvme, &key);
+            kvcl_cold_drop(cold, &key);
         }
     }
     return CURSOR_TIER | it;
@@ -80,7 +80,7 @@ static uint64_t drop_tier(kvcl_nvme_t *nvme, uint64_t cursor)
 /* Not before the directory knows: who has cleared a store looks at once whether it is empty. */
 static kvcl_status_t answer_clear(kvcl_store_h store, const clear_answer_t *answer, kvcl_op_out_t *out)
 {
-    kvcl_nvme_tell_gone(store->nvme);
+    kvcl_cold_tell_gone(store->cold);
     memcpy(out->buf, answer, sizeof(*answer));
     out->len = sizeof(*answer);
     return KVCL_OK;
@@ -100,7 +100,7 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
     }
     memcpy(&ask, in, sizeof(ask));
     if (ask.cursor & CURSOR_TIER) {
-        answer.cursor = (ask.tenant == 0) ? drop_tier(store->nvme, ask.cursor) : 0;
+        answer.cursor = (ask.tenant == 0) ? drop_tier(store->cold, ask.cursor) : 0;
         return answer_clear(store, &answer, out);
     }
     cache = (ask.cursor != 0) ? (ask.cursor >> 32) - 1 : 0;
@@ -113,7 +113,7 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
                 answer.cursor = ((owner->cache->id + 1ull) << 32) | slot;
             } else if (is_wanted(owner, (uint32_t)slot, ask.tenant) &&
                        (kvcl_owner_withdraw(owner, (uint32_t)slot, KVCL_SLOT_FREE, &recs[gone]) == KVCL_OK)) {
-                kvcl_nvme_drop(store->nvme, &recs[gone].key);
+                kvcl_cold_drop(store->cold, &recs[gone].key);
                 ++answer.n;
                 ++gone;
             }
@@ -124,7 +124,7 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
         }
     }
     kvcl_store_tell_removed(store, recs, gone);
-    if ((ask.tenant == 0) && (answer.cursor == 0) && (store->nvme != NULL)) {
+    if ((ask.tenant == 0) && (answer.cursor == 0) && (store->cold != NULL)) {
         answer.cursor = CURSOR_TIER;
     }
     return answer_clear(store, &answer, out);

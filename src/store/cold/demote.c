@@ -24,7 +24,7 @@
 enum { BATCH = 128, LIST_BATCH = 1024, LISTING_MAX = 4, AHEAD_MIN = 16, AHEAD_MAX = 2048, ROUNDS_MAX = 4 };
 
 typedef struct victim {
-    kvcl_nvme_class_t *cls;
+    kvcl_cold_class_t *cls;
     kvcl_key_t        key;
     uint32_t          slot, gen;
     unsigned          copies;
@@ -32,15 +32,15 @@ typedef struct victim {
     bool              summed;
 } victim_t;
 
-static kvcl_nvme_class_t *class_of(const kvcl_owner_t *owner)
+static kvcl_cold_class_t *class_of(const kvcl_owner_t *owner)
 {
-    kvcl_nvme_t *nvme = owner->store->nvme;
+    kvcl_cold_t *cold = owner->store->cold;
 
-    return ((nvme != NULL) && (owner->pool != NULL)) ? &nvme->classes[owner->cls] : NULL;
+    return ((cold != NULL) && (owner->pool != NULL)) ? &cold->classes[owner->cls] : NULL;
 }
 
 /* So many slots lack to those that shall be free or clean: half of what the class has room for now. */
-static uint32_t lacking(const kvcl_nvme_class_t *cls)
+static uint32_t lacking(const kvcl_cold_class_t *cls)
 {
     uint32_t room  = kvcl_owner_room(cls->pool), ahead = room / 2;
     uint64_t free  = kvcl_pool_free_bytes(cls->pool) / kvcl_owner_bytes(cls->pool);
@@ -50,135 +50,135 @@ static uint32_t lacking(const kvcl_nvme_class_t *cls)
     return (free < ahead) ? ahead - (uint32_t)free : 0;
 }
 
-void kvcl_nvme_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum)
+void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum)
 {
-    kvcl_nvme_class_t *cls = class_of(owner);
+    kvcl_cold_class_t *cls = class_of(owner);
 
     if (cls != NULL) {
-        cls->clean[slot] = KVCL_NVME_DIRTY;
+        cls->clean[slot] = KVCL_COLD_DIRTY;
         cls->sums[slot]  = checksum;
         if (lacking(cls) >= kvcl_evict_count(&owner->evict)) { /* it is among the next ones to go, few as they are */
-            kvcl_nvme_kick(cls->nvme);
+            kvcl_cold_kick(cls->cold);
         }
     }
 }
 
-bool kvcl_nvme_evicted(const kvcl_owner_t *owner, uint32_t slot)
+bool kvcl_cold_evicted(const kvcl_owner_t *owner, uint32_t slot)
 {
-    kvcl_nvme_class_t *cls = class_of(owner);
+    kvcl_cold_class_t *cls = class_of(owner);
 
-    if ((cls == NULL) || (cls->clean[slot] == KVCL_NVME_CLEAN)) {
+    if ((cls == NULL) || (cls->clean[slot] == KVCL_COLD_CLEAN)) {
         return false;
     }
-    if (cls->clean[slot] != KVCL_NVME_LISTED_SOON) {
-        atomic_fetch_add_explicit(&cls->nvme->n_dropped, 1, memory_order_relaxed);
+    if (cls->clean[slot] != KVCL_COLD_LISTED_SOON) {
+        atomic_fetch_add_explicit(&cls->cold->n_dropped, 1, memory_order_relaxed);
         return false;
     }
     return true;
 }
 
-static bool any_dirty(const kvcl_nvme_class_t *cls, kvcl_slab_ids_t ids)
+static bool any_dirty(const kvcl_cold_class_t *cls, kvcl_slab_ids_t ids)
 {
     uint32_t slot = ids.first;
 
     while ((slot < ids.end) &&
-           ((cls->pool->array[slot].state != KVCL_SLOT_PUBLISHED) || (cls->clean[slot] != KVCL_NVME_DIRTY))) {
+           ((cls->pool->array[slot].state != KVCL_SLOT_PUBLISHED) || (cls->clean[slot] != KVCL_COLD_DIRTY))) {
         ++slot;
     }
     return slot < ids.end;
 }
 
-static bool is_leaving(const kvcl_nvme_class_t *cls, kvcl_slab_ids_t ids)
+static bool is_leaving(const kvcl_cold_class_t *cls, kvcl_slab_ids_t ids)
 {
-    const kvcl_nvme_leaving_t *leaving = &cls->nvme->leaving;
+    const kvcl_cold_leaving_t *leaving = &cls->cold->leaving;
 
     return (leaving->cls == cls) && (leaving->ids.first == ids.first);
 }
 
 /* One slab at a time. What came into it since it was written is written as well, a few times, or it might never go. */
-bool kvcl_nvme_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
+bool kvcl_cold_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
 {
-    kvcl_nvme_class_t   *cls = class_of(owner);
-    kvcl_nvme_leaving_t *leaving;
+    kvcl_cold_class_t   *cls = class_of(owner);
+    kvcl_cold_leaving_t *leaving;
     bool                same;
 
-    if ((cls == NULL) || cls->nvme->off || atomic_load(&cls->nvme->draining) || !any_dirty(cls, ids)) {
+    if ((cls == NULL) || cls->cold->off || atomic_load(&cls->cold->draining) || !any_dirty(cls, ids)) {
         return true;
     }
-    leaving = &cls->nvme->leaving;
+    leaving = &cls->cold->leaving;
     same    = is_leaving(cls, ids);
     if (same && leaving->written && (leaving->rounds == ROUNDS_MAX)) {
         return true;
     }
     if ((leaving->cls == NULL) || leaving->written) {
-        *leaving = (kvcl_nvme_leaving_t){.cls = cls, .ids = ids, .at = ids.first,
+        *leaving = (kvcl_cold_leaving_t){.cls = cls, .ids = ids, .at = ids.first,
                                          .rounds = 1 + (same ? leaving->rounds : 0)};
-        kvcl_nvme_kick(cls->nvme);
+        kvcl_cold_kick(cls->cold);
     }
     return false;
 }
 
-void kvcl_nvme_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
+void kvcl_cold_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
 {
-    kvcl_nvme_class_t *cls = class_of(owner);
+    kvcl_cold_class_t *cls = class_of(owner);
 
     if ((cls != NULL) && is_leaving(cls, ids)) {
-        cls->nvme->leaving.cls = NULL;
+        cls->cold->leaving.cls = NULL;
     }
 }
 
-void kvcl_nvme_taken(const kvcl_owner_t *owner)
+void kvcl_cold_taken(const kvcl_owner_t *owner)
 {
-    kvcl_nvme_class_t *cls = class_of(owner);
+    kvcl_cold_class_t *cls = class_of(owner);
 
     if ((cls != NULL) && (lacking(cls) != 0)) {
-        kvcl_nvme_kick(cls->nvme);
+        kvcl_cold_kick(cls->cold);
     }
 }
 
-void kvcl_nvme_used(const kvcl_owner_t *owner, uint32_t slot)
+void kvcl_cold_used(const kvcl_owner_t *owner, uint32_t slot)
 {
-    kvcl_nvme_class_t *cls = class_of(owner);
+    kvcl_cold_class_t *cls = class_of(owner);
 
-    if ((cls != NULL) && (cls->clean[slot] == KVCL_NVME_CLEAN) && (++cls->used > lacking(cls) / 4)) {
+    if ((cls != NULL) && (cls->clean[slot] == KVCL_COLD_CLEAN) && (++cls->used > lacking(cls) / 4)) {
         cls->used = 0; /* the thread looks through as many slots: not for each of them */
-        kvcl_nvme_taken(owner);
+        kvcl_cold_taken(owner);
     }
 }
 
 /* What the tier had is gone: there is nothing of the key in it now. */
-static void soil_any(kvcl_nvme_t *nvme, const kvcl_store_rec_t *rec)
+static void soil_any(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
 {
     kvcl_owner_node_t *node;
     unsigned          i;
 
-    for (i = 0; i < nvme->n; ++i) {
-        kvcl_nvme_class_t *cls = &nvme->classes[i];
-        node = kvcl_owner_find(nvme->store, &rec->key, cls->pool);
+    for (i = 0; i < cold->n; ++i) {
+        kvcl_cold_class_t *cls = &cold->classes[i];
+        node = kvcl_owner_find(cold->store, &rec->key, cls->pool);
         if ((node != NULL) && ((kvcl_owner_bytes(cls->pool) == rec->loc.len) ||
-                               (cls->clean[kvcl_owner_slot(node)] == KVCL_NVME_REFUSED))) {
-            cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
+                               (cls->clean[kvcl_owner_slot(node)] == KVCL_COLD_REFUSED))) {
+            cls->clean[kvcl_owner_slot(node)] = KVCL_COLD_DIRTY;
         }
     }
 }
 
 /* One that another size has replaced is not to go there again, or the two would take turns for ever. */
-void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
+void kvcl_cold_soil(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n)
 {
-    kvcl_nvme_class_t *cls;
+    kvcl_cold_class_t *cls;
     kvcl_owner_node_t *node;
     kvcl_tier_loc_t   at;
     size_t            i;
 
     for (i = 0; i < n; ++i) {
-        if (kvcl_tier_find(nvme->tier, recs[i].key.bytes, &at) != KVCL_OK) {
-            soil_any(nvme, &recs[i]);
+        if (kvcl_tier_find(cold->tier, recs[i].key.bytes, &at) != KVCL_OK) {
+            soil_any(cold, &recs[i]);
             continue;
         }
-        cls  = (at.len == recs[i].loc.len) ? kvcl_nvme_class_for(nvme, at.len) : NULL;
-        node = (cls != NULL) ? kvcl_owner_find(nvme->store, &recs[i].key, cls->pool) : NULL;
-        if ((node != NULL) && !kvcl_nvme_holds(nvme, &recs[i].key, &recs[i].loc)) {
-            cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_DIRTY;
+        cls  = (at.len == recs[i].loc.len) ? kvcl_cold_class_for(cold, at.len) : NULL;
+        node = (cls != NULL) ? kvcl_owner_find(cold->store, &recs[i].key, cls->pool) : NULL;
+        if ((node != NULL) && !kvcl_cold_holds(cold, &recs[i].key, &recs[i].loc)) {
+            cls->clean[kvcl_owner_slot(node)] = KVCL_COLD_DIRTY;
         }
     }
 }
@@ -186,12 +186,12 @@ void kvcl_nvme_soil(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n)
 /* ---- which ---- */
 
 /* Lock held. Is this slot's block to be written? */
-static bool is_victim(kvcl_nvme_class_t *cls, uint32_t at, victim_t *victim)
+static bool is_victim(kvcl_cold_class_t *cls, uint32_t at, victim_t *victim)
 {
     kvcl_owner_t      *pool = cls->pool;
     const kvcl_slot_t *slot = &pool->array[at];
 
-    if ((cls->clean[at] != KVCL_NVME_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
+    if ((cls->clean[at] != KVCL_COLD_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
         return false;
     }
     *victim = (victim_t){.cls = cls, .key = slot->key, .slot = at, .gen = kvcl_slots_gen(&pool->slots, at),
@@ -201,7 +201,7 @@ static bool is_victim(kvcl_nvme_class_t *cls, uint32_t at, victim_t *victim)
 }
 
 /* Lock held. The next of all, once: what cannot be evicted now goes as well. */
-static unsigned choose_all(kvcl_nvme_class_t *cls, victim_t *victims, unsigned room)
+static unsigned choose_all(kvcl_cold_class_t *cls, victim_t *victims, unsigned room)
 {
     uint32_t n     = cls->pool->slots.n;
     unsigned found = 0;
@@ -213,7 +213,7 @@ static unsigned choose_all(kvcl_nvme_class_t *cls, victim_t *victims, unsigned r
 }
 
 /* Lock held. */
-static unsigned choose_next(kvcl_nvme_class_t *cls, uint32_t order[AHEAD_MAX], victim_t *victims, unsigned room)
+static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[AHEAD_MAX], victim_t *victims, unsigned room)
 {
     uint32_t n     = kvcl_evict_peek(&cls->pool->evict, order, lacking(cls)), i;
     unsigned found = 0;
@@ -225,7 +225,7 @@ static unsigned choose_next(kvcl_nvme_class_t *cls, uint32_t order[AHEAD_MAX], v
 }
 
 /* Lock held. Of the slab that is to go. It is written when there are no more, and those before have been. */
-static unsigned choose_leaving(kvcl_nvme_leaving_t *leaving, victim_t *victims)
+static unsigned choose_leaving(kvcl_cold_leaving_t *leaving, victim_t *victims)
 {
     unsigned found = 0;
 
@@ -237,23 +237,23 @@ static unsigned choose_leaving(kvcl_nvme_leaving_t *leaving, victim_t *victims)
 }
 
 /* Lock held. */
-static unsigned choose(kvcl_nvme_t *nvme, uint32_t order[AHEAD_MAX], victim_t *victims)
+static unsigned choose(kvcl_cold_t *cold, uint32_t order[AHEAD_MAX], victim_t *victims)
 {
-    bool     all   = atomic_load(&nvme->draining);
+    bool     all   = atomic_load(&cold->draining);
     unsigned found = 0, i;
 
-    if (nvme->off) {
+    if (cold->off) {
         return 0;
     }
-    if (!all && ((found = choose_leaving(&nvme->leaving, victims)) != 0)) {
+    if (!all && ((found = choose_leaving(&cold->leaving, victims)) != 0)) {
         return found;
     }
-    for (i = 0; (i < nvme->n) && (found < BATCH); ++i) {
-        kvcl_nvme_class_t *cls = &nvme->classes[(nvme->choose_at + i) % nvme->n];
+    for (i = 0; (i < cold->n) && (found < BATCH); ++i) {
+        kvcl_cold_class_t *cls = &cold->classes[(cold->choose_at + i) % cold->n];
         found += all ? choose_all(cls, victims + found, BATCH - found)
                      : choose_next(cls, order, victims + found, BATCH - found);
     }
-    nvme->choose_at = (nvme->choose_at + 1) % nvme->n;
+    cold->choose_at = (cold->choose_at + 1) % cold->n;
     return found;
 }
 
@@ -273,7 +273,7 @@ static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
 /* The tier has one block of a key: one of another size that it had is not there any more. */
 static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 {
-    kvcl_nvme_t     *nvme = victim->cls->nvme;
+    kvcl_cold_t     *cold = victim->cls->cold;
     kvcl_cache_h    pool  = victim->cls->pool->cache;
     kvcl_tier_loc_t old;
     kvcl_status_t   status;
@@ -285,11 +285,11 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
             return KVCL_ERR_STALE;
         }
     }
-    other  = (kvcl_tier_find(nvme->tier, victim->key.bytes, &old) == KVCL_OK) && (old.len != pool->shape.block_bytes);
-    status = kvcl_tier_append_by(nvme->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
+    other  = (kvcl_tier_find(cold->tier, victim->key.bytes, &old) == KVCL_OK) && (old.len != pool->shape.block_bytes);
+    status = kvcl_tier_append_by(cold->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
                                  NULL, NULL, at);
     if (other && (status == KVCL_OK)) {
-        kvcl_nvme_gone(nvme, victim->key.bytes, &old);
+        kvcl_cold_gone(cold, victim->key.bytes, &old);
     }
     return status;
 }
@@ -297,29 +297,29 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 /* ---- listing ---- */
 
 typedef struct listed {
-    kvcl_nvme_class_t *cls;
+    kvcl_cold_class_t *cls;
     kvcl_store_rec_t  rec;
 } listed_t;
 
 /* Blocks of the tier that homes are being told of. */
 typedef struct listing {
-    kvcl_nvme_t *nvme;
+    kvcl_cold_t *cold;
     size_t      n;        /* of the pool that are clean then, or gone */
     listed_t    blocks[]; /* BATCH, or none */
 } listing_t;
 
 /* Lock held. */
-static void settle(kvcl_nvme_t *nvme, const listing_t *listing)
+static void settle(kvcl_cold_t *cold, const listing_t *listing)
 {
     size_t i;
 
     for (i = 0; i < listing->n; ++i) {
         const kvcl_dir_loc_t *loc = &listing->blocks[i].rec.loc;
-        kvcl_nvme_class_t    *cls = listing->blocks[i].cls;
+        kvcl_cold_class_t    *cls = listing->blocks[i].cls;
         if (kvcl_slots_gen(&cls->pool->slots, loc->slot) != loc->gen) {
-            kvcl_store_tell_removed(nvme->store, &listing->blocks[i].rec, 1);
-        } else if (cls->clean[loc->slot] == KVCL_NVME_LISTED_SOON) {
-            cls->clean[loc->slot] = KVCL_NVME_CLEAN;
+            kvcl_store_tell_removed(cold->store, &listing->blocks[i].rec, 1);
+        } else if (cls->clean[loc->slot] == KVCL_COLD_LISTED_SOON) {
+            cls->clean[loc->slot] = KVCL_COLD_CLEAN;
         }
     }
 }
@@ -327,47 +327,47 @@ static void settle(kvcl_nvme_t *nvme, const listing_t *listing)
 static void on_listed(void *arg, kvcl_status_t status)
 {
     listing_t      *listing = arg;
-    kvcl_nvme_t    *nvme    = listing->nvme;
-    kvcl_context_h ctx      = nvme->store->ctx;
+    kvcl_cold_t    *cold    = listing->cold;
+    kvcl_context_h ctx      = cold->store->ctx;
 
     if (status != KVCL_OK) {
         kvcl_log_debug("blocks of a tier are not all listed: %s", kvcl_status_text(status));
     }
     kvcl_lock(ctx);
-    if (!nvme->store->closing) {
-        settle(nvme, listing);
+    if (!cold->store->closing) {
+        settle(cold, listing);
     }
     free(listing);
-    --nvme->listing;
-    if (nvme->listing == LISTING_MAX - 1) {
-        kvcl_nvme_wake(nvme);
-    } else if ((nvme->listing == 0) && !nvme->told) {
-        kvcl_nvme_kick(nvme);
+    --cold->listing;
+    if (cold->listing == LISTING_MAX - 1) {
+        kvcl_cold_wake(cold);
+    } else if ((cold->listing == 0) && !cold->told) {
+        kvcl_cold_kick(cold);
     }
-    --nvme->store->ops; /* last: the store may be closed from here on */
+    --cold->store->ops; /* last: the store may be closed from here on */
     kvcl_engine_notify(ctx);
     kvcl_unlock(ctx);
 }
 
 /* No lock. False: not now; else the listing is no longer the caller's. */
-static bool list(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, size_t n, listing_t *listing)
+static bool list(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n, listing_t *listing)
 {
-    kvcl_store_h       store = nvme->store;
+    kvcl_store_h       store = cold->store;
     kvcl_xfer_params_t p     = {.size = sizeof(p), .cb = on_listed, .cb_arg = listing};
     kvcl_status_t      status;
     bool               now;
 
     kvcl_lock(store->ctx);
-    now = !store->closing && (nvme->listing < LISTING_MAX);
+    now = !store->closing && (cold->listing < LISTING_MAX);
     if (now) {
-        ++nvme->listing;
+        ++cold->listing;
         ++store->ops;
     }
     kvcl_unlock(store->ctx);
     if (!now) {
         return false;
     }
-    status = kvcl_publish_start(nvme->classes[0].pool, recs, n, &p, NULL);
+    status = kvcl_publish_start(cold->classes[0].pool, recs, n, &p, NULL);
     if (status != KVCL_OK) {
         on_listed(listing, status);
     }
@@ -390,57 +390,57 @@ static kvcl_store_rec_t pool_rec(const victim_t *victim)
  * there. */
 static void refuse_others(const victim_t *victim)
 {
-    kvcl_nvme_t       *nvme = victim->cls->nvme;
+    kvcl_cold_t       *cold = victim->cls->cold;
     kvcl_owner_node_t *node;
     unsigned          i;
 
-    for (i = 0; i < nvme->n; ++i) {
-        kvcl_nvme_class_t *cls = &nvme->classes[i];
-        node = (cls != victim->cls) ? kvcl_owner_find(nvme->store, &victim->key, cls->pool) : NULL;
+    for (i = 0; i < cold->n; ++i) {
+        kvcl_cold_class_t *cls = &cold->classes[i];
+        node = (cls != victim->cls) ? kvcl_owner_find(cold->store, &victim->key, cls->pool) : NULL;
         if (node != NULL) {
-            cls->clean[kvcl_owner_slot(node)] = KVCL_NVME_REFUSED;
+            cls->clean[kvcl_owner_slot(node)] = KVCL_COLD_REFUSED;
         }
     }
 }
 
 /* Lock held: those that were written are to be listed; if they are still there they are clean then. What has gone
  * meanwhile may have been evicted, or removed: if any key was removed since `epoch`, the tier forgets it. */
-static size_t mark(kvcl_nvme_t *nvme, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
+static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
                    const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, listing_t *listing)
 {
     size_t   n_recs = 0;
     unsigned i;
 
     for (i = 0; i < n; ++i) {
-        kvcl_nvme_class_t *cls = victims[i].cls;
+        kvcl_cold_class_t *cls = victims[i].cls;
         bool there   = (kvcl_slots_gen(&cls->pool->slots, victims[i].slot) == victims[i].gen);
         bool in_tier = (how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS);
-        if (in_tier && !there && (nvme->drop_epoch != epoch)) {
-            kvcl_nvme_drop(nvme, &victims[i].key);
+        if (in_tier && !there && (cold->drop_epoch != epoch)) {
+            kvcl_cold_drop(cold, &victims[i].key);
         } else if (in_tier) {
             recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
-                                                .loc = kvcl_nvme_loc(nvme, &at[i], victims[i].copies)};
+                                                .loc = kvcl_cold_loc(cold, &at[i], victims[i].copies)};
             refuse_others(&victims[i]);
             if (there) {
-                cls->clean[victims[i].slot] = KVCL_NVME_LISTED_SOON;
+                cls->clean[victims[i].slot] = KVCL_COLD_LISTED_SOON;
                 listing->blocks[listing->n++] = (listed_t){cls, pool_rec(&victims[i])};
             }
         } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && there) {
-            cls->clean[victims[i].slot] = KVCL_NVME_REFUSED; /* none so long, or no more at all */
-            nvme->off = nvme->off || (how[i] == KVCL_ERR_IO);
+            cls->clean[victims[i].slot] = KVCL_COLD_REFUSED; /* none so long, or no more at all */
+            cold->off = cold->off || (how[i] == KVCL_ERR_IO);
         }
     }
     return n_recs;
 }
 
 /* Lock held. These were not written: from there on again. */
-static void draw_back(kvcl_nvme_t *nvme, const victim_t *victims, unsigned n)
+static void draw_back(kvcl_cold_t *cold, const victim_t *victims, unsigned n)
 {
-    kvcl_nvme_leaving_t *leaving = &nvme->leaving;
+    kvcl_cold_leaving_t *leaving = &cold->leaving;
     unsigned            i;
 
     for (i = 0; i < n; ++i) {
-        kvcl_nvme_class_t *cls = victims[i].cls;
+        kvcl_cold_class_t *cls = victims[i].cls;
         uint32_t          slot = victims[i].slot;
         cls->drain_at = (cls->drain_at > slot) ? slot : cls->drain_at;
         if ((leaving->cls == cls) && (slot >= leaving->ids.first) && (slot < leaving->at)) {
@@ -451,19 +451,19 @@ static void draw_back(kvcl_nvme_t *nvme, const victim_t *victims, unsigned n)
 
 /* Lock held. Keys that shall leave the tier are still in it: what has been put anew under one of them would be taken
  * for what is there, and go with it. */
-static bool drops_wait(kvcl_nvme_t *nvme)
+static bool drops_wait(kvcl_cold_t *cold)
 {
     bool any;
 
-    pthread_mutex_lock(&nvme->lock);
-    any = (nvme->n_drops != 0);
-    pthread_mutex_unlock(&nvme->lock);
+    pthread_mutex_lock(&cold->lock);
+    any = (cold->n_drops != 0);
+    pthread_mutex_unlock(&cold->lock);
     return any;
 }
 
-kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
+kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
 {
-    kvcl_store_h     store  = nvme->store;
+    kvcl_store_h     store  = cold->store;
     uint32_t         *order   = malloc(AHEAD_MAX * sizeof(*order));
     listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
     victim_t         victims[BATCH];
@@ -478,94 +478,94 @@ kvcl_nvme_turn_t kvcl_nvme_demote(kvcl_nvme_t *nvme)
     if ((order == NULL) || (listing == NULL)) {
         free(order);
         free(listing);
-        return KVCL_NVME_WAIT;
+        return KVCL_COLD_WAIT;
     }
-    *listing = (listing_t){.nvme = nvme};
+    *listing = (listing_t){.cold = cold};
     kvcl_lock(store->ctx);
-    busy  = !store->closing && !atomic_load(&nvme->draining) && (nvme->listing >= LISTING_MAX);
-    busy  = busy || (!store->closing && drops_wait(nvme));
-    n     = (store->closing || busy) ? 0 : choose(nvme, order, victims);
-    epoch = nvme->drop_epoch;
+    busy  = !store->closing && !atomic_load(&cold->draining) && (cold->listing >= LISTING_MAX);
+    busy  = busy || (!store->closing && drops_wait(cold));
+    n     = (store->closing || busy) ? 0 : choose(cold, order, victims);
+    epoch = cold->drop_epoch;
     kvcl_unlock(store->ctx);
     free(order);
     for (done = 0; (done < n) && !busy; ++done) {
         how[done] = write_one(&victims[done], &at[done]);
         busy      = (how[done] == KVCL_ERR_BUSY);
         if (how[done] == KVCL_OK) {
-            atomic_fetch_add_explicit(&nvme->n_demoted, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&cold->n_demoted, 1, memory_order_relaxed);
         }
     }
     if (done > 0) {
         kvcl_lock(store->ctx);
-        n_recs = mark(nvme, epoch, victims, how, at, done, recs, listing);
+        n_recs = mark(cold, epoch, victims, how, at, done, recs, listing);
         if (busy) {
-            draw_back(nvme, victims + (done - 1), n - (done - 1));
+            draw_back(cold, victims + (done - 1), n - (done - 1));
         }
         kvcl_unlock(store->ctx);
-        if ((n_recs != 0) && !atomic_load(&nvme->draining) && list(nvme, recs, n_recs, listing)) {
+        if ((n_recs != 0) && !atomic_load(&cold->draining) && list(cold, recs, n_recs, listing)) {
             listing = NULL;
         }
     }
     if ((listing != NULL) && (listing->n != 0)) { /* the store is being closed */
         kvcl_lock(store->ctx);
-        settle(nvme, listing);
+        settle(cold, listing);
         kvcl_unlock(store->ctx);
     }
     free(listing);
-    return busy ? KVCL_NVME_WAIT : (n > 0) ? KVCL_NVME_MORE : KVCL_NVME_IDLE;
+    return busy ? KVCL_COLD_WAIT : (n > 0) ? KVCL_COLD_MORE : KVCL_COLD_IDLE;
 }
 
 /* Once all listings of a start are over. */
-static void tell_others(kvcl_nvme_t *nvme)
+static void tell_others(kvcl_cold_t *cold)
 {
-    kvcl_store_h store = nvme->store;
+    kvcl_store_h store = cold->store;
 
     kvcl_lock(store->ctx);
-    if (!nvme->told && (nvme->listing == 0) && !store->closing) {
-        nvme->told = true;
+    if (!cold->told && (cold->listing == 0) && !store->closing) {
+        cold->told = true;
         kvcl_relist_over(store);
     }
     kvcl_unlock(store->ctx);
 }
 
-kvcl_nvme_turn_t kvcl_nvme_list(kvcl_nvme_t *nvme)
+kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold)
 {
     kvcl_tier_item_t *items;
     kvcl_store_rec_t *recs;
     listing_t        *listing;
-    uint64_t         scan = nvme->scan;
+    uint64_t         scan = cold->scan;
     size_t           n, some = 0, i;
     bool             done = true;
 
-    if (nvme->scanned || nvme->store->closing) {
-        tell_others(nvme);
-        return KVCL_NVME_IDLE;
+    if (cold->scanned || cold->store->closing) {
+        tell_others(cold);
+        return KVCL_COLD_IDLE;
     }
     items   = malloc(LIST_BATCH * (sizeof(*items) + sizeof(*recs)));
     listing = calloc(1, sizeof(*listing));
-    if ((items == NULL) || (listing == NULL) || atomic_load(&kvcl_nvme_late)) {
+    if ((items == NULL) || (listing == NULL) || atomic_load(&kvcl_cold_late)) {
         free(items);
         free(listing);
-        return KVCL_NVME_WAIT;
+        return KVCL_COLD_WAIT;
     }
-    listing->nvme = nvme;
+    listing->cold = cold;
     recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
-    n    = kvcl_tier_walk(nvme->tier, &scan, items, LIST_BATCH);
+    n    = kvcl_tier_walk(cold->tier, &scan, items, LIST_BATCH);
     for (i = 0; i < n; ++i) {
-        if (kvcl_nvme_class_for(nvme, items[i].loc.len) != NULL) {
+        if (kvcl_cold_class_for(cold, items[i].loc.len) != NULL) {
             memcpy(recs[some].key.bytes, items[i].key, sizeof(recs[some].key.bytes));
-            recs[some++].loc = kvcl_nvme_loc(nvme, &items[i].loc, nvme->store->replicas);
+            recs[some++].loc = kvcl_cold_loc(cold, &items[i].loc, cold->store->replicas);
         }
     }
     if (some != 0) {
-        done    = list(nvme, recs, some, listing);
+        done    = list(cold, recs, some, listing);
         listing = done ? NULL : listing;
     }
     free(listing);
     free(items);
     if (done) {
-        nvme->scan    = scan;
-        nvme->scanned = (n == 0);
+        cold->scan    = scan;
+        cold->scanned = (n == 0);
     }
-    return done ? KVCL_NVME_MORE : KVCL_NVME_WAIT;
+    return done ? KVCL_COLD_MORE : KVCL_COLD_WAIT;
 }

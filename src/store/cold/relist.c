@@ -49,7 +49,7 @@ void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint3
             continue;
         }
         for (i = 0; (rank == store->me) && (i < n); ++i) {
-            kvcl_nvme_drop(store->nvme, &keys[(order != NULL) ? order[i] : i]);
+            kvcl_cold_drop(store->cold, &keys[(order != NULL) ? order[i] : i]);
         }
         for (from = 0; (rank != store->me) && (from < n); from += some) {
             some = (n - from < KVCL_ASK_KEYS_MAX) ? n - from : KVCL_ASK_KEYS_MAX;
@@ -76,7 +76,7 @@ bool kvcl_relist_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
         }
         for (i = 0; i < in->n; ++i) {
             memcpy(&key, (const char *)data + (i * sizeof(key)), sizeof(key));
-            kvcl_nvme_drop(store->nvme, &key);
+            kvcl_cold_drop(store->cold, &key);
         }
     }
     kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);

@@ -29,8 +29,8 @@ typedef struct stage_item {
 } stage_item_t;
 
 struct stage_job {
-    kvcl_list_t        link;  /* cls->jobs until all is begun, then nvme->begun */
-    kvcl_nvme_class_t  *cls;
+    kvcl_list_t        link;  /* cls->jobs until all is begun, then cold->begun */
+    kvcl_cold_class_t  *cls;
     kvcl_peer_t        *peer; /* who asked; NULL: cb, if that is not NULL */
     kvcl_msg_dir_ask_t ask;
     kvcl_stage_cb_t    cb;
@@ -45,9 +45,9 @@ struct stage_job {
 /* ---- promotion ---- */
 
 /* Was this block asked for before? It has been now. */
-static bool seen(kvcl_nvme_t *nvme, const kvcl_key_t *key)
+static bool seen(kvcl_cold_t *cold, const kvcl_key_t *key)
 {
-    uint64_t hash = kvcl_owner_hash(key) | 1, *at = &nvme->seen[(hash >> 8) & (nvme->n_seen - 1)];
+    uint64_t hash = kvcl_owner_hash(key) | 1, *at = &cold->seen[(hash >> 8) & (cold->n_seen - 1)];
     bool     was  = (*at == hash);
 
     *at = was ? 0 : hash;
@@ -55,24 +55,24 @@ static bool seen(kvcl_nvme_t *nvme, const kvcl_key_t *key)
 }
 
 /* No block is dropped for one that is in the tier anyway. */
-static bool pool_has_room(kvcl_nvme_class_t *cls)
+static bool pool_has_room(kvcl_cold_class_t *cls)
 {
     kvcl_owner_t *pool = cls->pool;
     uint32_t     next;
 
     if ((kvcl_pool_free_bytes(pool) >= kvcl_owner_bytes(pool)) ||
-        ((kvcl_evict_peek(&pool->evict, &next, 1) == 1) && (cls->clean[next] == KVCL_NVME_CLEAN))) {
+        ((kvcl_evict_peek(&pool->evict, &next, 1) == 1) && (cls->clean[next] == KVCL_COLD_CLEAN))) {
         return true;
     }
-    kvcl_nvme_kick(cls->nvme);
+    kvcl_cold_kick(cls->cold);
     return false;
 }
 
 /* A staged block into the pool. */
 static void promote(kvcl_stage_t *stage)
 {
-    kvcl_nvme_class_t *cls  = stage->cls;
-    kvcl_store_h      store = cls->nvme->store;
+    kvcl_cold_class_t *cls  = stage->cls;
+    kvcl_store_h      store = cls->cold->store;
     kvcl_copy_head_t  head  = {.copies = (uint8_t)kvcl_loc_copies(stage->rec.loc.flags)};
     kvcl_store_rec_t  rec   = stage->rec;
 
@@ -86,14 +86,14 @@ static void promote(kvcl_stage_t *stage)
     rec.loc.gen   = kvcl_slots_gen(&cls->slots, rec.loc.slot);
     rec.loc.flags = (uint16_t)((rec.loc.flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
     if (kvcl_copy_here(store, &head, &rec, NULL, 1, &stage->rec.loc) == KVCL_OK) {
-        atomic_fetch_add_explicit(&cls->nvme->n_promoted, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&cls->cold->n_promoted, 1, memory_order_relaxed);
     }
 }
 
 /* ---- questions ---- */
 
 /* For blocks of the first one's size; the others are not found. */
-static stage_job_t *make(kvcl_nvme_t *nvme, const void *recs, uint32_t n)
+static stage_job_t *make(kvcl_cold_t *cold, const void *recs, uint32_t n)
 {
     stage_job_t *job = calloc(1, sizeof(*job) + (n * (sizeof(job->items[0]) + sizeof(*job->got) + sizeof(*job->recs))));
     uint32_t    i;
@@ -106,8 +106,8 @@ static stage_job_t *make(kvcl_nvme_t *nvme, const void *recs, uint32_t n)
     job->recs = (kvcl_store_rec_t *)(void *)(job->items + n);
     job->got  = (kvcl_stage_got_t *)(void *)(job->recs + n);
     memcpy(job->recs, recs, n * sizeof(*job->recs));
-    job->cls  = kvcl_nvme_class_for(nvme, job->recs[0].loc.len);
-    job->cls  = (job->cls != NULL) ? job->cls : &nvme->classes[0];
+    job->cls  = kvcl_cold_class_for(cold, job->recs[0].loc.len);
+    job->cls  = (job->cls != NULL) ? job->cls : &cold->classes[0];
     kvcl_list_init(&job->link);
     for (i = 0; i < n; ++i) {
         kvcl_list_init(&job->items[i].link);
@@ -124,7 +124,7 @@ static void let_all_go(stage_job_t *job)
 
     for (i = 0; i < job->n; ++i) {
         if (job->got[i].status == KVCL_OK) {
-            kvcl_staging_let_go(job->cls->nvme, &job->got[i]);
+            kvcl_staging_let_go(job->cls->cold, &job->got[i]);
         }
     }
 }
@@ -132,11 +132,11 @@ static void let_all_go(stage_job_t *job)
 /* The job is gone afterwards. */
 static void answer(stage_job_t *job)
 {
-    kvcl_nvme_t *nvme = job->cls->nvme;
+    kvcl_cold_t *cold = job->cls->cold;
 
     kvcl_list_del(&job->link);
-    nvme->n_waiting -= job->n;
-    --nvme->store->ops;
+    cold->n_waiting -= job->n;
+    --cold->store->ops;
     if (job->peer != NULL) {
         kvcl_ask_answer(job->peer, &job->ask, KVCL_OK, job->n, job->got, job->n * sizeof(*job->got));
     } else if (job->cb != NULL) {
@@ -144,7 +144,7 @@ static void answer(stage_job_t *job)
     } else {
         let_all_go(job);
     }
-    kvcl_engine_notify(nvme->store->ctx);
+    kvcl_engine_notify(cold->store->ctx);
     free(job);
 }
 
@@ -165,19 +165,19 @@ static void item_over(stage_item_t *item, kvcl_status_t status, kvcl_stage_t *st
     }
 }
 
-static void pump(kvcl_nvme_t *nvme);
+static void pump(kvcl_cold_t *cold);
 
 /* A block has come, or will not. */
 static void stage_over(kvcl_stage_t *stage, kvcl_status_t status)
 {
-    kvcl_nvme_t *nvme = stage->cls->nvme;
+    kvcl_cold_t *cold = stage->cls->cold;
 
     stage->reading = false;
-    --nvme->n_reading;
-    nvme->pumping = true; /* nobody takes a staging block while this one is given out */
+    --cold->n_reading;
+    cold->pumping = true; /* nobody takes a staging block while this one is given out */
     status = kvcl_staging_read(stage, status);
-    if ((status != KVCL_OK) && !nvme->store->closing) {
-        kvcl_store_tell_removed(nvme->store, &stage->rec, 1);
+    if ((status != KVCL_OK) && !cold->store->closing) {
+        kvcl_store_tell_removed(cold->store, &stage->rec, 1);
     }
     while (!kvcl_list_is_empty(&stage->waiters)) {
         stage_item_t *item = kvcl_container_of(kvcl_list_pop(&stage->waiters), stage_item_t, link);
@@ -186,19 +186,19 @@ static void stage_over(kvcl_stage_t *stage, kvcl_status_t status)
     if ((status == KVCL_OK) && stage->promote) {
         promote(stage);
     }
-    nvme->pumping = false;
+    cold->pumping = false;
 }
 
 static void on_read(void *arg, kvcl_status_t status)
 {
     kvcl_stage_t   *stage = arg;
-    kvcl_nvme_t    *nvme  = stage->cls->nvme;
-    kvcl_context_h ctx    = nvme->store->ctx;
+    kvcl_cold_t    *cold  = stage->cls->cold;
+    kvcl_context_h ctx    = cold->store->ctx;
 
     kvcl_lock(ctx);
     stage_over(stage, status);
-    pump(nvme);
-    --nvme->store->ops; /* last: the store may be closed from here on */
+    pump(cold);
+    --cold->store->ops; /* last: the store may be closed from here on */
     kvcl_engine_notify(ctx);
     kvcl_unlock(ctx);
 }
@@ -207,22 +207,22 @@ static void on_read(void *arg, kvcl_status_t status)
  * not given out, staged or not: it may have been removed. */
 static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
 {
-    kvcl_nvme_class_t *cls  = item->job->cls;
-    kvcl_nvme_t       *nvme = cls->nvme;
+    kvcl_cold_class_t *cls  = item->job->cls;
+    kvcl_cold_t       *cold = cls->cold;
     kvcl_stage_t      *stage;
     kvcl_tier_loc_t   at;
     struct iovec      iov;
     kvcl_status_t     status;
 
-    if ((rec->loc.len != cls->cache->shape.block_bytes) || !kvcl_nvme_holds(nvme, &rec->key, &rec->loc) ||
-        (kvcl_tier_find(nvme->tier, rec->key.bytes, &at) != KVCL_OK) || (at.len != rec->loc.len) ||
+    if ((rec->loc.len != cls->cache->shape.block_bytes) || !kvcl_cold_holds(cold, &rec->key, &rec->loc) ||
+        (kvcl_tier_find(cold->tier, rec->key.bytes, &at) != KVCL_OK) || (at.len != rec->loc.len) ||
         (at.checksum != rec->loc.checksum)) {
         item_over(item, KVCL_ERR_NOT_FOUND, NULL);
         return true;
     }
-    stage = kvcl_staging_find(nvme, rec);
+    stage = kvcl_staging_find(cold, rec);
     if (stage != NULL) {
-        stage->promote = seen(nvme, &rec->key) || stage->promote;
+        stage->promote = seen(cold, &rec->key) || stage->promote;
         if (stage->reading) {
             kvcl_list_add_tail(&stage->waiters, &item->link);
             return true;
@@ -237,10 +237,10 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
     if (stage == NULL) {
         return false;
     }
-    stage->promote = seen(nvme, &rec->key);
+    stage->promote = seen(cold, &rec->key);
     iov.iov_base   = (uint8_t *)cls->cache->bases[0] + ((uint64_t)kvcl_stage_slot(stage) * rec->loc.len);
     iov.iov_len    = rec->loc.len;
-    status = kvcl_tier_read(nvme->tier, rec->key.bytes, &at, &iov, 1, on_read, stage);
+    status = kvcl_tier_read(cold->tier, rec->key.bytes, &at, &iov, 1, on_read, stage);
     if (status != KVCL_OK) {
         (void)!kvcl_staging_read(stage, status);
         if (status == KVCL_ERR_BUSY) {
@@ -250,31 +250,31 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
         return true;
     }
     stage->reading = true;
-    ++nvme->n_reading;
-    ++nvme->store->ops;
+    ++cold->n_reading;
+    ++cold->store->ops;
     kvcl_list_add_tail(&stage->waiters, &item->link);
     return true;
 }
 
 static void look_again(void *arg)
 {
-    kvcl_nvme_t *nvme = arg;
+    kvcl_cold_t *cold = arg;
 
-    nvme->timer = NULL;
-    pump(nvme);
+    cold->timer = NULL;
+    pump(cold);
 }
 
 /* All that is left of a question. False: there is no staging block for the next one. */
 static bool begin_job(stage_job_t *job)
 {
-    kvcl_nvme_class_t *cls = job->cls;
+    kvcl_cold_class_t *cls = job->cls;
     uint32_t          i, n = job->n;
 
     for (i = job->next; i < n; ++i) {
         job->next = i + 1;
         if (i + 1 == n) { /* it may be over, and gone, with its last block */
             kvcl_list_del(&job->link);
-            kvcl_list_add_tail(&cls->nvme->begun, &job->link);
+            kvcl_list_add_tail(&cls->cold->begun, &job->link);
         }
         if (!begin(&job->items[i], &job->recs[i])) {
             job->next = i;
@@ -287,54 +287,54 @@ static bool begin_job(stage_job_t *job)
 }
 
 /* The class whose question is the next, of those that are not full; NULL: there is none. */
-static kvcl_nvme_class_t *next_class(kvcl_nvme_t *nvme, unsigned full)
+static kvcl_cold_class_t *next_class(kvcl_cold_t *cold, unsigned full)
 {
     unsigned i, k;
 
-    for (i = 0; i < nvme->n; ++i) {
-        k = (nvme->begin_at + i) % nvme->n;
-        if (!(full & (1u << k)) && !kvcl_list_is_empty(&nvme->classes[k].jobs)) {
-            nvme->begin_at = (k + 1) % nvme->n;
-            return &nvme->classes[k];
+    for (i = 0; i < cold->n; ++i) {
+        k = (cold->begin_at + i) % cold->n;
+        if (!(full & (1u << k)) && !kvcl_list_is_empty(&cold->classes[k].jobs)) {
+            cold->begin_at = (k + 1) % cold->n;
+            return &cold->classes[k];
         }
     }
     return NULL;
 }
 
 /* As many blocks of the questions, in turn, as there is room for. What ends in here may ask for more. */
-static void pump(kvcl_nvme_t *nvme)
+static void pump(kvcl_cold_t *cold)
 {
-    kvcl_nvme_class_t *cls;
+    kvcl_cold_class_t *cls;
     unsigned          full = 0;
 
-    if (nvme->pumping) {
+    if (cold->pumping) {
         return;
     }
-    nvme->pumping = true;
-    while ((cls = next_class(nvme, full)) != NULL) {
+    cold->pumping = true;
+    while ((cls = next_class(cold, full)) != NULL) {
         if (!begin_job(kvcl_list_head(&cls->jobs, stage_job_t, link))) {
-            full |= 1u << (cls - nvme->classes);
+            full |= 1u << (cls - cold->classes);
         }
     }
-    nvme->pumping = false;
-    if ((full != 0) && (nvme->timer == NULL)) {
-        nvme->timer = kvcl_store_timer_start(nvme->store, LOOK_NS, look_again, nvme);
+    cold->pumping = false;
+    if ((full != 0) && (cold->timer == NULL)) {
+        cold->timer = kvcl_store_timer_start(cold->store, LOOK_NS, look_again, cold);
     }
 }
 
 /* Everything is hostile: what passes names blocks of mine. */
 static kvcl_status_t take_job(stage_job_t *job)
 {
-    kvcl_nvme_t *nvme = job->cls->nvme;
+    kvcl_cold_t *cold = job->cls->cold;
 
-    if (nvme->n_waiting + job->n > WAITING_MAX) {
+    if (cold->n_waiting + job->n > WAITING_MAX) {
         free(job);
         return KVCL_ERR_BUSY;
     }
-    nvme->n_waiting += job->n;
-    ++nvme->store->ops;
+    cold->n_waiting += job->n;
+    ++cold->store->ops;
     kvcl_list_add_tail(&job->cls->jobs, &job->link);
-    pump(nvme);
+    pump(cold);
     return KVCL_OK;
 }
 
@@ -349,11 +349,11 @@ void kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
         kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
         return;
     }
-    if (store->nvme == NULL) {
+    if (store->cold == NULL) {
         kvcl_ask_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
         return;
     }
-    job = make(store->nvme, data, in->n);
+    job = make(store->cold, data, in->n);
     if (job != NULL) {
         job->peer = peer;
         job->ask  = *in;
@@ -364,10 +364,10 @@ void kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     }
 }
 
-kvcl_status_t kvcl_stage_here(kvcl_nvme_t *nvme, const kvcl_store_rec_t *recs, uint32_t n, kvcl_stage_cb_t cb,
+kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, uint32_t n, kvcl_stage_cb_t cb,
                               void *arg)
 {
-    stage_job_t *job = make(nvme, recs, n);
+    stage_job_t *job = make(cold, recs, n);
 
     if (job == NULL) {
         return KVCL_ERR_NO_MEMORY;
@@ -382,12 +382,12 @@ void kvcl_stage_on_let_go(kvcl_store_h store, const void *data, uint32_t n)
     kvcl_stage_got_t got;
     uint32_t         i;
 
-    for (i = 0; (store->nvme != NULL) && (i < n); ++i) {
+    for (i = 0; (store->cold != NULL) && (i < n); ++i) {
         memcpy(&got, (const char *)data + (i * sizeof(got)), sizeof(got));
-        kvcl_staging_let_go(store->nvme, &got);
+        kvcl_staging_let_go(store->cold, &got);
     }
-    if (store->nvme != NULL) {
-        pump(store->nvme);
+    if (store->cold != NULL) {
+        pump(store->cold);
     }
 }
 
@@ -402,14 +402,14 @@ static void forget(kvcl_list_t *jobs, const void *arg)
     }
 }
 
-void kvcl_stage_forget(kvcl_nvme_t *nvme, const void *arg)
+void kvcl_stage_forget(kvcl_cold_t *cold, const void *arg)
 {
     unsigned i;
 
-    for (i = 0; i < nvme->n; ++i) {
-        forget(&nvme->classes[i].jobs, arg);
+    for (i = 0; i < cold->n; ++i) {
+        forget(&cold->classes[i].jobs, arg);
     }
-    forget(&nvme->begun, arg);
+    forget(&cold->begun, arg);
 }
 
 static void end_job(stage_job_t *job)
@@ -417,21 +417,21 @@ static void end_job(stage_job_t *job)
     uint32_t i, n = job->n;
 
     kvcl_list_del(&job->link);
-    kvcl_list_add_tail(&job->cls->nvme->begun, &job->link);
+    kvcl_list_add_tail(&job->cls->cold->begun, &job->link);
     for (i = job->next; i < n; ++i) {
         item_over(&job->items[i], KVCL_ERR_SHUTDOWN, NULL);
     }
 }
 
-void kvcl_stage_stop(kvcl_nvme_t *nvme)
+void kvcl_stage_stop(kvcl_cold_t *cold)
 {
     unsigned i;
 
-    kvcl_store_timer_stop(nvme->timer);
-    nvme->timer = NULL;
-    for (i = 0; i < nvme->n; ++i) {
-        while (!kvcl_list_is_empty(&nvme->classes[i].jobs)) {
-            end_job(kvcl_list_head(&nvme->classes[i].jobs, stage_job_t, link));
+    kvcl_store_timer_stop(cold->timer);
+    cold->timer = NULL;
+    for (i = 0; i < cold->n; ++i) {
+        while (!kvcl_list_is_empty(&cold->classes[i].jobs)) {
+            end_job(kvcl_list_head(&cold->classes[i].jobs, stage_job_t, link));
         }
     }
 }

@@ -30,9 +30,9 @@ uint32_t kvcl_stage_window(uint64_t block_bytes, unsigned n_sizes)
 
 /* ---- the index of what is staged ---- */
 
-kvcl_stage_t *kvcl_staging_find(const kvcl_nvme_t *nvme, const kvcl_store_rec_t *rec)
+kvcl_stage_t *kvcl_staging_find(const kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
 {
-    kvcl_stage_t *at = kvcl_map_get(&nvme->index, kvcl_owner_hash(&rec->key));
+    kvcl_stage_t *at = kvcl_map_get(&cold->index, kvcl_owner_hash(&rec->key));
 
     while ((at != NULL) && (!kvcl_key_equal(&at->rec.key, &rec->key) || (at->rec.loc.slot != rec->loc.slot) ||
                             (at->rec.loc.gen != rec->loc.gen) || (at->rec.loc.len != rec->loc.len))) {
@@ -41,18 +41,18 @@ kvcl_stage_t *kvcl_staging_find(const kvcl_nvme_t *nvme, const kvcl_store_rec_t 
     return at;
 }
 
-static bool index_add(kvcl_nvme_t *nvme, kvcl_stage_t *stage)
+static bool index_add(kvcl_cold_t *cold, kvcl_stage_t *stage)
 {
     uint64_t hash = kvcl_owner_hash(&stage->rec.key);
 
-    stage->next = kvcl_map_get(&nvme->index, hash);
-    return kvcl_map_put(&nvme->index, hash, stage) == KVCL_OK;
+    stage->next = kvcl_map_get(&cold->index, hash);
+    return kvcl_map_put(&cold->index, hash, stage) == KVCL_OK;
 }
 
-static void index_del(kvcl_nvme_t *nvme, kvcl_stage_t *stage)
+static void index_del(kvcl_cold_t *cold, kvcl_stage_t *stage)
 {
     uint64_t     hash  = kvcl_owner_hash(&stage->rec.key);
-    kvcl_stage_t *head = kvcl_map_get(&nvme->index, hash), *at;
+    kvcl_stage_t *head = kvcl_map_get(&cold->index, hash), *at;
 
     if (head != stage) {
         for (at = head; (at != NULL) && (at->next != stage); at = at->next) {
@@ -60,8 +60,8 @@ static void index_del(kvcl_nvme_t *nvme, kvcl_stage_t *stage)
         if (at != NULL) {
             at->next = stage->next;
         }
-    } else if ((stage->next == NULL) || (kvcl_map_put(&nvme->index, hash, stage->next) != KVCL_OK)) {
-        (void)kvcl_map_del(&nvme->index, hash);
+    } else if ((stage->next == NULL) || (kvcl_map_put(&cold->index, hash, stage->next) != KVCL_OK)) {
+        (void)kvcl_map_del(&cold->index, hash);
     }
     stage->next = NULL;
 }
@@ -72,12 +72,12 @@ static void index_del(kvcl_nvme_t *nvme, kvcl_stage_t *stage)
 static void recycle(kvcl_stage_t *stage)
 {
     kvcl_list_del(&stage->link);
-    index_del(stage->cls->nvme, stage);
+    index_del(stage->cls->cold, stage);
     stage->users = 0;
     (void)!kvcl_slots_withdraw(&stage->cls->slots, kvcl_stage_slot(stage), KVCL_SLOT_FREE);
 }
 
-static void make_room(kvcl_nvme_class_t *cls)
+static void make_room(kvcl_cold_class_t *cls)
 {
     kvcl_stage_t *oldest;
 
@@ -91,7 +91,7 @@ static void make_room(kvcl_nvme_class_t *cls)
     }
 }
 
-kvcl_stage_t *kvcl_staging_take(kvcl_nvme_class_t *cls, const kvcl_store_rec_t *rec)
+kvcl_stage_t *kvcl_staging_take(kvcl_cold_class_t *cls, const kvcl_store_rec_t *rec)
 {
     kvcl_stage_t *stage;
     uint32_t     slot;
@@ -105,7 +105,7 @@ kvcl_stage_t *kvcl_staging_take(kvcl_nvme_class_t *cls, const kvcl_store_rec_t *
     stage                 = &cls->stages[slot];
     stage->rec            = *rec;
     stage->rec.loc.source = 0;
-    if (!index_add(cls->nvme, stage)) {
+    if (!index_add(cls->cold, stage)) {
         (void)!kvcl_slots_abort(&cls->slots, slot);
         return NULL;
     }
@@ -114,7 +114,7 @@ kvcl_stage_t *kvcl_staging_take(kvcl_nvme_class_t *cls, const kvcl_store_rec_t *
 
 kvcl_status_t kvcl_staging_read(kvcl_stage_t *stage, kvcl_status_t status)
 {
-    kvcl_nvme_class_t *cls = stage->cls;
+    kvcl_cold_class_t *cls = stage->cls;
     uint32_t          slot = kvcl_stage_slot(stage);
     kvcl_dir_loc_t    loc;
 
@@ -127,7 +127,7 @@ kvcl_status_t kvcl_staging_read(kvcl_stage_t *stage, kvcl_status_t status)
         kvcl_list_add_tail(&cls->idle, &stage->link);
     } else {
         (void)!kvcl_slots_abort(&cls->slots, slot);
-        index_del(cls->nvme, stage);
+        index_del(cls->cold, stage);
     }
     return status;
 }
@@ -140,9 +140,9 @@ void kvcl_staging_hold(kvcl_stage_t *stage)
     kvcl_list_add_tail(&stage->cls->held, &stage->link);
 }
 
-void kvcl_staging_let_go(kvcl_nvme_t *nvme, const kvcl_stage_got_t *got)
+void kvcl_staging_let_go(kvcl_cold_t *cold, const kvcl_stage_got_t *got)
 {
-    kvcl_nvme_class_t *cls = kvcl_nvme_staging(nvme, got->cache);
+    kvcl_cold_class_t *cls = kvcl_cold_staging(cold, got->cache);
     kvcl_stage_t      *stage;
 
     if ((cls == NULL) || (got->slot >= cls->slots.n) || (cls->array[got->slot].state != KVCL_SLOT_PUBLISHED) ||
@@ -158,10 +158,10 @@ void kvcl_staging_let_go(kvcl_nvme_t *nvme, const kvcl_stage_got_t *got)
 
 /* ---- beginning and end ---- */
 
-static kvcl_status_t init_class(kvcl_nvme_class_t *cls)
+static kvcl_status_t init_class(kvcl_cold_class_t *cls)
 {
-    kvcl_store_h  store = cls->nvme->store;
-    uint32_t      bytes = (uint32_t)kvcl_owner_bytes(cls->pool), n = n_stages(bytes, cls->nvme->n), first, i;
+    kvcl_store_h  store = cls->cold->store;
+    uint32_t      bytes = (uint32_t)kvcl_owner_bytes(cls->pool), n = n_stages(bytes, cls->cold->n), first, i;
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(n, bytes);
     char          name[KVCL_CACHE_NAME_MAX + 1];
     kvcl_status_t status;
@@ -175,7 +175,7 @@ static kvcl_status_t init_class(kvcl_nvme_class_t *cls)
     cls->array  = calloc(n, sizeof(*cls->array));
     cls->stages = calloc(n, sizeof(*cls->stages));
     if ((cls->array == NULL) || (cls->stages == NULL) ||
-        (kvcl_map_reserve(&cls->nvme->index, (size_t)STAGES_MAX * cls->nvme->n) != KVCL_OK)) {
+        (kvcl_map_reserve(&cls->cold->index, (size_t)STAGES_MAX * cls->cold->n) != KVCL_OK)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %u staging blocks", n);
     }
     for (i = 0; i < n; ++i) {
@@ -187,26 +187,26 @@ static kvcl_status_t init_class(kvcl_nvme_class_t *cls)
                            (uint16_t)cls->cache->id, first & 0x3fffffff);
 }
 
-kvcl_status_t kvcl_staging_init(kvcl_nvme_t *nvme)
+kvcl_status_t kvcl_staging_init(kvcl_cold_t *cold)
 {
     kvcl_status_t status = KVCL_OK;
     unsigned      i;
 
-    for (i = 0; (i < nvme->n) && (status == KVCL_OK); ++i) {
-        status = init_class(&nvme->classes[i]);
+    for (i = 0; (i < cold->n) && (status == KVCL_OK); ++i) {
+        status = init_class(&cold->classes[i]);
     }
     return status;
 }
 
-void kvcl_staging_fini(kvcl_nvme_t *nvme)
+void kvcl_staging_fini(kvcl_cold_t *cold)
 {
     unsigned i;
 
-    for (i = 0; i < nvme->n; ++i) {
-        if (nvme->classes[i].cache != NULL) {
-            kvcl_cache_destroy(nvme->classes[i].cache);
+    for (i = 0; i < cold->n; ++i) {
+        if (cold->classes[i].cache != NULL) {
+            kvcl_cache_destroy(cold->classes[i].cache);
         }
-        free(nvme->classes[i].array);
-        free(nvme->classes[i].stages);
+        free(cold->classes[i].array);
+        free(cold->classes[i].stages);
     }
 }

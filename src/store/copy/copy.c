@@ -285,7 +285,7 @@ static bool make_way(const copy_job_t *job, uint32_t i)
         (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
         (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
         kvcl_store_tell_removed(job->store, &gone, 1);
-        kvcl_nvme_drop(job->store->nvme, &job->todo[i].key);
+        kvcl_cold_drop(job->store->cold, &job->todo[i].key);
     }
     return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
 }

@@ -315,14 +315,14 @@ static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to
     for (i = 0; i < batch->n; ++i) {
         const kvcl_dir_loc_t *loc = &batch->recs[i].loc;
         if ((batch->made[i] != 0) && kvcl_loc_is_nvme(loc)) {
-            n += kvcl_nvme_holds(store->nvme, &batch->recs[i].key, loc) ? 1 : 0;
-            kvcl_nvme_drop(store->nvme, &batch->recs[i].key);
+            n += kvcl_cold_holds(store->cold, &batch->recs[i].key, loc) ? 1 : 0;
+            kvcl_cold_drop(store->cold, &batch->recs[i].key);
         } else if ((batch->made[i] != 0) &&
                    (kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
                    (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) ==
                     KVCL_OK)) {
             kvcl_store_tell_removed(store, &gone, 1);
-            kvcl_nvme_drop(store->nvme, &gone.key);
+            kvcl_cold_drop(store->cold, &gone.key);
             ++n;
         }
     }
@@ -447,14 +447,14 @@ static bool next_of_tier(const kvcl_owner_t *pool, uint64_t *it, batch_t *batch)
 {
     kvcl_store_h     store = pool->store;
     kvcl_tier_item_t items[BATCH];
-    size_t           n = kvcl_tier_walk(store->nvme->tier, it, items, BATCH), i;
+    size_t           n = kvcl_tier_walk(store->cold->tier, it, items, BATCH), i;
     kvcl_store_rec_t rec;
 
     batch->n = 0;
     kvcl_lock(store->ctx);
     for (i = 0; i < n; ++i) {
         memcpy(rec.key.bytes, items[i].key, sizeof(rec.key.bytes));
-        rec.loc = kvcl_nvme_loc(store->nvme, &items[i].loc, store->replicas);
+        rec.loc = kvcl_cold_loc(store->cold, &items[i].loc, store->replicas);
         if ((rec.loc.len == kvcl_owner_bytes(pool)) && (kvcl_owner_find(store, &rec.key, pool) == NULL)) {
             batch->recs[batch->n++] = rec;
         }
@@ -472,7 +472,7 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
     uint64_t      it     = 0, first = 0;
 
     drain->missed = false;
-    while ((status == KVCL_OK) && (store->nvme != NULL) && next_of_tier(pool, &it, &drain->batch)) {
+    while ((status == KVCL_OK) && (store->cold != NULL) && next_of_tier(pool, &it, &drain->batch)) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
         }
@@ -511,7 +511,7 @@ static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *dr
         status[i] = drain_class(pool->owners[i], false, deadline, drain);
     }
     for (i = 0; i < pool->n; ++i) {
-        if ((status[i] == KVCL_OK) && (pool->owners[i]->store->nvme != NULL)) {
+        if ((status[i] == KVCL_OK) && (pool->owners[i]->store->cold != NULL)) {
             status[i] = drain_class(pool->owners[i], true, deadline, drain);
         }
         first = (first == KVCL_OK) ? status[i] : first;

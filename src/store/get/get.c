@@ -36,7 +36,7 @@ static void touch_hits(kvcl_get_t *get)
 
     for (i = get->n; i-- > 0;) { /* the end of a chain first */
         const kvcl_get_item_t *item = &get->items[i];
-        if ((item->why == KVCL_OK) && (item->locs[item->cur].rank != store->me) && !item->nvme) {
+        if ((item->why == KVCL_OK) && (item->locs[item->cur].rank != store->me) && !item->from_tier) {
             kvcl_uses_note(store, &item->locs[item->cur], true);
         } else if ((item->why == KVCL_OK) && (item->locs[item->cur].rank == store->me)) {
             owner = kvcl_owner_by_cache_id(store, item->locs[item->cur].cache);
@@ -61,8 +61,8 @@ static void finish(kvcl_get_t *get)
         status = get->items[i].why;
         if (status == KVCL_OK) {
             const kvcl_get_item_t *item = &get->items[i];
-            ++hits[item->nvme ? KVCL_DIR_TIER_NVME : (item->locs[item->cur].flags & KVCL_DIR_TIER_MASK)];
-            local += (!item->nvme && (item->locs[item->cur].rank == get->store->me)) ? 1 : 0;
+            ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (item->locs[item->cur].flags & KVCL_DIR_TIER_MASK)];
+            local += (!item->from_tier && (item->locs[item->cur].rank == get->store->me)) ? 1 : 0;
         }
         if (get->from != NULL) {
             get->from[i] = kvcl_get_origin(&get->items[i]);
@@ -124,14 +124,14 @@ static void report_spoilt(kvcl_store_h store, const kvcl_get_item_t *item)
 }
 
 /* The bytes that came have another sum. The copy stays listed until its owner has looked, so it may be tried again. */
-static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool nvme)
+static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool from_tier)
 {
     item->wrong = false;
     atomic_fetch_add_explicit(&get->store->corrupt, 1, memory_order_relaxed);
     kvcl_log_info("a block from rank %u has not the bytes that were published", item->locs[item->cur].rank);
     if (get->stopping == KVCL_OK) {
         item->again = true;
-        if (!nvme) {
+        if (!from_tier) {
             report_spoilt(get->store, item);
         }
     }
@@ -139,20 +139,20 @@ static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool nvme)
 
 void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
 {
-    kvcl_get_item_t *item  = &get->items[i];
-    kvcl_store_h    store = get->store;
-    const bool      nvme  = item->nvme;
+    kvcl_get_item_t *item     = &get->items[i];
+    kvcl_store_h    store     = get->store;
+    const bool      from_tier = item->from_tier;
 
     if (status == KVCL_OK) {
         item->why   = KVCL_OK;
         item->state = KVCL_GET_DONE;
         return;
     }
-    item->state = KVCL_GET_READY;
-    item->nvme  = false;
-    item->tried |= (uint8_t)(1u << item->cur);
+    item->state     = KVCL_GET_READY;
+    item->from_tier = false;
+    item->tried    |= (uint8_t)(1u << item->cur);
     if (item->wrong) {
-        came_wrong(get, item, nvme);
+        came_wrong(get, item, from_tier);
         return;
     }
     switch (status) {
@@ -313,7 +313,7 @@ static void start_local(kvcl_get_t *get, uint32_t i)
     kvcl_get_item_t         *item   = &get->items[i];
     const kvcl_dir_loc_t    *loc    = &item->locs[item->cur];
     const kvcl_owner_t      *owner  = kvcl_owner_by_cache_id(get->store, loc->cache);
-    const kvcl_nvme_class_t *staged = kvcl_nvme_staging(get->store->nvme, loc->cache);
+    const kvcl_cold_class_t *staged = kvcl_cold_staging(get->store->cold, loc->cache);
     const kvcl_slots_t      *slots  = (owner != NULL) ? &owner->slots : (staged != NULL) ? &staged->slots : NULL;
 
     if ((slots == NULL) || (kvcl_slots_check(slots, loc->slot, loc->gen, &item->key) != KVCL_OK)) {

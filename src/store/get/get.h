@@ -37,10 +37,10 @@ typedef struct kvcl_get_item {
     uint8_t        state;   /* kvcl_get_state_t */
     bool           again;   /* a copy had moved on: a new lookup may find another */
     bool            staged;  /* held is not let go yet */
-    bool            nvme;    /* it came, if it came, out of a tier */
+    bool            from_tier; /* it came, if it came, out of a tier */
     bool            wrong;   /* its bytes are here, and their sum is another; a device that fails is no such thing */
     kvcl_get_held_t held;
-    uint32_t        tier_slot, tier_gen; /* nvme: its place there */
+    uint32_t        tier_slot, tier_gen; /* its place there */
 } kvcl_get_item_t;
 
 typedef struct kvcl_get {

@@ -44,7 +44,7 @@ static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kv
     loc->gen     = got->gen;
     item->held   = (kvcl_get_held_t){.rank = loc->rank, .cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
     item->staged = true;
-    item->nvme   = true;
+    item->from_tier   = true;
     item->state  = KVCL_GET_READY;
 }
 
@@ -52,8 +52,8 @@ kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item)
 {
     kvcl_dir_loc_t loc = item->locs[item->cur];
 
-    if (item->nvme) {
-        loc.cache = KVCL_NVME_CACHE;
+    if (item->from_tier) {
+        loc.cache = KVCL_COLD_CACHE;
         loc.slot  = item->tier_slot;
         loc.gen   = item->tier_gen;
     }
@@ -124,9 +124,9 @@ static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
     kvcl_status_t status = KVCL_ERR_NOT_FOUND;
 
     if (want->rank == store->me) {
-        if (store->nvme != NULL) {
+        if (store->cold != NULL) {
             get->here = want;
-            status    = kvcl_stage_here(store->nvme, recs, want->n, on_staged_here, want);
+            status    = kvcl_stage_here(store->cold, recs, want->n, on_staged_here, want);
         }
         if (status != KVCL_OK) {
             get->here = NULL;
@@ -257,7 +257,7 @@ void kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status)
 
     kvcl_asks_stop(&get->stages, status);
     if (want != NULL) {
-        kvcl_stage_forget(get->store->nvme, want);
+        kvcl_stage_forget(get->store->cold, want);
         get->here = NULL;
         take_all(want, status, NULL);
     }

@@ -193,7 +193,7 @@ static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
     kvcl_owner_t     *owner = owner_of(store, rec);
     kvcl_store_rec_t gone;
 
-    kvcl_nvme_drop(store->nvme, &rec->key);
+    kvcl_cold_drop(store->cold, &rec->key);
     if (owner == NULL) {
         return;
     }

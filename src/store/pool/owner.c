@@ -286,7 +286,7 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     if (owner->slabs != NULL) {
         kvcl_slabs_use(owner->slabs, owner->cls, slot);
     }
-    kvcl_nvme_published(owner, slot, checksum);
+    kvcl_cold_published(owner, slot, checksum);
     ++store->n_published;
     ++store->n_ever;
     kvcl_store_freed(store); /* who waits for room may evict it */
@@ -337,7 +337,7 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
         if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) { /* a reader may be late */
             kvcl_slabs_use(owner->slabs, owner->cls, slot);
         }
-        kvcl_nvme_used(owner, slot);
+        kvcl_cold_used(owner, slot);
     }
 }
 

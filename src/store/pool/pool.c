@@ -238,7 +238,7 @@ static void vacate(kvcl_owner_t *owner, uint32_t slab)
             (void)!kvcl_slots_take(&owner->slots, slot);
         } else if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &gone[n]) == KVCL_OK) {
             ++owner->store->n_evicted;
-            n += kvcl_nvme_evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
+            n += kvcl_cold_evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
         }
         if (n == GONE) {
             kvcl_store_tell_removed(owner->store, gone, n);
@@ -246,8 +246,8 @@ static void vacate(kvcl_owner_t *owner, uint32_t slab)
         }
     }
     kvcl_store_tell_removed(owner->store, gone, n);
-    kvcl_nvme_slab_gone(owner, ids);
-    kvcl_nvme_taken(owner);
+    kvcl_cold_slab_gone(owner, ids);
+    kvcl_cold_taken(owner);
 }
 
 static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
@@ -298,7 +298,7 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
             kvcl_slabs_refuse(slabs, slab);
             continue;
         }
-        if ((from != NULL) && !must && !kvcl_nvme_lets_go(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
+        if ((from != NULL) && !must && !kvcl_cold_lets_go(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
             return false;
         }
         take_over(owner, slab, from);

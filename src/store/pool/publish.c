@@ -65,7 +65,7 @@ static bool is_current(const kvcl_publish_t *publish, size_t i)
     if (!publish->is_publish || (publish->owner == NULL)) {
         return false;
     }
-    return kvcl_loc_is_nvme(&rec->loc) ? kvcl_nvme_holds(publish->store->nvme, &rec->key, &rec->loc)
+    return kvcl_loc_is_nvme(&rec->loc) ? kvcl_cold_holds(publish->store->cold, &rec->key, &rec->loc)
                                        : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
 }
 
