@@ -5,15 +5,15 @@
  *   home/ranks.c     who takes part, who is home to what, where copies go
  *   home/timer.c     doing something later
  *   home/ask.c       questions to homes: one message each way, in parallel
- *   home/home.c      what this rank answers as a home, and withdrawals it is told of
+ *   home/home_answer.c what this rank answers as a home, and withdrawals it is told of
  *   home/lookup.c    match, exists; reading mapped tables
  *   home/repair.c    what homes do after a rank has gone
  *   pool/owner.h     caches whose blocks are published here: slots, local index, eviction order
  *   pool/publish.c   publish, withdraw, remove
  *   pool/pool.h      a pool and its classes: pool.c; pool/blocks.c: alloc, free, pin
- *   copy/put.c       put; copy/chain.c: more copies of it on other ranks; copy/copy.c: copies of others' in my pool
+ *   copy/put_blocks.c put; copy/chain.c: more copies of it; copy/copy_jobs.c: copies of others' blocks, made here
  *   get/fetch.h      small blocks that come along with a lookup's answer: get/fetch.c
- *   get/get.c        get as a request; get/get_lookup.c: where blocks lie; get/get_now.c: inside the call;
+ *   get/get_rounds.c get as a request; get/get_lookup.c: where blocks lie; get/get_now.c: inside the call;
  *                    get/verify.c: checksums off the lock; get/nearest.c: which copy next; get/hedge.c: not
  *                    waiting for a silent rank
  *   get/uses.c       blocks got from others: their owners are told; copy/hot.c: the hot ones are copied here
@@ -93,7 +93,7 @@ struct kvcl_store {
     uint64_t          n_published, n_ever, n_evicted;
     /* Operations in flight. */
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
-    kvcl_list_t       copies;      /* copy_job_t.link: copy/copy.c */
+    kvcl_list_t       copies;      /* copy_job_t.link: copy/copy_jobs.c */
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
     kvcl_list_t       op_asks;     /* kvcl_ask_t.link: whose callers wait (admin/ops.c) */
@@ -269,7 +269,7 @@ void          kvcl_deal_free(kvcl_deal_t *deal);
 kvcl_status_t kvcl_asks_make(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *keys, size_t stride,
                              const kvcl_deal_t *deal, kvcl_list_t *list) KVCL_MUST_CHECK;
 
-/* ---- homes (home/home.c) ---- */
+/* ---- homes (home/home_answer.c) ---- */
 
 void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len);
@@ -289,7 +289,7 @@ void *kvcl_home_scratch(kvcl_context_h ctx, size_t len);
 void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
                      const void *data, size_t len);
 
-/* ---- copies of others' blocks in my pool (copy/copy.c): lock held ---- */
+/* ---- copies of others' blocks in my pool (copy/copy_jobs.c): lock held ---- */
 
 void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                       size_t len);
@@ -313,7 +313,7 @@ typedef struct kvcl_repair kvcl_repair_t;
 void kvcl_repair_start(kvcl_store_h store); /* a rank has gone, and the map is new */
 void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its memory is freed with the store's */
 
-/* ---- put (copy/put.c, copy/chain.c) ---- */
+/* ---- put (copy/put_blocks.c, copy/chain.c) ---- */
 
 /** No lock. List blocks of a class of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of
  * the user's p->copies is of recs[i]. */
@@ -368,7 +368,7 @@ static inline void kvcl_store_freed(struct kvcl_store *store)
     }
 }
 
-/* ---- gets (get/get.c and its neighbours) ---- */
+/* ---- gets (get/get_rounds.c and its neighbours) ---- */
 
 /** No lock. True: all is done, statuses are written and *final_p is the request's. */
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,

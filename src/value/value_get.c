@@ -1,5 +1,5 @@
 /*
- * Gets of values: in rounds, each one or a few gets of blocks (get/get.c).
+ * Gets of values: in rounds, each one or a few gets of blocks (get/get_rounds.c).
  *
  * A round takes blocks of as many values as there is room for: first what lies under a value's own key (a plain block)
  * or under its head's; then, of values with parts, all parts at once, from all who hold them. A block that lies in one

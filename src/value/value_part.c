@@ -1,6 +1,6 @@
 /*
  * Blocks of values into pools: this rank's first, by the caller's thread; then, for runs of parts that belong
- * elsewhere, another rank's, which fetches them as copies (copy/copy.c) and lists them, and mine are given up.
+ * elsewhere, another rank's, which fetches them as copies (copy/copy_jobs.c) and lists them, and mine are given up.
  *
  * A run is some MiB of a value's parts that go to one rank, so that a get has several holders at work. A few runs are
  * under way at a time, so a value needs room for these here and not for all of it. A run whose rank has no room, or is

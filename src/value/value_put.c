@@ -181,7 +181,7 @@ static void drop_before(work_t *work)
 }
 
 /* A put: is an old head of the value to go everywhere, lest it counts as a copy of the new one? One that is known; or
- * one that may be elsewhere, where no sums tell them apart (copy/copy.c). */
+ * one that may be elsewhere, where no sums tell them apart (copy/copy_jobs.c). */
 static bool is_stale(const work_t *work, size_t i)
 {
     bool unsummed = (work->put.store->flags & KVCL_STORE_NO_CHECKSUM) && (work->put.copies > 1);

@@ -4,7 +4,7 @@
  *
  * A question is for blocks of one size. Those of a size are served in turn, and the sizes take turns; they are bounded
  * by WAITING_MAX blocks, beyond that the answer is KVCL_ERR_BUSY. What is asked for a second time is copied into the
- * pool, as another rank's block would be (copy/copy.c).
+ * pool, as another rank's block would be (copy/copy_jobs.c).
  *
  * All under the engine lock but the ends of reads, which come on the tier's threads and take it.
  */

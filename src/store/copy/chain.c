@@ -1,10 +1,10 @@
 /*
  * More copies of blocks that a put brought into my pool: the directory is told, and other ranks are asked for copies.
  *
- * A chain of R - 1 ranks is asked to fetch them (copy/copy.c), the first from here, each further from the one before,
- * so the bytes leave this rank once. What a chain did not make, because a rank had no room or is gone, is asked of
- * other ranks, in rounds, until all copies are there or no rank is left that was not asked. The request ends when the
- * directory and every chain have answered; a rank lists its copies before it answers.
+ * A chain of R - 1 ranks is asked to fetch them (copy/copy_jobs.c), the first from here, each further from the one
+ * before, so the bytes leave this rank once. What a chain did not make, because a rank had no room or is gone, is asked
+ * of other ranks, in rounds, until all copies are there or no rank is left that was not asked. The request ends when
+ * the directory and every chain have answered; a rank lists its copies before it answers.
  */
 #include "config.h"
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /*
  * Blocks to other ranks: copies and moves of keys, and draining this rank. The rank that shall have them fetches them
- * as for a put's copies (copy/copy.c); a move, and a drain, then has the old copies given up, so a key is always
+ * as for a put's copies (copy/copy_jobs.c); a move, and a drain, then has the old copies given up, so a key is always
  * found.
  */
 #include "config.h"

@@ -1,5 +1,5 @@
 /*
- * A store get under way (get/get.c) and what its verification off the lock needs (get/verify.c).
+ * A store get under way (get/get_rounds.c) and what its verification off the lock needs (get/verify.c).
  *
  * Rounds: the blocks that lack locations are looked up, all homes at once (get/get_lookup.c); meanwhile, and when all
  * answers are here, each block's best untried copy is fetched, one pull per (owner, cache); what came is verified; when

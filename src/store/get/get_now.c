@@ -1,7 +1,7 @@
 /*
  * Gets of few bytes whose directory and blocks are all memory here: done inside the call, without a lock or an
  * allocation. Whatever does not fit (a home that must be asked, a cache not seen before, a copy that moved on) is left
- * to get/get.c, which begins anew.
+ * to get/get_rounds.c, which begins anew.
  *
  * What is read without the lock: mapped tables, descriptions of peers' caches (immutable once ready, kept until
  * kvcl_finalize), and the caches of the store itself, which live as long as it does.

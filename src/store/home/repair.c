@@ -3,7 +3,7 @@
  *
  * It walks its table, some cells at a time. Entries of ranks that are gone are taken out. What has two homes, and one
  * of them new, is told to the new one. Of a block with fewer copies than it says there shall be, the home (not its
- * backup) asks a rank that has none to fetch one, as a put's chain does (copy/copy.c). One batch is under way at a
+ * backup) asks a rank that has none to fetch one, as a put's chain does (copy/copy_jobs.c). One batch is under way at a
  * time, and the bytes stay below KVCL_STORE_REPAIR a second. What could not be done (a rank that is busy, or has not
  * heard of the death yet) is looked for again in a later pass; there are PASSES_MAX of them, at least two, for
  * publishes of before everybody knew.

@@ -48,7 +48,7 @@ typedef struct kvcl_owner {
     kvcl_slabs_t      *slabs;    /* the pool's, if it has several classes: slots out of them are FILLING */
     kvcl_tenants_t    *tenants;  /* managed: whose the blocks are; the pool's, or own_tenants */
     kvcl_tenants_t    own_tenants;
-    size_t            n_copying; /* blocks that copy jobs (copy/copy.c) have taken */
+    size_t            n_copying; /* blocks that copy jobs (copy/copy_jobs.c) have taken */
     kvcl_pins_t       held;      /* managed: pins with a holder and an expiry, each a kvcl_owner_pin */
     kvcl_list_t       link;      /* store->owners */
 } kvcl_owner_t;

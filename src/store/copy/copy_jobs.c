@@ -11,8 +11,8 @@
  *
  * All blocks of a job are of one size, so of one class of the pool.
  *
- * Bounded: at most BLOCKS_MAX blocks, and half of what the class has or could have room for, are under way; whoever comes then is
- * told KVCL_ERR_BUSY.
+ * Bounded: at most BLOCKS_MAX blocks, and half of what the class has or could have room for, are under way; whoever
+ * comes then is told KVCL_ERR_BUSY.
  */
 #include "config.h"
 #include "base/clock.h"
