@@ -3,8 +3,13 @@
  *
  * A request completes exactly once, perhaps before the posting call returns. The call that first sees it complete
  * (test, wait, wait_any, wait_all) frees it; afterwards the handle is dead. Passing NULL for the request when posting
- * detaches the operation: it frees itself. Callbacks never run inside the call that posted the operation, but on the
- * progress thread or inside a waiting call, with no library lock held; they may post and test, not block.
+ * detaches the operation: it frees itself.
+ *
+ * Callbacks never run inside the call that posted the operation, but on the progress thread or inside a call that tests
+ * or waits, with no library lock held; they may post and test, not block. test, wait, wait_any and wait_all collect a
+ * request only after its callback has returned, so the callback's argument may be freed once they have; a thread that
+ * collects runs the callback itself if no other thread has begun it. Inside its own callback a request can be collected
+ * at once. A wait inside another request's callback that runs in it fails with KVCL_ERR_BUSY, since it would not end.
  */
 #ifndef KVCL_REQ_H
 #define KVCL_REQ_H
@@ -17,12 +22,13 @@ KVCL_BEGIN_DECLS
 
 typedef struct kvcl_req *kvcl_req_h;
 
-/* status is final. The request handle is still valid inside the callback. */
+/* status is final. The request handle is valid inside the callback; when no thread collects it, it may be there. */
 typedef void (*kvcl_req_cb_t)(void *arg, kvcl_status_t status);
 
 /**
- * @return KVCL_INPROGRESS, or the final status; then the request is freed. Moves the context a little when it has
- *         not completed. Costs well under a microsecond.
+ * @return KVCL_INPROGRESS, also while another thread is in the request's callback; or the final status: its callback
+ *         has returned, and the request is freed. Moves the context a little when it has not completed. Costs well
+ *         under a microsecond, and what the callback costs if this thread runs it.
  */
 KVCL_API kvcl_status_t kvcl_req_test(kvcl_req_h req) KVCL_MUST_CHECK;
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/bundle.h"
+#include "core/callback.h"
 #include "core/context.h"
 #include "core/req.h"
 
@@ -149,30 +150,11 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
     kvcl_engine_t *eng = &ctx->engine;
 
     ++eng->completed;
-    if (req->cb != NULL) {
-        kvcl_list_add_tail(&eng->callbacks, &req->done_link);
-        if (eng->pollers == 0) {
-            kvcl_engine_kick(ctx);
-        }
-    }
-    kvcl_engine_news(ctx);
-}
-
-/* Lock held on entry and exit, not while a callback runs. */
-static void run_callbacks(kvcl_context_h ctx)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-    kvcl_list_t   *link;
-    kvcl_req_t    *req;
-
-    while ((link = kvcl_list_pop(&eng->callbacks)) != NULL) {
-        req = kvcl_container_of(link, kvcl_req_t, done_link);
-        ++eng->calling;
-        kvcl_unlock(ctx);
-        req->cb(req->cb_arg, (kvcl_status_t)atomic_load(&req->state));
-        kvcl_req_drop(req);
-        kvcl_lock(ctx);
-        --eng->calling;
+    kvcl_callback_queue(ctx, req);
+    if ((req->cb != NULL) && eng->has_thread) {
+        kvcl_engine_notify(ctx); /* users are told when it can be collected: when the callback has returned */
+    } else {
+        kvcl_engine_news(ctx);
     }
 }
 
@@ -307,7 +289,7 @@ static void *progress_thread(void *arg)
             continue;
         }
         n = poll_once(ctx, now);
-        run_callbacks(ctx);
+        kvcl_callbacks_run(ctx);
         if (n != 0) {
             last = now;
             breathe(eng);
@@ -365,7 +347,7 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         }
         if ((poll_once(ctx, now) != 0) || !kvcl_list_is_empty(&eng->callbacks)) {
             last = now; /* callbacks alone: another thread's call completed something */
-            run_callbacks(ctx);
+            kvcl_callbacks_run(ctx);
             breathe(eng);
         } else if (now - last < eng->spin_ns) {
             breathe(eng);
@@ -378,7 +360,7 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         }
     }
     eng->polling = false;
-    run_callbacks(ctx);
+    kvcl_callbacks_run(ctx);
 }
 
 /* The last waiter gives polling back to the thread: re-armed where it sleeps, or woken. */
@@ -450,7 +432,7 @@ unsigned kvcl_engine_pass(kvcl_context_h ctx)
     before = eng->completed;
     if (!eng->polling) {
         (void)poll_once(ctx, kvcl_now_ns());
-        run_callbacks(ctx);
+        kvcl_callbacks_run(ctx);
     }
     before = eng->completed - before;
     if (!eng->polling && eng->has_thread && eng->thread_asleep && eng->fds_armed && !arm_xports(eng)) {

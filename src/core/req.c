@@ -5,6 +5,7 @@
 #include "core/req.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/callback.h"
 #include "core/comm.h"
 #include "core/context.h"
 
@@ -21,6 +22,7 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
     req->cb     = cb;
     req->cb_arg = cb_arg;
     atomic_init(&req->state, state);
+    atomic_init(&req->called, 0);
     /* Holders: the operation itself while in progress, the user, the callback. */
     atomic_init(&req->holders, (user ? 1 : 0) + ((cb != NULL) ? 1 : 0) + ((state == KVCL_INPROGRESS) ? 1 : 0));
     kvcl_heap_node_init(&req->timer);
@@ -177,58 +179,106 @@ kvcl_status_t kvcl_req_test(kvcl_req_h req)
     if (req == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_test: the request is NULL");
     }
-    if (!kvcl_req_is_done(req)) {
+    if (!kvcl_req_settle(req)) {
         (void)kvcl_engine_pass(req->ctx);
-        if (!kvcl_req_is_done(req)) {
+        if (!kvcl_req_settle(req)) {
             return KVCL_INPROGRESS;
         }
     }
     return collect(req);
 }
 
-static bool one_done(void *arg)
-{
-    return kvcl_req_is_done(arg);
-}
-
-kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns)
-{
-    if (req == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait: the request is NULL");
-    }
-    if (!kvcl_req_is_done(req) &&
-        !kvcl_engine_wait(req->ctx, one_done, req, kvcl_deadline_after(kvcl_timeout(req->ctx, timeout_ns)))) {
-        return KVCL_INPROGRESS;
-    }
-    return collect(req);
-}
-
+/* The requests of a waiting call. */
 typedef struct set {
     kvcl_req_h *reqs;
     size_t     n;
-    size_t     at; /* any: the finished one; all: the first that may be unfinished */
+    size_t     at; /* any: the one that is over; all: the first that may not be */
 } set_t;
 
-static bool any_done(void *arg)
+static bool any_settled(set_t *set)
 {
-    set_t *set = arg;
-
     for (set->at = 0; set->at < set->n; ++set->at) {
-        if ((set->reqs[set->at] != NULL) && kvcl_req_is_done(set->reqs[set->at])) {
+        if ((set->reqs[set->at] != NULL) && kvcl_req_settle(set->reqs[set->at])) {
             return true;
         }
     }
     return false;
 }
 
-static bool all_done(void *arg)
+static bool all_settled(set_t *set)
 {
-    set_t *set = arg;
-
-    while ((set->at < set->n) && ((set->reqs[set->at] == NULL) || kvcl_req_is_done(set->reqs[set->at]))) {
+    while ((set->at < set->n) && ((set->reqs[set->at] == NULL) || kvcl_req_settle(set->reqs[set->at]))) {
         ++set->at;
     }
     return set->at == set->n;
+}
+
+static bool any_near(void *arg)
+{
+    set_t  *set = arg;
+    size_t i;
+
+    for (i = 0; i < set->n; ++i) {
+        if ((set->reqs[i] != NULL) && kvcl_req_is_near(set->reqs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool next_near(void *arg)
+{
+    set_t *set = arg;
+
+    return kvcl_req_is_near(set->reqs[set->at]);
+}
+
+/* Waiting for the request whose callback this thread is in would not end. */
+static kvcl_status_t check_outer(const set_t *set, const char *call)
+{
+    size_t i;
+
+    for (i = 0; i < set->n; ++i) {
+        if ((set->reqs[i] != NULL) && kvcl_callback_is_outer(set->reqs[i])) {
+            return kvcl_fail(KVCL_ERR_BUSY, "%s: this thread is in the callback of the request it would wait for",
+                             call);
+        }
+    }
+    return KVCL_OK;
+}
+
+/* Wait until all of the set are over, or one of them (set->at); runs callbacks. @return KVCL_OK, KVCL_INPROGRESS. */
+static kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t timeout_ns, const char *call)
+{
+    uint64_t      deadline_ns;
+    kvcl_status_t status;
+
+    if (all ? all_settled(set) : any_settled(set)) {
+        return KVCL_OK;
+    }
+    status = check_outer(set, call);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns));
+    do {
+        if (!kvcl_engine_wait(ctx, all ? next_near : any_near, set, deadline_ns)) {
+            return KVCL_INPROGRESS;
+        }
+    } while (!(all ? all_settled(set) : any_settled(set)));
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns)
+{
+    set_t         set = {&req, 1, 0};
+    kvcl_status_t status;
+
+    if (req == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait: the request is NULL");
+    }
+    status = wait_set(&set, req->ctx, true, timeout_ns, "kvcl_req_wait");
+    return (status == KVCL_OK) ? collect(req) : status;
 }
 
 /* All requests of a set belong to one context. */
@@ -258,9 +308,9 @@ kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns,
         *index_p = n;
         return KVCL_OK;
     }
-    if (!any_done(&set) &&
-        !kvcl_engine_wait(ctx, any_done, &set, kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns)))) {
-        return KVCL_INPROGRESS;
+    status = wait_set(&set, ctx, false, timeout_ns, "kvcl_req_wait_any");
+    if (status != KVCL_OK) {
+        return status;
     }
     status          = collect(reqs[set.at]);
     reqs[set.at]    = NULL;
@@ -271,9 +321,8 @@ kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns,
 kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
 {
     set_t          set   = {reqs, n, 0};
-    kvcl_status_t  first = KVCL_OK, status;
+    kvcl_status_t  first = KVCL_OK, waited, status;
     kvcl_context_h ctx;
-    bool           done;
     size_t         i;
 
     if ((reqs == NULL) && (n != 0)) {
@@ -283,16 +332,15 @@ kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
     if (ctx == NULL) {
         return KVCL_OK;
     }
-    done = all_done(&set) ||
-           kvcl_engine_wait(ctx, all_done, &set, kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns)));
-    for (i = 0; i < n; ++i) {
-        if ((reqs[i] != NULL) && kvcl_req_is_done(reqs[i])) {
+    waited = wait_set(&set, ctx, true, timeout_ns, "kvcl_req_wait_all");
+    for (i = 0; (i < n) && (waited != KVCL_ERR_BUSY); ++i) {
+        if ((reqs[i] != NULL) && kvcl_req_settle(reqs[i])) {
             status  = collect(reqs[i]);
             reqs[i] = NULL;
             first   = ((first == KVCL_OK) && (status < 0)) ? status : first;
         }
     }
-    return (first != KVCL_OK) ? first : (done ? KVCL_OK : KVCL_INPROGRESS);
+    return (first != KVCL_OK) ? first : waited;
 }
 
 /* ---- layers ---- */

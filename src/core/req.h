@@ -5,6 +5,7 @@
  * kvcl_req_complete() with the engine lock held. The deadline and the death of a peer reach the operation through
  * cls->stop(req, status): it winds up (fences its buffers) and completes with that status, now or later, unless it had
  * finished. Memory: a collected (test, wait) or detached request is released by cls->release after its callback ran.
+ * A request is collected when it is over (callback.h): final, and its callback has returned.
  *
  * kvcl_req_instant() makes a request that is final at once without any lock: for transfers copied inside the post.
  */
@@ -41,6 +42,7 @@ struct kvcl_req {
     const kvcl_req_class_t *cls;
     _Atomic int            state;    /* KVCL_INPROGRESS or the final status */
     _Atomic int            holders;  /* the user's handle, the callback still to run */
+    _Atomic int            called;   /* callback.c */
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
     kvcl_req_cb_t          cb;
     void                   *cb_arg;

@@ -364,7 +364,7 @@ static void descriptor(cf_t *cf)
     params.cb     = on_end; /* one with a callback tells as well */
     params.cb_arg = &seen;
     CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, 8, &params, &req));
-    CF_CHECK(cf, readable(cf, fd, 5000) == 1);
+    CF_CHECK(cf, readable(cf, fd, 5000) >= 1); /* when it is final, if nobody else moves it, and when it can be collected */
     CF_OK(cf, cf_end(cf, req));
     wait_count(cf, &seen, 1);
     cf_mem_end(cf, &mem);
