@@ -5,12 +5,15 @@
 #include "tools/stat_rows.h"
 
 #include "tools/json_out.h"
+#include "tools/metrics_out.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(_name, _counter, _help) {#_name, _counter, offsetof(kvcl_store_stats_t, _name), _help}
+#define ROW(_name, _counter, _help) {#_name, NULL, _counter, offsetof(kvcl_store_stats_t, _name), _help}
+#define ROW_AS(_name, _metric, _counter, _help) \
+    {#_name, _metric, _counter, offsetof(kvcl_store_stats_t, _name), _help}
 
 const stat_row_t stat_rows[] = {
     ROW(blocks, false, "Blocks published by this rank, its engine's own caches counted."),
@@ -38,8 +41,8 @@ const stat_row_t stat_rows[] = {
     ROW(moved, true, "Blocks that other ranks have taken over."),
     ROW(events, true, "Changes of this rank's blocks."),
     ROW(draining, false, "1 while the rank gives its blocks away."),
-    ROW(bytes_in, true, "Payload bytes got or received."),
-    ROW(bytes_out, true, "Payload bytes sent, written or served."),
+    ROW_AS(bytes_in, "in_bytes", true, "Payload bytes got or received."),
+    ROW_AS(bytes_out, "out_bytes", true, "Payload bytes sent, written or served."),
     ROW(demoted, true, "Blocks written into the second tier."),
     ROW(promoted, true, "Blocks copied from there into the pool."),
     ROW(dropped, true, "Blocks evicted that were not in the second tier."),
@@ -69,30 +72,32 @@ _Static_assert((1 + (sizeof(size_rows) / sizeof(size_rows[0]))) * sizeof(uint64_
 /* Of the blocks of each size in the pool. */
 static void print_sizes(FILE *file, int rank, const kvcl_store_stats_t *stats)
 {
+    char     name[METRIC_NAME_MAX];
     uint64_t value;
     size_t   row, i;
 
     for (row = 0; row < sizeof(size_rows) / sizeof(size_rows[0]); ++row) {
-        fprintf(file, "# HELP kvcl_store_size_%s %s\n# TYPE kvcl_store_size_%s gauge\n", size_rows[row].name,
-                size_rows[row].help, size_rows[row].name);
+        snprintf(name, sizeof(name), "kvcl_store_size_%s", size_rows[row].name);
+        metric_family(file, name, "gauge", size_rows[row].help);
         for (i = 0; (i < stats->n_sizes) && (i < KVCL_STORE_SIZES_MAX); ++i) {
             memcpy(&value, (const char *)&stats->sizes[i] + size_rows[row].offset, sizeof(value));
-            fprintf(file, "kvcl_store_size_%s{rank=\"%d\",block_bytes=\"%llu\"} %llu\n", size_rows[row].name, rank,
-                    (unsigned long long)stats->sizes[i].block_bytes, (unsigned long long)value);
+            metric_count(file, name, value, "rank=\"%d\",block_bytes=\"%llu\"", rank,
+                         (unsigned long long)stats->sizes[i].block_bytes);
         }
     }
 }
 
 void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats)
 {
+    char   name[METRIC_NAME_MAX];
     size_t i;
 
     for (i = 0; i < stat_rows_n; ++i) {
-        const stat_row_t *row  = &stat_rows[i];
-        const char       *tail = row->counter ? "_total" : "";
-        fprintf(file, "# HELP kvcl_store_%s%s %s\n# TYPE kvcl_store_%s%s %s\nkvcl_store_%s%s{rank=\"%d\"} %llu\n",
-                row->name, tail, row->help, row->name, tail, row->counter ? "counter" : "gauge", row->name, tail, rank,
-                (unsigned long long)stat_get(stats, row));
+        const stat_row_t *row = &stat_rows[i];
+        snprintf(name, sizeof(name), "kvcl_store_%s%s", (row->metric != NULL) ? row->metric : row->name,
+                 row->counter ? "_total" : "");
+        metric_family(file, name, row->counter ? "counter" : "gauge", row->help);
+        metric_count(file, name, stat_get(stats, row), "rank=\"%d\"", rank);
     }
     print_sizes(file, rank, stats);
 }

@@ -12,6 +12,7 @@
 
 typedef struct stat_row {
     const char *name;    /* as in JSON; Prometheus: kvcl_store_<name>, and _total if it is a counter */
+    const char *metric;  /* in place of name there: units come last; NULL: name */
     bool       counter;
     size_t     offset;   /* of a uint64_t in kvcl_store_stats_t */
     const char *help;

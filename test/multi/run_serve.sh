@@ -81,6 +81,8 @@ if command -v systemd-analyze >/dev/null 2>&1; then
   fi
 fi
 
+python=${PYTHON:-python3}
+"$python" -c '' 2>/dev/null || { python=; echo "no python3: the form of /metrics is not checked"; }
 http='--http 0'
 grep -q 'define KVCL_HAVE_MICROHTTPD 1' "$top_builddir/config.h" || http=
 for rank in 0 1; do
@@ -110,10 +112,20 @@ if [ -n "$http" ]; then
   is has "$tmp/table" '^ *2 ok  *0  *[1-9]'
   if command -v curl >/dev/null 2>&1; then
     is curl -sS -m 10 -o "$tmp/metrics" "http://$at0/metrics"
+    if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
+    is has "$tmp/metrics" '^kvcl_build_info{version="[0-9.]*",ucx="[0-9.]*"} 1$'
+    is has "$tmp/metrics" '^# TYPE kvcl_build_info gauge$'
+    for counter in in_bytes out_bytes served_bytes operations strangers malformed late; do
+      is has "$tmp/metrics" "^# TYPE kvcl_context_${counter}_total counter\$"
+    done
+    is has "$tmp/metrics" '^kvcl_context_strangers_total{rank="0"} 0$'
+    is has "$tmp/metrics" '^kvcl_context_in_bytes_total{rank="0"} [1-9]'
+    is has "$tmp/metrics" '^kvcl_store_in_bytes_total{rank="0"} [1-9]'
     is has "$tmp/metrics" '^kvcl_store_blocks{rank="0"} 48$'
     is has "$tmp/metrics" '^# TYPE kvcl_store_published_total counter$'
     is has "$tmp/metrics" '^kvcl_store_size_blocks{rank="0",block_bytes="4096"} 256$'
     is curl -sS -m 10 -o "$tmp/metrics" "http://$at1/metrics"
+    if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
     is has "$tmp/metrics" '^# TYPE kvcl_store_size_published gauge$'
     is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="4096"} 0$'
     is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="12288"} 8$'

@@ -6,6 +6,7 @@
 #include "tools/hist.h"
 #include "tools/build_info.h"
 #include "tools/json_out.h"
+#include "tools/metrics_out.h"
 #include "tools/pattern.h"
 
 #include <check.h>
@@ -244,6 +245,28 @@ START_TEST(json_nests_and_is_always_utf8)
 }
 END_TEST
 
+START_TEST(labels_of_metrics_are_escaped)
+{
+    char   value[METRIC_VALUE_MAX], longest[METRIC_VALUE_MAX * 2], text[256] = "";
+    FILE   *file = fmemopen(text, sizeof(text), "w");
+    size_t i;
+
+    ck_assert_str_eq(metric_value(value, "a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    memset(longest, '"', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    metric_value(value, longest);
+    ck_assert_uint_eq(strlen(value) % 2, 0); /* no escape is cut in two */
+    for (i = 0; value[i] != '\0'; ++i) {
+        ck_assert_int_eq(value[i], ((i % 2) == 0) ? '\\' : '"');
+    }
+    ck_assert_ptr_nonnull(file);
+    metric_family(file, "x_total", "counter", "What it is.");
+    metric_count(file, "x_total", 7, "rank=\"%d\"", 3);
+    fclose(file);
+    ck_assert_str_eq(text, "# HELP x_total What it is.\n# TYPE x_total counter\nx_total{rank=\"3\"} 7\n");
+}
+END_TEST
+
 START_TEST(the_line_of_the_build_is_taken_apart)
 {
     const char line[] = "kvcl 0.1.0, wire version 12; ucx 1.13.1; boot auto, pmix, ucx; debug; device memory: cuda";
@@ -305,6 +328,7 @@ int main(void)
     tcase_add_test(tcase, histograms_take_any_value_and_merge);
     tcase_add_test(tcase, json_is_quoted_and_has_no_nan);
     tcase_add_test(tcase, json_nests_and_is_always_utf8);
+    tcase_add_test(tcase, labels_of_metrics_are_escaped);
     tcase_add_test(tcase, the_line_of_the_build_is_taken_apart);
     tcase_add_test(tcase, a_pattern_is_checked_to_the_byte);
     suite_add_tcase(suite, tcase);

@@ -8,6 +8,7 @@
 #include "tools/cli.h"
 #include "tools/job.h"
 #include "tools/serve/serve_http.h"
+#include "tools/serve/serve_metrics.h"
 #include "tools/stat_rows.h"
 
 #include <signal.h>
@@ -124,6 +125,7 @@ static unsigned answer(void *arg, const char *path, FILE *body, const char **typ
         *type_p = "text/plain; version=0.0.4; charset=utf-8";
         kvcl_store_stats(server->store, &stats);
         stat_print_metrics(body, server->job.rank, &stats);
+        serve_metrics_context(body, server->job.rank, server->job.ctx);
         return 200;
     }
     if (strcmp(path, "/ranks") == 0) {

@@ -1,0 +1,53 @@
+/*
+ * kvcl_build_info and kvcl_context_* (serve_metrics.h). Owns the table of the context's numbers.
+ */
+#include "config.h"
+#include "tools/serve/serve_metrics.h"
+
+#include "tools/build_info.h"
+#include "tools/metrics_out.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define ROW(_field, _metric, _help) {"kvcl_context_" _metric "_total", offsetof(kvcl_context_stats_t, _field), _help}
+
+static const struct {
+    const char *name;
+    size_t     offset;
+    const char *help;
+} rows[] = {
+    ROW(bytes_in, "in_bytes", "Payload bytes got or received."),
+    ROW(bytes_out, "out_bytes", "Payload bytes sent, written or served."),
+    ROW(bytes_served, "served_bytes", "Payload bytes sent for gets of peers."),
+    ROW(ops, "operations", "Operations completed."),
+    ROW(strangers, "strangers", "Messages dropped: their sender has not proven the job's secret."),
+    ROW(malformed, "malformed", "Messages dropped: their bytes make no sense."),
+    ROW(late, "late", "Frames dropped: their operation had ended."),
+};
+
+static void print_build(FILE *file)
+{
+    const char *text = kvcl_build_string();
+    char       ucx[METRIC_VALUE_MAX / 2], value[METRIC_VALUE_MAX];
+
+    (void)build_part(text, "ucx", ucx, sizeof(ucx));
+    metric_family(file, "kvcl_build_info", "gauge", "1; the version of KVCL, and of the UCX that is loaded.");
+    fprintf(file, "kvcl_build_info{version=\"%s\",", metric_value(value, kvcl_version_string()));
+    fprintf(file, "ucx=\"%s\"} 1\n", metric_value(value, ucx));
+}
+
+void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
+{
+    kvcl_context_stats_t stats;
+    uint64_t             value;
+    size_t               i;
+
+    kvcl_context_stats(ctx, &stats);
+    print_build(file);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        memcpy(&value, (const char *)&stats + rows[i].offset, sizeof(value));
+        metric_family(file, rows[i].name, "counter", rows[i].help);
+        metric_count(file, rows[i].name, value, "rank=\"%d\"", rank);
+    }
+}
