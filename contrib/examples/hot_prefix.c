@@ -127,7 +127,7 @@ int main(void)
 
     KVCL_TRY(kvcl_init(NULL, &ctx));
     KVCL_TRY(kvcl_comm_world(ctx, &world));
-    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, NULL, &cache));
     KVCL_TRY(kvcl_store_open(world, NULL, &store));
 
     wrong = by_blocks(world, cache);

@@ -105,6 +105,9 @@ int main(void)
 {
     kvcl_req_h     sends[GROUPS] = {NULL}, recvs[GROUPS] = {NULL};
     uint8_t        *tensors[LAYERS];
+    size_t         lengths[LAYERS];
+    kvcl_cache_params_t memory = {.size = sizeof(memory), .n_bases = LAYERS, .bases = (void *const *)tensors,
+                                  .base_bytes = lengths};
     kvcl_context_h ctx;
     kvcl_comm_h    world;
     size_t         wrong = 0;
@@ -117,13 +120,13 @@ int main(void)
     size = kvcl_comm_size(world);
     for (l = 0; l < LAYERS; ++l) {
         tensors[l] = calloc(PAGES, PAGE_BYTES);
+        lengths[l] = (size_t)PAGES * PAGE_BYTES;
         if (tensors[l] == NULL) {
             return 1;
         }
     }
     for (g = 0; g < GROUPS; ++g) { /* three caches over the same tensors */
-        KVCL_TRY(kvcl_cache_create(ctx, groups[g].name, &groups[g].layout, (void *const *)tensors, KVCL_MEM_HOST,
-                                   &groups[g].cache));
+        KVCL_TRY(kvcl_cache_create(ctx, groups[g].name, &groups[g].layout, &memory, &groups[g].cache));
     }
 
     for (g = 0; g < GROUPS; ++g) {

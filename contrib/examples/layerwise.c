@@ -282,7 +282,7 @@ static prompt_t make_prompt(kvcl_context_h ctx, const char *name, size_t n, int 
         prompt.ids[i] = (uint32_t)(reverse ? n - 1 - i : (i * 7) % n);
     }
     prompt.sel = (kvcl_sel_t){.blocks = prompt.ids, .n_blocks = n};
-    KVCL_TRY(kvcl_cache_create(ctx, name, &layout, NULL, KVCL_MEM_HOST, &prompt.cache));
+    KVCL_TRY(kvcl_cache_create(ctx, name, &layout, NULL, &prompt.cache));
     return prompt;
 }
 

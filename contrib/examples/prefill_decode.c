@@ -86,6 +86,8 @@ int main(void)
     kvcl_layout_t  layout = KVCL_LAYOUT_NHD(.flags = KVCL_LAYOUT_PER_LAYER, .layers = LAYERS, .blocks = BLOCKS,
                                             .tokens = TOKENS, .heads = HEADS, .head_dim = HEAD_DIM, .elem_bytes = 2);
     void           *tensors[LAYERS];
+    size_t         lengths[LAYERS];
+    kvcl_cache_params_t memory = {.size = sizeof(memory), .n_bases = LAYERS, .bases = tensors, .base_bytes = lengths};
     kvcl_req_h     req   = NULL;
     size_t         wrong = 0, bytes;
     kvcl_context_h ctx;
@@ -101,11 +103,12 @@ int main(void)
     KVCL_TRY(kvcl_layout_extent(&layout, NULL, &bytes));
     for (l = 0; l < LAYERS; ++l) {
         tensors[l] = calloc(1, bytes);
+        lengths[l] = bytes;
         if (tensors[l] == NULL) {
             return 1;
         }
     }
-    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, tensors, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, &memory, &cache));
 
     if ((rank % 2 == 0) && ((rank + 1 < size) || (size == 1))) {
         req = prefill(world, (rank + 1) % size, cache, tensors);

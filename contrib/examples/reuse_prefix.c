@@ -108,7 +108,7 @@ int main(void)
     KVCL_TRY(kvcl_init(NULL, &ctx));
     KVCL_TRY(kvcl_comm_world(ctx, &world));
     rank = kvcl_comm_rank(world);
-    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, NULL, &cache));
     KVCL_TRY(kvcl_store_open(world, &params, &store));
 
     if (rank == 0) {

@@ -12,20 +12,32 @@ KVCL_BEGIN_DECLS
 
 typedef struct kvcl_cache *kvcl_cache_h;
 
+/* The memory of a cache. Read during kvcl_cache_create only, as are its arrays. */
+typedef struct kvcl_cache_params {
+    size_t          size;        /* sizeof(kvcl_cache_params_t) */
+    uint64_t        flags;       /* must be 0 */
+    kvcl_mem_kind_t kind;        /* what memory the bases are: all of one kind, and all of one device */
+    uint32_t        n_bases;     /* entries of bases and of base_bytes: as many as kvcl_layout_extent says */
+    void *const     *bases;      /* the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER;
+                                    the memory must outlive the cache. NULL: the library allocates host memory that
+                                    peers on this host map (the fast way there) */
+    const size_t    *base_bytes; /* how many bytes the caller has from each base on. Needed with bases: peers read and
+                                    write wherever the layout says, so each must be at least what kvcl_layout_extent
+                                    says */
+} kvcl_cache_params_t;
+#define KVCL_CACHE_PARAMS_INIT {sizeof(kvcl_cache_params_t), 0, KVCL_MEM_HOST, 0, NULL, NULL}
+
 /**
- * Commit a layout over memory.
+ * Commit a layout over memory. Caches may lie over the same memory, as the groups of a hybrid model do.
  * @param name    at most 63 bytes, unique in this context; peers address the cache of the same name.
- * @param bases   the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER; they must outlive
- *                the cache. Caches may lie over the same memory, as the groups of a hybrid model do. NULL: the library
- *                allocates memory that peers on this host map (the fast way there).
- * @param kind    what memory the bases are; all of one kind, and all of one device. Device memory is the engine's own:
- *                bases may not be NULL with KVCL_MEM_CUDA.
- * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_INVALID_PARAM,
- *         KVCL_ERR_NO_MEMORY, KVCL_ERR_UNSUPPORTED (KVCL_MEM_CUDA: not built in, or no driver or device here).
+ * @param params  the memory; NULL: the library allocates it.
+ * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_NO_MEMORY,
+ *         KVCL_ERR_INVALID_PARAM (among others: a base is shorter than the layout needs, wraps around, is not mapped,
+ *         or is longer than the device's allocation that it lies in; the sentence has the base and both numbers),
+ *         KVCL_ERR_UNSUPPORTED (KVCL_MEM_CUDA: not built in, no driver or device here, or without bases).
  */
 KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout,
-                                         void *const *bases, kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
-    KVCL_MUST_CHECK;
+                                         const kvcl_cache_params_t *params, kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
 
 /**
  * Its operations must have completed and its blocks be withdrawn from stores. NULL is allowed. Peers that are being

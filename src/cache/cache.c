@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "core/comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,22 +45,53 @@ kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len
     return NULL;
 }
 
-/* The engine's own tensors, one region each. */
-static kvcl_status_t use_bases(kvcl_cache_h cache, void *const *bases, kvcl_mem_kind_t kind)
+/* Peers read and write wherever the layout says: all of it must be the caller's. */
+static kvcl_status_t check_bases(const kvcl_cache_params_t *p, const kvcl_shape_t *shape)
 {
-    kvcl_status_t status = KVCL_OK;
+    uintptr_t end;
+    uint32_t  i;
+
+    if (p->n_bases != shape->n_bases) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: n_bases is %u, the layout has %u bases", p->n_bases,
+                         shape->n_bases);
+    }
+    if (p->base_bytes == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base_bytes is NULL: say how many bytes each of the "
+                         "%u bases has", p->n_bases);
+    }
+    for (i = 0; i < p->n_bases; ++i) {
+        if (p->bases[i] == NULL) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is NULL", i);
+        }
+        if (p->base_bytes[i] < shape->base_bytes) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u has %zu bytes, the layout needs %llu",
+                             i, p->base_bytes[i], (unsigned long long)shape->base_bytes);
+        }
+        if (__builtin_add_overflow((uintptr_t)p->bases[i], p->base_bytes[i], &end)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u, %zu bytes at %p, wraps around", i,
+                             p->base_bytes[i], p->bases[i]);
+        }
+    }
+    return KVCL_OK;
+}
+
+/* The engine's own tensors, one region each. */
+static kvcl_status_t use_bases(kvcl_cache_h cache, const kvcl_cache_params_t *p)
+{
+    kvcl_status_t status = check_bases(p, &cache->shape);
     uint32_t      i;
 
     for (i = 0; (i < cache->shape.n_bases) && (status == KVCL_OK); ++i) {
-        if (bases[i] == NULL) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is NULL", i);
+        status = kvcl_region_create_kind(cache->ctx, p->bases[i], cache->shape.base_bytes, p->kind, NULL,
+                                         &cache->regions[i]);
+        if (status != KVCL_OK) {
+            char why[KVCL_ERROR_MAX];
+            snprintf(why, sizeof(why), "%s", kvcl_last_error());
+            return kvcl_fail(status, "kvcl_cache_create: base %u: %s", i, why);
         }
-        status = kvcl_region_create_kind(cache->ctx, bases[i], cache->shape.base_bytes, kind, NULL, &cache->regions[i]);
-        if (status == KVCL_OK) {
-            cache->bases[i]  = (uintptr_t)bases[i];
-            cache->n_regions = i + 1;
-        }
-        if ((status == KVCL_OK) && (cache->regions[i]->copier != cache->regions[0]->copier)) {
+        cache->bases[i]  = (uintptr_t)p->bases[i];
+        cache->n_regions = i + 1;
+        if (cache->regions[i]->copier != cache->regions[0]->copier) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base %u is memory of another kind or device "
                                "than base 0", i);
         }
@@ -150,8 +182,8 @@ static kvcl_status_t enlist(kvcl_cache_h cache)
 }
 
 /* arena: a cache whose memory it shares, or NULL. */
-static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
-                            kvcl_mem_kind_t kind, kvcl_cache_h arena, kvcl_cache_h *cache_p)
+static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout,
+                            const kvcl_cache_params_t *params, kvcl_cache_h arena, kvcl_cache_h *cache_p)
 {
     kvcl_cache_h  cache;
     kvcl_status_t status;
@@ -179,7 +211,7 @@ static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_lay
     if (arena != NULL) {
         status = share(cache, arena);
     } else {
-        status = (bases != NULL) ? use_bases(cache, bases, kind) : allocate(cache);
+        status = (params->bases != NULL) ? use_bases(cache, params) : allocate(cache);
     }
     if (status == KVCL_OK) {
         status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
@@ -196,9 +228,42 @@ static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_lay
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout, void *const *bases,
-                                kvcl_mem_kind_t kind, kvcl_cache_h *cache_p)
+static kvcl_status_t check_params(const kvcl_cache_params_t *params, kvcl_cache_params_t *out)
 {
+    kvcl_status_t status = KVCL_OK;
+
+    memset(out, 0, sizeof(*out));
+    out->size = sizeof(*out);
+    if (params != NULL) {
+        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_cache_params_t");
+    }
+    if ((params == NULL) || (status != KVCL_OK)) {
+        return status;
+    }
+    memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
+    if (out->flags != 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: unknown flags 0x%llx",
+                         (unsigned long long)out->flags);
+    }
+    if (out->bases != NULL) {
+        return KVCL_OK;
+    }
+    if ((out->n_bases != 0) || (out->base_bytes != NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: n_bases or base_bytes is set, bases is NULL");
+    }
+    if ((out->kind != KVCL_MEM_HOST) && (out->kind != KVCL_MEM_AUTO)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of "
+                         "kind %d is given as bases", (int)out->kind);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout,
+                                const kvcl_cache_params_t *params, kvcl_cache_h *cache_p)
+{
+    kvcl_cache_params_t own;
+    kvcl_status_t       status;
+
     if ((ctx == NULL) || (name == NULL) || (layout == NULL) || (cache_p == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: NULL argument");
     }
@@ -206,17 +271,14 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: a name has 1 to %d bytes, this one %zu",
                          KVCL_CACHE_NAME_MAX, strlen(name));
     }
-    if ((bases == NULL) && (kind != KVCL_MEM_HOST) && (kind != KVCL_MEM_AUTO)) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_cache_create: the library allocates host memory only; memory of "
-                         "kind %d is given as bases", (int)kind);
-    }
-    return create(ctx, name, layout, bases, kind, NULL, cache_p);
+    status = check_params(params, &own);
+    return (status == KVCL_OK) ? create(ctx, name, layout, &own, NULL, cache_p) : status;
 }
 
 kvcl_status_t kvcl_cache_create_over(kvcl_cache_h arena, const char *name, const kvcl_layout_t *layout,
                                      kvcl_cache_h *cache_p)
 {
-    kvcl_status_t status = create(arena->ctx, name, layout, NULL, KVCL_MEM_HOST, arena, cache_p);
+    kvcl_status_t status = create(arena->ctx, name, layout, NULL, arena, cache_p);
 
     if (status == KVCL_OK) {
         kvcl_lock(arena->ctx);

@@ -280,6 +280,21 @@ static bool pointer_kind(const kvcl_cuda_driver_t *d, uint64_t addr, CUdevice *o
     return true;
 }
 
+/* How many bytes there are from addr to the end of its allocation, or of the addresses reserved for it where it is
+ * mapped piece by piece. UINT64_MAX: the driver does not say. */
+static uint64_t bytes_behind(const kvcl_cuda_driver_t *d, uint64_t addr)
+{
+    CUdeviceptr start = 0;
+    size_t      size  = 0;
+
+    if ((d->pointer(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, addr) != CUDA_SUCCESS) ||
+        (d->pointer(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, addr) != CUDA_SUCCESS) || (start > addr) ||
+        (size < addr - start)) {
+        return UINT64_MAX;
+    }
+    return size - (addr - start);
+}
+
 kvcl_status_t kvcl_cuda_copier_open(const void *addr, size_t len, bool automatic, kvcl_copier_t **copier_p)
 {
     const kvcl_cuda_driver_t *driver = kvcl_cuda_driver(!automatic);
@@ -287,6 +302,7 @@ kvcl_status_t kvcl_cuda_copier_open(const void *addr, size_t len, bool automatic
     CUdevice                 ordinal = -1, last = -1;
     kvcl_cuda_device_t       *device = NULL;
     kvcl_status_t            status;
+    uint64_t                 behind;
 
     *copier_p = NULL;
     if (driver == NULL) {
@@ -295,6 +311,11 @@ kvcl_status_t kvcl_cuda_copier_open(const void *addr, size_t len, bool automatic
     if (!pointer_kind(driver, (uintptr_t)addr, &ordinal, &ctx)) {
         return automatic ? KVCL_OK
                          : kvcl_fail(KVCL_ERR_INVALID_PARAM, "%p is no device memory, as the driver sees it", addr);
+    }
+    behind = bytes_behind(driver, (uintptr_t)addr);
+    if (len > behind) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu bytes at %p, where the allocation on device %d has %llu", len,
+                         addr, ordinal, (unsigned long long)behind);
     }
     if ((len > 0) && (!pointer_kind(driver, (uintptr_t)addr + (len - 1), &last, &last_ctx) || (last != ordinal))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu bytes at %p end outside the memory of device %d", len, addr,

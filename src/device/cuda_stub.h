@@ -28,7 +28,9 @@ typedef enum cudaError_enum {
 typedef enum CUpointer_attribute_enum {
     CU_POINTER_ATTRIBUTE_CONTEXT        = 1,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE    = 2,
-    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+    CU_POINTER_ATTRIBUTE_RANGE_SIZE       = 12
 } CUpointer_attribute;
 
 typedef enum CUstreamCaptureStatus_enum {

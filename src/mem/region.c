@@ -13,9 +13,11 @@
 #include "mem/mem_numa.h"
 #include "mem/rmem.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Memory of ours from this size on asks for huge pages, and is placed on NUMA nodes. With 4 KiB pages blocks in random
  * order cost a walk of the page table each: over tcp, blocks of 1 KiB took a quarter more processor time, and blocks of
@@ -170,6 +172,18 @@ static void region_free(kvcl_region_t *region)
     free(region);
 }
 
+/* What the processor shall read and write must be there, all of it: asked of the kernel, which does nothing else here
+ * (MS_ASYNC). */
+static kvcl_status_t check_mapped(const void *addr, size_t len)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)addr & ~(page - 1);
+
+    if ((msync((void *)first, ((uintptr_t)addr - first) + len, MS_ASYNC) != 0) && (errno == ENOMEM)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu bytes at %p are not all memory of this process", len, addr);
+    }
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
                                  kvcl_region_t **region_p)
 {
@@ -196,6 +210,9 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
     kvcl_list_init(&region->link);
     kvcl_list_init(&region->users);
     status = kvcl_copier_open(kind, addr, len, &region->copier);
+    if ((status == KVCL_OK) && (addr != NULL) && (region->copier == NULL)) {
+        status = check_mapped(addr, len);
+    }
     if (status != KVCL_OK) {
         free(region);
         return status;

@@ -73,8 +73,8 @@ void open_world(void)
     TAKEN(kvcl_init(&p, &ctx));
     TAKEN(kvcl_init(&p, &other));
     TAKEN(kvcl_comm_world(ctx, &world));
-    TAKEN(kvcl_cache_create(ctx, "mine", &shape, NULL, KVCL_MEM_HOST, &cache));
-    TAKEN(kvcl_cache_create(other, "theirs", &shape, NULL, KVCL_MEM_HOST, &theirs));
+    TAKEN(kvcl_cache_create(ctx, "mine", &shape, NULL, &cache));
+    TAKEN(kvcl_cache_create(other, "theirs", &shape, NULL, &theirs));
     TAKEN(kvcl_mem_alloc(ctx, FAR, NULL, &mem));
     rmem     = import(KVCL_READ_WRITE);
     readable = import(KVCL_READ);

@@ -4,7 +4,7 @@ set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 passed=0 failed=0
 
-if [ -n "${TEST_SANITIZE-}" ]; then
+if [ "${TEST_SANITIZE:-no}" != no ]; then
   echo "SKIP: the library is built with a sanitizer, whose runtime a C++ program of another compiler lacks"
   exit 77
 fi

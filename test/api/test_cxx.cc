@@ -51,6 +51,7 @@ static void params()
     kvcl_init_params_t    init    = KVCL_INIT_PARAMS_INIT;
     kvcl_xfer_params_t    xfer    = KVCL_XFER_PARAMS_INIT;
     kvcl_store_params_t   store   = KVCL_STORE_PARAMS_INIT;
+    kvcl_cache_params_t   cache   = KVCL_CACHE_PARAMS_INIT;
     kvcl_reshard_params_t reshard = KVCL_RESHARD_PARAMS_INIT;
     unsigned              rights  = KVCL_READ | KVCL_WRITE;
 
@@ -59,6 +60,7 @@ static void params()
     xfer.flags |= KVCL_BACKGROUND | KVCL_PUT_WAIT;
     IS((init.size == sizeof(init)) && (init.rank == -1) && (xfer.size == sizeof(xfer)));
     IS((store.size == sizeof(store)) && (reshard.size == sizeof(reshard)) && (rights == KVCL_READ_WRITE));
+    IS((cache.size == sizeof(cache)) && (cache.kind == KVCL_MEM_HOST) && (cache.bases == nullptr));
     IS((store.flags == 3) && (init.flags == 1) && (KVCL_RESHARD_MAX(4, 0) == 4));
     IS((KVCL_VERSION >= KVCL_MAKE_VERSION(0, 0, 1)) && (std::strlen(kvcl_version_string()) > 0));
 }
@@ -87,7 +89,7 @@ static void transfer()
     params.cb_arg = &seen;
     KVCL_TRY(kvcl_init(&init, &ctx));
     KVCL_TRY(kvcl_comm_world(ctx, &world));
-    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, nullptr, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(ctx, "main", &layout, nullptr, &cache));
     KVCL_TRY(kvcl_cache_write_block(cache, 4, out.data(), out.size()));
     KVCL_TRY(kvcl_get(world, 0, cache, &remote, &local, &params, &req));
     IS(kvcl_req_wait(req, UINT64_C(10000000000)) == KVCL_OK);

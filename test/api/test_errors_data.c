@@ -3,6 +3,9 @@
  */
 #include "test/api/errors.h"
 
+#include <stdio.h>
+#include <sys/mman.h>
+
 static const kvcl_sel_t far_block = {.blocks = bad_ids, .n_blocks = 2}, no_ids = {.n_blocks = 2},
                         far_layer = {.blocks = good_ids, .n_blocks = 2, .layers = {0, 3}},
                         no_head   = {.blocks = good_ids, .n_blocks = 2, .heads = {2, 2}};
@@ -63,7 +66,7 @@ START_TEST(bad_layouts_are_named)
         REFUSED(BAD_LAYOUT, word, kvcl_layout_compatible(&shape, l));
         REFUSED(BAD_LAYOUT, word, kvcl_layout_describe(l, text, sizeof(text)));
         ck_assert_str_eq(text, "");
-        REFUSED(BAD_LAYOUT, word, kvcl_cache_create(ctx, "bad", l, NULL, KVCL_MEM_HOST, &out.cache));
+        REFUSED(BAD_LAYOUT, word, kvcl_cache_create(ctx, "bad", l, NULL, &out.cache));
     }
     REFUSED(INVALID_PARAM, "layout", kvcl_layout_block_bytes(NULL, &out.n));
     REFUSED(INVALID_PARAM, "layout", kvcl_layout_compatible(&shape, NULL));
@@ -77,21 +80,18 @@ END_TEST
 START_TEST(caches_refuse)
 {
     char  longest[65], block[4096] = {0};
-    void *bases[2] = {block, NULL};
-    kvcl_layout_t per_layer = shape;
+    const kvcl_cache_params_t no_kind = {.size = sizeof(no_kind), .kind = (kvcl_mem_kind_t)7};
 
-    per_layer.flags = KVCL_LAYOUT_PER_LAYER;
     memset(longest, 'n', sizeof(longest) - 1);
     longest[64] = '\0';
-    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(NULL, "c", &shape, NULL, KVCL_MEM_HOST, &out.cache));
-    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(ctx, NULL, &shape, NULL, KVCL_MEM_HOST, &out.cache));
-    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(ctx, "c", NULL, NULL, KVCL_MEM_HOST, &out.cache));
-    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(ctx, "c", &shape, NULL, KVCL_MEM_HOST, NULL));
-    REFUSED(INVALID_PARAM, "name", kvcl_cache_create(ctx, "", &shape, NULL, KVCL_MEM_HOST, &out.cache));
-    REFUSED(INVALID_PARAM, "64", kvcl_cache_create(ctx, longest, &shape, NULL, KVCL_MEM_HOST, &out.cache));
-    REFUSED(UNSUPPORTED, "kind 7", kvcl_cache_create(ctx, "c", &shape, NULL, (kvcl_mem_kind_t)7, &out.cache));
-    REFUSED(EXISTS, "\"mine\"", kvcl_cache_create(ctx, "mine", &shape, NULL, KVCL_MEM_HOST, &out.cache));
-    REFUSED(INVALID_PARAM, "base 1", kvcl_cache_create(ctx, "c", &per_layer, bases, KVCL_MEM_HOST, &out.cache));
+    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(NULL, "c", &shape, NULL, &out.cache));
+    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(ctx, NULL, &shape, NULL, &out.cache));
+    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(ctx, "c", NULL, NULL, &out.cache));
+    REFUSED(INVALID_PARAM, "kvcl_cache_create", kvcl_cache_create(ctx, "c", &shape, NULL, NULL));
+    REFUSED(INVALID_PARAM, "name", kvcl_cache_create(ctx, "", &shape, NULL, &out.cache));
+    REFUSED(INVALID_PARAM, "64", kvcl_cache_create(ctx, longest, &shape, NULL, &out.cache));
+    REFUSED(UNSUPPORTED, "kind 7", kvcl_cache_create(ctx, "c", &shape, &no_kind, &out.cache));
+    REFUSED(EXISTS, "\"mine\"", kvcl_cache_create(ctx, "mine", &shape, NULL, &out.cache));
     REFUSED(INVALID_PARAM, "block", kvcl_cache_read_block(NULL, 0, out.bytes, 256));
     REFUSED(INVALID_PARAM, "256 bytes", kvcl_cache_read_block(cache, 0, out.bytes, 255));
     REFUSED(INVALID_PARAM, "257", kvcl_cache_read_block(cache, 0, out.bytes, 257));
@@ -103,9 +103,62 @@ START_TEST(caches_refuse)
     REFUSED(OUT_OF_RANGE, "8", kvcl_cache_write_block(cache, BLOCKS, block, 256));
     ck_assert_ptr_null(kvcl_cache_base(cache, 1));
     longest[63] = '\0'; /* 63 bytes are allowed */
-    TAKEN(kvcl_cache_create(ctx, longest, &shape, NULL, KVCL_MEM_HOST, &out.cache));
+    TAKEN(kvcl_cache_create(ctx, longest, &shape, NULL, &out.cache));
     kvcl_cache_destroy(out.cache);
     kvcl_cache_destroy(NULL);
+}
+END_TEST
+
+/* Peers reach all that the layout covers: memory that is shorter is no cache's, and no peer finds one. */
+#define SHORT(_params) kvcl_cache_create(ctx, "short", &per_layer, &(_params), &out.cache)
+START_TEST(short_memory_is_refused)
+{
+    kvcl_layout_t       per_layer = shape;
+    size_t              page = (size_t)sysconf(_SC_PAGESIZE), need, n, bytes[3];
+    char                *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void                *bases[3] = {out.bytes, out.bytes, out.bytes};
+    kvcl_cache_params_t fine, bad;
+    char                words[64];
+
+    per_layer.flags = KVCL_LAYOUT_PER_LAYER;
+    TAKEN(kvcl_layout_extent(&per_layer, &n, &need));
+    ck_assert_uint_eq(n, 2);
+    ck_assert((pages != MAP_FAILED) && (need <= sizeof(out.bytes)) && (need > 16) && (need <= page));
+    bytes[0] = bytes[1] = bytes[2] = need;
+    bad = fine = (kvcl_cache_params_t){.size = sizeof(fine), .n_bases = 2, .bases = bases, .base_bytes = bytes};
+    bytes[1] = need - 1;
+    snprintf(words, sizeof(words), "base 1 has %zu bytes, the layout needs %zu", need - 1, need);
+    REFUSED(INVALID_PARAM, words, SHORT(fine));
+    bytes[1] = 0;
+    REFUSED(INVALID_PARAM, "base 1 has 0 bytes", SHORT(fine));
+    bytes[1] = SIZE_MAX;
+    REFUSED(INVALID_PARAM, "base 1", SHORT(fine));
+    bytes[1] = need;
+    bases[1] = NULL;
+    REFUSED(INVALID_PARAM, "base 1 is NULL", SHORT(fine));
+    bases[1] = out.bytes;
+    bad.n_bases = 1;
+    REFUSED(INVALID_PARAM, "n_bases is 1, the layout has 2", SHORT(bad));
+    bad.n_bases = 3;
+    REFUSED(INVALID_PARAM, "n_bases is 3, the layout has 2", SHORT(bad));
+    bad = fine;
+    bad.base_bytes = NULL;
+    REFUSED(INVALID_PARAM, "base_bytes is NULL", SHORT(bad));
+    bad = fine;
+    bad.bases = NULL;
+    REFUSED(INVALID_PARAM, "bases is NULL", SHORT(bad));
+    bad = fine;
+    bad.flags = 4;
+    REFUSED(INVALID_PARAM, "0x4", SHORT(bad));
+    /* the caller says enough, but the kernel knows of less: its last page is not there */
+    ck_assert_int_eq(munmap(pages + page, page), 0);
+    bases[1] = pages + page - 16;
+    REFUSED(INVALID_PARAM, "base 1", SHORT(fine));
+    REFUSED(INVALID_PARAM, "not all memory", kvcl_mem_register(ctx, bases[1], need, KVCL_MEM_HOST, NULL, &out.mem));
+    bases[1] = pages + page - need; /* up to its very end */
+    TAKEN(SHORT(fine)); /* nothing was left of those */
+    kvcl_cache_destroy(out.cache);
+    ck_assert_int_eq(munmap(pages, page), 0);
 }
 END_TEST
 
@@ -478,6 +531,7 @@ int main(void)
     tcase_add_checked_fixture(tc, open_world, close_world);
     tcase_add_test(tc, bad_layouts_are_named);
     tcase_add_test(tc, caches_refuse);
+    tcase_add_test(tc, short_memory_is_refused);
     tcase_add_test(tc, memory_refuses);
     tcase_add_test(tc, exports_and_imports_refuse);
     tcase_add_test(tc, remote_bytes_are_checked);

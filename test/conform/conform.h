@@ -109,6 +109,9 @@ typedef struct cf_cache {
     bool         device;
 } cf_cache_t;
 
+/* A cache over bases that each have as many bytes as the layout needs; NULL: the library's memory. */
+kvcl_status_t cf_over(cf_t *cf, const char *name, const kvcl_layout_t *layout, void *const *bases, kvcl_mem_kind_t kind,
+                      kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
 cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours);
 void       cf_cache_end(cf_cache_t *cache);
 /* Where the case may touch the bytes of a base. */

@@ -77,6 +77,22 @@ bool cf_bytes_are(uint64_t seed, uint32_t block, const void *buf, size_t len)
     return memcmp(at, &word, len) == 0;
 }
 
+kvcl_status_t cf_over(cf_t *cf, const char *name, const kvcl_layout_t *layout, void *const *bases, kvcl_mem_kind_t kind,
+                      kvcl_cache_h *cache_p)
+{
+    kvcl_cache_params_t params = {.size = sizeof(params), .kind = kind, .bases = bases};
+    size_t              lengths[64], n, bytes, i;
+
+    CF_OK(cf, kvcl_layout_extent(layout, &n, &bytes));
+    CF_CHECK(cf, n <= sizeof(lengths) / sizeof(lengths[0]));
+    for (i = 0; i < n; ++i) {
+        lengths[i] = bytes;
+    }
+    params.n_bases    = (uint32_t)n;
+    params.base_bytes = lengths;
+    return kvcl_cache_create(cf->ctx, name, layout, (bases != NULL) ? &params : NULL, cache_p);
+}
+
 cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours)
 {
     cf_cache_t cache = {.device = !ours && by_device(cf)};
@@ -89,7 +105,7 @@ cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, boo
             cache.bases[i] = cache.device ? fake_cuda_malloc(0, base_bytes) : calloc(1, base_bytes);
         }
     }
-    CF_OK(cf, kvcl_cache_create(cf->ctx, name, layout, cache.bases, KVCL_MEM_AUTO, &cache.h));
+    CF_OK(cf, cf_over(cf, name, layout, cache.bases, KVCL_MEM_AUTO, &cache.h));
     CF_CHECK(cf, kvcl_cache_kind(cache.h) == (cache.device ? KVCL_MEM_CUDA : KVCL_MEM_HOST));
     return cache;
 }

@@ -271,7 +271,7 @@ static void leave_and_return(cf_t *cf)
         CF_OK(cf, kvcl_init(&params, &ctx));
         CF_OK(cf, kvcl_comm_world(ctx, &world));
         CF_CHECK(cf, (kvcl_comm_size(world) == 1) && (kvcl_comm_rank(world) == 0) && (kvcl_comm_view(world) == 1));
-        CF_OK(cf, kvcl_cache_create(ctx, "again", &layout, NULL, KVCL_MEM_HOST, &cache));
+        CF_OK(cf, kvcl_cache_create(ctx, "again", &layout, NULL, &cache));
         CF_OK(cf, kvcl_send_bytes(world, 0, 1, "to me", 6, NULL, &sent));
         CF_OK(cf, kvcl_recv_bytes(world, 0, 1, in, 8, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
@@ -362,14 +362,14 @@ static void goes_while_read(cf_t *cf, bool renewed)
             kvcl_cache_destroy(cache.h);
         }
         if (renewed && gone) {
-            CF_OK(cf, kvcl_cache_create(cf->ctx, "goes", &layout, cache.bases, KVCL_MEM_HOST, &again));
+            CF_OK(cf, cf_over(cf, "goes", &layout, cache.bases, KVCL_MEM_HOST, &again));
             cf_fill(cf, again, 5);
         }
         atomic_store(word, 2);
     }
     cf_fence(cf);
     if ((cf->rank == 0) && !(renewed && gone)) { /* the name is free */
-        CF_OK(cf, kvcl_cache_create(cf->ctx, "goes", &layout, cache.bases, KVCL_MEM_HOST, &again));
+        CF_OK(cf, cf_over(cf, "goes", &layout, cache.bases, KVCL_MEM_HOST, &again));
     }
     cache.h = (cf->rank == 0) ? again : cache.h;
     cf_cache_end(&cache);

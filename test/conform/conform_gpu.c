@@ -206,7 +206,7 @@ static void make(cf_t *cf, const side_t *side, uint64_t seed, mine_t *mine)
         }
     }
     image_end(side, bytes);
-    CF_OK(cf, kvcl_cache_create(cf->ctx, "gpu", &side->layout, mine->bases, KVCL_MEM_AUTO, &mine->cache));
+    CF_OK(cf, cf_over(cf, "gpu", &side->layout, mine->bases, KVCL_MEM_AUTO, &mine->cache));
     CF_CHECK(cf, kvcl_cache_kind(mine->cache) == (side->device ? KVCL_MEM_CUDA : KVCL_MEM_HOST));
 }
 
@@ -335,7 +335,7 @@ static void long_lists(cf_t *cf)
             ids[sizes[s].blocks + i] = (i * 2) % sizes[s].blocks + ((i * 2) / sizes[s].blocks);
         }
         gpu_write(device_of(cf), base, bytes, len);
-        CF_OK(cf, kvcl_cache_create(cf->ctx, "long", &layout, &base, KVCL_MEM_CUDA, &cache));
+        CF_OK(cf, cf_over(cf, "long", &layout, &base, KVCL_MEM_CUDA, &cache));
         cf_fence(cf);
         if (cf->rank == 0) {
             sel = cf_sel(ids, sizes[s].blocks);
@@ -381,7 +381,7 @@ static void after_a_stream(cf_t *cf)
         ids[i] = i;
         cf_bytes(seed, i, bytes + ((size_t)i * BYTES), BYTES);
     }
-    CF_OK(cf, kvcl_cache_create(cf->ctx, "stream", &layout, &base, KVCL_MEM_CUDA, &cache));
+    CF_OK(cf, cf_over(cf, "stream", &layout, &base, KVCL_MEM_CUDA, &cache));
     cf_fence(cf);
     if (cf->rank == 0) {
         stream = gpu_stream(device_of(cf));

@@ -140,7 +140,7 @@ static void begin(void)
     must(kvcl_init(&params, &world.ctx) == KVCL_OK);
     must(kvcl_comm_world(world.ctx, &world.comm) == KVCL_OK);
     must(kvcl_region_create(world.ctx, NULL, 4096, NULL, &world.region) == KVCL_OK);
-    must(kvcl_cache_create(world.ctx, "fuzz", &layout, NULL, KVCL_MEM_HOST, &world.cache) == KVCL_OK);
+    must(kvcl_cache_create(world.ctx, "fuzz", &layout, NULL, &world.cache) == KVCL_OK);
     sparams.dir_entries = 256;
     must(kvcl_store_open(world.comm, &sparams, &world.store) == KVCL_OK);
     shake_hands();

@@ -175,18 +175,19 @@ static kvcl_cache_h make_cache(const char *name, uint32_t tokens, unsigned kind,
     kvcl_layout_t hnd = KVCL_LAYOUT_HND(.flags = KVCL_LAYOUT_PER_LAYER, .layers = 3, .blocks = BLOCKS, .tokens = tokens,
                                         .heads = 4, .head_dim = 64, .elem_bytes = 2,
                                         .block_stride = ((size_t)tokens * 4 * 128) + 256);
-    size_t        block = 3ul * 2 * tokens * 4 * 128;
-    kvcl_layout_t bytes = KVCL_LAYOUT_BYTES(BLOCKS, (uint32_t)block);
+    size_t        total = 3ul * 2 * tokens * 4 * 128 * BLOCKS;
+    kvcl_layout_t bytes = KVCL_LAYOUT_BYTES(BLOCKS, (uint32_t)(total / BLOCKS));
     kvcl_layout_t *layout = (kind == 0) ? &nhd : (kind == 1) ? &hnd : (kind == 2) ? &bytes : &nhd;
     kvcl_cache_h  cache = NULL;
     void          *bases[1];
+    kvcl_cache_params_t memory = {.size = sizeof(memory), .n_bases = 1, .bases = bases, .base_bytes = &total};
 
     *mem_p = NULL;
     if (kind == 3) {
-        *mem_p   = malloc(block * BLOCKS);
+        *mem_p   = malloc(total);
         bases[0] = *mem_p;
     }
-    CHECK(kvcl_cache_create(ctx, name, layout, (kind == 3) ? bases : NULL, KVCL_MEM_HOST, &cache) == KVCL_OK);
+    CHECK(kvcl_cache_create(ctx, name, layout, (kind == 3) ? &memory : NULL, &cache) == KVCL_OK);
     return cache;
 }
 
@@ -376,7 +377,7 @@ static void different_shapes_are_an_error(void)
     kvcl_status_t status;
     int           odd = (rank == size - 1), turn;
 
-    CHECK(kvcl_cache_create(ctx, "shape", odd ? &b : &a, NULL, KVCL_MEM_HOST, &cache) == KVCL_OK);
+    CHECK(kvcl_cache_create(ctx, "shape", odd ? &b : &a, NULL, &cache) == KVCL_OK);
     for (turn = 0; (size > 1) && (turn < 2); ++turn) { /* other blocks; another number of them */
         sel.n_blocks = ((turn == 1) && odd) ? 3 : 4;
         status       = finish(kvcl_bcast(world, 0, cache, &sel, NULL, &req), &req);
@@ -527,7 +528,7 @@ static bool speed(size_t bytes)
     for (i = 0; i < bytes / UNIT; ++i) {
         ids[i] = (uint32_t)i;
     }
-    KVCL_TRY(kvcl_cache_create(ctx, "speed", &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(ctx, "speed", &layout, NULL, &cache));
     write_blocks(cache, ids, (rank == 0) ? bytes / UNIT : 0, 42);
     for (i = 0; i < ROUNDS; ++i) {
         KVCL_TRY(barrier(world));

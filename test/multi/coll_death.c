@@ -95,7 +95,7 @@ static int live(const void *arg, int rank)
 
     KVCL_TRY(kvcl_init(NULL, &me.ctx));
     KVCL_TRY(kvcl_comm_world(me.ctx, &me.world));
-    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, KVCL_MEM_HOST, &me.cache));
+    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, &me.cache));
     for (i = 0; (i < plan->rounds) && (status == KVCL_OK); ++i) {
         status = once(&me, plan);
     }

@@ -224,7 +224,7 @@ static kvcl_cache_h make_cache(kvcl_context_h ctx, int rank, bool accepts)
     unsigned char block[BLOCK];
 
     memset(block, rank + (accepts ? 100 : 0), sizeof(block));
-    KVCL_TRY(kvcl_cache_create(ctx, "pages", &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(ctx, "pages", &layout, NULL, &cache));
     KVCL_TRY(kvcl_cache_write_block(cache, 1, block, BLOCK));
     return cache;
 }

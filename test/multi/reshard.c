@@ -83,7 +83,7 @@ static int make_part(kvcl_context_h ctx, uint32_t heads, part_t *part)
     for (i = 0; i < part->n_ids; ++i) { /* scattered, and different on each rank */
         part->ids[i] = (uint32_t)((i * 7) + (uint32_t)rank) % BLOCKS;
     }
-    return ok(kvcl_cache_create(ctx, "kv", &part->layout, NULL, KVCL_MEM_HOST, &part->cache), "kvcl_cache_create");
+    return ok(kvcl_cache_create(ctx, "kv", &part->layout, NULL, &part->cache), "kvcl_cache_create");
 }
 
 /* Write the prompt (or 0xee with wipe) into this rank's blocks, or compare. By canonical order: layer, plane, token,

@@ -66,7 +66,7 @@ static void put_all(kvcl_context_h ctx, kvcl_store_h store, kind_t *kind)
     unsigned           key, i;
     kvcl_req_h         req;
 
-    KVCL_TRY(kvcl_cache_create(ctx, kind->name, &layout, NULL, KVCL_MEM_HOST, &kind->cache));
+    KVCL_TRY(kvcl_cache_create(ctx, kind->name, &layout, NULL, &kind->cache));
     for (key = 0; key < kind->n; ++key) {
         for (i = 0; i < kind->bytes; ++i) {
             bytes[i] = byte_of(key, i);

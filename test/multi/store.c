@@ -55,7 +55,7 @@ kvcl_cache_h make_cache(world_t *w, const char *name, uint64_t blocks, bool stru
                                            .heads = 4, .head_dim = 32, .elem_bytes = 2);
     kvcl_cache_h  cache;
 
-    KVCL_TRY(kvcl_cache_create(w->ctx, name, structured ? &layers : &opaque, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(w->ctx, name, structured ? &layers : &opaque, NULL, &cache));
     return cache;
 }
 

@@ -17,7 +17,7 @@ static kvcl_cache_h make_other(world_t *w)
                                            .heads = 2, .head_dim = 32, .elem_bytes = 2);
     kvcl_cache_h  cache;
 
-    KVCL_TRY(kvcl_cache_create(w->ctx, "brought-other", &layers, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(w->ctx, "brought-other", &layers, NULL, &cache));
     return cache;
 }
 

@@ -271,7 +271,7 @@ static int live(const void *arg, int rank)
     params.replicas    = 2;
     KVCL_TRY(kvcl_init(NULL, &me.ctx));
     KVCL_TRY(kvcl_comm_world(me.ctx, &me.world));
-    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, KVCL_MEM_HOST, &me.cache));
+    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, &me.cache));
     KVCL_TRY(kvcl_store_open(me.world, &params, &me.store));
     if (!put_mine(&me)) {
         fprintf(stderr, "rank %d: not two copies of each block\n", rank);

@@ -26,7 +26,7 @@ kvcl_cache_h make_sized(world_t *w, const char *name, unsigned s)
     char          full[64];
 
     snprintf(full, sizeof(full), "%s.%u", name, s);
-    KVCL_TRY(kvcl_cache_create(w->ctx, full, &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(w->ctx, full, &layout, NULL, &cache));
     return cache;
 }
 

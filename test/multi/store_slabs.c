@@ -50,7 +50,7 @@ static kvcl_cache_h cache_of(world_t *w, uint64_t size, uint64_t blocks)
     char          name[64];
 
     snprintf(name, sizeof(name), "slabs.%llu", (unsigned long long)size);
-    KVCL_TRY(kvcl_cache_create(w->ctx, name, &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(w->ctx, name, &layout, NULL, &cache));
     return cache;
 }
 

@@ -166,7 +166,7 @@ static void test_blocks(world_t *w)
     kvcl_cache_h  cache;
     kvcl_req_h    req;
 
-    KVCL_TRY(kvcl_cache_create(w->ctx, "blocks", &layout, NULL, KVCL_MEM_HOST, &cache));
+    KVCL_TRY(kvcl_cache_create(w->ctx, "blocks", &layout, NULL, &cache));
     keys[0] = key_of(w, "block", w->rank, 0);
     keys[1] = key_of(w, "block", w->rank, 1);
     small   = key_of(w, "block", w->rank, 2);

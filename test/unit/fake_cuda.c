@@ -182,6 +182,7 @@ static CUresult error_name(CUresult error, const char **name)
 static CUresult pointer(void *to, CUpointer_attribute what, CUdeviceptr ptr)
 {
     CUresult result = CUDA_SUCCESS;
+    size_t   size;
     int      device;
 
     pthread_mutex_lock(&fake_cuda_lock);
@@ -191,6 +192,10 @@ static CUresult pointer(void *to, CUpointer_attribute what, CUdeviceptr ptr)
         *(unsigned *)to = (device < 0) ? 1 : CU_MEMORYTYPE_DEVICE;
     } else if (what == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
         *(int *)to = device;
+    } else if (what == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        *(CUdeviceptr *)to = fake_cuda_range(ptr, &size);
+    } else if (what == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        (void)fake_cuda_range(ptr, (size_t *)to);
     } else {
         *(CUcontext *)to = (device == 0) ? &contexts[0] : NULL; /* device 1's memory is a pool's */
     }

@@ -51,6 +51,8 @@ extern pthread_mutex_t fake_cuda_lock;
 void  fake_cuda_add(char *addr, char *bytes, size_t len, int device); /* -1: pinned, by aligned_alloc */
 void  fake_cuda_drop(const void *ptr);
 bool  fake_cuda_whose(uint64_t addr, int *device);
+/* Where the allocation begins that ptr lies in (there is one), and its bytes. */
+uint64_t fake_cuda_range(uint64_t addr, size_t *size_p);
 /* As cuMemcpyAsync sees it: anything, host memory as it is. NULL: it leaves its allocation. */
 void *fake_cuda_for_copy(uint64_t addr, uint64_t len);
 /* As a kernel on a device sees it: that device's memory, and pinned memory; else NULL. */

@@ -36,6 +36,14 @@ static mem_t *find(uint64_t addr, uint64_t len)
     return NULL;
 }
 
+uint64_t fake_cuda_range(uint64_t addr, size_t *size_p)
+{
+    const mem_t *mem = find(addr, 1);
+
+    *size_p = mem->len;
+    return (uintptr_t)mem->addr;
+}
+
 static void *behind(const mem_t *mem, uint64_t addr)
 {
     return mem->bytes + (addr - (uintptr_t)mem->addr);

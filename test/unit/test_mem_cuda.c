@@ -72,6 +72,9 @@ START_TEST(a_pointer_says_whose_it_is)
     ck_assert_int_eq(kvcl_copier_kind(b), KVCL_MEM_CUDA);
     kvcl_copier_close(a);
     ck_assert_int_eq(kvcl_copier_open(KVCL_MEM_CUDA, first, 1 << 20, &a), KVCL_ERR_INVALID_PARAM); /* ends outside */
+    ck_assert_int_eq(kvcl_copier_open(KVCL_MEM_CUDA, first + 4096, 4097, &a), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "4097 bytes"));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "has 4096"));
     kvcl_copier_close(b);
     kvcl_copier_close(c);
     kvcl_copier_close(NULL);

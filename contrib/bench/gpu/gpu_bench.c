@@ -178,6 +178,10 @@ static void get_size(kvcl_comm_h comm, bench_t *b, kvcl_context_h ctx, size_t si
     size_t        n      = b->total / size, i;
     uint32_t      *ids   = malloc(2 * n * sizeof(*ids));
     void          *from  = b->device, *to = b->other;
+    kvcl_cache_params_t from_memory = {.size = sizeof(from_memory), .kind = KVCL_MEM_CUDA, .n_bases = 1, .bases = &from,
+                                       .base_bytes = &b->total};
+    kvcl_cache_params_t to_memory = {.size = sizeof(to_memory), .kind = KVCL_MEM_CUDA, .n_bases = 1, .bases = &to,
+                                     .base_bytes = &b->total};
     uint64_t      best   = UINT64_MAX, start, took;
     kvcl_cache_h  theirs, mine;
     kvcl_sel_t    remote = {.blocks = ids, .n_blocks = n}, local = {.blocks = ids + n, .n_blocks = n};
@@ -189,8 +193,8 @@ static void get_size(kvcl_comm_h comm, bench_t *b, kvcl_context_h ctx, size_t si
         ids[i]     = (uint32_t)((n > 1) ? (i * 7919) % (n - 1) : 0);
         ids[n + i] = (uint32_t)i;
     }
-    if ((kvcl_cache_create(ctx, "from", &layout, &from, KVCL_MEM_CUDA, &theirs) != KVCL_OK) ||
-        (kvcl_cache_create(ctx, "to", &layout, &to, KVCL_MEM_CUDA, &mine) != KVCL_OK)) {
+    if ((kvcl_cache_create(ctx, "from", &layout, &from_memory, &theirs) != KVCL_OK) ||
+        (kvcl_cache_create(ctx, "to", &layout, &to_memory, &mine) != KVCL_OK)) {
         die("kvcl_cache_create");
     }
     params.remote_cache = "from";

@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     KVCL_TRY(kvcl_comm_world(ctx, &comm));
     {
         kvcl_layout_t layout = KVCL_LAYOUT_BYTES(batch, (uint32_t)params.block_bytes);
-        KVCL_TRY(kvcl_cache_create(ctx, "bench", &layout, NULL, KVCL_MEM_HOST, &cache));
+        KVCL_TRY(kvcl_cache_create(ctx, "bench", &layout, NULL, &cache));
     }
     KVCL_TRY(kvcl_store_open(comm, &params, &store));
     if (kvcl_comm_rank(comm) == 0) {

@@ -167,7 +167,7 @@ static kvcl_status_t init_class(kvcl_cold_class_t *cls)
     kvcl_status_t status;
 
     snprintf(name, sizeof(name), "kvcl.stage.%016llx.%u", (unsigned long long)store->id, bytes);
-    status = kvcl_cache_create(store->ctx, name, &layout, NULL, KVCL_MEM_HOST, &cls->cache);
+    status = kvcl_cache_create(store->ctx, name, &layout, NULL, &cls->cache);
     if ((status != KVCL_OK) || ((status = kvcl_owner_check_id(cls->cache)) != KVCL_OK) ||
         ((status = kvcl_random_bytes(&first, sizeof(first))) != KVCL_OK)) {
         return status;

@@ -74,7 +74,7 @@ static kvcl_status_t make_cache(kvcl_store_h store, uint64_t size, kvcl_cache_h 
 
     if (arena == NULL) {
         snprintf(name, sizeof(name), "kvcl.pool.%016llx", (unsigned long long)store->id);
-        return kvcl_cache_create(store->ctx, name, &layout, NULL, KVCL_MEM_HOST, cache_p);
+        return kvcl_cache_create(store->ctx, name, &layout, NULL, cache_p);
     }
     snprintf(name, sizeof(name), "kvcl.pool.%016llx.%llu", (unsigned long long)store->id, (unsigned long long)size);
     return kvcl_cache_create_over(arena, name, &layout, cache_p);

@@ -29,7 +29,7 @@ static bool make_cache(const perf_beside_t *beside, const char *name, kvcl_cache
     const job_t         *job   = beside->perf->job;
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(beside->n, (uint32_t)PERF_BESIDE_BLOCK);
 
-    return job_ok(job, kvcl_cache_create(job->ctx, name, &layout, NULL, KVCL_MEM_HOST, cache_p), "kvcl_cache_create");
+    return job_ok(job, kvcl_cache_create(job->ctx, name, &layout, NULL, cache_p), "kvcl_cache_create");
 }
 
 bool perf_beside_open(perf_t *perf)

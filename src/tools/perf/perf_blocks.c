@@ -91,7 +91,7 @@ static bool make_cache(perf_t *perf, const char *name, kvcl_cache_h *cache_p, ui
 {
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(perf->opt->count, (uint32_t)perf->opt->unit);
 
-    if (!job_ok(perf->job, kvcl_cache_create(perf->job->ctx, name, &layout, NULL, KVCL_MEM_HOST, cache_p),
+    if (!job_ok(perf->job, kvcl_cache_create(perf->job->ctx, name, &layout, NULL, cache_p),
                 "kvcl_cache_create")) {
         return false;
     }

@@ -79,7 +79,7 @@ bool watch_open(worker_t *worker, watch_t **watch_p)
     if (watch->target > worker->job->size - 1) {
         watch->target = (uint8_t)(worker->job->size - 1);
     }
-    if (!job_ok(worker->job, kvcl_cache_create(worker->job->ctx, "watch", &layout, NULL, KVCL_MEM_HOST, &watch->cache),
+    if (!job_ok(worker->job, kvcl_cache_create(worker->job->ctx, "watch", &layout, NULL, &watch->cache),
                 "kvcl_cache_create")) {
         return false;
     }

@@ -156,7 +156,7 @@ static bool open_store(worker_t *worker, const worker_room_t *room)
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
 
     if (!job_ok(worker->job,
-                kvcl_cache_create(worker->job->ctx, "replay", &layout, NULL, KVCL_MEM_HOST, &worker->cache),
+                kvcl_cache_create(worker->job->ctx, "replay", &layout, NULL, &worker->cache),
                 "kvcl_cache_create")) {
         return false;
     }

@@ -8,7 +8,8 @@
 PyTypeObject *kvpy_cache_type;
 
 /* Hold n writable buffers of at least need bytes each, all of one kind. */
-static int take_bases(PyObject *list, size_t n, size_t need, kvpy_buf_t *bufs, void **bases)
+static int take_bases(PyObject *list, size_t n, size_t need, kvpy_buf_t *bufs, void **bases,
+                      size_t *lengths)
 {
     size_t i;
 
@@ -29,12 +30,13 @@ static int take_bases(PyObject *list, size_t n, size_t need, kvpy_buf_t *bufs, v
             PyErr_SetString(PyExc_ValueError, "the buffers are of several kinds: all host memory or all a device's");
             return -1;
         }
-        bases[i] = bufs[i].ptr;
+        bases[i]   = bufs[i].ptr;
+        lengths[i] = bufs[i].len;
     }
     return 0;
 }
 
-static void drop_bases(kvpy_buf_t *bufs, size_t n, void **bases)
+static void drop_bases(kvpy_buf_t *bufs, size_t n, void **bases, size_t *lengths)
 {
     size_t i;
 
@@ -43,6 +45,7 @@ static void drop_bases(kvpy_buf_t *bufs, size_t n, void **bases)
     }
     PyMem_RawFree(bufs);
     PyMem_RawFree(bases);
+    PyMem_RawFree(lengths);
 }
 
 static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, const kvcl_layout_t *layout,
@@ -51,8 +54,8 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
     kvpy_buf_t    *bufs  = NULL;
     void          **bases = NULL;
     kvcl_cache_h  cache  = NULL;
-    kvcl_mem_kind_t kind = KVCL_MEM_HOST;
-    size_t        n, need;
+    size_t         *lengths = NULL, n, need;
+    kvcl_cache_params_t params = KVCL_CACHE_PARAMS_INIT;
     kvcl_status_t status;
     kvpy_obj_t    *obj;
 
@@ -63,27 +66,32 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
     if (buffers != Py_None) {
         bufs  = PyMem_RawCalloc(n, sizeof(*bufs));
         bases = PyMem_RawCalloc(n, sizeof(*bases));
-        if ((bufs == NULL) || (bases == NULL) || (take_bases(buffers, n, need, bufs, bases) != 0) ||
-            (kvpy_ctx_check(ctx) != 0)) {
-            drop_bases(bufs, n, bases);
+        lengths = PyMem_RawCalloc(n, sizeof(*lengths));
+        if ((bufs == NULL) || (bases == NULL) || (lengths == NULL) ||
+            (take_bases(buffers, n, need, bufs, bases, lengths) != 0) || (kvpy_ctx_check(ctx) != 0)) {
+            drop_bases(bufs, n, bases, lengths);
             return PyErr_Occurred() ? NULL : PyErr_NoMemory();
         }
-        kind = bufs[0].kind;
+        params.kind       = bufs[0].kind;
+        params.n_bases    = (uint32_t)n;
+        params.bases      = bases;
+        params.base_bytes = lengths;
     }
     ++ctx->users;
     Py_BEGIN_ALLOW_THREADS
-    status = kvcl_cache_create(ctx->handle, name, layout, bases, kind, &cache);
+    status = kvcl_cache_create(ctx->handle, name, layout, &params, &cache);
     Py_END_ALLOW_THREADS
     --ctx->users;
     if (status != KVCL_OK) {
         (void)kvpy_raise(status, NULL);
-        drop_bases(bufs, n, bases);
+        drop_bases(bufs, n, bases, lengths);
         return NULL;
     }
     PyMem_RawFree(bases);
+    PyMem_RawFree(lengths);
     obj = (kvpy_obj_t *)kvpy_obj_new(cls, KVPY_CACHE, ctx, cache);
     if (obj == NULL) {
-        drop_bases(bufs, n, NULL);
+        drop_bases(bufs, n, NULL, NULL);
         return NULL;
     }
     obj->bufs   = bufs;
