@@ -14,38 +14,13 @@
 #include "core/address.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
+#include "store/kinds.h"
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
 
 enum { DIR_ENTRIES_DEFAULT = 1 << 20, DIR_ENTRIES_MAX = 1 << 30 };
-
-kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call)
-{
-    if (store == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store is NULL", call);
-    }
-    if ((keys == NULL) && (n != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: an array of %zu elements is NULL", call, n);
-    }
-    if (store->closing) {
-        return kvcl_fail(KVCL_ERR_SHUTDOWN, "%s: the store is being closed", call);
-    }
-    return KVCL_OK;
-}
-
-kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id)
-{
-    kvcl_store_h store;
-
-    kvcl_list_foreach (store, &kvcl_store_room(ctx)->stores, struct kvcl_store, link) {
-        if (store->id == id) {
-            return store;
-        }
-    }
-    return NULL;
-}
 
 /* ---- opening ---- */
 
@@ -339,29 +314,6 @@ static void withdraw_all(kvcl_store_h store)
     }
 }
 
-kvcl_status_t kvcl_store_hold(kvcl_store_h store)
-{
-    kvcl_status_t status;
-
-    kvcl_lock(store->ctx);
-    status      = store->closing ? KVCL_ERR_SHUTDOWN : KVCL_OK;
-    store->ops += (status == KVCL_OK) ? 1 : 0;
-    kvcl_unlock(store->ctx);
-    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the store is being closed");
-}
-
-void kvcl_store_let_go(kvcl_store_h store)
-{
-    kvcl_context_h ctx = store->ctx;
-
-    kvcl_lock(ctx);
-    --store->ops;
-    if (store->closing) {
-        kvcl_engine_notify(ctx);
-    }
-    kvcl_unlock(ctx);
-}
-
 static bool no_ops(void *arg)
 {
     return ((kvcl_store_h)arg)->ops == 0;
@@ -477,6 +429,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     }
     kvcl_list_init(&room->stores);
     kvcl_list_init(&room->verifies);
+    room->kinds = kvcl_ask_kinds();
     *state_p = room;
     return KVCL_OK;
 }
@@ -565,7 +518,7 @@ static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 }
 
 static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_DIR_ASK, sizeof(kvcl_msg_dir_ask_t), kvcl_home_on_ask},
+    {KVCL_MSG_DIR_ASK, sizeof(kvcl_msg_dir_ask_t), kvcl_kinds_on_ask},
     {KVCL_MSG_DIR_ANSWER, sizeof(kvcl_msg_dir_answer_t), kvcl_ask_on_answer},
     {KVCL_MSG_WITHDRAW, sizeof(kvcl_msg_withdraw_t), kvcl_home_on_withdraw},
     {0, 0, NULL},

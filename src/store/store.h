@@ -34,7 +34,7 @@
 #include "policy/events.h"
 #include "store/pool/owner.h"
 #include "policy/place.h"
-#include "store/store_wire.h"
+#include "store/home/ask_kind.h"
 #include <kvcl/kvcl_store.h>
 
 /* How another rank's table can be read. */
@@ -161,6 +161,7 @@ typedef struct kvcl_store_room {
     kvcl_list_t verifies; /* gets that have blocks to verify: get/verify.c */
     uint8_t     *scratch; /* answers are written here */
     size_t      scratch_room;
+    const kvcl_ask_kind_t *kinds; /* by KVCL_ASK_* */
 } kvcl_store_room_t;
 
 static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)
@@ -205,8 +206,9 @@ static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[K
 kvcl_status_t kvcl_uses_open(kvcl_store_h store) KVCL_MUST_CHECK;
 /** This block was got from there. Of a chain, the end first. Any thread; locked: with the lock. */
 void          kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked);
-/** Lock held. data: n of kvcl_store_use_t, from another rank. */
-void          kvcl_uses_on_told(kvcl_store_h store, const void *data, uint32_t n);
+/** A row of kinds.c. */
+bool          kvcl_uses_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                               size_t len);
 
 /* ---- timers (home/timer.c): lock held ---- */
 
@@ -246,6 +248,8 @@ void          kvcl_ask_discard(kvcl_ask_t *ask);
 /** Lock held. done() comes later, or has come when this returns; the ask is freed after it. */
 void          kvcl_ask_post(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks);
 void          kvcl_asks_stop(kvcl_list_t *asks, kvcl_status_t status); /* lock held */
+/** kvcl_ask_kind_t.fits of kinds whose question and answer are messages of dir_wire.h. */
+bool          kvcl_ask_fits_dir(const kvcl_ask_t *ask, const void *data, size_t len);
 void          kvcl_ask_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                                  const void *data, size_t len);
 /** Lock held: find out how this rank's table can be read, once, in the background. */
@@ -271,8 +275,15 @@ kvcl_status_t kvcl_asks_make(kvcl_store_h store, uint32_t rank, uint8_t kind, co
 
 /* ---- homes (home/home_answer.c) ---- */
 
-void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+/* Rows of kinds.c. */
+bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                       size_t len);
+bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                          size_t len);
+bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                              size_t len);
+bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                        size_t len);
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                            const void *data, size_t len);
 /** Lock held: this home forgets the keys and tells their owners. */
@@ -291,8 +302,8 @@ void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_statu
 
 /* ---- copies of others' blocks in my pool (copy/copy_jobs.c): lock held ---- */
 
-void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                      size_t len);
+bool kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                      size_t len); /* a row of kinds.c */
 /** What is under way here of the key is not kept. */
 void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key);
 void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */

@@ -54,7 +54,8 @@ enum {
     KVCL_ASK_STAGE       = 32,
     KVCL_ASK_LET_GO      = 33,
     KVCL_ASK_FORGET      = 34,
-    KVCL_ASK_ALL_LISTED  = 35 /* to every rank */
+    KVCL_ASK_ALL_LISTED  = 35, /* to every rank */
+    KVCL_ASK_KINDS /* a new kind: its number above, its row in kinds.c */
 };
 
 enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */

@@ -101,7 +101,7 @@ void kvcl_follow_stop(kvcl_store_h store)
     flush(store);
 }
 
-void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                         size_t len)
 {
     events_ask_t what;
@@ -109,20 +109,18 @@ void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
     bool         waits;
 
     if (len != sizeof(what)) {
-        kvcl_am_malformed(store->ctx, peer, "a question for events that makes no sense");
-        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
-        return;
+        return false;
     }
     memcpy(&what, data, sizeof(what));
     waits = (what.wait_ns != 0) && (what.since == store->events.newest) && (store->events.ring != NULL);
     if (waits && (store->n_followers >= FOLLOWERS_MAX)) {
         kvcl_ask_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* or it would ask all the time */
-        return;
+        return true;
     }
     follower = waits ? calloc(1, sizeof(*follower)) : NULL;
     if (follower == NULL) {
         answer(store, peer, in, &what);
-        return;
+        return true;
     }
     follower->store = store;
     follower->peer  = peer;
@@ -135,6 +133,7 @@ void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
     if (follower->timer == NULL) {
         let_go(follower);
     }
+    return true;
 }
 
 /* ---- adding ---- */

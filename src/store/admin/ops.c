@@ -1,5 +1,5 @@
 /*
- * Questions about a rank's own part (ops.h): asking, and finding who answers. The asking side owns nothing but what
+ * Questions about a rank's own part (ops.h): asking and answering. The asking side owns nothing but what
  * stands on its stack: an ask ends once, by its deadline at the latest.
  */
 #include "config.h"
@@ -9,50 +9,16 @@
 
 #include <stdlib.h>
 
-typedef kvcl_status_t (*op_fn)(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
-
-static const struct {
-    uint8_t kind;
-    op_fn   fn;
-} ops[] = {
-    {KVCL_ASK_LIST, kvcl_op_list},
-    {KVCL_ASK_EVENTS, kvcl_op_events},
-    {KVCL_ASK_PIN, kvcl_op_pin},
-    {KVCL_ASK_QUOTA, kvcl_op_quota},
-    {KVCL_ASK_CLEAR, kvcl_op_clear},
-    {KVCL_ASK_LEAVE, kvcl_op_leave},
-    {KVCL_ASK_STATS, kvcl_op_stats},
-};
-
-static op_fn find(uint8_t kind)
-{
-    size_t i;
-
-    for (i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i) {
-        if (ops[i].kind == kind) {
-            return ops[i].fn;
-        }
-    }
-    return NULL;
-}
-
 bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
 {
-    op_fn         fn = find(in->msg.flags);
     kvcl_op_out_t out = {.cap = KVCL_OP_ANSWER_MAX};
     kvcl_status_t status;
 
-    if (fn == NULL) {
-        return false;
-    }
-    if (in->msg.flags == KVCL_ASK_EVENTS) {
-        kvcl_follow_on_ask(store, peer, in, data, len);
-        return true;
-    }
     out.buf = kvcl_home_scratch(store->ctx, out.cap);
-    status  = (out.buf == NULL) ? KVCL_ERR_NO_MEMORY : fn(store, data, len, &out);
+    status  = (out.buf == NULL) ? KVCL_ERR_NO_MEMORY
+                                : kvcl_store_room(store->ctx)->kinds[in->msg.flags].op(store, data, len, &out);
     if (status == KVCL_ERR_PROTOCOL) {
-        kvcl_am_malformed(store->ctx, peer, "a question about my part of a store that makes no sense");
+        return false;
     }
     kvcl_ask_answer(peer, in, status, out.n, out.buf, (status == KVCL_OK) ? out.len : 0);
     return true;
@@ -118,7 +84,7 @@ static void begin(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *i
         call->status = KVCL_ERR_SHUTDOWN;
         call->over   = true;
     } else if (rank == store->me) {
-        call->status = find(kind)(store, in, len, call->out);
+        call->status = kvcl_store_room(store->ctx)->kinds[kind].op(store, in, len, call->out);
         call->over   = true;
     } else if (store->incarnations[rank] == 0) {
         call->status = KVCL_ERR_RANK_FAILED;

@@ -27,7 +27,7 @@ kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const voi
 kvcl_status_t kvcl_op_call_all(kvcl_store_h store, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                                kvcl_op_out_t *outs, kvcl_status_t *status) KVCL_MUST_CHECK;
 
-/** Lock held: an ask that is none of a home's. False: no such kind. */
+/** A row of kinds.c: its op answers. */
 bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
 
 /* ---- the kinds: lock held; in is hostile. They do not answer KVCL_ERR_NOT_FOUND: that means, no such store. ---- */
@@ -68,7 +68,7 @@ uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 /* ---- following (admin/follow.c): lock held ---- */
 
 /** A question for events: answered now or when there are some. */
-void kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                         size_t len);
 /** Something was added to the ring. */
 void kvcl_follow_news(kvcl_store_h store);

@@ -204,9 +204,11 @@ kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold);
 
 /** A home has removed these keys: ranks that are still listing their tiers forget them. */
 void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
-/** FORGET, ALL_LISTED. False: it makes no sense. */
-bool kvcl_relist_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                        size_t len);
+/* Rows of kinds.c. */
+bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                           size_t len);
+bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                               size_t len);
 /** All of my tier is listed: every rank is told. */
 void kvcl_relist_over(kvcl_store_h store);
 
@@ -236,9 +238,13 @@ uint32_t      kvcl_stage_window(uint64_t block_bytes, unsigned n_sizes);
 
 typedef void (*kvcl_stage_cb_t)(void *arg, const kvcl_stage_got_t *got, uint32_t n);
 
-void          kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+/* Rows of kinds.c. */
+bool          kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                                 size_t len);
-void          kvcl_stage_on_let_go(kvcl_store_h store, const void *data, uint32_t n);
+bool          kvcl_stage_on_let_go(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in,
+                                   const void *data, size_t len);
+/** data: n of kvcl_stage_got_t that have been read. */
+void          kvcl_stage_let_go(kvcl_store_h store, const void *data, uint32_t n);
 /** For myself: cb comes once, maybe before this returns. */
 kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, uint32_t n, kvcl_stage_cb_t cb,
                               void *arg) KVCL_MUST_CHECK;

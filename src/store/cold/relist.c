@@ -59,26 +59,30 @@ void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint3
     }
 }
 
-bool kvcl_relist_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                        size_t len)
+bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                           size_t len)
 {
     kvcl_key_t key;
     uint32_t   i;
 
-    if (in->msg.flags == KVCL_ASK_ALL_LISTED) {
-        if ((in->rank >= store->n_ranks) || (store->ranks[in->rank].peer != peer)) {
-            return false;
-        }
-        store->ranks[in->rank].listing = false;
-    } else {
-        if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * sizeof(key))) {
-            return false;
-        }
-        for (i = 0; i < in->n; ++i) {
-            memcpy(&key, (const char *)data + (i * sizeof(key)), sizeof(key));
-            kvcl_cold_drop(store->cold, &key);
-        }
+    (void)len;
+    for (i = 0; i < in->n; ++i) {
+        memcpy(&key, (const char *)data + (i * sizeof(key)), sizeof(key));
+        kvcl_cold_drop(store->cold, &key);
     }
+    kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    return true;
+}
+
+bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                               size_t len)
+{
+    (void)data;
+    (void)len;
+    if ((in->rank >= store->n_ranks) || (store->ranks[in->rank].peer != peer)) {
+        return false;
+    }
+    store->ranks[in->rank].listing = false;
     kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
     return true;
 }

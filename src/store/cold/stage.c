@@ -338,20 +338,16 @@ static kvcl_status_t take_job(stage_job_t *job)
     return KVCL_OK;
 }
 
-void kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                        size_t len)
 {
     stage_job_t   *job;
     kvcl_status_t status = KVCL_ERR_NO_MEMORY;
 
-    if ((in->n == 0) || (in->n > KVCL_STAGE_MAX) || (len != in->n * sizeof(kvcl_store_rec_t))) {
-        kvcl_am_malformed(store->ctx, peer, "a question for blocks of a tier that makes no sense");
-        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
-        return;
-    }
+    (void)len;
     if (store->cold == NULL) {
         kvcl_ask_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
-        return;
+        return true;
     }
     job = make(store->cold, data, in->n);
     if (job != NULL) {
@@ -362,6 +358,7 @@ void kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     if (status != KVCL_OK) {
         kvcl_ask_answer(peer, in, status, 0, NULL, 0);
     }
+    return true;
 }
 
 kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, uint32_t n, kvcl_stage_cb_t cb,
@@ -377,7 +374,7 @@ kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, u
     return take_job(job);
 }
 
-void kvcl_stage_on_let_go(kvcl_store_h store, const void *data, uint32_t n)
+void kvcl_stage_let_go(kvcl_store_h store, const void *data, uint32_t n)
 {
     kvcl_stage_got_t got;
     uint32_t         i;
@@ -389,6 +386,15 @@ void kvcl_stage_on_let_go(kvcl_store_h store, const void *data, uint32_t n)
     if (store->cold != NULL) {
         pump(store->cold);
     }
+}
+
+bool kvcl_stage_on_let_go(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                          size_t len)
+{
+    (void)peer;
+    (void)len;
+    kvcl_stage_let_go(store, data, in->n);
+    return true;
 }
 
 static void forget(kvcl_list_t *jobs, const void *arg)

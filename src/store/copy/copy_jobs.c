@@ -473,26 +473,23 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
     return status;
 }
 
-void kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+bool kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
 {
     kvcl_copy_head_t head;
     kvcl_status_t    status;
 
-    if ((in->n == 0) || (in->n > KVCL_COPY_MAX) || (len != sizeof(head) + (in->n * sizeof(kvcl_store_rec_t)))) {
-        kvcl_am_malformed(store->ctx, peer, "a question for copies that makes no sense");
-        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
-        return;
-    }
+    (void)len;
     memcpy(&head, data, sizeof(head));
     if ((store->pool == NULL) || store->draining) {
         kvcl_ask_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
-        return;
+        return true;
     }
     status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n, 0);
     if (status != KVCL_OK) {
         kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_status_text(status));
         kvcl_ask_answer(peer, in, status, 0, NULL, 0);
     }
+    return true;
 }
 
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,

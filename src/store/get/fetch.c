@@ -78,6 +78,13 @@ uint64_t kvcl_fetch_asked(const kvcl_ask_t *ask)
     return bytes;
 }
 
+bool kvcl_fetch_fits(const kvcl_ask_t *ask, const void *data, size_t len)
+{
+    kvcl_fetched_t fetched;
+
+    return kvcl_fetch_unpack(&fetched, data, len, ask->n, kvcl_fetch_asked(ask)) == KVCL_OK;
+}
+
 /* ---- the home ---- */
 
 /* The bytes behind a location of mine, if it is still that block. */
@@ -142,9 +149,7 @@ bool kvcl_fetch_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     uint64_t          bytes;
     size_t            keys = (size_t)in->n * KVCL_DIR_KEY_BYTES;
 
-    if ((in->n == 0) || (in->n > KVCL_ASK_KEYS_MAX) || (len != keys + sizeof(bytes))) {
-        return false;
-    }
+    (void)len;
     memcpy(&bytes, (const char *)data + keys, sizeof(bytes));
     if ((bytes == 0) || (bytes > KVCL_FETCH_MAX / in->n)) {
         return false;

@@ -25,7 +25,8 @@ uint8_t       kvcl_fetch_kind(const kvcl_get_t *get, uint32_t home);
 void          kvcl_fetch_finish_ask(kvcl_ask_t *ask, uint64_t bytes);
 uint64_t      kvcl_fetch_asked(const kvcl_ask_t *ask);
 
-/** Lock held: the home's answer. False: the question makes no sense, nothing was answered. */
+/* A row of kinds.c. */
+bool          kvcl_fetch_fits(const kvcl_ask_t *ask, const void *data, size_t len);
 bool          kvcl_fetch_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                                 size_t len);
 /** Lock held: the items of this ask, READY with their locations, for which good bytes came are DONE afterwards. */

@@ -244,7 +244,7 @@ void kvcl_get_let_go(kvcl_get_t *get, bool all)
             }
         }
         if (rank == store->me) {
-            kvcl_stage_on_let_go(store, got, n);
+            kvcl_stage_let_go(store, got, n);
         } else {
             tell(store, rank, got, n);
         }

@@ -81,13 +81,15 @@ void kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked)
     }
 }
 
-void kvcl_uses_on_told(kvcl_store_h store, const void *data, uint32_t n)
+bool kvcl_uses_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
 {
     kvcl_store_use_t use;
     kvcl_owner_t     *owner;
     uint32_t         i;
 
-    for (i = 0; i < n; ++i) {
+    (void)peer;
+    (void)len;
+    for (i = 0; i < in->n; ++i) {
         memcpy(&use, (const char *)data + (i * sizeof(use)), sizeof(use));
         owner = kvcl_owner_by_cache_id(store, use.cache);
         if ((owner != NULL) && (use.slot < owner->slots.n) &&
@@ -96,4 +98,5 @@ void kvcl_uses_on_told(kvcl_store_h store, const void *data, uint32_t n)
             kvcl_owner_touch(owner, use.slot);
         }
     }
+    return true;
 }

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/get/fetch.h"
+#include "store/store.h"
 
 #include <stdlib.h>
 
@@ -62,11 +62,9 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     end(kvcl_container_of(req, kvcl_ask_t, req), status, NULL, 0);
 }
 
-/* Does a home answer it before it does anything else? */
-static bool is_quick(uint8_t kind)
+static const kvcl_ask_kind_t *kind_of(const kvcl_ask_t *ask)
 {
-    return (kind == KVCL_ASK_PUBLISH) || (kind == KVCL_ASK_LOOKUP) || (kind == KVCL_ASK_PRESENT) ||
-           (kind == KVCL_ASK_FETCH);
+    return &kvcl_store_room(ask->store->ctx)->kinds[ask->kind];
 }
 
 static void send_ask(kvcl_ask_t *ask)
@@ -76,7 +74,7 @@ static void send_ask(kvcl_ask_t *ask)
     kvcl_status_t      status;
 
     kvcl_req_watch(&ask->req, ask->peer);
-    if (is_quick(ask->kind)) {
+    if (kind_of(ask)->quick) {
         status     = kvcl_peer_post_soon(ask->peer, &out.msg, sizeof(out), ask->payload, ask->len);
         ask->quick = true;
         kvcl_peer_asked(ask->peer);
@@ -139,29 +137,24 @@ void kvcl_asks_stop(kvcl_list_t *asks, kvcl_status_t status)
     }
 }
 
+bool kvcl_ask_fits_dir(const kvcl_ask_t *ask, const void *data, size_t len)
+{
+    kvcl_dir_msg_t unpacked;
+
+    return (kvcl_dir_msg_unpack(&unpacked, data, len) == KVCL_OK) && (unpacked.n == ask->n) &&
+           ((unsigned)unpacked.type == (unsigned)ask->kind + KVCL_DIR_MSG_LOOKUP);
+}
+
 /* The payload must be what this kind of ask expects, whatever the peer sent. */
 static bool answer_fits(const kvcl_ask_t *ask, const kvcl_msg_dir_answer_t *in, const void *data, size_t len)
 {
-    kvcl_dir_msg_t unpacked;
-    kvcl_fetched_t fetched;
+    const kvcl_ask_kind_t *kind = kind_of(ask);
 
-    switch (ask->kind) {
-    case KVCL_ASK_PRESENT:
-        return (in->n == ask->n) && (len == ask->n);
-    case KVCL_ASK_COPY:
-        return (in->n == ask->n) && (len == sizeof(kvcl_copy_tail_t) + ask->n);
-    case KVCL_ASK_FETCH:
-        return kvcl_fetch_unpack(&fetched, data, len, ask->n, kvcl_fetch_asked(ask)) == KVCL_OK;
-    case KVCL_ASK_STAGE:
-        return (in->n == ask->n) && (len == ask->n * sizeof(kvcl_stage_got_t));
-    case KVCL_ASK_PUBLISH:
-    case KVCL_ASK_REMOVE:
-    case KVCL_ASK_LOOKUP:
-        return (kvcl_dir_msg_unpack(&unpacked, data, len) == KVCL_OK) && (unpacked.n == ask->n) &&
-               ((unsigned)unpacked.type == (unsigned)ask->kind + KVCL_DIR_MSG_LOOKUP);
-    default:
-        return true;
+    if (kind->fits != NULL) {
+        return kind->fits(ask, data, len);
     }
+    return (kind->answer_item == 0) ||
+           ((in->n == ask->n) && (len == kind->answer_head + ((size_t)ask->n * kind->answer_item)));
 }
 
 void kvcl_ask_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,

@@ -7,9 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/get/fetch.h"
 #include "store/cold/cold.h"
-#include "store/admin/ops.h"
 
 #include <stdlib.h>
 
@@ -44,8 +42,7 @@ void *kvcl_home_scratch(kvcl_context_h ctx, size_t len)
 }
 
 /* PUBLISH, REMOVE, LOOKUP: the home's pure step. */
-static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                           size_t len)
+bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
 {
     kvcl_dir_msg_t    request;
     kvcl_home_event_t event = {.type = KVCL_HOME_REQUEST, .u.request = &request};
@@ -54,15 +51,14 @@ static void on_dir_message(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
 
     if ((kvcl_dir_msg_unpack(&request, data, len) != KVCL_OK) || ((uint8_t)request.type != in->msg.flags) ||
         (request.n != in->n) || (request.n > KVCL_ASK_KEYS_MAX)) {
-        kvcl_am_malformed(store->ctx, peer, "a question to the directory that makes no sense");
-        kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
-        return;
+        return false;
     }
     out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
     out.buf = kvcl_home_scratch(store->ctx, out.cap);
     status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
     kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL,
                     (status == KVCL_OK) ? out.len : 0);
+    return true;
 }
 
 static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t asker)
@@ -79,15 +75,18 @@ static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t aske
     return flags;
 }
 
-static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const kvcl_key_t *keys)
+bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                          size_t len)
 {
     enum { AHEAD = 16 };
-    uint8_t  *flags = kvcl_home_scratch(store->ctx, in->n + 1ul);
-    uint32_t i;
+    const kvcl_key_t *keys  = data;
+    uint8_t          *flags = kvcl_home_scratch(store->ctx, in->n + 1ul);
+    uint32_t         i;
 
+    (void)len;
     if (flags == NULL) {
         kvcl_ask_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
-        return;
+        return true;
     }
     for (i = 0; i < in->n + AHEAD; ++i) {
         if (i < in->n) {
@@ -99,14 +98,19 @@ static void on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     }
     store->home.n_looked_up += in->n;
     kvcl_ask_answer(peer, in, KVCL_OK, in->n, flags, in->n);
+    return true;
 }
 
-static void on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in)
+bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                        size_t len)
 {
     uint8_t buf[KVCL_REGION_DESC_MAX];
-    size_t  len = kvcl_region_pack(store->table_region, KVCL_READ, buf, sizeof(buf));
+    size_t  used = kvcl_region_pack(store->table_region, KVCL_READ, buf, sizeof(buf));
 
-    kvcl_ask_answer(peer, in, (len != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, len);
+    (void)data;
+    (void)len;
+    kvcl_ask_answer(peer, in, (used != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, used);
+    return true;
 }
 
 /* ---- the background: homes are told that blocks are gone, or what of them is true ---- */
@@ -290,75 +294,13 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
     kvcl_relist_removed(store, keys, order, n);
 }
 
-void kvcl_home_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
-                      size_t len)
+bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+                              size_t len)
 {
-    const kvcl_msg_dir_ask_t *in    = (const kvcl_msg_dir_ask_t *)msg;
-    kvcl_store_h             store = kvcl_store_by_id(ctx, in->store);
-
-    (void)hdr_len;
-    if ((store == NULL) || store->closing) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_NOT_FOUND, 0, NULL, 0);
-        return;
-    }
-    switch (in->msg.flags) {
-    case KVCL_ASK_PUBLISH:
-    case KVCL_ASK_REMOVE:
-    case KVCL_ASK_LOOKUP:
-        on_dir_message(store, peer, in, data, len);
-        return;
-    case KVCL_ASK_PRESENT:
-    case KVCL_ASK_REMOVE_KEYS:
-        if ((in->n > KVCL_ASK_KEYS_MAX) || (len != (size_t)in->n * KVCL_DIR_KEY_BYTES)) {
-            break;
-        }
-        if (in->msg.flags == KVCL_ASK_PRESENT) {
-            on_present(store, peer, in, data);
-        } else {
-            kvcl_home_remove_keys(store, data, NULL, in->n);
-            kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
-        }
-        return;
-    case KVCL_ASK_TABLE:
-        on_table(store, peer, in);
-        return;
-    case KVCL_ASK_COPY:
-        kvcl_copy_on_ask(store, peer, in, data, len);
-        return;
-    case KVCL_ASK_USED:
-        if ((in->n > KVCL_USES_MAX) || (len != (size_t)in->n * sizeof(kvcl_store_use_t))) {
-            break;
-        }
-        kvcl_uses_on_told(store, data, in->n);
-        return;
-    case KVCL_ASK_FETCH:
-        if (kvcl_fetch_on_ask(store, peer, in, data, len)) {
-            return;
-        }
-        break;
-    case KVCL_ASK_STAGE:
-        kvcl_stage_on_ask(store, peer, in, data, len);
-        return;
-    case KVCL_ASK_LET_GO:
-        if ((in->n > KVCL_STAGE_MAX) || (len != (size_t)in->n * sizeof(kvcl_stage_got_t))) {
-            break;
-        }
-        kvcl_stage_on_let_go(store, data, in->n);
-        return;
-    case KVCL_ASK_FORGET:
-    case KVCL_ASK_ALL_LISTED:
-        if (kvcl_relist_on_ask(store, peer, in, data, len)) {
-            return;
-        }
-        break;
-    default:
-        if (kvcl_op_on_ask(store, peer, in, data, len)) {
-            return;
-        }
-        break;
-    }
-    kvcl_am_malformed(ctx, peer, "a question to the directory that makes no sense");
-    kvcl_ask_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
+    (void)len;
+    kvcl_home_remove_keys(store, data, NULL, in->n);
+    kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    return true;
 }
 
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,

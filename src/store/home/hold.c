@@ -1,0 +1,58 @@
+/*
+ * The first and last lines of every call on a store: is it one, by which id, and may it be used until the call ends.
+ *
+ * Owns nothing. Invariant: store->ops counts those who hold it, and a store that is being closed is not freed before
+ * that is 0.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/store.h"
+
+kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call)
+{
+    if (store == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store is NULL", call);
+    }
+    if ((keys == NULL) && (n != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: an array of %zu elements is NULL", call, n);
+    }
+    if (store->closing) {
+        return kvcl_fail(KVCL_ERR_SHUTDOWN, "%s: the store is being closed", call);
+    }
+    return KVCL_OK;
+}
+
+kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id)
+{
+    kvcl_store_h store;
+
+    kvcl_list_foreach (store, &kvcl_store_room(ctx)->stores, struct kvcl_store, link) {
+        if (store->id == id) {
+            return store;
+        }
+    }
+    return NULL;
+}
+
+kvcl_status_t kvcl_store_hold(kvcl_store_h store)
+{
+    kvcl_status_t status;
+
+    kvcl_lock(store->ctx);
+    status      = store->closing ? KVCL_ERR_SHUTDOWN : KVCL_OK;
+    store->ops += (status == KVCL_OK) ? 1 : 0;
+    kvcl_unlock(store->ctx);
+    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the store is being closed");
+}
+
+void kvcl_store_let_go(kvcl_store_h store)
+{
+    kvcl_context_h ctx = store->ctx;
+
+    kvcl_lock(ctx);
+    --store->ops;
+    if (store->closing) {
+        kvcl_engine_notify(ctx);
+    }
+    kvcl_unlock(ctx);
+}

@@ -1,0 +1,16 @@
+/*
+ * The table of questions between ranks of a store (home/ask_kind.h), for the room that registers it (store.c).
+ */
+#ifndef KVCL_STORE_KINDS_H
+#define KVCL_STORE_KINDS_H
+
+#include "store/store.h"
+
+/** The rows, by KVCL_ASK_*; KVCL_ASK_KINDS of them. */
+const kvcl_ask_kind_t *kvcl_ask_kinds(void);
+
+/** The handler of KVCL_MSG_DIR_ASK. */
+void kvcl_kinds_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len);
+
+#endif
