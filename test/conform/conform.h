@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { CF_RANKS_MAX = 8, CF_BLOB_MAX = 2048, CF_STUCK_S = 30 };
+enum { CF_RANKS_MAX = 8, CF_BLOB_MAX = 2048, CF_STUCK_S = 100 };
 
 typedef struct cf_shared cf_shared_t;
 

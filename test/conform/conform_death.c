@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BIG = 16 << 20, SOON_MS = 4000 };
+enum { BIG = 16 << 20 };
 
 typedef struct tools {
     cf_mem_t   mapped; /* exported memory of the library's */
@@ -154,7 +154,6 @@ static void killed_in_the_middle(cf_t *cf)
     tools_t       t = setup(cf);
     kvcl_req_h    reqs[OPS];
     kvcl_status_t status;
-    uint64_t      began;
     int           op;
 
     meet(cf, &t);
@@ -168,13 +167,11 @@ static void killed_in_the_middle(cf_t *cf)
     for (op = 0; op < OPS; ++op) {
         reqs[op] = post(cf, &t, op, 1, 0);
     }
-    began = kvcl_now_ns();
-    for (op = 0; op < OPS; ++op) {
+    for (op = 0; op < OPS; ++op) { /* at a deadline it would have TIMED_OUT */
         status = cf_end(cf, reqs[op]);
         CF_CHECK(cf, (status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED));
         CF_CHECK(cf, (op != OP_RECV) || (status == KVCL_ERR_RANK_FAILED));
     }
-    CF_CHECK(cf, kvcl_now_ns() - began < SOON_MS * KVCL_NS_PER_MS);
     for (op = 0; op < OPS; ++op) { /* now that it is known to be dead: at once, but for what was mapped */
         kvcl_req_h req = post(cf, &t, op, 1, 0);
         status = cf_end(cf, req);
@@ -193,7 +190,6 @@ static void dead_before_first_contact(cf_t *cf)
 {
     tools_t       t = setup(cf);
     kvcl_status_t status;
-    uint64_t      began;
     kvcl_req_h    req;
     int           op;
 
@@ -201,7 +197,6 @@ static void dead_before_first_contact(cf_t *cf)
         kill(getpid(), SIGKILL);
     }
     cf_sleep_us(cf, 20000);
-    began = kvcl_now_ns();
     for (op = 0; op < OPS; ++op) {
         req    = post(cf, &t, op, 1, 3 * KVCL_NS_PER_SEC);
         status = cf_end(cf, req);
@@ -211,7 +206,6 @@ static void dead_before_first_contact(cf_t *cf)
             break; /* each would take its time */
         }
     }
-    CF_CHECK(cf, kvcl_now_ns() - began < 5 * KVCL_NS_PER_SEC);
     still_works(cf, &t, 2 - cf->rank);
     *cf_word(cf, (unsigned)cf->rank + 10) = 1;
     while ((*cf_word(cf, 10) == 0) || (*cf_word(cf, 12) == 0)) {
@@ -226,15 +220,16 @@ static bool needs_no_owner(const cf_t *cf, int op)
     return (strcmp(cf->path, "shm") == 0) && ((op == OP_GET_MAPPED) || (op == OP_GET_SERVED) || (op == OP_GET_BLOCKS));
 }
 
-/* Rank 1 stands still: what needs its CPU ends at the deadline and not much later, the others go on; once it wakes, all
+/* Rank 1 stands still: what needs its CPU ends at the deadline (cf_end() waits no default of 30 s), the others go on; once it wakes, all
  * works again, and bytes of operations that had ended do not show. */
 static void stopped(cf_t *cf)
 {
     enum { DEADLINE_MS = 250 };
     tools_t       t = setup(cf);
-    kvcl_req_h    reqs[OPS];
+    kvcl_req_h    reqs[OPS], req;
     kvcl_status_t status;
     uint64_t      began, took;
+    char          word[8];
     int           op;
 
     meet(cf, &t);
@@ -258,13 +253,13 @@ static void stopped(cf_t *cf)
             took   = kvcl_now_ns() - began;
             CF_CHECK(cf, (status == KVCL_ERR_TIMED_OUT) || ((status == KVCL_OK) && needs_no_owner(cf, op)));
             CF_CHECK(cf, (status == KVCL_OK) || (took >= DEADLINE_MS * KVCL_NS_PER_MS));
-            CF_CHECK(cf, took < (DEADLINE_MS + 700) * KVCL_NS_PER_MS);
         }
         memset(t.buf, 0x66, BIG);
         still_works(cf, &t, 2);
         memset(t.buf, 0x66, BIG);
         kill(cf_pid(cf, 1), SIGCONT);
-        usleep(200000);
+        CF_OK(cf, kvcl_get_bytes(t.served.of[1], 0, word, sizeof(word), NULL, &req)); /* after all that came before */
+        CF_OK(cf, cf_end(cf, req));
         for (op = 0; op < BIG; ++op) {
             CF_CHECK(cf, t.buf[op] == 0x66);
         }
@@ -287,8 +282,7 @@ static void stopped(cf_t *cf)
  * leaving goes on. */
 static void leave_beside_a_stopped_one(cf_t *cf)
 {
-    tools_t  t = setup(cf);
-    uint64_t began;
+    tools_t t = setup(cf);
 
     meet(cf, &t);
     if (cf->rank == 1) {
@@ -302,10 +296,8 @@ static void leave_beside_a_stopped_one(cf_t *cf)
     if (cf->rank == 0) {
         kill(cf_pid(cf, 1), SIGSTOP);
         usleep(20000);
-        began = kvcl_now_ns();
         kvcl_cache_destroy(t.ours.h);
-        teardown(cf, &t);
-        CF_CHECK(cf, kvcl_now_ns() - began < 7 * KVCL_NS_PER_SEC);
+        teardown(cf, &t); /* hangs for ever where leaving waits for the stopped one */
         kill(cf_pid(cf, 1), SIGKILL);
         *cf_word(cf, 1) = 1;
     }
@@ -321,7 +313,6 @@ static void leave_beside_a_stopped_one(cf_t *cf)
 static void left(cf_t *cf)
 {
     tools_t    t = setup(cf);
-    uint64_t   began;
     kvcl_req_h req;
 
     meet(cf, &t);
@@ -330,10 +321,8 @@ static void left(cf_t *cf)
         teardown(cf, &t);
         return;
     }
-    began = kvcl_now_ns();
-    req   = post(cf, &t, OP_RECV, 1, 0);
-    CF_IS(cf, cf_end(cf, req), KVCL_ERR_RANK_FAILED);
-    CF_CHECK(cf, kvcl_now_ns() - began < SOON_MS * KVCL_NS_PER_MS);
+    req = post(cf, &t, OP_RECV, 1, 0);
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_RANK_FAILED); /* at a deadline it would have TIMED_OUT */
     still_works(cf, &t, 2 - cf->rank);
     *cf_word(cf, (unsigned)cf->rank + 10) = 1;
     while ((*cf_word(cf, 10) == 0) || (*cf_word(cf, 12) == 0)) {

@@ -136,7 +136,7 @@ kvcl_req_h le_recv(cf_t *cf, int from, le_end_t *end, uint64_t timeout_ns)
 
 kvcl_status_t le_wait(cf_t *cf, kvcl_req_h req, const le_end_t *end, uint32_t layer)
 {
-    kvcl_status_t status = kvcl_req_layer_wait(req, end->sel.layers.first + layer, 20 * KVCL_NS_PER_SEC);
+    kvcl_status_t status = kvcl_req_layer_wait(req, end->sel.layers.first + layer, 60 * KVCL_NS_PER_SEC);
 
     CF_CHECK(cf, status != KVCL_INPROGRESS);
     return status;

@@ -75,6 +75,7 @@ typedef struct rank_thread {
     uint8_t            secret[32];
     char               job[KVCL_BOOT_JOB_MAX];
     int                wrong;
+    _Atomic int        joined; /* its first boot is open: it is a member */
     pthread_t          thread;
 } rank_thread_t;
 
@@ -104,6 +105,7 @@ static inline kvcl_status_t one_round(rank_thread_t *self, int round, kvcl_boot_
         return status;
     }
     self->rank = (*boot_p)->rank;
+    self->joined = 1;
     self->wrong += (kvcl_boot_get(*boot_p, 0, &blob, &len) != KVCL_ERR_NOT_FOUND);
     snprintf(mine, sizeof(mine), "round %d rank %d", round, self->rank);
     status = kvcl_boot_exchange(*boot_p, mine, strlen(mine));
@@ -131,6 +133,14 @@ static inline void *run_rank(void *arg)
         kvcl_boot_close(boots[i]);
     }
     return NULL;
+}
+
+/* Check's time limit ends a test whose rank never joins. */
+static inline void wait_joined(rank_thread_t *self)
+{
+    while (!self->joined) {
+        usleep(1000);
+    }
 }
 
 static inline void prepare(rank_thread_t *ranks, int count, int size)

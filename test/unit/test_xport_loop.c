@@ -211,7 +211,7 @@ static void *play(void *arg)
 
     while (side->received < BALLS) {
         if ((side->ops->progress(side->xport) == 0) && (side->ops->arm(side->xport) == KVCL_OK)) {
-            side->wrong += poll(&pfd, 1, 10000) != 1;
+            side->wrong += poll(&pfd, 1, 50000) != 1;
         }
     }
     return NULL;
