@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, SOON_S = 20, LONG_BYTES = 4 << 20 };
+enum { RANKS_MAX = 16, SOON_S = 60, LONG_BYTES = 4 << 20 };
 
 typedef enum { BARRIER, ALLGATHER, BCAST_SMALL, BCAST_LONG, BCAST_BLOCKS } what_t;
 
@@ -111,10 +111,10 @@ static int live(const void *arg, int rank)
     }
     start = now_s();
     /* Small broadcasts end at a root that is acknowledged; go on until the death is met. */
-    for (i = 0; (i < 100000) && (status == KVCL_OK) && (now_s() - start < 2 * SOON_S); ++i) {
+    for (i = 0; (i < 100000) && (status == KVCL_OK) && (now_s() - start < SOON_S); ++i) {
         status = once(&me, plan);
     }
-    if ((status != KVCL_ERR_RANK_FAILED) || (now_s() - start > SOON_S)) {
+    if (status != KVCL_ERR_RANK_FAILED) {
         fprintf(stderr, "rank %d: %s after %.1f s\n", rank, kvcl_status_text(status), now_s() - start);
         return 1;
     }
