@@ -226,6 +226,7 @@ static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t 
         kvcl_am_malformed(op->req.ctx, peer, "an announcement that fits no step");
     } else {
         kvcl_log_info("%s", kvcl_last_error());
+        kvcl_req_keep_error(&op->req);
     }
     kvcl_exec_fail(&op->exec, status);
     if (from == NULL) { /* not in my plan: the executor will not tell it */
@@ -276,6 +277,10 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
         }
         break;
     case KVCL_COLL_ABORT:
+        if (op->exec.status == KVCL_OK) {
+            kvcl_req_why(&op->req, "rank %u gave it up: %s; that rank's kvcl_req_error says why",
+                         (from != NULL) ? from->rank : in->rank, kvcl_status_text(kvcl_coll_error_of(in->status)));
+        }
         if ((from == NULL) || (kvcl_exec_aborted(&op->exec, from->rank, kvcl_coll_error_of(in->status)) != KVCL_OK)) {
             kvcl_exec_fail(&op->exec, kvcl_coll_error_of(in->status));
         }

@@ -125,6 +125,8 @@ static kvcl_status_t make(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_en
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call->name);
     }
     op->cc    = cc;
+    op->call  = call->name;
+    op->root  = (call->kind == KVCL_COLL_BCAST) ? (uint32_t)call->root : UINT32_MAX;
     op->plan  = plan;
     op->peers = (kvcl_coll_peer_t *)(op + 1);
     op->buf   = call->buf;

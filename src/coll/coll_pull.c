@@ -55,6 +55,9 @@ static void pull_done(kvcl_pull_t *child, kvcl_status_t status)
         return;
     }
     pull->state = KVCL_COLL_PULL_FREE;
+    if (status < 0) {
+        kvcl_req_take_why(&op->req, &child->req);
+    }
     pulled(op, pull->step, status);
     kvcl_coll_advance(op);
 }

@@ -14,7 +14,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "xfer/describe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { GRACE_MS = 2000 };
@@ -111,12 +113,18 @@ void kvcl_coll_advance(kvcl_coll_op_t *op)
 
 void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status)
 {
+    const bool failed = (peer->op->exec.status != KVCL_OK);
+
     peer->gone = true;
     /* Boot named it and a transport leads there: that nobody answers means that it died. */
     if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL))) {
         status = KVCL_ERR_RANK_FAILED;
     }
     kvcl_exec_peer_gone(&peer->op->exec, peer->rank, status);
+    if (!failed && (peer->op->exec.status != KVCL_OK)) {
+        kvcl_req_why(&peer->op->req, "rank %u has left, has died, or its connection broke; it does not come back: go on "
+                     "with a communicator without it (kvcl_comm_create)", peer->rank);
+    }
 }
 
 static void on_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
@@ -313,4 +321,46 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_coll_advance(op);
 }
 
-const kvcl_req_class_t kvcl_coll_class = {.name = "collective", .stop = stop, .release = release};
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const kvcl_coll_op_t *op = kvcl_container_of((kvcl_req_t *)req, kvcl_coll_op_t, req);
+    char                 what[160] = "", root[32] = "";
+
+    if (op->cache != NULL) {
+        kvcl_describe_sel(&op->sel, what, sizeof(what));
+    } else {
+        snprintf(what, sizeof(what), "%llu bytes", (unsigned long long)op->total);
+    }
+    if (op->root != UINT32_MAX) {
+        snprintf(root, sizeof(root), " from rank %u", op->root);
+    }
+    snprintf(buf, cap, "%s%s (number %llu of its communicator, at rank %u, %s%s%s%s)", op->call, root,
+             (unsigned long long)op->seq, op->cc->rank, what, (op->cache != NULL) ? " of \"" : "",
+             (op->cache != NULL) ? op->cache->name : "", (op->cache != NULL) ? "\"" : "");
+}
+
+static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    (void)req;
+    switch (status) {
+    case KVCL_ERR_TIMED_OUT:
+        snprintf(buf, cap, "not all ranks took part within its deadline of %llu ms: all must call the same collectives "
+                 "in the same order; or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+                 (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
+        return true;
+    case KVCL_ERR_RANK_FAILED:
+        snprintf(buf, cap, "a rank of the communicator has left or died: go on with a communicator without it "
+                 "(kvcl_comm_create)");
+        return true;
+    case KVCL_ERR_BAD_LAYOUT:
+    case KVCL_ERR_INVALID_PARAM:
+        snprintf(buf, cap, "another rank called it with other arguments; its kvcl_req_error has both: give the same "
+                 "root, length and shape of blocks on all ranks");
+        return true;
+    default:
+        return false;
+    }
+}
+
+const kvcl_req_class_t kvcl_coll_class = {
+    .name = "collective", .stop = stop, .release = release, .describe = describe, .explain = explain};

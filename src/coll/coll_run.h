@@ -87,6 +87,8 @@ struct kvcl_coll_op {
     kvcl_list_t             link;        /* the communicator's waiting, or the room's running */
     kvcl_list_t             landed_link; /* the room's landed */
     kvcl_coll_comm_t        *cc;
+    const char              *call;       /* static: "kvcl_bcast" */
+    uint32_t                root;        /* UINT32_MAX: it has none */
     uint64_t                seq;
     kvcl_plan_entry_t       *plan;
     kvcl_exec_t             exec;

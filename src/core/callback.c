@@ -35,14 +35,18 @@ void kvcl_callback_queue(kvcl_context_h ctx, kvcl_req_t *req)
 /* Lock held on entry and on return, not while the callback runs. The request is off the queue. */
 static void call(kvcl_context_h ctx, kvcl_req_t *req)
 {
-    kvcl_engine_t *eng  = &ctx->engine;
-    frame_t       frame = {req, frames};
+    kvcl_engine_t *eng   = &ctx->engine;
+    frame_t       frame  = {req, frames};
+    kvcl_status_t status = (kvcl_status_t)atomic_load(&req->state);
 
     atomic_store_explicit(&req->called, RUNNING, memory_order_relaxed);
     ++eng->calling;
     kvcl_unlock(ctx);
+    if (status < 0) {
+        kvcl_req_tell_error(req);
+    }
     frames = &frame;
-    req->cb(req->cb_arg, (kvcl_status_t)atomic_load(&req->state));
+    req->cb(req->cb_arg, status);
     frames = frame.outer;
     atomic_store_explicit(&req->called, RETURNED, memory_order_release);
     kvcl_req_drop(req);

@@ -9,7 +9,6 @@
 #include "core/comm.h"
 #include "core/context.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
@@ -19,6 +18,9 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
     req->cls    = cls;
     req->id     = 0;
     req->with   = NULL;
+    req->why.fmt  = NULL;
+    req->why.text = NULL;
+    req->worded   = false;
     req->cb     = cb;
     req->cb_arg = cb_arg;
     atomic_init(&req->state, state);
@@ -39,6 +41,7 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
 
     kvcl_assert_locked(ctx);
     init(req, ctx, cls, cb, cb_arg, user, KVCL_INPROGRESS);
+    req->timeout_ns = kvcl_timeout(ctx, timeout_ns);
     if (kvcl_heap_add(&eng->timers, &req->timer, deadline) != KVCL_OK) {
         return KVCL_ERR_NO_MEMORY;
     }
@@ -97,6 +100,9 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     kvcl_list_del(&req->peer_link);
     kvcl_list_del(&req->live_link);
     ++ctx->stats.ops;
+    if (status < 0) {
+        kvcl_req_word(req, status);
+    }
     /* Final before anybody is told, so that who was told sees it; the operation's own hold keeps it until the drop. */
     atomic_store_explicit(&req->state, status, memory_order_release);
     kvcl_engine_completed(ctx, req);
@@ -108,6 +114,7 @@ void kvcl_req_drop(kvcl_req_t *req)
     if (atomic_fetch_sub_explicit(&req->holders, 1, memory_order_acq_rel) != 1) {
         return;
     }
+    kvcl_sentence_free(&req->why);
     if (req->cls->release != NULL) {
         req->cls->release(req);
     } else {
@@ -137,6 +144,9 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a request");
     }
     init(req, ctx, &instant_class, cb, cb_arg, req_p != NULL, final);
+    if (final < 0) {
+        kvcl_req_keep_sentence(req);
+    }
     if (req_p != NULL) {
         *req_p = req;
     }
@@ -148,27 +158,13 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
     return KVCL_OK;
 }
 
-/* No lock held. " with rank N", or "" for a request of no peer in particular. */
-static const char *whom(const kvcl_req_t *req, char *buf, size_t cap)
+/* tell: a failure's sentence becomes this thread's last error. */
+static kvcl_status_t collect(kvcl_req_t *req, bool tell)
 {
-    char who[48];
-
-    buf[0] = '\0';
-    if (req->with != NULL) {
-        kvcl_lock(req->ctx);
-        snprintf(buf, cap, " with %s", kvcl_comm_who(req->with, who, sizeof(who)));
-        kvcl_unlock(req->ctx);
-    }
-    return buf;
-}
-
-static kvcl_status_t collect(kvcl_req_t *req)
-{
-    char          buf[64];
     kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
 
-    if ((status < 0) && (req->cls != &instant_class)) { /* an instant one has its sentence from the post */
-        (void)kvcl_fail(status, "%s%s: %s", req->cls->name, whom(req, buf, sizeof(buf)), kvcl_status_text(status));
+    if ((status < 0) && tell) {
+        kvcl_req_tell_error(req);
     }
     kvcl_req_drop(req);
     return status;
@@ -185,7 +181,7 @@ kvcl_status_t kvcl_req_test(kvcl_req_h req)
             return KVCL_INPROGRESS;
         }
     }
-    return collect(req);
+    return collect(req, true);
 }
 
 /* The requests of a waiting call. */
@@ -278,7 +274,7 @@ kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns)
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait: the request is NULL");
     }
     status = wait_set(&set, req->ctx, true, timeout_ns, "kvcl_req_wait");
-    return (status == KVCL_OK) ? collect(req) : status;
+    return (status == KVCL_OK) ? collect(req, true) : status;
 }
 
 /* All requests of a set belong to one context. */
@@ -312,7 +308,7 @@ kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns,
     if (status != KVCL_OK) {
         return status;
     }
-    status          = collect(reqs[set.at]);
+    status          = collect(reqs[set.at], true);
     reqs[set.at]    = NULL;
     *index_p        = set.at;
     return status;
@@ -335,7 +331,7 @@ kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
     waited = wait_set(&set, ctx, true, timeout_ns, "kvcl_req_wait_all");
     for (i = 0; (i < n) && (waited != KVCL_ERR_BUSY); ++i) {
         if ((reqs[i] != NULL) && kvcl_req_settle(reqs[i])) {
-            status  = collect(reqs[i]);
+            status  = collect(reqs[i], first == KVCL_OK);
             reqs[i] = NULL;
             first   = ((first == KVCL_OK) && (status < 0)) ? status : first;
         }
@@ -357,7 +353,8 @@ kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer)
     }
     status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
     if (status < 0) {
-        return kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status));
+        kvcl_req_tell_error(req);
+        return status;
     }
     return req->cls->layer_ready(req, layer);
 }
@@ -369,12 +366,15 @@ static kvcl_status_t layer_state(const kvcl_req_t *req, uint32_t layer)
                : (kvcl_status_t)atomic_load_explicit(&((kvcl_req_t *)req)->state, memory_order_acquire);
 }
 
-static kvcl_status_t layer_end(const kvcl_req_t *req, uint32_t layer, const char *call, kvcl_status_t status)
+static kvcl_status_t layer_end(kvcl_req_t *req, uint32_t layer, const char *call, kvcl_status_t status)
 {
     if (status == KVCL_ERR_OUT_OF_RANGE) {
         return kvcl_fail(status, "%s: layer %u is not among those selected", call, layer);
     }
-    return (status < 0) ? kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status)) : status;
+    if (status < 0) {
+        kvcl_req_tell_error(req);
+    }
+    return status;
 }
 
 kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer)

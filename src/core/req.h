@@ -12,6 +12,7 @@
 #ifndef KVCL_CORE_REQ_H
 #define KVCL_CORE_REQ_H
 
+#include "base/error.h"
 #include "base/heap.h"
 #include "base/list.h"
 #include <kvcl/kvcl_req.h>
@@ -29,6 +30,11 @@ typedef struct kvcl_req_class {
     void (*stop)(kvcl_req_t *req, kvcl_status_t status);
     /* Engine lock not held; frees the object. NULL: free(). */
     void (*release)(kvcl_req_t *req);
+    /* Engine lock held, on failure, before anything is released: what it was, with whom: "kvcl_get of 2 blocks (3, 4)
+     * of rank 1's cache \"kv\"". NULL: its name, and with whom. */
+    void (*describe)(const kvcl_req_t *req, char *buf, size_t cap);
+    /* The same: what this status means here, and what to do. False, or NULL: what kvcl_req_error.c says of it. */
+    bool (*explain)(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap);
     /* Any thread, no lock, in progress. This layer may be read now. The request may be gone on return. NULL: it has no
      * layers to mark. */
     kvcl_status_t (*layer_ready)(kvcl_req_t *req, uint32_t layer);
@@ -47,6 +53,9 @@ struct kvcl_req {
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
     struct kvcl_peer       *with;    /* whom sentences name; NULL: nobody in particular */
+    uint64_t               timeout_ns; /* its deadline, counted from its start */
+    kvcl_sentence_t        why;      /* while in progress: what went wrong; once failed: the whole sentence */
+    bool                   worded;   /* why is the whole sentence */
     kvcl_heap_node_t       timer;
     kvcl_list_t            done_link; /* engine->callbacks */
     kvcl_list_t            peer_link; /* peer->reqs */
@@ -83,6 +92,22 @@ static inline bool kvcl_req_is_done(const kvcl_req_t *req)
  */
 kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
                                kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/* ---- the sentence of a failure (req_error.c) ---- */
+
+/** Engine lock held, before completion: what went wrong, and what to do; what the request was is put before it. The
+ * first one stays. */
+void kvcl_req_why(kvcl_req_t *req, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+/** The same: this thread's last error says it. */
+void kvcl_req_keep_error(kvcl_req_t *req);
+/** The same: what is known of a request that was a part of this one. */
+void kvcl_req_take_why(kvcl_req_t *req, kvcl_req_t *part);
+/** This thread's last error is the whole sentence. */
+void kvcl_req_keep_sentence(kvcl_req_t *req);
+/** Engine lock held, about to fail with this status: put the sentence together, unless nobody will read it. */
+void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status);
+/** No lock. It has failed: its sentence is this thread's last error. */
+void kvcl_req_tell_error(kvcl_req_t *req);
 
 /** Drop one holder; releases with the last. No lock held. */
 void kvcl_req_drop(kvcl_req_t *req);

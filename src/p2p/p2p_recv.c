@@ -3,8 +3,10 @@
  */
 #include "config.h"
 #include "xfer/p2p.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "xfer/describe.h"
 #include "xfer/flat.h"
 #include "xfer/gate.h"
 #include "p2p/layers.h"
@@ -13,6 +15,7 @@
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,8 +112,37 @@ static kvcl_status_t recv_layer_state(const kvcl_req_t *req, uint32_t layer)
     return (kvcl_status_t)atomic_load_explicit(&recv->req.state, memory_order_acquire);
 }
 
+static void recv_describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const recv_t *recv = kvcl_container_of((kvcl_req_t *)req, recv_t, req);
+    char         who[48], what[160];
+
+    kvcl_describe_peer((recv->peer != NULL) ? recv->peer : recv->from, who, sizeof(who));
+    if (recv->cache != NULL) {
+        snprintf(buf, cap, "kvcl_recv of tag %llu from %s into %s of \"%s\"", (unsigned long long)recv->tag, who,
+                 kvcl_describe_sel(&recv->sel, what, sizeof(what)), recv->cache->name);
+    } else {
+        snprintf(buf, cap, "kvcl_recv_bytes of tag %llu from %s into %llu bytes", (unsigned long long)recv->tag, who,
+                 (unsigned long long)recv->cap);
+    }
+}
+
+static bool recv_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    const recv_t *recv = kvcl_container_of((kvcl_req_t *)req, recv_t, req);
+
+    if ((status != KVCL_ERR_TIMED_OUT) || (recv->peer != NULL)) {
+        return false;
+    }
+    snprintf(buf, cap, "no send with that tag came within its deadline of %llu ms: compare rank, tag and communicator on "
+             "both sides, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+             (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
+    return true;
+}
+
 static const kvcl_req_class_t recv_class = {
-    .name = "recv", .stop = recv_stop, .release = recv_release, .layer_state = recv_layer_state};
+    .name = "recv", .stop = recv_stop, .release = recv_release, .layer_state = recv_layer_state,
+    .describe = recv_describe, .explain = recv_explain};
 
 static bool matches(const recv_t *recv, const kvcl_msg_send_t *msg)
 {
@@ -123,6 +155,9 @@ static void recv_pulled(kvcl_pull_t *pull, kvcl_status_t status)
     recv_t *recv = pull->arg;
 
     recv->pull = NULL;
+    if (status < 0) {
+        kvcl_req_take_why(&recv->req, &pull->req);
+    }
     recv_finish(recv, status);
 }
 
@@ -136,15 +171,19 @@ static bool blocks_fit(const recv_t *recv)
            (((msg->each % each) == 0) || ((each % msg->each) == 0));
 }
 
-static kvcl_status_t fits(const recv_t *recv)
+static kvcl_status_t fits(recv_t *recv)
 {
     const kvcl_msg_send_t *msg = &recv->msg;
+    char                  text[KVCL_ERROR_MAX];
 
     if ((recv->cache != NULL) && (msg->logical != 0) &&
         ((msg->logical != kvcl_logical_shape(recv->cache, &recv->sel)) || !blocks_fit(recv))) {
+        kvcl_req_why(&recv->req, "%s", kvcl_describe_layouts(msg, recv->cache, &recv->sel, text, sizeof(text)));
         return KVCL_ERR_BAD_LAYOUT;
     }
     if ((recv->cache != NULL) ? (msg->len != recv->cap) : (msg->len > recv->cap)) {
+        kvcl_req_why(&recv->req, "%s",
+                     kvcl_describe_sizes(msg, recv->cache, &recv->sel, recv->cap, text, sizeof(text)));
         return KVCL_ERR_TRUNCATED;
     }
     return KVCL_OK;

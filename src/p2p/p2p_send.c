@@ -3,8 +3,10 @@
  */
 #include "config.h"
 #include "xfer/p2p.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "xfer/describe.h"
 #include "xfer/flat.h"
 #include "xfer/gate.h"
 #include "p2p/layers.h"
@@ -13,6 +15,7 @@
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,8 +99,53 @@ static kvcl_status_t send_layer_ready(kvcl_req_t *req, uint32_t layer)
     return kvcl_layers_out_ready(send->layers, layer);
 }
 
+static void send_describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const send_t *send = kvcl_container_of((kvcl_req_t *)req, send_t, req);
+    char         who[48], what[160];
+
+    kvcl_describe_peer(send->peer, who, sizeof(who));
+    if (send->cache != NULL) {
+        snprintf(buf, cap, "kvcl_send of tag %llu to %s, %s of \"%s\", %llu bytes", (unsigned long long)send->msg.tag, who,
+                 kvcl_describe_sel(&send->sel, what, sizeof(what)), send->cache->name,
+                 (unsigned long long)send->msg.len);
+    } else {
+        snprintf(buf, cap, "kvcl_send_bytes of tag %llu to %s, %llu bytes", (unsigned long long)send->msg.tag, who,
+                 (unsigned long long)send->msg.len);
+    }
+}
+
+/* The receiver judges; it says no more than its status. */
+static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    const send_t *send = kvcl_container_of((kvcl_req_t *)req, send_t, req);
+    const char   *text;
+
+    switch (status) {
+    case KVCL_ERR_BAD_LAYOUT:
+        text = "layouts do not match: its recv selects another shape; the receiver's kvcl_req_error has both";
+        break;
+    case KVCL_ERR_TRUNCATED:
+        text = "its recv has another size; the receiver's kvcl_req_error has both: select as much on both sides";
+        break;
+    case KVCL_ERR_NO_SPACE:
+        text = "it keeps no more messages that nobody receives there: post the recv before";
+        break;
+    case KVCL_ERR_TIMED_OUT:
+        snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or raise "
+                 "params.timeout_ns (0: KVCL_TIMEOUT)", send->announced ? "no recv took it" : "no connection was made",
+                 (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
+        return true;
+    default:
+        return false;
+    }
+    snprintf(buf, cap, "%s", text);
+    return true;
+}
+
 static const kvcl_req_class_t send_class = {
-    .name = "send", .stop = send_stop, .release = send_release, .layer_ready = send_layer_ready};
+    .name = "send", .stop = send_stop, .release = send_release, .layer_ready = send_layer_ready,
+    .describe = send_describe, .explain = send_explain};
 
 static void send_stream(const send_t *send, kvcl_stream_t *stream)
 {

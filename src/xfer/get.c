@@ -4,11 +4,13 @@
 #include "config.h"
 #include "base/error.h"
 #include "mem/rmem.h"
+#include "xfer/describe.h"
 #include "xfer/direct.h"
 #include "xfer/params.h"
 #include "xfer/prepare.h"
 #include "xfer/pull.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The remote cache, if everything is known and mapped and the bytes are few: the engine is not needed. */
@@ -97,6 +99,23 @@ kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, 
     return kvcl_rregion_live(&rcache->gens_region) ? KVCL_OK : KVCL_ERR_STALE;
 }
 
+kvcl_status_t kvcl_direct_fail(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
+                               bool push, kvcl_status_t status)
+{
+    const kvcl_transfer_words_t words = {.push = push, .peer = plan->peer, .name = plan->name, .remote = remote,
+                                         .cache = plan->cache, .local = local};
+    char what[384], why[KVCL_ERROR_MAX / 2];
+
+    snprintf(why, sizeof(why), "%s", kvcl_last_error());
+    kvcl_lock(plan->ctx);
+    if (status == KVCL_ERR_STALE) { /* decided without a sentence */
+        (void)kvcl_explain_transfer(&words, status, why, sizeof(why));
+    }
+    kvcl_describe_transfer(&words, what, sizeof(what));
+    kvcl_unlock(plan->ctx);
+    return kvcl_fail(status, "%s: %s", what, why);
+}
+
 void kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status)
 {
     size_t i;
@@ -145,6 +164,9 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
     }
     if (rcache != NULL) {
         status = kvcl_direct_copy(plan->cache, local, rcache, remote, false);
+        if (status != KVCL_OK) {
+            status = kvcl_direct_fail(plan, local, remote, false, status);
+        }
         kvcl_set_statuses(p->status, remote->n_blocks, status);
         return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
     }

@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dir/slots.h"
+#include "xfer/describe.h"
 #include "xfer/flat.h"
 #include "xfer/p2p.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +42,37 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_pull_stop(kvcl_container_of(req, kvcl_pull_t, req), status);
 }
 
-static const kvcl_req_class_t pull_class = {.name = "get", .stop = stop, .release = release};
+static kvcl_transfer_words_t words_of(const kvcl_pull_t *pull)
+{
+    return (kvcl_transfer_words_t){.push = pull->push, .peer = pull->peer, .name = pull->cache_name,
+                                   .remote = &pull->remote, .cache = pull->cache, .local = &pull->local};
+}
+
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const kvcl_pull_t     *pull = kvcl_container_of((kvcl_req_t *)req, kvcl_pull_t, req);
+    kvcl_transfer_words_t words = words_of(pull);
+    char                  who[48];
+
+    if (pull->from == KVCL_FROM_CACHE) {
+        kvcl_describe_transfer(&words, buf, cap);
+    } else {
+        snprintf(buf, cap, "kvcl_get_bytes of %llu bytes at %llu of memory of %s", (unsigned long long)pull->total,
+                 (unsigned long long)pull->offset, kvcl_describe_peer(pull->peer, who, sizeof(who)));
+    }
+}
+
+static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    const kvcl_pull_t     *pull = kvcl_container_of((kvcl_req_t *)req, kvcl_pull_t, req);
+    kvcl_transfer_words_t words = words_of(pull);
+
+    return (pull->from == KVCL_FROM_CACHE) ? kvcl_explain_transfer(&words, status, buf, cap)
+                                           : kvcl_explain_access(pull->peer, status, buf, cap);
+}
+
+static const kvcl_req_class_t pull_class = {
+    .name = "get", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
 kvcl_pull_t *kvcl_pull_find(kvcl_context_h ctx, uint64_t op)
 {
@@ -317,6 +349,7 @@ static void move(kvcl_pull_t *pull)
     }
     if (is_mapped(pull) || is_rma(pull)) {
         if ((status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs)) != KVCL_OK) {
+            kvcl_req_keep_error(&pull->req);
             kvcl_pull_finish(pull, status);
             return;
         }
@@ -392,6 +425,9 @@ static void step(kvcl_pull_t *pull)
             status = check_cache(pull);
             if ((status != KVCL_OK) && !pull->fresh && kvcl_pull_try_again(pull)) {
                 return; /* its owner may have another cache of that name by now */
+            }
+            if (status != KVCL_OK) {
+                kvcl_req_keep_error(&pull->req);
             }
         }
     }

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "mem/rmem.h"
+#include "xfer/describe.h"
 #include "xfer/direct.h"
 #include "xfer/flat.h"
 #include "xfer/offer.h"
@@ -17,6 +18,7 @@
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +90,37 @@ static void put_release(kvcl_req_t *req)
     free(put);
 }
 
-static const kvcl_req_class_t put_class = {.name = "put", .stop = put_stop, .release = put_release};
+static kvcl_transfer_words_t words_of(const put_t *put)
+{
+    return (kvcl_transfer_words_t){.push = true, .peer = put->peer, .name = put->name, .remote = &put->remote,
+                                   .cache = put->cache, .local = &put->local};
+}
+
+static void put_describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const put_t           *put  = kvcl_container_of((kvcl_req_t *)req, put_t, req);
+    kvcl_transfer_words_t words = words_of(put);
+    char                  who[48];
+
+    if (put->cache != NULL) {
+        kvcl_describe_transfer(&words, buf, cap);
+    } else {
+        snprintf(buf, cap, "kvcl_put_bytes of %llu bytes at %llu into memory of %s", (unsigned long long)put->total,
+                 (unsigned long long)put->offset, kvcl_describe_peer(put->peer, who, sizeof(who)));
+    }
+}
+
+static bool put_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    const put_t           *put  = kvcl_container_of((kvcl_req_t *)req, put_t, req);
+    kvcl_transfer_words_t words = words_of(put);
+
+    return ((put->cache != NULL) && kvcl_explain_transfer(&words, status, buf, cap)) ||
+           (((put->cache == NULL) || (put->signal_mem != NULL)) && kvcl_explain_access(put->peer, status, buf, cap));
+}
+
+static const kvcl_req_class_t put_class = {
+    .name = "put", .stop = put_stop, .release = put_release, .describe = put_describe, .explain = put_explain};
 
 static void send_signal(put_t *put)
 {
@@ -205,6 +237,9 @@ static void direct_done(kvcl_pull_t *pull, kvcl_status_t status)
 
     put->direct = NULL;
     kvcl_req_watch(&put->req, put->peer);
+    if ((status < 0) && (status != KVCL_ERR_UNSUPPORTED)) {
+        kvcl_req_take_why(&put->req, &pull->req);
+    }
     if (status == KVCL_ERR_UNSUPPORTED) {
         announce(put);
     } else if ((status == KVCL_OK) && (put->signal_mem != NULL)) {
@@ -325,6 +360,9 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
     }
     if (rcache != NULL) {
         status = kvcl_direct_copy(plan->cache, local, rcache, remote, true);
+        if (status != KVCL_OK) {
+            status = kvcl_direct_fail(plan, local, remote, true, status);
+        }
         kvcl_set_statuses(p->status, remote->n_blocks, status);
         return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
     }

@@ -31,7 +31,7 @@ static void wait_release(kvcl_req_t *req)
     free(wait);
 }
 
-static const kvcl_req_class_t wait_class = {.name = "stream", .stop = wait_stop, .release = wait_release};
+static const kvcl_req_class_t wait_class = {.name = "kvcl_stream_done", .stop = wait_stop, .release = wait_release};
 
 static void wait_over(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
 {

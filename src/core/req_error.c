@@ -1,0 +1,164 @@
+/*
+ * The sentence of a failed request (req.h): "WHAT it was, with WHOM: WHY it failed, and what to do".
+ *
+ * It is put together when the request fails, under the engine lock, while everything that it names is still there; only
+ * for requests that somebody collects or that have a callback. Nothing is allocated for those that end well. Once the
+ * request's state is final its sentence changes no more, but for kvcl_sentence_read(), which needs the engine lock.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "core/comm.h"
+#include "core/context.h"
+#include "core/req.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WHAT_MAX = 384 };
+
+static bool has_why(const kvcl_req_t *req)
+{
+    return (req->why.fmt != NULL) || (req->why.text != NULL);
+}
+
+void kvcl_req_why(kvcl_req_t *req, const char *fmt, ...)
+{
+    char    text[KVCL_ERROR_MAX];
+    va_list ap;
+
+    if (has_why(req)) {
+        return;
+    }
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    req->why.text = strdup(text);
+}
+
+void kvcl_req_keep_error(kvcl_req_t *req)
+{
+    if (!has_why(req)) {
+        kvcl_sentence_keep(&req->why);
+    }
+}
+
+void kvcl_req_take_why(kvcl_req_t *req, kvcl_req_t *part)
+{
+    if (!has_why(req) && !part->worded) {
+        req->why      = part->why;
+        part->why.fmt  = NULL;
+        part->why.text = NULL;
+    }
+}
+
+void kvcl_req_keep_sentence(kvcl_req_t *req)
+{
+    kvcl_sentence_keep(&req->why);
+    req->worded = true;
+}
+
+/* What a status means for any request, and what to do. */
+static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    switch (status) {
+    case KVCL_ERR_TIMED_OUT:
+        snprintf(buf, cap, "its deadline of %llu ms has passed; see whether the other side takes part and moves its "
+                 "context, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+                 (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
+        break;
+    case KVCL_ERR_CANCELED:
+        snprintf(buf, cap, "canceled, by kvcl_req_cancel or kvcl_finalize here, or by the other side");
+        break;
+    case KVCL_ERR_RANK_FAILED:
+        snprintf(buf, cap, "the rank has left, has died, or its connection broke; it does not come back: go on without "
+                 "it");
+        break;
+    case KVCL_ERR_UNREACHABLE:
+        snprintf(buf, cap, "no connection could be made; see that its process runs, and that KVCL_NET and KVCL_PATH "
+                 "suit both sides");
+        break;
+    case KVCL_ERR_STALE:
+        snprintf(buf, cap, "what it names was taken back or replaced meanwhile; look it up again");
+        break;
+    case KVCL_ERR_NO_MEMORY:
+        snprintf(buf, cap, "out of memory, here or at the other side");
+        break;
+    case KVCL_ERR_PROTOCOL:
+        snprintf(buf, cap, "the other side's messages made no sense; see both logs (KVCL_LOG=info), and that both run "
+                 "the same version");
+        break;
+    case KVCL_ERR_IO:
+        snprintf(buf, cap, "a device failed to copy; see the log here and at the other side (KVCL_LOG=info)");
+        break;
+    case KVCL_ERR_AUTH:
+        snprintf(buf, cap, "the job secrets differ; both sides need the same KVCL_SECRET_FILE");
+        break;
+    default:
+        snprintf(buf, cap, "%s", kvcl_status_text(status));
+        break;
+    }
+}
+
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    char who[48];
+
+    if (req->cls->describe != NULL) {
+        req->cls->describe(req, buf, cap);
+    } else if (req->with != NULL) {
+        snprintf(buf, cap, "%s with %s", req->cls->name, kvcl_comm_who(req->with, who, sizeof(who)));
+    } else {
+        snprintf(buf, cap, "%s", req->cls->name);
+    }
+}
+
+void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status)
+{
+    char what[WHAT_MAX], why[KVCL_ERROR_MAX - WHAT_MAX - 1], all[KVCL_ERROR_MAX];
+
+    if (req->worded || (atomic_load_explicit(&req->holders, memory_order_relaxed) < 2)) {
+        return; /* as it is, or nobody's */
+    }
+    if (has_why(req)) {
+        snprintf(why, sizeof(why), "%s", (kvcl_sentence_read(&req->why) != NULL) ? req->why.text
+                                                                                 : kvcl_status_text(status));
+    } else if ((req->cls->explain == NULL) || !req->cls->explain(req, status, why, sizeof(why))) {
+        explain(req, status, why, sizeof(why));
+    }
+    describe(req, what, sizeof(what));
+    snprintf(all, sizeof(all), "%s: %s", what, why);
+    kvcl_sentence_free(&req->why);
+    req->why.text = strdup(all);
+    req->worded   = true;
+}
+
+void kvcl_req_tell_error(kvcl_req_t *req)
+{
+    kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
+
+    if (has_why(req)) {
+        kvcl_sentence_tell(&req->why);
+    } else {
+        (void)kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status)); /* memory was short */
+    }
+}
+
+const char *kvcl_req_error(kvcl_req_h req)
+{
+    kvcl_status_t status;
+    const char    *text;
+
+    if (req == NULL) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_error: the request is NULL");
+        return kvcl_last_error();
+    }
+    status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
+    if (status >= 0) {
+        return "";
+    }
+    kvcl_lock(req->ctx);
+    text = kvcl_sentence_read(&req->why);
+    kvcl_unlock(req->ctx);
+    return (text != NULL) ? text : kvcl_status_text(status);
+}

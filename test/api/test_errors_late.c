@@ -1,0 +1,263 @@
+/*
+ * How requests fail: each has a sentence of its own that names the operation, the rank, what it was about with its
+ * numbers, and what to do; it is kvcl_req_error()'s until the request is collected, and the collecting call's last
+ * error. One rank, alone, over the loop path; so its peer is itself.
+ */
+#include "test/api/errors.h"
+
+#include <pthread.h>
+
+static const uint32_t three_ids[3] = {4, 5, 6}, other_ids[2] = {6, 7};
+static const kvcl_sel_t three = {.blocks = three_ids, .n_blocks = 3}, far = {.blocks = bad_ids, .n_blocks = 2},
+                        elsewhere = {.blocks = other_ids, .n_blocks = 2};
+static kvcl_xfer_params_t soon; /* 40 ms */
+
+static void open_late(void)
+{
+    open_world();
+    soon            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
+    soon.timeout_ns = 40 * 1000000ull;
+}
+
+/* Has every word, NULL at the end. */
+static void check_words(const char *said, const char *const *words, int line)
+{
+    for (; *words != NULL; ++words) {
+        ck_assert_msg(strstr(said, *words) != NULL, "line %d: \"%s\" does not name \"%s\"", line, said, *words);
+    }
+}
+
+/* It ends with want; its sentence and the collecting call's are one, and name the words. */
+static void check_end(kvcl_req_h req, kvcl_status_t want, const char *const *words, int line)
+{
+    char          own[1024] = "";
+    kvcl_status_t status    = KVCL_INPROGRESS;
+    int           turns;
+
+    for (turns = 0; (turns < 2000) && (kvcl_req_error(req)[0] == '\0'); ++turns) {
+        (void)kvcl_progress(ctx);
+        usleep(1000);
+    }
+    snprintf(own, sizeof(own), "%s", kvcl_req_error(req));
+    forget_error();
+    status = final(req);
+    ck_assert_msg(status == want, "line %d: %s, not %s (%s)", line, kvcl_status_name(status), kvcl_status_name(want),
+                  kvcl_last_error());
+    check_words(kvcl_last_error(), words, line);
+    ck_assert_str_eq(own, kvcl_last_error());
+}
+
+#define ENDS(_req, _status, ...) \
+    check_end((_req), KVCL_ERR_##_status, (const char *const[]){__VA_ARGS__, NULL}, __LINE__)
+
+START_TEST(gets_and_puts_of_blocks_name_rank_cache_blocks_and_remedy)
+{
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req;
+
+    p.remote_cache = "nowhere";
+    TAKEN(kvcl_get(world, 0, cache, &good, &good, &p, &req));
+    ENDS(req, NOT_REGISTERED, "kvcl_get", "2 blocks (0, 1)", "rank 0", "\"nowhere\"", "\"mine\"", "params.remote_cache");
+    TAKEN(kvcl_put(world, 0, cache, &good, &good, &p, &req));
+    ENDS(req, NOT_REGISTERED, "kvcl_put", "2 blocks (0, 1)", "rank 0", "\"nowhere\"", "create it there");
+    TAKEN(kvcl_get(world, 0, cache, &far, &good, NULL, &req)); /* asks for the description first */
+    ENDS(req, OUT_OF_RANGE, "kvcl_get", "rank 0", "blocks[1] is 8", "the layout has 8");
+    TAKEN(kvcl_get(world, 0, cache, &elsewhere, &good, NULL, &req));
+    ck_assert_int_eq(final(req), KVCL_OK);
+    TAKEN(kvcl_get(world, 0, cache, &far, &good, NULL, &req)); /* known now: inside the call */
+    ENDS(req, OUT_OF_RANGE, "kvcl_get", "rank 0", "blocks[1] is 8", "the layout has 8");
+    TAKEN(kvcl_put(world, 0, cache, &good, &far, NULL, &req));
+    ENDS(req, OUT_OF_RANGE, "kvcl_put", "rank 0", "blocks[1] is 8");
+    TAKEN(kvcl_get(world, 0, cache, &three, &good, NULL, &req));
+    ENDS(req, BAD_LAYOUT, "kvcl_get", "3 blocks (4, 5, 6)", "2 blocks (0, 1)", "n_blocks is 2 on the destination, 3");
+}
+END_TEST
+
+START_TEST(revoked_memory_is_named)
+{
+    kvcl_req_h req;
+
+    kvcl_mem_revoke(mem);
+    TAKEN(kvcl_get_bytes(rmem, 64, plain, 16, NULL, &req));
+    ENDS(req, ACCESS, "kvcl_get_bytes of 16 bytes at 64", "rank 0", "revoked", "import a new export");
+    TAKEN(kvcl_put_bytes(rmem, 8, plain, 8, NULL, &req));
+    ENDS(req, ACCESS, "kvcl_put_bytes of 8 bytes at 8", "rank 0", "revoked");
+}
+END_TEST
+
+START_TEST(both_sides_of_a_mismatch_hear_the_numbers)
+{
+    kvcl_req_h sent, got;
+
+    TAKEN(kvcl_send(world, 0, 77, cache, &three, NULL, &sent));
+    TAKEN(kvcl_recv(world, 0, 77, cache, &good, NULL, &got));
+    ENDS(got, TRUNCATED, "kvcl_recv of tag 77 from rank 0", "2 blocks (0, 1)", "768 bytes (3 blocks", "512 (2 blocks",
+         "on both sides");
+    ENDS(sent, TRUNCATED, "kvcl_send of tag 77 to rank 0", "3 blocks (4, 5, 6)", "768 bytes", "on both sides");
+    TAKEN(kvcl_send_bytes(world, 0, 78, plain, 64, NULL, &sent));
+    TAKEN(kvcl_recv_bytes(world, 0, 78, out.bytes, 16, NULL, &got));
+    ENDS(got, TRUNCATED, "kvcl_recv_bytes of tag 78", "64 bytes", "16");
+    ENDS(sent, TRUNCATED, "kvcl_send_bytes of tag 78", "64 bytes");
+}
+END_TEST
+
+START_TEST(layouts_that_do_not_match_are_put_side_by_side)
+{
+    kvcl_layout_t wide = shape;
+    kvcl_cache_h  mine;
+    kvcl_req_h    sent, got;
+
+    wide.heads    = 4;
+    wide.head_dim = 2;
+    TAKEN(kvcl_cache_create(ctx, "wide", &wide, NULL, &mine));
+    TAKEN(kvcl_send(world, 0, 5, cache, &good, NULL, &sent));
+    TAKEN(kvcl_recv(world, 0, 5, mine, &good, NULL, &got));
+    ENDS(got, BAD_LAYOUT, "kvcl_recv of tag 5 from rank 0", "\"wide\"", "4 heads", "head_dim 2", "elem_bytes 2",
+         "2 blocks of 4 tokens", "on both sides");
+    ENDS(sent, BAD_LAYOUT, "kvcl_send of tag 5 to rank 0", "layouts do not match", "kvcl_req_error");
+    kvcl_cache_destroy(mine);
+}
+END_TEST
+
+START_TEST(deadlines_and_cancels_are_told_with_numbers)
+{
+    kvcl_req_h req;
+
+    TAKEN(kvcl_recv(world, 0, 9, cache, &good, &soon, &req));
+    ENDS(req, TIMED_OUT, "kvcl_recv of tag 9 from rank 0", "40 ms", "tag", "timeout_ns");
+    TAKEN(kvcl_recv_bytes(world, KVCL_ANY_SOURCE, 9, plain, 8, &soon, &req));
+    ENDS(req, TIMED_OUT, "from any rank", "8 bytes", "40 ms");
+    TAKEN(kvcl_send(world, 0, 10, cache, &good, &soon, &req));
+    ENDS(req, TIMED_OUT, "kvcl_send of tag 10 to rank 0", "no recv took it", "40 ms");
+    TAKEN(kvcl_recv(world, 0, 11, cache, &good, NULL, &req));
+    ck_assert_str_eq(kvcl_req_error(req), "");
+    kvcl_req_cancel(req);
+    ENDS(req, CANCELED, "kvcl_recv of tag 11", "canceled");
+}
+END_TEST
+
+typedef struct heard {
+    kvcl_req_h    req;
+    kvcl_status_t status;
+    char          last[1024], own[1024];
+    _Atomic int   n;
+} heard_t;
+
+static void on_end(void *arg, kvcl_status_t status)
+{
+    heard_t *heard = arg;
+
+    heard->status = status;
+    snprintf(heard->last, sizeof(heard->last), "%s", kvcl_last_error());
+    if (heard->req != NULL) {
+        snprintf(heard->own, sizeof(heard->own), "%s", kvcl_req_error(heard->req));
+    }
+    ++heard->n;
+}
+
+static void wait_heard(heard_t *heard)
+{
+    int turns;
+
+    for (turns = 0; (turns < 5000) && (heard->n == 0); ++turns) {
+        (void)kvcl_progress(ctx);
+        usleep(1000);
+    }
+    ck_assert_int_eq(heard->n, 1);
+}
+
+START_TEST(a_callback_hears_the_sentence_with_or_without_a_request)
+{
+    heard_t heard = {.req = NULL}, detached = {.req = NULL};
+
+    soon.cb     = on_end;
+    soon.cb_arg = &heard;
+    TAKEN(kvcl_recv(world, 0, 12, cache, &good, &soon, &heard.req));
+    wait_heard(&heard);
+    ck_assert_int_eq(heard.status, KVCL_ERR_TIMED_OUT);
+    ck_assert_ptr_nonnull(strstr(heard.last, "kvcl_recv of tag 12 from rank 0"));
+    ck_assert_str_eq(heard.last, heard.own);
+    ck_assert_int_eq(final(heard.req), KVCL_ERR_TIMED_OUT);
+    soon.cb_arg = &detached;
+    TAKEN(kvcl_recv(world, 0, 13, cache, &good, &soon, NULL));
+    wait_heard(&detached);
+    ck_assert_ptr_nonnull(strstr(detached.last, "kvcl_recv of tag 13 from rank 0"));
+}
+END_TEST
+
+START_TEST(of_many_the_first_failure_is_told)
+{
+    kvcl_req_h reqs[3];
+    size_t     at;
+
+    TAKEN(kvcl_recv(world, 0, 20, cache, &good, &soon, &reqs[0]));
+    TAKEN(kvcl_barrier(world, NULL, &reqs[1]));
+    TAKEN(kvcl_recv(world, 0, 21, cache, &good, &soon, &reqs[2]));
+    ck_assert_int_eq(kvcl_req_wait_all(reqs, 3, 20ull * SECOND), KVCL_ERR_TIMED_OUT);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "tag 20"));
+    reqs[0] = NULL;
+    TAKEN(kvcl_recv(world, 0, 22, cache, &good, &soon, &reqs[1]));
+    ck_assert_int_eq(kvcl_req_wait_any(reqs, 2, 20ull * SECOND, &at), KVCL_ERR_TIMED_OUT);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "tag 22"));
+}
+END_TEST
+
+static void *collect_there(void *arg)
+{
+    char *said = arg;
+
+    (void)!final(out.req);
+    snprintf(said, 1024, "%s", kvcl_last_error());
+    return NULL;
+}
+
+START_TEST(another_thread_that_collects_hears_it)
+{
+    char      said[1024] = "";
+    pthread_t thread;
+
+    TAKEN(kvcl_get(world, 0, cache, &elsewhere, &good, NULL, &out.req));
+    ck_assert_int_eq(final(out.req), KVCL_OK);
+    TAKEN(kvcl_get(world, 0, cache, &far, &good, NULL, &out.req)); /* ended inside the call, by this thread */
+    ck_assert_int_eq(pthread_create(&thread, NULL, collect_there, said), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_msg(strstr(said, "blocks[1] is 8") != NULL, "%s", said);
+}
+END_TEST
+
+START_TEST(a_request_that_is_well_has_no_sentence)
+{
+    kvcl_req_h req;
+
+    TAKEN(kvcl_barrier(world, NULL, &req));
+    ck_assert_str_eq(kvcl_req_error(req), "");
+    ck_assert_int_eq(final(req), KVCL_OK);
+    ck_assert_ptr_nonnull(strstr(kvcl_req_error(NULL), "NULL"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("errors-late");
+    SRunner *runner;
+    TCase   *tc = tcase_create("requests");
+    int      failed;
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, open_late, close_world);
+    tcase_add_test(tc, gets_and_puts_of_blocks_name_rank_cache_blocks_and_remedy);
+    tcase_add_test(tc, revoked_memory_is_named);
+    tcase_add_test(tc, both_sides_of_a_mismatch_hear_the_numbers);
+    tcase_add_test(tc, layouts_that_do_not_match_are_put_side_by_side);
+    tcase_add_test(tc, deadlines_and_cancels_are_told_with_numbers);
+    tcase_add_test(tc, a_callback_hears_the_sentence_with_or_without_a_request);
+    tcase_add_test(tc, of_many_the_first_failure_is_told);
+    tcase_add_test(tc, another_thread_that_collects_hears_it);
+    tcase_add_test(tc, a_request_that_is_well_has_no_sentence);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
