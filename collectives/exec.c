@@ -4,7 +4,6 @@
  * Life of a step:  (none) -> ENABLED [-> ACTIVE] -> DONE, and ANNOUNCED beside it for a RECV.
  *   SEND  enabled: in its peer's waiting queue or in announces; ACTIVE once announced; DONE by ACK.
  *   RECV  enabled and announced: in pulls; ACTIVE while pulled; then LANDED, in acks; DONE when acked.
- *   COPY  enabled: in pulls; ACTIVE while copied; DONE.
  * What waits for a RECV starts when it has landed, not when it was acked.
  *
  * Invariants: open is the number of steps not DONE; unacked of a peer never exceeds the limit; no queue
@@ -93,9 +92,6 @@ static void enable(kvcl_exec_t *exec, uint32_t index)
             queue_push(exec, &exec->pulls, index);
         }
         break;
-    case KVCL_STEP_COPY:
-        queue_push(exec, &exec->pulls, index);
-        break;
     }
 }
 
@@ -118,7 +114,7 @@ static void set_done(kvcl_exec_t *exec, uint32_t index)
 {
     exec->steps[index].flags |= STEP_DONE;
     --exec->open;
-    if (!is_notice(exec, index) && (exec->plan->steps[index].op != KVCL_STEP_COPY)) {
+    if (!is_notice(exec, index)) {
         --peer_of(exec, index)->open;
     }
 }
@@ -171,7 +167,7 @@ static void fill(const kvcl_exec_t *exec, kvcl_exec_op_t op, uint32_t index, kvc
         .k         = step->k,
         .step      = index,
         .off       = step->off,
-        .peer_off  = (op == KVCL_EXEC_COPY) ? step->src : exec->steps[index].peer_off,
+        .peer_off  = exec->steps[index].peer_off,
         .len       = step->len,
         .signature = exec->plan->signature,
         .status    = KVCL_OK,
@@ -206,7 +202,7 @@ static int next_announce(kvcl_exec_t *exec, kvcl_exec_action_t *action)
     return 1;
 }
 
-/* Start a pull or a copy. Notifications are finished on the way; *waked_p: one enabled other steps. */
+/* Start a pull. Notifications are finished on the way; *waked_p: one enabled other steps. */
 static int next_pull(kvcl_exec_t *exec, kvcl_exec_action_t *action, int *waked_p)
 {
     uint32_t index;
@@ -221,12 +217,10 @@ static int next_pull(kvcl_exec_t *exec, kvcl_exec_action_t *action, int *waked_p
             *waked_p = 1;
             continue;
         }
-        fill(exec, (step->op == KVCL_STEP_COPY) ? KVCL_EXEC_COPY : KVCL_EXEC_PULL, index, action);
+        fill(exec, KVCL_EXEC_PULL, index, action);
         exec->steps[index].flags |= STEP_ACTIVE;
         ++exec->pulling;
-        if (step->op == KVCL_STEP_RECV) {
-            ++peer_of(exec, index)->pulls;
-        }
+        ++peer_of(exec, index)->pulls;
         return 1;
     }
     return 0;
@@ -370,29 +364,20 @@ kvcl_status_t kvcl_exec_acked(kvcl_exec_t *exec, uint32_t peer, uint32_t k)
 
 kvcl_status_t kvcl_exec_pulled(kvcl_exec_t *exec, uint32_t index, kvcl_status_t status)
 {
-    const kvcl_step_t *step;
-
     if ((index >= exec->plan->count) || (exec->plan->steps[index].op == KVCL_STEP_SEND) ||
         ((exec->steps[index].flags & (STEP_ACTIVE | STEP_LANDED | STEP_DONE)) != STEP_ACTIVE)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "step %u is no pull under way", index);
     }
-    step = &exec->plan->steps[index];
     --exec->pulling;
     exec->steps[index].flags |= STEP_LANDED;
-    if (step->op == KVCL_STEP_RECV) {
-        --peer_of(exec, index)->pulls;
-    }
+    --peer_of(exec, index)->pulls;
     if (status != KVCL_OK) {
         kvcl_exec_fail(exec, status);
     }
     if (exec->status != KVCL_OK) {
         return KVCL_OK;
     }
-    if (step->op == KVCL_STEP_COPY) {
-        set_done(exec, index);
-    } else {
-        queue_push(exec, &exec->acks, index);
-    }
+    queue_push(exec, &exec->acks, index);
     enable_dependents(exec, index);
     return KVCL_OK;
 }

@@ -8,14 +8,14 @@
  *
  *      caller                               executor
  *      message or completion arrives   ->   kvcl_exec_announced / pulled / acked / aborted
- *      do it (post, copy, send)        <-   while (kvcl_exec_next(exec, &action))
+ *      do it (post, send)              <-   while (kvcl_exec_next(exec, &action))
  *
  * kvcl_exec_next may be left for later (a full transport): nothing is lost, order is kept. After each
  * event call it until it returns 0, then look at kvcl_exec_status. Events may be fed while actions
  * are being taken (a pull that ended inside the posting).
  *
  * Announcements name k, so the order in which they arrive is free. Those of a collective that this rank
- * has not started wait in an inbox (inbox.h).
+ * has not started are the caller's to keep until it has.
  *
  * Failure: a pull that failed, kvcl_exec_fail (deadline, cancel, dead rank) or a peer's ABORT. From then
  * on the only actions are ABORTs: one to each peer with whom a step is open, and to a peer being pulled
@@ -39,7 +39,6 @@
 typedef enum {
     KVCL_EXEC_ANNOUNCE, /* tell peer: k, off, len of my buffer, signature */
     KVCL_EXEC_PULL,     /* read len bytes at peer_off of peer's buffer to off of mine; then pulled(step) */
-    KVCL_EXEC_COPY,     /* move len bytes from peer_off of my buffer to off; then pulled(step) */
     KVCL_EXEC_ACK,      /* tell peer: its SEND k is done */
     KVCL_EXEC_ABORT     /* tell peer: status */
 } kvcl_exec_op_t;
@@ -57,7 +56,7 @@ typedef struct kvcl_exec_action {
 } kvcl_exec_action_t;
 
 typedef struct kvcl_exec_limits {
-    uint32_t pulls;     /* PULLs and COPYs under way; 0: KVCL_EXEC_PULLS */
+    uint32_t pulls;     /* PULLs under way; 0: KVCL_EXEC_PULLS */
     uint32_t announces; /* SENDs announced and not acked, per peer; 0: KVCL_EXEC_ANNOUNCES */
 } kvcl_exec_limits_t;
 
@@ -89,7 +88,7 @@ typedef struct kvcl_exec {
     kvcl_exec_peer_t  *peers;
     kvcl_exec_queue_t  acks;      /* RECVs pulled */
     kvcl_exec_queue_t  announces; /* SENDs within their window */
-    kvcl_exec_queue_t  pulls;     /* RECVs and COPYs that may start */
+    kvcl_exec_queue_t  pulls;     /* RECVs that may start */
     kvcl_exec_limits_t limits;
     uint32_t           open;      /* steps not done */
     uint32_t           pulling;
@@ -122,7 +121,7 @@ kvcl_status_t kvcl_exec_aborted(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t 
 
 /* Events from here. */
 
-/** A PULL or COPY has ended; its bytes are in place or, with an error, will never come.
+/** A PULL has ended; its bytes are in place or, with an error, will never come.
  *  @return KVCL_ERR_INVALID_PARAM for a step that is not under way. */
 kvcl_status_t kvcl_exec_pulled(kvcl_exec_t *exec, uint32_t step, kvcl_status_t status) KVCL_MUST_CHECK;
 

@@ -75,18 +75,6 @@ uint32_t kvcl_plan_recv(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t
     return append(plan, (kvcl_step_t){.op = KVCL_STEP_RECV, .peer = peer, .off = off, .len = len, .after = after});
 }
 
-uint32_t kvcl_plan_copy(kvcl_plan_t *plan, uint64_t src, uint64_t off, uint64_t len, uint32_t after)
-{
-    return append(plan, (kvcl_step_t){
-                                .op    = KVCL_STEP_COPY,
-                                .peer  = KVCL_STEP_NONE,
-                                .src   = src,
-                                .off   = off,
-                                .len   = len,
-                                .after = after,
-                        });
-}
-
 /* What qsort compares: it has no argument for the plan. */
 typedef struct sort_key {
     uint32_t peer;
@@ -109,12 +97,12 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* Fill index, peers and each step's k from the sorted keys. */
-static void index_steps(kvcl_plan_t *plan, const sort_key_t *keys, uint32_t n)
+static void index_steps(kvcl_plan_t *plan, const sort_key_t *keys)
 {
     kvcl_plan_peer_t *peer = NULL;
     uint32_t          i;
 
-    for (i = 0; i < n; ++i) {
+    for (i = 0; i < plan->count; ++i) {
         kvcl_step_t *step = &plan->steps[keys[i].step];
 
         if ((peer == NULL) || (peer->rank != step->peer)) {
@@ -148,7 +136,7 @@ static void link_dependents(kvcl_plan_t *plan)
 kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan)
 {
     sort_key_t *keys;
-    uint32_t    i, n = 0;
+    uint32_t    i;
 
     if ((plan->status != KVCL_OK) || (plan->count == 0)) {
         return plan->status;
@@ -161,12 +149,10 @@ kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "out of memory for a plan of %u steps", plan->count);
     }
     for (i = 0; i < plan->count; ++i) {
-        if (plan->steps[i].op != KVCL_STEP_COPY) {
-            keys[n++] = (sort_key_t){plan->steps[i].peer, plan->steps[i].op, i};
-        }
+        keys[i] = (sort_key_t){plan->steps[i].peer, plan->steps[i].op, i};
     }
-    qsort(keys, n, sizeof(*keys), compare_keys);
-    index_steps(plan, keys, n);
+    qsort(keys, plan->count, sizeof(*keys), compare_keys);
+    index_steps(plan, keys);
     link_dependents(plan);
     free(keys);
     return KVCL_OK;
@@ -204,14 +190,12 @@ kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t s
     for (i = 0; (i < plan->count) && (what == NULL); ++i) {
         const kvcl_step_t *step = &plan->steps[i];
 
-        if ((unsigned)step->op > KVCL_STEP_COPY) {
+        if ((unsigned)step->op > KVCL_STEP_RECV) {
             what = "has no known operation";
-        } else if ((step->op != KVCL_STEP_COPY) && ((step->peer >= size) || (step->peer == rank))) {
+        } else if ((step->peer >= size) || (step->peer == rank)) {
             what = "names a peer that is no other rank";
         } else if (!range_is_inside(step->off, step->len, bytes)) {
             what = "lies outside the buffer";
-        } else if ((step->op == KVCL_STEP_COPY) && !range_is_inside(step->src, step->len, bytes)) {
-            what = "copies from outside the buffer";
         } else if ((step->after != KVCL_STEP_NONE) && (step->after >= i)) {
             what = "waits for a later step";
         }

@@ -3,7 +3,6 @@
  *
  * SEND   give [off, off+len) of my buffer to the peer, who pulls it.
  * RECV   pull len bytes of the peer's buffer to off of mine.
- * COPY   move [src, src+len) of my buffer to off.
  *
  * The k-th SEND from a to b pairs with the k-th RECV at b from a, and their lengths are equal.
  * A step may start when the step `after` is done. A step without bytes is a notification.
@@ -26,13 +25,12 @@
 
 enum { KVCL_PLAN_MAX_STEPS = 1 << 20 };
 
-typedef enum { KVCL_STEP_SEND, KVCL_STEP_RECV, KVCL_STEP_COPY } kvcl_step_op_t;
+typedef enum { KVCL_STEP_SEND, KVCL_STEP_RECV } kvcl_step_op_t;
 
 typedef struct kvcl_step {
     uint64_t       off;
     uint64_t       len;
-    uint64_t       src;       /* COPY */
-    uint32_t       peer;      /* COPY: KVCL_STEP_NONE */
+    uint32_t       peer;
     uint32_t       after;     /* index of a step, or KVCL_STEP_NONE */
     kvcl_step_op_t op;
     /* filled by seal */
@@ -54,7 +52,7 @@ typedef struct kvcl_plan {
     kvcl_step_t      *steps;
     uint32_t          count;
     uint32_t          capacity;
-    uint32_t         *index;     /* sealed: steps with a peer, by peer, then op, then order */
+    uint32_t         *index;     /* sealed: the steps, by peer, then op, then order */
     kvcl_plan_peer_t *peers;     /* sealed: by rank */
     uint32_t          npeers;
     uint32_t          signature; /* equal on all ranks of one collective (coll.c) */
@@ -67,7 +65,6 @@ void kvcl_plan_fini(kvcl_plan_t *plan);
 /** Append a step. @return its index, for a later step's after; KVCL_STEP_NONE on failure. */
 uint32_t kvcl_plan_send(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after);
 uint32_t kvcl_plan_recv(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after);
-uint32_t kvcl_plan_copy(kvcl_plan_t *plan, uint64_t src, uint64_t off, uint64_t len, uint32_t after);
 
 /** Index the steps. @return the appends' status, KVCL_ERR_NO_MEMORY. */
 kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan) KVCL_MUST_CHECK;

@@ -158,15 +158,6 @@ void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_
     }
 }
 
-/* Only plain buffers have plans with copies. */
-void kvcl_coll_copy(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
-{
-    if (op->cache == NULL) {
-        memmove((char *)op->buf + action->off, (char *)op->buf + action->peer_off, action->len);
-    }
-    pulled(op, action->step, (op->cache == NULL) ? KVCL_OK : KVCL_ERR_INTERNAL);
-}
-
 void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
 {
     unsigned i;

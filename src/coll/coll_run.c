@@ -39,7 +39,7 @@ kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank)
 
 static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
 {
-    kvcl_coll_peer_t *peer   = (action->op == KVCL_EXEC_COPY) ? NULL : kvcl_coll_peer_at(op, action->peer);
+    kvcl_coll_peer_t *peer   = kvcl_coll_peer_at(op, action->peer);
     kvcl_status_t    status = KVCL_OK;
 
     switch (action->op) {
@@ -48,9 +48,6 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
         break;
     case KVCL_EXEC_PULL:
         kvcl_coll_pull(op, peer, action);
-        break;
-    case KVCL_EXEC_COPY:
-        kvcl_coll_copy(op, action);
         break;
     case KVCL_EXEC_ACK:
         status = kvcl_coll_ack(op, peer, action->k);

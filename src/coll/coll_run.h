@@ -140,7 +140,6 @@ extern const kvcl_req_class_t kvcl_coll_class;
 
 void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* my buffer, at 0 */
 void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action);
-void kvcl_coll_copy(kvcl_coll_op_t *op, const kvcl_exec_action_t *action);
 void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status);
 unsigned kvcl_coll_poll(kvcl_context_h ctx); /* what landed */
 

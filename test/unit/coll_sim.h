@@ -1,5 +1,5 @@
 /*
- * A whole collective in one process: N ranks with real buffers, executors and inboxes, and a bag of
+ * A whole collective in one process: N ranks with real buffers, executors, and a bag of
  * messages and pulls under way out of which a seeded generator draws the next event.
  *
  * What it watches: bytes are pulled only from where they have arrived; nothing is read of a buffer whose

@@ -1,11 +1,11 @@
 /*
- * The executor and the inbox by hand, one rank at a time: order of actions, windows, refused events,
+ * The executor by hand, one rank at a time: order of actions, windows, refused events,
  * failure. Whole collectives are in test_coll_algs.c.
  */
 #include "config.h"
 
 #include "collectives/exec.h"
-#include "collectives/inbox.h"
+#include "collectives/exec.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -96,18 +96,14 @@ END_TEST
 START_TEST(a_step_waits_for_the_one_before_it)
 {
     uint32_t recv = kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
-    uint32_t copy = kvcl_plan_copy(&plan, 0, 8, 8, recv);
 
-    kvcl_plan_send(&plan, 2, 8, 8, copy);
+    kvcl_plan_send(&plan, 2, 0, 8, recv);
     start(0, 0);
     expect_nothing();
     ck_assert_int_eq(announce(1, 0, 8), KVCL_OK);
     expect(KVCL_EXEC_PULL, 1, 0);
     ck_assert_int_eq(kvcl_exec_pulled(&exec, recv, KVCL_OK), KVCL_OK);
     expect(KVCL_EXEC_ACK, 1, 0);
-    expect(KVCL_EXEC_COPY, KVCL_STEP_NONE, 0);
-    expect_nothing();
-    ck_assert_int_eq(kvcl_exec_pulled(&exec, copy, KVCL_OK), KVCL_OK);
     expect(KVCL_EXEC_ANNOUNCE, 2, 0);
     expect_nothing();
     ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_INPROGRESS);
@@ -299,48 +295,6 @@ START_TEST(an_abort_status_from_the_wire_is_never_success)
 }
 END_TEST
 
-START_TEST(the_inbox_feeds_what_came_early)
-{
-    kvcl_inbox_entry_t entries[8];
-    kvcl_inbox_t       inbox;
-
-    kvcl_inbox_init(&inbox, entries, 8, 3);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 5, 1, 1, 64, 8, SIGNATURE), KVCL_OK);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 6, 1, 0, 0, 8, SIGNATURE), KVCL_OK);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 5, 1, 0, 0, 8, SIGNATURE), KVCL_OK);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 5, 2, 0, 0, 8, SIGNATURE), KVCL_OK);
-    kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
-    kvcl_plan_recv(&plan, 1, 8, 8, KVCL_STEP_NONE);
-    start(0, 0);
-    ck_assert_uint_eq(kvcl_inbox_drain(&inbox, 5, &exec), 1); /* rank 2 has no part */
-    ck_assert_uint_eq(inbox.count, 1);
-    expect(KVCL_EXEC_PULL, 1, 1);
-    expect(KVCL_EXEC_PULL, 1, 0);
-    kvcl_inbox_forget(&inbox, 1);
-    ck_assert_uint_eq(inbox.count, 0);
-}
-END_TEST
-
-START_TEST(the_inbox_refuses_duplicates_and_too_much)
-{
-    kvcl_inbox_entry_t entries[3];
-    kvcl_inbox_t       inbox;
-
-    kvcl_inbox_init(&inbox, entries, 3, 2);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 5, 1, 0, 0, 8, 0), KVCL_OK);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 5, 1, 0, 0, 8, 0), KVCL_ERR_PROTOCOL);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 5, 1, KVCL_STEP_NONE, 0, 8, 0), KVCL_ERR_PROTOCOL);
-    ck_assert_int_eq(kvcl_inbox_aborted(&inbox, 5, 1, KVCL_ERR_IO), KVCL_OK);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 6, 1, 0, 0, 8, 0), KVCL_ERR_NO_SPACE); /* quota */
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 6, 2, 0, 0, 8, 0), KVCL_OK);
-    ck_assert_int_eq(kvcl_inbox_announced(&inbox, 6, 3, 0, 0, 8, 0), KVCL_ERR_NO_SPACE); /* full */
-    kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
-    start(0, 0);
-    ck_assert_uint_eq(kvcl_inbox_drain(&inbox, 5, &exec), 1); /* another signature, then the abort */
-    ck_assert_int_eq(exec.status, KVCL_ERR_INVALID_PARAM);
-}
-END_TEST
-
 int main(void)
 {
     Suite   *suite = suite_create("collectives: executor");
@@ -361,8 +315,6 @@ int main(void)
     tcase_add_test(tcase, a_gone_rank_fails_only_the_plans_it_is_in);
     tcase_add_test(tcase, a_rank_that_announced_nothing_may_leave_before_its_turn);
     tcase_add_test(tcase, an_abort_status_from_the_wire_is_never_success);
-    tcase_add_test(tcase, the_inbox_feeds_what_came_early);
-    tcase_add_test(tcase, the_inbox_refuses_duplicates_and_too_much);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
