@@ -128,11 +128,6 @@ kvcl_status_t kvcl_boot_get(kvcl_boot_t *boot, int rank, const void **blob_p, si
     return boot->ops->get(boot, rank, blob_p, len_p);
 }
 
-kvcl_status_t kvcl_boot_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
-{
-    return boot->ops->fence(boot, deadline_ns);
-}
-
 void kvcl_boot_close(kvcl_boot_t *boot)
 {
     if (boot != NULL) {

@@ -67,7 +67,6 @@ struct kvcl_boot_ops {
     /* Collective. The blob is copied. */
     kvcl_status_t (*exchange)(kvcl_boot_t *boot, const void *blob, size_t len);
     kvcl_status_t (*get)(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p);
-    kvcl_status_t (*fence)(kvcl_boot_t *boot, uint64_t deadline_ns);
     void          (*close)(kvcl_boot_t *boot);
 };
 
@@ -96,9 +95,6 @@ kvcl_status_t kvcl_boot_exchange(kvcl_boot_t *boot, const void *blob, size_t len
  */
 kvcl_status_t kvcl_boot_get(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p)
         KVCL_MUST_CHECK;
-
-/** Barrier of all ranks of the job, until @a deadline_ns (clock.h). Not for use after a rank died. */
-kvcl_status_t kvcl_boot_fence(kvcl_boot_t *boot, uint64_t deadline_ns) KVCL_MUST_CHECK;
 
 /** Leave. Not collective, does not wait for other ranks (at most it flushes what it sends). NULL is fine. */
 void kvcl_boot_close(kvcl_boot_t *boot);

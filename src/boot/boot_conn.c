@@ -68,7 +68,7 @@ static void refuse(kvcl_boot_server_t *server, kvcl_conn_t *conn, kvcl_status_t 
 static int is_waiting(const kvcl_boot_server_t *server, const kvcl_conn_t *conn)
 {
     return (conn->state == KVCL_CONN_MEMBER) &&
-           (conn->fencing || (conn->wants_table && (server->meeting.table == NULL)));
+           conn->wants_table && (server->meeting.table == NULL);
 }
 
 /* Nobody who waits now can be satisfied: tell them all the same reason. */
@@ -197,28 +197,6 @@ static void on_put(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boo
     }
 }
 
-static void on_fence(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boot_msg_t *msg)
-{
-    kvcl_boot_msg_t answer = {.type = KVCL_BOOT_FENCED};
-    kvcl_status_t   status = kvcl_meeting_fence(&server->meeting, conn->rank);
-
-    if (status < 0) {
-        expel(server, conn, status);
-        return;
-    }
-    conn->fencing     = 1;
-    conn->deadline_ns = kvcl_deadline_after(msg->wait_ns);
-    if (status == KVCL_OK) {
-        kvcl_list_foreach(conn, &server->conns, kvcl_conn_t, link) {
-            if (conn->state == KVCL_CONN_MEMBER) {
-                conn->fencing     = 0;
-                conn->deadline_ns = KVCL_DEADLINE_NONE;
-                send_msg(conn, &answer);
-            }
-        }
-    }
-}
-
 /* Returns 0 if the connection is gone. */
 static int on_msg(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boot_msg_t *msg)
 {
@@ -228,8 +206,6 @@ static int on_msg(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boot
         on_join(server, conn, msg);
     } else if ((conn->state == KVCL_CONN_MEMBER) && (msg->type == KVCL_BOOT_PUT)) {
         on_put(server, conn, msg);
-    } else if ((conn->state == KVCL_CONN_MEMBER) && (msg->type == KVCL_BOOT_FENCE)) {
-        on_fence(server, conn, msg);
     } else if ((conn->state == KVCL_CONN_MEMBER) && (msg->type == KVCL_BOOT_BYE)) {
         kvcl_conn_drop(server, conn, NULL);
         return 0;
@@ -251,8 +227,7 @@ static int type_fits(const kvcl_conn_t *conn)
     case KVCL_CONN_JOIN:
         return conn->head.type == KVCL_BOOT_JOIN;
     case KVCL_CONN_MEMBER:
-        return (conn->head.type == KVCL_BOOT_PUT) || (conn->head.type == KVCL_BOOT_FENCE) ||
-               (conn->head.type == KVCL_BOOT_BYE);
+        return (conn->head.type == KVCL_BOOT_PUT) || (conn->head.type == KVCL_BOOT_BYE);
     case KVCL_CONN_CLOSING:
     default:
         return 0;

@@ -36,7 +36,6 @@ typedef struct kvcl_conn {
     uint8_t           in[KVCL_BOOT_SMALL_MAX]; /* head, and the body if it is small */
     uint8_t          *big;                     /* the body if it is not: members only */
     int               wants_table;
-    int               fencing;
     int               shut;      /* CLOSING: our side is shut, the rest is read away */
     size_t            table_off; /* sent so far; the table goes before `out` */
     size_t            out_len;

@@ -55,9 +55,10 @@ kvcl_status_t kvcl_meeting_join(kvcl_meeting_t *meeting, int rank, uint32_t size
     return KVCL_OK;
 }
 
-static kvcl_status_t somebody_left(const kvcl_meeting_t *meeting, const char *before)
+static kvcl_status_t somebody_left(const kvcl_meeting_t *meeting)
 {
-    return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d left the meeting before %s", meeting->first_left, before);
+    return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d left the meeting before all blobs were there",
+                     meeting->first_left);
 }
 
 /* All blobs are here: frame them into one buffer, which every member is sent. */
@@ -95,7 +96,7 @@ kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *bl
         return kvcl_fail(KVCL_ERR_PROTOCOL, "rank %d gave its blob twice", rank);
     }
     if (meeting->left > 0) {
-        return somebody_left(meeting, "all blobs were there");
+        return somebody_left(meeting);
     }
     member->blob = malloc((len == 0) ? 1 : len);
     if (member->blob == NULL) {
@@ -109,27 +110,6 @@ kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *bl
     return (++meeting->put == meeting->size) ? make_table(meeting) : KVCL_OK;
 }
 
-kvcl_status_t kvcl_meeting_fence(kvcl_meeting_t *meeting, int rank)
-{
-    int i;
-
-    if (meeting->members[rank].fencing) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "rank %d entered a fence twice", rank);
-    }
-    if (meeting->left > 0) {
-        return somebody_left(meeting, "the fence");
-    }
-    meeting->members[rank].fencing = 1;
-    if (++meeting->fencing < meeting->size) {
-        return KVCL_INPROGRESS;
-    }
-    for (i = 0; i < meeting->size; ++i) {
-        meeting->members[i].fencing = 0;
-    }
-    meeting->fencing = 0;
-    return KVCL_OK;
-}
-
 kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank)
 {
     kvcl_meeting_member_t *member = &meeting->members[rank];
@@ -139,17 +119,10 @@ kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank)
     }
     member->left = 1;
     ++meeting->left;
-    if (member->fencing) {
-        member->fencing = 0;
-        --meeting->fencing;
-    }
     if (meeting->first_left < 0) {
         meeting->first_left = rank;
     }
-    if (meeting->table == NULL) {
-        return somebody_left(meeting, "all blobs were there");
-    }
-    return (meeting->fencing > 0) ? somebody_left(meeting, "the fence") : KVCL_OK;
+    return (meeting->table == NULL) ? somebody_left(meeting) : KVCL_OK;
 }
 
 kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting)
@@ -158,14 +131,11 @@ kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting)
     size_t      used     = 0;
     int         missing  = 0;
     int         rank;
-    const char *what = (meeting->joined < meeting->size) ? "come" : (meeting->table == NULL) ? "given their addresses"
-                                                                                            : "reached the fence";
+    const char *what     = (meeting->joined < meeting->size) ? "come" : "given their addresses";
 
     for (rank = 0; rank < meeting->size; ++rank) {
         const kvcl_meeting_member_t *member = &meeting->members[rank];
-        int                          absent = (meeting->joined < meeting->size) ? !member->joined
-                                              : (meeting->table == NULL)        ? !member->put
-                                                                                : !member->fencing;
+        int                          absent = (meeting->joined < meeting->size) ? !member->joined : !member->put;
 
         if (!absent) {
             continue;

@@ -1,5 +1,5 @@
 /*
- * Who has come to a tcp meeting, who gave a blob, who waits at a fence, who left: the decisions of the
+ * Who has come to a tcp meeting, who gave a blob, who left: the decisions of the
  * serving rank, apart from its sockets. Pure state, no I/O, no clock; used by the serving thread only.
  *
  * Owns the blobs, and after the last one the table: all BLOB frames in one buffer, in rank order, which
@@ -16,7 +16,6 @@
 typedef struct kvcl_meeting_member {
     int     joined;
     int     put;
-    int     fencing;
     int     left;
     void   *blob;
     size_t  blob_len;
@@ -26,7 +25,6 @@ typedef struct kvcl_meeting {
     int                    size;
     int                    joined;
     int                    put;
-    int                    fencing;
     int                    left;
     int                    first_left; /* the rank that left first; -1: none */
     kvcl_meeting_member_t *members;
@@ -49,14 +47,8 @@ kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *bl
         KVCL_MUST_CHECK;
 
 /**
- * A rank reached the fence. @return KVCL_OK: it was the last one, all may pass and the next fence begins;
- * KVCL_INPROGRESS; KVCL_ERR_PROTOCOL; KVCL_ERR_RANK_FAILED (one left and will never come).
- */
-kvcl_status_t kvcl_meeting_fence(kvcl_meeting_t *meeting, int rank) KVCL_MUST_CHECK;
-
-/**
  * A rank is gone. @return KVCL_OK if nobody needs it any more, KVCL_ERR_RANK_FAILED if those who wait for
- * the table or at the fence wait in vain.
+ * the table wait in vain.
  */
 kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank);
 

@@ -202,15 +202,6 @@ static kvcl_status_t oob_get(kvcl_boot_t *boot, int rank, const void **blob_p, s
     return (status == KVCL_OK) ? kvcl_blobs_get(&oob->blobs, rank, blob_p, len_p) : status;
 }
 
-static kvcl_status_t oob_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
-{
-    boot_oob_t   *oob    = (boot_oob_t *)(void *)boot;
-    kvcl_status_t status = oob->cb.fence(oob->cb.arg);
-
-    (void)deadline_ns; /* the callback has its own */
-    return (status == KVCL_OK) ? KVCL_OK : oob_failed(status, "fence", "");
-}
-
 const kvcl_boot_ops_t kvcl_boot_oob_ops = {
     .size      = sizeof(kvcl_boot_ops_t),
     .name      = "oob",
@@ -218,6 +209,5 @@ const kvcl_boot_ops_t kvcl_boot_oob_ops = {
     .open      = oob_open,
     .exchange  = oob_exchange,
     .get       = oob_get,
-    .fence     = oob_fence,
     .close     = oob_close
 };

@@ -335,9 +335,11 @@ static kvcl_status_t put_value(boot_pmix_t *pm, const void *bytes, size_t len)
     return (rc == PMIX_SUCCESS) ? KVCL_OK : pmix_failed(rc, "PMIx_Put");
 }
 
-static kvcl_status_t fence_until(boot_pmix_t *pm, bool collect, uint64_t deadline_ns)
+/* Waits until all ranks have put their values, and collects these. */
+static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
 {
-    wait_t       *wait = wait_new();
+    wait_t       *wait    = wait_new();
+    bool          collect = true;
     pmix_proc_t   job;
     pmix_info_t   info;
     kvcl_status_t status;
@@ -454,7 +456,7 @@ static kvcl_status_t pmix_exchange(kvcl_boot_t *boot, const void *blob, size_t l
 
     status = (boot->rank == 0) ? put_with_invite(pm, blob, len) : put_value(pm, blob, len);
     if (status == KVCL_OK) {
-        status = fence_until(pm, true, deadline_ns);
+        status = fence_until(pm, deadline_ns);
     }
     if ((status == KVCL_OK) && (boot->rank != 0)) {
         status = fetch_blob(pm, 0); /* for the secret */
@@ -474,11 +476,6 @@ static kvcl_status_t pmix_get(kvcl_boot_t *boot, int rank, const void **blob_p, 
     return (status == KVCL_OK) ? kvcl_blobs_get(&pm->blobs, rank, blob_p, len_p) : status;
 }
 
-static kvcl_status_t pmix_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
-{
-    return fence_until((boot_pmix_t *)(void *)boot, false, deadline_ns);
-}
-
 const kvcl_boot_ops_t kvcl_boot_pmix_ops = {
     .size      = sizeof(kvcl_boot_ops_t),
     .name      = "pmix",
@@ -486,7 +483,6 @@ const kvcl_boot_ops_t kvcl_boot_pmix_ops = {
     .open      = pmix_open,
     .exchange  = pmix_exchange,
     .get       = pmix_get,
-    .fence     = pmix_fence,
     .close     = pmix_close
 };
 #else

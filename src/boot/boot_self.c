@@ -80,13 +80,6 @@ static kvcl_status_t self_get(kvcl_boot_t *boot, int rank, const void **blob_p, 
     return KVCL_OK;
 }
 
-static kvcl_status_t self_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
-{
-    (void)boot;
-    (void)deadline_ns;
-    return KVCL_OK;
-}
-
 static void self_close(kvcl_boot_t *boot)
 {
     boot_self_t *self = (boot_self_t *)(void *)boot;
@@ -102,6 +95,5 @@ const kvcl_boot_ops_t kvcl_boot_self_ops = {
     .open      = self_open,
     .exchange  = self_exchange,
     .get       = self_get,
-    .fence     = self_fence,
     .close     = self_close
 };

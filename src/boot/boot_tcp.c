@@ -3,8 +3,7 @@
  *
  * Rank 0, or without ranks whoever binds the port first, runs a boot_server; all ranks, that one too, join it
  * as members over a socket. Exchange sends one message and receives the blobs of all, so that later gets are
- * local and the serving rank may leave: a meeting is over for its members once they have the table, but for
- * fences, which need every rank.
+ * local and the serving rank may leave: a meeting is over for its members once they have the table.
  *
  * Secret: the file if named; else, when the meeting is on loopback, the user's own (secret.h); else an error.
  */
@@ -354,15 +353,6 @@ static kvcl_status_t tcp_get(kvcl_boot_t *boot, int rank, const void **blob_p, s
     return kvcl_blobs_get(&tcp->blobs, rank, blob_p, len_p); /* all are there after the exchange */
 }
 
-static kvcl_status_t tcp_fence(kvcl_boot_t *boot, uint64_t deadline_ns)
-{
-    boot_tcp_t     *tcp   = (boot_tcp_t *)(void *)boot;
-    kvcl_boot_msg_t fence = {.type = KVCL_BOOT_FENCE, .wait_ns = kvcl_deadline_left(deadline_ns)};
-    kvcl_boot_msg_t msg;
-
-    return as_member(tcp, ask(tcp, &fence, KVCL_BOOT_FENCED, &msg, kvcl_deadline_add(deadline_ns, GRACE_NS)));
-}
-
 const kvcl_boot_ops_t kvcl_boot_tcp_ops = {
     .size      = sizeof(kvcl_boot_ops_t),
     .name      = "tcp",
@@ -370,6 +360,5 @@ const kvcl_boot_ops_t kvcl_boot_tcp_ops = {
     .open      = tcp_open,
     .exchange  = tcp_exchange,
     .get       = tcp_get,
-    .fence     = tcp_fence,
     .close     = tcp_close
 };

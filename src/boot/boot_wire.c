@@ -37,10 +37,6 @@ static int length_bounds(uint16_t type, uint32_t *min_p, uint32_t *max_p)
         fixed = 4;
         more  = KVCL_BOOT_BLOB_MAX;
         break;
-    case KVCL_BOOT_FENCE:
-        fixed = 8;
-        break;
-    case KVCL_BOOT_FENCED:
     case KVCL_BOOT_BYE:
         break;
     default:
@@ -125,10 +121,6 @@ kvcl_status_t kvcl_boot_body_parse(const kvcl_boot_head_t *head, const void *bod
         msg->rank = (int32_t)kvcl_rd_u32(&rd);
         read_blob(&rd, msg);
         break;
-    case KVCL_BOOT_FENCE:
-        msg->wait_ns = kvcl_rd_u64(&rd);
-        break;
-    case KVCL_BOOT_FENCED:
     case KVCL_BOOT_BYE:
         break;
     default:
@@ -171,10 +163,6 @@ static void write_body(kvcl_wr_t *wr, const kvcl_boot_msg_t *msg)
         kvcl_wr_u32(wr, (uint32_t)msg->rank);
         kvcl_wr_bytes(wr, msg->blob, msg->blob_len);
         break;
-    case KVCL_BOOT_FENCE:
-        kvcl_wr_u64(wr, msg->wait_ns);
-        break;
-    case KVCL_BOOT_FENCED:
     case KVCL_BOOT_BYE:
     default:
         break;

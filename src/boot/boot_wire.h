@@ -3,7 +3,7 @@
  *
  * A frame, all little-endian: magic u32, version u16, type u16, length u32, then `length` bytes. A member
  * opens with HELLO and gets CHALLENGE; JOIN proves the secret to the server, WELCOME to the member; REFUSE ends
- * it at any time. Then PUT (a member's blob) is answered by one BLOB a rank, FENCE by FENCED; BYE leaves.
+ * it at any time. Then PUT (a member's blob) is answered by one BLOB a rank; BYE leaves.
  * What comes in is hostile: parse accepts exactly the documented lengths, and says KVCL_ERR_PROTOCOL otherwise.
  */
 #ifndef KVCL_BOOT_WIRE_H
@@ -31,9 +31,7 @@ typedef enum {
     KVCL_BOOT_REFUSE    = 5,  /* status, text */
     KVCL_BOOT_PUT       = 6,  /* wait_ns, blob */
     KVCL_BOOT_BLOB      = 7,  /* rank, blob */
-    KVCL_BOOT_FENCE     = 8,  /* wait_ns */
-    KVCL_BOOT_FENCED    = 9,  /* nothing */
-    KVCL_BOOT_BYE       = 10  /* nothing */
+    KVCL_BOOT_BYE       = 10  /* nothing; 8 and 9 are used no more */
 } kvcl_boot_type_t;
 
 typedef struct kvcl_boot_head {
