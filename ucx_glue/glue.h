@@ -119,8 +119,6 @@ bool          kvcl_glue_am_uses(const char *tls, const char *name);
 unsigned      kvcl_glue_version(void); /* of the library at run time, as UCP_VERSION() makes it */
 kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan);
 void          kvcl_glue_side_close(glue_side_t *side);
-/* Does a UCP context with the RMA feature have a transport whose name begins so ("tcp")? For a test. */
-bool          kvcl_glue_rma_has(kvcl_xport_t *xport, const char *prefix);
 /* The transports of a context or an endpoint, each once, comma separated, from what UCX prints. */
 void          kvcl_glue_ctx_transports(ucp_context_h ctx, char *buf, size_t cap);
 void          kvcl_glue_ep_transports(ucp_ep_h ep, char *buf, size_t cap);

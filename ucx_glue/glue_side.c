@@ -246,21 +246,3 @@ bool kvcl_glue_list_has(const char *list, const char *prefix)
     }
     return false;
 }
-
-bool kvcl_glue_rma_has(kvcl_xport_t *xport, const char *prefix)
-{
-    glue_t            *g       = glue_of(xport);
-    const glue_side_t *sides[] = {&g->am, &g->data};
-    char              list[512];
-    int               i;
-
-    for (i = 0; i < 2; ++i) {
-        if ((sides[i]->ctx != NULL) && (sides[i]->features & UCP_FEATURE_RMA)) {
-            kvcl_glue_ctx_transports(sides[i]->ctx, list, sizeof(list));
-            if (kvcl_glue_list_has(list, prefix)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}

@@ -72,7 +72,8 @@ void kvcl_heap_fini(kvcl_heap_t *heap)
     memset(heap, 0, sizeof(*heap));
 }
 
-kvcl_status_t kvcl_heap_reserve(kvcl_heap_t *heap, size_t count)
+/* Room for count nodes in all: adds up to that many cannot fail. */
+static kvcl_status_t reserve(kvcl_heap_t *heap, size_t count)
 {
     kvcl_heap_node_t **nodes;
     size_t             capacity = (heap->capacity == 0) ? 16 : heap->capacity;
@@ -94,7 +95,7 @@ kvcl_status_t kvcl_heap_reserve(kvcl_heap_t *heap, size_t count)
 
 kvcl_status_t kvcl_heap_add(kvcl_heap_t *heap, kvcl_heap_node_t *node, uint64_t key)
 {
-    kvcl_status_t status = kvcl_heap_reserve(heap, heap->count + 1);
+    kvcl_status_t status = reserve(heap, heap->count + 1);
 
     if (status != KVCL_OK) {
         return status;

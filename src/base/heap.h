@@ -27,18 +27,10 @@ typedef struct kvcl_heap {
 void kvcl_heap_init(kvcl_heap_t *heap); /* allocates nothing */
 void kvcl_heap_fini(kvcl_heap_t *heap); /* forgets the nodes that are still in */
 
-/** Room for @a count nodes in all: adds up to that many cannot fail. */
-kvcl_status_t kvcl_heap_reserve(kvcl_heap_t *heap, size_t count) KVCL_MUST_CHECK;
-
 static inline void kvcl_heap_node_init(kvcl_heap_node_t *node)
 {
     node->key   = UINT64_MAX;
     node->index = 0;
-}
-
-static inline int kvcl_heap_has(const kvcl_heap_node_t *node)
-{
-    return node->index != 0;
 }
 
 /** The node must be in no heap. @return KVCL_OK, KVCL_ERR_NO_MEMORY. */

@@ -1,5 +1,5 @@
 /*
- * Log lines. Owns the level, the handler and the prefix of the process.
+ * Log lines. Owns the level and the handler of the process.
  *
  * A line is made in one buffer on the stack and written with one write(2), so that lines of threads and
  * of ranks that share a terminal do not mix. No lock: the rules of log.h say when the setters may be called.
@@ -15,14 +15,13 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 1024, PREFIX_MAX = 64 };
+enum { LINE_MAX_BYTES = 1024, HOST_MAX_BYTES = 64 };
 
 _Atomic int kvcl_log_level = KVCL_LOG_WARN;
 
 static const char *const  level_names[] = {"error", "warn", "info", "debug", "trace"};
 static kvcl_log_handler_t log_handler;
 static void              *log_handler_arg;
-static char               log_prefix[PREFIX_MAX]; /* "": host:pid */
 
 void kvcl_log_set_level(int level)
 {
@@ -33,11 +32,6 @@ void kvcl_log_set_level(int level)
         level = KVCL_LOG_TRACE;
     }
     atomic_store_explicit(&kvcl_log_level, level, memory_order_relaxed);
-}
-
-const char *kvcl_log_level_name(int level)
-{
-    return ((level < KVCL_LOG_ERROR) || (level > KVCL_LOG_TRACE)) ? "unknown" : level_names[level];
 }
 
 kvcl_status_t kvcl_log_level_parse(const char *str, int *level_p)
@@ -59,19 +53,11 @@ void kvcl_log_set_handler(kvcl_log_handler_t handler, void *arg)
     log_handler_arg = arg;
 }
 
-void kvcl_log_set_prefix(const char *prefix)
-{
-    snprintf(log_prefix, sizeof(log_prefix), "%s", (prefix == NULL) ? "" : prefix);
-}
-
 /* The pid is asked for on each line: it is another one after fork. */
 static int format_head(char *line, size_t len, kvcl_log_level_t level)
 {
-    char host[PREFIX_MAX] = "?";
+    char host[HOST_MAX_BYTES] = "?";
 
-    if (log_prefix[0] != '\0') {
-        return snprintf(line, len, "kvcl[%s] %-5s ", log_prefix, level_names[level]);
-    }
     if (gethostname(host, sizeof(host)) != 0) {
         host[0] = '?';
         host[1] = '\0';

@@ -30,13 +30,8 @@ void kvcl_log_set_level(int level); /* clamped to ERROR..TRACE */
 /** Parse "error".."trace" (any case) or 0..4. *level_p is untouched on error. */
 kvcl_status_t kvcl_log_level_parse(const char *str, int *level_p) KVCL_MUST_CHECK;
 
-const char *kvcl_log_level_name(int level);
-
 /** NULL restores the output to stderr. */
 void kvcl_log_set_handler(kvcl_log_handler_t handler, void *arg);
-
-/** What stands between the brackets; default "host:pid". Copied, cut at 63 bytes. NULL: default. */
-void kvcl_log_set_prefix(const char *prefix);
 
 void kvcl_log_write(kvcl_log_level_t level, const char *fmt, ...)
         __attribute__((format(printf, 2, 3), cold));

@@ -55,16 +55,6 @@ kvcl_status_t kvcl_mpool_grow(kvcl_mpool_t *mp)
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_mpool_reserve(kvcl_mpool_t *mp, size_t count)
-{
-    kvcl_status_t status = KVCL_OK;
-
-    while ((status == KVCL_OK) && (mp->total - mp->in_use < count)) {
-        status = kvcl_mpool_grow(mp);
-    }
-    return status;
-}
-
 size_t kvcl_mpool_fini(kvcl_mpool_t *mp)
 {
     size_t              leaked = mp->in_use;

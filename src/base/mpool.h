@@ -32,9 +32,6 @@ void kvcl_mpool_init(kvcl_mpool_t *mp, const char *name, size_t size, size_t ali
 /** Frees every chunk, also those with objects still out. Returns how many were out. */
 size_t kvcl_mpool_fini(kvcl_mpool_t *mp);
 
-/** Grow until @a count objects are free, so that as many gets cannot fail. */
-kvcl_status_t kvcl_mpool_reserve(kvcl_mpool_t *mp, size_t count) KVCL_MUST_CHECK;
-
 kvcl_status_t kvcl_mpool_grow(kvcl_mpool_t *mp) KVCL_MUST_CHECK;
 
 struct kvcl_mpool_elem {

@@ -65,12 +65,6 @@ static inline uint64_t kvcl_rand_below(kvcl_rand_t *rnd, uint64_t n)
     return x % n;
 }
 
-/* Uniform in [0, 1). */
-static inline double kvcl_rand_double(kvcl_rand_t *rnd)
-{
-    return (double)(kvcl_rand_next(rnd) >> 11) * (1.0 / 9007199254740992.0);
-}
-
 /** Unpredictable bytes from the kernel (getrandom). @return KVCL_OK, KVCL_ERR_IO. */
 kvcl_status_t kvcl_random_bytes(void *buf, size_t len) KVCL_MUST_CHECK;
 

@@ -17,7 +17,6 @@
 
 enum { ACCEPTED_MAX = 200 };
 
-static const char *const type_names[]   = {"string", "bool", "int", "size", "time", "enum"};
 static const char *const source_names[] = {"default", "environment", "param"};
 
 static int has_bounds(const kvcl_setting_t *row)
@@ -194,16 +193,6 @@ const char *kvcl_settings_getenv(void *unused, const char *name)
     return getenv(name);
 }
 
-size_t kvcl_settings_count(const kvcl_setting_t *table)
-{
-    size_t count = 0;
-
-    while (table[count].name != NULL) {
-        ++count;
-    }
-    return count;
-}
-
 kvcl_status_t kvcl_settings_load(const kvcl_setting_t *table, void *dst, kvcl_settings_lookup_t lookup,
                                  void *lookup_arg, kvcl_setting_source_t *sources)
 {
@@ -295,9 +284,4 @@ const char *kvcl_settings_format(const kvcl_setting_t *table, size_t i, const vo
 const char *kvcl_setting_source_name(kvcl_setting_source_t source)
 {
     return source_names[source];
-}
-
-const char *kvcl_setting_type_name(kvcl_setting_type_t type)
-{
-    return type_names[type];
 }

@@ -48,9 +48,6 @@ typedef const char *(*kvcl_settings_lookup_t)(void *arg, const char *name);
 
 const char *kvcl_settings_getenv(void *unused, const char *name);
 
-/** Rows in the table, without the end: the length of the sources array. */
-size_t kvcl_settings_count(const kvcl_setting_t *table);
-
 /**
  * Fill the struct from defaults, then from what lookup knows. @a dst is zeroed memory (or was freed by
  * kvcl_settings_free). On error everything loaded so far is freed and zeroed.
@@ -77,7 +74,6 @@ const char *kvcl_settings_format(const kvcl_setting_t *table, size_t i, const vo
                                  char *buf, size_t len);
 
 const char *kvcl_setting_source_name(kvcl_setting_source_t source); /* default, environment, param */
-const char *kvcl_setting_type_name(kvcl_setting_type_t type);
 
 /**
  * Warn (log) for each KVCL_* variable of @a environ_p that no table has, with the nearest name.

@@ -49,12 +49,6 @@ static inline int kvcl_rd_done(const kvcl_rd_t *rd)
     return !rd->failed && (rd->pos == rd->end);
 }
 
-/* Make the cursor fail, for a value that the caller finds impossible. */
-static inline void kvcl_rd_fail(kvcl_rd_t *rd)
-{
-    rd->failed = 1;
-}
-
 /* The next len bytes, in place, or NULL. */
 static inline const void *kvcl_rd_bytes(kvcl_rd_t *rd, size_t len)
 {
@@ -120,11 +114,6 @@ static inline int kvcl_wr_ok(const kvcl_wr_t *wr)
 static inline size_t kvcl_wr_len(const kvcl_wr_t *wr)
 {
     return (size_t)(wr->pos - wr->start);
-}
-
-static inline size_t kvcl_wr_left(const kvcl_wr_t *wr)
-{
-    return wr->failed ? 0 : (size_t)(wr->end - wr->pos);
 }
 
 /* Room for len bytes to be filled by the caller (at once: undefined contents), or NULL. */

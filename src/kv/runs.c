@@ -241,18 +241,6 @@ kvcl_status_t kvcl_runs_unpack(const kvcl_side_t *dst, const void *data, uint32_
     return status;
 }
 
-uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max)
-{
-    kvcl_runs_t walk = *runs;
-    uint64_t count = 0;
-    kvcl_run_t run;
-
-    while (kvcl_runs_next(&walk, max, &run)) {
-        ++count;
-    }
-    return count;
-}
-
 /* Runs are drawn in batches, so that copies of small runs do not wait for the walk: at 256
  * bytes a run 1.15 times as fast. Prefetching the next run by hand was measured and gave nothing. */
 static void copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to, copy_how_t how)

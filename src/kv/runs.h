@@ -76,11 +76,6 @@ static inline uint64_t kvcl_runs_bytes(const kvcl_runs_t *r)
     return r->src.total_bytes;
 }
 
-static inline uint64_t kvcl_runs_pos(const kvcl_runs_t *r)
-{
-    return kvcl_stream_pos(&r->src);
-}
-
 /** Both streams to byte @a pos, at most kvcl_runs_bytes. */
 static inline void kvcl_runs_seek(kvcl_runs_t *r, uint64_t pos)
 {
@@ -107,9 +102,6 @@ static inline int kvcl_runs_next(kvcl_runs_t *r, size_t max, kvcl_run_t *run_p)
     kvcl_stream_skip(&r->src, len);
     return 1;
 }
-
-/** How many runs from here to the end, merged, of at most @a max bytes. O(runs); *runs is kept. */
-uint64_t kvcl_runs_count(const kvcl_runs_t *runs, size_t max);
 
 /**
  * Copy bytes [from, to) of the list (positions, not runs): by memcpy, or by the sides' copiers; both

@@ -295,26 +295,3 @@ kvcl_status_t kvcl_shape_init(kvcl_shape_t *shape, const kvcl_layout_t *layout)
     *shape = s;
     return KVCL_OK;
 }
-
-void kvcl_shape_fini(kvcl_shape_t *shape)
-{
-    memset(shape, 0, sizeof(*shape));
-}
-
-void kvcl_shape_layout(const kvcl_shape_t *s, kvcl_layout_t *layout_p)
-{
-    *layout_p = (kvcl_layout_t){.size = sizeof(kvcl_layout_t),
-                                .flags = s->flags,
-                                .layers = s->layers,
-                                .kv = s->kv,
-                                .blocks = s->blocks,
-                                .tokens = s->tokens,
-                                .heads = s->heads,
-                                .head_dim = s->head_dim,
-                                .elem_bytes = s->elem_bytes,
-                                .layer_stride = s->layer_stride,
-                                .kv_stride = s->kv_stride,
-                                .block_stride = s->block_stride,
-                                .token_stride = s->token_stride,
-                                .head_stride = s->head_stride};
-}

@@ -56,28 +56,10 @@ enum {
  */
 kvcl_status_t kvcl_shape_init(kvcl_shape_t *shape, const kvcl_layout_t *layout) KVCL_MUST_CHECK;
 
-/** The pair of init. Nothing to free today; poisons the shape in debug builds. */
-void kvcl_shape_fini(kvcl_shape_t *shape);
-
-/** The layout again, all strides explicit; kvcl_shape_init of it gives an equal shape. */
-void kvcl_shape_layout(const kvcl_shape_t *shape, kvcl_layout_t *layout_p);
-
 /** A shape of opaque blocks: one run each. */
 static inline int kvcl_shape_is_opaque(const kvcl_shape_t *s)
 {
     return (s->layers == 1) && (s->kv == 1) && (s->tokens == 1) && (s->heads == 1);
-}
-
-/** 64 bits of the hash, for tables and logs. */
-static inline uint64_t kvcl_shape_hash64(const kvcl_shape_t *s)
-{
-    uint64_t value = 0;
-    int i;
-
-    for (i = 0; i < 8; ++i) {
-        value |= (uint64_t)s->hash[i] << (8 * i);
-    }
-    return value;
 }
 
 /** As kvcl_layout_compatible, kvcl_layout_describe. */

@@ -73,7 +73,8 @@ void kvcl_seglog_fini(kvcl_seglog_t *log)
     kvcl_map_fini(&log->index);
 }
 
-uint64_t kvcl_seglog_len_max(const kvcl_seglog_t *log)
+/* The longest record. */
+static uint64_t len_max(const kvcl_seglog_t *log)
 {
     uint64_t by_segment = log->super.segment / 2, by_chunks = (log->n_chunks - 1) * log->chunk_bytes - KVCL_SEG_ALIGN;
 
@@ -458,9 +459,9 @@ kvcl_status_t kvcl_seglog_reserve(kvcl_seglog_t *log, const uint8_t *key, uint32
 {
     kvcl_status_t status;
 
-    if ((len == 0) || (len > kvcl_seglog_len_max(log))) {
+    if ((len == 0) || (len > len_max(log))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a block of %u bytes: a tier takes 1 to %llu", len,
-                         (unsigned long long)kvcl_seglog_len_max(log));
+                         (unsigned long long)len_max(log));
     }
     status = place(log, key, len, checksum, put);
     if (status == KVCL_OK) {

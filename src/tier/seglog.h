@@ -149,8 +149,6 @@ enum { KVCL_SEGLOG_SCRATCH = 256 * 1024 };
 kvcl_status_t kvcl_seglog_recover(kvcl_seglog_t *log, kvcl_seglog_read_t read, void *arg, uint8_t *scratch,
                                   uint32_t *scanned_p) KVCL_MUST_CHECK;
 
-/** The longest record. */
-uint64_t      kvcl_seglog_len_max(const kvcl_seglog_t *log);
 
 /**
  * A place for a record. The caller copies its bytes to put->frag[], unlocked if it likes, and commits; until then

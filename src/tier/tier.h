@@ -118,8 +118,6 @@ kvcl_status_t kvcl_tier_drop(kvcl_tier_t *tier, const uint8_t *key) KVCL_MUST_CH
 /** cb: everything taken and dropped so far survives a loss of power (KVCL_OK), or may not (KVCL_ERR_IO). */
 kvcl_status_t kvcl_tier_flush(kvcl_tier_t *tier, kvcl_tier_cb_t cb, void *arg) KVCL_MUST_CHECK;
 
-/** Call fn for each block held, oldest segments in no order; the tier is locked meanwhile: fn calls nothing of it. */
-void kvcl_tier_foreach(kvcl_tier_t *tier, kvcl_tier_gone_cb_t fn, void *arg);
 /** The next blocks, at most room; *it_p begins with 0. Blocks that come or go meanwhile may be left out. Returns how
  * many; 0: no more. */
 size_t kvcl_tier_walk(kvcl_tier_t *tier, uint64_t *it_p, kvcl_tier_item_t *items, size_t room);

@@ -186,19 +186,6 @@ kvcl_status_t kvcl_tier_flush(kvcl_tier_t *tier, kvcl_tier_cb_t cb, void *arg)
     return KVCL_OK;
 }
 
-void kvcl_tier_foreach(kvcl_tier_t *tier, kvcl_tier_gone_cb_t fn, void *arg)
-{
-    const uint8_t   *key;
-    kvcl_tier_loc_t loc;
-    uint64_t        it = 0;
-
-    pthread_mutex_lock(&tier->lock);
-    while (!tier->blind && kvcl_seglog_walk(&tier->log, &it, &key, &loc)) {
-        fn(arg, key, &loc);
-    }
-    pthread_mutex_unlock(&tier->lock);
-}
-
 size_t kvcl_tier_walk(kvcl_tier_t *tier, uint64_t *it_p, kvcl_tier_item_t *items, size_t room)
 {
     const uint8_t *key;

@@ -56,11 +56,6 @@ size_t kvcl_topo_packages(const kvcl_topo_t *topo)
     return count_distinct(topo, offsetof(kvcl_topo_cpu_t, package));
 }
 
-size_t kvcl_topo_nodes(const kvcl_topo_t *topo)
-{
-    return topo->nnodes;
-}
-
 static const kvcl_topo_node_t *find_node(const kvcl_topo_t *topo, int numa)
 {
     size_t i;

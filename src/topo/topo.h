@@ -112,7 +112,6 @@ kvcl_status_t kvcl_topo_open_text(const char *text, kvcl_topo_t **topo_p) KVCL_M
 void kvcl_topo_close(kvcl_topo_t *topo);
 
 size_t kvcl_topo_cores(const kvcl_topo_t *topo);    /* not hardware threads; what this process may use */
-size_t kvcl_topo_nodes(const kvcl_topo_t *topo);
 size_t kvcl_topo_packages(const kvcl_topo_t *topo);
 
 /** The place of the calling thread now; unknown parts are -1. */

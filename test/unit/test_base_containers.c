@@ -181,8 +181,6 @@ START_TEST(pool_hands_out_distinct_aligned_objects_and_names_a_leak)
     ck_assert_uint_eq(mp.in_use, 1);
     ck_assert_ptr_eq(kvcl_mpool_get(&mp), objs[99]); /* the warmest first */
     kvcl_mpool_put(&mp, objs[99]);
-    ck_assert_int_eq(kvcl_mpool_reserve(&mp, 200), KVCL_OK);
-    ck_assert_uint_ge(mp.total - mp.in_use, 200);
     kvcl_log_set_handler(keep_warning, NULL);
     ck_assert_uint_eq(kvcl_mpool_fini(&mp), 1);
     ck_assert_ptr_nonnull(strstr(last_warning, "test-pool: 1 of"));
@@ -210,7 +208,7 @@ START_TEST(heap_agrees_with_a_search_for_the_minimum)
     }
     for (step = 0; step < 20000; ++step) {
         node = &items[kvcl_rand_below(&rnd, HEAP_ITEMS)].node;
-        if (!kvcl_heap_has(node)) {
+        if (node->index == 0) {
             ck_assert_int_eq(kvcl_heap_add(&heap, node, kvcl_rand_below(&rnd, 1000)), KVCL_OK);
         } else if (kvcl_rand_below(&rnd, 2)) {
             kvcl_heap_del(&heap, node);
@@ -220,7 +218,7 @@ START_TEST(heap_agrees_with_a_search_for_the_minimum)
         }
         least = UINT64_MAX;
         for (i = 0; i < HEAP_ITEMS; ++i) {
-            if (kvcl_heap_has(&items[i].node)) {
+            if (items[i].node.index != 0) {
                 least = (items[i].node.key < least) ? items[i].node.key : least;
                 wrong += (heap.nodes[items[i].node.index - 1] != &items[i].node);
             }

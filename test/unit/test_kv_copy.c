@@ -302,7 +302,7 @@ static void copy_by_runs(const model_t *dst, const model_t *src, kvcl_runs_t *ru
                 (run.src + run.len <= src->bases[run.src_base] + src->span));
         memcpy((void *)run.dst, (const void *)run.src, run.len);
         pos += run.len;
-        REQUIRE(kvcl_runs_pos(runs) == pos);
+        REQUIRE(kvcl_stream_pos(&runs->src) == pos);
     }
     REQUIRE(pos == kvcl_runs_bytes(runs));
 }

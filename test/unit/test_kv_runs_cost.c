@@ -98,9 +98,12 @@ static void setup(work_t *w, const char *name, const kvcl_layout_t *layout, uint
 static void write_out(work_t *w, const kvcl_runs_t *runs)
 {
     kvcl_runs_t walk = *runs;
-    uint64_t i = 0;
+    uint64_t    i = 0;
+    kvcl_run_t  run;
 
-    w->n_runs = kvcl_runs_count(runs, SIZE_MAX);
+    for (w->n_runs = 0; kvcl_runs_next(&walk, SIZE_MAX, &run); ++w->n_runs) {
+    }
+    walk    = *runs;
     w->list = calloc(w->n_runs, sizeof(*w->list));
     while (kvcl_runs_next(&walk, SIZE_MAX, &w->list[i])) {
         ++i;

@@ -54,6 +54,19 @@ static void expect_pieces(const kvcl_side_t *side, uint32_t order, const piece_t
     expect_pieces(_side, _order, (const piece_t[]){__VA_ARGS__},                                                       \
                   sizeof((const piece_t[]){__VA_ARGS__}) / sizeof(piece_t))
 
+/* How many runs from here to the end, of at most max bytes. */
+static uint64_t count_runs(const kvcl_runs_t *runs, size_t max)
+{
+    kvcl_runs_t walk  = *runs;
+    uint64_t    count = 0;
+    kvcl_run_t  run;
+
+    while (kvcl_runs_next(&walk, max, &run)) {
+        ++count;
+    }
+    return count;
+}
+
 START_TEST(canonical_order_goes_block_by_block)
 {
     kvcl_shape_t shape = shape_of(KVCL_LAYOUT_NHD(SMALL));
@@ -224,18 +237,18 @@ START_TEST(equal_memories_are_walked_as_they_lie)
     kvcl_run_t run;
 
     ck_assert_int_eq(kvcl_runs_init(&runs, &a, &a, KVCL_RUNS_ANY_ORDER), KVCL_OK);
-    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 4);
-    ck_assert_uint_eq(kvcl_runs_count(&runs, 256), 8);
+    ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), 4);
+    ck_assert_uint_eq(count_runs(&runs, 256), 8);
     ck_assert_int_eq(kvcl_runs_next(&runs, SIZE_MAX, &run), 1);
     ck_assert_uint_eq(run.len, 768);
     ck_assert_uint_eq(run.dst, 512);
     ck_assert_int_eq(kvcl_runs_init(&runs, &b, &b, KVCL_RUNS_ANY_ORDER), KVCL_OK);
-    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 8);
+    ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), 8);
     ck_assert_int_eq(kvcl_runs_init(&runs, &a, &b, KVCL_RUNS_ANY_ORDER), KVCL_OK);
-    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), kvcl_runs_bytes(&runs) / 16);
+    ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), kvcl_runs_bytes(&runs) / 16);
     ck_assert_int_eq(kvcl_runs_init(&runs, &b, &c, KVCL_RUNS_ANY_ORDER), KVCL_OK);
     ck_assert_uint_eq(runs.src.order, KVCL_STREAM_CANONICAL);
-    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 16);
+    ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), 16);
     ck_assert_int_eq(kvcl_runs_init(&runs, &b, &c, 0x54321), KVCL_ERR_INVALID_PARAM);
     ck_assert_int_eq(kvcl_runs_init(&runs, &b, &b, 0x54322), KVCL_ERR_INVALID_PARAM);
 }
@@ -306,7 +319,7 @@ START_TEST(small_blocks_and_large_ones_make_long_runs)
     ck_assert(run.dst == 352 && run.src == 0 && run.len == 32);
     ck_assert(kvcl_runs_next(&runs, SIZE_MAX, &run));
     ck_assert(run.dst == 128 && run.src == 32 && run.len == 32); /* the next large block, not behind */
-    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 2);
+    ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), 2);
     dst.sel.tokens.end = 16;
     ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_ERR_BAD_LAYOUT);
     ck_assert_str_eq(kvcl_last_error(), "selections differ: tokens in all is 16 on the destination, 14 on the source");
@@ -342,10 +355,10 @@ START_TEST(sorted_lists_keep_their_pairs_and_merge)
         first[i] = second[i] = (uint32_t)((i * 59u) % N);
     }
     ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_OK);
-    ck_assert_uint_gt(kvcl_runs_count(&runs, SIZE_MAX), 90);
+    ck_assert_uint_gt(count_runs(&runs, SIZE_MAX), 90);
     kvcl_blocks_sort(first, second, N);
     kvcl_runs_seek(&runs, 0);
-    ck_assert_uint_eq(kvcl_runs_count(&runs, SIZE_MAX), 1);
+    ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), 1);
 }
 END_TEST
 

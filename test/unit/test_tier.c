@@ -37,8 +37,10 @@ END_TEST
 
 START_TEST(a_restart_finds_what_was_there_by_footers_alone)
 {
+    kvcl_tier_item_t  items[60];
     kvcl_tier_stats_t stats;
     kvcl_tier_t       *tier;
+    uint64_t          it = 0;
     unsigned          i;
     uint8_t           key[KVCL_SEG_KEY];
 
@@ -58,9 +60,8 @@ START_TEST(a_restart_finds_what_was_there_by_footers_alone)
     kvcl_tier_stats(tier, &stats);
     ck_assert_uint_eq(stats.blocks, 49);
     ck_assert_uint_eq(stats.scanned, 0);
-    n_gone = 0;
-    kvcl_tier_foreach(tier, on_gone, NULL);
-    ck_assert_uint_eq(n_gone, 49);
+    ck_assert_uint_eq(kvcl_tier_walk(tier, &it, items, 60), 49);
+    ck_assert_uint_eq(kvcl_tier_walk(tier, &it, items, 60), 0);
     for (i = 0; i < 50; ++i) {
         ck_assert_int_eq(read_back(tier, i, 0, 1), (i == 7) ? KVCL_ERR_NOT_FOUND : KVCL_OK);
     }

@@ -42,7 +42,7 @@ START_TEST(a_text_is_counted_and_located)
 
     open_text(two_sockets);
     ck_assert_uint_eq(kvcl_topo_cores(topo), 12);
-    ck_assert_uint_eq(kvcl_topo_nodes(topo), 3);
+    ck_assert_uint_eq(topo->nnodes, 3);
     ck_assert_uint_eq(kvcl_topo_packages(topo), 2);
     ck_assert_uint_eq(topo->ndevices, 4);
     here = kvcl_topo_here(topo, 9);
@@ -176,7 +176,7 @@ START_TEST(hwloc_gives_the_same_model)
 
     ck_assert_msg(kvcl_topo_open_synthetic("pack:2 [numa] core:3 pu:2", &topo) == KVCL_OK, "%s", kvcl_last_error());
     ck_assert_uint_eq(kvcl_topo_packages(topo), 2);
-    ck_assert_uint_eq(kvcl_topo_nodes(topo), 2);
+    ck_assert_uint_eq(topo->nnodes, 2);
     ck_assert_uint_eq(kvcl_topo_cores(topo), 6);
     ck_assert_uint_eq(topo->ncpus, 12);
     ck_assert_int_eq(topo->cpus[0].core, topo->cpus[1].core);
@@ -194,7 +194,7 @@ END_TEST
 START_TEST(nodes_inside_and_above_packages_are_told_apart)
 {
     ck_assert_int_eq(kvcl_topo_open_synthetic("pack:2 numa:2 core:2 pu:1", &topo), KVCL_OK);
-    ck_assert_uint_eq(kvcl_topo_nodes(topo), 4);
+    ck_assert_uint_eq(topo->nnodes, 4);
     ck_assert_int_eq(topo->nodes[2].package, 1);
     teardown();
     ck_assert_int_eq(kvcl_topo_open_synthetic("numa:1 pack:2 core:2 pu:1", &topo), KVCL_OK);
@@ -217,7 +217,7 @@ START_TEST(this_machine_is_read)
     ck_assert_ptr_ne(area, MAP_FAILED);
     ck_assert_msg(kvcl_topo_open_hwloc(&topo) == KVCL_OK, "%s", kvcl_last_error());
     ck_assert_uint_ge(kvcl_topo_cores(topo), 1);
-    ck_assert_uint_ge(kvcl_topo_nodes(topo), 1);
+    ck_assert_uint_ge(topo->nnodes, 1);
     ck_assert_uint_ge(kvcl_topo_packages(topo), 1);
     here = kvcl_topo_here(topo, 1);
     ck_assert_int_ge(here.core, 0);
