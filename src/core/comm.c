@@ -76,7 +76,8 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
     return status;
 }
 
-int kvcl_comm_rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
+/* The rank of a peer in comm; -1: it is not in it, or has not been needed yet. */
+static int rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
 {
     int i;
 
@@ -94,7 +95,7 @@ const char *kvcl_comm_who(const kvcl_peer_t *peer, char *buf, size_t cap)
     int         rank;
 
     kvcl_list_foreach (comm, &peer->ctx->comms, struct kvcl_comm, link) {
-        rank = kvcl_comm_rank_of(comm, peer);
+        rank = rank_of(comm, peer);
         if (rank >= 0) {
             snprintf(buf, cap, "rank %d%s", (comm->world != NULL) ? comm->world[rank] : rank,
                      comm->inter ? " of the other job" : "");

@@ -27,8 +27,6 @@ struct kvcl_comm {
 /** No lock held; may ask boot, so it may block the first time. KVCL_ERR_UNKNOWN_RANK, ... */
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
 
-/** Lock held: the rank of a peer in comm, -1 if it is not in it or has not been needed yet. */
-int kvcl_comm_rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer);
 
 /** Lock held: "rank N" (of the world; of an inter-communicator the other side's), else the peer's name. Returns buf. */
 const char *kvcl_comm_who(const kvcl_peer_t *peer, char *buf, size_t cap);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char kvcl_rma_default_table[] = "cma:0-64K:served:4";
+static const char default_table[] = "cma:0-64K:served:4";
 
 enum { ROW_MAX = 96, FIELDS_MIN = 3, FIELDS_MAX = 4 };
 
@@ -124,7 +124,7 @@ kvcl_status_t kvcl_rma_table_parse(const char *text, kvcl_rma_table_t *table)
 
     memset(table, 0, sizeof(*table));
     status = add_rows(text, table);
-    return (status == KVCL_OK) ? add_rows(kvcl_rma_default_table, table) : status;
+    return (status == KVCL_OK) ? add_rows(default_table, table) : status;
 }
 
 bool kvcl_rma_table_native(const kvcl_rma_table_t *table, const char *kind, uint64_t run_bytes, uint64_t n_runs)

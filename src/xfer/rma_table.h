@@ -31,7 +31,6 @@ typedef struct kvcl_rma_table {
     size_t         count;
 } kvcl_rma_table_t;
 
-extern const char kvcl_rma_default_table[];
 
 /** text: the user's rows; NULL or empty: none. @return KVCL_OK; KVCL_ERR_INVALID_PARAM, naming the row. */
 kvcl_status_t kvcl_rma_table_parse(const char *text, kvcl_rma_table_t *table) KVCL_MUST_CHECK;

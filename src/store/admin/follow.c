@@ -87,7 +87,7 @@ static void flush(void *arg)
     }
 }
 
-void kvcl_follow_news(kvcl_store_h store)
+static void tell_followers(kvcl_store_h store)
 {
     kvcl_engine_notify(store->ctx); /* my own threads that follow */
     if ((store->n_followers != 0) && (store->follow_timer == NULL)) {
@@ -147,7 +147,7 @@ void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_
 
     kvcl_events_add(&owner->store->events, &event);
     if ((owner->store->n_followers != 0) || (owner->store->n_waiting != 0)) {
-        kvcl_follow_news(owner->store);
+        tell_followers(owner->store);
     }
 }
 

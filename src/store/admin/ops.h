@@ -70,8 +70,6 @@ uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 /** A question for events: answered now or when there are some. */
 bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                         size_t len);
-/** Something was added to the ring. */
-void kvcl_follow_news(kvcl_store_h store);
 void kvcl_follow_stop(kvcl_store_h store); /* the store is being closed */
 
 #endif
