@@ -333,6 +333,56 @@ static bool all_are(const char *buf, char c, size_t len)
     return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
 }
 
+/* One message that ranks 0 and 1 exchange; i says who stops it, and how; wait, when. */
+static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_t wait, uint64_t *whole,
+                        uint64_t *stopped)
+{
+    static const uint32_t id[]    = {0};
+    kvcl_sel_t            sel     = cf_sel(id, 1);
+    int                   stopper = (i / 2) % 2;
+    kvcl_xfer_params_t    params  = within(((i / 4) % 2) && (cf->rank == stopper) ? wait + 1000 : 0);
+    char                  *buf    = cf_see(cache, 0);
+    uint64_t              until;
+    kvcl_status_t         status;
+    kvcl_req_h            req;
+
+    CF_OK(cf, (cf->rank == 0) ? kvcl_send(cf->world, 1, 1000, cache, &sel, &params, &req)
+                              : kvcl_recv(cf->world, 0, 1000, cache, &sel, &params, &req));
+    until = kvcl_deadline_after(wait);
+    while ((cf->rank == stopper) && (params.timeout_ns == 0) && !kvcl_deadline_passed(until)) {
+    }
+    if ((cf->rank == stopper) && (params.timeout_ns == 0)) {
+        kvcl_req_cancel(req);
+    }
+    if ((cf->rank == 1) && (stopper == 0)) { /* the sender may have taken it back before we saw it */
+        status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
+        if (status == KVCL_INPROGRESS) {
+            kvcl_req_cancel(req);
+            status = cf_end(cf, req);
+        }
+    } else if ((cf->rank == 0) && (stopper == 1)) { /* or the receiver before it matched */
+        status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
+        if (status == KVCL_INPROGRESS) {
+            kvcl_req_cancel(req);
+            status = cf_end(cf, req);
+        }
+    } else {
+        status = cf_end(cf, req);
+    }
+    if (cf->rank == 0) {
+        memset(buf, 0x42, len); /* mine again */
+    } else if (status == KVCL_OK) {
+        CF_CHECK(cf, all_are(buf, 0x41, len));
+        ++*whole;
+    } else {
+        CF_CHECK(cf, (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_TIMED_OUT));
+        memset(buf, 0x33, len);
+        cf_sleep_us(cf, 500);
+        CF_CHECK(cf, all_are(buf, 0x33, len));
+        ++*stopped;
+    }
+}
+
 /*
  * Either side stops at any moment of a long message, of plain bytes and of blocks that the receiver may copy out of the
  * sender's memory by itself. Both learn an end; whoever stopped has his buffer back; what the receiver is told to be
@@ -341,62 +391,21 @@ static bool all_are(const char *buf, char c, size_t len)
 static void stop_at_any_moment(cf_t *cf)
 {
     enum { LEN = 2 << 20, ROUNDS = 120 };
-    static const uint32_t id[] = {0};
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(1, LEN);
     cf_cache_t    ours = cf_cache(cf, "ours", &layout, true), theirs = cf_cache(cf, "theirs", &layout, false);
-    kvcl_sel_t    sel = cf_sel(id, 1);
     uint64_t      whole = 0, stopped = 0;
-    kvcl_status_t status;
-    kvcl_req_h    req;
     int           i;
 
     for (i = 0; i < ROUNDS; ++i) {
-        kvcl_cache_h       cache   = (i % 2) ? ours.h : theirs.h;
-        char               *buf    = cf_see(cache, 0);
-        int                stopper = (i / 2) % 2;
-        uint64_t           wait    = kvcl_rand_below(&cf->rnd, 600 * KVCL_NS_PER_US), until;
-        kvcl_xfer_params_t params  = within(((i / 4) % 2) && (cf->rank == stopper) ? wait + 1000 : 0);
-        memset(buf, (cf->rank == 0) ? 0x41 : 0x5a, LEN);
+        kvcl_cache_h cache = (i % 2) ? ours.h : theirs.h;
+        uint64_t     wait  = kvcl_rand_below(&cf->rnd, 600 * KVCL_NS_PER_US);
+        memset(cf_see(cache, 0), (cf->rank == 0) ? 0x41 : 0x5a, LEN);
         cf_fence(cf);
         if (cf->rank > 1) {
             cf_fence(cf);
             continue;
         }
-        CF_OK(cf, (cf->rank == 0) ? kvcl_send(cf->world, 1, 1000, cache, &sel, &params, &req)
-                                  : kvcl_recv(cf->world, 0, 1000, cache, &sel, &params, &req));
-        until = kvcl_deadline_after(wait);
-        while ((cf->rank == stopper) && (params.timeout_ns == 0) && !kvcl_deadline_passed(until)) {
-        }
-        if ((cf->rank == stopper) && (params.timeout_ns == 0)) {
-            kvcl_req_cancel(req);
-        }
-        if ((cf->rank == 1) && (stopper == 0)) { /* the sender may have taken it back before we saw it */
-            status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
-            if (status == KVCL_INPROGRESS) {
-                kvcl_req_cancel(req);
-                status = cf_end(cf, req);
-            }
-        } else if ((cf->rank == 0) && (stopper == 1)) { /* or the receiver before it matched */
-            status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
-            if (status == KVCL_INPROGRESS) {
-                kvcl_req_cancel(req);
-                status = cf_end(cf, req);
-            }
-        } else {
-            status = cf_end(cf, req);
-        }
-        if (cf->rank == 0) {
-            memset(buf, 0x42, LEN); /* mine again */
-        } else if (status == KVCL_OK) {
-            CF_CHECK(cf, all_are(buf, 0x41, LEN));
-            ++whole;
-        } else {
-            CF_CHECK(cf, (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_TIMED_OUT));
-            memset(buf, 0x33, LEN);
-            cf_sleep_us(cf, 500);
-            CF_CHECK(cf, all_are(buf, 0x33, LEN));
-            ++stopped;
-        }
+        one_stopped(cf, cache, LEN, i, wait, &whole, &stopped);
         cf_fence(cf);
     }
     if (cf->rank == 1) {

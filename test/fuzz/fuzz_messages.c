@@ -191,42 +191,58 @@ static void plausible_send(kvcl_msg_t *msg, uint8_t seed, size_t len)
     }
 }
 
+static void plausible_pull(kvcl_msg_pull_t *pull, uint8_t seed, size_t len)
+{
+    pull->from     = (uint8_t)(1 + pull->from % 3);
+    pull->order   &= 1;
+    pull->target   = (pull->from == KVCL_FROM_CACHE) ? world.cache->id : world.region->id;
+    pull->key      = (pull->from == KVCL_FROM_OFFER) ? some_op(seed) : world.region->keys[0];
+    pull->offset  %= 5000;
+    pull->n_blocks = len / 4;
+    pull->len      = (pull->from == KVCL_FROM_CACHE) ? 64 * pull->n_blocks : pull->len % 5000;
+    if (seed & 8) {
+        pull->layers[0] = pull->heads[0] = 0;
+        pull->layers[1] = pull->heads[1] = 1;
+    }
+}
+
+static void plausible_put(kvcl_msg_put_t *put, uint8_t seed, size_t len)
+{
+    bool cache = (put->msg.flags & KVCL_PUT_CACHE), eager = (put->msg.flags & KVCL_PUT_EAGER);
+
+    put->order        &= 1;
+    put->target        = cache ? world.cache->id : world.region->id;
+    put->key           = world.region->keys[1];
+    put->offset       %= 5000;
+    put->n_blocks      = !cache ? 0 : eager ? len / 68 : len / 4;
+    put->len           = cache ? 64 * put->n_blocks : eager ? len : put->len % 5000;
+    put->signal_region = world.region->id;
+    put->signal_key    = world.region->keys[1];
+    put->signal_offset %= 5000;
+    if (seed & 8) {
+        put->layers[0] = put->heads[0] = 0;
+        put->layers[1] = put->heads[1] = 1;
+    }
+}
+
+static void plausible_coll(kvcl_msg_coll_t *coll)
+{
+    coll->comm = world.comm->id;
+    coll->rank = 0;
+    coll->kind = coll->kind % 4;
+    coll->seq %= 8;
+    coll->k   %= 8;
+}
+
 static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
 {
     switch (msg->type) {
-    case KVCL_MSG_PULL: {
-        kvcl_msg_pull_t *pull = (kvcl_msg_pull_t *)(void *)msg;
-        pull->from     = (uint8_t)(1 + pull->from % 3);
-        pull->order   &= 1;
-        pull->target   = (pull->from == KVCL_FROM_CACHE) ? world.cache->id : world.region->id;
-        pull->key      = (pull->from == KVCL_FROM_OFFER) ? some_op(seed) : world.region->keys[0];
-        pull->offset  %= 5000;
-        pull->n_blocks = len / 4;
-        pull->len      = (pull->from == KVCL_FROM_CACHE) ? 64 * pull->n_blocks : pull->len % 5000;
-        if (seed & 8) {
-            pull->layers[0] = pull->heads[0] = 0;
-            pull->layers[1] = pull->heads[1] = 1;
-        }
+    case KVCL_MSG_PULL:
+        plausible_pull((kvcl_msg_pull_t *)(void *)msg, seed, len);
         break;
-    }
-    case KVCL_MSG_PUT: {
-        kvcl_msg_put_t *put = (kvcl_msg_put_t *)(void *)msg;
-        put->order        &= 1;
-        put->target        = (msg->flags & KVCL_PUT_CACHE) ? world.cache->id : world.region->id;
-        put->key           = world.region->keys[1];
-        put->offset       %= 5000;
-        put->n_blocks      = (msg->flags & KVCL_PUT_CACHE) ? ((msg->flags & KVCL_PUT_EAGER) ? len / 68 : len / 4) : 0;
-        put->len           = (msg->flags & KVCL_PUT_CACHE) ? 64 * put->n_blocks
-                             : (msg->flags & KVCL_PUT_EAGER) ? len : put->len % 5000;
-        put->signal_region = world.region->id;
-        put->signal_key    = world.region->keys[1];
-        put->signal_offset %= 5000;
-        if (seed & 8) {
-            put->layers[0] = put->heads[0] = 0;
-            put->layers[1] = put->heads[1] = 1;
-        }
+    case KVCL_MSG_PUT:
+        plausible_put((kvcl_msg_put_t *)(void *)msg, seed, len);
         break;
-    }
     case KVCL_MSG_SIGNAL: {
         kvcl_msg_signal_t *signal = (kvcl_msg_signal_t *)(void *)msg;
         signal->region  = world.region->id;
@@ -238,15 +254,9 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
     case KVCL_MSG_LAYERS:
         plausible_send(msg, seed, len);
         break;
-    case KVCL_MSG_COLL: {
-        kvcl_msg_coll_t *coll = (kvcl_msg_coll_t *)(void *)msg;
-        coll->comm = world.comm->id;
-        coll->rank = 0;
-        coll->kind = coll->kind % 4;
-        coll->seq %= 8;
-        coll->k   %= 8;
+    case KVCL_MSG_COLL:
+        plausible_coll((kvcl_msg_coll_t *)(void *)msg);
         break;
-    }
     case KVCL_MSG_CONNECT: {
         kvcl_msg_connect_t *connect = (kvcl_msg_connect_t *)(void *)msg;
         connect->kind %= 4;

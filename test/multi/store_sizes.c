@@ -151,17 +151,39 @@ static kvcl_key_t old_key(world_t *w, kvcl_rand_t *rnd, unsigned step, unsigned 
     return key_at(kvcl_rand_next(rnd) % (uint64_t)w->size, (at / phase) % SIZES, at);
 }
 
+/* What the churn has done to the pool, once all is over. */
+static void check_churned(world_t *w, kvcl_store_h store, uint64_t hits, uint64_t misses)
+{
+    kvcl_store_stats_t stats;
+    uint64_t           bytes = 0;
+    unsigned           s;
+
+    kvcl_store_stats(store, &stats);
+    for (s = 0; s < SIZES; ++s) {
+        bytes += stats.sizes[s].published * stats.sizes[s].block_bytes;
+    }
+    CHECK(w, stats.corrupt == 0, "%llu copies had another checksum under an equal generation",
+          (unsigned long long)stats.corrupt);
+    CHECK(w, stats.pool_taken > 10, "%llu parts changed hands", (unsigned long long)stats.pool_taken);
+    CHECK(w, bytes >= stats.pool_bytes * 95 / 100, "%llu bytes of %llu are used", (unsigned long long)bytes,
+          (unsigned long long)stats.pool_bytes);
+    if (w->rank == 0) {
+        printf("sizes: %llu hits, %llu misses, %llu parts changed hands, %.1f%% of the pool used\n",
+               (unsigned long long)hits, (unsigned long long)misses, (unsigned long long)stats.pool_taken,
+               100.0 * (double)bytes / (double)stats.pool_bytes);
+    }
+}
+
 /* Every rank puts, in mixes that change, far more than its arena has, and reads what all put lately or long ago. */
 void test_sizes_churn(world_t *w)
 {
     enum { STEPS = 4000, PHASE = 500, LATELY = 24 };
     kvcl_store_params_t p = sized_params(4 << 20);
-    kvcl_store_stats_t  stats;
     kvcl_cache_h        caches[SIZES];
     kvcl_store_h        store;
     kvcl_status_t       status;
     kvcl_rand_t         rnd;
-    uint64_t            bytes = 0, hits = 0, misses = 0;
+    uint64_t            hits = 0, misses = 0;
     unsigned            step, s, wrong = 0, failed = 0;
     kvcl_key_t          key;
 
@@ -192,23 +214,10 @@ void test_sizes_churn(world_t *w)
             CHECK(w, pool_holds(store), "step %u: the pool contradicts itself", step);
         }
     }
-    kvcl_store_stats(store, &stats);
-    for (s = 0; s < SIZES; ++s) {
-        bytes += stats.sizes[s].published * stats.sizes[s].block_bytes;
-    }
     CHECK(w, wrong == 0, "%u gets of %llu had wrong bytes", wrong, (unsigned long long)hits);
-    CHECK(w, stats.corrupt == 0, "%llu copies had another checksum under an equal generation",
-          (unsigned long long)stats.corrupt);
     CHECK(w, failed < STEPS / 50, "%u puts failed", failed); /* all blocks of a size were just being filled */
     CHECK(w, hits > STEPS / 20, "%llu hits", (unsigned long long)hits);
-    CHECK(w, stats.pool_taken > 10, "%llu parts changed hands", (unsigned long long)stats.pool_taken);
-    CHECK(w, bytes >= stats.pool_bytes * 95 / 100, "%llu bytes of %llu are used", (unsigned long long)bytes,
-          (unsigned long long)stats.pool_bytes);
-    if (w->rank == 0) {
-        printf("sizes: %llu hits, %llu misses, %llu parts changed hands, %.1f%% of the pool used\n",
-               (unsigned long long)hits, (unsigned long long)misses, (unsigned long long)stats.pool_taken,
-               100.0 * (double)bytes / (double)stats.pool_bytes);
-    }
+    check_churned(w, store, hits, misses);
     sync_all(w);
     kvcl_store_close(store);
     for (s = 0; s < SIZES; ++s) {

@@ -126,6 +126,22 @@ static void check(const scene_t *s)
     ck_assert_ptr_eq(at, end);
 }
 
+static void churn(scene_t *s)
+{
+    while ((s->n < FRAMES) || !kvcl_lane_idle(s->lane)) {
+        uint64_t dice = kvcl_rand_below(&s->rng, 16);
+        if ((s->n < FRAMES) && (dice < 6) && kvcl_lane_idle(s->lane)) {
+            send_frame(s);
+        } else if ((s->n < FRAMES) && (dice == 6)) {
+            note(s);
+        } else if (dice == 7) {
+            abandon(s);
+        } else {
+            read_some(s, 1 + kvcl_rand_below(&s->rng, 20000));
+        }
+    }
+}
+
 START_TEST(frames_notes_and_the_end)
 {
     kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
@@ -150,18 +166,7 @@ START_TEST(frames_notes_and_the_end)
     ck_assert_ptr_nonnull(s.lane);
     s.lane->state = KVCL_LANE_OPEN;
     kvcl_lane_set_ready(s.lane, true);
-    while ((s.n < FRAMES) || !kvcl_lane_idle(s.lane)) {
-        uint64_t dice = kvcl_rand_below(&s.rng, 16);
-        if ((s.n < FRAMES) && (dice < 6) && kvcl_lane_idle(s.lane)) {
-            send_frame(&s);
-        } else if ((s.n < FRAMES) && (dice == 6)) {
-            note(&s);
-        } else if (dice == 7) {
-            abandon(&s);
-        } else {
-            read_some(&s, 1 + kvcl_rand_below(&s.rng, 20000));
-        }
-    }
+    churn(&s);
     for (i = 0; i < 100000; ++i) { /* what the socket still holds */
         read_some(&s, 65536);
     }

@@ -299,6 +299,20 @@ START_TEST(children_leave_before_their_parents)
 }
 END_TEST
 
+static void random_tree(kvcl_rand_t *rnd, uint32_t *parent, uint32_t *depth, uint32_t n, uint32_t most)
+{
+    uint32_t key;
+
+    for (key = 0; key < n; ++key) {
+        parent[key] = (key < 20) ? UINT32_MAX : (uint32_t)kvcl_rand_below(rnd, key);
+        depth[key]  = (key < 20) ? 0 : depth[parent[key]] + 1;
+        if (depth[key] == most) {
+            parent[key] = UINT32_MAX;
+            depth[key]  = 0;
+        }
+    }
+}
+
 /* Requests for random leaves of a random tree, in a pool that holds a fraction of it: what is held is closed under
  * "parent of", after each eviction. Some requests only match; some put the end of their chain a while after. */
 START_TEST(no_block_goes_before_what_follows_it)
@@ -312,14 +326,9 @@ START_TEST(no_block_goes_before_what_follows_it)
 
     printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
+    random_tree(&rnd, parent, depth, KEYS, DEPTH);
     for (key = 0; key < KEYS; ++key) {
         slot_of[key] = UINT32_MAX;
-        parent[key]  = (key < 20) ? UINT32_MAX : (uint32_t)kvcl_rand_below(&rnd, key);
-        depth[key]   = (key < 20) ? 0 : depth[parent[key]] + 1;
-        if (depth[key] == DEPTH) {
-            parent[key] = UINT32_MAX;
-            depth[key]  = 0;
-        }
     }
     open_order(SLOTS);
     for (turn = 0; turn < REQUESTS; ++turn) {

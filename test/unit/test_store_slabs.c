@@ -419,6 +419,17 @@ START_TEST(equal_demand_ends_in_equal_shares_and_used_blocks_stay)
 }
 END_TEST
 
+static void remove_some(model_t *m)
+{
+    unsigned cls = (unsigned)below(m, 4);
+    uint32_t id  = (uint32_t)below(m, m->slabs.classes[cls].n_ids);
+
+    if ((m->state[cls][id] == PUBLISHED) && (m->order[cls].nodes[id].pins == 0)) {
+        withdraw(m, cls, id);
+        add_free(m, cls, id);
+    }
+}
+
 /* Blocks stay FILLING for a while, some are pinned for ever, some are removed. */
 START_TEST(random_steps_with_pins_and_fills_never_overlap_and_never_shut_a_class_out)
 {
@@ -459,12 +470,7 @@ START_TEST(random_steps_with_pins_and_fills_never_overlap_and_never_shut_a_class
             }
         }
         if (below(&m, 16) == 0) {
-            cls = (unsigned)below(&m, 4);
-            id  = (uint32_t)below(&m, m.slabs.classes[cls].n_ids);
-            if ((m.state[cls][id] == PUBLISHED) && (m.order[cls].nodes[id].pins == 0)) { /* removed */
-                withdraw(&m, cls, id);
-                add_free(&m, cls, id);
-            }
+            remove_some(&m);
         }
         if (step % 5000 == 0) {
             ck_assert(kvcl_slabs_check(&m.slabs));
