@@ -13,6 +13,7 @@
 #include "base/rand.h"
 #include "core/address.h"
 #include "store/cold/cold.h"
+#include "store/get/get.h"
 #include "store/admin/ops.h"
 #include "store/kinds.h"
 #include "store/pool/pool.h"
@@ -21,6 +22,42 @@
 #include <stdlib.h>
 
 enum { DIR_ENTRIES_DEFAULT = 1 << 20, DIR_ENTRIES_MAX = 1 << 30 };
+
+/* ---- who is told what ---- */
+
+static void lost(kvcl_store_h store, const kvcl_key_t *key)
+{
+    kvcl_cold_drop(store->cold, key);
+}
+
+static bool tier_holds(const struct kvcl_store *store, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    return kvcl_cold_holds(store->cold, key, loc);
+}
+
+static bool promote(kvcl_store_h store, const kvcl_store_rec_t *rec, unsigned copies, const kvcl_dir_loc_t *source)
+{
+    kvcl_copy_head_t head = {.copies = (uint8_t)copies};
+
+    return kvcl_copy_here(store, &head, rec, NULL, 1, source) == KVCL_OK;
+}
+
+static const kvcl_store_listener_t listener = {
+    .published   = kvcl_cold_published,
+    .used        = kvcl_cold_used,
+    .taken       = kvcl_cold_taken,
+    .evicted     = kvcl_cold_evicted,
+    .may_release = kvcl_cold_lets_go,
+    .released    = kvcl_cold_slab_gone,
+    .event       = kvcl_follow_event,
+    .detached    = kvcl_publish_forget,
+    .lost        = lost,
+    .removed     = kvcl_relist_removed,
+    .tier_holds  = tier_holds,
+    .promote     = promote,
+    .got         = kvcl_hot_got,
+    .rank_gone   = kvcl_repair_start,
+};
 
 /* ---- opening ---- */
 
@@ -384,6 +421,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     }
     status          = check_params(comm, params, &p); /* if bad the others must hear of it: we meet all the same */
     store->ctx      = comm->ctx;
+    store->tell     = &listener;
     store->flags    = p.flags;
     store->replicas = (p.replicas != 0) ? (uint32_t)p.replicas : 1;
     store->me       = (uint32_t)comm->rank;

@@ -7,7 +7,7 @@
  *   home/ask.c       questions to homes: one message each way, in parallel
  *   home/home_answer.c what this rank answers as a home, and withdrawals it is told of
  *   home/lookup.c    match, exists; reading mapped tables
- *   home/repair.c    what homes do after a rank has gone
+ *   copy/repair.c    what homes do after a rank has gone
  *   pool/owner.h     caches whose blocks are published here: slots, local index, eviction order
  *   pool/publish.c   publish, withdraw, remove
  *   pool/pool.h      a pool and its classes: pool.c; pool/blocks.c: alloc, free, pin
@@ -35,6 +35,7 @@
 #include "store/pool/owner.h"
 #include "policy/place.h"
 #include "store/home/ask_kind.h"
+#include "store/listener.h"
 #include <kvcl/kvcl_store.h>
 
 /* How another rank's table can be read. */
@@ -72,6 +73,7 @@ struct kvcl_store {
     uint64_t          flags;
     uint32_t          me, n_ranks;
     uint16_t          incarnation;
+    const kvcl_store_listener_t *tell; /* the rooms above */
     _Atomic bool      closing; /* set under the lock, looked at without it, too */
     kvcl_store_rank_t *ranks;
     uint32_t          replicas;    /* how many copies a put makes if it does not say; agreed */
@@ -318,7 +320,7 @@ uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
 
-/* ---- repair (home/repair.c): lock held ---- */
+/* ---- repair (copy/repair.c): lock held ---- */
 
 typedef struct kvcl_repair kvcl_repair_t;
 void kvcl_repair_start(kvcl_store_h store); /* a rank has gone, and the map is new */
@@ -343,11 +345,6 @@ kvcl_status_t kvcl_hot_open(kvcl_store_h store) KVCL_MUST_CHECK;
 /** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). Of its
  * backup, where the home is gone. */
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p);
-
-/* ---- events (admin/follow.c) ---- */
-
-/** Lock held: tell whoever follows this rank that the block in slot, PUBLISHED or just withdrawn, has changed so. */
-void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank);
 
 /* ---- publishing (pool/publish.c) ---- */
 

@@ -149,6 +149,11 @@ enum {
     KVCL_LOC_COPIES_MASK  = 0x30
 };
 
+static inline bool kvcl_loc_is_nvme(const kvcl_dir_loc_t *loc)
+{
+    return (loc->flags & KVCL_DIR_TIER_MASK) == KVCL_DIR_TIER_NVME;
+}
+
 static inline unsigned kvcl_loc_copies(unsigned flags)
 {
     return ((flags & KVCL_LOC_COPIES_MASK) >> KVCL_LOC_COPIES_SHIFT) + 1;

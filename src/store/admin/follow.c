@@ -138,7 +138,7 @@ bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
 
 /* ---- adding ---- */
 
-void kvcl_store_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank)
+void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank)
 {
     kvcl_store_event_t event = {.kind = kind, .tier = owner->array[slot].flags & KVCL_DIR_TIER_MASK,
                                 .key = owner->array[slot].key, .bytes = (uint32_t)owner->cache->shape.block_bytes,

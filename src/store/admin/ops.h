@@ -70,6 +70,8 @@ uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 /** A question for events: answered now or when there are some. */
 bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
                         size_t len);
+/** kvcl_store_listener_t.event: whoever follows this rank is told. */
+void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank);
 void kvcl_follow_stop(kvcl_store_h store); /* the store is being closed */
 
 #endif

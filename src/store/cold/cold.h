@@ -140,11 +140,6 @@ static inline kvcl_cold_class_t *kvcl_cold_staging(kvcl_cold_t *cold, uint32_t c
     return NULL;
 }
 
-static inline bool kvcl_loc_is_nvme(const kvcl_dir_loc_t *loc)
-{
-    return (loc->flags & KVCL_DIR_TIER_MASK) == KVCL_DIR_TIER_NVME;
-}
-
 /* ---- cold/cold.c ---- */
 
 /** No lock; the pool is there. spec: "/path:size", %r in it is the rank. Reads the disk. */

@@ -73,7 +73,6 @@ static void promote(kvcl_stage_t *stage)
 {
     kvcl_cold_class_t *cls  = stage->cls;
     kvcl_store_h      store = cls->cold->store;
-    kvcl_copy_head_t  head  = {.copies = (uint8_t)kvcl_loc_copies(stage->rec.loc.flags)};
     kvcl_store_rec_t  rec   = stage->rec;
 
     stage->promote = false;
@@ -85,7 +84,7 @@ static void promote(kvcl_stage_t *stage)
     rec.loc.slot  = kvcl_stage_slot(stage);
     rec.loc.gen   = kvcl_slots_gen(&cls->slots, rec.loc.slot);
     rec.loc.flags = (uint16_t)((rec.loc.flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
-    if (kvcl_copy_here(store, &head, &rec, NULL, 1, &stage->rec.loc) == KVCL_OK) {
+    if (store->tell->promote(store, &rec, kvcl_loc_copies(stage->rec.loc.flags), &stage->rec.loc)) {
         atomic_fetch_add_explicit(&cls->cold->n_promoted, 1, memory_order_relaxed);
     }
 }

@@ -102,7 +102,7 @@ void kvcl_hot_got(kvcl_get_t *get)
     }
     for (i = 0; (i < get->n) && (n < BATCH); ++i) {
         const kvcl_get_item_t *item = &get->items[i];
-        const kvcl_dir_loc_t  *loc  = &item->locs[item->cur];
+        const kvcl_dir_loc_t  *loc  = kvcl_get_loc(item);
         if ((item->why == KVCL_OK) && !item->from_tier && (kvcl_pool_for(store, loc->len) != NULL) &&
             is_afar(store, loc) && is_hot(store->hot, &item->key, (unsigned)store->ctx->config.store_hot)) {
             recs[n++] = (kvcl_store_rec_t){.key = item->key, .loc = *loc};

@@ -186,7 +186,7 @@ static bool layout_fits(const kvcl_get_t *get, const kvcl_get_item_t *item, cons
 
 static kvcl_status_t take_one(const kvcl_get_t *get, kvcl_get_item_t *item, const void *data, size_t bytes)
 {
-    const kvcl_dir_loc_t *loc = &item->locs[item->cur];
+    const kvcl_dir_loc_t *loc = kvcl_get_loc(item);
     kvcl_sel_t           sel  = {.blocks = &item->id, .n_blocks = 1};
     kvcl_side_t          side = kvcl_cache_side(get->cache, &sel);
     kvcl_stream_t        stream;

@@ -43,9 +43,17 @@ typedef struct kvcl_get_item {
     uint32_t        tier_slot, tier_gen; /* its place there */
 } kvcl_get_item_t;
 
+/* The copy that is chosen: BUSY, or what it came from. */
+static inline const kvcl_dir_loc_t *kvcl_get_loc(const kvcl_get_item_t *item)
+{
+    return &item->locs[item->cur];
+}
+
 typedef struct kvcl_get {
     kvcl_req_t      req;
     kvcl_store_h    store;
+    /* Lock held: go on if everything of this step is over. The get may be gone afterwards. get_rounds.c's. */
+    void            (*advance)(struct kvcl_get *get);
     kvcl_cache_h    cache;
     kvcl_status_t   *statuses[2];  /* the user's, or NULL */
     kvcl_dir_loc_t  *from;         /* where each block came from, as it is listed; NULL: nobody asks */
@@ -120,7 +128,7 @@ kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item);
 /** Lock held: owners are told of staged blocks that are over; all: of all of them. */
 void          kvcl_get_let_go(kvcl_get_t *get, bool all);
 
-/** Lock held: a user's get has ended. Blocks that were got from afar often enough are kept (copy/hot.c). */
+/** kvcl_store_listener_t.got: blocks that were got from afar often enough are kept (copy/hot.c). */
 void          kvcl_hot_got(kvcl_get_t *get);
 
 /** No lock: copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, KVCL_ERR_IO: a device, or (item->wrong)
@@ -130,8 +138,10 @@ void          kvcl_verify_push(kvcl_get_t *get, uint32_t item); /* lock held */
 void          kvcl_verify_drop(kvcl_get_t *get);                /* lock held: those not begun */
 /** Lock held: a copy of this item is over. */
 void          kvcl_get_result(kvcl_get_t *get, uint32_t item, kvcl_status_t status);
-/** Lock held: go on if everything of this step is over. The get may be gone afterwards. */
-void          kvcl_get_advance(kvcl_get_t *get);
+/** Lock held: one pull for these items, which lie in one cache of one rank. */
+kvcl_status_t kvcl_get_pull(kvcl_get_t *get, const uint32_t *items, size_t n) KVCL_MUST_CHECK;
+/** Lock held: item i lies in a cache of mine. */
+void          kvcl_get_local(kvcl_get_t *get, uint32_t i);
 
 /** Of a block that no copy is left of: what its getter is told. Before the get's deadline a copy, or a home, was only
  * silent for long enough that others were asked, who had none: that is a miss. */

@@ -31,7 +31,7 @@ static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
         kvcl_fetch_take(get, ask, &in);
     }
     --get->outstanding;
-    kvcl_get_advance(get);
+    get->advance(get);
 }
 
 static kvcl_status_t ask_homes(kvcl_get_t *get, const uint8_t *skip)

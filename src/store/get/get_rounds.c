@@ -18,6 +18,8 @@
 
 enum { SMALL_BYTES = 256 * 1024 }; /* summed under the lock: some microseconds */
 
+static void advance(kvcl_get_t *get);
+
 static void release(kvcl_req_t *req)
 {
     kvcl_get_t *get = kvcl_container_of(req, kvcl_get_t, req);
@@ -36,12 +38,12 @@ static void touch_hits(kvcl_get_t *get)
 
     for (i = get->n; i-- > 0;) { /* the end of a chain first */
         const kvcl_get_item_t *item = &get->items[i];
-        if ((item->why == KVCL_OK) && (item->locs[item->cur].rank != store->me) && !item->from_tier) {
-            kvcl_uses_note(store, &item->locs[item->cur], true);
-        } else if ((item->why == KVCL_OK) && (item->locs[item->cur].rank == store->me)) {
-            owner = kvcl_owner_by_cache_id(store, item->locs[item->cur].cache);
+        if ((item->why == KVCL_OK) && (kvcl_get_loc(item)->rank != store->me) && !item->from_tier) {
+            kvcl_uses_note(store, kvcl_get_loc(item), true);
+        } else if ((item->why == KVCL_OK) && (kvcl_get_loc(item)->rank == store->me)) {
+            owner = kvcl_owner_by_cache_id(store, kvcl_get_loc(item)->cache);
             if (owner != NULL) {
-                kvcl_owner_touch(owner, item->locs[item->cur].slot);
+                kvcl_owner_touch(owner, kvcl_get_loc(item)->slot);
             }
         }
     }
@@ -61,8 +63,8 @@ static void finish(kvcl_get_t *get)
         status = get->items[i].why;
         if (status == KVCL_OK) {
             const kvcl_get_item_t *item = &get->items[i];
-            ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (item->locs[item->cur].flags & KVCL_DIR_TIER_MASK)];
-            local += (!item->from_tier && (item->locs[item->cur].rank == get->store->me)) ? 1 : 0;
+            ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (kvcl_get_loc(item)->flags & KVCL_DIR_TIER_MASK)];
+            local += (!item->from_tier && (kvcl_get_loc(item)->rank == get->store->me)) ? 1 : 0;
         }
         if (get->from != NULL) {
             get->from[i] = kvcl_get_origin(&get->items[i]);
@@ -78,7 +80,7 @@ static void finish(kvcl_get_t *get)
     if (!get->inner) {
         touch_hits(get);
         kvcl_store_count_hits(get->store, hits, local);
-        kvcl_hot_got(get);
+        get->store->tell->got(get);
     }
     --get->store->ops;
     kvcl_req_complete(&get->req, first);
@@ -101,76 +103,12 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
         kvcl_pull_stop(fetch->pull, status);
     }
     --get->outstanding;
-    kvcl_get_advance(get);
+    advance(get);
 }
 
 static const kvcl_req_class_t get_class = {.name = "store-get", .stop = stop, .release = release};
 
-/* ---- one block's copies ---- */
-
-static void report_gone(kvcl_store_h store, const kvcl_get_item_t *item)
-{
-    kvcl_store_rec_t rec = {.key = item->key, .loc = item->locs[item->cur]};
-
-    kvcl_store_tell_removed(store, &rec, 1);
-}
-
-/* Its owner looks whether it is, or whether it was the way here, or the directory. */
-static void report_spoilt(kvcl_store_h store, const kvcl_get_item_t *item)
-{
-    kvcl_store_rec_t rec = {.key = item->key, .loc = item->locs[item->cur]};
-
-    kvcl_store_tell_owner(store, &rec, true);
-}
-
-/* The bytes that came have another sum. The copy stays listed until its owner has looked, so it may be tried again. */
-static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool from_tier)
-{
-    item->wrong = false;
-    atomic_fetch_add_explicit(&get->store->corrupt, 1, memory_order_relaxed);
-    kvcl_log_info("a block from rank %u has not the bytes that were published", item->locs[item->cur].rank);
-    if (get->stopping == KVCL_OK) {
-        item->again = true;
-        if (!from_tier) {
-            report_spoilt(get->store, item);
-        }
-    }
-}
-
-void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
-{
-    kvcl_get_item_t *item     = &get->items[i];
-    kvcl_store_h    store     = get->store;
-    const bool      from_tier = item->from_tier;
-
-    if (status == KVCL_OK) {
-        item->why   = KVCL_OK;
-        item->state = KVCL_GET_DONE;
-        return;
-    }
-    item->state     = KVCL_GET_READY;
-    item->from_tier = false;
-    item->tried    |= (uint8_t)(1u << item->cur);
-    if (item->wrong) {
-        came_wrong(get, item, from_tier);
-        return;
-    }
-    switch (status) {
-    case KVCL_ERR_STALE:
-        atomic_fetch_add_explicit(&store->stale, 1, memory_order_relaxed);
-        break;
-    case KVCL_ERR_NOT_REGISTERED:
-    case KVCL_ERR_OUT_OF_RANGE:
-        break;
-    default:
-        item->why = status;
-        return;
-    }
-    if (get->stopping == KVCL_OK) {
-        item->again = true;
-        report_gone(store, item);
-    }
-}
+/* ---- fetching ---- */
 
 /* No copy is left. */
 static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
@@ -185,155 +123,9 @@ static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
     item->state = KVCL_GET_DONE;
 }
 
-/* ---- fetching ---- */
-
-/* A cache of a peer is mapped: later gets read it inside the call. */
-static void remember_rcache(kvcl_store_rank_t *rank, kvcl_rcache_t *rcache)
-{
-    kvcl_rcache_t *old;
-    unsigned      i;
-
-    for (i = 0; i < KVCL_STORE_RCACHES; ++i) {
-        old = atomic_load_explicit(&rank->rcaches[i], memory_order_relaxed);
-        if ((old != NULL) && (old->id == rcache->id)) {
-            atomic_store_explicit(&rank->rcaches[i], rcache, memory_order_release);
-            return;
-        }
-    }
-    atomic_store_explicit(&rank->rcaches[rank->next_rcache++ % KVCL_STORE_RCACHES], rcache, memory_order_release);
-}
-
-static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
-{
-    kvcl_get_fetch_t    *fetch = pull->arg;
-    kvcl_get_t *get   = fetch->get;
-    size_t     i;
-
-    kvcl_list_del(&fetch->link);
-    kvcl_hedge_fetched(fetch, status);
-    if ((pull->rcache != NULL) && pull->rcache->mapped && (status == KVCL_OK)) {
-        remember_rcache(&get->store->ranks[get->items[fetch->items[0]].locs[get->items[fetch->items[0]].cur].rank],
-                        pull->rcache);
-    }
-    for (i = 0; i < fetch->n; ++i) {
-        uint32_t        at    = fetch->items[i];
-        kvcl_get_item_t *item = &get->items[at];
-        kvcl_status_t   one   = fetch->status[i];
-        if (fetch->hedged && (one == KVCL_ERR_TIMED_OUT) && (get->stopping == KVCL_OK) &&
-            kvcl_hedge_stays(get, item)) {
-            item->state = KVCL_GET_READY; /* this copy is all there is: it is waited for, by itself */
-            continue;
-        }
-        if ((one == KVCL_OK) && (item->locs[item->cur].flags & KVCL_LOC_SUMMED) && (get->stopping == KVCL_OK)) {
-            if (!get->small) {
-                kvcl_verify_push(get, at);
-                continue;
-            }
-            one = kvcl_verify_item(get, item);
-        }
-        kvcl_get_result(get, at, one);
-    }
-    free(fetch);
-    --get->outstanding;
-    kvcl_get_advance(get);
-}
-
-static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_get_fetch_t *fetch, uint32_t *slots,
-                               uint32_t *ids)
-{
-    kvcl_pull_t   *pull  = fetch->pull;
-    kvcl_sel_t    remote = {.blocks = slots, .n_blocks = fetch->n};
-    kvcl_sel_t    local  = {.blocks = ids, .n_blocks = fetch->n};
-    kvcl_status_t status;
-    size_t        i;
-
-    pull->gens = malloc(fetch->n * sizeof(*pull->gens));
-    if (pull->gens == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
-    }
-    for (i = 0; i < fetch->n; ++i) {
-        const kvcl_get_item_t *item = &get->items[fetch->items[i]];
-        slots[i]      = item->locs[item->cur].slot;
-        ids[i]        = item->id;
-        pull->gens[i] = item->locs[item->cur].gen;
-    }
-    status = kvcl_pull_set_remote(pull, &remote);
-    if (status == KVCL_OK) {
-        status = kvcl_pull_set_local(pull, get->cache, &local);
-    }
-    pull->peer     = get->store->ranks[loc->rank].peer;
-    pull->from     = KVCL_FROM_CACHE;
-    pull->cache_id = loc->cache;
-    pull->total    = (uint64_t)fetch->n * get->cache->shape.block_bytes;
-    pull->status   = fetch->status;
-    pull->on_done  = on_fetched;
-    pull->arg      = fetch;
-    return status;
-}
-
-/* One pull for these items, which lie in one cache of one rank. */
-static kvcl_status_t start_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
-{
-    const kvcl_dir_loc_t *loc   = &get->items[items[0]].locs[get->items[items[0]].cur];
-    kvcl_get_fetch_t     *fetch = calloc(1, sizeof(*fetch) + (n * (sizeof(kvcl_status_t) + (3 * sizeof(uint32_t)))));
-    kvcl_status_t        status;
-    uint32_t             *slots;
-
-    if (fetch == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
-    }
-    kvcl_list_init(&fetch->link);
-    fetch->get      = get;
-    fetch->n        = n;
-    fetch->seen_ns  = kvcl_now_ns();
-    fetch->begun_ns = fetch->seen_ns;
-    fetch->status   = (kvcl_status_t *)(void *)(fetch + 1);
-    fetch->items    = (uint32_t *)(void *)(fetch->status + n);
-    slots           = fetch->items + n;
-    memcpy(fetch->items, items, n * sizeof(*items));
-    fetch->pull = kvcl_pull_new();
-    status      = (fetch->pull != NULL) ? fill_pull(get, loc, fetch, slots, slots + n) : KVCL_ERR_NO_MEMORY;
-    if (status == KVCL_OK) {
-        kvcl_list_add_tail(&get->pulls, &fetch->link);
-        ++get->outstanding;
-        status = kvcl_pull_start(get->store->ctx, fetch->pull, kvcl_get_time_left(get), NULL, NULL, false);
-        if (status == KVCL_OK) {
-            return KVCL_OK; /* it may have ended: fetch is gone */
-        }
-        --get->outstanding;
-        kvcl_list_del(&fetch->link);
-    }
-    kvcl_pull_discard(fetch->pull);
-    free(fetch);
-    return status;
-}
-
-static void start_local(kvcl_get_t *get, uint32_t i)
-{
-    kvcl_get_item_t         *item   = &get->items[i];
-    const kvcl_dir_loc_t    *loc    = &item->locs[item->cur];
-    const kvcl_owner_t      *owner  = kvcl_owner_by_cache_id(get->store, loc->cache);
-    const kvcl_cold_class_t *staged = kvcl_cold_staging(get->store->cold, loc->cache);
-    const kvcl_slots_t      *slots  = (owner != NULL) ? &owner->slots : (staged != NULL) ? &staged->slots : NULL;
-
-    if ((slots == NULL) || (kvcl_slots_check(slots, loc->slot, loc->gen, &item->key) != KVCL_OK)) {
-        kvcl_get_result(get, i, KVCL_ERR_STALE);
-        return;
-    }
-    item->src = (owner != NULL) ? owner->cache : staged->cache;
-    if (get->small) {
-        kvcl_status_t status = kvcl_verify_item(get, item);
-        item->src = NULL;
-        kvcl_get_result(get, i, status);
-        return;
-    }
-    ++item->src->serves;
-    kvcl_verify_push(get, i);
-}
-
 static bool same_source(const kvcl_get_item_t *a, const kvcl_get_item_t *b)
 {
-    return (a->locs[a->cur].rank == b->locs[b->cur].rank) && (a->locs[a->cur].cache == b->locs[b->cur].cache);
+    return (kvcl_get_loc(a)->rank == kvcl_get_loc(b)->rank) && (kvcl_get_loc(a)->cache == kvcl_get_loc(b)->cache);
 }
 
 /* Every READY block: to its best copy, or to its end. */
@@ -359,13 +151,13 @@ static kvcl_status_t start_fetches(kvcl_get_t *get)
         if ((item->state != KVCL_GET_READY) || (item->tried & (1u << item->cur))) {
             continue;
         }
-        if (kvcl_loc_is_nvme(&item->locs[item->cur])) {
+        if (kvcl_loc_is_nvme(kvcl_get_loc(item))) {
             status = kvcl_get_stage(get, (uint32_t)i);
             continue;
         }
-        if (item->locs[item->cur].rank == get->store->me) {
+        if (kvcl_get_loc(item)->rank == get->store->me) {
             item->state = KVCL_GET_BUSY;
-            start_local(get, (uint32_t)i);
+            kvcl_get_local(get, (uint32_t)i);
             continue;
         }
         n = 0;
@@ -376,7 +168,7 @@ static kvcl_status_t start_fetches(kvcl_get_t *get)
                 group[n++]   = (uint32_t)j;
             }
         }
-        status = start_pull(get, group, n);
+        status = kvcl_get_pull(get, group, n);
     }
     free(group);
     return status;
@@ -394,7 +186,7 @@ static size_t count(const kvcl_get_t *get, kvcl_get_state_t state)
     return n;
 }
 
-void kvcl_get_advance(kvcl_get_t *get)
+static void advance(kvcl_get_t *get)
 {
     kvcl_status_t status;
 
@@ -432,11 +224,12 @@ static kvcl_get_t *make(kvcl_store_h store, const void *keys, size_t stride, siz
     kvcl_list_init(&get->pulls);
     kvcl_list_init(&get->stages);
     kvcl_list_init(&get->verify_link);
-    get->store = store;
-    get->cache = cache;
-    get->n     = n;
-    get->todo  = (uint32_t *)(void *)(get->items + n);
-    get->small = (n <= SMALL_BYTES / cache->shape.block_bytes);
+    get->advance = advance;
+    get->store   = store;
+    get->cache   = cache;
+    get->n       = n;
+    get->todo    = (uint32_t *)(void *)(get->items + n);
+    get->small   = (n <= SMALL_BYTES / cache->shape.block_bytes);
     for (i = 0; i < n; ++i) {
         memcpy(&get->items[i].key, (const char *)keys + (i * stride), sizeof(kvcl_key_t));
         get->items[i].id  = ids[i];
@@ -458,7 +251,7 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
         if (req_p != NULL) {
             *req_p = &get->req;
         }
-        kvcl_get_advance(get);
+        advance(get);
     }
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
@@ -497,7 +290,7 @@ kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, si
     }
     ++store->ops;
     *req_p = &get->req;
-    kvcl_get_advance(get);
+    advance(get);
     return KVCL_OK;
 }
 

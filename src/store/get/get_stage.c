@@ -50,7 +50,7 @@ static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kv
 
 kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item)
 {
-    kvcl_dir_loc_t loc = item->locs[item->cur];
+    kvcl_dir_loc_t loc = *kvcl_get_loc(item);
 
     if (item->from_tier) {
         loc.cache = KVCL_COLD_CACHE;
@@ -74,7 +74,7 @@ static void take_all(want_t *want, kvcl_status_t status, const kvcl_stage_got_t 
     }
     free(want);
     --get->outstanding;
-    kvcl_get_advance(get);
+    get->advance(get);
 }
 
 static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
@@ -111,7 +111,7 @@ static bool is_asked(const kvcl_get_t *get, uint32_t rank)
 static void add_rec(const kvcl_get_t *get, uint32_t i, kvcl_store_rec_t *rec)
 {
     rec->key = get->items[i].key;
-    rec->loc = get->items[i].locs[get->items[i].cur];
+    rec->loc = *kvcl_get_loc(&get->items[i]);
 }
 
 static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
@@ -149,7 +149,7 @@ static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
 
 kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
 {
-    uint32_t         rank = get->items[first].locs[get->items[first].cur].rank, i;
+    uint32_t         rank = kvcl_get_loc(&get->items[first])->rank, i;
     uint32_t         window = kvcl_stage_window(get->cache->shape.block_bytes, get->store->ranks[rank].n_sizes);
     want_t           *want;
     kvcl_store_rec_t *recs;
@@ -166,7 +166,7 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
     for (i = first; (i < get->n) && (want->n < window); ++i) {
         kvcl_get_item_t *item = &get->items[i];
         if ((item->state == KVCL_GET_READY) && !(item->tried & (1u << item->cur)) &&
-            (item->locs[item->cur].rank == rank) && kvcl_loc_is_nvme(&item->locs[item->cur])) {
+            (kvcl_get_loc(item)->rank == rank) && kvcl_loc_is_nvme(kvcl_get_loc(item))) {
             item->state = KVCL_GET_BUSY;
             add_rec(get, i, &recs[want->n]);
             want->items[want->n++] = i;

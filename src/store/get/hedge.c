@@ -52,7 +52,7 @@ static uint32_t rank_of(const kvcl_get_fetch_t *fetch)
 {
     const kvcl_get_item_t *item = &fetch->get->items[fetch->items[0]];
 
-    return item->locs[item->cur].rank;
+    return kvcl_get_loc(item)->rank;
 }
 
 static uint64_t hedge_fetch(const kvcl_get_fetch_t *fetch)
@@ -205,5 +205,5 @@ static void look(void *arg)
     }
     --get->outstanding;
     kvcl_hedge_arm(get);
-    kvcl_get_advance(get);
+    get->advance(get);
 }

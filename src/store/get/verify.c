@@ -10,7 +10,7 @@
 /* Bytes and their sum first, then the generation word: equal means that they are that block's. */
 static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *item, uint64_t *sum)
 {
-    const kvcl_dir_loc_t *loc = &item->locs[item->cur];
+    const kvcl_dir_loc_t *loc = kvcl_get_loc(item);
     kvcl_sel_t           from = {.blocks = &loc->slot, .n_blocks = 1};
     kvcl_sel_t           to   = {.blocks = &item->id, .n_blocks = 1};
     kvcl_side_t          src  = kvcl_cache_side(item->src, &from);
@@ -28,7 +28,7 @@ static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *it
 
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
-    const kvcl_dir_loc_t *loc   = &item->locs[item->cur];
+    const kvcl_dir_loc_t *loc   = kvcl_get_loc(item);
     bool                 summed = (loc->flags & KVCL_LOC_SUMMED);
     bool                 here   = (item->src == get->cache) && (loc->slot == item->id); /* it need not be copied */
     kvcl_status_t        status = KVCL_OK;
@@ -99,6 +99,6 @@ bool kvcl_verify_work(kvcl_context_h ctx)
     let_source_go(item);
     kvcl_get_result(get, i, status);
     --get->outstanding;
-    kvcl_get_advance(get);
+    get->advance(get);
     return true;
 }

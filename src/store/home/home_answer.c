@@ -7,7 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/cold/cold.h"
+#include "store/store.h"
 
 #include <stdlib.h>
 
@@ -197,7 +197,7 @@ static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
     kvcl_owner_t     *owner = owner_of(store, rec);
     kvcl_store_rec_t gone;
 
-    kvcl_cold_drop(store->cold, &rec->key);
+    store->tell->lost(store, &rec->key);
     if (owner == NULL) {
         return;
     }
@@ -291,7 +291,7 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
             }
         }
     }
-    kvcl_relist_removed(store, keys, order, n);
+    store->tell->removed(store, keys, order, n);
 }
 
 bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,

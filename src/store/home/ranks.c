@@ -67,7 +67,7 @@ void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
     if (!store->closing && (kvcl_store_map_make(store) != KVCL_OK)) {
         kvcl_log_warn("no memory to give the shards of rank %u to others: keys homed there are not found", rank);
     }
-    kvcl_repair_start(store);
+    store->tell->rank_gone(store);
 }
 
 /* ---- silent ranks ---- */

@@ -9,7 +9,6 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "store/cold/cold.h"
 #include "store/pool/pool.h"
 
 #include <stdlib.h>
@@ -47,7 +46,7 @@ static bool evict(kvcl_owner_t *owner, uint32_t slot, gone_t *gone)
         return false;
     }
     ++owner->store->n_evicted;
-    if (kvcl_cold_evicted(owner, slot)) {
+    if (owner->store->tell->evicted(owner, slot)) {
         return true; /* nobody is to be told yet */
     }
     if (++gone->n == GONE) {
@@ -148,7 +147,7 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
     }
-    kvcl_cold_taken(owner);
+    owner->store->tell->taken(owner);
     return status;
 }
 

@@ -7,7 +7,6 @@
 #include "store/pool/owner.h"
 #include "base/error.h"
 #include "base/rand.h"
-#include "store/cold/cold.h"
 #include "store/pool/pool.h"
 
 #include <stdlib.h>
@@ -154,7 +153,7 @@ kvcl_status_t kvcl_owner_attach_class(kvcl_store_h store, kvcl_cache_h cache, kv
 
 void kvcl_owner_detach(kvcl_owner_t *owner)
 {
-    kvcl_publish_forget(owner);
+    owner->store->tell->detached(owner);
     kvcl_pins_fini(owner);
     kvcl_list_del(&owner->link);
     owner->cache->store = NULL;
@@ -286,11 +285,11 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     if (owner->slabs != NULL) {
         kvcl_slabs_use(owner->slabs, owner->cls, slot);
     }
-    kvcl_cold_published(owner, slot, checksum);
+    store->tell->published(owner, slot, checksum);
     ++store->n_published;
     ++store->n_ever;
     kvcl_store_freed(store); /* who waits for room may evict it */
-    kvcl_store_event(owner, slot, KVCL_STORE_STORED, -1);
+    store->tell->event(owner, slot, KVCL_STORE_STORED, -1);
     return status;
 }
 
@@ -312,7 +311,7 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
         return status;
     }
     index_del(store, &owner->nodes[slot], &rec_p->key);
-    kvcl_store_event(owner, slot, why, to_rank);
+    store->tell->event(owner, slot, why, to_rank);
     if (owner->managed) {
         kvcl_tenants_del(owner->tenants, owner->cls, slot);
         kvcl_pins_forget(owner, slot);
@@ -337,7 +336,7 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
         if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) { /* a reader may be late */
             kvcl_slabs_use(owner->slabs, owner->cls, slot);
         }
-        kvcl_cold_used(owner, slot);
+        owner->store->tell->used(owner, slot);
     }
 }
 

@@ -2,7 +2,6 @@
  * A rank's pool (pool.h): opening its classes, and slabs that change hands.
  */
 #include "config.h"
-#include "store/cold/cold.h"
 #include "store/pool/pool.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -238,7 +237,7 @@ static void vacate(kvcl_owner_t *owner, uint32_t slab)
             (void)!kvcl_slots_take(&owner->slots, slot);
         } else if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &gone[n]) == KVCL_OK) {
             ++owner->store->n_evicted;
-            n += kvcl_cold_evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
+            n += owner->store->tell->evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
         }
         if (n == GONE) {
             kvcl_store_tell_removed(owner->store, gone, n);
@@ -246,8 +245,8 @@ static void vacate(kvcl_owner_t *owner, uint32_t slab)
         }
     }
     kvcl_store_tell_removed(owner->store, gone, n);
-    kvcl_cold_slab_gone(owner, ids);
-    kvcl_cold_taken(owner);
+    owner->store->tell->released(owner, ids);
+    owner->store->tell->taken(owner);
 }
 
 static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
@@ -298,7 +297,8 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
             kvcl_slabs_refuse(slabs, slab);
             continue;
         }
-        if ((from != NULL) && !must && !kvcl_cold_lets_go(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
+        if ((from != NULL) && !must &&
+            !from->store->tell->may_release(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
             return false;
         }
         take_over(owner, slab, from);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/cold/cold.h"
+#include "store/store.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static bool is_current(const kvcl_publish_t *publish, size_t i)
     if (!publish->is_publish || (publish->owner == NULL)) {
         return false;
     }
-    return kvcl_loc_is_nvme(&rec->loc) ? kvcl_cold_holds(publish->store->cold, &rec->key, &rec->loc)
+    return kvcl_loc_is_nvme(&rec->loc) ? publish->store->tell->tier_holds(publish->store, &rec->key, &rec->loc)
                                        : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
 }
 
