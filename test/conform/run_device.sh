@@ -1,6 +1,8 @@
 #!/bin/sh
 # The conformance suite with device memory on one side or both, in place of the malloc'ed memory: on a driver without a
 # device, whose memory faults when the processor touches it (test/unit/fake_cuda.h).
+#   gate   device memory on all ranks over loop, and with messages over tcp; on one side: gets over tcp, messages over loop
+#   night  on all ranks over both, on one side more
 set -eu
 cd "${top_builddir:?}"
 bad=0 good=0
@@ -27,11 +29,18 @@ case ${TEST_SANITIZE-} in
     run 3 loop conform_rma conform_msg
     ;;
   *)
-    run 3 loop conform_rma conform_msg conform_fence
-    run 3 tcp conform_rma conform_msg
-    run 1 tcp conform_rma
-    run 2 loop conform_msg
-    run 2 tcp conform_fence
+    if [ "${TEST_RING:-gate}" = gate ]; then
+      run 3 loop conform_rma conform_fence
+      run 3 tcp conform_msg
+      run 1 tcp conform_rma
+      run 2 loop conform_msg
+    else
+      run 3 loop conform_rma conform_msg conform_fence
+      run 3 tcp conform_rma conform_msg
+      run 1 tcp conform_rma
+      run 2 loop conform_msg
+      run 2 tcp conform_fence
+    fi
     ;;
 esac
 

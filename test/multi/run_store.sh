@@ -1,5 +1,7 @@
 #!/bin/sh
-# The store over 1, 2, 4 and 7 ranks, by shared memory; STORE_PATHS names other paths. KVCL_TEST_SEED=N replays.
+# The store, by shared memory; STORE_PATHS names other paths. KVCL_TEST_SEED=N replays.
+#   gate   all tests once: on 4 ranks by shared memory, on 2 by TCP; besides what is about another number of ranks
+#   night  all tests on 1, 2 and 4 ranks, most on 7
 set -eu
 program=store
 . "$(dirname "$0")/seeded.sh"
@@ -11,7 +13,24 @@ case ${TEST_SANITIZE-} in
     few=1
     ;;
 esac
+# At the gate. What the loops of the night add on TCP is there too.
+short() {
+  if [ "$1" = tcp ]; then
+    run 2 tcp
+    (export KVCL_STORE_HOT=3 && run 2 tcp hot)
+    [ -n "$few" ] || (export KVCL_STORE_HEDGE=100us && run 4 tcp evict reuse)
+  else
+    run 1 "$1" bytes pool full tier pins
+    run 2 "$1" slabs_places copies hot
+    if [ -n "$few" ]; then run 2 "$1"; else run 4 "$1"; fi
+  fi
+}
+
 for path in ${STORE_PATHS:-auto}; do
+  if [ "${TEST_RING:-gate}" = gate ]; then
+    short "$path"
+    continue
+  fi
   run 1 "$path"
   run 2 "$path"
   if [ -z "$few" ]; then
