@@ -14,6 +14,21 @@ KVCL_BEGIN_DECLS
 typedef struct kvcl_context *kvcl_context_h;
 
 /*
+ * Timeouts are nanoseconds from now.
+ *
+ * A call that only waits (kvcl_req_wait, kvcl_signal_wait, ...) answers KVCL_ERR_WAIT_TIMEOUT when its time is up: what
+ * it waits for goes on, handles stay valid, and kvcl_last_error() says how long it waited for what. 0: look once, do
+ * not wait. KVCL_WAIT_DEFAULT: the context's KVCL_TIMEOUT. KVCL_WAIT_FOREVER: until it ends; each operation has its own
+ * deadline, which ends it.
+ *
+ * A call that does something within a timeout (kvcl_comm_connect, kvcl_store_drain, ...) answers KVCL_ERR_TIMED_OUT
+ * when its time is up: it has ended. 0: what is not ready at once has timed out. KVCL_WAIT_DEFAULT as above.
+ * KVCL_WAIT_FOREVER is refused. In kvcl_xfer_params_t 0 is the default, as for every field of params.
+ */
+#define KVCL_WAIT_FOREVER UINT64_MAX
+#define KVCL_WAIT_DEFAULT (UINT64_MAX - 1)
+
+/*
  * A key-value store the caller already has (torch.distributed's Store, mpi4py, etcd): how processes that already met
  * tell each other their addresses. Values are opaque bytes of at most 64 KiB. Called only inside kvcl_init and on the
  * first message to a peer; never with a library lock held by this thread's caller, never from two threads at once.

@@ -86,8 +86,8 @@ KVCL_API void   kvcl_rmem_free(kvcl_rmem_h rmem);
 /**
  * Wait until the 8-byte counter at offset of my memory is at least value. Counters are added to by the signal of a
  * put (kvcl_xfer.h); the puts' data is visible when the count is. Blocks.
- * @return KVCL_OK, KVCL_INPROGRESS after timeout_ns, KVCL_ERR_OUT_OF_RANGE (offset not 8-aligned or outside),
- *         KVCL_ERR_UNSUPPORTED (device memory).
+ * @return KVCL_OK, KVCL_ERR_WAIT_TIMEOUT after timeout_ns, KVCL_ERR_OUT_OF_RANGE (offset not 8-aligned or outside),
+ *         KVCL_ERR_UNSUPPORTED (device memory), KVCL_ERR_INVALID_PARAM (KVCL_WAIT_FOREVER: nothing would end it).
  */
 KVCL_API kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, uint64_t timeout_ns)
     KVCL_MUST_CHECK;

@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <kvcl/kvcl_status.h>
+#include <kvcl/kvcl_context.h>
 
 KVCL_BEGIN_DECLS
 
@@ -33,23 +33,25 @@ typedef void (*kvcl_req_cb_t)(void *arg, kvcl_status_t status);
 KVCL_API kvcl_status_t kvcl_req_test(kvcl_req_h req) KVCL_MUST_CHECK;
 
 /**
- * Wait at most timeout_ns for completion; sleeps after a bounded spin. Blocks.
- * @return the final status (the request is freed), or KVCL_INPROGRESS: it goes on, and the handle stays valid. Note
- *         the difference: KVCL_ERR_TIMED_OUT is final, the operation's own deadline passed and it is fenced.
+ * Wait at most timeout_ns (kvcl_context.h) for completion; sleeps after a bounded spin. Blocks.
+ * @return the final status (the request is freed), or KVCL_ERR_WAIT_TIMEOUT: the operation goes on, and the handle
+ *         stays valid. Note the difference: KVCL_ERR_TIMED_OUT is final, the operation's own deadline passed and it is
+ *         fenced. KVCL_ERR_BUSY: this thread is in the callback of that request.
  */
 KVCL_API kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
  * Wait until one of n completes. NULL entries are skipped. Blocks.
  * @param [in,out] reqs   the finished entry is set to NULL.
- * @param [out] index_p   which; untouched with KVCL_INPROGRESS. n if all entries are NULL (status KVCL_OK).
+ * @param [out] index_p   which; untouched with KVCL_ERR_WAIT_TIMEOUT. n if all entries are NULL (status KVCL_OK).
  */
 KVCL_API kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns, size_t *index_p)
     KVCL_MUST_CHECK;
 
 /**
  * Wait until all n complete. Finished entries become NULL. Blocks.
- * @return KVCL_OK, KVCL_INPROGRESS (some entries are left), or the first error among the finished.
+ * @return KVCL_OK, the first error among the finished, or KVCL_ERR_WAIT_TIMEOUT (none has failed, some entries are
+ *         left).
  */
 KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
@@ -75,7 +77,7 @@ KVCL_API kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer) KVCL
  */
 KVCL_API kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
 
-/** The same, waiting at most timeout_ns (0: KVCL_TIMEOUT) for it; sleeps after a bounded spin. Blocks. */
+/** The same, waiting at most timeout_ns for it, then KVCL_ERR_WAIT_TIMEOUT; sleeps after a bounded spin. Blocks. */
 KVCL_API kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**

@@ -65,7 +65,7 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
  * Before this rank closes: take no copies of others' blocks any more, and move blocks that are nowhere else to ranks
  * with free room in their pools: the pool's, those that were used first, then those of the second tier. No get fails
  * for it. What found no room stays, to go with the store, or to be found in the tier's file by the next one. *moved_p
- * (may be NULL): blocks moved, on failure too. timeout_ns 0: KVCL_TIMEOUT. Blocks.
+ * (may be NULL): blocks moved, on failure too. Blocks, for at most timeout_ns.
  * @return KVCL_OK (nothing is left that only this rank has); KVCL_ERR_NO_SPACE (the others are full, or there are
  *         none); KVCL_ERR_TIMED_OUT.
  */

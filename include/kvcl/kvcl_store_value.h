@@ -83,7 +83,7 @@ KVCL_API kvcl_status_t kvcl_store_get_value(kvcl_store_h store, const kvcl_key_t
 /**
  * How long n values are. bytes[i] is 0 where status[i] (may be NULL) is not KVCL_OK. A key of a block that was put or
  * published by kvcl_store.h is a value of B bytes. That all parts of a value are there is not looked at. Blocks, for at
- * most timeout_ns (0: KVCL_TIMEOUT).
+ * most timeout_ns.
  * @return KVCL_OK if all are there, else the first one's error (KVCL_ERR_NOT_FOUND, ...).
  */
 KVCL_API kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t *bytes,
@@ -98,7 +98,7 @@ KVCL_API void kvcl_store_value_key(const kvcl_key_t *key, kvcl_key_t *head_p);
 /**
  * The keys of all blocks of a value (or the key of a plain block): what kvcl_store_pin, unpin, copy and exists are
  * given to mean all of it. The head, or the block, comes first. *n_p: how many there are; at most cap are written.
- * Blocks, for at most timeout_ns (0: KVCL_TIMEOUT).
+ * Blocks, for at most timeout_ns.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE (more than cap), KVCL_ERR_NOT_FOUND, ...
  */
 KVCL_API kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_t *key, kvcl_key_t *keys, size_t cap,
@@ -106,7 +106,7 @@ KVCL_API kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_
 
 /** Remove values everywhere: their heads and parts, and blocks of the same keys. (kvcl_store_remove removes blocks
  * only.) Of a value that several ranks have put all heads go, and the parts of one; the others' are evicted some time.
- * What is absent is no error. Blocks, for at most timeout_ns (0: KVCL_TIMEOUT). */
+ * What is absent is no error. Blocks, for at most timeout_ns. */
 KVCL_API kvcl_status_t kvcl_store_remove_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                                 uint64_t timeout_ns) KVCL_MUST_CHECK;
 

@@ -29,7 +29,8 @@ typedef struct kvcl_recv_info {
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
     uint64_t         flags;        /* of those above; unknown ones, and those of other calls, are an error */
-    uint64_t         timeout_ns;   /* the operation's deadline from now; 0: KVCL_TIMEOUT */
+    uint64_t         timeout_ns;   /* the operation's deadline from now; 0, KVCL_WAIT_DEFAULT: KVCL_TIMEOUT;
+                                    * KVCL_WAIT_FOREVER is refused */
     kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
     void             *cb_arg;
     kvcl_status_t    *status;      /* gets and puts of blocks, store calls: one entry a block (of the remote list),

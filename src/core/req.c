@@ -8,8 +8,11 @@
 #include "core/callback.h"
 #include "core/comm.h"
 #include "core/context.h"
+#include "core/timeout.h"
 
 #include <stdlib.h>
+
+enum { WHAT_MAX = 256 }; /* of what a wait waited for */
 
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
                  bool user, int state)
@@ -243,11 +246,38 @@ static kvcl_status_t check_outer(const set_t *set, const char *call)
     return KVCL_OK;
 }
 
-/* Wait until all of the set are over, or one of them (set->at); runs callbacks. @return KVCL_OK, KVCL_INPROGRESS. */
+/* "get with rank 3", "2 of 9 requests, the first: get with rank 3" */
+static const char *what_is_left(const set_t *set, char *buf, size_t cap)
+{
+    kvcl_req_t *first = NULL;
+    char       what[WHAT_MAX];
+    size_t     left = 0, i;
+
+    for (i = 0; i < set->n; ++i) {
+        if ((set->reqs[i] != NULL) && !kvcl_req_is_done(set->reqs[i])) {
+            first = (first == NULL) ? set->reqs[i] : first;
+            ++left;
+        }
+    }
+    if (first == NULL) {
+        snprintf(buf, cap, "a callback to return");
+    } else if (set->n == 1) {
+        (void)kvcl_req_describe(first, buf, cap);
+    } else {
+        snprintf(buf, cap, "%zu of %zu requests, the first: %s", left, set->n,
+                 kvcl_req_describe(first, what, sizeof(what)));
+    }
+    return buf;
+}
+
+/* Wait until all of the set are over, or one of them (set->at); runs callbacks.
+ * @return KVCL_OK, KVCL_ERR_WAIT_TIMEOUT, KVCL_ERR_BUSY. */
 static kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t timeout_ns, const char *call)
 {
+    char          left[WHAT_MAX + 64];
     uint64_t      deadline_ns;
     kvcl_status_t status;
+    bool          near;
 
     if (all ? all_settled(set) : any_settled(set)) {
         return KVCL_OK;
@@ -256,13 +286,15 @@ static kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t
     if (status != KVCL_OK) {
         return status;
     }
-    deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns));
+    deadline_ns = kvcl_wait_deadline(ctx, timeout_ns);
     do {
-        if (!kvcl_engine_wait(ctx, all ? next_near : any_near, set, deadline_ns)) {
-            return KVCL_INPROGRESS;
+        near = (timeout_ns == 0) ? kvcl_wait_for(ctx, all ? next_near : any_near, set, 0)
+                                 : kvcl_engine_wait(ctx, all ? next_near : any_near, set, deadline_ns);
+        if (all ? all_settled(set) : any_settled(set)) {
+            return KVCL_OK;
         }
-    } while (!(all ? all_settled(set) : any_settled(set)));
-    return KVCL_OK;
+    } while (near && (timeout_ns != 0));
+    return kvcl_wait_ended(ctx, timeout_ns, call, what_is_left(set, left, sizeof(left)));
 }
 
 kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns)
@@ -405,13 +437,14 @@ static bool layer_here(void *arg)
 kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns)
 {
     one_layer_t one = {req, layer};
+    char        what[WHAT_MAX + 32], who[WHAT_MAX];
 
     if (req == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_wait: the request is NULL");
     }
-    if (!layer_here(&one) &&
-        !kvcl_engine_wait(req->ctx, layer_here, &one, kvcl_deadline_after(kvcl_timeout(req->ctx, timeout_ns)))) {
-        return KVCL_INPROGRESS;
+    if (!layer_here(&one) && !kvcl_wait_for(req->ctx, layer_here, &one, timeout_ns)) {
+        snprintf(what, sizeof(what), "layer %u of: %s", layer, kvcl_req_describe(req, who, sizeof(who)));
+        return kvcl_wait_ended(req->ctx, timeout_ns, "kvcl_req_layer_wait", what);
     }
     return layer_end(req, layer, "kvcl_req_layer_wait", layer_state(req, layer));
 }

@@ -106,6 +106,8 @@ void kvcl_req_take_why(kvcl_req_t *req, kvcl_req_t *part);
 void kvcl_req_keep_sentence(kvcl_req_t *req);
 /** Engine lock held, about to fail with this status: put the sentence together, unless nobody will read it. */
 void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status);
+/** No lock, in progress: what it is and with whom, "get with rank 3". @return buf. */
+const char *kvcl_req_describe(kvcl_req_t *req, char *buf, size_t cap);
 /** No lock. It has failed: its sentence is this thread's last error. */
 void kvcl_req_tell_error(kvcl_req_t *req);
 

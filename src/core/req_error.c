@@ -113,6 +113,14 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
     }
 }
 
+const char *kvcl_req_describe(kvcl_req_t *req, char *buf, size_t cap)
+{
+    kvcl_lock(req->ctx);
+    describe(req, buf, cap);
+    kvcl_unlock(req->ctx);
+    return buf;
+}
+
 void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status)
 {
     char what[WHAT_MAX], why[KVCL_ERROR_MAX - WHAT_MAX - 1], all[KVCL_ERROR_MAX];

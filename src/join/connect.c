@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/comm.h"
+#include "core/timeout.h"
 #include "join/meet.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -34,13 +35,10 @@ static kvcl_status_t spread(kvcl_comm_h comm, void *buf, size_t len, uint64_t de
         params.timeout_ns = KVCL_NS_PER_MS;
     }
     status = kvcl_bcast_bytes(comm, 0, buf, len, &params, &req);
-    while ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
-        status = kvcl_req_wait(req, params.timeout_ns);
-        if (status == KVCL_OK) {
-            return KVCL_OK;
-        }
+    if (status == KVCL_OK) {
+        status = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
     }
-    return kvcl_fail(status, "the ranks of this side could not agree: %s", kvcl_status_text(status));
+    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the ranks of this side could not agree: %s", kvcl_status_text(status));
 }
 
 /* The packed addresses of comm's ranks, from boot. */
@@ -185,7 +183,10 @@ static kvcl_status_t join(kvcl_comm_h comm, const char *address, bool accept, ui
     if ((comm == NULL) || (inter_p == NULL) || comm->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: NULL argument, or an inter-communicator", call);
     }
-    timeout_ns  = kvcl_timeout(comm->ctx, timeout_ns);
+    status = kvcl_call_timeout(comm->ctx, timeout_ns, call, &timeout_ns);
+    if (status != KVCL_OK) {
+        return status;
+    }
     deadline_ns = kvcl_deadline_after(timeout_ns);
     if (comm->rank == 0) { /* whatever is wrong, the others wait to hear it */
         status = (!accept && (address == NULL))

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/comm.h"
+#include "core/timeout.h"
 #include "mem/rmem.h"
 
 #include <errno.h>
@@ -348,9 +349,14 @@ static bool signalled(void *arg)
 kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, uint64_t timeout_ns)
 {
     signal_wait_t wait;
+    char          what[96];
 
     if (mem == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_signal_wait: mem is NULL");
+    }
+    if (timeout_ns == KVCL_WAIT_FOREVER) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_signal_wait: KVCL_WAIT_FOREVER: a counter has no deadline that "
+                         "would end the wait; give a time, or KVCL_WAIT_DEFAULT");
     }
     if (mem->region->copier != NULL) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_signal_wait: signals are counted in host memory, not a device's");
@@ -361,9 +367,10 @@ kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, 
     }
     wait.word  = (_Atomic uint64_t *)((char *)mem->region->addr + offset);
     wait.value = value;
-    if (signalled(&wait) || kvcl_engine_wait(mem->ctx, signalled, &wait,
-                                             kvcl_deadline_after(kvcl_timeout(mem->ctx, timeout_ns)))) {
+    if (signalled(&wait) || kvcl_wait_for(mem->ctx, signalled, &wait, timeout_ns)) {
         return KVCL_OK;
     }
-    return KVCL_INPROGRESS;
+    snprintf(what, sizeof(what), "the counter at offset %llu, which is %llu, to reach %llu",
+             (unsigned long long)offset, (unsigned long long)atomic_load(wait.word), (unsigned long long)value);
+    return kvcl_wait_ended(mem->ctx, timeout_ns, "kvcl_signal_wait", what);
 }

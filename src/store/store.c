@@ -210,9 +210,7 @@ static kvcl_status_t wait_step(kvcl_status_t posted, kvcl_req_h *req)
     kvcl_status_t status = posted;
 
     if (posted == KVCL_OK) {
-        do {
-            status = kvcl_req_wait(*req, 0); /* the operation's own deadline ends it */
-        } while (status == KVCL_INPROGRESS);
+        status = kvcl_req_wait(*req, KVCL_WAIT_FOREVER); /* the operation's own deadline ends it */
     }
     return status;
 }

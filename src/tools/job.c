@@ -62,7 +62,7 @@ kvcl_status_t job_finish(kvcl_req_h req, uint64_t timeout_ns)
 {
     kvcl_status_t status = kvcl_req_wait(req, timeout_ns);
 
-    if (status == KVCL_INPROGRESS) {
+    if (status == KVCL_ERR_WAIT_TIMEOUT) {
         kvcl_req_cancel(req);
         status = kvcl_req_wait(req, GRACE_NS);
         status = (status == KVCL_OK) ? KVCL_OK : KVCL_ERR_TIMED_OUT;

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/timeout.h"
 #include "store/admin/ops.h"
 #include "value/value.h"
 
@@ -183,10 +184,13 @@ void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head)
 /* ---- the calls ---- */
 
 static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const char *call,
-                           kvcl_value_head_t **heads_p, kvcl_status_t **status_p)
+                           uint64_t *timeout_ns, kvcl_value_head_t **heads_p, kvcl_status_t **status_p)
 {
     kvcl_status_t result = kvcl_store_check(store, keys, n, call);
 
+    if (result == KVCL_OK) {
+        result = kvcl_call_timeout(store->ctx, *timeout_ns, call, timeout_ns);
+    }
     if (result != KVCL_OK) {
         return result;
     }
@@ -218,11 +222,11 @@ kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key_t *keys,
     if ((bytes == NULL) && (n != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_value_sizes: bytes is NULL");
     }
-    result = begin(store, keys, n, "kvcl_store_value_sizes", &heads, &found);
+    result = begin(store, keys, n, "kvcl_store_value_sizes", &timeout_ns, &heads, &found);
     if (result != KVCL_OK) {
         return result;
     }
-    result = kvcl_value_heads(store, keys, n, heads, found, kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns)));
+    result = kvcl_value_heads(store, keys, n, heads, found, kvcl_deadline_after(timeout_ns));
     for (i = 0; (result == KVCL_OK) && (i < n); ++i) {
         bytes[i] = (found[i] == KVCL_OK) ? heads[i].bytes : 0;
         first    = (first == KVCL_OK) ? found[i] : first;
@@ -245,11 +249,11 @@ kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_t *key, k
     if ((n_p == NULL) || ((keys == NULL) && (cap != 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_value_keys: n_p is NULL, or keys");
     }
-    result = begin(store, key, 1, "kvcl_store_value_keys", &heads, &found);
+    result = begin(store, key, 1, "kvcl_store_value_keys", &timeout_ns, &heads, &found);
     if (result != KVCL_OK) {
         return result;
     }
-    result = kvcl_value_heads(store, key, 1, heads, found, kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns)));
+    result = kvcl_value_heads(store, key, 1, heads, found, kvcl_deadline_after(timeout_ns));
     result = (result == KVCL_OK) ? found[0] : result;
     if (result == KVCL_OK) {
         *n_p = 1 + (size_t)heads[0].parts;
@@ -281,11 +285,11 @@ kvcl_status_t kvcl_store_remove_values(kvcl_store_h store, const kvcl_key_t *key
     uint64_t           deadline;
     size_t             i;
 
-    result = begin(store, keys, n, "kvcl_store_remove_values", &heads, &found);
+    result = begin(store, keys, n, "kvcl_store_remove_values", &timeout_ns, &heads, &found);
     if (result != KVCL_OK) {
         return result;
     }
-    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
+    deadline = kvcl_deadline_after(timeout_ns);
     result   = kvcl_value_heads(store, keys, n, heads, found, deadline);
     both     = malloc(((2 * n) + 1) * sizeof(*both));
     result   = ((result == KVCL_OK) && (both == NULL)) ? KVCL_ERR_NO_MEMORY : result;
@@ -298,9 +302,7 @@ kvcl_status_t kvcl_store_remove_values(kvcl_store_h store, const kvcl_key_t *key
         result       = kvcl_store_remove(store, both, 2 * n, &p, &req);
     }
     if (result == KVCL_OK) {
-        do {
-            result = kvcl_req_wait(req, 0);
-        } while (result == KVCL_INPROGRESS);
+        result = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
     }
     for (i = 0; (result == KVCL_OK) && (i < n); ++i) {
         if (found[i] == KVCL_OK) {

@@ -240,9 +240,7 @@ static kvcl_status_t wait_here(run_t *run)
 {
     kvcl_status_t status;
 
-    do {
-        status = kvcl_req_wait(run->req, 0);
-    } while (status == KVCL_INPROGRESS);
+    status = kvcl_req_wait(run->req, KVCL_WAIT_FOREVER);
     run->req = NULL;
     return status;
 }

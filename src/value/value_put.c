@@ -301,9 +301,7 @@ static kvcl_status_t list_new(work_t *work, size_t n, const kvcl_xfer_params_t *
     if (status != KVCL_OK) {
         return status;
     }
-    do {
-        status = kvcl_req_wait(req, 0); /* it has its deadline */
-    } while (status == KVCL_INPROGRESS);
+    status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* it has its deadline */
     return kvcl_req_instant(work->put.store->ctx, status, p->cb, p->cb_arg, req_p);
 }
 

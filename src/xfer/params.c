@@ -45,6 +45,11 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return status;
     }
     memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
+    if (out->timeout_ns == KVCL_WAIT_FOREVER) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: timeout_ns is KVCL_WAIT_FOREVER, but each operation has a deadline: "
+                         "give a time, or 0 for the default", call);
+    }
+    out->timeout_ns = (out->timeout_ns == KVCL_WAIT_DEFAULT) ? 0 : out->timeout_ns;
     if ((out->flags & ~(KVCL_LAYERWISE | KVCL_BACKGROUND | KVCL_PUT_WAIT)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx", call, (unsigned long long)out->flags);
     }

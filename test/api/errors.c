@@ -35,7 +35,7 @@ kvcl_status_t final(kvcl_req_h req)
 {
     kvcl_status_t status = kvcl_req_wait(req, 20ull * SECOND);
 
-    ck_assert_int_ne(status, KVCL_INPROGRESS);
+    ck_assert_int_ne(status, KVCL_ERR_WAIT_TIMEOUT);
     return status;
 }
 

@@ -97,7 +97,8 @@ static void other_params(void)
     IS(kvcl_send_bytes(world, 0, 1, "abc", 4, p, &sent) == KVCL_OK);
     IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_OK);
     free(p);
-    IS((kvcl_req_wait(req, 0) == KVCL_OK) && (kvcl_req_wait(sent, 0) == KVCL_OK) && (strcmp(in, "abc") == 0));
+    IS((kvcl_req_wait(req, KVCL_WAIT_FOREVER) == KVCL_OK) && (kvcl_req_wait(sent, KVCL_WAIT_FOREVER) == KVCL_OK));
+    IS(strcmp(in, "abc") == 0);
     p = grown(&now, sizeof(now), sizeof(now) + 8, 1);
     IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_ERR_INVALID_PARAM);
     free(p);

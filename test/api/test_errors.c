@@ -320,6 +320,8 @@ START_TEST(communicators_refuse)
     REFUSED(INVALID_PARAM, "kvcl_comm_accept", kvcl_comm_accept(NULL, SECOND, &out.comm));
     REFUSED(INVALID_PARAM, "kvcl_comm_accept", kvcl_comm_accept(world, SECOND, NULL));
     REFUSED(TIMED_OUT, "nobody connected", kvcl_comm_accept(world, SECOND / 20, &out.comm));
+    REFUSED(TIMED_OUT, "nobody connected", kvcl_comm_accept(world, 0, &out.comm));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_comm_accept(world, KVCL_WAIT_FOREVER, &out.comm));
 }
 END_TEST
 

@@ -66,6 +66,7 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     REFUSED(INVALID_PARAM, "0x8", kvcl_store_copy(store, keys, 2, 0, 8, out.bytes));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_copy(store, NULL, 2, 0, 0, out.bytes));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_drain(NULL, SECOND, count));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_drain(store, KVCL_WAIT_FOREVER, count));
     REFUSED(UNKNOWN_RANK, "rank 9", kvcl_store_rank_stats(store, 9, stats));
     REFUSED(INVALID_PARAM, "array of 1", kvcl_store_rank_stats(store, 0, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_upsert(NULL, keys, 2, cache, good_ids, NULL, &out.req));
@@ -150,6 +151,7 @@ START_TEST(what_is_asked_about_values_is_checked)
     ck_assert_int_eq(kvcl_store_value_keys(store, keys, out.keys, 4, &out.n, SECOND), KVCL_ERR_NOT_FOUND);
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_remove_values(NULL, keys, 2, SECOND));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_remove_values(store, NULL, 2, SECOND));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_remove_values(store, keys, 2, KVCL_WAIT_FOREVER));
     TAKEN(kvcl_store_remove_values(store, keys, 2, SECOND)); /* what is absent is no error */
     ck_assert(memcmp(&out, &kept, sizeof(out)) == 0);
 }

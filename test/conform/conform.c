@@ -217,7 +217,7 @@ kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req)
 {
     kvcl_status_t status = kvcl_req_wait(req, (cf_sanitizer("") ? 80 : 20) * KVCL_NS_PER_SEC);
 
-    CF_CHECK(cf, status != KVCL_INPROGRESS);
+    CF_CHECK(cf, status != KVCL_ERR_WAIT_TIMEOUT);
     return status;
 }
 

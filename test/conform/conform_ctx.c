@@ -102,7 +102,7 @@ static void worker_cancel(worker_t *w, kvcl_rand_t *rnd)
 
     CF_OK(w->cf, kvcl_recv_bytes(w->cf->world, KVCL_ANY_SOURCE, 0xffffffff, in, 8, NULL, &req));
     if (kvcl_rand_below(rnd, 2)) {
-        CF_IS(w->cf, kvcl_req_wait(req, 1 + kvcl_rand_below(rnd, 300000)), KVCL_INPROGRESS);
+        CF_IS(w->cf, kvcl_req_wait(req, 1 + kvcl_rand_below(rnd, 300000)), KVCL_ERR_WAIT_TIMEOUT);
     }
     kvcl_req_cancel(req);
     CF_IS(w->cf, cf_end(w->cf, req), KVCL_ERR_CANCELED);

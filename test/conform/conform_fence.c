@@ -46,7 +46,7 @@ static void signal_rounds(cf_t *cf, bool ours, size_t len, int rounds)
             CF_OK(cf, cf_end(cf, back));
         }
     }
-    CF_IS(cf, kvcl_signal_wait(count.mine, 0, UINT64_MAX, 2 * KVCL_NS_PER_MS), KVCL_INPROGRESS);
+    CF_IS(cf, kvcl_signal_wait(count.mine, 0, UINT64_MAX, 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     cf_mem_end(cf, &data);
     cf_mem_end(cf, &count);
     free(buf);
@@ -317,11 +317,11 @@ static void reuse_give(cf_t *cf, reuse_t *r, way_t way)
         atomic_store(cf_word(cf, 0), round + 1);
         do {
             status = kvcl_req_wait(req, KVCL_NS_PER_MS);
-            if ((status == KVCL_INPROGRESS) &&
+            if ((status == KVCL_ERR_WAIT_TIMEOUT) &&
                 ((atomic_load(cf_word(cf, 1)) > round) || (atomic_load(cf_word(cf, 2)) != 0))) {
                 kvcl_req_cancel(req); /* the recv was gone before it matched */
             }
-        } while (status == KVCL_INPROGRESS);
+        } while (status == KVCL_ERR_WAIT_TIMEOUT);
     }
 }
 

@@ -133,7 +133,7 @@ static void step_by_step(cf_t *cf)
     s = le_send(cf, cf->rank, &out, 0);
     for (l = 0; l < what.layers; ++l) {
         CF_IS(cf, kvcl_req_layer_test(r, in.sel.layers.first + l), KVCL_INPROGRESS);
-        CF_IS(cf, kvcl_req_layer_wait(r, in.sel.layers.first + l, KVCL_NS_PER_MS), KVCL_INPROGRESS);
+        CF_IS(cf, kvcl_req_layer_wait(r, in.sel.layers.first + l, KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
         (void)le_visit(&out, &what, l, seed, LE_WRITE);
         CF_OK(cf, kvcl_req_layer_ready(s, out.sel.layers.first + l));
         CF_OK(cf, kvcl_req_layer_ready(s, out.sel.layers.first + l)); /* again is no error */
@@ -215,7 +215,7 @@ static void bad_calls(cf_t *cf)
     CF_IS(cf, kvcl_req_layer_ready(r, first), KVCL_ERR_INVALID_PARAM);
     CF_IS(cf, kvcl_req_layer_test(r, first + 4), KVCL_ERR_OUT_OF_RANGE);
     CF_IS(cf, kvcl_req_layer_wait(r, first - 1, 1), KVCL_ERR_OUT_OF_RANGE);
-    CF_IS(cf, kvcl_req_layer_wait(r, first, KVCL_NS_PER_MS), KVCL_INPROGRESS);
+    CF_IS(cf, kvcl_req_layer_wait(r, first, KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     s = le_send(cf, cf->rank, &out, 0);
     CF_IS(cf, kvcl_req_layer_ready(s, out.sel.layers.first + 4), KVCL_ERR_OUT_OF_RANGE);
     CF_IS(cf, kvcl_req_layer_ready(s, out.sel.layers.first - 1), KVCL_ERR_OUT_OF_RANGE);

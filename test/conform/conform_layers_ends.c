@@ -138,7 +138,7 @@ kvcl_status_t le_wait(cf_t *cf, kvcl_req_h req, const le_end_t *end, uint32_t la
 {
     kvcl_status_t status = kvcl_req_layer_wait(req, end->sel.layers.first + layer, 60 * KVCL_NS_PER_SEC);
 
-    CF_CHECK(cf, status != KVCL_INPROGRESS);
+    CF_CHECK(cf, status != KVCL_ERR_WAIT_TIMEOUT);
     return status;
 }
 

@@ -50,7 +50,7 @@ static void stopped_once(cf_t *cf, const le_what_t *what, le_end_t *ends, uint64
     }
     if (cf->rank == 0) {
         status = kvcl_req_wait(req, mine ? 20 * KVCL_NS_PER_SEC : 60 * KVCL_NS_PER_MS);
-        if (status == KVCL_INPROGRESS) { /* the recv was gone before it matched */
+        if (status == KVCL_ERR_WAIT_TIMEOUT) { /* the recv was gone before it matched */
             kvcl_req_cancel(req);
             status = cf_end(cf, req);
         }
@@ -59,7 +59,7 @@ static void stopped_once(cf_t *cf, const le_what_t *what, le_end_t *ends, uint64
         }
     } else {
         if (!mine && (kvcl_req_layer_wait(req, end.sel.layers.first + what->layers - 1, 60 * KVCL_NS_PER_MS) ==
-                      KVCL_INPROGRESS)) {
+                      KVCL_ERR_WAIT_TIMEOUT)) {
             kvcl_req_cancel(req); /* the send was gone before it matched */
         }
         for (l = 0; l < what->layers; ++l) { /* all the time until it is collected */

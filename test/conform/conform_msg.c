@@ -356,13 +356,13 @@ static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_
     }
     if ((cf->rank == 1) && (stopper == 0)) { /* the sender may have taken it back before we saw it */
         status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
-        if (status == KVCL_INPROGRESS) {
+        if (status == KVCL_ERR_WAIT_TIMEOUT) {
             kvcl_req_cancel(req);
             status = cf_end(cf, req);
         }
     } else if ((cf->rank == 0) && (stopper == 1)) { /* or the receiver before it matched */
         status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
-        if (status == KVCL_INPROGRESS) {
+        if (status == KVCL_ERR_WAIT_TIMEOUT) {
             kvcl_req_cancel(req);
             status = cf_end(cf, req);
         }

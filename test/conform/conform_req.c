@@ -51,7 +51,7 @@ static void test_and_wait(cf_t *cf)
     CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 1, in, 4, NULL, &r));
     CF_IS(cf, kvcl_req_test(r), KVCL_INPROGRESS);
     began = kvcl_now_ns();
-    CF_IS(cf, kvcl_req_wait(r, 3 * KVCL_NS_PER_MS), KVCL_INPROGRESS);
+    CF_IS(cf, kvcl_req_wait(r, 3 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, kvcl_now_ns() - began >= 3 * KVCL_NS_PER_MS);
     cf_fence(cf);
     CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 1, out, 4, NULL, &s));
@@ -59,7 +59,7 @@ static void test_and_wait(cf_t *cf)
     }
     CF_OK(cf, status);
     CF_CHECK(cf, strcmp(in, "abc") == 0);
-    CF_OK(cf, kvcl_req_wait(s, 0));
+    CF_OK(cf, kvcl_req_wait(s, KVCL_WAIT_FOREVER));
 }
 
 static void any_and_all(cf_t *cf)
@@ -81,9 +81,9 @@ static void any_and_all(cf_t *cf)
         CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 10 + i, &in[i], 1, NULL, &r[(i + 1) % (N + 1)]));
     }
     at = 77;
-    CF_IS(cf, kvcl_req_wait_any(r, N + 1, KVCL_NS_PER_MS, &at), KVCL_INPROGRESS);
+    CF_IS(cf, kvcl_req_wait_any(r, N + 1, KVCL_NS_PER_MS, &at), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, at == 77);
-    CF_IS(cf, kvcl_req_wait_all(r, N + 1, KVCL_NS_PER_MS), KVCL_INPROGRESS);
+    CF_IS(cf, kvcl_req_wait_all(r, N + 1, KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     cf_fence(cf);
     for (i = N; i-- > 0;) {
         CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 10 + i, &out[i], 1, NULL, &s[i]));
@@ -104,6 +104,55 @@ static void any_and_all(cf_t *cf)
     CF_CHECK(cf, kvcl_req_wait_all(r, 2, WAIT_NS) < 0); /* the first error */
     CF_CHECK(cf, (r[0] == NULL) && (r[1] == NULL));
     kvcl_req_cancel(NULL);
+}
+
+/* A wait whose time is up is an error that names what it waited for and how long; what it waited for goes on. */
+static void waits_end(cf_t *cf)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    cf_mem_t           mem    = cf_mem(cf, 64, true, KVCL_READ);
+    char               who[32], in[4], out[4] = "abc";
+    kvcl_req_h         r[2], s;
+    uint64_t           began;
+    size_t             at = 77;
+
+    snprintf(who, sizeof(who), "of tag 2 from rank %d", last_rank(cf));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 2, in, 4, NULL, &r[0]));
+    r[1] = NULL;
+    CF_IS(cf, kvcl_req_wait(r[0], 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
+    CF_CHECK(cf, (strstr(kvcl_last_error(), who) != NULL) && (strstr(kvcl_last_error(), "2ms") != NULL));
+    CF_IS(cf, kvcl_req_wait_any(r, 2, 2 * KVCL_NS_PER_MS, &at), KVCL_ERR_WAIT_TIMEOUT);
+    CF_CHECK(cf, (strstr(kvcl_last_error(), "1 of 2 requests") != NULL) && (at == 77));
+    CF_IS(cf, kvcl_req_wait_all(r, 2, 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
+    CF_CHECK(cf, (strstr(kvcl_last_error(), "1 of 2 requests") != NULL) && (r[0] != NULL));
+    CF_IS(cf, kvcl_req_layer_wait(r[0], 0, 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
+    CF_CHECK(cf, strstr(kvcl_last_error(), "layer 0 of: kvcl_recv_bytes") != NULL);
+    CF_IS(cf, kvcl_signal_wait(mem.mine, 8, 5, 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
+    CF_CHECK(cf, strstr(kvcl_last_error(), "offset 8") != NULL);
+    CF_IS(cf, kvcl_signal_wait(mem.mine, 8, 5, KVCL_WAIT_FOREVER), KVCL_ERR_INVALID_PARAM);
+    began = kvcl_now_ns(); /* 0: looks, does not wait */
+    CF_IS(cf, kvcl_req_wait(r[0], 0), KVCL_ERR_WAIT_TIMEOUT);
+    CF_IS(cf, kvcl_req_wait_any(r, 2, 0, &at), KVCL_ERR_WAIT_TIMEOUT);
+    CF_IS(cf, kvcl_req_wait_all(r, 2, 0), KVCL_ERR_WAIT_TIMEOUT);
+    CF_IS(cf, kvcl_req_layer_wait(r[0], 0, 0), KVCL_ERR_WAIT_TIMEOUT);
+    CF_IS(cf, kvcl_signal_wait(mem.mine, 8, 5, 0), KVCL_ERR_WAIT_TIMEOUT);
+    CF_CHECK(cf, kvcl_now_ns() - began < 20 * KVCL_NS_PER_SEC); /* KVCL_TIMEOUT is 30 s */
+    cf_fence(cf);
+    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 2, out, 4, NULL, &s));
+    CF_OK(cf, kvcl_req_wait(r[0], KVCL_WAIT_FOREVER));
+    CF_OK(cf, kvcl_req_wait_all(&s, 1, KVCL_WAIT_DEFAULT));
+    params.timeout_ns = 2 * KVCL_NS_PER_MS; /* for ever ends with the operation's own deadline */
+    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]));
+    CF_IS(cf, kvcl_req_wait(r[0], KVCL_WAIT_FOREVER), KVCL_ERR_TIMED_OUT);
+    r[0]              = NULL;
+    params.timeout_ns = KVCL_WAIT_FOREVER; /* so no operation may lack one */
+    CF_IS(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]), KVCL_ERR_INVALID_PARAM);
+    CF_CHECK(cf, (r[0] == NULL) && (strstr(kvcl_last_error(), "KVCL_WAIT_FOREVER") != NULL));
+    params.timeout_ns = KVCL_WAIT_DEFAULT;
+    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]));
+    kvcl_req_cancel(r[0]);
+    CF_IS(cf, cf_end(cf, r[0]), KVCL_ERR_CANCELED);
+    cf_mem_end(cf, &mem);
 }
 
 /* ---------------------------------------------------------------- deadlines */
@@ -380,6 +429,7 @@ static void descriptor(cf_t *cf)
 static const cf_case_t cases[] = {
     {"test_and_wait", test_and_wait, 0},
     {"any_and_all", any_and_all, 0},
+    {"waits_end", waits_end, 0},
     {"deadlines", deadlines, 0},
     {"deadline_beside_sleepers", deadline_beside_sleepers, 0},
     {"callbacks", callbacks, 0},

@@ -51,14 +51,7 @@ static uint64_t now_ns(void)
 /* What the posting call said, or how the request ended that it then gave. */
 static kvcl_status_t finish(kvcl_status_t posted, const kvcl_req_h *req)
 {
-    kvcl_status_t status = posted;
-
-    if (status == KVCL_OK) {
-        do {
-            status = kvcl_req_wait(*req, (uint64_t)LONG_S * 1000000000u);
-        } while (status == KVCL_INPROGRESS);
-    }
-    return status;
+    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
 static kvcl_status_t barrier(kvcl_comm_h comm)

@@ -73,13 +73,7 @@ static kvcl_status_t once(const me_t *me, const plan_t *plan)
                                   &req);
         break;
     }
-    while ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
-        status = kvcl_req_wait(req, 60000000000u);
-        if (status != KVCL_INPROGRESS) {
-            break;
-        }
-    }
-    return status;
+    return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
 }
 
 /* One rank. Exit 0: as it should be. */

@@ -75,14 +75,7 @@ static void address_of(kvcl_context_h ctx, char *text)
 
 static kvcl_status_t wait_for(kvcl_status_t posted, const kvcl_req_h *req)
 {
-    kvcl_status_t status = posted;
-
-    if (status == KVCL_OK) {
-        do {
-            status = kvcl_req_wait(*req, SECONDS(30));
-        } while (status == KVCL_INPROGRESS);
-    }
-    return status;
+    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
 /* ---- in one process ---- */

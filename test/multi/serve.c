@@ -17,11 +17,7 @@ static uint8_t byte_of(unsigned key, unsigned i)
 
 static kvcl_status_t finish(kvcl_status_t posted, kvcl_req_h *req)
 {
-    kvcl_status_t status = posted;
-
-    while ((posted == KVCL_OK) && ((status = kvcl_req_wait(*req, 0)) == KVCL_INPROGRESS)) {
-    }
-    return status;
+    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
 /* Blocks of one size: a cache with one more than there are keys, which gets go into. */

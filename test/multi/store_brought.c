@@ -70,7 +70,7 @@ static uint64_t get_at_once(world_t *w, kvcl_store_h store, kvcl_cache_h to, con
         ids[i] = i;
         KVCL_TRY(kvcl_store_get(store, &keys[i], 1, to, &ids[i], NULL, NULL, &reqs[i]));
     }
-    CHECK(w, kvcl_req_wait_all(reqs, EACH, 0) == KVCL_OK, "gets at once");
+    CHECK(w, kvcl_req_wait_all(reqs, EACH, KVCL_WAIT_FOREVER) == KVCL_OK, "gets at once");
     for (i = 0; i < EACH; ++i) {
         CHECK(w, holds(to, ids[i], &keys[i]), "block %u has other bytes", i);
     }

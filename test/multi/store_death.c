@@ -81,14 +81,7 @@ static void expected(const kvcl_key_t *key, uint64_t *words)
 
 static kvcl_status_t wait_for(kvcl_status_t posted, kvcl_req_h *req)
 {
-    kvcl_status_t status = posted;
-
-    if (posted == KVCL_OK) {
-        do {
-            status = kvcl_req_wait(*req, 0);
-        } while (status == KVCL_INPROGRESS);
-    }
-    return status;
+    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
 /* One key: right bytes, or why not. */

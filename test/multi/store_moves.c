@@ -141,7 +141,7 @@ void test_drain(world_t *w)
     sync_all(w);
     pthread_create(&thread, NULL, get_on, &getter);
     if (w->rank == leaver) {
-        status = kvcl_store_drain(store, 0, &moved);
+        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
         CHECK(w, status == ((w->size > 1) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain: %s", kvcl_status_text(status));
         CHECK(w, moved == ((w->size > 1) ? EACH : 0), "%llu blocks moved", (unsigned long long)moved);
         kvcl_store_stats(store, &stats);
@@ -193,13 +193,13 @@ void test_drain_two(world_t *w)
             keys[r] = key_of("two", 0, (uint64_t)r);
         }
         CHECK(w, (w->size < 2) || (kvcl_store_copy(store, keys, EACH, 1, 0, NULL) == KVCL_OK), "copy");
-        CHECK(w, (w->size < 2) || ((kvcl_store_drain(store, 0, &moved) == KVCL_OK) && (moved == 0)),
+        CHECK(w, (w->size < 2) || ((kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved) == KVCL_OK) && (moved == 0)),
               "rank 1 has them: %llu moved", (unsigned long long)moved);
     }
     sync_all(w);
     if (w->rank == 1) {
         kvcl_context_stats(w->ctx, &before);
-        CHECK(w, kvcl_store_drain(store, 0, &moved) == ((w->size > 2) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain");
+        CHECK(w, kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved) == ((w->size > 2) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain");
         kvcl_context_stats(w->ctx, &after);
         CHECK(w, moved == ((w->size > 2) ? EACH : 0), "%llu moved", (unsigned long long)moved);
         CHECK(w, after.ops - before.ops < (2u * (unsigned)w->size) + 4, "%llu questions",

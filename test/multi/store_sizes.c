@@ -133,7 +133,7 @@ void test_sizes(world_t *w)
     }
     sync_all(w);
     if ((w->size > 1) && (w->rank == 0)) {
-        status = kvcl_store_drain(store, 0, &moved);
+        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
         CHECK(w, status == KVCL_OK, "drain: %s", kvcl_status_text(status));
     }
     sync_all(w);

@@ -450,7 +450,7 @@ void test_slabs_drain(world_t *w)
     before = evicted(store);
     sync_all(w);
     if ((w->rank == 0) && (w->size > 1)) {
-        status = kvcl_store_drain(store, 0, &moved);
+        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
         CHECK(w, status == KVCL_ERR_NO_SPACE, "a drain with room for a part: %s", kvcl_status_text(status));
         CHECK(w, moved == 1, "%llu moved", (unsigned long long)moved);
     }

@@ -458,7 +458,7 @@ void test_tier_sizes_drain(world_t *w)
     make_caches(w, caches);
     if (w->rank == last) {
         put_mine(w, store, caches, 0, MANY);
-        status = kvcl_store_drain(store, 0, &moved);
+        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
         CHECK(w, status == ((last != 0) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain: %s", kvcl_status_text(status));
         CHECK(w, moved == ((last != 0) ? SIZES * MANY : 0), "%llu blocks moved", (unsigned long long)moved);
         CHECK(w, (last == 0) || (stats_of(store).nvme_blocks == 0), "%llu blocks are still in the tier",

@@ -32,12 +32,7 @@ typedef struct world {
 
 static inline kvcl_status_t wait_for(kvcl_req_h req)
 {
-    kvcl_status_t status;
-
-    do {
-        status = kvcl_req_wait(req, 0);
-    } while (status == KVCL_INPROGRESS);
-    return status;
+    return kvcl_req_wait(req, KVCL_WAIT_FOREVER);
 }
 
 /** Post it, wait for it. */

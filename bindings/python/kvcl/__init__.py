@@ -31,7 +31,7 @@ from ._context import ANY_SOURCE, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, Exists, InProgress, Internal, InvalidParam,
                       IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
                       RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable, Unsupported,
-                      VersionMismatch)
+                      VersionMismatch, WaitTimeout)
 from ._keys import key_chain, key_from_bytes, key_from_string, key_root, value_key
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
@@ -48,7 +48,8 @@ __all__ = [
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RecvInfo", "RemoteMem", "Request",
     "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreEvent", "StoreItem", "Tier",
-    "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "build", "colls",
+    "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout",
+    "build", "colls",
     "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source", "settings",
     "topology", "value_key", "version", "wait_all", "wait_any",
 ]

@@ -34,6 +34,7 @@ class Status(enum.IntEnum):
     ERR_PROTOCOL = -22
     ERR_SHUTDOWN = -23
     ERR_INTERNAL = -24
+    ERR_WAIT_TIMEOUT = -25
 
 
 class KvclError(Exception):
@@ -43,9 +44,15 @@ class KvclError(Exception):
 
 
 class InProgress(KvclError, TimeoutError):
-    """The wait ended, the request did not: it goes on."""
+    """The request has not completed: it goes on."""
 
     status = Status.INPROGRESS
+
+
+class WaitTimeout(InProgress):
+    """The wait's time is up; the request goes on."""
+
+    status = Status.ERR_WAIT_TIMEOUT
 
 
 class InvalidParam(KvclError, ValueError):
@@ -195,7 +202,7 @@ class Internal(KvclError, RuntimeError):
 def by_status() -> Dict[int, Type[KvclError]]:
     """The exception class of every status but OK."""
     table: Dict[int, Type[KvclError]] = {int(s): KvclError for s in Status if s != Status.OK}
-    for cls in KvclError.__subclasses__():
+    for cls in KvclError.__subclasses__() + InProgress.__subclasses__():
         table[int(cls.status)] = cls
     return table
 

@@ -4,7 +4,7 @@ import time
 from typing import Any, Optional, Tuple
 
 from . import _kvcl
-from ._errors import InProgress
+from ._errors import WaitTimeout
 from ._request import Request
 
 
@@ -18,7 +18,7 @@ class Mem(_kvcl.Mem):
     def signal_wait(self, offset: int, value: int, timeout: Optional[float] = None) -> None:
         """Wait until the 8-byte counter at offset is at least value: signals of puts (RemoteMem.put) add to it.
 
-        The puts' data is visible then. InProgress after timeout seconds; without one it waits for ever.
+        The puts' data is visible then. WaitTimeout after timeout seconds; without one it waits for ever.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -26,7 +26,7 @@ class Mem(_kvcl.Mem):
             if self._signal_wait(offset, value, max(left, 1e-6)):
                 return
             if until is not None and time.monotonic() >= until:
-                raise InProgress(f"the counter at {offset} has not reached {value}")
+                raise WaitTimeout(f"the counter at {offset} has not reached {value}")
 
     def __enter__(self) -> "Mem":
         return self

@@ -26,7 +26,7 @@ class Request(_kvcl.Request):
     def wait(self, timeout: Optional[float] = None) -> Any:
         """Wait, at most timeout seconds, without the GIL. Returns the result.
 
-        Raises InProgress (a TimeoutError) if it has not completed: it goes on. TimedOut is final: the operation's own
+        Raises WaitTimeout (a TimeoutError) if it has not completed: it goes on. TimedOut is final: the operation's own
         deadline passed. Interrupted by Ctrl-C it goes on as well.
         """
         return self._out(self._wait(timeout))
@@ -37,7 +37,7 @@ class Request(_kvcl.Request):
 
     def layer_wait(self, layer: int, timeout: Optional[float] = None) -> None:
         """Of a recv: wait, at most timeout seconds, without the GIL, until this layer (as the receiving cache counts)
-        has come. InProgress if it has not: the request goes on. Raises the request's error if it has failed. If the
+        has come. WaitTimeout if it has not: the request goes on. Raises the request's error if it has failed. If the
         send was not layerwise, all layers come when the request completes.
         """
         self._layer_wait(layer, timeout)
@@ -170,7 +170,7 @@ def _until_done(request: Request) -> Generator[Any, None, None]:
 def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> List[Any]:
     """Wait for all; their results, in order.
 
-    If some failed, the first one's error is raised after all have completed. InProgress after timeout seconds: those
+    If some failed, the first one's error is raised after all have completed. WaitTimeout after timeout seconds: those
     left go on.
     """
     requests = list(requests)
@@ -189,7 +189,7 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
 
 
 def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tuple[int, Request]:
-    """Wait until one of them has completed, well or not; (its index, it). InProgress after timeout seconds.
+    """Wait until one of them has completed, well or not; (its index, it). WaitTimeout after timeout seconds.
 
     Requests that had completed before count: leave those you have dealt with out. All are of one context;
     ValueError if there is none.

@@ -201,7 +201,7 @@ static void get_size(kvcl_comm_h comm, bench_t *b, kvcl_context_h ctx, size_t si
     for (round = 0; round <= b->rounds; ++round) {
         start = kvcl_now_ns();
         if ((kvcl_get(comm, 0, mine, &remote, &local, &params, &req) != KVCL_OK) ||
-            (kvcl_req_wait(req, UINT64_MAX) != KVCL_OK)) {
+            (kvcl_req_wait(req, KVCL_WAIT_FOREVER) != KVCL_OK)) {
             die("kvcl_get");
         }
         took = kvcl_now_ns() - start;

@@ -26,12 +26,7 @@ static double now(void)
 
 static kvcl_status_t wait_for(kvcl_req_h req)
 {
-    kvcl_status_t status;
-
-    do {
-        status = kvcl_req_wait(req, 0);
-    } while (status == KVCL_INPROGRESS);
-    return status;
+    return kvcl_req_wait(req, KVCL_WAIT_FOREVER);
 }
 
 static void sync_all(kvcl_comm_h comm)

@@ -22,14 +22,7 @@ static double now(void)
 
 static kvcl_status_t done(kvcl_status_t posted, kvcl_req_h *req)
 {
-    while (posted == KVCL_OK) {
-        posted = kvcl_req_wait(*req, 0);
-        if (posted == KVCL_OK) {
-            return KVCL_OK;
-        }
-        posted = (posted == KVCL_INPROGRESS) ? KVCL_OK : posted;
-    }
-    return posted;
+    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
 static void sync_all(kvcl_comm_h comm)

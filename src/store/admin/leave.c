@@ -185,9 +185,7 @@ kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         status       = kvcl_store_remove(store, keys, n, &p, &removed);
     }
     if (status == KVCL_OK) {
-        do {
-            status = kvcl_req_wait(removed, 0); /* its own deadline ends it */
-        } while (status == KVCL_INPROGRESS);
+        status = kvcl_req_wait(removed, KVCL_WAIT_FOREVER); /* its own deadline ends it */
     }
     return status;
 }

@@ -37,9 +37,7 @@ static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all)
     kvcl_status_t status = kvcl_allgather(comm, mine, sizeof(*mine), all, NULL, &req);
 
     if (status == KVCL_OK) {
-        do {
-            status = kvcl_req_wait(req, 0); /* its own deadline ends it */
-        } while (status == KVCL_INPROGRESS);
+        status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* its own deadline ends it */
     }
     return status;
 }

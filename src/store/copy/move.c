@@ -6,6 +6,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/timeout.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
@@ -525,10 +526,13 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t
     uint64_t      moved, deadline;
     drain_t       *drain;
 
+    if (status == KVCL_OK) {
+        status = kvcl_call_timeout(store->ctx, timeout_ns, "kvcl_store_drain", &timeout_ns);
+    }
     if (status != KVCL_OK) {
         return status;
     }
-    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
+    deadline = kvcl_deadline_after(timeout_ns);
     drain    = calloc(1, sizeof(*drain) + (store->n_ranks * (sizeof(drain->room[0]) + sizeof(drain->skip[0]))));
     if (drain == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");

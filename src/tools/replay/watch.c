@@ -112,8 +112,8 @@ static void hear(watch_t *watch, uint64_t ns)
 
     while (!is_gone(watch)) {
         now    = clock_ns();
-        status = (now < until) ? kvcl_req_wait(watch->word, until - now) : kvcl_req_test(watch->word);
-        if (status == KVCL_INPROGRESS) {
+        status = kvcl_req_wait(watch->word, (now < until) ? until - now : 0);
+        if (status == KVCL_ERR_WAIT_TIMEOUT) {
             return;
         }
         watch->word = NULL;

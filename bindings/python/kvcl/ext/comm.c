@@ -66,7 +66,7 @@ static PyObject *comm_join(PyObject *cls, PyObject *args)
     uint64_t      ns;
     int           accept;
 
-    if (!PyArg_ParseTuple(args, "OzpO:_join", &arg, &address, &accept, &timeout) || (kvpy_timeout(timeout, &ns) != 0) ||
+    if (!PyArg_ParseTuple(args, "OzpO:_join", &arg, &address, &accept, &timeout) || (kvpy_call_timeout(timeout, &ns) != 0) ||
         ((comm = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL)) {
         return NULL;
     }

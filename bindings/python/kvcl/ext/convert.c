@@ -61,6 +61,14 @@ int kvpy_timeout(PyObject *arg, uint64_t *ns_p)
     return 0;
 }
 
+int kvpy_call_timeout(PyObject *arg, uint64_t *ns_p)
+{
+    int rc = kvpy_timeout(arg, ns_p);
+
+    *ns_p = ((rc == 0) && ((arg == NULL) || (arg == Py_None))) ? KVCL_WAIT_DEFAULT : *ns_p;
+    return rc;
+}
+
 int kvpy_u64(PyObject *arg, const char *what, uint64_t most, uint64_t *value_p)
 {
     PyObject           *number = PyNumber_Index(arg);

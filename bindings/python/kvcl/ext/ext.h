@@ -225,6 +225,7 @@ unsigned kvpy_ops_stop(kvpy_ctx_t *ctx);
 void *kvpy_raise(kvcl_status_t status, const char *sentence);
 int   kvpy_set_errors(PyObject *dict); /* {status: class} */
 int   kvpy_timeout(PyObject *arg, uint64_t *ns_p);                    /* seconds or None (0, the default) */
+int   kvpy_call_timeout(PyObject *arg, uint64_t *ns_p);               /* seconds or None (KVCL_WAIT_DEFAULT) */
 int   kvpy_u64(PyObject *arg, const char *what, uint64_t most, uint64_t *value_p);
 int   kvpy_int(PyObject *arg, const char *what, int *value_p);
 int   kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p); /* PyMem_RawFree() them */

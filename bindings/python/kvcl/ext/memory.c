@@ -181,7 +181,10 @@ static PyObject *mem_signal_wait(PyObject *self, PyObject *args)
         return NULL;
     }
     KVPY_CALL(mem, status, kvcl_signal_wait(mem->handle, offset, value, ns));
-    return (status >= 0) ? PyBool_FromLong(status == KVCL_OK) : kvpy_raise(status, NULL);
+    if ((status == KVCL_OK) || (status == KVCL_ERR_WAIT_TIMEOUT)) {
+        return PyBool_FromLong(status == KVCL_OK);
+    }
+    return kvpy_raise(status, NULL);
 }
 
 PyTypeObject *kvpy_make_mem(void)

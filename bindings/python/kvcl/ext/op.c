@@ -208,10 +208,13 @@ void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
  * collected here: another thread may be marking a layer. */
 static kvcl_status_t look(const kvpy_op_t *op, kvcl_req_h req, uint64_t ns)
 {
-    if (op->layerwise) {
-        return (ns == 0) ? kvcl_req_layer_test(req, 0) : kvcl_req_layer_wait(req, 0, ns);
+    kvcl_status_t status;
+
+    if (ns == 0) {
+        return op->layerwise ? kvcl_req_layer_test(req, 0) : kvcl_req_test(req);
     }
-    return (ns == 0) ? kvcl_req_test(req) : kvcl_req_wait(req, ns);
+    status = op->layerwise ? kvcl_req_layer_wait(req, 0, ns) : kvcl_req_wait(req, ns);
+    return (status == KVCL_ERR_WAIT_TIMEOUT) ? KVCL_INPROGRESS : status;
 }
 
 static kvcl_status_t collect(const kvpy_op_t *op, kvcl_status_t status)

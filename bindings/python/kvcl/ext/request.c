@@ -73,7 +73,7 @@ static Py_ssize_t find_final(PyObject *tuple)
 static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
 {
     size_t        index = set->n, held = 0, i;
-    kvcl_status_t status = KVCL_INPROGRESS;
+    kvcl_status_t status;
 
     for (i = 0; i < set->n; ++i) {
         kvpy_op_t *op = ((kvpy_request_t *)PyTuple_GetItem(tuple, (Py_ssize_t)i))->op;
@@ -106,7 +106,7 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
             set->ops[i]->busy = false;
         }
     }
-    if ((status != KVCL_INPROGRESS) && (index < set->n)) {
+    if ((status != KVCL_ERR_WAIT_TIMEOUT) && (index < set->n)) {
         kvpy_op_finish(set->ops[index], status);
     }
     for (i = 0; i < set->n; ++i) { /* what kvpy_op_wait() does at its end; their Requests are alive */
@@ -151,7 +151,7 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
     PyMem_RawFree(set.ops);
     PyMem_RawFree(set.reqs);
     if (found == (Py_ssize_t)set.n) {
-        return kvpy_raise(KVCL_INPROGRESS, "none of the requests has completed; they go on");
+        return kvpy_raise(KVCL_ERR_WAIT_TIMEOUT, "none of the requests has completed; they go on");
     }
     return (found < 0) ? NULL : PyLong_FromSsize_t(found);
 }
@@ -201,6 +201,9 @@ static PyObject *request_wait(PyObject *self, PyObject *args)
         return NULL;
     }
     done = wait_for((kvpy_request_t *)self, (timeout == Py_None) ? UINT64_MAX / 2 : ns);
+    if (done == 0) {
+        return kvpy_raise(KVCL_ERR_WAIT_TIMEOUT, "the request is still in flight; it goes on");
+    }
     return (done < 0) ? NULL : outcome((kvpy_request_t *)self);
 }
 
@@ -282,7 +285,7 @@ static int wait_for_layer(kvpy_request_t *self, uint32_t layer, uint64_t timeout
                 (void)kvpy_raise(status, NULL);
                 return -1;
             }
-            if (status < 0) {
+            if ((status < 0) && (status != KVCL_ERR_WAIT_TIMEOUT)) {
                 (void)kvpy_op_poll(op);
             }
         }
@@ -310,7 +313,7 @@ static PyObject *request_layer_wait(PyObject *self, PyObject *args)
     }
     here = wait_for_layer((kvpy_request_t *)self, layer, (timeout == Py_None) ? UINT64_MAX / 2 : ns);
     if (here == 0) {
-        return kvpy_raise(KVCL_INPROGRESS, "the layer has not come yet; the request goes on");
+        return kvpy_raise(KVCL_ERR_WAIT_TIMEOUT, "the layer has not come yet; the request goes on");
     }
     if ((here > 0) && is_final(((kvpy_request_t *)self)->op)) { /* how it ended */
         end = outcome((kvpy_request_t *)self);
@@ -434,7 +437,7 @@ static void request_dealloc(PyObject *self)
 }
 
 PyMethodDef kvpy_request_methods[] = {
-    {"_wait", request_wait, METH_VARARGS, "_wait(timeout=None): wait, then the result; InProgress if it goes on."},
+    {"_wait", request_wait, METH_VARARGS, "_wait(timeout=None): wait, then the result; WaitTimeout if it goes on."},
     {"_result", request_result, METH_NOARGS, "The result of a finished request, or its exception."},
     {"done", request_done, METH_NOARGS, "Whether it has completed, well or not. Never blocks, never raises its error."},
     {"layer_ready", request_layer_ready, METH_O,

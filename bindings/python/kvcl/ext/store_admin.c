@@ -155,7 +155,7 @@ static PyObject *admin_drain(PyObject *self, PyObject *arg)
     uint64_t      timeout, moved = 0;
     kvcl_status_t status;
 
-    if ((kvpy_timeout(arg, &timeout) != 0) || (kvpy_obj_check(store) != 0)) {
+    if ((kvpy_call_timeout(arg, &timeout) != 0) || (kvpy_obj_check(store) != 0)) {
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_drain(store->handle, timeout, &moved));

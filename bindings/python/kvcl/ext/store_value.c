@@ -138,7 +138,7 @@ static int asked(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, size_t 
 {
     PyObject *keys, *timeout;
 
-    if (!PyArg_ParseTuple(args, "OO", &keys, &timeout) || (kvpy_timeout(timeout, timeout_p) != 0) ||
+    if (!PyArg_ParseTuple(args, "OO", &keys, &timeout) || (kvpy_call_timeout(timeout, timeout_p) != 0) ||
         (kvpy_keys(keys, keys_p, n_p) != 0)) {
         return -1;
     }

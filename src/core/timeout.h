@@ -1,0 +1,29 @@
+/*
+ * The timeouts that users give (kvcl_context.h): of calls that wait, and of calls that do something.
+ */
+#ifndef KVCL_CORE_TIMEOUT_H
+#define KVCL_CORE_TIMEOUT_H
+
+#include <kvcl/kvcl_context.h>
+#include <stdbool.h>
+
+/** A call that waits: its deadline, KVCL_DEADLINE_NONE with KVCL_WAIT_FOREVER. */
+uint64_t kvcl_wait_deadline(kvcl_context_h ctx, uint64_t timeout_ns);
+
+/** No lock held. kvcl_engine_wait within a user's timeout; with 0 the context is moved once. @return whether done. */
+bool kvcl_wait_for(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, uint64_t timeout_ns);
+
+/**
+ * The answer of a call that waited in vain: KVCL_ERR_WAIT_TIMEOUT, with a sentence that says for what (@a what, "get
+ * with rank 3") and how long.
+ */
+kvcl_status_t kvcl_wait_ended(kvcl_context_h ctx, uint64_t timeout_ns, const char *call, const char *what);
+
+/**
+ * A call that does something within timeout_ns: how long it has, at least 1 ns.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (KVCL_WAIT_FOREVER).
+ */
+kvcl_status_t kvcl_call_timeout(kvcl_context_h ctx, uint64_t timeout_ns, const char *call, uint64_t *ns_p)
+    KVCL_MUST_CHECK;
+
+#endif
