@@ -1,8 +1,8 @@
 #!/bin/sh
 # The conformance suite with device memory on one side or both, in place of the malloc'ed memory: on a driver without a
 # device, whose memory faults when the processor touches it (test/unit/fake_cuda.h).
-#   gate   device memory on all ranks over loop, and with messages over tcp; on one side: gets over tcp, messages over loop
-#   night  on all ranks over both, on one side more
+#   gate   on all ranks over loop, with messages over tcp; on one side over tcp, with messages over loop
+#   night  on all ranks and on one side over both
 set -eu
 cd "${top_builddir:?}"
 bad=0 good=0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/bench/floor and contrib/bench/peers: that the first runs as a whole on tiny lists, that wrong options and a
-# missing network are named, and that the second notices wrong bytes. Asserts nothing about time.
+# The scripts of contrib/bench: that floor runs as a whole on tiny lists, that wrong options, missing packages and a
+# missing network are named, and that peers notices wrong bytes. Asserts nothing about time.
 #   gate   all but what follows
 #   night  the stores' benchmark too, and the installation of peers without a network
 set -eu
@@ -39,12 +39,39 @@ check "floor has help" 0 'iperf3' "$bench/floor" --help
 check "floor names a wrong option" 2 'no such option: --wrong' "$bench/floor" --wrong
 check "floor says where it looked for kvcl_perf" 1 "no kvcl_perf in $tmp" "$bench/floor" --self-test --build "$tmp" \
   --out "$tmp/none"
+check "bcast has help" 0 'BENCH_BYTES' "$bench/bcast" --help
+check "bcast names a wrong option" 2 'no such option: --wrong' "$bench/bcast" --wrong
+check "bcast says where it looked for kvcl_perf" 2 "no kvcl_perf in $tmp/src/tools" "$bench/bcast" "$tmp"
+check "bcast refuses a number of bytes" 2 'BENCH_BYTES is a number of at least 1048576, not "1k"' env BENCH_BYTES=1k \
+  "$bench/bcast" "$top_builddir"
+mkdir "$tmp/no_mpi"
+for tool in bash sh dirname env nproc mpirun grep; do
+  ! command -v $tool >/dev/null || ln -s "$(command -v $tool)" "$tmp/no_mpi/"
+done
+printf '#!/bin/sh\nexec false\n' >"$tmp/no_mpi/mpicc"
+chmod +x "$tmp/no_mpi/mpicc"
+if command -v mpirun >/dev/null; then
+  check "bcast names the package of mpi.h" 77 'finds no mpi.h (Debian: libopenmpi-dev)' env PATH="$tmp/no_mpi" \
+    "$bench/bcast" "$top_builddir"
+  rm "$tmp/no_mpi/mpicc"
+  check "bcast names the package of mpicc" 77 'no mpicc (Debian: libopenmpi-dev)' env PATH="$tmp/no_mpi" \
+    "$bench/bcast" "$top_builddir"
+fi
+check "the tier's benchmark has help" 0 'SIZE_MIB' "$bench/tier/run" --help
+: >"$tmp/precious"
+check "the tier's benchmark keeps a file that is there" 2 "precious is there already" "$bench/tier/run" "$top_builddir" \
+  "$tmp/precious"
+check "the tier's benchmark names a wrong number" 2 '"2G" is no number' "$bench/tier/run" "$top_builddir" "$tmp/new" 2G
+check "the tier's benchmark wants a build" 2 "no build in $tmp" "$bench/tier/run" "$tmp" "$tmp/new"
+check "the GPU's benchmark has help" 0 'conformance suite' "$bench/gpu/run" --fake --help
+check "the GPU's benchmark names a wrong option" 2 'no such option: --wrong' "$bench/gpu/run" --wrong
+check "the GPU's benchmark wants a build" 2 "no configured build in $tmp" "$bench/gpu/run" "$tmp"
 check "peers has help" 0 'nixl-cu13' "$bench/peers" --help
 check "peers names an option without its value" 2 'rounds takes a value' "$bench/peers" --rounds
 check "the stores' benchmark has help" 0 'KVCL from C and by its Python package' "$bench/peers" --help
 if [ "${TEST_RING:-gate}" = night ]; then
-  check "the stores' benchmark runs without peers" 0 'KVCL, C  *tcp' python3 "$bench/py/bench_store.py" --quick --rounds 1\
-    --seconds 0.05 --only none --paths tcp --build "$top_builddir" --out "$tmp/store" --without-package
+  check "the stores' benchmark runs without peers" 0 'KVCL, C  *tcp' python3 "$bench/py/bench_store.py" --quick \
+    --rounds 1 --seconds 0.05 --only none --paths tcp --build "$top_builddir" --out "$tmp/store" --without-package
   check "the stores' benchmark leaves its figures" 0 'bytes_per_key' cat "$tmp/store/store.tsv"
   if ls "$top_builddir"/bindings/python/kvcl/.libs/_kvcl*.so >/dev/null 2>&1 && [ "${TEST_SANITIZE:-no}" = no ]; then
     check "the stores' benchmark runs the Python package" 0 'KVCL, Python  *shm' "${PYTHON:-python3}" \

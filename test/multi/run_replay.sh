@@ -2,7 +2,7 @@
 # kvcl_replay on several ranks: hits are exactly what the trace implies, no byte is wrong, bad traces are refused; by
 # the whole store as well, with copies, a tier and a rank that is killed. The wanted numbers come from awk, which knows
 # nothing of KVCL.
-#   gate   in order on 1 and 4 ranks, by TCP on 2; a rank is killed by TCP, in full traffic, as rank 0, of two, with a tier
+#   gate   in order on 1 and 4 ranks, by TCP on 2; a rank is killed by TCP, in full traffic, rank 0, of two, with a tier
 #   night  on 2 and 7 ranks, by TCP on 4, and a death over shared memory besides; the published traces if they are there
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
