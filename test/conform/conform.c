@@ -111,7 +111,7 @@ static kvcl_status_t store_set(void *arg, const char *key, const void *val, size
 static kvcl_status_t store_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
 {
     cf_shared_t *sh      = ((cf_t *)arg)->sh;
-    uint64_t    deadline = kvcl_deadline_after(20 * KVCL_NS_PER_SEC);
+    uint64_t    deadline = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
     char        plain[KEY_MAX];
     unsigned    i;
 

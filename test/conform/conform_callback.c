@@ -227,7 +227,7 @@ static void own_request(cf_t *cf)
 {
     cf_mem_t           mem    = cf_mem(cf, 64, (cf_same(cf) & 1) != 0, KVCL_READ);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    uint64_t           until  = kvcl_deadline_after(20 * KVCL_NS_PER_SEC);
+    uint64_t           until  = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
     kvcl_req_h         req;
     char               buf[64], in[2][8];
     own_t              own;

@@ -38,7 +38,7 @@ static kvcl_req_h bcast(cf_t *cf, kvcl_cache_h cache, bool by_deadline)
     kvcl_sel_t            sel         = cf_sel(ids, BLOCKS);
     kvcl_req_h            req;
 
-    params.timeout_ns = (by_deadline && (cf->rank == 0)) ? 300 * KVCL_NS_PER_MS : 0;
+    params.timeout_ns = (by_deadline && (cf->rank == 0)) ? 2 * KVCL_NS_PER_SEC : 0;
     CF_OK(cf, kvcl_bcast(cf->world, 0, cache, &sel, &params, &req));
     return req;
 }
@@ -55,7 +55,7 @@ static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
     int                i;
 
     until_said(cf, COPYING);
-    params.timeout_ns = 20 * KVCL_NS_PER_SEC;
+    params.timeout_ns = 60 * KVCL_NS_PER_SEC;
     for (i = 0; i < CROWD; ++i) {
         CF_OK(cf, kvcl_send_bytes(cf->world, 1, 99, text, sizeof(text), &params, NULL));
     }

@@ -112,14 +112,14 @@ static void talk(kvcl_comm_h a, kvcl_comm_h b)
 
 static void connect_once(kvcl_context_h a, kvcl_context_h b, unsigned accept_after_ms)
 {
-    accepter_t  acc = {.comm = world_of(b), .after_ms = accept_after_ms, .timeout_ns = SECONDS(10)};
+    accepter_t  acc = {.comm = world_of(b), .after_ms = accept_after_ms, .timeout_ns = SECONDS(60)};
     kvcl_comm_h inter = NULL;
     char        text[ADDRESS_MAX];
     pthread_t   thread;
 
     address_of(b, text);
     pthread_create(&thread, NULL, accept_one, &acc);
-    CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(10), &inter) == KVCL_OK);
+    CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(60), &inter) == KVCL_OK);
     pthread_join(thread, NULL);
     CHECK(acc.status == KVCL_OK);
     if ((inter == NULL) || (acc.inter == NULL)) {
@@ -170,7 +170,7 @@ static void another_secret_is_refused(void)
 
     address_of(b, text);
     pthread_create(&thread, NULL, accept_one, &acc);
-    CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(5), &inter) == KVCL_ERR_AUTH);
+    CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(60), &inter) == KVCL_ERR_AUTH);
     pthread_join(thread, NULL);
     CHECK(acc.status == KVCL_ERR_TIMED_OUT);
     kvcl_context_stats(a, &stats);

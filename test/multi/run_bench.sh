@@ -59,7 +59,7 @@ if command -v mpirun >/dev/null; then
 fi
 check "the tier's benchmark has help" 0 'SIZE_MIB' "$bench/tier/run" --help
 : >"$tmp/precious"
-check "the tier's benchmark keeps a file that is there" 2 "precious is there already" "$bench/tier/run" "$top_builddir" \
+check "the tier's benchmark keeps a file" 2 "precious is there already" "$bench/tier/run" "$top_builddir" \
   "$tmp/precious"
 check "the tier's benchmark names a wrong number" 2 '"2G" is no number' "$bench/tier/run" "$top_builddir" "$tmp/new" 2G
 check "the tier's benchmark wants a build" 2 "no build in $tmp" "$bench/tier/run" "$tmp" "$tmp/new"

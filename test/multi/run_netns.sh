@@ -44,7 +44,7 @@ for host in $h1 $h2; do
 done
 # UCX passes over a device that has no carrier yet.
 for host in $h1 $h2; do
-  tries=50
+  tries=600
   until ip -n "$host" link show kvcl0 | grep -q 'state UP'; do
     tries=$((tries - 1))
     [ $tries -gt 0 ] || skip "the cable does not come up"
@@ -56,7 +56,7 @@ ip netns exec $h1 unshare --uts --ipc true 2>"$tmp/err" || skip "$(cat "$tmp/err
 head -c 32 /dev/urandom >"$tmp/secret"
 chmod 600 "$tmp/secret"
 KVCL_NET=kvcl0 KVCL_RENDEZVOUS=tcp://192.168.77.1:7777 KVCL_SECRET_FILE=$tmp/secret KVCL_SIZE=4
-KVCL_BOOT_TIMEOUT=20s
+KVCL_BOOT_TIMEOUT=60s
 export KVCL_NET KVCL_RENDEZVOUS KVCL_SECRET_FILE KVCL_SIZE KVCL_BOOT_TIMEOUT
 
 # The ranks of a host share its IPC namespace, without which UCX maps nothing.

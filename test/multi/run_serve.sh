@@ -97,9 +97,9 @@ done
 KVCL_RANK=2 "$top_builddir/test/multi/serve" >"$tmp/worker" 2>&1 &
 worker=$!
 pids="$pids $worker"
-here 40 "$tmp/worker" 'moved 48 blocks to rank 0, then 8 to rank 1$'
-here 5 "$tmp/serve0" 'rank 0 of 3: 256 blocks of 4096 bytes'
-here 5 "$tmp/serve1" 'rank 1 of 3: 1048576 bytes for blocks of 4096, 12288 bytes'
+here 60 "$tmp/worker" 'moved 48 blocks to rank 0, then 8 to rank 1$'
+here 60 "$tmp/serve0" 'rank 0 of 3: 256 blocks of 4096 bytes'
+here 60 "$tmp/serve1" 'rank 1 of 3: 1048576 bytes for blocks of 4096, 12288 bytes'
 
 if [ -n "$http" ]; then
   at0=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve0") at1=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve1")
@@ -111,7 +111,7 @@ if [ -n "$http" ]; then
   is has "$tmp/table" '^ *0 ok  *48  *256  *18\.8'
   is has "$tmp/table" '^ *2 ok  *0  *[1-9]'
   if command -v curl >/dev/null 2>&1; then
-    is curl -sS -m 10 -o "$tmp/metrics" "http://$at0/metrics"
+    is curl -sS -m 60 -o "$tmp/metrics" "http://$at0/metrics"
     if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
     is has "$tmp/metrics" '^kvcl_build_info{version="[0-9.]*",ucx="[0-9.]*"} 1$'
     is has "$tmp/metrics" '^# TYPE kvcl_build_info gauge$'
@@ -124,22 +124,22 @@ if [ -n "$http" ]; then
     is has "$tmp/metrics" '^kvcl_store_blocks{rank="0"} 48$'
     is has "$tmp/metrics" '^# TYPE kvcl_store_published_total counter$'
     is has "$tmp/metrics" '^kvcl_store_size_blocks{rank="0",block_bytes="4096"} 256$'
-    is curl -sS -m 10 -o "$tmp/metrics" "http://$at1/metrics"
+    is curl -sS -m 60 -o "$tmp/metrics" "http://$at1/metrics"
     if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
     is has "$tmp/metrics" '^# TYPE kvcl_store_size_published gauge$'
     is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="4096"} 0$'
     is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="12288"} 8$'
-    is [ "$(curl -sS -m 10 "http://$at0/healthz")" = ok ]
-    is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
+    is [ "$(curl -sS -m 60 "http://$at0/healthz")" = ok ]
+    is [ "$(curl -sS -m 60 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
     kill -STOP "$serve1" # who asks for all ranks waits for it, others do not
-    curl -sS -m 20 -o "$tmp/ranks" "http://$at0/ranks" &
+    curl -sS -m 60 -o "$tmp/ranks" "http://$at0/ranks" &
     asking=$!
     sleep 0.5
-    is [ "$(curl -sS -m 3 "http://$at0/healthz")" = ok ]
+    is [ "$(curl -sS -m 20 "http://$at0/healthz")" = ok ]
     kill -CONT "$serve1"
     is wait $asking
     is has "$tmp/ranks" '"rank": 2'
-    is [ "$(curl -sS -m 10 -o /dev/null -w '%{http_code}' -X DELETE "http://$at0/metrics")" = 405 ]
+    is [ "$(curl -sS -m 60 -o /dev/null -w '%{http_code}' -X DELETE "http://$at0/metrics")" = 405 ]
   fi
 else
   echo "built without libmicrohttpd: what is served by HTTP is not tested"

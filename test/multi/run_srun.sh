@@ -111,7 +111,7 @@ srun --mpi=list 2>&1 | grep -q pmix || skip "this srun has no PMIx"
 
 daemon munged --foreground --key-file="$tmp/munge.key" --socket="$tmp/munge.socket" --pid-file="$tmp/munged.pid" \
   --log-file="$tmp/log/munged" --seed-file="$tmp/munged.seed"
-tries=50
+tries=600
 until [ -S "$tmp/munge.socket" ]; do
   tries=$((tries - 1))
   [ $tries -gt 0 ] || trouble "munged did not start"
@@ -119,7 +119,7 @@ until [ -S "$tmp/munge.socket" ]; do
 done
 daemon slurmctld -D -f "$SLURM_CONF"
 daemon slurmd -D -f "$SLURM_CONF"
-tries=20
+tries=120
 until [ "$(timeout 5 sinfo -h -o %T 2>/dev/null)" = idle ]; do
   tries=$((tries - 1))
   [ $tries -gt 0 ] || trouble "Slurm did not start"
@@ -176,9 +176,9 @@ printf '0-1 %s\n2 %s\n' "$tmp/give" "$top_builddir/test/multi/serve" >"$tmp/job"
 rc=0
 timeout -k 5 100 srun -n 3 --overcommit --mpi=pmix --multi-prog "$tmp/job" >"$tmp/out" 2>"$tmp/err" &
 job=$!
-if here 40 'moved 48 blocks to rank 0'; then
+if here 80 'moved 48 blocks to rank 0'; then
   kill -TERM "$(cat "$tmp/pid.0")"
-  here 40 ' 0 failed$' && kill -TERM "$(cat "$tmp/pid.1")" || rc=1
+  here 80 ' 0 failed$' && kill -TERM "$(cat "$tmp/pid.1")" || rc=1
 else
   rc=1
 fi

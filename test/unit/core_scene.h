@@ -108,7 +108,7 @@ static void turn(scene_t *scene)
 
 #define SCENE_UNTIL(_scene, _cond)                                                                                     \
     do {                                                                                                               \
-        uint64_t deadline_ = kvcl_deadline_after(10 * KVCL_NS_PER_SEC);                                                \
+        uint64_t deadline_ = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);                                                \
         while (!(_cond)) {                                                                                             \
             turn(_scene);                                                                                              \
             ck_assert_msg(!kvcl_deadline_passed(deadline_), "not in 10 s: %s", #_cond);                                \
