@@ -1,9 +1,9 @@
 /*
- * memcpy past the caches: for bytes among so many that the first are evicted before the last are copied. Saves the
- * reading of the destination's lines, a third of the traffic (broadcast of 256 MiB to 4 ranks: 1.5 times as fast).
- * glibc's memcpy does the same, but only for single calls far larger than the slices that threads share here.
+ * memcpy past the caches, for transfers larger than the caches. It saves the read of the destination's lines, a third
+ * of the traffic (broadcast of 256 MiB to 4 ranks: 1.5 times as fast). glibc's memcpy does the same, but only for
+ * single calls far larger than the slices that threads share here.
  *
- * After the last call the caller must pass kvcl_copy_cold_end() before it tells anybody that the bytes are there.
+ * The caller must call kvcl_copy_cold_end() after the last copy and before it announces the bytes.
  */
 #ifndef KVCL_BASE_COPY_COLD_H
 #define KVCL_BASE_COPY_COLD_H

@@ -1,7 +1,7 @@
 /*
- * memcpy of bytes that their owner may be writing at this moment. The caller asks afterwards whether the owner was (a
- * generation: dir/slots.h) and drops the copy then; nobody else may copy by this. That is a race on purpose, which
- * ThreadSanitizer cannot know: it is not told of these reads. It is told of the writes to the destination.
+ * memcpy of bytes that their owner may be writing at the same time. The caller must check afterwards whether the owner
+ * wrote (a generation: dir/slots.h) and drop the copy in that case; no other code may use this function. The race is
+ * intended, so ThreadSanitizer does not see these reads; it sees the writes to the destination.
  */
 #ifndef KVCL_BASE_COPY_RACY_H
 #define KVCL_BASE_COPY_RACY_H

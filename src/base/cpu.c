@@ -72,7 +72,7 @@ static void v2_group(char *group, size_t len)
     fclose(file);
 }
 
-/* 0: no limit. The tightest of the groups from ours up to the root counts. */
+/* 0: no limit. The tightest limit of the groups from this process up to the root counts. */
 static int v2_cores(void)
 {
     char      group[512], path[640], line[64];

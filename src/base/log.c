@@ -85,7 +85,7 @@ void kvcl_log_write(kvcl_log_level_t level, const char *fmt, ...)
         used         = strlen(line);
         line[used++] = '\n';
         written      = write(STDERR_FILENO, line, used);
-        (void)written; /* nobody to tell */
+        (void)written; /* standard error is gone: the line is lost */
     }
     errno = saved_errno;
 }

@@ -189,7 +189,7 @@ static uint64_t fast_end(const kvcl_sum_fast_t *sum)
     return XXH3_mergeAccs(acc, secret + XXH_SECRET_MERGEACCS_START, sum->total * XXH_PRIME64_1);
 }
 
-/* One piece of more than SHORT bytes, of which nothing need be kept. */
+/* One piece of more than SHORT bytes, summed at once: no state is kept for further pieces. */
 static uint64_t fast_of(uint8_t *dst, const uint8_t *src, size_t len)
 {
     const size_t n      = (len - 1) / KVCL_SUM_BLOCK;

@@ -34,7 +34,7 @@ typedef struct kvcl_boot_ops kvcl_boot_ops_t;
 typedef struct kvcl_boot_params {
     const char            *which;       /* "auto" or NULL, "pmix", "tcp", "self", "oob" */
     const char            *rendezvous;  /* "tcp://host:port", NULL: none */
-    int                    rank;        /* -1: to be dealt (tcp) or given by the launcher */
+    int                    rank;        /* -1: assigned by the meeting (tcp) or by the launcher */
     int                    size;        /* 0: from the launcher; tcp needs it */
     const char            *secret_file; /* NULL: see secret.h */
     uint64_t               timeout_ns;  /* of every wait; 0: the default */
@@ -81,10 +81,10 @@ kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boo
         KVCL_MUST_CHECK;
 
 /**
- * Give this rank's blob (up to KVCL_BOOT_BLOB_MAX bytes, copied) and wait until all ranks gave
- * theirs. Collective, once. O(1) messages to the launcher per rank.
- * @return KVCL_OK, KVCL_ERR_EXISTS (second call), KVCL_ERR_TIMED_OUT (the sentence names who did not
- *         come where that is known), KVCL_ERR_RANK_FAILED.
+ * Publish this rank's blob (up to KVCL_BOOT_BLOB_MAX bytes, copied) and wait until every rank has published its blob.
+ * Collective, once. O(1) messages to the launcher per rank.
+ * @return KVCL_OK, KVCL_ERR_EXISTS (second call), KVCL_ERR_TIMED_OUT (the sentence names the missing ranks where they
+ *         are known), KVCL_ERR_RANK_FAILED.
  */
 kvcl_status_t kvcl_boot_exchange(kvcl_boot_t *boot, const void *blob, size_t len) KVCL_MUST_CHECK;
 

@@ -1,6 +1,6 @@
 /*
- * What a connection of the meeting's server does: HELLO -> JOIN -> MEMBER, each of which may go to CLOSING (a
- * refusal is flushed, the rest of the input read away so that no reset overtakes it) and then is freed.
+ * The states of a connection to the meeting's server: HELLO -> JOIN -> MEMBER. Each may pass to CLOSING, which flushes
+ * a refusal and reads the rest of the input, so that no reset overtakes it; then the connection is freed.
  *
  * Invariants: see boot_conn.h. Everything runs on the serving thread; nothing blocks.
  */
@@ -50,7 +50,7 @@ static void close_listener(kvcl_boot_server_t *server)
     }
 }
 
-/* Send a refusal with its sentence and go to CLOSING. The rank, if any, is the caller's to let go. */
+/* Send a refusal with its sentence and pass to CLOSING. The caller releases the rank, if there is one. */
 static void refuse(kvcl_boot_server_t *server, kvcl_conn_t *conn, kvcl_status_t status, const char *text)
 {
     kvcl_boot_msg_t msg = {.type = KVCL_BOOT_REFUSE, .status = status};
@@ -71,7 +71,7 @@ static int is_waiting(const kvcl_boot_server_t *server, const kvcl_conn_t *conn)
            conn->wants_table && (server->meeting.table == NULL);
 }
 
-/* Nobody who waits now can be satisfied: tell them all the same reason. */
+/* No waiting member can get its table any more: refuse all of them with the same reason. */
 static void refuse_waiting(kvcl_boot_server_t *server, kvcl_status_t status)
 {
     char         text[KVCL_BOOT_TEXT_MAX + 1];
@@ -242,7 +242,7 @@ static int on_head(kvcl_boot_server_t *server, kvcl_conn_t *conn)
 
     if (status == KVCL_ERR_VERSION) {
         atomic_fetch_add(&server->counters.version, 1);
-        if (conn->state == KVCL_CONN_MEMBER) { /* cannot be: it joined with ours */
+        if (conn->state == KVCL_CONN_MEMBER) { /* impossible: the member joined with this version */
             kvcl_conn_drop(server, conn, NULL);
             return 0;
         }

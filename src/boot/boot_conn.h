@@ -48,7 +48,7 @@ typedef struct kvcl_boot_counters {
 
 struct kvcl_boot_server {
     kvcl_meeting_t       meeting;
-    int                  listen_fd; /* -1 once the table is made or somebody left */
+    int                  listen_fd; /* -1 once the table is made or a member has left */
     int                  wake_fd;
     uint8_t              secret[KVCL_SHA256_LEN];
     uint64_t             id;
@@ -72,7 +72,8 @@ int kvcl_conn_write(kvcl_boot_server_t *server, kvcl_conn_t *conn);
 
 int kvcl_conn_has_output(const kvcl_boot_server_t *server, const kvcl_conn_t *conn);
 
-/** Its deadline passed: strangers are dropped; a member's wait ends for all who wait, with who is missing. */
+/** Its deadline passed. An unproven connection is dropped; a member's wait ends for all waiting members, with the names
+ * of the missing ranks. */
 void kvcl_conn_expire(kvcl_boot_server_t *server, kvcl_conn_t *conn);
 
 /** Close and free it; its rank, if any, has left. counter may be NULL. */

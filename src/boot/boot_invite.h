@@ -1,7 +1,7 @@
 /*
- * What rank 0 tells the others where the launcher or the caller's store carries it (pmix, oob): the
- * job's random id and the secret; when a secret file is in use, only the secret's hash, so that a rank
- * with another file, or none, is found out. Pure but for the random bytes and the file.
+ * The blob by which rank 0 gives the other ranks the job's random id and secret, where the launcher or the caller's
+ * store carries it (pmix, oob). With a secret file it holds only the secret's hash, so that a rank with another file,
+ * or none, is detected. Pure but for the random bytes and the file.
  */
 #ifndef KVCL_BOOT_INVITE_H
 #define KVCL_BOOT_INVITE_H

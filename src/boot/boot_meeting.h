@@ -1,6 +1,6 @@
 /*
- * Who has come to a tcp meeting, who gave a blob, who left: the decisions of the
- * serving rank, apart from its sockets. Pure state, no I/O, no clock; used by the serving thread only.
+ * The state of a tcp meeting at the serving rank, apart from its sockets: which ranks have joined, published a blob,
+ * left. Pure state, no I/O, no clock; used by the serving thread only.
  *
  * Owns the blobs, and after the last one the table: all BLOB frames in one buffer, in rank order, which
  * never changes from then on. Every refusal leaves its sentence in kvcl_last_error().
@@ -47,12 +47,12 @@ kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *bl
         KVCL_MUST_CHECK;
 
 /**
- * A rank is gone. @return KVCL_OK if nobody needs it any more, KVCL_ERR_RANK_FAILED if those who wait for
- * the table wait in vain.
+ * A rank has left. @return KVCL_OK if no member needs it any more, KVCL_ERR_RANK_FAILED if the table that members wait
+ * for can no longer be completed.
  */
 kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank);
 
-/** The sentence of a time-out: who has not come, as KVCL_ERR_TIMED_OUT. */
+/** Sets the sentence of KVCL_ERR_TIMED_OUT, which names the missing ranks. */
 kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * By the caller's callbacks on a store he has: set, get, fence. Owns copies of the blobs it got.
+ * Boot over the caller's key-value store by its callbacks set, get and fence. Owns copies of the blobs it received.
  *
- * One key a rank, "kvcl.<n>.<rank>", n counting this rank's boots on the store so that several contexts do not
- * meet each other's values. Rank 0 sets "kvcl.<n>.job": the job name and, unless a secret file is named, the
- * secret, for whoever can read the store belongs to the job. The callbacks have no deadline argument: how
- * long they wait is the caller's affair.
+ * One key a rank, "kvcl.<n>.<rank>"; n counts this rank's boots on the store, so that several contexts do not read each
+ * other's values. Rank 0 sets "kvcl.<n>.job": the job name and, unless a secret file is named, the secret, since every
+ * process that can read the store belongs to the job. The callbacks have no deadline argument: the caller decides how
+ * long they wait.
  */
 #include "config.h"
 #include <kvcl/kvcl_context.h>
@@ -78,7 +78,7 @@ static kvcl_status_t oob_failed(kvcl_status_t status, const char *call, const ch
                      (key[0] == '\0') ? "" : " for key ", key, kvcl_status_text(status));
 }
 
-/* Rank 0 tells the others the job's name and secret. */
+/* Rank 0 publishes the job's name and secret. */
 static kvcl_status_t oob_agree(boot_oob_t *oob, const char *secret_file)
 {
     char          key[KEY_MAX_BYTES];

@@ -1,11 +1,10 @@
 /*
- * The serving thread of a tcp meeting: one poll loop over non-blocking sockets. The decisions are
- * boot_meeting.c's, the bytes boot_wire.c's, what a connection does boot_conn.c's; here are accepting,
- * deadlines, the loop, start and stop.
+ * The serving thread of a tcp meeting: one poll loop over non-blocking sockets. This file owns accepting, deadlines,
+ * the loop, start and stop. boot_meeting.c decides, boot_wire.c packs bytes, boot_conn.c runs a connection.
  *
- * Invariants: boot_conn.h. Strangers are bounded: when KVCL_BOOT_UNPROVEN_MAX are in, one that had PUSH_OUT_NS
- * for its proof gives way, else new ones wait in the listen queue. When stopped, the thread ends as soon as
- * the members have been sent all that is theirs, or after DRAIN_NS.
+ * Invariants: boot_conn.h. Unproven connections are bounded: when KVCL_BOOT_UNPROVEN_MAX are open, one that has had
+ * PUSH_OUT_NS for its proof is closed, or else new ones wait in the listen queue. After a stop the thread ends as soon
+ * as all pending output of the members is sent, or after DRAIN_NS.
  */
 #include "config.h"
 #include "boot/boot_server.h"
@@ -39,7 +38,7 @@ static kvcl_conn_t *oldest_unproven(const kvcl_boot_server_t *server)
     return NULL;
 }
 
-/* Is there room for one more stranger, or one who had his chance? */
+/* Is there room for one more unproven connection, or one whose time for its proof is up? */
 static int may_accept(const kvcl_boot_server_t *server, uint64_t now_ns)
 {
     if ((server->listen_fd < 0) || (now_ns < server->accept_after_ns)) {
@@ -219,7 +218,7 @@ static void server_free(kvcl_boot_server_t *server)
         close(server->listen_fd);
         server->listen_fd = -1;
     }
-    /* Without its rank: nobody is left to be told. */
+    /* Closed without releasing its rank: no member is left that needs to learn of it. */
     while (!kvcl_list_is_empty(&server->conns)) {
         conn = kvcl_list_head(&server->conns, kvcl_conn_t, link);
         server->unproven += (conn->state == KVCL_CONN_MEMBER);

@@ -1,11 +1,11 @@
 /*
- * A meeting at an address: KVCL_RENDEZVOUS=tcp://host:port, KVCL_SIZE ranks, with KVCL_RANK or dealt ones.
+ * A meeting at an address: KVCL_RENDEZVOUS=tcp://host:port, KVCL_SIZE ranks, ranks by KVCL_RANK or assigned.
  *
- * Rank 0, or without ranks whoever binds the port first, runs a boot_server; all ranks, that one too, join it
- * as members over a socket. Exchange sends one message and receives the blobs of all, so that later gets are
- * local and the serving rank may leave: a meeting is over for its members once they have the table.
+ * Rank 0 runs a boot_server; without KVCL_RANK, the process that binds the port first does. All ranks, that one
+ * included, join it as members over a socket. Exchange sends one message and receives the blobs of all ranks, so later
+ * gets are local and the serving rank may leave: a meeting is over for its members once they have the table.
  *
- * Secret: the file if named; else, when the meeting is on loopback, the user's own (secret.h); else an error.
+ * Secret: the named file; without one, on loopback, the user's own (secret.h); otherwise an error.
  */
 #include "config.h"
 #include "boot/boot.h"
@@ -136,7 +136,7 @@ static kvcl_status_t shake_hands(boot_tcp_t *tcp, const kvcl_boot_params_t *para
     return KVCL_OK;
 }
 
-/* Serve the meeting if that falls to us and nobody does yet. */
+/* Serve the meeting if this process is the one to serve it and no other process serves it yet. */
 static kvcl_status_t try_serve(boot_tcp_t *tcp, const kvcl_boot_params_t *params)
 {
     kvcl_boot_server_params_t server_params = {.listen_fd = -1, .size = params->size, .secret = tcp->super.secret};
@@ -151,7 +151,7 @@ static kvcl_status_t try_serve(boot_tcp_t *tcp, const kvcl_boot_params_t *params
         return kvcl_boot_server_start(&server_params, &tcp->server);
     }
     if ((status == KVCL_ERR_BUSY) || ((status == KVCL_ERR_UNREACHABLE) && (params->rank == -1))) {
-        return KVCL_OK; /* somebody serves it, or another host will */
+        return KVCL_OK; /* another process serves it, or another host will */
     }
     return kvcl_fail_errno(status, err, "rank 0 cannot listen at %s%s", tcp->addr.url,
                            (status == KVCL_ERR_UNREACHABLE) ? ", it must run on that host" : "");

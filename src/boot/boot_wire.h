@@ -1,10 +1,10 @@
 /*
  * The messages of a tcp meeting, packed and parsed by pure functions: no I/O, no allocation, no lock.
  *
- * A frame, all little-endian: magic u32, version u16, type u16, length u32, then `length` bytes. A member
- * opens with HELLO and gets CHALLENGE; JOIN proves the secret to the server, WELCOME to the member; REFUSE ends
- * it at any time. Then PUT (a member's blob) is answered by one BLOB a rank; BYE leaves.
- * What comes in is hostile: parse accepts exactly the documented lengths, and says KVCL_ERR_PROTOCOL otherwise.
+ * A frame, all little-endian: magic u32, version u16, type u16, length u32, then `length` bytes. A member opens with
+ * HELLO and gets CHALLENGE; JOIN proves the secret to the server, WELCOME proves it to the member; REFUSE ends the
+ * connection at any time. Then the server answers PUT (a member's blob) by one BLOB a rank; BYE leaves.
+ * Input is hostile: parse accepts exactly the documented lengths and returns KVCL_ERR_PROTOCOL otherwise.
  */
 #ifndef KVCL_BOOT_WIRE_H
 #define KVCL_BOOT_WIRE_H
@@ -31,7 +31,7 @@ typedef enum {
     KVCL_BOOT_REFUSE    = 5,  /* status, text */
     KVCL_BOOT_PUT       = 6,  /* wait_ns, blob */
     KVCL_BOOT_BLOB      = 7,  /* rank, blob */
-    KVCL_BOOT_BYE       = 10  /* nothing; 8 and 9 are used no more */
+    KVCL_BOOT_BYE       = 10  /* nothing; 8 and 9 are retired numbers */
 } kvcl_boot_type_t;
 
 typedef struct kvcl_boot_head {
@@ -58,7 +58,7 @@ typedef struct kvcl_boot_msg {
 /**
  * Read a frame's head from KVCL_BOOT_HEAD_LEN bytes.
  * @return KVCL_OK, KVCL_ERR_PROTOCOL (no magic, unknown type, impossible length), KVCL_ERR_VERSION
- *         (head->version says which). No sentence: the caller knows who sent it.
+ *         (head->version names it). Sets no sentence: the caller knows the sender.
  */
 kvcl_status_t kvcl_boot_head_parse(const void *bytes, kvcl_boot_head_t *head) KVCL_MUST_CHECK;
 

@@ -1,8 +1,8 @@
 /*
- * The job secret: 32 bytes that all ranks of a job know and strangers do not.
+ * The job secret: 32 bytes that only the ranks of a job know.
  *
- * A secret file must be a regular file, owned by the effective user, readable by nobody else, of 16
- * bytes to 64 KiB; its SHA-256 is the secret. Owns nothing; any thread.
+ * A secret file must be a regular file of 16 bytes to 64 KiB, owned by the effective user and readable by no other
+ * user; its SHA-256 is the secret. Owns nothing; any thread.
  */
 #ifndef KVCL_BOOT_SECRET_H
 #define KVCL_BOOT_SECRET_H

@@ -7,11 +7,11 @@
  * Rules:
  *  - A publish is taken only from the incarnation that the home's view knows as live (a delayed one
  *    of a dead process is KVCL_ERR_STALE), and only for shards whose home or backup is this rank.
- *  - A copy (loc.source is not 0) is taken only while what it was made of, or the copy itself, is
- *    listed: else KVCL_ERR_NOT_FOUND, for the key was removed meanwhile, or has other bytes. The key's
- *    home decides; its backup, which may not have heard of the first one yet, takes both.
- *  - A remove takes away exactly the (incarnation, generation) it names. Anyone may send one: a
- *    reader who found a location's generation gone reports it by a remove.
+ *  - A copy (loc.source is not 0) is accepted only while its source, or the copy itself, is listed;
+ *    otherwise KVCL_ERR_NOT_FOUND, because the key was removed meanwhile or has other bytes. The key's
+ *    home decides; its backup, which may not have the source yet, accepts both.
+ *  - A remove deletes exactly the (incarnation, generation) it names. Any rank may send one: a reader
+ *    that found a location's generation changed reports it by a remove.
  *  - On a view change the home drops locations of ranks that are dead or reincarnated, and of shards
  *    that are no longer its own. So an owner republishes a key when the (home, its incarnation)
  *    changed in ANY view since the acknowledgement, not only between the first and the last: views
@@ -78,8 +78,8 @@ kvcl_status_t kvcl_home_init(kvcl_home_t *home, kvcl_dir_table_t *table, uint32_
                              const kvcl_shard_map_t *map, const uint16_t *incarnations,
                              uint32_t n_ranks) KVCL_MUST_CHECK;
 
-/** List a location of this rank's own telling, or of one that was checked: a publish without the rules on
- * incarnations and shards. @return as kvcl_dir_table_insert(); KVCL_ERR_NOT_FOUND: a copy of what is listed no more. */
+/** List a location of this rank, or one that was checked already: a publish without the rules on incarnations and
+ * shards. @return as kvcl_dir_table_insert(); KVCL_ERR_NOT_FOUND: a copy whose source is no longer listed. */
 kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc) KVCL_MUST_CHECK;
 
 /**

@@ -181,7 +181,7 @@ kvcl_status_t kvcl_slots_publish(kvcl_slots_t *slots, uint32_t slot, const kvcl_
     if ((flags & ~KVCL_DIR_FLAGS_MASK) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "location flags 0x%x", flags);
     }
-    full_fence(); /* the bytes, then whatever tells peers of them */
+    full_fence(); /* the bytes are written before any peer can learn of them */
     slots->slots[slot].key   = *key;
     slots->slots[slot].sum   = checksum;
     slots->slots[slot].flags = (uint8_t)flags;

@@ -1,5 +1,5 @@
 /*
- * How the tier's file looks. Pure encoders and decoders; every decoder takes its bytes as hostile.
+ * The format of the tier's file. Pure encoders and decoders; every decoder treats its input as hostile.
  *
  *   file      head (KVCL_SEG_HEAD bytes: the super block, twice), then segments of one size
  *   segment   records in the order they came, free space, footer
@@ -9,11 +9,11 @@
  *             holds nothing else, so that writing the trailer of the next use cannot tear the entries of this one
  *
  * A trailer is FREE (nothing was ever written here), OPEN (records may be here: scan) or SEALED (the entries before it
- * are all there is, and all of it is on the disk). Every check word is seeded with the file's random id and says where
- * in the file it stands, so bytes of another file, another place or another use of this place are not taken for ours.
- * A use is a number (seq) and the random life of the process's log that began it: a use that a crash undid may leave
- * records behind, and its number comes again.
- * A record without data is a tombstone: its key is gone.
+ * are complete, and all of them are on the disk). Every check word is seeded with the file's random id and covers its
+ * position in the file, so bytes of another file, another place or another use of this place fail the check.
+ * A use is a number (seq) and the random life of the log that began it: a use that a crash undid may leave records, and
+ * its number is used again.
+ * A record without data is a tombstone: it removes its key.
  */
 #ifndef KVCL_TIER_SEGFMT_H
 #define KVCL_TIER_SEGFMT_H

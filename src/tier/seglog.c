@@ -1,8 +1,8 @@
 /*
- * The log's memory: where records go, which are live, what is staged. seglog_io.c says what is written when.
+ * The log's state: the place of each record, the live records, the staged bytes. seglog_io.c orders the writes.
  *
- * An index value is a reference, (segment << 32 | record) + 1. A record that is not live carries KVCL_SEG_DEAD; one
- * that is reserved and not committed does too, so that nobody finds it.
+ * An index value is a reference, (segment << 32 | record) + 1. A record that is not live carries KVCL_SEG_DEAD; so does
+ * one that is reserved and not committed, so that no lookup finds it.
  */
 #include "config.h"
 
@@ -329,7 +329,7 @@ static void give_up(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_gone
     seg->live  = 0;
 }
 
-/* Its trailer says OPEN before any ticket of it is durable, since flushes wait for every serial below theirs. */
+/* Its trailer says OPEN before any of its tickets is durable, since a flush waits for every lower serial. */
 static kvcl_status_t open_segment(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg)
 {
     kvcl_seg_trailer_t trailer = {.kind = KVCL_SEG_OPEN, .use = {log->next_seq++, log->life}};

@@ -1,19 +1,18 @@
 /*
- * The segment log: what stands where in the tier's file, what is to be written next, and what is known to be on the
- * disk. A pure state machine: it moves no bytes of records, does no I/O, calls no clock. Whoever drives it (tier.c, or
- * a test with a disk made of memory) takes an I/O with kvcl_seglog_next(), does it, and says how it ended with
- * kvcl_seglog_done().
+ * The segment log: the layout of the tier's file, the next writes, and the bytes known to be on the disk. A pure state
+ * machine: it moves no bytes of records, does no I/O, calls no clock. Its driver (tier.c, or a test with a disk in
+ * memory) takes an I/O with kvcl_seglog_next(), performs it, and reports its result with kvcl_seglog_done().
  *
  * Writing: records follow one another through staging chunks, each the next piece of the open segment. Every write has
- * a serial number; `written` is the serial below which all have ended, `durable` the one below which all were followed
- * by a sync. A ticket is a serial: what got it is written (durable) once written (durable) has reached it. No byte is
- * written twice in one use of a segment: a flush pads the chunk, and the next one begins behind it.
+ * a serial number; all writes below `written` have ended, all below `durable` were followed by a sync. A ticket is a
+ * serial: its bytes are written (durable) once written (durable) has reached it. No byte is written twice in one use of
+ * a segment: a flush pads the chunk, and the next one begins after it.
  *
  * A segment:  FREE -> OPEN (its trailer says so before anything counts on it) -> DRAINING (full; its writes end, then
- * a sync) -> CLOSING (its footer is written) -> SEALED -> the oldest of all is opened again, and what it held is gone.
- * So a footer says that everything it names is on the disk, and nothing is copied: reuse is first in, first out.
+ * a sync) -> CLOSING (its footer is written) -> SEALED -> the oldest of all is opened again, and loses its records.
+ * So everything that a footer names is on the disk, and nothing is copied: reuse is first in, first out.
  *
- * Keys: one index over what is live. A key that comes again replaces what was there; a drop leaves a tombstone.
+ * Keys: one index over the live records. A new record of a key replaces the old one; a drop leaves a tombstone.
  *
  * Owns: segments' records, the index, footers in flight. The staging memory is the caller's. One thread at a time.
  */
@@ -141,8 +140,8 @@ typedef kvcl_status_t (*kvcl_seglog_read_t)(void *arg, uint64_t off, uint8_t *bu
 enum { KVCL_SEGLOG_SCRATCH = 256 * 1024 };
 
 /**
- * Fill an empty log with what the file holds: by footers; a segment without a good one is scanned, each record's
- * checksum checked, and its footer written by the first I/Os. What cannot be read is left out. Reads are whole
+ * Fill an empty log from the file: by footers; a segment without a good one is scanned, each record's checksum is
+ * checked, and the first I/Os write its footer. Unreadable records are left out. Reads are whole
  * multiples of KVCL_SEG_ALIGN, into @a scratch (KVCL_SEGLOG_SCRATCH bytes) or memory of that alignment.
  * @param scanned_p  how many segments had to be scanned. @return KVCL_OK, KVCL_ERR_NO_MEMORY.
  */
@@ -151,10 +150,10 @@ kvcl_status_t kvcl_seglog_recover(kvcl_seglog_t *log, kvcl_seglog_read_t read, v
 
 
 /**
- * A place for a record. The caller copies its bytes to put->frag[], unlocked if it likes, and commits; until then
- * nobody finds the key and the chunks are not written.
+ * Reserve a place for a record. The caller copies its bytes to put->frag[], with or without the lock, and commits;
+ * until then no lookup finds the key and the chunks are not written.
  * @return KVCL_OK, KVCL_ERR_BUSY (no chunk or segment is free until writes end), KVCL_ERR_INVALID_PARAM (the length),
- *         KVCL_ERR_NO_MEMORY, KVCL_ERR_IO (off). On failure nothing has changed, but that a full segment may be sealed.
+ *         KVCL_ERR_NO_MEMORY, KVCL_ERR_IO (off). On failure nothing has changed; a full segment may be sealed.
  */
 kvcl_status_t kvcl_seglog_reserve(kvcl_seglog_t *log, const uint8_t *key, uint32_t len, uint64_t checksum,
                                   kvcl_seglog_put_t *put) KVCL_MUST_CHECK;
@@ -177,18 +176,18 @@ void          kvcl_seglog_forget(kvcl_seglog_t *log, const uint8_t *key, const k
  */
 const uint8_t *kvcl_seglog_staged(const kvcl_seglog_t *log, uint32_t segment, uint64_t at, uint64_t *len_p);
 
-/** Everything reserved so far shall become durable: the ticket. */
+/** Request that everything reserved so far becomes durable. @return the ticket. */
 uint64_t kvcl_seglog_flush(kvcl_seglog_t *log);
 /** The open segment gets its footer, so that the next start need not scan. */
 void     kvcl_seglog_seal(kvcl_seglog_t *log);
 /** Nothing is in flight or due. */
 bool     kvcl_seglog_idle(const kvcl_seglog_t *log);
 
-/** The next I/O to do, if there is one now. It must be answered by done, once; several may be in flight. */
+/** The next I/O to perform, if there is one now. Each needs one kvcl_seglog_done(); several may be in flight. */
 bool kvcl_seglog_next(kvcl_seglog_t *log, kvcl_seglog_io_t *io);
 void kvcl_seglog_done(kvcl_seglog_t *log, const kvcl_seglog_io_t *io, bool ok);
 
-/** Walk what is live: *it_p begins with 0. False: no more. */
+/** Walk the live records: *it_p begins with 0. False: the end. */
 bool kvcl_seglog_walk(const kvcl_seglog_t *log, uint64_t *it_p, const uint8_t **key_p, kvcl_tier_loc_t *loc_p);
 
 /** Every rule of this page that can be looked at holds; for tests. */

@@ -1,10 +1,10 @@
 /*
- * What the log writes, in which order, and what the ends of writes mean.
+ * The order of the log's writes, and the effect of their completions.
  *
- * Chunks go as soon as they are closed and filled, in any order; the OPEN trailer of a segment with them. A footer
- * goes once a sync has covered every write of its segment. A sync goes when somebody waits for one, a flush, a segment
- * that drains or was opened, or the oldest, which may not be used again before its footer is safe, and all that he
- * waits for is written; one is in flight at a time, and covers what was written when it began.
+ * A chunk is written as soon as it is closed and filled, in any order, with its segment's OPEN trailer. A footer is
+ * written once a sync has covered every write of its segment. A sync is issued when a flush, a draining segment, a
+ * newly opened segment, or the oldest segment (which must not be used again before its footer is safe) waits for one, and all
+ * that it waits for is written. One sync is in flight at a time; it covers what was written when it began.
  */
 #include "config.h"
 
@@ -77,7 +77,7 @@ static void make_footers(kvcl_seglog_t *log)
            (log->next_serial - log->written < KVCL_SEGLOG_WINDOW - 1)) {
         seg->buf = aligned_alloc(KVCL_SEG_ALIGN, kvcl_seg_footer_bytes(seg->n));
         if (seg->buf == NULL) {
-            return; /* tried again with the next I/O */
+            return; /* repeated with the next I/O */
         }
         kvcl_seg_footer_put(&log->super, (uint32_t)(seg - log->segs), seg->use, seg->recs, seg->n, seg->buf,
                             &seg->buf_len);
@@ -154,7 +154,7 @@ void kvcl_seglog_done(kvcl_seglog_t *log, const kvcl_seglog_io_t *io, bool ok)
         }
     }
     if (log->off) {
-        return; /* what is written so far stays so, and no more becomes so */
+        return; /* the log stops: bytes written so far stay valid, and no further ones are written */
     }
     log->ended[io->serial % KVCL_SEGLOG_WINDOW] = 1;
     while (log->ended[log->written % KVCL_SEGLOG_WINDOW]) {

@@ -1,8 +1,8 @@
 /*
- * The tier's frame: open and close, what is written next, and what the ends of writes mean.
+ * The tier: open and close, issuing writes, handling their completions.
  *
- * One mutex. The log is told of everything under it, and after each change it is asked what to write next (pump).
- * Waiters stand in the order of their tickets, so those that are due are a run at the head.
+ * One mutex. The log changes only under it, and pump() issues the next writes after each change. Waiters are sorted by
+ * ticket, so those that are due are a run at the head.
  */
 #include "config.h"
 
@@ -84,7 +84,7 @@ static void tell(kvcl_tier_t *tier, kvcl_list_t *due, kvcl_seglog_gone_t *gone)
 
 static void on_write(kvcl_tio_op_t *op, int64_t result);
 
-/* Lock held: hand the I/O what the log wants done, as far as there are ops for it. */
+/* Lock held: submit the log's next I/Os while ops are free. */
 static void pump(kvcl_tier_t *tier)
 {
     while (!kvcl_list_is_empty(&tier->free_writes)) {

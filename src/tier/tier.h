@@ -1,20 +1,20 @@
 /*
- * The second tier of a store: blocks in a file, on a local NVMe if there is one. Asynchronous; what is read is
- * verified.
+ * The second tier of a store: blocks in a file, on a local NVMe if there is one. Asynchronous; every read is verified.
  *
  *   tier_spec.c    "/path:size"
- *   tier_file.c    the file: made, checked, locked, opened with O_DIRECT where that is possible
- *   tier.c         open, close; what is written next, what the ends of writes mean
+ *   tier_file.c    the file: created, checked, locked, opened with O_DIRECT where possible
+ *   tier.c         open, close; issuing writes, handling their completions
  *   tier_blocks.c  append, drop, flush, find, walk
- *   tier_read.c    reading: straight into the caller's memory where alignment allows it, else through bounce buffers
- *   tier_io.h      how bytes move; seglog.h: what stands where
+ *   tier_read.c    reads: straight into the caller's memory where alignment allows it, otherwise by bounce buffers
+ *   tier_io.h      the I/O contract; seglog.h: the layout of the file
  *
- * A cache's tier: a block may go at any time (its segment is used again, its bytes turned bad), never become another's
- * bytes. When a write fails the tier warns once and takes no more blocks; when reads keep failing it holds none.
+ * The tier is a cache: a block may disappear at any time (its segment is used again, its bytes fail their checksum),
+ * but never turns into other bytes. After a failed write the tier warns once and takes no more blocks; after repeated
+ * failed reads it holds none.
  *
- * Threads: every call from any thread; one mutex, held for memory's work alone (for copies at most of bytes still
- * staged). Callbacks run on a thread of the I/O's, or in the thread that called append, with no lock of the tier held;
- * they may call anything here but close.
+ * Threads: any thread may make every call. One mutex, never held during I/O (during copies, at most of staged bytes).
+ * Callbacks run on an I/O thread, or in the thread that called append, with no lock of the tier held; they may make any
+ * call but close.
  */
 #ifndef KVCL_TIER_TIER_H
 #define KVCL_TIER_TIER_H
@@ -40,7 +40,7 @@ typedef struct kvcl_tier_params {
     unsigned             depth;   /* operations in flight; 0: 16 */
     uint64_t             staging; /* bytes of chunks; 0: 32 MiB */
     uint64_t             chunk;   /* bytes of a write; 0: 1 MiB */
-    const struct iovec   *mem;    /* memory that blocks will be read into: registered for I/O if possible */
+    const struct iovec   *mem;    /* memory that reads will target: registered for I/O if possible */
     unsigned             n_mem;
     kvcl_tier_gone_cb_t  gone;    /* or NULL */
     void                 *arg;
@@ -61,10 +61,10 @@ typedef struct kvcl_tier_stats {
 kvcl_status_t kvcl_tier_spec_parse(const char *spec, char **path_p, uint64_t *size_p) KVCL_MUST_CHECK;
 
 /**
- * Open the tier of a file, which is made if it is not there; what it holds is found again. Reads from the disk before
- * it returns. A file that is not empty and no tier's is left alone; one divided otherwise is begun anew.
+ * Open the tier of a file, which is created if it is missing; its blocks are found again. Reads from the disk before
+ * it returns. A non-empty file that is no tier is refused and left alone; one with other segment sizes is formatted.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_SPACE, KVCL_ERR_BUSY (another process has it), KVCL_ERR_EXISTS
- *         (not ours), KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
+ *         (no tier of KVCL's), KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
  */
 kvcl_status_t kvcl_tier_open(const kvcl_tier_params_t *params, kvcl_tier_t **tier_p) KVCL_MUST_CHECK;
 
@@ -91,8 +91,8 @@ kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t c
 typedef bool (*kvcl_tier_fill_t)(void *arg, uint8_t *dst, uint64_t off, size_t len);
 
 /**
- * kvcl_tier_append of len bytes that fill copies, so that they may be looked at once more behind the last of them.
- * @return as kvcl_tier_append; KVCL_ERR_STALE: fill said false, nobody finds the block, its place in the file is lost.
+ * kvcl_tier_append of len bytes that fill copies, so that it can validate them after the last one.
+ * @return as kvcl_tier_append; KVCL_ERR_STALE: fill returned false, no lookup finds the block, its place is wasted.
  */
 kvcl_status_t kvcl_tier_append_by(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, uint64_t len,
                                   kvcl_tier_fill_t fill, void *fill_arg, kvcl_tier_cb_t cb, void *arg,
@@ -118,8 +118,8 @@ kvcl_status_t kvcl_tier_drop(kvcl_tier_t *tier, const uint8_t *key) KVCL_MUST_CH
 /** cb: everything taken and dropped so far survives a loss of power (KVCL_OK), or may not (KVCL_ERR_IO). */
 kvcl_status_t kvcl_tier_flush(kvcl_tier_t *tier, kvcl_tier_cb_t cb, void *arg) KVCL_MUST_CHECK;
 
-/** The next blocks, at most room; *it_p begins with 0. Blocks that come or go meanwhile may be left out. Returns how
- * many; 0: no more. */
+/** The next blocks, at most room; *it_p begins with 0. Blocks added or removed meanwhile may be left out. Returns how
+ * many; 0: the end. */
 size_t kvcl_tier_walk(kvcl_tier_t *tier, uint64_t *it_p, kvcl_tier_item_t *items, size_t room);
 void   kvcl_tier_stats(kvcl_tier_t *tier, kvcl_tier_stats_t *stats);
 

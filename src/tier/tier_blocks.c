@@ -22,7 +22,7 @@ static kvcl_tier_waiter_t *new_waiter(kvcl_tier_cb_t cb, void *arg)
     return waiter;
 }
 
-/* Waiters stand in the order of their tickets; whoever was quicker at copying comes first here. */
+/* Waiters are sorted by ticket; appends may commit in another order. */
 static void add_waiter(kvcl_list_t *waiters, kvcl_tier_waiter_t *waiter)
 {
     kvcl_list_t *at = waiters;

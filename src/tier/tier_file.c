@@ -119,7 +119,7 @@ static bool all_zero(const uint8_t *block)
     return true;
 }
 
-/* *ours_p: there is a super block, and it divides the file as wanted. A file of somebody else's is refused. */
+/* *ours_p: the super block is valid and has the wanted segment size. A file of another kind is refused. */
 static kvcl_status_t look_at(const char *path, uint8_t *block, kvcl_tier_file_t *file, bool *ours_p)
 {
     kvcl_seg_super_t super;

@@ -75,7 +75,7 @@ struct kvcl_tier {
     kvcl_tier_stats_t   stats;
 };
 
-/** Lock held at the call, not at the return: what is to be written next goes, then everybody is told what is due. */
+/** Lock held at the call, not at the return: issues the next writes, then runs the callbacks that are due. */
 void kvcl_tier_go_on(kvcl_tier_t *tier);
 
 /**

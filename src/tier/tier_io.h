@@ -1,10 +1,9 @@
 /*
- * How the tier's bytes move: one contract, io_uring or a few threads behind it, and tests' faults before either.
+ * The I/O contract of the tier. io_uring or a few threads implement it; tests put faults in front of either.
  *
- * An op is submitted from any thread, also from within a done(), and never blocks the submitter; those beyond the
- * depth wait in the order they came. done() comes once for each op, on a thread of the I/O's, with no lock held, never
- * inside submit. Its result is raw: bytes moved, which may be fewer than asked for, or -errno. While nothing is in
- * flight every thread sleeps in the kernel.
+ * Any thread may submit an op, also from within a done(); submit never blocks, and ops beyond the depth wait in order.
+ * done() runs once for each op, on an I/O thread, with no lock held, never inside submit. Its result is raw: the bytes
+ * moved, which may be fewer than requested, or -errno. While no op is in flight every thread sleeps in the kernel.
  */
 #ifndef KVCL_TIER_IO_H
 #define KVCL_TIER_IO_H
@@ -20,7 +19,7 @@
 typedef enum { KVCL_TIO_READ, KVCL_TIO_WRITE, KVCL_TIO_SYNC, KVCL_TIO_NOP } kvcl_tio_kind_t;
 
 typedef struct kvcl_tio_op {
-    kvcl_list_t     link; /* the I/O's while it has the op */
+    kvcl_list_t     link; /* owned by the I/O from submit to done */
     kvcl_tio_kind_t kind;
     uint64_t        off;
     uint8_t         *buf; /* READ, WRITE: the submitter's, untouched by others until done */

@@ -250,7 +250,7 @@ static bool walk(const kvcl_tier_t *tier, tier_read_t *read)
     return true;
 }
 
-/* A read whose bytes were all staged ends like any other, on a thread of the I/O's. */
+/* A read whose bytes were all staged completes like any other, on an I/O thread. */
 static void start_all(kvcl_tier_t *tier, tier_read_t *read)
 {
     unsigned i, n = read->n;

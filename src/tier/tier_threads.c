@@ -1,5 +1,5 @@
 /*
- * The tier's I/O where io_uring is not: a few threads with pread, pwrite and fdatasync.
+ * The tier's I/O without io_uring: a few threads with pread, pwrite and fdatasync.
  *
  * Lock: its own mutex around the queue. Threads sleep on a condition while the queue is empty; memory is not
  * registered.

@@ -1,10 +1,10 @@
 /*
  * The tier's I/O by io_uring: one ring, one thread that sleeps until something completes.
  *
- * Submitters share the submission side under the ring's own mutex; only the thread looks at completions. The mutex is
- * taken once after an op is reaped, so what its submitter wrote is seen by its done(). Registered memory is found by
- * address; an op elsewhere goes unregistered. If the kernel refuses to register all of it (RLIMIT_MEMLOCK), the first
- * piece alone is tried: it is the tier's own.
+ * Submitters share the submission queue under the ring's own mutex; only the thread reads completions. The thread takes
+ * the mutex once after it reaps an op, so the op's done() sees what its submitter wrote. Registered memory is found by
+ * address; ops on other memory run unregistered. If the kernel refuses to register all of it (RLIMIT_MEMLOCK), only the
+ * first piece, the tier's own, is registered.
  */
 #include "config.h"
 
@@ -128,7 +128,7 @@ static unsigned reap(uring_io_t *io, kvcl_tio_op_t **ops, int64_t *results)
     return n;
 }
 
-/* The disk gets what waits for it before anybody is told, which may take a while. */
+/* Submit the waiting ops before the callbacks run, since callbacks may take long. */
 static void *work(void *arg)
 {
     uring_io_t          *io = arg;

@@ -1,7 +1,7 @@
 /*
- * On which NUMA nodes large memory shall lie: the choice, without doing it (mem/mem_numa.h does).
+ * Chooses the NUMA nodes for large memory; mem/mem_numa.h applies the choice.
  *
- * Pure but for asking the topology's source where this process is bound and runs. No lock.
+ * Pure, except that it queries the topology's source for this process's binding and current cpu. No lock.
  */
 #ifndef KVCL_TOPO_NUMA_H
 #define KVCL_TOPO_NUMA_H
@@ -24,9 +24,9 @@ bool kvcl_numa_applies(kvcl_numa_mode_t mode, const kvcl_nodeset_t *allowed, con
                        const char **why_p);
 
 /**
- * AUTO        the node of the cpus that the process is bound to; if they are of several, page by page over theirs
- * LOCAL       the node of those cpus; of several that of the cpu it runs on
- * INTERLEAVE  page by page over the nodes of those cpus; if that is one, over all that have cpus
+ * AUTO        the node of the cpus that the process is bound to; page by page over their nodes if they have several
+ * LOCAL       the node of those cpus; if they have several, that of the current cpu
+ * INTERLEAVE  page by page over the nodes of those cpus; if they have one, over all nodes with cpus
  * A node is preferred: when it is full, others are used. Nodes without cpus (far memory) are not chosen.
  * @param why_p  a few static words
  * @return true and *policy; false: none of these nodes is allowed.

@@ -2,11 +2,11 @@
  * The machine a rank runs on: cores, NUMA nodes, packages, NICs and GPUs, and how near two things are.
  *
  * One plain model, filled once by a source: topo_hwloc.c (this machine, or an hwloc synthetic or XML
- * description), topo_text.c (a text, for tests). The queries (topo.c) read the model only; what
- * must ask the system goes through three functions of the source.
+ * description), topo_text.c (a text, for tests). The queries (topo.c) read the model only; queries
+ * that need the system go through three functions of the source.
  *
  * NUMA nodes and packages are named by the system's numbers, -1 is "unknown". The model is read-only
- * after open: any thread may query. No lock. Where memory shall lie: numa.h.
+ * after open: any thread may query. No lock. Placement of memory: numa.h.
  */
 #ifndef KVCL_TOPO_TOPO_H
 #define KVCL_TOPO_TOPO_H

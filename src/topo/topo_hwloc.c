@@ -1,11 +1,10 @@
 /*
  * The model from hwloc: the only file that includes hwloc.h.
  *
- * Owns the hwloc topology (topo->source), kept for asking where memory is and what the process
- * is bound to. Objects the
- * process may not use (cgroup, affinity of the container) are not in it: hwloc's default.
- * I/O objects are taken when hwloc calls them important. A PCI device is one device of ours, named by the best
- * of its OS devices: mlx5_0 before eth0, cuda0 before card0; a GPU that no driver names keeps its address.
+ * Owns the hwloc topology (topo->source), kept for queries of a page's node and the process's binding. It lacks objects
+ * that the process may not use (cgroup, affinity of the container), as is hwloc's default. I/O objects are those that
+ * hwloc calls important. A PCI device becomes one device of the model, named by the best of its OS devices: mlx5_0
+ * before eth0, cuda0 before card0. A GPU that no driver names keeps its address.
  */
 #include "config.h"
 
