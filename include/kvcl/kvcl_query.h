@@ -37,6 +37,7 @@ KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)
 KVCL_API kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap) KVCL_MUST_CHECK;
 
 typedef struct kvcl_context_stats {
+    size_t   size;            /* sizeof(kvcl_context_stats_t): set it before the call */
     uint64_t bytes_out;       /* payload this rank sent or wrote */
     uint64_t bytes_in;        /* payload this rank got or received */
     uint64_t bytes_served;    /* of bytes_out: on behalf of peers' gets */
@@ -45,7 +46,10 @@ typedef struct kvcl_context_stats {
     uint64_t malformed;       /* messages dropped because their bytes make no sense */
     uint64_t late;            /* frames dropped because their operation had ended: the fence at work */
 } kvcl_context_stats_t;
-KVCL_API void kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats);
+#define KVCL_CONTEXT_STATS_INIT {sizeof(kvcl_context_stats_t), 0, 0, 0, 0, 0, 0, 0}
+
+/** @return KVCL_OK; KVCL_ERR_INVALID_PARAM: NULL, or stats->size is no size. */
+KVCL_API kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

@@ -60,7 +60,8 @@ typedef struct kvcl_store_params {
 } kvcl_store_params_t;
 #define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0, NULL, NULL, 0}
 
-/* Blocks of one size in a pool. */
+/* Blocks of one size in a pool. Fixed for ever, since it is inside kvcl_store_stats_t: 128 bytes; further numbers take
+ * the place of the reserved ones, from the first on. */
 typedef struct kvcl_store_size_stats {
     uint64_t block_bytes;
     uint64_t blocks;    /* that there is room for now */
@@ -69,9 +70,13 @@ typedef struct kvcl_store_size_stats {
     uint64_t pinned;    /* that cannot be evicted now */
     uint64_t takes;     /* how many could be put without evicting: free ones, and in parts that no size has, or that
                            another has empty */
+    uint64_t reserved[10];
 } kvcl_store_size_stats_t;
 
+/* What has happened in a rank's part of a store. Numbers that only one side knows, the caller or a rank of an older
+ * version, are 0. */
 typedef struct kvcl_store_stats {
+    size_t   size;       /* sizeof(kvcl_store_stats_t): set it before the call */
     uint64_t blocks;     /* published by this rank now */
     uint64_t published;  /* ever */
     uint64_t evicted;    /* blocks the store took back to reuse them */
@@ -110,6 +115,9 @@ typedef struct kvcl_store_stats {
     uint64_t n_sizes;     /* of the pool's blocks */
     kvcl_store_size_stats_t sizes[KVCL_STORE_SIZES_MAX]; /* each; the first is block_bytes' above */
 } kvcl_store_stats_t;
+#define KVCL_STORE_STATS_INIT                                                                                          \
+    {sizeof(kvcl_store_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
+     0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0, {0}}}}
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its
  * tier's file, are bad, it fails everywhere. */
@@ -226,7 +234,8 @@ KVCL_API kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *ke
                                         const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 
-KVCL_API void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats);
+/** This rank's own. @return KVCL_OK; KVCL_ERR_INVALID_PARAM: NULL, or stats->size is no size. */
+KVCL_API kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

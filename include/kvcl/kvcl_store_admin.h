@@ -71,16 +71,17 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
  */
 KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p) KVCL_MUST_CHECK;
 
-/** kvcl_store_stats of any rank of the store's comm. Blocks. KVCL_ERR_RANK_FAILED: it is gone. */
+/** kvcl_store_stats of any rank of the store's comm; stats->size is set before. Blocks. KVCL_ERR_RANK_FAILED: it is
+ * gone. */
 KVCL_API kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats) KVCL_MUST_CHECK;
 
 /**
  * The same of ranks 0 to n - 1, n as many as the store's comm has, all asked at the same time: stats[i] is of rank i
- * where status[i] is KVCL_OK, else zero. Blocks, as long as the slowest of them takes, at most KVCL_TIMEOUT.
+ * where status[i] is KVCL_OK, else zero; stride: sizeof(kvcl_store_stats_t). Blocks, as long as the slowest of them takes, at most KVCL_TIMEOUT.
  * @return KVCL_OK, whatever the ranks say; KVCL_ERR_INVALID_PARAM (n is another number), KVCL_ERR_NO_MEMORY,
  *         KVCL_ERR_SHUTDOWN.
  */
-KVCL_API kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats,
+KVCL_API kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
                                             kvcl_status_t *status) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS

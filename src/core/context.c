@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "base/structs.h"
 #include "core/address.h"
 #include "core/comm.h"
 #include "core/req.h"
@@ -346,12 +347,24 @@ size_t kvcl_context_frame(kvcl_context_h ctx, const kvcl_peer_t *peer)
     return (ctx->config.frame != 0) ? ctx->config.frame : peer->ep->frame_bytes;
 }
 
-void kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats)
+kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats)
 {
+    kvcl_status_t        status = kvcl_struct_out_check(stats, KVCL_UP_TO(kvcl_context_stats_t, ops),
+                                                        "kvcl_context_stats_t", "kvcl_context_stats");
+    kvcl_context_stats_t now;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (ctx == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_stats: ctx is NULL");
+    }
     kvcl_lock(ctx);
-    *stats = ctx->stats;
+    now = ctx->stats;
     kvcl_unlock(ctx);
-    stats->ops       += atomic_load_explicit(&ctx->instant_ops, memory_order_relaxed);
-    stats->bytes_in  += atomic_load_explicit(&ctx->bytes_in, memory_order_relaxed);
-    stats->bytes_out += atomic_load_explicit(&ctx->bytes_out, memory_order_relaxed);
+    now.ops       += atomic_load_explicit(&ctx->instant_ops, memory_order_relaxed);
+    now.bytes_in  += atomic_load_explicit(&ctx->bytes_in, memory_order_relaxed);
+    now.bytes_out += atomic_load_explicit(&ctx->bytes_out, memory_order_relaxed);
+    kvcl_struct_out(stats, &now, sizeof(now));
+    return KVCL_OK;
 }

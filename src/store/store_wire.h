@@ -19,7 +19,7 @@
  *   QUOTA        tenant, bytes (u64 each)     answer: nothing
  *   CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed (u64 each)
  *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64); rank -1: by key, listed or not
- *   STATS        nothing                      answer: kvcl_store_stats_t, as in memory
+ *   STATS        nothing                      answer: numbers (store/admin/stats_wire.h)
  *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
  *   FORGET       n keys that were removed: they leave the tier   answer: nothing
  *   ALL_LISTED   nothing: what my tier held when I came is listed   answer: nothing

@@ -66,7 +66,8 @@ static const struct {
     SIZE_ROW(pinned, "Of those that cannot be evicted now."),
     SIZE_ROW(takes, "Blocks of this size that could be put without evicting."),
 };
-_Static_assert((1 + (sizeof(size_rows) / sizeof(size_rows[0]))) * sizeof(uint64_t) == sizeof(kvcl_store_size_stats_t),
+_Static_assert((1 + (sizeof(size_rows) / sizeof(size_rows[0]))) * sizeof(uint64_t) ==
+                   offsetof(kvcl_store_size_stats_t, reserved),
                "each number but the size itself is a row");
 
 /* Of the blocks of each size in the pool. */
@@ -142,6 +143,7 @@ bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_store_sta
         return false;
     }
     memset(stats, 0, sizeof(*stats));
+    stats->size = sizeof(*stats);
     for (i = 0; i < stat_rows_n; ++i) {
         if (find_count(line, stat_rows[i].name, &value)) {
             memcpy((char *)stats + stat_rows[i].offset, &value, sizeof(value));

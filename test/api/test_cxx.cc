@@ -53,6 +53,8 @@ static void params()
     kvcl_store_params_t   store   = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_params_t   cache   = KVCL_CACHE_PARAMS_INIT;
     kvcl_reshard_params_t reshard = KVCL_RESHARD_PARAMS_INIT;
+    kvcl_store_stats_t    stats   = KVCL_STORE_STATS_INIT;
+    kvcl_context_stats_t  counts  = KVCL_CONTEXT_STATS_INIT;
     unsigned              rights  = KVCL_READ | KVCL_WRITE;
 
     init.flags |= KVCL_INIT_NO_THREAD;
@@ -61,6 +63,7 @@ static void params()
     IS((init.size == sizeof(init)) && (init.rank == -1) && (xfer.size == sizeof(xfer)));
     IS((store.size == sizeof(store)) && (reshard.size == sizeof(reshard)) && (rights == KVCL_READ_WRITE));
     IS((cache.size == sizeof(cache)) && (cache.kind == KVCL_MEM_HOST) && (cache.bases == nullptr));
+    IS((stats.size == sizeof(stats)) && (counts.size == sizeof(counts)) && (stats.sizes[7].takes == 0));
     IS((store.flags == 3) && (init.flags == 1) && (KVCL_RESHARD_MAX(4, 0) == 4));
     IS((KVCL_VERSION >= KVCL_MAKE_VERSION(0, 0, 1)) && (std::strlen(kvcl_version_string()) > 0));
 }

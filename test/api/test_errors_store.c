@@ -50,7 +50,7 @@ END_TEST
 START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
 {
     kvcl_xfer_params_t wait = KVCL_XFER_PARAMS_INIT;
-    kvcl_store_stats_t *stats = (void *)out.bytes;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     uint64_t           *count = (void *)out.bytes;
 
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_pin(NULL, keys, 2, 1, SECOND, 0, NULL));
@@ -67,7 +67,7 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_copy(store, NULL, 2, 0, 0, out.bytes));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_drain(NULL, SECOND, count));
     REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_drain(store, KVCL_WAIT_FOREVER, count));
-    REFUSED(UNKNOWN_RANK, "rank 9", kvcl_store_rank_stats(store, 9, stats));
+    REFUSED(UNKNOWN_RANK, "rank 9", kvcl_store_rank_stats(store, 9, &stats));
     REFUSED(INVALID_PARAM, "array of 1", kvcl_store_rank_stats(store, 0, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_upsert(NULL, keys, 2, cache, good_ids, NULL, &out.req));
     wait.flags = KVCL_PUT_WAIT;
@@ -80,11 +80,15 @@ START_TEST(statistics_refuse_what_is_wrong_and_say_so)
     kvcl_store_stats_t *stats  = (void *)out.bytes;
     kvcl_status_t      *status = (void *)(out.bytes + sizeof(out.bytes) - sizeof(*status));
 
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_all_stats(NULL, 1, stats, status));
-    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_all_stats(store, 1, NULL, status));
-    REFUSED(INVALID_PARAM, "or NULL", kvcl_store_all_stats(store, 1, stats, NULL));
-    REFUSED(INVALID_PARAM, "2 ranks of a store over 1", kvcl_store_all_stats(store, 2, stats, status));
-    REFUSED(INVALID_PARAM, "0 ranks of a store over 1", kvcl_store_all_stats(store, 0, stats, status));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_all_stats(NULL, 1, stats, sizeof(*stats), status));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_all_stats(store, 1, NULL, sizeof(*stats), status));
+    REFUSED(INVALID_PARAM, "or NULL", kvcl_store_all_stats(store, 1, stats, sizeof(*stats), NULL));
+    REFUSED(INVALID_PARAM, "2 ranks of a store over 1", kvcl_store_all_stats(store, 2, stats, sizeof(*stats), status));
+    REFUSED(INVALID_PARAM, "stride is 79, 80 to", kvcl_store_all_stats(store, 1, stats, 79, status));
+    REFUSED(INVALID_PARAM, "stride is 8193", kvcl_store_all_stats(store, 1, stats, 8193, status));
+    REFUSED(INVALID_PARAM, "is NULL", kvcl_store_stats(store, NULL));
+    REFUSED(INVALID_PARAM, "is NULL", kvcl_context_stats(ctx, NULL));
+    REFUSED(INVALID_PARAM, "0 ranks of a store over 1", kvcl_store_all_stats(store, 0, stats, sizeof(*stats), status));
 }
 END_TEST
 

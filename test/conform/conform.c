@@ -143,10 +143,10 @@ static kvcl_status_t store_fence(void *arg)
 /* Take the context's lock: what the library's threads do for other processes is ordered with us through it alone. */
 static void order_with_library(cf_t *cf)
 {
-    kvcl_context_stats_t stats;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
 
     if (cf->ctx != NULL) {
-        kvcl_context_stats(cf->ctx, &stats);
+        KVCL_TRY(kvcl_context_stats(cf->ctx, &stats));
     }
 }
 

@@ -195,8 +195,8 @@ static void fence_of_gets(cf_t *cf)
         free(bufs);
     }
     if (cf->rank == 0) {
-        kvcl_context_stats_t stats;
-        kvcl_context_stats(cf->ctx, &stats);
+        kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
+        KVCL_TRY(kvcl_context_stats(cf->ctx, &stats));
         printf("     fence over %s: %" PRIu64 " gets, %" PRIu64 " whole, %" PRIu64 " stopped, %" PRIu64 " late frames\n",
                cf->path, tally.rounds, tally.ok, tally.stopped, stats.late);
         fflush(stdout);

@@ -470,9 +470,9 @@ static void a_file(cf_t *cf)
 
 static uint64_t served_bytes(cf_t *cf)
 {
-    kvcl_context_stats_t stats;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
 
-    kvcl_context_stats(cf->ctx, &stats);
+    KVCL_TRY(kvcl_context_stats(cf->ctx, &stats));
     return stats.bytes_served;
 }
 

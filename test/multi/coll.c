@@ -565,7 +565,7 @@ int main(int argc, char **argv)
         CASE(communicators_do_not_mix),
         CASE(bad_calls_change_nothing),
     };
-    kvcl_context_stats_t stats;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
     size_t               i;
     int                  bad = 0;
 
@@ -581,7 +581,7 @@ int main(int argc, char **argv)
             bad += run(cases[i].fn, cases[i].name) ? 0 : 1;
         }
     }
-    kvcl_context_stats(ctx, &stats);
+    KVCL_TRY(kvcl_context_stats(ctx, &stats));
     if (stats.malformed != 0) { /* right bytes may come the long way round */
         printf("%llu messages made no sense\n", (unsigned long long)stats.malformed);
         ++bad;

@@ -164,7 +164,7 @@ static void another_secret_is_refused(void)
     kvcl_context_h       a = alone(0), b = alone(1);
     accepter_t           acc = {.comm = world_of(b), .timeout_ns = SECONDS(1)};
     kvcl_comm_h          inter = NULL;
-    kvcl_context_stats_t stats;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
     char                 text[ADDRESS_MAX];
     pthread_t            thread;
 
@@ -173,7 +173,7 @@ static void another_secret_is_refused(void)
     CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(60), &inter) == KVCL_ERR_AUTH);
     pthread_join(thread, NULL);
     CHECK(acc.status == KVCL_ERR_TIMED_OUT);
-    kvcl_context_stats(a, &stats);
+    KVCL_TRY(kvcl_context_stats(a, &stats));
     CHECK(stats.strangers > 0);
     kvcl_finalize(a);
     kvcl_finalize(b);

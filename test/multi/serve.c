@@ -85,7 +85,7 @@ int main(void)
     kvcl_context_h      ctx;
     kvcl_comm_h         world;
     kvcl_store_h        store;
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     unsigned            failed = 0, rounds = 0, gone = 0;
     uint64_t            moved;
     kvcl_status_t       status;
@@ -104,7 +104,7 @@ int main(void)
     status = kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 0, KVCL_STORE_MOVE, NULL);
     failed += (status == KVCL_OK) ? 1 : 0; /* it has no blocks of this size */
     KVCL_TRY(kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 1, KVCL_STORE_MOVE, NULL));
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     moved = stats.moved;
     KVCL_TRY(kvcl_store_rank_stats(store, 0, &stats));
     printf("moved %llu blocks to rank 0, then %llu to rank 1\n", (unsigned long long)stats.pool_published,

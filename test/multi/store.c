@@ -148,7 +148,7 @@ static void basics(world_t *w, bool structured)
     const char          *what  = structured ? "layers" : "bytes";
     kvcl_cache_h        cache  = make_cache(w, what, 2 * EACH, structured);
     kvcl_key_t          keys[EACH], other[EACH];
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     uint32_t            ids[EACH], i, id;
     kvcl_store_h        store;
     kvcl_req_h          req;
@@ -180,7 +180,7 @@ static void basics(world_t *w, bool structured)
     CHECK(w, DO(kvcl_store_remove(store, other, EACH, NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
     CHECK(w, vanished(store, keys, EACH), "removed keys are still listed");
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, (stats.blocks == 0) && (stats.published == EACH) && (stats.corrupt == 0), "stats: %llu blocks, %llu ever",
           (unsigned long long)stats.blocks, (unsigned long long)stats.published);
     sync_all(w);
@@ -206,7 +206,7 @@ static void test_pool(world_t *w)
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_h        cache  = make_cache(w, "put", 2 * KEYS, true);
     kvcl_key_t          keys[KEYS];
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_status_t       status[KEYS];
     uint32_t            ids[KEYS], i, round, found = 0;
     kvcl_store_h        store;
@@ -224,7 +224,7 @@ static void test_pool(world_t *w)
         }
         CHECK(w, DO(kvcl_store_put(store, keys, KEYS, cache, ids, NULL, &req)) == KVCL_OK, "put");
         CHECK(w, DO(kvcl_store_put(store, keys, KEYS, cache, ids, NULL, &req)) == KVCL_OK, "second put");
-        kvcl_store_stats(store, &stats);
+        KVCL_TRY(kvcl_store_stats(store, &stats));
         CHECK(w, stats.published == (round + 1ull) * KEYS, "a second put published: %llu",
               (unsigned long long)stats.published);
         sync_all(w);
@@ -241,7 +241,7 @@ static void test_pool(world_t *w)
         sync_all(w);
     }
     CHECK(w, found == ROUNDS * KEYS, "%u of %d found", found, ROUNDS * KEYS);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, (stats.blocks <= POOL) && (stats.evicted == stats.published - stats.blocks), "%llu blocks, %llu evicted",
           (unsigned long long)stats.blocks, (unsigned long long)stats.evicted);
     sync_all(w);

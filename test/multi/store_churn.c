@@ -112,7 +112,7 @@ void test_churn(world_t *w)
     kvcl_cache_h        cache  = make_cache(w, "churn", DEPTH, false);
     uint64_t            least  = POOL, left;
     unsigned            lost   = 0, turn;
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
     kvcl_rand_t         rnd;
 
@@ -124,7 +124,7 @@ void test_churn(world_t *w)
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     for (turn = 0; turn < REQUESTS; ++turn) {
         request(w, store, cache, (uint32_t)kvcl_rand_below(&rnd, (kvcl_rand_below(&rnd, 2) == 0) ? KEYS : KEYS / 8));
-        kvcl_store_stats(store, &stats);
+        KVCL_TRY(kvcl_store_stats(store, &stats));
         least = ((stats.evicted != 0) && (stats.pool_published < least)) ? stats.pool_published : least;
         lost += ((turn % 8) == 0) ? orphans(w, store) : 0;
     }

@@ -231,7 +231,7 @@ void test_put_unlisted(world_t *w)
     static uint8_t      present[MANY], copies[MANY];
     static uint32_t     ids[MANY];
     uint32_t            listed = 0, i, last = MANY;
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
     kvcl_req_h          req;
 
@@ -254,7 +254,7 @@ void test_put_unlisted(world_t *w)
             gone[listed++] = keys[i];
         }
     }
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, stats.pool_published == listed, "%llu blocks are kept, %u are listed",
           (unsigned long long)stats.pool_published, listed);
     sync_all(w);

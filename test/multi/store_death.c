@@ -233,10 +233,10 @@ static void ask_all(me_t *me)
 /* What this rank holds and lists, until that is all there shall be. */
 static void tell_until_repaired(me_t *me)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
     while (!atomic_load(&me->s->repaired)) {
-        kvcl_store_stats(me->store, &stats);
+        KVCL_TRY(kvcl_store_stats(me->store, &stats));
         me->s->blocks[me->rank]  = stats.blocks;
         me->s->entries[me->rank] = stats.entries;
         usleep(5000);

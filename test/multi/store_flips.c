@@ -68,7 +68,7 @@ void test_one_slot(world_t *w)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_h        cache  = make_cache(w, "slot", 1, false);
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
 
     params.dir_entries = 4096;
@@ -84,7 +84,7 @@ void test_one_slot(world_t *w)
         get_until_last(w, store, cache);
     }
     sync_all(w);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, stats.corrupt == 0, "%llu copies had another checksum under an equal generation",
           (unsigned long long)stats.corrupt);
     CHECK(w, (w->rank != 0) || (stats.evicted == cycles()), "%llu evicted", (unsigned long long)stats.evicted);
@@ -129,7 +129,7 @@ void test_flips(world_t *w)
     kvcl_key_t          key    = key_of("flips", w->seed, (uint64_t)w->rank);
     kvcl_key_t          other  = key_of("flips", w->seed, (uint64_t)((w->rank + w->size - 1) % w->size));
     const uint32_t      mine   = 0;
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
     kvcl_rand_t         rnd;
     kvcl_req_h          req;
@@ -147,7 +147,7 @@ void test_flips(world_t *w)
         get_turn(w, store, cache, &other, bit);
         KVCL_TRY(kvcl_store_withdraw(store, cache, &mine, 1));
     }
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, stats.corrupt >= FLIPS, "%llu refused", (unsigned long long)stats.corrupt);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);

@@ -82,7 +82,7 @@ void test_moves(world_t *w)
     kvcl_key_t         keys[EACH + 1];
     uint8_t            made[EACH + 1];
     kvcl_store_event_t event;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint64_t           seq;
     int                last = w->size - 1, round, i;
     pthread_t          thread;
@@ -132,7 +132,7 @@ void test_drain(world_t *w)
     kvcl_store_h       store  = open_with_pool(w, POOL, NULL);
     getter_t           getter = {.w = w, .store = store, .cache = cache, .what = "drain"};
     int                leaver = w->size - 1;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint64_t           moved = 99;
     kvcl_status_t      status;
     pthread_t          thread;
@@ -144,7 +144,7 @@ void test_drain(world_t *w)
         status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
         CHECK(w, status == ((w->size > 1) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain: %s", kvcl_status_text(status));
         CHECK(w, moved == ((w->size > 1) ? EACH : 0), "%llu blocks moved", (unsigned long long)moved);
-        kvcl_store_stats(store, &stats);
+        KVCL_TRY(kvcl_store_stats(store, &stats));
         CHECK(w, (stats.moved == moved) && (stats.draining == 1) && (stats.pool_published == EACH - moved), "stats");
     }
     sync_all(w);
@@ -181,7 +181,7 @@ void test_drain_two(world_t *w)
 {
     kvcl_cache_h         cache = make_cache(w, "drain two", EACH + 1, false);
     kvcl_store_h         store = open_with_pool(w, POOL, NULL);
-    kvcl_context_stats_t before, after;
+    kvcl_context_stats_t before = KVCL_CONTEXT_STATS_INIT, after = KVCL_CONTEXT_STATS_INIT;
     kvcl_key_t           keys[EACH];
     uint64_t             moved = 99;
     unsigned             held  = 0;
@@ -198,9 +198,9 @@ void test_drain_two(world_t *w)
     }
     sync_all(w);
     if (w->rank == 1) {
-        kvcl_context_stats(w->ctx, &before);
+        KVCL_TRY(kvcl_context_stats(w->ctx, &before));
         CHECK(w, kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved) == ((w->size > 2) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain");
-        kvcl_context_stats(w->ctx, &after);
+        KVCL_TRY(kvcl_context_stats(w->ctx, &after));
         CHECK(w, moved == ((w->size > 2) ? EACH : 0), "%llu moved", (unsigned long long)moved);
         CHECK(w, after.ops - before.ops < (2u * (unsigned)w->size) + 4, "%llu questions",
               (unsigned long long)(after.ops - before.ops));

@@ -62,7 +62,7 @@ void test_reuse(world_t *w)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_h        cache  = make_cache(w, "reuse", REUSE_SLOTS + 1, true);
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
     kvcl_rand_t         rnd;
 
@@ -77,7 +77,7 @@ void test_reuse(world_t *w)
         reader_follows(w, store, cache, &rnd);
     }
     sync_all(w);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, stats.corrupt == 0, "%llu copies had another checksum under an equal generation",
           (unsigned long long)stats.corrupt);
     kvcl_store_close(store);
@@ -146,7 +146,7 @@ static void evict(world_t *w, const char *name, unsigned n_threads)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_h        cache  = make_cache(w, name, SLOTS, true);
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     _Atomic uint32_t    wrong = 0;
     worker_t            workers[4];
     pthread_t           threads[4];
@@ -168,7 +168,7 @@ static void evict(world_t *w, const char *name, unsigned n_threads)
     for (t = 0; t + 1 < n_threads; ++t) {
         pthread_join(threads[t], NULL);
     }
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, wrong == 0, "%u blocks had wrong bytes", (unsigned)wrong);
     CHECK(w, (stats.corrupt == 0) && (stats.evicted > 0) && (stats.blocks <= SLOTS), "corrupt %llu, evicted %llu",
           (unsigned long long)stats.corrupt, (unsigned long long)stats.evicted);

@@ -96,7 +96,7 @@ kvcl_status_t get_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *
 void test_sizes(world_t *w)
 {
     kvcl_store_params_t p = sized_params(2 << 20);
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_cache_h        caches[SIZES];
     kvcl_store_h        store;
     kvcl_status_t       status;
@@ -124,7 +124,7 @@ void test_sizes(world_t *w)
             CHECK(w, status == KVCL_ERR_NOT_FOUND, "into blocks of another size: %s", kvcl_status_text(status));
         }
     }
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, (stats.n_sizes == SIZES) && (stats.sizes[0].block_bytes == sizes[1]) && (stats.block_bytes == sizes[1]),
           "%llu sizes, the first %llu", (unsigned long long)stats.n_sizes,
           (unsigned long long)stats.sizes[0].block_bytes);
@@ -154,11 +154,11 @@ static kvcl_key_t old_key(world_t *w, kvcl_rand_t *rnd, unsigned step, unsigned 
 /* What the churn has done to the pool, once all is over. */
 static void check_churned(world_t *w, kvcl_store_h store, uint64_t hits, uint64_t misses)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint64_t           bytes = 0;
     unsigned           s;
 
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     for (s = 0; s < SIZES; ++s) {
         bytes += stats.sizes[s].published * stats.sizes[s].block_bytes;
     }
@@ -230,7 +230,7 @@ static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     enum { MANY = (1 << 20) / LARGEST + 1 };
     kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
-    kvcl_store_stats_t before, after;
+    kvcl_store_stats_t before = KVCL_STORE_STATS_INIT, after = KVCL_STORE_STATS_INIT;
     kvcl_key_t         keys[MANY];
     uint32_t           ids[MANY] = {0};
     kvcl_status_t      status;
@@ -242,9 +242,9 @@ static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     }
     p.flags      = KVCL_PUT_WAIT;
     p.timeout_ns = 600ull * 1000000000;
-    kvcl_store_stats(store, &before);
+    KVCL_TRY(kvcl_store_stats(store, &before));
     status = DO(kvcl_store_put(store, keys, MANY, cache, ids, &p, &req));
-    kvcl_store_stats(store, &after);
+    KVCL_TRY(kvcl_store_stats(store, &after));
     CHECK(w, status == KVCL_ERR_NO_SPACE, "%d at once: %s", MANY, kvcl_status_text(status));
     CHECK(w, after.evicted == before.evicted, "%llu evicted in vain",
           (unsigned long long)(after.evicted - before.evicted));
@@ -255,7 +255,7 @@ void test_sizes_bounds(world_t *w)
 {
     kvcl_store_params_t p = sized_params(1 << 20);
     kvcl_xfer_params_t  x = KVCL_XFER_PARAMS_INIT;
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_cache_h        caches[SIZES];
     kvcl_key_t          pinned, key;
     kvcl_store_h        store;
@@ -295,7 +295,7 @@ void test_sizes_bounds(world_t *w)
         bytes += (get_one(store, caches[i % SIZES], &key) == KVCL_OK) ? sizes[i % SIZES] : 0;
     }
     CHECK(w, (bytes > 50000) && (bytes <= 100000), "the tenant has %llu bytes of 100000", (unsigned long long)bytes);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     CHECK(w, stats.pinned == 1, "%llu pinned", (unsigned long long)stats.pinned);
     sync_all(w);
     kvcl_store_close(store);

@@ -81,9 +81,9 @@ static void put_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
 
 static uint64_t evicted(kvcl_store_h store)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     return stats.evicted;
 }
 
@@ -193,10 +193,10 @@ static void remove_many(world_t *w, kvcl_store_h store, const char *what, unsign
 /* How many blocks of a size the pool says that it takes without evicting, and how many of those are free ones. */
 static unsigned takes(kvcl_store_h store, uint64_t size, uint64_t *free_p)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     unsigned           i;
 
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     for (i = 0; (i < stats.n_sizes) && (stats.sizes[i].block_bytes != size); ++i) {
     }
     *free_p = stats.sizes[i].free;
@@ -405,7 +405,7 @@ void test_slabs_places(world_t *w)
     kvcl_cache_h       middle = cache_of(w, MIDDLE, 1);
     kvcl_xfer_params_t x = KVCL_XFER_PARAMS_INIT;
     kvcl_key_t         key = key_of("copied", 0, 0);
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint64_t           heard;
     uint32_t           id = 0;
     kvcl_req_h         req;

@@ -148,7 +148,7 @@ void test_tier(world_t *w)
     kvcl_store_h       store = open_with_pool(w, POOL, spec);
     unsigned           all   = KEYS * (unsigned)w->size, n;
     uint64_t           until = 0;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
     put_mine(w, store, cache, "tier");
     sync_all(w);
@@ -342,7 +342,7 @@ static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, faul
     unsigned           warned, n;
     kvcl_key_t         key;
     uint32_t           id = 0;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_req_h         req;
     unsigned           i;
 
@@ -438,7 +438,7 @@ static void flip_bits(world_t *w, const char *spec, kvcl_cache_h cache)
     enum { FLIPPED = KEYS / 4 };
     kvcl_store_h       store = open_with_pool(w, POOL, spec);
     unsigned           all   = KEYS * (unsigned)w->size, n;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
     put_mine(w, store, cache, "flipped");
     sync_all(w);

@@ -186,7 +186,7 @@ void test_tier_sizes(world_t *w)
     const char         *spec = tier_spec(w);
     kvcl_store_h       store = open_store(w, spec, POOL);
     kvcl_cache_h       caches[SIZES];
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_key_t         key = key_at((uint64_t)w->rank, 0, 0);
 
     make_caches(w, caches);
@@ -556,7 +556,7 @@ void test_tier_sizes_churn(world_t *w)
     const char          *spec  = tier_spec(w);
     kvcl_store_params_t params = sized_params(POOL);
     kvcl_cache_h        caches[SIZES];
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
     kvcl_rand_t         rnd;
     unsigned            step, s, hits = 0, wrong = 0, failed = 0;

@@ -27,7 +27,7 @@ void test_uses(world_t *w)
     uint8_t             present[USED];
     uint32_t            id = 0;
     unsigned            i, left = 0;
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
     kvcl_req_h          req;
 

@@ -117,7 +117,7 @@ static void ask_sizes(world_t *w, kvcl_store_h store, int rank)
 static void test_sizes(world_t *w)
 {
     kvcl_store_h       store = open_store(w, 3072, 0);
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_key_t         keys[SIZES];
     uint64_t           before, after;
     unsigned           i;
@@ -125,10 +125,10 @@ static void test_sizes(world_t *w)
 
     put_sizes(w, store, false);
     sync_all(w);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     before = sum_of(w, stats.published);
     put_sizes(w, store, true);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     after = sum_of(w, stats.published);
     CHECK(w, before == after, "a second put published %llu blocks", (unsigned long long)(after - before));
     for (r = 0; r < w->size; ++r) {
@@ -143,7 +143,7 @@ static void test_sizes(world_t *w)
     CHECK(w, kvcl_store_remove_values(store, keys, sizes_of(w, w->rank), KVCL_WAIT_DEFAULT) == KVCL_OK, "remove");
     sync_all(w);
     for (i = 0; i < 6000; ++i) { /* parts go in the background */
-        kvcl_store_stats(store, &stats);
+        KVCL_TRY(kvcl_store_stats(store, &stats));
         after = sum_of(w, stats.blocks);
         if (after == 0) {
             break;
@@ -245,7 +245,7 @@ static void test_full(world_t *w)
     kvcl_store_h       store = open_store(w, POOL, 0);
     uint8_t            *buf  = malloc(100 * B), *got = malloc(100 * B);
     kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_key_t         key, keys[64];
     kvcl_status_t      status;
     kvcl_req_h         req;
@@ -267,7 +267,7 @@ static void test_full(world_t *w)
           "more than the pool");
     CHECK(w, DO(kvcl_store_get_value(store, &key, got, 100 * B, NULL, &req)) == KVCL_ERR_NOT_FOUND, "is not there");
     for (i = 0; i < 6000; ++i) {
-        kvcl_store_stats(store, &stats);
+        KVCL_TRY(kvcl_store_stats(store, &stats));
         if (stats.blocks <= POOL - RUN) {
             break;
         }
@@ -307,7 +307,7 @@ static void test_stripes(world_t *w)
     uint8_t            *buf  = malloc(BYTES);
     kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
     kvcl_key_t         key, all;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_req_h         req;
     uint64_t           blocks, holders;
     unsigned           i;
@@ -319,7 +319,7 @@ static void test_stripes(world_t *w)
         CHECK(w, DO(kvcl_store_put_value(store, &all, buf, BYTES, &p, &req)) == KVCL_OK, "put");
     }
     sync_all(w);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     blocks  = sum_of(w, stats.blocks);
     holders = sum_of(w, (stats.blocks > 1) ? 1 : 0);
     CHECK(w, blocks == (BYTES / B) + 2, "%llu blocks", (unsigned long long)blocks);
@@ -343,7 +343,7 @@ static void test_stripes(world_t *w)
         CHECK(w, kvcl_store_clear(store, 7, NULL) == KVCL_OK, "clear of a tenant");
     }
     sync_all(w);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     blocks = sum_of(w, stats.blocks);
     CHECK(w, blocks == 0, "%llu blocks are somebody else's", (unsigned long long)blocks);
     free(buf);

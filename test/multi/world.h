@@ -65,9 +65,9 @@ static inline uint64_t sum_of(world_t *w, uint64_t mine)
 
 static inline kvcl_store_stats_t stats_of(kvcl_store_h store)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     return stats;
 }
 

@@ -55,9 +55,9 @@ static void printed_address(kvcl_context_h ctx, char *text, size_t cap)
 
 static uint64_t strangers(kvcl_context_h ctx)
 {
-    kvcl_context_stats_t stats;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
 
-    kvcl_context_stats(ctx, &stats);
+    KVCL_TRY(kvcl_context_stats(ctx, &stats));
     return stats.strangers;
 }
 

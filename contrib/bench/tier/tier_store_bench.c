@@ -51,7 +51,7 @@ static void put_all(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, uns
     uint32_t           ids[BATCH_MAX], i, n;
     double             begin = now(), took;
     struct timespec    moment = {0, 200000};
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_req_h         req;
 
     for (n = 0; n + batch <= blocks; n += batch) {
@@ -66,7 +66,7 @@ static void put_all(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, uns
         KVCL_TRY(wait_for(req));
     }
     took = now() - begin;
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     printf("put %8.1f MB/s: %u blocks, %llu in the tier, %llu dropped\n", (double)n * (double)block / took / 1e6, n,
            (unsigned long long)stats.demoted, (unsigned long long)stats.dropped);
     fflush(stdout);
@@ -80,7 +80,7 @@ static void get_some(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, un
     uint32_t           ids[BATCH_MAX], i;
     uint64_t           found = 0, asked = 0;
     double             begin = now(), took;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_req_h         req;
 
     srandom(1);
@@ -97,7 +97,7 @@ static void get_some(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, un
         }
         asked += batch;
     }
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     printf("get %8.1f MB/s: %llu of %llu found, %llu in a tier, %llu wrong; %.0f us a batch of %u\n",
            (double)found * (double)block / took / 1e6, (unsigned long long)found, (unsigned long long)asked,
            (unsigned long long)stats.hits_nvme, (unsigned long long)stats.corrupt, took * 1e6 * batch / (double)asked,

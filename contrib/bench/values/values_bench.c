@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     double              secs   = (argc > 3) ? strtod(argv[3], NULL) : 3, from;
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     uint8_t             *buf   = malloc(bytes);
-    kvcl_store_stats_t  stats;
+    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_context_h      ctx;
     kvcl_store_h        store;
     kvcl_comm_h         comm;
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
         printf("put: %.2f GB/s\n", (double)bytes / (now() - from) / 1e9);
     }
     sync_all(comm);
-    kvcl_store_stats(store, &stats);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
     printf("rank %d: %llu blocks\n", rank, (unsigned long long)stats.blocks);
     fflush(stdout);
     if (rank == 0) {

@@ -1,17 +1,18 @@
 /*
- * Statistics: of my part, and of other ranks' by asking them (ops.h). The answer is the struct as it is in memory: both
- * sides speak the same wire version.
+ * Statistics: of this rank's part, and of other ranks' by a question (ops.h), whose answer is packed (stats_wire.h).
  */
 #include "config.h"
 #include "base/error.h"
+#include "base/structs.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
+#include "store/admin/stats_wire.h"
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
 
-_Static_assert(sizeof(kvcl_store_stats_t) % sizeof(uint64_t) == 0, "64-bit numbers only: it travels as it is");
+#define STATS_FIRST KVCL_UP_TO(kvcl_store_stats_t, lookups)
 
 static uint64_t load(const _Atomic uint64_t *counter)
 {
@@ -24,7 +25,7 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
     const kvcl_pool_t *pool = store->pool;
     unsigned          i;
 
-    *stats = (kvcl_store_stats_t){.blocks = store->n_published, .published = store->n_ever,
+    *stats = (kvcl_store_stats_t){.size = sizeof(*stats), .blocks = store->n_published, .published = store->n_ever,
                                   .evicted = store->n_evicted, .entries = store->table.count,
                                   .events = store->events.newest, .moved = store->n_moved, .copied = store->n_copied,
                                   .draining = store->draining};
@@ -69,45 +70,104 @@ kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl
     }
     fill(store, &stats);
     kvcl_cold_stats(store->cold, &stats);
-    memcpy(out->buf, &stats, sizeof(stats));
-    out->len = sizeof(stats);
-    return KVCL_OK;
+    out->len = kvcl_stats_pack(&stats, out->buf, out->cap);
+    return (out->len != 0) ? KVCL_OK : KVCL_ERR_NO_SPACE;
 }
 
-void kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
+kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
 {
-    if ((store != NULL) && (stats != NULL)) {
-        kvcl_lock(store->ctx);
-        fill(store, stats);
-        pthread_mutex_unlock(&store->ctx->engine.lock);
-        kvcl_cold_stats(store->cold, stats);
+    kvcl_status_t      status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_stats");
+    kvcl_store_stats_t now;
+
+    if (status != KVCL_OK) {
+        return status;
     }
+    if (store == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_stats: store is NULL");
+    }
+    kvcl_lock(store->ctx);
+    fill(store, &now);
+    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_cold_stats(store->cold, &now);
+    kvcl_struct_out(stats, &now, sizeof(now));
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats)
 {
+    uint8_t            answer[KVCL_STATS_WIRE_MAX];
+    kvcl_op_out_t      out    = {.buf = answer, .cap = sizeof(answer)};
     kvcl_status_t      status = kvcl_store_check(store, stats, 1, "kvcl_store_rank_stats");
-    kvcl_store_stats_t answer;
-    kvcl_op_out_t      out    = {.buf = (uint8_t *)&answer, .cap = sizeof(answer)};
+    kvcl_store_stats_t now;
 
+    if (status == KVCL_OK) {
+        status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_rank_stats");
+    }
     if (status == KVCL_OK) {
         status = kvcl_op_call(store, rank, KVCL_ASK_STATS, NULL, 0, 0, &out, "kvcl_store_rank_stats");
     }
-    if ((status == KVCL_OK) && (out.len != sizeof(answer))) {
-        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_rank_stats: rank %d gave %zu bytes", rank, out.len);
+    if ((status == KVCL_OK) && !kvcl_stats_unpack(answer, out.len, &now)) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_rank_stats: rank %d gave %zu bytes that make no sense", rank,
+                           out.len);
     }
     if (status == KVCL_OK) {
-        *stats = answer;
+        kvcl_struct_out(stats, &now, sizeof(now));
     }
     return status;
 }
 
-kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, kvcl_status_t *status)
+/* The answers, in the caller's array. */
+static void give_all(const kvcl_op_out_t *outs, size_t n, kvcl_store_stats_t *stats, size_t stride,
+                     kvcl_status_t *status)
 {
-    kvcl_status_t result = kvcl_store_check(store, stats, n, "kvcl_store_all_stats");
-    kvcl_op_out_t *outs;
+    kvcl_store_stats_t now;
+    size_t             i;
+
+    for (i = 0; i < n; ++i) {
+        if ((status[i] == KVCL_OK) && !kvcl_stats_unpack(outs[i].buf, outs[i].len, &now)) {
+            status[i] = KVCL_ERR_PROTOCOL;
+        }
+        if (status[i] != KVCL_OK) {
+            memset(&now, 0, sizeof(now));
+        }
+        now.size = stride;
+        kvcl_struct_out_at(stats, i, stride, &now, sizeof(now));
+    }
+}
+
+static kvcl_status_t ask_all(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
+                             kvcl_status_t *status)
+{
+    kvcl_op_out_t *outs    = calloc(n, sizeof(*outs));
+    uint8_t       *answers = malloc(n * KVCL_STATS_WIRE_MAX);
+    kvcl_status_t result   = KVCL_ERR_NO_MEMORY;
     size_t        i;
 
+    for (i = 0; (i < n) && (outs != NULL) && (answers != NULL); ++i) {
+        outs[i]   = (kvcl_op_out_t){.buf = answers + (i * KVCL_STATS_WIRE_MAX), .cap = KVCL_STATS_WIRE_MAX};
+        status[i] = KVCL_OK;
+    }
+    if ((outs == NULL) || (answers == NULL)) {
+        (void)kvcl_fail(result, "kvcl_store_all_stats: no memory for %zu ranks", n);
+    } else {
+        result = kvcl_op_call_all(store, KVCL_ASK_STATS, NULL, 0, 0, outs, status);
+    }
+    if (result == KVCL_OK) {
+        give_all(outs, n, stats, stride, status);
+    }
+    free(answers);
+    free(outs);
+    return result;
+}
+
+kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
+                                   kvcl_status_t *status)
+{
+    kvcl_status_t result = kvcl_store_check(store, stats, n, "kvcl_store_all_stats");
+
+    if (result == KVCL_OK) {
+        result = kvcl_stride_check(stride, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_all_stats");
+    }
     if (result != KVCL_OK) {
         return result;
     }
@@ -115,24 +175,5 @@ kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stat
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_all_stats: %zu ranks of a store over %u, or NULL", n,
                          store->n_ranks);
     }
-    outs = calloc(n, sizeof(*outs));
-    if (outs == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_all_stats: no memory for %zu ranks", n);
-    }
-    memset(stats, 0, n * sizeof(*stats));
-    for (i = 0; i < n; ++i) {
-        outs[i]   = (kvcl_op_out_t){.buf = (uint8_t *)&stats[i], .cap = sizeof(stats[i])};
-        status[i] = KVCL_OK;
-    }
-    result = kvcl_op_call_all(store, KVCL_ASK_STATS, NULL, 0, 0, outs, status);
-    for (i = 0; (i < n) && (result == KVCL_OK); ++i) {
-        if ((status[i] == KVCL_OK) && (outs[i].len != sizeof(stats[i]))) {
-            status[i] = KVCL_ERR_PROTOCOL;
-        }
-        if (status[i] != KVCL_OK) {
-            memset(&stats[i], 0, sizeof(stats[i]));
-        }
-    }
-    free(outs);
-    return result;
+    return ask_all(store, n, stats, stride, status);
 }

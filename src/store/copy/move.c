@@ -348,7 +348,7 @@ static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
  * size (again) who did not answer, or is drained, is not asked any more. */
 static void ask_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint32_t           i;
     bool               heard;
 

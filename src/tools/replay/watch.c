@@ -185,10 +185,10 @@ static void choose(watch_t *watch)
 {
     size_t             n_held, n, i;
     kvcl_key_t         *held = list_held(watch, &n_held), some[KEYS_MAX];
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats            = KVCL_STORE_STATS_INIT;
     uint8_t            copies[KEYS_MAX] = {0};
 
-    kvcl_store_stats(watch->worker->store, &stats);
+    KVCL_TRY(kvcl_store_stats(watch->worker->store, &stats));
     n = (stats.pool_blocks / POOL_SHARE < KEYS_MAX) ? (size_t)(stats.pool_blocks / POOL_SHARE) + 1 : KEYS_MAX;
     n = (n < n_held) ? n : n_held;
     for (i = 0; i < n; ++i) {

@@ -274,7 +274,7 @@ const job_t *worker_left(const worker_t *worker)
 
 bool worker_run(worker_t *worker)
 {
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     progress_bar_t     bar;
     bool               good;
 
@@ -299,7 +299,7 @@ bool worker_run(worker_t *worker)
     } else if (!death_end(worker->death, &worker->tally)) {
         return false;
     }
-    kvcl_store_stats(worker->store, &stats);
+    KVCL_TRY(kvcl_store_stats(worker->store, &stats));
     worker->tally.evictions = stats.evicted;
     worker->tally.demoted   = stats.demoted;
     worker->tally.promoted  = stats.promoted;

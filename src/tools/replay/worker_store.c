@@ -82,7 +82,7 @@ static bool get_some(worker_t *worker, size_t first, size_t n)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req    = NULL;
-    kvcl_store_stats_t was, now;
+    kvcl_store_stats_t was    = KVCL_STORE_STATS_INIT, now = KVCL_STORE_STATS_INIT;
     kvcl_status_t      status;
     uint64_t           start;
     uint32_t           i;
@@ -96,13 +96,13 @@ static bool get_some(worker_t *worker, size_t first, size_t n)
     }
     params.timeout_ns = worker->timeout_ns;
     pthread_mutex_lock(&worker->get_lock);
-    kvcl_store_stats(worker->store, &was);
+    KVCL_TRY(kvcl_store_stats(worker->store, &was));
     start  = clock_ns();
     status = kvcl_store_get(worker->store, worker->keys + first, n, worker->cache, worker->part_ids,
                             worker->part_status, &params, &req);
     status = worker_finish(worker, status, req);
     hist_add(&worker->tally.get_ns, clock_ns() - start);
-    kvcl_store_stats(worker->store, &now);
+    KVCL_TRY(kvcl_store_stats(worker->store, &now));
     pthread_mutex_unlock(&worker->get_lock);
     count_got(worker, &was, &now);
     if ((status != KVCL_OK) && (status != KVCL_ERR_NOT_FOUND) && (status != KVCL_ERR_STALE) &&

@@ -102,7 +102,7 @@ static unsigned answer_ranks(server_t *server, FILE *body)
         free(status);
         return 503;
     }
-    asked = !server->closing && (kvcl_store_all_stats(server->store, n, stats, status) == KVCL_OK);
+    asked = !server->closing && (kvcl_store_all_stats(server->store, n, stats, sizeof(*stats), status) == KVCL_OK);
     for (i = 0; i < n; ++i) {
         stat_print_json(body, (int)i, asked && (status[i] == KVCL_OK), &stats[i]);
     }
@@ -115,7 +115,7 @@ static unsigned answer_ranks(server_t *server, FILE *body)
 static unsigned answer(void *arg, const char *path, FILE *body, const char **type_p)
 {
     server_t           *server = arg;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
     if (strcmp(path, "/healthz") == 0) {
         fputs(server->leaving ? "draining\n" : "ok\n", body);
@@ -123,7 +123,9 @@ static unsigned answer(void *arg, const char *path, FILE *body, const char **typ
     }
     if (strcmp(path, "/metrics") == 0) {
         *type_p = "text/plain; version=0.0.4; charset=utf-8";
-        kvcl_store_stats(server->store, &stats);
+        if (kvcl_store_stats(server->store, &stats) != KVCL_OK) {
+            return 503;
+        }
         stat_print_metrics(body, server->job.rank, &stats);
         serve_metrics_context(body, server->job.rank, server->job.ctx);
         return 200;

@@ -39,12 +39,14 @@ static void print_build(FILE *file)
 
 void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
 {
-    kvcl_context_stats_t stats;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
     uint64_t             value;
     size_t               i;
 
-    kvcl_context_stats(ctx, &stats);
     print_build(file);
+    if (kvcl_context_stats(ctx, &stats) != KVCL_OK) {
+        return;
+    }
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         memcpy(&value, (const char *)&stats + rows[i].offset, sizeof(value));
         metric_family(file, rows[i].name, "counter", rows[i].help);

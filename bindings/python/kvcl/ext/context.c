@@ -290,18 +290,21 @@ static PyObject *context_progress(PyObject *self, PyObject *none)
 static PyObject *context_stats(PyObject *self, PyObject *none)
 {
     kvpy_ctx_t           *ctx = (kvpy_ctx_t *)self;
-    kvcl_context_stats_t s;
+    kvcl_context_stats_t s    = KVCL_CONTEXT_STATS_INIT;
+    kvcl_status_t        status;
 
     (void)none;
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    memset(&s, 0, sizeof(s));
     ++ctx->users;
     Py_BEGIN_ALLOW_THREADS
-    kvcl_context_stats(ctx->handle, &s);
+    status = kvcl_context_stats(ctx->handle, &s);
     Py_END_ALLOW_THREADS
     --ctx->users;
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
     return Py_BuildValue("{sKsKsKsKsKsKsK}", "bytes_out", (unsigned long long)s.bytes_out, "bytes_in",
                          (unsigned long long)s.bytes_in, "bytes_served", (unsigned long long)s.bytes_served, "ops",
                          (unsigned long long)s.ops, "strangers", (unsigned long long)s.strangers, "malformed",

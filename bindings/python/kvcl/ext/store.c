@@ -378,19 +378,19 @@ static PyObject *store_unpin_local(PyObject *self, PyObject *arg)
 static PyObject *store_stats(PyObject *self, PyObject *none)
 {
     kvpy_obj_t         *store = (kvpy_obj_t *)self;
-    kvcl_store_stats_t s;
+    kvcl_store_stats_t s      = KVCL_STORE_STATS_INIT;
+    kvcl_status_t      status;
 
     (void)none;
     if (kvpy_obj_check(store) != 0) {
         return NULL;
     }
-    memset(&s, 0, sizeof(s));
     kvpy_enter(store);
     Py_BEGIN_ALLOW_THREADS
-    kvcl_store_stats(store->handle, &s);
+    status = kvcl_store_stats(store->handle, &s);
     Py_END_ALLOW_THREADS
     kvpy_leave(store);
-    return kvpy_store_stats_dict(&s);
+    return (status == KVCL_OK) ? kvpy_store_stats_dict(&s) : kvpy_raise(status, NULL);
 }
 
 static size_t append(PyMethodDef *methods, size_t n, const PyMethodDef *more)

@@ -177,7 +177,8 @@ static const struct {
     STAT(bytes_in), STAT(bytes_out), STAT(hits_local), STAT(pool_bytes), STAT(pool_free_bytes), STAT(pool_taken),
     STAT(n_sizes),
 };
-_Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) == offsetof(kvcl_store_stats_t, sizes) / sizeof(uint64_t),
+_Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) ==
+                   (offsetof(kvcl_store_stats_t, sizes) - sizeof(size_t)) / sizeof(uint64_t),
                "each number of the struct but those of each size is a row");
 
 /* Blocks of each size of the pool: a list of dicts. */
@@ -198,7 +199,7 @@ static PyObject *sizes_list(const kvcl_store_stats_t *stats)
     }
     return list;
 }
-_Static_assert(sizeof(kvcl_store_size_stats_t) == 6 * sizeof(uint64_t), "each number is in sizes_list()");
+_Static_assert(offsetof(kvcl_store_size_stats_t, reserved) == 6 * sizeof(uint64_t), "each number is in sizes_list()");
 
 PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
 {
@@ -227,7 +228,7 @@ PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
 static PyObject *admin_rank_stats(PyObject *self, PyObject *arg)
 {
     kvpy_obj_t         *store = (kvpy_obj_t *)self;
-    kvcl_store_stats_t stats;
+    kvcl_store_stats_t stats  = KVCL_STORE_STATS_INIT;
     kvcl_status_t      status;
     int                rank;
 
@@ -257,7 +258,7 @@ static PyObject *admin_all_stats(PyObject *self, PyObject *arg)
         PyMem_RawFree(each);
         return PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_all_stats(store->handle, (size_t)n, stats, each));
+    KVPY_CALL(store, status, kvcl_store_all_stats(store->handle, (size_t)n, stats, sizeof(*stats), each));
     list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
     for (i = 0; (list != NULL) && (i < n); ++i) {
         one = (each[i] == KVCL_OK) ? kvpy_store_stats_dict(&stats[i]) : kvpy_none();
