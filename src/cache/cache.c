@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/structs.h"
 #include "core/comm.h"
 
 #include <stdio.h>
@@ -235,12 +236,12 @@ static kvcl_status_t check_params(const kvcl_cache_params_t *params, kvcl_cache_
     memset(out, 0, sizeof(*out));
     out->size = sizeof(*out);
     if (params != NULL) {
-        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_cache_params_t");
+        status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_cache_params_t, flags), sizeof(*out),
+                                "kvcl_cache_params_t");
     }
     if ((params == NULL) || (status != KVCL_OK)) {
         return status;
     }
-    memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
     if (out->flags != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: unknown flags 0x%llx",
                          (unsigned long long)out->flags);

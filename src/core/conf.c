@@ -79,23 +79,6 @@ const char *kvcl_path_name(int path)
     return path_names[path];
 }
 
-kvcl_status_t kvcl_params_check(const void *params, size_t size, size_t known, const char *what)
-{
-    const unsigned char *bytes = params;
-    size_t i;
-
-    if (size < sizeof(size_t) + sizeof(uint64_t)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s.size is %zu: set it to sizeof(%s)", what, size, what);
-    }
-    for (i = known; i < size; ++i) {
-        if (bytes[i] != 0) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s has a field set that this library does not know (byte %zu)",
-                             what, i);
-        }
-    }
-    return KVCL_OK;
-}
-
 static kvcl_status_t set_param(kvcl_config_t *config, kvcl_setting_source_t *sources, const char *name,
                                const char *value)
 {

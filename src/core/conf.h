@@ -52,7 +52,4 @@ void          kvcl_config_free(kvcl_config_t *config);
 
 const char *kvcl_path_name(int path); /* "auto", "shm", "tcp", "loop" */
 
-/** Check a public params struct: size known, and every byte past what this build knows zero. */
-kvcl_status_t kvcl_params_check(const void *params, size_t size, size_t known, const char *what) KVCL_MUST_CHECK;
-
 #endif

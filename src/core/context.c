@@ -267,9 +267,8 @@ static kvcl_status_t take_params(const kvcl_init_params_t *params, kvcl_init_par
     if (params == NULL) {
         return KVCL_OK;
     }
-    status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_init_params_t");
+    status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_init_params_t, flags), sizeof(*out), "kvcl_init_params_t");
     if (status == KVCL_OK) {
-        memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
         if ((out->flags & ~(uint64_t)KVCL_INIT_NO_THREAD) != 0) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: unknown flags 0x%llx",
                                (unsigned long long)out->flags);

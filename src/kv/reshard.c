@@ -10,6 +10,7 @@
 #include "kvcl/kvcl_reshard.h"
 
 #include "base/error.h"
+#include "base/structs.h"
 #include "core/conf.h"
 
 #include <string.h>
@@ -79,12 +80,12 @@ static kvcl_status_t take(const kvcl_reshard_params_t *params, kvcl_reshard_para
     if (params == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: params is NULL");
     }
-    status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_reshard_params_t");
+    memset(p, 0, sizeof(*p));
+    status = kvcl_struct_in(p, params, KVCL_UP_TO(kvcl_reshard_params_t, destination), sizeof(*p),
+                            "kvcl_reshard_params_t");
     if (status != KVCL_OK) {
         return status;
     }
-    memset(p, 0, sizeof(*p));
-    memcpy(p, params, (params->size < sizeof(*p)) ? params->size : sizeof(*p));
     if (p->flags != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: unknown flags 0x%llx", (unsigned long long)p->flags);
     }

@@ -12,6 +12,7 @@
 
 #include "base/crypto.h"
 #include "base/error.h"
+#include "base/structs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,27 +39,6 @@ static kvcl_status_t too_large(const char *what)
 static int mul_bounded(uint64_t *product_p, uint64_t factor)
 {
     return !__builtin_mul_overflow(*product_p, factor, product_p) && (*product_p <= SHAPE_MAX_BYTES);
-}
-
-/* A caller's struct may be longer than ours, if what we do not know is zero. */
-static kvcl_status_t check_size(const kvcl_layout_t *layout)
-{
-    const uint8_t *bytes = (const uint8_t *)layout;
-    size_t i;
-
-    if (layout->size < sizeof(*layout)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "layout: size is %zu, at least %zu is needed (use KVCL_LAYOUT_NHD)",
-                         layout->size, sizeof(*layout));
-    }
-    if (layout->size > 4096) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "layout: size %zu is none", layout->size);
-    }
-    for (i = sizeof(*layout); i < layout->size; ++i) {
-        if (bytes[i] != 0) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "layout: byte %zu is set, which this version does not know", i);
-        }
-    }
-    return KVCL_OK;
 }
 
 static kvcl_status_t check_counts(const kvcl_layout_t *l)
@@ -269,22 +249,23 @@ kvcl_status_t kvcl_shape_init(kvcl_shape_t *shape, const kvcl_layout_t *layout)
 {
     shape_dim_t dims[KVCL_DIMS];
     uint8_t packed[KVCL_SHAPE_WIRE_BYTES];
+    kvcl_layout_t l = KVCL_LAYOUT_INIT;
     kvcl_shape_t s;
     kvcl_status_t status;
 
     if ((shape == NULL) || (layout == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "layout is NULL");
     }
-    if (((status = check_size(layout)) != KVCL_OK) || ((status = check_counts(layout)) != KVCL_OK) ||
-        ((status = check_options(layout)) != KVCL_OK)) {
+    status = kvcl_struct_in(&l, layout, KVCL_UP_TO(kvcl_layout_t, reserved), sizeof(l), "kvcl_layout_t");
+    if ((status != KVCL_OK) || ((status = check_counts(&l)) != KVCL_OK) || ((status = check_options(&l)) != KVCL_OK)) {
         return status;
     }
-    take_fields(&s, layout);
+    take_fields(&s, &l);
     s.head_bytes = s.head_dim;
     if (!mul_bounded(&s.head_bytes, s.elem_bytes)) {
         return too_large("head_dim * elem_bytes");
     }
-    list_dims(&s, layout->order, dims);
+    list_dims(&s, l.order, dims);
     if (((status = fill_sizes(&s)) != KVCL_OK) || ((status = fill_strides(dims, s.head_bytes)) != KVCL_OK) ||
         ((status = check_nest(dims, s.head_bytes, &s.base_bytes)) != KVCL_OK)) {
         return status;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/structs.h"
 #include "core/comm.h"
 #include "core/timeout.h"
 #include "mem/rmem.h"
@@ -29,10 +30,7 @@ static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *p
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: NULL argument");
     }
     if (params != NULL) {
-        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_mem_params_t");
-        if (status == KVCL_OK) {
-            memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
-        }
+        status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_mem_params_t, flags), sizeof(*out), "kvcl_mem_params_t");
         if ((status == KVCL_OK) && ((out->flags & ~(uint64_t)(KVCL_MEM_HUGE | KVCL_MEM_NUMA)) != 0)) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: unknown flags 0x%llx",
                                (unsigned long long)out->flags);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "base/structs.h"
 #include "core/address.h"
 #include "store/cold/cold.h"
 #include "store/get/get.h"
@@ -68,11 +69,10 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
 
     memset(p, 0, sizeof(*p));
     if (params != NULL) {
-        status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_store_params_t");
+        status = kvcl_struct_in(p, params, KVCL_UP_TO(kvcl_store_params_t, flags), sizeof(*p), "kvcl_store_params_t");
         if (status != KVCL_OK) {
             return status;
         }
-        memcpy(p, params, (params->size < sizeof(*p)) ? params->size : sizeof(*p));
     }
     if ((p->flags & ~(uint64_t)(KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: unknown flags 0x%llx", (unsigned long long)p->flags);

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "xfer/params.h"
 #include "base/error.h"
+#include "base/structs.h"
 #include "xfer/p2p.h"
 
 #include <stdlib.h>
@@ -40,11 +41,10 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
     if (params == NULL) {
         return KVCL_OK;
     }
-    status = kvcl_params_check(params, params->size, sizeof(*params), "kvcl_xfer_params_t");
+    status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_xfer_params_t, flags), sizeof(*out), "kvcl_xfer_params_t");
     if (status != KVCL_OK) {
         return status;
     }
-    memcpy(out, params, (params->size < sizeof(*out)) ? params->size : sizeof(*out));
     if (out->timeout_ns == KVCL_WAIT_FOREVER) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: timeout_ns is KVCL_WAIT_FOREVER, but each operation has a deadline: "
                          "give a time, or 0 for the default", call);

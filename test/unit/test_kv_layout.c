@@ -137,7 +137,7 @@ START_TEST(limits_and_options_are_named)
     refuse(WITH(order, 2), KVCL_ERR_BAD_LAYOUT, "order");
     refuse(WITH(reserved, 1), KVCL_ERR_BAD_LAYOUT, "reserved");
     refuse(WITH(size, 0), KVCL_ERR_INVALID_PARAM, "size");
-    refuse(WITH(size, sizeof(l) - 1), KVCL_ERR_INVALID_PARAM, "size");
+    refuse(WITH(size, offsetof(kvcl_layout_t, layer_stride) - 1), KVCL_ERR_INVALID_PARAM, "size");
     base.flags = KVCL_LAYOUT_PER_LAYER;
     refuse(WITH(layer_stride, 1u << 30), KVCL_ERR_BAD_LAYOUT, "layer_stride");
     base.flags = KVCL_LAYOUT_PER_PLANE;
