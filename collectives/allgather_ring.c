@@ -12,7 +12,7 @@ static void allgather_ring_plan(const kvcl_coll_shape_t *shape, kvcl_plan_t *pla
     uint32_t size = shape->size;
     uint32_t next = kvcl_ring_ahead(shape->rank, 1, size);
     uint32_t prev = kvcl_ring_behind(shape->rank, 1, size);
-    uint32_t have = KVCL_STEP_NONE; /* the RECV of the part to give now; the first is my own */
+    uint32_t have = KVCL_STEP_NONE; /* the RECV of the part to send now; the first part is this rank's own */
     uint32_t i;
 
     for (i = 0; i + 1 < size; ++i) {

@@ -1,9 +1,9 @@
 /*
- * Barrier by dissemination: in round i rank r tells r + 2^i and hears from r - 2^i; after
- * ceil(log2(size)) rounds everybody has heard, directly or not, from everybody.
+ * Barrier by dissemination: in round i rank r notifies r + 2^i and is notified by r - 2^i; after
+ * ceil(log2(size)) rounds every rank has been notified, directly or not, by every rank.
  *
  * D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier Synchronization", 1988.
- * A rank may tell in round i only when it has heard in all earlier rounds: messages of different
+ * A rank may send in round i only after it has received in all earlier rounds: messages of different
  * rounds come from different ranks and may overtake one another, hence the chain of RECVs.
  */
 #include "config.h"

@@ -2,7 +2,7 @@
  * Broadcast, flat: every rank pulls all of it from the root.
  *
  * Best where a pull is a memcpy by the puller: each byte is copied once per receiver, all receivers
- * copy at the same time, and nobody waits for anybody but the root.
+ * copy at the same time, and each rank waits for the root only.
  */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /*
- * Collectives: what an operation looks like (shape), the list of algorithms, and making a plan.
+ * Collectives: the shape of an operation, the list of algorithms, and making a plan.
  *
- * Everything in this room is pure: an algorithm says who sends what to whom (plan.h), the executor
- * says what may be done now (exec.h); moving the bytes is the caller's. No lock, no clock, no I/O.
+ * Everything in this room is pure: an algorithm plans which rank sends which bytes to which rank (plan.h), the executor
+ * names the steps that may run now (exec.h), and the caller moves the bytes. No lock, no clock, no I/O.
  *
  * A new algorithm is one file with one `const kvcl_coll_alg_t kvcl_coll_alg_<name>`, its name in
  * KVCL_COLL_ALGS and a line in local.am; a row in the table of select.c makes it a default.

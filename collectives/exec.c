@@ -27,8 +27,8 @@ enum {
 };
 
 enum {
-    PEER_ABORT_OWED  = 1 << 0, /* we failed: it is to be told */
-    PEER_SILENT      = 1 << 1  /* it aborted or is gone: it reads my buffer no more */
+    PEER_ABORT_OWED  = 1 << 0, /* this rank failed: the peer is to be notified */
+    PEER_SILENT      = 1 << 1  /* it aborted or failed: it no longer reads the local buffer */
 };
 
 static void queue_init(kvcl_exec_queue_t *queue)

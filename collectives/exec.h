@@ -10,18 +10,18 @@
  *      message or completion arrives   ->   kvcl_exec_announced / pulled / acked / aborted
  *      do it (post, send)              <-   while (kvcl_exec_next(exec, &action))
  *
- * kvcl_exec_next may be left for later (a full transport): nothing is lost, order is kept. After each
- * event call it until it returns 0, then look at kvcl_exec_status. Events may be fed while actions
- * are being taken (a pull that ended inside the posting).
+ * The caller may postpone kvcl_exec_next (a full transport): nothing is lost, order is kept. After each event call it
+ * until it returns 0, then read kvcl_exec_status. Events may arrive while actions are being taken (a pull that ended
+ * inside the posting).
  *
- * Announcements name k, so the order in which they arrive is free. Those of a collective that this rank
- * has not started are the caller's to keep until it has.
+ * Announcements name k, so they may arrive in any order. The caller keeps those of a collective that this rank has not
+ * started yet.
  *
- * Failure: a pull that failed, kvcl_exec_fail (deadline, cancel, dead rank) or a peer's ABORT. From then
- * on the only actions are ABORTs: one to each peer with whom a step is open, and to a peer being pulled
- * from only when those pulls have ended. So an ABORT means "I read no more of your buffer and announce
- * no more of mine". status() tells the end of own pulls: no late byte lands in my buffer. released()
- * tells that no peer reads my buffer either: only then may its memory be reused.
+ * Failure: a pull that failed, kvcl_exec_fail (deadline, cancel, dead rank) or a peer's ABORT. From then on the only
+ * actions are ABORTs: one to each peer of an open step, and to a peer being pulled from only when those pulls have
+ * ended. So an ABORT means that its sender no longer reads the receiver's buffer and announces nothing more. status()
+ * reports the end of the local pulls: no late byte lands in the local buffer. released() reports that no peer reads the
+ * local buffer either: only then may its memory be reused.
  *
  * Owns nothing: plan and memory are the caller's and outlive it. No allocation, no clock, no lock (the
  * caller's), no call blocks.
@@ -37,10 +37,10 @@
 #include <stdint.h>
 
 typedef enum {
-    KVCL_EXEC_ANNOUNCE, /* tell peer: k, off, len of my buffer, signature */
-    KVCL_EXEC_PULL,     /* read len bytes at peer_off of peer's buffer to off of mine; then pulled(step) */
-    KVCL_EXEC_ACK,      /* tell peer: its SEND k is done */
-    KVCL_EXEC_ABORT     /* tell peer: status */
+    KVCL_EXEC_ANNOUNCE, /* send to peer: k, off, len in the local buffer, signature */
+    KVCL_EXEC_PULL,     /* read len bytes at peer_off of the peer's buffer to off of the local one; then pulled(step) */
+    KVCL_EXEC_ACK,      /* send to peer: its SEND k is done */
+    KVCL_EXEC_ABORT     /* send to peer: status */
 } kvcl_exec_op_t;
 
 typedef struct kvcl_exec_action {
@@ -136,7 +136,7 @@ void kvcl_exec_peer_gone(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status)
 /** @return KVCL_INPROGRESS; KVCL_OK: all done; an error: failed, own pulls ended, ABORTs taken. */
 kvcl_status_t kvcl_exec_status(const kvcl_exec_t *exec);
 
-/** May my buffer be reused: status is not INPROGRESS and nobody can still read what I announced. */
+/** May the local buffer be reused: status is not INPROGRESS and no peer can still read an announced range. */
 int kvcl_exec_released(const kvcl_exec_t *exec);
 
 #endif

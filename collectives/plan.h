@@ -1,8 +1,8 @@
 /*
  * A plan: what one rank does in one collective, as an array of steps.
  *
- * SEND   give [off, off+len) of my buffer to the peer, who pulls it.
- * RECV   pull len bytes of the peer's buffer to off of mine.
+ * SEND   offer [off, off+len) of the local buffer to the peer, which pulls it.
+ * RECV   pull len bytes of the peer's buffer to off of the local one.
  *
  * The k-th SEND from a to b pairs with the k-th RECV at b from a, and their lengths are equal.
  * A step may start when the step `after` is done. A step without bytes is a notification.
@@ -11,8 +11,8 @@
  * makes all later ones do nothing. After seal the plan is read-only and may be shared.
  * Owns its arrays. No lock.
  *
- * Owed by each algorithm, and tested by the simulator of test/unit: it ends when only one step at a
- * time is announced to a peer and only one pulled; no SEND is enabled before its bytes are here.
+ * Each algorithm guarantees, and the simulator of test/unit tests: it ends even when only one step at a time is
+ * announced to a peer and only one pulled; no SEND is enabled before its bytes have arrived.
  */
 #ifndef KVCL_COLLECTIVES_PLAN_H
 #define KVCL_COLLECTIVES_PLAN_H
@@ -73,8 +73,8 @@ kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan) KVCL_MUST_CHECK;
 uint32_t kvcl_plan_find_peer(const kvcl_plan_t *plan, uint32_t rank);
 
 /**
- * Is the sealed plan well-formed for @a rank of @a size and a buffer of @a bytes: peers exist and are
- * not me, ranges lie inside, dependencies look back? @return KVCL_OK, KVCL_ERR_INTERNAL naming the step.
+ * Is the sealed plan well-formed for @a rank of @a size and a buffer of @a bytes: do peers exist and differ from this
+ * rank, are ranges in bounds, do dependencies point backwards? @return KVCL_OK, KVCL_ERR_INTERNAL naming the step.
  */
 kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t size,
                               uint64_t bytes) KVCL_MUST_CHECK;

@@ -1,5 +1,5 @@
 /*
- * The UCX transport's vtable, its life, and its progress. See glue.h for the two sides and who does what.
+ * The UCX transport's vtable, its open and close, and its progress. glue.h describes the two sides and their files.
  *
  * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Callbacks to the
  * core come from here only.
@@ -134,7 +134,7 @@ static bool flush_answers(glue_t *g)
 /* An answer is still owed to a peer that is slow or stands still: the worker stays, unused, until the process ends. */
 static void keep(glue_t *g)
 {
-    static _Atomic(glue_t *) first; /* nobody looks, but nothing is lost */
+    static _Atomic(glue_t *) first; /* no thread polls now; the event stays pending */
 
     kvcl_log_debug("ucx: a peer does not take its answer; its worker stays");
     close(g->epfd);

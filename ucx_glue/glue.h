@@ -45,7 +45,7 @@ typedef struct glue_side {
     ucp_address_t *addr;
     size_t        addr_len;
     uint64_t      features; /* UCP_FEATURE_* */
-    int           efd;      /* the worker's, not ours to close */
+    int           efd;      /* owned by the worker: not to be closed */
 } glue_side_t;
 
 typedef struct glue {
@@ -59,17 +59,17 @@ typedef struct glue {
     void              *addr;
     size_t            addr_len;
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
-    kvcl_list_t       failed;  /* glue_ep_t whose failure is to be told */
-    kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have let go */
+    kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported */
+    kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have released them */
     kvcl_xport_send_t *done_head; /* completions that came outside progress */
     kvcl_xport_send_t **done_tail;
     kvcl_mpool_t      small;
     kvcl_mpool_t      large;
     kvcl_mpool_t      gather;
-    bool              direct;  /* inside progress: completions may be told at once */
+    bool              direct;  /* inside progress: completions may be reported at once */
     unsigned          linger;  /* progress calls owed to UCX, which frees closed endpoints only there */
     size_t            inflight; /* of all endpoints */
-    uint64_t          refused; /* messages that no side of ours can have sent */
+    uint64_t          refused; /* messages that no KVCL side can have sent */
 } glue_t;
 
 typedef struct glue_ep {
@@ -105,14 +105,14 @@ static inline glue_t *glue_of(kvcl_xport_t *xport)
     return kvcl_container_of(xport, glue_t, super);
 }
 
-/* glue_status.c: the one place where a UCX status becomes one of ours. */
+/* glue_status.c: the one place that maps a UCX status to a kvcl_status_t. */
 kvcl_status_t kvcl_glue_status(ucs_status_t status);
 
 /* glue_plan.c: which transports and devices. */
 /* glue_net.c. Interfaces that are there, up, and have an address; ports of RDMA devices are taken as they are. */
 kvcl_status_t kvcl_glue_net_check(const char *net) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
-/* Will the am side have this transport ("posix", "tcp"), where tls is ours and the user's UCX_TLS wins? */
+/* Will the am side have this transport ("posix", "tcp")? tls is KVCL's list; the user's UCX_TLS overrides it. */
 bool          kvcl_glue_am_uses(const char *tls, const char *name);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
@@ -130,7 +130,7 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
 void          kvcl_glue_ep_close(kvcl_xport_ep_t *ep);
 void          kvcl_glue_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
 kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep);  /* make sure that ep->data is there */
-unsigned      kvcl_glue_ep_progress(glue_t *g);  /* outside UCX's own progress: tell failures, close, free */
+unsigned      kvcl_glue_ep_progress(glue_t *g);  /* outside UCX's own progress: report failures, close, free */
 
 /* glue_am.c */
 kvcl_status_t kvcl_glue_am_init(glue_t *g);
@@ -141,7 +141,7 @@ kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t
 /* What UCX returned for an operation of send's caller, in the words of the contract. */
 kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
 void          kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
-unsigned      kvcl_glue_am_progress(glue_t *g); /* tell completions that came outside progress */
+unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions that came outside progress */
 
 /* glue_mem.c */
 kvcl_status_t kvcl_glue_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);

@@ -1,10 +1,10 @@
 /*
  * Messages: every one is an eager UCP active message of one id, header and payload in one piece for the receiver.
  *
- * Eager, because a rendezvous message would let a stranger make us fetch memory, and needs more round trips; one that
- * arrives all the same is refused and counted. A send with no completion object is copied into a pooled buffer first,
- * since UCX may have to queue it; the buffer goes back when UCX is done.
- * Completions are told from progress only: those that UCX makes elsewhere (a forced close) wait in glue.done_head.
+ * Eager, because a rendezvous message would let an unproven peer make this rank fetch memory, and needs more round
+ * trips; one that arrives all the same is refused and counted. A send with no completion object is copied into a pooled
+ * buffer first, since UCX may have to queue it; the buffer returns to the pool when UCX is done.
+ * Completions are reported from progress only: those that UCX makes elsewhere (a forced close) wait in glue.done_head.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -188,7 +188,7 @@ static ucp_request_param_t am_param(unsigned flags, ucp_send_nbx_callback_t done
     return param;
 }
 
-/* ep may be NULL for a reply, which no endpoint of ours answers for. */
+/* ep is NULL for a reply: it has no endpoint that could fail. */
 static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const void *hdr, size_t hdr_len,
                                const kvcl_iov_t *iov, size_t n_iov, unsigned flags)
 {

@@ -3,13 +3,13 @@
  *
  * An address is a little-endian header and both workers' addresses:
  *   u32 magic, u32 check (of all that follows), u16 am length, u16 data length, am bytes, data bytes
- * The check word turns away garbage and cut addresses before UCX, whose parser trusts its input and may abort. It is no
- * defence against someone who forges it: addresses come from ranks that proved the job secret (boot, or a handshake).
+ * The check word refuses garbage and cut addresses before UCX, whose parser trusts its input and may abort. It is no
+ * defence against forgery: addresses come from ranks that proved the job secret (boot, or a handshake).
  *
- * Life: open -> (broken: UCX reported a failure; told once, from progress) -> closed -> freed by progress, when the
+ * Life: open -> (broken: UCX reported a failure; reported once, from progress) -> closed -> freed by progress, when the
  * forced closes are done, no operation is in flight and no remote region is open. UCP closes are issued from progress
  * too, never inside one of UCX's callbacks. The data endpoint outlives ep_close while regions are open, so that a
- * mapping that someone copies from stays.
+ * mapping that is being copied from stays.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -203,7 +203,7 @@ void kvcl_glue_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
              ep->is_tcp ? glue_of(super->xport)->plan.devices : "");
 }
 
-/* Start or poll the forced close of one UCP endpoint; true when UCX has let go of it. */
+/* Start or poll the forced close of one UCP endpoint; true when UCX has released it. */
 static bool close_ucp_ep(ucp_ep_h *ucp_ep, void **req)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};

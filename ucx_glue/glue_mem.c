@@ -1,10 +1,10 @@
 /*
- * Memory of mine. With a data side, mem_alloc takes a posix shared-memory segment from UCX: mode 0600, unlinked at
- * once, reached by peers through /proc/PID/fd, gone with the process. UCX writes zeros over all of it before it maps
- * it, so it is zeroed and every page is there: a full /dev/shm is an error here and never a SIGBUS later (about 0.4 s a
- * GiB). Without a data side it is anonymous memory, reached by messages only.
+ * Local memory. With a data side, mem_alloc takes a posix shared-memory segment from UCX: mode 0600, unlinked at once,
+ * reached by peers through /proc/PID/fd, released when the process ends. UCX writes zeros over all of it before it maps
+ * it, so it is zeroed and every page is present: a full /dev/shm is an error here and never a SIGBUS later (about 0.4 s
+ * a GiB). Without a data side it is anonymous memory, reached by messages only.
  *
- * Invariant: memh != NULL exactly if peers have a native way to it.
+ * Invariant: memh != NULL exactly if peers have a native path to it.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"

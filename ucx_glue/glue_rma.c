@@ -1,10 +1,10 @@
 /*
- * Memory of a peer. Shared memory is mapped (ucp_rkey_ptr) and the caller copies himself: the one path that is a plain
- * memcpy on UCX 1.13 and 1.22 alike, with the owner asleep. Anything else is used for get and put only where UCX does
- * both natively; everything left goes by messages.
+ * Memory of a peer. Shared memory is mapped (ucp_rkey_ptr) and the caller copies: this path is a plain memcpy on UCX
+ * 1.13 and 1.22, with the owner asleep. Other memory is used for get and put only where UCX does both natively; all
+ * remaining memory is reached by messages.
  *
- * Trust: a packed region is bounded and checked against accidents, but ucp_ep_rkey_unpack believes what it parses and a
- * mapping is as long as its owner made it. Only bytes from peers who proved the job secret may come here.
+ * Trust: a packed region is bounded and checked against accidents, but ucp_ep_rkey_unpack trusts what it parses, and
+ * the owner decides how long a mapping is. Only bytes from peers that proved the job secret may come here.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"

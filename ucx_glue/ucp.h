@@ -1,5 +1,5 @@
 /*
- * UCX's header, read as a system header: 1.22's own macros draw warnings that are none of ours.
+ * UCX's header, read as a system header: the macros of 1.22 cause warnings that KVCL cannot fix.
  */
 #ifndef KVCL_UCX_GLUE_UCP_H
 #define KVCL_UCX_GLUE_UCP_H

@@ -1,5 +1,5 @@
 /*
- * Caches of mine (cache.h): creation over the engine's tensors or over memory of ours, and the public calls.
+ * Local caches (cache.h): creation over the engine's tensors or over memory that KVCL allocates, and the public calls.
  */
 #include "config.h"
 #include "cache/cache.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SERVED_NS (2 * KVCL_NS_PER_SEC) /* who is being served when a cache goes may take the rest so long */
+#define SERVED_NS (2 * KVCL_NS_PER_SEC) /* the time that peers being served have to finish when a cache is destroyed */
 #define ENDED_NS  (5 * KVCL_NS_PER_SEC) /* and its transport's frames may be under way so long */
 
 uint64_t kvcl_cache_name_key(const char *name)
@@ -101,7 +101,7 @@ static kvcl_status_t use_bases(kvcl_cache_h cache, const kvcl_cache_params_t *p)
     return status;
 }
 
-/* Memory of ours: one region, the bases in it one after the other. */
+/* Memory that KVCL allocates: one region that holds the bases one after the other. */
 static kvcl_status_t allocate(kvcl_cache_h cache)
 {
     size_t        stride = (cache->shape.base_bytes + 4095) & ~(size_t)4095;
@@ -294,8 +294,8 @@ static bool unserved(void *arg)
     return ((kvcl_cache_h)arg)->serves == 0;
 }
 
-/* Transfers that are served from it end with an error at their pullers, but for frames that a transport still reads.
- * Returns whether nobody reads any more. */
+/* Transfers served from the cache end with an error at their pullers, except for frames that a transport still reads.
+ * Returns whether all reads have ended. */
 static bool end_serves(kvcl_cache_h cache)
 {
     kvcl_context_h     ctx = cache->ctx;

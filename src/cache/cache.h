@@ -1,10 +1,10 @@
 /*
- * Caches of mine and of peers.
+ * Local caches, and descriptions of peers' caches.
  *
  * A cache is a shape over registered memory, found by peers under its name, with a generation word for each block in
- * memory that peers map (dir/slots.h says what they mean; a cache that no store uses leaves them at their start).
- * A kvcl_rcache_t is what a peer told of a cache of its own: fetched once, when first needed, kept until the peer is
- * gone. All under the engine lock, but the immutable fields (shape, bases) of a cache that is in use.
+ * memory that peers map (dir/slots.h defines them; a cache that no store uses leaves them at their initial value).
+ * A kvcl_rcache_t is a peer's description of one of its caches: fetched once, when first needed, kept until the peer
+ * fails. All under the engine lock, except for the immutable fields (shape, bases) of a cache in use.
  */
 #ifndef KVCL_CACHE_CACHE_H
 #define KVCL_CACHE_CACHE_H
@@ -25,12 +25,12 @@ struct kvcl_cache {
     kvcl_copier_t    *copier;    /* of the bases, the regions' own; NULL: host memory */
     kvcl_region_t    **regions;  /* of the bases: n_regions, 1 if the library allocated all */
     uint32_t         n_regions;
-    struct kvcl_cache *arena;    /* whose the region is; NULL: mine */
-    uint32_t         n_over;     /* caches in my memory */
+    struct kvcl_cache *arena;    /* the owner of the region; NULL: this rank */
+    uint32_t         n_over;     /* caches in local memory */
     kvcl_region_t    *gens_region;
     _Atomic uint32_t *gens;      /* shape.blocks words */
     uint32_t         serves;     /* served transfers at work on it */
-    kvcl_list_t      users;      /* kvcl_region_user_t of those: told when it goes */
+    kvcl_list_t      users;      /* their kvcl_region_user_t: called when it is revoked */
     bool             closing;
     kvcl_list_t      link;       /* the context's caches */
     void             *store;     /* what a store keeps of it, beginning with a kvcl_cache_user_t; NULL: none */

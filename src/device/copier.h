@@ -30,9 +30,9 @@ typedef struct kvcl_copier kvcl_copier_t;
 
 typedef struct kvcl_copier_ops {
     kvcl_mem_kind_t kind;
-    /* dst, src: of which side the addresses are; one of them at least has these ops, the other may be NULL. Pieces may
-     * touch or share a source, their destinations do not overlap. KVCL_ERR_IO: the device failed, and what the
-     * destinations hold is not known. */
+    /* dst, src: the sides of the addresses; at least one of them has these ops, the other may be NULL. Pieces may
+     * touch or share a source, their destinations do not overlap. KVCL_ERR_IO: the device failed; the
+     * contents of the destinations are undefined. */
     kvcl_status_t (*copy)(kvcl_copier_t *dst, kvcl_copier_t *src, const kvcl_piece_t *pieces, size_t n);
     void          (*close)(kvcl_copier_t *copier);
 } kvcl_copier_ops_t;

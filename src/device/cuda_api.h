@@ -1,6 +1,6 @@
 /*
  * The CUDA driver as a table of its functions, filled by dlopen("libcuda.so.1") when device memory is first registered:
- * the library links no part of CUDA, and loads none where nobody uses it. Tests put a table of their own in its place.
+ * the library links no part of CUDA, and loads it only where it is used. Tests install a table of their own.
  */
 #ifndef KVCL_DEVICE_CUDA_API_H
 #define KVCL_DEVICE_CUDA_API_H

@@ -6,7 +6,7 @@
  * kernel reads and writes itself; between two memories of one device directly. A lane has two slots, so that the
  * processor packs or unpacks one while the device works on the other.
  *
- * All copies of a call are over when it returns, in failure too: a buffer that the caller takes back is its own.
+ * All copies of a call are over when it returns, also on failure: the caller may then reuse its buffers.
  */
 #include "config.h"
 #include "device/cuda_device.h"

@@ -1,9 +1,9 @@
 /*
- * Devices (cuda_device.h): whose memory a pointer is, and what a device needs to copy: context, kernel, lanes.
+ * Devices (cuda_device.h): the device of a pointer, and a device's state for copies: context, kernel, lanes.
  *
- * A device is opened with the first memory registered on it and closed with the last; what a lane holds is made when a
- * copy first needs it. Streams are ours, of the highest priority, and never wait for those of the engine: a copy begins
- * at once, even beside a long kernel.
+ * A device is opened with the first memory registered on it and closed with the last; a lane's stream and slots are
+ * created when a copy first needs them. Streams are KVCL's own, of the highest priority, and never wait for those of
+ * the engine: a copy begins at once, even beside a long kernel.
  */
 #include "config.h"
 #include "device/cuda_device.h"

@@ -1,9 +1,10 @@
 /*
- * Order with an engine's streams: when has a stream done what it was given before? (copier.h, kvcl_copier_after)
+ * Order with an engine's streams: when has a stream finished the work that it was given before? (copier.h,
+ * kvcl_copier_after)
  *
- * The stream is the caller's, in the caller's current context, as in the caller's own calls of CUDA. A host function is
- * put behind its work; it runs on a thread of the driver, once, and may not call CUDA. If the stream's context fails it
- * never runs: who waits needs a deadline.
+ * The stream is the caller's, in the caller's current context, as in the caller's own CUDA calls. A host function is
+ * enqueued behind its work; it runs once, on a thread of the driver, and may not call CUDA. If the stream's context
+ * fails it never runs: a waiter needs a deadline.
  */
 #include "config.h"
 #include "base/error.h"

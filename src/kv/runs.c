@@ -1,9 +1,9 @@
 /*
  * Zipping two sides into a run list, and the executor of one: memcpy, or the copiers of device memory.
  *
- * Owns: the rule of which selections may be copied to which (check_same), kept next to
- * kvcl_shape_compatible's in layout.c: that one is about whole blocks, this one about the selected
- * part, so that ranks of different tensor-parallel size compare only what they exchange.
+ * Owns: the rule for which selections may be copied to which (check_same). kvcl_shape_compatible in layout.c compares
+ * whole blocks; this rule compares the selected parts, so that ranks of different tensor-parallel size compare only the
+ * bytes that they exchange.
  * Invariant: both streams of a kvcl_runs_t are at the same position between calls.
  * Locks: none; a kvcl_runs_t belongs to one thread, kvcl_runs_copy works on a copy of it.
  */
@@ -93,7 +93,7 @@ static int any_opaque(const kvcl_side_t *dst, const kvcl_side_t *src)
     return kvcl_shape_is_opaque(dst->shape) || kvcl_shape_is_opaque(src->shape);
 }
 
-/* Blocks are taken as so many bytes. Otherwise a block of one token is a token as others are. */
+/* Opaque blocks compare by their bytes. A block of one token compares as a token. */
 static int as_bytes(const kvcl_side_t *dst, const kvcl_side_t *src)
 {
     return any_opaque(dst, src) && (dst->sel.n_blocks == src->sel.n_blocks) && whole_blocks(dst) && whole_blocks(src) &&

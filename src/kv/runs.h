@@ -29,10 +29,9 @@ typedef struct kvcl_runs {
 enum { KVCL_RUNS_ANY_ORDER = 0 };
 
 /**
- * Whether two selections may be copied to each other: as many layers, planes, tokens in all and heads
- * of equal head vectors (the indices may differ: heads 0..3 here, 4..7 there), in blocks of which one
- * has as many tokens as the other or a multiple; or one of them opaque with as many bytes a block, and
- * whole blocks.
+ * Whether two selections may be copied to each other. They need equal counts of layers, planes, tokens in all and
+ * heads, and equal head vectors (indices may differ: heads 0..3 on one side, 4..7 on the other). One block size must
+ * divide the other. An opaque side needs as many bytes a block as the other, and whole blocks.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, naming what differs and both values.
  */
 kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src) KVCL_MUST_CHECK;
@@ -113,8 +112,8 @@ static inline int kvcl_runs_next(kvcl_runs_t *r, size_t max, kvcl_run_t *run_p)
 kvcl_status_t kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 /** The same past the caches (base/copy_cold.h): for parts of lists that are larger than these. */
 kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
-/** The same of blocks that their owner may take back meanwhile: the caller checks their generations afterwards, and
- *  drops what it copied if one has moved on (base/copy_racy.h). */
+/** The same for blocks that their owner may withdraw meanwhile: the caller checks their generations afterwards, and
+ *  drops the copy if one has changed (base/copy_racy.h). */
 kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 
 /**

@@ -2,8 +2,8 @@
  * A shape is a layout that was checked and completed: every stride filled in, every size known.
  *
  * Owns: validation of layouts, a user's (kvcl_shape_init) and a peer's (kvcl_shape_unpack) by the
- * same code; the packed form; the canonical hash. The only way to a kvcl_shape_t is through one of
- * these, so who holds one need not check it again.
+ * same code; the packed form; the canonical hash. Only these two make a kvcl_shape_t, so its holders
+ * need not check it again.
  * Invariants: no product below overflows 63 bits; elements do not overlap; strides of dimensions of
  * count 1 are 0, and flags that make no difference are dropped (a base per layer of a single layer),
  * so that equal placement means equal fields.

@@ -125,7 +125,7 @@ kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
         (bytes > (uint64_t)INT64_MAX)) { /* ids may repeat, so n_blocks alone says nothing */
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: %zu blocks are beyond 2^63 bytes", sel->n_blocks);
     }
-    /* The product is no more than that of bytes. */
+    /* The product is at most that of the bytes. */
     status = check_range("tokens", sel->tokens, "blocks have", (uint64_t)sel->n_blocks * shape->tokens);
     if (status != KVCL_OK) {
         return status;

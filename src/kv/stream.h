@@ -14,9 +14,9 @@
  * together. Runs never cross a base, so one run has one registration.
  *
  * Units: where the two ends of a transfer have blocks of different sizes, or a part of a block is
- * selected, the list is walked as one of smaller blocks, units of so many tokens that they divide all
- * of these (kvcl_sel_unit, kvcl_runs_unit). A unit takes the place of the block in every order. With
- * one unit a block, the usual case, nothing of this is looked at.
+ * selected, the list is walked by units: the most tokens that divide both block sizes and the ends of
+ * both ranges (kvcl_sel_unit, kvcl_runs_unit). A unit takes the place of the block in every order. With
+ * one unit a block, the usual case, this costs nothing.
  *
  * Order: KVCL_STREAM_CANONICAL is what is stored, hashed and sent unless both ends agreed on
  * another; see kvcl_runs_order_pick.
@@ -172,7 +172,8 @@ size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len);
 size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len);
 /** Scatter past the caches (base/copy_cold.h): for parts of transfers that are larger than these. */
 size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t len);
-/** Gather from blocks that their owner may take back meanwhile: generations are checked after it (base/copy_racy.h). */
+/** Gather from blocks that their owner may withdraw meanwhile: the caller checks generations afterwards
+ * (base/copy_racy.h). */
 size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len);
 
 /**

@@ -232,7 +232,7 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
     return n;
 }
 
-/* What an edge told once is told no more. */
+/* An edge-triggered event is reported once only. */
 static bool outstanding(kvcl_context_h ctx, void *state)
 {
     (void)ctx;
@@ -266,7 +266,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 static void close_lane(kvcl_lane_t *lane)
 {
     if (lane != NULL) {
-        lane->state = KVCL_LANE_CONNECTING; /* nobody needs to be told */
+        lane->state = KVCL_LANE_CONNECTING; /* no user needs the notification */
         kvcl_lane_lose(lane, "the peer is gone");
     }
 }

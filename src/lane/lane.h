@@ -1,17 +1,17 @@
 /*
- * Lanes: beside the transport's path to a peer, where that goes through the kernel's sockets anyway, one TCP connection
- * of our own for large served transfers. The kernel gathers from and scatters into the blocks themselves (sendmsg,
+ * Lanes: one TCP connection of KVCL's own for large served transfers, beside the transport's path to a peer, where that
+ * path uses the kernel's sockets anyway. The kernel gathers from and scatters into the blocks themselves (sendmsg,
  * recvmsg), so no frame is packed or unpacked; the socket's own window is the credit; and small messages on the
  * transport's connection do not queue behind bulk.
  *
- * A lane goes one way: whoever pulls (the in side) asks the owner (the out side) for a place to connect to by message,
- * LANE_ASK, and gets it, with a key for one connection, by LANE_AT. So a connection proves a session. Until it stands,
- * where it cannot be made, and when it breaks, transfers go in messages.
+ * A lane has one direction: the puller (the in side) requests an address from the owner (the out side) by the message
+ * LANE_ASK, and gets it, with a key for one connection, by LANE_AT. So a connection proves a session. Until it is
+ * established, where it cannot be, and when it breaks, transfers travel in messages.
  *
- * What travels: frames, a kvcl_lane_frame_t and its bytes. This room moves them and knows nothing of transfers: the
- * room above says where the bytes of a frame go (place), hears what came (placed, told) and that a lane is gone (lost).
- * Everything here is non-blocking, under the engine lock; bytes land inside a call only, so who forgets a transfer has
- * fenced it.
+ * A lane carries frames: a kvcl_lane_frame_t and its bytes. This room moves them and knows nothing of transfers: its
+ * user names the destination of a frame's bytes (place) and is notified of arrivals (placed, told) and of a lane's end
+ * (lost). Everything here is non-blocking, under the engine lock; bytes land inside a call only, so a user that forgets
+ * a transfer has fenced it.
  */
 #ifndef KVCL_LANE_LANE_H
 #define KVCL_LANE_LANE_H
@@ -44,7 +44,7 @@ typedef struct kvcl_lane_user {
     void (*placed)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t n);
     /* An END frame and its payload, during the call. */
     void (*told)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload);
-    /* The lane is gone, and with it what was on it. in: it was the one that I pull by. */
+    /* The lane has ended, with all frames on it. in: it was the one that this rank pulls by. */
     void (*lost)(kvcl_context_h ctx, kvcl_peer_t *peer, bool in);
 } kvcl_lane_user_t;
 
@@ -53,7 +53,7 @@ extern const kvcl_lane_user_t kvcl_lane_user; /* xfer/pull_served.c */
 /** Lock held, peer READY. Is there a lane to pull by? If not, one is asked for, unless that failed a while ago. */
 bool kvcl_lane_in_ready(kvcl_peer_t *peer);
 
-/** Lock held. The lane by which this peer pulls; NULL: none. Valid until `lost` tells of its end. */
+/** Lock held. The lane by which this peer pulls; NULL: none. Valid until `lost` reports its end. */
 kvcl_lane_t *kvcl_lane_out(kvcl_peer_t *peer);
 
 /** Does it take a frame now? Not while one is on its way or its socket is full: room_poll of the lanes goes on then. */
@@ -69,11 +69,11 @@ struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane);
 void kvcl_lane_send(kvcl_lane_t *lane, uint64_t op, uint64_t offset, uint32_t len, int n, void (*sent)(void *arg),
                     void *arg);
 
-/** If arg's frame is on its way, its memory is not read any more: zeros follow, which the receiver is told not to
- * believe by what END says. @return whether it was. */
+/** If arg's frame is being sent, stop reading its memory: zeros follow, and END makes the receiver drop them.
+ * @return whether it was. */
 bool kvcl_lane_abandon(kvcl_lane_t *lane, const void *arg);
 
-/** End it, for the reason said: `lost` is told. */
+/** End the lane for this reason: `lost` is called. */
 void kvcl_lane_lose(kvcl_lane_t *lane, const char *why);
 
 /** Send an END frame behind all frames so far; the payload is copied. An error: the lane is gone or memory is. */

@@ -37,7 +37,7 @@ typedef struct kvcl_msg_lane_at {
 } kvcl_msg_lane_at_t;
 _Static_assert(sizeof(kvcl_msg_lane_at_t) == 72, "wire format");
 
-/* Bytes of ours on their way: END frames. */
+/* Bytes of this room under way: END frames. */
 typedef struct kvcl_lane_note {
     kvcl_list_t       link;
     size_t            len;
@@ -54,7 +54,7 @@ struct kvcl_lane {
     kvcl_context_h    ctx;
     kvcl_peer_t       *peer;
     kvcl_list_t       link;     /* room's lanes */
-    bool              hup;      /* in: the peer has closed its end, which no other event will tell */
+    bool              hup;      /* in: the peer has closed its end; no other event reports that */
     bool              ready;    /* the last event said that the socket can be read (in) or written (out) */
     kvcl_lane_frame_t frame;    /* in: being received; out: being sent */
     uint32_t          head;     /* bytes of it that are through */
@@ -95,7 +95,7 @@ typedef struct kvcl_lane_room {
     unsigned           readable; /* lanes to read from that are `ready` */
     kvcl_lane_guest_t  *guests[KVCL_LANE_GUESTS];
     unsigned           n_guests;
-    unsigned char      dropped[KVCL_LANE_DROP]; /* where bytes go that nobody waits for */
+    unsigned char      dropped[KVCL_LANE_DROP]; /* where bytes go that no transfer waits for */
 } kvcl_lane_room_t;
 
 static inline kvcl_lane_room_t *kvcl_lane_room(kvcl_context_h ctx)
@@ -106,13 +106,13 @@ static inline kvcl_lane_room_t *kvcl_lane_room(kvcl_context_h ctx)
 /* lane.c */
 void         kvcl_lane_set_ready(kvcl_lane_t *lane, bool ready);
 kvcl_lane_t *kvcl_lane_new(kvcl_context_h ctx, kvcl_peer_t *peer, kvcl_lane_kind_t kind, int fd);
-void         kvcl_lane_bury(kvcl_lane_room_t *room); /* free what is lost; nobody looks at it */
+void         kvcl_lane_bury(kvcl_lane_room_t *room); /* free lost lanes; no user refers to them */
 /* lane_sock.c */
 bool         kvcl_lane_watch(kvcl_lane_room_t *room, int fd, void *kind);
 void         kvcl_lane_hang_up(kvcl_lane_room_t *room, int fd);
 bool         kvcl_lane_listen(kvcl_context_h ctx);
 int          kvcl_lane_connect(const kvcl_msg_lane_at_t *at);
-bool         kvcl_lane_connected(kvcl_lane_t *lane); /* the socket became writable: say who I am */
+bool         kvcl_lane_connected(kvcl_lane_t *lane); /* the socket became writable: send the session and the key */
 void         kvcl_lane_accept(kvcl_context_h ctx);
 void         kvcl_lane_guest_speaks(kvcl_context_h ctx, kvcl_lane_guest_t *guest);
 void         kvcl_lane_guests_expire(kvcl_context_h ctx, bool all);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Bytes of frames that nobody waits for any more. */
+/* Bytes of frames that no transfer waits for any more. */
 static int drop(const kvcl_lane_t *lane, struct iovec *iov)
 {
     size_t left = lane->frame.len - lane->at;

@@ -25,7 +25,8 @@ struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane)
     return lane->iov + 1;
 }
 
-/* Blocks may be taken back while the kernel reads them, which generations tell: the thread sanitizer is not told. */
+/* Blocks may be withdrawn while the kernel reads them; generations reveal that. The thread sanitizer must not see it.
+ * */
 static ssize_t send_some(const kvcl_lane_t *lane, struct iovec *iov, int n)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};

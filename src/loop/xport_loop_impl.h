@@ -27,7 +27,7 @@ typedef struct loop_xport {
     kvcl_list_t       link;   /* in loop.xports */
     kvcl_list_t       inbox;  /* loop_msg_t */
     kvcl_list_t       eps;    /* loop_ep_t, all that are open */
-    kvcl_list_t       failed; /* loop_ep_t whose failure is to be told */
+    kvcl_list_t       failed; /* loop_ep_t whose failure is to be reported */
     kvcl_list_t       mems;   /* loop_mem_t */
     kvcl_xport_send_t *done_head;
     kvcl_xport_send_t **done_tail;

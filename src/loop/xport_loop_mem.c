@@ -90,7 +90,7 @@ kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, siz
 {
     kvcl_status_t status = add_mem(xport, addr, len, 0, mem_p);
 
-    if (status == KVCL_OK) { /* nobody knows of it yet */
+    if (status == KVCL_OK) { /* no peer knows it yet */
         kvcl_container_of(*mem_p, loop_mem_t, super)->device = true;
     }
     return status;
@@ -189,8 +189,8 @@ void kvcl_loop_rmem_close(kvcl_xport_rmem_t *super)
     free(kvcl_container_of(super, loop_rmem_t, super));
 }
 
-/* The one rule of get and put: copy now, if it is registered still, as a network's adapter would; tell now, or from
- * progress where a test wants it so. */
+/* get and put: copy now if the memory is still registered, as a network adapter would; report now, or from progress
+ * where a test requests that. */
 static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const void *src, size_t len,
                          kvcl_xport_send_t *send)
 {

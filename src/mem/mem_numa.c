@@ -86,7 +86,7 @@ void kvcl_mem_numa_begin(kvcl_mem_numa_t *numa, const kvcl_mem_params_t *params,
     } else if (numa->mode == KVCL_NUMA_OFF) {
         return;
     } else if (numa->mode != KVCL_NUMA_AUTO) {
-        placing->level = KVCL_LOG_WARN; /* somebody wanted it */
+        placing->level = KVCL_LOG_WARN; /* the caller or the user requested it */
     }
     if (((status = kvcl_mempolicy_allowed(&allowed)) == KVCL_OK) &&
         ((status = kvcl_mempolicy_get(&placing->before)) == KVCL_OK)) {

@@ -1,10 +1,10 @@
 /*
- * Memory of ours on the NUMA nodes that topo/numa.h chooses, or that the caller names.
+ * Places memory that KVCL allocates on the NUMA nodes that topo/numa.h chooses, or that the caller names.
  *
- * Some transports touch every page before they give memory out, others none. So the thread that allocates has the
- * policy for that while, and the range has it afterwards. All of it is a hint: where the system does not let us (the
- * filters of containers), memory lies where it comes, and a line says so.
- * Any thread, several at once, no lock held; a mutex for reading the topology, once a context and only if it is needed.
+ * Some transports touch every page before they return memory, others none. So the allocating thread has the policy
+ * during the allocation, and the range has it afterwards. All of it is a hint: where the system refuses it (the filters
+ * of containers), the kernel places the memory by its default, and the log says so.
+ * Any thread, several at once, no lock held; a mutex for reading the topology, once a context and only if needed.
  */
 #ifndef KVCL_MEM_MEM_NUMA_H
 #define KVCL_MEM_MEM_NUMA_H

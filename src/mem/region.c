@@ -19,8 +19,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Memory of ours from this size on asks for huge pages, and is placed on NUMA nodes. With 4 KiB pages blocks in random
- * order cost a walk of the page table each: over tcp, blocks of 1 KiB took a quarter more processor time, and blocks of
+/* Allocations from this size on request huge pages and are placed on NUMA nodes. With 4 KiB pages each block in random
+ * order costs a walk of the page table: over tcp, blocks of 1 KiB took a quarter more processor time, and blocks of
  * 4 KiB a seventh. */
 enum { LARGE_MIN = 4 * 1024 * 1024 };
 
@@ -172,8 +172,7 @@ static void region_free(kvcl_region_t *region)
     free(region);
 }
 
-/* What the processor shall read and write must be there, all of it: asked of the kernel, which does nothing else here
- * (MS_ASYNC). */
+/* All of the memory that the processor is to read and write must be mapped: msync with MS_ASYNC only checks that. */
 static kvcl_status_t check_mapped(const void *addr, size_t len)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)addr & ~(page - 1);
@@ -218,7 +217,7 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
         return status;
     }
     kvcl_lock(ctx);
-    status = take_id(mem, region); /* without keys yet: nobody can ask for it */
+    status = take_id(mem, region); /* without keys yet: no peer can request it */
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
         region_free(region);
@@ -445,7 +444,7 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
     }
     rregion->peer = peer;
     open_part(peer, parsed.region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
-    /* A peer's device memory is mapped in one process only; then it is reached as mine is. */
+    /* A peer's device memory is mapped within one process only; then it is reached as local device memory. */
     if ((rregion->attr.map != NULL) && (rregion->kind != KVCL_MEM_HOST) &&
         (kvcl_copier_open(rregion->kind, rregion->attr.map, rregion->len, &rregion->copier) != KVCL_OK)) {
         rregion->attr.map = NULL;

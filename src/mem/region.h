@@ -1,9 +1,9 @@
 /*
- * Regions: memory of mine that peers may reach, and peers' regions as I see them.
+ * Regions: local memory that peers may reach, and this rank's view of peers' regions.
  *
- * A region has an id in its context, a key for each right (unguessable: whoever was given the description has the
- * right), and one word in the context's control page, which peers map: the region's epoch while it is live, another
- * value once it is revoked. Served requests are checked by the owner; on a mapped path the initiator reads the control
+ * A region has an id in its context, a random key for each right (a process that has the description has the right),
+ * and one word in the context's control page, which peers map: the region's epoch while it is live, another value once
+ * it is revoked. Served requests are checked by the owner; on a mapped path the initiator reads the control
  * word before and after.
  *
  * All under the engine lock, but kvcl_rregion_live(). Wire form of a description: region.c, hostile-safe.
@@ -23,11 +23,11 @@ enum {
 
 typedef enum { KVCL_REGION_REGISTERED, KVCL_REGION_ALLOCATED, KVCL_REGION_FILE } kvcl_region_kind_t;
 
-/* Someone who moves a region's bytes by message. revoked: lock held; stop, with KVCL_ERR_ACCESS. */
+/* A user that moves a region's bytes by message. revoked: lock held; stop, with KVCL_ERR_ACCESS. */
 typedef struct kvcl_region_user kvcl_region_user_t;
 struct kvcl_region_user {
     kvcl_list_t      link;
-    struct kvcl_peer *peer; /* who reads, for sentences */
+    struct kvcl_peer *peer; /* the reader, for error sentences */
     void             (*revoked)(kvcl_region_user_t *user);
 };
 
@@ -58,7 +58,7 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
 bool          kvcl_region_destroy(kvcl_region_t *region);
 /** Lock held. Stops its users; later exports get a new epoch and keys. */
 void          kvcl_region_revoke(kvcl_region_t *region);
-/** Lock held: the region stays until let go, user->revoked says when to stop. */
+/** Lock held. The region stays until released; user->revoked is called when the user must stop. */
 void          kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user);
 void          kvcl_region_let_go(kvcl_region_t *region, kvcl_region_user_t *user);
 
@@ -107,10 +107,10 @@ static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
 }
 
 /**
- * How often this context took back bytes that it had told a peer to copy out of a mapped cache: a send that stopped, a
- * collective that failed.
- * Lock held. The message that tells carries the count; a peer that finds another one after its copy cannot know
- * whether what it copied was still meant, and asks (pull.c).
+ * The number of times that this context revoked bytes that it had offered to a peer in a mapped cache: a send that
+ * stopped, a collective that failed.
+ * Lock held. The offering message carries the count; a peer that reads another count after its copy cannot know whether
+ * the bytes were still valid, and asks the owner (pull.c).
  */
 uint64_t kvcl_taken_back(kvcl_context_h ctx);
 void     kvcl_take_back(kvcl_context_h ctx);

@@ -10,7 +10,7 @@
 enum {
     KVCL_DELAY_BUCKETS = 64, /* two an octave, from KVCL_DELAY_LEAST_NS on: to some 9 hours */
     KVCL_DELAY_ENOUGH  = 64, /* with fewer nothing is known */
-    KVCL_DELAY_MOST    = 2048 /* with so many all are halved: what was long ago counts less and less */
+    KVCL_DELAY_MOST    = 2048 /* at this total all counts are halved: old samples lose weight */
 };
 #define KVCL_DELAY_LEAST_NS UINT64_C(8192)
 
@@ -23,7 +23,7 @@ void     kvcl_delay_add(kvcl_delay_t *delay, uint64_t ns);
 /** A time that at most one of 100 took longer than, at most half as long again as need be; 0: not known. */
 uint64_t kvcl_delay_p99(const kvcl_delay_t *delay);
 
-/* Which histogram: questions to homes; transfers of so many bytes, four times as many each. */
+/* Which histogram: requests to homes; transfers by size, each class four times the one before. */
 enum { KVCL_DELAY_ASK = 0, KVCL_DELAY_CLASSES = 12 };
 unsigned kvcl_delay_class(uint64_t bytes);
 /** The p99 of a class; where it is not known four times the smaller class's, or what the larger one's is; 0: of none of

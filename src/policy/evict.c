@@ -217,7 +217,7 @@ kvcl_status_t kvcl_evict_unpin(kvcl_evict_t *evict, uint32_t slot)
     return status;
 }
 
-/* ---- who goes ---- */
+/* ---- the victim ---- */
 
 /* How old a slot of the queue may become, beside one of NEW: 16 bits of fraction. */
 static uint64_t patience(const kvcl_evict_t *evict, unsigned queue)

@@ -1,24 +1,24 @@
 /*
- * Which slot to give up next. A pure order over the slots of one owner.
+ * The eviction order: which slot to evict next. A pure order over the slots of one owner.
  *
- * Three lists in order of use: NEW, blocks that were not used since they came; BACK, the same, but they had been here
- * lately and had left; USED, the others. A block's age is how many uses and arrivals came after its last use. A used
- * one may grow `keep` times as old as a new one, one that came back 15/16 of that; of the oldest of each list, the one
- * that has outlived its time most is the next victim. So a scan passes through, what was hot once does not stay for
- * ever, and keep = 1 would be LRU. `keep` begins at its least, 21/16, and learns, as the border of ARC does (Megiddo,
- * Modha, FAST'03): what left is remembered (ghosts.h), the last n_slots of those that left NEW, and as many others; one
- * of the others that comes back raises it, one that had left NEW lowers it. How often a block was used does not
- * matter, only that it was: one request tells the order two or three times of each block (match, get, put), and a
- * count would be of those. contrib/bench/policies compares it with others.
+ * Three lists in order of use: NEW, blocks not used since they were inserted; BACK, the same, but evicted and inserted
+ * again within the memory of the ghosts; USED, the others. A block's age is the number of uses and insertions after its
+ * last use. A used block may grow `keep` times as old as a new one, a block of BACK 15/16 of that. Of the oldest of
+ * each list, the one that has outlived its time most is the next victim. So a scan passes through, a block that was hot
+ * once does not stay for ever, and keep = 1 would be LRU. `keep` begins at its minimum, 21/16, and adapts as the border
+ * of ARC does (Megiddo, Modha, FAST'03). Ghosts remember evicted keys (ghosts.h): the last n_slots evicted from NEW,
+ * and as many others. The return of one of the others raises `keep`, the return of one from NEW lowers it. The number
+ * of uses does not count, only that there was one: one request touches each block two or three times (match, get, put),
+ * and a count would measure that. contrib/bench/policies compares this order with others.
  *
  * Children before parents: a block of a prefix chain is useless without its ancestors, so callers insert and touch a
- * chain TAIL FIRST, and who puts the end of a chain has used its beginning shortly before (by the match that found it).
- * Then a parent is younger than its child, and in the same list or in one that may grow older; or the child came after
- * the parent's use, which made the parent USED: then it may grow older than its child by a sixteenth at least, and that
- * is more than the moment between the two, unless requests are nearly as long as the pool. It follows that no block
- * goes while one is here that came after it in its chain: the oldest of the child's list is at least as old as the
- * child, so it goes first. This holds for what one owner holds. A caller that puts the ends of chains whose beginnings
- * it never used leaves parents that are older than their children.
+ * chain TAIL FIRST, and a caller that puts the end of a chain has used its beginning shortly before (by the match that
+ * found it). Then a parent is younger than its child, and in the same list or in one that may grow older; or the child
+ * was inserted after the parent's use, which made the parent USED: then the parent may grow older than its child by a
+ * sixteenth at least, which is more than the time between the two, unless requests are nearly as long as the pool. So
+ * no block is evicted while a later block of its chain is in the pool: the oldest of the child's list is at least as
+ * old as the child, so it is evicted first. This holds for the blocks of one owner. A caller that puts the ends of
+ * chains whose beginnings it never used leaves parents that are older than their children.
  *
  * Owns: nothing; the memory is the caller's (kvcl_evict_bytes). No allocation per operation, no
  * clock. One thread at a time (the owner's lock). Invariant: a slot is in at most one list.

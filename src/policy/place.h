@@ -1,11 +1,11 @@
 /*
- * Which rank takes the next copies: by failure domain, then in turn, by how much room each has.
+ * Placement: the rank that takes the next copies, by failure domain, then in turn, weighted by free room.
  *
- * Of the ranks on the hosts that fail apart, each gets a share in proportion to a weight: 1 and an eighth of its pool
- * for each point more that is free, so a rank with room gets more than one that must evict, but never all. Slow
- * start: the points that count are bounded by a ramp, which begins at 1 and goes up by 1 with each 1/64 of its pool
- * that it has taken; it begins anew when the rank was silent, or is found to be much emptier than it was. So a new or
- * an emptied rank gets about as much as others at first. Pure: no lock, no clock.
+ * Among the ranks in separate failure domains, each gets a share in proportion to a weight: 1, and one point more for
+ * each free eighth of its pool. So a rank with room gets more than one that must evict, but never all. Slow start: a
+ * ramp bounds the points that count. It begins at 1 and rises by 1 with each 1/64 of its pool that the rank has taken;
+ * it restarts when the rank was silent, or reports much more free room than before. So a new or an emptied rank gets
+ * about as much as others at first. Pure: no lock, no clock.
  */
 #ifndef KVCL_POLICY_PLACE_H
 #define KVCL_POLICY_PLACE_H
@@ -26,7 +26,7 @@ typedef struct kvcl_place {
 } kvcl_place_t;
 
 void     kvcl_place_init(kvcl_place_t *place, uint64_t host, uint64_t bytes);
-/** It took copies of so many bytes, and says how much is free now. */
+/** The rank took copies of this many bytes, and reports its free room. */
 void     kvcl_place_took(kvcl_place_t *place, uint64_t bytes, uint64_t free_bytes);
 /** It says how much is free. */
 void     kvcl_place_heard(kvcl_place_t *place, uint64_t free_bytes);

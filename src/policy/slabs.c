@@ -271,7 +271,7 @@ void kvcl_slabs_gone(kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
     }
 }
 
-/* ---- who takes what ---- */
+/* ---- which slab a class takes ---- */
 
 bool kvcl_slabs_due(kvcl_slabs_t *slabs, unsigned cls, uint32_t n_evicted)
 {
@@ -321,7 +321,7 @@ static uint64_t fit(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls)
            ((owner != KVCL_SLAB_NOBODY) ? bytes_of(slabs, slab, owner) : 0);
 }
 
-/* The slab of an owner (or nobody's) that fits best; of those that fit alike the one used longest ago. */
+/* The best-fitting slab of an owner (or an unowned one); among equals the least recently used. */
 static uint32_t best_of(const kvcl_slabs_t *slabs, unsigned owner, unsigned cls, bool empty)
 {
     uint32_t best = KVCL_SLAB_NONE, s;

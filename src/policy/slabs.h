@@ -1,21 +1,20 @@
 /*
- * One arena for blocks of several sizes: which size has which part of it. A pure state machine.
+ * One arena for blocks of several sizes: the assignment of its parts to sizes. A pure state machine.
  *
- * The arena is cut into slabs. Each slab belongs to one class (a size of block) at a time, or to nobody. The blocks
- * of a class lie on one grid over the whole arena: block `id` is the bytes [id * size, (id + 1) * size), so whoever
- * knows the class finds a block by a multiplication, whatever slabs there are. A class may use the ids that lie in
- * its slabs wholly; one that lies across a border of two slabs is there if the class has both. So bytes are lost only
- * where slabs of different classes meet, less than a block on each side, and a class is given slabs beside those that
- * it has.
+ * The arena is cut into slabs. Each slab belongs to one class (a size of block) at a time, or is unowned. The blocks of
+ * a class form one grid over the whole arena: block `id` is the bytes [id * size, (id + 1) * size), so the class and
+ * the id give a block's place by a multiplication, whatever the slabs are. A class may use the ids that lie wholly in
+ * its slabs; it may use an id across the border of two slabs if it has both. So bytes are lost only where slabs of
+ * different classes meet, less than a block on each side, and a class preferably gets slabs next to those that it has.
  *
- * Balance: a class that lacks room takes a slab that nobody has, else an empty one, else one of the class whose
- * blocks were used longest ago, by the mean over its blocks, if that is clearly longer than the mean of its own; else
- * it evicts among its own. Time counts the bytes that were published. Each class has a slab from the start and always
- * keeps one, so no size is shut out by others, pinned or not.
+ * Balance: a class that lacks room takes an unowned slab, or else an empty one, or else one of the class whose blocks
+ * were used longest ago, by the mean over its blocks, if that is clearly longer than its own mean; otherwise it evicts
+ * its own blocks. Time counts the bytes that were published. Each class has a slab from the start and always keeps one,
+ * so other sizes, pinned or not, never shut a size out.
  *
- * A slab changes hands in one step, when none of its blocks is published, being filled or being read: the caller sees
- * to that (evicting bumps each block's generation before the new class may write a byte), and refuses a slab where it
- * cannot. Owns: nothing; the memory is the caller's. No lock, no clock, no allocation.
+ * A slab changes hands in one step, when none of its blocks is published, being filled or being read. The caller
+ * ensures that (evicting bumps each block's generation before the new class may write a byte), and refuses a slab where
+ * it cannot. Owns: nothing; the memory is the caller's. No lock, no clock, no allocation.
  */
 #ifndef KVCL_POLICY_SLABS_H
 #define KVCL_POLICY_SLABS_H
@@ -53,12 +52,12 @@ typedef struct kvcl_slabs {
     uint64_t          arena_bytes;
     uint64_t          slab_bytes;
     uint32_t          n;
-    uint32_t          n_free;  /* slabs of nobody */
+    uint32_t          n_free;  /* unowned slabs */
     unsigned          n_classes;
     uint32_t          round;
     uint32_t          hand;    /* kvcl_slabs_next() goes on there */
     uint64_t          now;     /* bytes published */
-    uint64_t          unit;    /* of times: so many bytes */
+    uint64_t          unit;    /* the unit of times, in bytes */
     kvcl_slab_t       *slabs;
     uint32_t          *room;   /* by slab and class: blocks it has there, or would have if the slab were its own */
     kvcl_slab_class_t classes[KVCL_SLABS_CLASSES_MAX];
@@ -76,17 +75,17 @@ uint64_t kvcl_slabs_slab_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsi
 /** Bytes of memory for kvcl_slabs_init: 4 an id, 24 a slab, 4 a slab and class. 0 as above. */
 size_t kvcl_slabs_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n);
 
-/** Each class gets one slab, far from the others'; the others are nobody's. mem: aligned to 8.
- * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (a size is 0, there twice, or there is not room for two slabs a class). */
+/** Each class gets one slab, far from those of the other classes; the remaining slabs are unowned. mem: aligned to 8.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (a size is 0 or listed twice, or there is no room for two slabs a class). */
 kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const uint64_t *sizes, unsigned n, void *mem,
                               size_t bytes) KVCL_MUST_CHECK;
 
 /** No more blocks than these can a class ever have: the others keep a slab each. */
 uint64_t kvcl_slabs_most(const kvcl_slabs_t *slabs, unsigned cls);
-/** So many slabs could the class take now for which no block has to go: nobody's, and empty ones of others. */
+/** The number of slabs that the class could take now without evicting: unowned ones, and empty ones of others. */
 uint32_t kvcl_slabs_spare(const kvcl_slabs_t *slabs, unsigned cls);
 
-/** Ids of a class that touch a slab, whoever has it. */
+/** Ids of a class that touch a slab, whichever class owns it. */
 kvcl_slab_ids_t kvcl_slabs_ids(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls);
 /** Does this id lie in slabs of its class? */
 bool            kvcl_slabs_has(const kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
@@ -108,9 +107,9 @@ uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must);
 uint32_t kvcl_slabs_next(kvcl_slabs_t *slabs, unsigned cls);
 /** This one cannot be had now. */
 void     kvcl_slabs_refuse(kvcl_slabs_t *slabs, uint32_t slab);
-/** The slab is the class's; the ids of its former class that touch it are not published and out of use. *got_p: ids
- * that the class has now and had not; lost_p: what its former class had and has no more (may be empty). Either way
- * those that lie across the slab's borders are in it. */
+/** Assign the slab to the class; the ids of its former class that touch it must be unpublished and out of use. *got_p:
+ * the ids that the class gained; lost_p: those that the former class lost (may be empty). Both include ids across the
+ * slab's borders. */
 void     kvcl_slabs_give(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls, kvcl_slab_ids_t *got_p,
                          kvcl_slab_ids_t *lost_p);
 

@@ -1,10 +1,10 @@
 /*
- * Whose the blocks of a pool are: how many bytes of them each tenant has, how many it may have, and which of its own
- * goes first. A pool's blocks are of some classes (slabs.h), each of one size; slots are numbered within a class.
+ * The tenants of a pool's blocks: the bytes of each tenant, its quota, and its next victim. A pool's blocks have
+ * classes (slabs.h), each of one size; slots are numbered within a class.
  *
- * A tenant is a number of the caller's; 0 is nobody, who has no quota. A tenant over its quota gives up its own blocks
- * before anybody else gives up one: its oldest, but one that was used since it came (or since it was last passed over)
- * goes round again. Pure: no lock, no clock.
+ * A tenant is a number of the caller's choice; 0 means no tenant and has no quota. A tenant over its quota evicts its
+ * own blocks before any other block is evicted: its oldest, except that a block used since it was inserted (or since it
+ * was last passed over) is passed over once more. Pure: no lock, no clock.
  */
 #ifndef KVCL_POLICY_TENANTS_H
 #define KVCL_POLICY_TENANTS_H
@@ -32,7 +32,7 @@ typedef struct kvcl_tenant {
 
 /* A slot's place among its tenant's. */
 typedef struct kvcl_tenant_node {
-    kvcl_tenant_t *tenant; /* NULL: nobody's */
+    kvcl_tenant_t *tenant; /* NULL: no tenant's */
     uint32_t      prev;
     uint32_t      next;
 } kvcl_tenant_node_t;
@@ -52,13 +52,13 @@ void          kvcl_tenants_fini(kvcl_tenants_t *tenants); /* zeroed or initializ
 /** quota: bytes, or KVCL_TENANT_NO_QUOTA. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_INVALID_PARAM (id 0). */
 kvcl_status_t kvcl_tenants_quota(kvcl_tenants_t *tenants, uint64_t id, uint64_t quota) KVCL_MUST_CHECK;
 
-/** The slot, nobody's so far, is this tenant's. Without memory it stays nobody's. */
+/** Assign a slot without a tenant to this tenant. Without memory it stays without one. */
 void          kvcl_tenants_add(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot, uint64_t id);
 void          kvcl_tenants_del(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot);
 uint64_t      kvcl_tenants_of(const kvcl_tenants_t *tenants, unsigned cls, uint32_t slot);
 uint64_t      kvcl_tenants_used(const kvcl_tenants_t *tenants, uint64_t id); /* bytes */
 
-/** How many bytes of its own it must give up before it may have so many more; KVCL_TENANT_NEVER: it never may. */
+/** The bytes of its own that the tenant must evict before it may add this many; KVCL_TENANT_NEVER: it never may. */
 uint64_t      kvcl_tenants_over(const kvcl_tenants_t *tenants, uint64_t id, uint64_t bytes);
 /** One that has more than its quota (it was lowered), or 0. */
 uint64_t      kvcl_tenants_any_over(const kvcl_tenants_t *tenants);

@@ -2,9 +2,10 @@
  * The order of the log's writes, and the effect of their completions.
  *
  * A chunk is written as soon as it is closed and filled, in any order, with its segment's OPEN trailer. A footer is
- * written once a sync has covered every write of its segment. A sync is issued when a flush, a draining segment, a
- * newly opened segment, or the oldest segment (which must not be used again before its footer is safe) waits for one, and all
- * that it waits for is written. One sync is in flight at a time; it covers what was written when it began.
+ * written once a sync has covered every write of its segment. A sync is issued when one of these waits for it, and all
+ * that it waits for is written: a flush, a draining segment, a newly opened segment, or the oldest segment, which must
+ * not be used again before its footer is safe. One sync is in flight at a time; it covers what was written when it
+ * began.
  */
 #include "config.h"
 
