@@ -75,7 +75,7 @@ void kvcl_lane_lose(kvcl_lane_t *lane, const char *why)
     forget(lane);
     kvcl_lane_room(lane->ctx)->any_lost = true;
     if (open) {
-        kvcl_lane_user.lost(lane->ctx, lane->peer, lane->kind == KVCL_LANE_IN);
+        kvcl_lane_room(lane->ctx)->user->lost(lane->ctx, lane->peer, lane->kind == KVCL_LANE_IN);
     }
 }
 
@@ -90,6 +90,11 @@ void kvcl_lane_bury(kvcl_lane_room_t *room)
         }
     }
     room->any_lost = false;
+}
+
+void kvcl_lane_register(kvcl_context_h ctx, const kvcl_lane_user_t *user)
+{
+    kvcl_lane_room(ctx)->user = user;
 }
 
 /* ---- meeting ---- */

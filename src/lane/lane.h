@@ -48,7 +48,8 @@ typedef struct kvcl_lane_user {
     void (*lost)(kvcl_context_h ctx, kvcl_peer_t *peer, bool in);
 } kvcl_lane_user_t;
 
-extern const kvcl_lane_user_t kvcl_lane_user; /* xfer/pull_served.c */
+/** The room above says who it is, when its state is made: one, before any lane stands. */
+void kvcl_lane_register(kvcl_context_h ctx, const kvcl_lane_user_t *user);
 
 /** Lock held, peer READY. Is there a lane to pull by? If not, one is asked for, unless that failed a while ago. */
 bool kvcl_lane_in_ready(kvcl_peer_t *peer);

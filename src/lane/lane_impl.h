@@ -90,6 +90,7 @@ typedef struct kvcl_lane_room {
     bool               cannot_listen;
     kvcl_msg_lane_at_t where;   /* port, family, addr */
     kvcl_list_t        lanes;
+    const kvcl_lane_user_t *user; /* kvcl_lane_register() */
     bool               any_lost;
     bool               knocked; /* connections wait to be accepted */
     unsigned           readable; /* lanes to read from that are `ready` */

@@ -31,7 +31,7 @@ static int place(kvcl_lane_t *lane, struct iovec *iov)
         return 1;
     }
     if (lane->frame.kind == KVCL_LANE_DATA) {
-        n = kvcl_lane_user.place(lane->ctx, lane->peer, &lane->frame, lane->at, iov, KVCL_LANE_IOVS);
+        n = kvcl_lane_room(lane->ctx)->user->place(lane->ctx, lane->peer, &lane->frame, lane->at, iov, KVCL_LANE_IOVS);
     }
     lane->placing = (n > 0);
     return lane->placing ? n : drop(lane, iov);
@@ -66,7 +66,7 @@ static void frame_over(kvcl_lane_t *lane)
     lane->at      = 0;
     if (lane->frame.kind == KVCL_LANE_END) {
         kvcl_lane_frame_t frame = lane->frame;
-        kvcl_lane_user.told(lane->ctx, lane->peer, &frame, payload);
+        kvcl_lane_room(lane->ctx)->user->told(lane->ctx, lane->peer, &frame, payload);
     }
     free(payload);
 }
@@ -102,7 +102,7 @@ static void account(kvcl_lane_t *lane, size_t n)
     } else {
         part = (n < part) ? n : part;
         if (lane->placing) {
-            kvcl_lane_user.placed(lane->ctx, lane->peer, &lane->frame, (uint32_t)part);
+            kvcl_lane_room(lane->ctx)->user->placed(lane->ctx, lane->peer, &lane->frame, (uint32_t)part);
         }
         lane->at += (uint32_t)part;
         if (lane->at < lane->frame.len) {

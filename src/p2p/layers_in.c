@@ -8,7 +8,7 @@
 #include "p2p/layers.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "xfer/p2p.h"
+#include "p2p/p2p.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 
@@ -131,7 +131,7 @@ void kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op)
         .asker = op};
     kvcl_status_t          status;
 
-    kvcl_list_add_tail(&kvcl_xfer_state(in->ctx)->layers_in, &in->link);
+    kvcl_list_add_tail(&kvcl_p2p_state(in->ctx)->layers_in, &in->link);
     status = kvcl_peer_post(in->peer, &out.msg, sizeof(out), NULL, 0);
     if (status != KVCL_OK) {
         kvcl_layers_in_stop(in, status);
@@ -142,7 +142,7 @@ kvcl_layers_in_t *kvcl_layers_in_find(kvcl_context_h ctx, const kvcl_peer_t *pee
 {
     kvcl_layers_in_t *in;
 
-    kvcl_list_foreach (in, &kvcl_xfer_state(ctx)->layers_in, kvcl_layers_in_t, link) {
+    kvcl_list_foreach (in, &kvcl_p2p_state(ctx)->layers_in, kvcl_layers_in_t, link) {
         if ((in->peer == peer) && (in->msg.msg.op == op)) {
             return in;
         }

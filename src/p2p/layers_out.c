@@ -7,6 +7,7 @@
  */
 #include "config.h"
 #include "p2p/layers.h"
+#include "p2p/p2p.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/offer.h"
@@ -48,7 +49,7 @@ kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, kvcl_peer_t *peer, kv
 
 void kvcl_layers_out_open(kvcl_layers_out_t *out)
 {
-    kvcl_list_add_tail(&kvcl_xfer_state(out->ctx)->layers_out, &out->link);
+    kvcl_list_add_tail(&kvcl_p2p_state(out->ctx)->layers_out, &out->link);
 }
 
 /* ---- groups ---- */
@@ -183,15 +184,15 @@ kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t asker, bool 
 
 unsigned kvcl_layers_poll(kvcl_context_h ctx)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
     kvcl_layers_out_t *out, *next;
     unsigned          n = 0;
 
-    if (!atomic_load_explicit(&xfer->layers_marked, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&p2p->layers_marked, memory_order_relaxed)) {
         return 0;
     }
-    (void)atomic_exchange(&xfer->layers_marked, false);
-    kvcl_list_foreach_safe (out, next, &xfer->layers_out, kvcl_layers_out_t, link) {
+    (void)atomic_exchange(&p2p->layers_marked, false);
+    kvcl_list_foreach_safe (out, next, &p2p->layers_out, kvcl_layers_out_t, link) {
         n += tell(out);
     }
     return n;
@@ -211,7 +212,7 @@ void kvcl_layers_out_refuse(kvcl_peer_t *peer, uint64_t asker)
 kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
 {
     kvcl_context_h    ctx   = out->ctx;
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
     uint32_t          first = out->sel.layers.first, end = out->sel.layers.end;
     _Atomic uint64_t  *word;
     uint64_t          bit;
@@ -225,7 +226,7 @@ kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
         return KVCL_OK;
     }
     (void)atomic_fetch_or(word, bit); /* out may be gone from here on: this may have been all that it waited for */
-    if (!atomic_exchange(&xfer->layers_marked, true)) {
+    if (!atomic_exchange(&p2p->layers_marked, true)) {
         if (ctx->engine.one_core && kvcl_trylock(ctx)) {
             (void)kvcl_layers_poll(ctx);
             kvcl_unlock(ctx);

@@ -2,7 +2,7 @@
  * The receiving side of two-sided transfers (p2p.h): matching, arrived sends, taking the bytes.
  */
 #include "config.h"
-#include "xfer/p2p.h"
+#include "p2p/p2p.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -316,11 +316,11 @@ static void deliver(recv_t *recv, kvcl_peer_t *peer, const kvcl_msg_send_t *msg,
 
 static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *msg, const void *data, size_t len)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
-    size_t            bytes = sizeof(arrived_t) + len;
-    arrived_t         *arrived;
+    kvcl_p2p_state_t *p2p  = kvcl_p2p_state(ctx);
+    size_t           bytes = sizeof(arrived_t) + len;
+    arrived_t        *arrived;
 
-    arrived = (xfer->arrived_bytes + bytes <= ARRIVED_MAX) ? malloc(bytes) : NULL;
+    arrived = (p2p->arrived_bytes + bytes <= ARRIVED_MAX) ? malloc(bytes) : NULL;
     if (arrived == NULL) {
         kvcl_log_warn("no room for a message that nobody has asked for yet: %s gets an error", peer->name);
         answer(peer, msg->msg.op, KVCL_ERR_NO_SPACE);
@@ -330,14 +330,14 @@ static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *m
     arrived->msg  = *msg;
     arrived->len  = len;
     memcpy(arrived->bytes, data, len);
-    xfer->arrived_bytes += bytes;
-    kvcl_list_add_tail(&xfer->arrived, &arrived->link);
+    p2p->arrived_bytes += bytes;
+    kvcl_list_add_tail(&p2p->arrived, &arrived->link);
 }
 
-static void drop(kvcl_xfer_state_t *xfer, arrived_t *arrived)
+static void drop(kvcl_p2p_state_t *p2p, arrived_t *arrived)
 {
     kvcl_list_del(&arrived->link);
-    xfer->arrived_bytes -= sizeof(*arrived) + arrived->len;
+    p2p->arrived_bytes -= sizeof(*arrived) + arrived->len;
     free(arrived);
 }
 
@@ -361,7 +361,7 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         kvcl_am_malformed(ctx, peer, "a send whose payload does not fit its header");
         return;
     }
-    kvcl_list_foreach (recv, &kvcl_xfer_state(ctx)->recvs, recv_t, link) {
+    kvcl_list_foreach (recv, &kvcl_p2p_state(ctx)->recvs, recv_t, link) {
         if (matches(recv, in)) {
             deliver(recv, peer, in, data, len);
             return;
@@ -374,7 +374,7 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
 void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
     kvcl_layers_in_t  *layers = kvcl_layers_in_find(ctx, peer, msg->op);
     arrived_t         *arrived, *next;
 
@@ -385,9 +385,9 @@ void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         kvcl_layers_in_stop(layers, KVCL_ERR_CANCELED);
         return;
     }
-    kvcl_list_foreach_safe (arrived, next, &xfer->arrived, arrived_t, link) {
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
         if ((arrived->peer == peer) && (arrived->msg.msg.op == msg->op)) {
-            drop(xfer, arrived);
+            drop(p2p, arrived);
         }
     }
 }
@@ -414,37 +414,37 @@ void kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
 /* What a dead peer has sent in full still counts; what would have to be pulled does not. */
 void kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
-    arrived_t         *arrived, *next;
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    arrived_t        *arrived, *next;
 
-    kvcl_list_foreach_safe (arrived, next, &xfer->arrived, arrived_t, link) {
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
         if ((arrived->peer == peer) && ((arrived->msg.msg.flags & KVCL_SEND_EAGER) == 0)) {
-            drop(xfer, arrived);
+            drop(p2p, arrived);
         }
     }
 }
 
 void kvcl_p2p_fini(kvcl_context_h ctx)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
-    arrived_t         *arrived, *next;
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    arrived_t        *arrived, *next;
 
-    kvcl_list_foreach_safe (arrived, next, &xfer->arrived, arrived_t, link) {
-        drop(xfer, arrived);
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
+        drop(p2p, arrived);
     }
 }
 
 /* Lock held. A recv from one known rank fails when that rank does; from any rank, only by its deadline. */
 static void recv_match(recv_t *recv)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(recv->req.ctx);
-    arrived_t         *arrived, *next;
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(recv->req.ctx);
+    arrived_t        *arrived, *next;
 
-    kvcl_list_foreach_safe (arrived, next, &xfer->arrived, arrived_t, link) {
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
         if (matches(recv, &arrived->msg)) {
             kvcl_list_del(&arrived->link);
             deliver(recv, arrived->peer, &arrived->msg, arrived->bytes, arrived->len);
-            drop(xfer, arrived);
+            drop(p2p, arrived);
             return;
         }
     }
@@ -452,7 +452,7 @@ static void recv_match(recv_t *recv)
         kvcl_req_complete(&recv->req, recv->from->why);
         return;
     }
-    kvcl_list_add_tail(&xfer->recvs, &recv->link);
+    kvcl_list_add_tail(&p2p->recvs, &recv->link);
     if (recv->from != NULL) {
         kvcl_req_watch(&recv->req, recv->from);
     }

@@ -2,7 +2,7 @@
  * The sending side of two-sided transfers (p2p.h).
  */
 #include "config.h"
-#include "xfer/p2p.h"
+#include "p2p/p2p.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -7,6 +7,11 @@
 
 enum { SLICE_BYTES = 512 * 1024, DEVICE_SLICE_BYTES = 8 << 20 };
 
+static kvcl_list_t *jobs(kvcl_context_h ctx, bool background)
+{
+    return &kvcl_xfer_state(ctx)->copies[background];
+}
+
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to)
 {
     kvcl_assert_locked(ctx);
@@ -15,7 +20,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
     copy->active = 0;
     copy->cold   = copy->cold || (to - from >= KVCL_COPY_COLD_BYTES);
     copy->status = KVCL_OK;
-    kvcl_list_add_tail(kvcl_copy_jobs(ctx, copy->background), &copy->link);
+    kvcl_list_add_tail(jobs(ctx, copy->background), &copy->link);
     kvcl_engine_kick(ctx);
 }
 
@@ -41,7 +46,7 @@ static kvcl_copy_t *first_of(kvcl_context_h ctx, bool background)
 {
     kvcl_copy_t *job;
 
-    kvcl_list_foreach (job, kvcl_copy_jobs(ctx, background), kvcl_copy_t, link) {
+    kvcl_list_foreach (job, jobs(ctx, background), kvcl_copy_t, link) {
         if ((job->next < job->total) || (job->active == 0)) {
             return job;
         }
@@ -70,7 +75,7 @@ bool kvcl_copy_work(kvcl_context_h ctx)
         return false;
     }
     kvcl_list_del(&copy->link); /* the next turn is another job's: a short one does not wait for a long one's end */
-    kvcl_list_add_tail(kvcl_copy_jobs(ctx, copy->background), &copy->link);
+    kvcl_list_add_tail(jobs(ctx, copy->background), &copy->link);
     from       = copy->next;
     slice      = kvcl_runs_by_device(&copy->runs) ? DEVICE_SLICE_BYTES : SLICE_BYTES;
     to         = (copy->total - from > slice) ? from + slice : copy->total;

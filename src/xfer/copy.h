@@ -33,7 +33,5 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
 /** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
 bool kvcl_copy_work(kvcl_context_h ctx);
-/** The context's jobs of a class. */
-kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx, bool background);
 
 #endif

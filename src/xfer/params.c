@@ -5,7 +5,6 @@
 #include "xfer/params.h"
 #include "base/error.h"
 #include "base/structs.h"
-#include "xfer/p2p.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -21,26 +21,6 @@ struct kvcl_xfer {
     char               name[KVCL_CACHE_NAME_MAX + 1];
 };
 
-kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const char *call,
-                             const kvcl_xfer_params_t *params, kvcl_xfer_params_t *out, kvcl_xfer_plan_t *plan)
-{
-    kvcl_status_t status = kvcl_xfer_begin(comm, rank, call, params, out, &plan->peer);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if (cache == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the cache is NULL", call);
-    }
-    plan->ctx   = comm->ctx;
-    plan->cache = cache;
-    status      = kvcl_xfer_name(out, cache, call, &plan->name);
-    if (status == KVCL_OK) {
-        plan->name_key = (plan->name == out->remote_cache) ? kvcl_cache_name_key(plan->name) : cache->name_key;
-    }
-    return status;
-}
-
 kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir, kvcl_cache_h cache,
                                 const kvcl_sel_t *local, const kvcl_sel_t *remote, const kvcl_xfer_params_t *params,
                                 kvcl_xfer_h *xfer_p)

@@ -8,7 +8,7 @@
 #include "dir/slots.h"
 #include "xfer/describe.h"
 #include "xfer/flat.h"
-#include "xfer/p2p.h"
+#include "xfer/params.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -308,4 +308,4 @@ static void lost(kvcl_context_h ctx, kvcl_peer_t *peer, bool in)
     }
 }
 
-const kvcl_lane_user_t kvcl_lane_user = {.place = place, .placed = placed, .told = told, .lost = lost};
+const kvcl_lane_user_t kvcl_pull_lane_user = {.place = place, .placed = placed, .told = told, .lost = lost};

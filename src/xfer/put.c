@@ -12,7 +12,6 @@
 #include "xfer/direct.h"
 #include "xfer/flat.h"
 #include "xfer/offer.h"
-#include "xfer/p2p.h"
 #include "xfer/params.h"
 #include "xfer/prepare.h"
 #include "xfer/pull.h"

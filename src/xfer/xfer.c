@@ -5,18 +5,13 @@
 #include "xfer/xfer.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "lane/lane.h"
 #include "xfer/copy.h"
 #include "xfer/gate.h"
-#include "p2p/layers.h"
 #include "xfer/pull.h"
 #include "xfer/xfer_wire.h"
 
 #include <stdlib.h>
-
-kvcl_list_t *kvcl_copy_jobs(kvcl_context_h ctx, bool background)
-{
-    return &kvcl_xfer_state(ctx)->copies[background];
-}
 
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
@@ -37,12 +32,10 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&xfer->copies[1]);
     kvcl_list_init(&xfer->serves);
     kvcl_list_init(&xfer->rmas);
-    kvcl_list_init(&xfer->recvs);
-    kvcl_list_init(&xfer->arrived);
-    kvcl_list_init(&xfer->layers_out);
-    kvcl_list_init(&xfer->layers_in);
     kvcl_list_init(&xfer->gates);
     kvcl_map_init(&xfer->offers);
+    xfer->abort_serves = kvcl_serve_abort;
+    kvcl_lane_register(ctx, &kvcl_pull_lane_user);
     *state_p = xfer;
     return KVCL_OK;
 }
@@ -52,7 +45,6 @@ static void room_fini(kvcl_context_h ctx, void *state)
     kvcl_xfer_state_t *xfer = state;
 
     kvcl_serve_fini(ctx);
-    kvcl_p2p_fini(ctx);
     kvcl_map_fini(&xfer->offers);
     free(xfer);
 }
@@ -60,7 +52,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     (void)state;
-    return kvcl_gates_poll(ctx) + kvcl_layers_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
+    return kvcl_gates_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
 }
 
 static bool outstanding(kvcl_context_h ctx, void *state)
@@ -79,7 +71,6 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
     (void)state;
     kvcl_serve_peer_failed(ctx, peer);
-    kvcl_p2p_peer_failed(ctx, peer);
 }
 
 static const kvcl_msg_handler_t handlers[] = {
@@ -92,11 +83,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_PUT_DONE, sizeof(kvcl_msg_done_t), kvcl_put_on_done},
     {KVCL_MSG_SIGNAL, sizeof(kvcl_msg_signal_t), kvcl_put_on_signal},
     {KVCL_MSG_SIGNALED, sizeof(kvcl_msg_done_t), kvcl_put_on_done},
-    {KVCL_MSG_SEND, sizeof(kvcl_msg_send_t), kvcl_p2p_on_send},
-    {KVCL_MSG_SEND_DONE, sizeof(kvcl_msg_done_t), kvcl_p2p_on_done},
-    {KVCL_MSG_SEND_STOP, sizeof(kvcl_msg_done_t), kvcl_p2p_on_stop},
-    {KVCL_MSG_LAYERS_WANT, sizeof(kvcl_msg_layers_want_t), kvcl_p2p_on_layers_want},
-    {KVCL_MSG_LAYERS, sizeof(kvcl_msg_layers_t), kvcl_p2p_on_layers},
     {0, 0, NULL},
 };
 

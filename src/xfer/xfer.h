@@ -9,6 +9,7 @@
 #include "xfer/rma_table.h"
 #include "xfer/share.h"
 
+struct kvcl_lane_user;
 struct kvcl_offer;
 struct kvcl_stream;
 
@@ -25,11 +26,7 @@ typedef struct kvcl_xfer_state {
     bool         has_flights;
     kvcl_map_t   offers;
     uint64_t     next_offer;
-    kvcl_list_t  recvs;      /* posted, unmatched */
-    kvcl_list_t  arrived;    /* sends that found no recv */
-    size_t       arrived_bytes;
-    kvcl_list_t  layers_out, layers_in; /* layer-wise sends and recvs at work */
-    _Atomic bool layers_marked; /* somewhere, since the last poll */
+    void         (*abort_serves)(kvcl_context_h ctx, const struct kvcl_offer *offer); /* who reads it is stopped */
     kvcl_list_t  gates;      /* kvcl_gate_t with an operation that waits; gate.c's lock */
     _Atomic bool gates_over; /* one of them, since the last poll */
 } kvcl_xfer_state_t;
@@ -64,18 +61,7 @@ void     kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
                           const void *data, size_t len);
 void     kvcl_put_on_signal(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                             const void *data, size_t len);
-/* p2p_send.c, p2p_recv.c */
-void     kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                          const void *data, size_t len);
-void     kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                          const void *data, size_t len);
-void     kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                          const void *data, size_t len);
-void     kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                                 const void *data, size_t len);
-void     kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                            const void *data, size_t len);
-void     kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
-void     kvcl_p2p_fini(kvcl_context_h ctx);
+/* pull_served.c: what comes by lanes is for pulls */
+extern const struct kvcl_lane_user kvcl_pull_lane_user;
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include "conform_layers.h"
 #include "test/idle.h"
-#include "xfer/xfer.h"
+#include "p2p/p2p.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -303,7 +303,7 @@ static void sleep_between(cf_t *cf, bool one_core)
             at = kvcl_now_ns();
             CF_OK(cf, kvcl_req_layer_ready(req, end.sel.layers.first + l));
             at = kvcl_now_ns() - at;
-            by_itself += !atomic_load(&kvcl_xfer_state(cf->ctx)->layers_marked);
+            by_itself += !atomic_load(&kvcl_p2p_state(cf->ctx)->layers_marked);
             least = (at < least) ? at : least;
         }
         CF_OK(cf, cf_end(cf, req));

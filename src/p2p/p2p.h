@@ -8,8 +8,8 @@
  *
  * All under the engine lock.
  */
-#ifndef KVCL_XFER_P2P_H
-#define KVCL_XFER_P2P_H
+#ifndef KVCL_P2P_P2P_H
+#define KVCL_P2P_P2P_H
 
 #include "base/checksum.h"
 #include "cache/cache.h"
@@ -36,7 +36,32 @@ static inline uint32_t kvcl_send_unit(const kvcl_msg_send_t *msg, kvcl_cache_h c
     return kvcl_gcd(msg->unit, kvcl_sel_unit(&cache->shape, sel));
 }
 
-/** An own copy of a selection's block list. */
-kvcl_status_t kvcl_own_sel(kvcl_sel_t *to, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
+/* The room's state in a context. */
+typedef struct kvcl_p2p_state {
+    kvcl_list_t  recvs;      /* posted, unmatched */
+    kvcl_list_t  arrived;    /* sends that found no recv */
+    size_t       arrived_bytes;
+    kvcl_list_t  layers_out, layers_in; /* layer-wise sends and recvs at work */
+    _Atomic bool layers_marked; /* somewhere, since the last poll */
+} kvcl_p2p_state_t;
+
+static inline kvcl_p2p_state_t *kvcl_p2p_state(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_P2P];
+}
+
+/* p2p_send.c, p2p_recv.c */
+void     kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                          const void *data, size_t len);
+void     kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                                 const void *data, size_t len);
+void     kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
+void     kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+void     kvcl_p2p_fini(kvcl_context_h ctx);
 
 #endif
