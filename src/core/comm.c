@@ -5,10 +5,25 @@
 #include "core/comm.h"
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base)
+{
+    /* Members that make several communicators over one list make them in the same order: number them. */
+    uintptr_t n = (uintptr_t)kvcl_map_get(&ctx->comm_ids, base) + 1;
+
+    kvcl_assert_locked(ctx);
+    if (kvcl_map_put(&ctx->comm_ids, base, (void *)n) != KVCL_OK) {
+        kvcl_log_warn("no memory to number communicators");
+    }
+    base ^= (uint64_t)n * UINT64_C(0x9e3779b97f4a7c15);
+    return kvcl_splitmix64(&base) | 2; /* never the world's 1, never 0 */
+}
 
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p)
 {
@@ -145,7 +160,7 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
         comm->world[i] = (parent->world != NULL) ? parent->world[ranks[i]] : ranks[i];
     }
     kvcl_lock(parent->ctx);
-    comm->id = kvcl_context_comm_id(parent->ctx, id);
+    comm->id = kvcl_comm_new_id(parent->ctx, id);
     kvcl_unlock(parent->ctx);
     *comm_p = comm;
     return KVCL_OK;

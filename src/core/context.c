@@ -328,19 +328,6 @@ kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, si
                                        cap);
 }
 
-uint64_t kvcl_context_comm_id(kvcl_context_h ctx, uint64_t base)
-{
-    kvcl_assert_locked(ctx);
-    /* Members that make several communicators over one list make them in the same order: number them. */
-    uintptr_t n = (uintptr_t)kvcl_map_get(&ctx->comm_ids, base) + 1;
-
-    if (kvcl_map_put(&ctx->comm_ids, base, (void *)n) != KVCL_OK) {
-        kvcl_log_warn("no memory to number communicators");
-    }
-    base ^= (uint64_t)n * UINT64_C(0x9e3779b97f4a7c15);
-    return kvcl_splitmix64(&base) | 2; /* never the world's 1, never 0 */
-}
-
 size_t kvcl_context_frame(kvcl_context_h ctx, const kvcl_peer_t *peer)
 {
     return (ctx->config.frame != 0) ? ctx->config.frame : peer->ep->frame_bytes;

@@ -78,9 +78,6 @@ struct kvcl_context {
 /* The transport frames that served transfers use, settings applied. */
 size_t kvcl_context_frame(struct kvcl_context *ctx, const kvcl_peer_t *peer);
 
-/* Lock held: the id of the next communicator over a list of ranks whose hash is base. */
-uint64_t kvcl_context_comm_id(struct kvcl_context *ctx, uint64_t base);
-
 static inline uint64_t kvcl_timeout(const struct kvcl_context *ctx, uint64_t timeout_ns)
 {
     return (timeout_ns != 0) ? timeout_ns : ctx->config.timeout_ns;

@@ -12,7 +12,6 @@
 #include "core/context.h"
 #include "core/req.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -22,36 +21,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-void kvcl_lock(kvcl_context_h ctx)
-{
-    atomic_fetch_add_explicit(&ctx->engine.wanted, 1, memory_order_relaxed);
-    pthread_mutex_lock(&ctx->engine.lock);
-    atomic_fetch_sub_explicit(&ctx->engine.wanted, 1, memory_order_relaxed);
-}
-
-bool kvcl_trylock(kvcl_context_h ctx)
-{
-    return pthread_mutex_trylock(&ctx->engine.lock) == 0;
-}
-
-void kvcl_assert_locked(kvcl_context_h ctx)
-{
-#if KVCL_ENABLE_DEBUG
-    assert(pthread_mutex_trylock(&ctx->engine.lock) != 0);
-#else
-    (void)ctx;
-#endif
-}
-
-static void signal_fd(int fd)
-{
-    uint64_t one = 1;
-
-    if ((fd >= 0) && (write(fd, &one, sizeof(one)) < 0)) {
-        kvcl_log_trace("eventfd %d is full: %m", fd); /* readable all the same */
-    }
-}
-
 static void drain_fd(int fd)
 {
     uint64_t count;
@@ -59,90 +28,6 @@ static void drain_fd(int fd)
     if (read(fd, &count, sizeof(count)) < 0) {
         return; /* nobody signalled */
     }
-}
-
-static void wake_poller(kvcl_engine_t *eng)
-{
-    if (eng->poller_asleep) {
-        eng->poller_asleep = false;
-        signal_fd(eng->poller_fd);
-    }
-}
-
-void kvcl_engine_kick(kvcl_context_h ctx)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-
-    wake_poller(eng);
-    if (eng->thread_asleep) {
-        eng->thread_asleep = false;
-        signal_fd(eng->wake_fd);
-    }
-}
-
-/* What a transport or a room could not finish inside the post needs somebody to poll. */
-static bool has_outstanding(kvcl_context_h ctx)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-    unsigned      i;
-
-    for (i = 0; i < eng->n_xports; ++i) {
-        kvcl_xport_t *xport = eng->xports[i];
-        if ((xport->ops->outstanding != NULL) && xport->ops->outstanding(xport)) {
-            return true;
-        }
-    }
-    for (i = 0; i < ctx->n_rooms; ++i) {
-        if ((kvcl_rooms[i]->outstanding != NULL) && kvcl_rooms[i]->outstanding(ctx, ctx->rooms[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void kvcl_unlock(kvcl_context_h ctx)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-
-    if ((eng->polling ? eng->poller_asleep : eng->thread_asleep) && has_outstanding(ctx)) {
-        kvcl_engine_kick(ctx);
-    }
-    pthread_mutex_unlock(&eng->lock);
-}
-
-void kvcl_engine_notify(kvcl_context_h ctx)
-{
-    wake_poller(&ctx->engine);
-    if (ctx->engine.followers != 0) {
-        pthread_cond_broadcast(&ctx->engine.cond);
-    }
-}
-
-void kvcl_engine_news(kvcl_context_h ctx)
-{
-    kvcl_engine_notify(ctx);
-    if (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0) {
-        signal_fd(ctx->engine.user_fd);
-    }
-}
-
-/* Who holds the lock may be about to sleep, having looked already: a written descriptor keeps it awake. */
-void kvcl_engine_nudge(kvcl_context_h ctx)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-
-    if (!kvcl_trylock(ctx)) {
-        signal_fd(eng->poller_fd);
-        signal_fd(eng->wake_fd);
-        return;
-    }
-    if (eng->polling) {
-        wake_poller(eng);
-    } else if (eng->thread_asleep) {
-        eng->thread_asleep = false;
-        signal_fd(eng->wake_fd);
-    }
-    pthread_mutex_unlock(&eng->lock);
 }
 
 void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
@@ -375,7 +260,7 @@ static void hand_back(kvcl_context_h ctx)
     if (!eng->has_thread) {
         return;
     }
-    if (eng->thread_asleep && !has_outstanding(ctx) && arm_xports(eng)) {
+    if (eng->thread_asleep && !kvcl_engine_outstanding(ctx) && arm_xports(eng)) {
         set_thread_fds(eng, true);
         if (kvcl_heap_min_key(&eng->timers) >= eng->thread_wake_ns) {
             return;
@@ -396,7 +281,7 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
         if (!eng->polling) {
             poller_loop(ctx, done, arg, deadline_ns);
         } else if (eng->poller_asleep && kvcl_bundles_flush(ctx)) {
-            if (has_outstanding(ctx)) {
+            if (kvcl_engine_outstanding(ctx)) {
                 kvcl_engine_kick(ctx);
             } /* what could not leave may have ended what is waited for */
         } else {
@@ -514,7 +399,7 @@ void kvcl_engine_stop(kvcl_context_h ctx)
     }
     pthread_mutex_lock(&eng->lock);
     eng->stopping = true;
-    signal_fd(eng->wake_fd);
+    kvcl_engine_rouse(ctx);
     pthread_mutex_unlock(&eng->lock);
     pthread_join(eng->thread, NULL);
     eng->has_thread = false;

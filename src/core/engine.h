@@ -77,6 +77,10 @@ void kvcl_assert_locked(struct kvcl_context *ctx);
 
 /** Lock held: the progress thread shall run soon (a deadline moved nearer, a copy waits). */
 void kvcl_engine_kick(struct kvcl_context *ctx);
+/** Lock held: is there what a transport or a room could not finish inside a post, and only polling moves? */
+bool kvcl_engine_outstanding(struct kvcl_context *ctx);
+/** Lock held: the progress thread does not sleep, not even if it has looked already and is about to. */
+void kvcl_engine_rouse(struct kvcl_context *ctx);
 /** Lock held: something that a kvcl_engine_wait may wait for, and that is no request, has changed. */
 void kvcl_engine_notify(struct kvcl_context *ctx);
 /** Lock held: the same, for what users may have waited for by the context's eventfd. */

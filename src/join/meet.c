@@ -262,7 +262,7 @@ static void answer(meet_t *meet, ask_t *one)
 
     status = kvcl_random_bytes(&meet->id, sizeof(meet->id));
     if (status == KVCL_OK) {
-        meet->id |= 2; /* as kvcl_context_comm_id */
+        meet->id |= 2; /* as kvcl_comm_new_id */
         out.id    = meet->id;
         status    = post(one->peer, KVCL_MSG_CONNECTED, &out, meet->mine);
     }

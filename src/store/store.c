@@ -433,7 +433,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);
     kvcl_lock(store->ctx);
-    store->id = kvcl_context_comm_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
+    store->id = kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
     kvcl_unlock(store->ctx);
     status = (status == KVCL_OK) ? kvcl_random_bytes(&store->incarnation, sizeof(store->incarnation)) : status;
     store->incarnation |= (store->incarnation == 0) ? 1 : 0;
