@@ -6,7 +6,7 @@
  */
 #include "config.h"
 #include "base/error.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "coll/coll_run.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * The message of collectives, as it travels (core/wire.h says how).
+ * The message of collectives, as it travels (wire/wire.h says how).
  *
  * ANNOUNCE  bytes [off, off + len) of my buffer may be taken; the k-th such notice to you in this collective. Payload:
  *           the bytes themselves (EAGER), or the block ids of where they lie in a cache of mine (SOURCE, once per
@@ -14,7 +14,7 @@
 #ifndef KVCL_COLL_WIRE_H
 #define KVCL_COLL_WIRE_H
 
-#include "core/wire.h"
+#include "wire/wire.h"
 
 enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
 

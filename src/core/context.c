@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/structs.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "core/comm.h"
 #include "core/req.h"
 

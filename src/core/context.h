@@ -11,7 +11,7 @@
 #include "core/conf.h"
 #include "core/engine.h"
 #include "core/peer.h"
-#include "core/wire.h"
+#include "wire/wire.h"
 #include <kvcl/kvcl_query.h>
 
 enum { KVCL_ROOM_COMM, KVCL_ROOM_MEM, KVCL_ROOM_LANE, KVCL_ROOM_XFER, KVCL_ROOM_P2P, KVCL_ROOM_COLL,

@@ -5,7 +5,7 @@
 #include "core/peer.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "core/bundle.h"
 #include "core/context.h"
 #include "core/req.h"

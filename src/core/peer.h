@@ -18,7 +18,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
-#include "core/wire.h"
+#include "wire/wire.h"
 #include "core/xport.h"
 
 struct kvcl_context;

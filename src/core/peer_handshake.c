@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "core/context.h"
-#include "core/handshake.h"
+#include "wire/handshake.h"
 
 #include <string.h>
 

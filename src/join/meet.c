@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "core/req.h"
 
 #include <stdlib.h>

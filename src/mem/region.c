@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/wirebuf.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "cache/cache.h"
 #include "mem/mem_numa.h"
 #include "mem/rmem.h"

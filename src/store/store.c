@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/structs.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "store/cold/cold.h"
 #include "store/get/get.h"
 #include "store/admin/ops.h"

@@ -1,5 +1,5 @@
 /*
- * Messages of the store room, as they travel (core/wire.h says how).
+ * Messages of the store room, as they travel (wire/wire.h says how).
  *
  * DIR_ASK goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that a key of its was removed, or
  * (KVCL_WITHDRAW_SPOILT, one record) that its copy came with other bytes than the record says: it looks itself.
@@ -29,7 +29,7 @@
 #ifndef KVCL_STORE_WIRE_H
 #define KVCL_STORE_WIRE_H
 
-#include "core/wire.h"
+#include "wire/wire.h"
 #include "dir/dir_wire.h"
 
 enum {

@@ -1,5 +1,5 @@
 /*
- * Messages of the transfer room: pull, put, send. Structs as they travel (core/wire.h says how).
+ * Messages of the transfer room: pull, put, send. Structs as they travel (wire/wire.h says how).
  *
  * A pull is the one way bytes move by message: whoever wants bytes asks their owner for a stream of them; a put and a
  * send only announce, and the other side pulls. The owner sends DATA frames in stream order, at most `window` frames
@@ -8,7 +8,7 @@
 #ifndef KVCL_XFER_WIRE_H
 #define KVCL_XFER_WIRE_H
 
-#include "core/wire.h"
+#include "wire/wire.h"
 
 enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
 

@@ -3,8 +3,8 @@
  * bytes, and survives being packed, printed and read again. With an even first byte the head is made plausible.
  */
 #include "config.h"
-#include "core/address.h"
-#include "core/wire.h"
+#include "wire/address.h"
+#include "wire/wire.h"
 
 #include <stdlib.h>
 #include <string.h>

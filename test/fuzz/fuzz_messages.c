@@ -11,7 +11,7 @@
 #include "core/comm.h"
 #include "join/meet.h"
 #include "core/context.h"
-#include "core/handshake.h"
+#include "wire/handshake.h"
 #include "cache/cache.h"
 #include "mem/region.h"
 #include "store/store.h"

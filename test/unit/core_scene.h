@@ -7,10 +7,10 @@
 #include "xport_pair.h"
 #include "base/clock.h"
 #include "base/rand.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "core/comm.h"
 #include "core/context.h"
-#include "core/handshake.h"
+#include "wire/handshake.h"
 #include "cache/cache.h"
 #include <kvcl/kvcl_xfer.h>
 

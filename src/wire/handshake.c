@@ -2,7 +2,7 @@
  * MACs of the handshake (handshake.h). HMAC-SHA256, RFC 2104.
  */
 #include "config.h"
-#include "core/handshake.h"
+#include "wire/handshake.h"
 #include "base/crypto.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
  *
  * Each type's own struct, which begins with kvcl_msg_t, stands in the room that handles it.
  */
-#ifndef KVCL_CORE_WIRE_H
-#define KVCL_CORE_WIRE_H
+#ifndef KVCL_WIRE_WIRE_H
+#define KVCL_WIRE_WIRE_H
 
 #include <stdint.h>
 

@@ -1,10 +1,10 @@
 /*
  * The handshake's messages and MACs (protocol: peer.h). Pure.
  */
-#ifndef KVCL_CORE_HANDSHAKE_H
-#define KVCL_CORE_HANDSHAKE_H
+#ifndef KVCL_WIRE_HANDSHAKE_H
+#define KVCL_WIRE_HANDSHAKE_H
 
-#include "core/wire.h"
+#include "wire/wire.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -2,11 +2,11 @@
  * Addresses of contexts (address.h).
  */
 #include "config.h"
-#include "core/address.h"
+#include "wire/address.h"
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/wirebuf.h"
-#include "core/wire.h"
+#include "wire/wire.h"
 
 #include <fcntl.h>
 #include <string.h>

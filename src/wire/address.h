@@ -5,8 +5,8 @@
  * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], host[16], then n times:
  * u8 transport (KVCL_ADDRESS_*), u8 0, u16 length, bytes. Text: "kvcl1:" and the bytes in base64url without padding.
  */
-#ifndef KVCL_CORE_ADDRESS_H
-#define KVCL_CORE_ADDRESS_H
+#ifndef KVCL_WIRE_ADDRESS_H
+#define KVCL_WIRE_ADDRESS_H
 
 #include <kvcl/kvcl_status.h>
 #include <stddef.h>
