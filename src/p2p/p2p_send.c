@@ -316,7 +316,7 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     kvcl_xfer_params_t p;
     kvcl_peer_t        *peer;
     send_t             *send;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_send", params, &p, &peer);
+    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, KVCL_CALL_SEND, params, &p, &peer);
 
     if ((status != KVCL_OK) || ((status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_send")) != KVCL_OK)) {
         return status;
@@ -355,7 +355,7 @@ kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const vo
     kvcl_xfer_params_t p;
     kvcl_peer_t        *peer;
     send_t             *send;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_send_bytes", params, &p, &peer);
+    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, KVCL_CALL_SEND_BYTES, params, &p, &peer);
 
     if (status != KVCL_OK) {
         return status;
