@@ -1,7 +1,7 @@
 /*
  * UCX's own log. UCX writes ERROR lines to stderr for every connection whose other end has died, which is no error of
- * this process: KVCL tells of it by the requests' statuses. So its errors and warnings go to KVCL's log: at debug level,
- * but at warn level while a transport is being opened, when they say why it cannot be. Where UCX_LOG_LEVEL or
+ * this process: KVCL tells of it by the requests' statuses. So its errors and warnings go to KVCL's log: at debug
+ * level, but at warn level while a transport is being opened, when they say why it cannot be. Where UCX_LOG_LEVEL or
  * UCX_LOG_FILE is set, UCX writes as it is told there; so it does while no transport of this library is open.
  *
  * The handler is put in once and stays: UCX takes back only the last one. Any thread calls it, with UCX's locks held.

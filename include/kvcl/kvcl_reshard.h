@@ -62,8 +62,8 @@ typedef struct kvcl_reshard_step {
     kvcl_range_t destination_heads;
 } kvcl_reshard_step_t;
 
-/* The most steps that the plan of one rank can have: as many as the *other* group has ranks. The arguments are tp and pp of
- * the source for kvcl_reshard_plan, of the destination for kvcl_reshard_plan_source:
+/* The most steps that the plan of one rank can have: as many as the *other* group has ranks. The arguments are tp and
+ * pp of the source for kvcl_reshard_plan, of the destination for kvcl_reshard_plan_source:
  *   kvcl_reshard_step_t steps[KVCL_RESHARD_STEPS_MAX(4, 1)];
  * A smaller array is no fault: the call says KVCL_ERR_TRUNCATED and how many steps there are. */
 #define KVCL_RESHARD_STEPS_MAX(_tp, _pp) ((size_t)(_tp) * (((_pp) == 0) ? 1u : (size_t)(_pp)))

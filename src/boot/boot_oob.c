@@ -129,8 +129,8 @@ static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     kvcl_status_t     status;
 
     if (cb == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"oob\" (KVCL_BOOT or params.boot) means the caller's callbacks, and "
-                         "params.oob is NULL: give them, or another boot: %s", kvcl_boot_kinds());
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"oob\" (KVCL_BOOT or params.boot) means the caller's callbacks, "
+                         "and params.oob is NULL: give them, or another boot: %s", kvcl_boot_kinds());
     }
     if ((cb->set == NULL) || (cb->get == NULL) || (cb->fence == NULL) || (cb->size < 1) || (cb->rank < 0) ||
         (cb->rank >= cb->size) || (cb->size > KVCL_BOOT_RANKS_MAX)) {

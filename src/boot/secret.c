@@ -39,8 +39,8 @@ static kvcl_status_t check_file(const char *path, const struct stat *st)
                          (unsigned)(st->st_mode & 07777), path);
     }
     if (st->st_size == 0) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is empty: write %d to %d random bytes into it, the same on all "
-                         "ranks", path, (int)FILE_MIN_BYTES, (int)FILE_MAX_BYTES);
+        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is empty: write %d to %d random bytes into it, the same on "
+                         "all ranks", path, (int)FILE_MIN_BYTES, (int)FILE_MAX_BYTES);
     }
     if ((st->st_size < FILE_MIN_BYTES) || (st->st_size > FILE_MAX_BYTES)) {
         return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s has %lld bytes: it needs %d to %d random ones", path,

@@ -134,8 +134,8 @@ static bool recv_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
     if ((status != KVCL_ERR_TIMED_OUT) || (recv->peer != NULL)) {
         return false;
     }
-    snprintf(buf, cap, "no send with that tag came within its deadline of %llu ms: compare rank, tag and communicator on "
-             "both sides, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+    snprintf(buf, cap, "no send with that tag came within its deadline of %llu ms: compare rank, tag and communicator "
+             "on both sides, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
              (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
     return true;
 }

@@ -106,8 +106,8 @@ static void send_describe(const kvcl_req_t *req, char *buf, size_t cap)
 
     kvcl_describe_peer(send->peer, who, sizeof(who));
     if (send->cache != NULL) {
-        snprintf(buf, cap, "kvcl_send of tag %llu to %s, %s of \"%s\", %llu bytes", (unsigned long long)send->msg.tag, who,
-                 kvcl_describe_sel(&send->sel, what, sizeof(what)), send->cache->name,
+        snprintf(buf, cap, "kvcl_send of tag %llu to %s, %s of \"%s\", %llu bytes", (unsigned long long)send->msg.tag,
+                 who, kvcl_describe_sel(&send->sel, what, sizeof(what)), send->cache->name,
                  (unsigned long long)send->msg.len);
     } else {
         snprintf(buf, cap, "kvcl_send_bytes of tag %llu to %s, %llu bytes", (unsigned long long)send->msg.tag, who,
@@ -132,8 +132,8 @@ static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
         text = "it keeps no more messages that nobody receives there: post the recv before";
         break;
     case KVCL_ERR_TIMED_OUT:
-        snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or raise "
-                 "params.timeout_ns (0: KVCL_TIMEOUT)", send->announced ? "no recv took it" : "no connection was made",
+        snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or "
+                 "raise params.timeout_ns (0: KVCL_TIMEOUT)", send->announced ? "no recv took it" : "no connection was made",
                  (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
         return true;
     default:

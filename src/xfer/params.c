@@ -61,7 +61,9 @@ _Static_assert(sizeof(calls) / sizeof(calls[0]) == KVCL_CALLS, "a row for each c
 static const struct {
     const char *name;
     uint64_t   flag;
-} flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE}, {"KVCL_BACKGROUND", KVCL_BACKGROUND}, {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}};
+} flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE},
+             {"KVCL_BACKGROUND", KVCL_BACKGROUND},
+             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}};
 
 const char *kvcl_call_name(kvcl_call_t call)
 {

@@ -3,8 +3,8 @@
  * one a connection, since an answer may take long. A response is built in memory and handed over to the library, which
  * frees it.
  *
- * Clients that connect and ask nothing cannot keep others out: of connections without a complete request WAITING_MAX may
- * wait; the next one closes the oldest of them. One that asks nothing for TIMEOUT_S is closed anyway.
+ * Clients that connect and ask nothing cannot keep others out: of connections without a complete request WAITING_MAX
+ * may wait; the next one closes the oldest of them. One that asks nothing for TIMEOUT_S is closed anyway.
  *
  * Lock: http->lock guards the list of those that wait; it is never held while an answer is made.
  */
