@@ -78,9 +78,12 @@ static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     kvcl_list_init(&g->eps);
     kvcl_list_init(&g->failed);
     kvcl_list_init(&g->closing);
+    kvcl_glue_log_opening();
     status = open_all(g, params);
+    kvcl_glue_log_opened();
     if (status != KVCL_OK) {
         destroy(g);
+        kvcl_glue_log_closed();
         return status;
     }
     *xport_p = &g->super;
@@ -164,6 +167,7 @@ static void glue_fini(kvcl_xport_t *xport)
     } else {
         keep(g);
     }
+    kvcl_glue_log_closed();
 }
 
 static void glue_query(kvcl_xport_t *xport, kvcl_xport_attr_t *attr)

@@ -159,6 +159,11 @@ kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *rmem, uint64_t offset, const void
                             kvcl_xport_send_t *send);
 kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
 
+/* glue_log.c: a transport is being opened; its opening is over; it is closed, or was never opened. */
+void kvcl_glue_log_opening(void);
+void kvcl_glue_log_opened(void);
+void kvcl_glue_log_closed(void);
+
 /* A region as mem_pack writes it, before the packed rkey; host byte order: it never leaves hosts of one kind. */
 typedef struct glue_packed {
     uint32_t magic;

@@ -1,5 +1,5 @@
 /*
- * Communicators: ranks in order, with a view number. Intra-communicators name ranks 0..size-1, me among them.
+ * Communicators: ranks in order. Intra-communicators name ranks 0..size-1, me among them.
  * Inter-communicators (kvcl_comm_connect, kvcl_comm_accept) name the other job's ranks; sends, gets and puts over one
  * address the remote side's ranks, as MPI-4 section 7.6 has it.
  */
@@ -30,7 +30,10 @@ KVCL_API void kvcl_comm_free(kvcl_comm_h comm);
 
 KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* my rank in my own side */
 KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be addressed; between two jobs: the other's */
-KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm); /* grows at each change of membership; 1 at first */
+/** The number of the communicator's membership. The members of a communicator never change in this version, so it is
+ * always 1: a rank that dies stays a member that fails. A rank that is to be left out needs a new communicator
+ * (kvcl_comm_create). */
+KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm);
 KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 
 /**

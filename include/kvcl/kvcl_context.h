@@ -54,7 +54,7 @@ enum {
 typedef struct kvcl_init_params {
     size_t           size;        /* sizeof(kvcl_init_params_t) */
     uint64_t         flags;       /* KVCL_INIT_* */
-    const char       *boot;       /* "auto" (default), "pmix", "tcp", "self"; NULL: KVCL_BOOT */
+    const char       *boot;       /* "auto" (default), "pmix", "tcp", "oob", "self"; NULL: KVCL_BOOT */
     const char       *rendezvous; /* "tcp://host:port"; NULL: KVCL_RENDEZVOUS */
     int              rank;        /* with nranks > 0: my rank, or -1 to be dealt one */
     int              nranks;      /* 0: KVCL_RANK and KVCL_SIZE, or the launcher's */

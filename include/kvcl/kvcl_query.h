@@ -8,6 +8,10 @@
 
 KVCL_BEGIN_DECLS
 
+/** The version of the library that is loaded, which may be another than KVCL_VERSION of the headers compiled against:
+ * KVCL_MAKE_VERSION(*major_p, *minor_p, *patch_p), also returned. Any pointer may be NULL. */
+KVCL_API int kvcl_version(int *major_p, int *minor_p, int *patch_p);
+
 /** "0.1.0", and one line that names the build's parts (of UCX: the version that is loaded). */
 KVCL_API const char *kvcl_version_string(void);
 KVCL_API const char *kvcl_build_string(void);

@@ -81,8 +81,8 @@ KVCL_API kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer) KVCL_
 KVCL_API kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
- * Why it failed: the operation, the rank, the cache and blocks or the key, sizes on both sides or the deadline, and what
- * to do. "" while it is in progress, and where it ended well. Owned by the request: valid until it is collected. The
+ * Why it failed: the operation, the rank, the cache and blocks or the key, sizes on both sides or the deadline, and
+ * what to do. "" while it is in progress, and where it ended well. Owned by the request: valid until it is collected. The
  * call that collects a failed request (test, wait, wait_any, wait_all: the first failed one's) leaves the same sentence
  * in kvcl_last_error() of its thread, and so does the library before it runs a failed request's callback. Any thread.
  */

@@ -29,7 +29,8 @@
 
 KVCL_BEGIN_DECLS
 
-#define KVCL_RESHARD_MAX_RANKS 4096u /* of one group, all stages together */
+/* The most ranks of one group, tp * pp; more are refused (KVCL_ERR_INVALID_PARAM). */
+#define KVCL_RESHARD_MAX_RANKS 4096u
 
 /* One group of ranks that hold a model's KV cache together. */
 typedef struct kvcl_reshard_group {
@@ -61,9 +62,11 @@ typedef struct kvcl_reshard_step {
     kvcl_range_t destination_heads;
 } kvcl_reshard_step_t;
 
-/* No plan of one rank has more steps than the other side has ranks: kvcl_reshard_step_t steps[KVCL_RESHARD_MAX(4, 1)];
- * for a destination, of the source's tp and pp; for a source, of the destination's. */
-#define KVCL_RESHARD_MAX(_tp, _pp) ((size_t)(_tp) * (((_pp) == 0) ? 1u : (size_t)(_pp)))
+/* The most steps that the plan of one rank can have: as many as the *other* group has ranks. The arguments are tp and
+ * pp of the source for kvcl_reshard_plan, of the destination for kvcl_reshard_plan_source:
+ *   kvcl_reshard_step_t steps[KVCL_RESHARD_STEPS_MAX(4, 1)];
+ * A smaller array is no fault: the call says KVCL_ERR_TRUNCATED and how many steps there are. */
+#define KVCL_RESHARD_STEPS_MAX(_tp, _pp) ((size_t)(_tp) * (((_pp) == 0) ? 1u : (size_t)(_pp)))
 
 /**
  * The heads and layers that the rank @a index of a group has in its cache: what its layout's heads and layers must be

@@ -28,7 +28,7 @@ typedef struct kvcl_recv_info {
 
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
-    uint64_t         flags;        /* of those above; unknown ones, and those of other calls, are an error */
+    uint64_t         flags;        /* of those above; the table below says which call takes which, and of the fields */
     uint64_t         timeout_ns;   /* the operation's deadline from now; 0, KVCL_WAIT_DEFAULT: KVCL_TIMEOUT;
                                     * KVCL_WAIT_FOREVER is refused */
     kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
@@ -48,6 +48,40 @@ typedef struct kvcl_xfer_params {
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \
     {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0}
+
+/*
+ * Which call takes what. All take timeout_ns, cb and cb_arg (kvcl_xfer_prepare: timeout_ns alone); signal stands for
+ * signal_mem, signal_offset and signal_add. A flag or a field that a call does not take is refused by name
+ * (KVCL_ERR_INVALID_PARAM): leave it 0.
+ *
+ *   call                      flags            fields
+ *   kvcl_get                  BACKGROUND       status, remote_cache, stream
+ *   kvcl_put                  BACKGROUND       status, remote_cache, signal, stream
+ *   kvcl_xfer_prepare         BACKGROUND       remote_cache, signal
+ *   kvcl_xfer_post            -                status, stream
+ *   kvcl_get_bytes            BACKGROUND       stream
+ *   kvcl_put_bytes            BACKGROUND       signal, stream
+ *   kvcl_send                 LAYERWISE        stream
+ *   kvcl_send_bytes           -                stream
+ *   kvcl_recv                 -                info, stream
+ *   kvcl_recv_bytes           -                info, stream
+ *   kvcl_stream_done          -                -
+ *   kvcl_bcast                -                -
+ *   kvcl_bcast_bytes          -                -
+ *   kvcl_barrier              -                -
+ *   kvcl_allgather            -                -
+ *   kvcl_store_get            -                status
+ *   kvcl_store_put            PUT_WAIT         status, replicas, copies, tenant
+ *   kvcl_store_upsert         -                status, replicas, copies, tenant
+ *   kvcl_store_publish        -                status
+ *   kvcl_store_remove         -                status
+ *   kvcl_store_bcast          -                status
+ *   kvcl_store_get_values     -                status
+ *   kvcl_store_put_values     PUT_WAIT         status, replicas, copies, tenant
+ *   kvcl_store_upsert_values  -                status, replicas, copies, tenant
+ *
+ * kvcl_store_put_value and kvcl_store_get_value take what the calls for many values take.
+ */
 
 /*
  * Device memory and the engine's streams. An engine computes on a CUDA stream of its own, which copies of this library

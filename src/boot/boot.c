@@ -51,9 +51,11 @@ static kvcl_status_t pick_named(const char *which, const kvcl_boot_ops_t **ops_p
         }
     }
     if (strcmp(which, "pmix") == 0) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "KVCL_BOOT=pmix: this build has no PMIx");
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "boot \"pmix\" (KVCL_BOOT or params.boot): this build has no PMIx; "
+                         "it has %s", kvcl_boot_kinds());
     }
-    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BOOT=%s is no way to start: %s", which, kvcl_boot_kinds());
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"%s\" (KVCL_BOOT or params.boot) is no way to start; there are %s",
+                     which, kvcl_boot_kinds());
 }
 
 static kvcl_status_t pick_auto(const kvcl_boot_params_t *params, const kvcl_boot_ops_t **ops_p)

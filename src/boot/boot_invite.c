@@ -41,14 +41,15 @@ static kvcl_status_t check_own_file(const char *secret_file, const uint8_t *expe
     if (secret_file == NULL) {
         return kvcl_fail(KVCL_ERR_AUTH, "rank 0 uses a secret file, this rank has none: set KVCL_SECRET_FILE");
     }
-    status = kvcl_secret_from_file(secret_file, secret);
+    status = kvcl_secret_named(secret_file, secret);
     if (status != KVCL_OK) {
         return status;
     }
     kvcl_sha256(secret, KVCL_SHA256_LEN, digest);
     if (!kvcl_ct_equal(digest, expected, sizeof(digest))) {
         kvcl_wipe(secret, KVCL_SHA256_LEN);
-        return kvcl_fail(KVCL_ERR_AUTH, "secret file %s holds another secret than rank 0's", secret_file);
+        return kvcl_fail(KVCL_ERR_AUTH, "KVCL_SECRET_FILE: secret file %s holds another secret than rank 0's: give "
+                         "all ranks the same file", secret_file);
     }
     return KVCL_OK;
 }

@@ -129,12 +129,13 @@ static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     kvcl_status_t     status;
 
     if (cb == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BOOT=oob, but the program gave no callbacks");
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"oob\" (KVCL_BOOT or params.boot) means the caller's callbacks, "
+                         "and params.oob is NULL: give them, or another boot: %s", kvcl_boot_kinds());
     }
     if ((cb->set == NULL) || (cb->get == NULL) || (cb->fence == NULL) || (cb->size < 1) || (cb->rank < 0) ||
         (cb->rank >= cb->size) || (cb->size > KVCL_BOOT_RANKS_MAX)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "oob callbacks: set, get and fence are needed, and rank %d of %d "
-                         "must be possible", cb->rank, cb->size);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "params.oob: the callbacks set, get and fence are needed, and rank %d "
+                         "of %d must be possible", cb->rank, cb->size);
     }
     oob = (boot_oob_t *)calloc(1, sizeof(*oob));
     if (oob == NULL) {

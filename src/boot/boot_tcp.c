@@ -69,7 +69,8 @@ static kvcl_status_t recv_msg(boot_tcp_t *tcp, kvcl_boot_type_t type, kvcl_boot_
                          "we speak %d", tcp->addr.url, (unsigned)head.version, (int)KVCL_BOOT_WIRE_VERSION);
     }
     if (status != KVCL_OK) {
-        return kvcl_fail(status, "what answers at %s is no KVCL rendezvous", tcp->addr.url);
+        return kvcl_fail(status, "what answers at %s is no KVCL rendezvous: another program has the port; \"ss -ltnp\" "
+                         "shows which: stop it, or name another port in KVCL_RENDEZVOUS", tcp->addr.url);
     }
     status = kvcl_boot_sock_recv(tcp->fd, body, head.len, deadline_ns);
     if (status != KVCL_OK) {
@@ -101,6 +102,15 @@ static kvcl_status_t ask(boot_tcp_t *tcp, const kvcl_boot_msg_t *question, kvcl_
 
 /* ---------------------------------------------------------------- joining */
 
+/* Something listens there, and says nothing or hangs up. */
+static kvcl_status_t no_rendezvous(const boot_tcp_t *tcp, kvcl_status_t status)
+{
+    return kvcl_fail(status, "what listens at %s does not answer as a KVCL rendezvous%s (%s): another program may have "
+                     "the port; \"ss -ltnp\" shows which: stop it, or name another port in KVCL_RENDEZVOUS",
+                     tcp->addr.url, (status == KVCL_ERR_TIMED_OUT) ? " until KVCL_BOOT_TIMEOUT" : "",
+                     kvcl_last_error());
+}
+
 /* Prove the secret both ways and get a rank. */
 static kvcl_status_t shake_hands(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uint64_t deadline_ns)
 {
@@ -112,6 +122,9 @@ static kvcl_status_t shake_hands(boot_tcp_t *tcp, const kvcl_boot_params_t *para
 
     if (status == KVCL_OK) {
         status = ask(tcp, &hello, KVCL_BOOT_CHALLENGE, &challenge, deadline_ns);
+        if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_UNREACHABLE) || (status == KVCL_ERR_IO)) {
+            return no_rendezvous(tcp, status);
+        }
     }
     if (status == KVCL_OK) {
         kvcl_boot_prove(&join, tcp->super.secret, hello.nonce, challenge.nonce, join.proof);
@@ -268,7 +281,7 @@ static kvcl_status_t resolve(boot_tcp_t *tcp, const kvcl_boot_params_t *params, 
 static kvcl_status_t find_secret(boot_tcp_t *tcp, const kvcl_boot_params_t *params)
 {
     if (params->secret_file != NULL) {
-        return kvcl_secret_from_file(params->secret_file, tcp->super.secret);
+        return kvcl_secret_named(params->secret_file, tcp->super.secret);
     }
     if (tcp->addr.loopback && tcp->bind_addr.loopback) {
         return kvcl_secret_of_user(tcp->super.secret);

@@ -24,19 +24,26 @@ enum { FILE_MIN_BYTES = 16, FILE_MAX_BYTES = 64 * 1024, PATH_MAX_BYTES = 1024 };
 
 static kvcl_status_t check_file(const char *path, const struct stat *st)
 {
+    if (S_ISDIR(st->st_mode)) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is a directory: name a file in it", path);
+    }
     if (!S_ISREG(st->st_mode)) {
         return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is not a regular file", path);
     }
     if (st->st_uid != geteuid()) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s belongs to user %u, not to us (user %u)", path,
-                         (unsigned)st->st_uid, (unsigned)geteuid());
+        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s belongs to user %u, not to this process's (user "
+                         "%u): make one that does", path, (unsigned)st->st_uid, (unsigned)geteuid());
     }
     if ((st->st_mode & 077) != 0) {
         return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s has mode %04o, others may use it: chmod 600 %s", path,
                          (unsigned)(st->st_mode & 07777), path);
     }
+    if (st->st_size == 0) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is empty: write %d to %d random bytes into it, the same on "
+                         "all ranks", path, (int)FILE_MIN_BYTES, (int)FILE_MAX_BYTES);
+    }
     if ((st->st_size < FILE_MIN_BYTES) || (st->st_size > FILE_MAX_BYTES)) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s has %lld bytes, expected %d to %d random ones", path,
+        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s has %lld bytes: it needs %d to %d random ones", path,
                          (long long)st->st_size, (int)FILE_MIN_BYTES, (int)FILE_MAX_BYTES);
     }
     return KVCL_OK;
@@ -82,7 +89,10 @@ kvcl_status_t kvcl_secret_from_file(const char *path, uint8_t secret[KVCL_SHA256
 
     if (fd < 0) {
         status = (errno == ENOENT) ? KVCL_ERR_NOT_FOUND : (errno == EACCES) ? KVCL_ERR_ACCESS : KVCL_ERR_IO;
-        return kvcl_fail_errno(status, errno, "cannot open secret file %s", path);
+        return (status == KVCL_ERR_NOT_FOUND)
+                   ? kvcl_fail(status, "secret file %s is not there: make it (umask 077; head -c 32 /dev/urandom >%s), "
+                               "the same on all ranks", path, path)
+                   : kvcl_fail_errno(status, errno, "cannot open secret file %s", path);
     }
     if (fstat(fd, &st) != 0) {
         status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot stat secret file %s", path);
@@ -195,7 +205,16 @@ kvcl_status_t kvcl_secret_of_user(uint8_t secret[KVCL_SHA256_LEN])
     return kvcl_secret_in_dir(dir, secret);
 }
 
+kvcl_status_t kvcl_secret_named(const char *path, uint8_t secret[KVCL_SHA256_LEN])
+{
+    kvcl_status_t status = kvcl_secret_from_file(path, secret);
+
+    return ((status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_ACCESS))
+               ? kvcl_fail(KVCL_ERR_AUTH, "KVCL_SECRET_FILE: %s", kvcl_last_error())
+               : status;
+}
+
 kvcl_status_t kvcl_secret_or_random(const char *path, uint8_t secret[KVCL_SHA256_LEN])
 {
-    return (path != NULL) ? kvcl_secret_from_file(path, secret) : kvcl_random_bytes(secret, KVCL_SHA256_LEN);
+    return (path != NULL) ? kvcl_secret_named(path, secret) : kvcl_random_bytes(secret, KVCL_SHA256_LEN);
 }

@@ -14,6 +14,13 @@ kvcl_status_t kvcl_secret_from_file(const char *path, uint8_t secret[KVCL_SHA256
         KVCL_MUST_CHECK;
 
 /**
+ * The file that KVCL_SECRET_FILE or params.secret_file names.
+ * @return as above, but KVCL_ERR_AUTH where the file is not there, or is not one to be trusted: that is what a job that
+ *         cannot prove itself gets.
+ */
+kvcl_status_t kvcl_secret_named(const char *path, uint8_t secret[KVCL_SHA256_LEN]) KVCL_MUST_CHECK;
+
+/**
  * The user's own secret, $HOME/.kvcl/secret, made 0600 by whichever process comes first. Fit for
  * processes of one user on one host (or one home).
  */

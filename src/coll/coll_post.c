@@ -19,6 +19,7 @@ enum { ALLGATHER_MAX = 64 * 1024 };
 /* One call's arguments. */
 typedef struct call {
     const char       *name;
+    kvcl_call_id_t      call;
     kvcl_coll_kind_t kind;
     kvcl_comm_h      comm;
     int              root;
@@ -201,7 +202,7 @@ static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_r
     kvcl_plan_entry_t *plan = NULL;
     kvcl_coll_op_t    *op   = NULL;
     kvcl_coll_comm_t  *cc;
-    kvcl_status_t     status = kvcl_xfer_params(params, call->name, &call->params);
+    kvcl_status_t     status = kvcl_xfer_params(params, call->call, &call->params);
 
     if (status == KVCL_OK) {
         status = check(call);
@@ -240,7 +241,8 @@ static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_r
 kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const kvcl_sel_t *sel,
                          const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_bcast", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .cache = cache,
+    call_t call = {.name = "kvcl_bcast", .call = KVCL_CALL_BCAST, .kind = KVCL_COLL_BCAST,
+                   .comm = comm, .root = root, .cache = cache,
                    .sel = sel};
 
     if ((cache == NULL) || (sel == NULL)) {
@@ -252,7 +254,8 @@ kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const k
 kvcl_status_t kvcl_bcast_bytes(kvcl_comm_h comm, int root, void *buf, size_t len, const kvcl_xfer_params_t *params,
                                kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_bcast_bytes", .kind = KVCL_COLL_BCAST, .comm = comm, .root = root, .buf = buf,
+    call_t call = {.name = "kvcl_bcast_bytes", .call = KVCL_CALL_BCAST_BYTES, .kind = KVCL_COLL_BCAST,
+                   .comm = comm, .root = root, .buf = buf,
                    .len = len};
 
     return post(&call, params, req_p);
@@ -260,7 +263,7 @@ kvcl_status_t kvcl_bcast_bytes(kvcl_comm_h comm, int root, void *buf, size_t len
 
 kvcl_status_t kvcl_barrier(kvcl_comm_h comm, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_barrier", .kind = KVCL_COLL_BARRIER, .comm = comm};
+    call_t call = {.name = "kvcl_barrier", .call = KVCL_CALL_BARRIER, .kind = KVCL_COLL_BARRIER, .comm = comm};
 
     return post(&call, params, req_p);
 }
@@ -268,7 +271,8 @@ kvcl_status_t kvcl_barrier(kvcl_comm_h comm, const kvcl_xfer_params_t *params, k
 kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t len, void *out, const kvcl_xfer_params_t *params,
                              kvcl_req_h *req_p)
 {
-    call_t call = {.name = "kvcl_allgather", .kind = KVCL_COLL_ALLGATHER, .comm = comm, .buf = out, .in = in,
+    call_t call = {.name = "kvcl_allgather", .call = KVCL_CALL_ALLGATHER, .kind = KVCL_COLL_ALLGATHER,
+                   .comm = comm, .buf = out, .in = in,
                    .len = len};
 
     if ((len > 0) && (in == NULL)) {

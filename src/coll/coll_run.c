@@ -119,8 +119,8 @@ void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status)
     }
     kvcl_exec_peer_gone(&peer->op->exec, peer->rank, status);
     if (!failed && (peer->op->exec.status != KVCL_OK)) {
-        kvcl_req_why(&peer->op->req, "rank %u has left, has died, or its connection broke; it does not come back: go on "
-                     "with a communicator without it (kvcl_comm_create)", peer->rank);
+        kvcl_req_why(&peer->op->req, "rank %u has left, has died, or its connection broke; it does not come back: go "
+                     "on with a communicator without it (kvcl_comm_create)", peer->rank);
     }
 }
 

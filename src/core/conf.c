@@ -18,7 +18,7 @@ static const char *const path_names[] = {"auto", "shm", "tcp", "loop", NULL};
     {_name, _dflt, _help, KVCL_SETTING_##_type, offsetof(kvcl_config_t, _field), _min, _max, _enums}
 
 const kvcl_setting_t kvcl_config_table[] = {
-    ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL, "how ranks meet: auto, pmix, tcp (a rendezvous address), self"),
+    ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL, "how ranks meet: auto, pmix, tcp (a rendezvous address), oob (the program's own callbacks), self"),
     ROW("KVCL_RENDEZVOUS", NULL, STRING, rendezvous, 0, 0, NULL,
         "tcp://host:port where the ranks of a job meet when no launcher started them"),
     ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "my rank, with KVCL_RENDEZVOUS; -1: dealt in order of arrival"),
@@ -39,7 +39,7 @@ const kvcl_setting_t kvcl_config_table[] = {
         "how long to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),
     ROW("KVCL_LOG", "warn", STRING, log, 0, 0, NULL, "log level: error, warn, info, debug, trace"),
     ROW("KVCL_KEEPALIVE", "500ms", TIME, keepalive_ns, 10000000, INT64_MAX, NULL,
-        "how often an idle connection to a peer is probed"),
+        "how often an idle connection to a peer is probed: less finds a dead rank sooner; from 10ms on"),
     ROW("KVCL_COLL_TABLE", NULL, STRING, coll_table, 0, 0, NULL,
         "collective algorithms by path and size, laid over the built-in table (kvcl_info --colls prints it)"),
     ROW("KVCL_COLL_CHUNK", "1M", SIZE, coll_chunk, 4096, 1ll << 30, NULL, "pipeline chunk of collectives"),

@@ -12,6 +12,20 @@
 #include <stdio.h>
 #include <string.h>
 
+int kvcl_version(int *major_p, int *minor_p, int *patch_p)
+{
+    if (major_p != NULL) {
+        *major_p = KVCL_VERSION_MAJOR;
+    }
+    if (minor_p != NULL) {
+        *minor_p = KVCL_VERSION_MINOR;
+    }
+    if (patch_p != NULL) {
+        *patch_p = KVCL_VERSION_PATCH;
+    }
+    return KVCL_VERSION;
+}
+
 const char *kvcl_version_string(void)
 {
     return KVCL_VERSION_STRING;

@@ -165,7 +165,8 @@ static void release(kvcl_req_t *req)
     free(meet);
 }
 
-static const kvcl_req_class_t meet_class = {.name = "kvcl_comm_connect or kvcl_comm_accept", .stop = stop, .release = release};
+static const kvcl_req_class_t meet_class = {.name = "kvcl_comm_connect or kvcl_comm_accept", .stop = stop,
+                                            .release = release};
 
 /* ---- connecting ---- */
 

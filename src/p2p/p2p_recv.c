@@ -134,8 +134,8 @@ static bool recv_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
     if ((status != KVCL_ERR_TIMED_OUT) || (recv->peer != NULL)) {
         return false;
     }
-    snprintf(buf, cap, "no send with that tag came within its deadline of %llu ms: compare rank, tag and communicator on "
-             "both sides, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+    snprintf(buf, cap, "no send with that tag came within its deadline of %llu ms: compare rank, tag and communicator "
+             "on both sides, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
              (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
     return true;
 }
@@ -499,7 +499,7 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, recv_t *recv, const kvcl_xfer_p
     return KVCL_OK;
 }
 
-static kvcl_status_t recv_begin(kvcl_comm_h comm, int rank, const char *call, const kvcl_xfer_params_t *params,
+static kvcl_status_t recv_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, const kvcl_xfer_params_t *params,
                                 kvcl_xfer_params_t *p, kvcl_peer_t **from_p, recv_t **recv_p)
 {
     kvcl_status_t status;
@@ -515,7 +515,7 @@ static kvcl_status_t recv_begin(kvcl_comm_h comm, int rank, const char *call, co
     }
     *recv_p = calloc(1, sizeof(**recv_p));
     if (*recv_p == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a recv", call);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a recv", kvcl_call_name(call));
     }
     (*recv_p)->source = rank;
     return KVCL_OK;
@@ -527,7 +527,7 @@ kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     kvcl_xfer_params_t p;
     kvcl_peer_t        *from;
     recv_t             *recv;
-    kvcl_status_t      status = recv_begin(comm, rank, "kvcl_recv", params, &p, &from, &recv);
+    kvcl_status_t      status = recv_begin(comm, rank, KVCL_CALL_RECV, params, &p, &from, &recv);
 
     if (status != KVCL_OK) {
         return status;
@@ -552,7 +552,7 @@ kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag, void *bu
     kvcl_xfer_params_t p;
     kvcl_peer_t        *from;
     recv_t             *recv;
-    kvcl_status_t      status = recv_begin(comm, rank, "kvcl_recv_bytes", params, &p, &from, &recv);
+    kvcl_status_t      status = recv_begin(comm, rank, KVCL_CALL_RECV_BYTES, params, &p, &from, &recv);
 
     if (status != KVCL_OK) {
         return status;

@@ -106,8 +106,8 @@ static void send_describe(const kvcl_req_t *req, char *buf, size_t cap)
 
     kvcl_describe_peer(send->peer, who, sizeof(who));
     if (send->cache != NULL) {
-        snprintf(buf, cap, "kvcl_send of tag %llu to %s, %s of \"%s\", %llu bytes", (unsigned long long)send->msg.tag, who,
-                 kvcl_describe_sel(&send->sel, what, sizeof(what)), send->cache->name,
+        snprintf(buf, cap, "kvcl_send of tag %llu to %s, %s of \"%s\", %llu bytes", (unsigned long long)send->msg.tag,
+                 who, kvcl_describe_sel(&send->sel, what, sizeof(what)), send->cache->name,
                  (unsigned long long)send->msg.len);
     } else {
         snprintf(buf, cap, "kvcl_send_bytes of tag %llu to %s, %llu bytes", (unsigned long long)send->msg.tag, who,
@@ -132,8 +132,8 @@ static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
         text = "it keeps no more messages that nobody receives there: post the recv before";
         break;
     case KVCL_ERR_TIMED_OUT:
-        snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or raise "
-                 "params.timeout_ns (0: KVCL_TIMEOUT)", send->announced ? "no recv took it" : "no connection was made",
+        snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or "
+                 "raise params.timeout_ns (0: KVCL_TIMEOUT)", send->announced ? "no recv took it" : "no connection was made",
                  (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
         return true;
     default:
@@ -316,7 +316,7 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     kvcl_xfer_params_t p;
     kvcl_peer_t        *peer;
     send_t             *send;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_send", params, &p, &peer);
+    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, KVCL_CALL_SEND, params, &p, &peer);
 
     if ((status != KVCL_OK) || ((status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_send")) != KVCL_OK)) {
         return status;
@@ -355,7 +355,7 @@ kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const vo
     kvcl_xfer_params_t p;
     kvcl_peer_t        *peer;
     send_t             *send;
-    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, "kvcl_send_bytes", params, &p, &peer);
+    kvcl_status_t      status = kvcl_xfer_begin(comm, rank, KVCL_CALL_SEND_BYTES, params, &p, &peer);
 
     if (status != KVCL_OK) {
         return status;

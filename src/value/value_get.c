@@ -373,7 +373,7 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
     kvcl_vget_t             *get;
     size_t             i;
 
-    if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, call, &p)) != KVCL_OK)) {
+    if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, KVCL_CALL_STORE_GET_VALUES, &p)) != KVCL_OK)) {
         return result;
     }
     for (i = 0; i < n; ++i) {

@@ -384,12 +384,13 @@ static kvcl_status_t check_values(work_t *work, const kvcl_key_t *keys)
 }
 
 static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
-                           const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *p)
+                           const kvcl_xfer_params_t *params, kvcl_call_id_t which, kvcl_xfer_params_t *p)
 {
+    const char    *call  = kvcl_call_name(which);
     kvcl_status_t status = kvcl_store_check(store, keys, n, call);
 
     if (status == KVCL_OK) {
-        status = kvcl_xfer_params(params, call, p);
+        status = kvcl_xfer_params(params, which, p);
     }
     if (status != KVCL_OK) {
         return status;
@@ -410,9 +411,10 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
                          const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
 {
-    const char         *call = instead ? "kvcl_store_upsert_values" : "kvcl_store_put_values";
+    kvcl_call_id_t        which = instead ? KVCL_CALL_STORE_UPSERT_VALUES : KVCL_CALL_STORE_PUT_VALUES;
+    const char         *call = kvcl_call_name(which);
     kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, values, params, call, &p);
+    kvcl_status_t      status = check(store, keys, n, values, params, which, &p);
     work_t             *work;
 
     if ((status != KVCL_OK) || (n == 0)) {

@@ -85,8 +85,8 @@ bool kvcl_explain_transfer(const kvcl_transfer_words_t *words, kvcl_status_t sta
     kvcl_describe_peer(words->peer, who, sizeof(who));
     switch (status) {
     case KVCL_ERR_NOT_REGISTERED:
-        snprintf(buf, cap, "%s has no cache \"%s\": create it there before, or name another in params.remote_cache", who,
-                 words->name);
+        snprintf(buf, cap, "%s has no cache \"%s\": create it there before, or name another in params.remote_cache",
+                 who, words->name);
         return true;
     case KVCL_ERR_STALE:
         snprintf(buf, cap, "%s destroyed its cache \"%s\" meanwhile: what came does not count", who, words->name);
@@ -153,8 +153,8 @@ const char *kvcl_describe_sizes(const kvcl_msg_send_t *msg, kvcl_cache_h cache, 
     const unsigned long long sent = msg->len, room = bytes;
 
     if ((cache != NULL) && (msg->n_blocks != 0)) {
-        snprintf(buf, cap, "the send has %llu bytes (%llu blocks of %u tokens), the recv selects %llu (%zu blocks of %u "
-                 "tokens): select as many tokens on both sides", sent, (unsigned long long)msg->n_blocks, msg->each,
+        snprintf(buf, cap, "the send has %llu bytes (%llu blocks of %u tokens), the recv selects %llu (%zu blocks of "
+                 "%u tokens): select as many tokens on both sides", sent, (unsigned long long)msg->n_blocks, msg->each,
                  room, sel->n_blocks, cache->shape.tokens);
     } else {
         snprintf(buf, cap, "the send has %llu bytes, the recv %s %llu: give it as much room as the send has", sent,

@@ -191,7 +191,7 @@ kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
 {
     kvcl_xfer_params_t p;
     kvcl_xfer_plan_t   plan;
-    kvcl_status_t      status = kvcl_xfer_plan(comm, rank, cache, "kvcl_get", params, &p, &plan);
+    kvcl_status_t      status = kvcl_xfer_plan(comm, rank, cache, KVCL_CALL_GET, params, &p, &plan);
 
     if (status == KVCL_OK) {
         status = kvcl_xfer_local(comm->ctx, cache, local, "kvcl_get");
@@ -208,7 +208,7 @@ kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_
     kvcl_xfer_params_t p;
     kvcl_pull_t        *pull;
     kvcl_gate_t        *gate  = NULL;
-    kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_get_bytes", &p);
+    kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_GET_BYTES, &p);
 
     if (status == KVCL_OK) {
         status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_READ, "kvcl_get_bytes");

@@ -1,37 +1,144 @@
 /*
- * Shared argument checks (params.h).
+ * Shared argument checks (params.h), and the table of what each call may be given. No state.
  */
 #include "config.h"
 #include "xfer/params.h"
 #include "base/error.h"
 #include "base/structs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASSES = 1, STREAM = 2 };
+/* What a call may be given beyond timeout_ns, cb and cb_arg, which all take: flags as they are, fields as bits. */
+enum {
+    STATUS       = 1 << 0,
+    REMOTE_CACHE = 1 << 1,
+    SIGNAL       = 1 << 2, /* signal_mem, signal_offset, signal_add */
+    INFO         = 1 << 3,
+    REPLICAS     = 1 << 4,
+    COPIES       = 1 << 5,
+    STREAM       = 1 << 6,
+    TENANT       = 1 << 7,
+    PUTS         = REPLICAS | COPIES | TENANT,
+    NO_CB        = 1 << 8  /* neither cb nor cb_arg */
+};
 
-/* What only some calls know. */
-static bool takes(const char *call, int what)
+/* The table of kvcl_xfer.h; test/api/test_params.c compares the two. */
+static const struct {
+    const char *name;
+    uint64_t   flags;
+    unsigned   fields;
+} calls[] = {
+    [KVCL_CALL_GET] = {"kvcl_get", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | STREAM},
+    [KVCL_CALL_PUT] = {"kvcl_put", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | SIGNAL | STREAM},
+    [KVCL_CALL_XFER_PREPARE] = {"kvcl_xfer_prepare", KVCL_BACKGROUND, REMOTE_CACHE | SIGNAL | NO_CB},
+    [KVCL_CALL_XFER_POST] = {"kvcl_xfer_post", 0, STATUS | STREAM},
+    [KVCL_CALL_GET_BYTES] = {"kvcl_get_bytes", KVCL_BACKGROUND, STREAM},
+    [KVCL_CALL_PUT_BYTES] = {"kvcl_put_bytes", KVCL_BACKGROUND, SIGNAL | STREAM},
+    [KVCL_CALL_SEND] = {"kvcl_send", KVCL_LAYERWISE, STREAM},
+    [KVCL_CALL_SEND_BYTES] = {"kvcl_send_bytes", 0, STREAM},
+    [KVCL_CALL_RECV] = {"kvcl_recv", 0, INFO | STREAM},
+    [KVCL_CALL_RECV_BYTES] = {"kvcl_recv_bytes", 0, INFO | STREAM},
+    [KVCL_CALL_STREAM_DONE] = {"kvcl_stream_done", 0, 0},
+    [KVCL_CALL_BCAST] = {"kvcl_bcast", 0, 0},
+    [KVCL_CALL_BCAST_BYTES] = {"kvcl_bcast_bytes", 0, 0},
+    [KVCL_CALL_BARRIER] = {"kvcl_barrier", 0, 0},
+    [KVCL_CALL_ALLGATHER] = {"kvcl_allgather", 0, 0},
+    [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},
+    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT, STATUS | PUTS},
+    [KVCL_CALL_STORE_UPSERT] = {"kvcl_store_upsert", 0, STATUS | PUTS},
+    [KVCL_CALL_STORE_PUBLISH] = {"kvcl_store_publish", 0, STATUS},
+    [KVCL_CALL_STORE_REMOVE] = {"kvcl_store_remove", 0, STATUS},
+    [KVCL_CALL_STORE_BCAST] = {"kvcl_store_bcast", 0, STATUS},
+    [KVCL_CALL_STORE_GET_VALUES] = {"kvcl_store_get_values", 0, STATUS},
+    [KVCL_CALL_STORE_PUT_VALUES] = {"kvcl_store_put_values", KVCL_PUT_WAIT, STATUS | PUTS},
+    [KVCL_CALL_STORE_UPSERT_VALUES] = {"kvcl_store_upsert_values", 0, STATUS | PUTS},
+};
+_Static_assert(sizeof(calls) / sizeof(calls[0]) == KVCL_CALLS, "a row for each call");
+
+static const struct {
+    const char *name;
+    uint64_t   flag;
+} flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE},
+             {"KVCL_BACKGROUND", KVCL_BACKGROUND},
+             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}};
+
+const char *kvcl_call_name(kvcl_call_id_t call)
 {
-    static const struct {
-        const char *call;
-        int        what;
-    } calls[] = {{"kvcl_get", CLASSES | STREAM}, {"kvcl_put", CLASSES | STREAM}, {"kvcl_get_bytes", CLASSES | STREAM},
-                 {"kvcl_put_bytes", CLASSES | STREAM}, {"kvcl_xfer_prepare", CLASSES}, {"kvcl_xfer_post", STREAM},
-                 {"kvcl_send", STREAM}, {"kvcl_send_bytes", STREAM}, {"kvcl_recv", STREAM},
-                 {"kvcl_recv_bytes", STREAM}};
-    size_t i;
-
-    for (i = 0; i < sizeof(calls) / sizeof(calls[0]); ++i) {
-        if (strcmp(call, calls[i].call) == 0) {
-            return (calls[i].what & what) != 0;
-        }
-    }
-    return false;
+    return calls[call].name;
 }
 
-kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
+/* "kvcl_put, kvcl_put_bytes": who takes this flag, or this field. */
+static const char *who_takes(uint64_t flag, unsigned field, char *buf, size_t cap)
+{
+    size_t used = 0, i;
+
+    buf[0] = '\0';
+    for (i = 0; (i < KVCL_CALLS) && (used + 1 < cap); ++i) {
+        if (((calls[i].flags & flag) != 0) || ((calls[i].fields & field) != 0)) {
+            used += (size_t)snprintf(buf + used, cap - used, "%s%s", (used == 0) ? "" : ", ", calls[i].name);
+        }
+    }
+    return buf;
+}
+
+static kvcl_status_t check_flags(uint64_t given, kvcl_call_id_t call)
+{
+    uint64_t known = 0;
+    char     who[KVCL_ERROR_MAX / 2];
+    size_t   i;
+
+    for (i = 0; i < sizeof(flags) / sizeof(flags[0]); ++i) {
+        known |= flags[i].flag;
+        if ((given & flags[i].flag & ~calls[call].flags) != 0) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is a flag of %s; leave it out", calls[call].name,
+                             flags[i].name, who_takes(flags[i].flag, 0, who, sizeof(who)));
+        }
+    }
+    return ((given & ~known) == 0) ? KVCL_OK
+                                   : kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx; leave them 0",
+                                               calls[call].name, (unsigned long long)(given & ~known));
+}
+
+static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
+{
+    const struct {
+        const char *name;
+        unsigned   field;
+        bool       set;
+    } fields[] = {{"status", STATUS, p->status != NULL},
+                  {"remote_cache", REMOTE_CACHE, p->remote_cache != NULL},
+                  {"signal_mem", SIGNAL, p->signal_mem != NULL},
+                  {"signal_offset", SIGNAL, p->signal_offset != 0},
+                  {"signal_add", SIGNAL, p->signal_add != 0},
+                  {"info", INFO, p->info != NULL},
+                  {"replicas", REPLICAS, p->replicas != 0},
+                  {"copies", COPIES, p->copies != NULL},
+                  {"stream", STREAM, p->stream != NULL},
+                  {"tenant", TENANT, p->tenant != 0}};
+    char   who[KVCL_ERROR_MAX / 2];
+    size_t i;
+
+    for (i = 0; i < sizeof(fields) / sizeof(fields[0]); ++i) {
+        if (fields[i].set && ((calls[call].fields & fields[i].field) == 0)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.%s is a field of %s; leave it 0%s", calls[call].name,
+                             fields[i].name, who_takes(0, fields[i].field, who, sizeof(who)),
+                             (fields[i].field == STREAM) ? ", and post when kvcl_stream_done has completed" : "");
+        }
+    }
+    if ((calls[call].fields & NO_CB) && ((p->cb != NULL) || (p->cb_arg != NULL))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb and cb_arg are fields of kvcl_xfer_post; leave them 0",
+                         calls[call].name);
+    }
+    if ((p->signal_mem == NULL) && ((p->signal_offset != 0) || (p->signal_add != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.signal_offset or signal_add is set, but no signal_mem",
+                         calls[call].name);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
 {
     kvcl_status_t status;
 
@@ -45,36 +152,21 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *cal
         return status;
     }
     if (out->timeout_ns == KVCL_WAIT_FOREVER) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: timeout_ns is KVCL_WAIT_FOREVER, but each operation has a deadline: "
-                         "give a time, or 0 for the default", call);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: timeout_ns is KVCL_WAIT_FOREVER, but each operation has a "
+                         "deadline: give a time, or 0 for the default", calls[call].name);
     }
     out->timeout_ns = (out->timeout_ns == KVCL_WAIT_DEFAULT) ? 0 : out->timeout_ns;
-    if ((out->flags & ~(KVCL_LAYERWISE | KVCL_BACKGROUND | KVCL_PUT_WAIT)) != 0) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: unknown flags 0x%llx", call, (unsigned long long)out->flags);
-    }
-    if ((out->flags & KVCL_LAYERWISE) && (strcmp(call, "kvcl_send") != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_LAYERWISE is a flag of kvcl_send", call);
-    }
-    if ((out->flags & KVCL_BACKGROUND) && !takes(call, CLASSES)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_BACKGROUND is a flag of gets and puts", call);
-    }
-    if ((out->stream != NULL) && !takes(call, STREAM)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it follows no stream: post it when kvcl_stream_done has "
-                         "completed", call);
-    }
-    if ((out->flags & KVCL_PUT_WAIT) && (strncmp(call, "kvcl_store_put", strlen("kvcl_store_put")) != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: KVCL_PUT_WAIT is a flag of kvcl_store_put", call);
-    }
-    return KVCL_OK;
+    status = check_flags(out->flags, call);
+    return (status == KVCL_OK) ? check_fields(out, call) : status;
 }
 
-kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, const kvcl_xfer_params_t *params,
+kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, const kvcl_xfer_params_t *params,
                               kvcl_xfer_params_t *out, kvcl_peer_t **peer_p)
 {
     kvcl_status_t status = kvcl_xfer_params(params, call, out);
 
     if (status == KVCL_OK) {
-        status = kvcl_comm_check(comm, rank, call);
+        status = kvcl_comm_check(comm, rank, calls[call].name);
     }
     return (status == KVCL_OK) ? kvcl_comm_peer(comm, rank, peer_p) : status;
 }

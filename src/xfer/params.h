@@ -8,10 +8,42 @@
 #include "cache/cache.h"
 #include <kvcl/kvcl_xfer.h>
 
+/* The calls that take kvcl_xfer_params_t. */
+typedef enum kvcl_call {
+    KVCL_CALL_GET,
+    KVCL_CALL_PUT,
+    KVCL_CALL_XFER_PREPARE,
+    KVCL_CALL_XFER_POST,
+    KVCL_CALL_GET_BYTES,
+    KVCL_CALL_PUT_BYTES,
+    KVCL_CALL_SEND,
+    KVCL_CALL_SEND_BYTES,
+    KVCL_CALL_RECV,
+    KVCL_CALL_RECV_BYTES,
+    KVCL_CALL_STREAM_DONE,
+    KVCL_CALL_BCAST,
+    KVCL_CALL_BCAST_BYTES,
+    KVCL_CALL_BARRIER,
+    KVCL_CALL_ALLGATHER,
+    KVCL_CALL_STORE_GET,
+    KVCL_CALL_STORE_PUT,
+    KVCL_CALL_STORE_UPSERT,
+    KVCL_CALL_STORE_PUBLISH,
+    KVCL_CALL_STORE_REMOVE,
+    KVCL_CALL_STORE_BCAST,
+    KVCL_CALL_STORE_GET_VALUES,
+    KVCL_CALL_STORE_PUT_VALUES,
+    KVCL_CALL_STORE_UPSERT_VALUES,
+    KVCL_CALLS
+} kvcl_call_id_t;
+
+const char *kvcl_call_name(kvcl_call_id_t call);
+
 /** What every posting call begins with: the params completed, a communicator with that rank, the rank's peer. */
-kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, const char *call, const kvcl_xfer_params_t *params,
+kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, const kvcl_xfer_params_t *params,
                               kvcl_xfer_params_t *out, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
-kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, const char *call, kvcl_xfer_params_t *out)
+/** The params completed; flags and fields that are another call's are refused by name. */
+kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
     KVCL_MUST_CHECK;
 /** A selection of the peer's, as far as it can be judged here. */
 kvcl_status_t kvcl_xfer_remote(const kvcl_sel_t *sel, const char *call) KVCL_MUST_CHECK;

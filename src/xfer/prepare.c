@@ -38,12 +38,9 @@ kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir,
     if ((dir != KVCL_XFER_GET) && (dir != KVCL_XFER_PUT)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: direction %d is neither get nor put", call, (int)dir);
     }
-    status = kvcl_xfer_plan(comm, rank, cache, call, params, &p, &plan);
-    if ((status == KVCL_OK) &&
-        ((p.cb != NULL) || (p.cb_arg != NULL) || (p.status != NULL) || (p.info != NULL) ||
-         ((dir == KVCL_XFER_GET) && (p.signal_mem != NULL)))) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cb, cb_arg and status belong to a posting, a signal to a put, "
-                           "info to a recv", call);
+    status = kvcl_xfer_plan(comm, rank, cache, KVCL_CALL_XFER_PREPARE, params, &p, &plan);
+    if ((status == KVCL_OK) && (dir == KVCL_XFER_GET) && (p.signal_mem != NULL)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.signal_mem is for KVCL_XFER_PUT; leave it 0", call);
     }
     mine = (kvcl_sel_t){.layers = local->layers, .heads = local->heads}; /* tokens are those of a list */
     if ((status != KVCL_OK) || ((status = kvcl_xfer_local(plan.ctx, cache, &mine, call)) != KVCL_OK) ||
@@ -74,14 +71,10 @@ kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir,
 static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params_t *p)
 {
     kvcl_xfer_params_t own;
-    kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_xfer_post", &own);
+    kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_XFER_POST, &own);
 
     if (status != KVCL_OK) {
         return status;
-    }
-    if ((own.flags != 0) || (own.remote_cache != NULL) || (own.signal_mem != NULL) || (own.info != NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_xfer_post: flags, remote_cache and signal are given to "
-                         "kvcl_xfer_prepare");
     }
     p->cb         = own.cb;
     p->cb_arg     = own.cb_arg;

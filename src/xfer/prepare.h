@@ -6,6 +6,7 @@
 
 #include "core/comm.h"
 #include "cache/cache.h"
+#include "xfer/params.h"
 #include <kvcl/kvcl_xfer.h>
 
 typedef struct kvcl_xfer_plan {
@@ -17,7 +18,7 @@ typedef struct kvcl_xfer_plan {
 } kvcl_xfer_plan_t;
 
 /** No lock held. Everything of a plan but the selections: params completed, rank, cache and names checked. */
-kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const char *call,
+kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvcl_call_id_t call,
                              const kvcl_xfer_params_t *params, kvcl_xfer_params_t *out, kvcl_xfer_plan_t *plan)
     KVCL_MUST_CHECK;
 /** No lock held. local and remote have been checked, as far as they can be judged here; p is complete. */

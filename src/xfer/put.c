@@ -389,7 +389,7 @@ kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvc
 {
     kvcl_xfer_params_t p;
     kvcl_xfer_plan_t   plan;
-    kvcl_status_t      status = kvcl_xfer_plan(comm, rank, cache, "kvcl_put", params, &p, &plan);
+    kvcl_status_t      status = kvcl_xfer_plan(comm, rank, cache, KVCL_CALL_PUT, params, &p, &plan);
 
     if (status == KVCL_OK) {
         status = kvcl_xfer_remote(remote, "kvcl_put");
@@ -407,7 +407,7 @@ kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf,
     kvcl_xfer_params_t p;
     put_t              *put;
     kvcl_gate_t        *gate;
-    kvcl_status_t      status = kvcl_xfer_params(params, "kvcl_put_bytes", &p);
+    kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_PUT_BYTES, &p);
 
     if ((status != KVCL_OK) ||
         ((status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_WRITE, "kvcl_put_bytes")) != KVCL_OK) ||

@@ -74,17 +74,13 @@ kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const kvcl_xfer
     static const char  call[] = "kvcl_stream_done";
     kvcl_xfer_params_t p;
     kvcl_gate_t        *gate;
-    kvcl_status_t      status = kvcl_xfer_params(params, call, &p);
+    kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_STREAM_DONE, &p);
 
     if (status != KVCL_OK) {
         return status;
     }
     if ((ctx == NULL) || (stream == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the context or the stream is NULL", call);
-    }
-    if ((p.flags != 0) || (p.status != NULL) || (p.remote_cache != NULL) || (p.signal_mem != NULL) ||
-        (p.info != NULL) || (p.replicas != 0) || (p.copies != NULL) || (p.stream != NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: its params are timeout_ns, cb and cb_arg", call);
     }
     status = kvcl_gate_make(ctx, stream, call, &gate);
     if (status != KVCL_OK) {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "xfer/params.h"
 
-kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const char *call,
+kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvcl_call_id_t call,
                              const kvcl_xfer_params_t *params, kvcl_xfer_params_t *out, kvcl_xfer_plan_t *plan)
 {
     kvcl_status_t status = kvcl_xfer_begin(comm, rank, call, params, out, &plan->peer);
@@ -15,11 +15,11 @@ kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, con
         return status;
     }
     if (cache == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the cache is NULL", call);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the cache is NULL", kvcl_call_name(call));
     }
     plan->ctx   = comm->ctx;
     plan->cache = cache;
-    status      = kvcl_xfer_name(out, cache, call, &plan->name);
+    status      = kvcl_xfer_name(out, cache, kvcl_call_name(call), &plan->name);
     if (status == KVCL_OK) {
         plan->name_key = (plan->name == out->remote_cache) ? kvcl_cache_name_key(plan->name) : cache->name_key;
     }

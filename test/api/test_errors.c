@@ -3,6 +3,10 @@
  */
 #include "test/api/errors.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <ifaddrs.h>
 #include <net/if.h>
 
@@ -194,17 +198,19 @@ START_TEST(secret_files_that_are_none_are_refused)
     static const struct {
         mode_t      mode;
         size_t      len;
-        const char *word;
-    } rows[] = {{0644, 32, "0644"}, {0660, 32, "0660"}, {0602, 32, "0602"},
-                {0600, 15, "15 bytes"}, {0600, 0, "0 bytes"}};
+        const char *word, *says;
+    } rows[] = {{0644, 32, "0644", "chmod 600"}, {0660, 32, "0660", "chmod 600"}, {0602, 32, "0602", "chmod 600"},
+                {0600, 15, "15 bytes", "it needs 16 to 65536"}, {0600, 0, "is empty", "write 16 to 65536"}};
     kvcl_init_params_t p = alone();
     char               text[4096];
     size_t             i;
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         p.secret_file = write_file("secret", rows[i].mode, rows[i].len);
-        REFUSED(ACCESS, rows[i].word, kvcl_init(&p, &out.ctx));
-        REFUSED(ACCESS, p.secret_file, kvcl_init(&p, &out.ctx));
+        REFUSED(AUTH, rows[i].word, kvcl_init(&p, &out.ctx));
+        REFUSED(AUTH, rows[i].says, kvcl_init(&p, &out.ctx));
+        REFUSED(AUTH, "KVCL_SECRET_FILE", kvcl_init(&p, &out.ctx));
+        REFUSED(AUTH, p.secret_file, kvcl_init(&p, &out.ctx));
     }
     p.secret_file = write_file("secret", 0600, 32);
     TAKEN(kvcl_init(&p, &ctx));
@@ -215,9 +221,12 @@ START_TEST(secret_files_that_are_none_are_refused)
     kvcl_finalize(other);
     kvcl_finalize(ctx);
     unlink(p.secret_file);
-    REFUSED(NOT_FOUND, p.secret_file, kvcl_init(&p, &out.ctx));
+    REFUSED(AUTH, p.secret_file, kvcl_init(&p, &out.ctx));
+    REFUSED(AUTH, "head -c 32 /dev/urandom", kvcl_init(&p, &out.ctx));
     p.secret_file = dir;
-    REFUSED(ACCESS, "not a regular file", kvcl_init(&p, &out.ctx));
+    REFUSED(AUTH, "is a directory: name a file in it", kvcl_init(&p, &out.ctx));
+    p.secret_file = "/dev/null";
+    REFUSED(AUTH, "not a regular file", kvcl_init(&p, &out.ctx));
 }
 END_TEST
 
@@ -387,6 +396,80 @@ START_TEST(unknown_ranks_are_named)
 }
 END_TEST
 
+START_TEST(a_busy_rendezvous_port_is_named)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t          len  = sizeof(addr);
+    kvcl_init_params_t p    = alone();
+    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
+    char               url[64], home[64];
+
+    /* Somebody else's server, that never says a word. */
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    ck_assert_int_eq(listen(fd, 16), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%u", ntohs(addr.sin_port));
+    snprintf(home, sizeof(home), "%s", write_file("secret", 0600, 32));
+    setenv("KVCL_BOOT_TIMEOUT", "300ms", 1);
+    p.boot        = NULL;
+    p.rendezvous  = url;
+    p.rank        = 0;
+    p.nranks      = 2;
+    p.secret_file = home;
+    REFUSED(TIMED_OUT, url, kvcl_init(&p, &out.ctx));
+    REFUSED(TIMED_OUT, "another program may have the port", kvcl_init(&p, &out.ctx));
+    REFUSED(TIMED_OUT, "name another port in KVCL_RENDEZVOUS", kvcl_init(&p, &out.ctx));
+    unsetenv("KVCL_BOOT_TIMEOUT");
+    close(fd);
+    unlink(home);
+}
+END_TEST
+
+START_TEST(a_boot_that_is_none_is_told_all_there_are)
+{
+    kvcl_init_params_t p = alone();
+
+    p.boot = "pigeon";
+    REFUSED(INVALID_PARAM, "oob", kvcl_init(&p, &out.ctx));
+    p.boot = "oob";
+    REFUSED(INVALID_PARAM, "params.oob is NULL", kvcl_init(&p, &out.ctx));
+}
+END_TEST
+
+START_TEST(the_running_version_is_told)
+{
+    char text[64];
+    int  major = -1, minor = -1, patch = -1;
+
+    ck_assert_int_eq(kvcl_version(&major, &minor, &patch), KVCL_VERSION);
+    ck_assert_int_eq(KVCL_MAKE_VERSION(major, minor, patch), KVCL_VERSION);
+    ck_assert_int_eq(kvcl_version(NULL, NULL, NULL), KVCL_VERSION);
+    snprintf(text, sizeof(text), "%d.%d.%d", major, minor, patch);
+    ck_assert_ptr_eq(strstr(kvcl_version_string(), text), kvcl_version_string());
+}
+END_TEST
+
+START_TEST(the_view_does_not_move)
+{
+    ck_assert_uint_eq(kvcl_comm_view(world), 1);
+}
+END_TEST
+
+START_TEST(a_tier_is_named_as_it_was_given)
+{
+    kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = 256};
+
+    p.nvme = "nowhere";
+    REFUSED(INVALID_PARAM, "params.nvme", kvcl_store_open(world, &p, &out.store));
+    p.nvme = "/nowhere/at/all:64M";
+    forget_error();
+    ck_assert_int_lt(kvcl_store_open(world, &p, &out.store), 0);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "params.nvme: "));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "/nowhere/at/all"));
+    ck_assert_ptr_null(strstr(kvcl_last_error(), "KVCL_STORE_NVME"));
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("errors");
@@ -405,6 +488,8 @@ int main(void)
     tcase_add_checked_fixture(tc, make_dir, remove_dir);
     tcase_add_test(tc, interfaces_that_carry_nothing_are_refused);
     tcase_add_test(tc, secret_files_that_are_none_are_refused);
+    tcase_add_test(tc, a_busy_rendezvous_port_is_named);
+    tcase_add_test(tc, a_boot_that_is_none_is_told_all_there_are);
     suite_add_tcase(suite, tc);
     tc = tcase_create("world");
     tcase_set_timeout(tc, 60);
@@ -414,6 +499,9 @@ int main(void)
     tcase_add_test(tc, communicators_refuse);
     tcase_add_test(tc, addresses_that_are_none_are_refused);
     tcase_add_test(tc, unknown_ranks_are_named);
+    tcase_add_test(tc, the_running_version_is_told);
+    tcase_add_test(tc, the_view_does_not_move);
+    tcase_add_test(tc, a_tier_is_named_as_it_was_given);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

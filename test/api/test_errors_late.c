@@ -57,7 +57,8 @@ START_TEST(gets_and_puts_of_blocks_name_rank_cache_blocks_and_remedy)
 
     p.remote_cache = "nowhere";
     TAKEN(kvcl_get(world, 0, cache, &good, &good, &p, &req));
-    ENDS(req, NOT_REGISTERED, "kvcl_get", "2 blocks (0, 1)", "rank 0", "\"nowhere\"", "\"mine\"", "params.remote_cache");
+    ENDS(req, NOT_REGISTERED, "kvcl_get", "2 blocks (0, 1)", "rank 0", "\"nowhere\"", "\"mine\"",
+         "params.remote_cache");
     TAKEN(kvcl_put(world, 0, cache, &good, &good, &p, &req));
     ENDS(req, NOT_REGISTERED, "kvcl_put", "2 blocks (0, 1)", "rank 0", "\"nowhere\"", "create it there");
     TAKEN(kvcl_get(world, 0, cache, &far, &good, NULL, &req)); /* asks for the description first */

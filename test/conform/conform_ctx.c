@@ -229,6 +229,7 @@ static void leave_a_mess(cf_t *cf)
     params.cb = count_end;
     cf_fence(cf);
     for (i = 0; i < 4; ++i) {
+        params.remote_cache = NULL; /* of the get of blocks alone */
         CF_OK(cf, kvcl_get_bytes(more.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
         CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
         CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 3, buf, BIG, &params, NULL));

@@ -131,6 +131,26 @@ if [ -n "$http" ]; then
     is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="12288"} 8$'
     is [ "$(curl -sS -m 60 "http://$at0/healthz")" = ok ]
     is [ "$(curl -sS -m 60 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
+    # 64 clients that never finish their question keep nobody out.
+    [ -z "$python" ] || is "$python" - "$at0" <<'HALF'
+import socket
+import sys
+host, port = sys.argv[1].rsplit(":", 1)
+half = []
+for i in range(64):
+    half.append(socket.create_connection((host, int(port)), 60))
+    half[-1].sendall(b"GET /heal" if i % 2 else b"")
+for i in range(4):
+    one = socket.create_connection((host, int(port)), 60)
+    one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    said = b""
+    while True:
+        more = one.recv(4096)
+        if not more:
+            break
+        said += more
+    assert b" 200 " in said and said.endswith(b"ok\n"), said
+HALF
     kill -STOP "$serve1" # who asks for all ranks waits for it, others do not
     curl -sS -m 60 -o "$tmp/ranks" "http://$at0/ranks" &
     asking=$!

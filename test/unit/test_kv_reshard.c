@@ -137,7 +137,7 @@ static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
 
     for (i = 0; i < n_ranks(&p->destination); ++i) {
         ck_assert_int_eq(kvcl_reshard_plan(p, i, steps, RANKS_MAX, &n), KVCL_OK);
-        ck_assert_uint_le(n, KVCL_RESHARD_MAX(p->source.tp, p->source.pp));
+        ck_assert_uint_le(n, KVCL_RESHARD_STEPS_MAX(p->source.tp, p->source.pp));
         total += n;
         for (j = 0; j < n; ++j) {
             ck_assert_uint_eq(steps[j].destination, i);
@@ -150,7 +150,7 @@ static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
     }
     for (i = 0; i < n_ranks(&p->source); ++i) {
         ck_assert_int_eq(kvcl_reshard_plan_source(p, i, other, RANKS_MAX, &loads[i]), KVCL_OK);
-        ck_assert_uint_le(loads[i], KVCL_RESHARD_MAX(p->destination.tp, p->destination.pp));
+        ck_assert_uint_le(loads[i], KVCL_RESHARD_STEPS_MAX(p->destination.tp, p->destination.pp));
         total_other += loads[i];
     }
     ck_assert_uint_eq(total, total_other);

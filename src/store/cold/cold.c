@@ -233,8 +233,8 @@ static void *run(void *arg)
 
 /* ---- opening ---- */
 
-/* "%r" is the rank. */
-static kvcl_status_t path_of(const char *spec, uint32_t rank, char **path_p, uint64_t *size_p)
+/* "%r" is the rank. origin: who said it, for sentences. */
+static kvcl_status_t path_of(const char *spec, const char *origin, uint32_t rank, char **path_p, uint64_t *size_p)
 {
     char          *path, *full;
     const char    *at;
@@ -242,7 +242,7 @@ static kvcl_status_t path_of(const char *spec, uint32_t rank, char **path_p, uin
     kvcl_status_t status = kvcl_tier_spec_parse(spec, &path, size_p);
 
     if (status != KVCL_OK) {
-        return kvcl_fail(status, "KVCL_STORE_NVME: %s", kvcl_last_error());
+        return kvcl_fail(status, "%s: %s", origin, kvcl_last_error());
     }
     at = strstr(path, "%r");
     if (at == NULL) {
@@ -259,12 +259,12 @@ static kvcl_status_t path_of(const char *spec, uint32_t rank, char **path_p, uin
     return (full != NULL) ? KVCL_OK : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a path");
 }
 
-static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec)
+static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *origin)
 {
     struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
     kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_gone, .arg = cold, .io = kvcl_cold_io};
     char               *path;
-    kvcl_status_t      status = path_of(spec, cold->store->me, &path, &params.size);
+    kvcl_status_t      status = path_of(spec, origin, cold->store->me, &path, &params.size);
     unsigned           i;
 
     if (status != KVCL_OK) {
@@ -277,7 +277,10 @@ static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec)
     params.path = path;
     status      = kvcl_tier_open(&params, &cold->tier);
     if ((status == KVCL_ERR_BUSY) && (strstr(spec, "%r") == NULL)) {
-        status = kvcl_fail(status, "%s; %%r in KVCL_STORE_NVME stands for the rank", kvcl_last_error());
+        status = kvcl_fail(status, "%s; %%r stands for the rank", kvcl_last_error());
+    }
+    if (status != KVCL_OK) {
+        status = kvcl_fail(status, "%s: %s", origin, kvcl_last_error());
     }
     free(path);
     return status;
@@ -316,7 +319,7 @@ static kvcl_status_t make_classes(kvcl_cold_t *cold, const kvcl_pool_t *pool)
                : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
 }
 
-kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec)
+kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin)
 {
     kvcl_cold_t        *cold = calloc(1, sizeof(*cold));
     pthread_condattr_t attr;
@@ -335,7 +338,7 @@ kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec)
     kvcl_map_init(&cold->index);
     status = make_classes(cold, store->pool);
     status = (status == KVCL_OK) ? kvcl_staging_init(cold) : status;
-    status = (status == KVCL_OK) ? open_tier(cold, spec) : status;
+    status = (status == KVCL_OK) ? open_tier(cold, spec, origin) : status;
     if (status != KVCL_OK) {
         kvcl_cold_close(cold);
         return status;

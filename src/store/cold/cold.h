@@ -142,8 +142,9 @@ static inline kvcl_cold_class_t *kvcl_cold_staging(kvcl_cold_t *cold, uint32_t c
 
 /* ---- cold/cold.c ---- */
 
-/** No lock; the pool is there. spec: "/path:size", %r in it is the rank. Reads the disk. */
-kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec) KVCL_MUST_CHECK;
+/** No lock; the pool is there. spec: "/path:size", %r in it is the rank. origin: the field or variable that said so,
+ * for sentences. Reads the disk. */
+kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin) KVCL_MUST_CHECK;
 /** No lock: all ranks have met; what the tier holds is listed, in the background. */
 void          kvcl_cold_start(kvcl_cold_t *cold);
 /** No lock: the pool goes into the tier, as far as that is done in some seconds. */

@@ -252,7 +252,7 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
     kvcl_xfer_params_t p;
     sbcast_t           *b;
 
-    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, "kvcl_store_bcast", &p)) != KVCL_OK) ||
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, KVCL_CALL_STORE_BCAST, &p)) != KVCL_OK) ||
         ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_bcast")) != KVCL_OK)) {
         return status;
     }

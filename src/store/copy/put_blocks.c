@@ -239,13 +239,14 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
 }
 
 static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                               const uint32_t *ids, const kvcl_xfer_params_t *params, const char *call,
+                               const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_call_id_t which,
                                kvcl_xfer_params_t *p)
 {
     kvcl_sel_t    sel    = {.blocks = ids, .n_blocks = n};
+    const char    *call  = kvcl_call_name(which);
     kvcl_status_t status = kvcl_store_check(store, keys, n, call);
 
-    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, call, p)) != KVCL_OK) ||
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, which, p)) != KVCL_OK) ||
         ((status = kvcl_xfer_local(store->ctx, cache, &sel, call)) != KVCL_OK)) {
         return status;
     }
@@ -270,8 +271,9 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
 {
     kvcl_xfer_params_t p;
     put_work_t         work   = {.instead = instead};
-    const char         *call  = instead ? "kvcl_store_upsert" : "kvcl_store_put";
-    kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, call, &p);
+    kvcl_call_id_t        which  = instead ? KVCL_CALL_STORE_UPSERT : KVCL_CALL_STORE_PUT;
+    const char         *call  = kvcl_call_name(which);
+    kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, which, &p);
     char               *mem;
 
     if (status != KVCL_OK) {

@@ -304,7 +304,7 @@ kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     kvcl_status_t      *statuses[2];
     kvcl_get_t         *get;
 
-    if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, "kvcl_store_get", &p)) != KVCL_OK) ||
+    if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, KVCL_CALL_STORE_GET, &p)) != KVCL_OK) ||
         ((result = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_get")) != KVCL_OK)) {
         return result;
     }

@@ -518,7 +518,7 @@ kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, siz
     kvcl_store_rec_t   *recs;
     size_t             i;
 
-    if (((status != KVCL_OK)) || ((status = kvcl_xfer_params(params, "kvcl_store_publish", &p)) != KVCL_OK) ||
+    if (((status != KVCL_OK)) || ((status = kvcl_xfer_params(params, KVCL_CALL_STORE_PUBLISH, &p)) != KVCL_OK) ||
         ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_publish")) != KVCL_OK)) {
         return status;
     }
@@ -580,7 +580,7 @@ kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size
     kvcl_publish_t     *remove;
 
     if (status == KVCL_OK) {
-        status = kvcl_xfer_params(params, "kvcl_store_remove", &p);
+        status = kvcl_xfer_params(params, KVCL_CALL_STORE_REMOVE, &p);
     }
     if (status == KVCL_OK) {
         status = make(store, NULL, keys, sizeof(*keys), n, &p, &remove);

@@ -2,6 +2,11 @@
  * The HTTP server (serve_http.h) over libmicrohttpd: a thread of the library's, which sleeps while nobody asks, and
  * one a connection, since an answer may take long. A response is built in memory and handed over to the library, which
  * frees it.
+ *
+ * Clients that connect and ask nothing cannot keep others out: of connections without a complete request WAITING_MAX
+ * may wait; the next one closes the oldest of them. One that asks nothing for TIMEOUT_S is closed anyway.
+ *
+ * Lock: http->lock guards the list of those that wait; it is never held while an answer is made.
  */
 #include "config.h"
 #include "tools/serve/serve_http.h"
@@ -11,15 +16,26 @@
 #endif
 
 #include <netdb.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #if KVCL_HAVE_MICROHTTPD
 
-enum { CONNECTIONS_MAX = 64, TIMEOUT_S = 10, WHERE_MAX = 300 };
+enum { CONNECTIONS_MAX = 128, WAITING_MAX = 32, TIMEOUT_S = 10, WHERE_MAX = 300 };
+
+/* A connection that has asked nothing yet, or has been answered and is kept open. */
+typedef struct waiting {
+    struct waiting *next; /* younger */
+    int            fd;
+    bool           closing;
+} waiting_t;
 
 struct serve_http {
+    pthread_mutex_t   lock;
+    waiting_t         *oldest;
+    unsigned          n_waiting; /* not closing */
     struct MHD_Daemon *daemon;
     serve_answer_t    answer;
     void              *arg;
@@ -31,6 +47,96 @@ typedef enum MHD_Result mhd_result_t;
 #else
 typedef int mhd_result_t;
 #endif
+
+/* Lock held. Behind all others. */
+static void add_waiting(serve_http_t *http, waiting_t *one)
+{
+    waiting_t **at = &http->oldest;
+
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    one->next    = NULL;
+    one->closing = false;
+    *at          = one;
+    ++http->n_waiting;
+}
+
+/* Lock held. */
+static void drop_waiting(serve_http_t *http, const waiting_t *one)
+{
+    waiting_t **at = &http->oldest;
+
+    while ((*at != NULL) && (*at != one)) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) {
+        http->n_waiting -= one->closing ? 0 : 1;
+        *at = one->next;
+    }
+}
+
+/* Lock held. Its thread sees the end of its stream and closes it. */
+static void close_oldest(serve_http_t *http)
+{
+    waiting_t *one = http->oldest;
+
+    while ((one != NULL) && one->closing) {
+        one = one->next;
+    }
+    if (one != NULL) {
+        one->closing = true;
+        --http->n_waiting;
+        shutdown(one->fd, SHUT_RDWR);
+    }
+}
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    serve_http_t                   *http = arg;
+    waiting_t                      *one  = *state;
+
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        one = ((info != NULL) && (info->connect_fd >= 0)) ? calloc(1, sizeof(*one)) : NULL;
+        if (one == NULL) {
+            return; /* it counts as none that can be closed early */
+        }
+        one->fd = info->connect_fd;
+        pthread_mutex_lock(&http->lock);
+        if (http->n_waiting >= WAITING_MAX) {
+            close_oldest(http);
+        }
+        add_waiting(http, one);
+        pthread_mutex_unlock(&http->lock);
+        *state = one;
+    } else if (one != NULL) {
+        pthread_mutex_lock(&http->lock);
+        drop_waiting(http, one);
+        pthread_mutex_unlock(&http->lock);
+        free(one);
+        *state = NULL;
+    }
+}
+
+/* asking: it has a complete request; else it has been answered. */
+static void note_asking(serve_http_t *http, struct MHD_Connection *connection, bool asking)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    waiting_t                      *one  = (info != NULL) ? info->socket_context : NULL;
+
+    if (one == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&http->lock);
+    if (asking) {
+        drop_waiting(http, one);
+    } else if (!one->closing) {
+        add_waiting(http, one);
+    }
+    pthread_mutex_unlock(&http->lock);
+}
 
 static mhd_result_t respond(struct MHD_Connection *connection, unsigned code, const char *type, char *text, size_t len)
 {
@@ -61,6 +167,7 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
     (void)version;
     (void)data;
     (void)state;
+    note_asking(http, connection, true);
     if (*data_len != 0) { /* what somebody uploads is not read */
         return MHD_NO;
     }
@@ -78,6 +185,15 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
         return MHD_NO;
     }
     return respond(connection, code, type, text, len);
+}
+
+/* The answer is out, or was given up: the connection waits for its next question. */
+static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode how)
+{
+    (void)state;
+    (void)how;
+    note_asking(arg, connection, false);
 }
 
 /* "host:port" apart; a port alone is on the loopback. */
@@ -125,6 +241,8 @@ static bool start(serve_http_t *http, const char *host, unsigned port, char *why
     flags       |= (found->ai_family == AF_INET6) ? MHD_USE_IPv6 : 0;
     http->daemon = MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR,
                                     found->ai_addr, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                                    MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+                                    MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
     freeaddrinfo(found);
     if (http->daemon == NULL) {
@@ -154,7 +272,9 @@ bool serve_http_open(const char *where, int add, serve_answer_t answer, void *ar
     }
     http->answer = answer;
     http->arg    = arg;
+    pthread_mutex_init(&http->lock, NULL);
     if (!start(http, host, (port != 0) ? port + (unsigned)add : 0, why, why_size)) {
+        pthread_mutex_destroy(&http->lock);
         free(http);
         return false;
     }
@@ -171,6 +291,7 @@ void serve_http_close(serve_http_t *http)
 {
     if (http != NULL) {
         MHD_stop_daemon(http->daemon);
+        pthread_mutex_destroy(&http->lock);
         free(http);
     }
 }

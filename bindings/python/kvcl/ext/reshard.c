@@ -128,8 +128,8 @@ PyObject *kvpy_reshard_plan(PyObject *module, PyObject *args)
     if ((group_of(source, "source", &params.source, &from) == 0) &&
         (group_of(destination, "destination", &params.destination, &to) == 0) &&
         ((distances == Py_None) || (kvpy_u32s(distances, "distances", &near, &n) == 0))) {
-        pairs = KVCL_RESHARD_MAX(params.source.tp, params.source.pp) *
-                KVCL_RESHARD_MAX(params.destination.tp, params.destination.pp);
+        pairs = KVCL_RESHARD_STEPS_MAX(params.source.tp, params.source.pp) *
+                KVCL_RESHARD_STEPS_MAX(params.destination.tp, params.destination.pp);
         if ((near != NULL) && (n != pairs)) {
             PyErr_Format(PyExc_ValueError, "distances: %zu of %llu pairs of ranks", n, (unsigned long long)pairs);
         } else {

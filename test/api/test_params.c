@@ -1,0 +1,258 @@
+/*
+ * kvcl_xfer_params_t: every call against every flag and field, as the table in kvcl_xfer.h has it. What the table does
+ * not give a call is refused by name, with the calls that take it; what it does is not refused as foreign. The table is
+ * read from the header: so the page and the library cannot differ. One rank, alone.
+ */
+#include "test/api/errors.h"
+
+#include <stdbool.h>
+
+static kvcl_store_h     store;
+static kvcl_xfer_h      prepared;
+static kvcl_status_t    statuses[4];
+static uint8_t          copies[4];
+static kvcl_recv_info_t info;
+static char             value[256], gathered[256];
+
+static void open_params(void)
+{
+    const kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 16384, .block_bytes = 256};
+
+    open_world();
+    TAKEN(kvcl_store_open(world, &p, &store));
+    TAKEN(kvcl_xfer_prepare(world, 0, KVCL_XFER_PUT, cache, &good, &good, NULL, &prepared));
+}
+
+static void close_params(void)
+{
+    kvcl_xfer_free(prepared);
+    kvcl_store_close(store);
+    close_world();
+}
+
+/* ---- the calls ---- */
+
+#define CALL(_name, ...)                                                           \
+    static kvcl_status_t call_##_name(const kvcl_xfer_params_t *p, kvcl_req_h *r)  \
+    {                                                                              \
+        return kvcl_##_name(__VA_ARGS__, p, r);                                    \
+    }
+
+static kvcl_extent_t extent   = {value, 100};
+static kvcl_value_t  values[] = {{&extent, 1}};
+
+CALL(get, world, 0, cache, &good, &good)
+CALL(put, world, 0, cache, &good, &good)
+CALL(xfer_post, prepared, good_ids, 2, good_ids, 2)
+CALL(get_bytes, readable, 0, plain, 8)
+CALL(put_bytes, writable, 0, plain, 8)
+CALL(send, world, 0, 1, cache, &good)
+CALL(send_bytes, world, 0, 1, plain, 8)
+CALL(recv, world, 0, 1, cache, &good)
+CALL(recv_bytes, world, 0, 1, plain, 8)
+CALL(stream_done, ctx, plain)
+CALL(bcast, world, 0, cache, &good)
+CALL(bcast_bytes, world, 0, plain, 8)
+CALL(allgather, world, plain, 8, gathered)
+CALL(store_get, store, keys, 2, cache, good_ids, NULL)
+CALL(store_put, store, keys, 2, cache, good_ids)
+CALL(store_upsert, store, keys, 2, cache, good_ids)
+CALL(store_publish, store, keys, 2, cache, good_ids)
+CALL(store_remove, store, keys, 2)
+CALL(store_bcast, store, keys, 2, cache, good_ids)
+CALL(store_get_values, store, keys, 1, values, NULL)
+CALL(store_put_values, store, keys, 1, values)
+CALL(store_upsert_values, store, keys, 1, values)
+
+static kvcl_status_t call_barrier(const kvcl_xfer_params_t *p, kvcl_req_h *r)
+{
+    return kvcl_barrier(world, p, r);
+}
+
+static kvcl_status_t call_xfer_prepare(const kvcl_xfer_params_t *p, kvcl_req_h *r)
+{
+    kvcl_xfer_h   xfer   = NULL;
+    kvcl_status_t status = kvcl_xfer_prepare(world, 0, KVCL_XFER_PUT, cache, &good, &good, p, &xfer);
+
+    kvcl_xfer_free(xfer);
+    *r = NULL;
+    return status;
+}
+
+#define ROW(_name) {"kvcl_" #_name, call_##_name}
+static const struct {
+    const char    *name;
+    kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
+} calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes), ROW(send),
+             ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
+             ROW(allgather), ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
+             ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values)};
+enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
+
+/* ---- the table of the header ---- */
+
+/* Its row of this call, in text; NULL: the header has none. */
+static const char *documented(const char *name, char *line, size_t cap)
+{
+    char  path[512], word[64];
+    FILE  *file;
+    bool  in_table = false;
+    const char *found = NULL;
+
+    ck_assert_ptr_nonnull(getenv("top_srcdir"));
+    snprintf(path, sizeof(path), "%s/include/kvcl/kvcl_xfer.h", getenv("top_srcdir"));
+    file = fopen(path, "r");
+    ck_assert_msg(file != NULL, "%s", path);
+    while ((found == NULL) && (fgets(line, (int)cap, file) != NULL)) {
+        in_table = in_table || (strstr(line, "*   call  ") != NULL);
+        if (in_table && (sscanf(line, " * %63s", word) == 1) && (strcmp(word, name) == 0)) {
+            found = strstr(line, name) + strlen(name);
+        }
+    }
+    fclose(file);
+    return found;
+}
+
+/* Is this word among those of the row? signal stands for three fields. */
+static bool has_word(const char *row, const char *word)
+{
+    size_t len = strlen(word);
+    const char *at;
+
+    if (strncmp(word, "signal", 6) == 0) {
+        return has_word(row, "@signal");
+    }
+    if (word[0] == '@') {
+        ++word;
+        --len;
+    }
+    for (at = strstr(row, word); at != NULL; at = strstr(at + 1, word)) {
+        if ((strchr(" ,", at[-1]) != NULL) && (strchr(" ,\n", at[len]) != NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- what can be set ---- */
+
+static void set_flag(kvcl_xfer_params_t *p, const char *name)
+{
+    p->flags = (strcmp(name, "LAYERWISE") == 0) ? KVCL_LAYERWISE : (strcmp(name, "BACKGROUND") == 0) ? KVCL_BACKGROUND
+                                                                                                    : KVCL_PUT_WAIT;
+}
+
+static void set_field(kvcl_xfer_params_t *p, unsigned field)
+{
+    switch (field) {
+    case 0: p->status = statuses; break;
+    case 1: p->remote_cache = "mine"; break;
+    case 2: p->signal_mem = writable; p->signal_add = 1; break;
+    case 3: p->signal_offset = 8; p->signal_mem = writable; break;
+    case 4: p->info = &info; break;
+    case 5: p->replicas = 1; break;
+    case 6: p->copies = copies; break;
+    case 7: p->stream = (void *)(uintptr_t)1; break; /* CU_STREAM_LEGACY */
+    default: p->tenant = 7; break;
+    }
+}
+
+static const char *const field_names[] = {"status", "remote_cache", "signal_mem", "signal_offset", "info", "replicas",
+                                          "copies", "stream", "tenant"};
+enum { FIELDS = sizeof(field_names) / sizeof(field_names[0]) };
+
+/* Call it with what is set; kind: "flag" or "field"; ours: the header gives it to the call. */
+static void check_one(unsigned at, const kvcl_xfer_params_t *p, const char *said, const char *kind, bool ours)
+{
+    char          word[64];
+    kvcl_req_h    req = NULL;
+    kvcl_status_t status;
+
+    forget_error();
+    status = calls[at].call(p, &req);
+    snprintf(word, sizeof(word), "%s is a %s of ", said, kind);
+    if (ours) {
+        ck_assert_msg((status == KVCL_OK) || (strstr(kvcl_last_error(), "is a ") == NULL), "%s: %s", calls[at].name,
+                      kvcl_last_error());
+    } else {
+        ck_assert_msg(status == KVCL_ERR_INVALID_PARAM, "%s takes %s: %s", calls[at].name, said,
+                      kvcl_status_name(status));
+        ck_assert_msg((strstr(kvcl_last_error(), calls[at].name) == kvcl_last_error()) &&
+                          (strstr(kvcl_last_error(), word) != NULL) && (strstr(kvcl_last_error(), "leave it") != NULL),
+                      "%s with %s says: %s", calls[at].name, said, kvcl_last_error());
+    }
+    if ((status == KVCL_OK) && (req != NULL)) {
+        kvcl_req_cancel(req);
+        (void)!final(req);
+    }
+}
+
+static kvcl_xfer_params_t short_one(void)
+{
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+
+    p.timeout_ns = 20 * 1000000ull;
+    return p;
+}
+
+START_TEST(each_call_takes_its_flags_and_fields_and_no_others)
+{
+    static const char *const flags[] = {"LAYERWISE", "BACKGROUND", "PUT_WAIT"};
+    char       line[256], said[64];
+    const char *row = documented(calls[_i].name, line, sizeof(line));
+    unsigned   i;
+
+    ck_assert_msg(row != NULL, "the table of kvcl_xfer.h lacks %s", calls[_i].name);
+    for (i = 0; i < 3; ++i) {
+        kvcl_xfer_params_t p = short_one();
+        set_flag(&p, flags[i]);
+        snprintf(said, sizeof(said), "KVCL_%s", flags[i]);
+        check_one((unsigned)_i, &p, said, "flag", has_word(row, flags[i]));
+    }
+    for (i = 0; i < FIELDS; ++i) {
+        kvcl_xfer_params_t p = short_one();
+        set_field(&p, i);
+        /* of a signal the memory is named first */
+        snprintf(said, sizeof(said), "params.%s", (i == 3) ? "signal_mem" : field_names[i]);
+        check_one((unsigned)_i, &p, said, "field", has_word(row, field_names[i]));
+    }
+}
+END_TEST
+
+START_TEST(half_a_signal_is_refused)
+{
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+
+    p.signal_add = 1;
+    REFUSED(INVALID_PARAM, "no signal_mem", kvcl_put(world, 0, cache, &good, &good, &p, &out.req));
+    REFUSED(INVALID_PARAM, "params.signal_add is a field of kvcl_put,",
+            kvcl_get(world, 0, cache, &good, &good, &p, &out.req));
+    p            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
+    p.cb_arg     = plain;
+    REFUSED(INVALID_PARAM, "kvcl_xfer_post", kvcl_xfer_prepare(world, 0, KVCL_XFER_GET, cache, &good, &good, &p,
+                                                              (kvcl_xfer_h *)&out.req));
+    p            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
+    p.signal_mem = writable;
+    REFUSED(INVALID_PARAM, "KVCL_XFER_PUT", kvcl_xfer_prepare(world, 0, KVCL_XFER_GET, cache, &good, &good, &p,
+                                                             (kvcl_xfer_h *)&out.req));
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("params");
+    SRunner *runner;
+    TCase   *tc = tcase_create("table");
+    int      failed;
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, open_params, close_params);
+    tcase_add_loop_test(tc, each_call_takes_its_flags_and_fields_and_no_others, 0, CALLS);
+    tcase_add_test(tc, half_a_signal_is_refused);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
