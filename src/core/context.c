@@ -12,7 +12,7 @@
 #include "base/structs.h"
 #include "core/address.h"
 #include "core/comm.h"
-#include "core/req.h"
+#include "req/req.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/bundle.h"
-#include "core/callback.h"
 #include "core/context.h"
-#include "core/req.h"
+#include "req/callback.h"
+#include "req/req.h"
 
 #include <assert.h>
 #include <errno.h>

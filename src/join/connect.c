@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/comm.h"
-#include "core/timeout.h"
 #include "join/meet.h"
+#include "req/timeout.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "core/address.h"
-#include "core/req.h"
+#include "req/req.h"
 
 #include <stdlib.h>
 #include <string.h>

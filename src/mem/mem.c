@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/structs.h"
 #include "core/comm.h"
-#include "core/timeout.h"
 #include "mem/rmem.h"
+#include "req/timeout.h"
 
 #include <errno.h>
 #include <fcntl.h>

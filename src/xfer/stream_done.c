@@ -3,7 +3,7 @@
  */
 #include "config.h"
 #include "base/error.h"
-#include "core/req.h"
+#include "req/req.h"
 #include "xfer/gate.h"
 #include "xfer/params.h"
 

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "core/comm.h"
 #include "core/context.h"
-#include "core/req.h"
+#include "req/req.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,13 +2,13 @@
  * Requests (req.h).
  */
 #include "config.h"
-#include "core/req.h"
+#include "req/req.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "core/callback.h"
 #include "core/comm.h"
 #include "core/context.h"
-#include "core/timeout.h"
+#include "req/callback.h"
+#include "req/timeout.h"
 
 #include <stdlib.h>
 

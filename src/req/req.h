@@ -9,8 +9,8 @@
  *
  * kvcl_req_instant() makes a request that is final at once without any lock: for transfers copied inside the post.
  */
-#ifndef KVCL_CORE_REQ_H
-#define KVCL_CORE_REQ_H
+#ifndef KVCL_REQ_REQ_H
+#define KVCL_REQ_REQ_H
 
 #include "base/error.h"
 #include "base/heap.h"
