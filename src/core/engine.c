@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "core/bundle.h"
 #include "core/context.h"
+#include "handle/handle.h"
 #include "req/callback.h"
 #include "req/req.h"
 
@@ -542,8 +543,12 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
     kvcl_engine_t *eng = &ctx->engine;
     kvcl_status_t status = KVCL_OK;
 
-    if ((ctx == NULL) || (fd_p == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_eventfd: ctx or fd_p is NULL");
+    status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_eventfd");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (fd_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_eventfd: fd_p is NULL");
     }
     kvcl_lock(ctx);
     if (eng->user_fd < 0) {
@@ -560,5 +565,5 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
 
 unsigned kvcl_progress(kvcl_context_h ctx)
 {
-    return kvcl_engine_pass(ctx);
+    return (kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_progress") == KVCL_OK) ? kvcl_engine_pass(ctx) : 0;
 }

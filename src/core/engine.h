@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 struct kvcl_context;
-struct kvcl_req;
+struct kvcl_request;
 
 enum { KVCL_ENGINE_XPORTS = 2, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS + 1 };
 
@@ -84,7 +84,7 @@ void kvcl_engine_news(struct kvcl_context *ctx);
 /** Any thread, no lock, never waits: somebody shall poll soon. A context that nobody moves stays as it is. */
 void kvcl_engine_nudge(struct kvcl_context *ctx);
 /** Lock held: a request became final. */
-void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_req *req);
+void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_request *req);
 
 /**
  * Wait until done(arg) or the deadline; runs callbacks. No lock held; done is called with the lock held.
