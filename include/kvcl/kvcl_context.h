@@ -64,13 +64,21 @@ typedef struct kvcl_init_params {
 } kvcl_init_params_t;
 #define KVCL_INIT_PARAMS_INIT {sizeof(kvcl_init_params_t), 0, NULL, NULL, -1, 0, NULL, NULL, NULL}
 
+/*
+ * fork(2): a context belongs to the process that made it. In a child every handle of the parent's is dead: calls fail
+ * with KVCL_ERR_DEAD_HANDLE, calls that free do nothing, exit(3) harms nothing, and the parent goes on. kvcl_init fails
+ * there with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec is a process
+ * like any other.
+ */
+
 /**
  * Join the job: by the caller's callbacks if given, by a rendezvous address if set, by PMIx under mpirun or srun,
  * alone otherwise (rank 0 of 1). Blocks until all ranks have come, at most KVCL_BOOT_TIMEOUT.
  * @param [out] ctx_p  on KVCL_OK: the context, to be freed by kvcl_finalize().
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (bad params or a bad KVCL_* variable, named), KVCL_ERR_TIMED_OUT (a member
  *         did not come), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer speaks another wire
- *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE.
+ *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE, KVCL_ERR_UNSUPPORTED (in the child of a process that
+ *         has a context).
  */
 KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p) KVCL_MUST_CHECK;
 

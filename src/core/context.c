@@ -12,6 +12,7 @@
 #include "base/structs.h"
 #include "core/address.h"
 #include "core/comm.h"
+#include "handle/fork.h"
 #include "handle/handle.h"
 #include "req/req.h"
 
@@ -256,6 +257,7 @@ static void close_all(kvcl_context_h ctx)
     pthread_mutex_destroy(&ctx->boot_lock);
     free(ctx->address);
     kvcl_object_free(ctx);
+    kvcl_fork_leave();
 }
 
 /* The caller's struct may be that of an older or a younger library: what it lacks is default. */
@@ -291,8 +293,13 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *c
     if (status != KVCL_OK) {
         return status;
     }
+    status = kvcl_fork_enter();
+    if (status != KVCL_OK) {
+        return status;
+    }
     ctx = kvcl_object_alloc(KVCL_KIND_CONTEXT, sizeof(*ctx));
     if (ctx == NULL) {
+        kvcl_fork_leave();
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a context");
     }
     pthread_mutex_init(&ctx->boot_lock, NULL);

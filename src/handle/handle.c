@@ -15,6 +15,7 @@
 #include "handle/handle.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "handle/fork.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -208,6 +209,10 @@ static kvcl_status_t no_handle(const void *handle, const char *want, const char 
     if (handle == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the %s is NULL", call, want);
     }
+    if (kvcl_is_forked()) {
+        return kvcl_fail(KVCL_ERR_DEAD_HANDLE, "%s: the %s belongs to the process that forked this one, which must not "
+                         "use it: fork before kvcl_init, or call exec in the child", call, want);
+    }
     return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %p is no %s of this library and process", call, handle, want);
 }
 
@@ -235,7 +240,9 @@ bool kvcl_handle_may_free(const void *handle, kvcl_kind_t kind, const char *call
         return handle != NULL;
     }
     (void)kvcl_handle_refuse(handle, kind, call);
-    kvcl_log_error("%s", kvcl_last_error());
+    if (!kvcl_is_forked()) { /* a child that cleans up as its parent would, in atexit(3) perhaps, does no wrong */
+        kvcl_log_error("%s", kvcl_last_error());
+    }
     return false;
 }
 
@@ -244,6 +251,7 @@ bool kvcl_handle_may_free(const void *handle, kvcl_kind_t kind, const char *call
 static _Atomic(kvcl_req_slot_t *) chunks[CHUNKS];
 static _Atomic uint32_t       fresh = NO_SLOT + 1; /* never used from here on */
 static pthread_mutex_t        chunks_lock = PTHREAD_MUTEX_INITIALIZER;
+static kvcl_req_slot_t        *parents[CHUNKS]; /* after fork(): not ours to use or free */
 
 /* The head's index, and in the upper half how often it changed. */
 static struct { _Alignas(64) _Atomic uint64_t head; } stripes[STRIPES];
@@ -382,7 +390,7 @@ void kvcl_handles_forget(void)
     objects_lock = unlocked; /* another thread of the parent may have held them */
     chunks_lock  = unlocked;
     atomic_store(&kvcl_objects.bytes, 0);
-    for (i = 0; i < CHUNKS; ++i) {
+    for (i = 0; (i < CHUNKS) && ((parents[i] = atomic_load(&chunks[i])) != NULL); ++i) {
         atomic_store(&chunks[i], NULL);
     }
     for (i = 0; i < STRIPES; ++i) {

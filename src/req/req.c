@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "core/comm.h"
 #include "core/context.h"
+#include "handle/fork.h"
 #include "handle/handle.h"
 #include "req/callback.h"
 #include "req/timeout.h"
@@ -522,7 +523,9 @@ void kvcl_req_cancel(kvcl_req_h handle)
 
     if ((handle != NULL) && (req == NULL)) {
         (void)kvcl_req_slot_refuse(handle, "kvcl_req_cancel");
-        kvcl_log_error("%s", kvcl_last_error());
+        if (!kvcl_is_forked()) {
+            kvcl_log_error("%s", kvcl_last_error());
+        }
     }
     if ((req == NULL) || kvcl_req_is_done(req)) {
         return;
