@@ -98,10 +98,36 @@ KVCL_API void kvcl_finalize(kvcl_context_h ctx);
 KVCL_API kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * One file descriptor for all completions: readable when a request has completed since it was last read (8 bytes, as
- * eventfd(2)). Owned by the context. A request that completed before this first call does not count.
+ * One file descriptor of this context for poll(2), epoll(7) and event loops. Owned by the context; always the same one.
+ * A request that completed before this first call does not count.
+ *
+ * With a progress thread it is readable when a request can be collected that could not when it was last read (8 bytes,
+ * as eventfd(2)) or armed.
+ *
+ * With KVCL_INIT_NO_THREAD it is readable when there is something to do: a peer's message or question, a completion, a
+ * deadline, what another thread posted. It is never read. The program sleeps on it only after kvcl_context_arm() has
+ * returned KVCL_OK:
+ *
+ *     for (;;) {
+ *         while (kvcl_context_arm(ctx) == KVCL_INPROGRESS) {
+ *             kvcl_req_test() what was posted; post more
+ *         }
+ *         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+ *     }
+ *
+ * So a rank without a thread serves its peers, and its own operations go on, for as long as it does this.
  */
 KVCL_API kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
+
+/**
+ * Before sleeping on the descriptor of kvcl_context_eventfd(), which must have been asked for. Moves the context as
+ * kvcl_progress() does if it has no progress thread, takes back what has made the descriptor readable, and sees to it
+ * that whatever comes from now on makes it readable again. What this thread posts afterwards counts as well. Never
+ * sleeps. Not from a callback.
+ * @return KVCL_OK: sleep on the descriptor. KVCL_INPROGRESS: something has moved; test requests, then call it again.
+ *         KVCL_ERR_INVALID_PARAM (no descriptor was asked for), KVCL_ERR_IO.
+ */
+KVCL_API kvcl_status_t kvcl_context_arm(kvcl_context_h ctx) KVCL_MUST_CHECK;
 
 /**
  * Move everything that can move, run callbacks, return how many requests completed. Needed only with
