@@ -8,6 +8,10 @@
  * Rules that hold for every call unless its comment says otherwise:
  *   - It returns kvcl_status_t: KVCL_OK is 0, KVCL_INPROGRESS positive, errors negative. A call that fails has changed
  *     nothing; kvcl_last_error() gives the sentence. Calls that test answer KVCL_INPROGRESS, calls that wait never do.
+ *   - A handle whose object was freed, a handle of another kind, and what is no handle are recognised: the call fails
+ *     with KVCL_ERR_DEAD_HANDLE or KVCL_ERR_INVALID_PARAM; a call that returns nothing does nothing, sets
+ *     kvcl_last_error() and logs it; accessors of NULL and of such handles return 0, NULL, rank -1 or KVCL_MEM_AUTO. An
+ *     object that one thread frees while another uses it is not: that is for the caller to exclude.
  *   - It may be called from any thread. It may be called from a completion callback unless marked "blocks".
  *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults.
  *   - Time is in nanoseconds. kvcl_context.h says what a timeout means, and that nothing waits for ever.

@@ -64,13 +64,21 @@ typedef struct kvcl_init_params {
 } kvcl_init_params_t;
 #define KVCL_INIT_PARAMS_INIT {sizeof(kvcl_init_params_t), 0, NULL, NULL, -1, 0, NULL, NULL, NULL}
 
+/*
+ * fork(2): a context belongs to the process that made it. In a child every handle of the parent's is dead: calls fail
+ * with KVCL_ERR_DEAD_HANDLE, calls that free do nothing, exit(3) harms nothing, and the parent goes on. kvcl_init fails
+ * there with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec is a process
+ * like any other.
+ */
+
 /**
  * Join the job: by the caller's callbacks if given, by a rendezvous address if set, by PMIx under mpirun or srun,
  * alone otherwise (rank 0 of 1). Blocks until all ranks have come, at most KVCL_BOOT_TIMEOUT.
  * @param [out] ctx_p  on KVCL_OK: the context, to be freed by kvcl_finalize().
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (bad params or a bad KVCL_* variable, named), KVCL_ERR_TIMED_OUT (a member
  *         did not come), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer speaks another wire
- *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE.
+ *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE, KVCL_ERR_UNSUPPORTED (in the child of a process that
+ *         has a context).
  */
 KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p) KVCL_MUST_CHECK;
 
@@ -90,10 +98,36 @@ KVCL_API void kvcl_finalize(kvcl_context_h ctx);
 KVCL_API kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * One file descriptor for all completions: readable when a request has completed since it was last read (8 bytes, as
- * eventfd(2)). Owned by the context. A request that completed before this first call does not count.
+ * One file descriptor of this context for poll(2), epoll(7) and event loops. Owned by the context; always the same one.
+ * A request that completed before this first call does not count.
+ *
+ * With a progress thread it is readable when a request can be collected that could not when it was last read (8 bytes,
+ * as eventfd(2)) or armed.
+ *
+ * With KVCL_INIT_NO_THREAD it is readable when there is something to do: a peer's message or question, a completion, a
+ * deadline, what another thread posted. It is never read. The program sleeps on it only after kvcl_context_arm() has
+ * returned KVCL_OK:
+ *
+ *     for (;;) {
+ *         while (kvcl_context_arm(ctx) == KVCL_INPROGRESS) {
+ *             kvcl_req_test() what was posted; post more
+ *         }
+ *         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+ *     }
+ *
+ * So a rank without a thread serves its peers, and its own operations go on, for as long as it does this.
  */
 KVCL_API kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
+
+/**
+ * Before sleeping on the descriptor of kvcl_context_eventfd(), which must have been asked for. Moves the context as
+ * kvcl_progress() does if it has no progress thread, takes back what has made the descriptor readable, and sees to it
+ * that whatever comes from now on makes it readable again. What this thread posts afterwards counts as well. Never
+ * sleeps. Not from a callback.
+ * @return KVCL_OK: sleep on the descriptor. KVCL_INPROGRESS: something has moved; test requests, then call it again.
+ *         KVCL_ERR_INVALID_PARAM (no descriptor was asked for), KVCL_ERR_IO.
+ */
+KVCL_API kvcl_status_t kvcl_context_arm(kvcl_context_h ctx) KVCL_MUST_CHECK;
 
 /**
  * Move everything that can move, run callbacks, return how many requests completed. Needed only with

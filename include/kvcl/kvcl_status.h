@@ -55,7 +55,8 @@ KVCL_BEGIN_DECLS
     X(ERR_PROTOCOL, -22, "malformed bytes from a peer or a file")                                  \
     X(ERR_SHUTDOWN, -23, "object is shutting down")                                                \
     X(ERR_INTERNAL, -24, "internal error, please report it")                                       \
-    X(ERR_WAIT_TIMEOUT, -25, "the wait's time is up; the operation goes on")
+    X(ERR_WAIT_TIMEOUT, -25, "the wait's time is up; the operation goes on")                       \
+    X(ERR_DEAD_HANDLE, -26, "the handle is dead: its object was freed already")
 
 #define KVCL_STATUS_ENUM(_name, _value, _text) KVCL_##_name = (_value),
 typedef enum { KVCL_STATUS_MAP(KVCL_STATUS_ENUM) } kvcl_status_t;

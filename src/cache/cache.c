@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/structs.h"
 #include "core/comm.h"
+#include "handle/handle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ static void destroy(kvcl_cache_h cache)
     }
     free(cache->regions);
     free(cache->bases);
-    free(cache);
+    kvcl_object_free(cache);
 }
 
 /* Ids are never used again: a peer may still know the last cache that had one. */
@@ -194,13 +195,13 @@ static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_lay
     if (status != KVCL_OK) {
         return status;
     }
-    cache = calloc(1, sizeof(*cache));
+    cache = kvcl_object_alloc(KVCL_KIND_CACHE, sizeof(*cache));
     if ((cache == NULL) || ((cache->bases = calloc(shape.n_bases, sizeof(*cache->bases))) == NULL) ||
         ((cache->regions = calloc(shape.n_bases, sizeof(void *))) == NULL)) {
         if (cache != NULL) {
             free(cache->bases);
         }
-        free(cache);
+        kvcl_object_free(cache);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a cache");
     }
     cache->ctx   = ctx;
@@ -265,7 +266,11 @@ kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, const kvcl
     kvcl_cache_params_t own;
     kvcl_status_t       status;
 
-    if ((ctx == NULL) || (name == NULL) || (layout == NULL) || (cache_p == NULL)) {
+    status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_cache_create");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((name == NULL) || (layout == NULL) || (cache_p == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: NULL argument");
     }
     if ((name[0] == '\0') || (strlen(name) > KVCL_CACHE_NAME_MAX)) {
@@ -333,7 +338,7 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
 {
     kvcl_context_h ctx;
 
-    if (cache == NULL) {
+    if (!kvcl_handle_may_free(cache, KVCL_KIND_CACHE, "kvcl_cache_destroy")) {
         return;
     }
     ctx = cache->ctx;
@@ -376,34 +381,41 @@ void kvcl_caches_fini(kvcl_context_h ctx)
 
 size_t kvcl_cache_block_bytes(kvcl_cache_h cache)
 {
-    return cache->shape.block_bytes;
+    return (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_block_bytes") == KVCL_OK) ? cache->shape.block_bytes : 0;
 }
 
 uint64_t kvcl_cache_blocks(kvcl_cache_h cache)
 {
-    return cache->shape.blocks;
+    return (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_blocks") == KVCL_OK) ? cache->shape.blocks : 0;
 }
 
 kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache)
 {
-    return kvcl_copier_kind(cache->copier);
+    return (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_kind") == KVCL_OK) ? kvcl_copier_kind(cache->copier)
+                                                                                       : KVCL_MEM_AUTO;
 }
 
 void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
 {
+    if (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_base") != KVCL_OK) {
+        return NULL;
+    }
     return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
 }
 
 static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len,
-                               kvcl_stream_t *stream)
+                               const char *call, kvcl_stream_t *stream)
 {
     kvcl_sel_t    sel = {.blocks = block, .n_blocks = 1};
     kvcl_side_t   side;
-    kvcl_status_t status;
+    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, call);
 
-    if ((cache == NULL) || (buf == NULL) || (len != cache->shape.block_bytes)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a block of this cache has %zu bytes, the buffer %zu",
-                         (cache == NULL) ? (size_t)0 : (size_t)cache->shape.block_bytes, len);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((buf == NULL) || (len != cache->shape.block_bytes)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: a block of this cache has %zu bytes, the buffer %zu", call,
+                         (size_t)cache->shape.block_bytes, (buf == NULL) ? (size_t)0 : len);
     }
     side   = kvcl_cache_side(cache, &sel);
     status = kvcl_side_check(&side);
@@ -416,7 +428,7 @@ static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const 
 kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)
 {
     kvcl_stream_t stream;
-    kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
+    kvcl_status_t status = one_block(cache, &block, buf, len, "kvcl_cache_read_block", &stream);
 
     if ((status == KVCL_OK) && (kvcl_stream_gather(&stream, buf, len) != len)) {
         status = KVCL_ERR_IO; /* the device's sentence stands */
@@ -427,7 +439,7 @@ kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *bu
 kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const void *buf, size_t len)
 {
     kvcl_stream_t stream;
-    kvcl_status_t status = one_block(cache, &block, buf, len, &stream);
+    kvcl_status_t status = one_block(cache, &block, buf, len, "kvcl_cache_write_block", &stream);
 
     if ((status == KVCL_OK) && (kvcl_stream_scatter(&stream, buf, len) != len)) {
         status = KVCL_ERR_IO;

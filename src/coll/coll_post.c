@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "coll/coll_run.h"
+#include "handle/handle.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -189,7 +190,7 @@ static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *
         op->seq      = call->comm->coll_seq++;
         op->cc->seqs = call->comm->coll_seq;
         if (req_p != NULL) {
-            *req_p = &op->req;
+            *req_p = kvcl_req_handle(&op->req);
         }
         kvcl_coll_launch(op); /* it may be gone now */
     }
@@ -245,8 +246,13 @@ kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const k
                    .comm = comm, .root = root, .cache = cache,
                    .sel = sel};
 
-    if ((cache == NULL) || (sel == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the cache or the selection is NULL");
+    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_bcast");
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (sel == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the selection is NULL");
     }
     return post(&call, params, req_p);
 }

@@ -16,8 +16,8 @@
 #include "collectives/plan_cache.h"
 #include "collectives/select.h"
 #include "core/comm.h"
-#include "core/req.h"
 #include "coll/coll_wire.h"
+#include "req/req.h"
 #include "xfer/offer.h"
 #include "xfer/pull.h"
 

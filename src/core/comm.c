@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "handle/handle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +28,10 @@ uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base)
 
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p)
 {
-    kvcl_comm_h comm = calloc(1, sizeof(*comm));
+    kvcl_comm_h comm = kvcl_object_alloc(KVCL_KIND_COMM, sizeof(*comm));
 
     if ((comm == NULL) || ((comm->peers = calloc((size_t)size, sizeof(*comm->peers))) == NULL)) {
-        free(comm);
+        kvcl_object_free(comm);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
     }
     comm->ctx        = ctx;
@@ -47,8 +48,13 @@ kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size
 
 kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p)
 {
-    if ((ctx == NULL) || (comm_p == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_world: NULL argument");
+    kvcl_status_t status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_comm_world");
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (comm_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_world: comm_p is NULL");
     }
     *comm_p = ctx->world;
     return KVCL_OK;
@@ -56,8 +62,10 @@ kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p)
 
 kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call)
 {
-    if (comm == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the communicator is NULL", call);
+    kvcl_status_t status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+
+    if (status != KVCL_OK) {
+        return status;
     }
     if ((rank < 0) || (rank >= comm->size)) {
         return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d is not in a communicator of %d ranks", call, rank,
@@ -128,7 +136,11 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
     uint64_t      id;
     int           i, j, me = -1;
 
-    if ((parent == NULL) || (ranks == NULL) || (comm_p == NULL) || (n <= 0) || parent->inter) {
+    status = kvcl_handle_check(parent, KVCL_KIND_COMM, "kvcl_comm_create");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((ranks == NULL) || (comm_p == NULL) || (n <= 0) || parent->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_create: NULL argument, no ranks, or an inter-communicator");
     }
     for (i = 0; i < n; ++i) {
@@ -170,7 +182,7 @@ void kvcl_comm_free(kvcl_comm_h comm)
 {
     unsigned i;
 
-    if ((comm == NULL) || (comm == comm->ctx->world)) {
+    if (!kvcl_handle_may_free(comm, KVCL_KIND_COMM, "kvcl_comm_free") || (comm == comm->ctx->world)) {
         return;
     }
     kvcl_lock(comm->ctx);
@@ -183,26 +195,26 @@ void kvcl_comm_free(kvcl_comm_h comm)
     kvcl_unlock(comm->ctx);
     free(comm->world);
     free(comm->peers);
-    free(comm);
+    kvcl_object_free(comm);
 }
 
 int kvcl_comm_rank(kvcl_comm_h comm)
 {
-    return comm->rank;
+    return (kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_rank") == KVCL_OK) ? comm->rank : -1;
 }
 
 int kvcl_comm_size(kvcl_comm_h comm)
 {
-    return comm->size;
+    return (kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_size") == KVCL_OK) ? comm->size : 0;
 }
 
 uint64_t kvcl_comm_view(kvcl_comm_h comm)
 {
-    (void)comm;
-    return 1; /* membership does not change in this version */
+    /* membership does not change in this version */
+    return (kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_view") == KVCL_OK) ? 1 : 0;
 }
 
 int kvcl_comm_is_inter(kvcl_comm_h comm)
 {
-    return comm->inter ? 1 : 0;
+    return ((kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_is_inter") == KVCL_OK) && comm->inter) ? 1 : 0;
 }

@@ -12,7 +12,9 @@
 #include "base/structs.h"
 #include "wire/address.h"
 #include "core/comm.h"
-#include "core/req.h"
+#include "handle/fork.h"
+#include "handle/handle.h"
+#include "req/req.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -254,7 +256,8 @@ static void close_all(kvcl_context_h ctx)
     kvcl_wipe(ctx->secret, sizeof(ctx->secret));
     pthread_mutex_destroy(&ctx->boot_lock);
     free(ctx->address);
-    free(ctx);
+    kvcl_object_free(ctx);
+    kvcl_fork_leave();
 }
 
 /* The caller's struct may be that of an older or a younger library: what it lacks is default. */
@@ -290,8 +293,13 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *c
     if (status != KVCL_OK) {
         return status;
     }
-    ctx = calloc(1, sizeof(*ctx));
+    status = kvcl_fork_enter();
+    if (status != KVCL_OK) {
+        return status;
+    }
+    ctx = kvcl_object_alloc(KVCL_KIND_CONTEXT, sizeof(*ctx));
     if (ctx == NULL) {
+        kvcl_fork_leave();
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a context");
     }
     pthread_mutex_init(&ctx->boot_lock, NULL);
@@ -312,14 +320,19 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *c
 
 void kvcl_finalize(kvcl_context_h ctx)
 {
-    if (ctx != NULL) {
+    if (kvcl_handle_may_free(ctx, KVCL_KIND_CONTEXT, "kvcl_finalize")) {
         close_all(ctx);
     }
 }
 
 kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p)
 {
-    if ((ctx == NULL) || (len_p == NULL) || ((buf == NULL) && (cap != 0))) {
+    kvcl_status_t status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_address");
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ( (len_p == NULL) || ((buf == NULL) && (cap != 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_address: NULL argument");
     }
     *len_p = kvcl_address_print(ctx->address, ctx->address_len, buf, cap);
@@ -339,11 +352,11 @@ kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats
                                                         "kvcl_context_stats_t", "kvcl_context_stats");
     kvcl_context_stats_t now;
 
+    if (status == KVCL_OK) {
+        status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_stats");
+    }
     if (status != KVCL_OK) {
         return status;
-    }
-    if (ctx == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_stats: ctx is NULL");
     }
     kvcl_lock(ctx);
     now = ctx->stats;

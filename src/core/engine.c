@@ -8,9 +8,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/bundle.h"
-#include "core/callback.h"
 #include "core/context.h"
-#include "core/req.h"
+#include "handle/handle.h"
+#include "req/callback.h"
+#include "req/req.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -92,13 +93,19 @@ static bool arm_xports(kvcl_engine_t *eng)
     return true;
 }
 
+/* Does anybody sleep on epfd while nobody waits inside the library? */
+static bool has_sleeper(const kvcl_engine_t *eng)
+{
+    return eng->has_thread || eng->user_loop;
+}
+
 /* Let the progress thread's epoll hear the transports, once, or not at all while somebody else polls. */
 static void set_thread_fds(kvcl_engine_t *eng, bool on)
 {
-    struct epoll_event ev = {.events = on ? (EPOLLIN | EPOLLONESHOT) : 0};
+    struct epoll_event ev = {.events = on ? (EPOLLIN | (eng->user_loop ? 0u : EPOLLONESHOT)) : 0};
     unsigned i;
 
-    if (!eng->has_thread || (eng->fds_armed == on)) {
+    if (!has_sleeper(eng) || (eng->fds_armed == on)) {
         return;
     }
     for (i = 0; i < eng->n_fds; ++i) {
@@ -257,7 +264,7 @@ static void hand_back(kvcl_context_h ctx)
         pthread_cond_broadcast(&eng->cond);
         return;
     }
-    if (!eng->has_thread) {
+    if (!has_sleeper(eng)) {
         return;
     }
     if (eng->thread_asleep && !kvcl_engine_outstanding(ctx) && arm_xports(eng)) {
@@ -320,11 +327,31 @@ unsigned kvcl_engine_pass(kvcl_context_h ctx)
         kvcl_callbacks_run(ctx);
     }
     before = eng->completed - before;
-    if (!eng->polling && eng->has_thread && eng->thread_asleep && eng->fds_armed && !arm_xports(eng)) {
+    if (!eng->polling && has_sleeper(eng) && eng->thread_asleep && eng->fds_armed && !arm_xports(eng)) {
         kvcl_engine_kick(ctx);
     }
     kvcl_unlock(ctx);
     return (unsigned)before;
+}
+
+bool kvcl_engine_arm(kvcl_context_h ctx)
+{
+    kvcl_engine_t *eng  = &ctx->engine;
+    bool          moved = false;
+
+    eng->thread_asleep = false;
+    if (!eng->polling) {
+        moved = (poll_once(ctx, kvcl_now_ns()) != 0);
+    }
+    moved = moved || !kvcl_list_is_empty(&eng->callbacks);
+    kvcl_callbacks_run(ctx);
+    if (moved || (!eng->polling && !arm_xports(eng))) {
+        return false;
+    }
+    set_thread_fds(eng, !eng->polling);
+    eng->thread_asleep  = true;
+    eng->thread_wake_ns = kvcl_heap_min_key(&eng->timers);
+    return true;
 }
 
 kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
@@ -333,7 +360,7 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     pthread_condattr_t attr;
 
     eng->epfd = eng->wake_fd = eng->poller_fd = -1;
-    eng->user_fd = -1;
+    eng->user_fd = eng->timer_fd = -1;
     pthread_mutex_init(&eng->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -408,10 +435,10 @@ void kvcl_engine_stop(kvcl_context_h ctx)
 void kvcl_engine_fini(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
-    int           fds[] = {eng->epfd, eng->wake_fd, eng->poller_fd, eng->user_fd};
+    int           fds[] = {eng->epfd, eng->wake_fd, eng->poller_fd, eng->timer_fd, eng->user_fd};
     unsigned      i;
 
-    for (i = 0; i < 4; ++i) {
+    for (i = 0; i < (eng->user_loop ? 4u : 5u); ++i) {
         if (fds[i] >= 0) {
             close(fds[i]);
         }
@@ -422,28 +449,7 @@ void kvcl_engine_fini(kvcl_context_h ctx)
     pthread_mutex_destroy(&eng->lock);
 }
 
-kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-    kvcl_status_t status = KVCL_OK;
-
-    if ((ctx == NULL) || (fd_p == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_eventfd: ctx or fd_p is NULL");
-    }
-    kvcl_lock(ctx);
-    if (eng->user_fd < 0) {
-        eng->user_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    }
-    if (eng->user_fd < 0) {
-        status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make an eventfd");
-    } else {
-        *fd_p = eng->user_fd;
-    }
-    kvcl_unlock(ctx);
-    return status;
-}
-
 unsigned kvcl_progress(kvcl_context_h ctx)
 {
-    return kvcl_engine_pass(ctx);
+    return (kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_progress") == KVCL_OK) ? kvcl_engine_pass(ctx) : 0;
 }

@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 struct kvcl_context;
-struct kvcl_req;
+struct kvcl_request;
 
 enum { KVCL_ENGINE_XPORTS = 2, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS + 1 };
 
@@ -43,6 +43,8 @@ typedef struct kvcl_engine {
     int             poller_fd;     /* eventfd: wakes the application thread that polls */
     bool            poller_asleep;
     _Atomic int     user_fd;       /* eventfd for the user, -1 until asked for */
+    bool            user_loop;     /* no progress thread: the user sleeps on epfd, and user_fd is wake_fd */
+    int             timer_fd;      /* of such a user: the next deadline */
     _Atomic int     wanted;        /* threads about to take the lock */
     uint64_t        spin_ns;
     bool            one_core;      /* the progress thread and the application share it: the thread does not spin */
@@ -88,13 +90,19 @@ void kvcl_engine_news(struct kvcl_context *ctx);
 /** Any thread, no lock, never waits: somebody shall poll soon. A context that nobody moves stays as it is. */
 void kvcl_engine_nudge(struct kvcl_context *ctx);
 /** Lock held: a request became final. */
-void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_req *req);
+void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_request *req);
 
 /**
  * Wait until done(arg) or the deadline; runs callbacks. No lock held; done is called with the lock held.
  * @return whether done.
  */
 bool kvcl_engine_wait(struct kvcl_context *ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
+
+/**
+ * What the progress thread does before it sleeps, for a user who sleeps on epfd (eventloop.c). Lock held on entry and on
+ * return, not in between: one pass of everything, then arm. @return whether nothing is left to do.
+ */
+bool kvcl_engine_arm(struct kvcl_context *ctx);
 
 /** One pass of everything; no lock held. Returns how many requests completed meanwhile. */
 unsigned kvcl_engine_pass(struct kvcl_context *ctx);

@@ -8,7 +8,7 @@
 #include "wire/address.h"
 #include "core/bundle.h"
 #include "core/context.h"
-#include "core/req.h"
+#include "req/req.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,7 +22,7 @@
 #include "core/xport.h"
 
 struct kvcl_context;
-struct kvcl_req;
+struct kvcl_request;
 struct kvcl_bundle;
 
 typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/comm.h"
-#include "core/req.h"
+#include "req/req.h"
 #include "topo/topo.h"
 #include <kvcl/kvcl_version.h>
 

@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "core/comm.h"
-#include "core/timeout.h"
+#include "handle/handle.h"
+#include "req/timeout.h"
 #include "join/meet.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -180,7 +181,11 @@ static kvcl_status_t join(kvcl_comm_h comm, const char *address, bool accept, ui
     kvcl_status_t  status = KVCL_OK;
     uint64_t       id     = 0, deadline_ns;
 
-    if ((comm == NULL) || (inter_p == NULL) || comm->inter) {
+    status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((inter_p == NULL) || comm->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: NULL argument, or an inter-communicator", call);
     }
     status = kvcl_call_timeout(comm->ctx, timeout_ns, call, &timeout_ns);

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "req/req.h"
 #include "wire/address.h"
-#include "core/req.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -465,6 +465,6 @@ kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_memb
         match(room_of(ctx));
     }
     kvcl_unlock(ctx);
-    status = kvcl_req_wait(&meet->req, KVCL_WAIT_FOREVER);
+    status = kvcl_req_wait(kvcl_req_handle(&meet->req), KVCL_WAIT_FOREVER);
     return (status == KVCL_OK) ? status : kvcl_fail(status, "the other job's rank 0: %s", kvcl_status_text(status));
 }

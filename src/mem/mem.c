@@ -7,7 +7,8 @@
 #include "base/log.h"
 #include "base/structs.h"
 #include "core/comm.h"
-#include "core/timeout.h"
+#include "handle/handle.h"
+#include "req/timeout.h"
 #include "mem/rmem.h"
 
 #include <errno.h>
@@ -26,8 +27,12 @@ static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *p
     memset(out, 0, sizeof(*out));
     out->size = sizeof(*out);
 
-    if ((ctx == NULL) || (mem_p == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: NULL argument");
+    status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_mem");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (mem_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: mem_p is NULL");
     }
     if (params != NULL) {
         status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_mem_params_t, flags), sizeof(*out), "kvcl_mem_params_t");
@@ -42,7 +47,7 @@ static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *p
 static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                           const kvcl_mem_params_t *params, kvcl_mem_h *mem_p)
 {
-    kvcl_mem_h    mem = calloc(1, sizeof(*mem));
+    kvcl_mem_h    mem = kvcl_object_alloc(KVCL_KIND_MEM, sizeof(*mem));
     kvcl_status_t status;
 
     if (mem == NULL) {
@@ -52,7 +57,7 @@ static kvcl_status_t make(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_k
     status   = (addr == NULL) ? kvcl_region_create(ctx, NULL, len, params, &mem->region)
                              : kvcl_region_create_kind(ctx, addr, len, kind, params, &mem->region);
     if (status != KVCL_OK) {
-        free(mem);
+        kvcl_object_free(mem);
         return status;
     }
     kvcl_lock(ctx);
@@ -145,22 +150,23 @@ kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint64_t offse
 
 void *kvcl_mem_addr(kvcl_mem_h mem)
 {
-    return mem->region->addr;
+    return (kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_addr") == KVCL_OK) ? mem->region->addr : NULL;
 }
 
 size_t kvcl_mem_len(kvcl_mem_h mem)
 {
-    return mem->region->len;
+    return (kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_len") == KVCL_OK) ? mem->region->len : 0;
 }
 
 kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem)
 {
-    return kvcl_copier_kind(mem->region->copier);
+    return (kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_kind_of") == KVCL_OK) ? kvcl_copier_kind(mem->region->copier)
+                                                                                  : KVCL_MEM_AUTO;
 }
 
 void kvcl_mem_free(kvcl_mem_h mem)
 {
-    if (mem == NULL) {
+    if (!kvcl_handle_may_free(mem, KVCL_KIND_MEM, "kvcl_mem_free")) {
         return;
     }
     kvcl_lock(mem->ctx);
@@ -169,15 +175,20 @@ void kvcl_mem_free(kvcl_mem_h mem)
     if (kvcl_region_destroy(mem->region) && (mem->mapped != NULL)) {
         munmap(mem->mapped, mem->mapped_len);
     }
-    free(mem);
+    kvcl_object_free(mem);
 }
 
 kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t *len_p)
 {
     unsigned char packed[KVCL_REGION_DESC_MAX];
+    kvcl_status_t status;
     size_t        len;
 
-    if ((mem == NULL) || (len_p == NULL) || (buf == NULL) || (rights == 0) || ((rights & ~3u) != 0)) {
+    status = kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_export");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((len_p == NULL) || (buf == NULL) || (rights == 0) || ((rights & ~3u) != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_export: NULL argument, or rights other than KVCL_READ, "
                          "KVCL_WRITE or both");
     }
@@ -188,9 +199,8 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
         return kvcl_fail(KVCL_ERR_INTERNAL, "kvcl_mem_export: the description does not fit");
     }
     if (len > *len_p) {
-        kvcl_status_t status = kvcl_fail(KVCL_ERR_TRUNCATED,
-                                         "kvcl_mem_export: it needs %zu bytes, there is room for %zu",
-                                         len, *len_p);
+        status = kvcl_fail(KVCL_ERR_TRUNCATED, "kvcl_mem_export: it needs %zu bytes, there is room for %zu", len,
+                           *len_p);
         *len_p = len;
         return status;
     }
@@ -201,6 +211,9 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
 
 void kvcl_mem_revoke(kvcl_mem_h mem)
 {
+    if (!kvcl_handle_may_free(mem, KVCL_KIND_MEM, "kvcl_mem_revoke")) {
+        return;
+    }
     kvcl_lock(mem->ctx);
     kvcl_region_revoke(mem->region);
     kvcl_unlock(mem->ctx);
@@ -218,7 +231,7 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
     if ((buf == NULL) || (rmem_p == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_rmem_import: NULL argument");
     }
-    rmem = calloc(1, sizeof(*rmem));
+    rmem = kvcl_object_alloc(KVCL_KIND_RMEM, sizeof(*rmem));
     if (rmem == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
     }
@@ -234,7 +247,7 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
     }
     if (status != KVCL_OK) {
-        free(rmem);
+        kvcl_object_free(rmem);
         return status;
     }
     memcpy(rmem->rregion.pending, buf, len);
@@ -248,17 +261,17 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
 
 size_t kvcl_rmem_len(kvcl_rmem_h rmem)
 {
-    return (size_t)rmem->rregion.len;
+    return (kvcl_handle_check(rmem, KVCL_KIND_RMEM, "kvcl_rmem_len") == KVCL_OK) ? (size_t)rmem->rregion.len : 0;
 }
 
 void kvcl_rmem_free(kvcl_rmem_h rmem)
 {
-    if (rmem != NULL) {
+    if (kvcl_handle_may_free(rmem, KVCL_KIND_RMEM, "kvcl_rmem_free")) {
         kvcl_lock(rmem->ctx);
         kvcl_list_del(&rmem->link);
         kvcl_rregion_close(&rmem->rregion);
         kvcl_unlock(rmem->ctx);
-        free(rmem);
+        kvcl_object_free(rmem);
     }
 }
 
@@ -283,8 +296,13 @@ void kvcl_mems_fini(kvcl_context_h ctx)
 kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf, uint64_t len, unsigned right,
                               const char *call)
 {
-    if ((rmem == NULL) || ((buf == NULL) && (len != 0))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: NULL argument", call);
+    kvcl_status_t status = kvcl_handle_check(rmem, KVCL_KIND_RMEM, call);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((buf == NULL) && (len != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the buffer is NULL", call);
     }
     if ((rmem->rregion.rights & right) == 0) {
         return kvcl_fail(KVCL_ERR_ACCESS, "%s: the memory was not exported with the right to %s", call,
@@ -346,11 +364,12 @@ static bool signalled(void *arg)
 
 kvcl_status_t kvcl_signal_wait(kvcl_mem_h mem, uint64_t offset, uint64_t value, uint64_t timeout_ns)
 {
+    kvcl_status_t status = kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_signal_wait");
     signal_wait_t wait;
     char          what[96];
 
-    if (mem == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_signal_wait: mem is NULL");
+    if (status != KVCL_OK) {
+        return status;
     }
     if (timeout_ns == KVCL_WAIT_FOREVER) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_signal_wait: KVCL_WAIT_FOREVER: a counter has no deadline that "

@@ -489,7 +489,7 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, recv_t *recv, const kvcl_xfer_p
         return kvcl_fail(status, "no memory for a recv");
     }
     if (req_p != NULL) {
-        *req_p = &recv->req;
+        *req_p = kvcl_req_handle(&recv->req);
     }
     recv->req.with = from;
     if (kvcl_gate_pass(recv->gate, NULL, &recv->waiter) != KVCL_INPROGRESS) {
@@ -505,8 +505,9 @@ static kvcl_status_t recv_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call,
     kvcl_status_t status;
 
     *from_p = NULL;
-    if ((rank == KVCL_ANY_SOURCE) && (comm != NULL)) {
-        status = kvcl_xfer_params(params, call, p);
+    if (rank == KVCL_ANY_SOURCE) {
+        status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+        status = (status == KVCL_OK) ? kvcl_xfer_params(params, call, p) : status;
     } else {
         status = kvcl_xfer_begin(comm, rank, call, params, p, from_p);
     }

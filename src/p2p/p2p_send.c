@@ -270,7 +270,7 @@ static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, con
         return kvcl_fail(status, "no memory for a send");
     }
     if (req_p != NULL) {
-        *req_p = &send->req;
+        *req_p = kvcl_req_handle(&send->req);
     }
     send->req.with = send->peer;
     status = kvcl_req_publish(&send->req);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/structs.h"
+#include "handle/handle.h"
 #include "wire/address.h"
 #include "store/cold/cold.h"
 #include "store/get/get.h"
@@ -76,6 +77,12 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
     }
     if ((p->flags & ~(uint64_t)(KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: unknown flags 0x%llx", (unsigned long long)p->flags);
+    }
+    if (p->cache != NULL) {
+        status = kvcl_handle_check(p->cache, KVCL_KIND_CACHE, "kvcl_store_open: params.cache");
+        if (status != KVCL_OK) {
+            return status;
+        }
     }
     if (p->dir_entries > DIR_ENTRIES_MAX) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: dir_entries is %llu, at most %d",
@@ -323,7 +330,7 @@ static void destroy(kvcl_store_h store)
     free(store->places);
     free(store->place_ok);
     free(store->ranks);
-    free(store);
+    kvcl_object_free(store);
 }
 
 /* Lock held. In pieces, so that no list of all blocks is needed. */
@@ -356,7 +363,7 @@ static bool no_ops(void *arg)
 
 void kvcl_store_close(kvcl_store_h store)
 {
-    if (store == NULL) {
+    if (!kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_close")) {
         return;
     }
     kvcl_cold_drain(store->cold);
@@ -402,19 +409,23 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_status_t       status, met;
     kvcl_store_h        store;
 
-    if ((comm == NULL) || (store_p == NULL) || comm->inter) {
+    status = kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_store_open");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((store_p == NULL) || comm->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: NULL argument, or an inter-communicator");
     }
     if (comm->size >= (int)KVCL_DIR_RANK_NONE) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: at most %u ranks", KVCL_DIR_RANK_NONE - 1);
     }
-    store = calloc(1, sizeof(*store));
+    store = kvcl_object_alloc(KVCL_KIND_STORE, sizeof(*store));
     if (store == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory");
     }
     status = own_comm(comm, &store->comm);
     if (status != KVCL_OK) {
-        free(store);
+        kvcl_object_free(store);
         return status;
     }
     status          = check_params(comm, params, &p); /* if bad the others must hear of it: we meet all the same */
@@ -499,7 +510,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         free(store->places);
         free(store->place_ok);
         free(store->ranks);
-        free(store);
+        kvcl_object_free(store);
     }
     kvcl_unlock(ctx);
     free(room->scratch);

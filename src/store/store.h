@@ -28,10 +28,10 @@
 #define KVCL_STORE_STORE_H
 
 #include "core/comm.h"
-#include "core/req.h"
 #include "dir/home.h"
 #include "policy/delay.h"
 #include "policy/events.h"
+#include "req/req.h"
 #include "store/pool/owner.h"
 #include "policy/place.h"
 #include "store/home/ask_kind.h"

@@ -260,7 +260,7 @@ static kvcl_status_t start(kvcl_vget_t *get)
         get->started = (status == KVCL_OK);
         get->store->ops += get->started ? 1 : 0;
         if (get->started && (get->req_p != NULL)) {
-            *get->req_p = &get->req;
+            *get->req_p = kvcl_req_handle(&get->req);
         }
     }
     return status;

@@ -4,7 +4,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "core/timeout.h"
+#include "req/timeout.h"
 #include "store/admin/ops.h"
 #include "value/value.h"
 

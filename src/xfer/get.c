@@ -137,7 +137,7 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *ga
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if ((status == KVCL_OK) && (req_p != NULL)) {
         pull->req.with = pull->peer;
-        *req_p         = &pull->req;
+        *req_p         = kvcl_req_handle(&pull->req);
     }
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {

@@ -8,8 +8,8 @@
 #ifndef KVCL_XFER_OFFER_H
 #define KVCL_XFER_OFFER_H
 
-#include "core/req.h"
 #include "kv/runs.h"
+#include "req/req.h"
 
 typedef struct kvcl_offer kvcl_offer_t;
 struct kvcl_offer {

@@ -5,6 +5,7 @@
 #include "xfer/params.h"
 #include "base/error.h"
 #include "base/structs.h"
+#include "handle/handle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,8 +195,13 @@ kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl
 {
     kvcl_side_t side;
 
-    if ((cache == NULL) || (sel == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the cache or the selection is NULL", call);
+    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, call);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (sel == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the selection is NULL", call);
     }
     if (cache->ctx != ctx) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cache \"%s\" belongs to another context", call, cache->name);

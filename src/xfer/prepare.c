@@ -7,6 +7,7 @@
 #include "config.h"
 #include "xfer/prepare.h"
 #include "base/error.h"
+#include "handle/handle.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir,
         ((status = kvcl_put_check_signal(&p, plan.peer, call)) != KVCL_OK)) {
         return status;
     }
-    xfer = calloc(1, sizeof(*xfer));
+    xfer = kvcl_object_alloc(KVCL_KIND_XFER, sizeof(*xfer));
     if (xfer == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call);
     }
@@ -90,11 +91,14 @@ kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, siz
 {
     kvcl_xfer_params_t p;
     kvcl_sel_t         local, remote;
-    kvcl_status_t      status = KVCL_OK;
+    kvcl_status_t      status = kvcl_handle_check(xfer, KVCL_KIND_XFER, "kvcl_xfer_post");
 
-    if ((xfer == NULL) || ((local_blocks == NULL) && (n_local != 0)) ||
-        ((remote_blocks == NULL) && (n_remote != 0))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_xfer_post: the handle or a list of blocks is NULL");
+    if ((status != KVCL_OK) ||
+        ((status = kvcl_handle_check(xfer->plan.cache, KVCL_KIND_CACHE, "kvcl_xfer_post")) != KVCL_OK)) {
+        return status;
+    }
+    if (((local_blocks == NULL) && (n_local != 0)) || ((remote_blocks == NULL) && (n_remote != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_xfer_post: a list of blocks is NULL");
     }
     p               = xfer->params;
     local           = xfer->local;
@@ -118,5 +122,7 @@ kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, siz
 
 void kvcl_xfer_free(kvcl_xfer_h xfer)
 {
-    free(xfer);
+    if (kvcl_handle_may_free(xfer, KVCL_KIND_XFER, "kvcl_xfer_free")) {
+        kvcl_object_free(xfer);
+    }
 }

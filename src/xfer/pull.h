@@ -13,8 +13,8 @@
 #define KVCL_XFER_PULL_H
 
 #include "core/comm.h"
-#include "core/req.h"
 #include "cache/cache.h"
+#include "req/req.h"
 #include "xfer/copy.h"
 #include "xfer/gate.h"
 #include "xfer/xfer_wire.h"

@@ -304,7 +304,7 @@ static kvcl_status_t post(kvcl_context_h ctx, put_t *put, kvcl_gate_t *gate, con
     status = kvcl_req_start(&put->req, ctx, &put_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if (status == KVCL_OK) {
         if (req_p != NULL) {
-            *req_p = &put->req;
+            *req_p = kvcl_req_handle(&put->req);
         }
         put->req.with = put->peer;
         status = kvcl_req_publish(&put->req);

@@ -3,7 +3,8 @@
  */
 #include "config.h"
 #include "base/error.h"
-#include "core/req.h"
+#include "handle/handle.h"
+#include "req/req.h"
 #include "xfer/gate.h"
 #include "xfer/params.h"
 
@@ -55,7 +56,7 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_gate_t *gate, const kvcl_xfer
     status = kvcl_req_start(&wait->req, ctx, &wait_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if (status == KVCL_OK) {
         if (req_p != NULL) {
-            *req_p = &wait->req;
+            *req_p = kvcl_req_handle(&wait->req);
         }
         if (kvcl_gate_pass(gate, NULL, &wait->waiter) != KVCL_INPROGRESS) {
             kvcl_req_complete(&wait->req, KVCL_OK);
@@ -79,8 +80,12 @@ kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const kvcl_xfer
     if (status != KVCL_OK) {
         return status;
     }
-    if ((ctx == NULL) || (stream == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the context or the stream is NULL", call);
+    status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, call);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (stream == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the stream is NULL", call);
     }
     status = kvcl_gate_make(ctx, stream, call, &gate);
     if (status != KVCL_OK) {

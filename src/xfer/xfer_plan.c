@@ -3,7 +3,7 @@
  */
 #include "config.h"
 #include "xfer/prepare.h"
-#include "base/error.h"
+#include "handle/handle.h"
 #include "xfer/params.h"
 
 kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvcl_call_id_t call,
@@ -14,8 +14,9 @@ kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvc
     if (status != KVCL_OK) {
         return status;
     }
-    if (cache == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the cache is NULL", kvcl_call_name(call));
+    status = kvcl_handle_check(cache, KVCL_KIND_CACHE, kvcl_call_name(call));
+    if (status != KVCL_OK) {
+        return status;
     }
     plan->ctx   = comm->ctx;
     plan->cache = cache;

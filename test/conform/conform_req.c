@@ -370,18 +370,13 @@ static void callback_beside_a_waiter(cf_t *cf)
 
 static unsigned readable(cf_t *cf, int fd, int ms)
 {
-    struct pollfd pfd = {.fd = fd, .events = POLLIN};
-    uint64_t      count = 0, until = kvcl_deadline_after((uint64_t)(unsigned)ms * KVCL_NS_PER_MS);
+    struct pollfd pfd   = {.fd = fd, .events = POLLIN};
+    uint64_t      count = 0;
 
-    do {
-        if (cf->no_thread) {
-            (void)kvcl_progress(cf->ctx);
-        }
-        if (poll(&pfd, 1, cf->no_thread ? 0 : ms) == 1) {
-            return (read(fd, &count, sizeof(count)) == sizeof(count)) ? (unsigned)count : 0;
-        }
-    } while (!kvcl_deadline_passed(until));
-    return 0;
+    if (poll(&pfd, 1, ms) != 1) {
+        return 0;
+    }
+    return (read(fd, &count, sizeof(count)) == sizeof(count)) ? (unsigned)count : 0;
 }
 
 /* What the descriptor told can be collected at once: who sleeps on it may trust it. */
@@ -435,7 +430,7 @@ static const cf_case_t cases[] = {
     {"callbacks", callbacks, 0},
     {"callbacks_that_post", callbacks_that_post, 0},
     {"callback_beside_a_waiter", callback_beside_a_waiter, 0},
-    {"descriptor", descriptor, 0},
+    {"descriptor", descriptor, CF_THREAD},
     {NULL, NULL, 0},
 };
 

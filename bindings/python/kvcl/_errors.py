@@ -35,6 +35,7 @@ class Status(enum.IntEnum):
     ERR_SHUTDOWN = -23
     ERR_INTERNAL = -24
     ERR_WAIT_TIMEOUT = -25
+    ERR_DEAD_HANDLE = -26
 
 
 class KvclError(Exception):
@@ -197,6 +198,12 @@ class Internal(KvclError, RuntimeError):
     """A bug in the library: please report it."""
 
     status = Status.ERR_INTERNAL
+
+
+class DeadHandle(KvclError, ValueError):
+    """The object was freed already."""
+
+    status = Status.ERR_DEAD_HANDLE
 
 
 def by_status() -> Dict[int, Type[KvclError]]:

@@ -95,8 +95,8 @@ class Request(_kvcl.Request):
 
 # ---- asyncio ----
 #
-# All awaited requests of a context share its eventfd. Whichever loop reads it looks at all of them, also those of
-# other threads' loops: the one that reads leaves nothing for the others.
+# All awaited requests of a context share its descriptor. Whichever loop arms it looks at all of them, also those of
+# other threads' loops: the one that arms it leaves nothing for the others.
 
 
 class _Awaited:
@@ -108,13 +108,10 @@ class _Awaited:
 _awaited: "weakref.WeakKeyDictionary[Any, _Awaited]" = weakref.WeakKeyDictionary()
 
 
-def _wake(awaited: _Awaited, fd: int) -> None:
-    try:
-        os.read(fd, 8)
-    except OSError:  # another loop was faster
-        pass
-    for request in list(awaited.requests):
-        request.done()  # runs _when_done callbacks
+def _wake(awaited: _Awaited, context: Any) -> None:
+    while not context._arm():
+        for request in list(awaited.requests):
+            request.done()  # runs _when_done callbacks
 
 
 def _finish(future: "asyncio.Future[None]") -> None:
@@ -131,7 +128,7 @@ def _until_done(request: Request) -> Generator[Any, None, None]:
     fd = context.fileno()
     canceled = None
     if awaited.loops.get(loop, 0) == 0:
-        loop.add_reader(fd, _wake, awaited, fd)
+        loop.add_reader(fd, _wake, awaited, context)
     awaited.loops[loop] = awaited.loops.get(loop, 0) + 1
     try:
         while True:
@@ -146,6 +143,7 @@ def _until_done(request: Request) -> Generator[Any, None, None]:
             awaited.requests[request] = None
             request._when_done(completed)
             request.done()  # it may have completed before the descriptor was watched
+            _wake(awaited, context)
             try:
                 yield from future.__await__()
                 break

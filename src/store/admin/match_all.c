@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "handle/handle.h"
 #include "store/store.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -49,10 +50,18 @@ kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const k
     kvcl_status_t status;
     size_t        hit = 0;
 
-    if ((store == NULL) || (hit_p == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: the store or hit_p is NULL");
+    status = kvcl_handle_check(store, KVCL_KIND_STORE, "kvcl_store_match_all");
+    if (status != KVCL_OK) {
+        return status;
     }
-    comm = (comm == NULL) ? store->comm : comm;
+    comm   = (comm == NULL) ? store->comm : comm;
+    status = kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_store_match_all");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (hit_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: hit_p is NULL");
+    }
     if (comm->inter || (comm->ctx != store->ctx)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: an inter-communicator, or of another context");
     }

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/structs.h"
+#include "handle/handle.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/admin/stats_wire.h"
@@ -79,11 +80,11 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
     kvcl_status_t      status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_stats");
     kvcl_store_stats_t now;
 
+    if (status == KVCL_OK) {
+        status = kvcl_handle_check(store, KVCL_KIND_STORE, "kvcl_store_stats");
+    }
     if (status != KVCL_OK) {
         return status;
-    }
-    if (store == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_stats: store is NULL");
     }
     kvcl_lock(store->ctx);
     fill(store, &now);

@@ -276,7 +276,7 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
     ++store->ops;
     kvcl_unlock(store->ctx);
     if (req_p != NULL) {
-        *req_p = &b->req; /* before the steps: the last may end it */
+        *req_p = kvcl_req_handle(&b->req); /* before the steps: the last may end it */
     }
     status = post(b);
     if (status != KVCL_OK) {

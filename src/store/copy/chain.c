@@ -294,7 +294,7 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
     chain->outstanding = 2; /* the listing, and this */
     kvcl_owner_pin_recs(pool, chain->recs, n, true); /* until they have been fetched */
     if (req_p != NULL) {
-        *req_p = &chain->req;
+        *req_p = kvcl_req_handle(&chain->req);
     }
     kvcl_unlock(ctx);
     status = kvcl_publish_start(pool, chain->recs, n, &inner, NULL);

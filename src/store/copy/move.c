@@ -6,7 +6,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "core/timeout.h"
+#include "req/timeout.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"

@@ -249,7 +249,7 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
     if (status == KVCL_OK) {
         ++get->store->ops;
         if (req_p != NULL) {
-            *req_p = &get->req;
+            *req_p = kvcl_req_handle(&get->req);
         }
         advance(get);
     }

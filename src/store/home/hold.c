@@ -6,12 +6,15 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "handle/handle.h"
 #include "store/store.h"
 
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call)
 {
-    if (store == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store is NULL", call);
+    kvcl_status_t status = kvcl_handle_check(store, KVCL_KIND_STORE, call);
+
+    if (status != KVCL_OK) {
+        return status;
     }
     if ((keys == NULL) && (n != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: an array of %zu elements is NULL", call, n);

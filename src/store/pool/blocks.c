@@ -9,6 +9,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "handle/handle.h"
 #include "store/pool/pool.h"
 
 #include <stdlib.h>
@@ -227,7 +228,7 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
 
 void kvcl_store_unpin_local(kvcl_store_h store, uint32_t id)
 {
-    if (store != NULL) {
+    if (kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_unpin_local")) {
         kvcl_lock(store->ctx);
         if (store->own != NULL) {
             kvcl_owner_unpin(store->own, id);

@@ -354,7 +354,7 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
         ++store->ops;
         kvcl_list_add_tail(&store->publishes, &publish->link);
         if (req_p != NULL) {
-            *req_p = &publish->req;
+            *req_p = kvcl_req_handle(&publish->req);
         }
         post_asks(publish, p->timeout_ns);
     }

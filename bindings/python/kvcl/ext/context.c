@@ -269,6 +269,23 @@ static PyObject *context_fileno(PyObject *self, PyObject *none)
     return (status == KVCL_OK) ? PyLong_FromLong(fd) : kvpy_raise(status, NULL);
 }
 
+static PyObject *context_arm(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
+    kvcl_status_t status;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_context_arm(ctx->handle);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    return (status >= 0) ? PyBool_FromLong(status == KVCL_OK) : kvpy_raise(status, NULL);
+}
+
 static PyObject *context_progress(PyObject *self, PyObject *none)
 {
     kvpy_ctx_t *ctx = (kvpy_ctx_t *)self;
@@ -330,7 +347,10 @@ static PyMethodDef methods[] = {
     {"_abandon", context_abandon, METH_NOARGS, "Leave the job whatever is still used; at exit."},
     {"_address", context_address, METH_NOARGS, "This context's address as text."},
     {"fileno", context_fileno, METH_NOARGS,
-     "A descriptor (eventfd) that is readable when a request has completed since it was last read."},
+     "A descriptor that is readable when a request has completed, or, without a progress thread, when there is something "
+     "to do; await does what is needed."},
+    {"_arm", context_arm, METH_NOARGS,
+     "Before sleeping on fileno(): whether there is nothing left to do; if there is, look at requests and call it again."},
     {"progress", context_progress, METH_NOARGS,
      "Move everything that can move; how many requests completed. Needed only with progress_thread=False."},
     {"stats", context_stats, METH_NOARGS, "Counters of this context, a dict."},

@@ -1,8 +1,8 @@
 /*
  * The timeouts that users give (kvcl_context.h): of calls that wait, and of calls that do something.
  */
-#ifndef KVCL_CORE_TIMEOUT_H
-#define KVCL_CORE_TIMEOUT_H
+#ifndef KVCL_REQ_TIMEOUT_H
+#define KVCL_REQ_TIMEOUT_H
 
 #include <kvcl/kvcl_context.h>
 #include <stdbool.h>

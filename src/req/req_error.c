@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "core/comm.h"
 #include "core/context.h"
-#include "core/req.h"
+#include "req/req.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,13 +152,14 @@ void kvcl_req_tell_error(kvcl_req_t *req)
     }
 }
 
-const char *kvcl_req_error(kvcl_req_h req)
+const char *kvcl_req_error(kvcl_req_h handle)
 {
+    kvcl_req_t    *req = kvcl_req_slot_find(handle);
     kvcl_status_t status;
     const char    *text;
 
     if (req == NULL) {
-        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_error: the request is NULL");
+        (void)kvcl_req_slot_refuse(handle, "kvcl_req_error");
         return kvcl_last_error();
     }
     status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);

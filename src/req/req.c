@@ -2,13 +2,16 @@
  * Requests (req.h).
  */
 #include "config.h"
-#include "core/req.h"
+#include "req/req.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "core/callback.h"
+#include "base/log.h"
 #include "core/comm.h"
 #include "core/context.h"
-#include "core/timeout.h"
+#include "handle/fork.h"
+#include "handle/handle.h"
+#include "req/callback.h"
+#include "req/timeout.h"
 
 #include <stdlib.h>
 
@@ -19,6 +22,7 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
 {
     req->ctx    = ctx;
     req->cls    = cls;
+    req->slot   = NULL;
     req->id     = 0;
     req->with   = NULL;
     req->why.fmt  = NULL;
@@ -45,7 +49,13 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
     kvcl_assert_locked(ctx);
     init(req, ctx, cls, cb, cb_arg, user, KVCL_INPROGRESS);
     req->timeout_ns = kvcl_timeout(ctx, timeout_ns);
+    if (user && ((req->slot = kvcl_req_slot_get()) == NULL)) {
+        return KVCL_ERR_NO_MEMORY;
+    }
     if (kvcl_heap_add(&eng->timers, &req->timer, deadline) != KVCL_OK) {
+        if (user) {
+            kvcl_req_slot_put(req->slot);
+        }
         return KVCL_ERR_NO_MEMORY;
     }
     kvcl_list_add_tail(&eng->live, &req->live_link);
@@ -54,6 +64,11 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
         kvcl_engine_kick(ctx);
     }
     return KVCL_OK;
+}
+
+kvcl_req_h kvcl_req_handle(kvcl_req_t *req)
+{
+    return kvcl_req_slot_handle(req->slot, req);
 }
 
 kvcl_status_t kvcl_req_publish(kvcl_req_t *req)
@@ -114,6 +129,8 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
 
 void kvcl_req_drop(kvcl_req_t *req)
 {
+    kvcl_req_slot_t *slot = req->slot;
+
     if (atomic_fetch_sub_explicit(&req->holders, 1, memory_order_acq_rel) != 1) {
         return;
     }
@@ -123,6 +140,9 @@ void kvcl_req_drop(kvcl_req_t *req)
     } else {
         free(req);
     }
+    if (slot != NULL) {
+        kvcl_req_slot_put(slot);
+    }
 }
 
 static void stop_instant(kvcl_req_t *req, kvcl_status_t status)
@@ -131,27 +151,36 @@ static void stop_instant(kvcl_req_t *req, kvcl_status_t status)
     (void)status; /* it has finished */
 }
 
-static const kvcl_req_class_t instant_class = {.name = "instant", .stop = stop_instant};
+static void release_instant(kvcl_req_t *req)
+{
+    (void)req; /* it lies in its slot */
+}
+
+static const kvcl_req_class_t instant_class = {.name = "instant", .stop = stop_instant, .release = release_instant};
+_Static_assert(sizeof(kvcl_req_t) <= KVCL_REQ_SLOT_ROOM, "a request fits into a slot");
 
 kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
                                kvcl_req_h *req_p)
 {
-    kvcl_req_t *req;
+    kvcl_req_slot_t *slot;
+    kvcl_req_t  *req;
 
     atomic_fetch_add_explicit(&ctx->instant_ops, 1, memory_order_relaxed);
     if ((cb == NULL) && (req_p == NULL)) {
         return KVCL_OK;
     }
-    req = malloc(sizeof(*req));
-    if (req == NULL) {
+    slot = kvcl_req_slot_get();
+    if (slot == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a request");
     }
+    req = (kvcl_req_t *)(void *)slot->room;
     init(req, ctx, &instant_class, cb, cb_arg, req_p != NULL, final);
+    req->slot = slot;
     if (final < 0) {
         kvcl_req_keep_sentence(req);
     }
     if (req_p != NULL) {
-        *req_p = req;
+        *req_p = kvcl_req_handle(req);
     }
     if ((cb != NULL) || (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0)) {
         kvcl_lock(ctx);
@@ -169,14 +198,17 @@ static kvcl_status_t collect(kvcl_req_t *req, bool tell)
     if ((status < 0) && tell) {
         kvcl_req_tell_error(req);
     }
+    kvcl_req_slot_kill(req->slot);
     kvcl_req_drop(req);
     return status;
 }
 
-kvcl_status_t kvcl_req_test(kvcl_req_h req)
+kvcl_status_t kvcl_req_test(kvcl_req_h handle)
 {
+    kvcl_req_t *req = kvcl_req_slot_find(handle);
+
     if (req == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_test: the request is NULL");
+        return kvcl_req_slot_refuse(handle, "kvcl_req_test");
     }
     if (!kvcl_req_settle(req)) {
         (void)kvcl_engine_pass(req->ctx);
@@ -194,10 +226,32 @@ typedef struct set {
     size_t     at; /* any: the one that is over; all: the first that may not be */
 } set_t;
 
+/* NULL: none; or it was collected by another thread meanwhile, which collect_at() says. */
+static kvcl_req_t *req_at(const set_t *set, size_t i)
+{
+    return (set->reqs[i] != NULL) ? kvcl_req_slot_find(set->reqs[i]) : NULL;
+}
+
+static bool is_settled(const set_t *set, size_t i)
+{
+    kvcl_req_t *req = req_at(set, i);
+
+    return (req == NULL) || kvcl_req_settle(req);
+}
+
+static kvcl_status_t collect_at(set_t *set, size_t i, bool tell, const char *call)
+{
+    kvcl_req_t    *req   = req_at(set, i);
+    kvcl_status_t status = (req != NULL) ? collect(req, tell) : kvcl_req_slot_refuse(set->reqs[i], call);
+
+    set->reqs[i] = NULL;
+    return status;
+}
+
 static bool any_settled(set_t *set)
 {
     for (set->at = 0; set->at < set->n; ++set->at) {
-        if ((set->reqs[set->at] != NULL) && kvcl_req_settle(set->reqs[set->at])) {
+        if ((set->reqs[set->at] != NULL) && is_settled(set, set->at)) {
             return true;
         }
     }
@@ -206,7 +260,7 @@ static bool any_settled(set_t *set)
 
 static bool all_settled(set_t *set)
 {
-    while ((set->at < set->n) && ((set->reqs[set->at] == NULL) || kvcl_req_settle(set->reqs[set->at]))) {
+    while ((set->at < set->n) && is_settled(set, set->at)) {
         ++set->at;
     }
     return set->at == set->n;
@@ -214,11 +268,13 @@ static bool all_settled(set_t *set)
 
 static bool any_near(void *arg)
 {
-    set_t  *set = arg;
-    size_t i;
+    set_t      *set = arg;
+    kvcl_req_t *req;
+    size_t     i;
 
     for (i = 0; i < set->n; ++i) {
-        if ((set->reqs[i] != NULL) && kvcl_req_is_near(set->reqs[i])) {
+        req = req_at(set, i);
+        if ((set->reqs[i] != NULL) && ((req == NULL) || kvcl_req_is_near(req))) {
             return true;
         }
     }
@@ -227,18 +283,38 @@ static bool any_near(void *arg)
 
 static bool next_near(void *arg)
 {
-    set_t *set = arg;
+    set_t      *set = arg;
+    kvcl_req_t *req = req_at(set, set->at);
 
-    return kvcl_req_is_near(set->reqs[set->at]);
+    return (req == NULL) || kvcl_req_is_near(req);
+}
+
+/* All must be alive. *ctx_p: their context, NULL if there is none. */
+static kvcl_status_t check_set(const set_t *set, const char *call, kvcl_context_h *ctx_p)
+{
+    kvcl_req_t *req;
+    size_t     i;
+
+    *ctx_p = NULL;
+    for (i = 0; i < set->n; ++i) {
+        req = req_at(set, i);
+        if ((set->reqs[i] != NULL) && (req == NULL)) {
+            return kvcl_req_slot_refuse(set->reqs[i], call);
+        }
+        *ctx_p = ((*ctx_p == NULL) && (req != NULL)) ? req->ctx : *ctx_p;
+    }
+    return KVCL_OK;
 }
 
 /* Waiting for the request whose callback this thread is in would not end. */
 static kvcl_status_t check_outer(const set_t *set, const char *call)
 {
-    size_t i;
+    kvcl_req_t *req;
+    size_t     i;
 
     for (i = 0; i < set->n; ++i) {
-        if ((set->reqs[i] != NULL) && kvcl_callback_is_outer(set->reqs[i])) {
+        req = req_at(set, i);
+        if ((req != NULL) && kvcl_callback_is_outer(req)) {
             return kvcl_fail(KVCL_ERR_BUSY, "%s: this thread is in the callback of the request it would wait for",
                              call);
         }
@@ -249,13 +325,14 @@ static kvcl_status_t check_outer(const set_t *set, const char *call)
 /* "get with rank 3", "2 of 9 requests, the first: get with rank 3" */
 static const char *what_is_left(const set_t *set, char *buf, size_t cap)
 {
-    kvcl_req_t *first = NULL;
+    kvcl_req_t *first = NULL, *req;
     char       what[WHAT_MAX];
     size_t     left = 0, i;
 
     for (i = 0; i < set->n; ++i) {
-        if ((set->reqs[i] != NULL) && !kvcl_req_is_done(set->reqs[i])) {
-            first = (first == NULL) ? set->reqs[i] : first;
+        req = req_at(set, i);
+        if ((req != NULL) && !kvcl_req_is_done(req)) {
+            first = (first == NULL) ? req : first;
             ++left;
         }
     }
@@ -297,29 +374,17 @@ static kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t
     return kvcl_wait_ended(ctx, timeout_ns, call, what_is_left(set, left, sizeof(left)));
 }
 
-kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns)
+kvcl_status_t kvcl_req_wait(kvcl_req_h handle, uint64_t timeout_ns)
 {
-    set_t         set = {&req, 1, 0};
+    set_t         set  = {&handle, 1, 0};
+    kvcl_req_t    *req = kvcl_req_slot_find(handle);
     kvcl_status_t status;
 
     if (req == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait: the request is NULL");
+        return kvcl_req_slot_refuse(handle, "kvcl_req_wait");
     }
     status = wait_set(&set, req->ctx, true, timeout_ns, "kvcl_req_wait");
-    return (status == KVCL_OK) ? collect(req, true) : status;
-}
-
-/* All requests of a set belong to one context. */
-static kvcl_context_h set_context(const set_t *set)
-{
-    size_t i;
-
-    for (i = 0; i < set->n; ++i) {
-        if (set->reqs[i] != NULL) {
-            return set->reqs[i]->ctx;
-        }
-    }
-    return NULL;
+    return (status == KVCL_OK) ? collect_at(&set, 0, true, "kvcl_req_wait") : status;
 }
 
 kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns, size_t *index_p)
@@ -331,7 +396,10 @@ kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns,
     if ((index_p == NULL) || ((reqs == NULL) && (n != 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait_any: NULL argument");
     }
-    ctx = set_context(&set);
+    status = check_set(&set, "kvcl_req_wait_any", &ctx);
+    if (status != KVCL_OK) {
+        return status;
+    }
     if (ctx == NULL) {
         *index_p = n;
         return KVCL_OK;
@@ -340,10 +408,8 @@ kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns,
     if (status != KVCL_OK) {
         return status;
     }
-    status          = collect(reqs[set.at], true);
-    reqs[set.at]    = NULL;
-    *index_p        = set.at;
-    return status;
+    *index_p = set.at;
+    return collect_at(&set, set.at, true, "kvcl_req_wait_any");
 }
 
 kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
@@ -356,16 +422,15 @@ kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
     if ((reqs == NULL) && (n != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait_all: reqs is NULL");
     }
-    ctx = set_context(&set);
-    if (ctx == NULL) {
-        return KVCL_OK;
+    status = check_set(&set, "kvcl_req_wait_all", &ctx);
+    if ((status != KVCL_OK) || (ctx == NULL)) {
+        return status;
     }
     waited = wait_set(&set, ctx, true, timeout_ns, "kvcl_req_wait_all");
     for (i = 0; (i < n) && (waited != KVCL_ERR_BUSY); ++i) {
-        if ((reqs[i] != NULL) && kvcl_req_settle(reqs[i])) {
-            status  = collect(reqs[i], first == KVCL_OK);
-            reqs[i] = NULL;
-            first   = ((first == KVCL_OK) && (status < 0)) ? status : first;
+        if ((reqs[i] != NULL) && is_settled(&set, i)) {
+            status = collect_at(&set, i, first == KVCL_OK, "kvcl_req_wait_all");
+            first  = ((first == KVCL_OK) && (status < 0)) ? status : first;
         }
     }
     return (first != KVCL_OK) ? first : waited;
@@ -373,12 +438,13 @@ kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
 
 /* ---- layers ---- */
 
-kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer)
+kvcl_status_t kvcl_req_layer_ready(kvcl_req_h handle, uint32_t layer)
 {
+    kvcl_req_t    *req = kvcl_req_slot_find(handle);
     kvcl_status_t status;
 
     if (req == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_ready: the request is NULL");
+        return kvcl_req_slot_refuse(handle, "kvcl_req_layer_ready");
     }
     if (req->cls->layer_ready == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_ready: the request is no send with KVCL_LAYERWISE");
@@ -409,12 +475,13 @@ static kvcl_status_t layer_end(kvcl_req_t *req, uint32_t layer, const char *call
     return status;
 }
 
-kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer)
+kvcl_status_t kvcl_req_layer_test(kvcl_req_h handle, uint32_t layer)
 {
+    kvcl_req_t    *req = kvcl_req_slot_find(handle);
     kvcl_status_t status;
 
     if (req == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_test: the request is NULL");
+        return kvcl_req_slot_refuse(handle, "kvcl_req_layer_test");
     }
     status = layer_state(req, layer);
     if (status == KVCL_INPROGRESS) {
@@ -434,13 +501,14 @@ static bool layer_here(void *arg)
     return layer_state(((one_layer_t *)arg)->req, ((one_layer_t *)arg)->layer) != KVCL_INPROGRESS;
 }
 
-kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns)
+kvcl_status_t kvcl_req_layer_wait(kvcl_req_h handle, uint32_t layer, uint64_t timeout_ns)
 {
-    one_layer_t one = {req, layer};
+    kvcl_req_t  *req = kvcl_req_slot_find(handle);
+    one_layer_t one  = {req, layer};
     char        what[WHAT_MAX + 32], who[WHAT_MAX];
 
     if (req == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_layer_wait: the request is NULL");
+        return kvcl_req_slot_refuse(handle, "kvcl_req_layer_wait");
     }
     if (!layer_here(&one) && !kvcl_wait_for(req->ctx, layer_here, &one, timeout_ns)) {
         snprintf(what, sizeof(what), "layer %u of: %s", layer, kvcl_req_describe(req, who, sizeof(who)));
@@ -449,8 +517,16 @@ kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeo
     return layer_end(req, layer, "kvcl_req_layer_wait", layer_state(req, layer));
 }
 
-void kvcl_req_cancel(kvcl_req_h req)
+void kvcl_req_cancel(kvcl_req_h handle)
 {
+    kvcl_req_t *req = kvcl_req_slot_find(handle);
+
+    if ((handle != NULL) && (req == NULL)) {
+        (void)kvcl_req_slot_refuse(handle, "kvcl_req_cancel");
+        if (!kvcl_is_forked()) {
+            kvcl_log_error("%s", kvcl_last_error());
+        }
+    }
     if ((req == NULL) || kvcl_req_is_done(req)) {
         return;
     }

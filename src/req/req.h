@@ -9,12 +9,13 @@
  *
  * kvcl_req_instant() makes a request that is final at once without any lock: for transfers copied inside the post.
  */
-#ifndef KVCL_CORE_REQ_H
-#define KVCL_CORE_REQ_H
+#ifndef KVCL_REQ_REQ_H
+#define KVCL_REQ_REQ_H
 
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "handle/handle.h"
 #include <kvcl/kvcl_req.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,7 +23,7 @@
 struct kvcl_context;
 struct kvcl_peer;
 
-typedef struct kvcl_req kvcl_req_t;
+typedef struct kvcl_request kvcl_req_t;
 
 typedef struct kvcl_req_class {
     const char *name;
@@ -43,9 +44,10 @@ typedef struct kvcl_req_class {
     kvcl_status_t (*layer_state)(const kvcl_req_t *req, uint32_t layer);
 } kvcl_req_class_t;
 
-struct kvcl_req {
+struct kvcl_request {
     struct kvcl_context    *ctx;
     const kvcl_req_class_t *cls;
+    kvcl_req_slot_t            *slot;    /* of the user's handle; NULL: there is none */
     _Atomic int            state;    /* KVCL_INPROGRESS or the final status */
     _Atomic int            holders;  /* the user's handle, the callback still to run */
     _Atomic int            called;   /* callback.c */
@@ -69,6 +71,9 @@ struct kvcl_req {
  */
 kvcl_status_t kvcl_req_start(kvcl_req_t *req, struct kvcl_context *ctx, const kvcl_req_class_t *cls,
                              uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg, bool user) KVCL_MUST_CHECK;
+
+/** What a user is given for a request that was started with @a user. */
+kvcl_req_h kvcl_req_handle(kvcl_req_t *req);
 
 /** Engine lock held: give it an id that peers' messages may name; kvcl_req_find() finds it until it completes. */
 kvcl_status_t kvcl_req_publish(kvcl_req_t *req) KVCL_MUST_CHECK;

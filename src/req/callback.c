@@ -6,7 +6,7 @@
  * under it: a waiter that has looked before under the lock is woken, one that looks later sees it.
  */
 #include "config.h"
-#include "core/callback.h"
+#include "req/callback.h"
 #include "core/context.h"
 
 enum { NOT_YET, RUNNING, RETURNED };

@@ -8,10 +8,10 @@
  *
  * A request without a callback costs nothing here.
  */
-#ifndef KVCL_CORE_CALLBACK_H
-#define KVCL_CORE_CALLBACK_H
+#ifndef KVCL_REQ_CALLBACK_H
+#define KVCL_REQ_CALLBACK_H
 
-#include "core/req.h"
+#include "req/req.h"
 
 /** Lock held: queue the callback of a request that became final; does nothing for a request without one. */
 void kvcl_callback_queue(struct kvcl_context *ctx, kvcl_req_t *req);

@@ -2,7 +2,7 @@
  * The timeouts that users give (timeout.h).
  */
 #include "config.h"
-#include "core/timeout.h"
+#include "req/timeout.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"

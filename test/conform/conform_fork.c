@@ -1,0 +1,140 @@
+/*
+ * fork() in a rank: the child's calls fail and say why, what it frees is not freed, its exit is clean; the parent and
+ * its peers go on, while the child lives and after it has gone.
+ */
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LEN = 50000, CHILD_S = 20 };
+
+/* What the child inherits. */
+typedef struct inherited {
+    cf_t         *cf;
+    cf_mem_t     *mem;
+    kvcl_cache_h cache;
+    kvcl_req_h   pending;
+} inherited_t;
+
+static int next_rank(const cf_t *cf)
+{
+    return (cf->rank + 1) % cf->size;
+}
+
+static int last_rank(const cf_t *cf)
+{
+    return (cf->rank + cf->size - 1) % cf->size;
+}
+
+/* In the child no check may end with the frame's failure, which ends the rank: it exits with the line. */
+#define MUST(_cond)                                                                                   \
+    do {                                                                                              \
+        if (!(_cond)) {                                                                               \
+            fprintf(stderr, "child: line %d: %s (%s)\n", __LINE__, #_cond, kvcl_last_error());        \
+            _exit(1);                                                                                 \
+        }                                                                                             \
+    } while (0)
+#define REFUSED(_call) MUST(((_call) == KVCL_ERR_DEAD_HANDLE) && (strstr(kvcl_last_error(), "fork") != NULL))
+
+static void child(const inherited_t *from)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+    kvcl_comm_h        comm;
+    kvcl_req_h         req;
+    char               buf[64];
+    int                fd;
+
+    alarm(CHILD_S); /* a call that blocks ends the child by a signal, which the parent sees */
+    REFUSED(kvcl_get_bytes(from->mem->of[next_rank(from->cf)], 0, buf, sizeof(buf), NULL, &req));
+    REFUSED(kvcl_send_bytes(from->cf->world, next_rank(from->cf), 1, "x", 1, NULL, &req));
+    REFUSED(kvcl_barrier(from->cf->world, NULL, &req));
+    REFUSED(kvcl_req_test(from->pending));
+    REFUSED(kvcl_req_wait(from->pending, KVCL_WAIT_FOREVER));
+    REFUSED(kvcl_comm_world(from->cf->ctx, &comm));
+    REFUSED(kvcl_context_eventfd(from->cf->ctx, &fd));
+    REFUSED(kvcl_mem_export(from->mem->mine, KVCL_READ, buf, &(size_t){sizeof(buf)}));
+    MUST(kvcl_comm_rank(from->cf->world) == -1);
+    MUST(kvcl_progress(from->cf->ctx) == 0);
+    params.boot = "self";
+    MUST(kvcl_init(&params, &ctx) == KVCL_ERR_UNSUPPORTED);
+    MUST(strstr(kvcl_last_error(), "fork") != NULL);
+    kvcl_req_cancel(from->pending);
+    kvcl_mem_free(from->mem->mine);
+    kvcl_cache_destroy(from->cache);
+    kvcl_finalize(from->cf->ctx);
+    exit(0);
+}
+
+static void work(cf_t *cf, cf_mem_t *mem)
+{
+    char       *buf = malloc(LEN), in[8];
+    kvcl_req_h reqs[2];
+    unsigned   i;
+
+    for (i = 0; i < 20; ++i) {
+        kvcl_req_h req;
+        CF_OK(cf, kvcl_get_bytes(mem->of[next_rank(cf)], 0, buf, (i & 1) ? LEN : 64, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+        CF_CHECK(cf, cf_bytes_are((uint64_t)next_rank(cf), 0, buf, 64));
+    }
+    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 5, in, 8, NULL, &reqs[0]));
+    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 5, "message", 8, NULL, &reqs[1]));
+    CF_OK(cf, kvcl_req_wait_all(reqs, 2, 20 * KVCL_NS_PER_SEC));
+    free(buf);
+}
+
+static void parent_goes_on(cf_t *cf)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(4, 256);
+    unsigned      kind;
+    int           status;
+    pid_t         pid;
+
+    for (kind = 0; kind < 2; ++kind) {
+        cf_mem_t    mem  = cf_mem(cf, LEN, kind == 0, KVCL_READ);
+        inherited_t from = {.cf = cf, .mem = &mem};
+        char        in[8];
+
+        cf_bytes((uint64_t)cf->rank, 0, mem.addr, LEN);
+        CF_OK(cf, kvcl_cache_create(cf->ctx, "forked", &layout, NULL, &from.cache));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 9, in, 8, NULL, &from.pending));
+        cf_fence(cf);
+        work(cf, &mem);
+        fflush(stdout);
+        pid = fork();
+        CF_CHECK(cf, pid >= 0);
+        if (pid == 0) {
+            child(&from);
+        }
+        work(cf, &mem);
+        CF_CHECK(cf, waitpid(pid, &status, 0) == pid);
+        CF_CHECK(cf, WIFEXITED(status) && (WEXITSTATUS(status) == 0));
+        cf_fence(cf);
+        work(cf, &mem);
+        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 9, "pending", 8, NULL, NULL));
+        CF_OK(cf, cf_end(cf, from.pending));
+        CF_CHECK(cf, strcmp(in, "pending") == 0);
+        kvcl_cache_destroy(from.cache);
+        cf_mem_end(cf, &mem);
+    }
+}
+
+static const cf_case_t cases[] = {
+    {"parent_goes_on", parent_goes_on, CF_PROCS},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {
+    {"shm", true, 2, 0}, {"shm", true, 2, KVCL_INIT_NO_THREAD}, {"tcp", true, 2, 0},
+    {"tcp", true, 2, KVCL_INIT_NO_THREAD},                      {NULL, false, 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
