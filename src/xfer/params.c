@@ -55,6 +55,19 @@ static const struct {
     [KVCL_CALL_STORE_GET_VALUES] = {"kvcl_store_get_values", 0, STATUS},
     [KVCL_CALL_STORE_PUT_VALUES] = {"kvcl_store_put_values", KVCL_PUT_WAIT, STATUS | PUTS},
     [KVCL_CALL_STORE_UPSERT_VALUES] = {"kvcl_store_upsert_values", 0, STATUS | PUTS},
+    [KVCL_CALL_STORE_MATCH] = {"kvcl_store_match", 0, 0},
+    [KVCL_CALL_STORE_EXISTS] = {"kvcl_store_exists", 0, 0},
+    [KVCL_CALL_STORE_MATCH_ALL] = {"kvcl_store_match_all", 0, 0},
+    [KVCL_CALL_STORE_PIN] = {"kvcl_store_pin", 0, 0},
+    [KVCL_CALL_STORE_UNPIN] = {"kvcl_store_unpin", 0, 0},
+    [KVCL_CALL_STORE_QUOTA] = {"kvcl_store_quota", 0, 0},
+    [KVCL_CALL_STORE_CLEAR] = {"kvcl_store_clear", 0, 0},
+    [KVCL_CALL_STORE_COPY] = {"kvcl_store_copy", 0, 0},
+    [KVCL_CALL_STORE_DRAIN] = {"kvcl_store_drain", 0, 0},
+    [KVCL_CALL_STORE_RANK_STATS] = {"kvcl_store_rank_stats", 0, 0},
+    [KVCL_CALL_STORE_ALL_STATS] = {"kvcl_store_all_stats", 0, 0},
+    [KVCL_CALL_STORE_LIST] = {"kvcl_store_list", 0, 0},
+    [KVCL_CALL_STORE_EVENTS] = {"kvcl_store_events", 0, 0},
 };
 _Static_assert(sizeof(calls) / sizeof(calls[0]) == KVCL_CALLS, "a row for each call");
 
