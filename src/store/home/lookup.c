@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/context.h"
 #include "store/store.h"
+#include "store/home/ways.h"
 
 enum { AHEAD = 16, ROUNDS_MAX = 4 };
 
@@ -246,9 +247,25 @@ static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const ui
 
 enum { ON_STACK = 4096 };
 
+/* Which ranks' tables were read, or asked: their homes'. */
+static void end_timing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
+{
+    const kvcl_shard_map_t *map = kvcl_store_shards(store);
+    size_t                 i;
+
+    kvcl_lock(store->ctx);
+    for (i = 0; i < n; ++i) {
+        kvcl_timing_way(timing, kvcl_store_way(store, kvcl_store_home(store, map, &keys[i])));
+    }
+    kvcl_unlock(store->ctx);
+    kvcl_timing_note(&store->ctx->latency, timing);
+}
+
 static kvcl_status_t look_up(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool match, uint8_t *flags,
                              size_t *hit_p)
 {
+    kvcl_timing_t timing = match ? kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_MATCH)
+                                 : (kvcl_timing_t){0};
     kvcl_status_t status = KVCL_OK;
     size_t        hit;
     bool          ask;
@@ -256,6 +273,7 @@ static kvcl_status_t look_up(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
     n = look_all(store, keys, n, match, flags, &ask);
     if (ask) {
+        timing = match ? kvcl_timing_begin(KVCL_LATENCY_STORE_MATCH) : timing; /* worth a clock */
         status = ask_homes(store, keys, n, flags);
         if (status != KVCL_OK) {
             return status;
@@ -268,6 +286,9 @@ static kvcl_status_t look_up(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         *hit_p = hit;
     }
     touch(store, keys, hit, flags);
+    if (timing.begun_ns != 0) {
+        end_timing(store, keys, n, &timing);
+    }
     return KVCL_OK;
 }
 
