@@ -55,6 +55,34 @@ typedef struct kvcl_context_stats {
 /** @return KVCL_OK; KVCL_ERR_INVALID_PARAM: NULL, or stats->size is no size. */
 KVCL_API kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats) KVCL_MUST_CHECK;
 
+/* How long one kind of call took on one kind of path, as a histogram. */
+typedef struct kvcl_latency_info {
+    size_t         size;       /* bytes of this structure in the library that is running */
+    const char     *op;        /* "get", "put": kvcl_get, kvcl_put and their _bytes; "store_get"; "store_put" (and
+                                  upsert); "store_match"; "store_copy": fetching blocks of which this rank keeps a
+                                  copy */
+    const char     *path;      /* how the bytes went: "loop" (in this process), "mapped", "native" (got or put by the
+                                  network), "served" (their owner's processor took part). Of the store's calls: how
+                                  the memory of the farthest rank that took part is reached */
+    uint64_t       count;      /* calls: the sum of counts */
+    uint64_t       sum_ns;     /* nanoseconds that they took, all together */
+    size_t         n_buckets;
+    const uint64_t *bounds_ns; /* [n_buckets]: the longest time of each bucket, in nanoseconds, rising, each at most a
+                                  quarter above the one before; the first is 64, the last UINT64_MAX */
+    const uint64_t *counts;    /* [n_buckets]: calls that took longer than the bound before, and not longer than this */
+} kvcl_latency_info_t;
+typedef void (*kvcl_latency_cb_t)(void *arg, const kvcl_latency_info_t *info);
+
+/**
+ * How long this context's calls have taken since kvcl_init, from the call to the completion of what it posted. Only
+ * calls that ended with KVCL_OK count, and none that waited for a CUDA stream, or moved values. Calls that end inside
+ * the posting call, as those on mapped memory do, are sampled: one in 61 is timed and counts for 61. cb is called once
+ * for each op and path that has counted a call; the structure and what it points at live during the callback. Any
+ * thread; takes no lock, so numbers may grow while it reads.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (ctx or cb is NULL).
+ */
+KVCL_API kvcl_status_t kvcl_query_latency(kvcl_context_h ctx, kvcl_latency_cb_t cb, void *arg) KVCL_MUST_CHECK;
+
 KVCL_END_DECLS
 
 #endif

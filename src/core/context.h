@@ -73,6 +73,7 @@ struct kvcl_context {
     _Atomic uint64_t      instant_ops; /* operations that ended inside their posts */
     _Atomic uint64_t      bytes_in;
     _Atomic uint64_t      bytes_out;
+    kvcl_latency_table_t  latency;
 };
 
 /* The transport frames that served transfers use, settings applied. */

@@ -16,6 +16,7 @@
 #ifndef KVCL_CORE_PEER_H
 #define KVCL_CORE_PEER_H
 
+#include "base/latency.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "wire/wire.h"
@@ -106,6 +107,12 @@ kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr
 /** Lock held: such a question has left, or waits to; it was answered, or nobody waits for the answer any more. */
 void          kvcl_peer_asked(kvcl_peer_t *peer);
 void          kvcl_peer_answered(kvcl_peer_t *peer);
+
+/** How its memory is reached where it is mapped here. */
+static inline kvcl_way_t kvcl_way_mapped(const kvcl_peer_t *peer)
+{
+    return (peer->ops == &kvcl_xport_loop) ? KVCL_WAY_LOOP : KVCL_WAY_MAPPED;
+}
 
 /** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);

@@ -317,6 +317,7 @@ kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf
 
 bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, bool push, kvcl_status_t *status_p)
 {
+    kvcl_timing_t  timing  = kvcl_timing_sample(&rmem->ctx->latency, push ? KVCL_LATENCY_PUT : KVCL_LATENCY_GET);
     kvcl_rregion_t *region = &rmem->rregion;
     char           *there;
     bool           mapped;
@@ -338,7 +339,10 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
         *status_p = kvcl_rregion_live(region) ? KVCL_OK : KVCL_ERR_ACCESS;
         atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, len, memory_order_relaxed);
     }
-    if (*status_p != KVCL_OK) {
+    if (*status_p == KVCL_OK) {
+        kvcl_timing_way(&timing, kvcl_way_mapped(rmem->peer));
+        kvcl_timing_end(&rmem->ctx->latency, &timing);
+    } else {
         char who[48];
         kvcl_lock(rmem->ctx);
         kvcl_comm_who(rmem->peer, who, sizeof(who));

@@ -44,7 +44,7 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
                              kvcl_req_cb_t cb, void *cb_arg, bool user)
 {
     kvcl_engine_t *eng = &ctx->engine;
-    uint64_t      deadline = kvcl_deadline_after(kvcl_timeout(ctx, timeout_ns));
+    uint64_t      now_ns = kvcl_now_ns(), deadline = kvcl_deadline_add(now_ns, kvcl_timeout(ctx, timeout_ns));
 
     kvcl_assert_locked(ctx);
     init(req, ctx, cls, cb, cb_arg, user, KVCL_INPROGRESS);
@@ -52,6 +52,7 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
     if (user && ((req->slot = kvcl_req_slot_get()) == NULL)) {
         return KVCL_ERR_NO_MEMORY;
     }
+    req->timing = (kvcl_timing_t){.begun_ns = now_ns, .weight = 1};
     if (kvcl_heap_add(&eng->timers, &req->timer, deadline) != KVCL_OK) {
         if (user) {
             kvcl_req_slot_put(req->slot);
@@ -120,6 +121,9 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     ++ctx->stats.ops;
     if (status < 0) {
         kvcl_req_word(req, status);
+    }
+    if ((status == KVCL_OK) && (req->timing.op != KVCL_LATENCY_NONE)) {
+        kvcl_timing_note(&ctx->latency, &req->timing);
     }
     /* Final before anybody is told, so that who was told sees it; the operation's own hold keeps it until the drop. */
     atomic_store_explicit(&req->state, status, memory_order_release);

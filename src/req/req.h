@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "base/latency.h"
 #include "handle/handle.h"
 #include <kvcl/kvcl_req.h>
 #include <stdatomic.h>
@@ -54,6 +55,7 @@ struct kvcl_request {
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
+    kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster gives op, and the way when it is known */
     struct kvcl_peer       *with;    /* whom sentences name; NULL: nobody in particular */
     uint64_t               timeout_ns; /* its deadline, counted from its start */
     kvcl_sentence_t        why;      /* while in progress: what went wrong; once failed: the whole sentence */

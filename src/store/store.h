@@ -290,9 +290,10 @@ void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its me
 /* ---- put (copy/put_blocks.c, copy/chain.c) ---- */
 
 /** No lock. List blocks of a class of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of
- * the user's p->copies is of recs[i]. */
+ * the user's p->copies is of recs[i]. timing: of the call that it is the end of, NULL: it is not timed. */
 kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
-                               unsigned copies, const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+                               unsigned copies, const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
+                               kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /** No lock: until a block was freed after `seen` of them were, a pin has expired, or the deadline. False: no use to try
  * again. */
@@ -311,9 +312,10 @@ const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key
 
 typedef struct kvcl_publish kvcl_publish_t;
 /** Send n records of blocks that are PUBLISHED in owner. Lock held; recs is copied. status (may be NULL): each
- * block's. */
+ * block's. timing: of the call that it is the end of, NULL: it is not timed. */
 kvcl_status_t kvcl_publish_start(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n,
-                                 const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+                                 const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
+                                 kvcl_req_h *req_p) KVCL_MUST_CHECK;
 /** Lock held: the owner goes; publishes in flight take their blocks as withdrawn. */
 void          kvcl_publish_forget(kvcl_owner_t *owner);
 uint64_t      kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block); /* no lock */
@@ -339,9 +341,9 @@ static inline void kvcl_store_freed(struct kvcl_store *store)
 
 /* ---- gets (get/get_rounds.c and its neighbours) ---- */
 
-/** No lock. True: all is done, statuses are written and *final_p is the request's. */
+/** No lock. True: all is done, statuses are written and *final_p is the request's. timing: of the call, or NULL. */
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
-                  kvcl_status_t *statuses[2], kvcl_status_t *final_p);
+                  kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_status_t *final_p);
 bool kvcl_verify_work(kvcl_context_h ctx);
 /** Lock held. Fetch the blocks that recs name, from there or from any other copy (gen 0: it is looked for), into
  * cache's blocks ids[]; recs and ids are copied, status (one each) is the caller's, and from (one each, or NULL): of

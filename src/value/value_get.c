@@ -187,7 +187,7 @@ static void get_now(kvcl_vget_t *get, kvcl_vget_group_t *group)
         few[i] = get->recs[group->first + i].key;
     }
     group->done = kvcl_get_now(get->store, few, group->n, &group->view.cache, get->ids + group->first, statuses,
-                               &final);
+                               NULL, &final);
 }
 
 /* Lock held. The gets that are left of the round. */

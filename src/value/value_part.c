@@ -155,7 +155,7 @@ static kvcl_status_t list_here(const kvcl_value_put_t *put, run_t *run)
         run->slots[i] = i;
     }
     run->here = true;
-    return kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, &p, &run->req);
+    return kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, NULL, &p, &run->req);
 }
 
 static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)

@@ -293,11 +293,11 @@ static kvcl_status_t list_new(work_t *work, size_t n, const kvcl_xfer_params_t *
     kvcl_req_h         req;
 
     if ((work->put.copies == 1) || kvcl_list_is_empty(&work->put.kept)) {
-        return kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, p, req_p);
+        return kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, NULL, p, req_p);
     }
     inner.cb     = NULL;
     inner.cb_arg = NULL;
-    status       = kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, &inner, &req);
+    status       = kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, NULL, &inner, &req);
     if (status != KVCL_OK) {
         return status;
     }

@@ -15,6 +15,9 @@ kvcl_status_t  kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel,
 /** It failed: the whole sentence, for the request that is made of it. No lock held. @return status. */
 kvcl_status_t  kvcl_direct_fail(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
                                 bool push, kvcl_status_t status);
+/** The same, and how long it took is noted. */
+kvcl_status_t  kvcl_direct_copy_timed(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
+                                      const kvcl_sel_t *remote_sel, bool push) KVCL_MUST_CHECK;
 void           kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status);
 
 #endif

@@ -99,6 +99,19 @@ kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, 
     return kvcl_rregion_live(&rcache->gens_region) ? KVCL_OK : KVCL_ERR_STALE;
 }
 
+kvcl_status_t kvcl_direct_copy_timed(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
+                                     const kvcl_sel_t *remote_sel, bool push)
+{
+    kvcl_timing_t timing = kvcl_timing_turn(&cache->ctx->latency, push ? KVCL_LATENCY_PUT : KVCL_LATENCY_GET);
+    kvcl_status_t status = kvcl_direct_copy(cache, local_sel, rcache, remote_sel, push);
+
+    if (status == KVCL_OK) {
+        kvcl_timing_way(&timing, kvcl_way_mapped(rcache->peer));
+        kvcl_timing_note(&cache->ctx->latency, &timing);
+    }
+    return status;
+}
+
 kvcl_status_t kvcl_direct_fail(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
                                bool push, kvcl_status_t status)
 {
@@ -132,6 +145,7 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *ga
     kvcl_status_t status;
 
     pull->gate       = gate;
+    pull->op         = (gate == NULL) ? KVCL_LATENCY_GET : KVCL_LATENCY_NONE; /* not what a stream's work takes */
     pull->background = (p->flags & KVCL_BACKGROUND) != 0;
     kvcl_lock(ctx);
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
@@ -163,7 +177,9 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
     }
     if (rcache != NULL) {
-        status = kvcl_direct_copy(plan->cache, local, rcache, remote, false);
+        status = kvcl_timing_due(&plan->ctx->latency)
+                     ? kvcl_direct_copy_timed(plan->cache, local, rcache, remote, false)
+                     : kvcl_direct_copy(plan->cache, local, rcache, remote, false);
         if (status != KVCL_OK) {
             status = kvcl_direct_fail(plan, local, remote, false, status);
         }

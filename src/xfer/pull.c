@@ -355,12 +355,14 @@ static void move(kvcl_pull_t *pull)
         }
         if (is_mapped(pull)) {
             pull->state     = KVCL_PULL_COPY;
+            kvcl_timing_way(&pull->req.timing, kvcl_way_mapped(pull->peer));
             pull->copy.done = copy_done;
             pull->copy.background = pull->background;
             kvcl_copy_start(pull->req.ctx, &pull->copy, pull->range_from, pull->range_from + pull->total);
             return;
         }
         pull->state = KVCL_PULL_RMA;
+        kvcl_timing_way(&pull->req.timing, KVCL_WAY_NATIVE);
         if ((status = kvcl_rma_start(pull, &runs)) != KVCL_ERR_UNSUPPORTED) {
             if (status != KVCL_OK) {
                 kvcl_pull_finish(pull, status);
@@ -454,6 +456,7 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
     }
     status = kvcl_req_start(&pull->req, ctx, &pull_class, timeout_ns, cb, cb_arg, user);
     if (status == KVCL_OK) {
+        pull->req.timing.op = pull->op;
         step(pull);
     }
     return status;

@@ -32,6 +32,7 @@ struct kvcl_pull {
     uint8_t              from;        /* KVCL_FROM_* */
     bool                 push;        /* the other way: local to remote; copy and rma only */
     bool                 background;  /* of the lower class */
+    uint8_t              op;          /* as which it is timed (base/latency.h); 0: it is not */
     bool                 need_direct; /* with push: end with KVCL_ERR_UNSUPPORTED rather than be served */
     char                 cache_name[KVCL_CACHE_NAME_MAX + 1]; /* FROM_CACHE: by name (name_key), or by id */
     uint64_t             name_key;

@@ -109,6 +109,7 @@ void kvcl_pull_ask(kvcl_pull_t *pull)
     kvcl_status_t status = kvcl_req_publish(&pull->req);
 
     pull->state = KVCL_PULL_SERVED;
+    kvcl_timing_way(&pull->req.timing, KVCL_WAY_SERVED);
     if (status == KVCL_OK) {
         status = ask_owner(pull);
     }

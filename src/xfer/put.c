@@ -203,6 +203,7 @@ static void announce(put_t *put)
     kvcl_side_t    side;
     kvcl_status_t  status = (payload != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
 
+    kvcl_timing_way(&put->req.timing, KVCL_WAY_SERVED);
     if (status == KVCL_OK) {
         fill_put(put, &out);
         if (ids != 0) {
@@ -235,6 +236,7 @@ static void direct_done(kvcl_pull_t *pull, kvcl_status_t status)
     put_t *put = pull->arg;
 
     put->direct = NULL;
+    kvcl_timing_way(&put->req.timing, (kvcl_way_t)pull->req.timing.way);
     kvcl_req_watch(&put->req, put->peer);
     if ((status < 0) && (status != KVCL_ERR_UNSUPPORTED)) {
         kvcl_req_take_why(&put->req, &pull->req);
@@ -306,7 +308,8 @@ static kvcl_status_t post(kvcl_context_h ctx, put_t *put, kvcl_gate_t *gate, con
         if (req_p != NULL) {
             *req_p = kvcl_req_handle(&put->req);
         }
-        put->req.with = put->peer;
+        put->req.with      = put->peer;
+        put->req.timing.op = (gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* not what a stream's work takes */
         status = kvcl_req_publish(&put->req);
         put->direct = direct;
         if (status == KVCL_OK) {
@@ -358,7 +361,9 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
     }
     if (rcache != NULL) {
-        status = kvcl_direct_copy(plan->cache, local, rcache, remote, true);
+        status = kvcl_timing_due(&plan->ctx->latency)
+                     ? kvcl_direct_copy_timed(plan->cache, local, rcache, remote, true)
+                     : kvcl_direct_copy(plan->cache, local, rcache, remote, true);
         if (status != KVCL_OK) {
             status = kvcl_direct_fail(plan, local, remote, true, status);
         }

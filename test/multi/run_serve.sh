@@ -118,6 +118,10 @@ if [ -n "$http" ]; then
     for counter in in_bytes out_bytes served_bytes operations strangers malformed late; do
       is has "$tmp/metrics" "^# TYPE kvcl_context_${counter}_total counter\$"
     done
+    is has "$tmp/metrics" '^# TYPE kvcl_call_duration_seconds histogram$'
+    copies='kvcl_call_duration_seconds_[a-z]*{rank="0",op="store_copy",path="[a-z]*"' # of the blocks that moved here
+    is has "$tmp/metrics" "^$copies,le=\"+Inf\"} [1-9]"
+    is has "$tmp/metrics" "^$copies} 0\.[0-9]*[1-9]"
     is has "$tmp/metrics" '^kvcl_context_strangers_total{rank="0"} 0$'
     is has "$tmp/metrics" '^kvcl_context_in_bytes_total{rank="0"} [1-9]'
     is has "$tmp/metrics" '^kvcl_store_in_bytes_total{rank="0"} [1-9]'

@@ -493,6 +493,23 @@ def test_counters(ctx):
     assert isinstance(ctx.fileno(), int)
 
 
+def test_latency(ctx, layout):
+    assert ctx.latency() == {}
+    cache = ctx.cache("timed", layout)
+    for _ in range(200):
+        ctx.world.get(0, cache, [0], [1]).wait(10)
+    got = ctx.latency()
+    assert list(got) == [("get", "loop")]
+    gets = got["get", "loop"]
+    assert 0 < gets["count"] <= 200 + 61 and gets["sum_ns"] > 0
+    assert sum(count for _, count in gets["buckets"]) == gets["count"]
+    assert [bound for bound, _ in gets["buckets"]] == sorted(bound for bound, _ in gets["buckets"])
+    before = ctx.latency()
+    with pytest.raises(kvcl.NotRegistered):
+        ctx.world.get(0, cache, [0], [1], remote_cache="nobodys").wait(10)
+    assert ctx.latency() == before
+
+
 def test_collectives_alone(ctx, layout):
     world = ctx.world
     world.barrier()

@@ -367,7 +367,7 @@ static bool list(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n, list
     if (!now) {
         return false;
     }
-    status = kvcl_publish_start(cold->classes[0].pool, recs, n, &p, NULL);
+    status = kvcl_publish_start(cold->classes[0].pool, recs, n, NULL, &p, NULL);
     if (status != KVCL_OK) {
         on_listed(listing, status);
     }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/store.h"
+#include "store/home/ways.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -186,6 +187,9 @@ static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsign
     kvcl_ask_t       *ask;
 
     memcpy(head.next, ranks + 1, head.n_next * sizeof(ranks[0]));
+    for (from = 0; from < places; ++from) {
+        kvcl_timing_way(&chain->req.timing, kvcl_store_way(chain->store, ranks[from]));
+    }
     for (from = 0; from < n; from += some) {
         some = (n - from < KVCL_COPY_MAX) ? n - from : KVCL_COPY_MAX;
         ask  = kvcl_copy_ask(chain->store, ranks[0], &head, chain->recs, chain->order + from, some);
@@ -268,8 +272,21 @@ static chain_t *make(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uin
     return chain;
 }
 
+/* Lock held. The homes of its blocks take part in the call that is timed; the ranks of its chains come to it. */
+static void find_way(chain_t *chain)
+{
+    const kvcl_shard_map_t *map = kvcl_store_shards(chain->store);
+    size_t                 i;
+
+    for (i = 0; i < chain->n; ++i) {
+        kvcl_timing_way(&chain->req.timing,
+                        kvcl_store_way(chain->store, kvcl_store_home(chain->store, map, &chain->recs[i].key)));
+    }
+}
+
 kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
-                               unsigned copies, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+                               unsigned copies, const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
+                               kvcl_req_h *req_p)
 {
     kvcl_store_h       store = pool->store;
     kvcl_context_h     ctx   = store->ctx;
@@ -278,6 +295,9 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
     kvcl_status_t      status;
 
     if (n == 0) {
+        if (timing != NULL) {
+            kvcl_timing_end(&ctx->latency, timing);
+        }
         return kvcl_req_instant(ctx, KVCL_OK, p->cb, p->cb_arg, req_p);
     }
     if (chain == NULL) {
@@ -290,6 +310,10 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
         free(chain);
         return kvcl_fail(status, "kvcl_store_put: no memory for a request");
     }
+    if (timing != NULL) {
+        chain->req.timing = *timing;
+        find_way(chain);
+    }
     ++store->ops;
     chain->outstanding = 2; /* the listing, and this */
     kvcl_owner_pin_recs(pool, chain->recs, n, true); /* until they have been fetched */
@@ -297,7 +321,7 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
         *req_p = kvcl_req_handle(&chain->req);
     }
     kvcl_unlock(ctx);
-    status = kvcl_publish_start(pool, chain->recs, n, &inner, NULL);
+    status = kvcl_publish_start(pool, chain->recs, n, NULL, &inner, NULL);
     kvcl_lock(ctx);
     if (status != KVCL_OK) {
         chain->status = (chain->status == KVCL_OK) ? status : chain->status;

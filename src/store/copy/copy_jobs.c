@@ -328,7 +328,7 @@ static void on_fetched(void *arg, kvcl_status_t status)
     publish_got(job);
     kvcl_unlock(ctx);
     status = kvcl_publish_start(job->pool, job->todo + (job->n_todo - job->n_new), job->n_new + job->n_again,
-                                &p, NULL);
+                                NULL, &p, NULL);
     if (status != KVCL_OK) {
         on_listed(job, status);
     }

@@ -21,6 +21,7 @@ typedef struct put_work {
     unsigned         copies; /* wanted */
     uint64_t         tenant;
     bool             instead; /* an upsert */
+    kvcl_timing_t    timing;
 } put_work_t;
 
 /* Also one that no home lists, or not that we know of, is told to it again. */
@@ -186,8 +187,9 @@ static void count_copies(const kvcl_owner_t *pool, const kvcl_key_t *keys, size_
 static kvcl_status_t take_room(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const put_work_t *work,
                                const kvcl_xfer_params_t *p, size_t *n_todo_p, size_t *n_held_p)
 {
-    uint64_t      deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, p->timeout_ns)), seen;
+    uint64_t      deadline = kvcl_deadline_add(work->timing.begun_ns, kvcl_timeout(store->ctx, p->timeout_ns));
     kvcl_status_t status;
+    uint64_t      seen;
 
     do {
         kvcl_lock(store->ctx);
@@ -233,9 +235,10 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
     count_copies(work->pool, keys, n, p.copies);
     kvcl_unlock(store->ctx);
     if ((work->copies == 1) && (p.copies == NULL)) {
-        return kvcl_publish_start(work->pool, work->recs + first, at - first, &p, req_p);
+        return kvcl_publish_start(work->pool, work->recs + first, at - first, &work->timing, &p, req_p);
     }
-    return kvcl_chain_start(work->pool, work->recs + first, work->from + first, at - first, work->copies, &p, req_p);
+    return kvcl_chain_start(work->pool, work->recs + first, work->from + first, at - first, work->copies,
+                            &work->timing, &p, req_p);
 }
 
 static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
@@ -270,8 +273,8 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
                          const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
-    put_work_t         work   = {.instead = instead};
-    kvcl_call_id_t        which  = instead ? KVCL_CALL_STORE_UPSERT : KVCL_CALL_STORE_PUT;
+    put_work_t         work   = {.instead = instead, .timing = kvcl_timing_begin(KVCL_LATENCY_STORE_PUT)};
+    kvcl_call_id_t     which  = instead ? KVCL_CALL_STORE_UPSERT : KVCL_CALL_STORE_PUT;
     const char         *call  = kvcl_call_name(which);
     kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, which, &p);
     char               *mem;

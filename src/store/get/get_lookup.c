@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/get/fetch.h"
+#include "store/home/ways.h"
 
 #include <stdlib.h>
 
@@ -57,6 +58,7 @@ static kvcl_status_t ask_homes(kvcl_get_t *get, const uint8_t *skip)
             kvcl_fetch_finish_ask(ask, get->cache->shape.block_bytes);
         }
         ++get->outstanding;
+        kvcl_timing_way(&get->req.timing, kvcl_store_way(store, home));
         kvcl_ask_post(ask, kvcl_get_time_left(get), &get->asks);
         kvcl_store_learn(store, home);
     }

@@ -190,8 +190,16 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
     return true;
 }
 
+/* No lock: what is read here is mapped, or mine. */
+static inline void note_way(kvcl_timing_t *timing, kvcl_store_h store, uint32_t rank)
+{
+    if ((timing != NULL) && (timing->begun_ns != 0) && (rank != store->me)) {
+        kvcl_timing_way(timing, kvcl_way_mapped(store->ranks[rank].peer));
+    }
+}
+
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
-                  kvcl_status_t *statuses[2], kvcl_status_t *final_p)
+                  kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_status_t *final_p)
 {
     hit_t         hits[CHUNK];
     kvcl_status_t final = KVCL_OK, one;
@@ -206,6 +214,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
         for (i = some; i-- > 0;) {
             one   = hits[i].found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
             if (hits[i].found) {
+                note_way(timing, store, hits[i].loc.rank);
                 ++got[hits[i].loc.flags & KVCL_DIR_TIER_MASK];
                 local += (hits[i].loc.rank == store->me) ? 1 : 0;
                 ++n_got;
@@ -218,6 +227,9 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
                 statuses[1][from + i] = one;
             }
         }
+    }
+    if ((timing != NULL) && (final == KVCL_OK)) {
+        kvcl_timing_end(&store->ctx->latency, timing);
     }
     kvcl_store_count_hits(store, got, local);
     atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "store/get/get.h"
 #include "store/cold/cold.h"
+#include "store/home/ways.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
 
@@ -65,6 +66,7 @@ static void finish(kvcl_get_t *get)
             const kvcl_get_item_t *item = &get->items[i];
             ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (kvcl_get_loc(item)->flags & KVCL_DIR_TIER_MASK)];
             local += (!item->from_tier && (kvcl_get_loc(item)->rank == get->store->me)) ? 1 : 0;
+            kvcl_timing_way(&get->req.timing, kvcl_store_way(get->store, kvcl_get_loc(item)->rank));
         }
         if (get->from != NULL) {
             get->from[i] = kvcl_get_origin(&get->items[i]);
@@ -247,6 +249,7 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
     get->deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, p->timeout_ns));
     status = kvcl_req_start(&get->req, ctx, &get_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if (status == KVCL_OK) {
+        get->req.timing.op = KVCL_LATENCY_STORE_GET;
         ++get->store->ops;
         if (req_p != NULL) {
             *req_p = kvcl_req_handle(&get->req);
@@ -288,6 +291,7 @@ kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, si
         free(get);
         return kvcl_fail(result, "no memory for a request");
     }
+    get->req.timing.op = user ? KVCL_LATENCY_NONE : KVCL_LATENCY_STORE_COPY;
     ++store->ops;
     *req_p = &get->req;
     advance(get);
@@ -302,6 +306,7 @@ kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     kvcl_status_t      result = kvcl_store_check(store, keys, n, "kvcl_store_get");
     kvcl_xfer_params_t p;
     kvcl_status_t      *statuses[2];
+    kvcl_timing_t      timing;
     kvcl_get_t         *get;
 
     if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, KVCL_CALL_STORE_GET, &p)) != KVCL_OK) ||
@@ -311,8 +316,9 @@ kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     statuses[0] = status;
     statuses[1] = p.status;
     atomic_fetch_add_explicit(&store->gets, n, memory_order_relaxed);
+    timing = kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_GET);
     if ((n <= store->ctx->config.inline_copy / cache->shape.block_bytes) &&
-        kvcl_get_now(store, keys, n, cache, ids, statuses, &result)) {
+        kvcl_get_now(store, keys, n, cache, ids, statuses, &timing, &result)) {
         return kvcl_req_instant(store->ctx, result, p.cb, p.cb_arg, req_p);
     }
     get = make(store, keys, sizeof(*keys), n, cache, ids);

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/home/find.h"
+#include "store/home/ways.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -67,6 +68,26 @@ static size_t tell(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *prese
     return n;
 }
 
+/* Lock held. Which ranks' tables were read, or asked: their homes'. */
+static void note_ways(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
+{
+    const kvcl_shard_map_t *map = kvcl_store_shards(store);
+    size_t                 i;
+
+    for (i = 0; i < n; ++i) {
+        kvcl_timing_way(timing, kvcl_store_way(store, kvcl_store_home(store, map, &keys[i])));
+    }
+}
+
+/* No lock. A match that ended inside its call. */
+static void end_timing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
+{
+    kvcl_lock(store->ctx);
+    note_ways(store, keys, n, timing);
+    kvcl_unlock(store->ctx);
+    kvcl_timing_note(&store->ctx->latency, timing);
+}
+
 /* ---- where homes must be asked ---- */
 
 static bool next(kvcl_call_t *call)
@@ -81,6 +102,10 @@ static kvcl_status_t end(kvcl_call_t *call)
     kvcl_status_t status  = (call->stopped != KVCL_OK) ? call->stopped : find->status;
 
     if (status == KVCL_OK) {
+        if (lookup->hit_p != NULL) {
+            call->req.timing.op = KVCL_LATENCY_STORE_MATCH;
+            note_ways(call->store, find->keys, find->n, &call->req.timing);
+        }
         touch(call->store, find->keys, tell(find->flags, find->n, lookup->hit_p, lookup->present), find->flags);
     }
     return status;
@@ -94,26 +119,9 @@ static void free_lookup(kvcl_call_t *call)
     free(lookup);
 }
 
-/* The first n keys matter; their flags are copied. */
-static kvcl_status_t ask(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags, size_t *hit_p,
-                         uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
-{
-    lookup_t *lookup = malloc(sizeof(*lookup) + (n * (sizeof(*keys) + 1)));
-
-    if (lookup == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", kvcl_call_name(id), n);
-    }
-    memset(lookup, 0, sizeof(*lookup));
-    lookup->flags   = (uint8_t *)(lookup->keys + n);
-    lookup->hit_p   = hit_p;
-    lookup->present = present;
-    memcpy(lookup->keys, keys, n * sizeof(*keys));
-    memcpy(lookup->flags, flags, n);
-    lookup->find = (kvcl_find_t){.call = &lookup->call, .keys = lookup->keys, .n = n, .flags = lookup->flags};
-    lookup->call.next = next;
-    lookup->call.end  = end;
-    lookup->call.free = free_lookup;
-    return kvcl_call_start(&lookup->call, store, kvcl_call_name(id), p, req_p);
+#include "store/home/find.h"
+#include "store/home/ways.h"
+#include "xfer/params.h"
 }
 
 /* *asked_p: a request is under way. Else all is known and told. */
@@ -122,10 +130,14 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 {
     uint8_t       few[ON_STACK];
     uint8_t       *flags = (n > sizeof(few)) ? malloc(n) : few;
+    kvcl_timing_t timing = {0};
     kvcl_status_t status = KVCL_OK;
 
     if (flags == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", kvcl_call_name(id), n);
+    }
+    if (hit_p != NULL) {
+        timing = kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_MATCH);
     }
     atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
     n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, asked_p);
@@ -133,6 +145,9 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         status = ask(store, keys, n, flags, hit_p, present, id, p, req_p);
     } else {
         touch_some(store, keys, tell(flags, n, hit_p, present), flags);
+        if (timing.begun_ns != 0) {
+            end_timing(store, keys, n, &timing);
+        }
     }
     if (flags != few) {
         free(flags);

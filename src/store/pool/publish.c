@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/home/ways.h"
 #include "store/store.h"
 #include "xfer/params.h"
 
@@ -35,6 +36,7 @@ struct kvcl_publish {
     bool          lagging;      /* a rank that is to be a home has not heard yet of the death that makes it one */
     kvcl_store_timer_t *pause;  /* until it is told again */
     unsigned      rounds;
+    kvcl_timing_t timing;       /* of the call that this is the end of */
     size_t        n;
     kvcl_store_rec_t recs[];
 };
@@ -342,15 +344,20 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
 
     kvcl_lock(ctx);
     apply_here(publish, keys);
+    kvcl_deal_way(store, &publish->deal, &publish->timing);
     if (kvcl_list_is_empty(&publish->asks)) {
         withdraw_unlisted(publish);
         kvcl_unlock(ctx);
         status = publish->status;
+        if (status == KVCL_OK) {
+            kvcl_timing_end(&ctx->latency, &publish->timing);
+        }
         free_publish(publish);
         return kvcl_req_instant(ctx, status, p->cb, p->cb_arg, req_p);
     }
     status = kvcl_req_start(&publish->req, ctx, &publish_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if (status == KVCL_OK) {
+        publish->req.timing = publish->timing;
         ++store->ops;
         kvcl_list_add_tail(&store->publishes, &publish->link);
         if (req_p != NULL) {
@@ -367,12 +374,16 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
 }
 
 kvcl_status_t kvcl_publish_start(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n,
-                                 const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+                                 const kvcl_timing_t *timing, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_publish_t *publish;
     kvcl_status_t  status = make(owner->store, owner, recs, sizeof(*recs), n, p, &publish);
 
-    return (status == KVCL_OK) ? start(publish, recs, p, req_p) : status;
+    if (status != KVCL_OK) {
+        return status;
+    }
+    publish->timing = (timing != NULL) ? *timing : (kvcl_timing_t){0};
+    return start(publish, recs, p, req_p);
 }
 
 void kvcl_publish_forget(kvcl_owner_t *owner)
@@ -502,7 +513,7 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
     if (status != KVCL_OK) {
         return status;
     }
-    status = kvcl_publish_start(owner, recs, n, p, req_p);
+    status = kvcl_publish_start(owner, recs, n, NULL, p, req_p);
     if (status != KVCL_OK) {
         unpublish_slots(owner, recs, n);
     }

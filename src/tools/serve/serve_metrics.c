@@ -1,5 +1,6 @@
 /*
- * kvcl_build_info and kvcl_context_* (serve_metrics.h). Owns the table of the context's numbers.
+ * kvcl_build_info, kvcl_context_* and kvcl_call_duration_seconds (serve_metrics.h). Owns the table of the context's
+ * numbers, and which of the library's buckets are given out: those that end at a power of two nanoseconds.
  */
 #include "config.h"
 #include "tools/serve/serve_metrics.h"
@@ -37,9 +38,38 @@ static void print_build(FILE *file)
     fprintf(file, "ucx=\"%s\"} 1\n", metric_value(value, ucx));
 }
 
+typedef struct latency {
+    FILE *file;
+    int  rank;
+} latency_t;
+
+static void print_latency(void *arg, const kvcl_latency_info_t *info)
+{
+    const latency_t *to   = arg;
+    uint64_t        below = 0;
+    size_t          i;
+
+    for (i = 0; i < info->n_buckets; ++i) {
+        const uint64_t bound = info->bounds_ns[i];
+        below += info->counts[i];
+        if ((bound != UINT64_MAX) && ((bound & (bound - 1)) == 0)) {
+            metric_count(to->file, "kvcl_call_duration_seconds_bucket", below,
+                         "rank=\"%d\",op=\"%s\",path=\"%s\",le=\"%.12g\"", to->rank, info->op, info->path,
+                         (double)bound / 1e9);
+        }
+    }
+    metric_count(to->file, "kvcl_call_duration_seconds_bucket", below,
+                 "rank=\"%d\",op=\"%s\",path=\"%s\",le=\"+Inf\"", to->rank, info->op, info->path);
+    fprintf(to->file, "kvcl_call_duration_seconds_sum{rank=\"%d\",op=\"%s\",path=\"%s\"} %.9f\n", to->rank, info->op,
+            info->path, (double)info->sum_ns / 1e9);
+    metric_count(to->file, "kvcl_call_duration_seconds_count", below, "rank=\"%d\",op=\"%s\",path=\"%s\"", to->rank,
+                 info->op, info->path);
+}
+
 void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
 {
     kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
+    latency_t            latency = {file, rank};
     uint64_t             value;
     size_t               i;
 
@@ -52,4 +82,7 @@ void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
         metric_family(file, rows[i].name, "counter", rows[i].help);
         metric_count(file, rows[i].name, value, "rank=\"%d\"", rank);
     }
+    metric_family(file, "kvcl_call_duration_seconds", "histogram",
+                  "How long calls of this rank took that ended well, by kind of call and path.");
+    (void)!kvcl_query_latency(ctx, print_latency, &latency);
 }

@@ -1,5 +1,6 @@
 /*
- * What /metrics says besides the store's numbers (tools/stat_rows.h): the build, and the context's counters.
+ * What /metrics says besides the store's numbers (tools/stat_rows.h): the build, the context's counters, and how long
+ * its calls took.
  */
 #ifndef KVCL_TOOLS_SERVE_SERVE_METRICS_H
 #define KVCL_TOOLS_SERVE_SERVE_METRICS_H

@@ -328,6 +328,62 @@ static PyObject *context_stats(PyObject *self, PyObject *none)
                          (unsigned long long)s.malformed, "late", (unsigned long long)s.late);
 }
 
+/* Called inside kvcl_query_latency, with the GIL, which context_latency kept. */
+static void add_latency(void *arg, const kvcl_latency_info_t *info)
+{
+    PyObject **dict_p = arg, *buckets, *pair, *key, *item = NULL;
+    size_t   i;
+
+    if (*dict_p == NULL) {
+        return;
+    }
+    buckets = PyList_New(0);
+    for (i = 0; (buckets != NULL) && (i < info->n_buckets); ++i) {
+        if (info->counts[i] == 0) {
+            continue;
+        }
+        pair = Py_BuildValue("(KK)", (unsigned long long)info->bounds_ns[i], (unsigned long long)info->counts[i]);
+        if ((pair == NULL) || (PyList_Append(buckets, pair) != 0)) {
+            Py_CLEAR(buckets);
+        }
+        Py_XDECREF(pair);
+    }
+    key = Py_BuildValue("(ss)", info->op, info->path);
+    if (buckets != NULL) {
+        item = Py_BuildValue("{sKsKsN}", "count", (unsigned long long)info->count, "sum_ns",
+                             (unsigned long long)info->sum_ns, "buckets", buckets);
+    }
+    if ((key == NULL) || (item == NULL) || (PyDict_SetItem(*dict_p, key, item) != 0)) {
+        Py_CLEAR(*dict_p);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(item);
+}
+
+static PyObject *context_latency(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
+    PyObject      *dict;
+    kvcl_status_t status;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    dict = PyDict_New();
+    if (dict == NULL) {
+        return NULL;
+    }
+    ++ctx->users;
+    status = kvcl_query_latency(ctx->handle, add_latency, &dict);
+    --ctx->users;
+    if (status != KVCL_OK) {
+        Py_XDECREF(dict);
+        return kvpy_raise(status, NULL);
+    }
+    return dict;
+}
+
 static PyObject *context_closed(PyObject *self, void *closure)
 {
     (void)closure;
@@ -354,6 +410,9 @@ static PyMethodDef methods[] = {
     {"progress", context_progress, METH_NOARGS,
      "Move everything that can move; how many requests completed. Needed only with progress_thread=False."},
     {"stats", context_stats, METH_NOARGS, "Counters of this context, a dict."},
+    {"latency", context_latency, METH_NOARGS,
+     "How long calls have taken, see kvcl_query_latency: {(op, path): {\"count\", \"sum_ns\", \"buckets\"}}. A bucket\n"
+     "is (its longest time in ns, how many calls), those without a call left out."},
     {NULL, NULL, 0, NULL}};
 
 PyTypeObject *kvpy_make_context(void)

@@ -1,0 +1,90 @@
+/*
+ * How long calls take: a histogram for each kind of call and path, in each context (kvcl_query_latency).
+ *
+ * A request is timed from its start to its completion, if its poster gives timing.op; it counts if it ends well. What
+ * is done inside its posting call is over in less than a clock costs: of those calls one in KVCL_LATENCY_EVERY is
+ * timed, and counts for all since the one before. No lock.
+ */
+#ifndef KVCL_BASE_LATENCY_H
+#define KVCL_BASE_LATENCY_H
+
+#include "base/clock.h"
+#include "base/histogram.h"
+
+#include <stdbool.h>
+
+/* A prime: calls that take turns are all met. */
+enum { KVCL_LATENCY_EVERY = 61 };
+
+/* X(NAME, the name that users see) */
+#define KVCL_LATENCY_OP_MAP(X)                                                                                         \
+    X(GET, "get")                                                                                                      \
+    X(PUT, "put")                                                                                                      \
+    X(STORE_GET, "store_get")                                                                                          \
+    X(STORE_PUT, "store_put")                                                                                          \
+    X(STORE_MATCH, "store_match")                                                                                      \
+    X(STORE_COPY, "store_copy")
+
+#define KVCL_LATENCY_OP_ENUM(_name, _text) KVCL_LATENCY_##_name,
+typedef enum { KVCL_LATENCY_NONE, KVCL_LATENCY_OP_MAP(KVCL_LATENCY_OP_ENUM) KVCL_LATENCY_OPS } kvcl_latency_op_t;
+#undef KVCL_LATENCY_OP_ENUM
+
+/* From near to far. */
+typedef enum { KVCL_WAY_LOOP, KVCL_WAY_MAPPED, KVCL_WAY_NATIVE, KVCL_WAY_SERVED, KVCL_WAYS } kvcl_way_t;
+
+typedef struct kvcl_timing {
+    uint64_t begun_ns; /* 0: not timed */
+    uint8_t  op;       /* kvcl_latency_op_t; KVCL_LATENCY_NONE: not timed */
+    uint8_t  way;      /* kvcl_way_t, the farthest yet */
+    uint8_t  weight;   /* calls that this one stands for */
+} kvcl_timing_t;
+
+typedef struct kvcl_latency_table {
+    _Atomic uint32_t skip;   /* so many calls are not timed, then one is */
+    _Atomic uint32_t weight; /* of that one; 0: it is the first */
+    kvcl_hist_t      hists[KVCL_LATENCY_OPS][KVCL_WAYS];
+} kvcl_latency_table_t;
+
+/** A call that is worth a clock: each is timed. */
+static inline kvcl_timing_t kvcl_timing_begin(kvcl_latency_op_t op)
+{
+    return (kvcl_timing_t){.begun_ns = kvcl_now_ns(), .op = (uint8_t)op, .weight = 1};
+}
+
+/** The call whose turn it is. */
+kvcl_timing_t kvcl_timing_turn(kvcl_latency_table_t *table, kvcl_latency_op_t op);
+
+/** A call that is not: is it its turn? Costs no clock. Threads that race may skip or double a turn. */
+static inline bool kvcl_timing_due(kvcl_latency_table_t *table)
+{
+    uint32_t skip = atomic_load_explicit(&table->skip, memory_order_relaxed);
+
+    if (__builtin_expect(skip == 0, 0)) {
+        return true;
+    }
+    atomic_store_explicit(&table->skip, skip - 1, memory_order_relaxed);
+    return false;
+}
+
+/** What begins now, if it is its turn; else begun_ns is 0. */
+static inline kvcl_timing_t kvcl_timing_sample(kvcl_latency_table_t *table, kvcl_latency_op_t op)
+{
+    return kvcl_timing_due(table) ? kvcl_timing_turn(table, op) : (kvcl_timing_t){.begun_ns = 0};
+}
+
+static inline void kvcl_timing_way(kvcl_timing_t *timing, kvcl_way_t way)
+{
+    timing->way = (timing->way > (uint8_t)way) ? timing->way : (uint8_t)way;
+}
+
+/** The call has ended well. Nothing if it is not timed. */
+void kvcl_timing_note(kvcl_latency_table_t *table, const kvcl_timing_t *timing);
+
+static inline void kvcl_timing_end(kvcl_latency_table_t *table, const kvcl_timing_t *timing)
+{
+    if (__builtin_expect(timing->begun_ns != 0, 0)) {
+        kvcl_timing_note(table, timing);
+    }
+}
+
+#endif

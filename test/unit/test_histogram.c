@@ -1,0 +1,108 @@
+/*
+ * The histogram of times: buckets without gaps, each at most a quarter wider than its beginning; adds that are not
+ * lost; the turns of calls that are sampled.
+ */
+#include "base/histogram.h"
+#include "base/rand.h"
+#include "base/latency.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void is_in_its_bucket(uint64_t ns)
+{
+    unsigned bucket = kvcl_hist_bucket(ns);
+
+    ck_assert_uint_lt(bucket, KVCL_HIST_BUCKETS);
+    ck_assert_uint_le(ns, kvcl_hist_bound(bucket));
+    ck_assert((bucket == 0) || (ns > kvcl_hist_bound(bucket - 1)));
+}
+
+START_TEST(every_time_is_in_the_bucket_whose_bound_is_next)
+{
+    const char  *text = getenv("KVCL_TEST_SEED");
+    uint64_t    seed  = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    kvcl_rand_t rnd;
+    unsigned    i;
+
+    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    kvcl_rand_seed(&rnd, seed);
+    ck_assert_uint_eq(kvcl_hist_bound(0), 64);
+    ck_assert_uint_eq(kvcl_hist_bound(1), 80);
+    ck_assert_uint_eq(kvcl_hist_bound(KVCL_HIST_BUCKETS - 2), UINT64_C(1) << 36);
+    ck_assert_uint_eq(kvcl_hist_bound(KVCL_HIST_BUCKETS - 1), UINT64_MAX);
+    for (i = 1; i < KVCL_HIST_BUCKETS; ++i) {
+        ck_assert_uint_gt(kvcl_hist_bound(i), kvcl_hist_bound(i - 1));
+        ck_assert((i == KVCL_HIST_BUCKETS - 1) || (kvcl_hist_bound(i) <= kvcl_hist_bound(i - 1) / 4 * 5));
+        ck_assert_uint_eq(kvcl_hist_bucket(kvcl_hist_bound(i - 1)), i - 1);
+        ck_assert_uint_eq(kvcl_hist_bucket(kvcl_hist_bound(i - 1) + 1), i);
+    }
+    is_in_its_bucket(0);
+    is_in_its_bucket(1);
+    is_in_its_bucket(UINT64_MAX);
+    for (i = 0; i < 100000; ++i) {
+        is_in_its_bucket(kvcl_rand_below(&rnd, UINT64_C(1) << (1 + kvcl_rand_below(&rnd, 62))));
+    }
+}
+END_TEST
+
+START_TEST(what_is_added_is_there)
+{
+    kvcl_hist_t hist;
+    unsigned    i;
+
+    memset(&hist, 0, sizeof(hist));
+    kvcl_hist_add(&hist, 100, 1);
+    kvcl_hist_add(&hist, 110, 61);
+    kvcl_hist_add(&hist, UINT64_C(1) << 40, 1);
+    for (i = 0; i < KVCL_HIST_BUCKETS; ++i) {
+        ck_assert_uint_eq(hist.counts[i], (i == kvcl_hist_bucket(100)) ? 62 : (i == KVCL_HIST_BUCKETS - 1) ? 1 : 0);
+    }
+    ck_assert_uint_eq(hist.sum_ns, 100 + (61 * 110) + (UINT64_C(1) << 40));
+}
+END_TEST
+
+/* Calls of several kinds that take turns are all met, and the weights add up to all calls. */
+START_TEST(calls_that_take_turns_are_all_sampled)
+{
+    static kvcl_latency_table_t table;
+    unsigned                    kinds, i;
+
+    for (kinds = 1; kinds < KVCL_LATENCY_OPS; ++kinds) {
+        unsigned met[KVCL_LATENCY_OPS] = {0}, all = 0;
+        memset(&table, 0, sizeof(table));
+        for (i = 0; i < 10u * kinds * KVCL_LATENCY_EVERY + 1; ++i) {
+            kvcl_timing_t timing = kvcl_timing_sample(&table, (kvcl_latency_op_t)(1 + (i % kinds)));
+            if (timing.begun_ns != 0) {
+                ck_assert_uint_eq(timing.op, 1 + (i % kinds));
+                ++met[i % kinds];
+                all += timing.weight;
+            }
+        }
+        ck_assert_uint_eq(all, 10u * kinds * KVCL_LATENCY_EVERY + 1);
+        for (i = 0; i < kinds; ++i) {
+            ck_assert_uint_ge(met[i], 10);
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("histogram");
+    TCase   *tcase = tcase_create("histogram");
+    SRunner *runner;
+    int     failed;
+
+    tcase_add_test(tcase, every_time_is_in_the_bucket_whose_bound_is_next);
+    tcase_add_test(tcase, what_is_added_is_there);
+    tcase_add_test(tcase, calls_that_take_turns_are_all_sampled);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
