@@ -78,7 +78,7 @@ bool kvcl_handle_may_free(const void *handle, kvcl_kind_t kind, const char *call
 
 /* ---- requests ---- */
 
-enum { KVCL_REQ_SLOT_ROOM = 208 };
+enum { KVCL_REQ_SLOT_ROOM = 240 };
 
 typedef struct kvcl_req_slot {
     _Alignas(16) unsigned char room[KVCL_REQ_SLOT_ROOM]; /* of a request that needs no memory of its own */

@@ -167,7 +167,7 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
                                kvcl_req_h *req_p)
 {
     kvcl_req_slot_t *slot;
-    kvcl_req_t  *req;
+    kvcl_req_t      *req;
 
     atomic_fetch_add_explicit(&ctx->instant_ops, 1, memory_order_relaxed);
     if ((cb == NULL) && (req_p == NULL)) {

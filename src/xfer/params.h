@@ -9,7 +9,7 @@
 #include <kvcl/kvcl_xfer.h>
 
 /* The calls that take kvcl_xfer_params_t. */
-typedef enum kvcl_call {
+typedef enum kvcl_call_id {
     KVCL_CALL_GET,
     KVCL_CALL_PUT,
     KVCL_CALL_XFER_PREPARE,

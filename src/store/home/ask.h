@@ -8,7 +8,7 @@
 #define KVCL_STORE_ASK_H
 
 #include "core/peer.h"
-#include "core/req.h"
+#include "req/req.h"
 #include "store/store_wire.h"
 #include <kvcl/kvcl_store.h>
 

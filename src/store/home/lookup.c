@@ -119,9 +119,26 @@ static void free_lookup(kvcl_call_t *call)
     free(lookup);
 }
 
-#include "store/home/find.h"
-#include "store/home/ways.h"
-#include "xfer/params.h"
+/* The first n keys matter; their flags are copied. */
+static kvcl_status_t ask(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags, size_t *hit_p,
+                         uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    lookup_t *lookup = malloc(sizeof(*lookup) + (n * (sizeof(*keys) + 1)));
+
+    if (lookup == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", kvcl_call_name(id), n);
+    }
+    memset(lookup, 0, sizeof(*lookup));
+    lookup->flags   = (uint8_t *)(lookup->keys + n);
+    lookup->hit_p   = hit_p;
+    lookup->present = present;
+    memcpy(lookup->keys, keys, n * sizeof(*keys));
+    memcpy(lookup->flags, flags, n);
+    lookup->find = (kvcl_find_t){.call = &lookup->call, .keys = lookup->keys, .n = n, .flags = lookup->flags};
+    lookup->call.next = next;
+    lookup->call.end  = end;
+    lookup->call.free = free_lookup;
+    return kvcl_call_start(&lookup->call, store, kvcl_call_name(id), p, req_p);
 }
 
 /* *asked_p: a request is under way. Else all is known and told. */
