@@ -72,7 +72,7 @@ static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, si
     kvcl_key_root("tenant-1", 8, "toy-model/16", &root);
     KVCL_TRY(kvcl_key_chain(&root, 0, tokens, PROMPT_BLOCKS * TOKENS, TOKENS, keys, PROMPT_BLOCKS, &n));
 
-    KVCL_TRY(kvcl_store_match(store, keys, n, &hit));
+    KVCL_TRY(kvcl_store_match(store, keys, n, &hit, NULL));
     if (hit > 0) {
         KVCL_TRY(kvcl_store_get(store, keys, hit, cache, ids, status, NULL, &req));
         KVCL_TRY(kvcl_req_wait(req, 10 * second));

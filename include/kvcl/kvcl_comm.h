@@ -33,6 +33,21 @@ KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be address
 KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm); /* grows at each change of membership; 1 at first */
 KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 
+/* What is known here of another rank. */
+typedef enum kvcl_rank_state {
+    KVCL_RANK_UNKNOWN = 0, /* not met yet: nothing was sent to it, or it has not answered yet */
+    KVCL_RANK_ALIVE   = 1, /* met, and nothing says that it is gone */
+    KVCL_RANK_SUSPECT = 2, /* met, but a store waits for its answer in vain: others are asked first until it answers */
+    KVCL_RANK_FAILED  = 3  /* gone; it does not come back under this rank */
+} kvcl_rank_state_t;
+
+/**
+ * What this rank knows of a rank of comm, itself included (KVCL_RANK_ALIVE). It is looked up, nobody is asked: a rank
+ * that has just died may still be ALIVE. Any thread; does not block.
+ * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_INVALID_PARAM (comm or state_p is NULL).
+ */
+KVCL_API kvcl_status_t kvcl_rank_state(kvcl_comm_h comm, int rank, kvcl_rank_state_t *state_p) KVCL_MUST_CHECK;
+
 /**
  * Join two jobs started apart. Collective over comm on both sides; rank 0 of the connecting side needs the other
  * side's rank-0 address (kvcl_context_address()), the others may pass NULL. Both jobs must share the secret

@@ -129,22 +129,39 @@ KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params
  * woken, and their calls end; no call may begin after this one. */
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
-/** The number of leading keys that somebody has: the longest leading run, in one call. Blocks. */
-KVCL_API kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p)
-    KVCL_MUST_CHECK;
+/*
+ * Calls that ask other ranks have two forms. The plain one blocks until it is over. The one named ..._post never waits:
+ * it posts the same question as a request (kvcl_req.h), which may be complete on return. Keys and other input arrays
+ * are copied; results are written before completion, into memory that must stay until then. Of params both forms take
+ * timeout_ns, and the posting form cb and cb_arg.
+ *
+ * A rank that does not answer costs a call KVCL_STORE_HEDGE (200 ms) where the key has a second home, else at most five
+ * times that; it is then suspected (kvcl_rank_state), and until it answers again no match and no exists waits for it,
+ * others wait for one hedge. Keys that only a suspect could tell of count as absent.
+ */
+
+/** The number of leading keys that somebody has: the longest leading run, in one call.
+ * @return KVCL_OK, KVCL_ERR_TIMED_OUT (only where timeout_ns is shorter than the wait for a silent rank). */
+KVCL_API kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
+                                        const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
+                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
  * Collective over comm (NULL: the store's): each rank gives its own keys, for example those of its tensor-parallel
  * slice, and all get the least of what kvcl_store_match says to each: the leading run that all ranks have. It is a
- * collective of comm as any other, in the same order on all ranks. Blocks.
+ * collective of comm as any other, in the same order on all ranks. params: timeout_ns, for each of the two steps.
+ * Blocks.
  * @return KVCL_OK; on any rank's error the same on all.
  */
 KVCL_API kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
-                                            size_t *hit_p) KVCL_MUST_CHECK;
+                                            size_t *hit_p, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 
-/** present[i] = 1 if somebody has key i, else 0. One round, whatever n. Blocks. */
-KVCL_API kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present)
-    KVCL_MUST_CHECK;
+/** present[i] = 1 if somebody has key i, else 0. One round of questions, whatever n. */
+KVCL_API kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
+                                         const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
+                                              const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
  * Fetch n blocks into my cache's blocks ids[0..n), verified. status (may be NULL) gets one entry a block: KVCL_OK,

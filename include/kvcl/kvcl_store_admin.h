@@ -1,8 +1,9 @@
 /*
  * Running a store: what must stay, who may have how much, what goes where, and how each rank is doing.
  *
- * All of these are questions to the ranks concerned, by message where that is not me; they block, and end by the
- * context's deadline (KVCL_TIMEOUT) for each question.
+ * All of these ask the ranks concerned. The plain forms block; those named ..._post do not (kvcl_store.h says what
+ * holds for both, and what a silent rank costs). A rank that does not answer is KVCL_ERR_TIMED_OUT, one that
+ * this rank has excluded KVCL_ERR_UNREACHABLE; the answers of the others count.
  */
 #ifndef KVCL_STORE_ADMIN_H
 #define KVCL_STORE_ADMIN_H
@@ -19,31 +20,48 @@ KVCL_BEGIN_DECLS
  * ttl_ns have passed, the holder unpins them, or somebody removes them. holder: a number of the caller's; each holder
  * has one pin a copy, and to pin again renews its time and kind. At most 7/8 of a rank's blocks can be pinned hard; a
  * block has at most 1024 pins, and a rank 4 for each block it has room for, and 1024 more. A pin stays with its copy:
- * copies made later have none. copies (may be NULL): how many copies of each key are pinned now. Blocks.
+ * copies made later have none. copies (may be NULL): how many copies of each key are pinned now.
  * @return KVCL_OK (at least one copy of each); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (of some key none could be: the
- *         others are pinned all the same); KVCL_ERR_INVALID_PARAM (ttl_ns is 0; unknown flags).
+ *         others are pinned all the same); KVCL_ERR_TIMED_OUT (of some key none could be, and a rank was silent);
+ *         KVCL_ERR_INVALID_PARAM (ttl_ns is 0; unknown flags).
  */
 KVCL_API kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
-                                      uint64_t ttl_ns, uint64_t flags, uint8_t *copies) KVCL_MUST_CHECK;
+                                      uint64_t ttl_ns, uint64_t flags, uint8_t *copies,
+                                      const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_pin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                                           uint64_t ttl_ns, uint64_t flags, uint8_t *copies,
+                                           const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
-/** Take this holder's pins of these keys away; where there are none nothing happens. Blocks. */
-KVCL_API kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
-                                        uint64_t holder) KVCL_MUST_CHECK;
+/** Take this holder's pins of these keys away; where there are none, or a rank does not answer, nothing happens: pins
+ * end by their ttl_ns. */
+KVCL_API kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                                        const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_unpin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
  * How many bytes of the pool of a rank (-1: of each rank) a tenant's blocks may take (kvcl_xfer_params_t.tenant, not
  * 0); bytes 0: as many as there are. Rounded down to blocks. A put that would go beyond gives up the tenant's own
  * blocks first, those not used for longest; a tenant that has too much, because its quota was lowered, is the first to
  * give up blocks when room is needed. Puts under way at the same time, and copies that ranks make of each other's
- * blocks after a death, may go beyond for a while. Blocks.
+ * blocks after a death, may go beyond for a while.
+ * @return KVCL_OK, or the first error of a rank; the other ranks have the quota all the same. With rank -1 a rank that
+ *         is gone is no error.
  */
-KVCL_API kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
+                                        const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_quota_post(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
+                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /** Remove everything (tenant 0) or what a tenant has put, from all ranks that take part; engines' own caches are
  * withdrawn, and second tiers emptied of what is in no pool, only with everything. *removed_p (may be NULL): copies.
  * What is put meanwhile may stay. When it returns no get finds anything of it; other ranks' kvcl_store_exists may name
- * it until a message under way has reached them. Blocks. */
-KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p) KVCL_MUST_CHECK;
+ * it until a message under way has reached them.
+ * @return KVCL_OK, or the first error of a rank: it keeps what it has, the others have removed theirs. */
+KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
+                                        const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
+                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /* kvcl_store_copy, flags */
 #define KVCL_STORE_MOVE UINT64_C(0x1) /* the other copies are given up once the rank has the block */
@@ -59,30 +77,47 @@ KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uin
  *         other blocks); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT.
  */
 KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
-                                       uint8_t *made) KVCL_MUST_CHECK;
+                                       uint8_t *made, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 
 /**
  * Before this rank closes: take no copies of others' blocks any more, and move blocks that are nowhere else to ranks
  * with free room in their pools: the pool's, those that were used first, then those of the second tier. No get fails
  * for it. What found no room stays, to go with the store, or to be found in the tier's file by the next one. *moved_p
- * (may be NULL): blocks moved, on failure too. Blocks, for at most timeout_ns.
+ * (may be NULL): blocks moved, on failure too. params: timeout_ns. Blocks.
  * @return KVCL_OK (nothing is left that only this rank has); KVCL_ERR_NO_SPACE (the others are full, or there are
  *         none); KVCL_ERR_TIMED_OUT.
  */
-KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
+    KVCL_MUST_CHECK;
 
-/** kvcl_store_stats of any rank of the store's comm; stats->size is set before. Blocks. KVCL_ERR_RANK_FAILED: it is
- * gone. */
-KVCL_API kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats) KVCL_MUST_CHECK;
+/** kvcl_store_stats of any rank of the store's comm; stats->size is set before. KVCL_ERR_RANK_FAILED: it is gone. */
+KVCL_API kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
+                                             const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_rank_stats_post(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
+                                                  const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
  * The same of ranks 0 to n - 1, n as many as the store's comm has, all asked at the same time: stats[i] is of rank i
- * where status[i] is KVCL_OK, else zero; stride: sizeof(kvcl_store_stats_t). Blocks, as long as the slowest of them takes, at most KVCL_TIMEOUT.
+ * where status[i] is KVCL_OK, else zero; stride: sizeof(kvcl_store_stats_t). It takes as long as the slowest of them,
+ * or as a silent one costs.
  * @return KVCL_OK, whatever the ranks say; KVCL_ERR_INVALID_PARAM (n is another number), KVCL_ERR_NO_MEMORY,
  *         KVCL_ERR_SHUTDOWN.
  */
 KVCL_API kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
-                                            kvcl_status_t *status) KVCL_MUST_CHECK;
+                                            kvcl_status_t *status, const kvcl_xfer_params_t *params)
+    KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_all_stats_post(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats,
+                                                 size_t stride, kvcl_status_t *status, const kvcl_xfer_params_t *params,
+                                                 kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Leave a rank out (on not 0), or take it back (on 0): this rank's own choice, which no other rank hears of. A rank
+ * that is left out gets no copies of this rank's puts, and is asked nothing: keys homed there are asked of their second
+ * home, or count as absent; what it holds is got from there only where nobody need be asked (mapped memory). It goes on
+ * asking this rank. Any thread; does not block.
+ * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_INVALID_PARAM: rank is the caller's own.
+ */
+KVCL_API kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

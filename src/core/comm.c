@@ -66,6 +66,14 @@ kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call)
     return KVCL_OK;
 }
 
+/* Lock held. The world knows the peers of all communicators made from it: kvcl_rank_state. */
+static void remember(kvcl_comm_h comm, int rank, kvcl_peer_t *peer)
+{
+    if ((comm->world != NULL) && (comm->ctx->world != NULL)) {
+        comm->ctx->world->peers[comm->world[rank]] = peer;
+    }
+}
+
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
 {
     kvcl_context_h ctx = comm->ctx;
@@ -84,6 +92,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
         status = kvcl_peer_by_address(ctx, blob, len, peer_p);
         if (status == KVCL_OK) {
             comm->peers[rank] = *peer_p;
+            remember(comm, rank, *peer_p);
         }
         kvcl_unlock(ctx);
     }

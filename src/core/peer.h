@@ -39,6 +39,7 @@ typedef struct kvcl_peer {
     uint8_t             nonce[16];  /* of the handshake I began */
     uint8_t             *address;   /* packed; NULL until known */
     size_t              address_len;
+    unsigned            suspicions; /* stores that suspect it to be silent */
     bool                parting;    /* was told that I leave, and has not answered yet */
     int8_t              maps;       /* are its caches mapped here: 1, 0, or -1 not known yet */
     kvcl_xport_ep_t     *ep;

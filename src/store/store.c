@@ -364,6 +364,8 @@ void kvcl_store_close(kvcl_store_h store)
     store->closing = true;
     kvcl_cold_stop(store->cold);
     kvcl_copies_stop(store);
+    kvcl_calls_stop(store);
+    kvcl_silence_stop(store);
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_asks_stop(&store->op_asks, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);
@@ -427,6 +429,8 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     kvcl_list_init(&store->owners);
     kvcl_list_init(&store->publishes);
     kvcl_list_init(&store->copies);
+    kvcl_list_init(&store->calls);
+    kvcl_list_init(&store->watched);
     kvcl_list_init(&store->probes);
     kvcl_list_init(&store->op_asks);
     kvcl_list_init(&store->followers);

@@ -4,7 +4,10 @@
  *   store.c          open, close, the room
  *   home/ranks.c     who takes part, who is home to what, where copies go
  *   home/timer.c     doing something later
- *   home/ask.c       questions to homes: one message each way, in parallel
+ *   home/silence.c   which ranks do not answer, and what waits for them
+ *   home/call.h      a user's request of several rounds of questions: home/call.c
+ *   home/find.h      where keys are: home/find.c
+ *   home/ask.h       questions to homes: one message each way, in parallel
  *   home/home_answer.c what this rank answers as a home, and withdrawals it is told of
  *   home/lookup.c    match, exists; reading mapped tables
  *   copy/repair.c    what homes do after a rank has gone
@@ -32,6 +35,7 @@
 #include "dir/home.h"
 #include "policy/delay.h"
 #include "policy/events.h"
+#include "store/home/ask.h"
 #include "store/pool/owner.h"
 #include "policy/place.h"
 #include "store/home/ask_kind.h"
@@ -43,10 +47,15 @@ enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_ASKED, KVCL_VIEW_MAPPED, KVCL_VIEW_BY_MESSAG
 
 enum { KVCL_STORE_RCACHES = 12 };
 
+/* Why a rank that takes part is avoided. */
+enum { KVCL_AVOID_SILENT = 1, KVCL_AVOID_EXCLUDED = 2 };
+
 typedef struct kvcl_store_rank {
     kvcl_peer_t              *peer;       /* NULL: me */
     _Atomic uint32_t         incarnation; /* 0: gone. Without the lock */
-    _Atomic bool             suspect;     /* silent, not dead: others are asked first. Without the lock */
+    _Atomic unsigned         avoided;     /* KVCL_AVOID_*: others are asked first. Without the lock */
+    bool                     doubted;     /* a question is under way that finds out whether it is silent */
+    uint64_t                 heard_ns;    /* when it last answered such a question */
     unsigned                 n_sizes;     /* of blocks that its pool takes; 0: it has none */
     uint32_t                 sizes[KVCL_SLABS_CLASSES_MAX];
     bool                     listing;     /* blocks of its tier that it found there may not be listed yet */
@@ -97,13 +106,15 @@ struct kvcl_store {
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
     kvcl_list_t       copies;      /* copy_job_t.link: copy/copy_jobs.c */
     size_t            n_copying;   /* blocks in them */
-    kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects */
-    kvcl_list_t       op_asks;     /* kvcl_ask_t.link: whose callers wait (admin/ops.c) */
+    kvcl_list_t       calls;       /* kvcl_call_t.link: home/call.h */
+    kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects, and of ranks that are doubted */
+    kvcl_list_t       watched;     /* kvcl_ask_t.watch_link: home/silence.c */
+    kvcl_store_timer_t *silence_timer;
+    kvcl_list_t       op_asks;     /* kvcl_ask_t.link: of cold/relist.c */
     struct kvcl_repair *repair;    /* NULL until a rank has gone */
     kvcl_events_t     events;      /* what changed among my blocks */
     kvcl_list_t       followers;   /* follower_t.link: admin/follow.c */
     unsigned          n_followers;
-    unsigned          n_waiting;   /* threads here that wait for my own events */
     kvcl_store_timer_t *follow_timer;
     uint64_t          n_freed;     /* kvcl_store_freed() so often */
     unsigned          n_room_waiters;
@@ -141,7 +152,13 @@ static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned
 uint32_t      kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
 static inline bool kvcl_store_suspects(const struct kvcl_store *store, uint32_t rank)
 {
-    return atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].suspect, memory_order_relaxed);
+    return atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) != 0;
+}
+/** Was it left out by kvcl_store_exclude? Any thread. */
+static inline bool kvcl_store_excludes(const struct kvcl_store *store, uint32_t rank)
+{
+    return (atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) &
+            KVCL_AVOID_EXCLUDED) != 0;
 }
 /** Lock held. It did not answer for a while: others are preferred until it does. */
 void          kvcl_store_suspect(kvcl_store_h store, uint32_t rank);
@@ -218,62 +235,6 @@ bool          kvcl_uses_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl
  * is being closed. */
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg);
 void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* one that has not called yet, or NULL */
-
-/* ---- asks (home/ask.c) ---- */
-
-typedef struct kvcl_ask kvcl_ask_t;
-struct kvcl_ask {
-    kvcl_req_t         req;
-    kvcl_store_h       store;
-    kvcl_list_t        link;   /* for the poster: kvcl_asks_stop() */
-    kvcl_peer_t        *peer;
-    uint32_t           rank;
-    uint64_t           posted_ns;
-    bool               hedged;  /* stopped for its home's silence: by the poster */
-    bool               quick;   /* counted among those that its peer answers at once */
-    bool               patient; /* its home was known to be silent when it was asked */
-    uint8_t            kind;
-    bool               over;
-    uint32_t           n;
-    const uint32_t     *order; /* item i of the ask is the poster's item order[i]; the poster's */
-    kvcl_peer_waiter_t waiter;
-    /* Lock held, once. status OK: data is the answer's payload, of the right kind and number. */
-    void               (*done)(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len);
-    void               *arg;
-    size_t             len;
-    unsigned char      payload[] __attribute__((aligned(8)));
-};
-
-/** No lock. payload_room bytes of payload to be filled; len and n by the poster. Freed by kvcl_ask_discard. */
-kvcl_ask_t   *kvcl_ask_new(kvcl_store_h store, uint32_t rank, uint8_t kind, size_t payload_room);
-void          kvcl_ask_discard(kvcl_ask_t *ask);
-/** Lock held. done() comes later, or has come when this returns; the ask is freed after it. */
-void          kvcl_ask_post(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks);
-void          kvcl_asks_stop(kvcl_list_t *asks, kvcl_status_t status); /* lock held */
-/** kvcl_ask_kind_t.fits of kinds whose question and answer are messages of dir_wire.h. */
-bool          kvcl_ask_fits_dir(const kvcl_ask_t *ask, const void *data, size_t len);
-void          kvcl_ask_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                                 const void *data, size_t len);
-/** Lock held: find out how this rank's table can be read, once, in the background. */
-void          kvcl_store_learn(kvcl_store_h store, uint32_t rank);
-
-/* Items dealt to their homes: those of rank r are order[starts[r] .. starts[r + 1]). */
-typedef struct kvcl_deal {
-    uint32_t *starts; /* n_ranks + 1; owns both arrays */
-    uint32_t *order;
-} kvcl_deal_t;
-/** keys: n items, stride bytes apart. skip (may be NULL): items with a nonzero byte are left out. Any thread. */
-kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
-                        kvcl_deal_t *deal) KVCL_MUST_CHECK;
-/** Records, each to all of its homes. */
-kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n,
-                             kvcl_deal_t *deal) KVCL_MUST_CHECK;
-void          kvcl_deal_free(kvcl_deal_t *deal);
-
-/** Make asks for the items of deal that rank homes, in pieces; each takes its keys from keys[] (stride as above) and,
- * where kind has records, its locations too. Links them into list, unposted. */
-kvcl_status_t kvcl_asks_make(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *keys, size_t stride,
-                             const kvcl_deal_t *deal, kvcl_list_t *list) KVCL_MUST_CHECK;
 
 /* ---- homes (home/home_answer.c) ---- */
 

@@ -107,7 +107,7 @@ static bool has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_
         n    = (head->parts - from < SOME) ? head->parts - from : SOME;
         keys = kvcl_value_part_keys(head, from, n);
         all  = (keys != NULL) && !kvcl_deadline_passed(deadline_ns) &&
-              (kvcl_store_exists(store, keys, n, present) == KVCL_OK) && (memchr(present, 0, n) == NULL);
+              (kvcl_store_exists(store, keys, n, present, NULL) == KVCL_OK) && (memchr(present, 0, n) == NULL);
         free(keys);
     }
     free(present);

@@ -459,12 +459,12 @@ START_TEST(store_block_calls_refuse)
         REFUSED(OUT_OF_RANGE, "blocks[1] is 8", call(store, keys, 2, cache, bad_ids, NULL, &out.req));
         REFUSED(INVALID_PARAM, "0x40", call(store, keys, 2, cache, good_ids, &flagged, &out.req));
     }
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_match(NULL, keys, 2, &out.n));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_match(store, NULL, 2, &out.n));
-    REFUSED(INVALID_PARAM, "hit_p", kvcl_store_match(store, keys, 2, NULL));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_exists(NULL, keys, 2, out.bytes));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_exists(store, NULL, 2, out.bytes));
-    REFUSED(INVALID_PARAM, "present", kvcl_store_exists(store, keys, 2, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_match(NULL, keys, 2, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_match(store, NULL, 2, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "hit_p", kvcl_store_match(store, keys, 2, NULL, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_exists(NULL, keys, 2, out.bytes, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_exists(store, NULL, 2, out.bytes, NULL));
+    REFUSED(INVALID_PARAM, "present", kvcl_store_exists(store, keys, 2, NULL, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_remove(NULL, keys, 2, NULL, &out.req));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_remove(store, NULL, 2, NULL, &out.req));
     REFUSED(INVALID_PARAM, "0x40", kvcl_store_remove(store, keys, 2, &flagged, &out.req));

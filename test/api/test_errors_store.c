@@ -28,22 +28,22 @@ START_TEST(following_refuses_what_is_wrong_and_says_so)
     kvcl_store_item_t  *items  = (void *)out.bytes;
     uint64_t           cursor  = 0, odd = 7;
 
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_events(NULL, 0, 0, 0, events, 4, &out.n));
-    REFUSED(INVALID_PARAM, "array of 4", kvcl_store_events(store, 0, 0, 0, NULL, 4, &out.n));
-    REFUSED(INVALID_PARAM, "n_p is NULL", kvcl_store_events(store, 0, 0, 0, events, 4, NULL));
-    REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_events(store, 0, 0, 0, events, 0, &out.n));
-    REFUSED(UNKNOWN_RANK, "rank 1 of a store over 1", kvcl_store_events(store, 1, 0, 0, events, 4, &out.n));
-    REFUSED(UNKNOWN_RANK, "rank -1", kvcl_store_events(store, -1, 0, 0, events, 4, &out.n));
-    REFUSED(STALE, "rank 0", kvcl_store_events(store, 0, 12, 0, events, 4, &out.n));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_list(NULL, 0, &cursor, items, 4, &out.n, NULL));
-    REFUSED(INVALID_PARAM, "cursor", kvcl_store_list(store, 0, NULL, items, 4, &out.n, NULL));
-    REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_list(store, 0, &cursor, items, 0, &out.n, NULL));
-    REFUSED(INVALID_PARAM, "rank 0", kvcl_store_list(store, 0, &odd, items, 4, &out.n, NULL));
-    REFUSED(UNKNOWN_RANK, "rank 3", kvcl_store_list(store, 3, &cursor, items, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_events(NULL, 0, 0, 0, events, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "array of 4", kvcl_store_events(store, 0, 0, 0, NULL, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "n_p is NULL", kvcl_store_events(store, 0, 0, 0, events, 4, NULL, NULL));
+    REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_events(store, 0, 0, 0, events, 0, &out.n, NULL));
+    REFUSED(UNKNOWN_RANK, "rank 1 of a store over 1", kvcl_store_events(store, 1, 0, 0, events, 4, &out.n, NULL));
+    REFUSED(UNKNOWN_RANK, "rank -1", kvcl_store_events(store, -1, 0, 0, events, 4, &out.n, NULL));
+    REFUSED(STALE, "rank 0", kvcl_store_events(store, 0, 12, 0, events, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_list(NULL, 0, &cursor, items, 4, &out.n, NULL, NULL));
+    REFUSED(INVALID_PARAM, "cursor", kvcl_store_list(store, 0, NULL, items, 4, &out.n, NULL, NULL));
+    REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_list(store, 0, &cursor, items, 0, &out.n, NULL, NULL));
+    REFUSED(INVALID_PARAM, "rank 0", kvcl_store_list(store, 0, &odd, items, 4, &out.n, NULL, NULL));
+    REFUSED(UNKNOWN_RANK, "rank 3", kvcl_store_list(store, 3, &cursor, items, 4, &out.n, NULL, NULL));
     ck_assert((cursor == 0) && (odd == 7));
-    REFUSED(INVALID_PARAM, "the store", kvcl_store_match_all(NULL, world, keys, 2, &out.n));
-    REFUSED(INVALID_PARAM, "hit_p", kvcl_store_match_all(store, world, keys, 2, NULL));
-    REFUSED(INVALID_PARAM, "rank 0", kvcl_store_match_all(store, NULL, NULL, 2, &out.n));
+    REFUSED(INVALID_PARAM, "the store", kvcl_store_match_all(NULL, world, keys, 2, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "hit_p", kvcl_store_match_all(store, world, keys, 2, NULL, NULL));
+    REFUSED(INVALID_PARAM, "rank 0", kvcl_store_match_all(store, NULL, NULL, 2, &out.n, NULL));
 }
 END_TEST
 
@@ -53,22 +53,24 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     uint64_t           *count = (void *)out.bytes;
 
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_pin(NULL, keys, 2, 1, SECOND, 0, NULL));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_pin(store, NULL, 2, 1, SECOND, 0, NULL));
-    REFUSED(INVALID_PARAM, "ttl_ns is 0", kvcl_store_pin(store, keys, 2, 1, 0, 0, NULL));
-    REFUSED(INVALID_PARAM, "0x20", kvcl_store_pin(store, keys, 2, 1, SECOND, 0x20, NULL));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_unpin(store, NULL, 2, 1));
-    REFUSED(INVALID_PARAM, "tenant 0", kvcl_store_quota(store, 0, 0, 1));
-    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_store_quota(store, 1, 5, 1));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_quota(NULL, 0, 5, 1));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_clear(NULL, 5, count));
-    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_store_copy(store, keys, 2, 1, 0, out.bytes));
-    REFUSED(INVALID_PARAM, "0x8", kvcl_store_copy(store, keys, 2, 0, 8, out.bytes));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_copy(store, NULL, 2, 0, 0, out.bytes));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_drain(NULL, SECOND, count));
-    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_drain(store, KVCL_WAIT_FOREVER, count));
-    REFUSED(UNKNOWN_RANK, "rank 9", kvcl_store_rank_stats(store, 9, &stats));
-    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_rank_stats(store, 0, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_pin(NULL, keys, 2, 1, SECOND, 0, NULL, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_pin(store, NULL, 2, 1, SECOND, 0, NULL, NULL));
+    REFUSED(INVALID_PARAM, "ttl_ns is 0", kvcl_store_pin(store, keys, 2, 1, 0, 0, NULL, NULL));
+    REFUSED(INVALID_PARAM, "0x20", kvcl_store_pin(store, keys, 2, 1, SECOND, 0x20, NULL, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_unpin(store, NULL, 2, 1, NULL));
+    REFUSED(INVALID_PARAM, "tenant 0", kvcl_store_quota(store, 0, 0, 1, NULL));
+    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_store_quota(store, 1, 5, 1, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_quota(NULL, 0, 5, 1, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_clear(NULL, 5, count, NULL));
+    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_store_copy(store, keys, 2, 1, 0, out.bytes, NULL));
+    REFUSED(INVALID_PARAM, "0x8", kvcl_store_copy(store, keys, 2, 0, 8, out.bytes, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_copy(store, NULL, 2, 0, 0, out.bytes, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_drain(NULL, count, NULL));
+    wait.timeout_ns = KVCL_WAIT_FOREVER;
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_drain(store, count, &wait));
+    wait.timeout_ns = 0;
+    REFUSED(UNKNOWN_RANK, "rank 9", kvcl_store_rank_stats(store, 9, &stats, NULL));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_rank_stats(store, 0, NULL, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_upsert(NULL, keys, 2, cache, good_ids, NULL, &out.req));
     wait.flags = KVCL_PUT_WAIT;
     REFUSED(INVALID_PARAM, "KVCL_PUT_WAIT", kvcl_store_publish(store, keys, 2, cache, good_ids, &wait, &out.req));
@@ -80,15 +82,17 @@ START_TEST(statistics_refuse_what_is_wrong_and_say_so)
     kvcl_store_stats_t *stats  = (void *)out.bytes;
     kvcl_status_t      *status = (void *)(out.bytes + sizeof(out.bytes) - sizeof(*status));
 
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_all_stats(NULL, 1, stats, sizeof(*stats), status));
-    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_all_stats(store, 1, NULL, sizeof(*stats), status));
-    REFUSED(INVALID_PARAM, "or NULL", kvcl_store_all_stats(store, 1, stats, sizeof(*stats), NULL));
-    REFUSED(INVALID_PARAM, "2 ranks of a store over 1", kvcl_store_all_stats(store, 2, stats, sizeof(*stats), status));
-    REFUSED(INVALID_PARAM, "stride is 79, 80 to", kvcl_store_all_stats(store, 1, stats, 79, status));
-    REFUSED(INVALID_PARAM, "stride is 8193", kvcl_store_all_stats(store, 1, stats, 8193, status));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_all_stats(NULL, 1, stats, sizeof(*stats), status, NULL));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_all_stats(store, 1, NULL, sizeof(*stats), status, NULL));
+    REFUSED(INVALID_PARAM, "or NULL", kvcl_store_all_stats(store, 1, stats, sizeof(*stats), NULL, NULL));
+    REFUSED(INVALID_PARAM, "2 ranks of a store over 1", kvcl_store_all_stats(store, 2, stats, sizeof(*stats), status,
+                                                                             NULL));
+    REFUSED(INVALID_PARAM, "stride is 79, 80 to", kvcl_store_all_stats(store, 1, stats, 79, status, NULL));
+    REFUSED(INVALID_PARAM, "stride is 8193", kvcl_store_all_stats(store, 1, stats, 8193, status, NULL));
     REFUSED(INVALID_PARAM, "is NULL", kvcl_store_stats(store, NULL));
     REFUSED(INVALID_PARAM, "is NULL", kvcl_context_stats(ctx, NULL));
-    REFUSED(INVALID_PARAM, "0 ranks of a store over 1", kvcl_store_all_stats(store, 0, stats, sizeof(*stats), status));
+    REFUSED(INVALID_PARAM, "0 ranks of a store over 1", kvcl_store_all_stats(store, 0, stats, sizeof(*stats), status,
+                                                                             NULL));
 }
 END_TEST
 

@@ -99,21 +99,21 @@ int main(void)
     params.dir_entries   = 65536;
     KVCL_TRY(kvcl_store_open(world, &params, &store));
     put_all(ctx, store, &kinds[0]);
-    KVCL_TRY(kvcl_store_copy(store, kinds[0].keys, KEYS, 0, KVCL_STORE_MOVE, NULL));
+    KVCL_TRY(kvcl_store_copy(store, kinds[0].keys, KEYS, 0, KVCL_STORE_MOVE, NULL, NULL));
     put_all(ctx, store, &kinds[1]);
-    status = kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 0, KVCL_STORE_MOVE, NULL);
+    status = kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 0, KVCL_STORE_MOVE, NULL, NULL);
     failed += (status == KVCL_OK) ? 1 : 0; /* it has no blocks of this size */
-    KVCL_TRY(kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 1, KVCL_STORE_MOVE, NULL));
+    KVCL_TRY(kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 1, KVCL_STORE_MOVE, NULL, NULL));
     KVCL_TRY(kvcl_store_stats(store, &stats));
     moved = stats.moved;
-    KVCL_TRY(kvcl_store_rank_stats(store, 0, &stats));
+    KVCL_TRY(kvcl_store_rank_stats(store, 0, &stats, NULL));
     printf("moved %llu blocks to rank 0, then %llu to rank 1\n", (unsigned long long)stats.pool_published,
            (unsigned long long)(moved - stats.pool_published));
     fflush(stdout);
     while (gone < GONE_ROUNDS) {
         failed += get_all(store, &kinds[0]) + get_all(store, &kinds[1]);
         ++rounds;
-        gone += (kvcl_store_rank_stats(store, 0, &stats) == KVCL_ERR_RANK_FAILED) ? 1 : 0;
+        gone += (kvcl_store_rank_stats(store, 0, &stats, NULL) == KVCL_ERR_RANK_FAILED) ? 1 : 0;
         nanosleep(&nap, NULL);
     }
     printf("%u rounds of %d gets, %u failed\n", rounds, KEYS + LARGE_KEYS, failed);

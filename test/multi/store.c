@@ -86,7 +86,7 @@ bool vanished(kvcl_store_h store, const kvcl_key_t *keys, size_t n)
     size_t   i, left;
 
     do {
-        KVCL_TRY(kvcl_store_exists(store, keys, n, present));
+        KVCL_TRY(kvcl_store_exists(store, keys, n, present, NULL));
         for (i = 0, left = 0; i < n; ++i) {
             left += present[i];
         }
@@ -125,9 +125,10 @@ static void get_from(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
         keys[i] = key_of(what, (uint64_t)rank, i);
         ids[i]  = to + i;
     }
-    CHECK(w, (kvcl_store_match(store, keys, EACH, &hit) == KVCL_OK) && (hit == EACH), "matched %zu of rank %d", hit,
+    CHECK(w, (kvcl_store_match(store, keys, EACH, &hit, NULL) == KVCL_OK) && (hit == EACH), "matched %zu of rank %d",
+          hit,
           rank);
-    CHECK(w, kvcl_store_exists(store, keys, EACH, present) == KVCL_OK, "exists");
+    CHECK(w, kvcl_store_exists(store, keys, EACH, present, NULL) == KVCL_OK, "exists");
     for (i = 0; i < EACH; ++i) {
         CHECK(w, present[i] == 1, "key %u of rank %d", i, rank);
     }
@@ -137,7 +138,7 @@ static void get_from(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
               kvcl_status_text(status[i]));
     }
     keys[EACH / 2] = key_of("nowhere", 0, 0);
-    CHECK(w, (kvcl_store_match(store, keys, EACH, &hit) == KVCL_OK) && (hit == EACH / 2), "matched %zu", hit);
+    CHECK(w, (kvcl_store_match(store, keys, EACH, &hit, NULL) == KVCL_OK) && (hit == EACH / 2), "matched %zu", hit);
     CHECK(w, DO(kvcl_store_get(store, keys, EACH, cache, ids, status, NULL, &req)) == KVCL_ERR_NOT_FOUND, "a hole");
     CHECK(w, (status[EACH / 2] == KVCL_ERR_NOT_FOUND) && (status[0] == KVCL_OK), "statuses");
 }
@@ -319,7 +320,7 @@ static void test_full(world_t *w)
         fill(cache, i, &keys[i]);
     }
     CHECK(w, DO(kvcl_store_publish(store, keys, KEYS, cache, ids, &p, &req)) == KVCL_ERR_NO_SPACE, "publish");
-    CHECK(w, kvcl_store_exists(store, keys, KEYS, present) == KVCL_OK, "exists");
+    CHECK(w, kvcl_store_exists(store, keys, KEYS, present, NULL) == KVCL_OK, "exists");
     for (i = 0; i < KEYS; ++i) {
         CHECK(w, present[i] == (each[i] == KVCL_OK), "key %u: present %u, status %s", i, present[i],
               kvcl_status_text(each[i]));
@@ -368,8 +369,8 @@ static void test_errors(world_t *w)
     params.dir_entries = 1024;
     params.cache       = cache;
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
-    CHECK(w, kvcl_store_match(store, NULL, 1, &hit) == KVCL_ERR_INVALID_PARAM, "NULL keys");
-    CHECK(w, (kvcl_store_match(store, NULL, 0, &hit) == KVCL_OK) && (hit == 0), "no keys");
+    CHECK(w, kvcl_store_match(store, NULL, 1, &hit, NULL) == KVCL_ERR_INVALID_PARAM, "NULL keys");
+    CHECK(w, (kvcl_store_match(store, NULL, 0, &hit, NULL) == KVCL_OK) && (hit == 0), "no keys");
     CHECK(w, kvcl_store_get(store, &key, 1, cache, &bad, NULL, NULL, &req) == KVCL_ERR_OUT_OF_RANGE, "id");
     CHECK(w, kvcl_store_publish(store, &key, 1, cache, &bad, NULL, &req) == KVCL_ERR_OUT_OF_RANGE, "id");
     CHECK(w, kvcl_store_publish(store, &key, 1, cache, ids, NULL, &req) == KVCL_ERR_INVALID_PARAM, "not allocated");

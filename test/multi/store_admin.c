@@ -43,7 +43,7 @@ static unsigned count_now(kvcl_store_h store, const char *what, int rank, uint32
 
     for (i = 0; i < n; ++i) {
         key = key_of(what, (uint64_t)rank, first + i);
-        KVCL_TRY(kvcl_store_exists(store, &key, 1, &present));
+        KVCL_TRY(kvcl_store_exists(store, &key, 1, &present, NULL));
         found += present;
     }
     return found;
@@ -79,7 +79,7 @@ static void pin_of(world_t *w, kvcl_store_h store, int rank, uint64_t ttl_ns, ui
     for (i = 0; i < 4; ++i) {
         keys[i] = key_of("pins", (uint64_t)rank, i);
     }
-    CHECK(w, kvcl_store_pin(store, keys, 4, 77, ttl_ns, flags, copies) == KVCL_OK, "pin");
+    CHECK(w, kvcl_store_pin(store, keys, 4, 77, ttl_ns, flags, copies, NULL) == KVCL_OK, "pin");
     CHECK(w, (copies[0] == 1) && (copies[3] == 1), "%u and %u copies", copies[0], copies[3]);
 }
 
@@ -93,10 +93,11 @@ static void many_holders(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 
     CHECK(w, put(w, store, cache, "many", 0, 1, NULL) == KVCL_OK, "put");
     for (holder = 1; holder <= 2 * POOL; ++holder) {
-        CHECK(w, kvcl_store_pin(store, &key, 1, holder, minute, 0, NULL) == KVCL_OK, "holder %u", (unsigned)holder);
+        CHECK(w, kvcl_store_pin(store, &key, 1, holder, minute, 0, NULL, NULL) == KVCL_OK, "holder %u",
+              (unsigned)holder);
     }
     do {
-        status = kvcl_store_pin(store, &key, 1, holder, minute, KVCL_PIN_SOFT, NULL);
+        status = kvcl_store_pin(store, &key, 1, holder, minute, KVCL_PIN_SOFT, NULL, NULL);
     } while ((status == KVCL_OK) && (holder++ < 5000));
     CHECK(w, (status == KVCL_ERR_NO_SPACE) && (holder == 1025), "%u holders: %s", (unsigned)holder,
           kvcl_status_text(status));
@@ -118,8 +119,8 @@ void test_pins(world_t *w)
     CHECK(w, put(w, store, cache, "pins", 0, 8, NULL) == KVCL_OK, "put");
     sync_all(w);
     pin_of(w, store, next, minute, 0);
-    CHECK(w, kvcl_store_pin(store, &nowhere, 1, 77, minute, 0, NULL) == KVCL_ERR_NOT_FOUND, "pin of nothing");
-    CHECK(w, kvcl_store_pin(store, &nowhere, 1, 77, 0, 0, NULL) == KVCL_ERR_INVALID_PARAM, "no time");
+    CHECK(w, kvcl_store_pin(store, &nowhere, 1, 77, minute, 0, NULL, NULL) == KVCL_ERR_NOT_FOUND, "pin of nothing");
+    CHECK(w, kvcl_store_pin(store, &nowhere, 1, 77, 0, 0, NULL, NULL) == KVCL_ERR_INVALID_PARAM, "no time");
     sync_all(w);
     for (round = 0; round < 6; ++round) { /* enough to turn the pool over, whatever the order of eviction */
         CHECK(w, put(w, store, cache, "pins", 100 + (round * 12), 12, NULL) == KVCL_OK, "put in round %u", round);
@@ -144,7 +145,7 @@ void test_pins(world_t *w)
     }
     CHECK(w, put(w, store, cache, "soft", 0, 8, NULL) == KVCL_OK, "put");
     sync_all(w);
-    CHECK(w, kvcl_store_pin(store, keys, 4, 5, minute, KVCL_PIN_SOFT, NULL) == KVCL_OK, "soft pins");
+    CHECK(w, kvcl_store_pin(store, keys, 4, 5, minute, KVCL_PIN_SOFT, NULL, NULL) == KVCL_OK, "soft pins");
     sync_all(w);
     for (round = 0; round < 6; ++round) {
         CHECK(w, put(w, store, cache, "soft", 100 + (round * 12), 12, NULL) == KVCL_OK, "put in round %u", round);
@@ -156,7 +157,7 @@ void test_pins(world_t *w)
     sync_all(w);
     CHECK(w, count(store, "soft", next, 0, 4, 2) == 2, "%u soft pins are left", count_now(store, "soft", next, 0, 4));
     sync_all(w);
-    CHECK(w, kvcl_store_unpin(store, keys, 4, 5) == KVCL_OK, "unpin");
+    CHECK(w, kvcl_store_unpin(store, keys, 4, 5, NULL) == KVCL_OK, "unpin");
     many_holders(w, store, cache);
     CHECK(w, DO(kvcl_store_remove(store, keys, 4, NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
@@ -174,9 +175,9 @@ static void quotas(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     seven.tenant = 7;
     nine.tenant  = 9;
     if (w->rank == 0) {
-        CHECK(w, kvcl_store_quota(store, -1, 7, (6 * BLOCK) + 5) == KVCL_OK, "quota");
-        CHECK(w, kvcl_store_quota(store, -1, 0, 1) == KVCL_ERR_INVALID_PARAM, "of nobody");
-        CHECK(w, kvcl_store_quota(store, w->size, 7, 1) == KVCL_ERR_UNKNOWN_RANK, "rank");
+        CHECK(w, kvcl_store_quota(store, -1, 7, (6 * BLOCK) + 5, NULL) == KVCL_OK, "quota");
+        CHECK(w, kvcl_store_quota(store, -1, 0, 1, NULL) == KVCL_ERR_INVALID_PARAM, "of nobody");
+        CHECK(w, kvcl_store_quota(store, w->size, 7, 1, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank");
     }
     sync_all(w);
     for (i = 0; i < 10; ++i) {
@@ -192,7 +193,7 @@ static void quotas(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     CHECK(w, count(store, "nine", w->rank, 20, 10, 10) == 10, "tenant 7 has pushed tenant 9 out");
     sync_all(w);
     if (w->rank == w->size - 1) {
-        CHECK(w, kvcl_store_quota(store, -1, 7, 2 * BLOCK) == KVCL_OK, "a lower quota");
+        CHECK(w, kvcl_store_quota(store, -1, 7, 2 * BLOCK, NULL) == KVCL_OK, "a lower quota");
     }
     sync_all(w);
     CHECK(w, put(w, store, cache, "nobody", 0, 4, NULL) == KVCL_OK, "put of nobody");
@@ -216,7 +217,7 @@ static void raised(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
         CHECK(w, now_ns() - begun < 30000000000u, "the quota was raised, and it waited on");
     } else if (w->rank == 0) {
         nap(100000000);
-        CHECK(w, kvcl_store_quota(store, -1, 7, 3 * BLOCK) == KVCL_OK, "a higher quota");
+        CHECK(w, kvcl_store_quota(store, -1, 7, 3 * BLOCK, NULL) == KVCL_OK, "a higher quota");
     }
     sync_all(w);
 }
@@ -230,7 +231,8 @@ void test_tenants(world_t *w)
     size_t            n = 0, i, of_nine = 0;
 
     quotas(w, store, cache);
-    CHECK(w, (kvcl_store_list(store, w->rank, &cursor, items, POOL, &n, NULL) == KVCL_OK) && (n == POOL), "%zu listed",
+    CHECK(w, (kvcl_store_list(store, w->rank, &cursor, items, POOL, &n, NULL, NULL) == KVCL_OK) && (n == POOL),
+          "%zu listed",
           n);
     for (i = 0; i < n; ++i) {
         of_nine += (items[i].tenant == 9) ? 1 : 0;
@@ -238,7 +240,7 @@ void test_tenants(world_t *w)
     CHECK(w, of_nine == 10, "%zu are listed as tenant 9's", of_nine);
     sync_all(w);
     if (w->rank == 0) {
-        CHECK(w, kvcl_store_clear(store, 9, &removed) == KVCL_OK, "clear");
+        CHECK(w, kvcl_store_clear(store, 9, &removed, NULL) == KVCL_OK, "clear");
         CHECK(w, removed == 10u * (unsigned)w->size, "%llu of tenant 9", (unsigned long long)removed);
     }
     sync_all(w);
@@ -246,7 +248,7 @@ void test_tenants(world_t *w)
     CHECK(w, count(store, "nobody", w->rank, 0, 4, 4) == 4, "others have nothing left");
     sync_all(w);
     if (w->rank == 0) {
-        CHECK(w, kvcl_store_clear(store, 0, &removed) == KVCL_OK, "clear all");
+        CHECK(w, kvcl_store_clear(store, 0, &removed, NULL) == KVCL_OK, "clear all");
         CHECK(w, removed == 6u * (unsigned)w->size, "%llu in all", (unsigned long long)removed);
     }
     sync_all(w);

@@ -11,7 +11,7 @@ static void bench_match(kvcl_store_h store, const kvcl_key_t *keys, size_t batch
     size_t   hit, i;
 
     for (i = 0; kvcl_now_ns() - begin < KVCL_NS_PER_SEC; i = (i + batch) % (BENCH_KEYS - batch)) {
-        KVCL_TRY(kvcl_store_match(store, keys + i, batch, &hit));
+        KVCL_TRY(kvcl_store_match(store, keys + i, batch, &hit, NULL));
         done += hit;
     }
     ns = kvcl_now_ns() - begin;

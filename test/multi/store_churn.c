@@ -64,7 +64,7 @@ static unsigned orphans(world_t *w, kvcl_store_h store)
     memset(tree.held, 0, sizeof(tree.held));
     do {
         n = 0;
-        KVCL_TRY(kvcl_store_list(store, w->rank, &cursor, items, POOL, &n, NULL));
+        KVCL_TRY(kvcl_store_list(store, w->rank, &cursor, items, POOL, &n, NULL, NULL));
         for (i = 0; i < n; ++i) {
             tree.held[find(&items[i].key)] = true;
         }
@@ -88,7 +88,7 @@ static void request(world_t *w, kvcl_store_h store, kvcl_cache_h cache, uint32_t
         keys[i] = tree.keys[leaf];
         ids[i]  = i;
     }
-    KVCL_TRY(kvcl_store_match(store, keys, n, &hit));
+    KVCL_TRY(kvcl_store_match(store, keys, n, &hit, NULL));
     if (hit != 0) { /* a home on another rank may not know yet what has gone here */
         (void)!DO(kvcl_store_get(store, keys, hit, cache, ids, status, NULL, &req));
         for (i = 0; (i < hit) && (status[i] == KVCL_OK); ++i) {

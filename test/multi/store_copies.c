@@ -82,7 +82,7 @@ static unsigned blocks_at(kvcl_store_h store, int rank, const kvcl_key_t *keys, 
     size_t            n, i, j;
 
     do {
-        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, KEYS, &n, NULL));
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, KEYS, &n, NULL, NULL));
         for (i = 0; i < n * n_keys; ++i) {
             j      = i % n_keys;
             found += kvcl_key_equal(&items[i / n_keys].key, &keys[j]) ? 1 : 0;
@@ -189,7 +189,7 @@ void test_copies_short(world_t *w)
     }
     if ((w->rank == last) && (last > 1)) {
         CHECK(w, DO(kvcl_store_put(store, mine, PINNED, cache, ids, NULL, &req)) == KVCL_OK, "put");
-        CHECK(w, kvcl_store_pin(store, mine, PINNED, 9, minute, 0, NULL) == KVCL_OK, "pin");
+        CHECK(w, kvcl_store_pin(store, mine, PINNED, 9, minute, 0, NULL, NULL) == KVCL_OK, "pin");
     }
     sync_all(w);
     for (i = 0; i < SOME; ++i) {
@@ -203,7 +203,7 @@ void test_copies_short(world_t *w)
     }
     sync_all(w);
     if ((w->rank == last) && (last > 1)) {
-        CHECK(w, kvcl_store_unpin(store, mine, PINNED, 9) == KVCL_OK, "unpin");
+        CHECK(w, kvcl_store_unpin(store, mine, PINNED, 9, NULL) == KVCL_OK, "unpin");
     }
     sync_all(w);
     for (i = 1; i < (uint32_t)last; ++i) {
@@ -246,7 +246,7 @@ void test_put_unlisted(world_t *w)
         fill(cache, i, &keys[i]);
     }
     CHECK(w, DO(kvcl_store_put(store, keys, MANY, cache, ids, &p, &req)) == KVCL_ERR_NO_SPACE, "put");
-    CHECK(w, kvcl_store_exists(store, keys, MANY, present) == KVCL_OK, "exists");
+    CHECK(w, kvcl_store_exists(store, keys, MANY, present, NULL) == KVCL_OK, "exists");
     for (i = 0; i < MANY; ++i) {
         CHECK(w, present[i] == copies[i], "key %u: listed %u, copies %u", i, present[i], copies[i]);
         last = present[i] ? last : i;
@@ -262,7 +262,7 @@ void test_put_unlisted(world_t *w)
     sync_all(w);
     CHECK(w, (last < MANY) && (DO(kvcl_store_put(store, &keys[last], 1, cache, &ids[last], NULL, &req)) == KVCL_OK),
           "put again");
-    CHECK(w, (kvcl_store_exists(store, &keys[last], 1, present) == KVCL_OK) && present[0], "put, and not listed");
+    CHECK(w, (kvcl_store_exists(store, &keys[last], 1, present, NULL) == KVCL_OK) && present[0], "put, and not listed");
     sync_all(w);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);

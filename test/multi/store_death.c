@@ -217,8 +217,8 @@ static void ask_all(me_t *me)
         for (i = 0; i < KEYS; ++i) {
             keys[i] = key_of(r, i);
         }
-        KVCL_TRY(kvcl_store_exists(me->store, keys, KEYS, present));
-        KVCL_TRY(kvcl_store_match(me->store, keys, KEYS, &hit));
+        KVCL_TRY(kvcl_store_exists(me->store, keys, KEYS, present, NULL));
+        KVCL_TRY(kvcl_store_match(me->store, keys, KEYS, &hit, NULL));
         for (i = 0; i < KEYS; ++i) {
             missed += present[i] ? 0 : 1;
         }

@@ -40,7 +40,7 @@ static uint64_t list(world_t *w, kvcl_store_h store, const follower_t *f, bool *
 
     memset(has, 0, UNIVERSE * sizeof(*has));
     do {
-        KVCL_TRY(kvcl_store_list(store, f->rank, &cursor, items, 5, &n, &seq));
+        KVCL_TRY(kvcl_store_list(store, f->rank, &cursor, items, 5, &n, &seq, NULL));
         first = begun ? first : seq;
         begun = true;
         for (i = 0; i < n; ++i) {
@@ -76,7 +76,7 @@ static void catch_up(world_t *w, kvcl_store_h store, follower_t *f)
     size_t             n = 0, i;
 
     do {
-        status = kvcl_store_events(store, f->rank, f->seq, 0, events, 7, &n);
+        status = kvcl_store_events(store, f->rank, f->seq, 0, events, 7, &n, NULL);
         if (status == KVCL_ERR_STALE) {
             f->seq = list(w, store, f, f->has);
             ++f->snapshots;
@@ -116,7 +116,7 @@ static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower
     size_t             n = 9;
     kvcl_req_h         req;
 
-    CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000, &event, 1, &n) == KVCL_OK) && (n == 0),
+    CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000, &event, 1, &n, NULL) == KVCL_OK) && (n == 0),
           "nothing happens, and %zu came", n);
     sync_all(w);
     if (w->rank % 2 == 0) { /* those put, the others wait; alone: nobody waits */
@@ -126,7 +126,8 @@ static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower
     }
     if (f->rank % 2 == 0) {
         do { /* room for it first, perhaps */
-            CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000000u, &event, 1, &n) == KVCL_OK) && (n == 1),
+            CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000000u, &event, 1, &n,
+                                        NULL) == KVCL_OK) && (n == 1),
                   "waited for rank %d", f->rank);
             f->seq = event.seq;
         } while ((n == 1) && (event.kind == KVCL_STORE_EVICTED));
@@ -141,12 +142,12 @@ static void errors(world_t *w, kvcl_store_h store, follower_t *f)
     uint64_t           cursor = 5;
     size_t             n;
 
-    CHECK(w, kvcl_store_events(store, f->rank, 1ull << 40, 0, &event, 1, &n) == KVCL_ERR_STALE, "of the future");
-    CHECK(w, kvcl_store_events(store, f->rank, 0, 0, &event, 1, &n) == KVCL_ERR_STALE, "of long ago");
-    CHECK(w, kvcl_store_events(store, w->size, 0, 0, &event, 1, &n) == KVCL_ERR_UNKNOWN_RANK, "rank %d", w->size);
-    CHECK(w, kvcl_store_events(store, 0, 0, 0, &event, 0, &n) == KVCL_ERR_INVALID_PARAM, "no room");
-    CHECK(w, kvcl_store_list(store, -1, &cursor, &item, 1, &n, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank -1");
-    CHECK(w, kvcl_store_list(store, f->rank, &cursor, &item, 1, &n, NULL) == KVCL_ERR_INVALID_PARAM, "cursor 5");
+    CHECK(w, kvcl_store_events(store, f->rank, 1ull << 40, 0, &event, 1, &n, NULL) == KVCL_ERR_STALE, "of the future");
+    CHECK(w, kvcl_store_events(store, f->rank, 0, 0, &event, 1, &n, NULL) == KVCL_ERR_STALE, "of long ago");
+    CHECK(w, kvcl_store_events(store, w->size, 0, 0, &event, 1, &n, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank %d", w->size);
+    CHECK(w, kvcl_store_events(store, 0, 0, 0, &event, 0, &n, NULL) == KVCL_ERR_INVALID_PARAM, "no room");
+    CHECK(w, kvcl_store_list(store, -1, &cursor, &item, 1, &n, NULL, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank -1");
+    CHECK(w, kvcl_store_list(store, f->rank, &cursor, &item, 1, &n, NULL, NULL) == KVCL_ERR_INVALID_PARAM, "cursor 5");
 }
 
 void test_events(world_t *w)
@@ -216,7 +217,8 @@ void test_followers(world_t *w)
     kvcl_unlock(w->ctx);
     sync_all(w);
     KVCL_TRY(kvcl_context_stats(w->ctx, &before));
-    CHECK(w, (kvcl_store_events(store, next, 0, 200000000, &event, 1, &n) == KVCL_OK) && (n == 0), "%zu events", n);
+    CHECK(w, (kvcl_store_events(store, next, 0, 200000000, &event, 1, &n, NULL) == KVCL_OK) && (n == 0), "%zu events",
+          n);
     KVCL_TRY(kvcl_context_stats(w->ctx, &after));
     CHECK(w, after.ops - before.ops < 20, "%llu questions", (unsigned long long)(after.ops - before.ops));
     sync_all(w);
@@ -255,9 +257,9 @@ static void *wait_on(void *arg)
         if (kvcl_store_put(waiter->store, &key, 1, waiter->cache, &id, &p, &req) == KVCL_OK) {
             return waiter; /* there was room */
         }
-    } else if (kvcl_store_rank_stats(waiter->store, waiter->rank, &stats) == KVCL_OK) {
+    } else if (kvcl_store_rank_stats(waiter->store, waiter->rank, &stats, NULL) == KVCL_OK) {
         atomic_store(&waiter->ready, true);
-        (void)!kvcl_store_events(waiter->store, waiter->rank, stats.events, 60000000000u, &event, 1, &n);
+        (void)!kvcl_store_events(waiter->store, waiter->rank, stats.events, 60000000000u, &event, 1, &n, NULL);
     }
     return NULL;
 }
@@ -305,7 +307,7 @@ void test_close_waiters(world_t *w)
         keys[i] = key_of("pinned", (uint64_t)w->rank, (uint64_t)i);
         CHECK(w, DO(kvcl_store_put(store, &keys[i], 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
     }
-    CHECK(w, kvcl_store_pin(store, keys, 2, 1, 60000000000u, 0, NULL) == KVCL_OK, "all of the pool");
+    CHECK(w, kvcl_store_pin(store, keys, 2, 1, 60000000000u, 0, NULL, NULL) == KVCL_OK, "all of the pool");
     for (i = 0; i < 3; ++i) {
         waiters[i] = (waiter_t){.w = w, .store = store, .cache = cache,
                                 .rank = (i == 0) ? -1 : (w->rank + i - 1) % w->size};

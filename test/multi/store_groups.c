@@ -61,15 +61,15 @@ void test_match_all(world_t *w)
     }
     publish_for_next(w, store, cache, run_of((w->rank + 1) % w->size));
     sync_all(w);
-    CHECK(w, kvcl_store_match_all(store, NULL, keys, KEYS, &hit) == KVCL_OK, "match_all");
+    CHECK(w, kvcl_store_match_all(store, NULL, keys, KEYS, &hit, NULL) == KVCL_OK, "match_all");
     CHECK(w, hit == least_of(all, w->size), "all have %zu, not %zu", hit, least_of(all, w->size));
-    CHECK(w, kvcl_store_match_all(store, w->comm, keys, 3, &hit) == KVCL_OK, "match_all");
+    CHECK(w, kvcl_store_match_all(store, w->comm, keys, 3, &hit, NULL) == KVCL_OK, "match_all");
     CHECK(w, hit == 3, "of three keys all have %zu", hit);
     KVCL_TRY(kvcl_comm_create(w->comm, half, n_half, &group));
-    CHECK(w, kvcl_store_match_all(store, group, keys, KEYS, &hit) == KVCL_OK, "match_all of a half");
+    CHECK(w, kvcl_store_match_all(store, group, keys, KEYS, &hit, NULL) == KVCL_OK, "match_all of a half");
     CHECK(w, hit == least_of(half, n_half), "the half has %zu, not %zu", hit, least_of(half, n_half));
     if (w->size > 1) { /* one rank's error is everybody's */
-        kvcl_status_t status = kvcl_store_match_all(store, NULL, (w->rank == 1) ? NULL : keys, KEYS, &hit);
+        kvcl_status_t status = kvcl_store_match_all(store, NULL, (w->rank == 1) ? NULL : keys, KEYS, &hit, NULL);
         CHECK(w, status == KVCL_ERR_INVALID_PARAM, "rank 1 gave no keys: %s", kvcl_status_text(status));
     }
     kvcl_comm_free(group);

@@ -75,7 +75,7 @@ void test_late_copy(world_t *w)
     if (w->rank == last) {
         nap(100 * KVCL_NS_PER_MS);
         KVCL_TRY(kvcl_store_remove(store, keys, KEYS, NULL, &removed));
-        (void)!kvcl_store_copy(store, keys, KEYS, last, 0, made);
+        (void)!kvcl_store_copy(store, keys, KEYS, last, 0, made, NULL);
         CHECK(w, wait_for(removed) == KVCL_OK, "remove");
     }
     sync_all(w);
@@ -113,7 +113,7 @@ void test_late_upsert(world_t *w)
             put(w, store, cache, keys, round, true);
         }
         if ((w->rank == last) && (last != 0)) {
-            (void)!kvcl_store_copy(store, keys, KEYS, last, 0, made);
+            (void)!kvcl_store_copy(store, keys, KEYS, last, 0, made, NULL);
         }
         sync_all(w);
         for (i = 0; i < KEYS; ++i) {
@@ -143,7 +143,8 @@ static bool ask_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const
     put(w, store, cache, keys, 1, true); /* the keys' home is here, so nothing else waits */
     upsert_ns = kvcl_now_ns() - begun;
     begun     = kvcl_now_ns();
-    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, sizeof(stats[0]), status) == KVCL_OK, "statistics");
+    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, sizeof(stats[0]), status, NULL) == KVCL_OK,
+          "statistics");
     stats_ns  = kvcl_now_ns() - begun;
     for (i = 0; i < w->size; ++i) {
         silent += (status[i] == KVCL_ERR_TIMED_OUT) ? 1 : 0;
@@ -171,11 +172,13 @@ void test_silent_ranks(world_t *w)
     int                i, attempt;
 
     keys_of_home_0(store, "silent", 0, keys);
-    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, sizeof(stats[0]), status) == KVCL_OK, "statistics");
+    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size, stats, sizeof(stats[0]), status, NULL) == KVCL_OK,
+          "statistics");
     for (i = 0; i < w->size; ++i) {
         CHECK(w, (status[i] == KVCL_OK) && (stats[i].pool_blocks == POOL), "rank %d: %d", i, status[i]);
     }
-    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size + 1, stats, sizeof(stats[0]), status) == KVCL_ERR_INVALID_PARAM, "too many");
+    CHECK(w, kvcl_store_all_stats(store, (size_t)w->size + 1, stats, sizeof(stats[0]), status,
+                                  NULL) == KVCL_ERR_INVALID_PARAM, "too many");
     for (attempt = 0; (attempt < ATTEMPTS) && (once == 0); ++attempt) {
         sync_all(w);
         if (w->rank != 0) {

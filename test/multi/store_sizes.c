@@ -133,7 +133,7 @@ void test_sizes(world_t *w)
     }
     sync_all(w);
     if ((w->size > 1) && (w->rank == 0)) {
-        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
+        status = kvcl_store_drain(store, &moved, NULL);
         CHECK(w, status == KVCL_OK, "drain: %s", kvcl_status_text(status));
     }
     sync_all(w);
@@ -271,7 +271,7 @@ void test_sizes_bounds(world_t *w)
     }
     pinned = key_at((uint64_t)w->rank, 0, 0);
     KVCL_TRY(put_one(store, caches[0], &pinned, 1, NULL));
-    KVCL_TRY(kvcl_store_pin(store, &pinned, 1, 7, 600ull * 1000000000, 0, NULL));
+    KVCL_TRY(kvcl_store_pin(store, &pinned, 1, 7, 600ull * 1000000000, 0, NULL, NULL));
     for (i = 1; i < KEYS; ++i) {
         key = key_at((uint64_t)w->rank, 2, i);
         CHECK(w, put_one(store, caches[2], &key, 1, NULL) == KVCL_OK, "put %u", i);
@@ -281,7 +281,7 @@ void test_sizes_bounds(world_t *w)
     sync_all(w);
     put_too_many(w, store, caches[2]);
     sync_all(w);
-    KVCL_TRY(kvcl_store_quota(store, w->rank, 5, 100000));
+    KVCL_TRY(kvcl_store_quota(store, w->rank, 5, 100000, NULL));
     x.tenant = 5;
     for (i = 0; i < 300; ++i) {
         s   = i % SIZES;

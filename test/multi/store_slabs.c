@@ -420,7 +420,7 @@ void test_slabs_places(world_t *w)
         kvcl_lock(store->ctx);
         heard = store->places[1].free;
         kvcl_unlock(store->ctx);
-        KVCL_TRY(kvcl_store_rank_stats(store, 1, &stats));
+        KVCL_TRY(kvcl_store_rank_stats(store, 1, &stats, NULL));
         CHECK(w, (heard == stats.pool_free_bytes) && (heard != 0), "%llu are free there, it is thought: %llu",
               (unsigned long long)stats.pool_free_bytes, (unsigned long long)heard);
     }
@@ -450,7 +450,7 @@ void test_slabs_drain(world_t *w)
     before = evicted(store);
     sync_all(w);
     if ((w->rank == 0) && (w->size > 1)) {
-        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
+        status = kvcl_store_drain(store, &moved, NULL);
         CHECK(w, status == KVCL_ERR_NO_SPACE, "a drain with room for a part: %s", kvcl_status_text(status));
         CHECK(w, moved == 1, "%llu moved", (unsigned long long)moved);
     }

@@ -110,7 +110,7 @@ static bool listed(world_t *w, kvcl_store_h store, const char *what)
         }
         until = 0;
         do {
-            KVCL_TRY(kvcl_store_match(store, keys, KEYS, &hit));
+            KVCL_TRY(kvcl_store_match(store, keys, KEYS, &hit, NULL));
         } while ((hit < KEYS) && keep_waiting(&until));
         if (hit < KEYS) {
             kvcl_store_stats_t stats = stats_of(store);
@@ -134,7 +134,7 @@ static void wait_for_mine(world_t *w, kvcl_store_h store, const char *what)
         keys[i] = key_of(what, (uint64_t)w->rank, i);
     }
     while (((n == 0) || (n < stats_of(store).nvme_blocks)) && keep_waiting(&until)) {
-        KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present));
+        KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present, NULL));
         for (i = 0, n = 0; i < KEYS; ++i) {
             n += present[i];
         }
@@ -193,7 +193,8 @@ void test_tier_restart(world_t *w)
     for (i = 0; i < BATCH; ++i) {
         keys[i] = key_of("restart", (uint64_t)w->rank, KEYS - 1 - i);
     }
-    CHECK(w, kvcl_store_pin(store, keys, BATCH, 1, 60000000000u, 0, NULL) == KVCL_OK, "pin"); /* they go there as well */
+    CHECK(w, kvcl_store_pin(store, keys, BATCH, 1, 60000000000u, 0, NULL, NULL) == KVCL_OK,
+          "pin"); /* they go there as well */
     sync_all(w);
     kvcl_store_close(store);
     store = open_with_pool(w, POOL, spec);

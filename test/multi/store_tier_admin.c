@@ -75,7 +75,7 @@ void test_tier_removed_early(world_t *w)
     CHECK(w, told, "a rank does not say that all is listed");
     sync_all(w);
     CHECK(w, vanished(store, keys, KEYS - 1), "keys that were removed are listed");
-    KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present));
+    KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present, NULL));
     for (i = 0; i < KEYS; ++i) {
         left += present[i];
     }
@@ -97,7 +97,7 @@ static unsigned held_by(kvcl_store_h store, int rank, const kvcl_key_t keys[KEYS
     size_t            n, i, j;
 
     do {
-        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, POOL, &n, NULL));
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, POOL, &n, NULL, NULL));
         for (i = 0; i < n; ++i) {
             for (j = 0; j < KEYS; ++j) {
                 found += kvcl_key_equal(&items[i].key, &keys[j]) ? 1 : 0;
@@ -122,7 +122,7 @@ void test_tier_drain(world_t *w)
     names("drained", last, keys);
     if (w->rank == last) {
         put_mine(w, store, cache, "drained", KEYS);
-        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
+        status = kvcl_store_drain(store, &moved, NULL);
         CHECK(w, status == ((last != 0) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain: %s", kvcl_status_text(status));
         CHECK(w, moved == ((last != 0) ? KEYS : 0), "%llu blocks moved", (unsigned long long)moved);
         CHECK(w, (last == 0) || (stats_of(store).nvme_blocks == 0), "%llu blocks are still in the tier",
@@ -204,7 +204,7 @@ void test_tier_staged(world_t *w)
     kvcl_store_close(store);
     store = open_with_pool(w, SMALL, spec);
     do {
-        KVCL_TRY(kvcl_store_exists(store, &key, 1, &present));
+        KVCL_TRY(kvcl_store_exists(store, &key, 1, &present, NULL));
     } while (!present && keep_waiting(&until));
     id = 1;
     CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");

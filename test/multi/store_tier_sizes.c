@@ -174,7 +174,7 @@ static bool listed(world_t *w, kvcl_store_h store, uint64_t owner, unsigned n)
     for (r = 0; (r < w->size) && more; ++r) {
         names(owner + (uint64_t)r, n, keys);
         do {
-            KVCL_TRY(kvcl_store_match(store, keys, SIZES * n, &hit));
+            KVCL_TRY(kvcl_store_match(store, keys, SIZES * n, &hit, NULL));
         } while ((hit < SIZES * n) && (more = keep_waiting(&until)));
     }
     return more;
@@ -253,7 +253,7 @@ void test_tier_sizes_restart(world_t *w)
           (unsigned long long)stats_of(store).nvme_blocks);
     sync_all(w);
     if (w->rank == 0) {
-        CHECK(w, kvcl_store_clear(store, 0, NULL) == KVCL_OK, "clear");
+        CHECK(w, kvcl_store_clear(store, 0, NULL, NULL) == KVCL_OK, "clear");
     }
     sync_all(w);
     for (i = 0; i < SIZES; ++i) {
@@ -458,7 +458,7 @@ void test_tier_sizes_drain(world_t *w)
     make_caches(w, caches);
     if (w->rank == last) {
         put_mine(w, store, caches, 0, MANY);
-        status = kvcl_store_drain(store, KVCL_WAIT_DEFAULT, &moved);
+        status = kvcl_store_drain(store, &moved, NULL);
         CHECK(w, status == ((last != 0) ? KVCL_OK : KVCL_ERR_NO_SPACE), "drain: %s", kvcl_status_text(status));
         CHECK(w, moved == ((last != 0) ? SIZES * MANY : 0), "%llu blocks moved", (unsigned long long)moved);
         CHECK(w, (last == 0) || (stats_of(store).nvme_blocks == 0), "%llu blocks are still in the tier",

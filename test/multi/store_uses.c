@@ -47,12 +47,12 @@ void test_uses(world_t *w)
         CHECK(w, holds(cache, id, &keys[i % USED]), "bytes");
     }
     if (w->rank == 1) { /* nobody answers a word of what was used, but what comes behind it */
-        CHECK(w, kvcl_store_rank_stats(store, 0, &stats) == KVCL_OK, "stats of rank 0");
+        CHECK(w, kvcl_store_rank_stats(store, 0, &stats, NULL) == KVCL_OK, "stats of rank 0");
     }
     sync_all(w);
     if (w->rank == 0) {
         put_some(w, store, cache, keys + POOL, MORE);
-        KVCL_TRY(kvcl_store_exists(store, keys, USED, present));
+        KVCL_TRY(kvcl_store_exists(store, keys, USED, present, NULL));
         for (i = 0; i < USED; ++i) {
             left += present[i];
         }

@@ -453,7 +453,7 @@ void test_wire_spoilt(world_t *w)
         CHECK(w, (DO(kvcl_store_get(store, &other, 1, cache, &to, NULL, NULL, &req)) == KVCL_OK) &&
                  holds(cache, to, &other), "get %d", turn);
         if (turn == 1) {
-            CHECK(w, kvcl_store_pin(store, &mine, 1, 7, 60 * KVCL_NS_PER_SEC, 0, NULL) == KVCL_OK, "pin");
+            CHECK(w, kvcl_store_pin(store, &mine, 1, 7, 60 * KVCL_NS_PER_SEC, 0, NULL, NULL) == KVCL_OK, "pin");
         }
         if (turn < 2) {
             spoil(w, store, "pool", cache, to);

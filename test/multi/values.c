@@ -286,7 +286,7 @@ static void test_full(world_t *w)
     CHECK(w, DO(kvcl_store_put_value(store, &key, buf, 9 * B, NULL, &req)) == KVCL_OK, "put");
     CHECK(w, (kvcl_store_value_keys(store, &key, keys, 64, &n, KVCL_WAIT_DEFAULT) == KVCL_OK) && (n == 10), "%zu keys", n);
     CHECK(w, kvcl_store_value_keys(store, &key, keys, 5, &n, KVCL_WAIT_DEFAULT) == KVCL_ERR_NO_SPACE, "room for 5");
-    CHECK(w, kvcl_store_pin(store, keys, n, 1, 60000000000u, 0, NULL) == KVCL_OK, "pin");
+    CHECK(w, kvcl_store_pin(store, keys, n, 1, 60000000000u, 0, NULL, NULL) == KVCL_OK, "pin");
     for (i = 0; i < 30; ++i) {
         kvcl_key_t other = key_of(w, "other", w->rank, i);
         CHECK(w, DO(kvcl_store_put_value(store, &other, buf, 10 * B, NULL, &req)) == KVCL_OK, "put beside pins");
@@ -340,7 +340,7 @@ static void test_stripes(world_t *w)
              same_bytes(what_of(&key, 0), buf, BYTES), "the neighbour's");
     sync_all(w);
     if (w->rank == 0) {
-        CHECK(w, kvcl_store_clear(store, 7, NULL) == KVCL_OK, "clear of a tenant");
+        CHECK(w, kvcl_store_clear(store, 7, NULL, NULL) == KVCL_OK, "clear of a tenant");
     }
     sync_all(w);
     KVCL_TRY(kvcl_store_stats(store, &stats));

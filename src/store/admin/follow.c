@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/admin/ops.h"
+#include "xfer/params.h"
 
 #include <stdlib.h>
 
@@ -23,10 +24,11 @@ typedef struct events_ask {
     uint64_t wait_ns;
 } events_ask_t;
 
-/* A question that is kept. */
+/* A question that is kept: another rank's, or one of a call of this rank about its own events. */
 typedef struct follower {
     kvcl_list_t        link; /* store->followers */
     kvcl_store_h       store;
+    kvcl_call_t        *call; /* or NULL, and the next three */
     kvcl_peer_t        *peer;
     kvcl_msg_dir_ask_t ask;
     events_ask_t       what;
@@ -65,7 +67,11 @@ static void let_go(follower_t *follower)
     kvcl_list_del(&follower->link);
     --follower->store->n_followers;
     kvcl_store_timer_stop(follower->timer);
-    answer(follower->store, follower->peer, &follower->ask, &follower->what);
+    if (follower->call != NULL) {
+        kvcl_call_over(follower->call);
+    } else {
+        answer(follower->store, follower->peer, &follower->ask, &follower->what);
+    }
     free(follower);
 }
 
@@ -80,16 +86,18 @@ static void time_over(void *arg)
 static void flush(void *arg)
 {
     kvcl_store_h store = arg;
+    kvcl_list_t  all;
 
     store->follow_timer = NULL;
-    while (!kvcl_list_is_empty(&store->followers)) {
-        let_go(kvcl_list_head(&store->followers, follower_t, link));
+    kvcl_list_init(&all);
+    kvcl_list_splice_tail(&all, &store->followers); /* whom it lets go may follow again at once */
+    while (!kvcl_list_is_empty(&all)) {
+        let_go(kvcl_list_head(&all, follower_t, link));
     }
 }
 
 static void tell_followers(kvcl_store_h store)
 {
-    kvcl_engine_notify(store->ctx); /* my own threads that follow */
     if ((store->n_followers != 0) && (store->follow_timer == NULL)) {
         store->follow_timer = kvcl_store_timer_start(store, PAUSE_NS, flush, store);
     }
@@ -99,6 +107,33 @@ void kvcl_follow_stop(kvcl_store_h store)
 {
     kvcl_store_timer_stop(store->follow_timer);
     flush(store);
+}
+
+static bool is_to_wait(const struct kvcl_store *store, const events_ask_t *what)
+{
+    return (what->wait_ns != 0) && (what->since == store->events.newest) && (store->events.ring != NULL);
+}
+
+/* NULL: no memory. */
+static follower_t *keep(kvcl_store_h store, const events_ask_t *what, kvcl_call_t *call)
+{
+    follower_t *follower = calloc(1, sizeof(*follower));
+
+    if (follower == NULL) {
+        return NULL;
+    }
+    follower->store = store;
+    follower->what  = *what;
+    follower->call  = call;
+    follower->timer = kvcl_store_timer_start(store, (what->wait_ns < WAIT_MAX_NS) ? what->wait_ns : WAIT_MAX_NS,
+                                             time_over, follower);
+    if (follower->timer == NULL) {
+        free(follower);
+        return NULL;
+    }
+    kvcl_list_add_tail(&store->followers, &follower->link);
+    ++store->n_followers;
+    return follower;
 }
 
 bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
@@ -112,27 +147,18 @@ bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
         return false;
     }
     memcpy(&what, data, sizeof(what));
-    waits = (what.wait_ns != 0) && (what.since == store->events.newest) && (store->events.ring != NULL);
+    waits = is_to_wait(store, &what);
     if (waits && (store->n_followers >= FOLLOWERS_MAX)) {
         kvcl_ask_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* or it would ask all the time */
         return true;
     }
-    follower = waits ? calloc(1, sizeof(*follower)) : NULL;
+    follower = waits ? keep(store, &what, NULL) : NULL;
     if (follower == NULL) {
         answer(store, peer, in, &what);
         return true;
     }
-    follower->store = store;
-    follower->peer  = peer;
-    follower->ask   = *in;
-    follower->what  = what;
-    kvcl_list_add_tail(&store->followers, &follower->link);
-    ++store->n_followers;
-    follower->timer = kvcl_store_timer_start(store, (what.wait_ns < WAIT_MAX_NS) ? what.wait_ns : WAIT_MAX_NS,
-                                             time_over, follower);
-    if (follower->timer == NULL) {
-        let_go(follower);
-    }
+    follower->peer = peer;
+    follower->ask  = *in;
     return true;
 }
 
@@ -146,103 +172,152 @@ void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind
                                 .tenant = kvcl_owner_tenant(owner, slot)};
 
     kvcl_events_add(&owner->store->events, &event);
-    if ((owner->store->n_followers != 0) || (owner->store->n_waiting != 0)) {
+    if (owner->store->n_followers != 0) {
         tell_followers(owner->store);
     }
 }
 
 /* ---- following ---- */
 
-typedef struct wait_arg {
-    kvcl_store_h store;
-    uint64_t     since;
-} wait_arg_t;
+/* One call: questions until there is something, or its wait is over. */
+typedef struct events_call {
+    kvcl_op_t          op;
+    uint32_t           rank;
+    uint64_t           since;
+    uint64_t           wait_until_ns;
+    bool               over;
+    kvcl_store_timer_t *pause; /* the rank has too many followers: until it is asked again */
+    follower_t         *mine;  /* it waits for events of this rank */
+    kvcl_status_t      status;
+    kvcl_store_event_t *events; /* the caller's, as are the next two */
+    size_t             cap;
+    size_t             *n_p;
+} events_call_t;
 
-static bool is_news(void *arg)
+static void after_pause(void *arg)
 {
-    const wait_arg_t *wait = arg;
+    events_call_t *call = arg;
 
-    return (wait->store->events.newest != wait->since) || wait->store->closing;
+    call->pause = NULL;
+    kvcl_call_over(&call->op.call);
 }
 
-/* My own: no message, no copy of the question is kept. */
-static void wait_for_mine(kvcl_store_h store, uint64_t since, uint64_t wait_ns)
+static void pause_call(events_call_t *call)
 {
-    wait_arg_t arg = {.store = store, .since = since};
+    uint64_t left = kvcl_deadline_left(call->wait_until_ns);
 
-    kvcl_lock(store->ctx);
-    ++store->n_waiting;
-    kvcl_unlock(store->ctx);
-    (void)kvcl_engine_wait(store->ctx, is_news, &arg, kvcl_deadline_after(wait_ns));
-    kvcl_lock(store->ctx);
-    --store->n_waiting;
-    kvcl_unlock(store->ctx);
+    call->pause = kvcl_store_timer_start(call->op.call.store, ((left < BUSY_PAUSE_NS) ? left : BUSY_PAUSE_NS) + 1,
+                                         after_pause, call);
+    call->op.call.outstanding += (call->pause != NULL) ? 1 : 0;
 }
 
-static kvcl_status_t one_question(kvcl_store_h store, int rank, const events_ask_t *ask, kvcl_op_out_t *out)
+static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
-    uint64_t timeout_ns = ask->wait_ns + kvcl_timeout(store->ctx, 0);
+    events_call_t *call = kvcl_container_of(op, events_call_t, op);
+    bool          late  = kvcl_deadline_passed(call->wait_until_ns);
 
-    if ((rank >= 0) && ((uint32_t)rank == store->me) && (ask->wait_ns != 0)) {
-        wait_for_mine(store, ask->since, ask->wait_ns);
+    (void)rank;
+    (void)tag;
+    if ((status == KVCL_ERR_BUSY) && !late && (op->call.stopped == KVCL_OK)) {
+        pause_call(call);
+        return;
     }
-    return kvcl_op_call(store, rank, KVCL_ASK_EVENTS, ask, sizeof(*ask), timeout_ns, out, "kvcl_store_events");
+    if ((status == KVCL_OK) && ((len % sizeof(*call->events) != 0) || (len / sizeof(*call->events) > call->cap))) {
+        status = KVCL_ERR_PROTOCOL;
+    }
+    if (status == KVCL_OK) {
+        *call->n_p = len / sizeof(*call->events);
+        memcpy(call->events, data, len);
+    }
+    if (status == KVCL_ERR_BUSY) { /* until its wait was over */
+        *call->n_p = 0;
+        status     = KVCL_OK;
+    }
+    call->status = status;
+    call->over   = (call->status != KVCL_OK) || (len != 0) || late;
 }
 
-static bool is_closing(void *arg)
+static bool next(kvcl_call_t *base)
 {
-    return ((const struct kvcl_store *)arg)->closing;
+    events_call_t *call = kvcl_container_of(base, events_call_t, op.call);
+    uint64_t      left  = kvcl_deadline_left(call->wait_until_ns);
+    events_ask_t  ask   = {.since = call->since, .cap = call->cap,
+                           .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
+
+    call->mine = NULL;
+    if (call->over) {
+        return false;
+    }
+    if ((call->rank == base->store->me) && is_to_wait(base->store, &ask)) {
+        call->mine = keep(base->store, &ask, base);
+        base->outstanding += (call->mine != NULL) ? 1 : 0;
+    }
+    if (call->mine == NULL) {
+        kvcl_op_ask(&call->op, call->rank, KVCL_ASK_EVENTS, &ask, sizeof(ask), 0, ask.wait_ns);
+    }
+    return true;
 }
 
-/* Until there is something, or the time is over. */
-static kvcl_status_t follow(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, size_t cap,
-                            kvcl_op_out_t *out)
+static void halt(kvcl_call_t *base)
 {
-    uint64_t      deadline = kvcl_deadline_after(wait_ns), left;
-    kvcl_status_t status   = kvcl_store_hold(store);
-    events_ask_t  ask;
+    events_call_t *call = kvcl_container_of(base, events_call_t, op.call);
 
+    if (call->pause != NULL) {
+        kvcl_store_timer_stop(call->pause);
+        after_pause(call);
+    } else if (call->mine != NULL) {
+        let_go(call->mine);
+        call->mine = NULL;
+    }
+}
+
+static kvcl_status_t end(kvcl_call_t *base)
+{
+    events_call_t *call = kvcl_container_of(base, events_call_t, op.call);
+
+    return (base->stopped != KVCL_OK) ? base->stopped : kvcl_op_why(base, call->status, (int)call->rank);
+}
+
+static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, kvcl_store_event_t *events,
+                          size_t cap, size_t *n_p, const kvcl_xfer_params_t *params, const char *name,
+                          kvcl_req_h *req_p)
+{
+    kvcl_status_t      status = kvcl_store_check(store, events, cap, name);
+    kvcl_xfer_params_t p;
+    events_call_t      *call;
+
+    if ((status == KVCL_OK) && ((n_p == NULL) || (cap == 0))) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: n_p is NULL or cap is 0", name);
+    }
+    status = (status == KVCL_OK) ? kvcl_op_check_rank(store, rank, name) : status;
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, name, &p) : status;
     if (status != KVCL_OK) {
         return status;
     }
-    do {
-        left   = kvcl_deadline_left(deadline);
-        ask    = (events_ask_t){.since = since, .cap = cap, .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
-        status = one_question(store, rank, &ask, out);
-        if (status == KVCL_ERR_BUSY) { /* too many follow it: not at once again */
-            left   = kvcl_deadline_after(BUSY_PAUSE_NS);
-            (void)kvcl_engine_wait(store->ctx, is_closing, store, (left < deadline) ? left : deadline);
-            status = KVCL_OK;
-        }
-    } while ((status == KVCL_OK) && (out->len == 0) && !store->closing && (kvcl_deadline_left(deadline) != 0));
-    kvcl_store_let_go(store);
-    return status;
+    call = malloc(sizeof(*call));
+    if (call == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a question", name);
+    }
+    *call = (events_call_t){.op = {.call = {.next = next, .end = end, .halt = halt}, .answered = on_events},
+                            .rank = (uint32_t)rank, .since = since, .wait_until_ns = kvcl_deadline_after(wait_ns),
+                            .events = events, .cap = cap, .n_p = n_p};
+    p.timeout_ns = kvcl_timeout(store->ctx, p.timeout_ns);
+    p.timeout_ns = (p.timeout_ns > UINT64_MAX - wait_ns) ? UINT64_MAX : p.timeout_ns + wait_ns;
+    return kvcl_call_start(&call->op.call, store, name, &p, req_p);
+}
+
+kvcl_status_t kvcl_store_events_post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
+                                     kvcl_store_event_t *events, size_t cap, size_t *n_p,
+                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return post(store, rank, since, wait_ns, events, cap, n_p, params, "kvcl_store_events_post", req_p);
 }
 
 kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
-                                kvcl_store_event_t *events, size_t cap, size_t *n_p)
+                                kvcl_store_event_t *events, size_t cap, size_t *n_p, const kvcl_xfer_params_t *params)
 {
-    kvcl_status_t status = kvcl_store_check(store, events, cap, "kvcl_store_events");
-    kvcl_op_out_t out    = {.cap = KVCL_OP_ANSWER_MAX};
+    kvcl_req_h    req;
+    kvcl_status_t status = post(store, rank, since, wait_ns, events, cap, n_p, params, "kvcl_store_events", &req);
 
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((n_p == NULL) || (cap == 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_events: n_p is NULL or cap is 0");
-    }
-    out.buf = malloc(out.cap);
-    if (out.buf == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_events: no memory for an answer");
-    }
-    status = follow(store, rank, since, wait_ns, cap, &out);
-    if ((status == KVCL_OK) && ((out.len % sizeof(*events) != 0) || (out.len / sizeof(*events) > cap))) {
-        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_events: rank %d gave events that make no sense", rank);
-    }
-    if (status == KVCL_OK) {
-        *n_p = out.len / sizeof(*events);
-        memcpy(events, out.buf, out.len);
-    }
-    free(out.buf);
-    return status;
+    return kvcl_call_wait(status, &req);
 }

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/admin/ops.h"
+#include "xfer/params.h"
 
 #include <stdlib.h>
 
@@ -77,42 +78,102 @@ kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t cap,
-                              size_t *n_p, uint64_t *seq_p)
-{
-    kvcl_status_t status = kvcl_store_check(store, items, cap, "kvcl_store_list");
-    kvcl_op_out_t out    = {.cap = KVCL_OP_ANSWER_MAX};
-    list_head_t   head;
-    list_ask_t    ask;
+/* ---- asking ---- */
 
+typedef struct list_call {
+    kvcl_op_t         op;
+    bool              asked;
+    uint32_t          rank;
+    list_ask_t        ask;
+    kvcl_status_t     status;
+    uint64_t          *cursor; /* the caller's, as are the next three */
+    kvcl_store_item_t *items;
+    size_t            *n_p;
+    uint64_t          *seq_p;
+} list_call_t;
+
+static void on_page(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
+{
+    list_call_t *call = kvcl_container_of(op, list_call_t, op);
+    list_head_t head  = {0};
+
+    (void)rank;
+    (void)tag;
+    if ((status == KVCL_OK) && (len >= sizeof(head))) {
+        memcpy(&head, data, sizeof(head));
+    }
+    if ((status == KVCL_OK) && ((len < sizeof(head)) || (head.n > call->ask.cap) ||
+                                (len - sizeof(head) != head.n * sizeof(*call->items)))) {
+        status = KVCL_ERR_PROTOCOL;
+    }
+    if (status == KVCL_OK) {
+        memcpy(call->items, (const char *)data + sizeof(head), len - sizeof(head));
+        *call->cursor = head.cursor;
+        *call->n_p    = (size_t)head.n;
+        if (call->seq_p != NULL) {
+            *call->seq_p = head.seq;
+        }
+    }
+    call->status = status;
+}
+
+static bool next(kvcl_call_t *base)
+{
+    list_call_t *call = kvcl_container_of(base, list_call_t, op.call);
+
+    if (call->asked) {
+        return false;
+    }
+    call->asked = true;
+    kvcl_op_ask(&call->op, call->rank, KVCL_ASK_LIST, &call->ask, sizeof(call->ask), 0, 0);
+    return true;
+}
+
+static kvcl_status_t end(kvcl_call_t *base)
+{
+    list_call_t *call = kvcl_container_of(base, list_call_t, op.call);
+
+    return (base->stopped != KVCL_OK) ? base->stopped : kvcl_op_why(base, call->status, (int)call->rank);
+}
+
+static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t cap,
+                          size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params, const char *name,
+                          kvcl_req_h *req_p)
+{
+    kvcl_status_t      status = kvcl_store_check(store, items, cap, name);
+    kvcl_xfer_params_t p;
+    list_call_t        *call;
+
+    if ((status == KVCL_OK) && ((cursor == NULL) || (n_p == NULL) || (cap == 0))) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cursor or n_p is NULL, or cap is 0", name);
+    }
+    status = (status == KVCL_OK) ? kvcl_op_check_rank(store, rank, name) : status;
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, name, &p) : status;
     if (status != KVCL_OK) {
         return status;
     }
-    if ((cursor == NULL) || (n_p == NULL) || (cap == 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_list: cursor or n_p is NULL, or cap is 0");
+    call = malloc(sizeof(*call));
+    if (call == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a question", name);
     }
-    out.buf = malloc(out.cap);
-    if (out.buf == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_list: no memory for a page");
-    }
-    ask    = (list_ask_t){.cursor = *cursor, .cap = cap};
-    status = kvcl_op_call(store, rank, KVCL_ASK_LIST, &ask, sizeof(ask), 0, &out, "kvcl_store_list");
-    if (status == KVCL_OK) {
-        if (out.len >= sizeof(head)) {
-            memcpy(&head, out.buf, sizeof(head));
-        }
-        if ((out.len < sizeof(head)) || (head.n > cap) || (out.len - sizeof(head) != head.n * sizeof(*items))) {
-            status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_list: rank %d gave a page that makes no sense", rank);
-        }
-    }
-    if (status == KVCL_OK) {
-        memcpy(items, out.buf + sizeof(head), out.len - sizeof(head));
-        *cursor = head.cursor;
-        *n_p    = (size_t)head.n;
-        if (seq_p != NULL) {
-            *seq_p = head.seq;
-        }
-    }
-    free(out.buf);
-    return status;
+    *call = (list_call_t){.op = {.call = {.next = next, .end = end}, .answered = on_page}, .rank = (uint32_t)rank,
+                          .ask = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items, .n_p = n_p,
+                          .seq_p = seq_p};
+    return kvcl_call_start(&call->op.call, store, name, &p, req_p);
+}
+
+kvcl_status_t kvcl_store_list_post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,
+                                   size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params,
+                                   kvcl_req_h *req_p)
+{
+    return post(store, rank, cursor, items, cap, n_p, seq_p, params, "kvcl_store_list_post", req_p);
+}
+
+kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t cap,
+                              size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status = post(store, rank, cursor, items, cap, n_p, seq_p, params, "kvcl_store_list", &req);
+
+    return kvcl_call_wait(status, &req);
 }

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/store.h"
+#include "xfer/params.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
@@ -31,10 +32,11 @@ static kvcl_status_t least(const found_t *all, int size, size_t *hit_p)
     return KVCL_OK;
 }
 
-static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all)
+static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all, const kvcl_xfer_params_t *p)
 {
-    kvcl_req_h    req;
-    kvcl_status_t status = kvcl_allgather(comm, mine, sizeof(*mine), all, NULL, &req);
+    kvcl_xfer_params_t inner = {.size = sizeof(inner), .timeout_ns = p->timeout_ns};
+    kvcl_req_h         req;
+    kvcl_status_t      status = kvcl_allgather(comm, mine, sizeof(*mine), all, &inner, &req);
 
     if (status == KVCL_OK) {
         status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* its own deadline ends it */
@@ -43,14 +45,19 @@ static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all)
 }
 
 kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
-                                   size_t *hit_p)
+                                   size_t *hit_p, const kvcl_xfer_params_t *params)
 {
-    found_t       mine = {0}, *all;
-    kvcl_status_t status;
-    size_t        hit = 0;
+    kvcl_xfer_params_t p;
+    found_t            mine = {0}, *all;
+    kvcl_status_t      status;
+    size_t             hit = 0;
 
     if ((store == NULL) || (hit_p == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: the store or hit_p is NULL");
+    }
+    status = kvcl_xfer_params(params, "kvcl_store_match_all", &p);
+    if (status != KVCL_OK) {
+        return status;
     }
     comm = (comm == NULL) ? store->comm : comm;
     if (comm->inter || (comm->ctx != store->ctx)) {
@@ -60,10 +67,10 @@ kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const k
     if (all == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_match_all: no memory for %d ranks", comm->size);
     }
-    mine.status = kvcl_store_match(store, keys, n, &hit); /* if it fails the others must hear of it */
+    mine.status = kvcl_store_match(store, keys, n, &hit, params); /* if it fails the others must hear of it */
     mine.hit    = hit;
     all[0]      = mine;
-    status      = (comm->size > 1) ? gather(comm, &mine, all) : KVCL_OK;
+    status      = (comm->size > 1) ? gather(comm, &mine, all, &p) : KVCL_OK;
     if (status == KVCL_OK) {
         status = least(all, comm->size, hit_p);
     }

@@ -1,6 +1,6 @@
 /*
- * Questions about a rank's own part (ops.h): asking and answering. The asking side owns nothing but what
- * stands on its stack: an ask ends once, by its deadline at the latest.
+ * Questions about a rank's own part (ops.h): answering, and asking. The asking side is a call (home/call.h), which ends
+ * by its deadline at the latest.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -26,151 +26,181 @@ bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_as
 
 /* ---- asking ---- */
 
-typedef struct call {
-    kvcl_op_out_t *out;
-    kvcl_context_h ctx;
-    kvcl_status_t  status;
-    bool           over;
-} call_t;
+static void answer(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
+{
+    op->answered(op, rank, tag, (status == KVCL_ERR_NOT_FOUND) ? KVCL_ERR_RANK_FAILED : status, data, len);
+}
 
 static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
-    call_t *call = ask->arg;
+    kvcl_op_t *op = ask->arg;
 
-    call->status = status;
-    if ((status == KVCL_OK) && (len > call->out->cap)) {
-        call->status = KVCL_ERR_PROTOCOL;
-    } else if (status == KVCL_OK) {
-        if (len != 0) {
-            memcpy(call->out->buf, data, len);
-        }
-        call->out->len = len;
+    answer(op, ask->rank, ask->tag, status, data, len);
+    kvcl_call_over(&op->call);
+}
+
+static void ask_me(kvcl_op_t *op, uint8_t kind, const void *in, size_t len, uint64_t tag)
+{
+    kvcl_store_h  store = op->call.store;
+    kvcl_op_out_t out   = {.cap = KVCL_OP_ANSWER_MAX, .buf = malloc(KVCL_OP_ANSWER_MAX)};
+    kvcl_status_t status;
+
+    status = (out.buf != NULL) ? kvcl_store_room(store->ctx)->kinds[kind].op(store, in, len, &out) : KVCL_ERR_NO_MEMORY;
+    answer(op, store->me, tag, status, out.buf, (status == KVCL_OK) ? out.len : 0);
+    free(out.buf);
+}
+
+void kvcl_op_ask(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t tag,
+                 uint64_t grace_ns)
+{
+    kvcl_store_h store = op->call.store;
+    kvcl_ask_t   *ask;
+
+    if (rank == store->me) {
+        ask_me(op, kind, in, len, tag);
+        return;
     }
-    call->over = true;
-    kvcl_engine_notify(call->ctx);
-}
-
-static bool is_over(void *arg)
-{
-    return ((const call_t *)arg)->over;
-}
-
-/* The ask is on its way, or the call is over already. */
-static void post(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
-                 call_t *call)
-{
-    kvcl_ask_t *ask = kvcl_ask_new(store, rank, kind, len);
-
+    if ((store->incarnations[rank] == 0) || kvcl_store_excludes(store, rank)) {
+        answer(op, rank, tag, (store->incarnations[rank] == 0) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE, NULL, 0);
+        return;
+    }
+    ask = kvcl_ask_new(store, rank, kind, len);
     if (ask == NULL) {
-        call->status = KVCL_ERR_NO_MEMORY;
-        call->over   = true;
+        answer(op, rank, tag, KVCL_ERR_NO_MEMORY, NULL, 0);
         return;
     }
     if (len != 0) {
         memcpy(ask->payload, in, len);
     }
-    ask->len  = len;
-    ask->n    = 1;
-    ask->arg  = call;
-    ask->done = on_answer;
-    kvcl_ask_post(ask, timeout_ns, &store->op_asks);
+    ask->len      = len;
+    ask->n        = 1;
+    ask->arg      = op;
+    ask->tag      = tag;
+    ask->done     = on_answer;
+    ask->grace_ns = grace_ns;
+    kvcl_call_post(&op->call, ask, 0, true);
 }
 
-/* Lock held. A question to one rank: over already, or on its way. */
-static void begin(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
-                  call_t *call)
+kvcl_status_t kvcl_op_check_rank(kvcl_store_h store, int rank, const char *call)
 {
-    if (store->closing) {
-        call->status = KVCL_ERR_SHUTDOWN;
-        call->over   = true;
-    } else if (rank == store->me) {
-        call->status = kvcl_store_room(store->ctx)->kinds[kind].op(store, in, len, call->out);
-        call->over   = true;
-    } else if (store->incarnations[rank] == 0) {
-        call->status = KVCL_ERR_RANK_FAILED;
-        call->over   = true;
-    } else {
-        post(store, rank, kind, in, len, timeout_ns, call);
+    return ((rank < 0) || ((uint32_t)rank >= store->n_ranks))
+               ? kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d of a store over %u", call, rank, store->n_ranks)
+               : KVCL_OK;
+}
+
+/* ---- one round, waited for ---- */
+
+typedef struct round {
+    kvcl_op_t     op;
+    bool          asked;
+    uint8_t       kind;
+    uint32_t      first, n; /* ranks */
+    const void    *in;
+    size_t        len;
+    kvcl_op_out_t *outs;    /* n; so is status */
+    kvcl_status_t *status;
+} round_t;
+
+static void on_round(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
+{
+    round_t       *round = kvcl_container_of(op, round_t, op);
+    kvcl_op_out_t *out   = &round->outs[tag];
+
+    (void)rank;
+    if ((status == KVCL_OK) && (len > out->cap)) {
+        status = KVCL_ERR_PROTOCOL;
+    } else if (status == KVCL_OK) {
+        if (len != 0) {
+            memcpy(out->buf, data, len);
+        }
+        out->len = len;
     }
+    round->status[tag] = status;
+}
+
+/* The others first: they answer while this rank answers itself. */
+static bool ask_round(kvcl_call_t *call)
+{
+    round_t  *round = kvcl_container_of(call, round_t, op.call);
+    uint32_t me     = call->store->me - round->first, i;
+
+    if (round->asked) {
+        return false;
+    }
+    round->asked = true;
+    for (i = 0; i < round->n; ++i) {
+        if ((i != me) && (round->status[i] == KVCL_OK)) {
+            kvcl_op_ask(&round->op, round->first + i, round->kind, round->in, round->len, i, 0);
+        }
+    }
+    if ((me < round->n) && (round->status[me] == KVCL_OK)) {
+        kvcl_op_ask(&round->op, call->store->me, round->kind, round->in, round->len, me, 0);
+    }
+    return true;
+}
+
+/* Each rank has its status; a question that was not even posted ends as the call does. */
+static kvcl_status_t end_round(kvcl_call_t *call)
+{
+    return (call->stopped == KVCL_ERR_TIMED_OUT) ? KVCL_OK : call->stopped;
+}
+
+static kvcl_status_t run_round(kvcl_store_h store, round_t with, uint64_t timeout_ns, const char *name)
+{
+    kvcl_xfer_params_t p      = {.size = sizeof(p), .timeout_ns = timeout_ns};
+    round_t            *round = malloc(sizeof(*round));
+
+    if (round == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", name, with.n);
+    }
+    *round                  = with;
+    round->op.answered      = on_round;
+    round->op.call.next     = ask_round;
+    round->op.call.end      = end_round;
+    return kvcl_call_run(&round->op.call, store, name, &p);
 }
 
 kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                            kvcl_op_out_t *out, const char *name)
 {
-    call_t        call = {.out = out, .ctx = store->ctx};
-    kvcl_status_t status;
+    kvcl_status_t one = KVCL_OK, status = kvcl_op_check_rank(store, rank, name);
 
-    if ((rank < 0) || ((uint32_t)rank >= store->n_ranks)) {
-        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d of a store over %u", name, rank, store->n_ranks);
+    if (status == KVCL_OK) {
+        status = run_round(store, (round_t){.kind = kind, .first = (uint32_t)rank, .n = 1, .in = in, .len = len,
+                                            .outs = out, .status = &one}, timeout_ns, name);
     }
-    status = kvcl_store_hold(store);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    kvcl_lock(store->ctx);
-    begin(store, (uint32_t)rank, kind, in, len, timeout_ns, &call);
-    kvcl_unlock(store->ctx);
-    while (!kvcl_engine_wait(call.ctx, is_over, &call, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
-    }
-    kvcl_store_let_go(store);
-    if ((call.status == KVCL_ERR_NOT_FOUND) || (call.status == KVCL_ERR_RANK_FAILED)) {
-        return kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: rank %d no longer takes part in the store", name, rank);
-    }
-    return (call.status < 0) ? kvcl_fail(call.status, "%s: rank %d: %s", name, rank, kvcl_status_text(call.status))
-                             : call.status;
+    return ((status == KVCL_OK) && (one < 0))
+               ? kvcl_fail(one, "%s: rank %d: %s", name, rank, kvcl_status_text(one)) : (status < 0) ? status : one;
 }
 
-/* ---- asking all ---- */
-
-typedef struct call_all {
-    call_t   *calls;
-    uint32_t n;
-} call_all_t;
-
-static bool are_over(void *arg)
+kvcl_status_t kvcl_op_why(kvcl_call_t *call, kvcl_status_t status, int rank)
 {
-    const call_all_t *all = arg;
-    uint32_t         i;
-
-    for (i = 0; (i < all->n) && all->calls[i].over; ++i) {
+    switch (status) {
+    case KVCL_ERR_RANK_FAILED:
+        kvcl_req_why(&call->req, "rank %d no longer takes part in the store", rank);
+        break;
+    case KVCL_ERR_UNREACHABLE:
+        kvcl_req_why(&call->req, "rank %d is excluded here; kvcl_store_exclude(store, %d, 0) takes it back", rank,
+                     rank);
+        break;
+    case KVCL_ERR_TIMED_OUT:
+        kvcl_req_why(&call->req, "rank %d does not answer; it was asked in vain, or the deadline is too short", rank);
+        break;
+    case KVCL_ERR_PROTOCOL:
+        kvcl_req_why(&call->req, "rank %d gave an answer that makes no sense", rank);
+        break;
+    default:
+        if (status < 0) {
+            kvcl_req_why(&call->req, "rank %d: %s", rank, kvcl_status_text(status));
+        }
+        break;
     }
-    return i == all->n;
+    return status;
 }
 
 kvcl_status_t kvcl_op_call_all(kvcl_store_h store, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                                kvcl_op_out_t *outs, kvcl_status_t *status)
 {
-    kvcl_context_h ctx   = store->ctx;
-    call_t         *calls = calloc(store->n_ranks, sizeof(*calls));
-    call_all_t     all    = {.calls = calls, .n = store->n_ranks};
-    kvcl_status_t  held;
-    uint32_t       i;
-
-    if (calls == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to ask %u ranks", store->n_ranks);
-    }
-    held = kvcl_store_hold(store);
-    if (held != KVCL_OK) {
-        free(calls);
-        return held;
-    }
-    kvcl_lock(ctx);
-    for (i = 0; i < all.n; ++i) { /* the others first: they answer while I answer myself */
-        calls[i] = (call_t){.out = &outs[i], .ctx = ctx, .over = (status[i] != KVCL_OK), .status = status[i]};
-        if (!calls[i].over && (i != store->me)) {
-            begin(store, i, kind, in, len, timeout_ns, &calls[i]);
-        }
-    }
-    if (!calls[store->me].over) {
-        begin(store, store->me, kind, in, len, timeout_ns, &calls[store->me]);
-    }
-    kvcl_unlock(ctx);
-    while (!kvcl_engine_wait(ctx, are_over, &all, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
-    }
-    for (i = 0; i < all.n; ++i) {
-        status[i] = (calls[i].status == KVCL_ERR_NOT_FOUND) ? KVCL_ERR_RANK_FAILED : calls[i].status;
-    }
-    kvcl_store_let_go(store);
-    free(calls);
-    return KVCL_OK;
+    return run_round(store, (round_t){.kind = kind, .n = store->n_ranks, .in = in, .len = len, .outs = outs,
+                                      .status = status}, timeout_ns, "kvcl_store");
 }

@@ -5,7 +5,7 @@
 #ifndef KVCL_STORE_ADMIN_OPS_H
 #define KVCL_STORE_ADMIN_OPS_H
 
-#include "store/store.h"
+#include "store/home/find.h"
 
 enum { KVCL_OP_ANSWER_MAX = 65536, KVCL_OP_PAYLOAD_MAX = 65536 };
 
@@ -17,15 +17,35 @@ typedef struct kvcl_op_out {
     uint32_t n;   /* items, by kind */
 } kvcl_op_out_t;
 
-/** No lock; blocks. Ask rank (or me) and put its answer into out->buf. KVCL_ERR_RANK_FAILED: it is gone. */
+/* A call (home/call.h) that asks ranks about their own parts. */
+typedef struct kvcl_op kvcl_op_t;
+struct kvcl_op {
+    kvcl_call_t call;
+    /* Lock held, once a question. tag: the question's. KVCL_OK: data is the answer, of any length; it may change.
+     * KVCL_ERR_RANK_FAILED: the rank is gone. KVCL_ERR_TIMED_OUT: it is silent, or the call's time is over.
+     * KVCL_ERR_UNREACHABLE: this rank has excluded it. */
+    void        (*answered)(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data,
+                            size_t len);
+};
+
+/** Lock held, in a call's next(): ask a rank, or answer for this one. grace_ns: how long an answer takes if all is
+ * well. The answer may come before this returns. */
+void kvcl_op_ask(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t tag,
+                 uint64_t grace_ns);
+
+/** No lock; blocks. Ask one rank, or this one, and put its answer into out->buf. KVCL_ERR_RANK_FAILED: it is gone. */
 kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                            kvcl_op_out_t *out, const char *call) KVCL_MUST_CHECK;
 
-/** No lock; blocks. Ask all ranks the same at the same time, me too, but those whose status[i] is not KVCL_OK when it
- * is called; status[i] is then how it went (KVCL_ERR_RANK_FAILED: it is gone), outs[i] the answer. Ranks that do not
- * answer cost one timeout, all together. */
+/** No lock; blocks. Ask all ranks the same at the same time, this one too, but those whose status[i] is not KVCL_OK
+ * when it is called; status[i] is then how it went, outs[i] the answer. */
 kvcl_status_t kvcl_op_call_all(kvcl_store_h store, uint8_t kind, const void *in, size_t len, uint64_t timeout_ns,
                                kvcl_op_out_t *outs, kvcl_status_t *status) KVCL_MUST_CHECK;
+
+/** Lock held, in end(): a rank's question ended so. Returns status. */
+kvcl_status_t kvcl_op_why(kvcl_call_t *call, kvcl_status_t status, int rank);
+/** KVCL_OK, or the sentence for a rank that a store has not. */
+kvcl_status_t kvcl_op_check_rank(kvcl_store_h store, int rank, const char *call) KVCL_MUST_CHECK;
 
 /** A row of kinds.c: its op answers. */
 bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
@@ -40,16 +60,8 @@ kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl
 kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 
-/* ---- where copies lie (home/locate.c) ---- */
+/* ---- what other calls do with copies ---- */
 
-typedef struct kvcl_found {
-    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]; /* of living ranks */
-    uint8_t        n;
-} kvcl_found_t;
-
-/** No lock; blocks, for timeout_ns (0: KVCL_TIMEOUT) at most. Of all n keys the copies that their homes know. */
-kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found,
-                          uint64_t timeout_ns) KVCL_MUST_CHECK;
 /** No lock; blocks. As kvcl_store_pin, and unpin for ttl_ns 0; what ranks have not answered by the deadline counts as
  * not done. */
 kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,

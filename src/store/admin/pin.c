@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
+#include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -70,15 +71,23 @@ kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_o
 
 /* ---- whoever wants them pinned ---- */
 
-typedef struct pin_work {
-    uint64_t     deadline_ns; /* 0: KVCL_TIMEOUT for each question */
-    kvcl_found_t found[KEYS_MAX];
-    uint32_t     items[KEYS_MAX]; /* of one rank's question */
-    uint8_t      copies[KEYS_MAX];
-    bool         full[KEYS_MAX];
-    uint8_t      answer[KEYS_MAX];
-    uint8_t      payload[sizeof(pin_ask_t) + (KEYS_MAX * sizeof(kvcl_key_t))] __attribute__((aligned(8)));
-} pin_work_t;
+/* One call: some keys at a time, first where they are, then each rank that holds some, all at once. */
+typedef struct pin {
+    kvcl_op_t     op;
+    kvcl_find_t   find;
+    pin_ask_t     ask;
+    bool          asked;    /* the ranks, about the keys from at on */
+    bool          any_silent;
+    size_t        n, at, m; /* keys; those under way are at to at + m - 1 */
+    kvcl_status_t first;    /* what went wrong first */
+    uint8_t       *user;    /* copies of each key, or NULL */
+    kvcl_found_t  found[KEYS_MAX];
+    uint8_t       flags[KEYS_MAX];
+    uint8_t       copies[KEYS_MAX];
+    bool          full[KEYS_MAX];
+    uint8_t       payload[sizeof(pin_ask_t) + (KEYS_MAX * sizeof(kvcl_key_t))] __attribute__((aligned(8)));
+    kvcl_key_t    keys[];
+} pin_t;
 
 static bool holds(const kvcl_found_t *found, uint32_t rank)
 {
@@ -92,108 +101,213 @@ static bool holds(const kvcl_found_t *found, uint32_t rank)
     return false;
 }
 
-static uint64_t time_left(const pin_work_t *work)
+/* What a rank does not do is not counted. */
+static void on_pinned(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
-    return (work->deadline_ns != 0) ? kvcl_deadline_left(work->deadline_ns) + 1 : 0;
-}
+    pin_t         *pin  = kvcl_container_of(op, pin_t, op);
+    const uint8_t *done = data;
+    size_t        at    = 0, i;
 
-/* Of keys[0..n) those that the rank holds. What a rank does not do is not counted. */
-static void ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, size_t n, pin_ask_t *ask,
-                     pin_work_t *work, const char *call)
-{
-    kvcl_op_out_t out = {.buf = work->answer, .cap = sizeof(work->answer)};
-    size_t        i;
-
-    ask->n = 0;
-    for (i = 0; i < n; ++i) {
-        if (holds(&work->found[i], rank)) {
-            work->items[ask->n] = (uint32_t)i;
-            memcpy(work->payload + sizeof(*ask) + (ask->n++ * sizeof(*keys)), &keys[i], sizeof(*keys));
+    (void)tag;
+    pin->any_silent = pin->any_silent || (status == KVCL_ERR_TIMED_OUT);
+    for (i = 0; (status == KVCL_OK) && (i < pin->m); ++i) { /* in the order of the question */
+        if (holds(&pin->found[i], rank) && (at < len)) {
+            pin->copies[i] = (uint8_t)(pin->copies[i] + ((done[at] == PIN_DONE) ? 1 : 0));
+            pin->full[i]   = pin->full[i] || (done[at] == PIN_FULL);
+            ++at;
         }
-    }
-    memcpy(work->payload, ask, sizeof(*ask));
-    if ((ask->n == 0) || (kvcl_op_call(store, (int)rank, KVCL_ASK_PIN, work->payload, sizeof(*ask) +
-                                       (ask->n * sizeof(*keys)), time_left(work), &out, call) != KVCL_OK) ||
-        (out.len != ask->n)) {
-        return;
-    }
-    for (i = 0; i < ask->n; ++i) {
-        work->copies[work->items[i]] = (uint8_t)(work->copies[work->items[i]] + (work->answer[i] == PIN_DONE ? 1 : 0));
-        work->full[work->items[i]]   = work->full[work->items[i]] || (work->answer[i] == PIN_FULL);
     }
 }
 
-static kvcl_status_t some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, pin_ask_t *ask, pin_work_t *work,
-                          const char *call)
+static void ask_rank(pin_t *pin, uint32_t rank)
 {
-    kvcl_status_t status = kvcl_locate(store, keys, n, work->found, time_left(work));
-    uint32_t      rank;
+    const kvcl_key_t *keys = pin->keys + pin->at;
+    size_t           i;
+
+    pin->ask.n = 0;
+    for (i = 0; i < pin->m; ++i) {
+        if (holds(&pin->found[i], rank)) {
+            memcpy(pin->payload + sizeof(pin->ask) + (pin->ask.n++ * sizeof(*keys)), &keys[i], sizeof(*keys));
+        }
+    }
+    memcpy(pin->payload, &pin->ask, sizeof(pin->ask));
+    if (pin->ask.n != 0) {
+        kvcl_op_ask(&pin->op, rank, KVCL_ASK_PIN, pin->payload, sizeof(pin->ask) + (pin->ask.n * sizeof(*keys)), 0, 0);
+    }
+}
+
+/* The next keys: what is known of them without asking. */
+static void begin_some(pin_t *pin)
+{
+    kvcl_store_h store = pin->op.call.store;
+    bool         ask;
+
+    pin->m     = (pin->n - pin->at < KEYS_MAX) ? pin->n - pin->at : KEYS_MAX;
+    pin->asked = false;
+    memset(pin->found, 0, sizeof(pin->found));
+    memset(pin->copies, 0, sizeof(pin->copies));
+    memset(pin->full, 0, sizeof(pin->full));
+    kvcl_find_free(&pin->find);
+    (void)kvcl_find_here(store, pin->keys + pin->at, pin->m, false, pin->flags, pin->found, &ask);
+    pin->find = (kvcl_find_t){.call = &pin->op.call, .keys = pin->keys + pin->at, .n = pin->m, .flags = pin->flags,
+                              .found = pin->found};
+}
+
+static void end_some(pin_t *pin)
+{
+    kvcl_status_t status = pin->find.status;
     size_t        i;
 
-    memset(work->copies, 0, sizeof(work->copies));
-    memset(work->full, 0, sizeof(work->full));
-    for (rank = 0; (status == KVCL_OK) && (rank < store->n_ranks); ++rank) {
-        ask_rank(store, rank, keys, n, ask, work, call);
-    }
-    for (i = 0; (status == KVCL_OK) && !(ask->flags & UNPIN) && (i < n); ++i) {
-        if (work->copies[i] == 0) {
-            status = work->full[i] ? KVCL_ERR_NO_SPACE : KVCL_ERR_NOT_FOUND;
+    for (i = 0; (status == KVCL_OK) && !(pin->ask.flags & UNPIN) && (i < pin->m); ++i) {
+        if (pin->copies[i] == 0) {
+            status = pin->full[i] ? KVCL_ERR_NO_SPACE : pin->any_silent ? KVCL_ERR_TIMED_OUT : KVCL_ERR_NOT_FOUND;
         }
+    }
+    pin->first = (pin->first == KVCL_OK) ? status : pin->first;
+    if (pin->user != NULL) {
+        memcpy(pin->user + pin->at, pin->copies, pin->m);
+    }
+    pin->at += pin->m;
+    pin->m   = 0;
+}
+
+static bool next(kvcl_call_t *call)
+{
+    pin_t    *pin = kvcl_container_of(call, pin_t, op.call);
+    uint32_t rank;
+
+    while ((pin->at < pin->n) || (pin->m != 0)) {
+        if (pin->m == 0) {
+            begin_some(pin);
+        }
+        if (!pin->asked && kvcl_find_round(&pin->find)) {
+            return true;
+        }
+        if (!pin->asked && (pin->find.status == KVCL_OK)) {
+            pin->asked = true;
+            for (rank = 0; rank < call->store->n_ranks; ++rank) {
+                ask_rank(pin, rank);
+            }
+            return true;
+        }
+        end_some(pin);
+    }
+    return false;
+}
+
+static kvcl_status_t end(kvcl_call_t *call)
+{
+    pin_t *pin = kvcl_container_of(call, pin_t, op.call);
+
+    if (pin->m != 0) { /* stopped: what was done is told all the same */
+        end_some(pin);
+    }
+    return (call->stopped != KVCL_OK) ? call->stopped : pin->first;
+}
+
+static void free_pin(kvcl_call_t *call)
+{
+    pin_t *pin = kvcl_container_of(call, pin_t, op.call);
+
+    kvcl_find_free(&pin->find);
+    free(pin);
+}
+
+static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const pin_ask_t *ask, uint8_t *copies,
+                          const kvcl_xfer_params_t *p, const char *name, kvcl_req_h *req_p)
+{
+    pin_t *pin = calloc(1, sizeof(*pin) + ((n + 1) * sizeof(*keys)));
+
+    if (pin == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", name, n);
+    }
+    pin->ask          = *ask;
+    pin->n            = n;
+    pin->user         = copies;
+    pin->op.answered  = on_pinned;
+    pin->op.call.next = next;
+    pin->op.call.end  = end;
+    pin->op.call.free = free_pin;
+    if (n != 0) {
+        memcpy(pin->keys, keys, n * sizeof(*keys));
+    }
+    if (copies != NULL) {
+        memset(copies, 0, n);
+    }
+    return kvcl_call_start(&pin->op.call, store, name, p, req_p);
+}
+
+static kvcl_status_t check_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t ttl_ns, uint64_t flags,
+                               const kvcl_xfer_params_t *params, const char *name, kvcl_xfer_params_t *p)
+{
+    kvcl_status_t status = kvcl_store_check(store, keys, n, name);
+
+    if ((status == KVCL_OK) && ((ttl_ns == 0) || ((flags & ~KVCL_PIN_SOFT) != 0))) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: ttl_ns is 0, or unknown flags 0x%llx", name,
+                           (unsigned long long)flags);
+    }
+    return (status == KVCL_OK) ? kvcl_xfer_params(params, name, p) : status;
+}
+
+kvcl_status_t kvcl_store_pin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                                  uint64_t ttl_ns, uint64_t flags, uint8_t *copies, const kvcl_xfer_params_t *params,
+                                  kvcl_req_h *req_p)
+{
+    pin_ask_t          ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
+    kvcl_xfer_params_t p;
+    kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, "kvcl_store_pin_post", &p);
+
+    return (status == KVCL_OK) ? post(store, keys, n, &ask, copies, &p, "kvcl_store_pin_post", req_p) : status;
+}
+
+kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
+                             uint64_t flags, uint8_t *copies, const kvcl_xfer_params_t *params)
+{
+    pin_ask_t          ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
+    kvcl_xfer_params_t p;
+    kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, "kvcl_store_pin", &p);
+    kvcl_req_h         req;
+
+    if (status == KVCL_OK) {
+        status = post(store, keys, n, &ask, copies, &p, "kvcl_store_pin", &req);
+        status = kvcl_call_wait(status, &req);
     }
     return status;
 }
 
-static kvcl_status_t pin_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, pin_ask_t *ask, uint8_t *copies,
-                             uint64_t deadline_ns, const char *call)
+static kvcl_status_t unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                           const kvcl_xfer_params_t *params, const char *name, kvcl_req_h *req_p)
 {
-    pin_work_t    *work = malloc(sizeof(*work));
-    kvcl_status_t first = KVCL_OK, status;
-    size_t        at, m;
+    pin_ask_t          ask    = {.holder = holder, .flags = UNPIN};
+    kvcl_status_t      status = kvcl_store_check(store, keys, n, name);
+    kvcl_xfer_params_t p;
 
-    if (work == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", call, n);
-    }
-    work->deadline_ns = deadline_ns;
-    for (at = 0; at < n; at += m) {
-        m      = (n - at < KEYS_MAX) ? n - at : KEYS_MAX;
-        status = some(store, keys + at, m, ask, work, call);
-        first  = (first == KVCL_OK) ? status : first;
-        if (copies != NULL) {
-            memcpy(copies + at, work->copies, m);
-        }
-    }
-    free(work);
-    return first;
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, name, &p) : status;
+    return (status == KVCL_OK) ? post(store, keys, n, &ask, NULL, &p, name, req_p) : status;
 }
 
-kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
-                             uint64_t flags, uint8_t *copies)
+kvcl_status_t kvcl_store_unpin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_pin");
-    pin_ask_t     ask    = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((ttl_ns == 0) || ((flags & ~KVCL_PIN_SOFT) != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_pin: ttl_ns is 0, or unknown flags 0x%llx",
-                         (unsigned long long)flags);
-    }
-    return pin_all(store, keys, n, &ask, copies, 0, "kvcl_store_pin");
+    return unpin(store, keys, n, holder, params, "kvcl_store_unpin_post", req_p);
 }
 
-kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder)
+kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
+                               const kvcl_xfer_params_t *params)
 {
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_unpin");
-    pin_ask_t     ask    = {.holder = holder, .flags = UNPIN};
+    kvcl_req_h    req;
+    kvcl_status_t status = unpin(store, keys, n, holder, params, "kvcl_store_unpin", &req);
 
-    return (status == KVCL_OK) ? pin_all(store, keys, n, &ask, NULL, 0, "kvcl_store_unpin") : status;
+    return kvcl_call_wait(status, &req);
 }
 
 kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
                              uint64_t deadline_ns)
 {
-    pin_ask_t ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = (ttl_ns == 0) ? UNPIN : 0};
+    pin_ask_t          ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = (ttl_ns == 0) ? UNPIN : 0};
+    kvcl_xfer_params_t p   = {.size = sizeof(p), .timeout_ns = kvcl_deadline_left(deadline_ns) + 1};
+    kvcl_req_h         req;
+    kvcl_status_t      status = post(store, keys, n, &ask, NULL, &p, "kvcl_store_put_values", &req);
 
-    return pin_all(store, keys, n, &ask, NULL, deadline_ns, "kvcl_store_put_values");
+    return kvcl_call_wait(status, &req);
 }

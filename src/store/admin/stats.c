@@ -8,6 +8,7 @@
 #include "store/admin/ops.h"
 #include "store/admin/stats_wire.h"
 #include "store/pool/pool.h"
+#include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -93,87 +94,150 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats)
+/* ---- of other ranks ---- */
+
+/* One rank's, or all: stats and status at place i are of rank first + i. */
+typedef struct stats_call {
+    kvcl_op_t          op;
+    bool               asked;
+    uint32_t           first, n;
+    kvcl_store_stats_t *stats;
+    size_t             stride;  /* of all; 0: one, which says its size */
+    kvcl_status_t      *status; /* of all, or NULL: the one rank's is the request's */
+    kvcl_status_t      one;
+} stats_call_t;
+
+static void give(stats_call_t *call, uint32_t at, kvcl_store_stats_t *now)
 {
-    uint8_t            answer[KVCL_STATS_WIRE_MAX];
-    kvcl_op_out_t      out    = {.buf = answer, .cap = sizeof(answer)};
-    kvcl_status_t      status = kvcl_store_check(store, stats, 1, "kvcl_store_rank_stats");
-    kvcl_store_stats_t now;
-
-    if (status == KVCL_OK) {
-        status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_rank_stats");
-    }
-    if (status == KVCL_OK) {
-        status = kvcl_op_call(store, rank, KVCL_ASK_STATS, NULL, 0, 0, &out, "kvcl_store_rank_stats");
-    }
-    if ((status == KVCL_OK) && !kvcl_stats_unpack(answer, out.len, &now)) {
-        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_rank_stats: rank %d gave %zu bytes that make no sense", rank,
-                           out.len);
-    }
-    if (status == KVCL_OK) {
-        kvcl_struct_out(stats, &now, sizeof(now));
-    }
-    return status;
-}
-
-/* The answers, in the caller's array. */
-static void give_all(const kvcl_op_out_t *outs, size_t n, kvcl_store_stats_t *stats, size_t stride,
-                     kvcl_status_t *status)
-{
-    kvcl_store_stats_t now;
-    size_t             i;
-
-    for (i = 0; i < n; ++i) {
-        if ((status[i] == KVCL_OK) && !kvcl_stats_unpack(outs[i].buf, outs[i].len, &now)) {
-            status[i] = KVCL_ERR_PROTOCOL;
-        }
-        if (status[i] != KVCL_OK) {
-            memset(&now, 0, sizeof(now));
-        }
-        now.size = stride;
-        kvcl_struct_out_at(stats, i, stride, &now, sizeof(now));
-    }
-}
-
-static kvcl_status_t ask_all(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
-                             kvcl_status_t *status)
-{
-    kvcl_op_out_t *outs    = calloc(n, sizeof(*outs));
-    uint8_t       *answers = malloc(n * KVCL_STATS_WIRE_MAX);
-    kvcl_status_t result   = KVCL_ERR_NO_MEMORY;
-    size_t        i;
-
-    for (i = 0; (i < n) && (outs != NULL) && (answers != NULL); ++i) {
-        outs[i]   = (kvcl_op_out_t){.buf = answers + (i * KVCL_STATS_WIRE_MAX), .cap = KVCL_STATS_WIRE_MAX};
-        status[i] = KVCL_OK;
-    }
-    if ((outs == NULL) || (answers == NULL)) {
-        (void)kvcl_fail(result, "kvcl_store_all_stats: no memory for %zu ranks", n);
+    if (call->stride == 0) {
+        kvcl_struct_out(call->stats, now, sizeof(*now));
     } else {
-        result = kvcl_op_call_all(store, KVCL_ASK_STATS, NULL, 0, 0, outs, status);
+        now->size = call->stride;
+        kvcl_struct_out_at(call->stats, at, call->stride, now, sizeof(*now));
     }
-    if (result == KVCL_OK) {
-        give_all(outs, n, stats, stride, status);
-    }
-    free(answers);
-    free(outs);
-    return result;
 }
 
-kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
-                                   kvcl_status_t *status)
+static void on_stats(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_status_t result = kvcl_store_check(store, stats, n, "kvcl_store_all_stats");
+    stats_call_t       *call = kvcl_container_of(op, stats_call_t, op);
+    uint32_t           at    = rank - call->first;
+    kvcl_store_stats_t now;
 
-    if (result == KVCL_OK) {
-        result = kvcl_stride_check(stride, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_all_stats");
+    (void)tag;
+    if ((status == KVCL_OK) && !kvcl_stats_unpack(data, len, &now)) {
+        status = KVCL_ERR_PROTOCOL;
     }
+    if (status == KVCL_OK) {
+        give(call, at, &now);
+    }
+    *((call->status != NULL) ? &call->status[at] : &call->one) = status;
+}
+
+static bool next(kvcl_call_t *base)
+{
+    stats_call_t *call = kvcl_container_of(base, stats_call_t, op.call);
+    uint32_t     i;
+
+    if (call->asked) {
+        return false;
+    }
+    call->asked = true;
+    for (i = 0; i < call->n; ++i) {
+        kvcl_op_ask(&call->op, call->first + i, KVCL_ASK_STATS, NULL, 0, 0, 0);
+    }
+    return true;
+}
+
+/* Of many ranks each has its own status, also where the call's time was over. */
+static kvcl_status_t end(kvcl_call_t *base)
+{
+    stats_call_t *call = kvcl_container_of(base, stats_call_t, op.call);
+
+    if ((base->stopped != KVCL_OK) && (base->stopped != KVCL_ERR_TIMED_OUT)) {
+        return base->stopped;
+    }
+    return (call->status != NULL) ? KVCL_OK : kvcl_op_why(base, call->one, (int)call->first);
+}
+
+static kvcl_status_t post(kvcl_store_h store, const stats_call_t *with, const kvcl_xfer_params_t *params,
+                          const char *name, kvcl_req_h *req_p)
+{
+    kvcl_store_stats_t none = {0};
+    kvcl_xfer_params_t p;
+    kvcl_status_t      result = kvcl_xfer_params(params, name, &p);
+    stats_call_t       *call;
+    uint32_t           i;
+
     if (result != KVCL_OK) {
         return result;
     }
-    if ((n != store->n_ranks) || (status == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_all_stats: %zu ranks of a store over %u, or NULL", n,
-                         store->n_ranks);
+    call = malloc(sizeof(*call));
+    if (call == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", name, with->n);
     }
-    return ask_all(store, n, stats, stride, status);
+    *call              = *with;
+    call->op.answered  = on_stats;
+    call->op.call.next = next;
+    call->op.call.end  = end;
+    call->one          = KVCL_ERR_TIMED_OUT;
+    for (i = 0; (call->status != NULL) && (i < call->n); ++i) {
+        give(call, i, &none);
+    }
+    return kvcl_call_start(&call->op.call, store, name, &p, req_p);
+}
+
+static kvcl_status_t rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
+                                const kvcl_xfer_params_t *params, const char *name, kvcl_req_h *req_p)
+{
+    stats_call_t  with   = {.first = (uint32_t)rank, .n = 1, .stats = stats};
+    kvcl_status_t status = kvcl_store_check(store, stats, 1, name);
+
+    status = (status == KVCL_OK) ? kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", name) : status;
+    status = (status == KVCL_OK) ? kvcl_op_check_rank(store, rank, name) : status;
+    return (status == KVCL_OK) ? post(store, &with, params, name, req_p) : status;
+}
+
+kvcl_status_t kvcl_store_rank_stats_post(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
+                                         const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return rank_stats(store, rank, stats, params, "kvcl_store_rank_stats_post", req_p);
+}
+
+kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
+                                    const kvcl_xfer_params_t *params)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status = rank_stats(store, rank, stats, params, "kvcl_store_rank_stats", &req);
+
+    return kvcl_call_wait(status, &req);
+}
+
+static kvcl_status_t all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
+                               kvcl_status_t *status, const kvcl_xfer_params_t *params, const char *name,
+                               kvcl_req_h *req_p)
+{
+    stats_call_t  with   = {.n = (uint32_t)n, .stats = stats, .stride = stride, .status = status};
+    kvcl_status_t result = kvcl_store_check(store, stats, n, name);
+
+    result = (result == KVCL_OK) ? kvcl_stride_check(stride, STATS_FIRST, "kvcl_store_stats_t", name) : result;
+    if ((result == KVCL_OK) && ((n != store->n_ranks) || (status == NULL))) {
+        result = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu ranks of a store over %u, or NULL", name, n,
+                           store->n_ranks);
+    }
+    return (result == KVCL_OK) ? post(store, &with, params, name, req_p) : result;
+}
+
+kvcl_status_t kvcl_store_all_stats_post(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
+                                        kvcl_status_t *status, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return all_stats(store, n, stats, stride, status, params, "kvcl_store_all_stats_post", req_p);
+}
+
+kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,
+                                   kvcl_status_t *status, const kvcl_xfer_params_t *params)
+{
+    kvcl_req_h    req;
+    kvcl_status_t result = all_stats(store, n, stats, stride, status, params, "kvcl_store_all_stats", &req);
+
+    return kvcl_call_wait(result, &req);
 }

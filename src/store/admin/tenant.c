@@ -7,7 +7,10 @@
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
+#include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
+
+#include <stdlib.h>
 
 enum { SLOTS_MAX = 65536, GONE_MAX = 1024 };
 #define CURSOR_TIER (UINT64_C(1) << 63) /* and from where on in the tier */
@@ -132,63 +135,165 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
 
 /* ---- asking ---- */
 
-kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes)
-{
-    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_quota");
-    quota_ask_t   ask    = {.tenant = tenant, .bytes = bytes};
-    kvcl_op_out_t out    = {.cap = 0};
-    uint32_t      i;
+/* A quota, or the removal of everything, of one rank or all at the same time. What a rank that is gone had went with
+ * it; one that does not answer is the call's error, and the others do it all the same. */
+typedef struct tenant_call {
+    kvcl_op_t     op;
+    bool          asked;
+    uint8_t       kind;
+    int           rank;      /* -1: all */
+    quota_ask_t   quota;
+    clear_ask_t   *clears;   /* a rank: its next question; cursor 0: it has none */
+    uint64_t      removed;
+    uint64_t      *removed_p;
+    kvcl_status_t first;     /* what went wrong first, and where */
+    int           first_rank;
+} tenant_call_t;
 
-    if (status != KVCL_OK) {
-        return status;
+/* Of a clear: whether the rank shall go on from its cursor. */
+static kvcl_status_t take_cleared(tenant_call_t *call, uint32_t rank, const void *data, size_t len)
+{
+    clear_ask_t    *ask = &call->clears[rank];
+    clear_answer_t answer;
+
+    if (len != sizeof(answer)) {
+        return KVCL_ERR_PROTOCOL;
     }
-    if (tenant == 0) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_quota: tenant 0 is nobody");
+    memcpy(&answer, data, sizeof(answer));
+    if ((answer.cursor != 0) && (answer.cursor <= ask->cursor)) {
+        return KVCL_ERR_PROTOCOL;
     }
-    if (rank != -1) {
-        return kvcl_op_call(store, rank, KVCL_ASK_QUOTA, &ask, sizeof(ask), 0, &out, "kvcl_store_quota");
-    }
-    for (i = 0; (i < store->n_ranks) && (status == KVCL_OK); ++i) {
-        status = kvcl_op_call(store, (int)i, KVCL_ASK_QUOTA, &ask, sizeof(ask), 0, &out, "kvcl_store_quota");
-        status = (status == KVCL_ERR_RANK_FAILED) ? KVCL_OK : status; /* it holds nothing any more */
-    }
-    return status;
+    ask->cursor = answer.cursor;
+    call->removed += answer.n;
+    return KVCL_OK;
 }
 
-static kvcl_status_t clear_rank(kvcl_store_h store, int rank, uint64_t tenant, uint64_t *removed)
+static void on_told(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
-    clear_ask_t    ask    = {.tenant = tenant};
-    clear_answer_t answer = {0};
-    kvcl_status_t  status;
+    tenant_call_t *call = kvcl_container_of(op, tenant_call_t, op);
 
-    do {
-        kvcl_op_out_t out = {.buf = (uint8_t *)&answer, .cap = sizeof(answer)};
-        status = kvcl_op_call(store, rank, KVCL_ASK_CLEAR, &ask, sizeof(ask), 0, &out, "kvcl_store_clear");
-        if ((status == KVCL_OK) &&
-            ((out.len != sizeof(answer)) || ((answer.cursor != 0) && (answer.cursor <= ask.cursor)))) {
-            status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_clear: rank %d gave an answer that makes no sense", rank);
+    (void)tag;
+    if ((status == KVCL_OK) && (call->kind == KVCL_ASK_CLEAR)) {
+        status = take_cleared(call, rank, data, len);
+    }
+    if ((status != KVCL_OK) && (call->kind == KVCL_ASK_CLEAR)) {
+        call->clears[rank].cursor = 0;
+    }
+    if ((status == KVCL_ERR_RANK_FAILED) && (call->rank < 0)) {
+        return;
+    }
+    if ((status != KVCL_OK) && (call->first == KVCL_OK)) {
+        call->first      = status;
+        call->first_rank = (int)rank;
+    }
+}
+
+static bool next(kvcl_call_t *base)
+{
+    tenant_call_t *call = kvcl_container_of(base, tenant_call_t, op.call);
+    bool          first = !call->asked, any = false;
+    uint32_t      i;
+
+    call->asked = true;
+    for (i = 0; i < base->store->n_ranks; ++i) {
+        if (call->kind == KVCL_ASK_CLEAR) {
+            if (first || (call->clears[i].cursor != 0)) {
+                any = true;
+                kvcl_op_ask(&call->op, i, call->kind, &call->clears[i], sizeof(call->clears[i]), 0, 0);
+            }
+        } else if (first && ((call->rank < 0) || ((uint32_t)call->rank == i))) {
+            any = true;
+            kvcl_op_ask(&call->op, i, call->kind, &call->quota, sizeof(call->quota), 0, 0);
         }
-        ask.cursor = answer.cursor;
-        *removed += (status == KVCL_OK) ? answer.n : 0;
-    } while ((status == KVCL_OK) && (answer.cursor != 0));
-    return status;
+    }
+    return any;
 }
 
-kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p)
+static kvcl_status_t end(kvcl_call_t *base)
 {
-    kvcl_status_t status  = kvcl_store_check(store, NULL, 0, "kvcl_store_clear");
-    uint64_t      removed = 0;
-    uint32_t      i;
+    tenant_call_t *call = kvcl_container_of(base, tenant_call_t, op.call);
 
-    if (status != KVCL_OK) {
-        return status;
+    if (call->removed_p != NULL) {
+        *call->removed_p = call->removed;
     }
-    for (i = 0; (status == KVCL_OK) && (i < store->n_ranks); ++i) {
-        status = clear_rank(store, (int)i, tenant, &removed);
-        status = (status == KVCL_ERR_RANK_FAILED) ? KVCL_OK : status; /* what it had went with it */
+    return (base->stopped != KVCL_OK) ? base->stopped : kvcl_op_why(base, call->first, call->first_rank);
+}
+
+static kvcl_status_t post(kvcl_store_h store, const tenant_call_t *with, const kvcl_xfer_params_t *p, const char *name,
+                          kvcl_req_h *req_p)
+{
+    size_t        clears = (with->kind == KVCL_ASK_CLEAR) ? store->n_ranks : 0, i;
+    tenant_call_t *call  = malloc(sizeof(*call) + (clears * sizeof(*call->clears)));
+
+    if (call == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", name, store->n_ranks);
     }
-    if (removed_p != NULL) {
-        *removed_p = removed;
+    *call              = *with;
+    call->clears       = (clear_ask_t *)(void *)(call + 1);
+    call->op.answered  = on_told;
+    call->op.call.next = next;
+    call->op.call.end  = end;
+    for (i = 0; i < clears; ++i) {
+        call->clears[i] = (clear_ask_t){.tenant = with->quota.tenant};
     }
-    return status;
+    return kvcl_call_start(&call->op.call, store, name, p, req_p);
+}
+
+static kvcl_status_t quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
+                           const kvcl_xfer_params_t *params, const char *name, kvcl_req_h *req_p)
+{
+    tenant_call_t      with   = {.kind = KVCL_ASK_QUOTA, .rank = rank, .quota = {.tenant = tenant, .bytes = bytes}};
+    kvcl_status_t      status = kvcl_store_check(store, NULL, 0, name);
+    kvcl_xfer_params_t p;
+
+    if ((status == KVCL_OK) && (tenant == 0)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: tenant 0 is nobody", name);
+    }
+    if ((status == KVCL_OK) && (rank != -1)) {
+        status = kvcl_op_check_rank(store, rank, name);
+    }
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, name, &p) : status;
+    return (status == KVCL_OK) ? post(store, &with, &p, name, req_p) : status;
+}
+
+kvcl_status_t kvcl_store_quota_post(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return quota(store, rank, tenant, bytes, params, "kvcl_store_quota_post", req_p);
+}
+
+kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
+                               const kvcl_xfer_params_t *params)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status = quota(store, rank, tenant, bytes, params, "kvcl_store_quota", &req);
+
+    return kvcl_call_wait(status, &req);
+}
+
+static kvcl_status_t clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p, const kvcl_xfer_params_t *params,
+                           const char *name, kvcl_req_h *req_p)
+{
+    tenant_call_t      with   = {.kind = KVCL_ASK_CLEAR, .rank = -1, .quota = {.tenant = tenant},
+                                 .removed_p = removed_p};
+    kvcl_status_t      status = kvcl_store_check(store, NULL, 0, name);
+    kvcl_xfer_params_t p;
+
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, name, &p) : status;
+    return (status == KVCL_OK) ? post(store, &with, &p, name, req_p) : status;
+}
+
+kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return clear(store, tenant, removed_p, params, "kvcl_store_clear_post", req_p);
+}
+
+kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
+                               const kvcl_xfer_params_t *params)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status = clear(store, tenant, removed_p, params, "kvcl_store_clear", &req);
+
+    return kvcl_call_wait(status, &req);
 }

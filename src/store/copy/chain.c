@@ -196,7 +196,7 @@ static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsign
         ask->arg  = chain;
         ask->done = on_chain;
         ++chain->outstanding;
-        kvcl_ask_post(ask, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->asks);
+        kvcl_ask_post_watched(ask, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->asks);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
+#include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -105,7 +106,7 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
     } else if ((ask = kvcl_copy_ask(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
         ask->arg  = batch;
         ask->done = on_copied;
-        kvcl_ask_post(ask, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
+        kvcl_ask_post_watched(ask, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
     } else {
         batch->over = true;
     }
@@ -166,10 +167,9 @@ static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, 
 }
 
 static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n, uint32_t to,
-                               uint8_t *made, batch_t *batch)
+                               uint64_t deadline, uint8_t *made, batch_t *batch)
 {
-    uint64_t      deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, 0));
-    kvcl_status_t status   = KVCL_OK;
+    kvcl_status_t status = KVCL_OK;
     size_t        items[BATCH], at = 0, i;
 
     memset(made, 0, n);
@@ -198,17 +198,21 @@ static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kv
 }
 
 kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
-                              uint8_t *made)
+                              uint8_t *made, const kvcl_xfer_params_t *params)
 {
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_copy");
-    kvcl_status_t all    = KVCL_OK;
-    kvcl_found_t  *found;
-    batch_t       *batch;
-    size_t        i;
+    kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_copy");
+    kvcl_status_t      all    = KVCL_OK;
+    kvcl_xfer_params_t p;
+    kvcl_found_t       *found;
+    batch_t            *batch;
+    uint64_t           deadline;
+    size_t             i;
 
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, "kvcl_store_copy", &p) : status;
     if (status != KVCL_OK) {
         return status;
     }
+    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
     if ((rank < 0) || ((uint32_t)rank >= store->n_ranks)) {
         return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_store_copy: rank %d of a store over %u", rank, store->n_ranks);
     }
@@ -221,9 +225,9 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     }
     batch  = (batch_t *)(void *)(found + n + 1);
     made   = (made != NULL) ? made : (uint8_t *)(batch + 1);
-    status = kvcl_locate(store, keys, n, found, 0);
+    status = kvcl_locate(store, keys, n, found, p.timeout_ns);
     if (status == KVCL_OK) {
-        status = copy_keys(store, keys, found, n, (uint32_t)rank, made, batch);
+        status = copy_keys(store, keys, found, n, (uint32_t)rank, deadline, made, batch);
     }
     for (i = 0; (status == KVCL_OK) && (i < n) && (all == KVCL_OK); ++i) {
         all = made[i] ? KVCL_OK : (found[i].n == 0) ? KVCL_ERR_NOT_FOUND : KVCL_ERR_NO_SPACE;
@@ -358,7 +362,7 @@ static void ask_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *dr
         if ((i == store->me) || (again && store->ranks[i].leaving)) {
             continue;
         }
-        heard                   = (kvcl_store_rank_stats(store, (int)i, &stats) == KVCL_OK);
+        heard                   = (kvcl_store_rank_stats(store, (int)i, &stats, NULL) == KVCL_OK);
         store->ranks[i].leaving = !heard || (stats.draining != 0);
         drain->room[i]          = (heard && !stats.draining) ? room_for(&stats, bytes) : 0;
         if (heard && (store->ranks[i].n_sizes != 0)) {
@@ -520,19 +524,18 @@ static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *dr
     return first;
 }
 
-kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t timeout_ns, uint64_t *moved_p)
+kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
 {
-    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
-    uint64_t      moved, deadline;
-    drain_t       *drain;
+    kvcl_status_t      status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
+    kvcl_xfer_params_t p;
+    uint64_t           moved, deadline;
+    drain_t            *drain;
 
-    if (status == KVCL_OK) {
-        status = kvcl_call_timeout(store->ctx, timeout_ns, "kvcl_store_drain", &timeout_ns);
-    }
+    status = (status == KVCL_OK) ? kvcl_xfer_params(params, "kvcl_store_drain", &p) : status;
     if (status != KVCL_OK) {
         return status;
     }
-    deadline = kvcl_deadline_after(timeout_ns);
+    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
     drain    = calloc(1, sizeof(*drain) + (store->n_ranks * (sizeof(drain->room[0]) + sizeof(drain->skip[0]))));
     if (drain == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");

@@ -34,6 +34,9 @@ static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
     if ((store->ranks[loc->rank].peer->maps == 1) && !in_tier) {
         return 8;
     }
+    if (kvcl_store_excludes(store, loc->rank)) {
+        return 0;
+    }
     if (kvcl_store_suspects(store, loc->rank)) {
         return in_tier ? 1 : SILENT;
     }

@@ -24,6 +24,7 @@ kvcl_ask_t *kvcl_ask_new(kvcl_store_h store, uint32_t rank, uint8_t kind, size_t
     if (ask != NULL) {
         memset(ask, 0, sizeof(*ask));
         kvcl_list_init(&ask->link);
+        kvcl_list_init(&ask->watch_link);
         kvcl_list_init(&ask->waiter.link);
         ask->store = store;
         ask->rank  = rank;
@@ -46,6 +47,7 @@ static void end(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t 
     ask->over = true;
     kvcl_peer_unwait(&ask->waiter);
     kvcl_list_del(&ask->link);
+    kvcl_list_del(&ask->watch_link);
     if ((status == KVCL_ERR_NOT_FOUND) || (ask->peer->state == KVCL_PEER_FAILED)) {
         kvcl_store_rank_gone(ask->store, ask->rank); /* it closed its part, or died: before anybody asks again */
     }
@@ -108,6 +110,7 @@ void kvcl_ask_post(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks)
     ask->patient   = kvcl_store_suspects(ask->store, ask->rank);
     status = kvcl_req_start(&ask->req, ctx, &ask_class, timeout_ns, NULL, NULL, false);
     if (status != KVCL_OK) {
+        kvcl_list_del(&ask->watch_link);
         ask->done(ask, status, NULL, 0);
         kvcl_ask_discard(ask);
         return;
@@ -128,6 +131,18 @@ void kvcl_ask_post(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks)
     } else if (status != KVCL_INPROGRESS) {
         end(ask, KVCL_ERR_RANK_FAILED, NULL, 0);
     }
+}
+
+void kvcl_ask_post_watched(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks)
+{
+    kvcl_silence_watch(ask); /* before it is posted: it may be gone afterwards */
+    kvcl_ask_post(ask, timeout_ns, asks);
+}
+
+void kvcl_ask_give_up(kvcl_ask_t *ask)
+{
+    ask->silent = true;
+    end(ask, KVCL_ERR_TIMED_OUT, NULL, 0);
 }
 
 void kvcl_asks_stop(kvcl_list_t *asks, kvcl_status_t status)

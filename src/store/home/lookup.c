@@ -1,293 +1,138 @@
 /*
  * Match and exists: who has these keys?
  *
- * Keys whose home's table is memory here (mine, or mapped) are read at once, without a lock or an allocation, some
- * keys ahead prefetched; for the others each home is asked once, all homes at the same time. If a home is found to be
- * gone, or silent, whoever else is home to its keys is read or asked in a next round.
+ * Keys whose home's table is memory here (the caller's, or mapped) are read at once, without a lock or an allocation,
+ * some keys ahead prefetched; for the others a find (find.h) asks their homes, all at the same time. The blocking forms
+ * are the same, waited for; where all is here they make no request.
  */
 #include "config.h"
 #include "base/error.h"
-#include "core/context.h"
-#include "store/store.h"
+#include "store/home/find.h"
+#include "xfer/params.h"
 
-enum { AHEAD = 16, ROUNDS_MAX = 4 };
+#include <stdlib.h>
 
-static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *gone_p)
+enum { ON_STACK = 4096 };
+
+/* One call's question. */
+typedef struct lookup {
+    kvcl_call_t call;
+    kvcl_find_t find;
+    size_t      *hit_p;    /* of a match; or */
+    uint8_t     *present;  /* of an exists */
+    uint8_t     *flags;    /* find.n, part of this allocation; so are the keys */
+    kvcl_key_t  keys[];
+} lookup_t;
+
+/* Lock held. Hits that lie here are in use: their eviction order learns of it, the end of a chain first. */
+static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags)
 {
-    kvcl_store_rank_t *rank = &store->ranks[home];
+    kvcl_owner_node_t *node;
 
-    *gone_p = false;
-    if (home == store->me) {
-        return &store->table.view;
-    }
-    if (atomic_load_explicit(&rank->incarnation, memory_order_relaxed) == 0) {
-        *gone_p = true;
-        return NULL;
-    }
-    if (atomic_load_explicit(&rank->view_state, memory_order_acquire) != KVCL_VIEW_MAPPED) {
-        return NULL;
-    }
-    if (!kvcl_rregion_live(&rank->region)) {
-        *gone_p = true; /* closed: the mapping stays, what it says is over */
-        return NULL;
-    }
-    return &rank->view;
-}
-
-const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p)
-{
-    const kvcl_shard_map_t *map   = kvcl_store_shards(store);
-    uint32_t               home   = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
-    const kvcl_dir_view_t  *view  = view_of(store, home, gone_p);
-
-    if ((view == NULL) && (backup != KVCL_SHARD_NO_RANK) &&
-        (*gone_p || (kvcl_store_home(store, map, key) == backup))) { /* dead, or silent */
-        view = view_of(store, backup, gone_p);
-    }
-    return view;
-}
-
-/* One key, now. Returns KVCL_PRESENT_*, or -1 if its home must be asked. */
-static int look(kvcl_store_h store, const kvcl_key_t *key)
-{
-    kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
-    bool                  gone;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
-    unsigned              n, i;
-    int                   flags = 0;
-
-    if (view == NULL) {
-        return gone ? 0 : -1;
-    }
-    n = kvcl_dir_read(view, key, locs);
-    for (i = 0; i < n; ++i) {
-        if (kvcl_store_loc_lives(store, &locs[i])) {
-            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == store->me) ? KVCL_PRESENT_YOURS : 0);
+    while (n-- > 0) {
+        node = (flags[n] & KVCL_PRESENT_YOURS) ? kvcl_owner_find(store, &keys[n], NULL) : NULL;
+        if (node != NULL) {
+            kvcl_owner_touch(node->owner, kvcl_owner_slot(node));
         }
     }
-    return flags;
 }
 
-static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
+/* No lock, and none is taken if nothing of it lies here. */
+static void touch_some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags)
 {
-    bool                  gone;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
-
-    if (view != NULL) {
-        kvcl_dir_prefetch(view, key);
+    while ((n > 0) && !(flags[n - 1] & KVCL_PRESENT_YOURS)) {
+        --n;
+    }
+    if ((n != 0) && ((store->own != NULL) || (store->pool != NULL))) {
+        kvcl_lock(store->ctx);
+        touch(store, keys, n, flags);
+        pthread_mutex_unlock(&store->ctx->engine.lock);
     }
 }
 
-/* Keys that are left to be asked get flags TO_ASK. With stop_at_miss: reads up to the first absent key.
- * Returns how many keys matter; *ask_p: some must be asked. */
-enum { TO_ASK = 0x80 };
-
-static size_t look_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
-                       bool *ask_p)
+/* All flags are known: what the caller gets. Returns how many keys are hits in a row, or all of an exists. */
+static size_t tell(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *present)
 {
     size_t i;
-    int    found;
 
-    *ask_p = false;
-    for (i = 0; (i < AHEAD) && (i < n); ++i) {
-        prefetch(store, &keys[i]);
+    for (i = 0; (hit_p != NULL) && (i < n) && (flags[i] != 0); ++i) {
+    }
+    if (hit_p != NULL) {
+        *hit_p = i;
+        return i;
     }
     for (i = 0; i < n; ++i) {
-        if (i + AHEAD < n) {
-            prefetch(store, &keys[i + AHEAD]);
-        }
-        found    = look(store, &keys[i]);
-        flags[i] = (found < 0) ? TO_ASK : (uint8_t)found;
-        *ask_p   = *ask_p || (found < 0);
-        if ((found == 0) && stop_at_miss) {
-            return i;
-        }
+        present[i] = flags[i] & KVCL_PRESENT_SOMEWHERE;
     }
     return n;
 }
 
-/* ---- asking homes ---- */
+/* ---- where homes must be asked ---- */
 
-typedef struct round {
-    uint8_t       *flags;
-    unsigned      outstanding;
-    bool          again;
-    bool          hedged; /* where a home is silent, the backup knows as much */
-    kvcl_status_t status;
-} round_t;
-
-static void on_present(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static bool next(kvcl_call_t *call)
 {
-    round_t       *round = ask->arg;
-    const uint8_t *found = data;
-    bool          gone   = (ask->store->incarnations[ask->rank] == 0);
-    uint32_t      i;
-
-    (void)len;
-    if ((status == KVCL_ERR_TIMED_OUT) && ((round_t *)ask->arg)->hedged && !ask->patient) {
-        kvcl_store_suspect(ask->store, ask->rank);
-        gone   = true; /* as good as */
-        status = KVCL_ERR_RANK_FAILED;
-    }
-    for (i = 0; i < ask->n; ++i) {
-        round->flags[ask->order[i]] = (status == KVCL_OK) ? (found[i] & ~TO_ASK) : gone ? TO_ASK : 0;
-    }
-    round->again = round->again || ((status != KVCL_OK) && gone);
-    if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_CANCELED)) {
-        round->status = status;
-    }
-    --round->outstanding;
+    return kvcl_find_round(&kvcl_container_of(call, lookup_t, call)->find);
 }
 
-static bool round_over(void *arg)
+static kvcl_status_t end(kvcl_call_t *call)
 {
-    return ((round_t *)arg)->outstanding == 0;
-}
+    lookup_t      *lookup = kvcl_container_of(call, lookup_t, call);
+    kvcl_find_t   *find   = &lookup->find;
+    kvcl_status_t status  = (call->stopped != KVCL_OK) ? call->stopped : find->status;
 
-/* Those whose flags are TO_ASK; some may be so again afterwards. */
-static kvcl_status_t ask_round(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags, bool *again_p)
-{
-    uint64_t      hedge_ns = (store->replicas > 1) ? store->ctx->config.store_hedge_ns : 0;
-    round_t       round = {.flags = flags, .hedged = (hedge_ns != 0), .status = KVCL_OK};
-    kvcl_list_t   asks, *link;
-    kvcl_deal_t   deal;
-    kvcl_status_t status;
-    uint32_t      home;
-    size_t        i;
-
-    for (i = 0; i < n; ++i) {
-        flags[i] ^= TO_ASK; /* kvcl_deal skips what is not 0; nothing else has that bit */
-    }
-    status = kvcl_deal(store, keys, sizeof(*keys), n, flags, &deal);
-    for (i = 0; i < n; ++i) {
-        flags[i] ^= TO_ASK; /* as it was; those asked are answered one by one */
-    }
-    if ((status == KVCL_OK) && (deal.starts[store->me] != deal.starts[store->me + 1])) {
-        round.again = true; /* I have become their home meanwhile */
-    }
-    kvcl_list_init(&asks);
-    for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
-        if (home == store->me) {
-            continue;
-        }
-        status = kvcl_asks_make(store, home, KVCL_ASK_PRESENT, keys, sizeof(*keys), &deal, &asks);
-    }
     if (status == KVCL_OK) {
-        kvcl_lock(store->ctx);
-        ++round.outstanding;
-        while ((link = kvcl_list_first(&asks)) != NULL) {
-            kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
-            ask->arg  = &round;
-            ask->done = on_present;
-            ++round.outstanding;
-            home = ask->rank;
-            kvcl_ask_post(ask, kvcl_store_suspects(store, home) ? 0 : hedge_ns, NULL);
-            kvcl_store_learn(store, home);
-        }
-        --round.outstanding;
-        kvcl_unlock(store->ctx);
-        (void)kvcl_engine_wait(store->ctx, round_over, &round, UINT64_MAX); /* each ask has its deadline */
-        status   = round.status;
-        *again_p = round.again;
-    }
-    kvcl_deal_free(&deal);
-    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the directory could not be asked: %s",
-                                                     kvcl_status_text(status));
-}
-
-static kvcl_status_t ask_homes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *flags)
-{
-    kvcl_status_t status;
-    bool          again = false;
-    unsigned      turn;
-    size_t        i;
-    int           found;
-
-    status = ask_round(store, keys, n, flags, &again);
-    for (turn = 1; (status == KVCL_OK) && again && (turn < ROUNDS_MAX); ++turn) {
-        for (i = 0; i < n; ++i) {
-            if (flags[i] & TO_ASK) {
-                found    = look(store, &keys[i]);
-                flags[i] = (found < 0) ? TO_ASK : (uint8_t)found;
-            }
-        }
-        again  = false;
-        status = ask_round(store, keys, n, flags, &again);
-    }
-    for (i = 0; i < n; ++i) {
-        flags[i] &= (uint8_t)~TO_ASK; /* nobody could be asked: a miss */
+        touch(call->store, find->keys, tell(find->flags, find->n, lookup->hit_p, lookup->present), find->flags);
     }
     return status;
 }
 
-/* Hits that lie here are in use: their eviction order learns of it, the end of a chain first. */
-static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags)
+static void free_lookup(kvcl_call_t *call)
 {
-    kvcl_owner_node_t *node;
-    size_t            i = n;
+    lookup_t *lookup = kvcl_container_of(call, lookup_t, call);
 
-    while ((i > 0) && !(flags[i - 1] & KVCL_PRESENT_YOURS)) {
-        --i;
-    }
-    if ((i == 0) || ((store->own == NULL) && (store->pool == NULL))) {
-        return;
-    }
-    kvcl_lock(store->ctx);
-    while (i-- > 0) {
-        if (flags[i] & KVCL_PRESENT_YOURS) {
-            node = kvcl_owner_find(store, &keys[i], NULL);
-            if (node != NULL) {
-                kvcl_owner_touch(node->owner, kvcl_owner_slot(node));
-            }
-        }
-    }
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_find_free(&lookup->find);
+    free(lookup);
 }
 
-enum { ON_STACK = 4096 };
-
-static kvcl_status_t look_up(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool match, uint8_t *flags,
-                             size_t *hit_p)
+/* The first n keys matter; their flags are copied. */
+static kvcl_status_t ask(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags, size_t *hit_p,
+                         uint8_t *present, const char *name, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    kvcl_status_t status = KVCL_OK;
-    size_t        hit;
-    bool          ask;
+    lookup_t *lookup = malloc(sizeof(*lookup) + (n * (sizeof(*keys) + 1)));
 
-    atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
-    n = look_all(store, keys, n, match, flags, &ask);
-    if (ask) {
-        status = ask_homes(store, keys, n, flags);
-        if (status != KVCL_OK) {
-            return status;
-        }
+    if (lookup == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", name, n);
     }
-    hit = n;
-    if (match) {
-        for (hit = 0; (hit < n) && (flags[hit] != 0); ++hit) {
-        }
-        *hit_p = hit;
-    }
-    touch(store, keys, hit, flags);
-    return KVCL_OK;
+    memset(lookup, 0, sizeof(*lookup));
+    lookup->flags   = (uint8_t *)(lookup->keys + n);
+    lookup->hit_p   = hit_p;
+    lookup->present = present;
+    memcpy(lookup->keys, keys, n * sizeof(*keys));
+    memcpy(lookup->flags, flags, n);
+    lookup->find = (kvcl_find_t){.call = &lookup->call, .keys = lookup->keys, .n = n, .flags = lookup->flags};
+    lookup->call.next = next;
+    lookup->call.end  = end;
+    lookup->call.free = free_lookup;
+    return kvcl_call_start(&lookup->call, store, name, p, req_p);
 }
 
-kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p)
+/* *asked_p: a request is under way. Else all is known and told. */
+static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
+                           const char *name, const kvcl_xfer_params_t *p, kvcl_req_h *req_p, bool *asked_p)
 {
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_match");
     uint8_t       few[ON_STACK];
-    uint8_t       *flags = few;
+    uint8_t       *flags = (n > sizeof(few)) ? malloc(n) : few;
+    kvcl_status_t status = KVCL_OK;
 
-    if ((status == KVCL_OK) && (hit_p == NULL)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match: hit_p is NULL");
+    if (flags == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", name, n);
     }
-    if ((status == KVCL_OK) && (n > sizeof(few))) {
-        flags = malloc(n);
-        if (flags == NULL) {
-            status = kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_match: no memory for %zu keys", n);
-        }
-    }
-    if (status == KVCL_OK) {
-        status = look_up(store, keys, n, true, flags, hit_p);
+    atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
+    n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, asked_p);
+    if (*asked_p) {
+        status = ask(store, keys, n, flags, hit_p, present, name, p, req_p);
+    } else {
+        touch_some(store, keys, tell(flags, n, hit_p, present), flags);
     }
     if (flags != few) {
         free(flags);
@@ -295,19 +140,73 @@ kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_
     return status;
 }
 
-kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present)
+/* out: hit_p or present, as what says. */
+static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out, const char *what,
+                           const kvcl_xfer_params_t *params, const char *name, kvcl_xfer_params_t *p)
 {
-    kvcl_status_t status = kvcl_store_check(store, keys, n, "kvcl_store_exists");
-    size_t        i;
+    kvcl_status_t status = kvcl_store_check(store, keys, n, name);
 
-    if ((status == KVCL_OK) && (present == NULL) && (n != 0)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_exists: present is NULL");
+    if ((status == KVCL_OK) && (out == NULL)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", name, what);
     }
-    if (status == KVCL_OK) {
-        status = look_up(store, keys, n, false, present, NULL);
-    }
-    for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
-        present[i] &= KVCL_PRESENT_SOMEWHERE;
-    }
-    return status;
+    return (status == KVCL_OK) ? kvcl_xfer_params(params, name, p) : status;
+}
+
+static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
+                          const char *name, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    bool          asked;
+    kvcl_status_t status = begin(store, keys, n, hit_p, present, name, p, req_p, &asked);
+
+    return ((status == KVCL_OK) && !asked) ? kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg, req_p) : status;
+}
+
+/* ---- the calls ---- */
+
+static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
+                         const char *name, const kvcl_xfer_params_t *p)
+{
+    kvcl_req_h    req;
+    bool          asked;
+    kvcl_status_t status = begin(store, keys, n, hit_p, present, name, p, &req, &asked);
+
+    return ((status == KVCL_OK) && asked) ? kvcl_call_wait(KVCL_OK, &req) : status;
+}
+
+kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
+                               const kvcl_xfer_params_t *params)
+{
+    kvcl_xfer_params_t p;
+    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", params, "kvcl_store_match", &p);
+
+    return (status == KVCL_OK) ? run(store, keys, n, hit_p, NULL, "kvcl_store_match", &p) : status;
+}
+
+kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", params, "kvcl_store_match_post", &p);
+
+    return (status == KVCL_OK) ? post(store, keys, n, hit_p, NULL, "kvcl_store_match_post", &p, req_p) : status;
+}
+
+kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
+                                const kvcl_xfer_params_t *params)
+{
+    kvcl_xfer_params_t p;
+    kvcl_status_t      status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
+                                      params, "kvcl_store_exists", &p);
+
+    return (status == KVCL_OK) ? run(store, keys, n, NULL, present, "kvcl_store_exists", &p) : status;
+}
+
+kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
+                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    kvcl_status_t      status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
+                                      params, "kvcl_store_exists_post", &p);
+
+    return (status == KVCL_OK) ? post(store, keys, n, NULL, present, "kvcl_store_exists_post", &p, req_p) : status;
 }

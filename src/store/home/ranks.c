@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/store.h"
+#include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
 
@@ -86,6 +87,19 @@ uint32_t kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t 
 
 static void probe(kvcl_store_h store, uint32_t rank);
 
+static bool is_silent(const struct kvcl_store *store, uint32_t rank)
+{
+    return (atomic_load_explicit(&store->ranks[rank].avoided, memory_order_relaxed) & KVCL_AVOID_SILENT) != 0;
+}
+
+static void trust(kvcl_store_h store, uint32_t rank)
+{
+    if (is_silent(store, rank)) {
+        atomic_fetch_and_explicit(&store->ranks[rank].avoided, ~(unsigned)KVCL_AVOID_SILENT, memory_order_relaxed);
+        --store->ranks[rank].peer->suspicions;
+    }
+}
+
 static void on_probe(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_store_h store = ask->store;
@@ -96,7 +110,7 @@ static void on_probe(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
         probe(store, ask->rank);
         return;
     }
-    atomic_store_explicit(&store->ranks[ask->rank].suspect, false, memory_order_relaxed);
+    trust(store, ask->rank);
     kvcl_log_info("rank %u answers again", ask->rank);
 }
 
@@ -106,7 +120,7 @@ static void probe(kvcl_store_h store, uint32_t rank)
     kvcl_ask_t *ask = store->closing ? NULL : kvcl_ask_new(store, rank, KVCL_ASK_TABLE, 0);
 
     if (ask == NULL) {
-        atomic_store_explicit(&store->ranks[rank].suspect, false, memory_order_relaxed);
+        trust(store, rank);
         return;
     }
     ask->done = on_probe;
@@ -116,13 +130,42 @@ static void probe(kvcl_store_h store, uint32_t rank)
 void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
 {
     kvcl_assert_locked(store->ctx);
-    if ((rank == store->me) || (store->incarnations[rank] == 0) || kvcl_store_suspects(store, rank)) {
+    if ((rank == store->me) || (store->incarnations[rank] == 0) || is_silent(store, rank)) {
         return;
     }
     kvcl_log_info("rank %u does not answer: others are asked first", rank);
-    atomic_store_explicit(&store->ranks[rank].suspect, true, memory_order_relaxed);
+    atomic_fetch_or_explicit(&store->ranks[rank].avoided, KVCL_AVOID_SILENT, memory_order_relaxed);
+    ++store->ranks[rank].peer->suspicions;
     kvcl_place_restart(&store->places[rank]);
     probe(store, rank);
+    kvcl_silence_found(store);
+}
+
+kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
+{
+    kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_exclude");
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((rank < 0) || ((uint32_t)rank >= store->n_ranks)) {
+        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_store_exclude: rank %d of a store over %u ranks", rank,
+                         store->n_ranks);
+    }
+    if ((uint32_t)rank == store->me) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_exclude: rank %d is the caller's own: kvcl_store_drain "
+                         "empties it", rank);
+    }
+    kvcl_lock(store->ctx);
+    if (on) {
+        atomic_fetch_or_explicit(&store->ranks[rank].avoided, KVCL_AVOID_EXCLUDED, memory_order_relaxed);
+        kvcl_silence_found(store);
+    } else {
+        atomic_fetch_and_explicit(&store->ranks[rank].avoided, ~(unsigned)KVCL_AVOID_EXCLUDED, memory_order_relaxed);
+        kvcl_place_restart(&store->places[rank]);
+    }
+    kvcl_unlock(store->ctx);
+    return KVCL_OK;
 }
 
 /* ---- where copies go ---- */

@@ -79,7 +79,7 @@ static bool count_absent(perf_t *perf, uint64_t *absent_p)
         job_complain(perf->job, "out of memory");
         return false;
     }
-    status    = kvcl_store_exists(perf->store, perf->keys, count, present);
+    status    = kvcl_store_exists(perf->store, perf->keys, count, present, NULL);
     *absent_p = 0;
     for (i = 0; i < count; ++i) {
         *absent_p += (present[i] == 1) ? 0u : 1u;

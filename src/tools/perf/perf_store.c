@@ -119,7 +119,7 @@ bool perf_lookup_op(perf_slice_t *slice)
     keys          = perf->keys + slice->first + slice->cursor;
     slice->cursor += batch;
     start  = perf_post_begin(slice);
-    status = kvcl_store_exists(perf->store, keys, batch, slice->present);
+    status = kvcl_store_exists(perf->store, keys, batch, slice->present, NULL);
     perf_post_end(slice, start);
     for (i = 0; i < batch; ++i) {
         slice->wrong += (slice->present[i] == 1) ? 0u : 1u;
@@ -135,7 +135,7 @@ bool perf_match_op(perf_slice_t *slice)
     kvcl_status_t  status;
 
     /* A part of a chain is no prefix: each thread matches all of it. */
-    status = kvcl_store_match(perf->store, perf->keys, (size_t)perf->opt->count, &hit);
+    status = kvcl_store_match(perf->store, perf->keys, (size_t)perf->opt->count, &hit, NULL);
     perf_post_end(slice, start);
     slice->wrong += perf->opt->count - hit;
     return job_ok(perf->job, status, "kvcl_store_match");

@@ -162,7 +162,8 @@ static kvcl_key_t *list_held(watch_t *watch, size_t *n_p)
 
     *n_p = 0;
     do {
-        if ((page == NULL) || (kvcl_store_list(watch->worker->store, watch->victim, &cursor, page, PAGE, &some, NULL) !=
+        if ((page == NULL) || (kvcl_store_list(watch->worker->store, watch->victim, &cursor, page, PAGE, &some, NULL,
+                                               NULL) !=
                                KVCL_OK)) {
             break; /* what is known by then is all there is to watch */
         }
@@ -200,7 +201,7 @@ static void choose(watch_t *watch)
         return;
     }
     /* One that is gone by now counts no copies: no error of ours. */
-    (void)!kvcl_store_pin(watch->worker->store, some, n, HOLDER, PIN_NS, 0, copies);
+    (void)!kvcl_store_pin(watch->worker->store, some, n, HOLDER, PIN_NS, 0, copies, NULL);
     for (i = 0; i < n; ++i) {
         if (copies[i] > 1) {
             watch->keys[watch->n++] = some[i];
@@ -273,7 +274,7 @@ static void count_copies(watch_t *watch)
     uint8_t  copies[KEYS_MAX] = {0};
     uint32_t i;
 
-    (void)!kvcl_store_pin(watch->worker->store, watch->keys, watch->n, HOLDER, PIN_NS, 0, copies);
+    (void)!kvcl_store_pin(watch->worker->store, watch->keys, watch->n, HOLDER, PIN_NS, 0, copies, NULL);
     for (i = 0; i < watch->n; ++i) {
         watch->whole[i] = watch->whole[i] || (copies[i] >= watch->target);
     }
@@ -325,7 +326,7 @@ static void *run(void *arg)
         }
     }
     if (watch->n != 0) {
-        (void)!kvcl_store_unpin(watch->worker->store, watch->keys, watch->n, HOLDER);
+        (void)!kvcl_store_unpin(watch->worker->store, watch->keys, watch->n, HOLDER, NULL);
     }
     pthread_mutex_lock(&watch->lock);
     watch->over = true;

@@ -23,7 +23,7 @@ bool worker_match(worker_t *worker, uint32_t n, size_t *hit_p)
     if (n == 0) {
         return true;
     }
-    status = kvcl_store_match(worker->store, worker->keys, n, hit_p);
+    status = kvcl_store_match(worker->store, worker->keys, n, hit_p, NULL);
     if (worker_bears(worker, status)) {
         worker->tally.failed += n;
         *hit_p = 0;

@@ -102,7 +102,8 @@ static unsigned answer_ranks(server_t *server, FILE *body)
         free(status);
         return 503;
     }
-    asked = !server->closing && (kvcl_store_all_stats(server->store, n, stats, sizeof(*stats), status) == KVCL_OK);
+    asked = !server->closing && (kvcl_store_all_stats(server->store, n, stats, sizeof(*stats), status,
+                                                      NULL) == KVCL_OK);
     for (i = 0; i < n; ++i) {
         stat_print_json(body, (int)i, asked && (status[i] == KVCL_OK), &stats[i]);
     }
@@ -188,11 +189,13 @@ static bool begin(server_t *server, const options_t *opt)
 
 static void leave(server_t *server, uint64_t seconds)
 {
-    uint64_t      moved = 0;
-    kvcl_status_t status;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    uint64_t           moved  = 0;
+    kvcl_status_t      status;
 
-    server->leaving = true;
-    status = kvcl_store_drain(server->store, seconds * NS_PER_SEC, &moved);
+    params.timeout_ns = seconds * NS_PER_SEC;
+    server->leaving   = true;
+    status = kvcl_store_drain(server->store, &moved, &params);
     printf("kvcl_serve: rank %d of %d: %llu blocks moved away%s%s\n", server->job.rank, server->job.size,
            (unsigned long long)moved, (status == KVCL_OK) ? "" : ", not all: ",
            (status == KVCL_OK) ? "" : kvcl_status_text(status));

@@ -114,11 +114,12 @@ static void statistics(world_t *w)
     IS(untouched(&room, sizeof(*stats)));
     now   = *stats;
     stats = fresh(&room, sizeof(*stats), true);
-    IS(kvcl_store_rank_stats(w->store, 0, (kvcl_store_stats_t *)(void *)stats) == KVCL_OK);
+    IS(kvcl_store_rank_stats(w->store, 0, (kvcl_store_stats_t *)(void *)stats, NULL) == KVCL_OK);
     IS((stats->blocks == now.blocks) && (stats->entries == now.entries) && (stats->entries != 0));
     IS(untouched(&room, sizeof(*stats)));
     stats = fresh(&room, sizeof(*stats), false);
-    IS(kvcl_store_all_stats(w->store, 1, (kvcl_store_stats_t *)(void *)stats, sizeof(*stats), &status) == KVCL_OK);
+    IS(kvcl_store_all_stats(w->store, 1, (kvcl_store_stats_t *)(void *)stats, sizeof(*stats), &status,
+                            NULL) == KVCL_OK);
     IS((status == KVCL_OK) && (stats->size == sizeof(*stats)) && (stats->published == KEYS));
     IS(untouched(&room, sizeof(*stats)));
     of_context = fresh(&room, sizeof(*of_context), true);

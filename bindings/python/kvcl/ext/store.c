@@ -103,7 +103,7 @@ static PyObject *store_match(PyObject *self, PyObject *arg)
         PyMem_RawFree(keys);
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_match(store->handle, keys, n, &hit));
+    KVPY_CALL(store, status, kvcl_store_match(store->handle, keys, n, &hit, NULL));
     PyMem_RawFree(keys);
     return (status == KVCL_OK) ? PyLong_FromSize_t(hit) : kvpy_raise(status, NULL);
 }
@@ -126,7 +126,7 @@ static PyObject *store_exists(PyObject *self, PyObject *arg)
         PyMem_RawFree(present);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_exists(store->handle, keys, n, present));
+    KVPY_CALL(store, status, kvcl_store_exists(store->handle, keys, n, present, NULL));
     if (status != KVCL_OK) {
         (void)kvpy_raise(status, NULL);
     } else {

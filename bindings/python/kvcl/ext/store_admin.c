@@ -58,7 +58,8 @@ static PyObject *admin_pin(PyObject *self, PyObject *args)
         PyMem_RawFree(keys);
         return PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_pin(store->handle, keys, n, holder, ttl, soft ? KVCL_PIN_SOFT : 0, copies));
+    KVPY_CALL(store, status, kvcl_store_pin(store->handle, keys, n, holder, ttl, soft ? KVCL_PIN_SOFT : 0, copies,
+                                           NULL));
     list = is_told(status) ? list_of(copies, n, false) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(copies);
@@ -86,7 +87,7 @@ static PyObject *admin_unpin(PyObject *self, PyObject *args)
         (kvpy_u64(holder_arg, "holder", UINT64_MAX, &holder) != 0) || (keys_of(store, keys_arg, &keys, &n) != 0)) {
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_unpin(store->handle, keys, n, holder));
+    KVPY_CALL(store, status, kvcl_store_unpin(store->handle, keys, n, holder, NULL));
     PyMem_RawFree(keys);
     return nothing(status);
 }
@@ -105,7 +106,7 @@ static PyObject *admin_quota(PyObject *self, PyObject *args)
         (kvpy_u64(bytes_arg, "nbytes", UINT64_MAX, &bytes) != 0) || (kvpy_obj_check(store) != 0)) {
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_quota(store->handle, rank, tenant, bytes));
+    KVPY_CALL(store, status, kvcl_store_quota(store->handle, rank, tenant, bytes, NULL));
     return nothing(status);
 }
 
@@ -118,7 +119,7 @@ static PyObject *admin_clear(PyObject *self, PyObject *arg)
     if ((kvpy_u64(arg, "tenant", UINT64_MAX, &tenant) != 0) || (kvpy_obj_check(store) != 0)) {
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_clear(store->handle, tenant, &removed));
+    KVPY_CALL(store, status, kvcl_store_clear(store->handle, tenant, &removed, NULL));
     return (status == KVCL_OK) ? PyLong_FromUnsignedLongLong(removed) : kvpy_raise(status, NULL);
 }
 
@@ -142,7 +143,7 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
         PyMem_RawFree(keys);
         return PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made));
+    KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made, NULL));
     list = is_told(status) ? list_of(made, n, true) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(made);
@@ -151,14 +152,15 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
 
 static PyObject *admin_drain(PyObject *self, PyObject *arg)
 {
-    kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    uint64_t      timeout, moved = 0;
-    kvcl_status_t status;
+    kvpy_obj_t         *store = (kvpy_obj_t *)self;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    uint64_t           moved  = 0;
+    kvcl_status_t      status;
 
-    if ((kvpy_call_timeout(arg, &timeout) != 0) || (kvpy_obj_check(store) != 0)) {
+    if ((kvpy_timeout(arg, &params.timeout_ns) != 0) || (kvpy_obj_check(store) != 0)) {
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_drain(store->handle, timeout, &moved));
+    KVPY_CALL(store, status, kvcl_store_drain(store->handle, &moved, &params));
     return (status == KVCL_OK) ? PyLong_FromUnsignedLongLong(moved) : kvpy_raise(status, NULL);
 }
 
@@ -235,7 +237,7 @@ static PyObject *admin_rank_stats(PyObject *self, PyObject *arg)
     if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(store) != 0)) {
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_rank_stats(store->handle, rank, &stats));
+    KVPY_CALL(store, status, kvcl_store_rank_stats(store->handle, rank, &stats, NULL));
     return (status == KVCL_OK) ? kvpy_store_stats_dict(&stats) : kvpy_raise(status, NULL);
 }
 
@@ -258,7 +260,7 @@ static PyObject *admin_all_stats(PyObject *self, PyObject *arg)
         PyMem_RawFree(each);
         return PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_all_stats(store->handle, (size_t)n, stats, sizeof(*stats), each));
+    KVPY_CALL(store, status, kvcl_store_all_stats(store->handle, (size_t)n, stats, sizeof(*stats), each, NULL));
     list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
     for (i = 0; (list != NULL) && (i < n); ++i) {
         one = (each[i] == KVCL_OK) ? kvpy_store_stats_dict(&stats[i]) : kvpy_none();
@@ -292,7 +294,8 @@ static PyObject *admin_match_all(PyObject *self, PyObject *args)
     if (comm != NULL) {
         ++comm->users;
     }
-    KVPY_CALL(store, status, kvcl_store_match_all(store->handle, (comm != NULL) ? comm->handle : NULL, keys, n, &hit));
+    KVPY_CALL(store, status, kvcl_store_match_all(store->handle, (comm != NULL) ? comm->handle : NULL, keys, n, &hit,
+                                                  NULL));
     if (comm != NULL) {
         --comm->users;
     }

@@ -1,0 +1,82 @@
+/*
+ * Asks: questions to other ranks of a store, and dealing keys to their homes.
+ *
+ * An ask is a request of its own, so deadlines and dead peers end it as any other; its poster hears of the end once, by
+ * done(). Engine lock, but for what is marked otherwise.
+ */
+#ifndef KVCL_STORE_ASK_H
+#define KVCL_STORE_ASK_H
+
+#include "core/peer.h"
+#include "core/req.h"
+#include "store/store_wire.h"
+#include <kvcl/kvcl_store.h>
+
+typedef struct kvcl_ask kvcl_ask_t;
+struct kvcl_ask {
+    kvcl_req_t         req;
+    kvcl_store_h       store;
+    kvcl_list_t        link;   /* for the poster: kvcl_asks_stop() */
+    kvcl_peer_t        *peer;
+    uint32_t           rank;
+    uint64_t           posted_ns;
+    bool               hedged;  /* stopped for its home's silence: by the poster */
+    bool               quick;   /* counted among those that its peer answers at once */
+    bool               patient; /* its home was known to be silent when it was asked */
+    bool               silent;  /* ended because its rank does not answer: home/silence.c */
+    uint64_t           grace_ns; /* its answer takes so long if all is well */
+    uint64_t           tag;     /* the poster's */
+    kvcl_list_t        watch_link; /* store->watched */
+    uint8_t            kind;
+    bool               over;
+    uint32_t           n;
+    const uint32_t     *order; /* item i of the ask is the poster's item order[i]; the poster's */
+    kvcl_peer_waiter_t waiter;
+    /* Lock held, once. status OK: data is the answer's payload, of the right kind and number. */
+    void               (*done)(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len);
+    void               *arg;
+    size_t             len;
+    unsigned char      payload[] __attribute__((aligned(8)));
+};
+
+/** No lock. payload_room bytes of payload to be filled; len and n by the poster. Freed by kvcl_ask_discard. */
+kvcl_ask_t   *kvcl_ask_new(kvcl_store_h store, uint32_t rank, uint8_t kind, size_t payload_room);
+void          kvcl_ask_discard(kvcl_ask_t *ask);
+/** Lock held. done() comes later, or has come when this returns; the ask is freed after it. */
+void          kvcl_ask_post(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks);
+/** The same, and it ends with KVCL_ERR_TIMED_OUT, ask->silent set, when its rank is found to be silent. */
+void          kvcl_ask_post_watched(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *asks);
+void          kvcl_ask_give_up(kvcl_ask_t *ask); /* lock held: so, now */
+void          kvcl_asks_stop(kvcl_list_t *asks, kvcl_status_t status); /* lock held */
+/** kvcl_ask_kind_t.fits of kinds whose question and answer are messages of dir_wire.h. */
+bool          kvcl_ask_fits_dir(const kvcl_ask_t *ask, const void *data, size_t len);
+void          kvcl_ask_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                                 const void *data, size_t len);
+/** Lock held: find out how this rank's table can be read, once, in the background. */
+void          kvcl_store_learn(kvcl_store_h store, uint32_t rank);
+
+/* ---- silent ranks (home/silence.c): lock held ---- */
+
+void kvcl_silence_watch(kvcl_ask_t *ask);
+void kvcl_silence_found(kvcl_store_h store); /* a rank is suspected now */
+void kvcl_silence_stop(kvcl_store_h store);  /* the store is being closed */
+
+/* Items dealt to their homes: those of rank r are order[starts[r] .. starts[r + 1]). */
+typedef struct kvcl_deal {
+    uint32_t *starts; /* n_ranks + 1; owns both arrays */
+    uint32_t *order;
+} kvcl_deal_t;
+/** keys: n items, stride bytes apart. skip (may be NULL): items with a nonzero byte are left out. Any thread. */
+kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
+                        kvcl_deal_t *deal) KVCL_MUST_CHECK;
+/** Records, each to all of its homes. */
+kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n,
+                             kvcl_deal_t *deal) KVCL_MUST_CHECK;
+void          kvcl_deal_free(kvcl_deal_t *deal);
+
+/** Make asks for the items of deal that rank homes, in pieces; each takes its keys from keys[] (stride as above) and,
+ * where kind has records, its locations too. Links them into list, unposted. */
+kvcl_status_t kvcl_asks_make(kvcl_store_h store, uint32_t rank, uint8_t kind, const void *keys, size_t stride,
+                             const kvcl_deal_t *deal, kvcl_list_t *list) KVCL_MUST_CHECK;
+
+#endif

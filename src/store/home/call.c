@@ -1,0 +1,157 @@
+/*
+ * Calls (call.h): the rounds, and how they end.
+ */
+#include "config.h"
+#include "store/home/call.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void discard(kvcl_call_t *call)
+{
+    if (call->free != NULL) {
+        call->free(call);
+    } else {
+        free(call);
+    }
+}
+
+static void release(kvcl_req_t *req)
+{
+    discard(kvcl_container_of(req, kvcl_call_t, req));
+}
+
+/* Round after round, until one waits for answers. */
+static void advance(kvcl_call_t *call)
+{
+    bool more;
+
+    while (call->outstanding == 0) {
+        call->outstanding = 1; /* what ends at once must not come back here */
+        more              = (call->stopped == KVCL_OK) && call->next(call);
+        --call->outstanding;
+        if (!more) {
+            kvcl_list_del(&call->link);
+            --call->store->ops;
+            kvcl_req_complete(&call->req, call->end(call));
+            return;
+        }
+    }
+}
+
+static void stop(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_call_t *call = kvcl_container_of(req, kvcl_call_t, req);
+
+    if (call->stopped == KVCL_OK) {
+        call->stopped = status;
+        ++call->outstanding;
+        kvcl_asks_stop(&call->asks, status);
+        if (call->halt != NULL) {
+            call->halt(call);
+        }
+        kvcl_call_over(call);
+    }
+}
+
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%s", kvcl_container_of(req, kvcl_call_t, req)->name);
+}
+
+static const kvcl_req_class_t call_class = {.name = "store-call", .stop = stop, .release = release,
+                                            .describe = describe};
+
+void kvcl_call_over(kvcl_call_t *call)
+{
+    if (--call->outstanding == 0) {
+        advance(call);
+    }
+}
+
+uint64_t kvcl_call_time_left(const kvcl_call_t *call)
+{
+    uint64_t left = kvcl_deadline_left(call->deadline_ns);
+
+    return (left == UINT64_MAX) ? left : left + 1; /* 0 would be KVCL_TIMEOUT */
+}
+
+void kvcl_call_post(kvcl_call_t *call, kvcl_ask_t *ask, uint64_t timeout_ns, bool watched)
+{
+    uint64_t left = kvcl_call_time_left(call);
+
+    ++call->outstanding;
+    timeout_ns = ((timeout_ns != 0) && (timeout_ns < left)) ? timeout_ns : left;
+    if (watched) {
+        kvcl_ask_post_watched(ask, timeout_ns, &call->asks);
+    } else {
+        kvcl_ask_post(ask, timeout_ns, &call->asks);
+    }
+}
+
+kvcl_status_t kvcl_call_start(kvcl_call_t *call, kvcl_store_h store, const char *name, const kvcl_xfer_params_t *p,
+                              kvcl_req_h *req_p)
+{
+    kvcl_context_h ctx = store->ctx;
+    kvcl_status_t  status = KVCL_ERR_SHUTDOWN;
+
+    kvcl_list_init(&call->link);
+    kvcl_list_init(&call->asks);
+    call->store       = store;
+    call->name        = name;
+    call->deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, p->timeout_ns));
+    kvcl_lock(ctx);
+    if (!store->closing) {
+        status = kvcl_req_start(&call->req, ctx, &call_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    }
+    if (status == KVCL_OK) {
+        ++store->ops;
+        kvcl_list_add_tail(&store->calls, &call->link);
+        if (req_p != NULL) {
+            *req_p = &call->req;
+        }
+        advance(call);
+    }
+    kvcl_unlock(ctx);
+    if (status != KVCL_OK) {
+        discard(call);
+        return kvcl_fail(status, (status == KVCL_ERR_SHUTDOWN) ? "%s: the store is being closed"
+                                                               : "%s: no memory for a request", name);
+    }
+    return KVCL_OK;
+}
+
+static bool is_done(void *arg)
+{
+    return kvcl_req_is_done(arg);
+}
+
+kvcl_status_t kvcl_call_wait(kvcl_status_t posted, kvcl_req_h *req)
+{
+    if (posted != KVCL_OK) {
+        return posted;
+    }
+    while (!kvcl_req_is_done(*req)) {
+        (void)kvcl_engine_wait((*req)->ctx, is_done, *req, UINT64_MAX); /* it has a deadline */
+    }
+    return kvcl_req_test(*req);
+}
+
+kvcl_status_t kvcl_call_run(kvcl_call_t *call, kvcl_store_h store, const char *name, const kvcl_xfer_params_t *p)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status = kvcl_call_start(call, store, name, p, &req);
+
+    return kvcl_call_wait(status, &req);
+}
+
+void kvcl_calls_stop(kvcl_store_h store)
+{
+    kvcl_call_t *call, *next;
+
+    kvcl_list_foreach_safe (call, next, &store->calls, kvcl_call_t, link) {
+        stop(&call->req, KVCL_ERR_SHUTDOWN);
+    }
+}

@@ -1,0 +1,311 @@
+/*
+ * Finds (find.h): reading the tables that are here, and the rounds of questions to other homes.
+ *
+ * A home that has a backup is given up after KVCL_STORE_HEDGE, since the backup knows as much; one that has none when
+ * it is found to be silent (silence.c). A suspected home is not asked.
+ */
+#include "config.h"
+#include "store/home/find.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+enum { AHEAD = 16, ROUNDS_MAX = 4 };
+
+static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *gone_p)
+{
+    kvcl_store_rank_t *rank = &store->ranks[home];
+
+    *gone_p = false;
+    if (home == store->me) {
+        return &store->table.view;
+    }
+    if (atomic_load_explicit(&rank->incarnation, memory_order_relaxed) == 0) {
+        *gone_p = true;
+        return NULL;
+    }
+    if (atomic_load_explicit(&rank->view_state, memory_order_acquire) != KVCL_VIEW_MAPPED) {
+        *gone_p = kvcl_store_excludes(store, home); /* it is not to be asked */
+        return NULL;
+    }
+    if (!kvcl_rregion_live(&rank->region)) {
+        *gone_p = true; /* closed: the mapping stays, what it says is over */
+        return NULL;
+    }
+    return &rank->view;
+}
+
+const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p)
+{
+    const kvcl_shard_map_t *map  = kvcl_store_shards(store);
+    uint32_t               home  = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
+    uint32_t               first = kvcl_store_suspects(store, home) ? kvcl_store_home(store, map, key) : home;
+    const kvcl_dir_view_t  *view = view_of(store, first, gone_p); /* a silent home's table lacks what is new */
+
+    if ((view == NULL) && *gone_p && (first != backup) && (backup != KVCL_SHARD_NO_RANK)) {
+        view = view_of(store, backup, gone_p);
+    }
+    return view;
+}
+
+/* ---- what is here ---- */
+
+/* The copies of living ranks, in place. Returns how many. */
+static unsigned keep_living(const struct kvcl_store *store, kvcl_dir_loc_t *locs, unsigned n)
+{
+    unsigned kept = 0, i;
+
+    for (i = 0; i < n; ++i) {
+        if (kvcl_store_loc_lives(store, &locs[i])) {
+            locs[kept++] = locs[i];
+        }
+    }
+    return kept;
+}
+
+static uint8_t flags_of(const struct kvcl_store *store, const kvcl_dir_loc_t *locs, unsigned n)
+{
+    unsigned flags = 0, i;
+
+    for (i = 0; i < n; ++i) {
+        flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == store->me) ? KVCL_PRESENT_YOURS : 0);
+    }
+    return (uint8_t)flags;
+}
+
+/* One key, now: its flags. */
+static uint8_t look(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *found)
+{
+    kvcl_dir_loc_t        few[KVCL_DIR_LOCS_MAX];
+    kvcl_dir_loc_t        *locs = (found != NULL) ? found->locs : few;
+    bool                  gone;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
+    unsigned              n     = (view != NULL) ? keep_living(store, locs, kvcl_dir_read(view, key, locs)) : 0;
+
+    if (found != NULL) {
+        found->n = (uint8_t)n;
+    }
+    return ((view == NULL) && !gone) ? KVCL_FIND_ASK : flags_of(store, locs, n);
+}
+
+static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
+{
+    bool                  gone;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
+
+    if (view != NULL) {
+        kvcl_dir_prefetch(view, key);
+    }
+}
+
+size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
+                      kvcl_found_t *found, bool *ask_p)
+{
+    size_t i;
+
+    *ask_p = false;
+    for (i = 0; (i < AHEAD) && (i < n); ++i) {
+        prefetch(store, &keys[i]);
+    }
+    for (i = 0; i < n; ++i) {
+        if (i + AHEAD < n) {
+            prefetch(store, &keys[i + AHEAD]);
+        }
+        flags[i] = look(store, &keys[i], (found != NULL) ? &found[i] : NULL);
+        *ask_p   = *ask_p || (flags[i] == KVCL_FIND_ASK);
+        if ((flags[i] == 0) && stop_at_miss) {
+            return i;
+        }
+    }
+    return n;
+}
+
+/* ---- asking homes ---- */
+
+static void take_answer(kvcl_find_t *find, const kvcl_ask_t *ask, const void *data, size_t len)
+{
+    const uint8_t  *present = data;
+    kvcl_dir_msg_t reply;
+    uint32_t       at = 0, i, item;
+
+    if ((find->found != NULL) && (kvcl_dir_msg_unpack(&reply, data, len) != KVCL_OK)) {
+        return; /* it fitted before: home/ask.c */
+    }
+    for (i = 0; i < ask->n; ++i) {
+        item = ask->order[i];
+        if (find->found != NULL) {
+            kvcl_found_t *found = &find->found[item];
+            found->n          = (uint8_t)kvcl_dir_msg_locs(&reply, i, &at, found->locs);
+            found->n          = (uint8_t)keep_living(ask->store, found->locs, found->n);
+            find->flags[item] = flags_of(ask->store, found->locs, found->n);
+        } else {
+            find->flags[item] = (uint8_t)(present[i] & ~(unsigned)KVCL_FIND_ASK);
+        }
+    }
+}
+
+static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_find_t  *find = ask->arg;
+    kvcl_store_h store = ask->store;
+    bool         gone  = (store->incarnations[ask->rank] == 0);
+    bool         mute  = ask->silent || ((status == KVCL_ERR_TIMED_OUT) && (ask->tag != 0));
+    uint32_t     i;
+
+    if (mute && (find->call->stopped == KVCL_OK)) { /* its own time is over, not the call's */
+        kvcl_store_suspect(store, ask->rank);
+    } else if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_CANCELED)) {
+        find->status = (find->status == KVCL_OK) ? status : find->status;
+    }
+    if (status == KVCL_OK) {
+        take_answer(find, ask, data, len);
+    } else {
+        for (i = 0; i < ask->n; ++i) {
+            find->flags[ask->order[i]] = (gone || mute) ? KVCL_FIND_ASK : 0;
+        }
+    }
+    find->again = find->again || ((status != KVCL_OK) && (gone || mute));
+    kvcl_call_over(find->call);
+}
+
+/* A home that has a backup is asked for one hedge. */
+static void post(kvcl_find_t *find, kvcl_ask_t *ask)
+{
+    kvcl_store_h store    = find->call->store;
+    uint64_t     hedge_ns = (store->replicas > 1) ? store->ctx->config.store_hedge_ns : 0;
+    uint32_t     home     = ask->rank;
+
+    ask->arg  = find;
+    ask->done = on_answer;
+    ask->tag  = (hedge_ns != 0) && (hedge_ns < kvcl_call_time_left(find->call));
+    kvcl_call_post(find->call, ask, (ask->tag != 0) ? hedge_ns : 0, true);
+    kvcl_store_learn(store, home);
+}
+
+static kvcl_status_t ask_homes(kvcl_find_t *find)
+{
+    kvcl_store_h  store = find->call->store;
+    uint8_t       kind  = (find->found != NULL) ? KVCL_ASK_LOOKUP : KVCL_ASK_PRESENT;
+    kvcl_list_t   asks, *link;
+    kvcl_status_t status;
+    uint32_t      home;
+    size_t        i;
+
+    kvcl_deal_free(&find->deal);
+    for (i = 0; i < find->n; ++i) {
+        find->flags[i] ^= KVCL_FIND_ASK; /* kvcl_deal skips what is not 0; nothing else has that bit */
+    }
+    status = kvcl_deal(store, find->keys, sizeof(*find->keys), find->n, find->flags, &find->deal);
+    for (i = 0; i < find->n; ++i) {
+        find->flags[i] ^= KVCL_FIND_ASK; /* as it was; those asked for are answered one by one */
+    }
+    if ((status == KVCL_OK) && (find->deal.starts[store->me] != find->deal.starts[store->me + 1])) {
+        find->again = true; /* this rank has become their home meanwhile */
+    }
+    kvcl_list_init(&asks);
+    for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
+        if (home != store->me) {
+            status = kvcl_asks_make(store, home, kind, find->keys, sizeof(*find->keys), &find->deal, &asks);
+        }
+    }
+    while ((status == KVCL_OK) && ((link = kvcl_list_first(&asks)) != NULL)) {
+        post(find, kvcl_container_of(link, kvcl_ask_t, link));
+    }
+    return status;
+}
+
+/* Is there nobody who would answer soon? Without hedges a home is asked whatever it did before. */
+static bool is_mute(const struct kvcl_store *store, const kvcl_key_t *key)
+{
+    return (store->ctx->config.store_hedge_ns != 0) &&
+           kvcl_store_suspects(store, kvcl_store_home(store, kvcl_store_shards(store), key));
+}
+
+/* Keys that are still to be asked for; those that nobody can be asked for are absent. */
+static size_t left_to_ask(kvcl_find_t *find)
+{
+    kvcl_store_h store = find->call->store;
+    size_t       n     = 0, i;
+
+    for (i = 0; i < find->n; ++i) {
+        if (find->flags[i] & KVCL_FIND_ASK) {
+            find->flags[i] = look(store, &find->keys[i], (find->found != NULL) ? &find->found[i] : NULL);
+        }
+        if ((find->flags[i] & KVCL_FIND_ASK) && ((find->turn >= ROUNDS_MAX) || is_mute(store, &find->keys[i]))) {
+            find->flags[i] = 0;
+        }
+        n += (find->flags[i] & KVCL_FIND_ASK) ? 1 : 0;
+    }
+    return n;
+}
+
+bool kvcl_find_round(kvcl_find_t *find)
+{
+    if ((find->status != KVCL_OK) || ((find->turn != 0) && !find->again)) {
+        return false;
+    }
+    find->again = false;
+    if (left_to_ask(find) == 0) {
+        return false;
+    }
+    ++find->turn;
+    find->status = ask_homes(find);
+    return find->status == KVCL_OK;
+}
+
+void kvcl_find_free(kvcl_find_t *find)
+{
+    kvcl_deal_free(&find->deal);
+}
+
+/* ---- a find by itself, waited for ---- */
+
+typedef struct locate {
+    kvcl_call_t call;
+    kvcl_find_t find;
+    uint8_t     flags[];
+} locate_t;
+
+static bool next(kvcl_call_t *call)
+{
+    return kvcl_find_round(&kvcl_container_of(call, locate_t, call)->find);
+}
+
+static kvcl_status_t end(kvcl_call_t *call)
+{
+    kvcl_status_t status = (call->stopped != KVCL_OK) ? call->stopped
+                                                      : kvcl_container_of(call, locate_t, call)->find.status;
+
+    return (status == KVCL_ERR_TIMED_OUT) ? KVCL_OK : status; /* what was not said in time is nowhere */
+}
+
+static void free_locate(kvcl_call_t *call)
+{
+    locate_t *locate = kvcl_container_of(call, locate_t, call);
+
+    kvcl_find_free(&locate->find);
+    free(locate);
+}
+
+kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_found_t *found,
+                          uint64_t timeout_ns)
+{
+    kvcl_xfer_params_t p       = {.size = sizeof(p), .timeout_ns = timeout_ns};
+    locate_t           *locate = calloc(1, sizeof(*locate) + n + 1);
+    bool               ask;
+
+    if (locate == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to look for %zu keys", n);
+    }
+    (void)kvcl_find_here(store, keys, n, false, locate->flags, found, &ask);
+    if (!ask) {
+        free(locate);
+        return KVCL_OK;
+    }
+    locate->find      = (kvcl_find_t){.call = &locate->call, .keys = keys, .n = n, .flags = locate->flags,
+                                      .found = found};
+    locate->call.next = next;
+    locate->call.end  = end;
+    locate->call.free = free_locate;
+    return kvcl_call_run(&locate->call, store, "a question where keys are", &p);
+}

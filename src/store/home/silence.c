@@ -1,0 +1,124 @@
+/*
+ * Ranks that do not answer: how they are found, and what waits for them ends.
+ *
+ * A watched ask that has waited for KVCL_STORE_HEDGE makes this rank doubt the asked one: a small question is sent that
+ * a rank answers at once, whatever else it does. An answer says that the ask is only slow, and it goes on. No answer
+ * after four times the hedge makes the rank suspected: each watched ask to it ends with KVCL_ERR_TIMED_OUT
+ * (ask->silent). A watched ask to a rank that is suspected already waits for one hedge. A suspect is probed in the
+ * background and is trusted again when it answers (home/ranks.c).
+ *
+ * One timer for all asks of a store; it runs only while something is watched. Engine lock held.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "store/store.h"
+
+enum { DOUBT_HEDGES = 4, MEETING_HEDGES = 16 }; /* a rank that has not been met yet has more to do */
+
+static void look(void *arg);
+
+static void wake_after(kvcl_store_h store, uint64_t after_ns)
+{
+    if (store->silence_timer == NULL) {
+        store->silence_timer = kvcl_store_timer_start(store, after_ns, look, store);
+    }
+}
+
+static void on_doubt(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_store_rank_t *rank = &ask->store->ranks[ask->rank];
+
+    (void)data;
+    (void)len;
+    rank->doubted  = false;
+    rank->heard_ns = kvcl_now_ns();
+    if ((status == KVCL_ERR_TIMED_OUT) && !ask->store->closing) {
+        kvcl_store_suspect(ask->store, ask->rank);
+    }
+}
+
+static void doubt(kvcl_store_h store, uint32_t rank)
+{
+    kvcl_ask_t *ask   = kvcl_ask_new(store, rank, KVCL_ASK_TABLE, 0);
+    unsigned   hedges = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? DOUBT_HEDGES : MEETING_HEDGES;
+
+    if (ask != NULL) {
+        store->ranks[rank].doubted = true;
+        ask->done                  = on_doubt;
+        kvcl_ask_post(ask, hedges * store->ctx->config.store_hedge_ns, &store->probes);
+    }
+}
+
+/* What an ask that nobody answers leads to now. */
+static bool is_over(kvcl_store_h store, const kvcl_ask_t *ask, uint64_t now_ns, uint64_t hedge_ns)
+{
+    kvcl_store_rank_t *rank = &store->ranks[ask->rank];
+    uint64_t          since = ask->posted_ns + ask->grace_ns;
+
+    if (kvcl_store_suspects(store, ask->rank)) {
+        return now_ns >= ask->posted_ns + hedge_ns;
+    }
+    since = (since < rank->heard_ns) ? rank->heard_ns : since;
+    if ((now_ns >= since + hedge_ns) && !rank->doubted) {
+        doubt(store, ask->rank);
+    }
+    return false;
+}
+
+static void look(void *arg)
+{
+    kvcl_store_h store    = arg;
+    uint64_t     now_ns   = kvcl_now_ns(), hedge_ns = store->ctx->config.store_hedge_ns;
+    kvcl_list_t  seen, over, *link;
+    kvcl_ask_t   *ask;
+
+    store->silence_timer = NULL;
+    if (store->closing) {
+        return;
+    }
+    kvcl_list_init(&seen);
+    kvcl_list_init(&over);
+    kvcl_list_splice_tail(&seen, &store->watched);
+    while ((link = kvcl_list_first(&seen)) != NULL) { /* a doubt may end at once, and asks with it */
+        ask = kvcl_container_of(link, kvcl_ask_t, watch_link);
+        kvcl_list_del(&ask->watch_link);
+        kvcl_list_add_tail(&store->watched, &ask->watch_link);
+        if (is_over(store, ask, now_ns, hedge_ns)) {
+            kvcl_list_del(&ask->watch_link);
+            kvcl_list_add_tail(&over, &ask->watch_link);
+        }
+    }
+    while ((link = kvcl_list_first(&over)) != NULL) { /* its end takes it out of the list, perhaps others too */
+        kvcl_ask_give_up(kvcl_container_of(link, kvcl_ask_t, watch_link));
+    }
+    if (!kvcl_list_is_empty(&store->watched)) {
+        wake_after(store, (hedge_ns / 2) + 1);
+    }
+}
+
+void kvcl_silence_watch(kvcl_ask_t *ask)
+{
+    kvcl_store_h store    = ask->store;
+    uint64_t     hedge_ns = store->ctx->config.store_hedge_ns;
+
+    if ((hedge_ns != 0) && !ask->over) {
+        kvcl_list_del(&ask->watch_link);
+        kvcl_list_add_tail(&store->watched, &ask->watch_link);
+        wake_after(store, (hedge_ns / 2) + 1);
+    }
+}
+
+void kvcl_silence_found(kvcl_store_h store)
+{
+    if (!kvcl_list_is_empty(&store->watched)) {
+        kvcl_store_timer_stop(store->silence_timer);
+        store->silence_timer = NULL;
+        wake_after(store, 1);
+    }
+}
+
+void kvcl_silence_stop(kvcl_store_h store)
+{
+    kvcl_store_timer_stop(store->silence_timer);
+    store->silence_timer = NULL;
+}

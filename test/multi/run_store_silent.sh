@@ -1,0 +1,23 @@
+#!/bin/sh
+# One rank is stopped while another uses the store, then goes on: by shared memory and by TCP.
+set -eu
+: "${top_builddir:?}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+KVCL_SECRET_FILE=$tmp/secret
+export KVCL_SECRET_FILE
+passed=0 failed=0
+for path in auto tcp; do
+  for replicas in 1 2; do
+    echo "-- KVCL_PATH=$path, $replicas replicas"
+    if KVCL_PATH=$path timeout -k 10 120 "$top_builddir/test/multi/store_silent" "$replicas"; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+    fi
+  done
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

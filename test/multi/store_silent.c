@@ -1,0 +1,323 @@
+/*
+ * A rank that is stopped, not dead: what the others ask of the store meanwhile ends soon, tells no lie, and finds the
+ * rank again when it goes on.
+ *   store_silent REPLICAS [WHAT]   prints "ok WHAT" for each case; exit 1 if one went wrong
+ *
+ * No case looks at a clock: KVCL_TIMEOUT is longer than the ranks live (start_ranks.h), so a call that waited for its
+ * deadline would end the test.
+ */
+#include "start_ranks.h"
+#include <kvcl/kvcl.h>
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { RANKS = 4, VICTIM = RANKS - 1, KEYS = 64, BLOCK = 4096 };
+#define MINUTE UINT64_C(60000000000)
+
+typedef struct shared {
+    _Atomic unsigned ready;
+    _Atomic bool     stop, go_on, over; /* what rank 0 asks the parent for, and tells the others */
+    _Atomic bool     stopped, went_on;
+} shared_t;
+
+typedef struct me {
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_store_h   store;
+    kvcl_cache_h   cache;
+    int            rank, replicas, bad;
+    shared_t       *s;
+} me_t;
+
+#define CHECK(_me, _cond, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(_cond)) {                                                                                                \
+            fprintf(stderr, "rank %d: %s:%d: %s: ", (_me)->rank, __func__, __LINE__, #_cond);                          \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, " [%s]\n", kvcl_last_error());                                                             \
+            ++(_me)->bad;                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+static kvcl_key_t key_of(int rank, unsigned i)
+{
+    kvcl_key_t key;
+    char       name[32];
+    int        len = snprintf(name, sizeof(name), "silent/%d/%u", rank, i);
+
+    kvcl_key_from_string(name, (size_t)len, &key);
+    return key;
+}
+
+static void keys_of(int rank, kvcl_key_t *keys)
+{
+    unsigned i;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(rank, i);
+    }
+}
+
+static kvcl_status_t wait_for(kvcl_status_t posted, kvcl_req_h *req)
+{
+    kvcl_status_t status = posted;
+
+    while ((status == KVCL_OK) && ((status = kvcl_req_test(*req)) == KVCL_INPROGRESS)) {
+        usleep(100);
+        status = KVCL_OK;
+    }
+    return status;
+}
+
+static void put_mine(me_t *me, int rank, uint8_t with)
+{
+    uint8_t    bytes[BLOCK];
+    kvcl_key_t keys[KEYS];
+    uint32_t   ids[KEYS], i;
+    kvcl_req_h req;
+
+    keys_of(rank, keys);
+    for (i = 0; i < KEYS; ++i) {
+        ids[i] = i;
+        memset(bytes, (int)(with + i), sizeof(bytes));
+        KVCL_TRY(kvcl_cache_write_block(me->cache, i, bytes, sizeof(bytes)));
+    }
+    KVCL_TRY(wait_for(kvcl_store_put(me->store, keys, KEYS, me->cache, ids, NULL, &req), &req));
+}
+
+/* ---- the parent stops and continues the victim ---- */
+
+static void strike(_Atomic bool *ask, _Atomic bool *done)
+{
+    atomic_store(ask, true);
+    while (!atomic_load(done)) {
+        usleep(1000);
+    }
+}
+
+static void wait_state(me_t *me, kvcl_rank_state_t want)
+{
+    kvcl_rank_state_t state;
+
+    do {
+        KVCL_TRY(kvcl_rank_state(me->world, VICTIM, &state));
+        usleep(1000);
+    } while (state != want);
+}
+
+/* ---- the cases: rank 0's, while the victim stands still ---- */
+
+/* What lies at ranks that answer, and is listed there, is there. How many keys of all are seen. */
+static unsigned look(me_t *me)
+{
+    kvcl_key_t keys[KEYS];
+    uint8_t    present[KEYS];
+    unsigned   seen = 0, i;
+    size_t     hit;
+    int        r;
+
+    for (r = 0; r < RANKS; ++r) {
+        keys_of(r, keys);
+        memset(present, 7, sizeof(present));
+        CHECK(me, kvcl_store_exists(me->store, keys, KEYS, present, NULL) == KVCL_OK, "keys of rank %d", r);
+        CHECK(me, kvcl_store_match(me->store, keys, KEYS, &hit, NULL) == KVCL_OK, "keys of rank %d", r);
+        for (i = 0; i < KEYS; ++i) {
+            CHECK(me, present[i] <= 1, "key %u is %u", i, present[i]);
+            seen += present[i];
+        }
+        for (i = 0; (i < KEYS) && present[i]; ++i) {
+        }
+        CHECK(me, (hit <= KEYS) && ((me->replicas == 1) || (hit == i)), "hit %zu, present %u", hit, i);
+    }
+    return seen;
+}
+
+static void questions(me_t *me)
+{
+    unsigned seen = look(me), again = look(me);
+
+    CHECK(me, seen == again, "%u keys, then %u", seen, again);
+    CHECK(me, (me->replicas == 1) || (seen == RANKS * KEYS), "%u keys are seen, of %d", seen, RANKS * KEYS);
+    CHECK(me, seen >= KEYS, "%u keys are seen", seen);
+}
+
+static void posted(me_t *me)
+{
+    kvcl_key_t keys[KEYS];
+    uint8_t    present[KEYS] = {0}, first[KEYS];
+    kvcl_req_h reqs[3];
+    size_t     hit = 99;
+
+    keys_of(1, keys);
+    CHECK(me, kvcl_store_exists(me->store, keys, KEYS, first, NULL) == KVCL_OK, "exists");
+    CHECK(me, kvcl_store_exists_post(me->store, keys, KEYS, present, NULL, &reqs[0]) == KVCL_OK, "exists");
+    CHECK(me, kvcl_store_match_post(me->store, keys, KEYS, &hit, NULL, &reqs[1]) == KVCL_OK, "match");
+    CHECK(me, kvcl_store_unpin_post(me->store, keys, KEYS, 5, NULL, &reqs[2]) == KVCL_OK, "unpin");
+    memset(keys, 0, sizeof(keys)); /* they were copied */
+    CHECK(me, wait_for(KVCL_OK, &reqs[2]) == KVCL_OK, "unpin");
+    CHECK(me, wait_for(KVCL_OK, &reqs[1]) == KVCL_OK, "match");
+    CHECK(me, wait_for(KVCL_OK, &reqs[0]) == KVCL_OK, "exists");
+    CHECK(me, memcmp(present, first, sizeof(first)) == 0, "a posted exists says something else");
+    CHECK(me, hit <= KEYS, "hit %zu", hit);
+}
+
+/* One rank's silence is that rank's status; the others' answers count. */
+static void statistics(me_t *me)
+{
+    kvcl_store_stats_t stats[RANKS], one = KVCL_STORE_STATS_INIT;
+    kvcl_status_t      status[RANKS];
+    kvcl_store_item_t  items[8];
+    uint64_t           cursor = 0;
+    size_t             n;
+    int                r;
+
+    CHECK(me, kvcl_store_all_stats(me->store, RANKS, stats, sizeof(stats[0]), status, NULL) == KVCL_OK, "all");
+    for (r = 0; r < RANKS; ++r) {
+        CHECK(me, status[r] == ((r == VICTIM) ? KVCL_ERR_TIMED_OUT : KVCL_OK), "rank %d: %s", r,
+              kvcl_status_text(status[r]));
+        CHECK(me, (stats[r].pool_blocks != 0) == (r != VICTIM), "rank %d has %llu blocks", r,
+              (unsigned long long)stats[r].pool_blocks);
+    }
+    CHECK(me, kvcl_store_rank_stats(me->store, VICTIM, &one, NULL) == KVCL_ERR_TIMED_OUT, "one");
+    CHECK(me, strstr(kvcl_last_error(), "rank 3") != NULL, "who is not named");
+    CHECK(me, kvcl_store_list(me->store, VICTIM, &cursor, items, 8, &n, NULL, NULL) == KVCL_ERR_TIMED_OUT, "list");
+    CHECK(me, kvcl_store_quota(me->store, -1, 77, 1 << 20, NULL) == KVCL_ERR_TIMED_OUT, "quota");
+    CHECK(me, kvcl_store_quota(me->store, 1, 77, 0, NULL) == KVCL_OK, "quota of one");
+}
+
+static void pins(me_t *me)
+{
+    kvcl_key_t    keys[KEYS];
+    uint8_t       copies[KEYS], present[KEYS];
+    kvcl_status_t status;
+    unsigned      i;
+
+    keys_of(1, keys);
+    KVCL_TRY(kvcl_store_exists(me->store, keys, KEYS, present, NULL));
+    status = kvcl_store_pin(me->store, keys, KEYS, 5, MINUTE, 0, copies, NULL);
+    CHECK(me, (status == KVCL_OK) || (me->replicas == 1), "pin: %s", kvcl_status_text(status));
+    for (i = 0; i < KEYS; ++i) {
+        CHECK(me, (copies[i] != 0) == (present[i] != 0), "key %u: %u copies", i, copies[i]);
+    }
+    CHECK(me, kvcl_store_unpin(me->store, keys, KEYS, 5, NULL) == KVCL_OK, "unpin");
+}
+
+/* A rank that is left out is not asked, nor waited for; it is there again when it is taken back. */
+static void excluded(me_t *me)
+{
+    kvcl_store_stats_t stats[RANKS];
+    kvcl_status_t      status[RANKS];
+    uint8_t            present[KEYS];
+    kvcl_key_t         keys[KEYS];
+
+    CHECK(me, kvcl_store_exclude(me->store, 1, 1) == KVCL_OK, "exclude");
+    CHECK(me, kvcl_store_exclude(me->store, me->rank, 1) == KVCL_ERR_INVALID_PARAM, "exclude me");
+    CHECK(me, kvcl_store_exclude(me->store, RANKS, 1) == KVCL_ERR_UNKNOWN_RANK, "exclude nobody");
+    CHECK(me, kvcl_store_all_stats(me->store, RANKS, stats, sizeof(stats[0]), status, NULL) == KVCL_OK, "all");
+    CHECK(me, status[1] == KVCL_ERR_UNREACHABLE, "rank 1: %s", kvcl_status_text(status[1]));
+    CHECK(me, status[2] == KVCL_OK, "rank 2: %s", kvcl_status_text(status[2]));
+    keys_of(2, keys);
+    CHECK(me, kvcl_store_exists(me->store, keys, KEYS, present, NULL) == KVCL_OK, "exists");
+    CHECK(me, kvcl_store_exclude(me->store, 1, 0) == KVCL_OK, "take back");
+    CHECK(me, kvcl_store_rank_stats(me->store, 1, &stats[1], NULL) == KVCL_OK, "rank 1 again");
+}
+
+static void lead(me_t *me)
+{
+    unsigned seen;
+
+    CHECK(me, look(me) == RANKS * KEYS, "not all are seen at first");
+    strike(&me->s->stop, &me->s->stopped);
+    statistics(me); /* asks it, on every path */
+    wait_state(me, KVCL_RANK_SUSPECT);
+    questions(me);
+    posted(me);
+    pins(me);
+    statistics(me);
+    excluded(me);
+    strike(&me->s->go_on, &me->s->went_on);
+    wait_state(me, KVCL_RANK_ALIVE);
+    while ((seen = look(me)) != RANKS * KEYS) {
+        usleep(1000);
+    }
+}
+
+/* ---- the ranks ---- */
+
+typedef struct job {
+    shared_t *s;
+    int      replicas;
+} job_t;
+
+static int live(const void *arg, int rank)
+{
+    const job_t         *job   = arg;
+    kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(KEYS, BLOCK);
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    me_t                me     = {.rank = rank, .replicas = job->replicas, .s = job->s};
+
+    params.dir_entries = 16384;
+    params.dram_bytes  = 16ull * KEYS * BLOCK;
+    params.block_bytes = BLOCK;
+    params.replicas    = (uint64_t)job->replicas;
+    KVCL_TRY(kvcl_init(NULL, &me.ctx));
+    KVCL_TRY(kvcl_comm_world(me.ctx, &me.world));
+    KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, &me.cache));
+    KVCL_TRY(kvcl_store_open(me.world, &params, &me.store));
+    put_mine(&me, rank, (uint8_t)rank);
+    ++me.s->ready;
+    while (atomic_load(&me.s->ready) != RANKS) {
+        usleep(1000);
+    }
+    if (rank == 0) {
+        lead(&me);
+        atomic_store(&me.s->over, true);
+    }
+    while (!atomic_load(&me.s->over)) {
+        usleep(1000);
+    }
+    kvcl_store_close(me.store);
+    kvcl_cache_destroy(me.cache);
+    kvcl_finalize(me.ctx);
+    return (me.bad == 0) ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    shared_t *s   = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    job_t    job  = {s, (argc > 1) ? atoi(argv[1]) : 2};
+    bool     good = true;
+    pid_t    pids[RANKS];
+    int      i, status;
+
+    setenv("KVCL_TIMEOUT", "200s", 1);
+    start_ranks(RANKS, live, &job, pids);
+    while (!atomic_load(&s->over) && (waitpid(pids[0], &status, WNOHANG) == 0)) {
+        usleep(1000);
+        if (atomic_load(&s->stop) && !atomic_load(&s->stopped)) {
+            kill(pids[VICTIM], SIGSTOP);
+            waitpid(pids[VICTIM], &status, WUNTRACED); /* it does stand still */
+            atomic_store(&s->stopped, true);
+        }
+        if (atomic_load(&s->go_on) && !atomic_load(&s->went_on)) {
+            kill(pids[VICTIM], SIGCONT);
+            atomic_store(&s->went_on, true);
+        }
+    }
+    if (!atomic_load(&s->over)) {
+        fprintf(stderr, "rank 0 has ended before it was done\n");
+        kill(pids[VICTIM], SIGKILL);
+        good = false;
+        atomic_store(&s->over, true);
+    } else {
+        good = rank_ends_well(pids[0]);
+    }
+    for (i = 1; i < RANKS; ++i) {
+        good = rank_ends_well(pids[i]) && good;
+    }
+    printf("%s a silent rank, %d replicas\n", good ? "ok" : "WRONG", job.replicas);
+    return good ? 0 : 1;
+}
