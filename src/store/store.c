@@ -297,23 +297,20 @@ static void close_views(kvcl_store_h store)
     }
 }
 
-/* Takes half-open stores. No lock held, nothing in flight. */
-static void destroy(kvcl_store_h store)
+/* Lock held: nobody finds it any more, and it uses nobody's cache or memory. */
+static void unlink_store(kvcl_store_h store)
 {
-    kvcl_cold_close(store->cold);
-    kvcl_lock(store->ctx);
     kvcl_list_del(&store->link);
     close_views(store);
     while (!kvcl_list_is_empty(&store->owners)) {
         kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
     }
-    kvcl_unlock(store->ctx);
-    kvcl_pool_close(store->pool);
-    if (store->table_region != NULL) {
-        kvcl_region_destroy(store->table_region);
-    }
+}
+
+/* What is left of an unlinked store, whose pool is gone: its own memory. */
+static void free_store(kvcl_store_h store)
+{
     kvcl_map_fini(&store->index);
-    kvcl_comm_free(store->comm);
     kvcl_store_maps_free(store);
     kvcl_events_fini(&store->events);
     free(store->hot);
@@ -324,6 +321,21 @@ static void destroy(kvcl_store_h store)
     free(store->place_ok);
     free(store->ranks);
     free(store);
+}
+
+/* Takes half-open stores. No lock held, nothing in flight. */
+static void destroy(kvcl_store_h store)
+{
+    kvcl_cold_close(store->cold);
+    kvcl_lock(store->ctx);
+    unlink_store(store);
+    kvcl_unlock(store->ctx);
+    kvcl_pool_close(store->pool);
+    if (store->table_region != NULL) {
+        kvcl_region_destroy(store->table_region);
+    }
+    kvcl_comm_free(store->comm);
+    free_store(store);
 }
 
 /* Lock held. In pieces, so that no list of all blocks is needed. */
@@ -488,22 +500,9 @@ static void room_fini(kvcl_context_h ctx, void *state)
         store = kvcl_list_head(&room->stores, struct kvcl_store, link);
         kvcl_log_warn("a store with %llu published blocks was not closed before kvcl_finalize",
                       (unsigned long long)store->n_published);
-        kvcl_list_del(&store->link);
-        close_views(store);
-        while (!kvcl_list_is_empty(&store->owners)) {
-            kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
-        }
-        kvcl_map_fini(&store->index);
-        kvcl_store_maps_free(store);
-        kvcl_events_fini(&store->events);
-        free(store->hot);
-        free(store->repair);
+        unlink_store(store);
         kvcl_pool_free(store->pool);
-        free(store->incarnations);
-        free(store->places);
-        free(store->place_ok);
-        free(store->ranks);
-        free(store);
+        free_store(store);
     }
     kvcl_unlock(ctx);
     free(room->scratch);
