@@ -11,6 +11,7 @@
 #ifndef KVCL_CORE_CALLBACK_H
 #define KVCL_CORE_CALLBACK_H
 
+#include "core/engine.h"
 #include "core/req.h"
 
 /** Lock held: queue the callback of a request that became final; does nothing for a request without one. */
@@ -33,6 +34,7 @@ static inline bool kvcl_req_settle(kvcl_req_t *req)
 /** Lock held: would kvcl_req_settle() say yes, or find the callback queued? */
 static inline bool kvcl_req_is_near(kvcl_req_t *req)
 {
+    kvcl_assert_locked(req->ctx);
     return kvcl_req_is_done(req) && ((req->cb == NULL) || kvcl_callback_is_near(req));
 }
 

@@ -220,6 +220,7 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
 {
     uint32_t gone = 0, i;
 
+    kvcl_assert_locked(store->ctx);
     store->value_pool  = (store->pool != NULL) ? store->pool->owners[0] : NULL;
     store->value_block = (store->value_pool != NULL) ? kvcl_owner_bytes(store->value_pool) : 0;
     for (i = 0; i < store->n_ranks; ++i) {
@@ -291,6 +292,7 @@ static void close_views(kvcl_store_h store)
 {
     uint32_t i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; (store->ranks != NULL) && (i < store->n_ranks); ++i) {
         atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
         kvcl_rregion_close(&store->ranks[i].region);
@@ -347,6 +349,7 @@ static void withdraw_all(kvcl_store_h store)
     size_t           n;
     uint32_t         slot;
 
+    kvcl_assert_locked(store->ctx);
     kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
         n = 0;
         for (slot = 0; slot < owner->slots.n; ++slot) {

@@ -29,6 +29,7 @@ static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const ui
 {
     kvcl_owner_node_t *node;
 
+    kvcl_assert_locked(store->ctx);
     while (n-- > 0) {
         node = (flags[n] & KVCL_PRESENT_YOURS) ? kvcl_owner_find(store, &keys[n], NULL) : NULL;
         if (node != NULL) {
@@ -46,7 +47,7 @@ static void touch_some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, con
     if ((n != 0) && ((store->own != NULL) || (store->pool != NULL))) {
         kvcl_lock(store->ctx);
         touch(store, keys, n, flags);
-        pthread_mutex_unlock(&store->ctx->engine.lock);
+        kvcl_unlock_quietly(store->ctx);
     }
 }
 
