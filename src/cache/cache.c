@@ -27,6 +27,7 @@ kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id)
 {
     kvcl_cache_h cache;
 
+    kvcl_assert_locked(ctx);
     kvcl_list_foreach (cache, kvcl_context_caches(ctx), struct kvcl_cache, link) {
         if ((cache->id == id) && !cache->closing) {
             return cache;

@@ -50,6 +50,7 @@ kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key)
 {
     kvcl_rcache_t *rcache = kvcl_map_get(&peer->rcaches, key);
 
+    kvcl_assert_locked(peer->ctx);
     return ((rcache != NULL) && (rcache->state == KVCL_RCACHE_READY)) ? rcache : NULL;
 }
 
@@ -94,6 +95,7 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
 
 void kvcl_rcache_stale(kvcl_rcache_t *rcache)
 {
+    kvcl_assert_locked(rcache->peer->ctx);
     atomic_store_explicit(&rcache->peer->direct, NULL, memory_order_release);
     if ((rcache->state == KVCL_RCACHE_READY) && (kvcl_map_get(&rcache->peer->rcaches, rcache->key) == rcache)) {
         (void)kvcl_map_del(&rcache->peer->rcaches, rcache->key);

@@ -121,3 +121,15 @@ kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_c
     *path_p = (kvcl_coll_path_t)known;
     return KVCL_OK;
 }
+
+kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq)
+{
+    kvcl_coll_op_t *op;
+
+    kvcl_list_foreach (op, &kvcl_coll_room(ctx)->running, kvcl_coll_op_t, link) {
+        if ((op->seq == seq) && (op->cc->id == comm)) {
+            return op;
+        }
+    }
+    return NULL;
+}

@@ -150,7 +150,7 @@ void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
     (void)hdr_len;
     if (op != NULL) {
         kvcl_coll_handle(op, peer, in, data, len);
-        kvcl_coll_advance(op);
+        op->advance(op);
     } else if ((cc != NULL) && kvcl_coll_comm_is_over(cc, in->seq, &status)) {
         if (in->kind == KVCL_COLL_ANNOUNCE) {
             kvcl_coll_try_abort(cc, in->seq, peer, status);

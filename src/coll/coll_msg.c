@@ -16,6 +16,13 @@ enum { GATHER_BYTES = 8192 };
 
 /* ---- out ---- */
 
+kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank)
+{
+    uint32_t i = kvcl_plan_find_peer(&op->plan->plan, rank);
+
+    return (i == KVCL_STEP_NONE) ? NULL : &op->peers[i];
+}
+
 static kvcl_msg_coll_t header(const kvcl_coll_comm_t *cc, uint64_t seq, uint32_t kind)
 {
     return (kvcl_msg_coll_t){

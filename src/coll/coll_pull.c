@@ -59,7 +59,7 @@ static void pull_done(kvcl_pull_t *child, kvcl_status_t status)
         kvcl_req_take_why(&op->req, &child->req);
     }
     pulled(op, pull->step, status);
-    kvcl_coll_advance(op);
+    op->advance(op);
 }
 
 static kvcl_status_t fill_pull(const kvcl_coll_op_t *op, const kvcl_coll_peer_t *from, kvcl_pull_t *child,
@@ -202,7 +202,7 @@ unsigned kvcl_coll_poll(kvcl_context_h ctx)
                 pulled(op, op->pulls[i].step, KVCL_OK);
             }
         }
-        kvcl_coll_advance(op);
+        op->advance(op);
     }
     return 1;
 }

@@ -9,18 +9,6 @@
 
 #include <stdlib.h>
 
-kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq)
-{
-    kvcl_coll_op_t *op;
-
-    kvcl_list_foreach (op, &kvcl_coll_room(ctx)->running, kvcl_coll_op_t, link) {
-        if ((op->seq == seq) && (op->cc->id == comm)) {
-            return op;
-        }
-    }
-    return NULL;
-}
-
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
     kvcl_coll_room_t *room = calloc(1, sizeof(*room));

@@ -28,13 +28,6 @@ static uint32_t plan_peers(const kvcl_coll_op_t *op)
     return op->plan->plan.npeers;
 }
 
-kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank)
-{
-    uint32_t i = kvcl_plan_find_peer(&op->plan->plan, rank);
-
-    return (i == KVCL_STEP_NONE) ? NULL : &op->peers[i];
-}
-
 /* ---- the executor's actions ---- */
 
 static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
@@ -193,6 +186,7 @@ void kvcl_coll_launch(kvcl_coll_op_t *op)
     unsigned i;
 
     kvcl_assert_locked(op->req.ctx);
+    op->advance = kvcl_coll_advance;
     for (i = 0; i < KVCL_EXEC_PULLS; ++i) {
         op->pulls[i].op = op;
     }

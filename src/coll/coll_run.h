@@ -102,6 +102,7 @@ struct kvcl_coll_op {
     kvcl_offer_t            offer;
     kvcl_coll_offer_state_t offer_state;
     kvcl_coll_pull_t        pulls[KVCL_EXEC_PULLS];
+    void                    (*advance)(kvcl_coll_op_t *op); /* kvcl_coll_advance, for files below coll_run.c */
     unsigned                unready;     /* peers whose session is not there yet */
     bool                    begun;
     bool                    advancing;   /* inside kvcl_coll_advance: it will see what is new */
@@ -129,7 +130,6 @@ static inline kvcl_coll_room_t *kvcl_coll_room(kvcl_context_h ctx)
 void kvcl_coll_launch(kvcl_coll_op_t *op);
 /** Do what the executor wants done now; the operation may be gone afterwards. */
 void kvcl_coll_advance(kvcl_coll_op_t *op);
-kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank); /* NULL: not in the plan */
 /** It failed with status; the caller advances. */
 void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status);
 /** Frees an operation that was never launched, or is complete. No lock needed. */
@@ -145,6 +145,7 @@ unsigned kvcl_coll_poll(kvcl_context_h ctx); /* what landed */
 
 /* ---- coll_msg.c ---- */
 
+kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank); /* NULL: not in the plan */
 kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
     KVCL_MUST_CHECK;
 kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k) KVCL_MUST_CHECK;
@@ -163,13 +164,10 @@ void kvcl_coll_replay(kvcl_coll_op_t *op); /* what came before it began */
 /** Forget what came early from a peer, or about a communicator (peer NULL). */
 void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm);
 
-/* ---- coll_room.c ---- */
+/* ---- coll_comm.c ---- */
 
 /** The running one, or NULL. */
 kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq);
-
-/* ---- coll_comm.c ---- */
-
 /** Found, or made. */
 kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p) KVCL_MUST_CHECK;
 void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc);

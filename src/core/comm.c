@@ -77,6 +77,7 @@ kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call)
 /* Lock held. The world knows the peers of all communicators made from it: kvcl_rank_state. */
 static void remember(kvcl_comm_h comm, int rank, kvcl_peer_t *peer)
 {
+    kvcl_assert_locked(peer->ctx);
     if ((comm->world != NULL) && (comm->ctx->world != NULL)) {
         comm->ctx->world->peers[comm->world[rank]] = peer;
     }
@@ -126,6 +127,7 @@ const char *kvcl_comm_who(const kvcl_peer_t *peer, char *buf, size_t cap)
     kvcl_comm_h comm;
     int         rank;
 
+    kvcl_assert_locked(peer->ctx);
     kvcl_list_foreach (comm, &peer->ctx->comms, struct kvcl_comm, link) {
         rank = rank_of(comm, peer);
         if (rank >= 0) {

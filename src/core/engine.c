@@ -35,6 +35,7 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
+    kvcl_assert_locked(ctx);
     ++eng->completed;
     kvcl_callback_queue(ctx, req);
     if ((req->cb != NULL) && eng->has_thread) {
@@ -65,6 +66,7 @@ static unsigned poll_once(kvcl_context_h ctx, uint64_t now)
     kvcl_engine_t *eng = &ctx->engine;
     unsigned      n    = 0, i;
 
+    kvcl_assert_locked(ctx);
     kvcl_bundles_begin(ctx);
     for (i = 0; i < eng->n_xports; ++i) {
         n += eng->xports[i]->ops->progress(eng->xports[i]);

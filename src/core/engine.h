@@ -74,8 +74,20 @@ void kvcl_lock(struct kvcl_context *ctx);
 bool kvcl_trylock(struct kvcl_context *ctx) KVCL_MUST_CHECK;
 /** Unlock, and wake the progress thread if something needs it that nobody else is going to do. */
 void kvcl_unlock(struct kvcl_context *ctx);
-/** First line of functions that need the lock. */
-void kvcl_assert_locked(struct kvcl_context *ctx);
+/** Unlock where nothing was begun that needs the progress thread: nobody is woken. */
+void kvcl_unlock_quietly(struct kvcl_context *ctx);
+/** Lock again, in a room's work that unlocked quietly to copy bytes: who polls does not give way to it. */
+void kvcl_relock(struct kvcl_context *ctx);
+/** First line of functions that need the lock: test/check_locks.sh. Costs nothing but in debug builds. */
+#if KVCL_ENABLE_DEBUG
+void kvcl_assert_locked_in(struct kvcl_context *ctx, const char *function);
+#define kvcl_assert_locked(_ctx) kvcl_assert_locked_in(_ctx, __func__)
+#else
+static inline void kvcl_assert_locked(struct kvcl_context *ctx)
+{
+    (void)ctx;
+}
+#endif
 
 /** Lock held: the progress thread shall run soon (a deadline moved nearer, a copy waits). */
 void kvcl_engine_kick(struct kvcl_context *ctx);

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "core/context.h"
 
-#include <assert.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 void kvcl_lock(kvcl_context_h ctx)
@@ -24,14 +24,15 @@ bool kvcl_trylock(kvcl_context_h ctx)
     return pthread_mutex_trylock(&ctx->engine.lock) == 0;
 }
 
-void kvcl_assert_locked(kvcl_context_h ctx)
-{
 #if KVCL_ENABLE_DEBUG
-    assert(pthread_mutex_trylock(&ctx->engine.lock) != 0);
-#else
-    (void)ctx;
-#endif
+void kvcl_assert_locked_in(kvcl_context_h ctx, const char *function)
+{
+    if (pthread_mutex_trylock(&ctx->engine.lock) == 0) {
+        kvcl_log_error("%s() is called without the engine lock", function);
+        abort();
+    }
 }
+#endif
 
 static void signal_fd(int fd)
 {
@@ -54,6 +55,7 @@ void kvcl_engine_kick(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
+    kvcl_assert_locked(ctx);
     wake_poller(eng);
     if (eng->thread_asleep) {
         eng->thread_asleep = false;
@@ -63,6 +65,7 @@ void kvcl_engine_kick(kvcl_context_h ctx)
 
 void kvcl_engine_rouse(kvcl_context_h ctx)
 {
+    kvcl_assert_locked(ctx);
     signal_fd(ctx->engine.wake_fd);
 }
 
@@ -71,6 +74,7 @@ bool kvcl_engine_outstanding(kvcl_context_h ctx)
     kvcl_engine_t *eng = &ctx->engine;
     unsigned      i;
 
+    kvcl_assert_locked(ctx);
     for (i = 0; i < eng->n_xports; ++i) {
         kvcl_xport_t *xport = eng->xports[i];
         if ((xport->ops->outstanding != NULL) && xport->ops->outstanding(xport)) {
@@ -95,8 +99,19 @@ void kvcl_unlock(kvcl_context_h ctx)
     pthread_mutex_unlock(&eng->lock);
 }
 
+void kvcl_unlock_quietly(kvcl_context_h ctx)
+{
+    pthread_mutex_unlock(&ctx->engine.lock);
+}
+
+void kvcl_relock(kvcl_context_h ctx)
+{
+    pthread_mutex_lock(&ctx->engine.lock);
+}
+
 void kvcl_engine_notify(kvcl_context_h ctx)
 {
+    kvcl_assert_locked(ctx);
     wake_poller(&ctx->engine);
     if (ctx->engine.followers != 0) {
         pthread_cond_broadcast(&ctx->engine.cond);
@@ -105,6 +120,7 @@ void kvcl_engine_notify(kvcl_context_h ctx)
 
 void kvcl_engine_news(kvcl_context_h ctx)
 {
+    kvcl_assert_locked(ctx);
     kvcl_engine_notify(ctx);
     if (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0) {
         signal_fd(ctx->engine.user_fd);

@@ -309,6 +309,7 @@ kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr
 
 void kvcl_peer_asked(kvcl_peer_t *peer)
 {
+    kvcl_assert_locked(peer->ctx);
     ++peer->answers_due;
 }
 
@@ -339,6 +340,7 @@ void kvcl_peers_goodbye(kvcl_context_h ctx)
     kvcl_msg_t msg = {.type = KVCL_MSG_BYE};
     uint32_t   i;
 
+    kvcl_assert_locked(ctx);
     for (i = 0; i < ctx->peers.count; ++i) {
         if (ctx->peers.v[i]->state == KVCL_PEER_READY) {
             ctx->peers.v[i]->parting = (kvcl_peer_post(ctx->peers.v[i], &msg, sizeof(msg), NULL, 0) == KVCL_OK);
@@ -350,6 +352,7 @@ bool kvcl_peers_parted(kvcl_context_h ctx)
 {
     uint32_t i;
 
+    kvcl_assert_locked(ctx);
     for (i = 0; i < ctx->peers.count; ++i) {
         if (ctx->peers.v[i]->parting && (ctx->peers.v[i]->state == KVCL_PEER_READY)) {
             return false;
@@ -380,6 +383,7 @@ void kvcl_peers_close(kvcl_context_h ctx)
     uint32_t i;
     unsigned r;
 
+    kvcl_assert_locked(ctx);
     for (i = 0; i < ctx->peers.count; ++i) {
         kvcl_peer_t *peer = ctx->peers.v[i];
         kvcl_peer_fail(peer, KVCL_ERR_CANCELED);

@@ -9,6 +9,7 @@
 /* Lock held. */
 static kvcl_rank_state_t state_of(const kvcl_peer_t *peer)
 {
+    kvcl_assert_locked(peer->ctx);
     if (peer->state == KVCL_PEER_FAILED) {
         return KVCL_RANK_FAILED;
     }

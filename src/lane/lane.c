@@ -105,6 +105,7 @@ bool kvcl_lane_in_ready(kvcl_peer_t *peer)
     kvcl_lane_room_t *room = kvcl_lane_room(ctx);
     kvcl_msg_t       out   = {.type = KVCL_MSG_LANE_ASK};
 
+    kvcl_assert_locked(ctx);
     if (peer->lane_in != NULL) {
         return peer->lane_in->state == KVCL_LANE_OPEN;
     }
@@ -120,6 +121,7 @@ bool kvcl_lane_in_ready(kvcl_peer_t *peer)
 
 kvcl_lane_t *kvcl_lane_out(kvcl_peer_t *peer)
 {
+    kvcl_assert_locked(peer->ctx);
     return peer->lane_out;
 }
 

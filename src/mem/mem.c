@@ -325,7 +325,7 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
     kvcl_lock(rmem->ctx);
     mapped = (rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->attr.map != NULL) &&
              (region->copier == NULL);
-    pthread_mutex_unlock(&rmem->ctx->engine.lock);
+    kvcl_unlock_quietly(rmem->ctx);
     if (!mapped) {
         return false;
     }

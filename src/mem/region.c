@@ -257,6 +257,7 @@ void kvcl_region_revoke(kvcl_region_t *region)
 
 void kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user)
 {
+    kvcl_assert_locked(region->ctx);
     ++region->serves;
     kvcl_list_add_tail(&region->users, &user->link);
 }
@@ -296,6 +297,7 @@ kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, u
 {
     kvcl_region_t *region = (id < KVCL_REGIONS_MAX) ? state_of(ctx)->regions[id] : NULL;
 
+    kvcl_assert_locked(ctx);
     if ((region == NULL) || region->revoked || (key == 0) || (region->keys[(right == KVCL_WRITE) ? 1 : 0] != key)) {
         return KVCL_ERR_ACCESS;
     }
@@ -333,6 +335,7 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
     mem_state_t *mem = state_of(region->ctx);
     kvcl_wr_t   wr;
 
+    kvcl_assert_locked(region->ctx);
     if (region->revoked && (renew(region) != KVCL_OK)) {
         return 0;
     }
@@ -468,6 +471,8 @@ kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
     size_t        used;
     kvcl_status_t status;
 
+    kvcl_assert_locked(peer->ctx);
+    kvcl_assert_locked(peer->ctx);
     if (pending == NULL) {
         return KVCL_OK;
     }
@@ -478,6 +483,9 @@ kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
 
 void kvcl_rregion_close(kvcl_rregion_t *rregion)
 {
+    if (rregion->peer != NULL) {
+        kvcl_assert_locked(rregion->peer->ctx);
+    }
     free(rregion->pending);
     rregion->pending = NULL;
     kvcl_copier_close(rregion->copier);

@@ -21,7 +21,7 @@ struct kvcl_mem {
     size_t         mapped_len;
 };
 
-/** Lock held. The handles that the user holds. */
+/** The handles that the user holds. With the lock, or once the engine has stopped. */
 kvcl_list_t *kvcl_context_mems(kvcl_context_h ctx);
 kvcl_list_t *kvcl_context_rmems(kvcl_context_h ctx);
 /** The context ends: free what the user did not, and say so. No lock held. */

@@ -112,6 +112,7 @@ void kvcl_layers_in_stop(kvcl_layers_in_t *in, kvcl_status_t status)
     bool    busy = in->busy;
     group_t *group, *next;
 
+    kvcl_assert_locked(in->ctx);
     if (in->status == KVCL_OK) {
         in->status = status;
     }
@@ -131,6 +132,7 @@ void kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op)
         .asker = op};
     kvcl_status_t          status;
 
+    kvcl_assert_locked(in->ctx);
     kvcl_list_add_tail(&kvcl_p2p_state(in->ctx)->layers_in, &in->link);
     status = kvcl_peer_post(in->peer, &out.msg, sizeof(out), NULL, 0);
     if (status != KVCL_OK) {
@@ -142,6 +144,7 @@ kvcl_layers_in_t *kvcl_layers_in_find(kvcl_context_h ctx, const kvcl_peer_t *pee
 {
     kvcl_layers_in_t *in;
 
+    kvcl_assert_locked(ctx);
     kvcl_list_foreach (in, &kvcl_p2p_state(ctx)->layers_in, kvcl_layers_in_t, link) {
         if ((in->peer == peer) && (in->msg.msg.op == op)) {
             return in;
@@ -293,6 +296,7 @@ void kvcl_layers_in_told(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, con
     kvcl_layer_group_t told;
     uint32_t           i;
 
+    kvcl_assert_locked(in->ctx);
     if ((msg->status > 0) || (msg->n > len / sizeof(told)) || (len != msg->n * sizeof(told))) {
         status = KVCL_ERR_PROTOCOL;
     } else if (msg->status < 0) {

@@ -49,6 +49,7 @@ kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, kvcl_peer_t *peer, kv
 
 void kvcl_layers_out_open(kvcl_layers_out_t *out)
 {
+    kvcl_assert_locked(out->ctx);
     kvcl_list_add_tail(&kvcl_p2p_state(out->ctx)->layers_out, &out->link);
 }
 
@@ -173,6 +174,7 @@ static unsigned tell(kvcl_layers_out_t *out)
 
 kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t asker, bool whole)
 {
+    kvcl_assert_locked(out->ctx);
     if ((asker == 0) || (out->asker != 0)) {
         return KVCL_ERR_PROTOCOL;
     }
@@ -243,6 +245,7 @@ void kvcl_layers_out_close(kvcl_layers_out_t *out)
 {
     group_t *group, *next;
 
+    kvcl_assert_locked(out->ctx);
     if (out->closed) {
         return;
     }

@@ -440,6 +440,7 @@ static void recv_match(recv_t *recv)
     kvcl_p2p_state_t *p2p = kvcl_p2p_state(recv->req.ctx);
     arrived_t        *arrived, *next;
 
+    kvcl_assert_locked(recv->req.ctx);
     kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
         if (matches(recv, &arrived->msg)) {
             kvcl_list_del(&arrived->link);

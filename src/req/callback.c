@@ -23,6 +23,7 @@ void kvcl_callback_queue(kvcl_context_h ctx, kvcl_req_t *req)
 {
     kvcl_engine_t *eng = &ctx->engine;
 
+    kvcl_assert_locked(ctx);
     if (req->cb == NULL) {
         return;
     }
@@ -39,6 +40,7 @@ static void call(kvcl_context_h ctx, kvcl_req_t *req)
     frame_t       frame  = {req, frames};
     kvcl_status_t status = (kvcl_status_t)atomic_load(&req->state);
 
+    kvcl_assert_locked(ctx);
     atomic_store_explicit(&req->called, RUNNING, memory_order_relaxed);
     ++eng->calling;
     kvcl_unlock(ctx);
@@ -59,6 +61,7 @@ void kvcl_callbacks_run(kvcl_context_h ctx)
 {
     kvcl_list_t *link;
 
+    kvcl_assert_locked(ctx);
     while ((link = kvcl_list_pop(&ctx->engine.callbacks)) != NULL) {
         call(ctx, kvcl_container_of(link, kvcl_req_t, done_link));
     }

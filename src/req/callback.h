@@ -33,6 +33,7 @@ static inline bool kvcl_req_settle(kvcl_req_t *req)
 /** Lock held: would kvcl_req_settle() say yes, or find the callback queued? */
 static inline bool kvcl_req_is_near(kvcl_req_t *req)
 {
+    kvcl_assert_locked(req->ctx);
     return kvcl_req_is_done(req) && ((req->cb == NULL) || kvcl_callback_is_near(req));
 }
 

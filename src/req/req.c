@@ -103,6 +103,7 @@ kvcl_req_t *kvcl_req_find(kvcl_context_h ctx, uint64_t id, const kvcl_req_class_
 
 void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer)
 {
+    kvcl_assert_locked(req->ctx);
     req->with = peer;
     kvcl_list_del(&req->peer_link);
     kvcl_list_add_tail(&peer->reqs, &req->peer_link);

@@ -27,6 +27,7 @@ void kvcl_req_why(kvcl_req_t *req, const char *fmt, ...)
     char    text[KVCL_ERROR_MAX];
     va_list ap;
 
+    kvcl_assert_locked(req->ctx);
     if (has_why(req)) {
         return;
     }
@@ -125,6 +126,7 @@ void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status)
 {
     char what[WHAT_MAX], why[KVCL_ERROR_MAX - WHAT_MAX - 1], all[KVCL_ERROR_MAX];
 
+    kvcl_assert_locked(req->ctx);
     if (req->worded || (atomic_load_explicit(&req->holders, memory_order_relaxed) < 2)) {
         return; /* as it is, or nobody's */
     }

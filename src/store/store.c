@@ -227,6 +227,7 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
 {
     uint32_t gone = 0, i;
 
+    kvcl_assert_locked(store->ctx);
     store->value_pool  = (store->pool != NULL) ? store->pool->owners[0] : NULL;
     store->value_block = (store->value_pool != NULL) ? kvcl_owner_bytes(store->value_pool) : 0;
     for (i = 0; i < store->n_ranks; ++i) {
@@ -298,29 +299,27 @@ static void close_views(kvcl_store_h store)
 {
     uint32_t i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; (store->ranks != NULL) && (i < store->n_ranks); ++i) {
         atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
         kvcl_rregion_close(&store->ranks[i].region);
     }
 }
 
-/* Takes half-open stores. No lock held, nothing in flight. */
-static void destroy(kvcl_store_h store)
+/* Lock held: nobody finds it any more, and it uses nobody's cache or memory. */
+static void unlink_store(kvcl_store_h store)
 {
-    kvcl_cold_close(store->cold);
-    kvcl_lock(store->ctx);
     kvcl_list_del(&store->link);
     close_views(store);
     while (!kvcl_list_is_empty(&store->owners)) {
         kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
     }
-    kvcl_unlock(store->ctx);
-    kvcl_pool_close(store->pool);
-    if (store->table_region != NULL) {
-        kvcl_region_destroy(store->table_region);
-    }
+}
+
+/* What is left of an unlinked store, whose pool is gone: its own memory. */
+static void free_store(kvcl_store_h store)
+{
     kvcl_map_fini(&store->index);
-    kvcl_comm_free(store->comm);
     kvcl_store_maps_free(store);
     kvcl_events_fini(&store->events);
     free(store->hot);
@@ -333,6 +332,21 @@ static void destroy(kvcl_store_h store)
     kvcl_object_free(store);
 }
 
+/* Takes half-open stores. No lock held, nothing in flight. */
+static void destroy(kvcl_store_h store)
+{
+    kvcl_cold_close(store->cold);
+    kvcl_lock(store->ctx);
+    unlink_store(store);
+    kvcl_unlock(store->ctx);
+    kvcl_pool_close(store->pool);
+    if (store->table_region != NULL) {
+        kvcl_region_destroy(store->table_region);
+    }
+    kvcl_comm_free(store->comm);
+    free_store(store);
+}
+
 /* Lock held. In pieces, so that no list of all blocks is needed. */
 static void withdraw_all(kvcl_store_h store)
 {
@@ -342,6 +356,7 @@ static void withdraw_all(kvcl_store_h store)
     size_t           n;
     uint32_t         slot;
 
+    kvcl_assert_locked(store->ctx);
     kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
         n = 0;
         for (slot = 0; slot < owner->slots.n; ++slot) {
@@ -499,16 +514,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         store = kvcl_list_head(&room->stores, struct kvcl_store, link);
         kvcl_log_warn("a store with %llu published blocks was not closed before kvcl_finalize",
                       (unsigned long long)store->n_published);
-        kvcl_list_del(&store->link);
-        close_views(store);
-        while (!kvcl_list_is_empty(&store->owners)) {
-            kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
-        }
-        kvcl_map_fini(&store->index);
-        kvcl_store_maps_free(store);
-        kvcl_events_fini(&store->events);
-        free(store->hot);
-        free(store->repair);
+        unlink_store(store);
         kvcl_pool_free(store->pool);
         free(store->incarnations);
         free(store->places);

@@ -197,6 +197,7 @@ static void post(kvcl_vget_t *get)
     kvcl_vget_group_t       *group;
     unsigned      i;
 
+    kvcl_assert_locked(get->store->ctx);
     for (i = 0; (i < get->n_groups) && (status == KVCL_OK) && (get->stopping == KVCL_OK); ++i) {
         group = &get->groups[i];
         if (group->done || (group->n == 0)) {
@@ -254,6 +255,7 @@ static kvcl_status_t start(kvcl_vget_t *get)
 {
     kvcl_status_t status = KVCL_OK;
 
+    kvcl_assert_locked(get->store->ctx);
     if (!get->started) {
         status = kvcl_req_start(&get->req, get->store->ctx, &vget_class, kvcl_deadline_left(get->deadline_ns) + 1,
                                 get->cb, get->cb_arg, get->req_p != NULL);
@@ -269,6 +271,7 @@ static kvcl_status_t start(kvcl_vget_t *get)
 /* Lock held. What of a round was not done inside the call; how many gets are under way. */
 static unsigned go_on(kvcl_vget_t *get, kvcl_status_t status, unsigned left)
 {
+    kvcl_assert_locked(get->store->ctx);
     status = ((status == KVCL_OK) && (left != 0)) ? start(get) : status;
     if (status != KVCL_OK) {
         get->stopping = (get->stopping == KVCL_OK) ? status : get->stopping;

@@ -109,6 +109,7 @@ size_t kvcl_value_publish(const kvcl_value_put_t *put, const uint32_t *slots, si
     bool         summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
     size_t       kept   = 0, i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < n; ++i) {
         if (store->closing || (kvcl_owner_find(store, &recs[i].key, store->value_pool) != NULL) ||
             (kvcl_owner_publish(store->value_pool, slots[i], &recs[i].key, recs[i].loc.checksum, summed, put->copies,

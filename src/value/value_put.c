@@ -220,6 +220,7 @@ static void leave_mine(kvcl_store_h store, const kvcl_key_t *key)
     kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->value_pool);
     kvcl_store_rec_t  gone;
 
+    kvcl_assert_locked(store->ctx);
     if ((node != NULL) &&
         (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
         kvcl_store_tell_removed(store, &gone, 1);

@@ -81,13 +81,13 @@ bool kvcl_copy_work(kvcl_context_h ctx)
     to         = (copy->total - from > slice) ? from + slice : copy->total;
     copy->next = to;
     ++copy->active;
-    pthread_mutex_unlock(&ctx->engine.lock);
+    kvcl_unlock_quietly(ctx);
     if (copy->cold) {
         status = kvcl_runs_copy_cold(&copy->runs, from, to);
     } else {
         status = kvcl_runs_copy(&copy->runs, from, to);
     }
-    pthread_mutex_lock(&ctx->engine.lock);
+    kvcl_relock(ctx);
     --copy->active;
     if (status != KVCL_OK) {
         kvcl_copy_stop(copy, status);

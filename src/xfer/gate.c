@@ -24,7 +24,7 @@ struct kvcl_gate {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Lock held. */
+/* `lock` is held. */
 static void drop(kvcl_gate_t *gate)
 {
     if (--gate->holders == 0) {
@@ -88,6 +88,9 @@ kvcl_status_t kvcl_gate_pass(kvcl_gate_t *gate, kvcl_peer_t *peer, kvcl_peer_wai
 {
     bool wait;
 
+    if (peer != NULL) {
+        kvcl_assert_locked(peer->ctx);
+    }
     if (gate != NULL) {
         pthread_mutex_lock(&lock);
         wait = !gate->over;
@@ -133,6 +136,7 @@ unsigned kvcl_gates_poll(kvcl_context_h ctx)
     kvcl_status_t      status;
     kvcl_peer_t        *peer;
 
+    kvcl_assert_locked(ctx);
     if (!atomic_load_explicit(&xfer->gates_over, memory_order_relaxed)) {
         return 0;
     }

@@ -31,6 +31,7 @@ void kvcl_offer_withdraw(kvcl_context_h ctx, kvcl_offer_t *offer)
 
 void kvcl_offer_close(kvcl_context_h ctx, kvcl_offer_t *offer)
 {
+    kvcl_assert_locked(ctx);
     kvcl_offer_withdraw(ctx, offer);
     if (offer->serves == 0) {
         offer->idle(offer);

@@ -130,6 +130,7 @@ void kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status)
 {
     kvcl_msg_credit_t out = {.msg = {.type = KVCL_MSG_PULL_STOP, .op = pull->req.id}};
 
+    kvcl_assert_locked(pull->req.ctx);
     switch (pull->state) {
     case KVCL_PULL_PEER:
         kvcl_peer_unwait(&pull->peer_waiter);

@@ -111,6 +111,7 @@ holds "three ranks" 'j["ranks"] == 3 and len(j["paths"]) == 9 and
   all(p["path"] == "loop" if p["from"] == p["to"] else p["path"] not in ("", "loop") for p in j["paths"])'
 if [ -s "$tmp/out1" ] || [ -s "$tmp/out2" ]; then
   echo "FAIL: rank 0 is not the only one that prints"
+  sed 's/^/   /' "$tmp/out1" "$tmp/out2"
   failed=$((failed + 1))
 else
   passed=$((passed + 1))

@@ -49,3 +49,4 @@ for path in ${STORE_PATHS:-auto}; do
     fi
   fi
 done
+total

@@ -24,10 +24,11 @@ fi
 
 # A holder is killed.
 KVCL_SECRET_FILE=$(mktemp)
-trap 'rm -f "$KVCL_SECRET_FILE"' EXIT
+trap 'rm -rf "$KVCL_SECRET_FILE" "$runs"' EXIT
 head -c 32 /dev/urandom >"$KVCL_SECRET_FILE"
 export KVCL_SECRET_FILE
 for path in auto tcp; do
   echo "-- KVCL_PATH=$path"
   KVCL_PATH=$path timeout -k 10 120 "$top_builddir/test/multi/values_death" 4
 done
+total 2

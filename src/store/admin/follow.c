@@ -171,6 +171,7 @@ void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind
                                 .to_rank = to_rank,
                                 .tenant = kvcl_owner_tenant(owner, slot)};
 
+    kvcl_assert_locked(owner->store->ctx);
     kvcl_events_add(&owner->store->events, &event);
     if (owner->store->n_followers != 0) {
         tell_followers(owner->store);

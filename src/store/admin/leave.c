@@ -25,6 +25,7 @@ uint64_t kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key)
     kvcl_owner_node_t *node;
     kvcl_store_rec_t  gone;
 
+    kvcl_assert_locked(store->ctx);
     kvcl_copies_leave(store, key);
     while (((node = kvcl_owner_find(store, key, NULL)) != NULL) &&
            (kvcl_owner_withdraw(node->owner, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {

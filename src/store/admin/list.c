@@ -40,6 +40,7 @@ static size_t page(kvcl_store_h store, uint64_t *cursor, kvcl_store_item_t *item
     uint32_t     looked = 0;
     size_t       n = 0;
 
+    kvcl_assert_locked(store->ctx);
     for (; owner != NULL; owner = kvcl_owner_next(store, owner->cache->id + 1ull)) {
         slot = (owner->cache->id == cache) ? slot : 0;
         for (; slot < owner->slots.n; ++slot) {

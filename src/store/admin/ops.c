@@ -56,6 +56,7 @@ void kvcl_op_ask(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, siz
     kvcl_store_h store = op->call.store;
     kvcl_ask_t   *ask;
 
+    kvcl_assert_locked(store->ctx);
     if (rank == store->me) {
         ask_me(op, kind, in, len, tag);
         return;
@@ -175,6 +176,7 @@ kvcl_status_t kvcl_op_call(kvcl_store_h store, int rank, uint8_t kind, const voi
 
 kvcl_status_t kvcl_op_why(kvcl_call_t *call, kvcl_status_t status, int rank)
 {
+    kvcl_assert_locked(call->store->ctx);
     switch (status) {
     case KVCL_ERR_RANK_FAILED:
         kvcl_req_why(&call->req, "rank %d no longer takes part in the store", rank);

@@ -27,6 +27,7 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
     const kvcl_pool_t *pool = store->pool;
     unsigned          i;
 
+    kvcl_assert_locked(store->ctx);
     *stats = (kvcl_store_stats_t){.size = sizeof(*stats), .blocks = store->n_published, .published = store->n_ever,
                                   .evicted = store->n_evicted, .entries = store->table.count,
                                   .events = store->events.newest, .moved = store->n_moved, .copied = store->n_copied,
@@ -89,7 +90,7 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
     }
     kvcl_lock(store->ctx);
     fill(store, &now);
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_unlock_quietly(store->ctx);
     kvcl_cold_stats(store->cold, &now);
     kvcl_struct_out(stats, &now, sizeof(now));
     return KVCL_OK;

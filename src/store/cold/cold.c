@@ -120,6 +120,7 @@ void kvcl_cold_drop(kvcl_cold_t *cold, const kvcl_key_t *key)
     if (cold == NULL) {
         return;
     }
+    kvcl_assert_locked(cold->store->ctx);
     ++cold->drop_epoch;
     if (!drop_now(cold, key)) {
         drop_later(cold, key);
@@ -135,6 +136,7 @@ static bool tell_some(kvcl_cold_t *cold)
     kvcl_store_rec_t recs[PIECE];
     size_t           n;
 
+    kvcl_assert_locked(cold->store->ctx);
     pthread_mutex_lock(&cold->lock);
     n = (cold->n_gone < PIECE) ? cold->n_gone : PIECE;
     cold->n_gone -= n;
@@ -149,7 +151,11 @@ static bool tell_some(kvcl_cold_t *cold)
 
 void kvcl_cold_tell_gone(kvcl_cold_t *cold)
 {
-    while ((cold != NULL) && tell_some(cold)) {
+    if (cold == NULL) {
+        return;
+    }
+    kvcl_assert_locked(cold->store->ctx);
+    while (tell_some(cold)) {
     }
 }
 
@@ -391,6 +397,7 @@ void kvcl_cold_drain(kvcl_cold_t *cold)
 void kvcl_cold_stop(kvcl_cold_t *cold)
 {
     if (cold != NULL) {
+        kvcl_assert_locked(cold->store->ctx);
         kvcl_stage_stop(cold);
     }
 }

@@ -191,6 +191,7 @@ static bool is_victim(kvcl_cold_class_t *cls, uint32_t at, victim_t *victim)
     kvcl_owner_t      *pool = cls->pool;
     const kvcl_slot_t *slot = &pool->array[at];
 
+    kvcl_assert_locked(cls->cold->store->ctx);
     if ((cls->clean[at] != KVCL_COLD_DIRTY) || (slot->state != KVCL_SLOT_PUBLISHED)) {
         return false;
     }
@@ -206,6 +207,7 @@ static unsigned choose_all(kvcl_cold_class_t *cls, victim_t *victims, unsigned r
     uint32_t n     = cls->pool->slots.n;
     unsigned found = 0;
 
+    kvcl_assert_locked(cls->cold->store->ctx);
     for (; (cls->drain_at < n) && (found < room); ++cls->drain_at) {
         found += is_victim(cls, cls->drain_at, &victims[found]) ? 1 : 0;
     }
@@ -218,6 +220,7 @@ static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[AHEAD_MAX], v
     uint32_t n     = kvcl_evict_peek(&cls->pool->evict, order, lacking(cls)), i;
     unsigned found = 0;
 
+    kvcl_assert_locked(cls->cold->store->ctx);
     for (i = 0; (i < n) && (found < room); ++i) {
         found += is_victim(cls, order[i], &victims[found]) ? 1 : 0;
     }
@@ -225,10 +228,12 @@ static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[AHEAD_MAX], v
 }
 
 /* Lock held. Of the slab that is to go. It is written when there are no more, and those before have been. */
-static unsigned choose_leaving(kvcl_cold_leaving_t *leaving, victim_t *victims)
+static unsigned choose_leaving(kvcl_cold_t *cold, victim_t *victims)
 {
-    unsigned found = 0;
+    kvcl_cold_leaving_t *leaving = &cold->leaving;
+    unsigned            found    = 0;
 
+    kvcl_assert_locked(cold->store->ctx);
     for (; (leaving->cls != NULL) && (leaving->at < leaving->ids.end) && (found < BATCH); ++leaving->at) {
         found += is_victim(leaving->cls, leaving->at, &victims[found]) ? 1 : 0;
     }
@@ -242,10 +247,11 @@ static unsigned choose(kvcl_cold_t *cold, uint32_t order[AHEAD_MAX], victim_t *v
     bool     all   = atomic_load(&cold->draining);
     unsigned found = 0, i;
 
+    kvcl_assert_locked(cold->store->ctx);
     if (cold->off) {
         return 0;
     }
-    if (!all && ((found = choose_leaving(&cold->leaving, victims)) != 0)) {
+    if (!all && ((found = choose_leaving(cold, victims)) != 0)) {
         return found;
     }
     for (i = 0; (i < cold->n) && (found < BATCH); ++i) {
@@ -313,6 +319,7 @@ static void settle(kvcl_cold_t *cold, const listing_t *listing)
 {
     size_t i;
 
+    kvcl_assert_locked(cold->store->ctx);
     for (i = 0; i < listing->n; ++i) {
         const kvcl_dir_loc_t *loc = &listing->blocks[i].rec.loc;
         kvcl_cold_class_t    *cls = listing->blocks[i].cls;
@@ -394,6 +401,7 @@ static void refuse_others(const victim_t *victim)
     kvcl_owner_node_t *node;
     unsigned          i;
 
+    kvcl_assert_locked(victim->cls->cold->store->ctx);
     for (i = 0; i < cold->n; ++i) {
         kvcl_cold_class_t *cls = &cold->classes[i];
         node = (cls != victim->cls) ? kvcl_owner_find(cold->store, &victim->key, cls->pool) : NULL;
@@ -411,6 +419,7 @@ static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, c
     size_t   n_recs = 0;
     unsigned i;
 
+    kvcl_assert_locked(cold->store->ctx);
     for (i = 0; i < n; ++i) {
         kvcl_cold_class_t *cls = victims[i].cls;
         bool there   = (kvcl_slots_gen(&cls->pool->slots, victims[i].slot) == victims[i].gen);
@@ -439,6 +448,7 @@ static void draw_back(kvcl_cold_t *cold, const victim_t *victims, unsigned n)
     kvcl_cold_leaving_t *leaving = &cold->leaving;
     unsigned            i;
 
+    kvcl_assert_locked(cold->store->ctx);
     for (i = 0; i < n; ++i) {
         kvcl_cold_class_t *cls = victims[i].cls;
         uint32_t          slot = victims[i].slot;
@@ -455,6 +465,7 @@ static bool drops_wait(kvcl_cold_t *cold)
 {
     bool any;
 
+    kvcl_assert_locked(cold->store->ctx);
     pthread_mutex_lock(&cold->lock);
     any = (cold->n_drops != 0);
     pthread_mutex_unlock(&cold->lock);

@@ -171,7 +171,7 @@ static kvcl_status_t stopped(sbcast_t *b)
 
     kvcl_lock(b->store->ctx);
     status = b->stopping;
-    pthread_mutex_unlock(&b->store->ctx->engine.lock);
+    kvcl_unlock_quietly(b->store->ctx);
     return status;
 }
 
@@ -204,6 +204,7 @@ static kvcl_status_t look_here(sbcast_t *b)
     kvcl_owner_t *owner = b->cache->store;
     size_t       i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; (owner != NULL) && (i < b->n); ++i) {
         if (owner->array[b->ids[i]].state != (owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE)) {
             return kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_bcast: block %u is not in the caller's hands", b->ids[i]);

@@ -48,6 +48,7 @@ static void take_note(chain_t *chain)
     kvcl_slots_t *slots = &chain->pool->slots;
     size_t       i;
 
+    kvcl_assert_locked(chain->store->ctx);
     for (i = 0; i < chain->n; ++i) {
         const kvcl_dir_loc_t *loc = &chain->recs[i].loc;
         unsigned             mine = 1;
@@ -81,6 +82,7 @@ static kvcl_status_t verdict(const chain_t *chain)
 /* Lock held: a part is over. */
 static void part_over(chain_t *chain)
 {
+    kvcl_assert_locked(chain->store->ctx);
     if (--chain->outstanding == 0) {
         take_note(chain);
         kvcl_owner_pin_recs(chain->pool, chain->recs, chain->n, false);
@@ -186,6 +188,7 @@ static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsign
     uint32_t         from, some;
     kvcl_ask_t       *ask;
 
+    kvcl_assert_locked(chain->store->ctx);
     memcpy(head.next, ranks + 1, head.n_next * sizeof(ranks[0]));
     for (from = 0; from < places; ++from) {
         kvcl_timing_way(&chain->req.timing, kvcl_store_way(chain->store, ranks[from]));
@@ -222,6 +225,7 @@ static void next_round(chain_t *chain)
     uint32_t n;
     unsigned most, places, i;
 
+    kvcl_assert_locked(chain->store->ctx);
     if (chain->busy) {
         chain->busy  = false;
         chain->pause = kvcl_store_timer_start(chain->store, BUSY_PAUSE_NS, after_pause, chain);

@@ -100,6 +100,7 @@ static void take_note(const copy_job_t *job)
     uint8_t                 *note;
     uint32_t                i;
 
+    kvcl_assert_locked(job->store->ctx);
     for (i = 0; (job->head.there != 0) && (i < job->n); ++i) {
         node = (job->made[i] != 0) ? kvcl_owner_find(job->store, &job->recs[i].key, job->pool) : NULL;
         if (node != NULL) {
@@ -119,6 +120,7 @@ static void end(copy_job_t *job, kvcl_status_t status)
                               .size_free = store->closing ? 0 : kvcl_pool_free_bytes(job->pool)};
     uint8_t          out[sizeof(tail) + KVCL_COPY_MAX];
 
+    kvcl_assert_locked(store->ctx);
     if (job->pinned && !store->closing) {
         pin_chained(job, false);
     }
@@ -196,6 +198,7 @@ static bool go_on(copy_job_t *job)
     kvcl_ask_t        *ask;
     uint32_t          n = 0, i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < job->n; ++i) {
         node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, job->pool) : NULL;
         if (node != NULL) {
@@ -281,6 +284,7 @@ static bool make_way(const copy_job_t *job, uint32_t i)
     const copy_other_t *other = &job->others[i];
     kvcl_store_rec_t   gone;
 
+    kvcl_assert_locked(job->store->ctx);
     if ((other->gen != 0) &&
         (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
         (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
@@ -297,6 +301,7 @@ static void publish_got(copy_job_t *job)
     uint32_t     i     = job->n_todo, first = job->n_todo;
     bool         fits;
 
+    kvcl_assert_locked(store->ctx);
     while (i-- > 0) {
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
@@ -368,6 +373,7 @@ static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
     kvcl_slot_t      *at = &job->pool->array[slot];
     kvcl_store_rec_t rec = job->recs[i];
 
+    kvcl_assert_locked(job->store->ctx);
     at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
     if (!(at->note & KVCL_NOTE_LISTED) && ((rec.loc.flags ^ at->flags) & KVCL_LOC_SUMMED) == 0) {
         be_mine(job->pool, slot, &rec.loc);
@@ -384,6 +390,7 @@ static kvcl_status_t begin(copy_job_t *job)
     kvcl_status_t     status;
     uint32_t          i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = job->n; i-- > 0;) { /* the end of a chain first */
         node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
         if (node != NULL) {

@@ -97,6 +97,7 @@ void kvcl_hot_got(kvcl_get_t *get)
     uint32_t         n = 0;
     size_t           i;
 
+    kvcl_assert_locked(store->ctx);
     if ((store->hot == NULL) || store->closing || store->draining) {
         return;
     }

@@ -257,6 +257,7 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, bat
     uint64_t    tenant = 0;
     kvcl_slot_t *slot;
 
+    kvcl_assert_locked(pool->store->ctx);
     for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < BATCH); ++*slot_p) {
         slot = &pool->array[*slot_p];
         if (!is_wanted(pool, *slot_p, used)) {
@@ -317,6 +318,7 @@ static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to
     uint64_t         n = 0;
     uint32_t         i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < batch->n; ++i) {
         const kvcl_dir_loc_t *loc = &batch->recs[i].loc;
         if ((batch->made[i] != 0) && kvcl_loc_is_nvme(loc)) {

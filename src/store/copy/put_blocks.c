@@ -38,6 +38,7 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
     kvcl_owner_node_t *node;
     size_t            n_todo = 0, i;
 
+    kvcl_assert_locked(store->ctx);
     *n_held_p = 0;
     for (i = 0; work->instead && (i < n); ++i) {
         work->todo[n_todo++] = (uint32_t)i;
@@ -90,6 +91,7 @@ static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t 
     kvcl_store_rec_t *recs  = work->recs;
     size_t           i = n, kept = n;
 
+    kvcl_assert_locked(store->ctx);
     while (i-- > 0) { /* the end of a chain first */
         if ((kvcl_owner_find(store, &recs[i].key, work->pool) != NULL) ||
             (kvcl_owner_publish(work->pool, work->slots[i], &recs[i].key, recs[i].loc.checksum, summed, work->copies,
@@ -176,6 +178,7 @@ static void count_copies(const kvcl_owner_t *pool, const kvcl_key_t *keys, size_
     unsigned          note;
     size_t            i;
 
+    kvcl_assert_locked(pool->store->ctx);
     for (i = 0; (copies != NULL) && (i < n); ++i) {
         node      = kvcl_owner_find(pool->store, &keys[i], pool);
         note      = (node != NULL) ? pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_COPIES : 0;

@@ -285,6 +285,7 @@ static void turn(void *arg)
     uint64_t      rate    = store->ctx->config.store_repair_bytes, bytes = 0;
     uint32_t      i;
 
+    kvcl_assert_locked(store->ctx);
     repair->timer = NULL;
     if (store->closing || (repair->outstanding != 0)) {
         return;

@@ -211,6 +211,7 @@ void kvcl_fetch_take(kvcl_get_t *get, const kvcl_ask_t *ask, const kvcl_fetched_
     uint32_t      i;
     unsigned      j;
 
+    kvcl_assert_locked(get->store->ctx);
     for (i = 0; (i < ask->n) && (get->stopping == KVCL_OK); ++i) {
         kvcl_get_item_t *item = &get->items[ask->order[i]];
         if (fetched->which[i] == 0) {

@@ -42,6 +42,7 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
     kvcl_store_h    store     = get->store;
     const bool      from_tier = item->from_tier;
 
+    kvcl_assert_locked(store->ctx);
     if (status == KVCL_OK) {
         item->why   = KVCL_OK;
         item->state = KVCL_GET_DONE;

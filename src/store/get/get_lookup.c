@@ -73,6 +73,7 @@ kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
     kvcl_status_t status;
     size_t        i;
 
+    kvcl_assert_locked(store->ctx);
     if (skip == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a lookup");
     }

@@ -151,7 +151,7 @@ static void touch(kvcl_store_h store, const hit_t *hits, size_t n)
             }
         }
     }
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_unlock_quietly(store->ctx);
 }
 
 static void note_uses(kvcl_store_h store, const hit_t *hits, size_t n)

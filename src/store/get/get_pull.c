@@ -102,6 +102,7 @@ kvcl_status_t kvcl_get_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
     kvcl_status_t        status;
     uint32_t             *slots;
 
+    kvcl_assert_locked(get->store->ctx);
     if (fetch == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
     }
@@ -139,6 +140,7 @@ void kvcl_get_local(kvcl_get_t *get, uint32_t i)
     const kvcl_cold_class_t *staged = kvcl_cold_staging(get->store->cold, loc->cache);
     const kvcl_slots_t      *slots  = (owner != NULL) ? &owner->slots : (staged != NULL) ? &staged->slots : NULL;
 
+    kvcl_assert_locked(get->store->ctx);
     if ((slots == NULL) || (kvcl_slots_check(slots, loc->slot, loc->gen, &item->key) != KVCL_OK)) {
         kvcl_get_result(get, i, KVCL_ERR_STALE);
         return;

@@ -154,6 +154,7 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
     want_t           *want;
     kvcl_store_rec_t *recs;
 
+    kvcl_assert_locked(get->store->ctx);
     if (is_asked(get, rank)) {
         return KVCL_OK; /* its turn is the next round */
     }
@@ -184,6 +185,7 @@ void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
     kvcl_ask_t  *ask, *next;
     uint32_t    i;
 
+    kvcl_assert_locked(get->store->ctx);
     kvcl_list_init(&silent);
     kvcl_list_foreach_safe (ask, next, &get->stages, kvcl_ask_t, link) {
         const want_t *want  = ask->arg;
@@ -229,6 +231,7 @@ void kvcl_get_let_go(kvcl_get_t *get, bool all)
     uint32_t         n, rank;
     size_t           i, j;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < get->n; ++i) {
         if (!get->items[i].staged || (!all && !is_over(&get->items[i]))) {
             continue;

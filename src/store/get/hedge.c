@@ -63,6 +63,7 @@ static uint64_t hedge_fetch(const kvcl_get_fetch_t *fetch)
 
 bool kvcl_hedge_stays(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
+    kvcl_assert_locked(get->store->ctx);
     if (!kvcl_get_has_other(get, item)) {
         return true;
     }
@@ -75,6 +76,7 @@ void kvcl_hedge_fetched(const kvcl_get_fetch_t *fetch, kvcl_status_t status)
 {
     kvcl_store_h store = fetch->get->store;
 
+    kvcl_assert_locked(store->ctx);
     if ((status == KVCL_OK) && store->ctx->config.store_hedge_auto && (fetch->pull->received == fetch->pull->total)) {
         kvcl_delay_add(&delays_of(store, rank_of(fetch))[kvcl_delay_class(fetch->pull->total)],
                        kvcl_now_ns() - fetch->begun_ns);
@@ -113,6 +115,7 @@ static uint64_t shortest(const kvcl_get_t *get)
 
 void kvcl_hedge_arm(kvcl_get_t *get)
 {
+    kvcl_assert_locked(get->store->ctx);
     if ((get->hedge == NULL) && (get->store->ctx->config.store_hedge_ns != 0) && (get->stopping == KVCL_OK) &&
         (!kvcl_list_is_empty(&get->asks) || !kvcl_list_is_empty(&get->pulls) || !kvcl_list_is_empty(&get->stages))) {
         get->hedge = kvcl_store_timer_start(get->store, (shortest(get) / 2) + 1, look, get); /* none: the deadline */

@@ -48,6 +48,7 @@ bool kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
     unsigned i, j, best_score = 0, score;
 
+    kvcl_assert_locked(get->store->ctx);
     for (i = 0; i < item->n_locs; ++i) {
         j     = (i + get->store->me) % item->n_locs;
         score = is_shunned(item, &item->locs[j]) ? 0 : 2 * nearness(get, &item->locs[j]);
@@ -70,6 +71,7 @@ bool kvcl_get_may_take(const kvcl_get_t *get, const kvcl_get_item_t *item, unsig
 {
     const kvcl_dir_loc_t *loc = &item->locs[at];
 
+    kvcl_assert_locked(get->store->ctx);
     return !(item->tried & (1u << at)) && !is_shunned(item, loc) && (nearness(get, loc) != 0) &&
            ((loc->flags & KVCL_DIR_TIER_MASK) != KVCL_DIR_TIER_NVME);
 }
@@ -78,6 +80,7 @@ bool kvcl_get_has_other(const kvcl_get_t *get, const kvcl_get_item_t *item)
 {
     unsigned i;
 
+    kvcl_assert_locked(get->store->ctx);
     for (i = 0; i < item->n_locs; ++i) {
         bool tried = (item->tried & ~(unsigned)item->silent & (1u << i)) != 0;
         if ((i != item->cur) && !tried && !is_shunned(item, &item->locs[i]) &&

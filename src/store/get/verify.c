@@ -47,6 +47,7 @@ void kvcl_verify_push(kvcl_get_t *get, uint32_t item)
 {
     kvcl_context_h ctx = get->store->ctx;
 
+    kvcl_assert_locked(ctx);
     if (get->n_todo == 0) {
         kvcl_list_add_tail(&kvcl_store_room(ctx)->verifies, &get->verify_link);
     }
@@ -69,6 +70,7 @@ static void let_source_go(kvcl_get_item_t *item)
 
 void kvcl_verify_drop(kvcl_get_t *get)
 {
+    kvcl_assert_locked(get->store->ctx);
     while (get->n_todo > 0) {
         let_source_go(&get->items[get->todo[--get->n_todo]]);
         --get->outstanding;
@@ -93,9 +95,9 @@ bool kvcl_verify_work(kvcl_context_h ctx)
     if (get->n_todo == 0) {
         kvcl_list_del(&get->verify_link);
     }
-    pthread_mutex_unlock(&ctx->engine.lock);
+    kvcl_unlock_quietly(ctx);
     status = kvcl_verify_item(get, item);
-    pthread_mutex_lock(&ctx->engine.lock);
+    kvcl_relock(ctx);
     let_source_go(item);
     kvcl_get_result(get, i, status);
     --get->outstanding;

@@ -141,6 +141,7 @@ void kvcl_ask_post_watched(kvcl_ask_t *ask, uint64_t timeout_ns, kvcl_list_t *as
 
 void kvcl_ask_give_up(kvcl_ask_t *ask)
 {
+    kvcl_assert_locked(ask->store->ctx);
     ask->silent = true;
     end(ask, KVCL_ERR_TIMED_OUT, NULL, 0);
 }
@@ -238,6 +239,7 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
 {
     kvcl_ask_t *ask;
 
+    kvcl_assert_locked(store->ctx);
     if ((rank == store->me) || store->closing ||
         (atomic_load_explicit(&store->ranks[rank].view_state, memory_order_relaxed) != KVCL_VIEW_UNKNOWN)) {
         return;

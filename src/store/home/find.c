@@ -241,6 +241,7 @@ static size_t left_to_ask(kvcl_find_t *find)
 
 bool kvcl_find_round(kvcl_find_t *find)
 {
+    kvcl_assert_locked(find->call->store->ctx);
     if ((find->status != KVCL_OK) || ((find->turn != 0) && !find->again)) {
         return false;
     }

@@ -30,6 +30,7 @@ void *kvcl_home_scratch(kvcl_context_h ctx, size_t len)
     kvcl_store_room_t *room = kvcl_store_room(ctx);
     uint8_t           *more;
 
+    kvcl_assert_locked(ctx);
     if (len > room->scratch_room) {
         more = realloc(room->scratch, len);
         if (more == NULL) {
@@ -176,6 +177,7 @@ static void tell_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t 
 
 void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
 {
+    kvcl_assert_locked(store->ctx);
     tell_homes(store, recs, n, KVCL_DIR_MSG_REMOVE);
 }
 
@@ -263,6 +265,7 @@ void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool
                                 .store = store->id, .n = 1};
     kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
 
+    kvcl_assert_locked(store->ctx);
     if ((rec->loc.rank == store->me) && spoilt) {
         look_at(store, rec);
     } else if (rec->loc.rank == store->me) {
@@ -280,6 +283,7 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
     unsigned         n_locs, j;
     size_t           i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < n; ++i) {
         rec.key = keys[(order != NULL) ? order[i] : i];
         n_locs  = kvcl_dir_table_find(&store->table, &rec.key, locs);

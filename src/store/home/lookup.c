@@ -30,6 +30,7 @@ static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const ui
 {
     kvcl_owner_node_t *node;
 
+    kvcl_assert_locked(store->ctx);
     while (n-- > 0) {
         node = (flags[n] & KVCL_PRESENT_YOURS) ? kvcl_owner_find(store, &keys[n], NULL) : NULL;
         if (node != NULL) {

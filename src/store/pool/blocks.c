@@ -83,6 +83,7 @@ static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_
     uint32_t slot;
     bool     room;
 
+    kvcl_assert_locked(owner->store->ctx);
     gone.store = owner->store;
     gone.n     = 0;
     room       = shrink(owner, tenant, over, &gone);
@@ -112,6 +113,7 @@ static void find_room(kvcl_owner_t *owner, size_t n)
 {
     uint64_t yield = kvcl_list_is_empty(&owner->held.soft) ? 0 : owner->pinned;
 
+    kvcl_assert_locked(owner->store->ctx);
     if ((n > spare(owner) + yield) && !kvcl_pool_could(owner, n - spare(owner) - yield)) {
         return;
     }
@@ -194,7 +196,7 @@ kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
         status = kvcl_fail(status, "kvcl_store_free: block %u is not in the caller's hands (withdraw it first?)",
                            ids[i - 1]);
     }
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_unlock_quietly(store->ctx);
     return status;
 }
 
@@ -222,7 +224,7 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
         kvcl_owner_pin(node->owner, slot);
         *id_p = slot;
     }
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_unlock_quietly(store->ctx);
     return status;
 }
 
@@ -233,6 +235,6 @@ void kvcl_store_unpin_local(kvcl_store_h store, uint32_t id)
         if (store->own != NULL) {
             kvcl_owner_unpin(store->own, id);
         }
-        pthread_mutex_unlock(&store->ctx->engine.lock);
+        kvcl_unlock_quietly(store->ctx);
     }
 }

@@ -142,6 +142,7 @@ static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed
 kvcl_status_t kvcl_owner_attach(kvcl_store_h store, kvcl_cache_h cache, bool managed, uint16_t tier,
                                 kvcl_owner_t **owner_p)
 {
+    kvcl_assert_locked(store->ctx);
     return attach(store, cache, managed, tier, NULL, 0, owner_p);
 }
 

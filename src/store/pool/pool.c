@@ -87,6 +87,7 @@ static kvcl_status_t share_out(kvcl_pool_t *pool)
     uint32_t      slot;
     unsigned      i;
 
+    kvcl_assert_locked(pool->owners[0]->store->ctx);
     for (i = 0; i < pool->n; ++i) {
         owner        = pool->owners[i];
         owner->slabs = &pool->slabs;

@@ -79,6 +79,7 @@ static void withdraw_unlisted(kvcl_publish_t *publish)
     kvcl_store_rec_t gone;
     size_t           i;
 
+    kvcl_assert_locked(publish->store->ctx);
     if (!publish->is_publish || (owner == NULL) || (owner->pool == NULL) || publish->store->closing ||
         (publish->status == KVCL_OK)) {
         return;
@@ -150,6 +151,7 @@ static void refused(kvcl_publish_t *publish, size_t i)
 {
     kvcl_store_rec_t gone;
 
+    kvcl_assert_locked(publish->store->ctx);
     if (!publish->store->closing && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
         (void)!kvcl_owner_withdraw(publish->owner, publish->recs[i].loc.slot, KVCL_SLOT_FREE, &gone);
     }
@@ -298,6 +300,7 @@ static bool send_again(kvcl_publish_t *publish)
 {
     kvcl_status_t status;
 
+    kvcl_assert_locked(publish->store->ctx);
     publish->again = false;
     kvcl_deal_free(&publish->deal);
     status = deal_out(publish, publish->recs, sizeof(publish->recs[0]));
@@ -323,6 +326,7 @@ static void after_pause(void *arg)
 /* Lock held. */
 static bool once_more(kvcl_publish_t *publish)
 {
+    kvcl_assert_locked(publish->store->ctx);
     if (!publish->is_publish || (!publish->again && !publish->lagging) || (publish->status != KVCL_OK) ||
         publish->store->closing || (++publish->rounds >= ROUNDS_MAX)) {
         return false;
@@ -390,6 +394,7 @@ void kvcl_publish_forget(kvcl_owner_t *owner)
 {
     kvcl_publish_t *publish;
 
+    kvcl_assert_locked(owner->store->ctx);
     kvcl_list_foreach (publish, &owner->store->publishes, kvcl_publish_t, link) {
         if (publish->owner == owner) {
             publish->owner = NULL;
@@ -421,6 +426,7 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
     unsigned      state;
     size_t        i;
 
+    kvcl_assert_locked(owner->store->ctx);
     for (i = 0; i < n; ++i) {
         state = owner->array[ids[i]].state;
         if (state != (unsigned)idle_state(owner)) {
@@ -448,6 +454,7 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
     uint64_t         sum;
     size_t           i = n, j;
 
+    kvcl_assert_locked(owner->store->ctx);
     while ((status == KVCL_OK) && (i-- > 0)) {
         sum    = recs[i].loc.checksum;
         status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
@@ -493,7 +500,7 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
     if (status == KVCL_OK) {
         status = take_slots(owner, ids, n);
     }
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_unlock_quietly(store->ctx);
     if (status != KVCL_OK) {
         return status;
     }
@@ -509,7 +516,7 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
             (void)!kvcl_slots_abort(&owner->slots, ids[i]);
         }
     }
-    pthread_mutex_unlock(&store->ctx->engine.lock);
+    kvcl_unlock_quietly(store->ctx);
     if (status != KVCL_OK) {
         return status;
     }

@@ -1,0 +1,134 @@
+/*
+ * A store that was not closed before kvcl_finalize leaves no memory behind: two ranks of one process open one, leave it
+ * and finalize, again and again, and the heap does not grow with it.
+ */
+#include "config.h"
+#include <kvcl/kvcl.h>
+
+#include <check.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RANKS = 2, WARM = 4, ROUNDS = 16, KEYS_MAX = 512, KEY_BYTES = 128, VALUE_BYTES = 2048 };
+
+/* What a rank of a store over several notes of the others' blocks has 24 KiB; a round may keep much less than that. */
+enum { KEPT_MAX = 4096 };
+
+/* Where the ranks meet. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t  news;
+    unsigned        n;
+    char            key[KEYS_MAX][KEY_BYTES];
+    char            value[KEYS_MAX][VALUE_BYTES];
+    size_t          len[KEYS_MAX];
+} board = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+
+static pthread_barrier_t fence;
+
+static kvcl_status_t board_set(void *arg, const char *key, const void *value, size_t len)
+{
+    (void)arg;
+    pthread_mutex_lock(&board.lock);
+    ck_assert((board.n < KEYS_MAX) && (len <= VALUE_BYTES));
+    snprintf(board.key[board.n], KEY_BYTES, "%s", key);
+    memcpy(board.value[board.n], value, len);
+    board.len[board.n++] = len;
+    pthread_cond_broadcast(&board.news);
+    pthread_mutex_unlock(&board.lock);
+    return KVCL_OK;
+}
+
+static kvcl_status_t board_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
+{
+    unsigned i = 0;
+
+    (void)arg;
+    pthread_mutex_lock(&board.lock);
+    for (;;) {
+        for (i = 0; (i < board.n) && (strcmp(board.key[i], key) != 0); ++i) {
+        }
+        if (i < board.n) {
+            break;
+        }
+        pthread_cond_wait(&board.news, &board.lock);
+    }
+    *len_p = board.len[i];
+    memcpy(buf, board.value[i], (*len_p < cap) ? *len_p : cap);
+    pthread_mutex_unlock(&board.lock);
+    return KVCL_OK;
+}
+
+static kvcl_status_t board_fence(void *arg)
+{
+    (void)arg;
+    pthread_barrier_wait(&fence);
+    return KVCL_OK;
+}
+
+/* Opens a store and leaves it, WARM + ROUNDS times; rank 0 looks at the heap while rank 1 stands still. */
+static void *rank_main(void *arg)
+{
+    const int           *rank = arg;
+    kvcl_oob_t          oob   = {*rank, RANKS, board_set, board_get, board_fence, arg};
+    kvcl_store_params_t p     = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = 256};
+    size_t              before = 0, after;
+    int                 i;
+
+    for (i = 0; i < WARM + ROUNDS; ++i) {
+        kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+        kvcl_context_h     ctx;
+        kvcl_comm_h        world;
+        kvcl_store_h       store;
+        params.oob  = &oob;
+        params.path = "loop";
+        ck_assert_msg(kvcl_init(&params, &ctx) == KVCL_OK, "%s", kvcl_last_error());
+        ck_assert_int_eq(kvcl_comm_world(ctx, &world), KVCL_OK);
+        ck_assert_msg(kvcl_store_open(world, &p, &store) == KVCL_OK, "%s", kvcl_last_error());
+        pthread_barrier_wait(&fence);
+        kvcl_finalize(ctx);
+        pthread_barrier_wait(&fence);
+        if ((*rank == 0) && (i == WARM - 1)) {
+            before = mallinfo2().uordblks;
+        }
+        pthread_barrier_wait(&fence);
+    }
+    after = mallinfo2().uordblks;
+    if (*rank == 0) {
+        printf("%zu bytes in use before, %zu after %d rounds\n", before, after, ROUNDS);
+        ck_assert_msg(after <= before + (ROUNDS * KEPT_MAX), "each round keeps %zu bytes", (after - before) / ROUNDS);
+    }
+    return NULL;
+}
+
+START_TEST(a_store_left_open_keeps_no_memory)
+{
+    static int ranks[RANKS] = {0, 1};
+    pthread_t  other;
+
+    pthread_barrier_init(&fence, NULL, RANKS);
+    ck_assert_int_eq(pthread_create(&other, NULL, rank_main, &ranks[1]), 0);
+    rank_main(&ranks[0]);
+    pthread_join(other, NULL);
+    pthread_barrier_destroy(&fence);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("store_left");
+    TCase   *tcase  = tcase_create("left");
+    SRunner *runner = srunner_create(suite);
+    int     failed;
+
+    tcase_set_timeout(tcase, 0);
+    tcase_add_test(tcase, a_store_left_open_keeps_no_memory);
+    suite_add_tcase(suite, tcase);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
