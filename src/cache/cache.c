@@ -382,7 +382,9 @@ void kvcl_caches_fini(kvcl_context_h ctx)
 
 size_t kvcl_cache_block_bytes(kvcl_cache_h cache)
 {
-    return (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_block_bytes") == KVCL_OK) ? cache->shape.block_bytes : 0;
+    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_block_bytes");
+
+    return (status == KVCL_OK) ? cache->shape.block_bytes : 0;
 }
 
 uint64_t kvcl_cache_blocks(kvcl_cache_h cache)

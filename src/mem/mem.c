@@ -160,8 +160,9 @@ size_t kvcl_mem_len(kvcl_mem_h mem)
 
 kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem)
 {
-    return (kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_kind_of") == KVCL_OK) ? kvcl_copier_kind(mem->region->copier)
-                                                                                  : KVCL_MEM_AUTO;
+    kvcl_status_t status = kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_kind_of");
+
+    return (status == KVCL_OK) ? kvcl_copier_kind(mem->region->copier) : KVCL_MEM_AUTO;
 }
 
 void kvcl_mem_free(kvcl_mem_h mem)

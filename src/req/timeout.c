@@ -49,3 +49,13 @@ kvcl_status_t kvcl_call_timeout(kvcl_context_h ctx, uint64_t timeout_ns, const c
     *ns_p      = (timeout_ns != 0) ? timeout_ns : 1;
     return KVCL_OK;
 }
+
+kvcl_status_t kvcl_params_timeout(uint64_t *timeout_ns, const char *call)
+{
+    if (*timeout_ns == KVCL_WAIT_FOREVER) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: timeout_ns is KVCL_WAIT_FOREVER, but each operation has a "
+                         "deadline: give a time, or 0 for the default", call);
+    }
+    *timeout_ns = (*timeout_ns == KVCL_WAIT_DEFAULT) ? 0 : *timeout_ns;
+    return KVCL_OK;
+}

@@ -26,4 +26,7 @@ kvcl_status_t kvcl_wait_ended(kvcl_context_h ctx, uint64_t timeout_ns, const cha
 kvcl_status_t kvcl_call_timeout(kvcl_context_h ctx, uint64_t timeout_ns, const char *call, uint64_t *ns_p)
     KVCL_MUST_CHECK;
 
+/** params.timeout_ns of an operation: KVCL_WAIT_DEFAULT becomes 0, KVCL_WAIT_FOREVER is refused. */
+kvcl_status_t kvcl_params_timeout(uint64_t *timeout_ns, const char *call) KVCL_MUST_CHECK;
+
 #endif

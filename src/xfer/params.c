@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/structs.h"
 #include "handle/handle.h"
+#include "req/timeout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,12 +166,8 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t 
     if (status != KVCL_OK) {
         return status;
     }
-    if (out->timeout_ns == KVCL_WAIT_FOREVER) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: timeout_ns is KVCL_WAIT_FOREVER, but each operation has a "
-                         "deadline: give a time, or 0 for the default", calls[call].name);
-    }
-    out->timeout_ns = (out->timeout_ns == KVCL_WAIT_DEFAULT) ? 0 : out->timeout_ns;
-    status = check_flags(out->flags, call);
+    status = kvcl_params_timeout(&out->timeout_ns, calls[call].name);
+    status = (status == KVCL_OK) ? check_flags(out->flags, call) : status;
     return (status == KVCL_OK) ? check_fields(out, call) : status;
 }
 

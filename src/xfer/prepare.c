@@ -7,10 +7,8 @@
 #include "config.h"
 #include "xfer/prepare.h"
 #include "base/error.h"
-#include "handle/handle.h"
 #include "xfer/params.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct kvcl_xfer {
@@ -122,7 +120,5 @@ kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, siz
 
 void kvcl_xfer_free(kvcl_xfer_h xfer)
 {
-    if (kvcl_handle_may_free(xfer, KVCL_KIND_XFER, "kvcl_xfer_free")) {
-        kvcl_object_free(xfer);
-    }
+    kvcl_object_free(kvcl_handle_may_free(xfer, KVCL_KIND_XFER, "kvcl_xfer_free") ? xfer : NULL);
 }

@@ -3,7 +3,6 @@
  */
 #include "config.h"
 #include "base/error.h"
-#include "handle/handle.h"
 #include "req/req.h"
 #include "xfer/gate.h"
 #include "xfer/params.h"
@@ -77,11 +76,7 @@ kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const kvcl_xfer
     kvcl_gate_t        *gate;
     kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_STREAM_DONE, &p);
 
-    if (status != KVCL_OK) {
-        return status;
-    }
-    status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, call);
-    if (status != KVCL_OK) {
+    if ((status != KVCL_OK) || ((status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, call)) != KVCL_OK)) {
         return status;
     }
     if (stream == NULL) {

@@ -3,7 +3,6 @@
  */
 #include "config.h"
 #include "xfer/prepare.h"
-#include "handle/handle.h"
 #include "xfer/params.h"
 
 kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvcl_call_id_t call,
@@ -11,10 +10,9 @@ kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvc
 {
     kvcl_status_t status = kvcl_xfer_begin(comm, rank, call, params, out, &plan->peer);
 
-    if (status != KVCL_OK) {
-        return status;
+    if (status == KVCL_OK) {
+        status = kvcl_handle_check(cache, KVCL_KIND_CACHE, kvcl_call_name(call));
     }
-    status = kvcl_handle_check(cache, KVCL_KIND_CACHE, kvcl_call_name(call));
     if (status != KVCL_OK) {
         return status;
     }

@@ -1,6 +1,6 @@
 /*
- * Dead handles (errors.h is the frame): what was freed, of another kind or no handle at all is refused by every call, by
- * a sentence that names the call and the kind; calls that free do nothing with it; accessors answer with a neutral
+ * Dead handles (errors.h is the frame): what was freed, of another kind or no handle at all is refused by every call,
+ * by a sentence that names the call and the kind; calls that free do nothing with it; accessors answer with a neutral
  * value. The addresses of dead objects and the slots of dead requests are taken again by new ones meanwhile.
  */
 #include "test/api/errors.h"
@@ -137,15 +137,16 @@ START_TEST(a_dead_store)
     TAKEN(kvcl_store_open(world, NULL, &dead));
     kvcl_store_close(dead);
     SAID("kvcl_store_close: the store was freed already", kvcl_store_close(dead));
-    DEAD(freed, kvcl_store_match(dead, keys, 2, &out.n));
-    DEAD(freed, kvcl_store_match_all(dead, world, keys, 2, &out.n));
-    DEAD(freed, kvcl_store_exists(dead, keys, 2, out.bytes));
+    DEAD(freed, kvcl_store_match(dead, keys, 2, &out.n, NULL));
+    DEAD(freed, kvcl_store_match_all(dead, world, keys, 2, &out.n, NULL));
+    DEAD(freed, kvcl_store_exists(dead, keys, 2, out.bytes, NULL));
     DEAD(freed, kvcl_store_get(dead, keys, 2, cache, good_ids, NULL, NULL, &out.req));
     DEAD(freed, kvcl_store_put(dead, keys, 2, cache, good_ids, NULL, &out.req));
     DEAD(freed, kvcl_store_remove(dead, keys, 2, NULL, &out.req));
     DEAD(freed, kvcl_store_alloc(dead, 1, &out.id));
-    DEAD(freed, kvcl_store_drain(dead, SECOND, NULL));
-    DEAD(freed, kvcl_store_list(dead, 0, &cursor, (kvcl_store_item_t *)(void *)out.bytes, 1, &out.n, NULL));
+    DEAD(freed, kvcl_store_drain(dead, NULL, NULL));
+    DEAD(freed, kvcl_store_list(dead, 0, &cursor, (kvcl_store_item_t *)(void *)out.bytes, 1, &out.n, NULL,
+                               NULL));
     SAID(freed, kvcl_store_unpin_local(dead, 0));
     DEAD(freed, kvcl_store_stats(dead, &stats));
 }
@@ -215,7 +216,8 @@ START_TEST(other_kinds_are_named)
 {
     kvcl_req_h req;
 
-    REFUSED(INVALID_PARAM, "kvcl_barrier: the communicator is a cache", kvcl_barrier((kvcl_comm_h)cache, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "kvcl_barrier: the communicator is a cache",
+            kvcl_barrier((kvcl_comm_h)cache, NULL, &out.req));
     REFUSED(INVALID_PARAM, "the cache is a context",
             kvcl_get(world, 0, (kvcl_cache_h)ctx, &good, &good, NULL, &out.req));
     REFUSED(INVALID_PARAM, "the context is a communicator", kvcl_comm_world((kvcl_context_h)world, &out.comm));
