@@ -9,7 +9,10 @@
  *   - It returns kvcl_status_t: KVCL_OK is 0, KVCL_INPROGRESS positive, errors negative. A call that fails has changed
  *     nothing; kvcl_last_error() gives the sentence. Calls that test answer KVCL_INPROGRESS, calls that wait never do.
  *   - It may be called from any thread. It may be called from a completion callback unless marked "blocks".
- *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults.
+ *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults. What
+ *     a call fills begins with its size too, which the caller sets (the _INIT macros do); arrays of such structs have a
+ *     stride, sizeof of an element. So programs and libraries of different versions fit: each side reads and writes
+ *     what both know. The few structs without a size say that they are fixed for ever.
  *   - Time is in nanoseconds. kvcl_context.h says what a timeout means, and that nothing waits for ever.
  *   - Buffers and caches given to an operation stay untouched and alive until its request completes; block id arrays,
  *     key arrays and params are copied and may go when the posting call returns.
