@@ -13,7 +13,10 @@
  *     kvcl_last_error() and logs it; accessors of NULL and of such handles return 0, NULL, rank -1 or KVCL_MEM_AUTO. An
  *     object that one thread frees while another uses it is not: that is for the caller to exclude.
  *   - It may be called from any thread. It may be called from a completion callback unless marked "blocks".
- *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults.
+ *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults. What
+ *     a call fills begins with its size too, which the caller sets (the _INIT macros do); arrays of such structs have a
+ *     stride, sizeof of an element. So programs and libraries of different versions fit: each side reads and writes
+ *     what both know. The few structs without a size say that they are fixed for ever.
  *   - Time is in nanoseconds. kvcl_context.h says what a timeout means, and that nothing waits for ever.
  *   - Buffers and caches given to an operation stay untouched and alive until its request completes; block id arrays,
  *     key arrays and params are copied and may go when the posting call returns.

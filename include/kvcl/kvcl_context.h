@@ -35,8 +35,9 @@ typedef struct kvcl_context *kvcl_context_h;
  * arg also tells stores apart: all ranks open the same number of contexts on one.
  */
 typedef struct kvcl_oob {
-    int           rank;
-    int           size;
+    size_t        size;   /* sizeof(kvcl_oob_t) */
+    int           rank;   /* of this process: 0..nranks-1 */
+    int           nranks;
     kvcl_status_t (*set)(void *arg, const char *key, const void *val, size_t len);
     /* Blocks until the key is there or gives up with an error; *len_p receives the value's length. */
     kvcl_status_t (*get)(void *arg, const char *key, void *buf, size_t cap, size_t *len_p);
@@ -44,6 +45,7 @@ typedef struct kvcl_oob {
     kvcl_status_t (*fence)(void *arg);
     void          *arg;
 } kvcl_oob_t;
+#define KVCL_OOB_INIT {sizeof(kvcl_oob_t), 0, 0, NULL, NULL, NULL, NULL}
 
 enum {
     /* No progress thread: operations move only inside kvcl calls that wait, and in kvcl_progress(). Peers that need

@@ -27,6 +27,7 @@
 
 KVCL_BEGIN_DECLS
 
+/* Fixed for ever: 32 bytes, which travel and lie in files as they are. */
 typedef struct kvcl_key {
     uint8_t bytes[32];
 } kvcl_key_t;

@@ -163,7 +163,7 @@ static inline kvcl_layout_t kvcl_layout_opaque(uint64_t n_blocks, uint32_t block
 #endif
 #endif
 
-/* Indices first, first+1, ..., end-1. {0, 0} means all of them. */
+/* Indices first, first+1, ..., end-1. {0, 0} means all of them. Fixed for ever: 8 bytes, inside other structs. */
 typedef struct kvcl_range {
     uint32_t first;
     uint32_t end;
@@ -180,6 +180,9 @@ typedef struct kvcl_range {
  * other, what seven blocks of 16 fill. What of a block is outside of the range is neither read nor
  * written. Collectives and the store take whole blocks only, and refuse a range of tokens; so does
  * a transfer between opaque blocks and others.
+ *
+ * The struct is fixed for ever, at 56 bytes and without a size, since programs write it in place: {.blocks = ids,
+ * .n_blocks = 3}. Further fields take the place of the reserved ones, which must be 0: zero what is not initialized.
  */
 typedef struct kvcl_sel {
     const uint32_t *blocks; /* ids, each < layout.blocks; may be NULL if n_blocks is 0 */
@@ -187,12 +190,13 @@ typedef struct kvcl_sel {
     kvcl_range_t layers;
     kvcl_range_t heads;
     kvcl_range_t tokens; /* of the list, n_blocks * layout.tokens long */
+    uint64_t reserved[2]; /* 0 */
 } kvcl_sel_t;
 
 /** Whole blocks. For C++17, which has no {.blocks = ids, .n_blocks = 3}; the ranges can be set afterwards. */
 static inline kvcl_sel_t kvcl_sel_of(const uint32_t *blocks, size_t n_blocks)
 {
-    kvcl_sel_t sel = {blocks, n_blocks, {0, 0}, {0, 0}, {0, 0}};
+    kvcl_sel_t sel = {blocks, n_blocks, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
 
     return sel;
 }

@@ -35,6 +35,7 @@ typedef struct kvcl_mem_params {
     uint64_t flags;     /* KVCL_MEM_HUGE, KVCL_MEM_NUMA */
     int      numa_node; /* with KVCL_MEM_NUMA: the operating system's node number */
 } kvcl_mem_params_t;
+#define KVCL_MEM_PARAMS_INIT {sizeof(kvcl_mem_params_t), 0, 0}
 
 /**
  * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file, device memory); it must outlive the handle. Peers

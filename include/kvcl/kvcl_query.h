@@ -16,7 +16,9 @@ KVCL_API int kvcl_version(int *major_p, int *minor_p, int *patch_p);
 KVCL_API const char *kvcl_version_string(void);
 KVCL_API const char *kvcl_build_string(void);
 
+/* size is the library's: a program reads a later field only if size covers it. */
 typedef struct kvcl_setting_info {
+    size_t     size;
     const char *name;    /* "KVCL_SPIN" */
     const char *value;   /* as it is in force */
     const char *deflt;

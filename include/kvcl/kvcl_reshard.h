@@ -32,12 +32,14 @@ KVCL_BEGIN_DECLS
 /* The most ranks of one group, tp * pp; more are refused (KVCL_ERR_INVALID_PARAM). */
 #define KVCL_RESHARD_MAX_RANKS 4096u
 
-/* One group of ranks that hold a model's KV cache together. */
+/* One group of ranks that hold a model's KV cache together. Fixed for ever, since kvcl_reshard_params_t holds two: 32
+ * bytes; further fields take the place of the reserved ones. */
 typedef struct kvcl_reshard_group {
     uint32_t       tp;            /* tensor-parallel ranks of one stage: at least 1 */
     uint32_t       pp;            /* pipeline stages; 0 means 1 */
     const uint32_t *stage_layers; /* [pp]: the layers of each stage, at least 1, together all of the model's; NULL: as
                                      many in each, and one more in the first (layers % pp) stages */
+    uint64_t       reserved[2];   /* 0 */
 } kvcl_reshard_group_t;
 
 typedef struct kvcl_reshard_params {
@@ -50,7 +52,8 @@ typedef struct kvcl_reshard_params {
     const uint32_t       *distances;  /* [destination ranks][source ranks]: any unit, less is nearer; looked at where a
                                          head is held by several. NULL: all alike */
 } kvcl_reshard_params_t;
-#define KVCL_RESHARD_PARAMS_INIT {sizeof(kvcl_reshard_params_t), 0, 0, 0, {0, 0, NULL}, {0, 0, NULL}, NULL}
+#define KVCL_RESHARD_PARAMS_INIT \
+    {sizeof(kvcl_reshard_params_t), 0, 0, 0, {0, 0, NULL, {0, 0}}, {0, 0, NULL, {0, 0}}, NULL}
 
 /* These heads and layers of the source's cache become those of the destination's. Both indices are in their group. */
 typedef struct kvcl_reshard_step {
@@ -83,20 +86,23 @@ KVCL_API kvcl_status_t kvcl_reshard_share(const kvcl_reshard_group_t *group, uin
  * The steps by which the destination rank @a index gets all it holds, by source stage and head. It then posts for each
  *   kvcl_get(comm, rank of step.source, cache, &remote, &local, ...)
  * with remote.heads = step.source_heads, local.heads = step.destination_heads, layers alike.
+ * @param [in] stride   sizeof(kvcl_reshard_step_t).
  * @param [out] steps   room for cap; NULL is allowed with cap 0, to learn the number.
  * @param [out] n_p     how many there are, also with KVCL_ERR_TRUNCATED.
  * @return KVCL_OK; KVCL_ERR_TRUNCATED: more than cap, *n_p says how many and nothing else was written; otherwise as
  *         kvcl_reshard_share.
  */
 KVCL_API kvcl_status_t kvcl_reshard_plan(const kvcl_reshard_params_t *params, uint32_t index,
-                                         kvcl_reshard_step_t *steps, size_t cap, size_t *n_p) KVCL_MUST_CHECK;
+                                         kvcl_reshard_step_t *steps, size_t stride, size_t cap, size_t *n_p)
+    KVCL_MUST_CHECK;
 
 /**
  * The same plan from the other side: the steps of all destinations that take from the source rank @a index, by
  * destination. A source that is not the nearest holder of anything has none. For kvcl_put and kvcl_send.
  */
 KVCL_API kvcl_status_t kvcl_reshard_plan_source(const kvcl_reshard_params_t *params, uint32_t index,
-                                                kvcl_reshard_step_t *steps, size_t cap, size_t *n_p) KVCL_MUST_CHECK;
+                                                kvcl_reshard_step_t *steps, size_t stride, size_t cap, size_t *n_p)
+    KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

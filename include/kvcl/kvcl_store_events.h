@@ -43,17 +43,18 @@ typedef struct kvcl_store_event {
 
 /**
  * The events of a rank of the store's comm (mine, too) after number since, the oldest first, at most cap of them.
- * If there are none yet, waits up to wait_ns for one (0: not at all); *n_p is then 0. params: timeout_ns is what the
+ * stride: sizeof(kvcl_store_event_t). If there are none yet, waits up to wait_ns for one (0: not at all); *n_p is then
+ * 0. params: timeout_ns is what the
  * rank may take beyond wait_ns. Blocks, but the ..._post form (kvcl_store.h).
  * @return KVCL_OK; KVCL_ERR_STALE (events after since are no longer kept, or since is of an earlier life of that rank:
  *         take a snapshot); KVCL_ERR_RANK_FAILED (it is gone, or has closed its part); KVCL_ERR_UNKNOWN_RANK;
  *         KVCL_ERR_UNSUPPORTED (it keeps no events); KVCL_ERR_TIMED_OUT (it does not answer).
  */
 KVCL_API kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
-                                         kvcl_store_event_t *events, size_t cap, size_t *n_p,
+                                         kvcl_store_event_t *events, size_t stride, size_t cap, size_t *n_p,
                                          const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_events_post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
-                                              kvcl_store_event_t *events, size_t cap, size_t *n_p,
+                                              kvcl_store_event_t *events, size_t stride, size_t cap, size_t *n_p,
                                               const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /* A block that a rank holds. */
@@ -67,18 +68,19 @@ typedef struct kvcl_store_item {
 } kvcl_store_item_t;
 
 /**
- * The blocks that a rank of the store's comm holds, a page of at most cap of them. *cursor is 0 for the first page,
+ * The blocks that a rank of the store's comm holds, a page of at most cap of them. stride: sizeof(kvcl_store_item_t).
+ * *cursor is 0 for the first page,
  * and what the call left in it for the next; it is 0 again after the last. A page may be empty without being the last.
  * seq_p (may be NULL): the rank's newest event when this page was made; events after that of the first page complete
  * the listing. Nothing is locked between pages. Blocks, but the ..._post form (kvcl_store.h).
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_TIMED_OUT, KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,
-                                       size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params)
-    KVCL_MUST_CHECK;
+                                       size_t stride, size_t cap, size_t *n_p, uint64_t *seq_p,
+                                       const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_list_post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,
-                                            size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params,
-                                            kvcl_req_h *req_p) KVCL_MUST_CHECK;
+                                            size_t stride, size_t cap, size_t *n_p, uint64_t *seq_p,
+                                            const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

@@ -27,13 +27,14 @@ KVCL_BEGIN_DECLS
 
 #define KVCL_VALUE_PARTS_MAX (UINT64_C(1) << 22) /* blocks of one value, its head not counted */
 
-/* Some of a value's bytes. */
+/* Some of a value's bytes. Fixed for ever, as struct iovec is. */
 typedef struct kvcl_extent {
     void   *addr; /* may be NULL if bytes is 0 */
     size_t bytes;
 } kvcl_extent_t;
 
-/* A value: its extents in order, one behind the other. */
+/* A value: its extents in order, one behind the other. Fixed for ever: what else a call may say of each value comes in
+ * arrays of its own, as status does. */
 typedef struct kvcl_value {
     const kvcl_extent_t *extents;
     size_t              n_extents;

@@ -15,10 +15,12 @@ KVCL_BEGIN_DECLS
 
 /* What a recv got. */
 typedef struct kvcl_recv_info {
+    size_t   size;   /* sizeof(kvcl_recv_info_t): set it before the call */
     int      source;
     uint64_t tag;
     uint64_t bytes;
 } kvcl_recv_info_t;
+#define KVCL_RECV_INFO_INIT {sizeof(kvcl_recv_info_t), 0, 0, 0}
 
 /* kvcl_xfer_params_t.flags */
 #define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer leaves when kvcl_req_layer_ready() says so */

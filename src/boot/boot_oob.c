@@ -12,6 +12,7 @@
 #include "boot/boot_blobs.h"
 #include "boot/boot_invite.h"
 #include "base/error.h"
+#include "base/structs.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -124,18 +125,22 @@ static void oob_close(kvcl_boot_t *boot)
 
 static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
 {
-    const kvcl_oob_t *cb = params->oob;
-    boot_oob_t       *oob;
-    kvcl_status_t     status;
+    kvcl_oob_t    own = KVCL_OOB_INIT, *cb = &own;
+    boot_oob_t    *oob;
+    kvcl_status_t status;
 
-    if (cb == NULL) {
+    if (params->oob == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"oob\" (KVCL_BOOT or params.boot) means the caller's callbacks, "
                          "and params.oob is NULL: give them, or another boot: %s", kvcl_boot_kinds());
     }
-    if ((cb->set == NULL) || (cb->get == NULL) || (cb->fence == NULL) || (cb->size < 1) || (cb->rank < 0) ||
-        (cb->rank >= cb->size) || (cb->size > KVCL_BOOT_RANKS_MAX)) {
+    status = kvcl_struct_in(&own, params->oob, KVCL_UP_TO(kvcl_oob_t, arg), sizeof(own), "kvcl_oob_t");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((cb->set == NULL) || (cb->get == NULL) || (cb->fence == NULL) || (cb->nranks < 1) || (cb->rank < 0) ||
+        (cb->rank >= cb->nranks) || (cb->nranks > KVCL_BOOT_RANKS_MAX)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "params.oob: the callbacks set, get and fence are needed, and rank %d "
-                         "of %d must be possible", cb->rank, cb->size);
+                         "of %d must be possible", cb->rank, cb->nranks);
     }
     oob = (boot_oob_t *)calloc(1, sizeof(*oob));
     if (oob == NULL) {
@@ -143,7 +148,7 @@ static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     }
     oob->super.ops        = &kvcl_boot_oob_ops;
     oob->super.rank       = cb->rank;
-    oob->super.size       = cb->size;
+    oob->super.size       = cb->nranks;
     oob->super.local_rank = -1;
     oob->cb               = *cb;
     kvcl_blobs_init(&oob->blobs);

@@ -60,6 +60,7 @@ kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg)
     }
     status = kvcl_config_load(&config, NULL, sources);
     for (i = 0; (status == KVCL_OK) && (i < KVCL_CONFIG_ROWS); ++i) {
+        info.size   = sizeof(info);
         info.name   = kvcl_config_table[i].name;
         info.deflt  = (kvcl_config_table[i].dflt != NULL) ? kvcl_config_table[i].dflt : "";
         info.help   = kvcl_config_table[i].help;

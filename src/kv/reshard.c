@@ -55,6 +55,9 @@ static kvcl_status_t check_stages(const kvcl_reshard_group_t *group, uint32_t la
 
 static kvcl_status_t check_group(const kvcl_reshard_group_t *group, uint32_t layers, uint32_t heads, const char *what)
 {
+    if ((group->reserved[0] | group->reserved[1]) != 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: %s.reserved is not 0: zero the struct first", what);
+    }
     if ((group->tp == 0) || (group->tp > KVCL_RESHARD_MAX_RANKS) || (stages(group) > KVCL_RESHARD_MAX_RANKS) ||
         (ranks(group) > KVCL_RESHARD_MAX_RANKS)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: the %s has %u x %u ranks: 1 to %u are possible", what,
@@ -201,7 +204,7 @@ kvcl_status_t kvcl_reshard_share(const kvcl_reshard_group_t *group, uint32_t lay
 
 /* The steps of @a index with all ranks of the other side: fill those that there is room for, count all. */
 static size_t list(const kvcl_reshard_params_t *p, uint32_t index, int of_source, kvcl_reshard_step_t *steps,
-                   size_t cap)
+                   size_t stride, size_t cap)
 {
     uint32_t others = ranks(of_source ? &p->destination : &p->source), i;
     kvcl_reshard_step_t step;
@@ -210,7 +213,7 @@ static size_t list(const kvcl_reshard_params_t *p, uint32_t index, int of_source
     for (i = 0; i < others; ++i) {
         if (step_between(p, of_source ? index : i, of_source ? i : index, &step)) {
             if (n < cap) {
-                steps[n] = step;
+                kvcl_struct_out_at(steps, n, stride, &step, sizeof(step));
             }
             ++n;
         }
@@ -219,7 +222,7 @@ static size_t list(const kvcl_reshard_params_t *p, uint32_t index, int of_source
 }
 
 static kvcl_status_t plan(const kvcl_reshard_params_t *params, uint32_t index, int of_source,
-                          kvcl_reshard_step_t *steps, size_t cap, size_t *n_p)
+                          kvcl_reshard_step_t *steps, size_t stride, size_t cap, size_t *n_p)
 {
     kvcl_reshard_params_t p;
     kvcl_status_t status = take(params, &p);
@@ -229,29 +232,33 @@ static kvcl_status_t plan(const kvcl_reshard_params_t *params, uint32_t index, i
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: no place for the steps, or for how many there are");
     }
     if (status == KVCL_OK) {
+        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_reshard_step_t, destination_heads), "kvcl_reshard_step_t",
+                                   "reshard");
+    }
+    if (status == KVCL_OK) {
         status = of_source ? check_index(&p.source, index, "source")
                            : check_index(&p.destination, index, "destination");
     }
     if (status != KVCL_OK) {
         return status;
     }
-    n = list(&p, index, of_source, NULL, 0);
+    n = list(&p, index, of_source, NULL, 0, 0);
     *n_p = n;
     if (n > cap) {
         return kvcl_fail(KVCL_ERR_TRUNCATED, "reshard: %zu steps, there is room for %zu", n, cap);
     }
-    (void)list(&p, index, of_source, steps, cap);
+    (void)list(&p, index, of_source, steps, stride, cap);
     return KVCL_OK;
 }
 
 kvcl_status_t kvcl_reshard_plan(const kvcl_reshard_params_t *params, uint32_t index, kvcl_reshard_step_t *steps,
-                                size_t cap, size_t *n_p)
+                                size_t stride, size_t cap, size_t *n_p)
 {
-    return plan(params, index, 0, steps, cap, n_p);
+    return plan(params, index, 0, steps, stride, cap, n_p);
 }
 
 kvcl_status_t kvcl_reshard_plan_source(const kvcl_reshard_params_t *params, uint32_t index, kvcl_reshard_step_t *steps,
-                                       size_t cap, size_t *n_p)
+                                       size_t stride, size_t cap, size_t *n_p)
 {
-    return plan(params, index, 1, steps, cap, n_p);
+    return plan(params, index, 1, steps, stride, cap, n_p);
 }

@@ -106,6 +106,14 @@ uint64_t kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
     return kvcl_sel_block_bytes(shape, sel) / shape->tokens * (tokens.end - tokens.first);
 }
 
+kvcl_status_t kvcl_sel_check_reserved(const kvcl_sel_t *sel, const char *what)
+{
+    return ((sel->reserved[0] | sel->reserved[1]) == 0)
+               ? KVCL_OK
+               : kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the selection's reserved is not 0: zero the struct first, or use "
+                           "kvcl_sel_of()", what);
+}
+
 kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 {
     kvcl_status_t status;
@@ -117,7 +125,8 @@ kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
     if ((sel->blocks == NULL) && (sel->n_blocks > 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "selection: blocks is NULL for %zu blocks", sel->n_blocks);
     }
-    if (((status = check_range("layers", sel->layers, "layout has", shape->layers)) != KVCL_OK) ||
+    if (((status = kvcl_sel_check_reserved(sel, "selection")) != KVCL_OK) ||
+        ((status = check_range("layers", sel->layers, "layout has", shape->layers)) != KVCL_OK) ||
         ((status = check_range("heads", sel->heads, "layout has", shape->heads)) != KVCL_OK)) {
         return status;
     }

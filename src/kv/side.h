@@ -27,6 +27,8 @@ kvcl_status_t kvcl_side_check(const kvcl_side_t *side) KVCL_MUST_CHECK;
 
 /** As kvcl_side_check, of the selection alone, before any bases are known. */
 kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
+/** Fields of a newer version that are set. what: begins the sentence. */
+kvcl_status_t kvcl_sel_check_reserved(const kvcl_sel_t *sel, const char *what) KVCL_MUST_CHECK;
 
 /* Tokens first, ..., end-1 of a block list, see kvcl_sel_t.tokens. */
 typedef struct kvcl_span {

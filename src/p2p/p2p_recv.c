@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/structs.h"
 #include "xfer/describe.h"
 #include "xfer/flat.h"
 #include "xfer/gate.h"
@@ -296,7 +297,8 @@ static void deliver(recv_t *recv, kvcl_peer_t *peer, const kvcl_msg_send_t *msg,
     recv->peer = peer;
     recv->msg  = *msg;
     if (recv->info != NULL) {
-        *recv->info = (kvcl_recv_info_t){.source = msg->source, .tag = msg->tag, .bytes = msg->len};
+        const kvcl_recv_info_t info = {.size = sizeof(info), .source = msg->source, .tag = msg->tag, .bytes = msg->len};
+        kvcl_struct_out(recv->info, &info, sizeof(info));
     }
     kvcl_req_watch(&recv->req, peer);
     status = fits(recv);
@@ -470,8 +472,14 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, recv_t *recv, const kvcl_xfer_p
                                kvcl_req_h *req_p)
 {
     kvcl_context_h ctx    = comm->ctx;
-    kvcl_status_t  status = kvcl_gate_make(ctx, p->stream, "kvcl_recv", &recv->gate);
+    kvcl_status_t  status = KVCL_OK;
 
+    if (p->info != NULL) {
+        status = kvcl_struct_out_check(p->info, KVCL_UP_TO(kvcl_recv_info_t, bytes), "kvcl_recv_info_t", "kvcl_recv");
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_gate_make(ctx, p->stream, "kvcl_recv", &recv->gate);
+    }
     if (status != KVCL_OK) {
         recv_release(&recv->req);
         return status;

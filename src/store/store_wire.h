@@ -13,8 +13,8 @@
  *   COPY         kvcl_copy_head_t, n records of blocks of one size   answer: kvcl_copy_tail_t, n bytes: how many copies
  *                were made
  *   USED         n kvcl_store_use_t: blocks of the asked one that were got   no answer
- *   EVENTS       since, how many, ns to wait (u64 each)   answer: kvcl_store_event_t, as in memory
- *   LIST         cursor, how many (u64 each)  answer: cursor, newest event, n (u64 each), n kvcl_store_item_t
+ *   EVENTS       since, how many, ns to wait (u64 each)   answer: rows (store/admin/rows_wire.h)
+ *   LIST         cursor, how many (u64 each)  answer: cursor, newest event (u64 each), rows (as above)
  *   PIN          holder, ns, flags, n (u64 each), n keys  answer: n bytes: pinned, not here, too many
  *   QUOTA        tenant, bytes (u64 each)     answer: nothing
  *   CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed (u64 each)

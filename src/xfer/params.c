@@ -187,7 +187,7 @@ kvcl_status_t kvcl_xfer_remote(const kvcl_sel_t *sel, const char *call)
     if ((sel == NULL) || ((sel->blocks == NULL) && (sel->n_blocks != 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the remote selection is NULL, or its blocks", call);
     }
-    return KVCL_OK;
+    return kvcl_sel_check_reserved(sel, call);
 }
 
 kvcl_status_t kvcl_xfer_name(const kvcl_xfer_params_t *params, kvcl_cache_h cache, const char *call,

@@ -54,6 +54,9 @@ static void params()
     kvcl_cache_params_t   cache   = KVCL_CACHE_PARAMS_INIT;
     kvcl_reshard_params_t reshard = KVCL_RESHARD_PARAMS_INIT;
     kvcl_store_stats_t    stats   = KVCL_STORE_STATS_INIT;
+    kvcl_recv_info_t      info    = KVCL_RECV_INFO_INIT;
+    kvcl_mem_params_t     mem     = KVCL_MEM_PARAMS_INIT;
+    kvcl_oob_t            oob     = KVCL_OOB_INIT;
     kvcl_context_stats_t  counts  = KVCL_CONTEXT_STATS_INIT;
     unsigned              rights  = KVCL_READ | KVCL_WRITE;
 
@@ -64,6 +67,7 @@ static void params()
     IS((store.size == sizeof(store)) && (reshard.size == sizeof(reshard)) && (rights == KVCL_READ_WRITE));
     IS((cache.size == sizeof(cache)) && (cache.kind == KVCL_MEM_HOST) && (cache.bases == nullptr));
     IS((stats.size == sizeof(stats)) && (counts.size == sizeof(counts)) && (stats.sizes[7].takes == 0));
+    IS((info.size == sizeof(info)) && (mem.size == sizeof(mem)) && (oob.size == sizeof(oob)) && (oob.nranks == 0));
     IS((store.flags == 3) && (init.flags == 1) && (KVCL_RESHARD_MAX(4, 0) == 4));
     IS((KVCL_VERSION >= KVCL_MAKE_VERSION(0, 0, 1)) && (std::strlen(kvcl_version_string()) > 0));
 }

@@ -14,7 +14,7 @@
 
 START_TEST(init_names_the_bad_parameter)
 {
-    static const kvcl_oob_t no_calls = {.rank = 0, .size = 1};
+    static const kvcl_oob_t no_calls = {.size = sizeof(no_calls), .rank = 0, .nranks = 1};
     const struct {
         kvcl_init_params_t p;
         const char        *word;

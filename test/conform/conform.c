@@ -226,7 +226,7 @@ kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req)
 static void open_world(cf_t *cf, const cf_config_t *config)
 {
     kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
-    kvcl_oob_t         oob    = {cf->rank, cf->size, store_set, store_get, store_fence, cf};
+    kvcl_oob_t         oob    = {sizeof(oob), cf->rank, cf->size, store_set, store_get, store_fence, cf};
 
     params.oob   = &oob;
     params.path  = cf->path;

@@ -75,7 +75,7 @@ static void worker_exchange(worker_t *w, kvcl_rand_t *rnd)
     char       *out = malloc(len), *in = malloc(100000);
     uint64_t   tag  = 0x10000u * (w->id + 1) + w->rounds, i;
     kvcl_req_h reqs[2];
-    kvcl_recv_info_t   info;
+    kvcl_recv_info_t   info = KVCL_RECV_INFO_INIT;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
 
     params.info = &info;

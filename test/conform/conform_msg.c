@@ -43,7 +43,7 @@ static void sizes(cf_t *cf)
                                   245761, 262144, 262145, 1048575, 1048577, 5000003};
     char             *out = malloc(5000003), *in = malloc(5000003 + 1);
     uint64_t         seed = cf_same(cf);
-    kvcl_recv_info_t info;
+    kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
     kvcl_req_h       s, r;
     size_t           i, len;
     int              early;
@@ -101,7 +101,7 @@ static void order(cf_t *cf)
     CF_CHECK(cf, strcmp(in, "other") == 0);
     for (i = 0; i < N; ++i) {
         uint32_t         got;
-        kvcl_recv_info_t info;
+        kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
         r = recv_from(cf, (i % 2) ? KVCL_ANY_SOURCE : last_rank(cf), 7, in, BIG, &info);
         CF_OK(cf, cf_end(cf, r));
         memcpy(&got, in, sizeof(got));
@@ -151,7 +151,7 @@ static void any_source(cf_t *cf)
         s[i]   = send_to(cf, 0, 99, &out[i], sizeof(out[i]));
     }
     for (i = 0; (cf->rank == 0) && (i < total); ++i) {
-        kvcl_recv_info_t info;
+        kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
         CF_OK(cf, cf_end(cf, recv_from(cf, KVCL_ANY_SOURCE, 99, &in, sizeof(in), &info)));
         CF_CHECK(cf, ((in >> 16) == (uint32_t)info.source) && ((in & 0xffff) == next[info.source]));
         ++next[info.source];
@@ -225,7 +225,7 @@ static void mismatch(cf_t *cf)
     static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
     kvcl_layout_t nhd = KVCL_LAYOUT_NHD(COUNTS), bytes = KVCL_LAYOUT_BYTES(16, 4096);
     cf_cache_t    cache = cf_cache(cf, "cache", &nhd, true), opaque = cf_cache(cf, "opaque", &bytes, false);
-    kvcl_sel_t    few = cf_sel(ids, 2), many = cf_sel(ids, 8), cut = {ids, 2, {0, 1}, {0, 0}, {0, 0}};
+    kvcl_sel_t    few = cf_sel(ids, 2), many = cf_sel(ids, 8), cut = {.blocks = ids, .n_blocks = 2, .layers = {0, 1}};
     char          *big = calloc(1, 100000), *small = malloc(50000);
     kvcl_req_h    s, r;
     int           i;

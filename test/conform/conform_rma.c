@@ -260,7 +260,7 @@ static void slices(cf_t *cf)
     size_t        len = kvcl_cache_block_bytes(mine.h), row = 16, l, p, t, h, at, far;
     uint64_t      seed = cf_same(cf);
     char          *want = malloc(len), *got = malloc(len), *before = malloc(len);
-    kvcl_sel_t    remote = {src, 2, {1, 3}, {2, 4}, {0, 0}}, local = {dst, 2, {0, 2}, {1, 3}, {0, 0}};
+    kvcl_sel_t    remote = {src, 2, {1, 3}, {2, 4}, {0, 0}, {0, 0}}, local = {dst, 2, {0, 2}, {1, 3}, {0, 0}, {0, 0}};
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
 
     cf_fill(cf, theirs.h, seed + (uint64_t)cf->rank);

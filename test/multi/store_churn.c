@@ -64,7 +64,7 @@ static unsigned orphans(world_t *w, kvcl_store_h store)
     memset(tree.held, 0, sizeof(tree.held));
     do {
         n = 0;
-        KVCL_TRY(kvcl_store_list(store, w->rank, &cursor, items, POOL, &n, NULL, NULL));
+        KVCL_TRY(kvcl_store_list(store, w->rank, &cursor, items, sizeof(*items), POOL, &n, NULL, NULL));
         for (i = 0; i < n; ++i) {
             tree.held[find(&items[i].key)] = true;
         }

@@ -82,7 +82,7 @@ static unsigned blocks_at(kvcl_store_h store, int rank, const kvcl_key_t *keys, 
     size_t            n, i, j;
 
     do {
-        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, KEYS, &n, NULL, NULL));
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, sizeof(*items), KEYS, &n, NULL, NULL));
         for (i = 0; i < n * n_keys; ++i) {
             j      = i % n_keys;
             found += kvcl_key_equal(&items[i / n_keys].key, &keys[j]) ? 1 : 0;

@@ -12,7 +12,7 @@ static size_t listed(kvcl_store_h store, int rank)
     uint64_t          cursor = 0;
     size_t            n      = 0;
 
-    KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, 2 * POOL, &n, NULL, NULL));
+    KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, sizeof(*items), 2 * POOL, &n, NULL, NULL));
     return n;
 }
 

@@ -63,7 +63,7 @@ static unsigned held_by(world_t *w, kvcl_store_h store, int rank, const char *wh
     size_t            n, i, j;
 
     do {
-        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, POOL, &n, NULL, NULL));
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, sizeof(*items), POOL, &n, NULL, NULL));
         for (i = 0; i < n; ++i) {
             for (j = 0; j < (size_t)w->size * EACH; ++j) {
                 key = key_of(what, j / EACH, j % EACH);
@@ -112,7 +112,7 @@ void test_moves(world_t *w)
         CHECK(w, kvcl_store_copy(store, keys, 1, w->size, 0, NULL, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank");
         CHECK(w, kvcl_store_copy(store, keys, 1, 0, 2, NULL, NULL) == KVCL_ERR_INVALID_PARAM, "flags");
         if (last != 0) {
-            CHECK(w, (kvcl_store_events(store, 0, seq, 0, &event, 1, &n, NULL) == KVCL_OK) && (n == 1) &&
+            CHECK(w, (kvcl_store_events(store, 0, seq, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_OK) && (n == 1) &&
                      (event.kind == KVCL_STORE_MOVED) && (event.to_rank == last), "event %u to %d", event.kind,
                   event.to_rank);
         }

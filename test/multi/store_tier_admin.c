@@ -97,7 +97,7 @@ static unsigned held_by(kvcl_store_h store, int rank, const kvcl_key_t keys[KEYS
     size_t            n, i, j;
 
     do {
-        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, POOL, &n, NULL, NULL));
+        KVCL_TRY(kvcl_store_list(store, rank, &cursor, items, sizeof(*items), POOL, &n, NULL, NULL));
         for (i = 0; i < n; ++i) {
             for (j = 0; j < KEYS; ++j) {
                 found += kvcl_key_equal(&items[i].key, &keys[j]) ? 1 : 0;

@@ -294,7 +294,8 @@ START_TEST(ranks_meet_by_the_callers_callbacks)
     pthread_barrier_init(&store.barrier, NULL, RANKS);
     prepare(ranks, RANKS, 0);
     for (i = 0; i < RANKS; ++i) {
-        oob[i] = (kvcl_oob_t){.rank = i, .size = RANKS, .set = set_any, .get = get_any, .fence = store_fence, .arg = &store};
+        oob[i] = (kvcl_oob_t){.size = sizeof(oob[i]), .rank = i, .nranks = RANKS, .set = set_any, .get = get_any,
+                              .fence = store_fence, .arg = &store};
         ranks[i].params.oob         = &oob[i];
         ranks[i].params.secret_file = NULL;
     }

@@ -136,12 +136,12 @@ static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
     uint32_t i;
 
     for (i = 0; i < n_ranks(&p->destination); ++i) {
-        ck_assert_int_eq(kvcl_reshard_plan(p, i, steps, RANKS_MAX, &n), KVCL_OK);
+        ck_assert_int_eq(kvcl_reshard_plan(p, i, steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n), KVCL_OK);
         ck_assert_uint_le(n, KVCL_RESHARD_STEPS_MAX(p->source.tp, p->source.pp));
         total += n;
         for (j = 0; j < n; ++j) {
             ck_assert_uint_eq(steps[j].destination, i);
-            ck_assert_int_eq(kvcl_reshard_plan_source(p, steps[j].source, other, RANKS_MAX, &n_other), KVCL_OK);
+            ck_assert_int_eq(kvcl_reshard_plan_source(p, steps[j].source, other, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n_other), KVCL_OK);
             for (k = 0, found = 0; k < n_other; ++k) {
                 found += (memcmp(&other[k], &steps[j], sizeof(steps[j])) == 0);
             }
@@ -149,7 +149,8 @@ static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
         }
     }
     for (i = 0; i < n_ranks(&p->source); ++i) {
-        ck_assert_int_eq(kvcl_reshard_plan_source(p, i, other, RANKS_MAX, &loads[i]), KVCL_OK);
+        ck_assert_int_eq(kvcl_reshard_plan_source(p, i, other, sizeof(kvcl_reshard_step_t), RANKS_MAX, &loads[i]),
+                         KVCL_OK);
         ck_assert_uint_le(loads[i], KVCL_RESHARD_STEPS_MAX(p->destination.tp, p->destination.pp));
         total_other += loads[i];
     }
@@ -172,7 +173,7 @@ static void move_all(const kvcl_reshard_params_t *p, const kind_t *kind)
     }
     for (i = 0; i < n_ranks(&p->destination); ++i) {
         make_cache(&mine, kind, &p->destination, p->layers, p->heads, i);
-        ck_assert_msg(kvcl_reshard_plan(p, i, steps, RANKS_MAX, &n) == KVCL_OK, "%s", kvcl_last_error());
+        ck_assert_msg(kvcl_reshard_plan(p, i, steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n) == KVCL_OK, "%s", kvcl_last_error());
         for (j = 0, bytes = 0; j < n; ++j) {
             bytes += move(&mine, &sources[steps[j].source], &steps[j]);
         }
@@ -208,7 +209,7 @@ START_TEST(every_pair_of_sizes_moves_every_byte_once)
                 p.source.tp = m;
                 p.destination.tp = d;
                 if (!placeable(p.heads, m) || !placeable(p.heads, d)) {
-                    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, &step, 1, &n), KVCL_ERR_INVALID_PARAM);
+                    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_ERR_INVALID_PARAM);
                     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "one must divide the other"));
                     ++refused;
                     continue;
@@ -297,7 +298,7 @@ START_TEST(the_same_index_gives_where_it_can)
             for (i = 0; (i < m) && (i < d); ++i) {
                 ck_assert_int_eq(kvcl_reshard_share(&p.source, 1, 2, i, NULL, &source), KVCL_OK);
                 ck_assert_int_eq(kvcl_reshard_share(&p.destination, 1, 2, i, NULL, &mine), KVCL_OK);
-                ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, 1, &n), KVCL_OK);
+                ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_OK);
                 ck_assert_uint_eq(n, 1);
                 if (source.first == mine.first) {
                     ck_assert_uint_eq(step.source, i);
@@ -325,7 +326,7 @@ START_TEST(the_nearest_holder_gives)
     }
     both_views(&p, loads);
     for (i = 0; i < 4; ++i) {
-        ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, 1, &n), KVCL_OK);
+        ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_OK);
         best = (i / 2) * 4;
         for (j = best + 1; j < ((i / 2) * 4) + 4; ++j) {
             best = (distances[(i * 8) + j] < distances[(i * 8) + best]) ? j : best;
@@ -335,7 +336,7 @@ START_TEST(the_nearest_holder_gives)
     move_all(&p, &kinds[0]);
     memset(distances, 0, sizeof(distances)); /* all alike: as without */
     for (i = 0; i < 4; ++i) {
-        ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, 1, &n), KVCL_OK);
+        ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_OK);
         ck_assert_uint_eq(step.source, ((i / 2) * 4) + (i % 4));
     }
 }
@@ -352,11 +353,11 @@ START_TEST(an_array_that_is_too_short_is_told_how_long)
     p.source.tp = 8;
     p.destination.tp = 1;
     memset(steps, 0x77, sizeof(steps));
-    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, NULL, 0, &n), KVCL_ERR_TRUNCATED);
+    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, NULL, sizeof(kvcl_reshard_step_t), 0, &n), KVCL_ERR_TRUNCATED);
     ck_assert_uint_eq(n, 8);
-    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, steps, 7, &n), KVCL_ERR_TRUNCATED);
+    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, steps, sizeof(kvcl_reshard_step_t), 7, &n), KVCL_ERR_TRUNCATED);
     ck_assert_uint_eq(steps[0].source, 0x77777777);
-    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, steps, 8, &n), KVCL_OK);
+    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, steps, sizeof(kvcl_reshard_step_t), 8, &n), KVCL_OK);
     ck_assert_uint_eq(steps[7].source, 7);
     ck_assert_uint_eq(steps[7].destination_heads.first, 7);
 }
@@ -367,7 +368,7 @@ static void expect_refused(const kvcl_reshard_params_t *p, uint32_t index, kvcl_
     kvcl_reshard_step_t steps[RANKS_MAX];
     size_t n = 99;
 
-    ck_assert_int_eq(kvcl_reshard_plan(p, index, steps, RANKS_MAX, &n), status);
+    ck_assert_int_eq(kvcl_reshard_plan(p, index, steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n), status);
     ck_assert_msg(strstr(kvcl_last_error(), why) != NULL, "\"%s\" does not say \"%s\"", kvcl_last_error(), why);
     ck_assert_uint_eq(n, 99);
 }
@@ -385,7 +386,7 @@ START_TEST(what_makes_no_sense_is_refused)
     p.destination.tp = 2;
     good = p;
     expect_refused(&p, 2, KVCL_ERR_OUT_OF_RANGE, "rank 2 of a destination of 2");
-    ck_assert_int_eq(kvcl_reshard_plan_source(&p, 4, &step, 1, &n), KVCL_ERR_OUT_OF_RANGE);
+    ck_assert_int_eq(kvcl_reshard_plan_source(&p, 4, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_ERR_OUT_OF_RANGE);
     expect_refused(NULL, 0, KVCL_ERR_INVALID_PARAM, "NULL");
     p.size = 4;
     expect_refused(&p, 0, KVCL_ERR_INVALID_PARAM, "size");
@@ -405,8 +406,8 @@ START_TEST(what_makes_no_sense_is_refused)
     expect_refused(&p, 0, KVCL_ERR_INVALID_PARAM, "have 3 layers, the model 4");
     p = good, p.source.pp = 2, p.source.stage_layers = empty;
     expect_refused(&p, 0, KVCL_ERR_INVALID_PARAM, "stage 1 of the source has no layer");
-    ck_assert_int_eq(kvcl_reshard_plan(&good, 0, NULL, 3, &n), KVCL_ERR_INVALID_PARAM);
-    ck_assert_int_eq(kvcl_reshard_plan(&good, 0, &step, 1, NULL), KVCL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(kvcl_reshard_plan(&good, 0, NULL, sizeof(kvcl_reshard_step_t), 3, &n), KVCL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(kvcl_reshard_plan(&good, 0, &step, sizeof(kvcl_reshard_step_t), 1, NULL), KVCL_ERR_INVALID_PARAM);
     ck_assert_int_eq(kvcl_reshard_share(NULL, 1, 1, 0, NULL, NULL), KVCL_ERR_INVALID_PARAM);
 }
 END_TEST

@@ -8,12 +8,14 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/structs.h"
 #include "store/admin/ops.h"
+#include "store/admin/rows_wire.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
 
-enum { FOLLOWERS_MAX = 256 };
+enum { FOLLOWERS_MAX = 256, BATCH = 32 };
 #define PAUSE_NS    (KVCL_NS_PER_MS / 2)
 #define BUSY_PAUSE_NS (50 * KVCL_NS_PER_MS)
 #define WAIT_MAX_NS (20 * KVCL_NS_PER_SEC) /* of a question that is kept; whoever wants more asks again */
@@ -37,18 +39,26 @@ typedef struct follower {
 
 kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
-    events_ask_t  ask;
-    size_t        cap = out->cap / sizeof(kvcl_store_event_t), n = 0;
-    kvcl_status_t status;
+    kvcl_store_event_t some[BATCH];
+    kvcl_status_t      status;
+    events_ask_t       ask;
+    size_t             cap = kvcl_rows_room(out->cap, KVCL_EVENT_ROW), n = 0, got, i;
 
     if (len != sizeof(ask)) {
         return KVCL_ERR_PROTOCOL;
     }
     memcpy(&ask, in, sizeof(ask));
-    cap      = (ask.cap < cap) ? (size_t)ask.cap : cap;
-    status   = kvcl_events_read(&store->events, ask.since, (kvcl_store_event_t *)(void *)out->buf, cap, &n);
+    cap = (ask.cap < cap) ? (size_t)ask.cap : cap;
+    do {
+        got    = 0;
+        status = kvcl_events_read(&store->events, ask.since + n, some, (cap - n < BATCH) ? cap - n : BATCH, &got);
+        for (i = 0; (i < got) && (status == KVCL_OK); ++i) {
+            kvcl_rows_put_event(out->buf, n + i, &some[i]);
+        }
+        n += got;
+    } while ((status == KVCL_OK) && (got == BATCH));
     out->n   = (uint32_t)n;
-    out->len = n * sizeof(kvcl_store_event_t);
+    out->len = ((status == KVCL_OK) && (n != 0)) ? kvcl_rows_head(out->buf, (uint32_t)n, KVCL_EVENT_ROW) : 0;
     return status;
 }
 
@@ -190,7 +200,8 @@ typedef struct events_call {
     kvcl_store_timer_t *pause; /* the rank has too many followers: until it is asked again */
     follower_t         *mine;  /* it waits for events of this rank */
     kvcl_status_t      status;
-    kvcl_store_event_t *events; /* the caller's, as are the next two */
+    kvcl_store_event_t *events; /* the caller's, as are the next three */
+    size_t             stride;
     size_t             cap;
     size_t             *n_p;
 } events_call_t;
@@ -212,10 +223,23 @@ static void pause_call(events_call_t *call)
     call->op.call.outstanding += (call->pause != NULL) ? 1 : 0;
 }
 
+static void give(const events_call_t *call, const kvcl_rows_t *rows)
+{
+    kvcl_store_event_t event;
+    size_t             i;
+
+    for (i = 0; i < rows->n; ++i) {
+        kvcl_rows_event(rows, i, &event);
+        kvcl_struct_out_at(call->events, i, call->stride, &event, sizeof(event));
+    }
+    *call->n_p = rows->n;
+}
+
 static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
     events_call_t *call = kvcl_container_of(op, events_call_t, op);
     bool          late  = kvcl_deadline_passed(call->wait_until_ns);
+    kvcl_rows_t   rows  = {.n = 0};
 
     (void)rank;
     (void)tag;
@@ -223,19 +247,18 @@ static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
         pause_call(call);
         return;
     }
-    if ((status == KVCL_OK) && ((len % sizeof(*call->events) != 0) || (len / sizeof(*call->events) > call->cap))) {
+    if ((status == KVCL_OK) && (!kvcl_rows_open(data, len, &rows) || (rows.n > call->cap))) {
         status = KVCL_ERR_PROTOCOL;
     }
     if (status == KVCL_OK) {
-        *call->n_p = len / sizeof(*call->events);
-        memcpy(call->events, data, len);
+        give(call, &rows);
     }
     if (status == KVCL_ERR_BUSY) { /* until its wait was over */
         *call->n_p = 0;
         status     = KVCL_OK;
     }
     call->status = status;
-    call->over   = (call->status != KVCL_OK) || (len != 0) || late;
+    call->over   = (call->status != KVCL_OK) || (rows.n != 0) || late;
 }
 
 static bool next(kvcl_call_t *base)
@@ -280,13 +303,16 @@ static kvcl_status_t end(kvcl_call_t *base)
 }
 
 static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, kvcl_store_event_t *events,
-                          size_t cap, size_t *n_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+                          size_t stride, size_t cap, size_t *n_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
                           kvcl_req_h *req_p)
 {
     kvcl_status_t      status = kvcl_store_check(store, events, cap, kvcl_call_name(id));
     kvcl_xfer_params_t p;
     events_call_t      *call;
 
+    if (status == KVCL_OK) {
+        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_event_t, key), "kvcl_store_event_t", kvcl_call_name(id));
+    }
     if ((status == KVCL_OK) && ((n_p == NULL) || (cap == 0))) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: n_p is NULL or cap is 0", kvcl_call_name(id));
     }
@@ -301,24 +327,25 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t
     }
     *call = (events_call_t){.op = {.call = {.next = next, .end = end, .halt = halt}, .answered = on_events},
                             .rank = (uint32_t)rank, .since = since, .wait_until_ns = kvcl_deadline_after(wait_ns),
-                            .events = events, .cap = cap, .n_p = n_p};
+                            .events = events, .stride = stride, .cap = cap, .n_p = n_p};
     p.timeout_ns = kvcl_timeout(store->ctx, p.timeout_ns);
     p.timeout_ns = (p.timeout_ns > UINT64_MAX - wait_ns) ? UINT64_MAX : p.timeout_ns + wait_ns;
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), &p, req_p);
 }
 
 kvcl_status_t kvcl_store_events_post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
-                                     kvcl_store_event_t *events, size_t cap, size_t *n_p,
+                                     kvcl_store_event_t *events, size_t stride, size_t cap, size_t *n_p,
                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    return post(store, rank, since, wait_ns, events, cap, n_p, params, KVCL_CALL_STORE_EVENTS, req_p);
+    return post(store, rank, since, wait_ns, events, stride, cap, n_p, params, KVCL_CALL_STORE_EVENTS, req_p);
 }
 
 kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
-                                kvcl_store_event_t *events, size_t cap, size_t *n_p, const kvcl_xfer_params_t *params)
+                                kvcl_store_event_t *events, size_t stride, size_t cap, size_t *n_p,
+                                const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = post(store, rank, since, wait_ns, events, cap, n_p, params, KVCL_CALL_STORE_EVENTS, &req);
+    kvcl_status_t status = post(store, rank, since, wait_ns, events, stride, cap, n_p, params, KVCL_CALL_STORE_EVENTS, &req);
 
     return kvcl_call_wait(status, &req);
 }

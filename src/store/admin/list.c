@@ -6,7 +6,9 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "base/structs.h"
 #include "store/admin/ops.h"
+#include "store/admin/rows_wire.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -21,8 +23,7 @@ typedef struct list_ask {
 typedef struct list_head {
     uint64_t cursor;
     uint64_t seq;
-    uint64_t n;
-} list_head_t;
+} list_head_t; /* rows follow */
 
 static kvcl_store_item_t item_of(const kvcl_owner_t *owner, uint32_t slot)
 {
@@ -32,8 +33,8 @@ static kvcl_store_item_t item_of(const kvcl_owner_t *owner, uint32_t slot)
                                .tenant = kvcl_owner_tenant(owner, slot)};
 }
 
-/* Lock held. */
-static size_t page(kvcl_store_h store, uint64_t *cursor, kvcl_store_item_t *items, size_t cap)
+/* Lock held. Into rows at buf. */
+static size_t page(kvcl_store_h store, uint64_t *cursor, uint8_t *buf, size_t cap)
 {
     uint64_t     cache = (*cursor != 0) ? (*cursor >> 32) - 1 : 0, slot = *cursor & UINT32_MAX;
     kvcl_owner_t *owner = kvcl_owner_next(store, cache);
@@ -49,7 +50,8 @@ static size_t page(kvcl_store_h store, uint64_t *cursor, kvcl_store_item_t *item
                 return n;
             }
             if (owner->array[slot].state == KVCL_SLOT_PUBLISHED) {
-                items[n++] = item_of(owner, (uint32_t)slot);
+                const kvcl_store_item_t item = item_of(owner, (uint32_t)slot);
+                kvcl_rows_put_item(buf, n++, &item);
             }
         }
     }
@@ -61,7 +63,7 @@ kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_
 {
     list_head_t head = {.seq = store->events.newest};
     list_ask_t  ask;
-    size_t      cap = (out->cap - sizeof(head)) / sizeof(kvcl_store_item_t);
+    size_t      cap = kvcl_rows_room(out->cap - sizeof(head), KVCL_ITEM_ROW), n;
 
     if (len != sizeof(ask)) {
         return KVCL_ERR_PROTOCOL;
@@ -72,10 +74,10 @@ kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_
     }
     cap         = (ask.cap < cap) ? (size_t)ask.cap : cap;
     head.cursor = ask.cursor;
-    head.n      = page(store, &head.cursor, (kvcl_store_item_t *)(void *)(out->buf + sizeof(head)), cap);
+    n           = page(store, &head.cursor, out->buf + sizeof(head), cap);
     memcpy(out->buf, &head, sizeof(head));
-    out->n   = (uint32_t)head.n;
-    out->len = sizeof(head) + (head.n * sizeof(kvcl_store_item_t));
+    out->n   = (uint32_t)n;
+    out->len = sizeof(head) + kvcl_rows_head(out->buf + sizeof(head), (uint32_t)n, KVCL_ITEM_ROW);
     return KVCL_OK;
 }
 
@@ -87,30 +89,42 @@ typedef struct list_call {
     uint32_t          rank;
     list_ask_t        ask;
     kvcl_status_t     status;
-    uint64_t          *cursor; /* the caller's, as are the next three */
+    uint64_t          *cursor; /* the caller's, as are the next four */
     kvcl_store_item_t *items;
+    size_t            stride;
     size_t            *n_p;
     uint64_t          *seq_p;
 } list_call_t;
 
+static void give(const list_call_t *call, const kvcl_rows_t *rows)
+{
+    kvcl_store_item_t item;
+    size_t            i;
+
+    for (i = 0; i < rows->n; ++i) {
+        kvcl_rows_item(rows, i, &item);
+        kvcl_struct_out_at(call->items, i, call->stride, &item, sizeof(item));
+    }
+    *call->n_p = rows->n;
+}
+
 static void on_page(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
     list_call_t *call = kvcl_container_of(op, list_call_t, op);
-    list_head_t head  = {0};
+    list_head_t head;
+    kvcl_rows_t rows;
 
     (void)rank;
     (void)tag;
-    if ((status == KVCL_OK) && (len >= sizeof(head))) {
-        memcpy(&head, data, sizeof(head));
-    }
-    if ((status == KVCL_OK) && ((len < sizeof(head)) || (head.n > call->ask.cap) ||
-                                (len - sizeof(head) != head.n * sizeof(*call->items)))) {
+    if ((status == KVCL_OK) &&
+        ((len < sizeof(head)) || !kvcl_rows_open((const uint8_t *)data + sizeof(head), len - sizeof(head), &rows) ||
+         (rows.n > call->ask.cap))) {
         status = KVCL_ERR_PROTOCOL;
     }
     if (status == KVCL_OK) {
-        memcpy(call->items, (const char *)data + sizeof(head), len - sizeof(head));
+        memcpy(&head, data, sizeof(head));
+        give(call, &rows);
         *call->cursor = head.cursor;
-        *call->n_p    = (size_t)head.n;
         if (call->seq_p != NULL) {
             *call->seq_p = head.seq;
         }
@@ -137,14 +151,17 @@ static kvcl_status_t end(kvcl_call_t *base)
     return (base->stopped != KVCL_OK) ? base->stopped : kvcl_op_why(base, call->status, (int)call->rank);
 }
 
-static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t cap,
-                          size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t stride,
+                          size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
                           kvcl_req_h *req_p)
 {
     kvcl_status_t      status = kvcl_store_check(store, items, cap, kvcl_call_name(id));
     kvcl_xfer_params_t p;
     list_call_t        *call;
 
+    if (status == KVCL_OK) {
+        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_item_t, tier), "kvcl_store_item_t", kvcl_call_name(id));
+    }
     if ((status == KVCL_OK) && ((cursor == NULL) || (n_p == NULL) || (cap == 0))) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cursor or n_p is NULL, or cap is 0", kvcl_call_name(id));
     }
@@ -158,23 +175,23 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_s
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a question", kvcl_call_name(id));
     }
     *call = (list_call_t){.op = {.call = {.next = next, .end = end}, .answered = on_page}, .rank = (uint32_t)rank,
-                          .ask = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items, .n_p = n_p,
-                          .seq_p = seq_p};
+                          .ask = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items, .stride = stride,
+                          .n_p = n_p, .seq_p = seq_p};
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), &p, req_p);
 }
 
 kvcl_status_t kvcl_store_list_post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,
-                                   size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params,
-                                   kvcl_req_h *req_p)
+                                   size_t stride, size_t cap, size_t *n_p, uint64_t *seq_p,
+                                   const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    return post(store, rank, cursor, items, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST, req_p);
+    return post(store, rank, cursor, items, stride, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST, req_p);
 }
 
-kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t cap,
-                              size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params)
+kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t stride,
+                              size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = post(store, rank, cursor, items, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST, &req);
+    kvcl_status_t status = post(store, rank, cursor, items, stride, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST, &req);
 
     return kvcl_call_wait(status, &req);
 }

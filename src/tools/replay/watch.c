@@ -162,7 +162,8 @@ static kvcl_key_t *list_held(watch_t *watch, size_t *n_p)
 
     *n_p = 0;
     do {
-        if ((page == NULL) || (kvcl_store_list(watch->worker->store, watch->victim, &cursor, page, PAGE, &some, NULL,
+        if ((page == NULL) || (kvcl_store_list(watch->worker->store, watch->victim, &cursor, page, sizeof(*page), PAGE,
+                                                &some, NULL,
                                                NULL) !=
                                KVCL_OK)) {
             break; /* what is known by then is all there is to watch */

@@ -128,6 +128,102 @@ static void statistics(world_t *w)
     IS(untouched(&room, sizeof(*of_context)));
 }
 
+typedef struct old_event {
+    uint64_t   seq;
+    uint32_t   kind, tier;
+    kvcl_key_t key;
+} old_event_t;
+
+typedef struct old_item {
+    kvcl_key_t key;
+    uint64_t   tenant;
+    uint32_t   bytes, tier;
+} old_item_t;
+
+static bool is_ours(const world_t *w, const kvcl_key_t *key)
+{
+    unsigned i;
+
+    for (i = 0; (i < KEYS) && !kvcl_key_equal(key, &w->keys[i]); ++i) {
+    }
+    return i < KEYS;
+}
+
+/* Arrays are a stride apart, which is what an element was then. */
+static void arrays(world_t *w)
+{
+    uint64_t    cursor = 0;
+    old_event_t *events;
+    old_item_t  *items;
+    size_t      n = 0, i, good = 0;
+    room_t      room;
+
+    events = fresh(&room, KEYS * sizeof(*events), false);
+    IS(kvcl_store_events(w->store, 0, 0, 0, (kvcl_store_event_t *)(void *)events, sizeof(*events), KEYS, &n,
+                         NULL) == KVCL_OK);
+    for (i = 0; i < n; ++i) {
+        good += (events[i].seq == i + 1) && (events[i].kind == KVCL_STORE_STORED) && is_ours(w, &events[i].key);
+    }
+    IS((n == KEYS) && (good == n) && untouched(&room, n * sizeof(*events)));
+    items = fresh(&room, KEYS * sizeof(*items), false);
+    IS(kvcl_store_list(w->store, 0, &cursor, (kvcl_store_item_t *)(void *)items, sizeof(*items), KEYS, &n, NULL,
+                       NULL) ==
+       KVCL_OK);
+    for (i = 0, good = 0; i < n; ++i) {
+        good += (items[i].bytes == BYTES) && (items[i].tier == KVCL_STORE_TIER_DRAM) &&
+                is_ours(w, &items[i].key);
+    }
+    IS((n == KEYS) && (good == n) && untouched(&room, n * sizeof(*items)));
+    IS(kvcl_store_list(w->store, 0, &cursor, (kvcl_store_item_t *)(void *)items, 47, KEYS, &n, NULL,
+                       NULL) ==
+       KVCL_ERR_INVALID_PARAM);
+    IS((strstr(kvcl_last_error(), "stride is 47") != NULL) && (strstr(kvcl_last_error(), "48") != NULL));
+}
+
+/* Later than the post: the info of a recv. */
+static void recv_info(world_t *w)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_recv_info_t   *info;
+    kvcl_req_h         sent, got;
+    char               in[4];
+    room_t             room;
+
+    info        = fresh(&room, sizeof(*info), true);
+    params.info = info;
+    KVCL_TRY(kvcl_recv_bytes(w->comm, 0, 7, in, sizeof(in), &params, &got));
+    KVCL_TRY(kvcl_send_bytes(w->comm, 0, 7, "abc", 4, NULL, &sent));
+    IS(kvcl_req_wait(got, UINT64_C(10000000000)) == KVCL_OK);
+    KVCL_TRY(kvcl_req_wait(sent, UINT64_C(10000000000)));
+    IS((info->source == 0) && (info->tag == 7) && (info->bytes == 4) && (info->size == sizeof(*info)));
+    IS(untouched(&room, sizeof(*info)));
+    info = fresh(&room, 16, true);
+    IS(kvcl_recv_bytes(w->comm, 0, 7, in, sizeof(in), &params, &got) == KVCL_ERR_INVALID_PARAM);
+    IS((strstr(kvcl_last_error(), "is 16,") != NULL) && (strstr(kvcl_last_error(), "32") != NULL));
+}
+
+/* Structs that never grow: what is reserved is refused until it means something. */
+static void reserved(world_t *w)
+{
+    kvcl_sel_t             good = kvcl_sel_of((const uint32_t[]){0}, 1), bad = good;
+    kvcl_reshard_params_t  plan = KVCL_RESHARD_PARAMS_INIT;
+    kvcl_reshard_step_t    step;
+    kvcl_req_h             req;
+    size_t                 n;
+
+    bad.reserved[1] = 1;
+    IS(kvcl_get(w->comm, 0, w->cache, &bad, &good, NULL, &req) == KVCL_ERR_INVALID_PARAM);
+    IS(strstr(kvcl_last_error(), "reserved") != NULL);
+    IS(kvcl_get(w->comm, 0, w->cache, &good, &bad, NULL, &req) == KVCL_ERR_INVALID_PARAM);
+    IS(strstr(kvcl_last_error(), "reserved") != NULL);
+    plan.layers = plan.heads = plan.source.tp = plan.destination.tp = 1;
+    IS(kvcl_reshard_plan(&plan, 0, &step, sizeof(step), 1, &n) == KVCL_OK);
+    IS(kvcl_reshard_plan(&plan, 0, &step, sizeof(step) - 8, 1, &n) == KVCL_ERR_INVALID_PARAM);
+    plan.source.reserved[0] = 1;
+    IS(kvcl_reshard_plan(&plan, 0, &step, sizeof(step), 1, &n) == KVCL_ERR_INVALID_PARAM);
+    IS(strstr(kvcl_last_error(), "reserved") != NULL);
+}
+
 /* No size of any version: refused with both numbers, nothing is written. */
 static void no_sizes(world_t *w)
 {
@@ -164,6 +260,9 @@ int main(void)
 
     world_open(&w);
     statistics(&w);
+    arrays(&w);
+    recv_info(&w);
+    reserved(&w);
     no_sizes(&w);
     newer(&w);
     world_close(&w);

@@ -78,19 +78,20 @@ PyObject *kvpy_reshard_share(PyObject *module, PyObject *args)
 /* The list of steps; KVCL_ERR_TRUNCATED first says how many. */
 static PyObject *steps_of(const kvcl_reshard_params_t *params, int of_source, uint32_t index)
 {
-    kvcl_status_t (*plan)(const kvcl_reshard_params_t *, uint32_t, kvcl_reshard_step_t *, size_t, size_t *) =
+    kvcl_status_t (*plan)(const kvcl_reshard_params_t *, uint32_t, kvcl_reshard_step_t *, size_t, size_t,
+                          size_t *) =
         of_source ? kvcl_reshard_plan_source : kvcl_reshard_plan;
     kvcl_reshard_step_t *steps = NULL;
     PyObject            *list, *step;
     size_t              n = 0, i;
-    kvcl_status_t       status = plan(params, index, NULL, 0, &n);
+    kvcl_status_t       status = plan(params, index, NULL, sizeof(*steps), 0, &n);
 
     if (status == KVCL_ERR_TRUNCATED) {
         steps = PyMem_RawMalloc(n * sizeof(*steps));
         if (steps == NULL) {
             return PyErr_NoMemory();
         }
-        status = plan(params, index, steps, n, &n);
+        status = plan(params, index, steps, sizeof(*steps), n, &n);
     }
     list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
     for (i = 0; (list != NULL) && (i < n); ++i) {

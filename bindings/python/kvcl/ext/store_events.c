@@ -42,7 +42,8 @@ static PyObject *store_events(PyObject *self, PyObject *args)
     if (events == NULL) {
         return PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_events(store->handle, rank, since, wait, events, (size_t)most, &n, NULL));
+    KVPY_CALL(store, status, kvcl_store_events(store->handle, rank, since, wait, events, sizeof(*events),
+                                              (size_t)most, &n, NULL));
     list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
     for (i = 0; (list != NULL) && (i < n); ++i) {
         one = event_tuple(&events[i]);
@@ -76,7 +77,8 @@ static PyObject *store_list(PyObject *self, PyObject *args)
     if (items == NULL) {
         return PyErr_NoMemory();
     }
-    KVPY_CALL(store, status, kvcl_store_list(store->handle, rank, &cursor, items, (size_t)most, &n, &seq, NULL));
+    KVPY_CALL(store, status, kvcl_store_list(store->handle, rank, &cursor, items, sizeof(*items),
+                                            (size_t)most, &n, &seq, NULL));
     list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
     for (i = 0; (list != NULL) && (i < n); ++i) {
         one = item_tuple(&items[i]);

@@ -52,6 +52,7 @@ static PyObject *comm_pass(PyObject *self, PyObject *args)
     }
     if (recv) {
         op->has_info = true;
+        op->info.size = sizeof(op->info);
         params.info  = &op->info;
     }
     op->layerwise = (layerwise != 0);
@@ -86,6 +87,7 @@ static PyObject *comm_pass_bytes(PyObject *self, PyObject *args)
     }
     if (recv) {
         op->has_info = true;
+        op->info.size = sizeof(op->info);
         params.info  = &op->info;
     }
     KVPY_POST(op, status,
