@@ -11,6 +11,7 @@
 #ifndef KVCL_REQ_CALLBACK_H
 #define KVCL_REQ_CALLBACK_H
 
+#include "core/engine.h"
 #include "req/req.h"
 
 /** Lock held: queue the callback of a request that became final; does nothing for a request without one. */

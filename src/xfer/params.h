@@ -4,6 +4,7 @@
 #ifndef KVCL_XFER_PARAMS_H
 #define KVCL_XFER_PARAMS_H
 
+#include "handle/handle.h"
 #include "core/comm.h"
 #include "cache/cache.h"
 #include <kvcl/kvcl_xfer.h>

@@ -68,7 +68,7 @@ static void params()
     IS((cache.size == sizeof(cache)) && (cache.kind == KVCL_MEM_HOST) && (cache.bases == nullptr));
     IS((stats.size == sizeof(stats)) && (counts.size == sizeof(counts)) && (stats.sizes[7].takes == 0));
     IS((info.size == sizeof(info)) && (mem.size == sizeof(mem)) && (oob.size == sizeof(oob)) && (oob.nranks == 0));
-    IS((store.flags == 3) && (init.flags == 1) && (KVCL_RESHARD_MAX(4, 0) == 4));
+    IS((store.flags == 3) && (init.flags == 1) && (KVCL_RESHARD_STEPS_MAX(4, 0) == 4));
     IS((KVCL_VERSION >= KVCL_MAKE_VERSION(0, 0, 1)) && (std::strlen(kvcl_version_string()) > 0));
 }
 

@@ -311,7 +311,8 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t
     events_call_t      *call;
 
     if (status == KVCL_OK) {
-        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_event_t, key), "kvcl_store_event_t", kvcl_call_name(id));
+        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_event_t, key), "kvcl_store_event_t",
+                                   kvcl_call_name(id));
     }
     if ((status == KVCL_OK) && ((n_p == NULL) || (cap == 0))) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: n_p is NULL or cap is 0", kvcl_call_name(id));
@@ -345,7 +346,8 @@ kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, ui
                                 const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = post(store, rank, since, wait_ns, events, stride, cap, n_p, params, KVCL_CALL_STORE_EVENTS, &req);
+    kvcl_status_t status = post(store, rank, since, wait_ns, events, stride, cap, n_p, params, KVCL_CALL_STORE_EVENTS,
+                                &req);
 
     return kvcl_call_wait(status, &req);
 }

@@ -160,7 +160,8 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_s
     list_call_t        *call;
 
     if (status == KVCL_OK) {
-        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_item_t, tier), "kvcl_store_item_t", kvcl_call_name(id));
+        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_item_t, tier), "kvcl_store_item_t",
+                                   kvcl_call_name(id));
     }
     if ((status == KVCL_OK) && ((cursor == NULL) || (n_p == NULL) || (cap == 0))) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cursor or n_p is NULL, or cap is 0", kvcl_call_name(id));
@@ -191,7 +192,8 @@ kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kv
                               size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = post(store, rank, cursor, items, stride, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST, &req);
+    kvcl_status_t status = post(store, rank, cursor, items, stride, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST,
+                                &req);
 
     return kvcl_call_wait(status, &req);
 }
