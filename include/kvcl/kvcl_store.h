@@ -183,8 +183,10 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
  *
- * Completes when the directory has all copies; params->copies says how many there are of each block. Where fewer than R
- * ranks are there, there are as many copies as ranks, and the put is KVCL_OK.
+ * Completes when the directory has all copies; params->copies says how many there are of each block. Where keys have
+ * two homes (replicas of 2 or more) one of them is enough: one that does not answer is told when it does. Ranks that
+ * are suspected get no copies. Where fewer than R ranks are there, there are as many copies as ranks, and the put is
+ * KVCL_OK.
  *
  * Where the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at
  * once; with KVCL_PUT_WAIT it waits in the call until there is, or the deadline has passed: it then blocks.
@@ -222,7 +224,9 @@ KVCL_API kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *
 KVCL_API kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
     KVCL_MUST_CHECK;
 
-/** Remove keys everywhere: directory entries go and holders take the blocks back. */
+/** Remove keys everywhere: directory entries go and holders take the blocks back.
+ * @return KVCL_OK. Later: KVCL_ERR_TIMED_OUT (the home of some key does not answer: what it lists may be found again).
+ */
 KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                          const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 

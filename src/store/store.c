@@ -59,6 +59,7 @@ static const kvcl_store_listener_t listener = {
     .promote     = promote,
     .got         = kvcl_hot_got,
     .rank_gone   = kvcl_repair_start,
+    .rank_back   = kvcl_owed_start,
 };
 
 /* ---- opening ---- */
@@ -388,6 +389,7 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_copies_stop(store);
     kvcl_calls_stop(store);
     kvcl_silence_stop(store);
+    kvcl_owed_stop(store);
     kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_asks_stop(&store->op_asks, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);

@@ -12,7 +12,8 @@
  *   home/lookup.c    match, exists; reading mapped tables
  *   copy/repair.c    what homes do after a rank has gone
  *   pool/owner.h     caches whose blocks are published here: slots, local index, eviction order
- *   pool/publish.c   publish, withdraw, remove
+ *   pool/publish.c   listing and removing; pool/publish_own.c: publish, withdraw; pool/owed.c: homes that were silent
+ *                    hear of it
  *   pool/pool.h      a pool and its classes: pool.c; pool/blocks.c: alloc, free, pin
  *   copy/put_blocks.c put; copy/chain.c: more copies of it; copy/copy_jobs.c: copies of others' blocks, made here
  *   get/fetch.h      small blocks that come along with a lookup's answer: get/fetch.c
@@ -56,6 +57,8 @@ typedef struct kvcl_store_rank {
     _Atomic unsigned         avoided;     /* KVCL_AVOID_*: others are asked first. Without the lock */
     bool                     doubted;     /* a question is under way that finds out whether it is silent */
     uint64_t                 heard_ns;    /* when it last answered such a question */
+    bool                     owed;        /* it has not been told of blocks of mine that it is a home of */
+    bool                     telling;     /* it is being told: pool/owed.c */
     unsigned                 n_sizes;     /* of blocks that its pool takes; 0: it has none */
     uint32_t                 sizes[KVCL_SLABS_CLASSES_MAX];
     bool                     listing;     /* blocks of its tier that it found there may not be listed yet */
@@ -110,6 +113,9 @@ struct kvcl_store {
     kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects, and of ranks that are doubted */
     kvcl_list_t       watched;     /* kvcl_ask_t.watch_link: home/silence.c */
     kvcl_store_timer_t *silence_timer;
+    kvcl_store_timer_t *owed_timer;
+    uint64_t          owed_cache;  /* where pool/owed.c goes on */
+    uint32_t          owed_slot;
     kvcl_list_t       op_asks;     /* kvcl_ask_t.link: of cold/relist.c */
     struct kvcl_repair *repair;    /* NULL until a rank has gone */
     kvcl_events_t     events;      /* what changed among my blocks */
@@ -280,6 +286,12 @@ uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
  * is listed, if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
+
+/* ---- homes that were silent (pool/owed.c): lock held ---- */
+
+/** It answers again: it is told in the background what it should list of mine. */
+void kvcl_owed_start(kvcl_store_h store, uint32_t rank);
+void kvcl_owed_stop(kvcl_store_h store); /* the store is being closed */
 
 /* ---- repair (copy/repair.c): lock held ---- */
 

@@ -225,6 +225,124 @@ static void excluded(me_t *me)
     CHECK(me, kvcl_store_rank_stats(me->store, 1, &stats[1], NULL) == KVCL_OK, "rank 1 again");
 }
 
+/* ---- puts and removals while a home stands still ---- */
+
+enum { LATE = RANKS, LATER = LATE + 1, EACH = 16 }; /* keys that are put then; those of other ranks that are removed, and replaced */
+
+static bool removed[EACH], replaced[EACH];
+
+static kvcl_status_t get(me_t *me, const kvcl_key_t *key, uint8_t *bytes)
+{
+    kvcl_status_t status;
+    uint32_t      id = 0;
+    kvcl_req_h    req;
+
+    status = wait_for(kvcl_store_get(me->store, key, 1, me->cache, &id, NULL, NULL, &req), &req);
+    if (status == KVCL_OK) {
+        KVCL_TRY(kvcl_cache_read_block(me->cache, id, bytes, BLOCK));
+    }
+    return status;
+}
+
+/* With two homes a put needs one of them, and copies go to ranks that answer; with one some keys have nobody. */
+static void put_late(me_t *me, int set)
+{
+    uint8_t            bytes[BLOCK], copies[KEYS] = {0}, present[KEYS];
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_key_t         keys[KEYS];
+    uint32_t           ids[KEYS], i;
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    keys_of(set, keys);
+    for (i = 0; i < KEYS; ++i) {
+        ids[i] = i;
+        memset(bytes, set + (int)i, sizeof(bytes));
+        KVCL_TRY(kvcl_cache_write_block(me->cache, i, bytes, sizeof(bytes)));
+    }
+    params.copies = copies;
+    status        = wait_for(kvcl_store_put(me->store, keys, KEYS, me->cache, ids, &params, &req), &req);
+    CHECK(me, status == ((me->replicas == 1) ? KVCL_ERR_TIMED_OUT : KVCL_OK), "put: %s", kvcl_status_text(status));
+    CHECK(me, kvcl_store_exists(me->store, keys, KEYS, present, NULL) == KVCL_OK, "exists");
+    for (i = 0; (me->replicas > 1) && (i < KEYS); ++i) {
+        CHECK(me, (copies[i] == me->replicas) && present[i], "key %u: %u copies, present %u", i, copies[i],
+              present[i]);
+    }
+}
+
+/* What the call says holds, then and later. */
+static void remove_some(me_t *me)
+{
+    uint8_t       bytes[BLOCK], present;
+    kvcl_key_t    key;
+    kvcl_status_t status;
+    kvcl_req_h    req;
+    uint32_t      id = 0;
+    unsigned      i;
+
+    for (i = 0; i < EACH; ++i) {
+        key        = key_of(1, i);
+        status     = wait_for(kvcl_store_remove(me->store, &key, 1, NULL, &req), &req);
+        removed[i] = (status == KVCL_OK);
+        CHECK(me, removed[i] || (status == KVCL_ERR_TIMED_OUT), "remove: %s", kvcl_status_text(status));
+        KVCL_TRY(kvcl_store_exists(me->store, &key, 1, &present, NULL));
+        CHECK(me, !removed[i] || !present, "removed key %u is there", i);
+        key = key_of(2, i);
+        memset(bytes, 0xe0 + (int)i, sizeof(bytes));
+        KVCL_TRY(kvcl_cache_write_block(me->cache, id, bytes, sizeof(bytes)));
+        status      = wait_for(kvcl_store_upsert(me->store, &key, 1, me->cache, &id, NULL, &req), &req);
+        replaced[i] = (status == KVCL_OK);
+        CHECK(me, replaced[i] || (status == KVCL_ERR_TIMED_OUT), "upsert: %s", kvcl_status_text(status));
+    }
+}
+
+/* No removed key comes back, and no old bytes do. */
+static void check_late(me_t *me)
+{
+    uint8_t  bytes[BLOCK];
+    unsigned i;
+
+    for (i = 0; i < EACH; ++i) {
+        kvcl_key_t gone = key_of(1, i), other = key_of(2, i);
+        CHECK(me, !removed[i] || (get(me, &gone, bytes) == KVCL_ERR_NOT_FOUND), "removed key %u is there again", i);
+        if (get(me, &other, bytes) == KVCL_OK) {
+            CHECK(me, (bytes[9] == 0xe0 + i) || (!replaced[i] && (bytes[9] == 2 + i)), "key %u has old bytes: %u", i,
+                  bytes[9]);
+        } else {
+            CHECK(me, !replaced[i], "new key %u is gone", i);
+        }
+    }
+}
+
+static void check_put(me_t *me, int set)
+{
+    uint8_t    bytes[BLOCK], present[KEYS];
+    kvcl_key_t keys[KEYS];
+    size_t     hit = 0;
+    unsigned   i;
+
+    keys_of(set, keys);
+    while ((me->replicas > 1) && (hit != KEYS)) { /* its home has been told when it is seen there */
+        KVCL_TRY(kvcl_store_match(me->store, keys, KEYS, &hit, NULL));
+        usleep(1000);
+    }
+    KVCL_TRY(kvcl_store_exists(me->store, keys, KEYS, present, NULL));
+    for (i = 0; i < KEYS; ++i) {
+        CHECK(me, !present[i] || ((get(me, &keys[i], bytes) == KVCL_OK) && (bytes[7] == (unsigned)set + i)), "key %u",
+              i);
+    }
+}
+
+static unsigned n_gone(void)
+{
+    unsigned n = 0, i;
+
+    for (i = 0; i < EACH; ++i) {
+        n += removed[i] ? 1 : 0;
+    }
+    return n;
+}
+
 static void lead(me_t *me)
 {
     unsigned seen;
@@ -238,11 +356,20 @@ static void lead(me_t *me)
     pins(me);
     statistics(me);
     excluded(me);
+    put_late(me, LATE);
+    put_late(me, LATER); /* who has made copies knows of the silence by now */
+    remove_some(me);
+    CHECK(me, (n_gone() != 0) && (n_gone() != EACH), "%u of %d removals are done: a silent home has none", n_gone(),
+          EACH);
     strike(&me->s->go_on, &me->s->went_on);
     wait_state(me, KVCL_RANK_ALIVE);
-    while ((seen = look(me)) != RANKS * KEYS) {
+    check_late(me);
+    check_put(me, LATE);
+    check_put(me, LATER);
+    while (((seen = look(me)) < (RANKS * KEYS) - (2 * EACH)) || (seen > (RANKS * KEYS) - n_gone())) {
         usleep(1000);
     }
+    check_late(me);
 }
 
 /* ---- the ranks ---- */

@@ -254,23 +254,27 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
 
 /* ---- dealing keys to their homes: a counting sort, stable ---- */
 
-/* The homes of an item: one; or, if it is a record that wants two, both. */
-static unsigned homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, bool is_rec,
-                         uint32_t homes[2])
+/* To which homes of an item it goes. */
+typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
+
+/* The homes of an item: one; both; or, if it is a record that wants two, both. */
+static unsigned homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to, uint32_t homes[2])
 {
     const kvcl_store_rec_t *rec = item; /* begins with its key */
+    bool                   two  = store->replicas > 1;
 
-    if (!is_rec) {
+    if (to == TO_ONE) {
         homes[0] = kvcl_store_home(store, map, &rec->key);
         return 1;
     }
+    two      = (to == TO_ALL_OF_RECORD) ? kvcl_store_two_homes(store, rec->loc.flags) : two;
     homes[0] = kvcl_shard_home(map, &rec->key);
-    homes[1] = kvcl_store_two_homes(store, rec->loc.flags) ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
+    homes[1] = two ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
     return (homes[1] != KVCL_SHARD_NO_RANK) ? 2 : 1;
 }
 
 static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
-                                bool are_recs, kvcl_deal_t *deal)
+                                to_t to, kvcl_deal_t *deal)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
     uint32_t               *at, *homes;
@@ -291,7 +295,7 @@ static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t st
         homes[(2 * i) + 1] = KVCL_SHARD_NO_RANK;
         homes[2 * i]       = KVCL_SHARD_NO_RANK;
         if ((skip == NULL) || (skip[i] == 0)) {
-            for (k = homes_of(store, map, items + (i * stride), are_recs, &homes[2 * i]); k-- > 0;) {
+            for (k = homes_of(store, map, items + (i * stride), to, &homes[2 * i]); k-- > 0;) {
                 ++at[homes[(2 * i) + k]];
             }
         }
@@ -312,12 +316,17 @@ static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t st
 kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
                         kvcl_deal_t *deal)
 {
-    return deal_items(store, keys, stride, n, skip, false, deal);
+    return deal_items(store, keys, stride, n, skip, TO_ONE, deal);
+}
+
+kvcl_status_t kvcl_deal_both(kvcl_store_h store, const void *keys, size_t stride, size_t n, kvcl_deal_t *deal)
+{
+    return deal_items(store, keys, stride, n, NULL, TO_BOTH, deal);
 }
 
 kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_deal_t *deal)
 {
-    return deal_items(store, (const char *)recs, sizeof(*recs), n, NULL, true, deal);
+    return deal_items(store, (const char *)recs, sizeof(*recs), n, NULL, TO_ALL_OF_RECORD, deal);
 }
 
 void kvcl_deal_free(kvcl_deal_t *deal)

@@ -69,6 +69,9 @@ typedef struct kvcl_deal {
 /** keys: n items, stride bytes apart. skip (may be NULL): items with a nonzero byte are left out. Any thread. */
 kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
                         kvcl_deal_t *deal) KVCL_MUST_CHECK;
+/** Keys, each to its home and, in a store where each has two, to its backup, silent or not. */
+kvcl_status_t kvcl_deal_both(kvcl_store_h store, const void *keys, size_t stride, size_t n,
+                             kvcl_deal_t *deal) KVCL_MUST_CHECK;
 /** Records, each to all of its homes. */
 kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n,
                              kvcl_deal_t *deal) KVCL_MUST_CHECK;

@@ -97,6 +97,7 @@ static void trust(kvcl_store_h store, uint32_t rank)
     if (is_silent(store, rank)) {
         atomic_fetch_and_explicit(&store->ranks[rank].avoided, ~(unsigned)KVCL_AVOID_SILENT, memory_order_relaxed);
         --store->ranks[rank].peer->suspicions;
+        store->tell->rank_back(store, rank);
     }
 }
 
@@ -163,6 +164,7 @@ kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
     } else {
         atomic_fetch_and_explicit(&store->ranks[rank].avoided, ~(unsigned)KVCL_AVOID_EXCLUDED, memory_order_relaxed);
         kvcl_place_restart(&store->places[rank]);
+        store->tell->rank_back(store, (uint32_t)rank);
     }
     kvcl_unlock(store->ctx);
     return KVCL_OK;

@@ -38,8 +38,12 @@ struct kvcl_publish {
     unsigned      rounds;
     kvcl_timing_t timing;       /* of the call that this is the end of */
     size_t        n;
+    uint8_t       *heard;       /* a publish: n, behind recs: HEARD_* */
     kvcl_store_rec_t recs[];
 };
+
+/* What the homes of a block have said. */
+enum { HEARD_LISTED = 1, HEARD_SILENCE = 2 };
 
 static void free_publish(kvcl_publish_t *publish)
 {
@@ -109,18 +113,6 @@ static void remove_withdrawn(kvcl_publish_t *publish)
 
 static bool once_more(kvcl_publish_t *publish);
 
-static void finish(kvcl_publish_t *publish)
-{
-    if (once_more(publish)) {
-        return;
-    }
-    kvcl_list_del(&publish->link);
-    withdraw_unlisted(publish);
-    remove_withdrawn(publish);
-    --publish->store->ops;
-    kvcl_req_complete(&publish->req, publish->status);
-}
-
 static void went_wrong(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
 {
     if (publish->status == KVCL_OK) {
@@ -131,10 +123,40 @@ static void went_wrong(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
     }
 }
 
+/* A block that one home lists is found, though the other is silent: that one is told later (owed.c). */
+static void judge_silence(kvcl_publish_t *publish)
+{
+    size_t i;
+
+    for (i = 0; publish->is_publish && (i < publish->n); ++i) {
+        if (publish->heard[i] == HEARD_SILENCE) {
+            kvcl_req_why(&publish->req, "a home of its keys does not answer, and they have no other that does: raise "
+                         "the store's replicas to 2, or put them again later");
+            went_wrong(publish, i, KVCL_ERR_TIMED_OUT);
+        }
+    }
+}
+
+static void finish(kvcl_publish_t *publish)
+{
+    if (once_more(publish)) {
+        return;
+    }
+    judge_silence(publish);
+    kvcl_list_del(&publish->link);
+    withdraw_unlisted(publish);
+    remove_withdrawn(publish);
+    --publish->store->ops;
+    kvcl_req_complete(&publish->req, publish->status);
+}
+
 /* A home's word on one block. A full set of copies elsewhere is as good; a home that knows me no more, or that is gone,
  * just does not list it. */
 static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
 {
+    if (publish->is_publish && ((status == KVCL_OK) || (status == KVCL_ERR_EXISTS))) {
+        publish->heard[i] |= HEARD_LISTED;
+    }
     if ((status == KVCL_ERR_NO_SPACE) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_TIMED_OUT) ||
         (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_SHUTDOWN)) {
         went_wrong(publish, i, status);
@@ -157,12 +179,42 @@ static void refused(kvcl_publish_t *publish, size_t i)
     }
 }
 
+/* A home that does not answer. A publish goes on without it if the other home lists the block. A removal needs the
+ * word of the key's home; its backup hears of it from there, and from the owners. */
+static void on_silence(kvcl_publish_t *publish, const kvcl_ask_t *ask)
+{
+    kvcl_store_h store = ask->store;
+    kvcl_key_t   key;
+    uint32_t     i;
+
+    for (i = 0; i < ask->n; ++i) {
+        if (publish->is_publish) {
+            publish->heard[ask->order[i]] |= HEARD_SILENCE;
+            store->ranks[ask->rank].owed = true;
+            continue;
+        }
+        memcpy(&key, ask->payload + ((size_t)i * sizeof(key)), sizeof(key));
+        if (kvcl_shard_backup(kvcl_store_shards(store), &key) != ask->rank) {
+            kvcl_req_why(&publish->req, "rank %u, the home of some keys, does not answer: what it lists of them may be "
+                         "found again; remove them once more when it answers", ask->rank);
+            went_wrong(publish, ask->order[i], KVCL_ERR_TIMED_OUT);
+        }
+    }
+}
+
 static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_publish_t *publish = ask->arg;
     kvcl_dir_msg_t reply;
     uint32_t       i;
 
+    if (ask->silent) {
+        on_silence(publish, ask);
+        if (--publish->outstanding == 0) {
+            finish(publish);
+        }
+        return;
+    }
     if ((status == KVCL_OK) && publish->is_publish) {
         status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
     }
@@ -205,7 +257,7 @@ static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t 
     kvcl_store_h  store  = publish->store;
     uint8_t       kind   = publish->is_publish ? KVCL_ASK_PUBLISH : KVCL_ASK_REMOVE_KEYS;
     kvcl_status_t status = publish->is_publish ? kvcl_deal_recs(store, keys, publish->n, &publish->deal)
-                                               : kvcl_deal(store, keys, stride, publish->n, NULL, &publish->deal);
+                                               : kvcl_deal_both(store, keys, stride, publish->n, &publish->deal);
     uint32_t      home;
 
     for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
@@ -220,7 +272,7 @@ static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t 
 static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *keys, size_t stride, size_t n,
                           const kvcl_xfer_params_t *p, kvcl_publish_t **publish_p)
 {
-    kvcl_publish_t *publish = malloc(sizeof(*publish) + (n * sizeof(publish->recs[0])));
+    kvcl_publish_t *publish = malloc(sizeof(*publish) + (n * (sizeof(publish->recs[0]) + 1)));
     kvcl_status_t  status;
     size_t         i;
 
@@ -235,6 +287,8 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     publish->is_publish = (owner != NULL);
     publish->each       = p->status;
     publish->n          = n;
+    publish->heard      = (uint8_t *)&publish->recs[n];
+    memset(publish->heard, 0, n);
     if (owner != NULL) {
         memcpy(publish->recs, keys, n * sizeof(publish->recs[0]));
     }
@@ -276,6 +330,16 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     }
 }
 
+/* Is a home not even asked? One that is suspected, where blocks have two homes; one that is excluded. */
+static bool is_left_out(const kvcl_publish_t *publish, uint32_t home)
+{
+    const struct kvcl_store *store = publish->store;
+
+    return publish->is_publish && (kvcl_store_excludes(store, home) ||
+                                   ((store->replicas > 1) && kvcl_store_suspects(store, home) &&
+                                    (store->ctx->config.store_hedge_ns != 0)));
+}
+
 static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
 {
     kvcl_list_t asks, *link;
@@ -288,7 +352,14 @@ static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
         ask->arg  = publish;
         ask->done = on_answer;
         ++publish->outstanding;
-        kvcl_ask_post(ask, timeout_ns, &publish->asks);
+        if (is_left_out(publish, ask->rank)) {
+            kvcl_list_del(&ask->link);
+            --publish->outstanding;
+            on_silence(publish, ask);
+            kvcl_ask_discard(ask);
+        } else {
+            kvcl_ask_post_watched(ask, timeout_ns, &publish->asks);
+        }
     }
     if (--publish->outstanding == 0) {
         finish(publish);
@@ -402,193 +473,7 @@ void kvcl_publish_forget(kvcl_owner_t *owner)
     }
 }
 
-/* ---- kvcl_store_publish ---- */
-
-uint64_t kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block)
-{
-    kvcl_sel_t    sel  = {.blocks = &block, .n_blocks = 1};
-    kvcl_side_t   side = kvcl_cache_side(cache, &sel);
-    kvcl_stream_t stream;
-
-    kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
-    return kvcl_stream_checksum(&stream, stream.total_bytes);
-}
-
-static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
-{
-    return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE; /* whose hands a block is in before and after */
-}
-
-/* Lock held. All n become FILLING, or none. */
-static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n)
-{
-    kvcl_status_t status = KVCL_OK;
-    unsigned      state;
-    size_t        i;
-
-    kvcl_assert_locked(owner->store->ctx);
-    for (i = 0; i < n; ++i) {
-        state = owner->array[ids[i]].state;
-        if (state != (unsigned)idle_state(owner)) {
-            status = (state == KVCL_SLOT_FREE)
-                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_publish: block %u is the store's: "
-                                     "kvcl_store_alloc() hands blocks out", ids[i])
-                         : kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
-            break;
-        }
-        if (!owner->managed) {
-            status = kvcl_slots_take(&owner->slots, ids[i]);
-        }
-    }
-    while ((status != KVCL_OK) && !owner->managed && (i-- > 0)) {
-        (void)!kvcl_slots_abort(&owner->slots, ids[i]);
-    }
-    return status;
-}
-
-/* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. */
-static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n)
-{
-    kvcl_status_t    status = KVCL_OK;
-    kvcl_store_rec_t gone;
-    uint64_t         sum;
-    size_t           i = n, j;
-
-    kvcl_assert_locked(owner->store->ctx);
-    while ((status == KVCL_OK) && (i-- > 0)) {
-        sum    = recs[i].loc.checksum;
-        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
-                                    1, 0, &recs[i].loc);
-    }
-    if (status == KVCL_OK) {
-        return KVCL_OK;
-    }
-    status = kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
-    for (j = i + 1; j < n; ++j) {
-        (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &gone);
-    }
-    for (j = 0; !owner->managed && (j <= i); ++j) {
-        (void)!kvcl_slots_abort(&owner->slots, ids[j]);
-    }
-    return status;
-}
-
-static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
-{
-    kvcl_store_rec_t gone;
-    size_t           i;
-
-    kvcl_lock(owner->store->ctx);
-    for (i = 0; i < n; ++i) {
-        if (kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone) == KVCL_OK) {
-            kvcl_store_tell_removed(owner->store, &gone, 1);
-        }
-    }
-    kvcl_unlock(owner->store->ctx);
-}
-
-static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                                    const uint32_t *ids, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
-{
-    kvcl_owner_t  *owner = NULL;
-    kvcl_status_t status;
-    size_t        i;
-
-    kvcl_lock(store->ctx);
-    status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
-                               &owner);
-    if (status == KVCL_OK) {
-        status = take_slots(owner, ids, n);
-    }
-    kvcl_unlock_quietly(store->ctx);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
-        recs[i].loc.checksum = kvcl_store_block_sum(cache, ids[i]);
-    }
-    kvcl_lock(store->ctx);
-    status = kvcl_owner_reserve(store, n);
-    if (status == KVCL_OK) {
-        status = publish_slots(owner, recs, ids, n);
-    } else {
-        for (i = 0; !owner->managed && (i < n); ++i) {
-            (void)!kvcl_slots_abort(&owner->slots, ids[i]);
-        }
-    }
-    kvcl_unlock_quietly(store->ctx);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    status = kvcl_publish_start(owner, recs, n, NULL, p, req_p);
-    if (status != KVCL_OK) {
-        unpublish_slots(owner, recs, n);
-    }
-    return status;
-}
-
-kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                                 const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    kvcl_sel_t         sel    = {.blocks = ids, .n_blocks = n};
-    kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_publish");
-    kvcl_xfer_params_t p;
-    kvcl_store_rec_t   *recs;
-    size_t             i;
-
-    if (((status != KVCL_OK)) || ((status = kvcl_xfer_params(params, KVCL_CALL_STORE_PUBLISH, &p)) != KVCL_OK) ||
-        ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_publish")) != KVCL_OK)) {
-        return status;
-    }
-    if (n == 0) {
-        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
-    }
-    recs = calloc(n, sizeof(*recs));
-    if (recs == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_publish: no memory for %zu blocks", n);
-    }
-    for (i = 0; i < n; ++i) {
-        recs[i].key = keys[i];
-    }
-    status = publish_blocks(store, recs, n, cache, ids, &p, req_p);
-    free(recs);
-    return status;
-}
-
-/* ---- kvcl_store_withdraw, kvcl_store_remove ---- */
-
-kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
-{
-    kvcl_sel_t       sel    = {.blocks = ids, .n_blocks = n};
-    kvcl_status_t    status = kvcl_store_check(store, ids, n, "kvcl_store_withdraw");
-    kvcl_store_rec_t *recs;
-    kvcl_owner_t     *owner;
-    size_t           i, gone = 0;
-
-    if (status == KVCL_OK) {
-        status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_withdraw");
-    }
-    if ((status != KVCL_OK) || (n == 0)) {
-        return status;
-    }
-    recs = malloc(n * sizeof(*recs));
-    if (recs == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_withdraw: no memory for %zu blocks", n);
-    }
-    kvcl_lock(store->ctx);
-    owner = cache->store;
-    if ((owner != NULL) && (owner->store == store)) {
-        for (i = 0; i < n; ++i) {
-            if (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[gone]) == KVCL_OK) {
-                ++gone;
-            }
-        }
-        kvcl_store_tell_removed(store, recs, gone);
-    }
-    kvcl_unlock(store->ctx);
-    free(recs);
-    return KVCL_OK;
-}
+/* ---- kvcl_store_remove ---- */
 
 kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                 const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

@@ -1,0 +1,200 @@
+/*
+ * Blocks of an engine's own caches: published where they lie, and taken back.
+ *
+ * The slots are taken under the engine lock, the checksums computed without it, then all slots become PUBLISHED, or
+ * none, and the homes are told (publish.c). A block is in the engine's hands again when kvcl_store_withdraw returns.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/store.h"
+#include "xfer/params.h"
+
+#include <stdlib.h>
+
+/* ---- kvcl_store_publish ---- */
+
+uint64_t kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block)
+{
+    kvcl_sel_t    sel  = {.blocks = &block, .n_blocks = 1};
+    kvcl_side_t   side = kvcl_cache_side(cache, &sel);
+    kvcl_stream_t stream;
+
+    kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
+    return kvcl_stream_checksum(&stream, stream.total_bytes);
+}
+
+static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
+{
+    return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE; /* whose hands a block is in before and after */
+}
+
+/* Lock held. All n become FILLING, or none. */
+static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n)
+{
+    kvcl_status_t status = KVCL_OK;
+    unsigned      state;
+    size_t        i;
+
+    kvcl_assert_locked(owner->store->ctx);
+    for (i = 0; i < n; ++i) {
+        state = owner->array[ids[i]].state;
+        if (state != (unsigned)idle_state(owner)) {
+            status = (state == KVCL_SLOT_FREE)
+                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_publish: block %u is the store's: "
+                                     "kvcl_store_alloc() hands blocks out", ids[i])
+                         : kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
+            break;
+        }
+        if (!owner->managed) {
+            status = kvcl_slots_take(&owner->slots, ids[i]);
+        }
+    }
+    while ((status != KVCL_OK) && !owner->managed && (i-- > 0)) {
+        (void)!kvcl_slots_abort(&owner->slots, ids[i]);
+    }
+    return status;
+}
+
+/* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. */
+static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n)
+{
+    kvcl_status_t    status = KVCL_OK;
+    kvcl_store_rec_t gone;
+    uint64_t         sum;
+    size_t           i = n, j;
+
+    kvcl_assert_locked(owner->store->ctx);
+    while ((status == KVCL_OK) && (i-- > 0)) {
+        sum    = recs[i].loc.checksum;
+        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
+                                    1, 0, &recs[i].loc);
+    }
+    if (status == KVCL_OK) {
+        return KVCL_OK;
+    }
+    status = kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
+    for (j = i + 1; j < n; ++j) {
+        (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &gone);
+    }
+    for (j = 0; !owner->managed && (j <= i); ++j) {
+        (void)!kvcl_slots_abort(&owner->slots, ids[j]);
+    }
+    return status;
+}
+
+static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
+{
+    kvcl_store_rec_t gone;
+    size_t           i;
+
+    kvcl_lock(owner->store->ctx);
+    for (i = 0; i < n; ++i) {
+        if (kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone) == KVCL_OK) {
+            kvcl_store_tell_removed(owner->store, &gone, 1);
+        }
+    }
+    kvcl_unlock(owner->store->ctx);
+}
+
+static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
+                                    const uint32_t *ids, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_owner_t  *owner = NULL;
+    kvcl_status_t status;
+    size_t        i;
+
+    kvcl_lock(store->ctx);
+    status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
+                               &owner);
+    if (status == KVCL_OK) {
+        status = take_slots(owner, ids, n);
+    }
+    kvcl_unlock_quietly(store->ctx);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
+        recs[i].loc.checksum = kvcl_store_block_sum(cache, ids[i]);
+    }
+    kvcl_lock(store->ctx);
+    status = kvcl_owner_reserve(store, n);
+    if (status == KVCL_OK) {
+        status = publish_slots(owner, recs, ids, n);
+    } else {
+        for (i = 0; !owner->managed && (i < n); ++i) {
+            (void)!kvcl_slots_abort(&owner->slots, ids[i]);
+        }
+    }
+    kvcl_unlock_quietly(store->ctx);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = kvcl_publish_start(owner, recs, n, NULL, p, req_p);
+    if (status != KVCL_OK) {
+        unpublish_slots(owner, recs, n);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                 const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_sel_t         sel    = {.blocks = ids, .n_blocks = n};
+    kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_publish");
+    kvcl_xfer_params_t p;
+    kvcl_store_rec_t   *recs;
+    size_t             i;
+
+    if (((status != KVCL_OK)) || ((status = kvcl_xfer_params(params, KVCL_CALL_STORE_PUBLISH, &p)) != KVCL_OK) ||
+        ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_publish")) != KVCL_OK)) {
+        return status;
+    }
+    if (n == 0) {
+        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+    }
+    recs = calloc(n, sizeof(*recs));
+    if (recs == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_publish: no memory for %zu blocks", n);
+    }
+    for (i = 0; i < n; ++i) {
+        recs[i].key = keys[i];
+    }
+    status = publish_blocks(store, recs, n, cache, ids, &p, req_p);
+    free(recs);
+    return status;
+}
+
+/* ---- kvcl_store_withdraw ---- */
+
+kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
+{
+    kvcl_sel_t       sel    = {.blocks = ids, .n_blocks = n};
+    kvcl_status_t    status = kvcl_store_check(store, ids, n, "kvcl_store_withdraw");
+    kvcl_store_rec_t *recs;
+    kvcl_owner_t     *owner;
+    size_t           i, gone = 0;
+
+    if (status == KVCL_OK) {
+        status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_withdraw");
+    }
+    if ((status != KVCL_OK) || (n == 0)) {
+        return status;
+    }
+    recs = malloc(n * sizeof(*recs));
+    if (recs == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_withdraw: no memory for %zu blocks", n);
+    }
+    kvcl_lock(store->ctx);
+    owner = cache->store;
+    if ((owner != NULL) && (owner->store == store)) {
+        for (i = 0; i < n; ++i) {
+            if (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[gone]) == KVCL_OK) {
+                ++gone;
+            }
+        }
+        kvcl_store_tell_removed(store, recs, gone);
+    }
+    kvcl_unlock(store->ctx);
+    free(recs);
+    return KVCL_OK;
+}
