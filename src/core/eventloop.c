@@ -20,10 +20,12 @@
 #include <unistd.h>
 
 /* Lock held. */
-static kvcl_status_t open_fd(kvcl_engine_t *eng)
+static kvcl_status_t open_fd(kvcl_context_h ctx)
 {
-    struct epoll_event ev = {.events = EPOLLIN};
+    kvcl_engine_t      *eng = &ctx->engine;
+    struct epoll_event ev   = {.events = EPOLLIN};
 
+    kvcl_assert_locked(ctx);
     if (eng->has_thread) {
         eng->user_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         return (eng->user_fd >= 0) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make an eventfd");
@@ -50,7 +52,7 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
     }
     kvcl_lock(ctx);
     if (ctx->engine.user_fd < 0) {
-        status = open_fd(&ctx->engine);
+        status = open_fd(ctx);
     }
     if (status == KVCL_OK) {
         *fd_p = ctx->engine.user_loop ? ctx->engine.epfd : ctx->engine.user_fd;
@@ -60,11 +62,12 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
 }
 
 /* Lock held. Was it signalled since it was last asked? */
-static bool was_told(const kvcl_engine_t *eng)
+static bool was_told(kvcl_context_h ctx)
 {
     uint64_t count;
 
-    return read(eng->user_fd, &count, sizeof(count)) == (ssize_t)sizeof(count);
+    kvcl_assert_locked(ctx);
+    return read(ctx->engine.user_fd, &count, sizeof(count)) == (ssize_t)sizeof(count);
 }
 
 static kvcl_status_t set_timer(const kvcl_engine_t *eng)
@@ -94,7 +97,7 @@ kvcl_status_t kvcl_context_arm(kvcl_context_h ctx)
                            "kvcl_context_eventfd");
     } else {
         moved  = eng->user_loop && !kvcl_engine_arm(ctx);
-        moved  = was_told(eng) || moved;
+        moved  = was_told(ctx) || moved;
         status = moved ? KVCL_INPROGRESS : (eng->user_loop ? set_timer(eng) : KVCL_OK);
     }
     pthread_mutex_unlock(&eng->lock); /* not kvcl_unlock, which would wake whom it has just put to sleep */

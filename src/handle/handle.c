@@ -68,7 +68,7 @@ static void *reserve(size_t bytes, int prot)
     return (addr == MAP_FAILED) ? NULL : addr;
 }
 
-/* Lock held. Where addresses are limited (ulimit -v) the range is smaller. */
+/* objects_lock is taken. Where addresses are limited (ulimit -v) the range is smaller. */
 static bool open_range(void)
 {
     size_t  bytes;
@@ -101,7 +101,7 @@ static bool open_range(void)
     return true;
 }
 
-/* Lock held. */
+/* objects_lock is taken. */
 static bool back(size_t end)
 {
     char   *base = (char *)atomic_load(&kvcl_objects.base);
@@ -118,7 +118,7 @@ static bool back(size_t end)
     return true;
 }
 
-/* Lock held. A run of pages without a living object; run_at and run_end are its cells. */
+/* objects_lock is taken. A run of pages without a living object; run_at and run_end are its cells. */
 static bool next_run(size_t pages)
 {
     size_t tried = 0, have = 0;

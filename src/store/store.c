@@ -310,6 +310,7 @@ static void close_views(kvcl_store_h store)
 /* Lock held: nobody finds it any more, and it uses nobody's cache or memory. */
 static void unlink_store(kvcl_store_h store)
 {
+    kvcl_assert_locked(store->ctx);
     kvcl_list_del(&store->link);
     close_views(store);
     while (!kvcl_list_is_empty(&store->owners)) {
@@ -518,11 +519,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
                       (unsigned long long)store->n_published);
         unlink_store(store);
         kvcl_pool_free(store->pool);
-        free(store->incarnations);
-        free(store->places);
-        free(store->place_ok);
-        free(store->ranks);
-        kvcl_object_free(store);
+        free_store(store);
     }
     kvcl_unlock(ctx);
     free(room->scratch);

@@ -145,8 +145,8 @@ START_TEST(a_dead_store)
     DEAD(freed, kvcl_store_remove(dead, keys, 2, NULL, &out.req));
     DEAD(freed, kvcl_store_alloc(dead, 1, &out.id));
     DEAD(freed, kvcl_store_drain(dead, NULL, NULL));
-    DEAD(freed, kvcl_store_list(dead, 0, &cursor, (kvcl_store_item_t *)(void *)out.bytes, 1, &out.n, NULL,
-                               NULL));
+    DEAD(freed, kvcl_store_list(dead, 0, &cursor, (kvcl_store_item_t *)(void *)out.bytes, sizeof(kvcl_store_item_t), 1,
+                                &out.n, NULL, NULL));
     SAID(freed, kvcl_store_unpin_local(dead, 0));
     DEAD(freed, kvcl_store_stats(dead, &stats));
 }

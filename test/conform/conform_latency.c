@@ -168,7 +168,7 @@ static void store(cf_t *cf)
     gets    = counted(cf, "store_get", far);
     matches = counted(cf, "store_match", far);
     for (i = 0; i < 4 * KVCL_LATENCY_EVERY; ++i) { /* the homes of so many keys are not all this rank */
-        CF_OK(cf, kvcl_store_match(store, keys, n, &hit));
+        CF_OK(cf, kvcl_store_match(store, keys, n, &hit, NULL));
         CF_CHECK(cf, hit == n);
         CF_OK(cf, kvcl_store_get(store, &keys[i % n], 1, cache.h, &id, &status, NULL, &req));
         CF_OK(cf, cf_end(cf, req));

@@ -72,7 +72,7 @@ static kvcl_status_t board_fence(void *arg)
 static void *rank_main(void *arg)
 {
     const int           *rank = arg;
-    kvcl_oob_t          oob   = {*rank, RANKS, board_set, board_get, board_fence, arg};
+    kvcl_oob_t          oob   = {sizeof(oob), *rank, RANKS, board_set, board_get, board_fence, arg};
     kvcl_store_params_t p     = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = 256};
     size_t              before = 0, after;
     int                 i;

@@ -282,6 +282,7 @@ static void find_way(chain_t *chain)
     const kvcl_shard_map_t *map = kvcl_store_shards(chain->store);
     size_t                 i;
 
+    kvcl_assert_locked(chain->store->ctx);
     for (i = 0; i < chain->n; ++i) {
         kvcl_timing_way(&chain->req.timing,
                         kvcl_store_way(chain->store, kvcl_store_home(chain->store, map, &chain->recs[i].key)));

@@ -48,7 +48,7 @@ static void touch_some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, con
     if ((n != 0) && ((store->own != NULL) || (store->pool != NULL))) {
         kvcl_lock(store->ctx);
         touch(store, keys, n, flags);
-        pthread_mutex_unlock(&store->ctx->engine.lock);
+        kvcl_unlock_quietly(store->ctx);
     }
 }
 
@@ -75,6 +75,7 @@ static void note_ways(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
     size_t                 i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < n; ++i) {
         kvcl_timing_way(timing, kvcl_store_way(store, kvcl_store_home(store, map, &keys[i])));
     }
