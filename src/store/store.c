@@ -302,6 +302,7 @@ static void close_views(kvcl_store_h store)
 /* Lock held: nobody finds it any more, and it uses nobody's cache or memory. */
 static void unlink_store(kvcl_store_h store)
 {
+    kvcl_assert_locked(store->ctx);
     kvcl_list_del(&store->link);
     close_views(store);
     while (!kvcl_list_is_empty(&store->owners)) {
