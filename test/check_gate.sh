@@ -88,6 +88,10 @@ is "all tests run at night" run 1 TEST_RING=night
 is "all tests count at night" ends_with '1 passed, 3 failed, 0 skipped'
 is "nothing but good tests passes" run 0 NAMED=test/unit/good.sh
 is "nothing but good tests counts so" ends_with '1 passed, 0 failed, 0 skipped'
+bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
+  programs test/unit/run_policies.sh test/unit/test_topo" >"$tmp/out"
+is "what is built for some tests is what their scripts start, too" \
+  [ "$(cat "$tmp/out")" = 'contrib/bench/policies/policies test/unit/test_topo ' ]
 is "no test at all is a failure" run 1 ROOMS=none
 is "the counts of no test" ends_with '0 passed, 1 failed, 0 skipped'
 

@@ -40,9 +40,20 @@ tests() {
   done | tr '\n' ' '
 }
 
-# programs TEST...: those that are no scripts, which is what must be built for them.
+# programs TEST...: the test programs that these need: those that are no scripts, and what the scripts name.
 programs() {
-  printf '%s\n' "$@" | grep -v '\.sh$' | tr '\n' ' '
+  local t p
+  for t in "$@"; do
+    case $t in
+      *.sh)
+        for p in $(grep -oE '\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+' "$top/$t"); do
+          p=${p#*/}
+          [ ! -e "$top/$p.c" ] || echo "$p"
+        done
+        ;;
+      *) echo "$t" ;;
+    esac
+  done | sort -u | tr '\n' ' '
 }
 
 # night_only DIR: names the build's tests that the gate leaves out.
