@@ -30,11 +30,9 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_log_debug("native transfers: %s", kvcl_rma_table_format(&xfer->rma_table, text, sizeof(text)));
     kvcl_list_init(&xfer->copies[0]);
     kvcl_list_init(&xfer->copies[1]);
-    kvcl_list_init(&xfer->serves);
     kvcl_list_init(&xfer->rmas);
     kvcl_list_init(&xfer->gates);
     kvcl_map_init(&xfer->offers);
-    xfer->abort_serves = kvcl_serve_abort;
     kvcl_lane_register(ctx, &kvcl_pull_lane_user);
     *state_p = xfer;
     return KVCL_OK;
@@ -44,7 +42,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 {
     kvcl_xfer_state_t *xfer = state;
 
-    kvcl_serve_fini(ctx);
+    (void)ctx;
     kvcl_map_fini(&xfer->offers);
     free(xfer);
 }
@@ -52,13 +50,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     (void)state;
-    return kvcl_gates_poll(ctx) + kvcl_serve_poll(ctx) + kvcl_rma_poll(ctx);
-}
-
-static bool outstanding(kvcl_context_h ctx, void *state)
-{
-    (void)state;
-    return kvcl_serve_lane_outstanding(ctx);
+    return kvcl_gates_poll(ctx) + kvcl_rma_poll(ctx);
 }
 
 static bool room_work(kvcl_context_h ctx, void *state)
@@ -67,18 +59,9 @@ static bool room_work(kvcl_context_h ctx, void *state)
     return kvcl_copy_work(ctx);
 }
 
-static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
-{
-    (void)state;
-    kvcl_serve_peer_failed(ctx, peer);
-}
-
 static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_PULL, sizeof(kvcl_msg_pull_t), kvcl_serve_on_pull},
     {KVCL_MSG_DATA, sizeof(kvcl_msg_data_t), kvcl_pull_on_data},
     {KVCL_MSG_PULL_DONE, sizeof(kvcl_msg_pull_done_t), kvcl_pull_on_done},
-    {KVCL_MSG_CREDIT, sizeof(kvcl_msg_credit_t), kvcl_serve_on_credit},
-    {KVCL_MSG_PULL_STOP, sizeof(kvcl_msg_credit_t), kvcl_serve_on_stop},
     {KVCL_MSG_PUT, sizeof(kvcl_msg_put_t), kvcl_put_on_put},
     {KVCL_MSG_PUT_DONE, sizeof(kvcl_msg_done_t), kvcl_put_on_done},
     {KVCL_MSG_SIGNAL, sizeof(kvcl_msg_signal_t), kvcl_put_on_signal},
@@ -88,12 +71,10 @@ static const kvcl_msg_handler_t handlers[] = {
 
 extern const kvcl_room_t kvcl_room_xfer;
 const kvcl_room_t kvcl_room_xfer = {
-    .name        = "xfer",
-    .handlers    = handlers,
-    .init        = room_init,
-    .fini        = room_fini,
-    .poll        = room_poll,
-    .outstanding = outstanding,
-    .work        = room_work,
-    .peer_failed = peer_failed,
+    .name     = "xfer",
+    .handlers = handlers,
+    .init     = room_init,
+    .fini     = room_fini,
+    .poll     = room_poll,
+    .work     = room_work,
 };

@@ -10,6 +10,8 @@
 
 #include "wire/wire.h"
 
+enum { KVCL_SERVE_SMALL = 8 * 1024 }; /* bytes that an owner answers at once, in one message */
+
 enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
 
 enum {

@@ -16,7 +16,7 @@
 #include "cache/cache.h"
 #include "lane/lane.h"
 #include "xfer/offer.h"
-#include "xfer/serve.h"
+#include "serve/serve.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,10 +114,10 @@ static void discard(kvcl_serve_t *serve)
 
 static void unlink_serve(kvcl_serve_t *serve)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(serve->ctx);
+    kvcl_serve_state_t *state = kvcl_serve_state(serve->ctx);
 
-    if (xfer->next_serve == &serve->link) {
-        xfer->next_serve = serve->link.next;
+    if (state->next == &serve->link) {
+        state->next = serve->link.next;
     }
     kvcl_list_del(&serve->link);
 }
@@ -166,7 +166,7 @@ static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
     flight_t *flight = kvcl_container_of(send, flight_t, send);
     kvcl_serve_t  *serve  = flight->serve;
 
-    kvcl_mpool_put(&kvcl_xfer_state(serve->ctx)->flights, flight);
+    kvcl_mpool_put(&kvcl_serve_state(serve->ctx)->flights, flight);
     --serve->in_flight;
     if (status != KVCL_OK) {
         fail(serve, KVCL_ERR_RANK_FAILED, true);
@@ -196,13 +196,13 @@ static size_t flight_room(kvcl_context_h ctx)
 
 static flight_t *new_flight(kvcl_context_h ctx)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_serve_state_t *state = kvcl_serve_state(ctx);
 
-    if (!xfer->has_flights) {
-        xfer->has_flights = true;
-        kvcl_mpool_init(&xfer->flights, "data frames", sizeof(flight_t) + flight_room(ctx), 64, 4);
+    if (!state->has_flights) {
+        state->has_flights = true;
+        kvcl_mpool_init(&state->flights, "data frames", sizeof(flight_t) + flight_room(ctx), 64, 4);
     }
-    return kvcl_mpool_get(&xfer->flights);
+    return kvcl_mpool_get(&state->flights);
 }
 
 /* Blocks with generations may be taken back while they are read: gens_hold() tells. */
@@ -260,7 +260,7 @@ static bool send_frame(kvcl_serve_t *serve)
         return false;
     }
     if (!fill(serve, flight, want, &iov)) {
-        kvcl_mpool_put(&kvcl_xfer_state(serve->ctx)->flights, flight);
+        kvcl_mpool_put(&kvcl_serve_state(serve->ctx)->flights, flight);
         fail(serve, KVCL_ERR_IO, false);
         return false;
     }
@@ -325,39 +325,39 @@ static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
         lower    = lower || (serve->background && wants(serve));
     }
     return !upper || !lower ||
-           kvcl_share_lower(&kvcl_xfer_state(ctx)->serve_share, (unsigned)ctx->config.background_share);
+           kvcl_share_lower(&kvcl_serve_state(ctx)->share, (unsigned)ctx->config.background_share);
 }
 
 /* Each serve of a class once. Who moves goes to the end of the line, who finds its lane busy keeps its place. Any serve
  * may end meanwhile: unlink_serve() minds where the next one stands. */
 static unsigned turns(kvcl_context_h ctx, bool background, bool alone)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
-    unsigned          turn  = ++xfer->turn, n = 0;
+    kvcl_serve_state_t *state = kvcl_serve_state(ctx);
+    unsigned           turn   = ++state->turn, n = 0;
     kvcl_serve_t      *serve;
 
-    xfer->next_serve = xfer->serves.next;
-    while (xfer->next_serve != &xfer->serves) {
-        serve            = kvcl_container_of(xfer->next_serve, kvcl_serve_t, link);
-        xfer->next_serve = serve->link.next;
+    state->next = state->serves.next;
+    while (state->next != &state->serves) {
+        serve       = kvcl_container_of(state->next, kvcl_serve_t, link);
+        state->next = serve->link.next;
         if (serve->turn == turn) {
             break;
         }
         serve->turn = turn;
         if ((serve->background == background) && wants(serve) && (alone || (serve->in_flight < BACKGROUND_FLIGHTS))) {
             kvcl_list_del(&serve->link);
-            kvcl_list_add_tail(&xfer->serves, &serve->link);
+            kvcl_list_add_tail(&state->serves, &serve->link);
             n += advance(serve);
         }
     }
-    xfer->next_serve = NULL;
+    state->next = NULL;
     return n;
 }
 
 /* The lower class first, where it may: a lane that others find idle is busy afterwards. */
 unsigned kvcl_serve_poll(kvcl_context_h ctx)
 {
-    kvcl_list_t *serves = &kvcl_xfer_state(ctx)->serves;
+    kvcl_list_t *serves = &kvcl_serve_state(ctx)->serves;
     unsigned    n = 0;
     bool        upper;
 
@@ -435,9 +435,9 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
         return;
     }
     serve->by_lane = (msg->flags & KVCL_PULL_LANE) && (kvcl_lane_out(peer) != NULL) &&
-                     kvcl_serve_lane_suits(ctx, &serve->stream);
+                     kvcl_pull_lane_suits(ctx, &serve->stream);
     hold(serve, 1);
-    kvcl_list_add_tail(&kvcl_xfer_state(ctx)->serves, &serve->link);
+    kvcl_list_add_tail(&kvcl_serve_state(ctx)->serves, &serve->link);
     if (!serve->background) {
         (void)advance(serve);
     }
@@ -447,7 +447,7 @@ static kvcl_serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t 
 {
     kvcl_serve_t *serve;
 
-    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
+    kvcl_list_foreach (serve, &kvcl_serve_state(ctx)->serves, kvcl_serve_t, link) {
         if ((serve->peer == peer) && (serve->op == op)) {
             return serve;
         }
@@ -488,7 +488,7 @@ static kvcl_serve_t *first_alive(kvcl_context_h ctx, const kvcl_peer_t *peer, co
 {
     kvcl_serve_t *serve;
 
-    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
+    kvcl_list_foreach (serve, &kvcl_serve_state(ctx)->serves, kvcl_serve_t, link) {
         if ((serve->status == KVCL_OK) && ((peer == NULL) || (serve->peer == peer)) &&
             ((offer == NULL) || (serve->offer == offer)) && (serve->by_lane || !lane_only)) {
             return serve;
@@ -528,15 +528,15 @@ void kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer)
 
 void kvcl_serve_fini(kvcl_context_h ctx)
 {
-    kvcl_xfer_state_t *xfer = kvcl_xfer_state(ctx);
+    kvcl_serve_state_t *state = kvcl_serve_state(ctx);
     kvcl_list_t       *link;
 
-    while ((link = kvcl_list_pop(&xfer->serves)) != NULL) {
+    while ((link = kvcl_list_pop(&state->serves)) != NULL) {
         kvcl_serve_t *serve = kvcl_container_of(link, kvcl_serve_t, link);
         hold(serve, -1);
         discard(serve); /* the transport's sends have ended with its endpoints */
     }
-    if (xfer->has_flights) {
-        (void)kvcl_mpool_fini(&xfer->flights);
+    if (state->has_flights) {
+        (void)kvcl_mpool_fini(&state->flights);
     }
 }

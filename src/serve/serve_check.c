@@ -5,7 +5,7 @@
 #include "cache/cache.h"
 #include "xfer/flat.h"
 #include "xfer/offer.h"
-#include "xfer/serve.h"
+#include "serve/serve.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,17 +4,7 @@
 #include "config.h"
 #include "base/log.h"
 #include "lane/lane.h"
-#include "xfer/serve.h"
-
-enum { PIECE_MIN = 2048 };
-
-/* A piece costs the kernel more than it costs us: at 1 KiB packed messages are a quarter faster. */
-bool kvcl_serve_lane_suits(kvcl_context_h ctx, const kvcl_stream_t *stream)
-{
-    uint64_t least = (ctx->config.lane_min < PIECE_MIN) ? ctx->config.lane_min : PIECE_MIN;
-
-    return (stream->copier == NULL) && (stream->run_bytes >= least);
-}
+#include "serve/serve.h"
 
 bool kvcl_serve_lane_wants(const kvcl_serve_t *serve)
 {
@@ -27,7 +17,7 @@ bool kvcl_serve_lane_outstanding(kvcl_context_h ctx)
 {
     const kvcl_serve_t *serve;
 
-    kvcl_list_foreach (serve, &kvcl_xfer_state(ctx)->serves, kvcl_serve_t, link) {
+    kvcl_list_foreach (serve, &kvcl_serve_state(ctx)->serves, kvcl_serve_t, link) {
         if (serve->by_lane && kvcl_serve_lane_wants(serve)) {
             return true;
         }

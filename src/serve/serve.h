@@ -1,16 +1,18 @@
 /*
  * A serve: one pull at its owner (serve.c), between its files. Lock held everywhere.
  */
-#ifndef KVCL_XFER_SERVE_H
-#define KVCL_XFER_SERVE_H
+#ifndef KVCL_SERVE_SERVE_H
+#define KVCL_SERVE_SERVE_H
 
 #include "cache/cache.h"
 #include "mem/region.h"
 #include "xfer/offer.h"
+#include "base/mpool.h"
+#include "xfer/share.h"
 #include "xfer/xfer.h"
 #include "xfer/xfer_wire.h"
 
-enum { KVCL_SERVE_TURN = 256 * 1024, KVCL_SERVE_SMALL = 8 * 1024 }; /* bytes; so many are answered at once */
+enum { KVCL_SERVE_TURN = 256 * 1024 }; /* bytes */
 
 typedef struct kvcl_serve {
     kvcl_list_t    link;
@@ -22,7 +24,7 @@ typedef struct kvcl_serve {
     size_t         frame;
     unsigned       credits;
     unsigned       in_flight;
-    unsigned       turn;      /* the last one it had, see kvcl_xfer_state_t.turn */
+    unsigned       turn;      /* the last one it had, see kvcl_serve_state_t.turn */
     kvcl_status_t  status;    /* not OK: stop sending, then say so */
     bool           background; /* of the lower class */
     bool           straight;  /* a frame went from where its bytes lie */
@@ -49,4 +51,33 @@ unsigned      kvcl_serve_lane_turn(kvcl_serve_t *serve);
 void          kvcl_serve_lane_stop(kvcl_serve_t *serve); /* nothing of it is read any more */
 void          kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n);
 
+/* The room's state in a context. */
+typedef struct kvcl_serve_state {
+    kvcl_share_t share;
+    kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
+    kvcl_list_t  *next;      /* inside a round: who is next */
+    unsigned     turn;       /* rounds so far */
+    kvcl_mpool_t flights;    /* frames under way with their bounce buffers */
+    bool         has_flights;
+} kvcl_serve_state_t;
+
+static inline kvcl_serve_state_t *kvcl_serve_state(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_SERVE];
+}
+
+/* serve.c */
+void     kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
+void     kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                              const void *data, size_t len);
+void     kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                            const void *data, size_t len);
+unsigned kvcl_serve_poll(kvcl_context_h ctx);
+void     kvcl_serve_abort(kvcl_context_h ctx, const struct kvcl_offer *offer);
+void     kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+void     kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer);
+void     kvcl_serve_fini(kvcl_context_h ctx);
+/* serve_lane.c */
+bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx); /* could a frame leave now? */
 #endif
