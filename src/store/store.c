@@ -423,6 +423,20 @@ static kvcl_status_t own_comm(kvcl_comm_h comm, kvcl_comm_h *own_p)
     return status;
 }
 
+static void init_lists(kvcl_store_h store)
+{
+    kvcl_list_init(&store->owners);
+    kvcl_list_init(&store->publishes);
+    kvcl_list_init(&store->copies);
+    kvcl_list_init(&store->calls);
+    kvcl_list_init(&store->watched);
+    kvcl_list_init(&store->probes);
+    kvcl_list_init(&store->op_asks);
+    kvcl_list_init(&store->followers);
+    kvcl_list_init(&store->link);
+    kvcl_map_init(&store->index);
+}
+
 kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
 {
     kvcl_store_params_t p;
@@ -455,16 +469,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     store->replicas = (p.replicas != 0) ? (uint32_t)p.replicas : 1;
     store->me       = (uint32_t)comm->rank;
     store->n_ranks  = (uint32_t)comm->size;
-    kvcl_list_init(&store->owners);
-    kvcl_list_init(&store->publishes);
-    kvcl_list_init(&store->copies);
-    kvcl_list_init(&store->calls);
-    kvcl_list_init(&store->watched);
-    kvcl_list_init(&store->probes);
-    kvcl_list_init(&store->op_asks);
-    kvcl_list_init(&store->followers);
-    kvcl_list_init(&store->link);
-    kvcl_map_init(&store->index);
+    init_lists(store);
     kvcl_lock(store->ctx);
     store->id = kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
     kvcl_unlock(store->ctx);
