@@ -40,11 +40,11 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
                                          const kvcl_cache_params_t *params, kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
 
 /**
- * Its operations must have completed and its blocks be withdrawn from stores. NULL is allowed. Peers that are being
- * sent blocks of it have 2 s to take them, then their transfers end with KVCL_ERR_NOT_REGISTERED and a warning says
- * whose. If the network still reads bytes of it 5 s later (a peer that stands still), or a store still uses it, the
- * cache is *not* destroyed: an error is logged that names it and who reads, kvcl_last_error() says so, the memory stays
- * registered and must not be freed, and the call may be made again. Blocks.
+ * Destroy a cache. Its operations must have completed, and its blocks must be withdrawn from stores. NULL is allowed.
+ * Peers that are being sent blocks of it have 2 s to finish; then their transfers end with KVCL_ERR_NOT_REGISTERED and
+ * a warning names the peers. If the network still reads its bytes 5 s later (a stopped peer), or a store still uses it,
+ * the cache is *not* destroyed: the log and kvcl_last_error() name the cache and its readers, the memory stays
+ * registered and must not be freed, and the call may be repeated. Blocks.
  */
 KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
 

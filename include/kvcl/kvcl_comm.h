@@ -1,7 +1,7 @@
 /*
- * Communicators: ranks in order. Intra-communicators name ranks 0..size-1, me among them.
- * Inter-communicators (kvcl_comm_connect, kvcl_comm_accept) name the other job's ranks; sends, gets and puts over one
- * address the remote side's ranks, as MPI-4 section 7.6 has it.
+ * Communicators: ranks in order. An intra-communicator names ranks 0..size-1, including the calling rank. An
+ * inter-communicator (kvcl_comm_connect, kvcl_comm_accept) names the other job's ranks; sends, gets and puts over it
+ * address the remote side's ranks, as in MPI-4 section 7.6.
  */
 #ifndef KVCL_COMM_H
 #define KVCL_COMM_H
@@ -20,7 +20,8 @@ KVCL_API kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p) 
 /**
  * A communicator over some ranks of another, in the order given. Every member calls it with the same list; there is
  * no message. Members that create several over the same list create them in the same order.
- * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK (a rank is out of range or twice), KVCL_ERR_INVALID_PARAM (I am not in it).
+ * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK (a rank is out of range or twice), KVCL_ERR_INVALID_PARAM (the caller is not
+ * in the list).
  */
 KVCL_API kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl_comm_h *comm_p)
     KVCL_MUST_CHECK;
@@ -28,7 +29,7 @@ KVCL_API kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, in
 /** Operations over it must have completed. */
 KVCL_API void kvcl_comm_free(kvcl_comm_h comm);
 
-KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* my rank in my own side */
+KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* the calling rank, in its own side */
 KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be addressed; between two jobs: the other's */
 /** The number of the communicator's membership. The members of a communicator never change in this version, so it is
  * always 1: a rank that dies stays a member that fails. A rank that is to be left out needs a new communicator
@@ -45,8 +46,8 @@ typedef enum kvcl_rank_state {
 } kvcl_rank_state_t;
 
 /**
- * What this rank knows of a rank of comm, itself included (KVCL_RANK_ALIVE). It is looked up, nobody is asked: a rank
- * that has just died may still be ALIVE. Any thread; does not block.
+ * The state of a rank of comm as this rank knows it; the caller itself is KVCL_RANK_ALIVE. The call sends no message: a
+ * rank that has just died may still be ALIVE. Any thread; does not block.
  * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_INVALID_PARAM (comm or state_p is NULL).
  */
 KVCL_API kvcl_status_t kvcl_rank_state(kvcl_comm_h comm, int rank, kvcl_rank_state_t *state_p) KVCL_MUST_CHECK;
@@ -55,7 +56,7 @@ KVCL_API kvcl_status_t kvcl_rank_state(kvcl_comm_h comm, int rank, kvcl_rank_sta
  * Join two jobs started apart. Collective over comm on both sides; rank 0 of the connecting side needs the other
  * side's rank-0 address (kvcl_context_address()), the others may pass NULL. Both jobs must share the secret
  * (KVCL_SECRET_FILE). Blocks, at most timeout_ns.
- * @return KVCL_OK, KVCL_ERR_TIMED_OUT (nobody accepts), KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_UNREACHABLE,
+ * @return KVCL_OK, KVCL_ERR_TIMED_OUT (no job accepts), KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_UNREACHABLE,
  *         KVCL_ERR_INVALID_PARAM (not an address).
  */
 KVCL_API kvcl_status_t kvcl_comm_connect(kvcl_comm_h comm, const char *address, uint64_t timeout_ns,

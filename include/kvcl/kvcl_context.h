@@ -29,10 +29,10 @@ typedef struct kvcl_context *kvcl_context_h;
 #define KVCL_WAIT_DEFAULT (UINT64_MAX - 1)
 
 /*
- * A key-value store the caller already has (torch.distributed's Store, mpi4py, etcd): how processes that already met
- * tell each other their addresses. Values are opaque bytes of at most 64 KiB. Called only inside kvcl_init and on the
- * first message to a peer; never with a library lock held by this thread's caller, never from two threads at once.
- * arg also tells stores apart: all ranks open the same number of contexts on one.
+ * The caller's own key-value store (torch.distributed's Store, mpi4py, etcd), by which ranks exchange their addresses.
+ * Values are opaque bytes of at most 64 KiB. KVCL calls it only inside kvcl_init and on the first message to a peer,
+ * without a library lock, and never from two threads at once. arg also identifies the store: all ranks open the same
+ * number of contexts on one.
  */
 typedef struct kvcl_oob {
     size_t        size;   /* sizeof(kvcl_oob_t) */
@@ -58,7 +58,7 @@ typedef struct kvcl_init_params {
     uint64_t         flags;       /* KVCL_INIT_* */
     const char       *boot;       /* "auto" (default), "pmix", "tcp", "oob", "self"; NULL: KVCL_BOOT */
     const char       *rendezvous; /* "tcp://host:port"; NULL: KVCL_RENDEZVOUS */
-    int              rank;        /* with nranks > 0: my rank, or -1 to be dealt one */
+    int              rank;        /* with nranks > 0: the rank of this process, or -1 to have one assigned */
     int              nranks;      /* 0: KVCL_RANK and KVCL_SIZE, or the launcher's */
     const kvcl_oob_t *oob;        /* the caller's own store; used during kvcl_init and until finalize */
     const char       *secret_file; /* NULL: KVCL_SECRET_FILE */
@@ -69,8 +69,8 @@ typedef struct kvcl_init_params {
 /*
  * fork(2): a context belongs to the process that made it. In a child every handle of the parent's is dead: calls fail
  * with KVCL_ERR_DEAD_HANDLE, calls that free do nothing, exit(3) harms nothing, and the parent goes on. kvcl_init fails
- * there with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec is a process
- * like any other.
+ * there with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec is a
+ * process like any other.
  */
 
 /**
@@ -122,12 +122,12 @@ KVCL_API kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_
 KVCL_API kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
 
 /**
- * Before sleeping on the descriptor of kvcl_context_eventfd(), which must have been asked for. Moves the context as
- * kvcl_progress() does if it has no progress thread, takes back what has made the descriptor readable, and sees to it
- * that whatever comes from now on makes it readable again. What this thread posts afterwards counts as well. Never
- * sleeps. Not from a callback.
- * @return KVCL_OK: sleep on the descriptor. KVCL_INPROGRESS: something has moved; test requests, then call it again.
- *         KVCL_ERR_INVALID_PARAM (no descriptor was asked for), KVCL_ERR_IO.
+ * Call this before sleeping on the descriptor, after kvcl_context_eventfd() has returned it. It progresses the context
+ * as kvcl_progress() does if it has no progress thread, resets the descriptor, and arms it so that every later event
+ * makes it readable again, also events of operations that this thread posts afterwards. Never sleeps. Not from a
+ * callback.
+ * @return KVCL_OK: sleep on the descriptor. KVCL_INPROGRESS: something progressed; test requests, then call it again.
+ *         KVCL_ERR_INVALID_PARAM (kvcl_context_eventfd() was not called), KVCL_ERR_IO.
  */
 KVCL_API kvcl_status_t kvcl_context_arm(kvcl_context_h ctx) KVCL_MUST_CHECK;
 

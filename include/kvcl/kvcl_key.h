@@ -47,7 +47,7 @@ KVCL_API void kvcl_key_root(const void *salt, size_t salt_len, const char *model
  * Keys of the full blocks of a token sequence; tokens after the last full block are ignored.
  * To start a prompt, @a parent is the root and @a first_block 0. To continue a chain, @a parent is
  * the key of its block first_block-1, and tokens start with those of block first_block; a wrong
- * first_block gives keys that nobody has, never another block's.
+ * first_block gives keys that match no block, never another block's.
  * Writes n_tokens / tokens_per_block keys (*n_p of them). With keys NULL and cap 0 only counts.
  * @a parent may lie inside @a keys.
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM if tokens_per_block is 0 or a needed pointer NULL;

@@ -55,7 +55,8 @@ KVCL_BEGIN_DECLS
 
 /**
  * A layout. Fill it with kvcl_layout_nhd(), kvcl_layout_hnd() or kvcl_layout_opaque(), with the macros
- * KVCL_LAYOUT_NHD, KVCL_LAYOUT_HND or KVCL_LAYOUT_BYTES, or begin with KVCL_LAYOUT_INIT. Counts have no default but kv; strides of 0 take the dense default.
+ * KVCL_LAYOUT_NHD, KVCL_LAYOUT_HND or KVCL_LAYOUT_BYTES, or begin with KVCL_LAYOUT_INIT. Counts have no default but kv;
+ * strides of 0 take the dense default.
  *
  * Dense default of a stride: the bytes spanned by everything inside it, in the memory order [layer]
  * [plane][block][token][head][dim] (NHD; HND: [head][token]). Set strides override and carry
@@ -233,10 +234,10 @@ KVCL_API kvcl_status_t kvcl_layout_describe(const kvcl_layout_t *layout, char *b
 KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout, uint8_t hash[32]) KVCL_MUST_CHECK;
 
 /**
- * Whether whole blocks of @a a and @a b are the same thing: equal layers, planes, heads, head_dim and
- * elem_bytes, and tokens of which one divides the other; or one side opaque (KVCL_LAYOUT_BYTES) of
- * equal block size. Strides, bases, order and the number of blocks may differ. The store and
- * collectives ask for equal tokens besides.
+ * Whether whole blocks of @a a and @a b are compatible: equal layers, planes, heads, head_dim and
+ * elem_bytes, and token counts of which one divides the other; or one side opaque (KVCL_LAYOUT_BYTES)
+ * with equal block size. Strides, bases, order and the number of blocks may differ. The store and
+ * collectives also require equal token counts.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, and kvcl_last_error() names what differs and both values.
  */
 KVCL_API kvcl_status_t kvcl_layout_compatible(const kvcl_layout_t *a, const kvcl_layout_t *b) KVCL_MUST_CHECK;

@@ -85,8 +85,8 @@ KVCL_API size_t kvcl_rmem_len(kvcl_rmem_h rmem);
 KVCL_API void   kvcl_rmem_free(kvcl_rmem_h rmem);
 
 /**
- * Wait until the 8-byte counter at offset of my memory is at least value. Counters are added to by the signal of a
- * put (kvcl_xfer.h); the puts' data is visible when the count is. Blocks.
+ * Wait until the 8-byte counter at offset in local memory is at least value. The signal of a put (kvcl_xfer.h) adds to
+ * counters; the put's data is visible once its signal is. Blocks.
  * @return KVCL_OK, KVCL_ERR_WAIT_TIMEOUT after timeout_ns, KVCL_ERR_OUT_OF_RANGE (offset not 8-aligned or outside),
  *         KVCL_ERR_UNSUPPORTED (device memory), KVCL_ERR_INVALID_PARAM (KVCL_WAIT_FOREVER: nothing would end it).
  */

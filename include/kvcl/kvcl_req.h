@@ -56,13 +56,14 @@ KVCL_API kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t ti
 KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
- * Of a send with KVCL_LAYERWISE (kvcl_xfer.h): the bytes of this layer are in place, and stay so until the request
- * completes; the receiver may have them. layer: as the sending cache counts, within the selection. Any order; again is
- * no error. Any thread, at once with others'; waits for no lock. A few atomic operations, and, where nobody moves the
- * context just then, one write to the kernel that wakes who sleeps (some microseconds); the receiver is told at once.
- * Without a progress thread it is told when the context is moved next. Does not collect the request, which must not
- * have been collected before the call; one that completes by this very mark may be collected by another thread at once.
- * @return KVCL_OK (also when it has completed well); how it failed, if it has; KVCL_ERR_OUT_OF_RANGE;
+ * Mark a layer of a send with KVCL_LAYERWISE (kvcl_xfer.h): its bytes are in place, and stay so until the request
+ * completes; the receiver may read them. layer: as the sending cache counts, within the selection. Layers may be marked
+ * in any order, and more than once. Any thread, also at the same time as others; takes no lock. It costs a few atomic
+ * operations and, when no thread progresses the context, one write to an eventfd that wakes a sleeping thread (some
+ * microseconds); the receiver is then notified at once. Without a progress thread it is notified when the context is
+ * progressed next. Does not collect the request, which must not be collected before the call; another thread may
+ * collect a request that this mark completes.
+ * @return KVCL_OK (also when it has completed well); the request's error, if it failed; KVCL_ERR_OUT_OF_RANGE;
  *         KVCL_ERR_INVALID_PARAM: no layer-wise send.
  */
 KVCL_API kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
@@ -82,9 +83,10 @@ KVCL_API kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint6
 
 /**
  * Why it failed: the operation, the rank, the cache and blocks or the key, sizes on both sides or the deadline, and
- * what to do. "" while it is in progress, and where it ended well. Owned by the request: valid until it is collected. The
- * call that collects a failed request (test, wait, wait_any, wait_all: the first failed one's) leaves the same sentence
- * in kvcl_last_error() of its thread, and so does the library before it runs a failed request's callback. Any thread.
+ * what to do. "" while it is in progress, and where it ended well. Owned by the request: valid until it is collected.
+ * The call that collects a failed request (test, wait, wait_any, wait_all: the first failed one's) leaves the same
+ * sentence in kvcl_last_error() of its thread, and so does the library before it runs a failed request's callback. Any
+ * thread.
  */
 KVCL_API const char *kvcl_req_error(kvcl_req_h req);
 

@@ -1,12 +1,12 @@
 /*
- * Resharding: who gets which heads and layers from whom, between a group of m tensor-parallel ranks and one of n.
+ * Resharding: which rank reads which heads and layers from which rank, between tensor-parallel groups of m and n ranks.
  *
  * A plan is a list of steps, each a pair of selections (kvcl_sel_t.heads and .layers) for one kvcl_get, kvcl_put, or
  * kvcl_send and kvcl_recv; block ids are the caller's. Plans are pure values: every rank computes its own part, all
  * parts fit each other, and nothing is exchanged. Nothing here allocates, keeps a pointer or takes a lock. All
  * functions may be called from any thread and from callbacks.
  *
- * Where heads lie (as vLLM and SGLang place them). A model has H KV heads; t ranks hold them:
+ * The placement of heads (that of vLLM and SGLang). A model has H KV heads; t ranks hold them:
  *
  *   H >= t: H must be a multiple of t. Rank r has heads [r*H/t, (r+1)*H/t).
  *   H <  t: t must be a multiple of H. Each head is on t/H ranks: rank r has head r / (t/H).
@@ -15,10 +15,10 @@
  * stages each stage has its own t ranks and a range of layers; the index of a rank in its group is stage * t + r.
  * A rank's cache holds its own heads and layers only, counted from 0: the ranges in a step are such local ones.
  *
- * Who gives a replicated head. Of the source ranks that hold it, the nearest to the destination; among equally near
- * ones the choice goes round, so that the load is spread evenly: with R = max(1, m/H) holders that are ranks
- * [k*R, (k+1)*R) of their stage, the destination of index d begins at rank k*R + d % R. If no distances are given that
- * one is taken, which in the first stage is the rank of the same index wherever that rank holds the head.
+ * The source of a replicated head is the nearest to the destination of the ranks that hold it. Among equally near ones
+ * the choice rotates, so that the load is even: with R = max(1, m/H) holders that are ranks [k*R, (k+1)*R) of their
+ * stage, the destination of index d begins at rank k*R + d % R. Without distances that rank is the source; in the first
+ * stage it is the rank of the same index wherever that rank holds the head.
  *
  * Each rank of the destination gets each of its bytes once: the bytes of its steps are those of its own blocks.
  */

@@ -44,18 +44,19 @@ typedef struct kvcl_store_params {
                                  that any of them gives. From 2 on each key is listed at two homes */
     uint64_t     events;      /* how many events of its blocks this rank keeps for followers (64 bytes each, used when
                                  needed), a power of two or rounded up to one, at most 2^26; 0: 65,536 */
-    const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: what
-                                 KVCL_STORE_NVME says (nothing, by default), "": none. %r in it is my rank. What the
-                                 file holds from an earlier time, closed or killed, is there again, of the sizes that the
-                                 pool has now; it is this rank's alone. A file that is not a tier's is refused. It
-                                 holds one block of a key: of one put in two sizes, one */
-    const uint64_t *block_sizes; /* further sizes of pool blocks, as the groups of a hybrid model have (attention, latent,
-                                 state), with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
-                                 call. The sizes share all of dram_bytes, which, rounded down to blocks of the first
-                                 size (block_bytes, if given), must hold 4 blocks of the largest a size: what one does
-                                 not use others have, and who lacks room takes it from whoever has used its blocks
-                                 longest ago; each size always keeps a small part. Ranks may differ: copies go to ranks
-                                 that have the size. But values use the first one, which should be the same on all */
+    const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: the
+                                 value of KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks
+                                 of an earlier run in the file, closed or killed, are available again if the pool has
+                                 their size now. One rank uses a file. A file of another kind is refused. The tier
+                                 holds one block of a key, also when the key was put in two sizes */
+    const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
+                                 state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
+                                 call. All sizes share dram_bytes, which, rounded down to blocks of the first size
+                                 (block_bytes, if given), must hold 4 blocks of the largest size for each size. A size
+                                 that lacks room takes unused parts first, then parts from the size whose blocks were
+                                 used longest ago; each size always keeps a small part. Ranks may have different sizes:
+                                 copies go to ranks that have the size. Values use the first size, which should be the
+                                 same on all ranks */
     uint64_t     n_block_sizes; /* 0: block_bytes alone */
 } kvcl_store_params_t;
 #define KVCL_STORE_PARAMS_INIT {sizeof(kvcl_store_params_t), 0, 0, NULL, 0, 0, 0, 0, NULL, NULL, 0}
@@ -83,17 +84,17 @@ typedef struct kvcl_store_stats {
     uint64_t gets;       /* blocks asked for */
     uint64_t hits;       /* blocks got */
     uint64_t stale;      /* copies refused because their generation had moved on */
-    uint64_t corrupt;    /* copies refused by checksum: what is spoilt at its holder is given up */
+    uint64_t corrupt;    /* copies refused by checksum; a holder drops a copy that is corrupt in its memory */
     uint64_t entries;    /* locations in this rank's part of the directory */
     uint64_t lookups;    /* keys looked up by this rank */
     uint64_t hits_cache; /* of hits: out of caches that were published where they lie, ... */
     uint64_t hits_dram;  /* out of pools */
-    uint64_t hits_nvme;  /* out of second tiers, mine and others' */
-    uint64_t demoted;    /* blocks written into my second tier */
-    uint64_t promoted;   /* copied from there into my pool, since they were asked for again */
-    uint64_t dropped;    /* evicted from my pool and not in the tier: the disk was too slow, is off, or has the key in
-                            another size */
-    uint64_t nvme_blocks; /* in my second tier now */
+    uint64_t hits_nvme;  /* from second tiers, of this rank and of others */
+    uint64_t demoted;    /* blocks written into this rank's second tier */
+    uint64_t promoted;   /* copied from there into this rank's pool, since they were requested again */
+    uint64_t dropped;    /* evicted from this rank's pool and not in the tier: the disk was too slow, the tier is off,
+                            or holds the key in another size */
+    uint64_t nvme_blocks; /* in this rank's second tier now */
     uint64_t nvme_bytes;
     uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */
     uint64_t nvme_state; /* KVCL_STORE_NVME_* */
@@ -130,17 +131,17 @@ KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
 /*
- * Calls that ask other ranks have two forms. The plain one blocks until it is over. The one named ..._post never waits:
- * it posts the same question as a request (kvcl_req.h), which may be complete on return. Keys and other input arrays
- * are copied; results are written before completion, into memory that must stay until then. Of params both forms take
- * timeout_ns, and the posting form cb and cb_arg.
+ * Calls that query other ranks have two forms. The plain form blocks until it is done. The form ..._post never waits:
+ * it posts the same query as a request (kvcl_req.h), which may be complete on return. Keys and other input arrays are
+ * copied; results are written before completion, into memory that must stay valid until then. Both forms use
+ * params->timeout_ns; the posting form also uses cb and cb_arg.
  *
- * A rank that does not answer costs a call KVCL_STORE_HEDGE (200 ms) where the key has a second home, else at most five
- * times that; it is then suspected (kvcl_rank_state), and until it answers again no match and no exists waits for it,
- * others wait for one hedge. Keys that only a suspect could tell of count as absent.
+ * A rank that does not reply delays a call by KVCL_STORE_HEDGE (200 ms) where the key has a second home, otherwise by
+ * at most five times that. It is then suspected (kvcl_rank_state): until it replies again, match and exists do not wait
+ * for it, and other calls wait for one hedge. Keys that only a suspected rank lists count as absent.
  */
 
-/** The number of leading keys that somebody has: the longest leading run, in one call.
+/** The number of leading keys that the store has: the longest leading run, in one call.
  * @return KVCL_OK, KVCL_ERR_TIMED_OUT (only where timeout_ns is shorter than the wait for a silent rank). */
 KVCL_API kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
                                         const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
@@ -157,60 +158,59 @@ KVCL_API kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_
 KVCL_API kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
                                             size_t *hit_p, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 
-/** present[i] = 1 if somebody has key i, else 0. One round of questions, whatever n. */
+/** present[i] = 1 if the store has key i, else 0. One round of queries for any n. */
 KVCL_API kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                          const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                               const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * Fetch n blocks into my cache's blocks ids[0..n), verified. status (may be NULL) gets one entry a block: KVCL_OK,
- * KVCL_ERR_NOT_FOUND (absent, evicted meanwhile, of another size), KVCL_ERR_RANK_FAILED, KVCL_ERR_BAD_LAYOUT, ...
- * The request is KVCL_OK if all blocks came, else the first block's error. Blocks whose status is not KVCL_OK have
- * undefined bytes.
+ * Fetch n blocks into blocks ids[0..n) of a local cache, verified. status (may be NULL) gets one entry a block:
+ * KVCL_OK, KVCL_ERR_NOT_FOUND (absent, evicted meanwhile, of another size), KVCL_ERR_RANK_FAILED, KVCL_ERR_BAD_LAYOUT,
+ * ... The request is KVCL_OK if all blocks arrived, otherwise it has the first block's error. Blocks whose status is
+ * not KVCL_OK have undefined bytes.
  */
 KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,
                                       kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * Copy n blocks of my cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key that
- * this rank's pool already holds in this size, with as many copies, is a no-op. With replicas R (params, or the
- * store's) other ranks' pools that have this size of block fetch R - 1 more copies: the first from here, the next from
- * the first, so the bytes leave this rank once; on other hosts first, in turn, by how much room they have. The source
- * may change when the call returns.
+ * Copy n blocks of a local cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key
+ * that this rank's pool already holds in this size, with as many copies, is a no-op. With replicas R (params, or the
+ * store's) the pools of other ranks with this size of block fetch R - 1 more copies: the first from this rank, the next
+ * from the first, so the bytes leave this rank once. Ranks on other hosts come first, in turn, by their free room. The
+ * source may change when the call returns.
  *
  * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
  *
- * Completes when the directory has all copies; params->copies says how many there are of each block. Where keys have
- * two homes (replicas of 2 or more) one of them is enough: one that does not answer is told when it does. Ranks that
- * are suspected get no copies. Where fewer than R ranks are there, there are as many copies as ranks, and the put is
- * KVCL_OK.
+ * Completes when the directory lists all copies; params->copies receives the number of copies of each block. Where keys
+ * have two homes (replicas of 2 or more) one home is enough: a silent home is notified when it replies again. Suspected
+ * ranks get no copies. With fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK.
  *
- * Where the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at
- * once; with KVCL_PUT_WAIT it waits in the call until there is, or the deadline has passed: it then blocks.
+ * When the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
+ * with KVCL_PUT_WAIT it blocks until there is room or the deadline has passed.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT (the pool has no such size of block),
- *         KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (my directory part, or another rank's pool),
- *         KVCL_ERR_TIMED_OUT, ...: what copies says is there all the same.
+ *         KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (this rank's part of the directory, or another
+ *         rank's pool), KVCL_ERR_TIMED_OUT, ...: the copies that params->copies counts exist all the same.
  */
 KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 
 /**
- * Put in place of whatever the keys name so far: room is taken in the pool and filled, then every rank gives up all
- * that it has of the keys, then as kvcl_store_put. In between the keys are absent; old bytes are found no more from
- * when the new ones are. Where there is no room for n more blocks the call fails, and has changed nothing. Calls for
- * one key at the same time, by several ranks, must be ordered by their callers. Blocks for the first parts.
+ * Replace the blocks of these keys: the call takes and fills room in the pool, makes every rank drop its copies of the
+ * keys, then continues as kvcl_store_put. In between the keys are absent; once the new value is visible, the old one is
+ * not. Without room for n more blocks the call fails and has changed nothing. Callers must order calls for one key by
+ * several ranks. Blocks until the old copies are dropped.
  */
 KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                          const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 
 /**
- * Publish n blocks of my cache where they lie. Their bytes must not change until they are withdrawn or evicted.
- * Completes when the directory has them; then every rank's match sees them.
+ * Publish n blocks of a local cache in place. Their bytes must not change until they are withdrawn or evicted.
+ * Completes when the directory lists them; then every rank's match sees them.
  * @return KVCL_OK, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_BUSY (a block is published already), KVCL_ERR_UNSUPPORTED (the
  *         process has made 65,535 caches before this one: a store takes none then). Later: KVCL_ERR_NO_SPACE (the
  *         home's part of the directory is full; such blocks are simply not found).
@@ -219,13 +219,13 @@ KVCL_API kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *
                                           const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 
-/** Take my blocks back: on return their bytes may change; a reader that is still at it will notice. Blocks not
- * published are skipped. The directory is told in the background. */
+/** Withdraw published blocks: on return their bytes may change, and a reader under way detects it. Unpublished blocks
+ * are skipped. The directory is notified in the background. */
 KVCL_API kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
     KVCL_MUST_CHECK;
 
-/** Remove keys everywhere: directory entries go and holders take the blocks back.
- * @return KVCL_OK. Later: KVCL_ERR_TIMED_OUT (the home of some key does not answer: what it lists may be found again).
+/** Remove keys everywhere: the directory drops the entries and the holders withdraw the blocks.
+ * @return KVCL_OK. Later: KVCL_ERR_TIMED_OUT (the home of some key does not reply: its entries may be found again).
  */
 KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                          const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
@@ -239,7 +239,7 @@ KVCL_API kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *
 KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n) KVCL_MUST_CHECK;
 
 /** Where one of this rank's caches holds a key (its block id there; the store's own cache first), so that it need not
- * be fetched; and marks it used. In the store's own cache the block is pinned against eviction until
+ * be fetched; the call marks it used. In the store's own cache the block is pinned against eviction until
  * kvcl_store_unpin_local(). Copies in the pool of kvcl_store_put have no id a caller could use: they do not count.
  * @return KVCL_OK, KVCL_ERR_NOT_FOUND. */
 KVCL_API kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p) KVCL_MUST_CHECK;
@@ -247,9 +247,9 @@ KVCL_API void          kvcl_store_unpin_local(kvcl_store_h store, uint32_t id);
 
 /**
  * Give a prefix to every rank at once: collective over the store's comm, the same keys on all ranks, each rank's own
- * ids (blocks of cache, in the caller's hands). Sourced from whoever has the blocks, spread by kvcl_bcast, and
- * published on every rank. A rank that already holds a key keeps its copy as well. With KVCL_ERR_NOT_FOUND (some key is
- * nowhere) nothing was published.
+ * ids (blocks of cache that the caller owns). The bytes come from any holder, are spread by kvcl_bcast, and are
+ * published on every rank. A rank that already holds a key keeps its copy as well. With KVCL_ERR_NOT_FOUND (a key has
+ * no copy) nothing was published.
  */
 KVCL_API kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                         const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

@@ -1,9 +1,9 @@
 /*
- * Running a store: what must stay, who may have how much, what goes where, and how each rank is doing.
+ * Administration of a store: pins, quotas, copies and moves, draining, statistics.
  *
- * All of these ask the ranks concerned. The plain forms block; those named ..._post do not (kvcl_store.h says what
- * holds for both, and what a silent rank costs). A rank that does not answer is KVCL_ERR_TIMED_OUT, one that
- * this rank has excluded KVCL_ERR_UNREACHABLE; the answers of the others count.
+ * All of these query the ranks concerned. The plain forms block; the forms ..._post do not (kvcl_store.h has the rules
+ * for both, and the cost of a silent rank). A rank that does not reply is KVCL_ERR_TIMED_OUT, one that this rank has
+ * excluded is KVCL_ERR_UNREACHABLE; the replies of the others count.
  */
 #ifndef KVCL_STORE_ADMIN_H
 #define KVCL_STORE_ADMIN_H
@@ -16,13 +16,13 @@ KVCL_BEGIN_DECLS
 #define KVCL_PIN_SOFT UINT64_C(0x1) /* gives way when nothing else can be evicted; else a pin is hard: it does not */
 
 /**
- * Keep blocks from eviction, wherever the store holds copies that it manages (pools, caches that it hands out), until
- * ttl_ns have passed, the holder unpins them, or somebody removes them. holder: a number of the caller's; each holder
- * has one pin a copy, and to pin again renews its time and kind. At most 7/8 of a rank's blocks can be pinned hard; a
+ * Protect blocks from eviction, on all ranks, in pools and in caches that the store manages, until ttl_ns have passed,
+ * the holder unpins them, or any rank removes them. holder: a number of the caller's choice; each holder has one pin a
+ * copy, and pinning again renews its time and kind. At most 7/8 of a rank's blocks can be pinned hard; a
  * block has at most 1024 pins, and a rank 4 for each block it has room for, and 1024 more. A pin stays with its copy:
  * copies made later have none. copies (may be NULL): how many copies of each key are pinned now.
- * @return KVCL_OK (at least one copy of each); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (of some key none could be: the
- *         others are pinned all the same); KVCL_ERR_TIMED_OUT (of some key none could be, and a rank was silent);
+ * @return KVCL_OK (at least one copy of each); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (no copy of some key could be: the
+ *         others are pinned all the same); KVCL_ERR_TIMED_OUT (no copy of some key could be, and a rank was silent);
  *         KVCL_ERR_INVALID_PARAM (ttl_ns is 0; unknown flags).
  */
 KVCL_API kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
@@ -53,11 +53,11 @@ KVCL_API kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t t
 KVCL_API kvcl_status_t kvcl_store_quota_post(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
                                              const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
-/** Remove everything (tenant 0) or what a tenant has put, from all ranks that take part; engines' own caches are
- * withdrawn, and second tiers emptied of what is in no pool, only with everything. *removed_p (may be NULL): copies.
- * What is put meanwhile may stay. When it returns no get finds anything of it; other ranks' kvcl_store_exists may name
- * it until a message under way has reached them.
- * @return KVCL_OK, or the first error of a rank: it keeps what it has, the others have removed theirs. */
+/** Remove all blocks (tenant 0) or those that a tenant has put, from all ranks that take part. Only tenant 0 also
+ * withdraws blocks of engines' own caches, and removes blocks from second tiers that are in no pool. *removed_p (may be
+ * NULL): the number of copies removed. Blocks put meanwhile may stay. When the call returns no get finds a removed
+ * block; kvcl_store_exists of other ranks may report one until a message under way has reached them.
+ * @return KVCL_OK, or the first error of a rank: it keeps its blocks, the others have removed theirs. */
 KVCL_API kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
                                         const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
@@ -67,14 +67,14 @@ KVCL_API kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant
 #define KVCL_STORE_MOVE UINT64_C(0x1) /* the other copies are given up once the rank has the block */
 
 /**
- * Have a rank take copies of blocks into its pool, from wherever they are; evicting there as needed. Those that it has
- * already are done. made (may be NULL): 1 for each key that it has now, and that is listed there (of a key at most four
- * copies are: a fifth does not count, and nothing is given up for it). The copies are nobody's (tenant 0) and have no
- * pins. With KVCL_STORE_MOVE every other rank gives its copy up then, and tells its followers so (KVCL_STORE_MOVED); no
- * get fails in between. Blocks.
- * @return KVCL_OK (it has all); KVCL_ERR_NOT_FOUND, KVCL_ERR_NO_SPACE (a key that is nowhere; that it could not take);
- *         KVCL_ERR_BUSY (it takes copies for others, until the deadline); KVCL_ERR_UNSUPPORTED (it has no pool, or of
- *         other blocks); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT.
+ * Make a rank copy blocks into its pool, from any holder, evicting there as needed. Blocks that it already has count as
+ * done. made (may be NULL): 1 for each key that the rank now holds and that is listed there. (The directory lists at
+ * most four copies of a key: a fifth does not count, and nothing is dropped for it.) The copies belong to no tenant (0)
+ * and have no pins. With KVCL_STORE_MOVE every other rank then drops its copy and reports that to its followers
+ * (KVCL_STORE_MOVED); no get fails in between. Blocks.
+ * @return KVCL_OK (the rank has all); KVCL_ERR_NOT_FOUND (a key has no copy); KVCL_ERR_NO_SPACE (a copy found no room);
+ *         KVCL_ERR_BUSY (it makes copies for others until the deadline); KVCL_ERR_UNSUPPORTED (it has no pool, or no
+ *         blocks of this size); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT.
  */
 KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
                                        uint8_t *made, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
@@ -111,10 +111,10 @@ KVCL_API kvcl_status_t kvcl_store_all_stats_post(kvcl_store_h store, size_t n, k
                                                  kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * Leave a rank out (on not 0), or take it back (on 0): this rank's own choice, which no other rank hears of. A rank
- * that is left out gets no copies of this rank's puts, and is asked nothing: keys homed there are asked of their second
- * home, or count as absent; what it holds is got from there only where nobody need be asked (mapped memory). It goes on
- * asking this rank. Any thread; does not block.
+ * Exclude a rank (on not 0) or include it again (on 0). This is a local choice; no other rank learns of it. An excluded
+ * rank gets no copies of this rank's puts and no queries: queries for keys homed there go to their second home, or the
+ * keys count as absent; its blocks are read only where that needs no message (mapped memory). It may still query this
+ * rank. Any thread; does not block.
  * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_INVALID_PARAM: rank is the caller's own.
  */
 KVCL_API kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on) KVCL_MUST_CHECK;

@@ -1,12 +1,11 @@
 /*
- * What a router needs to follow a store: which rank holds which blocks, and every change of that, in order.
+ * Events of a store, for routers: which rank holds which blocks, and every change of that, in order.
  *
- * Each rank numbers the changes of its own blocks 1, 2, 3, ... without gaps and keeps the last of them in a ring. A
- * follower takes a snapshot once (kvcl_store_list from cursor 0: it says the number of the newest event when it began),
- * then asks for the events after that number, for ever. Events that came while the listing went on may be in it
- * already: a follower applies them all the same, since to add a key twice, or to take out one that is not there,
- * changes nothing. Who comes too late is told so (KVCL_ERR_STALE) and takes a new snapshot. A rank that is found to be
- * gone (KVCL_ERR_RANK_FAILED) has taken all its blocks with it.
+ * Each rank numbers the changes of its own blocks 1, 2, 3, ... without gaps and keeps the latest in a ring. A follower
+ * takes a snapshot once (kvcl_store_list from cursor 0, which returns the number of the newest event when it began),
+ * then reads the events after that number. Events during the listing may already be in it: a follower applies them all
+ * the same, since adding a key twice, or removing one that is absent, changes nothing. A follower that is too late gets
+ * KVCL_ERR_STALE and takes a new snapshot. A rank that fails (KVCL_ERR_RANK_FAILED) loses all its blocks.
  */
 #ifndef KVCL_STORE_EVENTS_H
 #define KVCL_STORE_EVENTS_H
@@ -19,7 +18,7 @@ KVCL_BEGIN_DECLS
 typedef enum kvcl_store_event_kind {
     KVCL_STORE_STORED   = 1, /* this rank holds the block now */
     KVCL_STORE_EVICTED  = 2, /* given up, for room */
-    KVCL_STORE_REMOVED  = 3, /* withdrawn by its owner, or removed by somebody */
+    KVCL_STORE_REMOVED  = 3, /* withdrawn by its owner, or removed by a rank */
     KVCL_STORE_MOVED    = 4, /* given up, because rank to_rank has it now */
     KVCL_STORE_DEMOTED  = 5, /* now on a slower tier of this rank: the event's */
     KVCL_STORE_PROMOTED = 6  /* back on a faster tier of this rank: the event's */
@@ -36,16 +35,16 @@ typedef struct kvcl_store_event {
     uint32_t   kind;    /* kvcl_store_event_kind_t; take one that you do not know as nothing */
     uint32_t   tier;    /* kvcl_store_tier_t: where the copy is, or was. A rank may hold a key on several */
     kvcl_key_t key;
-    uint64_t   tenant;  /* whose it is, as the put said; 0: nobody's */
+    uint64_t   tenant;  /* the tenant that the put named; 0: none */
     uint32_t   bytes;   /* of the block */
     int32_t    to_rank; /* KVCL_STORE_MOVED; else -1 */
 } kvcl_store_event_t;
 
 /**
- * The events of a rank of the store's comm (mine, too) after number since, the oldest first, at most cap of them.
- * stride: sizeof(kvcl_store_event_t). If there are none yet, waits up to wait_ns for one (0: not at all); *n_p is then
- * 0. params: timeout_ns is what the
- * rank may take beyond wait_ns. Blocks, but the ..._post form (kvcl_store.h).
+ * Read the events of a rank of the store's comm (the caller included) after number since, oldest first, at most cap of
+ * them. stride: sizeof(kvcl_store_event_t). If there are none, waits up to wait_ns for one (0: not at all); *n_p is
+ * then 0. params: timeout_ns is the time beyond wait_ns that the rank may take. Blocks, except for the ..._post form
+ * (kvcl_store.h).
  * @return KVCL_OK; KVCL_ERR_STALE (events after since are no longer kept, or since is of an earlier life of that rank:
  *         take a snapshot); KVCL_ERR_RANK_FAILED (it is gone, or has closed its part); KVCL_ERR_UNKNOWN_RANK;
  *         KVCL_ERR_UNSUPPORTED (it keeps no events); KVCL_ERR_TIMED_OUT (it does not answer).

@@ -1,16 +1,16 @@
 /*
  * Values: bytes of any length under a key of a store (kvcl_store.h), from and to plain memory.
  *
- * How a value lies in the pools, which decides what it costs. B is block_bytes, of a pool of several
- * sizes the first, the same on all ranks with a pool:
- *   - of exactly B bytes: one block under the key itself, as kvcl_store_put would make it; kvcl_store_get finds it too.
- *   - of at most B - 96 bytes, none too: one block, which begins with a head of 96 bytes.
- *   - any other: ceil(bytes / B) blocks, its parts, and a block for the head. The last part and the head fill a block
- *     each all the same: a value of B + 1 bytes takes three blocks. So choose B well below the usual value, or equal
- *     to it; whole blocks travel and are summed, so values far smaller than B pay for B.
- * The head lies under a key made from the value's (kvcl_store_value_key), the parts under keys made from that, a random
- * number of this put, and their place. The head is published last. So a get finds all of one put, or nothing: never
- * parts of two, whoever puts, replaces, removes or dies meanwhile.
+ * The length of a value decides its cost. B is block_bytes (the first size of a pool of several), the same on all ranks
+ * with a pool:
+ *   - exactly B bytes: one block under the key itself, as kvcl_store_put makes it; kvcl_store_get finds it too.
+ *   - at most B - 96 bytes, also 0: one block, which begins with a head of 96 bytes.
+ *   - any other length: ceil(bytes / B) blocks, its parts, and a block for the head. The last part and the head take a
+ *     whole block each: a value of B + 1 bytes takes three blocks. So choose B well below the usual length, or equal to
+ *     it; whole blocks travel and are checksummed, so values far smaller than B pay for B.
+ * The head has a key derived from the value's (kvcl_store_value_key). The parts have keys derived from that, a random
+ * number of this put, and their index. The head is published last. So a get finds all of one put, or nothing: never
+ * parts of two, whatever other ranks put, replace, remove, or whichever of them fails meanwhile.
  *
  * Values larger than KVCL_STORE_STRIPE (16 MiB) are spread over the pools of up to KVCL_STORE_STRIPE_RANKS ranks, in
  * runs of 4 MiB, and got from all of them at once. Parts are blocks as any others: a value of which one was evicted is
@@ -42,11 +42,10 @@ typedef struct kvcl_value {
 
 /**
  * Put n values, as kvcl_store_put does n blocks: params replicas, copies, tenant, timeout_ns, KVCL_PUT_WAIT mean the
- * same. A value that this rank's pool holds already, of as many bytes, with as many copies and all of its parts, is a
- * no-op; one that has lost a part is put anew. A value with parts, and a put with KVCL_PUT_WAIT, blocks in the call, at
- * most until the deadline (but a silent home costs KVCL_TIMEOUT where parts of an earlier put are looked for): parts
- * have all their copies before it returns, and stay in place until the head, with all its copies, is there. The memory,
- * and all arrays, may change when the call returns.
+ * same. A value that this rank's pool already holds, with the same length, as many copies and all of its parts, is a
+ * no-op; one that has lost a part is put again. A value with parts, and a put with KVCL_PUT_WAIT, blocks in the call,
+ * at most until the deadline: parts have all their copies before it returns, and stay in place until the head is listed
+ * with all its copies. The memory and all arrays may change when the call returns.
  *
  * Completes when the directory has all copies of all of it. copies: how many there are of each value.
  * @return KVCL_OK; KVCL_ERR_NO_SPACE (there is no room: nothing of any of the values is kept), KVCL_ERR_TIMED_OUT,

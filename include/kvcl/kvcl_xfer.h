@@ -46,7 +46,7 @@ typedef struct kvcl_xfer_params {
     uint8_t          *copies;      /* kvcl_store_put: one entry a block: how many copies there are, written before
                                       completion; may be NULL */
     void             *stream;      /* gets, puts, sends, recvs: a CUstream (see below); NULL: none */
-    uint64_t         tenant;       /* kvcl_store_put: whose the blocks are (kvcl_store_admin.h); 0: nobody's */
+    uint64_t         tenant;       /* kvcl_store_put: the tenant of the blocks (kvcl_store_admin.h); 0: none */
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \
     {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0}
@@ -102,7 +102,7 @@ typedef struct kvcl_xfer_params {
  */
 
 /**
- * Send the selected blocks to the recv that names (my rank or any source, tag). Completes when the receiver has the
+ * Send the selected blocks to the recv that names (this rank or any source, tag). Completes when the receiver has the
  * bytes. Sends from one rank with one tag match in the order they were posted.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a block id), KVCL_ERR_INVALID_PARAM. Later, by the
  *         request: KVCL_ERR_TRUNCATED (the two sides select different sizes; both learn it, nothing was written),
@@ -116,11 +116,11 @@ KVCL_API kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_
 /*
  * Layer by layer: a send with KVCL_LAYERWISE is posted once, before any of its layers is computed, and matches as any
  * other. Nothing of a layer is read before kvcl_req_layer_ready(req, layer); layers are marked in any order. The recv
- * is an ordinary one: it takes each layer as soon as it is marked, and kvcl_req_layer_wait(req, layer, ...) on it
- * returns when that layer is all here, so that the transfer hides behind the computing on both sides. Each side names
+ * is an ordinary one: it fetches each layer as soon as it is marked, and kvcl_req_layer_wait(req, layer, ...) on it
+ * returns when that layer has arrived, so that the transfer overlaps with computing on both sides. Each side names
  * layers as its own cache counts them: if the sender selects layers {8, 16} and the receiver {0, 8}, the sender marks 8
- * where the receiver waits for 0. Heads, block ids and strides may differ as ever; a kvcl_recv_bytes takes it too, all
- * at once.
+ * where the receiver waits for 0. Heads, block ids and strides may differ as in any transfer; a kvcl_recv_bytes
+ * receives it too, all at once.
  *
  * The send completes when the receiver has all layers, so not before all were marked; its deadline, and the recv's,
  * count from their posts and must leave time for the computing. Cancel, deadline and a dead rank end both sides as
@@ -139,10 +139,10 @@ KVCL_API kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag,
                                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * Copy blocks from a rank's cache into mine (get), or from mine into the rank's (put); the peer's program takes no
- * part. Completion of a put means that the bytes are visible to the peer. A failed or canceled get may have changed
- * the local blocks; after completion nothing changes them any more. Between caches of my own the two selections must
- * not share a block.
+ * Copy blocks from a rank's cache into the local one (get), or from the local one into the rank's (put); the peer's
+ * program takes no part. Completion of a put means that the bytes are visible to the peer. A failed or canceled get may
+ * have changed the local blocks; after completion nothing changes them any more. Between caches of one rank the two
+ * selections must not share a block.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a local block id), KVCL_ERR_INVALID_PARAM. Later, by
  *         the request: KVCL_ERR_NOT_REGISTERED (no cache of that name there), KVCL_ERR_BAD_LAYOUT,
  *         KVCL_ERR_OUT_OF_RANGE (a remote id), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.

@@ -56,7 +56,7 @@ bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_statu
             return false;
         }
     }
-    /* It ended well here, with all that was due: who still announces means another collective, or other bytes. */
+    /* It ended well locally, with all announcements: a further one means another collective, or other bytes. */
     *status_p = KVCL_ERR_INVALID_PARAM;
     for (i = 0; (i < cc->n_failures) && (i < KVCL_COLL_FAILURES); ++i) {
         if (cc->failures[i].seq == seq) {

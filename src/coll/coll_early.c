@@ -1,14 +1,14 @@
 /*
- * Where messages of collectives arrive, and what is held of those that come early.
+ * Arrival of collectives' messages, and the queue of early ones.
  *
- * Early: a rank may announce in a collective, even in a communicator, that this rank has not come to. Such messages are
- * kept as they came and handled when the collective begins. Bound: an honest rank has at most KVCL_COLL_OPEN
+ * Early: a rank may announce in a collective, or even in a communicator, that this rank has not begun. Such messages
+ * are kept unchanged and handled when the collective begins. Bound: an honest rank has at most KVCL_COLL_OPEN
  * collectives of a communicator under way, each with KVCL_EXEC_ANNOUNCES announcements open to a peer; EARLY_MAX holds
- * four communicators' worth. Who exceeds it gets an ABORT. What is older than two timeouts belongs to nobody.
+ * those of four communicators. A peer that exceeds it gets an ABORT. Messages older than two timeouts are dropped.
  *
  * An ABORT for a collective that has not begun is answered with an ABORT at once: nothing is being read. An
- * announcement for one that is over is answered with how that ended. Nothing else of those that are over is answered,
- * and no answer is: two sides that both do not know a collective would never end.
+ * announcement for one that is over is answered with its status. No other message of those is answered, and no answer
+ * is: two sides that both do not know a collective would never end.
  *
  * Engine lock throughout.
  */
@@ -61,7 +61,7 @@ void kvcl_coll_replay(kvcl_coll_op_t *op)
     }
 }
 
-/* Is there room for one more of this peer's? What nobody came for makes room. */
+/* Is there room for one more message of this peer? Expired messages make room. */
 static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
 {
     uint64_t now = kvcl_now_ns(), age = 2 * ctx->config.timeout_ns;

@@ -1,5 +1,5 @@
 /*
- * Messages of collectives (coll_wire.h): those I send, and those that come about a collective that has begun here.
+ * Messages of collectives (coll_wire.h): those that this rank sends, and those received for a collective under way.
  *
  * Everything in a message is hostile until it was compared with the plan; block ids are checked by the pull.
  * Engine lock throughout.
@@ -236,7 +236,7 @@ static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t 
         kvcl_req_keep_error(&op->req);
     }
     kvcl_exec_fail(&op->exec, status);
-    if (from == NULL) { /* not in my plan: the executor will not tell it */
+    if (from == NULL) { /* not in the local plan: the executor will not notify it */
         kvcl_coll_try_abort(op->cc, op->seq, peer, (op->exec.status != KVCL_OK) ? op->exec.status : status);
     }
 }
@@ -246,7 +246,7 @@ kvcl_status_t kvcl_coll_error_of(int32_t status)
     return ((status < 0) && (status >= KVCL_ERR_INTERNAL)) ? (kvcl_status_t)status : KVCL_ERR_CANCELED;
 }
 
-/* Who knows the communicator no more, or not yet, names no rank. */
+/* A peer that no longer knows the communicator, or not yet, names no rank. */
 static kvcl_coll_peer_t *find_from(kvcl_coll_op_t *op, const kvcl_peer_t *peer, uint32_t rank)
 {
     uint32_t i;

@@ -25,7 +25,7 @@ typedef struct call {
     kvcl_comm_h      comm;
     int              root;
     void             *buf;
-    const void       *in;    /* allgather: my part */
+    const void       *in;    /* allgather: this rank's part */
     kvcl_cache_h     cache;
     const kvcl_sel_t *sel;
     uint64_t         len;    /* as kvcl_coll_shape_t.len */

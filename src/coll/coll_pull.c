@@ -1,10 +1,10 @@
 /*
- * The bytes of collectives (coll_run.h): what is pulled from a peer, and what came along with its announcement.
+ * The bytes of collectives (coll_run.h): pulls from a peer, and eager bytes of its announcements.
  *
- * What was copied from a peer's mapped memory counts only if the peer took nothing back meanwhile (pull.h, guarded):
- * one that gave up may have reused its buffer, and its word of that may be stuck behind others. If it did, its offer is
- * asked, which refuses if this collective was given up. Then the transports are asked once more (the landed list), so
- * that a peer that gave up and said so is usually heard before its bytes are passed on.
+ * A copy from a peer's mapped memory counts only if the peer revoked nothing meanwhile (pull.h, guarded): a peer that
+ * aborted may have reused its buffer, and its ABORT may be queued behind other messages. If it revoked, its offer is
+ * pulled instead, which refuses if this collective was aborted. Then the transports are polled once more (the landed
+ * list), so that an ABORT that has arrived is usually handled before the bytes are passed on.
  *
  * Engine lock throughout.
  */
@@ -95,7 +95,7 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
     kvcl_status_t    status;
 
     while (pull->state != KVCL_COLL_PULL_FREE) {
-        ++pull; /* the executor has no more pulls under way than there are entries */
+        ++pull; /* the executor has at most as many pulls under way as there are entries */
     }
     if (child == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");

@@ -1,13 +1,13 @@
 /*
  * The life of a collective (coll_run.h).
  *
- * A collective begins by making sessions with all peers of its plan; the executor's actions are taken when all of
- * these have come or failed.
+ * A collective begins by establishing sessions with all peers of its plan; the executor's actions start when all of
+ * these are established or have failed.
  *
- * It ends when the executor has finished and no peer reads my buffer any more. After a failure peers have
- * GRACE_NS to say so; who is silent is then taken for dead as far as this collective goes.
+ * It ends when the executor has finished and no peer reads the local buffer any more. After a failure peers have
+ * GRACE_NS to confirm that; this collective then treats a silent peer as dead.
  *
- * Engine lock throughout. kvcl_coll_advance may end, and free, the operation: callers touch it no more.
+ * Engine lock throughout. kvcl_coll_advance may end, and free, the operation: callers must not use it afterwards.
  */
 #include "config.h"
 #include "coll/coll_run.h"
@@ -56,7 +56,7 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
     }
 }
 
-/* Ranks that are not in my plan may be waiting for ranks that are: tell those I have a session with. */
+/* Ranks outside the local plan may wait for ranks inside it: notify those with a session. */
 static void tell_others(kvcl_coll_op_t *op)
 {
     kvcl_comm_h comm = op->cc->comm;
@@ -106,7 +106,7 @@ void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status)
     const bool failed = (peer->op->exec.status != KVCL_OK);
 
     peer->gone = true;
-    /* Boot named it and a transport leads there: that nobody answers means that it died. */
+    /* Boot named it and a transport reaches it: no reply means that it died. */
     if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL))) {
         status = KVCL_ERR_RANK_FAILED;
     }
@@ -226,7 +226,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     kvcl_list_del(&op->landed_link);
     kvcl_plan_cache_put(&cc->plans, op->plan);
     if (status != KVCL_OK) {
-        kvcl_take_back(ctx); /* a peer that was not heard any more may be copying */
+        kvcl_take_back(ctx); /* a silent peer may still be copying */
         kvcl_coll_comm_failure(cc, op->seq, status);
     }
     --cc->running;

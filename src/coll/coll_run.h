@@ -3,11 +3,11 @@
  *
  * One kvcl_coll_op_t is one collective as this rank runs it, a request. Its life: posted (waiting, while as many as
  * KVCL_COLL_OPEN of its communicator are under way), begun (sessions with the plan's peers are made, then the
- * executor's actions are done as they come), over (executor finished, nobody reads my buffer any more), complete.
- * Who does what: coll_post.c the public calls, coll_run.c the life, coll_pull.c the bytes, coll_msg.c messages,
- * coll_early.c those that come too early, coll_comm.c what is kept of a communicator, coll_room.c the room.
+ * executor's actions are performed), over (executor finished, no peer reads the local buffer any more), complete.
+ * Files: coll_post.c the public calls, coll_run.c the life, coll_pull.c the bytes, coll_msg.c messages,
+ * coll_early.c early ones, coll_comm.c the state of a communicator, coll_room.c the room.
  *
- * All under the engine lock, but the calls that say otherwise.
+ * All under the engine lock, except for calls that say otherwise.
  */
 #ifndef KVCL_COLL_RUN_H
 #define KVCL_COLL_RUN_H
@@ -61,9 +61,9 @@ typedef struct kvcl_coll_peer {
     kvcl_peer_waiter_t waiter;
     bool               waiting;  /* for its session */
     bool               gone;
-    bool               told;     /* it has been told where my bytes lie */
+    bool               told;     /* it has been sent the place of the local bytes */
     uint64_t           offer;    /* its offer, from its announcements */
-    uint64_t           taken_back; /* its count of taken back bytes, from the last of them */
+    uint64_t           taken_back; /* its revocation count, from the last of them */
     bool               described; /* where its bytes lie is known: */
     uint32_t           cache;
     kvcl_sel_t         sel;      /* owned */
@@ -138,7 +138,7 @@ extern const kvcl_req_class_t kvcl_coll_class;
 
 /* ---- coll_pull.c ---- */
 
-void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* my buffer, at 0 */
+void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* the local buffer, at 0 */
 void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action);
 void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status);
 unsigned kvcl_coll_poll(kvcl_context_h ctx); /* what landed */
@@ -174,8 +174,8 @@ void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc);
 /** Has this collective ended here? Then *status_p is what an announcement of it is answered with. */
 bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p);
 void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t status);
-/** No lock held; asks boot the first time. The same on all ranks: has each rank's cache memory a path to be mapped by
- *  all others, as far as addresses tell? */
+/** No lock held; queries boot the first time. The same on all ranks: can every rank map the cache memory of all others,
+ *  as far as addresses tell? */
 kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_coll_path_t *path_p) KVCL_MUST_CHECK;
 
 #endif

@@ -1,14 +1,14 @@
 /*
  * The message of collectives, as it travels (wire/wire.h says how).
  *
- * ANNOUNCE  bytes [off, off + len) of my buffer may be taken; the k-th such notice to you in this collective. Payload:
- *           the bytes themselves (EAGER), or the block ids of where they lie in a cache of mine (SOURCE, once per
- *           collective and receiver, with any of its announcements), or nothing. op is the offer under which they may
- *           be pulled by message; 0 with EAGER and where there are no bytes.
- * ACK       your k-th announcement has been taken.
- * ABORT     status: I read no more of your buffer and announce no more of mine in this collective.
+ * ANNOUNCE  bytes [off, off + len) of the sender's buffer may be pulled; the k-th announcement to this receiver in this
+ *           collective. Payload: the bytes themselves (EAGER), or their block ids in a cache of the sender (SOURCE,
+ *           once per collective and receiver, with any of its announcements), or nothing. op is the offer under which
+ *           they may be pulled by message; 0 with EAGER and for announcements without bytes.
+ * ACK       the k-th announcement of the receiver has been pulled.
+ * ABORT     status: the sender no longer reads the receiver's buffer and announces nothing more in this collective.
  *
- * logical, n_blocks and block_bytes say what the sender's buffer is, so that ranks whose selections differ learn it;
+ * logical, n_blocks and block_bytes describe the sender's buffer, so that ranks whose selections differ detect that;
  * all are 0 for plain bytes.
  */
 #ifndef KVCL_COLL_WIRE_H

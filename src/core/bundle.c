@@ -1,10 +1,10 @@
 /*
  * Bundles (bundle.h). A payload is a row of messages: u32 length of the header, u32 length of the data, the header, the
- * data; headers are whole, with peer and token, and are looked at as any other message's.
+ * data. Headers are complete, with peer and token, and pass the same checks as those of single messages.
  *
- * A bundle is one buffer, taken when the first message comes and given back when it has left: small ones are copied by
- * the transport, larger ones are not. One message alone goes as itself. Who posts is told of no failure of what waited:
- * then the peer fails, at the next poll, as it does when its endpoint breaks.
+ * A bundle is one buffer, allocated for the first message and released when it has been sent: the transport copies
+ * small ones, and sends larger ones in place. A single message is sent without a bundle. A poster does not learn of a
+ * failure of waiting messages: the peer then fails at the next poll, as it does when its endpoint breaks.
  */
 #include "config.h"
 #include "core/bundle.h"
@@ -105,7 +105,7 @@ void kvcl_bundle_flush(kvcl_peer_t *peer)
     if (status != KVCL_INPROGRESS) {
         give_back(bundle);
     }
-    if (status < 0) { /* whoever posts now may not hear of it in here */
+    if (status < 0) { /* a post must not report the failure to its caller here */
         kvcl_log_debug("%s: messages that waited cannot leave", peer->name);
         peer->bundle_lost = true;
         list(peer);
@@ -153,7 +153,7 @@ void kvcl_bundles_end(kvcl_context_h ctx)
     (void)kvcl_bundles_flush(ctx);
 }
 
-/* A question may wait for an answer only if somebody is going to take that in. */
+/* A request may wait for a reply only if a thread will receive that reply. */
 static bool may_wait(const kvcl_peer_t *peer, bool soon)
 {
     const kvcl_engine_t *eng = &peer->ctx->engine;

@@ -1,11 +1,11 @@
 /*
- * Small messages to one peer that leave together, as one BUNDLE: over sockets each message costs both sides a call of
- * the kernel and a wake-up, which is more than most of them cost by themselves.
+ * Small messages to one peer that are sent together, as one BUNDLE: over sockets each message costs both sides a system
+ * call and a wake-up, more than most messages cost by themselves.
  *
- * Two kinds wait, for a peer whose endpoint goes by sockets: what is posted while a transport's messages are taken in,
- * until all of those that have come are (answers); and questions posted by kvcl_peer_post_soon() while an earlier one
- * is still to be answered at once, until that answer comes, or anybody polls (Nagle's rule). Nothing overtakes what
- * waits.
+ * Two kinds wait, for a peer whose endpoint uses sockets. Messages posted while the transport's received messages are
+ * handled (replies) wait until all received ones are handled. Requests posted by kvcl_peer_post_soon() while an earlier
+ * one has no reply yet wait until that reply arrives or any thread polls (Nagle's rule). No message overtakes a waiting
+ * one.
  * Engine lock held.
  */
 #ifndef KVCL_CORE_BUNDLE_H
@@ -21,7 +21,7 @@ bool kvcl_bundles_flush(struct kvcl_context *ctx);
 /** Between these posts wait. */
 void kvcl_bundles_begin(struct kvcl_context *ctx);
 void kvcl_bundles_end(struct kvcl_context *ctx);
-/** No lock: nobody uses the context's peers any more. */
+/** No lock: no thread uses the context's peers any more. */
 void kvcl_bundles_fini(struct kvcl_context *ctx);
 
 /**

@@ -198,7 +198,7 @@ static bool is_closing(kvcl_context_h ctx)
     return closing;
 }
 
-/* What was stopped completes, closed endpoints let go of what they sent: memory and rooms go only afterwards. */
+/* Stopped operations complete and closed endpoints release their sends; only then are memory and rooms freed. */
 static void settle(kvcl_context_h ctx)
 {
     uint64_t deadline = kvcl_deadline_after(KVCL_NS_PER_SEC);

@@ -36,15 +36,15 @@ typedef struct kvcl_room {
                                                                         half-built state never */
     /* Optional. Lock held; must not block. Returns how much moved. */
     unsigned      (*poll)(struct kvcl_context *ctx, void *state);
-    /* Optional. Lock held. Is there something that only poll() can move now, and no descriptor tells of? Cheap. */
+    /* Optional. Lock held. Is there work for poll() that no descriptor reports? Cheap. */
     bool          (*outstanding)(struct kvcl_context *ctx, void *state);
     /* Optional. Lock held; may drop and retake it to copy bytes. Returns whether it did anything. */
     bool          (*work)(struct kvcl_context *ctx, void *state);
     /* Optional. Lock held. */
     void          (*peer_failed)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
-    /* Optional. Lock held. The endpoint is about to be closed: let go of what was opened on it. */
+    /* Optional. Lock held. The endpoint is about to be closed: release everything opened on it. */
     void          (*peer_closing)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
-    /* Optional. Lock held. The communicator goes: let go of what was kept of it. */
+    /* Optional. Lock held. The communicator is being freed: release its state. */
     void          (*comm_freed)(struct kvcl_context *ctx, void *state, struct kvcl_comm *comm);
 } kvcl_room_t;
 
@@ -57,7 +57,7 @@ struct kvcl_context {
     pthread_mutex_t       boot_lock;  /* boot calls; taken before, never inside, the engine lock */
     uint8_t               uuid[16];   /* this context's incarnation, random */
     uint8_t               secret[32]; /* the job's */
-    uint8_t               cookie[32]; /* mine: makes the handshake's first half stateless */
+    uint8_t               cookie[32]; /* local: makes the handshake's first half stateless */
     uint8_t               *address;   /* packed, see address.h */
     size_t                address_len;
     kvcl_engine_t         engine;

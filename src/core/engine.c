@@ -27,7 +27,7 @@ static void drain_fd(int fd)
     uint64_t count;
 
     if (read(fd, &count, sizeof(count)) < 0) {
-        return; /* nobody signalled */
+        return; /* no signal arrived */
     }
 }
 
@@ -39,7 +39,7 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
     ++eng->completed;
     kvcl_callback_queue(ctx, req);
     if ((req->cb != NULL) && eng->has_thread) {
-        kvcl_engine_notify(ctx); /* users are told when it can be collected: when the callback has returned */
+        kvcl_engine_notify(ctx); /* users are notified when it can be collected: when the callback has returned */
     } else {
         kvcl_engine_news(ctx);
     }
@@ -101,7 +101,7 @@ static bool has_sleeper(const kvcl_engine_t *eng)
     return eng->has_thread || eng->user_loop;
 }
 
-/* Let the progress thread's epoll hear the transports, once, or not at all while somebody else polls. */
+/* Add the transports to the progress thread's epoll, once, or remove them while another thread polls. */
 static void set_thread_fds(kvcl_engine_t *eng, bool on)
 {
     struct epoll_event ev = {.events = on ? (EPOLLIN | (eng->user_loop ? 0u : EPOLLONESHOT)) : 0};
@@ -117,7 +117,7 @@ static void set_thread_fds(kvcl_engine_t *eng, bool on)
     eng->fds_armed = on;
 }
 
-/* Sleepers look up once a second, so that a usual deadline (many seconds away) need not wake anybody when it is set. */
+/* Sleepers wake once a second, so that a usual deadline (many seconds away) wakes no thread when it is set. */
 static uint64_t sleep_until(uint64_t until_ns)
 {
     uint64_t soon = kvcl_deadline_after(KVCL_NS_PER_SEC);
@@ -321,7 +321,7 @@ unsigned kvcl_engine_pass(kvcl_context_h ctx)
     uint64_t      before;
 
     if (pthread_mutex_trylock(&eng->lock) != 0) {
-        return 0; /* somebody is at it */
+        return 0; /* another thread is at it */
     }
     before = eng->completed;
     if (!eng->polling) {

@@ -72,7 +72,7 @@ void          kvcl_engine_fini(struct kvcl_context *ctx);
 void kvcl_lock(struct kvcl_context *ctx);
 /** kvcl_lock if that needs no waiting. @return whether it did. */
 bool kvcl_trylock(struct kvcl_context *ctx) KVCL_MUST_CHECK;
-/** Unlock, and wake the progress thread if something needs it that nobody else is going to do. */
+/** Unlock, and wake the progress thread if there is work that no other thread will do. */
 void kvcl_unlock(struct kvcl_context *ctx);
 /** Unlock where nothing was begun that needs the progress thread: nobody is woken. */
 void kvcl_unlock_quietly(struct kvcl_context *ctx);
@@ -89,7 +89,7 @@ static inline void kvcl_assert_locked(struct kvcl_context *ctx)
 }
 #endif
 
-/** Lock held: the progress thread shall run soon (a deadline moved nearer, a copy waits). */
+/** Lock held. Make the progress thread run soon (an earlier deadline, a waiting copy). */
 void kvcl_engine_kick(struct kvcl_context *ctx);
 /** Lock held: is there what a transport or a room could not finish inside a post, and only polling moves? */
 bool kvcl_engine_outstanding(struct kvcl_context *ctx);
@@ -99,7 +99,7 @@ void kvcl_engine_rouse(struct kvcl_context *ctx);
 void kvcl_engine_notify(struct kvcl_context *ctx);
 /** Lock held: the same, for what users may have waited for by the context's eventfd. */
 void kvcl_engine_news(struct kvcl_context *ctx);
-/** Any thread, no lock, never waits: somebody shall poll soon. A context that nobody moves stays as it is. */
+/** Any thread, no lock, never waits. Request a poll soon. No effect while no thread progresses the context. */
 void kvcl_engine_nudge(struct kvcl_context *ctx);
 /** Lock held: a request became final. */
 void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_request *req);
@@ -111,8 +111,8 @@ void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_request *req);
 bool kvcl_engine_wait(struct kvcl_context *ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
 
 /**
- * What the progress thread does before it sleeps, for a user who sleeps on epfd (eventloop.c). Lock held on entry and on
- * return, not in between: one pass of everything, then arm. @return whether nothing is left to do.
+ * What the progress thread does before it sleeps, for a user who sleeps on epfd (eventloop.c). Lock held on entry and
+ * on return, not in between: one pass of everything, then arm. @return whether nothing is left to do.
  */
 bool kvcl_engine_arm(struct kvcl_context *ctx);
 

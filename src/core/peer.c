@@ -101,7 +101,7 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
     return (*peer_p != NULL) ? KVCL_OK : add(ctx, parsed.uuid, address, len, peer_p);
 }
 
-/* The first transport of mine that the peer's address names and that leads there: loop inside one process, then ucx. */
+/* The first local transport that the peer's address names and that reaches it: loop in one process, then ucx. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
 {
     kvcl_engine_t  *eng = &peer->ctx->engine;

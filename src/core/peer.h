@@ -37,11 +37,11 @@ typedef struct kvcl_peer {
     uint64_t            out_token;
     uint64_t            in_tokens[2];
     uint8_t             uuid[16];
-    uint8_t             nonce[16];  /* of the handshake I began */
+    uint8_t             nonce[16];  /* of the handshake that this rank began */
     uint8_t             *address;   /* packed; NULL until known */
     size_t              address_len;
     unsigned            suspicions; /* stores that suspect it to be silent */
-    bool                parting;    /* was told that I leave, and has not answered yet */
+    bool                parting;    /* was sent BYE, and has not replied yet */
     int8_t              maps;       /* are its caches mapped here: 1, 0, or -1 not known yet */
     kvcl_xport_ep_t     *ep;
     const kvcl_xport_ops_t *ops;    /* ep's transport */
@@ -51,8 +51,8 @@ typedef struct kvcl_peer {
     kvcl_map_t          rcaches;    /* cache/rcache.c: by hash of name or id */
     kvcl_list_t         stale_rcaches;
     struct kvcl_rcache  *_Atomic direct; /* its cache that was mapped last, for gets without the lock; NULL: none */
-    struct kvcl_lane    *lane_in;   /* lane/lane.h: by which I pull from it; NULL: none */
-    struct kvcl_lane    *lane_out;  /* by which it pulls from me */
+    struct kvcl_lane    *lane_in;   /* lane/lane.h: by which this rank pulls from it; NULL: none */
+    struct kvcl_lane    *lane_out;  /* by which it pulls from this rank */
     uint64_t            lane_retry_ns; /* none is asked for before */
     uint8_t             lane_key[16]; /* for its next connection, if lane_key_given */
     bool                lane_key_given;
@@ -97,14 +97,14 @@ void          kvcl_peer_unwait(kvcl_peer_waiter_t *waiter);
  */
 kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
                              kvcl_xport_send_t *send) KVCL_MUST_CHECK;
-/** The same, copying, any size up to a few MiB: small payloads by the transport's copy, others by one of ours. */
+/** The same, copying, any size up to a few MiB: the transport copies small payloads, KVCL larger ones. */
 kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
 
 /** The same, small, for a question that its peer answers at once: it may wait for the answer to an earlier one. */
 kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
-/** Lock held: such a question has left, or waits to; it was answered, or nobody waits for the answer any more. */
+/** Lock held: such a request was sent, or waits to be; its reply arrived, or no thread waits for it any more. */
 void          kvcl_peer_asked(kvcl_peer_t *peer);
 void          kvcl_peer_answered(kvcl_peer_t *peer);
 

@@ -85,7 +85,7 @@ static void on_hello(kvcl_context_h ctx, const kvcl_hs_msg_t *in, kvcl_xport_rep
     (void)kvcl_xport_reply(reply, &out, sizeof(out));
 }
 
-/* The peer that I greeted with this nonce, or NULL. */
+/* The peer that this rank sent HELLO with this nonce, or NULL. */
 static kvcl_peer_t *greeted(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
 {
     kvcl_peer_t *peer = kvcl_peer_by_uuid(ctx, in->ids.uuid_b);
@@ -192,7 +192,7 @@ static void on_welcome(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_peer_set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, true));
 }
 
-/* Unproven, so believed only about a handshake of mine that is still open. */
+/* Unproven, so it counts only for a handshake that this rank began and that is still open. */
 static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
 {
     kvcl_peer_t   *peer = greeted(ctx, in);

@@ -24,7 +24,7 @@
 
 typedef struct kvcl_xport      kvcl_xport_t;      /* one per context and transport; implementations embed it first */
 typedef struct kvcl_xport_ep   kvcl_xport_ep_t;   /* one per peer */
-typedef struct kvcl_xport_mem  kvcl_xport_mem_t;  /* memory of mine */
+typedef struct kvcl_xport_mem  kvcl_xport_mem_t;  /* local memory */
 typedef struct kvcl_xport_rmem kvcl_xport_rmem_t; /* memory of a peer, as one endpoint sees it */
 typedef struct kvcl_xport_reply kvcl_xport_reply_t; /* the way back to a message's sender, during its recv callback */
 
@@ -60,7 +60,7 @@ typedef struct kvcl_xport_params {
     kvcl_xport_cbs_t cbs;
     const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */
     const char       *net;       /* interfaces to listen on, comma separated ("lo" by default) */
-    uint64_t         keepalive_ns; /* how soon a silent death shall be noticed, where the transport can */
+    uint64_t         keepalive_ns; /* how soon a silent death is noticed, where the transport can */
 } kvcl_xport_params_t;
 
 typedef struct kvcl_xport_attr {
@@ -82,7 +82,7 @@ typedef struct kvcl_xport_ops {
     const char *name;
     /* No lock held; may block. On failure nothing is left. */
     kvcl_status_t (*init)(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
-    /* No lock held and nobody else inside; all endpoints and memory are closed. */
+    /* No lock held, no other call under way; all endpoints and memory are closed. */
     void          (*fini)(kvcl_xport_t *xport);
     void          (*query)(kvcl_xport_t *xport, kvcl_xport_attr_t *attr);
     /* My address, opaque bytes for a peer's ep_create. Valid until fini. At most 4 KiB. */
@@ -91,8 +91,8 @@ typedef struct kvcl_xport_ops {
     /* Hostile bytes are refused with KVCL_ERR_PROTOCOL. KVCL_ERR_UNREACHABLE if no transport leads there. */
     kvcl_status_t (*ep_create)(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
     /* Sends in flight complete (canceled) before or from later progress() calls; the transport owns ep from here.
-     * Remote regions may still be open: their .map stays good, and rmem_close is still owed. The peer need not notice:
-     * tcp tells him, shared memory tells him only when a process ends. So say goodbye first. */
+     * Remote regions may still be open: their .map stays good, and rmem_close is still owed. The peer may not notice:
+     * tcp notifies it, shared memory only when a process ends. So send BYE first. */
     void          (*ep_close)(kvcl_xport_ep_t *ep);
     /* One short text, such as "posix", "tcp/lo", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);

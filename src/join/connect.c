@@ -1,8 +1,8 @@
 /*
  * Inter-communicators: kvcl_comm_connect, kvcl_comm_accept, and the room of communicators.
  *
- * Rank 0 of each side meets the other (join/meet.h) and then tells the ranks of its own side how that ended, over the
- * local communicator, so that all of them return the same. To have time for that, the meeting gets a little less than
+ * The rank 0s of both sides meet (join/meet.h). Each then broadcasts the outcome over its local communicator, so that
+ * all ranks of a side return the same. To have time for that, the meeting gets a little less than
  * the caller's timeout. Both calls block and hold no lock.
  */
 #include "config.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What rank 0 tells first; the members' addresses follow. */
+/* The head of the broadcast of rank 0; the members' addresses follow. */
 typedef struct outcome {
     int32_t  status;
     uint32_t n;
@@ -127,7 +127,7 @@ static kvcl_status_t make_inter(kvcl_comm_h local, const outcome_t *outcome, con
     return KVCL_OK;
 }
 
-/* All ranks: learn from rank 0, which comes with status and theirs filled, how it ended. */
+/* All ranks: receive the outcome from rank 0, which passes status and theirs. */
 static kvcl_status_t conclude(kvcl_comm_h comm, kvcl_status_t status, kvcl_members_t *theirs, uint64_t id,
                               uint64_t deadline_ns, kvcl_comm_h *inter_p)
 {
@@ -193,7 +193,7 @@ static kvcl_status_t join(kvcl_comm_h comm, const char *address, bool accept, ui
         return status;
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
-    if (comm->rank == 0) { /* whatever is wrong, the others wait to hear it */
+    if (comm->rank == 0) { /* on every error too: the other ranks wait for the outcome */
         status = (!accept && (address == NULL))
                      ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: rank 0 needs the other side's address", call)
                      : meet_as_root(comm, address, timeout_ns, &theirs, &id);

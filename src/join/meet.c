@@ -124,7 +124,7 @@ static kvcl_status_t post(kvcl_peer_t *peer, uint8_t type, kvcl_msg_connect_t *o
                           (members != NULL) ? members->len : 0);
 }
 
-/* To somebody who is told at most: if it is gone, so be it. */
+/* A notification only: a failed peer does not matter. */
 static void tell(kvcl_peer_t *peer, uint8_t type, uint64_t op, uint32_t kind, kvcl_status_t status)
 {
     kvcl_msg_connect_t out = {.msg = {.op = op}, .kind = kind, .status = status};

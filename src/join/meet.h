@@ -1,11 +1,11 @@
 /*
- * How the rank 0s of two jobs meet for an inter-communicator: CONNECT and CONNECTED, root to root.
+ * The meeting of the rank 0s of two jobs for an inter-communicator: CONNECT and CONNECTED, root to root.
  *
  *   connecting                         accepting
- *   CONNECT ASK, my members      ->    taken by a waiting accept, or held until one comes
+ *   CONNECT ASK, its members     ->    taken by a waiting accept, or held until an accept is called
  *                                <-    CONNECTED: status, id of the new communicator, its members
  *   CONNECT CONFIRM              ->    only now has the accept succeeded
- *   CONNECT WITHDRAW             ->    the asker no longer wants it (deadline, cancel)
+ *   CONNECT WITHDRAW             ->    the connecting side has stopped (deadline, cancel)
  *
  * Members are a list of packed addresses (address.h) in rank order, each after its length, u32.
  */

@@ -1,14 +1,14 @@
 /*
  * Layer-wise sends (KVCL_LAYERWISE): a send whose bytes become readable layer by layer.
  *
- * A send with KVCL_SEND_LAYERS announces no bytes. The matched receiver says LAYERS_WANT, so that nothing is told to
- * who is not there; from then on the sender tells, by LAYERS, each group of layers that became ready, once: first and
- * end of the group, counted from the first selected layer, and an offer of these layers' bytes alone. The receiver
- * pulls each group, out of the sender's cache where that is mapped, else from the offer. What is not ready has no offer
- * and was never told, so nobody reads it.
+ * A send with KVCL_SEND_LAYERS announces no bytes. The matched receiver sends LAYERS_WANT. From then on the sender
+ * reports, by LAYERS, each group of layers that became ready, once: first and end of the group, counted from the first
+ * selected layer, and an offer of these layers' bytes alone. The receiver pulls each group from the sender's cache
+ * where that is mapped, otherwise from the offer. A layer that is not ready has no offer and was never reported, so no
+ * peer reads it.
  *
  * kvcl_layers_out_t is a send's part, kvcl_layers_in_t that of a recv; both belong to their request and live as long
- * as it. Engine lock, but the marking of layers and the looks at what has landed, which are atomic.
+ * as it. Engine lock, except for marking layers and reading what has landed, which are atomic.
  */
 #ifndef KVCL_P2P_LAYERS_H
 #define KVCL_P2P_LAYERS_H
@@ -34,20 +34,20 @@ struct kvcl_layers_out {
     uint32_t         n_told;
     unsigned         open;     /* groups */
     kvcl_list_t      groups;
-    void             (*idle)(kvcl_layers_out_t *out); /* lock held, once after close: nobody reads any more */
-    void             (*failed)(kvcl_layers_out_t *out, kvcl_status_t status); /* lock held: no more can be told */
+    void             (*idle)(kvcl_layers_out_t *out); /* lock held, once after close: all reads have ended */
+    void             (*failed)(kvcl_layers_out_t *out, kvcl_status_t status); /* lock held: no more reports */
     uint64_t         *told;    /* bits */
-    _Atomic uint64_t ready[];  /* bits, then those of told */
+    _Atomic uint64_t ready[];  /* bits of ready layers, then those of reported ones */
 };
 
 /** sel stays the caller's, as long as this. NULL: no memory. */
 kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, struct kvcl_peer *peer, kvcl_cache_h cache,
                                        const kvcl_sel_t *sel);
-/** Lock held: announced; from here on until close it tells. */
+/** Lock held. Announced: reports groups from here until close. */
 void kvcl_layers_out_open(kvcl_layers_out_t *out);
 /** Lock held: the receiver is there. @return KVCL_OK, KVCL_ERR_PROTOCOL (it asked before); failed() may be called. */
 kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t asker, bool whole) KVCL_MUST_CHECK;
-/** Lock held: tell no more, stop serving; idle() comes now or later. Again: nothing. */
+/** Lock held. Stop reporting and serving; idle() is called now or later. A second call does nothing. */
 void kvcl_layers_out_close(kvcl_layers_out_t *out);
 /** Any thread, no lock. layer: of the cache. out may be gone on return: this may have been all that it waited for. */
 kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer) KVCL_MUST_CHECK;
@@ -64,20 +64,20 @@ struct kvcl_layers_in {
     struct kvcl_peer *peer;
     kvcl_msg_send_t  msg;        /* the sender's announcement */
     uint32_t         *ids;       /* the sender's blocks, if its cache may be mapped */
-    kvcl_cache_h     cache;      /* mine; NULL: buf, which takes all layers at once */
+    kvcl_cache_h     cache;      /* the local cache; NULL: buf, which takes all layers at once */
     kvcl_sel_t       sel;
     void             *buf;
-    uint32_t         first;      /* my layer that is the sender's first */
+    uint32_t         first;      /* the local layer that is the sender's first */
     uint32_t         n;          /* layers */
     uint32_t         n_landed;
     unsigned         n_active;
     kvcl_list_t      waiting, active; /* groups */
-    bool             busy;       /* whoever is at work sees to the end */
+    bool             busy;       /* the running thread handles the end */
     kvcl_status_t    status;     /* not OK: it winds up */
     void             *owner;
     void             (*ended)(kvcl_layers_in_t *in, kvcl_status_t status); /* lock held, once; may free it */
     uint64_t         *told;      /* bits */
-    _Atomic uint64_t landed[];   /* bits: their bytes are here; then those of told */
+    _Atomic uint64_t landed[];   /* bits of layers whose bytes have arrived; then those of reported ones */
 };
 
 /** As the announcement says, which is hostile; payload: its block ids. cache NULL: into buf. NULL: no memory, or
@@ -88,13 +88,13 @@ kvcl_layers_in_t *kvcl_layers_in_new(kvcl_context_h ctx, struct kvcl_peer *peer,
 void              kvcl_layers_in_free(kvcl_layers_in_t *in);
 /** Lock held: ask the sender; op is the recv's. ended() may be called inside. */
 void              kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op);
-/** Lock held: what the sender tells, hostile. ended() may be called inside. */
+/** Lock held. A report of the sender, hostile. ended() may be called inside. */
 void              kvcl_layers_in_told(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, const void *data, size_t len);
 /** Lock held: end with status; ended() comes now or later. */
 void              kvcl_layers_in_stop(kvcl_layers_in_t *in, kvcl_status_t status);
 /** Lock held: the one at work on this send, or NULL. */
 kvcl_layers_in_t *kvcl_layers_in_find(kvcl_context_h ctx, const struct kvcl_peer *peer, uint64_t op);
-/** Any thread. layer: of my cache, within the selection. */
+/** Any thread. layer: of the local cache, within the selection. */
 bool              kvcl_layers_in_landed(const kvcl_layers_in_t *in, uint32_t layer);
 
 /* ---- bits ---- */

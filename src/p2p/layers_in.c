@@ -1,5 +1,5 @@
 /*
- * The receiving side of layer-wise sends (layers.h): a pull for each group of layers that the sender told.
+ * The receiving side of layer-wise sends (layers.h): a pull for each group of layers that the sender reported.
  *
  * Ends when all layers have landed, or with the first error, and then only when no pull is under way any more: the
  * fence of a pull is that of the recv. A layer that has landed stays so, however the recv ends.
@@ -260,7 +260,7 @@ static void start_some(kvcl_layers_in_t *in)
     }
 }
 
-/* ---- what the sender tells ---- */
+/* ---- reports of the sender ---- */
 
 static kvcl_status_t take_group(kvcl_layers_in_t *in, const kvcl_layer_group_t *told, uint64_t taken_back)
 {

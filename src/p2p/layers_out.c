@@ -1,9 +1,9 @@
 /*
- * The sending side of layer-wise sends (layers.h): marking, and telling the receiver.
+ * The sending side of layer-wise sends (layers.h): marking layers, and reporting them to the receiver.
  *
- * Marking waits for no lock: a bit, and a word that says to the context that something was marked, which the poll takes
- * off before it looks at the bits, so none is missed. Whoever sets the word wakes who sleeps; but where the progress
- * thread would have to run on the same core, and the lock is free, it tells the receiver itself.
+ * Marking takes no lock: it sets a bit, and a word of the context, which the poll clears before it reads the bits, so
+ * none is missed. The thread that sets the word wakes a sleeping poller. Where the progress thread would need the same
+ * core, and the lock is free, the marking thread reports to the receiver itself.
  */
 #include "config.h"
 #include "p2p/layers.h"
@@ -100,9 +100,9 @@ static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t
     return KVCL_OK;
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
-/* The first layer from `from` on that is ready and was not told; n: none. */
+/* The first layer from `from` on that is ready and not reported; n: none. */
 static uint32_t next_fresh(const kvcl_layers_out_t *out, uint32_t from)
 {
     uint64_t fresh;

@@ -115,7 +115,7 @@ static void send_describe(const kvcl_req_t *req, char *buf, size_t cap)
     }
 }
 
-/* The receiver judges; it says no more than its status. */
+/* The receiver decides, and sends its status only. */
 static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
 {
     const send_t *send = kvcl_container_of((kvcl_req_t *)req, send_t, req);

@@ -1,5 +1,5 @@
 /*
- * What the library tells about itself (kvcl_query.h), but for the collectives' table (coll/coll_run.c).
+ * Queries about the library itself (kvcl_query.h), except for the collectives' table (coll/coll_run.c).
  */
 #include "config.h"
 #include "base/clock.h"

@@ -2,8 +2,8 @@
  * Callbacks of requests (callback.h).
  *
  * req->called moves NOT_YET -> RUNNING -> RETURNED. A queued callback is one whose done_link is in engine->callbacks;
- * it is taken from there under the engine lock, so one thread runs it. RETURNED is stored without the lock and told
- * under it: a waiter that has looked before under the lock is woken, one that looks later sees it.
+ * it is dequeued under the engine lock, so one thread runs it. RETURNED is stored without the lock, and waiters are
+ * woken under it: a waiter that checked before under the lock is woken, and one that checks later sees it.
  */
 #include "config.h"
 #include "req/callback.h"

@@ -1,10 +1,10 @@
 /*
- * Callbacks of requests: who runs them, and when a request may be collected.
+ * Callbacks of requests: which thread runs them, and when a request may be collected.
  *
- * A final request with a callback is queued (engine->callbacks). Whoever moves the context runs what is queued, with no
- * lock held; a thread that collects a request runs its callback itself if nobody has begun it. A request is over when it
- * is final and its callback has returned: test and wait collect it only then, so that the callback's argument may be
- * freed once they have. Inside its own callback a request counts as over, so that it can be collected there.
+ * A final request with a callback is queued (engine->callbacks). A thread that progresses the context runs the queue
+ * with no lock held; a thread that collects a request runs its callback if no thread has begun it. A request is over
+ * when it is final and its callback has returned: test and wait collect it only then, so that the callback's argument
+ * may be freed once they have. Inside its own callback a request counts as over, so that it can be collected there.
  *
  * A request without a callback costs nothing here.
  */

@@ -126,7 +126,8 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     if ((status == KVCL_OK) && (req->timing.op != KVCL_LATENCY_NONE)) {
         kvcl_timing_note(&ctx->latency, &req->timing);
     }
-    /* Final before anybody is told, so that who was told sees it; the operation's own hold keeps it until the drop. */
+    /* Final before any thread is notified, so that a notified thread sees it; the operation's hold keeps it until the
+     * drop. */
     atomic_store_explicit(&req->state, status, memory_order_release);
     kvcl_engine_completed(ctx, req);
     kvcl_req_drop(req);

@@ -56,7 +56,7 @@ struct kvcl_request {
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
     kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster gives op, and the way when it is known */
-    struct kvcl_peer       *with;    /* whom sentences name; NULL: nobody in particular */
+    struct kvcl_peer       *with;    /* the peer that sentences name; NULL: none */
     uint64_t               timeout_ns; /* its deadline, counted from its start */
     kvcl_sentence_t        why;      /* while in progress: what went wrong; once failed: the whole sentence */
     bool                   worded;   /* why is the whole sentence */
@@ -67,8 +67,8 @@ struct kvcl_request {
 };
 
 /**
- * Engine lock held. Starts the request's life: deadline, place among the live. user: a handle goes to the user, who
- * collects it; otherwise it is released when its callback (if any) has run.
+ * Engine lock held. Starts a request: its deadline, its place in the list of live ones. user: the user gets a handle
+ * and collects it; otherwise it is released when its callback (if any) has run.
  * @return KVCL_OK, KVCL_ERR_NO_MEMORY.
  */
 kvcl_status_t kvcl_req_start(kvcl_req_t *req, struct kvcl_context *ctx, const kvcl_req_class_t *cls,
@@ -111,9 +111,9 @@ void kvcl_req_keep_error(kvcl_req_t *req);
 void kvcl_req_take_why(kvcl_req_t *req, kvcl_req_t *part);
 /** This thread's last error is the whole sentence. */
 void kvcl_req_keep_sentence(kvcl_req_t *req);
-/** Engine lock held, about to fail with this status: put the sentence together, unless nobody will read it. */
+/** Engine lock held, about to fail with this status: make the sentence, unless no thread can read it. */
 void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status);
-/** No lock, in progress: what it is and with whom, "get with rank 3". @return buf. */
+/** No lock, in progress: its name and peer, "get with rank 3". @return buf. */
 const char *kvcl_req_describe(kvcl_req_t *req, char *buf, size_t cap);
 /** No lock. It has failed: its sentence is this thread's last error. */
 void kvcl_req_tell_error(kvcl_req_t *req);

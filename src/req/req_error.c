@@ -1,9 +1,9 @@
 /*
- * The sentence of a failed request (req.h): "WHAT it was, with WHOM: WHY it failed, and what to do".
+ * The sentence of a failed request (req.h): "OPERATION with PEER: the reason, and what to do".
  *
- * It is put together when the request fails, under the engine lock, while everything that it names is still there; only
- * for requests that somebody collects or that have a callback. Nothing is allocated for those that end well. Once the
- * request's state is final its sentence changes no more, but for kvcl_sentence_read(), which needs the engine lock.
+ * It is made when the request fails, under the engine lock, while everything that it names still exists; only for
+ * requests that a caller collects or that have a callback. Successful requests allocate nothing. Once the request's
+ * state is final its sentence no longer changes, except by kvcl_sentence_read(), which needs the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -128,7 +128,7 @@ void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status)
 
     kvcl_assert_locked(req->ctx);
     if (req->worded || (atomic_load_explicit(&req->holders, memory_order_relaxed) < 2)) {
-        return; /* as it is, or nobody's */
+        return; /* unchanged, or without a peer */
     }
     if (has_why(req)) {
         snprintf(why, sizeof(why), "%s", (kvcl_sentence_read(&req->why) != NULL) ? req->why.text

@@ -1,12 +1,12 @@
 /*
- * Serving: the owner's side of a pull. Checks what is asked for, then streams it in frames.
+ * Serving: the owner's side of a pull. Checks the request, then streams the bytes in frames.
  *
- * A frame is sent straight from memory when one run fills it, else gathered into a bounce buffer (a flight). At most
- * `window` frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave
- * generations, they are compared after the last byte was copied, or has left: unequal means that the slot was reused
- * meanwhile, and the block's status says so. Of exported memory, which may be revoked, the end is told when its last
- * frame has left, so that no frame in flight can take bytes of after the revoke along with a good end. While a serve
- * reads memory, its region, cache or offer counts it and cannot go.
+ * A frame is sent in place when one run fills it, otherwise gathered into a bounce buffer (a flight). At most `window`
+ * frames are beyond the puller's credit; serves take turns, a few frames each. Where the puller gave generations, they
+ * are compared after the last byte was copied, or has been sent: unequal means that the slot was reused meanwhile, and
+ * the block's status says so. For exported memory, which may be revoked, the end is sent after its last frame has left,
+ * so that no frame in flight carries bytes from after the revocation together with a good end. While a serve reads
+ * memory, its region, cache or offer counts it and cannot be freed.
  */
 #include "config.h"
 #include "base/copy_racy.h"
@@ -205,7 +205,7 @@ static flight_t *new_flight(kvcl_context_h ctx)
     return kvcl_mpool_get(&state->flights);
 }
 
-/* Blocks with generations may be taken back while they are read: gens_hold() tells. */
+/* Blocks with generations may be withdrawn while they are read: gens_hold() checks. */
 static size_t gather(kvcl_serve_t *serve, void *buf, size_t len)
 {
     return serve->has_gens ? kvcl_stream_gather_racy(&serve->stream, buf, len)
@@ -328,8 +328,8 @@ static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
            kvcl_share_lower(&kvcl_serve_state(ctx)->share, (unsigned)ctx->config.background_share);
 }
 
-/* Each serve of a class once. Who moves goes to the end of the line, who finds its lane busy keeps its place. Any serve
- * may end meanwhile: unlink_serve() minds where the next one stands. */
+/* Each serve of a class once. A serve that progressed moves to the end of the queue; one whose lane is busy keeps its
+ * place. Any serve may end meanwhile: unlink_serve() corrects the cursor. */
 static unsigned turns(kvcl_context_h ctx, bool background, bool alone)
 {
     kvcl_serve_state_t *state = kvcl_serve_state(ctx);
@@ -520,7 +520,7 @@ void kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
     fail_all(ctx, peer, false);
 }
 
-/* Who pulls asks anew, or has all of it. */
+/* The puller asks again, or has all bytes. */
 void kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer)
 {
     fail_all(ctx, peer, true);

@@ -29,7 +29,7 @@ typedef struct kvcl_serve {
     bool           background; /* of the lower class */
     bool           straight;  /* a frame went from where its bytes lie */
     bool           by_lane;   /* frames and end go by the peer's lane */
-    bool           silent;    /* the puller does not want to hear any more */
+    bool           silent;    /* the puller wants no further message */
     kvcl_region_t  *region;   /* what is counted as being read: one of three */
     kvcl_region_user_t user;  /* of the region */
     kvcl_cache_h   cache;
@@ -55,7 +55,7 @@ void          kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, con
 typedef struct kvcl_serve_state {
     kvcl_share_t share;
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
-    kvcl_list_t  *next;      /* inside a round: who is next */
+    kvcl_list_t  *next;      /* inside a round: the next serve */
     unsigned     turn;       /* rounds so far */
     kvcl_mpool_t flights;    /* frames under way with their bounce buffers */
     bool         has_flights;

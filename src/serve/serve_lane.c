@@ -58,7 +58,7 @@ void kvcl_serve_lane_stop(kvcl_serve_t *serve)
     }
 }
 
-/* Where that cannot be kept until it leaves, the lane goes, so that the puller asks anew and does not wait for it. */
+/* If memory for it is lacking, close the lane, so that the puller asks again and does not wait. */
 void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
 {
     kvcl_lane_t   *lane = kvcl_lane_out(serve->peer);

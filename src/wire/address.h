@@ -1,5 +1,5 @@
 /*
- * A context's address: who it is and how each transport reaches it, as bytes (through boot, the handshake) and as
+ * A context's address: its identity and how each transport reaches it, as bytes (through boot, the handshake) and as
  * printable text (kvcl_context_address). Pure; decoding is hostile-safe.
  *
  * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], host[16], then n times:

@@ -27,21 +27,21 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(BUNDLE, 7)        /* several of the others, whole: see bundle.h */ \
     X(DESCRIBE, 10)     /* a cache: its layout and memory, please */ \
     X(DESCRIPTION, 11) \
-    X(SIGNAL, 12)       /* add to a counter in my memory */ \
+    X(SIGNAL, 12)       /* add to a counter in the sender's peer's memory */ \
     X(SIGNALED, 13) \
-    X(PULL, 20)         /* stream these bytes to me */ \
+    X(PULL, 20)         /* stream these bytes to the sender */ \
     X(DATA, 21) \
     X(PULL_DONE, 22) \
     X(CREDIT, 23) \
     X(PULL_STOP, 24) \
-    X(PUT, 25)          /* pull these bytes from me into your memory */ \
+    X(PUT, 25)          /* pull these bytes from the sender into local memory */ \
     X(PUT_DONE, 26) \
-    X(LANE_ASK, 27)     /* where may I connect to, to pull by a lane? */ \
+    X(LANE_ASK, 27)     /* the address to connect to, to pull by a lane? */ \
     X(LANE_AT, 28) \
     X(SEND, 30)         /* matched by (comm, source, tag) */ \
     X(SEND_DONE, 31) \
     X(SEND_STOP, 32) \
-    X(LAYERS_WANT, 33)  /* of a layer-wise send: tell me what is ready */ \
+    X(LAYERS_WANT, 33)  /* of a layer-wise send: report the ready layers */ \
     X(LAYERS, 34) \
     X(COLL, 40) \
     X(CONNECT, 45)      /* inter-communicators */ \

@@ -1,8 +1,8 @@
 /*
- * Copy jobs: memcpy of a run list between mapped memories, by whoever has time.
+ * Copy jobs: memcpy of a run list between mapped memories, by all idle threads of the context.
  *
- * A job is cut into slices. Threads that wait, and the progress thread, take slices under the engine lock and copy
- * them without it, so a large list is copied by as many threads as are idle, and the posting call returns at once.
+ * A job is cut into slices. Waiting threads and the progress thread take slices under the engine lock and copy them
+ * without it, so every idle thread copies a part of a large list, and the posting call returns at once.
  * A stopped job finishes when the slices being copied have ended: then its buffers are fenced.
  */
 #ifndef KVCL_XFER_COPY_H
@@ -11,7 +11,7 @@
 #include "core/context.h"
 #include "kv/runs.h"
 
-/* Transfers of at least so many bytes are written past the caches. */
+/* Transfers of at least this many bytes are written past the caches. */
 enum { KVCL_COPY_COLD_BYTES = 16 << 20 };
 
 typedef struct kvcl_copy kvcl_copy_t;
@@ -21,8 +21,8 @@ struct kvcl_copy {
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
     bool          background;  /* set by the poster before kvcl_copy_start: others go first */
-    bool          cold;        /* so many bytes that they are copied past the caches; set by the poster if it is a part
-                                  of more */
+    bool          cold;        /* copied past the caches for its size; the poster sets it if the job is a part of a
+                                  larger transfer */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
 };

@@ -130,7 +130,7 @@ static uint32_t width(kvcl_range_t range)
     return range.end - range.first;
 }
 
-/* The announcement says of the sender's tokens a sum only: so ours are told, and its ranges. */
+/* The announcement holds only the sum of the sender's tokens: the sentence gives the local ones, and its ranges. */
 const char *kvcl_describe_layouts(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel, char *buf,
                                   size_t cap)
 {

@@ -1,9 +1,9 @@
 /*
- * Gates: a transfer that begins only when an engine's CUDA stream has done what it was given before the post.
+ * Gates: a transfer that begins only when an engine's CUDA stream has finished the work enqueued before the post.
  *
  * A gate belongs to one operation, which waits at it where it would otherwise wait for its peer's session; a NULL gate
- * is open. The stream opens it from a thread of the driver (device/copier.h), which takes no lock of ours but the
- * gates' and wakes the engine; the engine's poll lets the operation through. A gate's memory outlives its operation for
+ * is open. The stream opens it from a thread of the driver (device/copier.h), which takes no lock but the
+ * gates' and wakes the engine; the engine's poll then starts the operation. A gate's memory outlives its operation for
  * as long as the driver still has to call.
  */
 #ifndef KVCL_XFER_GATE_H
@@ -20,7 +20,7 @@ typedef struct kvcl_gate kvcl_gate_t;
  *         KVCL_ERR_NO_MEMORY, KVCL_ERR_IO (the driver).
  */
 kvcl_status_t kvcl_gate_make(kvcl_context_h ctx, void *stream, const char *call, kvcl_gate_t **gate_p) KVCL_MUST_CHECK;
-/** Any lock or none; nobody waits at it. NULL is allowed. */
+/** With or without the lock; no operation waits at it. NULL is allowed. */
 void          kvcl_gate_free(kvcl_gate_t *gate);
 
 /** Lock held. As kvcl_peer_ready, but not before the gate is open; peer NULL: that alone. */

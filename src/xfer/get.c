@@ -27,7 +27,7 @@ kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_
         if ((rcache != NULL) && rcache->mapped) {
             atomic_store_explicit(&peer->direct, rcache, memory_order_release);
         }
-        kvcl_unlock_quietly(ctx); /* nothing was posted: nobody to wake */
+        kvcl_unlock_quietly(ctx); /* nothing was posted: no thread to wake */
     }
     return ((rcache != NULL) && rcache->mapped && kvcl_rregion_live(&rcache->gens_region)) ? rcache : NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * Offers: bytes of mine that one peer (or, for a collective, several) may pull by naming the offer's request id: the
- * sending side of puts, sends and collectives where the receiver cannot map my memory.
+ * Offers: local bytes that one peer (or, for a collective, several) may pull by the offer's request id: the sending
+ * side of puts, sends and collectives where the receiver cannot map this rank's memory.
  *
  * An offer belongs to a request of its owner's class; it is looked up by that request's id. While serves > 0 its
  * buffers are being read by the transport: the owner completes only after kvcl_offer_close() has called idle.
@@ -16,14 +16,14 @@ struct kvcl_offer {
     uint64_t         id;      /* 0: closed */
     kvcl_stream_t    stream;  /* canonical, at position 0; its block list lives as long as the offer */
     kvcl_side_t      side;    /* what stream walks over, for pulls by other units; no shape: only as it is */
-    struct kvcl_peer *peer;   /* who may pull; NULL: any proven peer */
+    struct kvcl_peer *peer;   /* the peer that may pull; NULL: any proven peer */
     unsigned         serves;
-    void             (*idle)(kvcl_offer_t *offer); /* lock held: closed, and nobody reads any more */
+    void             (*idle)(kvcl_offer_t *offer); /* lock held: closed, and all reads have ended */
 };
 
 /** Lock held. */
 kvcl_status_t kvcl_offer_open(struct kvcl_context *ctx, kvcl_offer_t *offer) KVCL_MUST_CHECK;
-/** Lock held, nobody reads it: forget it, without idle(). */
+/** Lock held, no read under way: forget it, without idle(). */
 void          kvcl_offer_withdraw(struct kvcl_context *ctx, kvcl_offer_t *offer);
 /** Lock held: stop serving; idle() comes now or later. */
 void          kvcl_offer_close(struct kvcl_context *ctx, kvcl_offer_t *offer);

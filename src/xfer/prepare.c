@@ -1,8 +1,8 @@
 /*
  * Prepared transfers: a plan (prepare.h) with the layers and heads of both sides, kept for many postings.
  *
- * Immutable after kvcl_xfer_prepare, so any number of threads may post by it. What is left for a posting is to look at
- * its block ids; the peer's side of them is checked against the description of its cache when that is known, as ever.
+ * Immutable after kvcl_xfer_prepare, so any number of threads may post by it. A posting only checks
+ * its block ids; the remote ids are checked against the description of the peer's cache, as for every transfer.
  */
 #include "config.h"
 #include "xfer/prepare.h"

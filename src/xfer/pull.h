@@ -1,12 +1,12 @@
 /*
- * Pull: bring a stream of bytes from a peer (its cache's blocks, its exported memory, or what it offers) into local
- * blocks or a buffer. Every get, the receiving side of every put and send, every store get and collective is one.
+ * Pull: move a stream of bytes from a peer (blocks of its cache, its exported memory, or an offer) into local blocks or
+ * a buffer. Every get, the receiving side of every put and send, every store get and collective is one.
  *
  * Steps: wait for the peer's session, wait for its cache's description, then one of
- *   copy     all of it is mapped here: slices of memcpy (copy.h)
+ *   copy     all of it is mapped in this process: slices of memcpy (copy.h)
  *   rma      native gets, a window of them
- *   served   PULL to the owner, who streams
- * and after the bytes the check of generations, where they were asked for. Ends once, with on_done (if any) and the
+ *   served   PULL to the owner, which streams
+ * and after the bytes the check of generations, where the caller requested it. Ends once, with on_done (if any) and the
  * completion of req; after that no byte of the destination changes any more.
  */
 #ifndef KVCL_XFER_PULL_H
@@ -45,13 +45,13 @@ struct kvcl_pull {
     uint64_t             range_from;  /* FROM_CACHE, FROM_OFFER: take the stream's bytes from here on, and put them at
                                          the same place of the local stream; total says how many */
     bool                 ranged;
-    bool                 guarded;     /* FROM_CACHE with an offer: if the owner's count of taken back bytes is not */
-    uint64_t             taken_back;  /* this one after a mapped copy, ask the offer */
+    bool                 guarded;     /* FROM_CACHE with an offer: after a mapped copy taken_back is compared */
+    uint64_t             taken_back;  /* the owner's revocation count: if it differs then, the offer is pulled */
     /* The destination. */
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */
     void                 *buf;
-    uint32_t             unit;        /* FROM_OFFER, in tokens: by which the stream shall go; 0: the owner's own */
+    uint32_t             unit;        /* FROM_OFFER, in tokens: the unit of the stream; 0: the owner's own blocks */
     kvcl_copier_t        *buf_copier; /* of buf, where that is a registered device's */
     uint64_t             total;       /* bytes */
     kvcl_status_t        *status;     /* one a block of remote, given by the poster; NULL: none */
@@ -113,7 +113,7 @@ void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
 kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull);
 /** live: the witness still held when the last byte had moved. */
 void          kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live);
-/** A native get or put failed by itself: let the owner answer, who knows why. */
+/** A native get or put failed by itself: ask the owner, which knows the reason. */
 void          kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status);
 
 void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,

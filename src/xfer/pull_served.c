@@ -25,7 +25,7 @@ bool kvcl_pull_lane_suits(kvcl_context_h ctx, const kvcl_stream_t *stream)
     return (stream->copier == NULL) && (stream->run_bytes >= least);
 }
 
-/* How the owner's stream shall go, and the local one alike. */
+/* The order of the owner's stream, and of the local one. */
 static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
 {
     kvcl_side_t remote, local;

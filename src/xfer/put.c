@@ -58,7 +58,7 @@ static void offer_idle(kvcl_offer_t *offer)
     complete(put, put->final);
 }
 
-/* End it: at once, or when nobody reads the offer any more. */
+/* End it: at once, or when no peer reads the offer any more. */
 static void finish(put_t *put, kvcl_status_t status)
 {
     if (!put->offered) {

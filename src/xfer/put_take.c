@@ -1,5 +1,5 @@
 /*
- * The owner's side of puts (put.c): checks where the bytes shall go, takes them (eager) or pulls them, adds the signal.
+ * The owner's side of puts (put.c): checks the destination, takes eager bytes or pulls, adds the signal.
  */
 #include "config.h"
 #include "base/log.h"
@@ -79,7 +79,7 @@ static void revoked(kvcl_region_user_t *user)
     kvcl_pull_stop(kvcl_container_of(user, taking_t, user)->pull, KVCL_ERR_ACCESS);
 }
 
-/* Where the bytes shall go: checked as hostile. */
+/* The destination of the bytes: hostile until checked. */
 static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len, kvcl_sel_t *sel, size_t *ids_p)
 {
     const kvcl_msg_put_t *in = &taking->in;

@@ -1,10 +1,10 @@
 /*
- * Native gets and puts: runs issued to the transport, a window of them at a time, unless a table (rma_table.h) says
- * that so many runs of such a size had better be packed by the owner.
+ * Native gets and puts: runs issued to the transport, a window of them at a time, unless the table (rma_table.h) says
+ * that the owner packs runs of this number and size faster.
  *
- * A put ends with a flush of every region written, so that its completion means visibility at the owner; then the
- * owner's control word is looked at, or got where it is not mapped (by puts before they write, too): what was
- * revoked meanwhile does not count. A stopped job waits for what is in flight: the network may still write until then.
+ * A put ends with a flush of every written region, so that its completion means visibility at the owner. Then the
+ * owner's control word is read, or fetched where it is not mapped (by puts also before they write): bytes of a region
+ * revoked meanwhile do not count. A stopped job waits for its operations in flight: until then the network may write.
  */
 #include "config.h"
 #include "base/error.h"

@@ -1,12 +1,12 @@
 /*
- * Which native gets and puts had better be served: the owner packs many small pieces into few messages faster than most
- * networks fetch them one by one. A table by what the native way is, the bytes of a run and how many there are.
+ * The table of native gets and puts that are served instead: the owner packs many small pieces into few messages faster
+ * than most networks fetch them one by one. Rows are by the kind of the native path, the bytes and the number of runs.
  *
- *   KVCL_NATIVE_TABLE = ROW[,ROW...]      ROW = KIND:FROM-TO:WAY[:RUNS]
+ *   KVCL_NATIVE_TABLE = ROW[,ROW...]      ROW = KIND:FROM-TO:PATH[:RUNS]
  *
- * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop or any; FROM (included) and TO (not; or inf)
- * are bytes of a run; WAY is native or served; RUNS: of so many runs or more. The first row that fits wins; those of
- * the user stand before the built-in ones; what fits none is native. Pure.
+ * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop or any; FROM (included) and TO (excluded; or
+ * inf) are bytes of a run; PATH is native or served; RUNS is the least number of runs. The first matching row wins; the
+ * user's rows come before the built-in ones; without a matching row a transfer is native. Pure.
  */
 #ifndef KVCL_XFER_RMA_TABLE_H
 #define KVCL_XFER_RMA_TABLE_H

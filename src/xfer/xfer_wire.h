@@ -1,7 +1,7 @@
 /*
  * Messages of the transfer room: pull, put, send. Structs as they travel (wire/wire.h says how).
  *
- * A pull is the one way bytes move by message: whoever wants bytes asks their owner for a stream of them; a put and a
+ * Only pulls move bytes by message: the rank that wants bytes requests a stream of them from their owner; a put and a
  * send only announce, and the other side pulls. The owner sends DATA frames in stream order, at most `window` frames
  * beyond what CREDIT acknowledged, and ends with a DATA that has KVCL_DATA_LAST (all is well) or with PULL_DONE.
  */
@@ -17,7 +17,7 @@ enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
 enum {
     KVCL_PULL_GENS       = 1, /* msg.flags: the payload has a generation for each block, to be checked */
     KVCL_PULL_BACKGROUND = 2, /* of the lower class */
-    KVCL_PULL_LANE       = 4  /* I listen to your lane: bytes and end may come that way */
+    KVCL_PULL_LANE       = 4  /* the sender reads the lane: bytes and end may use it */
 };
 
 typedef struct kvcl_msg_pull {

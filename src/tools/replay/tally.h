@@ -26,7 +26,7 @@ typedef struct tally {
     uint64_t elapsed_ns;
     /* With --store. hits are then remote + nvme + local. */
     uint64_t remote;       /* of the hits: out of other ranks' pools */
-    uint64_t nvme;         /* out of second tiers, mine and others' */
+    uint64_t nvme;         /* from second tiers, of this rank and of others */
     uint64_t not_put;      /* blocks computed, and kept nowhere: no room */
     uint64_t few_copies;   /* kept, in fewer copies than asked for */
     uint64_t failed;       /* blocks that could not be asked for, or got, or put, since a rank was going */
