@@ -1,15 +1,11 @@
 /*
- * Handles (handle.h).
+ * Handles of objects (handle.h); those of requests are in req_slot.c.
  *
  * Objects: a range of addresses is reserved once; its beginning is backed by memory, in steps. Objects are placed one
  * behind the other, from cell to cell, in a run of pages that were free as a whole; when all pages of the range were
  * used, pages without a living object are used again, the ones freed longest ago first. A page without a living object
  * gives its memory back. A cell's byte: 0, the kind of the object that begins here, CONTINUED behind its first cell, or
  * DEAD with the kind of the object that began here. One lock (objects_lock), inside every other.
- *
- * Slots: in chunks that are never freed, so that a stale handle may be compared with them. Free ones are in stripes,
- * stacks that threads choose by their address; a stack's head carries a count of its changes beside the index, so a
- * slot that was taken and put back meanwhile is noticed. A slot returns to the stripe that it came from.
  */
 #include "config.h"
 #include "handle/handle.h"
@@ -40,14 +36,7 @@ enum {
     PAGE_CELLS = PAGE / CELL,
     STEP       = 1 << 20, /* so much of the range is backed at a time */
     CONTINUED  = 0x40,
-    DEAD       = 0x80,
-
-    CHUNK_BITS  = 10,
-    CHUNK_SLOTS = 1 << CHUNK_BITS,
-    CHUNKS      = 1 << 14,
-    INDEX_BITS  = 24,
-    STRIPES     = 16,
-    NO_SLOT     = 0 /* index 0 is not given out */
+    DEAD       = 0x80
 };
 
 static const char *const kinds[] = {"handle", "context", "communicator", "cache", "memory", "imported memory", "store",
@@ -246,131 +235,12 @@ bool kvcl_handle_may_free(const void *handle, kvcl_kind_t kind, const char *call
     return false;
 }
 
-/* ---------------------------------------------------------------- slots */
-
-static _Atomic(kvcl_req_slot_t *) chunks[CHUNKS];
-static _Atomic uint32_t       fresh = NO_SLOT + 1; /* never used from here on */
-static pthread_mutex_t        chunks_lock = PTHREAD_MUTEX_INITIALIZER;
-static kvcl_req_slot_t        *parents[CHUNKS]; /* after fork(): not ours to use or free */
-
-/* The head's index, and in the upper half how often it changed. */
-static struct { _Alignas(64) _Atomic uint64_t head; } stripes[STRIPES];
-
-static uint32_t my_stripe(void)
-{
-    uintptr_t self = (uintptr_t)pthread_self();
-
-    return (uint32_t)((self >> 12) ^ (self >> 20)) % STRIPES;
-}
-
-static kvcl_req_slot_t *slot_at(uint32_t index)
-{
-    kvcl_req_slot_t *chunk = atomic_load_explicit(&chunks[index >> CHUNK_BITS], memory_order_acquire);
-
-    return (chunk != NULL) ? &chunk[index & (CHUNK_SLOTS - 1)] : NULL;
-}
-
-static kvcl_req_slot_t *fresh_slot(uint32_t stripe)
-{
-    uint32_t    index = atomic_load(&fresh);
-    kvcl_req_slot_t *chunk, *slot;
-
-    do {
-        if (index >= (uint32_t)CHUNKS * CHUNK_SLOTS) {
-            return NULL;
-        }
-    } while (!atomic_compare_exchange_weak(&fresh, &index, index + 1));
-    if (slot_at(index) == NULL) {
-        pthread_mutex_lock(&chunks_lock);
-        if (slot_at(index) == NULL) {
-            chunk = aligned_alloc(64, sizeof(*chunk) * CHUNK_SLOTS);
-            if (chunk != NULL) {
-                memset(chunk, 0, sizeof(*chunk) * CHUNK_SLOTS);
-            }
-            atomic_store(&chunks[index >> CHUNK_BITS], chunk);
-        }
-        pthread_mutex_unlock(&chunks_lock);
-    }
-    slot = slot_at(index);
-    if (slot != NULL) {
-        slot->index  = index;
-        slot->stripe = stripe;
-        atomic_store(&slot->use, 1);
-    }
-    return slot;
-}
-
-kvcl_req_slot_t *kvcl_req_slot_get(void)
-{
-    uint32_t         stripe = my_stripe();
-    _Atomic uint64_t *head  = &stripes[stripe].head;
-    uint64_t         was    = atomic_load_explicit(head, memory_order_acquire), now;
-    kvcl_req_slot_t      *slot;
-
-    for (;;) {
-        if ((uint32_t)was == NO_SLOT) {
-            return fresh_slot(stripe);
-        }
-        slot = slot_at((uint32_t)was);
-        now  = (((was >> 32) + 1) << 32) | atomic_load_explicit(&slot->next, memory_order_relaxed);
-        if (atomic_compare_exchange_weak_explicit(head, &was, now, memory_order_acquire, memory_order_acquire)) {
-            return slot;
-        }
-    }
-}
-
-void kvcl_req_slot_put(kvcl_req_slot_t *slot)
-{
-    _Atomic uint64_t *head = &stripes[slot->stripe].head;
-    uint64_t         was   = atomic_load_explicit(head, memory_order_relaxed), now;
-
-    kvcl_req_slot_kill(slot);
-    do {
-        atomic_store_explicit(&slot->next, (uint32_t)was, memory_order_relaxed);
-        now = (((was >> 32) + 1) << 32) | slot->index;
-    } while (!atomic_compare_exchange_weak_explicit(head, &was, now, memory_order_release, memory_order_relaxed));
-}
-
-kvcl_req_h kvcl_req_slot_handle(kvcl_req_slot_t *slot, void *req)
-{
-    atomic_store_explicit(&slot->req, req, memory_order_relaxed);
-    return (kvcl_req_h)(uintptr_t)((atomic_load_explicit(&slot->use, memory_order_relaxed) << (INDEX_BITS + 1)) |
-                                   ((uint64_t)slot->index << 1) | 1);
-}
-
-/* Only who holds the slot changes it. */
-void kvcl_req_slot_kill(kvcl_req_slot_t *slot)
-{
-    atomic_store_explicit(&slot->use, atomic_load_explicit(&slot->use, memory_order_relaxed) + 1, memory_order_release);
-}
-
-/* The slot that a handle names, whether it is still that request's or not. */
-static kvcl_req_slot_t *slot_of(kvcl_req_h handle)
-{
-    uint64_t value = (uintptr_t)handle;
-    uint32_t index = (uint32_t)(value >> 1) & ((1u << INDEX_BITS) - 1);
-
-    return ((value & 1) != 0) ? slot_at(index) : NULL;
-}
-
-void *kvcl_req_slot_find(kvcl_req_h handle)
-{
-    kvcl_req_slot_t *slot = slot_of(handle);
-
-    return ((slot != NULL) &&
-            (atomic_load_explicit(&slot->use, memory_order_acquire) == (uintptr_t)handle >> (INDEX_BITS + 1)))
-               ? atomic_load_explicit(&slot->req, memory_order_relaxed)
-               : NULL;
-}
-
 kvcl_status_t kvcl_req_slot_refuse(kvcl_req_h handle, const char *call)
 {
-    kvcl_req_slot_t *slot = slot_of(handle);
     bool        dead;
     kvcl_kind_t is = look(handle, &dead);
 
-    if ((slot != NULL) && ((uintptr_t)handle >> (INDEX_BITS + 1) != 0) &&
-        ((uintptr_t)handle >> (INDEX_BITS + 1) < atomic_load(&slot->use))) {
+    if (kvcl_req_slot_was(handle)) {
         return kvcl_fail(KVCL_ERR_DEAD_HANDLE, "%s: the request was collected already", call);
     }
     if (is != KVCL_KIND_NONE) {
@@ -385,16 +255,8 @@ kvcl_status_t kvcl_req_slot_refuse(kvcl_req_h handle, const char *call)
 void kvcl_handles_forget(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    uint32_t                     i;
 
-    objects_lock = unlocked; /* another thread of the parent may have held them */
-    chunks_lock  = unlocked;
+    objects_lock = unlocked; /* another thread of the parent may have held it */
     atomic_store(&kvcl_objects.bytes, 0);
-    for (i = 0; (i < CHUNKS) && ((parents[i] = atomic_load(&chunks[i])) != NULL); ++i) {
-        atomic_store(&chunks[i], NULL);
-    }
-    for (i = 0; i < STRIPES; ++i) {
-        atomic_store(&stripes[i].head, 0);
-    }
-    atomic_store(&fresh, NO_SLOT + 1);
+    kvcl_req_slots_forget();
 }

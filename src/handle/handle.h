@@ -100,6 +100,9 @@ void       kvcl_req_slot_kill(kvcl_req_slot_t *slot);
 /** The request, or NULL: the handle is dead, or none. */
 void *kvcl_req_slot_find(kvcl_req_h handle);
 
+/** Is it the handle of a request that was collected? */
+bool kvcl_req_slot_was(kvcl_req_h handle);
+
 /** What is wrong with a request's handle that is not alive. */
 kvcl_status_t kvcl_req_slot_refuse(kvcl_req_h handle, const char *call);
 
@@ -107,5 +110,6 @@ kvcl_status_t kvcl_req_slot_refuse(kvcl_req_h handle, const char *call);
 
 /** In the child: nothing that the parent made is alive. */
 void kvcl_handles_forget(void);
+void kvcl_req_slots_forget(void); /* its part */
 
 #endif

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "core/context.h"
+#include "handle/handle.h"
 
 #define OP_NAME(_name, _text) [KVCL_LATENCY_##_name] = (_text),
 static const char *const op_names[KVCL_LATENCY_OPS] = {KVCL_LATENCY_OP_MAP(OP_NAME)};
@@ -28,10 +29,14 @@ kvcl_status_t kvcl_query_latency(kvcl_context_h ctx, kvcl_latency_cb_t cb, void 
     uint64_t            counts[KVCL_HIST_BUCKETS], bounds[KVCL_HIST_BUCKETS];
     kvcl_latency_info_t info = {.size = sizeof(info), .n_buckets = KVCL_HIST_BUCKETS, .bounds_ns = bounds,
                                 .counts = counts};
+    kvcl_status_t       status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_query_latency");
     unsigned            op, way, i;
 
-    if ((ctx == NULL) || (cb == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_query_latency: %s is NULL", (ctx == NULL) ? "ctx" : "cb");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (cb == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_query_latency: cb is NULL");
     }
     for (i = 0; i < KVCL_HIST_BUCKETS; ++i) {
         bounds[i] = kvcl_hist_bound(i);

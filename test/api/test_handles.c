@@ -152,6 +152,12 @@ START_TEST(a_dead_store)
 }
 END_TEST
 
+static void no_latency(void *arg, const kvcl_latency_info_t *info)
+{
+    (void)arg;
+    (void)info;
+}
+
 START_TEST(a_dead_context)
 {
     kvcl_init_params_t   params = alone();
@@ -180,6 +186,7 @@ START_TEST(a_dead_context)
     DEAD(freed, kvcl_stream_done(dead, plain, NULL, &out.req));
     SAID(freed, ck_assert_uint_eq(kvcl_progress(dead), 0));
     DEAD(freed, kvcl_context_stats(dead, &stats));
+    DEAD(freed, kvcl_query_latency(dead, no_latency, NULL));
     /* What was made of it went with it; its requests can be collected. */
     DEAD(freed, kvcl_barrier(its, NULL, &out.req));
     SAID(freed, kvcl_cache_destroy(left));

@@ -190,7 +190,7 @@ static void store(cf_t *cf)
 static void refused(cf_t *cf)
 {
     CF_IS(cf, kvcl_query_latency(NULL, look, cf), KVCL_ERR_INVALID_PARAM);
-    CF_CHECK(cf, strstr(kvcl_last_error(), "ctx is NULL") != NULL);
+    CF_CHECK(cf, strstr(kvcl_last_error(), "the context is NULL") != NULL);
     CF_IS(cf, kvcl_query_latency(cf->ctx, NULL, cf), KVCL_ERR_INVALID_PARAM);
     CF_CHECK(cf, strstr(kvcl_last_error(), "cb is NULL") != NULL);
 }

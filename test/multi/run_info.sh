@@ -100,11 +100,11 @@ while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/
 done
 KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=3 KVCL_BOOT_TIMEOUT=60s
 export KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
-KVCL_RANK=1 "$info" --paths --json >"$tmp/out1" 2>&1 & one=$!
-KVCL_RANK=2 "$info" --paths --json >"$tmp/out2" 2>&1 & two=$!
+KVCL_RANK=1 "$info" --paths --json >"$tmp/out1" 2>"$tmp/err1" & one=$!
+KVCL_RANK=2 "$info" --paths --json >"$tmp/out2" 2>"$tmp/err2" & two=$!
 exits 0 env KVCL_RANK=0 "$info" --paths --json
 for pid in $one $two; do
-  if wait "$pid"; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/out1" "$tmp/out2"; fi
+  if wait "$pid"; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/err1" "$tmp/err2"; fi
 done
 holds "three ranks" 'j["ranks"] == 3 and len(j["paths"]) == 9 and
   {(p["from"], p["to"]) for p in j["paths"]} == {(a, b) for a in range(3) for b in range(3)} and

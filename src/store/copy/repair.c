@@ -168,28 +168,6 @@ static void scan(kvcl_repair_t *repair)
 
 /* ---- doing it ---- */
 
-/* As kvcl_deal(), by the ranks that the batch names. */
-static kvcl_status_t deal_batch(kvcl_store_h store, const batch_t *batch, kvcl_deal_t *deal)
-{
-    uint32_t i;
-
-    deal->starts = calloc((size_t)store->n_ranks + 1 + batch->n, sizeof(*deal->starts));
-    if (deal->starts == NULL) {
-        return KVCL_ERR_NO_MEMORY;
-    }
-    deal->order = deal->starts + store->n_ranks + 1;
-    for (i = 0; i < batch->n; ++i) {
-        ++deal->starts[batch->to[i]];
-    }
-    for (i = 1; i <= store->n_ranks; ++i) {
-        deal->starts[i] += deal->starts[i - 1];
-    }
-    for (i = batch->n; i-- > 0;) {
-        deal->order[--deal->starts[batch->to[i]]] = i;
-    }
-    return KVCL_OK;
-}
-
 static void post(kvcl_repair_t *repair, kvcl_ask_t *ask, void (*done)(kvcl_ask_t *ask, kvcl_status_t status,
                                                                       const void *data, size_t len), uint64_t time_ns)
 {
@@ -206,7 +184,7 @@ static void send_listed(kvcl_repair_t *repair)
     uint32_t     rank;
 
     kvcl_list_init(&asks);
-    if (deal_batch(store, &repair->listed, &repair->deals[0]) != KVCL_OK) {
+    if (kvcl_deal_to(store->n_ranks, repair->listed.to, 1, repair->listed.n, &repair->deals[0]) != KVCL_OK) {
         repair->retry = true;
         return;
     }
@@ -235,7 +213,7 @@ static void send_copied(kvcl_repair_t *repair)
     uint32_t         rank, n, i, some;
     kvcl_ask_t       *ask;
 
-    if (deal_batch(store, &repair->copied, &repair->deals[1]) != KVCL_OK) {
+    if (kvcl_deal_to(store->n_ranks, repair->copied.to, 1, repair->copied.n, &repair->deals[1]) != KVCL_OK) {
         repair->retry = true;
         return;
     }

@@ -1,8 +1,8 @@
 /*
- * Asks: questions to the homes of keys (store.h), and dealing keys to their homes.
+ * Asks: questions to other ranks of a store (ask.h), and making those about keys that were dealt (deal.c).
  *
  * Each ask is a request of its own, so that deadlines and dead peers end it as any other; its poster hears of the end
- * once, by done(). All under the engine lock, but kvcl_ask_new, kvcl_deal and kvcl_asks_make, which touch nothing
+ * once, by done(). All under the engine lock, but kvcl_ask_new and kvcl_asks_make, which touch nothing
  * shared.
  */
 #include "config.h"
@@ -252,88 +252,7 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
     }
 }
 
-/* ---- dealing keys to their homes: a counting sort, stable ---- */
-
-/* To which homes of an item it goes. */
-typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
-
-/* The homes of an item: one; both; or, if it is a record that wants two, both. */
-static unsigned homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to, uint32_t homes[2])
-{
-    const kvcl_store_rec_t *rec = item; /* begins with its key */
-    bool                   two  = store->replicas > 1;
-
-    if (to == TO_ONE) {
-        homes[0] = kvcl_store_home(store, map, &rec->key);
-        return 1;
-    }
-    two      = (to == TO_ALL_OF_RECORD) ? kvcl_store_two_homes(store, rec->loc.flags) : two;
-    homes[0] = kvcl_shard_home(map, &rec->key);
-    homes[1] = two ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
-    return (homes[1] != KVCL_SHARD_NO_RANK) ? 2 : 1;
-}
-
-static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
-                                to_t to, kvcl_deal_t *deal)
-{
-    const kvcl_shard_map_t *map = kvcl_store_shards(store);
-    uint32_t               *at, *homes;
-    unsigned               k;
-    size_t                 i;
-
-    if (n > (UINT32_MAX - 1) / 2) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call", n);
-    }
-    deal->starts = calloc((size_t)store->n_ranks + 1 + (4 * n), sizeof(*deal->starts));
-    if (deal->starts == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
-    }
-    deal->order = deal->starts + store->n_ranks + 1;
-    homes       = deal->order + (2 * n); /* each item's two: who is silent may change from one look to the next */
-    at          = deal->starts;
-    for (i = 0; i < n; ++i) {
-        homes[(2 * i) + 1] = KVCL_SHARD_NO_RANK;
-        homes[2 * i]       = KVCL_SHARD_NO_RANK;
-        if ((skip == NULL) || (skip[i] == 0)) {
-            for (k = homes_of(store, map, items + (i * stride), to, &homes[2 * i]); k-- > 0;) {
-                ++at[homes[(2 * i) + k]];
-            }
-        }
-    }
-    for (i = 1; i <= store->n_ranks; ++i) {
-        at[i] += at[i - 1];
-    }
-    for (i = n; i-- > 0;) { /* backwards: each start ends where its items begin */
-        for (k = 2; k-- > 0;) {
-            if (homes[(2 * i) + k] != KVCL_SHARD_NO_RANK) {
-                deal->order[--at[homes[(2 * i) + k]]] = (uint32_t)i;
-            }
-        }
-    }
-    return KVCL_OK;
-}
-
-kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
-                        kvcl_deal_t *deal)
-{
-    return deal_items(store, keys, stride, n, skip, TO_ONE, deal);
-}
-
-kvcl_status_t kvcl_deal_both(kvcl_store_h store, const void *keys, size_t stride, size_t n, kvcl_deal_t *deal)
-{
-    return deal_items(store, keys, stride, n, NULL, TO_BOTH, deal);
-}
-
-kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_deal_t *deal)
-{
-    return deal_items(store, (const char *)recs, sizeof(*recs), n, NULL, TO_ALL_OF_RECORD, deal);
-}
-
-void kvcl_deal_free(kvcl_deal_t *deal)
-{
-    free(deal->starts);
-    deal->starts = NULL;
-}
+/* ---- questions about keys that were dealt ---- */
 
 _Static_assert((int)KVCL_ASK_PUBLISH == (int)KVCL_DIR_MSG_PUBLISH && (int)KVCL_ASK_REMOVE == (int)KVCL_DIR_MSG_REMOVE &&
                    (int)KVCL_ASK_LOOKUP == (int)KVCL_DIR_MSG_LOOKUP,

@@ -75,6 +75,9 @@ kvcl_status_t kvcl_deal_both(kvcl_store_h store, const void *keys, size_t stride
 /** Records, each to all of its homes. */
 kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n,
                              kvcl_deal_t *deal) KVCL_MUST_CHECK;
+/** n items, item i to the ranks to[i * per .. (i + 1) * per), of which KVCL_SHARD_NO_RANK is nobody. Any thread. */
+kvcl_status_t kvcl_deal_to(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n,
+                           kvcl_deal_t *deal) KVCL_MUST_CHECK;
 void          kvcl_deal_free(kvcl_deal_t *deal);
 
 /** Make asks for the items of deal that rank homes, in pieces; each takes its keys from keys[] (stride as above) and,

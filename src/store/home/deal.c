@@ -1,0 +1,108 @@
+/*
+ * Dealing items to ranks: keys and records to their homes, or anything to ranks that are named. A stable counting
+ * sort.
+ *
+ * A deal owns one allocation. Any thread; nothing shared is touched but the map of shards, which is read as it is at
+ * that moment.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+kvcl_status_t kvcl_deal_to(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_deal_t *deal)
+{
+    uint32_t *at;
+    size_t   i;
+
+    deal->starts = calloc((size_t)n_ranks + 1 + (per * n), sizeof(*deal->starts));
+    if (deal->starts == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
+    }
+    deal->order = deal->starts + n_ranks + 1;
+    at          = deal->starts;
+    for (i = 0; i < per * n; ++i) {
+        if (to[i] != KVCL_SHARD_NO_RANK) {
+            ++at[to[i]];
+        }
+    }
+    for (i = 1; i <= n_ranks; ++i) {
+        at[i] += at[i - 1];
+    }
+    for (i = per * n; i-- > 0;) { /* backwards: each start ends where its items begin */
+        if (to[i] != KVCL_SHARD_NO_RANK) {
+            deal->order[--at[to[i]]] = (uint32_t)(i / per);
+        }
+    }
+    return KVCL_OK;
+}
+
+/* To which homes of an item it goes. */
+typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
+
+/* The homes of an item: one; both; or, if it is a record that wants two, both. */
+static void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to, uint32_t *homes)
+{
+    const kvcl_store_rec_t *rec = item; /* begins with its key */
+    bool                   two  = store->replicas > 1;
+
+    if (to == TO_ONE) {
+        homes[0] = kvcl_store_home(store, map, &rec->key);
+        return;
+    }
+    two      = (to == TO_ALL_OF_RECORD) ? kvcl_store_two_homes(store, rec->loc.flags) : two;
+    homes[0] = kvcl_shard_home(map, &rec->key);
+    homes[1] = two ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
+}
+
+static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
+                                to_t to, kvcl_deal_t *deal)
+{
+    const kvcl_shard_map_t *map = kvcl_store_shards(store);
+    const unsigned         per  = (to == TO_ONE) ? 1 : 2;
+    uint32_t               *homes; /* kept: who is silent may change from one look to the next */
+    kvcl_status_t          status;
+    size_t                 i;
+
+    deal->starts = NULL;
+    if (n > (UINT32_MAX - 1) / 2) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call", n);
+    }
+    homes = malloc(((per * n) + 1) * sizeof(*homes));
+    if (homes == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
+    }
+    for (i = 0; i < n; ++i) {
+        homes[per * i]             = KVCL_SHARD_NO_RANK;
+        homes[(per * i) + per - 1] = KVCL_SHARD_NO_RANK;
+        if ((skip == NULL) || (skip[i] == 0)) {
+            homes_of(store, map, items + (i * stride), to, &homes[per * i]);
+        }
+    }
+    status = kvcl_deal_to(store->n_ranks, homes, per, n, deal);
+    free(homes);
+    return status;
+}
+
+kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
+                        kvcl_deal_t *deal)
+{
+    return deal_items(store, keys, stride, n, skip, TO_ONE, deal);
+}
+
+kvcl_status_t kvcl_deal_both(kvcl_store_h store, const void *keys, size_t stride, size_t n, kvcl_deal_t *deal)
+{
+    return deal_items(store, keys, stride, n, NULL, TO_BOTH, deal);
+}
+
+kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_deal_t *deal)
+{
+    return deal_items(store, (const char *)recs, sizeof(*recs), n, NULL, TO_ALL_OF_RECORD, deal);
+}
+
+void kvcl_deal_free(kvcl_deal_t *deal)
+{
+    free(deal->starts);
+    deal->starts = NULL;
+}
