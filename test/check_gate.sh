@@ -36,8 +36,8 @@ check:
 	@'$top_srcdir/contrib/ci/count-tests' --trs \$(TESTS:.sh=.trs)
 MAKE
 echo 'exit 0' >"$tmp/build/test/unit/good.sh"
-echo 'echo "$KVCL_TEST_SEED" >>once.seeds; [ -e once ] || { : >once; exit 1; }' >"$tmp/build/test/unit/once.sh"
-echo 'echo "$KVCL_TEST_SEED" >>never.seeds; exit 1' >"$tmp/build/test/unit/never.sh"
+echo 'echo "$TEST_SEED" >>once.seeds; [ -e once ] || { : >once; exit 1; }' >"$tmp/build/test/unit/once.sh"
+echo 'echo "$TEST_SEED" >>never.seeds; exit 1' >"$tmp/build/test/unit/never.sh"
 echo 'exit 1' >"$tmp/build/test/unit/unsteady.sh"
 printf '%s # comment\n' test/unit/good.sh test/unit/once.sh test/unit/never.sh >"$tmp/gate"
 
@@ -67,7 +67,7 @@ run() {
   want=$1 rc=0
   shift
   rm -f "$tmp"/build/once "$tmp"/build/*.seeds
-  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u KVCL_TEST_SEED TEST_RING=gate "$@" bash "$tmp/check" fake \
+  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TEST_SEED TEST_RING=gate "$@" bash "$tmp/check" fake \
     >"$tmp/out" 2>&1 || rc=$?
   [ $rc = "$want" ]
 }
@@ -82,7 +82,7 @@ is "two runs took place" [ "$(wc -l <"$tmp/build/once.seeds")" = 2 ]
 is "the first log is kept" [ -e "$tmp/build/failed/test/unit/once.log" ]
 is "the seed is a number" grep -qE '^[0-9]+$' "$tmp/build/once.seeds"
 is "what is in no list is said to run at night only" says '^ *in the night only: test/unit/unsteady.sh *$'
-is "a given seed is kept" run 1 KVCL_TEST_SEED=7
+is "a given seed is kept" run 1 TEST_SEED=7
 is "a given seed reaches the tests" [ "$(sort -u "$tmp/build/never.seeds")" = 7 ]
 is "all tests run at night" run 1 TEST_RING=night
 is "all tests count at night" ends_with '1 passed, 3 failed, 0 skipped'

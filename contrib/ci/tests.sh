@@ -6,8 +6,8 @@
 
 # choose_seed: one seed for all random tests of this run, so that a second run is the same test.
 choose_seed() {
-  : "${KVCL_TEST_SEED:=$(date +%s)}"
-  export KVCL_TEST_SEED
+  : "${TEST_SEED:=$(date +%s)}"
+  export TEST_SEED
 }
 
 # all_tests DIR: the build's tests.
@@ -94,7 +94,7 @@ again() {
     cp "$dir/$log" "$dir/failed/$log" || :
     verdict=passed
     make -C "$dir" --no-print-directory "$@" check TESTS="$t" >"$dir/again.out" 2>&1 || verdict=failed
-    echo "again, same seed: $verdict: $t (KVCL_TEST_SEED=$KVCL_TEST_SEED; its first log: $dir/failed/$log)"
+    echo "again, same seed: $verdict: $t (TEST_SEED=$TEST_SEED; its first log: $dir/failed/$log)"
   done
 }
 

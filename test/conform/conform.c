@@ -441,12 +441,12 @@ static bool wanted(const cf_config_t *config, const cf_case_t *one, int argc, ch
 
 int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *cases)
 {
-    const char *env  = getenv("KVCL_TEST_SEED");
+    const char *env  = getenv("TEST_SEED");
     uint64_t   seed  = (env != NULL) ? strtoull(env, NULL, 0) : kvcl_now_ns();
     int        passed = 0, failed = 0, skipped = 0;
     const cf_case_t *one;
 
-    printf("KVCL_TEST_SEED=%" PRIu64 "\n", seed);
+    printf("TEST_SEED=%" PRIu64 "\n", seed);
     setenv("KVCL_TIMEOUT", cf_sanitizer("") ? "60s" : "15s", 0);
     for (; configs->path != NULL; ++configs) {
         run_t run = {.config = configs, .seed = seed};

@@ -4,7 +4,7 @@
  *
  * The ranks of a run live in one shared mapping: a store for boot (kvcl_oob_t), a fence, blobs to exchange. A check
  * that fails prints rank, place and kvcl_last_error(), and ends the rank's process; the parent then ends the others. A
- * run that stands still for CF_STUCK_S is killed and names its case. The seed is printed; KVCL_TEST_SEED repeats it.
+ * run that stands still for CF_STUCK_S is killed and names its case. The seed is printed; TEST_SEED repeats it.
  */
 #ifndef KVCL_TEST_CONFORM_H
 #define KVCL_TEST_CONFORM_H

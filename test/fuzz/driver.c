@@ -1,6 +1,6 @@
 /*
  * Drives a fuzz target without libFuzzer: random inputs, then mutations of inputs that it made before.
- * The seed is printed; KVCL_TEST_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and
+ * The seed is printed; TEST_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and
  * those under a sanitizer, end after 30 s and say how many runs that were. A file named on the command line is given to the
  * target once, as libFuzzer does, so a finding of either can be replayed.
  */
@@ -115,7 +115,7 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 int main(int argc, char **argv)
 {
     uint64_t runs = from_env("FUZZ_RUNS", 200000);
-    uint64_t seed = from_env("KVCL_TEST_SEED", (uint64_t)time(NULL));
+    uint64_t seed = from_env("TEST_SEED", (uint64_t)time(NULL));
     time_t   end  = (getenv("FUZZ_RUNS") == NULL) ? time(NULL) + 30 : 0;
     uint64_t i, changes;
     int      arg, rc = 0;
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
         return rc;
     }
 
-    printf("KVCL_TEST_SEED=%" PRIu64 " FUZZ_RUNS=%" PRIu64 "\n", seed, runs);
+    printf("TEST_SEED=%" PRIu64 " FUZZ_RUNS=%" PRIu64 "\n", seed, runs);
     (void)fflush(stdout);
     rng_state = seed;
     for (i = 0; i < runs; ++i) {

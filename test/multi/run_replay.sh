@@ -136,10 +136,11 @@ run 3 --requests 300 --in-order --store --pool 10% --nvme "$tmp/tier.%r:64M" 2>"
 [ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field demoted)" -gt 0 ] && [ "$(field hits_nvme)" -gt 0 ] &&
   [ "$(field hits)" -gt "$without" ] || rc=1
 result $rc "a tier behind small pools"
-again=$(field hits)
 rc=0
+run 3 --requests 300 --in-order || rc=$?
+implied=$(field hits) # by the trace: no store can have more, unless it has blocks of an earlier run
 run 3 --requests 300 --in-order --store --pool 10% --nvme "$tmp/tier.%r:64M" 2>"$tmp/err" || rc=$?
-[ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field hits)" -lt $((again + again / 4)) ] || rc=1
+[ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field hits)" -le "$implied" ] || rc=1
 result $rc "what an earlier run left in the tier is no hit"
 rm -f "$tmp"/tier.*
 

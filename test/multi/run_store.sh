@@ -1,5 +1,5 @@
 #!/bin/sh
-# The store, by shared memory; STORE_PATHS names other paths. KVCL_TEST_SEED=N replays.
+# The store, by shared memory; STORE_PATHS names other paths. TEST_SEED=N replays.
 #   gate   all tests once: on 4 ranks by shared memory, on 2 by TCP; besides what is about another number of ranks
 #   night  all tests on 1, 2 and 4 ranks, most on 7
 set -eu

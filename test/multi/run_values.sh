@@ -1,5 +1,5 @@
 #!/bin/sh
-# Values of a store. KVCL_TEST_SEED=N replays.
+# Values of a store. TEST_SEED=N replays.
 #   gate   on 2 ranks by shared memory and on 4 by TCP, without the values of 70 MiB
 #   night  on 1, 2 and 4 ranks by both
 # A holder of values is killed over both paths in either.

@@ -1,16 +1,16 @@
-# Sourced, with program set: run N PATH TEST... starts it under mpirun with a seed, each time another; KVCL_TEST_SEED=N
+# Sourced, with program set: run N PATH TEST... starts it under mpirun with a seed, each time another; TEST_SEED=N
 # replays (contrib/check sets it). No test named means all. total, which a script calls last, prints the counts of all
 # runs; a run that fails ends the script with them.
 : "${top_builddir:?}"
 command -v mpirun >/dev/null 2>&1 || { echo "SKIP: no mpirun (Debian: openmpi-bin)"; exit 77; }
-seed=${KVCL_TEST_SEED:-$(date +%s)}
+seed=${TEST_SEED:-$(date +%s)}
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 
 run() {
   n=$1 path=$2
   shift 2
-  echo "-- $n ranks, KVCL_PATH=$path, KVCL_TEST_SEED=$seed"
+  echo "-- $n ranks, KVCL_PATH=$path, TEST_SEED=$seed"
   echo 1 >"$runs/failed"
   { KVCL_PATH=$path mpirun -n "$n" "$top_builddir/test/multi/$program" --seed "$seed" "$@" && rm "$runs/failed"; } |
     tee -a "$runs/log"

@@ -480,7 +480,7 @@ static unsigned run_tests(world_t *w, char **argv, int argc)
         bad    += (w->failed != before) ? 1 : 0;
         passed += (w->failed == before) ? 1 : 0;
         if (w->failed != before) {
-            fprintf(stderr, "rank %d: test %s failed (KVCL_TEST_SEED=%llu)\n", w->rank, tests[i].name,
+            fprintf(stderr, "rank %d: test %s failed (TEST_SEED=%llu)\n", w->rank, tests[i].name,
                     (unsigned long long)w->seed);
         }
     }

@@ -476,7 +476,7 @@ int main(int argc, char **argv)
         bad    += (w.failed != before) ? 1 : 0;
         passed += (w.failed == before) ? 1 : 0;
         if (w.failed != before) {
-            fprintf(stderr, "rank %d: test %s failed (KVCL_TEST_SEED=%llu)\n", w.rank, tests[t].name,
+            fprintf(stderr, "rank %d: test %s failed (TEST_SEED=%llu)\n", w.rank, tests[t].name,
                     (unsigned long long)w.seed);
         }
     }

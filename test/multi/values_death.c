@@ -135,13 +135,13 @@ int main(int argc, char **argv)
 {
     shared_t   *s   = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int        size = (argc > 1) ? atoi(argv[1]) : 4, status, i;
-    const char *given = getenv("KVCL_TEST_SEED");
+    const char *given = getenv("TEST_SEED");
     uint64_t   seed = (given != NULL) ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     job_t      job  = {s, size, seed};
     pid_t      pids[RANKS_MAX];
     bool       right = true;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     setenv("KVCL_STORE_STRIPE", "4M", 1);
     start_ranks(size, live, &job, pids);
     for (i = 0; (i < 60000) && (atomic_load(&s->ready) < (unsigned)size); ++i) {

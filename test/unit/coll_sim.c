@@ -531,12 +531,12 @@ uint64_t sim_seed(void)
 {
     static uint64_t seed;
     static int      known;
-    const char     *text = getenv("KVCL_TEST_SEED");
+    const char     *text = getenv("TEST_SEED");
 
     if (!known) {
         known = 1;
         seed  = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
-        printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+        printf("TEST_SEED=%llu\n", (unsigned long long)seed);
         fflush(stdout);
     }
     return seed;

@@ -43,7 +43,7 @@ typedef struct sim_result {
 /** @return NULL, or what was wrong (static buffer). */
 const char *sim_run(const kvcl_coll_alg_t *alg, const sim_params_t *params, sim_result_t *result);
 
-/** KVCL_TEST_SEED, or a new one; printed once. */
+/** TEST_SEED, or a new one; printed once. */
 uint64_t sim_seed(void);
 
 #endif

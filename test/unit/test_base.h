@@ -1,6 +1,6 @@
 /*
  * What the programs for base and boot share: running a suite, and the seed of random tests
- * (KVCL_TEST_SEED, else the clock), printed so that a failure can be repeated.
+ * (TEST_SEED, else the clock), printed so that a failure can be repeated.
  */
 #ifndef KVCL_TEST_BASE_H
 #define KVCL_TEST_BASE_H
@@ -29,10 +29,10 @@ static inline int test_run(Suite *suite)
 
 static inline void test_seed(kvcl_rand_t *rnd)
 {
-    const char *env  = getenv("KVCL_TEST_SEED");
+    const char *env  = getenv("TEST_SEED");
     uint64_t    seed = (env != NULL) ? strtoull(env, NULL, 0) : kvcl_now_ns();
 
-    printf("KVCL_TEST_SEED=%" PRIu64 "\n", seed);
+    printf("TEST_SEED=%" PRIu64 "\n", seed);
     fflush(stdout);
     kvcl_rand_seed(rnd, seed);
 }

@@ -1,6 +1,6 @@
 /*
  * The payload of a bundle of messages (core/bundle.h): random rows of messages come out as they went in, and cut off or
- * changed ones are refused or stay within their bytes. KVCL_TEST_SEED replays.
+ * changed ones are refused or stay within their bytes. TEST_SEED replays.
  */
 #include "config.h"
 #include "base/rand.h"
@@ -18,10 +18,10 @@ static kvcl_rand_t rnd;
 
 static void setup(void)
 {
-    const char *text = getenv("KVCL_TEST_SEED");
+    const char *text = getenv("TEST_SEED");
     uint64_t   seed  = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
 }
 

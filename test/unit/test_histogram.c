@@ -23,12 +23,12 @@ static void is_in_its_bucket(uint64_t ns)
 
 START_TEST(every_time_is_in_the_bucket_whose_bound_is_next)
 {
-    const char  *text = getenv("KVCL_TEST_SEED");
+    const char  *text = getenv("TEST_SEED");
     uint64_t    seed  = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
     kvcl_rand_t rnd;
     unsigned    i;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
     ck_assert_uint_eq(kvcl_hist_bound(0), 64);
     ck_assert_uint_eq(kvcl_hist_bound(1), 80);

@@ -6,7 +6,7 @@
  * computes itself. Every byte of the destination is
  * compared, those that must not change too. Bases are allocated to the exact size the library says,
  * so that sanitizers see a step outside.
- * KVCL_TEST_SEED repeats a run (the seed is printed), KVCL_TEST_CASES sets its length.
+ * TEST_SEED repeats a run (the seed is printed), KVCL_TEST_CASES sets its length.
  */
 #include "kv/runs.h"
 
@@ -61,7 +61,7 @@ static uint32_t upto(uint32_t n)
 #define REQUIRE(_cond)                                                                                                 \
     do {                                                                                                               \
         if (!(_cond)) {                                                                                                \
-            ck_abort_msg("case %lu of KVCL_TEST_SEED=%" PRIu64 ": %s (%s)", case_no, seed, #_cond, kvcl_last_error()); \
+            ck_abort_msg("case %lu of TEST_SEED=%" PRIu64 ": %s (%s)", case_no, seed, #_cond, kvcl_last_error()); \
         }                                                                                                              \
     } while (0)
 
@@ -440,14 +440,14 @@ static void one_case(void)
 
 START_TEST(random_copies_equal_the_plain_copy)
 {
-    const char *text = getenv("KVCL_TEST_SEED");
+    const char *text = getenv("TEST_SEED");
     const char *cases = getenv("KVCL_TEST_CASES");
     unsigned long n = (cases != NULL) ? strtoul(cases, NULL, 0) : 100000;
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
     seed = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)now.tv_nsec + ((uint64_t)now.tv_sec << 20);
-    printf("test_kv_copy: KVCL_TEST_SEED=%" PRIu64 ", %lu cases\n", seed, n);
+    printf("test_kv_copy: TEST_SEED=%" PRIu64 ", %lu cases\n", seed, n);
     fflush(stdout);
     kvcl_rand_seed(&rnd, seed);
     for (case_no = 0; case_no < n; ++case_no) {

@@ -1,7 +1,7 @@
 /*
  * Device memory by its copier, on a driver without a device (fake_cuda.h): whose memory a pointer is, random lists of
  * pieces in every direction against a plain copy, threads at once, a device that fails, and nothing left behind.
- * KVCL_TEST_SEED repeats a run (the seed is printed).
+ * TEST_SEED repeats a run (the seed is printed).
  */
 #include "base/clock.h"
 #include "base/rand.h"
@@ -22,10 +22,10 @@ static uint64_t    seed;
 
 static void setup(void)
 {
-    const char *env = getenv("KVCL_TEST_SEED");
+    const char *env = getenv("TEST_SEED");
 
     seed = (env != NULL) ? strtoull(env, NULL, 0) : kvcl_now_ns();
-    printf("KVCL_TEST_SEED=%" PRIu64 "\n", seed);
+    printf("TEST_SEED=%" PRIu64 "\n", seed);
     kvcl_rand_seed(&rnd, seed);
     fake_cuda_fail(0);
     fake_cuda_slow(0);
@@ -171,7 +171,7 @@ static void one_case(kvcl_rand_t *r, place_t *dst, place_t *src, char *want)
                pieces[i].len);
     }
     ck_assert_int_eq(kvcl_copier_copy(dst->copier, src->copier, pieces, n), KVCL_OK);
-    ck_assert_msg(memcmp(dst->bytes, want, ROOM) == 0, "KVCL_TEST_SEED=%" PRIu64 ": %zu pieces came out wrong", seed, n);
+    ck_assert_msg(memcmp(dst->bytes, want, ROOM) == 0, "TEST_SEED=%" PRIu64 ": %zu pieces came out wrong", seed, n);
     free(pieces);
 }
 

@@ -20,13 +20,13 @@ static int compare(const void *a, const void *b)
 
 START_TEST(p99_is_near_the_true_one)
 {
-    const char   *text = getenv("KVCL_TEST_SEED");
+    const char   *text = getenv("TEST_SEED");
     uint64_t     seed  = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)time(NULL), ns[N], exact, p99;
     kvcl_delay_t delay;
     kvcl_rand_t  rnd;
     unsigned     round, i, n;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
     for (round = 0; round < 200; ++round) {
         memset(&delay, 0, sizeof(delay));

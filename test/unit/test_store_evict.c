@@ -318,13 +318,13 @@ static void random_tree(kvcl_rand_t *rnd, uint32_t *parent, uint32_t *depth, uin
 START_TEST(no_block_goes_before_what_follows_it)
 {
     enum { SLOTS = 200, KEYS = 2000, DEPTH = 12, REQUESTS = 20000 };
-    const char  *replay = getenv("KVCL_TEST_SEED");
+    const char  *replay = getenv("TEST_SEED");
     uint64_t    seed    = (replay != NULL) ? strtoull(replay, NULL, 0) : (uint64_t)_i;
     uint32_t    parent[KEYS], depth[KEYS], slot_of[KEYS], key_of[SLOTS], children[KEYS] = {0}, path[DEPTH], key, n, run;
     uint32_t    used = 0, turn, i, slot;
     kvcl_rand_t rnd;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
     random_tree(&rnd, parent, depth, KEYS, DEPTH);
     for (key = 0; key < KEYS; ++key) {

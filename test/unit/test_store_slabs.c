@@ -42,7 +42,7 @@ typedef struct model {
 
 static uint64_t seed_of(void)
 {
-    const char *replay = getenv("KVCL_TEST_SEED");
+    const char *replay = getenv("TEST_SEED");
 
     return (replay != NULL) ? strtoull(replay, NULL, 0) : 1;
 }
@@ -326,7 +326,7 @@ START_TEST(random_sizes_fill_an_arena_and_no_class_starves)
     double   least, worst = 1;
     model_t  m;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed_of());
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed_of());
     for (round = 0; round < 12; ++round) {
         kvcl_rand_seed(&m.rnd, seed_of() + round);
         n = 2 + (unsigned)below(&m, 7);
@@ -442,7 +442,7 @@ START_TEST(random_steps_with_pins_and_fills_never_overlap_and_never_shut_a_class
     model_t  m;
     uint64_t step;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed_of());
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed_of());
     model_open(&m, 60000, sizes, 4, seed_of());
     for (step = 0; step < STEPS; ++step) {
         cls = (below(&m, 2) == 0) ? (unsigned)((step / 20000) % 4) : pick(&m, weights);

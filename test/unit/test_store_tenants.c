@@ -108,12 +108,12 @@ END_TEST
 
 START_TEST(random_changes_keep_the_counts_and_free_idle_records)
 {
-    const char  *replay = getenv("KVCL_TEST_SEED");
+    const char  *replay = getenv("TEST_SEED");
     uint64_t    seed = (replay != NULL) ? strtoull(replay, NULL, 0) : 1, of[SLOTS] = {0}, used[5];
     kvcl_rand_t rnd;
     uint32_t    step, slot, i;
 
-    printf("KVCL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
     for (step = 0; step < 20000; ++step) {
         slot = (uint32_t)(kvcl_rand_next(&rnd) % SLOTS);

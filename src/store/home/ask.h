@@ -25,6 +25,7 @@ struct kvcl_ask {
     bool               patient; /* its home was known to be silent when it was asked */
     bool               silent;  /* ended because its rank does not answer: home/silence.c */
     uint64_t           grace_ns; /* its answer takes so long if all is well */
+    uint64_t           least_ns; /* silence ends it no sooner, not even that of a suspect */
     uint64_t           tag;     /* the poster's */
     kvcl_list_t        watch_link; /* store->watched */
     uint8_t            kind;

@@ -56,7 +56,7 @@ static bool is_over(kvcl_store_h store, const kvcl_ask_t *ask, uint64_t now_ns, 
     uint64_t          since = ask->posted_ns + ask->grace_ns;
 
     if (kvcl_store_suspects(store, ask->rank)) {
-        return now_ns >= ask->posted_ns + hedge_ns;
+        return now_ns >= ask->posted_ns + ((hedge_ns > ask->least_ns) ? hedge_ns : ask->least_ns);
     }
     since = (since < rank->heard_ns) ? rank->heard_ns : since;
     if ((now_ns >= since + hedge_ns) && !rank->doubted) {

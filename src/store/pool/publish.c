@@ -45,6 +45,10 @@ struct kvcl_publish {
 /* What the homes of a block have said. */
 enum { HEARD_LISTED = 1, HEARD_SILENCE = 2 };
 
+/* Where keys have one home no other one can list a block. So a publish or a removal waits that long for a home, however
+ * short the hedge is: a rank that only lacks a processor answers within that time. */
+#define SOLE_HOME_NS (2 * KVCL_NS_PER_SEC)
+
 static void free_publish(kvcl_publish_t *publish)
 {
     kvcl_list_t *link;
@@ -342,15 +346,17 @@ static bool is_left_out(const kvcl_publish_t *publish, uint32_t home)
 
 static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
 {
-    kvcl_list_t asks, *link;
+    const struct kvcl_store *store = publish->store;
+    kvcl_list_t             asks, *link;
 
     kvcl_list_init(&asks);
     kvcl_list_splice_tail(&asks, &publish->asks);
     publish->outstanding = 1;
     while ((link = kvcl_list_first(&asks)) != NULL) {
         kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
-        ask->arg  = publish;
-        ask->done = on_answer;
+        ask->arg      = publish;
+        ask->done     = on_answer;
+        ask->least_ns = (store->replicas > 1) ? 0 : SOLE_HOME_NS;
         ++publish->outstanding;
         if (is_left_out(publish, ask->rank)) {
             kvcl_list_del(&ask->link);
