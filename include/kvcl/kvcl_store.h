@@ -199,8 +199,8 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
     KVCL_MUST_CHECK;
 
 /*
- * Puts into other ranks' pools. A rank whose store was opened without a pool for blocks of this size, as a worker beside
- * kvcl_serve, puts into the pools of ranks that have one: the first copy on its own host if a rank there has one, the
+ * Puts into other ranks' pools. A rank whose store was opened without a pool for blocks of this size, as a worker
+ * beside kvcl_serve, puts into the pools of ranks that have one: the first copy on its own host if a rank there has one, the
  * others on other hosts, R in all. With KVCL_PUT_TO the first copy goes to rank to_rank, for which no other rank stands
  * in. The ranks fetch the blocks from the caller's cache: ids must be unpublished blocks, each once, whose bytes must
  * not change until the request has completed. The call never waits; with KVCL_PUT_WAIT the request does, for room. What

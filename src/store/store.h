@@ -102,6 +102,8 @@ struct kvcl_store {
     struct kvcl_pool  *pool;       /* or NULL */
     kvcl_owner_t      *value_pool; /* its first class, which has the blocks of values; or NULL */
     uint64_t          value_block; /* bytes of a block of values, of my pool or the first rank's; 0: no pools */
+    kvcl_cache_h      stage;       /* of value/value_far.c; NULL: not needed yet */
+    bool              stage_taken;
     struct kvcl_cold  *cold;       /* the pool's second tier, or NULL */
     kvcl_map_t        index;       /* hash of key -> kvcl_owner_node_t, chained */
     uint64_t          n_published, n_ever, n_evicted;

@@ -1,6 +1,6 @@
 /*
- * Workers without pools beside two kvcl_serve (run_thin.sh): what one puts lies in the servers' pools, as many copies and
- * where it asked for, and the other gets it.
+ * Workers without pools beside two kvcl_serve (run_thin.sh): what one puts lies in the servers' pools, as many copies
+ * and where it asked for, and the other gets it.
  *   thin    rank 2 and rank 3 of four; prints how many checks failed
  */
 #include <kvcl/kvcl.h>
@@ -180,6 +180,65 @@ static void replace(me_t *me)
     expect(me, "a", 0, 0xab);
 }
 
+/* ---- values: in a block with their head, in one of their own, in parts ---- */
+
+enum { VALUE_MAX = 25 * BLOCK };
+static const size_t value_bytes[] = {0, 100, BLOCK, (3 * BLOCK) + 7, VALUE_MAX};
+enum { VALUES = sizeof(value_bytes) / sizeof(value_bytes[0]) };
+
+static void fill_value(uint8_t *bytes, unsigned v, unsigned version)
+{
+    size_t i;
+
+    for (i = 0; i < value_bytes[v]; ++i) {
+        bytes[i] = (uint8_t)((i * 7u) + (i >> 9) + v + (version * 50u));
+    }
+}
+
+static void put_values(me_t *me)
+{
+    static uint8_t bytes[VALUE_MAX];
+    uint64_t       before;
+    kvcl_req_h     req;
+    unsigned       v;
+
+    for (v = 0; v < VALUES; ++v) {
+        kvcl_key_t key = key_of("v", v);
+        fill_value(bytes, v, 0);
+        CHECK(me, finish(kvcl_store_put_value(me->store, &key, bytes, value_bytes[v], NULL, &req), &req) == KVCL_OK,
+              "value %u", v);
+        memset(bytes, 0xee, sizeof(bytes));
+        before = held(me, 0) + held(me, 1);
+        fill_value(bytes, v, 0);
+        CHECK(me, finish(kvcl_store_put_value(me->store, &key, bytes, value_bytes[v], NULL, &req), &req) == KVCL_OK,
+              "value %u again", v);
+        CHECK(me, held(me, 0) + held(me, 1) == before, "value %u was put twice", v);
+    }
+    for (v = 3; v < VALUES; ++v) {
+        kvcl_key_t    key   = key_of("v", v);
+        kvcl_extent_t piece = {.addr = bytes, .bytes = value_bytes[v]};
+        kvcl_value_t  value = {.extents = &piece, .n_extents = 1};
+        fill_value(bytes, v, 1);
+        CHECK(me, finish(kvcl_store_upsert_values(me->store, &key, 1, &value, NULL, &req), &req) == KVCL_OK,
+              "new value %u", v);
+    }
+}
+
+static void get_values(me_t *me)
+{
+    static uint8_t got[VALUE_MAX], want[VALUE_MAX];
+    kvcl_req_h     req;
+    unsigned       v;
+
+    for (v = 0; v < VALUES; ++v) {
+        kvcl_key_t key = key_of("v", v);
+        fill_value(want, v, (v >= 3) ? 1 : 0);
+        CHECK(me, finish(kvcl_store_get_value(me->store, &key, got, value_bytes[v], NULL, &req), &req) == KVCL_OK,
+              "value %u", v);
+        CHECK(me, memcmp(got, want, value_bytes[v]) == 0, "value %u has other bytes", v);
+    }
+}
+
 int main(void)
 {
     kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(KEYS + 1, BLOCK);
@@ -198,10 +257,13 @@ int main(void)
         places(&me);
         replace(&me);
         refusals(&me);
+        put_values(&me);
+        get_values(&me);
         CHECK(&me, put(&me, "ready", 7, 1, &plain, NULL) == KVCL_OK, "ready");
         expect(&me, "seen", 9, 9);
     } else {
         expect(&me, "ready", 7, 7);
+        get_values(&me);
         for (i = 0; i < ALL; ++i) {
             expect(&me, "a", i, (i == 0) ? 0xab : (uint8_t)i);
         }

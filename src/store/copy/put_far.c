@@ -1,8 +1,8 @@
 /*
  * A put into other ranks' pools: of a rank that has none for blocks of this size, or to a rank that the caller names.
  *
- * The blocks are shown where they lie, in the caller's cache, to whoever asks for them by slot and generation; no home
- * lists them. Ranks with pools, the nearest first, fetch them as copies (copy/copy_jobs.c), list these, and pass them on
+ * The blocks are shown where they lie, in the caller's cache, to whoever asks for them by slot and generation; no
+ * home lists them. Ranks with pools, the nearest first, fetch them as copies (copy/copy_jobs.c), list these, and pass them on
  * along the chain. What a rank did not make is asked of others, in rounds. When the request ends the blocks are hidden
  * again, so a rank that is late finds their generation gone and keeps nothing of it.
  *
