@@ -198,6 +198,17 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 
+/*
+ * Puts into other ranks' pools. A rank whose store was opened without a pool for blocks of this size, as a worker
+ * beside kvcl_serve, puts into the pools of ranks that have one: the first copy on its own host if a rank there has one, the
+ * others on other hosts, R in all. With KVCL_PUT_TO the first copy goes to rank to_rank, for which no other rank stands
+ * in. The ranks fetch the blocks from the caller's cache: ids must be unpublished blocks, each once, whose bytes must
+ * not change until the request has completed. The call never waits; with KVCL_PUT_WAIT the request does, for room. What
+ * other pools hold already, in R copies, is a no-op. An upsert takes no room first: where it fails the keys are absent.
+ * @return KVCL_ERR_UNSUPPORTED: no rank, or not to_rank, has a pool with blocks of this size; KVCL_ERR_UNKNOWN_RANK;
+ *         KVCL_ERR_BUSY: a block is published, or in another put.
+ */
+
 /**
  * Replace the blocks of these keys: the call takes and fills room in the pool, makes every rank drop its copies of the
  * keys, then continues as kvcl_store_put. In between the keys are absent; once the new value is visible, the old one is

@@ -47,10 +47,13 @@ typedef struct kvcl_value {
  * at most until the deadline: parts have all their copies before it returns, and stay in place until the head is listed
  * with all its copies. The memory and all arrays may change when the call returns.
  *
+ * A rank without a pool puts values into other ranks' pools, as kvcl_store_put does blocks; the call then blocks
+ * until they are there, and copies is 1 for a value that was there before.
+ *
  * Completes when the directory has all copies of all of it. copies: how many there are of each value.
  * @return KVCL_OK; KVCL_ERR_NO_SPACE (there is no room: nothing of any of the values is kept), KVCL_ERR_TIMED_OUT,
- *         KVCL_ERR_INVALID_PARAM (no pool here; too many parts; an extent is NULL), KVCL_ERR_UNSUPPORTED (B is below
- *         the 96 bytes of a head, and a value has not B bytes). Later: as kvcl_store_put.
+ *         KVCL_ERR_INVALID_PARAM (too many parts; an extent is NULL), KVCL_ERR_UNSUPPORTED (no pool anywhere; B is
+ *         below the 96 bytes of a head, and a value has not B bytes). Later: as kvcl_store_put.
  */
 KVCL_API kvcl_status_t kvcl_store_put_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                              const kvcl_value_t *values, const kvcl_xfer_params_t *params,

@@ -27,6 +27,7 @@ typedef struct kvcl_recv_info {
 #define KVCL_BACKGROUND UINT64_C(0x2) /* gets and puts: others go first, at both ends, where they compete for the same
                                          owner or copying thread; KVCL_BACKGROUND_SHARE percent remain for this one */
 #define KVCL_PUT_WAIT   UINT64_C(0x4) /* kvcl_store_put: where the pool has no room, wait for it until the deadline */
+#define KVCL_PUT_TO     UINT64_C(0x8) /* kvcl_store_put, kvcl_store_upsert: into the pool of rank to_rank */
 
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
@@ -47,9 +48,10 @@ typedef struct kvcl_xfer_params {
                                       completion; may be NULL */
     void             *stream;      /* gets, puts, sends, recvs: a CUstream (see below); NULL: none */
     uint64_t         tenant;       /* kvcl_store_put: the tenant of the blocks (kvcl_store_admin.h); 0: none */
+    uint64_t         to_rank;      /* with KVCL_PUT_TO: the rank of the store's comm whose pool takes the blocks */
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \
-    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0}
+    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0}
 
 /*
  * Which call takes what. All take timeout_ns, cb and cb_arg (kvcl_xfer_prepare: timeout_ns alone); signal stands for
@@ -73,8 +75,8 @@ typedef struct kvcl_xfer_params {
  *   kvcl_barrier              -                -
  *   kvcl_allgather            -                -
  *   kvcl_store_get            -                status
- *   kvcl_store_put            PUT_WAIT         status, replicas, copies, tenant
- *   kvcl_store_upsert         -                status, replicas, copies, tenant
+ *   kvcl_store_put            PUT_WAIT, PUT_TO status, replicas, copies, tenant, to_rank
+ *   kvcl_store_upsert         PUT_TO           status, replicas, copies, tenant, to_rank
  *   kvcl_store_publish        -                status
  *   kvcl_store_remove         -                status
  *   kvcl_store_bcast          -                status

@@ -342,6 +342,7 @@ static void destroy(kvcl_store_h store)
     unlink_store(store);
     kvcl_unlock(store->ctx);
     kvcl_pool_close(store->pool);
+    kvcl_cache_destroy(store->stage);
     if (store->table_region != NULL) {
         kvcl_region_destroy(store->table_region);
     }

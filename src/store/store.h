@@ -102,6 +102,8 @@ struct kvcl_store {
     struct kvcl_pool  *pool;       /* or NULL */
     kvcl_owner_t      *value_pool; /* its first class, which has the blocks of values; or NULL */
     uint64_t          value_block; /* bytes of a block of values, of my pool or the first rank's; 0: no pools */
+    kvcl_cache_h      stage;       /* of value/value_far.c; NULL: not needed yet */
+    bool              stage_taken;
     struct kvcl_cold  *cold;       /* the pool's second tier, or NULL */
     kvcl_map_t        index;       /* hash of key -> kvcl_owner_node_t, chained */
     uint64_t          n_published, n_ever, n_evicted;
@@ -176,6 +178,10 @@ unsigned      kvcl_store_places(kvcl_store_h store, uint64_t bytes);
 /** n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: on other hosts than mine and
  * each other's first. Returns how many. Lock held. */
 unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks);
+/** The same, but the first of them is the nearest: on this host if there is one. It is set in skip[]. Lock held. */
+unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks);
+/** Has the rank, this one too, a pool with blocks of this size? Any thread. */
+bool          kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes);
 /** The rank no longer takes part: its copies do not count, its shards go to their backups. Lock held. */
 void          kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank);
 
@@ -331,6 +337,13 @@ kvcl_status_t kvcl_publish_start(kvcl_owner_t *owner, const kvcl_store_rec_t *re
 /** Lock held: the owner goes; publishes in flight take their blocks as withdrawn. */
 void          kvcl_publish_forget(kvcl_owner_t *owner);
 uint64_t      kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block); /* no lock */
+
+/** No lock. Show n blocks of the caller's cache to whoever names them by slot and generation: recs[i].key is set, and
+ * recs[i].loc is then. No home lists them and no follower hears of it. All, or none. */
+kvcl_status_t kvcl_own_show(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n,
+                            kvcl_store_rec_t *recs, kvcl_owner_t **owner_p, const char *name) KVCL_MUST_CHECK;
+/** Lock held. They are the caller's alone again. */
+void          kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n);
 
 /* ---- blocks to hand out (pool/blocks.c): lock held ---- */
 

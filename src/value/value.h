@@ -3,7 +3,7 @@
  *
  *   value_head.c        the head as it lies in a pool, and the keys made from it: pure
  *   value_memory.c      plain memory: extents, and blocks of it that gets write into
- *   value_get.c   gets; value_put.c: puts; value_part.c: parts into pools, here and elsewhere
+ *   value_get.c   gets; value_put.c: puts; value_far.c: of a rank without a pool; value_part.c: parts into pools, here and elsewhere
  *   value_ops.c   sizes, keys, removal
  */
 #ifndef KVCL_VALUE_H
@@ -100,6 +100,8 @@ static inline bool kvcl_value_is_plain(const kvcl_value_head_t *head)
     return head->magic == 0;
 }
 
+/** No lock; blocks until the deadline. Are all parts of the value somewhere? */
+bool        kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns);
 /** No lock. The keys of a value's parts; NULL: no memory. */
 kvcl_key_t *kvcl_value_part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n);
 /** No lock. Parts are removed everywhere, in the background. */
@@ -144,5 +146,21 @@ kvcl_status_t kvcl_value_put_parts(kvcl_value_put_t *put, const kvcl_value_head_
 kvcl_status_t kvcl_value_parts_wait(kvcl_value_put_t *put) KVCL_MUST_CHECK;
 /** No lock. Parts may be evicted from now on; what is still under way ends first. */
 void          kvcl_value_parts_end(kvcl_value_put_t *put);
+
+/* ---- into other ranks' pools (value_far.c) ---- */
+
+/* What a put is about. */
+typedef struct kvcl_value_far {
+    const char               *call;
+    const kvcl_value_t       *values;
+    const kvcl_value_head_t  *heads;
+    size_t                   n;
+    bool                     instead;
+    const kvcl_xfer_params_t *params;
+} kvcl_value_far_t;
+
+/** No lock; blocks until the deadline. */
+kvcl_status_t kvcl_value_put_far(kvcl_store_h store, const kvcl_value_far_t *of, uint64_t deadline_ns,
+                                 kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 #endif

@@ -181,6 +181,27 @@ void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head)
     }
 }
 
+bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns)
+{
+    enum { SOME = 4096 };
+    kvcl_xfer_params_t p        = {.size = sizeof(p)};
+    uint8_t            *present = malloc(SOME);
+    bool               all      = (present != NULL);
+    kvcl_key_t         *keys;
+    uint64_t           from, n;
+
+    for (from = 0; all && (from < head->parts); from += n) {
+        n            = (head->parts - from < SOME) ? head->parts - from : SOME;
+        keys         = kvcl_value_part_keys(head, from, n);
+        p.timeout_ns = kvcl_deadline_left(deadline_ns) + 1;
+        all          = (keys != NULL) && (kvcl_store_exists(store, keys, n, present, &p) == KVCL_OK) &&
+              (memchr(present, 0, n) == NULL);
+        free(keys);
+    }
+    free(present);
+    return all;
+}
+
 /* ---- the calls ---- */
 
 static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const char *call,

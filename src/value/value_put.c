@@ -94,33 +94,13 @@ static bool is_here(const work_t *work, size_t i, kvcl_value_head_t *head)
     return here;
 }
 
-/* No lock: blocks. Are all of its parts somewhere? */
-static bool has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns)
-{
-    enum { SOME = 4096 };
-    uint8_t    *present = malloc(SOME);
-    bool       all      = (present != NULL);
-    kvcl_key_t *keys;
-    uint64_t   from, n;
-
-    for (from = 0; all && (from < head->parts); from += n) {
-        n    = (head->parts - from < SOME) ? head->parts - from : SOME;
-        keys = kvcl_value_part_keys(head, from, n);
-        all  = (keys != NULL) && !kvcl_deadline_passed(deadline_ns) &&
-              (kvcl_store_exists(store, keys, n, present, NULL) == KVCL_OK) && (memchr(present, 0, n) == NULL);
-        free(keys);
-    }
-    free(present);
-    return all;
-}
-
 static void look_here(work_t *work)
 {
     kvcl_value_head_t head;
     size_t            i;
 
     for (i = 0; !work->instead && (i < work->n); ++i) {
-        work->skip[i] = is_here(work, i, &head) && has_parts(work->put.store, &head, work->put.deadline_ns);
+        work->skip[i] = is_here(work, i, &head) && kvcl_value_has_parts(work->put.store, &head, work->put.deadline_ns);
         if (!work->skip[i] && (head.parts != 0)) {
             work->before[i] = head; /* it is put anew: what is left of it goes */
         }
@@ -403,8 +383,8 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: replicas is %llu, at most %d; or %zu values are too many", call,
                          (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX, n);
     }
-    if (store->value_pool == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a pool (dram_bytes)", call);
+    if (kvcl_value_block(store) == 0) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: no rank of the store has a pool: open one with dram_bytes", call);
     }
     return KVCL_OK;
 }
@@ -416,6 +396,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     const char         *call = kvcl_call_name(which);
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check(store, keys, n, values, params, which, &p);
+    kvcl_value_far_t   far;
     work_t             *work;
 
     if ((status != KVCL_OK) || (n == 0)) {
@@ -436,7 +417,10 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     if (status == KVCL_OK) {
         status = kvcl_store_hold(store);
         if (status == KVCL_OK) {
-            status = put_all(work, keys, &p, req_p);
+            far    = (kvcl_value_far_t){.call = call, .values = values, .heads = work->heads, .n = n,
+                                        .instead = instead, .params = &p};
+            status = (store->value_pool != NULL) ? put_all(work, keys, &p, req_p)
+                                                 : kvcl_value_put_far(store, &far, work->put.deadline_ns, req_p);
             kvcl_store_let_go(store);
         }
     }

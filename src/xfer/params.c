@@ -23,6 +23,7 @@ enum {
     STREAM       = 1 << 6,
     TENANT       = 1 << 7,
     PUTS         = REPLICAS | COPIES | TENANT,
+    TO_RANK      = 1 << 9,
     NO_CB        = 1 << 8  /* neither cb nor cb_arg */
 };
 
@@ -48,8 +49,8 @@ static const struct {
     [KVCL_CALL_BARRIER] = {"kvcl_barrier", 0, 0},
     [KVCL_CALL_ALLGATHER] = {"kvcl_allgather", 0, 0},
     [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},
-    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT, STATUS | PUTS},
-    [KVCL_CALL_STORE_UPSERT] = {"kvcl_store_upsert", 0, STATUS | PUTS},
+    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO, STATUS | PUTS | TO_RANK},
+    [KVCL_CALL_STORE_UPSERT] = {"kvcl_store_upsert", KVCL_PUT_TO, STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_PUBLISH] = {"kvcl_store_publish", 0, STATUS},
     [KVCL_CALL_STORE_REMOVE] = {"kvcl_store_remove", 0, STATUS},
     [KVCL_CALL_STORE_BCAST] = {"kvcl_store_bcast", 0, STATUS},
@@ -77,7 +78,8 @@ static const struct {
     uint64_t   flag;
 } flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE},
              {"KVCL_BACKGROUND", KVCL_BACKGROUND},
-             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}};
+             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT},
+             {"KVCL_PUT_TO", KVCL_PUT_TO}};
 
 const char *kvcl_call_name(kvcl_call_id_t call)
 {
@@ -131,7 +133,8 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
                   {"replicas", REPLICAS, p->replicas != 0},
                   {"copies", COPIES, p->copies != NULL},
                   {"stream", STREAM, p->stream != NULL},
-                  {"tenant", TENANT, p->tenant != 0}};
+                  {"tenant", TENANT, p->tenant != 0},
+                  {"to_rank", TO_RANK, p->to_rank != 0}};
     char   who[KVCL_ERROR_MAX / 2];
     size_t i;
 
@@ -145,6 +148,10 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
     if ((calls[call].fields & NO_CB) && ((p->cb != NULL) || (p->cb_arg != NULL))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb and cb_arg are fields of kvcl_xfer_post; leave them 0",
                          calls[call].name);
+    }
+    if ((p->to_rank != 0) && !(p->flags & KVCL_PUT_TO)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.to_rank is %llu, but the flag KVCL_PUT_TO is not set",
+                         calls[call].name, (unsigned long long)p->to_rank);
     }
     if ((p->signal_mem == NULL) && ((p->signal_offset != 0) || (p->signal_add != 0))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.signal_offset or signal_add is set, but no signal_mem",

@@ -181,7 +181,7 @@ START_TEST(values_need_a_pool_with_room)
     kvcl_key_t     head;
     kvcl_req_h     req;
 
-    REFUSED(INVALID_PARAM, "without a pool", kvcl_store_put_value(none, keys, buf, BYTES, NULL, &out.req));
+    REFUSED(UNSUPPORTED, "has a pool", kvcl_store_put_value(none, keys, buf, BYTES, NULL, &out.req));
     TAKEN(kvcl_store_get_value(none, keys, buf, BYTES, NULL, &req)); /* nobody can have put it */
     ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
     REFUSED(UNSUPPORTED, "no room for a head", kvcl_store_put_value(narrow, keys, buf, BYTES, NULL, &out.req));

@@ -139,7 +139,7 @@ static bool has_word(const char *row, const char *word)
 static void set_flag(kvcl_xfer_params_t *p, const char *name)
 {
     p->flags = (strcmp(name, "LAYERWISE") == 0) ? KVCL_LAYERWISE : (strcmp(name, "BACKGROUND") == 0) ? KVCL_BACKGROUND
-                                                                                                    : KVCL_PUT_WAIT;
+             : (strcmp(name, "PUT_TO") == 0) ? KVCL_PUT_TO : KVCL_PUT_WAIT;
 }
 
 static void set_field(kvcl_xfer_params_t *p, unsigned field)
@@ -153,12 +153,13 @@ static void set_field(kvcl_xfer_params_t *p, unsigned field)
     case 5: p->replicas = 1; break;
     case 6: p->copies = copies; break;
     case 7: p->stream = (void *)(uintptr_t)1; break; /* CU_STREAM_LEGACY */
-    default: p->tenant = 7; break;
+    case 8: p->tenant = 7; break;
+    default: p->to_rank = 1; break;
     }
 }
 
 static const char *const field_names[] = {"status", "remote_cache", "signal_mem", "signal_offset", "info", "replicas",
-                                          "copies", "stream", "tenant"};
+                                          "copies", "stream", "tenant", "to_rank"};
 enum { FIELDS = sizeof(field_names) / sizeof(field_names[0]) };
 
 /* Call it with what is set; kind: "flag" or "field"; ours: the header gives it to the call. */
@@ -197,13 +198,13 @@ static kvcl_xfer_params_t short_one(void)
 
 START_TEST(each_call_takes_its_flags_and_fields_and_no_others)
 {
-    static const char *const flags[] = {"LAYERWISE", "BACKGROUND", "PUT_WAIT"};
+    static const char *const flags[] = {"LAYERWISE", "BACKGROUND", "PUT_WAIT", "PUT_TO"};
     char       line[256], said[64];
     const char *row = documented(calls[_i].name, line, sizeof(line));
     unsigned   i;
 
     ck_assert_msg(row != NULL, "the table of kvcl_xfer.h lacks %s", calls[_i].name);
-    for (i = 0; i < 3; ++i) {
+    for (i = 0; i < sizeof(flags) / sizeof(flags[0]); ++i) {
         kvcl_xfer_params_t p = short_one();
         set_flag(&p, flags[i]);
         snprintf(said, sizeof(said), "KVCL_%s", flags[i]);

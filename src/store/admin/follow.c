@@ -182,6 +182,9 @@ void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind
                                 .tenant = kvcl_owner_tenant(owner, slot)};
 
     kvcl_assert_locked(owner->store->ctx);
+    if (owner->quiet) {
+        return;
+    }
     kvcl_events_add(&owner->store->events, &event);
     if (owner->store->n_followers != 0) {
         tell_followers(owner->store);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/admin/ops.h"
+#include "store/copy/put_far.h"
 #include "store/pool/pool.h"
 #include "xfer/params.h"
 
@@ -260,16 +261,34 @@ static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: replicas is %llu, at most %d", call,
                          (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
     }
-    if (store->pool == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a pool (dram_bytes)", call);
-    }
-    if (kvcl_pool_for(store, cache->shape.block_bytes) == NULL) {
+    if (!kvcl_put_is_far(store, cache->shape.block_bytes, p) &&
+        (kvcl_pool_for(store, cache->shape.block_bytes) == NULL)) { /* nobody has such blocks, or to_rank is this rank */
+        if (store->pool == NULL) {
+            return kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: to_rank is this rank, which has no pool (dram_bytes)", call);
+        }
         return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%s: a block of cache \"%s\" has %llu bytes, the pool's %llu%s", call,
                          cache->name, (unsigned long long)cache->shape.block_bytes,
                          (unsigned long long)store->pool->caches[0]->shape.block_bytes,
                          (store->pool->n > 1) ? ", or others" : "");
     }
     return KVCL_OK;
+}
+
+/* Into other ranks' pools. */
+static kvcl_status_t put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                             const uint32_t *ids, const kvcl_xfer_params_t *p, bool instead, const char *call,
+                             kvcl_req_h *req_p)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    if (instead && (n != 0)) {
+        status = kvcl_store_hold(store);
+        if (status == KVCL_OK) {
+            status = kvcl_leave_all(store, keys, n, p->timeout_ns);
+            kvcl_store_let_go(store);
+        }
+    }
+    return (status == KVCL_OK) ? kvcl_put_far(store, keys, n, cache, ids, p, instead, call, req_p) : status;
 }
 
 static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
@@ -284,6 +303,9 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
 
     if (status != KVCL_OK) {
         return status;
+    }
+    if (kvcl_put_is_far(store, cache->shape.block_bytes, &p)) {
+        return put_far(store, keys, n, cache, ids, &p, instead, call, req_p);
     }
     mem = calloc(n + 1, sizeof(kvcl_store_rec_t) + (3 * sizeof(uint32_t)));
     if (mem == NULL) {

@@ -172,18 +172,19 @@ kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
 
 /* ---- where copies go ---- */
 
-static bool takes(const kvcl_store_rank_t *rank, uint64_t bytes)
+bool kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
 {
-    unsigned i;
+    const kvcl_store_rank_t *at = &store->ranks[rank];
+    unsigned                i;
 
-    for (i = 0; (i < rank->n_sizes) && (rank->sizes[i] != bytes); ++i) {
+    for (i = 0; (i < at->n_sizes) && (at->sizes[i] != bytes); ++i) {
     }
-    return i != rank->n_sizes;
+    return i != at->n_sizes;
 }
 
 static bool is_place(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
 {
-    return (rank != store->me) && (store->incarnations[rank] != 0) && takes(&store->ranks[rank], bytes) &&
+    return (rank != store->me) && (store->incarnations[rank] != 0) && kvcl_store_takes(store, rank, bytes) &&
            !kvcl_store_suspects(store, rank);
 }
 
@@ -198,12 +199,15 @@ unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)
     return n;
 }
 
-unsigned kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks)
+/* Lock held. Ranks that share no host with that one, nor with each other, first. */
+static unsigned place_apart(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, uint64_t host, unsigned n,
+                            uint16_t *ranks)
 {
-    uint64_t hosts[KVCL_DIR_LOCS_MAX + 1] = {store->places[store->me].host};
+    uint64_t hosts[KVCL_DIR_LOCS_MAX + 1] = {host};
     unsigned found;
     uint32_t i;
 
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < store->n_ranks; ++i) {
         store->place_ok[i] = !skip[i] && is_place(store, i, bytes);
     }
@@ -217,4 +221,45 @@ unsigned kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *ski
         hosts[found + 1]   = store->places[i].host;
     }
     return found;
+}
+
+unsigned kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks)
+{
+    return place_apart(store, bytes, skip, store->places[store->me].host, n, ranks);
+}
+
+/* Of those in place_ok, the ones on this rank's host, if there are any. */
+static void keep_near(kvcl_store_h store)
+{
+    uint64_t host = store->places[store->me].host;
+    bool     any  = false;
+    uint32_t i;
+
+    for (i = 0; i < store->n_ranks; ++i) {
+        any = any || (store->place_ok[i] && (store->places[i].host == host));
+    }
+    for (i = 0; any && (i < store->n_ranks); ++i) {
+        store->place_ok[i] = store->place_ok[i] && (store->places[i].host == host);
+    }
+}
+
+unsigned kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks)
+{
+    uint32_t i;
+
+    kvcl_assert_locked(store->ctx);
+    if (n == 0) {
+        return 0;
+    }
+    for (i = 0; i < store->n_ranks; ++i) {
+        store->place_ok[i] = !skip[i] && is_place(store, i, bytes);
+    }
+    keep_near(store);
+    i = kvcl_place_next(store->places, store->n_ranks, store->place_ok, NULL, 0);
+    if (i == UINT32_MAX) {
+        return 0;
+    }
+    ranks[0] = (uint16_t)i;
+    skip[i]  = 1;
+    return 1 + place_apart(store, bytes, skip, store->places[i].host, n - 1, ranks + 1);
 }

@@ -35,6 +35,7 @@ typedef struct kvcl_owner {
     struct kvcl_store *store;
     kvcl_cache_h      cache;
     bool              managed;   /* the store hands its blocks out and takes them back */
+    bool              quiet;     /* for as long as the lock is held: what changes is no event */
     uint16_t          tier;      /* KVCL_DIR_TIER_* */
     kvcl_slots_t      slots;
     kvcl_slot_t       *array;

@@ -29,7 +29,7 @@ static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
 }
 
 /* Lock held. All n become FILLING, or none. */
-static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n)
+static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n, const char *name)
 {
     kvcl_status_t status = KVCL_OK;
     unsigned      state;
@@ -40,9 +40,9 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
         state = owner->array[ids[i]].state;
         if (state != (unsigned)idle_state(owner)) {
             status = (state == KVCL_SLOT_FREE)
-                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_publish: block %u is the store's: "
-                                     "kvcl_store_alloc() hands blocks out", ids[i])
-                         : kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
+                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: block %u is the store's: kvcl_store_alloc() hands "
+                                     "blocks out", name, ids[i])
+                         : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already, or being put", name, ids[i]);
             break;
         }
         if (!owner->managed) {
@@ -56,7 +56,8 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
 }
 
 /* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. */
-static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n)
+static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n,
+                                   const char *name)
 {
     kvcl_status_t    status = KVCL_OK;
     kvcl_store_rec_t gone;
@@ -72,7 +73,7 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
     if (status == KVCL_OK) {
         return KVCL_OK;
     }
-    status = kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_publish: block %u is published already", ids[i]);
+    status = kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already", name, ids[i]);
     for (j = i + 1; j < n; ++j) {
         (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &gone);
     }
@@ -96,8 +97,9 @@ static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, s
     kvcl_unlock(owner->store->ctx);
 }
 
-static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                                    const uint32_t *ids, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+/* No lock. Slots, sums, PUBLISHED; nobody is told. quiet: followers neither, and nothing of it is evicted. */
+static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
+                                  const uint32_t *ids, bool quiet, const char *name, kvcl_owner_t **owner_p)
 {
     kvcl_owner_t  *owner = NULL;
     kvcl_status_t status;
@@ -107,7 +109,7 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
     status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
                                &owner);
     if (status == KVCL_OK) {
-        status = take_slots(owner, ids, n);
+        status = take_slots(owner, ids, n, name);
     }
     kvcl_unlock_quietly(store->ctx);
     if (status != KVCL_OK) {
@@ -119,13 +121,49 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
     kvcl_lock(store->ctx);
     status = kvcl_owner_reserve(store, n);
     if (status == KVCL_OK) {
-        status = publish_slots(owner, recs, ids, n);
+        owner->quiet = quiet;
+        status       = publish_slots(owner, recs, ids, n, name);
+        owner->quiet = false;
+        for (i = 0; quiet && (status == KVCL_OK) && (i < n); ++i) {
+            kvcl_owner_pin(owner, ids[i]);
+        }
     } else {
         for (i = 0; !owner->managed && (i < n); ++i) {
             (void)!kvcl_slots_abort(&owner->slots, ids[i]);
         }
     }
     kvcl_unlock_quietly(store->ctx);
+    *owner_p = owner;
+    return status;
+}
+
+kvcl_status_t kvcl_own_show(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n,
+                            kvcl_store_rec_t *recs, kvcl_owner_t **owner_p, const char *name)
+{
+    return publish_here(store, recs, n, cache, ids, true, name, owner_p);
+}
+
+void kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
+{
+    kvcl_store_rec_t gone;
+    size_t           i;
+
+    kvcl_assert_locked(store->ctx);
+    owner->quiet = true;
+    for (i = 0; i < n; ++i) {
+        if (kvcl_slots_check(&owner->slots, recs[i].loc.slot, recs[i].loc.gen, &recs[i].key) == KVCL_OK) {
+            (void)!kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone);
+        }
+    }
+    owner->quiet = false;
+}
+
+static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
+                                    const uint32_t *ids, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_owner_t  *owner;
+    kvcl_status_t status = publish_here(store, recs, n, cache, ids, false, "kvcl_store_publish", &owner);
+
     if (status != KVCL_OK) {
         return status;
     }

@@ -1,0 +1,302 @@
+/*
+ * Puts of values by a rank without a pool: their blocks go to ranks that have pools (store/copy/put_far.h).
+ *
+ * The blocks are made in a small cache of the store's own, the stage, some at a time, and each lot is waited for: so
+ * the call blocks, the values' memory may change when it returns, and parts are listed before the head that names them. One
+ * put at a time has the stage. A value that is there already, as long and with all of its parts, is left.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/admin/ops.h"
+#include "store/copy/put_far.h"
+#include "store/home/call.h"
+#include "value/value.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STAGE_BYTES = 8 << 20, STAGE_BLOCKS_MAX = 1024 };
+
+/* A put under way, inside its call. */
+typedef struct far_put {
+    kvcl_store_h             store;
+    const kvcl_value_far_t   *of;
+    kvcl_cache_h             stage;
+    uint64_t                 block;   /* bytes */
+    uint32_t                 room;    /* blocks of the stage */
+    uint64_t                 deadline_ns;
+    kvcl_value_head_t        *before; /* n: what is there */
+    kvcl_status_t            *found;  /* n */
+    uint8_t                  *skip;   /* n */
+    uint8_t                  *copies; /* room: of one lot */
+    uint32_t                 *ids;    /* room */
+    kvcl_key_t               *keys;   /* room */
+    uint32_t                 *item;   /* room: which values' heads */
+} far_put_t;
+
+/* ---- the stage ---- */
+
+static bool is_free(void *arg)
+{
+    kvcl_store_h store = arg;
+
+    if (store->stage_taken) {
+        return false;
+    }
+    store->stage_taken = true;
+    return true;
+}
+
+static kvcl_status_t take_stage(far_put_t *put)
+{
+    kvcl_store_h  store  = put->store;
+    uint64_t      n      = STAGE_BYTES / put->block;
+    kvcl_layout_t layout;
+    kvcl_status_t status = KVCL_OK;
+    char          name[48];
+
+    if (!kvcl_engine_wait(store->ctx, is_free, store, put->deadline_ns)) {
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: another put of values is under way", put->of->call);
+    }
+    n         = (n < STAGE_BLOCKS_MAX) ? n : STAGE_BLOCKS_MAX;
+    put->room = (uint32_t)((n != 0) ? n : 1);
+    if (store->stage == NULL) {
+        layout = (kvcl_layout_t)KVCL_LAYOUT_BYTES(put->room, (uint32_t)put->block);
+        snprintf(name, sizeof(name), "kvcl values of store %llx", (unsigned long long)store->id);
+        status = kvcl_cache_create(store->ctx, name, &layout, NULL, &store->stage);
+    }
+    put->stage = store->stage;
+    return status;
+}
+
+static void give_stage(kvcl_store_h store)
+{
+    kvcl_lock(store->ctx);
+    store->stage_taken = false;
+    kvcl_engine_notify(store->ctx);
+    kvcl_unlock(store->ctx);
+}
+
+static uint8_t *block_at(const far_put_t *put, uint32_t id)
+{
+    uint64_t stride = put->stage->shape.block_stride;
+
+    return (uint8_t *)put->stage->bases[0] + (id * ((stride != 0) ? stride : put->block));
+}
+
+/* The first n blocks of the stage, under keys[]; waited for. */
+static kvcl_status_t put_lot(far_put_t *put, uint32_t n)
+{
+    const kvcl_xfer_params_t *p    = put->of->params;
+    kvcl_xfer_params_t       inner = {.size = sizeof(inner), .flags = p->flags, .replicas = p->replicas,
+                                      .tenant = p->tenant, .copies = put->copies,
+                                      .timeout_ns = kvcl_deadline_left(put->deadline_ns) + 1};
+    kvcl_req_h               req;
+    kvcl_status_t            status;
+
+    if (n == 0) {
+        return KVCL_OK;
+    }
+    status = kvcl_put_far(put->store, put->keys, n, put->stage, put->ids, &inner, true, put->of->call, &req);
+    return kvcl_call_wait(status, &req);
+}
+
+/* ---- a value ---- */
+
+static kvcl_status_t put_parts(far_put_t *put, size_t i)
+{
+    const kvcl_value_head_t *head  = &put->of->heads[i];
+    kvcl_value_at_t         at     = {.value = &put->of->values[i]};
+    uint64_t                left   = head->bytes, from, n, len, j;
+    kvcl_status_t           status = KVCL_OK;
+    kvcl_key_t              seed;
+
+    kvcl_value_seed(head, &seed);
+    for (from = 0; (from < head->parts) && (status == KVCL_OK); from += n) {
+        n = (head->parts - from < put->room) ? head->parts - from : put->room;
+        for (j = 0; j < n; ++j) {
+            len = (left < put->block) ? left : put->block;
+            kvcl_value_read(&at, block_at(put, (uint32_t)j), len);
+            memset(block_at(put, (uint32_t)j) + len, 0, put->block - len);
+            kvcl_value_part_key(&seed, from + j, &put->keys[j]);
+            left -= len;
+        }
+        status = put_lot(put, (uint32_t)n);
+    }
+    return status;
+}
+
+/* What lies under the value's own key. */
+static void fill_own(const far_put_t *put, size_t i, uint32_t id)
+{
+    const kvcl_value_head_t *head = &put->of->heads[i];
+    kvcl_value_at_t         at    = {.value = &put->of->values[i]};
+    uint8_t                 *to   = block_at(put, id);
+    uint64_t                used  = 0;
+
+    put->keys[id] = head->key;
+    if (!kvcl_value_is_plain(head)) {
+        kvcl_store_value_key(&head->key, &put->keys[id]);
+        memcpy(to, head, sizeof(*head));
+        used = sizeof(*head);
+    }
+    if (head->parts == 0) {
+        kvcl_value_read(&at, to + used, head->bytes);
+        used += head->bytes;
+    }
+    memset(to + used, 0, put->block - used);
+}
+
+static kvcl_status_t put_owns(far_put_t *put)
+{
+    uint8_t       *copies = put->of->params->copies;
+    kvcl_status_t first   = KVCL_OK, status;
+    size_t        at      = 0;
+    uint32_t      n, j;
+
+    while (at < put->of->n) {
+        for (n = 0; (at < put->of->n) && (n < put->room); ++at) {
+            if (!put->skip[at]) {
+                put->item[n] = (uint32_t)at;
+                fill_own(put, at, n++);
+            }
+        }
+        status = put_lot(put, n);
+        first  = (first == KVCL_OK) ? status : first;
+        for (j = 0; (copies != NULL) && (j < n); ++j) {
+            copies[put->item[j]] = put->copies[j];
+        }
+    }
+    return first;
+}
+
+/* ---- what is there already ---- */
+
+static kvcl_status_t look(far_put_t *put)
+{
+    const kvcl_value_far_t *of = put->of;
+    kvcl_key_t             *keys = malloc(of->n * sizeof(*keys));
+    kvcl_status_t          status;
+    size_t                 i;
+
+    if (keys == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", of->call, of->n);
+    }
+    for (i = 0; i < of->n; ++i) {
+        keys[i] = of->heads[i].key;
+    }
+    status = kvcl_value_heads(put->store, keys, of->n, put->before, put->found, put->deadline_ns);
+    for (i = 0; (status == KVCL_OK) && (i < of->n); ++i) {
+        put->skip[i] = !of->instead && (put->found[i] == KVCL_OK) && (put->before[i].bytes == of->heads[i].bytes) &&
+                       kvcl_value_has_parts(put->store, &put->before[i], put->deadline_ns);
+        if (of->params->copies != NULL) {
+            of->params->copies[i] = put->skip[i] ? 1 : 0; /* it is there: how often was not asked */
+        }
+    }
+    free(keys);
+    return status;
+}
+
+/* What the keys named so far goes everywhere; its parts last. */
+static kvcl_status_t leave(far_put_t *put)
+{
+    const kvcl_value_far_t *of   = put->of;
+    kvcl_key_t             *keys = malloc(2 * of->n * sizeof(*keys));
+    kvcl_status_t          status = KVCL_OK;
+    size_t                 n = 0, i;
+
+    if (keys == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", of->call, of->n);
+    }
+    for (i = 0; i < of->n; ++i) {
+        if (!put->skip[i] && (of->instead || (put->found[i] == KVCL_OK))) {
+            keys[n++] = of->heads[i].key;
+            kvcl_store_value_key(&of->heads[i].key, &keys[n++]);
+        }
+    }
+    if (n != 0) {
+        status = kvcl_leave_all(put->store, keys, n, kvcl_deadline_left(put->deadline_ns) + 1);
+    }
+    free(keys);
+    return status;
+}
+
+static void drop(far_put_t *put, const kvcl_value_head_t *heads, bool found_only)
+{
+    size_t i;
+
+    for (i = 0; i < put->of->n; ++i) {
+        if (!put->skip[i] && (heads[i].parts != 0) && (!found_only || (put->found[i] == KVCL_OK))) {
+            kvcl_value_drop_parts(put->store, &heads[i]);
+        }
+    }
+}
+
+static kvcl_status_t put_all(far_put_t *put)
+{
+    kvcl_status_t status = look(put);
+    size_t        i;
+
+    for (i = 0; (status == KVCL_OK) && (i < put->of->n); ++i) {
+        if (!put->skip[i] && (put->of->heads[i].parts != 0)) {
+            status = put_parts(put, i);
+        }
+    }
+    status = (status == KVCL_OK) ? leave(put) : status;
+    if (status != KVCL_OK) {
+        drop(put, put->of->heads, false);
+        return status;
+    }
+    status = put_owns(put);
+    drop(put, put->before, true);
+    return status;
+}
+
+/* ---- the call ---- */
+
+static kvcl_status_t make(far_put_t *put)
+{
+    size_t   n = put->of->n;
+    uint32_t i;
+
+    put->before = calloc(n, sizeof(*put->before) + sizeof(*put->found) + sizeof(*put->skip));
+    put->keys   = calloc(put->room, sizeof(*put->keys) + sizeof(*put->ids) + sizeof(*put->item) + sizeof(*put->copies));
+    if ((put->before == NULL) || (put->keys == NULL)) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu values", put->of->call, n);
+    }
+    put->found  = (kvcl_status_t *)(void *)(put->before + n);
+    put->skip   = (uint8_t *)(put->found + n);
+    put->ids    = (uint32_t *)(void *)(put->keys + put->room);
+    put->item   = put->ids + put->room;
+    put->copies = (uint8_t *)(put->item + put->room);
+    for (i = 0; i < put->room; ++i) {
+        put->ids[i] = i;
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_value_put_far(kvcl_store_h store, const kvcl_value_far_t *of, uint64_t deadline_ns,
+                                 kvcl_req_h *req_p)
+{
+    far_put_t     put    = {.store = store, .of = of, .block = kvcl_value_block(store), .deadline_ns = deadline_ns};
+    kvcl_status_t status = take_stage(&put);
+    size_t        i;
+
+    if (put.stage == NULL) {
+        if (status != KVCL_ERR_TIMED_OUT) {
+            give_stage(store);
+        }
+        return status;
+    }
+    status = make(&put);
+    status = (status == KVCL_OK) ? put_all(&put) : status;
+    give_stage(store);
+    for (i = 0; (of->params->status != NULL) && (status == KVCL_OK) && (i < of->n); ++i) {
+        of->params->status[i] = KVCL_OK;
+    }
+    free(put.before);
+    free(put.keys);
+    return (status == KVCL_OK) ? kvcl_req_instant(store->ctx, KVCL_OK, of->params->cb, of->params->cb_arg, req_p)
+                               : status;
+}
