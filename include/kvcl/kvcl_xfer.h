@@ -83,8 +83,22 @@ typedef struct kvcl_xfer_params {
  *   kvcl_store_get_values     -                status
  *   kvcl_store_put_values     PUT_WAIT         status, replicas, copies, tenant
  *   kvcl_store_upsert_values  -                status, replicas, copies, tenant
+ *   kvcl_store_match          -                -
+ *   kvcl_store_exists         -                -
+ *   kvcl_store_match_all      -                -
+ *   kvcl_store_pin            -                -
+ *   kvcl_store_unpin          -                -
+ *   kvcl_store_quota          -                -
+ *   kvcl_store_clear          -                -
+ *   kvcl_store_copy           -                -
+ *   kvcl_store_drain          -                -
+ *   kvcl_store_rank_stats     -                -
+ *   kvcl_store_all_stats      -                -
+ *   kvcl_store_list           -                -
+ *   kvcl_store_events         -                -
  *
- * kvcl_store_put_value and kvcl_store_get_value take what the calls for many values take.
+ * kvcl_store_put_value and kvcl_store_get_value take what the calls for many values take; a posting form (..._post)
+ * takes what the plain one takes.
  */
 
 /*

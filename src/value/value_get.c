@@ -15,8 +15,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "value/value_get.h"
+#include "store/words.h"
 #include "xfer/params.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { TRIES = 4, BOUNCE_BYTES = 32 << 20 };
@@ -47,7 +49,45 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     }
 }
 
-static const kvcl_req_class_t vget_class = {.name = "store-get-values", .stop = stop, .release = release};
+static const char absent[] = "kvcl_store_get_values: %llu of %llu values " KVCL_WORDS_ABSENT;
+
+/* The first that failed; n: none. */
+static size_t first_failed(const kvcl_vget_t *get, size_t *failed_p)
+{
+    size_t first = get->n, i;
+
+    *failed_p = 0;
+    for (i = get->n; i-- > 0;) {
+        if ((get->ones[i].state != KVCL_VGET_DONE) || (get->ones[i].why != KVCL_OK)) {
+            first = i;
+            ++*failed_p;
+        }
+    }
+    return first;
+}
+
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const kvcl_vget_t *get = kvcl_container_of((kvcl_req_t *)req, kvcl_vget_t, req);
+    size_t            failed, first = first_failed(get, &failed);
+
+    if (first == get->n) {
+        snprintf(buf, cap, "kvcl_store_get_values of %zu values", get->n);
+    } else {
+        snprintf(buf, cap, "kvcl_store_get_values of %zu values, %zu failed, the first is number %zu of %llu "
+                 "bytes, key %016llx...", get->n, failed, first, (unsigned long long)get->ones[first].bytes,
+                 kvcl_key_prefix(&get->ones[first].key));
+    }
+}
+
+static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    (void)req;
+    return kvcl_store_explain(status, buf, cap);
+}
+
+static const kvcl_req_class_t vget_class = {
+    .name = "store-get-values", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
 /* ---- what came of it ---- */
 
@@ -227,7 +267,7 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
     kvcl_req_cb_t  cb     = get->cb;
     void           *arg   = get->cb_arg;
     kvcl_req_h     *req_p = get->req_p;
-    size_t         i;
+    size_t         i, at, failed;
 
     for (i = 0; i < get->n; ++i) {
         why   = (get->ones[i].state == KVCL_VGET_DONE) ? get->ones[i].why : stopped;
@@ -240,6 +280,12 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
         }
     }
     if (!get->started) {
+        if (first == KVCL_ERR_NOT_FOUND) {
+            at = first_failed(get, &failed);
+            (void)kvcl_store_absent(absent, failed, get->n, at, &get->ones[at].key);
+        } else if (first != KVCL_OK) {
+            (void)kvcl_fail(first, "kvcl_store_get_values of %zu values: %s", get->n, kvcl_status_text(first));
+        }
         destroy(get);
         return kvcl_req_instant(ctx, first, cb, arg, req_p);
     }
@@ -399,7 +445,8 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
                 p.status[i] = KVCL_ERR_NOT_FOUND;
             }
         }
-        return kvcl_req_instant(store->ctx, KVCL_ERR_NOT_FOUND, p.cb, p.cb_arg, req_p);
+        result = kvcl_store_absent(absent, n, n, 0, keys);
+        return kvcl_req_instant(store->ctx, result, p.cb, p.cb_arg, req_p);
     }
     result = make(store, keys, n, values, &get);
     if (result != KVCL_OK) {

@@ -226,6 +226,52 @@ START_TEST(another_thread_that_collects_hears_it)
 }
 END_TEST
 
+static kvcl_store_h open_store(uint64_t pool)
+{
+    kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = pool, .block_bytes = 256};
+    kvcl_store_h        store;
+
+    TAKEN(kvcl_store_open(world, &p, &store));
+    return store;
+}
+
+/* An absent block is expected: its sentence is the call's own all the same. */
+START_TEST(absent_blocks_and_values_are_named_by_key)
+{
+    static const kvcl_key_t far_key = {{0xab, 0xcd, 0xef, 1, 2, 3, 4, 5}};
+    kvcl_key_t              both[2] = {keys[0], far_key};
+    kvcl_store_h            store   = open_store(4096);
+    kvcl_req_h              req;
+
+    TAKEN(kvcl_store_get(store, &far_key, 1, cache, good_ids, NULL, NULL, &req));
+    ENDS(req, NOT_FOUND, "kvcl_store_get", "1 of 1 blocks are absent", "number 0", "abcdef0102030405", "put it");
+    TAKEN(kvcl_store_put(store, keys, 1, cache, good_ids, NULL, &req));
+    ck_assert_int_eq(final(req), KVCL_OK);
+    TAKEN(kvcl_store_get(store, both, 2, cache, good_ids, NULL, NULL, &req));
+    ENDS(req, NOT_FOUND, "1 of 2 blocks are absent", "number 1", "abcdef0102030405");
+    TAKEN(kvcl_store_get_value(store, &far_key, plain, 40, NULL, &req));
+    ENDS(req, NOT_FOUND, "kvcl_store_get_values", "1 of 1 values are absent", "abcdef0102030405");
+    kvcl_store_close(store);
+    store = open_store(0);
+    TAKEN(kvcl_store_get_value(store, &far_key, plain, 40, NULL, &req));
+    ENDS(req, NOT_FOUND, "kvcl_store_get_values", "abcdef0102030405");
+    kvcl_store_close(store);
+}
+END_TEST
+
+START_TEST(what_a_store_has_no_room_for_is_named)
+{
+    kvcl_store_h store = open_store(1024); /* 4 blocks */
+    kvcl_key_t   five[5] = {{{1}}, {{2}}, {{3}}, {{4}}, {{5}}};
+    uint32_t     ids[5]  = {0, 1, 2, 3, 4};
+
+    REFUSED(NO_SPACE, "kvcl_store_put", kvcl_store_put(store, five, 5, cache, ids, NULL, &out.req));
+    REFUSED(NOT_FOUND, "0900000000000000", kvcl_store_pin(store, &(kvcl_key_t){{9}}, 1, 1, SECOND, 0, NULL, NULL));
+    REFUSED(NOT_FOUND, "0900000000000000", kvcl_store_copy(store, &(kvcl_key_t){{9}}, 1, 0, 0, NULL, NULL));
+    kvcl_store_close(store);
+}
+END_TEST
+
 START_TEST(a_request_that_is_well_has_no_sentence)
 {
     kvcl_req_h req;
@@ -255,6 +301,8 @@ int main(void)
     tcase_add_test(tc, of_many_the_first_failure_is_told);
     tcase_add_test(tc, another_thread_that_collects_hears_it);
     tcase_add_test(tc, a_request_that_is_well_has_no_sentence);
+    tcase_add_test(tc, absent_blocks_and_values_are_named_by_key);
+    tcase_add_test(tc, what_a_store_has_no_room_for_is_named);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

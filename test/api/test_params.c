@@ -64,6 +64,36 @@ CALL(store_get_values, store, keys, 1, values, NULL)
 CALL(store_put_values, store, keys, 1, values)
 CALL(store_upsert_values, store, keys, 1, values)
 
+static size_t             hit;
+static uint8_t            present[4];
+static uint64_t           count, cursor;
+static kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
+static kvcl_store_event_t events[4];
+static kvcl_store_item_t  items[4];
+
+CALL(store_match_post, store, keys, 2, &hit)
+CALL(store_exists_post, store, keys, 2, present)
+CALL(store_pin_post, store, keys, 2, 1, SECOND, 0, NULL)
+CALL(store_unpin_post, store, keys, 2, 1)
+CALL(store_quota_post, store, 0, 7, 4096)
+CALL(store_clear_post, store, 7, &count)
+CALL(store_rank_stats_post, store, 0, &stats)
+CALL(store_all_stats_post, store, 1, &stats, sizeof(stats), statuses)
+CALL(store_events_post, store, 0, 0, 0, events, sizeof(events[0]), 4, &hit)
+CALL(store_list_post, store, 0, &cursor, items, sizeof(items[0]), 4, &hit, NULL)
+
+/* Those that have no posting form. */
+#define PLAIN(_name, ...)                                                          \
+    static kvcl_status_t call_##_name(const kvcl_xfer_params_t *p, kvcl_req_h *r)  \
+    {                                                                              \
+        *r = NULL;                                                                 \
+        return kvcl_##_name(__VA_ARGS__, p);                                       \
+    }
+
+PLAIN(store_match_all, store, world, keys, 2, &hit)
+PLAIN(store_copy, store, keys, 2, 0, 0, NULL)
+PLAIN(store_drain, store, &count)
+
 static kvcl_status_t call_barrier(const kvcl_xfer_params_t *p, kvcl_req_h *r)
 {
     return kvcl_barrier(world, p, r);
@@ -86,7 +116,14 @@ static const struct {
 } calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes), ROW(send),
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
              ROW(allgather), ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
-             ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values)};
+             ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values),
+             {"kvcl_store_match", call_store_match_post}, {"kvcl_store_exists", call_store_exists_post},
+             {"kvcl_store_match_all", call_store_match_all}, {"kvcl_store_pin", call_store_pin_post},
+             {"kvcl_store_unpin", call_store_unpin_post}, {"kvcl_store_quota", call_store_quota_post},
+             {"kvcl_store_clear", call_store_clear_post}, {"kvcl_store_copy", call_store_copy},
+             {"kvcl_store_drain", call_store_drain}, {"kvcl_store_rank_stats", call_store_rank_stats_post},
+             {"kvcl_store_all_stats", call_store_all_stats_post}, {"kvcl_store_list", call_store_list_post},
+             {"kvcl_store_events", call_store_events_post}};
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 
 /* ---- the table of the header ---- */

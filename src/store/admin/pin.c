@@ -7,6 +7,7 @@
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
 #include "xfer/params.h"
+#include "store/words.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -162,6 +163,14 @@ static void end_some(pin_t *pin)
         if (pin->copies[i] == 0) {
             status = pin->full[i] ? KVCL_ERR_NO_SPACE : pin->any_silent ? KVCL_ERR_TIMED_OUT : KVCL_ERR_NOT_FOUND;
         }
+    }
+    if ((status != KVCL_OK) && (pin->find.status == KVCL_OK)) {
+        kvcl_req_why(&pin->op.call.req, "key %016llx... (number %zu of %zu) could not be pinned: %s",
+                     kvcl_key_prefix(&pin->keys[pin->at + i - 1]), pin->at + i - 1, pin->n,
+                     (status == KVCL_ERR_NO_SPACE) ? "7/8 of a rank's blocks are pinned hard, or there are too many "
+                                                     "pins: unpin some"
+                     : (status == KVCL_ERR_TIMED_OUT) ? "a rank that may hold it does not answer"
+                                                      : "no rank holds a copy that the store manages: put it");
     }
     pin->first = (pin->first == KVCL_OK) ? status : pin->first;
     if (pin->user != NULL) {

@@ -16,9 +16,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/store.h"
+#include "store/words.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_coll.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef enum { COUNT, GATHER, VERDICT, SPREAD, PUBLISH } step_t;
@@ -63,7 +65,15 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     b->stopping = (b->stopping == KVCL_OK) ? status : b->stopping;
 }
 
-static const kvcl_req_class_t bcast_class = {.name = "store-bcast", .stop = stop, .release = release};
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const sbcast_t *b = kvcl_container_of((kvcl_req_t *)req, sbcast_t, req);
+
+    snprintf(buf, cap, "kvcl_store_bcast of %zu blocks of \"%s\"", b->n, b->cache->name);
+}
+
+static const kvcl_req_class_t bcast_class = {
+    .name = "store-bcast", .stop = stop, .release = release, .describe = describe};
 
 static void finish(sbcast_t *b, kvcl_status_t status)
 {
@@ -71,6 +81,9 @@ static void finish(sbcast_t *b, kvcl_status_t status)
     size_t         i;
 
     kvcl_lock(ctx);
+    if ((status != KVCL_OK) && (b->stopping == KVCL_OK)) {
+        kvcl_req_keep_error(&b->req); /* the step's that failed */
+    }
     for (i = 0; (b->each != NULL) && (status != KVCL_OK) && (i < b->n); ++i) {
         b->each[i] = status;
     }
@@ -105,7 +118,11 @@ static kvcl_status_t judge(sbcast_t *b)
         }
         b->root = (b->all[i].have > b->all[b->root].have) ? i : b->root;
     }
-    return (b->all[b->root].have == 0) ? KVCL_ERR_NOT_FOUND : KVCL_OK;
+    if (b->all[b->root].have != 0) {
+        return KVCL_OK;
+    }
+    return kvcl_fail(KVCL_ERR_NOT_FOUND, "no rank has any of these keys; the first is %016llx...: compute them and put "
+                     "them", kvcl_key_prefix(&b->keys[0]));
 }
 
 static kvcl_status_t post(sbcast_t *b)
@@ -151,7 +168,9 @@ static kvcl_status_t next_step(sbcast_t *b, kvcl_status_t status, bool *over_p)
         break;
     case VERDICT:
         if (b->verdict != KVCL_OK) {
-            return (b->verdict < 0) ? (kvcl_status_t)b->verdict : KVCL_ERR_PROTOCOL;
+            return kvcl_fail((b->verdict < 0) ? (kvcl_status_t)b->verdict : KVCL_ERR_PROTOCOL, "rank %u, which has the "
+                             "most, could not get the rest: %s; its kvcl_req_error says which", b->root,
+                             kvcl_status_text((kvcl_status_t)b->verdict));
         }
         b->step = SPREAD;
         break;

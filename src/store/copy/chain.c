@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/words.h"
 #include "store/store.h"
 #include "store/home/ways.h"
 #include "xfer/params.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define BUSY_PAUSE_NS (5 * KVCL_NS_PER_MS)
@@ -106,7 +108,30 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     part_over(chain);
 }
 
-static const kvcl_req_class_t chain_class = {.name = "store-put", .stop = stop};
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const chain_t *chain = kvcl_container_of((kvcl_req_t *)req, chain_t, req);
+    size_t        i;
+
+    for (i = 0; (i + 1 < chain->n) && (chain->made[i] >= chain->copies); ++i) {
+    }
+    snprintf(buf, cap, "kvcl_store_put of %zu blocks with %u copies each, number %u of the call, key %016llx..., has "
+             "%u", chain->n, chain->copies, chain->item[i], kvcl_key_prefix(&chain->recs[i].key), chain->made[i]);
+}
+
+static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    if (status == KVCL_ERR_NO_SPACE) {
+        snprintf(buf, cap, "the other ranks' pools have no room for more copies, or not this size of block; "
+                 "params.copies says how many there are");
+        return true;
+    }
+    (void)req;
+    return kvcl_store_explain(status, buf, cap);
+}
+
+static const kvcl_req_class_t chain_class = {
+    .name = "store-put", .stop = stop, .describe = describe, .explain = explain};
 
 static void on_listed(void *arg, kvcl_status_t status)
 {
@@ -114,6 +139,9 @@ static void on_listed(void *arg, kvcl_status_t status)
     kvcl_context_h ctx    = chain->store->ctx;
 
     kvcl_lock(ctx);
+    if ((status < 0) && (chain->status == KVCL_OK)) {
+        kvcl_req_keep_sentence(&chain->req); /* the listing's, which this callback was given */
+    }
     chain->status = (chain->status == KVCL_OK) ? status : chain->status;
     part_over(chain);
     kvcl_unlock(ctx);

@@ -7,12 +7,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "req/timeout.h"
+#include "store/words.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { BATCH = 256 };
@@ -197,6 +199,30 @@ static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kv
     return kvcl_leave(store, keys, found, n, (int)to, &left);
 }
 
+/* all: what became of key at - 1, if anything. */
+static kvcl_status_t say_copy(const kvcl_key_t *keys, size_t n, size_t at, int rank, kvcl_status_t all,
+                              kvcl_status_t status)
+{
+    char why[256];
+
+    if ((all == status) && (status == KVCL_ERR_NOT_FOUND)) {
+        return kvcl_fail(status, "kvcl_store_copy to rank %d: key %016llx... (number %zu of %zu) is nowhere: put it",
+                         rank, kvcl_key_prefix(&keys[at - 1]), at - 1, n);
+    }
+    if ((all == status) && (status == KVCL_ERR_NO_SPACE)) {
+        return kvcl_fail(status, "kvcl_store_copy to rank %d: its pool could not take key %016llx... (number %zu of "
+                         "%zu): unpin or remove blocks there", rank, kvcl_key_prefix(&keys[at - 1]), at - 1, n);
+    }
+    if (status == KVCL_ERR_UNSUPPORTED) {
+        return kvcl_fail(status, "kvcl_store_copy to rank %d: it has no pool (dram_bytes), or none of this size of "
+                         "block", rank);
+    }
+    if (!kvcl_store_explain(status, why, sizeof(why))) {
+        snprintf(why, sizeof(why), "%s", kvcl_status_text(status));
+    }
+    return kvcl_fail(status, "kvcl_store_copy to rank %d of %zu keys: %s", rank, n, why);
+}
+
 kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
                               uint8_t *made, const kvcl_xfer_params_t *params)
 {
@@ -237,7 +263,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     }
     status = (status == KVCL_OK) ? all : status;
     free(found);
-    return status;
+    return (status == KVCL_OK) ? KVCL_OK : say_copy(keys, n, i, rank, all, status);
 }
 
 /* ---- kvcl_store_drain ---- */

@@ -326,6 +326,10 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
         }
     }
     free(mem);
+    if (status == KVCL_ERR_NO_SPACE) {
+        return kvcl_fail(status, "%s: %s; unpin or remove blocks, wait for room with KVCL_PUT_WAIT, or open the store "
+                         "with more dram_bytes", call, kvcl_last_error());
+    }
     return status;
 }
 

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 #include "store/pool/pool.h"
+#include "store/words.h"
 
 enum { CHUNK = 64 };
 
@@ -198,12 +199,14 @@ static inline void note_way(kvcl_timing_t *timing, kvcl_store_h store, uint32_t 
     }
 }
 
+static const char absent[] = "kvcl_store_get: %llu of %llu blocks " KVCL_WORDS_ABSENT;
+
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
                   kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_status_t *final_p)
 {
     hit_t         hits[CHUNK];
     kvcl_status_t final = KVCL_OK, one;
-    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, some, i;
+    size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, first = 0, some, i;
 
     while (from > 0) { /* the last chunk first: the end of a chain is told to be used before its beginning */
         some  = ((from - 1) % CHUNK) + 1;
@@ -220,6 +223,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
                 ++n_got;
             }
             final = (one != KVCL_OK) ? one : final; /* the first block's, in the end */
+            first = (one != KVCL_OK) ? from + i : first;
             if (statuses[0] != NULL) {
                 statuses[0][from + i] = one;
             }
@@ -233,6 +237,6 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
     }
     kvcl_store_count_hits(store, got, local);
     atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);
-    *final_p = final;
+    *final_p = (final == KVCL_OK) ? KVCL_OK : kvcl_store_absent(absent, n - n_got, n, first, &keys[first]);
     return true;
 }

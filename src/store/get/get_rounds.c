@@ -11,10 +11,12 @@
 #include "base/log.h"
 #include "store/get/get.h"
 #include "store/cold/cold.h"
+#include "store/words.h"
 #include "store/home/ways.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { SMALL_BYTES = 256 * 1024 }; /* summed under the lock: some microseconds */
@@ -108,7 +110,39 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     advance(get);
 }
 
-static const kvcl_req_class_t get_class = {.name = "store-get", .stop = stop, .release = release};
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const kvcl_get_t      *get = kvcl_container_of((kvcl_req_t *)req, kvcl_get_t, req);
+    const kvcl_get_item_t *item;
+    size_t                absent = 0, first = get->n, i;
+    char                  where[40] = "";
+
+    for (i = get->n; i-- > 0;) {
+        if (get->items[i].why != KVCL_OK) {
+            first = i;
+            ++absent;
+        }
+    }
+    if (first == get->n) { /* it did not get so far */
+        snprintf(buf, cap, "kvcl_store_get of %zu blocks into \"%s\"", get->n, get->cache->name);
+        return;
+    }
+    item = &get->items[first];
+    if ((item->n_locs != 0) && (item->why != KVCL_ERR_NOT_FOUND)) {
+        snprintf(where, sizeof(where), ", last tried at rank %u", kvcl_get_loc(item)->rank);
+    }
+    snprintf(buf, cap, "kvcl_store_get of %zu blocks into \"%s\", %zu failed, the first is number %zu, key "
+             "%016llx...%s", get->n, get->cache->name, absent, first, kvcl_key_prefix(&item->key), where);
+}
+
+static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    (void)req;
+    return kvcl_store_explain(status, buf, cap);
+}
+
+static const kvcl_req_class_t get_class = {
+    .name = "store-get", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
 /* ---- fetching ---- */
 

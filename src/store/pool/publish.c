@@ -13,8 +13,10 @@
 #include "base/log.h"
 #include "store/home/ways.h"
 #include "store/store.h"
+#include "store/words.h"
 #include "xfer/params.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { ROUNDS_MAX = 100 };
@@ -29,6 +31,7 @@ struct kvcl_publish {
     kvcl_list_t   asks;
     unsigned      outstanding;
     kvcl_status_t status;       /* the first thing that went wrong */
+    size_t        wrong;        /* with which block; n: with none in particular */
     kvcl_status_t *each;        /* the user's, or NULL */
     kvcl_deal_t   deal;
     bool          is_publish;
@@ -121,6 +124,7 @@ static void went_wrong(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
 {
     if (publish->status == KVCL_OK) {
         publish->status = status;
+        publish->wrong  = i;
     }
     if (publish->each != NULL) {
         publish->each[i] = status;
@@ -253,7 +257,46 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     }
 }
 
-static const kvcl_req_class_t publish_class = {.name = "store-publish", .stop = stop, .release = release};
+static void describe(const kvcl_req_t *req, char *buf, size_t cap)
+{
+    const kvcl_publish_t *publish = kvcl_container_of((kvcl_req_t *)req, kvcl_publish_t, req);
+    const char           *call    = !publish->is_publish ? "kvcl_store_remove"
+                                    : ((publish->owner != NULL) && (publish->owner->pool != NULL))
+                                          ? "kvcl_store_put" : "kvcl_store_publish";
+
+    if (publish->is_publish && (publish->wrong < publish->n)) {
+        snprintf(buf, cap, "%s of %zu blocks, the first that failed is number %zu of those to be listed, key "
+                 "%016llx...", call, publish->n, publish->wrong, kvcl_key_prefix(&publish->recs[publish->wrong].key));
+    } else {
+        snprintf(buf, cap, "%s of %zu blocks", call, publish->n);
+    }
+}
+
+static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
+{
+    if (status == KVCL_ERR_NO_SPACE) {
+        snprintf(buf, cap, "its home's part of the directory is full, so it is not listed: open the stores with more "
+                 "dir_entries");
+        return true;
+    }
+    (void)req;
+    return kvcl_store_explain(status, buf, cap);
+}
+
+/* It is over inside the call: the whole sentence, for the request that is made of it. */
+static void say(const kvcl_publish_t *publish, kvcl_status_t status)
+{
+    char what[256], why[256];
+
+    describe(&publish->req, what, sizeof(what));
+    if (!explain(&publish->req, status, why, sizeof(why))) {
+        snprintf(why, sizeof(why), "%s", kvcl_status_text(status));
+    }
+    (void)kvcl_fail(status, "%s: %s", what, why);
+}
+
+static const kvcl_req_class_t publish_class = {
+    .name = "store-publish", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
 /* To each home its part, unposted but for mine. keys: recs of a publish, keys of a remove. */
 static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t stride)
@@ -291,6 +334,7 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     publish->is_publish = (owner != NULL);
     publish->each       = p->status;
     publish->n          = n;
+    publish->wrong      = n;
     publish->heard      = (uint8_t *)&publish->recs[n];
     memset(publish->heard, 0, n);
     if (owner != NULL) {
@@ -432,6 +476,8 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
         status = publish->status;
         if (status == KVCL_OK) {
             kvcl_timing_end(&ctx->latency, &publish->timing);
+        } else {
+            say(publish, status);
         }
         free_publish(publish);
         return kvcl_req_instant(ctx, status, p->cb, p->cb_arg, req_p);
