@@ -54,22 +54,26 @@ static inline kvcl_timing_t kvcl_timing_begin(kvcl_latency_op_t op)
 /** The call whose turn it is. */
 kvcl_timing_t kvcl_timing_turn(kvcl_latency_table_t *table, kvcl_latency_op_t op);
 
-/** A call that is not: is it its turn? Costs no clock. Threads that race may skip or double a turn. */
-static inline bool kvcl_timing_due(kvcl_latency_table_t *table)
+/** A call that is not, and is counted when it ends: is it its turn, after so many? Writes nothing, so that a copy of a
+ * small block does not wait for a store. */
+static inline bool kvcl_timing_due(const _Atomic uint64_t *ended)
+{
+    return __builtin_expect(
+        atomic_load_explicit((_Atomic uint64_t *)ended, memory_order_relaxed) % KVCL_LATENCY_EVERY == 0, 0);
+}
+
+/** A call that nobody counts begins: timed if it is its turn; else begun_ns is 0. Threads that race may skip or double
+ * a turn. */
+static inline kvcl_timing_t kvcl_timing_sample(kvcl_latency_table_t *table, kvcl_latency_op_t op)
 {
     uint32_t skip = atomic_load_explicit(&table->skip, memory_order_relaxed);
 
     if (__builtin_expect(skip == 0, 0)) {
-        return true;
+        atomic_store_explicit(&table->skip, KVCL_LATENCY_EVERY - 1, memory_order_relaxed);
+        return kvcl_timing_turn(table, op);
     }
     atomic_store_explicit(&table->skip, skip - 1, memory_order_relaxed);
-    return false;
-}
-
-/** What begins now, if it is its turn; else begun_ns is 0. */
-static inline kvcl_timing_t kvcl_timing_sample(kvcl_latency_table_t *table, kvcl_latency_op_t op)
-{
-    return kvcl_timing_due(table) ? kvcl_timing_turn(table, op) : (kvcl_timing_t){.begun_ns = 0};
+    return (kvcl_timing_t){.begun_ns = 0};
 }
 
 static inline void kvcl_timing_way(kvcl_timing_t *timing, kvcl_way_t way)

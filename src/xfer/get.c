@@ -177,7 +177,7 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
     }
     if (rcache != NULL) {
-        status = kvcl_timing_due(&plan->ctx->latency)
+        status = kvcl_timing_due(&plan->ctx->instant_ops)
                      ? kvcl_direct_copy_timed(plan->cache, local, rcache, remote, false)
                      : kvcl_direct_copy(plan->cache, local, rcache, remote, false);
         if (status != KVCL_OK) {

@@ -361,7 +361,7 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
     }
     if (rcache != NULL) {
-        status = kvcl_timing_due(&plan->ctx->latency)
+        status = kvcl_timing_due(&plan->ctx->instant_ops)
                      ? kvcl_direct_copy_timed(plan->cache, local, rcache, remote, true)
                      : kvcl_direct_copy(plan->cache, local, rcache, remote, true);
         if (status != KVCL_OK) {
