@@ -374,7 +374,7 @@ static void test_errors(world_t *w)
     CHECK(w, kvcl_store_get(store, &key, 1, cache, &bad, NULL, NULL, &req) == KVCL_ERR_OUT_OF_RANGE, "id");
     CHECK(w, kvcl_store_publish(store, &key, 1, cache, &bad, NULL, &req) == KVCL_ERR_OUT_OF_RANGE, "id");
     CHECK(w, kvcl_store_publish(store, &key, 1, cache, ids, NULL, &req) == KVCL_ERR_INVALID_PARAM, "not allocated");
-    CHECK(w, kvcl_store_put(store, &key, 1, cache, ids, NULL, &req) == KVCL_ERR_INVALID_PARAM, "no pool");
+    CHECK(w, kvcl_store_put(store, &key, 1, cache, ids, NULL, &req) == KVCL_ERR_UNSUPPORTED, "no pool");
     CHECK(w, kvcl_store_alloc(store, 9, ids) == KVCL_ERR_NO_SPACE, "nine of eight");
     CHECK(w, kvcl_store_alloc(store, 8, ids) == KVCL_OK, "alloc");
     CHECK(w, kvcl_store_alloc(store, 1, &bad) == KVCL_ERR_NO_SPACE, "none left");
