@@ -15,12 +15,20 @@
 
 enum { WHERE_MAX = 300, ANSWER_MAX = 64 << 20, FIRST = 16384 };
 
+static bool is_port(const char *text)
+{
+    char       *end;
+    const long number = strtol(text, &end, 10);
+
+    return (text[0] >= '0') && (text[0] <= '9') && (*end == '\0') && (number >= 1) && (number <= 65535);
+}
+
 static bool split(const char *where, char *host, size_t host_size, const char **port_p)
 {
     const char *colon = strrchr(where, ':');
     size_t     len    = (colon != NULL) ? (size_t)(colon - where) : 0;
 
-    if ((len == 0) || (len >= host_size) || (colon[1] == '\0')) {
+    if ((len == 0) || (len >= host_size) || !is_port(colon + 1)) {
         return false;
     }
     if ((where[0] == '[') && (where[len - 1] == ']')) {
@@ -58,7 +66,7 @@ static int open_any(const char *where, int timeout_s, char *why, size_t why_size
     int             error, fd = -1;
 
     if (!split(where, host, sizeof(host), &port)) {
-        snprintf(why, why_size, "\"%s\" is no host:port", where);
+        snprintf(why, why_size, "\"%s\" is no host:port with a port of 1 to 65535", where);
         return -1;
     }
     error = getaddrinfo(host, port, &hints, &found);
@@ -143,4 +151,12 @@ bool http_get(const char *where, const char *path, int timeout_s, char **body_p,
         return false;
     }
     return take_body(answer, body_p, where, why, why_size);
+}
+
+bool http_where_valid(const char *where)
+{
+    char       host[WHERE_MAX];
+    const char *port;
+
+    return split(where, host, sizeof(host), &port);
 }

@@ -11,4 +11,7 @@
 /* where: "host:port" or "[v6]:port". *body_p: malloc'ed, NUL at its end. False: the reason is in why. */
 bool http_get(const char *where, const char *path, int timeout_s, char **body_p, char *why, size_t why_size);
 
+/* Could http_get be given this? */
+bool http_where_valid(const char *where);
+
 #endif

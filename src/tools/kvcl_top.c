@@ -56,6 +56,9 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
     if (n != 1) {
         return cli_error(&spec, "HOST:PORT is needed");
     }
+    if (!http_where_valid(opt->where)) {
+        return cli_error(&spec, "\"%s\" is no HOST:PORT with a port of 1 to 65535", opt->where);
+    }
     return ((opt->interval < 0.05) || (opt->interval > 86400)) ? cli_error(&spec, "--interval is 0.05 to 86400 seconds")
                                                                : CLI_GO;
 }

@@ -17,8 +17,21 @@ static const char about[] =
     "bytes. Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself).\n"
     "TEST is one of send put get lookup match store-get store-put store-keys bcast.";
 
+/* "send put get ...". */
+static const char *all_tests(char *buf, size_t cap)
+{
+    size_t used = 0, i;
+
+    buf[0] = '\0';
+    for (i = 0; (i < perf_n_tests) && (used + 1 < cap); ++i) {
+        used += (size_t)snprintf(buf + used, cap - used, "%s%s", (i == 0) ? "" : " ", perf_tests[i].name);
+    }
+    return buf;
+}
+
 static cli_result_t find_test(const cli_spec_t *spec, const char *name, const perf_test_t **test_p)
 {
+    char   all[256];
     size_t i;
 
     for (i = 0; i < perf_n_tests; ++i) {
@@ -27,7 +40,7 @@ static cli_result_t find_test(const cli_spec_t *spec, const char *name, const pe
             return CLI_GO;
         }
     }
-    return cli_error(spec, "no such test: \"%s\"", name);
+    return cli_error(spec, "no such test: \"%s\"; there are %s", name, all_tests(all, sizeof(all)));
 }
 
 static cli_result_t settle_batch(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test)
@@ -74,13 +87,14 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
         return cli_error(spec, "--no-checksum: %s has no checksums", test->name);
     }
     if (opt->apart && (strcmp(test->name, "store-get") != 0)) {
-        return cli_error(spec, "--apart: %s has no gets by keys", test->name);
+        return cli_error(spec, "--apart: it is for store-get, %s has no gets by keys", test->name);
     }
     return settle_batch(spec, opt, test);
 }
 
 cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p)
 {
+    char         all[256];
     const char         *order  = "seq";
     const char         *name   = NULL;
     const cli_option_t table[] = {
@@ -110,7 +124,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     opt->threads = 1;
     result       = cli_parse(&spec, argc, argv, &name, 1, &n);
     if (result == CLI_GO) {
-        result = (n == 1) ? find_test(&spec, name, test_p) : cli_error(&spec, "name a test");
+        result = (n == 1) ? find_test(&spec, name, test_p) : cli_error(&spec, "name one test of %s", all_tests(all, sizeof(all)));
     }
     opt->test = name;
     return (result == CLI_GO) ? settle(&spec, opt, *test_p, order) : result;
