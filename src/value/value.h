@@ -102,8 +102,6 @@ static inline bool kvcl_value_is_plain(const kvcl_value_head_t *head)
 
 /** No lock; blocks until the deadline. Are all parts of the value somewhere? */
 bool        kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns);
-/** No lock. The keys of a value's parts; NULL: no memory. */
-kvcl_key_t *kvcl_value_part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n);
 /** No lock. Parts are removed everywhere, in the background. */
 void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head);
 

@@ -152,7 +152,8 @@ kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_
 
 /* ---- parts ---- */
 
-kvcl_key_t *kvcl_value_part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n)
+/* No lock. The keys of a value's parts; NULL: no memory. */
+static kvcl_key_t *part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n)
 {
     kvcl_key_t *keys = malloc((n + 1) * sizeof(*keys)), seed;
     uint64_t   i;
@@ -173,7 +174,7 @@ void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head)
 
     for (from = 0; from < head->parts; from += n) {
         n    = (head->parts - from < DROP_KEYS) ? head->parts - from : DROP_KEYS;
-        keys = kvcl_value_part_keys(head, from, n);
+        keys = part_keys(head, from, n);
         if (keys != NULL) {
             (void)!kvcl_store_remove(store, keys, n, NULL, NULL); /* else they are evicted some time */
         }
@@ -192,7 +193,7 @@ bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uin
 
     for (from = 0; all && (from < head->parts); from += n) {
         n            = (head->parts - from < SOME) ? head->parts - from : SOME;
-        keys         = kvcl_value_part_keys(head, from, n);
+        keys         = part_keys(head, from, n);
         p.timeout_ns = kvcl_deadline_left(deadline_ns) + 1;
         all          = (keys != NULL) && (kvcl_store_exists(store, keys, n, present, &p) == KVCL_OK) &&
               (memchr(present, 0, n) == NULL);
