@@ -137,7 +137,7 @@ KVCL_API void kvcl_store_close(kvcl_store_h store);
  * params->timeout_ns; the posting form also uses cb and cb_arg.
  *
  * A rank that does not reply delays a call by KVCL_STORE_HEDGE (200 ms) where the key has a second home, otherwise by
- * at most five times that. It is then suspected (kvcl_rank_state): until it replies again, match and exists do not wait
+ * about five times that. It is then suspected (kvcl_rank_state): until it replies again, match and exists do not wait
  * for it, and other calls wait for one hedge. Keys that only a suspected rank lists count as absent.
  */
 

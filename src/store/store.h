@@ -56,6 +56,7 @@ typedef struct kvcl_store_rank {
     _Atomic uint32_t         incarnation; /* 0: gone. Without the lock */
     _Atomic unsigned         avoided;     /* KVCL_AVOID_*: others are asked first. Without the lock */
     bool                     doubted;     /* a question is under way that finds out whether it is silent */
+    uint64_t                 quiet_ns;    /* since when it leaves a question unanswered, if it is doubted or silent */
     uint64_t                 heard_ns;    /* when it last answered such a question */
     bool                     owed;        /* it has not been told of blocks of mine that it is a home of */
     bool                     telling;     /* it is being told: pool/owed.c */

@@ -59,6 +59,8 @@ void          kvcl_store_learn(kvcl_store_h store, uint32_t rank);
 /* ---- silent ranks (home/silence.c): lock held ---- */
 
 void kvcl_silence_watch(kvcl_ask_t *ask);
+/** Is it suspected, and has it answered nothing for four hedges? */
+bool kvcl_silence_is_sure(const struct kvcl_store *store, uint32_t rank);
 void kvcl_silence_found(kvcl_store_h store); /* a rank is suspected now */
 void kvcl_silence_stop(kvcl_store_h store);  /* the store is being closed */
 

@@ -168,12 +168,13 @@ static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     kvcl_call_over(find->call);
 }
 
-/* A home that has a backup is asked for one hedge. */
+/* A home that has a backup is asked for one hedge; if both are suspected it was perhaps for no reason. */
 static void post(kvcl_find_t *find, kvcl_ask_t *ask)
 {
     kvcl_store_h store    = find->call->store;
-    uint64_t     hedge_ns = (store->replicas > 1) ? store->ctx->config.store_hedge_ns : 0;
     uint32_t     home     = ask->rank;
+    uint64_t     hedge_ns = ((store->replicas > 1) && !kvcl_store_suspects(store, home))
+                                ? store->ctx->config.store_hedge_ns : 0;
 
     ask->arg  = find;
     ask->done = on_answer;
@@ -217,8 +218,7 @@ static kvcl_status_t ask_homes(kvcl_find_t *find)
 /* Is there nobody who would answer soon? Without hedges a home is asked whatever it did before. */
 static bool is_mute(const struct kvcl_store *store, const kvcl_key_t *key)
 {
-    return (store->ctx->config.store_hedge_ns != 0) &&
-           kvcl_store_suspects(store, kvcl_store_home(store, kvcl_store_shards(store), key));
+    return kvcl_silence_is_sure(store, kvcl_store_home(store, kvcl_store_shards(store), key));
 }
 
 /* Keys that are still to be asked for; those that nobody can be asked for are absent. */

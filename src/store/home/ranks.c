@@ -11,6 +11,7 @@
  * Readers take no lock, so an old map stays until the store is closed: there are at most as many as ranks.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "store/store.h"
@@ -135,6 +136,9 @@ void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
         return;
     }
     kvcl_log_info("rank %u does not answer: others are asked first", rank);
+    if (!store->ranks[rank].doubted) {
+        store->ranks[rank].quiet_ns = kvcl_now_ns();
+    }
     atomic_fetch_or_explicit(&store->ranks[rank].avoided, KVCL_AVOID_SILENT, memory_order_relaxed);
     ++store->ranks[rank].peer->suspicions;
     kvcl_place_restart(&store->places[rank]);

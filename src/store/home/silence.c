@@ -1,10 +1,11 @@
 /*
  * Ranks that do not answer: how they are found, and what waits for them ends.
  *
- * A watched ask that has waited for KVCL_STORE_HEDGE makes this rank doubt the asked one: a small question is sent that
- * a rank answers at once, whatever else it does. An answer says that the ask is only slow, and it goes on. No answer
- * after four times the hedge makes the rank suspected: each watched ask to it ends with KVCL_ERR_TIMED_OUT
- * (ask->silent). A watched ask to a rank that is suspected already waits for one hedge. A suspect is probed in the
+ * A watched ask that has waited for KVCL_STORE_HEDGE (100 ms at least) makes this rank doubt the asked one: a small
+ * question is sent that a rank answers at once, whatever else it does. An answer says that the ask is only slow, and it
+ * goes on. No answer after four times as long makes the rank suspected: each watched ask to it ends with
+ * KVCL_ERR_TIMED_OUT (ask->silent). A rank may be suspected sooner, by a get's hedge: its silence is sure when it has
+ * not answered a question for as long. A watched ask to a rank whose silence is sure waits for one hedge. A suspect is probed in the
  * background and is trusted again when it answers (home/ranks.c).
  *
  * One timer for all asks of a store; it runs only while something is watched. Engine lock held.
@@ -13,7 +14,16 @@
 #include "base/clock.h"
 #include "store/store.h"
 
-enum { DOUBT_HEDGES = 4, MEETING_HEDGES = 16 }; /* a rank that has not been met yet has more to do */
+enum { DOUBT_TIMES = 4, MEETING_TIMES = 16 }; /* a rank that has not been met yet has more to do */
+#define LEAST_NS (100 * KVCL_NS_PER_MS) /* a rank that is merely slow is not to fail a put */
+
+/* How long an ask waits before its rank is doubted. */
+static uint64_t patience(const struct kvcl_store *store)
+{
+    uint64_t hedge_ns = store->ctx->config.store_hedge_ns;
+
+    return (hedge_ns < LEAST_NS) ? LEAST_NS : hedge_ns;
+}
 
 static void look(void *arg);
 
@@ -30,36 +40,50 @@ static void on_doubt(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
 
     (void)data;
     (void)len;
-    rank->doubted  = false;
-    rank->heard_ns = kvcl_now_ns();
     if ((status == KVCL_ERR_TIMED_OUT) && !ask->store->closing) {
         kvcl_store_suspect(ask->store, ask->rank);
+    } else {
+        rank->heard_ns = kvcl_now_ns();
     }
+    rank->doubted = false;
 }
 
 static void doubt(kvcl_store_h store, uint32_t rank)
 {
     kvcl_ask_t *ask   = kvcl_ask_new(store, rank, KVCL_ASK_TABLE, 0);
-    unsigned   hedges = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? DOUBT_HEDGES : MEETING_HEDGES;
+    unsigned   times = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? DOUBT_TIMES : MEETING_TIMES;
 
     if (ask != NULL) {
-        store->ranks[rank].doubted = true;
-        ask->done                  = on_doubt;
-        kvcl_ask_post(ask, hedges * store->ctx->config.store_hedge_ns, &store->probes);
+        store->ranks[rank].doubted  = true;
+        store->ranks[rank].quiet_ns = kvcl_now_ns();
+        ask->done                   = on_doubt;
+        kvcl_ask_post(ask, times * patience(store), &store->probes);
     }
 }
 
+static bool is_sure(const struct kvcl_store *store, uint32_t rank, uint64_t now_ns)
+{
+    return kvcl_store_suspects(store, rank) &&
+           (now_ns >= store->ranks[rank].quiet_ns + (DOUBT_TIMES * patience(store)));
+}
+
+bool kvcl_silence_is_sure(const struct kvcl_store *store, uint32_t rank)
+{
+    return (store->ctx->config.store_hedge_ns != 0) && is_sure(store, rank, kvcl_now_ns());
+}
+
 /* What an ask that nobody answers leads to now. */
-static bool is_over(kvcl_store_h store, const kvcl_ask_t *ask, uint64_t now_ns, uint64_t hedge_ns)
+static bool is_over(kvcl_store_h store, const kvcl_ask_t *ask, uint64_t now_ns)
 {
     kvcl_store_rank_t *rank = &store->ranks[ask->rank];
     uint64_t          since = ask->posted_ns + ask->grace_ns;
 
-    if (kvcl_store_suspects(store, ask->rank)) {
-        return now_ns >= ask->posted_ns + ((hedge_ns > ask->least_ns) ? hedge_ns : ask->least_ns);
+    if (kvcl_store_suspects(store, ask->rank)) { /* its probe is not answered either */
+        return (now_ns >= ask->posted_ns + patience(store)) && (now_ns >= ask->posted_ns + ask->least_ns) &&
+               is_sure(store, ask->rank, now_ns);
     }
     since = (since < rank->heard_ns) ? rank->heard_ns : since;
-    if ((now_ns >= since + hedge_ns) && !rank->doubted) {
+    if ((now_ns >= since + patience(store)) && !rank->doubted) {
         doubt(store, ask->rank);
     }
     return false;
@@ -68,7 +92,7 @@ static bool is_over(kvcl_store_h store, const kvcl_ask_t *ask, uint64_t now_ns, 
 static void look(void *arg)
 {
     kvcl_store_h store    = arg;
-    uint64_t     now_ns   = kvcl_now_ns(), hedge_ns = store->ctx->config.store_hedge_ns;
+    uint64_t     now_ns   = kvcl_now_ns();
     kvcl_list_t  seen, over, *link;
     kvcl_ask_t   *ask;
 
@@ -83,7 +107,7 @@ static void look(void *arg)
         ask = kvcl_container_of(link, kvcl_ask_t, watch_link);
         kvcl_list_del(&ask->watch_link);
         kvcl_list_add_tail(&store->watched, &ask->watch_link);
-        if (is_over(store, ask, now_ns, hedge_ns)) {
+        if (is_over(store, ask, now_ns)) {
             kvcl_list_del(&ask->watch_link);
             kvcl_list_add_tail(&over, &ask->watch_link);
         }
@@ -92,19 +116,18 @@ static void look(void *arg)
         kvcl_ask_give_up(kvcl_container_of(link, kvcl_ask_t, watch_link));
     }
     if (!kvcl_list_is_empty(&store->watched)) {
-        wake_after(store, (hedge_ns / 2) + 1);
+        wake_after(store, patience(store) / 2);
     }
 }
 
 void kvcl_silence_watch(kvcl_ask_t *ask)
 {
-    kvcl_store_h store    = ask->store;
-    uint64_t     hedge_ns = store->ctx->config.store_hedge_ns;
+    kvcl_store_h store = ask->store;
 
-    if ((hedge_ns != 0) && !ask->over) {
+    if ((store->ctx->config.store_hedge_ns != 0) && !ask->over) {
         kvcl_list_del(&ask->watch_link);
         kvcl_list_add_tail(&store->watched, &ask->watch_link);
-        wake_after(store, (hedge_ns / 2) + 1);
+        wake_after(store, patience(store) / 2);
     }
 }
 

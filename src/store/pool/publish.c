@@ -384,8 +384,7 @@ static bool is_left_out(const kvcl_publish_t *publish, uint32_t home)
     const struct kvcl_store *store = publish->store;
 
     return publish->is_publish && (kvcl_store_excludes(store, home) ||
-                                   ((store->replicas > 1) && kvcl_store_suspects(store, home) &&
-                                    (store->ctx->config.store_hedge_ns != 0)));
+                                   ((store->replicas > 1) && kvcl_silence_is_sure(store, home)));
 }
 
 static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
