@@ -5,8 +5,8 @@
  * question is sent that a rank answers at once, whatever else it does. An answer says that the ask is only slow, and it
  * goes on. No answer after four times as long makes the rank suspected: each watched ask to it ends with
  * KVCL_ERR_TIMED_OUT (ask->silent). A rank may be suspected sooner, by a get's hedge: its silence is sure when it has
- * not answered a question for as long. A watched ask to a rank whose silence is sure waits for one hedge. A suspect is probed in the
- * background and is trusted again when it answers (home/ranks.c).
+ * not answered a question for as long. A watched ask to a rank whose silence is sure waits for one hedge. A suspect is
+ * probed in the background and is trusted again when it answers (home/ranks.c).
  *
  * One timer for all asks of a store; it runs only while something is watched. Engine lock held.
  */
