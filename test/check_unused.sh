@@ -1,15 +1,14 @@
 #!/bin/sh
-# No hidden function or variable is there for nobody: what the library's objects define and the map hides is used
-# by another source file, or by its own file and a test. Names in `looks` are for tests alone: checkers of
-# invariants, faults, false devices, what a test has to see. Names in `planned` wait for their users: rails, and late
-# errors that keep their numbers.
+# Every hidden function and variable has a user. A name that the library's objects define and the map hides is used by
+# another source file, or by its own file and a test. Names in `looks` are for tests alone: checkers of invariants,
+# faults, false devices, state that a test reads. Names in `planned` wait for their user, rails.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 NM=${NM:-nm}
 looks='kvcl_boot_server_stats kvcl_cuda_set_driver kvcl_dir_table_check kvcl_evict_check kvcl_log_set_handler
        kvcl_loop_set_faults kvcl_mempolicy_at kvcl_seglog_check kvcl_slabs_check kvcl_slots_check_all
        kvcl_tenants_used kvcl_topo_open_synthetic kvcl_topo_open_text'
-planned='kvcl_fail_late kvcl_topo_address_numa kvcl_topo_device_place kvcl_topo_distance
+planned='kvcl_topo_address_numa kvcl_topo_device_place kvcl_topo_distance
          kvcl_topo_distance_name kvcl_topo_nearest kvcl_topo_node_place'
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
