@@ -81,16 +81,20 @@ kvcl_status_t cf_over(cf_t *cf, const char *name, const kvcl_layout_t *layout, v
                       kvcl_cache_h *cache_p)
 {
     kvcl_cache_params_t params = {.size = sizeof(params), .kind = kind, .bases = bases};
-    size_t              lengths[64], n, bytes, i;
+    size_t              n, bytes, i, *lengths;
+    kvcl_status_t       status;
 
     CF_OK(cf, kvcl_layout_extent(layout, &n, &bytes));
-    CF_CHECK(cf, n <= sizeof(lengths) / sizeof(lengths[0]));
+    lengths = calloc(n, sizeof(*lengths));
+    CF_CHECK(cf, lengths != NULL);
     for (i = 0; i < n; ++i) {
         lengths[i] = bytes;
     }
     params.n_bases    = (uint32_t)n;
     params.base_bytes = lengths;
-    return kvcl_cache_create(cf->ctx, name, layout, (bases != NULL) ? &params : NULL, cache_p);
+    status = kvcl_cache_create(cf->ctx, name, layout, (bases != NULL) ? &params : NULL, cache_p);
+    free(lengths);
+    return status;
 }
 
 cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours)
