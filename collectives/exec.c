@@ -413,7 +413,7 @@ kvcl_status_t kvcl_exec_aborted(kvcl_exec_t *exec, uint32_t rank, kvcl_status_t 
     return KVCL_OK;
 }
 
-void kvcl_exec_peer_gone(kvcl_exec_t *exec, uint32_t rank, kvcl_status_t status)
+void kvcl_exec_peer_failed(kvcl_exec_t *exec, uint32_t rank, kvcl_status_t status)
 {
     uint32_t i = kvcl_plan_find_peer(exec->plan, rank);
 

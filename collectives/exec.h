@@ -131,7 +131,7 @@ void kvcl_exec_fail(kvcl_exec_t *exec, kvcl_status_t status);
 /** The rank is dead or out of the view: fail, send it nothing, and no longer count on its ABORT. Pulls
  *  from it still end by kvcl_exec_pulled. A rank that is not in the plan, or that has done its part of all
  *  steps, is no failure. */
-void kvcl_exec_peer_gone(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status);
+void kvcl_exec_peer_failed(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status);
 
 /** @return KVCL_INPROGRESS; KVCL_OK: all done; an error: failed, own pulls ended, ABORTs taken. */
 kvcl_status_t kvcl_exec_status(const kvcl_exec_t *exec);

@@ -92,7 +92,7 @@ static size_t count_wrong(const prompt_t *prompt, unsigned layer, uint64_t round
 }
 
 /* Rank 1 says that its recv is posted. */
-static void say_ready(kvcl_comm_h world)
+static void report_ready(kvcl_comm_h world)
 {
     kvcl_req_h req;
 
@@ -142,7 +142,7 @@ static size_t recv_prompt(kvcl_comm_h world, const prompt_t *prompt, uint64_t ro
     unsigned   l;
 
     KVCL_TRY(kvcl_recv(world, 0, TAG, prompt->cache, &prompt->sel, NULL, &req));
-    say_ready(world);
+    report_ready(world);
     for (l = 0; l < LAYERS; ++l) {
         KVCL_TRY(kvcl_req_layer_wait(req, l, 60 * second));
     }

@@ -92,7 +92,7 @@ void kvcl_sentence_keep(kvcl_sentence_t *to)
     }
 }
 
-void kvcl_sentence_tell(const kvcl_sentence_t *from)
+void kvcl_sentence_report(const kvcl_sentence_t *from)
 {
     if (from->fmt != NULL) {
         late = (kvcl_sentence_t){.fmt = from->fmt, .arg = {from->arg[0], from->arg[1], from->arg[2], from->arg[3]}};

@@ -39,7 +39,7 @@ typedef struct kvcl_sentence {
 /** Keep this thread's sentence in place of what @a to has; none if memory is short. */
 void kvcl_sentence_keep(kvcl_sentence_t *to);
 /** Make it this thread's last error; none: nothing changes. */
-void kvcl_sentence_tell(const kvcl_sentence_t *from);
+void kvcl_sentence_report(const kvcl_sentence_t *from);
 /** Its text, owned by it; NULL: none, or memory is short. */
 const char *kvcl_sentence_read(kvcl_sentence_t *sentence);
 void kvcl_sentence_free(kvcl_sentence_t *sentence);

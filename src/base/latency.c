@@ -13,9 +13,9 @@ kvcl_timing_t kvcl_timing_turn(kvcl_latency_table_t *table, kvcl_latency_op_t op
     return timing;
 }
 
-void kvcl_timing_note(kvcl_latency_table_t *table, const kvcl_timing_t *timing)
+void kvcl_timing_record(kvcl_latency_table_t *table, const kvcl_timing_t *timing)
 {
     if (timing->op != KVCL_LATENCY_NONE) {
-        kvcl_hist_add(&table->hists[timing->op][timing->way], kvcl_now_ns() - timing->begun_ns, timing->weight);
+        kvcl_hist_add(&table->hists[timing->op][timing->path], kvcl_now_ns() - timing->begun_ns, timing->weight);
     }
 }

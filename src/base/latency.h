@@ -30,19 +30,20 @@ typedef enum { KVCL_LATENCY_NONE, KVCL_LATENCY_OP_MAP(KVCL_LATENCY_OP_ENUM) KVCL
 #undef KVCL_LATENCY_OP_ENUM
 
 /* From near to far. */
-typedef enum { KVCL_WAY_LOOP, KVCL_WAY_MAPPED, KVCL_WAY_NATIVE, KVCL_WAY_SERVED, KVCL_WAYS } kvcl_way_t;
+typedef enum { KVCL_MEM_PATH_LOOP, KVCL_MEM_PATH_MAPPED, KVCL_MEM_PATH_NATIVE, KVCL_MEM_PATH_SERVED,
+              KVCL_MEM_PATHS } kvcl_mem_path_t;
 
 typedef struct kvcl_timing {
     uint64_t begun_ns; /* 0: not timed */
     uint8_t  op;       /* kvcl_latency_op_t; KVCL_LATENCY_NONE: not timed */
-    uint8_t  way;      /* kvcl_way_t, the farthest yet */
+    uint8_t  path;      /* kvcl_mem_path_t, the farthest yet */
     uint8_t  weight;   /* calls that this one stands for */
 } kvcl_timing_t;
 
 typedef struct kvcl_latency_table {
     _Atomic uint32_t skip;   /* so many calls are not timed, then one is */
     _Atomic uint32_t weight; /* of that one; 0: it is the first */
-    kvcl_hist_t      hists[KVCL_LATENCY_OPS][KVCL_WAYS];
+    kvcl_hist_t      hists[KVCL_LATENCY_OPS][KVCL_MEM_PATHS];
 } kvcl_latency_table_t;
 
 /** A call that is worth a clock: each is timed. */
@@ -76,18 +77,18 @@ static inline kvcl_timing_t kvcl_timing_sample(kvcl_latency_table_t *table, kvcl
     return (kvcl_timing_t){.begun_ns = 0};
 }
 
-static inline void kvcl_timing_way(kvcl_timing_t *timing, kvcl_way_t way)
+static inline void kvcl_timing_path(kvcl_timing_t *timing, kvcl_mem_path_t path)
 {
-    timing->way = (timing->way > (uint8_t)way) ? timing->way : (uint8_t)way;
+    timing->path = (timing->path > (uint8_t)path) ? timing->path : (uint8_t)path;
 }
 
 /** The call has ended well. Nothing if it is not timed. */
-void kvcl_timing_note(kvcl_latency_table_t *table, const kvcl_timing_t *timing);
+void kvcl_timing_record(kvcl_latency_table_t *table, const kvcl_timing_t *timing);
 
 static inline void kvcl_timing_end(kvcl_latency_table_t *table, const kvcl_timing_t *timing)
 {
     if (__builtin_expect(timing->begun_ns != 0, 0)) {
-        kvcl_timing_note(table, timing);
+        kvcl_timing_record(table, timing);
     }
 }
 

@@ -89,8 +89,8 @@ static kvcl_status_t recv_msg(boot_tcp_t *tcp, kvcl_boot_type_t type, kvcl_boot_
 }
 
 /* Ask and wait for the answer. When sending fails, the reason may lie in what was received. */
-static kvcl_status_t ask(boot_tcp_t *tcp, const kvcl_boot_msg_t *question, kvcl_boot_type_t type,
-                         kvcl_boot_msg_t *answer, uint64_t deadline_ns)
+static kvcl_status_t request(boot_tcp_t *tcp, const kvcl_boot_msg_t *question, kvcl_boot_type_t type,
+                             kvcl_boot_msg_t *answer, uint64_t deadline_ns)
 {
     kvcl_status_t status = send_msg(tcp, question, deadline_ns);
 
@@ -121,14 +121,14 @@ static kvcl_status_t shake_hands(boot_tcp_t *tcp, const kvcl_boot_params_t *para
     kvcl_status_t   status = kvcl_random_bytes(hello.nonce, sizeof(hello.nonce));
 
     if (status == KVCL_OK) {
-        status = ask(tcp, &hello, KVCL_BOOT_CHALLENGE, &challenge, deadline_ns);
+        status = request(tcp, &hello, KVCL_BOOT_CHALLENGE, &challenge, deadline_ns);
         if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_UNREACHABLE) || (status == KVCL_ERR_IO)) {
             return no_rendezvous(tcp, status);
         }
     }
     if (status == KVCL_OK) {
         kvcl_boot_prove(&join, tcp->super.secret, hello.nonce, challenge.nonce, join.proof);
-        status = ask(tcp, &join, KVCL_BOOT_WELCOME, &welcome, deadline_ns);
+        status = request(tcp, &join, KVCL_BOOT_WELCOME, &welcome, deadline_ns);
     }
     if (status != KVCL_OK) {
         return status;
@@ -344,7 +344,7 @@ static kvcl_status_t tcp_exchange(kvcl_boot_t *boot, const void *blob, size_t le
     kvcl_status_t   status;
     int             rank;
 
-    status = ask(tcp, &put, KVCL_BOOT_BLOB, &msg, deadline_ns);
+    status = request(tcp, &put, KVCL_BOOT_BLOB, &msg, deadline_ns);
     for (rank = 0; status == KVCL_OK;) {
         if (msg.rank != rank) {
             return kvcl_fail(KVCL_ERR_PROTOCOL, "the rendezvous %s sent the blob of rank %d instead of %d",

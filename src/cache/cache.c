@@ -316,7 +316,7 @@ static bool end_serves(kvcl_cache_h cache)
         user = kvcl_container_of(link, kvcl_region_user_t, link);
         kvcl_list_add_tail(&cache->users, link);
         kvcl_log_warn("cache \"%s\" is destroyed while %s reads it: the transfer ends", cache->name,
-                      kvcl_comm_who(user->peer, who, sizeof(who)));
+                      kvcl_comm_peer_name(user->peer, who, sizeof(who)));
         user->revoked(user); /* it may be gone now */
     }
     kvcl_unlock(ctx);
@@ -327,7 +327,7 @@ static bool end_serves(kvcl_cache_h cache)
     kvcl_list_foreach (user, &cache->users, kvcl_region_user_t, link) {
         kvcl_log_error("cache \"%s\" is not destroyed: bytes of it are still on their way to %s; its memory must not "
                        "be freed, kvcl_cache_destroy may be called again", cache->name,
-                       kvcl_comm_who(user->peer, who, sizeof(who)));
+                       kvcl_comm_peer_name(user->peer, who, sizeof(who)));
     }
     kvcl_unlock(ctx);
     (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
@@ -344,7 +344,7 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     }
     ctx = cache->ctx;
     kvcl_lock(ctx);
-    if ((cache->store != NULL) && !((kvcl_cache_user_t *)cache->store)->let_go(cache)) {
+    if ((cache->store != NULL) && !((kvcl_cache_user_t *)cache->store)->release(cache)) {
         kvcl_unlock(ctx);
         kvcl_log_error("cache \"%s\" is still used by a store and is not destroyed", cache->name);
         (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is still used by a store and is not destroyed", cache->name);

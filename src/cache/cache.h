@@ -38,7 +38,7 @@ struct kvcl_cache {
 
 /* A store's hold on a cache (store/pool/owner.h). */
 typedef struct kvcl_cache_user {
-    bool (*let_go)(kvcl_cache_h cache); /* lock held: clears cache->store if nothing is published any more */
+    bool (*release)(kvcl_cache_h cache); /* lock held: clears cache->store if nothing is published any more */
 } kvcl_cache_user_t;
 
 /** No lock. A cache in the memory of `arena`, which the library allocated and which is destroyed after it. */
@@ -52,7 +52,7 @@ static inline kvcl_side_t kvcl_cache_side(kvcl_cache_h cache, const kvcl_sel_t *
     return (kvcl_side_t){&cache->shape, cache->bases, *sel, cache->copier};
 }
 
-typedef enum { KVCL_RCACHE_ASKED, KVCL_RCACHE_READY, KVCL_RCACHE_FAILED } kvcl_rcache_state_t;
+typedef enum { KVCL_RCACHE_REQUESTED, KVCL_RCACHE_READY, KVCL_RCACHE_FAILED } kvcl_rcache_state_t;
 
 typedef struct kvcl_rcache {
     kvcl_peer_t            *peer;

@@ -22,7 +22,7 @@ static void wake(kvcl_rcache_t *rcache, kvcl_status_t status)
     }
 }
 
-static kvcl_status_t ask(kvcl_rcache_t *rcache, const char *name, uint32_t id)
+static kvcl_status_t request(kvcl_rcache_t *rcache, const char *name, uint32_t id)
 {
     kvcl_msg_describe_t out = {.msg = {.type = KVCL_MSG_DESCRIBE, .op = rcache->key}, .id = id};
 
@@ -79,11 +79,11 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
         kvcl_list_init(&rcache->stale_link);
     }
     if (rcache->state == KVCL_RCACHE_FAILED) { /* new, or absent when last asked: it may be there now */
-        status = ask(rcache, name, id);
+        status = request(rcache, name, id);
         if (status != KVCL_OK) {
             return status;
         }
-        rcache->state = KVCL_RCACHE_ASKED;
+        rcache->state = KVCL_RCACHE_REQUESTED;
     }
     if (rcache->state == KVCL_RCACHE_READY) {
         *rcache_p = rcache;
@@ -277,7 +277,7 @@ void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvc
     kvcl_status_t                status;
 
     (void)hdr_len;
-    if ((rcache == NULL) || (rcache->state != KVCL_RCACHE_ASKED)) {
+    if ((rcache == NULL) || (rcache->state != KVCL_RCACHE_REQUESTED)) {
         kvcl_am_malformed(ctx, peer, "a description nobody asked for");
         return;
     }
@@ -305,7 +305,7 @@ void kvcl_caches_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
     (void)ctx;
     kvcl_map_foreach(&peer->rcaches, it, key, value) {
         rcache = value;
-        if (rcache->state == KVCL_RCACHE_ASKED) {
+        if (rcache->state == KVCL_RCACHE_REQUESTED) {
             rcache->state = KVCL_RCACHE_FAILED;
             rcache->why   = peer->why;
             wake(rcache, peer->why);

@@ -105,7 +105,7 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
     out.logical     = op->logical;
     out.n_blocks    = op->sel.n_blocks;
     out.block_bytes = op->block_bytes;
-    out.taken_back  = kvcl_taken_back(ctx);
+    out.revoked  = kvcl_revoked(ctx);
     if (action->len == 0) {
         return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
     }
@@ -117,10 +117,10 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
         return status;
     }
     out.msg.op = op->offer.id;
-    if ((op->cache == NULL) || to->told || (ctx->config.path == KVCL_PATH_TCP) || (to->peer->maps == 0)) {
+    if ((op->cache == NULL) || to->notified || (ctx->config.path == KVCL_PATH_TCP) || (to->peer->maps == 0)) {
         return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
     }
-    to->told       = true;
+    to->notified       = true;
     out.msg.flags |= KVCL_COLL_SOURCE;
     out.cache      = op->cache->id;
     out.layers[0]  = op->sel.layers.first;
@@ -175,7 +175,7 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
 
     if (in->msg.op != 0) {
         from->offer      = in->msg.op;
-        from->taken_back = in->taken_back;
+        from->revoked = in->revoked;
     }
     if (in->msg.flags & KVCL_COLL_SOURCE) {
         return take_source(from, in, data, len);

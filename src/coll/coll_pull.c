@@ -80,7 +80,7 @@ static kvcl_status_t fill_pull(const kvcl_coll_op_t *op, const kvcl_coll_peer_t 
         if ((status == KVCL_OK) && from->described) {
             child->from       = KVCL_FROM_CACHE;
             child->guarded    = true;
-            child->taken_back = from->taken_back;
+            child->revoked = from->revoked;
             child->cache_id   = from->cache;
             status            = kvcl_pull_set_remote(child, &from->sel);
         }

@@ -76,7 +76,7 @@ static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     while ((gone = find_gone(state, peer)) != NULL) { /* from the start each time: one that ends may end others */
         kvcl_coll_op_t *op = gone->op;
 
-        kvcl_coll_peer_gone(gone, peer->why);
+        kvcl_coll_peer_failed(gone, peer->why);
         kvcl_coll_advance(op);
     }
 }

@@ -47,7 +47,7 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
         break;
     case KVCL_EXEC_ABORT:
         if (kvcl_coll_abort(op->cc, op->seq, peer->peer, action->status) != KVCL_OK) {
-            kvcl_exec_peer_gone(&op->exec, peer->rank, KVCL_ERR_RANK_FAILED);
+            kvcl_exec_peer_failed(&op->exec, peer->rank, KVCL_ERR_RANK_FAILED);
         }
         break;
     }
@@ -57,7 +57,7 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
 }
 
 /* Ranks outside the local plan may wait for ranks inside it: notify those with a session. */
-static void tell_others(kvcl_coll_op_t *op)
+static void notify_others(kvcl_coll_op_t *op)
 {
     kvcl_comm_h comm = op->cc->comm;
     int         i;
@@ -92,7 +92,7 @@ void kvcl_coll_advance(kvcl_coll_op_t *op)
                           (unsigned long long)op->cc->id, kvcl_status_text(op->exec.status));
             op->failing = true;
             kvcl_coll_stop_pulls(op, op->exec.status);
-            tell_others(op);
+            notify_others(op);
         }
     }
     op->advancing = false;
@@ -101,7 +101,7 @@ void kvcl_coll_advance(kvcl_coll_op_t *op)
 
 /* ---- the beginning ---- */
 
-void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status)
+void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
 {
     const bool failed = (peer->op->exec.status != KVCL_OK);
 
@@ -110,7 +110,7 @@ void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status)
     if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL))) {
         status = KVCL_ERR_RANK_FAILED;
     }
-    kvcl_exec_peer_gone(&peer->op->exec, peer->rank, status);
+    kvcl_exec_peer_failed(&peer->op->exec, peer->rank, status);
     if (!failed && (peer->op->exec.status != KVCL_OK)) {
         kvcl_req_why(&peer->op->req, "rank %u has left, has died, or its connection broke; it does not come back: go "
                      "on with a communicator without it (kvcl_comm_create)", peer->rank);
@@ -124,7 +124,7 @@ static void on_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
     peer->waiting = false;
     --peer->op->unready;
     if (status != KVCL_OK) {
-        kvcl_coll_peer_gone(peer, status);
+        kvcl_coll_peer_failed(peer, status);
     }
     kvcl_coll_advance(peer->op);
 }
@@ -144,7 +144,7 @@ static void connect_peers(kvcl_coll_op_t *op)
             peer->waiting = true;
             ++op->unready;
         } else if (status != KVCL_OK) {
-            kvcl_coll_peer_gone(peer, status);
+            kvcl_coll_peer_failed(peer, status);
         }
     }
 }
@@ -226,7 +226,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     kvcl_list_del(&op->landed_link);
     kvcl_plan_cache_put(&cc->plans, op->plan);
     if (status != KVCL_OK) {
-        kvcl_take_back(ctx); /* a silent peer may still be copying */
+        kvcl_revoke(ctx); /* a silent peer may still be copying */
         kvcl_coll_comm_failure(cc, op->seq, status);
     }
     --cc->running;
@@ -305,7 +305,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
             kvcl_peer_unwait(&op->peers[i].waiter);
             op->peers[i].waiting = false;
             --op->unready;
-            kvcl_exec_peer_gone(&op->exec, op->peers[i].rank, status);
+            kvcl_exec_peer_failed(&op->exec, op->peers[i].rank, status);
         }
     }
     op->advancing = false;

@@ -61,9 +61,9 @@ typedef struct kvcl_coll_peer {
     kvcl_peer_waiter_t waiter;
     bool               waiting;  /* for its session */
     bool               gone;
-    bool               told;     /* it has been sent the place of the local bytes */
+    bool               notified;     /* it has been sent the place of the local bytes */
     uint64_t           offer;    /* its offer, from its announcements */
-    uint64_t           taken_back; /* its revocation count, from the last of them */
+    uint64_t           revoked; /* its revocation count, from the last of them */
     bool               described; /* where its bytes lie is known: */
     uint32_t           cache;
     kvcl_sel_t         sel;      /* owned */
@@ -131,7 +131,7 @@ void kvcl_coll_launch(kvcl_coll_op_t *op);
 /** Do what the executor wants done now; the operation may be gone afterwards. */
 void kvcl_coll_advance(kvcl_coll_op_t *op);
 /** It failed with status; the caller advances. */
-void kvcl_coll_peer_gone(kvcl_coll_peer_t *peer, kvcl_status_t status);
+void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status);
 /** Frees an operation that was never launched, or is complete. No lock needed. */
 void kvcl_coll_discard(kvcl_coll_op_t *op);
 extern const kvcl_req_class_t kvcl_coll_class;

@@ -37,7 +37,7 @@ typedef struct kvcl_msg_coll {
     uint64_t   block_bytes;
     uint32_t   layers[2];
     uint32_t   heads[2];
-    uint64_t   taken_back;  /* ANNOUNCE: kvcl_taken_back() at the sender */
+    uint64_t   revoked;  /* ANNOUNCE: kvcl_revoked() at the sender */
 } kvcl_msg_coll_t;
 _Static_assert(sizeof(kvcl_msg_coll_t) == 136, "wire format");
 

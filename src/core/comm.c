@@ -122,7 +122,7 @@ static int rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
     return -1;
 }
 
-const char *kvcl_comm_who(const kvcl_peer_t *peer, char *buf, size_t cap)
+const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap)
 {
     kvcl_comm_h comm;
     int         rank;

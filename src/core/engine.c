@@ -148,7 +148,7 @@ static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
 }
 
 /* Give other threads the lock now and then while we spin: a mutex is not fair by itself. */
-static void breathe(kvcl_engine_t *eng)
+static void yield_lock(kvcl_engine_t *eng)
 {
     pthread_mutex_unlock(&eng->lock);
     if (atomic_load_explicit(&eng->wanted, memory_order_relaxed) != 0) {
@@ -186,15 +186,15 @@ static void *progress_thread(void *arg)
         kvcl_callbacks_run(ctx);
         if (n != 0) {
             last = now;
-            breathe(eng);
+            yield_lock(eng);
         } else if (!eng->one_core && (now - last < eng->spin_ns)) {
-            breathe(eng);
+            yield_lock(eng);
         } else if (!eng->polling && arm_xports(eng)) {
             set_thread_fds(eng, true);
             thread_sleep(ctx, kvcl_heap_min_key(&eng->timers));
             last = kvcl_now_ns();
         } else {
-            breathe(eng);
+            yield_lock(eng);
         }
     }
     pthread_mutex_unlock(&eng->lock);
@@ -242,15 +242,15 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         if ((poll_once(ctx, now) != 0) || !kvcl_list_is_empty(&eng->callbacks)) {
             last = now; /* callbacks alone: another thread's call completed something */
             kvcl_callbacks_run(ctx);
-            breathe(eng);
+            yield_lock(eng);
         } else if (now - last < eng->spin_ns) {
-            breathe(eng);
+            yield_lock(eng);
         } else if (arm_xports(eng)) {
             until = kvcl_heap_min_key(&eng->timers);
             poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
             last = kvcl_now_ns() - eng->spin_ns; /* after a sleep: no spin unless something came */
         } else {
-            breathe(eng);
+            yield_lock(eng);
         }
     }
     eng->polling = false;

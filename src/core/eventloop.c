@@ -62,7 +62,7 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
 }
 
 /* Lock held. Was it signalled since it was last asked? */
-static bool was_told(kvcl_context_h ctx)
+static bool was_notified(kvcl_context_h ctx)
 {
     uint64_t count;
 
@@ -97,7 +97,7 @@ kvcl_status_t kvcl_context_arm(kvcl_context_h ctx)
                            "kvcl_context_eventfd");
     } else {
         moved  = eng->user_loop && !kvcl_engine_arm(ctx);
-        moved  = was_told(ctx) || moved;
+        moved  = was_notified(ctx) || moved;
         status = moved ? KVCL_INPROGRESS : (eng->user_loop ? set_timer(eng) : KVCL_OK);
     }
     pthread_mutex_unlock(&eng->lock); /* not kvcl_unlock, which would wake whom it has just put to sleep */

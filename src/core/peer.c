@@ -307,7 +307,7 @@ kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr
     return post(peer, msg, hdr_len, data, len, true);
 }
 
-void kvcl_peer_asked(kvcl_peer_t *peer)
+void kvcl_peer_queried(kvcl_peer_t *peer)
 {
     kvcl_assert_locked(peer->ctx);
     ++peer->answers_due;

@@ -105,13 +105,13 @@ kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len,
 kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
 /** Lock held: such a request was sent, or waits to be; its reply arrived, or no thread waits for it any more. */
-void          kvcl_peer_asked(kvcl_peer_t *peer);
+void          kvcl_peer_queried(kvcl_peer_t *peer);
 void          kvcl_peer_answered(kvcl_peer_t *peer);
 
 /** How its memory is reached where it is mapped here. */
-static inline kvcl_way_t kvcl_way_mapped(const kvcl_peer_t *peer)
+static inline kvcl_mem_path_t kvcl_mem_path_mapped(const kvcl_peer_t *peer)
 {
-    return (peer->ops == &kvcl_xport_loop) ? KVCL_WAY_LOOP : KVCL_WAY_MAPPED;
+    return (peer->ops == &kvcl_xport_loop) ? KVCL_MEM_PATH_LOOP : KVCL_MEM_PATH_MAPPED;
 }
 
 /** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */

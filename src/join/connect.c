@@ -132,10 +132,10 @@ static kvcl_status_t conclude(kvcl_comm_h comm, kvcl_status_t status, kvcl_membe
                               uint64_t deadline_ns, kvcl_comm_h *inter_p)
 {
     outcome_t     outcome = {.status = status, .n = theirs->n, .id = id, .len = theirs->len};
-    kvcl_status_t told    = spread(comm, &outcome, sizeof(outcome), deadline_ns);
+    kvcl_status_t notified    = spread(comm, &outcome, sizeof(outcome), deadline_ns);
 
-    if (told != KVCL_OK) {
-        return told;
+    if (notified != KVCL_OK) {
+        return notified;
     }
     if (outcome.status != KVCL_OK) {
         return (comm->rank == 0) ? status : kvcl_fail((kvcl_status_t)outcome.status, "rank 0 could not connect: %s",
@@ -147,8 +147,8 @@ static kvcl_status_t conclude(kvcl_comm_h comm, kvcl_status_t status, kvcl_membe
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %u addresses", outcome.n);
         }
     }
-    told = spread(comm, theirs->buf, theirs->len, deadline_ns);
-    return (told == KVCL_OK) ? make_inter(comm, &outcome, theirs, inter_p) : told;
+    notified = spread(comm, theirs->buf, theirs->len, deadline_ns);
+    return (notified == KVCL_OK) ? make_inter(comm, &outcome, theirs, inter_p) : notified;
 }
 
 /* What ends a meeting ends it where no caller is, so its sentence is made here. */

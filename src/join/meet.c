@@ -33,7 +33,7 @@ typedef struct meet {
     uint64_t             *id_p;
 } meet_t;
 
-typedef struct ask {
+typedef struct request {
     kvcl_list_t    link;
     kvcl_peer_t    *peer;
     uint64_t       op;
@@ -42,7 +42,7 @@ typedef struct ask {
 
 typedef struct room {
     kvcl_list_t accepts; /* meet_t, in order */
-    kvcl_list_t asks;    /* ask_t, in order */
+    kvcl_list_t requests;    /* ask_t, in order */
 } room_t;
 
 static room_t *room_of(kvcl_context_h ctx)
@@ -125,7 +125,7 @@ static kvcl_status_t post(kvcl_peer_t *peer, uint8_t type, kvcl_msg_connect_t *o
 }
 
 /* A notification only: a failed peer does not matter. */
-static void tell(kvcl_peer_t *peer, uint8_t type, uint64_t op, uint32_t kind, kvcl_status_t status)
+static void notify(kvcl_peer_t *peer, uint8_t type, uint64_t op, uint32_t kind, kvcl_status_t status)
 {
     kvcl_msg_connect_t out = {.msg = {.op = op}, .kind = kind, .status = status};
 
@@ -152,7 +152,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     if (meet->state == MEET_SESSION) {
         kvcl_peer_unwait(&meet->waiter);
     } else if (meet->state == MEET_ASKED) {
-        tell(meet->peer, KVCL_MSG_CONNECT, meet->req.id, KVCL_CONNECT_WITHDRAW, KVCL_OK);
+        notify(meet->peer, KVCL_MSG_CONNECT, meet->req.id, KVCL_CONNECT_WITHDRAW, KVCL_OK);
     }
     finish(meet, status);
 }
@@ -170,9 +170,9 @@ static const kvcl_req_class_t meet_class = {.name = "kvcl_comm_connect or kvcl_c
 
 /* ---- connecting ---- */
 
-static void ask(meet_t *meet)
+static void request(meet_t *meet)
 {
-    kvcl_msg_connect_t out = {.msg = {.op = meet->req.id}, .kind = KVCL_CONNECT_ASK};
+    kvcl_msg_connect_t out = {.msg = {.op = meet->req.id}, .kind = KVCL_CONNECT_REQUEST};
     kvcl_status_t      status;
 
     meet->state = MEET_ASKED;
@@ -191,7 +191,7 @@ static void on_session(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
         finish(meet, status);
         return;
     }
-    ask(meet);
+    request(meet);
 }
 
 static void start_connect(meet_t *meet)
@@ -203,7 +203,7 @@ static void start_connect(meet_t *meet)
     kvcl_list_init(&meet->waiter.link);
     status = kvcl_peer_ready(meet->peer, &meet->waiter);
     if (status == KVCL_OK) {
-        ask(meet);
+        request(meet);
     } else if (status != KVCL_INPROGRESS) {
         finish(meet, status);
     }
@@ -236,18 +236,18 @@ void kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
 
 /* ---- accepting ---- */
 
-static void drop_ask(ask_t *asks)
+static void drop_rpc(ask_t *requests)
 {
-    kvcl_list_del(&asks->link);
-    free(asks->members.buf);
-    free(asks);
+    kvcl_list_del(&requests->link);
+    free(requests->members.buf);
+    free(requests);
 }
 
-static ask_t *find_ask(room_t *room, const kvcl_peer_t *peer, uint64_t op)
+static ask_t *find_rpc(room_t *room, const kvcl_peer_t *peer, uint64_t op)
 {
     ask_t *one;
 
-    kvcl_list_foreach (one, &room->asks, ask_t, link) {
+    kvcl_list_foreach (one, &room->requests, ask_t, link) {
         if ((one->peer == peer) && (one->op == op)) {
             return one;
         }
@@ -274,7 +274,7 @@ static void answer(meet_t *meet, ask_t *one)
         meet->state      = MEET_ANSWERED;
         one->members.buf = NULL;
     }
-    drop_ask(one);
+    drop_rpc(one);
 }
 
 /* Bring waiting accepts and held asks together. */
@@ -283,8 +283,8 @@ static void match(room_t *room)
     meet_t *meet;
 
     kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
-        while ((meet->state == MEET_LISTENING) && !kvcl_list_is_empty(&room->asks)) {
-            answer(meet, kvcl_list_head(&room->asks, ask_t, link));
+        while ((meet->state == MEET_LISTENING) && !kvcl_list_is_empty(&room->requests)) {
+            answer(meet, kvcl_list_head(&room->requests, ask_t, link));
         }
     }
 }
@@ -295,41 +295,42 @@ static void listen_again(meet_t *meet)
     meet->peer  = NULL;
 }
 
-static void on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_connect_t *in, const void *data, size_t len)
+static void on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_connect_t *in, const void *data,
+                       size_t len)
 {
     room_t        *room = room_of(ctx);
     unsigned      all = 0, of_peer = 0;
     ask_t         *one;
     kvcl_status_t status;
 
-    kvcl_list_foreach (one, &room->asks, ask_t, link) {
+    kvcl_list_foreach (one, &room->requests, ask_t, link) {
         ++all;
         of_peer += (one->peer == peer) ? 1 : 0;
     }
     one = ((all < ASKS_MAX) && (of_peer < ASKS_PER_PEER)) ? calloc(1, sizeof(*one)) : NULL;
     if (one == NULL) {
-        tell(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, KVCL_ERR_BUSY);
+        notify(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, KVCL_ERR_BUSY);
         return;
     }
     status = take_members(in, data, len, peer, &one->members);
     if (status != KVCL_OK) {
         kvcl_am_malformed(ctx, peer, kvcl_last_error());
-        tell(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, status);
+        notify(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, status);
         free(one);
         return;
     }
     one->peer = peer;
     one->op   = in->msg.op;
-    kvcl_list_add_tail(&room->asks, &one->link);
+    kvcl_list_add_tail(&room->requests, &one->link);
     match(room);
 }
 
 static void on_withdraw(room_t *room, kvcl_peer_t *peer, uint64_t op)
 {
-    ask_t *one = find_ask(room, peer, op);
+    ask_t *one = find_rpc(room, peer, op);
 
     if (one != NULL) {
-        drop_ask(one);
+        drop_rpc(one);
     } /* else it was answered meanwhile: the accept's deadline ends it, or the peer's next ask is another */
 }
 
@@ -352,8 +353,8 @@ void kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
 
     (void)hdr_len;
     switch (in->kind) {
-    case KVCL_CONNECT_ASK:
-        on_ask(ctx, peer, in, data, len);
+    case KVCL_CONNECT_REQUEST:
+        on_request(ctx, peer, in, data, len);
         break;
     case KVCL_CONNECT_CONFIRM:
         on_confirm(ctx, peer, msg->op);
@@ -376,9 +377,9 @@ void kvcl_meet_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     meet_t *meet;
 
     (void)ctx;
-    kvcl_list_foreach_safe (one, next, &room->asks, ask_t, link) {
+    kvcl_list_foreach_safe (one, next, &room->requests, ask_t, link) {
         if (one->peer == peer) {
-            drop_ask(one);
+            drop_rpc(one);
         }
     }
     kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
@@ -398,7 +399,7 @@ kvcl_status_t kvcl_meet_init(kvcl_context_h ctx, void **state_p)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for communicators");
     }
     kvcl_list_init(&room->accepts);
-    kvcl_list_init(&room->asks);
+    kvcl_list_init(&room->requests);
     *state_p = room;
     return KVCL_OK;
 }
@@ -408,8 +409,8 @@ void kvcl_meet_fini(kvcl_context_h ctx, void *state)
     room_t *room = state;
 
     (void)ctx;
-    while (!kvcl_list_is_empty(&room->asks)) {
-        drop_ask(kvcl_list_head(&room->asks, ask_t, link));
+    while (!kvcl_list_is_empty(&room->requests)) {
+        drop_rpc(kvcl_list_head(&room->requests, ask_t, link));
     }
     free(room);
 }

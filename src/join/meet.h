@@ -48,6 +48,6 @@ typedef struct kvcl_msg_connect {
     uint32_t   n;      /* members in the payload */
     uint32_t   reserved;
 } kvcl_msg_connect_t;
-enum { KVCL_CONNECT_ASK = 1, KVCL_CONNECT_CONFIRM = 2, KVCL_CONNECT_WITHDRAW = 3 };
+enum { KVCL_CONNECT_REQUEST = 1, KVCL_CONNECT_CONFIRM = 2, KVCL_CONNECT_WITHDRAW = 3 };
 
 #endif

@@ -294,7 +294,7 @@ static size_t draw(kvcl_stream_t *stream, piece_t *pieces, uint64_t left)
     return n;
 }
 
-static inline void ask_ahead(const piece_t *piece, int write)
+static inline void query_ahead(const piece_t *piece, int write)
 {
     size_t i, len = (piece->len < AHEAD_BYTES) ? piece->len : AHEAD_BYTES;
 
@@ -319,7 +319,7 @@ size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len)
     while ((n = draw(stream, pieces, len - done)) > 0) {
         for (i = 0; i < n; ++i) {
             if (i + AHEAD < n) {
-                ask_ahead(&pieces[i + AHEAD], 0);
+                query_ahead(&pieces[i + AHEAD], 0);
             }
             memcpy(to + done, pieces[i].at, pieces[i].len);
             done += pieces[i].len;
@@ -357,7 +357,7 @@ size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len)
     while ((n = draw(stream, pieces, len - done)) > 0) {
         for (i = 0; i < n; ++i) {
             if (i + AHEAD < n) {
-                ask_ahead(&pieces[i + AHEAD], 1);
+                query_ahead(&pieces[i + AHEAD], 1);
             }
             memcpy(pieces[i].at, from + done, pieces[i].len);
             done += pieces[i].len;

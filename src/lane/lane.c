@@ -103,7 +103,7 @@ bool kvcl_lane_in_ready(kvcl_peer_t *peer)
 {
     kvcl_context_h   ctx   = peer->ctx;
     kvcl_lane_room_t *room = kvcl_lane_room(ctx);
-    kvcl_msg_t       out   = {.type = KVCL_MSG_LANE_ASK};
+    kvcl_msg_t       out   = {.type = KVCL_MSG_LANE_REQUEST};
 
     kvcl_assert_locked(ctx);
     if (peer->lane_in != NULL) {
@@ -125,8 +125,8 @@ kvcl_lane_t *kvcl_lane_out(kvcl_peer_t *peer)
     return peer->lane_out;
 }
 
-static void on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
-                   size_t len)
+static void on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len)
 {
     kvcl_lane_room_t   *room = kvcl_lane_room(ctx);
     kvcl_msg_lane_at_t out   = {.port = 0};
@@ -156,7 +156,7 @@ static void on_at(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, 
     (void)hdr_len;
     (void)data;
     (void)len;
-    if ((lane == NULL) || (lane->state != KVCL_LANE_ASKED)) {
+    if ((lane == NULL) || (lane->state != KVCL_LANE_REQUESTED)) {
         kvcl_am_malformed(ctx, peer, "a place for a lane that was not asked for");
         return;
     }
@@ -278,7 +278,7 @@ static void close_lane(kvcl_lane_t *lane)
     }
 }
 
-static void peer_gone(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
     (void)ctx;
     (void)state;
@@ -306,7 +306,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 }
 
 static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_LANE_ASK, sizeof(kvcl_msg_t), on_ask},
+    {KVCL_MSG_LANE_REQUEST, sizeof(kvcl_msg_t), on_request},
     {KVCL_MSG_LANE_AT, sizeof(kvcl_msg_lane_at_t), on_at},
     {0, 0, NULL},
 };
@@ -319,6 +319,6 @@ const kvcl_room_t kvcl_room_lane = {
     .fini         = room_fini,
     .poll         = room_poll,
     .outstanding  = outstanding,
-    .peer_failed  = peer_gone,
-    .peer_closing = peer_gone,
+    .peer_failed  = peer_failed,
+    .peer_closing = peer_failed,
 };

@@ -5,7 +5,7 @@
  * transport's connection do not queue behind bulk.
  *
  * A lane has one direction: the puller (the in side) requests an address from the owner (the out side) by the message
- * LANE_ASK, and gets it, with a key for one connection, by LANE_AT. So a connection proves a session. Until it is
+ * LANE_REQUEST, and gets it, with a key for one connection, by LANE_AT. So a connection proves a session. Until it is
  * established, where it cannot be, and when it breaks, transfers travel in messages.
  *
  * A lane carries frames: a kvcl_lane_frame_t and its bytes. This room moves them and knows nothing of transfers: its
@@ -43,7 +43,7 @@ typedef struct kvcl_lane_user {
     /* n bytes are there: `place` is called again for the rest. */
     void (*placed)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t n);
     /* An END frame and its payload, during the call. */
-    void (*told)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload);
+    void (*notified)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload);
     /* The lane has ended, with all frames on it. in: it was the one that this rank pulls by. */
     void (*lost)(kvcl_context_h ctx, kvcl_peer_t *peer, bool in);
 } kvcl_lane_user_t;

@@ -12,7 +12,7 @@
 /* What epoll's data points at. */
 typedef enum { KVCL_LANE_LISTENER, KVCL_LANE_GUEST, KVCL_LANE_IN, KVCL_LANE_OUT } kvcl_lane_kind_t;
 
-typedef enum { KVCL_LANE_ASKED, KVCL_LANE_CONNECTING, KVCL_LANE_OPEN, KVCL_LANE_LOST } kvcl_lane_state_t;
+typedef enum { KVCL_LANE_REQUESTED, KVCL_LANE_CONNECTING, KVCL_LANE_OPEN, KVCL_LANE_LOST } kvcl_lane_state_t;
 
 enum { KVCL_LANE_KEY = 16, KVCL_LANE_GUESTS = 32, KVCL_LANE_DROP = 64 * 1024 };
 

@@ -66,7 +66,7 @@ static void frame_over(kvcl_lane_t *lane)
     lane->at      = 0;
     if (lane->frame.kind == KVCL_LANE_END) {
         kvcl_lane_frame_t frame = lane->frame;
-        kvcl_lane_room(lane->ctx)->user->told(lane->ctx, lane->peer, &frame, payload);
+        kvcl_lane_room(lane->ctx)->user->notified(lane->ctx, lane->peer, &frame, payload);
     }
     free(payload);
 }

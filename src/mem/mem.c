@@ -341,12 +341,12 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
         atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, len, memory_order_relaxed);
     }
     if (*status_p == KVCL_OK) {
-        kvcl_timing_way(&timing, kvcl_way_mapped(rmem->peer));
+        kvcl_timing_path(&timing, kvcl_mem_path_mapped(rmem->peer));
         kvcl_timing_end(&rmem->ctx->latency, &timing);
     } else {
         char who[48];
         kvcl_lock(rmem->ctx);
-        kvcl_comm_who(rmem->peer, who, sizeof(who));
+        kvcl_comm_peer_name(rmem->peer, who, sizeof(who));
         kvcl_unlock(rmem->ctx);
         (void)kvcl_fail(*status_p, "%s of %llu bytes at %llu of memory of %s: it revoked or freed the memory: import a "
                         "new export", push ? "kvcl_put_bytes" : "kvcl_get_bytes", (unsigned long long)len,

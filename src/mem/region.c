@@ -60,14 +60,14 @@ static void set_word(kvcl_region_t *region, uint64_t value)
     atomic_store_explicit(&words[region->id], value, memory_order_seq_cst);
 }
 
-uint64_t kvcl_taken_back(kvcl_context_h ctx)
+uint64_t kvcl_revoked(kvcl_context_h ctx)
 {
     _Atomic uint64_t *words = state_of(ctx)->ctl.addr;
 
     return atomic_load(&words[KVCL_CTL_TAKEN_BACK]);
 }
 
-void kvcl_take_back(kvcl_context_h ctx)
+void kvcl_revoke(kvcl_context_h ctx)
 {
     _Atomic uint64_t *words = state_of(ctx)->ctl.addr;
 
@@ -262,7 +262,7 @@ void kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user)
     kvcl_list_add_tail(&region->users, &user->link);
 }
 
-void kvcl_region_let_go(kvcl_region_t *region, kvcl_region_user_t *user)
+void kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *user)
 {
     --region->serves;
     kvcl_list_del(&user->link);

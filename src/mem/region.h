@@ -17,7 +17,7 @@
 
 enum {
     KVCL_REGIONS_MAX     = 8192, /* words of the control page: one a region, and */
-    KVCL_CTL_TAKEN_BACK  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_taken_back() */
+    KVCL_CTL_TAKEN_BACK  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked() */
     KVCL_REGION_DESC_MAX = 1024
 };
 
@@ -60,7 +60,7 @@ bool          kvcl_region_destroy(kvcl_region_t *region);
 void          kvcl_region_revoke(kvcl_region_t *region);
 /** Lock held. The region stays until released; user->revoked is called when the user must stop. */
 void          kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user);
-void          kvcl_region_let_go(kvcl_region_t *region, kvcl_region_user_t *user);
+void          kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *user);
 
 /** Lock held. @return bytes written, 0 if cap is too small. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
@@ -112,10 +112,10 @@ static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
  * Lock held. The offering message carries the count; a peer that reads another count after its copy cannot know whether
  * the bytes were still valid, and asks the owner (pull.c).
  */
-uint64_t kvcl_taken_back(kvcl_context_h ctx);
-void     kvcl_take_back(kvcl_context_h ctx);
+uint64_t kvcl_revoked(kvcl_context_h ctx);
+void     kvcl_revoke(kvcl_context_h ctx);
 /** Any thread: the owner's count now. The region must be mapped. */
-static inline uint64_t kvcl_rregion_taken_back(const kvcl_rregion_t *rregion)
+static inline uint64_t kvcl_rregion_revoked(const kvcl_rregion_t *rregion)
 {
     return atomic_load_explicit((_Atomic uint64_t *)rregion->ctl - rregion->id + KVCL_CTL_TAKEN_BACK,
                                 memory_order_acquire);

@@ -27,16 +27,16 @@ struct kvcl_layers_out {
     kvcl_sel_t       sel;      /* the send's; its layers are explicit */
     uint32_t         n;        /* layers */
     uint64_t         layer_bytes;
-    uint64_t         asker;    /* the receiver's op; 0: has not asked yet */
+    uint64_t         requester;    /* the receiver's op; 0: has not asked yet */
     bool             whole;    /* it wants all layers at once */
     bool             closed;
     void             *owner;
-    uint32_t         n_told;
+    uint32_t         n_announced;
     unsigned         open;     /* groups */
     kvcl_list_t      groups;
     void             (*idle)(kvcl_layers_out_t *out); /* lock held, once after close: all reads have ended */
     void             (*failed)(kvcl_layers_out_t *out, kvcl_status_t status); /* lock held: no more reports */
-    uint64_t         *told;    /* bits */
+    uint64_t         *notified;    /* bits */
     _Atomic uint64_t ready[];  /* bits of ready layers, then those of reported ones */
 };
 
@@ -46,13 +46,13 @@ kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, struct kvcl_peer *pee
 /** Lock held. Announced: reports groups from here until close. */
 void kvcl_layers_out_open(kvcl_layers_out_t *out);
 /** Lock held: the receiver is there. @return KVCL_OK, KVCL_ERR_PROTOCOL (it asked before); failed() may be called. */
-kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t asker, bool whole) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t requester, bool whole) KVCL_MUST_CHECK;
 /** Lock held. Stop reporting and serving; idle() is called now or later. A second call does nothing. */
 void kvcl_layers_out_close(kvcl_layers_out_t *out);
 /** Any thread, no lock. layer: of the cache. out may be gone on return: this may have been all that it waited for. */
 kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer) KVCL_MUST_CHECK;
 /** Tell a receiver whose send is gone. */
-void     kvcl_layers_out_refuse(struct kvcl_peer *peer, uint64_t asker);
+void     kvcl_layers_out_refuse(struct kvcl_peer *peer, uint64_t requester);
 unsigned kvcl_layers_poll(kvcl_context_h ctx);
 
 /* ---- the receiving side (layers_in.c) ---- */
@@ -76,7 +76,7 @@ struct kvcl_layers_in {
     kvcl_status_t    status;     /* not OK: it winds up */
     void             *owner;
     void             (*ended)(kvcl_layers_in_t *in, kvcl_status_t status); /* lock held, once; may free it */
-    uint64_t         *told;      /* bits */
+    uint64_t         *notified;      /* bits */
     _Atomic uint64_t landed[];   /* bits of layers whose bytes have arrived; then those of reported ones */
 };
 
@@ -89,7 +89,8 @@ void              kvcl_layers_in_free(kvcl_layers_in_t *in);
 /** Lock held: ask the sender; op is the recv's. ended() may be called inside. */
 void              kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op);
 /** Lock held. A report of the sender, hostile. ended() may be called inside. */
-void              kvcl_layers_in_told(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, const void *data, size_t len);
+void              kvcl_layers_in_announced(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, const void *data,
+                                           size_t len);
 /** Lock held: end with status; ended() comes now or later. */
 void              kvcl_layers_in_stop(kvcl_layers_in_t *in, kvcl_status_t status);
 /** Lock held: the one at work on this send, or NULL. */

@@ -22,7 +22,7 @@ typedef struct group {
     kvcl_layers_in_t *in;
     uint32_t         first, end;
     uint64_t         offer;
-    uint64_t         taken_back;
+    uint64_t         revoked;
     kvcl_pull_t      *pull;
 } group_t;
 
@@ -79,7 +79,7 @@ kvcl_layers_in_t *kvcl_layers_in_new(kvcl_context_h ctx, kvcl_peer_t *peer, cons
     in->buf   = buf;
     in->first = (cache != NULL) ? kvcl_sel_layers(&cache->shape, sel).first : 0;
     in->n     = n;
-    in->told  = (uint64_t *)(in->landed + words);
+    in->notified  = (uint64_t *)(in->landed + words);
     *status_p = KVCL_OK;
     return in;
 }
@@ -129,7 +129,7 @@ void kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op)
     kvcl_msg_layers_want_t out = {
         .msg   = {.type = KVCL_MSG_LAYERS_WANT, .op = in->msg.msg.op,
                   .flags = (in->cache == NULL) ? KVCL_LAYERS_WHOLE : 0},
-        .asker = op};
+        .requester = op};
     kvcl_status_t          status;
 
     kvcl_assert_locked(in->ctx);
@@ -209,7 +209,7 @@ static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
         pull->from       = KVCL_FROM_CACHE;
         pull->cache_id   = msg->cache;
         pull->guarded    = true;
-        pull->taken_back = group->taken_back;
+        pull->revoked = group->revoked;
         status           = kvcl_pull_set_remote(pull, &theirs);
     }
     return status;
@@ -262,50 +262,50 @@ static void start_some(kvcl_layers_in_t *in)
 
 /* ---- reports of the sender ---- */
 
-static kvcl_status_t take_group(kvcl_layers_in_t *in, const kvcl_layer_group_t *told, uint64_t taken_back)
+static kvcl_status_t take_group(kvcl_layers_in_t *in, const kvcl_layer_group_t *notified, uint64_t revoked)
 {
     group_t  *group;
     uint32_t i;
 
-    if ((told->first >= told->end) || (told->end > in->n) || (told->offer == 0) ||
-        ((in->cache == NULL) && (told->end - told->first != in->n))) {
+    if ((notified->first >= notified->end) || (notified->end > in->n) || (notified->offer == 0) ||
+        ((in->cache == NULL) && (notified->end - notified->first != in->n))) {
         return KVCL_ERR_PROTOCOL;
     }
-    for (i = told->first; i < told->end; ++i) {
-        if (kvcl_layers_bit(in->told, i)) {
+    for (i = notified->first; i < notified->end; ++i) {
+        if (kvcl_layers_bit(in->notified, i)) {
             return KVCL_ERR_PROTOCOL;
         }
-        kvcl_layers_set(in->told, i);
+        kvcl_layers_set(in->notified, i);
     }
     group = calloc(1, sizeof(*group));
     if (group == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
     group->in         = in;
-    group->first      = told->first;
-    group->end        = told->end;
-    group->offer      = told->offer;
-    group->taken_back = taken_back;
+    group->first      = notified->first;
+    group->end        = notified->end;
+    group->offer      = notified->offer;
+    group->revoked = revoked;
     kvcl_list_add_tail(&in->waiting, &group->link);
     return KVCL_OK;
 }
 
-void kvcl_layers_in_told(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, const void *data, size_t len)
+void kvcl_layers_in_announced(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, const void *data, size_t len)
 {
     kvcl_status_t      status = KVCL_OK;
-    kvcl_layer_group_t told;
+    kvcl_layer_group_t notified;
     uint32_t           i;
 
     kvcl_assert_locked(in->ctx);
-    if ((msg->status > 0) || (msg->n > len / sizeof(told)) || (len != msg->n * sizeof(told))) {
+    if ((msg->status > 0) || (msg->n > len / sizeof(notified)) || (len != msg->n * sizeof(notified))) {
         status = KVCL_ERR_PROTOCOL;
     } else if (msg->status < 0) {
         kvcl_layers_in_stop(in, (kvcl_status_t)msg->status);
         return;
     }
     for (i = 0; (status == KVCL_OK) && (i < msg->n); ++i) {
-        memcpy(&told, (const char *)data + (i * sizeof(told)), sizeof(told));
-        status = take_group(in, &told, msg->taken_back);
+        memcpy(&notified, (const char *)data + (i * sizeof(notified)), sizeof(notified));
+        status = take_group(in, &notified, msg->revoked);
     }
     if (status == KVCL_OK) {
         start_some(in);

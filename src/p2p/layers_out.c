@@ -41,7 +41,7 @@ kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, kvcl_peer_t *peer, kv
     out->sel.layers  = layers;
     out->n           = n;
     out->layer_bytes = kvcl_sel_bytes(&cache->shape, sel) / n;
-    out->told        = (uint64_t *)(out->ready + words);
+    out->notified        = (uint64_t *)(out->ready + words);
     kvcl_list_init(&out->link);
     kvcl_list_init(&out->groups);
     return out;
@@ -67,7 +67,7 @@ static void group_idle(kvcl_offer_t *offer)
     }
 }
 
-static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t end, kvcl_layer_group_t *told)
+static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t end, kvcl_layer_group_t *notified)
 {
     group_t       *group = calloc(1, sizeof(*group));
     kvcl_sel_t    sel    = out->sel;
@@ -92,11 +92,11 @@ static kvcl_status_t open_group(kvcl_layers_out_t *out, uint32_t first, uint32_t
     }
     kvcl_list_add_tail(&out->groups, &group->link);
     ++out->open;
-    out->n_told += end - first;
+    out->n_announced += end - first;
     for (i = first; i < end; ++i) {
-        kvcl_layers_set(out->told, i);
+        kvcl_layers_set(out->notified, i);
     }
-    *told = (kvcl_layer_group_t){.first = first, .end = end, .offer = group->offer.id};
+    *notified = (kvcl_layer_group_t){.first = first, .end = end, .offer = group->offer.id};
     return KVCL_OK;
 }
 
@@ -110,7 +110,7 @@ static uint32_t next_fresh(const kvcl_layers_out_t *out, uint32_t from)
 
     while (i < out->n) {
         fresh = atomic_load_explicit((_Atomic uint64_t *)&out->ready[i / 64], memory_order_acquire) &
-                ~out->told[i / 64] & (UINT64_MAX << (i % 64));
+                ~out->notified[i / 64] & (UINT64_MAX << (i % 64));
         if (fresh != 0) {
             return (i & ~63u) + (uint32_t)__builtin_ctzll(fresh);
         }
@@ -137,21 +137,21 @@ static bool next_group(const kvcl_layers_out_t *out, uint32_t from, uint32_t *fi
 
 static kvcl_status_t post(kvcl_layers_out_t *out, const kvcl_layer_group_t *groups, uint32_t n)
 {
-    kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = out->asker}, .status = KVCL_OK, .n = n,
-                             .taken_back = kvcl_taken_back(out->ctx)};
+    kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = out->requester}, .status = KVCL_OK, .n = n,
+                             .revoked = kvcl_revoked(out->ctx)};
 
     return (n == 0) ? KVCL_OK : kvcl_peer_post(out->peer, &msg.msg, sizeof(msg), groups, n * sizeof(*groups));
 }
 
 /* All that is new. May end the send. Returns how many groups. */
-static unsigned tell(kvcl_layers_out_t *out)
+static unsigned notify(kvcl_layers_out_t *out)
 {
     kvcl_layer_group_t batch[BATCH];
     kvcl_status_t      status = KVCL_OK;
     uint32_t           first, end = 0, n = 0;
     unsigned           all = 0;
 
-    if ((out->asker == 0) || out->closed) {
+    if ((out->requester == 0) || out->closed) {
         return 0;
     }
     while ((status == KVCL_OK) && next_group(out, end, &first, &end)) {
@@ -172,15 +172,15 @@ static unsigned tell(kvcl_layers_out_t *out)
     return all;
 }
 
-kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t asker, bool whole)
+kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t requester, bool whole)
 {
     kvcl_assert_locked(out->ctx);
-    if ((asker == 0) || (out->asker != 0)) {
+    if ((requester == 0) || (out->requester != 0)) {
         return KVCL_ERR_PROTOCOL;
     }
-    out->asker = asker;
+    out->requester = requester;
     out->whole = whole;
-    (void)tell(out);
+    (void)notify(out);
     return KVCL_OK;
 }
 
@@ -195,14 +195,14 @@ unsigned kvcl_layers_poll(kvcl_context_h ctx)
     }
     (void)atomic_exchange(&p2p->layers_marked, false);
     kvcl_list_foreach_safe (out, next, &p2p->layers_out, kvcl_layers_out_t, link) {
-        n += tell(out);
+        n += notify(out);
     }
     return n;
 }
 
-void kvcl_layers_out_refuse(kvcl_peer_t *peer, uint64_t asker)
+void kvcl_layers_out_refuse(kvcl_peer_t *peer, uint64_t requester)
 {
-    kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = asker}, .status = KVCL_ERR_CANCELED};
+    kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = requester}, .status = KVCL_ERR_CANCELED};
 
     if (kvcl_peer_post(peer, &msg.msg, sizeof(msg), NULL, 0) != KVCL_OK) {
         kvcl_log_debug("%s does not hear that a send is gone: it is gone too", peer->name);

@@ -246,7 +246,7 @@ static kvcl_status_t recv_pull(recv_t *recv, const void *data, size_t len)
             memcpy(ids, data, len);
             pull->from     = KVCL_FROM_CACHE;
             pull->guarded  = true;
-            pull->taken_back = msg->taken_back;
+            pull->revoked = msg->revoked;
             pull->cache_id = msg->cache;
             pull->remote   = (kvcl_sel_t){.blocks = ids, .n_blocks = (size_t)msg->n_blocks,
                                           .layers = {msg->layers[0], msg->layers[1]},
@@ -410,7 +410,7 @@ void kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
         kvcl_am_malformed(ctx, peer, "layers of a send that is not its");
         return;
     }
-    kvcl_layers_in_told(recv->layers, (const kvcl_msg_layers_t *)msg, data, len);
+    kvcl_layers_in_announced(recv->layers, (const kvcl_msg_layers_t *)msg, data, len);
 }
 
 /* What a dead peer has sent in full still counts; what would have to be pulled does not. */

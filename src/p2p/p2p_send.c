@@ -71,7 +71,7 @@ static void send_stop(kvcl_req_t *req, kvcl_status_t status)
 
     kvcl_peer_unwait(&send->waiter);
     if (send->announced && (send->msg.msg.flags & KVCL_SEND_CACHE)) {
-        kvcl_take_back(send->req.ctx); /* the receiver may be copying */
+        kvcl_revoke(send->req.ctx); /* the receiver may be copying */
     }
     if (send->announced && (kvcl_peer_post(send->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK)) {
         kvcl_log_debug("%s cannot be told that a send stopped: it is gone", send->peer->name);
@@ -184,7 +184,7 @@ static size_t name_cache(send_t *send)
         return 0;
     }
     send->msg.msg.flags |= KVCL_SEND_CACHE;
-    send->msg.taken_back = kvcl_taken_back(send->req.ctx);
+    send->msg.revoked = kvcl_revoked(send->req.ctx);
     send->msg.cache      = send->cache->id;
     return send->sel.n_blocks * sizeof(uint32_t);
 }
@@ -392,7 +392,7 @@ void kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         kvcl_am_malformed(ctx, peer, "the end of a send that is not its");
         return;
     }
-    if ((in->status == KVCL_OK) && (send->layers != NULL) && (send->layers->n_told < send->layers->n)) {
+    if ((in->status == KVCL_OK) && (send->layers != NULL) && (send->layers->n_announced < send->layers->n)) {
         kvcl_am_malformed(ctx, peer, "a good end of a send whose layers were not all told");
         send_stop(req, KVCL_ERR_PROTOCOL);
         return;
@@ -414,12 +414,12 @@ void kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
     (void)data;
     (void)len;
     if (req == NULL) {
-        kvcl_layers_out_refuse(peer, in->asker); /* it is gone, and has said so; that may still be on its way */
+        kvcl_layers_out_refuse(peer, in->requester); /* it is gone, and has said so; that may still be on its way */
         return;
     }
     send = kvcl_container_of(req, send_t, req);
     if ((send->peer != peer) || (send->layers == NULL) ||
-        (kvcl_layers_out_want(send->layers, in->asker, (msg->flags & KVCL_LAYERS_WHOLE) != 0) != KVCL_OK)) {
+        (kvcl_layers_out_want(send->layers, in->requester, (msg->flags & KVCL_LAYERS_WHOLE) != 0) != KVCL_OK)) {
         kvcl_am_malformed(ctx, peer, "it asks for layers that are not its");
     }
 }

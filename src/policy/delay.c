@@ -59,7 +59,7 @@ uint64_t kvcl_delay_p99(const kvcl_delay_t *delay)
 
 unsigned kvcl_delay_class(uint64_t bytes)
 {
-    unsigned class = KVCL_DELAY_ASK + 1;
+    unsigned class = KVCL_DELAY_QUERY + 1;
 
     for (bytes /= 4096; (bytes != 0) && (class < KVCL_DELAY_CLASSES - 1); bytes /= 4) {
         ++class;
@@ -72,10 +72,10 @@ uint64_t kvcl_delay_p99_of(const kvcl_delay_t *classes, unsigned class)
     uint64_t p99 = kvcl_delay_p99(&classes[class]);
     unsigned i;
 
-    if ((p99 != 0) || (class == KVCL_DELAY_ASK)) {
+    if ((p99 != 0) || (class == KVCL_DELAY_QUERY)) {
         return p99;
     }
-    for (i = class; (p99 == 0) && (--i > KVCL_DELAY_ASK);) {
+    for (i = class; (p99 == 0) && (--i > KVCL_DELAY_QUERY);) {
         p99 = kvcl_delay_p99(&classes[i]);
         p99 = (p99 >> (62 - (2 * (class - i))) != 0) ? UINT64_MAX : p99 << (2 * (class - i));
     }

@@ -24,7 +24,7 @@ void     kvcl_delay_add(kvcl_delay_t *delay, uint64_t ns);
 uint64_t kvcl_delay_p99(const kvcl_delay_t *delay);
 
 /* Which histogram: requests to homes; transfers by size, each class four times the one before. */
-enum { KVCL_DELAY_ASK = 0, KVCL_DELAY_CLASSES = 12 };
+enum { KVCL_DELAY_QUERY = 0, KVCL_DELAY_CLASSES = 12 };
 unsigned kvcl_delay_class(uint64_t bytes);
 /** The p99 of a class; where it is not known four times the smaller class's, or what the larger one's is; 0: of none of
  * them is it known. classes: KVCL_DELAY_CLASSES histograms. */

@@ -26,7 +26,7 @@ void kvcl_place_restart(kvcl_place_t *place)
     place->taken = 0;
 }
 
-void kvcl_place_heard(kvcl_place_t *place, uint64_t free_bytes)
+void kvcl_place_seen(kvcl_place_t *place, uint64_t free_bytes)
 {
     free_bytes = (free_bytes < place->bytes) ? free_bytes : place->bytes; /* what it says may be anything */
     if ((free_bytes > place->free) && (free_bytes - place->free > place->bytes / 2)) {
@@ -37,7 +37,7 @@ void kvcl_place_heard(kvcl_place_t *place, uint64_t free_bytes)
 
 void kvcl_place_took(kvcl_place_t *place, uint64_t bytes, uint64_t free_bytes)
 {
-    kvcl_place_heard(place, free_bytes);
+    kvcl_place_seen(place, free_bytes);
     place->taken += (bytes < place->bytes) ? bytes : place->bytes;
     while ((place->ramp < KVCL_PLACE_POINTS) && (place->taken > place->bytes / STEP_PART)) {
         place->taken -= place->bytes / STEP_PART;

@@ -264,7 +264,7 @@ void kvcl_slabs_use(kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
     c->sum_used    += time;
 }
 
-void kvcl_slabs_gone(kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
+void kvcl_slabs_removed(kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
 {
     if ((id < slabs->classes[cls].n_ids) && (slabs->classes[cls].used[id] != 0)) {
         forget(slabs, cls, id);
@@ -391,7 +391,7 @@ uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
 {
     const kvcl_slab_class_t *mine = &slabs->classes[cls];
     uint64_t                least = (mean_age(slabs, mine->n_used, mine->sum_used) * 5 / 4) + SLACK, age, oldest;
-    bool                    asked[KVCL_SLABS_CLASSES_MAX] = {false};
+    bool                    requested[KVCL_SLABS_CLASSES_MAX] = {false};
     uint32_t                found;
     unsigned                i, from;
 
@@ -401,7 +401,7 @@ uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
         for (from = slabs->n_classes, oldest = 0, i = 0; i < slabs->n_classes; ++i) {
             const kvcl_slab_class_t *c = &slabs->classes[i];
             age = mean_age(slabs, c->n_used, c->sum_used);
-            if ((i != cls) && !asked[i] && (c->n_slabs > 1) && (must || (age > least)) && (age >= oldest)) {
+            if ((i != cls) && !requested[i] && (c->n_slabs > 1) && (must || (age > least)) && (age >= oldest)) {
                 oldest = age;
                 from   = i;
             }
@@ -409,7 +409,7 @@ uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
         if (from == slabs->n_classes) {
             break;
         }
-        asked[from] = true;
+        requested[from] = true;
         found       = best_of(slabs, from, cls, false);
     }
     return found;

@@ -93,7 +93,7 @@ bool            kvcl_slabs_has(const kvcl_slabs_t *slabs, unsigned cls, uint32_t
 /** The block was published, or is used. */
 void kvcl_slabs_use(kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
 /** It is no longer published. */
-void kvcl_slabs_gone(kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
+void kvcl_slabs_removed(kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
 
 /** Some blocks are about to be evicted for room in their own class: is it time to look at others' slabs? Counts. */
 bool     kvcl_slabs_due(kvcl_slabs_t *slabs, unsigned cls, uint32_t n_evicted);

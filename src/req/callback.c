@@ -45,7 +45,7 @@ static void call(kvcl_context_h ctx, kvcl_req_t *req)
     ++eng->calling;
     kvcl_unlock(ctx);
     if (status < 0) {
-        kvcl_req_tell_error(req);
+        kvcl_req_report_error(req);
     }
     frames = &frame;
     req->cb(req->cb_arg, status);

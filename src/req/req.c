@@ -124,7 +124,7 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
         kvcl_req_word(req, status);
     }
     if ((status == KVCL_OK) && (req->timing.op != KVCL_LATENCY_NONE)) {
-        kvcl_timing_note(&ctx->latency, &req->timing);
+        kvcl_timing_record(&ctx->latency, &req->timing);
     }
     /* Final before any thread is notified, so that a notified thread sees it; the operation's hold keeps it until the
      * drop. */
@@ -197,12 +197,12 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
 }
 
 /* tell: a failure's sentence becomes this thread's last error. */
-static kvcl_status_t collect(kvcl_req_t *req, bool tell)
+static kvcl_status_t collect(kvcl_req_t *req, bool notify)
 {
     kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
 
-    if ((status < 0) && tell) {
-        kvcl_req_tell_error(req);
+    if ((status < 0) && notify) {
+        kvcl_req_report_error(req);
     }
     kvcl_req_slot_kill(req->slot);
     kvcl_req_drop(req);
@@ -245,10 +245,10 @@ static bool is_settled(const set_t *set, size_t i)
     return (req == NULL) || kvcl_req_settle(req);
 }
 
-static kvcl_status_t collect_at(set_t *set, size_t i, bool tell, const char *call)
+static kvcl_status_t collect_at(set_t *set, size_t i, bool notify, const char *call)
 {
     kvcl_req_t    *req   = req_at(set, i);
-    kvcl_status_t status = (req != NULL) ? collect(req, tell) : kvcl_req_slot_refuse(set->reqs[i], call);
+    kvcl_status_t status = (req != NULL) ? collect(req, notify) : kvcl_req_slot_refuse(set->reqs[i], call);
 
     set->reqs[i] = NULL;
     return status;
@@ -457,7 +457,7 @@ kvcl_status_t kvcl_req_layer_ready(kvcl_req_h handle, uint32_t layer)
     }
     status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
     if (status < 0) {
-        kvcl_req_tell_error(req);
+        kvcl_req_report_error(req);
         return status;
     }
     return req->cls->layer_ready(req, layer);
@@ -476,7 +476,7 @@ static kvcl_status_t layer_end(kvcl_req_t *req, uint32_t layer, const char *call
         return kvcl_fail(status, "%s: layer %u is not among those selected", call, layer);
     }
     if (status < 0) {
-        kvcl_req_tell_error(req);
+        kvcl_req_report_error(req);
     }
     return status;
 }

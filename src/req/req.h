@@ -116,7 +116,7 @@ void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status);
 /** No lock, in progress: its name and peer, "get with rank 3". @return buf. */
 const char *kvcl_req_describe(kvcl_req_t *req, char *buf, size_t cap);
 /** No lock. It has failed: its sentence is this thread's last error. */
-void kvcl_req_tell_error(kvcl_req_t *req);
+void kvcl_req_report_error(kvcl_req_t *req);
 
 /** Drop one holder; releases with the last. No lock held. */
 void kvcl_req_drop(kvcl_req_t *req);

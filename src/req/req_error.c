@@ -108,7 +108,7 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
     if (req->cls->describe != NULL) {
         req->cls->describe(req, buf, cap);
     } else if (req->with != NULL) {
-        snprintf(buf, cap, "%s with %s", req->cls->name, kvcl_comm_who(req->with, who, sizeof(who)));
+        snprintf(buf, cap, "%s with %s", req->cls->name, kvcl_comm_peer_name(req->with, who, sizeof(who)));
     } else {
         snprintf(buf, cap, "%s", req->cls->name);
     }
@@ -143,12 +143,12 @@ void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status)
     req->worded   = true;
 }
 
-void kvcl_req_tell_error(kvcl_req_t *req)
+void kvcl_req_report_error(kvcl_req_t *req)
 {
     kvcl_status_t status = (kvcl_status_t)atomic_load_explicit(&req->state, memory_order_acquire);
 
     if (has_why(req)) {
-        kvcl_sentence_tell(&req->why);
+        kvcl_sentence_report(&req->why);
     } else {
         (void)kvcl_fail(status, "%s: %s", req->cls->name, kvcl_status_text(status)); /* memory was short */
     }

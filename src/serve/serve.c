@@ -35,7 +35,7 @@ static void hold(kvcl_serve_t *serve, int by)
     if ((serve->region != NULL) && (by > 0)) {
         kvcl_region_hold(serve->region, &serve->user);
     } else if (serve->region != NULL) {
-        kvcl_region_let_go(serve->region, &serve->user);
+        kvcl_region_release(serve->region, &serve->user);
     } else if (serve->cache != NULL) {
         serve->cache->serves += (uint32_t)by;
         if (by > 0) {
@@ -76,7 +76,7 @@ static bool gens_hold(const kvcl_serve_t *serve, int32_t *each)
     return all;
 }
 
-static void tell_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
+static void notify_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
 {
     if (serve->by_lane) { /* behind the last byte */
         kvcl_serve_lane_end(serve, status, each, n);
@@ -93,16 +93,16 @@ static void say_end(kvcl_serve_t *serve)
         return;
     }
     if ((serve->status != KVCL_OK) || !serve->has_gens || gens_hold(serve, NULL)) {
-        tell_end(serve, serve->status, NULL, 0);
+        notify_end(serve, serve->status, NULL, 0);
         return;
     }
     each = calloc(serve->n, sizeof(*each));
     if (each == NULL) {
-        tell_end(serve, KVCL_ERR_NO_MEMORY, NULL, 0);
+        notify_end(serve, KVCL_ERR_NO_MEMORY, NULL, 0);
         return;
     }
     (void)gens_hold(serve, each);
-    tell_end(serve, KVCL_OK, each, serve->n);
+    notify_end(serve, KVCL_OK, each, serve->n);
     free(each);
 }
 

@@ -62,14 +62,14 @@ void kvcl_serve_lane_stop(kvcl_serve_t *serve)
 void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
 {
     kvcl_lane_t   *lane = kvcl_lane_out(serve->peer);
-    kvcl_status_t told  = KVCL_ERR_RANK_FAILED;
+    kvcl_status_t notified  = KVCL_ERR_RANK_FAILED;
 
     if (lane != NULL) {
-        told = kvcl_lane_tell(lane, serve->op, status, each, (uint32_t)(n * sizeof(*each)));
+        notified = kvcl_lane_tell(lane, serve->op, status, each, (uint32_t)(n * sizeof(*each)));
     }
-    if (told == KVCL_ERR_NO_MEMORY) {
+    if (notified == KVCL_ERR_NO_MEMORY) {
         kvcl_lane_lose(lane, "no memory");
-    } else if (told != KVCL_OK) {
+    } else if (notified != KVCL_OK) {
         kvcl_log_debug("%s does not hear the end of its transfer", serve->peer->name);
     }
 }

@@ -6,11 +6,11 @@
 
 #include "store/store.h"
 
-/** The rows, by KVCL_ASK_*; KVCL_ASK_KINDS of them. */
-const kvcl_ask_kind_t *kvcl_ask_kinds(void);
+/** The rows, by KVCL_RPC_*; KVCL_RPC_KINDS of them. */
+const kvcl_rpc_kind_t *kvcl_rpc_kinds(void);
 
-/** The handler of KVCL_MSG_DIR_ASK. */
-void kvcl_kinds_on_ask(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
-                       size_t len);
+/** The handler of KVCL_MSG_DIR_REQUEST. */
+void kvcl_kinds_on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                           const void *data, size_t len);
 
 #endif

@@ -42,7 +42,7 @@ typedef struct kvcl_store_listener {
     /** A user's get has ended. */
     void (*got)(struct kvcl_get *get);
     /** A rank no longer takes part, and the map is new. */
-    void (*rank_gone)(struct kvcl_store *store);
+    void (*rank_failed)(struct kvcl_store *store);
     /** A rank that was silent answers again, or one that was excluded is taken back. */
     void (*rank_back)(struct kvcl_store *store, uint32_t rank);
 } kvcl_store_listener_t;

@@ -50,7 +50,7 @@ static const kvcl_store_listener_t listener = {
     .taken       = kvcl_cold_taken,
     .evicted     = kvcl_cold_evicted,
     .may_release = kvcl_cold_lets_go,
-    .released    = kvcl_cold_slab_gone,
+    .released    = kvcl_cold_slab_removed,
     .event       = kvcl_follow_event,
     .detached    = kvcl_publish_forget,
     .lost        = lost,
@@ -58,7 +58,7 @@ static const kvcl_store_listener_t listener = {
     .tier_holds  = tier_holds,
     .promote     = promote,
     .got         = kvcl_hot_got,
-    .rank_gone   = kvcl_repair_start,
+    .rank_failed   = kvcl_repair_start,
     .rank_back   = kvcl_owed_start,
 };
 
@@ -367,7 +367,7 @@ static void withdraw_all(kvcl_store_h store)
                 ++n;
             }
             if ((n == PIECE) || (slot + 1 == owner->slots.n)) {
-                kvcl_store_tell_removed(store, recs, n);
+                kvcl_store_notify_removed(store, recs, n);
                 n = 0;
             }
         }
@@ -392,8 +392,8 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_calls_stop(store);
     kvcl_silence_stop(store);
     kvcl_owed_stop(store);
-    kvcl_asks_stop(&store->probes, KVCL_ERR_SHUTDOWN);
-    kvcl_asks_stop(&store->op_asks, KVCL_ERR_SHUTDOWN);
+    kvcl_rpcs_stop(&store->probes, KVCL_ERR_SHUTDOWN);
+    kvcl_rpcs_stop(&store->op_rpcs, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);
     withdraw_all(store);
     kvcl_follow_stop(store);
@@ -432,7 +432,7 @@ static void init_lists(kvcl_store_h store)
     kvcl_list_init(&store->calls);
     kvcl_list_init(&store->watched);
     kvcl_list_init(&store->probes);
-    kvcl_list_init(&store->op_asks);
+    kvcl_list_init(&store->op_rpcs);
     kvcl_list_init(&store->followers);
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);
@@ -465,7 +465,7 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
     }
     status          = check_params(comm, params, &p); /* if bad the others must hear of it: we meet all the same */
     store->ctx      = comm->ctx;
-    store->tell     = &listener;
+    store->notify     = &listener;
     store->flags    = p.flags;
     store->replicas = (p.replicas != 0) ? (uint32_t)p.replicas : 1;
     store->me       = (uint32_t)comm->rank;
@@ -504,7 +504,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     }
     kvcl_list_init(&room->stores);
     kvcl_list_init(&room->verifies);
-    room->kinds = kvcl_ask_kinds();
+    room->kinds = kvcl_rpc_kinds();
     *state_p = room;
     return KVCL_OK;
 }
@@ -556,7 +556,7 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
         for (i = 0; i < store->n_ranks; ++i) {
             if (store->ranks[i].peer == peer) {
-                kvcl_store_rank_gone(store, i);
+                kvcl_store_rank_failed(store, i);
             }
         }
     }
@@ -580,8 +580,8 @@ static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 }
 
 static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_DIR_ASK, sizeof(kvcl_msg_dir_ask_t), kvcl_kinds_on_ask},
-    {KVCL_MSG_DIR_ANSWER, sizeof(kvcl_msg_dir_answer_t), kvcl_ask_on_answer},
+    {KVCL_MSG_DIR_REQUEST, sizeof(kvcl_msg_dir_request_t), kvcl_kinds_on_request},
+    {KVCL_MSG_DIR_ANSWER, sizeof(kvcl_msg_dir_answer_t), kvcl_rpc_on_answer},
     {KVCL_MSG_WITHDRAW, sizeof(kvcl_msg_withdraw_t), kvcl_home_on_withdraw},
     {0, 0, NULL},
 };

@@ -36,15 +36,15 @@
 #include "policy/delay.h"
 #include "policy/events.h"
 #include "req/req.h"
-#include "store/home/ask.h"
+#include "store/home/rpc.h"
 #include "store/pool/owner.h"
 #include "policy/place.h"
-#include "store/home/ask_kind.h"
+#include "store/home/rpc_kind.h"
 #include "store/listener.h"
 #include <kvcl/kvcl_store.h>
 
 /* How another rank's table can be read. */
-enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_ASKED, KVCL_VIEW_MAPPED, KVCL_VIEW_BY_MESSAGE };
+enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_REQUESTED, KVCL_VIEW_MAPPED, KVCL_VIEW_BY_MESSAGE };
 
 enum { KVCL_STORE_RCACHES = 12 };
 
@@ -86,7 +86,7 @@ struct kvcl_store {
     uint64_t          flags;
     uint32_t          me, n_ranks;
     uint16_t          incarnation;
-    const kvcl_store_listener_t *tell; /* the rooms above */
+    const kvcl_store_listener_t *notify; /* the rooms above */
     _Atomic bool      closing; /* set under the lock, looked at without it, too */
     kvcl_store_rank_t *ranks;
     uint32_t          replicas;    /* how many copies a put makes if it does not say; agreed */
@@ -113,13 +113,13 @@ struct kvcl_store {
     kvcl_list_t       copies;      /* copy_job_t.link: copy/copy_jobs.c */
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       calls;       /* kvcl_call_t.link: home/call.h */
-    kvcl_list_t       probes;      /* kvcl_ask_t.link: of suspects, and of ranks that are doubted */
-    kvcl_list_t       watched;     /* kvcl_ask_t.watch_link: home/silence.c */
+    kvcl_list_t       probes;      /* kvcl_rpc_t.link: of suspects, and of ranks that are doubted */
+    kvcl_list_t       watched;     /* kvcl_rpc_t.watch_link: home/silence.c */
     kvcl_store_timer_t *silence_timer;
     kvcl_store_timer_t *owed_timer;
     uint64_t          owed_cache;  /* where pool/owed.c goes on */
     uint32_t          owed_slot;
-    kvcl_list_t       op_asks;     /* kvcl_ask_t.link: of cold/relist.c */
+    kvcl_list_t       op_rpcs;     /* kvcl_rpc_t.link: of cold/relist.c */
     struct kvcl_repair *repair;    /* NULL until a rank has gone */
     kvcl_events_t     events;      /* what changed among my blocks */
     kvcl_list_t       followers;   /* follower_t.link: admin/follow.c */
@@ -184,7 +184,7 @@ unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t 
 /** Has the rank, this one too, a pool with blocks of this size? Any thread. */
 bool          kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes);
 /** The rank no longer takes part: its copies do not count, its shards go to their backups. Lock held. */
-void          kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank);
+void          kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank);
 
 /* ---- the room (store.c) ---- */
 
@@ -193,7 +193,7 @@ typedef struct kvcl_store_room {
     kvcl_list_t verifies; /* gets that have blocks to verify: get/verify.c */
     uint8_t     *scratch; /* answers are written here */
     size_t      scratch_room;
-    const kvcl_ask_kind_t *kinds; /* by KVCL_ASK_* */
+    const kvcl_rpc_kind_t *kinds; /* by KVCL_RPC_* */
 } kvcl_store_room_t;
 
 static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)
@@ -205,7 +205,7 @@ static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)
  * if it is being closed. */
 kvcl_status_t kvcl_store_hold(kvcl_store_h store) KVCL_MUST_CHECK;
 /** No lock. The store may be gone when this returns. */
-void          kvcl_store_let_go(kvcl_store_h store);
+void          kvcl_store_release(kvcl_store_h store);
 
 kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id);
 /** Does this location's owner still exist as the one that published it? Any thread. */
@@ -239,8 +239,8 @@ kvcl_status_t kvcl_uses_open(kvcl_store_h store) KVCL_MUST_CHECK;
 /** This block was got from there. Of a chain, the end first. Any thread; locked: with the lock. */
 void          kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked);
 /** A row of kinds.c. */
-bool          kvcl_uses_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                               size_t len);
+bool          kvcl_uses_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+                                   const void *data, size_t len);
 
 /* ---- timers (home/timer.c): lock held ---- */
 
@@ -252,40 +252,40 @@ void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* one tha
 /* ---- homes (home/home_answer.c) ---- */
 
 /* Rows of kinds.c. */
-bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                       size_t len);
-bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                           size_t len);
-bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                               size_t len);
-bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                         size_t len);
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                            const void *data, size_t len);
 /** Lock held: this home forgets the keys and tells their owners. */
 void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
 /** Lock held: tell the homes that these are gone; nobody answers. */
-void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
+void kvcl_store_notify_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
 /** Lock held: who holds this copy gives it up: it was removed; or (spoilt) it came with other bytes than rec says, and
  * its owner finds them so. */
-void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt);
+void kvcl_store_notify_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool corrupt);
 
 /** Lock held: room for an answer; valid until the next call. NULL: no memory. */
 void *kvcl_home_scratch(kvcl_context_h ctx, size_t len);
 /** Nobody hears it if the ask's op is 0. */
-void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
+void kvcl_rpc_answer(kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, kvcl_status_t status, uint32_t n,
                      const void *data, size_t len);
 
 /* ---- copies of others' blocks in my pool (copy/copy_jobs.c): lock held ---- */
 
-bool kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                      size_t len); /* a row of kinds.c */
+bool kvcl_copy_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                          size_t len); /* a row of kinds.c */
 /** What is under way here of the key is not kept. */
 void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key);
 void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
 /** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
-kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
-                          const uint32_t *order, uint32_t n);
+kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,
+                              const kvcl_store_rec_t *recs, const uint32_t *order, uint32_t n);
 /** How long a rank may take for n blocks of that many bytes. */
 uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
 

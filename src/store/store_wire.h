@@ -1,8 +1,8 @@
 /*
  * Messages of the store room, as they travel (wire/wire.h says how).
  *
- * DIR_ASK goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that a key of its was removed, or
- * (KVCL_WITHDRAW_SPOILT, one record) that its copy came with other bytes than the record says: it looks itself.
+ * DIR_REQUEST goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that one of its keys was removed,
+ * or (KVCL_WITHDRAW_CORRUPT, one record) that its copy does not match the record's checksum: the owner checks it.
  * Payloads, by kind:
  *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
@@ -33,32 +33,32 @@
 #include "dir/dir_wire.h"
 
 enum {
-    KVCL_ASK_PUBLISH     = 1,
-    KVCL_ASK_REMOVE      = 2,
-    KVCL_ASK_LOOKUP      = 3,
-    KVCL_ASK_PRESENT     = 4,
-    KVCL_ASK_REMOVE_KEYS = 5,
-    KVCL_ASK_TABLE       = 6,
-    KVCL_ASK_COPY        = 7,
-    KVCL_ASK_USED        = 8, /* to an owner, no answer: blocks of yours that I got */
-    KVCL_ASK_FETCH       = 9, /* a LOOKUP whose answer brings what the home itself holds */
+    KVCL_RPC_PUBLISH     = 1,
+    KVCL_RPC_REMOVE      = 2,
+    KVCL_RPC_LOOKUP      = 3,
+    KVCL_RPC_PRESENT     = 4,
+    KVCL_RPC_REMOVE_KEYS = 5,
+    KVCL_RPC_TABLE       = 6,
+    KVCL_RPC_COPY        = 7,
+    KVCL_RPC_USED        = 8, /* to an owner, no answer: blocks of yours that I got */
+    KVCL_RPC_FETCH       = 9, /* a LOOKUP whose answer brings what the home itself holds */
     /* Of a rank about its own part (ops.h) */
-    KVCL_ASK_EVENTS      = 16,
-    KVCL_ASK_LIST        = 17,
-    KVCL_ASK_PIN         = 18,
-    KVCL_ASK_QUOTA       = 19,
-    KVCL_ASK_CLEAR       = 20,
-    KVCL_ASK_LEAVE       = 21,
-    KVCL_ASK_STATS       = 22,
+    KVCL_RPC_EVENTS      = 16,
+    KVCL_RPC_LIST        = 17,
+    KVCL_RPC_PIN         = 18,
+    KVCL_RPC_QUOTA       = 19,
+    KVCL_RPC_CLEAR       = 20,
+    KVCL_RPC_LEAVE       = 21,
+    KVCL_RPC_STATS       = 22,
     /* Of the owner of a tier (cold/cold.h) */
-    KVCL_ASK_STAGE       = 32,
-    KVCL_ASK_LET_GO      = 33,
-    KVCL_ASK_FORGET      = 34,
-    KVCL_ASK_ALL_LISTED  = 35, /* to every rank */
-    KVCL_ASK_KINDS /* a new kind: its number above, its row in kinds.c */
+    KVCL_RPC_STAGE       = 32,
+    KVCL_RPC_RELEASE     = 33,
+    KVCL_RPC_FORGET      = 34,
+    KVCL_RPC_ALL_LISTED  = 35, /* to every rank */
+    KVCL_RPC_KINDS /* a new kind: its number above, its row in kinds.c */
 };
 
-enum { KVCL_ASK_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
+enum { KVCL_RPC_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
 
 enum { KVCL_FETCH_MAX = 256 * 1024 }; /* bytes of blocks that one FETCH asks for */
 
@@ -110,13 +110,13 @@ enum {
     KVCL_PRESENT_YOURS     = 2 /* the asker itself holds a copy */
 };
 
-typedef struct kvcl_msg_dir_ask {
-    kvcl_msg_t msg;   /* op: the asker's, flags: KVCL_ASK_* */
+typedef struct kvcl_msg_dir_request {
+    kvcl_msg_t msg;   /* op: the asker's, flags: KVCL_RPC_* */
     uint64_t   store;
     uint32_t   n;     /* items in the payload */
     uint32_t   rank;  /* the asker's */
-} kvcl_msg_dir_ask_t;
-_Static_assert(sizeof(kvcl_msg_dir_ask_t) == 48, "wire format");
+} kvcl_msg_dir_request_t;
+_Static_assert(sizeof(kvcl_msg_dir_request_t) == 48, "wire format");
 
 typedef struct kvcl_msg_dir_answer {
     kvcl_msg_t msg;    /* op, flags: from the ask */
@@ -132,7 +132,7 @@ typedef struct kvcl_store_rec {
 } kvcl_store_rec_t;
 _Static_assert(sizeof(kvcl_store_rec_t) == KVCL_DIR_REC_BYTES, "wire format");
 
-enum { KVCL_WITHDRAW_SPOILT = 1 }; /* msg.flags */
+enum { KVCL_WITHDRAW_CORRUPT = 1 }; /* msg.flags */
 
 typedef struct kvcl_msg_withdraw {
     kvcl_msg_t msg;

@@ -56,7 +56,7 @@ kvcl_status_t kvcl_seglog_init(kvcl_seglog_t *log, const kvcl_seg_super_t *super
 
 void kvcl_seglog_fini(kvcl_seglog_t *log)
 {
-    kvcl_seglog_gone_t *gone;
+    kvcl_seglog_evicted_t *gone;
     uint32_t           i;
 
     for (i = 0; (log->segs != NULL) && (i < log->super.n); ++i) {
@@ -305,7 +305,7 @@ static kvcl_seglog_seg_t *next_segment(kvcl_seglog_t *log)
 }
 
 /* What a segment held is gone: out of the index, to the list that the caller takes. */
-static void give_up(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_gone_t *gone)
+static void give_up(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_evicted_t *gone)
 {
     uint32_t i, segment = (uint32_t)(seg - log->segs);
 
@@ -320,7 +320,7 @@ static void give_up(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_gone
         (void)kvcl_map_del(&log->index, hash_of(seg->recs[i].key));
         log->live_bytes -= seg->recs[i].len;
     }
-    *gone      = (kvcl_seglog_gone_t){.next = log->gone, .recs = seg->recs, .n = seg->n, .segment = segment,
+    *gone      = (kvcl_seglog_evicted_t){.next = log->gone, .recs = seg->recs, .n = seg->n, .segment = segment,
                                       .seq = seg->use.seq};
     log->gone  = gone;
     seg->recs  = NULL;
@@ -334,7 +334,7 @@ static kvcl_status_t open_segment(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg)
 {
     kvcl_seg_trailer_t trailer = {.kind = KVCL_SEG_OPEN, .use = {log->next_seq++, log->life}};
     uint8_t            *buf    = aligned_alloc(KVCL_SEG_ALIGN, KVCL_SEG_ALIGN);
-    kvcl_seglog_gone_t *gone   = (seg->state == KVCL_SEGLOG_SEALED) ? malloc(sizeof(*gone)) : NULL;
+    kvcl_seglog_evicted_t *gone   = (seg->state == KVCL_SEGLOG_SEALED) ? malloc(sizeof(*gone)) : NULL;
 
     if ((buf == NULL) || ((gone == NULL) && (seg->state == KVCL_SEGLOG_SEALED))) {
         free(buf);

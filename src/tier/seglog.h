@@ -69,11 +69,11 @@ typedef struct kvcl_seglog_chunk {
 } kvcl_seglog_chunk_t;
 
 /* Records of a segment that was opened again: those that are not dead are gone. The taker frees recs and this. */
-typedef struct kvcl_seglog_gone {
-    struct kvcl_seglog_gone *next;
+typedef struct kvcl_seglog_evicted {
+    struct kvcl_seglog_evicted *next;
     kvcl_seg_rec_t          *recs;
     uint32_t                n, segment, seq;
-} kvcl_seglog_gone_t;
+} kvcl_seglog_evicted_t;
 
 typedef struct kvcl_seglog {
     kvcl_seg_super_t    super;
@@ -88,7 +88,7 @@ typedef struct kvcl_seglog {
     kvcl_seglog_chunk_t *chunk; /* FILLING, or NULL */
     uint32_t            reserved; /* reservations not committed yet */
     kvcl_map_t          index;
-    kvcl_seglog_gone_t  *gone;
+    kvcl_seglog_evicted_t *gone;
     uint64_t            next_serial, written, durable;
     uint64_t            sync_upto;  /* of the sync in flight, or 0 */
     uint64_t            want, want_next; /* tickets of flushes, the first not durable yet; 0: none */

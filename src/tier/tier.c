@@ -54,9 +54,9 @@ static void take_due(const kvcl_tier_t *tier, kvcl_list_t *waiters, uint64_t upt
     }
 }
 
-static void tell(kvcl_tier_t *tier, kvcl_list_t *due, kvcl_seglog_gone_t *gone)
+static void notify(kvcl_tier_t *tier, kvcl_list_t *due, kvcl_seglog_evicted_t *gone)
 {
-    kvcl_seglog_gone_t *next;
+    kvcl_seglog_evicted_t *next;
     uint32_t           i;
 
     for (; gone != NULL; gone = next) {
@@ -106,7 +106,7 @@ static void pump(kvcl_tier_t *tier)
 
 void kvcl_tier_go_on(kvcl_tier_t *tier)
 {
-    kvcl_seglog_gone_t *gone = tier->log.gone;
+    kvcl_seglog_evicted_t *gone = tier->log.gone;
     kvcl_list_t        due;
 
     kvcl_list_init(&due);
@@ -115,7 +115,7 @@ void kvcl_tier_go_on(kvcl_tier_t *tier)
     take_due(tier, &tier->appends, tier->log.written, &due);
     take_due(tier, &tier->flushes, tier->log.durable, &due);
     pthread_mutex_unlock(&tier->lock);
-    tell(tier, &due, gone);
+    notify(tier, &due, gone);
 }
 
 static void on_write(kvcl_tio_op_t *op, int64_t result)

@@ -26,7 +26,7 @@ typedef struct kvcl_tier kvcl_tier_t;
 
 typedef void (*kvcl_tier_cb_t)(void *arg, kvcl_status_t status);
 /* A block is gone: its segment is used again. */
-typedef void (*kvcl_tier_gone_cb_t)(void *arg, const uint8_t *key, const kvcl_tier_loc_t *loc);
+typedef void (*kvcl_tier_evicted_cb_t)(void *arg, const uint8_t *key, const kvcl_tier_loc_t *loc);
 
 typedef struct kvcl_tier_item {
     uint8_t         key[KVCL_SEG_KEY];
@@ -42,7 +42,7 @@ typedef struct kvcl_tier_params {
     uint64_t             chunk;   /* bytes of a write; 0: 1 MiB */
     const struct iovec   *mem;    /* memory that reads will target: registered for I/O if possible */
     unsigned             n_mem;
-    kvcl_tier_gone_cb_t  gone;    /* or NULL */
+    kvcl_tier_evicted_cb_t gone;    /* or NULL */
     void                 *arg;
     const kvcl_tio_ops_t *io;     /* NULL: io_uring if it can be used, else threads */
 } kvcl_tier_params_t;

@@ -62,7 +62,7 @@ struct kvcl_tier {
     kvcl_list_t         free_writes;
     unsigned            n_writes; /* in flight */
     kvcl_list_t         appends, flushes; /* kvcl_tier_waiter_t, by ticket */
-    kvcl_tier_gone_cb_t gone;
+    kvcl_tier_evicted_cb_t gone;
     void                *arg;
     /* Reading. */
     uint8_t             **bounces; /* free ones */

@@ -130,7 +130,7 @@ static bool take_body(char *answer, char **body_p, const char *where, char *why,
 
 bool http_get(const char *where, const char *path, int timeout_s, char **body_p, char *why, size_t why_size)
 {
-    char   ask[WHERE_MAX + 200], *answer;
+    char   request[WHERE_MAX + 200], *answer;
     size_t len;
     int    fd = open_any(where, timeout_s, why, why_size);
     int    n;
@@ -138,8 +138,8 @@ bool http_get(const char *where, const char *path, int timeout_s, char **body_p,
     if (fd < 0) {
         return false;
     }
-    n = snprintf(ask, sizeof(ask), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n\r\n", path, where);
-    if ((n < 0) || ((size_t)n >= sizeof(ask)) || (send(fd, ask, (size_t)n, MSG_NOSIGNAL) != n)) {
+    n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n\r\n", path, where);
+    if ((n < 0) || ((size_t)n >= sizeof(request)) || (send(fd, request, (size_t)n, MSG_NOSIGNAL) != n)) {
         snprintf(why, why_size, "%s: cannot ask", where);
         close(fd);
         return false;

@@ -51,7 +51,7 @@ int kvcl_nodeset_first(const kvcl_nodeset_t *set)
     return -1;
 }
 
-static kvcl_status_t ask(int *mode_p, kvcl_nodeset_t *nodes, const void *addr, unsigned long flags)
+static kvcl_status_t request(int *mode_p, kvcl_nodeset_t *nodes, const void *addr, unsigned long flags)
 {
     memset(nodes, 0, sizeof(*nodes));
     if (syscall(SYS_get_mempolicy, mode_p, nodes->words, (unsigned long)MAXNODE, addr, flags) != 0) {
@@ -62,19 +62,19 @@ static kvcl_status_t ask(int *mode_p, kvcl_nodeset_t *nodes, const void *addr, u
 
 kvcl_status_t kvcl_mempolicy_allowed(kvcl_nodeset_t *nodes)
 {
-    return ask(NULL, nodes, NULL, MPOL_F_MEMS_ALLOWED);
+    return request(NULL, nodes, NULL, MPOL_F_MEMS_ALLOWED);
 }
 
 kvcl_status_t kvcl_mempolicy_get(kvcl_mempolicy_t *policy)
 {
     policy->mode = KVCL_MEMPOLICY_DEFAULT;
-    return ask(&policy->mode, &policy->nodes, NULL, 0);
+    return request(&policy->mode, &policy->nodes, NULL, 0);
 }
 
 kvcl_status_t kvcl_mempolicy_at(const void *addr, kvcl_mempolicy_t *policy)
 {
     policy->mode = KVCL_MEMPOLICY_DEFAULT;
-    return ask(&policy->mode, &policy->nodes, addr, MPOL_F_ADDR);
+    return request(&policy->mode, &policy->nodes, addr, MPOL_F_ADDR);
 }
 
 kvcl_status_t kvcl_mempolicy_set(const kvcl_mempolicy_t *policy)

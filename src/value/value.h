@@ -128,7 +128,7 @@ void kvcl_value_put_init(kvcl_value_put_t *put, kvcl_store_h store);
 
 /** No lock. n blocks of my pool, FILLING; with KVCL_PUT_WAIT waits for room. */
 kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots) KVCL_MUST_CHECK;
-void          kvcl_value_give_back(kvcl_store_h store, const uint32_t *slots, size_t n);
+void          kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n);
 /** No lock. Fill the blocks in slots by fill(arg, i, block) and sum them: recs[i].loc.checksum. */
 void          kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
                               kvcl_store_rec_t *recs);

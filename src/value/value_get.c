@@ -119,7 +119,7 @@ static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl
         return;
     }
     if ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0)) { /* its parts are gone */
-        one->state = KVCL_VGET_ASK;
+        one->state = KVCL_VGET_QUERY;
         if ((++one->tries >= TRIES) || (one->not_here.source == 0)) {
             done(one, KVCL_ERR_NOT_FOUND);
         }
@@ -178,7 +178,7 @@ static void take_round(kvcl_vget_t *get)
             continue;
         }
         if ((one->why == KVCL_ERR_NOT_FOUND) && (++one->tries < TRIES)) {
-            one->state = KVCL_VGET_ASK; /* replaced meanwhile? */
+            one->state = KVCL_VGET_QUERY; /* replaced meanwhile? */
         } else if ((one->why != KVCL_OK) || (one->next == one->head.parts)) {
             done(one, one->why);
         }
@@ -335,7 +335,7 @@ static kvcl_status_t run(kvcl_vget_t *get)
 {
     kvcl_context_h ctx = get->store->ctx;
     kvcl_status_t  status, stopped = KVCL_OK;
-    unsigned       i, left, under_way;
+    unsigned       i, left, in_flight;
 
     do {
         status = kvcl_vget_round(get);
@@ -350,10 +350,10 @@ static kvcl_status_t run(kvcl_vget_t *get)
             }
         }
         kvcl_lock(ctx);
-        under_way = go_on(get, status, left);
+        in_flight = go_on(get, status, left);
         stopped   = get->stopping;
         kvcl_unlock(ctx);
-        if (under_way != 0) {
+        if (in_flight != 0) {
             return KVCL_OK; /* the last of them goes on */
         }
         if (stopped == KVCL_OK) {

@@ -9,7 +9,7 @@
 
 enum { KVCL_VGET_VIEWS_MAX = 15 };
 
-typedef enum { KVCL_VGET_ASK, KVCL_VGET_ASKED, KVCL_VGET_PARTS, KVCL_VGET_DONE } kvcl_vget_state_t;
+typedef enum { KVCL_VGET_QUERY, KVCL_VGET_QUERIED, KVCL_VGET_PARTS, KVCL_VGET_DONE } kvcl_vget_state_t;
 typedef enum { KVCL_VGET_PLAIN, KVCL_VGET_HEAD, KVCL_VGET_PART } kvcl_vget_kind_t;
 
 typedef struct kvcl_vget_one { /* a value */

@@ -231,7 +231,7 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 static void end(kvcl_store_h store, kvcl_value_head_t *heads)
 {
     free(heads);
-    kvcl_store_let_go(store);
+    kvcl_store_release(store);
 }
 
 kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t *bytes,

@@ -28,8 +28,8 @@ typedef struct run {
     kvcl_store_h     store;
     uint32_t         rank;
     kvcl_req_h       req;    /* here: the listing and the copies */
-    kvcl_list_t      asks;   /* elsewhere */
-    bool             asked;  /* the answer is still to come */
+    kvcl_list_t      rpcs;   /* elsewhere */
+    bool             requested;  /* the answer is still to come */
     bool             here;   /* the blocks in my pool are the value's */
     bool             pinned; /* by put->holder, wherever they are */
     kvcl_status_t    status; /* of the answer */
@@ -74,7 +74,7 @@ kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *s
     return status;
 }
 
-void kvcl_value_give_back(kvcl_store_h store, const uint32_t *slots, size_t n)
+void kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n)
 {
     size_t i;
 
@@ -135,7 +135,7 @@ static run_t *make_run(kvcl_store_h store, uint32_t rank, uint32_t n)
 
     if (run != NULL) {
         kvcl_list_init(&run->link);
-        kvcl_list_init(&run->asks);
+        kvcl_list_init(&run->rpcs);
         run->store = store;
         run->rank  = rank;
         run->n     = n;
@@ -159,9 +159,9 @@ static kvcl_status_t list_here(const kvcl_value_put_t *put, run_t *run)
     return kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, NULL, &p, &run->req);
 }
 
-static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    run_t            *run = ask->arg;
+    run_t            *run = rpc->arg;
     kvcl_copy_tail_t tail;
 
     (void)len; /* fits: home/ask.c */
@@ -171,17 +171,17 @@ static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
         kvcl_place_took(&run->store->places[run->rank], run->n * run->store->value_block, tail.pool_free);
     }
     run->status = status;
-    run->asked  = false;
+    run->requested  = false;
     kvcl_engine_notify(run->store->ctx);
 }
 
 /* The run's rank is to fetch the parts, and have others fetch them from there. */
-static void ask_rank(const kvcl_value_put_t *put, run_t *run)
+static void query_rank(const kvcl_value_put_t *put, run_t *run)
 {
     kvcl_store_h     store = put->store;
     kvcl_copy_head_t head  = {.copies = (uint8_t)put->copies, .there = (uint8_t)put->copies, .tenant = put->tenant};
     uint8_t          *skip = calloc(store->n_ranks, 1);
-    kvcl_ask_t       *ask  = NULL;
+    kvcl_rpc_t       *rpc  = NULL;
     uint64_t         most;
     unsigned         n     = put->copies - 1;
 
@@ -192,17 +192,17 @@ static void ask_rank(const kvcl_value_put_t *put, run_t *run)
         skip[run->rank] = 1;
         n           = (n < KVCL_DIR_LOCS_MAX - 2) ? n : KVCL_DIR_LOCS_MAX - 2;
         head.n_next = (uint8_t)((n != 0) ? kvcl_store_place(store, store->value_block, skip, n, head.next) : 0);
-        ask         = kvcl_copy_ask(store, run->rank, &head, run->recs, NULL, run->n);
+        rpc         = kvcl_copy_request(store, run->rank, &head, run->recs, NULL, run->n);
     }
     if (store->incarnations[run->rank] == 0) {
         run->status = KVCL_ERR_RANK_FAILED;
-        kvcl_ask_discard(ask);
-    } else if (ask != NULL) {
+        kvcl_rpc_discard(rpc);
+    } else if (rpc != NULL) {
         most       = (head.n_next + 1) * kvcl_copy_time(run->n, store->value_block);
-        ask->arg   = run;
-        ask->done  = on_copied;
-        run->asked = true;
-        kvcl_ask_post(ask, (most < time_left(put)) ? most : time_left(put), &run->asks);
+        rpc->arg   = run;
+        rpc->done  = on_copied;
+        run->requested = true;
+        kvcl_rpc_post(rpc, (most < time_left(put)) ? most : time_left(put), &run->rpcs);
     }
     kvcl_unlock(store->ctx);
     free(skip);
@@ -210,7 +210,7 @@ static void ask_rank(const kvcl_value_put_t *put, run_t *run)
 
 static bool is_answered(void *arg)
 {
-    return !((const run_t *)arg)->asked;
+    return !((const run_t *)arg)->requested;
 }
 
 static bool is_closing(void *arg)
@@ -259,7 +259,7 @@ static kvcl_status_t wait_elsewhere(const kvcl_value_put_t *put, run_t *run)
             kvcl_engine_wait(run->store->ctx, is_closing, run->store, kvcl_deadline_after(BUSY_PAUSE_NS))) {
             break;
         }
-        ask_rank(put, run);
+        query_rank(put, run);
     }
     for (i = 0; (run->status == KVCL_OK) && (i < run->n) && (run->made[i] >= put->copies); ++i) {
     }
@@ -408,7 +408,7 @@ static kvcl_status_t begin_run(kvcl_value_put_t *put, run_t *run, source_t *sour
         return kvcl_fail(KVCL_ERR_SHUTDOWN, "the store is being closed");
     }
     if (run->rank != put->store->me) {
-        ask_rank(put, run);
+        query_rank(put, run);
         return KVCL_OK;
     }
     status = list_here(put, run);

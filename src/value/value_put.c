@@ -203,7 +203,7 @@ static void leave_mine(kvcl_store_h store, const kvcl_key_t *key)
     kvcl_assert_locked(store->ctx);
     if ((node != NULL) &&
         (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
-        kvcl_store_tell_removed(store, &gone, 1);
+        kvcl_store_notify_removed(store, &gone, 1);
     }
     kvcl_cold_drop(store->cold, key);
 }
@@ -306,7 +306,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
     if (status != KVCL_OK) {
         kvcl_value_parts_end(&work->put);
         if (filled) {
-            kvcl_value_give_back(work->put.store, work->slots, work->n_new);
+            kvcl_value_return(work->put.store, work->slots, work->n_new);
         }
         for (i = 0; i < work->n; ++i) {
             if (!work->skip[i] && (work->heads[i].parts != 0)) {
@@ -421,7 +421,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
                                         .instead = instead, .params = &p};
             status = (store->value_pool != NULL) ? put_all(work, keys, &p, req_p)
                                                  : kvcl_value_put_far(store, &far, work->put.deadline_ns, req_p);
-            kvcl_store_let_go(store);
+            kvcl_store_release(store);
         }
     }
     free(work);

@@ -70,7 +70,7 @@ static bool add_one(kvcl_vget_t *get, uint32_t i)
     kvcl_key_t key;
     uint64_t   bytes;
 
-    if (one->state == KVCL_VGET_ASK) {
+    if (one->state == KVCL_VGET_QUERY) {
         one->at = (kvcl_value_at_t){.value = &one->value};
         if (one->bytes == get->block) {
             key = one->key;
@@ -80,7 +80,7 @@ static bool add_one(kvcl_vget_t *get, uint32_t i)
         if (!add(get, i, (one->bytes == get->block) ? KVCL_VGET_PLAIN : KVCL_VGET_HEAD, &key, one->bytes, &one->at)) {
             return false;
         }
-        one->state = KVCL_VGET_ASKED;
+        one->state = KVCL_VGET_QUERIED;
         get->again = get->again || (one->tries != 0);
     }
     while ((one->state == KVCL_VGET_PARTS) && (one->next < one->head.parts)) {
@@ -96,7 +96,7 @@ static bool add_one(kvcl_vget_t *get, uint32_t i)
 }
 
 /* The round's arrays, each group's part of them behind the one before. */
-static kvcl_status_t deal(kvcl_vget_t *get)
+static kvcl_status_t scatter(kvcl_vget_t *get)
 {
     uint32_t at = 0, fill[KVCL_VGET_VIEWS_MAX + 1], i;
 
@@ -147,5 +147,5 @@ kvcl_status_t kvcl_vget_round(kvcl_vget_t *get)
     if (get->n_items == 0) {
         return (get->first < get->n) ? KVCL_ERR_NO_MEMORY : KVCL_OK;
     }
-    return deal(get);
+    return scatter(get);
 }

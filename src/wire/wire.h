@@ -36,7 +36,7 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(PULL_STOP, 24) \
     X(PUT, 25)          /* pull these bytes from the sender into local memory */ \
     X(PUT_DONE, 26) \
-    X(LANE_ASK, 27)     /* the address to connect to, to pull by a lane? */ \
+    X(LANE_REQUEST, 27) /* the address to connect to, to pull by a lane? */ \
     X(LANE_AT, 28) \
     X(SEND, 30)         /* matched by (comm, source, tag) */ \
     X(SEND_DONE, 31) \
@@ -46,7 +46,7 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 1 };
     X(COLL, 40) \
     X(CONNECT, 45)      /* inter-communicators */ \
     X(CONNECTED, 46) \
-    X(DIR_ASK, 50)      /* the store: see store_wire.h */ \
+    X(DIR_REQUEST, 50)  /* the store: see store_wire.h */ \
     X(DIR_ANSWER, 51) \
     X(WITHDRAW, 52)
 

@@ -52,7 +52,7 @@ const char *kvcl_describe_sel(const kvcl_sel_t *sel, char *buf, size_t cap)
 const char *kvcl_describe_peer(const kvcl_peer_t *peer, char *buf, size_t cap)
 {
     if (peer != NULL) {
-        return kvcl_comm_who(peer, buf, cap);
+        return kvcl_comm_peer_name(peer, buf, cap);
     }
     snprintf(buf, cap, "any rank");
     return buf;

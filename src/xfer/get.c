@@ -106,8 +106,8 @@ kvcl_status_t kvcl_direct_copy_timed(kvcl_cache_h cache, const kvcl_sel_t *local
     kvcl_status_t status = kvcl_direct_copy(cache, local_sel, rcache, remote_sel, push);
 
     if (status == KVCL_OK) {
-        kvcl_timing_way(&timing, kvcl_way_mapped(rcache->peer));
-        kvcl_timing_note(&cache->ctx->latency, &timing);
+        kvcl_timing_path(&timing, kvcl_mem_path_mapped(rcache->peer));
+        kvcl_timing_record(&cache->ctx->latency, &timing);
     }
     return status;
 }

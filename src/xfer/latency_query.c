@@ -9,7 +9,7 @@
 #define OP_NAME(_name, _text) [KVCL_LATENCY_##_name] = (_text),
 static const char *const op_names[KVCL_LATENCY_OPS] = {KVCL_LATENCY_OP_MAP(OP_NAME)};
 #undef OP_NAME
-static const char *const way_names[KVCL_WAYS] = {"loop", "mapped", "native", "served"};
+static const char *const path_names[KVCL_MEM_PATHS] = {"loop", "mapped", "native", "served"};
 
 /* What has been counted until now, whose counts and sum fit each other but for what is added meanwhile. */
 static uint64_t take(const kvcl_hist_t *hist, uint64_t counts[KVCL_HIST_BUCKETS])
@@ -30,7 +30,7 @@ kvcl_status_t kvcl_query_latency(kvcl_context_h ctx, kvcl_latency_cb_t cb, void 
     kvcl_latency_info_t info = {.size = sizeof(info), .n_buckets = KVCL_HIST_BUCKETS, .bounds_ns = bounds,
                                 .counts = counts};
     kvcl_status_t       status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_query_latency");
-    unsigned            op, way, i;
+    unsigned            op, path, i;
 
     if (status != KVCL_OK) {
         return status;
@@ -42,10 +42,10 @@ kvcl_status_t kvcl_query_latency(kvcl_context_h ctx, kvcl_latency_cb_t cb, void 
         bounds[i] = kvcl_hist_bound(i);
     }
     for (op = KVCL_LATENCY_NONE + 1; op < KVCL_LATENCY_OPS; ++op) {
-        for (way = 0; way < KVCL_WAYS; ++way) {
-            const kvcl_hist_t *hist = &ctx->latency.hists[op][way];
+        for (path = 0; path < KVCL_MEM_PATHS; ++path) {
+            const kvcl_hist_t *hist = &ctx->latency.hists[op][path];
             info.op     = op_names[op];
-            info.path   = way_names[way];
+            info.path   = path_names[path];
             info.sum_ns = atomic_load_explicit(&((kvcl_hist_t *)hist)->sum_ns, memory_order_relaxed);
             info.count  = take(hist, counts);
             if (info.count != 0) {

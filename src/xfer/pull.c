@@ -187,10 +187,10 @@ kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull)
 bool kvcl_pull_try_again(kvcl_pull_t *pull)
 {
     kvcl_rcache_stale(pull->rcache);
-    if (pull->asked_again || (pull->cache_name[0] == '\0')) {
+    if (pull->requested_again || (pull->cache_name[0] == '\0')) {
         return false;
     }
-    pull->asked_again = true;
+    pull->requested_again = true;
     if (pull->quick) {
         pull->quick = false;
         kvcl_peer_answered(pull->peer);
@@ -211,8 +211,8 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
         check_gens(pull);
     }
     if ((status == KVCL_OK) && pull->guarded &&
-        (kvcl_rregion_taken_back(&pull->rcache->gens_region) != pull->taken_back)) {
-        kvcl_pull_ask(pull);
+        (kvcl_rregion_revoked(&pull->rcache->gens_region) != pull->revoked)) {
+        kvcl_pull_request(pull);
         return;
     }
     kvcl_pull_finish(pull, status);
@@ -225,7 +225,7 @@ void kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status)
     if (pull->need_direct) {
         kvcl_pull_finish(pull, KVCL_ERR_UNSUPPORTED);
     } else {
-        kvcl_pull_ask(pull);
+        kvcl_pull_request(pull);
     }
 }
 
@@ -356,14 +356,14 @@ static void move(kvcl_pull_t *pull)
         }
         if (is_mapped(pull)) {
             pull->state     = KVCL_PULL_COPY;
-            kvcl_timing_way(&pull->req.timing, kvcl_way_mapped(pull->peer));
+            kvcl_timing_path(&pull->req.timing, kvcl_mem_path_mapped(pull->peer));
             pull->copy.done = copy_done;
             pull->copy.background = pull->background;
             kvcl_copy_start(pull->req.ctx, &pull->copy, pull->range_from, pull->range_from + pull->total);
             return;
         }
         pull->state = KVCL_PULL_RMA;
-        kvcl_timing_way(&pull->req.timing, KVCL_WAY_NATIVE);
+        kvcl_timing_path(&pull->req.timing, KVCL_MEM_PATH_NATIVE);
         if ((status = kvcl_rma_start(pull, &runs)) != KVCL_ERR_UNSUPPORTED) {
             if (status != KVCL_OK) {
                 kvcl_pull_finish(pull, status);
@@ -375,7 +375,7 @@ static void move(kvcl_pull_t *pull)
         kvcl_pull_finish(pull, KVCL_ERR_UNSUPPORTED);
         return;
     }
-    kvcl_pull_ask(pull);
+    kvcl_pull_request(pull);
 }
 
 static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)

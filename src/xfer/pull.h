@@ -45,8 +45,8 @@ struct kvcl_pull {
     uint64_t             range_from;  /* FROM_CACHE, FROM_OFFER: take the stream's bytes from here on, and put them at
                                          the same place of the local stream; total says how many */
     bool                 ranged;
-    bool                 guarded;     /* FROM_CACHE with an offer: after a mapped copy taken_back is compared */
-    uint64_t             taken_back;  /* the owner's revocation count: if it differs then, the offer is pulled */
+    bool                 guarded;     /* FROM_CACHE with an offer: after a mapped copy revoked is compared */
+    uint64_t             revoked;  /* the owner's revocation count: if it differs then, the offer is pulled */
     /* The destination. */
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */
@@ -65,7 +65,7 @@ struct kvcl_pull {
     bool                 by_lane;     /* served, and its bytes may come by the peer's lane */
     bool                 quick;       /* counted among what its peer answers at once */
     bool                 any_failed;  /* a block's check failed */
-    bool                 asked_again; /* the cache: what was known of it was out of date */
+    bool                 requested_again; /* the cache: what was known of it was out of date */
     bool                 fresh;       /* the cache was described for this pull */
     kvcl_gate_t          *gate;       /* owned; NULL: none to wait at */
     kvcl_peer_waiter_t   peer_waiter;
@@ -102,7 +102,7 @@ void         kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t sta
 bool         kvcl_pull_try_again(kvcl_pull_t *pull);
 void         kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
 /** Let the owner serve it. */
-void         kvcl_pull_ask(kvcl_pull_t *pull);
+void         kvcl_pull_request(kvcl_pull_t *pull);
 
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
 bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);

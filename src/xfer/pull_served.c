@@ -54,7 +54,7 @@ static bool is_quick(const kvcl_pull_t *pull)
     return pull->total <= KVCL_SERVE_SMALL;
 }
 
-static kvcl_status_t ask_owner(kvcl_pull_t *pull)
+static kvcl_status_t query_owner(kvcl_pull_t *pull)
 {
     size_t          ids = pull->remote.n_blocks * sizeof(uint32_t);
     size_t          len = (pull->gens != NULL) ? 2 * ids : ids;
@@ -113,18 +113,18 @@ static bool covers_rest(const kvcl_pull_t *pull, size_t len)
     return pull->total - pull->received <= granted * len;
 }
 
-void kvcl_pull_ask(kvcl_pull_t *pull)
+void kvcl_pull_request(kvcl_pull_t *pull)
 {
     kvcl_status_t status = kvcl_req_publish(&pull->req);
 
     pull->state = KVCL_PULL_SERVED;
-    kvcl_timing_way(&pull->req.timing, KVCL_WAY_SERVED);
+    kvcl_timing_path(&pull->req.timing, KVCL_MEM_PATH_SERVED);
     if (status == KVCL_OK) {
-        status = ask_owner(pull);
+        status = query_owner(pull);
     }
     if (is_quick(pull) && !pull->quick) {
         pull->quick = true;
-        kvcl_peer_asked(pull->peer);
+        kvcl_peer_queried(pull->peer);
     }
     if (status != KVCL_OK) {
         kvcl_pull_finish(pull, status);
@@ -269,7 +269,7 @@ static void placed(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_
     }
 }
 
-static void told(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload)
+static void notified(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload)
 {
     kvcl_msg_pull_done_t in = {.msg = {.type = KVCL_MSG_PULL_DONE, .op = frame->op}, .status = frame->status,
                                .n = frame->len / (uint32_t)sizeof(int32_t)};
@@ -277,7 +277,7 @@ static void told(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t 
     kvcl_pull_on_done(ctx, peer, &in.msg, sizeof(in), payload, frame->len);
 }
 
-static void ask_anew(kvcl_pull_t *pull)
+static void query_again(kvcl_pull_t *pull)
 {
     kvcl_msg_credit_t stop = {.msg = {.type = KVCL_MSG_PULL_STOP, .op = pull->req.id}};
 
@@ -287,7 +287,7 @@ static void ask_anew(kvcl_pull_t *pull)
     kvcl_req_unpublish(&pull->req);
     pull->by_lane  = false;
     pull->received = pull->uncredited = 0;
-    kvcl_pull_ask(pull);
+    kvcl_pull_request(pull);
 }
 
 static kvcl_pull_t *first_by_lane(const kvcl_peer_t *peer)
@@ -314,8 +314,8 @@ static void lost(kvcl_context_h ctx, kvcl_peer_t *peer, bool in)
         return;
     }
     while ((pull = first_by_lane(peer)) != NULL) {
-        ask_anew(pull);
+        query_again(pull);
     }
 }
 
-const kvcl_lane_user_t kvcl_pull_lane_user = {.place = place, .placed = placed, .told = told, .lost = lost};
+const kvcl_lane_user_t kvcl_pull_lane_user = {.place = place, .placed = placed, .notified = notified, .lost = lost};

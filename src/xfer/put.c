@@ -33,7 +33,7 @@ typedef struct put {
     kvcl_sel_t     remote;
     char           name[KVCL_CACHE_NAME_MAX + 1];
     uint64_t       name_key;
-    bool           asked_again;
+    bool           requested_again;
     bool           background;
     kvcl_rmem_h    rmem;
     uint64_t       offset;
@@ -203,7 +203,7 @@ static void announce(put_t *put)
     kvcl_side_t    side;
     kvcl_status_t  status = (payload != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
 
-    kvcl_timing_way(&put->req.timing, KVCL_WAY_SERVED);
+    kvcl_timing_path(&put->req.timing, KVCL_MEM_PATH_SERVED);
     if (status == KVCL_OK) {
         fill_put(put, &out);
         if (ids != 0) {
@@ -236,7 +236,7 @@ static void direct_done(kvcl_pull_t *pull, kvcl_status_t status)
     put_t *put = pull->arg;
 
     put->direct = NULL;
-    kvcl_timing_way(&put->req.timing, (kvcl_way_t)pull->req.timing.way);
+    kvcl_timing_path(&put->req.timing, (kvcl_mem_path_t)pull->req.timing.path);
     kvcl_req_watch(&put->req, put->peer);
     if ((status < 0) && (status != KVCL_ERR_UNSUPPORTED)) {
         kvcl_req_take_why(&put->req, &pull->req);
@@ -442,14 +442,14 @@ static bool begin_again(put_t *put)
 {
     kvcl_pull_t *direct;
 
-    if (put->asked_again || (put->offered && (put->offer.serves != 0)) || ((direct = make_direct(put)) == NULL)) {
+    if (put->requested_again || (put->offered && (put->offer.serves != 0)) || ((direct = make_direct(put)) == NULL)) {
         return false;
     }
     if (put->offered) {
         kvcl_offer_withdraw(put->req.ctx, &put->offer);
         put->offered = false;
     }
-    put->asked_again = true;
+    put->requested_again = true;
     put->direct      = direct;
     if (kvcl_pull_start(put->req.ctx, direct, UINT64_MAX, NULL, NULL, false) != KVCL_OK) {
         put->direct = NULL;

@@ -69,7 +69,7 @@ static void take_done(kvcl_pull_t *pull, kvcl_status_t status)
     if (taking->cache != NULL) {
         --taking->cache->serves;
     } else {
-        kvcl_region_let_go(taking->region, &taking->user);
+        kvcl_region_release(taking->region, &taking->user);
     }
     taken(taking, status);
 }
@@ -167,7 +167,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         if (taking->cache != NULL) {
             --taking->cache->serves;
         } else {
-            kvcl_region_let_go(taking->region, &taking->user);
+            kvcl_region_release(taking->region, &taking->user);
         }
     }
     kvcl_pull_discard(pull);

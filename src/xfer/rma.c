@@ -33,7 +33,7 @@ struct kvcl_rma_job {
     unsigned      in_flight;
     bool          issued;       /* all runs are */
     bool          stopped;      /* by its caller: status is his */
-    bool          asked_word;   /* all runs issued: the witness's control word is on its way, or here */
+    bool          queried_word;   /* all runs issued: the witness's control word is on its way, or here */
     bool          before;       /* no run yet: the word first */
     uint64_t      word;
     uint32_t      flushes;      /* regions flushed so far */
@@ -42,16 +42,16 @@ struct kvcl_rma_job {
 
 static bool word_is_due(const kvcl_rma_job_t *job)
 {
-    return !job->asked_word && (job->status == KVCL_OK) && (kvcl_pull_witness(job->pull)->ctl == NULL);
+    return !job->queried_word && (job->status == KVCL_OK) && (kvcl_pull_witness(job->pull)->ctl == NULL);
 }
 
 /* @return KVCL_INPROGRESS: on_send will come. */
-static kvcl_status_t ask_word(kvcl_rma_job_t *job)
+static kvcl_status_t query_word(kvcl_rma_job_t *job)
 {
     kvcl_rregion_t *witness = kvcl_pull_witness(job->pull);
     kvcl_status_t  status;
 
-    job->asked_word = true;
+    job->queried_word = true;
     status = job->pull->peer->ops->get(witness->ctl_rmem, witness->id * sizeof(uint64_t), &job->word, sizeof(uint64_t),
                                        &job->sends[0].send);
     if (status == KVCL_INPROGRESS) {
@@ -70,15 +70,15 @@ static void end_if_over(kvcl_rma_job_t *job)
     kvcl_status_t  status;
     bool           stopped, live;
 
-    if ((job->in_flight != 0) || !job->issued || (word_is_due(job) && (ask_word(job) == KVCL_INPROGRESS))) {
+    if ((job->in_flight != 0) || !job->issued || (word_is_due(job) && (query_word(job) == KVCL_INPROGRESS))) {
         return;
     }
     witness = kvcl_pull_witness(pull);
     if (job->before && (job->status == KVCL_OK) && (job->word == witness->epoch)) {
-        job->before = job->asked_word = job->issued = false;
+        job->before = job->queried_word = job->issued = false;
         return;
     }
-    live    = job->asked_word ? (job->word == witness->epoch) : kvcl_rregion_live(witness);
+    live    = job->queried_word ? (job->word == witness->epoch) : kvcl_rregion_live(witness);
     status  = job->status;
     stopped = job->stopped;
     kvcl_list_del(&job->link);

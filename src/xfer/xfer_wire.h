@@ -102,7 +102,7 @@ typedef struct kvcl_msg_send {
     uint64_t   len;
     uint64_t   logical;   /* what a token is, see p2p.h; 0: plain bytes */
     uint64_t   offer;     /* to pull from, if not eager */
-    uint64_t   taken_back; /* with KVCL_SEND_CACHE: kvcl_taken_back() at the sender */
+    uint64_t   revoked; /* with KVCL_SEND_CACHE: kvcl_revoked() at the sender */
     uint32_t   layers[2];
     uint32_t   heads[2];
     uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
@@ -114,7 +114,7 @@ enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readabl
 
 typedef struct kvcl_msg_layers_want {
     kvcl_msg_t msg;       /* op: the send's; flags: KVCL_LAYERS_WHOLE */
-    uint64_t   asker;     /* the recv's op */
+    uint64_t   requester;     /* the recv's op */
 } kvcl_msg_layers_want_t;
 enum { KVCL_LAYERS_WHOLE = 1 }; /* all layers in one group */
 
@@ -122,7 +122,7 @@ typedef struct kvcl_msg_layers {
     kvcl_msg_t msg;       /* op: the recv's */
     int32_t    status;    /* an error: the send is gone, or will not go on */
     uint32_t   n;         /* payload: n kvcl_layer_group_t */
-    uint64_t   taken_back; /* kvcl_taken_back() at the sender */
+    uint64_t   revoked; /* kvcl_revoked() at the sender */
 } kvcl_msg_layers_t;
 _Static_assert(sizeof(kvcl_msg_layers_t) == 48, "wire format");
 

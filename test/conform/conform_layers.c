@@ -45,7 +45,7 @@ static void send_in_layers(cf_t *cf, le_end_t *end, const le_what_t *what, uint6
     marker_t  markers[2];
     pthread_t thread;
 
-    le_spoil(end, what);
+    le_corrupt(end, what);
     if (late) { /* the recv is posted */
         cf_fence(cf);
     }
@@ -69,7 +69,7 @@ static void recv_in_layers(cf_t *cf, le_end_t *end, const le_what_t *what, uint6
     uint32_t   order[LE_LAYERS_MAX], i;
     kvcl_req_h req;
 
-    le_spoil(end, what);
+    le_corrupt(end, what);
     if (!late) { /* the send is posted, and perhaps all is marked */
         cf_fence(cf);
     }
@@ -127,8 +127,8 @@ static void step_by_step(cf_t *cf)
     kvcl_req_h s, r;
     uint32_t   l, i;
 
-    le_spoil(&in, &what);
-    le_spoil(&out, &what);
+    le_corrupt(&in, &what);
+    le_corrupt(&out, &what);
     r = le_recv(cf, cf->rank, &in, 0);
     s = le_send(cf, cf->rank, &out, 0);
     for (l = 0; l < what.layers; ++l) {
@@ -256,7 +256,7 @@ static void mismatch(cf_t *cf)
     le_end_t      out = le_new(cf, &what, true), in = le_new(cf, &what, true), odd = le_new(cf, &other, true);
     kvcl_req_h s, r;
 
-    le_spoil(&in, &what);
+    le_corrupt(&in, &what);
     s = le_send(cf, cf->rank, &out, 0);
     in.sel.n_blocks = 2;
     r = le_recv(cf, cf->rank, &in, 0);

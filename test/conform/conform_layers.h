@@ -29,7 +29,7 @@ le_what_t  le_draw(kvcl_rand_t *same, bool large);
 le_end_t   le_new(cf_t *cf, const le_what_t *what, bool ours);
 /* All runs of a layer. Returns whether all are as they should be. */
 bool       le_visit(const le_end_t *end, const le_what_t *what, uint32_t layer, uint64_t seed, le_visit_t how);
-void       le_spoil(const le_end_t *end, const le_what_t *what);
+void       le_corrupt(const le_end_t *end, const le_what_t *what);
 /* The number of a run, for cf_bytes(). */
 uint32_t   le_run(uint32_t layer, uint32_t block, uint32_t plane, uint32_t token, uint32_t head);
 /* Tag 5. */

@@ -71,10 +71,10 @@ uint32_t le_run(uint32_t layer, uint32_t block, uint32_t plane, uint32_t token, 
 bool le_visit(const le_end_t *end, const le_what_t *what, uint32_t layer, uint64_t seed, le_visit_t how)
 {
     uint32_t b, p, t, h;
-    char     spoilt[HEAD_BYTES_MAX], *at;
+    char     corrupt[HEAD_BYTES_MAX], *at;
     bool     good = true;
 
-    memset(spoilt, POISON, sizeof(spoilt));
+    memset(corrupt, POISON, sizeof(corrupt));
     for (b = 0; b < what->blocks; ++b) {
         for (p = 0; p < 2; ++p) {
             for (t = 0; t < what->tokens; ++t) {
@@ -92,7 +92,7 @@ bool le_visit(const le_end_t *end, const le_what_t *what, uint32_t layer, uint64
                         good = good && cf_bytes_are(seed, run, at, what->head_bytes);
                         break;
                     default:
-                        good = good && (memcmp(at, spoilt, what->head_bytes) == 0);
+                        good = good && (memcmp(at, corrupt, what->head_bytes) == 0);
                         break;
                     }
                 }
@@ -102,7 +102,7 @@ bool le_visit(const le_end_t *end, const le_what_t *what, uint32_t layer, uint64
     return good;
 }
 
-void le_spoil(const le_end_t *end, const le_what_t *what)
+void le_corrupt(const le_end_t *end, const le_what_t *what)
 {
     uint32_t l;
 

@@ -14,7 +14,7 @@ static void nothing_comes(cf_t *cf, const le_end_t *end, const le_what_t *what)
 {
     uint32_t l;
 
-    le_spoil(end, what);
+    le_corrupt(end, what);
     cf_sleep_us(cf, 500);
     for (l = 0; l < what->layers; ++l) {
         CF_CHECK(cf, le_visit(end, what, l, 0, LE_CHECK_SPOILT));
@@ -32,7 +32,7 @@ static void stopped_once(cf_t *cf, const le_what_t *what, le_end_t *ends, uint64
     uint32_t      l;
     kvcl_req_h    req;
 
-    le_spoil(&end, what);
+    le_corrupt(&end, what);
     cf_fence(cf);
     if (cf->rank == 0) {
         req = le_send(cf, 1, &end, limit);
@@ -137,7 +137,7 @@ static void killed(cf_t *cf, int victim)
     kvcl_req_h    req = NULL;
     uint32_t      l;
 
-    le_spoil(&end, &what);
+    le_corrupt(&end, &what);
     cf_fence(cf);
     if (cf->rank == 0) {
         req = le_send(cf, 1, &end, 0);

@@ -263,12 +263,12 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
         connect->n    %= 4;
         break;
     }
-    case KVCL_MSG_DIR_ASK: {
-        kvcl_msg_dir_ask_t *ask = (kvcl_msg_dir_ask_t *)(void *)msg;
+    case KVCL_MSG_DIR_REQUEST: {
+        kvcl_msg_dir_request_t *request = (kvcl_msg_dir_request_t *)(void *)msg;
         msg->flags %= 7;
-        ask->store  = world.store->id;
-        ask->rank   = 0;
-        ask->n      = (uint32_t)(len / ((msg->flags <= KVCL_ASK_REMOVE) ? sizeof(kvcl_store_rec_t)
+        request->store  = world.store->id;
+        request->rank   = 0;
+        request->n      = (uint32_t)(len / ((msg->flags <= KVCL_RPC_REMOVE) ? sizeof(kvcl_store_rec_t)
                                                                         : sizeof(kvcl_key_t)));
         break;
     }

@@ -415,7 +415,7 @@ static const struct {
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
     {"one_slot", test_one_slot}, {"flips", test_flips},
     {"wire_frames", test_wire_frames}, {"wire_messages", test_wire_messages}, {"wire_memory", test_wire_memory},
-    {"wire_spoilt", test_wire_spoilt}, {"wire_values", test_wire_values},
+    {"wire_spoilt", test_wire_corrupt}, {"wire_values", test_wire_values},
     {"churn", test_churn}, {"sizes", test_sizes}, {"sizes_churn", test_sizes_churn},
     {"sizes_bounds", test_sizes_bounds}, {"sizes_errors", test_sizes_errors}, {"brought", test_brought},
     {"slabs_pinned", test_slabs_pinned}, {"slabs_emptied", test_slabs_emptied}, {"slabs_least", test_slabs_least},

@@ -205,7 +205,7 @@ static void watch(me_t *me)
 }
 
 /* Nothing is missed by those who only ask who has what. */
-static void ask_all(me_t *me)
+static void query_all(me_t *me)
 {
     kvcl_key_t keys[KEYS];
     uint8_t    present[KEYS];
@@ -231,7 +231,7 @@ static void ask_all(me_t *me)
 }
 
 /* What this rank holds and lists, until that is all there shall be. */
-static void tell_until_repaired(me_t *me)
+static void notify_until_repaired(me_t *me)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 
@@ -275,7 +275,7 @@ static int live(const void *arg, int rank)
     KVCL_TRY(wait_for(kvcl_barrier(me.world, NULL, &req), &req));
     ++s->ready;
     if (scene->after_one && (rank != size - 1)) {
-        tell_until_repaired(&me);
+        notify_until_repaired(&me);
     }
     if ((rank == me.victim) || (rank == size - 1)) {
         for (;;) {
@@ -283,7 +283,7 @@ static int live(const void *arg, int rank)
         }
     }
     watch(&me);
-    ask_all(&me);
+    query_all(&me);
     ++s->ready;
     while (atomic_load(&s->ready) < (unsigned)((2 * size) - (scene->after_one ? 2 : 1))) {
         usleep(1000);

@@ -87,12 +87,12 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
     uint32_t         i;
     size_t           len;
 
-    if (kind == KVCL_ASK_STAGE) {
+    if (kind == KVCL_RPC_STAGE) {
         len = copy_message(rnd, store, payload, n) - sizeof(kvcl_copy_head_t);
         memmove(payload, payload + sizeof(kvcl_copy_head_t), len);
         return len;
     }
-    if (kind == KVCL_ASK_FORGET) {
+    if (kind == KVCL_RPC_FORGET) {
         random_bytes(rnd, payload, n * sizeof(kvcl_key_t));
         return n * sizeof(kvcl_key_t);
     }
@@ -116,24 +116,24 @@ static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, ui
         words[i] = (kvcl_rand_below(rnd, 2) == 0) ? kvcl_rand_next(rnd) : kvcl_rand_below(rnd, 6);
     }
     switch (kind) {
-    case KVCL_ASK_EVENTS:
+    case KVCL_RPC_EVENTS:
         fixed = 24;
         break;
-    case KVCL_ASK_PIN:
+    case KVCL_RPC_PIN:
         words[3] = n;
         fixed    = 32;
         more     = n * sizeof(kvcl_key_t);
         break;
-    case KVCL_ASK_CLEAR:
+    case KVCL_RPC_CLEAR:
         words[0] = 1 + (words[0] >> 1);
         break;
-    case KVCL_ASK_LEAVE:
+    case KVCL_RPC_LEAVE:
         words[0] = kvcl_rand_below(rnd, 4) - 1;
         words[1] = n;
         more     = copy_message(rnd, store, payload, (uint32_t)n) - fixed; /* its head is as long */
         more     = (more <= PAYLOAD) ? more : 0;
         break;
-    case KVCL_ASK_STATS:
+    case KVCL_RPC_STATS:
         fixed = 0;
         break;
     default: /* two words */
@@ -145,9 +145,9 @@ static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, ui
 
 static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *peer)
 {
-    static const uint8_t types[] = {KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
+    static const uint8_t types[] = {KVCL_MSG_DIR_REQUEST, KVCL_MSG_DIR_REQUEST, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
     uint8_t              payload[PAYLOAD + sizeof(kvcl_copy_head_t)];
-    kvcl_msg_dir_ask_t   out;
+    kvcl_msg_dir_request_t out;
     size_t               len = kvcl_rand_below(rnd, sizeof(payload));
 
     random_bytes(rnd, &out, sizeof(out));
@@ -163,29 +163,29 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
         len = (out.n % 12) * ((kvcl_rand_below(rnd, 2) == 0) ? 32u : 64u);
         len = (len < sizeof(payload)) ? len : 0;
     }
-    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_COPY) && (kvcl_rand_below(rnd, 8) != 0)) {
+    if ((out.msg.type == KVCL_MSG_DIR_REQUEST) && (out.msg.flags == KVCL_RPC_COPY) && (kvcl_rand_below(rnd, 8) != 0)) {
         out.n     = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);
         out.store = store->id;
         len       = copy_message(rnd, store, payload, out.n);
     }
-    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_USED) && (kvcl_rand_below(rnd, 4) != 0)) {
+    if ((out.msg.type == KVCL_MSG_DIR_REQUEST) && (out.msg.flags == KVCL_RPC_USED) && (kvcl_rand_below(rnd, 4) != 0)) {
         out.store = store->id;
         len       = (out.n % (PAYLOAD / sizeof(kvcl_store_use_t))) * sizeof(kvcl_store_use_t);
     }
-    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (out.msg.flags == KVCL_ASK_FETCH) && (kvcl_rand_below(rnd, 4) != 0)) {
+    if ((out.msg.type == KVCL_MSG_DIR_REQUEST) && (out.msg.flags == KVCL_RPC_FETCH) && (kvcl_rand_below(rnd, 4) != 0)) {
         out.store = store->id;
         len       = fetch_message(rnd, payload, out.n);
     }
-    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 4) == 0)) {
+    if ((out.msg.type == KVCL_MSG_DIR_REQUEST) && (kvcl_rand_below(rnd, 4) == 0)) {
         out.n         = 1 + (uint32_t)kvcl_rand_below(rnd, PAYLOAD / sizeof(kvcl_store_rec_t) - 1);
         out.store     = store->id;
-        out.msg.flags = (uint8_t)(KVCL_ASK_STAGE + kvcl_rand_below(rnd, 4));
+        out.msg.flags = (uint8_t)(KVCL_RPC_STAGE + kvcl_rand_below(rnd, 4));
         len           = stage_message(rnd, store, out.msg.flags, payload, out.n);
         out.n         = (kvcl_rand_below(rnd, 8) == 0) ? out.n + 1 : out.n;
     }
-    if ((out.msg.type == KVCL_MSG_DIR_ASK) && (kvcl_rand_below(rnd, 3) == 0)) {
+    if ((out.msg.type == KVCL_MSG_DIR_REQUEST) && (kvcl_rand_below(rnd, 3) == 0)) {
         out.store     = store->id;
-        out.msg.flags = (uint8_t)(KVCL_ASK_EVENTS + kvcl_rand_below(rnd, KVCL_ASK_STATS - KVCL_ASK_EVENTS + 1));
+        out.msg.flags = (uint8_t)(KVCL_RPC_EVENTS + kvcl_rand_below(rnd, KVCL_RPC_STATS - KVCL_RPC_EVENTS + 1));
         len           = ops_message(rnd, store, out.msg.flags, payload);
     }
     kvcl_lock(store->ctx);

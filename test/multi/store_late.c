@@ -131,8 +131,8 @@ void test_late_upsert(world_t *w)
 static const uint64_t limit = 400 * KVCL_NS_PER_MS;
 
 /* Rank 0, while the others stand still: did an upsert and a question for statistics wait for them once each? */
-static bool ask_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, char *how,
-                       size_t room)
+static bool query_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, char *how,
+                         size_t room)
 {
     uint64_t           begun = kvcl_now_ns(), upsert_ns, stats_ns;
     kvcl_store_stats_t stats[64];
@@ -188,7 +188,7 @@ void test_silent_ranks(world_t *w)
         } else {
             nap(limit / 4);
             w->ctx->config.timeout_ns = limit;
-            once                      = ask_silent(w, store, cache, keys, how, sizeof(how)) ? 1 : 0;
+            once                      = query_silent(w, store, cache, keys, how, sizeof(how)) ? 1 : 0;
             w->ctx->config.timeout_ns = usual;
         }
         CHECK(w, DO(kvcl_bcast_bytes(w->comm, 0, &once, sizeof(once), NULL, &req)) == KVCL_OK, "bcast");

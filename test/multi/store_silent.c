@@ -90,9 +90,9 @@ static void put_mine(me_t *me, int rank, uint8_t with)
 
 /* ---- the parent stops and continues the victim ---- */
 
-static void strike(_Atomic bool *ask, _Atomic bool *done)
+static void strike(_Atomic bool *request, _Atomic bool *done)
 {
-    atomic_store(ask, true);
+    atomic_store(request, true);
     while (!atomic_load(done)) {
         usleep(1000);
     }

@@ -294,7 +294,7 @@ void test_slabs_repair(world_t *w)
     sync_all(w);
     if (w->rank != 1) {
         kvcl_lock(store->ctx);
-        kvcl_store_rank_gone(store, 1);
+        kvcl_store_rank_failed(store, 1);
         kvcl_unlock(store->ctx);
     }
     if (w->rank == 2) {

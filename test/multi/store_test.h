@@ -34,7 +34,7 @@ void test_flips(world_t *w);
 void test_wire_frames(world_t *w);
 void test_wire_messages(world_t *w);
 void test_wire_memory(world_t *w);
-void test_wire_spoilt(world_t *w);
+void test_wire_corrupt(world_t *w);
 void test_wire_values(world_t *w);
 /* store_hostile.c */
 void test_hostile(world_t *w);

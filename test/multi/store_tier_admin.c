@@ -50,7 +50,7 @@ void test_tier_removed_early(world_t *w)
     uint8_t      present[KEYS];
     unsigned     left = 0, i;
     uint64_t     until = 0;
-    bool         told  = false;
+    bool         notified  = false;
     kvcl_req_h   req;
 
     put_mine(w, store, cache, "early", KEYS);
@@ -65,14 +65,14 @@ void test_tier_removed_early(world_t *w)
     CHECK(w, DO(kvcl_store_remove(store, keys, KEYS - 1, NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
     atomic_store(&kvcl_cold_late, false);
-    while (!told && keep_waiting(&until)) {
+    while (!notified && keep_waiting(&until)) {
         kvcl_lock(w->ctx);
-        for (i = 0, told = true; i < (unsigned)w->size; ++i) {
-            told = told && !store->ranks[i].listing;
+        for (i = 0, notified = true; i < (unsigned)w->size; ++i) {
+            notified = notified && !store->ranks[i].listing;
         }
         kvcl_unlock(w->ctx);
     }
-    CHECK(w, told, "a rank does not say that all is listed");
+    CHECK(w, notified, "a rank does not say that all is listed");
     sync_all(w);
     CHECK(w, vanished(store, keys, KEYS - 1), "keys that were removed are listed");
     KVCL_TRY(kvcl_store_exists(store, keys, KEYS, present, NULL));
@@ -146,7 +146,7 @@ void test_tier_clear(world_t *w)
     enum { MANY = 5000, BYTES = 64, STEP = 1100 };
     const char    *spec = tier_spec(w);
     kvcl_store_h  store = open_with_pool(w, SMALL, spec);
-    uint64_t      ask[2] = {0, 0}, answer[2] = {0, 0}, before, after, until = 0;
+    uint64_t      request[2] = {0, 0}, answer[2] = {0, 0}, before, after, until = 0;
     uint8_t       bytes[BYTES];
     struct iovec  iov = {bytes, sizeof(bytes)};
     kvcl_op_out_t out = {.buf = (uint8_t *)answer, .cap = sizeof(answer)};
@@ -168,13 +168,13 @@ void test_tier_clear(world_t *w)
     do {
         before = after;
         kvcl_lock(w->ctx);
-        status = kvcl_op_clear(store, ask, sizeof(ask), &out);
+        status = kvcl_op_clear(store, request, sizeof(request), &out);
         kvcl_unlock(w->ctx);
         after = stats_of(store).nvme_blocks;
         CHECK(w, (status == KVCL_OK) && (before - after <= STEP), "%llu blocks in one step",
               (unsigned long long)(before - after));
-        CHECK(w, (answer[0] == 0) || (answer[0] > ask[1]), "the cursor goes back");
-        ask[1] = answer[0];
+        CHECK(w, (answer[0] == 0) || (answer[0] > request[1]), "the cursor goes back");
+        request[1] = answer[0];
     } while ((answer[0] != 0) && (++steps < MANY));
     while ((stats_of(store).nvme_blocks != 0) && keep_waiting(&until)) { /* what the disk had no room for at once */
     }

@@ -480,7 +480,7 @@ void test_tier_sizes_drain(world_t *w)
 /* ---- a slab that another size wants ---- */
 
 /* Lock held. As if all blocks of the class had just been put. */
-static void soil_all(kvcl_cold_class_t *cls)
+static void mark_all_dirty(kvcl_cold_class_t *cls)
 {
     memset(cls->clean, KVCL_COLD_DIRTY, cls->pool->slots.n);
 }
@@ -507,7 +507,7 @@ static void begin_leaving(world_t *w, kvcl_cold_class_t *from, kvcl_owner_t *to)
     kvcl_cold_leaving_t *leaving = &from->cold->leaving;
     uint32_t            pinned   = wanted_slot(from->pool, to);
 
-    soil_all(from);
+    mark_all_dirty(from);
     kvcl_owner_pin(from->pool, pinned);
     CHECK(w, !kvcl_pool_grow(to, false), "a slab went before the tier had it");
     CHECK(w, (leaving->cls == from) && !leaving->written, "nothing is on its way into the tier");
@@ -542,7 +542,7 @@ void test_tier_sizes_leaving(world_t *w)
     kvcl_lock(w->ctx);
     CHECK(w, kvcl_pool_grow(to, false), "the tier has it, and it does not go");
     CHECK(w, leaving->cls == NULL, "what has gone is still leaving");
-    soil_all(from);
+    mark_all_dirty(from);
     CHECK(w, !kvcl_pool_grow(to, false) && (leaving->cls == from), "nothing is on its way into the tier");
     CHECK(w, kvcl_pool_grow(to, true) && (leaving->cls == NULL), "what had to go is still leaving");
     kvcl_unlock(w->ctx);

@@ -71,7 +71,7 @@ static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
                        size_t len)
 {
     const kvcl_msg_fn_t real = wire.real[msg->type].fn;
-    const bool          brings = (msg->type == KVCL_MSG_DIR_ANSWER) && (msg->flags == KVCL_ASK_FETCH) && (len > BLOCK);
+    const bool          brings = (msg->type == KVCL_MSG_DIR_ANSWER) && (msg->flags == KVCL_RPC_FETCH) && (len > BLOCK);
     kind_t              kind   = ((msg->type == KVCL_MSG_DATA) || brings) ? FRAMES : DIRECTORY;
     uint8_t             *copy;
 
@@ -104,7 +104,7 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 static void wire_tap(world_t *w, bool tapped)
 {
     static const uint8_t types[] = {KVCL_MSG_PULL, KVCL_MSG_DATA, KVCL_MSG_PULL_DONE, KVCL_MSG_CREDIT,
-                                    KVCL_MSG_PULL_STOP, KVCL_MSG_DIR_ASK, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
+                                    KVCL_MSG_PULL_STOP, KVCL_MSG_DIR_REQUEST, KVCL_MSG_DIR_ANSWER, KVCL_MSG_WITHDRAW};
     size_t               i;
 
     kvcl_lock(w->ctx);
@@ -317,7 +317,7 @@ typedef struct flipper {
 } flipper_t;
 
 /* Memory that fails: a race on purpose, which the thread sanitizer is not told of. */
-__attribute__((noinline, no_sanitize("thread"))) static void spoil_bit(uint8_t *at, uint8_t bit)
+__attribute__((noinline, no_sanitize("thread"))) static void corrupt_bit(uint8_t *at, uint8_t bit)
 {
     __atomic_fetch_xor(at, bit, __ATOMIC_RELAXED);
 }
@@ -332,10 +332,10 @@ static void *flip_memory(void *arg)
     while (!f->stop) {
         at  = kvcl_rand_below(&f->rnd, KEYS * BLOCK);
         bit = (uint8_t)(1u << kvcl_rand_below(&f->rnd, 8));
-        spoil_bit(&f->bytes[at], bit);
+        corrupt_bit(&f->bytes[at], bit);
         f->begun = true;
         nap(100000);
-        spoil_bit(&f->bytes[at], bit);
+        corrupt_bit(&f->bytes[at], bit);
         ++f->flips;
         nap(100000);
     }
@@ -397,7 +397,7 @@ void test_wire_memory(world_t *w)
 }
 
 /* A bit of a block of mine is another, for good; whoever holds it, the rank behind me does not get it. */
-static void spoil(world_t *w, kvcl_store_h store, const char *what, kvcl_cache_h cache, uint32_t id)
+static void corrupt(world_t *w, kvcl_store_h store, const char *what, kvcl_cache_h cache, uint32_t id)
 {
     kvcl_key_t        key   = key_of(what, (uint64_t)w->rank, 0);
     kvcl_key_t        other = key_of(what, (uint64_t)((w->rank + w->size - 1) % w->size), 0);
@@ -429,7 +429,7 @@ static void spoil(world_t *w, kvcl_store_h store, const char *what, kvcl_cache_h
 
 /* In a pool a spoilt block goes, pinned or not, and a put of its key is one. In the store's own cache it stays for who
  * has pinned it, and nobody finds it. */
-void test_wire_spoilt(world_t *w)
+void test_wire_corrupt(world_t *w)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_h        own    = make_cache(w, "own", 4, false), cache = make_cache(w, "spoilt", 2, false);
@@ -456,14 +456,14 @@ void test_wire_spoilt(world_t *w)
             CHECK(w, kvcl_store_pin(store, &mine, 1, 7, 60 * KVCL_NS_PER_SEC, 0, NULL, NULL) == KVCL_OK, "pin");
         }
         if (turn < 2) {
-            spoil(w, store, "pool", cache, to);
+            corrupt(w, store, "pool", cache, to);
         }
     }
     KVCL_TRY(kvcl_store_alloc(store, 1, &id));
     fill(own, id, &here);
     CHECK(w, DO(kvcl_store_publish(store, &here, 1, own, &id, NULL, &req)) == KVCL_OK, "publish");
     CHECK(w, (kvcl_store_pin_local(store, &here, &at) == KVCL_OK) && (at == id), "pin_local");
-    spoil(w, store, "own", cache, to);
+    corrupt(w, store, "own", cache, to);
     CHECK(w, kvcl_store_pin_local(store, &here, &at) == KVCL_ERR_NOT_FOUND, "pin_local of a spoilt block");
     kvcl_store_unpin_local(store, id);
     KVCL_TRY(kvcl_store_withdraw(store, own, &id, 1));

@@ -81,7 +81,7 @@ static void get_sizes(world_t *w, kvcl_store_h store, int rank, bool batch)
     }
 }
 
-static void ask_sizes(world_t *w, kvcl_store_h store, int rank)
+static void query_sizes(world_t *w, kvcl_store_h store, int rank)
 {
     unsigned      n = sizes_of(w, rank), i;
     kvcl_key_t    keys[SIZES];
@@ -135,7 +135,7 @@ static void test_sizes(world_t *w)
         get_sizes(w, store, r, true);
         get_sizes(w, store, r, false);
     }
-    ask_sizes(w, store, (w->rank + 1) % w->size);
+    query_sizes(w, store, (w->rank + 1) % w->size);
     sync_all(w);
     for (i = 0; i < sizes_of(w, w->rank); ++i) {
         keys[i] = key_of(w, "size", w->rank, i);

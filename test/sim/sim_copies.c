@@ -32,7 +32,7 @@ typedef struct op {
     bool     live, is_copy, again;
     unsigned rank, put, rounds;
     unsigned waits[RANKS]; /* answers to come, by rank */
-    int      asker;        /* publish of a copy: the op of the one that asked, else -1 */
+    int      requester;        /* publish of a copy: the op of the one that asked, else -1 */
 } op_t;
 
 typedef struct put {
@@ -104,7 +104,7 @@ static void post(int kind, unsigned from, unsigned to, unsigned op, unsigned put
     sim.msgs[sim.n_msgs++] = (msg_t){.kind = kind, .from = from, .to = to, .op = op, .put = put, .status = status};
 }
 
-static unsigned new_op(unsigned rank, unsigned put, bool is_copy, int asker)
+static unsigned new_op(unsigned rank, unsigned put, bool is_copy, int requester)
 {
     unsigned i;
 
@@ -113,7 +113,7 @@ static unsigned new_op(unsigned rank, unsigned put, bool is_copy, int asker)
     if (i == OPS) {
         internal("too many operations");
     }
-    sim.ops[i] = (op_t){.live = true, .is_copy = is_copy, .rank = rank, .put = put, .asker = asker};
+    sim.ops[i] = (op_t){.live = true, .is_copy = is_copy, .rank = rank, .put = put, .requester = requester};
     return i;
 }
 
@@ -134,9 +134,9 @@ static void send_publish(unsigned id)
     }
 }
 
-static void publish(unsigned rank, unsigned put, int asker)
+static void publish(unsigned rank, unsigned put, int requester)
 {
-    send_publish(new_op(rank, put, false, asker));
+    send_publish(new_op(rank, put, false, requester));
 }
 
 static void part_over(put_t *put)
@@ -149,7 +149,7 @@ static void part_over(put_t *put)
 }
 
 /* The next rank that was not asked, or the end. */
-static void ask_copy(unsigned p)
+static void request_copy(unsigned p)
 {
     put_t    *put = &sim.puts[p];
     unsigned first = below(sim.n), i, r, id;
@@ -179,10 +179,10 @@ static void begin_put(unsigned p)
     if (sim.broken == BREAK_ACK_EARLY) {
         put->made = 2; /* it will be, surely */
         put->parts = 2;
-        ask_copy(p);
+        request_copy(p);
         part_over(put);
     } else {
-        ask_copy(p);
+        request_copy(p);
     }
 }
 
@@ -200,14 +200,14 @@ static void op_over(unsigned id, kvcl_status_t status)
     op->live = false;
     if (op->is_copy) {
         if (status != KVCL_OK) {
-            ask_copy(op->put);
+            request_copy(op->put);
             return;
         }
         put->made += (sim.broken == BREAK_ACK_EARLY) ? 0 : 1;
         part_over(put);
-    } else if (op->asker >= 0) {
+    } else if (op->requester >= 0) {
         if (sim.broken != BREAK_ANSWER_UNLISTED) {
-            post(COPIED, op->rank, put->rank, (unsigned)op->asker, op->put, KVCL_OK);
+            post(COPIED, op->rank, put->rank, (unsigned)op->requester, op->put, KVCL_OK);
         }
     } else {
         part_over(put);

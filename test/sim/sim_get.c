@@ -15,7 +15,7 @@ static void finish(sim_t *sim, sim_get_t *get, bool hit)
     get->state = GET_IDLE;
 }
 
-static void ask(sim_t *sim, sim_node_t *node, sim_get_t *get)
+static void request(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
     kvcl_dir_pack_t pack;
     sim_msg_t       *msg;
@@ -55,7 +55,7 @@ static void begin(sim_t *sim, sim_node_t *node, sim_get_t *get)
     if (sim_chance(sim, 600) && !sim->reading) {
         read_table(sim, node, get);
     } else {
-        ask(sim, node, get);
+        request(sim, node, get);
     }
 }
 

@@ -131,7 +131,7 @@ bool pool_withdraw(pool_t *pool, unsigned cls, uint32_t slot, kvcl_slot_state_t 
         return false;
     }
     (void)!kvcl_evict_remove(&c->evict, slot);
-    kvcl_slabs_gone(&pool->slabs, cls, slot);
+    kvcl_slabs_removed(&pool->slabs, cls, slot);
     return true;
 }
 

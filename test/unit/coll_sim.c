@@ -387,7 +387,7 @@ static void do_item(sim_t *sim, const item_t *item)
         return;
     } else if (item->kind == ITEM_GONE) {
         start_rank(sim, item->to); /* so that the executor, not the caller, is under test */
-        kvcl_exec_peer_gone(&rank->exec, item->from, KVCL_ERR_RANK_FAILED);
+        kvcl_exec_peer_failed(&rank->exec, item->from, KVCL_ERR_RANK_FAILED);
     } else {
         if (item->kind == ITEM_ANNOUNCE) {
             note_announced(sim, item);

@@ -138,7 +138,8 @@ static void dropped(scene_t *scene, const void *hdr, size_t hdr_len, const void 
 }
 
 /* Send it and wait for the answer, which is of the given type. */
-static kvcl_hs_msg_t asked(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, size_t len, kvcl_msg_type_t type)
+static kvcl_hs_msg_t requested(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, size_t len,
+                               kvcl_msg_type_t type)
 {
     uint64_t      received = scene->side.received;
     kvcl_hs_msg_t out;
@@ -160,7 +161,7 @@ static void refused(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, s
                     bool counted)
 {
     uint32_t      before = peers(scene->ctx);
-    kvcl_hs_msg_t out    = asked(scene, hs, data, len, KVCL_MSG_REFUSE);
+    kvcl_hs_msg_t out    = requested(scene, hs, data, len, KVCL_MSG_REFUSE);
 
     ck_assert_int_eq((kvcl_status_t)(int32_t)out.index, why);
     scene->expected += counted;
@@ -196,7 +197,7 @@ static void sign(scene_t *scene, kvcl_hs_msg_t *proof)
 static kvcl_hs_msg_t challenged(scene_t *scene)
 {
     kvcl_hs_msg_t hs    = hello(scene);
-    kvcl_hs_msg_t proof = asked(scene, &hs, NULL, 0, KVCL_MSG_CHALLENGE);
+    kvcl_hs_msg_t proof = requested(scene, &hs, NULL, 0, KVCL_MSG_CHALLENGE);
     uint8_t       mac[32];
 
     kvcl_hs_mac(scene->ctx->secret, "B", &proof.ids, 0, NULL, 0, mac);
@@ -213,7 +214,7 @@ static kvcl_hs_msg_t challenged(scene_t *scene)
 static kvcl_hs_msg_t proven(scene_t *scene, uint64_t *token)
 {
     kvcl_hs_msg_t proof   = challenged(scene);
-    kvcl_hs_msg_t welcome = asked(scene, &proof, scene->address, scene->address_len, KVCL_MSG_WELCOME);
+    kvcl_hs_msg_t welcome = requested(scene, &proof, scene->address, scene->address_len, KVCL_MSG_WELCOME);
     uint8_t       mac[32];
 
     kvcl_hs_mac(scene->ctx->secret, "W", &welcome.ids, welcome.index, NULL, 0, mac);

@@ -244,7 +244,7 @@ START_TEST(a_buffer_is_released_when_no_peer_can_read_it)
     kvcl_exec_fail(&exec, KVCL_ERR_TIMED_OUT);
     expect(KVCL_EXEC_ABORT, 1, 0);
     expect(KVCL_EXEC_ABORT, 2, 0);
-    kvcl_exec_peer_gone(&exec, 3, KVCL_ERR_RANK_FAILED); /* no ABORT to it */
+    kvcl_exec_peer_failed(&exec, 3, KVCL_ERR_RANK_FAILED); /* no ABORT to it */
     expect(KVCL_EXEC_ABORT, 4, 0);
     expect_nothing();
     ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_ERR_TIMED_OUT);
@@ -260,9 +260,9 @@ START_TEST(a_gone_rank_fails_only_the_plans_it_is_in)
 {
     kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
     start(0, 0);
-    kvcl_exec_peer_gone(&exec, 2, KVCL_ERR_RANK_FAILED);
+    kvcl_exec_peer_failed(&exec, 2, KVCL_ERR_RANK_FAILED);
     ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_INPROGRESS);
-    kvcl_exec_peer_gone(&exec, 1, KVCL_ERR_RANK_FAILED);
+    kvcl_exec_peer_failed(&exec, 1, KVCL_ERR_RANK_FAILED);
     expect_nothing();
     ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_ERR_RANK_FAILED);
 }
@@ -275,7 +275,7 @@ START_TEST(a_rank_that_announced_nothing_may_leave_before_its_turn)
     kvcl_plan_send(&plan, 3, 0, 0, 1);
     start(0, 0);
     ck_assert_int_eq(announce(2, 0, 0), KVCL_OK);
-    kvcl_exec_peer_gone(&exec, 2, KVCL_ERR_RANK_FAILED);
+    kvcl_exec_peer_failed(&exec, 2, KVCL_ERR_RANK_FAILED);
     expect_nothing();
     ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_INPROGRESS);
     ck_assert_int_eq(announce(1, 0, 0), KVCL_OK);

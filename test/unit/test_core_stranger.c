@@ -215,7 +215,7 @@ END_TEST
 
 START_TEST(the_right_handshake_succeeds)
 {
-    kvcl_msg_describe_t    ask;
+    kvcl_msg_describe_t    request;
     kvcl_msg_description_t answer;
     kvcl_hs_msg_t          welcome;
     kvcl_msg_t             msg;
@@ -233,13 +233,13 @@ START_TEST(the_right_handshake_succeeds)
     ck_assert_mem_eq(peer->uuid, scene.uuid, 16);
     ck_assert_uint_eq(strangers(scene.ctx), scene.expected);
 
-    memset(&ask, 0, sizeof(ask));
-    ask.msg       = message(KVCL_MSG_DESCRIBE);
-    ask.msg.peer  = welcome.index;
-    ask.msg.token = token;
-    ask.msg.op    = 99;
+    memset(&request, 0, sizeof(request));
+    request.msg       = message(KVCL_MSG_DESCRIBE);
+    request.msg.peer  = welcome.index;
+    request.msg.token = token;
+    request.msg.op    = 99;
     received      = scene.side.received;
-    send_raw(&scene, &ask, sizeof(ask), "nobody", 6);
+    send_raw(&scene, &request, sizeof(request), "nobody", 6);
     SCENE_UNTIL(&scene, scene.side.received > received);
     memcpy(&answer, scene.side.hdr, sizeof(answer));
     ck_assert_uint_eq(answer.msg.type, KVCL_MSG_DESCRIPTION);

@@ -100,7 +100,7 @@ START_TEST(an_unknown_class_takes_its_neighbours_word)
     ck_assert_uint_eq(kvcl_delay_p99_of(classes, 5), 0);
     for (i = 0; i < KVCL_DELAY_ENOUGH; ++i) {
         kvcl_delay_add(&classes[5], 1000000);
-        kvcl_delay_add(&classes[KVCL_DELAY_ASK], 10);
+        kvcl_delay_add(&classes[KVCL_DELAY_QUERY], 10);
     }
     p99 = kvcl_delay_p99(&classes[5]);
     ck_assert_uint_eq(kvcl_delay_p99_of(classes, 5), p99);

@@ -97,7 +97,7 @@ START_TEST(an_emptied_rank_begins_with_little_more_than_its_share)
     for (i = 0; i < RANKS; ++i) {
         fill(i);
     }
-    kvcl_place_heard(&places[3], POOL); /* it lost all it had */
+    kvcl_place_seen(&places[3], POOL); /* it lost all it had */
     ck_assert_uint_eq(kvcl_place_weight(&places[3]), 2);
     for (i = 0; i < 900; ++i) {
         to = choose();

@@ -122,7 +122,7 @@ static uint32_t name(unsigned cls, uint32_t id)
 static void withdraw(model_t *m, unsigned cls, uint32_t id)
 {
     (void)!kvcl_evict_remove(&m->order[cls], id);
-    kvcl_slabs_gone(&m->slabs, cls, id);
+    kvcl_slabs_removed(&m->slabs, cls, id);
     mark(m, cls, id, name(cls, id), 0);
     m->published -= m->sizes[cls];
 }

@@ -175,7 +175,7 @@ START_TEST(the_clock_goes_round)
     slabs.now += 5 * slabs.unit;
     ck_assert(kvcl_slabs_check(&slabs));
     for (i = 0; i < 8; ++i) {
-        kvcl_slabs_gone(&slabs, 0, id + i);
+        kvcl_slabs_removed(&slabs, 0, id + i);
     }
     ck_assert_uint_eq(slabs.classes[0].sum_used, 0);
     ck_assert(kvcl_slabs_check(&slabs));

@@ -53,9 +53,9 @@ static unsigned which(const uint8_t *key)
 }
 
 /* What the log says is gone, also where a later version had replaced it that may not outlive a crash. */
-static void take_gone(void)
+static void take_evicted(void)
 {
-    kvcl_seglog_gone_t *gone;
+    kvcl_seglog_evicted_t *gone;
     uint32_t           i;
     unsigned           e;
 
@@ -90,7 +90,7 @@ static void put(unsigned k)
     disk_fill(version, buf, len);
     checksum = kvcl_checksum(buf, len);
     status   = kvcl_seglog_reserve(&t.log, t.keys[k], len, checksum, &place);
-    take_gone();
+    take_evicted();
     if (status == KVCL_OK) {
         disk_copy_in(&place, buf);
         kvcl_seglog_commit(&t.log, &place);
@@ -106,7 +106,7 @@ static void drop(unsigned k)
     uint64_t      ticket;
     kvcl_status_t status = kvcl_seglog_drop(&t.log, t.keys[k], &ticket);
 
-    take_gone();
+    take_evicted();
     if (status == KVCL_OK) {
         t.history[k][t.n[k]++] = (event_t){.ticket = ticket};
     }

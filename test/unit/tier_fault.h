@@ -30,7 +30,7 @@ typedef struct fault_io {
 
 typedef struct fault_op {
     kvcl_tio_op_t op;
-    kvcl_tio_op_t *asked;
+    kvcl_tio_op_t *requested;
     fault_kind_t  kind; /* of what is done to it */
     fault_io_t    *io;
     struct fault_op *next; /* while the disk stands still */
@@ -80,17 +80,17 @@ static inline void fault_still(bool still)
 static void fault_done(kvcl_tio_op_t *op, int64_t result)
 {
     fault_op_t    *mine  = kvcl_container_of(op, fault_op_t, op);
-    kvcl_tio_op_t *asked = mine->asked;
+    kvcl_tio_op_t *requested = mine->requested;
 
     if ((result >= 0) && ((mine->kind == FAULT_EIO) || (mine->kind == FAULT_TORN))) {
         result = -EIO;
     } else if ((result >= 0) && (mine->kind == FAULT_ENOSPC)) {
         result = -ENOSPC;
     } else if ((result >= 0) && (mine->kind == FAULT_LIE)) {
-        result = (int64_t)asked->len;
+        result = (int64_t)requested->len;
     }
     free(mine);
-    asked->done(asked, result);
+    requested->done(requested, result);
 }
 
 static void fault_submit(kvcl_tio_t *base, kvcl_tio_op_t *op)
@@ -104,7 +104,7 @@ static void fault_submit(kvcl_tio_t *base, kvcl_tio_op_t *op)
     }
     mine->op      = *op;
     mine->op.done = fault_done;
-    mine->asked   = op;
+    mine->requested   = op;
     mine->io      = io;
     if ((every > 0) && ((atomic_fetch_add(&fault.n[op->kind], 1) + 1) % every == 0)) {
         mine->kind = (fault_kind_t)atomic_load(&fault.kind[op->kind]);

@@ -16,7 +16,7 @@
 
 typedef enum { TO_HOST, TO_DEVICE, INSIDE, WAYS } way_t;
 
-static const char *const way_names[] = {"device to host", "host to device", "inside a device"};
+static const char *const path_names[] = {"device to host", "host to device", "inside a device"};
 
 typedef struct bench {
     size_t        total;
@@ -118,7 +118,7 @@ static void check(bench_t *b, way_t way, const char *name)
     for (i = 0; i < b->n; ++i) {
         if (memcmp(dst + (b->pieces[i].dst - (uintptr_t)far_end(b, way, true)),
                    src + (b->pieces[i].src - (uintptr_t)far_end(b, way, false)), b->pieces[i].len) != 0) {
-            fprintf(stderr, "gpu_bench: %s, %s: piece %zu of %zu bytes is wrong\n", way_names[way], name, i,
+            fprintf(stderr, "gpu_bench: %s, %s: piece %zu of %zu bytes is wrong\n", path_names[way], name, i,
                     (size_t)b->pieces[i].len);
             exit(1);
         }
@@ -152,7 +152,7 @@ static void copies(bench_t *b, way_t way)
     double   rate[2];
     unsigned i;
 
-    printf("\n%s, GB/s\n%10s %10s %10s %10s %10s\n", way_names[way], "piece", "kernel", "calls", "library", "at once");
+    printf("\n%s, GB/s\n%10s %10s %10s %10s %10s\n", path_names[way], "piece", "kernel", "calls", "library", "at once");
     for (size = 256; size <= (size_t)1 << 20; size *= 2) {
         list(b, way, size);
         for (i = 0; i < 2; ++i) {

@@ -78,7 +78,7 @@ static void get_some(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, un
     kvcl_status_t      status[BATCH_MAX];
     kvcl_key_t         keys[BATCH_MAX];
     uint32_t           ids[BATCH_MAX], i;
-    uint64_t           found = 0, asked = 0;
+    uint64_t           found = 0, requested = 0;
     double             begin = now(), took;
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_req_h         req;
@@ -95,13 +95,13 @@ static void get_some(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, un
         for (i = 0; i < batch; ++i) {
             found += status[i] == KVCL_OK;
         }
-        asked += batch;
+        requested += batch;
     }
     KVCL_TRY(kvcl_store_stats(store, &stats));
     printf("get %8.1f MB/s: %llu of %llu found, %llu in a tier, %llu wrong; %.0f us a batch of %u\n",
-           (double)found * (double)block / took / 1e6, (unsigned long long)found, (unsigned long long)asked,
-           (unsigned long long)stats.hits_nvme, (unsigned long long)stats.corrupt, took * 1e6 * batch / (double)asked,
-           batch);
+           (double)found * (double)block / took / 1e6, (unsigned long long)found, (unsigned long long)requested,
+           (unsigned long long)stats.hits_nvme, (unsigned long long)stats.corrupt,
+           took * 1e6 * batch / (double)requested, batch);
 }
 
 int main(int argc, char **argv)

@@ -20,11 +20,11 @@ enum { FOLLOWERS_MAX = 256, BATCH = 32 };
 #define BUSY_PAUSE_NS (50 * KVCL_NS_PER_MS)
 #define WAIT_MAX_NS (20 * KVCL_NS_PER_SEC) /* of a question that is kept; whoever wants more asks again */
 
-typedef struct events_ask {
+typedef struct events_request {
     uint64_t since;
     uint64_t cap;
     uint64_t wait_ns;
-} events_ask_t;
+} events_request_t;
 
 /* A question that is kept: another rank's, or one of a call of this rank about its own events. */
 typedef struct follower {
@@ -32,8 +32,8 @@ typedef struct follower {
     kvcl_store_h       store;
     kvcl_call_t        *call; /* or NULL, and the next three */
     kvcl_peer_t        *peer;
-    kvcl_msg_dir_ask_t ask;
-    events_ask_t       what;
+    kvcl_msg_dir_request_t request;
+    events_request_t   what;
     kvcl_store_timer_t *timer; /* the end of its time */
 } follower_t;
 
@@ -41,17 +41,17 @@ kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvc
 {
     kvcl_store_event_t some[BATCH];
     kvcl_status_t      status;
-    events_ask_t       ask;
+    events_request_t   request;
     size_t             cap = kvcl_rows_room(out->cap, KVCL_EVENT_ROW), n = 0, got, i;
 
-    if (len != sizeof(ask)) {
+    if (len != sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(&ask, in, sizeof(ask));
-    cap = (ask.cap < cap) ? (size_t)ask.cap : cap;
+    memcpy(&request, in, sizeof(request));
+    cap = (request.cap < cap) ? (size_t)request.cap : cap;
     do {
         got    = 0;
-        status = kvcl_events_read(&store->events, ask.since + n, some, (cap - n < BATCH) ? cap - n : BATCH, &got);
+        status = kvcl_events_read(&store->events, request.since + n, some, (cap - n < BATCH) ? cap - n : BATCH, &got);
         for (i = 0; (i < got) && (status == KVCL_OK); ++i) {
             kvcl_rows_put_event(out->buf, n + i, &some[i]);
         }
@@ -64,15 +64,16 @@ kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvc
 
 /* ---- followers on other ranks: lock held ---- */
 
-static void answer(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const events_ask_t *what)
+static void answer(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+                   const events_request_t *what)
 {
     kvcl_op_out_t out = {.cap = KVCL_OP_ANSWER_MAX, .buf = kvcl_home_scratch(store->ctx, KVCL_OP_ANSWER_MAX)};
     kvcl_status_t status = (out.buf != NULL) ? kvcl_op_events(store, what, sizeof(*what), &out) : KVCL_ERR_NO_MEMORY;
 
-    kvcl_ask_answer(peer, in, status, out.n, out.buf, (status == KVCL_OK) ? out.len : 0);
+    kvcl_rpc_answer(peer, in, status, out.n, out.buf, (status == KVCL_OK) ? out.len : 0);
 }
 
-static void let_go(follower_t *follower)
+static void release(follower_t *follower)
 {
     kvcl_list_del(&follower->link);
     --follower->store->n_followers;
@@ -80,7 +81,7 @@ static void let_go(follower_t *follower)
     if (follower->call != NULL) {
         kvcl_call_over(follower->call);
     } else {
-        answer(follower->store, follower->peer, &follower->ask, &follower->what);
+        answer(follower->store, follower->peer, &follower->request, &follower->what);
     }
     free(follower);
 }
@@ -90,7 +91,7 @@ static void time_over(void *arg)
     follower_t *follower = arg;
 
     follower->timer = NULL;
-    let_go(follower);
+    release(follower);
 }
 
 static void flush(void *arg)
@@ -102,11 +103,11 @@ static void flush(void *arg)
     kvcl_list_init(&all);
     kvcl_list_splice_tail(&all, &store->followers); /* whom it lets go may follow again at once */
     while (!kvcl_list_is_empty(&all)) {
-        let_go(kvcl_list_head(&all, follower_t, link));
+        release(kvcl_list_head(&all, follower_t, link));
     }
 }
 
-static void tell_followers(kvcl_store_h store)
+static void notify_followers(kvcl_store_h store)
 {
     if ((store->n_followers != 0) && (store->follow_timer == NULL)) {
         store->follow_timer = kvcl_store_timer_start(store, PAUSE_NS, flush, store);
@@ -119,13 +120,13 @@ void kvcl_follow_stop(kvcl_store_h store)
     flush(store);
 }
 
-static bool is_to_wait(const struct kvcl_store *store, const events_ask_t *what)
+static bool is_to_wait(const struct kvcl_store *store, const events_request_t *what)
 {
     return (what->wait_ns != 0) && (what->since == store->events.newest) && (store->events.ring != NULL);
 }
 
 /* NULL: no memory. */
-static follower_t *keep(kvcl_store_h store, const events_ask_t *what, kvcl_call_t *call)
+static follower_t *keep(kvcl_store_h store, const events_request_t *what, kvcl_call_t *call)
 {
     follower_t *follower = calloc(1, sizeof(*follower));
 
@@ -146,10 +147,10 @@ static follower_t *keep(kvcl_store_h store, const events_ask_t *what, kvcl_call_
     return follower;
 }
 
-bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                        size_t len)
+bool kvcl_follow_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                            size_t len)
 {
-    events_ask_t what;
+    events_request_t what;
     follower_t   *follower;
     bool         waits;
 
@@ -159,7 +160,7 @@ bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
     memcpy(&what, data, sizeof(what));
     waits = is_to_wait(store, &what);
     if (waits && (store->n_followers >= FOLLOWERS_MAX)) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* or it would ask all the time */
+        kvcl_rpc_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* or it would ask all the time */
         return true;
     }
     follower = waits ? keep(store, &what, NULL) : NULL;
@@ -168,7 +169,7 @@ bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
         return true;
     }
     follower->peer = peer;
-    follower->ask  = *in;
+    follower->request  = *in;
     return true;
 }
 
@@ -187,7 +188,7 @@ void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind
     }
     kvcl_events_add(&owner->store->events, &event);
     if (owner->store->n_followers != 0) {
-        tell_followers(owner->store);
+        notify_followers(owner->store);
     }
 }
 
@@ -268,19 +269,19 @@ static bool next(kvcl_call_t *base)
 {
     events_call_t *call = kvcl_container_of(base, events_call_t, op.call);
     uint64_t      left  = kvcl_deadline_left(call->wait_until_ns);
-    events_ask_t  ask   = {.since = call->since, .cap = call->cap,
+    events_request_t request   = {.since = call->since, .cap = call->cap,
                            .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
 
     call->mine = NULL;
     if (call->over) {
         return false;
     }
-    if ((call->rank == base->store->me) && is_to_wait(base->store, &ask)) {
-        call->mine = keep(base->store, &ask, base);
+    if ((call->rank == base->store->me) && is_to_wait(base->store, &request)) {
+        call->mine = keep(base->store, &request, base);
         base->outstanding += (call->mine != NULL) ? 1 : 0;
     }
     if (call->mine == NULL) {
-        kvcl_op_ask(&call->op, call->rank, KVCL_ASK_EVENTS, &ask, sizeof(ask), 0, ask.wait_ns);
+        kvcl_op_rpc(&call->op, call->rank, KVCL_RPC_EVENTS, &request, sizeof(request), 0, request.wait_ns);
     }
     return true;
 }
@@ -293,7 +294,7 @@ static void halt(kvcl_call_t *base)
         kvcl_store_timer_stop(call->pause);
         after_pause(call);
     } else if (call->mine != NULL) {
-        let_go(call->mine);
+        release(call->mine);
         call->mine = NULL;
     }
 }

@@ -12,10 +12,10 @@
 
 enum { RECS_MAX = 512 };
 
-typedef struct leave_ask {
+typedef struct leave_request {
     int64_t  to_rank; /* who has the blocks now; -1: nobody, and the records count by their keys */
     uint64_t n;       /* records that follow */
-} leave_ask_t;
+} leave_request_t;
 
 /* ---- the rank that has them: lock held ---- */
 
@@ -29,7 +29,7 @@ uint64_t kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key)
     kvcl_copies_leave(store, key);
     while (((node = kvcl_owner_find(store, key, NULL)) != NULL) &&
            (kvcl_owner_withdraw(node->owner, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
-        kvcl_store_tell_removed(store, &gone, 1);
+        kvcl_store_notify_removed(store, &gone, 1);
         ++left;
     }
     return left;
@@ -39,20 +39,20 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
 {
     kvcl_store_rec_t rec, gone;
     uint64_t         left = 0, i;
-    leave_ask_t      ask;
+    leave_request_t  request;
 
-    if (len < sizeof(ask)) {
+    if (len < sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(&ask, in, sizeof(ask));
-    if ((ask.n > RECS_MAX) || (len - sizeof(ask) != ask.n * sizeof(rec)) || (ask.to_rank < -1) ||
-        (ask.to_rank >= (int64_t)store->n_ranks)) {
+    memcpy(&request, in, sizeof(request));
+    if ((request.n > RECS_MAX) || (len - sizeof(request) != request.n * sizeof(rec)) || (request.to_rank < -1) ||
+        (request.to_rank >= (int64_t)store->n_ranks)) {
         return KVCL_ERR_PROTOCOL;
     }
-    for (i = 0; i < ask.n; ++i) {
+    for (i = 0; i < request.n; ++i) {
         kvcl_owner_t *owner;
-        memcpy(&rec, (const char *)in + sizeof(ask) + (i * sizeof(rec)), sizeof(rec));
-        if (ask.to_rank < 0) { /* listed or not */
+        memcpy(&rec, (const char *)in + sizeof(request) + (i * sizeof(rec)), sizeof(rec));
+        if (request.to_rank < 0) { /* listed or not */
             left += kvcl_leave_key(store, &rec.key);
             kvcl_cold_drop(store->cold, &rec.key);
             continue;
@@ -64,14 +64,14 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
         owner = kvcl_owner_by_cache_id(store, rec.loc.cache);
         if ((owner != NULL) && (rec.loc.incarnation == store->incarnation) &&
             (kvcl_slots_check(&owner->slots, rec.loc.slot, rec.loc.gen, &rec.key) == KVCL_OK) &&
-            (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)ask.to_rank, &gone) ==
+            (kvcl_owner_give_up(owner, rec.loc.slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)request.to_rank, &gone) ==
              KVCL_OK)) {
-            kvcl_store_tell_removed(store, &gone, 1);
+            kvcl_store_notify_removed(store, &gone, 1);
             kvcl_cold_drop(store->cold, &rec.key); /* it may be on its way there */
             ++left;
         }
     }
-    store->n_moved += (ask.to_rank >= 0) ? left : 0;
+    store->n_moved += (request.to_rank >= 0) ? left : 0;
     memcpy(out->buf, &left, sizeof(left));
     out->len = sizeof(left);
     return KVCL_OK;
@@ -80,51 +80,51 @@ kvcl_status_t kvcl_op_leave(kvcl_store_h store, const void *in, size_t len, kvcl
 /* ---- whoever wants it ---- */
 
 /* A rank that does not answer keeps them; one that is gone has none. */
-static uint64_t send(kvcl_store_h store, uint32_t rank, leave_ask_t *ask, uint8_t *payload)
+static uint64_t send(kvcl_store_h store, uint32_t rank, leave_request_t *request, uint8_t *payload)
 {
     uint64_t      left = 0;
     kvcl_op_out_t out  = {.buf = (uint8_t *)&left, .cap = sizeof(left)};
     kvcl_status_t status;
 
-    memcpy(payload, ask, sizeof(*ask));
-    status = kvcl_op_call(store, (int)rank, KVCL_ASK_LEAVE, payload,
-                          sizeof(*ask) + (ask->n * sizeof(kvcl_store_rec_t)), 0, &out, "kvcl_store");
-    ask->n = 0;
+    memcpy(payload, request, sizeof(*request));
+    status = kvcl_op_call(store, (int)rank, KVCL_RPC_LEAVE, payload,
+                          sizeof(*request) + (request->n * sizeof(kvcl_store_rec_t)), 0, &out, "kvcl_store");
+    request->n = 0;
     return ((status == KVCL_OK) && (out.len == sizeof(left))) ? left : 0;
 }
 
-static void add(leave_ask_t *ask, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint8_t *payload)
+static void add(leave_request_t *request, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint8_t *payload)
 {
     kvcl_store_rec_t rec = {.key = *key};
 
     rec.loc = (loc != NULL) ? *loc : rec.loc;
-    memcpy(payload + sizeof(*ask) + (ask->n++ * sizeof(rec)), &rec, sizeof(rec));
+    memcpy(payload + sizeof(*request) + (request->n++ * sizeof(rec)), &rec, sizeof(rec));
 }
 
-static uint64_t ask_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n,
-                         int to_rank, uint8_t *payload)
+static uint64_t query_rank(kvcl_store_h store, uint32_t rank, const kvcl_key_t *keys, const kvcl_found_t *found,
+                           size_t n, int to_rank, uint8_t *payload)
 {
-    leave_ask_t ask = {.to_rank = to_rank};
+    leave_request_t request = {.to_rank = to_rank};
     uint64_t    sum = 0;
     size_t      i, j;
 
     for (i = 0; i < n; ++i) {
         for (j = 0; j < found[i].n; ++j) {
             if ((found[i].locs[j].rank == rank) && ((int)rank != to_rank)) {
-                add(&ask, &keys[i], &found[i].locs[j], payload);
+                add(&request, &keys[i], &found[i].locs[j], payload);
             }
         }
-        if (ask.n > RECS_MAX - KVCL_DIR_LOCS_MAX) {
-            sum += send(store, rank, &ask, payload);
+        if (request.n > RECS_MAX - KVCL_DIR_LOCS_MAX) {
+            sum += send(store, rank, &request, payload);
         }
     }
-    return sum + ((ask.n != 0) ? send(store, rank, &ask, payload) : 0);
+    return sum + ((request.n != 0) ? send(store, rank, &request, payload) : 0);
 }
 
 kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, int to_rank,
                          uint64_t *left_p)
 {
-    uint8_t  *payload = malloc(sizeof(leave_ask_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
+    uint8_t  *payload = malloc(sizeof(leave_request_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
     uint32_t rank;
 
     *left_p = 0;
@@ -132,7 +132,7 @@ kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to name %zu blocks", n);
     }
     for (rank = 0; rank < store->n_ranks; ++rank) {
-        *left_p += ask_rank(store, rank, keys, found, n, to_rank, payload);
+        *left_p += query_rank(store, rank, keys, found, n, to_rank, payload);
     }
     free(payload);
     return KVCL_OK;
@@ -141,13 +141,13 @@ kvcl_status_t kvcl_leave(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_
 /* ---- other bytes ---- */
 
 /* All ranks at once, some keys at a time; a rank that has not answered once is not asked again. */
-static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
+static kvcl_status_t query_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
 {
     size_t        each   = sizeof(uint64_t) + sizeof(kvcl_op_out_t) + sizeof(kvcl_status_t);
     uint64_t      *left  = calloc(store->n_ranks, each);
-    uint8_t       *payload = malloc(sizeof(leave_ask_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
+    uint8_t       *payload = malloc(sizeof(leave_request_t) + (RECS_MAX * sizeof(kvcl_store_rec_t)));
     kvcl_status_t status = KVCL_OK, *statuses;
-    leave_ask_t   ask    = {.to_rank = -1};
+    leave_request_t request    = {.to_rank = -1};
     kvcl_op_out_t *outs;
     size_t        at = 0;
     uint32_t      i;
@@ -160,15 +160,15 @@ static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     outs     = (kvcl_op_out_t *)(void *)(left + store->n_ranks);
     statuses = (kvcl_status_t *)(void *)(outs + store->n_ranks);
     while ((status == KVCL_OK) && (at < n)) {
-        for (ask.n = 0; (at < n) && (ask.n < RECS_MAX); ++at) {
-            add(&ask, &keys[at], NULL, payload);
+        for (request.n = 0; (at < n) && (request.n < RECS_MAX); ++at) {
+            add(&request, &keys[at], NULL, payload);
         }
-        memcpy(payload, &ask, sizeof(ask));
+        memcpy(payload, &request, sizeof(request));
         for (i = 0; i < store->n_ranks; ++i) {
             outs[i] = (kvcl_op_out_t){.buf = (uint8_t *)&left[i], .cap = sizeof(left[i])};
         }
-        status = kvcl_op_call_all(store, KVCL_ASK_LEAVE, payload, sizeof(ask) + (ask.n * sizeof(kvcl_store_rec_t)),
-                                  timeout_ns, outs, statuses);
+        status = kvcl_op_call_all(store, KVCL_RPC_LEAVE, payload,
+                                  sizeof(request) + (request.n * sizeof(kvcl_store_rec_t)), timeout_ns, outs, statuses);
     }
     free(left);
     free(payload);
@@ -178,7 +178,7 @@ static kvcl_status_t ask_all(kvcl_store_h store, const kvcl_key_t *keys, size_t 
 kvcl_status_t kvcl_leave_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
 {
     kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
-    kvcl_status_t      status = ask_all(store, keys, n, timeout_ns);
+    kvcl_status_t      status = query_all(store, keys, n, timeout_ns);
     kvcl_req_h         removed;
 
     if (status == KVCL_OK) { /* what ranks that did not answer have is listed no more */

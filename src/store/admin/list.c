@@ -15,10 +15,10 @@
 
 enum { SLOTS_MAX = 65536 };
 
-typedef struct list_ask {
+typedef struct list_request {
     uint64_t cursor;
     uint64_t cap;
-} list_ask_t;
+} list_request_t;
 
 typedef struct list_head {
     uint64_t cursor;
@@ -62,18 +62,18 @@ static size_t page(kvcl_store_h store, uint64_t *cursor, uint8_t *buf, size_t ca
 kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
     list_head_t head = {.seq = store->events.newest};
-    list_ask_t  ask;
+    list_request_t request;
     size_t      cap = kvcl_rows_room(out->cap - sizeof(head), KVCL_ITEM_ROW), n;
 
-    if (len != sizeof(ask)) {
+    if (len != sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(&ask, in, sizeof(ask));
-    if ((ask.cursor != 0) && ((ask.cursor >> 32) == 0)) {
+    memcpy(&request, in, sizeof(request));
+    if ((request.cursor != 0) && ((request.cursor >> 32) == 0)) {
         return KVCL_ERR_INVALID_PARAM;
     }
-    cap         = (ask.cap < cap) ? (size_t)ask.cap : cap;
-    head.cursor = ask.cursor;
+    cap         = (request.cap < cap) ? (size_t)request.cap : cap;
+    head.cursor = request.cursor;
     n           = page(store, &head.cursor, out->buf + sizeof(head), cap);
     memcpy(out->buf, &head, sizeof(head));
     out->n   = (uint32_t)n;
@@ -85,9 +85,9 @@ kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_
 
 typedef struct list_call {
     kvcl_op_t         op;
-    bool              asked;
+    bool              requested;
     uint32_t          rank;
-    list_ask_t        ask;
+    list_request_t    request;
     kvcl_status_t     status;
     uint64_t          *cursor; /* the caller's, as are the next four */
     kvcl_store_item_t *items;
@@ -118,7 +118,7 @@ static void on_page(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t st
     (void)tag;
     if ((status == KVCL_OK) &&
         ((len < sizeof(head)) || !kvcl_rows_open((const uint8_t *)data + sizeof(head), len - sizeof(head), &rows) ||
-         (rows.n > call->ask.cap))) {
+         (rows.n > call->request.cap))) {
         status = KVCL_ERR_PROTOCOL;
     }
     if (status == KVCL_OK) {
@@ -136,11 +136,11 @@ static bool next(kvcl_call_t *base)
 {
     list_call_t *call = kvcl_container_of(base, list_call_t, op.call);
 
-    if (call->asked) {
+    if (call->requested) {
         return false;
     }
-    call->asked = true;
-    kvcl_op_ask(&call->op, call->rank, KVCL_ASK_LIST, &call->ask, sizeof(call->ask), 0, 0);
+    call->requested = true;
+    kvcl_op_rpc(&call->op, call->rank, KVCL_RPC_LIST, &call->request, sizeof(call->request), 0, 0);
     return true;
 }
 
@@ -176,8 +176,8 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_s
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a question", kvcl_call_name(id));
     }
     *call = (list_call_t){.op = {.call = {.next = next, .end = end}, .answered = on_page}, .rank = (uint32_t)rank,
-                          .ask = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items, .stride = stride,
-                          .n_p = n_p, .seq_p = seq_p};
+                          .request = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items,
+                          .stride = stride, .n_p = n_p, .seq_p = seq_p};
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), &p, req_p);
 }
 

@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+bool kvcl_op_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                        size_t len)
 {
     kvcl_op_out_t out = {.cap = KVCL_OP_ANSWER_MAX};
     kvcl_status_t status;
@@ -20,7 +21,7 @@ bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_as
     if (status == KVCL_ERR_PROTOCOL) {
         return false;
     }
-    kvcl_ask_answer(peer, in, status, out.n, out.buf, (status == KVCL_OK) ? out.len : 0);
+    kvcl_rpc_answer(peer, in, status, out.n, out.buf, (status == KVCL_OK) ? out.len : 0);
     return true;
 }
 
@@ -31,15 +32,15 @@ static void answer(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t sta
     op->answered(op, rank, tag, (status == KVCL_ERR_NOT_FOUND) ? KVCL_ERR_RANK_FAILED : status, data, len);
 }
 
-static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_op_t *op = ask->arg;
+    kvcl_op_t *op = rpc->arg;
 
-    answer(op, ask->rank, ask->tag, status, data, len);
+    answer(op, rpc->rank, rpc->tag, status, data, len);
     kvcl_call_over(&op->call);
 }
 
-static void ask_me(kvcl_op_t *op, uint8_t kind, const void *in, size_t len, uint64_t tag)
+static void query_local(kvcl_op_t *op, uint8_t kind, const void *in, size_t len, uint64_t tag)
 {
     kvcl_store_h  store = op->call.store;
     kvcl_op_out_t out   = {.cap = KVCL_OP_ANSWER_MAX, .buf = malloc(KVCL_OP_ANSWER_MAX)};
@@ -50,36 +51,36 @@ static void ask_me(kvcl_op_t *op, uint8_t kind, const void *in, size_t len, uint
     free(out.buf);
 }
 
-void kvcl_op_ask(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t tag,
+void kvcl_op_rpc(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t tag,
                  uint64_t grace_ns)
 {
     kvcl_store_h store = op->call.store;
-    kvcl_ask_t   *ask;
+    kvcl_rpc_t   *rpc;
 
     kvcl_assert_locked(store->ctx);
     if (rank == store->me) {
-        ask_me(op, kind, in, len, tag);
+        query_local(op, kind, in, len, tag);
         return;
     }
     if ((store->incarnations[rank] == 0) || kvcl_store_excludes(store, rank)) {
         answer(op, rank, tag, (store->incarnations[rank] == 0) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE, NULL, 0);
         return;
     }
-    ask = kvcl_ask_new(store, rank, kind, len);
-    if (ask == NULL) {
+    rpc = kvcl_rpc_new(store, rank, kind, len);
+    if (rpc == NULL) {
         answer(op, rank, tag, KVCL_ERR_NO_MEMORY, NULL, 0);
         return;
     }
     if (len != 0) {
-        memcpy(ask->payload, in, len);
+        memcpy(rpc->payload, in, len);
     }
-    ask->len      = len;
-    ask->n        = 1;
-    ask->arg      = op;
-    ask->tag      = tag;
-    ask->done     = on_answer;
-    ask->grace_ns = grace_ns;
-    kvcl_call_post(&op->call, ask, 0, true);
+    rpc->len      = len;
+    rpc->n        = 1;
+    rpc->arg      = op;
+    rpc->tag      = tag;
+    rpc->done     = on_answer;
+    rpc->grace_ns = grace_ns;
+    kvcl_call_post(&op->call, rpc, 0, true);
 }
 
 kvcl_status_t kvcl_op_check_rank(kvcl_store_h store, int rank, const char *call)
@@ -93,7 +94,7 @@ kvcl_status_t kvcl_op_check_rank(kvcl_store_h store, int rank, const char *call)
 
 typedef struct round {
     kvcl_op_t     op;
-    bool          asked;
+    bool          requested;
     uint8_t       kind;
     uint32_t      first, n; /* ranks */
     const void    *in;
@@ -120,22 +121,22 @@ static void on_round(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t s
 }
 
 /* The others first: they answer while this rank answers itself. */
-static bool ask_round(kvcl_call_t *call)
+static bool query_round(kvcl_call_t *call)
 {
     round_t  *round = kvcl_container_of(call, round_t, op.call);
     uint32_t me     = call->store->me - round->first, i;
 
-    if (round->asked) {
+    if (round->requested) {
         return false;
     }
-    round->asked = true;
+    round->requested = true;
     for (i = 0; i < round->n; ++i) {
         if ((i != me) && (round->status[i] == KVCL_OK)) {
-            kvcl_op_ask(&round->op, round->first + i, round->kind, round->in, round->len, i, 0);
+            kvcl_op_rpc(&round->op, round->first + i, round->kind, round->in, round->len, i, 0);
         }
     }
     if ((me < round->n) && (round->status[me] == KVCL_OK)) {
-        kvcl_op_ask(&round->op, call->store->me, round->kind, round->in, round->len, me, 0);
+        kvcl_op_rpc(&round->op, call->store->me, round->kind, round->in, round->len, me, 0);
     }
     return true;
 }
@@ -156,7 +157,7 @@ static kvcl_status_t run_round(kvcl_store_h store, round_t with, uint64_t timeou
     }
     *round                  = with;
     round->op.answered      = on_round;
-    round->op.call.next     = ask_round;
+    round->op.call.next     = query_round;
     round->op.call.end      = end_round;
     return kvcl_call_run(&round->op.call, store, name, &p);
 }

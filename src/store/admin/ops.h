@@ -30,7 +30,7 @@ struct kvcl_op {
 
 /** Lock held, in a call's next(): ask a rank, or answer for this one. grace_ns: how long an answer takes if all is
  * well. The answer may come before this returns. */
-void kvcl_op_ask(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t tag,
+void kvcl_op_rpc(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, size_t len, uint64_t tag,
                  uint64_t grace_ns);
 
 /** No lock; blocks. Ask one rank, or this one, and put its answer into out->buf. KVCL_ERR_RANK_FAILED: it is gone. */
@@ -48,7 +48,8 @@ kvcl_status_t kvcl_op_why(kvcl_call_t *call, kvcl_status_t status, int rank);
 kvcl_status_t kvcl_op_check_rank(kvcl_store_h store, int rank, const char *call) KVCL_MUST_CHECK;
 
 /** A row of kinds.c: its op answers. */
-bool kvcl_op_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len);
+bool kvcl_op_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                        size_t len);
 
 /* ---- the kinds: lock held; in is hostile. They do not answer KVCL_ERR_NOT_FOUND: that means, no such store. ---- */
 
@@ -80,8 +81,8 @@ uint64_t      kvcl_leave_key(kvcl_store_h store, const kvcl_key_t *key);
 /* ---- following (admin/follow.c): lock held ---- */
 
 /** A question for events: answered now or when there are some. */
-bool kvcl_follow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                        size_t len);
+bool kvcl_follow_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                            size_t len);
 /** kvcl_store_listener_t.event: whoever follows this rank is told. */
 void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind_t kind, int to_rank);
 void kvcl_follow_stop(kvcl_store_h store); /* the store is being closed */

@@ -17,16 +17,16 @@ enum { KEYS_MAX = 1024, UNPIN = 0x100 };
 /* What a rank did with a key. */
 enum { PIN_NONE = 0, PIN_DONE = 1, PIN_FULL = 2 };
 
-typedef struct pin_ask {
+typedef struct pin_request {
     uint64_t holder;
     uint64_t ttl_ns;
     uint64_t flags; /* KVCL_PIN_*, UNPIN */
     uint64_t n;     /* keys that follow */
-} pin_ask_t;
+} pin_request_t;
 
 /* ---- the rank that holds copies: lock held ---- */
 
-static uint8_t pin_one(kvcl_owner_t *owner, const kvcl_key_t *key, const pin_ask_t *ask)
+static uint8_t pin_one(kvcl_owner_t *owner, const kvcl_key_t *key, const pin_request_t *request)
 {
     kvcl_owner_node_t *node = (owner != NULL) ? kvcl_owner_find(owner->store, key, owner) : NULL;
     kvcl_status_t     status;
@@ -34,39 +34,39 @@ static uint8_t pin_one(kvcl_owner_t *owner, const kvcl_key_t *key, const pin_ask
     if (node == NULL) {
         return PIN_NONE;
     }
-    if (ask->flags & UNPIN) {
-        return kvcl_pins_drop(owner, kvcl_owner_slot(node), ask->holder) ? PIN_DONE : PIN_NONE;
+    if (request->flags & UNPIN) {
+        return kvcl_pins_drop(owner, kvcl_owner_slot(node), request->holder) ? PIN_DONE : PIN_NONE;
     }
-    status = kvcl_pins_set(owner, kvcl_owner_slot(node), ask->holder, (ask->flags & KVCL_PIN_SOFT) != 0,
-                           kvcl_deadline_after(ask->ttl_ns));
+    status = kvcl_pins_set(owner, kvcl_owner_slot(node), request->holder, (request->flags & KVCL_PIN_SOFT) != 0,
+                           kvcl_deadline_after(request->ttl_ns));
     return (status == KVCL_OK) ? PIN_DONE : PIN_FULL;
 }
 
 kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
-    const kvcl_key_t *keys = (const kvcl_key_t *)(const void *)((const char *)in + sizeof(pin_ask_t));
-    pin_ask_t        ask;
+    const kvcl_key_t *keys = (const kvcl_key_t *)(const void *)((const char *)in + sizeof(pin_request_t));
+    pin_request_t    request;
     uint8_t          best, one;
     uint64_t         i;
     unsigned         c;
 
-    if (len < sizeof(ask)) {
+    if (len < sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(&ask, in, sizeof(ask));
-    if ((ask.n > KEYS_MAX) || (len - sizeof(ask) != ask.n * sizeof(*keys)) || (ask.n > out->cap)) {
+    memcpy(&request, in, sizeof(request));
+    if ((request.n > KEYS_MAX) || (len - sizeof(request) != request.n * sizeof(*keys)) || (request.n > out->cap)) {
         return KVCL_ERR_PROTOCOL;
     }
-    for (i = 0; i < ask.n; ++i) {
-        best = pin_one(store->own, &keys[i], &ask);
+    for (i = 0; i < request.n; ++i) {
+        best = pin_one(store->own, &keys[i], &request);
         for (c = 0; (store->pool != NULL) && (c < store->pool->n); ++c) {
-            one  = pin_one(store->pool->owners[c], &keys[i], &ask);
+            one  = pin_one(store->pool->owners[c], &keys[i], &request);
             best = ((best == PIN_DONE) || (one == PIN_NONE)) ? best : one;
         }
         out->buf[i] = best;
     }
-    out->n   = (uint32_t)ask.n;
-    out->len = ask.n;
+    out->n   = (uint32_t)request.n;
+    out->len = request.n;
     return KVCL_OK;
 }
 
@@ -76,8 +76,8 @@ kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_o
 typedef struct pin {
     kvcl_op_t     op;
     kvcl_find_t   find;
-    pin_ask_t     ask;
-    bool          asked;    /* the ranks, about the keys from at on */
+    pin_request_t request;
+    bool          requested;    /* the ranks, about the keys from at on */
     bool          any_silent;
     size_t        n, at, m; /* keys; those under way are at to at + m - 1 */
     kvcl_status_t first;    /* what went wrong first */
@@ -86,7 +86,7 @@ typedef struct pin {
     uint8_t       flags[KEYS_MAX];
     uint8_t       copies[KEYS_MAX];
     bool          full[KEYS_MAX];
-    uint8_t       payload[sizeof(pin_ask_t) + (KEYS_MAX * sizeof(kvcl_key_t))] __attribute__((aligned(8)));
+    uint8_t       payload[sizeof(pin_request_t) + (KEYS_MAX * sizeof(kvcl_key_t))] __attribute__((aligned(8)));
     kvcl_key_t    keys[];
 } pin_t;
 
@@ -120,20 +120,21 @@ static void on_pinned(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
     }
 }
 
-static void ask_rank(pin_t *pin, uint32_t rank)
+static void query_rank(pin_t *pin, uint32_t rank)
 {
     const kvcl_key_t *keys = pin->keys + pin->at;
     size_t           i;
 
-    pin->ask.n = 0;
+    pin->request.n = 0;
     for (i = 0; i < pin->m; ++i) {
         if (holds(&pin->found[i], rank)) {
-            memcpy(pin->payload + sizeof(pin->ask) + (pin->ask.n++ * sizeof(*keys)), &keys[i], sizeof(*keys));
+            memcpy(pin->payload + sizeof(pin->request) + (pin->request.n++ * sizeof(*keys)), &keys[i], sizeof(*keys));
         }
     }
-    memcpy(pin->payload, &pin->ask, sizeof(pin->ask));
-    if (pin->ask.n != 0) {
-        kvcl_op_ask(&pin->op, rank, KVCL_ASK_PIN, pin->payload, sizeof(pin->ask) + (pin->ask.n * sizeof(*keys)), 0, 0);
+    memcpy(pin->payload, &pin->request, sizeof(pin->request));
+    if (pin->request.n != 0) {
+        kvcl_op_rpc(&pin->op, rank, KVCL_RPC_PIN, pin->payload, sizeof(pin->request) + (pin->request.n * sizeof(*keys)),
+                    0, 0);
     }
 }
 
@@ -141,15 +142,15 @@ static void ask_rank(pin_t *pin, uint32_t rank)
 static void begin_some(pin_t *pin)
 {
     kvcl_store_h store = pin->op.call.store;
-    bool         ask;
+    bool         request;
 
     pin->m     = (pin->n - pin->at < KEYS_MAX) ? pin->n - pin->at : KEYS_MAX;
-    pin->asked = false;
+    pin->requested = false;
     memset(pin->found, 0, sizeof(pin->found));
     memset(pin->copies, 0, sizeof(pin->copies));
     memset(pin->full, 0, sizeof(pin->full));
     kvcl_find_free(&pin->find);
-    (void)kvcl_find_here(store, pin->keys + pin->at, pin->m, false, pin->flags, pin->found, &ask);
+    (void)kvcl_find_here(store, pin->keys + pin->at, pin->m, false, pin->flags, pin->found, &request);
     pin->find = (kvcl_find_t){.call = &pin->op.call, .keys = pin->keys + pin->at, .n = pin->m, .flags = pin->flags,
                               .found = pin->found};
 }
@@ -159,7 +160,7 @@ static void end_some(pin_t *pin)
     kvcl_status_t status = pin->find.status;
     size_t        i;
 
-    for (i = 0; (status == KVCL_OK) && !(pin->ask.flags & UNPIN) && (i < pin->m); ++i) {
+    for (i = 0; (status == KVCL_OK) && !(pin->request.flags & UNPIN) && (i < pin->m); ++i) {
         if (pin->copies[i] == 0) {
             status = pin->full[i] ? KVCL_ERR_NO_SPACE : pin->any_silent ? KVCL_ERR_TIMED_OUT : KVCL_ERR_NOT_FOUND;
         }
@@ -189,13 +190,13 @@ static bool next(kvcl_call_t *call)
         if (pin->m == 0) {
             begin_some(pin);
         }
-        if (!pin->asked && kvcl_find_round(&pin->find)) {
+        if (!pin->requested && kvcl_find_round(&pin->find)) {
             return true;
         }
-        if (!pin->asked && (pin->find.status == KVCL_OK)) {
-            pin->asked = true;
+        if (!pin->requested && (pin->find.status == KVCL_OK)) {
+            pin->requested = true;
             for (rank = 0; rank < call->store->n_ranks; ++rank) {
-                ask_rank(pin, rank);
+                query_rank(pin, rank);
             }
             return true;
         }
@@ -222,15 +223,15 @@ static void free_pin(kvcl_call_t *call)
     free(pin);
 }
 
-static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const pin_ask_t *ask, uint8_t *copies,
-                          const kvcl_xfer_params_t *p, kvcl_call_id_t id, kvcl_req_h *req_p)
+static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const pin_request_t *request,
+                          uint8_t *copies, const kvcl_xfer_params_t *p, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
     pin_t *pin = calloc(1, sizeof(*pin) + ((n + 1) * sizeof(*keys)));
 
     if (pin == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", kvcl_call_name(id), n);
     }
-    pin->ask          = *ask;
+    pin->request          = *request;
     pin->n            = n;
     pin->user         = copies;
     pin->op.answered  = on_pinned;
@@ -262,23 +263,23 @@ kvcl_status_t kvcl_store_pin_post(kvcl_store_h store, const kvcl_key_t *keys, si
                                   uint64_t ttl_ns, uint64_t flags, uint8_t *copies, const kvcl_xfer_params_t *params,
                                   kvcl_req_h *req_p)
 {
-    pin_ask_t          ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
+    pin_request_t      request = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, KVCL_CALL_STORE_PIN, &p);
 
-    return (status == KVCL_OK) ? post(store, keys, n, &ask, copies, &p, KVCL_CALL_STORE_PIN, req_p) : status;
+    return (status == KVCL_OK) ? post(store, keys, n, &request, copies, &p, KVCL_CALL_STORE_PIN, req_p) : status;
 }
 
 kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
                              uint64_t flags, uint8_t *copies, const kvcl_xfer_params_t *params)
 {
-    pin_ask_t          ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
+    pin_request_t      request = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, KVCL_CALL_STORE_PIN, &p);
     kvcl_req_h         req;
 
     if (status == KVCL_OK) {
-        status = post(store, keys, n, &ask, copies, &p, KVCL_CALL_STORE_PIN, &req);
+        status = post(store, keys, n, &request, copies, &p, KVCL_CALL_STORE_PIN, &req);
         status = kvcl_call_wait(status, &req);
     }
     return status;
@@ -287,12 +288,12 @@ kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t 
 static kvcl_status_t unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
                            const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    pin_ask_t          ask    = {.holder = holder, .flags = UNPIN};
+    pin_request_t      request    = {.holder = holder, .flags = UNPIN};
     kvcl_status_t      status = kvcl_store_check(store, keys, n, kvcl_call_name(id));
     kvcl_xfer_params_t p;
 
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, id, &p) : status;
-    return (status == KVCL_OK) ? post(store, keys, n, &ask, NULL, &p, id, req_p) : status;
+    return (status == KVCL_OK) ? post(store, keys, n, &request, NULL, &p, id, req_p) : status;
 }
 
 kvcl_status_t kvcl_store_unpin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
@@ -313,10 +314,10 @@ kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_
 kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
                              uint64_t deadline_ns)
 {
-    pin_ask_t          ask = {.holder = holder, .ttl_ns = ttl_ns, .flags = (ttl_ns == 0) ? UNPIN : 0};
+    pin_request_t      request = {.holder = holder, .ttl_ns = ttl_ns, .flags = (ttl_ns == 0) ? UNPIN : 0};
     kvcl_xfer_params_t p   = {.size = sizeof(p), .timeout_ns = kvcl_deadline_left(deadline_ns) + 1};
     kvcl_req_h         req;
-    kvcl_status_t      status = post(store, keys, n, &ask, NULL, &p, KVCL_CALL_STORE_PUT_VALUES, &req);
+    kvcl_status_t      status = post(store, keys, n, &request, NULL, &p, KVCL_CALL_STORE_PUT_VALUES, &req);
 
     return kvcl_call_wait(status, &req);
 }

@@ -101,7 +101,7 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
 /* One rank's, or all: stats and status at place i are of rank first + i. */
 typedef struct stats_call {
     kvcl_op_t          op;
-    bool               asked;
+    bool               requested;
     uint32_t           first, n;
     kvcl_store_stats_t *stats;
     size_t             stride;  /* of all; 0: one, which says its size */
@@ -140,12 +140,12 @@ static bool next(kvcl_call_t *base)
     stats_call_t *call = kvcl_container_of(base, stats_call_t, op.call);
     uint32_t     i;
 
-    if (call->asked) {
+    if (call->requested) {
         return false;
     }
-    call->asked = true;
+    call->requested = true;
     for (i = 0; i < call->n; ++i) {
-        kvcl_op_ask(&call->op, call->first + i, KVCL_ASK_STATS, NULL, 0, 0, 0);
+        kvcl_op_rpc(&call->op, call->first + i, KVCL_RPC_STATS, NULL, 0, 0, 0);
     }
     return true;
 }

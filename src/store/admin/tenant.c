@@ -15,15 +15,15 @@
 enum { SLOTS_MAX = 65536, GONE_MAX = 1024 };
 #define CURSOR_TIER (UINT64_C(1) << 63) /* and from where on in the tier */
 
-typedef struct quota_ask {
+typedef struct quota_request {
     uint64_t tenant;
     uint64_t bytes; /* 0: no quota */
-} quota_ask_t;
+} quota_request_t;
 
-typedef struct clear_ask {
+typedef struct clear_request {
     uint64_t tenant; /* 0: everything */
     uint64_t cursor; /* as of a list: (cache + 1, slot); then CURSOR_TIER */
-} clear_ask_t;
+} clear_request_t;
 
 typedef struct clear_answer {
     uint64_t cursor; /* 0: that was all */
@@ -34,19 +34,19 @@ typedef struct clear_answer {
 
 kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
-    quota_ask_t ask;
+    quota_request_t request;
 
     (void)out;
-    if (len != sizeof(ask)) {
+    if (len != sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(&ask, in, sizeof(ask));
+    memcpy(&request, in, sizeof(request));
     if (store->pool == NULL) {
         return KVCL_OK; /* it holds nothing of anybody */
     }
     kvcl_store_freed(store); /* who waits for room may have more of it */
-    return kvcl_tenants_quota(&store->pool->tenants, ask.tenant,
-                              (ask.bytes != 0) ? ask.bytes : KVCL_TENANT_NO_QUOTA);
+    return kvcl_tenants_quota(&store->pool->tenants, request.tenant,
+                              (request.bytes != 0) ? request.bytes : KVCL_TENANT_NO_QUOTA);
 }
 
 static bool is_wanted(const kvcl_owner_t *owner, uint32_t slot, uint64_t tenant)
@@ -83,7 +83,7 @@ static uint64_t drop_tier(kvcl_cold_t *cold, uint64_t cursor)
 /* Not before the directory knows: who has cleared a store looks at once whether it is empty. */
 static kvcl_status_t answer_clear(kvcl_store_h store, const clear_answer_t *answer, kvcl_op_out_t *out)
 {
-    kvcl_cold_tell_gone(store->cold);
+    kvcl_cold_notify_evicted(store->cold);
     memcpy(out->buf, answer, sizeof(*answer));
     out->len = sizeof(*answer);
     return KVCL_OK;
@@ -96,38 +96,38 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
     uint32_t         looked = 0, gone = 0;
     uint64_t         cache, slot;
     kvcl_owner_t     *owner;
-    clear_ask_t      ask;
+    clear_request_t  request;
 
-    if (len != sizeof(ask)) {
+    if (len != sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(&ask, in, sizeof(ask));
-    if (ask.cursor & CURSOR_TIER) {
-        answer.cursor = (ask.tenant == 0) ? drop_tier(store->cold, ask.cursor) : 0;
+    memcpy(&request, in, sizeof(request));
+    if (request.cursor & CURSOR_TIER) {
+        answer.cursor = (request.tenant == 0) ? drop_tier(store->cold, request.cursor) : 0;
         return answer_clear(store, &answer, out);
     }
-    cache = (ask.cursor != 0) ? (ask.cursor >> 32) - 1 : 0;
-    slot  = ask.cursor & UINT32_MAX;
+    cache = (request.cursor != 0) ? (request.cursor >> 32) - 1 : 0;
+    slot  = request.cursor & UINT32_MAX;
     for (owner = kvcl_owner_next(store, cache); (owner != NULL) && (answer.cursor == 0);
          owner = kvcl_owner_next(store, owner->cache->id + 1ull)) {
         slot = (owner->cache->id == cache) ? slot : 0;
         for (; (slot < owner->slots.n) && (answer.cursor == 0); ++slot) {
             if ((looked++ == SLOTS_MAX) || (answer.n == GONE_MAX)) {
                 answer.cursor = ((owner->cache->id + 1ull) << 32) | slot;
-            } else if (is_wanted(owner, (uint32_t)slot, ask.tenant) &&
+            } else if (is_wanted(owner, (uint32_t)slot, request.tenant) &&
                        (kvcl_owner_withdraw(owner, (uint32_t)slot, KVCL_SLOT_FREE, &recs[gone]) == KVCL_OK)) {
                 kvcl_cold_drop(store->cold, &recs[gone].key);
                 ++answer.n;
                 ++gone;
             }
             if (gone == sizeof(recs) / sizeof(recs[0])) {
-                kvcl_store_tell_removed(store, recs, gone);
+                kvcl_store_notify_removed(store, recs, gone);
                 gone = 0;
             }
         }
     }
-    kvcl_store_tell_removed(store, recs, gone);
-    if ((ask.tenant == 0) && (answer.cursor == 0) && (store->cold != NULL)) {
+    kvcl_store_notify_removed(store, recs, gone);
+    if ((request.tenant == 0) && (answer.cursor == 0) && (store->cold != NULL)) {
         answer.cursor = CURSOR_TIER;
     }
     return answer_clear(store, &answer, out);
@@ -139,11 +139,11 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
  * it; one that does not answer is the call's error, and the others do it all the same. */
 typedef struct tenant_call {
     kvcl_op_t     op;
-    bool          asked;
+    bool          requested;
     uint8_t       kind;
     int           rank;      /* -1: all */
-    quota_ask_t   quota;
-    clear_ask_t   *clears;   /* a rank: its next question; cursor 0: it has none */
+    quota_request_t quota;
+    clear_request_t *clears;   /* a rank: its next question; cursor 0: it has none */
     uint64_t      removed;
     uint64_t      *removed_p;
     kvcl_status_t first;     /* what went wrong first, and where */
@@ -153,30 +153,30 @@ typedef struct tenant_call {
 /* Of a clear: whether the rank shall go on from its cursor. */
 static kvcl_status_t take_cleared(tenant_call_t *call, uint32_t rank, const void *data, size_t len)
 {
-    clear_ask_t    *ask = &call->clears[rank];
+    clear_request_t *request = &call->clears[rank];
     clear_answer_t answer;
 
     if (len != sizeof(answer)) {
         return KVCL_ERR_PROTOCOL;
     }
     memcpy(&answer, data, sizeof(answer));
-    if ((answer.cursor != 0) && (answer.cursor <= ask->cursor)) {
+    if ((answer.cursor != 0) && (answer.cursor <= request->cursor)) {
         return KVCL_ERR_PROTOCOL;
     }
-    ask->cursor = answer.cursor;
+    request->cursor = answer.cursor;
     call->removed += answer.n;
     return KVCL_OK;
 }
 
-static void on_told(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
+static void on_notified(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
     tenant_call_t *call = kvcl_container_of(op, tenant_call_t, op);
 
     (void)tag;
-    if ((status == KVCL_OK) && (call->kind == KVCL_ASK_CLEAR)) {
+    if ((status == KVCL_OK) && (call->kind == KVCL_RPC_CLEAR)) {
         status = take_cleared(call, rank, data, len);
     }
-    if ((status != KVCL_OK) && (call->kind == KVCL_ASK_CLEAR)) {
+    if ((status != KVCL_OK) && (call->kind == KVCL_RPC_CLEAR)) {
         call->clears[rank].cursor = 0;
     }
     if ((status == KVCL_ERR_RANK_FAILED) && (call->rank < 0)) {
@@ -191,19 +191,19 @@ static void on_told(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t st
 static bool next(kvcl_call_t *base)
 {
     tenant_call_t *call = kvcl_container_of(base, tenant_call_t, op.call);
-    bool          first = !call->asked, any = false;
+    bool          first = !call->requested, any = false;
     uint32_t      i;
 
-    call->asked = true;
+    call->requested = true;
     for (i = 0; i < base->store->n_ranks; ++i) {
-        if (call->kind == KVCL_ASK_CLEAR) {
+        if (call->kind == KVCL_RPC_CLEAR) {
             if (first || (call->clears[i].cursor != 0)) {
                 any = true;
-                kvcl_op_ask(&call->op, i, call->kind, &call->clears[i], sizeof(call->clears[i]), 0, 0);
+                kvcl_op_rpc(&call->op, i, call->kind, &call->clears[i], sizeof(call->clears[i]), 0, 0);
             }
         } else if (first && ((call->rank < 0) || ((uint32_t)call->rank == i))) {
             any = true;
-            kvcl_op_ask(&call->op, i, call->kind, &call->quota, sizeof(call->quota), 0, 0);
+            kvcl_op_rpc(&call->op, i, call->kind, &call->quota, sizeof(call->quota), 0, 0);
         }
     }
     return any;
@@ -222,19 +222,19 @@ static kvcl_status_t end(kvcl_call_t *base)
 static kvcl_status_t post(kvcl_store_h store, const tenant_call_t *with, const kvcl_xfer_params_t *p, kvcl_call_id_t id,
                           kvcl_req_h *req_p)
 {
-    size_t        clears = (with->kind == KVCL_ASK_CLEAR) ? store->n_ranks : 0, i;
+    size_t        clears = (with->kind == KVCL_RPC_CLEAR) ? store->n_ranks : 0, i;
     tenant_call_t *call  = malloc(sizeof(*call) + (clears * sizeof(*call->clears)));
 
     if (call == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", kvcl_call_name(id), store->n_ranks);
     }
     *call              = *with;
-    call->clears       = (clear_ask_t *)(void *)(call + 1);
-    call->op.answered  = on_told;
+    call->clears       = (clear_request_t *)(void *)(call + 1);
+    call->op.answered  = on_notified;
     call->op.call.next = next;
     call->op.call.end  = end;
     for (i = 0; i < clears; ++i) {
-        call->clears[i] = (clear_ask_t){.tenant = with->quota.tenant};
+        call->clears[i] = (clear_request_t){.tenant = with->quota.tenant};
     }
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), p, req_p);
 }
@@ -242,7 +242,7 @@ static kvcl_status_t post(kvcl_store_h store, const tenant_call_t *with, const k
 static kvcl_status_t quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
                            const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    tenant_call_t      with   = {.kind = KVCL_ASK_QUOTA, .rank = rank, .quota = {.tenant = tenant, .bytes = bytes}};
+    tenant_call_t      with   = {.kind = KVCL_RPC_QUOTA, .rank = rank, .quota = {.tenant = tenant, .bytes = bytes}};
     kvcl_status_t      status = kvcl_store_check(store, NULL, 0, kvcl_call_name(id));
     kvcl_xfer_params_t p;
 
@@ -274,7 +274,7 @@ kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, ui
 static kvcl_status_t clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p, const kvcl_xfer_params_t *params,
                            kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    tenant_call_t      with   = {.kind = KVCL_ASK_CLEAR, .rank = -1, .quota = {.tenant = tenant},
+    tenant_call_t      with   = {.kind = KVCL_RPC_CLEAR, .rank = -1, .quota = {.tenant = tenant},
                                  .removed_p = removed_p};
     kvcl_status_t      status = kvcl_store_check(store, NULL, 0, kvcl_call_name(id));
     kvcl_xfer_params_t p;

@@ -70,7 +70,7 @@ static void *grown(void *notes, size_t n, size_t *room_p, size_t size)
     return more;
 }
 
-void kvcl_cold_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
+void kvcl_cold_dropped(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
 {
     kvcl_cold_t      *cold = arg;
     unsigned         copies = (cold->store->n_ranks > 1) ? 2 : 1; /* both homes may list it */
@@ -87,7 +87,7 @@ void kvcl_cold_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
     kvcl_cold_kick(cold);
 }
 
-/* False: the tier has no room for the tombstone yet. Its callbacks make notes only: kvcl_cold_gone(). */
+/* False: the tier has no room for the tombstone yet. Its callbacks make notes only: kvcl_cold_dropped(). */
 static bool drop_now(kvcl_cold_t *cold, const kvcl_key_t *key)
 {
     kvcl_tier_loc_t at;
@@ -96,7 +96,7 @@ static bool drop_now(kvcl_cold_t *cold, const kvcl_key_t *key)
         if (kvcl_tier_drop(cold->tier, key->bytes) == KVCL_ERR_BUSY) {
             return false;
         }
-        kvcl_cold_gone(cold, key->bytes, &at);
+        kvcl_cold_dropped(cold, key->bytes, &at);
     }
     return true;
 }
@@ -130,7 +130,7 @@ void kvcl_cold_drop(kvcl_cold_t *cold, const kvcl_key_t *key)
 /* ---- what the thread does ---- */
 
 /* Engine lock held. Some of the notes: nobody else has taken them and not told yet. False: there were none. */
-static bool tell_some(kvcl_cold_t *cold)
+static bool notify_some(kvcl_cold_t *cold)
 {
     enum { PIECE = 256 };
     kvcl_store_rec_t recs[PIECE];
@@ -144,28 +144,28 @@ static bool tell_some(kvcl_cold_t *cold)
         memcpy(recs, cold->gone + cold->n_gone, n * sizeof(recs[0]));
     }
     pthread_mutex_unlock(&cold->lock);
-    kvcl_cold_soil(cold, recs, n);
-    kvcl_store_tell_removed(cold->store, recs, n);
+    kvcl_cold_mark_dirty(cold, recs, n);
+    kvcl_store_notify_removed(cold->store, recs, n);
     return n != 0;
 }
 
-void kvcl_cold_tell_gone(kvcl_cold_t *cold)
+void kvcl_cold_notify_evicted(kvcl_cold_t *cold)
 {
     if (cold == NULL) {
         return;
     }
     kvcl_assert_locked(cold->store->ctx);
-    while (tell_some(cold)) {
+    while (notify_some(cold)) {
     }
 }
 
-static void take_gone(kvcl_cold_t *cold)
+static void take_evicted(kvcl_cold_t *cold)
 {
     bool more = true;
 
     while (more) {
         kvcl_lock(cold->store->ctx);
-        more = !cold->store->closing && tell_some(cold);
+        more = !cold->store->closing && notify_some(cold);
         kvcl_unlock(cold->store->ctx);
     }
 }
@@ -220,7 +220,7 @@ static void *run(void *arg)
         drops    = take_drops(cold);
         demoted  = kvcl_cold_demote(cold);
         listed   = kvcl_cold_list(cold);
-        take_gone(cold);
+        take_evicted(cold);
         pthread_mutex_lock(&cold->lock);
         wait = (drops == KVCL_COLD_WAIT) || (demoted == KVCL_COLD_WAIT) || (listed == KVCL_COLD_WAIT);
         if (wait || (demoted == KVCL_COLD_MORE) || (listed == KVCL_COLD_MORE)) {
@@ -268,7 +268,8 @@ static kvcl_status_t path_of(const char *spec, const char *origin, uint32_t rank
 static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *origin)
 {
     struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
-    kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_gone, .arg = cold, .io = kvcl_cold_io};
+    kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_dropped, .arg = cold,
+                                 .io = kvcl_cold_io};
     char               *path;
     kvcl_status_t      status = path_of(spec, origin, cold->store->me, &path, &params.size);
     unsigned           i;
@@ -359,7 +360,7 @@ void kvcl_cold_start(kvcl_cold_t *cold)
         return;
     }
     kvcl_lock(cold->store->ctx);
-    cold->told = !cold->store->ranks[cold->store->me].listing;
+    cold->notified = !cold->store->ranks[cold->store->me].listing;
     kvcl_unlock(cold->store->ctx);
     cold->started = (pthread_create(&cold->thread, NULL, run, cold) == 0);
     if (!cold->started) {

@@ -10,7 +10,7 @@
  *
  * A block in the tier is listed at its homes as any other, by a location of KVCL_DIR_TIER_NVME: cache 0, slot and gen
  * the place in its segment and the segment's use. Nobody but its owner can read it. Who wants it asks the owner
- * (KVCL_ASK_STAGE), who has it read from the disk, verified, into a block of its staging cache; that one's location is
+ * (KVCL_RPC_STAGE), who has it read from the disk, verified, into a block of its staging cache; that one's location is
  * ordinary, with a generation, and the bytes go the way that all bytes go. Staged blocks are not listed.
  *
  * The tier holds blocks of any size, one a key. What belongs to a size of the pool's blocks, staging memory too, is in
@@ -94,7 +94,7 @@ typedef struct kvcl_cold {
     bool              off;       /* the tier takes no more blocks */
     uint64_t          scan;      /* where the walk of a start is */
     bool              scanned;
-    bool              told;      /* the others know that all of it is listed */
+    bool              notified;      /* the others know that all of it is listed */
     /* The thread. */
     pthread_t         thread;
     bool              started;
@@ -163,9 +163,9 @@ bool          kvcl_cold_has_any(kvcl_cold_t *cold);
 /** Lock held: a key was removed: it leaves the tier, now or, if the disk is slow, soon. NULL is allowed. */
 void          kvcl_cold_drop(kvcl_cold_t *cold, const kvcl_key_t *key);
 /** Any thread; arg is a kvcl_cold_t. This block is not there in the tier any more: its homes hear of that. */
-void          kvcl_cold_gone(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at);
+void          kvcl_cold_dropped(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at);
 /** Lock held: homes hear at once of what has left the tier, not when the thread comes to it. NULL is allowed. */
-void          kvcl_cold_tell_gone(kvcl_cold_t *cold);
+void          kvcl_cold_notify_evicted(kvcl_cold_t *cold);
 /** Any lock: a location of mine, as it is listed. */
 kvcl_dir_loc_t kvcl_cold_loc(const kvcl_cold_t *cold, const kvcl_tier_loc_t *at, unsigned copies);
 /** Any lock: is this location of mine still that block's? */
@@ -182,12 +182,12 @@ void kvcl_cold_taken(const kvcl_owner_t *owner);
 /** Another class of the pool wants the room of these of an owner's. False: not yet, they go into the tier first. */
 bool kvcl_cold_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
 /** It has got that room: when it is wanted of the owner once more, that begins anew. */
-void kvcl_cold_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
+void kvcl_cold_slab_removed(const kvcl_owner_t *owner, kvcl_slab_ids_t ids);
 /** A block of the pool was used: it is not among the next ones to go any more, and another one is. */
 void kvcl_cold_used(const kvcl_owner_t *owner, uint32_t slot);
 /** These have left the tier: copies of them in the pool are not clean any more; if the tier has nothing of a key now,
  * what was refused because it had that may go there. */
-void kvcl_cold_soil(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n);
+void kvcl_cold_mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n);
 
 typedef enum { KVCL_COLD_IDLE, KVCL_COLD_MORE, KVCL_COLD_WAIT } kvcl_cold_turn_t;
 
@@ -201,10 +201,10 @@ kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold);
 /** A home has removed these keys: ranks that are still listing their tiers forget them. */
 void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
 /* Rows of kinds.c. */
-bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                            size_t len);
-bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                               size_t len);
+bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+                               const void *data, size_t len);
 /** All of my tier is listed: every rank is told. */
 void kvcl_relist_over(kvcl_store_h store);
 
@@ -226,7 +226,7 @@ kvcl_status_t kvcl_staging_read(kvcl_stage_t *stage, kvcl_status_t status) KVCL_
 /** One more reader has it. */
 void          kvcl_staging_hold(kvcl_stage_t *stage);
 /** One less. got: of anybody. */
-void          kvcl_staging_let_go(kvcl_cold_t *cold, const kvcl_stage_got_t *got);
+void          kvcl_staging_release(kvcl_cold_t *cold, const kvcl_stage_got_t *got);
 /** How many blocks one question asks a rank for at most, whose pool has so many sizes. Any thread. */
 uint32_t      kvcl_stage_window(uint64_t block_bytes, unsigned n_sizes);
 
@@ -235,12 +235,12 @@ uint32_t      kvcl_stage_window(uint64_t block_bytes, unsigned n_sizes);
 typedef void (*kvcl_stage_cb_t)(void *arg, const kvcl_stage_got_t *got, uint32_t n);
 
 /* Rows of kinds.c. */
-bool          kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                                size_t len);
-bool          kvcl_stage_on_let_go(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in,
-                                   const void *data, size_t len);
+bool          kvcl_stage_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+                                    const void *data, size_t len);
+bool          kvcl_stage_on_release(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+                                    const void *data, size_t len);
 /** data: n of kvcl_stage_got_t that have been read. */
-void          kvcl_stage_let_go(kvcl_store_h store, const void *data, uint32_t n);
+void          kvcl_stage_release(kvcl_store_h store, const void *data, uint32_t n);
 /** For myself: cb comes once, maybe before this returns. */
 kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, uint32_t n, kvcl_stage_cb_t cb,
                               void *arg) KVCL_MUST_CHECK;

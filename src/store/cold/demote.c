@@ -118,7 +118,7 @@ bool kvcl_cold_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
     return false;
 }
 
-void kvcl_cold_slab_gone(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
+void kvcl_cold_slab_removed(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
 {
     kvcl_cold_class_t *cls = class_of(owner);
 
@@ -147,7 +147,7 @@ void kvcl_cold_used(const kvcl_owner_t *owner, uint32_t slot)
 }
 
 /* What the tier had is gone: there is nothing of the key in it now. */
-static void soil_any(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
+static void mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
 {
     kvcl_owner_node_t *node;
     unsigned          i;
@@ -163,7 +163,7 @@ static void soil_any(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
 }
 
 /* One that another size has replaced is not to go there again, or the two would take turns for ever. */
-void kvcl_cold_soil(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n)
+void kvcl_cold_mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n)
 {
     kvcl_cold_class_t *cls;
     kvcl_owner_node_t *node;
@@ -172,7 +172,7 @@ void kvcl_cold_soil(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n)
 
     for (i = 0; i < n; ++i) {
         if (kvcl_tier_find(cold->tier, recs[i].key.bytes, &at) != KVCL_OK) {
-            soil_any(cold, &recs[i]);
+            mark_dirty(cold, &recs[i]);
             continue;
         }
         cls  = (at.len == recs[i].loc.len) ? kvcl_cold_class_for(cold, at.len) : NULL;
@@ -295,7 +295,7 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
     status = kvcl_tier_append_by(cold->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
                                  NULL, NULL, at);
     if (other && (status == KVCL_OK)) {
-        kvcl_cold_gone(cold, victim->key.bytes, &old);
+        kvcl_cold_dropped(cold, victim->key.bytes, &old);
     }
     return status;
 }
@@ -324,7 +324,7 @@ static void settle(kvcl_cold_t *cold, const listing_t *listing)
         const kvcl_dir_loc_t *loc = &listing->blocks[i].rec.loc;
         kvcl_cold_class_t    *cls = listing->blocks[i].cls;
         if (kvcl_slots_gen(&cls->pool->slots, loc->slot) != loc->gen) {
-            kvcl_store_tell_removed(cold->store, &listing->blocks[i].rec, 1);
+            kvcl_store_notify_removed(cold->store, &listing->blocks[i].rec, 1);
         } else if (cls->clean[loc->slot] == KVCL_COLD_LISTED_SOON) {
             cls->clean[loc->slot] = KVCL_COLD_CLEAN;
         }
@@ -348,7 +348,7 @@ static void on_listed(void *arg, kvcl_status_t status)
     --cold->listing;
     if (cold->listing == LISTING_MAX - 1) {
         kvcl_cold_wake(cold);
-    } else if ((cold->listing == 0) && !cold->told) {
+    } else if ((cold->listing == 0) && !cold->notified) {
         kvcl_cold_kick(cold);
     }
     --cold->store->ops; /* last: the store may be closed from here on */
@@ -527,13 +527,13 @@ kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
 }
 
 /* Once all listings of a start are over. */
-static void tell_others(kvcl_cold_t *cold)
+static void notify_others(kvcl_cold_t *cold)
 {
     kvcl_store_h store = cold->store;
 
     kvcl_lock(store->ctx);
-    if (!cold->told && (cold->listing == 0) && !store->closing) {
-        cold->told = true;
+    if (!cold->notified && (cold->listing == 0) && !store->closing) {
+        cold->notified = true;
         kvcl_relist_over(store);
     }
     kvcl_unlock(store->ctx);
@@ -549,7 +549,7 @@ kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold)
     bool             done = true;
 
     if (cold->scanned || cold->store->closing) {
-        tell_others(cold);
+        notify_others(cold);
         return KVCL_COLD_IDLE;
     }
     items   = malloc(LIST_BATCH * (sizeof(*items) + sizeof(*recs)));

@@ -11,32 +11,32 @@
 #include "base/log.h"
 #include "store/cold/cold.h"
 
-static void on_told(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_notified(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
     (void)data;
     (void)len;
     if (status != KVCL_OK) {
-        kvcl_log_debug("rank %u was not told: %s", ask->rank, kvcl_status_text(status));
+        kvcl_log_debug("rank %u was not told: %s", rpc->rank, kvcl_status_text(status));
     }
 }
 
 static void post(kvcl_store_h store, uint32_t rank, uint8_t kind, const kvcl_key_t *keys, const uint32_t *order,
                  uint32_t n)
 {
-    kvcl_ask_t *ask = kvcl_ask_new(store, rank, kind, n * sizeof(*keys));
+    kvcl_rpc_t *rpc = kvcl_rpc_new(store, rank, kind, n * sizeof(*keys));
     uint32_t   i;
 
-    if (ask == NULL) {
+    if (rpc == NULL) {
         kvcl_log_warn("no memory to tell rank %u of %u removed keys", rank, n);
         return;
     }
     for (i = 0; i < n; ++i) {
-        memcpy(ask->payload + (i * sizeof(*keys)), &keys[(order != NULL) ? order[i] : i], sizeof(*keys));
+        memcpy(rpc->payload + (i * sizeof(*keys)), &keys[(order != NULL) ? order[i] : i], sizeof(*keys));
     }
-    ask->n    = n;
-    ask->len  = n * sizeof(*keys);
-    ask->done = on_told;
-    kvcl_ask_post(ask, 0, &store->op_asks);
+    rpc->n    = n;
+    rpc->len  = n * sizeof(*keys);
+    rpc->done = on_notified;
+    kvcl_rpc_post(rpc, 0, &store->op_rpcs);
 }
 
 void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n)
@@ -52,14 +52,14 @@ void kvcl_relist_removed(kvcl_store_h store, const kvcl_key_t *keys, const uint3
             kvcl_cold_drop(store->cold, &keys[(order != NULL) ? order[i] : i]);
         }
         for (from = 0; (rank != store->me) && (from < n); from += some) {
-            some = (n - from < KVCL_ASK_KEYS_MAX) ? n - from : KVCL_ASK_KEYS_MAX;
-            post(store, rank, KVCL_ASK_FORGET, (order != NULL) ? keys : keys + from,
+            some = (n - from < KVCL_RPC_KEYS_MAX) ? n - from : KVCL_RPC_KEYS_MAX;
+            post(store, rank, KVCL_RPC_FORGET, (order != NULL) ? keys : keys + from,
                  (order != NULL) ? order + from : NULL, (uint32_t)some);
         }
     }
 }
 
-bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                            size_t len)
 {
     kvcl_key_t key;
@@ -70,12 +70,12 @@ bool kvcl_relist_on_forget(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
         memcpy(&key, (const char *)data + (i * sizeof(key)), sizeof(key));
         kvcl_cold_drop(store->cold, &key);
     }
-    kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    kvcl_rpc_answer(peer, in, KVCL_OK, in->n, NULL, 0);
     return true;
 }
 
-bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                               size_t len)
+bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+                               const void *data, size_t len)
 {
     (void)data;
     (void)len;
@@ -83,7 +83,7 @@ bool kvcl_relist_on_all_listed(kvcl_store_h store, kvcl_peer_t *peer, const kvcl
         return false;
     }
     store->ranks[in->rank].listing = false;
-    kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    kvcl_rpc_answer(peer, in, KVCL_OK, in->n, NULL, 0);
     return true;
 }
 
@@ -93,7 +93,7 @@ void kvcl_relist_over(kvcl_store_h store)
 
     for (rank = 0; rank < store->n_ranks; ++rank) {
         if ((rank != store->me) && (store->incarnations[rank] != 0)) {
-            post(store, rank, KVCL_ASK_ALL_LISTED, NULL, NULL, 0);
+            post(store, rank, KVCL_RPC_ALL_LISTED, NULL, NULL, 0);
         }
     }
     store->ranks[store->me].listing = false;

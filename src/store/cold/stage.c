@@ -32,7 +32,7 @@ struct stage_job {
     kvcl_list_t        link;  /* cls->jobs until all is begun, then cold->begun */
     kvcl_cold_class_t  *cls;
     kvcl_peer_t        *peer; /* who asked; NULL: cb, if that is not NULL */
-    kvcl_msg_dir_ask_t ask;
+    kvcl_msg_dir_request_t request;
     kvcl_stage_cb_t    cb;
     void               *arg;
     uint32_t           n, next; /* items; those begun */
@@ -84,7 +84,7 @@ static void promote(kvcl_stage_t *stage)
     rec.loc.slot  = kvcl_stage_slot(stage);
     rec.loc.gen   = kvcl_slots_gen(&cls->slots, rec.loc.slot);
     rec.loc.flags = (uint16_t)((rec.loc.flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
-    if (store->tell->promote(store, &rec, kvcl_loc_copies(stage->rec.loc.flags), &stage->rec.loc)) {
+    if (store->notify->promote(store, &rec, kvcl_loc_copies(stage->rec.loc.flags), &stage->rec.loc)) {
         atomic_fetch_add_explicit(&cls->cold->n_promoted, 1, memory_order_relaxed);
     }
 }
@@ -123,7 +123,7 @@ static void let_all_go(stage_job_t *job)
 
     for (i = 0; i < job->n; ++i) {
         if (job->got[i].status == KVCL_OK) {
-            kvcl_staging_let_go(job->cls->cold, &job->got[i]);
+            kvcl_staging_release(job->cls->cold, &job->got[i]);
         }
     }
 }
@@ -137,7 +137,7 @@ static void answer(stage_job_t *job)
     cold->n_waiting -= job->n;
     --cold->store->ops;
     if (job->peer != NULL) {
-        kvcl_ask_answer(job->peer, &job->ask, KVCL_OK, job->n, job->got, job->n * sizeof(*job->got));
+        kvcl_rpc_answer(job->peer, &job->request, KVCL_OK, job->n, job->got, job->n * sizeof(*job->got));
     } else if (job->cb != NULL) {
         job->cb(job->arg, job->got, job->n);
     } else {
@@ -176,7 +176,7 @@ static void stage_over(kvcl_stage_t *stage, kvcl_status_t status)
     cold->pumping = true; /* nobody takes a staging block while this one is given out */
     status = kvcl_staging_read(stage, status);
     if ((status != KVCL_OK) && !cold->store->closing) {
-        kvcl_store_tell_removed(cold->store, &stage->rec, 1);
+        kvcl_store_notify_removed(cold->store, &stage->rec, 1);
     }
     while (!kvcl_list_is_empty(&stage->waiters)) {
         stage_item_t *item = kvcl_container_of(kvcl_list_pop(&stage->waiters), stage_item_t, link);
@@ -337,25 +337,25 @@ static kvcl_status_t take_job(stage_job_t *job)
     return KVCL_OK;
 }
 
-bool kvcl_stage_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                       size_t len)
+bool kvcl_stage_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                           size_t len)
 {
     stage_job_t   *job;
     kvcl_status_t status = KVCL_ERR_NO_MEMORY;
 
     (void)len;
     if (store->cold == NULL) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
+        kvcl_rpc_answer(peer, in, KVCL_ERR_UNSUPPORTED, 0, NULL, 0);
         return true;
     }
     job = make(store->cold, data, in->n);
     if (job != NULL) {
         job->peer = peer;
-        job->ask  = *in;
+        job->request  = *in;
         status    = take_job(job);
     }
     if (status != KVCL_OK) {
-        kvcl_ask_answer(peer, in, status, 0, NULL, 0);
+        kvcl_rpc_answer(peer, in, status, 0, NULL, 0);
     }
     return true;
 }
@@ -373,26 +373,26 @@ kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, u
     return take_job(job);
 }
 
-void kvcl_stage_let_go(kvcl_store_h store, const void *data, uint32_t n)
+void kvcl_stage_release(kvcl_store_h store, const void *data, uint32_t n)
 {
     kvcl_stage_got_t got;
     uint32_t         i;
 
     for (i = 0; (store->cold != NULL) && (i < n); ++i) {
         memcpy(&got, (const char *)data + (i * sizeof(got)), sizeof(got));
-        kvcl_staging_let_go(store->cold, &got);
+        kvcl_staging_release(store->cold, &got);
     }
     if (store->cold != NULL) {
         pump(store->cold);
     }
 }
 
-bool kvcl_stage_on_let_go(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                          size_t len)
+bool kvcl_stage_on_release(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                           size_t len)
 {
     (void)peer;
     (void)len;
-    kvcl_stage_let_go(store, data, in->n);
+    kvcl_stage_release(store, data, in->n);
     return true;
 }
 

@@ -140,7 +140,7 @@ void kvcl_staging_hold(kvcl_stage_t *stage)
     kvcl_list_add_tail(&stage->cls->held, &stage->link);
 }
 
-void kvcl_staging_let_go(kvcl_cold_t *cold, const kvcl_stage_got_t *got)
+void kvcl_staging_release(kvcl_cold_t *cold, const kvcl_stage_got_t *got)
 {
     kvcl_cold_class_t *cls = kvcl_cold_staging(cold, got->cache);
     kvcl_stage_t      *stage;

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "store/words.h"
 #include "store/store.h"
-#include "store/home/ways.h"
+#include "store/home/paths.h"
 #include "xfer/params.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ typedef struct chain {
     kvcl_req_t       req;
     kvcl_store_h     store;
     kvcl_owner_t     *pool;       /* the class that the blocks are in */
-    kvcl_list_t      asks;
+    kvcl_list_t      rpcs;
     unsigned         outstanding;
     unsigned         copies;      /* wanted */
     uint64_t         tenant;
@@ -99,7 +99,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
     chain->status = (chain->status == KVCL_OK) ? status : chain->status;
     ++chain->outstanding;
-    kvcl_asks_stop(&chain->asks, status);
+    kvcl_rpcs_stop(&chain->rpcs, status);
     if (chain->pause != NULL) {
         kvcl_store_timer_stop(chain->pause);
         chain->pause = NULL;
@@ -147,9 +147,9 @@ static void on_listed(void *arg, kvcl_status_t status)
     kvcl_unlock(ctx);
 }
 
-static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    chain_t          *chain = ask->arg;
+    chain_t          *chain = rpc->arg;
     const uint8_t    *made  = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
     uint32_t         took = 0, i;
@@ -157,24 +157,24 @@ static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
     (void)len;
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
-        for (i = 0; i < ask->n; ++i) {
-            uint8_t *at = &chain->made[ask->order[i]];
+        for (i = 0; i < rpc->n; ++i) {
+            uint8_t *at = &chain->made[rpc->order[i]];
             *at = (uint8_t)((made[i] < chain->copies - *at) ? *at + made[i] : chain->copies);
             took += (made[i] != 0) ? 1 : 0;
         }
-        kvcl_place_took(&chain->store->places[ask->rank], took * kvcl_owner_bytes(chain->pool), tail.pool_free);
+        kvcl_place_took(&chain->store->places[rpc->rank], took * kvcl_owner_bytes(chain->pool), tail.pool_free);
     } else {
-        kvcl_log_debug("rank %u takes no copies: %s", ask->rank, kvcl_status_text(status));
+        kvcl_log_debug("rank %u takes no copies: %s", rpc->rank, kvcl_status_text(status));
         chain->refused = status;
         if (status == KVCL_ERR_TIMED_OUT) {
-            kvcl_store_suspect(chain->store, ask->rank);
+            kvcl_store_suspect(chain->store, rpc->rank);
         }
         if (status == KVCL_ERR_BUSY) {
             chain->busy             = true;
-            chain->tried[ask->rank] = 0;
+            chain->tried[rpc->rank] = 0;
         }
     }
-    if ((chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->asks) && !chain->posting) {
+    if ((chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs) && !chain->posting) {
         next_round(chain);
     }
     part_over(chain);
@@ -214,24 +214,24 @@ static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsign
     kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
                              .n_next = (uint8_t)(places - 1), .there = least_made(chain, n)};
     uint32_t         from, some;
-    kvcl_ask_t       *ask;
+    kvcl_rpc_t       *rpc;
 
     kvcl_assert_locked(chain->store->ctx);
     memcpy(head.next, ranks + 1, head.n_next * sizeof(ranks[0]));
     for (from = 0; from < places; ++from) {
-        kvcl_timing_way(&chain->req.timing, kvcl_store_way(chain->store, ranks[from]));
+        kvcl_timing_path(&chain->req.timing, kvcl_store_path(chain->store, ranks[from]));
     }
     for (from = 0; from < n; from += some) {
         some = (n - from < KVCL_COPY_MAX) ? n - from : KVCL_COPY_MAX;
-        ask  = kvcl_copy_ask(chain->store, ranks[0], &head, chain->recs, chain->order + from, some);
-        if (ask == NULL) {
+        rpc  = kvcl_copy_request(chain->store, ranks[0], &head, chain->recs, chain->order + from, some);
+        if (rpc == NULL) {
             chain->refused = KVCL_ERR_NO_MEMORY;
             break;
         }
-        ask->arg  = chain;
-        ask->done = on_chain;
+        rpc->arg  = chain;
+        rpc->done = on_chain;
         ++chain->outstanding;
-        kvcl_ask_post_watched(ask, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->asks);
+        kvcl_rpc_post_watched(rpc, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->rpcs);
     }
 }
 
@@ -271,7 +271,7 @@ static void next_round(chain_t *chain)
         if (places != 0) {
             post_chain(chain, n, ranks, places);
         }
-    } while ((places != 0) && !chain->busy && (chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->asks));
+    } while ((places != 0) && !chain->busy && (chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs));
     chain->posting = false;
 }
 
@@ -284,7 +284,7 @@ static chain_t *make(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uin
     if (chain == NULL) {
         return NULL;
     }
-    kvcl_list_init(&chain->asks);
+    kvcl_list_init(&chain->rpcs);
     chain->store       = pool->store;
     chain->pool        = pool;
     chain->copies      = copies;
@@ -305,15 +305,15 @@ static chain_t *make(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uin
 }
 
 /* Lock held. The homes of its blocks take part in the call that is timed; the ranks of its chains come to it. */
-static void find_way(chain_t *chain)
+static void find_path(chain_t *chain)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(chain->store);
     size_t                 i;
 
     kvcl_assert_locked(chain->store->ctx);
     for (i = 0; i < chain->n; ++i) {
-        kvcl_timing_way(&chain->req.timing,
-                        kvcl_store_way(chain->store, kvcl_store_home(chain->store, map, &chain->recs[i].key)));
+        kvcl_timing_path(&chain->req.timing,
+                         kvcl_store_path(chain->store, kvcl_store_home(chain->store, map, &chain->recs[i].key)));
     }
 }
 
@@ -345,7 +345,7 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
     }
     if (timing != NULL) {
         chain->req.timing = *timing;
-        find_way(chain);
+        find_path(chain);
     }
     ++store->ops;
     chain->outstanding = 2; /* the listing, and this */

@@ -1,5 +1,5 @@
 /*
- * Copies of others' blocks in my pool: what a rank does that is asked for them (KVCL_ASK_COPY).
+ * Copies of others' blocks in my pool: what a rank does that is asked for them (KVCL_RPC_COPY).
  *
  * A job: take pool blocks for the keys that the pool lacks, evicting as for a put; fetch them as a get does, verified,
  * from where the records say, else from any copy; publish and list them; ask the next rank of the chain for the same,
@@ -37,7 +37,7 @@ typedef struct copy_job {
     kvcl_store_h       store;
     kvcl_owner_t       *pool;  /* the class */
     kvcl_peer_t        *peer;  /* who asked; NULL: nobody waits for an answer */
-    kvcl_msg_dir_ask_t ask;    /* its question */
+    kvcl_msg_dir_request_t request;    /* its question */
     kvcl_copy_head_t   head;
     kvcl_req_t         *get;   /* while it runs */
     uint32_t           n;      /* blocks asked for */
@@ -129,7 +129,7 @@ static void end(copy_job_t *job, kvcl_status_t status)
     }
     memcpy(out, &tail, sizeof(tail));
     memcpy(out + sizeof(tail), job->made, job->n);
-    kvcl_ask_answer(job->peer, &job->ask, status, job->n, out, (status == KVCL_OK) ? sizeof(tail) + job->n : 0);
+    kvcl_rpc_answer(job->peer, &job->request, status, job->n, out, (status == KVCL_OK) ? sizeof(tail) + job->n : 0);
     kvcl_list_del(&job->link);
     store->n_copying -= job->n;
     job->pool->n_copying -= job->n;
@@ -145,42 +145,42 @@ uint64_t kvcl_copy_time(uint32_t n, uint64_t bytes)
     return (2 * KVCL_NS_PER_SEC) + ((n * bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
 }
 
-kvcl_ask_t *kvcl_copy_ask(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
-                          const uint32_t *order, uint32_t n)
+kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,
+                              const kvcl_store_rec_t *recs, const uint32_t *order, uint32_t n)
 {
     size_t     len  = sizeof(*head) + (n * sizeof(*recs));
-    kvcl_ask_t *ask = kvcl_ask_new(store, rank, KVCL_ASK_COPY, len);
+    kvcl_rpc_t *rpc = kvcl_rpc_new(store, rank, KVCL_RPC_COPY, len);
     uint32_t   i;
 
-    if (ask != NULL) {
-        memcpy(ask->payload, head, sizeof(*head));
+    if (rpc != NULL) {
+        memcpy(rpc->payload, head, sizeof(*head));
         for (i = 0; i < n; ++i) {
-            memcpy(ask->payload + sizeof(*head) + (i * sizeof(*recs)), &recs[(order != NULL) ? order[i] : i],
+            memcpy(rpc->payload + sizeof(*head) + (i * sizeof(*recs)), &recs[(order != NULL) ? order[i] : i],
                    sizeof(*recs));
         }
-        ask->len   = len;
-        ask->n     = n;
-        ask->order = order;
+        rpc->len   = len;
+        rpc->n     = n;
+        rpc->order = order;
     }
-    return ask;
+    return rpc;
 }
 
-static void on_chain(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    copy_job_t    *job   = ask->arg;
+    copy_job_t    *job   = rpc->arg;
     const uint8_t *made = data;
     uint32_t      i;
 
     (void)len;
-    for (i = 0; (status == KVCL_OK) && (i < ask->n); ++i) {
-        job->made[ask->order[i]] = (uint8_t)(job->made[ask->order[i]] + ((made[sizeof(kvcl_copy_tail_t) + i] <
+    for (i = 0; (status == KVCL_OK) && (i < rpc->n); ++i) {
+        job->made[rpc->order[i]] = (uint8_t)(job->made[rpc->order[i]] + ((made[sizeof(kvcl_copy_tail_t) + i] <
                                              KVCL_DIR_LOCS_MAX) ? made[sizeof(kvcl_copy_tail_t) + i] : 0));
     }
     end(job, KVCL_OK);
 }
 
 /* As a copy of mine: length, flags and checksum are those of the same bytes. */
-static void be_mine(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *loc)
+static void set_local(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *loc)
 {
     loc->rank        = pool->slots.rank;
     loc->incarnation = pool->slots.incarnation;
@@ -195,14 +195,14 @@ static bool go_on(copy_job_t *job)
     kvcl_store_h      store = job->store;
     kvcl_copy_head_t  head  = {.copies = job->head.copies, .flags = job->head.flags, .tenant = job->head.tenant};
     kvcl_owner_node_t *node;
-    kvcl_ask_t        *ask;
+    kvcl_rpc_t        *rpc;
     uint32_t          n = 0, i;
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < job->n; ++i) {
         node = (job->made[i] != 0) ? kvcl_owner_find(store, &job->recs[i].key, job->pool) : NULL;
         if (node != NULL) {
-            be_mine(job->pool, kvcl_owner_slot(node), &job->recs[i].loc);
+            set_local(job->pool, kvcl_owner_slot(node), &job->recs[i].loc);
             job->order[n++] = i;
         }
     }
@@ -212,13 +212,13 @@ static bool go_on(copy_job_t *job)
                                                                                                : job->head.there + 1);
     head.n_next = (uint8_t)(job->head.n_next - 1);
     memcpy(head.next, job->head.next + 1, head.n_next * sizeof(head.next[0]));
-    ask = (n != 0) ? kvcl_copy_ask(store, job->head.next[0], &head, job->recs, job->order, n) : NULL;
-    if (ask == NULL) {
+    rpc = (n != 0) ? kvcl_copy_request(store, job->head.next[0], &head, job->recs, job->order, n) : NULL;
+    if (rpc == NULL) {
         return false;
     }
-    ask->arg  = job;
-    ask->done = on_chain;
-    kvcl_ask_post(ask, kvcl_copy_time(n, kvcl_owner_bytes(job->pool)), NULL);
+    rpc->arg  = job;
+    rpc->done = on_chain;
+    kvcl_rpc_post(rpc, kvcl_copy_time(n, kvcl_owner_bytes(job->pool)), NULL);
     return true;
 }
 
@@ -261,10 +261,10 @@ static void on_listed(void *arg, kvcl_status_t status)
 }
 
 /* Did the bytes that were asked for come? If they were found elsewhere, the key may have other ones by now. */
-static bool is_asked(const kvcl_dir_loc_t *asked, const kvcl_dir_loc_t *from)
+static bool is_requested(const kvcl_dir_loc_t *requested, const kvcl_dir_loc_t *from)
 {
-    return (kvcl_dir_loc_tag(asked) == kvcl_dir_loc_tag(from)) ||
-           ((asked->flags & from->flags & KVCL_LOC_SUMMED) && (asked->checksum == from->checksum));
+    return (kvcl_dir_loc_tag(requested) == kvcl_dir_loc_tag(from)) ||
+           ((requested->flags & from->flags & KVCL_LOC_SUMMED) && (requested->checksum == from->checksum));
 }
 
 /* What a home is told that it shall list already; 0: it shall take the copy anyway. Of a put under way the directory
@@ -279,7 +279,7 @@ static uint32_t source_of(const copy_job_t *job, uint32_t i)
 
 /* Lock held. Is there room for todo[i] under its key? Other bytes that were here before are given up; what came since
  * stays, for it may be newer than what was asked for. */
-static bool make_way(const copy_job_t *job, uint32_t i)
+static bool make_path(const copy_job_t *job, uint32_t i)
 {
     const copy_other_t *other = &job->others[i];
     kvcl_store_rec_t   gone;
@@ -288,7 +288,7 @@ static bool make_way(const copy_job_t *job, uint32_t i)
     if ((other->gen != 0) &&
         (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
         (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
-        kvcl_store_tell_removed(job->store, &gone, 1);
+        kvcl_store_notify_removed(job->store, &gone, 1);
         kvcl_cold_drop(job->store->cold, &job->todo[i].key);
     }
     return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
@@ -305,8 +305,8 @@ static void publish_got(copy_job_t *job)
     while (i-- > 0) {
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
-        fits = (job->got[i] == KVCL_OK) && !store->closing && is_asked(&rec.loc, &job->from[i]) &&
-               !job->others[i].left && make_way(job, i);
+        fits = (job->got[i] == KVCL_OK) && !store->closing && is_requested(&rec.loc, &job->from[i]) &&
+               !job->others[i].left && make_path(job, i);
         if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
                                          job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
@@ -376,7 +376,7 @@ static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
     kvcl_assert_locked(job->store->ctx);
     at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
     if (!(at->note & KVCL_NOTE_LISTED) && ((rec.loc.flags ^ at->flags) & KVCL_LOC_SUMMED) == 0) {
-        be_mine(job->pool, slot, &rec.loc);
+        set_local(job->pool, slot, &rec.loc);
         rec.loc.flags = at->flags;
         job->todo[job->n - ++job->n_again] = rec;
     }
@@ -429,7 +429,7 @@ static kvcl_status_t begin(copy_job_t *job)
 }
 
 /* A job of recs[order[0..n)] (order NULL: recs[0..n)), of any alignment. An error: there is none. */
-static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in,
+static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
                               const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
                               uint32_t source)
 {
@@ -454,7 +454,7 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
         return KVCL_ERR_NO_MEMORY;
     }
     job->peer   = peer;
-    job->ask    = *in;
+    job->request    = *in;
     job->head   = *head;
     job->source = source;
     for (i = 0; i < n; ++i) {
@@ -480,7 +480,8 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
     return status;
 }
 
-bool kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+bool kvcl_copy_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                          size_t len)
 {
     kvcl_copy_head_t head;
     kvcl_status_t    status;
@@ -488,13 +489,13 @@ bool kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
     (void)len;
     memcpy(&head, data, sizeof(head));
     if ((store->pool == NULL) || store->draining) {
-        kvcl_ask_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
+        kvcl_rpc_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
         return true;
     }
     status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n, 0);
     if (status != KVCL_OK) {
         kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_status_text(status));
-        kvcl_ask_answer(peer, in, status, 0, NULL, 0);
+        kvcl_rpc_answer(peer, in, status, 0, NULL, 0);
     }
     return true;
 }
@@ -502,9 +503,9 @@ bool kvcl_copy_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source)
 {
-    kvcl_msg_dir_ask_t nobody = {.msg = {.op = 0}, .n = n};
+    kvcl_msg_dir_request_t no_request = {.msg = {.op = 0}, .n = n};
 
-    return take_job(store, NULL, &nobody, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
+    return take_job(store, NULL, &no_request, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
 }
 
 void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)

@@ -42,16 +42,16 @@ typedef struct drain {
 
 /* ---- one question, waited for ---- */
 
-static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    batch_t          *batch = ask->arg;
+    batch_t          *batch = rpc->arg;
     kvcl_copy_tail_t tail;
 
     (void)len; /* fits: home/ask.c */
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         memcpy(batch->made, (const uint8_t *)data + sizeof(tail), batch->n);
-        kvcl_place_took(&ask->store->places[ask->rank], batch->n * (uint64_t)batch->recs[0].loc.len, tail.pool_free);
+        kvcl_place_took(&rpc->store->places[rpc->rank], batch->n * (uint64_t)batch->recs[0].loc.len, tail.pool_free);
         batch->room = tail.size_free;
     }
     batch->status = status;
@@ -97,7 +97,7 @@ static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t
 
 static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, batch_t *batch)
 {
-    kvcl_ask_t *ask;
+    kvcl_rpc_t *rpc;
 
     batch->over   = false;
     batch->status = KVCL_ERR_NO_MEMORY;
@@ -105,10 +105,10 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
     if (store->incarnations[rank] == 0) {
         batch->status = KVCL_ERR_RANK_FAILED;
         batch->over   = true;
-    } else if ((ask = kvcl_copy_ask(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
-        ask->arg  = batch;
-        ask->done = on_copied;
-        kvcl_ask_post_watched(ask, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
+    } else if ((rpc = kvcl_copy_request(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
+        rpc->arg  = batch;
+        rpc->done = on_copied;
+        kvcl_rpc_post_watched(rpc, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
     } else {
         batch->over = true;
     }
@@ -354,7 +354,7 @@ static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to
                    (kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
                    (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) ==
                     KVCL_OK)) {
-            kvcl_store_tell_removed(store, &gone, 1);
+            kvcl_store_notify_removed(store, &gone, 1);
             kvcl_cold_drop(store->cold, &gone.key);
             ++n;
         }
@@ -378,7 +378,7 @@ static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
 /* How much room the others have for blocks of this size, and who of them is drained as well, from themselves. Of two
  * that drain at once one at least hears of the other, since each has said so of itself before it asks. For a second
  * size (again) who did not answer, or is drained, is not asked any more. */
-static void ask_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
+static void request_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint32_t           i;
@@ -395,7 +395,7 @@ static void ask_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *dr
         drain->room[i]          = (heard && !stats.draining) ? room_for(&stats, bytes) : 0;
         if (heard && (store->ranks[i].n_sizes != 0)) {
             kvcl_lock(store->ctx);
-            kvcl_place_heard(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
+            kvcl_place_seen(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
             kvcl_unlock(store->ctx);
         }
     }
@@ -526,7 +526,7 @@ static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, uint64_t deadlin
 {
     kvcl_status_t status;
 
-    ask_room(pool->store, kvcl_owner_bytes(pool), tier || (pool->cls != 0), drain);
+    request_room(pool->store, kvcl_owner_bytes(pool), tier || (pool->cls != 0), drain);
     if (tier) {
         return drain_tier(pool, deadline, drain);
     }

@@ -285,7 +285,7 @@ static kvcl_status_t put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         status = kvcl_store_hold(store);
         if (status == KVCL_OK) {
             status = kvcl_leave_all(store, keys, n, p->timeout_ns);
-            kvcl_store_let_go(store);
+            kvcl_store_release(store);
         }
     }
     return (status == KVCL_OK) ? kvcl_put_far(store, keys, n, cache, ids, p, instead, call, req_p) : status;
@@ -322,7 +322,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
     if (status == KVCL_OK) {
         status = put_blocks(store, keys, n, cache, ids, &work, &p, req_p);
         if (p.flags & KVCL_PUT_WAIT) {
-            kvcl_store_let_go(store);
+            kvcl_store_release(store);
         }
     }
     free(mem);

@@ -80,9 +80,9 @@ static uint32_t lacking(far_t *far, unsigned *most_p)
     return n;
 }
 
-static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    far_t            *far  = ask->arg;
+    far_t            *far  = rpc->arg;
     const uint8_t    *made = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
     uint32_t         took = 0, i;
@@ -90,22 +90,22 @@ static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     (void)len; /* fits: home/ask.c */
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
-        for (i = 0; i < ask->n; ++i) {
-            uint8_t *at = &far->made[ask->order[i]];
+        for (i = 0; i < rpc->n; ++i) {
+            uint8_t *at = &far->made[rpc->order[i]];
             *at = (uint8_t)((made[i] < far->copies - *at) ? *at + made[i] : far->copies);
             took += (made[i] != 0) ? 1 : 0;
         }
-        kvcl_place_took(&far->call.store->places[ask->rank], took * far->bytes, tail.pool_free);
-        status = (took < ask->n) ? KVCL_ERR_NO_SPACE : KVCL_OK;
+        kvcl_place_took(&far->call.store->places[rpc->rank], took * far->bytes, tail.pool_free);
+        status = (took < rpc->n) ? KVCL_ERR_NO_SPACE : KVCL_OK;
     } else if (status == KVCL_ERR_BUSY) {
         far->busy             = true;
-        far->tried[ask->rank] = 0;
+        far->tried[rpc->rank] = 0;
     } else if ((status == KVCL_ERR_TIMED_OUT) && (far->call.stopped == KVCL_OK)) {
-        kvcl_store_suspect(far->call.store, ask->rank);
+        kvcl_store_suspect(far->call.store, rpc->rank);
     }
     if (status != KVCL_OK) {
         far->refused    = status;
-        far->refused_by = (int)ask->rank;
+        far->refused_by = (int)rpc->rank;
     }
     kvcl_call_over(&far->call);
 }
@@ -116,20 +116,20 @@ static void post_chain(far_t *far, uint32_t n, const uint16_t *ranks, unsigned p
     kvcl_copy_head_t head = {.copies = (uint8_t)far->copies, .tenant = far->tenant, .n_next = (uint8_t)(places - 1),
                              .flags = KVCL_COPY_UNLISTED};
     uint32_t         from, some;
-    kvcl_ask_t       *ask;
+    kvcl_rpc_t       *rpc;
 
     memcpy(head.next, ranks + 1, head.n_next * sizeof(ranks[0]));
     for (from = 0; from < n; from += some) {
         some = (n - from < KVCL_COPY_MAX) ? n - from : KVCL_COPY_MAX;
-        ask  = kvcl_copy_ask(far->call.store, ranks[0], &head, far->recs, far->order + from, some);
-        if (ask == NULL) {
+        rpc  = kvcl_copy_request(far->call.store, ranks[0], &head, far->recs, far->order + from, some);
+        if (rpc == NULL) {
             far->refused    = KVCL_ERR_NO_MEMORY;
             far->refused_by = (int)ranks[0];
             break;
         }
-        ask->arg  = far;
-        ask->done = on_copied;
-        kvcl_call_post(&far->call, ask, places * kvcl_copy_time(some, far->bytes), true);
+        rpc->arg  = far;
+        rpc->done = on_copied;
+        kvcl_call_post(&far->call, rpc, places * kvcl_copy_time(some, far->bytes), true);
     }
 }
 
@@ -331,7 +331,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 {
     kvcl_status_t status = check(store, cache->shape.block_bytes, p, name);
     far_t         *far;
-    bool          ask    = false;
+    bool          request    = false;
 
     if ((status == KVCL_OK) && (n == 0)) {
         return kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg, req_p);
@@ -346,7 +346,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         return status;
     }
     if (!instead) {
-        (void)kvcl_find_here(store, far->keys, n, false, far->flags, far->found, &ask);
+        (void)kvcl_find_here(store, far->keys, n, false, far->flags, far->found, &request);
     }
     far->shown = true;
     far->find = (kvcl_find_t){.call = &far->call, .keys = far->keys, .n = n, .flags = far->flags, .found = far->found};

@@ -31,8 +31,8 @@ typedef struct batch {
 struct kvcl_repair {
     kvcl_store_h       store;
     kvcl_store_timer_t *timer;
-    kvcl_list_t        asks;
-    kvcl_deal_t        deals[2];    /* of the asks under way: records told, copies asked for */
+    kvcl_list_t        rpcs;
+    kvcl_scatter_t     scatters[2];    /* of the asks under way: records told, copies asked for */
     unsigned           outstanding;
     unsigned           passes;
     bool               retry;       /* something is left to be done */
@@ -55,36 +55,36 @@ static void wake_after(kvcl_repair_t *repair, uint64_t after_ns)
 static void over(kvcl_repair_t *repair)
 {
     if (--repair->outstanding == 0) {
-        kvcl_deal_free(&repair->deals[0]);
-        kvcl_deal_free(&repair->deals[1]);
+        kvcl_scatter_free(&repair->scatters[0]);
+        kvcl_scatter_free(&repair->scatters[1]);
         wake_after(repair, STEP_NS + repair->pause_ns);
     }
 }
 
-static void on_listed(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_listed(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_repair_t  *repair = ask->arg;
+    kvcl_repair_t  *repair = rpc->arg;
     kvcl_dir_msg_t reply;
     uint32_t       i;
 
     repair->retry = repair->retry || (status != KVCL_OK);
     if ((status == KVCL_OK) && (kvcl_dir_msg_unpack(&reply, data, len) == KVCL_OK)) {
-        for (i = 0; i < ask->n; ++i) {
+        for (i = 0; i < rpc->n; ++i) {
             repair->retry = repair->retry || (kvcl_dir_msg_status(&reply, i) == KVCL_ERR_STALE);
         }
     }
     over(repair);
 }
 
-static void on_copied(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_repair_t *repair = ask->arg;
+    kvcl_repair_t *repair = rpc->arg;
     const uint8_t *made   = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     uint32_t      i;
 
     (void)len;
     repair->retry = repair->retry || (status != KVCL_OK);
-    for (i = 0; (status == KVCL_OK) && (i < ask->n); ++i) {
+    for (i = 0; (status == KVCL_OK) && (i < rpc->n); ++i) {
         repair->n_copied += (made[i] != 0) ? 1 : 0;
         repair->retry     = repair->retry || (made[i] == 0);
     }
@@ -106,7 +106,7 @@ static bool was_home(const struct kvcl_store *store, const kvcl_key_t *key, uint
 }
 
 /* The other home may be new to this key. */
-static void tell_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+static void notify_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
     const struct kvcl_store *store = repair->store;
     const kvcl_shard_map_t  *map   = kvcl_store_shards(store);
@@ -159,7 +159,7 @@ static void scan(kvcl_repair_t *repair)
             (void)!kvcl_dir_table_remove(&store->table, &key, &loc);
             continue;
         }
-        tell_other_home(repair, &key, &loc);
+        notify_other_home(repair, &key, &loc);
         if ((kvcl_loc_copies(loc.flags) > 1) && (kvcl_shard_home(kvcl_store_shards(store), &key) == store->me)) {
             want_copy(repair, &key, &loc);
         }
@@ -168,34 +168,34 @@ static void scan(kvcl_repair_t *repair)
 
 /* ---- doing it ---- */
 
-static void post(kvcl_repair_t *repair, kvcl_ask_t *ask, void (*done)(kvcl_ask_t *ask, kvcl_status_t status,
+static void post(kvcl_repair_t *repair, kvcl_rpc_t *rpc, void (*done)(kvcl_rpc_t *rpc, kvcl_status_t status,
                                                                       const void *data, size_t len), uint64_t time_ns)
 {
-    ask->arg  = repair;
-    ask->done = done;
+    rpc->arg  = repair;
+    rpc->done = done;
     ++repair->outstanding;
-    kvcl_ask_post(ask, time_ns, &repair->asks);
+    kvcl_rpc_post(rpc, time_ns, &repair->rpcs);
 }
 
 static void send_listed(kvcl_repair_t *repair)
 {
     kvcl_store_h store = repair->store;
-    kvcl_list_t  asks, *link;
+    kvcl_list_t  rpcs, *link;
     uint32_t     rank;
 
-    kvcl_list_init(&asks);
-    if (kvcl_deal_to(store->n_ranks, repair->listed.to, 1, repair->listed.n, &repair->deals[0]) != KVCL_OK) {
+    kvcl_list_init(&rpcs);
+    if (kvcl_scatter_to(store->n_ranks, repair->listed.to, 1, repair->listed.n, &repair->scatters[0]) != KVCL_OK) {
         repair->retry = true;
         return;
     }
     for (rank = 0; rank < store->n_ranks; ++rank) {
-        if (kvcl_asks_make(store, rank, KVCL_ASK_PUBLISH, repair->listed.recs, sizeof(repair->listed.recs[0]),
-                           &repair->deals[0], &asks) != KVCL_OK) {
+        if (kvcl_rpcs_make(store, rank, KVCL_RPC_PUBLISH, repair->listed.recs, sizeof(repair->listed.recs[0]),
+                           &repair->scatters[0], &rpcs) != KVCL_OK) {
             repair->retry = true;
         }
     }
-    while ((link = kvcl_list_first(&asks)) != NULL) {
-        post(repair, kvcl_container_of(link, kvcl_ask_t, link), on_listed, 0);
+    while ((link = kvcl_list_first(&rpcs)) != NULL) {
+        post(repair, kvcl_container_of(link, kvcl_rpc_t, link), on_listed, 0);
     }
 }
 
@@ -211,15 +211,15 @@ static void send_copied(kvcl_repair_t *repair)
     kvcl_copy_head_t head  = {0};
     const uint32_t   *order;
     uint32_t         rank, n, i, some;
-    kvcl_ask_t       *ask;
+    kvcl_rpc_t       *rpc;
 
-    if (kvcl_deal_to(store->n_ranks, repair->copied.to, 1, repair->copied.n, &repair->deals[1]) != KVCL_OK) {
+    if (kvcl_scatter_to(store->n_ranks, repair->copied.to, 1, repair->copied.n, &repair->scatters[1]) != KVCL_OK) {
         repair->retry = true;
         return;
     }
     for (rank = 0; rank < store->n_ranks; ++rank) {
-        order = repair->deals[1].order + repair->deals[1].starts[rank];
-        n     = repair->deals[1].starts[rank + 1] - repair->deals[1].starts[rank];
+        order = repair->scatters[1].order + repair->scatters[1].starts[rank];
+        n     = repair->scatters[1].starts[rank + 1] - repair->scatters[1].starts[rank];
         for (i = 0; i < n; i += some) { /* what is wanted of each is alike in one question */
             head.copies = (uint8_t)kvcl_loc_copies(repair->copied.recs[order[i]].loc.flags);
             for (some = 1; (i + some < n) && alike(&repair->copied, order[i], order[i + some]); ++some) {
@@ -232,12 +232,12 @@ static void send_copied(kvcl_repair_t *repair)
                 }
                 continue;
             }
-            ask = kvcl_copy_ask(store, rank, &head, repair->copied.recs, order + i, some);
-            if (ask == NULL) {
+            rpc = kvcl_copy_request(store, rank, &head, repair->copied.recs, order + i, some);
+            if (rpc == NULL) {
                 repair->retry = true;
                 continue;
             }
-            post(repair, ask, on_copied, kvcl_copy_time(some, repair->copied.recs[order[i]].loc.len));
+            post(repair, rpc, on_copied, kvcl_copy_time(some, repair->copied.recs[order[i]].loc.len));
         }
     }
 }
@@ -312,7 +312,7 @@ void kvcl_repair_start(kvcl_store_h store)
         }
         repair->store = store;
         repair->skip  = (uint8_t *)(repair + 1);
-        kvcl_list_init(&repair->asks);
+        kvcl_list_init(&repair->rpcs);
         store->repair = repair;
     }
     repair->cursor = 0; /* a walk under way begins anew */
@@ -329,6 +329,6 @@ void kvcl_repair_stop(kvcl_store_h store)
     if (store->repair != NULL) {
         kvcl_store_timer_stop(store->repair->timer);
         store->repair->timer = NULL;
-        kvcl_asks_stop(&store->repair->asks, KVCL_ERR_SHUTDOWN);
+        kvcl_rpcs_stop(&store->repair->rpcs, KVCL_ERR_SHUTDOWN);
     }
 }

@@ -57,32 +57,32 @@ kvcl_status_t kvcl_fetch_unpack(kvcl_fetched_t *fetched, const void *data, size_
 uint8_t kvcl_fetch_kind(const kvcl_get_t *get, uint32_t home)
 {
     const kvcl_peer_t *peer = get->store->ranks[home].peer;
-    uint32_t          n     = get->deal.starts[home + 1] - get->deal.starts[home];
+    uint32_t          n     = get->scatter.starts[home + 1] - get->scatter.starts[home];
     bool              suits = (peer != NULL) && (peer->maps == 0) &&
                               (n <= KVCL_FETCH_MAX / get->cache->shape.block_bytes);
 
-    return suits ? KVCL_ASK_FETCH : KVCL_ASK_LOOKUP;
+    return suits ? KVCL_RPC_FETCH : KVCL_RPC_LOOKUP;
 }
 
-void kvcl_fetch_finish_ask(kvcl_ask_t *ask, uint64_t bytes)
+void kvcl_fetch_finish_rpc(kvcl_rpc_t *rpc, uint64_t bytes)
 {
-    memcpy(ask->payload + ask->len, &bytes, sizeof(bytes));
-    ask->len += sizeof(bytes);
+    memcpy(rpc->payload + rpc->len, &bytes, sizeof(bytes));
+    rpc->len += sizeof(bytes);
 }
 
-uint64_t kvcl_fetch_asked(const kvcl_ask_t *ask)
+uint64_t kvcl_fetch_requested(const kvcl_rpc_t *rpc)
 {
     uint64_t bytes;
 
-    memcpy(&bytes, ask->payload + ask->len - sizeof(bytes), sizeof(bytes));
+    memcpy(&bytes, rpc->payload + rpc->len - sizeof(bytes), sizeof(bytes));
     return bytes;
 }
 
-bool kvcl_fetch_fits(const kvcl_ask_t *ask, const void *data, size_t len)
+bool kvcl_fetch_fits(const kvcl_rpc_t *rpc, const void *data, size_t len)
 {
     kvcl_fetched_t fetched;
 
-    return kvcl_fetch_unpack(&fetched, data, len, ask->n, kvcl_fetch_asked(ask)) == KVCL_OK;
+    return kvcl_fetch_unpack(&fetched, data, len, rpc->n, kvcl_fetch_requested(rpc)) == KVCL_OK;
 }
 
 /* ---- the home ---- */
@@ -139,8 +139,8 @@ static size_t add_bytes(kvcl_store_h store, const kvcl_key_t *keys, uint32_t n, 
     return (size_t)(at - buf);
 }
 
-bool kvcl_fetch_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
-                       size_t len)
+bool kvcl_fetch_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                           size_t len)
 {
     kvcl_dir_msg_t    request = {.type = KVCL_DIR_MSG_LOOKUP, .n = in->n, .items = data};
     kvcl_home_event_t event   = {.type = KVCL_HOME_REQUEST, .u.request = &request};
@@ -158,10 +158,10 @@ bool kvcl_fetch_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     out.buf = kvcl_home_scratch(store->ctx, out.cap + in->n + (in->n * bytes));
     status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
     if (status != KVCL_OK) {
-        kvcl_ask_answer(peer, in, status, 0, NULL, 0);
+        kvcl_rpc_answer(peer, in, status, 0, NULL, 0);
         return true;
     }
-    kvcl_ask_answer(peer, in, KVCL_OK, in->n, out.buf, add_bytes(store, data, in->n, bytes, out.buf, out.len));
+    kvcl_rpc_answer(peer, in, KVCL_OK, in->n, out.buf, add_bytes(store, data, in->n, bytes, out.buf, out.len));
     return true;
 }
 
@@ -204,24 +204,24 @@ static kvcl_status_t take_one(const kvcl_get_t *get, kvcl_get_item_t *item, cons
     return KVCL_OK;
 }
 
-void kvcl_fetch_take(kvcl_get_t *get, const kvcl_ask_t *ask, const kvcl_fetched_t *fetched)
+void kvcl_fetch_take(kvcl_get_t *get, const kvcl_rpc_t *rpc, const kvcl_fetched_t *fetched)
 {
-    const size_t  bytes = (size_t)kvcl_fetch_asked(ask);
+    const size_t  bytes = (size_t)kvcl_fetch_requested(rpc);
     const uint8_t *at   = fetched->bytes;
     uint32_t      i;
     unsigned      j;
 
     kvcl_assert_locked(get->store->ctx);
-    for (i = 0; (i < ask->n) && (get->stopping == KVCL_OK); ++i) {
-        kvcl_get_item_t *item = &get->items[ask->order[i]];
+    for (i = 0; (i < rpc->n) && (get->stopping == KVCL_OK); ++i) {
+        kvcl_get_item_t *item = &get->items[rpc->order[i]];
         if (fetched->which[i] == 0) {
             continue;
         }
         j = fetched->which[i] - 1u;
-        if ((item->state == KVCL_GET_READY) && (item->locs[j].rank == ask->rank) && kvcl_get_may_take(get, item, j) &&
+        if ((item->state == KVCL_GET_READY) && (item->locs[j].rank == rpc->rank) && kvcl_get_may_take(get, item, j) &&
             layout_fits(get, item, &item->locs[j])) {
             item->cur = (uint8_t)j;
-            kvcl_get_result(get, ask->order[i], take_one(get, item, at, bytes));
+            kvcl_get_result(get, rpc->order[i], take_one(get, item, at, bytes));
         }
         at += bytes;
     }

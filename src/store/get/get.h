@@ -58,7 +58,7 @@ typedef struct kvcl_get {
     kvcl_status_t   *statuses[2];  /* the user's, or NULL */
     kvcl_dir_loc_t  *from;         /* where each block came from, as it is listed; NULL: nobody asks */
     uint64_t        deadline_ns;
-    kvcl_list_t     asks;
+    kvcl_list_t     rpcs;
     kvcl_list_t     pulls;
     kvcl_list_t     stages;        /* questions to owners of tiers: get/get_stage.c */
     void            *here;         /* such a question to myself, or NULL */
@@ -72,7 +72,7 @@ typedef struct kvcl_get {
     bool            small;         /* verified under the lock: that is quicker */
     bool            inner;         /* of the store itself: not counted as a user's */
     kvcl_store_timer_t *hedge;     /* or NULL */
-    kvcl_deal_t     deal;
+    kvcl_scatter_t  scatter;
     size_t          n;
     kvcl_get_item_t items[];
 } kvcl_get_t;
@@ -108,7 +108,7 @@ void          kvcl_hedge_disarm(kvcl_get_t *get);
 bool          kvcl_hedge_stays(const kvcl_get_t *get, kvcl_get_item_t *item);
 /** Lock held: a pull, or a question to a home, has ended: how long it took is noted. */
 void          kvcl_hedge_fetched(const kvcl_get_fetch_t *fetch, kvcl_status_t status);
-void          kvcl_hedge_answered(const kvcl_ask_t *ask, kvcl_status_t status);
+void          kvcl_hedge_answered(const kvcl_rpc_t *rpc, kvcl_status_t status);
 /** Lock held: the nearest untried copy into item->cur; false: there is none. Ranks that want the same key start at
  * different ones. */
 bool          kvcl_get_choose(const kvcl_get_t *get, kvcl_get_item_t *item);
@@ -126,7 +126,7 @@ void          kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t he
 /** Where a block that came is listed: of one that was staged, its place in the tier. */
 kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item);
 /** Lock held: owners are told of staged blocks that are over; all: of all of them. */
-void          kvcl_get_let_go(kvcl_get_t *get, bool all);
+void          kvcl_get_release(kvcl_get_t *get, bool all);
 
 /** kvcl_store_listener_t.got: blocks that were got from afar often enough are kept (copy/hot.c). */
 void          kvcl_hot_got(kvcl_get_t *get);

@@ -7,19 +7,19 @@
 #include "base/log.h"
 #include "store/get/get.h"
 
-static void report_gone(kvcl_store_h store, const kvcl_get_item_t *item)
+static void report_evicted(kvcl_store_h store, const kvcl_get_item_t *item)
 {
     kvcl_store_rec_t rec = {.key = item->key, .loc = *kvcl_get_loc(item)};
 
-    kvcl_store_tell_removed(store, &rec, 1);
+    kvcl_store_notify_removed(store, &rec, 1);
 }
 
 /* Its owner looks whether it is, or whether it was the way here, or the directory. */
-static void report_spoilt(kvcl_store_h store, const kvcl_get_item_t *item)
+static void report_corrupt(kvcl_store_h store, const kvcl_get_item_t *item)
 {
     kvcl_store_rec_t rec = {.key = item->key, .loc = *kvcl_get_loc(item)};
 
-    kvcl_store_tell_owner(store, &rec, true);
+    kvcl_store_notify_owner(store, &rec, true);
 }
 
 /* The bytes that came have another sum. The copy stays listed until its owner has looked, so it may be tried again. */
@@ -31,7 +31,7 @@ static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool from_tier)
     if (get->stopping == KVCL_OK) {
         item->again = true;
         if (!from_tier) {
-            report_spoilt(get->store, item);
+            report_corrupt(get->store, item);
         }
     }
 }
@@ -68,6 +68,6 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
     }
     if (get->stopping == KVCL_OK) {
         item->again = true;
-        report_gone(store, item);
+        report_evicted(store, item);
     }
 }

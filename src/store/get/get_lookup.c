@@ -5,61 +5,62 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/get/fetch.h"
-#include "store/home/ways.h"
+#include "store/home/paths.h"
 
 #include <stdlib.h>
 
-static void on_lookup(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_lookup(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_get_t     *get = ask->arg;
-    bool           again = (get->stopping == KVCL_OK) && ((ask->store->incarnations[ask->rank] == 0) || ask->hedged);
-    bool           brings = (ask->kind == KVCL_ASK_FETCH);
+    kvcl_get_t     *get = rpc->arg;
+    bool           again = (get->stopping == KVCL_OK) && ((rpc->store->incarnations[rpc->rank] == 0) || rpc->hedged);
+    bool           brings = (rpc->kind == KVCL_RPC_FETCH);
     kvcl_fetched_t in;
     uint32_t       at = 0, i;
 
-    kvcl_hedge_answered(ask, status);
+    kvcl_hedge_answered(rpc, status);
     if (status == KVCL_OK) { /* did so before: it fits */
-        status = brings ? kvcl_fetch_unpack(&in, data, len, ask->n, kvcl_fetch_asked(ask))
+        status = brings ? kvcl_fetch_unpack(&in, data, len, rpc->n, kvcl_fetch_requested(rpc))
                         : kvcl_dir_msg_unpack(&in.reply, data, len);
     }
-    for (i = 0; i < ask->n; ++i) {
-        kvcl_get_item_t *item = &get->items[ask->order[i]];
+    for (i = 0; i < rpc->n; ++i) {
+        kvcl_get_item_t *item = &get->items[rpc->order[i]];
         item->n_locs = (status == KVCL_OK) ? (uint8_t)kvcl_dir_msg_locs(&in.reply, i, &at, item->locs) : 0;
         item->state  = (again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) ? KVCL_GET_LOOKUP : KVCL_GET_READY;
         item->why    = ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY)) ? status : item->why;
     }
     if ((status == KVCL_OK) && brings) {
-        kvcl_fetch_take(get, ask, &in);
+        kvcl_fetch_take(get, rpc, &in);
     }
     --get->outstanding;
     get->advance(get);
 }
 
-static kvcl_status_t ask_homes(kvcl_get_t *get, const uint8_t *skip)
+static kvcl_status_t query_homes(kvcl_get_t *get, const uint8_t *skip)
 {
     kvcl_store_h  store = get->store;
-    kvcl_list_t   asks, *link;
+    kvcl_list_t   rpcs, *link;
     kvcl_status_t status;
     uint32_t      home;
 
-    kvcl_deal_free(&get->deal);
-    status = kvcl_deal(store, get->items, sizeof(get->items[0]), get->n, skip, &get->deal);
-    kvcl_list_init(&asks);
+    kvcl_scatter_free(&get->scatter);
+    status = kvcl_scatter(store, get->items, sizeof(get->items[0]), get->n, skip, &get->scatter);
+    kvcl_list_init(&rpcs);
     for (home = 0; (home < store->n_ranks) && (status == KVCL_OK); ++home) {
-        status = kvcl_asks_make(store, home, kvcl_fetch_kind(get, home), get->items, sizeof(get->items[0]), &get->deal,
-                                 &asks);
+        status = kvcl_rpcs_make(store, home, kvcl_fetch_kind(get, home), get->items, sizeof(get->items[0]),
+                                &get->scatter,
+                                 &rpcs);
     }
-    while ((status == KVCL_OK) && ((link = kvcl_list_first(&asks)) != NULL)) {
-        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
-        home      = ask->rank;
-        ask->arg  = get;
-        ask->done = on_lookup;
-        if (ask->kind == KVCL_ASK_FETCH) {
-            kvcl_fetch_finish_ask(ask, get->cache->shape.block_bytes);
+    while ((status == KVCL_OK) && ((link = kvcl_list_first(&rpcs)) != NULL)) {
+        kvcl_rpc_t *rpc = kvcl_container_of(link, kvcl_rpc_t, link);
+        home      = rpc->rank;
+        rpc->arg  = get;
+        rpc->done = on_lookup;
+        if (rpc->kind == KVCL_RPC_FETCH) {
+            kvcl_fetch_finish_rpc(rpc, get->cache->shape.block_bytes);
         }
         ++get->outstanding;
-        kvcl_timing_way(&get->req.timing, kvcl_store_way(store, home));
-        kvcl_ask_post(ask, kvcl_get_time_left(get), &get->asks);
+        kvcl_timing_path(&get->req.timing, kvcl_store_path(store, home));
+        kvcl_rpc_post(rpc, kvcl_get_time_left(get), &get->rpcs);
         kvcl_store_learn(store, home);
     }
     return status;
@@ -69,7 +70,7 @@ kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
 {
     kvcl_store_h  store = get->store;
     uint8_t       *skip = malloc(get->n);
-    bool          ask   = false, gone;
+    bool          request   = false, gone;
     kvcl_status_t status;
     size_t        i;
 
@@ -88,13 +89,13 @@ kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
         view = kvcl_store_view(store, &item->key, &gone);
         if ((view == NULL) && !gone) {
             skip[i] = 0;
-            ask     = true;
+            request = true;
             continue;
         }
         item->n_locs = (view != NULL) ? (uint8_t)kvcl_dir_read(view, &item->key, item->locs) : 0;
         item->state  = KVCL_GET_READY;
     }
-    status = ask ? ask_homes(get, skip) : KVCL_OK;
+    status = request ? query_homes(get, skip) : KVCL_OK;
     free(skip);
     return status;
 }

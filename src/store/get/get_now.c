@@ -192,10 +192,10 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
 }
 
 /* No lock: what is read here is mapped, or mine. */
-static inline void note_way(kvcl_timing_t *timing, kvcl_store_h store, uint32_t rank)
+static inline void note_path(kvcl_timing_t *timing, kvcl_store_h store, uint32_t rank)
 {
     if ((timing != NULL) && (timing->begun_ns != 0) && (rank != store->me)) {
-        kvcl_timing_way(timing, kvcl_way_mapped(store->ranks[rank].peer));
+        kvcl_timing_path(timing, kvcl_mem_path_mapped(store->ranks[rank].peer));
     }
 }
 
@@ -217,7 +217,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
         for (i = some; i-- > 0;) {
             one   = hits[i].found ? KVCL_OK : KVCL_ERR_NOT_FOUND;
             if (hits[i].found) {
-                note_way(timing, store, hits[i].loc.rank);
+                note_path(timing, store, hits[i].loc.rank);
                 ++got[hits[i].loc.flags & KVCL_DIR_TIER_MASK];
                 local += (hits[i].loc.rank == store->me) ? 1 : 0;
                 ++n_got;

@@ -12,7 +12,7 @@
 #include "store/get/get.h"
 #include "store/cold/cold.h"
 #include "store/words.h"
-#include "store/home/ways.h"
+#include "store/home/paths.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
 
@@ -27,7 +27,7 @@ static void release(kvcl_req_t *req)
 {
     kvcl_get_t *get = kvcl_container_of(req, kvcl_get_t, req);
 
-    kvcl_deal_free(&get->deal);
+    kvcl_scatter_free(&get->scatter);
     free(get);
 }
 
@@ -58,7 +58,7 @@ static void finish(kvcl_get_t *get)
     size_t        hits[KVCL_DIR_TIER_MASK + 1] = {0}, local = 0, i;
 
     kvcl_hedge_disarm(get);
-    kvcl_get_let_go(get, true);
+    kvcl_get_release(get, true);
     for (i = 0; i < get->n; ++i) {
         if (get->items[i].state != KVCL_GET_DONE) {
             get->items[i].why = (get->stopping != KVCL_OK) ? get->stopping : KVCL_ERR_INTERNAL;
@@ -68,7 +68,7 @@ static void finish(kvcl_get_t *get)
             const kvcl_get_item_t *item = &get->items[i];
             ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (kvcl_get_loc(item)->flags & KVCL_DIR_TIER_MASK)];
             local += (!item->from_tier && (kvcl_get_loc(item)->rank == get->store->me)) ? 1 : 0;
-            kvcl_timing_way(&get->req.timing, kvcl_store_way(get->store, kvcl_get_loc(item)->rank));
+            kvcl_timing_path(&get->req.timing, kvcl_store_path(get->store, kvcl_get_loc(item)->rank));
         }
         if (get->from != NULL) {
             get->from[i] = kvcl_get_origin(&get->items[i]);
@@ -84,7 +84,7 @@ static void finish(kvcl_get_t *get)
     if (!get->inner) {
         touch_hits(get);
         kvcl_store_count_hits(get->store, hits, local);
-        get->store->tell->got(get);
+        get->store->notify->got(get);
     }
     --get->store->ops;
     kvcl_req_complete(&get->req, first);
@@ -101,7 +101,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     get->stopping = status;
     ++get->outstanding;
     kvcl_verify_drop(get);
-    kvcl_asks_stop(&get->asks, status);
+    kvcl_rpcs_stop(&get->rpcs, status);
     kvcl_get_stage_stop(get, status);
     kvcl_list_foreach_safe (fetch, next, &get->pulls, kvcl_get_fetch_t, link) {
         kvcl_pull_stop(fetch->pull, status);
@@ -227,7 +227,7 @@ static void advance(kvcl_get_t *get)
     kvcl_status_t status;
 
     while (get->outstanding == 0) {
-        kvcl_get_let_go(get, false);
+        kvcl_get_release(get, false);
         if ((get->stopping != KVCL_OK) || (count(get, KVCL_GET_DONE) == get->n)) {
             finish(get);
             return;
@@ -256,7 +256,7 @@ static kvcl_get_t *make(kvcl_store_h store, const void *keys, size_t stride, siz
         return NULL;
     }
     memset(get, 0, sizeof(*get) + (n * sizeof(get->items[0])));
-    kvcl_list_init(&get->asks);
+    kvcl_list_init(&get->rpcs);
     kvcl_list_init(&get->pulls);
     kvcl_list_init(&get->stages);
     kvcl_list_init(&get->verify_link);

@@ -77,10 +77,10 @@ static void take_all(want_t *want, kvcl_status_t status, const kvcl_stage_got_t 
     get->advance(get);
 }
 
-static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
     (void)len;
-    take_all(ask->arg, status, data);
+    take_all(rpc->arg, status, data);
 }
 
 static void on_staged_here(void *arg, const kvcl_stage_got_t *got, uint32_t n)
@@ -93,15 +93,15 @@ static void on_staged_here(void *arg, const kvcl_stage_got_t *got, uint32_t n)
 }
 
 /* Is this rank being asked already? */
-static bool is_asked(const kvcl_get_t *get, uint32_t rank)
+static bool is_requested(const kvcl_get_t *get, uint32_t rank)
 {
-    kvcl_ask_t *ask;
+    kvcl_rpc_t *rpc;
 
     if (rank == get->store->me) {
         return get->here != NULL;
     }
-    kvcl_list_foreach (ask, &get->stages, kvcl_ask_t, link) {
-        if (ask->rank == rank) {
+    kvcl_list_foreach (rpc, &get->stages, kvcl_rpc_t, link) {
+        if (rpc->rank == rank) {
             return true;
         }
     }
@@ -114,13 +114,13 @@ static void add_rec(const kvcl_get_t *get, uint32_t i, kvcl_store_rec_t *rec)
     rec->loc = *kvcl_get_loc(&get->items[i]);
 }
 
-static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
+static void query_owner(want_t *want, kvcl_store_rec_t *recs)
 {
     kvcl_get_t    *get   = want->get;
     kvcl_store_h  store  = get->store;
     uint64_t      left   = kvcl_deadline_left(get->deadline_ns);
     size_t        len    = want->n * sizeof(*recs);
-    kvcl_ask_t    *ask;
+    kvcl_rpc_t    *rpc;
     kvcl_status_t status = KVCL_ERR_NOT_FOUND;
 
     if (want->rank == store->me) {
@@ -134,17 +134,17 @@ static void ask_owner(want_t *want, kvcl_store_rec_t *recs)
         }
         return;
     }
-    ask = kvcl_ask_new(store, want->rank, KVCL_ASK_STAGE, len);
-    if (ask == NULL) {
+    rpc = kvcl_rpc_new(store, want->rank, KVCL_RPC_STAGE, len);
+    if (rpc == NULL) {
         take_all(want, KVCL_ERR_NO_MEMORY, NULL);
         return;
     }
-    memcpy(ask->payload, recs, len);
-    ask->len  = len;
-    ask->n    = want->n;
-    ask->arg  = want;
-    ask->done = on_answer;
-    kvcl_ask_post(ask, (left != 0) ? left : 1, &get->stages);
+    memcpy(rpc->payload, recs, len);
+    rpc->len  = len;
+    rpc->n    = want->n;
+    rpc->arg  = want;
+    rpc->done = on_answer;
+    kvcl_rpc_post(rpc, (left != 0) ? left : 1, &get->stages);
 }
 
 kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
@@ -155,7 +155,7 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
     kvcl_store_rec_t *recs;
 
     kvcl_assert_locked(get->store->ctx);
-    if (is_asked(get, rank)) {
+    if (is_requested(get, rank)) {
         return KVCL_OK; /* its turn is the next round */
     }
     want = malloc(sizeof(*want) + (window * (sizeof(want->items[0]) + sizeof(*recs))) + sizeof(uint64_t));
@@ -174,7 +174,7 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
         }
     }
     ++get->outstanding;
-    ask_owner(want, recs);
+    query_owner(want, recs);
     return KVCL_OK;
 }
 
@@ -182,33 +182,33 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
 void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
 {
     kvcl_list_t silent;
-    kvcl_ask_t  *ask, *next;
+    kvcl_rpc_t  *rpc, *next;
     uint32_t    i;
 
     kvcl_assert_locked(get->store->ctx);
     kvcl_list_init(&silent);
-    kvcl_list_foreach_safe (ask, next, &get->stages, kvcl_ask_t, link) {
-        const want_t *want  = ask->arg;
+    kvcl_list_foreach_safe (rpc, next, &get->stages, kvcl_rpc_t, link) {
+        const want_t *want  = rpc->arg;
         bool         others = false;
         for (i = 0; (i < want->n) && !others; ++i) {
             others = kvcl_get_has_other(get, &get->items[want->items[i]]);
         }
-        if (others && (now_ns - ask->posted_ns >= hedge_ns)) {
-            kvcl_list_del(&ask->link);
-            kvcl_list_add_tail(&silent, &ask->link);
+        if (others && (now_ns - rpc->posted_ns >= hedge_ns)) {
+            kvcl_list_del(&rpc->link);
+            kvcl_list_add_tail(&silent, &rpc->link);
         }
     }
-    kvcl_list_foreach (ask, &silent, kvcl_ask_t, link) {
-        kvcl_store_suspect(get->store, ask->rank);
+    kvcl_list_foreach (rpc, &silent, kvcl_rpc_t, link) {
+        kvcl_store_suspect(get->store, rpc->rank);
     }
-    kvcl_asks_stop(&silent, KVCL_ERR_TIMED_OUT);
+    kvcl_rpcs_stop(&silent, KVCL_ERR_TIMED_OUT);
 }
 
 /* ---- letting go ---- */
 
-static void tell(kvcl_store_h store, uint32_t rank, const kvcl_stage_got_t *got, uint32_t n)
+static void notify(kvcl_store_h store, uint32_t rank, const kvcl_stage_got_t *got, uint32_t n)
 {
-    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_LET_GO},
+    kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = KVCL_RPC_RELEASE},
                                 .store = store->id, .n = n, .rank = store->me};
     kvcl_peer_t        *peer = store->ranks[rank].peer;
 
@@ -224,7 +224,7 @@ static bool is_over(const kvcl_get_item_t *item)
            ((item->state != KVCL_GET_READY) || (item->tried & (1u << item->cur)));
 }
 
-void kvcl_get_let_go(kvcl_get_t *get, bool all)
+void kvcl_get_release(kvcl_get_t *get, bool all)
 {
     kvcl_stage_got_t got[64];
     kvcl_store_h     store = get->store;
@@ -247,9 +247,9 @@ void kvcl_get_let_go(kvcl_get_t *get, bool all)
             }
         }
         if (rank == store->me) {
-            kvcl_stage_let_go(store, got, n);
+            kvcl_stage_release(store, got, n);
         } else {
-            tell(store, rank, got, n);
+            notify(store, rank, got, n);
         }
     }
 }
@@ -258,7 +258,7 @@ void kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status)
 {
     want_t *want = get->here;
 
-    kvcl_asks_stop(&get->stages, status);
+    kvcl_rpcs_stop(&get->stages, status);
     if (want != NULL) {
         kvcl_stage_forget(get->store->cold, want);
         get->here = NULL;

@@ -43,9 +43,9 @@ static uint64_t hedge_after(kvcl_store_h store, uint32_t rank, unsigned class, u
     return ((p99 != 0) && (before < DOUBLINGS_MAX) && (p99 < most >> before)) ? p99 << before : most;
 }
 
-static uint64_t hedge_ask(const kvcl_get_t *get, uint32_t rank)
+static uint64_t hedge_rpc(const kvcl_get_t *get, uint32_t rank)
 {
-    return hedge_after(get->store, rank, KVCL_DELAY_ASK, get->hedges);
+    return hedge_after(get->store, rank, KVCL_DELAY_QUERY, get->hedges);
 }
 
 static uint32_t rank_of(const kvcl_get_fetch_t *fetch)
@@ -83,10 +83,10 @@ void kvcl_hedge_fetched(const kvcl_get_fetch_t *fetch, kvcl_status_t status)
     }
 }
 
-void kvcl_hedge_answered(const kvcl_ask_t *ask, kvcl_status_t status)
+void kvcl_hedge_answered(const kvcl_rpc_t *rpc, kvcl_status_t status)
 {
-    if ((status == KVCL_OK) && ask->store->ctx->config.store_hedge_auto) {
-        kvcl_delay_add(&delays_of(ask->store, ask->rank)[KVCL_DELAY_ASK], kvcl_now_ns() - ask->posted_ns);
+    if ((status == KVCL_OK) && rpc->store->ctx->config.store_hedge_auto) {
+        kvcl_delay_add(&delays_of(rpc->store, rpc->rank)[KVCL_DELAY_QUERY], kvcl_now_ns() - rpc->posted_ns);
     }
 }
 
@@ -97,7 +97,7 @@ static uint64_t shortest(const kvcl_get_t *get)
 {
     uint64_t         least = get->store->ctx->config.store_hedge_ns, one;
     kvcl_get_fetch_t *fetch;
-    kvcl_ask_t       *ask;
+    kvcl_rpc_t       *rpc;
 
     if (!get->store->ctx->config.store_hedge_auto) {
         return least;
@@ -106,8 +106,8 @@ static uint64_t shortest(const kvcl_get_t *get)
         one   = hedge_fetch(fetch);
         least = (one < least) ? one : least;
     }
-    kvcl_list_foreach (ask, &get->asks, kvcl_ask_t, link) {
-        one   = hedge_ask(get, ask->rank);
+    kvcl_list_foreach (rpc, &get->rpcs, kvcl_rpc_t, link) {
+        one   = hedge_rpc(get, rpc->rank);
         least = (one < least) ? one : least;
     }
     return least;
@@ -117,7 +117,7 @@ void kvcl_hedge_arm(kvcl_get_t *get)
 {
     kvcl_assert_locked(get->store->ctx);
     if ((get->hedge == NULL) && (get->store->ctx->config.store_hedge_ns != 0) && (get->stopping == KVCL_OK) &&
-        (!kvcl_list_is_empty(&get->asks) || !kvcl_list_is_empty(&get->pulls) || !kvcl_list_is_empty(&get->stages))) {
+        (!kvcl_list_is_empty(&get->rpcs) || !kvcl_list_is_empty(&get->pulls) || !kvcl_list_is_empty(&get->stages))) {
         get->hedge = kvcl_store_timer_start(get->store, (shortest(get) / 2) + 1, look, get); /* none: the deadline */
     }
 }
@@ -128,7 +128,7 @@ void kvcl_hedge_disarm(kvcl_get_t *get)
     get->hedge = NULL;
 }
 
-static bool has_other_way(const kvcl_get_fetch_t *fetch)
+static bool has_other_path(const kvcl_get_fetch_t *fetch)
 {
     size_t i;
 
@@ -150,7 +150,7 @@ static void look_at_pulls(kvcl_get_t *get, uint64_t now_ns)
             fetch->seen_ns = now_ns;
         }
         if ((now_ns - fetch->seen_ns < hedge_fetch(fetch)) || (fetch->pull->state == KVCL_PULL_COPY) ||
-            (fetch->pull->state == KVCL_PULL_RMA) || !has_other_way(fetch)) {
+            (fetch->pull->state == KVCL_PULL_RMA) || !has_other_path(fetch)) {
             continue; /* what needs no word of its owner is slow for other reasons */
         }
         fetch->hedged = true;
@@ -160,35 +160,35 @@ static void look_at_pulls(kvcl_get_t *get, uint64_t now_ns)
 }
 
 /* Is there somebody else to ask? One that was known to be silent was asked since its keys' other home was as well. */
-static bool asks_other(const kvcl_get_t *get, const kvcl_ask_t *ask)
+static bool queries_other(const kvcl_get_t *get, const kvcl_rpc_t *rpc)
 {
-    const kvcl_get_item_t *item = &get->items[ask->order[0]];
+    const kvcl_get_item_t *item = &get->items[rpc->order[0]];
 
-    return !ask->patient || (kvcl_store_home(get->store, kvcl_store_shards(get->store), &item->key) != ask->rank);
+    return !rpc->patient || (kvcl_store_home(get->store, kvcl_store_shards(get->store), &item->key) != rpc->rank);
 }
 
 /* Several asks may end with the stop of one, never begin: the get's turn is held. */
-static void look_at_asks(kvcl_get_t *get, uint64_t now_ns)
+static void check_rpcs(kvcl_get_t *get, uint64_t now_ns)
 {
     kvcl_list_t silent;
-    kvcl_ask_t  *ask, *next;
+    kvcl_rpc_t  *rpc, *next;
 
     kvcl_list_init(&silent);
-    kvcl_list_foreach_safe (ask, next, &get->asks, kvcl_ask_t, link) {
-        if ((now_ns - ask->posted_ns >= hedge_ask(get, ask->rank)) && asks_other(get, ask)) {
-            kvcl_list_del(&ask->link);
-            kvcl_list_add_tail(&silent, &ask->link);
+    kvcl_list_foreach_safe (rpc, next, &get->rpcs, kvcl_rpc_t, link) {
+        if ((now_ns - rpc->posted_ns >= hedge_rpc(get, rpc->rank)) && queries_other(get, rpc)) {
+            kvcl_list_del(&rpc->link);
+            kvcl_list_add_tail(&silent, &rpc->link);
         }
     }
     if (!kvcl_list_is_empty(&silent)) { /* to ask another is not to look again */
         ++get->hedges;
         get->lookups -= (get->lookups != 0) ? 1 : 0;
     }
-    kvcl_list_foreach (ask, &silent, kvcl_ask_t, link) {
-        ask->hedged = true;
-        kvcl_store_suspect(get->store, ask->rank);
+    kvcl_list_foreach (rpc, &silent, kvcl_rpc_t, link) {
+        rpc->hedged = true;
+        kvcl_store_suspect(get->store, rpc->rank);
     }
-    kvcl_asks_stop(&silent, KVCL_ERR_TIMED_OUT);
+    kvcl_rpcs_stop(&silent, KVCL_ERR_TIMED_OUT);
 }
 
 static void look(void *arg)
@@ -204,7 +204,7 @@ static void look(void *arg)
     look_at_pulls(get, now_ns);
     kvcl_get_stage_hedge(get, now_ns, DISK_TIMES * hedge_ns);
     if (get->store->replicas > 1) {
-        look_at_asks(get, now_ns);
+        check_rpcs(get, now_ns);
     }
     --get->outstanding;
     kvcl_hedge_arm(get);

@@ -33,9 +33,9 @@ kvcl_status_t kvcl_uses_open(kvcl_store_h store)
     return ((store->uses != NULL) || (store->n_ranks == 1)) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
 }
 
-static void tell(kvcl_store_h store, const bin_t *bin)
+static void notify(kvcl_store_h store, const bin_t *bin)
 {
-    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_USED},
+    kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = KVCL_RPC_USED},
                                 .store = store->id, .n = bin->n, .rank = store->me};
     kvcl_peer_t        *peer = store->ranks[bin->rank].peer;
 
@@ -75,13 +75,14 @@ void kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked)
     if (!locked) {
         kvcl_lock(store->ctx);
     }
-    tell(store, &full);
+    notify(store, &full);
     if (!locked) {
         kvcl_unlock(store->ctx);
     }
 }
 
-bool kvcl_uses_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+bool kvcl_uses_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                          size_t len)
 {
     kvcl_store_use_t use;
     kvcl_owner_t     *owner;

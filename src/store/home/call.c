@@ -48,7 +48,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     if (call->stopped == KVCL_OK) {
         call->stopped = status;
         ++call->outstanding;
-        kvcl_asks_stop(&call->asks, status);
+        kvcl_rpcs_stop(&call->rpcs, status);
         if (call->halt != NULL) {
             call->halt(call);
         }
@@ -78,16 +78,16 @@ uint64_t kvcl_call_time_left(const kvcl_call_t *call)
     return (left == UINT64_MAX) ? left : left + 1; /* 0 would be KVCL_TIMEOUT */
 }
 
-void kvcl_call_post(kvcl_call_t *call, kvcl_ask_t *ask, uint64_t timeout_ns, bool watched)
+void kvcl_call_post(kvcl_call_t *call, kvcl_rpc_t *rpc, uint64_t timeout_ns, bool watched)
 {
     uint64_t left = kvcl_call_time_left(call);
 
     ++call->outstanding;
     timeout_ns = ((timeout_ns != 0) && (timeout_ns < left)) ? timeout_ns : left;
     if (watched) {
-        kvcl_ask_post_watched(ask, timeout_ns, &call->asks);
+        kvcl_rpc_post_watched(rpc, timeout_ns, &call->rpcs);
     } else {
-        kvcl_ask_post(ask, timeout_ns, &call->asks);
+        kvcl_rpc_post(rpc, timeout_ns, &call->rpcs);
     }
 }
 
@@ -98,7 +98,7 @@ kvcl_status_t kvcl_call_start(kvcl_call_t *call, kvcl_store_h store, const char 
     kvcl_status_t  status = KVCL_ERR_SHUTDOWN;
 
     kvcl_list_init(&call->link);
-    kvcl_list_init(&call->asks);
+    kvcl_list_init(&call->rpcs);
     call->store       = store;
     call->name        = name;
     call->deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, p->timeout_ns));

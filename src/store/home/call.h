@@ -18,7 +18,7 @@ struct kvcl_call {
     kvcl_store_h  store;
     const char    *name;        /* of the public call: for sentences */
     kvcl_list_t   link;         /* store->calls */
-    kvcl_list_t   asks;
+    kvcl_list_t   rpcs;
     unsigned      outstanding;
     kvcl_status_t stopped;      /* why nothing goes on; KVCL_OK: it does */
     uint64_t      deadline_ns;
@@ -40,7 +40,7 @@ kvcl_status_t kvcl_call_wait(kvcl_status_t posted, kvcl_req_h *req) KVCL_MUST_CH
 
 /** A question of this call: done() ends with kvcl_call_over(). timeout_ns 0: as long as the call has. watched: it ends
  * when the rank is found to be silent. */
-void          kvcl_call_post(kvcl_call_t *call, kvcl_ask_t *ask, uint64_t timeout_ns, bool watched);
+void          kvcl_call_post(kvcl_call_t *call, kvcl_rpc_t *rpc, uint64_t timeout_ns, bool watched);
 void          kvcl_call_over(kvcl_call_t *call);
 uint64_t      kvcl_call_time_left(const kvcl_call_t *call);
 /** The store is being closed. */

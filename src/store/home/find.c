@@ -85,7 +85,7 @@ static uint8_t look(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *fou
     if (found != NULL) {
         found->n = (uint8_t)n;
     }
-    return ((view == NULL) && !gone) ? KVCL_FIND_ASK : flags_of(store, locs, n);
+    return ((view == NULL) && !gone) ? KVCL_FIND_QUERY : flags_of(store, locs, n);
 }
 
 static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
@@ -99,11 +99,11 @@ static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
 }
 
 size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
-                      kvcl_found_t *found, bool *ask_p)
+                      kvcl_found_t *found, bool *rpc_p)
 {
     size_t i;
 
-    *ask_p = false;
+    *rpc_p = false;
     for (i = 0; (i < AHEAD) && (i < n); ++i) {
         prefetch(store, &keys[i]);
     }
@@ -112,7 +112,7 @@ size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool
             prefetch(store, &keys[i + AHEAD]);
         }
         flags[i] = look(store, &keys[i], (found != NULL) ? &found[i] : NULL);
-        *ask_p   = *ask_p || (flags[i] == KVCL_FIND_ASK);
+        *rpc_p   = *rpc_p || (flags[i] == KVCL_FIND_QUERY);
         if ((flags[i] == 0) && stop_at_miss) {
             return i;
         }
@@ -122,7 +122,7 @@ size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool
 
 /* ---- asking homes ---- */
 
-static void take_answer(kvcl_find_t *find, const kvcl_ask_t *ask, const void *data, size_t len)
+static void take_answer(kvcl_find_t *find, const kvcl_rpc_t *rpc, const void *data, size_t len)
 {
     const uint8_t  *present = data;
     kvcl_dir_msg_t reply;
@@ -131,37 +131,37 @@ static void take_answer(kvcl_find_t *find, const kvcl_ask_t *ask, const void *da
     if ((find->found != NULL) && (kvcl_dir_msg_unpack(&reply, data, len) != KVCL_OK)) {
         return; /* it fitted before: home/ask.c */
     }
-    for (i = 0; i < ask->n; ++i) {
-        item = ask->order[i];
+    for (i = 0; i < rpc->n; ++i) {
+        item = rpc->order[i];
         if (find->found != NULL) {
             kvcl_found_t *found = &find->found[item];
             found->n          = (uint8_t)kvcl_dir_msg_locs(&reply, i, &at, found->locs);
-            found->n          = (uint8_t)keep_living(ask->store, found->locs, found->n);
-            find->flags[item] = flags_of(ask->store, found->locs, found->n);
+            found->n          = (uint8_t)keep_living(rpc->store, found->locs, found->n);
+            find->flags[item] = flags_of(rpc->store, found->locs, found->n);
         } else {
-            find->flags[item] = (uint8_t)(present[i] & ~(unsigned)KVCL_FIND_ASK);
+            find->flags[item] = (uint8_t)(present[i] & ~(unsigned)KVCL_FIND_QUERY);
         }
     }
 }
 
-static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_find_t  *find = ask->arg;
-    kvcl_store_h store = ask->store;
-    bool         gone  = (store->incarnations[ask->rank] == 0);
-    bool         mute  = ask->silent || ((status == KVCL_ERR_TIMED_OUT) && (ask->tag != 0));
+    kvcl_find_t  *find = rpc->arg;
+    kvcl_store_h store = rpc->store;
+    bool         gone  = (store->incarnations[rpc->rank] == 0);
+    bool         mute  = rpc->silent || ((status == KVCL_ERR_TIMED_OUT) && (rpc->tag != 0));
     uint32_t     i;
 
     if (mute && (find->call->stopped == KVCL_OK)) { /* its own time is over, not the call's */
-        kvcl_store_suspect(store, ask->rank);
+        kvcl_store_suspect(store, rpc->rank);
     } else if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_CANCELED)) {
         find->status = (find->status == KVCL_OK) ? status : find->status;
     }
     if (status == KVCL_OK) {
-        take_answer(find, ask, data, len);
+        take_answer(find, rpc, data, len);
     } else {
-        for (i = 0; i < ask->n; ++i) {
-            find->flags[ask->order[i]] = (gone || mute) ? KVCL_FIND_ASK : 0;
+        for (i = 0; i < rpc->n; ++i) {
+            find->flags[rpc->order[i]] = (gone || mute) ? KVCL_FIND_QUERY : 0;
         }
     }
     find->again = find->again || ((status != KVCL_OK) && (gone || mute));
@@ -169,48 +169,48 @@ static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
 }
 
 /* A home that has a backup is asked for one hedge; if both are suspected it was perhaps for no reason. */
-static void post(kvcl_find_t *find, kvcl_ask_t *ask)
+static void post(kvcl_find_t *find, kvcl_rpc_t *rpc)
 {
     kvcl_store_h store    = find->call->store;
-    uint32_t     home     = ask->rank;
+    uint32_t     home     = rpc->rank;
     uint64_t     hedge_ns = ((store->replicas > 1) && !kvcl_store_suspects(store, home))
                                 ? store->ctx->config.store_hedge_ns : 0;
 
-    ask->arg  = find;
-    ask->done = on_answer;
-    ask->tag  = (hedge_ns != 0) && (hedge_ns < kvcl_call_time_left(find->call));
-    kvcl_call_post(find->call, ask, (ask->tag != 0) ? hedge_ns : 0, true);
+    rpc->arg  = find;
+    rpc->done = on_answer;
+    rpc->tag  = (hedge_ns != 0) && (hedge_ns < kvcl_call_time_left(find->call));
+    kvcl_call_post(find->call, rpc, (rpc->tag != 0) ? hedge_ns : 0, true);
     kvcl_store_learn(store, home);
 }
 
-static kvcl_status_t ask_homes(kvcl_find_t *find)
+static kvcl_status_t query_homes(kvcl_find_t *find)
 {
     kvcl_store_h  store = find->call->store;
-    uint8_t       kind  = (find->found != NULL) ? KVCL_ASK_LOOKUP : KVCL_ASK_PRESENT;
-    kvcl_list_t   asks, *link;
+    uint8_t       kind  = (find->found != NULL) ? KVCL_RPC_LOOKUP : KVCL_RPC_PRESENT;
+    kvcl_list_t   rpcs, *link;
     kvcl_status_t status;
     uint32_t      home;
     size_t        i;
 
-    kvcl_deal_free(&find->deal);
+    kvcl_scatter_free(&find->scatter);
     for (i = 0; i < find->n; ++i) {
-        find->flags[i] ^= KVCL_FIND_ASK; /* kvcl_deal skips what is not 0; nothing else has that bit */
+        find->flags[i] ^= KVCL_FIND_QUERY; /* kvcl_scatter skips what is not 0; nothing else has that bit */
     }
-    status = kvcl_deal(store, find->keys, sizeof(*find->keys), find->n, find->flags, &find->deal);
+    status = kvcl_scatter(store, find->keys, sizeof(*find->keys), find->n, find->flags, &find->scatter);
     for (i = 0; i < find->n; ++i) {
-        find->flags[i] ^= KVCL_FIND_ASK; /* as it was; those asked for are answered one by one */
+        find->flags[i] ^= KVCL_FIND_QUERY; /* as it was; those asked for are answered one by one */
     }
-    if ((status == KVCL_OK) && (find->deal.starts[store->me] != find->deal.starts[store->me + 1])) {
+    if ((status == KVCL_OK) && (find->scatter.starts[store->me] != find->scatter.starts[store->me + 1])) {
         find->again = true; /* this rank has become their home meanwhile */
     }
-    kvcl_list_init(&asks);
+    kvcl_list_init(&rpcs);
     for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
         if (home != store->me) {
-            status = kvcl_asks_make(store, home, kind, find->keys, sizeof(*find->keys), &find->deal, &asks);
+            status = kvcl_rpcs_make(store, home, kind, find->keys, sizeof(*find->keys), &find->scatter, &rpcs);
         }
     }
-    while ((status == KVCL_OK) && ((link = kvcl_list_first(&asks)) != NULL)) {
-        post(find, kvcl_container_of(link, kvcl_ask_t, link));
+    while ((status == KVCL_OK) && ((link = kvcl_list_first(&rpcs)) != NULL)) {
+        post(find, kvcl_container_of(link, kvcl_rpc_t, link));
     }
     return status;
 }
@@ -222,19 +222,19 @@ static bool is_mute(const struct kvcl_store *store, const kvcl_key_t *key)
 }
 
 /* Keys that are still to be asked for; those that nobody can be asked for are absent. */
-static size_t left_to_ask(kvcl_find_t *find)
+static size_t left_to_query(kvcl_find_t *find)
 {
     kvcl_store_h store = find->call->store;
     size_t       n     = 0, i;
 
     for (i = 0; i < find->n; ++i) {
-        if (find->flags[i] & KVCL_FIND_ASK) {
+        if (find->flags[i] & KVCL_FIND_QUERY) {
             find->flags[i] = look(store, &find->keys[i], (find->found != NULL) ? &find->found[i] : NULL);
         }
-        if ((find->flags[i] & KVCL_FIND_ASK) && ((find->turn >= ROUNDS_MAX) || is_mute(store, &find->keys[i]))) {
+        if ((find->flags[i] & KVCL_FIND_QUERY) && ((find->turn >= ROUNDS_MAX) || is_mute(store, &find->keys[i]))) {
             find->flags[i] = 0;
         }
-        n += (find->flags[i] & KVCL_FIND_ASK) ? 1 : 0;
+        n += (find->flags[i] & KVCL_FIND_QUERY) ? 1 : 0;
     }
     return n;
 }
@@ -246,17 +246,17 @@ bool kvcl_find_round(kvcl_find_t *find)
         return false;
     }
     find->again = false;
-    if (left_to_ask(find) == 0) {
+    if (left_to_query(find) == 0) {
         return false;
     }
     ++find->turn;
-    find->status = ask_homes(find);
+    find->status = query_homes(find);
     return find->status == KVCL_OK;
 }
 
 void kvcl_find_free(kvcl_find_t *find)
 {
-    kvcl_deal_free(&find->deal);
+    kvcl_scatter_free(&find->scatter);
 }
 
 /* ---- a find by itself, waited for ---- */
@@ -293,13 +293,13 @@ kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
 {
     kvcl_xfer_params_t p       = {.size = sizeof(p), .timeout_ns = timeout_ns};
     locate_t           *locate = calloc(1, sizeof(*locate) + n + 1);
-    bool               ask;
+    bool               request;
 
     if (locate == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to look for %zu keys", n);
     }
-    (void)kvcl_find_here(store, keys, n, false, locate->flags, found, &ask);
-    if (!ask) {
+    (void)kvcl_find_here(store, keys, n, false, locate->flags, found, &request);
+    if (!request) {
         free(locate);
         return KVCL_OK;
     }

@@ -12,7 +12,7 @@
 #include "store/home/call.h"
 
 /* Of a flag: its home must be asked. The others are KVCL_PRESENT_*. */
-enum { KVCL_FIND_ASK = 0x80 };
+enum { KVCL_FIND_QUERY = 0x80 };
 
 typedef struct kvcl_found {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]; /* of living ranks */
@@ -23,18 +23,18 @@ typedef struct kvcl_find {
     kvcl_call_t      *call;
     const kvcl_key_t *keys;
     size_t           n;
-    uint8_t          *flags; /* n: KVCL_FIND_ASK until it is known; with found, 0 then */
+    uint8_t          *flags; /* n: KVCL_FIND_QUERY until it is known; with found, 0 then */
     kvcl_found_t     *found; /* n, or NULL */
-    kvcl_deal_t      deal;
+    kvcl_scatter_t   scatter;
     unsigned         turn;
     bool             again;
     kvcl_status_t    status; /* the first thing that went wrong */
 } kvcl_find_t;
 
 /** No lock. What can be read here: flags[i], and found[i] where found is not NULL. stop_at_miss: up to the first absent
- * key. Returns how many keys matter; *ask_p: some must be asked for. */
+ * key. Returns how many keys matter; *rpc_p: some must be asked for. */
 size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
-                      kvcl_found_t *found, bool *ask_p);
+                      kvcl_found_t *found, bool *rpc_p);
 /** Lock held, in a call's next(): the questions of a round are posted; false: there are none any more, all is known.
  * What is left of find->status is KVCL_OK, or why the flags say nothing. */
 bool   kvcl_find_round(kvcl_find_t *find);

@@ -48,7 +48,7 @@ kvcl_status_t kvcl_store_hold(kvcl_store_h store)
     return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the store is being closed");
 }
 
-void kvcl_store_let_go(kvcl_store_h store)
+void kvcl_store_release(kvcl_store_h store)
 {
     kvcl_context_h ctx = store->ctx;
 

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-void kvcl_ask_answer(kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, kvcl_status_t status, uint32_t n,
+void kvcl_rpc_answer(kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, kvcl_status_t status, uint32_t n,
                      const void *data, size_t len)
 {
     kvcl_msg_dir_answer_t out = {.msg    = {.type = KVCL_MSG_DIR_ANSWER, .flags = in->msg.flags, .op = in->msg.op},
@@ -43,7 +43,8 @@ void *kvcl_home_scratch(kvcl_context_h ctx, size_t len)
 }
 
 /* PUBLISH, REMOVE, LOOKUP: the home's pure step. */
-bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data, size_t len)
+bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
+                      size_t len)
 {
     kvcl_dir_msg_t    request;
     kvcl_home_event_t event = {.type = KVCL_HOME_REQUEST, .u.request = &request};
@@ -51,18 +52,18 @@ bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
     kvcl_status_t     status;
 
     if ((kvcl_dir_msg_unpack(&request, data, len) != KVCL_OK) || ((uint8_t)request.type != in->msg.flags) ||
-        (request.n != in->n) || (request.n > KVCL_ASK_KEYS_MAX)) {
+        (request.n != in->n) || (request.n > KVCL_RPC_KEYS_MAX)) {
         return false;
     }
     out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
     out.buf = kvcl_home_scratch(store->ctx, out.cap);
     status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
-    kvcl_ask_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL,
+    kvcl_rpc_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL,
                     (status == KVCL_OK) ? out.len : 0);
     return true;
 }
 
-static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t asker)
+static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t requester)
 {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
     unsigned       n = kvcl_dir_read(&store->table.view, key, locs), i;
@@ -70,13 +71,13 @@ static uint8_t presence(kvcl_store_h store, const kvcl_key_t *key, uint32_t aske
 
     for (i = 0; i < n; ++i) {
         if (kvcl_store_loc_lives(store, &locs[i])) {
-            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == asker) ? KVCL_PRESENT_YOURS : 0);
+            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == requester) ? KVCL_PRESENT_YOURS : 0);
         }
     }
     return flags;
 }
 
-bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                           size_t len)
 {
     enum { AHEAD = 16 };
@@ -86,7 +87,7 @@ bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_
 
     (void)len;
     if (flags == NULL) {
-        kvcl_ask_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
+        kvcl_rpc_answer(peer, in, KVCL_ERR_NO_MEMORY, 0, NULL, 0);
         return true;
     }
     for (i = 0; i < in->n + AHEAD; ++i) {
@@ -98,11 +99,11 @@ bool kvcl_home_on_present(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_
         }
     }
     store->home.n_looked_up += in->n;
-    kvcl_ask_answer(peer, in, KVCL_OK, in->n, flags, in->n);
+    kvcl_rpc_answer(peer, in, KVCL_OK, in->n, flags, in->n);
     return true;
 }
 
-bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                         size_t len)
 {
     uint8_t buf[KVCL_REGION_DESC_MAX];
@@ -110,16 +111,16 @@ bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
 
     (void)data;
     (void)len;
-    kvcl_ask_answer(peer, in, (used != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, used);
+    kvcl_rpc_answer(peer, in, (used != 0) ? KVCL_OK : KVCL_ERR_UNSUPPORTED, 0, buf, used);
     return true;
 }
 
 /* ---- the background: homes are told that blocks are gone, or what of them is true ---- */
 
-static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
-                      uint32_t n, kvcl_dir_msg_type_t what)
+static void notify_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
+                        uint32_t n, kvcl_dir_msg_type_t what)
 {
-    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = (uint8_t)what},
+    kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = (uint8_t)what},
                                 .store = store->id, .n = n, .rank = store->me};
     kvcl_peer_t        *peer = store->ranks[home].peer;
     size_t             room  = kvcl_dir_request_bytes(what, n);
@@ -141,7 +142,7 @@ static void tell_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t 
     }
 }
 
-static void tell_table(kvcl_store_h store, const kvcl_store_rec_t *rec, kvcl_dir_msg_type_t what)
+static void notify_table(kvcl_store_h store, const kvcl_store_rec_t *rec, kvcl_dir_msg_type_t what)
 {
     kvcl_status_t status = (what == KVCL_DIR_MSG_PUBLISH) ? kvcl_home_list(&store->home, &rec->key, &rec->loc)
                                                           : kvcl_dir_table_remove(&store->table, &rec->key, &rec->loc);
@@ -150,35 +151,35 @@ static void tell_table(kvcl_store_h store, const kvcl_store_rec_t *rec, kvcl_dir
 }
 
 /* Nobody answers. */
-static void tell_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_dir_msg_type_t what)
+static void notify_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_dir_msg_type_t what)
 {
-    kvcl_deal_t deal;
+    kvcl_scatter_t scatter;
     uint32_t    home, from, to, some;
 
-    if ((n == 0) || (kvcl_deal_recs(store, recs, n, &deal) != KVCL_OK)) {
+    if ((n == 0) || (kvcl_scatter_recs(store, recs, n, &scatter) != KVCL_OK)) {
         return;
     }
     for (home = 0; home < store->n_ranks; ++home) {
-        to = deal.starts[home + 1];
-        for (from = deal.starts[home]; from < to; from += some) {
-            some = (to - from > KVCL_ASK_KEYS_MAX) ? KVCL_ASK_KEYS_MAX : to - from;
+        to = scatter.starts[home + 1];
+        for (from = scatter.starts[home]; from < to; from += some) {
+            some = (to - from > KVCL_RPC_KEYS_MAX) ? KVCL_RPC_KEYS_MAX : to - from;
             if (home != store->me) {
-                tell_home(store, home, recs, deal.order + from, some, what);
+                notify_home(store, home, recs, scatter.order + from, some, what);
             } else {
                 uint32_t i;
                 for (i = from; i < from + some; ++i) {
-                    tell_table(store, &recs[deal.order[i]], what);
+                    notify_table(store, &recs[scatter.order[i]], what);
                 }
             }
         }
     }
-    kvcl_deal_free(&deal);
+    kvcl_scatter_free(&scatter);
 }
 
-void kvcl_store_tell_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
+void kvcl_store_notify_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n)
 {
     kvcl_assert_locked(store->ctx);
-    tell_homes(store, recs, n, KVCL_DIR_MSG_REMOVE);
+    notify_homes(store, recs, n, KVCL_DIR_MSG_REMOVE);
 }
 
 /* ---- removal of keys: the home forgets them, the owners hear of it ---- */
@@ -194,19 +195,19 @@ static kvcl_owner_t *owner_of(kvcl_store_h store, const kvcl_store_rec_t *rec)
 }
 
 /* My own block was removed by somebody: no longer published. */
-static void take_back(kvcl_store_h store, const kvcl_store_rec_t *rec)
+static void revoke(kvcl_store_h store, const kvcl_store_rec_t *rec)
 {
     kvcl_owner_t     *owner = owner_of(store, rec);
     kvcl_store_rec_t gone;
 
-    store->tell->lost(store, &rec->key);
+    store->notify->lost(store, &rec->key);
     if (owner == NULL) {
         return;
     }
     if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
         kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
     } else if (kvcl_store_two_homes(store, gone.loc.flags)) {
-        kvcl_store_tell_removed(store, &gone, 1); /* whoever told me is one of them */
+        kvcl_store_notify_removed(store, &gone, 1); /* whoever told me is one of them */
     }
 }
 
@@ -222,7 +223,7 @@ static bool is_wrong(const kvcl_owner_t *owner, uint32_t slot)
 
 /* My block's own bytes are wrong. In the store's own cache somebody may read it in place: there it stays as long as it
  * is pinned, but nobody finds it. What the tier has of the key is another copy. */
-static void give_up_spoilt(kvcl_owner_t *owner, uint32_t slot, const kvcl_store_rec_t *rec)
+static void drop_corrupt(kvcl_owner_t *owner, uint32_t slot, const kvcl_store_rec_t *rec)
 {
     kvcl_store_rec_t gone = *rec;
 
@@ -231,7 +232,7 @@ static void give_up_spoilt(kvcl_owner_t *owner, uint32_t slot, const kvcl_store_
     } else if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
         return;
     }
-    kvcl_store_tell_removed(owner->store, &gone, 1);
+    kvcl_store_notify_removed(owner->store, &gone, 1);
 }
 
 /* Somebody got other bytes than rec, as the directory has it, says. Wrong is the directory, which is told anew; or my
@@ -252,24 +253,24 @@ static void look_at(kvcl_store_h store, const kvcl_store_rec_t *rec)
     mine.loc.checksum = at->sum;
     mine.loc.source   = kvcl_dir_loc_tag(&mine.loc); /* if it is still listed */
     if (((at->flags ^ rec->loc.flags) & KVCL_LOC_SUMMED) || (summed && (at->sum != rec->loc.checksum))) {
-        tell_homes(store, &mine, 1, KVCL_DIR_MSG_PUBLISH);
+        notify_homes(store, &mine, 1, KVCL_DIR_MSG_PUBLISH);
     } else if (summed && is_wrong(owner, slot)) {
         mine.loc.source = 0;
-        give_up_spoilt(owner, slot, &mine);
+        drop_corrupt(owner, slot, &mine);
     }
 }
 
-void kvcl_store_tell_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool spoilt)
+void kvcl_store_notify_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool corrupt)
 {
-    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW, .flags = spoilt ? KVCL_WITHDRAW_SPOILT : 0},
+    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW, .flags = corrupt ? KVCL_WITHDRAW_CORRUPT : 0},
                                 .store = store->id, .n = 1};
     kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
 
     kvcl_assert_locked(store->ctx);
-    if ((rec->loc.rank == store->me) && spoilt) {
+    if ((rec->loc.rank == store->me) && corrupt) {
         look_at(store, rec);
     } else if (rec->loc.rank == store->me) {
-        take_back(store, rec);
+        revoke(store, rec);
     } else if ((peer->state == KVCL_PEER_READY) &&
                (kvcl_peer_post(peer, &out.msg, sizeof(out), rec, sizeof(*rec)) != KVCL_OK)) {
         kvcl_log_debug("%s is not told to withdraw a block: it is gone", peer->name);
@@ -291,19 +292,19 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
             rec.loc = locs[j];
             if ((kvcl_dir_table_remove(&store->table, &rec.key, &rec.loc) == KVCL_OK) &&
                 kvcl_store_loc_lives(store, &rec.loc)) {
-                kvcl_store_tell_owner(store, &rec, false);
+                kvcl_store_notify_owner(store, &rec, false);
             }
         }
     }
-    store->tell->removed(store, keys, order, n);
+    store->notify->removed(store, keys, order, n);
 }
 
-bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_ask_t *in, const void *data,
+bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                               size_t len)
 {
     (void)len;
     kvcl_home_remove_keys(store, data, NULL, in->n);
-    kvcl_ask_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    kvcl_rpc_answer(peer, in, KVCL_OK, in->n, NULL, 0);
     return true;
 }
 
@@ -313,18 +314,18 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     const kvcl_msg_withdraw_t *in    = (const kvcl_msg_withdraw_t *)msg;
     kvcl_store_h              store = kvcl_store_by_id(ctx, in->store);
     kvcl_store_rec_t          rec;
-    const bool                spoilt = (in->msg.flags & KVCL_WITHDRAW_SPOILT) != 0;
+    const bool                corrupt = (in->msg.flags & KVCL_WITHDRAW_CORRUPT) != 0;
     uint32_t                  i;
 
     (void)hdr_len;
-    if ((in->n > (spoilt ? 1 : KVCL_ASK_KEYS_MAX)) || (len != (size_t)in->n * sizeof(rec))) {
+    if ((in->n > (corrupt ? 1 : KVCL_RPC_KEYS_MAX)) || (len != (size_t)in->n * sizeof(rec))) {
         kvcl_am_malformed(ctx, peer, "a withdrawal that makes no sense");
         return;
     }
     for (i = 0; (store != NULL) && (i < in->n); ++i) {
         memcpy(&rec, (const char *)data + (i * sizeof(rec)), sizeof(rec));
         if (rec.loc.rank == store->me) {
-            kvcl_store_tell_owner(store, &rec, spoilt);
+            kvcl_store_notify_owner(store, &rec, corrupt);
         }
     }
 }

@@ -8,7 +8,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/home/find.h"
-#include "store/home/ways.h"
+#include "store/home/paths.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void touch_some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, con
 }
 
 /* All flags are known: what the caller gets. Returns how many keys are hits in a row, or all of an exists. */
-static size_t tell(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *present)
+static size_t notify(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *present)
 {
     size_t i;
 
@@ -70,14 +70,14 @@ static size_t tell(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *prese
 }
 
 /* Lock held. Which ranks' tables were read, or asked: their homes'. */
-static void note_ways(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
+static void note_paths(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
     size_t                 i;
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < n; ++i) {
-        kvcl_timing_way(timing, kvcl_store_way(store, kvcl_store_home(store, map, &keys[i])));
+        kvcl_timing_path(timing, kvcl_store_path(store, kvcl_store_home(store, map, &keys[i])));
     }
 }
 
@@ -85,9 +85,9 @@ static void note_ways(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
 static void end_timing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
 {
     kvcl_lock(store->ctx);
-    note_ways(store, keys, n, timing);
+    note_paths(store, keys, n, timing);
     kvcl_unlock(store->ctx);
-    kvcl_timing_note(&store->ctx->latency, timing);
+    kvcl_timing_record(&store->ctx->latency, timing);
 }
 
 /* ---- where homes must be asked ---- */
@@ -106,9 +106,9 @@ static kvcl_status_t end(kvcl_call_t *call)
     if (status == KVCL_OK) {
         if (lookup->hit_p != NULL) {
             call->req.timing.op = KVCL_LATENCY_STORE_MATCH;
-            note_ways(call->store, find->keys, find->n, &call->req.timing);
+            note_paths(call->store, find->keys, find->n, &call->req.timing);
         }
-        touch(call->store, find->keys, tell(find->flags, find->n, lookup->hit_p, lookup->present), find->flags);
+        touch(call->store, find->keys, notify(find->flags, find->n, lookup->hit_p, lookup->present), find->flags);
     }
     return status;
 }
@@ -122,8 +122,8 @@ static void free_lookup(kvcl_call_t *call)
 }
 
 /* The first n keys matter; their flags are copied. */
-static kvcl_status_t ask(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags, size_t *hit_p,
-                         uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+static kvcl_status_t request(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags, size_t *hit_p,
+                             uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     lookup_t *lookup = malloc(sizeof(*lookup) + (n * (sizeof(*keys) + 1)));
 
@@ -143,9 +143,9 @@ static kvcl_status_t ask(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     return kvcl_call_start(&lookup->call, store, kvcl_call_name(id), p, req_p);
 }
 
-/* *asked_p: a request is under way. Else all is known and told. */
+/* *requested_p: a request is under way. Else all is known and told. */
 static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
-                           kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p, bool *asked_p)
+                           kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p, bool *requested_p)
 {
     uint8_t       few[ON_STACK];
     uint8_t       *flags = (n > sizeof(few)) ? malloc(n) : few;
@@ -159,11 +159,11 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         timing = kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_MATCH);
     }
     atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
-    n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, asked_p);
-    if (*asked_p) {
-        status = ask(store, keys, n, flags, hit_p, present, id, p, req_p);
+    n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, requested_p);
+    if (*requested_p) {
+        status = request(store, keys, n, flags, hit_p, present, id, p, req_p);
     } else {
-        touch_some(store, keys, tell(flags, n, hit_p, present), flags);
+        touch_some(store, keys, notify(flags, n, hit_p, present), flags);
         if (timing.begun_ns != 0) {
             end_timing(store, keys, n, &timing);
         }
@@ -189,10 +189,11 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
                           kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    bool          asked;
-    kvcl_status_t status = begin(store, keys, n, hit_p, present, id, p, req_p, &asked);
+    bool          requested;
+    kvcl_status_t status = begin(store, keys, n, hit_p, present, id, p, req_p, &requested);
 
-    return ((status == KVCL_OK) && !asked) ? kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg, req_p) : status;
+    return ((status == KVCL_OK) && !requested) ? kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg,
+                                                                  req_p) : status;
 }
 
 /* ---- the calls ---- */
@@ -201,10 +202,10 @@ static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, s
                          kvcl_call_id_t id, const kvcl_xfer_params_t *p)
 {
     kvcl_req_h    req;
-    bool          asked;
-    kvcl_status_t status = begin(store, keys, n, hit_p, present, id, p, &req, &asked);
+    bool          requested;
+    kvcl_status_t status = begin(store, keys, n, hit_p, present, id, p, &req, &requested);
 
-    return ((status == KVCL_OK) && asked) ? kvcl_call_wait(KVCL_OK, &req) : status;
+    return ((status == KVCL_OK) && requested) ? kvcl_call_wait(KVCL_OK, &req) : status;
 }
 
 kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,

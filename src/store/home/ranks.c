@@ -57,7 +57,7 @@ void kvcl_store_maps_free(kvcl_store_h store)
     atomic_store_explicit(&store->map, NULL, memory_order_relaxed);
 }
 
-void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
+void kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank)
 {
     kvcl_assert_locked(store->ctx);
     if (store->incarnations[rank] == 0) {
@@ -69,7 +69,7 @@ void kvcl_store_rank_gone(kvcl_store_h store, uint32_t rank)
     if (!store->closing && (kvcl_store_map_make(store) != KVCL_OK)) {
         kvcl_log_warn("no memory to give the shards of rank %u to others: keys homed there are not found", rank);
     }
-    store->tell->rank_gone(store);
+    store->notify->rank_failed(store);
 }
 
 /* ---- silent ranks ---- */
@@ -98,35 +98,35 @@ static void trust(kvcl_store_h store, uint32_t rank)
     if (is_silent(store, rank)) {
         atomic_fetch_and_explicit(&store->ranks[rank].avoided, ~(unsigned)KVCL_AVOID_SILENT, memory_order_relaxed);
         --store->ranks[rank].peer->suspicions;
-        store->tell->rank_back(store, rank);
+        store->notify->rank_back(store, rank);
     }
 }
 
-static void on_probe(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_probe(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_store_h store = ask->store;
+    kvcl_store_h store = rpc->store;
 
     (void)data;
     (void)len;
     if (status == KVCL_ERR_TIMED_OUT) {
-        probe(store, ask->rank);
+        probe(store, rpc->rank);
         return;
     }
-    trust(store, ask->rank);
-    kvcl_log_info("rank %u answers again", ask->rank);
+    trust(store, rpc->rank);
+    kvcl_log_info("rank %u answers again", rpc->rank);
 }
 
 /* A question that it answers as soon as it can. */
 static void probe(kvcl_store_h store, uint32_t rank)
 {
-    kvcl_ask_t *ask = store->closing ? NULL : kvcl_ask_new(store, rank, KVCL_ASK_TABLE, 0);
+    kvcl_rpc_t *rpc = store->closing ? NULL : kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
 
-    if (ask == NULL) {
+    if (rpc == NULL) {
         trust(store, rank);
         return;
     }
-    ask->done = on_probe;
-    kvcl_ask_post(ask, 0, &store->probes);
+    rpc->done = on_probe;
+    kvcl_rpc_post(rpc, 0, &store->probes);
 }
 
 void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
@@ -168,7 +168,7 @@ kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
     } else {
         atomic_fetch_and_explicit(&store->ranks[rank].avoided, ~(unsigned)KVCL_AVOID_EXCLUDED, memory_order_relaxed);
         kvcl_place_restart(&store->places[rank]);
-        store->tell->rank_back(store, (uint32_t)rank);
+        store->notify->rank_back(store, (uint32_t)rank);
     }
     kvcl_unlock(store->ctx);
     return KVCL_OK;

@@ -34,14 +34,14 @@ static void wake_after(kvcl_store_h store, uint64_t after_ns)
     }
 }
 
-static void on_doubt(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_doubt(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_store_rank_t *rank = &ask->store->ranks[ask->rank];
+    kvcl_store_rank_t *rank = &rpc->store->ranks[rpc->rank];
 
     (void)data;
     (void)len;
-    if ((status == KVCL_ERR_TIMED_OUT) && !ask->store->closing) {
-        kvcl_store_suspect(ask->store, ask->rank);
+    if ((status == KVCL_ERR_TIMED_OUT) && !rpc->store->closing) {
+        kvcl_store_suspect(rpc->store, rpc->rank);
     } else {
         rank->heard_ns = kvcl_now_ns();
     }
@@ -50,14 +50,14 @@ static void on_doubt(kvcl_ask_t *ask, kvcl_status_t status, const void *data, si
 
 static void doubt(kvcl_store_h store, uint32_t rank)
 {
-    kvcl_ask_t *ask   = kvcl_ask_new(store, rank, KVCL_ASK_TABLE, 0);
+    kvcl_rpc_t *rpc   = kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
     unsigned   times = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? DOUBT_TIMES : MEETING_TIMES;
 
-    if (ask != NULL) {
+    if (rpc != NULL) {
         store->ranks[rank].doubted  = true;
         store->ranks[rank].quiet_ns = kvcl_now_ns();
-        ask->done                   = on_doubt;
-        kvcl_ask_post(ask, times * patience(store), &store->probes);
+        rpc->done                   = on_doubt;
+        kvcl_rpc_post(rpc, times * patience(store), &store->probes);
     }
 }
 
@@ -73,18 +73,18 @@ bool kvcl_silence_is_sure(const struct kvcl_store *store, uint32_t rank)
 }
 
 /* What an ask that nobody answers leads to now. */
-static bool is_over(kvcl_store_h store, const kvcl_ask_t *ask, uint64_t now_ns)
+static bool is_over(kvcl_store_h store, const kvcl_rpc_t *rpc, uint64_t now_ns)
 {
-    kvcl_store_rank_t *rank = &store->ranks[ask->rank];
-    uint64_t          since = ask->posted_ns + ask->grace_ns;
+    kvcl_store_rank_t *rank = &store->ranks[rpc->rank];
+    uint64_t          since = rpc->posted_ns + rpc->grace_ns;
 
-    if (kvcl_store_suspects(store, ask->rank)) { /* its probe is not answered either */
-        return (now_ns >= ask->posted_ns + patience(store)) && (now_ns >= ask->posted_ns + ask->least_ns) &&
-               is_sure(store, ask->rank, now_ns);
+    if (kvcl_store_suspects(store, rpc->rank)) { /* its probe is not answered either */
+        return (now_ns >= rpc->posted_ns + patience(store)) && (now_ns >= rpc->posted_ns + rpc->least_ns) &&
+               is_sure(store, rpc->rank, now_ns);
     }
     since = (since < rank->heard_ns) ? rank->heard_ns : since;
     if ((now_ns >= since + patience(store)) && !rank->doubted) {
-        doubt(store, ask->rank);
+        doubt(store, rpc->rank);
     }
     return false;
 }
@@ -94,7 +94,7 @@ static void look(void *arg)
     kvcl_store_h store    = arg;
     uint64_t     now_ns   = kvcl_now_ns();
     kvcl_list_t  seen, over, *link;
-    kvcl_ask_t   *ask;
+    kvcl_rpc_t   *rpc;
 
     store->silence_timer = NULL;
     if (store->closing) {
@@ -104,29 +104,29 @@ static void look(void *arg)
     kvcl_list_init(&over);
     kvcl_list_splice_tail(&seen, &store->watched);
     while ((link = kvcl_list_first(&seen)) != NULL) { /* a doubt may end at once, and asks with it */
-        ask = kvcl_container_of(link, kvcl_ask_t, watch_link);
-        kvcl_list_del(&ask->watch_link);
-        kvcl_list_add_tail(&store->watched, &ask->watch_link);
-        if (is_over(store, ask, now_ns)) {
-            kvcl_list_del(&ask->watch_link);
-            kvcl_list_add_tail(&over, &ask->watch_link);
+        rpc = kvcl_container_of(link, kvcl_rpc_t, watch_link);
+        kvcl_list_del(&rpc->watch_link);
+        kvcl_list_add_tail(&store->watched, &rpc->watch_link);
+        if (is_over(store, rpc, now_ns)) {
+            kvcl_list_del(&rpc->watch_link);
+            kvcl_list_add_tail(&over, &rpc->watch_link);
         }
     }
     while ((link = kvcl_list_first(&over)) != NULL) { /* its end takes it out of the list, perhaps others too */
-        kvcl_ask_give_up(kvcl_container_of(link, kvcl_ask_t, watch_link));
+        kvcl_rpc_abandon(kvcl_container_of(link, kvcl_rpc_t, watch_link));
     }
     if (!kvcl_list_is_empty(&store->watched)) {
         wake_after(store, patience(store) / 2);
     }
 }
 
-void kvcl_silence_watch(kvcl_ask_t *ask)
+void kvcl_silence_watch(kvcl_rpc_t *rpc)
 {
-    kvcl_store_h store = ask->store;
+    kvcl_store_h store = rpc->store;
 
-    if ((store->ctx->config.store_hedge_ns != 0) && !ask->over) {
-        kvcl_list_del(&ask->watch_link);
-        kvcl_list_add_tail(&store->watched, &ask->watch_link);
+    if ((store->ctx->config.store_hedge_ns != 0) && !rpc->over) {
+        kvcl_list_del(&rpc->watch_link);
+        kvcl_list_add_tail(&store->watched, &rpc->watch_link);
         wake_after(store, patience(store) / 2);
     }
 }

@@ -23,9 +23,9 @@ typedef struct gone {
     kvcl_store_rec_t recs[GONE];
 } gone_t;
 
-static void tell(gone_t *gone)
+static void notify(gone_t *gone)
 {
-    kvcl_store_tell_removed(gone->store, gone->recs, gone->n);
+    kvcl_store_notify_removed(gone->store, gone->recs, gone->n);
     gone->n = 0;
 }
 
@@ -47,11 +47,11 @@ static bool evict(kvcl_owner_t *owner, uint32_t slot, gone_t *gone)
         return false;
     }
     ++owner->store->n_evicted;
-    if (owner->store->tell->evicted(owner, slot)) {
+    if (owner->store->notify->evicted(owner, slot)) {
         return true; /* nobody is to be told yet */
     }
     if (++gone->n == GONE) {
-        tell(gone);
+        notify(gone);
     }
     return true;
 }
@@ -93,7 +93,7 @@ static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_
     while (room && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
         (void)evict(owner, slot, &gone);
     }
-    tell(&gone);
+    notify(&gone);
     return room;
 }
 
@@ -150,7 +150,7 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
     }
-    owner->store->tell->taken(owner);
+    owner->store->notify->taken(owner);
     return status;
 }
 

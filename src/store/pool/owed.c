@@ -71,9 +71,9 @@ static uint32_t gather(kvcl_store_h store, uint32_t rank, kvcl_store_rec_t *recs
     return n;
 }
 
-static bool tell(kvcl_store_h store, uint32_t rank, const kvcl_store_rec_t *recs, uint32_t n)
+static bool notify(kvcl_store_h store, uint32_t rank, const kvcl_store_rec_t *recs, uint32_t n)
 {
-    kvcl_msg_dir_ask_t out   = {.msg   = {.type = KVCL_MSG_DIR_ASK, .flags = KVCL_ASK_PUBLISH},
+    kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = KVCL_RPC_PUBLISH},
                                 .store = store->id, .n = n, .rank = store->me};
     kvcl_peer_t        *peer = store->ranks[rank].peer;
     size_t             room  = kvcl_dir_request_bytes(KVCL_DIR_MSG_PUBLISH, n);
@@ -116,7 +116,7 @@ static void turn(void *arg)
     }
     recs = malloc(RECS_MAX * sizeof(*recs));
     n    = (recs != NULL) ? gather(store, rank, recs, &end) : 0;
-    if ((recs == NULL) || kvcl_store_suspects(store, rank) || ((n != 0) && !tell(store, rank, recs, n))) {
+    if ((recs == NULL) || kvcl_store_suspects(store, rank) || ((n != 0) && !notify(store, rank, recs, n))) {
         store->ranks[rank].owed = (store->incarnations[rank] != 0); /* when it answers again */
         end                     = true;
     }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 /* kvcl_cache_destroy asks whether the cache may go. */
-static bool let_go(kvcl_cache_h cache)
+static bool release(kvcl_cache_h cache)
 {
     kvcl_owner_t *owner = cache->store;
 
@@ -114,7 +114,7 @@ static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed
     if (owner == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's cache");
     }
-    owner->user.let_go = let_go;
+    owner->user.release = release;
     owner->store       = store;
     owner->cache       = cache;
     owner->managed     = managed;
@@ -154,7 +154,7 @@ kvcl_status_t kvcl_owner_attach_class(kvcl_store_h store, kvcl_cache_h cache, kv
 
 void kvcl_owner_detach(kvcl_owner_t *owner)
 {
-    owner->store->tell->detached(owner);
+    owner->store->notify->detached(owner);
     kvcl_pins_fini(owner);
     kvcl_list_del(&owner->link);
     owner->cache->store = NULL;
@@ -286,11 +286,11 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     if (owner->slabs != NULL) {
         kvcl_slabs_use(owner->slabs, owner->cls, slot);
     }
-    store->tell->published(owner, slot, checksum);
+    store->notify->published(owner, slot, checksum);
     ++store->n_published;
     ++store->n_ever;
     kvcl_store_freed(store); /* who waits for room may evict it */
-    store->tell->event(owner, slot, KVCL_STORE_STORED, -1);
+    store->notify->event(owner, slot, KVCL_STORE_STORED, -1);
     return status;
 }
 
@@ -312,7 +312,7 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
         return status;
     }
     index_del(store, &owner->nodes[slot], &rec_p->key);
-    store->tell->event(owner, slot, why, to_rank);
+    store->notify->event(owner, slot, why, to_rank);
     if (owner->managed) {
         kvcl_tenants_del(owner->tenants, owner->cls, slot);
         kvcl_pins_forget(owner, slot);
@@ -323,7 +323,7 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
         (void)!kvcl_evict_remove(&owner->evict, slot); /* not there if it is the victim */
     }
     if (owner->slabs != NULL) {
-        kvcl_slabs_gone(owner->slabs, owner->cls, slot);
+        kvcl_slabs_removed(owner->slabs, owner->cls, slot);
     }
     --store->n_published;
     kvcl_store_freed(store);
@@ -337,7 +337,7 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
         if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) { /* a reader may be late */
             kvcl_slabs_use(owner->slabs, owner->cls, slot);
         }
-        owner->store->tell->used(owner, slot);
+        owner->store->notify->used(owner, slot);
     }
 }
 

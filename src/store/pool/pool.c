@@ -238,16 +238,16 @@ static void vacate(kvcl_owner_t *owner, uint32_t slab)
             (void)!kvcl_slots_take(&owner->slots, slot);
         } else if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &gone[n]) == KVCL_OK) {
             ++owner->store->n_evicted;
-            n += owner->store->tell->evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
+            n += owner->store->notify->evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
         }
         if (n == GONE) {
-            kvcl_store_tell_removed(owner->store, gone, n);
+            kvcl_store_notify_removed(owner->store, gone, n);
             n = 0;
         }
     }
-    kvcl_store_tell_removed(owner->store, gone, n);
-    owner->store->tell->released(owner, ids);
-    owner->store->tell->taken(owner);
+    kvcl_store_notify_removed(owner->store, gone, n);
+    owner->store->notify->released(owner, ids);
+    owner->store->notify->taken(owner);
 }
 
 static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
@@ -299,7 +299,7 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
             continue;
         }
         if ((from != NULL) && !must &&
-            !from->store->tell->may_release(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
+            !from->store->notify->may_release(from, kvcl_slabs_ids(slabs, slab, from->cls))) {
             return false;
         }
         take_over(owner, slab, from);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/home/ways.h"
+#include "store/home/paths.h"
 #include "store/store.h"
 #include "store/words.h"
 #include "xfer/params.h"
@@ -28,12 +28,12 @@ struct kvcl_publish {
     kvcl_store_h  store;
     kvcl_owner_t  *owner;       /* NULL: a remove, or the owner has gone */
     kvcl_list_t   link;         /* store->publishes */
-    kvcl_list_t   asks;
+    kvcl_list_t   rpcs;
     unsigned      outstanding;
     kvcl_status_t status;       /* the first thing that went wrong */
     size_t        wrong;        /* with which block; n: with none in particular */
     kvcl_status_t *each;        /* the user's, or NULL */
-    kvcl_deal_t   deal;
+    kvcl_scatter_t scatter;
     bool          is_publish;
     bool          again;        /* a home has gone: what it was told is to be told to others */
     bool          lagging;      /* a rank that is to be a home has not heard yet of the death that makes it one */
@@ -56,12 +56,12 @@ static void free_publish(kvcl_publish_t *publish)
 {
     kvcl_list_t *link;
 
-    while ((link = kvcl_list_first(&publish->asks)) != NULL) {
-        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
-        kvcl_list_del(&ask->link);
-        kvcl_ask_discard(ask);
+    while ((link = kvcl_list_first(&publish->rpcs)) != NULL) {
+        kvcl_rpc_t *rpc = kvcl_container_of(link, kvcl_rpc_t, link);
+        kvcl_list_del(&rpc->link);
+        kvcl_rpc_discard(rpc);
     }
-    kvcl_deal_free(&publish->deal);
+    kvcl_scatter_free(&publish->scatter);
     free(publish);
 }
 
@@ -78,7 +78,7 @@ static bool is_current(const kvcl_publish_t *publish, size_t i)
     if (!publish->is_publish || (publish->owner == NULL)) {
         return false;
     }
-    return kvcl_loc_is_nvme(&rec->loc) ? publish->store->tell->tier_holds(publish->store, &rec->key, &rec->loc)
+    return kvcl_loc_is_nvme(&rec->loc) ? publish->store->notify->tier_holds(publish->store, &rec->key, &rec->loc)
                                        : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
 }
 
@@ -113,7 +113,7 @@ static void remove_withdrawn(kvcl_publish_t *publish)
         if (!is_current(publish, i)) {
             gone            = publish->recs[i];
             gone.loc.source = 0;
-            kvcl_store_tell_removed(publish->store, &gone, 1);
+            kvcl_store_notify_removed(publish->store, &gone, 1);
         }
     }
 }
@@ -189,35 +189,35 @@ static void refused(kvcl_publish_t *publish, size_t i)
 
 /* A home that does not answer. A publish goes on without it if the other home lists the block. A removal needs the
  * word of the key's home; its backup hears of it from there, and from the owners. */
-static void on_silence(kvcl_publish_t *publish, const kvcl_ask_t *ask)
+static void on_silence(kvcl_publish_t *publish, const kvcl_rpc_t *rpc)
 {
-    kvcl_store_h store = ask->store;
+    kvcl_store_h store = rpc->store;
     kvcl_key_t   key;
     uint32_t     i;
 
-    for (i = 0; i < ask->n; ++i) {
+    for (i = 0; i < rpc->n; ++i) {
         if (publish->is_publish) {
-            publish->heard[ask->order[i]] |= HEARD_SILENCE;
-            store->ranks[ask->rank].owed = true;
+            publish->heard[rpc->order[i]] |= HEARD_SILENCE;
+            store->ranks[rpc->rank].owed = true;
             continue;
         }
-        memcpy(&key, ask->payload + ((size_t)i * sizeof(key)), sizeof(key));
-        if (kvcl_shard_backup(kvcl_store_shards(store), &key) != ask->rank) {
+        memcpy(&key, rpc->payload + ((size_t)i * sizeof(key)), sizeof(key));
+        if (kvcl_shard_backup(kvcl_store_shards(store), &key) != rpc->rank) {
             kvcl_req_why(&publish->req, "rank %u, the home of some keys, does not answer: what it lists of them may be "
-                         "found again; remove them once more when it answers", ask->rank);
-            went_wrong(publish, ask->order[i], KVCL_ERR_TIMED_OUT);
+                         "found again; remove them once more when it answers", rpc->rank);
+            went_wrong(publish, rpc->order[i], KVCL_ERR_TIMED_OUT);
         }
     }
 }
 
-static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, size_t len)
+static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_publish_t *publish = ask->arg;
+    kvcl_publish_t *publish = rpc->arg;
     kvcl_dir_msg_t reply;
     uint32_t       i;
 
-    if (ask->silent) {
-        on_silence(publish, ask);
+    if (rpc->silent) {
+        on_silence(publish, rpc);
         if (--publish->outstanding == 0) {
             finish(publish);
         }
@@ -226,14 +226,14 @@ static void on_answer(kvcl_ask_t *ask, kvcl_status_t status, const void *data, s
     if ((status == KVCL_OK) && publish->is_publish) {
         status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
     }
-    publish->again = publish->again || (ask->store->incarnations[ask->rank] == 0);
-    for (i = 0; i < ask->n; ++i) {
+    publish->again = publish->again || (rpc->store->incarnations[rpc->rank] == 0);
+    for (i = 0; i < rpc->n; ++i) {
         kvcl_status_t one = ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status;
-        publish->lagging = publish->lagging || ((one == KVCL_ERR_STALE) && is_current(publish, ask->order[i]));
+        publish->lagging = publish->lagging || ((one == KVCL_ERR_STALE) && is_current(publish, rpc->order[i]));
         if ((status == KVCL_OK) && (one == KVCL_ERR_NOT_FOUND)) {
-            refused(publish, ask->order[i]);
+            refused(publish, rpc->order[i]);
         } else {
-            take_result(publish, ask->order[i], one);
+            take_result(publish, rpc->order[i], one);
         }
     }
     if (--publish->outstanding == 0) {
@@ -251,7 +251,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_store_timer_stop(publish->pause);
     publish->pause = NULL;
     ++publish->outstanding;
-    kvcl_asks_stop(&publish->asks, status);
+    kvcl_rpcs_stop(&publish->rpcs, status);
     if (--publish->outstanding == 0) {
         finish(publish);
     }
@@ -299,17 +299,17 @@ static const kvcl_req_class_t publish_class = {
     .name = "store-publish", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
 /* To each home its part, unposted but for mine. keys: recs of a publish, keys of a remove. */
-static kvcl_status_t deal_out(kvcl_publish_t *publish, const void *keys, size_t stride)
+static kvcl_status_t scatter_out(kvcl_publish_t *publish, const void *keys, size_t stride)
 {
     kvcl_store_h  store  = publish->store;
-    uint8_t       kind   = publish->is_publish ? KVCL_ASK_PUBLISH : KVCL_ASK_REMOVE_KEYS;
-    kvcl_status_t status = publish->is_publish ? kvcl_deal_recs(store, keys, publish->n, &publish->deal)
-                                               : kvcl_deal_both(store, keys, stride, publish->n, &publish->deal);
+    uint8_t       kind   = publish->is_publish ? KVCL_RPC_PUBLISH : KVCL_RPC_REMOVE_KEYS;
+    kvcl_status_t status = publish->is_publish ? kvcl_scatter_recs(store, keys, publish->n, &publish->scatter)
+                                               : kvcl_scatter_both(store, keys, stride, publish->n, &publish->scatter);
     uint32_t      home;
 
     for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
         if (home != store->me) {
-            status = kvcl_asks_make(store, home, kind, keys, stride, &publish->deal, &publish->asks);
+            status = kvcl_rpcs_make(store, home, kind, keys, stride, &publish->scatter, &publish->rpcs);
         }
     }
     return status;
@@ -328,7 +328,7 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     }
     memset(publish, 0, sizeof(*publish));
     kvcl_list_init(&publish->link);
-    kvcl_list_init(&publish->asks);
+    kvcl_list_init(&publish->rpcs);
     publish->store      = store;
     publish->owner      = owner;
     publish->is_publish = (owner != NULL);
@@ -343,7 +343,7 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     for (i = 0; (p->status != NULL) && (i < n); ++i) {
         p->status[i] = KVCL_OK;
     }
-    status = deal_out(publish, keys, stride);
+    status = scatter_out(publish, keys, stride);
     if (status != KVCL_OK) {
         free_publish(publish);
         return status;
@@ -356,8 +356,8 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
 static void apply_here(kvcl_publish_t *publish, const void *keys)
 {
     kvcl_store_h   store  = publish->store;
-    const uint32_t *order = publish->deal.order + publish->deal.starts[store->me];
-    size_t         n      = publish->deal.starts[store->me + 1] - publish->deal.starts[store->me], i;
+    const uint32_t *order = publish->scatter.order + publish->scatter.starts[store->me];
+    size_t         n      = publish->scatter.starts[store->me + 1] - publish->scatter.starts[store->me], i;
     kvcl_status_t  status;
 
     if (!publish->is_publish) {
@@ -387,27 +387,27 @@ static bool is_left_out(const kvcl_publish_t *publish, uint32_t home)
                                    ((store->replicas > 1) && kvcl_silence_is_sure(store, home)));
 }
 
-static void post_asks(kvcl_publish_t *publish, uint64_t timeout_ns)
+static void post_rpcs(kvcl_publish_t *publish, uint64_t timeout_ns)
 {
     const struct kvcl_store *store = publish->store;
-    kvcl_list_t             asks, *link;
+    kvcl_list_t             rpcs, *link;
 
-    kvcl_list_init(&asks);
-    kvcl_list_splice_tail(&asks, &publish->asks);
+    kvcl_list_init(&rpcs);
+    kvcl_list_splice_tail(&rpcs, &publish->rpcs);
     publish->outstanding = 1;
-    while ((link = kvcl_list_first(&asks)) != NULL) {
-        kvcl_ask_t *ask = kvcl_container_of(link, kvcl_ask_t, link);
-        ask->arg      = publish;
-        ask->done     = on_answer;
-        ask->least_ns = (store->replicas > 1) ? 0 : SOLE_HOME_NS;
+    while ((link = kvcl_list_first(&rpcs)) != NULL) {
+        kvcl_rpc_t *rpc = kvcl_container_of(link, kvcl_rpc_t, link);
+        rpc->arg      = publish;
+        rpc->done     = on_answer;
+        rpc->least_ns = (store->replicas > 1) ? 0 : SOLE_HOME_NS;
         ++publish->outstanding;
-        if (is_left_out(publish, ask->rank)) {
-            kvcl_list_del(&ask->link);
+        if (is_left_out(publish, rpc->rank)) {
+            kvcl_list_del(&rpc->link);
             --publish->outstanding;
-            on_silence(publish, ask);
-            kvcl_ask_discard(ask);
+            on_silence(publish, rpc);
+            kvcl_rpc_discard(rpc);
         } else {
-            kvcl_ask_post_watched(ask, timeout_ns, &publish->asks);
+            kvcl_rpc_post_watched(rpc, timeout_ns, &publish->rpcs);
         }
     }
     if (--publish->outstanding == 0) {
@@ -422,14 +422,14 @@ static bool send_again(kvcl_publish_t *publish)
 
     kvcl_assert_locked(publish->store->ctx);
     publish->again = false;
-    kvcl_deal_free(&publish->deal);
-    status = deal_out(publish, publish->recs, sizeof(publish->recs[0]));
+    kvcl_scatter_free(&publish->scatter);
+    status = scatter_out(publish, publish->recs, sizeof(publish->recs[0]));
     if (status != KVCL_OK) {
         publish->status = status;
         return false;
     }
     apply_here(publish, publish->recs);
-    post_asks(publish, 0); /* the request's own deadline stops them */
+    post_rpcs(publish, 0); /* the request's own deadline stops them */
     return true;
 }
 
@@ -468,8 +468,8 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
 
     kvcl_lock(ctx);
     apply_here(publish, keys);
-    kvcl_deal_way(store, &publish->deal, &publish->timing);
-    if (kvcl_list_is_empty(&publish->asks)) {
+    kvcl_scatter_path(store, &publish->scatter, &publish->timing);
+    if (kvcl_list_is_empty(&publish->rpcs)) {
         withdraw_unlisted(publish);
         kvcl_unlock(ctx);
         status = publish->status;
@@ -489,7 +489,7 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
         if (req_p != NULL) {
             *req_p = kvcl_req_handle(&publish->req);
         }
-        post_asks(publish, p->timeout_ns);
+        post_rpcs(publish, p->timeout_ns);
     }
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {

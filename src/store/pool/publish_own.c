@@ -91,7 +91,7 @@ static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, s
     kvcl_lock(owner->store->ctx);
     for (i = 0; i < n; ++i) {
         if (kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone) == KVCL_OK) {
-            kvcl_store_tell_removed(owner->store, &gone, 1);
+            kvcl_store_notify_removed(owner->store, &gone, 1);
         }
     }
     kvcl_unlock(owner->store->ctx);
@@ -230,7 +230,7 @@ kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const 
                 ++gone;
             }
         }
-        kvcl_store_tell_removed(store, recs, gone);
+        kvcl_store_notify_removed(store, recs, gone);
     }
     kvcl_unlock(store->ctx);
     free(recs);

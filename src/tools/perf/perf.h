@@ -192,12 +192,12 @@ bool perf_store_open(perf_t *perf);
 bool perf_make_keys(perf_t *perf, uint64_t a, uint64_t b, size_t first, size_t n);
 
 /* Initiator: tell the target, and learn its processor time or its wrong blocks. Alone: does the target's part. */
-bool perf_ask_renew(perf_t *perf);
-bool perf_ask_check(perf_t *perf);
-bool perf_ask_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p);
-bool perf_ask_end(perf_t *perf, uint64_t *cpu_p);
-bool perf_ask_floor(perf_t *perf, uint64_t *cpu_p);
-bool perf_ask_quit(perf_t *perf);
+bool perf_query_renew(perf_t *perf);
+bool perf_query_check(perf_t *perf);
+bool perf_query_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p);
+bool perf_query_end(perf_t *perf, uint64_t *cpu_p);
+bool perf_query_floor(perf_t *perf, uint64_t *cpu_p);
+bool perf_query_quit(perf_t *perf);
 /* Target: serve until told to quit. */
 bool perf_target(perf_t *perf);
 

@@ -86,7 +86,7 @@ bool perf_target(perf_t *perf)
     return true;
 }
 
-static bool ask(perf_t *perf, uint64_t what, uint64_t arg, answer_t *answer)
+static bool request(perf_t *perf, uint64_t what, uint64_t arg, answer_t *answer)
 {
     const question_t question = {what, arg};
 
@@ -100,11 +100,11 @@ static bool ask(perf_t *perf, uint64_t what, uint64_t arg, answer_t *answer)
     return answer->good == 1;
 }
 
-bool perf_ask_renew(perf_t *perf)
+bool perf_query_renew(perf_t *perf)
 {
     answer_t answer;
 
-    if (!ask(perf, ASK_RENEW, perf->iter + 1, &answer)) {
+    if (!request(perf, ASK_RENEW, perf->iter + 1, &answer)) {
         return false;
     }
     if (perf->self) {
@@ -114,11 +114,11 @@ bool perf_ask_renew(perf_t *perf)
     return (perf->test->renew == NULL) || perf->test->renew(perf);
 }
 
-bool perf_ask_check(perf_t *perf)
+bool perf_query_check(perf_t *perf)
 {
     answer_t answer;
 
-    if (!ask(perf, ASK_CHECK, 0, &answer)) {
+    if (!request(perf, ASK_CHECK, 0, &answer)) {
         return false;
     }
     perf->result.wrong += answer.wrong;
@@ -126,42 +126,42 @@ bool perf_ask_check(perf_t *perf)
     return true;
 }
 
-bool perf_ask_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p)
+bool perf_query_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p)
 {
     answer_t answer = {0, 0, 0};
 
-    if (!ask(perf, ASK_BEGIN, iters, &answer)) {
+    if (!request(perf, ASK_BEGIN, iters, &answer)) {
         return false;
     }
     *cpu_p = answer.cpu_ns;
     return true;
 }
 
-bool perf_ask_end(perf_t *perf, uint64_t *cpu_p)
+bool perf_query_end(perf_t *perf, uint64_t *cpu_p)
 {
     answer_t answer = {0, 0, 0};
 
-    if (!ask(perf, ASK_END, 0, &answer)) {
+    if (!request(perf, ASK_END, 0, &answer)) {
         return false;
     }
     *cpu_p = answer.cpu_ns;
     return true;
 }
 
-bool perf_ask_floor(perf_t *perf, uint64_t *cpu_p)
+bool perf_query_floor(perf_t *perf, uint64_t *cpu_p)
 {
     answer_t answer = {0, 0, 0};
 
-    if (!ask(perf, ASK_FLOOR, 0, &answer)) {
+    if (!request(perf, ASK_FLOOR, 0, &answer)) {
         return false;
     }
     *cpu_p = answer.cpu_ns;
     return true;
 }
 
-bool perf_ask_quit(perf_t *perf)
+bool perf_query_quit(perf_t *perf)
 {
     answer_t answer;
 
-    return ask(perf, ASK_QUIT, 0, &answer);
+    return request(perf, ASK_QUIT, 0, &answer);
 }

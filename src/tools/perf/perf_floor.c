@@ -147,7 +147,7 @@ static bool run_method(perf_t *perf, perf_lane_t *lane, unsigned method, const k
     uint64_t   i, start, near, far_begin, far_end;
     list_t     list;
 
-    if (!perf_ask_floor(perf, &far_begin)) {
+    if (!perf_query_floor(perf, &far_begin)) {
         return false;
     }
     near = clock_cpu_ns();
@@ -162,7 +162,7 @@ static bool run_method(perf_t *perf, perf_lane_t *lane, unsigned method, const k
         }
     }
     near = clock_cpu_ns() - near;
-    if (!kvcl_floor_release(perf->floor) || !perf_ask_end(perf, &far_end)) {
+    if (!kvcl_floor_release(perf->floor) || !perf_query_end(perf, &far_end)) {
         return false;
     }
     lane->cpu_ns += near + (far_end - far_begin);

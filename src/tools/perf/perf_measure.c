@@ -129,7 +129,7 @@ static bool phase(measure_t *m, uint64_t iters)
     const uint64_t all   = iters + extra_iters(perf, iters);
     uint64_t       far_begin, far_end, near_begin, near;
 
-    if (!perf_ask_begin(perf, all, &far_begin)) {
+    if (!perf_query_begin(perf, all, &far_begin)) {
         return false;
     }
     near_begin = clock_cpu_ns();
@@ -138,7 +138,7 @@ static bool phase(measure_t *m, uint64_t iters)
     }
     near = clock_cpu_ns() - near_begin;
     collect(m);
-    if (!perf_ask_end(perf, &far_end)) {
+    if (!perf_query_end(perf, &far_end)) {
         return false;
     }
     if (!m->idle) {
@@ -156,7 +156,7 @@ static bool cold(measure_t *m)
     uint64_t unused, start;
     size_t   i;
 
-    if (!perf_ask_begin(perf, 2, &unused)) {
+    if (!perf_query_begin(perf, 2, &unused)) {
         return false;
     }
     for (i = 0; i < 2; ++i) {
@@ -166,7 +166,7 @@ static bool cold(measure_t *m)
         }
         *into[i] = clock_ns() - start;
     }
-    return perf_ask_end(perf, &unused);
+    return perf_query_end(perf, &unused);
 }
 
 /* New bytes if they are verified, a phase without the bulk transfer if one is asked for, what counts, the floor. */
@@ -175,7 +175,7 @@ static bool one_round(measure_t *m, uint64_t iters)
     perf_t                *perf = m->perf;
     const perf_options_t *opt   = perf->opt;
 
-    if (opt->verify && !perf_ask_renew(perf)) {
+    if (opt->verify && !perf_query_renew(perf)) {
         return false;
     }
     if (opt->beside != 0) {
@@ -186,7 +186,7 @@ static bool one_round(measure_t *m, uint64_t iters)
         m->idle = false;
     }
     return phase(m, iters) && ((opt->beside == 0) || perf_beside_stop(perf)) &&
-           (!opt->verify || perf_ask_check(perf)) && (!opt->floor || perf_floor_round(perf, iters));
+           (!opt->verify || perf_query_check(perf)) && (!opt->floor || perf_floor_round(perf, iters));
 }
 
 /* How many iterations take about TARGET_NS, after a warm-up whose bytes are checked. */
@@ -196,7 +196,7 @@ static bool calibrate(measure_t *m, uint64_t *iters_p)
     const uint64_t wanted = perf->opt->iters;
     uint64_t       each;
 
-    if (!perf_ask_renew(perf) || !phase(m, 1) || !perf_ask_check(perf) || !phase(m, 3)) {
+    if (!perf_query_renew(perf) || !phase(m, 1) || !perf_query_check(perf) || !phase(m, 3)) {
         return false;
     }
     each = (perf->result.wall_ns / 4) + 1;
@@ -282,5 +282,5 @@ bool perf_measure(perf_t *perf)
         free(m.slices[i].present);
     }
     free(m.slices);
-    return good && perf_ask_quit(perf);
+    return good && perf_query_quit(perf);
 }

@@ -23,7 +23,7 @@ struct death {
     timer_t     timer;
     bool        timed;
     uint64_t    next;    /* of the rank that is to die: what it tells */
-    kvcl_req_h  told;
+    kvcl_req_h  notified;
 };
 
 static bool is_victim(const death_t *death)
@@ -113,15 +113,15 @@ void death_served(death_t *death, size_t next)
     if ((death == NULL) || !is_victim(death)) {
         return;
     }
-    if ((death->told != NULL) && (kvcl_req_test(death->told) == KVCL_INPROGRESS)) {
+    if ((death->notified != NULL) && (kvcl_req_test(death->notified) == KVCL_INPROGRESS)) {
         return; /* a later word says it too; what is not said is served again */
     }
-    death->told       = NULL;
+    death->notified       = NULL;
     death->next       = next;
     params.timeout_ns = death->worker->timeout_ns;
     if (kvcl_send_bytes(death->worker->job->world, (death->victim == 0) ? 1 : 0, WATCH_TAG, &death->next,
-                        sizeof(death->next), &params, &death->told) != KVCL_OK) {
-        death->told = NULL;
+                        sizeof(death->next), &params, &death->notified) != KVCL_OK) {
+        death->notified = NULL;
     }
 }
 
@@ -190,9 +190,9 @@ void death_close(death_t *death)
         timer_delete(death->timer);
     }
     watch_close(death->watch);
-    if (death->told != NULL) {
-        kvcl_req_cancel(death->told);
-        (void)!job_finish(death->told, JOB_TIMEOUT_NS);
+    if (death->notified != NULL) {
+        kvcl_req_cancel(death->notified);
+        (void)!job_finish(death->notified, JOB_TIMEOUT_NS);
     }
     kvcl_comm_free(death->comm);
     free(death);

@@ -16,7 +16,7 @@
 #define NO_PARENT      UINT32_MAX
 
 typedef struct node {
-    uint32_t askers; /* different ranks */
+    uint32_t requesters; /* different ranks */
     bool     broadcast;
 } node_t;
 
@@ -52,7 +52,7 @@ static bool visit(walk_t *walk, size_t index)
         walk->plan->hits += run ? 1u : 0u;
         walk->plan->own_first += (own && new_block) ? 1u : 0u;
         walk->plan->own_distinct += (own && new_asking) ? 1u : 0u;
-        walk->nodes[parent].askers += new_asking ? 1u : 0u;
+        walk->nodes[parent].requesters += new_asking ? 1u : 0u;
     }
     return true;
 }
@@ -89,7 +89,7 @@ static bool find_hot(walk_t *walk, size_t index)
         ++begin;
     }
     for (end = begin; (end < n) && (end - begin < walk->hot_max) && !walk->nodes[walk->numbers[end]].broadcast &&
-                      (walk->nodes[walk->numbers[end]].askers * 2 > (uint32_t)walk->size);
+                      (walk->nodes[walk->numbers[end]].requesters * 2 > (uint32_t)walk->size);
          ++end) {
     }
     if (end - begin < HOT_MIN_BLOCKS) {

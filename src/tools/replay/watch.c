@@ -43,7 +43,7 @@ struct watch {
     atomic_bool     stop;
     uint64_t        next;
     uint64_t        strike_ns;  /* the moment itself */
-    uint64_t        told;       /* the latest word */
+    uint64_t        notified;       /* the latest word */
     kvcl_req_h      word;       /* waits for the next, or NULL */
     kvcl_cache_h    cache;      /* one block */
     uint8_t         *base;
@@ -94,8 +94,8 @@ static bool listen(watch_t *watch)
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
 
     params.timeout_ns = EVER_NS;
-    return kvcl_recv_bytes(watch->worker->job->world, watch->victim, WATCH_TAG, &watch->told, sizeof(watch->told),
-                           &params, &watch->word) == KVCL_OK;
+    return kvcl_recv_bytes(watch->worker->job->world, watch->victim, WATCH_TAG, &watch->notified,
+                           sizeof(watch->notified), &params, &watch->word) == KVCL_OK;
 }
 
 static bool is_gone(const watch_t *watch)
@@ -118,8 +118,8 @@ static void hear(watch_t *watch, uint64_t ns)
         }
         watch->word = NULL;
         pthread_mutex_lock(&watch->lock);
-        if ((status == KVCL_OK) && (watch->told > watch->next)) {
-            watch->next = watch->told;
+        if ((status == KVCL_OK) && (watch->notified > watch->next)) {
+            watch->next = watch->notified;
         }
         pthread_mutex_unlock(&watch->lock);
         if ((status != KVCL_OK) || !listen(watch)) {

@@ -95,17 +95,17 @@ static unsigned answer_ranks(server_t *server, FILE *body)
     size_t             n      = (size_t)server->job.size, i;
     kvcl_store_stats_t *stats  = calloc(n, sizeof(*stats));
     kvcl_status_t      *status = calloc(n, sizeof(*status));
-    bool               asked;
+    bool               requested;
 
     if ((stats == NULL) || (status == NULL)) {
         free(stats);
         free(status);
         return 503;
     }
-    asked = !server->closing && (kvcl_store_all_stats(server->store, n, stats, sizeof(*stats), status,
-                                                      NULL) == KVCL_OK);
+    requested = !server->closing && (kvcl_store_all_stats(server->store, n, stats, sizeof(*stats), status,
+                                                          NULL) == KVCL_OK);
     for (i = 0; i < n; ++i) {
-        stat_print_json(body, (int)i, asked && (status[i] == KVCL_OK), &stats[i]);
+        stat_print_json(body, (int)i, requested && (status[i] == KVCL_OK), &stats[i]);
     }
     free(stats);
     free(status);

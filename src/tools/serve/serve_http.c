@@ -121,7 +121,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
 }
 
 /* asking: it has a complete request; else it has been answered. */
-static void note_asking(serve_http_t *http, struct MHD_Connection *connection, bool asking)
+static void note_request(serve_http_t *http, struct MHD_Connection *connection, bool asking)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     waiting_t                      *one  = (info != NULL) ? info->socket_context : NULL;
@@ -167,7 +167,7 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
     (void)version;
     (void)data;
     (void)state;
-    note_asking(http, connection, true);
+    note_request(http, connection, true);
     if (*data_len != 0) { /* what somebody uploads is not read */
         return MHD_NO;
     }
@@ -193,7 +193,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **st
 {
     (void)state;
     (void)how;
-    note_asking(arg, connection, false);
+    note_request(arg, connection, false);
 }
 
 /* "host:port" apart; a port alone is on the loopback. */

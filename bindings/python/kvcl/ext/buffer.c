@@ -128,7 +128,7 @@ static int take_tensor(dl_managed_t *managed, unsigned how, kvpy_buf_t *buf)
 }
 
 /* A device's tensor is asked for without an order of streams (-1): who posts says which stream comes first. */
-static PyObject *ask_dlpack(PyObject *obj)
+static PyObject *query_dlpack(PyObject *obj)
 {
     PyObject *device = PyObject_CallMethod(obj, "__dlpack_device__", NULL), *method, *args, *kwargs, *capsule = NULL;
     int      type = DL_CPU, id;
@@ -157,7 +157,7 @@ static PyObject *ask_dlpack(PyObject *obj)
 
 static int take_dlpack(PyObject *obj, unsigned how, kvpy_buf_t *buf)
 {
-    PyObject     *capsule = ask_dlpack(obj);
+    PyObject     *capsule = query_dlpack(obj);
     dl_managed_t *managed;
 
     if (capsule == NULL) {

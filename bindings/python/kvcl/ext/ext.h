@@ -211,7 +211,7 @@ bool kvpy_op_poll(kvpy_op_t *op);
 bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns);
 void kvpy_op_cancel(kvpy_op_t *op);
 /** Call the Request's callbacks, once. */
-void kvpy_request_tell(kvpy_request_t *self);
+void kvpy_request_report(kvpy_request_t *self);
 /** wait_any(tuple of Requests, timeout): the index of one that has finished. */
 PyObject *kvpy_wait_any(PyObject *module, PyObject *args);
 /** Collect a dropped operation that has completed. @return whether there was one. */

@@ -169,7 +169,7 @@ void kvpy_op_free(kvpy_op_t *op)
 
 /* ---- the end of one ---- */
 
-void kvpy_request_tell(kvpy_request_t *self)
+void kvpy_request_report(kvpy_request_t *self)
 {
     PyObject   *list = self->callbacks;
     Py_ssize_t i;
@@ -200,7 +200,7 @@ void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
     }
     Py_INCREF(self);
     release(op);
-    kvpy_request_tell(self);
+    kvpy_request_report(self);
     Py_DECREF(self);
 }
 

@@ -354,7 +354,7 @@ static PyObject *request_when_done(PyObject *self, PyObject *fn)
         return NULL;
     }
     if (is_final(request->op)) {
-        kvpy_request_tell(request);
+        kvpy_request_report(request);
     }
     Py_RETURN_NONE;
 }

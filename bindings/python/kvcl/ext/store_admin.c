@@ -31,7 +31,7 @@ static PyObject *list_of(const uint8_t *bytes, size_t n, bool truths)
 }
 
 /* What some keys lack is in the list: no reason to raise. */
-static bool is_told(kvcl_status_t status)
+static bool is_notified(kvcl_status_t status)
 {
     return (status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_NO_SPACE);
 }
@@ -60,7 +60,7 @@ static PyObject *admin_pin(PyObject *self, PyObject *args)
     }
     KVPY_CALL(store, status, kvcl_store_pin(store->handle, keys, n, holder, ttl, soft ? KVCL_PIN_SOFT : 0, copies,
                                            NULL));
-    list = is_told(status) ? list_of(copies, n, false) : kvpy_raise(status, NULL);
+    list = is_notified(status) ? list_of(copies, n, false) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(copies);
     return list;
@@ -144,7 +144,7 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
         return PyErr_NoMemory();
     }
     KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made, NULL));
-    list = is_told(status) ? list_of(made, n, true) : kvpy_raise(status, NULL);
+    list = is_notified(status) ? list_of(made, n, true) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(made);
     return list;

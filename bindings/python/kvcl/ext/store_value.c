@@ -134,7 +134,7 @@ static PyObject *store_upsert_values(PyObject *self, PyObject *args)
 }
 
 /* Keys and a timeout of a call that blocks. */
-static int asked(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, size_t *n_p, uint64_t *timeout_p)
+static int requested(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, size_t *n_p, uint64_t *timeout_p)
 {
     PyObject *keys, *timeout;
 
@@ -159,7 +159,7 @@ static PyObject *store_value_sizes(PyObject *self, PyObject *args)
     kvcl_key_t    *keys;
     size_t        n, i;
 
-    if (asked(store, args, &keys, &n, &timeout) != 0) {
+    if (requested(store, args, &keys, &n, &timeout) != 0) {
         return NULL;
     }
     bytes = PyMem_RawCalloc(n + 1, sizeof(*bytes));
@@ -192,7 +192,7 @@ static PyObject *store_remove_values(PyObject *self, PyObject *args)
     kvcl_key_t    *keys;
     size_t        n;
 
-    if (asked(store, args, &keys, &n, &timeout) != 0) {
+    if (requested(store, args, &keys, &n, &timeout) != 0) {
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_remove_values(store->handle, keys, n, timeout));
@@ -229,7 +229,7 @@ static PyObject *store_value_keys(PyObject *self, PyObject *args)
     kvcl_key_t    *keys, *all = NULL, *more;
     size_t        n, cap = 64;
 
-    if (asked(store, args, &keys, &n, &timeout) != 0) {
+    if (requested(store, args, &keys, &n, &timeout) != 0) {
         return NULL;
     }
     if (n != 1) {

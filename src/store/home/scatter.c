@@ -11,17 +11,17 @@
 
 #include <stdlib.h>
 
-kvcl_status_t kvcl_deal_to(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_deal_t *deal)
+kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
 {
     uint32_t *at;
     size_t   i;
 
-    deal->starts = calloc((size_t)n_ranks + 1 + (per * n), sizeof(*deal->starts));
-    if (deal->starts == NULL) {
+    scatter->starts = calloc((size_t)n_ranks + 1 + (per * n), sizeof(*scatter->starts));
+    if (scatter->starts == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
     }
-    deal->order = deal->starts + n_ranks + 1;
-    at          = deal->starts;
+    scatter->order = scatter->starts + n_ranks + 1;
+    at          = scatter->starts;
     for (i = 0; i < per * n; ++i) {
         if (to[i] != KVCL_SHARD_NO_RANK) {
             ++at[to[i]];
@@ -32,7 +32,7 @@ kvcl_status_t kvcl_deal_to(uint32_t n_ranks, const uint32_t *to, unsigned per, s
     }
     for (i = per * n; i-- > 0;) { /* backwards: each start ends where its items begin */
         if (to[i] != KVCL_SHARD_NO_RANK) {
-            deal->order[--at[to[i]]] = (uint32_t)(i / per);
+            scatter->order[--at[to[i]]] = (uint32_t)(i / per);
         }
     }
     return KVCL_OK;
@@ -56,8 +56,8 @@ static void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void
     homes[1] = two ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
 }
 
-static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
-                                to_t to, kvcl_deal_t *deal)
+static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
+                                   to_t to, kvcl_scatter_t *scatter)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
     const unsigned         per  = (to == TO_ONE) ? 1 : 2;
@@ -65,7 +65,7 @@ static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t st
     kvcl_status_t          status;
     size_t                 i;
 
-    deal->starts = NULL;
+    scatter->starts = NULL;
     if (n > (UINT32_MAX - 1) / 2) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call", n);
     }
@@ -80,29 +80,29 @@ static kvcl_status_t deal_items(kvcl_store_h store, const char *items, size_t st
             homes_of(store, map, items + (i * stride), to, &homes[per * i]);
         }
     }
-    status = kvcl_deal_to(store->n_ranks, homes, per, n, deal);
+    status = kvcl_scatter_to(store->n_ranks, homes, per, n, scatter);
     free(homes);
     return status;
 }
 
-kvcl_status_t kvcl_deal(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
-                        kvcl_deal_t *deal)
+kvcl_status_t kvcl_scatter(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
+                           kvcl_scatter_t *scatter)
 {
-    return deal_items(store, keys, stride, n, skip, TO_ONE, deal);
+    return scatter_items(store, keys, stride, n, skip, TO_ONE, scatter);
 }
 
-kvcl_status_t kvcl_deal_both(kvcl_store_h store, const void *keys, size_t stride, size_t n, kvcl_deal_t *deal)
+kvcl_status_t kvcl_scatter_both(kvcl_store_h store, const void *keys, size_t stride, size_t n, kvcl_scatter_t *scatter)
 {
-    return deal_items(store, keys, stride, n, NULL, TO_BOTH, deal);
+    return scatter_items(store, keys, stride, n, NULL, TO_BOTH, scatter);
 }
 
-kvcl_status_t kvcl_deal_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_deal_t *deal)
+kvcl_status_t kvcl_scatter_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_scatter_t *scatter)
 {
-    return deal_items(store, (const char *)recs, sizeof(*recs), n, NULL, TO_ALL_OF_RECORD, deal);
+    return scatter_items(store, (const char *)recs, sizeof(*recs), n, NULL, TO_ALL_OF_RECORD, scatter);
 }
 
-void kvcl_deal_free(kvcl_deal_t *deal)
+void kvcl_scatter_free(kvcl_scatter_t *scatter)
 {
-    free(deal->starts);
-    deal->starts = NULL;
+    free(scatter->starts);
+    scatter->starts = NULL;
 }
