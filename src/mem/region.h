@@ -6,7 +6,7 @@
  * it is revoked. Served requests are checked by the owner; on a mapped path the initiator reads the control
  * word before and after.
  *
- * All under the engine lock, but kvcl_rregion_live(). Wire form of a description: region.c, hostile-safe.
+ * All under the engine lock, but kvcl_rregion_live(). Wire form of a description: written by region.c, read by rregion.c, hostile-safe.
  */
 #ifndef KVCL_MEM_REGION_H
 #define KVCL_MEM_REGION_H

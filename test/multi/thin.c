@@ -54,8 +54,8 @@ static kvcl_status_t finish(kvcl_status_t posted, kvcl_req_h *req)
 static kvcl_status_t put(me_t *me, const char *name, unsigned first, unsigned n, kvcl_xfer_params_t *params,
                          uint8_t *copies)
 {
-    kvcl_key_t    keys[KEYS];
-    uint32_t      ids[KEYS], i;
+    kvcl_key_t    keys[KEYS] = {{{0}}};
+    uint32_t      ids[KEYS] = {0}, i;
     kvcl_req_h    req;
     kvcl_status_t status;
 
