@@ -316,23 +316,38 @@ kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf
     return KVCL_OK;
 }
 
+void kvcl_rmem_peer_lost(kvcl_rmem_h rmem)
+{
+    kvcl_assert_locked(rmem->ctx);
+    atomic_store_explicit(&rmem->direct, NULL, memory_order_release);
+}
+
+static char *find_direct(kvcl_rmem_h rmem)
+{
+    const kvcl_rregion_t *region = &rmem->rregion;
+    char                 *direct = NULL;
+
+    kvcl_lock(rmem->ctx);
+    if ((rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->copier == NULL)) {
+        direct = region->attr.map;
+    }
+    atomic_store_explicit(&rmem->direct, direct, memory_order_release);
+    kvcl_unlock_quietly(rmem->ctx);
+    return direct;
+}
+
 bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, bool push, kvcl_status_t *status_p)
 {
     kvcl_timing_t  timing  = kvcl_timing_sample(&rmem->ctx->latency, push ? KVCL_LATENCY_PUT : KVCL_LATENCY_GET);
     kvcl_rregion_t *region = &rmem->rregion;
-    char           *there;
-    bool           mapped;
+    char           *there  = atomic_load_explicit(&rmem->direct, memory_order_acquire);
 
-    kvcl_lock(rmem->ctx);
-    mapped = (rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->attr.map != NULL) &&
-             (region->copier == NULL);
-    kvcl_unlock_quietly(rmem->ctx);
-    if (!mapped) {
+    if ((there == NULL) && ((there = find_direct(rmem)) == NULL)) {
         return false;
     }
     *status_p = KVCL_ERR_ACCESS;
     if (kvcl_rregion_live(region)) {
-        there = (char *)region->attr.map + offset;
+        there += offset;
         if (len > 0) { /* with none, buf may be NULL */
             memcpy(push ? (void *)there : buf, push ? buf : (void *)there, len);
         }

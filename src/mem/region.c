@@ -412,8 +412,15 @@ static void room_fini(kvcl_context_h ctx, void *state)
 
 static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
+    kvcl_rmem_h rmem;
+
     (void)state;
     kvcl_caches_peer_failed(ctx, peer);
+    kvcl_list_foreach (rmem, kvcl_context_rmems(ctx), struct kvcl_rmem, link) {
+        if (rmem->peer == peer) {
+            kvcl_rmem_peer_lost(rmem);
+        }
+    }
 }
 
 static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
@@ -424,6 +431,7 @@ static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     kvcl_rcaches_close(peer);
     kvcl_list_foreach (rmem, kvcl_context_rmems(ctx), struct kvcl_rmem, link) {
         if (rmem->peer == peer) {
+            kvcl_rmem_peer_lost(rmem);
             kvcl_rregion_close(&rmem->rregion);
         }
     }

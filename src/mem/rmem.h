@@ -11,6 +11,9 @@ struct kvcl_rmem {
     kvcl_context_h ctx;
     kvcl_peer_t    *peer;
     kvcl_rregion_t rregion;
+    /* The mapped bytes, while the peer is connected and the processor may copy them: they are copied without the lock.
+     * NULL: unknown, or not so. Written with the lock. */
+    _Atomic(char *) direct;
 };
 
 struct kvcl_mem {
@@ -26,6 +29,8 @@ kvcl_list_t *kvcl_context_mems(kvcl_context_h ctx);
 kvcl_list_t *kvcl_context_rmems(kvcl_context_h ctx);
 /** The context ends: free what the user did not, and say so. No lock held. */
 void         kvcl_mems_fini(kvcl_context_h ctx);
+/** Lock held: the peer has failed or is being closed. */
+void         kvcl_rmem_peer_lost(kvcl_rmem_h rmem);
 /** An access of the user's: handle, range and right. */
 kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf, uint64_t len, unsigned right,
                               const char *call) KVCL_MUST_CHECK;
