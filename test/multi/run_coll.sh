@@ -20,7 +20,7 @@ check() {
   if [ $rc != 0 ]; then
     failed=$((failed + 1))
     echo "FAIL: $name (status $rc)"
-    grep -v '^ok ' "$tmp/out" | cat - "$tmp/err" | sed 's/^/   /' | tail -n 20
+    { tail -n 20 "$tmp/err"; grep -v '^ok ' "$tmp/out"; } | sed 's/^/   /'
   fi
 }
 
