@@ -41,7 +41,8 @@ KVCL_API kvcl_status_t kvcl_req_test(kvcl_req_h req) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
- * Wait until one of n completes. NULL entries are skipped. Blocks.
+ * Wait until one of n completes. NULL entries are skipped. All requests must belong to one context: with requests of
+ * two contexts the call fails with KVCL_ERR_INVALID_PARAM and collects nothing. Blocks.
  * @param [in,out] reqs   the finished entry is set to NULL.
  * @param [out] index_p   which; untouched with KVCL_ERR_WAIT_TIMEOUT. n if all entries are NULL (status KVCL_OK).
  */
@@ -49,7 +50,8 @@ KVCL_API kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t ti
     KVCL_MUST_CHECK;
 
 /**
- * Wait until all n complete. Finished entries become NULL. Blocks.
+ * Wait until all n complete. Finished entries become NULL. All requests must belong to one context, as for
+ * kvcl_req_wait_any. Blocks.
  * @return KVCL_OK, the first error among the finished, or KVCL_ERR_WAIT_TIMEOUT (none has failed, some entries are
  *         left).
  */

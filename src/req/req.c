@@ -295,7 +295,7 @@ static bool next_near(void *arg)
     return (req == NULL) || kvcl_req_is_near(req);
 }
 
-/* All must be alive. *ctx_p: their context, NULL if there is none. */
+/* All must be alive and of one context: a wait moves one context. *ctx_p: that context, NULL if there is none. */
 static kvcl_status_t check_set(const set_t *set, const char *call, kvcl_context_h *ctx_p)
 {
     kvcl_req_t *req;
@@ -306,6 +306,11 @@ static kvcl_status_t check_set(const set_t *set, const char *call, kvcl_context_
         req = req_at(set, i);
         if ((set->reqs[i] != NULL) && (req == NULL)) {
             return kvcl_req_slot_refuse(set->reqs[i], call);
+        }
+        if ((req != NULL) && (*ctx_p != NULL) && (req->ctx != *ctx_p)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: request %zu of %zu belongs to another context than those "
+                             "before it; wait for the requests of each context in a call of their own", call, i,
+                             set->n);
         }
         *ctx_p = ((*ctx_p == NULL) && (req != NULL)) ? req->ctx : *ctx_p;
     }

@@ -380,6 +380,28 @@ START_TEST(later_failures_come_by_the_request)
 }
 END_TEST
 
+START_TEST(requests_of_two_contexts_are_not_waited_for_together)
+{
+    char        buf[2][8];
+    kvcl_comm_h their_world;
+    kvcl_req_h  reqs[3] = {NULL}, before[3];
+    size_t      at = 7, i;
+
+    TAKEN(kvcl_comm_world(other, &their_world));
+    TAKEN(kvcl_recv_bytes(world, 0, 9, buf[0], sizeof(buf[0]), NULL, &reqs[1]));
+    TAKEN(kvcl_recv_bytes(their_world, 0, 9, buf[1], sizeof(buf[1]), NULL, &reqs[2]));
+    memcpy(before, reqs, sizeof(before));
+    REFUSED(INVALID_PARAM, "request 2 of 3 belongs to another context", kvcl_req_wait_all(reqs, 3, SECOND));
+    REFUSED(INVALID_PARAM, "request 2 of 3 belongs to another context", kvcl_req_wait_any(reqs, 3, SECOND, &at));
+    ck_assert(memcmp(before, reqs, sizeof(before)) == 0); /* none was collected */
+    ck_assert_uint_eq(at, 7);
+    for (i = 1; i < 3; ++i) {
+        kvcl_req_cancel(reqs[i]);
+        ck_assert_int_eq(kvcl_req_wait_all(&reqs[i], 1, KVCL_WAIT_FOREVER), KVCL_ERR_CANCELED);
+    }
+}
+END_TEST
+
 /* ---- keys and the store ---- */
 
 START_TEST(key_chains_refuse)
@@ -538,6 +560,7 @@ int main(void)
     tcase_add_test(tc, selections_are_checked);
     tcase_add_test(tc, transfers_refuse);
     tcase_add_test(tc, later_failures_come_by_the_request);
+    tcase_add_test(tc, requests_of_two_contexts_are_not_waited_for_together);
     tcase_add_test(tc, key_chains_refuse);
     tcase_add_test(tc, store_open_refuses);
     tcase_add_test(tc, store_block_calls_refuse);
