@@ -134,7 +134,7 @@ KVCL_API void kvcl_store_close(kvcl_store_h store);
  * Calls that query other ranks have two forms. The plain form blocks until it is done. The form ..._post never waits:
  * it posts the same query as a request (kvcl_req.h), which may be complete on return. Keys and other input arrays are
  * copied; results are written before completion, into memory that must stay valid until then. Both forms use
- * params->timeout_ns; the posting form also uses cb and cb_arg.
+ * params->timeout_ns; the posting form also uses cb and cb_arg, which the plain form refuses.
  *
  * A rank that does not reply delays a call by KVCL_STORE_HEDGE (200 ms) where the key has a second home, otherwise by
  * about five times that. It is then suspected (kvcl_rank_state): until it replies again, match and exists do not wait
@@ -152,7 +152,8 @@ KVCL_API kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_
  * Collective over comm (NULL: the store's): each rank gives its own keys, for example those of its tensor-parallel
  * slice, and all get the least of what kvcl_store_match says to each: the leading run that all ranks have. It is a
  * collective of comm as any other, in the same order on all ranks. params: timeout_ns, for each of the two steps.
- * Blocks.
+ * Blocks. It has no posting form: the collective begins when the rank's own match has ended, so its place in the order
+ * of collectives would differ between ranks. Where a rank must not wait: kvcl_store_match_post, then kvcl_allgather.
  * @return KVCL_OK; on any rank's error the same on all.
  */
 KVCL_API kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,

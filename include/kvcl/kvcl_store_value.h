@@ -83,14 +83,23 @@ KVCL_API kvcl_status_t kvcl_store_put_value(kvcl_store_h store, const kvcl_key_t
 KVCL_API kvcl_status_t kvcl_store_get_value(kvcl_store_h store, const kvcl_key_t *key, void *buf, size_t bytes,
                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
+/*
+ * The three calls below have two forms, as the calls of kvcl_store.h that query other ranks: the plain form blocks, for
+ * at most params->timeout_ns; the form ..._post posts the same as a request.
+ */
+
 /**
- * How long n values are. bytes[i] is 0 where status[i] (may be NULL) is not KVCL_OK. A key of a block that was put or
- * published by kvcl_store.h is a value of B bytes. That all parts of a value are there is not looked at. Blocks, for at
- * most timeout_ns.
- * @return KVCL_OK if all are there, else the first one's error (KVCL_ERR_NOT_FOUND, ...).
+ * The lengths of n values. bytes[i] is 0 where status[i] (may be NULL) is not KVCL_OK. A key of a block that was put or
+ * published by kvcl_store.h is a value of B bytes. The call does not look whether all parts of a value exist.
+ * @return KVCL_OK if all values exist, else the first one's error (KVCL_ERR_NOT_FOUND, ...).
  */
 KVCL_API kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t *bytes,
-                                              kvcl_status_t *status, uint64_t timeout_ns) KVCL_MUST_CHECK;
+                                              kvcl_status_t *status, const kvcl_xfer_params_t *params)
+    KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_value_sizes_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                                   uint64_t *bytes, kvcl_status_t *status,
+                                                   const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
 
 /**
  * The key under which a value's head lies if it has not B bytes: a pure function. kvcl_store_exists, match, pin and
@@ -99,19 +108,26 @@ KVCL_API kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key
 KVCL_API void kvcl_store_value_key(const kvcl_key_t *key, kvcl_key_t *head_p);
 
 /**
- * The keys of all blocks of a value (or the key of a plain block): what kvcl_store_pin, unpin, copy and exists are
- * given to mean all of it. The head, or the block, comes first. *n_p: how many there are; at most cap are written.
- * Blocks, for at most timeout_ns.
+ * The keys of all blocks of a value (or the key of a plain block): pass them to kvcl_store_pin, unpin, copy and exists
+ * to mean all of it. The head, or the block, comes first. *n_p: how many blocks the value has; at most cap keys are
+ * written.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE (more than cap), KVCL_ERR_NOT_FOUND, ...
  */
 KVCL_API kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_t *key, kvcl_key_t *keys, size_t cap,
-                                             size_t *n_p, uint64_t timeout_ns) KVCL_MUST_CHECK;
+                                             size_t *n_p, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_value_keys_post(kvcl_store_h store, const kvcl_key_t *key, kvcl_key_t *keys,
+                                                  size_t cap, size_t *n_p, const kvcl_xfer_params_t *params,
+                                                  kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /** Remove values everywhere: their heads and parts, and blocks of the same keys. (kvcl_store_remove removes blocks
- * only.) Of a value that several ranks have put all heads go, and the parts of one; the others' are evicted some time.
- * What is absent is no error. Blocks, for at most timeout_ns. */
+ * only.) Of a value that several ranks have put, all heads are removed and the parts of one; the parts of the others
+ * are evicted later. An absent value is no error. A canceled request ends when the removal that it has begun has ended,
+ * by its deadline at the latest. */
 KVCL_API kvcl_status_t kvcl_store_remove_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
-                                                uint64_t timeout_ns) KVCL_MUST_CHECK;
+                                                const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_remove_values_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

@@ -54,8 +54,9 @@ typedef struct kvcl_xfer_params {
     {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0}
 
 /*
- * Which call takes what. All take timeout_ns, cb and cb_arg (kvcl_xfer_prepare: timeout_ns alone); signal stands for
- * signal_mem, signal_offset and signal_add. A flag or a field that a call does not take is refused by name
+ * Which call takes what. All take timeout_ns. Calls that give a request take cb and cb_arg as well; kvcl_xfer_prepare
+ * and calls that wait for their own end (kvcl_store_match, for example, but not kvcl_store_match_post) do not. signal
+ * stands for signal_mem, signal_offset and signal_add. A flag or a field that a call does not take is refused by name
  * (KVCL_ERR_INVALID_PARAM): leave it 0.
  *
  *   call                      flags            fields
@@ -83,6 +84,9 @@ typedef struct kvcl_xfer_params {
  *   kvcl_store_get_values     -                status
  *   kvcl_store_put_values     PUT_WAIT         status, replicas, copies, tenant
  *   kvcl_store_upsert_values  -                status, replicas, copies, tenant
+ *   kvcl_store_value_sizes    -                -
+ *   kvcl_store_value_keys     -                -
+ *   kvcl_store_remove_values  -                -
  *   kvcl_store_match          -                -
  *   kvcl_store_exists         -                -
  *   kvcl_store_match_all      -                -
@@ -98,7 +102,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_store_events         -                -
  *
  * kvcl_store_put_value and kvcl_store_get_value take what the calls for many values take; a posting form (..._post)
- * takes what the plain one takes.
+ * takes what the plain one takes, and cb and cb_arg.
  */
 
 /*

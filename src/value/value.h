@@ -4,7 +4,7 @@
  *   value_head.c        the head as it lies in a pool, and the keys made from it: pure
  *   value_memory.c      plain memory: extents, and blocks of it that gets write into
  *   value_get.c   gets; value_put.c: puts; value_far.c: of a rank without a pool; value_part.c: parts into pools, here and elsewhere
- *   value_ops.c   sizes, keys, removal
+ *   value_ops.c   sizes, keys, removal, parts; value_query.c: the queries behind them
  */
 #ifndef KVCL_VALUE_H
 #define KVCL_VALUE_H

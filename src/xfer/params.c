@@ -24,7 +24,8 @@ enum {
     TENANT       = 1 << 7,
     PUTS         = REPLICAS | COPIES | TENANT,
     TO_RANK      = 1 << 9,
-    NO_CB        = 1 << 8  /* neither cb nor cb_arg */
+    NO_CB        = 1 << 8, /* neither cb nor cb_arg */
+    NO_POST      = 1 << 10 /* a call that waits, without a posting form: neither of them */
 };
 
 /* The table of kvcl_xfer.h; test/api/test_params.c compares the two. */
@@ -57,15 +58,18 @@ static const struct {
     [KVCL_CALL_STORE_GET_VALUES] = {"kvcl_store_get_values", 0, STATUS},
     [KVCL_CALL_STORE_PUT_VALUES] = {"kvcl_store_put_values", KVCL_PUT_WAIT, STATUS | PUTS},
     [KVCL_CALL_STORE_UPSERT_VALUES] = {"kvcl_store_upsert_values", 0, STATUS | PUTS},
+    [KVCL_CALL_STORE_VALUE_SIZES] = {"kvcl_store_value_sizes", 0, 0},
+    [KVCL_CALL_STORE_VALUE_KEYS] = {"kvcl_store_value_keys", 0, 0},
+    [KVCL_CALL_STORE_REMOVE_VALUES] = {"kvcl_store_remove_values", 0, 0},
     [KVCL_CALL_STORE_MATCH] = {"kvcl_store_match", 0, 0},
     [KVCL_CALL_STORE_EXISTS] = {"kvcl_store_exists", 0, 0},
-    [KVCL_CALL_STORE_MATCH_ALL] = {"kvcl_store_match_all", 0, 0},
+    [KVCL_CALL_STORE_MATCH_ALL] = {"kvcl_store_match_all", 0, NO_POST},
     [KVCL_CALL_STORE_PIN] = {"kvcl_store_pin", 0, 0},
     [KVCL_CALL_STORE_UNPIN] = {"kvcl_store_unpin", 0, 0},
     [KVCL_CALL_STORE_QUOTA] = {"kvcl_store_quota", 0, 0},
     [KVCL_CALL_STORE_CLEAR] = {"kvcl_store_clear", 0, 0},
-    [KVCL_CALL_STORE_COPY] = {"kvcl_store_copy", 0, 0},
-    [KVCL_CALL_STORE_DRAIN] = {"kvcl_store_drain", 0, 0},
+    [KVCL_CALL_STORE_COPY] = {"kvcl_store_copy", 0, NO_POST},
+    [KVCL_CALL_STORE_DRAIN] = {"kvcl_store_drain", 0, NO_POST},
     [KVCL_CALL_STORE_RANK_STATS] = {"kvcl_store_rank_stats", 0, 0},
     [KVCL_CALL_STORE_ALL_STATS] = {"kvcl_store_all_stats", 0, 0},
     [KVCL_CALL_STORE_LIST] = {"kvcl_store_list", 0, 0},
@@ -170,7 +174,21 @@ static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
                            ((p->info != NULL) ? INFO : 0u);
     const uint64_t rare = (uintptr_t)p->signal_mem | p->signal_offset | p->signal_add | p->to_rank;
 
-    return ((given & ~fields) | (fields & NO_CB) | (p->flags & ~calls[call].flags) | rare) == 0;
+    return ((given & ~fields) | (fields & (NO_CB | NO_POST)) | (p->flags & ~calls[call].flags) | rare) == 0;
+}
+
+/* A call that waits for its own end posts nothing, so it runs no callback. */
+static kvcl_status_t check_waits(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
+{
+    if ((p->cb == NULL) && (p->cb_arg == NULL)) {
+        return KVCL_OK;
+    }
+    if (calls[call].fields & NO_POST) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb or cb_arg is set, but the call waits for its own end "
+                         "and has no posting form; leave them 0", calls[call].name);
+    }
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb or cb_arg is set, but the call waits for its own end; "
+                     "leave them 0, or use %s_post", calls[call].name, calls[call].name);
 }
 
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
@@ -191,7 +209,22 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t 
         return KVCL_OK;
     }
     status = (status == KVCL_OK) ? check_flags(out->flags, call) : status;
-    return (status == KVCL_OK) ? check_fields(out, call) : status;
+    status = (status == KVCL_OK) ? check_fields(out, call) : status;
+    return ((status == KVCL_OK) && (calls[call].fields & NO_POST)) ? check_waits(out, call) : status;
+}
+
+kvcl_status_t kvcl_xfer_params_waits(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
+{
+    kvcl_status_t status = kvcl_xfer_params(params, call, out);
+
+    return (status == KVCL_OK) ? check_waits(out, call) : status;
+}
+
+kvcl_status_t kvcl_xfer_params_of_wait(const kvcl_xfer_params_t *params, kvcl_call_id_t call)
+{
+    kvcl_xfer_params_t own;
+
+    return kvcl_xfer_params_waits(params, call, &own);
 }
 
 kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, const kvcl_xfer_params_t *params,

@@ -35,6 +35,9 @@ typedef enum kvcl_call_id {
     KVCL_CALL_STORE_GET_VALUES,
     KVCL_CALL_STORE_PUT_VALUES,
     KVCL_CALL_STORE_UPSERT_VALUES,
+    KVCL_CALL_STORE_VALUE_SIZES,
+    KVCL_CALL_STORE_VALUE_KEYS,
+    KVCL_CALL_STORE_REMOVE_VALUES,
     KVCL_CALL_STORE_MATCH,
     KVCL_CALL_STORE_EXISTS,
     KVCL_CALL_STORE_MATCH_ALL,
@@ -59,6 +62,11 @@ kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, c
 /** The params completed; flags and fields that are another call's are refused by name. */
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
     KVCL_MUST_CHECK;
+/** The same for the blocking form of a call: cb and cb_arg are refused as well. */
+kvcl_status_t kvcl_xfer_params_waits(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
+    KVCL_MUST_CHECK;
+/** Only the check: would kvcl_xfer_params_waits accept them? */
+kvcl_status_t kvcl_xfer_params_of_wait(const kvcl_xfer_params_t *params, kvcl_call_id_t call) KVCL_MUST_CHECK;
 /** A selection of the peer's, as far as it can be judged here. */
 kvcl_status_t kvcl_xfer_remote(const kvcl_sel_t *sel, const char *call) KVCL_MUST_CHECK;
 /** The name of the peer's cache that is meant. */

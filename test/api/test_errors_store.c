@@ -147,21 +147,64 @@ END_TEST
 
 START_TEST(what_is_asked_about_values_is_checked)
 {
-    uint64_t *bytes = (void *)out.bytes;
+    const kvcl_xfer_params_t for_ever = {.size = sizeof(for_ever), .timeout_ns = KVCL_WAIT_FOREVER};
+    uint64_t                 *bytes   = (void *)out.bytes;
 
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_value_sizes(NULL, keys, 2, bytes, NULL, SECOND));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_value_sizes(store, NULL, 2, bytes, NULL, SECOND));
-    REFUSED(INVALID_PARAM, "bytes is NULL", kvcl_store_value_sizes(store, keys, 2, NULL, NULL, SECOND));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_value_keys(NULL, keys, out.keys, 4, &out.n, SECOND));
-    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_value_keys(store, NULL, out.keys, 4, &out.n, SECOND));
-    REFUSED(INVALID_PARAM, "keys", kvcl_store_value_keys(store, keys, NULL, 4, &out.n, SECOND));
-    REFUSED(INVALID_PARAM, "n_p", kvcl_store_value_keys(store, keys, out.keys, 4, NULL, SECOND));
-    ck_assert_int_eq(kvcl_store_value_keys(store, keys, out.keys, 4, &out.n, SECOND), KVCL_ERR_NOT_FOUND);
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_remove_values(NULL, keys, 2, SECOND));
-    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_remove_values(store, NULL, 2, SECOND));
-    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_remove_values(store, keys, 2, KVCL_WAIT_FOREVER));
-    TAKEN(kvcl_store_remove_values(store, keys, 2, SECOND)); /* what is absent is no error */
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_value_sizes(NULL, keys, 2, bytes, NULL, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_value_sizes(store, NULL, 2, bytes, NULL, NULL));
+    REFUSED(INVALID_PARAM, "bytes is NULL", kvcl_store_value_sizes(store, keys, 2, NULL, NULL, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_value_keys(NULL, keys, out.keys, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "array of 1", kvcl_store_value_keys(store, NULL, out.keys, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "keys", kvcl_store_value_keys(store, keys, NULL, 4, &out.n, NULL));
+    REFUSED(INVALID_PARAM, "n_p", kvcl_store_value_keys(store, keys, out.keys, 4, NULL, NULL));
+    ck_assert_int_eq(kvcl_store_value_keys(store, keys, out.keys, 4, &out.n, NULL), KVCL_ERR_NOT_FOUND);
+    ck_assert_msg(strstr(kvcl_last_error(), "no rank has it") != NULL, "%s", kvcl_last_error());
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_remove_values(NULL, keys, 2, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_remove_values(store, NULL, 2, NULL));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_remove_values(store, keys, 2, &for_ever));
+    TAKEN(kvcl_store_remove_values(store, keys, 2, NULL)); /* what is absent is no error */
     ck_assert(memcmp(&out, &kept, sizeof(out)) == 0);
+}
+END_TEST
+
+static void count_end(void *arg, kvcl_status_t status)
+{
+    (void)status;
+    ++*(int *)arg;
+}
+
+START_TEST(questions_about_values_can_be_posted)
+{
+    static uint8_t     buf[4096];
+    kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
+    uint64_t           bytes[2];
+    kvcl_status_t      status[2];
+    kvcl_key_t         found[8];
+    int                ended = 0;
+    kvcl_req_h         req;
+    size_t             n = 0;
+
+    TAKEN(kvcl_store_put_value(store, &keys[1], buf, 3 * BYTES + 1, NULL, &req));
+    TAKEN(final(req));
+    p.cb     = count_end;
+    p.cb_arg = &ended;
+    TAKEN(kvcl_store_value_sizes_post(store, keys, 2, bytes, status, &p, &req));
+    ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
+    ck_assert_msg(strstr(kvcl_last_error(), "value 0 of 2") != NULL, "%s", kvcl_last_error());
+    ck_assert_uint_eq(bytes[0], 0);
+    ck_assert_int_eq(status[0], KVCL_ERR_NOT_FOUND);
+    ck_assert_uint_eq(bytes[1], 3 * BYTES + 1);
+    ck_assert_int_eq(status[1], KVCL_OK);
+    TAKEN(kvcl_store_value_keys_post(store, &keys[1], found, 8, &n, &p, &req));
+    TAKEN(final(req));
+    ck_assert_uint_ge(n, 2);
+    TAKEN(kvcl_store_value_keys_post(store, &keys[1], found, 1, &n, &p, &req));
+    ck_assert_int_eq(final(req), KVCL_ERR_NO_SPACE);
+    ck_assert_msg(strstr(kvcl_last_error(), "cap is 1") != NULL, "%s", kvcl_last_error());
+    TAKEN(kvcl_store_remove_values_post(store, keys, 2, &p, &req)); /* what is absent is no error */
+    TAKEN(final(req));
+    ck_assert_int_eq(ended, 4);
+    ck_assert_int_eq(kvcl_store_value_sizes(store, &keys[1], 1, bytes, NULL, NULL), KVCL_ERR_NOT_FOUND);
 }
 END_TEST
 
@@ -194,7 +237,7 @@ START_TEST(values_need_a_pool_with_room)
     ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
     kvcl_store_value_key(keys, &head);
     ck_assert(memcmp(&head, keys, sizeof(head)) != 0);
-    ck_assert_int_eq(kvcl_store_value_keys(store, keys, NULL, 0, &out.n, SECOND), KVCL_ERR_NO_SPACE);
+    ck_assert_int_eq(kvcl_store_value_keys(store, keys, NULL, 0, &out.n, NULL), KVCL_ERR_NO_SPACE);
     ck_assert_uint_eq(out.n, 1);
     kvcl_store_close(narrow);
     kvcl_store_close(none);
@@ -215,6 +258,7 @@ int main(void)
     tcase_add_test(tc, statistics_refuse_what_is_wrong_and_say_so);
     tcase_add_test(tc, calls_for_values_refuse);
     tcase_add_test(tc, what_is_asked_about_values_is_checked);
+    tcase_add_test(tc, questions_about_values_can_be_posted);
     tcase_add_test(tc, values_need_a_pool_with_room);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

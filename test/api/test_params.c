@@ -66,11 +66,15 @@ CALL(store_upsert_values, store, keys, 1, values)
 
 static size_t             hit;
 static uint8_t            present[4];
-static uint64_t           count, cursor;
+static uint64_t           count, cursor, sizes[2];
+static kvcl_key_t         value_keys[4];
 static kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 static kvcl_store_event_t events[4];
 static kvcl_store_item_t  items[4];
 
+CALL(store_value_sizes_post, store, keys, 2, sizes, NULL)
+CALL(store_value_keys_post, store, keys, value_keys, 4, &hit)
+CALL(store_remove_values_post, store, keys, 2)
 CALL(store_match_post, store, keys, 2, &hit)
 CALL(store_exists_post, store, keys, 2, present)
 CALL(store_pin_post, store, keys, 2, 1, SECOND, 0, NULL)
@@ -82,7 +86,7 @@ CALL(store_all_stats_post, store, 1, &stats, sizeof(stats), statuses)
 CALL(store_events_post, store, 0, 0, 0, events, sizeof(events[0]), 4, &hit)
 CALL(store_list_post, store, 0, &cursor, items, sizeof(items[0]), 4, &hit, NULL)
 
-/* Those that have no posting form. */
+/* Those that wait for their own end. */
 #define PLAIN(_name, ...)                                                          \
     static kvcl_status_t call_##_name(const kvcl_xfer_params_t *p, kvcl_req_h *r)  \
     {                                                                              \
@@ -90,6 +94,19 @@ CALL(store_list_post, store, 0, &cursor, items, sizeof(items[0]), 4, &hit, NULL)
         return kvcl_##_name(__VA_ARGS__, p);                                       \
     }
 
+PLAIN(store_value_sizes, store, keys, 2, sizes, NULL)
+PLAIN(store_value_keys, store, keys, value_keys, 4, &hit)
+PLAIN(store_remove_values, store, keys, 2)
+PLAIN(store_match, store, keys, 2, &hit)
+PLAIN(store_exists, store, keys, 2, present)
+PLAIN(store_pin, store, keys, 2, 1, SECOND, 0, NULL)
+PLAIN(store_unpin, store, keys, 2, 1)
+PLAIN(store_quota, store, 0, 7, 4096)
+PLAIN(store_clear, store, 7, &count)
+PLAIN(store_rank_stats, store, 0, &stats)
+PLAIN(store_all_stats, store, 1, &stats, sizeof(stats), statuses)
+PLAIN(store_events, store, 0, 0, 0, events, sizeof(events[0]), 4, &hit)
+PLAIN(store_list, store, 0, &cursor, items, sizeof(items[0]), 4, &hit, NULL)
 PLAIN(store_match_all, store, world, keys, 2, &hit)
 PLAIN(store_copy, store, keys, 2, 0, 0, NULL)
 PLAIN(store_drain, store, &count)
@@ -117,6 +134,9 @@ static const struct {
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
              ROW(allgather), ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
              ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values),
+             {"kvcl_store_value_sizes", call_store_value_sizes_post},
+             {"kvcl_store_value_keys", call_store_value_keys_post},
+             {"kvcl_store_remove_values", call_store_remove_values_post},
              {"kvcl_store_match", call_store_match_post}, {"kvcl_store_exists", call_store_exists_post},
              {"kvcl_store_match_all", call_store_match_all}, {"kvcl_store_pin", call_store_pin_post},
              {"kvcl_store_unpin", call_store_unpin_post}, {"kvcl_store_quota", call_store_quota_post},
@@ -125,6 +145,18 @@ static const struct {
              {"kvcl_store_all_stats", call_store_all_stats_post}, {"kvcl_store_list", call_store_list_post},
              {"kvcl_store_events", call_store_events_post}};
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
+
+/* Calls that wait for their own end; post: whether they have a posting form. */
+#define WAITS(_name, _post) {"kvcl_" #_name, call_##_name, _post}
+static const struct {
+    const char    *name;
+    kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
+    bool          post;
+} waits[] = {WAITS(store_value_sizes, true), WAITS(store_value_keys, true), WAITS(store_remove_values, true),
+             WAITS(store_match, true), WAITS(store_exists, true), WAITS(store_pin, true), WAITS(store_unpin, true),
+             WAITS(store_quota, true), WAITS(store_clear, true), WAITS(store_rank_stats, true),
+             WAITS(store_all_stats, true), WAITS(store_events, true), WAITS(store_list, true),
+             WAITS(store_match_all, false), WAITS(store_copy, false), WAITS(store_drain, false)};
 
 /* ---- the table of the header ---- */
 
@@ -257,6 +289,27 @@ START_TEST(each_call_takes_its_flags_and_fields_and_no_others)
 }
 END_TEST
 
+static void never(void *arg, kvcl_status_t status)
+{
+    (void)arg;
+    ck_abort_msg("a callback of a call that waits: %s", kvcl_status_name(status));
+}
+
+START_TEST(a_call_that_waits_refuses_a_callback)
+{
+    kvcl_xfer_params_t with_cb = short_one(), with_arg = short_one();
+    char               form[96];
+    kvcl_req_h         req;
+
+    with_cb.cb      = never;
+    with_arg.cb_arg = plain;
+    snprintf(form, sizeof(form), waits[_i].post ? "use %s_post" : "no posting form", waits[_i].name);
+    REFUSED(INVALID_PARAM, "params.cb or cb_arg", waits[_i].call(&with_cb, &req));
+    REFUSED(INVALID_PARAM, waits[_i].name, waits[_i].call(&with_arg, &req));
+    REFUSED(INVALID_PARAM, form, waits[_i].call(&with_cb, &req));
+}
+END_TEST
+
 START_TEST(half_a_signal_is_refused)
 {
     kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
@@ -286,6 +339,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, open_params, close_params);
     tcase_add_loop_test(tc, each_call_takes_its_flags_and_fields_and_no_others, 0, CALLS);
+    tcase_add_loop_test(tc, a_call_that_waits_refuses_a_callback, 0, sizeof(waits) / sizeof(waits[0]));
     tcase_add_test(tc, half_a_signal_is_refused);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

@@ -93,7 +93,9 @@ static void query_sizes(world_t *w, kvcl_store_h store, int rank)
     for (i = 0; i < n; ++i) {
         keys[i] = key_of(w, "size", rank, i);
     }
-    CHECK(w, kvcl_store_value_sizes(store, keys, n, bytes, status, KVCL_WAIT_DEFAULT) == KVCL_OK, "sizes");
+    CHECK(w, kvcl_store_value_sizes(store, keys, n, bytes, status, NULL) == KVCL_OK, "sizes");
+    memset(bytes, 0xff, sizeof(bytes));
+    CHECK(w, DO(kvcl_store_value_sizes_post(store, keys, n, bytes, status, NULL, &req)) == KVCL_OK, "sizes, posted");
     for (i = 0; i < n; ++i) {
         CHECK(w, bytes[i] == size_of(w, i), "value %u has %llu bytes, not %zu", i, (unsigned long long)bytes[i],
               size_of(w, i));
@@ -108,7 +110,7 @@ static void query_sizes(world_t *w, kvcl_store_h store, int rank)
         }
     }
     keys[0] = key_of(w, "nowhere", 0, 0);
-    CHECK(w, (kvcl_store_value_sizes(store, keys, 1, bytes, status, KVCL_WAIT_DEFAULT) == KVCL_ERR_NOT_FOUND) && (bytes[0] == 0) &&
+    CHECK(w, (kvcl_store_value_sizes(store, keys, 1, bytes, status, NULL) == KVCL_ERR_NOT_FOUND) && (bytes[0] == 0) &&
              (status[0] == KVCL_ERR_NOT_FOUND), "of nothing");
     CHECK(w, DO(kvcl_store_get_value(store, keys, buf, 10, NULL, &req)) == KVCL_ERR_NOT_FOUND, "nothing");
     free(buf);
@@ -120,6 +122,7 @@ static void test_sizes(world_t *w)
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     kvcl_key_t         keys[SIZES];
     uint64_t           before, after;
+    kvcl_req_h         req;
     unsigned           i;
     int                r;
 
@@ -140,7 +143,7 @@ static void test_sizes(world_t *w)
     for (i = 0; i < sizes_of(w, w->rank); ++i) {
         keys[i] = key_of(w, "size", w->rank, i);
     }
-    CHECK(w, kvcl_store_remove_values(store, keys, sizes_of(w, w->rank), KVCL_WAIT_DEFAULT) == KVCL_OK, "remove");
+    CHECK(w, DO(kvcl_store_remove_values_post(store, keys, sizes_of(w, w->rank), NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
     for (i = 0; i < 6000; ++i) { /* parts go in the background */
         KVCL_TRY(kvcl_store_stats(store, &stats));
@@ -284,8 +287,8 @@ static void test_full(world_t *w)
     CHECK(w, to.tv_sec - from.tv_sec < 20, "the deadline was 0.3 s");
     key = key_of(w, "pinned", w->rank, 0);
     CHECK(w, DO(kvcl_store_put_value(store, &key, buf, 9 * B, NULL, &req)) == KVCL_OK, "put");
-    CHECK(w, (kvcl_store_value_keys(store, &key, keys, 64, &n, KVCL_WAIT_DEFAULT) == KVCL_OK) && (n == 10), "%zu keys", n);
-    CHECK(w, kvcl_store_value_keys(store, &key, keys, 5, &n, KVCL_WAIT_DEFAULT) == KVCL_ERR_NO_SPACE, "room for 5");
+    CHECK(w, (kvcl_store_value_keys(store, &key, keys, 64, &n, NULL) == KVCL_OK) && (n == 10), "%zu keys", n);
+    CHECK(w, kvcl_store_value_keys(store, &key, keys, 5, &n, NULL) == KVCL_ERR_NO_SPACE, "room for 5");
     CHECK(w, kvcl_store_pin(store, keys, n, 1, 60000000000u, 0, NULL, NULL) == KVCL_OK, "pin");
     for (i = 0; i < 30; ++i) {
         kvcl_key_t other = key_of(w, "other", w->rank, i);
@@ -381,7 +384,7 @@ static void test_again(world_t *w)
         make_bytes(what_of(&key, 0), buf, BYTES);
         sync_all(w);
         if (w->rank == r % w->size) {
-            CHECK(w, kvcl_store_value_keys(store, &key, keys, KEYS, &n, KVCL_WAIT_DEFAULT) == KVCL_OK, "keys");
+            CHECK(w, kvcl_store_value_keys(store, &key, keys, KEYS, &n, NULL) == KVCL_OK, "keys");
             CHECK(w, DO(kvcl_store_remove(store, &keys[2], 1, NULL, &req)) == KVCL_OK, "a part is lost");
         }
         sync_all(w);

@@ -350,8 +350,9 @@ kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, ui
                                 const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = post(store, rank, since, wait_ns, events, stride, cap, n_p, params, KVCL_CALL_STORE_EVENTS,
-                                &req);
+    kvcl_status_t status = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_EVENTS);
 
+    status = (status == KVCL_OK) ? post(store, rank, since, wait_ns, events, stride, cap, n_p, params,
+                                        KVCL_CALL_STORE_EVENTS, &req) : status;
     return kvcl_call_wait(status, &req);
 }

@@ -192,8 +192,9 @@ kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kv
                               size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = post(store, rank, cursor, items, stride, cap, n_p, seq_p, params, KVCL_CALL_STORE_LIST,
-                                &req);
+    kvcl_status_t status = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_LIST);
 
+    status = (status == KVCL_OK) ? post(store, rank, cursor, items, stride, cap, n_p, seq_p, params,
+                                        KVCL_CALL_STORE_LIST, &req) : status;
     return kvcl_call_wait(status, &req);
 }

@@ -278,6 +278,7 @@ kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, KVCL_CALL_STORE_PIN, &p);
     kvcl_req_h         req;
 
+    status = (status == KVCL_OK) ? kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_PIN) : status;
     if (status == KVCL_OK) {
         status = post(store, keys, n, &request, copies, &p, KVCL_CALL_STORE_PIN, &req);
         status = kvcl_call_wait(status, &req);
@@ -306,8 +307,9 @@ kvcl_status_t kvcl_store_unpin(kvcl_store_h store, const kvcl_key_t *keys, size_
                                const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = unpin(store, keys, n, holder, params, KVCL_CALL_STORE_UNPIN, &req);
+    kvcl_status_t status = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_UNPIN);
 
+    status = (status == KVCL_OK) ? unpin(store, keys, n, holder, params, KVCL_CALL_STORE_UNPIN, &req) : status;
     return kvcl_call_wait(status, &req);
 }
 

@@ -211,8 +211,9 @@ kvcl_status_t kvcl_store_rank_stats(kvcl_store_h store, int rank, kvcl_store_sta
                                     const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = rank_stats(store, rank, stats, params, KVCL_CALL_STORE_RANK_STATS, &req);
+    kvcl_status_t status = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_RANK_STATS);
 
+    status = (status == KVCL_OK) ? rank_stats(store, rank, stats, params, KVCL_CALL_STORE_RANK_STATS, &req) : status;
     return kvcl_call_wait(status, &req);
 }
 
@@ -243,7 +244,9 @@ kvcl_status_t kvcl_store_all_stats(kvcl_store_h store, size_t n, kvcl_store_stat
                                    kvcl_status_t *status, const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t result = all_stats(store, n, stats, stride, status, params, KVCL_CALL_STORE_ALL_STATS, &req);
+    kvcl_status_t result = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_ALL_STATS);
 
+    result = (result == KVCL_OK) ? all_stats(store, n, stats, stride, status, params, KVCL_CALL_STORE_ALL_STATS,
+                                             &req) : result;
     return kvcl_call_wait(result, &req);
 }

@@ -266,8 +266,9 @@ kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, ui
                                const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = quota(store, rank, tenant, bytes, params, KVCL_CALL_STORE_QUOTA, &req);
+    kvcl_status_t status = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_QUOTA);
 
+    status = (status == KVCL_OK) ? quota(store, rank, tenant, bytes, params, KVCL_CALL_STORE_QUOTA, &req) : status;
     return kvcl_call_wait(status, &req);
 }
 
@@ -293,7 +294,8 @@ kvcl_status_t kvcl_store_clear(kvcl_store_h store, uint64_t tenant, uint64_t *re
                                const kvcl_xfer_params_t *params)
 {
     kvcl_req_h    req;
-    kvcl_status_t status = clear(store, tenant, removed_p, params, KVCL_CALL_STORE_CLEAR, &req);
+    kvcl_status_t status = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_CLEAR);
 
+    status = (status == KVCL_OK) ? clear(store, tenant, removed_p, params, KVCL_CALL_STORE_CLEAR, &req) : status;
     return kvcl_call_wait(status, &req);
 }

@@ -174,16 +174,19 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     return status;
 }
 
-/* out: hit_p or present, as what says. */
+/* out: hit_p or present, as what says. waits: the blocking form. */
 static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out, const char *what,
-                           const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_xfer_params_t *p)
+                           bool waits, const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_xfer_params_t *p)
 {
     kvcl_status_t status = kvcl_store_check(store, keys, n, kvcl_call_name(id));
 
     if ((status == KVCL_OK) && (out == NULL)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", kvcl_call_name(id), what);
     }
-    return (status == KVCL_OK) ? kvcl_xfer_params(params, id, p) : status;
+    if (status != KVCL_OK) {
+        return status;
+    }
+    return waits ? kvcl_xfer_params_waits(params, id, p) : kvcl_xfer_params(params, id, p);
 }
 
 static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
@@ -212,7 +215,7 @@ kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_
                                const kvcl_xfer_params_t *params)
 {
     kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", params, KVCL_CALL_STORE_MATCH, &p);
+    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", true, params, KVCL_CALL_STORE_MATCH, &p);
 
     return (status == KVCL_OK) ? run(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, &p) : status;
 }
@@ -221,7 +224,7 @@ kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_t *keys, 
                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", params, KVCL_CALL_STORE_MATCH, &p);
+    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", false, params, KVCL_CALL_STORE_MATCH, &p);
 
     return (status == KVCL_OK) ? post(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, &p, req_p) : status;
 }
@@ -231,7 +234,7 @@ kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size
 {
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
-                                      params, KVCL_CALL_STORE_EXISTS, &p);
+                                      true, params, KVCL_CALL_STORE_EXISTS, &p);
 
     return (status == KVCL_OK) ? run(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, &p) : status;
 }
@@ -241,7 +244,7 @@ kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys,
 {
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
-                                      params, KVCL_CALL_STORE_EXISTS, &p);
+                                      false, params, KVCL_CALL_STORE_EXISTS, &p);
 
     return (status == KVCL_OK) ? post(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, &p, req_p) : status;
 }

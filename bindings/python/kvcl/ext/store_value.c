@@ -134,11 +134,12 @@ static PyObject *store_upsert_values(PyObject *self, PyObject *args)
 }
 
 /* Keys and a timeout of a call that blocks. */
-static int requested(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, size_t *n_p, uint64_t *timeout_p)
+static int requested(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, size_t *n_p, kvcl_xfer_params_t *params)
 {
     PyObject *keys, *timeout;
 
-    if (!PyArg_ParseTuple(args, "OO", &keys, &timeout) || (kvpy_call_timeout(timeout, timeout_p) != 0) ||
+    *params = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
+    if (!PyArg_ParseTuple(args, "OO", &keys, &timeout) || (kvpy_timeout(timeout, &params->timeout_ns) != 0) ||
         (kvpy_keys(keys, keys_p, n_p) != 0)) {
         return -1;
     }
@@ -153,13 +154,14 @@ static int requested(kvpy_obj_t *store, PyObject *args, kvcl_key_t **keys_p, siz
 static PyObject *store_value_sizes(PyObject *self, PyObject *args)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_xfer_params_t params;
     PyObject      *list  = NULL;
     kvcl_status_t *each, status;
-    uint64_t      *bytes, timeout;
+    uint64_t      *bytes;
     kvcl_key_t    *keys;
     size_t        n, i;
 
-    if (requested(store, args, &keys, &n, &timeout) != 0) {
+    if (requested(store, args, &keys, &n, &params) != 0) {
         return NULL;
     }
     bytes = PyMem_RawCalloc(n + 1, sizeof(*bytes));
@@ -167,7 +169,7 @@ static PyObject *store_value_sizes(PyObject *self, PyObject *args)
     if ((bytes == NULL) || (each == NULL)) {
         PyErr_NoMemory();
     } else {
-        KVPY_CALL(store, status, kvcl_store_value_sizes(store->handle, keys, n, bytes, each, timeout));
+        KVPY_CALL(store, status, kvcl_store_value_sizes(store->handle, keys, n, bytes, each, &params));
         for (i = 0; (i < n) && ((status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND)); ++i) {
             status = (each[i] != KVCL_OK) ? each[i] : status; /* absent is an answer, anything else is none */
         }
@@ -187,15 +189,15 @@ static PyObject *store_value_sizes(PyObject *self, PyObject *args)
 static PyObject *store_remove_values(PyObject *self, PyObject *args)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_xfer_params_t params;
     kvcl_status_t status;
-    uint64_t      timeout;
     kvcl_key_t    *keys;
     size_t        n;
 
-    if (requested(store, args, &keys, &n, &timeout) != 0) {
+    if (requested(store, args, &keys, &n, &params) != 0) {
         return NULL;
     }
-    KVPY_CALL(store, status, kvcl_store_remove_values(store->handle, keys, n, timeout));
+    KVPY_CALL(store, status, kvcl_store_remove_values(store->handle, keys, n, &params));
     PyMem_RawFree(keys);
     if (status != KVCL_OK) {
         return kvpy_raise(status, NULL);
@@ -223,13 +225,13 @@ static PyObject *key_list(const kvcl_key_t *keys, size_t n)
 static PyObject *store_value_keys(PyObject *self, PyObject *args)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    kvcl_xfer_params_t params;
     PyObject      *list  = NULL;
     kvcl_status_t status;
-    uint64_t      timeout;
     kvcl_key_t    *keys, *all = NULL, *more;
     size_t        n, cap = 64;
 
-    if (requested(store, args, &keys, &n, &timeout) != 0) {
+    if (requested(store, args, &keys, &n, &params) != 0) {
         return NULL;
     }
     if (n != 1) {
@@ -246,7 +248,7 @@ static PyObject *store_value_keys(PyObject *self, PyObject *args)
         }
         all = more;
         n   = 0;
-        KVPY_CALL(store, status, kvcl_store_value_keys(store->handle, keys, all, cap, &n, timeout));
+        KVPY_CALL(store, status, kvcl_store_value_keys(store->handle, keys, all, cap, &n, &params));
         more = (status == KVCL_ERR_NO_SPACE) && (n > cap) ? all : NULL;
         cap  = n;
     } while (more != NULL);
