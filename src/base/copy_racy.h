@@ -6,10 +6,12 @@
 #ifndef KVCL_BASE_COPY_RACY_H
 #define KVCL_BASE_COPY_RACY_H
 
+#include "base/sanitizers.h"
+
 #include <stddef.h>
 #include <string.h>
 
-#if defined(__SANITIZE_THREAD__)
+#if KVCL_TSAN
 
 void __tsan_write_range(void *addr, long size);
 

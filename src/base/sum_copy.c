@@ -10,6 +10,7 @@
 #include "base/sum_copy.h"
 
 #include "base/copy_racy.h"
+#include "base/sanitizers.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 enum { SHORT = 240, SLICE = 8192, STRIPES = KVCL_SUM_BLOCK / KVCL_SUM_STRIPE, SECRET_STEP = 8, SECRET_LAST = 7 };
 
 /* ThreadSanitizer is to see the racy copy as such, so it gets the plain way. */
-#if defined(KVCL_HAVE_XXH3_INSIDE) && defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(KVCL_HAVE_XXH3_INSIDE) && defined(__x86_64__) && !KVCL_TSAN
 #include <immintrin.h>
 
 #define AVX2        __attribute__((target("avx2")))

@@ -16,6 +16,7 @@
 #include "dir/slots.h"
 
 #include "base/error.h"
+#include "base/sanitizers.h"
 
 #include <assert.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static const char *const names[3] = {"FREE", "FILLING", "PUBLISHED"};
  * stands in, which it does know. */
 static void full_fence(void)
 {
-#if defined(__SANITIZE_THREAD__)
+#if KVCL_TSAN
     static _Atomic int order;
 
     atomic_fetch_add_explicit(&order, 1, memory_order_seq_cst);
@@ -254,7 +255,7 @@ bool kvcl_slots_check_all(const kvcl_slots_t *slots)
 
 bool kvcl_slots_gen_is(const _Atomic uint32_t *word, uint32_t gen)
 {
-#if defined(__SANITIZE_THREAD__)
+#if KVCL_TSAN
     full_fence();
 #else
     atomic_thread_fence(memory_order_acquire); /* the bytes, then the word */

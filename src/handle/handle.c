@@ -11,6 +11,7 @@
 #include "handle/handle.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sanitizers.h"
 #include "handle/fork.h"
 
 #include <pthread.h>
@@ -18,7 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if KVCL_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/lsan_interface.h>
 #define POISON(_addr, _len)   ASAN_POISON_MEMORY_REGION(_addr, _len)

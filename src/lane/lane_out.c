@@ -3,6 +3,7 @@
  */
 #include "config.h"
 #include "lane/lane_impl.h"
+#include "base/sanitizers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static ssize_t send_some(const kvcl_lane_t *lane, struct iovec *iov, int n)
     ssize_t       sent;
 
     do {
-#ifdef __SANITIZE_THREAD__
+#if KVCL_TSAN
         sent = syscall(SYS_sendmsg, lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 #else
         sent = sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);

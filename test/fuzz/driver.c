@@ -1,11 +1,13 @@
 /*
  * Drives a fuzz target without libFuzzer: random inputs, then mutations of inputs that it made before.
- * The seed is printed; TEST_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and
- * those under a sanitizer, end after 30 s and say how many runs that were. A file named on the command line is given to the
- * target once, as libFuzzer does, so a finding of either can be replayed.
+ * The seed is printed; TEST_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and those
+ * under a sanitizer, end after 30 s and print how many runs that were. The target fuzz_<x> runs the files of
+ * test/fuzz/seeds/<x> first. It runs a file that is named on the command line once, as libFuzzer does, so a finding of
+ * either can be replayed.
  */
 #include "config.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -105,6 +107,35 @@ static int replay(const char *path)
     return 0;
 }
 
+/* Inputs that were found once (test/fuzz/seeds). "make check" gives top_srcdir. */
+static int replay_seeds(const char *program)
+{
+    const char    *top = getenv("top_srcdir"), *name = strstr(program, "fuzz_");
+    char          folder[1024], path[2048];
+    DIR           *dir;
+    struct dirent *entry;
+    int           rc = 0;
+
+    for (; (name != NULL) && (strstr(name + 1, "fuzz_") != NULL); name = strstr(name + 1, "fuzz_")) {
+    }
+    if ((top == NULL) || (name == NULL)) {
+        return 0;
+    }
+    (void)snprintf(folder, sizeof(folder), "%s/test/fuzz/seeds/%s", top, name + 5);
+    dir = opendir(folder);
+    while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
+        if (entry->d_name[0] != '.') {
+            (void)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+            printf("seed %s\n", entry->d_name);
+            rc |= replay(path);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return rc;
+}
+
 static uint64_t from_env(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -125,6 +156,9 @@ int main(int argc, char **argv)
     }
     if (argc > 1) {
         return rc;
+    }
+    if (replay_seeds(argv[0]) != 0) {
+        return 1;
     }
 
     printf("TEST_SEED=%" PRIu64 " FUZZ_RUNS=%" PRIu64 "\n", seed, runs);
