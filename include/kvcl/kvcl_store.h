@@ -186,8 +186,10 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
  *
  * Completes when the directory lists all copies; params->copies receives the number of copies of each block. Where keys
- * have two homes (replicas of 2 or more) one home is enough: a silent home is notified when it replies again. Suspected
- * ranks get no copies. With fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK.
+ * have two homes (replicas of 2 or more) one home is enough: a silent home is notified when it replies again. A block of
+ * two copies is found after any one rank has failed, if both homes replied. If one was silent and the other fails before
+ * the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With fewer than
+ * R ranks there are as many copies as ranks, and the put is KVCL_OK.
  *
  * When the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
  * with KVCL_PUT_WAIT it blocks until there is room or the deadline has passed.

@@ -107,9 +107,18 @@ void kvcl_bundle_flush(kvcl_peer_t *peer)
     }
     if (status < 0) { /* a post must not report the failure to its caller here */
         kvcl_log_debug("%s: messages that waited cannot leave", peer->name);
-        peer->bundle_lost = true;
+        peer->unsent = true;
         list(peer);
     }
+}
+
+void kvcl_bundle_refused(kvcl_peer_t *peer)
+{
+    kvcl_assert_locked(peer->ctx);
+    kvcl_log_debug("%s: a message cannot leave", peer->name);
+    peer->unsent = true;
+    list(peer);
+    kvcl_engine_kick(peer->ctx); /* no thread waits for the messages that will never leave */
 }
 
 bool kvcl_bundles_flush(kvcl_context_h ctx)
@@ -121,8 +130,8 @@ bool kvcl_bundles_flush(kvcl_context_h ctx)
         ctx->peers.bundled = peer->next_bundled;
         peer->is_bundled   = false;
         kvcl_bundle_flush(peer);
-        if (peer->bundle_lost) {
-            peer->bundle_lost = false;
+        if (peer->unsent) {
+            peer->unsent = false;
             kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
         }
     }

@@ -18,6 +18,9 @@ bool kvcl_bundle_add(kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, c
 /** What waits for this peer, or for any, leaves. True: there was something; requests may have ended meanwhile. */
 void kvcl_bundle_flush(kvcl_peer_t *peer);
 bool kvcl_bundles_flush(struct kvcl_context *ctx);
+/** The transport has refused a message to this peer, for another reason than memory. The peer fails when messages leave
+ * next: its requests must not end inside the call that posts one of them. */
+void kvcl_bundle_refused(kvcl_peer_t *peer);
 /** Between these posts wait. */
 void kvcl_bundles_begin(struct kvcl_context *ctx);
 void kvcl_bundles_end(struct kvcl_context *ctx);

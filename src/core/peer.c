@@ -236,11 +236,17 @@ static void address(const kvcl_peer_t *peer, kvcl_msg_t *msg)
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
                                  size_t n_iov, kvcl_xport_send_t *send)
 {
+    kvcl_status_t status;
+
     if (peer->state != KVCL_PEER_READY) {
         return KVCL_ERR_RANK_FAILED;
     }
     address(peer, msg);
-    return peer->ops->am_send(peer->ep, msg, hdr_len, iov, n_iov, 0, send);
+    status = peer->ops->am_send(peer->ep, msg, hdr_len, iov, n_iov, 0, send);
+    if ((status < 0) && (status != KVCL_ERR_NO_MEMORY) && (status != KVCL_ERR_INVALID_PARAM)) {
+        kvcl_bundle_refused(peer); /* the endpoint has failed; the transport reports that later */
+    }
+    return status;
 }
 
 kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,

@@ -58,7 +58,7 @@ typedef struct kvcl_peer {
     bool                lane_key_given;
     struct kvcl_bundle  *bundle;    /* bundle.h: what waits to leave; NULL: nothing yet */
     struct kvcl_peer    *next_bundled;
-    bool                bundle_lost; /* messages that waited could not leave: it fails soon */
+    bool                unsent; /* the transport refused a message: the peer fails soon (bundle.h) */
     bool                is_bundled; /* in the context's list of those with a bundle that waits */
     unsigned            answers_due; /* questions that it answers at once, and has not yet */
     char                name[32];   /* for logs */

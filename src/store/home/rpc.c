@@ -69,6 +69,13 @@ static const kvcl_rpc_kind_t *kind_of(const kvcl_rpc_t *rpc)
     return &kvcl_store_room(rpc->store->ctx)->kinds[rpc->kind];
 }
 
+/* Its failure ends the requests to it. One that ended sooner would end beside a rank that still counts as a home, and
+ * the keys of this home would seem to be absent, though the other home lists them. */
+static bool fails_soon(const kvcl_peer_t *peer)
+{
+    return peer->unsent && (peer->state == KVCL_PEER_READY);
+}
+
 static void send_rpc(kvcl_rpc_t *rpc)
 {
     kvcl_msg_dir_request_t out = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = rpc->kind, .op = rpc->req.id},
@@ -83,7 +90,7 @@ static void send_rpc(kvcl_rpc_t *rpc)
     } else {
         status = kvcl_peer_post(rpc->peer, &out.msg, sizeof(out), rpc->payload, rpc->len);
     }
-    if (status != KVCL_OK) {
+    if ((status != KVCL_OK) && !fails_soon(rpc->peer)) {
         end(rpc, status, NULL, 0);
     }
 }
