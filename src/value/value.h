@@ -1,10 +1,12 @@
 /*
- * Values: bytes of any length in the blocks of pools (kvcl_store_value.h says how they lie).
+ * Values: bytes of any length in the blocks of pools (kvcl_store_value.h describes their form).
  *
- *   value_head.c        the head as it lies in a pool, and the keys made from it: pure
- *   value_memory.c      plain memory: extents, and blocks of it that gets write into
- *   value_get.c   gets; value_put.c: puts; value_far.c: of a rank without a pool; value_part.c: parts into pools, here and elsewhere
- *   value_ops.c   sizes, keys, removal, parts; value_query.c: the queries behind them
+ *   value_head.c     the head as it lies in a pool, and the keys made from it: pure
+ *   value_memory.c   plain memory: extents, and blocks of it that gets write into
+ *   value_get.c      gets; value_round.c: the blocks of one round of a get
+ *   value_put.c      puts; value_far.c: puts by a rank without a pool
+ *   value_part.c     parts into pools, of this rank and of others
+ *   value_ops.c      sizes, keys, removal of values and parts; value_query.c: the queries behind them
  */
 #ifndef KVCL_VALUE_H
 #define KVCL_VALUE_H
@@ -17,21 +19,21 @@
 enum { KVCL_VALUE_VERSION = 1, KVCL_VALUE_NONCE_BYTES = 16 };
 #define KVCL_VALUE_MAGIC UINT64_C(0x314c41564c43564b) /* "KVCLVAL1" */
 
-/* The first bytes of a head's block, little-endian; bytes of a value without parts follow, then zeros. */
+/* The first bytes of a head's block, little-endian. The bytes of a value without parts follow, then zeros. */
 typedef struct kvcl_value_head {
     uint64_t   magic;
     uint32_t   version;
-    uint32_t   reserved;   /* 0 */
-    uint64_t   bytes;      /* of the value */
-    uint64_t   part_bytes; /* of one part: the pool's block size */
-    uint64_t   parts;      /* 0: the bytes follow the head */
+    uint32_t   reserved;                      /* 0 */
+    uint64_t   bytes;                         /* of the value */
+    uint64_t   part_bytes;                    /* of one part: the pool's block size */
+    uint64_t   parts;                         /* 0: the value's bytes follow the head */
     uint8_t    nonce[KVCL_VALUE_NONCE_BYTES]; /* of this put */
-    kvcl_key_t key;        /* the value's */
-    uint64_t   check;      /* XXH3 of all before */
+    kvcl_key_t key;                           /* the value's */
+    uint64_t   check;                         /* XXH3 of all fields before */
 } kvcl_value_head_t;
 _Static_assert(sizeof(kvcl_value_head_t) == 96, "pool format");
 
-/* How many parts a value has: 0 if it fits behind a head. */
+/* The number of a value's parts: 0 if it fits after a head. */
 static inline uint64_t kvcl_value_parts(uint64_t bytes, uint64_t block_bytes)
 {
     return ((block_bytes >= sizeof(kvcl_value_head_t)) && (bytes <= block_bytes - sizeof(kvcl_value_head_t)))
@@ -41,56 +43,57 @@ static inline uint64_t kvcl_value_parts(uint64_t bytes, uint64_t block_bytes)
 void kvcl_value_head_make(const kvcl_key_t *key, uint64_t bytes, uint64_t block_bytes,
                           const uint8_t nonce[KVCL_VALUE_NONCE_BYTES], kvcl_value_head_t *head);
 
-/** block is of block_bytes, from anybody: false, and *head is zero, if it is no head of this key's value. What passes
- * has a length, parts and part_bytes that belong together, and at most KVCL_VALUE_PARTS_MAX parts. */
+/** block has block_bytes bytes, which may come from any rank. False, and *head is zero, if it is not the head of this
+ * key's value. An accepted head has a length, parts and part_bytes that belong together, and at most
+ * KVCL_VALUE_PARTS_MAX parts. */
 bool kvcl_value_head_read(const void *block, uint64_t block_bytes, const kvcl_key_t *key, kvcl_value_head_t *head);
 
-/** From which the keys of parts are made, once. */
+/** The seed of the keys of parts. */
 void kvcl_value_seed(const kvcl_value_head_t *head, kvcl_key_t *seed);
-/** The key of part i: 16 neighbours share a tag, so a home. */
+/** The key of part i: 16 neighbours share a tag, and so a home. */
 void kvcl_value_part_key(const kvcl_key_t *seed, uint64_t i, kvcl_key_t *key);
 
 /* ---- plain memory (value_memory.c) ---- */
 
-/* A place in a value. */
+/* A position in a value. */
 typedef struct kvcl_value_at {
     const kvcl_value_t *value;
-    size_t             extent; /* which */
-    size_t             offset; /* in it */
+    size_t             extent; /* index of the extent */
+    size_t             offset; /* bytes into it */
 } kvcl_value_at_t;
 
-/** Its length. False: an extent is NULL, or they are too long together. */
+/** The length of a value in bytes. False: an extent is NULL, or the sum is too large. */
 bool  kvcl_value_bytes(const kvcl_value_t *value, uint64_t *bytes_p);
-/** Bytes out of, or into, the value; at moves on. */
+/** Copy bytes out of, or into, the value; at advances. */
 void  kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes);
 void  kvcl_value_write(kvcl_value_at_t *at, const void *from, uint64_t bytes);
 void  kvcl_value_skip(kvcl_value_at_t *at, uint64_t bytes);
-/** The next bytes as they lie, if they lie in one piece; at moves on then. Else NULL, and it stays. */
+/** The address of the next bytes, if they are contiguous; at advances then. Otherwise NULL, and at does not move. */
 void *kvcl_value_piece(kvcl_value_at_t *at, uint64_t bytes);
 
-/* Memory as blocks of a cache that nobody registered: a get's destination (only the shape and the base are looked at).
+/* Memory as blocks of a cache that was never registered: a get's destination (only the shape and the base are used).
  * All addresses that differ by multiples of the block size are blocks of one view. */
 typedef struct kvcl_view {
     struct kvcl_cache cache;
     uintptr_t         base;
 } kvcl_view_t;
 
-/** The view that has addr as a block; block_bytes of a shape from kvcl_view_shape. False: addr cannot be one. */
+/** The view that has addr as a block; shape is from kvcl_view_shape. False: addr cannot be one. */
 bool kvcl_view_at(kvcl_view_t *view, kvcl_context_h ctx, const kvcl_shape_t *shape, const void *addr);
-/** Which block of it addr is; false: none. */
+/** The number of the block at addr; false: none. */
 bool kvcl_view_id(const kvcl_view_t *view, const void *addr, uint32_t *id_p);
 kvcl_status_t kvcl_view_shape(uint64_t block_bytes, kvcl_shape_t *shape) KVCL_MUST_CHECK;
 
 /* ---- between the calls ---- */
 
-/** Of the blocks of values in this store; 0: no rank has a pool. */
+/** Bytes of a block of values in this store; 0: no rank has a pool. */
 static inline uint64_t kvcl_value_block(const struct kvcl_store *store)
 {
     return store->value_block;
 }
 
-/** No lock; blocks until the deadline. The heads of n values: status[i] KVCL_OK: heads[i] is set; parts 0 and bytes B
- * for a plain block of the key. */
+/** No lock; blocks until the deadline. The heads of n values. If status[i] is KVCL_OK, heads[i] is set; for a plain
+ * block under the key, parts is 0 and bytes the size of a block. */
 kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_value_head_t *heads,
                                kvcl_status_t *status, uint64_t deadline_ns) KVCL_MUST_CHECK;
 
@@ -100,25 +103,25 @@ static inline bool kvcl_value_is_plain(const kvcl_value_head_t *head)
     return head->magic == 0;
 }
 
-/** No lock; blocks until the deadline. Are all parts of the value somewhere? */
+/** No lock; blocks until the deadline. Does some rank hold each part of the value? */
 bool        kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns);
-/** No lock. Parts are removed everywhere, in the background. */
+/** No lock. Remove the parts at every rank, in the background. */
 void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head);
 
 /* ---- blocks into pools (value_part.c) ---- */
 
 enum { KVCL_VALUE_RANKS_MAX = 16 };
 
-/* A put under way, inside its call. */
+/* A put in progress, inside its call. */
 typedef struct kvcl_value_put {
     kvcl_store_h  store;
     unsigned      copies;
     uint64_t      tenant;
     uint64_t      flags;       /* KVCL_PUT_WAIT */
     uint64_t      deadline_ns;
-    uint64_t      holder;      /* of the pins that keep parts elsewhere until the head is there */
-    kvcl_list_t   runs;        /* run_t.link: those under way, the oldest first */
-    kvcl_list_t   kept;        /* those that are over: their blocks are pinned */
+    uint64_t      holder;      /* of the pins that keep parts at other ranks until the head is listed */
+    kvcl_list_t   runs;        /* run_t.link: runs in flight, the oldest first */
+    kvcl_list_t   kept;        /* runs that have ended: their blocks are pinned */
     unsigned      n_runs;
 } kvcl_value_put_t;
 
@@ -126,28 +129,29 @@ typedef void (*kvcl_value_fill_t)(void *arg, size_t i, void *block);
 
 void kvcl_value_put_init(kvcl_value_put_t *put, kvcl_store_h store);
 
-/** No lock. n blocks of my pool, FILLING; with KVCL_PUT_WAIT waits for room. */
+/** No lock. Take n blocks of this rank's pool, FILLING; with KVCL_PUT_WAIT wait for room. A failure sets the sentence,
+ * which begins with put->call. */
 kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots) KVCL_MUST_CHECK;
 void          kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n);
-/** No lock. Fill the blocks in slots by fill(arg, i, block) and sum them: recs[i].loc.checksum. */
+/** No lock. Fill the blocks in slots by fill(arg, i, block) and compute their checksums: recs[i].loc.checksum. */
 void          kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
                               kvcl_store_rec_t *recs);
-/** Lock held. Publish them under recs[i].key; nobody is told. recs is then of those that were (how many is returned,
- * the end of the array left alone): what is here meanwhile is not taken twice. item (may be NULL) moves along. */
+/** Lock held. Publish the blocks under recs[i].key; homes are not notified. A block whose key the pool has meanwhile is
+ * not published. Returns the number published; recs, and item unless NULL, then begin with those. */
 size_t        kvcl_value_publish(const kvcl_value_put_t *put, const uint32_t *slots, size_t n, kvcl_store_rec_t *recs,
                                  uint32_t *item);
 
-/** No lock. All parts of a value, wherever they shall be; the last of them are under way on return. */
+/** No lock. Put all parts of a value, at this rank and others; the last of them are in flight on return. */
 kvcl_status_t kvcl_value_put_parts(kvcl_value_put_t *put, const kvcl_value_head_t *head,
                                    const kvcl_value_t *value) KVCL_MUST_CHECK;
-/** No lock. Until all parts have their copies. */
+/** No lock. Wait until all parts have their copies. */
 kvcl_status_t kvcl_value_parts_wait(kvcl_value_put_t *put) KVCL_MUST_CHECK;
-/** No lock. Parts may be evicted from now on; what is still under way ends first. */
+/** No lock. Parts may be evicted from now on; runs in flight are waited for first. */
 void          kvcl_value_parts_end(kvcl_value_put_t *put);
 
 /* ---- into other ranks' pools (value_far.c) ---- */
 
-/* What a put is about. */
+/* The arguments of a put. */
 typedef struct kvcl_value_far {
     const char               *call;
     const kvcl_value_t       *values;

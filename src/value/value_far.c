@@ -1,9 +1,10 @@
 /*
  * Puts of values by a rank without a pool: their blocks go to ranks that have pools (store/copy/put_far.h).
  *
- * The blocks are made in a small cache of the store's own, the stage, some at a time, and each lot is waited for: so
- * the call blocks, the values' memory may change when it returns, and parts are listed before the head that names them. One
- * put at a time has the stage. A value that is there already, as long and with all of its parts, is left.
+ * The blocks are built in a small cache of the store's own, the stage, one lot at a time, and each lot is waited for.
+ * So the call blocks, the values' memory may change when it returns, and parts are listed before the head that names
+ * them. One put at a time owns the stage. A value that a rank holds already, with the same length and all of its parts,
+ * is skipped.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -18,21 +19,21 @@
 
 enum { STAGE_BYTES = 8 << 20, STAGE_BLOCKS_MAX = 1024 };
 
-/* A put under way, inside its call. */
+/* A put in progress, inside its call. */
 typedef struct far_put {
     kvcl_store_h             store;
     const kvcl_value_far_t   *of;
     kvcl_cache_h             stage;
-    uint64_t                 block;   /* bytes */
+    uint64_t                 block;   /* bytes of one */
     uint32_t                 room;    /* blocks of the stage */
     uint64_t                 deadline_ns;
-    kvcl_value_head_t        *before; /* n: what is there */
+    kvcl_value_head_t        *before; /* n: the values that the keys name now */
     kvcl_status_t            *found;  /* n */
     uint8_t                  *skip;   /* n */
-    uint8_t                  *copies; /* room: of one lot */
+    uint8_t                  *copies; /* room: copies of the blocks of one lot */
     uint32_t                 *ids;    /* room */
     kvcl_key_t               *keys;   /* room */
-    uint32_t                 *item;   /* room: which values' heads */
+    uint32_t                 *item;   /* room: index of the value whose own block it is */
 } far_put_t;
 
 /* ---- the stage ---- */
@@ -57,7 +58,8 @@ static kvcl_status_t take_stage(far_put_t *put)
     char          name[48];
 
     if (!kvcl_engine_wait(store->ctx, is_free, store, put->deadline_ns)) {
-        return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: another put of values is under way", put->of->call);
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: another put of values by this rank was in progress until the deadline: "
+                         "put them together, or with a longer timeout_ns", put->of->call);
     }
     n         = (n < STAGE_BLOCKS_MAX) ? n : STAGE_BLOCKS_MAX;
     put->room = (uint32_t)((n != 0) ? n : 1);
@@ -70,7 +72,7 @@ static kvcl_status_t take_stage(far_put_t *put)
     return status;
 }
 
-static void give_stage(kvcl_store_h store)
+static void release_stage(kvcl_store_h store)
 {
     kvcl_lock(store->ctx);
     store->stage_taken = false;
@@ -85,7 +87,7 @@ static uint8_t *block_at(const far_put_t *put, uint32_t id)
     return (uint8_t *)put->stage->bases[0] + (id * ((stride != 0) ? stride : put->block));
 }
 
-/* The first n blocks of the stage, under keys[]; waited for. */
+/* Put the first n blocks of the stage under keys[], and wait. */
 static kvcl_status_t put_lot(far_put_t *put, uint32_t n)
 {
     const kvcl_xfer_params_t *p    = put->of->params;
@@ -127,7 +129,7 @@ static kvcl_status_t put_parts(far_put_t *put, size_t i)
     return status;
 }
 
-/* What lies under the value's own key. */
+/* Build the block under the value's own key. */
 static void fill_own(const far_put_t *put, size_t i, uint32_t id)
 {
     const kvcl_value_head_t *head = &put->of->heads[i];
@@ -171,9 +173,9 @@ static kvcl_status_t put_owns(far_put_t *put)
     return first;
 }
 
-/* ---- what is there already ---- */
+/* ---- what the keys name now ---- */
 
-static kvcl_status_t look(far_put_t *put)
+static kvcl_status_t read_before(far_put_t *put)
 {
     const kvcl_value_far_t *of = put->of;
     kvcl_key_t             *keys = malloc(of->n * sizeof(*keys));
@@ -191,14 +193,14 @@ static kvcl_status_t look(far_put_t *put)
         put->skip[i] = !of->instead && (put->found[i] == KVCL_OK) && (put->before[i].bytes == of->heads[i].bytes) &&
                        kvcl_value_has_parts(put->store, &put->before[i], put->deadline_ns);
         if (of->params->copies != NULL) {
-            of->params->copies[i] = put->skip[i] ? 1 : 0; /* it is there: how often was not asked */
+            of->params->copies[i] = put->skip[i] ? 1 : 0; /* its number of copies was not queried */
         }
     }
     free(keys);
     return status;
 }
 
-/* What the keys named so far goes everywhere; its parts last. */
+/* Remove what the keys named so far, at every rank; drop() removes its parts afterwards. */
 static kvcl_status_t leave(far_put_t *put)
 {
     const kvcl_value_far_t *of   = put->of;
@@ -235,7 +237,7 @@ static void drop(far_put_t *put, const kvcl_value_head_t *heads, bool found_only
 
 static kvcl_status_t put_all(far_put_t *put)
 {
-    kvcl_status_t status = look(put);
+    kvcl_status_t status = read_before(put);
     size_t        i;
 
     for (i = 0; (status == KVCL_OK) && (i < put->of->n); ++i) {
@@ -285,13 +287,13 @@ kvcl_status_t kvcl_value_put_far(kvcl_store_h store, const kvcl_value_far_t *of,
 
     if (put.stage == NULL) {
         if (status != KVCL_ERR_TIMED_OUT) {
-            give_stage(store);
+            release_stage(store);
         }
         return status;
     }
     status = make(&put);
     status = (status == KVCL_OK) ? put_all(&put) : status;
-    give_stage(store);
+    release_stage(store);
     for (i = 0; (of->params->status != NULL) && (status == KVCL_OK) && (i < of->n); ++i) {
         of->params->status[i] = KVCL_OK;
     }

@@ -1,15 +1,16 @@
 /*
- * Gets of values: in rounds, each one or a few gets of blocks (get/get_rounds.c).
+ * Gets of values: in rounds, each of one or a few gets of blocks (get/get_rounds.c).
  *
- * A round takes blocks of as many values as there is room for: first what lies under a value's own key (a plain block)
- * or under its head's; then, of values with parts, all parts at once, from all who hold them. A block that lies in one
- * piece of the user's memory is fetched there, by a view (value.h) for all memory of its alignment; heads, ends and
- * blocks cut by extents come by a buffer. A value whose parts are gone is looked at again, by another head than the one
- * that named them: it may have been replaced meanwhile, or put by several ranks.
+ * A round takes blocks of as many values as there is room for: first the block under a value's own key (a plain block)
+ * or under its head's key; then, of values with parts, all parts at once, from all ranks that hold them. A block whose
+ * destination is contiguous in the user's memory is fetched straight into it, by a view (value.h) for all memory of its
+ * alignment. Heads, ends, and blocks that extents cut go through a buffer. If parts of a value are missing, its head is
+ * fetched again, from another copy than the one that named them: the value may have been replaced meanwhile, or put by
+ * several ranks.
  *
- * One thread at a time runs a get, without the lock: the caller's, then whoever ends a round's last get (outstanding,
- * under the lock). It becomes a request when a round cannot be done inside the call. The request completes when no get
- * of blocks is left, so nothing is written afterwards.
+ * One thread at a time runs a get, without the lock: the caller's, then the thread that ends a round's last get
+ * (outstanding, under the lock). The get becomes a request when a round cannot be done inside the call. The request
+ * completes when no get of blocks is left, so nothing is written afterwards.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -38,8 +39,8 @@ static void release(kvcl_req_t *req)
 
 static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
-    kvcl_vget_t   *get = kvcl_container_of(req, kvcl_vget_t, req);
-    unsigned i;
+    kvcl_vget_t *get = kvcl_container_of(req, kvcl_vget_t, req);
+    unsigned    i;
 
     get->stopping = (get->stopping == KVCL_OK) ? status : get->stopping;
     for (i = 0; i <= KVCL_VGET_VIEWS_MAX; ++i) { /* n_groups may be changing */
@@ -89,7 +90,7 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
 static const kvcl_req_class_t vget_class = {
     .name = "store-get-values", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static void done(kvcl_vget_one_t *one, kvcl_status_t why)
 {
@@ -97,14 +98,14 @@ static void done(kvcl_vget_one_t *one, kvcl_status_t why)
     one->state = KVCL_VGET_DONE;
 }
 
-/* The head was here: the next one comes from elsewhere. gen is 0, for nothing is to be fetched from there. */
+/* The head came from here: the next one must come from another copy. gen is 0, for it is not a place to fetch from. */
 static void note_from(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one)
 {
     const kvcl_dir_loc_t *from = &get->from[item->place];
 
-    one->not_here = (kvcl_dir_loc_t){.source   = (from->gen != 0) ? kvcl_dir_loc_tag(from) : 0,
-                                     .flags    = from->flags,
-                                     .checksum = from->checksum};
+    one->avoid = (kvcl_dir_loc_t){.source   = (from->gen != 0) ? kvcl_dir_loc_tag(from) : 0,
+                                  .flags    = from->flags,
+                                  .checksum = from->checksum};
 }
 
 static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one, const uint8_t *block)
@@ -118,9 +119,9 @@ static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl
         done(one, KVCL_ERR_NOT_FOUND);
         return;
     }
-    if ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0)) { /* its parts are gone */
+    if ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0)) { /* its parts are missing */
         one->state = KVCL_VGET_QUERY;
-        if ((++one->tries >= TRIES) || (one->not_here.source == 0)) {
+        if ((++one->tries >= TRIES) || (one->avoid.source == 0)) {
             done(one, KVCL_ERR_NOT_FOUND);
         }
         return;
@@ -141,7 +142,7 @@ static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl
 
 static void take_item(kvcl_vget_t *get, const kvcl_vget_item_t *item)
 {
-    kvcl_vget_one_t           *one   = &get->ones[item->one];
+    kvcl_vget_one_t *one   = &get->ones[item->one];
     kvcl_status_t   got    = get->got[item->place];
     const uint8_t   *block = (item->group == 0) ? get->bounce + (item->id * get->block) : NULL;
     kvcl_value_at_t at     = item->at;
@@ -166,8 +167,8 @@ static void take_item(kvcl_vget_t *get, const kvcl_vget_item_t *item)
 
 static void take_round(kvcl_vget_t *get)
 {
-    uint32_t i;
-    kvcl_vget_one_t    *one;
+    uint32_t        i;
+    kvcl_vget_one_t *one;
 
     for (i = 0; i < get->n_items; ++i) {
         take_item(get, &get->items[i]);
@@ -178,7 +179,7 @@ static void take_round(kvcl_vget_t *get)
             continue;
         }
         if ((one->why == KVCL_ERR_NOT_FOUND) && (++one->tries < TRIES)) {
-            one->state = KVCL_VGET_QUERY; /* replaced meanwhile? */
+            one->state = KVCL_VGET_QUERY; /* it may have been replaced meanwhile */
         } else if ((one->why != KVCL_OK) || (one->next == one->head.parts)) {
             done(one, one->why);
         }
@@ -192,23 +193,23 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped);
 
 static void on_got(void *arg, kvcl_status_t status)
 {
-    kvcl_vget_group_t        *group = arg;
-    kvcl_vget_t         *get   = group->get;
-    kvcl_context_h ctx    = get->store->ctx;
-    kvcl_status_t  stopped;
-    bool           last;
+    kvcl_vget_group_t *group = arg;
+    kvcl_vget_t       *get   = group->get;
+    kvcl_context_h    ctx    = get->store->ctx;
+    kvcl_status_t     stopped;
+    bool              last;
 
-    (void)status; /* each block has its own */
+    (void)status; /* each block has its own status */
     kvcl_lock(ctx);
     group->req = NULL;
     last       = (--get->outstanding == 0);
     stopped    = get->stopping;
     kvcl_unlock(ctx);
     if (last && (stopped != KVCL_OK)) {
-        (void)!finish(get, stopped); /* some of the round may never have begun */
+        (void)!finish(get, stopped); /* some gets of the round may never have begun */
     } else if (last) {
         take_round(get);
-        (void)!run(get); /* a request by now: it tells */
+        (void)!run(get); /* it is a request by now, and carries the status */
     }
 }
 
@@ -230,12 +231,12 @@ static void get_now(kvcl_vget_t *get, kvcl_vget_group_t *group)
                                NULL, &final);
 }
 
-/* Lock held. The gets that are left of the round. */
+/* Lock held. Post the gets of the round that get_now() did not do. */
 static void post(kvcl_vget_t *get)
 {
-    kvcl_status_t status = KVCL_OK;
-    kvcl_vget_group_t       *group;
-    unsigned      i;
+    kvcl_status_t     status = KVCL_OK;
+    kvcl_vget_group_t *group;
+    unsigned          i;
 
     kvcl_assert_locked(get->store->ctx);
     for (i = 0; (i < get->n_groups) && (status == KVCL_OK) && (get->stopping == KVCL_OK); ++i) {
@@ -259,7 +260,7 @@ static void post(kvcl_vget_t *get)
     }
 }
 
-/* stopped: what those get that are not done. */
+/* stopped: the status of values that are not done. */
 static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
 {
     kvcl_context_h ctx    = get->store->ctx;
@@ -314,8 +315,8 @@ static kvcl_status_t start(kvcl_vget_t *get)
     return status;
 }
 
-/* Lock held. What of a round was not done inside the call; how many gets are under way. */
-static unsigned go_on(kvcl_vget_t *get, kvcl_status_t status, unsigned left)
+/* Lock held. Start the gets of a round that were not done inside the call; returns how many are in flight. */
+static unsigned start_left(kvcl_vget_t *get, kvcl_status_t status, unsigned left)
 {
     kvcl_assert_locked(get->store->ctx);
     status = ((status == KVCL_OK) && (left != 0)) ? start(get) : status;
@@ -330,7 +331,7 @@ static unsigned go_on(kvcl_vget_t *get, kvcl_status_t status, unsigned left)
     return --get->outstanding;
 }
 
-/* Round by round, until one is under way or nothing is left; the get may be gone on return. */
+/* Run rounds until one is in flight or none is left; may free the get. */
 static kvcl_status_t run(kvcl_vget_t *get)
 {
     kvcl_context_h ctx = get->store->ctx;
@@ -350,11 +351,11 @@ static kvcl_status_t run(kvcl_vget_t *get)
             }
         }
         kvcl_lock(ctx);
-        in_flight = go_on(get, status, left);
+        in_flight = start_left(get, status, left);
         stopped   = get->stopping;
         kvcl_unlock(ctx);
         if (in_flight != 0) {
-            return KVCL_OK; /* the last of them goes on */
+            return KVCL_OK; /* the last of them continues */
         }
         if (stopped == KVCL_OK) {
             take_round(get);
@@ -371,7 +372,7 @@ static kvcl_status_t make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
     size_t        n_extents = 0, i;
     bool          split     = false;
     kvcl_extent_t *extents;
-    kvcl_vget_t        *get;
+    kvcl_vget_t   *get;
     uint64_t      room;
 
     for (i = 0; i < n; ++i) {
@@ -419,7 +420,7 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
     kvcl_status_t      result = kvcl_store_check(store, keys, n, call);
     kvcl_xfer_params_t p;
     uint64_t           bytes;
-    kvcl_vget_t             *get;
+    kvcl_vget_t        *get;
     size_t             i;
 
     if ((result != KVCL_OK) || ((result = kvcl_xfer_params(params, KVCL_CALL_STORE_GET_VALUES, &p)) != KVCL_OK)) {
@@ -436,7 +437,7 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
     if (n == 0) {
         return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
     }
-    if (kvcl_value_block(store) == 0) { /* nobody can have put one */
+    if (kvcl_value_block(store) == 0) { /* no rank can have put one */
         for (i = 0; i < n; ++i) {
             if (status != NULL) {
                 status[i] = KVCL_ERR_NOT_FOUND;

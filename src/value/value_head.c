@@ -2,8 +2,8 @@
  * The head of a value as it lies in a pool, and the keys that are made from it. Pure functions.
  *
  * A head is read out of another rank's memory, so everything in it is hostile until compared: the check word, the key
- * it was made for, and lengths that follow from each other. Keys:
- *   head     SHA-256("kvcl-value-head1" || key), bytes 0-1 those of the key, so a prefix's heads lie together too
+ * that it was made for, and lengths that follow from each other. Keys:
+ *   head     SHA-256("kvcl-value-head1" || key), bytes 0-1 those of the key, so the heads of a prefix share a home too
  *   seed     SHA-256("kvcl-value-part1" || nonce || key)
  *   part i   the seed, bytes 0-1 mixed with i / 16, i added to bytes 8-15: no two are equal
  */

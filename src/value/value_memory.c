@@ -23,8 +23,8 @@ bool kvcl_value_bytes(const kvcl_value_t *value, uint64_t *bytes_p)
     return true;
 }
 
-/* The bytes from here to the end of their extent, at most `most`; not 0 while there are some. */
-static uint8_t *here(kvcl_value_at_t *at, uint64_t most, size_t *len_p)
+/* The bytes from the position to the end of their extent, at most `most`; not 0 while any are left. */
+static uint8_t *bytes_at(kvcl_value_at_t *at, uint64_t most, size_t *len_p)
 {
     while (at->offset == at->value->extents[at->extent].bytes) {
         ++at->extent;
@@ -41,7 +41,7 @@ void kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes)
     size_t  len;
 
     for (; bytes != 0; bytes -= len) {
-        from = here(at, bytes, &len);
+        from = bytes_at(at, bytes, &len);
         memcpy(out, from, len);
         out += len;
         at->offset += len;
@@ -55,7 +55,7 @@ void kvcl_value_write(kvcl_value_at_t *at, const void *from, uint64_t bytes)
     size_t        len;
 
     for (; bytes != 0; bytes -= len) {
-        to = here(at, bytes, &len);
+        to = bytes_at(at, bytes, &len);
         memcpy(to, in, len);
         in += len;
         at->offset += len;
@@ -67,7 +67,7 @@ void kvcl_value_skip(kvcl_value_at_t *at, uint64_t bytes)
     size_t len;
 
     for (; bytes != 0; bytes -= len) {
-        (void)here(at, bytes, &len);
+        (void)bytes_at(at, bytes, &len);
         at->offset += len;
     }
 }
@@ -80,7 +80,7 @@ void *kvcl_value_piece(kvcl_value_at_t *at, uint64_t bytes)
     if (bytes == 0) {
         return NULL;
     }
-    piece = here(at, bytes, &len);
+    piece = bytes_at(at, bytes, &len);
     if (len != bytes) {
         return NULL;
     }
@@ -107,7 +107,7 @@ bool kvcl_view_at(kvcl_view_t *view, kvcl_context_h ctx, const kvcl_shape_t *sha
         return false; /* the base would be NULL */
     }
     memset(view, 0, sizeof(*view));
-    /* The base has addr's rest, is not NULL, and lies at most a span below. */
+    /* The base has addr's remainder, is not NULL, and lies at most a span below addr. */
     view->base            = (at - rest > span) ? at - ((span / 2 / shape->block_bytes) * shape->block_bytes)
                                                : rest + shape->block_bytes;
     view->cache.ctx       = ctx;

@@ -1,12 +1,13 @@
 /*
- * Blocks of values into pools: this rank's first, by the caller's thread; then, for runs of parts that belong
- * elsewhere, another rank's, which fetches them as copies (copy/copy_jobs.c) and lists them, and mine are given up.
+ * Blocks of values into pools. Parts go first into this rank's pool, by the caller's thread. A run of parts that
+ * belongs to another rank is then fetched by that rank as copies (copy/copy_jobs.c); once it has listed them, the local
+ * ones are removed.
  *
- * A run is some MiB of a value's parts that go to one rank, so that a get has several holders at work. A few runs are
- * under way at a time, so a value needs room for these here and not for all of it. A run whose rank has no room, or is
- * gone, stays here. Until the head is published no part may be evicted, here (pins of the owner) or there (pins with a
- * holder, kvcl_store_pin, which end by themselves at the deadline): a value that pushed out its own parts would be
- * acked and gone.
+ * A run is some MiB of a value's parts that go to one rank, so a get has several holders at work. A few runs are in
+ * flight at a time, so a value needs room for these in the local pool, and not for all of it. A run whose rank has no
+ * room, or has failed, stays in the local pool. Until the head is published no part may be evicted: local parts are
+ * pinned in the pool, those at other ranks by pins with a holder (kvcl_store_pin), which end by themselves at the
+ * deadline. A value that evicted its own parts would be acknowledged and lost.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -24,18 +25,18 @@ enum { RUN_BYTES = 4 << 20, RUNS_MAX = 8 };
 
 /* Parts that go to one rank. */
 typedef struct run {
-    kvcl_list_t      link;   /* put->runs, then put->kept */
+    kvcl_list_t      link;      /* in put->runs, then in put->kept */
     kvcl_store_h     store;
     uint32_t         rank;
-    kvcl_req_h       req;    /* here: the listing and the copies */
-    kvcl_list_t      rpcs;   /* elsewhere */
-    bool             requested;  /* the answer is still to come */
-    bool             here;   /* the blocks in my pool are the value's */
-    bool             pinned; /* by put->holder, wherever they are */
-    kvcl_status_t    status; /* of the answer */
+    kvcl_req_h       req;       /* local: the listing and the copies */
+    kvcl_list_t      rpcs;      /* remote */
+    bool             requested; /* the answer is outstanding */
+    bool             local;     /* the blocks in the local pool are the value's */
+    bool             pinned;    /* by put->holder, at the ranks that hold them */
+    kvcl_status_t    status;    /* of the answer */
     uint32_t         n;
     kvcl_store_rec_t *recs;
-    uint32_t         *slots; /* then: what kvcl_chain_start calls items */
+    uint32_t         *slots;    /* then: the items of kvcl_chain_start */
     kvcl_key_t       *keys;
     uint8_t          made[KVCL_COPY_MAX];
 } run_t;
@@ -53,7 +54,7 @@ static uint64_t time_left(const kvcl_value_put_t *put)
     return kvcl_deadline_left(put->deadline_ns) + 1;
 }
 
-/* ---- blocks of my pool ---- */
+/* ---- blocks of the local pool ---- */
 
 kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots)
 {
@@ -146,8 +147,8 @@ static run_t *make_run(kvcl_store_h store, uint32_t rank, uint32_t n)
     return run;
 }
 
-/* The parts stay in my pool, or come back to it: they are listed, and get their other copies. */
-static kvcl_status_t list_here(const kvcl_value_put_t *put, run_t *run)
+/* The parts stay in the local pool: list them and start their other copies. */
+static kvcl_status_t list_local(const kvcl_value_put_t *put, run_t *run)
 {
     kvcl_xfer_params_t p = {.size = sizeof(p), .timeout_ns = time_left(put), .tenant = put->tenant};
     uint32_t           i;
@@ -155,7 +156,7 @@ static kvcl_status_t list_here(const kvcl_value_put_t *put, run_t *run)
     for (i = 0; i < run->n; ++i) {
         run->slots[i] = i;
     }
-    run->here = true;
+    run->local = true;
     return kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, NULL, &p, &run->req);
 }
 
@@ -164,18 +165,18 @@ static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     run_t            *run = rpc->arg;
     kvcl_copy_tail_t tail;
 
-    (void)len; /* fits: home/ask.c */
+    (void)len; /* kinds.c: checked lengths */
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         memcpy(run->made, (const uint8_t *)data + sizeof(tail), run->n);
         kvcl_place_took(&run->store->places[run->rank], run->n * run->store->value_block, tail.pool_free);
     }
-    run->status = status;
-    run->requested  = false;
+    run->status    = status;
+    run->requested = false;
     kvcl_engine_notify(run->store->ctx);
 }
 
-/* The run's rank is to fetch the parts, and have others fetch them from there. */
+/* Request that the run's rank fetches the parts, and that others fetch them from it. */
 static void query_rank(const kvcl_value_put_t *put, run_t *run)
 {
     kvcl_store_h     store = put->store;
@@ -218,26 +219,26 @@ static bool is_closing(void *arg)
     return ((const struct kvcl_store *)arg)->closing;
 }
 
-/* Another rank has the parts, listed: mine are given up. */
-static void give_up(run_t *run)
+/* Another rank holds the parts, listed: remove the local ones. */
+static void remove_local(run_t *run)
 {
     kvcl_owner_t     *pool = run->store->value_pool;
-    kvcl_store_rec_t gone;
+    kvcl_store_rec_t removed;
     uint32_t         i;
 
     kvcl_lock(run->store->ctx);
     for (i = 0; !run->store->closing && (i < run->n); ++i) {
         const kvcl_dir_loc_t *loc = &run->recs[i].loc;
         if ((kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &run->recs[i].key) == KVCL_OK) &&
-            (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)run->rank, &gone) == KVCL_OK)) {
+            (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)run->rank, &removed) == KVCL_OK)) {
             ++run->store->n_moved;
         }
     }
     kvcl_unlock(run->store->ctx);
 }
 
-/* No lock: its request here. It has its deadline. */
-static kvcl_status_t wait_here(run_t *run)
+/* No lock. Wait for the local request, which has a deadline. */
+static kvcl_status_t wait_local(run_t *run)
 {
     kvcl_status_t status;
 
@@ -246,8 +247,9 @@ static kvcl_status_t wait_here(run_t *run)
     return status;
 }
 
-/* No lock: what the rank made of it; one that is busy is asked again. What it did not make stays here. */
-static kvcl_status_t wait_elsewhere(const kvcl_value_put_t *put, run_t *run)
+/* No lock. Wait for the rank's answer; a busy rank is tried again. Parts that it did not take stay in the local
+ * pool. */
+static kvcl_status_t wait_remote(const kvcl_value_put_t *put, run_t *run)
 {
     kvcl_status_t status;
     uint32_t      i;
@@ -264,23 +266,23 @@ static kvcl_status_t wait_elsewhere(const kvcl_value_put_t *put, run_t *run)
     for (i = 0; (run->status == KVCL_OK) && (i < run->n) && (run->made[i] >= put->copies); ++i) {
     }
     if ((run->status == KVCL_OK) && (i == run->n)) {
-        give_up(run);
+        remove_local(run);
         return KVCL_OK;
     }
-    status = list_here(put, run);
-    return (status == KVCL_OK) ? wait_here(run) : status;
+    status = list_local(put, run);
+    return (status == KVCL_OK) ? wait_local(run) : status;
 }
 
-/* The oldest run is over when this returns, and its parts, wherever they are, stay until kvcl_value_parts_end. */
+/* Wait for the oldest run. Its parts, at any rank, then stay until kvcl_value_parts_end. */
 static kvcl_status_t reap(kvcl_value_put_t *put)
 {
     run_t         *run   = kvcl_container_of(kvcl_list_pop(&put->runs), run_t, link);
-    kvcl_status_t status = (run->req != NULL) ? wait_here(run) : wait_elsewhere(put, run);
+    kvcl_status_t status = (run->req != NULL) ? wait_local(run) : wait_remote(put, run);
     uint32_t      i;
 
     --put->n_runs;
     kvcl_list_add_tail(&put->kept, &run->link);
-    if ((status == KVCL_OK) && (!run->here || (put->copies > 1))) {
+    if ((status == KVCL_OK) && (!run->local || (put->copies > 1))) {
         for (i = 0; i < run->n; ++i) {
             run->keys[i] = run->recs[i].key;
         }
@@ -316,7 +318,7 @@ void kvcl_value_parts_end(kvcl_value_put_t *put)
     while (!kvcl_list_is_empty(&put->kept)) {
         run = kvcl_container_of(kvcl_list_pop(&put->kept), run_t, link);
         if (run->pinned && !kvcl_deadline_passed(put->deadline_ns)) {
-            /* else its time is over soon */
+            /* at the deadline the pins end by themselves */
             (void)!kvcl_pin_until(put->store, run->keys, run->n, put->holder, 0, put->deadline_ns);
         }
         kvcl_lock(put->store->ctx);
@@ -346,8 +348,8 @@ static void fill_part(void *arg, size_t i, void *block)
     source->left -= bytes;
 }
 
-/* Which ranks take runs of a value of so many bytes: [0] is me. Not more than one if there are not as many others as
- * copies. */
+/* Choose the ranks that take runs of a value of this size; [0] is this rank. It is the only one if fewer other ranks
+ * than copies exist. */
 static unsigned choose_ranks(const kvcl_value_put_t *put, uint64_t bytes, uint16_t *ranks)
 {
     kvcl_store_h   store   = put->store;
@@ -369,7 +371,7 @@ static unsigned choose_ranks(const kvcl_value_put_t *put, uint64_t bytes, uint16
     return n;
 }
 
-/* Room for a run; while there is none, older runs that go elsewhere make some. */
+/* Take room for a run; while there is none, waiting for older runs that go to other ranks makes some. */
 static kvcl_status_t take_room(kvcl_value_put_t *put, run_t *run)
 {
     kvcl_value_put_t at_once = *put;
@@ -401,7 +403,7 @@ static kvcl_status_t begin_run(kvcl_value_put_t *put, run_t *run, source_t *sour
     n = kvcl_value_publish(put, run->slots, run->n, run->recs, NULL);
     kvcl_owner_pin_recs(put->store->value_pool, run->recs, n, true);
     kvcl_unlock(put->store->ctx);
-    run->n = (uint32_t)n; /* less only where the store is being closed: keys of parts are new */
+    run->n = (uint32_t)n; /* fewer only where the store is being closed: keys of parts are new */
     kvcl_list_add_tail(&put->runs, &run->link);
     ++put->n_runs;
     if (put->store->closing) {
@@ -411,8 +413,8 @@ static kvcl_status_t begin_run(kvcl_value_put_t *put, run_t *run, source_t *sour
         query_rank(put, run);
         return KVCL_OK;
     }
-    status = list_here(put, run);
-    if (status != KVCL_OK) { /* nothing is under way: no need to wait for it */
+    status = list_local(put, run);
+    if (status != KVCL_OK) { /* nothing is in flight: no need to wait for it */
         kvcl_list_del(&run->link);
         --put->n_runs;
         kvcl_list_add_tail(&put->kept, &run->link);

@@ -1,9 +1,10 @@
 /*
- * Puts and upserts of values: parts first, in the call; then what lies under the values' own keys, which makes them
- * found, as a put of blocks (copy/chain.c). So a get that finds a head finds parts that were acknowledged before it.
+ * Puts and upserts of values: parts first, inside the call; then the blocks under the values' own keys, by which a
+ * value is found, as a put of blocks (copy/chain.c). So a get that finds a head finds parts that were acknowledged
+ * before it.
  *
- * What an upsert replaces is looked for first, so that its parts can be removed once nothing names them any more. A put
- * that fails before its heads are published removes the parts that it has brought.
+ * An upsert first reads the heads that it replaces, so that their parts can be removed once no head names them any
+ * more. A put that fails before its heads are published removes the parts that it has put.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -23,12 +24,12 @@ typedef struct work {
     size_t                   n;
     bool                     instead;
     uint64_t                 block;
-    uint8_t                  *skip;   /* n: it is here */
+    uint8_t                  *skip;   /* n: the pool holds it already */
     kvcl_value_head_t        *heads;  /* n: of the new values; magic 0: plain blocks */
-    kvcl_value_head_t        *before; /* n: what was there, as far as it has parts; else parts is 0 */
+    kvcl_value_head_t        *before; /* n: the head that the key named, if it has parts; else parts is 0 */
     kvcl_status_t            *found;  /* n */
-    kvcl_store_rec_t         *recs;   /* n: as many as are new; so are the two below */
-    uint32_t                 *item;   /* which of the values */
+    kvcl_store_rec_t         *recs;   /* n: the first n_new are used, also of the next two */
+    uint32_t                 *item;   /* index of the value */
     uint32_t                 *slots;
     size_t                   n_new;
 } work_t;
@@ -53,7 +54,7 @@ static work_t *make(kvcl_store_h store, size_t n)
     return work;
 }
 
-/* ---- what is here already ---- */
+/* ---- what the pool holds already ---- */
 
 /* The key under which a value is found. */
 static void own_key(const work_t *work, size_t i, kvcl_key_t *key)
@@ -65,15 +66,15 @@ static void own_key(const work_t *work, size_t i, kvcl_key_t *key)
     }
 }
 
-/* Does my pool hold it, with as many copies, as long? *head: what it holds. */
-static bool is_here(const work_t *work, size_t i, kvcl_value_head_t *head)
+/* Does the local pool hold it, with the same length and as many copies? *head: the head that it holds. */
+static bool pool_holds(const work_t *work, size_t i, kvcl_value_head_t *head)
 {
     kvcl_store_h      store = work->put.store;
     uint64_t          bytes = work->heads[i].bytes;
     kvcl_owner_node_t *node;
     kvcl_slot_t       *slot;
     kvcl_key_t        key;
-    bool              here  = false;
+    bool              held  = false;
 
     own_key(work, i, &key);
     memset(head, 0, sizeof(*head));
@@ -81,28 +82,28 @@ static bool is_here(const work_t *work, size_t i, kvcl_value_head_t *head)
     node = kvcl_owner_find(store, &key, store->value_pool);
     if (node != NULL) {
         slot = &store->value_pool->array[kvcl_owner_slot(node)];
-        here = (slot->note & KVCL_NOTE_LISTED) &&
+        held = (slot->note & KVCL_NOTE_LISTED) &&
                ((work->put.copies == 1) || ((slot->note & KVCL_NOTE_COPIES) >= work->put.copies));
         kvcl_owner_touch(store->value_pool, kvcl_owner_slot(node));
     }
     if ((node != NULL) && !kvcl_value_is_plain(&work->heads[i])) {
         const uint8_t *base = (const uint8_t *)store->value_pool->cache->bases[0];
-        here = kvcl_value_head_read(base + (kvcl_owner_slot(node) * work->block), work->block, &work->heads[i].key,
-                                    head) && (head->bytes == bytes) && here;
+        held = kvcl_value_head_read(base + (kvcl_owner_slot(node) * work->block), work->block, &work->heads[i].key,
+                                    head) && (head->bytes == bytes) && held;
     }
     kvcl_unlock(store->ctx);
-    return here;
+    return held;
 }
 
-static void look_here(work_t *work)
+static void check_pool(work_t *work)
 {
     kvcl_value_head_t head;
     size_t            i;
 
     for (i = 0; !work->instead && (i < work->n); ++i) {
-        work->skip[i] = is_here(work, i, &head) && kvcl_value_has_parts(work->put.store, &head, work->put.deadline_ns);
+        work->skip[i] = pool_holds(work, i, &head) && kvcl_value_has_parts(work->put.store, &head, work->put.deadline_ns);
         if (!work->skip[i] && (head.parts != 0)) {
-            work->before[i] = head; /* it is put anew: what is left of it goes */
+            work->before[i] = head; /* it is put again: what is left of it is removed */
         }
     }
 }
@@ -128,7 +129,7 @@ static void fill_own(void *arg, size_t i, void *block)
     memset(to + used, 0, work->block - used);
 }
 
-/* Blocks for what lies under the values' own keys, filled; nobody knows of them. */
+/* Fill blocks with what lies under the values' own keys; they are not published yet. */
 static kvcl_status_t fill_new(work_t *work)
 {
     kvcl_status_t status;
@@ -160,8 +161,8 @@ static void drop_before(work_t *work)
     }
 }
 
-/* A put: is an old head of the value to go everywhere, lest it counts as a copy of the new one? One that is known; or
- * one that may be elsewhere, where no sums tell them apart (copy/copy_jobs.c). */
+/* For a put: must an old head of the value be removed at every rank, lest it counts as a copy of the new one? True for
+ * a known one, and for one that other ranks may have where no checksums tell them apart (copy/copy_jobs.c). */
 static bool is_stale(const work_t *work, size_t i)
 {
     bool unsummed = (work->put.store->flags & KVCL_STORE_NO_CHECKSUM) && (work->put.copies > 1);
@@ -169,7 +170,7 @@ static bool is_stale(const work_t *work, size_t i)
     return !work->skip[i] && !kvcl_value_is_plain(&work->heads[i]) && ((work->before[i].parts != 0) || unsummed);
 }
 
-/* All that anybody has under the keys of values that are replaced; of an upsert of blocks, too. */
+/* Remove at every rank what lies under the keys of values that are replaced; for an upsert also plain blocks. */
 static kvcl_status_t leave_all(work_t *work)
 {
     kvcl_key_t    *keys = malloc(2 * work->n * sizeof(*keys));
@@ -194,21 +195,21 @@ static kvcl_status_t leave_all(work_t *work)
     return status;
 }
 
-/* Lock held. What my pool has of the key, a part of which is gone or which has too few copies. */
-static void leave_mine(kvcl_store_h store, const kvcl_key_t *key)
+/* Lock held. Remove the local block of the key, whose value lacks a part or copies. */
+static void withdraw_local(kvcl_store_h store, const kvcl_key_t *key)
 {
     kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->value_pool);
-    kvcl_store_rec_t  gone;
+    kvcl_store_rec_t  removed;
 
     kvcl_assert_locked(store->ctx);
     if ((node != NULL) &&
-        (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
-        kvcl_store_notify_removed(store, &gone, 1);
+        (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &removed) == KVCL_OK)) {
+        kvcl_store_notify_removed(store, &removed, 1);
     }
     kvcl_cold_drop(store->cold, key);
 }
 
-/* Publishes what fill_new filled. */
+/* Publish what fill_new filled; returns how many. */
 static size_t publish_new(work_t *work)
 {
     kvcl_store_h store = work->put.store;
@@ -217,9 +218,9 @@ static size_t publish_new(work_t *work)
     kvcl_lock(store->ctx);
     for (i = 0; i < work->n_new; ++i) {
         if (work->instead) {
-            (void)kvcl_leave_key(store, &work->recs[i].key); /* what came here since */
+            (void)kvcl_leave_key(store, &work->recs[i].key); /* a block that was published here since */
         } else {
-            leave_mine(store, &work->recs[i].key);
+            withdraw_local(store, &work->recs[i].key);
         }
     }
     n = kvcl_value_publish(&work->put, work->slots, work->n_new, work->recs, work->item);
@@ -232,7 +233,7 @@ static void set_copies(const work_t *work, uint8_t *copies)
     size_t i;
 
     for (i = 0; (copies != NULL) && (i < work->n); ++i) {
-        copies[i] = (uint8_t)(work->skip[i] ? work->put.copies : 1); /* copy/chain.c counts those that are new */
+        copies[i] = (uint8_t)(work->skip[i] ? work->put.copies : 1); /* copy/chain.c counts those of new blocks */
     }
 }
 
@@ -251,8 +252,8 @@ static kvcl_status_t put_parts(work_t *work)
     return (status == KVCL_OK) ? kvcl_value_parts_wait(&work->put) : status;
 }
 
-/* What an upsert replaces. A head that cannot be had leaves its parts to be evicted. */
-static void look_before(work_t *work, const kvcl_key_t *keys)
+/* Read the heads that an upsert replaces. If a head cannot be read, its parts are left to eviction. */
+static void read_before(work_t *work, const kvcl_key_t *keys)
 {
     size_t i;
 
@@ -264,8 +265,8 @@ static void look_before(work_t *work, const kvcl_key_t *keys)
     }
 }
 
-/* What lies under the values' own keys is listed, and copied. Where others are to have copies too, parts stay pinned
- * until these have the heads: a copy of a head must not push out the parts that it names. */
+/* List the blocks under the values' own keys, and have them copied. If other ranks are to have copies, parts stay
+ * pinned until these have the heads: a copy of a head must not evict the parts that it names. */
 static kvcl_status_t list_new(work_t *work, size_t n, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_owner_t       *pool = work->put.store->value_pool;
@@ -293,8 +294,8 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
     kvcl_status_t      status;
     size_t             n, i;
 
-    look_here(work);
-    look_before(work, keys);
+    check_pool(work);
+    read_before(work, keys);
     status = put_parts(work);
     if (status == KVCL_OK) {
         status = fill_new(work);
@@ -330,7 +331,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
 
 /* ---- the calls ---- */
 
-/* The heads of what is to be put. */
+/* Make the heads of the new values. */
 static kvcl_status_t check_values(work_t *work, const kvcl_key_t *keys)
 {
     uint8_t       nonce[KVCL_VALUE_NONCE_BYTES];
@@ -392,8 +393,8 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
                          const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
 {
-    kvcl_call_id_t        which = instead ? KVCL_CALL_STORE_UPSERT_VALUES : KVCL_CALL_STORE_PUT_VALUES;
-    const char         *call = kvcl_call_name(which);
+    kvcl_call_id_t     which = instead ? KVCL_CALL_STORE_UPSERT_VALUES : KVCL_CALL_STORE_PUT_VALUES;
+    const char         *call  = kvcl_call_name(which);
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check(store, keys, n, values, params, which, &p);
     kvcl_value_far_t   far;

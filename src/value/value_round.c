@@ -1,5 +1,5 @@
 /*
- * Which blocks a round of a get of values takes (value_get.c), and where in memory each goes.
+ * The blocks of one round of a get of values (value_get.c), and the destination of each in memory.
  */
 #include "config.h"
 #include "value/value_get.h"
@@ -8,7 +8,7 @@
 
 enum { ITEMS_MAX = 65536 };
 
-/* The group, and the block of it, where a piece of memory is. */
+/* Find the group, and the block in it, of a piece of memory. */
 static bool place_direct(kvcl_vget_t *get, kvcl_vget_item_t *item, const void *piece)
 {
     unsigned i;
@@ -28,13 +28,13 @@ static bool place_direct(kvcl_vget_t *get, kvcl_vget_item_t *item, const void *p
     return true;
 }
 
-/* One more block, bytes of which go to *at, which moves on. False: no room in this round. */
+/* Add a block, whose first `bytes` bytes go to *at; *at advances. False: no room in this round. */
 static bool add(kvcl_vget_t *get, uint32_t one, kvcl_vget_kind_t kind, const kvcl_key_t *key, uint64_t bytes,
                 kvcl_value_at_t *at)
 {
-    kvcl_vget_item_t     *item, *more;
-    const void *piece;
-    uint32_t   room = get->items_room;
+    kvcl_vget_item_t *item, *more;
+    const void       *piece;
+    uint32_t         room = get->items_room;
 
     if (get->n_items == room) {
         room = (room == 0) ? 16 : 2 * room;
@@ -66,9 +66,9 @@ static bool add(kvcl_vget_t *get, uint32_t one, kvcl_vget_kind_t kind, const kvc
 /* False: the round is full. */
 static bool add_one(kvcl_vget_t *get, uint32_t i)
 {
-    kvcl_vget_one_t      *one = &get->ones[i];
-    kvcl_key_t key;
-    uint64_t   bytes;
+    kvcl_vget_one_t *one = &get->ones[i];
+    kvcl_key_t      key;
+    uint64_t        bytes;
 
     if (one->state == KVCL_VGET_QUERY) {
         one->at = (kvcl_value_at_t){.value = &one->value};
@@ -95,7 +95,7 @@ static bool add_one(kvcl_vget_t *get, uint32_t i)
     return true;
 }
 
-/* The round's arrays, each group's part of them behind the one before. */
+/* Allocate the round's arrays; each group has a contiguous part of them. */
 static kvcl_status_t scatter(kvcl_vget_t *get)
 {
     uint32_t at = 0, fill[KVCL_VGET_VIEWS_MAX + 1], i;
@@ -116,13 +116,13 @@ static kvcl_status_t scatter(kvcl_vget_t *get)
     }
     for (i = 0; i < get->n_items; ++i) {
         kvcl_vget_item_t *item = &get->items[i];
-        get->got[i]                = KVCL_ERR_INTERNAL; /* until a get of blocks says otherwise */
+        get->got[i]                = KVCL_ERR_INTERNAL; /* until a get of blocks sets it */
         item->place                = fill[item->group]++;
         get->recs[item->place].key = item->key;
         if (item->kind == KVCL_VGET_HEAD) {
-            get->recs[item->place].loc = get->ones[item->one].not_here;
+            get->recs[item->place].loc = get->ones[item->one].avoid;
         }
-        get->ids[item->place]      = item->id;
+        get->ids[item->place] = item->id;
     }
     return KVCL_OK;
 }

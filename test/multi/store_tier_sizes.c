@@ -368,7 +368,7 @@ static void write_all(world_t *w, kvcl_store_h store, uint64_t size)
     uint64_t          until = 0;
 
     kvcl_lock(w->ctx);
-    CHECK(w, !kvcl_cold_lets_go(cls->pool, (kvcl_slab_ids_t){0, cls->pool->slots.n}), "there is nothing to write");
+    CHECK(w, !kvcl_cold_may_release(cls->pool, (kvcl_slab_ids_t){0, cls->pool->slots.n}), "there is nothing to write");
     kvcl_unlock(w->ctx);
     while (!is_written(store) && keep_waiting(&until)) {
     }

@@ -1,9 +1,9 @@
 /*
- * A rank's second tier: opened with the store, closed with it, and the thread in between.
+ * A rank's second tier: opened and closed with the store, and the thread in between.
  *
- * The thread does what must not be done under the engine lock or in somebody's call: it writes blocks into the tier,
- * drops removed keys, lists what a start has found, and tells homes what has left the tier. It sleeps when there is
- * nothing to do. The tier's own callbacks only make notes (gone) or end reads (cold/stage.c).
+ * The thread does the work that must not run under the engine lock or in a caller's thread: it writes blocks into the
+ * tier, drops removed keys, lists the blocks found at start, and notifies homes of blocks that have left the tier. It
+ * sleeps when there is nothing to do. The tier's own callbacks only record (evicted) or end reads (cold/stage.c).
  */
 #include "config.h"
 #include "base/clock.h"
@@ -54,7 +54,7 @@ void kvcl_cold_wake(kvcl_cold_t *cold)
     pthread_mutex_unlock(&cold->lock);
 }
 
-/* cold->lock held. Room for one more of size bytes; NULL: no memory. */
+/* cold->lock held. Room for one more element of size bytes; NULL: no memory. */
 static void *grown(void *notes, size_t n, size_t *room_p, size_t size)
 {
     size_t room = (*room_p == 0) ? NOTES_MIN : 2 * *room_p;
@@ -77,17 +77,17 @@ void kvcl_cold_dropped(void *arg, const uint8_t *key, const kvcl_tier_loc_t *at)
     kvcl_store_rec_t *more;
 
     pthread_mutex_lock(&cold->lock);
-    more = grown(cold->gone, cold->n_gone, &cold->room_gone, sizeof(*more));
-    if (more != NULL) { /* else a home keeps an entry that reads as a miss */
-        cold->gone = more;
-        memcpy(more[cold->n_gone].key.bytes, key, sizeof(more->key.bytes));
-        more[cold->n_gone++].loc = kvcl_cold_loc(cold, at, copies);
+    more = grown(cold->evicted, cold->n_evicted, &cold->room_evicted, sizeof(*more));
+    if (more != NULL) { /* without memory a home keeps an entry that reads as a miss */
+        cold->evicted = more;
+        memcpy(more[cold->n_evicted].key.bytes, key, sizeof(more->key.bytes));
+        more[cold->n_evicted++].loc = kvcl_cold_loc(cold, at, copies);
     }
     pthread_mutex_unlock(&cold->lock);
     kvcl_cold_kick(cold);
 }
 
-/* False: the tier has no room for the tombstone yet. Its callbacks make notes only: kvcl_cold_dropped(). */
+/* False: the tier has no room for the tombstone yet. Its callbacks only record: kvcl_cold_dropped(). */
 static bool drop_now(kvcl_cold_t *cold, const kvcl_key_t *key)
 {
     kvcl_tier_loc_t at;
@@ -127,9 +127,10 @@ void kvcl_cold_drop(kvcl_cold_t *cold, const kvcl_key_t *key)
     }
 }
 
-/* ---- what the thread does ---- */
+/* ---- the thread's work ---- */
 
-/* Engine lock held. Some of the notes: nobody else has taken them and not told yet. False: there were none. */
+/* Engine lock held. Notify homes of some recorded blocks. They are taken and sent under one hold of the lock. False:
+ * there were none. */
 static bool notify_some(kvcl_cold_t *cold)
 {
     enum { PIECE = 256 };
@@ -138,10 +139,10 @@ static bool notify_some(kvcl_cold_t *cold)
 
     kvcl_assert_locked(cold->store->ctx);
     pthread_mutex_lock(&cold->lock);
-    n = (cold->n_gone < PIECE) ? cold->n_gone : PIECE;
-    cold->n_gone -= n;
+    n = (cold->n_evicted < PIECE) ? cold->n_evicted : PIECE;
+    cold->n_evicted -= n;
     if (n != 0) {
-        memcpy(recs, cold->gone + cold->n_gone, n * sizeof(recs[0]));
+        memcpy(recs, cold->evicted + cold->n_evicted, n * sizeof(recs[0]));
     }
     pthread_mutex_unlock(&cold->lock);
     kvcl_cold_mark_dirty(cold, recs, n);
@@ -216,7 +217,7 @@ static void *run(void *arg)
             continue;
         }
         pthread_mutex_unlock(&cold->lock);
-        draining = atomic_load(&cold->draining); /* all of this turn */
+        draining = atomic_load(&cold->draining); /* for all of this turn */
         drops    = take_drops(cold);
         demoted  = kvcl_cold_demote(cold);
         listed   = kvcl_cold_list(cold);
@@ -239,8 +240,8 @@ static void *run(void *arg)
 
 /* ---- opening ---- */
 
-/* "%r" is the rank. origin: who said it, for sentences. */
-static kvcl_status_t path_of(const char *spec, const char *origin, uint32_t rank, char **path_p, uint64_t *size_p)
+/* "%r" in spec is the rank. origin: the field or variable that spec came from, for sentences. */
+static kvcl_status_t parse_spec(const char *spec, const char *origin, uint32_t rank, char **path_p, uint64_t *size_p)
 {
     char          *path, *full;
     const char    *at;
@@ -271,7 +272,7 @@ static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *
     kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_dropped, .arg = cold,
                                  .io = kvcl_cold_io};
     char               *path;
-    kvcl_status_t      status = path_of(spec, origin, cold->store->me, &path, &params.size);
+    kvcl_status_t      status = parse_spec(spec, origin, cold->store->me, &path, &params.size);
     unsigned           i;
 
     if (status != KVCL_OK) {
@@ -307,7 +308,7 @@ static kvcl_status_t make_class(kvcl_cold_t *cold, kvcl_owner_t *pool)
     return ((cls->clean != NULL) && (cls->sums != NULL)) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
 }
 
-/* As the pool has them. */
+/* One for each class of the pool. */
 static kvcl_status_t make_classes(kvcl_cold_t *cold, const kvcl_pool_t *pool)
 {
     kvcl_status_t status = KVCL_OK;
@@ -419,12 +420,12 @@ void kvcl_cold_close(kvcl_cold_t *cold)
     }
     kvcl_tier_close(cold->tier);
     if (cold->n_reading != 0) {
-        kvcl_log_warn("a store's staging memory is given up: the disk may still write there");
+        kvcl_log_warn("a store's staging memory is not freed: the disk may still write into it");
         return;
     }
     kvcl_staging_fini(cold);
     kvcl_map_fini(&cold->index);
-    free(cold->gone);
+    free(cold->evicted);
     free(cold->drops);
     for (i = 0; i < cold->n; ++i) {
         free(cold->classes[i].clean);

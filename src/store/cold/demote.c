@@ -1,15 +1,16 @@
 /*
  * From the pool into the tier, ahead of eviction; and the listing of blocks that are in the tier.
  *
- * Candidates of each class are those next in its order of eviction, as many as free slots are lacking to `ahead`; the
- * classes take turns. Their bytes are
- * copied without the lock, as a peer would read them: the generation decides afterwards whether they were that block's
- * all the while; if not the tier forgets what it took. The checksum is the one the block was published with, so bytes
- * that have changed in memory are never made good by the way through the tier.
- * A block that is in the tier, and listed there, is clean until the tier forgets it or the slot is used again. One that
- * is evicted before its homes have answered stays listed in the pool until they have, or its key would be nowhere for a
- * moment, and who removes it then would find nobody to tell. The thread alone calls what
- * is marked so in cold/cold.h.
+ * The candidates of a class are the next in its order of eviction, as many as free slots are missing to `ahead`; the
+ * classes take turns. Their bytes are copied without the lock, as a peer would read them. The generation decides
+ * afterwards whether they were that block's all the while; if not, the tier forgets what it took. The checksum is the
+ * one that the block was published with, so bytes that have changed in memory do not become valid by passing through
+ * the tier.
+ *
+ * A block that is in the tier, and listed there, is clean until the tier forgets it or the slot is used again. A block
+ * that is evicted before its homes have answered stays listed in the pool until they have. Otherwise its key would be
+ * listed nowhere for a moment, and a removal in that moment would not reach this rank. Only the tier thread calls the
+ * functions that cold/cold.h marks so.
  */
 #include "config.h"
 #include "base/copy_racy.h"
@@ -39,7 +40,7 @@ static kvcl_cold_class_t *class_of(const kvcl_owner_t *owner)
     return ((cold != NULL) && (owner->pool != NULL)) ? &cold->classes[owner->cls] : NULL;
 }
 
-/* So many slots lack to those that shall be free or clean: half of what the class has room for now. */
+/* Number of slots missing to those that must be free or clean: half of the slots that the class has room for now. */
 static uint32_t lacking(const kvcl_cold_class_t *cls)
 {
     uint32_t room  = kvcl_owner_room(cls->pool), ahead = room / 2;
@@ -57,7 +58,7 @@ void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t chec
     if (cls != NULL) {
         cls->clean[slot] = KVCL_COLD_DIRTY;
         cls->sums[slot]  = checksum;
-        if (lacking(cls) >= kvcl_evict_count(&owner->evict)) { /* it is among the next ones to go, few as they are */
+        if (lacking(cls) >= kvcl_evict_count(&owner->evict)) { /* it is among the next victims: there are few */
             kvcl_cold_kick(cls->cold);
         }
     }
@@ -95,8 +96,9 @@ static bool is_leaving(const kvcl_cold_class_t *cls, kvcl_slab_ids_t ids)
     return (leaving->cls == cls) && (leaving->ids.first == ids.first);
 }
 
-/* One slab at a time. What came into it since it was written is written as well, a few times, or it might never go. */
-bool kvcl_cold_lets_go(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
+/* One slab at a time. Blocks that were published in it after it was written are written as well, at most ROUNDS_MAX
+ * times, or the slab might never become free. */
+bool kvcl_cold_may_release(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
 {
     kvcl_cold_class_t   *cls = class_of(owner);
     kvcl_cold_leaving_t *leaving;
@@ -141,12 +143,12 @@ void kvcl_cold_used(const kvcl_owner_t *owner, uint32_t slot)
     kvcl_cold_class_t *cls = class_of(owner);
 
     if ((cls != NULL) && (cls->clean[slot] == KVCL_COLD_CLEAN) && (++cls->used > lacking(cls) / 4)) {
-        cls->used = 0; /* the thread looks through as many slots: not for each of them */
+        cls->used = 0; /* the thread checks up to this many slots: not once for each use */
         kvcl_cold_taken(owner);
     }
 }
 
-/* What the tier had is gone: there is nothing of the key in it now. */
+/* The block has left the tier, which has no block of the key now. */
 static void mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
 {
     kvcl_owner_node_t *node;
@@ -162,7 +164,8 @@ static void mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
     }
 }
 
-/* One that another size has replaced is not to go there again, or the two would take turns for ever. */
+/* A block that one of another size has replaced in the tier is not written again, or the two would alternate for
+ * ever. */
 void kvcl_cold_mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n)
 {
     kvcl_cold_class_t *cls;
@@ -183,7 +186,7 @@ void kvcl_cold_mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_
     }
 }
 
-/* ---- which ---- */
+/* ---- the choice of victims ---- */
 
 /* Lock held. Is this slot's block to be written? */
 static bool is_victim(kvcl_cold_class_t *cls, uint32_t at, victim_t *victim)
@@ -201,7 +204,7 @@ static bool is_victim(kvcl_cold_class_t *cls, uint32_t at, victim_t *victim)
     return true;
 }
 
-/* Lock held. The next of all, once: what cannot be evicted now goes as well. */
+/* Lock held. The next of all blocks, once; also those that cannot be evicted now. */
 static unsigned choose_all(kvcl_cold_class_t *cls, victim_t *victims, unsigned room)
 {
     uint32_t n     = cls->pool->slots.n;
@@ -214,7 +217,7 @@ static unsigned choose_all(kvcl_cold_class_t *cls, victim_t *victims, unsigned r
     return found;
 }
 
-/* Lock held. */
+/* Lock held. The next victims of the eviction order. */
 static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[AHEAD_MAX], victim_t *victims, unsigned room)
 {
     uint32_t n     = kvcl_evict_peek(&cls->pool->evict, order, lacking(cls)), i;
@@ -227,7 +230,7 @@ static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[AHEAD_MAX], v
     return found;
 }
 
-/* Lock held. Of the slab that is to go. It is written when there are no more, and those before have been. */
+/* Lock held. The next blocks of the slab that is leaving. It is written when none is left and those before are done. */
 static unsigned choose_leaving(kvcl_cold_t *cold, victim_t *victims)
 {
     kvcl_cold_leaving_t *leaving = &cold->leaving;
@@ -276,7 +279,7 @@ static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
     return (off + len < bytes) || kvcl_slots_gen_is(&pool->gens[victim->slot], victim->gen);
 }
 
-/* The tier has one block of a key: one of another size that it had is not there any more. */
+/* The tier has one block of a key: a block of another size that it held before has left it. */
 static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
 {
     kvcl_cold_t     *cold = victim->cls->cold;
@@ -307,10 +310,10 @@ typedef struct listed {
     kvcl_store_rec_t  rec;
 } listed_t;
 
-/* Blocks of the tier that homes are being told of. */
+/* Blocks of the tier whose homes are being notified. */
 typedef struct listing {
     kvcl_cold_t *cold;
-    size_t      n;        /* of the pool that are clean then, or gone */
+    size_t      n;        /* pool blocks that become clean at its end, or were evicted meanwhile */
     listed_t    blocks[]; /* BATCH, or none */
 } listing_t;
 
@@ -356,7 +359,7 @@ static void on_listed(void *arg, kvcl_status_t status)
     kvcl_unlock(ctx);
 }
 
-/* No lock. False: not now; else the listing is no longer the caller's. */
+/* No lock. False: not now; otherwise the listing owns itself. */
 static bool list(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n, listing_t *listing)
 {
     kvcl_store_h       store = cold->store;
@@ -393,8 +396,8 @@ static kvcl_store_rec_t pool_rec(const victim_t *victim)
                 .flags = pool->array[victim->slot].flags, .slot = victim->slot, .gen = victim->gen}};
 }
 
-/* Lock held. The tier has one block of a key: what the pool has under it in another size is not there, and does not go
- * there. */
+/* Lock held. The tier has one block of a key: pool blocks of other sizes under this key are not in it, and are not
+ * written. */
 static void refuse_others(const victim_t *victim)
 {
     kvcl_cold_t       *cold = victim->cls->cold;
@@ -411,8 +414,9 @@ static void refuse_others(const victim_t *victim)
     }
 }
 
-/* Lock held: those that were written are to be listed; if they are still there they are clean then. What has gone
- * meanwhile may have been evicted, or removed: if any key was removed since `epoch`, the tier forgets it. */
+/* Lock held. Blocks that were written are to be listed; those that are still in the pool become clean then. A block
+ * that has left the pool meanwhile was evicted or removed: if any key was removed since `epoch`, the tier forgets
+ * it. */
 static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
                    const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, listing_t *listing)
 {
@@ -422,28 +426,28 @@ static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, c
     kvcl_assert_locked(cold->store->ctx);
     for (i = 0; i < n; ++i) {
         kvcl_cold_class_t *cls = victims[i].cls;
-        bool there   = (kvcl_slots_gen(&cls->pool->slots, victims[i].slot) == victims[i].gen);
-        bool in_tier = (how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS);
-        if (in_tier && !there && (cold->drop_epoch != epoch)) {
+        bool              present = (kvcl_slots_gen(&cls->pool->slots, victims[i].slot) == victims[i].gen);
+        bool              in_tier = (how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS);
+        if (in_tier && !present && (cold->drop_epoch != epoch)) {
             kvcl_cold_drop(cold, &victims[i].key);
         } else if (in_tier) {
             recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
                                                 .loc = kvcl_cold_loc(cold, &at[i], victims[i].copies)};
             refuse_others(&victims[i]);
-            if (there) {
+            if (present) {
                 cls->clean[victims[i].slot] = KVCL_COLD_LISTED_SOON;
                 listing->blocks[listing->n++] = (listed_t){cls, pool_rec(&victims[i])};
             }
-        } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && there) {
-            cls->clean[victims[i].slot] = KVCL_COLD_REFUSED; /* none so long, or no more at all */
+        } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && present) {
+            cls->clean[victims[i].slot] = KVCL_COLD_REFUSED; /* too long for the tier, or the tier is off */
             cold->off = cold->off || (how[i] == KVCL_ERR_IO);
         }
     }
     return n_recs;
 }
 
-/* Lock held. These were not written: from there on again. */
-static void draw_back(kvcl_cold_t *cold, const victim_t *victims, unsigned n)
+/* Lock held. These were not written: start again from them. */
+static void retry_from(kvcl_cold_t *cold, const victim_t *victims, unsigned n)
 {
     kvcl_cold_leaving_t *leaving = &cold->leaving;
     unsigned            i;
@@ -459,8 +463,8 @@ static void draw_back(kvcl_cold_t *cold, const victim_t *victims, unsigned n)
     }
 }
 
-/* Lock held. Keys that shall leave the tier are still in it: what has been put anew under one of them would be taken
- * for what is there, and go with it. */
+/* Lock held. Keys that must leave the tier are still in it: a block that was put under one of them since would be taken
+ * for the one in the tier, and be dropped with it. */
 static bool drops_wait(kvcl_cold_t *cold)
 {
     bool any;
@@ -510,7 +514,7 @@ kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
         kvcl_lock(store->ctx);
         n_recs = mark(cold, epoch, victims, how, at, done, recs, listing);
         if (busy) {
-            draw_back(cold, victims + (done - 1), n - (done - 1));
+            retry_from(cold, victims + (done - 1), n - (done - 1));
         }
         kvcl_unlock(store->ctx);
         if ((n_recs != 0) && !atomic_load(&cold->draining) && list(cold, recs, n_recs, listing)) {

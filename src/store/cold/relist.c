@@ -1,11 +1,12 @@
 /*
- * Keys that are removed while a start still lists what its tier holds.
+ * Keys that are removed while a starting rank still lists what its tier holds.
  *
- * A home that removes a key tells the holders that it knows; what a rank has found in its file and not listed yet it
- * does not know. So each rank says when it opens its part whether its tier holds anything, and to every rank once all
- * of that is listed (ALL_LISTED). Until then a home names the keys that it removes to such ranks (FORGET), who drop
- * them from their tiers; a listing that is on its way is taken back when its home has answered (pool/publish.c). A
- * home that does not hear ALL_LISTED says more than is needed, no more. All under the engine lock.
+ * A home that removes a key notifies the holders that it lists; it does not know of blocks that a rank has found in its
+ * file and not listed yet. So each rank declares, when it opens its part of the store, whether its tier holds any
+ * block, and notifies every rank once all of them are listed (ALL_LISTED). Until then a home sends the keys that it
+ * removes to such ranks (FORGET), and they drop them from their tiers; a listing in flight is withdrawn when its home
+ * has answered (pool/publish.c). A home that does not receive ALL_LISTED only sends more than is needed. Everything
+ * here runs under the engine lock.
  */
 #include "config.h"
 #include "base/log.h"
@@ -16,7 +17,7 @@ static void on_notified(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data,
     (void)data;
     (void)len;
     if (status != KVCL_OK) {
-        kvcl_log_debug("rank %u was not told: %s", rpc->rank, kvcl_status_text(status));
+        kvcl_log_debug("rank %u was not notified: %s", rpc->rank, kvcl_status_text(status));
     }
 }
 
@@ -27,7 +28,7 @@ static void post(kvcl_store_h store, uint32_t rank, uint8_t kind, const kvcl_key
     uint32_t   i;
 
     if (rpc == NULL) {
-        kvcl_log_warn("no memory to tell rank %u of %u removed keys", rank, n);
+        kvcl_log_warn("no memory to notify rank %u of %u removed keys", rank, n);
         return;
     }
     for (i = 0; i < n; ++i) {

@@ -1,12 +1,12 @@
 /*
- * Blocks of my tier on their way to whoever asks: read into staging blocks (cold/staging.c), which readers hold until
- * they let go.
+ * Blocks of this rank's tier on their way to requesting ranks: read into staging blocks (cold/staging.c), which readers
+ * hold until they release them.
  *
- * A question is for blocks of one size. Those of a size are served in turn, and the sizes take turns; they are bounded
- * by WAITING_MAX blocks, beyond that the answer is KVCL_ERR_BUSY. What is asked for a second time is copied into the
- * pool, as another rank's block would be (copy/copy_jobs.c).
+ * A request is for blocks of one size. Requests of one size are served in order of arrival, and the sizes take turns.
+ * At most WAITING_MAX blocks wait; a request beyond that is answered KVCL_ERR_BUSY. A block that is requested a second
+ * time is copied into the pool, as another rank's block would be (copy/copy_jobs.c).
  *
- * All under the engine lock but the ends of reads, which come on the tier's threads and take it.
+ * Everything runs under the engine lock, except the ends of reads, which run on the tier's threads and take it.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -18,33 +18,33 @@
 #include <stdlib.h>
 
 enum { WAITING_MAX = 65536 };
-#define LOOK_NS (100 * KVCL_NS_PER_MS)
+#define RETRY_NS (100 * KVCL_NS_PER_MS)
 
 typedef struct stage_job stage_job_t;
 
-/* One block of a question. */
+/* One block of a request. */
 typedef struct stage_item {
-    kvcl_list_t link; /* kvcl_stage_t.waiters */
+    kvcl_list_t link; /* in kvcl_stage_t.waiters */
     stage_job_t *job;
 } stage_item_t;
 
 struct stage_job {
-    kvcl_list_t        link;  /* cls->jobs until all is begun, then cold->begun */
-    kvcl_cold_class_t  *cls;
-    kvcl_peer_t        *peer; /* who asked; NULL: cb, if that is not NULL */
+    kvcl_list_t            link;    /* in cls->jobs until all is begun, then in cold->begun */
+    kvcl_cold_class_t      *cls;
+    kvcl_peer_t            *peer;   /* the requester; NULL: cb, if that is not NULL */
     kvcl_msg_dir_request_t request;
-    kvcl_stage_cb_t    cb;
-    void               *arg;
-    uint32_t           n, next; /* items; those begun */
-    uint32_t           left;    /* not over */
-    kvcl_stage_got_t   *got;
-    kvcl_store_rec_t   *recs;
-    stage_item_t       items[];
+    kvcl_stage_cb_t        cb;
+    void                   *arg;
+    uint32_t               n, next; /* items; those begun */
+    uint32_t               left;    /* not over */
+    kvcl_stage_got_t       *got;
+    kvcl_store_rec_t       *recs;
+    stage_item_t           items[];
 };
 
 /* ---- promotion ---- */
 
-/* Was this block asked for before? It has been now. */
+/* Was this block requested before? From now on it was. */
 static bool seen(kvcl_cold_t *cold, const kvcl_key_t *key)
 {
     uint64_t hash = kvcl_owner_hash(key) | 1, *at = &cold->seen[(hash >> 8) & (cold->n_seen - 1)];
@@ -54,7 +54,7 @@ static bool seen(kvcl_cold_t *cold, const kvcl_key_t *key)
     return was;
 }
 
-/* No block is dropped for one that is in the tier anyway. */
+/* No pool block is dropped for a block that is in the tier in any case. */
 static bool pool_has_room(kvcl_cold_class_t *cls)
 {
     kvcl_owner_t *pool = cls->pool;
@@ -68,7 +68,7 @@ static bool pool_has_room(kvcl_cold_class_t *cls)
     return false;
 }
 
-/* A staged block into the pool. */
+/* Copy a staged block into the pool. */
 static void promote(kvcl_stage_t *stage)
 {
     kvcl_cold_class_t *cls  = stage->cls;
@@ -89,9 +89,9 @@ static void promote(kvcl_stage_t *stage)
     }
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
-/* For blocks of the first one's size; the others are not found. */
+/* A job for blocks of the first record's size; the others are answered NOT_FOUND. */
 static stage_job_t *make(kvcl_cold_t *cold, const void *recs, uint32_t n)
 {
     stage_job_t *job = calloc(1, sizeof(*job) + (n * (sizeof(job->items[0]) + sizeof(*job->got) + sizeof(*job->recs))));
@@ -116,8 +116,8 @@ static stage_job_t *make(kvcl_cold_t *cold, const void *recs, uint32_t n)
     return job;
 }
 
-/* Who asked for it is no longer there to let go. */
-static void let_all_go(stage_job_t *job)
+/* The get that requested the blocks has ended and cannot release them. */
+static void release_all(stage_job_t *job)
 {
     uint32_t i;
 
@@ -128,7 +128,7 @@ static void let_all_go(stage_job_t *job)
     }
 }
 
-/* The job is gone afterwards. */
+/* Frees the job. */
 static void answer(stage_job_t *job)
 {
     kvcl_cold_t *cold = job->cls->cold;
@@ -141,7 +141,7 @@ static void answer(stage_job_t *job)
     } else if (job->cb != NULL) {
         job->cb(job->arg, job->got, job->n);
     } else {
-        let_all_go(job);
+        release_all(job);
     }
     kvcl_engine_notify(cold->store->ctx);
     free(job);
@@ -166,14 +166,14 @@ static void item_over(stage_item_t *item, kvcl_status_t status, kvcl_stage_t *st
 
 static void pump(kvcl_cold_t *cold);
 
-/* A block has come, or will not. */
+/* A read has ended. */
 static void stage_over(kvcl_stage_t *stage, kvcl_status_t status)
 {
     kvcl_cold_t *cold = stage->cls->cold;
 
     stage->reading = false;
     --cold->n_reading;
-    cold->pumping = true; /* nobody takes a staging block while this one is given out */
+    cold->pumping = true; /* no staging block is taken while this one is handed to its readers */
     status = kvcl_staging_read(stage, status);
     if ((status != KVCL_OK) && !cold->store->closing) {
         kvcl_store_notify_removed(cold->store, &stage->rec, 1);
@@ -202,8 +202,8 @@ static void on_read(void *arg, kvcl_status_t status)
     kvcl_unlock(ctx);
 }
 
-/* Begin one block of a question. False: there is no staging block, or no read, for it now. What has left the tier is
- * not given out, staged or not: it may have been removed. */
+/* Begin one block of a request. False: there is no staging block, or no read, for it now. A block that has left the
+ * tier is not handed out, staged or not: it may have been removed. */
 static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
 {
     kvcl_cold_class_t *cls  = item->job->cls;
@@ -243,7 +243,7 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
     if (status != KVCL_OK) {
         (void)!kvcl_staging_read(stage, status);
         if (status == KVCL_ERR_BUSY) {
-            return false; /* as many reads as the tier takes: when some are over */
+            return false; /* the tier begins no further read until one ends */
         }
         item_over(item, status, NULL);
         return true;
@@ -255,7 +255,7 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
     return true;
 }
 
-static void look_again(void *arg)
+static void retry(void *arg)
 {
     kvcl_cold_t *cold = arg;
 
@@ -263,7 +263,7 @@ static void look_again(void *arg)
     pump(cold);
 }
 
-/* All that is left of a question. False: there is no staging block for the next one. */
+/* Begin what is left of a request. False: there is no staging block for the next one. */
 static bool begin_job(stage_job_t *job)
 {
     kvcl_cold_class_t *cls = job->cls;
@@ -271,7 +271,7 @@ static bool begin_job(stage_job_t *job)
 
     for (i = job->next; i < n; ++i) {
         job->next = i + 1;
-        if (i + 1 == n) { /* it may be over, and gone, with its last block */
+        if (i + 1 == n) { /* its last block may end and free it */
             kvcl_list_del(&job->link);
             kvcl_list_add_tail(&cls->cold->begun, &job->link);
         }
@@ -285,7 +285,7 @@ static bool begin_job(stage_job_t *job)
     return true;
 }
 
-/* The class whose question is the next, of those that are not full; NULL: there is none. */
+/* The class whose request is next, without those in full; NULL: there is none. */
 static kvcl_cold_class_t *next_class(kvcl_cold_t *cold, unsigned full)
 {
     unsigned i, k;
@@ -300,7 +300,7 @@ static kvcl_cold_class_t *next_class(kvcl_cold_t *cold, unsigned full)
     return NULL;
 }
 
-/* As many blocks of the questions, in turn, as there is room for. What ends in here may ask for more. */
+/* Begin blocks of the requests, in turn, as long as there is room. Requests that end in here may add others. */
 static void pump(kvcl_cold_t *cold)
 {
     kvcl_cold_class_t *cls;
@@ -317,12 +317,12 @@ static void pump(kvcl_cold_t *cold)
     }
     cold->pumping = false;
     if ((full != 0) && (cold->timer == NULL)) {
-        cold->timer = kvcl_store_timer_start(cold->store, LOOK_NS, look_again, cold);
+        cold->timer = kvcl_store_timer_start(cold->store, RETRY_NS, retry, cold);
     }
 }
 
-/* Everything is hostile: what passes names blocks of mine. */
-static kvcl_status_t take_job(stage_job_t *job)
+/* The records are hostile: begin() checks that they name blocks of this rank's tier. */
+static kvcl_status_t add_job(stage_job_t *job)
 {
     kvcl_cold_t *cold = job->cls->cold;
 
@@ -350,9 +350,9 @@ bool kvcl_stage_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
     }
     job = make(store->cold, data, in->n);
     if (job != NULL) {
-        job->peer = peer;
-        job->request  = *in;
-        status    = take_job(job);
+        job->peer    = peer;
+        job->request = *in;
+        status       = add_job(job);
     }
     if (status != KVCL_OK) {
         kvcl_rpc_answer(peer, in, status, 0, NULL, 0);
@@ -370,7 +370,7 @@ kvcl_status_t kvcl_stage_here(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, u
     }
     job->cb  = cb;
     job->arg = arg;
-    return take_job(job);
+    return add_job(job);
 }
 
 void kvcl_stage_release(kvcl_store_h store, const void *data, uint32_t n)

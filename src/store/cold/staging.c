@@ -1,9 +1,10 @@
 /*
- * Staging memory: blocks that the tier is read into, a cache of them for each size of the pool's.
+ * Staging memory: blocks that the tier is read into, one cache of them for each size of the pool's blocks.
  *
- * A staging block is free; being read; held by readers; or idle, until its place is needed. Who forgets to let go loses
- * it after LEASE_NS, if others wait: the generation goes on, so a late reader copies in vain and never gets other
- * bytes. The sizes share STAGING_BYTES evenly, so that blocks of one never wait for readers of another.
+ * A staging block is free, being read, held by readers, or idle until its place is needed. A reader that does not
+ * release a block loses it after LEASE_NS if other requests wait: the generation advances, so a late reader copies in
+ * vain and never gets other bytes. The sizes share STAGING_BYTES evenly, so requests for one size never wait for
+ * readers of another.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -68,7 +69,7 @@ static void index_del(kvcl_cold_t *cold, kvcl_stage_t *stage)
 
 /* ---- staging blocks ---- */
 
-/* A staged block makes room: from here on nobody takes its bytes for what they were. */
+/* Evict a staged block: from here on its generation rejects late readers. */
 static void recycle(kvcl_stage_t *stage)
 {
     kvcl_list_del(&stage->link);
@@ -147,7 +148,7 @@ void kvcl_staging_release(kvcl_cold_t *cold, const kvcl_stage_got_t *got)
 
     if ((cls == NULL) || (got->slot >= cls->slots.n) || (cls->array[got->slot].state != KVCL_SLOT_PUBLISHED) ||
         (kvcl_slots_gen(&cls->slots, got->slot) != got->gen)) {
-        return; /* its time was over */
+        return; /* its lease has ended */
     }
     stage = &cls->stages[got->slot];
     if ((stage->users != 0) && (--stage->users == 0)) {
@@ -156,7 +157,7 @@ void kvcl_staging_release(kvcl_cold_t *cold, const kvcl_stage_got_t *got)
     }
 }
 
-/* ---- beginning and end ---- */
+/* ---- init and fini ---- */
 
 static kvcl_status_t init_class(kvcl_cold_class_t *cls)
 {

@@ -2,14 +2,14 @@
  * kvcl_store_bcast: a prefix for every rank, as a chain of public operations, each posted from the callback of the one
  * before.
  *
- *   COUNT    all-gather how many of the keys each rank holds (and that all mean the same keys)
- *   GATHER   the lowest rank that holds most fetches all of them into its own ids: the source
- *   VERDICT  the source tells whether it has them all; if not everybody ends with KVCL_ERR_NOT_FOUND
+ *   COUNT    all-gather how many of the keys each rank holds, and check that all ranks passed the same keys
+ *   GATHER   the lowest rank that holds most of them fetches all of them into its own ids: it is the source
+ *   VERDICT  the source sends whether it has all of them; if not, every rank ends with KVCL_ERR_NOT_FOUND
  *   SPREAD   kvcl_bcast of the ids
  *   PUBLISH  each rank publishes its copies
  *
- * A deadline or a cancel ends it after the step under way, which has the same deadline. The fields are touched by one
- * step at a time, `stopping` under the engine lock.
+ * A deadline or a cancel takes effect after the step in flight, which has the same deadline. One step at a time touches
+ * the fields; `stopping` is under the engine lock.
  */
 #include "config.h"
 #include "base/checksum.h"
@@ -40,9 +40,9 @@ typedef struct sbcast {
     uint64_t      deadline_ns;
     uint32_t      root;
     int32_t       verdict;
-    census_t      mine;
-    census_t      *all; /* n_ranks */
-    kvcl_status_t *each; /* the user's, or NULL */
+    census_t      own;
+    census_t      *all;  /* n_ranks, by rank */
+    kvcl_status_t *each; /* the user's array, or NULL */
     kvcl_key_t    *keys;
     uint32_t      *ids;
     size_t        n;
@@ -82,7 +82,7 @@ static void finish(sbcast_t *b, kvcl_status_t status)
 
     kvcl_lock(ctx);
     if ((status != KVCL_OK) && (b->stopping == KVCL_OK)) {
-        kvcl_req_keep_error(&b->req); /* the step's that failed */
+        kvcl_req_keep_error(&b->req); /* the sentence of the step that failed */
     }
     for (i = 0; (b->each != NULL) && (status != KVCL_OK) && (i < b->n); ++i) {
         b->each[i] = status;
@@ -105,14 +105,14 @@ static kvcl_xfer_params_t sub_params(sbcast_t *b)
     return p;
 }
 
-/* Everybody sees the same numbers and comes to the same end. */
-static kvcl_status_t judge(sbcast_t *b)
+/* Every rank compares the same numbers and decides the same. */
+static kvcl_status_t choose_root(sbcast_t *b)
 {
     uint32_t i;
 
     b->root = 0;
     for (i = 0; i < b->store->n_ranks; ++i) {
-        if ((b->all[i].n != b->mine.n) || (b->all[i].hash != b->mine.hash)) {
+        if ((b->all[i].n != b->own.n) || (b->all[i].hash != b->own.hash)) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_bcast: rank %u has other keys than rank %u", i,
                              b->store->me);
         }
@@ -133,7 +133,7 @@ static kvcl_status_t post(sbcast_t *b)
 
     switch (b->step) {
     case COUNT:
-        return kvcl_allgather(store->comm, &b->mine, sizeof(b->mine), b->all, &p, NULL);
+        return kvcl_allgather(store->comm, &b->own, sizeof(b->own), b->all, &p, NULL);
     case GATHER:
         return kvcl_store_get(store, b->keys, b->n, b->cache, b->ids, NULL, &p, NULL);
     case VERDICT:
@@ -147,7 +147,7 @@ static kvcl_status_t post(sbcast_t *b)
     return KVCL_ERR_INTERNAL;
 }
 
-/* The step under way ended with status: which is next? KVCL_OK: b->step; else the end. */
+/* The step in flight ended with status: set b->step to the next one, or *over_p if there is none. */
 static kvcl_status_t next_step(sbcast_t *b, kvcl_status_t status, bool *over_p)
 {
     *over_p = true;
@@ -156,7 +156,7 @@ static kvcl_status_t next_step(sbcast_t *b, kvcl_status_t status, bool *over_p)
     }
     switch (b->step) {
     case COUNT:
-        status = judge(b);
+        status = choose_root(b);
         if (status != KVCL_OK) {
             return status;
         }
@@ -211,13 +211,13 @@ static void on_step(void *arg, kvcl_status_t status)
         }
         status = post(b);
         if (status == KVCL_OK) {
-            return; /* on_step comes again */
+            return; /* on_step runs again at its end */
         }
     }
 }
 
-/* Lock held. Which keys are here, and may the ids be filled? */
-static kvcl_status_t look_here(sbcast_t *b)
+/* Lock held. Count the keys that this rank holds, and check that the ids may be filled. */
+static kvcl_status_t check_local(sbcast_t *b)
 {
     kvcl_store_h store  = b->store;
     kvcl_owner_t *owner = b->cache->store;
@@ -226,13 +226,14 @@ static kvcl_status_t look_here(sbcast_t *b)
     kvcl_assert_locked(store->ctx);
     for (i = 0; (owner != NULL) && (i < b->n); ++i) {
         if (owner->array[b->ids[i]].state != (owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE)) {
-            return kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_bcast: block %u is not in the caller's hands", b->ids[i]);
+            return kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_bcast: block %u of cache \"%s\" may not be filled: it is "
+                             "published, or was not taken by the caller", b->ids[i], b->cache->name);
         }
     }
-    b->mine.n    = b->n;
-    b->mine.hash = kvcl_checksum(b->keys, b->n * sizeof(*b->keys));
+    b->own.n    = b->n;
+    b->own.hash = kvcl_checksum(b->keys, b->n * sizeof(*b->keys));
     for (i = 0; i < b->n; ++i) {
-        b->mine.have += (kvcl_owner_find(store, &b->keys[i], NULL) != NULL) ? 1 : 0;
+        b->own.have += (kvcl_owner_find(store, &b->keys[i], NULL) != NULL) ? 1 : 0;
     }
     return KVCL_OK;
 }
@@ -284,7 +285,7 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_bcast: no memory for %zu blocks", n);
     }
     kvcl_lock(store->ctx);
-    status = look_here(b);
+    status = check_local(b);
     if (status == KVCL_OK) {
         status = kvcl_req_start(&b->req, store->ctx, &bcast_class, p.timeout_ns, p.cb, p.cb_arg, req_p != NULL);
     }
@@ -296,7 +297,7 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
     ++store->ops;
     kvcl_unlock(store->ctx);
     if (req_p != NULL) {
-        *req_p = kvcl_req_handle(&b->req); /* before the steps: the last may end it */
+        *req_p = kvcl_req_handle(&b->req); /* before the steps: the last one may complete it */
     }
     status = post(b);
     if (status != KVCL_OK) {

@@ -1,10 +1,11 @@
 /*
- * More copies of blocks that a put brought into my pool: the directory is told, and other ranks are asked for copies.
+ * More copies of blocks that a put brought into this rank's pool: lists the blocks, and requests copies from other
+ * ranks.
  *
- * A chain of R - 1 ranks is asked to fetch them (copy/copy_jobs.c), the first from here, each further from the one
- * before, so the bytes leave this rank once. What a chain did not make, because a rank had no room or is gone, is asked
- * of other ranks, in rounds, until all copies are there or no rank is left that was not asked. The request ends when
- * the directory and every chain have answered; a rank lists its copies before it answers.
+ * A chain of R - 1 ranks is requested to fetch the blocks (copy/copy_jobs.c): the first rank from here, each other rank
+ * from the one before it, so the bytes leave this rank once. Copies that a chain did not make, because a rank had no
+ * room or failed, are requested from other ranks in further rounds, until all copies exist or every rank was tried. The
+ * request completes when the directory and every chain have answered; a rank lists its copies before it answers.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -21,31 +22,31 @@
 #define BUSY_PAUSE_NS (5 * KVCL_NS_PER_MS)
 
 typedef struct chain {
-    kvcl_req_t       req;
-    kvcl_store_h     store;
-    kvcl_owner_t     *pool;       /* the class that the blocks are in */
-    kvcl_list_t      rpcs;
-    unsigned         outstanding;
-    unsigned         copies;      /* wanted */
-    uint64_t         tenant;
-    bool             posting;
-    bool             busy;        /* somebody was, in this round */
-    kvcl_store_timer_t *pause;    /* until they are asked again */
-    kvcl_status_t    status;      /* of the directory's part, or what stopped us */
-    kvcl_status_t    refused;     /* the last reason why a copy was not made */
-    size_t           n;
-    kvcl_store_rec_t *recs;       /* n: mine; all arrays are part of this allocation */
-    uint32_t         *item;       /* n: which of the user's */
-    uint32_t         *order;      /* n: those of this round */
-    uint8_t          *made;       /* n: copies, mine counted */
-    uint8_t          *tried;      /* a byte a rank */
-    uint8_t          *user;       /* the user's array, or NULL */
+    kvcl_req_t         req;
+    kvcl_store_h       store;
+    kvcl_owner_t       *pool;   /* the class of the pool that holds the blocks */
+    kvcl_list_t        rpcs;
+    unsigned           outstanding;
+    unsigned           copies;  /* wanted, this rank's included */
+    uint64_t           tenant;
+    bool               posting;
+    bool               busy;    /* a rank was busy in this round */
+    kvcl_store_timer_t *pause;  /* until the busy ranks are tried again */
+    kvcl_status_t      status;  /* of the listing, or why the put was stopped */
+    kvcl_status_t      refused; /* the last reason why a copy was not made */
+    size_t             n;
+    kvcl_store_rec_t   *recs;   /* n: in this rank's pool; all arrays are part of this allocation */
+    uint32_t           *item;   /* n: their index in the user's call */
+    uint32_t           *order;  /* n: the blocks of this round */
+    uint8_t            *made;   /* n: copies, this rank's included */
+    uint8_t            *tried;  /* one byte a rank */
+    uint8_t            *user;   /* the user's array, or NULL */
 } chain_t;
 
 static void next_round(chain_t *chain);
 
-/* Lock held. How many copies there are is kept with the block, for the next put of its key. */
-static void take_note(chain_t *chain)
+/* Lock held. Store the number of copies with the block, for the next put of its key. */
+static void store_counts(chain_t *chain)
 {
     kvcl_slots_t *slots = &chain->pool->slots;
     size_t       i;
@@ -53,20 +54,20 @@ static void take_note(chain_t *chain)
     kvcl_assert_locked(chain->store->ctx);
     for (i = 0; i < chain->n; ++i) {
         const kvcl_dir_loc_t *loc = &chain->recs[i].loc;
-        unsigned             mine = 1;
+        unsigned             own = 1;
         if (kvcl_slots_check(slots, loc->slot, loc->gen, &chain->recs[i].key) == KVCL_OK) {
             uint8_t *note = &slots->slots[loc->slot].note;
             *note = (uint8_t)((*note & ~KVCL_NOTE_COPIES) | chain->made[i]);
         } else if (chain->status != KVCL_OK) {
-            mine = 0; /* it was not listed, so it is not kept */
+            own = 0; /* it was not listed, so it is not kept */
         }
         if (chain->user != NULL) {
-            chain->user[chain->item[i]] = (uint8_t)(chain->made[i] - 1 + mine);
+            chain->user[chain->item[i]] = (uint8_t)(chain->made[i] - 1 + own);
         }
     }
 }
 
-/* Fewer ranks than copies is no error, but less than there could be is. */
+/* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. */
 static kvcl_status_t verdict(const chain_t *chain)
 {
     unsigned can = kvcl_store_places(chain->store, kvcl_owner_bytes(chain->pool)) + 1;
@@ -81,12 +82,12 @@ static kvcl_status_t verdict(const chain_t *chain)
     return chain->status;
 }
 
-/* Lock held: a part is over. */
+/* Lock held. A part has ended. */
 static void part_over(chain_t *chain)
 {
     kvcl_assert_locked(chain->store->ctx);
     if (--chain->outstanding == 0) {
-        take_note(chain);
+        store_counts(chain);
         kvcl_owner_pin_recs(chain->pool, chain->recs, chain->n, false);
         --chain->store->ops;
         kvcl_req_complete(&chain->req, verdict(chain));
@@ -140,7 +141,7 @@ static void on_listed(void *arg, kvcl_status_t status)
 
     kvcl_lock(ctx);
     if ((status < 0) && (chain->status == KVCL_OK)) {
-        kvcl_req_keep_sentence(&chain->req); /* the listing's, which this callback was given */
+        kvcl_req_keep_sentence(&chain->req); /* the listing's, passed to this callback */
     }
     chain->status = (chain->status == KVCL_OK) ? status : chain->status;
     part_over(chain);
@@ -152,7 +153,7 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     chain_t          *chain = rpc->arg;
     const uint8_t    *made  = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
-    uint32_t         took = 0, i;
+    uint32_t         taken = 0, i;
 
     (void)len;
     if (status == KVCL_OK) {
@@ -160,9 +161,9 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
         for (i = 0; i < rpc->n; ++i) {
             uint8_t *at = &chain->made[rpc->order[i]];
             *at = (uint8_t)((made[i] < chain->copies - *at) ? *at + made[i] : chain->copies);
-            took += (made[i] != 0) ? 1 : 0;
+            taken += (made[i] != 0) ? 1 : 0;
         }
-        kvcl_place_took(&chain->store->places[rpc->rank], took * kvcl_owner_bytes(chain->pool), tail.pool_free);
+        kvcl_place_took(&chain->store->places[rpc->rank], taken * kvcl_owner_bytes(chain->pool), tail.pool_free);
     } else {
         kvcl_log_debug("rank %u takes no copies: %s", rpc->rank, kvcl_status_text(status));
         chain->refused = status;
@@ -180,7 +181,7 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     part_over(chain);
 }
 
-/* Which blocks lack copies, and how many at most. */
+/* Which blocks lack copies; *most_p: the most that one of them lacks. */
 static uint32_t lacking(chain_t *chain, unsigned *most_p)
 {
     uint32_t n = 0;
@@ -196,7 +197,7 @@ static uint32_t lacking(chain_t *chain, unsigned *most_p)
     return n;
 }
 
-/* The least number of copies that there are of these n blocks. */
+/* The smallest number of copies of these n blocks. */
 static uint8_t least_made(const chain_t *chain, uint32_t n)
 {
     uint8_t  least = KVCL_DIR_LOCS_MAX;
@@ -208,7 +209,7 @@ static uint8_t least_made(const chain_t *chain, uint32_t n)
     return least;
 }
 
-/* Lock held. One chain: these n blocks (order[]), these ranks. */
+/* Lock held. Post one chain: these n blocks (order[]), these ranks. */
 static void post_chain(chain_t *chain, uint32_t n, const uint16_t *ranks, unsigned places)
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
@@ -246,7 +247,7 @@ static void after_pause(void *arg)
     part_over(chain);
 }
 
-/* Lock held. All asks of the round before are over. Asks that fail at once lead to the next round in here. */
+/* Lock held. Every rpc of the round before has ended. Rpcs that fail at once lead to the next round in this loop. */
 static void next_round(chain_t *chain)
 {
     uint16_t ranks[KVCL_DIR_LOCS_MAX];
@@ -304,8 +305,8 @@ static chain_t *make(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uin
     return chain;
 }
 
-/* Lock held. The homes of its blocks take part in the call that is timed; the ranks of its chains come to it. */
-static void find_path(chain_t *chain)
+/* Lock held. The timed call includes the homes of its blocks; post_chain() adds the ranks of its chains. */
+static void note_homes(chain_t *chain)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(chain->store);
     size_t                 i;
@@ -345,10 +346,10 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
     }
     if (timing != NULL) {
         chain->req.timing = *timing;
-        find_path(chain);
+        note_homes(chain);
     }
     ++store->ops;
-    chain->outstanding = 2; /* the listing, and this */
+    chain->outstanding = 2; /* the listing, and this call */
     kvcl_owner_pin_recs(pool, chain->recs, n, true); /* until they have been fetched */
     if (req_p != NULL) {
         *req_p = kvcl_req_handle(&chain->req);

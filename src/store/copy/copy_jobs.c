@@ -1,18 +1,18 @@
 /*
- * Copies of others' blocks in my pool: what a rank does that is asked for them (KVCL_RPC_COPY).
+ * Copies of other ranks' blocks in this rank's pool: what a rank does for KVCL_RPC_COPY.
  *
- * A job: take pool blocks for the keys that the pool lacks, evicting as for a put; fetch them as a get does, verified,
- * from where the records say, else from any copy; publish and list them; ask the next rank of the chain for the same,
- * of mine; answer how many copies there are from here on. A copy that is not of a put under way names what it was made
- * of when it is listed: a home that lists that no more refuses it (pool/publish.c), so what was removed, or replaced,
- * while its bytes were on their way does not come back. A block that is here under the key with another sum than asked,
- * an older head of a value, counts as none and is replaced when the new bytes have come. Its steps are callbacks of
- * requests, so they take the lock themselves and each has a deadline; a job ends by answering, whatever happened.
+ * A job takes pool blocks for the keys that the pool lacks, evicting as for a put. It fetches the bytes as a get does,
+ * verified, from where the records say, or else from any copy; publishes and lists the blocks; has the next rank of the
+ * chain fetch them from here; and answers how many copies exist from this rank on. The steps are callbacks of requests:
+ * they take the lock themselves, and each has a deadline. A job always ends by answering.
  *
- * All blocks of a job are of one size, so of one class of the pool.
+ * When a copy is listed that no put in progress counts, it names the copy that it was made from; a home that no longer
+ * lists that one refuses it (pool/publish.c). So a block that was removed or replaced while its bytes were on their way
+ * does not reappear. If the pool holds the key with another checksum than the requested one (an older head of a value),
+ * that block counts as no copy, and is replaced when the new bytes have arrived.
  *
- * Bounded: at most BLOCKS_MAX blocks, and half of what the class has or could have room for, are under way; whoever
- * comes then is told KVCL_ERR_BUSY.
+ * All blocks of a job have one size, and so belong to one class of the pool. At most BLOCKS_MAX blocks, and half of
+ * what the class has or could get room for, are in flight; a request beyond that is answered KVCL_ERR_BUSY.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -26,34 +26,34 @@
 
 enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
 
-/* A block that is here under the key, but with other bytes than were asked for. */
+/* A block that the pool holds under the key, but with other bytes than the requested ones. */
 typedef struct copy_other {
-    uint32_t slot, gen; /* gen 0: there is none */
-    bool     left;      /* whoever has the key was told to give it up meanwhile: what comes is not kept */
+    uint32_t slot, gen; /* gen 0: none */
+    bool     left;      /* the key was removed meanwhile: the bytes that arrive are not kept */
 } copy_other_t;
 
 typedef struct copy_job {
-    kvcl_list_t        link;   /* store->copies */
-    kvcl_store_h       store;
-    kvcl_owner_t       *pool;  /* the class */
-    kvcl_peer_t        *peer;  /* who asked; NULL: nobody waits for an answer */
-    kvcl_msg_dir_request_t request;    /* its question */
-    kvcl_copy_head_t   head;
-    kvcl_req_t         *get;   /* while it runs */
-    uint32_t           n;      /* blocks asked for */
-    uint32_t           n_todo; /* that were not here */
-    kvcl_store_rec_t   *recs;  /* n: as asked; then of my copies */
-    kvcl_store_rec_t   *todo;  /* n_todo: as asked; then, the last n_new of them, of my new copies */
-    uint32_t           n_new;
-    uint32_t           n_again; /* were here and are listed again: behind the n_todo */
-    uint32_t           *slots; /* n_todo */
-    copy_other_t       *others; /* n_todo, in order of todo as asked */
-    kvcl_status_t      *got;   /* n_todo, in order of todo as asked */
-    kvcl_dir_loc_t     *from;  /* n_todo: where the bytes came from */
-    uint32_t           source; /* a tag, in place of those of from; 0: there is none */
-    uint32_t           *order; /* n: blocks that go on along the chain */
-    bool               pinned; /* recs are of mine and pinned, until the next rank has them */
-    uint8_t            *made;  /* n */
+    kvcl_list_t            link;    /* in store->copies */
+    kvcl_store_h           store;
+    kvcl_owner_t           *pool;   /* the class */
+    kvcl_peer_t            *peer;   /* the requester; NULL: no rank waits for an answer */
+    kvcl_msg_dir_request_t request; /* its header */
+    kvcl_copy_head_t       head;
+    kvcl_req_t             *get;    /* while it runs */
+    uint32_t               n;       /* blocks requested */
+    uint32_t               n_todo;  /* of them not in the pool */
+    kvcl_store_rec_t       *recs;   /* n: as requested; then this rank's copies */
+    kvcl_store_rec_t       *todo;   /* n_todo: as requested; then the last n_new are this rank's new copies */
+    uint32_t               n_new;
+    uint32_t               n_again; /* were in the pool and are listed again; after the n_todo */
+    uint32_t               *slots;  /* n_todo */
+    copy_other_t           *others; /* n_todo, in the requested order */
+    kvcl_status_t          *got;    /* n_todo, in the requested order */
+    kvcl_dir_loc_t         *from;   /* n_todo: where the bytes came from */
+    uint32_t               source;  /* a tag, used instead of those of from; 0: none */
+    uint32_t               *order;  /* n: blocks that the next rank of the chain fetches */
+    bool                   pinned;  /* recs in this rank's pool are pinned until the next rank has them */
+    uint8_t                *made;   /* n: copies from this rank on */
 } copy_job_t;
 
 static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
@@ -79,7 +79,7 @@ static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
     return job;
 }
 
-/* What goes on along the chain: the records that are of mine by then. */
+/* Pin or unpin the records that lie in this rank's pool, which the next rank of the chain fetches. */
 static void pin_chained(const copy_job_t *job, bool pin)
 {
     uint32_t i;
@@ -91,12 +91,12 @@ static void pin_chained(const copy_job_t *job, bool pin)
     }
 }
 
-/* Lock held. Of a put's blocks, how many copies of each there are as far as is known here: before mine, mine, and
- * behind it. */
-static void take_note(const copy_job_t *job)
+/* Lock held. For blocks of a put, store the number of copies known here: those before this rank's, this one, and those
+ * after it. */
+static void store_counts(const copy_job_t *job)
 {
     const kvcl_owner_node_t *node;
-    unsigned                there;
+    unsigned                copies;
     uint8_t                 *note;
     uint32_t                i;
 
@@ -104,15 +104,15 @@ static void take_note(const copy_job_t *job)
     for (i = 0; (job->head.there != 0) && (i < job->n); ++i) {
         node = (job->made[i] != 0) ? kvcl_owner_find(job->store, &job->recs[i].key, job->pool) : NULL;
         if (node != NULL) {
-            note  = &job->pool->array[kvcl_owner_slot(node)].note;
-            there = (unsigned)job->head.there + job->made[i];
-            there = (there < KVCL_DIR_LOCS_MAX) ? there : KVCL_DIR_LOCS_MAX;
-            *note = (uint8_t)(((*note & KVCL_NOTE_COPIES) < there) ? (*note & ~KVCL_NOTE_COPIES) | there : *note);
+            note   = &job->pool->array[kvcl_owner_slot(node)].note;
+            copies = (unsigned)job->head.there + job->made[i];
+            copies = (copies < KVCL_DIR_LOCS_MAX) ? copies : KVCL_DIR_LOCS_MAX;
+            *note  = (uint8_t)(((*note & KVCL_NOTE_COPIES) < copies) ? (*note & ~KVCL_NOTE_COPIES) | copies : *note);
         }
     }
 }
 
-/* Lock held. The job is gone afterwards. */
+/* Lock held. Frees the job. */
 static void end(copy_job_t *job, kvcl_status_t status)
 {
     kvcl_store_h     store = job->store;
@@ -125,7 +125,7 @@ static void end(copy_job_t *job, kvcl_status_t status)
         pin_chained(job, false);
     }
     if (!store->closing) {
-        take_note(job);
+        store_counts(job);
     }
     memcpy(out, &tail, sizeof(tail));
     memcpy(out + sizeof(tail), job->made, job->n);
@@ -179,7 +179,7 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     end(job, KVCL_OK);
 }
 
-/* As a copy of mine: length, flags and checksum are those of the same bytes. */
+/* Make loc this rank's copy: length, flags and checksum are those of the same bytes. */
 static void set_local(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *loc)
 {
     loc->rank        = pool->slots.rank;
@@ -189,8 +189,9 @@ static void set_local(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *l
     loc->gen         = kvcl_slots_gen(&pool->slots, slot);
 }
 
-/* Lock held. What is here goes on to the next rank, as copies of mine. */
-static bool go_on(copy_job_t *job)
+/* Lock held. Send the blocks that the pool holds on to the next rank, as copies of this rank. False: nothing was
+ * sent. */
+static bool send_on(copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
     kvcl_copy_head_t  head  = {.copies = job->head.copies, .flags = job->head.flags, .tenant = job->head.tenant};
@@ -230,9 +231,9 @@ static bool next_lives(const copy_job_t *job)
            (store->incarnations[job->head.next[0]] != 0);
 }
 
-/* ---- my copies ---- */
+/* ---- this rank's copies ---- */
 
-/* Does the pool hold other bytes under the key than recs[i] says? Without sums nobody knows. */
+/* Does the pool hold other bytes under the key than recs[i] names? Without checksums this is unknown: false. */
 static bool is_other(const copy_job_t *job, uint32_t i, const kvcl_owner_node_t *node)
 {
     const kvcl_slot_t *at = (node != NULL) ? &job->pool->array[kvcl_owner_slot(node)] : NULL;
@@ -241,7 +242,7 @@ static bool is_other(const copy_job_t *job, uint32_t i, const kvcl_owner_node_t 
            (at->sum != job->recs[i].loc.checksum);
 }
 
-/* What of mine is listed is made; the rest is of no use to others. */
+/* Only copies that are listed count as made; other ranks cannot find the rest. */
 static void on_listed(void *arg, kvcl_status_t status)
 {
     copy_job_t     *job   = arg;
@@ -254,21 +255,21 @@ static void on_listed(void *arg, kvcl_status_t status)
         const kvcl_owner_node_t *node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
         job->made[i] = (kvcl_owner_lists(job->pool, &job->recs[i].key) && !is_other(job, i, node)) ? 1 : 0;
     }
-    if (store->closing || !next_lives(job) || !go_on(job)) {
+    if (store->closing || !next_lives(job) || !send_on(job)) {
         end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
     }
     kvcl_unlock(ctx);
 }
 
-/* Did the bytes that were asked for come? If they were found elsewhere, the key may have other ones by now. */
+/* Did the requested bytes arrive? If they came from another copy, the key may have other bytes by now. */
 static bool is_requested(const kvcl_dir_loc_t *requested, const kvcl_dir_loc_t *from)
 {
     return (kvcl_dir_loc_tag(requested) == kvcl_dir_loc_tag(from)) ||
            ((requested->flags & from->flags & KVCL_LOC_SUMMED) && (requested->checksum == from->checksum));
 }
 
-/* What a home is told that it shall list already; 0: it shall take the copy anyway. Of a put under way the directory
- * may not have heard yet. */
+/* The tag that a home must still list to accept the copy; 0: it accepts it in any case. The directory may not know the
+ * blocks of a put in progress yet. */
 static uint32_t source_of(const copy_job_t *job, uint32_t i)
 {
     if ((job->head.there != 0) || (job->head.flags & KVCL_COPY_UNLISTED)) {
@@ -277,24 +278,25 @@ static uint32_t source_of(const copy_job_t *job, uint32_t i)
     return (job->source != 0) ? job->source : kvcl_dir_loc_tag(&job->from[i]);
 }
 
-/* Lock held. Is there room for todo[i] under its key? Other bytes that were here before are given up; what came since
- * stays, for it may be newer than what was asked for. */
-static bool make_path(const copy_job_t *job, uint32_t i)
+/* Lock held. Make room for todo[i] under its key. The other bytes that the pool held before are evicted; a block that
+ * was published since stays, for it may be newer than the requested one. */
+static bool make_room(const copy_job_t *job, uint32_t i)
 {
     const copy_other_t *other = &job->others[i];
-    kvcl_store_rec_t   gone;
+    kvcl_store_rec_t   removed;
 
     kvcl_assert_locked(job->store->ctx);
     if ((other->gen != 0) &&
         (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
-        (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &gone) == KVCL_OK)) {
-        kvcl_store_notify_removed(job->store, &gone, 1);
+        (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &removed) == KVCL_OK)) {
+        kvcl_store_notify_removed(job->store, &removed, 1);
         kvcl_cold_drop(job->store->cold, &job->todo[i].key);
     }
     return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
 }
 
-/* Lock held. The end of a chain first; what another put or job brought meanwhile is not taken twice. */
+/* Lock held. The end of a chain first. A block that another put or job has published meanwhile is not published
+ * twice. */
 static void publish_got(copy_job_t *job)
 {
     kvcl_store_h store = job->store;
@@ -306,14 +308,14 @@ static void publish_got(copy_job_t *job)
         kvcl_store_rec_t rec    = job->todo[i];
         bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
         fits = (job->got[i] == KVCL_OK) && !store->closing && is_requested(&rec.loc, &job->from[i]) &&
-               !job->others[i].left && make_path(job, i);
+               !job->others[i].left && make_room(job, i);
         if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
                                          job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
             (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
             kvcl_store_freed(store);
             continue;
         }
-        job->pool->array[job->slots[i]].note = 0; /* take_note() */
+        job->pool->array[job->slots[i]].note = 0; /* store_counts() sets it */
         rec.loc.source     = source_of(job, i);
         job->todo[--first] = rec;
     }
@@ -327,7 +329,7 @@ static void on_fetched(void *arg, kvcl_status_t status)
     kvcl_context_h     ctx  = job->store->ctx;
     kvcl_xfer_params_t p    = {.size = sizeof(p), .cb = on_listed, .cb_arg = job};
 
-    (void)status; /* each block has its own */
+    (void)status; /* each block has its own status */
     kvcl_lock(ctx);
     job->get = NULL;
     publish_got(job);
@@ -339,9 +341,10 @@ static void on_fetched(void *arg, kvcl_status_t status)
     }
 }
 
-/* ---- the question ---- */
+/* ---- the request ---- */
 
-/* Everything is hostile: what passes names blocks of the class's size, of ranks that are there, each key once or not. */
+/* The whole request is hostile. This accepts blocks of the class's size, at ranks of the store; a key may occur
+ * twice. */
 static bool check(const kvcl_owner_t *pool, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs, uint32_t n)
 {
     const struct kvcl_store *store = pool->store;
@@ -366,8 +369,8 @@ static bool check(const kvcl_owner_t *pool, const kvcl_copy_head_t *head, const 
     return true;
 }
 
-/* Lock held. recs[i] is in the pool. Unless a put counts the copies, nothing is known of others. What no home lists is
- * told to it again. */
+/* Lock held. The pool holds recs[i]. The number of its copies is unknown, unless a put counts them. If no home lists
+ * the block, it is listed again. */
 static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
 {
     kvcl_slot_t      *at = &job->pool->array[slot];
@@ -382,7 +385,7 @@ static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
     }
 }
 
-/* Lock held. Slots for what the pool lacks, and the get that fills them. */
+/* Lock held. Take slots for the blocks that the pool lacks, and start the get that fills them. */
 static kvcl_status_t begin(copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
@@ -428,8 +431,9 @@ static kvcl_status_t begin(copy_job_t *job)
     return status;
 }
 
-/* A job of recs[order[0..n)] (order NULL: recs[0..n)), of any alignment. An error: there is none. */
-static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
+/* Start a job of recs[order[0..n)] (order NULL: recs[0..n)); recs may have any alignment. On an error there is no
+ * job. */
+static kvcl_status_t start_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
                               const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
                               uint32_t source)
 {
@@ -453,10 +457,10 @@ static kvcl_status_t take_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
     if (job == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    job->peer   = peer;
-    job->request    = *in;
-    job->head   = *head;
-    job->source = source;
+    job->peer    = peer;
+    job->request = *in;
+    job->head    = *head;
+    job->source  = source;
     for (i = 0; i < n; ++i) {
         memcpy(&job->recs[i], (const char *)recs + ((size_t)((order != NULL) ? order[i] : i) * sizeof(job->recs[i])),
                sizeof(job->recs[i]));
@@ -492,7 +496,7 @@ bool kvcl_copy_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_
         kvcl_rpc_answer(peer, in, (store->pool == NULL) ? KVCL_ERR_UNSUPPORTED : KVCL_ERR_NO_SPACE, 0, NULL, 0);
         return true;
     }
-    status = take_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n, 0);
+    status = start_job(store, peer, in, &head, (const char *)data + sizeof(head), NULL, in->n, 0);
     if (status != KVCL_OK) {
         kvcl_log_debug("no copies for %s: %s", peer->name, kvcl_status_text(status));
         kvcl_rpc_answer(peer, in, status, 0, NULL, 0);
@@ -505,7 +509,7 @@ kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, c
 {
     kvcl_msg_dir_request_t no_request = {.msg = {.op = 0}, .n = n};
 
-    return take_job(store, NULL, &no_request, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
+    return start_job(store, NULL, &no_request, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
 }
 
 void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)

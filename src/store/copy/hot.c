@@ -1,9 +1,10 @@
 /*
- * Hot blocks: what this rank gets from afar again and again, it keeps a copy of in its pool.
+ * Hot blocks: this rank keeps, in its pool, a copy of what it gets from other ranks again and again.
  *
- * How often is counted in a sketch (two rows of small counters, each key in one of each row; its count is the smaller
- * one), which is halved from time to time, so what was hot once is forgotten. A count too high, by chance, costs a copy
- * that nobody needed. The copy is an ordinary one: found by all ranks, evicted as any. Lock: the engine's.
+ * Gets are counted in a sketch: two rows of small counters, in which each key has one counter a row; its count is the
+ * smaller of the two. All counters are halved from time to time, so blocks that were hot once are forgotten. A count
+ * that is too high, by collision, costs one needless copy. The copy is an ordinary one: every rank finds it, and it is
+ * evicted like any other. Lock: the engine's.
  */
 #include "config.h"
 #include "store/get/get.h"
@@ -39,7 +40,7 @@ static void halve(struct kvcl_hot *hot)
     hot->counted = 0;
 }
 
-/* One more get of a key: is it hot now? Then its count begins anew. */
+/* Count one get of a key and report whether the key is hot; if so, its count restarts at zero. */
 static bool is_hot(struct kvcl_hot *hot, const kvcl_key_t *key, unsigned limit)
 {
     uint8_t  *cells[2];
@@ -63,7 +64,7 @@ static bool is_hot(struct kvcl_hot *hot, const kvcl_key_t *key, unsigned limit)
     return true;
 }
 
-/* Another rank's, and not by its mapped memory. */
+/* Is it another rank's block, and not in mapped memory? */
 static bool is_afar(const struct kvcl_store *store, const kvcl_dir_loc_t *loc)
 {
     unsigned i;
@@ -86,7 +87,7 @@ static void keep(kvcl_store_h store, const kvcl_store_rec_t *recs, uint32_t n)
     kvcl_copy_head_t head = {.copies = 1};
 
     if ((n != 0) && (kvcl_copy_here(store, &head, recs, NULL, n, NULL) != KVCL_OK)) {
-        return; /* too much is under way, or pinned: they may become hot again */
+        return; /* too much is in flight, or pinned: they may become hot again */
     }
 }
 

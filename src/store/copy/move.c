@@ -1,7 +1,6 @@
 /*
- * Blocks to other ranks: copies and moves of keys, and draining this rank. The rank that shall have them fetches them
- * as for a put's copies (copy/copy_jobs.c); a move, and a drain, then has the old copies given up, so a key is always
- * found.
+ * Blocks to other ranks: copies and moves of keys, and draining this rank. The receiving rank fetches them as for a
+ * put's copies (copy/copy_jobs.c). A move, and a drain, then removes the old copies, so a key can be found at any time.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -20,7 +19,7 @@
 enum { BATCH = 256 };
 #define BUSY_PAUSE_NS (10 * KVCL_NS_PER_MS)
 
-/* Records that go to one rank in one question. */
+/* Records that one request sends to one rank. */
 typedef struct batch {
     kvcl_context_h   ctx;
     kvcl_store_rec_t recs[BATCH];
@@ -29,25 +28,25 @@ typedef struct batch {
     kvcl_status_t    status;
     bool             over;
     bool             unlisted; /* a drain: no home lists some of them */
-    uint64_t         room;     /* of status OK: bytes that the rank could take more of such blocks without evicting */
+    uint64_t         room;     /* if status is OK: bytes of such blocks that fit there without evicting */
 } batch_t;
 
 typedef struct drain {
     batch_t  batch;
     uint64_t moved;
-    bool     missed; /* in this pass some did not arrive */
-    uint8_t  *skip;  /* a byte a rank: it takes none */
-    uint64_t room[]; /* by rank: bytes that it could take without evicting, of blocks of the size that is moved */
+    bool     missed; /* in this pass some blocks did not arrive */
+    uint8_t  *skip;  /* one byte a rank: it takes none */
+    uint64_t room[]; /* by rank: bytes of blocks of the size being moved that it could take without evicting */
 } drain_t;
 
-/* ---- one question, waited for ---- */
+/* ---- one request, waited for ---- */
 
 static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
     batch_t          *batch = rpc->arg;
     kvcl_copy_tail_t tail;
 
-    (void)len; /* fits: home/ask.c */
+    (void)len; /* kinds.c: checked lengths */
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         memcpy(batch->made, (const uint8_t *)data + sizeof(tail), batch->n);
@@ -64,7 +63,7 @@ static bool is_over(void *arg)
     return ((const batch_t *)arg)->over;
 }
 
-static bool copies_are_here(void *arg)
+static bool copies_are_done(void *arg)
 {
     return ((const struct kvcl_store *)arg)->n_copying == 0;
 }
@@ -75,7 +74,7 @@ static bool never(void *arg)
     return false;
 }
 
-static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t *batch)
+static void copy_to_self(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t *batch)
 {
     kvcl_owner_t *pool = kvcl_pool_for(store, batch->recs[0].loc.len);
     uint32_t     i;
@@ -85,7 +84,7 @@ static void copy_to_me(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t
                                           : KVCL_ERR_UNSUPPORTED;
     kvcl_unlock(store->ctx);
     if (batch->status == KVCL_OK) {
-        (void)kvcl_engine_wait(store->ctx, copies_are_here, store,
+        (void)kvcl_engine_wait(store->ctx, copies_are_done, store,
                                kvcl_deadline_after(kvcl_copy_time(batch->n, batch->recs[0].loc.len)));
         kvcl_lock(store->ctx);
         for (i = 0; i < batch->n; ++i) {
@@ -117,7 +116,7 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
     }
 }
 
-/* No lock. made[] says what the rank has now. One that is busy is asked again until the deadline. */
+/* No lock. made[] says which blocks the rank has now. A busy rank is tried again until the deadline. */
 static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tenant, uint64_t deadline_ns,
                                 batch_t *batch)
 {
@@ -128,7 +127,7 @@ static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tena
     do {
         memset(batch->made, 0, sizeof(batch->made));
         if (rank == store->me) {
-            copy_to_me(store, &head, batch);
+            copy_to_self(store, &head, batch);
         } else {
             copy_to(store, rank, &head, batch);
         }
@@ -139,7 +138,7 @@ static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tena
 
 /* ---- kvcl_store_copy ---- */
 
-/* Where to fetch it from: not from the rank that shall have it, whose entry may be an old one. It looks by itself
+/* The location to fetch from: not the receiving rank's own, which may be an old entry. That rank checks by itself
  * whether it has the block. */
 static const kvcl_dir_loc_t *source(const kvcl_found_t *found, uint32_t to)
 {
@@ -150,7 +149,7 @@ static const kvcl_dir_loc_t *source(const kvcl_found_t *found, uint32_t to)
     return &found->locs[i];
 }
 
-/* From item *at_p on: the next that are alike. Their places in items[]. */
+/* From item *at_p on: the next blocks with one size and number of copies. items[]: their indexes. */
 static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, uint32_t to, size_t *at_p,
                    batch_t *batch, size_t *items)
 {
@@ -186,7 +185,7 @@ static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_
     return status;
 }
 
-/* What has arrived is to be there alone; what has not stays where it is. */
+/* Leave blocks that have arrived at that rank only; the others stay where they are. */
 static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n,
                                   uint32_t to, const uint8_t *made)
 {
@@ -199,8 +198,8 @@ static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kv
     return kvcl_leave(store, keys, found, n, (int)to, &left);
 }
 
-/* all: what became of key at - 1, if anything. */
-static kvcl_status_t say_copy(const kvcl_key_t *keys, size_t n, size_t at, int rank, kvcl_status_t all,
+/* all: the outcome of key at - 1, if any failed. */
+static kvcl_status_t copy_error(const kvcl_key_t *keys, size_t n, size_t at, int rank, kvcl_status_t all,
                               kvcl_status_t status)
 {
     char why[256];
@@ -263,13 +262,13 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     }
     status = (status == KVCL_OK) ? all : status;
     free(found);
-    return (status == KVCL_OK) ? KVCL_OK : say_copy(keys, n, i, rank, all, status);
+    return (status == KVCL_OK) ? KVCL_OK : copy_error(keys, n, i, rank, all, status);
 }
 
 /* ---- kvcl_store_drain ---- */
 
-/* Used blocks first, since there may not be room for all; then whatever is left. */
-static bool is_wanted(const kvcl_owner_t *pool, uint32_t slot, bool used)
+/* Used blocks first, since there may not be room for all of them; then the others. */
+static bool is_to_move(const kvcl_owner_t *pool, uint32_t slot, bool used)
 {
     const kvcl_evict_node_t *node = &pool->evict.nodes[slot];
 
@@ -286,7 +285,7 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, bat
     kvcl_assert_locked(pool->store->ctx);
     for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < BATCH); ++*slot_p) {
         slot = &pool->array[*slot_p];
-        if (!is_wanted(pool, *slot_p, used)) {
+        if (!is_to_move(pool, *slot_p, used)) {
             continue;
         }
         if ((batch->n != 0) && ((kvcl_owner_tenant(pool, *slot_p) != tenant) ||
@@ -303,8 +302,8 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, bat
     return tenant;
 }
 
-/* Blocks that another rank holds as well, and keeps, need not go anywhere; the others get the sums that the directory
- * has. */
+/* Keep only the blocks that no other rank holds, not counting ranks that drain as well. They get the checksums that the
+ * directory has. */
 static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
 {
     kvcl_found_t  found[BATCH];
@@ -340,7 +339,7 @@ static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
 static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to)
 {
     kvcl_store_h     store = pool->store;
-    kvcl_store_rec_t gone;
+    kvcl_store_rec_t removed;
     uint64_t         n = 0;
     uint32_t         i;
 
@@ -352,10 +351,10 @@ static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to
             kvcl_cold_drop(store->cold, &batch->recs[i].key);
         } else if ((batch->made[i] != 0) &&
                    (kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
-                   (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &gone) ==
+                   (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &removed) ==
                     KVCL_OK)) {
-            kvcl_store_notify_removed(store, &gone, 1);
-            kvcl_cold_drop(store->cold, &gone.key);
+            kvcl_store_notify_removed(store, &removed, 1);
+            kvcl_cold_drop(store->cold, &removed.key);
             ++n;
         }
     }
@@ -375,25 +374,25 @@ static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
     return 0;
 }
 
-/* How much room the others have for blocks of this size, and who of them is drained as well, from themselves. Of two
- * that drain at once one at least hears of the other, since each has said so of itself before it asks. For a second
- * size (again) who did not answer, or is drained, is not asked any more. */
+/* Query how much room the other ranks have for blocks of this size, and whether they are drained as well. If two ranks
+ * drain at once, at least one learns of the other, since each sets `draining` before it queries. For a second size
+ * (again) ranks that did not answer, or are drained, are not queried any more. */
 static void request_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint32_t           i;
-    bool               heard;
+    bool               answered;
 
-    memset(drain->skip, 0, store->n_ranks); /* who has no room for one size may have it for another */
+    memset(drain->skip, 0, store->n_ranks); /* a rank without room for one size may have room for another */
 
     for (i = 0; i < store->n_ranks; ++i) {
         if ((i == store->me) || (again && store->ranks[i].leaving)) {
             continue;
         }
-        heard                   = (kvcl_store_rank_stats(store, (int)i, &stats, NULL) == KVCL_OK);
-        store->ranks[i].leaving = !heard || (stats.draining != 0);
-        drain->room[i]          = (heard && !stats.draining) ? room_for(&stats, bytes) : 0;
-        if (heard && (store->ranks[i].n_sizes != 0)) {
+        answered                = (kvcl_store_rank_stats(store, (int)i, &stats, NULL) == KVCL_OK);
+        store->ranks[i].leaving = !answered || (stats.draining != 0);
+        drain->room[i]          = (answered && !stats.draining) ? room_for(&stats, bytes) : 0;
+        if (answered && (store->ranks[i].n_sizes != 0)) {
             kvcl_lock(store->ctx);
             kvcl_place_seen(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
             kvcl_unlock(store->ctx);
@@ -401,7 +400,7 @@ static void request_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t
     }
 }
 
-/* The rank with the most room, as places go; false: there is none with any. Lock held. */
+/* Lock held. The rank with the most room, in the order of kvcl_store_place; false: no rank has any. */
 static bool choose(kvcl_store_h store, uint64_t bytes, drain_t *drain, uint16_t *to_p)
 {
     while (kvcl_store_place(store, bytes, drain->skip, 1, to_p) == 1) {
@@ -413,8 +412,8 @@ static bool choose(kvcl_store_h store, uint64_t bytes, drain_t *drain, uint16_t 
     return false;
 }
 
-/* A batch of blocks that only I have, to a rank with room: as many as it has room for. *missed: some did not arrive.
- * KVCL_INPROGRESS: the others of the batch come again. */
+/* Send a batch of blocks that only this rank holds to a rank with room, as many as it has room for. *missed: some did
+ * not arrive. KVCL_INPROGRESS: the others of the batch are still to be sent. */
 static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t deadline, drain_t *drain)
 {
     kvcl_store_h  store  = pool->store;
@@ -434,7 +433,7 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
         return KVCL_ERR_NO_SPACE;
     }
     if (send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
-        drain->skip[to] = 1; /* another one takes them */
+        drain->skip[to] = 1; /* another rank takes them */
         batch->n        = 0;
         return KVCL_INPROGRESS;
     }
@@ -472,10 +471,10 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
             status = KVCL_OK;
         }
     }
-    return ((status == KVCL_OK) && drain->missed && !used) ? KVCL_ERR_NO_SPACE : status; /* tried again when not used */
+    return ((status == KVCL_OK) && drain->missed && !used) ? KVCL_ERR_NO_SPACE : status; /* used ones are tried again */
 }
 
-/* What is in the tier and not in the pool, of its size: the next blocks. False: there are no more. */
+/* The next blocks of this pool's size that are in the tier and not in the pool. False: the walk is over. */
 static bool next_of_tier(const kvcl_owner_t *pool, uint64_t *it, batch_t *batch)
 {
     kvcl_store_h     store = pool->store;
@@ -496,8 +495,8 @@ static bool next_of_tier(const kvcl_owner_t *pool, uint64_t *it, batch_t *batch)
     return n != 0;
 }
 
-/* Whose these blocks are nobody knows any more. What has moved leaves the tier, so the walk goes on from where a batch
- * began if a part of it did not. */
+/* The tenant of these blocks is not known any more. Moved blocks leave the tier, so the walk continues where a batch
+ * began if a part of it was not sent. */
 static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *drain)
 {
     kvcl_store_h  store  = pool->store;
@@ -521,7 +520,7 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
     return ((status == KVCL_OK) && drain->missed) ? KVCL_ERR_NO_SPACE : status;
 }
 
-/* All of a size's; of its tier once its pool is empty. */
+/* Drain all blocks of one size; tier: those of its tier, after its pool is empty. */
 static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, uint64_t deadline, drain_t *drain)
 {
     kvcl_status_t status;
@@ -534,7 +533,7 @@ static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, uint64_t deadlin
     return (status == KVCL_OK) ? drain_pool(pool, false, deadline, drain) : status;
 }
 
-/* What the pool has first: it was used last. */
+/* The pools first: their blocks were used last. */
 static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *drain)
 {
     kvcl_status_t status[KVCL_SLABS_CLASSES_MAX], first = KVCL_OK;

@@ -1,8 +1,9 @@
 /*
- * Put: copies into this rank's pool, published; where more copies are wanted, copy/chain.c goes on from there.
+ * Put: copies into this rank's pool, published; if more copies are wanted, copy/chain.c continues.
  *
- * The bytes are copied inside the call, so the source may change when it returns. An upsert is a put of all its keys
- * that has whatever they name given up once its own blocks are filled, so one that fails before has changed nothing.
+ * The bytes are copied inside the call, so the source may change when it returns. An upsert puts all of its keys, and
+ * removes the blocks that the keys named before only after its own blocks are filled: a failure before that has changed
+ * nothing.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -14,26 +15,26 @@
 
 #include <stdlib.h>
 
-/* work: room for n of each. */
+/* All arrays have room for n. */
 typedef struct put_work {
     uint32_t         *todo, *from, *slots;
     kvcl_store_rec_t *recs;
-    kvcl_owner_t     *pool;  /* the class for blocks of this size */
-    unsigned         copies; /* wanted */
+    kvcl_owner_t     *pool;   /* the class for blocks of this size */
+    unsigned         copies;  /* wanted */
     uint64_t         tenant;
     bool             instead; /* an upsert */
     kvcl_timing_t    timing;
 } put_work_t;
 
-/* Also one that no home lists, or not that we know of, is told to it again. */
+/* True also for a block that no home is known to list: it is listed again. */
 static bool lacks_copies(const kvcl_slot_t *slot, unsigned copies)
 {
     return !(slot->note & KVCL_NOTE_LISTED) ||
            ((copies > 1) && ((slot->note & KVCL_NOTE_COPIES) < copies));
 }
 
-/* Lock held. Which keys the pool lacks: their places in todo[]; behind them, from the end, those it has of which there
- * are fewer copies than wanted. What it has is in use, the end of a chain first. */
+/* Lock held. Collect the keys that the pool lacks: their indexes go into todo[]; those of blocks with fewer copies than
+ * wanted go to its end, backwards. Blocks that the pool has count as used, the end of a chain first. */
 static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const put_work_t *work, size_t *n_held_p)
 {
     kvcl_owner_node_t *node;
@@ -61,7 +62,7 @@ static size_t missing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, cons
     return n_todo;
 }
 
-/* No lock: the bytes, in canonical order, into pool blocks slots[], and their checksums. */
+/* No lock. Copy the bytes, in canonical order, into pool blocks slots[], and compute their checksums. */
 static kvcl_status_t copy_in(const kvcl_owner_t *pool, kvcl_cache_h cache, const uint32_t *from, const uint32_t *slots,
                              size_t n, kvcl_store_rec_t *recs)
 {
@@ -85,7 +86,7 @@ static kvcl_status_t copy_in(const kvcl_owner_t *pool, kvcl_cache_h cache, const
     return status;
 }
 
-/* Lock held. What another thread put meanwhile is not put twice. Returns how many recs are to be published. */
+/* Lock held. A block that another thread has put meanwhile is not put twice. Returns how many recs are to be listed. */
 static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t n)
 {
     bool             summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
@@ -107,7 +108,7 @@ static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t 
     return n - kept;
 }
 
-static void give_back(kvcl_owner_t *owner, const uint32_t *slots, size_t n)
+static void abort_slots(kvcl_owner_t *owner, const uint32_t *slots, size_t n)
 {
     size_t i;
 
@@ -119,7 +120,7 @@ static void give_back(kvcl_owner_t *owner, const uint32_t *slots, size_t n)
     kvcl_unlock(owner->store->ctx);
 }
 
-/* No lock. New blocks into the pool: recs and todo[] are then of those to be published, from *first_p on. */
+/* No lock. Put new blocks into the pool. Afterwards recs and todo[], from *first_p on, are those to be listed. */
 static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t n_todo, kvcl_cache_h cache,
                              const uint32_t *ids, const put_work_t *work, size_t *first_p)
 {
@@ -135,11 +136,11 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
         status = kvcl_leave_all(store, keys, n_todo, 0);
     }
     if (status != KVCL_OK) {
-        give_back(work->pool, work->slots, n_todo);
+        abort_slots(work->pool, work->slots, n_todo);
         return status;
     }
     kvcl_lock(store->ctx);
-    for (i = 0; work->instead && (i < n_todo); ++i) { /* what came here since */
+    for (i = 0; work->instead && (i < n_todo); ++i) { /* blocks that were published here since */
         (void)kvcl_leave_key(store, &keys[i]);
     }
     *first_p = n_todo - publish_copies(store, work, n_todo);
@@ -147,7 +148,7 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     return KVCL_OK;
 }
 
-/* No lock. The record of a block that was here before: it is to be listed as one of more copies. */
+/* No lock. Make the record of a block that the pool had before; it is listed again, as one of more copies. */
 static bool put_held(kvcl_owner_t *pool, const kvcl_key_t *key, kvcl_cache_h cache, uint32_t id, unsigned copies,
                      kvcl_store_rec_t *rec)
 {
@@ -172,7 +173,7 @@ static bool put_held(kvcl_owner_t *pool, const kvcl_key_t *key, kvcl_cache_h cac
     return node != NULL;
 }
 
-/* Lock held. What is here of each key, before more copies are made. */
+/* Lock held. The number of copies known here for each key, before more copies are made. */
 static void count_copies(const kvcl_owner_t *pool, const kvcl_key_t *keys, size_t n, uint8_t *copies)
 {
     kvcl_owner_node_t *node;
@@ -187,7 +188,7 @@ static void count_copies(const kvcl_owner_t *pool, const kvcl_key_t *keys, size_
     }
 }
 
-/* No lock. Pool blocks for what is missing; with KVCL_PUT_WAIT when there is room. */
+/* No lock. Take pool blocks for the missing keys; with KVCL_PUT_WAIT wait until there is room. */
 static kvcl_status_t take_room(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const put_work_t *work,
                                const kvcl_xfer_params_t *p, size_t *n_todo_p, size_t *n_held_p)
 {
@@ -220,7 +221,7 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
     for (i = 0; (p.status != NULL) && (i < n); ++i) {
         p.status[i] = KVCL_OK;
     }
-    p.status = NULL; /* a publish's statuses would be those of todo[] */
+    p.status = NULL; /* a publish would set those of todo[] */
     status   = take_room(store, keys, n, work, &p, &n_todo, &n_held);
     if (status == KVCL_OK) {
         status = put_new(store, keys, n_todo, cache, ids, work, &first);
@@ -262,7 +263,7 @@ static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_
                          (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
     }
     if (!kvcl_put_is_far(store, cache->shape.block_bytes, p) &&
-        (kvcl_pool_for(store, cache->shape.block_bytes) == NULL)) { /* nobody has such blocks, or to_rank is this rank */
+        (kvcl_pool_for(store, cache->shape.block_bytes) == NULL)) { /* no rank has them, or to_rank is this rank */
         if (store->pool == NULL) {
             return kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: to_rank is this rank, which has no pool (dram_bytes)", call);
         }
@@ -274,7 +275,7 @@ static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_
     return KVCL_OK;
 }
 
-/* Into other ranks' pools. */
+/* Put into other ranks' pools. */
 static kvcl_status_t put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                              const uint32_t *ids, const kvcl_xfer_params_t *p, bool instead, const char *call,
                              kvcl_req_h *req_p)

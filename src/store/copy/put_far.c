@@ -1,12 +1,12 @@
 /*
- * A put into other ranks' pools: of a rank that has none for blocks of this size, or to a rank that the caller names.
+ * Puts into other ranks' pools: by a rank whose pool has no blocks of this size, or to a rank that the caller names.
  *
- * The blocks are shown where they lie, in the caller's cache, to whoever asks for them by slot and generation; no
- * home lists them. Ranks with pools, the nearest first, fetch them as copies (copy/copy_jobs.c), list these, and pass them on
- * along the chain. What a rank did not make is asked of others, in rounds. When the request ends the blocks are hidden
- * again, so a rank that is late finds their generation gone and keeps nothing of it.
+ * The blocks stay in the caller's cache. They are readable there, by slot and generation, for any rank that requests
+ * them, but no home lists them. Ranks with pools, the nearest first, fetch them as copies (copy/copy_jobs.c), list
+ * these, and send them on along the chain. Copies that a rank did not make are requested from others, in rounds. When
+ * the request ends the blocks are hidden again: a rank that is late finds a new generation and keeps none of the bytes.
  *
- * A put, not an upsert, first asks where the keys are: what pools hold already, in as many copies, is left.
+ * A put, but not an upsert, first queries where the keys are: blocks that enough pools hold already are skipped.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -21,35 +21,35 @@
 #define ROOM_PAUSE_NS (20 * KVCL_NS_PER_MS)
 
 typedef struct far {
-    kvcl_call_t      call;
-    kvcl_find_t      find;
-    kvcl_owner_t     *owner;     /* of the caller's cache */
-    uint64_t         bytes;      /* of a block */
-    unsigned         copies;     /* wanted */
-    uint64_t         tenant;
-    int              to_rank;    /* who takes the first copies; -1: the nearest */
-    bool             waits;      /* for room */
-    bool             shown;      /* the blocks are */
-    bool             looked;     /* it is known what pools hold already */
-    bool             busy;       /* somebody was, in this round */
+    kvcl_call_t        call;
+    kvcl_find_t        find;
+    kvcl_owner_t       *owner;     /* of the caller's cache */
+    uint64_t           bytes;      /* of one block */
+    unsigned           copies;     /* wanted */
+    uint64_t           tenant;
+    int                to_rank;    /* the rank that gets the first copies; -1: the nearest */
+    bool               waits;      /* for room (KVCL_PUT_WAIT) */
+    bool               shown;      /* the blocks are readable for other ranks */
+    bool               counted;    /* made[] counts the copies that existed before */
+    bool               busy;       /* a rank was busy in this round */
     kvcl_store_timer_t *pause;
-    kvcl_status_t    refused;    /* the last reason why a copy was not made */
-    int              refused_by;
-    size_t           n;
-    uint8_t          *copies_of; /* the user's, or NULL; so is each */
-    kvcl_status_t    *each;
-    kvcl_store_rec_t *recs;      /* n: of the blocks as they are shown; all arrays are part of this allocation */
-    kvcl_found_t     *found;     /* n; of an upsert all empty */
-    kvcl_key_t       *keys;      /* n */
-    uint32_t         *order;     /* n: the blocks of this round */
-    uint8_t          *flags;     /* n */
-    uint8_t          *made;      /* n: copies in pools */
-    uint8_t          *tried;     /* a byte a rank */
+    kvcl_status_t      refused;    /* the last reason why a copy was not made */
+    int                refused_by;
+    size_t             n;
+    uint8_t            *copies_of; /* the user's array, or NULL; each as well */
+    kvcl_status_t      *each;
+    kvcl_store_rec_t   *recs;      /* n: the readable blocks; all arrays are part of this allocation */
+    kvcl_found_t       *found;     /* n; all empty for an upsert */
+    kvcl_key_t         *keys;      /* n */
+    uint32_t           *order;     /* n: the blocks of this round */
+    uint8_t            *flags;     /* n */
+    uint8_t            *made;      /* n: copies in pools */
+    uint8_t            *tried;     /* one byte a rank */
 } far_t;
 
 /* ---- rounds: lock held ---- */
 
-/* How many pools have it, of this size. */
+/* How many pools hold it, in this size. */
 static unsigned in_pools(const far_t *far, const kvcl_found_t *found)
 {
     unsigned n = 0, i, j;
@@ -64,7 +64,7 @@ static unsigned in_pools(const far_t *far, const kvcl_found_t *found)
     return (n < far->copies) ? n : far->copies;
 }
 
-/* Which blocks lack copies, and how many at most. */
+/* Which blocks lack copies; *most_p: the most that one of them lacks. */
 static uint32_t lacking(far_t *far, unsigned *most_p)
 {
     uint32_t n = 0;
@@ -85,18 +85,18 @@ static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     far_t            *far  = rpc->arg;
     const uint8_t    *made = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
-    uint32_t         took = 0, i;
+    uint32_t         taken = 0, i;
 
-    (void)len; /* fits: home/ask.c */
+    (void)len; /* kinds.c: checked lengths */
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         for (i = 0; i < rpc->n; ++i) {
             uint8_t *at = &far->made[rpc->order[i]];
             *at = (uint8_t)((made[i] < far->copies - *at) ? *at + made[i] : far->copies);
-            took += (made[i] != 0) ? 1 : 0;
+            taken += (made[i] != 0) ? 1 : 0;
         }
-        kvcl_place_took(&far->call.store->places[rpc->rank], took * far->bytes, tail.pool_free);
-        status = (took < rpc->n) ? KVCL_ERR_NO_SPACE : KVCL_OK;
+        kvcl_place_took(&far->call.store->places[rpc->rank], taken * far->bytes, tail.pool_free);
+        status = (taken < rpc->n) ? KVCL_ERR_NO_SPACE : KVCL_OK;
     } else if (status == KVCL_ERR_BUSY) {
         far->busy             = true;
         far->tried[rpc->rank] = 0;
@@ -110,7 +110,7 @@ static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     kvcl_call_over(&far->call);
 }
 
-/* One chain: these n blocks (order[]), these ranks. */
+/* Post one chain: these n blocks (order[]), these ranks. */
 static void post_chain(far_t *far, uint32_t n, const uint16_t *ranks, unsigned places)
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)far->copies, .tenant = far->tenant, .n_next = (uint8_t)(places - 1),
@@ -149,7 +149,7 @@ static bool pause_for(far_t *far, uint64_t pause_ns)
     return far->pause != NULL;
 }
 
-/* The ranks of the next chain. A named one is first, and nobody stands in for it. */
+/* Choose the ranks of the next chain. A named rank is the first, and no other rank replaces it. */
 static unsigned choose(far_t *far, unsigned most, uint16_t *ranks)
 {
     kvcl_store_h store = far->call.store;
@@ -174,13 +174,13 @@ static bool next(kvcl_call_t *call)
     uint32_t n;
     size_t   k;
 
-    if (!far->looked && kvcl_find_round(&far->find)) {
+    if (!far->counted && kvcl_find_round(&far->find)) {
         return true;
     }
-    for (k = 0; !far->looked && (k < far->n); ++k) {
+    for (k = 0; !far->counted && (k < far->n); ++k) {
         far->made[k] = (uint8_t)in_pools(far, &far->found[k]);
     }
-    far->looked = true;
+    far->counted = true;
     n           = lacking(far, &most);
     if (n == 0) {
         return false;
@@ -212,7 +212,7 @@ static void halt(kvcl_call_t *call)
     }
 }
 
-/* Fewer ranks than copies is no error, but less than there could be is. */
+/* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. */
 static kvcl_status_t verdict(far_t *far)
 {
     unsigned can = kvcl_store_places(far->call.store, far->bytes);
@@ -258,7 +258,7 @@ static void free_far(kvcl_call_t *call)
     far_t          *far = kvcl_container_of(call, far_t, call);
     kvcl_context_h ctx  = call->store->ctx;
 
-    if (far->shown) { /* it did not even begin */
+    if (far->shown) { /* the call never started */
         kvcl_lock(ctx);
         kvcl_own_hide(call->store, far->owner, far->recs, far->n);
         kvcl_unlock(ctx);
@@ -302,7 +302,7 @@ bool kvcl_put_is_far(const struct kvcl_store *store, uint64_t bytes, const kvcl_
     }
     for (i = 0; (store->pool != NULL) && (i < store->n_ranks) && !kvcl_store_takes(store, i, bytes); ++i) {
     }
-    return (kvcl_pool_for(store, bytes) == NULL) && (i < store->n_ranks); /* else nobody has such blocks */
+    return (kvcl_pool_for(store, bytes) == NULL) && (i < store->n_ranks); /* else no rank has such blocks */
 }
 
 static kvcl_status_t check(kvcl_store_h store, uint64_t bytes, const kvcl_xfer_params_t *p, const char *name)
@@ -331,7 +331,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
 {
     kvcl_status_t status = check(store, cache->shape.block_bytes, p, name);
     far_t         *far;
-    bool          request    = false;
+    bool          query   = false;
 
     if ((status == KVCL_OK) && (n == 0)) {
         return kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg, req_p);
@@ -346,7 +346,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         return status;
     }
     if (!instead) {
-        (void)kvcl_find_here(store, far->keys, n, false, far->flags, far->found, &request);
+        (void)kvcl_find_here(store, far->keys, n, false, far->flags, far->found, &query);
     }
     far->shown = true;
     far->find = (kvcl_find_t){.call = &far->call, .keys = far->keys, .n = n, .flags = far->flags, .found = far->found};

@@ -1,12 +1,12 @@
 /*
- * Repair after a rank has gone, in the background: what this rank does as a home.
+ * Repair after a rank has failed, in the background: the part of this rank as a home.
  *
- * It walks its table, some cells at a time. Entries of ranks that are gone are taken out. What has two homes, and one
- * of them new, is told to the new one. Of a block with fewer copies than it says there shall be, the home (not its
- * backup) asks a rank that has none to fetch one, as a put's chain does (copy/copy_jobs.c). One batch is under way at a
- * time, and the bytes stay below KVCL_STORE_REPAIR a second. What could not be done (a rank that is busy, or has not
- * heard of the death yet) is looked for again in a later pass; there are PASSES_MAX of them, at least two, for
- * publishes of before everybody knew.
+ * It walks its table, a bounded number of cells at a time. Entries of failed ranks are removed. An entry with two homes
+ * is sent to the other home if that one is new to the key. For a block with fewer copies than its entry demands, the
+ * home (not its backup) requests a copy from a rank that has none, as a put's chain does (copy/copy_jobs.c). One batch
+ * is in flight at a time, and the bytes stay below KVCL_STORE_REPAIR a second. Failed steps (a rank was busy, or did
+ * not know of the failure yet) are repeated in a later pass. There are at least two passes, for blocks that were
+ * published before every rank knew of the failure, and at most PASSES_MAX.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -32,14 +32,14 @@ struct kvcl_repair {
     kvcl_store_h       store;
     kvcl_store_timer_t *timer;
     kvcl_list_t        rpcs;
-    kvcl_scatter_t     scatters[2];    /* of the asks under way: records told, copies asked for */
+    kvcl_scatter_t     scatters[2]; /* of the rpcs in flight: records sent to homes, copies requested */
     unsigned           outstanding;
     unsigned           passes;
-    bool               retry;       /* something is left to be done */
+    bool               retry;       /* a step failed: another pass is needed */
     uint64_t           cursor;
-    uint64_t           pause_ns;    /* for what was copied */
+    uint64_t           pause_ns;    /* keeps the copied bytes below the rate */
     uint64_t           n_copied;
-    uint8_t            *skip;       /* a byte a rank */
+    uint8_t            *skip;       /* one byte a rank */
     batch_t            listed, copied;
 };
 
@@ -91,7 +91,7 @@ static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     over(repair);
 }
 
-/* ---- what is to be done about an entry ---- */
+/* ---- the steps for an entry ---- */
 
 static void add(batch_t *batch, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint32_t to)
 {
@@ -105,7 +105,7 @@ static bool was_home(const struct kvcl_store *store, const kvcl_key_t *key, uint
            (kvcl_shard_backup(&store->first_map->shards, key) == rank);
 }
 
-/* The other home may be new to this key. */
+/* Add the entry to the batch of the other home if that one is new to this key. */
 static void notify_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
     const struct kvcl_store *store = repair->store;
@@ -119,8 +119,8 @@ static void notify_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, cons
     }
 }
 
-/* One more copy, of a rank that has none; of mine if there is no other. */
-static void want_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+/* Add a request for one more copy, at a rank that has none; at this rank if there is no other. */
+static void request_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
     kvcl_store_h   store = repair->store;
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
@@ -161,12 +161,12 @@ static void scan(kvcl_repair_t *repair)
         }
         notify_other_home(repair, &key, &loc);
         if ((kvcl_loc_copies(loc.flags) > 1) && (kvcl_shard_home(kvcl_store_shards(store), &key) == store->me)) {
-            want_copy(repair, &key, &loc);
+            request_copy(repair, &key, &loc);
         }
     }
 }
 
-/* ---- doing it ---- */
+/* ---- sending ---- */
 
 static void post(kvcl_repair_t *repair, kvcl_rpc_t *rpc, void (*done)(kvcl_rpc_t *rpc, kvcl_status_t status,
                                                                       const void *data, size_t len), uint64_t time_ns)
@@ -220,7 +220,7 @@ static void send_copied(kvcl_repair_t *repair)
     for (rank = 0; rank < store->n_ranks; ++rank) {
         order = repair->scatters[1].order + repair->scatters[1].starts[rank];
         n     = repair->scatters[1].starts[rank + 1] - repair->scatters[1].starts[rank];
-        for (i = 0; i < n; i += some) { /* what is wanted of each is alike in one question */
+        for (i = 0; i < n; i += some) { /* all blocks of one request have the same size and number of copies */
             head.copies = (uint8_t)kvcl_loc_copies(repair->copied.recs[order[i]].loc.flags);
             for (some = 1; (i + some < n) && alike(&repair->copied, order[i], order[i + some]); ++some) {
             }
@@ -251,11 +251,11 @@ static void next_pass(kvcl_repair_t *repair)
         wake_after(repair, (repair->passes < 2) ? 4 * PASS_NS : PASS_NS);
         return;
     }
-    kvcl_log_info("repaired what ranks have left: %llu blocks copied so far",
+    kvcl_log_info("repair after failed ranks is done: %llu blocks copied so far",
                   (unsigned long long)repair->n_copied);
 }
 
-/* Lock held, from a timer. */
+/* Lock held, by the timer. */
 static void turn(void *arg)
 {
     kvcl_repair_t *repair = arg;
@@ -290,7 +290,7 @@ static void turn(void *arg)
     over(repair);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
 void kvcl_repair_start(kvcl_store_h store)
 {
@@ -299,7 +299,7 @@ void kvcl_repair_start(kvcl_store_h store)
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
-        kvcl_owner_unlist(store->pool->owners[i]); /* puts tell the new homes of them */
+        kvcl_owner_unlist(store->pool->owners[i]); /* the next put of each block lists it at its new homes */
     }
     if (store->closing || (store->ctx->config.store_repair_bytes == 0)) {
         return;
@@ -307,7 +307,7 @@ void kvcl_repair_start(kvcl_store_h store)
     if (repair == NULL) {
         repair = calloc(1, sizeof(*repair) + store->n_ranks);
         if (repair == NULL) {
-            kvcl_log_warn("no memory to repair what a rank has left");
+            kvcl_log_warn("no memory to repair after a failed rank: its blocks keep fewer copies");
             return;
         }
         repair->store = store;
@@ -315,7 +315,7 @@ void kvcl_repair_start(kvcl_store_h store)
         kvcl_list_init(&repair->rpcs);
         store->repair = repair;
     }
-    repair->cursor = 0; /* a walk under way begins anew */
+    repair->cursor = 0; /* a walk in progress starts again */
     repair->passes = 0;
     if (repair->outstanding == 0) {
         kvcl_store_timer_stop(repair->timer);

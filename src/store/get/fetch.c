@@ -1,10 +1,10 @@
 /*
- * Lookups that bring small blocks along (fetch.h).
+ * Lookups whose answers carry small blocks (fetch.h).
  *
- * The rules of a served get hold: the home copies a block only while it is published under the generation that it
- * lists, and looks at the generation again behind the last byte; the asker takes the bytes only if it would have got
- * that copy, of a cache whose layout it knows to fit, and their checksum is the one that is listed. All under the
- * engine lock.
+ * The rules of a served get hold: the home copies a block only while it is published under the generation that the
+ * location lists, and compares the generation again after the last byte. The getter takes the bytes only if it would
+ * have fetched that copy, if it knows that the cache's layout fits, and if their checksum is the one listed. Everything
+ * here runs under the engine lock.
  */
 #include "config.h"
 #include "store/get/fetch.h"
@@ -52,7 +52,7 @@ kvcl_status_t kvcl_fetch_unpack(kvcl_fetched_t *fetched, const void *data, size_
     return KVCL_OK;
 }
 
-/* ---- the question ---- */
+/* ---- the request ---- */
 
 uint8_t kvcl_fetch_kind(const kvcl_get_t *get, uint32_t home)
 {
@@ -87,7 +87,7 @@ bool kvcl_fetch_fits(const kvcl_rpc_t *rpc, const void *data, size_t len)
 
 /* ---- the home ---- */
 
-/* The bytes behind a location of mine, if it is still that block. */
+/* Copy the bytes of a location of this rank, if the slot still holds that block. */
 static bool copy_out(kvcl_store_h store, const kvcl_key_t *key, const kvcl_dir_loc_t *loc, uint64_t bytes, void *buf)
 {
     kvcl_sel_t    sel = {.blocks = &loc->slot, .n_blocks = 1};
@@ -111,7 +111,7 @@ static bool copy_out(kvcl_store_h store, const kvcl_key_t *key, const kvcl_dir_l
            kvcl_slots_gen_is(&owner->cache->gens[loc->slot], loc->gen);
 }
 
-/* Behind the lookup's reply of head bytes in buf; returns the length of all. */
+/* Append the blocks to the lookup's reply, whose head bytes are in buf; returns the length of the whole answer. */
 static size_t add_bytes(kvcl_store_h store, const kvcl_key_t *keys, uint32_t n, uint64_t bytes, uint8_t *buf,
                         size_t head)
 {
@@ -165,9 +165,9 @@ bool kvcl_fetch_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg
     return true;
 }
 
-/* ---- the asker ---- */
+/* ---- the getter ---- */
 
-/* Would a pull of this block take it? */
+/* Would a pull accept this block's layout? */
 static bool layout_fits(const kvcl_get_t *get, const kvcl_get_item_t *item, const kvcl_dir_loc_t *loc)
 {
     kvcl_peer_t   *peer   = get->store->ranks[loc->rank].peer;
@@ -177,7 +177,7 @@ static bool layout_fits(const kvcl_get_t *get, const kvcl_get_item_t *item, cons
     kvcl_side_t   src, dst;
 
     if (rcache == NULL) {
-        return false; /* its description is not here yet: a pull asks for it */
+        return false; /* the cache's description has not arrived: a pull requests it */
     }
     src = kvcl_rcache_side(rcache, &from);
     dst = kvcl_cache_side(get->cache, &to);

@@ -1,7 +1,7 @@
 /*
- * The end of one copy of one block of a get: it came, or what was wrong with it is told to whoever must know.
+ * The end of one attempt to fetch one block of a get.
  *
- * What is found to be gone is reported to its homes, what came with other bytes to its owner. Engine lock held.
+ * A copy that is missing is reported to its homes, a copy with other bytes to its owner. Engine lock held.
  */
 #include "config.h"
 #include "base/log.h"
@@ -14,7 +14,7 @@ static void report_evicted(kvcl_store_h store, const kvcl_get_item_t *item)
     kvcl_store_notify_removed(store, &rec, 1);
 }
 
-/* Its owner looks whether it is, or whether it was the way here, or the directory. */
+/* The owner checks whether its block, the transfer or the directory is at fault. */
 static void report_corrupt(kvcl_store_h store, const kvcl_get_item_t *item)
 {
     kvcl_store_rec_t rec = {.key = item->key, .loc = *kvcl_get_loc(item)};
@@ -22,12 +22,13 @@ static void report_corrupt(kvcl_store_h store, const kvcl_get_item_t *item)
     kvcl_store_notify_owner(store, &rec, true);
 }
 
-/* The bytes that came have another sum. The copy stays listed until its owner has looked, so it may be tried again. */
-static void came_wrong(kvcl_get_t *get, kvcl_get_item_t *item, bool from_tier)
+/* The bytes that arrived have another checksum. The copy stays listed until its owner has checked it, so it may be
+ * tried again. */
+static void on_corrupt(kvcl_get_t *get, kvcl_get_item_t *item, bool from_tier)
 {
     item->wrong = false;
     atomic_fetch_add_explicit(&get->store->corrupt, 1, memory_order_relaxed);
-    kvcl_log_info("a block from rank %u has not the bytes that were published", kvcl_get_loc(item)->rank);
+    kvcl_log_info("a block from rank %u does not have the bytes that were published", kvcl_get_loc(item)->rank);
     if (get->stopping == KVCL_OK) {
         item->again = true;
         if (!from_tier) {
@@ -52,7 +53,7 @@ void kvcl_get_result(kvcl_get_t *get, uint32_t i, kvcl_status_t status)
     item->from_tier = false;
     item->tried    |= (uint8_t)(1u << item->cur);
     if (item->wrong) {
-        came_wrong(get, item, from_tier);
+        on_corrupt(get, item, from_tier);
         return;
     }
     switch (status) {

@@ -1,6 +1,6 @@
 /*
- * Where a get's blocks lie (get.h): out of tables that are mapped here, else by asking their homes, all at once. What
- * homes bring along with their answers is taken at once (fetch.h). Engine lock held.
+ * Lookup of a get's blocks (get.h): in mapped tables, else by querying their homes, all at once. Blocks carried by the
+ * homes' answers are taken at once (fetch.h). Engine lock held.
  */
 #include "config.h"
 #include "base/error.h"
@@ -11,14 +11,14 @@
 
 static void on_lookup(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_get_t     *get = rpc->arg;
-    bool           again = (get->stopping == KVCL_OK) && ((rpc->store->incarnations[rpc->rank] == 0) || rpc->hedged);
+    kvcl_get_t     *get   = rpc->arg;
+    bool           again  = (get->stopping == KVCL_OK) && ((rpc->store->incarnations[rpc->rank] == 0) || rpc->hedged);
     bool           brings = (rpc->kind == KVCL_RPC_FETCH);
     kvcl_fetched_t in;
     uint32_t       at = 0, i;
 
     kvcl_hedge_answered(rpc, status);
-    if (status == KVCL_OK) { /* did so before: it fits */
+    if (status == KVCL_OK) { /* the row of kinds.c has checked that it unpacks */
         status = brings ? kvcl_fetch_unpack(&in, data, len, rpc->n, kvcl_fetch_requested(rpc))
                         : kvcl_dir_msg_unpack(&in.reply, data, len);
     }
@@ -47,8 +47,7 @@ static kvcl_status_t query_homes(kvcl_get_t *get, const uint8_t *skip)
     kvcl_list_init(&rpcs);
     for (home = 0; (home < store->n_ranks) && (status == KVCL_OK); ++home) {
         status = kvcl_rpcs_make(store, home, kvcl_fetch_kind(get, home), get->items, sizeof(get->items[0]),
-                                &get->scatter,
-                                 &rpcs);
+                                &get->scatter, &rpcs);
     }
     while ((status == KVCL_OK) && ((link = kvcl_list_first(&rpcs)) != NULL)) {
         kvcl_rpc_t *rpc = kvcl_container_of(link, kvcl_rpc_t, link);
@@ -70,7 +69,7 @@ kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
 {
     kvcl_store_h  store = get->store;
     uint8_t       *skip = malloc(get->n);
-    bool          request   = false, gone;
+    bool          query = false, lost;
     kvcl_status_t status;
     size_t        i;
 
@@ -86,16 +85,16 @@ kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
         if (item->state != KVCL_GET_LOOKUP) {
             continue;
         }
-        view = kvcl_store_view(store, &item->key, &gone);
-        if ((view == NULL) && !gone) {
+        view = kvcl_store_view(store, &item->key, &lost);
+        if ((view == NULL) && !lost) {
             skip[i] = 0;
-            request = true;
+            query   = true;
             continue;
         }
         item->n_locs = (view != NULL) ? (uint8_t)kvcl_dir_read(view, &item->key, item->locs) : 0;
         item->state  = KVCL_GET_READY;
     }
-    status = request ? query_homes(get, skip) : KVCL_OK;
+    status = query ? query_homes(get, skip) : KVCL_OK;
     free(skip);
     return status;
 }

@@ -1,10 +1,10 @@
 /*
- * Gets of few bytes whose directory and blocks are all memory here: done inside the call, without a lock or an
- * allocation. Whatever does not fit (a home that must be asked, a cache not seen before, a copy that moved on) is left
- * to get/get_rounds.c, which begins anew.
+ * Gets of few bytes whose directory and blocks are all in mapped memory: done inside the call, without a lock or an
+ * allocation. Everything else (a home that must be queried, an unknown cache, a stale copy) is left to
+ * get/get_rounds.c, which starts the get from the beginning.
  *
- * What is read without the lock: mapped tables, descriptions of peers' caches (immutable once ready, kept until
- * kvcl_finalize), and the caches of the store itself, which live as long as it does.
+ * Read without the lock: mapped tables, descriptions of peers' caches (immutable once ready, kept until kvcl_finalize),
+ * and the store's own caches, which live as long as the store.
  */
 #include "config.h"
 #include "store/pool/pool.h"
@@ -12,16 +12,16 @@
 
 enum { CHUNK = 64 };
 
-/* Where some blocks' bytes lie, mapped here. */
+/* Mapped memory that holds the bytes of some blocks. */
 typedef struct source {
     const kvcl_shape_t     *shape;
     const uintptr_t        *bases;
     kvcl_copier_t          *copier;
     const _Atomic uint32_t *gens;
-    const kvcl_rregion_t   *live; /* NULL: mine */
+    const kvcl_rregion_t   *live; /* NULL: a cache of this rank */
 } source_t;
 
-/* What is known of one key. */
+/* What the directory says of one key. */
 typedef struct hit {
     kvcl_dir_loc_t loc;
     source_t       source;
@@ -63,21 +63,21 @@ static bool find_source(kvcl_store_h store, const kvcl_dir_loc_t *loc, source_t 
     return false;
 }
 
-/* False: somebody has it, but not where it can be read now. */
+/* False: a copy exists, but not in memory that can be read now. */
 static bool locate(kvcl_store_h store, const kvcl_key_t *key, uint64_t block_bytes, hit_t *hit)
 {
     kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
-    bool                  gone, elsewhere = false;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
+    bool                  lost, elsewhere = false;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &lost);
     unsigned              n, i, at;
 
     hit->found = false;
     if (view == NULL) {
-        return gone;
+        return lost;
     }
     n = kvcl_dir_read(view, key, locs);
     for (i = 0; i < n; ++i) {
-        if ((locs[i].rank == store->me) && (i != 0)) { /* mine first */
+        if ((locs[i].rank == store->me) && (i != 0)) { /* the local copy first */
             kvcl_dir_loc_t first = locs[0];
             locs[0] = locs[i];
             locs[i] = first;
@@ -95,7 +95,7 @@ static bool locate(kvcl_store_h store, const kvcl_key_t *key, uint64_t block_byt
     return hit->found || !elsewhere;
 }
 
-/* Copies m blocks that lie in one cache, then asks whether they were those all the while. */
+/* Copy m blocks that lie in one cache, then check that they were the same blocks all the while. */
 static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_t *ids)
 {
     uint64_t    sums[CHUNK];
@@ -191,7 +191,7 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
     return true;
 }
 
-/* No lock: what is read here is mapped, or mine. */
+/* No lock: reads only mapped or local state. */
 static inline void note_path(kvcl_timing_t *timing, kvcl_store_h store, uint32_t rank)
 {
     if ((timing != NULL) && (timing->begun_ns != 0) && (rank != store->me)) {
@@ -208,7 +208,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
     kvcl_status_t final = KVCL_OK, one;
     size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, first = 0, some, i;
 
-    while (from > 0) { /* the last chunk first: the end of a chain is told to be used before its beginning */
+    while (from > 0) { /* the last chunk first: the end of a chain is marked used before its beginning */
         some  = ((from - 1) % CHUNK) + 1;
         from -= some;
         if (!one_chunk(store, keys + from, some, cache, ids + from, hits)) {
@@ -222,7 +222,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
                 local += (hits[i].loc.rank == store->me) ? 1 : 0;
                 ++n_got;
             }
-            final = (one != KVCL_OK) ? one : final; /* the first block's, in the end */
+            final = (one != KVCL_OK) ? one : final; /* in the end that of the first failed block */
             first = (one != KVCL_OK) ? from + i : first;
             if (statuses[0] != NULL) {
                 statuses[0][from + i] = one;

@@ -1,7 +1,7 @@
 /*
- * Fetching blocks of a get: one pull for the blocks that lie in one cache of one rank, and copies out of caches here.
+ * Fetching blocks of a get: one pull for the blocks that lie in one cache of one rank, and copies out of local caches.
  *
- * A pull owns its kvcl_get_fetch_t until its end, on_fetched(); get->outstanding counts it. Engine lock held.
+ * A pull owns its kvcl_get_fetch_t until on_fetched(); get->outstanding counts it. Engine lock held.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -45,7 +45,7 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
         kvcl_status_t   one   = fetch->status[i];
         if (fetch->hedged && (one == KVCL_ERR_TIMED_OUT) && (get->stopping == KVCL_OK) &&
             kvcl_hedge_stays(get, item)) {
-            item->state = KVCL_GET_READY; /* this copy is all there is: it is waited for, by itself */
+            item->state = KVCL_GET_READY; /* the only copy: it is waited for, by itself */
             continue;
         }
         if ((one == KVCL_OK) && (kvcl_get_loc(item)->flags & KVCL_LOC_SUMMED) && (get->stopping == KVCL_OK)) {
@@ -122,7 +122,7 @@ kvcl_status_t kvcl_get_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
         ++get->outstanding;
         status = kvcl_pull_start(get->store->ctx, fetch->pull, kvcl_get_time_left(get), NULL, NULL, false);
         if (status == KVCL_OK) {
-            return KVCL_OK; /* it may have ended: fetch is gone */
+            return KVCL_OK; /* it may have ended and freed fetch */
         }
         --get->outstanding;
         kvcl_list_del(&fetch->link);

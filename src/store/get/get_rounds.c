@@ -1,9 +1,10 @@
 /*
- * kvcl_store_get as a request (get.h has the rounds). All under the engine lock but the copying and checking in
- * get/verify.c.
+ * kvcl_store_get as a request (get.h describes the rounds). Everything runs under the engine lock, except the copying
+ * and checking in get/verify.c.
  *
- * Never wrong bytes: a block is KVCL_OK only if its copy's generation was unchanged after the bytes were here, by an
- * owner of the incarnation that published it, and its checksum fits. What is found to be gone is reported to its home.
+ * Wrong bytes are never returned: a block is KVCL_OK only if its copy's generation was unchanged after the bytes
+ * arrived, its owner has the incarnation that published it, and its checksum matches. A copy that is missing is
+ * reported to its home.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -19,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL_BYTES = 256 * 1024 }; /* summed under the lock: some microseconds */
+enum { SMALL_BYTES = 256 * 1024 }; /* checksummed under the lock: a few microseconds */
 
 static void advance(kvcl_get_t *get);
 
@@ -92,8 +93,8 @@ static void finish(kvcl_get_t *get)
 
 static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
-    kvcl_get_t *get = kvcl_container_of(req, kvcl_get_t, req);
-    kvcl_get_fetch_t    *fetch, *next;
+    kvcl_get_t       *get = kvcl_container_of(req, kvcl_get_t, req);
+    kvcl_get_fetch_t *fetch, *next;
 
     if (get->stopping != KVCL_OK) {
         return;
@@ -123,7 +124,7 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
             ++absent;
         }
     }
-    if (first == get->n) { /* it did not get so far */
+    if (first == get->n) { /* it ended before any block failed */
         snprintf(buf, cap, "kvcl_store_get of %zu blocks into \"%s\"", get->n, get->cache->name);
         return;
     }
@@ -147,7 +148,7 @@ static const kvcl_req_class_t get_class = {
 /* ---- fetching ---- */
 
 /* No copy is left. */
-static void give_up(const kvcl_get_t *get, kvcl_get_item_t *item)
+static void end_item(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
     if (item->again && (get->lookups < KVCL_GET_LOOKUPS_MAX)) {
         item->again = false;
@@ -164,7 +165,7 @@ static bool same_source(const kvcl_get_item_t *a, const kvcl_get_item_t *b)
     return (kvcl_get_loc(a)->rank == kvcl_get_loc(b)->rank) && (kvcl_get_loc(a)->cache == kvcl_get_loc(b)->cache);
 }
 
-/* Every READY block: to its best copy, or to its end. */
+/* Start the fetch of every READY block from its best copy, or end it. */
 static kvcl_status_t start_fetches(kvcl_get_t *get)
 {
     uint32_t      *group = malloc(get->n * sizeof(*group));
@@ -178,12 +179,12 @@ static kvcl_status_t start_fetches(kvcl_get_t *get)
         kvcl_get_item_t *item = &get->items[i];
         if ((item->state == KVCL_GET_READY) && !(item->staged && !(item->tried & (1u << item->cur))) &&
             !kvcl_get_choose(get, item)) {
-            give_up(get, item);
+            end_item(get, item);
         }
     }
     for (i = 0; (i < get->n) && (status == KVCL_OK); ++i) {
         kvcl_get_item_t *item = &get->items[i];
-        /* An item that failed inside this loop is READY again with cur tried: its turn is the next round. */
+        /* An item that failed inside this loop is READY again with cur tried: it waits for the next round. */
         if ((item->state != KVCL_GET_READY) || (item->tried & (1u << item->cur))) {
             continue;
         }
@@ -232,7 +233,7 @@ static void advance(kvcl_get_t *get)
             finish(get);
             return;
         }
-        ++get->outstanding; /* what ends at once must not come back here */
+        ++get->outstanding; /* fetches that end at once must not call advance() from here */
         status = (count(get, KVCL_GET_LOOKUP) > 0) ? kvcl_get_lookups(get) : KVCL_OK;
         status = ((status == KVCL_OK) && (count(get, KVCL_GET_READY) > 0)) ? start_fetches(get) : status;
         --get->outstanding;

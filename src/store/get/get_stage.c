@@ -1,9 +1,10 @@
 /*
- * Blocks of a get that lie in a second tier, mine or another rank's: their owner is asked to stage them.
+ * Blocks of a get that lie in a second tier, local or remote: their owner is requested to stage them.
  *
- * In a round each owner is asked for at most a window of blocks, while those of the window before are fetched; the
- * others wait. What was staged takes the place of the location in the tier, and is a copy like any other from there on;
- * when its block is over the owner is told that it may go (one message a round). All under the engine lock.
+ * In a round each owner is sent a request for at most one window of blocks, while the blocks of the window before are
+ * fetched; the others wait. A staged location replaces the location in the tier and is then fetched like any other
+ * copy. When its block is over, the owner is notified that the staging block may be reused, with one message a round.
+ * Everything here runs under the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -14,16 +15,16 @@
 
 #include <stdlib.h>
 
-/* What a question asks for; its order is what it has in the get. */
-typedef struct want {
+/* One request; items[] are indexes into the get. */
+typedef struct request {
     kvcl_get_t *get;
     uint32_t   rank;
     uint32_t   n;
     uint32_t   items[];
-} want_t;
-_Static_assert(sizeof(want_t) % 8 == 0, "records stand behind the items");
+} request_t;
+_Static_assert(sizeof(request_t) % 8 == 0, "records stand behind the items");
 
-/* A staged location for the one in the tier; or the copy is over. */
+/* Replace the location in the tier by the staged one; on failure this copy is over. */
 static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kvcl_stage_got_t *got)
 {
     kvcl_get_item_t *item = &get->items[i];
@@ -38,14 +39,14 @@ static void take_one(kvcl_get_t *get, uint32_t i, kvcl_status_t status, const kv
     }
     item->tier_slot = loc->slot;
     item->tier_gen  = loc->gen;
-    loc->flags   = (uint16_t)((loc->flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
-    loc->cache   = got->cache;
-    loc->slot    = got->slot;
-    loc->gen     = got->gen;
-    item->held   = (kvcl_get_held_t){.rank = loc->rank, .cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
-    item->staged = true;
-    item->from_tier   = true;
-    item->state  = KVCL_GET_READY;
+    loc->flags      = (uint16_t)((loc->flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
+    loc->cache      = got->cache;
+    loc->slot       = got->slot;
+    loc->gen        = got->gen;
+    item->held      = (kvcl_get_held_t){.rank = loc->rank, .cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
+    item->staged    = true;
+    item->from_tier = true;
+    item->state     = KVCL_GET_READY;
 }
 
 kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item)
@@ -60,19 +61,19 @@ kvcl_dir_loc_t kvcl_get_origin(const kvcl_get_item_t *item)
     return loc;
 }
 
-static void take_all(want_t *want, kvcl_status_t status, const kvcl_stage_got_t *got)
+static void take_all(request_t *request, kvcl_status_t status, const kvcl_stage_got_t *got)
 {
-    kvcl_get_t       *get = want->get;
+    kvcl_get_t       *get = request->get;
     kvcl_stage_got_t one  = {.status = KVCL_OK};
     uint32_t         i;
 
-    for (i = 0; i < want->n; ++i) {
+    for (i = 0; i < request->n; ++i) {
         if (got != NULL) {
             memcpy(&one, &got[i], sizeof(one));
         }
-        take_one(get, want->items[i], status, &one);
+        take_one(get, request->items[i], status, &one);
     }
-    free(want);
+    free(request);
     --get->outstanding;
     get->advance(get);
 }
@@ -83,22 +84,22 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     take_all(rpc->arg, status, data);
 }
 
-static void on_staged_here(void *arg, const kvcl_stage_got_t *got, uint32_t n)
+static void on_staged_local(void *arg, const kvcl_stage_got_t *got, uint32_t n)
 {
-    want_t *want = arg;
+    request_t *request = arg;
 
     (void)n;
-    want->get->here = NULL;
-    take_all(want, KVCL_OK, got);
+    request->get->local_stage = NULL;
+    take_all(request, KVCL_OK, got);
 }
 
-/* Is this rank being asked already? */
+/* Is a request to this rank in flight? */
 static bool is_requested(const kvcl_get_t *get, uint32_t rank)
 {
     kvcl_rpc_t *rpc;
 
     if (rank == get->store->me) {
-        return get->here != NULL;
+        return get->local_stage != NULL;
     }
     kvcl_list_foreach (rpc, &get->stages, kvcl_rpc_t, link) {
         if (rpc->rank == rank) {
@@ -114,71 +115,71 @@ static void add_rec(const kvcl_get_t *get, uint32_t i, kvcl_store_rec_t *rec)
     rec->loc = *kvcl_get_loc(&get->items[i]);
 }
 
-static void query_owner(want_t *want, kvcl_store_rec_t *recs)
+static void query_owner(request_t *request, kvcl_store_rec_t *recs)
 {
-    kvcl_get_t    *get   = want->get;
+    kvcl_get_t    *get   = request->get;
     kvcl_store_h  store  = get->store;
     uint64_t      left   = kvcl_deadline_left(get->deadline_ns);
-    size_t        len    = want->n * sizeof(*recs);
+    size_t        len    = request->n * sizeof(*recs);
     kvcl_rpc_t    *rpc;
     kvcl_status_t status = KVCL_ERR_NOT_FOUND;
 
-    if (want->rank == store->me) {
+    if (request->rank == store->me) {
         if (store->cold != NULL) {
-            get->here = want;
-            status    = kvcl_stage_here(store->cold, recs, want->n, on_staged_here, want);
+            get->local_stage = request;
+            status    = kvcl_stage_here(store->cold, recs, request->n, on_staged_local, request);
         }
         if (status != KVCL_OK) {
-            get->here = NULL;
-            take_all(want, status, NULL);
+            get->local_stage = NULL;
+            take_all(request, status, NULL);
         }
         return;
     }
-    rpc = kvcl_rpc_new(store, want->rank, KVCL_RPC_STAGE, len);
+    rpc = kvcl_rpc_new(store, request->rank, KVCL_RPC_STAGE, len);
     if (rpc == NULL) {
-        take_all(want, KVCL_ERR_NO_MEMORY, NULL);
+        take_all(request, KVCL_ERR_NO_MEMORY, NULL);
         return;
     }
     memcpy(rpc->payload, recs, len);
     rpc->len  = len;
-    rpc->n    = want->n;
-    rpc->arg  = want;
+    rpc->n    = request->n;
+    rpc->arg  = request;
     rpc->done = on_answer;
     kvcl_rpc_post(rpc, (left != 0) ? left : 1, &get->stages);
 }
 
 kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
 {
-    uint32_t         rank = kvcl_get_loc(&get->items[first])->rank, i;
+    uint32_t         rank   = kvcl_get_loc(&get->items[first])->rank, i;
     uint32_t         window = kvcl_stage_window(get->cache->shape.block_bytes, get->store->ranks[rank].n_sizes);
-    want_t           *want;
+    request_t        *request;
     kvcl_store_rec_t *recs;
 
     kvcl_assert_locked(get->store->ctx);
     if (is_requested(get, rank)) {
-        return KVCL_OK; /* its turn is the next round */
+        return KVCL_OK; /* it waits for the next round */
     }
-    want = malloc(sizeof(*want) + (window * (sizeof(want->items[0]) + sizeof(*recs))) + sizeof(uint64_t));
-    if (want == NULL) {
+    request = malloc(sizeof(*request) + (window * (sizeof(request->items[0]) + sizeof(*recs))) + sizeof(uint64_t));
+    if (request == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a question");
     }
-    *want = (want_t){.get = get, .rank = rank};
-    recs  = (kvcl_store_rec_t *)(void *)(want->items + ((window + 1) / 2 * 2));
-    for (i = first; (i < get->n) && (want->n < window); ++i) {
+    *request = (request_t){.get = get, .rank = rank};
+    recs  = (kvcl_store_rec_t *)(void *)(request->items + ((window + 1) / 2 * 2));
+    for (i = first; (i < get->n) && (request->n < window); ++i) {
         kvcl_get_item_t *item = &get->items[i];
         if ((item->state == KVCL_GET_READY) && !(item->tried & (1u << item->cur)) &&
             (kvcl_get_loc(item)->rank == rank) && kvcl_loc_is_nvme(kvcl_get_loc(item))) {
             item->state = KVCL_GET_BUSY;
-            add_rec(get, i, &recs[want->n]);
-            want->items[want->n++] = i;
+            add_rec(get, i, &recs[request->n]);
+            request->items[request->n++] = i;
         }
     }
     ++get->outstanding;
-    query_owner(want, recs);
+    query_owner(request, recs);
     return KVCL_OK;
 }
 
-/* Several may end with the stop of one, never begin: the get's turn is held. */
+/* Stopping one rpc may end several, but cannot begin the next round: check() holds get->outstanding. */
 void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
 {
     kvcl_list_t silent;
@@ -188,10 +189,10 @@ void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
     kvcl_assert_locked(get->store->ctx);
     kvcl_list_init(&silent);
     kvcl_list_foreach_safe (rpc, next, &get->stages, kvcl_rpc_t, link) {
-        const want_t *want  = rpc->arg;
-        bool         others = false;
-        for (i = 0; (i < want->n) && !others; ++i) {
-            others = kvcl_get_has_other(get, &get->items[want->items[i]]);
+        const request_t *request = rpc->arg;
+        bool            others   = false;
+        for (i = 0; (i < request->n) && !others; ++i) {
+            others = kvcl_get_has_other(get, &get->items[request->items[i]]);
         }
         if (others && (now_ns - rpc->posted_ns >= hedge_ns)) {
             kvcl_list_del(&rpc->link);
@@ -204,17 +205,17 @@ void kvcl_get_stage_hedge(kvcl_get_t *get, uint64_t now_ns, uint64_t hedge_ns)
     kvcl_rpcs_stop(&silent, KVCL_ERR_TIMED_OUT);
 }
 
-/* ---- letting go ---- */
+/* ---- release ---- */
 
 static void notify(kvcl_store_h store, uint32_t rank, const kvcl_stage_got_t *got, uint32_t n)
 {
     kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = KVCL_RPC_RELEASE},
-                                .store = store->id, .n = n, .rank = store->me};
-    kvcl_peer_t        *peer = store->ranks[rank].peer;
+                                    .store = store->id, .n = n, .rank = store->me};
+    kvcl_peer_t            *peer = store->ranks[rank].peer;
 
     if ((n != 0) && (peer->state == KVCL_PEER_READY) &&
         (kvcl_peer_post(peer, &out.msg, sizeof(out), got, n * sizeof(*got)) != KVCL_OK)) {
-        kvcl_log_debug("%s is not told of %u blocks that were read: it is gone", peer->name, n);
+        kvcl_log_debug("%s cannot be notified of %u blocks that were read: it has failed", peer->name, n);
     }
 }
 
@@ -256,12 +257,12 @@ void kvcl_get_release(kvcl_get_t *get, bool all)
 
 void kvcl_get_stage_stop(kvcl_get_t *get, kvcl_status_t status)
 {
-    want_t *want = get->here;
+    request_t *request = get->local_stage;
 
     kvcl_rpcs_stop(&get->stages, status);
-    if (want != NULL) {
-        kvcl_stage_forget(get->store->cold, want);
-        get->here = NULL;
-        take_all(want, status, NULL);
+    if (request != NULL) {
+        kvcl_stage_forget(get->store->cold, request);
+        get->local_stage = NULL;
+        take_all(request, status, NULL);
     }
 }

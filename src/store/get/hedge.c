@@ -1,36 +1,37 @@
 /*
- * Not waiting for a silent rank: a get gives up what has not moved for KVCL_STORE_HEDGE, where there is another way.
+ * Hedging: a get drops a request that has not moved for KVCL_STORE_HEDGE, if there is another path.
  *
- * A question to a home: the backup knows as much, in a store of which every key has two homes. A pull: another copy of
- * at least one of its blocks lies with a rank that answers; the others of its blocks are then waited for by themselves.
- * Two pulls never write one block: the first is stopped, which fences it, before the next begins. The rank is suspected
- * from then on (home/ranks.c), so the next get does not wait again. Where there is no other way, the get's deadline
- * decides, as it does for pulls that move.
+ * For a request to a home the other path is the backup home, in a store in which every key has two homes. For a pull it
+ * is another copy, at a rank that answers, of at least one of its blocks; the pull's other blocks are then waited for
+ * by themselves. Two pulls never write the same block: the first is stopped, which fences it, before the next begins.
+ * The silent rank is suspected from then on (home/ranks.c), so the next get does not wait for it. Without another path
+ * the get's deadline decides, as it does for pulls that make progress.
  *
- * With KVCL_STORE_HEDGE_AUTO what has not moved for as long as 99 of 100 like it took in all is given up, if that is
- * sooner: like are questions to homes, and served transfers of about as many bytes, on this host or another (delay.h).
- * Each time that an item is given up for its silence the delay doubles, and who was silent may be taken again once it
- * answers: it was perhaps only slow, and the other copy's rank is the one that stands still.
+ * With KVCL_STORE_HEDGE_AUTO the limit is the p99 latency of the request's class, if that is shorter. The classes are:
+ * requests to homes, and served transfers of about the same size, each on this host or on another (delay.h). Each time
+ * that an item is dropped for silence its delay doubles. A rank that was silent may be used again once it answers: it
+ * may only have been slow, while the rank of the other copy is the one that is stopped.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "store/get/get.h"
 #include "xfer/pull.h"
 
-enum { DISK_TIMES = 5 }; /* a disk may take so much longer than a rank */
+enum { DISK_TIMES = 5 }; /* a disk may take this many times as long as a rank */
 enum { DOUBLINGS_MAX = 20 };
 #define AUTO_LEAST_NS KVCL_NS_PER_MS
 
-static void look(void *arg);
+static void check(void *arg);
 
-/* ---- how long ---- */
+/* ---- limits ---- */
 
 static kvcl_delay_t *delays_of(kvcl_store_h store, uint32_t rank)
 {
     return store->delays[(store->places[rank].host == store->places[store->me].host) ? 0 : 1];
 }
 
-/* What has not moved for so long is given up; 0: nothing is. before: how often that was so: it may be wrong. */
+/* Silence in ns after which a request is dropped; 0: never. before: how often the item was dropped already; such drops
+ * may have been wrong, so the limit doubles with each. */
 static uint64_t hedge_after(kvcl_store_h store, uint32_t rank, unsigned class, unsigned before)
 {
     uint64_t most = store->ctx->config.store_hedge_ns, p99;
@@ -90,9 +91,9 @@ void kvcl_hedge_answered(const kvcl_rpc_t *rpc, kvcl_status_t status)
     }
 }
 
-/* ---- when to look ---- */
+/* ---- the check ---- */
 
-/* The shortest of what is under way. */
+/* The shortest limit of all requests in flight. */
 static uint64_t shortest(const kvcl_get_t *get)
 {
     uint64_t         least = get->store->ctx->config.store_hedge_ns, one;
@@ -118,7 +119,7 @@ void kvcl_hedge_arm(kvcl_get_t *get)
     kvcl_assert_locked(get->store->ctx);
     if ((get->hedge == NULL) && (get->store->ctx->config.store_hedge_ns != 0) && (get->stopping == KVCL_OK) &&
         (!kvcl_list_is_empty(&get->rpcs) || !kvcl_list_is_empty(&get->pulls) || !kvcl_list_is_empty(&get->stages))) {
-        get->hedge = kvcl_store_timer_start(get->store, (shortest(get) / 2) + 1, look, get); /* none: the deadline */
+        get->hedge = kvcl_store_timer_start(get->store, (shortest(get) / 2) + 1, check, get); /* NULL: no hedging */
     }
 }
 
@@ -140,7 +141,7 @@ static bool has_other_path(const kvcl_get_fetch_t *fetch)
     return false;
 }
 
-static void look_at_pulls(kvcl_get_t *get, uint64_t now_ns)
+static void check_pulls(kvcl_get_t *get, uint64_t now_ns)
 {
     kvcl_get_fetch_t *fetch, *next;
 
@@ -151,7 +152,7 @@ static void look_at_pulls(kvcl_get_t *get, uint64_t now_ns)
         }
         if ((now_ns - fetch->seen_ns < hedge_fetch(fetch)) || (fetch->pull->state == KVCL_PULL_COPY) ||
             (fetch->pull->state == KVCL_PULL_RMA) || !has_other_path(fetch)) {
-            continue; /* what needs no word of its owner is slow for other reasons */
+            continue; /* one-sided transfers are slow for other reasons than a silent owner */
         }
         fetch->hedged = true;
         kvcl_store_suspect(get->store, rank_of(fetch));
@@ -159,15 +160,16 @@ static void look_at_pulls(kvcl_get_t *get, uint64_t now_ns)
     }
 }
 
-/* Is there somebody else to ask? One that was known to be silent was asked since its keys' other home was as well. */
-static bool queries_other(const kvcl_get_t *get, const kvcl_rpc_t *rpc)
+/* Is there another home to query? A rank that was known to be silent was queried only because the keys' other home was
+ * silent as well. */
+static bool has_other_home(const kvcl_get_t *get, const kvcl_rpc_t *rpc)
 {
     const kvcl_get_item_t *item = &get->items[rpc->order[0]];
 
     return !rpc->patient || (kvcl_store_home(get->store, kvcl_store_shards(get->store), &item->key) != rpc->rank);
 }
 
-/* Several asks may end with the stop of one, never begin: the get's turn is held. */
+/* Stopping one rpc may end several, but cannot begin the next round: check() holds get->outstanding. */
 static void check_rpcs(kvcl_get_t *get, uint64_t now_ns)
 {
     kvcl_list_t silent;
@@ -175,12 +177,12 @@ static void check_rpcs(kvcl_get_t *get, uint64_t now_ns)
 
     kvcl_list_init(&silent);
     kvcl_list_foreach_safe (rpc, next, &get->rpcs, kvcl_rpc_t, link) {
-        if ((now_ns - rpc->posted_ns >= hedge_rpc(get, rpc->rank)) && queries_other(get, rpc)) {
+        if ((now_ns - rpc->posted_ns >= hedge_rpc(get, rpc->rank)) && has_other_home(get, rpc)) {
             kvcl_list_del(&rpc->link);
             kvcl_list_add_tail(&silent, &rpc->link);
         }
     }
-    if (!kvcl_list_is_empty(&silent)) { /* to ask another is not to look again */
+    if (!kvcl_list_is_empty(&silent)) { /* querying the other home does not count as another lookup */
         ++get->hedges;
         get->lookups -= (get->lookups != 0) ? 1 : 0;
     }
@@ -191,7 +193,7 @@ static void check_rpcs(kvcl_get_t *get, uint64_t now_ns)
     kvcl_rpcs_stop(&silent, KVCL_ERR_TIMED_OUT);
 }
 
-static void look(void *arg)
+static void check(void *arg)
 {
     kvcl_get_t *get    = arg;
     uint64_t   now_ns  = kvcl_now_ns(), hedge_ns = get->store->ctx->config.store_hedge_ns;
@@ -200,8 +202,8 @@ static void look(void *arg)
     if (get->stopping != KVCL_OK) {
         return;
     }
-    ++get->outstanding; /* what ends in here must not begin the next round yet */
-    look_at_pulls(get, now_ns);
+    ++get->outstanding; /* requests that end in here must not begin the next round yet */
+    check_pulls(get, now_ns);
     kvcl_get_stage_hedge(get, now_ns, DISK_TIMES * hedge_ns);
     if (get->store->replicas > 1) {
         check_rpcs(get, now_ns);

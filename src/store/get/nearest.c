@@ -1,24 +1,24 @@
 /*
- * Which copy of a block a get takes next: mine, one in a mapped cache, one of this host, any; then those in second
- * tiers, in the same order; a silent rank's last. One that was given up for its silence comes before that of a rank
- * that is silent now, if its own is not any more, and after all others if it is.
+ * The order in which a get tries the copies of a block: local memory, mapped memory, a rank of this host, any other
+ * rank; then copies in second tiers, in the same order; a silent rank's copy last. A copy that was dropped for silence
+ * ranks before copies of silent ranks if its own rank answers again, and after all others if it does not.
  */
 #include "config.h"
 #include "store/get/get.h"
 
 enum { SILENT = 2 };
 
-/* Whoever gets it has had these bytes, and has no use for them. */
+/* The getter has had these bytes and cannot use them. */
 static bool is_shunned(const kvcl_get_item_t *item, const kvcl_dir_loc_t *loc)
 {
-    const kvcl_dir_loc_t *not_this = &item->shunned;
+    const kvcl_dir_loc_t *shunned = &item->shunned;
 
-    return (not_this->source != 0) &&
-           ((kvcl_dir_loc_tag(loc) == not_this->source) ||
-            ((loc->flags & not_this->flags & KVCL_LOC_SUMMED) && (loc->checksum == not_this->checksum)));
+    return (shunned->source != 0) &&
+           ((kvcl_dir_loc_tag(loc) == shunned->source) ||
+            ((loc->flags & shunned->flags & KVCL_LOC_SUMMED) && (loc->checksum == shunned->checksum)));
 }
 
-/* How near a copy is; 0: not to be had. A rank that is silent comes last, unless its memory is mapped here. */
+/* How near a copy is, larger is nearer; 0: not available. A silent rank is last, unless its memory is mapped here. */
 static unsigned nearness(const kvcl_get_t *get, const kvcl_dir_loc_t *loc)
 {
     const kvcl_store_h store = get->store;

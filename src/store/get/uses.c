@@ -1,16 +1,17 @@
 /*
- * A get from another rank's memory is a use of that block, and its owner must know of it, or what is used from afar
- * alone looks to it as if nobody wanted it. Uses are noted here and told in batches, without an answer: a word lost
- * (another thread was noting, the owner is gone, the end of a run) costs a little of the order of eviction, no more.
+ * A get out of another rank's memory is a use of that block. Its owner must learn of it, or a block that is used only
+ * remotely looks unused and is evicted. Uses are collected here and sent in batches, without an answer. A lost one
+ * (another thread was collecting, the owner has failed, the run ended) costs a little of the order of eviction, and
+ * nothing else.
  *
- * The notes belong to whoever has `busy`; nobody waits for it.
+ * The thread that has set `busy` owns the bins; no thread waits for it.
  */
 #include "config.h"
 #include "store/store.h"
 
 #include <stdlib.h>
 
-/* Of one rank at a time. */
+/* The uses of blocks of one rank. */
 typedef struct bin {
     uint32_t         rank;
     uint32_t         n;
@@ -36,15 +37,15 @@ kvcl_status_t kvcl_uses_open(kvcl_store_h store)
 static void notify(kvcl_store_h store, const bin_t *bin)
 {
     kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = KVCL_RPC_USED},
-                                .store = store->id, .n = bin->n, .rank = store->me};
-    kvcl_peer_t        *peer = store->ranks[bin->rank].peer;
+                                    .store = store->id, .n = bin->n, .rank = store->me};
+    kvcl_peer_t            *peer = store->ranks[bin->rank].peer;
 
     if ((bin->n != 0) && !store->closing && (peer->state == KVCL_PEER_READY)) {
         (void)!kvcl_peer_post(peer, &out.msg, sizeof(out), bin->uses, bin->n * sizeof(bin->uses[0]));
     }
 }
 
-/* What was in a bin that has no room for one more of this rank, is copied to *full. */
+/* If the bin has no room for another use of this rank, its content is moved to *full. */
 static bool note(struct kvcl_uses *uses, const kvcl_dir_loc_t *loc, bin_t *full)
 {
     bin_t *bin  = &uses->bins[loc->rank % BINS];

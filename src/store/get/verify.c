@@ -1,13 +1,14 @@
 /*
- * Copying out of local caches and checking checksums, off the engine lock, by whoever has time: the store room's work.
+ * Copying out of local caches and checking checksums, off the engine lock, by any thread that has time: the work of the
+ * store's room.
  *
- * A get with something to do is in the room's list; each turn takes one block of it. The source of a local copy is
- * held by its `serves`, as for any reader.
+ * A get with work is in the room's list; each turn takes one block of it. `serves` of the source cache holds a local
+ * copy's source, as for any reader.
  */
 #include "config.h"
 #include "store/get/get.h"
 
-/* Bytes and their sum first, then the generation word: equal means that they are that block's. */
+/* Bytes and their checksum first, then the generation: if it is equal, the bytes are that block's. */
 static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *item, uint64_t *sum)
 {
     const kvcl_dir_loc_t *loc = kvcl_get_loc(item);
@@ -28,13 +29,13 @@ static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *it
 
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, kvcl_get_item_t *item)
 {
-    const kvcl_dir_loc_t *loc   = kvcl_get_loc(item);
-    bool                 summed = (loc->flags & KVCL_LOC_SUMMED);
-    bool                 here   = (item->src == get->cache) && (loc->slot == item->id); /* it need not be copied */
-    kvcl_status_t        status = KVCL_OK;
-    uint64_t             sum    = 0;
+    const kvcl_dir_loc_t *loc     = kvcl_get_loc(item);
+    bool                 summed   = (loc->flags & KVCL_LOC_SUMMED);
+    bool                 in_place = (item->src == get->cache) && (loc->slot == item->id); /* it need not be copied */
+    kvcl_status_t        status   = KVCL_OK;
+    uint64_t             sum      = 0;
 
-    if ((item->src != NULL) && !here) {
+    if ((item->src != NULL) && !in_place) {
         status = copy_local(get, item, summed ? &sum : NULL);
     } else if (summed) {
         sum = kvcl_store_block_sum(get->cache, item->id);
@@ -54,13 +55,13 @@ void kvcl_verify_push(kvcl_get_t *get, uint32_t item)
     get->todo[get->n_todo++] = item;
     ++get->outstanding;
     if ((get->n_todo == 1) && ctx->engine.polling && (ctx->engine.calling == 0)) {
-        kvcl_engine_notify(ctx); /* a thread that waits takes it: to wake the other one costs more than a block */
+        kvcl_engine_notify(ctx); /* a waiting thread takes it: to wake the other one costs more than a block */
     } else {
         kvcl_engine_kick(ctx);
     }
 }
 
-static void let_source_go(kvcl_get_item_t *item)
+static void release_source(kvcl_get_item_t *item)
 {
     if (item->src != NULL) {
         --item->src->serves;
@@ -72,7 +73,7 @@ void kvcl_verify_drop(kvcl_get_t *get)
 {
     kvcl_assert_locked(get->store->ctx);
     while (get->n_todo > 0) {
-        let_source_go(&get->items[get->todo[--get->n_todo]]);
+        release_source(&get->items[get->todo[--get->n_todo]]);
         --get->outstanding;
     }
     kvcl_list_del(&get->verify_link);
@@ -98,7 +99,7 @@ bool kvcl_verify_work(kvcl_context_h ctx)
     kvcl_unlock_quietly(ctx);
     status = kvcl_verify_item(get, item);
     kvcl_relock(ctx);
-    let_source_go(item);
+    release_source(item);
     kvcl_get_result(get, i, status);
     --get->outstanding;
     get->advance(get);
