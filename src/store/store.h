@@ -110,7 +110,7 @@ struct kvcl_store {
     uint64_t          n_published, n_ever, n_evicted;
     /* Operations in flight. */
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
-    kvcl_list_t       copies;      /* copy_job_t.link: copy/copy_jobs.c */
+    kvcl_list_t       copies;      /* kvcl_copy_job_t.link: copy/copy_job.h */
     size_t            n_copying;   /* blocks in them */
     kvcl_list_t       calls;       /* kvcl_call_t.link: home/call.h */
     kvcl_list_t       probes;      /* kvcl_rpc_t.link: of suspects, and of ranks that are doubted */

@@ -3,9 +3,10 @@
  *
  *   value_head.c     the head as it lies in a pool, and the keys made from it: pure
  *   value_memory.c   plain memory: extents, and blocks of it that gets write into
- *   value_get.c      gets; value_round.c: the blocks of one round of a get
- *   value_put.c      puts; value_far.c: puts by a rank without a pool
- *   value_part.c     parts into pools, of this rank and of others
+ *   value_get.c      gets; value_round.c, value_result.c: the blocks of one round, and what they mean
+ *   value_put.c      puts; value_old.c: what their keys named before
+ *   value_pool.c     blocks of this rank's pool; value_part.c: parts into pools, of this rank and of others
+ *   value_far.c      puts by a rank without a pool
  *   value_ops.c      sizes, keys, removal of values and parts; value_query.c: the queries behind them
  */
 #ifndef KVCL_VALUE_H
@@ -108,7 +109,7 @@ bool        kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *he
 /** No lock. Remove the parts at every rank, in the background. */
 void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head);
 
-/* ---- blocks into pools (value_part.c) ---- */
+/* ---- blocks into pools (value_pool.c, value_part.c) ---- */
 
 enum { KVCL_VALUE_RANKS_MAX = 16 };
 

@@ -58,8 +58,8 @@ static kvcl_status_t take_stage(far_put_t *put)
     char          name[48];
 
     if (!kvcl_engine_wait(store->ctx, is_free, store, put->deadline_ns)) {
-        return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: another put of values by this rank was in progress until the deadline: "
-                         "put them together, or with a longer timeout_ns", put->of->call);
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: another put of values by this rank ran until the deadline: put "
+                         "them together, or with a longer timeout_ns", put->of->call);
     }
     n         = (n < STAGE_BLOCKS_MAX) ? n : STAGE_BLOCKS_MAX;
     put->room = (uint32_t)((n != 0) ? n : 1);

@@ -4,9 +4,7 @@
  * A round takes blocks of as many values as there is room for: first the block under a value's own key (a plain block)
  * or under its head's key; then, of values with parts, all parts at once, from all ranks that hold them. A block whose
  * destination is contiguous in the user's memory is fetched straight into it, by a view (value.h) for all memory of its
- * alignment. Heads, ends, and blocks that extents cut go through a buffer. If parts of a value are missing, its head is
- * fetched again, from another copy than the one that named them: the value may have been replaced meanwhile, or put by
- * several ranks.
+ * alignment. Heads, ends, and blocks that extents cut go through a buffer.
  *
  * One thread at a time runs a get, without the lock: the caller's, then the thread that ends a round's last get
  * (outstanding, under the lock). The get becomes a request when a round cannot be done inside the call. The request
@@ -22,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TRIES = 4, BOUNCE_BYTES = 32 << 20 };
+enum { BOUNCE_BYTES = 32 << 20 };
 
 static void destroy(kvcl_vget_t *get)
 {
@@ -90,102 +88,6 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
 static const kvcl_req_class_t vget_class = {
     .name = "store-get-values", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
-/* ---- results ---- */
-
-static void done(kvcl_vget_one_t *one, kvcl_status_t why)
-{
-    one->why   = why;
-    one->state = KVCL_VGET_DONE;
-}
-
-/* The head came from here: the next one must come from another copy. gen is 0, for it is not a place to fetch from. */
-static void note_from(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one)
-{
-    const kvcl_dir_loc_t *from = &get->from[item->place];
-
-    one->avoid = (kvcl_dir_loc_t){.source   = (from->gen != 0) ? kvcl_dir_loc_tag(from) : 0,
-                                  .flags    = from->flags,
-                                  .checksum = from->checksum};
-}
-
-static void take_head(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one, const uint8_t *block)
-{
-    uint8_t           before[KVCL_VALUE_NONCE_BYTES];
-    kvcl_value_head_t head;
-
-    memcpy(before, one->head.nonce, sizeof(before));
-    note_from(get, item, one);
-    if (!kvcl_value_head_read(block, get->block, &one->key, &head) || (head.bytes != one->bytes)) {
-        done(one, KVCL_ERR_NOT_FOUND);
-        return;
-    }
-    if ((one->tries != 0) && (memcmp(before, head.nonce, sizeof(before)) == 0)) { /* its parts are missing */
-        one->state = KVCL_VGET_QUERY;
-        if ((++one->tries >= TRIES) || (one->avoid.source == 0)) {
-            done(one, KVCL_ERR_NOT_FOUND);
-        }
-        return;
-    }
-    if (head.parts == 0) {
-        kvcl_value_at_t at = item->at;
-        kvcl_value_write(&at, block + sizeof(head), head.bytes);
-        done(one, KVCL_OK);
-        return;
-    }
-    one->head  = head;
-    one->next  = 0;
-    one->at    = (kvcl_value_at_t){.value = &one->value};
-    one->why   = KVCL_OK;
-    one->state = KVCL_VGET_PARTS;
-    kvcl_value_seed(&head, &one->seed);
-}
-
-static void take_item(kvcl_vget_t *get, const kvcl_vget_item_t *item)
-{
-    kvcl_vget_one_t *one   = &get->ones[item->one];
-    kvcl_status_t   got    = get->got[item->place];
-    const uint8_t   *block = (item->group == 0) ? get->bounce + (item->id * get->block) : NULL;
-    kvcl_value_at_t at     = item->at;
-
-    if (item->kind == KVCL_VGET_HEAD) {
-        if (got == KVCL_OK) {
-            take_head(get, item, one, block);
-        } else {
-            done(one, got);
-        }
-        return;
-    }
-    if ((got == KVCL_OK) && (block != NULL)) {
-        kvcl_value_write(&at, block, item->bytes);
-    }
-    if (item->kind == KVCL_VGET_PLAIN) {
-        done(one, got);
-    } else if (one->why == KVCL_OK) {
-        one->why = got;
-    }
-}
-
-static void take_round(kvcl_vget_t *get)
-{
-    uint32_t        i;
-    kvcl_vget_one_t *one;
-
-    for (i = 0; i < get->n_items; ++i) {
-        take_item(get, &get->items[i]);
-    }
-    for (i = 0; i < get->n_items; ++i) {
-        one = &get->ones[get->items[i].one];
-        if ((get->items[i].kind != KVCL_VGET_PART) || (one->state != KVCL_VGET_PARTS)) {
-            continue;
-        }
-        if ((one->why == KVCL_ERR_NOT_FOUND) && (++one->tries < TRIES)) {
-            one->state = KVCL_VGET_QUERY; /* it may have been replaced meanwhile */
-        } else if ((one->why != KVCL_OK) || (one->next == one->head.parts)) {
-            done(one, one->why);
-        }
-    }
-}
-
 /* ---- running ---- */
 
 static kvcl_status_t run(kvcl_vget_t *get);
@@ -208,7 +110,7 @@ static void on_got(void *arg, kvcl_status_t status)
     if (last && (stopped != KVCL_OK)) {
         (void)!finish(get, stopped); /* some gets of the round may never have begun */
     } else if (last) {
-        take_round(get);
+        kvcl_vget_take_round(get);
         (void)!run(get); /* it is a request by now, and carries the status */
     }
 }
@@ -358,7 +260,7 @@ static kvcl_status_t run(kvcl_vget_t *get)
             return KVCL_OK; /* the last of them continues */
         }
         if (stopped == KVCL_OK) {
-            take_round(get);
+            kvcl_vget_take_round(get);
         }
     } while (stopped == KVCL_OK);
     return finish(get, stopped);

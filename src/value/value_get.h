@@ -1,5 +1,6 @@
 /*
- * A get of values in progress: its values, and the blocks of the current round (value_get.c, value_round.c).
+ * A get of values in progress: its values, and the blocks of the current round (value_get.c, value_round.c,
+ * value_result.c).
  */
 #ifndef KVCL_VALUE_GET_H
 #define KVCL_VALUE_GET_H
@@ -72,5 +73,9 @@ typedef struct kvcl_vget {
 /** Only the thread that runs the get calls this. It chooses the blocks of the next round and fills its arrays. KVCL_OK
  * with n_items 0: all values are done. */
 kvcl_status_t kvcl_vget_round(kvcl_vget_t *get) KVCL_MUST_CHECK;
+
+/** The same thread. The gets of the round have ended: their blocks go where they belong, and values are done or have a
+ * next step. */
+void          kvcl_vget_take_round(kvcl_vget_t *get);
 
 #endif

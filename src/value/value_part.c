@@ -54,80 +54,6 @@ static uint64_t time_left(const kvcl_value_put_t *put)
     return kvcl_deadline_left(put->deadline_ns) + 1;
 }
 
-/* ---- blocks of the local pool ---- */
-
-kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots)
-{
-    kvcl_store_h  store = put->store;
-    kvcl_status_t status;
-    uint64_t      seen;
-
-    do {
-        kvcl_lock(store->ctx);
-        seen   = store->n_freed;
-        status = store->closing ? KVCL_ERR_SHUTDOWN : kvcl_owner_reserve(store, n);
-        if (status == KVCL_OK) {
-            status = kvcl_owner_take_for(store->value_pool, put->tenant, n, slots);
-        }
-        kvcl_unlock(store->ctx);
-    } while ((status == KVCL_ERR_NO_SPACE) && (put->flags & KVCL_PUT_WAIT) && (n <= kvcl_owner_most(store->value_pool)) &&
-             kvcl_store_wait_room(store, seen, put->deadline_ns));
-    return status;
-}
-
-void kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n)
-{
-    size_t i;
-
-    kvcl_lock(store->ctx);
-    for (i = 0; i < n; ++i) {
-        (void)!kvcl_slots_abort(&store->value_pool->slots, slots[i]);
-        kvcl_store_freed(store);
-    }
-    kvcl_unlock(store->ctx);
-}
-
-void kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
-                     kvcl_store_rec_t *recs)
-{
-    uint8_t  *base = (uint8_t *)store->value_pool->cache->bases[0];
-    uint64_t each  = store->value_pool->cache->shape.block_stride;
-    size_t   i;
-
-    each = (each != 0) ? each : store->value_pool->cache->shape.block_bytes;
-    for (i = 0; i < n; ++i) {
-        fill(arg, i, base + (slots[i] * each));
-        if (!(store->flags & KVCL_STORE_NO_CHECKSUM)) {
-            recs[i].loc.checksum = kvcl_store_block_sum(store->value_pool->cache, slots[i]);
-        }
-    }
-}
-
-size_t kvcl_value_publish(const kvcl_value_put_t *put, const uint32_t *slots, size_t n, kvcl_store_rec_t *recs,
-                          uint32_t *item)
-{
-    kvcl_store_h store  = put->store;
-    bool         summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
-    size_t       kept   = 0, i;
-
-    kvcl_assert_locked(store->ctx);
-    for (i = 0; i < n; ++i) {
-        if (store->closing || (kvcl_owner_find(store, &recs[i].key, store->value_pool) != NULL) ||
-            (kvcl_owner_publish(store->value_pool, slots[i], &recs[i].key, recs[i].loc.checksum, summed, put->copies,
-                                put->tenant, &recs[i].loc) != KVCL_OK)) {
-            (void)!kvcl_slots_abort(&store->value_pool->slots, slots[i]);
-            kvcl_store_freed(store);
-            continue;
-        }
-        recs[kept] = recs[i];
-        if (item != NULL) {
-            item[kept] = item[i];
-        }
-        ++kept;
-    }
-    return kept;
-}
-
 /* ---- a run ---- */
 
 static run_t *make_run(kvcl_store_h store, uint32_t rank, uint32_t n)
@@ -230,7 +156,8 @@ static void remove_local(run_t *run)
     for (i = 0; !run->store->closing && (i < run->n); ++i) {
         const kvcl_dir_loc_t *loc = &run->recs[i].loc;
         if ((kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &run->recs[i].key) == KVCL_OK) &&
-            (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)run->rank, &removed) == KVCL_OK)) {
+            (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)run->rank, &removed) ==
+             KVCL_OK)) {
             ++run->store->n_moved;
         }
     }

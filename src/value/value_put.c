@@ -10,33 +10,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rand.h"
-#include "store/cold/cold.h"
 #include "store/admin/ops.h"
-#include "value/value.h"
+#include "value/value_put.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
 
-typedef struct work {
-    kvcl_value_put_t         put;
-    const char               *call;
-    const kvcl_value_t       *values;
-    size_t                   n;
-    bool                     instead;
-    uint64_t                 block;
-    uint8_t                  *skip;   /* n: the pool holds it already */
-    kvcl_value_head_t        *heads;  /* n: of the new values; magic 0: plain blocks */
-    kvcl_value_head_t        *before; /* n: the head that the key named, if it has parts; else parts is 0 */
-    kvcl_status_t            *found;  /* n */
-    kvcl_store_rec_t         *recs;   /* n: the first n_new are used, also of the next two */
-    uint32_t                 *item;   /* index of the value */
-    uint32_t                 *slots;
-    size_t                   n_new;
-} work_t;
-
-static work_t *make(kvcl_store_h store, size_t n)
+static kvcl_value_work_t *make(kvcl_store_h store, size_t n)
 {
-    work_t *work = calloc(1, sizeof(*work) + (n * (sizeof(*work->recs) + (2 * sizeof(*work->heads)) +
+    kvcl_value_work_t *work = calloc(1, sizeof(*work) + (n * (sizeof(*work->recs) + (2 * sizeof(*work->heads)) +
                                                    sizeof(*work->found) + (2 * sizeof(*work->item)) + 1)));
 
     if (work != NULL) {
@@ -54,65 +36,11 @@ static work_t *make(kvcl_store_h store, size_t n)
     return work;
 }
 
-/* ---- what the pool holds already ---- */
-
-/* The key under which a value is found. */
-static void own_key(const work_t *work, size_t i, kvcl_key_t *key)
-{
-    if (kvcl_value_is_plain(&work->heads[i])) {
-        *key = work->heads[i].key;
-    } else {
-        kvcl_store_value_key(&work->heads[i].key, key);
-    }
-}
-
-/* Does the local pool hold it, with the same length and as many copies? *head: the head that it holds. */
-static bool pool_holds(const work_t *work, size_t i, kvcl_value_head_t *head)
-{
-    kvcl_store_h      store = work->put.store;
-    uint64_t          bytes = work->heads[i].bytes;
-    kvcl_owner_node_t *node;
-    kvcl_slot_t       *slot;
-    kvcl_key_t        key;
-    bool              held  = false;
-
-    own_key(work, i, &key);
-    memset(head, 0, sizeof(*head));
-    kvcl_lock(store->ctx);
-    node = kvcl_owner_find(store, &key, store->value_pool);
-    if (node != NULL) {
-        slot = &store->value_pool->array[kvcl_owner_slot(node)];
-        held = (slot->note & KVCL_NOTE_LISTED) &&
-               ((work->put.copies == 1) || ((slot->note & KVCL_NOTE_COPIES) >= work->put.copies));
-        kvcl_owner_touch(store->value_pool, kvcl_owner_slot(node));
-    }
-    if ((node != NULL) && !kvcl_value_is_plain(&work->heads[i])) {
-        const uint8_t *base = (const uint8_t *)store->value_pool->cache->bases[0];
-        held = kvcl_value_head_read(base + (kvcl_owner_slot(node) * work->block), work->block, &work->heads[i].key,
-                                    head) && (head->bytes == bytes) && held;
-    }
-    kvcl_unlock(store->ctx);
-    return held;
-}
-
-static void check_pool(work_t *work)
-{
-    kvcl_value_head_t head;
-    size_t            i;
-
-    for (i = 0; !work->instead && (i < work->n); ++i) {
-        work->skip[i] = pool_holds(work, i, &head) && kvcl_value_has_parts(work->put.store, &head, work->put.deadline_ns);
-        if (!work->skip[i] && (head.parts != 0)) {
-            work->before[i] = head; /* it is put again: what is left of it is removed */
-        }
-    }
-}
-
 /* ---- filling ---- */
 
 static void fill_own(void *arg, size_t i, void *block)
 {
-    work_t                  *work = arg;
+    kvcl_value_work_t       *work = arg;
     const kvcl_value_head_t *head = &work->heads[work->item[i]];
     kvcl_value_at_t         at    = {.value = &work->values[work->item[i]]};
     uint8_t                 *to   = block;
@@ -130,14 +58,14 @@ static void fill_own(void *arg, size_t i, void *block)
 }
 
 /* Fill blocks with what lies under the values' own keys; they are not published yet. */
-static kvcl_status_t fill_new(work_t *work)
+static kvcl_status_t fill_new(kvcl_value_work_t *work)
 {
     kvcl_status_t status;
     size_t        i;
 
     for (i = 0; i < work->n; ++i) {
         if (!work->skip[i]) {
-            own_key(work, i, &work->recs[work->n_new].key);
+            kvcl_value_own_key(work, i, &work->recs[work->n_new].key);
             work->item[work->n_new++] = (uint32_t)i;
         }
     }
@@ -148,69 +76,8 @@ static kvcl_status_t fill_new(work_t *work)
     return status;
 }
 
-/* ---- publishing ---- */
-
-static void drop_before(work_t *work)
-{
-    size_t i;
-
-    for (i = 0; i < work->n; ++i) {
-        if (!work->skip[i] && (work->before[i].parts != 0)) {
-            kvcl_value_drop_parts(work->put.store, &work->before[i]);
-        }
-    }
-}
-
-/* For a put: must an old head of the value be removed at every rank, lest it counts as a copy of the new one? True for
- * a known one, and for one that other ranks may have where no checksums tell them apart (copy/copy_jobs.c). */
-static bool is_stale(const work_t *work, size_t i)
-{
-    bool unsummed = (work->put.store->flags & KVCL_STORE_NO_CHECKSUM) && (work->put.copies > 1);
-
-    return !work->skip[i] && !kvcl_value_is_plain(&work->heads[i]) && ((work->before[i].parts != 0) || unsummed);
-}
-
-/* Remove at every rank what lies under the keys of values that are replaced; for an upsert also plain blocks. */
-static kvcl_status_t leave_all(work_t *work)
-{
-    kvcl_key_t    *keys = malloc(2 * work->n * sizeof(*keys));
-    kvcl_status_t status = KVCL_OK;
-    size_t        n      = 0, i;
-
-    if (keys == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", work->call, work->n);
-    }
-    for (i = 0; i < work->n; ++i) {
-        if (work->instead) {
-            keys[n++] = work->heads[i].key;
-        }
-        if (work->instead || is_stale(work, i)) {
-            kvcl_store_value_key(&work->heads[i].key, &keys[n++]);
-        }
-    }
-    if (n != 0) {
-        status = kvcl_leave_all(work->put.store, keys, n, kvcl_deadline_left(work->put.deadline_ns) + 1);
-    }
-    free(keys);
-    return status;
-}
-
-/* Lock held. Remove the local block of the key, whose value lacks a part or copies. */
-static void withdraw_local(kvcl_store_h store, const kvcl_key_t *key)
-{
-    kvcl_owner_node_t *node = kvcl_owner_find(store, key, store->value_pool);
-    kvcl_store_rec_t  removed;
-
-    kvcl_assert_locked(store->ctx);
-    if ((node != NULL) &&
-        (kvcl_owner_withdraw(store->value_pool, kvcl_owner_slot(node), KVCL_SLOT_FREE, &removed) == KVCL_OK)) {
-        kvcl_store_notify_removed(store, &removed, 1);
-    }
-    kvcl_cold_drop(store->cold, key);
-}
-
 /* Publish what fill_new filled; returns how many. */
-static size_t publish_new(work_t *work)
+static size_t publish_new(kvcl_value_work_t *work)
 {
     kvcl_store_h store = work->put.store;
     size_t       n, i;
@@ -220,7 +87,7 @@ static size_t publish_new(work_t *work)
         if (work->instead) {
             (void)kvcl_leave_key(store, &work->recs[i].key); /* a block that was published here since */
         } else {
-            withdraw_local(store, &work->recs[i].key);
+            kvcl_value_withdraw(store, &work->recs[i].key);
         }
     }
     n = kvcl_value_publish(&work->put, work->slots, work->n_new, work->recs, work->item);
@@ -228,7 +95,7 @@ static size_t publish_new(work_t *work)
     return n;
 }
 
-static void set_copies(const work_t *work, uint8_t *copies)
+static void set_copies(const kvcl_value_work_t *work, uint8_t *copies)
 {
     size_t i;
 
@@ -239,7 +106,7 @@ static void set_copies(const work_t *work, uint8_t *copies)
 
 /* ---- a put ---- */
 
-static kvcl_status_t put_parts(work_t *work)
+static kvcl_status_t put_parts(kvcl_value_work_t *work)
 {
     kvcl_status_t status = KVCL_OK;
     size_t        i;
@@ -252,22 +119,9 @@ static kvcl_status_t put_parts(work_t *work)
     return (status == KVCL_OK) ? kvcl_value_parts_wait(&work->put) : status;
 }
 
-/* Read the heads that an upsert replaces. If a head cannot be read, its parts are left to eviction. */
-static void read_before(work_t *work, const kvcl_key_t *keys)
-{
-    size_t i;
-
-    if (work->instead && (kvcl_value_heads(work->put.store, keys, work->n, work->before, work->found,
-                                           work->put.deadline_ns) != KVCL_OK)) {
-        for (i = 0; i < work->n; ++i) {
-            work->before[i].parts = 0;
-        }
-    }
-}
-
 /* List the blocks under the values' own keys, and have them copied. If other ranks are to have copies, parts stay
  * pinned until these have the heads: a copy of a head must not evict the parts that it names. */
-static kvcl_status_t list_new(work_t *work, size_t n, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+static kvcl_status_t list_new(kvcl_value_work_t *work, size_t n, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_owner_t       *pool = work->put.store->value_pool;
     kvcl_xfer_params_t inner = *p;
@@ -287,22 +141,23 @@ static kvcl_status_t list_new(work_t *work, size_t n, const kvcl_xfer_params_t *
     return kvcl_req_instant(work->put.store->ctx, status, p->cb, p->cb_arg, req_p);
 }
 
-static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, const kvcl_xfer_params_t *params,
+                             kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p      = *params;
     bool               filled = false;
     kvcl_status_t      status;
     size_t             n, i;
 
-    check_pool(work);
-    read_before(work, keys);
+    kvcl_value_check_pool(work);
+    kvcl_value_read_before(work, keys);
     status = put_parts(work);
     if (status == KVCL_OK) {
         status = fill_new(work);
         filled = (status == KVCL_OK);
     }
     if (status == KVCL_OK) {
-        status = leave_all(work);
+        status = kvcl_value_leave_old(work);
     }
     if (status != KVCL_OK) {
         kvcl_value_parts_end(&work->put);
@@ -324,7 +179,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
     p.timeout_ns = kvcl_deadline_left(work->put.deadline_ns) + 1;
     set_copies(work, p.copies);
     status = list_new(work, n, &p, req_p);
-    drop_before(work);
+    kvcl_value_drop_old(work);
     kvcl_value_parts_end(&work->put);
     return status;
 }
@@ -332,7 +187,7 @@ static kvcl_status_t put_all(work_t *work, const kvcl_key_t *keys, const kvcl_xf
 /* ---- the calls ---- */
 
 /* Make the heads of the new values. */
-static kvcl_status_t check_values(work_t *work, const kvcl_key_t *keys)
+static kvcl_status_t check_values(kvcl_value_work_t *work, const kvcl_key_t *keys)
 {
     uint8_t       nonce[KVCL_VALUE_NONCE_BYTES];
     kvcl_status_t status = KVCL_OK;
@@ -398,7 +253,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check(store, keys, n, values, params, which, &p);
     kvcl_value_far_t   far;
-    work_t             *work;
+    kvcl_value_work_t  *work;
 
     if ((status != KVCL_OK) || (n == 0)) {
         return (status != KVCL_OK) ? status : kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);

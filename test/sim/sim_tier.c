@@ -8,7 +8,7 @@
  *
  * Real are the slots with their generations, the order of eviction and the directory's table. Modelled are the bytes
  * (WORDS words a block, one read or written a step), the tier (a ring of places; the oldest is written over), its disk,
- * which flips bits, and the store's steps between them (store_demote.c, store_stage.c, store_get_stage.c). Readers
+ * which flips bits, and the store's steps between them (cold/demote.c, cold/stage.c, get/get_stage.c). Readers
  * look at generations alone, as in a store without checksums; so does the demotion, which makes the checksum that the
  * tier keeps. A seed replays exactly.
  */

@@ -1,10 +1,14 @@
 /*
  * The second tier of a store's rank: how the store uses src/tier.
  *
- *   cold.c             opening, closing, the thread, and the notices of blocks that have left the tier
- *   demote.c           blocks on their way from the pool into the tier, and listing the tier's blocks at start
+ *   cold.c             opening, closing, the thread
+ *   notes.c            notes for the thread: keys to drop, blocks that have left the tier
+ *   clean.c            which blocks of the pool are in the tier
+ *   demote.c           blocks on their way from the pool into the tier
+ *   listing.c          listing blocks of the tier: those just written, and all of them at start
  *   relist.c           keys that are removed while a starting rank lists its tier
- *   stage.c            blocks on their way back to requesting ranks, and promotion into the pool
+ *   stage.c            blocks on their way back to requesting ranks
+ *   promote.c          and into the pool
  *   staging.c          the memory that they are read into
  *   get/get_stage.c    the requesting side of a get
  *
@@ -29,7 +33,8 @@
 
 #include <pthread.h>
 
-enum { KVCL_COLD_CACHE = 0 }; /* no cache has this id */
+enum { KVCL_COLD_CACHE = 0 };       /* no cache has this id */
+enum { KVCL_COLD_AHEAD_MAX = 2048 }; /* most slots of a class that are kept free or clean ahead of eviction */
 
 /* A block of the staging cache. */
 typedef struct kvcl_stage {
@@ -153,13 +158,18 @@ void          kvcl_cold_drain(kvcl_cold_t *cold);
 void          kvcl_cold_stop(kvcl_cold_t *cold);
 /** No lock, no operations in flight. NULL is allowed. */
 void          kvcl_cold_close(kvcl_cold_t *cold);
-/** Any lock but cold->lock: the thread checks for work. */
-void          kvcl_cold_kick(kvcl_cold_t *cold);
-void          kvcl_cold_wake(kvcl_cold_t *cold); /* the same, and ends a pause */
 /** No lock; NULL is allowed. */
 void          kvcl_cold_stats(kvcl_cold_t *cold, kvcl_store_stats_t *stats);
 /** No lock: was there a block in the tier when it was opened? NULL is allowed. */
 bool          kvcl_cold_has_any(kvcl_cold_t *cold);
+
+/* ---- cold/notes.c ---- */
+
+typedef enum { KVCL_COLD_IDLE, KVCL_COLD_MORE, KVCL_COLD_WAIT } kvcl_cold_turn_t;
+
+/** Any lock but cold->lock: the thread checks for work. */
+void          kvcl_cold_kick(kvcl_cold_t *cold);
+void          kvcl_cold_wake(kvcl_cold_t *cold); /* the same, and ends a pause */
 /** Lock held. A key was removed: it leaves the tier now, or soon if the disk is slow. NULL is allowed. */
 void          kvcl_cold_drop(kvcl_cold_t *cold, const kvcl_key_t *key);
 /** Any thread; arg is a kvcl_cold_t. This block has left the tier: its homes are notified. */
@@ -170,8 +180,12 @@ void          kvcl_cold_notify_evicted(kvcl_cold_t *cold);
 kvcl_dir_loc_t kvcl_cold_loc(const kvcl_cold_t *cold, const kvcl_tier_loc_t *at, unsigned copies);
 /** Any lock: does this location of this rank's tier still hold that block? */
 bool          kvcl_cold_holds(const kvcl_cold_t *cold, const kvcl_key_t *key, const kvcl_dir_loc_t *loc);
+/** No lock, the thread: drop the noted keys. WAIT: the tier has no room for all of their tombstones yet. */
+kvcl_cold_turn_t kvcl_notes_drop(kvcl_cold_t *cold);
+/** No lock, the thread: notify homes of the noted blocks. */
+void           kvcl_notes_report(kvcl_cold_t *cold);
 
-/* ---- cold/demote.c: for any owner of any store; without effect for one that is no pool's, or has no tier ---- */
+/* ---- cold/clean.c: for any owner of any store; without effect for one that is no pool's, or has no tier ---- */
 
 /** A pool block was published. */
 void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum);
@@ -190,10 +204,16 @@ void kvcl_cold_used(const kvcl_owner_t *owner, uint32_t slot);
  * key, a pool block that was refused because of it may be written. */
 void kvcl_cold_mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n);
 
-typedef enum { KVCL_COLD_IDLE, KVCL_COLD_MORE, KVCL_COLD_WAIT } kvcl_cold_turn_t;
+/** Lock held: slots missing to those that must be free or clean: half of the slots that the class has room for now. */
+uint32_t kvcl_cold_lacking(const kvcl_cold_class_t *cls);
+
+/* ---- cold/demote.c ---- */
 
 /** No lock, the thread: write some blocks into the tier. WAIT: not now. */
 kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold);
+
+/* ---- cold/listing.c ---- */
+
 /** No lock, the thread: list some of the blocks that the tier held at start. */
 kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold);
 
@@ -231,6 +251,13 @@ void          kvcl_staging_hold(kvcl_stage_t *stage);
 void          kvcl_staging_release(kvcl_cold_t *cold, const kvcl_stage_got_t *got);
 /** Any thread. The most blocks that one request may name to a rank whose pool has n_sizes sizes. */
 uint32_t      kvcl_stage_window(uint64_t block_bytes, unsigned n_sizes);
+
+/* ---- cold/promote.c: lock held ---- */
+
+/** Was this block requested before? From now on it was. */
+bool kvcl_promote_seen(kvcl_cold_t *cold, const kvcl_key_t *key);
+/** Copy a staged block into the pool. */
+void kvcl_promote(kvcl_stage_t *stage);
 
 /* ---- cold/stage.c ---- */
 

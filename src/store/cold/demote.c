@@ -1,28 +1,25 @@
 /*
- * From the pool into the tier, ahead of eviction; and the listing of blocks that are in the tier.
+ * From the pool into the tier, ahead of eviction: the thread chooses victims, writes them, and has them listed.
  *
- * The candidates of a class are the next in its order of eviction, as many as free slots are missing to `ahead`; the
- * classes take turns. Their bytes are copied without the lock, as a peer would read them. The generation decides
- * afterwards whether they were that block's all the while; if not, the tier forgets what it took. The checksum is the
- * one that the block was published with, so bytes that have changed in memory do not become valid by passing through
- * the tier.
+ * The candidates of a class are the next kvcl_cold_lacking() blocks in its order of eviction; the classes take turns.
+ * Their bytes are copied without the lock, as a peer would read them. The generation decides afterwards whether
+ * they were that block's all the while; if not, the tier forgets what it took. The checksum is the one that the block
+ * was published with, so bytes that have changed in memory do not become valid by passing through the tier.
  *
- * A block that is in the tier, and listed there, is clean until the tier forgets it or the slot is used again. A block
- * that is evicted before its homes have answered stays listed in the pool until they have. Otherwise its key would be
- * listed nowhere for a moment, and a removal in that moment would not reach this rank. Only the tier thread calls the
- * functions that cold/cold.h marks so.
+ * A block that is evicted before its homes have answered stays listed in the pool until they have (cold/listing.c).
+ * Otherwise its key would be listed nowhere for a moment, and a removal in that moment would not reach this rank. Only
+ * the tier thread calls the functions that cold/cold.h marks so.
  */
 #include "config.h"
 #include "base/copy_racy.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/cold/cold.h"
+#include "store/cold/listing.h"
 #include "store/pool/pool.h"
-#include "xfer/params.h"
 
 #include <stdlib.h>
 
-enum { BATCH = 128, LIST_BATCH = 1024, LISTING_MAX = 4, AHEAD_MIN = 16, AHEAD_MAX = 2048, ROUNDS_MAX = 4 };
+enum { BATCH = 128 };
 
 typedef struct victim {
     kvcl_cold_class_t *cls;
@@ -32,159 +29,6 @@ typedef struct victim {
     uint64_t          sum;
     bool              summed;
 } victim_t;
-
-static kvcl_cold_class_t *class_of(const kvcl_owner_t *owner)
-{
-    kvcl_cold_t *cold = owner->store->cold;
-
-    return ((cold != NULL) && (owner->pool != NULL)) ? &cold->classes[owner->cls] : NULL;
-}
-
-/* Number of slots missing to those that must be free or clean: half of the slots that the class has room for now. */
-static uint32_t lacking(const kvcl_cold_class_t *cls)
-{
-    uint32_t room  = kvcl_owner_room(cls->pool), ahead = room / 2;
-    uint64_t free  = kvcl_pool_free_bytes(cls->pool) / kvcl_owner_bytes(cls->pool);
-
-    ahead = (ahead < AHEAD_MIN) ? AHEAD_MIN : (ahead > AHEAD_MAX) ? AHEAD_MAX : ahead;
-    ahead = (ahead < room) ? ahead : room;
-    return (free < ahead) ? ahead - (uint32_t)free : 0;
-}
-
-void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum)
-{
-    kvcl_cold_class_t *cls = class_of(owner);
-
-    if (cls != NULL) {
-        cls->clean[slot] = KVCL_COLD_DIRTY;
-        cls->sums[slot]  = checksum;
-        if (lacking(cls) >= kvcl_evict_count(&owner->evict)) { /* it is among the next victims: there are few */
-            kvcl_cold_kick(cls->cold);
-        }
-    }
-}
-
-bool kvcl_cold_evicted(const kvcl_owner_t *owner, uint32_t slot)
-{
-    kvcl_cold_class_t *cls = class_of(owner);
-
-    if ((cls == NULL) || (cls->clean[slot] == KVCL_COLD_CLEAN)) {
-        return false;
-    }
-    if (cls->clean[slot] != KVCL_COLD_LISTED_SOON) {
-        atomic_fetch_add_explicit(&cls->cold->n_dropped, 1, memory_order_relaxed);
-        return false;
-    }
-    return true;
-}
-
-static bool any_dirty(const kvcl_cold_class_t *cls, kvcl_slab_ids_t ids)
-{
-    uint32_t slot = ids.first;
-
-    while ((slot < ids.end) &&
-           ((cls->pool->array[slot].state != KVCL_SLOT_PUBLISHED) || (cls->clean[slot] != KVCL_COLD_DIRTY))) {
-        ++slot;
-    }
-    return slot < ids.end;
-}
-
-static bool is_leaving(const kvcl_cold_class_t *cls, kvcl_slab_ids_t ids)
-{
-    const kvcl_cold_leaving_t *leaving = &cls->cold->leaving;
-
-    return (leaving->cls == cls) && (leaving->ids.first == ids.first);
-}
-
-/* One slab at a time. Blocks that were published in it after it was written are written as well, at most ROUNDS_MAX
- * times, or the slab might never become free. */
-bool kvcl_cold_may_release(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
-{
-    kvcl_cold_class_t   *cls = class_of(owner);
-    kvcl_cold_leaving_t *leaving;
-    bool                same;
-
-    if ((cls == NULL) || cls->cold->off || atomic_load(&cls->cold->draining) || !any_dirty(cls, ids)) {
-        return true;
-    }
-    leaving = &cls->cold->leaving;
-    same    = is_leaving(cls, ids);
-    if (same && leaving->written && (leaving->rounds == ROUNDS_MAX)) {
-        return true;
-    }
-    if ((leaving->cls == NULL) || leaving->written) {
-        *leaving = (kvcl_cold_leaving_t){.cls = cls, .ids = ids, .at = ids.first,
-                                         .rounds = 1 + (same ? leaving->rounds : 0)};
-        kvcl_cold_kick(cls->cold);
-    }
-    return false;
-}
-
-void kvcl_cold_slab_removed(const kvcl_owner_t *owner, kvcl_slab_ids_t ids)
-{
-    kvcl_cold_class_t *cls = class_of(owner);
-
-    if ((cls != NULL) && is_leaving(cls, ids)) {
-        cls->cold->leaving.cls = NULL;
-    }
-}
-
-void kvcl_cold_taken(const kvcl_owner_t *owner)
-{
-    kvcl_cold_class_t *cls = class_of(owner);
-
-    if ((cls != NULL) && (lacking(cls) != 0)) {
-        kvcl_cold_kick(cls->cold);
-    }
-}
-
-void kvcl_cold_used(const kvcl_owner_t *owner, uint32_t slot)
-{
-    kvcl_cold_class_t *cls = class_of(owner);
-
-    if ((cls != NULL) && (cls->clean[slot] == KVCL_COLD_CLEAN) && (++cls->used > lacking(cls) / 4)) {
-        cls->used = 0; /* the thread checks up to this many slots: not once for each use */
-        kvcl_cold_taken(owner);
-    }
-}
-
-/* The block has left the tier, which has no block of the key now. */
-static void mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *rec)
-{
-    kvcl_owner_node_t *node;
-    unsigned          i;
-
-    for (i = 0; i < cold->n; ++i) {
-        kvcl_cold_class_t *cls = &cold->classes[i];
-        node = kvcl_owner_find(cold->store, &rec->key, cls->pool);
-        if ((node != NULL) && ((kvcl_owner_bytes(cls->pool) == rec->loc.len) ||
-                               (cls->clean[kvcl_owner_slot(node)] == KVCL_COLD_REFUSED))) {
-            cls->clean[kvcl_owner_slot(node)] = KVCL_COLD_DIRTY;
-        }
-    }
-}
-
-/* A block that one of another size has replaced in the tier is not written again, or the two would alternate for
- * ever. */
-void kvcl_cold_mark_dirty(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n)
-{
-    kvcl_cold_class_t *cls;
-    kvcl_owner_node_t *node;
-    kvcl_tier_loc_t   at;
-    size_t            i;
-
-    for (i = 0; i < n; ++i) {
-        if (kvcl_tier_find(cold->tier, recs[i].key.bytes, &at) != KVCL_OK) {
-            mark_dirty(cold, &recs[i]);
-            continue;
-        }
-        cls  = (at.len == recs[i].loc.len) ? kvcl_cold_class_for(cold, at.len) : NULL;
-        node = (cls != NULL) ? kvcl_owner_find(cold->store, &recs[i].key, cls->pool) : NULL;
-        if ((node != NULL) && !kvcl_cold_holds(cold, &recs[i].key, &recs[i].loc)) {
-            cls->clean[kvcl_owner_slot(node)] = KVCL_COLD_DIRTY;
-        }
-    }
-}
 
 /* ---- the choice of victims ---- */
 
@@ -218,9 +62,10 @@ static unsigned choose_all(kvcl_cold_class_t *cls, victim_t *victims, unsigned r
 }
 
 /* Lock held. The next victims of the eviction order. */
-static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[AHEAD_MAX], victim_t *victims, unsigned room)
+static unsigned choose_next(kvcl_cold_class_t *cls, uint32_t order[KVCL_COLD_AHEAD_MAX], victim_t *victims,
+                            unsigned room)
 {
-    uint32_t n     = kvcl_evict_peek(&cls->pool->evict, order, lacking(cls)), i;
+    uint32_t n     = kvcl_evict_peek(&cls->pool->evict, order, kvcl_cold_lacking(cls)), i;
     unsigned found = 0;
 
     kvcl_assert_locked(cls->cold->store->ctx);
@@ -245,7 +90,7 @@ static unsigned choose_leaving(kvcl_cold_t *cold, victim_t *victims)
 }
 
 /* Lock held. */
-static unsigned choose(kvcl_cold_t *cold, uint32_t order[AHEAD_MAX], victim_t *victims)
+static unsigned choose(kvcl_cold_t *cold, uint32_t order[KVCL_COLD_AHEAD_MAX], victim_t *victims)
 {
     bool     all   = atomic_load(&cold->draining);
     unsigned found = 0, i;
@@ -303,87 +148,6 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
     return status;
 }
 
-/* ---- listing ---- */
-
-typedef struct listed {
-    kvcl_cold_class_t *cls;
-    kvcl_store_rec_t  rec;
-} listed_t;
-
-/* Blocks of the tier whose homes are being notified. */
-typedef struct listing {
-    kvcl_cold_t *cold;
-    size_t      n;        /* pool blocks that become clean at its end, or were evicted meanwhile */
-    listed_t    blocks[]; /* BATCH, or none */
-} listing_t;
-
-/* Lock held. */
-static void settle(kvcl_cold_t *cold, const listing_t *listing)
-{
-    size_t i;
-
-    kvcl_assert_locked(cold->store->ctx);
-    for (i = 0; i < listing->n; ++i) {
-        const kvcl_dir_loc_t *loc = &listing->blocks[i].rec.loc;
-        kvcl_cold_class_t    *cls = listing->blocks[i].cls;
-        if (kvcl_slots_gen(&cls->pool->slots, loc->slot) != loc->gen) {
-            kvcl_store_notify_removed(cold->store, &listing->blocks[i].rec, 1);
-        } else if (cls->clean[loc->slot] == KVCL_COLD_LISTED_SOON) {
-            cls->clean[loc->slot] = KVCL_COLD_CLEAN;
-        }
-    }
-}
-
-static void on_listed(void *arg, kvcl_status_t status)
-{
-    listing_t      *listing = arg;
-    kvcl_cold_t    *cold    = listing->cold;
-    kvcl_context_h ctx      = cold->store->ctx;
-
-    if (status != KVCL_OK) {
-        kvcl_log_debug("blocks of a tier are not all listed: %s", kvcl_status_text(status));
-    }
-    kvcl_lock(ctx);
-    if (!cold->store->closing) {
-        settle(cold, listing);
-    }
-    free(listing);
-    --cold->listing;
-    if (cold->listing == LISTING_MAX - 1) {
-        kvcl_cold_wake(cold);
-    } else if ((cold->listing == 0) && !cold->notified) {
-        kvcl_cold_kick(cold);
-    }
-    --cold->store->ops; /* last: the store may be closed from here on */
-    kvcl_engine_notify(ctx);
-    kvcl_unlock(ctx);
-}
-
-/* No lock. False: not now; otherwise the listing owns itself. */
-static bool list(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n, listing_t *listing)
-{
-    kvcl_store_h       store = cold->store;
-    kvcl_xfer_params_t p     = {.size = sizeof(p), .cb = on_listed, .cb_arg = listing};
-    kvcl_status_t      status;
-    bool               now;
-
-    kvcl_lock(store->ctx);
-    now = !store->closing && (cold->listing < LISTING_MAX);
-    if (now) {
-        ++cold->listing;
-        ++store->ops;
-    }
-    kvcl_unlock(store->ctx);
-    if (!now) {
-        return false;
-    }
-    status = kvcl_publish_start(cold->classes[0].pool, recs, n, NULL, &p, NULL);
-    if (status != KVCL_OK) {
-        on_listed(listing, status);
-    }
-    return true;
-}
-
 /* ---- the thread's turns ---- */
 
 static kvcl_store_rec_t pool_rec(const victim_t *victim)
@@ -418,7 +182,7 @@ static void refuse_others(const victim_t *victim)
  * that has left the pool meanwhile was evicted or removed: if any key was removed since `epoch`, the tier forgets
  * it. */
 static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
-                   const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, listing_t *listing)
+                   const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, kvcl_cold_listing_t *listing)
 {
     size_t   n_recs = 0;
     unsigned i;
@@ -436,7 +200,7 @@ static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, c
             refuse_others(&victims[i]);
             if (present) {
                 cls->clean[victims[i].slot] = KVCL_COLD_LISTED_SOON;
-                listing->blocks[listing->n++] = (listed_t){cls, pool_rec(&victims[i])};
+                listing->blocks[listing->n++] = (kvcl_cold_listed_t){cls, pool_rec(&victims[i])};
             }
         } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && present) {
             cls->clean[victims[i].slot] = KVCL_COLD_REFUSED; /* too long for the tier, or the tier is off */
@@ -479,8 +243,8 @@ static bool drops_wait(kvcl_cold_t *cold)
 kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
 {
     kvcl_store_h     store  = cold->store;
-    uint32_t         *order   = malloc(AHEAD_MAX * sizeof(*order));
-    listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
+    uint32_t         *order   = malloc(KVCL_COLD_AHEAD_MAX * sizeof(*order));
+    kvcl_cold_listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
     victim_t         victims[BATCH];
     kvcl_status_t    how[BATCH];
     kvcl_tier_loc_t  at[BATCH];
@@ -495,9 +259,9 @@ kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
         free(listing);
         return KVCL_COLD_WAIT;
     }
-    *listing = (listing_t){.cold = cold};
+    *listing = (kvcl_cold_listing_t){.cold = cold};
     kvcl_lock(store->ctx);
-    busy  = !store->closing && !atomic_load(&cold->draining) && (cold->listing >= LISTING_MAX);
+    busy  = !store->closing && !atomic_load(&cold->draining) && (cold->listing >= KVCL_COLD_LISTINGS_MAX);
     busy  = busy || (!store->closing && drops_wait(cold));
     n     = (store->closing || busy) ? 0 : choose(cold, order, victims);
     epoch = cold->drop_epoch;
@@ -517,70 +281,15 @@ kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
             retry_from(cold, victims + (done - 1), n - (done - 1));
         }
         kvcl_unlock(store->ctx);
-        if ((n_recs != 0) && !atomic_load(&cold->draining) && list(cold, recs, n_recs, listing)) {
+        if ((n_recs != 0) && !atomic_load(&cold->draining) && kvcl_listing_start(cold, recs, n_recs, listing)) {
             listing = NULL;
         }
     }
     if ((listing != NULL) && (listing->n != 0)) { /* the store is being closed */
         kvcl_lock(store->ctx);
-        settle(cold, listing);
+        kvcl_listing_settle(cold, listing);
         kvcl_unlock(store->ctx);
     }
     free(listing);
     return busy ? KVCL_COLD_WAIT : (n > 0) ? KVCL_COLD_MORE : KVCL_COLD_IDLE;
-}
-
-/* Once all listings of a start are over. */
-static void notify_others(kvcl_cold_t *cold)
-{
-    kvcl_store_h store = cold->store;
-
-    kvcl_lock(store->ctx);
-    if (!cold->notified && (cold->listing == 0) && !store->closing) {
-        cold->notified = true;
-        kvcl_relist_over(store);
-    }
-    kvcl_unlock(store->ctx);
-}
-
-kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold)
-{
-    kvcl_tier_item_t *items;
-    kvcl_store_rec_t *recs;
-    listing_t        *listing;
-    uint64_t         scan = cold->scan;
-    size_t           n, some = 0, i;
-    bool             done = true;
-
-    if (cold->scanned || cold->store->closing) {
-        notify_others(cold);
-        return KVCL_COLD_IDLE;
-    }
-    items   = malloc(LIST_BATCH * (sizeof(*items) + sizeof(*recs)));
-    listing = calloc(1, sizeof(*listing));
-    if ((items == NULL) || (listing == NULL) || atomic_load(&kvcl_cold_late)) {
-        free(items);
-        free(listing);
-        return KVCL_COLD_WAIT;
-    }
-    listing->cold = cold;
-    recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
-    n    = kvcl_tier_walk(cold->tier, &scan, items, LIST_BATCH);
-    for (i = 0; i < n; ++i) {
-        if (kvcl_cold_class_for(cold, items[i].loc.len) != NULL) {
-            memcpy(recs[some].key.bytes, items[i].key, sizeof(recs[some].key.bytes));
-            recs[some++].loc = kvcl_cold_loc(cold, &items[i].loc, cold->store->replicas);
-        }
-    }
-    if (some != 0) {
-        done    = list(cold, recs, some, listing);
-        listing = done ? NULL : listing;
-    }
-    free(listing);
-    free(items);
-    if (done) {
-        cold->scan    = scan;
-        cold->scanned = (n == 0);
-    }
-    return done ? KVCL_COLD_MORE : KVCL_COLD_WAIT;
 }

@@ -4,7 +4,7 @@
  *
  * A request is for blocks of one size. Requests of one size are served in order of arrival, and the sizes take turns.
  * At most WAITING_MAX blocks wait; a request beyond that is answered KVCL_ERR_BUSY. A block that is requested a second
- * time is copied into the pool, as another rank's block would be (copy/copy_jobs.c).
+ * time is promoted (cold/promote.c).
  *
  * Everything runs under the engine lock, except the ends of reads, which run on the tier's threads and take it.
  */
@@ -41,55 +41,6 @@ struct stage_job {
     kvcl_store_rec_t       *recs;
     stage_item_t           items[];
 };
-
-/* ---- promotion ---- */
-
-/* Was this block requested before? From now on it was. */
-static bool seen(kvcl_cold_t *cold, const kvcl_key_t *key)
-{
-    uint64_t hash = kvcl_owner_hash(key) | 1, *at = &cold->seen[(hash >> 8) & (cold->n_seen - 1)];
-    bool     was  = (*at == hash);
-
-    *at = was ? 0 : hash;
-    return was;
-}
-
-/* No pool block is dropped for a block that is in the tier in any case. */
-static bool pool_has_room(kvcl_cold_class_t *cls)
-{
-    kvcl_owner_t *pool = cls->pool;
-    uint32_t     next;
-
-    if ((kvcl_pool_free_bytes(pool) >= kvcl_owner_bytes(pool)) ||
-        ((kvcl_evict_peek(&pool->evict, &next, 1) == 1) && (cls->clean[next] == KVCL_COLD_CLEAN))) {
-        return true;
-    }
-    kvcl_cold_kick(cls->cold);
-    return false;
-}
-
-/* Copy a staged block into the pool. */
-static void promote(kvcl_stage_t *stage)
-{
-    kvcl_cold_class_t *cls  = stage->cls;
-    kvcl_store_h      store = cls->cold->store;
-    kvcl_store_rec_t  rec   = stage->rec;
-
-    stage->promote = false;
-    if (store->closing || store->draining || (kvcl_owner_find(store, &rec.key, cls->pool) != NULL) ||
-        !pool_has_room(cls)) {
-        return;
-    }
-    rec.loc.cache = (uint16_t)cls->cache->id;
-    rec.loc.slot  = kvcl_stage_slot(stage);
-    rec.loc.gen   = kvcl_slots_gen(&cls->slots, rec.loc.slot);
-    rec.loc.flags = (uint16_t)((rec.loc.flags & ~KVCL_DIR_TIER_MASK) | KVCL_DIR_TIER_DRAM);
-    if (store->notify->promote(store, &rec, kvcl_loc_copies(stage->rec.loc.flags), &stage->rec.loc)) {
-        atomic_fetch_add_explicit(&cls->cold->n_promoted, 1, memory_order_relaxed);
-    }
-}
-
-/* ---- requests ---- */
 
 /* A job for blocks of the first record's size; the others are answered NOT_FOUND. */
 static stage_job_t *make(kvcl_cold_t *cold, const void *recs, uint32_t n)
@@ -183,7 +134,7 @@ static void stage_over(kvcl_stage_t *stage, kvcl_status_t status)
         item_over(item, status, stage);
     }
     if ((status == KVCL_OK) && stage->promote) {
-        promote(stage);
+        kvcl_promote(stage);
     }
     cold->pumping = false;
 }
@@ -221,13 +172,13 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
     }
     stage = kvcl_staging_find(cold, rec);
     if (stage != NULL) {
-        stage->promote = seen(cold, &rec->key) || stage->promote;
+        stage->promote = kvcl_promote_seen(cold, &rec->key) || stage->promote;
         if (stage->reading) {
             kvcl_list_add_tail(&stage->waiters, &item->link);
             return true;
         }
         if (stage->promote) {
-            promote(stage);
+            kvcl_promote(stage);
         }
         item_over(item, KVCL_OK, stage);
         return true;
@@ -236,7 +187,7 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
     if (stage == NULL) {
         return false;
     }
-    stage->promote = seen(cold, &rec->key);
+    stage->promote = kvcl_promote_seen(cold, &rec->key);
     iov.iov_base   = (uint8_t *)cls->cache->bases[0] + ((uint64_t)kvcl_stage_slot(stage) * rec->loc.len);
     iov.iov_len    = rec->loc.len;
     status = kvcl_tier_read(cold->tier, rec->key.bytes, &at, &iov, 1, on_read, stage);

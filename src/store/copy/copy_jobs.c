@@ -6,11 +6,6 @@
  * chain fetch them from here; and answers how many copies exist from this rank on. The steps are callbacks of requests:
  * they take the lock themselves, and each has a deadline. A job always ends by answering.
  *
- * When a copy is listed that no put in progress counts, it names the copy that it was made from; a home that no longer
- * lists that one refuses it (pool/publish.c). So a block that was removed or replaced while its bytes were on their way
- * does not reappear. If the pool holds the key with another checksum than the requested one (an older head of a value),
- * that block counts as no copy, and is replaced when the new bytes have arrived.
- *
  * All blocks of a job have one size, and so belong to one class of the pool. At most BLOCKS_MAX blocks, and half of
  * what the class has or could get room for, are in flight; a request beyond that is answered KVCL_ERR_BUSY.
  */
@@ -18,48 +13,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/cold/cold.h"
-#include "store/pool/pool.h"
+#include "store/copy/copy_job.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
 
-enum { BLOCKS_MAX = 16384, CHAIN_BYTES_PER_SEC = 50 << 20 };
+enum { BLOCKS_MAX = 16384 };
 
-/* A block that the pool holds under the key, but with other bytes than the requested ones. */
-typedef struct copy_other {
-    uint32_t slot, gen; /* gen 0: none */
-    bool     left;      /* the key was removed meanwhile: the bytes that arrive are not kept */
-} copy_other_t;
-
-typedef struct copy_job {
-    kvcl_list_t            link;    /* in store->copies */
-    kvcl_store_h           store;
-    kvcl_owner_t           *pool;   /* the class */
-    kvcl_peer_t            *peer;   /* the requester; NULL: no rank waits for an answer */
-    kvcl_msg_dir_request_t request; /* its header */
-    kvcl_copy_head_t       head;
-    kvcl_req_t             *get;    /* while it runs */
-    uint32_t               n;       /* blocks requested */
-    uint32_t               n_todo;  /* of them not in the pool */
-    kvcl_store_rec_t       *recs;   /* n: as requested; then this rank's copies */
-    kvcl_store_rec_t       *todo;   /* n_todo: as requested; then the last n_new are this rank's new copies */
-    uint32_t               n_new;
-    uint32_t               n_again; /* were in the pool and are listed again; after the n_todo */
-    uint32_t               *slots;  /* n_todo */
-    copy_other_t           *others; /* n_todo, in the requested order */
-    kvcl_status_t          *got;    /* n_todo, in the requested order */
-    kvcl_dir_loc_t         *from;   /* n_todo: where the bytes came from */
-    uint32_t               source;  /* a tag, used instead of those of from; 0: none */
-    uint32_t               *order;  /* n: blocks that the next rank of the chain fetches */
-    bool                   pinned;  /* recs in this rank's pool are pinned until the next rank has them */
-    uint8_t                *made;   /* n: copies from this rank on */
-} copy_job_t;
-
-static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
+static kvcl_copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
 {
-    copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
-                                                     (2 * sizeof(uint32_t)) + sizeof(copy_other_t) +
+    kvcl_copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
+                                                     (2 * sizeof(uint32_t)) + sizeof(kvcl_copy_other_t) +
                                                      sizeof(kvcl_status_t) + 1)));
 
     if (job != NULL) {
@@ -69,7 +33,7 @@ static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
         job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
         job->todo  = job->recs + n;
         job->from  = (kvcl_dir_loc_t *)(void *)(job->todo + n);
-        job->others = (copy_other_t *)(void *)(job->from + n);
+        job->others = (kvcl_copy_other_t *)(void *)(job->from + n);
         job->slots = (uint32_t *)(void *)(job->others + n);
         job->got   = (kvcl_status_t *)(void *)(job->slots + n);
         job->order = (uint32_t *)(void *)(job->got + n);
@@ -80,7 +44,7 @@ static copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
 }
 
 /* Pin or unpin the records that lie in this rank's pool, which the next rank of the chain fetches. */
-static void pin_chained(const copy_job_t *job, bool pin)
+static void pin_chained(const kvcl_copy_job_t *job, bool pin)
 {
     uint32_t i;
 
@@ -93,7 +57,7 @@ static void pin_chained(const copy_job_t *job, bool pin)
 
 /* Lock held. For blocks of a put, store the number of copies known here: those before this rank's, this one, and those
  * after it. */
-static void store_counts(const copy_job_t *job)
+static void store_counts(const kvcl_copy_job_t *job)
 {
     const kvcl_owner_node_t *node;
     unsigned                copies;
@@ -113,7 +77,7 @@ static void store_counts(const copy_job_t *job)
 }
 
 /* Lock held. Frees the job. */
-static void end(copy_job_t *job, kvcl_status_t status)
+static void end(kvcl_copy_job_t *job, kvcl_status_t status)
 {
     kvcl_store_h     store = job->store;
     kvcl_copy_tail_t tail  = {.pool_free = store->closing ? 0 : kvcl_pool_all_free_bytes(store->pool),
@@ -140,36 +104,11 @@ static void end(copy_job_t *job, kvcl_status_t status)
 
 /* ---- the chain ---- */
 
-uint64_t kvcl_copy_time(uint32_t n, uint64_t bytes)
-{
-    return (2 * KVCL_NS_PER_SEC) + ((n * bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
-}
-
-kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,
-                              const kvcl_store_rec_t *recs, const uint32_t *order, uint32_t n)
-{
-    size_t     len  = sizeof(*head) + (n * sizeof(*recs));
-    kvcl_rpc_t *rpc = kvcl_rpc_new(store, rank, KVCL_RPC_COPY, len);
-    uint32_t   i;
-
-    if (rpc != NULL) {
-        memcpy(rpc->payload, head, sizeof(*head));
-        for (i = 0; i < n; ++i) {
-            memcpy(rpc->payload + sizeof(*head) + (i * sizeof(*recs)), &recs[(order != NULL) ? order[i] : i],
-                   sizeof(*recs));
-        }
-        rpc->len   = len;
-        rpc->n     = n;
-        rpc->order = order;
-    }
-    return rpc;
-}
-
 static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    copy_job_t    *job   = rpc->arg;
-    const uint8_t *made = data;
-    uint32_t      i;
+    kvcl_copy_job_t *job   = rpc->arg;
+    const uint8_t   *made = data;
+    uint32_t        i;
 
     (void)len;
     for (i = 0; (status == KVCL_OK) && (i < rpc->n); ++i) {
@@ -191,7 +130,7 @@ static void set_local(const kvcl_owner_t *pool, uint32_t slot, kvcl_dir_loc_t *l
 
 /* Lock held. Send the blocks that the pool holds on to the next rank, as copies of this rank. False: nothing was
  * sent. */
-static bool send_on(copy_job_t *job)
+static bool send_on(kvcl_copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
     kvcl_copy_head_t  head  = {.copies = job->head.copies, .flags = job->head.flags, .tenant = job->head.tenant};
@@ -223,7 +162,7 @@ static bool send_on(copy_job_t *job)
     return true;
 }
 
-static bool next_lives(const copy_job_t *job)
+static bool next_lives(const kvcl_copy_job_t *job)
 {
     const struct kvcl_store *store = job->store;
 
@@ -233,27 +172,18 @@ static bool next_lives(const copy_job_t *job)
 
 /* ---- this rank's copies ---- */
 
-/* Does the pool hold other bytes under the key than recs[i] names? Without checksums this is unknown: false. */
-static bool is_other(const copy_job_t *job, uint32_t i, const kvcl_owner_node_t *node)
-{
-    const kvcl_slot_t *at = (node != NULL) ? &job->pool->array[kvcl_owner_slot(node)] : NULL;
-
-    return (at != NULL) && (at->flags & job->recs[i].loc.flags & KVCL_LOC_SUMMED) &&
-           (at->sum != job->recs[i].loc.checksum);
-}
-
 /* Only copies that are listed count as made; other ranks cannot find the rest. */
 static void on_listed(void *arg, kvcl_status_t status)
 {
-    copy_job_t     *job   = arg;
-    kvcl_store_h   store  = job->store;
-    kvcl_context_h ctx    = store->ctx;
-    uint32_t       i;
+    kvcl_copy_job_t *job   = arg;
+    kvcl_store_h    store  = job->store;
+    kvcl_context_h  ctx    = store->ctx;
+    uint32_t        i;
 
     kvcl_lock(ctx);
     for (i = 0; (i < job->n) && (status == KVCL_OK) && !store->closing; ++i) {
         const kvcl_owner_node_t *node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
-        job->made[i] = (kvcl_owner_lists(job->pool, &job->recs[i].key) && !is_other(job, i, node)) ? 1 : 0;
+        job->made[i] = (kvcl_owner_lists(job->pool, &job->recs[i].key) && !kvcl_copy_is_other(job, i, node)) ? 1 : 0;
     }
     if (store->closing || !next_lives(job) || !send_on(job)) {
         end(job, store->closing ? KVCL_ERR_NOT_FOUND : status);
@@ -261,78 +191,16 @@ static void on_listed(void *arg, kvcl_status_t status)
     kvcl_unlock(ctx);
 }
 
-/* Did the requested bytes arrive? If they came from another copy, the key may have other bytes by now. */
-static bool is_requested(const kvcl_dir_loc_t *requested, const kvcl_dir_loc_t *from)
-{
-    return (kvcl_dir_loc_tag(requested) == kvcl_dir_loc_tag(from)) ||
-           ((requested->flags & from->flags & KVCL_LOC_SUMMED) && (requested->checksum == from->checksum));
-}
-
-/* The tag that a home must still list to accept the copy; 0: it accepts it in any case. The directory may not know the
- * blocks of a put in progress yet. */
-static uint32_t source_of(const copy_job_t *job, uint32_t i)
-{
-    if ((job->head.there != 0) || (job->head.flags & KVCL_COPY_UNLISTED)) {
-        return 0;
-    }
-    return (job->source != 0) ? job->source : kvcl_dir_loc_tag(&job->from[i]);
-}
-
-/* Lock held. Make room for todo[i] under its key. The other bytes that the pool held before are evicted; a block that
- * was published since stays, for it may be newer than the requested one. */
-static bool make_room(const copy_job_t *job, uint32_t i)
-{
-    const copy_other_t *other = &job->others[i];
-    kvcl_store_rec_t   removed;
-
-    kvcl_assert_locked(job->store->ctx);
-    if ((other->gen != 0) &&
-        (kvcl_slots_check(&job->pool->slots, other->slot, other->gen, &job->todo[i].key) == KVCL_OK) &&
-        (kvcl_owner_withdraw(job->pool, other->slot, KVCL_SLOT_FREE, &removed) == KVCL_OK)) {
-        kvcl_store_notify_removed(job->store, &removed, 1);
-        kvcl_cold_drop(job->store->cold, &job->todo[i].key);
-    }
-    return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
-}
-
-/* Lock held. The end of a chain first. A block that another put or job has published meanwhile is not published
- * twice. */
-static void publish_got(copy_job_t *job)
-{
-    kvcl_store_h store = job->store;
-    uint32_t     i     = job->n_todo, first = job->n_todo;
-    bool         fits;
-
-    kvcl_assert_locked(store->ctx);
-    while (i-- > 0) {
-        kvcl_store_rec_t rec    = job->todo[i];
-        bool             summed = (rec.loc.flags & KVCL_LOC_SUMMED) != 0;
-        fits = (job->got[i] == KVCL_OK) && !store->closing && is_requested(&rec.loc, &job->from[i]) &&
-               !job->others[i].left && make_room(job, i);
-        if (!fits || (kvcl_owner_publish(job->pool, job->slots[i], &rec.key, rec.loc.checksum, summed,
-                                         job->head.copies, job->head.tenant, &rec.loc) != KVCL_OK)) {
-            (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
-            kvcl_store_freed(store);
-            continue;
-        }
-        job->pool->array[job->slots[i]].note = 0; /* store_counts() sets it */
-        rec.loc.source     = source_of(job, i);
-        job->todo[--first] = rec;
-    }
-    job->n_new = job->n_todo - first;
-    store->n_copied += job->n_new;
-}
-
 static void on_fetched(void *arg, kvcl_status_t status)
 {
-    copy_job_t         *job = arg;
+    kvcl_copy_job_t    *job = arg;
     kvcl_context_h     ctx  = job->store->ctx;
     kvcl_xfer_params_t p    = {.size = sizeof(p), .cb = on_listed, .cb_arg = job};
 
     (void)status; /* each block has its own status */
     kvcl_lock(ctx);
     job->get = NULL;
-    publish_got(job);
+    kvcl_copy_keep(job);
     kvcl_unlock(ctx);
     status = kvcl_publish_start(job->pool, job->todo + (job->n_todo - job->n_new), job->n_new + job->n_again,
                                 NULL, &p, NULL);
@@ -343,35 +211,9 @@ static void on_fetched(void *arg, kvcl_status_t status)
 
 /* ---- the request ---- */
 
-/* The whole request is hostile. This accepts blocks of the class's size, at ranks of the store; a key may occur
- * twice. */
-static bool check(const kvcl_owner_t *pool, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs, uint32_t n)
-{
-    const struct kvcl_store *store = pool->store;
-    uint32_t                i;
-
-    if ((head->copies == 0) || (head->copies > KVCL_DIR_LOCS_MAX) || (head->n_next > KVCL_DIR_LOCS_MAX - 2) ||
-        (head->there > KVCL_DIR_LOCS_MAX) || ((head->flags & ~KVCL_COPY_UNLISTED) != 0)) {
-        return false;
-    }
-    for (i = 0; i < head->n_next; ++i) {
-        if (head->next[i] >= store->n_ranks) {
-            return false;
-        }
-    }
-    for (i = 0; i < n; ++i) {
-        if ((recs[i].loc.rank >= store->n_ranks) || (recs[i].loc.gen == 0) || (recs[i].loc.source != 0) ||
-            ((recs[i].loc.flags & ~KVCL_DIR_FLAGS_MASK) != 0) ||
-            (recs[i].loc.len != kvcl_owner_bytes(pool))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Lock held. The pool holds recs[i]. The number of its copies is unknown, unless a put counts them. If no home lists
  * the block, it is listed again. */
-static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
+static void note_held(kvcl_copy_job_t *job, uint32_t i, uint32_t slot)
 {
     kvcl_slot_t      *at = &job->pool->array[slot];
     kvcl_store_rec_t rec = job->recs[i];
@@ -386,7 +228,7 @@ static void note_held(copy_job_t *job, uint32_t i, uint32_t slot)
 }
 
 /* Lock held. Take slots for the blocks that the pool lacks, and start the get that fills them. */
-static kvcl_status_t begin(copy_job_t *job)
+static kvcl_status_t begin(kvcl_copy_job_t *job)
 {
     kvcl_store_h      store = job->store;
     kvcl_owner_node_t *node;
@@ -402,7 +244,7 @@ static kvcl_status_t begin(copy_job_t *job)
     }
     for (i = 0; i < job->n; ++i) {
         node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
-        if ((node != NULL) && !is_other(job, i, node)) {
+        if ((node != NULL) && !kvcl_copy_is_other(job, i, node)) {
             note_held(job, i, kvcl_owner_slot(node));
         } else {
             if (node != NULL) {
@@ -438,7 +280,7 @@ static kvcl_status_t start_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl
                               uint32_t source)
 {
     uint32_t         first = ((order != NULL) && (n != 0)) ? order[0] : 0;
-    copy_job_t       *job;
+    kvcl_copy_job_t  *job;
     kvcl_store_rec_t rec;
     kvcl_owner_t     *pool;
     kvcl_status_t    status;
@@ -465,7 +307,7 @@ static kvcl_status_t start_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl
         memcpy(&job->recs[i], (const char *)recs + ((size_t)((order != NULL) ? order[i] : i) * sizeof(job->recs[i])),
                sizeof(job->recs[i]));
     }
-    if (!check(pool, &job->head, job->recs, n)) {
+    if (!kvcl_copy_check(pool, &job->head, job->recs, n)) {
         free(job);
         return KVCL_ERR_INVALID_PARAM;
     }
@@ -514,10 +356,10 @@ kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, c
 
 void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)
 {
-    copy_job_t *job;
-    uint32_t   i;
+    kvcl_copy_job_t *job;
+    uint32_t        i;
 
-    kvcl_list_foreach (job, &store->copies, copy_job_t, link) {
+    kvcl_list_foreach (job, &store->copies, kvcl_copy_job_t, link) {
         for (i = 0; i < job->n_todo; ++i) {
             job->others[i].left = job->others[i].left || kvcl_key_equal(&job->todo[i].key, key);
         }
@@ -526,9 +368,9 @@ void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)
 
 void kvcl_copies_stop(kvcl_store_h store)
 {
-    copy_job_t *job, *next;
+    kvcl_copy_job_t *job, *next;
 
-    kvcl_list_foreach_safe (job, next, &store->copies, copy_job_t, link) {
+    kvcl_list_foreach_safe (job, next, &store->copies, kvcl_copy_job_t, link) {
         if ((job->get != NULL) && !kvcl_req_is_done(job->get)) {
             job->get->cls->stop(job->get, KVCL_ERR_SHUTDOWN);
         }

@@ -1,142 +1,19 @@
 /*
- * Blocks to other ranks: copies and moves of keys, and draining this rank. The receiving rank fetches them as for a
- * put's copies (copy/copy_jobs.c). A move, and a drain, then removes the old copies, so a key can be found at any time.
+ * kvcl_store_copy: copies and moves of keys to one rank, which fetches them (copy/send.c). A move then removes the
+ * other copies, so a key can be found at any time.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "req/timeout.h"
 #include "store/words.h"
-#include "store/cold/cold.h"
 #include "store/admin/ops.h"
-#include "store/pool/pool.h"
+#include "store/copy/send.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { BATCH = 256 };
-#define BUSY_PAUSE_NS (10 * KVCL_NS_PER_MS)
-
-/* Records that one request sends to one rank. */
-typedef struct batch {
-    kvcl_context_h   ctx;
-    kvcl_store_rec_t recs[BATCH];
-    uint32_t         n;
-    uint8_t          made[BATCH];
-    kvcl_status_t    status;
-    bool             over;
-    bool             unlisted; /* a drain: no home lists some of them */
-    uint64_t         room;     /* if status is OK: bytes of such blocks that fit there without evicting */
-} batch_t;
-
-typedef struct drain {
-    batch_t  batch;
-    uint64_t moved;
-    bool     missed; /* in this pass some blocks did not arrive */
-    uint8_t  *skip;  /* one byte a rank: it takes none */
-    uint64_t room[]; /* by rank: bytes of blocks of the size being moved that it could take without evicting */
-} drain_t;
-
-/* ---- one request, waited for ---- */
-
-static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
-{
-    batch_t          *batch = rpc->arg;
-    kvcl_copy_tail_t tail;
-
-    (void)len; /* kinds.c: checked lengths */
-    if (status == KVCL_OK) {
-        memcpy(&tail, data, sizeof(tail));
-        memcpy(batch->made, (const uint8_t *)data + sizeof(tail), batch->n);
-        kvcl_place_took(&rpc->store->places[rpc->rank], batch->n * (uint64_t)batch->recs[0].loc.len, tail.pool_free);
-        batch->room = tail.size_free;
-    }
-    batch->status = status;
-    batch->over   = true;
-    kvcl_engine_notify(batch->ctx);
-}
-
-static bool is_over(void *arg)
-{
-    return ((const batch_t *)arg)->over;
-}
-
-static bool copies_are_done(void *arg)
-{
-    return ((const struct kvcl_store *)arg)->n_copying == 0;
-}
-
-static bool never(void *arg)
-{
-    (void)arg;
-    return false;
-}
-
-static void copy_to_self(kvcl_store_h store, const kvcl_copy_head_t *head, batch_t *batch)
-{
-    kvcl_owner_t *pool = kvcl_pool_for(store, batch->recs[0].loc.len);
-    uint32_t     i;
-
-    kvcl_lock(store->ctx);
-    batch->status = (pool != NULL) ? kvcl_copy_here(store, head, batch->recs, NULL, batch->n, NULL)
-                                          : KVCL_ERR_UNSUPPORTED;
-    kvcl_unlock(store->ctx);
-    if (batch->status == KVCL_OK) {
-        (void)kvcl_engine_wait(store->ctx, copies_are_done, store,
-                               kvcl_deadline_after(kvcl_copy_time(batch->n, batch->recs[0].loc.len)));
-        kvcl_lock(store->ctx);
-        for (i = 0; i < batch->n; ++i) {
-            batch->made[i] = kvcl_owner_lists(pool, &batch->recs[i].key) ? 1 : 0;
-        }
-        kvcl_unlock(store->ctx);
-    }
-}
-
-static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head, batch_t *batch)
-{
-    kvcl_rpc_t *rpc;
-
-    batch->over   = false;
-    batch->status = KVCL_ERR_NO_MEMORY;
-    kvcl_lock(store->ctx);
-    if (store->incarnations[rank] == 0) {
-        batch->status = KVCL_ERR_RANK_FAILED;
-        batch->over   = true;
-    } else if ((rpc = kvcl_copy_request(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
-        rpc->arg  = batch;
-        rpc->done = on_copied;
-        kvcl_rpc_post_watched(rpc, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
-    } else {
-        batch->over = true;
-    }
-    kvcl_unlock(store->ctx);
-    while (!kvcl_engine_wait(store->ctx, is_over, batch, kvcl_deadline_after(KVCL_NS_PER_SEC))) {
-    }
-}
-
-/* No lock. made[] says which blocks the rank has now. A busy rank is tried again until the deadline. */
-static kvcl_status_t send_batch(kvcl_store_h store, uint32_t rank, uint64_t tenant, uint64_t deadline_ns,
-                                batch_t *batch)
-{
-    kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_loc_copies(batch->recs[0].loc.flags), .tenant = tenant,
-                             .flags = batch->unlisted ? KVCL_COPY_UNLISTED : 0};
-
-    batch->ctx = store->ctx;
-    do {
-        memset(batch->made, 0, sizeof(batch->made));
-        if (rank == store->me) {
-            copy_to_self(store, &head, batch);
-        } else {
-            copy_to(store, rank, &head, batch);
-        }
-    } while ((batch->status == KVCL_ERR_BUSY) && !kvcl_deadline_passed(deadline_ns) && !store->closing &&
-             !kvcl_engine_wait(store->ctx, never, NULL, kvcl_deadline_after(BUSY_PAUSE_NS)));
-    return batch->status;
-}
-
-/* ---- kvcl_store_copy ---- */
 
 /* The location to fetch from: not the receiving rank's own, which may be an old entry. That rank checks by itself
  * whether it has the block. */
@@ -151,9 +28,9 @@ static const kvcl_dir_loc_t *source(const kvcl_found_t *found, uint32_t to)
 
 /* From item *at_p on: the next blocks with one size and number of copies. items[]: their indexes. */
 static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, uint32_t to, size_t *at_p,
-                   batch_t *batch, size_t *items)
+                   kvcl_send_t *batch, size_t *items)
 {
-    for (batch->n = 0; (*at_p < n) && (batch->n < BATCH); ++*at_p) {
+    for (batch->n = 0; (*at_p < n) && (batch->n < KVCL_SEND_BATCH); ++*at_p) {
         const kvcl_dir_loc_t *loc = source(&found[*at_p], to);
         if (found[*at_p].n == 0) {
             continue;
@@ -168,16 +45,16 @@ static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, 
 }
 
 static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n, uint32_t to,
-                               uint64_t deadline, uint8_t *made, batch_t *batch)
+                               uint64_t deadline, uint8_t *made, kvcl_send_t *batch)
 {
     kvcl_status_t status = KVCL_OK;
-    size_t        items[BATCH], at = 0, i;
+    size_t        items[KVCL_SEND_BATCH], at = 0, i;
 
     memset(made, 0, n);
     batch->unlisted = false;
     while ((status == KVCL_OK) && (at < n)) {
         gather(keys, found, n, to, &at, batch, items);
-        status = (batch->n != 0) ? send_batch(store, to, 0, deadline, batch) : KVCL_OK;
+        status = (batch->n != 0) ? kvcl_send_batch(store, to, 0, deadline, batch) : KVCL_OK;
         for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
             made[items[i]] = (batch->made[i] != 0);
         }
@@ -229,7 +106,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     kvcl_status_t      all    = KVCL_OK;
     kvcl_xfer_params_t p;
     kvcl_found_t       *found;
-    batch_t            *batch;
+    kvcl_send_t        *batch;
     uint64_t           deadline;
     size_t             i;
 
@@ -248,7 +125,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     if (found == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_copy: no memory for %zu keys", n);
     }
-    batch  = (batch_t *)(void *)(found + n + 1);
+    batch  = (kvcl_send_t *)(void *)(found + n + 1);
     made   = (made != NULL) ? made : (uint8_t *)(batch + 1);
     status = kvcl_locate(store, keys, n, found, p.timeout_ns);
     if (status == KVCL_OK) {
@@ -263,323 +140,4 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     status = (status == KVCL_OK) ? all : status;
     free(found);
     return (status == KVCL_OK) ? KVCL_OK : copy_error(keys, n, i, rank, all, status);
-}
-
-/* ---- kvcl_store_drain ---- */
-
-/* Used blocks first, since there may not be room for all of them; then the others. */
-static bool is_to_move(const kvcl_owner_t *pool, uint32_t slot, bool used)
-{
-    const kvcl_evict_node_t *node = &pool->evict.nodes[slot];
-
-    return (pool->array[slot].state == KVCL_SLOT_PUBLISHED) &&
-           (!used || (node->queue > 1) || (node->pins != 0));
-}
-
-/* Lock held: the next blocks of one tenant. */
-static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, batch_t *batch)
-{
-    uint64_t    tenant = 0;
-    kvcl_slot_t *slot;
-
-    kvcl_assert_locked(pool->store->ctx);
-    for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < BATCH); ++*slot_p) {
-        slot = &pool->array[*slot_p];
-        if (!is_to_move(pool, *slot_p, used)) {
-            continue;
-        }
-        if ((batch->n != 0) && ((kvcl_owner_tenant(pool, *slot_p) != tenant) ||
-                                ((slot->flags & ~KVCL_LOC_SUMMED) != batch->recs[0].loc.flags))) {
-            break;
-        }
-        tenant = kvcl_owner_tenant(pool, *slot_p);
-        batch->recs[batch->n++] = (kvcl_store_rec_t){
-            .key = slot->key,
-            .loc = {.rank = pool->slots.rank, .incarnation = pool->slots.incarnation, .cache = pool->slots.cache,
-                    .flags = slot->flags & (uint16_t)~KVCL_LOC_SUMMED, .slot = *slot_p,
-                    .len = (uint32_t)pool->cache->shape.block_bytes, .gen = kvcl_slots_gen(&pool->slots, *slot_p)}};
-    }
-    return tenant;
-}
-
-/* Keep only the blocks that no other rank holds, not counting ranks that drain as well. They get the checksums that the
- * directory has. */
-static kvcl_status_t keep_single(kvcl_store_h store, batch_t *batch)
-{
-    kvcl_found_t  found[BATCH];
-    kvcl_key_t    keys[BATCH];
-    uint32_t      kept = 0, i, j;
-    kvcl_status_t status;
-
-    for (i = 0; i < batch->n; ++i) {
-        keys[i] = batch->recs[i].key;
-    }
-    batch->unlisted = false;
-    status          = kvcl_locate(store, keys, batch->n, found, 0);
-    for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
-        bool elsewhere = false, listed = false;
-        for (j = 0; j < found[i].n; ++j) {
-            elsewhere = elsewhere || ((found[i].locs[j].rank != store->me) &&
-                                      !store->ranks[found[i].locs[j].rank].leaving);
-            if (kvcl_dir_loc_tag(&found[i].locs[j]) == kvcl_dir_loc_tag(&batch->recs[i].loc)) {
-                batch->recs[i].loc = found[i].locs[j];
-                listed             = true;
-            }
-        }
-        if (!elsewhere) {
-            batch->recs[kept++] = batch->recs[i];
-            batch->unlisted     = batch->unlisted || !listed;
-        }
-    }
-    batch->n = kept;
-    return status;
-}
-
-/* Lock held. */
-static uint64_t leave_made(kvcl_owner_t *pool, const batch_t *batch, uint32_t to)
-{
-    kvcl_store_h     store = pool->store;
-    kvcl_store_rec_t removed;
-    uint64_t         n = 0;
-    uint32_t         i;
-
-    kvcl_assert_locked(store->ctx);
-    for (i = 0; i < batch->n; ++i) {
-        const kvcl_dir_loc_t *loc = &batch->recs[i].loc;
-        if ((batch->made[i] != 0) && kvcl_loc_is_nvme(loc)) {
-            n += kvcl_cold_holds(store->cold, &batch->recs[i].key, loc) ? 1 : 0;
-            kvcl_cold_drop(store->cold, &batch->recs[i].key);
-        } else if ((batch->made[i] != 0) &&
-                   (kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
-                   (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &removed) ==
-                    KVCL_OK)) {
-            kvcl_store_notify_removed(store, &removed, 1);
-            kvcl_cold_drop(store->cold, &removed.key);
-            ++n;
-        }
-    }
-    store->n_moved += n;
-    return n;
-}
-
-static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
-{
-    unsigned i;
-
-    for (i = 0; i < KVCL_STORE_SIZES_MAX; ++i) {
-        if ((i < stats->n_sizes) && (stats->sizes[i].block_bytes == bytes)) {
-            return stats->sizes[i].takes * bytes;
-        }
-    }
-    return 0;
-}
-
-/* Query how much room the other ranks have for blocks of this size, and whether they are drained as well. If two ranks
- * drain at once, at least one learns of the other, since each sets `draining` before it queries. For a second size
- * (again) ranks that did not answer, or are drained, are not queried any more. */
-static void request_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
-{
-    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
-    uint32_t           i;
-    bool               answered;
-
-    memset(drain->skip, 0, store->n_ranks); /* a rank without room for one size may have room for another */
-
-    for (i = 0; i < store->n_ranks; ++i) {
-        if ((i == store->me) || (again && store->ranks[i].leaving)) {
-            continue;
-        }
-        answered                = (kvcl_store_rank_stats(store, (int)i, &stats, NULL) == KVCL_OK);
-        store->ranks[i].leaving = !answered || (stats.draining != 0);
-        drain->room[i]          = (answered && !stats.draining) ? room_for(&stats, bytes) : 0;
-        if (answered && (store->ranks[i].n_sizes != 0)) {
-            kvcl_lock(store->ctx);
-            kvcl_place_seen(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
-            kvcl_unlock(store->ctx);
-        }
-    }
-}
-
-/* Lock held. The rank with the most room, in the order of kvcl_store_place; false: no rank has any. */
-static bool choose(kvcl_store_h store, uint64_t bytes, drain_t *drain, uint16_t *to_p)
-{
-    while (kvcl_store_place(store, bytes, drain->skip, 1, to_p) == 1) {
-        if (drain->room[*to_p] >= bytes) {
-            return true;
-        }
-        drain->skip[*to_p] = 1;
-    }
-    return false;
-}
-
-/* Send a batch of blocks that only this rank holds to a rank with room, as many as it has room for. *missed: some did
- * not arrive. KVCL_INPROGRESS: the others of the batch are still to be sent. */
-static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t deadline, drain_t *drain)
-{
-    kvcl_store_h  store  = pool->store;
-    uint64_t      bytes  = kvcl_owner_bytes(pool);
-    batch_t       *batch = &drain->batch;
-    uint32_t      all    = batch->n;
-    uint16_t      to;
-    bool          found;
-
-    kvcl_lock(store->ctx);
-    found = choose(store, bytes, drain, &to);
-    if (found && (drain->room[to] / bytes < batch->n)) {
-        batch->n = (uint32_t)(drain->room[to] / bytes);
-    }
-    kvcl_unlock(store->ctx);
-    if (!found) {
-        return KVCL_ERR_NO_SPACE;
-    }
-    if (send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
-        drain->skip[to] = 1; /* another rank takes them */
-        batch->n        = 0;
-        return KVCL_INPROGRESS;
-    }
-    drain->room[to] = batch->room;
-    kvcl_lock(store->ctx);
-    drain->moved += leave_made(pool, batch, to);
-    kvcl_unlock(store->ctx);
-    drain->missed   = drain->missed || (memchr(batch->made, 0, batch->n) != NULL);
-    drain->skip[to] = (batch->n < all) && (memchr(batch->made, 1, batch->n) == NULL); /* it has no room after all */
-    return (batch->n < all) ? KVCL_INPROGRESS : KVCL_OK;
-}
-
-static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline, drain_t *drain)
-{
-    kvcl_store_h  store  = pool->store;
-    kvcl_status_t status = KVCL_OK;
-    uint32_t      slot   = 0, first;
-    uint64_t      tenant;
-
-    drain->missed = false;
-    while ((status == KVCL_OK) && (slot < pool->slots.n)) {
-        if (kvcl_deadline_passed(deadline)) {
-            return KVCL_ERR_TIMED_OUT;
-        }
-        first = slot;
-        kvcl_lock(store->ctx);
-        tenant = next_blocks(pool, used, &slot, &drain->batch);
-        kvcl_unlock(store->ctx);
-        if ((keep_single(store, &drain->batch) != KVCL_OK) || (drain->batch.n == 0)) {
-            continue;
-        }
-        status = move_batch(pool, tenant, deadline, drain);
-        if (status == KVCL_INPROGRESS) {
-            slot   = (drain->batch.n != 0) ? drain->batch.recs[drain->batch.n].loc.slot : first;
-            status = KVCL_OK;
-        }
-    }
-    return ((status == KVCL_OK) && drain->missed && !used) ? KVCL_ERR_NO_SPACE : status; /* used ones are tried again */
-}
-
-/* The next blocks of this pool's size that are in the tier and not in the pool. False: the walk is over. */
-static bool next_of_tier(const kvcl_owner_t *pool, uint64_t *it, batch_t *batch)
-{
-    kvcl_store_h     store = pool->store;
-    kvcl_tier_item_t items[BATCH];
-    size_t           n = kvcl_tier_walk(store->cold->tier, it, items, BATCH), i;
-    kvcl_store_rec_t rec;
-
-    batch->n = 0;
-    kvcl_lock(store->ctx);
-    for (i = 0; i < n; ++i) {
-        memcpy(rec.key.bytes, items[i].key, sizeof(rec.key.bytes));
-        rec.loc = kvcl_cold_loc(store->cold, &items[i].loc, store->replicas);
-        if ((rec.loc.len == kvcl_owner_bytes(pool)) && (kvcl_owner_find(store, &rec.key, pool) == NULL)) {
-            batch->recs[batch->n++] = rec;
-        }
-    }
-    kvcl_unlock(store->ctx);
-    return n != 0;
-}
-
-/* The tenant of these blocks is not known any more. Moved blocks leave the tier, so the walk continues where a batch
- * began if a part of it was not sent. */
-static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *drain)
-{
-    kvcl_store_h  store  = pool->store;
-    kvcl_status_t status = KVCL_OK;
-    uint64_t      it     = 0, first = 0;
-
-    drain->missed = false;
-    while ((status == KVCL_OK) && (store->cold != NULL) && next_of_tier(pool, &it, &drain->batch)) {
-        if (kvcl_deadline_passed(deadline)) {
-            return KVCL_ERR_TIMED_OUT;
-        }
-        if ((keep_single(store, &drain->batch) == KVCL_OK) && (drain->batch.n != 0)) {
-            status = move_batch(pool, 0, deadline, drain);
-        }
-        if (status == KVCL_INPROGRESS) {
-            it     = first;
-            status = KVCL_OK;
-        }
-        first = it;
-    }
-    return ((status == KVCL_OK) && drain->missed) ? KVCL_ERR_NO_SPACE : status;
-}
-
-/* Drain all blocks of one size; tier: those of its tier, after its pool is empty. */
-static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, uint64_t deadline, drain_t *drain)
-{
-    kvcl_status_t status;
-
-    request_room(pool->store, kvcl_owner_bytes(pool), tier || (pool->cls != 0), drain);
-    if (tier) {
-        return drain_tier(pool, deadline, drain);
-    }
-    status = drain_pool(pool, true, deadline, drain);
-    return (status == KVCL_OK) ? drain_pool(pool, false, deadline, drain) : status;
-}
-
-/* The pools first: their blocks were used last. */
-static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *drain)
-{
-    kvcl_status_t status[KVCL_SLABS_CLASSES_MAX], first = KVCL_OK;
-    unsigned      i;
-
-    for (i = 0; i < pool->n; ++i) {
-        status[i] = drain_class(pool->owners[i], false, deadline, drain);
-    }
-    for (i = 0; i < pool->n; ++i) {
-        if ((status[i] == KVCL_OK) && (pool->owners[i]->store->cold != NULL)) {
-            status[i] = drain_class(pool->owners[i], true, deadline, drain);
-        }
-        first = (first == KVCL_OK) ? status[i] : first;
-    }
-    return first;
-}
-
-kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
-{
-    kvcl_status_t      status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
-    kvcl_xfer_params_t p;
-    uint64_t           moved, deadline;
-    drain_t            *drain;
-
-    status = (status == KVCL_OK) ? kvcl_xfer_params(params, KVCL_CALL_STORE_DRAIN, &p) : status;
-    if (status != KVCL_OK) {
-        return status;
-    }
-    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
-    drain    = calloc(1, sizeof(*drain) + (store->n_ranks * (sizeof(drain->room[0]) + sizeof(drain->skip[0]))));
-    if (drain == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");
-    }
-    drain->skip = (uint8_t *)(drain->room + store->n_ranks);
-    kvcl_lock(store->ctx);
-    store->draining = true;
-    kvcl_unlock(store->ctx);
-    if (store->pool != NULL) {
-        status = drain_all(store->pool, deadline, drain);
-    }
-    moved = drain->moved;
-    free(drain);
-    if (moved_p != NULL) {
-        *moved_p = moved;
-    }
-    return (status == KVCL_OK) ? KVCL_OK
-                               : kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s",
-                                           (unsigned long long)moved, kvcl_status_text(status));
 }

@@ -205,8 +205,8 @@ static kvcl_status_t take_room(kvcl_store_h store, const kvcl_key_t *keys, size_
             status = kvcl_owner_take_for(work->pool, work->tenant, *n_todo_p, work->slots);
         }
         kvcl_unlock(store->ctx);
-    } while ((status == KVCL_ERR_NO_SPACE) && (p->flags & KVCL_PUT_WAIT) && (*n_todo_p <= kvcl_owner_most(work->pool)) &&
-             kvcl_store_wait_room(store, seen, deadline));
+    } while ((status == KVCL_ERR_NO_SPACE) && (p->flags & KVCL_PUT_WAIT) &&
+             (*n_todo_p <= kvcl_owner_most(work->pool)) && kvcl_store_wait_room(store, seen, deadline));
     return status;
 }
 
