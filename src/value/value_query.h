@@ -1,5 +1,5 @@
 /*
- * A query about values under way: a call of home/call.h that value_query.c runs and value_ops.c begins.
+ * A query about values in progress: a call of home/call.h that value_query.c runs and value_ops.c begins.
  */
 #ifndef KVCL_VALUE_QUERY_H
 #define KVCL_VALUE_QUERY_H
@@ -8,15 +8,15 @@
 #include "value/value.h"
 
 typedef enum {
-    KVCL_VQUERY_HEADS,  /* for other parts of this room: the heads */
+    KVCL_VQUERY_HEADS,  /* the heads, for other files of this room */
     KVCL_VQUERY_SIZES,
     KVCL_VQUERY_KEYS,   /* of all blocks of one value */
     KVCL_VQUERY_REMOVE
 } kvcl_vquery_about_t;
 typedef enum {
     KVCL_VQUERY_BEGIN,  /* the next keys */
-    KVCL_VQUERY_GOT,    /* the blocks under their head keys have arrived, or not */
-    KVCL_VQUERY_FIND,   /* which of the others are plain blocks */
+    KVCL_VQUERY_GOT,    /* the gets of their head blocks have ended */
+    KVCL_VQUERY_FIND,   /* find which of the others are plain blocks */
     KVCL_VQUERY_REMOVAL,
     KVCL_VQUERY_OVER
 } kvcl_vquery_state_t;
@@ -27,19 +27,19 @@ typedef struct kvcl_vquery {
     kvcl_view_t       view;
     kvcl_vquery_about_t about;
     kvcl_vquery_state_t state;
-    kvcl_req_t        *get;      /* under way */
+    kvcl_req_t        *get;      /* in flight, or NULL */
     kvcl_status_t     failed;    /* of the whole call */
-    size_t            n, at, some, most; /* keys; those under way are at to at + some - 1, at most so many */
+    size_t            n, at, some, most; /* keys; at .. at + some - 1 are in flight, at most most */
     kvcl_key_t        *keys;     /* n, part of this allocation, as are the arrays down to both */
     kvcl_value_head_t *heads;    /* n */
-    kvcl_status_t     *status;   /* n: KVCL_OK: heads[i] is set */
-    kvcl_store_rec_t  *recs;     /* most, as are the next three */
+    kvcl_status_t     *status;   /* n; where KVCL_OK, heads[i] is set */
+    kvcl_store_rec_t  *recs;     /* most elements, as the next three */
     kvcl_found_t      *found;
     uint32_t          *ids;
     uint8_t           *flags;
-    kvcl_key_t        *both;     /* 2 n, of a removal */
+    kvcl_key_t        *both;     /* 2 n, for a removal: keys and head keys */
     uint8_t           *buf;      /* most blocks */
-    kvcl_value_head_t *user_heads;  /* the caller's, or NULL, as are the following */
+    kvcl_value_head_t *user_heads;  /* the caller's, or NULL, as the following */
     kvcl_status_t     *user_status;
     uint64_t          *user_bytes;
     kvcl_key_t        *user_keys;

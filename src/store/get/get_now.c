@@ -21,7 +21,7 @@ typedef struct source {
     const kvcl_rregion_t   *live; /* NULL: a cache of this rank */
 } source_t;
 
-/* What the directory says of one key. */
+/* The copy of one key that can be read now. */
 typedef struct hit {
     kvcl_dir_loc_t loc;
     source_t       source;
