@@ -8,6 +8,7 @@
  *   value_pool.c     blocks of this rank's pool; value_part.c: parts into pools, of this rank and of others
  *   value_far.c      puts by a rank without a pool
  *   value_ops.c      sizes, keys, removal of values and parts; value_query.c: the queries behind them
+ *   value_words.c    sentences of failed puts
  */
 #ifndef KVCL_VALUE_H
 #define KVCL_VALUE_H
@@ -130,8 +131,8 @@ typedef void (*kvcl_value_fill_t)(void *arg, size_t i, void *block);
 
 void kvcl_value_put_init(kvcl_value_put_t *put, kvcl_store_h store);
 
-/** No lock. Take n blocks of this rank's pool, FILLING; with KVCL_PUT_WAIT wait for room. A failure sets the sentence,
- * which begins with put->call. */
+/** No lock. Take n blocks of this rank's pool, FILLING; with KVCL_PUT_WAIT wait for room. A failure sets the
+ * sentence. */
 kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots) KVCL_MUST_CHECK;
 void          kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n);
 /** No lock. Fill the blocks in slots by fill(arg, i, block) and compute their checksums: recs[i].loc.checksum. */
@@ -149,6 +150,15 @@ kvcl_status_t kvcl_value_put_parts(kvcl_value_put_t *put, const kvcl_value_head_
 kvcl_status_t kvcl_value_parts_wait(kvcl_value_put_t *put) KVCL_MUST_CHECK;
 /** No lock. Parts may be evicted from now on; runs in flight are waited for first. */
 void          kvcl_value_parts_end(kvcl_value_put_t *put);
+
+/* ---- sentences (value_words.c) ---- */
+
+/** No lock. Word a put that failed at value i of n, whose new head this is. The step that failed has set a sentence,
+ * which becomes the end of this one. @return status. */
+kvcl_status_t kvcl_value_put_failed(kvcl_status_t status, const char *call, size_t i, size_t n,
+                                    const kvcl_value_head_t *head);
+/** The same for a step that concerns n values at once. step: "the heads", ... */
+kvcl_status_t kvcl_value_puts_failed(kvcl_status_t status, const char *call, const char *step, size_t n);
 
 /* ---- into other ranks' pools (value_far.c) ---- */
 

@@ -152,10 +152,11 @@ static void fill_own(const far_put_t *put, size_t i, uint32_t id)
 
 static kvcl_status_t put_owns(far_put_t *put)
 {
-    uint8_t       *copies = put->of->params->copies;
-    kvcl_status_t first   = KVCL_OK, status;
-    size_t        at      = 0;
-    uint32_t      n, j;
+    uint8_t         *copies = put->of->params->copies;
+    kvcl_status_t   first   = KVCL_OK, status;
+    kvcl_sentence_t why     = {0};
+    size_t          at      = 0;
+    uint32_t        n, j;
 
     while (at < put->of->n) {
         for (n = 0; (at < put->of->n) && (n < put->room); ++at) {
@@ -165,11 +166,17 @@ static kvcl_status_t put_owns(far_put_t *put)
             }
         }
         status = put_lot(put, n);
-        first  = (first == KVCL_OK) ? status : first;
+        if ((first == KVCL_OK) && (status != KVCL_OK)) {
+            first = kvcl_value_put_failed(status, put->of->call, put->item[0], put->of->n,
+                                          &put->of->heads[put->item[0]]);
+            kvcl_sentence_keep(&why);
+        }
         for (j = 0; (copies != NULL) && (j < n); ++j) {
             copies[put->item[j]] = put->copies[j];
         }
     }
+    kvcl_sentence_report(&why);
+    kvcl_sentence_free(&why);
     return first;
 }
 
@@ -237,21 +244,28 @@ static void drop(far_put_t *put, const kvcl_value_head_t *heads, bool found_only
 
 static kvcl_status_t put_all(far_put_t *put)
 {
-    kvcl_status_t status = read_before(put);
-    size_t        i;
+    kvcl_sentence_t why    = {0};
+    kvcl_status_t   status = read_before(put);
+    bool            failed;
+    size_t          i;
 
     for (i = 0; (status == KVCL_OK) && (i < put->of->n); ++i) {
         if (!put->skip[i] && (put->of->heads[i].parts != 0)) {
             status = put_parts(put, i);
+            status = (status == KVCL_OK) ? KVCL_OK
+                                         : kvcl_value_put_failed(status, put->of->call, i, put->of->n,
+                                                                 &put->of->heads[i]);
         }
     }
     status = (status == KVCL_OK) ? leave(put) : status;
+    failed = (status != KVCL_OK);
+    status = failed ? status : put_owns(put);
     if (status != KVCL_OK) {
-        drop(put, put->of->heads, false);
-        return status;
+        kvcl_sentence_keep(&why); /* the removals below may fail as well */
     }
-    status = put_owns(put);
-    drop(put, put->before, true);
+    drop(put, failed ? put->of->heads : put->before, !failed);
+    kvcl_sentence_report(&why);
+    kvcl_sentence_free(&why);
     return status;
 }
 

@@ -171,6 +171,7 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
     void           *arg   = get->cb_arg;
     kvcl_req_h     *req_p = get->req_p;
     size_t         i, at, failed;
+    char           what[256];
 
     for (i = 0; i < get->n; ++i) {
         why   = (get->ones[i].state == KVCL_VGET_DONE) ? get->ones[i].why : stopped;
@@ -187,7 +188,8 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
             at = first_failed(get, &failed);
             (void)kvcl_store_absent(absent, failed, get->n, at, &get->ones[at].key);
         } else if (first != KVCL_OK) {
-            (void)kvcl_fail(first, "kvcl_store_get_values of %zu values: %s", get->n, kvcl_status_text(first));
+            describe(&get->req, what, sizeof(what));
+            (void)kvcl_fail(first, "%s: %s", what, kvcl_status_text(first));
         }
         destroy(get);
         return kvcl_req_instant(ctx, first, cb, arg, req_p);

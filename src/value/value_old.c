@@ -98,7 +98,9 @@ kvcl_status_t kvcl_value_leave_old(kvcl_value_work_t *work)
         status = kvcl_leave_all(work->put.store, keys, n, kvcl_deadline_left(work->put.deadline_ns) + 1);
     }
     free(keys);
-    return status;
+    return (status == KVCL_OK)
+               ? KVCL_OK
+               : kvcl_value_puts_failed(status, work->call, "the removal of old blocks", work->n);
 }
 
 void kvcl_value_withdraw(kvcl_store_h store, const kvcl_key_t *key)

@@ -1,6 +1,6 @@
 /*
- * The calls about values, their sizes, their keys and their removal, and what other files of this room ask: the heads
- * of values, whether all parts of one are in the store, the removal of parts.
+ * The calls about values (their sizes, their keys, their removal), and the queries that other files of this room make:
+ * the heads of values, whether every part of a value is in the store, the removal of parts.
  *
  * Owns nothing: a query owns itself (value_query.h). No lock. kvcl_value_heads, kvcl_value_has_parts and the calls
  * without _post block, until their deadline at most.
@@ -17,7 +17,7 @@ enum { DROP_KEYS = 4096 };
 
 /* ---- parts ---- */
 
-/* No lock. The keys of a value's parts; NULL: no memory. */
+/* No lock. The keys of parts from .. from + n - 1; NULL: no memory. */
 static kvcl_key_t *part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n)
 {
     kvcl_key_t *keys = malloc((n + 1) * sizeof(*keys)), seed;
@@ -41,7 +41,7 @@ void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head)
         n    = (head->parts - from < DROP_KEYS) ? head->parts - from : DROP_KEYS;
         keys = part_keys(head, from, n);
         if (keys != NULL) {
-            (void)!kvcl_store_remove(store, keys, n, NULL, NULL); /* else they are evicted some time */
+            (void)!kvcl_store_remove(store, keys, n, NULL, NULL); /* a part that is not removed is evicted some time */
         }
         free(keys);
     }
@@ -74,7 +74,7 @@ kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_
                                kvcl_status_t *status, uint64_t deadline_ns)
 {
     kvcl_xfer_params_t p       = {.size = sizeof(p), .timeout_ns = kvcl_deadline_left(deadline_ns) + 1};
-    kvcl_vquery_t           *values = kvcl_vquery_new(store, keys, n, KVCL_VQUERY_HEADS);
+    kvcl_vquery_t      *values = kvcl_vquery_new(store, keys, n, KVCL_VQUERY_HEADS);
     kvcl_status_t      result;
 
     if (values == NULL) {
@@ -82,20 +82,20 @@ kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_
     }
     values->user_heads  = heads;
     values->user_status = status;
-    result = kvcl_call_run(&values->call, store, "a question where values are", &p);
-    return (result == KVCL_ERR_TIMED_OUT) ? KVCL_OK : result; /* each value has its status */
+    result = kvcl_call_run(&values->call, store, "a lookup of values", &p);
+    return (result == KVCL_ERR_TIMED_OUT) ? KVCL_OK : result; /* each value has its own status */
 }
 
 /* ---- the calls ---- */
 
-/* with: what the caller gives, as end() writes it. req_p NULL and waits: the blocking form. */
+/* with: the caller's arguments; end() of value_query.c writes the results there. waits: the blocking form. */
 static kvcl_status_t start(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_vquery_t *with,
                            const kvcl_xfer_params_t *params, kvcl_call_id_t id, bool waits, kvcl_req_h *req_p)
 {
     const char         *name  = kvcl_call_name(id);
     kvcl_status_t      status = kvcl_store_check(store, keys, n, name);
     kvcl_xfer_params_t p;
-    kvcl_vquery_t           *values;
+    kvcl_vquery_t      *values;
 
     if (status == KVCL_OK) {
         status = waits ? kvcl_xfer_params_waits(params, id, &p) : kvcl_xfer_params(params, id, &p);

@@ -228,12 +228,18 @@ static kvcl_status_t reap(kvcl_value_put_t *put)
 
 kvcl_status_t kvcl_value_parts_wait(kvcl_value_put_t *put)
 {
-    kvcl_status_t status = KVCL_OK, one;
+    kvcl_sentence_t first  = {0};
+    kvcl_status_t   status = KVCL_OK, one;
 
     while (!kvcl_list_is_empty(&put->runs)) {
-        one    = reap(put);
-        status = (status == KVCL_OK) ? one : status;
+        one = reap(put);
+        if ((status == KVCL_OK) && (one != KVCL_OK)) {
+            status = one;
+            kvcl_sentence_keep(&first);
+        }
     }
+    kvcl_sentence_report(&first);
+    kvcl_sentence_free(&first);
     return status;
 }
 

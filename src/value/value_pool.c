@@ -16,7 +16,8 @@ kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *s
     do {
         kvcl_lock(store->ctx);
         seen   = store->n_freed;
-        status = store->closing ? KVCL_ERR_SHUTDOWN : kvcl_owner_reserve(store, n);
+        status = store->closing ? kvcl_fail(KVCL_ERR_SHUTDOWN, "the store is being closed")
+                                : kvcl_owner_reserve(store, n);
         if (status == KVCL_OK) {
             status = kvcl_owner_take_for(store->value_pool, put->tenant, n, slots);
         }

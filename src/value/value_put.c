@@ -70,10 +70,11 @@ static kvcl_status_t fill_new(kvcl_value_work_t *work)
         }
     }
     status = kvcl_value_take(&work->put, work->n_new, work->slots);
-    if (status == KVCL_OK) {
-        kvcl_value_fill(work->put.store, work->slots, work->n_new, fill_own, work, work->recs);
+    if (status != KVCL_OK) {
+        return kvcl_value_puts_failed(status, work->call, "the heads", work->n_new);
     }
-    return status;
+    kvcl_value_fill(work->put.store, work->slots, work->n_new, fill_own, work, work->recs);
+    return KVCL_OK;
 }
 
 /* Publish what fill_new filled; returns how many. */
@@ -114,9 +115,15 @@ static kvcl_status_t put_parts(kvcl_value_work_t *work)
     for (i = 0; (status == KVCL_OK) && (i < work->n); ++i) {
         if (!work->skip[i] && (work->heads[i].parts != 0)) {
             status = kvcl_value_put_parts(&work->put, &work->heads[i], &work->values[i]);
+            status = (status == KVCL_OK) ? KVCL_OK
+                                         : kvcl_value_put_failed(status, work->call, i, work->n, &work->heads[i]);
         }
     }
-    return (status == KVCL_OK) ? kvcl_value_parts_wait(&work->put) : status;
+    if (status == KVCL_OK) {
+        status = kvcl_value_parts_wait(&work->put);
+        status = (status == KVCL_OK) ? KVCL_OK : kvcl_value_puts_failed(status, work->call, "the parts", work->n);
+    }
+    return status;
 }
 
 /* List the blocks under the values' own keys, and have them copied. If other ranks are to have copies, parts stay
@@ -146,6 +153,7 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
 {
     kvcl_xfer_params_t p      = *params;
     bool               filled = false;
+    kvcl_sentence_t    why    = {0};
     kvcl_status_t      status;
     size_t             n, i;
 
@@ -160,6 +168,7 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
         status = kvcl_value_leave_old(work);
     }
     if (status != KVCL_OK) {
+        kvcl_sentence_keep(&why); /* the steps below may fail as well */
         kvcl_value_parts_end(&work->put);
         if (filled) {
             kvcl_value_return(work->put.store, work->slots, work->n_new);
@@ -169,6 +178,8 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
                 kvcl_value_drop_parts(work->put.store, &work->heads[i]);
             }
         }
+        kvcl_sentence_report(&why);
+        kvcl_sentence_free(&why);
         return status;
     }
     n = publish_new(work);
@@ -179,8 +190,13 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
     p.timeout_ns = kvcl_deadline_left(work->put.deadline_ns) + 1;
     set_copies(work, p.copies);
     status = list_new(work, n, &p, req_p);
+    if (status != KVCL_OK) {
+        kvcl_sentence_keep(&why);
+    }
     kvcl_value_drop_old(work);
     kvcl_value_parts_end(&work->put);
+    kvcl_sentence_report(&why);
+    kvcl_sentence_free(&why);
     return status;
 }
 
@@ -213,6 +229,9 @@ static kvcl_status_t check_values(kvcl_value_work_t *work, const kvcl_key_t *key
                              (unsigned long long)work->block);
         }
         status = kvcl_random_bytes(nonce, sizeof(nonce));
+        if (status != KVCL_OK) {
+            return kvcl_fail(status, "%s: no random bytes for value %zu: %s", work->call, i, kvcl_last_error());
+        }
         kvcl_value_head_make(&keys[i], bytes, work->block, nonce, &work->heads[i]);
         memcpy(&seed, nonce, sizeof(seed));
         work->put.holder = seed;
@@ -235,9 +254,12 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     if ((values == NULL) && (n != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: an array of %zu values is NULL", call, n);
     }
-    if ((p->replicas > KVCL_DIR_LOCS_MAX) || (n > UINT32_MAX / 2)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: replicas is %llu, at most %d; or %zu values are too many", call,
-                         (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX, n);
+    if (p->replicas > KVCL_DIR_LOCS_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: replicas is %llu, at most %d", call,
+                         (unsigned long long)p->replicas, KVCL_DIR_LOCS_MAX);
+    }
+    if (n > UINT32_MAX / 2) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu values are too many for one call", call, n);
     }
     if (kvcl_value_block(store) == 0) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: no rank of the store has a pool: open one with dram_bytes", call);

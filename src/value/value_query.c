@@ -1,9 +1,9 @@
 /*
  * Queries about values: the state machine of value_query.h.
  *
- * Some keys at a time it gets the blocks under the head keys, as a get does. Keys without a head may be plain blocks,
- * so it finds out which ranks have those. A removal then removes the keys and the head keys, and after that, in the
- * background, the parts that the heads name.
+ * It gets the blocks under the head keys, a bounded number at a time, as a get does. Keys without a head may name plain
+ * blocks, so it queries which ranks hold those. A removal then removes the keys and the head keys, and after that, in
+ * the background, the parts that the heads name.
  *
  * Invariants: the callbacks on_got, on_unlocked and on_removed run without the lock and end with kvcl_call_over(), so
  * the query outlives them. A removal that has begun is not stopped; it has the call's deadline.
@@ -18,21 +18,21 @@
 
 enum { HEADS_BYTES = 16 << 20 };
 
-/* ---- heads: lock held but in callbacks ---- */
+/* ---- heads: lock held, except in callbacks ---- */
 
 static void on_got(void *arg, kvcl_status_t status)
 {
-    kvcl_vquery_t       *values = arg;
+    kvcl_vquery_t  *values = arg;
     kvcl_context_h ctx     = values->call.store->ctx;
 
-    (void)status; /* each block has its own */
+    (void)status; /* each block has its own status */
     kvcl_lock(ctx);
     values->get = NULL;
     kvcl_call_over(&values->call);
     kvcl_unlock(ctx);
 }
 
-/* The blocks under the next head keys. False: they could not be asked for. */
+/* Get the blocks under the next head keys. False: the get could not begin. */
 static bool get_heads(kvcl_vquery_t *values)
 {
     kvcl_store_h  store = values->call.store;
@@ -59,7 +59,7 @@ static bool get_heads(kvcl_vquery_t *values)
     return status == KVCL_OK;
 }
 
-/* What came. Keys without a head are to be found: they may be plain blocks. */
+/* Read the heads that arrived. Keys without one are looked up next: they may name plain blocks. */
 static void read_heads(kvcl_vquery_t *values)
 {
     uint64_t         block = kvcl_value_block(values->call.store);
@@ -82,7 +82,7 @@ static void read_heads(kvcl_vquery_t *values)
     (void)kvcl_find_here(values->call.store, keys, values->find.n, false, values->flags, values->found, &request);
 }
 
-/* What was not said in time is nowhere, as kvcl_locate has it. */
+/* Set the plain blocks. A key whose homes did not answer in time is absent, as in kvcl_locate. */
 static void take_plain(kvcl_vquery_t *values)
 {
     kvcl_status_t *status = values->status + values->at, found = values->find.status;
@@ -109,12 +109,12 @@ static void take_plain(kvcl_vquery_t *values)
 
 /* ---- removal ---- */
 
-/* A request of no user's that is complete at once: its callback runs without the lock. */
+/* An internal request that is complete at once, so that its callback runs without the lock. */
 static const kvcl_req_class_t unlocked_class = {.name = "store-values"};
 
 static void on_removed(void *arg, kvcl_status_t status)
 {
-    kvcl_vquery_t       *values = arg;
+    kvcl_vquery_t  *values = arg;
     kvcl_store_h   store   = values->call.store;
     kvcl_context_h ctx     = store->ctx;
     size_t         i;
@@ -135,7 +135,7 @@ static void on_removed(void *arg, kvcl_status_t status)
 
 static void on_unlocked(void *arg, kvcl_status_t status)
 {
-    kvcl_vquery_t           *values = arg;
+    kvcl_vquery_t      *values = arg;
     kvcl_xfer_params_t p       = {.size = sizeof(p), .cb = on_removed, .cb_arg = values};
 
     p.timeout_ns = kvcl_call_time_left(&values->call);
@@ -146,7 +146,7 @@ static void on_unlocked(void *arg, kvcl_status_t status)
     }
 }
 
-/* Lock held. False: it could not begin. */
+/* Lock held. Start the removal; false: it could not begin. */
 static bool begin_removal(kvcl_vquery_t *values)
 {
     kvcl_context_h ctx  = values->call.store->ctx;
@@ -205,7 +205,7 @@ static bool next(kvcl_call_t *call)
     return false;
 }
 
-/* The call is stopped: so is what fetches heads. */
+/* The call is stopped, and with it the get of heads. */
 static void halt(kvcl_call_t *call)
 {
     kvcl_vquery_t *values = kvcl_container_of(call, kvcl_vquery_t, call);
@@ -243,7 +243,7 @@ static kvcl_status_t give_keys(kvcl_vquery_t *values)
     return KVCL_OK;
 }
 
-/* The first that is not there is the request's end, but of a removal. */
+/* The status of the first absent value is the request's, except for a removal. */
 static kvcl_status_t first_failed(kvcl_vquery_t *values)
 {
     size_t i;
@@ -262,7 +262,7 @@ static kvcl_status_t first_failed(kvcl_vquery_t *values)
 
 static kvcl_status_t end(kvcl_call_t *call)
 {
-    kvcl_vquery_t      *values = kvcl_container_of(call, kvcl_vquery_t, call);
+    kvcl_vquery_t *values = kvcl_container_of(call, kvcl_vquery_t, call);
     kvcl_status_t status  = (call->stopped != KVCL_OK) ? call->stopped : values->failed;
     size_t        i;
 
@@ -296,12 +296,12 @@ static void destroy(kvcl_call_t *call)
     free(values);
 }
 
-/* ---- making one: no lock ---- */
+/* ---- kvcl_vquery_new: no lock ---- */
 
 kvcl_vquery_t *kvcl_vquery_new(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_vquery_about_t about)
 {
-    uint64_t block  = kvcl_value_block(store), most = (block != 0) ? HEADS_BYTES / block : 0;
-    size_t   remove = (about == KVCL_VQUERY_REMOVE) ? 2 * n : 0, i;
+    uint64_t      block  = kvcl_value_block(store), most = (block != 0) ? HEADS_BYTES / block : 0;
+    size_t        remove = (about == KVCL_VQUERY_REMOVE) ? 2 * n : 0, i;
     kvcl_vquery_t *values;
 
     most   = (most == 0) ? 1 : (most < n) ? most : n;

@@ -50,7 +50,7 @@ END_TEST
 START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
 {
     kvcl_xfer_params_t wait = KVCL_XFER_PARAMS_INIT;
-    kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint64_t           *count = (void *)out.bytes;
 
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_pin(NULL, keys, 2, 1, SECOND, 0, NULL, NULL));
@@ -217,6 +217,39 @@ static kvcl_store_h open_with(uint64_t pool, uint64_t block)
     return opened;
 }
 
+START_TEST(a_failed_put_of_values_says_which_and_what_to_do)
+{
+    enum { MANY = 20 };
+    static uint8_t           buf[8192];
+    const kvcl_extent_t      parts  = {buf, 600}, large = {buf, sizeof(buf)}, small = {buf, BYTES};
+    const kvcl_value_t       two[2] = {{&parts, 1}, {&large, 1}};
+    const kvcl_xfer_params_t late   = {.size = sizeof(late), .timeout_ns = 1};
+    kvcl_xfer_params_t       copies = KVCL_XFER_PARAMS_INIT;
+    kvcl_value_t             values[MANY];
+    kvcl_key_t               many[MANY];
+    size_t                   i;
+
+    for (i = 0; i < MANY; ++i) {
+        values[i]        = (kvcl_value_t){&small, 1};
+        many[i]          = keys[0];
+        many[i].bytes[9] = (uint8_t)(i + 1);
+    }
+    copies.replicas = 9;
+    REFUSED(NO_SPACE, "kvcl_store_put_values: value 0 of 1, 8192 bytes, key ",
+            kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &out.req));
+    REFUSED(NO_SPACE, "dram_bytes", kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &out.req));
+    REFUSED(NO_SPACE, "kvcl_store_put_values: value 1 of 2", kvcl_store_put_values(store, keys, 2, two, NULL, &out.req));
+    REFUSED(NO_SPACE, "kvcl_store_upsert_values: value 1 of 2",
+            kvcl_store_upsert_values(store, keys, 2, two, NULL, &out.req));
+    REFUSED(NO_SPACE, "the heads of 20 values: 20 blocks",
+            kvcl_store_put_values(store, many, MANY, values, NULL, &out.req));
+    REFUSED(NO_SPACE, "KVCL_PUT_WAIT", kvcl_store_put_values(store, many, MANY, values, NULL, &out.req));
+    REFUSED(TIMED_OUT, "value 0 of 1", kvcl_store_put_value(store, keys, buf, 600, &late, &out.req));
+    REFUSED(TIMED_OUT, "timeout_ns", kvcl_store_put_value(store, keys, buf, 600, &late, &out.req));
+    REFUSED(INVALID_PARAM, "replicas is 9, at most", kvcl_store_put_value(store, keys, buf, 600, &copies, &out.req));
+}
+END_TEST
+
 START_TEST(values_need_a_pool_with_room)
 {
     static uint8_t buf[8192];
@@ -259,6 +292,7 @@ int main(void)
     tcase_add_test(tc, calls_for_values_refuse);
     tcase_add_test(tc, what_is_asked_about_values_is_checked);
     tcase_add_test(tc, questions_about_values_can_be_posted);
+    tcase_add_test(tc, a_failed_put_of_values_says_which_and_what_to_do);
     tcase_add_test(tc, values_need_a_pool_with_room);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
