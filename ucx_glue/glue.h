@@ -33,6 +33,7 @@ typedef enum { GLUE_PATH_AUTO, GLUE_PATH_SHM, GLUE_PATH_TCP } glue_path_t;
 /* What may be used, as UCX's TLS and NET_DEVICES want it; decided once at init. */
 typedef struct glue_plan {
     glue_path_t path;
+    bool        listens; /* KVCL_NET names interfaces: tcp may be used and listens there; UCX_TLS has the last word */
     char        am_tls[GLUE_TLS_MAX];
     char        data_tls[GLUE_TLS_MAX]; /* "": no data side */
     char        devices[GLUE_TLS_MAX];  /* NET_DEVICES */
@@ -112,8 +113,8 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status);
 /* glue_net.c. Interfaces that are there, up, and have an address; ports of RDMA devices are taken as they are. */
 kvcl_status_t kvcl_glue_net_check(const char *net) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
-/* Will the am side have this transport ("posix", "tcp")? tls is KVCL's list; the user's UCX_TLS overrides it. */
-bool          kvcl_glue_am_uses(const char *tls, const char *name);
+/* Will the am side have this transport ("posix", "tcp")? Where the plan listens, the user's UCX_TLS overrides am_tls. */
+bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
 unsigned      kvcl_glue_version(void); /* of the library at run time, as UCP_VERSION() makes it */

@@ -3,7 +3,8 @@
  * has, and the user's UCX_TLS. Strings only, no UCX object survives the call.
  *
  * Rules: sysv is never used, its segments are readable by the group (0660 in UCX 1.13), posix segments are 0600.
- * tcp is never on the data list, whatever the user says. Names of transports that the library lacks are not written,
+ * tcp is never on the data list, whatever the user says. Nor is it on the list for messages unless KVCL_NET names an
+ * interface: UCX's tcp listens, and lets whoever connects write to the process before KVCL sees a message. Names of transports that the library lacks are not written,
  * because UCX warns about them: so a look at the machine comes first, and a probing context only where it is worth it.
  */
 #include "config.h"
@@ -129,9 +130,9 @@ static bool allows(const char *tls, const char *aliases)
     return (tls == NULL) || (named != negated);
 }
 
-bool kvcl_glue_am_uses(const char *tls, const char *name)
+bool kvcl_glue_am_uses(const glue_plan_t *plan, const char *name)
 {
-    const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
+    const char *user = plan->listens ? kvcl_settings_getenv(NULL, "UCX_TLS") : NULL;
     size_t     i;
 
     for (i = 0; (user != NULL) && (i < TRANSPORTS); ++i) {
@@ -139,7 +140,7 @@ bool kvcl_glue_am_uses(const char *tls, const char *name)
             return allows(user, transports[i].aliases);
         }
     }
-    return kvcl_glue_list_has(tls, name);
+    return kvcl_glue_list_has(plan->am_tls, name);
 }
 
 static void plan_data(glue_plan_t *plan, const char *have)
@@ -169,6 +170,24 @@ static kvcl_status_t plan_path(const char *path, glue_plan_t *plan)
     return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: no such path \"%s\": auto, shm or tcp", path);
 }
 
+/* Without an interface no transport may listen, whatever UCX_TLS says; "self" is always allowed, it leads nowhere else. */
+static kvcl_status_t plan_messages(glue_plan_t *plan)
+{
+    const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
+
+    if (plan->listens) {
+        append(plan->am_tls, sizeof(plan->am_tls), "%s", (plan->path == GLUE_PATH_TCP) ? "tcp" :
+               (plan->path == GLUE_PATH_SHM) ? "posix,self" : "posix,self,tcp");
+        return KVCL_OK;
+    }
+    if (!allows(user, transports[1].aliases)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "UCX_TLS=%s forbids shared memory, and KVCL_NET names no interface for "
+                         "TCP: unset UCX_TLS, or set KVCL_NET (lo for ranks of one host)", user);
+    }
+    append(plan->am_tls, sizeof(plan->am_tls), "posix,self");
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan)
 {
     char          have[GLUE_TLS_MAX]  = "";
@@ -177,23 +196,30 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
 
     memset(plan, 0, sizeof(*plan));
     status = plan_path(params->path, plan);
-    if ((status == KVCL_OK) && (plan->path != GLUE_PATH_SHM) && (params->net != NULL)) {
-        status = kvcl_glue_net_check(params->net);
+    if (status != KVCL_OK) {
+        return status;
     }
+    plan->listens = (plan->path != GLUE_PATH_SHM) && (params->net != NULL) && (params->net[0] != '\0');
+    if ((plan->path == GLUE_PATH_TCP) && !plan->listens) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: lo "
+                         "for ranks of one host");
+    }
+    status = plan->listens ? kvcl_glue_net_check(params->net) : KVCL_OK;
     if (status != KVCL_OK) {
         return status;
     }
     plan->keepalive_ns = params->keepalive_ns;
-    append(plan->devices, sizeof(plan->devices), "%s",
-           ((params->net != NULL) && (params->net[0] != '\0')) ? params->net : "lo");
+    append(plan->devices, sizeof(plan->devices), "%s", plan->listens ? params->net : "lo");
     if (plan->path == GLUE_PATH_AUTO) {
         find_rdma_ports(ports, sizeof(ports));
         if ((ports[0] != '\0') || (access("/dev/nvidiactl", F_OK) == 0)) {
             probe(have, sizeof(have));
         }
     }
-    append(plan->am_tls, sizeof(plan->am_tls), "%s",
-           (plan->path == GLUE_PATH_TCP) ? "tcp" : (plan->path == GLUE_PATH_SHM) ? "posix,self" : "posix,self,tcp");
+    status = plan_messages(plan);
+    if (status != KVCL_OK) {
+        return status;
+    }
     if ((ports[0] != '\0') && kvcl_glue_list_has(have, "rc")) {
         append(plan->am_tls, sizeof(plan->am_tls), "ib");
         append(plan->devices, sizeof(plan->devices), "%s", ports);

@@ -1,7 +1,8 @@
 /*
  * One UCP context and its worker, opened with the settings that win (each measured; see the table), set in UCX's
  * configuration object and never in the environment, so that a UCX_<KEY> of the user's environment stays the last word.
- * UCX_TLS is the exception: it narrows glue_plan.c's lists instead, because the data side must never get tcp.
+ * UCX_TLS is the exception: it narrows glue_plan.c's lists instead, because the data side must never get tcp, and no
+ * side may listen unless KVCL_NET names an interface.
  *
  * UCX 1.13 accepts any key silently, 1.22 refuses unknown ones: refused means that this version has no such setting.
  */
@@ -86,7 +87,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     }
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); ++i) {
         needed = (settings[i].transport == NULL) || (data ? kvcl_glue_list_has(tls, settings[i].transport) :
-                                                            kvcl_glue_am_uses(tls, settings[i].transport));
+                                                            kvcl_glue_am_uses(plan, settings[i].transport));
         if (needed && (settings[i].sides & (data ? SIDE_DATA : SIDE_AM)) &&
             (kvcl_glue_version() >= settings[i].since)) {
             modify(config, settings[i].key, settings[i].value, false);
@@ -96,7 +97,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     if (!data && (strchr(plan->devices, ',') != NULL)) {
         modify(config, "MAX_EAGER_RAILS", "2", false);
     }
-    modify(config, "TLS", tls, data);
+    modify(config, "TLS", tls, data || !plan->listens);
     modify(config, "NET_DEVICES", plan->devices, false);
     if (!data && (plan->keepalive_ns > 0)) {
         snprintf(value, sizeof(value), "%lluus", (unsigned long long)(plan->keepalive_ns / 1000));

@@ -29,8 +29,9 @@ const kvcl_setting_t kvcl_config_table[] = {
         "file (mode 0600) whose bytes every rank of the job must know; the launcher hands one out otherwise"),
     ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
         "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
-    ROW("KVCL_NET", "lo", STRING, net, 0, 0, NULL,
-        "network interfaces to use and listen on, comma separated; whoever reaches them is trusted (see kvcl_info(1))"),
+    ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
+        "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and whoever reaches "
+        "them is trusted (see kvcl_info(1)); without any it listens nowhere and reaches ranks of its own host only"),
     ROW("KVCL_NUMA", "auto", ENUM, numa, 0, 0, kvcl_numa_mode_names,
         "NUMA nodes for memory of 4 MiB and more: auto (that of the cpus bound to, or spread over several), local, "
         "interleave, off (first touch)"),

@@ -47,6 +47,9 @@ static kvcl_status_t open_boot(kvcl_context_h ctx, const kvcl_init_params_t *par
     boot.size        = (int)ctx->config.size;
     boot.secret_file = ctx->config.secret_file;
     boot.timeout_ns  = ctx->config.boot_timeout_ns;
+    if (ctx->config.path == KVCL_PATH_AUTO) {
+        boot.net = (ctx->config.net != NULL) ? ctx->config.net : "";
+    }
     boot.oob         = (params != NULL) ? params->oob : NULL;
     return kvcl_boot_open(&boot, &ctx->boot);
 }

@@ -101,6 +101,20 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
     return (*peer_p != NULL) ? KVCL_OK : add(ctx, parsed.uuid, address, len, peer_p);
 }
 
+/* tried: a transport has set a sentence. */
+static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, kvcl_status_t status, bool tried)
+{
+    const kvcl_config_t *config = &peer->ctx->config;
+
+    if ((status == KVCL_ERR_UNREACHABLE) && ((config->net == NULL) || (config->net[0] == '\0')) && (config->path == KVCL_PATH_AUTO)) {
+        return kvcl_fail(status, "%s is not reached over shared memory: it runs on another host, or in a container with "
+                         "a /dev/shm of its own. Set KVCL_NET to the network interface (for example eth0) that leads "
+                         "there, in every rank", peer->name);
+    }
+    return tried ? status : kvcl_fail(status, "no transport of KVCL_PATH=%s leads to %s", kvcl_path_name(config->path),
+                                      peer->name);
+}
+
 /* The first local transport that the peer's address names and that reaches it: loop in one process, then ucx. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
 {
@@ -130,8 +144,7 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
         peer->ep = NULL;
         tried    = true;
     }
-    return tried ? status : kvcl_fail(KVCL_ERR_UNREACHABLE, "no transport of KVCL_PATH=%s leads to %s",
-                                      kvcl_path_name(peer->ctx->config.path), peer->name);
+    return explain_no_ep(peer, tried ? status : KVCL_ERR_UNREACHABLE, tried);
 }
 
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)

@@ -59,7 +59,7 @@ typedef struct kvcl_xport_cbs {
 typedef struct kvcl_xport_params {
     kvcl_xport_cbs_t cbs;
     const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */
-    const char       *net;       /* interfaces to listen on, comma separated ("lo" by default) */
+    const char       *net;       /* interfaces to listen on, comma separated; NULL: listen nowhere */
     uint64_t         keepalive_ns; /* how soon a silent death is noticed, where the transport can */
 } kvcl_xport_params_t;
 

@@ -76,7 +76,7 @@ static int listen_on(const char *name, kvcl_msg_lane_at_t *where)
 bool kvcl_lane_listen(kvcl_context_h ctx)
 {
     kvcl_lane_room_t *room = kvcl_lane_room(ctx);
-    const char       *at   = ctx->config.net;
+    const char       *at   = (ctx->config.net != NULL) ? ctx->config.net : "";
     char             name[64];
     size_t           len;
 
@@ -94,7 +94,7 @@ bool kvcl_lane_listen(kvcl_context_h ctx)
     }
     room->cannot_listen = true;
     kvcl_log_info("no address to take lanes on (KVCL_NET=%s): large transfers over tcp go in messages",
-                  ctx->config.net);
+                  (ctx->config.net != NULL) ? ctx->config.net : "");
     return false;
 }
 

@@ -76,8 +76,8 @@ static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
                  "it");
         break;
     case KVCL_ERR_UNREACHABLE:
-        snprintf(buf, cap, "no connection could be made; see that its process runs, and that KVCL_NET and KVCL_PATH "
-                 "suit both sides");
+        snprintf(buf, cap, "no connection could be made; see that its process runs, and that KVCL_NET names, on both "
+                 "sides, an interface that leads to the other (none: ranks of one host only)");
         break;
     case KVCL_ERR_STALE:
         snprintf(buf, cap, "what it names was taken back or replaced meanwhile; look it up again");

@@ -388,6 +388,7 @@ static int do_run(run_t *run, int *passed_p)
     bool              good;
 
     run->sh = new_shared(run->seed);
+    (void)((strcmp(config->path, "tcp") == 0) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"));
     for (i = 0; i < n; ++i) {
         pids[i] = start(run, i);
     }

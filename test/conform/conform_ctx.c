@@ -1,6 +1,7 @@
 /*
  * Contexts: many threads on one, silence when idle, leaving with things in flight or not freed, several in a process.
  */
+#include "../unit/listening.h"
 #include "conform.h"
 #include "test/idle.h"
 
@@ -386,7 +387,25 @@ static void a_cache_goes_while_it_is_read(cf_t *cf)
     }
 }
 
+/* Without KVCL_NET a rank, connected and at work, has no socket on which a stranger could reach it. */
+static void only_named_interfaces_are_listened_on(cf_t *cf)
+{
+    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(4, 1 << 16);
+    cf_cache_t          cache  = cf_cache(cf, "doors", &layout, false);
+    uint32_t            ids[]  = {2};
+    kvcl_sel_t          sel    = {.blocks = ids, .n_blocks = 1};
+    kvcl_req_h          req;
+
+    cf_fence(cf);
+    CF_OK(cf, kvcl_get(cf->world, (cf->rank + 1) % cf->size, cache.h, &sel, &sel, NULL, &req));
+    CF_OK(cf, kvcl_req_wait(req, KVCL_WAIT_FOREVER));
+    CF_CHECK(cf, (listening() > 0) == (strcmp(cf->path, "tcp") == 0));
+    cf_fence(cf);
+    cf_cache_end(&cache);
+}
+
 static const cf_case_t cases[] = {
+    {"only_named_interfaces_are_listened_on", only_named_interfaces_are_listened_on, 0},
     {"many_threads", many_threads, 0},
     {"leave_and_return", leave_and_return, 0},
     {"errors_name_the_rank", errors_name_the_rank, 0},
@@ -398,7 +417,7 @@ static const cf_case_t cases[] = {
 
 static const cf_config_t configs[] = {
     {"loop", false, 2, 0}, {"shm", false, 2, 0}, {"shm", true, 4, 0}, {"tcp", false, 2, 0}, {"tcp", true, 4, 0},
-    {"tcp", true, 2, KVCL_INIT_NO_THREAD},
+    {"tcp", true, 2, KVCL_INIT_NO_THREAD}, {"auto", true, 2, 0},
     {NULL, false, 0, 0},
 };
 

@@ -45,13 +45,13 @@ else
 fi
 if [ -n "$most" ]; then
   for path in shm tcp; do
-    check "3 ranks over $path" env KVCL_PATH=$path mpirun -n 3 "$tests/coll"
+    check "3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo mpirun -n 3 "$tests/coll"
   done
-  [ "$ring" = gate ] || check "7 ranks over tcp" env KVCL_PATH=tcp mpirun -n 7 "$tests/coll"
+  [ "$ring" = gate ] || check "7 ranks over tcp" env KVCL_PATH=tcp KVCL_NET=lo mpirun -n 7 "$tests/coll"
   for alg in flat binomial chain; do
     for path in auto tcp; do
       [ "$ring/$path" != gate/tcp ] || continue
-      check "$alg over $path" env KVCL_PATH=$path KVCL_COLL_CHUNK=16K KVCL_COLL_TABLE=bcast:any:0-inf:$alg \
+      check "$alg over $path" env KVCL_PATH=$path KVCL_NET=lo KVCL_COLL_CHUNK=16K KVCL_COLL_TABLE=bcast:any:0-inf:$alg \
         mpirun -n 5 "$tests/coll" bcast
     done
   done
@@ -60,7 +60,7 @@ if [ -n "$most" ]; then
   done
   check "more bytes than caches hold" mpirun -n 3 "$tests/coll" speed 33554432
   # By lanes, of each offer a part that is no multiple of their frames.
-  check "parts of offers by lanes" env KVCL_PATH=tcp KVCL_LANE_MIN=1 KVCL_COLL_CHUNK=300000 \
+  check "parts of offers by lanes" env KVCL_PATH=tcp KVCL_NET=lo KVCL_LANE_MIN=1 KVCL_COLL_CHUNK=300000 \
     KVCL_COLL_TABLE=bcast:any:0-inf:chain mpirun -n 3 "$tests/coll" speed 3145728
   # Nothing goes along with its announcement.
   check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
@@ -69,7 +69,7 @@ fi
 head -c 32 /dev/urandom >"$tmp/secret"
 chmod 600 "$tmp/secret"
 for path in auto tcp; do
-  check "death over $path" env KVCL_SECRET_FILE="$tmp/secret" KVCL_PATH=$path "$tests/coll_death" 3
+  check "death over $path" env KVCL_SECRET_FILE="$tmp/secret" KVCL_PATH=$path KVCL_NET=lo "$tests/coll_death" 3
 done
 [ "$ring" = gate ] || check "death of one of 6" env KVCL_SECRET_FILE="$tmp/secret" "$tests/coll_death" 6
 

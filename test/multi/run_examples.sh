@@ -15,7 +15,10 @@ numbers='2 3 4'
 for program in prefill_decode layerwise hybrid reuse_prefix hot_prefix; do
   for n in $numbers; do
     for path in auto tcp; do
-      if KVCL_PATH=$path timeout -k 10 60 mpirun -x KVCL_PATH -n $n "$top_builddir/contrib/examples/$program"; then
+      net=
+      [ $path = auto ] || net=lo
+      if KVCL_PATH=$path KVCL_NET=$net timeout -k 10 60 mpirun -x KVCL_PATH -x KVCL_NET -n $n \
+        "$top_builddir/contrib/examples/$program"; then
         passed=$((passed + 1))
       else
         failed=$((failed + 1))

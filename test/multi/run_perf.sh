@@ -49,8 +49,8 @@ measured() {
 }
 
 for path in shm tcp; do
-  KVCL_PATH=$path
-  export KVCL_PATH
+  KVCL_PATH=$path KVCL_NET=lo
+  export KVCL_PATH KVCL_NET
   for test in send put get store-get store-put; do
     check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 5000 --count 100 --order random --iters 3 \
       --verify --json
@@ -87,7 +87,7 @@ for path in shm tcp; do
   measured "memory of keys over $path" dir_bytes_per_key holder_bytes_per_key ops_per_s
   check "bcast over $path" mpirun -n 3 "$tools/kvcl_perf" bcast --unit 50000 --count 20 --iters 3 --verify --json
 done
-unset KVCL_PATH
+unset KVCL_PATH KVCL_NET
 for test in send put get lookup match store-get store-put bcast; do
   check "$test alone" "$tools/kvcl_perf" $test --unit 1000 --count 50 --iters 3 --verify --json
 done

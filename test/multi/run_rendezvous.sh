@@ -96,15 +96,15 @@ failed_saying() {
 
 for path in auto tcp; do
   new_port
-  start 0 KVCL_PATH=$path KVCL_SIZE=3 KVCL_RANK=0
-  start 1 KVCL_PATH=$path KVCL_SIZE=3 KVCL_RANK=1
-  start 2 KVCL_PATH=$path KVCL_SIZE=3 KVCL_RANK=2
+  start 0 KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3 KVCL_RANK=0
+  start 1 KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3 KVCL_RANK=1
+  start 2 KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3 KVCL_RANK=2
   must "ranks given, over $path" ended_well 0 1 2
 
   new_port
-  start a KVCL_PATH=$path KVCL_SIZE=3
-  start b KVCL_PATH=$path KVCL_SIZE=3
-  start c KVCL_PATH=$path KVCL_SIZE=3
+  start a KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3
+  start b KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3
+  start c KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3
   must "ranks dealt, over $path" ended_well a b c
   must "ranks dealt, each once" [ "$(cat "$tmp/a.out" "$tmp/b.out" "$tmp/c.out" | grep '^ok' | sort | tr '\n' ,)" = \
     "ok 0 of 3,ok 1 of 3,ok 2 of 3," ]
@@ -148,7 +148,7 @@ lost='a rank failed\|deadline'
 for path in auto tcp; do
   new_port
   for r in 0 1 2; do
-    start $r rounds=1000000 KVCL_PATH=$path KVCL_SIZE=3 KVCL_RANK=$r KVCL_TIMEOUT=3s
+    start $r rounds=1000000 KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3 KVCL_RANK=$r KVCL_TIMEOUT=3s
   done
   rc=0
   here 60 "$tmp/0.out" '^joined' && here 60 "$tmp/1.out" '^joined' && here 60 "$tmp/2.out" '^joined' || rc=1

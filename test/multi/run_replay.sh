@@ -100,10 +100,10 @@ done
 numbers='2 4'
 [ "$ring" = night ] || numbers=2
 for n in $numbers; do
-  KVCL_PATH=tcp
-  export KVCL_PATH
+  KVCL_PATH=tcp KVCL_NET=lo
+  export KVCL_PATH KVCL_NET
   exact "in order on $n ranks over tcp" "$1" "$2" "$3" $n --trace "$tmp/trace" --bytes-per-token 4
-  unset KVCL_PATH
+  unset KVCL_PATH KVCL_NET
 done
 
 # By the whole store: as many hits, whatever tier they come from and however many copies there are.
@@ -122,10 +122,10 @@ tiers "in order"
 exact "the store with copies" "$1" "$2" "$3" 3 --trace "$tmp/trace" --store --replicas 2
 tiers "copies"
 [ "$(field few_copies)" = 0 ] && [ "$(field not_put)" = 0 ] && result 0 "" || result 1 "all copies were made"
-KVCL_PATH=tcp
-export KVCL_PATH
+KVCL_PATH=tcp KVCL_NET=lo
+export KVCL_PATH KVCL_NET
 exact "the store over tcp" "$1" "$2" "$3" 2 --trace "$tmp/trace" --store --replicas 2 --bytes-per-token 4
-unset KVCL_PATH
+unset KVCL_PATH KVCL_NET
 rc=0
 run 3 --requests 300 --in-order --store --pool 10% || rc=$?
 [ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field evictions)" -gt 0 ] || rc=1
@@ -189,13 +189,13 @@ if [ "$ring" = night ]; then
   killed "a rank is killed" 400 4 2 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 2@1
   survived "a rank is killed"
 fi
-KVCL_PATH=tcp
-export KVCL_PATH
+KVCL_PATH=tcp KVCL_NET=lo
+export KVCL_PATH KVCL_NET
 killed "a rank is killed over tcp" 400 3 1 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 1@1 --bytes-per-token 4
 survived "a rank is killed over tcp"
 # As fast as possible, so that many messages to it are under way.
 killed "a rank is killed in full traffic over tcp" 1500 4 2 --requests 1500 --replicas 2 --pool 25% --kill 2@0.5
-unset KVCL_PATH
+unset KVCL_PATH KVCL_NET
 killed "rank 0 is killed after the trace" 400 3 0 --trace "$tmp/trace" --replicas 2 --kill 0@1.5
 survived "rank 0 is killed"
 killed "one of two is killed" 400 2 1 --trace "$tmp/trace" --speed 4 --kill 1@0.5

@@ -20,7 +20,7 @@ for path in auto tcp; do
       esac
     fi
     echo "-- KVCL_PATH=$path"
-    if KVCL_PATH=$path timeout -k 10 100 "$top_builddir/test/multi/store_death" 4 "$what"; then
+    if KVCL_PATH=$path KVCL_NET=lo timeout -k 10 100 "$top_builddir/test/multi/store_death" 4 "$what"; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))

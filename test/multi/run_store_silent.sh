@@ -12,7 +12,7 @@ passed=0 failed=0
 for path in auto tcp; do
   for replicas in 1 2; do
     echo "-- KVCL_PATH=$path, $replicas replicas"
-    if KVCL_PATH=$path timeout -k 10 120 "$top_builddir/test/multi/store_silent" "$replicas"; then
+    if KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 "$top_builddir/test/multi/store_silent" "$replicas"; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))

@@ -24,8 +24,10 @@ for path in auto tcp; do
   while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
     port=$((port + 1))
   done
-  KVCL_PATH=$path KVCL_RENDEZVOUS=tcp://127.0.0.1:$port
-  export KVCL_PATH KVCL_RENDEZVOUS
+  KVCL_PATH=$path KVCL_NET=
+  [ $path = auto ] || KVCL_NET=lo
+  KVCL_RENDEZVOUS=tcp://127.0.0.1:$port
+  export KVCL_PATH KVCL_NET KVCL_RENDEZVOUS
   pids=
   for rank in 0 1; do
     KVCL_RANK=$rank "$serve" --block 4K --pool 1M --entries 65536 >"$tmp/serve$rank" 2>&1 &

@@ -12,8 +12,10 @@ run() {
   shift 2
   echo "-- $n ranks, KVCL_PATH=$path, TEST_SEED=$seed"
   echo 1 >"$runs/failed"
-  { KVCL_PATH=$path mpirun -n "$n" "$top_builddir/test/multi/$program" --seed "$seed" "$@" && rm "$runs/failed"; } |
-    tee -a "$runs/log"
+  net=
+  [ "$path" != tcp ] || net=lo
+  { KVCL_PATH=$path KVCL_NET=$net mpirun -n "$n" "$top_builddir/test/multi/$program" --seed "$seed" "$@" &&
+    rm "$runs/failed"; } | tee -a "$runs/log"
   seed=$((seed + 1))
   [ ! -e "$runs/failed" ] || { total; exit 1; }
 }

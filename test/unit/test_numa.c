@@ -182,6 +182,7 @@ static void open_pool(scene_t *scene, const char *path, const char *mode)
 
     said[0] = '\0';
     ck_assert_int_eq(setenv("KVCL_LOG", "debug", 1), 0);
+    ck_assert_int_eq(setenv("KVCL_NET", "lo", 1), 0);
     ck_assert_int_eq((mode != NULL) ? setenv("KVCL_NUMA", mode, 1) : unsetenv("KVCL_NUMA"), 0);
     kvcl_log_set_handler(keep, NULL);
     init.boot          = "self";

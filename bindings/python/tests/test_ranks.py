@@ -10,19 +10,23 @@ EXAMPLE = os.path.join(HERE, "..", "examples", "reuse_prefix.py")
 ROUTER = os.path.join(HERE, "..", "examples", "route_by_cache.py")
 
 
+def over(path):
+    return {"KVCL_PATH": path, "KVCL_NET": "lo" if path == "tcp" else ""}
+
+
 @pytest.mark.parametrize("n, path", [(1, "auto"), (2, "shm"), (3, "tcp"), (4, "auto")])
 def test_bytes_blocks_memory_collectives(n, path):
-    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_p2p.py"), str(n), env={"KVCL_PATH": path})
+    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_p2p.py"), str(n), env=over(path))
 
 
 @pytest.mark.parametrize("n, path", [(1, "auto"), (2, "tcp"), (3, "shm")])
 def test_the_store(n, path):
-    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store.py"), str(n), env={"KVCL_PATH": path})
+    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store.py"), str(n), env=over(path))
 
 
 @pytest.mark.parametrize("n, path", [(1, "auto"), (2, "tcp"), (4, "auto")])
 def test_running_and_following_a_store(n, path):
-    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store_admin.py"), str(n), env={"KVCL_PATH": path})
+    assert "all well" in mpirun(n, os.path.join(HERE, "ranks_store_admin.py"), str(n), env=over(path))
 
 
 @pytest.mark.parametrize("n", [2, 4])

@@ -48,7 +48,7 @@ def run(perf, path, arguments, test="get"):
     ranks = []
     try:
         for rank in range(2):
-            env = dict(os.environ, KVCL_PATH=path, KVCL_RENDEZVOUS=address, KVCL_SIZE="2", KVCL_RANK=str(rank))
+            env = dict(os.environ, KVCL_PATH=path, KVCL_NET="lo", KVCL_RENDEZVOUS=address, KVCL_SIZE="2", KVCL_RANK=str(rank))
             ranks.append(subprocess.Popen(Cores.wrap(rank, [perf, test, "--json", *arguments]), env=env,
                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                           text=True))

@@ -9,7 +9,7 @@ POOL_KEYS = 1 << 16
 
 class Store:
     def __init__(self, path, setting, role, address, block, batch):
-        os.environ.update(KVCL_PATH=path, KVCL_RENDEZVOUS=address, KVCL_SIZE="2",
+        os.environ.update(KVCL_PATH=path, KVCL_NET="lo", KVCL_RENDEZVOUS=address, KVCL_SIZE="2",
                           KVCL_RANK="0" if role == "getter" else "1")
         import kvcl
 
