@@ -521,7 +521,8 @@ START_TEST(a_managed_cache_refuses)
     REFUSED(INVALID_PARAM, "kvcl_store_alloc() hands",
             kvcl_store_publish(store, keys, 1, cache, good_ids, NULL, &out.req));
     REFUSED(UNSUPPORTED, "has a pool", kvcl_store_put(store, keys, 1, cache, good_ids, NULL, &out.req));
-    REFUSED(BAD_LAYOUT, "256 bytes, the pool's 512", kvcl_store_put(second, keys, 1, cache, good_ids, NULL, &out.req));
+    REFUSED(BAD_LAYOUT, "256 bytes, the pool's 512: open the stores with this size in block_sizes",
+            kvcl_store_put(second, keys, 1, cache, good_ids, NULL, &out.req));
     REFUSED(BUSY, "another store", kvcl_store_publish(second, keys, 1, cache, good_ids, NULL, &out.req));
     TAKEN(kvcl_store_alloc(store, 1, &id));
     TAKEN(kvcl_store_publish(store, keys, 1, cache, &id, NULL, &req));

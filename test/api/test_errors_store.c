@@ -250,6 +250,19 @@ START_TEST(a_failed_put_of_values_says_which_and_what_to_do)
 }
 END_TEST
 
+START_TEST(what_one_rank_cannot_do_says_what_to_do)
+{
+    static uint8_t buf[256];
+    kvcl_req_h     req;
+
+    REFUSED(NOT_FOUND, "(number 0 of 2): no rank holds it: put it", kvcl_store_copy(store, keys, 2, 0, 0, NULL, NULL));
+    TAKEN(kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &req));
+    TAKEN(final(req));
+    REFUSED(NO_SPACE, "0 blocks have moved", kvcl_store_drain(store, NULL, NULL));
+    REFUSED(NO_SPACE, "more dram_bytes", kvcl_store_drain(store, NULL, NULL));
+}
+END_TEST
+
 START_TEST(values_need_a_pool_with_room)
 {
     static uint8_t buf[8192];
@@ -293,6 +306,7 @@ int main(void)
     tcase_add_test(tc, what_is_asked_about_values_is_checked);
     tcase_add_test(tc, questions_about_values_can_be_posted);
     tcase_add_test(tc, a_failed_put_of_values_says_which_and_what_to_do);
+    tcase_add_test(tc, what_one_rank_cannot_do_says_what_to_do);
     tcase_add_test(tc, values_need_a_pool_with_room);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

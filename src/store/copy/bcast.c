@@ -113,8 +113,10 @@ static kvcl_status_t choose_root(sbcast_t *b)
     b->root = 0;
     for (i = 0; i < b->store->n_ranks; ++i) {
         if ((b->all[i].n != b->own.n) || (b->all[i].hash != b->own.hash)) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_bcast: rank %u has other keys than rank %u", i,
-                             b->store->me);
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_bcast: rank %u passed %llu keys, and rank %u %llu%s: "
+                             "pass the same keys in the same order on every rank", i, (unsigned long long)b->all[i].n,
+                             b->store->me, (unsigned long long)b->own.n,
+                             (b->all[i].n == b->own.n) ? " other ones" : "");
         }
         b->root = (b->all[i].have > b->all[b->root].have) ? i : b->root;
     }
@@ -168,8 +170,9 @@ static kvcl_status_t next_step(sbcast_t *b, kvcl_status_t status, bool *over_p)
         break;
     case VERDICT:
         if (b->verdict != KVCL_OK) {
-            return kvcl_fail((b->verdict < 0) ? (kvcl_status_t)b->verdict : KVCL_ERR_PROTOCOL, "rank %u, which has the "
-                             "most, could not get the rest: %s; its kvcl_req_error says which", b->root,
+            return kvcl_fail((b->verdict < 0) ? (kvcl_status_t)b->verdict : KVCL_ERR_PROTOCOL, "rank %u, which holds "
+                             "most of the blocks, could not get the others: %s; kvcl_req_error there names the first: "
+                             "put it, or broadcast without it", b->root,
                              kvcl_status_text((kvcl_status_t)b->verdict));
         }
         b->step = SPREAD;
@@ -227,7 +230,8 @@ static kvcl_status_t check_local(sbcast_t *b)
     for (i = 0; (owner != NULL) && (i < b->n); ++i) {
         if (owner->array[b->ids[i]].state != (owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE)) {
             return kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_bcast: block %u of cache \"%s\" may not be filled: it is "
-                             "published, or was not taken by the caller", b->ids[i], b->cache->name);
+                             "published, or was not taken by the caller: take blocks with kvcl_store_alloc, or "
+                             "withdraw it", b->ids[i], b->cache->name);
         }
     }
     b->own.n    = b->n;

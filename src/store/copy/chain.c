@@ -124,7 +124,7 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
 {
     if (status == KVCL_ERR_NO_SPACE) {
         snprintf(buf, cap, "the other ranks' pools have no room for more copies, or not this size of block; "
-                 "params.copies says how many there are");
+                 "params.copies has the number of each: unpin or remove blocks there");
         return true;
     }
     (void)req;

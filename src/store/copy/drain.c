@@ -311,6 +311,14 @@ static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *dr
     return first;
 }
 
+static const char *remedy(kvcl_status_t status)
+{
+    return (status == KVCL_ERR_NO_SPACE)
+               ? "; the other ranks' pools lack room for them: remove blocks, or open ranks with more dram_bytes"
+           : (status == KVCL_ERR_TIMED_OUT) ? "; call it again, or give a longer timeout_ns"
+                                            : "; call it again";
+}
+
 kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
 {
     kvcl_status_t      status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
@@ -340,6 +348,6 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl
         *moved_p = moved;
     }
     return (status == KVCL_OK) ? KVCL_OK
-                               : kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s",
-                                           (unsigned long long)moved, kvcl_status_text(status));
+                               : kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s%s",
+                                           (unsigned long long)moved, kvcl_status_text(status), remedy(status));
 }

@@ -82,8 +82,8 @@ static kvcl_status_t copy_error(const kvcl_key_t *keys, size_t n, size_t at, int
     char why[256];
 
     if ((all == status) && (status == KVCL_ERR_NOT_FOUND)) {
-        return kvcl_fail(status, "kvcl_store_copy to rank %d: key %016llx... (number %zu of %zu) is nowhere: put it",
-                         rank, kvcl_key_prefix(&keys[at - 1]), at - 1, n);
+        return kvcl_fail(status, "kvcl_store_copy to rank %d: key %016llx... (number %zu of %zu): no rank holds it: "
+                         "put it", rank, kvcl_key_prefix(&keys[at - 1]), at - 1, n);
     }
     if ((all == status) && (status == KVCL_ERR_NO_SPACE)) {
         return kvcl_fail(status, "kvcl_store_copy to rank %d: its pool could not take key %016llx... (number %zu of "

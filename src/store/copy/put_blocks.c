@@ -267,8 +267,9 @@ static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_
         if (store->pool == NULL) {
             return kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: to_rank is this rank, which has no pool (dram_bytes)", call);
         }
-        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%s: a block of cache \"%s\" has %llu bytes, the pool's %llu%s", call,
-                         cache->name, (unsigned long long)cache->shape.block_bytes,
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "%s: a block of cache \"%s\" has %llu bytes, the pool's %llu%s: open the "
+                         "stores with this size in block_sizes, or put from another cache", call, cache->name,
+                         (unsigned long long)cache->shape.block_bytes,
                          (unsigned long long)store->pool->caches[0]->shape.block_bytes,
                          (store->pool->n > 1) ? ", or others" : "");
     }

@@ -32,7 +32,8 @@ kvcl_status_t kvcl_fetch_unpack(kvcl_fetched_t *fetched, const void *data, size_
         return status;
     }
     if ((f.reply.type != KVCL_DIR_MSG_LOOKUP_REPLY) || (f.reply.n != n)) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "a lookup of %u keys is answered by something else", n);
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "a lookup of %u keys is answered by message type %u for %u keys", n,
+                         (unsigned)f.reply.type, f.reply.n);
     }
     f.which = at + head;
     f.bytes = f.which + n;
