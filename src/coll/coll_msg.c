@@ -102,7 +102,7 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
     out.signature   = action->signature;
     out.off         = action->off;
     out.len         = action->len;
-    out.logical     = op->logical;
+    out.token       = op->token;
     out.n_blocks    = op->sel.n_blocks;
     out.block_bytes = op->block_bytes;
     out.revoked  = kvcl_revoked(ctx);
@@ -135,18 +135,33 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
 /* Both are plain bytes, or both select as many blocks of the same kind. */
 static kvcl_status_t check_same(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
 {
+    const char *what = NULL;
+    uint32_t   here, there;
+
     if ((op->cache == NULL) != (in->block_bytes == 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives %s in a broadcast of %s", in->rank,
                          (op->cache != NULL) ? "plain bytes" : "blocks",
                          (op->cache != NULL) ? "blocks" : "plain bytes");
     }
-    if ((op->cache == NULL) || ((in->n_blocks == op->sel.n_blocks) && (in->block_bytes == op->block_bytes) &&
-                                ((in->logical == op->logical) || (in->logical == 0) || (op->logical == 0)))) {
+    if (op->cache == NULL) {
         return KVCL_OK;
     }
-    return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "rank %u selects %llu blocks of %llu bytes, I %zu of %llu, or their shapes "
-                     "differ", in->rank, (unsigned long long)in->n_blocks, (unsigned long long)in->block_bytes,
-                     op->sel.n_blocks, (unsigned long long)op->block_bytes);
+    if (in->n_blocks != op->sel.n_blocks) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "rank %u selects %llu blocks, this rank %zu", in->rank,
+                         (unsigned long long)in->n_blocks, op->sel.n_blocks);
+    }
+    if ((in->token.layers != 0) && (op->token.layers != 0)) {
+        what = kvcl_token_differs(&in->token, &op->token, &there, &here);
+    }
+    if (what != NULL) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "layouts do not match: %s is %u on rank %u, %u on this rank", what, there,
+                         in->rank, here);
+    }
+    if (in->block_bytes != op->block_bytes) {
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "layouts do not match: a block has %llu bytes on rank %u, %llu on this "
+                         "rank", (unsigned long long)in->block_bytes, in->rank, (unsigned long long)op->block_bytes);
+    }
+    return KVCL_OK;
 }
 
 static kvcl_status_t take_source(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *in, const void *data, size_t len)

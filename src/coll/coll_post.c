@@ -55,14 +55,13 @@ static kvcl_status_t check(const call_t *call)
     return KVCL_OK;
 }
 
-/* What a selected block is, strides apart; 0 for opaque ones, which fit any of as many bytes. */
-static uint64_t logical_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+/* What a selected block is, strides apart; zero for opaque ones, which fit any of as many bytes. */
+static kvcl_token_t token_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 {
-    kvcl_range_t   layers  = kvcl_sel_layers(shape, sel), heads = kvcl_sel_heads(shape, sel);
-    const uint32_t words[] = {layers.end - layers.first, shape->kv,       shape->tokens,
-                              heads.end - heads.first,   shape->head_dim, shape->elem_bytes};
+    kvcl_token_t token = kvcl_token_of(shape, sel);
 
-    return kvcl_shape_is_opaque(shape) ? 0 : kvcl_checksum(words, sizeof(words)) | 1;
+    token.tokens = shape->tokens;
+    return kvcl_shape_is_opaque(shape) ? (kvcl_token_t){0} : token;
 }
 
 static kvcl_status_t borrow_plan(call_t *call, kvcl_coll_comm_t **cc_p, kvcl_plan_entry_t **plan_p)
@@ -148,7 +147,7 @@ static kvcl_status_t make(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_en
         op->cache       = call->cache;
         op->sel         = *call->sel;
         op->sel.blocks  = ids;
-        op->logical     = logical_of(&call->cache->shape, call->sel);
+        op->token       = token_of(&call->cache->shape, call->sel);
         op->block_bytes = kvcl_sel_block_bytes(&call->cache->shape, call->sel);
     }
     kvcl_exec_init(&op->exec, &plan->plan, (char *)(op + 1) + peers, NULL);

@@ -97,7 +97,7 @@ struct kvcl_coll_op {
     kvcl_cache_h            cache;
     kvcl_sel_t              sel;         /* owned */
     uint64_t                total;       /* bytes of the buffer */
-    uint64_t                logical;
+    kvcl_token_t            token;       /* layers 0: it fits any of as many bytes */
     uint64_t                block_bytes;
     kvcl_offer_t            offer;
     kvcl_coll_offer_state_t offer_state;

@@ -8,12 +8,13 @@
  * ACK       the k-th announcement of the receiver has been pulled.
  * ABORT     status: the sender no longer reads the receiver's buffer and announces nothing more in this collective.
  *
- * logical, n_blocks and block_bytes describe the sender's buffer, so that ranks whose selections differ detect that;
+ * token, n_blocks and block_bytes describe the sender's buffer, so that ranks whose selections differ detect that;
  * all are 0 for plain bytes.
  */
 #ifndef KVCL_COLL_WIRE_H
 #define KVCL_COLL_WIRE_H
 
+#include "kv/side.h"
 #include "wire/wire.h"
 
 enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
@@ -32,13 +33,13 @@ typedef struct kvcl_msg_coll {
     uint64_t   len;
     int32_t    status;      /* ABORT */
     uint32_t   cache;       /* SOURCE: the sender's */
-    uint64_t   logical;     /* what a selected block is; 0: opaque */
+    kvcl_token_t token;     /* what a selected block is; layers 0: opaque */
     uint64_t   n_blocks;
     uint64_t   block_bytes;
     uint32_t   layers[2];
     uint32_t   heads[2];
     uint64_t   revoked;  /* ANNOUNCE: kvcl_revoked() at the sender */
 } kvcl_msg_coll_t;
-_Static_assert(sizeof(kvcl_msg_coll_t) == 136, "wire format");
+_Static_assert(sizeof(kvcl_msg_coll_t) == 152, "wire format");
 
 #endif

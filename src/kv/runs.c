@@ -31,30 +31,11 @@ static kvcl_status_t differ(const char *what, uint64_t dst, uint64_t src)
 }
 
 /* What a token is on both sides. @return what differs, or NULL. */
-static const char *token_differs(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *dst_p, uint64_t *src_p)
+static const char *token_differs(const kvcl_side_t *dst, const kvcl_side_t *src, uint32_t *dst_p, uint32_t *src_p)
 {
-    const kvcl_shape_t *d = dst->shape;
-    const kvcl_shape_t *s = src->shape;
-    const struct {
-        const char *name;
-        uint64_t dst, src;
-    } fields[] = {
-        {"layers", length(kvcl_sel_layers(d, &dst->sel)), length(kvcl_sel_layers(s, &src->sel))},
-        {"kv", d->kv, s->kv},
-        {"heads", length(kvcl_sel_heads(d, &dst->sel)), length(kvcl_sel_heads(s, &src->sel))},
-        {"head_dim", d->head_dim, s->head_dim},
-        {"elem_bytes", d->elem_bytes, s->elem_bytes},
-    };
-    size_t i;
+    kvcl_token_t d = kvcl_token_of(dst->shape, &dst->sel), s = kvcl_token_of(src->shape, &src->sel);
 
-    for (i = 0; i < sizeof(fields) / sizeof(fields[0]); ++i) {
-        if (fields[i].dst != fields[i].src) {
-            *dst_p = fields[i].dst;
-            *src_p = fields[i].src;
-            return fields[i].name;
-        }
-    }
-    return NULL;
+    return kvcl_token_differs(&d, &s, dst_p, src_p);
 }
 
 static uint64_t n_tokens(const kvcl_side_t *side)
@@ -72,7 +53,7 @@ static int whole_blocks(const kvcl_side_t *side)
 static kvcl_status_t check_same(const kvcl_side_t *dst, const kvcl_side_t *src)
 {
     uint32_t d = dst->shape->tokens, s = src->shape->tokens;
-    uint64_t in_dst, in_src;
+    uint32_t in_dst, in_src;
     const char *what = token_differs(dst, src, &in_dst, &in_src);
 
     if (what != NULL) {
@@ -108,7 +89,7 @@ static int canonical_only(const kvcl_side_t *dst, const kvcl_side_t *src)
 
 kvcl_status_t kvcl_runs_check(const kvcl_side_t *dst, const kvcl_side_t *src)
 {
-    uint64_t in_dst, in_src;
+    uint32_t in_dst, in_src;
 
     if (as_bytes(dst, src)) {
         return KVCL_OK;

@@ -86,6 +86,36 @@ uint32_t kvcl_gcd(uint64_t a, uint32_t b)
     return y;
 }
 
+kvcl_token_t kvcl_token_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
+{
+    kvcl_range_t layers = kvcl_sel_layers(shape, sel), heads = kvcl_sel_heads(shape, sel);
+
+    return (kvcl_token_t){.layers = layers.end - layers.first, .kv = shape->kv, .heads = heads.end - heads.first,
+                          .head_dim = shape->head_dim, .elem_bytes = shape->elem_bytes};
+}
+
+const char *kvcl_token_differs(const kvcl_token_t *a, const kvcl_token_t *b, uint32_t *in_a, uint32_t *in_b)
+{
+    const struct {
+        const char *name;
+        uint32_t   a, b;
+    } fields[] = {
+        {"layers", a->layers, b->layers},             {"kv", a->kv, b->kv},
+        {"heads", a->heads, b->heads},                {"head_dim", a->head_dim, b->head_dim},
+        {"elem_bytes", a->elem_bytes, b->elem_bytes}, {"tokens of a block", a->tokens, b->tokens},
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(fields) / sizeof(fields[0]); ++i) {
+        if (fields[i].a != fields[i].b) {
+            *in_a = fields[i].a;
+            *in_b = fields[i].b;
+            return fields[i].name;
+        }
+    }
+    return NULL;
+}
+
 uint32_t kvcl_sel_unit(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 {
     return kvcl_gcd(sel->tokens.end, kvcl_gcd(sel->tokens.first, shape->tokens));

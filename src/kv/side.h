@@ -43,6 +43,23 @@ kvcl_span_t kvcl_sel_tokens(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 uint64_t kvcl_sel_block_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 uint64_t kvcl_sel_bytes(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 
+/* What one token of a selection is, its strides apart: only equal ones can be copied into each other. Travels in
+ * messages, as u32 each. */
+typedef struct kvcl_token {
+    uint32_t layers; /* selected; 0: none of this is known */
+    uint32_t kv;
+    uint32_t heads;  /* selected */
+    uint32_t head_dim;
+    uint32_t elem_bytes;
+    uint32_t tokens; /* of a block, where that has to be equal as well; else 0 */
+} kvcl_token_t;
+_Static_assert(sizeof(kvcl_token_t) == 24, "wire format");
+
+/** tokens is 0. */
+kvcl_token_t kvcl_token_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
+/** The name of the first field that differs, and its value in both; NULL: they are equal. */
+const char *kvcl_token_differs(const kvcl_token_t *a, const kvcl_token_t *b, uint32_t *in_a, uint32_t *in_b);
+
 /** The largest number of tokens that divides a block and both ends of the range: all of a block without a range. */
 uint32_t kvcl_sel_unit(const kvcl_shape_t *shape, const kvcl_sel_t *sel);
 

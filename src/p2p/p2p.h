@@ -11,26 +11,14 @@
 #ifndef KVCL_P2P_P2P_H
 #define KVCL_P2P_P2P_H
 
-#include "base/checksum.h"
 #include "cache/cache.h"
 #include "xfer/xfer_wire.h"
-
-/* What a token is, whatever its strides: only equal ones can be sent into each other. */
-static inline uint64_t kvcl_logical_shape(kvcl_cache_h cache, const kvcl_sel_t *sel)
-{
-    kvcl_range_t layers = kvcl_sel_layers(&cache->shape, sel);
-    kvcl_range_t heads  = kvcl_sel_heads(&cache->shape, sel);
-    uint32_t     what[] = {layers.end - layers.first, cache->shape.kv, heads.end - heads.first, cache->shape.head_dim,
-                           cache->shape.elem_bytes};
-
-    return kvcl_checksum(what, sizeof(what)) | 1;
-}
 
 /* The unit of tokens by which a matched send and the recv's selection both go; 0: plain bytes on one side, which fill
  * the other's blocks as they come. */
 static inline uint32_t kvcl_send_unit(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel)
 {
-    if ((cache == NULL) || (msg->logical == 0)) {
+    if ((cache == NULL) || (msg->token.layers == 0)) {
         return 0;
     }
     return kvcl_gcd(msg->unit, kvcl_sel_unit(&cache->shape, sel));

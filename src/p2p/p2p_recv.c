@@ -172,13 +172,19 @@ static bool blocks_fit(const recv_t *recv)
            (((msg->each % each) == 0) || ((each % msg->each) == 0));
 }
 
+static bool tokens_fit(const recv_t *recv)
+{
+    kvcl_token_t token = kvcl_token_of(&recv->cache->shape, &recv->sel);
+
+    return memcmp(&token, &recv->msg.token, sizeof(token)) == 0;
+}
+
 static kvcl_status_t fits(recv_t *recv)
 {
     const kvcl_msg_send_t *msg = &recv->msg;
     char                  text[KVCL_ERROR_MAX];
 
-    if ((recv->cache != NULL) && (msg->logical != 0) &&
-        ((msg->logical != kvcl_logical_shape(recv->cache, &recv->sel)) || !blocks_fit(recv))) {
+    if ((recv->cache != NULL) && (msg->token.layers != 0) && (!tokens_fit(recv) || !blocks_fit(recv))) {
         kvcl_req_why(&recv->req, "%s", kvcl_describe_layouts(msg, recv->cache, &recv->sel, text, sizeof(text)));
         return KVCL_ERR_BAD_LAYOUT;
     }

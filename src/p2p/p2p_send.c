@@ -332,7 +332,7 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     send->peer        = peer;
     send->cache       = cache;
     send->msg.len     = kvcl_sel_bytes(&cache->shape, sel);
-    send->msg.logical = kvcl_logical_shape(cache, sel);
+    send->msg.token     = kvcl_token_of(&cache->shape, sel);
     send->msg.layers[0] = sel->layers.first;
     send->msg.layers[1] = sel->layers.end;
     send->msg.heads[0]  = sel->heads.first;

@@ -125,25 +125,25 @@ bool kvcl_explain_access(const kvcl_peer_t *peer, kvcl_status_t status, char *bu
     }
 }
 
-static uint32_t width(kvcl_range_t range)
-{
-    return range.end - range.first;
-}
-
-/* The announcement holds only the sum of the sender's tokens: the sentence gives the local ones, and its ranges. */
 const char *kvcl_describe_layouts(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel, char *buf,
                                   size_t cap)
 {
     const kvcl_shape_t *shape = &cache->shape;
+    kvcl_token_t       token  = kvcl_token_of(shape, sel);
+    uint32_t           sent, wanted;
+    const char         *what = kvcl_token_differs(&msg->token, &token, &sent, &wanted);
+    const char         *more  = ": give both sides as many layers and heads, of equal kv, head_dim and elem_bytes";
 
-    snprintf(buf, cap, "layouts do not match: the send has %llu blocks of %u tokens, %llu bytes, layers %u to %u and "
-             "heads %u to %u (0 to 0: all); the recv selects %zu blocks of %u tokens, %llu bytes, %u layers, kv %u, %u "
-             "heads, head_dim %u, elem_bytes %u: select as many layers and heads on both sides, of equal kv, head_dim "
-             "and elem_bytes, and of block sizes where one divides the other", (unsigned long long)msg->n_blocks,
-             msg->each, (unsigned long long)msg->len, msg->layers[0], msg->layers[1], msg->heads[0], msg->heads[1],
-             sel->n_blocks, shape->tokens, (unsigned long long)kvcl_sel_bytes(shape, sel),
-             width(kvcl_sel_layers(shape, sel)), shape->kv, width(kvcl_sel_heads(shape, sel)), shape->head_dim,
-             shape->elem_bytes);
+    if (what == NULL) {
+        what   = "tokens of a block";
+        sent   = msg->each;
+        wanted = shape->tokens;
+        more   = ": one must divide the other";
+    }
+    snprintf(buf, cap, "layouts do not match: %s is %u in the send, %u in the recv%s; the send has %llu blocks of %u "
+             "tokens, %llu bytes in all, the recv selects %zu blocks of %u tokens, %llu bytes", what, sent, wanted, more,
+             (unsigned long long)msg->n_blocks, msg->each, (unsigned long long)msg->len, sel->n_blocks, shape->tokens,
+             (unsigned long long)kvcl_sel_bytes(shape, sel));
     return buf;
 }
 

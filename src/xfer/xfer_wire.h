@@ -8,6 +8,7 @@
 #ifndef KVCL_XFER_WIRE_H
 #define KVCL_XFER_WIRE_H
 
+#include "kv/side.h"
 #include "wire/wire.h"
 
 enum { KVCL_SERVE_SMALL = 8 * 1024 }; /* bytes that an owner answers at once, in one message */
@@ -100,7 +101,7 @@ typedef struct kvcl_msg_send {
     int32_t    source;    /* the sender's rank in comm */
     uint32_t   cache;     /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
     uint64_t   len;
-    uint64_t   logical;   /* what a token is, see p2p.h; 0: plain bytes */
+    kvcl_token_t token;   /* what a token is; layers 0: plain bytes */
     uint64_t   offer;     /* to pull from, if not eager */
     uint64_t   revoked; /* with KVCL_SEND_CACHE: kvcl_revoked() at the sender */
     uint32_t   layers[2];
@@ -110,6 +111,7 @@ typedef struct kvcl_msg_send {
     uint32_t   each;      /* tokens of one block */
     uint32_t   unit;      /* of the bytes, eager or offered, in tokens */
 } kvcl_msg_send_t;
+_Static_assert(sizeof(kvcl_msg_send_t) == sizeof(kvcl_msg_t) + 112, "wire format");
 enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readable layer by layer, see layers.h */ };
 
 typedef struct kvcl_msg_layers_want {

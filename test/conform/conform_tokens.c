@@ -375,6 +375,7 @@ static void what_does_not_fit_is_refused(cf_t *cf)
     CF_OK(cf, kvcl_send(cf->world, next, 3, a.h, &sel, NULL, &req));
     CF_OK(cf, kvcl_recv(cf->world, (cf->rank + cf->size - 1) % cf->size, 3, b.h, &part, NULL, &in));
     CF_IS(cf, cf_end(cf, in), KVCL_ERR_BAD_LAYOUT);
+    CF_CHECK(cf, strstr(kvcl_last_error(), "tokens of a block is 16 in the send, 24 in the recv") != NULL);
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_BAD_LAYOUT);
     params.remote_cache = "32";
     part.tokens         = (kvcl_range_t){0, 64}; /* more than 48 */

@@ -182,7 +182,7 @@ static void plausible_send(kvcl_msg_t *msg, uint8_t seed, size_t len)
     send->len    = (msg->flags & KVCL_SEND_EAGER) ? len : send->len % 1024;
     if (seed & 8) { /* as the recv of blocks wants it */
         send->tag       = 0;
-        send->logical   = 0;
+        send->token     = (kvcl_token_t){0};
         send->len       = 128;
         send->layers[0] = 0;
         send->layers[1] = 1;

@@ -374,6 +374,8 @@ static void different_shapes_are_an_error(void)
         status       = finish(kvcl_bcast(world, 0, cache, &sel, NULL, &req), &req);
         req          = NULL;
         CHECK((status == KVCL_ERR_BAD_LAYOUT) || (!odd && (size > 2) && (status == KVCL_OK)));
+        CHECK(!odd || (strstr(kvcl_last_error(), (turn == 0) ? "heads is 4 on rank" : "selects 4 blocks, this rank 3") !=
+                       NULL));
         CHECK(barrier(world) == KVCL_OK);
     }
     kvcl_cache_destroy(cache);
