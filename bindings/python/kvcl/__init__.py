@@ -26,7 +26,7 @@ What takes time returns a Request: wait() for it, or await it. Rules of the C li
 """
 
 from ._cache import Cache, Layout
-from ._comm import Comm, RecvInfo
+from ._comm import Comm, RankState, RecvInfo
 from ._context import ANY_SOURCE, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal, InvalidParam,
                       IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
@@ -46,7 +46,8 @@ __all__ = [
     "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context",
     "DeadHandle", "EventKind", "Exists",
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "NoMemory", "NoSpace",
-    "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RecvInfo", "RemoteMem", "Request",
+    "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RankState",
+    "RecvInfo", "RemoteMem", "Request",
     "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreEvent", "StoreItem", "Tier",
     "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout",
     "build", "colls",

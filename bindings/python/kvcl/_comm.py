@@ -1,5 +1,6 @@
 """Communicators and what moves over them."""
 
+import enum
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
 
 from . import _kvcl
@@ -8,6 +9,15 @@ from ._mem import RemoteMem
 from ._request import Request
 
 Range = Optional[Tuple[int, int]]
+
+
+class RankState(enum.IntEnum):
+    """What this rank knows of another."""
+
+    UNKNOWN = 0  # not met yet
+    ALIVE = 1
+    SUSPECT = 2  # met, but it leaves a query of a store without an answer: other ranks are asked first
+    FAILED = 3   # it does not return under this rank
 
 
 class RecvInfo(NamedTuple):
@@ -76,6 +86,11 @@ class Comm(_kvcl.Comm):
     def accept(self, timeout: Optional[float] = None) -> "Comm":
         """The other half of connect(): wait for one job."""
         return type(self)._join(self, None, True, timeout)
+
+    def rank_state(self, rank: int) -> RankState:
+        """The state of a rank as this rank knows it. Sends nothing and does not block: a rank that has just died may
+        still be ALIVE."""
+        return RankState(self._rank_state(rank))
 
     # ---- two-sided ----
 

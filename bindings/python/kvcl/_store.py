@@ -6,10 +6,12 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from . import _kvcl
 from ._cache import Cache
+from ._errors import NoSpace
 from ._request import Request
 from ._store_events import StoreEvent, StoreItem, event, item
 
-PAGE = 1024   # events, or items, of one question
+PAGE = 1024   # events, or items, of one query
+PARTS_MAX = 1 << 22  # parts of one value
 SLICE = 0.25  # seconds: how long a follower sleeps in the library before it looks for Ctrl-C
 
 
@@ -55,19 +57,21 @@ class Store(_kvcl.Store):
         return self._get(Request(), keys, cache, blocks, timeout)
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-            timeout: Optional[float] = None) -> Request:
+            to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
         """Copy blocks of my cache into this rank's pool and publish the copies; other ranks make replicas - 1 more.
 
+        to: the rank whose pool takes the first copy, in place of this rank's; so does a put of a rank without a pool,
+        into the nearest pools. The ranks then fetch the blocks: they must not change until the request has completed.
         request.copies tells how many there are of each. tenant: whose they are (quota()); 0: nobody's. Without room the
         call raises NoSpace; with wait it blocks until there is some, or the deadline has passed.
         """
-        return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, timeout)
+        return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, to, timeout)
 
     def upsert(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-               timeout: Optional[float] = None) -> Request:
+               to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
         """Put in place of whatever the keys name so far, everywhere. In between they are absent. Blocks for the first
         parts; without room it raises NoSpace and has changed nothing."""
-        return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, timeout)
+        return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, to, timeout)
 
     def publish(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
         """Publish blocks where they lie: their bytes must not change until withdrawn or evicted."""
@@ -121,37 +125,42 @@ class Store(_kvcl.Store):
 
     def value_sizes(self, keys: Any, *, timeout: Optional[float] = None) -> List[Optional[int]]:
         """How many bytes each value has; None: it is not there. Blocks."""
-        return self._value_sizes(keys, timeout)
+        return self.value_sizes_post(keys, timeout=timeout).wait()
 
     def value_keys(self, key: bytes, *, timeout: Optional[float] = None) -> List[bytes]:
         """The keys of all blocks of a value: what pin(), unpin(), copy() and exists() are given to mean all of it.
         Blocks."""
-        return self._value_keys([key], timeout)
+        try:
+            return self.value_keys_post(key, timeout=timeout).wait()
+        except NoSpace:
+            return self.value_keys_post(key, PARTS_MAX + 1, timeout=timeout).wait()
 
     def remove_values(self, keys: Any, *, timeout: Optional[float] = None) -> None:
         """Remove values everywhere, all of their blocks. What is absent is no error. Blocks."""
-        self._remove_values(keys, timeout)
+        self.remove_values_post(keys, timeout=timeout).wait()
 
     # ---- what must stay, who may have how much ----
 
-    def pin(self, keys: Any, holder: int, ttl: float, *, soft: bool = False) -> List[int]:
+    def pin(self, keys: Any, holder: int, ttl: float, *, soft: bool = False,
+            timeout: Optional[float] = None) -> List[int]:
         """Keep blocks from eviction, wherever pools hold them, for ttl seconds or until unpin(): how many copies of
         each key are pinned now (0: it is nowhere, or too much is pinned). holder: a number of yours; to pin again
         renews. soft: it gives way when nothing else can. Blocks."""
-        return self._pin(keys, holder, ttl, soft)
+        return self.pin_post(keys, holder, ttl, soft=soft, timeout=timeout).wait()
 
-    def unpin(self, keys: Any, holder: int) -> None:
+    def unpin(self, keys: Any, holder: int, *, timeout: Optional[float] = None) -> None:
         """Take this holder's pins of these keys away. Blocks."""
-        self._unpin(keys, holder)
+        self.unpin_post(keys, holder, timeout=timeout).wait()
 
-    def quota(self, tenant: int, nbytes: int, rank: Optional[int] = None) -> None:
+    def quota(self, tenant: int, nbytes: int, rank: Optional[int] = None, *,
+              timeout: Optional[float] = None) -> None:
         """How many bytes of the pool of a rank (None: of each rank) a tenant's blocks may take; 0: as many as there
         are. Blocks."""
-        self._quota(-1 if rank is None else rank, tenant, nbytes)
+        self.quota_post(tenant, nbytes, rank, timeout=timeout).wait()
 
-    def clear(self, tenant: int = 0) -> int:
+    def clear(self, tenant: int = 0, *, timeout: Optional[float] = None) -> int:
         """Remove what a tenant has put, or, 0, everything, from all ranks: how many copies. Blocks."""
-        return self._clear(tenant)
+        return self.clear_post(tenant, timeout=timeout).wait()
 
     # ---- what goes where ----
 
@@ -168,34 +177,106 @@ class Store(_kvcl.Store):
         and take no copies of others' blocks any more. How many have moved; NoSpace if not all found room. Blocks."""
         return self._drain(timeout)
 
+    def exclude(self, rank: int, on: bool = True) -> None:
+        """Exclude a rank, or include it again. This is a local choice: this rank sends it no queries and no copies."""
+        self._exclude(rank, on)
+
+    # ---- queries as requests: await them, or wait() ----
+
+    def _query(self, what: str, keys: Any, arguments: Tuple[Any, ...], timeout: Optional[float],
+               shape: Any = None) -> Request:
+        request = Request()
+        request._shape = shape
+        return self._post(request, what, keys, arguments, timeout)
+
+    def match_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+        """match() as a Request, whose result is the number of leading keys."""
+        return self._query("match", keys, (), timeout)
+
+    def exists_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+        """exists() as a Request."""
+        return self._query("exists", keys, (), timeout)
+
+    def pin_post(self, keys: Any, holder: int, ttl: float, *, soft: bool = False,
+                 timeout: Optional[float] = None) -> Request:
+        """pin() as a Request."""
+        return self._query("pin", keys, (holder, ttl, int(soft)), timeout)
+
+    def unpin_post(self, keys: Any, holder: int, *, timeout: Optional[float] = None) -> Request:
+        """unpin() as a Request."""
+        return self._query("unpin", keys, (holder,), timeout)
+
+    def quota_post(self, tenant: int, nbytes: int, rank: Optional[int] = None, *,
+                   timeout: Optional[float] = None) -> Request:
+        """quota() as a Request."""
+        return self._query("quota", None, (-1 if rank is None else rank, tenant, nbytes), timeout)
+
+    def clear_post(self, tenant: int = 0, *, timeout: Optional[float] = None) -> Request:
+        """clear() as a Request."""
+        return self._query("clear", None, (tenant,), timeout)
+
+    def rank_stats_post(self, rank: int, *, timeout: Optional[float] = None) -> Request:
+        """rank_stats() as a Request."""
+        return self._query("rank_stats", None, (rank,), timeout)
+
+    def all_stats_post(self, *, timeout: Optional[float] = None) -> Request:
+        """all_stats() as a Request."""
+        return self._query("all_stats", None, (self._ranks,), timeout)
+
+    def events_post(self, rank: int, since: int, wait: float = 0.0, *, timeout: Optional[float] = None) -> Request:
+        """events() as a Request. The deadline begins after wait."""
+        return self._query("events", None, (rank, since, wait, PAGE), timeout, lambda raw: [event(one) for one in raw])
+
+    def items_post(self, rank: int, cursor: int = 0, *, timeout: Optional[float] = None) -> Request:
+        """A page of items() as a Request, whose result is (items, cursor of the next page or 0, number of the newest
+        event). Begin with cursor 0."""
+        return self._query("list", None, (rank, cursor, PAGE), timeout,
+                           lambda raw: ([item(one) for one in raw[0]], raw[1], raw[2]))
+
+    def value_sizes_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+        """value_sizes() as a Request."""
+        return self._query("value_sizes", keys, (), timeout)
+
+    def value_keys_post(self, key: bytes, most: int = PAGE, *, timeout: Optional[float] = None) -> Request:
+        """value_keys() as a Request. NoSpace if the value has more than most blocks; most is at most 65,536."""
+        return self._query("value_keys", [key], (most,), timeout)
+
+    def remove_values_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+        """remove_values() as a Request."""
+        return self._query("remove_values", keys, (), timeout)
+
     # ---- how it is, and what changes ----
 
-    def all_stats(self) -> List[Optional[Dict[str, Any]]]:
+    def rank_stats(self, rank: int, *, timeout: Optional[float] = None) -> Dict[str, Any]:
+        """stats() of any rank. Blocks. RankFailed: it has failed."""
+        return self.rank_stats_post(rank, timeout=timeout).wait()
+
+    def all_stats(self, *, timeout: Optional[float] = None) -> List[Optional[Dict[str, Any]]]:
         """stats() of every rank, asked at once; None for one that is gone or does not answer. Blocks."""
-        return self._all_stats(self._ranks)
+        return self.all_stats_post(timeout=timeout).wait()
 
     def items(self, rank: int) -> Iterator[StoreItem]:
         """The blocks that a rank holds, a page at a time; nothing is locked in between. Blocks."""
         cursor = 0
         while True:
-            page, cursor, _ = self._list(rank, cursor, PAGE)
-            yield from map(item, page)
+            page, cursor, _ = self.items_post(rank, cursor).wait()
+            yield from page
             if cursor == 0:
                 return
 
     def snapshot(self, rank: int) -> Tuple[List[StoreItem], int]:
         """What a follower begins with: the blocks that a rank holds, and after which event to follow() from there.
         Events that came meanwhile may be in it already; to apply them again changes nothing. Blocks."""
-        raw, cursor, first = self._list(rank, 0, PAGE)
+        held, cursor, first = self.items_post(rank).wait()
         while cursor != 0:
-            page, cursor, _ = self._list(rank, cursor, PAGE)
-            raw += page
-        return [item(each) for each in raw], first
+            page, cursor, _ = self.items_post(rank, cursor).wait()
+            held += page
+        return held, first
 
     def events(self, rank: int, since: int, wait: float = 0.0) -> List[StoreEvent]:
         """Events of a rank after number since, the oldest first, some of them. If there are none yet, waits up to wait
         seconds for one. Stale: they are no longer kept; take a new snapshot(). Blocks."""
-        return [event(raw) for raw in self._events(rank, since, wait, PAGE)]
+        return self.events_post(rank, since, wait).wait()
 
     def follow(self, rank: int, since: Optional[int] = None, *,
                timeout: Optional[float] = None) -> Iterator[StoreEvent]:

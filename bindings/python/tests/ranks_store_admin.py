@@ -60,6 +60,29 @@ def copies(world, store, cache):
     world.barrier(60)
 
 
+def far(world, store, cache):
+    """A put goes to the rank it names; an excluded rank is not queried, and is again when it is included."""
+    other = (world.rank + 1) % world.size
+    mine = keys_of("far", world.rank, 2)
+    assert world.rank_state(world.rank) is kvcl.RankState.ALIVE
+    if world.size > 1:
+        put(store, cache, mine, to=other)
+        assert world.rank_state(other) is kvcl.RankState.ALIVE
+        assert set(mine) <= holds(store, other) and not set(mine) & holds(store, world.rank)
+        store.exclude(other)
+        try:
+            store.rank_stats(other)
+            raise AssertionError("an excluded rank was asked")
+        except kvcl.Unreachable:
+            pass
+        assert store.all_stats()[other] is None
+        store.exclude(other, False)
+        assert store.rank_stats(other)["blocks"] >= 2
+    world.barrier(60)
+    store.remove(mine).wait(60)
+    world.barrier(60)
+
+
 def upserts(world, store, cache):
     """Other bytes under a key, found by all ranks."""
     one = [key("upsert", 0, 0)]
@@ -162,10 +185,12 @@ def values(world, store):
     names = [key("values", world.rank, n) for n in sizes]
     data = [bytes((world.rank + i) % 251 for i in range(n)) for n in sizes]
     pieces = data[:4] + [[data[4][:100], bytearray(data[4][100:])]]
-    request = store.put_values(names, pieces, replicas=2)
-    request.wait(60)
-    assert request.copies == [min(2, world.size)] * 5
-    world.barrier(60)
+    for turn in range(world.size):  # one after the other: blocks that are being filled cannot make room for others
+        if turn == world.rank:
+            request = store.put_values(names, pieces, replicas=2)
+            request.wait(60)
+            assert request.copies == [min(2, world.size)] * 5
+        world.barrier(60)
     other = (world.rank + 1) % world.size
     names = [key("values", other, n) for n in sizes]
     data = [bytes((other + i) % 251 for i in range(n)) for n in sizes]
@@ -230,6 +255,7 @@ def main():
         cache = ctx.cache("main", LAYOUT)
         with kvcl.Store(world, dram_bytes=POOL * LAYOUT.block_bytes, block_bytes=LAYOUT.block_bytes,
                         events=4096) as store:
+            far(world, store, cache)
             copies(world, store, cache)
             upserts(world, store, cache)
             pins(world, store, cache)

@@ -156,8 +156,10 @@ def test_closing_while_another_thread_waits():
     ctx = kvcl.Context(boot="self")
     recv = ctx.world.recv_bytes(0, 1, bytearray(3))
     seen = []
+    begun = threading.Event()
 
     def wait():
+        begun.set()
         try:
             recv.wait(30)
         except kvcl.KvclError as error:
@@ -165,7 +167,7 @@ def test_closing_while_another_thread_waits():
 
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.1)
+    assert begun.wait(20)
     ctx.close()
     thread.join(20)
     assert ctx.closed and isinstance(seen[0], kvcl.Canceled)
@@ -175,6 +177,7 @@ def test_closing_while_others_post():
     ctx = kvcl.Context(boot="self")
     world = ctx.world
     stop = threading.Event()
+    rounds = threading.Semaphore(0)
     odd = []
 
     def work(tag):
@@ -183,6 +186,7 @@ def test_closing_while_others_post():
                 recv = world.recv_bytes(0, tag, bytearray(8))
                 world.send_bytes(0, tag, b"x" * 8).wait(10)
                 recv.wait(10)
+                rounds.release()
             except (kvcl.Shutdown, kvcl.Canceled, kvcl.TimedOut):
                 return
             except BaseException as error:  # noqa: B902
@@ -192,7 +196,8 @@ def test_closing_while_others_post():
     threads = [threading.Thread(target=work, args=(tag,)) for tag in range(4)]
     for thread in threads:
         thread.start()
-    time.sleep(0.2)
+    for _ in range(40):
+        assert rounds.acquire(timeout=20)
     ctx.close()
     stop.set()
     for thread in threads:
@@ -327,7 +332,7 @@ def test_collectives_among_threads(layout):
 
 
 def test_two_jobs_connect(tmp_path):
-    addresses, results = {}, []
+    addresses, results, both = {}, [], threading.Barrier(2)
     secret = tmp_path / "secret"
     secret.write_bytes(b"both jobs know it, 32 bytes of it")
     secret.chmod(0o600)
@@ -335,8 +340,7 @@ def test_two_jobs_connect(tmp_path):
     def job(name, connects):
         with kvcl.Context(boot="self", secret_file=str(secret)) as ctx:
             addresses[name] = ctx.address
-            while len(addresses) < 2:
-                time.sleep(0.01)
+            both.wait(20)
             inter = ctx.world.connect(addresses["b"], 20) if connects else ctx.world.accept(20)
             assert inter.is_inter and inter.size == 1
             buf = bytearray(1)
@@ -344,7 +348,7 @@ def test_two_jobs_connect(tmp_path):
             inter.send_bytes(0, 1, name.encode()).wait(20)
             recv.wait(20)
             results.append(bytes(buf))
-            time.sleep(0.2)
+            both.wait(20)  # the other job has what it was sent
 
     threads = [threading.Thread(target=job, args=("a", True)), threading.Thread(target=job, args=("b", False))]
     for thread in threads:

@@ -319,10 +319,16 @@ def test_a_with_block_leaves_nothing_in_flight(ctx):
 def test_many_threads_wait_for_one_request(ctx):
     recv = ctx.world.recv_bytes(0, 1, bytearray(3))
     got = []
-    threads = [threading.Thread(target=lambda: got.append(recv.wait(20))) for _ in range(6)]
+    ready = threading.Barrier(7)
+
+    def wait():
+        ready.wait(20)
+        got.append(recv.wait(20))
+
+    threads = [threading.Thread(target=wait) for _ in range(6)]
     for thread in threads:
         thread.start()
-    time.sleep(0.1)
+    ready.wait(20)
     ctx.world.send_bytes(0, 1, b"abc").wait(10)
     for thread in threads:
         thread.join(20)
@@ -390,7 +396,7 @@ def test_await(ctx):
         recv = ctx.world.recv_bytes(0, 1, buf)
 
         async def late():
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)  # the recv is awaited by then
             await ctx.world.send_bytes(0, 1, b"hello")
 
         info, _ = await asyncio.gather(recv, late())
@@ -459,9 +465,15 @@ def test_awaiting_and_waiting_for_one_request(ctx):
     async def main():
         recv = ctx.world.recv_bytes(0, 1, bytearray(3))
         loop = asyncio.get_running_loop()
-        waiting = loop.run_in_executor(None, recv.wait, 20)
+        begun = threading.Event()
+
+        def wait():
+            begun.set()
+            return recv.wait(20)
+
+        waiting = loop.run_in_executor(None, wait)
         awaiting = [asyncio.ensure_future(recv), asyncio.ensure_future(recv)]
-        await asyncio.sleep(0.1)
+        await loop.run_in_executor(None, begun.wait, 20)
         ctx.world.send_bytes(0, 1, b"abc")
         return await asyncio.wait_for(asyncio.gather(waiting, *awaiting), 20)
 

@@ -1,6 +1,7 @@
 """A store of one rank: what makes no sense, tiers that outlive it, memory that is held."""
 
 import array
+import asyncio
 import gc
 import sys
 import time
@@ -46,7 +47,14 @@ def test_a_key_out_of_bytes_is_theirs_or_hashed():
     lambda s, k: s.value_keys(k), lambda s, k: s.get_value(k), lambda s, k: s.value_sizes([k], timeout=-1),
     lambda s, k: s._put_values(kvcl.Request(), [k], [b"x"], 0, 0, False, None),
     lambda s, k: s._put_values(kvcl.Request(), [k], (b"x",), 0, 0, False, None),
-    lambda s, k: s._events(0, 0, 0, 10**9), lambda s, k: s._list(0, 0, -1), lambda s, k: s._all_stats(7),
+    lambda s, k: s._post(kvcl.Request(), "events", None, (0, 0, 0, 10**9), None),
+    lambda s, k: s._post(kvcl.Request(), "list", None, (0, 0, -1), None),
+    lambda s, k: s._post(kvcl.Request(), "list", None, (0, 0), None),
+    lambda s, k: s._post(kvcl.Request(), "list", None, [0, 0, 1], None),
+    lambda s, k: s._post(kvcl.Request(), "all_stats", None, (7,), None).wait(),
+    lambda s, k: s._post(kvcl.Request(), "nothing", None, (), None), lambda s, k: s._post(None, "clear", None, (0,), None),
+    lambda s, k: s.value_keys_post([k, k]), lambda s, k: s.match_post([b"short"]), lambda s, k: s.match_post(None),
+    lambda s, k: s.put([k], s, [0], to=-1), lambda s, k: s.exclude(0), lambda s, k: s.exclude(7), lambda s, k: s.exclude("0"),
 ])
 def test_what_makes_no_sense_raises_and_the_store_works_on(store, call):
     with pytest.raises((TypeError, ValueError, BufferError, kvcl.KvclError)):
@@ -187,3 +195,70 @@ def test_a_tier_outlives_its_store(ctx, tmp_path):
         assert store.exists(keys) == [False] * 12
     with pytest.raises(kvcl.KvclError):
         kvcl.Store(ctx.world, dram_bytes=16 * BLOCK, block_bytes=BLOCK, nvme="nonsense")
+
+
+def test_queries_are_awaited(store):
+    async def main():
+        keys, nowhere = [kvcl.key_from_string(f"k{i}") for i in range(4)], kvcl.key_from_string("nowhere")
+        heads = [kvcl.value_key(key) for key in keys]
+        first = (await store.rank_stats_post(0))["events"]
+        waiting = asyncio.ensure_future(store.events_post(0, first, wait=20.0))
+        await asyncio.gather(*(store.put_value(key, b"x" * 9000, tenant=3) for key in keys))
+        assert [e.seq for e in await waiting][0] == first + 1
+        assert await store.match_post(heads + [nowhere]) == store.match(heads + [nowhere]) == 4
+        assert await store.exists_post([nowhere] + heads) == store.exists([nowhere] + heads) == [False] + [True] * 4
+        assert await store.value_sizes_post(keys + [nowhere]) == store.value_sizes(keys + [nowhere]) == [9000] * 4 + [None]
+        blocks = await store.value_keys_post(keys[0])
+        assert blocks == store.value_keys(keys[0]) and len(blocks) == 4 and blocks[0] == heads[0]
+        with pytest.raises(kvcl.NoSpace, match="the value has 4 blocks"):
+            await store.value_keys_post(keys[0], 3)
+        assert await store.pin_post(blocks + [nowhere], 5, 60.0, soft=True) == [1] * 4 + [0]
+        await store.unpin_post(blocks, 5)
+        await store.quota_post(3, 1 << 20)
+        items, cursor, newest = await store.items_post(0)
+        assert cursor == 0 and newest == store.stats()["events"] and {i.key for i in items} >= set(heads)
+        assert (await store.all_stats_post())[0]["published"] == store.stats()["published"] == 16
+        await store.remove_values_post([keys[0], nowhere])
+        assert store.value_sizes(keys[:1]) == [None]
+        assert await store.clear_post(3) == 12
+
+    asyncio.run(asyncio.wait_for(main(), 50))
+
+
+def test_a_failed_query_has_the_sentence_of_the_library(store):
+    with pytest.raises(kvcl.UnknownRank, match="rank 7 of a store over 1"):
+        store.rank_stats_post(7)
+    with pytest.raises(kvcl.InvalidParam, match="tenant 0 is nobody"):
+        store.quota_post(0, 5)
+    with pytest.raises(kvcl.NotFound, match="value_keys: .*no rank has it"):
+        store.value_keys_post(kvcl.key_from_string("x")).wait(10)
+
+
+def test_a_query_that_is_dropped_goes_on(store):
+    for i in range(200):
+        store.exists_post([kvcl.key_from_string(f"{i}")] * 50)
+        store.value_sizes_post([kvcl.key_from_string(f"{i}")] * 5)
+    gc.collect()
+    request = store.events_post(0, store.stats()["events"], wait=60.0)
+    request.cancel()
+    with pytest.raises(kvcl.Canceled):
+        request.wait(10)
+
+
+def test_the_state_of_a_rank_and_what_it_may_be_excluded_from(ctx, store):
+    assert ctx.world.rank_state(0) is kvcl.RankState.ALIVE
+    for rank in (-1, 1, None, "0"):
+        with pytest.raises((TypeError, kvcl.UnknownRank)):
+            ctx.world.rank_state(rank)
+    with pytest.raises(kvcl.InvalidParam):
+        store.exclude(0)
+
+
+def test_a_put_to_a_rank_is_in_its_pool(ctx, store):
+    with ctx.cache("of blocks", kvcl.Layout.bytes(4, BLOCK)) as cache:
+        cache.write(0, b"y" * BLOCK)
+        keys = [kvcl.key_from_string("to")]
+        store.put(keys, cache, [0], to=0).wait(10)
+        assert {item.key for item in store.items(0)} == set(keys)
+        with pytest.raises(kvcl.UnknownRank):
+            store.put(keys, cache, [0], to=1)

@@ -90,6 +90,20 @@ static PyObject *comm_path(PyObject *self, PyObject *arg)
     return (status == KVCL_OK) ? PyUnicode_FromString(buf) : kvpy_raise(status, NULL);
 }
 
+static PyObject *comm_rank_state(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t        *comm = (kvpy_obj_t *)self;
+    kvcl_rank_state_t state = KVCL_RANK_UNKNOWN;
+    kvcl_status_t     status;
+    int               rank;
+
+    if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(comm) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_rank_state(comm->handle, rank, &state));
+    return (status == KVCL_OK) ? PyLong_FromLong((long)state) : kvpy_raise(status, NULL);
+}
+
 static PyObject *comm_rank(PyObject *self, void *closure)
 {
     kvpy_obj_t *comm = (kvpy_obj_t *)self;
@@ -128,6 +142,7 @@ static PyMethodDef make_methods[] = {
     {"_join", comm_join, METH_VARARGS | METH_CLASS, "_join(comm, address, accept, timeout)"},
     {"path", comm_path, METH_O,
      "How this rank reaches another: 'mapped (shared memory)', 'served (tcp)', ... Connects if there is no connection."},
+    {"_rank_state", comm_rank_state, METH_O, "_rank_state(rank)"},
     {"close", kvpy_obj_close_py, METH_NOARGS, "Free it. Busy while something uses it."},
     {NULL, NULL, 0, NULL}};
 
@@ -136,7 +151,7 @@ PyTypeObject *kvpy_make_comm(void)
     static PyGetSetDef getset[] = {
         {"rank", comm_rank, NULL, "My rank, in my own side.", NULL},
         {"size", comm_size, NULL, "How many ranks can be addressed; the other side's of an inter-communicator.", NULL},
-        {"view", comm_view, NULL, "Grows at each change of membership.", NULL},
+        {"view", comm_view, NULL, "The number of the membership: always 1, since members never change.", NULL},
         {"is_inter", comm_is_inter, NULL, "Whether its ranks are another job's.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};

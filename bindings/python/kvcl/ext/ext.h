@@ -176,6 +176,10 @@ typedef struct kvpy_op {
     kvcl_recv_info_t info;
     bool             has_info;
     PyObject         *result;   /* what wait() gives; NULL: the info, or None */
+    void             *out;      /* memory of results, PyMem_RawFree()d with the operation; NULL: none */
+    PyObject         *(*give)(const struct kvpy_op *op); /* once completed: what wait() gives. NULL without an exception:
+                                                            the status is raised */
+    char             *why;      /* of one that failed: the library's sentence, or NULL */
 } kvpy_op_t;
 
 /** Make a fresh Request carry an operation of owner; fills params. @return NULL with an exception set. */
@@ -253,9 +257,11 @@ extern PyMethodDef kvpy_query_methods[]; /* of the module */
 PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(void), *kvpy_make_mem(void),
     *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_request(void), *kvpy_make_region(void);
 extern PyMethodDef kvpy_xfer_methods[]; /* of Comm */
-extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_events_methods[], kvpy_store_value_methods[]; /* of Store */
+extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[]; /* of Store */
 PyObject           *kvpy_store_value_key(PyObject *module, PyObject *arg);
 PyObject           *kvpy_store_stats_dict(const kvcl_store_stats_t *stats);
+PyObject           *kvpy_store_event(const kvcl_store_event_t *event);
+PyObject           *kvpy_store_item(const kvcl_store_item_t *item);
 extern PyMethodDef kvpy_request_methods[];
 
 #endif

@@ -164,6 +164,8 @@ void kvpy_op_free(kvpy_op_t *op)
     Py_XDECREF(op->result);
     PyMem_RawFree(op->blocks);
     PyMem_RawFree(op->copies);
+    PyMem_RawFree(op->out);
+    PyMem_RawFree(op->why);
     PyMem_RawFree(op);
 }
 
@@ -186,13 +188,27 @@ void kvpy_request_report(kvpy_request_t *self)
     Py_XDECREF(list);
 }
 
-/* The library has freed op->req. Frees op if its Request is gone. */
+/* The library's sentence of this thread's last failure. */
+static char *last_error(void)
+{
+    const char *sentence = kvcl_last_error();
+    size_t     len       = strlen(sentence);
+    char       *copy     = (len != 0) ? PyMem_RawMalloc(len + 1) : NULL;
+
+    if (copy != NULL) {
+        memcpy(copy, sentence, len + 1);
+    }
+    return copy;
+}
+
+/* This thread has collected op->req, so the library has freed it. Frees op if its Request is gone. */
 void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
 {
     kvpy_request_t *self = op->self;
 
     op->req    = NULL;
     op->status = status;
+    op->why    = (status < 0) ? last_error() : NULL;
     kvpy_link_del(&op->link);
     if (self == NULL) {
         kvpy_op_free(op);

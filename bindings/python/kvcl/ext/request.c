@@ -160,9 +160,10 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
 
 static PyObject *raise_failed(kvpy_op_t *op)
 {
-    char text[160];
+    char text[1024];
 
-    (void)PyOS_snprintf(text, sizeof(text), "%s: %s", op->what, kvcl_status_text(op->status));
+    (void)PyOS_snprintf(text, sizeof(text), "%s: %s%s%s", op->what, kvcl_status_text(op->status),
+                        (op->why != NULL) ? ": " : "", (op->why != NULL) ? op->why : "");
     return kvpy_raise(op->status, text);
 }
 
@@ -170,12 +171,17 @@ static PyObject *raise_failed(kvpy_op_t *op)
 static PyObject *outcome(kvpy_request_t *self)
 {
     kvpy_op_t *op = self->op;
+    PyObject  *given;
 
     if (op == NULL) {
         Py_RETURN_NONE;
     }
     if (op->status == KVCL_INPROGRESS) {
         return kvpy_raise(KVCL_INPROGRESS, "the request is still in flight; it goes on");
+    }
+    given = (op->give != NULL) ? op->give(op) : NULL;
+    if ((given != NULL) || PyErr_Occurred()) {
+        return given;
     }
     if (op->status < 0) {
         return raise_failed(op);

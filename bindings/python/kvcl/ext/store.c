@@ -1,6 +1,6 @@
 /*
- * Store: the block directory and what it points at. Running it is in store_admin.c, following it in store_events.c,
- * values of any length in store_value.c.
+ * Store: the block directory and what it points at. Queries that the library can post are in store_post.c, what else
+ * runs a store in store_admin.c, values of any length in store_value.c.
  */
 #include "kvcl/ext/ext.h"
 
@@ -194,10 +194,21 @@ static kvcl_status_t post(int what, kvcl_store_h store, moved_t *m, kvpy_op_t *o
     }
 }
 
+/* to: None, or the rank whose pool takes the blocks. */
+static int to_rank(PyObject *to, kvcl_xfer_params_t *params)
+{
+    if (to == Py_None) {
+        return 0;
+    }
+    params->flags |= KVCL_PUT_TO;
+    return kvpy_u64(to, "to", INT32_MAX, &params->to_rank);
+}
+
 static PyObject *move(PyObject *self, PyObject *args, int what, const char *name)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
     PyObject      *request, *keys, *cache = NULL, *ids = NULL, *timeout, *replicas = NULL, *tenant = NULL;
+    PyObject      *to = Py_None;
     moved_t       m    = {0};
     bool          puts = (what == PUT) || (what == UPSERT);
     int           wait = 0;
@@ -205,14 +216,14 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
     kvpy_op_t     *op;
 
     if (!((what == REMOVE) ? PyArg_ParseTuple(args, "OOO", &request, &keys, &timeout)
-          : puts           ? PyArg_ParseTuple(args, "OOOOOOpO", &request, &keys, &cache, &ids, &replicas, &tenant,
-                                              &wait, &timeout)
+          : puts           ? PyArg_ParseTuple(args, "OOOOOOpOO", &request, &keys, &cache, &ids, &replicas, &tenant,
+                                              &wait, &to, &timeout)
                            : PyArg_ParseTuple(args, "OOOOO", &request, &keys, &cache, &ids, &timeout)) ||
         ((op = kvpy_op_new(request, name, store, timeout, &m.params)) == NULL)) {
         return NULL;
     }
     if ((moved_args(op, keys, cache, ids, &m) != 0) ||
-        (puts && (kvpy_op_put(op, m.n, replicas, tenant, wait, &m.params) != 0)) ||
+        (puts && (kvpy_op_put(op, m.n, replicas, tenant, wait, &m.params) != 0)) || (to_rank(to, &m.params) != 0) ||
         (((what == PUBLISH) || (what == BCAST)) && (kvpy_obj_keep(store, m.cache) != 0))) {
         kvpy_op_free(op);
         request = NULL;
@@ -409,9 +420,9 @@ PyTypeObject *kvpy_make_store(void)
         {"match", store_match, METH_O, "match(keys): the number of leading keys that somebody has. Blocks."},
         {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},
         {"_get", store_get, METH_VARARGS, "_get(request, keys, cache, blocks, timeout)"},
-        {"_put", store_put, METH_VARARGS, "_put(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
+        {"_put", store_put, METH_VARARGS, "_put(request, keys, cache, blocks, replicas, tenant, wait, to, timeout)"},
         {"_upsert", store_upsert, METH_VARARGS,
-         "_upsert(request, keys, cache, blocks, replicas, tenant, wait, timeout)"},
+         "_upsert(request, keys, cache, blocks, replicas, tenant, wait, to, timeout)"},
         {"_publish", store_publish, METH_VARARGS, "_publish(request, keys, cache, blocks, timeout)"},
         {"_bcast", store_bcast, METH_VARARGS, "_bcast(request, keys, cache, blocks, timeout)"},
         {"_remove", store_remove, METH_VARARGS, "_remove(request, keys, timeout)"},
@@ -445,8 +456,8 @@ PyTypeObject *kvpy_make_store(void)
     for (n = 0; methods[n].ml_name != NULL; ++n) {
     }
     n = append(methods, n, kvpy_store_admin_methods);
-    n = append(methods, n, kvpy_store_events_methods);
     n = append(methods, n, kvpy_store_value_methods);
+    n = append(methods, n, kvpy_store_post_methods);
     methods[n] = (PyMethodDef){NULL, NULL, 0, NULL};
     return (PyTypeObject *)PyType_FromSpec(&spec);
 }

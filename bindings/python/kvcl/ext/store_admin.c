@@ -1,6 +1,6 @@
 /*
- * Running a store: what must stay, who may have how much, what goes where, how each rank is doing. All of it blocks,
- * without the GIL.
+ * Running a store: what goes where, and its statistics as dicts. The calls block, without the GIL; those that the
+ * library can post are in store_post.c.
  */
 #include "kvcl/ext/ext.h"
 
@@ -19,13 +19,13 @@ static int keys_of(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t
     return 0;
 }
 
-static PyObject *list_of(const uint8_t *bytes, size_t n, bool truths)
+static PyObject *list_of(const uint8_t *bytes, size_t n)
 {
     PyObject *list = PyList_New((Py_ssize_t)n);
     size_t   i;
 
     for (i = 0; (list != NULL) && (i < n); ++i) {
-        PyList_SetItem(list, (Py_ssize_t)i, truths ? PyBool_FromLong(bytes[i]) : PyLong_FromLong(bytes[i]));
+        PyList_SetItem(list, (Py_ssize_t)i, PyBool_FromLong(bytes[i]));
     }
     return list;
 }
@@ -36,91 +36,12 @@ static bool is_notified(kvcl_status_t status)
     return (status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_NO_SPACE);
 }
 
-/* pin(keys, holder, ttl, soft): how many copies of each are pinned */
-static PyObject *admin_pin(PyObject *self, PyObject *args)
-{
-    kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    PyObject      *keys_arg, *holder_arg, *ttl_arg, *list = NULL;
-    uint64_t      holder, ttl;
-    kvcl_status_t status;
-    kvcl_key_t    *keys;
-    uint8_t       *copies;
-    size_t        n;
-    int           soft;
-
-    if (!PyArg_ParseTuple(args, "OOOp:_pin", &keys_arg, &holder_arg, &ttl_arg, &soft) ||
-        (kvpy_u64(holder_arg, "holder", UINT64_MAX, &holder) != 0) || (kvpy_timeout(ttl_arg, &ttl) != 0) ||
-        (keys_of(store, keys_arg, &keys, &n) != 0)) {
-        return NULL;
-    }
-    copies = PyMem_RawCalloc(n + 1, 1);
-    if (copies == NULL) {
-        PyMem_RawFree(keys);
-        return PyErr_NoMemory();
-    }
-    KVPY_CALL(store, status, kvcl_store_pin(store->handle, keys, n, holder, ttl, soft ? KVCL_PIN_SOFT : 0, copies,
-                                           NULL));
-    list = is_notified(status) ? list_of(copies, n, false) : kvpy_raise(status, NULL);
-    PyMem_RawFree(keys);
-    PyMem_RawFree(copies);
-    return list;
-}
-
 static PyObject *nothing(kvcl_status_t status)
 {
     if (status != KVCL_OK) {
         return kvpy_raise(status, NULL);
     }
     Py_RETURN_NONE;
-}
-
-static PyObject *admin_unpin(PyObject *self, PyObject *args)
-{
-    kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    PyObject      *keys_arg, *holder_arg;
-    kvcl_status_t status;
-    uint64_t      holder;
-    kvcl_key_t    *keys;
-    size_t        n;
-
-    if (!PyArg_ParseTuple(args, "OO:_unpin", &keys_arg, &holder_arg) ||
-        (kvpy_u64(holder_arg, "holder", UINT64_MAX, &holder) != 0) || (keys_of(store, keys_arg, &keys, &n) != 0)) {
-        return NULL;
-    }
-    KVPY_CALL(store, status, kvcl_store_unpin(store->handle, keys, n, holder, NULL));
-    PyMem_RawFree(keys);
-    return nothing(status);
-}
-
-/* _quota(rank, tenant, bytes) */
-static PyObject *admin_quota(PyObject *self, PyObject *args)
-{
-    kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    PyObject      *rank_arg, *tenant_arg, *bytes_arg;
-    uint64_t      tenant, bytes;
-    kvcl_status_t status;
-    int           rank;
-
-    if (!PyArg_ParseTuple(args, "OOO:_quota", &rank_arg, &tenant_arg, &bytes_arg) ||
-        (kvpy_int(rank_arg, "rank", &rank) != 0) || (kvpy_u64(tenant_arg, "tenant", UINT64_MAX, &tenant) != 0) ||
-        (kvpy_u64(bytes_arg, "nbytes", UINT64_MAX, &bytes) != 0) || (kvpy_obj_check(store) != 0)) {
-        return NULL;
-    }
-    KVPY_CALL(store, status, kvcl_store_quota(store->handle, rank, tenant, bytes, NULL));
-    return nothing(status);
-}
-
-static PyObject *admin_clear(PyObject *self, PyObject *arg)
-{
-    kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    uint64_t      tenant, removed = 0;
-    kvcl_status_t status;
-
-    if ((kvpy_u64(arg, "tenant", UINT64_MAX, &tenant) != 0) || (kvpy_obj_check(store) != 0)) {
-        return NULL;
-    }
-    KVPY_CALL(store, status, kvcl_store_clear(store->handle, tenant, &removed, NULL));
-    return (status == KVCL_OK) ? PyLong_FromUnsignedLongLong(removed) : kvpy_raise(status, NULL);
 }
 
 /* _copy(keys, rank, move): whether it has each key now */
@@ -144,7 +65,7 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
         return PyErr_NoMemory();
     }
     KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made, NULL));
-    list = is_notified(status) ? list_of(made, n, true) : kvpy_raise(status, NULL);
+    list = is_notified(status) ? list_of(made, n) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(made);
     return list;
@@ -162,6 +83,22 @@ static PyObject *admin_drain(PyObject *self, PyObject *arg)
     }
     KVPY_CALL(store, status, kvcl_store_drain(store->handle, &moved, &params));
     return (status == KVCL_OK) ? PyLong_FromUnsignedLongLong(moved) : kvpy_raise(status, NULL);
+}
+
+/* _exclude(rank, on) */
+static PyObject *admin_exclude(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self;
+    PyObject      *rank_arg;
+    kvcl_status_t status;
+    int           rank, on;
+
+    if (!PyArg_ParseTuple(args, "Op:_exclude", &rank_arg, &on) || (kvpy_int(rank_arg, "rank", &rank) != 0) ||
+        (kvpy_obj_check(store) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(store, status, kvcl_store_exclude(store->handle, rank, on));
+    return nothing(status);
 }
 
 /* ---- statistics ---- */
@@ -227,54 +164,6 @@ PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
     return dict;
 }
 
-static PyObject *admin_rank_stats(PyObject *self, PyObject *arg)
-{
-    kvpy_obj_t         *store = (kvpy_obj_t *)self;
-    kvcl_store_stats_t stats  = KVCL_STORE_STATS_INIT;
-    kvcl_status_t      status;
-    int                rank;
-
-    if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(store) != 0)) {
-        return NULL;
-    }
-    KVPY_CALL(store, status, kvcl_store_rank_stats(store->handle, rank, &stats, NULL));
-    return (status == KVCL_OK) ? kvpy_store_stats_dict(&stats) : kvpy_raise(status, NULL);
-}
-
-/* _all_stats(number of ranks) */
-static PyObject *admin_all_stats(PyObject *self, PyObject *arg)
-{
-    kvpy_obj_t         *store = (kvpy_obj_t *)self;
-    PyObject           *list  = NULL, *one;
-    kvcl_store_stats_t *stats;
-    kvcl_status_t      *each, status;
-    uint64_t           n, i;
-
-    if ((kvpy_u64(arg, "n", UINT16_MAX, &n) != 0) || (kvpy_obj_check(store) != 0)) {
-        return NULL;
-    }
-    stats = PyMem_RawCalloc((size_t)n + 1, sizeof(*stats));
-    each  = PyMem_RawCalloc((size_t)n + 1, sizeof(*each));
-    if ((stats == NULL) || (each == NULL)) {
-        PyMem_RawFree(stats);
-        PyMem_RawFree(each);
-        return PyErr_NoMemory();
-    }
-    KVPY_CALL(store, status, kvcl_store_all_stats(store->handle, (size_t)n, stats, sizeof(*stats), each, NULL));
-    list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
-    for (i = 0; (list != NULL) && (i < n); ++i) {
-        one = (each[i] == KVCL_OK) ? kvpy_store_stats_dict(&stats[i]) : kvpy_none();
-        if (one == NULL) {
-            Py_CLEAR(list);
-        } else {
-            PyList_SetItem(list, (Py_ssize_t)i, one);
-        }
-    }
-    PyMem_RawFree(stats);
-    PyMem_RawFree(each);
-    return list;
-}
-
 /* _match_all(keys, comm or None) */
 static PyObject *admin_match_all(PyObject *self, PyObject *args)
 {
@@ -304,13 +193,8 @@ static PyObject *admin_match_all(PyObject *self, PyObject *args)
 }
 
 PyMethodDef kvpy_store_admin_methods[] = {
-    {"_pin", admin_pin, METH_VARARGS, "_pin(keys, holder, ttl, soft)"},
-    {"_unpin", admin_unpin, METH_VARARGS, "_unpin(keys, holder)"},
-    {"_quota", admin_quota, METH_VARARGS, "_quota(rank, tenant, bytes)"},
-    {"_clear", admin_clear, METH_O, "_clear(tenant)"},
     {"_copy", admin_copy, METH_VARARGS, "_copy(keys, rank, move)"},
+    {"_exclude", admin_exclude, METH_VARARGS, "_exclude(rank, on)"},
     {"_drain", admin_drain, METH_O, "_drain(timeout)"},
-    {"rank_stats", admin_rank_stats, METH_O, "rank_stats(rank): stats() of any rank. Blocks. RankFailed: it is gone."},
-    {"_all_stats", admin_all_stats, METH_O, "_all_stats(n)"},
     {"_match_all", admin_match_all, METH_VARARGS, "_match_all(keys, comm)"},
     {NULL, NULL, 0, NULL}};
