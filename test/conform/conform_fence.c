@@ -211,9 +211,9 @@ static void fence_of_gets(cf_t *cf)
 /*
  * Rank 0 gets and receives in every way and stops each somewhere on its way, by cancel or deadline; the moment that has
  * ended it writes over the buffer, and looks some rounds later whether that still stands. CF_STOPS=N: until N
- * buffers were taken back, as many in each way (100000: minutes), else for a moment.
+ * buffers were taken back, as many in each way (100000: minutes), else for REUSE_ROUNDS, and until one was.
  */
-enum { REUSE_BYTES = 192 << 10, REUSE_BUFFERS = 8, REUSE_MS = 120, REUSE_TAG = 1 << 20, GIVEN = 0x41 };
+enum { REUSE_BYTES = 192 << 10, REUSE_BUFFERS = 8, REUSE_ROUNDS = 64, REUSE_TAG = 1 << 20, GIVEN = 0x41 };
 
 typedef enum { GET_MAPPED, GET_SERVED, RECV_MAPPED, RECV_SERVED, RECV_LAYERS, WAYS } way_t;
 
@@ -328,7 +328,7 @@ static void reuse_give(cf_t *cf, reuse_t *r, way_t way)
 static void reuse_way(cf_t *cf, reuse_t *r, way_t way)
 {
     const char *env   = getenv("CF_STOPS");
-    uint64_t   wanted = (env != NULL) ? (strtoull(env, NULL, 0) + WAYS - 1) / WAYS : 0, until;
+    uint64_t   wanted = (env != NULL) ? (strtoull(env, NULL, 0) + WAYS - 1) / WAYS : 0;
     unsigned   i;
 
     for (i = 0; i < 3; ++i) {
@@ -341,9 +341,9 @@ static void reuse_way(cf_t *cf, reuse_t *r, way_t way)
         memset(reuse_buffer(r, way, i), (cf->rank == 1) ? GIVEN : 0, REUSE_BYTES);
     }
     cf_fence(cf);
-    until = kvcl_deadline_after(REUSE_MS * KVCL_NS_PER_MS);
     if (cf->rank == 0) {
-        while ((wanted != 0) ? (r->stopped < wanted) : ((r->rounds < 32) || !kvcl_deadline_passed(until))) {
+        while ((wanted != 0) ? (r->stopped < wanted) : ((r->rounds < REUSE_ROUNDS) || (r->stopped == 0))) {
+            CF_CHECK(cf, (wanted != 0) || (r->rounds < 1000 * REUSE_ROUNDS));
             reuse_round(cf, r, way);
             if (r->rounds % 64 == 0) {
                 cf_alive(cf);

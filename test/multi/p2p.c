@@ -259,6 +259,10 @@ int main(int argc, char **argv)
     }
     for (round = 0; good && (round < rounds); ++round) {
         good = play(round);
+        if (good && (round == 0)) {
+            printf("round 1 of %d\n", rounds);
+            fflush(stdout);
+        }
     }
     good = good && ((argc < 3) || print_paths()) && barrier();
     if (good) {

@@ -151,9 +151,10 @@ for path in auto tcp; do
     start $r rounds=1000000 KVCL_PATH=$path KVCL_NET=lo KVCL_SIZE=3 KVCL_RANK=$r KVCL_TIMEOUT=3s
   done
   rc=0
-  here 60 "$tmp/0.out" '^joined' && here 60 "$tmp/1.out" '^joined' && here 60 "$tmp/2.out" '^joined' || rc=1
+  for r in 0 1 2; do
+    here 60 "$tmp/$r.out" '^round 1' || rc=1
+  done
   must "a job to be killed, over $path" [ $rc = 0 ]
-  sleep 0.3
   kill -9 "$(cat "$tmp/1.pid")"
   died=$(date +%s)
   end 1

@@ -156,9 +156,9 @@ for i in range(4):
     assert b" 200 " in said and said.endswith(b"ok\n"), said
 HALF
     kill -STOP "$serve1" # who asks for all ranks waits for it, others do not
-    curl -sS -m 60 -o "$tmp/ranks" "http://$at0/ranks" &
+    curl -sSv -m 60 -o "$tmp/ranks" "http://$at0/ranks" 2>"$tmp/asked" &
     asking=$!
-    sleep 0.5
+    is here 60 "$tmp/asked" '^> GET /ranks'
     is [ "$(curl -sS -m 20 "http://$at0/healthz")" = ok ]
     kill -CONT "$serve1"
     is wait $asking

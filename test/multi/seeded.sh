@@ -1,11 +1,29 @@
 # Sourced, with program set: run N PATH TEST... starts it under mpirun with a seed, each time another; TEST_SEED=N
 # replays (contrib/check sets it). No test named means all. total, which a script calls last, prints the counts of all
-# runs; a run that fails ends the script with them.
+# runs; a run that fails ends the script with them. What a rank writes to stderr goes into a file of its own, which is
+# printed when the run is over: mpirun may drop the last lines of a rank that fails. The file names the status of a rank
+# that fails.
 : "${top_builddir:?}"
 command -v mpirun >/dev/null 2>&1 || { echo "SKIP: no mpirun (Debian: openmpi-bin)"; exit 77; }
 seed=${TEST_SEED:-$(date +%s)}
 runs=$(mktemp -d)
-trap 'rm -rf "$runs"' EXIT
+# Prints what the ranks of the last run have written to stderr.
+rank_errors() {
+  for file in "$runs"/stderr.*; do
+    [ -e "$file" ] || continue
+    cat "$file" >&2
+    rm -f "$file"
+  done
+}
+trap 'rank_errors; rm -rf "$runs"' EXIT
+cat >"$runs/rank" <<'RANK'
+#!/bin/sh
+log=${0%/*}/stderr.${PMIX_RANK:-${OMPI_COMM_WORLD_RANK:-$$}} rc=0
+"$@" 2>>"$log" || rc=$?
+[ $rc = 0 ] || echo "rank ${log##*.} ended with status $rc" >>"$log"
+exit $rc
+RANK
+chmod 700 "$runs/rank"
 
 run() {
   n=$1 path=$2
@@ -14,8 +32,11 @@ run() {
   echo 1 >"$runs/failed"
   net=
   [ "$path" != tcp ] || net=lo
-  { KVCL_PATH=$path KVCL_NET=$net mpirun -n "$n" "$top_builddir/test/multi/$program" --seed "$seed" "$@" &&
-    rm "$runs/failed"; } | tee -a "$runs/log"
+  {
+    KVCL_PATH=$path KVCL_NET=$net mpirun -n "$n" "$runs/rank" "$top_builddir/test/multi/$program" --seed "$seed" "$@" &&
+      rm "$runs/failed"
+  } | tee -a "$runs/log"
+  rank_errors
   seed=$((seed + 1))
   [ ! -e "$runs/failed" ] || { total; exit 1; }
 }

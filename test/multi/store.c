@@ -497,6 +497,7 @@ int main(int argc, char **argv)
     kvcl_req_h req;
     int        i;
 
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a rank that is killed has said what it had done */
     for (i = 1; i + 1 < argc; ++i) {
         if (strcmp(argv[i], "--seed") == 0) {
             w.seed = strtoull(argv[i + 1], NULL, 0);

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { RANKS_MAX = 8, VALUES = 5, ROUNDS = 3, WATCH_MS = 2500, WAIT_S = 60 };
+enum { RANKS_MAX = 8, VALUES = 5, ROUNDS = 3, ROUNDS_AFTER = 4, WAIT_S = 60 };
 
 typedef struct shared {
     _Atomic unsigned ready;
@@ -85,7 +85,7 @@ static int live(const void *arg, int rank)
     world_t      w    = {.seed = job->seed};
     uint8_t      *buf = malloc(10 * MIB);
     kvcl_store_h store;
-    unsigned     i;
+    unsigned     i, after = 0;
 
     KVCL_TRY(kvcl_init(NULL, &w.ctx));
     KVCL_TRY(kvcl_comm_world(w.ctx, &w.comm));
@@ -105,8 +105,8 @@ static int live(const void *arg, int rank)
             }
         }
         ++s->rounds[rank];
-    } while ((atomic_load(&s->struck_ns) == 0) ||
-             (now_ns() < atomic_load(&s->struck_ns) + (WATCH_MS * 1000000ull)));
+        after = (atomic_load(&s->struck_ns) != 0) ? after + 1 : 0;
+    } while (after < ROUNDS_AFTER);
     ++s->ready;
     while (atomic_load(&s->ready) < (unsigned)((2 * size) - 1)) {
         usleep(1000);
