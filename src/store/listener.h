@@ -1,6 +1,6 @@
 /*
- * What the rooms below tell those above: one listener, filled in one place (store.c). So owners, the pool and homes name
- * no function of the second tier, of copies, of events, of repair.
+ * What the rooms below tell those above: one listener, filled in one place (store.c). So owners, the pool and homes
+ * name no function of the second tier, of copies, of events, of repair.
  *
  * All under the engine lock. A function that has nothing to do returns at once; none is NULL.
  */

@@ -59,7 +59,7 @@ static const kvcl_store_listener_t listener = {
     .promote     = promote,
     .got         = kvcl_hot_got,
     .rank_failed   = kvcl_repair_start,
-    .rank_back   = kvcl_owed_start,
+    .rank_back   = kvcl_republish_start,
 };
 
 /* ---- opening ---- */
@@ -391,7 +391,7 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_copies_stop(store);
     kvcl_calls_stop(store);
     kvcl_silence_stop(store);
-    kvcl_owed_stop(store);
+    kvcl_republish_stop(store);
     kvcl_rpcs_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_rpcs_stop(&store->op_rpcs, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);

@@ -1,32 +1,18 @@
 /*
- * The store's inside: one rank's part of a store, and how the files of this room meet.
+ * One rank's part of a store: the state that its rooms share, and the room's state in a context.
  *
- *   store.c          open, close, the room
- *   home/ranks.c     who takes part, who is home to what, where copies go
- *   home/timer.c     doing something later
- *   home/silence.c   which ranks do not answer, and what waits for them
- *   home/call.h      a user's request of several rounds of questions: home/call.c
- *   home/find.h      where keys are: home/find.c
- *   home/ask.h       questions to homes: one message each way, in parallel
- *   home/home_answer.c what this rank answers as a home, and withdrawals it is told of
- *   home/lookup.c    match, exists; reading mapped tables
- *   copy/repair.c    what homes do after a rank has gone
- *   pool/owner.h     caches whose blocks are published here: slots, local index, eviction order
- *   pool/publish.c   listing and removing; pool/publish_own.c: publish, withdraw; pool/owed.c: homes that were silent
- *                    hear of it
- *   pool/pool.h      a pool and its classes: pool.c; pool/blocks.c: alloc, free, pin
- *   copy/put_blocks.c put; copy/chain.c: more copies of it; copy/copy_jobs.c: copies of others' blocks, made here
- *   get/fetch.h      small blocks that come along with a lookup's answer: get/fetch.c
- *   get/get_rounds.c get as a request; get/get_lookup.c: where blocks lie; get/get_now.c: inside the call;
- *                    get/verify.c: checksums off the lock; get/nearest.c: which copy next; get/hedge.c: not
- *                    waiting for a silent rank
- *   get/uses.c       blocks got from others: their owners are told; copy/hot.c: the hot ones are copied here
- *   copy/bcast.c     a prefix for every rank
- *   admin/ops.h      questions about a rank's own part: admin/ops.c; admin/follow.c, admin/list.c
- *   cold/cold.h      the second tier; it names its files
+ *   open.c, store.c  opening and closing; the room
+ *   kinds.h          the table of RPC kinds
+ *   listener.h       what the lower rooms report to the upper ones
+ *   home/            which ranks are homes of which keys; queries to them, and this rank's answers as a home
+ *   pool/            the caches whose blocks are published here, the pool, publishing
+ *   get/             gets, hedges, the checking of checksums, uses
+ *   copy/            puts, copies of blocks of other ranks, moves, repair
+ *   cold/            the second tier
+ *   admin/           requests about one rank's part: lists, events, pins, tenants, statistics
  *
- * Locks: the engine lock, but for what is marked otherwise; lookups in this rank's own table and in mapped ones take
- * none (dir/table.h).
+ * Locks: the engine lock, except where marked. Lookups in this rank's own table and in mapped tables take none
+ * (dir/table.h).
  */
 #ifndef KVCL_STORE_STORE_H
 #define KVCL_STORE_STORE_H
@@ -52,95 +38,96 @@ enum { KVCL_STORE_RCACHES = 12 };
 enum { KVCL_AVOID_SILENT = 1, KVCL_AVOID_EXCLUDED = 2 };
 
 typedef struct kvcl_store_rank {
-    kvcl_peer_t              *peer;       /* NULL: me */
-    _Atomic uint32_t         incarnation; /* 0: gone. Without the lock */
-    _Atomic unsigned         avoided;     /* KVCL_AVOID_*: others are asked first. Without the lock */
-    bool                     doubted;     /* a question is under way that finds out whether it is silent */
-    uint64_t                 quiet_ns;    /* since when it leaves a question unanswered, if it is doubted or silent */
-    uint64_t                 heard_ns;    /* when it last answered such a question */
-    bool                     owed;        /* it has not been told of blocks of mine that it is a home of */
-    bool                     telling;     /* it is being told: pool/owed.c */
-    unsigned                 n_sizes;     /* of blocks that its pool takes; 0: it has none */
+    kvcl_peer_t              *peer;           /* NULL: this rank */
+    _Atomic uint32_t         incarnation;     /* 0: failed or departed. Read without the lock */
+    _Atomic unsigned         avoided;         /* KVCL_AVOID_*: other ranks are preferred. Read without the lock */
+    bool                     checking;        /* a query that finds out whether it is silent is in flight */
+    uint64_t                 silent_since_ns; /* when that query was sent, or the rank was suspected */
+    uint64_t                 answered_ns;     /* when it last answered such a query */
+    bool                     missed;          /* as a home it has missed records: pool/republish.c */
+    bool                     republishing;    /* it is receiving them */
+    unsigned                 n_sizes;         /* block sizes of its pool; 0: it has no pool */
     uint32_t                 sizes[KVCL_SLABS_CLASSES_MAX];
-    bool                     listing;     /* blocks of its tier that it found there may not be listed yet */
-    _Atomic bool             leaving;     /* drained as well, or silent: its copies do not count for a drain of mine */
-    _Atomic int              view_state;  /* KVCL_VIEW_*. Without the lock */
-    kvcl_dir_view_t          view;        /* once MAPPED: immutable until the store is closed */
+    bool                     listing;         /* the blocks that its tier had at the opening may not be listed yet */
+    _Atomic bool             leaving;         /* it drains as well, or is silent: its copies do not count for a drain */
+    _Atomic int              view_state;      /* KVCL_VIEW_*. Read without the lock */
+    kvcl_dir_view_t          view;            /* once MAPPED: immutable until the store is closed */
     kvcl_rregion_t           region;
-    _Atomic(kvcl_rcache_t *) rcaches[KVCL_STORE_RCACHES]; /* mapped caches of it, by id. Without the lock */
+    _Atomic(kvcl_rcache_t *) rcaches[KVCL_STORE_RCACHES]; /* its mapped caches, by id. Read without the lock */
     unsigned                 next_rcache;
 } kvcl_store_rank_t;
 
-/* Who is home to what, among the ranks that take part. */
+/* The homes of all shards, among the ranks that take part. */
 typedef struct kvcl_store_map {
     kvcl_shard_map_t      shards;
-    struct kvcl_store_map *before; /* readers without the lock may still look at it: freed with the store */
+    struct kvcl_store_map *before; /* readers without the lock may still use it: freed with the store */
 } kvcl_store_map_t;
 
 typedef struct kvcl_store_timer kvcl_store_timer_t;
 
 struct kvcl_store {
     kvcl_context_h    ctx;
-    kvcl_comm_h       comm;
+    kvcl_comm_h       comm;        /* the store's own */
     uint64_t          id;          /* the same on all ranks */
-    uint64_t          flags;
+    uint64_t          flags;       /* KVCL_STORE_* of its params */
     uint32_t          me, n_ranks;
     uint16_t          incarnation;
-    const kvcl_store_listener_t *notify; /* the rooms above */
-    _Atomic bool      closing; /* set under the lock, looked at without it, too */
+    const kvcl_store_listener_t *notify; /* the upper rooms */
+    _Atomic bool      closing;     /* set under the lock, read without it as well */
     kvcl_store_rank_t *ranks;
-    uint32_t          replicas;    /* how many copies a put makes if it does not say; agreed */
-    _Atomic(kvcl_store_map_t *) map; /* without the lock */
-    kvcl_store_map_t  *first_map;  /* of all ranks: whoever is a home there has had all entries from the start */
+    uint32_t          replicas;    /* copies that a put makes by default; agreed between all ranks */
+    _Atomic(kvcl_store_map_t *) map; /* read without the lock */
+    kvcl_store_map_t  *first_map;  /* of all ranks; a home in it has received all its entries since the opening */
     /* As a home. */
     kvcl_region_t     *table_region;
     kvcl_dir_table_t  table;
     kvcl_home_t       home;
-    uint16_t          *incarnations; /* for home; 0: gone */
+    uint16_t          *incarnations; /* by rank, for home; 0: failed or departed */
     /* As an owner. */
     kvcl_list_t       owners;      /* kvcl_owner_t.link */
     kvcl_owner_t      *own;        /* of params.cache, or NULL */
     struct kvcl_pool  *pool;       /* or NULL */
-    kvcl_owner_t      *value_pool; /* its first class, which has the blocks of values; or NULL */
-    uint64_t          value_block; /* bytes of a block of values, of my pool or the first rank's; 0: no pools */
-    kvcl_cache_h      stage;       /* of value/value_far.c; NULL: not needed yet */
+    kvcl_owner_t      *value_pool; /* the pool's first class, which has the blocks of values; or NULL */
+    uint64_t          value_block; /* bytes of a block of values, of this pool or the first rank's; 0: no pools */
+    kvcl_cache_h      stage;       /* of value/value_far.c; NULL: not used yet */
     bool              stage_taken;
     struct kvcl_cold  *cold;       /* the pool's second tier, or NULL */
     kvcl_map_t        index;       /* hash of key -> kvcl_owner_node_t, chained */
-    uint64_t          n_published, n_ever, n_evicted;
+    uint64_t          n_published; /* blocks that are published now */
+    uint64_t          n_ever, n_evicted; /* blocks published, and evicted, since the opening */
     /* Operations in flight. */
     kvcl_list_t       publishes;   /* kvcl_publish_t.link */
     kvcl_list_t       copies;      /* kvcl_copy_job_t.link: copy/copy_job.h */
-    size_t            n_copying;   /* blocks in them */
+    size_t            n_copying;   /* blocks in these jobs */
     kvcl_list_t       calls;       /* kvcl_call_t.link: home/call.h */
-    kvcl_list_t       probes;      /* kvcl_rpc_t.link: of suspects, and of ranks that are doubted */
+    kvcl_list_t       probes;      /* kvcl_rpc_t.link: probes of suspects, and checks of ranks that may be silent */
     kvcl_list_t       watched;     /* kvcl_rpc_t.watch_link: home/silence.c */
     kvcl_store_timer_t *silence_timer;
-    kvcl_store_timer_t *owed_timer;
-    uint64_t          owed_cache;  /* where pool/owed.c goes on */
-    uint32_t          owed_slot;
-    kvcl_list_t       op_rpcs;     /* kvcl_rpc_t.link: of cold/relist.c */
-    struct kvcl_repair *repair;    /* NULL until a rank has gone */
-    kvcl_events_t     events;      /* what changed among my blocks */
+    kvcl_store_timer_t *republish_timer;
+    uint64_t          republish_cache; /* the position of the walk of pool/republish.c */
+    uint32_t          republish_slot;
+    kvcl_list_t       op_rpcs;     /* kvcl_rpc_t.link: cold/relist.c */
+    struct kvcl_repair *repair;    /* NULL until a rank fails */
+    kvcl_events_t     events;      /* changes of this rank's blocks */
     kvcl_list_t       followers;   /* follower_t.link: admin/follow.c */
     unsigned          n_followers;
     kvcl_store_timer_t *follow_timer;
-    uint64_t          n_freed;     /* kvcl_store_freed() so often */
+    uint64_t          n_freed;     /* calls of kvcl_store_freed() */
     unsigned          n_room_waiters;
-    uint64_t          n_moved;     /* blocks that others have taken over */
-    uint64_t          n_brought;   /* blocks that came along with a home's answer (fetch.h) */
-    uint64_t          n_copied;    /* of others' blocks, made here */
-    struct kvcl_hot   *hot;        /* NULL: nothing is kept for being hot */
-    struct kvcl_uses  *uses;       /* of others' blocks, to be told to them; NULL: I am alone */
-    bool              draining;    /* takes no copies of others' any more */
-    kvcl_place_t      *places;     /* by rank: of their pools */
-    uint8_t           *place_ok;   /* by rank, while one is chosen */
-    unsigned          ops;
-    kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks of my host, of others: get/hedge.c */
-    _Atomic uint64_t  gets, hits, stale, corrupt, lookups;
+    uint64_t          n_moved;     /* blocks that moved to other ranks */
+    uint64_t          n_brought;   /* blocks that arrived with a home's answer (get/fetch.h) */
+    uint64_t          n_copied;    /* copies of other ranks' blocks, made here */
+    struct kvcl_hot   *hot;        /* counts of blocks that are got often; NULL: not counted */
+    struct kvcl_uses  *uses;       /* uses of other ranks' blocks, to be sent to their owners; NULL: a single rank */
+    bool              draining;    /* accepts no copies of other ranks' blocks */
+    kvcl_place_t      *places;     /* by rank: placement state of its pool */
+    uint8_t           *place_ok;   /* by rank: scratch of a placement */
+    unsigned          ops;         /* operations in flight, and holds */
+    kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks on this host, and on others: get/hedge.c */
+    _Atomic uint64_t  gets, hits, stale, corrupt, lookups; /* blocks */
     _Atomic uint64_t  tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
-    _Atomic uint64_t  local_hits; /* of them, tiers aside: out of my memory */
-    kvcl_list_t       link;        /* the room's stores */
+    _Atomic uint64_t  local_hits;  /* hits in this rank's memory, without the tier */
+    kvcl_list_t       link;        /* kvcl_store_room_t.stores */
 };
 
 /* ---- the ranks (home/ranks.c) ---- */
@@ -176,8 +163,8 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
 void          kvcl_store_maps_free(kvcl_store_h store);
 /** Ranks that could take copies of blocks of this size: how many there are, me not counted. Lock held. */
 unsigned      kvcl_store_places(kvcl_store_h store, uint64_t bytes);
-/** n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: on other hosts than mine and
- * each other's first. Returns how many. Lock held. */
+/** n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: on other hosts than mine
+ * and each other's first. Returns how many. Lock held. */
 unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks);
 /** The same, but the first of them is the nearest: on this host if there is one. It is set in skip[]. Lock held. */
 unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks);
@@ -281,7 +268,7 @@ void kvcl_rpc_answer(kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, kvcl_s
 bool kvcl_copy_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                           size_t len); /* a row of kinds.c */
 /** What is under way here of the key is not kept. */
-void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key);
+void kvcl_copies_discard(kvcl_store_h store, const kvcl_key_t *key);
 void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
 /** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
 kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,
@@ -289,16 +276,16 @@ kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy
 /** How long a rank may take for n blocks of that many bytes. */
 uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
 
-/** Take copies of recs[order[0..n)], of one size, into my own pool, for nobody's answer. source: as what the (only) block
- * is listed, if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
+/** Take copies of recs[order[0..n)], of one size, into my own pool, for nobody's answer. source: as what the (only)
+ * block is listed, if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
 
-/* ---- homes that were silent (pool/owed.c): lock held ---- */
+/* ---- homes that were silent (pool/republish.c): lock held ---- */
 
 /** It answers again: it is told in the background what it should list of mine. */
-void kvcl_owed_start(kvcl_store_h store, uint32_t rank);
-void kvcl_owed_stop(kvcl_store_h store); /* the store is being closed */
+void kvcl_republish_start(kvcl_store_h store, uint32_t rank);
+void kvcl_republish_stop(kvcl_store_h store); /* the store is being closed */
 
 /* ---- repair (copy/repair.c): lock held ---- */
 

@@ -1,30 +1,24 @@
 /*
  * Messages of the store room, as they travel (wire/wire.h says how).
  *
- * DIR_REQUEST goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that one of its keys was removed,
- * or (KVCL_WITHDRAW_CORRUPT, one record) that its copy does not match the record's checksum: the owner checks it.
- * Payloads, by kind:
- *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
- *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
- *   REMOVE_KEYS  n keys                      answer: nothing
- *   FETCH        n keys, bytes of a block (u64)   answer: a LOOKUP_REPLY of dir_wire.h; n bytes: 0, or 1 and more: the
- *                bytes of this location of the key come along; those bytes, a block each, in canonical order
- *   TABLE        nothing                     answer: a region's description (mem/region.h)
- *   COPY         kvcl_copy_head_t, n records of blocks of one size   answer: kvcl_copy_tail_t, n bytes: how many copies
- *                were made
- *   USED         n kvcl_store_use_t: blocks of the asked one that were got   no answer
- *   EVENTS       since, how many, ns to wait (u64 each)   answer: rows (store/admin/rows_wire.h)
- *   LIST         cursor, how many (u64 each)  answer: cursor, newest event (u64 each), rows (as above)
- *   PIN          holder, ns, flags, n (u64 each), n keys  answer: n bytes: pinned, not here, too many
- *   QUOTA        tenant, bytes (u64 each)     answer: nothing
- *   CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed (u64 each)
- *   LEAVE        rank (i64), n (u64), n records  answer: copies given up (u64); rank -1: by key, listed or not
- *   STATS        nothing                      answer: numbers (store/admin/stats_wire.h)
- *   STAGE        n records of blocks in the asked one's tier   answer: n kvcl_stage_got_t
- *   FORGET       n keys that were removed: they leave the tier   answer: nothing
- *   ALL_LISTED   nothing: what my tier held when I came is listed   answer: nothing
- *   LET_GO       n kvcl_stage_got_t: they have been read       no answer
- * An ask whose op is 0 wants no answer. Everything is hostile: counts are checked against the length first.
+ * DIR_REQUEST goes to the home of keys, DIR_ANSWER comes back; WITHDRAW tells an owner that one of its keys was
+ * removed, or (KVCL_WITHDRAW_CORRUPT, one record) that its copy does not match the record's checksum: the owner checks
+ * it. Payloads, by kind: PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload PRESENT
+ * n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_* REMOVE_KEYS  n keys                      answer:
+ * nothing FETCH        n keys, bytes of a block (u64)   answer: a LOOKUP_REPLY of dir_wire.h; n bytes: 0, or 1 and
+ * more: the bytes of this location of the key come along; those bytes, a block each, in canonical order TABLE
+ * nothing                     answer: a region's description (mem/region.h) COPY         kvcl_copy_head_t, n records of
+ * blocks of one size   answer: kvcl_copy_tail_t, n bytes: how many copies were made USED         n kvcl_store_use_t:
+ * blocks of the asked one that were got   no answer EVENTS       since, how many, ns to wait (u64 each)   answer: rows
+ * (store/admin/rows_wire.h) LIST         cursor, how many (u64 each)  answer: cursor, newest event (u64 each), rows (as
+ * above) PIN          holder, ns, flags, n (u64 each), n keys  answer: n bytes: pinned, not here, too many QUOTA
+ * tenant, bytes (u64 each)     answer: nothing CLEAR        tenant, cursor (u64 each)    answer: cursor, copies removed
+ * (u64 each) DISCARD        rank (i64), n (u64), n records  answer: copies given up (u64); rank -1: by key, listed or
+ * not STATS        nothing                      answer: numbers (store/admin/stats_wire.h) STAGE        n records of
+ * blocks in the asked one's tier   answer: n kvcl_stage_got_t FORGET       n keys that were removed: they leave the
+ * tier   answer: nothing ALL_LISTED   nothing: what my tier held when I came is listed   answer: nothing RELEASE
+ * n kvcl_stage_got_t: they have been read       no answer An ask whose op is 0 wants no answer. Everything is hostile:
+ * counts are checked against the length first.
  */
 #ifndef KVCL_STORE_WIRE_H
 #define KVCL_STORE_WIRE_H
@@ -48,7 +42,7 @@ enum {
     KVCL_RPC_PIN         = 18,
     KVCL_RPC_QUOTA       = 19,
     KVCL_RPC_CLEAR       = 20,
-    KVCL_RPC_LEAVE       = 21,
+    KVCL_RPC_DISCARD       = 21,
     KVCL_RPC_STATS       = 22,
     /* Of the owner of a tier (cold/cold.h) */
     KVCL_RPC_STAGE       = 32,
@@ -62,7 +56,7 @@ enum { KVCL_RPC_KEYS_MAX = 4096 }; /* in one ask; a longer list is several */
 
 enum { KVCL_FETCH_MAX = 256 * 1024 }; /* bytes of blocks that one FETCH asks for */
 
-enum { KVCL_STAGE_MAX = 1024 }; /* blocks in one STAGE or LET_GO */
+enum { KVCL_STAGE_MAX = 1024 }; /* blocks in one STAGE or RELEASE */
 
 /* Where a block of the tier has been read to. */
 typedef struct kvcl_stage_got {

@@ -225,7 +225,7 @@ static kvcl_status_t leave(far_put_t *put)
         }
     }
     if (n != 0) {
-        status = kvcl_leave_all(put->store, keys, n, kvcl_deadline_left(put->deadline_ns) + 1);
+        status = kvcl_discard_all(put->store, keys, n, kvcl_deadline_left(put->deadline_ns) + 1);
     }
     free(keys);
     return status;

@@ -95,7 +95,7 @@ kvcl_status_t kvcl_value_leave_old(kvcl_value_work_t *work)
         }
     }
     if (n != 0) {
-        status = kvcl_leave_all(work->put.store, keys, n, kvcl_deadline_left(work->put.deadline_ns) + 1);
+        status = kvcl_discard_all(work->put.store, keys, n, kvcl_deadline_left(work->put.deadline_ns) + 1);
     }
     free(keys);
     return (status == KVCL_OK)

@@ -156,7 +156,7 @@ static void remove_local(run_t *run)
     for (i = 0; !run->store->closing && (i < run->n); ++i) {
         const kvcl_dir_loc_t *loc = &run->recs[i].loc;
         if ((kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &run->recs[i].key) == KVCL_OK) &&
-            (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)run->rank, &removed) ==
+            (kvcl_owner_discard(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)run->rank, &removed) ==
              KVCL_OK)) {
             ++run->store->n_moved;
         }

@@ -86,7 +86,7 @@ static size_t publish_new(kvcl_value_work_t *work)
     kvcl_lock(store->ctx);
     for (i = 0; i < work->n_new; ++i) {
         if (work->instead) {
-            (void)kvcl_leave_key(store, &work->recs[i].key); /* a block that was published here since */
+            (void)kvcl_discard_key(store, &work->recs[i].key); /* a block that was published here since */
         } else {
             kvcl_value_withdraw(store, &work->recs[i].key);
         }

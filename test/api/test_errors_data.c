@@ -425,7 +425,7 @@ START_TEST(store_open_refuses)
         const char         *word;
     } rows[] = {{{.flags = 0x20}, "0x20"},
                 {{.dir_entries = UINT64_C(1) << 40}, "dir_entries"},
-                {{.dram_bytes = 4096}, "blocks of 0"},
+                {{.dram_bytes = 4096}, "block_bytes is 0"},
                 {{.dram_bytes = 4096, .block_bytes = 8192}, "blocks of 8192"},
                 {{.dram_bytes = UINT64_C(1) << 40, .block_bytes = UINT64_C(1) << 33}, "8589934592"},
                 {{.cache = theirs}, "another context"}};
@@ -495,8 +495,8 @@ START_TEST(store_block_calls_refuse)
     REFUSED(INVALID_PARAM, "cache", kvcl_store_withdraw(store, NULL, good_ids, 2));
     REFUSED(INVALID_PARAM, "another context", kvcl_store_withdraw(store, theirs, good_ids, 2));
     REFUSED(OUT_OF_RANGE, "blocks[1] is 8", kvcl_store_withdraw(store, cache, bad_ids, 2));
-    REFUSED(INVALID_PARAM, "without a cache", kvcl_store_alloc(store, 1, &out.id));
-    REFUSED(INVALID_PARAM, "without a cache", kvcl_store_free(store, good_ids, 1));
+    REFUSED(INVALID_PARAM, "no cache of its own", kvcl_store_alloc(store, 1, &out.id));
+    REFUSED(INVALID_PARAM, "no cache of its own", kvcl_store_free(store, good_ids, 1));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_pin_local(NULL, keys, &out.id));
     REFUSED(INVALID_PARAM, "kvcl_store_pin_local", kvcl_store_pin_local(store, NULL, &out.id));
     REFUSED(INVALID_PARAM, "id_p", kvcl_store_pin_local(store, keys, NULL));
@@ -518,7 +518,7 @@ START_TEST(a_managed_cache_refuses)
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_alloc(NULL, 1, &out.id));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_alloc(store, 2, NULL));
     REFUSED(NO_SPACE, "9 blocks", kvcl_store_alloc(store, BLOCKS + 1, (uint32_t *)(void *)out.bytes));
-    REFUSED(INVALID_PARAM, "kvcl_store_alloc() hands",
+    REFUSED(INVALID_PARAM, "kvcl_store_alloc() first",
             kvcl_store_publish(store, keys, 1, cache, good_ids, NULL, &out.req));
     REFUSED(UNSUPPORTED, "has a pool", kvcl_store_put(store, keys, 1, cache, good_ids, NULL, &out.req));
     REFUSED(BAD_LAYOUT, "256 bytes, the pool's 512: open the stores with this size in block_sizes",
@@ -530,7 +530,7 @@ START_TEST(a_managed_cache_refuses)
     REFUSED(BUSY, "published already", kvcl_store_publish(store, keys + 1, 1, cache, &id, NULL, &out.req));
     forget_error();
     ck_assert_int_lt(kvcl_store_free(store, &id, 1), 0);
-    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "not in the caller's hands"));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "is free or published: withdraw"));
     TAKEN(kvcl_store_alloc(store, 1, twice));
     twice[1] = BLOCKS;
     forget_error();

@@ -32,14 +32,16 @@ START_TEST(following_refuses_what_is_wrong_and_says_so)
     REFUSED(INVALID_PARAM, "array of 4", kvcl_store_events(store, 0, 0, 0, NULL, sizeof(*events), 4, &out.n, NULL));
     REFUSED(INVALID_PARAM, "n_p is NULL", kvcl_store_events(store, 0, 0, 0, events, sizeof(*events), 4, NULL, NULL));
     REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_events(store, 0, 0, 0, events, sizeof(*events), 0, &out.n, NULL));
-    REFUSED(UNKNOWN_RANK, "rank 1 of a store over 1", kvcl_store_events(store, 1, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
-    REFUSED(UNKNOWN_RANK, "rank -1", kvcl_store_events(store, -1, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
+    REFUSED(UNKNOWN_RANK, "rank is 1, but the store has ranks 0 to 0",
+            kvcl_store_events(store, 1, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
+    REFUSED(UNKNOWN_RANK, "rank is -1", kvcl_store_events(store, -1, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
     REFUSED(STALE, "rank 0", kvcl_store_events(store, 0, 12, 0, events, sizeof(*events), 4, &out.n, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_list(NULL, 0, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
     REFUSED(INVALID_PARAM, "cursor", kvcl_store_list(store, 0, NULL, items, sizeof(*items), 4, &out.n, NULL, NULL));
     REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_list(store, 0, &cursor, items, sizeof(*items), 0, &out.n, NULL, NULL));
     REFUSED(INVALID_PARAM, "rank 0", kvcl_store_list(store, 0, &odd, items, sizeof(*items), 4, &out.n, NULL, NULL));
-    REFUSED(UNKNOWN_RANK, "rank 3", kvcl_store_list(store, 3, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
+    REFUSED(UNKNOWN_RANK, "rank is 3",
+            kvcl_store_list(store, 3, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
     ck_assert((cursor == 0) && (odd == 7));
     REFUSED(INVALID_PARAM, "the store", kvcl_store_match_all(NULL, world, keys, 2, &out.n, NULL));
     REFUSED(INVALID_PARAM, "hit_p", kvcl_store_match_all(store, world, keys, 2, NULL, NULL));
@@ -58,8 +60,8 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     REFUSED(INVALID_PARAM, "ttl_ns is 0", kvcl_store_pin(store, keys, 2, 1, 0, 0, NULL, NULL));
     REFUSED(INVALID_PARAM, "0x20", kvcl_store_pin(store, keys, 2, 1, SECOND, 0x20, NULL, NULL));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_unpin(store, NULL, 2, 1, NULL));
-    REFUSED(INVALID_PARAM, "tenant 0", kvcl_store_quota(store, 0, 0, 1, NULL));
-    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_store_quota(store, 1, 5, 1, NULL));
+    REFUSED(INVALID_PARAM, "tenant is 0", kvcl_store_quota(store, 0, 0, 1, NULL));
+    REFUSED(UNKNOWN_RANK, "rank is 1", kvcl_store_quota(store, 1, 5, 1, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_quota(NULL, 0, 5, 1, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_clear(NULL, 5, count, NULL));
     REFUSED(UNKNOWN_RANK, "rank 1", kvcl_store_copy(store, keys, 2, 1, 0, out.bytes, NULL));
@@ -69,7 +71,7 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     wait.timeout_ns = KVCL_WAIT_FOREVER;
     REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_drain(store, count, &wait));
     wait.timeout_ns = 0;
-    REFUSED(UNKNOWN_RANK, "rank 9", kvcl_store_rank_stats(store, 9, &stats, NULL));
+    REFUSED(UNKNOWN_RANK, "rank is 9", kvcl_store_rank_stats(store, 9, &stats, NULL));
     REFUSED(INVALID_PARAM, "array of 1", kvcl_store_rank_stats(store, 0, NULL, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_upsert(NULL, keys, 2, cache, good_ids, NULL, &out.req));
     wait.flags = KVCL_PUT_WAIT;
@@ -84,15 +86,15 @@ START_TEST(statistics_refuse_what_is_wrong_and_say_so)
 
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_all_stats(NULL, 1, stats, sizeof(*stats), status, NULL));
     REFUSED(INVALID_PARAM, "array of 1", kvcl_store_all_stats(store, 1, NULL, sizeof(*stats), status, NULL));
-    REFUSED(INVALID_PARAM, "or NULL", kvcl_store_all_stats(store, 1, stats, sizeof(*stats), NULL, NULL));
-    REFUSED(INVALID_PARAM, "2 ranks of a store over 1", kvcl_store_all_stats(store, 2, stats, sizeof(*stats), status,
-                                                                             NULL));
+    REFUSED(INVALID_PARAM, "status is NULL", kvcl_store_all_stats(store, 1, stats, sizeof(*stats), NULL, NULL));
+    REFUSED(INVALID_PARAM, "n is 2, but the store has 1 ranks",
+            kvcl_store_all_stats(store, 2, stats, sizeof(*stats), status, NULL));
     REFUSED(INVALID_PARAM, "stride is 79, 80 to", kvcl_store_all_stats(store, 1, stats, 79, status, NULL));
     REFUSED(INVALID_PARAM, "stride is 8193", kvcl_store_all_stats(store, 1, stats, 8193, status, NULL));
     REFUSED(INVALID_PARAM, "is NULL", kvcl_store_stats(store, NULL));
     REFUSED(INVALID_PARAM, "is NULL", kvcl_context_stats(ctx, NULL));
-    REFUSED(INVALID_PARAM, "0 ranks of a store over 1", kvcl_store_all_stats(store, 0, stats, sizeof(*stats), status,
-                                                                             NULL));
+    REFUSED(INVALID_PARAM, "n is 0, but the store has 1 ranks",
+            kvcl_store_all_stats(store, 0, stats, sizeof(*stats), status, NULL));
 }
 END_TEST
 

@@ -105,7 +105,7 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
     return n * sizeof(got);
 }
 
-/* Questions about a rank's own part, mostly of the right length. CLEAR is of tenants that nobody is, and what LEAVE
+/* Questions about a rank's own part, mostly of the right length. CLEAR is of tenants that nobody is, and what DISCARD
  * names is not there: a rank that may ask may also remove. */
 static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload)
 {
@@ -127,7 +127,7 @@ static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, ui
     case KVCL_RPC_CLEAR:
         words[0] = 1 + (words[0] >> 1);
         break;
-    case KVCL_RPC_LEAVE:
+    case KVCL_RPC_DISCARD:
         words[0] = kvcl_rand_below(rnd, 4) - 1;
         words[1] = n;
         more     = copy_message(rnd, store, payload, (uint32_t)n) - fixed; /* its head is as long */

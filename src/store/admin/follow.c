@@ -1,9 +1,12 @@
 /*
- * Events of blocks: adding them to this rank's ring, and those who follow it.
+ * Events of blocks: adding them to this rank's ring, and serving the ring's followers.
  *
- * A follower asks for what comes after a number. If there is nothing yet its question is kept, at most FOLLOWERS_MAX of
- * them, until something comes (answered PAUSE_NS later, so that a burst is one answer) or its time is over. Nobody is
- * sent anything that was not asked for, and a slow follower costs the ring nothing: it is told that it came too late.
+ * A follower requests the events after a number. If there is none yet, its request is kept (FOLLOWERS_MAX at most)
+ * until an event occurs or its time is over. The answer follows PAUSE_NS after the event, so that a burst is one
+ * answer. Only requests are answered, so a slow follower costs the ring nothing: its next request fails because its
+ * events were overwritten.
+ *
+ * Owns the kept requests (store->followers). Engine lock held, except in the public calls.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -16,9 +19,9 @@
 #include <stdlib.h>
 
 enum { FOLLOWERS_MAX = 256, BATCH = 32 };
-#define PAUSE_NS    (KVCL_NS_PER_MS / 2)
+#define PAUSE_NS      (KVCL_NS_PER_MS / 2)
 #define BUSY_PAUSE_NS (50 * KVCL_NS_PER_MS)
-#define WAIT_MAX_NS (20 * KVCL_NS_PER_SEC) /* of a question that is kept; whoever wants more asks again */
+#define WAIT_MAX_NS   (20 * KVCL_NS_PER_SEC) /* how long a request is kept; a call with more time requests again */
 
 typedef struct events_request {
     uint64_t since;
@@ -26,20 +29,20 @@ typedef struct events_request {
     uint64_t wait_ns;
 } events_request_t;
 
-/* A question that is kept: another rank's, or one of a call of this rank about its own events. */
+/* A kept request: another rank's, or one of a call of this rank about its own events. */
 typedef struct follower {
-    kvcl_list_t        link; /* store->followers */
-    kvcl_store_h       store;
-    kvcl_call_t        *call; /* or NULL, and the next three */
-    kvcl_peer_t        *peer;
-    kvcl_msg_dir_request_t request;
-    events_request_t   what;
-    kvcl_store_timer_t *timer; /* the end of its time */
+    kvcl_list_t            link; /* store->followers */
+    kvcl_store_h           store;
+    kvcl_call_t            *call;   /* a call of this rank; NULL: peer and request are set */
+    kvcl_peer_t            *peer;
+    kvcl_msg_dir_request_t request; /* the header, for the answer */
+    events_request_t       wanted;
+    kvcl_store_timer_t     *timer;  /* fires when the request's time is over */
 } follower_t;
 
 kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
-    kvcl_store_event_t some[BATCH];
+    kvcl_store_event_t batch[BATCH];
     kvcl_status_t      status;
     events_request_t   request;
     size_t             cap = kvcl_rows_room(out->cap, KVCL_EVENT_ROW), n = 0, got, i;
@@ -51,9 +54,9 @@ kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvc
     cap = (request.cap < cap) ? (size_t)request.cap : cap;
     do {
         got    = 0;
-        status = kvcl_events_read(&store->events, request.since + n, some, (cap - n < BATCH) ? cap - n : BATCH, &got);
+        status = kvcl_events_read(&store->events, request.since + n, batch, (cap - n < BATCH) ? cap - n : BATCH, &got);
         for (i = 0; (i < got) && (status == KVCL_OK); ++i) {
-            kvcl_rows_put_event(out->buf, n + i, &some[i]);
+            kvcl_rows_put_event(out->buf, n + i, &batch[i]);
         }
         n += got;
     } while ((status == KVCL_OK) && (got == BATCH));
@@ -65,14 +68,18 @@ kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvc
 /* ---- followers on other ranks: lock held ---- */
 
 static void answer(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
-                   const events_request_t *what)
+                   const events_request_t *wanted)
 {
     kvcl_op_out_t out = {.cap = KVCL_OP_ANSWER_MAX, .buf = kvcl_home_scratch(store->ctx, KVCL_OP_ANSWER_MAX)};
-    kvcl_status_t status = (out.buf != NULL) ? kvcl_op_events(store, what, sizeof(*what), &out) : KVCL_ERR_NO_MEMORY;
+    kvcl_status_t status = KVCL_ERR_NO_MEMORY;
 
+    if (out.buf != NULL) {
+        status = kvcl_op_events(store, wanted, sizeof(*wanted), &out);
+    }
     kvcl_rpc_answer(peer, in, status, out.n, out.buf, (status == KVCL_OK) ? out.len : 0);
 }
 
+/* Answers the kept request, or goes on with its call, and frees it. */
 static void release(follower_t *follower)
 {
     kvcl_list_del(&follower->link);
@@ -81,7 +88,7 @@ static void release(follower_t *follower)
     if (follower->call != NULL) {
         kvcl_call_over(follower->call);
     } else {
-        answer(follower->store, follower->peer, &follower->request, &follower->what);
+        answer(follower->store, follower->peer, &follower->request, &follower->wanted);
     }
     free(follower);
 }
@@ -101,7 +108,7 @@ static void flush(void *arg)
 
     store->follow_timer = NULL;
     kvcl_list_init(&all);
-    kvcl_list_splice_tail(&all, &store->followers); /* whom it lets go may follow again at once */
+    kvcl_list_splice_tail(&all, &store->followers); /* a released follower may follow again at once */
     while (!kvcl_list_is_empty(&all)) {
         release(kvcl_list_head(&all, follower_t, link));
     }
@@ -120,24 +127,25 @@ void kvcl_follow_stop(kvcl_store_h store)
     flush(store);
 }
 
-static bool is_to_wait(const struct kvcl_store *store, const events_request_t *what)
+/* Is the request to be kept, since it has time and no event is newer? */
+static bool must_wait(const struct kvcl_store *store, const events_request_t *wanted)
 {
-    return (what->wait_ns != 0) && (what->since == store->events.newest) && (store->events.ring != NULL);
+    return (wanted->wait_ns != 0) && (wanted->since == store->events.newest) && (store->events.ring != NULL);
 }
 
 /* NULL: no memory. */
-static follower_t *keep(kvcl_store_h store, const events_request_t *what, kvcl_call_t *call)
+static follower_t *keep(kvcl_store_h store, const events_request_t *wanted, kvcl_call_t *call)
 {
     follower_t *follower = calloc(1, sizeof(*follower));
 
     if (follower == NULL) {
         return NULL;
     }
-    follower->store = store;
-    follower->what  = *what;
-    follower->call  = call;
-    follower->timer = kvcl_store_timer_start(store, (what->wait_ns < WAIT_MAX_NS) ? what->wait_ns : WAIT_MAX_NS,
-                                             time_over, follower);
+    follower->store  = store;
+    follower->wanted = *wanted;
+    follower->call   = call;
+    follower->timer  = kvcl_store_timer_start(store, (wanted->wait_ns < WAIT_MAX_NS) ? wanted->wait_ns : WAIT_MAX_NS,
+                                              time_over, follower);
     if (follower->timer == NULL) {
         free(follower);
         return NULL;
@@ -150,26 +158,26 @@ static follower_t *keep(kvcl_store_h store, const events_request_t *what, kvcl_c
 bool kvcl_follow_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                             size_t len)
 {
-    events_request_t what;
-    follower_t   *follower;
-    bool         waits;
+    events_request_t wanted;
+    follower_t       *follower;
+    bool             waits;
 
-    if (len != sizeof(what)) {
+    if (len != sizeof(wanted)) {
         return false;
     }
-    memcpy(&what, data, sizeof(what));
-    waits = is_to_wait(store, &what);
+    memcpy(&wanted, data, sizeof(wanted));
+    waits = must_wait(store, &wanted);
     if (waits && (store->n_followers >= FOLLOWERS_MAX)) {
-        kvcl_rpc_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* or it would ask all the time */
+        kvcl_rpc_answer(peer, in, KVCL_ERR_BUSY, 0, NULL, 0); /* an empty answer would make it request at once again */
         return true;
     }
-    follower = waits ? keep(store, &what, NULL) : NULL;
+    follower = waits ? keep(store, &wanted, NULL) : NULL;
     if (follower == NULL) {
-        answer(store, peer, in, &what);
+        answer(store, peer, in, &wanted);
         return true;
     }
-    follower->peer = peer;
-    follower->request  = *in;
+    follower->peer    = peer;
+    follower->request = *in;
     return true;
 }
 
@@ -194,17 +202,17 @@ void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind
 
 /* ---- following ---- */
 
-/* One call: questions until there is something, or its wait is over. */
+/* One call: requests until an event arrives, or its wait is over. */
 typedef struct events_call {
     kvcl_op_t          op;
     uint32_t           rank;
     uint64_t           since;
     uint64_t           wait_until_ns;
     bool               over;
-    kvcl_store_timer_t *pause; /* the rank has too many followers: until it is asked again */
-    follower_t         *mine;  /* it waits for events of this rank */
+    kvcl_store_timer_t *pause;  /* the rank has too many followers: fires when it is requested again */
+    follower_t         *local;  /* the call's own kept request, if it waits for events of this rank */
     kvcl_status_t      status;
-    kvcl_store_event_t *events; /* the caller's, as are the next three */
+    kvcl_store_event_t *events; /* the caller's, like the next three */
     size_t             stride;
     size_t             cap;
     size_t             *n_p;
@@ -227,7 +235,7 @@ static void pause_call(events_call_t *call)
     call->op.call.outstanding += (call->pause != NULL) ? 1 : 0;
 }
 
-static void give(const events_call_t *call, const kvcl_rows_t *rows)
+static void write_result(const events_call_t *call, const kvcl_rows_t *rows)
 {
     kvcl_store_event_t event;
     size_t             i;
@@ -255,9 +263,9 @@ static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
         status = KVCL_ERR_PROTOCOL;
     }
     if (status == KVCL_OK) {
-        give(call, &rows);
+        write_result(call, &rows);
     }
-    if (status == KVCL_ERR_BUSY) { /* until its wait was over */
+    if (status == KVCL_ERR_BUSY) { /* and the call's wait is over */
         *call->n_p = 0;
         status     = KVCL_OK;
     }
@@ -267,20 +275,20 @@ static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
 
 static bool next(kvcl_call_t *base)
 {
-    events_call_t *call = kvcl_container_of(base, events_call_t, op.call);
-    uint64_t      left  = kvcl_deadline_left(call->wait_until_ns);
-    events_request_t request   = {.since = call->since, .cap = call->cap,
-                           .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
+    events_call_t    *call   = kvcl_container_of(base, events_call_t, op.call);
+    uint64_t         left    = kvcl_deadline_left(call->wait_until_ns);
+    events_request_t request = {.since = call->since, .cap = call->cap,
+                                .wait_ns = (left < WAIT_MAX_NS) ? left : WAIT_MAX_NS};
 
-    call->mine = NULL;
+    call->local = NULL;
     if (call->over) {
         return false;
     }
-    if ((call->rank == base->store->me) && is_to_wait(base->store, &request)) {
-        call->mine = keep(base->store, &request, base);
-        base->outstanding += (call->mine != NULL) ? 1 : 0;
+    if ((call->rank == base->store->me) && must_wait(base->store, &request)) {
+        call->local = keep(base->store, &request, base);
+        base->outstanding += (call->local != NULL) ? 1 : 0;
     }
-    if (call->mine == NULL) {
+    if (call->local == NULL) {
         kvcl_op_rpc(&call->op, call->rank, KVCL_RPC_EVENTS, &request, sizeof(request), 0, request.wait_ns);
     }
     return true;
@@ -293,9 +301,9 @@ static void halt(kvcl_call_t *base)
     if (call->pause != NULL) {
         kvcl_store_timer_stop(call->pause);
         after_pause(call);
-    } else if (call->mine != NULL) {
-        release(call->mine);
-        call->mine = NULL;
+    } else if (call->local != NULL) {
+        release(call->local);
+        call->local = NULL;
     }
 }
 
@@ -328,7 +336,7 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t
     }
     call = malloc(sizeof(*call));
     if (call == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a question", kvcl_call_name(id));
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a request", kvcl_call_name(id));
     }
     *call = (events_call_t){.op = {.call = {.next = next, .end = end, .halt = halt}, .answered = on_events},
                             .rank = (uint32_t)rank, .since = since, .wait_until_ns = kvcl_deadline_after(wait_ns),

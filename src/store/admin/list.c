@@ -1,8 +1,10 @@
 /*
- * What a rank holds, page by page: of itself, and for others who ask.
+ * Lists of the blocks that a rank holds, page by page, for the rank itself and for other ranks.
  *
- * A cursor is the number of a cache (plus 1) and a slot of it; caches are walked by number, so one that comes or goes
- * meanwhile disturbs no other. A page looks at SLOTS_MAX slots at most, since the lock is held.
+ * A cursor is the number of a cache (plus 1) and a slot of it. Caches are walked by number, so a cache that is attached
+ * or detached meanwhile affects no other. A page covers SLOTS_MAX slots at most, since the lock is held.
+ *
+ * Owns nothing. Engine lock held, except in the public calls.
  */
 #include "config.h"
 #include "base/error.h"
@@ -33,7 +35,7 @@ static kvcl_store_item_t item_of(const kvcl_owner_t *owner, uint32_t slot)
                                .tenant = kvcl_owner_tenant(owner, slot)};
 }
 
-/* Lock held. Into rows at buf. */
+/* Lock held. Writes the next page as rows to buf; returns their number. */
 static size_t page(kvcl_store_h store, uint64_t *cursor, uint8_t *buf, size_t cap)
 {
     uint64_t     cache = (*cursor != 0) ? (*cursor >> 32) - 1 : 0, slot = *cursor & UINT32_MAX;
@@ -61,9 +63,9 @@ static size_t page(kvcl_store_h store, uint64_t *cursor, uint8_t *buf, size_t ca
 
 kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
-    list_head_t head = {.seq = store->events.newest};
+    list_head_t    head = {.seq = store->events.newest};
     list_request_t request;
-    size_t      cap = kvcl_rows_room(out->cap - sizeof(head), KVCL_ITEM_ROW), n;
+    size_t         cap = kvcl_rows_room(out->cap - sizeof(head), KVCL_ITEM_ROW), n;
 
     if (len != sizeof(request)) {
         return KVCL_ERR_PROTOCOL;
@@ -81,7 +83,7 @@ kvcl_status_t kvcl_op_list(kvcl_store_h store, const void *in, size_t len, kvcl_
     return KVCL_OK;
 }
 
-/* ---- asking ---- */
+/* ---- the requesting rank ---- */
 
 typedef struct list_call {
     kvcl_op_t         op;
@@ -89,14 +91,14 @@ typedef struct list_call {
     uint32_t          rank;
     list_request_t    request;
     kvcl_status_t     status;
-    uint64_t          *cursor; /* the caller's, as are the next four */
+    uint64_t          *cursor; /* the caller's, like the next four */
     kvcl_store_item_t *items;
     size_t            stride;
     size_t            *n_p;
     uint64_t          *seq_p;
 } list_call_t;
 
-static void give(const list_call_t *call, const kvcl_rows_t *rows)
+static void write_result(const list_call_t *call, const kvcl_rows_t *rows)
 {
     kvcl_store_item_t item;
     size_t            i;
@@ -123,7 +125,7 @@ static void on_page(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t st
     }
     if (status == KVCL_OK) {
         memcpy(&head, data, sizeof(head));
-        give(call, &rows);
+        write_result(call, &rows);
         *call->cursor = head.cursor;
         if (call->seq_p != NULL) {
             *call->seq_p = head.seq;
@@ -173,7 +175,7 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_s
     }
     call = malloc(sizeof(*call));
     if (call == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a question", kvcl_call_name(id));
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a request", kvcl_call_name(id));
     }
     *call = (list_call_t){.op = {.call = {.next = next, .end = end}, .answered = on_page}, .rank = (uint32_t)rank,
                           .request = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items,

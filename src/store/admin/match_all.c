@@ -1,6 +1,6 @@
 /*
- * match over a group: each rank looks for its own keys, then one all-gather of 16 bytes a rank, so that all come to the
- * same number, or to the same error.
+ * match over a group: each rank matches its own keys, then one all-gather of 16 bytes a rank follows, so that all ranks
+ * return the same number, or the same error. Owns nothing; no lock.
  */
 #include "config.h"
 #include "base/error.h"
@@ -16,7 +16,7 @@ typedef struct found {
     int64_t  status;
 } found_t;
 
-/* The least of all; an error of any rank is everybody's. */
+/* The least number of all ranks; an error of one rank is the error of every rank. */
 static kvcl_status_t least(const found_t *all, int size, size_t *hit_p)
 {
     uint64_t hit = UINT64_MAX;
@@ -70,13 +70,14 @@ kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const k
         return status;
     }
     if (comm->inter || (comm->ctx != store->ctx)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: an inter-communicator, or of another context");
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_match_all: comm is an inter-communicator, or belongs to "
+                         "another context than the store");
     }
     all = calloc((size_t)comm->size, sizeof(*all));
     if (all == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_match_all: no memory for %d ranks", comm->size);
     }
-    mine.status = kvcl_store_match(store, keys, n, &hit, params); /* if it fails the others must hear of it */
+    mine.status = kvcl_store_match(store, keys, n, &hit, params); /* a failure takes part in the all-gather */
     mine.hit    = hit;
     all[0]      = mine;
     status      = (comm->size > 1) ? gather(comm, &mine, all, &p) : KVCL_OK;

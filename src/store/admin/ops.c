@@ -1,6 +1,8 @@
 /*
- * Questions about a rank's own part (ops.h): answering, and asking. The asking side is a call (home/call.h), which ends
- * by its deadline at the latest.
+ * Requests about a rank's own part of the store (ops.h): serving and sending them. The sending side is a call
+ * (home/call.h), which ends by its deadline at the latest.
+ *
+ * Owns nothing. Engine lock held, except in the functions that block.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -25,7 +27,7 @@ bool kvcl_op_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
     return true;
 }
 
-/* ---- asking ---- */
+/* ---- sending ---- */
 
 static void answer(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
@@ -63,7 +65,8 @@ void kvcl_op_rpc(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, siz
         return;
     }
     if ((store->incarnations[rank] == 0) || kvcl_store_excludes(store, rank)) {
-        answer(op, rank, tag, (store->incarnations[rank] == 0) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE, NULL, 0);
+        answer(op, rank, tag, (store->incarnations[rank] == 0) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE, NULL,
+               0);
         return;
     }
     rpc = kvcl_rpc_new(store, rank, kind, len);
@@ -86,20 +89,21 @@ void kvcl_op_rpc(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, siz
 kvcl_status_t kvcl_op_check_rank(kvcl_store_h store, int rank, const char *call)
 {
     return ((rank < 0) || ((uint32_t)rank >= store->n_ranks))
-               ? kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d of a store over %u", call, rank, store->n_ranks)
+               ? kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank is %d, but the store has ranks 0 to %u", call, rank,
+                           store->n_ranks - 1)
                : KVCL_OK;
 }
 
-/* ---- one round, waited for ---- */
+/* ---- one blocking round ---- */
 
 typedef struct round {
     kvcl_op_t     op;
     bool          requested;
     uint8_t       kind;
-    uint32_t      first, n; /* ranks */
+    uint32_t      first, n; /* the ranks first to first + n - 1 */
     const void    *in;
     size_t        len;
-    kvcl_op_out_t *outs;    /* n; so is status */
+    kvcl_op_out_t *outs;    /* n of each, the caller's */
     kvcl_status_t *status;
 } round_t;
 
@@ -120,7 +124,7 @@ static void on_round(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t s
     round->status[tag] = status;
 }
 
-/* The others first: they answer while this rank answers itself. */
+/* The other ranks first: they answer while this rank makes its own answer. */
 static bool query_round(kvcl_call_t *call)
 {
     round_t  *round = kvcl_container_of(call, round_t, op.call);
@@ -141,7 +145,7 @@ static bool query_round(kvcl_call_t *call)
     return true;
 }
 
-/* Each rank has its status; a question that was not even posted ends as the call does. */
+/* Each rank has its own status, so a deadline is no failure of the round. */
 static kvcl_status_t end_round(kvcl_call_t *call)
 {
     return (call->stopped == KVCL_ERR_TIMED_OUT) ? KVCL_OK : call->stopped;
@@ -153,12 +157,12 @@ static kvcl_status_t run_round(kvcl_store_h store, round_t with, uint64_t timeou
     round_t            *round = malloc(sizeof(*round));
 
     if (round == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", name, with.n);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for requests to %u ranks", name, with.n);
     }
-    *round                  = with;
-    round->op.answered      = on_round;
-    round->op.call.next     = query_round;
-    round->op.call.end      = end_round;
+    *round              = with;
+    round->op.answered  = on_round;
+    round->op.call.next = query_round;
+    round->op.call.end  = end_round;
     return kvcl_call_run(&round->op.call, store, name, &p);
 }
 
@@ -183,14 +187,15 @@ kvcl_status_t kvcl_op_why(kvcl_call_t *call, kvcl_status_t status, int rank)
         kvcl_req_why(&call->req, "rank %d no longer takes part in the store", rank);
         break;
     case KVCL_ERR_UNREACHABLE:
-        kvcl_req_why(&call->req, "rank %d is excluded here; kvcl_store_exclude(store, %d, 0) takes it back", rank,
+        kvcl_req_why(&call->req, "rank %d is excluded here: kvcl_store_exclude(store, %d, 0) admits it again", rank,
                      rank);
         break;
     case KVCL_ERR_TIMED_OUT:
-        kvcl_req_why(&call->req, "rank %d does not answer; it was asked in vain, or the deadline is too short", rank);
+        kvcl_req_why(&call->req, "rank %d did not answer in time: it is stopped or busy, or the deadline is too short",
+                     rank);
         break;
     case KVCL_ERR_PROTOCOL:
-        kvcl_req_why(&call->req, "rank %d gave an answer that makes no sense", rank);
+        kvcl_req_why(&call->req, "rank %d sent a malformed answer: check that all ranks run the same version", rank);
         break;
     default:
         if (status < 0) {

@@ -1,5 +1,8 @@
 /*
- * Pins across ranks: find the copies, tell each rank that has some (ops.h), which pins them in its owners (pins.h).
+ * Pins across ranks: find the copies, then send each rank that holds some a request (ops.h), by which it pins them in
+ * its owners (pins.h).
+ *
+ * Owns nothing. The serving functions and the steps of a call hold the engine lock; the public calls take none.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -14,7 +17,7 @@
 
 enum { KEYS_MAX = 1024, UNPIN = 0x100 };
 
-/* What a rank did with a key. */
+/* A rank's result for a key. */
 enum { PIN_NONE = 0, PIN_DONE = 1, PIN_FULL = 2 };
 
 typedef struct pin_request {
@@ -70,18 +73,18 @@ kvcl_status_t kvcl_op_pin(kvcl_store_h store, const void *in, size_t len, kvcl_o
     return KVCL_OK;
 }
 
-/* ---- whoever wants them pinned ---- */
+/* ---- the requesting rank ---- */
 
-/* One call: some keys at a time, first where they are, then each rank that holds some, all at once. */
+/* One call. It handles KEYS_MAX keys at a time: it finds their copies, then requests pins of all holders at once. */
 typedef struct pin {
     kvcl_op_t     op;
     kvcl_find_t   find;
     pin_request_t request;
-    bool          requested;    /* the ranks, about the keys from at on */
-    bool          any_silent;
-    size_t        n, at, m; /* keys; those under way are at to at + m - 1 */
-    kvcl_status_t first;    /* what went wrong first */
-    uint8_t       *user;    /* copies of each key, or NULL */
+    bool          requested;  /* requests for the current keys were sent */
+    bool          any_silent; /* a rank did not answer in time */
+    size_t        n, at, m;   /* keys; the current ones are at to at + m - 1 */
+    kvcl_status_t first;      /* the first failure */
+    uint8_t       *user;      /* the caller's count of pinned copies of each key, or NULL */
     kvcl_found_t  found[KEYS_MAX];
     uint8_t       flags[KEYS_MAX];
     uint8_t       copies[KEYS_MAX];
@@ -102,7 +105,7 @@ static bool holds(const kvcl_found_t *found, uint32_t rank)
     return false;
 }
 
-/* What a rank does not do is not counted. */
+/* Counts the pins that the rank has made. */
 static void on_pinned(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
     pin_t         *pin  = kvcl_container_of(op, pin_t, op);
@@ -111,7 +114,7 @@ static void on_pinned(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
 
     (void)tag;
     pin->any_silent = pin->any_silent || (status == KVCL_ERR_TIMED_OUT);
-    for (i = 0; (status == KVCL_OK) && (i < pin->m); ++i) { /* in the order of the question */
+    for (i = 0; (status == KVCL_OK) && (i < pin->m); ++i) { /* in the order of the request */
         if (holds(&pin->found[i], rank) && (at < len)) {
             pin->copies[i] = (uint8_t)(pin->copies[i] + ((done[at] == PIN_DONE) ? 1 : 0));
             pin->full[i]   = pin->full[i] || (done[at] == PIN_FULL);
@@ -120,7 +123,7 @@ static void on_pinned(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
     }
 }
 
-static void query_rank(pin_t *pin, uint32_t rank)
+static void request_pins(pin_t *pin, uint32_t rank)
 {
     const kvcl_key_t *keys = pin->keys + pin->at;
     size_t           i;
@@ -138,24 +141,24 @@ static void query_rank(pin_t *pin, uint32_t rank)
     }
 }
 
-/* The next keys: what is known of them without asking. */
-static void begin_some(pin_t *pin)
+/* Starts the next keys: reads the copies that are known without a query. */
+static void begin_batch(pin_t *pin)
 {
     kvcl_store_h store = pin->op.call.store;
-    bool         request;
+    bool         query;
 
-    pin->m     = (pin->n - pin->at < KEYS_MAX) ? pin->n - pin->at : KEYS_MAX;
+    pin->m         = (pin->n - pin->at < KEYS_MAX) ? pin->n - pin->at : KEYS_MAX;
     pin->requested = false;
     memset(pin->found, 0, sizeof(pin->found));
     memset(pin->copies, 0, sizeof(pin->copies));
     memset(pin->full, 0, sizeof(pin->full));
     kvcl_find_free(&pin->find);
-    (void)kvcl_find_here(store, pin->keys + pin->at, pin->m, false, pin->flags, pin->found, &request);
+    (void)kvcl_find_here(store, pin->keys + pin->at, pin->m, false, pin->flags, pin->found, &query);
     pin->find = (kvcl_find_t){.call = &pin->op.call, .keys = pin->keys + pin->at, .n = pin->m, .flags = pin->flags,
                               .found = pin->found};
 }
 
-static void end_some(pin_t *pin)
+static void end_batch(pin_t *pin)
 {
     kvcl_status_t status = pin->find.status;
     size_t        i;
@@ -168,9 +171,9 @@ static void end_some(pin_t *pin)
     if ((status != KVCL_OK) && (pin->find.status == KVCL_OK)) {
         kvcl_req_why(&pin->op.call.req, "key %016llx... (number %zu of %zu) could not be pinned: %s",
                      kvcl_key_prefix(&pin->keys[pin->at + i - 1]), pin->at + i - 1, pin->n,
-                     (status == KVCL_ERR_NO_SPACE) ? "7/8 of a rank's blocks are pinned hard, or there are too many "
+                     (status == KVCL_ERR_NO_SPACE) ? "7/8 of a rank's blocks have hard pins, or there are too many "
                                                      "pins: unpin some"
-                     : (status == KVCL_ERR_TIMED_OUT) ? "a rank that may hold it does not answer"
+                     : (status == KVCL_ERR_TIMED_OUT) ? "a rank that may hold it does not answer: try again later"
                                                       : "no rank holds a copy that the store manages: put it");
     }
     pin->first = (pin->first == KVCL_OK) ? status : pin->first;
@@ -188,7 +191,7 @@ static bool next(kvcl_call_t *call)
 
     while ((pin->at < pin->n) || (pin->m != 0)) {
         if (pin->m == 0) {
-            begin_some(pin);
+            begin_batch(pin);
         }
         if (!pin->requested && kvcl_find_round(&pin->find)) {
             return true;
@@ -196,11 +199,11 @@ static bool next(kvcl_call_t *call)
         if (!pin->requested && (pin->find.status == KVCL_OK)) {
             pin->requested = true;
             for (rank = 0; rank < call->store->n_ranks; ++rank) {
-                query_rank(pin, rank);
+                request_pins(pin, rank);
             }
             return true;
         }
-        end_some(pin);
+        end_batch(pin);
     }
     return false;
 }
@@ -209,8 +212,8 @@ static kvcl_status_t end(kvcl_call_t *call)
 {
     pin_t *pin = kvcl_container_of(call, pin_t, op.call);
 
-    if (pin->m != 0) { /* stopped: what was done is told all the same */
-        end_some(pin);
+    if (pin->m != 0) { /* stopped: the pins made so far are reported */
+        end_batch(pin);
     }
     return (call->stopped != KVCL_OK) ? call->stopped : pin->first;
 }
@@ -231,7 +234,7 @@ static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
     if (pin == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", kvcl_call_name(id), n);
     }
-    pin->request          = *request;
+    pin->request      = *request;
     pin->n            = n;
     pin->user         = copies;
     pin->op.answered  = on_pinned;
@@ -253,8 +256,10 @@ static kvcl_status_t check_pin(kvcl_store_h store, const kvcl_key_t *keys, size_
     kvcl_status_t status = kvcl_store_check(store, keys, n, kvcl_call_name(id));
 
     if ((status == KVCL_OK) && ((ttl_ns == 0) || ((flags & ~KVCL_PIN_SOFT) != 0))) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: ttl_ns is 0, or unknown flags 0x%llx", kvcl_call_name(id),
-                           (unsigned long long)flags);
+        status = (ttl_ns == 0) ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: ttl_ns is 0: give the time that the pin lasts",
+                                           kvcl_call_name(id))
+                               : kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: flags are 0x%llx, but only KVCL_PIN_SOFT is "
+                                           "known", kvcl_call_name(id), (unsigned long long)flags);
     }
     return (status == KVCL_OK) ? kvcl_xfer_params(params, id, p) : status;
 }
@@ -289,8 +294,8 @@ kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t 
 static kvcl_status_t unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
                            const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    pin_request_t      request    = {.holder = holder, .flags = UNPIN};
-    kvcl_status_t      status = kvcl_store_check(store, keys, n, kvcl_call_name(id));
+    pin_request_t      request = {.holder = holder, .flags = UNPIN};
+    kvcl_status_t      status  = kvcl_store_check(store, keys, n, kvcl_call_name(id));
     kvcl_xfer_params_t p;
 
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, id, &p) : status;
@@ -317,7 +322,7 @@ kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t 
                              uint64_t deadline_ns)
 {
     pin_request_t      request = {.holder = holder, .ttl_ns = ttl_ns, .flags = (ttl_ns == 0) ? UNPIN : 0};
-    kvcl_xfer_params_t p   = {.size = sizeof(p), .timeout_ns = kvcl_deadline_left(deadline_ns) + 1};
+    kvcl_xfer_params_t p       = {.size = sizeof(p), .timeout_ns = kvcl_deadline_left(deadline_ns) + 1};
     kvcl_req_h         req;
     kvcl_status_t      status = post(store, keys, n, &request, NULL, &p, KVCL_CALL_STORE_PUT_VALUES, &req);
 

@@ -1,5 +1,5 @@
 /*
- * Packing and unpacking of events and listed blocks (rows_wire.h). Owns nothing.
+ * Packing and unpacking of events and listed blocks (rows_wire.h). Owns nothing; pure.
  */
 #include "config.h"
 #include "store/admin/rows_wire.h"
@@ -63,8 +63,8 @@ bool kvcl_rows_open(const void *buf, size_t len, kvcl_rows_t *rows)
     return kvcl_rd_done(&rd);
 }
 
-/* A row as this version has it. */
-static void take_row(const kvcl_rows_t *rows, size_t i, uint8_t *row, size_t bytes)
+/* Copies row i, cut or padded with zeros to the bytes that this version knows. */
+static void read_row(const kvcl_rows_t *rows, size_t i, uint8_t *row, size_t bytes)
 {
     memset(row, 0, bytes);
     memcpy(row, rows->at + (i * rows->bytes), (rows->bytes < bytes) ? rows->bytes : bytes);
@@ -75,7 +75,7 @@ void kvcl_rows_event(const kvcl_rows_t *rows, size_t i, kvcl_store_event_t *even
     uint8_t   row[KVCL_EVENT_ROW];
     kvcl_rd_t rd;
 
-    take_row(rows, i, row, sizeof(row));
+    read_row(rows, i, row, sizeof(row));
     kvcl_rd_init(&rd, row, sizeof(row));
     event->seq  = kvcl_rd_u64(&rd);
     event->kind = kvcl_rd_u32(&rd);
@@ -91,7 +91,7 @@ void kvcl_rows_item(const kvcl_rows_t *rows, size_t i, kvcl_store_item_t *item)
     uint8_t   row[KVCL_ITEM_ROW];
     kvcl_rd_t rd;
 
-    take_row(rows, i, row, sizeof(row));
+    read_row(rows, i, row, sizeof(row));
     kvcl_rd_init(&rd, row, sizeof(row));
     kvcl_rd_copy(&rd, item->key.bytes, sizeof(item->key.bytes));
     item->tenant = kvcl_rd_u64(&rd);

@@ -1,5 +1,8 @@
 /*
- * Statistics: of this rank's part, and of other ranks' by a question (ops.h), whose answer is packed (stats_wire.h).
+ * Statistics of this rank's part of a store, and of other ranks' parts by a request (ops.h) whose answer is packed
+ * (stats_wire.h).
+ *
+ * Owns nothing. Counters are atomic or read under the engine lock.
  */
 #include "config.h"
 #include "base/error.h"
@@ -96,20 +99,20 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
     return KVCL_OK;
 }
 
-/* ---- of other ranks ---- */
+/* ---- other ranks ---- */
 
-/* One rank's, or all: stats and status at place i are of rank first + i. */
+/* The statistics of one rank, or of all: stats and status at index i are those of rank first + i. */
 typedef struct stats_call {
     kvcl_op_t          op;
     bool               requested;
     uint32_t           first, n;
     kvcl_store_stats_t *stats;
-    size_t             stride;  /* of all; 0: one, which says its size */
-    kvcl_status_t      *status; /* of all, or NULL: the one rank's is the request's */
-    kvcl_status_t      one;
+    size_t             stride;  /* bytes from one element to the next; 0: a single struct with its own size */
+    kvcl_status_t      *status; /* n; NULL: a single rank, whose status is the request's */
+    kvcl_status_t      one;     /* the single rank's */
 } stats_call_t;
 
-static void give(stats_call_t *call, uint32_t at, kvcl_store_stats_t *now)
+static void write_stats(stats_call_t *call, uint32_t at, kvcl_store_stats_t *now)
 {
     if (call->stride == 0) {
         kvcl_struct_out(call->stats, now, sizeof(*now));
@@ -130,7 +133,7 @@ static void on_stats(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t s
         status = KVCL_ERR_PROTOCOL;
     }
     if (status == KVCL_OK) {
-        give(call, at, &now);
+        write_stats(call, at, &now);
     }
     *((call->status != NULL) ? &call->status[at] : &call->one) = status;
 }
@@ -150,7 +153,7 @@ static bool next(kvcl_call_t *base)
     return true;
 }
 
-/* Of many ranks each has its own status, also where the call's time was over. */
+/* With several ranks each has its own status, also when the call's deadline has passed. */
 static kvcl_status_t end(kvcl_call_t *base)
 {
     stats_call_t *call = kvcl_container_of(base, stats_call_t, op.call);
@@ -175,7 +178,7 @@ static kvcl_status_t post(kvcl_store_h store, const stats_call_t *with, const kv
     }
     call = malloc(sizeof(*call));
     if (call == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", kvcl_call_name(id), with->n);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for requests to %u ranks", kvcl_call_name(id), with->n);
     }
     *call              = *with;
     call->op.answered  = on_stats;
@@ -183,7 +186,7 @@ static kvcl_status_t post(kvcl_store_h store, const stats_call_t *with, const kv
     call->op.call.end  = end;
     call->one          = KVCL_ERR_TIMED_OUT;
     for (i = 0; (call->status != NULL) && (i < call->n); ++i) {
-        give(call, i, &none);
+        write_stats(call, i, &none);
     }
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), &p, req_p);
 }
@@ -227,9 +230,12 @@ static kvcl_status_t all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t 
     if (result == KVCL_OK) {
         result = kvcl_stride_check(stride, STATS_FIRST, "kvcl_store_stats_t", kvcl_call_name(id));
     }
-    if ((result == KVCL_OK) && ((n != store->n_ranks) || (status == NULL))) {
-        result = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu ranks of a store over %u, or NULL", kvcl_call_name(id), n,
+    if ((result == KVCL_OK) && (n != store->n_ranks)) {
+        result = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: n is %zu, but the store has %u ranks", kvcl_call_name(id), n,
                            store->n_ranks);
+    }
+    if ((result == KVCL_OK) && (status == NULL)) {
+        result = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: status is NULL", kvcl_call_name(id));
     }
     return (result == KVCL_OK) ? post(store, &with, params, id, req_p) : result;
 }

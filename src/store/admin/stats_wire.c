@@ -1,5 +1,5 @@
 /*
- * Packing and unpacking of statistics (stats_wire.h), by two tables of offsets. Owns nothing.
+ * Packing and unpacking of statistics (stats_wire.h) by two tables of offsets. Owns nothing; pure.
  */
 #include "config.h"
 #include "store/admin/stats_wire.h"
@@ -46,7 +46,7 @@ size_t kvcl_stats_pack(const kvcl_store_stats_t *stats, void *buf, size_t cap)
     return kvcl_wr_ok(&wr) ? kvcl_wr_len(&wr) : 0;
 }
 
-/* A row of n numbers, those that are known to where they belong. */
+/* Reads a row of n numbers; the first `known` of them go to to + at[i]. */
 static void read_row(kvcl_rd_t *rd, size_t n, const size_t *at, size_t known, void *to)
 {
     uint64_t value;

@@ -1,9 +1,10 @@
 /*
- * A rank's statistics as they travel: pure, no lock, no allocation.
+ * A rank's statistics on the wire. Pure: no lock, no allocation.
  *
- * Little-endian: u16 numbers, u16 sizes, u16 numbers of each size, u16 zero; the numbers (u64), in the order of
- * KVCL_STATS_NUMBERS; then, for each size of block, its numbers (u64), in the order of KVCL_STATS_SIZE_NUMBERS. Both
- * lists only grow at their ends. What a shorter answer lacks is 0, what a longer one has beyond is passed over.
+ * Little-endian: u16 numbers, u16 sizes, u16 numbers of each size, u16 zero; the numbers (u64) in the order of
+ * KVCL_STATS_NUMBERS; then, for each size of block, its numbers (u64) in the order of KVCL_STATS_SIZE_NUMBERS. Both
+ * lists only grow at their ends. Numbers that a shorter answer lacks read as 0, and the rest of a longer one is
+ * ignored.
  */
 #ifndef KVCL_STORE_ADMIN_STATS_WIRE_H
 #define KVCL_STORE_ADMIN_STATS_WIRE_H
@@ -24,10 +25,11 @@ enum {
     KVCL_STATS_WIRE_MAX  = 4096 /* room for an answer of a version that has more numbers */
 };
 
-/** @return how many bytes; 0: cap is too small. */
+/** @return the bytes written; 0: cap is too small. */
 size_t kvcl_stats_pack(const kvcl_store_stats_t *stats, void *buf, size_t cap);
 
-/** From anybody. @a stats is written in any case; n_sizes is never more than it holds. False: it is none. */
+/** Unpacks bytes from any peer. Writes @a stats in any case; n_sizes never exceeds the sizes that it holds. False:
+ * malformed. */
 bool   kvcl_stats_unpack(const void *buf, size_t len, kvcl_store_stats_t *stats);
 
 #endif

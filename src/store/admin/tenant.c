@@ -1,6 +1,9 @@
 /*
- * Tenants across ranks: quotas, and removing what a tenant, or everybody, has put (ops.h). A rank removes some blocks a
- * question, since its lock is held meanwhile; the asker goes on from where it stopped.
+ * Tenants across ranks: quotas, and the removal of the blocks of one tenant or of all (ops.h). A rank removes
+ * REMOVED_MAX blocks a request, since its lock is held meanwhile; the requesting rank then continues from the answer's
+ * cursor.
+ *
+ * Owns nothing. The serving functions and the steps of a call hold the engine lock; the public calls take none.
  */
 #include "config.h"
 #include "base/error.h"
@@ -12,8 +15,8 @@
 
 #include <stdlib.h>
 
-enum { SLOTS_MAX = 65536, GONE_MAX = 1024 };
-#define CURSOR_TIER (UINT64_C(1) << 63) /* and from where on in the tier */
+enum { SLOTS_MAX = 65536, REMOVED_MAX = 1024 };
+#define CURSOR_TIER (UINT64_C(1) << 63) /* in a cursor: the rest is a position in the tier */
 
 typedef struct quota_request {
     uint64_t tenant;
@@ -22,15 +25,15 @@ typedef struct quota_request {
 
 typedef struct clear_request {
     uint64_t tenant; /* 0: everything */
-    uint64_t cursor; /* as of a list: (cache + 1, slot); then CURSOR_TIER */
+    uint64_t cursor; /* like a list's: (cache + 1, slot); then CURSOR_TIER */
 } clear_request_t;
 
 typedef struct clear_answer {
-    uint64_t cursor; /* 0: that was all */
+    uint64_t cursor; /* 0: nothing is left */
     uint64_t n;
 } clear_answer_t;
 
-/* ---- the rank that is asked: lock held ---- */
+/* ---- the serving rank: lock held ---- */
 
 kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
@@ -42,9 +45,9 @@ kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl
     }
     memcpy(&request, in, sizeof(request));
     if (store->pool == NULL) {
-        return KVCL_OK; /* it holds nothing of anybody */
+        return KVCL_OK; /* it holds no tenant's blocks */
     }
-    kvcl_store_freed(store); /* who waits for room may have more of it */
+    kvcl_store_freed(store); /* a put that waits for room may fit now */
     return kvcl_tenants_quota(&store->pool->tenants, request.tenant,
                               (request.bytes != 0) ? request.bytes : KVCL_TENANT_NO_QUOTA);
 }
@@ -55,19 +58,19 @@ static bool is_wanted(const kvcl_owner_t *owner, uint32_t slot, uint64_t tenant)
            ((tenant == 0) || (kvcl_owner_tenant(owner, slot) == tenant));
 }
 
-/* What only the second tier holds: whose it is nobody knows any more, so it goes with everything, some of it now. Where
- * to go on; 0: that was all. */
+/* Drops blocks that only the second tier holds, REMOVED_MAX at a time. Their tenants are not known, so only the removal
+ * of everything drops them. Returns the cursor to continue from; 0: nothing is left. */
 static uint64_t drop_tier(kvcl_cold_t *cold, uint64_t cursor)
 {
     kvcl_tier_item_t items[64];
     uint64_t         it = cursor & ~CURSOR_TIER;
     kvcl_key_t       key;
-    size_t           gone, n, i;
+    size_t           dropped, n, i;
 
     if (cold == NULL) {
         return 0;
     }
-    for (gone = 0; gone < GONE_MAX; gone += n) {
+    for (dropped = 0; dropped < REMOVED_MAX; dropped += n) {
         n = kvcl_tier_walk(cold->tier, &it, items, sizeof(items) / sizeof(items[0]));
         if (n == 0) {
             return 0;
@@ -80,7 +83,7 @@ static uint64_t drop_tier(kvcl_cold_t *cold, uint64_t cursor)
     return CURSOR_TIER | it;
 }
 
-/* Not before the directory knows: who has cleared a store looks at once whether it is empty. */
+/* Answers only after the directory has been notified: the caller may check at once that the store is empty. */
 static kvcl_status_t answer_clear(kvcl_store_h store, const clear_answer_t *answer, kvcl_op_out_t *out)
 {
     kvcl_cold_notify_evicted(store->cold);
@@ -91,9 +94,9 @@ static kvcl_status_t answer_clear(kvcl_store_h store, const clear_answer_t *answ
 
 kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
-    kvcl_store_rec_t recs[GONE_MAX / 8];
+    kvcl_store_rec_t recs[REMOVED_MAX / 8];
     clear_answer_t   answer = {0};
-    uint32_t         looked = 0, gone = 0;
+    uint32_t         looked = 0, n = 0;
     uint64_t         cache, slot;
     kvcl_owner_t     *owner;
     clear_request_t  request;
@@ -112,49 +115,49 @@ kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl
          owner = kvcl_owner_next(store, owner->cache->id + 1ull)) {
         slot = (owner->cache->id == cache) ? slot : 0;
         for (; (slot < owner->slots.n) && (answer.cursor == 0); ++slot) {
-            if ((looked++ == SLOTS_MAX) || (answer.n == GONE_MAX)) {
+            if ((looked++ == SLOTS_MAX) || (answer.n == REMOVED_MAX)) {
                 answer.cursor = ((owner->cache->id + 1ull) << 32) | slot;
             } else if (is_wanted(owner, (uint32_t)slot, request.tenant) &&
-                       (kvcl_owner_withdraw(owner, (uint32_t)slot, KVCL_SLOT_FREE, &recs[gone]) == KVCL_OK)) {
-                kvcl_cold_drop(store->cold, &recs[gone].key);
+                       (kvcl_owner_withdraw(owner, (uint32_t)slot, KVCL_SLOT_FREE, &recs[n]) == KVCL_OK)) {
+                kvcl_cold_drop(store->cold, &recs[n].key);
                 ++answer.n;
-                ++gone;
+                ++n;
             }
-            if (gone == sizeof(recs) / sizeof(recs[0])) {
-                kvcl_store_notify_removed(store, recs, gone);
-                gone = 0;
+            if (n == sizeof(recs) / sizeof(recs[0])) {
+                kvcl_store_notify_removed(store, recs, n);
+                n = 0;
             }
         }
     }
-    kvcl_store_notify_removed(store, recs, gone);
+    kvcl_store_notify_removed(store, recs, n);
     if ((request.tenant == 0) && (answer.cursor == 0) && (store->cold != NULL)) {
         answer.cursor = CURSOR_TIER;
     }
     return answer_clear(store, &answer, out);
 }
 
-/* ---- asking ---- */
+/* ---- the requesting rank ---- */
 
-/* A quota, or the removal of everything, of one rank or all at the same time. What a rank that is gone had went with
- * it; one that does not answer is the call's error, and the others do it all the same. */
+/* A quota or a removal, for one rank or all at the same time. The blocks of a failed rank are lost anyway. A rank that
+ * does not answer fails the call, but the other ranks complete their part. */
 typedef struct tenant_call {
-    kvcl_op_t     op;
-    bool          requested;
-    uint8_t       kind;
-    int           rank;      /* -1: all */
+    kvcl_op_t       op;
+    bool            requested;
+    uint8_t         kind;       /* KVCL_RPC_QUOTA or KVCL_RPC_CLEAR */
+    int             rank;       /* -1: all */
     quota_request_t quota;
-    clear_request_t *clears;   /* a rank: its next question; cursor 0: it has none */
-    uint64_t      removed;
-    uint64_t      *removed_p;
-    kvcl_status_t first;     /* what went wrong first, and where */
-    int           first_rank;
+    clear_request_t *clears;    /* a rank: its next request; cursor 0: it has ended */
+    uint64_t        removed;
+    uint64_t        *removed_p;
+    kvcl_status_t   first;      /* the first failure, and its rank */
+    int             first_rank;
 } tenant_call_t;
 
-/* Of a clear: whether the rank shall go on from its cursor. */
+/* Takes the answer of a clear: the next cursor of the rank, and its count. */
 static kvcl_status_t take_cleared(tenant_call_t *call, uint32_t rank, const void *data, size_t len)
 {
     clear_request_t *request = &call->clears[rank];
-    clear_answer_t answer;
+    clear_answer_t  answer;
 
     if (len != sizeof(answer)) {
         return KVCL_ERR_PROTOCOL;
@@ -168,7 +171,7 @@ static kvcl_status_t take_cleared(tenant_call_t *call, uint32_t rank, const void
     return KVCL_OK;
 }
 
-static void on_notified(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
+static void on_done(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
     tenant_call_t *call = kvcl_container_of(op, tenant_call_t, op);
 
@@ -226,11 +229,12 @@ static kvcl_status_t post(kvcl_store_h store, const tenant_call_t *with, const k
     tenant_call_t *call  = malloc(sizeof(*call) + (clears * sizeof(*call->clears)));
 
     if (call == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory to ask %u ranks", kvcl_call_name(id), store->n_ranks);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for requests to %u ranks", kvcl_call_name(id),
+                         store->n_ranks);
     }
     *call              = *with;
     call->clears       = (clear_request_t *)(void *)(call + 1);
-    call->op.answered  = on_notified;
+    call->op.answered  = on_done;
     call->op.call.next = next;
     call->op.call.end  = end;
     for (i = 0; i < clears; ++i) {
@@ -247,7 +251,8 @@ static kvcl_status_t quota(kvcl_store_h store, int rank, uint64_t tenant, uint64
     kvcl_xfer_params_t p;
 
     if ((status == KVCL_OK) && (tenant == 0)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: tenant 0 is nobody", kvcl_call_name(id));
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: tenant is 0, which means no tenant: pass 1 or more",
+                           kvcl_call_name(id));
     }
     if ((status == KVCL_OK) && (rank != -1)) {
         status = kvcl_op_check_rank(store, rank, kvcl_call_name(id));

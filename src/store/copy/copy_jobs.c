@@ -354,7 +354,7 @@ kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, c
     return start_job(store, NULL, &no_request, head, recs, order, n, (source != NULL) ? kvcl_dir_loc_tag(source) : 0);
 }
 
-void kvcl_copies_leave(kvcl_store_h store, const kvcl_key_t *key)
+void kvcl_copies_discard(kvcl_store_h store, const kvcl_key_t *key)
 {
     kvcl_copy_job_t *job;
     uint32_t        i;

@@ -110,7 +110,7 @@ static uint64_t leave_made(kvcl_owner_t *pool, const kvcl_send_t *batch, uint32_
             kvcl_cold_drop(store->cold, &batch->recs[i].key);
         } else if ((batch->made[i] != 0) &&
                    (kvcl_slots_check(&pool->slots, loc->slot, loc->gen, &batch->recs[i].key) == KVCL_OK) &&
-                   (kvcl_owner_give_up(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &removed) ==
+                   (kvcl_owner_discard(pool, loc->slot, KVCL_SLOT_FREE, KVCL_STORE_MOVED, (int)to, &removed) ==
                     KVCL_OK)) {
             kvcl_store_notify_removed(store, &removed, 1);
             kvcl_cold_drop(store->cold, &removed.key);

@@ -72,7 +72,7 @@ static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kv
     for (i = 0; i < n; ++i) {
         found[i].n = made[i] ? found[i].n : 0;
     }
-    return kvcl_leave(store, keys, found, n, (int)to, &left);
+    return kvcl_discard(store, keys, found, n, (int)to, &left);
 }
 
 /* all: the outcome of key at - 1, if any failed. */

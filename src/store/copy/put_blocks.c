@@ -133,7 +133,7 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     }
     status = copy_in(work->pool, cache, work->from, work->slots, n_todo, work->recs);
     if ((status == KVCL_OK) && work->instead) {
-        status = kvcl_leave_all(store, keys, n_todo, 0);
+        status = kvcl_discard_all(store, keys, n_todo, 0);
     }
     if (status != KVCL_OK) {
         abort_slots(work->pool, work->slots, n_todo);
@@ -141,7 +141,7 @@ static kvcl_status_t put_new(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     }
     kvcl_lock(store->ctx);
     for (i = 0; work->instead && (i < n_todo); ++i) { /* blocks that were published here since */
-        (void)kvcl_leave_key(store, &keys[i]);
+        (void)kvcl_discard_key(store, &keys[i]);
     }
     *first_p = n_todo - publish_copies(store, work, n_todo);
     kvcl_unlock(store->ctx);
@@ -286,7 +286,7 @@ static kvcl_status_t put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     if (instead && (n != 0)) {
         status = kvcl_store_hold(store);
         if (status == KVCL_OK) {
-            status = kvcl_leave_all(store, keys, n, p->timeout_ns);
+            status = kvcl_discard_all(store, keys, n, p->timeout_ns);
             kvcl_store_release(store);
         }
     }

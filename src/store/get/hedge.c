@@ -166,7 +166,7 @@ static bool has_other_home(const kvcl_get_t *get, const kvcl_rpc_t *rpc)
 {
     const kvcl_get_item_t *item = &get->items[rpc->order[0]];
 
-    return !rpc->patient || (kvcl_store_home(get->store, kvcl_store_shards(get->store), &item->key) != rpc->rank);
+    return !rpc->was_suspect || (kvcl_store_home(get->store, kvcl_store_shards(get->store), &item->key) != rpc->rank);
 }
 
 /* Stopping one rpc may end several, but cannot begin the next round: check() holds get->outstanding. */

@@ -1,5 +1,8 @@
 /*
- * Calls (call.h): the rounds, and how they end.
+ * Calls (call.h): the rounds and their end.
+ *
+ * Owns nothing but the calls it starts, which are linked into store->calls until they end. Engine lock held, except in
+ * the functions that start and wait for a call.
  */
 #include "config.h"
 #include "store/home/call.h"
@@ -23,13 +26,13 @@ static void release(kvcl_req_t *req)
     discard(kvcl_container_of(req, kvcl_call_t, req));
 }
 
-/* Round after round, until one waits for answers. */
+/* Starts rounds until one of them waits for answers. */
 static void advance(kvcl_call_t *call)
 {
     bool more;
 
     while (call->outstanding == 0) {
-        call->outstanding = 1; /* what ends at once must not come back here */
+        call->outstanding = 1; /* a query that ends at once must not enter this function again */
         more              = (call->stopped == KVCL_OK) && call->next(call);
         --call->outstanding;
         if (!more) {
@@ -75,7 +78,7 @@ uint64_t kvcl_call_time_left(const kvcl_call_t *call)
 {
     uint64_t left = kvcl_deadline_left(call->deadline_ns);
 
-    return (left == UINT64_MAX) ? left : left + 1; /* 0 would be KVCL_TIMEOUT */
+    return (left == UINT64_MAX) ? left : left + 1; /* 0 would select KVCL_TIMEOUT */
 }
 
 void kvcl_call_post(kvcl_call_t *call, kvcl_rpc_t *rpc, uint64_t timeout_ns, bool watched)
@@ -125,7 +128,7 @@ kvcl_status_t kvcl_call_start(kvcl_call_t *call, kvcl_store_h store, const char 
 
 kvcl_status_t kvcl_call_wait(kvcl_status_t posted, kvcl_req_h *req)
 {
-    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted; /* it has a deadline */
+    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted; /* the request has a deadline */
 }
 
 kvcl_status_t kvcl_call_run(kvcl_call_t *call, kvcl_store_h store, const char *name, const kvcl_xfer_params_t *p)

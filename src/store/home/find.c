@@ -1,8 +1,10 @@
 /*
- * Finds (find.h): reading the tables that are here, and the rounds of questions to other homes.
+ * Finds (find.h): reading the tables that are memory of this rank, and the rounds of queries to other homes.
  *
- * A home that has a backup is given up after KVCL_STORE_HEDGE, since the backup knows as much; one that has none when
- * it is found to be silent (silence.c). A suspected home is not asked.
+ * A query to a home that has a backup ends after KVCL_STORE_HEDGE, since the backup lists the same blocks. A query to a
+ * home without one ends when the home is found to be silent (silence.c). A suspected home is not queried.
+ *
+ * Owns nothing. The functions above the rounds take no lock; the rounds hold the engine lock.
  */
 #include "config.h"
 #include "store/home/find.h"
@@ -12,45 +14,45 @@
 
 enum { AHEAD = 16, ROUNDS_MAX = 4 };
 
-static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *gone_p)
+static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *failed_p)
 {
     kvcl_store_rank_t *rank = &store->ranks[home];
 
-    *gone_p = false;
+    *failed_p = false;
     if (home == store->me) {
         return &store->table.view;
     }
     if (atomic_load_explicit(&rank->incarnation, memory_order_relaxed) == 0) {
-        *gone_p = true;
+        *failed_p = true;
         return NULL;
     }
     if (atomic_load_explicit(&rank->view_state, memory_order_acquire) != KVCL_VIEW_MAPPED) {
-        *gone_p = kvcl_store_excludes(store, home); /* it is not to be asked */
+        *failed_p = kvcl_store_excludes(store, home); /* an excluded rank must not be queried */
         return NULL;
     }
     if (!kvcl_rregion_live(&rank->region)) {
-        *gone_p = true; /* closed: the mapping stays, what it says is over */
+        *failed_p = true; /* the table was closed: it stays mapped, but its entries are no longer valid */
         return NULL;
     }
     return &rank->view;
 }
 
-const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p)
+const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *failed_p)
 {
     const kvcl_shard_map_t *map  = kvcl_store_shards(store);
     uint32_t               home  = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
     uint32_t               first = kvcl_store_suspects(store, home) ? kvcl_store_home(store, map, key) : home;
-    const kvcl_dir_view_t  *view = view_of(store, first, gone_p); /* a silent home's table lacks what is new */
+    const kvcl_dir_view_t  *view = view_of(store, first, failed_p); /* a silent home's table lacks new entries */
 
-    if ((view == NULL) && *gone_p && (first != backup) && (backup != KVCL_SHARD_NO_RANK)) {
-        view = view_of(store, backup, gone_p);
+    if ((view == NULL) && *failed_p && (first != backup) && (backup != KVCL_SHARD_NO_RANK)) {
+        view = view_of(store, backup, failed_p);
     }
     return view;
 }
 
-/* ---- what is here ---- */
+/* ---- tables in memory ---- */
 
-/* The copies of living ranks, in place. Returns how many. */
+/* Keeps the copies of live ranks, in place. Returns their number. */
 static unsigned keep_living(const struct kvcl_store *store, kvcl_dir_loc_t *locs, unsigned n)
 {
     unsigned kept = 0, i;
@@ -73,25 +75,25 @@ static uint8_t flags_of(const struct kvcl_store *store, const kvcl_dir_loc_t *lo
     return (uint8_t)flags;
 }
 
-/* One key, now: its flags. */
-static uint8_t look(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *found)
+/* Reads one key's entry; returns its flags. */
+static uint8_t look_up(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *found)
 {
     kvcl_dir_loc_t        few[KVCL_DIR_LOCS_MAX];
     kvcl_dir_loc_t        *locs = (found != NULL) ? found->locs : few;
-    bool                  gone;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
+    bool                  failed;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &failed);
     unsigned              n     = (view != NULL) ? keep_living(store, locs, kvcl_dir_read(view, key, locs)) : 0;
 
     if (found != NULL) {
         found->n = (uint8_t)n;
     }
-    return ((view == NULL) && !gone) ? KVCL_FIND_QUERY : flags_of(store, locs, n);
+    return ((view == NULL) && !failed) ? KVCL_FIND_QUERY : flags_of(store, locs, n);
 }
 
 static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
 {
-    bool                  gone;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &gone);
+    bool                  failed;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &failed);
 
     if (view != NULL) {
         kvcl_dir_prefetch(view, key);
@@ -99,11 +101,11 @@ static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
 }
 
 size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
-                      kvcl_found_t *found, bool *rpc_p)
+                      kvcl_found_t *found, bool *query_p)
 {
     size_t i;
 
-    *rpc_p = false;
+    *query_p = false;
     for (i = 0; (i < AHEAD) && (i < n); ++i) {
         prefetch(store, &keys[i]);
     }
@@ -111,8 +113,8 @@ size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool
         if (i + AHEAD < n) {
             prefetch(store, &keys[i + AHEAD]);
         }
-        flags[i] = look(store, &keys[i], (found != NULL) ? &found[i] : NULL);
-        *rpc_p   = *rpc_p || (flags[i] == KVCL_FIND_QUERY);
+        flags[i] = look_up(store, &keys[i], (found != NULL) ? &found[i] : NULL);
+        *query_p = *query_p || (flags[i] == KVCL_FIND_QUERY);
         if ((flags[i] == 0) && stop_at_miss) {
             return i;
         }
@@ -120,7 +122,7 @@ size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool
     return n;
 }
 
-/* ---- asking homes ---- */
+/* ---- queries to homes ---- */
 
 static void take_answer(kvcl_find_t *find, const kvcl_rpc_t *rpc, const void *data, size_t len)
 {
@@ -129,7 +131,7 @@ static void take_answer(kvcl_find_t *find, const kvcl_rpc_t *rpc, const void *da
     uint32_t       at = 0, i, item;
 
     if ((find->found != NULL) && (kvcl_dir_msg_unpack(&reply, data, len) != KVCL_OK)) {
-        return; /* it fitted before: home/ask.c */
+        return; /* cannot happen: rpc.c has checked the answer */
     }
     for (i = 0; i < rpc->n; ++i) {
         item = rpc->order[i];
@@ -148,11 +150,11 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
 {
     kvcl_find_t  *find = rpc->arg;
     kvcl_store_h store = rpc->store;
-    bool         gone  = (store->incarnations[rpc->rank] == 0);
-    bool         mute  = rpc->silent || ((status == KVCL_ERR_TIMED_OUT) && (rpc->tag != 0));
+    const bool   failed = (store->incarnations[rpc->rank] == 0);
+    const bool   silent = rpc->silent || ((status == KVCL_ERR_TIMED_OUT) && (rpc->tag != 0));
     uint32_t     i;
 
-    if (mute && (find->call->stopped == KVCL_OK)) { /* its own time is over, not the call's */
+    if (silent && (find->call->stopped == KVCL_OK)) { /* the query's time is over, not the call's */
         kvcl_store_suspect(store, rpc->rank);
     } else if ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_CANCELED)) {
         find->status = (find->status == KVCL_OK) ? status : find->status;
@@ -161,14 +163,15 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
         take_answer(find, rpc, data, len);
     } else {
         for (i = 0; i < rpc->n; ++i) {
-            find->flags[rpc->order[i]] = (gone || mute) ? KVCL_FIND_QUERY : 0;
+            find->flags[rpc->order[i]] = (failed || silent) ? KVCL_FIND_QUERY : 0;
         }
     }
-    find->again = find->again || ((status != KVCL_OK) && (gone || mute));
+    find->again = find->again || ((status != KVCL_OK) && (failed || silent));
     kvcl_call_over(find->call);
 }
 
-/* A home that has a backup is asked for one hedge; if both are suspected it was perhaps for no reason. */
+/* A query to a home with a backup ends after one hedge. If both are suspected, it waits for the call's deadline: the
+ * suspicion may be wrong. */
 static void post(kvcl_find_t *find, kvcl_rpc_t *rpc)
 {
     kvcl_store_h store    = find->call->store;
@@ -194,14 +197,14 @@ static kvcl_status_t query_homes(kvcl_find_t *find)
 
     kvcl_scatter_free(&find->scatter);
     for (i = 0; i < find->n; ++i) {
-        find->flags[i] ^= KVCL_FIND_QUERY; /* kvcl_scatter skips what is not 0; nothing else has that bit */
+        find->flags[i] ^= KVCL_FIND_QUERY; /* kvcl_scatter skips flags that are not 0; no other flag has this bit */
     }
     status = kvcl_scatter(store, find->keys, sizeof(*find->keys), find->n, find->flags, &find->scatter);
     for (i = 0; i < find->n; ++i) {
-        find->flags[i] ^= KVCL_FIND_QUERY; /* as it was; those asked for are answered one by one */
+        find->flags[i] ^= KVCL_FIND_QUERY; /* restored; each answer clears the bit of its keys */
     }
     if ((status == KVCL_OK) && (find->scatter.starts[store->me] != find->scatter.starts[store->me + 1])) {
-        find->again = true; /* this rank has become their home meanwhile */
+        find->again = true; /* this rank has become the home of some keys meanwhile */
     }
     kvcl_list_init(&rpcs);
     for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
@@ -215,13 +218,13 @@ static kvcl_status_t query_homes(kvcl_find_t *find)
     return status;
 }
 
-/* Is there nobody who would answer soon? Without hedges a home is asked whatever it did before. */
-static bool is_mute(const struct kvcl_store *store, const kvcl_key_t *key)
+/* Is the key's home certainly silent? With KVCL_STORE_HEDGE=0 no home is. */
+static bool has_silent_home(const struct kvcl_store *store, const kvcl_key_t *key)
 {
     return kvcl_silence_is_sure(store, kvcl_store_home(store, kvcl_store_shards(store), key));
 }
 
-/* Keys that are still to be asked for; those that nobody can be asked for are absent. */
+/* Returns how many keys still need a query. A key whose home cannot be queried is absent. */
 static size_t left_to_query(kvcl_find_t *find)
 {
     kvcl_store_h store = find->call->store;
@@ -229,9 +232,10 @@ static size_t left_to_query(kvcl_find_t *find)
 
     for (i = 0; i < find->n; ++i) {
         if (find->flags[i] & KVCL_FIND_QUERY) {
-            find->flags[i] = look(store, &find->keys[i], (find->found != NULL) ? &find->found[i] : NULL);
+            find->flags[i] = look_up(store, &find->keys[i], (find->found != NULL) ? &find->found[i] : NULL);
         }
-        if ((find->flags[i] & KVCL_FIND_QUERY) && ((find->turn >= ROUNDS_MAX) || is_mute(store, &find->keys[i]))) {
+        if ((find->flags[i] & KVCL_FIND_QUERY) && ((find->turn >= ROUNDS_MAX) ||
+                                                     has_silent_home(store, &find->keys[i]))) {
             find->flags[i] = 0;
         }
         n += (find->flags[i] & KVCL_FIND_QUERY) ? 1 : 0;
@@ -259,7 +263,7 @@ void kvcl_find_free(kvcl_find_t *find)
     kvcl_scatter_free(&find->scatter);
 }
 
-/* ---- a find by itself, waited for ---- */
+/* ---- a blocking find ---- */
 
 typedef struct locate {
     kvcl_call_t call;
@@ -277,7 +281,7 @@ static kvcl_status_t end(kvcl_call_t *call)
     kvcl_status_t status = (call->stopped != KVCL_OK) ? call->stopped
                                                       : kvcl_container_of(call, locate_t, call)->find.status;
 
-    return (status == KVCL_ERR_TIMED_OUT) ? KVCL_OK : status; /* what was not said in time is nowhere */
+    return (status == KVCL_ERR_TIMED_OUT) ? KVCL_OK : status; /* keys without an answer in time count as absent */
 }
 
 static void free_locate(kvcl_call_t *call)
@@ -293,13 +297,13 @@ kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
 {
     kvcl_xfer_params_t p       = {.size = sizeof(p), .timeout_ns = timeout_ns};
     locate_t           *locate = calloc(1, sizeof(*locate) + n + 1);
-    bool               request;
+    bool               query;
 
     if (locate == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to look for %zu keys", n);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to look up %zu keys", n);
     }
-    (void)kvcl_find_here(store, keys, n, false, locate->flags, found, &request);
-    if (!request) {
+    (void)kvcl_find_here(store, keys, n, false, locate->flags, found, &query);
+    if (!query) {
         free(locate);
         return KVCL_OK;
     }
@@ -308,5 +312,5 @@ kvcl_status_t kvcl_locate(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
     locate->call.next = next;
     locate->call.end  = end;
     locate->call.free = free_locate;
-    return kvcl_call_run(&locate->call, store, "a question where keys are", &p);
+    return kvcl_call_run(&locate->call, store, "a lookup of keys", &p);
 }

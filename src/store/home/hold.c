@@ -1,8 +1,9 @@
 /*
- * The first and last lines of every call on a store: is it one, by which id, and may it be used until the call ends.
+ * The first and last lines of every call on a store: the check of the handle, the lookup by id, and the hold that keeps
+ * the store from being freed while a call uses it.
  *
- * Owns nothing. Invariant: store->ops counts those who hold it, and a store that is being closed is not freed before
- * that is 0.
+ * Owns nothing. Invariant: store->ops counts the holds and the operations in flight; kvcl_store_close() frees the store
+ * only when it is 0.
  */
 #include "config.h"
 #include "base/error.h"

@@ -1,8 +1,8 @@
 /*
- * What this rank answers as the home of keys, and what it does when told that a block of its was removed.
+ * The home's side: answers to queries about its keys, and the handling of withdrawals of this rank's own blocks.
  *
- * Runs in message handlers, so the engine lock is held and the one writer of the table is whoever holds it. Everything
- * that arrives is hostile: counts are checked against lengths, records by dir_wire, slots by their generation and key.
+ * Runs in message handlers with the engine lock held; only the holder of that lock writes the table. All input is
+ * hostile: counts are checked against lengths, records by dir_wire, slots by their generation and key.
  */
 #include "config.h"
 #include "base/error.h"
@@ -18,10 +18,10 @@ void kvcl_rpc_answer(kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, kvcl_s
                                  .status = status, .n = n};
 
     if (in->msg.op == 0) {
-        return; /* told, not asked */
+        return; /* the sender expects no answer */
     }
     if (kvcl_peer_post(peer, &out.msg, sizeof(out), data, len) != KVCL_OK) {
-        kvcl_log_debug("%s does not hear an answer of the directory: it is gone", peer->name);
+        kvcl_log_debug("an answer of the directory to %s is dropped: the peer has failed", peer->name);
     }
 }
 
@@ -42,7 +42,7 @@ void *kvcl_home_scratch(kvcl_context_h ctx, size_t len)
     return room->scratch;
 }
 
-/* PUBLISH, REMOVE, LOOKUP: the home's pure step. */
+/* PUBLISH, REMOVE and LOOKUP are answered by the home's pure step (dir/home.h). */
 bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                       size_t len)
 {
@@ -115,22 +115,22 @@ bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
     return true;
 }
 
-/* ---- the background: homes are told that blocks are gone, or what of them is true ---- */
+/* ---- notices to homes, without an answer: blocks were removed, or have another record ---- */
 
 static void notify_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
                         uint32_t n, kvcl_dir_msg_type_t what)
 {
     kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = (uint8_t)what},
                                 .store = store->id, .n = n, .rank = store->me};
-    kvcl_peer_t        *peer = store->ranks[home].peer;
-    size_t             room  = kvcl_dir_request_bytes(what, n);
-    uint8_t            *buf  = kvcl_home_scratch(store->ctx, room);
-    kvcl_dir_pack_t    pack;
-    kvcl_status_t      status;
-    uint32_t           i;
+    kvcl_peer_t            *peer = store->ranks[home].peer;
+    size_t                 room  = kvcl_dir_request_bytes(what, n);
+    uint8_t                *buf  = kvcl_home_scratch(store->ctx, room);
+    kvcl_dir_pack_t        pack;
+    kvcl_status_t          status;
+    uint32_t               i;
 
     if ((peer->state != KVCL_PEER_READY) || (buf == NULL)) {
-        return; /* entries are hints: the generation has moved on, readers will see */
+        return; /* an entry is a hint: a reader compares its generation, which has changed */
     }
     status = kvcl_dir_pack_begin(&pack, buf, room, what, kvcl_store_shards(store)->view, 0);
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
@@ -138,7 +138,7 @@ static void notify_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_
     }
     if ((status != KVCL_OK) ||
         (kvcl_peer_post(peer, &out.msg, sizeof(out), buf, kvcl_dir_pack_end(&pack)) != KVCL_OK)) {
-        kvcl_log_debug("%s is not told of %u blocks", peer->name, n);
+        kvcl_log_debug("a notice of %u blocks to %s could not be sent", n, peer->name);
     }
 }
 
@@ -150,11 +150,11 @@ static void notify_table(kvcl_store_h store, const kvcl_store_rec_t *rec, kvcl_d
     (void)status;
 }
 
-/* Nobody answers. */
+/* The homes do not answer. */
 static void notify_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_dir_msg_type_t what)
 {
     kvcl_scatter_t scatter;
-    uint32_t    home, from, to, some;
+    uint32_t       home, from, to, some;
 
     if ((n == 0) || (kvcl_scatter_recs(store, recs, n, &scatter) != KVCL_OK)) {
         return;
@@ -182,9 +182,9 @@ void kvcl_store_notify_removed(kvcl_store_h store, const kvcl_store_rec_t *recs,
     notify_homes(store, recs, n, KVCL_DIR_MSG_REMOVE);
 }
 
-/* ---- removal of keys: the home forgets them, the owners hear of it ---- */
+/* ---- removal of keys: the home drops its entries and notifies the owners ---- */
 
-/* Mine of this record, or NULL: it has moved on. */
+/* The local owner of the block that the record names; NULL: the block has another generation now. */
 static kvcl_owner_t *owner_of(kvcl_store_h store, const kvcl_store_rec_t *rec)
 {
     kvcl_owner_t *owner = kvcl_owner_by_cache_id(store, rec->loc.cache);
@@ -194,26 +194,26 @@ static kvcl_owner_t *owner_of(kvcl_store_h store, const kvcl_store_rec_t *rec)
     return still ? owner : NULL;
 }
 
-/* My own block was removed by somebody: no longer published. */
+/* A rank has removed the key: this rank's block of it is no longer published. */
 static void revoke(kvcl_store_h store, const kvcl_store_rec_t *rec)
 {
     kvcl_owner_t     *owner = owner_of(store, rec);
-    kvcl_store_rec_t gone;
+    kvcl_store_rec_t removed;
 
     store->notify->lost(store, &rec->key);
     if (owner == NULL) {
         return;
     }
-    if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
+    if (kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FREE, &removed) != KVCL_OK) {
         kvcl_log_debug("a removed block could not be withdrawn: %s", kvcl_last_error());
-    } else if (kvcl_store_two_homes(store, gone.loc.flags)) {
-        kvcl_store_notify_removed(store, &gone, 1); /* whoever told me is one of them */
+    } else if (kvcl_store_two_homes(store, removed.loc.flags)) {
+        kvcl_store_notify_removed(store, &removed, 1); /* the sender of the notice is only one of the two homes */
     }
 }
 
-/* ---- copies that came with other bytes: their owner looks itself ---- */
+/* ---- copies that a reader found corrupt: the owner checks its block ---- */
 
-/* Twice the same other sum: a device that fails has a new one each time. */
+/* Wrong means the same other checksum twice: a failing device yields a new one each time. */
 static bool is_wrong(const kvcl_owner_t *owner, uint32_t slot)
 {
     uint64_t sum = kvcl_store_block_sum(owner->cache, slot);
@@ -221,59 +221,60 @@ static bool is_wrong(const kvcl_owner_t *owner, uint32_t slot)
     return (sum != owner->array[slot].sum) && (kvcl_store_block_sum(owner->cache, slot) == sum);
 }
 
-/* My block's own bytes are wrong. In the store's own cache somebody may read it in place: there it stays as long as it
- * is pinned, but nobody finds it. What the tier has of the key is another copy. */
+/* Drops a local block whose own bytes are wrong. A pinned block of the store's own cache may be read in place: it stays
+ * until it is unpinned, but is no longer found. A copy of the key in the tier is not touched. */
 static void drop_corrupt(kvcl_owner_t *owner, uint32_t slot, const kvcl_store_rec_t *rec)
 {
-    kvcl_store_rec_t gone = *rec;
+    kvcl_store_rec_t removed = *rec;
 
     if (owner->managed && (owner->pool == NULL) && (owner->pins[slot] != 0)) {
-        owner->array[slot].note = (uint8_t)((owner->array[slot].note & ~KVCL_NOTE_LISTED) | KVCL_NOTE_SPOILT);
-    } else if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &gone) != KVCL_OK) {
+        owner->array[slot].note = (uint8_t)((owner->array[slot].note & ~KVCL_NOTE_LISTED) | KVCL_NOTE_CORRUPT);
+    } else if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &removed) != KVCL_OK) {
         return;
     }
-    kvcl_store_notify_removed(owner->store, &gone, 1);
+    kvcl_store_notify_removed(owner->store, &removed, 1);
 }
 
-/* Somebody got other bytes than rec, as the directory has it, says. Wrong is the directory, which is told anew; or my
- * block; or the way, or the getter: then nothing has happened here. */
-static void look_at(kvcl_store_h store, const kvcl_store_rec_t *rec)
+/* A reader got bytes that do not match rec, the record of the directory. If the directory has a wrong record, the right
+ * one is published again. If the local block is wrong, it is dropped. If the transfer or the reader is at fault,
+ * nothing changes. */
+static void check_block(kvcl_store_h store, const kvcl_store_rec_t *rec)
 {
     const uint32_t    slot   = rec->loc.slot;
     kvcl_owner_t      *owner = owner_of(store, rec);
     kvcl_slot_t       *at    = (owner != NULL) ? &owner->array[slot] : NULL;
-    kvcl_store_rec_t  mine   = *rec;
+    kvcl_store_rec_t  local  = *rec;
     bool              summed = (at != NULL) && (at->flags & KVCL_LOC_SUMMED);
 
-    if ((at == NULL) || (at->note & KVCL_NOTE_SPOILT) || owner->cache->closing) {
+    if ((at == NULL) || (at->note & KVCL_NOTE_CORRUPT) || owner->cache->closing) {
         return;
     }
-    mine.loc.flags    = at->flags;
-    mine.loc.len      = (uint32_t)kvcl_owner_bytes(owner);
-    mine.loc.checksum = at->sum;
-    mine.loc.source   = kvcl_dir_loc_tag(&mine.loc); /* if it is still listed */
+    local.loc.flags    = at->flags;
+    local.loc.len      = (uint32_t)kvcl_owner_bytes(owner);
+    local.loc.checksum = at->sum;
+    local.loc.source   = kvcl_dir_loc_tag(&local.loc); /* the home takes it only if it still lists the block */
     if (((at->flags ^ rec->loc.flags) & KVCL_LOC_SUMMED) || (summed && (at->sum != rec->loc.checksum))) {
-        notify_homes(store, &mine, 1, KVCL_DIR_MSG_PUBLISH);
+        notify_homes(store, &local, 1, KVCL_DIR_MSG_PUBLISH);
     } else if (summed && is_wrong(owner, slot)) {
-        mine.loc.source = 0;
-        drop_corrupt(owner, slot, &mine);
+        local.loc.source = 0;
+        drop_corrupt(owner, slot, &local);
     }
 }
 
 void kvcl_store_notify_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool corrupt)
 {
-    kvcl_msg_withdraw_t out  = {.msg = {.type = KVCL_MSG_WITHDRAW, .flags = corrupt ? KVCL_WITHDRAW_CORRUPT : 0},
+    kvcl_msg_withdraw_t out   = {.msg = {.type = KVCL_MSG_WITHDRAW, .flags = corrupt ? KVCL_WITHDRAW_CORRUPT : 0},
                                 .store = store->id, .n = 1};
     kvcl_peer_t         *peer = store->ranks[rec->loc.rank].peer;
 
     kvcl_assert_locked(store->ctx);
     if ((rec->loc.rank == store->me) && corrupt) {
-        look_at(store, rec);
+        check_block(store, rec);
     } else if (rec->loc.rank == store->me) {
         revoke(store, rec);
     } else if ((peer->state == KVCL_PEER_READY) &&
                (kvcl_peer_post(peer, &out.msg, sizeof(out), rec, sizeof(*rec)) != KVCL_OK)) {
-        kvcl_log_debug("%s is not told to withdraw a block: it is gone", peer->name);
+        kvcl_log_debug("a withdrawal of a block could not be sent to %s: the peer has failed", peer->name);
     }
 }
 
@@ -319,7 +320,7 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
 
     (void)hdr_len;
     if ((in->n > (corrupt ? 1 : KVCL_RPC_KEYS_MAX)) || (len != (size_t)in->n * sizeof(rec))) {
-        kvcl_am_malformed(ctx, peer, "a withdrawal that makes no sense");
+        kvcl_am_malformed(ctx, peer, "a withdrawal whose length does not match its count");
         return;
     }
     for (i = 0; (store != NULL) && (i < in->n); ++i) {

@@ -1,9 +1,11 @@
 /*
- * Match and exists: who has these keys?
+ * Match and exists: which of these keys are present?
  *
- * Keys whose home's table is memory here (the caller's, or mapped) are read at once, without a lock or an allocation,
- * some keys ahead prefetched; for the others a find (find.h) asks their homes, all at the same time. The blocking forms
- * are the same, waited for; where all is here they make no request.
+ * A key whose home's table is memory of this rank (its own, or mapped) is read at once, without a lock or an
+ * allocation, while the following keys are prefetched. For the others a find (find.h) queries all homes at the same
+ * time. The blocking forms wait for the same request, and make none if every key can be read at once.
+ *
+ * Owns nothing. No lock, except where marked.
  */
 #include "config.h"
 #include "base/error.h"
@@ -15,17 +17,17 @@
 
 enum { ON_STACK = 4096 };
 
-/* One call's question. */
+/* One match or exists that needs queries. */
 typedef struct lookup {
     kvcl_call_t call;
     kvcl_find_t find;
-    size_t      *hit_p;    /* of a match; or */
-    uint8_t     *present;  /* of an exists */
-    uint8_t     *flags;    /* find.n, part of this allocation; so are the keys */
+    size_t      *hit_p;    /* the caller's, of a match; else NULL */
+    uint8_t     *present;  /* the caller's, of an exists; else NULL */
+    uint8_t     *flags;    /* find.n bytes, part of this allocation like the keys */
     kvcl_key_t  keys[];
 } lookup_t;
 
-/* Lock held. Hits that lie here are in use: their eviction order learns of it, the end of a chain first. */
+/* Lock held. Marks hits in local memory as used in their eviction order, the end of a chain first. */
 static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags)
 {
     kvcl_owner_node_t *node;
@@ -39,7 +41,7 @@ static void touch(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const ui
     }
 }
 
-/* No lock, and none is taken if nothing of it lies here. */
+/* No lock. Takes the lock only if one of the hits is local. */
 static void touch_some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags)
 {
     while ((n > 0) && !(flags[n - 1] & KVCL_PRESENT_YOURS)) {
@@ -52,8 +54,8 @@ static void touch_some(kvcl_store_h store, const kvcl_key_t *keys, size_t n, con
     }
 }
 
-/* All flags are known: what the caller gets. Returns how many keys are hits in a row, or all of an exists. */
-static size_t notify(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *present)
+/* All flags are known: writes the caller's result. Returns how many keys are hits in a row, or n for an exists. */
+static size_t write_result(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *present)
 {
     size_t i;
 
@@ -69,7 +71,7 @@ static size_t notify(const uint8_t *flags, size_t n, size_t *hit_p, uint8_t *pre
     return n;
 }
 
-/* Lock held. Which ranks' tables were read, or asked: their homes'. */
+/* Lock held. Records the paths to the homes of the keys, whose tables were read or queried. */
 static void note_paths(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
@@ -81,7 +83,7 @@ static void note_paths(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvc
     }
 }
 
-/* No lock. A match that ended inside its call. */
+/* No lock. Records the time of a match that ended inside its call. */
 static void end_timing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
 {
     kvcl_lock(store->ctx);
@@ -90,7 +92,7 @@ static void end_timing(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvc
     kvcl_timing_record(&store->ctx->latency, timing);
 }
 
-/* ---- where homes must be asked ---- */
+/* ---- lookups that need queries ---- */
 
 static bool next(kvcl_call_t *call)
 {
@@ -108,7 +110,8 @@ static kvcl_status_t end(kvcl_call_t *call)
             call->req.timing.op = KVCL_LATENCY_STORE_MATCH;
             note_paths(call->store, find->keys, find->n, &call->req.timing);
         }
-        touch(call->store, find->keys, notify(find->flags, find->n, lookup->hit_p, lookup->present), find->flags);
+        touch(call->store, find->keys, write_result(find->flags, find->n, lookup->hit_p, lookup->present),
+              find->flags);
     }
     return status;
 }
@@ -121,9 +124,10 @@ static void free_lookup(kvcl_call_t *call)
     free(lookup);
 }
 
-/* The first n keys matter; their flags are copied. */
-static kvcl_status_t request(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags, size_t *hit_p,
-                             uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+/* keys and flags, n of each, are copied. */
+static kvcl_status_t start_query(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags,
+                                 size_t *hit_p, uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p,
+                                 kvcl_req_h *req_p)
 {
     lookup_t *lookup = malloc(sizeof(*lookup) + (n * (sizeof(*keys) + 1)));
 
@@ -143,7 +147,7 @@ static kvcl_status_t request(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     return kvcl_call_start(&lookup->call, store, kvcl_call_name(id), p, req_p);
 }
 
-/* *requested_p: a request is under way. Else all is known and told. */
+/* *requested_p: a request is in flight. Otherwise the result is written already. */
 static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
                            kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p, bool *requested_p)
 {
@@ -161,9 +165,9 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
     n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, requested_p);
     if (*requested_p) {
-        status = request(store, keys, n, flags, hit_p, present, id, p, req_p);
+        status = start_query(store, keys, n, flags, hit_p, present, id, p, req_p);
     } else {
-        touch_some(store, keys, notify(flags, n, hit_p, present), flags);
+        touch_some(store, keys, write_result(flags, n, hit_p, present), flags);
         if (timing.begun_ns != 0) {
             end_timing(store, keys, n, &timing);
         }
@@ -174,7 +178,7 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     return status;
 }
 
-/* out: hit_p or present, as what says. waits: the blocking form. */
+/* out: the caller's hit_p or present; what: its name. waits: the blocking form. */
 static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out, const char *what,
                            bool waits, const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_xfer_params_t *p)
 {

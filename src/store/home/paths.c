@@ -1,5 +1,6 @@
 /*
- * The ways to a store's ranks (ways.h). Owns nothing: a rank's caches or table that are mapped here say so.
+ * The paths to a store's ranks (paths.h). Owns nothing. A rank counts as mapped if one of its caches or its table is
+ * mapped by this rank.
  */
 #include "config.h"
 #include "store/home/paths.h"

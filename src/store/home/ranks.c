@@ -1,14 +1,15 @@
 /*
- * The ranks of a store: who takes part, and who is home to what.
+ * The ranks of a store: which take part, which are homes of which keys, and which receive copies.
  *
- * The map is rendezvous hashing over the ranks that take part (dir/shard.h), so when one goes each of its shards falls
- * to its backup, which has the entries of all blocks that have two homes. Every rank learns of a death by itself and
- * makes its own map; until all have, they differ, and a home that is asked in vain costs its asker one more question.
+ * The map is rendezvous hashing over the ranks that take part (dir/shard.h). When a rank fails, each of its shards
+ * falls to its backup, which lists all blocks that have two homes. Every rank detects a failure by itself and makes its
+ * own map. Until all ranks have done so the maps differ, and a query to a failed home costs one more query.
  *
- * A rank that is silent for a while is not dead. It is suspected: copies elsewhere and the other homes of its keys are
- * asked first, until it answers a question that waits for it.
+ * A rank that is silent for a while has not failed. It is suspected: other copies, and the other homes of its keys, are
+ * preferred until it answers a probe.
  *
- * Readers take no lock, so an old map stays until the store is closed: there are at most as many as ranks.
+ * Readers take no lock, so an old map stays until the store is closed; there are at most as many maps as ranks. Engine
+ * lock held, except in the functions that only read the map or a rank's marks.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -21,14 +22,14 @@
 
 kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
 {
-    kvcl_store_map_t *old  = atomic_load_explicit(&store->map, memory_order_relaxed);
-    kvcl_store_map_t *map  = malloc(sizeof(*map));
+    kvcl_store_map_t *old   = atomic_load_explicit(&store->map, memory_order_relaxed);
+    kvcl_store_map_t *map   = malloc(sizeof(*map));
     uint32_t         *ranks = malloc(store->n_ranks * sizeof(*ranks)), n = 0, i;
     kvcl_status_t    status = KVCL_ERR_NO_MEMORY;
 
     if ((map != NULL) && (ranks != NULL)) {
         for (i = 0; i < store->n_ranks; ++i) {
-            if ((old == NULL) || (store->incarnations[i] != 0)) { /* at first all of them */
+            if ((old == NULL) || (store->incarnations[i] != 0)) { /* the first map has all ranks */
                 ranks[n++] = i;
             }
         }
@@ -64,10 +65,10 @@ void kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank)
         return;
     }
     kvcl_log_info("rank %u no longer takes part in a store", rank);
-    store->incarnations[rank] = 0; /* its entries are skipped by readers and overwritten by time */
+    store->incarnations[rank] = 0; /* readers skip its entries, and later ones overwrite them */
     atomic_store_explicit(&store->ranks[rank].incarnation, 0, memory_order_relaxed);
     if (!store->closing && (kvcl_store_map_make(store) != KVCL_OK)) {
-        kvcl_log_warn("no memory to give the shards of rank %u to others: keys homed there are not found", rank);
+        kvcl_log_warn("no memory for a shard map without rank %u: keys whose home it was are not found", rank);
     }
     store->notify->rank_failed(store);
 }
@@ -116,7 +117,7 @@ static void on_probe(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     kvcl_log_info("rank %u answers again", rpc->rank);
 }
 
-/* A question that it answers as soon as it can. */
+/* Sends a query without a deadline, which the rank answers as soon as it runs again. */
 static void probe(kvcl_store_h store, uint32_t rank)
 {
     kvcl_rpc_t *rpc = store->closing ? NULL : kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
@@ -135,9 +136,9 @@ void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
     if ((rank == store->me) || (store->incarnations[rank] == 0) || is_silent(store, rank)) {
         return;
     }
-    kvcl_log_info("rank %u does not answer: others are asked first", rank);
-    if (!store->ranks[rank].doubted) {
-        store->ranks[rank].quiet_ns = kvcl_now_ns();
+    kvcl_log_info("rank %u does not answer: other ranks are preferred until it does", rank);
+    if (!store->ranks[rank].checking) {
+        store->ranks[rank].silent_since_ns = kvcl_now_ns();
     }
     atomic_fetch_or_explicit(&store->ranks[rank].avoided, KVCL_AVOID_SILENT, memory_order_relaxed);
     ++store->ranks[rank].peer->suspicions;
@@ -154,8 +155,8 @@ kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
         return status;
     }
     if ((rank < 0) || ((uint32_t)rank >= store->n_ranks)) {
-        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_store_exclude: rank %d of a store over %u ranks", rank,
-                         store->n_ranks);
+        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "kvcl_store_exclude: rank is %d, but the store has ranks 0 to %u", rank,
+                         store->n_ranks - 1);
     }
     if ((uint32_t)rank == store->me) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_exclude: rank %d is the caller's own: kvcl_store_drain "
@@ -174,7 +175,7 @@ kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
     return KVCL_OK;
 }
 
-/* ---- where copies go ---- */
+/* ---- placement of copies ---- */
 
 bool kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
 {
@@ -203,7 +204,7 @@ unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)
     return n;
 }
 
-/* Lock held. Ranks that share no host with that one, nor with each other, first. */
+/* Lock held. Prefers ranks on hosts other than `host` and other than each other's. */
 static unsigned place_apart(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, uint64_t host, unsigned n,
                             uint16_t *ranks)
 {
@@ -232,7 +233,7 @@ unsigned kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *ski
     return place_apart(store, bytes, skip, store->places[store->me].host, n, ranks);
 }
 
-/* Of those in place_ok, the ones on this rank's host, if there are any. */
+/* Reduces place_ok to the ranks on this rank's host, if it has any of them. */
 static void keep_near(kvcl_store_h store)
 {
     uint64_t host = store->places[store->me].host;

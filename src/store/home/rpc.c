@@ -1,9 +1,8 @@
 /*
- * Asks: questions to other ranks of a store (ask.h), and making those about keys that were dealt (deal.c).
+ * RPCs (rpc.h): queries to other ranks of a store, and the making of queries about scattered keys (scatter.c).
  *
- * Each ask is a request of its own, so that deadlines and dead peers end it as any other; its poster hears of the end
- * once, by done(). All under the engine lock, but kvcl_rpc_new and kvcl_rpcs_make, which touch nothing
- * shared.
+ * Each RPC is a request of its own, so deadlines and failed peers end it like any other request. Its poster is notified
+ * of the end once, by done(). Engine lock held, except in kvcl_rpc_new and kvcl_rpcs_make, which touch nothing shared.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -15,7 +14,7 @@
 
 static void stop(kvcl_req_t *req, kvcl_status_t status);
 
-static const kvcl_req_class_t rpc_class = {.name = "store-ask", .stop = stop, .release = NULL};
+static const kvcl_req_class_t rpc_class = {.name = "store-rpc", .stop = stop, .release = NULL};
 
 kvcl_rpc_t *kvcl_rpc_new(kvcl_store_h store, uint32_t rank, uint8_t kind, size_t payload_room)
 {
@@ -49,7 +48,7 @@ static void end(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t 
     kvcl_list_del(&rpc->link);
     kvcl_list_del(&rpc->watch_link);
     if ((status == KVCL_ERR_NOT_FOUND) || (rpc->peer->state == KVCL_PEER_FAILED)) {
-        kvcl_store_rank_failed(rpc->store, rpc->rank); /* it closed its part, or died: before anybody asks again */
+        kvcl_store_rank_failed(rpc->store, rpc->rank); /* it closed its part, or failed: known before the next query */
     }
     if (rpc->quick) {
         kvcl_peer_answered(rpc->peer);
@@ -79,8 +78,8 @@ static bool fails_soon(const kvcl_peer_t *peer)
 static void send_rpc(kvcl_rpc_t *rpc)
 {
     kvcl_msg_dir_request_t out = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = rpc->kind, .op = rpc->req.id},
-                              .store = rpc->store->id, .n = rpc->n, .rank = rpc->store->me};
-    kvcl_status_t      status;
+                                  .store = rpc->store->id, .n = rpc->n, .rank = rpc->store->me};
+    kvcl_status_t          status;
 
     kvcl_req_watch(&rpc->req, rpc->peer);
     if (kind_of(rpc)->quick) {
@@ -113,8 +112,8 @@ void kvcl_rpc_post(kvcl_rpc_t *rpc, uint64_t timeout_ns, kvcl_list_t *rpcs)
 
     kvcl_assert_locked(ctx);
     kvcl_list_del(&rpc->link);
-    rpc->posted_ns = kvcl_now_ns();
-    rpc->patient   = kvcl_store_suspects(rpc->store, rpc->rank);
+    rpc->posted_ns   = kvcl_now_ns();
+    rpc->was_suspect = kvcl_store_suspects(rpc->store, rpc->rank);
     status = kvcl_req_start(&rpc->req, ctx, &rpc_class, timeout_ns, NULL, NULL, false);
     if (status != KVCL_OK) {
         kvcl_list_del(&rpc->watch_link);
@@ -142,7 +141,7 @@ void kvcl_rpc_post(kvcl_rpc_t *rpc, uint64_t timeout_ns, kvcl_list_t *rpcs)
 
 void kvcl_rpc_post_watched(kvcl_rpc_t *rpc, uint64_t timeout_ns, kvcl_list_t *rpcs)
 {
-    kvcl_silence_watch(rpc); /* before it is posted: it may be gone afterwards */
+    kvcl_silence_watch(rpc); /* before the post: the RPC may be freed afterwards */
     kvcl_rpc_post(rpc, timeout_ns, rpcs);
 }
 
@@ -168,7 +167,7 @@ bool kvcl_rpc_fits_dir(const kvcl_rpc_t *rpc, const void *data, size_t len)
            ((unsigned)unpacked.type == (unsigned)rpc->kind + KVCL_DIR_MSG_LOOKUP);
 }
 
-/* The payload must be what this kind of ask expects, whatever the peer sent. */
+/* Does the payload fit the RPC's kind? The peer may have sent anything. */
 static bool answer_fits(const kvcl_rpc_t *rpc, const kvcl_msg_dir_answer_t *in, const void *data, size_t len)
 {
     const kvcl_rpc_kind_t *kind = kind_of(rpc);
@@ -194,13 +193,13 @@ void kvcl_rpc_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     }
     rpc = kvcl_container_of(req, kvcl_rpc_t, req);
     if ((rpc->peer != peer) || (in->msg.flags != rpc->kind) || (in->status > 0)) {
-        kvcl_am_malformed(ctx, peer, "an answer to another question");
+        kvcl_am_malformed(ctx, peer, "an answer whose kind, status or sender does not match its request");
         return;
     }
     if (in->status != KVCL_OK) {
         end(rpc, (kvcl_status_t)in->status, NULL, 0);
     } else if (!answer_fits(rpc, in, data, len)) {
-        kvcl_am_malformed(ctx, peer, "an answer that does not fit its question");
+        kvcl_am_malformed(ctx, peer, "an answer whose length does not fit its request");
         end(rpc, KVCL_ERR_PROTOCOL, NULL, 0);
     } else {
         end(rpc, KVCL_OK, data, len);
@@ -259,13 +258,13 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
     }
 }
 
-/* ---- questions about keys that were dealt ---- */
+/* ---- queries about scattered keys ---- */
 
 _Static_assert((int)KVCL_RPC_PUBLISH == (int)KVCL_DIR_MSG_PUBLISH && (int)KVCL_RPC_REMOVE == (int)KVCL_DIR_MSG_REMOVE &&
                    (int)KVCL_RPC_LOOKUP == (int)KVCL_DIR_MSG_LOOKUP,
-               "asks that carry a directory message are numbered as these");
+               "RPC kinds that carry a directory message have its number");
 
-/* The payload: a message of dir_wire.h, or bare keys. A record begins with its key. */
+/* Writes the payload: a message of dir_wire.h, or bare keys. A record begins with its key. */
 static kvcl_status_t fill(kvcl_rpc_t *rpc, size_t room, const char *items, size_t stride)
 {
     kvcl_dir_pack_t pack;
@@ -290,7 +289,7 @@ static kvcl_status_t fill(kvcl_rpc_t *rpc, size_t room, const char *items, size_
     return status;
 }
 
-/* One ask of the items order[0..n). */
+/* One RPC about the items order[0..n). */
 static kvcl_rpc_t *make_one(kvcl_store_h store, uint32_t rank, uint8_t kind, const char *items, size_t stride,
                             const uint32_t *order, uint32_t n)
 {
@@ -324,7 +323,7 @@ kvcl_status_t kvcl_rpcs_make(kvcl_store_h store, uint32_t rank, uint8_t kind, co
                 kvcl_list_del(&rpc->link);
                 kvcl_rpc_discard(rpc);
             }
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a question about %u keys", n);
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a query of %u keys", n);
         }
         kvcl_list_add_tail(list, &rpc->link);
     }

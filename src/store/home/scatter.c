@@ -1,9 +1,7 @@
 /*
- * Dealing items to ranks: keys and records to their homes, or anything to ranks that are named. A stable counting
- * sort.
+ * Scattering items over ranks: keys and records to their homes, or items to given ranks. A stable counting sort.
  *
- * A deal owns one allocation. Any thread; nothing shared is touched but the map of shards, which is read as it is at
- * that moment.
+ * A scatter owns one allocation. Any thread; the only shared state is the shard map, which is read once.
  */
 #include "config.h"
 #include "base/error.h"
@@ -18,10 +16,10 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
 
     scatter->starts = calloc((size_t)n_ranks + 1 + (per * n), sizeof(*scatter->starts));
     if (scatter->starts == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to assign %zu keys to %u ranks", n, n_ranks);
     }
     scatter->order = scatter->starts + n_ranks + 1;
-    at          = scatter->starts;
+    at             = scatter->starts;
     for (i = 0; i < per * n; ++i) {
         if (to[i] != KVCL_SHARD_NO_RANK) {
             ++at[to[i]];
@@ -38,10 +36,10 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
     return KVCL_OK;
 }
 
-/* To which homes of an item it goes. */
+/* Which homes of an item receive it. */
 typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
 
-/* The homes of an item: one; both; or, if it is a record that wants two, both. */
+/* Writes the item's homes: one, or up to two; a record has two if its flags or the store say so. */
 static void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to, uint32_t *homes)
 {
     const kvcl_store_rec_t *rec = item; /* begins with its key */
@@ -61,17 +59,18 @@ static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
     const unsigned         per  = (to == TO_ONE) ? 1 : 2;
-    uint32_t               *homes; /* kept: who is silent may change from one look to the next */
+    uint32_t               *homes; /* kept: which ranks are suspected may change between two passes */
     kvcl_status_t          status;
     size_t                 i;
 
     scatter->starts = NULL;
     if (n > (UINT32_MAX - 1) / 2) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call", n);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call: pass at most %u", n,
+                         (UINT32_MAX - 1) / 2);
     }
     homes = malloc(((per * n) + 1) * sizeof(*homes));
     if (homes == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to deal %zu keys", n);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to assign %zu keys to %u ranks", n, store->n_ranks);
     }
     for (i = 0; i < n; ++i) {
         homes[per * i]             = KVCL_SHARD_NO_RANK;

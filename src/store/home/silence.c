@@ -1,40 +1,40 @@
 /*
- * Ranks that do not answer: how they are found, and what waits for them ends.
+ * Silent ranks: how they are detected, and how the RPCs that wait for them end.
  *
- * A watched ask that has waited for KVCL_STORE_HEDGE (100 ms at least) makes this rank doubt the asked one: a small
- * question is sent that a rank answers at once, whatever else it does. An answer says that the ask is only slow, and it
- * goes on. No answer after four times as long makes the rank suspected: each watched ask to it ends with
- * KVCL_ERR_TIMED_OUT (ask->silent). A rank may be suspected sooner, by a get's hedge: its silence is sure when it has
- * not answered a question for as long. A watched ask to a rank whose silence is sure waits for one hedge. A suspect is
- * probed in the background and is trusted again when it answers (home/ranks.c).
+ * When a watched RPC has waited for KVCL_STORE_HEDGE (100 ms at least), its rank is checked by a small query that every
+ * rank answers at once. If the answer arrives, the RPC is only slow, and continues. If none arrives within four hedges,
+ * the rank is suspected, and each watched RPC to it ends with KVCL_ERR_TIMED_OUT (rpc->silent). A get's hedge may
+ * suspect a rank sooner; its silence is then certain when it has answered no query for four hedges. A watched RPC to a
+ * rank whose silence is certain waits for one hedge. A suspect is probed in the background and trusted again when it
+ * answers (ranks.c).
  *
- * One timer for all asks of a store; it runs only while something is watched. Engine lock held.
+ * One timer serves all RPCs of a store; it runs only while an RPC is watched. Engine lock held.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "store/store.h"
 
-enum { DOUBT_TIMES = 4, MEETING_TIMES = 16 }; /* a rank that has not been met yet has more to do */
-#define LEAST_NS (100 * KVCL_NS_PER_MS) /* a rank that is merely slow is not to fail a put */
+enum { CHECK_HEDGES = 4, CONNECT_HEDGES = 16 }; /* a rank without a connection has to set one up first */
+#define LEAST_NS (100 * KVCL_NS_PER_MS) /* a rank that is merely slow must not fail a put */
 
-/* How long an ask waits before its rank is doubted. */
-static uint64_t patience(const struct kvcl_store *store)
+/* How long an RPC waits before its rank is checked. */
+static uint64_t hedge_of(const struct kvcl_store *store)
 {
     uint64_t hedge_ns = store->ctx->config.store_hedge_ns;
 
     return (hedge_ns < LEAST_NS) ? LEAST_NS : hedge_ns;
 }
 
-static void look(void *arg);
+static void on_timer(void *arg);
 
 static void wake_after(kvcl_store_h store, uint64_t after_ns)
 {
     if (store->silence_timer == NULL) {
-        store->silence_timer = kvcl_store_timer_start(store, after_ns, look, store);
+        store->silence_timer = kvcl_store_timer_start(store, after_ns, on_timer, store);
     }
 }
 
-static void on_doubt(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
+static void on_check(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
     kvcl_store_rank_t *rank = &rpc->store->ranks[rpc->rank];
 
@@ -43,28 +43,28 @@ static void on_doubt(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     if ((status == KVCL_ERR_TIMED_OUT) && !rpc->store->closing) {
         kvcl_store_suspect(rpc->store, rpc->rank);
     } else {
-        rank->heard_ns = kvcl_now_ns();
+        rank->answered_ns = kvcl_now_ns();
     }
-    rank->doubted = false;
+    rank->checking = false;
 }
 
-static void doubt(kvcl_store_h store, uint32_t rank)
+static void start_check(kvcl_store_h store, uint32_t rank)
 {
-    kvcl_rpc_t *rpc   = kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
-    unsigned   times = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? DOUBT_TIMES : MEETING_TIMES;
+    kvcl_rpc_t *rpc    = kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
+    unsigned   hedges = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? CHECK_HEDGES : CONNECT_HEDGES;
 
     if (rpc != NULL) {
-        store->ranks[rank].doubted  = true;
-        store->ranks[rank].quiet_ns = kvcl_now_ns();
-        rpc->done                   = on_doubt;
-        kvcl_rpc_post(rpc, times * patience(store), &store->probes);
+        store->ranks[rank].checking  = true;
+        store->ranks[rank].silent_since_ns = kvcl_now_ns();
+        rpc->done                   = on_check;
+        kvcl_rpc_post(rpc, hedges * hedge_of(store), &store->probes);
     }
 }
 
 static bool is_sure(const struct kvcl_store *store, uint32_t rank, uint64_t now_ns)
 {
     return kvcl_store_suspects(store, rank) &&
-           (now_ns >= store->ranks[rank].quiet_ns + (DOUBT_TIMES * patience(store)));
+           (now_ns >= store->ranks[rank].silent_since_ns + (CHECK_HEDGES * hedge_of(store)));
 }
 
 bool kvcl_silence_is_sure(const struct kvcl_store *store, uint32_t rank)
@@ -72,24 +72,24 @@ bool kvcl_silence_is_sure(const struct kvcl_store *store, uint32_t rank)
     return (store->ctx->config.store_hedge_ns != 0) && is_sure(store, rank, kvcl_now_ns());
 }
 
-/* What an ask that nobody answers leads to now. */
+/* Is the RPC to end as silent now? If it is only slow, its rank is checked. */
 static bool is_over(kvcl_store_h store, const kvcl_rpc_t *rpc, uint64_t now_ns)
 {
     kvcl_store_rank_t *rank = &store->ranks[rpc->rank];
     uint64_t          since = rpc->posted_ns + rpc->grace_ns;
 
-    if (kvcl_store_suspects(store, rpc->rank)) { /* its probe is not answered either */
-        return (now_ns >= rpc->posted_ns + patience(store)) && (now_ns >= rpc->posted_ns + rpc->least_ns) &&
+    if (kvcl_store_suspects(store, rpc->rank)) { /* it has not answered its probe either */
+        return (now_ns >= rpc->posted_ns + hedge_of(store)) && (now_ns >= rpc->posted_ns + rpc->least_ns) &&
                is_sure(store, rpc->rank, now_ns);
     }
-    since = (since < rank->heard_ns) ? rank->heard_ns : since;
-    if ((now_ns >= since + patience(store)) && !rank->doubted) {
-        doubt(store, rpc->rank);
+    since = (since < rank->answered_ns) ? rank->answered_ns : since;
+    if ((now_ns >= since + hedge_of(store)) && !rank->checking) {
+        start_check(store, rpc->rank);
     }
     return false;
 }
 
-static void look(void *arg)
+static void on_timer(void *arg)
 {
     kvcl_store_h store    = arg;
     uint64_t     now_ns   = kvcl_now_ns();
@@ -103,7 +103,7 @@ static void look(void *arg)
     kvcl_list_init(&seen);
     kvcl_list_init(&over);
     kvcl_list_splice_tail(&seen, &store->watched);
-    while ((link = kvcl_list_first(&seen)) != NULL) { /* a doubt may end at once, and asks with it */
+    while ((link = kvcl_list_first(&seen)) != NULL) { /* a check may end at once, and RPCs with it */
         rpc = kvcl_container_of(link, kvcl_rpc_t, watch_link);
         kvcl_list_del(&rpc->watch_link);
         kvcl_list_add_tail(&store->watched, &rpc->watch_link);
@@ -112,11 +112,11 @@ static void look(void *arg)
             kvcl_list_add_tail(&over, &rpc->watch_link);
         }
     }
-    while ((link = kvcl_list_first(&over)) != NULL) { /* its end takes it out of the list, perhaps others too */
+    while ((link = kvcl_list_first(&over)) != NULL) { /* its end unlinks it, and perhaps others */
         kvcl_rpc_abandon(kvcl_container_of(link, kvcl_rpc_t, watch_link));
     }
     if (!kvcl_list_is_empty(&store->watched)) {
-        wake_after(store, patience(store) / 2);
+        wake_after(store, hedge_of(store) / 2);
     }
 }
 
@@ -127,7 +127,7 @@ void kvcl_silence_watch(kvcl_rpc_t *rpc)
     if ((store->ctx->config.store_hedge_ns != 0) && !rpc->over) {
         kvcl_list_del(&rpc->watch_link);
         kvcl_list_add_tail(&store->watched, &rpc->watch_link);
-        wake_after(store, patience(store) / 2);
+        wake_after(store, hedge_of(store) / 2);
     }
 }
 

@@ -1,6 +1,8 @@
 /*
- * Timers of a store: a request that nobody waits for, whose deadline is the event. So they end with the context as any
- * request does, and cost nothing while they wait.
+ * Timers of a store. A timer is a request that no caller waits for, and its deadline is the event. So it ends with the
+ * context like any request, and costs nothing while it waits.
+ *
+ * Invariant: fn runs at most once. Engine lock held.
  */
 #include "config.h"
 #include "store/store.h"
@@ -28,7 +30,7 @@ static void end(kvcl_store_timer_t *timer, kvcl_status_t status, bool fire)
     kvcl_req_complete(&timer->req, status);
 }
 
-/* The deadline; or the end of the context, after which nothing is to begin any more. */
+/* The deadline has passed; or the context ends, after which the store starts nothing new. */
 static void stop(kvcl_req_t *req, kvcl_status_t status)
 {
     kvcl_store_h store = kvcl_container_of(req, kvcl_store_timer_t, req)->store;

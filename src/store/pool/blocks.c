@@ -1,35 +1,39 @@
 /*
- * Blocks that the store hands out: alloc and free of its cache, pins; and how a block is taken, of the pool too.
+ * Blocks that the store allocates: kvcl_store_alloc and _free of its own cache, local pins, and the allocation of
+ * blocks of the pool.
  *
- * To take a block: the one free for longest, else (a pool of several sizes) one in a slab that becomes this class's,
- * else a victim: the tenant's own if it would be over its quota, one of a tenant that is over its, else that of the
- * eviction order. It is withdrawn first (its generation is bumped before anybody may write a byte of it) and removed
- * from the directory in the background.
+ * The source of a block, in this order: the block that has been free longest; in a pool of several sizes, a block of a
+ * slab that moves to this class; a victim. The victim is the tenant's own block if the tenant would exceed its quota,
+ * else a block of a tenant that exceeds its quota, else the next of the eviction order. A victim is withdrawn first:
+ * its generation is bumped before a byte of it may be written. The homes are notified in the background.
+ *
+ * Owns nothing. Engine lock held, except in the public calls, which take it.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "handle/handle.h"
 #include "store/pool/pool.h"
+#include "store/words.h"
 
 #include <stdlib.h>
 
-enum { GONE = 64 };
+enum { BATCH = 64 };
 
-/* Whose blocks have been evicted, until the directory is told. */
-typedef struct gone {
+/* Evicted blocks whose homes have not been notified yet. */
+typedef struct evicted {
     kvcl_store_h     store;
     size_t           n;
-    kvcl_store_rec_t recs[GONE];
-} gone_t;
+    kvcl_store_rec_t recs[BATCH];
+} evicted_t;
 
-static void notify(gone_t *gone)
+static void notify(evicted_t *evicted)
 {
-    kvcl_store_notify_removed(gone->store, gone->recs, gone->n);
-    gone->n = 0;
+    kvcl_store_notify_removed(evicted->store, evicted->recs, evicted->n);
+    evicted->n = 0;
 }
 
-/* Whose turn it is: a tenant that has more than its quota, else the order of eviction says. */
+/* The next victim: a block of a tenant that exceeds its quota, else the next of the eviction order. */
 static kvcl_status_t next_victim(kvcl_owner_t *owner, uint32_t *slot_p)
 {
     uint64_t tenant = kvcl_tenants_any_over(owner->tenants);
@@ -41,23 +45,24 @@ static kvcl_status_t next_victim(kvcl_owner_t *owner, uint32_t *slot_p)
     return kvcl_evict_victim(&owner->evict, slot_p);
 }
 
-static bool evict(kvcl_owner_t *owner, uint32_t slot, gone_t *gone)
+static bool evict(kvcl_owner_t *owner, uint32_t slot, evicted_t *evicted)
 {
-    if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &gone->recs[gone->n]) != KVCL_OK) {
+    if (kvcl_owner_discard(owner, slot, KVCL_SLOT_FREE, KVCL_STORE_EVICTED, -1, &evicted->recs[evicted->n]) !=
+        KVCL_OK) {
         return false;
     }
     ++owner->store->n_evicted;
     if (owner->store->notify->evicted(owner, slot)) {
-        return true; /* nobody is to be told yet */
+        return true; /* the listener notifies the homes later */
     }
-    if (++gone->n == GONE) {
-        notify(gone);
+    if (++evicted->n == BATCH) {
+        notify(evicted);
     }
     return true;
 }
 
-/* The tenant gives up so many bytes of its blocks, of this class first. False: the others are pinned. */
-static bool shrink(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, gone_t *gone)
+/* Evicts `over` bytes of the tenant's blocks, those of this class first. False: the rest is pinned. */
+static bool shrink(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, evicted_t *evicted)
 {
     unsigned     n = (owner->pool != NULL) ? owner->pool->n : 1, i;
     kvcl_owner_t *from;
@@ -69,31 +74,31 @@ static bool shrink(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, gone_t *
         bytes = kvcl_owner_bytes(from);
         while ((over != 0) &&
                (kvcl_tenants_victim(from->tenants, tenant, from->cls, &from->evict, &slot) == KVCL_OK)) {
-            over -= !evict(from, slot, gone) ? 0 : (over < bytes) ? over : bytes;
+            over -= !evict(from, slot, evicted) ? 0 : (over < bytes) ? over : bytes;
         }
     }
     return over == 0;
 }
 
-/* Lock held. Evict until n slots are free, for a tenant that must give up `over` bytes; there are enough of those.
- * False: the tenant's are pinned. */
+/* Lock held. Evicts until n slots are free; the caller has checked that enough can be evicted. over: bytes that the
+ * tenant must free of its quota. False: these are pinned. */
 static bool make_room(kvcl_owner_t *owner, uint64_t tenant, uint64_t over, size_t n)
 {
-    gone_t   gone;
-    uint32_t slot;
-    bool     room;
+    evicted_t evicted;
+    uint32_t  slot;
+    bool      room;
 
     kvcl_assert_locked(owner->store->ctx);
-    gone.store = owner->store;
-    gone.n     = 0;
-    room       = shrink(owner, tenant, over, &gone);
+    evicted.store = owner->store;
+    evicted.n     = 0;
+    room          = shrink(owner, tenant, over, &evicted);
     if (room && (owner->slots.n_free < n)) {
         kvcl_pool_balance(owner, n - owner->slots.n_free);
     }
     while (room && (owner->slots.n_free < n) && (next_victim(owner, &slot) == KVCL_OK)) {
-        (void)evict(owner, slot, &gone);
+        (void)evict(owner, slot, &evicted);
     }
-    notify(&gone);
+    notify(&evicted);
     return room;
 }
 
@@ -107,8 +112,8 @@ static size_t spare(const kvcl_owner_t *owner)
     return (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
 }
 
-/* Lock held. Until n slots are free or could be evicted: slabs of others, then pins that give way. Where that cannot be
- * enough nothing goes. */
+/* Lock held. Takes over slabs of other classes, then drops soft pins, until n slots are free or can be evicted. Changes
+ * nothing if that cannot be enough. */
 static void find_room(kvcl_owner_t *owner, size_t n)
 {
     uint64_t yield = kvcl_list_is_empty(&owner->held.soft) ? 0 : owner->pinned;
@@ -127,8 +132,8 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     kvcl_status_t status = KVCL_OK;
     size_t        i;
 
-    if (n > kvcl_owner_most(owner)) { /* nothing is evicted in vain */
-        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: it never has more than %llu", n,
+    if (n > kvcl_owner_most(owner)) { /* before anything is evicted in vain */
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" requested, but it never has more than %llu", n,
                          owner->cache->name, (unsigned long long)kvcl_owner_most(owner));
     }
     kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
@@ -136,16 +141,18 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
         find_room(owner, n);
     }
     if (n > spare(owner)) {
-        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" asked for: %u are free, %u could be evicted", n,
-                         owner->cache->name, owner->slots.n_free, kvcl_evict_count(&owner->evict) - owner->pinned);
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" requested, but %u are free and %u can be "
+                         "evicted: unpin or free some", n, owner->cache->name, owner->slots.n_free,
+                         kvcl_evict_count(&owner->evict) - owner->pinned);
     }
     if (over == KVCL_TENANT_NEVER) {
-        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks asked for are beyond the quota of tenant %llu", n,
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of %llu bytes exceed the quota of tenant %llu: raise it with "
+                         "kvcl_store_quota, or request fewer", n, (unsigned long long)kvcl_owner_bytes(owner),
                          (unsigned long long)tenant);
     }
     if (((owner->slots.n_free < n) || (over != 0)) && !make_room(owner, tenant, over, n)) {
-        return kvcl_fail(KVCL_ERR_NO_SPACE, "tenant %llu has its quota in blocks that are pinned",
-                         (unsigned long long)tenant);
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "tenant %llu would exceed its quota by %llu bytes, and its blocks are "
+                         "pinned: unpin some", (unsigned long long)tenant, (unsigned long long)over);
     }
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_slots_alloc(&owner->slots, &ids[i]);
@@ -159,7 +166,8 @@ static kvcl_status_t own_cache(kvcl_store_h store, const void *ids, size_t n, co
     kvcl_status_t status = kvcl_store_check(store, ids, n, call);
 
     if ((status == KVCL_OK) && (store->own == NULL)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store was opened without a cache of its own", call);
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the store has no cache of its own: open it with params.cache",
+                           call);
     }
     return status;
 }
@@ -189,12 +197,12 @@ kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
         status = kvcl_slots_abort(&store->own->slots, ids[i]);
         kvcl_store_freed(store);
     }
-    if (status != KVCL_OK) { /* the one at i - 1 was not the caller's: nothing changes */
+    if (status != KVCL_OK) { /* block i - 1 was not the caller's: undo the others */
         for (done = 0; done + 1 < i; ++done) {
             (void)!kvcl_slots_take(&store->own->slots, ids[done]);
         }
-        status = kvcl_fail(status, "kvcl_store_free: block %u is not in the caller's hands (withdraw it first?)",
-                           ids[i - 1]);
+        status = kvcl_fail(status, "kvcl_store_free: block %u (number %zu of %zu) is free or published: withdraw a "
+                           "published block first", ids[i - 1], i - 1, n);
     }
     kvcl_unlock_quietly(store->ctx);
     return status;
@@ -217,7 +225,8 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     kvcl_lock(store->ctx);
     node = kvcl_owner_find(store, key, NULL);
     if ((node == NULL) || (node->owner->pool != NULL)) {
-        status = kvcl_fail(KVCL_ERR_NOT_FOUND, "kvcl_store_pin_local: no cache of this rank holds the key");
+        status = kvcl_fail(KVCL_ERR_NOT_FOUND, "kvcl_store_pin_local: no cache of this rank holds the key %016llx...",
+                           kvcl_key_prefix(key));
     } else {
         slot = kvcl_owner_slot(node);
         kvcl_owner_touch(node->owner, slot);

@@ -1,7 +1,8 @@
 /*
- * Owners (owner.h): attaching a cache, the local index, and the two edges that readers care about.
+ * Owners (owner.h): attaching a cache, the local index, and the transitions to and from PUBLISHED.
  *
- * Invariant: a slot is in the index, and (managed) in the order of eviction, exactly while it is PUBLISHED.
+ * Invariant: a slot is in the index and, if its owner is managed, in the eviction order, exactly while it is PUBLISHED.
+ * Engine lock held.
  */
 #include "config.h"
 #include "store/pool/owner.h"
@@ -11,7 +12,7 @@
 
 #include <stdlib.h>
 
-/* kvcl_cache_destroy asks whether the cache may go. */
+/* kvcl_cache_user_t.release: kvcl_cache_destroy queries whether the cache may be destroyed. */
 static bool release(kvcl_cache_h cache)
 {
     kvcl_owner_t *owner = cache->store;
@@ -24,7 +25,7 @@ static bool release(kvcl_cache_h cache)
     return true;
 }
 
-/* No generation may be used twice: go on above what earlier stores left in the words, or anywhere. */
+/* No generation may be used twice: start above those that earlier stores left in the words, else at a random one. */
 static uint32_t first_gen(kvcl_cache_h cache)
 {
     uint32_t top = 0, word;
@@ -80,8 +81,8 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
 kvcl_status_t kvcl_owner_check_id(kvcl_cache_h cache)
 {
     if (cache->id > UINT16_MAX) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "cache \"%s\" is the %u. that this process has made; a store takes the "
-                         "first %u", cache->name, (unsigned)cache->id, UINT16_MAX);
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "cache \"%s\" is number %u of this process, but a store takes at most "
+                         "number %u: create fewer caches before it", cache->name, (unsigned)cache->id, UINT16_MAX);
     }
     return KVCL_OK;
 }
@@ -101,10 +102,12 @@ static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed
         return KVCL_OK;
     }
     if (cache->shape.blocks >= KVCL_SLOT_NONE) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "a store takes caches of fewer than %u blocks", KVCL_SLOT_NONE);
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "cache \"%s\" has %llu blocks, but a store takes fewer than %u",
+                         cache->name, (unsigned long long)cache->shape.blocks, KVCL_SLOT_NONE);
     }
     if (cache->shape.block_bytes > UINT32_MAX) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "a store takes blocks of less than 4 GiB");
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "cache \"%s\" has blocks of %llu bytes, but a store takes blocks below "
+                         "4 GiB", cache->name, (unsigned long long)cache->shape.block_bytes);
     }
     status = kvcl_owner_check_id(cache);
     if (status != KVCL_OK) {
@@ -115,12 +118,12 @@ static kvcl_status_t attach(kvcl_store_h store, kvcl_cache_h cache, bool managed
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's cache");
     }
     owner->user.release = release;
-    owner->store       = store;
-    owner->cache       = cache;
-    owner->managed     = managed;
-    owner->tier        = tier;
-    owner->pool        = pool;
-    owner->cls         = cls;
+    owner->store        = store;
+    owner->cache        = cache;
+    owner->managed      = managed;
+    owner->tier         = tier;
+    owner->pool         = pool;
+    owner->cls          = cls;
     kvcl_tenants_init(&owner->own_tenants);
     owner->tenants = (pool != NULL) ? &pool->tenants : &owner->own_tenants;
     kvcl_pins_init(&owner->held);
@@ -177,7 +180,7 @@ static void index_add(kvcl_store_h store, kvcl_owner_node_t *node, const kvcl_ke
 
     node->next = kvcl_map_get(&store->index, hash);
     if (kvcl_map_put(&store->index, hash, node) != KVCL_OK) {
-        node->next = NULL; /* cannot be: kvcl_owner_reserve() */
+        node->next = NULL; /* cannot happen: kvcl_owner_reserve() made room */
     }
 }
 
@@ -190,7 +193,7 @@ static void index_del(kvcl_store_h store, kvcl_owner_node_t *node, const kvcl_ke
         if (node->next == NULL) {
             (void)kvcl_map_del(&store->index, hash);
         } else if (kvcl_map_put(&store->index, hash, node->next) != KVCL_OK) {
-            head = NULL; /* cannot be: it replaces */
+            head = NULL; /* cannot happen: it replaces an entry */
         }
         return;
     }
@@ -207,7 +210,7 @@ kvcl_owner_node_t *kvcl_owner_find(kvcl_store_h store, const kvcl_key_t *key, co
 
     for (at = kvcl_map_get(&store->index, kvcl_owner_hash(key)); at != NULL; at = at->next) {
         const kvcl_slot_t *slot = &at->owner->array[kvcl_owner_slot(at)];
-        if (!kvcl_key_equal(&slot->key, key) || (slot->note & KVCL_NOTE_SPOILT)) {
+        if (!kvcl_key_equal(&slot->key, key) || (slot->note & KVCL_NOTE_CORRUPT)) {
             continue;
         }
         if ((want != NULL) ? (at->owner == want) : (at->owner == store->own)) {
@@ -263,7 +266,7 @@ kvcl_owner_t *kvcl_owner_next(kvcl_store_h store, uint64_t least)
     return best;
 }
 
-/* ---- edges ---- */
+/* ---- publish and discard ---- */
 
 kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_key_t *key, uint64_t checksum,
                                  bool summed, unsigned copies, uint64_t tenant, kvcl_dir_loc_t *loc_p)
@@ -289,12 +292,12 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     store->notify->published(owner, slot, checksum);
     ++store->n_published;
     ++store->n_ever;
-    kvcl_store_freed(store); /* who waits for room may evict it */
+    kvcl_store_freed(store); /* a put that waits for room may evict it */
     store->notify->event(owner, slot, KVCL_STORE_STORED, -1);
     return status;
 }
 
-kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
+kvcl_status_t kvcl_owner_discard(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_state_t next,
                                  kvcl_store_event_kind_t why, int to_rank, kvcl_store_rec_t *rec_p)
 {
     kvcl_store_h  store = owner->store;
@@ -320,7 +323,7 @@ kvcl_status_t kvcl_owner_give_up(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
             owner->pins[slot] = 0;
             --owner->pinned;
         }
-        (void)!kvcl_evict_remove(&owner->evict, slot); /* not there if it is the victim */
+        (void)!kvcl_evict_remove(&owner->evict, slot); /* fails for a victim, which is out of the order already */
     }
     if (owner->slabs != NULL) {
         kvcl_slabs_removed(owner->slabs, owner->cls, slot);
@@ -334,7 +337,8 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot)
 {
     if (owner->managed && (slot < owner->slots.n)) {
         kvcl_evict_touch(&owner->evict, slot);
-        if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) { /* a reader may be late */
+        /* A late reader may touch a slot that is no longer published. */
+        if ((owner->slabs != NULL) && (owner->array[slot].state == KVCL_SLOT_PUBLISHED)) {
             kvcl_slabs_use(owner->slabs, owner->cls, slot);
         }
         owner->store->notify->used(owner, slot);

@@ -1,6 +1,8 @@
 /*
- * Pins with a holder and an expiry (pins.h). Each pin_t is one allocation, in the heap of expiries, in the chain of its
- * slot and, if soft, in the list of those.
+ * Pins with a holder and an expiry (pins.h).
+ *
+ * Owns one allocation a pin. Invariant: each pin_t is in the heap of expiries, in the chain of its slot and, if soft,
+ * in the list of soft pins. Engine lock held.
  */
 #include "config.h"
 #include "store/pool/pins.h"
@@ -10,12 +12,12 @@
 
 #include <stdlib.h>
 
-enum { PINS_A_SLOT = 1024, PINS_A_POOL = 4 }; /* holders are numbers, and peers may make up any */
+enum { PINS_A_SLOT = 1024, PINS_A_POOL = 4 }; /* bounds: a peer may send any number as a holder */
 
 typedef struct pin {
     kvcl_heap_node_t expiry;
-    kvcl_list_t      link;  /* soft */
-    struct pin       *next; /* of the slot */
+    kvcl_list_t      link;  /* kvcl_pins_t.soft, if soft */
+    struct pin       *next; /* next pin of the same slot */
     uint64_t         holder;
     uint32_t         slot;
     bool             soft;
@@ -45,7 +47,7 @@ static bool is_hard(const kvcl_owner_t *owner, uint32_t slot)
     return pin != NULL;
 }
 
-/* Out of everything, and freed. The block may be evicted afterwards. */
+/* Unlinks and frees a pin. The block may be evicted afterwards. */
 static void destroy(kvcl_owner_t *owner, pin_t *pin)
 {
     kvcl_pins_t *pins = &owner->held;
@@ -58,7 +60,7 @@ static void destroy(kvcl_owner_t *owner, pin_t *pin)
     if (head == NULL) {
         (void)kvcl_map_del(&pins->by_slot, pin->slot);
     } else if (kvcl_map_put(&pins->by_slot, pin->slot, head) != KVCL_OK) {
-        head = NULL; /* cannot be: it replaces */
+        head = NULL; /* cannot happen: it replaces an entry */
     }
     kvcl_heap_del(&pins->expiries, &pin->expiry);
     kvcl_list_del(&pin->link);
@@ -102,7 +104,7 @@ static void set_soft(kvcl_owner_t *owner, pin_t *pin, bool soft)
     }
 }
 
-/* May the slot have one more? */
+/* May the slot have another pin? */
 static bool has_room(const kvcl_owner_t *owner, uint32_t slot)
 {
     const pin_t *pin = first_of(owner, slot);
@@ -114,7 +116,7 @@ static bool has_room(const kvcl_owner_t *owner, uint32_t slot)
     return (n < PINS_A_SLOT) && (owner->held.n < PINS_A_SLOT + ((uint64_t)PINS_A_POOL * kvcl_owner_room(owner)));
 }
 
-/* A soft one, in no list yet. */
+/* Makes a soft pin that is in no list yet. */
 static kvcl_status_t make(kvcl_owner_t *owner, uint32_t slot, uint64_t holder, uint64_t expires_ns, pin_t **pin_p)
 {
     kvcl_pins_t *pins = &owner->held;
@@ -162,7 +164,7 @@ kvcl_status_t kvcl_pins_set(kvcl_owner_t *owner, uint32_t slot, uint64_t holder,
     }
     if (status == KVCL_OK) {
         set_soft(owner, pin, soft);
-        kvcl_store_freed(owner->store); /* who waits for room may have less to wait for */
+        kvcl_store_freed(owner->store); /* a put that waits for room may have a new expiry to wait for */
     }
     return status;
 }

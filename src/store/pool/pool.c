@@ -1,5 +1,8 @@
 /*
- * A rank's pool (pool.h): opening its classes, and slabs that change hands.
+ * A rank's pool (pool.h): opening its classes, and moving slabs between them.
+ *
+ * Owns the pool's caches and its slab table. Invariant: each slot of a class that lies in none of its slabs is FILLING.
+ * Engine lock held, except while the pool is opened and closed.
  */
 #include "config.h"
 #include "store/pool/pool.h"
@@ -8,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { TRIES = 8, GONE = 64 };
+enum { TRIES = 8, BATCH = 64 };
 
 /* ---- opening ---- */
 
@@ -34,12 +37,14 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
     uint64_t bytes, i;
 
     if (((p->n_block_sizes == 0) || (p->block_bytes != 0)) && !add_size(sizes, &n, p->block_bytes)) {
-        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes with blocks of %llu",
-                        (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes);
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: dram_bytes is %llu, but block_bytes is %llu: set it "
+                        "to 1 to %u", (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes,
+                        UINT32_MAX - 1);
         return 0;
     }
     if ((p->n_block_sizes != 0) && (p->block_sizes == NULL)) {
-        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: block_sizes is NULL");
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: n_block_sizes is %llu, but block_sizes is NULL",
+                        (unsigned long long)p->n_block_sizes);
         return 0;
     }
     for (i = 0; i < p->n_block_sizes; ++i) {
@@ -50,7 +55,7 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
             return 0;
         }
     }
-    bytes = p->dram_bytes - (p->dram_bytes % sizes[0]); /* what the first one's cache has */
+    bytes = p->dram_bytes - (p->dram_bytes % sizes[0]); /* bytes of the first class's cache */
     if ((n == 1) && (bytes == 0)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: a pool of %llu bytes has no room for blocks of %llu",
                         (unsigned long long)p->dram_bytes, (unsigned long long)sizes[0]);
@@ -65,7 +70,7 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
     return n;
 }
 
-/* A class's cache: the first one's has the memory. */
+/* Makes a class's cache. The first class's cache owns the memory; the others lie over it. */
 static kvcl_status_t make_cache(kvcl_store_h store, uint64_t size, kvcl_cache_h arena, kvcl_cache_h *cache_p)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(store->pool->bytes / size, (uint32_t)size);
@@ -79,8 +84,8 @@ static kvcl_status_t make_cache(kvcl_store_h store, uint64_t size, kvcl_cache_h 
     return kvcl_cache_create_over(arena, name, &layout, cache_p);
 }
 
-/* Lock held, nothing is in any slot: each class has the slots of its slab, and none of the others. */
-static kvcl_status_t share_out(kvcl_pool_t *pool)
+/* Lock held; all slots are free. Leaves each class the slots of its own slabs. */
+static kvcl_status_t assign_slots(kvcl_pool_t *pool)
 {
     kvcl_status_t status = KVCL_OK;
     kvcl_owner_t  *owner;
@@ -106,12 +111,12 @@ static kvcl_status_t open_slabs(kvcl_store_h store, const uint64_t *sizes)
 
     pool->slabs_mem = malloc(bytes);
     if (pool->slabs_mem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to share a pool out");
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the slab table of a pool of %u sizes", pool->n);
     }
     status = kvcl_slabs_init(&pool->slabs, pool->bytes, sizes, pool->n, pool->slabs_mem, bytes);
     if (status == KVCL_OK) {
         kvcl_lock(store->ctx);
-        status = share_out(pool);
+        status = assign_slots(pool);
         kvcl_unlock(store->ctx);
         kvcl_log_debug("a pool of %llu bytes for blocks of %u sizes: %u slabs of %llu bytes",
                        (unsigned long long)pool->bytes, pool->n, pool->slabs.n,
@@ -136,7 +141,7 @@ kvcl_status_t kvcl_pool_open(kvcl_store_h store, const kvcl_store_params_t *p)
     }
     store->pool = pool;
     kvcl_tenants_init(&pool->tenants);
-    pool->bytes = p->dram_bytes - (p->dram_bytes % sizes[0]); /* what the first one's cache has */
+    pool->bytes = p->dram_bytes - (p->dram_bytes % sizes[0]); /* bytes of the first class's cache */
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
         status = make_cache(store, sizes[i], pool->caches[0], &pool->caches[i]);
         if (status == KVCL_OK) {
@@ -162,15 +167,15 @@ void kvcl_pool_close(kvcl_pool_t *pool)
 {
     unsigned i;
 
-    for (i = (pool != NULL) ? pool->n : 0; i-- > 0;) { /* the one that has the memory last */
+    for (i = (pool != NULL) ? pool->n : 0; i-- > 0;) { /* the first one, which owns the memory, last */
         kvcl_cache_destroy(pool->caches[i]);
     }
     kvcl_pool_free(pool);
 }
 
-/* ---- what is free ---- */
+/* ---- free space ---- */
 
-/* Of slabs that would come to this class for the asking. */
+/* Bytes of the slabs that this class can have without an eviction. */
 static uint64_t spare_bytes(const kvcl_owner_t *owner)
 {
     return (owner->slabs != NULL) ? kvcl_slabs_spare(owner->slabs, owner->cls) * owner->slabs->slab_bytes : 0;
@@ -197,10 +202,10 @@ uint64_t kvcl_pool_all_free_bytes(const kvcl_pool_t *pool)
     return bytes;
 }
 
-/* ---- slabs that change hands: lock held ---- */
+/* ---- moving slabs between classes: lock held ---- */
 
-/* Nobody is filling it or has it pinned. */
-static bool may_go(const kvcl_owner_t *owner, uint32_t slot)
+/* Is the slot neither being filled nor pinned? */
+static bool is_evictable(const kvcl_owner_t *owner, uint32_t slot)
 {
     const kvcl_slot_t *at = &owner->array[slot];
 
@@ -208,25 +213,25 @@ static bool may_go(const kvcl_owner_t *owner, uint32_t slot)
            ((at->state == KVCL_SLOT_PUBLISHED) && (owner->pins[slot] == 0));
 }
 
-/* May all go that the owner has of the slab? */
+/* Are all of the owner's slots in the slab free or evictable? */
 static bool can_vacate(const kvcl_owner_t *owner, uint32_t slab)
 {
     kvcl_slab_ids_t ids = kvcl_slabs_ids(owner->slabs, slab, owner->cls);
     uint32_t        slot;
 
     for (slot = ids.first; slot < ids.end; ++slot) {
-        if (kvcl_slabs_has(owner->slabs, owner->cls, slot) && !may_go(owner, slot)) {
+        if (kvcl_slabs_has(owner->slabs, owner->cls, slot) && !is_evictable(owner, slot)) {
             return false;
         }
     }
     return true;
 }
 
-/* All that the owner has of the slab goes: can_vacate() said so. */
+/* Evicts the owner's blocks of the slab and takes its slots out of use; can_vacate() has allowed it. */
 static void vacate(kvcl_owner_t *owner, uint32_t slab)
 {
     kvcl_slab_ids_t  ids = kvcl_slabs_ids(owner->slabs, slab, owner->cls);
-    kvcl_store_rec_t gone[GONE];
+    kvcl_store_rec_t evicted[BATCH];
     size_t           n = 0;
     uint32_t         slot;
 
@@ -236,16 +241,17 @@ static void vacate(kvcl_owner_t *owner, uint32_t slab)
         }
         if (owner->array[slot].state == KVCL_SLOT_FREE) {
             (void)!kvcl_slots_take(&owner->slots, slot);
-        } else if (kvcl_owner_give_up(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &gone[n]) == KVCL_OK) {
+        } else if (kvcl_owner_discard(owner, slot, KVCL_SLOT_FILLING, KVCL_STORE_EVICTED, -1, &evicted[n]) ==
+                   KVCL_OK) {
             ++owner->store->n_evicted;
-            n += owner->store->notify->evicted(owner, slot) ? 0 : 1; /* or nobody is to be told yet */
+            n += owner->store->notify->evicted(owner, slot) ? 0 : 1; /* true: the listener notifies the homes later */
         }
-        if (n == GONE) {
-            kvcl_store_notify_removed(owner->store, gone, n);
+        if (n == BATCH) {
+            kvcl_store_notify_removed(owner->store, evicted, n);
             n = 0;
         }
     }
-    kvcl_store_notify_removed(owner->store, gone, n);
+    kvcl_store_notify_removed(owner->store, evicted, n);
     owner->store->notify->released(owner, ids);
     owner->store->notify->taken(owner);
 }
@@ -262,7 +268,7 @@ static void give(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
     owner->pool->n_taken += (from != NULL) ? 1 : 0;
 }
 
-/* Who has the slab; NULL: nobody. */
+/* The class that has the slab; NULL: none. */
 static kvcl_owner_t *owner_of(const kvcl_pool_t *pool, uint32_t slab)
 {
     unsigned cls = pool->slabs.slabs[slab].owner;
@@ -278,8 +284,9 @@ static void take_over(kvcl_owner_t *owner, uint32_t slab, kvcl_owner_t *from)
     give(owner, slab, from);
 }
 
-/* What is refused is not chosen again. When the best ones were, any will do. One that the tier has not got yet is not
- * refused: unless it must be, it is written first, one at a time, and whoever looks next may have it. */
+/* A slab that cannot be vacated is refused and not chosen again; after TRIES refusals any slab will do. A slab with
+ * blocks that the tier does not have yet is not refused: unless `must` is set, it is written to the tier first, one
+ * slab at a time, and a later call may take it. */
 bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
 {
     kvcl_slabs_t *slabs = owner->slabs;
@@ -290,7 +297,7 @@ bool kvcl_pool_grow(kvcl_owner_t *owner, bool must)
     for (i = 0; (slabs != NULL) && (must || (i < TRIES)); ++i) {
         slab = (i < TRIES) ? kvcl_slabs_choose(slabs, owner->cls, must) : kvcl_slabs_next(slabs, owner->cls);
         if (slab == KVCL_SLAB_NONE) {
-            kvcl_slabs_round(slabs); /* the next one who looks may try those again that were refused */
+            kvcl_slabs_round(slabs); /* the next call may try the refused slabs again */
             return false;
         }
         from = owner_of(owner->pool, slab);

@@ -131,7 +131,7 @@ static void went_wrong(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
     }
 }
 
-/* A block that one home lists is found, though the other is silent: that one is told later (owed.c). */
+/* A block that one home lists is found, though the other is silent: that one is told later (republish.c). */
 static void judge_silence(kvcl_publish_t *publish)
 {
     size_t i;
@@ -198,7 +198,7 @@ static void on_silence(kvcl_publish_t *publish, const kvcl_rpc_t *rpc)
     for (i = 0; i < rpc->n; ++i) {
         if (publish->is_publish) {
             publish->heard[rpc->order[i]] |= HEARD_SILENCE;
-            store->ranks[rpc->rank].owed = true;
+            store->ranks[rpc->rank].missed = true;
             continue;
         }
         memcpy(&key, rpc->payload + ((size_t)i * sizeof(key)), sizeof(key));

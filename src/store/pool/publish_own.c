@@ -1,8 +1,10 @@
 /*
- * Blocks of an engine's own caches: published where they lie, and taken back.
+ * Blocks of an engine's own caches: published in place, and withdrawn.
  *
- * The slots are taken under the engine lock, the checksums computed without it, then all slots become PUBLISHED, or
- * none, and the homes are told (publish.c). A block is in the engine's hands again when kvcl_store_withdraw returns.
+ * The slots are taken under the engine lock and the checksums computed without it. Then all slots become PUBLISHED, or
+ * none, and the homes are notified (publish.c). The engine may write a block again when kvcl_store_withdraw returns.
+ *
+ * Owns nothing. No lock, except where marked.
  */
 #include "config.h"
 #include "base/error.h"
@@ -23,9 +25,10 @@ uint64_t kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block)
     return kvcl_stream_checksum(&stream, stream.total_bytes);
 }
 
+/* The state of a block that its user holds, before a publish and after a withdraw. */
 static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
 {
-    return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE; /* whose hands a block is in before and after */
+    return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE;
 }
 
 /* Lock held. All n become FILLING, or none. */
@@ -40,8 +43,8 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
         state = owner->array[ids[i]].state;
         if (state != (unsigned)idle_state(owner)) {
             status = (state == KVCL_SLOT_FREE)
-                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: block %u is the store's: kvcl_store_alloc() hands "
-                                     "blocks out", name, ids[i])
+                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: block %u was not allocated: allocate it with "
+                                     "kvcl_store_alloc() first", name, ids[i])
                          : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already, or being put", name, ids[i]);
             break;
         }
@@ -60,7 +63,7 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
                                    const char *name)
 {
     kvcl_status_t    status = KVCL_OK;
-    kvcl_store_rec_t gone;
+    kvcl_store_rec_t withdrawn;
     uint64_t         sum;
     size_t           i = n, j;
 
@@ -75,7 +78,7 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
     }
     status = kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already", name, ids[i]);
     for (j = i + 1; j < n; ++j) {
-        (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &gone);
+        (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &withdrawn);
     }
     for (j = 0; !owner->managed && (j <= i); ++j) {
         (void)!kvcl_slots_abort(&owner->slots, ids[j]);
@@ -85,19 +88,20 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
 
 static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
 {
-    kvcl_store_rec_t gone;
+    kvcl_store_rec_t withdrawn;
     size_t           i;
 
     kvcl_lock(owner->store->ctx);
     for (i = 0; i < n; ++i) {
-        if (kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone) == KVCL_OK) {
-            kvcl_store_notify_removed(owner->store, &gone, 1);
+        if (kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &withdrawn) == KVCL_OK) {
+            kvcl_store_notify_removed(owner->store, &withdrawn, 1);
         }
     }
     kvcl_unlock(owner->store->ctx);
 }
 
-/* No lock. Slots, sums, PUBLISHED; nobody is told. quiet: followers neither, and nothing of it is evicted. */
+/* No lock. Takes the slots, computes the checksums and makes the slots PUBLISHED, without notifying the homes. quiet:
+ * followers get no event, and the blocks are pinned. */
 static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
                                   const uint32_t *ids, bool quiet, const char *name, kvcl_owner_t **owner_p)
 {
@@ -145,14 +149,14 @@ kvcl_status_t kvcl_own_show(kvcl_store_h store, kvcl_cache_h cache, const uint32
 
 void kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
 {
-    kvcl_store_rec_t gone;
+    kvcl_store_rec_t withdrawn;
     size_t           i;
 
     kvcl_assert_locked(store->ctx);
     owner->quiet = true;
     for (i = 0; i < n; ++i) {
         if (kvcl_slots_check(&owner->slots, recs[i].loc.slot, recs[i].loc.gen, &recs[i].key) == KVCL_OK) {
-            (void)!kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &gone);
+            (void)!kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &withdrawn);
         }
     }
     owner->quiet = false;
@@ -183,7 +187,7 @@ kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, siz
     kvcl_store_rec_t   *recs;
     size_t             i;
 
-    if (((status != KVCL_OK)) || ((status = kvcl_xfer_params(params, KVCL_CALL_STORE_PUBLISH, &p)) != KVCL_OK) ||
+    if ((status != KVCL_OK) || ((status = kvcl_xfer_params(params, KVCL_CALL_STORE_PUBLISH, &p)) != KVCL_OK) ||
         ((status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_publish")) != KVCL_OK)) {
         return status;
     }
@@ -210,7 +214,7 @@ kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const 
     kvcl_status_t    status = kvcl_store_check(store, ids, n, "kvcl_store_withdraw");
     kvcl_store_rec_t *recs;
     kvcl_owner_t     *owner;
-    size_t           i, gone = 0;
+    size_t           i, n_done = 0;
 
     if (status == KVCL_OK) {
         status = kvcl_xfer_local(store->ctx, cache, &sel, "kvcl_store_withdraw");
@@ -226,11 +230,11 @@ kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const 
     owner = cache->store;
     if ((owner != NULL) && (owner->store == store)) {
         for (i = 0; i < n; ++i) {
-            if (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[gone]) == KVCL_OK) {
-                ++gone;
+            if (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[n_done]) == KVCL_OK) {
+                ++n_done;
             }
         }
-        kvcl_store_notify_removed(store, recs, gone);
+        kvcl_store_notify_removed(store, recs, n_done);
     }
     kvcl_unlock(store->ctx);
     free(recs);

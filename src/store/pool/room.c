@@ -1,6 +1,8 @@
 /*
- * Waiting for room in the pool: back-pressure on puts. A thread that waits looks again whenever a block became free or
- * could be evicted (kvcl_store_freed), or a pin expires; it sleeps in between.
+ * Waiting for room in the pool: back-pressure on puts. A waiting thread sleeps until a block becomes free or evictable
+ * (kvcl_store_freed), a pin expires, or its deadline passes; its caller then tries again.
+ *
+ * Owns nothing. No lock held by the caller.
  */
 #include "config.h"
 #include "base/clock.h"
