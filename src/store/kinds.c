@@ -1,8 +1,8 @@
 /*
- * The kinds of questions between ranks of a store, a row each (home/ask_kind.h), and the handler that finds the row.
+ * The kinds of RPCs between ranks of a store, one row each (home/rpc_kind.h), and the handler that finds the row.
  *
- * Everything that arrives is hostile: a question of an unknown kind, or whose length does not fit its row, is answered
- * KVCL_ERR_PROTOCOL and changes nothing. Engine lock held.
+ * All input is hostile: a request of an unknown kind, or one whose length does not fit its row, is answered with
+ * KVCL_ERR_PROTOCOL and changes nothing. Owns nothing but the table. Engine lock held.
  */
 #include "config.h"
 #include "store/admin/ops.h"
@@ -36,11 +36,11 @@ static const kvcl_rpc_kind_t kinds[KVCL_RPC_KINDS] = {
     [KVCL_RPC_PIN]         = {.name = "pin", .on_request = kvcl_op_on_request, .op = kvcl_op_pin},
     [KVCL_RPC_QUOTA]       = {.name = "quota", .on_request = kvcl_op_on_request, .op = kvcl_op_quota},
     [KVCL_RPC_CLEAR]       = {.name = "clear", .on_request = kvcl_op_on_request, .op = kvcl_op_clear},
-    [KVCL_RPC_DISCARD]       = {.name = "discard", .on_request = kvcl_op_on_request, .op = kvcl_op_discard},
+    [KVCL_RPC_DISCARD]     = {.name = "discard", .on_request = kvcl_op_on_request, .op = kvcl_op_discard},
     [KVCL_RPC_STATS]       = {.name = "stats", .on_request = kvcl_op_on_request, .op = kvcl_op_stats},
     [KVCL_RPC_STAGE]       = {.name = "stage", .n_min = 1, .n_max = KVCL_STAGE_MAX, .item_bytes = REC,
                               .answer_item = sizeof(kvcl_stage_got_t), .on_request = kvcl_stage_on_request},
-    [KVCL_RPC_RELEASE]      = {.name = "release", .n_max = KVCL_STAGE_MAX, .item_bytes = sizeof(kvcl_stage_got_t),
+    [KVCL_RPC_RELEASE]     = {.name = "release", .n_max = KVCL_STAGE_MAX, .item_bytes = sizeof(kvcl_stage_got_t),
                               .on_request = kvcl_stage_on_release},
     [KVCL_RPC_FORGET]      = {.name = "forget", .n_max = KVCL_RPC_KEYS_MAX, .item_bytes = KEY,
                               .on_request = kvcl_relist_on_forget},
@@ -62,9 +62,9 @@ void kvcl_kinds_on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
                            const void *data, size_t len)
 {
     const kvcl_msg_dir_request_t *in    = (const kvcl_msg_dir_request_t *)msg;
-    kvcl_store_h             store = kvcl_store_by_id(ctx, in->store);
-    const kvcl_rpc_kind_t    *kind = (in->msg.flags < KVCL_RPC_KINDS) ? &kinds[in->msg.flags] : &kinds[0];
-    char                     what[64];
+    kvcl_store_h                 store = kvcl_store_by_id(ctx, in->store);
+    const kvcl_rpc_kind_t        *kind = (in->msg.flags < KVCL_RPC_KINDS) ? &kinds[in->msg.flags] : &kinds[0];
+    char                         what[64];
 
     (void)hdr_len;
     if ((store == NULL) || store->closing) {
@@ -74,8 +74,8 @@ void kvcl_kinds_on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     if ((kind->name != NULL) && size_fits(kind, in->n, len) && kind->on_request(store, peer, in, data, len)) {
         return;
     }
-    snprintf(what, sizeof(what), "a question between stores (%s) that makes no sense",
-             (kind->name != NULL) ? kind->name : "of no kind");
+    snprintf(what, sizeof(what), "a malformed request between stores (%s)",
+             (kind->name != NULL) ? kind->name : "unknown kind");
     kvcl_am_malformed(ctx, peer, what);
     kvcl_rpc_answer(peer, in, KVCL_ERR_PROTOCOL, 0, NULL, 0);
 }

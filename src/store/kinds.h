@@ -1,12 +1,12 @@
 /*
- * The table of questions between ranks of a store (home/ask_kind.h), for the room that registers it (store.c).
+ * The table of RPC kinds between ranks of a store (home/rpc_kind.h), for the room that registers it (store.c).
  */
 #ifndef KVCL_STORE_KINDS_H
 #define KVCL_STORE_KINDS_H
 
 #include "store/store.h"
 
-/** The rows, by KVCL_RPC_*; KVCL_RPC_KINDS of them. */
+/** The KVCL_RPC_KINDS rows, by KVCL_RPC_*. */
 const kvcl_rpc_kind_t *kvcl_rpc_kinds(void);
 
 /** The handler of KVCL_MSG_DIR_REQUEST. */

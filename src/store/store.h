@@ -1,7 +1,7 @@
 /*
  * One rank's part of a store: the state that its rooms share, and the room's state in a context.
  *
- *   open.c, store.c  opening and closing; the room
+ *   open.c, close.c  opening and closing; store.c: the room
  *   kinds.h          the table of RPC kinds
  *   listener.h       what the lower rooms report to the upper ones
  *   home/            which ranks are homes of which keys; queries to them, and this rank's answers as a home
@@ -137,48 +137,48 @@ static inline const kvcl_shard_map_t *kvcl_store_shards(const struct kvcl_store 
     return &atomic_load_explicit(&((struct kvcl_store *)store)->map, memory_order_acquire)->shards;
 }
 
-/* Is a location with these flags listed at the home and at the backup of its key? */
+/* Is a location with these flags listed at two homes, the home and the backup of its key? */
 static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned flags)
 {
     return (store->replicas > 1) || (kvcl_loc_copies(flags) > 1);
 }
 
-/** Which home of a key to ask: its home; while that is silent its backup, if it has been told everything.
- * Any thread. */
+/** The home of a key to query: its home or, while that is suspected, its backup if it has received all entries. Any
+ * thread. */
 uint32_t      kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
 static inline bool kvcl_store_suspects(const struct kvcl_store *store, uint32_t rank)
 {
     return atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) != 0;
 }
-/** Was it left out by kvcl_store_exclude? Any thread. */
+/** Was the rank excluded with kvcl_store_exclude? Any thread. */
 static inline bool kvcl_store_excludes(const struct kvcl_store *store, uint32_t rank)
 {
     return (atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) &
             KVCL_AVOID_EXCLUDED) != 0;
 }
-/** Lock held. It did not answer for a while: others are preferred until it does. */
+/** Lock held. The rank did not answer for a while: other ranks are preferred until it does. */
 void          kvcl_store_suspect(kvcl_store_h store, uint32_t rank);
-/** A map of the ranks that take part. Lock held, or nobody else knows the store yet. */
+/** Makes a map of the ranks that take part. Lock held, or the store is not linked yet. */
 kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
 void          kvcl_store_maps_free(kvcl_store_h store);
-/** Ranks that could take copies of blocks of this size: how many there are, me not counted. Lock held. */
+/** The number of other ranks that could take copies of blocks of this size. Lock held. */
 unsigned      kvcl_store_places(kvcl_store_h store, uint64_t bytes);
-/** n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: on other hosts than mine
- * and each other's first. Returns how many. Lock held. */
+/** Chooses n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: first those on
+ * other hosts than this rank's and each other's. Returns how many. Lock held. */
 unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks);
-/** The same, but the first of them is the nearest: on this host if there is one. It is set in skip[]. Lock held. */
+/** The same, but the first is the nearest one, on this host if possible. It is set in skip[]. Lock held. */
 unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks);
-/** Has the rank, this one too, a pool with blocks of this size? Any thread. */
+/** Has the rank, which may be this one, a pool with blocks of this size? Any thread. */
 bool          kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes);
-/** The rank no longer takes part: its copies do not count, its shards go to their backups. Lock held. */
+/** The rank no longer takes part: its copies do not count, and its shards fall to their backups. Lock held. */
 void          kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank);
 
 /* ---- the room (store.c) ---- */
 
 typedef struct kvcl_store_room {
     kvcl_list_t stores;
-    kvcl_list_t verifies; /* gets that have blocks to verify: get/verify.c */
-    uint8_t     *scratch; /* answers are written here */
+    kvcl_list_t verifies; /* gets whose checksums are pending: get/verify.c */
+    uint8_t     *scratch; /* buffer for answers */
     size_t      scratch_room;
     const kvcl_rpc_kind_t *kinds; /* by KVCL_RPC_* */
 } kvcl_store_room_t;
@@ -188,23 +188,23 @@ static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)
     return ctx->rooms[KVCL_ROOM_STORE];
 }
 
-/** No lock. A call that sleeps keeps the store from being freed; the status is KVCL_ERR_SHUTDOWN, and nothing is held,
- * if it is being closed. */
+/** No lock. Keeps the store from being freed while a call sleeps. KVCL_ERR_SHUTDOWN: it is being closed, and is not
+ * held. */
 kvcl_status_t kvcl_store_hold(kvcl_store_h store) KVCL_MUST_CHECK;
-/** No lock. The store may be gone when this returns. */
+/** No lock. The store may be freed when this returns. */
 void          kvcl_store_release(kvcl_store_h store);
 
 kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id);
-/** Does this location's owner still exist as the one that published it? Any thread. */
+/** Is the location's rank live, with the incarnation that published it? Any thread. */
 static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kvcl_dir_loc_t *loc)
 {
     return (loc->rank < store->n_ranks) && (loc->incarnation != 0) &&
            (atomic_load_explicit(&store->ranks[loc->rank].incarnation, memory_order_relaxed) == loc->incarnation);
 }
-/** First lines of public calls: a store, and n keys. */
+/** The check of every public call: the handle, and an array of n elements. call: its name, for the error sentence. */
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call) KVCL_MUST_CHECK;
 
-/** Any thread: blocks of a user's get, by KVCL_DIR_TIER_*; local: of those in memory, mine. */
+/** Any thread: counts the blocks of a user's get, by KVCL_DIR_TIER_*; local: those in this rank's memory. */
 static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[KVCL_DIR_TIER_MASK + 1], size_t local)
 {
     unsigned i;
@@ -220,10 +220,11 @@ static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[K
     }
 }
 
-/* ---- uses of others' blocks (get/uses.c) ---- */
+/* ---- uses of other ranks' blocks (get/uses.c) ---- */
 
 kvcl_status_t kvcl_uses_open(kvcl_store_h store) KVCL_MUST_CHECK;
-/** This block was got from there. Of a chain, the end first. Any thread; locked: with the lock. */
+/** Notes that the block at this location was got; of a chain, note the end first. Any thread; locked: the caller holds
+ * the lock. */
 void          kvcl_uses_note(kvcl_store_h store, const kvcl_dir_loc_t *loc, bool locked);
 /** A row of kinds.c. */
 bool          kvcl_uses_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
@@ -231,10 +232,10 @@ bool          kvcl_uses_on_request(kvcl_store_h store, kvcl_peer_t *peer, const 
 
 /* ---- timers (home/timer.c): lock held ---- */
 
-/** fn is called once, lock held, after after_ns; the timer is gone then. NULL: no memory, or the store
- * is being closed. */
+/** Calls fn once, lock held, after after_ns; the timer is freed afterwards. NULL: no memory, or the store is being
+ * closed. */
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg);
-void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* one that has not called yet, or NULL */
+void                kvcl_store_timer_stop(kvcl_store_timer_t *timer); /* a timer that has not fired yet, or NULL */
 
 /* ---- homes (home/home_answer.c) ---- */
 
@@ -249,101 +250,94 @@ bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
                         size_t len);
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                            const void *data, size_t len);
-/** Lock held: this home forgets the keys and tells their owners. */
+/** Lock held: drops the keys keys[order[0..n)] (order NULL: keys[0..n)) from this home and notifies their owners. */
 void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
-/** Lock held: tell the homes that these are gone; nobody answers. */
+/** Lock held: notifies the homes that these blocks are no longer published; the homes do not answer. */
 void kvcl_store_notify_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
-/** Lock held: who holds this copy gives it up: it was removed; or (spoilt) it came with other bytes than rec says, and
- * its owner finds them so. */
+/** Lock held: notifies the rank that holds this copy. It discards the copy, which was removed; or (corrupt: a reader
+ * got bytes that do not match rec) it checks the copy. */
 void kvcl_store_notify_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bool corrupt);
 
-/** Lock held: room for an answer; valid until the next call. NULL: no memory. */
+/** Lock held: a buffer for an answer, valid until the next call. NULL: no memory. */
 void *kvcl_home_scratch(kvcl_context_h ctx, size_t len);
-/** Nobody hears it if the ask's op is 0. */
+/** Sends an answer, unless the request's op is 0. */
 void kvcl_rpc_answer(kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, kvcl_status_t status, uint32_t n,
                      const void *data, size_t len);
 
-/* ---- copies of others' blocks in my pool (copy/copy_jobs.c): lock held ---- */
+/* ---- copies of other ranks' blocks in this rank's pool (copy/copy_jobs.c): lock held ---- */
 
 bool kvcl_copy_on_request(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                           size_t len); /* a row of kinds.c */
-/** What is under way here of the key is not kept. */
+/** Copies of the key that are being made here are not kept. */
 void kvcl_copies_discard(kvcl_store_h store, const kvcl_key_t *key);
 void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
-/** An ask for copies, unposted: recs[order[0..n)], or recs[0..n). NULL: no memory. */
+/** An RPC that requests copies of recs[order[0..n)] (order NULL: recs[0..n)), unposted. NULL: no memory. */
 kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,
                               const kvcl_store_rec_t *recs, const uint32_t *order, uint32_t n);
-/** How long a rank may take for n blocks of that many bytes. */
+/** The time in ns that a rank may take for copies of n blocks of this size. */
 uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
 
-/** Take copies of recs[order[0..n)], of one size, into my own pool, for nobody's answer. source: as what the (only)
- * block is listed, if its record does not say so; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
+/** Copies recs[order[0..n)], of one size, into the local pool, without an answer to any rank. source: the location as
+ * which the (only) block is listed, if its record has another; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */
 kvcl_status_t kvcl_copy_here(kvcl_store_h store, const kvcl_copy_head_t *head, const kvcl_store_rec_t *recs,
                              const uint32_t *order, uint32_t n, const kvcl_dir_loc_t *source) KVCL_MUST_CHECK;
 
 /* ---- homes that were silent (pool/republish.c): lock held ---- */
 
-/** It answers again: it is told in the background what it should list of mine. */
+/** The rank answers again: sends it in the background the records of local blocks that it should list. */
 void kvcl_republish_start(kvcl_store_h store, uint32_t rank);
 void kvcl_republish_stop(kvcl_store_h store); /* the store is being closed */
 
 /* ---- repair (copy/repair.c): lock held ---- */
 
 typedef struct kvcl_repair kvcl_repair_t;
-void kvcl_repair_start(kvcl_store_h store); /* a rank has gone, and the map is new */
+void kvcl_repair_start(kvcl_store_h store); /* a rank has failed, and the map is new */
 void kvcl_repair_stop(kvcl_store_h store);  /* the store is being closed; its memory is freed with the store's */
 
 /* ---- put (copy/put_blocks.c, copy/chain.c) ---- */
 
-/** No lock. List blocks of a class of my pool, and get other ranks to make copies - 1 more of each. item[i]: which of
- * the user's p->copies is of recs[i]. timing: of the call that it is the end of, NULL: it is not timed. */
+/** No lock. Lists blocks of a class of the local pool, and requests copies - 1 more of each from other ranks. item[i]:
+ * the index of recs[i] in the caller's p->copies. timing: of the call that this request ends, or NULL: not timed. */
 kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                                unsigned copies, const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
-/** No lock: until a block was freed after `seen` of them were, a pin has expired, or the deadline. False: no use to try
- * again. */
+/** No lock; blocks until store->n_freed differs from `seen`, a pin has expired, or the deadline has passed. False: the
+ * deadline has passed, or the store is being closed. */
 bool kvcl_store_wait_room(kvcl_store_h store, uint64_t seen, uint64_t deadline_ns);
 
-/** No lock: with KVCL_STORE_HOT, and a pool, what is got often is counted from now on (copy/hot.c). */
+/** No lock: with KVCL_STORE_HOT and a pool, starts to count blocks that are got often (copy/hot.c). */
 kvcl_status_t kvcl_hot_open(kvcl_store_h store) KVCL_MUST_CHECK;
 
 /* ---- lookups (home/lookup.c): no lock ---- */
 
-/** The table of a key's home as memory here, or NULL: a message is needed (*gone_p: nobody would answer). Of its
- * backup, where the home is gone. */
-const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *gone_p);
+/** The mapped table of a key's home or, if that has failed, of its backup. NULL: a query is needed (*failed_p: no rank
+ * would answer it). */
+const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *failed_p);
 
-/* ---- publishing (pool/publish.c) ---- */
+/* ---- publishing in place (pool/publish_own.c) ---- */
 
-typedef struct kvcl_publish kvcl_publish_t;
-/** Send n records of blocks that are PUBLISHED in owner. Lock held; recs is copied. status (may be NULL): each
- * block's. timing: of the call that it is the end of, NULL: it is not timed. */
-kvcl_status_t kvcl_publish_start(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n,
-                                 const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
-                                 kvcl_req_h *req_p) KVCL_MUST_CHECK;
-/** Lock held: the owner goes; publishes in flight take their blocks as withdrawn. */
-void          kvcl_publish_forget(kvcl_owner_t *owner);
 uint64_t      kvcl_store_block_sum(kvcl_cache_h cache, uint32_t block); /* no lock */
 
-/** No lock. Show n blocks of the caller's cache to whoever names them by slot and generation: recs[i].key is set, and
- * recs[i].loc is then. No home lists them and no follower hears of it. All, or none. */
+/** No lock. Publishes n blocks of the caller's cache without listing them: a rank can get them only by slot and
+ * generation. The caller sets recs[i].key, the call sets recs[i].loc. Followers get no event. All blocks, or none. */
 kvcl_status_t kvcl_own_show(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n,
                             kvcl_store_rec_t *recs, kvcl_owner_t **owner_p, const char *name) KVCL_MUST_CHECK;
-/** Lock held. They are the caller's alone again. */
+/** Lock held. Ends this: no rank can get the blocks any more. */
 void          kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n);
 
-/* ---- blocks to hand out (pool/blocks.c): lock held ---- */
+/* ---- allocation of blocks (pool/blocks.c): lock held ---- */
 
-/** n blocks of a managed owner, FILLING, for a tenant (0: nobody), evicting. KVCL_ERR_NO_SPACE: nothing was taken. */
+/** Allocates n blocks of a managed owner for a tenant (0: none), which become FILLING; evicts others where needed.
+ * KVCL_ERR_NO_SPACE: nothing was allocated. */
 kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
-/** As many blocks it may have at most, whatever is evicted. */
+/** The most blocks that the owner can ever have, whatever is evicted. */
 uint64_t kvcl_owner_most(const kvcl_owner_t *owner);
 static inline kvcl_status_t kvcl_owner_take(kvcl_owner_t *owner, size_t n, uint32_t *ids)
 {
     return kvcl_owner_take_for(owner, 0, n, ids);
 }
-/** A block became free, or could be evicted now: those who wait for room look again. */
+/** A block has become free or evictable: threads that wait for room try again. */
 static inline void kvcl_store_freed(struct kvcl_store *store)
 {
     ++store->n_freed;
@@ -354,14 +348,15 @@ static inline void kvcl_store_freed(struct kvcl_store *store)
 
 /* ---- gets (get/get_rounds.c and its neighbours) ---- */
 
-/** No lock. True: all is done, statuses are written and *final_p is the request's. timing: of the call, or NULL. */
+/** No lock. True: the get has ended, statuses are written and *final_p is its status. timing: of the call, or NULL. */
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
                   kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_status_t *final_p);
 bool kvcl_verify_work(kvcl_context_h ctx);
-/** Lock held. Fetch the blocks that recs name, from there or from any other copy (gen 0: it is looked for), into
- * cache's blocks ids[]; recs and ids are copied, status (one each) is the caller's, and from (one each, or NULL): of
- * blocks that came, the location that they came from, as it is listed. loc.source not 0 (and gen 0): a copy with this
- * tag, or with loc's sum, is not taken. user: hits count. cb runs without the lock. *req_p: until cb has run. */
+/** Lock held. Fetches the blocks that recs name into cache's blocks ids[], from the location of the record or from any
+ * other copy (gen 0: the locations are looked up). recs and ids are copied. status: one each, the caller's. from (one
+ * each, or NULL): of each block that arrives, its source as it is listed. If loc.source is not 0 (and gen is 0), a copy
+ * with this tag, or with loc's checksum, is not used. user: hits are counted. cb runs without the lock. *req_p is valid
+ * until cb has run. */
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
                             const uint32_t *ids, kvcl_status_t *status, kvcl_dir_loc_t *from, uint64_t timeout_ns,
                             bool user, kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p) KVCL_MUST_CHECK;

@@ -1,5 +1,5 @@
 /*
- * The words of words.h. No state.
+ * Error sentences of a store's calls (words.h). Pure; no state, any thread.
  */
 #include "config.h"
 #include "store/words.h"
@@ -25,23 +25,23 @@ bool kvcl_store_explain(kvcl_status_t status, char *buf, size_t cap)
 
     switch (status) {
     case KVCL_ERR_NOT_FOUND:
-        text = "nobody has it in this size, or it was evicted: compute it and put it";
+        text = "no rank has it in this size, or it was evicted: compute it and put it";
         break;
     case KVCL_ERR_NO_SPACE:
         text = "no room: a pool is full of pinned blocks, or a home's part of the directory is; free some, or open the "
                "stores with more dram_bytes or dir_entries";
         break;
     case KVCL_ERR_RANK_FAILED:
-        text = "the ranks that have it have died or left: compute it and put it";
+        text = "the ranks that had it have failed or left: compute it and put it";
         break;
     case KVCL_ERR_BAD_LAYOUT:
         text = "the block has another size there than the cache's blocks here: get it into a cache of that block size";
         break;
     case KVCL_ERR_SHUTDOWN:
-        text = "the store is being closed, here or there";
+        text = "the store is being closed on this rank or on the other";
         break;
     case KVCL_ERR_BUSY:
-        text = "the rank takes copies for others: try again";
+        text = "the rank is busy with copies for other ranks: try again";
         break;
     default:
         return false;

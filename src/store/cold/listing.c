@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "store/cold/listing.h"
 #include "store/pool/pool.h"
+#include "store/pool/publish.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

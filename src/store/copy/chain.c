@@ -14,6 +14,7 @@
 #include "store/words.h"
 #include "store/store.h"
 #include "store/home/paths.h"
+#include "store/pool/publish.h"
 #include "xfer/params.h"
 
 #include <stdio.h>

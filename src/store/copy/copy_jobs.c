@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/copy/copy_job.h"
+#include "store/pool/publish.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

@@ -11,6 +11,7 @@
 #include "store/admin/ops.h"
 #include "store/copy/put_far.h"
 #include "store/pool/pool.h"
+#include "store/pool/publish.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

@@ -1,55 +1,27 @@
 /*
- * Publish, withdraw, remove.
+ * Publish and remove: one request that sends each home its records or keys in one message, and waits for the answers.
  *
- * A publish: the slots are taken, the checksums computed (no lock), the slots become PUBLISHED, the homes are told, one
- * message each. The request is over when all of them have answered. A block that was withdrawn meanwhile is removed
- * again after its home's answer, since the two messages may have passed each other. If a home is found to be gone, all
- * of it is sent once more, to the homes that there are then; if one of those does not know yet that it is, a little
- * later.
+ * A publish starts when its slots are PUBLISHED. A block that is withdrawn meanwhile is removed again after its home's
+ * answer, since the two messages may have passed each other. If a home fails, all records are sent again to the homes
+ * of the new map; if one of these does not know yet of the failure, after a pause.
+ *
+ * Owns the requests, which are in store->publishes until they end. Engine lock held, except where a request is made.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "store/home/paths.h"
-#include "store/store.h"
-#include "store/words.h"
+#include "store/pool/publish.h"
+#include "store/pool/publish_result.h"
 #include "xfer/params.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { ROUNDS_MAX = 100 };
 #define LAG_PAUSE_NS (10 * KVCL_NS_PER_MS)
 
-/* A publish or a remove under way. */
-struct kvcl_publish {
-    kvcl_req_t    req;
-    kvcl_store_h  store;
-    kvcl_owner_t  *owner;       /* NULL: a remove, or the owner has gone */
-    kvcl_list_t   link;         /* store->publishes */
-    kvcl_list_t   rpcs;
-    unsigned      outstanding;
-    kvcl_status_t status;       /* the first thing that went wrong */
-    size_t        wrong;        /* with which block; n: with none in particular */
-    kvcl_status_t *each;        /* the user's, or NULL */
-    kvcl_scatter_t scatter;
-    bool          is_publish;
-    bool          again;        /* a home has gone: what it was told is to be told to others */
-    bool          lagging;      /* a rank that is to be a home has not heard yet of the death that makes it one */
-    kvcl_store_timer_t *pause;  /* until it is told again */
-    unsigned      rounds;
-    kvcl_timing_t timing;       /* of the call that this is the end of */
-    size_t        n;
-    uint8_t       *heard;       /* a publish: n, behind recs: HEARD_* */
-    kvcl_store_rec_t recs[];
-};
-
-/* What the homes of a block have said. */
-enum { HEARD_LISTED = 1, HEARD_SILENCE = 2 };
-
-/* Where keys have one home no other one can list a block. So a publish or a removal waits that long for a home, however
- * short the hedge is: a rank that only lacks a processor answers within that time. */
+/* With one home a key no other home can list its block. So a publish or a removal waits at least this long for a home,
+ * however short the hedge is: a rank that only lacks a processor answers within that time. */
 #define SOLE_HOME_NS (2 * KVCL_NS_PER_SEC)
 
 static void free_publish(kvcl_publish_t *publish)
@@ -70,144 +42,17 @@ static void release(kvcl_req_t *req)
     free_publish(kvcl_container_of(req, kvcl_publish_t, req));
 }
 
-/* Is the block still published as the record says? Of the pool's owner also: is it in the tier as it says? */
-static bool is_current(const kvcl_publish_t *publish, size_t i)
-{
-    const kvcl_store_rec_t *rec = &publish->recs[i];
-
-    if (!publish->is_publish || (publish->owner == NULL)) {
-        return false;
-    }
-    return kvcl_loc_is_nvme(&rec->loc) ? publish->store->notify->tier_holds(publish->store, &rec->key, &rec->loc)
-                                       : (kvcl_slots_gen(&publish->owner->slots, rec->loc.slot) == rec->loc.gen);
-}
-
-/* Lock held: a put that failed leaves no block in the pool that nobody is told of, since the next one of its key would
- * take it for done. */
-static void withdraw_unlisted(kvcl_publish_t *publish)
-{
-    kvcl_owner_t     *owner = publish->owner;
-    kvcl_store_rec_t gone;
-    size_t           i;
-
-    kvcl_assert_locked(publish->store->ctx);
-    if (!publish->is_publish || (owner == NULL) || (owner->pool == NULL) || publish->store->closing ||
-        (publish->status == KVCL_OK)) {
-        return;
-    }
-    for (i = 0; i < publish->n; ++i) {
-        const kvcl_dir_loc_t *loc = &publish->recs[i].loc;
-        if (!kvcl_loc_is_nvme(loc) && is_current(publish, i) && !(owner->array[loc->slot].note & KVCL_NOTE_LISTED)) {
-            (void)!kvcl_owner_withdraw(owner, loc->slot, KVCL_SLOT_FREE, &gone);
-        }
-    }
-}
-
-/* What was withdrawn between the send and now must not stay in the directory. */
-static void remove_withdrawn(kvcl_publish_t *publish)
-{
-    kvcl_store_rec_t gone;
-    size_t           i;
-
-    for (i = 0; publish->is_publish && (i < publish->n); ++i) {
-        if (!is_current(publish, i)) {
-            gone            = publish->recs[i];
-            gone.loc.source = 0;
-            kvcl_store_notify_removed(publish->store, &gone, 1);
-        }
-    }
-}
-
 static bool once_more(kvcl_publish_t *publish);
-
-static void went_wrong(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
-{
-    if (publish->status == KVCL_OK) {
-        publish->status = status;
-        publish->wrong  = i;
-    }
-    if (publish->each != NULL) {
-        publish->each[i] = status;
-    }
-}
-
-/* A block that one home lists is found, though the other is silent: that one is told later (republish.c). */
-static void judge_silence(kvcl_publish_t *publish)
-{
-    size_t i;
-
-    for (i = 0; publish->is_publish && (i < publish->n); ++i) {
-        if (publish->heard[i] == HEARD_SILENCE) {
-            kvcl_req_why(&publish->req, "a home of its keys does not answer, and they have no other that does: raise "
-                         "the store's replicas to 2, or put them again later");
-            went_wrong(publish, i, KVCL_ERR_TIMED_OUT);
-        }
-    }
-}
 
 static void finish(kvcl_publish_t *publish)
 {
     if (once_more(publish)) {
         return;
     }
-    judge_silence(publish);
     kvcl_list_del(&publish->link);
-    withdraw_unlisted(publish);
-    remove_withdrawn(publish);
+    kvcl_publish_conclude(publish);
     --publish->store->ops;
     kvcl_req_complete(&publish->req, publish->status);
-}
-
-/* A home's word on one block. A full set of copies elsewhere is as good; a home that knows me no more, or that is gone,
- * just does not list it. */
-static void take_result(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
-{
-    if (publish->is_publish && ((status == KVCL_OK) || (status == KVCL_ERR_EXISTS))) {
-        publish->heard[i] |= HEARD_LISTED;
-    }
-    if ((status == KVCL_ERR_NO_SPACE) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_TIMED_OUT) ||
-        (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_SHUTDOWN)) {
-        went_wrong(publish, i, status);
-    } else if ((status != KVCL_OK) && (status != KVCL_ERR_EXISTS)) {
-        kvcl_log_debug("a block is not listed: %s", kvcl_status_text(status));
-    } else if ((status == KVCL_OK) && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
-        publish->owner->array[publish->recs[i].loc.slot].note |= KVCL_NOTE_LISTED;
-    }
-}
-
-/* Lock held. A copy of what is listed no more: the key was removed while the bytes were on their way, or has others
- * now. So it is given up; remove_withdrawn() tells the home that has listed it. */
-static void refused(kvcl_publish_t *publish, size_t i)
-{
-    kvcl_store_rec_t gone;
-
-    kvcl_assert_locked(publish->store->ctx);
-    if (!publish->store->closing && is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
-        (void)!kvcl_owner_withdraw(publish->owner, publish->recs[i].loc.slot, KVCL_SLOT_FREE, &gone);
-    }
-}
-
-/* A home that does not answer. A publish goes on without it if the other home lists the block. A removal needs the
- * word of the key's home; its backup hears of it from there, and from the owners. */
-static void on_silence(kvcl_publish_t *publish, const kvcl_rpc_t *rpc)
-{
-    kvcl_store_h store = rpc->store;
-    kvcl_key_t   key;
-    uint32_t     i;
-
-    for (i = 0; i < rpc->n; ++i) {
-        if (publish->is_publish) {
-            publish->heard[rpc->order[i]] |= HEARD_SILENCE;
-            store->ranks[rpc->rank].missed = true;
-            continue;
-        }
-        memcpy(&key, rpc->payload + ((size_t)i * sizeof(key)), sizeof(key));
-        if (kvcl_shard_backup(kvcl_store_shards(store), &key) != rpc->rank) {
-            kvcl_req_why(&publish->req, "rank %u, the home of some keys, does not answer: what it lists of them may be "
-                         "found again; remove them once more when it answers", rpc->rank);
-            went_wrong(publish, rpc->order[i], KVCL_ERR_TIMED_OUT);
-        }
-    }
 }
 
 static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
@@ -217,23 +62,24 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     uint32_t       i;
 
     if (rpc->silent) {
-        on_silence(publish, rpc);
+        kvcl_publish_silence(publish, rpc);
         if (--publish->outstanding == 0) {
             finish(publish);
         }
         return;
     }
     if ((status == KVCL_OK) && publish->is_publish) {
-        status = kvcl_dir_msg_unpack(&reply, data, len); /* did so before: it fits */
+        status = kvcl_dir_msg_unpack(&reply, data, len); /* cannot fail: rpc.c has checked it */
     }
     publish->again = publish->again || (rpc->store->incarnations[rpc->rank] == 0);
     for (i = 0; i < rpc->n; ++i) {
         kvcl_status_t one = ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status;
-        publish->lagging = publish->lagging || ((one == KVCL_ERR_STALE) && is_current(publish, rpc->order[i]));
+        publish->lagging = publish->lagging ||
+                           ((one == KVCL_ERR_STALE) && kvcl_publish_is_current(publish, rpc->order[i]));
         if ((status == KVCL_OK) && (one == KVCL_ERR_NOT_FOUND)) {
-            refused(publish, rpc->order[i]);
+            kvcl_publish_refused(publish, rpc->order[i]);
         } else {
-            take_result(publish, rpc->order[i], one);
+            kvcl_publish_take(publish, rpc->order[i], one);
         }
     }
     if (--publish->outstanding == 0) {
@@ -257,48 +103,11 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     }
 }
 
-static void describe(const kvcl_req_t *req, char *buf, size_t cap)
-{
-    const kvcl_publish_t *publish = kvcl_container_of((kvcl_req_t *)req, kvcl_publish_t, req);
-    const char           *call    = !publish->is_publish ? "kvcl_store_remove"
-                                    : ((publish->owner != NULL) && (publish->owner->pool != NULL))
-                                          ? "kvcl_store_put" : "kvcl_store_publish";
-
-    if (publish->is_publish && (publish->wrong < publish->n)) {
-        snprintf(buf, cap, "%s of %zu blocks, the first that failed is number %zu of those to be listed, key "
-                 "%016llx...", call, publish->n, publish->wrong, kvcl_key_prefix(&publish->recs[publish->wrong].key));
-    } else {
-        snprintf(buf, cap, "%s of %zu blocks", call, publish->n);
-    }
-}
-
-static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
-{
-    if (status == KVCL_ERR_NO_SPACE) {
-        snprintf(buf, cap, "its home's part of the directory is full, so it is not listed: open the stores with more "
-                 "dir_entries");
-        return true;
-    }
-    (void)req;
-    return kvcl_store_explain(status, buf, cap);
-}
-
-/* It is over inside the call: the whole sentence, for the request that is made of it. */
-static void say(const kvcl_publish_t *publish, kvcl_status_t status)
-{
-    char what[256], why[256];
-
-    describe(&publish->req, what, sizeof(what));
-    if (!explain(&publish->req, status, why, sizeof(why))) {
-        snprintf(why, sizeof(why), "%s", kvcl_status_text(status));
-    }
-    (void)kvcl_fail(status, "%s: %s", what, why);
-}
-
 static const kvcl_req_class_t publish_class = {
-    .name = "store-publish", .stop = stop, .release = release, .describe = describe, .explain = explain};
+    .name = "store-publish", .stop = stop, .release = release, .describe = kvcl_publish_describe,
+    .explain = kvcl_publish_explain};
 
-/* To each home its part, unposted but for mine. keys: recs of a publish, keys of a remove. */
+/* Makes the RPCs to the other homes, unposted. keys: the records of a publish, the keys of a remove. */
 static kvcl_status_t scatter_out(kvcl_publish_t *publish, const void *keys, size_t stride)
 {
     kvcl_store_h  store  = publish->store;
@@ -334,9 +143,9 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     publish->is_publish = (owner != NULL);
     publish->each       = p->status;
     publish->n          = n;
-    publish->wrong      = n;
-    publish->heard      = (uint8_t *)&publish->recs[n];
-    memset(publish->heard, 0, n);
+    publish->failed      = n;
+    publish->answers      = (uint8_t *)&publish->recs[n];
+    memset(publish->answers, 0, n);
     if (owner != NULL) {
         memcpy(publish->recs, keys, n * sizeof(publish->recs[0]));
     }
@@ -352,7 +161,7 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     return KVCL_OK;
 }
 
-/* The part of the table that is mine. Lock held. */
+/* Lock held. Applies the part whose home is this rank. */
 static void apply_here(kvcl_publish_t *publish, const void *keys)
 {
     kvcl_store_h   store  = publish->store;
@@ -360,25 +169,26 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     size_t         n      = publish->scatter.starts[store->me + 1] - publish->scatter.starts[store->me], i;
     kvcl_status_t  status;
 
+    kvcl_assert_locked(store->ctx);
     if (!publish->is_publish) {
         kvcl_home_remove_keys(store, keys, order, n);
         return;
     }
     for (i = 0; i < n; ++i) {
         const kvcl_store_rec_t *rec = &publish->recs[order[i]];
-        if (!is_current(publish, order[i])) {
+        if (!kvcl_publish_is_current(publish, order[i])) {
             continue;
         }
         status = kvcl_home_list(&store->home, &rec->key, &rec->loc);
         if (status == KVCL_ERR_NOT_FOUND) {
-            refused(publish, order[i]);
+            kvcl_publish_refused(publish, order[i]);
         } else {
-            take_result(publish, order[i], status);
+            kvcl_publish_take(publish, order[i], status);
         }
     }
 }
 
-/* Is a home not even asked? One that is suspected, where blocks have two homes; one that is excluded. */
+/* Is the home left out of a publish? An excluded one is, and a silent one if blocks have two homes. */
 static bool is_left_out(const kvcl_publish_t *publish, uint32_t home)
 {
     const struct kvcl_store *store = publish->store;
@@ -404,7 +214,7 @@ static void post_rpcs(kvcl_publish_t *publish, uint64_t timeout_ns)
         if (is_left_out(publish, rpc->rank)) {
             kvcl_list_del(&rpc->link);
             --publish->outstanding;
-            on_silence(publish, rpc);
+            kvcl_publish_silence(publish, rpc);
             kvcl_rpc_discard(rpc);
         } else {
             kvcl_rpc_post_watched(rpc, timeout_ns, &publish->rpcs);
@@ -415,7 +225,7 @@ static void post_rpcs(kvcl_publish_t *publish, uint64_t timeout_ns)
     }
 }
 
-/* Lock held. False: it could not be. */
+/* Lock held. False: publish->status says why not. */
 static bool send_again(kvcl_publish_t *publish)
 {
     kvcl_status_t status;
@@ -459,7 +269,7 @@ static bool once_more(kvcl_publish_t *publish)
     return send_again(publish);
 }
 
-/* No lock held; owns the publish. */
+/* No lock held; frees the publish on failure. */
 static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_store_h   store = publish->store;
@@ -470,13 +280,13 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
     apply_here(publish, keys);
     kvcl_scatter_path(store, &publish->scatter, &publish->timing);
     if (kvcl_list_is_empty(&publish->rpcs)) {
-        withdraw_unlisted(publish);
+        kvcl_publish_drop_unlisted(publish);
         kvcl_unlock(ctx);
         status = publish->status;
         if (status == KVCL_OK) {
             kvcl_timing_end(&ctx->latency, &publish->timing);
         } else {
-            say(publish, status);
+            kvcl_publish_set_error(publish, status);
         }
         free_publish(publish);
         return kvcl_req_instant(ctx, status, p->cb, p->cb_arg, req_p);

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/store.h"
+#include "store/pool/publish.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

@@ -1,0 +1,126 @@
+/*
+ * Closing a store: stopping its operations, withdrawing its blocks, and freeing its memory.
+ *
+ * Owns the memory of a store from the moment it is closed. Invariant: memory is freed only when no operation is in
+ * flight and no thread holds the store (store->ops is 0). Locks as close.h says.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "handle/handle.h"
+#include "store/admin/ops.h"
+#include "store/close.h"
+#include "store/cold/cold.h"
+#include "store/pool/pool.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+/* Lock held. */
+static void close_views(kvcl_store_h store)
+{
+    uint32_t i;
+
+    kvcl_assert_locked(store->ctx);
+    for (i = 0; (store->ranks != NULL) && (i < store->n_ranks); ++i) {
+        atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
+        kvcl_rregion_close(&store->ranks[i].region);
+    }
+}
+
+void kvcl_store_unlink(kvcl_store_h store)
+{
+    kvcl_assert_locked(store->ctx);
+    kvcl_list_del(&store->link);
+    close_views(store);
+    while (!kvcl_list_is_empty(&store->owners)) {
+        kvcl_owner_detach(kvcl_list_head(&store->owners, kvcl_owner_t, link));
+    }
+}
+
+void kvcl_store_free_memory(kvcl_store_h store)
+{
+    kvcl_map_fini(&store->index);
+    kvcl_store_maps_free(store);
+    kvcl_events_fini(&store->events);
+    free(store->hot);
+    free(store->uses);
+    free(store->repair);
+    free(store->incarnations);
+    free(store->places);
+    free(store->place_ok);
+    free(store->ranks);
+    kvcl_object_free(store);
+}
+
+void kvcl_store_destroy(kvcl_store_h store)
+{
+    kvcl_cold_close(store->cold);
+    kvcl_lock(store->ctx);
+    kvcl_store_unlink(store);
+    kvcl_unlock(store->ctx);
+    kvcl_pool_close(store->pool);
+    kvcl_cache_destroy(store->stage);
+    if (store->table_region != NULL) {
+        kvcl_region_destroy(store->table_region);
+    }
+    kvcl_comm_free(store->comm);
+    kvcl_store_free_memory(store);
+}
+
+/* Lock held. In batches, so that no list of all blocks is needed. */
+static void withdraw_all(kvcl_store_h store)
+{
+    enum { BATCH = 64 };
+    kvcl_store_rec_t recs[BATCH];
+    kvcl_owner_t     *owner;
+    size_t           n;
+    uint32_t         slot;
+
+    kvcl_assert_locked(store->ctx);
+    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
+        n = 0;
+        for (slot = 0; slot < owner->slots.n; ++slot) {
+            if (kvcl_owner_withdraw(owner, slot, KVCL_SLOT_FREE, &recs[n]) == KVCL_OK) {
+                ++n;
+            }
+            if ((n == BATCH) || (slot + 1 == owner->slots.n)) {
+                kvcl_store_notify_removed(store, recs, n);
+                n = 0;
+            }
+        }
+    }
+}
+
+static bool no_ops(void *arg)
+{
+    return ((kvcl_store_h)arg)->ops == 0;
+}
+
+void kvcl_store_close(kvcl_store_h store)
+{
+    if (!kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_close")) {
+        return;
+    }
+    kvcl_cold_drain(store->cold);
+    kvcl_lock(store->ctx);
+    store->closing = true;
+    kvcl_cold_stop(store->cold);
+    kvcl_copies_stop(store);
+    kvcl_calls_stop(store);
+    kvcl_silence_stop(store);
+    kvcl_republish_stop(store);
+    kvcl_rpcs_stop(&store->probes, KVCL_ERR_SHUTDOWN);
+    kvcl_rpcs_stop(&store->op_rpcs, KVCL_ERR_SHUTDOWN);
+    kvcl_repair_stop(store);
+    withdraw_all(store);
+    kvcl_follow_stop(store);
+    kvcl_engine_notify(store->ctx); /* wakes threads that wait for events, or for room */
+    kvcl_unlock(store->ctx);
+    if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
+        kvcl_log_error("a store still has %u operations in flight after 5 s: it is not closed, and its memory is not "
+                       "freed", store->ops);
+        return;
+    }
+    kvcl_store_destroy(store);
+}
