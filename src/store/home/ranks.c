@@ -204,6 +204,16 @@ unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)
     return n;
 }
 
+/* Marks in place_ok the ranks that could take a copy and are not skipped. */
+static void mark_places(kvcl_store_h store, uint64_t bytes, const uint8_t *skip)
+{
+    uint32_t i;
+
+    for (i = 0; i < store->n_ranks; ++i) {
+        store->place_ok[i] = !skip[i] && is_place(store, i, bytes);
+    }
+}
+
 /* Lock held. Prefers ranks on hosts other than `host` and other than each other's. */
 static unsigned place_apart(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, uint64_t host, unsigned n,
                             uint16_t *ranks)
@@ -213,9 +223,7 @@ static unsigned place_apart(kvcl_store_h store, uint64_t bytes, const uint8_t *s
     uint32_t i;
 
     kvcl_assert_locked(store->ctx);
-    for (i = 0; i < store->n_ranks; ++i) {
-        store->place_ok[i] = !skip[i] && is_place(store, i, bytes);
-    }
+    mark_places(store, bytes, skip);
     for (found = 0; (found < n) && (found < KVCL_DIR_LOCS_MAX); ++found) {
         i = kvcl_place_next(store->places, store->n_ranks, store->place_ok, hosts, found + 1);
         if (i == UINT32_MAX) {
@@ -256,9 +264,7 @@ unsigned kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip
     if (n == 0) {
         return 0;
     }
-    for (i = 0; i < store->n_ranks; ++i) {
-        store->place_ok[i] = !skip[i] && is_place(store, i, bytes);
-    }
+    mark_places(store, bytes, skip);
     keep_near(store);
     i = kvcl_place_next(store->places, store->n_ranks, store->place_ok, NULL, 0);
     if (i == UINT32_MAX) {
