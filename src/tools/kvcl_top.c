@@ -24,7 +24,8 @@ typedef struct options {
 
 typedef struct row {
     int                rank;
-    bool               alive;
+    bool               alive;  /* stats are its */
+    kvcl_rank_state_t  state;  /* as the server's rank knows it */
     kvcl_store_stats_t stats;
 } row_t;
 
@@ -80,7 +81,7 @@ static bool read_rows(char *body, table_t *table)
     }
     for (line = strtok_r(body, "\n", &save); (line != NULL) && (table->n < lines); line = strtok_r(NULL, "\n", &save)) {
         row_t *row = &table->rows[table->n];
-        table->n += stat_read_json(line, &row->rank, &row->alive, &row->stats) ? 1 : 0;
+        table->n += stat_read_json(line, &row->rank, &row->alive, &row->state, &row->stats) ? 1 : 0;
     }
     return true;
 }
@@ -112,7 +113,16 @@ static double rate(uint64_t now, uint64_t before, double seconds)
 
 static const char *state_of(const row_t *row)
 {
-    return !row->alive ? "gone" : (row->stats.draining != 0) ? "drain" : (row->stats.nvme_state == 2) ? "nvme!" : "ok";
+    if (row->state == KVCL_RANK_FAILED) {
+        return "failed";
+    }
+    if (!row->alive) {
+        return "silent";
+    }
+    return (row->state == KVCL_RANK_SUSPECT)  ? "suspected"
+           : (row->stats.draining != 0)       ? "drain"
+           : (row->stats.nvme_state == 2)     ? "nvme!"
+                                              : "alive";
 }
 
 static void show_row(const row_t *row, const row_t *before, double seconds)
@@ -122,13 +132,13 @@ static void show_row(const row_t *row, const row_t *before, double seconds)
     uint64_t                        gets, hits;
 
     if (!row->alive) {
-        printf("%5d %-5s\n", row->rank, "gone");
+        printf("%5d %s\n", row->rank, state_of(row));
         return;
     }
     seconds = (before != NULL) ? seconds : 0;
     gets    = (seconds > 0) ? now->gets - was->gets : now->gets;
     hits    = (seconds > 0) ? now->hits - was->hits : now->hits;
-    printf("%5d %-5s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f\n", row->rank,
+    printf("%5d %-9s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f\n", row->rank,
            state_of(row), (unsigned long long)now->blocks, (unsigned long long)now->pool_blocks,
            percent(now->pool_published, now->pool_blocks), (unsigned long long)now->pinned,
            (unsigned long long)now->nvme_blocks, rate(now->gets, was->gets, seconds),
@@ -146,7 +156,7 @@ static void show(const options_t *opt, const table_t *now, const table_t *before
         printf("\033[H\033[2J"); /* home, clear */
     }
     printf("%s: %zu ranks%s\n", opt->where, now->n, (seconds > 0) ? ", counts a second" : ", totals");
-    printf("%5s %-5s %9s %9s %5s %7s %9s %9s %5s %9s %8s %8s %8s %8s\n", "rank", "state", "blocks", "pool", "used%",
+    printf("%5s %-9s %9s %9s %5s %7s %9s %9s %5s %9s %8s %8s %8s %8s\n", "rank", "state", "blocks", "pool", "used%",
            "pinned", "nvme", "gets", "hit%", "puts", "evicted", "moved", "MB in", "MB out");
     for (i = 0; i < now->n; ++i) {
         show_row(&now->rows[i], find(before, now->rows[i].rank), seconds);

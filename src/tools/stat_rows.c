@@ -103,7 +103,7 @@ void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats)
     print_sizes(file, rank, stats);
 }
 
-void stat_print_json(FILE *file, int rank, bool alive, const kvcl_store_stats_t *stats)
+void stat_print_json(FILE *file, int rank, bool alive, kvcl_rank_state_t state, const kvcl_store_stats_t *stats)
 {
     json_out_t json;
     size_t     i;
@@ -111,6 +111,7 @@ void stat_print_json(FILE *file, int rank, bool alive, const kvcl_store_stats_t 
     json_begin(&json, file);
     json_count(&json, "rank", (uint64_t)rank);
     json_count(&json, "alive", alive ? 1 : 0);
+    json_count(&json, "state", (uint64_t)state);
     for (i = 0; alive && (i < stat_rows_n); ++i) {
         json_count(&json, stat_rows[i].name, stat_get(stats, &stat_rows[i]));
     }
@@ -134,9 +135,10 @@ static bool find_count(const char *line, const char *name, uint64_t *value_p)
     return false;
 }
 
-bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_store_stats_t *stats)
+bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_rank_state_t *state_p,
+                    kvcl_store_stats_t *stats)
 {
-    uint64_t rank, alive, value;
+    uint64_t rank, alive, value, state;
     size_t   i;
 
     if (!find_count(line, "rank", &rank) || !find_count(line, "alive", &alive) || (rank > 65535)) {
@@ -149,6 +151,10 @@ bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_store_sta
             memcpy((char *)stats + stat_rows[i].offset, &value, sizeof(value));
         }
     }
+    if (!find_count(line, "state", &state) || (state > KVCL_RANK_FAILED)) { /* of an older server, or a newer one */
+        state = (alive != 0) ? KVCL_RANK_ALIVE : KVCL_RANK_UNKNOWN;
+    }
+    *state_p = (kvcl_rank_state_t)state;
     *rank_p  = (int)rank;
     *alive_p = (alive != 0);
     return true;

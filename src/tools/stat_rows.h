@@ -28,9 +28,10 @@ static inline uint64_t stat_get(const kvcl_store_stats_t *stats, const stat_row_
 
 /* Prometheus' text format, version 0.0.4. */
 void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats);
-/* One line, one JSON object. alive false: nothing but that. */
-void stat_print_json(FILE *file, int rank, bool alive, const kvcl_store_stats_t *stats);
+/* One line, one JSON object. alive: stats were obtained; false: the line has the rank and its state alone. */
+void stat_print_json(FILE *file, int rank, bool alive, kvcl_rank_state_t state, const kvcl_store_stats_t *stats);
 /* Such a line back. False: it is none. What a line lacks is 0. */
-bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_store_stats_t *stats);
+bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_rank_state_t *state_p,
+                    kvcl_store_stats_t *stats);
 
 #endif

@@ -105,11 +105,11 @@ if [ -n "$http" ]; then
   at0=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve0") at1=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve1")
   "$top" --once --json "$at1" >"$tmp/json"
   is [ "$(wc -l <"$tmp/json")" = 3 ]
-  is has "$tmp/json" '"rank": 0, "alive": 1, "blocks": 48,'
+  is has "$tmp/json" '"rank": 0, "alive": 1, "state": 1, "blocks": 48,'
   is has "$tmp/json" '"rank": 2, .*"moved": 56,'
   "$top" --once "$at0" >"$tmp/table"
-  is has "$tmp/table" '^ *0 ok  *48  *256  *18\.8'
-  is has "$tmp/table" '^ *2 ok  *0  *[1-9]'
+  is has "$tmp/table" '^ *0 alive  *48  *256  *18\.8'
+  is has "$tmp/table" '^ *2 alive  *0  *[1-9]'
   if command -v curl >/dev/null 2>&1; then
     is curl -sS -m 60 -o "$tmp/metrics" "http://$at0/metrics"
     if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
@@ -181,7 +181,7 @@ is [ $rc = 0 ]
 is has "$tmp/worker" ' 0 failed'
 if [ -n "$http" ]; then
   "$top" --once "$at1" >"$tmp/table"
-  is has "$tmp/table" '^ *0 gone'
+  is has "$tmp/table" '^ *0 failed$'
 fi
 kill -TERM "$serve1"
 rc=0; wait "$serve1" || rc=$?

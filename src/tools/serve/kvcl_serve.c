@@ -105,7 +105,9 @@ static unsigned answer_ranks(server_t *server, FILE *body)
     requested = !server->closing && (kvcl_store_all_stats(server->store, n, stats, sizeof(*stats), status,
                                                           NULL) == KVCL_OK);
     for (i = 0; i < n; ++i) {
-        stat_print_json(body, (int)i, requested && (status[i] == KVCL_OK), &stats[i]);
+        kvcl_rank_state_t state = KVCL_RANK_UNKNOWN;
+        (void)!kvcl_rank_state(server->job.world, (int)i, &state); /* no such rank: there is none */
+        stat_print_json(body, (int)i, requested && (status[i] == KVCL_OK), state, &stats[i]);
     }
     free(stats);
     free(status);
