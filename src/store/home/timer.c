@@ -45,9 +45,11 @@ static const kvcl_req_class_t timer_class = {.name = "store-timer", .stop = stop
 
 kvcl_store_timer_t *kvcl_store_timer_start(kvcl_store_h store, uint64_t after_ns, void (*fn)(void *arg), void *arg)
 {
-    kvcl_store_timer_t *timer = store->closing ? NULL : calloc(1, sizeof(*timer));
+    kvcl_store_timer_t *timer;
 
     kvcl_assert_locked(store->ctx);
+    /* Peers fail while their context is closed, after its requests were stopped: no request would stop this one. */
+    timer = (store->closing || store->ctx->closing) ? NULL : calloc(1, sizeof(*timer));
     if (timer == NULL) {
         return NULL;
     }
