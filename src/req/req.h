@@ -35,7 +35,7 @@ typedef struct kvcl_req_class {
     /* Engine lock held, on failure, before anything is released: what it was, with whom: "kvcl_get of 2 blocks (3, 4)
      * of rank 1's cache \"kv\"". NULL: its name, and with whom. */
     void (*describe)(const kvcl_req_t *req, char *buf, size_t cap);
-    /* The same: what this status means here, and what to do. False, or NULL: what kvcl_req_error.c says of it. */
+    /* The same: what this status means here, and what to do. False, or NULL: what req_error.c says of it. */
     bool (*explain)(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap);
     /* Any thread, no lock, in progress. This layer may be read now. The request may be gone on return. NULL: it has no
      * layers to mark. */
@@ -48,14 +48,14 @@ typedef struct kvcl_req_class {
 struct kvcl_request {
     struct kvcl_context    *ctx;
     const kvcl_req_class_t *cls;
-    kvcl_req_slot_t            *slot;    /* of the user's handle; NULL: there is none */
+    kvcl_req_slot_t        *slot;    /* of the user's handle; NULL: there is none */
     _Atomic int            state;    /* KVCL_INPROGRESS or the final status */
     _Atomic int            holders;  /* the user's handle, the callback still to run */
     _Atomic int            called;   /* callback.c */
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
-    kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster gives op, and the way when it is known */
+    kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster gives op, and the path when it is known */
     struct kvcl_peer       *with;    /* the peer that sentences name; NULL: none */
     uint64_t               timeout_ns; /* its deadline, counted from its start */
     kvcl_sentence_t        why;      /* while in progress: what went wrong; once failed: the whole sentence */
@@ -101,6 +101,8 @@ kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, kv
                                kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /* ---- the sentence of a failure (req_error.c) ---- */
+
+enum { KVCL_REQ_WHAT_MAX = 256 }; /* bytes of kvcl_req_describe's text in a wait's sentence */
 
 /** Engine lock held, before completion: what went wrong, and what to do; what the request was is put before it. The
  * first one stays. */
