@@ -1,20 +1,19 @@
 /*
- * The log's state: the place of each record, the live records, the staged bytes. seglog_io.c orders the writes.
+ * The log's state: its segments, and a place for each record. Which segment is open, which one is opened again and
+ * loses its records, how a record is reserved, committed or aborted.
  *
- * An index value is a reference, (segment << 32 | record) + 1. A record that is not live carries KVCL_SEG_DEAD; so does
- * one that is reserved and not committed, so that no lookup finds it.
+ * The bytes on their way to the file are in seglog_chunks.c, the keys in seglog_index.c, the order of writes in
+ * seglog_io.c. Invariant: a record that is reserved and not committed carries KVCL_SEG_DEAD, so no lookup finds it.
+ * Locks: none; one thread at a time.
  */
 #include "config.h"
-
 #include "tier/seglog.h"
+#include "tier/seglog_parts.h"
 
-#include "base/checksum.h"
 #include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-_Static_assert(sizeof(void *) >= sizeof(uint64_t), "an index value holds a segment and a record");
 
 kvcl_status_t kvcl_seglog_init(kvcl_seglog_t *log, const kvcl_seg_super_t *super, uint32_t life, uint8_t *staging,
                                unsigned n_chunks, uint64_t chunk_bytes)
@@ -56,8 +55,8 @@ kvcl_status_t kvcl_seglog_init(kvcl_seglog_t *log, const kvcl_seg_super_t *super
 
 void kvcl_seglog_fini(kvcl_seglog_t *log)
 {
-    kvcl_seglog_evicted_t *gone;
-    uint32_t           i;
+    kvcl_seglog_evicted_t *evicted;
+    uint32_t              i;
 
     for (i = 0; (log->segs != NULL) && (i < log->super.n); ++i) {
         free(log->segs[i].recs);
@@ -65,10 +64,10 @@ void kvcl_seglog_fini(kvcl_seglog_t *log)
     }
     free(log->segs);
     log->segs = NULL;
-    while ((gone = log->gone) != NULL) {
-        log->gone = gone->next;
-        free(gone->recs);
-        free(gone);
+    while ((evicted = log->evicted) != NULL) {
+        log->evicted = evicted->next;
+        free(evicted->recs);
+        free(evicted);
     }
     kvcl_map_fini(&log->index);
 }
@@ -81,189 +80,10 @@ static uint64_t len_max(const kvcl_seglog_t *log)
     return (by_segment < by_chunks) ? by_segment : by_chunks;
 }
 
-/* ---- the index ---- */
-
-static uint64_t hash_of(const uint8_t *key)
-{
-    return kvcl_checksum(key, KVCL_SEG_KEY);
-}
-
-static kvcl_seg_rec_t *rec_of(const kvcl_seglog_t *log, const void *value, uint32_t *segment_p)
-{
-    uint64_t ref = (uint64_t)(uintptr_t)value - 1;
-
-    *segment_p = (uint32_t)(ref >> 32);
-    return &log->segs[*segment_p].recs[(uint32_t)ref];
-}
-
-static kvcl_seg_rec_t *look(const kvcl_seglog_t *log, const uint8_t *key, uint32_t *segment_p)
-{
-    void           *value = kvcl_map_get(&log->index, hash_of(key));
-    kvcl_seg_rec_t *rec;
-
-    if (value == NULL) {
-        return NULL;
-    }
-    rec = rec_of(log, value, segment_p);
-    return (memcmp(rec->key, key, KVCL_SEG_KEY) == 0) ? rec : NULL;
-}
-
-/* Out of the index: what has this hash, if anything has. */
-static void leave(kvcl_seglog_t *log, uint64_t hash)
-{
-    void           *value = kvcl_map_del(&log->index, hash);
-    kvcl_seg_rec_t *rec;
-    uint32_t       segment;
-
-    if (value != NULL) {
-        rec        = rec_of(log, value, &segment);
-        rec->unit |= KVCL_SEG_DEAD;
-        --log->segs[segment].live;
-        log->live_bytes -= rec->len;
-    }
-}
-
-void kvcl_seglog_enter(kvcl_seglog_t *log, uint32_t segment, uint32_t i)
-{
-    kvcl_seglog_seg_t *seg  = &log->segs[segment];
-    kvcl_seg_rec_t    *rec  = &seg->recs[i];
-    uint64_t          hash  = hash_of(rec->key);
-    void              *value = (void *)(uintptr_t)((((uint64_t)segment << 32) | i) + 1);
-
-    leave(log, hash);
-    rec->unit &= ~KVCL_SEG_DEAD;
-    if (rec->len == 0) {
-        return;
-    }
-    if (kvcl_map_put(&log->index, hash, value) != KVCL_OK) { /* room was made before: cannot be */
-        rec->unit |= KVCL_SEG_DEAD;
-        return;
-    }
-    ++seg->live;
-    log->live_bytes += rec->len;
-}
-
-static kvcl_tier_loc_t loc_of(const kvcl_seglog_t *log, uint32_t segment, const kvcl_seg_rec_t *rec)
-{
-    return (kvcl_tier_loc_t){.segment  = segment,
-                             .unit     = rec->unit & ~KVCL_SEG_DEAD,
-                             .gen      = log->segs[segment].use.seq,
-                             .len      = rec->len,
-                             .checksum = rec->checksum};
-}
-
-kvcl_status_t kvcl_seglog_find(const kvcl_seglog_t *log, const uint8_t *key, kvcl_tier_loc_t *loc_p)
-{
-    uint32_t             segment;
-    const kvcl_seg_rec_t *rec = look(log, key, &segment);
-
-    if (rec == NULL) {
-        return KVCL_ERR_NOT_FOUND;
-    }
-    *loc_p = loc_of(log, segment, rec);
-    return KVCL_OK;
-}
-
-bool kvcl_seglog_holds(const kvcl_seglog_t *log, const uint8_t *key, const kvcl_tier_loc_t *loc)
-{
-    kvcl_tier_loc_t now;
-
-    return (kvcl_seglog_find(log, key, &now) == KVCL_OK) && (now.segment == loc->segment) && (now.unit == loc->unit) &&
-           (now.gen == loc->gen) && (now.len == loc->len) && (now.checksum == loc->checksum);
-}
-
-void kvcl_seglog_forget(kvcl_seglog_t *log, const uint8_t *key, const kvcl_tier_loc_t *loc)
-{
-    if (kvcl_seglog_holds(log, key, loc)) {
-        leave(log, hash_of(key));
-    }
-}
-
-bool kvcl_seglog_walk(const kvcl_seglog_t *log, uint64_t *it_p, const uint8_t **key_p, kvcl_tier_loc_t *loc_p)
-{
-    uint32_t segment = (uint32_t)(*it_p >> 32), i = (uint32_t)*it_p;
-
-    for (; segment < log->super.n; ++segment, i = 0) {
-        const kvcl_seglog_seg_t *seg = &log->segs[segment];
-
-        for (; i < seg->n; ++i) {
-            if (!(seg->recs[i].unit & KVCL_SEG_DEAD) && (seg->recs[i].len > 0)) {
-                *it_p  = (((uint64_t)segment << 32) | i) + 1;
-                *key_p = seg->recs[i].key;
-                *loc_p = loc_of(log, segment, &seg->recs[i]);
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* ---- a place for a record ---- */
-
-static void close_chunk(kvcl_seglog_t *log)
-{
-    kvcl_seglog_chunk_t *chunk = log->chunk;
-    uint64_t            len;
-
-    if (chunk == NULL) {
-        return;
-    }
-    len = kvcl_seg_align(chunk->len, KVCL_SEG_ALIGN);
-    memset(chunk->buf + chunk->len, 0, len - chunk->len);
-    chunk->len      = len;
-    chunk->state    = KVCL_CHUNK_CLOSED;
-    log->open->used = chunk->base + len;
-    log->chunk      = NULL;
-}
-
-static kvcl_seglog_chunk_t *take_chunk(kvcl_seglog_t *log)
-{
-    kvcl_seglog_chunk_t *chunk = log->chunks;
-
-    while (chunk->state != KVCL_CHUNK_FREE) {
-        ++chunk; /* the caller has counted: there is one */
-    }
-    --log->free_chunks;
-    chunk->state   = KVCL_CHUNK_FILLING;
-    chunk->segment = (uint32_t)(log->open - log->segs);
-    chunk->fillers = 0;
-    chunk->base    = log->open->used;
-    chunk->len     = 0;
-    chunk->serial  = log->next_serial++;
-    return chunk;
-}
-
-/* The next n bytes of the open segment: from src, or zeros, or (put) the caller's to fill. */
-static void advance(kvcl_seglog_t *log, uint64_t n, const uint8_t *src, kvcl_seglog_put_t *put)
-{
-    while (n > 0) {
-        kvcl_seglog_chunk_t *chunk = (log->chunk != NULL) ? log->chunk : take_chunk(log);
-        uint64_t            k      = log->chunk_bytes - chunk->len;
-
-        k          = (k < n) ? k : n;
-        log->chunk = chunk;
-        if (put != NULL) {
-            put->frag[put->n++] = (kvcl_seglog_frag_t){.ptr = chunk->buf + chunk->len, .len = k, .chunk = chunk};
-            ++chunk->fillers;
-        } else if (src != NULL) {
-            memcpy(chunk->buf + chunk->len, src, k);
-            src += k;
-        } else {
-            memset(chunk->buf + chunk->len, 0, k);
-        }
-        chunk->len      += k;
-        log->open->used += k;
-        n               -= k;
-        if (chunk->len == log->chunk_bytes) {
-            close_chunk(log);
-        }
-    }
-}
-
 void kvcl_seglog_seal(kvcl_seglog_t *log)
 {
     if (log->open != NULL) {
-        close_chunk(log);
+        kvcl_seglog_close_chunk(log);
         log->open->state = KVCL_SEGLOG_DRAINING;
         log->open->last  = log->next_serial;
         log->open        = NULL;
@@ -275,7 +95,7 @@ uint64_t kvcl_seglog_flush(kvcl_seglog_t *log)
     uint64_t ticket;
 
     if (log->chunk != NULL) {
-        close_chunk(log);
+        kvcl_seglog_close_chunk(log);
     }
     ticket = log->next_serial;
     if (ticket > log->durable) {
@@ -304,8 +124,8 @@ static kvcl_seglog_seg_t *next_segment(kvcl_seglog_t *log)
                                                                                                                 : NULL;
 }
 
-/* What a segment held is gone: out of the index, to the list that the caller takes. */
-static void give_up(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_evicted_t *gone)
+/* The records of a segment leave the index, for the list that the caller takes. */
+static void evict(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_evicted_t *evicted)
 {
     uint32_t i, segment = (uint32_t)(seg - log->segs);
 
@@ -314,35 +134,34 @@ static void give_up(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg, kvcl_seglog_evic
             continue;
         }
         if (seg->recs[i].len == 0) {
-            seg->recs[i].unit |= KVCL_SEG_DEAD; /* a tombstone's work is done: what it hid went before it */
+            seg->recs[i].unit |= KVCL_SEG_DEAD; /* the record that the tombstone hid was evicted before it */
             continue;
         }
-        (void)kvcl_map_del(&log->index, hash_of(seg->recs[i].key));
-        log->live_bytes -= seg->recs[i].len;
+        kvcl_seglog_unindex(log, &seg->recs[i]);
     }
-    *gone      = (kvcl_seglog_evicted_t){.next = log->gone, .recs = seg->recs, .n = seg->n, .segment = segment,
-                                      .seq = seg->use.seq};
-    log->gone  = gone;
-    seg->recs  = NULL;
-    seg->room  = 0;
-    seg->n     = 0;
-    seg->live  = 0;
+    *evicted     = (kvcl_seglog_evicted_t){.next = log->evicted, .recs = seg->recs, .n = seg->n, .segment = segment,
+                                           .seq = seg->use.seq};
+    log->evicted = evicted;
+    seg->recs    = NULL;
+    seg->room    = 0;
+    seg->n       = 0;
+    seg->live    = 0;
 }
 
 /* Its trailer says OPEN before any of its tickets is durable, since a flush waits for every lower serial. */
 static kvcl_status_t open_segment(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg)
 {
-    kvcl_seg_trailer_t trailer = {.kind = KVCL_SEG_OPEN, .use = {log->next_seq++, log->life}};
-    uint8_t            *buf    = aligned_alloc(KVCL_SEG_ALIGN, KVCL_SEG_ALIGN);
-    kvcl_seglog_evicted_t *gone   = (seg->state == KVCL_SEGLOG_SEALED) ? malloc(sizeof(*gone)) : NULL;
+    kvcl_seg_trailer_t    trailer  = {.kind = KVCL_SEG_OPEN, .use = {log->next_seq++, log->life}};
+    uint8_t               *buf     = aligned_alloc(KVCL_SEG_ALIGN, KVCL_SEG_ALIGN);
+    kvcl_seglog_evicted_t *evicted = (seg->state == KVCL_SEGLOG_SEALED) ? malloc(sizeof(*evicted)) : NULL;
 
-    if ((buf == NULL) || ((gone == NULL) && (seg->state == KVCL_SEGLOG_SEALED))) {
+    if ((buf == NULL) || ((evicted == NULL) && (seg->state == KVCL_SEGLOG_SEALED))) {
         free(buf);
-        free(gone);
+        free(evicted);
         return KVCL_ERR_NO_MEMORY;
     }
-    if (gone != NULL) {
-        give_up(log, seg, gone);
+    if (evicted != NULL) {
+        evict(log, seg, evicted);
     }
     memset(buf, 0, KVCL_SEG_ALIGN);
     kvcl_seg_trailer_put(&log->super, (uint32_t)(seg - log->segs), &trailer, buf + KVCL_SEG_ALIGN - KVCL_SEG_UNIT);
@@ -380,15 +199,6 @@ static kvcl_status_t make_room(kvcl_seglog_t *log, kvcl_seglog_seg_t *seg)
     return KVCL_OK;
 }
 
-/* Chunks that must be free for the stream of a segment to go on from `used` to `end`. */
-static bool chunks_suffice(const kvcl_seglog_t *log, bool fresh, uint64_t used, uint64_t end)
-{
-    uint64_t need = end - used, room = (!fresh && (log->chunk != NULL)) ? log->chunk_bytes - log->chunk->len : 0;
-
-    need = (need > room) ? need - room : 0;
-    return (need + log->chunk_bytes - 1) / log->chunk_bytes <= log->free_chunks;
-}
-
 /* The open segment, if the record fits there, else a new one. */
 static kvcl_status_t find_segment(kvcl_seglog_t *log, uint32_t len, kvcl_seglog_seg_t **seg_p)
 {
@@ -403,10 +213,10 @@ static kvcl_status_t find_segment(kvcl_seglog_t *log, uint32_t len, kvcl_seglog_
         end = kvcl_seg_place(seg->used, len) + len;
         if (kvcl_seg_align(end, KVCL_SEG_ALIGN) + kvcl_seg_footer_bytes(seg->n + 1) <= log->super.segment) {
             *seg_p = seg;
-            return chunks_suffice(log, false, seg->used, end) ? make_room(log, seg) : KVCL_ERR_BUSY;
+            return kvcl_seglog_chunks_suffice(log, false, seg->used, end) ? make_room(log, seg) : KVCL_ERR_BUSY;
         }
     }
-    if (!chunks_suffice(log, true, 0, kvcl_seg_place(0, len) + len)) {
+    if (!kvcl_seglog_chunks_suffice(log, true, 0, kvcl_seg_place(0, len) + len)) {
         return KVCL_ERR_BUSY;
     }
     kvcl_seglog_seal(log); /* also if there is no other yet: its last chunk must not hold up what that waits for */
@@ -442,14 +252,14 @@ static kvcl_status_t place(kvcl_seglog_t *log, const uint8_t *key, uint32_t len,
     *rec      = (kvcl_seg_rec_t){.checksum = checksum, .unit = (uint32_t)(at / KVCL_SEG_UNIT), .len = len};
     memcpy(rec->key, key, KVCL_SEG_KEY);
     kvcl_seg_header_put(&log->super, (uint32_t)(seg - log->segs), seg->use, rec, header);
-    advance(log, at - KVCL_SEG_UNIT - seg->used, NULL, NULL);
-    advance(log, KVCL_SEG_UNIT, header, NULL);
+    kvcl_seglog_advance(log, at - KVCL_SEG_UNIT - seg->used, NULL, NULL);
+    kvcl_seglog_advance(log, KVCL_SEG_UNIT, header, NULL);
     put->ticket = log->next_serial;
     if (len > 0) {
-        advance(log, len, NULL, put);
+        kvcl_seglog_advance(log, len, NULL, put);
         put->ticket = put->frag[put->n - 1].chunk->serial + 1;
     }
-    put->loc   = loc_of(log, (uint32_t)(seg - log->segs), rec);
+    put->loc   = kvcl_seglog_loc(log, (uint32_t)(seg - log->segs), rec);
     rec->unit |= KVCL_SEG_DEAD;
     return KVCL_OK;
 }
@@ -505,7 +315,7 @@ kvcl_status_t kvcl_seglog_drop(kvcl_seglog_t *log, const uint8_t *key, uint64_t 
     uint32_t          segment;
 
     *ticket_p = log->next_serial;
-    if (look(log, key, &segment) == NULL) {
+    if (kvcl_seglog_look(log, key, &segment) == NULL) {
         return KVCL_ERR_NOT_FOUND;
     }
     status = place(log, key, 0, 0, &put);
@@ -513,31 +323,8 @@ kvcl_status_t kvcl_seglog_drop(kvcl_seglog_t *log, const uint8_t *key, uint64_t 
         *ticket_p = put.ticket;
         kvcl_seglog_enter(log, put.loc.segment, put.rec);
     } else if (status == KVCL_ERR_IO) {
-        leave(log, hash_of(key)); /* off: memory is all there is */
+        kvcl_seglog_remove(log, key); /* off: the records are in memory only */
         status = KVCL_OK;
     }
     return status;
-}
-
-const uint8_t *kvcl_seglog_staged(const kvcl_seglog_t *log, uint32_t segment, uint64_t at, uint64_t *len_p)
-{
-    unsigned i;
-
-    for (i = 0; i < log->n_chunks; ++i) {
-        const kvcl_seglog_chunk_t *chunk = &log->chunks[i];
-
-        if ((chunk->state == KVCL_CHUNK_FREE) || (chunk->segment != segment) || (chunk->base + chunk->len <= at)) {
-            continue;
-        }
-        if (chunk->base <= at) {
-            uint64_t len = chunk->base + chunk->len - at;
-
-            *len_p = (len < *len_p) ? len : *len_p;
-            return chunk->buf + (at - chunk->base);
-        }
-        if (chunk->base - at < *len_p) {
-            *len_p = chunk->base - at;
-        }
-    }
-    return NULL;
 }

@@ -25,7 +25,7 @@
 
 enum { KVCL_SEGLOG_CHUNKS_MAX = 64, KVCL_SEGLOG_WINDOW = 4096 };
 
-/* Where a block is. gen: the segment's use when it was written; another gen there means that it is gone. */
+/* Where a block is. gen: the segment's use when it was written; another gen there means that it was evicted. */
 typedef struct kvcl_tier_loc {
     uint32_t segment;
     uint32_t unit; /* of its data, in KVCL_SEG_UNIT */
@@ -68,11 +68,11 @@ typedef struct kvcl_seglog_chunk {
     uint64_t           serial;
 } kvcl_seglog_chunk_t;
 
-/* Records of a segment that was opened again: those that are not dead are gone. The taker frees recs and this. */
+/* Records of a segment that was opened again: those that are not dead were evicted. The taker frees recs and this. */
 typedef struct kvcl_seglog_evicted {
     struct kvcl_seglog_evicted *next;
-    kvcl_seg_rec_t          *recs;
-    uint32_t                n, segment, seq;
+    kvcl_seg_rec_t             *recs;
+    uint32_t                   n, segment, seq;
 } kvcl_seglog_evicted_t;
 
 typedef struct kvcl_seglog {
@@ -88,7 +88,7 @@ typedef struct kvcl_seglog {
     kvcl_seglog_chunk_t *chunk; /* FILLING, or NULL */
     uint32_t            reserved; /* reservations not committed yet */
     kvcl_map_t          index;
-    kvcl_seglog_evicted_t *gone;
+    kvcl_seglog_evicted_t *evicted; /* not taken yet */
     uint64_t            next_serial, written, durable;
     uint64_t            sync_upto;  /* of the sync in flight, or 0 */
     uint64_t            want, want_next; /* tickets of flushes, the first not durable yet; 0: none */
@@ -192,8 +192,5 @@ bool kvcl_seglog_walk(const kvcl_seglog_t *log, uint64_t *it_p, const uint8_t **
 
 /** Every rule of this page that can be looked at holds; for tests. */
 bool kvcl_seglog_check(const kvcl_seglog_t *log);
-
-/* For seglog_recover.c: the record i of a segment is live, and replaces what had its key. */
-void kvcl_seglog_enter(kvcl_seglog_t *log, uint32_t segment, uint32_t i);
 
 #endif

@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "tier/seglog.h"
+#include "tier/seglog_parts.h"
 
 #include "base/error.h"
 #include "base/sum_copy.h"

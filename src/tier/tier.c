@@ -54,25 +54,25 @@ static void take_due(const kvcl_tier_t *tier, kvcl_list_t *waiters, uint64_t upt
     }
 }
 
-static void notify(kvcl_tier_t *tier, kvcl_list_t *due, kvcl_seglog_evicted_t *gone)
+static void notify(kvcl_tier_t *tier, kvcl_list_t *due, kvcl_seglog_evicted_t *evicted)
 {
     kvcl_seglog_evicted_t *next;
-    uint32_t           i;
+    uint32_t              i;
 
-    for (; gone != NULL; gone = next) {
-        next = gone->next;
-        for (i = 0; (tier->gone != NULL) && (i < gone->n); ++i) {
-            const kvcl_seg_rec_t *rec = &gone->recs[i];
+    for (; evicted != NULL; evicted = next) {
+        next = evicted->next;
+        for (i = 0; (tier->gone != NULL) && (i < evicted->n); ++i) {
+            const kvcl_seg_rec_t *rec = &evicted->recs[i];
 
             if (!(rec->unit & KVCL_SEG_DEAD)) {
-                kvcl_tier_loc_t loc = {.segment = gone->segment, .unit = rec->unit, .gen = gone->seq, .len = rec->len,
-                                       .checksum = rec->checksum};
+                kvcl_tier_loc_t loc = {.segment = evicted->segment, .unit = rec->unit, .gen = evicted->seq,
+                                       .len = rec->len, .checksum = rec->checksum};
 
                 tier->gone(tier->arg, rec->key, &loc);
             }
         }
-        free(gone->recs);
-        free(gone);
+        free(evicted->recs);
+        free(evicted);
     }
     while (!kvcl_list_is_empty(due)) {
         kvcl_tier_waiter_t *waiter = kvcl_container_of(kvcl_list_pop(due), kvcl_tier_waiter_t, link);
@@ -106,16 +106,16 @@ static void pump(kvcl_tier_t *tier)
 
 void kvcl_tier_go_on(kvcl_tier_t *tier)
 {
-    kvcl_seglog_evicted_t *gone = tier->log.gone;
-    kvcl_list_t        due;
+    kvcl_seglog_evicted_t *evicted = tier->log.evicted;
+    kvcl_list_t           due;
 
     kvcl_list_init(&due);
-    tier->log.gone = NULL;
+    tier->log.evicted = NULL;
     pump(tier);
     take_due(tier, &tier->appends, tier->log.written, &due);
     take_due(tier, &tier->flushes, tier->log.durable, &due);
     pthread_mutex_unlock(&tier->lock);
-    notify(tier, &due, gone);
+    notify(tier, &due, evicted);
 }
 
 static void on_write(kvcl_tio_op_t *op, int64_t result)

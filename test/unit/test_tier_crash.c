@@ -55,26 +55,26 @@ static unsigned which(const uint8_t *key)
 /* What the log says is gone, also where a later version had replaced it that may not outlive a crash. */
 static void take_evicted(void)
 {
-    kvcl_seglog_evicted_t *gone;
+    kvcl_seglog_evicted_t *evicted;
     uint32_t           i;
     unsigned           e;
 
-    while ((gone = t.log.gone) != NULL) {
-        for (i = 0; i < gone->n; ++i) {
-            unsigned k = which(gone->recs[i].key);
+    while ((evicted = t.log.evicted) != NULL) {
+        for (i = 0; i < evicted->n; ++i) {
+            unsigned k = which(evicted->recs[i].key);
 
             for (e = 0; e < t.n[k]; ++e) {
                 event_t *event = &t.history[k][e];
 
-                if ((event->len == gone->recs[i].len) && (event->checksum == gone->recs[i].checksum)) {
+                if ((event->len == evicted->recs[i].len) && (event->checksum == evicted->recs[i].checksum)) {
                     event->evicted = true;
                     ++t.evicted;
                 }
             }
         }
-        t.log.gone = gone->next;
-        free(gone->recs);
-        free(gone);
+        t.log.evicted = evicted->next;
+        free(evicted->recs);
+        free(evicted);
     }
 }
 

@@ -161,7 +161,7 @@ START_TEST(the_oldest_segment_is_used_again_and_its_keys_are_gone)
         held += (unsigned)good(i);
     }
     ck_assert_uint_ge(held, 20);
-    ck_assert_ptr_nonnull(log_.gone);
+    ck_assert_ptr_nonnull(log_.evicted);
 }
 END_TEST
 
