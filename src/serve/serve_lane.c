@@ -33,7 +33,7 @@ static void sent(void *arg)
     kvcl_serve_end_if_over(serve);
 }
 
-/* One frame. The serve may be gone afterwards. */
+/* One frame. The serve may be freed on return. */
 unsigned kvcl_serve_lane_turn(kvcl_serve_t *serve)
 {
     kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
@@ -62,7 +62,7 @@ void kvcl_serve_lane_stop(kvcl_serve_t *serve)
 void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
 {
     kvcl_lane_t   *lane = kvcl_lane_out(serve->peer);
-    kvcl_status_t notified  = KVCL_ERR_RANK_FAILED;
+    kvcl_status_t notified = KVCL_ERR_RANK_FAILED;
 
     if (lane != NULL) {
         notified = kvcl_lane_tell(lane, serve->op, status, each, (uint32_t)(n * sizeof(*each)));
@@ -70,6 +70,6 @@ void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_
     if (notified == KVCL_ERR_NO_MEMORY) {
         kvcl_lane_lose(lane, "no memory");
     } else if (notified != KVCL_OK) {
-        kvcl_log_debug("%s does not hear the end of its transfer", serve->peer->name);
+        kvcl_log_debug("the end of a transfer is not sent to %s", serve->peer->name);
     }
 }
