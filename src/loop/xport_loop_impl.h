@@ -1,6 +1,7 @@
 /*
- * The inside of the loop transport, shared by xport_loop.c (messages) and xport_loop_mem.c (memory) and by no one else.
- * Locks: kvcl_loop.lock guards everything here that is not marked otherwise; see xport_loop.c.
+ * The inside of the loop transport, shared by its files only: xport_loop.c (contexts and endpoints), xport_loop_msg.c,
+ * xport_loop_mem.c, xport_loop_registry.c.
+ * Locks: kvcl_loop.lock guards everything here that is not marked otherwise; see xport_loop_registry.c.
  */
 #ifndef KVCL_XPORT_LOOP_IMPL_H
 #define KVCL_XPORT_LOOP_IMPL_H
@@ -19,7 +20,6 @@ enum {
     LOOP_MAX_HDR      = 1024,
     LOOP_BURST        = 64 /* messages delivered by one progress call */
 };
-
 
 typedef struct loop_xport {
     kvcl_xport_t      super;
@@ -84,10 +84,20 @@ typedef struct loop_registry {
 
 extern loop_registry_t kvcl_loop;
 
-/* xport_loop.c */
-void          *kvcl_loop_alloc(size_t len); /* zeroed; fails when a test says so */
-loop_xport_t  *kvcl_loop_find(uint64_t id); /* lock held */
+/* xport_loop_registry.c */
+void         *kvcl_loop_alloc(size_t len); /* zeroed; fails when a test says so */
+loop_xport_t *kvcl_loop_find(uint64_t id); /* lock held */
+void         kvcl_loop_wake(loop_xport_t *x); /* lock held: a message or a failure is there to be delivered */
+bool         kvcl_loop_fault_hits(uint64_t *nth); /* lock held: counts down to the event that *nth names; true once */
+
+/* xport_loop_msg.c: the vtable's members of these names */
 kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, kvcl_xport_send_t *send); /* returns KVCL_INPROGRESS */
+kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                                size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
+kvcl_status_t kvcl_loop_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
+unsigned      kvcl_loop_progress(kvcl_xport_t *xport);
+kvcl_status_t kvcl_loop_arm(kvcl_xport_t *xport);
+bool          kvcl_loop_outstanding(kvcl_xport_t *xport);
 
 /* xport_loop_mem.c: the vtable's members of these names */
 kvcl_status_t kvcl_loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);

@@ -1,9 +1,9 @@
 /*
  * Memory over the loop transport: a region is an entry in its xport's list, a remote region is a plain pointer.
  *
- * Invariants: packed bytes name (xport, region) by ids that are never reused, so a region that is gone is seen; a
+ * Invariants: packed bytes name (xport, region) by ids that are never reused, so a freed region is noticed; a
  * pointer given out is good only while the region lives, which is the core's business.
- * Locks: kvcl_loop.lock for the lists; never held while bytes are copied. See xport_loop.c.
+ * Locks: kvcl_loop.lock for the lists; never held while bytes are copied. See xport_loop_registry.c.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"
