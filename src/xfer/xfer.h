@@ -39,7 +39,7 @@ static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)
 
 /* rma.c */
 unsigned kvcl_rma_poll(kvcl_context_h ctx);
-/* put.c, put_take.c */
+/* put_run.c, put_take.c */
 void     kvcl_put_on_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                          size_t len);
 void     kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,

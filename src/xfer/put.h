@@ -1,0 +1,52 @@
+/*
+ * A put: a request of the putting side, whose calls are in put.c and whose steps are in put_run.c.
+ *
+ * It tries to write directly (a pull the other way round: mapped copy or native RMA). Where the peer's memory cannot
+ * be reached, it announces itself with PUT and either carries the bytes (eager) or offers them; the owner pulls. The
+ * signal is always added by the owner, on a message that follows the bytes, so that its waiters wake.
+ */
+#ifndef KVCL_XFER_PUT_H
+#define KVCL_XFER_PUT_H
+
+#include "cache/cache.h"
+#include "mem/rmem.h"
+#include "req/req.h"
+#include "xfer/gate.h"
+#include "xfer/offer.h"
+#include "xfer/pull.h"
+#include <kvcl/kvcl_xfer.h>
+
+typedef struct kvcl_put {
+    kvcl_req_t     req;
+    kvcl_peer_t    *peer;
+    kvcl_pull_t    *direct;    /* while it writes directly */
+    kvcl_offer_t   offer;
+    bool           offered;
+    kvcl_status_t  final;      /* once the offer is closing */
+    kvcl_cache_h   cache;      /* NULL: bytes */
+    kvcl_sel_t     local;      /* owned blocks, as remote's */
+    kvcl_sel_t     remote;
+    char           name[KVCL_CACHE_NAME_MAX + 1];
+    uint64_t       name_key;
+    bool           requested_again;
+    bool           background;
+    kvcl_rmem_h    rmem;
+    uint64_t       offset;
+    const void     *buf;
+    uint64_t       total;
+    kvcl_rmem_h    signal_mem; /* alive until completion, as all handles */
+    uint64_t       signal_offset, signal_add;
+    kvcl_status_t  *status;
+    size_t         n_status;
+} kvcl_put_t;
+
+/**
+ * No lock held. Starts a put whose peer, ends and total the caller has filled in; takes it, and the gate (NULL: none),
+ * also on failure. @return KVCL_OK, KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
+                             kvcl_req_h *req_p) KVCL_MUST_CHECK;
+/** Frees one that was not started. */
+void          kvcl_put_discard(kvcl_put_t *put);
+
+#endif
