@@ -1,15 +1,13 @@
 /*
- * Under mpirun, srun --mpi=pmix or prun: PMIx gives rank and size and carries the blobs. The only user of
- * pmix.h.
+ * Under mpirun, srun --mpi=pmix or prun: PMIx gives rank and size and carries the blobs. Only this file and
+ * boot_pmix_wait.c, its waits, use pmix.h.
  *
  * Per rank: one put and commit, one fence that collects the data, then gets which the local PMIx server
  * answers. The key is "kvcl.<n>.blob", n counting the opens of this process, so several contexts do not meet
  * each other's values. Rank 0's value starts with the invite (boot_invite.h), which carries the job secret:
  * PMIx shows a value only to processes of the job, which it authenticated.
  *
- * Waits: PMIx's own timeouts are optional for hosts, so each wait is a non-blocking call plus a condition
- * with a deadline. A wait_t is shared by caller and callback (two references), because a callback may come
- * after the caller gave up. Its mutex is a leaf.
+ * Locks: job_numbers_lock, a leaf; the waits have one of their own.
  */
 #include "config.h"
 #ifndef KVCL_HAVE_PMIX
@@ -19,6 +17,7 @@
 #include "boot/boot.h"
 #include "boot/boot_blobs.h"
 #include "boot/boot_invite.h"
+#include "boot/boot_pmix_wait.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -40,16 +39,6 @@ typedef struct boot_pmix {
     kvcl_blobs_t blobs;
 } boot_pmix_t;
 
-typedef struct wait {
-    pthread_mutex_t lock;
-    pthread_cond_t  cond;
-    int             refs;
-    int             done;
-    pmix_status_t   status;
-    void           *bytes; /* of a get: the value, malloc'ed */
-    size_t          len;
-} wait_t;
-
 /* What the launcher said at the first open. Kept, because PMIx 4.2 forgets the job's data when the last
  * PMIx_Finalize disconnects, and does not get it again when a later PMIx_Init connects. */
 typedef struct job_numbers {
@@ -61,122 +50,6 @@ typedef struct job_numbers {
 static atomic_uint     open_count;
 static job_numbers_t   job_numbers;
 static pthread_mutex_t job_numbers_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-
-static kvcl_status_t pmix_failed(pmix_status_t rc, const char *what)
-{
-    kvcl_status_t status;
-
-    switch (rc) {
-    case PMIX_ERR_UNREACH:
-        status = KVCL_ERR_UNREACHABLE;
-        break;
-    case PMIX_ERR_NOT_FOUND:
-        status = KVCL_ERR_NOT_FOUND;
-        break;
-    case PMIX_ERR_TIMEOUT:
-        status = KVCL_ERR_TIMED_OUT;
-        break;
-    case PMIX_ERR_NOMEM:
-        status = KVCL_ERR_NO_MEMORY;
-        break;
-    default:
-        status = KVCL_ERR_IO;
-        break;
-    }
-    return kvcl_fail(status, "%s: %s (%d)", what, PMIx_Error_string(rc), (int)rc);
-}
-
-/* ---------------------------------------------------------------- waits with a deadline */
-
-static wait_t *wait_new(void)
-{
-    pthread_condattr_t attr;
-    wait_t            *wait = (wait_t *)calloc(1, sizeof(*wait));
-
-    if (wait == NULL) {
-        (void)kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a PMIx request");
-        return NULL;
-    }
-    wait->refs = 2;
-    pthread_mutex_init(&wait->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&wait->cond, &attr);
-    pthread_condattr_destroy(&attr);
-    return wait;
-}
-
-static void wait_put(wait_t *wait, int refs)
-{
-    int left;
-
-    pthread_mutex_lock(&wait->lock);
-    wait->refs -= refs;
-    left = wait->refs;
-    pthread_mutex_unlock(&wait->lock);
-    if (left == 0) {
-        pthread_cond_destroy(&wait->cond);
-        pthread_mutex_destroy(&wait->lock);
-        free(wait->bytes);
-        free(wait);
-    }
-}
-
-static void wait_finish(wait_t *wait, pmix_status_t rc)
-{
-    pthread_mutex_lock(&wait->lock);
-    wait->status = rc;
-    wait->done   = 1;
-    pthread_cond_signal(&wait->cond);
-    pthread_mutex_unlock(&wait->lock);
-    wait_put(wait, 1);
-}
-
-static void on_fence(pmix_status_t rc, void *arg)
-{
-    wait_finish((wait_t *)arg, rc);
-}
-
-static void on_value(pmix_status_t rc, pmix_value_t *value, void *arg)
-{
-    wait_t *wait = (wait_t *)arg;
-
-    if ((rc == PMIX_SUCCESS) && ((value == NULL) || (value->type != PMIX_BYTE_OBJECT))) {
-        rc = PMIX_ERR_TYPE_MISMATCH;
-    }
-    if (rc == PMIX_SUCCESS) {
-        wait->len   = value->data.bo.size;
-        wait->bytes = malloc((wait->len == 0) ? 1 : wait->len);
-        if (wait->bytes == NULL) {
-            rc = PMIX_ERR_NOMEM;
-        } else if (wait->len > 0) {
-            memcpy(wait->bytes, value->data.bo.bytes, wait->len);
-        }
-    }
-    wait_finish(wait, rc);
-}
-
-/* Until the callback came or the deadline passed. The caller's reference stays his. */
-static kvcl_status_t wait_until(wait_t *wait, uint64_t deadline_ns, const char *what)
-{
-    struct timespec ts;
-    kvcl_status_t   status;
-    int             err = 0;
-
-    ts.tv_sec  = (time_t)(deadline_ns / KVCL_NS_PER_SEC);
-    ts.tv_nsec = (long)(deadline_ns % KVCL_NS_PER_SEC);
-    pthread_mutex_lock(&wait->lock);
-    while (!wait->done && (err == 0)) {
-        err = pthread_cond_timedwait(&wait->cond, &wait->lock, &ts);
-    }
-    if (!wait->done) {
-        status = kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: not all ranks of the job came in time (KVCL_BOOT_TIMEOUT)", what);
-    } else {
-        status = (wait->status == PMIX_SUCCESS) ? KVCL_OK : pmix_failed(wait->status, what);
-    }
-    pthread_mutex_unlock(&wait->lock);
-    return status;
-}
 
 /* ---------------------------------------------------------------- open */
 
@@ -241,7 +114,7 @@ static kvcl_status_t read_job(boot_pmix_t *pm, const kvcl_boot_params_t *params)
     pmix_status_t rc = read_numbers(&pm->self, &numbers);
 
     if (rc != PMIX_SUCCESS) {
-        return pmix_failed(rc, "PMIx does not tell the job's size");
+        return kvcl_pmix_fail(rc, "PMIx does not tell the job's size");
     }
     if ((numbers.size < 1) || (numbers.size > KVCL_BOOT_RANKS_MAX) || (pm->self.rank >= numbers.size)) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "PMIx says rank %u of %lu, at most %d ranks go",
@@ -293,7 +166,7 @@ static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, kvcl_boot_t **b
     if (rc != PMIX_SUCCESS) {
         free(pm->secret_file);
         free(pm);
-        (void)pmix_failed(rc, "PMIx_Init");
+        (void)kvcl_pmix_fail(rc, "PMIx_Init");
         return kvcl_fail((rc == PMIX_ERR_UNREACH) ? KVCL_ERR_UNREACHABLE : KVCL_ERR_IO,
                          "no PMIx launcher answers (%s): start under mpirun or srun --mpi=pmix, or set "
                          "KVCL_RENDEZVOUS, or KVCL_BOOT=self", kvcl_last_error());
@@ -332,31 +205,31 @@ static kvcl_status_t put_value(boot_pmix_t *pm, const void *bytes, size_t len)
     if (rc == PMIX_SUCCESS) {
         rc = PMIx_Commit();
     }
-    return (rc == PMIX_SUCCESS) ? KVCL_OK : pmix_failed(rc, "PMIx_Put");
+    return (rc == PMIX_SUCCESS) ? KVCL_OK : kvcl_pmix_fail(rc, "PMIx_Put");
 }
 
 /* Waits until all ranks have put their values, and collects these. */
 static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
 {
-    wait_t       *wait    = wait_new();
-    bool          collect = true;
-    pmix_proc_t   job;
-    pmix_info_t   info;
-    kvcl_status_t status;
-    pmix_status_t rc;
+    kvcl_pmix_wait_t *wait    = kvcl_pmix_wait_new();
+    bool             collect = true;
+    pmix_proc_t      job;
+    pmix_info_t      info;
+    kvcl_status_t    status;
+    pmix_status_t    rc;
 
     if (wait == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
     PMIX_LOAD_PROCID(&job, pm->self.nspace, PMIX_RANK_WILDCARD);
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    rc = PMIx_Fence_nb(&job, 1, &info, 1, on_fence, wait);
+    rc = PMIx_Fence_nb(&job, 1, &info, 1, kvcl_pmix_on_fence, wait);
     if (rc == PMIX_SUCCESS) {
-        status = wait_until(wait, deadline_ns, "PMIx_Fence");
-        wait_put(wait, 1);
+        status = kvcl_pmix_wait_until(wait, deadline_ns, "PMIx_Fence");
+        kvcl_pmix_wait_put(wait, 1);
     } else {
-        status = (rc == PMIX_OPERATION_SUCCEEDED) ? KVCL_OK : pmix_failed(rc, "PMIx_Fence");
-        wait_put(wait, 2);
+        status = (rc == PMIX_OPERATION_SUCCEEDED) ? KVCL_OK : kvcl_pmix_fail(rc, "PMIx_Fence");
+        kvcl_pmix_wait_put(wait, 2);
     }
     PMIX_INFO_DESTRUCT(&info); /* it was packed before PMIx_Fence_nb returned */
     return status;
@@ -364,29 +237,29 @@ static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
 
 static kvcl_status_t get_value(boot_pmix_t *pm, int rank, void **bytes_p, size_t *len_p)
 {
-    char          key[PMIX_MAX_KEYLEN + 1];
-    wait_t       *wait = wait_new();
-    pmix_proc_t   proc;
-    kvcl_status_t status;
-    pmix_status_t rc;
+    char             key[PMIX_MAX_KEYLEN + 1];
+    kvcl_pmix_wait_t *wait = kvcl_pmix_wait_new();
+    pmix_proc_t      proc;
+    kvcl_status_t    status;
+    pmix_status_t    rc;
 
     if (wait == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
     blob_key(pm, key, sizeof(key));
     PMIX_LOAD_PROCID(&proc, pm->self.nspace, (pmix_rank_t)rank);
-    rc = PMIx_Get_nb(&proc, key, NULL, 0, on_value, wait);
+    rc = PMIx_Get_nb(&proc, key, NULL, 0, kvcl_pmix_on_value, wait);
     if (rc != PMIX_SUCCESS) {
-        wait_put(wait, 2);
-        return pmix_failed(rc, "PMIx_Get");
+        kvcl_pmix_wait_put(wait, 2);
+        return kvcl_pmix_fail(rc, "PMIx_Get");
     }
-    status = wait_until(wait, kvcl_deadline_after(pm->super.timeout_ns), "PMIx_Get");
+    status = kvcl_pmix_wait_until(wait, kvcl_deadline_after(pm->super.timeout_ns), "PMIx_Get");
     if (status == KVCL_OK) {
         *bytes_p    = wait->bytes;
         *len_p      = wait->len;
         wait->bytes = NULL;
     }
-    wait_put(wait, 1);
+    kvcl_pmix_wait_put(wait, 1);
     return status;
 }
 
