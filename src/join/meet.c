@@ -1,8 +1,9 @@
 /*
  * Meeting of two jobs' rank 0 (join/meet.h).
  *
- * Owns what asks and was not accepted yet, bounded: ASKS_MAX in all, ASKS_PER_PEER of one peer. All under the engine
- * lock but kvcl_meet. A meet_t is a request whose user is the blocked caller, so what it points to outlives it.
+ * Owns: the meetings at work, and the list of requests that no accept has taken yet (join/held.h).
+ * Invariant: a meet_t is a request whose user is the blocked caller, so what it points to outlives it.
+ * Locks: the engine lock, but for kvcl_meet().
  */
 #include "config.h"
 #include "join/meet.h"
@@ -10,15 +11,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "join/held.h"
 #include "req/req.h"
 #include "wire/address.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASKS_MAX = 64, ASKS_PER_PEER = 4 };
-
-typedef enum { MEET_SESSION, MEET_ASKED, MEET_LISTENING, MEET_ANSWERED } meet_state_t;
+typedef enum { MEET_SESSION, MEET_REQUESTED, MEET_LISTENING, MEET_ANSWERED } meet_state_t;
 
 typedef struct meet {
     kvcl_req_t           req;
@@ -26,94 +26,21 @@ typedef struct meet {
     meet_state_t         state;
     kvcl_peer_t          *peer;
     kvcl_peer_waiter_t   waiter;
-    const kvcl_members_t *mine;
-    kvcl_members_t       theirs; /* handed over on success */
-    kvcl_members_t       *theirs_p;
+    const kvcl_members_t *local;
+    kvcl_members_t       remote; /* handed over on success */
+    kvcl_members_t       *remote_p;
     uint64_t             id;
     uint64_t             *id_p;
 } meet_t;
 
-typedef struct request {
-    kvcl_list_t    link;
-    kvcl_peer_t    *peer;
-    uint64_t       op;
-    kvcl_members_t members;
-} ask_t;
-
 typedef struct room {
     kvcl_list_t accepts; /* meet_t, in order */
-    kvcl_list_t requests;    /* ask_t, in order */
+    kvcl_list_t held;    /* kvcl_held_request_t, in order */
 } room_t;
 
 static room_t *room_of(kvcl_context_h ctx)
 {
     return ctx->rooms[KVCL_ROOM_COMM];
-}
-
-kvcl_status_t kvcl_members_next(const kvcl_members_t *members, size_t *at_p, const void **addr_p, size_t *len_p)
-{
-    const char *buf = members->buf;
-    uint32_t   len;
-
-    if (members->len - *at_p < sizeof(len)) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "a list of addresses is cut off");
-    }
-    memcpy(&len, buf + *at_p, sizeof(len));
-    if ((len == 0) || (len > members->len - *at_p - sizeof(len))) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "a list of addresses is cut off");
-    }
-    *addr_p = buf + *at_p + sizeof(len);
-    *len_p  = len;
-    *at_p  += sizeof(len) + len;
-    return KVCL_OK;
-}
-
-/* n addresses and nothing else, the first of them the sender's own. */
-static kvcl_status_t check_members(const kvcl_members_t *members, const kvcl_peer_t *peer)
-{
-    kvcl_status_t  status = KVCL_OK;
-    kvcl_address_t address;
-    const void     *addr = NULL;
-    size_t         at = 0, len = 0;
-    uint32_t       i;
-
-    if ((members->n == 0) || (members->n > KVCL_MEMBERS_MAX)) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "a job of %u ranks", members->n);
-    }
-    for (i = 0; (status == KVCL_OK) && (i < members->n); ++i) {
-        status = kvcl_members_next(members, &at, &addr, &len);
-        if (status == KVCL_OK) {
-            status = kvcl_address_unpack(addr, len, &address);
-        }
-        if ((status == KVCL_OK) && (i == 0) && (memcmp(address.uuid, peer->uuid, sizeof(address.uuid)) != 0)) {
-            status = kvcl_fail(KVCL_ERR_PROTOCOL, "the sender is not rank 0 of its list");
-        }
-    }
-    if ((status == KVCL_OK) && (at != members->len)) {
-        status = kvcl_fail(KVCL_ERR_PROTOCOL, "a list of addresses is too long");
-    }
-    return status;
-}
-
-/* Copies the payload. */
-static kvcl_status_t take_members(const kvcl_msg_connect_t *in, const void *data, size_t len, const kvcl_peer_t *peer,
-                                  kvcl_members_t *members)
-{
-    kvcl_members_t lent = {(void *)(uintptr_t)data, len, in->n};
-    kvcl_status_t  status;
-
-    status = (len > KVCL_MEMBERS_BYTES_MAX) ? kvcl_fail(KVCL_ERR_PROTOCOL, "%zu bytes of addresses", len)
-                                            : check_members(&lent, peer);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    lent.buf = malloc(len);
-    if (lent.buf == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %u addresses", in->n);
-    }
-    memcpy(lent.buf, data, len);
-    *members = lent;
-    return KVCL_OK;
 }
 
 static kvcl_status_t post(kvcl_peer_t *peer, uint8_t type, kvcl_msg_connect_t *out, const kvcl_members_t *members)
@@ -130,7 +57,7 @@ static void notify(kvcl_peer_t *peer, uint8_t type, uint64_t op, uint32_t kind, 
     kvcl_msg_connect_t out = {.msg = {.op = op}, .kind = kind, .status = status};
 
     if (post(peer, type, &out, NULL) != KVCL_OK) {
-        kvcl_log_debug("%s cannot be answered: it is gone", peer->name);
+        kvcl_log_debug("%s cannot be answered: it has failed", peer->name);
     }
 }
 
@@ -138,9 +65,9 @@ static void finish(meet_t *meet, kvcl_status_t status)
 {
     kvcl_list_del(&meet->link);
     if (status == KVCL_OK) {
-        *meet->theirs_p  = meet->theirs;
+        *meet->remote_p  = meet->remote;
         *meet->id_p      = meet->id;
-        meet->theirs.buf = NULL;
+        meet->remote.buf = NULL;
     }
     kvcl_req_complete(&meet->req, status);
 }
@@ -151,7 +78,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
     if (meet->state == MEET_SESSION) {
         kvcl_peer_unwait(&meet->waiter);
-    } else if (meet->state == MEET_ASKED) {
+    } else if (meet->state == MEET_REQUESTED) {
         notify(meet->peer, KVCL_MSG_CONNECT, meet->req.id, KVCL_CONNECT_WITHDRAW, KVCL_OK);
     }
     finish(meet, status);
@@ -161,7 +88,7 @@ static void release(kvcl_req_t *req)
 {
     meet_t *meet = kvcl_container_of(req, meet_t, req);
 
-    free(meet->theirs.buf);
+    free(meet->remote.buf);
     free(meet);
 }
 
@@ -170,14 +97,14 @@ static const kvcl_req_class_t meet_class = {.name = "kvcl_comm_connect or kvcl_c
 
 /* ---- connecting ---- */
 
-static void request(meet_t *meet)
+static void send_request(meet_t *meet)
 {
     kvcl_msg_connect_t out = {.msg = {.op = meet->req.id}, .kind = KVCL_CONNECT_REQUEST};
     kvcl_status_t      status;
 
-    meet->state = MEET_ASKED;
+    meet->state = MEET_REQUESTED;
     kvcl_req_watch(&meet->req, meet->peer);
-    status = post(meet->peer, KVCL_MSG_CONNECT, &out, meet->mine);
+    status = post(meet->peer, KVCL_MSG_CONNECT, &out, meet->local);
     if (status != KVCL_OK) {
         finish(meet, status);
     }
@@ -191,7 +118,7 @@ static void on_session(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
         finish(meet, status);
         return;
     }
-    request(meet);
+    send_request(meet);
 }
 
 static void start_connect(meet_t *meet)
@@ -203,7 +130,7 @@ static void start_connect(meet_t *meet)
     kvcl_list_init(&meet->waiter.link);
     status = kvcl_peer_ready(meet->peer, &meet->waiter);
     if (status == KVCL_OK) {
-        request(meet);
+        send_request(meet);
     } else if (status != KVCL_INPROGRESS) {
         finish(meet, status);
     }
@@ -220,13 +147,13 @@ void kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
 
     (void)hdr_len;
     meet = (req != NULL) ? kvcl_container_of(req, meet_t, req) : NULL;
-    if ((meet == NULL) || (meet->state != MEET_ASKED) || (meet->peer != peer)) {
+    if ((meet == NULL) || (meet->state != MEET_REQUESTED) || (meet->peer != peer)) {
         ++ctx->stats.late;
         return;
     }
     status = ((in->status < 0) && (in->status >= KVCL_ERR_INTERNAL))
                  ? (kvcl_status_t)in->status
-                 : take_members(in, data, len, peer, &meet->theirs);
+                 : kvcl_members_take(in->n, data, len, peer, &meet->remote);
     if (status == KVCL_OK) {
         meet->id = in->id;
         status   = post(peer, KVCL_MSG_CONNECT, &out, NULL);
@@ -236,55 +163,36 @@ void kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
 
 /* ---- accepting ---- */
 
-static void drop_rpc(ask_t *requests)
+/* Answer a request in the name of an accept; the request is freed. */
+static void answer(meet_t *meet, kvcl_held_request_t *request)
 {
-    kvcl_list_del(&requests->link);
-    free(requests->members.buf);
-    free(requests);
-}
-
-static ask_t *find_rpc(room_t *room, const kvcl_peer_t *peer, uint64_t op)
-{
-    ask_t *one;
-
-    kvcl_list_foreach (one, &room->requests, ask_t, link) {
-        if ((one->peer == peer) && (one->op == op)) {
-            return one;
-        }
-    }
-    return NULL;
-}
-
-/* Answer an ask in the name of an accept; the ask is used up. */
-static void answer(meet_t *meet, ask_t *one)
-{
-    kvcl_msg_connect_t out = {.msg = {.op = one->op}, .status = KVCL_OK, .answer = meet->req.id};
+    kvcl_msg_connect_t out = {.msg = {.op = request->op}, .status = KVCL_OK, .answer = meet->req.id};
     kvcl_status_t      status;
 
     status = kvcl_random_bytes(&meet->id, sizeof(meet->id));
     if (status == KVCL_OK) {
         meet->id |= 2; /* as kvcl_comm_new_id */
         out.id    = meet->id;
-        status    = post(one->peer, KVCL_MSG_CONNECTED, &out, meet->mine);
+        status    = post(request->peer, KVCL_MSG_CONNECTED, &out, meet->local);
     }
     if (status == KVCL_OK) {
-        free(meet->theirs.buf);
-        meet->theirs     = one->members;
-        meet->peer       = one->peer;
-        meet->state      = MEET_ANSWERED;
-        one->members.buf = NULL;
+        free(meet->remote.buf);
+        meet->remote         = request->members;
+        meet->peer           = request->peer;
+        meet->state          = MEET_ANSWERED;
+        request->members.buf = NULL;
     }
-    drop_rpc(one);
+    kvcl_held_drop(request);
 }
 
-/* Bring waiting accepts and held asks together. */
+/* Bring waiting accepts and held requests together. */
 static void match(room_t *room)
 {
     meet_t *meet;
 
     kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
-        while ((meet->state == MEET_LISTENING) && !kvcl_list_is_empty(&room->requests)) {
-            answer(meet, kvcl_list_head(&room->requests, ask_t, link));
+        while ((meet->state == MEET_LISTENING) && !kvcl_list_is_empty(&room->held)) {
+            answer(meet, kvcl_list_head(&room->held, kvcl_held_request_t, link));
         }
     }
 }
@@ -298,40 +206,17 @@ static void listen_again(meet_t *meet)
 static void on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_connect_t *in, const void *data,
                        size_t len)
 {
-    room_t        *room = room_of(ctx);
-    unsigned      all = 0, of_peer = 0;
-    ask_t         *one;
-    kvcl_status_t status;
+    room_t        *room  = room_of(ctx);
+    kvcl_status_t status = kvcl_held_add(&room->held, peer, in->msg.op, in->n, data, len);
 
-    kvcl_list_foreach (one, &room->requests, ask_t, link) {
-        ++all;
-        of_peer += (one->peer == peer) ? 1 : 0;
-    }
-    one = ((all < ASKS_MAX) && (of_peer < ASKS_PER_PEER)) ? calloc(1, sizeof(*one)) : NULL;
-    if (one == NULL) {
-        notify(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, KVCL_ERR_BUSY);
+    if (status == KVCL_OK) {
+        match(room);
         return;
     }
-    status = take_members(in, data, len, peer, &one->members);
-    if (status != KVCL_OK) {
+    if (status != KVCL_ERR_BUSY) {
         kvcl_am_malformed(ctx, peer, kvcl_last_error());
-        notify(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, status);
-        free(one);
-        return;
     }
-    one->peer = peer;
-    one->op   = in->msg.op;
-    kvcl_list_add_tail(&room->requests, &one->link);
-    match(room);
-}
-
-static void on_withdraw(room_t *room, kvcl_peer_t *peer, uint64_t op)
-{
-    ask_t *one = find_rpc(room, peer, op);
-
-    if (one != NULL) {
-        drop_rpc(one);
-    } /* else it was answered meanwhile: the accept's deadline ends it, or the peer's next ask is another */
+    notify(peer, KVCL_MSG_CONNECTED, in->msg.op, 0, status);
 }
 
 static void on_confirm(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
@@ -360,7 +245,8 @@ void kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
         on_confirm(ctx, peer, msg->op);
         break;
     case KVCL_CONNECT_WITHDRAW:
-        on_withdraw(room_of(ctx), peer, msg->op);
+        /* One that was answered meanwhile is not held: the accept's deadline ends it, or the peer requests again. */
+        kvcl_held_withdraw(&room_of(ctx)->held, peer, msg->op);
         break;
     default:
         kvcl_am_malformed(ctx, peer, "an unknown kind of connect");
@@ -373,15 +259,10 @@ void kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
 void kvcl_meet_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
     room_t *room = state;
-    ask_t  *one, *next;
     meet_t *meet;
 
     (void)ctx;
-    kvcl_list_foreach_safe (one, next, &room->requests, ask_t, link) {
-        if (one->peer == peer) {
-            drop_rpc(one);
-        }
-    }
+    kvcl_held_drop_all(&room->held, peer);
     kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
         if ((meet->state == MEET_ANSWERED) && (meet->peer == peer)) {
             listen_again(meet);
@@ -399,7 +280,7 @@ kvcl_status_t kvcl_meet_init(kvcl_context_h ctx, void **state_p)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for communicators");
     }
     kvcl_list_init(&room->accepts);
-    kvcl_list_init(&room->requests);
+    kvcl_list_init(&room->held);
     *state_p = room;
     return KVCL_OK;
 }
@@ -409,9 +290,7 @@ void kvcl_meet_fini(kvcl_context_h ctx, void *state)
     room_t *room = state;
 
     (void)ctx;
-    while (!kvcl_list_is_empty(&room->requests)) {
-        drop_rpc(kvcl_list_head(&room->requests, ask_t, link));
-    }
+    kvcl_held_drop_all(&room->held, NULL);
     free(room);
 }
 
@@ -432,8 +311,8 @@ static kvcl_status_t find_root(kvcl_context_h ctx, const char *address, kvcl_pee
     return (status == KVCL_ERR_PROTOCOL) ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s", kvcl_last_error()) : status;
 }
 
-kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *mine, uint64_t timeout_ns,
-                        kvcl_members_t *theirs, uint64_t *id_p)
+kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *local, uint64_t timeout_ns,
+                        kvcl_members_t *remote, uint64_t *id_p)
 {
     kvcl_peer_t   *peer = NULL;
     meet_t        *meet;
@@ -446,7 +325,7 @@ kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_memb
     if (meet == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a connection");
     }
-    *meet = (meet_t){.peer = peer, .mine = mine, .theirs_p = theirs, .id_p = id_p};
+    *meet = (meet_t){.peer = peer, .local = local, .remote_p = remote, .id_p = id_p};
     kvcl_list_init(&meet->link);
     kvcl_lock(ctx);
     status = kvcl_req_start(&meet->req, ctx, &meet_class, timeout_ns, NULL, NULL, true);

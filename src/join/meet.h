@@ -2,33 +2,20 @@
  * The meeting of the rank 0s of two jobs for an inter-communicator: CONNECT and CONNECTED, root to root.
  *
  *   connecting                         accepting
- *   CONNECT ASK, its members     ->    taken by a waiting accept, or held until an accept is called
+ *   CONNECT REQUEST, its members ->    taken by a waiting accept, or held until an accept is called
  *                                <-    CONNECTED: status, id of the new communicator, its members
  *   CONNECT CONFIRM              ->    only now has the accept succeeded
  *   CONNECT WITHDRAW             ->    the connecting side has stopped (deadline, cancel)
- *
- * Members are a list of packed addresses (address.h) in rank order, each after its length, u32.
  */
 #ifndef KVCL_JOIN_MEET_H
 #define KVCL_JOIN_MEET_H
 
 #include "core/context.h"
+#include "join/members.h"
 
-enum { KVCL_MEMBERS_BYTES_MAX = 4 << 20, KVCL_MEMBERS_MAX = 65536 };
-
-typedef struct kvcl_members {
-    void     *buf;
-    size_t   len;
-    uint32_t n;
-} kvcl_members_t;
-
-/** The next address of a list. @return KVCL_ERR_PROTOCOL at its end or if it is cut off. */
-kvcl_status_t kvcl_members_next(const kvcl_members_t *members, size_t *at_p, const void **addr_p, size_t *len_p)
-    KVCL_MUST_CHECK;
-
-/* Both block, no lock held; address NULL: accept. *theirs is malloc'ed on KVCL_OK. */
-kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *mine, uint64_t timeout_ns,
-                        kvcl_members_t *theirs, uint64_t *id_p) KVCL_MUST_CHECK;
+/* Both block, no lock held; address NULL: accept. *remote is malloc'ed on KVCL_OK. */
+kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *local, uint64_t timeout_ns,
+                        kvcl_members_t *remote, uint64_t *id_p) KVCL_MUST_CHECK;
 
 /* The room's share, see context.h. */
 kvcl_status_t kvcl_meet_init(kvcl_context_h ctx, void **state_p) KVCL_MUST_CHECK;
@@ -40,11 +27,11 @@ void          kvcl_meet_on_connected(kvcl_context_h ctx, kvcl_peer_t *peer, cons
                                      const void *data, size_t len);
 
 typedef struct kvcl_msg_connect {
-    kvcl_msg_t msg;    /* op: ASK, WITHDRAW: the asker's; CONFIRM: the accepter's; CONNECTED: the asker's */
+    kvcl_msg_t msg;    /* op: REQUEST, WITHDRAW, CONNECTED: the connecting side's; CONFIRM: the accepting side's */
     uint32_t   kind;   /* CONNECT: KVCL_CONNECT_* */
     int32_t    status; /* CONNECTED */
     uint64_t   id;     /* CONNECTED: of the communicator */
-    uint64_t   answer; /* CONNECTED: the accepter's op */
+    uint64_t   answer; /* CONNECTED: the accepting side's op */
     uint32_t   n;      /* members in the payload */
     uint32_t   reserved;
 } kvcl_msg_connect_t;
