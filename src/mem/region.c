@@ -1,5 +1,10 @@
 /*
- * Regions (region.h) and the mem room: the context's table of regions and its control page.
+ * Regions (region.h): local memory that is registered with every transport, its keys and its control word.
+ *
+ * Owns: a region, with its copier and what the transports keep of it. Invariants: a region has an id before it has
+ * keys, so no peer can request one that is half made; once it is revoked, neither its keys nor its epoch are valid.
+ * The table of regions and the control page are in mem_state.c. Locks: the engine lock; gigabytes are zeroed and
+ * registered without it.
  */
 #include "config.h"
 #include "mem/region.h"
@@ -9,9 +14,7 @@
 #include "base/rand.h"
 #include "base/wirebuf.h"
 #include "wire/address.h"
-#include "cache/cache.h"
-#include "mem/mem_numa.h"
-#include "mem/rmem.h"
+#include "mem/mem_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,56 +27,6 @@
  * 4 KiB a seventh. */
 enum { LARGE_MIN = 4 * 1024 * 1024 };
 
-typedef struct mem_state {
-    kvcl_region_t *regions[KVCL_REGIONS_MAX];
-    uint32_t      next;
-    kvcl_region_t ctl;    /* the control page: KVCL_REGIONS_MAX words */
-    kvcl_list_t   caches; /* kvcl_cache_t.link */
-    kvcl_list_t   mems, rmems;
-    kvcl_mem_numa_t numa;
-} mem_state_t;
-
-static mem_state_t *state_of(kvcl_context_h ctx)
-{
-    return ctx->rooms[KVCL_ROOM_MEM];
-}
-
-kvcl_list_t *kvcl_context_caches(kvcl_context_h ctx)
-{
-    return &state_of(ctx)->caches;
-}
-
-kvcl_list_t *kvcl_context_mems(kvcl_context_h ctx)
-{
-    return &state_of(ctx)->mems;
-}
-
-kvcl_list_t *kvcl_context_rmems(kvcl_context_h ctx)
-{
-    return &state_of(ctx)->rmems;
-}
-
-static void set_word(kvcl_region_t *region, uint64_t value)
-{
-    _Atomic uint64_t *words = state_of(region->ctx)->ctl.addr;
-
-    atomic_store_explicit(&words[region->id], value, memory_order_seq_cst);
-}
-
-uint64_t kvcl_revoked(kvcl_context_h ctx)
-{
-    _Atomic uint64_t *words = state_of(ctx)->ctl.addr;
-
-    return atomic_load(&words[KVCL_CTL_TAKEN_BACK]);
-}
-
-void kvcl_revoke(kvcl_context_h ctx)
-{
-    _Atomic uint64_t *words = state_of(ctx)->ctl.addr;
-
-    (void)atomic_fetch_add(&words[KVCL_CTL_TAKEN_BACK], 1);
-}
-
 /* Fresh keys and epoch: earlier exports no longer count. */
 static kvcl_status_t renew(kvcl_region_t *region)
 {
@@ -85,7 +38,7 @@ static kvcl_status_t renew(kvcl_region_t *region)
     region->epoch += 2; /* odd while live */
     region->epoch |= 1;
     region->revoked = false;
-    set_word(region, region->epoch);
+    kvcl_ctl_set(region, region->epoch);
     return KVCL_OK;
 }
 
@@ -100,7 +53,7 @@ static void attach_device(kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport
 
 /* No lock: gigabytes are zeroed here. Make the memory known to every transport; the last one (ucx, where there is one)
  * allocates. */
-static kvcl_status_t attach(kvcl_region_t *region, bool huge)
+kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge)
 {
     kvcl_engine_t *eng   = &region->ctx->engine;
     bool          alloc  = (region->addr == NULL);
@@ -121,7 +74,7 @@ static kvcl_status_t attach(kvcl_region_t *region, bool huge)
     return status;
 }
 
-/* As attach(); what is allocated lies on the NUMA nodes that are meant. */
+/* As kvcl_region_attach(); what is allocated lies on the NUMA nodes that are meant. */
 static kvcl_status_t attach_placed(kvcl_region_t *region, const kvcl_mem_params_t *params)
 {
     uint64_t       flags = (params != NULL) ? params->flags : 0;
@@ -130,15 +83,15 @@ static kvcl_status_t attach_placed(kvcl_region_t *region, const kvcl_mem_params_
     kvcl_status_t  status;
 
     if ((region->addr != NULL) || (!large && !(flags & KVCL_MEM_NUMA))) {
-        return attach(region, large || (flags & KVCL_MEM_HUGE));
+        return kvcl_region_attach(region, large || (flags & KVCL_MEM_HUGE));
     }
-    kvcl_mem_numa_begin(&state_of(region->ctx)->numa, params, &placing);
-    status = attach(region, large || (flags & KVCL_MEM_HUGE));
+    kvcl_mem_numa_begin(&kvcl_mem_state(region->ctx)->numa, params, &placing);
+    status = kvcl_region_attach(region, large || (flags & KVCL_MEM_HUGE));
     kvcl_mem_numa_end(&placing, (status == KVCL_OK) ? region->addr : NULL, region->len);
     return status;
 }
 
-static void detach(kvcl_region_t *region)
+void kvcl_region_detach(kvcl_region_t *region)
 {
     unsigned i;
 
@@ -150,23 +103,7 @@ static void detach(kvcl_region_t *region)
     }
 }
 
-static kvcl_status_t take_id(mem_state_t *mem, kvcl_region_t *region)
-{
-    uint32_t i, id;
-
-    for (i = 0; i < KVCL_CTL_TAKEN_BACK; ++i) {
-        id = (mem->next + i) % KVCL_CTL_TAKEN_BACK;
-        if (mem->regions[id] == NULL) {
-            mem->regions[id] = region;
-            mem->next        = id + 1;
-            region->id       = id;
-            return KVCL_OK;
-        }
-    }
-    return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_CTL_TAKEN_BACK);
-}
-
-static void region_free(kvcl_region_t *region)
+void kvcl_region_free(kvcl_region_t *region)
 {
     kvcl_copier_close(region->copier);
     free(region);
@@ -192,9 +129,9 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
 kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                                       const kvcl_mem_params_t *params, kvcl_region_t **region_p)
 {
-    mem_state_t   *mem = state_of(ctx);
-    kvcl_region_t *region;
-    kvcl_status_t status;
+    kvcl_mem_state_t *mem = kvcl_mem_state(ctx);
+    kvcl_region_t    *region;
+    kvcl_status_t    status;
 
     if ((len == 0) || ((addr != NULL) && ((uintptr_t)addr + len < (uintptr_t)addr))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a region of %zu bytes at %p makes no sense", len, addr);
@@ -217,10 +154,10 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
         return status;
     }
     kvcl_lock(ctx);
-    status = take_id(mem, region); /* without keys yet: no peer can request it */
+    status = kvcl_region_enter(region); /* without keys yet: no peer can request it */
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
-        region_free(region);
+        kvcl_region_free(region);
         return status;
     }
     status = attach_placed(region, params);
@@ -230,10 +167,10 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
         status        = renew(region);
     }
     if (status != KVCL_OK) {
-        detach(region);
+        kvcl_region_detach(region);
         mem->regions[region->id] = NULL;
         kvcl_unlock(ctx);
-        region_free(region);
+        kvcl_region_free(region);
         return status;
     }
     kvcl_unlock(ctx);
@@ -248,7 +185,7 @@ void kvcl_region_revoke(kvcl_region_t *region)
     kvcl_assert_locked(region->ctx);
     region->revoked = true;
     region->keys[0] = region->keys[1] = 0;
-    set_word(region, 0);
+    kvcl_ctl_set(region, 0);
     while ((link = kvcl_list_pop(&region->users)) != NULL) {
         kvcl_region_user_t *user = kvcl_container_of(link, kvcl_region_user_t, link);
         user->revoked(user);
@@ -285,27 +222,11 @@ bool kvcl_region_destroy(kvcl_region_t *region)
         return false;
     }
     kvcl_lock(ctx);
-    detach(region);
-    state_of(ctx)->regions[region->id] = NULL;
+    kvcl_region_detach(region);
+    kvcl_mem_state(ctx)->regions[region->id] = NULL;
     kvcl_unlock(ctx);
-    region_free(region);
+    kvcl_region_free(region);
     return true;
-}
-
-kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,
-                                uint64_t len, kvcl_region_t **region_p)
-{
-    kvcl_region_t *region = (id < KVCL_REGIONS_MAX) ? state_of(ctx)->regions[id] : NULL;
-
-    kvcl_assert_locked(ctx);
-    if ((region == NULL) || region->revoked || (key == 0) || (region->keys[(right == KVCL_WRITE) ? 1 : 0] != key)) {
-        return KVCL_ERR_ACCESS;
-    }
-    if ((offset > region->len) || (len > region->len - offset)) {
-        return KVCL_ERR_OUT_OF_RANGE;
-    }
-    *region_p = region;
-    return KVCL_OK;
 }
 
 /* ---- descriptions: u32 id, u16 rights, u16 memory kind, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice
@@ -332,8 +253,8 @@ static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
 
 size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap)
 {
-    mem_state_t *mem = state_of(region->ctx);
-    kvcl_wr_t   wr;
+    kvcl_mem_state_t *mem = kvcl_mem_state(region->ctx);
+    kvcl_wr_t        wr;
 
     kvcl_assert_locked(region->ctx);
     if (region->revoked && (renew(region) != KVCL_OK)) {
@@ -354,101 +275,3 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
     pack_parts(&mem->ctl, &wr);
     return kvcl_wr_ok(&wr) ? kvcl_wr_len(&wr) : 0;
 }
-
-/* ---- the room ---- */
-
-static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
-{
-    mem_state_t   *mem = calloc(1, sizeof(*mem));
-    kvcl_status_t status;
-
-    if (mem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the table of regions");
-    }
-    if (kvcl_mem_numa_init(&mem->numa, (kvcl_numa_mode_t)ctx->config.numa) != 0) {
-        free(mem);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a mutex");
-    }
-    kvcl_list_init(&mem->caches);
-    kvcl_list_init(&mem->mems);
-    kvcl_list_init(&mem->rmems);
-    mem->ctl.ctx = ctx;
-    mem->ctl.len = KVCL_REGIONS_MAX * sizeof(uint64_t);
-    status = attach(&mem->ctl, false);
-    kvcl_lock(ctx);
-    if (status != KVCL_OK) {
-        detach(&mem->ctl);
-    }
-    kvcl_unlock(ctx);
-    if (status != KVCL_OK) {
-        kvcl_mem_numa_fini(&mem->numa);
-        free(mem);
-        return status;
-    }
-    *state_p = mem;
-    return KVCL_OK;
-}
-
-static void room_fini(kvcl_context_h ctx, void *state)
-{
-    mem_state_t *mem = state;
-    uint32_t    id;
-
-    kvcl_caches_fini(ctx);
-    kvcl_mems_fini(ctx);
-    kvcl_lock(ctx);
-    for (id = 0; id < KVCL_REGIONS_MAX; ++id) {
-        if (mem->regions[id] != NULL) {
-            kvcl_log_warn("a region of %zu bytes was not freed before kvcl_finalize", mem->regions[id]->len);
-            detach(mem->regions[id]);
-            region_free(mem->regions[id]);
-        }
-    }
-    detach(&mem->ctl);
-    kvcl_unlock(ctx);
-    kvcl_mem_numa_fini(&mem->numa);
-    free(mem);
-}
-
-static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
-{
-    kvcl_rmem_h rmem;
-
-    (void)state;
-    kvcl_caches_peer_failed(ctx, peer);
-    kvcl_list_foreach (rmem, kvcl_context_rmems(ctx), struct kvcl_rmem, link) {
-        if (rmem->peer == peer) {
-            kvcl_rmem_peer_lost(rmem);
-        }
-    }
-}
-
-static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
-{
-    kvcl_rmem_h rmem;
-
-    (void)state;
-    kvcl_rcaches_close(peer);
-    kvcl_list_foreach (rmem, kvcl_context_rmems(ctx), struct kvcl_rmem, link) {
-        if (rmem->peer == peer) {
-            kvcl_rmem_peer_lost(rmem);
-            kvcl_rregion_close(&rmem->rregion);
-        }
-    }
-}
-
-static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_DESCRIBE, sizeof(kvcl_msg_describe_t), kvcl_rcache_on_describe},
-    {KVCL_MSG_DESCRIPTION, sizeof(kvcl_msg_description_t), kvcl_rcache_on_description},
-    {0, 0, NULL},
-};
-
-extern const kvcl_room_t kvcl_room_mem;
-const kvcl_room_t kvcl_room_mem = {
-    .name        = "mem",
-    .handlers    = handlers,
-    .init        = room_init,
-    .fini        = room_fini,
-    .peer_failed = peer_failed,
-    .peer_closing = peer_closing,
-};

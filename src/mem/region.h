@@ -6,7 +6,8 @@
  * it is revoked. Served requests are checked by the owner; on a mapped path the initiator reads the control
  * word before and after.
  *
- * All under the engine lock, but kvcl_rregion_live(). Wire form of a description: written by region.c, read by rregion.c, hostile-safe.
+ * All under the engine lock, but kvcl_rregion_live(). A description on the wire is written by region.c and read by
+ * rregion.c, which takes it for hostile.
  */
 #ifndef KVCL_MEM_REGION_H
 #define KVCL_MEM_REGION_H
@@ -17,7 +18,7 @@
 
 enum {
     KVCL_REGIONS_MAX     = 8192, /* words of the control page: one a region, and */
-    KVCL_CTL_TAKEN_BACK  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked() */
+    KVCL_CTL_REVOKED  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked() */
     KVCL_REGION_DESC_MAX = 1024
 };
 
@@ -117,7 +118,7 @@ void     kvcl_revoke(kvcl_context_h ctx);
 /** Any thread: the owner's count now. The region must be mapped. */
 static inline uint64_t kvcl_rregion_revoked(const kvcl_rregion_t *rregion)
 {
-    return atomic_load_explicit((_Atomic uint64_t *)rregion->ctl - rregion->id + KVCL_CTL_TAKEN_BACK,
+    return atomic_load_explicit((_Atomic uint64_t *)rregion->ctl - rregion->id + KVCL_CTL_REVOKED,
                                 memory_order_acquire);
 }
 
