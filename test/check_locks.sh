@@ -76,7 +76,7 @@ awk -v exempt="$exempt" '
   }
 ' pass=1 $files pass=2 $files || bad=1
 
-found=$(grep -nE 'pthread_(mutex|cond)_[a-z]+\([^;]*engine(\.|->)(lock|cond)' $files | grep -vE '^src/core/engine(_lock)?\.c:' || :)
+found=$(grep -nE 'pthread_(mutex|cond)_[a-z]+\([^;]*engine(\.|->)(lock|cond)' $files | grep -vE '^src/core/engine(_lock|_start)?\.c:' || :)
 [ -z "$found" ] || { echo "the engine's mutex is the engine's:
 $found"; bad=1; }
 [ "$bad" = 0 ]

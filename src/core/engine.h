@@ -7,7 +7,7 @@
  *
  * Who polls: a thread that waits polls the transports itself (so that a wake-up costs one thread, not two) and the
  * progress thread parks; when the last waiter leaves, it arms the transports and the progress thread's epoll again.
- * Everybody spins at most config.spin_ns after the last event, then sleeps in the kernel; the progress thread does not
+ * A thread spins at most config.spin_ns after the last event, then sleeps in the kernel; the progress thread does not
  * spin where it would take the only core from the application.
  */
 #ifndef KVCL_CORE_ENGINE_H
@@ -66,6 +66,7 @@ kvcl_status_t kvcl_engine_init(struct kvcl_context *ctx) KVCL_MUST_CHECK;
 void          kvcl_engine_watch(struct kvcl_context *ctx, int fd);
 /** After the transports are in engine.xports: start the progress thread, if wanted. */
 kvcl_status_t kvcl_engine_start(struct kvcl_context *ctx, bool thread) KVCL_MUST_CHECK;
+void          *kvcl_engine_thread(void *ctx); /* the progress thread's function, for engine_start.c */
 void          kvcl_engine_stop(struct kvcl_context *ctx); /* joins the thread */
 void          kvcl_engine_fini(struct kvcl_context *ctx);
 

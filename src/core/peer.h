@@ -117,7 +117,7 @@ static inline kvcl_mem_path_t kvcl_mem_path_mapped(const kvcl_peer_t *peer)
 /** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 
-/* Between peer.c, bundle.c and peer_handshake.c; lock held. */
+/* Between peer.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
 /* What waits does not leave before it. */
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
                                  size_t n_iov, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
