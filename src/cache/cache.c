@@ -1,5 +1,11 @@
 /*
- * Local caches (cache.h): creation over the engine's tensors or over memory that KVCL allocates, and the public calls.
+ * Local caches (cache.h): creation over the engine's tensors or over memory that KVCL allocates, and destruction. What
+ * a user reads of a cache is in cache_access.c, peers' descriptions are in rcache.c.
+ *
+ * Owns: the caches of a context, with their regions and generation words. Invariants: a name is unique in a context;
+ * an id is never used again, since a peer may still know the last cache that had one; a cache is freed when no peer is
+ * served from it and no cache lies in its memory. Locks: the engine lock guards the list; creation and destruction
+ * take it.
  */
 #include "config.h"
 #include "cache/cache.h"
@@ -55,12 +61,12 @@ static kvcl_status_t check_bases(const kvcl_cache_params_t *p, const kvcl_shape_
     uint32_t  i;
 
     if (p->n_bases != shape->n_bases) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: n_bases is %u, the layout has %u bases", p->n_bases,
-                         shape->n_bases);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: n_bases is %u, the layout has %u bases",
+                         p->n_bases, shape->n_bases);
     }
     if (p->base_bytes == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base_bytes is NULL: say how many bytes each of the "
-                         "%u bases has", p->n_bases);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: base_bytes is NULL: say how many bytes each of "
+                         "the %u bases has", p->n_bases);
     }
     for (i = 0; i < p->n_bases; ++i) {
         if (p->bases[i] == NULL) {
@@ -307,7 +313,7 @@ static bool end_serves(kvcl_cache_h cache)
     kvcl_context_h     ctx = cache->ctx;
     kvcl_list_t        ending, *link;
     kvcl_region_user_t *user;
-    char               who[48];
+    char               reader[48];
 
     kvcl_lock(ctx);
     kvcl_list_init(&ending); /* the end of one may end others */
@@ -316,7 +322,7 @@ static bool end_serves(kvcl_cache_h cache)
         user = kvcl_container_of(link, kvcl_region_user_t, link);
         kvcl_list_add_tail(&cache->users, link);
         kvcl_log_warn("cache \"%s\" is destroyed while %s reads it: the transfer ends", cache->name,
-                      kvcl_comm_peer_name(user->peer, who, sizeof(who)));
+                      kvcl_comm_peer_name(user->peer, reader, sizeof(reader)));
         user->revoked(user); /* it may be gone now */
     }
     kvcl_unlock(ctx);
@@ -327,7 +333,7 @@ static bool end_serves(kvcl_cache_h cache)
     kvcl_list_foreach (user, &cache->users, kvcl_region_user_t, link) {
         kvcl_log_error("cache \"%s\" is not destroyed: bytes of it are still on their way to %s; its memory must not "
                        "be freed, kvcl_cache_destroy may be called again", cache->name,
-                       kvcl_comm_peer_name(user->peer, who, sizeof(who)));
+                       kvcl_comm_peer_name(user->peer, reader, sizeof(reader)));
     }
     kvcl_unlock(ctx);
     (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
@@ -378,74 +384,4 @@ void kvcl_caches_fini(kvcl_context_h ctx)
         kvcl_log_warn("cache \"%s\" was not destroyed before kvcl_finalize", cache->name);
         destroy(cache);
     }
-}
-
-size_t kvcl_cache_block_bytes(kvcl_cache_h cache)
-{
-    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_block_bytes");
-
-    return (status == KVCL_OK) ? cache->shape.block_bytes : 0;
-}
-
-uint64_t kvcl_cache_blocks(kvcl_cache_h cache)
-{
-    return (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_blocks") == KVCL_OK) ? cache->shape.blocks : 0;
-}
-
-kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache)
-{
-    return (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_kind") == KVCL_OK) ? kvcl_copier_kind(cache->copier)
-                                                                                       : KVCL_MEM_AUTO;
-}
-
-void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
-{
-    if (kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_cache_base") != KVCL_OK) {
-        return NULL;
-    }
-    return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
-}
-
-static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len,
-                               const char *call, kvcl_stream_t *stream)
-{
-    kvcl_sel_t    sel = {.blocks = block, .n_blocks = 1};
-    kvcl_side_t   side;
-    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, call);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((buf == NULL) || (len != cache->shape.block_bytes)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: a block of this cache has %zu bytes, the buffer %zu", call,
-                         (size_t)cache->shape.block_bytes, (buf == NULL) ? (size_t)0 : len);
-    }
-    side   = kvcl_cache_side(cache, &sel);
-    status = kvcl_side_check(&side);
-    if (status == KVCL_OK) {
-        kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
-    }
-    return status;
-}
-
-kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *buf, size_t len)
-{
-    kvcl_stream_t stream;
-    kvcl_status_t status = one_block(cache, &block, buf, len, "kvcl_cache_read_block", &stream);
-
-    if ((status == KVCL_OK) && (kvcl_stream_gather(&stream, buf, len) != len)) {
-        status = KVCL_ERR_IO; /* the device's sentence stands */
-    }
-    return status;
-}
-
-kvcl_status_t kvcl_cache_write_block(kvcl_cache_h cache, uint32_t block, const void *buf, size_t len)
-{
-    kvcl_stream_t stream;
-    kvcl_status_t status = one_block(cache, &block, buf, len, "kvcl_cache_write_block", &stream);
-
-    if ((status == KVCL_OK) && (kvcl_stream_scatter(&stream, buf, len) != len)) {
-        status = KVCL_ERR_IO;
-    }
-    return status;
 }
