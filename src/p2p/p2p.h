@@ -38,7 +38,7 @@ static inline kvcl_p2p_state_t *kvcl_p2p_state(kvcl_context_h ctx)
     return ctx->rooms[KVCL_ROOM_P2P];
 }
 
-/* p2p_send.c, p2p_recv.c */
+/* p2p_match.c, p2p_recv.c, p2p_send.c */
 void     kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len);
 void     kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,

@@ -1,0 +1,163 @@
+/*
+ * Matching (p2p_match.h): sends that arrive meet recvs that were posted.
+ *
+ * Owns: the recvs posted and not matched, and the sends that no recv has matched, with their bytes, bounded.
+ * Invariants: both lists are in the order of arrival, and no send of the one matches a recv of the other. Locks: the
+ * engine lock.
+ */
+#include "config.h"
+#include "p2p/p2p.h"
+#include "p2p/p2p_match.h"
+#include "base/log.h"
+#include "p2p/layers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARRIVED_MAX = 256 << 20 };
+
+typedef struct arrived {
+    kvcl_list_t     link;
+    kvcl_peer_t     *peer;
+    kvcl_msg_send_t msg;
+    size_t          len;
+    unsigned char   bytes[];
+} arrived_t;
+
+void kvcl_p2p_send_done(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status)
+{
+    kvcl_msg_done_t out = {.msg = {.type = KVCL_MSG_SEND_DONE, .op = op}, .status = status};
+
+    if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+        kvcl_log_debug("%s has failed: the end of its send is not sent", peer->name);
+    }
+}
+
+static bool matches(const kvcl_posted_t *posted, const kvcl_msg_send_t *msg)
+{
+    return (posted->comm == msg->comm) && (posted->tag == msg->tag) &&
+           ((posted->source == KVCL_ANY_SOURCE) || (posted->source == msg->source));
+}
+
+static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *msg, const void *data, size_t len)
+{
+    kvcl_p2p_state_t *p2p  = kvcl_p2p_state(ctx);
+    size_t           bytes = sizeof(arrived_t) + len;
+    arrived_t        *arrived;
+
+    arrived = (p2p->arrived_bytes + bytes <= ARRIVED_MAX) ? malloc(bytes) : NULL;
+    if (arrived == NULL) {
+        kvcl_log_warn("no room for a message that no recv was posted for yet: %s gets an error", peer->name);
+        kvcl_p2p_send_done(peer, msg->msg.op, KVCL_ERR_NO_SPACE);
+        return;
+    }
+    arrived->peer = peer;
+    arrived->msg  = *msg;
+    arrived->len  = len;
+    memcpy(arrived->bytes, data, len);
+    p2p->arrived_bytes += bytes;
+    kvcl_list_add_tail(&p2p->arrived, &arrived->link);
+}
+
+static void drop(kvcl_p2p_state_t *p2p, arrived_t *arrived)
+{
+    kvcl_list_del(&arrived->link);
+    p2p->arrived_bytes -= sizeof(*arrived) + arrived->len;
+    free(arrived);
+}
+
+bool kvcl_match_arrived(kvcl_context_h ctx, kvcl_posted_t *posted)
+{
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    arrived_t        *arrived, *next;
+
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
+        if (matches(posted, &arrived->msg)) {
+            kvcl_list_del(&arrived->link);
+            posted->matched(posted, arrived->peer, &arrived->msg, arrived->bytes, arrived->len);
+            drop(p2p, arrived);
+            return true;
+        }
+    }
+    return false;
+}
+
+void kvcl_match_post(kvcl_context_h ctx, kvcl_posted_t *posted)
+{
+    kvcl_list_add_tail(&kvcl_p2p_state(ctx)->recvs, &posted->link);
+}
+
+void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                      size_t len)
+{
+    const kvcl_msg_send_t *in = (const kvcl_msg_send_t *)msg;
+    kvcl_posted_t         *posted;
+    bool                  good;
+
+    (void)hdr_len;
+    if (msg->flags & KVCL_SEND_EAGER) {
+        good = (len == in->len) && !(msg->flags & KVCL_SEND_LAYERS);
+    } else if (msg->flags & KVCL_SEND_CACHE) {
+        good = (in->cache != 0) && (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
+               (len == in->n_blocks * sizeof(uint32_t));
+    } else {
+        good = (len == 0);
+    }
+    if (!good) {
+        kvcl_am_malformed(ctx, peer, "a send whose payload does not fit its header");
+        return;
+    }
+    kvcl_list_foreach (posted, &kvcl_p2p_state(ctx)->recvs, kvcl_posted_t, link) {
+        if (matches(posted, in)) {
+            kvcl_list_del(&posted->link);
+            posted->matched(posted, peer, in, data, len);
+            return;
+        }
+    }
+    keep(ctx, peer, in, data, len);
+}
+
+/* The sender has stopped. A matched recv notices by its pull, whose offer is closed; one of layers may have none. */
+void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                      size_t len)
+{
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    kvcl_layers_in_t  *layers = kvcl_layers_in_find(ctx, peer, msg->op);
+    arrived_t         *arrived, *next;
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    if (layers != NULL) {
+        kvcl_layers_in_stop(layers, KVCL_ERR_CANCELED);
+        return;
+    }
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
+        if ((arrived->peer == peer) && (arrived->msg.msg.op == msg->op)) {
+            drop(p2p, arrived);
+        }
+    }
+}
+
+/* The sends of a dead peer that arrived in full still count; those that would have to be pulled do not. */
+void kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    arrived_t        *arrived, *next;
+
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
+        if ((arrived->peer == peer) && ((arrived->msg.msg.flags & KVCL_SEND_EAGER) == 0)) {
+            drop(p2p, arrived);
+        }
+    }
+}
+
+void kvcl_p2p_fini(kvcl_context_h ctx)
+{
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    arrived_t        *arrived, *next;
+
+    kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
+        drop(p2p, arrived);
+    }
+}
