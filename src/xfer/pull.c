@@ -1,5 +1,9 @@
 /*
- * Pull (pull.h): the steps of one transfer at the side that wants the bytes, up to the choice of the way.
+ * Pull (pull.h): the steps of one transfer at the side that wants the bytes, up to the choice of the path.
+ *
+ * Owns: the pull's state. The two ends and how they fit are in pull_ends.c, copies in copy.c, native transfers in
+ * rma.c, served ones in pull_served.c. Invariants: a pull ends once (kvcl_pull_finish), and its destination does not
+ * change after that; it begins again at most once. Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "xfer/pull.h"
@@ -52,13 +56,13 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 {
     const kvcl_pull_t     *pull = kvcl_container_of((kvcl_req_t *)req, kvcl_pull_t, req);
     kvcl_transfer_words_t words = words_of(pull);
-    char                  who[48];
+    char                  peer[48];
 
     if (pull->from == KVCL_FROM_CACHE) {
         kvcl_describe_transfer(&words, buf, cap);
     } else {
         snprintf(buf, cap, "kvcl_get_bytes of %llu bytes at %llu of memory of %s", (unsigned long long)pull->total,
-                 (unsigned long long)pull->offset, kvcl_describe_peer(pull->peer, who, sizeof(who)));
+                 (unsigned long long)pull->offset, kvcl_describe_peer(pull->peer, peer, sizeof(peer)));
     }
 }
 
@@ -84,17 +88,6 @@ kvcl_pull_t *kvcl_pull_find(kvcl_context_h ctx, uint64_t op)
 kvcl_pull_t *kvcl_pull_of(kvcl_req_t *req)
 {
     return (req->cls == &pull_class) ? kvcl_container_of(req, kvcl_pull_t, req) : NULL;
-}
-
-kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)
-{
-    return kvcl_own_sel(&pull->remote, sel);
-}
-
-kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel)
-{
-    pull->cache = cache;
-    return kvcl_own_sel(&pull->local, sel);
 }
 
 void kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status)
@@ -146,7 +139,7 @@ void kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status)
         return;
     case KVCL_PULL_SERVED:
         if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
-            kvcl_log_debug("%s cannot be told to stop: it is gone", pull->peer->name);
+            kvcl_log_debug("%s has failed: a stop is not sent", pull->peer->name);
         }
         break;
     default:
@@ -220,7 +213,7 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
 
 void kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status)
 {
-    kvcl_log_debug("%s: native %s failed (%s): the owner is asked", pull->peer->name, pull->push ? "put" : "get",
+    kvcl_log_debug("%s: native %s failed (%s): the owner serves it", pull->peer->name, pull->push ? "put" : "get",
                    kvcl_status_text(status));
     if (pull->need_direct) {
         kvcl_pull_finish(pull, KVCL_ERR_UNSUPPORTED);
@@ -238,73 +231,6 @@ static void copy_done(kvcl_copy_t *copy, kvcl_status_t status)
 
 /* ---- the steps ---- */
 
-void kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream)
-{
-    kvcl_side_t side;
-
-    if (pull->cache == NULL) {
-        kvcl_stream_flat(stream, pull->buf, pull->range_from + pull->total);
-        stream->copier = pull->buf_copier;
-        return;
-    }
-    side = kvcl_cache_side(pull->cache, &pull->local);
-    kvcl_stream_init_units(stream, &side, order, unit);
-}
-
-/* Zip local and remote; remote_bases are mapped or the owner's addresses. */
-static kvcl_status_t make_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
-{
-    kvcl_side_t   remote, local;
-    uintptr_t     base;
-    uint32_t      order = KVCL_STREAM_CANONICAL;
-    kvcl_stream_t *near_end = pull->push ? &runs->src : &runs->dst;
-    kvcl_stream_t *far_end  = pull->push ? &runs->dst : &runs->src;
-
-    if (pull->from == KVCL_FROM_REGION) {
-        base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
-        kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
-        far_end->copier = pull->rregion->copier;
-        kvcl_pull_local_stream(pull, order, 0, near_end);
-        return KVCL_OK;
-    }
-    remote = kvcl_rcache_side(pull->rcache, &pull->remote);
-    if (pull->cache == NULL) {
-        kvcl_stream_init(far_end, &remote, order);
-        kvcl_pull_local_stream(pull, order, 0, near_end);
-        return KVCL_OK;
-    }
-    local = kvcl_cache_side(pull->cache, &pull->local);
-    order = pull->ranged ? KVCL_STREAM_CANONICAL : KVCL_RUNS_ANY_ORDER;
-    return pull->push ? kvcl_runs_init(runs, &remote, &local, order) : kvcl_runs_init(runs, &local, &remote, order);
-}
-
-/* The peer's cache is known: may these selections meet? */
-static kvcl_status_t check_cache(kvcl_pull_t *pull)
-{
-    kvcl_side_t   remote = kvcl_rcache_side(pull->rcache, &pull->remote);
-    kvcl_side_t   local;
-    kvcl_status_t status = kvcl_side_check(&remote);
-
-    if ((status == KVCL_OK) && pull->ranged) {
-        uint64_t bytes = kvcl_sel_bytes(remote.shape, &remote.sel);
-        if ((pull->range_from > bytes) || (pull->total > bytes - pull->range_from)) {
-            return kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, asked for %llu from %llu",
-                             (unsigned long long)bytes, (unsigned long long)pull->total,
-                             (unsigned long long)pull->range_from);
-        }
-    }
-    if ((status != KVCL_OK) || (pull->cache == NULL)) {
-        if ((status == KVCL_OK) && !pull->ranged && (kvcl_sel_bytes(remote.shape, &remote.sel) != pull->total)) {
-            status = kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, the buffer %llu",
-                               (unsigned long long)kvcl_sel_bytes(remote.shape, &remote.sel),
-                               (unsigned long long)pull->total);
-        }
-        return status;
-    }
-    local = kvcl_cache_side(pull->cache, &pull->local);
-    return pull->push ? kvcl_runs_check(&remote, &local) : kvcl_runs_check(&local, &remote);
-}
-
 static bool is_mapped(const kvcl_pull_t *pull)
 {
     return (pull->from == KVCL_FROM_REGION) ? (pull->rregion->attr.map != NULL)
@@ -314,7 +240,7 @@ static bool is_mapped(const kvcl_pull_t *pull)
 static bool is_rma(const kvcl_pull_t *pull)
 {
     if ((pull->gens != NULL) || pull->ranged || (pull->offer != 0) || !kvcl_rma_same_kind(pull)) {
-        return false; /* the words must come after the bytes: asked of the owner */
+        return false; /* the words must come after the bytes: the owner serves it */
     }
     if (pull->from == KVCL_FROM_REGION) {
         return pull->push ? pull->rregion->attr.put : pull->rregion->attr.get;
@@ -349,7 +275,7 @@ static void move(kvcl_pull_t *pull)
         return;
     }
     if (is_mapped(pull) || is_rma(pull)) {
-        if ((status = make_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs)) != KVCL_OK) {
+        if ((status = kvcl_pull_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs)) != KVCL_OK) {
             kvcl_req_keep_error(&pull->req);
             kvcl_pull_finish(pull, status);
             return;
@@ -425,7 +351,7 @@ static void step(kvcl_pull_t *pull)
             return;
         }
         if (status == KVCL_OK) {
-            status = check_cache(pull);
+            status = kvcl_pull_check(pull);
             if ((status != KVCL_OK) && !pull->fresh && kvcl_pull_try_again(pull)) {
                 return; /* its owner may have another cache of that name by now */
             }

@@ -92,7 +92,7 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
 /** Lock held: ask it to end with status. */
 void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
 
-/* The steps' own, between pull.c and pull_served.c. Lock held. */
+/* Between the files of a pull. Engine lock held. */
 kvcl_pull_t *kvcl_pull_find(kvcl_context_h ctx, uint64_t op);
 kvcl_pull_t *kvcl_pull_of(kvcl_req_t *req); /* NULL: it is another kind of request */
 void         kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status);
@@ -100,9 +100,17 @@ void         kvcl_pull_all_here(kvcl_pull_t *pull);
 void         kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status);
 /** The peer's cache is not the one that it described: begin again, once. False: that was done already. */
 bool         kvcl_pull_try_again(kvcl_pull_t *pull);
-void         kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
+
+/* pull_ends.c */
+/** The peer's cache is described: whether the selections fit each other. The sentence has the sizes. */
+kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull) KVCL_MUST_CHECK;
+/** Zip local and remote, whose addresses are mapped or the owner's. */
+kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs) KVCL_MUST_CHECK;
+void          kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
+
+/* pull_served.c */
 /** Let the owner serve it. */
-void         kvcl_pull_request(kvcl_pull_t *pull);
+void kvcl_pull_request(kvcl_pull_t *pull);
 
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
 bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);

@@ -1,0 +1,87 @@
+/*
+ * The two ends of a pull (pull.h): whether their selections fit, and the bytes of each in one order.
+ *
+ * Owns: nothing; a description of the peer's cache must be there. Invariant: no run leads outside the checked ends.
+ * Locks: the engine lock, everywhere.
+ */
+#include "config.h"
+#include "xfer/pull.h"
+#include "base/error.h"
+#include "xfer/flat.h"
+#include "xfer/params.h"
+
+kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)
+{
+    return kvcl_own_sel(&pull->remote, sel);
+}
+
+kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel)
+{
+    pull->cache = cache;
+    return kvcl_own_sel(&pull->local, sel);
+}
+
+void kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream)
+{
+    kvcl_side_t side;
+
+    if (pull->cache == NULL) {
+        kvcl_stream_flat(stream, pull->buf, pull->range_from + pull->total);
+        stream->copier = pull->buf_copier;
+        return;
+    }
+    side = kvcl_cache_side(pull->cache, &pull->local);
+    kvcl_stream_init_units(stream, &side, order, unit);
+}
+
+kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
+{
+    kvcl_side_t   remote, local;
+    uintptr_t     base;
+    uint32_t      order = KVCL_STREAM_CANONICAL;
+    kvcl_stream_t *near_end = pull->push ? &runs->src : &runs->dst;
+    kvcl_stream_t *far_end  = pull->push ? &runs->dst : &runs->src;
+
+    if (pull->from == KVCL_FROM_REGION) {
+        base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
+        kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
+        far_end->copier = pull->rregion->copier;
+        kvcl_pull_local_stream(pull, order, 0, near_end);
+        return KVCL_OK;
+    }
+    remote = kvcl_rcache_side(pull->rcache, &pull->remote);
+    if (pull->cache == NULL) {
+        kvcl_stream_init(far_end, &remote, order);
+        kvcl_pull_local_stream(pull, order, 0, near_end);
+        return KVCL_OK;
+    }
+    local = kvcl_cache_side(pull->cache, &pull->local);
+    order = pull->ranged ? KVCL_STREAM_CANONICAL : KVCL_RUNS_ANY_ORDER;
+    return pull->push ? kvcl_runs_init(runs, &remote, &local, order) : kvcl_runs_init(runs, &local, &remote, order);
+}
+
+kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull)
+{
+    kvcl_side_t   remote = kvcl_rcache_side(pull->rcache, &pull->remote);
+    kvcl_side_t   local;
+    kvcl_status_t status = kvcl_side_check(&remote);
+
+    if ((status == KVCL_OK) && pull->ranged) {
+        uint64_t bytes = kvcl_sel_bytes(remote.shape, &remote.sel);
+        if ((pull->range_from > bytes) || (pull->total > bytes - pull->range_from)) {
+            return kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, asked for %llu from %llu",
+                             (unsigned long long)bytes, (unsigned long long)pull->total,
+                             (unsigned long long)pull->range_from);
+        }
+    }
+    if ((status != KVCL_OK) || (pull->cache == NULL)) {
+        if ((status == KVCL_OK) && !pull->ranged && (kvcl_sel_bytes(remote.shape, &remote.sel) != pull->total)) {
+            status = kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, the buffer %llu",
+                               (unsigned long long)kvcl_sel_bytes(remote.shape, &remote.sel),
+                               (unsigned long long)pull->total);
+        }
+        return status;
+    }
+    local = kvcl_cache_side(pull->cache, &pull->local);
+    return pull->push ? kvcl_runs_check(&remote, &local) : kvcl_runs_check(&local, &remote);
+}
