@@ -10,7 +10,7 @@ headers=$(find include src ucx_glue collectives bindings -name '*.h' | LC_ALL=C 
 # What is too large today, each with its size, rounded up to hundreds, and how many files are over 400 lines (the goal
 # is 10). These may only shrink.
 rooms='bindings/python/kvcl/ext 5400'
-long_files=18
+long_files=4
 
 # shellcheck disable=SC2086 # words are meant
 awk -v rooms="$rooms" -v long_files="$long_files" '
