@@ -1,5 +1,5 @@
 /*
- * Taking a line of named parts apart (build_info.h): "kvcl 0.1.0, wire version 1; ucx 1.13.1; ...; release; device
+ * Splitting a line of named parts (build_info.h): "kvcl 0.1.0, wire version 1; ucx 1.13.1; ...; release; device
  * memory: cuda". A part begins the line or follows "; " or ", "; it ends at ';', the first one at ',' as well. Pure.
  */
 #include "config.h"

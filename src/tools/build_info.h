@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Copy what follows name in text ("ucx" -> "1.13.1"), up to the end of its part, cut at size - 1 bytes. False, and part
+/* Copy the text after name ("ucx" -> "1.13.1") up to the end of its part, cut at size - 1 bytes. False, and part
  * is empty, if text has no such part. */
 bool build_part(const char *text, const char *name, char *part, size_t size);
 

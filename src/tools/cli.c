@@ -1,6 +1,6 @@
 /*
  * Owns the parsing of command lines: "--name value" and "--name=value", "--" ends the options. An unknown option is
- * answered with the nearest name of the table.
+ * reported with the nearest name of the table.
  */
 #include "config.h"
 #include "tools/cli.h"
@@ -24,7 +24,7 @@ cli_result_t cli_error(const cli_spec_t *spec, const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "; '%s --help' tells more\n", spec->tool);
+    fprintf(stderr, "; see '%s --help'\n", spec->tool);
     return CLI_BAD;
 }
 
@@ -44,7 +44,7 @@ static void print_help(const cli_spec_t *spec)
     printf("  %-22s %s\n  %-22s %s\n", "--help", "print this and exit", "--version", "print the version and exit");
 }
 
-/* How many letters must change to make b of a (Levenshtein); names longer than the table allows are far away. */
+/* The edit distance of a and b (Levenshtein); the maximum for names longer than the table allows. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[CLI_NAME_MAX + 1], len = strlen(b), i, j, diagonal, above;
@@ -117,7 +117,7 @@ bool cli_parse_size(const char *text, uint64_t *value_p)
     if (letter == NULL) {
         return false;
     }
-    /* K, KB and KiB are the same thing here. */
+    /* K, KB and KiB mean the same. */
     ++end;
     end += (strncmp(end, "iB", 2) == 0) ? 2 : ((*end == 'B') ? 1 : 0);
     shift = 10 * (unsigned)(letter - letters + 1);
@@ -166,7 +166,7 @@ static cli_result_t add_size(const cli_spec_t *spec, const cli_option_t *opt, co
     }
     for (i = 0; i < list->n; ++i) {
         if (list->sizes[i] == size) {
-            return cli_error(spec, "--%s: %s is there twice", opt->name, text);
+            return cli_error(spec, "--%s: %s is given twice", opt->name, text);
         }
     }
     if (list->n == CLI_SIZES_MAX) {

@@ -1,7 +1,7 @@
 /*
- * The command line of a tool: a table of long options, --help and --version, and errors that name what was wrong.
- * Owns nothing: values land in the variables that the table points at, strings stay argv's. Used before any thread
- * starts.
+ * The command line of a tool: a table of long options, --help and --version, and errors that name the wrong argument.
+ * Owns nothing: values are written to the variables that the table points at, strings remain argv's. Used before any
+ * thread starts.
  */
 #ifndef KVCL_TOOLS_CLI_H
 #define KVCL_TOOLS_CLI_H
@@ -30,7 +30,7 @@ typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_kind_t kind;
     void       *value;
-    const char *arg;  /* how --help names the argument; NULL for a flag */
+    const char *arg;  /* the argument's name in --help; NULL for a flag */
     const char *help;
     uint64_t   min;
     uint64_t   max;   /* 0: no limit */
@@ -38,7 +38,7 @@ typedef struct cli_option {
 
 typedef struct cli_spec {
     const char         *tool;  /* "kvcl_replay" */
-    const char         *usage; /* what follows the tool's name on the usage line */
+    const char         *usage; /* the usage line after the tool's name */
     const char         *about; /* a few sentences, lines broken by hand */
     const cli_option_t *options;
     size_t             n_options;
@@ -50,13 +50,13 @@ typedef enum cli_result {
     CLI_BAD   /* the error was printed to stderr: exit 2 */
 } cli_result_t;
 
-/* Parse argv. Arguments that are no options go to positional (at most cap; more is an error) and *n_p. */
+/* Parse argv. Arguments that are not options go to positional (more than cap is an error) and *n_p. */
 cli_result_t cli_parse(const cli_spec_t *spec, int argc, char **argv, const char **positional, size_t cap, size_t *n_p);
 
-/* "64K" -> 65536. False if the text is no size or does not fit 64 bits. */
+/* "64K" -> 65536. False if the text is not a size or does not fit 64 bits. */
 bool cli_parse_size(const char *text, uint64_t *value_p);
 
-/* Print "tool: message" and where help is to be found, to stderr. @return CLI_BAD. */
+/* Print "tool: message" and a pointer to --help to stderr. @return CLI_BAD. */
 cli_result_t cli_error(const cli_spec_t *spec, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

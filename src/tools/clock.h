@@ -1,5 +1,5 @@
 /*
- * The clocks of the tools: monotonic time and this process's processor time, in nanoseconds.
+ * The clocks of the tools: monotonic time and this process's CPU time, in nanoseconds.
  */
 #ifndef KVCL_TOOLS_CLOCK_H
 #define KVCL_TOOLS_CLOCK_H

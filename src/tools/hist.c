@@ -1,5 +1,5 @@
 /*
- * Owns the bucket arithmetic: values below 64 ns have a bucket each, above that each octave has 64.
+ * Owns the bucket arithmetic: each value below 64 ns has a bucket; above, each octave has 64.
  */
 #include "config.h"
 #include "tools/hist.h"
@@ -21,7 +21,7 @@ static size_t bucket_of(uint64_t ns)
     return ((size_t)(top - HIST_SUB_BITS + 1) << HIST_SUB_BITS) + (size_t)((ns >> (top - HIST_SUB_BITS)) & (SUB - 1));
 }
 
-/* The smallest value of a bucket; that of the next one is its end. */
+/* The smallest value of a bucket; it ends where the next one begins. */
 static double bucket_start(size_t bucket)
 {
     const size_t octave = bucket >> HIST_SUB_BITS;

@@ -1,6 +1,6 @@
 /*
  * A histogram of latencies: any number of samples in fixed space, percentiles within 1.6%. A plain value: zero is
- * empty, the bytes may travel between ranks of one byte order. No lock; each thread fills its own and merges.
+ * empty, the bytes may be sent between ranks of one byte order. No lock; each thread fills its own and merges.
  */
 #ifndef KVCL_TOOLS_HIST_H
 #define KVCL_TOOLS_HIST_H

@@ -1,5 +1,5 @@
 /*
- * One HTTP GET (http_get.h): HTTP/1.0, so the answer ends when the server closes. Owns the socket and the buffer.
+ * One HTTP GET (http_get.h): HTTP/1.0, so the reply ends when the server closes. Owns the socket and the buffer.
  */
 #include "config.h"
 #include "tools/http_get.h"
@@ -66,7 +66,7 @@ static int open_any(const char *where, int timeout_s, char *why, size_t why_size
     int             error, fd = -1;
 
     if (!split(where, host, sizeof(host), &port)) {
-        snprintf(why, why_size, "\"%s\" is no host:port with a port of 1 to 65535", where);
+        snprintf(why, why_size, "\"%s\" is not host:port with a port of 1 to 65535", where);
         return -1;
     }
     error = getaddrinfo(host, port, &hints, &found);
@@ -84,7 +84,7 @@ static int open_any(const char *where, int timeout_s, char *why, size_t why_size
     return fd;
 }
 
-/* All that comes until the other side closes; NULL: it broke off, or is too long. */
+/* All bytes until the other side closes; NULL: the connection failed, or the reply is too long. */
 static char *read_all(int fd, size_t *len_p)
 {
     size_t  room = FIRST, len = 0;
@@ -140,14 +140,14 @@ bool http_get(const char *where, const char *path, int timeout_s, char **body_p,
     }
     n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n\r\n", path, where);
     if ((n < 0) || ((size_t)n >= sizeof(request)) || (send(fd, request, (size_t)n, MSG_NOSIGNAL) != n)) {
-        snprintf(why, why_size, "%s: cannot ask", where);
+        snprintf(why, why_size, "%s: cannot send the request", where);
         close(fd);
         return false;
     }
     answer = read_all(fd, &len);
     close(fd);
     if (answer == NULL) {
-        snprintf(why, why_size, "%s: no whole answer in time", where);
+        snprintf(why, why_size, "%s: no complete reply within the time limit", where);
         return false;
     }
     return take_body(answer, body_p, where, why, why_size);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GRACE_NS UINT64_C(5000000000) /* for a cancelled request to come home */
+#define GRACE_NS UINT64_C(5000000000) /* for a cancelled request to complete */
 
 void job_complain(const job_t *job, const char *format, ...)
 {

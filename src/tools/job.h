@@ -1,6 +1,6 @@
 /*
- * This process in its job, as every tool needs it: context, world, and calls that wait with a limit and say who failed
- * at what. job_t owns the context; a tool's caches and stores go before job_close(). One thread.
+ * This process in its job, as every tool needs it: context, world, and calls that wait with a limit and report the
+ * failed rank and operation. job_t owns the context; a tool frees its caches and stores before job_close(). One thread.
  */
 #ifndef KVCL_TOOLS_JOB_H
 #define KVCL_TOOLS_JOB_H
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#define JOB_TIMEOUT_NS UINT64_C(60000000000) /* of what takes a moment unless a rank is lost */
+#define JOB_TIMEOUT_NS UINT64_C(60000000000) /* of operations that are short unless a rank has failed */
 
 typedef struct job {
     const char     *tool;
@@ -19,14 +19,14 @@ typedef struct job {
     int            size;
 } job_t;
 
-/* All that return bool: true, or the error stands on stderr. */
+/* All that return bool: true, or the error was printed to stderr. */
 bool job_open(job_t *job, const char *tool);
 void job_close(job_t *job);
 
 bool job_ok(const job_t *job, kvcl_status_t status, const char *what);
 void job_complain(const job_t *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Wait for a request to end; one that is not done after the time is cancelled and collected. */
+/* Wait for a request to end; a request that is not done after the time limit is cancelled and collected. */
 kvcl_status_t job_finish(kvcl_req_h req, uint64_t timeout_ns);
 
 int job_online_cores(void);

@@ -1,6 +1,6 @@
 /*
- * Owns the few rules of JSON: commas, quoting, no NaN, UTF-8 only. The writer keeps no stack: what contains an object
- * or array that was just closed has a member, so a comma comes next.
+ * Owns the few rules of JSON: commas, quoting, no NaN, UTF-8 only. The writer keeps no stack: the parent of an object
+ * or array that was just closed has a member, so a comma must follow.
  */
 #include "config.h"
 #include "tools/json_out.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* How many bytes the character at p has in UTF-8; 0 if that is none (a stray byte, an overlong form, a surrogate). */
+/* The bytes of the UTF-8 character at p; 0 if it is invalid (a stray byte, an overlong form, a surrogate). */
 static size_t utf8_bytes(const unsigned char *p)
 {
     const size_t n = (p[0] < 0x80) ? 1 : ((p[0] >= 0xc2) && (p[0] < 0xe0)) ? 2 : ((p[0] & 0xf0) == 0xe0) ? 3 :
@@ -27,7 +27,7 @@ static size_t utf8_bytes(const unsigned char *p)
     return n;
 }
 
-/* A byte that is no UTF-8 is written as U+FFFD, the character for what cannot be shown. */
+/* A byte that is not valid UTF-8 is written as U+FFFD, the replacement character. */
 static void quoted(FILE *file, const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;

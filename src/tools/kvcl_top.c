@@ -1,6 +1,7 @@
 /*
- * kvcl_top: who holds and moves what, refreshed. It asks one rank's HTTP server (kvcl_serve --http) for the numbers of
- * all ranks, and shows them with what has changed since it asked before. Owns two lists of rows: now and before.
+ * kvcl_top: the blocks, pools and traffic of all ranks, refreshed. It requests the numbers of all ranks from one rank's
+ * HTTP server (kvcl_serve --http), and shows them with the changes since the last request. Owns two lists of rows: the
+ * current and the previous one.
  */
 #include "config.h"
 #include "tools/cli.h"
@@ -38,13 +39,13 @@ typedef struct table {
 static cli_result_t parse(options_t *opt, int argc, char **argv)
 {
     const cli_option_t table[] = {
-        {"interval", CLI_REAL, &opt->interval, "SECONDS", "how often to look (default 1)", 0, 0},
-        {"once", CLI_FLAG, &opt->once, NULL, "look once and end: totals, no rates", 0, 0},
-        {"json", CLI_FLAG, &opt->json, NULL, "one JSON object a rank and line, all numbers, totals", 0, 0},
+        {"interval", CLI_REAL, &opt->interval, "SECONDS", "time between refreshes (default 1)", 0, 0},
+        {"once", CLI_FLAG, &opt->once, NULL, "print one display and exit: totals, no rates", 0, 0},
+        {"json", CLI_FLAG, &opt->json, NULL, "one JSON object per line for each rank: all numbers, as totals", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_top", "[options] HOST:PORT",
-                             "Who holds and moves what in a store: HOST:PORT is the HTTP server of any of its ranks\n"
-                             "(kvcl_serve --http), which speaks for all.",
+                             "Show the blocks, pools and traffic of all ranks of a store. HOST:PORT is the HTTP\n"
+                             "server of any of its ranks (kvcl_serve --http), which queries the others.",
                              table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;
     size_t           n = 0;
@@ -58,13 +59,14 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
         return cli_error(&spec, "HOST:PORT is needed");
     }
     if (!http_where_valid(opt->where)) {
-        return cli_error(&spec, "\"%s\" is no HOST:PORT with a port of 1 to 65535", opt->where);
+        return cli_error(&spec, "\"%s\" is not HOST:PORT with a port of 1 to 65535", opt->where);
     }
-    return ((opt->interval < 0.05) || (opt->interval > 86400)) ? cli_error(&spec, "--interval is 0.05 to 86400 seconds")
-                                                               : CLI_GO;
+    return ((opt->interval < 0.05) || (opt->interval > 86400))
+               ? cli_error(&spec, "--interval must be 0.05 to 86400 seconds")
+               : CLI_GO;
 }
 
-/* Lines of a body into rows; what is no rank's line is left out. */
+/* Parse the lines of a body into rows; lines of another form are ignored. */
 static bool read_rows(char *body, table_t *table)
 {
     char   *line, *save = NULL;
@@ -105,7 +107,7 @@ static double percent(uint64_t part, uint64_t whole)
     return (whole != 0) ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* Since before, a second; in all, if there is no before (or the rank is another one since). */
+/* The change per second since the previous row; the total if there is none (or the rank has restarted). */
 static double rate(uint64_t now, uint64_t before, double seconds)
 {
     return (seconds > 0) ? ((now >= before) ? (double)(now - before) / seconds : 0) : (double)now;
@@ -141,8 +143,8 @@ static void show_row(const row_t *row, const row_t *before, double seconds)
     printf("%5d %-9s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f\n", row->rank,
            state_of(row), (unsigned long long)now->blocks, (unsigned long long)now->pool_blocks,
            percent(now->pool_published, now->pool_blocks), (unsigned long long)now->pinned,
-           (unsigned long long)now->nvme_blocks, rate(now->gets, was->gets, seconds),
-           percent(hits, gets), rate(now->published, was->published, seconds), rate(now->evicted, was->evicted, seconds),
+           (unsigned long long)now->nvme_blocks, rate(now->gets, was->gets, seconds), percent(hits, gets),
+           rate(now->published, was->published, seconds), rate(now->evicted, was->evicted, seconds),
            rate(now->copied + now->moved, was->copied + was->moved, seconds),
            rate(now->bytes_in, was->bytes_in, seconds) / 1e6, rate(now->bytes_out, was->bytes_out, seconds) / 1e6);
 }
@@ -164,7 +166,7 @@ static void show(const options_t *opt, const table_t *now, const table_t *before
     fflush(stdout);
 }
 
-/* One look. False: the reason stands on stderr. */
+/* One refresh. False: the reason was printed to stderr. */
 static bool look(const options_t *opt, table_t *before)
 {
     table_t now = {.rows = NULL};

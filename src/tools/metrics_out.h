@@ -1,7 +1,7 @@
 /*
- * Numbers in Prometheus' text format, version 0.0.4: a family is its HELP and TYPE lines, then its samples; all samples
- * of a family stand together. Names: units last and in full (bytes, seconds), then _total if it is a counter. Owns
- * nothing; one thread a stream.
+ * Numbers in Prometheus' text format, version 0.0.4: a family is its HELP and TYPE lines, then all its samples in
+ * sequence. Names end in the unit in full (bytes, seconds), then _total for a counter. Owns nothing; one thread per
+ * stream.
  */
 #ifndef KVCL_TOOLS_METRICS_OUT_H
 #define KVCL_TOOLS_METRICS_OUT_H
@@ -13,10 +13,10 @@ enum { METRIC_NAME_MAX = 96, METRIC_VALUE_MAX = 256 };
 
 /* type: "counter", "gauge", "histogram". */
 void metric_family(FILE *file, const char *name, const char *type, const char *help);
-/* labels: name="value" with commas between them, formatted; values from outside go through metric_value first. */
+/* labels: name="value" with commas between them, formatted; pass external values through metric_value first. */
 void metric_count(FILE *file, const char *name, uint64_t value, const char *labels, ...)
     __attribute__((format(printf, 4, 5)));
-/* A label's value with what must be escaped, cut at METRIC_VALUE_MAX - 1 bytes. Returns to. */
+/* Escape a label's value into to, cut at METRIC_VALUE_MAX - 1 bytes. Returns to. */
 const char *metric_value(char to[METRIC_VALUE_MAX], const char *from);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Owns the generator: four 64-bit lanes, each a counter with its own odd step, folded once. It runs at memory speed
- * where a real random generator would be what the measurement shows.
+ * Owns the generator: four 64-bit lanes, each a counter with its own odd step, folded once. It runs at memory speed; a
+ * real random generator would dominate the measurement.
  */
 #include "config.h"
 #include "tools/pattern.h"

@@ -1,7 +1,7 @@
 /*
- * Owns the drawing of the bar and the question where the user's terminal is. Open MPI gives each rank a
- * pseudo-terminal as stdout even when its own output goes to a file, so isatty(1) proves nothing there: then the
- * parent's stdout, which /proc names, must be a terminal as well.
+ * Owns the drawing of the bar and the detection of the user's terminal. Open MPI gives each rank a pseudo-terminal as
+ * stdout even when its own output goes to a file, so isatty(1) is not sufficient: the parent's stdout, which /proc
+ * names, must be a terminal as well.
  */
 #include "config.h"
 #include "tools/progress_bar.h"

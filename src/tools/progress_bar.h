@@ -1,5 +1,5 @@
 /*
- * A progress bar on the terminal that the user looks at, and nothing anywhere else. Single-threaded.
+ * A progress bar on the user's terminal, and no output elsewhere. Single-threaded.
  */
 #ifndef KVCL_TOOLS_PROGRESS_BAR_H
 #define KVCL_TOOLS_PROGRESS_BAR_H
@@ -12,13 +12,13 @@ typedef struct progress_bar {
     FILE     *file;
     bool     on;
     uint64_t total;
-    uint64_t next_ns; /* not drawn again before */
+    uint64_t next_ns; /* earliest time of the next drawing */
     char     label[32];
 } progress_bar_t;
 
-/* Draws only if wanted and there is a terminal: our own stderr, or that of the mpirun which started us. */
+/* Draws only if wanted and if stderr, or the stderr of the parent mpirun, is a terminal. */
 void progress_bar_start(progress_bar_t *bar, const char *label, uint64_t total, bool wanted);
 void progress_bar_update(progress_bar_t *bar, uint64_t done);
-void progress_bar_end(progress_bar_t *bar); /* wipes it */
+void progress_bar_end(progress_bar_t *bar); /* erases the bar */
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * The numbers of a store's rank that kvcl_serve gives out and kvcl_top reads: one table of names, so that both mean the
- * same. Pure.
+ * The numbers of a store's rank that kvcl_serve writes and kvcl_top reads: one table of names for both. Pure.
  */
 #ifndef KVCL_TOOLS_STAT_ROWS_H
 #define KVCL_TOOLS_STAT_ROWS_H
@@ -12,7 +11,7 @@
 
 typedef struct stat_row {
     const char *name;    /* as in JSON; Prometheus: kvcl_store_<name>, and _total if it is a counter */
-    const char *metric;  /* in place of name there: units come last; NULL: name */
+    const char *metric;  /* replaces name in Prometheus: units come last; NULL: name */
     bool       counter;
     size_t     offset;   /* of a uint64_t in kvcl_store_stats_t */
     const char *help;
@@ -30,7 +29,7 @@ static inline uint64_t stat_get(const kvcl_store_stats_t *stats, const stat_row_
 void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats);
 /* One line, one JSON object. alive: stats were obtained; false: the line has the rank and its state alone. */
 void stat_print_json(FILE *file, int rank, bool alive, kvcl_rank_state_t state, const kvcl_store_stats_t *stats);
-/* Such a line back. False: it is none. What a line lacks is 0. */
+/* Parse such a line. False: it has another form. Missing numbers are 0. */
 bool stat_read_json(const char *line, int *rank_p, bool *alive_p, kvcl_rank_state_t *state_p,
                     kvcl_store_stats_t *stats);
 

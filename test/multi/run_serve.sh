@@ -57,7 +57,7 @@ wrong() {
   is [ $rc = 2 ]
   is has "$tmp/err" "$text"
 }
-wrong 'block: 4096 is there twice' --block 4K,4096
+wrong 'block: 4096 is given twice' --block 4K,4096
 wrong 'block: "" is not a size' --block 4K,
 wrong 'block: "12x" is not a size' --block 4K,12x
 wrong 'block: 0 is not within' --block 0

@@ -119,7 +119,7 @@ static const struct {
     {"--sizes", "4K;5K", "tool: --sizes: \"4K;5K\" is not a size"},
     {"--sizes", "1,999999999999999999999999999999999999999999", "tool: --sizes: \"9999999999999999999999999999999\" is not"},
     {"--sizes", "1,2M", "tool: --sizes: 2M is not within 1..1048576"},
-    {"--sizes", "4K,8K,4096", "tool: --sizes: 4096 is there twice"},
+    {"--sizes", "4K,8K,4096", "tool: --sizes: 4096 is given twice"},
     {"--sizes", "1,2,3,4,5,6,7,8,9", "tool: --sizes: more than 8 sizes"},
     {"--real", "-1", "tool: --real: \"-1\" is not a number of 0 or more"},
     {"--real", "nan", "tool: --real: \"nan\" is not a number of 0 or more"},
@@ -137,7 +137,7 @@ START_TEST(a_wrong_option_is_named)
 
     ck_assert_int_eq(parse(&v, words, positional, &n, said, sizeof(said)), CLI_BAD);
     ck_assert_msg(strncmp(said, wrong[_i].said, strlen(wrong[_i].said)) == 0, "%s", said);
-    ck_assert_ptr_nonnull(strstr(said, "'tool --help' tells more\n"));
+    ck_assert_ptr_nonnull(strstr(said, "; see 'tool --help'\n"));
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /*
- * What kvcl_info prints, in two forms: text for people (kvcl_info.c) and one JSON object (info_json.c).
+ * The output of kvcl_info in two forms: text for people (kvcl_info.c) and one JSON object (info_json.c).
  */
 #ifndef KVCL_TOOLS_INFO_INFO_H
 #define KVCL_TOOLS_INFO_INFO_H
@@ -17,16 +17,16 @@ typedef struct info_options {
 
 typedef kvcl_status_t (*info_query_t)(char *buf, size_t cap, size_t *len_p);
 
-/* What a query gives, in memory that the caller frees; NULL: the error stands on stderr, under the title. */
+/* The result of a query, which the caller frees; NULL: the error was printed to stderr, with the title. */
 char *info_text(const job_t *job, const char *title, info_query_t query);
 
-/* Collective: rank 0 calls fn for each pair of ranks, ordered by the second one. @return false: the error stands on
- * stderr. */
+/* Collective: rank 0 calls fn for each pair of ranks, ordered by the second one. @return false: the error was printed
+ * to stderr. */
 typedef void (*info_path_fn_t)(void *arg, size_t from, size_t to, const char *path);
 bool info_paths(const job_t *job, info_path_fn_t fn, void *arg);
 
-/* One object with a member for each section that opt names; null is a section that could not be had. Collective where
- * paths are asked for (joined: this process is in its job). @return false if a section is null. */
+/* One object with a member for each section that opt names; null for a section that could not be read. Collective if
+ * paths are requested (joined: this process is in its job). @return false if a section is null. */
 bool info_json(const job_t *job, const info_options_t *opt, bool joined);
 
 #endif

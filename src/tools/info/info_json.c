@@ -1,7 +1,7 @@
 /*
- * kvcl_info --json: the sections as one JSON object on stdout, in one line. Owns how the library's texts are taken
- * apart: the build's line into its parts, the collectives into algorithms and the table's rows, the topology's indented
- * lines into a tree.
+ * kvcl_info --json: the sections as one JSON object on stdout, in one line. Owns the parsing of the library's texts:
+ * the build's line into its parts, the collectives into algorithms and the table's rows, the topology's indented lines
+ * into a tree.
  */
 #include "config.h"
 #include "tools/info/info.h"
@@ -41,7 +41,7 @@ static void put_build(json_out_t *json)
     json_close(json, '}');
 }
 
-/* Opened with the first setting: the query calls back only where all settings are good. */
+/* Opened with the first setting: the query calls back only if all settings are valid. */
 typedef struct settings {
     json_out_t *json;
     bool       opened;
@@ -124,7 +124,7 @@ static void close_node(json_out_t *json)
     json_close(json, '}');
 }
 
-/* Each line is a node; those indented deeper beneath it are its parts. */
+/* Each line is a node; the following lines with deeper indentation are its parts. */
 static bool put_topology(const job_t *job, json_out_t *json)
 {
     char   *text = info_text(job, "topology", kvcl_query_topology), *line, *save = NULL;

@@ -1,7 +1,7 @@
 /*
- * kvcl_info: what was built in, what each setting is and who set it, what the machine looks like, what reaches whom
- * how. Owns the choice of sections, what is gathered for them, and their printing as text (as JSON: info_json.c). In a
- * job rank 0 prints for all; each rank's own part is the row of paths to its peers.
+ * kvcl_info: the build, the settings and their sources, the machine, the paths between ranks. Owns the choice of
+ * sections, the gathering of their contents, and their output as text (as JSON: info_json.c). In a job rank 0 prints
+ * for all ranks; each rank contributes the row of paths to its peers.
  */
 #include "config.h"
 #include "tools/info/info.h"
@@ -18,15 +18,15 @@
 static cli_result_t parse(info_options_t *opt, int argc, char **argv)
 {
     const cli_option_t table[] = {
-        {"build", CLI_FLAG, &opt->build, NULL, "the version and what it was built with", 0, 0},
-        {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, who set it, help", 0, 0},
-        {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and when each is chosen", 0, 0},
-        {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library sees it", 0, 0},
-        {"paths", CLI_FLAG, &opt->paths, NULL, "how each rank reaches each other (under mpirun or srun)", 0, 0},
-        {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each of these", 0, 0},
+        {"build", CLI_FLAG, &opt->build, NULL, "the version and the build options", 0, 0},
+        {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, source, help", 0, 0},
+        {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and the table that chooses among them", 0, 0},
+        {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library detects it", 0, 0},
+        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other (under mpirun or srun)", 0, 0},
+        {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each section", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_info", "[options]",
-                             "Print what this KVCL is, how it is set and what it sees. Without options: everything.",
+                             "Print the version, settings and machine view of KVCL. Without options: all sections.",
                              table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;
     size_t           n;
@@ -65,7 +65,7 @@ char *info_text(const job_t *job, const char *title, info_query_t query)
     return text;
 }
 
-/* Print what a query gives, each line indented. */
+/* Print the result of a query, each line indented. */
 static bool print_text(const job_t *job, const char *title, info_query_t query)
 {
     char *text = info_text(job, title, query), *line, *save = NULL;
@@ -111,7 +111,7 @@ static void print_path(void *arg, size_t from, size_t to, const char *path)
     printf("  %zu -> %zu  %s\n", from, to, path);
 }
 
-/* What needs no job. */
+/* The sections that need no job. */
 static bool print_local(const job_t *job, const info_options_t *opt)
 {
     bool good = true;

@@ -1,6 +1,6 @@
 /*
- * The floor's life: its own UCX context and worker with the settings that the library found best, memory, the exchange
- * of addresses, waiting, closing. See floor.h.
+ * The floor's life cycle: a separate UCX context and worker with the library's settings, memory, the exchange of
+ * addresses, waiting, closing. See floor.h.
  */
 #include "config.h"
 #include "tools/perf/floor_impl.h"
@@ -17,7 +17,7 @@
 #define RKEY_MAX    1024u
 #define SLEEP_MS    1000
 
-/* What one side tells the other; fits KVCL_FLOOR_EXCHANGE_BYTES. */
+/* The data that each side sends to the other; fits KVCL_FLOOR_EXCHANGE_BYTES. */
 typedef struct floor_card {
     uint64_t memory;
     uint32_t address_len;
@@ -50,7 +50,7 @@ static void configure(ucp_config_t *config, const kvcl_floor_params_t *params)
 
     ucp_get_version(&major, &minor, &release);
     if (params->tcp) {
-        /* before 1.17 the call wants a tcp key without its prefix, and says OK to the other spelling */
+        /* before 1.17 the call needs a tcp key without its prefix, and accepts the other spelling without effect */
         old = (major == 1) && (minor < 17);
         (void)ucp_config_modify(config, "TLS", "tcp");
         (void)ucp_config_modify(config, "NET_DEVICES", params->net);
@@ -144,7 +144,7 @@ static bool make_card(kvcl_floor_t *floor, floor_card_t *card)
         }
     }
     card->memory = (uint64_t)(uintptr_t)floor->memory;
-    return (status == UCS_OK) || kvcl_floor_fail("cannot describe this side", status);
+    return (status == UCS_OK) || kvcl_floor_fail("cannot exchange the description of this side", status);
 }
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)

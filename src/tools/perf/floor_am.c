@@ -1,7 +1,7 @@
 /*
- * The floor on TCP: a request and a reply for each piece of at most PIECE_BYTES, WINDOW of them out at a time, the
- * data as one active message, eager or rendezvous. A get's data comes in the reply, a put's goes with the request and
- * the reply is empty.
+ * The floor on TCP: a request and a reply for each piece of at most PIECE_BYTES, WINDOW of them in flight, the data as
+ * one active message, eager or rendezvous. A get's data is in the reply; a put's data is in the request, and the reply
+ * is empty.
  */
 #include "config.h"
 #include "tools/perf/floor_impl.h"
@@ -30,7 +30,7 @@ static void send_done(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-/* There are more than the window's requests, replies and receptions together: a handler never waits here. */
+/* More than the requests, replies and receptions of a window together, so a handler never waits. */
 static floor_send_t *free_send(kvcl_floor_t *floor)
 {
     size_t i;
@@ -84,7 +84,7 @@ static void arrived(kvcl_floor_t *floor, const floor_msg_t *msg)
 
 static void recv_done(void *request, ucs_status_t status, size_t len, void *user_data)
 {
-    floor_send_t *receive = user_data; /* keeps the header of a rendezvous that comes in */
+    floor_send_t *receive = user_data; /* keeps the header of an incoming rendezvous */
 
     (void)len;
     receive->busy          = false;
@@ -204,7 +204,7 @@ bool kvcl_floor_am_transfer(kvcl_floor_t *floor, bool rndv, bool put, const kvcl
     return good && kvcl_floor_drain(floor, 0);
 }
 
-/* Whether a message of ours is still on its way out: nothing else moves this worker once serving ends. */
+/* Whether an outgoing message is still in flight: no other code progresses this worker once serving ends. */
 static bool any_busy(const kvcl_floor_t *floor)
 {
     bool   busy = false;
@@ -224,10 +224,10 @@ bool kvcl_floor_serve(kvcl_floor_t *floor, uint64_t timeout_ns)
     kvcl_floor_wait_start(&wait);
     while ((!floor->released || any_busy(floor)) && !floor->broken) {
         if (!kvcl_floor_wait_step(floor, &wait, timeout_ns)) {
-            return kvcl_floor_fail("the initiator is silent", UCS_ERR_TIMED_OUT);
+            return kvcl_floor_fail("the initiator does not answer", UCS_ERR_TIMED_OUT);
         }
     }
-    return !floor->broken || kvcl_floor_fail("the initiator is gone", UCS_ERR_CONNECTION_RESET);
+    return !floor->broken || kvcl_floor_fail("the initiator has failed", UCS_ERR_CONNECTION_RESET);
 }
 
 bool kvcl_floor_release(kvcl_floor_t *floor)

@@ -1,5 +1,5 @@
 /*
- * What the files of the floor share: floor.c owns opening and closing, floor_rma.c shared memory, floor_am.c messages.
+ * Shared by the files of the floor: floor.c owns opening and closing, floor_rma.c shared memory, floor_am.c messages.
  */
 #ifndef KVCL_TOOLS_PERF_FLOOR_IMPL_H
 #define KVCL_TOOLS_PERF_FLOOR_IMPL_H
@@ -14,12 +14,12 @@ typedef struct floor_msg {
     uint64_t op;
     uint64_t remote; /* offset in the target's memory */
     uint64_t len;
-    uint64_t local;  /* initiator's address, which the target only hands back */
+    uint64_t local;  /* the initiator's address, which the target returns unchanged */
 } floor_msg_t;
 
 #define FLOOR_SENDS 64u
 
-/* A message on its way out, whose header must stay until UCX has sent it; or one on its way in by rendezvous. */
+/* An outgoing message, whose header must stay until UCX has sent it; or an incoming one by rendezvous. */
 typedef struct floor_send {
     kvcl_floor_t *floor;
     floor_msg_t  msg;
@@ -37,18 +37,18 @@ struct kvcl_floor {
     void          *memory;
     size_t        bytes;
     ucp_rkey_h    rkey;   /* shared memory: the target's */
-    uint64_t      remote; /* its address there */
-    void          *mapped; /* and here, or NULL */
+    uint64_t      remote; /* the address at the target */
+    void          *mapped; /* the local mapping, or NULL */
     int           efd;
     /* transfers */
     uint64_t      done;     /* pieces that have arrived */
     uint64_t      posted;
     bool          broken;   /* an operation or the peer failed */
-    bool          released; /* target: the initiator wants no more */
+    bool          released; /* target: the initiator has finished */
     floor_send_t  sends[FLOOR_SENDS];
 };
 
-/* Move UCX on; after spin_ns without anything, sleep until it has something. Returns at once if progress was made. */
+/* Progress UCX; after spin_ns without events, sleep until there is one. Returns at once if progress was made. */
 typedef struct floor_wait {
     uint64_t idle_since;
 } floor_wait_t;
@@ -56,7 +56,7 @@ void kvcl_floor_wait_start(floor_wait_t *wait);
 /* @return false after timeout_ns without progress. */
 bool kvcl_floor_wait_step(kvcl_floor_t *floor, floor_wait_t *wait, uint64_t timeout_ns);
 
-/* Wait until at most left transfers are out. */
+/* Wait until at most left transfers are in flight. */
 bool kvcl_floor_drain(kvcl_floor_t *floor, uint64_t left);
 
 bool kvcl_floor_fail(const char *what, ucs_status_t status);

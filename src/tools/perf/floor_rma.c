@@ -1,6 +1,6 @@
 /*
- * The floor on shared memory: UCX's own put and get, and a memcpy through the mapping that ucp_rkey_ptr gives. The
- * target sleeps. Also the list of methods and the choice between them.
+ * The floor on shared memory: UCX's put and get, and a memcpy through the mapping from ucp_rkey_ptr. The target sleeps.
+ * Also the list of methods and the choice between them.
  */
 #include "config.h"
 #include "tools/perf/floor_impl.h"

@@ -1,6 +1,6 @@
 /*
- * kvcl_perf: what one operation costs, beside raw UCX and memcpy. Owns the order of a run: options, job, roles, set-up,
- * measuring, report, exit status (0: all bytes right; 1: wrong bytes or a failure; 2: bad options).
+ * kvcl_perf: the cost of one operation, compared with raw UCX and memcpy. Owns the order of a run: options, job, roles,
+ * set-up, measurement, report, exit status (0: all bytes right; 1: wrong bytes or a failure; 2: bad options).
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -19,7 +19,7 @@ static void set_roles(perf_t *perf)
     perf->target    = (perf->job->rank == perf->peer);
 }
 
-/* All ranks, in the same order: what is collective in it must find the others. */
+/* All ranks, in the same order: it contains collective calls. */
 static bool set_up(perf_t *perf)
 {
     const int towards = perf->initiator ? perf->peer : 0;
@@ -55,7 +55,7 @@ static int measure(perf_t *perf)
 {
     int result = EXIT_FAILURE;
 
-    /* The last barrier keeps memory and directory up while anyone may still use them. */
+    /* The last barrier keeps memory and directory alive while any rank may still use them. */
     if (set_up(perf) && run(perf) && job_barrier(perf->job, PERF_TIMEOUT_NS)) {
         if (perf->job->rank == 0) {
             perf_report(perf);

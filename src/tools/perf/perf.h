@@ -1,12 +1,12 @@
 /*
- * One measurement: what was asked, the caches and keys it works on, and what came out. Rank 0 initiates towards rank 1
- * (alone: towards itself); the other ranks only take part in what is collective. perf_t owns everything it points at
- * but job, opt and test.
+ * One measurement: its options, caches, keys and results. Rank 0 initiates towards rank 1 (a single rank: towards
+ * itself); the other ranks only take part in collective calls. perf_t owns everything that it points at except job, opt
+ * and test.
  *
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
- * perf_keys.c and perf_bcast.c the tests; perf_control.c how initiator and target keep in step; perf_measure.c the
- * rounds of a measurement; perf_beside.c a bulk transfer under way meanwhile; perf_floor.c raw UCX and memcpy beside
- * it; perf_report.c the output.
+ * perf_keys.c and perf_bcast.c the tests; perf_control.c the synchronisation of initiator and target; perf_measure.c
+ * the rounds of a measurement; perf_beside.c a concurrent bulk transfer; perf_floor.c raw UCX and memcpy;
+ * perf_report.c the output.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -17,22 +17,22 @@
 #include "tools/job.h"
 #include "tools/perf/floor.h"
 
-#define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation, however large */
-#define PERF_FLOORS       2u                     /* methods of raw UCX that compete */
-#define PERF_BESIDE_BLOCK (UINT64_C(1) << 20)    /* bytes of a block of the transfer beside */
+#define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation of any size */
+#define PERF_FLOORS       2u                     /* methods of raw UCX */
+#define PERF_BESIDE_BLOCK (UINT64_C(1) << 20)    /* bytes of a block of the bulk transfer */
 
 typedef struct perf_options {
     const char *test;
     uint64_t   unit;
     uint64_t   count;
-    uint64_t   iters;   /* 0: as many as make about a second */
+    uint64_t   iters;   /* 0: about one second of them */
     uint64_t   threads;
-    uint64_t   batch;   /* keys of one lookup; blocks of one get or put by keys, 0: all of them */
+    uint64_t   batch;   /* keys of one lookup; blocks of one get or put by keys, 0: all */
     bool       random;
     bool       verify;  /* every iteration, with new bytes each time */
     bool       floor;
-    bool       cold;    /* the very first iteration apart */
-    uint64_t   beside;  /* bytes of a transfer that is repeated meanwhile, 0: none */
+    bool       cold;    /* time the very first iteration separately */
+    uint64_t   beside;  /* bytes of a bulk transfer repeated meanwhile, 0: none */
     bool       unsummed; /* the store neither makes nor checks checksums */
     bool       apart;   /* store-get: a get for each key */
     bool       json;
@@ -47,7 +47,7 @@ typedef struct perf_slice {
     unsigned      index;
     size_t        first; /* of the block lists */
     size_t        n;
-    size_t        cursor; /* where the next batch begins, from first on */
+    size_t        cursor; /* start of the next batch, relative to first */
     size_t        part;   /* the blocks of this iteration */
     size_t        n_part;
     uint64_t      iters;
@@ -56,15 +56,15 @@ typedef struct perf_slice {
     uint8_t       *present;
     hist_t        ns;
     uint64_t      op_ns;  /* the sum of ns */
-    bool          time_post; /* this iteration's posting call is timed: two more looks at the clock */
+    bool          time_post; /* this iteration's posting call is timed: two more clock reads */
     uint64_t      post_ns;
-    uint64_t      posts;  /* that were timed */
-    uint64_t      serial; /* grows with each iteration: what before() makes keys of */
-    uint64_t      wrong; /* keys answered wrongly, blocks with an error */
+    uint64_t      posts;  /* timed ones */
+    uint64_t      serial; /* grows with each iteration; before() makes keys of it */
+    uint64_t      wrong; /* keys with wrong answers, blocks with an error */
     bool          good;
 } perf_slice_t;
 
-/* Which bytes raw UCX would have to move to do the same. */
+/* The bytes that raw UCX moves for the same operation. */
 typedef enum perf_raw {
     PERF_RAW_NONE,
     PERF_RAW_GET,
@@ -74,14 +74,14 @@ typedef enum perf_raw {
 typedef struct perf_test {
     const char *name;
     perf_raw_t raw;
-    bool       bytes;     /* moves blocks: gbps makes sense */
-    bool       batched;   /* an iteration is --batch keys, not all of them */
-    bool       parts;     /* it may be, if --batch says so */
+    bool       bytes;     /* moves blocks: gbps is defined */
+    bool       batched;   /* an iteration is --batch keys, not all */
+    bool       parts;     /* --batch may select a part of the blocks */
     bool       store;
-    bool       (*drive)(perf_t *perf); /* all ranks run it in step, by this; NULL: rank 0 and 1, by those below */
+    bool       (*drive)(perf_t *perf); /* runs on all ranks together; NULL: rank 0 and 1, by the functions below */
     uint64_t   unit;      /* defaults */
     uint64_t   count;
-    /* Initiator: what an iteration needs that is not measured, or NULL. */
+    /* Initiator: unmeasured preparation of an iteration, or NULL. */
     void       (*before)(perf_slice_t *slice);
     /* Initiator: one iteration over the slice's blocks, its posting call between perf_post_begin and _end. */
     bool       (*op)(perf_slice_t *slice);
@@ -107,7 +107,7 @@ typedef struct perf_lane {
 typedef struct perf_result {
     hist_t      ns;
     uint64_t    iters;    /* over all threads */
-    uint64_t    wall_ns;  /* time in operations, of the thread that needed longest */
+    uint64_t    wall_ns;  /* time in operations, of the slowest thread */
     uint64_t    post_ns;
     uint64_t    posts;
     uint64_t    cpu_ns;     /* of both processes */
@@ -121,7 +121,7 @@ typedef struct perf_result {
     perf_lane_t frames[PERF_FLOORS]; /* TCP: as many bytes in order, in frames of 1 MiB */
     perf_lane_t copy;
     perf_lane_t copy2;      /* by two threads */
-    double      dir_bytes;  /* store-keys: resident memory a key, of the directory, and of who holds the block */
+    double      dir_bytes;  /* store-keys: resident memory per key, of the directory, and of the holder of the block */
     double      holder_bytes;
     char        path[64];
 } perf_result_t;
@@ -144,9 +144,9 @@ struct perf {
     size_t               n_runs;
     kvcl_store_h         store;
     kvcl_key_t           *keys;
-    size_t               part;      /* blocks that the last iteration moved: all, unless --batch says otherwise */
+    size_t               part;      /* blocks that the last iteration moved: all, unless --batch is given */
     size_t               n_part;
-    uint64_t             iter;      /* which bytes are meant */
+    uint64_t             iter;      /* selects the bytes to expect */
     kvcl_floor_t         *floor;
     void                 *copy_from; /* memory for the local memcpy */
     perf_beside_t        *beside;
@@ -176,7 +176,7 @@ bool perf_blocks_open(perf_t *perf);
 void perf_blocks_close(perf_t *perf);
 void perf_fill(const perf_t *perf, uint8_t *base, const uint32_t *ids);
 uint64_t perf_check(const perf_t *perf, const uint8_t *base, const uint32_t *ids);
-/* Does an iteration move fewer blocks than there are? */
+/* Whether an iteration moves fewer blocks than --count. */
 static inline bool perf_in_parts(const perf_t *perf)
 {
     return perf->test->parts && (perf->opt->batch != 0);
@@ -191,14 +191,14 @@ bool perf_store_open(perf_t *perf);
 /* perf->keys[first..first+n) of generation a.b. */
 bool perf_make_keys(perf_t *perf, uint64_t a, uint64_t b, size_t first, size_t n);
 
-/* Initiator: tell the target, and learn its processor time or its wrong blocks. Alone: does the target's part. */
+/* Initiator: notify the target, and receive its CPU time or its wrong blocks. One rank: does the target's part. */
 bool perf_query_renew(perf_t *perf);
 bool perf_query_check(perf_t *perf);
 bool perf_query_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p);
 bool perf_query_end(perf_t *perf, uint64_t *cpu_p);
 bool perf_query_floor(perf_t *perf, uint64_t *cpu_p);
 bool perf_query_quit(perf_t *perf);
-/* Target: serve until told to quit. */
+/* Target: serve until it receives quit. */
 bool perf_target(perf_t *perf);
 
 bool perf_measure(perf_t *perf);

@@ -1,6 +1,6 @@
 /*
- * The broadcast test, which all ranks run in step: rank 0 is the root, an iteration's time is that of the slowest rank
- * from a barrier to having all bytes. Rank 0 collects times, processor times and wrong blocks after each iteration.
+ * The broadcast test, which all ranks run together: rank 0 is the root, an iteration's time is that of the slowest rank
+ * from a barrier to the last byte. Rank 0 collects times, CPU times and wrong blocks after each iteration.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -43,7 +43,7 @@ static bool once(perf_t *perf, bool check, bcast_note_t *note)
     return job_ok(perf->job, status, "kvcl_bcast");
 }
 
-/* Everyone gets everyone's note; rank 0 adds them up. */
+/* Every rank gets the notes of all ranks; rank 0 adds them up. */
 static bool collect(perf_t *perf, const bcast_note_t *mine, bcast_note_t *all, bool count)
 {
     perf_result_t *result = &perf->result;

@@ -1,7 +1,6 @@
 /*
- * Owns the transfer that is under way while something else is measured (--beside): caches of its own on both sides, and
- * a thread of the initiator that gets all of it again and again, in the background class, from start to stop. Its bytes
- * are not checked.
+ * Owns the bulk transfer that runs during a measurement (--beside): separate caches on both sides, and a thread of the
+ * initiator that gets all its blocks repeatedly, in the background class, from start to stop. Its bytes are unchecked.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -89,7 +88,7 @@ bool perf_beside_start(perf_t *perf)
     atomic_store(&beside->stop, false);
     beside->running = (pthread_create(&beside->thread, NULL, repeat, beside) == 0);
     if (!beside->running) {
-        job_complain(perf->job, "no thread for the bulk transfer");
+        job_complain(perf->job, "cannot start the thread of the bulk transfer");
     }
     return beside->running;
 }

@@ -1,6 +1,6 @@
 /*
- * Owns the blocks of a measurement: a cache on each side, the order in which blocks are named, the list of runs that
- * results, and the bytes: block i of iteration k holds the pattern of (i, k).
+ * Owns the blocks of a measurement: a cache on each side, the order of the blocks in the lists, the resulting list of
+ * runs, and the bytes: block i of iteration k holds the pattern of (i, k).
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -60,11 +60,11 @@ uint64_t perf_touched(const perf_t *perf)
     if (perf->test->batched || perf_in_parts(perf)) {
         return perf->opt->batch * perf->opt->threads;
     }
-    /* Blocks are shared out among the threads; a chain of keys is matched by each. */
+    /* Threads divide the blocks among themselves; each thread matches a whole chain of keys. */
     return perf->test->bytes ? perf->opt->count : perf->opt->count * perf->opt->threads;
 }
 
-/* What a transport has to move: neighbours on both sides are one run, unless they may be moved by themselves. */
+/* The runs that a transport has to move: blocks adjacent on both sides are one run, unless each is moved alone. */
 static bool make_runs(perf_t *perf)
 {
     const size_t     n = (size_t)perf->opt->count;

@@ -1,7 +1,7 @@
 /*
- * Owns how the initiator and the target keep in step: small messages, sent between measured phases only, each answered
- * with the target's processor time and its count of wrong blocks. During a phase the target's program waits in a
- * receive (or, for send, does its receives).
+ * Owns the synchronisation of initiator and target: small messages, sent only between measured phases. The target
+ * answers each with its CPU time and its count of wrong blocks. During a phase the target waits in a receive (or, for
+ * send, does its receives).
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -14,7 +14,7 @@ enum {
 enum {
     ASK_RENEW = 1, /* prepare iteration number arg */
     ASK_CHECK = 2,
-    ASK_BEGIN = 3, /* arg iterations are coming */
+    ASK_BEGIN = 3, /* arg iterations follow */
     ASK_END   = 4,
     ASK_FLOOR = 5,
     ASK_QUIT  = 6
@@ -31,7 +31,7 @@ typedef struct answer {
     uint64_t wrong;
 } answer_t;
 
-/* The target's part of a question that needs no answer before it. */
+/* The target's part of a request before its answer. */
 static void prepare(perf_t *perf, const question_t *question, answer_t *answer)
 {
     answer->good  = 1;
@@ -50,7 +50,7 @@ static void prepare(perf_t *perf, const question_t *question, answer_t *answer)
     answer->cpu_ns = clock_cpu_ns();
 }
 
-/* What the target does after it has answered. */
+/* The target's part of a request after its answer. */
 static bool follow(perf_t *perf, const question_t *question)
 {
     uint64_t i;

@@ -1,7 +1,7 @@
 /*
- * Owns what is measured beside KVCL: raw UCX by each of its methods, for the same runs and over TCP in frames of 1 MiB
- * too, and a local memcpy of the same runs by one thread and by two. All write to the initiator's blocks (get) or read
- * them (put); the other side is the floor's own memory, laid out the same way.
+ * Owns the measurements for comparison: raw UCX by each of its methods, for the same runs and over TCP also in frames
+ * of 1 MiB, and a local memcpy of the same runs by one thread and by two. All write to the initiator's blocks (get) or
+ * read them (put); the other side is the floor's memory, in the same layout.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -13,7 +13,7 @@
 
 #define TCP_RUNS_MAX 4096u
 #define FRAME_BYTES  (1u << 20)
-#define TWO_BYTES    (UINT64_C(16) << 20) /* less is not worth a second thread */
+#define TWO_BYTES    (UINT64_C(16) << 20) /* fewer bytes do not justify a second thread */
 
 typedef struct list {
     const kvcl_floor_run_t *runs;
@@ -72,7 +72,7 @@ static void see_setting(void *arg, const kvcl_setting_info_t *info)
     }
 }
 
-/* As the library waits: it spins unless ranks outnumber cores, or as KVCL_SPIN says. */
+/* As in the library: spins unless ranks outnumber cores, or for KVCL_SPIN. */
 static bool see_surroundings(const perf_t *perf, surroundings_t *seen)
 {
     memset(seen, 0, sizeof(*seen));
@@ -90,7 +90,7 @@ uint64_t perf_floor_bytes(const perf_t *perf)
     return perf->opt->unit * (perf_in_parts(perf) ? perf->opt->batch : perf->opt->count);
 }
 
-/* The runs of iteration i: all, or as KVCL takes them, a batch after the other. */
+/* The runs of iteration i: all, or one batch after the other, as for KVCL. */
 static list_t list_of(const perf_t *perf, uint64_t i)
 {
     const size_t batch = (size_t)perf->opt->batch;
@@ -242,7 +242,7 @@ static void run_copy(perf_t *perf, perf_lane_t *lane, bool two, uint64_t iters)
     lane->cpu_iters += iters + 1;
 }
 
-/* Over TCP one message for each of very many runs would take minutes and nobody would do it: frames stand for it. */
+/* Over TCP one message for each of very many runs would take minutes: frames replace this measurement. */
 static bool raw_round(perf_t *perf, uint64_t iters)
 {
     const bool             tcp      = (strstr(perf->result.path, "tcp") != NULL);

@@ -1,7 +1,7 @@
 /*
- * What a key costs in memory (store-keys): a directory just large enough for all keys, which rank 0 then puts into its
- * pool. All ranks open their part and say by how much their resident memory has grown. Rank 0 has the pool, so what the
- * others have more is the directory's alone; what rank 0 has beyond that and the blocks is what a holder keeps a key.
+ * The memory per key (store-keys): a directory just large enough for all keys, which rank 0 puts into its pool. All
+ * ranks open their part and report the growth of their resident memory. Only rank 0 has a pool, so the growth of the
+ * other ranks is the directory's alone; rank 0's growth beyond that and the blocks is the index of a holder.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -14,7 +14,7 @@
 
 typedef struct keys_note {
     int64_t  grown; /* bytes */
-    uint64_t wrong; /* keys that are not there */
+    uint64_t wrong; /* absent keys */
 } keys_note_t;
 
 /* Resident bytes of this process, shared memory included. */
@@ -35,7 +35,7 @@ static bool open_store(perf_t *perf)
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     const uint64_t      count  = perf->opt->count;
 
-    /* Three quarters full: what a directory is to be planned for. */
+    /* Three quarters full, the recommended size of a directory. */
     params.dir_entries = ((count * 4) / 3 / (uint64_t)perf->job->size) + 1;
     if (perf->initiator) {
         params.block_bytes = perf->opt->unit;

@@ -1,7 +1,7 @@
 /*
- * Owns the shape of a measurement: a verified warm-up, a guess how many iterations make about a second, then rounds
- * that take turns with the floor. Each round begins with an iteration that is not counted, so that whoever slept is
- * awake. With a bulk transfer beside, each round has two phases, the first without it.
+ * Owns the shape of a measurement: a verified warm-up, an estimate of the iterations in one second, then rounds that
+ * alternate with the floor. Each round begins with an iteration that is not counted and wakes sleeping threads. With a
+ * bulk transfer each round has two phases, the first without it.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -15,8 +15,8 @@
 #define ITERS_MIN      10u
 #define ITERS_MAX      2000000u
 #define VERIFIED_ITERS 20u
-#define TIME_APART     64u /* iterations of a phase from which on posting is timed in iterations of its own */
-#define POST_EVERY     16u /* one such for so many */
+#define TIME_APART     64u /* phases of at least this many iterations time posting in separate iterations */
+#define POST_EVERY     16u /* one separate iteration for this many */
 
 typedef struct measure {
     perf_t       *perf;
@@ -25,8 +25,8 @@ typedef struct measure {
     bool         idle; /* this phase is the one without the bulk transfer */
 } measure_t;
 
-/* How many iterations more than asked for a phase makes: one that wakes sleepers, and those whose posting is timed
- * where a look at the clock would show in the time of an iteration. */
+/* The extra iterations of a phase: one that wakes sleepers, and those whose posting is timed where a clock read would
+ * distort the time of an iteration. */
 static uint64_t extra_iters(const perf_t *perf, uint64_t iters)
 {
     return (perf->opt->verify ? 0 : 1) + ((iters >= TIME_APART) ? iters / POST_EVERY : 0);
@@ -148,7 +148,7 @@ static bool phase(measure_t *m, uint64_t iters)
     return true;
 }
 
-/* Before anything else moved: what the first iteration has to find out and to map, the second has not. */
+/* Before any other transfer: the first iteration describes and maps, the second does not. */
 static bool cold(measure_t *m)
 {
     perf_t   *perf = m->perf;
@@ -169,7 +169,7 @@ static bool cold(measure_t *m)
     return perf_query_end(perf, &unused);
 }
 
-/* New bytes if they are verified, a phase without the bulk transfer if one is asked for, what counts, the floor. */
+/* New bytes if they are verified, a phase without the bulk transfer if requested, the counted phase, the floor. */
 static bool one_round(measure_t *m, uint64_t iters)
 {
     perf_t                *perf = m->perf;
@@ -189,7 +189,7 @@ static bool one_round(measure_t *m, uint64_t iters)
            (!opt->verify || perf_query_check(perf)) && (!opt->floor || perf_floor_round(perf, iters));
 }
 
-/* How many iterations take about TARGET_NS, after a warm-up whose bytes are checked. */
+/* The number of iterations in about TARGET_NS, after a warm-up whose bytes are checked. */
 static bool calibrate(measure_t *m, uint64_t *iters_p)
 {
     perf_t         *perf  = m->perf;

@@ -13,8 +13,8 @@
 #define DEFAULT_BATCH   64u
 
 static const char about[] =
-    "Measure one operation between two ranks, and beside it, with --floor, what raw UCX and a memcpy do for the same\n"
-    "bytes. Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself).\n"
+    "Measure one operation between two ranks and, with --floor, raw UCX and a memcpy of the same bytes.\n"
+    "Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself).\n"
     "TEST is one of send put get lookup match store-get store-put store-keys bcast.";
 
 /* "send put get ...". */
@@ -40,7 +40,7 @@ static cli_result_t find_test(const cli_spec_t *spec, const char *name, const pe
             return CLI_GO;
         }
     }
-    return cli_error(spec, "no such test: \"%s\"; there are %s", name, all_tests(all, sizeof(all)));
+    return cli_error(spec, "no such test: \"%s\"; the tests are %s", name, all_tests(all, sizeof(all)));
 }
 
 static cli_result_t settle_batch(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test)
@@ -72,22 +72,23 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
         return cli_error(spec, "--unit times --count is more than 4 TiB");
     }
     if (opt->threads > opt->count) {
-        return cli_error(spec, "--threads: there are only %llu blocks", (unsigned long long)opt->count);
+        return cli_error(spec, "--threads: more than the %llu blocks; use fewer threads or more blocks",
+                         (unsigned long long)opt->count);
     }
     if ((opt->threads > 1) && ((test->drive != NULL) || (strcmp(test->name, "send") == 0))) {
-        return cli_error(spec, "--threads: %s is measured with one thread", test->name);
+        return cli_error(spec, "--threads: %s runs with one thread only", test->name);
     }
     if ((opt->beside != 0) && (strcmp(test->name, "get") != 0) && (strcmp(test->name, "put") != 0)) {
-        return cli_error(spec, "--beside: only gets and puts are measured beside a bulk transfer");
+        return cli_error(spec, "--beside: only get and put can run during a bulk transfer");
     }
     if (opt->cold && (test->drive != NULL)) {
-        return cli_error(spec, "--cold: %s has no first iteration apart", test->name);
+        return cli_error(spec, "--cold: %s cannot time its first iteration separately", test->name);
     }
     if (opt->unsummed && !test->store) {
-        return cli_error(spec, "--no-checksum: %s has no checksums", test->name);
+        return cli_error(spec, "--no-checksum: %s uses no checksums", test->name);
     }
     if (opt->apart && (strcmp(test->name, "store-get") != 0)) {
-        return cli_error(spec, "--apart: it is for store-get, %s has no gets by keys", test->name);
+        return cli_error(spec, "--apart is for store-get only; %s has no gets by key", test->name);
     }
     return settle_batch(spec, opt, test);
 }
@@ -102,18 +103,18 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; store-keys 1M)", 1, COUNT_MAX},
         {"order", CLI_STRING, &order, "seq|random", "of the blocks, on both sides (default seq)", 0, 0},
         {"iters", CLI_COUNT, &opt->iters, "I", "iterations (default: about a second)", 1, 0},
-        {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations on a share each (default 1)", 1,
+        {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations, each on its share (default 1)", 1,
          THREADS_MAX},
         {"batch", CLI_COUNT, &opt->batch, "N", "keys of one lookup (default 64), store-get or store-put (default: all)",
          1, COUNT_MAX},
-        {"apart", CLI_FLAG, &opt->apart, NULL, "store-get: each key of a batch by a get of its own, all posted at once",
+        {"apart", CLI_FLAG, &opt->apart, NULL, "store-get: one get for each key of a batch, all posted at once",
          0, 0},
-        {"verify", CLI_FLAG, &opt->verify, NULL, "new bytes for every iteration, and check them all", 0, 0},
-        {"floor", CLI_FLAG, &opt->floor, NULL, "measure raw UCX and memcpy as well, alternating", 0, 0},
-        {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first iteration and the second apart", 0, 0},
-        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: a background get of so many is repeated meanwhile",
+        {"verify", CLI_FLAG, &opt->verify, NULL, "write new bytes before every iteration and check them all", 0, 0},
+        {"floor", CLI_FLAG, &opt->floor, NULL, "also measure raw UCX and memcpy, alternating", 0, 0},
+        {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first and the second iteration separately", 0, 0},
+        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: repeat a background get of so many meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
-        {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "a store that neither makes nor checks checksums", 0, 0},
+        {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "open the store without checksums", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_perf", "TEST [options]", about, table, sizeof(table) / sizeof(table[0])};
@@ -124,7 +125,8 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     opt->threads = 1;
     result       = cli_parse(&spec, argc, argv, &name, 1, &n);
     if (result == CLI_GO) {
-        result = (n == 1) ? find_test(&spec, name, test_p) : cli_error(&spec, "name one test of %s", all_tests(all, sizeof(all)));
+        result = (n == 1) ? find_test(&spec, name, test_p)
+                          : cli_error(&spec, "name one test of %s", all_tests(all, sizeof(all)));
     }
     opt->test = name;
     return (result == CLI_GO) ? settle(&spec, opt, *test_p, order) : result;

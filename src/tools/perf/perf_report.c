@@ -1,5 +1,5 @@
 /*
- * Owns the output: the figures that follow from what was measured, as one JSON object or as a few lines.
+ * Owns the output: the figures computed from the measurements, as one JSON object or as a few lines.
  */
 #include "config.h"
 #include "tools/perf/perf.h"
@@ -42,7 +42,7 @@ typedef struct figures {
     unsigned frames_method;
 } figures_t;
 
-/* NAN where nothing was measured. */
+/* NAN: not measured. */
 static double lane_gbps(const perf_t *perf, const perf_lane_t *lane)
 {
     return ((double)perf_floor_bytes(perf) * (double)lane->iters) / (double)lane->total_ns;
@@ -101,7 +101,7 @@ static void floor_figures(const perf_t *perf, figures_t *f)
         f->memcpy2_p50_us = lane_p50_us(&r->copy2);
         f->memcpy2_cpu    = lane_cpu(perf, &r->copy2);
     }
-    /* With threads an operation moves a share only: then rates are compared, not times. */
+    /* With threads an operation moves only a share, so rates are compared, not times. */
     f->ratio = (perf->opt->threads == 1) ? f->floor_p50_us / f->p50_us : f->gbps / f->floor_gbps;
 }
 
@@ -207,7 +207,7 @@ static void print_sides(const perf_t *perf, const figures_t *f)
         printf("  %-12s %.3f ms, the second iteration %.3f ms\n", "cold", f->cold_ms, f->warm_ms);
     }
     if (perf->opt->beside != 0) {
-        printf("  %-12s p50 %.3f us, p99 %.3f us without the transfer beside, which made %.3f GB/s\n", "idle",
+        printf("  %-12s p50 %.3f us, p99 %.3f us without the bulk transfer, which reached %.3f GB/s\n", "idle",
                f->idle_p50_us, f->idle_p99_us, f->beside_gbps);
     }
 }
@@ -215,7 +215,7 @@ static void print_sides(const perf_t *perf, const figures_t *f)
 static void print_memory(const figures_t *f)
 {
     if (isfinite(f->dir_bytes)) {
-        printf("  %-12s %.1f bytes a key in the directory, %.1f at who holds the block\n", "memory", f->dir_bytes,
+        printf("  %-12s %.1f bytes a key in the directory, %.1f at the holder of the block\n", "memory", f->dir_bytes,
                f->holder_bytes);
     }
 }

@@ -1,6 +1,6 @@
 /*
  * The store's tests: lookup (exists, in batches), match (the whole list as one chain), store-get, store-put. The target
- * publishes its blocks where they lie; keys follow from numbers, so that both sides know them.
+ * publishes its blocks in place; keys are derived from numbers, so both sides can compute them.
  */
 #include "config.h"
 #include "tools/perf/perf_tests.h"
@@ -134,14 +134,14 @@ bool perf_match_op(perf_slice_t *slice)
     size_t         hit   = 0;
     kvcl_status_t  status;
 
-    /* A part of a chain is no prefix: each thread matches all of it. */
+    /* A part of a chain is not a prefix: each thread matches the whole chain. */
     status = kvcl_store_match(perf->store, perf->keys, (size_t)perf->opt->count, &hit, NULL);
     perf_post_end(slice, start);
     slice->wrong += perf->opt->count - hit;
     return job_ok(perf->job, status, "kvcl_store_match");
 }
 
-/* The blocks of this iteration, a get each; *n_p of them were posted. */
+/* One get for each block of this iteration; *n_p of them were posted. */
 static kvcl_status_t post_apart(perf_slice_t *slice, const kvcl_xfer_params_t *params, size_t *n_p)
 {
     perf_t        *perf  = slice->perf;
@@ -194,7 +194,7 @@ bool perf_store_get_op(perf_slice_t *slice)
     return job_ok(perf->job, status, "kvcl_store_get");
 }
 
-/* A key that is there already would make the put do nothing: new ones each time. */
+/* A put of an existing key would do nothing, so each put has new keys. */
 void perf_store_before_put(perf_slice_t *slice)
 {
     next_part(slice);
@@ -233,7 +233,7 @@ bool perf_store_renew_get(perf_t *perf)
     return publish(perf);
 }
 
-/* What was put must come back: into the same blocks, wiped before. */
+/* A get must return the put bytes, into the same blocks, wiped before. */
 uint64_t perf_store_check_put(perf_t *perf)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -250,6 +250,6 @@ uint64_t perf_store_check_put(perf_t *perf)
         return perf->n_part;
     }
     wrong = perf_check(perf, perf->near_base, perf->near_ids);
-    perf_fill(perf, perf->near_base, perf->near_ids); /* the other blocks are to be put, too */
+    perf_fill(perf, perf->near_base, perf->near_ids); /* restores the other blocks for later puts */
     return wrong;
 }

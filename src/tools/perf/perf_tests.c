@@ -1,5 +1,5 @@
 /*
- * Owns the table of tests: a new one is a row here and its parts in a file of its own.
+ * Owns the table of tests: a new test is a row here, with its functions in a separate file.
  */
 #include "config.h"
 #include "tools/perf/perf_tests.h"

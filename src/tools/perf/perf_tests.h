@@ -1,5 +1,5 @@
 /*
- * The parts of the tests, and the table that puts them together (perf_tests.c). See perf_test_t for what each does.
+ * The functions of the tests, and the table of them (perf_tests.c). perf_test_t describes each function.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_TESTS_H
 #define KVCL_TOOLS_PERF_PERF_TESTS_H

@@ -97,7 +97,7 @@ bool perf_send_op(perf_slice_t *slice)
            ((recv_req == NULL) || job_ok(perf->job, job_finish(recv_req, PERF_TIMEOUT_NS), "kvcl_recv"));
 }
 
-/* The side that has the bytes fills them anew. */
+/* The side that owns the bytes fills them again. */
 bool perf_renew_far(perf_t *perf)
 {
     if (perf->target) {

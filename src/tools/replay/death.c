@@ -1,5 +1,5 @@
 /*
- * Owns the timer of the rank that is to die, its word of what it has served, and the job of those that are left.
+ * Owns the timer of the rank to be killed, its reports of served requests, and the job of the survivors.
  */
 #include "config.h"
 #include "tools/replay/death.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_NS UINT64_C(30000000000) /* after its time a rank must be gone */
+#define LATE_NS UINT64_C(30000000000) /* limit for a killed rank to disappear */
 
 struct death {
     worker_t    *worker;
     job_t       left;
-    kvcl_comm_h comm;    /* left.world, once made */
+    kvcl_comm_h comm;    /* left.world, once created */
     int         victim;
     watch_t     *watch;  /* on the watcher */
     timer_t     timer;
     bool        timed;
-    uint64_t    next;    /* of the rank that is to die: what it tells */
+    uint64_t    next;    /* on the rank to be killed: the report */
     kvcl_req_h  notified;
 };
 
@@ -36,7 +36,7 @@ static bool is_watcher(const death_t *death)
     return death->worker->job->rank == ((death->victim == 0) ? 1 : 0);
 }
 
-/* There is no message in it: those that are left need nobody else. */
+/* Needs no message, so the survivors depend on no other rank. */
 static bool make_left(death_t *death)
 {
     const job_t *job   = death->worker->job;
@@ -82,7 +82,7 @@ bool death_open(worker_t *worker, death_t **death_p)
     return make_left(death) && (!is_watcher(death) || watch_open(worker, &death->watch));
 }
 
-/* The kernel ends it, whatever its threads are at. */
+/* The kernel ends the process in any state of its threads. */
 static bool set_timer(death_t *death)
 {
     const uint64_t    at    = death->worker->start_ns + death->worker->opt->kill_ns;
@@ -91,7 +91,7 @@ static bool set_timer(death_t *death)
 
     death->timed = (timer_create(CLOCK_MONOTONIC, &event, &death->timer) == 0);
     if (!death->timed || (timer_settime(death->timer, TIMER_ABSTIME, &when, NULL) != 0)) {
-        job_complain(death->worker->job, "--kill: there is no timer to be had");
+        job_complain(death->worker->job, "--kill: cannot create a timer");
         return false;
     }
     return true;
@@ -114,7 +114,7 @@ void death_served(death_t *death, size_t next)
         return;
     }
     if ((death->notified != NULL) && (kvcl_req_test(death->notified) == KVCL_INPROGRESS)) {
-        return; /* a later word says it too; what is not said is served again */
+        return; /* a later report includes it; unreported requests are served again */
     }
     death->notified       = NULL;
     death->next       = next;
@@ -125,7 +125,7 @@ void death_served(death_t *death, size_t next)
     }
 }
 
-/* The time until the rank must be gone, from now on. */
+/* The time from now until the rank must have failed. */
 static uint64_t time_left(const death_t *death)
 {
     const uint64_t end = death->worker->start_ns + death->worker->opt->kill_ns + LATE_NS, now = clock_ns();
@@ -147,17 +147,17 @@ bool death_await(death_t *death, size_t *first_p)
 
     if (is_victim(death)) {
         sleep_ns(time_left(death));
-        job_complain(death->worker->job, "SIGKILL did not come");
+        job_complain(death->worker->job, "--kill: SIGKILL did not arrive");
         return false;
     }
     if (is_watcher(death) && !watch_await(death->watch, time_left(death), &mine)) {
-        job_complain(death->worker->job, "--kill: rank %d is not gone, or went before its time", death->victim);
+        job_complain(death->worker->job, "--kill: rank %d did not die, or failed before its time", death->victim);
         return false;
     }
     all  = calloc((size_t)death->left.size, sizeof(*all));
     good = (all != NULL) && job_gather(&death->left, &mine, sizeof(mine), all,
                                        time_left(death) + death->worker->timeout_ns);
-    *first_p = good ? (size_t)all[0] : 0; /* the watcher is the first of those left */
+    *first_p = good ? (size_t)all[0] : 0; /* the watcher is the first survivor */
     free(all);
     return good;
 }

@@ -1,8 +1,8 @@
 /*
  * Owns the statistics of a conversation workload, as tables of quantiles measured on a real trace (12,031 requests of
- * an hour): all requests share the first block (the system prompt); 61% open a conversation, 39% continue one that was
- * heard of some hundred requests before: they keep all but its last blocks and add their own. Over many requests:
- * blocks per request p50 about 14, p99 about 167, at most 247; about 36% of blocks seen before.
+ * an hour): all requests share the first block (the system prompt); 61% open a conversation, 39% continue one from some
+ * hundred requests earlier: they keep all but its last blocks and add new ones. Over many requests: blocks per request
+ * p50 about 14, p99 about 167, at most 247; about 36% of blocks occurred before.
  */
 #include "config.h"
 #include "tools/replay/generate.h"
@@ -11,8 +11,8 @@
 
 #define BLOCK_TOKENS     512u
 #define BLOCKS_MAX       247u
-#define REAL_REQUESTS    12031u /* of the trace that the gaps were measured on */
-#define CONTINUE_PERCENT 40u    /* more than 39: an early draw finds nobody to continue */
+#define REAL_REQUESTS    12031u /* of the trace where the gaps were measured */
+#define CONTINUE_PERCENT 40u    /* more than 39: an early draw finds no conversation to continue */
 #define BATCH_MS         3000u  /* requests were logged in steps of 3 s, about ten at a time */
 #define BATCH_REQUESTS   10u
 
@@ -69,7 +69,7 @@ static uint32_t draw(uint64_t *state, const quantile_t *table, size_t n)
     return table[i - 1].value + (uint32_t)(((table[i].value - table[i - 1].value) * left + (width / 2)) / width);
 }
 
-/* The request that the next one continues, or SIZE_MAX. In a short trace conversations come back sooner. */
+/* The request that the next one continues, or SIZE_MAX. In a short trace conversations return sooner. */
 static size_t draw_earlier(uint64_t *state, const trace_t *trace, uint64_t requests)
 {
     uint64_t gap;
@@ -85,7 +85,7 @@ static size_t draw_earlier(uint64_t *state, const trace_t *trace, uint64_t reque
     return (gap <= trace->n_requests) ? trace->n_requests - (size_t)gap : SIZE_MAX;
 }
 
-/* The ids of the next request; *next_id is the first that nobody has used. @return how many. */
+/* The ids of the next request; *next_id is the first unused id. @return their number. */
 static uint32_t make_ids(uint64_t *state, const trace_t *trace, uint64_t requests, uint64_t *next_id, uint64_t *ids)
 {
     const size_t          at       = draw_earlier(state, trace, requests);

@@ -25,7 +25,7 @@ typedef struct idmap {
 void idmap_init(idmap_t *map);
 void idmap_free(idmap_t *map);
 
-/* The number of (a, b); *new_p tells whether it was first seen now. IDMAP_NONE: out of memory. */
+/* The number of (a, b); *new_p: whether this is its first occurrence. IDMAP_NONE: out of memory. */
 uint32_t idmap_number(idmap_t *map, uint64_t a, uint32_t b, bool *new_p);
 
 #endif

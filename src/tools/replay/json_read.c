@@ -1,5 +1,5 @@
 /*
- * Owns the grammar of JSON's parts and the wording of what is wrong with them.
+ * Owns the grammar of JSON's parts and the wording of syntax errors.
  */
 #include "config.h"
 #include "tools/replay/json_read.h"
@@ -121,7 +121,7 @@ bool json_read_number(json_cursor_t *c, const char *name, bool fraction, uint64_
     }
     if ((json_peek(c) == '.') || (json_peek(c) == 'e') || (json_peek(c) == 'E')) {
         if (!fraction || (*c->p != '.')) {
-            return json_fail(c, "%s is no whole number", name);
+            return json_fail(c, "%s is not a whole number", name);
         }
         ++c->p;
         if (!skip_digits(c)) {
@@ -132,7 +132,7 @@ bool json_read_number(json_cursor_t *c, const char *name, bool fraction, uint64_
     return true;
 }
 
-/* A number, true, false or null that nobody asked about. */
+/* A number, true, false or null of an unknown member. */
 static bool skip_scalar(json_cursor_t *c)
 {
     static const char *const words[] = {"true", "false", "null"};

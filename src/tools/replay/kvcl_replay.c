@@ -20,7 +20,7 @@ enum {
     EXIT_USAGE = 2
 };
 
-/* What must be equal on all ranks for the run to make sense. */
+/* The data that must be equal on all ranks. */
 typedef struct agreement {
     uint64_t requests;
     uint64_t trace_hash;
@@ -33,7 +33,7 @@ typedef struct agreement {
     uint64_t kill_rank;
     uint64_t kill_ns;
     uint64_t good;   /* the trace could be read */
-    uint64_t salt;   /* need not be equal: rank 0's counts */
+    uint64_t salt;   /* may differ: rank 0's is used */
 } agreement_t;
 
 static bool read_trace(const job_t *job, const replay_options_t *opt, trace_t *trace)
@@ -60,7 +60,7 @@ static uint64_t hash_trace(const trace_t *trace)
     return hash;
 }
 
-/* Collective. Rank 0 says what differs. Its salt is everybody's. */
+/* Collective. Rank 0 reports a difference. All ranks use its salt. */
 static bool agree(const job_t *job, agreement_t *mine)
 {
     agreement_t *all = calloc((size_t)job->size, sizeof(*all));
@@ -75,7 +75,7 @@ static bool agree(const job_t *job, agreement_t *mine)
             good = false;
         } else if (memcmp(&all[i], &all[0], offsetof(agreement_t, salt)) != 0) {
             if (job->rank == 0) {
-                job_complain(job, "rank %d was given another trace or other options", i);
+                job_complain(job, "rank %d has another trace or other options than rank 0", i);
             }
             good = false;
         }
@@ -85,7 +85,7 @@ static bool agree(const job_t *job, agreement_t *mine)
     return good;
 }
 
-/* Keys of this run alone, so that what a tier's file holds from an earlier one is no hit. */
+/* Keys of this run alone, so blocks of earlier runs in a tier's file are not hits. */
 static uint64_t make_salt(const replay_options_t *opt)
 {
     const uint64_t salt = clock_read(CLOCK_REALTIME) ^ ((uint64_t)getpid() << 48);
@@ -93,13 +93,13 @@ static uint64_t make_salt(const replay_options_t *opt)
     return (opt->nvme == NULL) ? 0 : (salt != 0) ? salt : 1;
 }
 
-/* The most blocks of one broadcast: what every pool holds beside a request. */
+/* The most blocks of one broadcast: those that every pool can hold in addition to a request. */
 static uint32_t hot_max(const replay_options_t *opt)
 {
     const uint64_t blocks = opt->pool_bytes / opt->block_bytes;
 
     if (opt->store) {
-        return 0; /* none: KVCL_STORE_HOT has the store make copies of what is hot */
+        return 0; /* none: with KVCL_STORE_HOT the store copies hot blocks */
     }
     if ((opt->pool_bytes == REPLAY_POOL_UNLIMITED) || (blocks / 4 > WORKER_WINDOW_MAX)) {
         return WORKER_WINDOW_MAX;
@@ -107,14 +107,14 @@ static uint32_t hot_max(const replay_options_t *opt)
     return (uint32_t)(blocks / 4);
 }
 
-/* Is a rank to be killed that there is, and somebody left then? */
+/* Whether the rank to be killed exists and another one survives. */
 static bool check_kill(const job_t *job, const replay_options_t *opt)
 {
     if ((opt->kill_rank == REPLAY_KILL_NONE) || ((job->size > 1) && (opt->kill_rank < job->size))) {
         return true;
     }
     if (job->rank == 0) {
-        job_complain(job, "--kill: there is no rank %d to kill, or nobody would be left", opt->kill_rank);
+        job_complain(job, "--kill: rank %d does not exist, or no rank would survive", opt->kill_rank);
     }
     return false;
 }

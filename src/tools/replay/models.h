@@ -1,5 +1,5 @@
 /*
- * How many bytes of KV cache one token takes in models that people serve (bf16, all layers). A constant table.
+ * Bytes of KV cache per token in common models (bf16, all layers). A constant table.
  */
 #ifndef KVCL_TOOLS_REPLAY_MODELS_H
 #define KVCL_TOOLS_REPLAY_MODELS_H

@@ -16,19 +16,19 @@
 #define MAX_REQUESTS            10000000u
 #define MAX_RANK                65535
 #define MAX_KILL_SECOND         1e6
-#define MAX_REPLICAS            4u /* as kvcl_store_put has it */
+#define MAX_REPLICAS            4u /* the limit of kvcl_store_put */
 
-/* Options that are text until settled. */
+/* Options that are parsed as text first. */
 typedef struct texts {
     const char *pool;
     const char *kill;
 } texts_t;
 
 static const char about[] =
-    "Replay a serving cluster's KV-cache traffic: each rank is a worker that reuses the blocks which any worker has,\n"
-    "computes the others and publishes them. Every byte that arrives is verified. Run it under mpirun or srun.\n"
+    "Replay a serving cluster's KV-cache traffic: each rank is a worker that reuses the blocks of any worker,\n"
+    "computes the others and publishes them. Every fetched byte is verified. Run it under mpirun or srun.\n"
     "Without --trace, a trace of the same shape is generated. With --store, blocks are put into pools, with copies\n"
-    "and a tier on NVMe if asked, and a rank may be killed on the way.";
+    "(--replicas) and a tier on NVMe (--nvme), and a rank may be killed during the run (--kill).";
 
 /* "25%": of the distinct blocks, all pools together. */
 static bool parse_share(const char *text, double *share_p)
@@ -47,7 +47,7 @@ static cli_result_t settle_pool(const cli_spec_t *spec, replay_options_t *opt, c
         return CLI_GO;
     }
     if (parse_share(pool, &opt->pool_share)) {
-        return opt->store ? CLI_GO : cli_error(spec, "--pool: a percentage goes with --store only");
+        return opt->store ? CLI_GO : cli_error(spec, "--pool: a percentage needs --store");
     }
     opt->pool_share = 0;
     if (!cli_parse_size(pool, &opt->pool_bytes) || (opt->pool_bytes == 0)) {
@@ -74,20 +74,20 @@ static cli_result_t settle_kill(const cli_spec_t *spec, replay_options_t *opt, c
         return cli_error(spec, "--kill: \"%s\" is not RANK@SECOND, as in 1@2.5", text);
     }
     if (opt->in_order) {
-        return cli_error(spec, "--kill and --in-order exclude each other: ranks in order wait for the one that "
-                         "is gone");
+        return cli_error(spec, "--kill and --in-order exclude each other: ranks in order would wait for the one that "
+                         "died");
     }
     opt->kill_rank = (int)rank;
     opt->kill_ns   = (uint64_t)(second * 1e9);
     return CLI_GO;
 }
 
-/* What makes sense with --store alone. */
+/* The options that need --store. */
 static cli_result_t settle_store(const cli_spec_t *spec, replay_options_t *opt, const texts_t *texts)
 {
     if (!opt->store) {
         if ((opt->nvme != NULL) || (opt->replicas != 0) || (texts->kill != NULL)) {
-            return cli_error(spec, "--%s goes with --store only",
+            return cli_error(spec, "--%s needs --store",
                              (opt->nvme != NULL) ? "nvme" : (opt->replicas != 0) ? "replicas" : "kill");
         }
         return CLI_GO;
@@ -96,7 +96,7 @@ static cli_result_t settle_store(const cli_spec_t *spec, replay_options_t *opt, 
     return (texts->kill != NULL) ? settle_kill(spec, opt, texts->kill) : CLI_GO;
 }
 
-/* The options that need more than the table: those that depend on one another. */
+/* The options that depend on one another. */
 static cli_result_t settle(const cli_spec_t *spec, replay_options_t *opt, const texts_t *texts)
 {
     cli_result_t result;
@@ -107,7 +107,7 @@ static cli_result_t settle(const cli_spec_t *spec, replay_options_t *opt, const 
     if (opt->model != NULL) {
         opt->bytes_per_token = replay_model_bytes_per_token(opt->model);
         if (opt->bytes_per_token == 0) {
-            return cli_error(spec, "--model: \"%s\" is unknown; there are %s", opt->model, replay_model_names());
+            return cli_error(spec, "--model: \"%s\" is unknown; the models are %s", opt->model, replay_model_names());
         }
     } else if (opt->bytes_per_token == 0) {
         opt->bytes_per_token = DEFAULT_BYTES_PER_TOKEN;
@@ -127,15 +127,15 @@ cli_result_t replay_options_parse(replay_options_t *opt, int argc, char **argv)
     const cli_option_t table[] = {
         {"trace", CLI_STRING, &opt->trace, "FILE",
          "JSON lines of timestamp, input_length, output_length, hash_ids", 0, 0},
-        {"model", CLI_STRING, &opt->model, "NAME", "bytes per token as this model has them", 0, 0},
+        {"model", CLI_STRING, &opt->model, "NAME", "bytes per token of this model", 0, 0},
         {"bytes-per-token", CLI_SIZE, &opt->bytes_per_token, "N", "the same as a number (default 16)", 1, 0},
-        {"pool", CLI_STRING, &texts.pool, "SIZE", "memory each rank gives; full: it evicts (default unlimited)", 0, 0},
+        {"pool", CLI_STRING, &texts.pool, "SIZE", "memory of each rank; evicts when full (default unlimited)", 0, 0},
         {"in-order", CLI_FLAG, &opt->in_order, NULL, "a request starts after all earlier ones are published", 0, 0},
         {"speed", CLI_REAL, &opt->speed, "X", "timestamps X times faster; 0 (default): do not wait", 0, 0},
         {"strict", CLI_FLAG, &opt->strict, NULL, "a bad trace line stops the run", 0, 0},
         {"requests", CLI_COUNT, &opt->requests, "N", "of a generated trace (default 1000)", 1, MAX_REQUESTS},
         {"seed", CLI_COUNT, &opt->seed, "S", "of a generated trace (default 1)", 0, 0},
-        {"store", CLI_FLAG, &opt->store, NULL, "by the whole store; --pool may be N% of the distinct blocks", 0, 0},
+        {"store", CLI_FLAG, &opt->store, NULL, "use the whole store; --pool may be N% of the distinct blocks", 0, 0},
         {"replicas", CLI_COUNT, &opt->replicas, "R", "with --store: copies of a block (default 1)", 1, MAX_REPLICAS},
         {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "with --store: each rank's second tier; %r is the rank", 0, 0},
         {"kill", CLI_STRING, &texts.kill, "RANK@SECOND", "with --store: SIGKILL for that rank, then", 0, 0},

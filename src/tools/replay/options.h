@@ -1,12 +1,12 @@
 /*
- * What a replay was asked to do. A plain value; strings are argv's.
+ * The options of a replay. A plain value; strings are argv's.
  */
 #ifndef KVCL_TOOLS_REPLAY_OPTIONS_H
 #define KVCL_TOOLS_REPLAY_OPTIONS_H
 
 #include "tools/cli.h"
 
-#define REPLAY_BLOCK_TOKENS   512u /* tokens of one block: what an id in a trace stands for */
+#define REPLAY_BLOCK_TOKENS   512u /* tokens of one block, which is one id of a trace */
 #define REPLAY_POOL_UNLIMITED 0u
 #define REPLAY_KILL_NONE      (-1)
 
@@ -22,15 +22,15 @@ typedef struct replay_options {
     bool       in_order;
     bool       strict;
     bool       json;
-    bool       store;           /* by the whole store: puts into pools, gets from wherever a block is */
-    double     pool_share;      /* of the distinct blocks, all pools together, 0..1; 0: pool_bytes says */
+    bool       store;           /* use the whole store: puts into pools, gets from any rank and tier */
+    double     pool_share;      /* of the distinct blocks, all pools together, 0..1; 0: see pool_bytes */
     const char *nvme;           /* PATH:SIZE, or NULL */
     uint64_t   replicas;
     int        kill_rank;       /* or REPLAY_KILL_NONE */
     uint64_t   kill_ns;         /* after the beginning */
 } replay_options_t;
 
-/* Fill from a command line. As cli_parse(): on CLI_BAD the error has been printed. */
+/* Fill from a command line. Returns as cli_parse(): on CLI_BAD the error has been printed. */
 cli_result_t replay_options_parse(replay_options_t *opt, int argc, char **argv);
 
 #endif

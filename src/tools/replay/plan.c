@@ -1,7 +1,7 @@
 /*
- * Owns the walk over a trace that numbers its prefix blocks (a block is the same only if its parent is) and finds the
- * hot ones: asked for by more than half of the ranks. Broadcasts stay few: a run of at least HOT_MIN_BLOCKS, at
- * most one in HOT_GAP requests, each block once.
+ * Owns the walk over a trace that numbers its prefix blocks (two blocks are the same only if their parents are) and
+ * finds the hot ones: those requested by more than half of the ranks. Broadcasts are limited: a run of at least
+ * HOT_MIN_BLOCKS, at most one in HOT_GAP requests, each block once.
  */
 #include "config.h"
 #include "tools/replay/plan.h"
@@ -33,7 +33,7 @@ typedef struct walk {
     size_t        last_hot; /* request of the latest broadcast, or SIZE_MAX */
 } walk_t;
 
-/* Number the blocks of a request and count who asks for them and what is there already. */
+/* Number the blocks of a request, and count their requesters and the existing ones. */
 static bool visit(walk_t *walk, size_t index)
 {
     const trace_request_t *request = &walk->trace->requests[index];
@@ -74,7 +74,7 @@ static bool append_hot(plan_t *plan, const plan_hot_t *hot)
     return true;
 }
 
-/* If the request just visited begins with a hot run that was not broadcast yet, plan it. */
+/* If the request just visited begins with a hot run that was not broadcast yet, plan a broadcast. */
 static bool find_hot(walk_t *walk, size_t index)
 {
     const uint32_t n = walk->trace->requests[index].n;

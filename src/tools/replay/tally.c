@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The histograms make a tally too large for one all-gather of many ranks' small data: it goes in pieces. */
+/* The histograms make a tally too large for one all-gather of small data with many ranks: it is sent in pieces. */
 #define PIECE_BYTES 16384u
 
 _Static_assert(sizeof(tally_t) % sizeof(uint64_t) == 0, "a tally has no tail to leave unset");
@@ -129,8 +129,8 @@ static void print_text(const job_t *job, const replay_options_t *opt, const tall
     }
     printf("  evictions   %" PRIu64 "\n", sum->evictions);
     if (sum->vanished + sum->unpublished + skipped_lines != 0) {
-        printf("  besides     %" PRIu64 " blocks gone between match and get, %" PRIu64
-               " not published for want of room, %" PRIu64 " bad lines\n",
+        printf("  besides     %" PRIu64 " blocks removed between match and get, %" PRIu64
+               " not published for lack of room, %" PRIu64 " bad lines\n",
                sum->vanished, sum->unpublished, skipped_lines);
     }
     printf("  wrong       %" PRIu64 "\n", sum->wrong);

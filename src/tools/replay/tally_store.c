@@ -1,6 +1,5 @@
 /*
- * Owns what the summary of a replay with --store has beside the rest: hits by tier, what room was short of, and what a
- * kill cost.
+ * Owns the part of the summary for a replay with --store: hits by tier, blocks without room, and the effects of a kill.
  */
 #include "config.h"
 #include "tools/replay/tally.h"
@@ -68,7 +67,7 @@ static void tier_text(const char *name, uint64_t n, const tally_t *sum, const ch
     printf("    %-10s%" PRIu64 " (%.1f%%) %s\n", name, n, 100 * part(n, sum), what);
 }
 
-/* "after 12.3 ms", or that it did not come to that. */
+/* "after 12.3 ms", or "never". */
 static void after_text(const char *what, uint64_t ns)
 {
     if (ns != 0) {
@@ -85,12 +84,12 @@ static void kill_text(const replay_options_t *opt, const tally_t *sum, const kil
            opt->kill_rank, (double)opt->kill_ns / 1e9, kill->served, sum->taken_over);
     printf("              it held %" PRIu64 " blocks; of %" PRIu64 " looked at, %" PRIu64 " had another copy\n",
            kill->held, kill->alone + kill->watched, kill->watched);
-    after_text("the death was known", kill->noticed_ns);
+    after_text("the death was detected", kill->noticed_ns);
     if (kill->watched == 0) {
         return;
     }
-    after_text("each of these had been got once, and was right", kill->first_ns);
-    after_text("each of these had been got from its other copy", kill->other_ns);
+    after_text("each of these was fetched once, with right bytes", kill->first_ns);
+    after_text("each of these was fetched from its other copy", kill->other_ns);
     if (opt->replicas > 1) {
         after_text("each had all its copies again", kill->repaired_ns);
     }
@@ -104,9 +103,9 @@ static void kill_text(const replay_options_t *opt, const tally_t *sum, const kil
 
 void tally_store_text(const replay_options_t *opt, const tally_t *sum, const kill_report_t *kill)
 {
-    tier_text("local", sum->local, sum, "out of the rank's own pool");
-    tier_text("remote", sum->remote, sum, "out of other ranks' pools");
-    tier_text("nvme", sum->nvme, sum, "out of second tiers");
+    tier_text("local", sum->local, sum, "from the rank's own pool");
+    tier_text("remote", sum->remote, sum, "from other ranks' pools");
+    tier_text("nvme", sum->nvme, sum, "from second tiers");
     tier_text("miss", sum->blocks - sum->hits, sum, "computed");
     printf("  copies      %" PRIu64 " asked for; %" PRIu64 " blocks got fewer, %" PRIu64 " none; a put p50 %.1f us, "
            "p99 %.1f us\n",
@@ -117,7 +116,7 @@ void tally_store_text(const replay_options_t *opt, const tally_t *sum, const kil
                sum->demoted, sum->promoted, sum->dropped);
     }
     if (sum->failed != 0) {
-        printf("  failed      %" PRIu64 " blocks asked for, got or put in vain while a rank was going\n", sum->failed);
+        printf("  failed      %" PRIu64 " blocks whose query, get or put failed with a failing rank\n", sum->failed);
     }
     if (kill != NULL) {
         kill_text(opt, sum, kill);

@@ -1,6 +1,6 @@
 /*
  * Owns the arrays of a trace and the reading of a file in bounded lines: a line longer than TRACE_LINE_MAX is reported
- * and passed over without being kept, whatever its length.
+ * and skipped without being stored, at any length.
  */
 #include "config.h"
 #include "tools/replay/trace.h"
@@ -119,7 +119,7 @@ static bool is_blank(const char *line, size_t len)
     return true;
 }
 
-/* Report a bad line. @return whether to go on. */
+/* Report a bad line. @return whether to continue. */
 static bool bad_line(loader_t *load, const char *error)
 {
     const uint64_t n = ++load->trace->skipped_lines;
@@ -168,7 +168,7 @@ static bool load_lines(loader_t *load)
     }
 }
 
-/* Opened, read, and found to hold something. */
+/* Opened, read, and not empty. */
 static bool load_file(loader_t *load)
 {
     struct stat info;
@@ -209,7 +209,7 @@ bool trace_load(trace_t *trace, const char *path, bool strict, FILE *report)
     free(load.ids);
     free(load.line);
     if (good && (report != NULL) && (trace->skipped_lines > REPORTS_MAX)) {
-        fprintf(report, "%s: %" PRIu64 " bad lines in all\n", path, trace->skipped_lines);
+        fprintf(report, "%s: %" PRIu64 " bad lines in total\n", path, trace->skipped_lines);
     }
     if (good && (trace->n_requests == 0)) {
         if (report != NULL) {

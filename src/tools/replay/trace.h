@@ -1,6 +1,6 @@
 /*
  * A trace: requests in order, each a list of block ids. The trace owns its arrays. Loading it reads hostile text: every
- * line is checked, a bad one is reported as FILE:LINE: what, and skipped or refused.
+ * line is checked, and a bad one is reported as FILE:LINE: error, and skipped or refused.
  */
 #ifndef KVCL_TOOLS_REPLAY_TRACE_H
 #define KVCL_TOOLS_REPLAY_TRACE_H
@@ -42,14 +42,14 @@ bool trace_add(trace_t *trace, const trace_request_t *request, const uint64_t *i
 /**
  * Parse one line, which need not end in a zero. Pure.
  * @param ids    room for TRACE_IDS_MAX.
- * @param error  on false: what is wrong and at which column; TRACE_ERROR_MAX bytes.
+ * @param error  on false: the error and its column; TRACE_ERROR_MAX bytes.
  */
 bool trace_parse_line(const char *line, size_t len, trace_request_t *request, uint64_t *ids, char *error);
 
 /**
  * Read a whole file into an empty trace.
- * @param strict  the first bad line is an error; else it is counted in skipped_lines.
- * @param report  where reports go, or NULL (ranks other than 0).
+ * @param strict  the first bad line is an error; otherwise it is counted in skipped_lines.
+ * @param report  the stream for reports, or NULL (ranks other than 0).
  * @return false after reporting: the file cannot be read, a bad line with strict, no request at all, no memory.
  */
 bool trace_load(trace_t *trace, const char *path, bool strict, FILE *report);

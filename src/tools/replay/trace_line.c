@@ -1,6 +1,6 @@
 /*
  * Owns the schema of a trace line: one JSON object with timestamp, input_length, output_length and hash_ids, each once,
- * in any order; other members are skipped whatever they hold. No allocation.
+ * in any order; other members are skipped with any value. No allocation.
  */
 #include "config.h"
 #include "tools/replay/trace.h"
@@ -60,7 +60,7 @@ static bool parse_member(json_cursor_t *c, trace_request_t *request, uint64_t *i
     what |= is_name(name, len, "output_length") ? HAVE_OUTPUT : 0u;
     what |= is_name(name, len, "hash_ids") ? HAVE_IDS : 0u;
     if ((*have & what) != 0) {
-        return json_fail(c, "\"%.*s\" stands twice", (int)len, name);
+        return json_fail(c, "\"%.*s\" occurs twice", (int)len, name);
     }
     *have |= what;
     switch (what) {

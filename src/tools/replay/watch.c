@@ -1,9 +1,9 @@
 /*
- * Owns the watching thread, its scratch block, and the report it makes.
+ * Owns the watching thread, its scratch block, and its report.
  *
- * lock covers next, gone, early and over, which watch_await() waits for. Times in the report are since the moment the
- * rank was to be killed by this rank's clock; that rank's may differ by as much as ranks leave one barrier apart. So
- * other_ns, which counts gets begun after the death was known here, is the strict one.
+ * lock guards next, gone, early and over, which watch_await() waits for. Times in the report are relative to the
+ * planned moment of the kill by this rank's clock; the clocks of two ranks may differ by the time between their exits
+ * from one barrier. other_ns is exact, since it counts gets begun after this rank detected the death.
  */
 #include "config.h"
 #include "tools/replay/watch.h"
@@ -23,11 +23,11 @@ enum {
     HELD_MAX   = 1 << 22,
     POOL_SHARE = 16    /* at most this part of a pool is watched, since it is pinned */
 };
-#define AHEAD_NS  UINT64_C(500000000)         /* when to look what the rank holds, before its time */
-#define EARLY_NS  UINT64_C(100000000)         /* clocks begin as far apart as ranks leave a barrier */
-#define ROUND_NS  UINT64_C(5000000)           /* pause after all blocks have been got once */
+#define AHEAD_NS  UINT64_C(500000000)         /* lead time for listing the rank's blocks */
+#define EARLY_NS  UINT64_C(100000000)         /* clocks of two ranks differ by at most this, see above */
+#define ROUND_NS  UINT64_C(5000000)           /* pause after each round of gets */
 #define PIN_NS    (4 * WATCH_MOST_NS)
-#define EVER_NS   UINT64_C(86400000000000000) /* 1,000 days: a word that may never come */
+#define EVER_NS   UINT64_C(86400000000000000) /* 1,000 days: a report may never arrive */
 #define HOLDER    UINT64_C(0x6b76636c2d726570)
 
 struct watch {
@@ -43,11 +43,11 @@ struct watch {
     atomic_bool     stop;
     uint64_t        next;
     uint64_t        strike_ns;  /* the moment itself */
-    uint64_t        notified;       /* the latest word */
-    kvcl_req_h      word;       /* waits for the next, or NULL */
+    uint64_t        notified;       /* the latest report */
+    kvcl_req_h      word;       /* receives the next report, or NULL */
     kvcl_cache_h    cache;      /* one block */
     uint8_t         *base;
-    uint8_t         target;     /* copies that a block shall have in the end */
+    uint8_t         target;     /* copies of a block after repair */
     uint32_t        n;          /* blocks watched */
     kvcl_key_t      keys[KEYS_MAX];
     bool            first[KEYS_MAX];
@@ -87,7 +87,7 @@ bool watch_open(worker_t *worker, watch_t **watch_p)
     return true;
 }
 
-/* ---- the words of the rank that is to die ---- */
+/* ---- reports of the rank to be killed ---- */
 
 static bool listen(watch_t *watch)
 {
@@ -103,7 +103,7 @@ static bool is_gone(const watch_t *watch)
     return watch->word == NULL;
 }
 
-/* Hear what has been said, waiting for ns at most. An end that is no word is the rank's own. */
+/* Take the reports received, waiting for at most ns. A failed recv means that the rank has failed. */
 static void hear(watch_t *watch, uint64_t ns)
 {
     const uint64_t until = clock_ns() + ns;
@@ -135,7 +135,7 @@ static void hear(watch_t *watch, uint64_t ns)
     }
 }
 
-/* Listen until a moment. False: stopped. */
+/* Take reports until a point in time. False: stopped. */
 static bool hear_until(watch_t *watch, uint64_t at_ns)
 {
     uint64_t now;
@@ -150,7 +150,7 @@ static bool hear_until(watch_t *watch, uint64_t at_ns)
     return !atomic_load(&watch->stop);
 }
 
-/* ---- what it holds ---- */
+/* ---- its blocks ---- */
 
 /* All keys that the rank holds; the caller frees them. */
 static kvcl_key_t *list_held(watch_t *watch, size_t *n_p)
@@ -166,7 +166,7 @@ static kvcl_key_t *list_held(watch_t *watch, size_t *n_p)
                                                 &some, NULL,
                                                NULL) !=
                                KVCL_OK)) {
-            break; /* what is known by then is all there is to watch */
+            break; /* watch the blocks listed so far */
         }
         more = realloc(keys, (n + some + 1) * sizeof(*keys));
         if (more == NULL) {
@@ -182,7 +182,7 @@ static kvcl_key_t *list_held(watch_t *watch, size_t *n_p)
     return keys;
 }
 
-/* Choose some of them, all over the list, and pin them: those with another copy are watched. */
+/* Choose some of them, spread over the list, and pin them: those with another copy are watched. */
 static void choose(watch_t *watch)
 {
     size_t             n_held, n, i;
@@ -201,7 +201,7 @@ static void choose(watch_t *watch)
     if (n == 0) {
         return;
     }
-    /* One that is gone by now counts no copies: no error of ours. */
+    /* A block evicted meanwhile has no copies; this is not an error. */
     (void)!kvcl_store_pin(watch->worker->store, some, n, HOLDER, PIN_NS, 0, copies, NULL);
     for (i = 0; i < n; ++i) {
         if (copies[i] > 1) {
@@ -269,7 +269,7 @@ static void note_time(const watch_t *watch, const bool *what, uint64_t *at_p)
     }
 }
 
-/* To pin them again counts the copies. */
+/* Pinning again counts the copies. */
 static void count_copies(watch_t *watch)
 {
     uint8_t  copies[KEYS_MAX] = {0};
@@ -336,14 +336,14 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- what the worker calls ---- */
+/* ---- functions of the worker ---- */
 
 bool watch_start(watch_t *watch)
 {
     watch->strike_ns = watch->worker->start_ns + watch->worker->opt->kill_ns;
     watch->started   = (pthread_create(&watch->thread, NULL, run, watch) == 0);
     if (!watch->started) {
-        job_complain(watch->worker->job, "no thread to watch");
+        job_complain(watch->worker->job, "--kill: cannot start the watching thread");
     }
     return watch->started;
 }

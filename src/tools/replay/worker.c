@@ -1,7 +1,7 @@
 /*
- * Owns the life of a worker: how large its pool is, opening and closing its cache and store, the loop over its
- * requests, and the verification of blocks. Request i belongs to rank i % size. What one request does:
- * worker_request.c; the order of requests and broadcasts: worker_order.c.
+ * Owns the life cycle of a worker: the size of its pool, opening and closing its cache and store, the loop over its
+ * requests, and the verification of blocks. Request i belongs to rank i % size. worker_request.c serves one request;
+ * worker_order.c orders requests and broadcasts.
  */
 #include "config.h"
 #include "tools/replay/worker.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define WRONG_REPORTS_MAX 5u
-#define SLOW_BYTES_PER_S  100000000u /* the slowest memory that a deadline still bears */
+#define SLOW_BYTES_PER_S  100000000u /* the slowest memory that a deadline allows for */
 
 static uint64_t physical_bytes(void)
 {
@@ -59,7 +59,7 @@ bool worker_size_pool(const replay_options_t *opt, const trace_t *trace, const p
         if (!worker_pool_fits(opt, opt->pool_bytes / opt->block_bytes, error, cap)) {
             return false;
         }
-        /* More than all would be memory that nobody touches. */
+        /* More than all blocks would be unused memory. */
         room->blocks = (opt->pool_bytes / opt->block_bytes < room->blocks) ? opt->pool_bytes / opt->block_bytes
                                                                            : room->blocks;
     }
@@ -67,7 +67,7 @@ bool worker_size_pool(const replay_options_t *opt, const trace_t *trace, const p
         return false;
     }
     room->window = (uint32_t)((room->blocks / 2 < longest) ? room->blocks / 2 : longest);
-    /* Blocks of one prefix have one home, so any home may get nearly all of them. */
+    /* Blocks of one prefix share a home, so any home may list nearly all of them. */
     entries           = room->blocks * (uint64_t)size;
     entries           = (entries < copies) ? entries : copies;
     room->dir_entries = ((entries < WORKER_ENTRIES_MIN) ? WORKER_ENTRIES_MIN : entries) * 2;
@@ -80,7 +80,7 @@ kvcl_status_t worker_keys(const trace_t *trace, const trace_request_t *request, 
     const uint64_t *ids = trace->ids + request->first;
     size_t         got, i;
 
-    /* An id stands for the 512 tokens of its block: two words name them as well. */
+    /* An id represents the 512 tokens of its block; two words identify them as well. */
     for (i = 0; i < n; ++i) {
         tokens[2 * i]       = (uint32_t)ids[i];
         tokens[(2 * i) + 1] = (uint32_t)(ids[i] >> 32);
@@ -166,7 +166,7 @@ static bool open_store(worker_t *worker, const worker_room_t *room)
         params.dram_bytes  = room->blocks * worker->opt->block_bytes;
         params.block_bytes = worker->opt->block_bytes;
         params.replicas    = worker->opt->replicas;
-        params.nvme        = (worker->opt->nvme != NULL) ? worker->opt->nvme : ""; /* whatever KVCL_STORE_NVME says */
+        params.nvme        = (worker->opt->nvme != NULL) ? worker->opt->nvme : ""; /* KVCL_STORE_NVME is ignored */
     } else {
         params.cache = worker->cache;
     }
@@ -198,7 +198,7 @@ bool worker_open(worker_t *worker, const job_t *job, const replay_options_t *opt
            ((opt->kill_rank == REPLAY_KILL_NONE) || death_open(worker, &worker->death));
 }
 
-/* With --speed: sleep until the request's time has come. */
+/* With --speed: sleep until the request's time. */
 static void keep_pace(worker_t *worker, size_t index)
 {
     const double    due_ns = (worker->opt->speed > 0)
@@ -246,7 +246,7 @@ static bool run_requests(worker_t *worker, progress_bar_t *bar)
     return worker_broadcasts(worker, SIZE_MAX);
 }
 
-/* What the killed rank has left, dealt to the others. The killed one does not come back from here. */
+/* Distribute the killed rank's remaining requests among the others. The killed rank does not return from here. */
 static bool take_over(worker_t *worker)
 {
     const job_t *left = worker_left(worker);

@@ -1,10 +1,10 @@
 /*
- * Owns what ties ranks together: the turn that goes from request to request with --in-order, and the broadcasts of hot
- * prefixes.
+ * Owns the dependencies between ranks: the turn that passes from request to request with --in-order, and the broadcasts
+ * of hot prefixes.
  *
- * No deadlock: the rank of request j joins every broadcast planned before j and only then waits for its turn. So
- * whoever waits in a broadcast planned before b has served all its requests below b, and the requests below b wait
- * only for one another, in their order, and for broadcasts planned earlier.
+ * No deadlock: the rank of request j joins every broadcast planned before j and only then waits for its turn. So a rank
+ * that waits in a broadcast planned before b has served all its requests below b, and the requests below b wait only
+ * for one another, in their order, and for broadcasts planned earlier.
  */
 #include "config.h"
 #include "tools/replay/worker.h"
@@ -13,7 +13,7 @@
 
 #define TURN_TAG UINT64_C(0x7475726e00000000) /* "turn" */
 
-/* With --speed the turn may come as late as the trace says. */
+/* With --speed the turn may arrive as late as the trace's timestamps require. */
 static uint64_t turn_timeout(const worker_t *worker, size_t index)
 {
     const size_t size = (size_t)worker->job->size;
@@ -39,7 +39,7 @@ bool worker_take_turn(worker_t *worker, size_t index)
         return false;
     }
     if (worker->baton[1] != index) {
-        job_complain(worker->job, "got the turn of request %" PRIu64 ", not of %zu", worker->baton[1], index);
+        job_complain(worker->job, "received the turn of request %" PRIu64 ", not of %zu", worker->baton[1], index);
         return false;
     }
     return true;
@@ -61,7 +61,7 @@ bool worker_pass_turn(worker_t *worker, size_t index)
     if (!worker->opt->in_order || (worker->job->size == 1) || (index + 1 >= worker->trace->n_requests)) {
         return true;
     }
-    /* The turn has come back to us, so the one we sent has long been received. */
+    /* The turn has returned to this rank, so the one it sent was received long ago. */
     if (!worker_passed_turn(worker)) {
         return false;
     }
@@ -73,7 +73,7 @@ bool worker_pass_turn(worker_t *worker, size_t index)
                   "kvcl_send_bytes");
 }
 
-/* Take part in one broadcast. A prefix that is not, or no longer, all there is simply not broadcast. */
+/* Take part in one broadcast. A prefix that is not (or no longer) complete is not broadcast. */
 static bool broadcast(worker_t *worker, const plan_hot_t *hot)
 {
     const size_t       n      = hot->end - hot->begin;
@@ -99,7 +99,7 @@ static bool broadcast(worker_t *worker, const plan_hot_t *hot)
     if (!job_ok(worker->job, status, "kvcl_store_bcast")) {
         return false;
     }
-    /* The store may evict the blocks now, but only when this thread asks it for others. */
+    /* The store may evict the blocks now, but only when this thread allocates others. */
     for (i = 0; i < n; ++i) {
         worker_verify(worker, &keys[i], worker->part_ids[i]);
     }

@@ -1,10 +1,10 @@
 /*
- * Owns what a worker does for one request: match, take the leading blocks that somebody has (those held here are
- * pinned, the others fetched), compute and publish the rest, let the next request start, verify. Blocks go through in
- * windows of at most half the pool, so that a request may be longer than the pool.
+ * Owns the work for one request: match, take the leading blocks that any rank has (local ones are pinned, the others
+ * fetched), compute and publish the rest, let the next request start, verify. Blocks are processed in windows of at
+ * most half the pool, so a request may be longer than the pool.
  *
- * Fetched copies are freed once verified: a worker's pool holds what it computed and the hot prefixes that came by
- * broadcast. The hits are then the same whoever serves a request.
+ * Fetched copies are freed once verified: a worker's pool holds the blocks that it computed and the hot prefixes that
+ * it received by broadcast. So the hits do not depend on the rank that serves a request.
  */
 #include "config.h"
 #include "tools/replay/worker.h"
@@ -37,13 +37,13 @@ bool worker_match(worker_t *worker, uint32_t n, size_t *hit_p)
     return true;
 }
 
-/* A block that is not to be had any more is no failure: it is computed. Anything else ends the run. */
+/* A block that cannot be fetched any longer is not a failure: it is computed. Any other error ends the run. */
 static bool is_absent(kvcl_status_t status)
 {
     return (status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_STALE);
 }
 
-/* Get part_keys[0..n) into new blocks part_ids; part_status tells which came. */
+/* Get part_keys[0..n) into new blocks part_ids; part_status: which were fetched. */
 static bool fetch(worker_t *worker, size_t n)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -73,7 +73,7 @@ static bool fetch(worker_t *worker, size_t n)
     return true;
 }
 
-/* Which of the n keys from first on this rank holds are pinned into held[]; the others' keys go to part_keys. */
+/* Of the n keys from first on, pin those that this rank holds into held[]; the others go to part_keys. */
 static size_t pin_ours(worker_t *worker, size_t first, size_t n)
 {
     worker_held_t *held;
@@ -90,7 +90,7 @@ static size_t pin_ours(worker_t *worker, size_t first, size_t n)
     return n_part;
 }
 
-/* After a fetch: keep the leading blocks that came, give back the rest. @return how many came, or SIZE_MAX. */
+/* After a fetch: keep the leading fetched blocks, free the rest. @return the number kept, or SIZE_MAX. */
 static size_t keep_leading(worker_t *worker, size_t n)
 {
     worker_held_t *held;
@@ -123,7 +123,7 @@ static size_t keep_leading(worker_t *worker, size_t n)
     return n_kept;
 }
 
-/* Take the first hit blocks. *got_p: how many there were; those of the last window are still held. */
+/* Take the first hit blocks. *got_p: their number; those of the last window are still held. */
 static bool take_hits(worker_t *worker, size_t hit, size_t *got_p)
 {
     size_t got = 0, n, came;
@@ -147,7 +147,7 @@ static bool take_hits(worker_t *worker, size_t hit, size_t *got_p)
     return true;
 }
 
-/* Give back the blocks whose key the directory did not take. */
+/* Free the blocks whose key the directory did not accept. */
 static bool give_back_unpublished(worker_t *worker, size_t n)
 {
     size_t i, n_back = 0;
@@ -193,7 +193,7 @@ static bool publish(worker_t *worker, size_t n)
     return give_back_unpublished(worker, n);
 }
 
-/* Compute blocks first..n-1. One that this rank still holds, behind a block that is gone, is not computed again. */
+/* Compute blocks first..n-1. A block that this rank still holds, after a lost one, is not computed again. */
 static bool compute(worker_t *worker, size_t first, size_t n)
 {
     uint32_t id;

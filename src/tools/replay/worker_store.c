@@ -1,9 +1,9 @@
 /*
- * Owns what a worker does for a request with --store: match, then window by window: get what is there, from whatever
- * tier and rank, verify it, compute what did not come and put it, with as many copies as asked for.
+ * Owns the work for a request with --store: match, then for each window: get the existing blocks from any tier and
+ * rank, verify them, compute the others and put them with the requested number of copies.
  *
- * Which tier a hit came from is what the store's statistics moved by; only the thread that watches a kill asks as well
- * (watch.h), so both hold get_lock around a get.
+ * The change of the store's statistics gives the tier of each hit. Only the thread that watches a kill issues gets as
+ * well (watch.h), so both threads hold get_lock around a get.
  */
 #include "config.h"
 #include "tools/replay/worker.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Room for all copies of everything, wherever it is listed; twice, since a table that is nearly full takes no more. */
+/* Room for all copies of all blocks, listed at any rank; twice, since a nearly full table refuses entries. */
 static uint64_t entries_of(const replay_options_t *opt, uint64_t distinct, uint64_t pool_blocks, uint64_t tier_blocks,
                            uint64_t size)
 {
@@ -23,13 +23,13 @@ static uint64_t entries_of(const replay_options_t *opt, uint64_t distinct, uint6
 
     total = ((total < most) ? total : most) + (tier_blocks * size);
     total *= (opt->replicas > 1) ? 2 : 1; /* homes of a key */
-    /* After a kill the others are home to all. Few entries may lie together. */
+    /* After a kill the other ranks are the homes of all keys. Few entries may be unevenly distributed. */
     each = (size > 2) ? ((total / (size - 1)) * 2) + WORKER_ENTRIES_MIN : total * 2;
     each = ((total < 16 * WORKER_ENTRIES_MIN) && (each < total * 2)) ? total * 2 : each;
     return (each < WORKER_ENTRIES_MIN) ? WORKER_ENTRIES_MIN : each;
 }
 
-/* How many blocks a tier may hold; what is no PATH:SIZE the store refuses. */
+/* The number of blocks that a tier may hold; the store refuses text other than PATH:SIZE. */
 static uint64_t tier_blocks_of(const replay_options_t *opt)
 {
     const char *colon = (opt->nvme != NULL) ? strrchr(opt->nvme, ':') : NULL;
@@ -42,7 +42,7 @@ bool worker_size_store(const replay_options_t *opt, const trace_t *trace, const 
                        worker_room_t *room, char *error, size_t cap)
 {
     const uint64_t longest = (trace->longest < WORKER_WINDOW_MAX) ? trace->longest : WORKER_WINDOW_MAX;
-    const uint64_t all     = plan->distinct + WORKER_WINDOW_MAX; /* no pool has a block twice; some are being filled */
+    const uint64_t all     = plan->distinct + WORKER_WINDOW_MAX; /* no pool holds a block twice; some are filling */
 
     room->blocks = all;
     if (opt->pool_share > 0) {
@@ -63,7 +63,7 @@ bool worker_size_store(const replay_options_t *opt, const trace_t *trace, const 
     return true;
 }
 
-/* What came of a get. */
+/* The result of a get. */
 static void count_got(worker_t *worker, const kvcl_store_stats_t *was, const kvcl_store_stats_t *now)
 {
     const uint64_t got   = now->hits - was->hits;
@@ -77,7 +77,7 @@ static void count_got(worker_t *worker, const kvcl_store_stats_t *was, const kvc
     worker->tally.bytes += (got - local) * worker->opt->block_bytes;
 }
 
-/* Get keys[first..first + n) into the scratch blocks 0..n-1; part_status tells which came, and those are verified. */
+/* Get keys[first..first + n) into the scratch blocks 0..n-1; part_status: which were fetched; these are verified. */
 static bool get_some(worker_t *worker, size_t first, size_t n)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -120,7 +120,7 @@ static bool get_some(worker_t *worker, size_t first, size_t n)
     return true;
 }
 
-/* What has become of n blocks that were put. */
+/* The results of n puts. */
 static void count_put(worker_t *worker, size_t n, bool failed)
 {
     size_t i;
@@ -132,7 +132,7 @@ static void count_put(worker_t *worker, size_t n, bool failed)
     worker->tally.failed += failed ? n : 0;
 }
 
-/* Compute in the scratch blocks those of keys[first..first + n) that did not come, and put them. */
+/* Compute those of keys[first..first + n) that were not fetched, in the scratch blocks, and put them. */
 static bool put_rest(worker_t *worker, size_t first, size_t n_got, size_t n)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -144,7 +144,7 @@ static bool put_rest(worker_t *worker, size_t first, size_t n_got, size_t n)
     for (i = 0; i < n; ++i) {
         if ((i >= n_got) || (worker->part_status[i] != KVCL_OK)) {
             worker->part_keys[n_part]  = worker->keys[first + i];
-            worker->part_ids[n_part++] = i; /* n_part <= i: nothing is needed of it any more */
+            worker->part_ids[n_part++] = i; /* n_part <= i: that entry was read already */
             pattern_fill(worker->keys[first + i].bytes, worker->base + ((size_t)i * worker->opt->block_bytes),
                          worker->opt->block_bytes);
         }

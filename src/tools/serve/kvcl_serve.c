@@ -1,8 +1,8 @@
 /*
- * kvcl_serve: a rank that only gives memory, and NVMe, to its job's store. Owns the store and the HTTP server, in this
- * order; signals are blocked before any thread starts and waited for by the first one, which otherwise sleeps.
+ * kvcl_serve: a rank that only provides memory and NVMe to its job's store. Owns the store and the HTTP server, in this
+ * order; signals are blocked before any thread starts, and the first thread waits for them.
  *
- * SIGTERM or SIGINT: the blocks that nobody else has move to ranks with room, then the store is closed.
+ * SIGTERM or SIGINT: blocks that no other rank has move to ranks with room, then the store is closed.
  */
 #include "config.h"
 #include "tools/cli.h"
@@ -34,19 +34,19 @@ typedef struct server {
     kvcl_store_h store;
     serve_http_t *http;
     atomic_bool  leaving;
-    atomic_bool  closing; /* nobody is asked any more */
+    atomic_bool  closing; /* no more queries to other ranks */
 } server_t;
 
 _Static_assert(CLI_SIZES_MAX == (int)KVCL_STORE_SIZES_MAX, "what a pool can have can be said");
 
-/* The pool is needed with the sizes of its blocks, and must have room for them (kvcl_store_params_t.block_sizes). */
+/* Block sizes are required, and the pool must have room for them (kvcl_store_params_t.block_sizes). */
 static cli_result_t check_sizes(const cli_spec_t *spec, const options_t *opt)
 {
     uint64_t largest = 0, need;
     size_t   i;
 
     if (opt->blocks.n == 0) {
-        return cli_error(spec, "--block is needed");
+        return cli_error(spec, "--block is needed: the bytes of a block");
     }
     for (i = 0; i < opt->blocks.n; ++i) {
         largest = (opt->blocks.sizes[i] > largest) ? opt->blocks.sizes[i] : largest;
@@ -63,22 +63,22 @@ static cli_result_t check_sizes(const cli_spec_t *spec, const options_t *opt)
 static cli_result_t parse(options_t *opt, int argc, char **argv)
 {
     const cli_option_t table[] = {
-        {"block", CLI_SIZES, &opt->blocks, "SIZE[,SIZE...]", "bytes of a block, as the job's workers have them; of the "
-         "first size for values", 1, UINT32_MAX - 1},
-        {"pool", CLI_SIZE, &opt->pool, "SIZE", "memory to give (default 1G)", 1, 0},
+        {"block", CLI_SIZES, &opt->blocks, "SIZE[,SIZE...]", "bytes of a block, as in the workers' stores; values use "
+         "the first size", 1, UINT32_MAX - 1},
+        {"pool", CLI_SIZE, &opt->pool, "SIZE", "memory of the pool (default 1G)", 1, 0},
         {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "a second tier, in a file on a local NVMe; %r is the rank", 0, 0},
-        {"replicas", CLI_COUNT, &opt->replicas, "N", "copies of a put that names no number (default 2)", 1, 4},
-        {"entries", CLI_COUNT, &opt->entries, "N", "room in this rank's part of the directory (default 1048576)", 1,
+        {"replicas", CLI_COUNT, &opt->replicas, "N", "copies of a put that sets no number (default 2)", 1, 4},
+        {"entries", CLI_COUNT, &opt->entries, "N", "capacity of this rank's part of the directory (default 1048576)", 1,
          1u << 30},
         {"http", CLI_STRING, &opt->http, "[HOST:]PORT", "serve /metrics, /healthz, /ranks; rank r listens on PORT + r",
          0, 0},
-        {"drain", CLI_COUNT, &opt->drain, "SECONDS", "how long blocks may take to move away at the end (default 30)", 1,
+        {"drain", CLI_COUNT, &opt->drain, "SECONDS", "time limit for moving blocks away at the end (default 30)", 1,
          86400},
     };
     const cli_spec_t spec = {"kvcl_serve", "--block SIZE[,SIZE...] [options]",
-                             "A rank that gives memory to its job's store: start it by mpirun, srun, or with\n"
-                             "KVCL_RENDEZVOUS, KVCL_SIZE and KVCL_RANK set, beside the workers. All ranks open one\n"
-                             "store over the world. SIGTERM moves its blocks away and ends it.",
+                             "A rank that provides memory to its job's store. Start it with the workers by mpirun,\n"
+                             "srun, or with KVCL_RENDEZVOUS, KVCL_SIZE and KVCL_RANK set. All ranks open one store\n"
+                             "over the world. SIGTERM moves its blocks away and ends it.",
                              table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;
     size_t           n;
@@ -114,7 +114,7 @@ static unsigned answer_ranks(server_t *server, FILE *body)
     return 200;
 }
 
-/* On threads of the HTTP server: one that asks a silent rank does not keep the others waiting. */
+/* On threads of the HTTP server: a query to a silent rank does not delay other requests. */
 static unsigned answer(void *arg, const char *path, FILE *body, const char **type_p)
 {
     server_t           *server = arg;
@@ -137,11 +137,11 @@ static unsigned answer(void *arg, const char *path, FILE *body, const char **typ
         *type_p = "application/x-ndjson";
         return answer_ranks(server, body);
     }
-    fputs("there are /metrics, /healthz and /ranks\n", body);
+    fputs("not found; the paths are /metrics, /healthz and /ranks\n", body);
     return 404;
 }
 
-/* ---- its life ---- */
+/* ---- life cycle ---- */
 
 /* "kvcl_serve: rank 0 of 3: 256 blocks of 4096 bytes", "...: 1048576 bytes for blocks of 4096, 12288 bytes" */
 static void say_what_there_is(const server_t *server, const options_t *opt)
@@ -223,7 +223,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: one that comes early waits until it has joined */
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: early signals stay pending until then */
     if (!job_open(&server.job, "kvcl_serve")) {
         return EXIT_FAILURE;
     }

@@ -1,12 +1,12 @@
 /*
- * The HTTP server (serve_http.h) over libmicrohttpd: a thread of the library's, which sleeps while nobody asks, and
- * one a connection, since an answer may take long. A response is built in memory and handed over to the library, which
- * frees it.
+ * The HTTP server (serve_http.h) over libmicrohttpd: one thread of that library, which sleeps while there are no
+ * requests, and one per connection, since a reply may take long. A response is built in memory and passed to the
+ * library, which frees it.
  *
- * Clients that connect and ask nothing cannot keep others out: of connections without a complete request WAITING_MAX
- * may wait; the next one closes the oldest of them. One that asks nothing for TIMEOUT_S is closed anyway.
+ * Clients that connect and send no request cannot lock others out: at most WAITING_MAX connections without a complete
+ * request may wait; the next one closes the oldest of them. A connection without a request for TIMEOUT_S is closed.
  *
- * Lock: http->lock guards the list of those that wait; it is never held while an answer is made.
+ * Lock: http->lock guards the list of waiting connections; it is never held while a reply is built.
  */
 #include "config.h"
 #include "tools/serve/serve_http.h"
@@ -25,7 +25,7 @@
 
 enum { CONNECTIONS_MAX = 128, WAITING_MAX = 32, TIMEOUT_S = 10, WHERE_MAX = 300 };
 
-/* A connection that has asked nothing yet, or has been answered and is kept open. */
+/* A connection without a request: a new one, or one that is kept open after its reply. */
 typedef struct waiting {
     struct waiting *next; /* younger */
     int            fd;
@@ -76,7 +76,7 @@ static void drop_waiting(serve_http_t *http, const waiting_t *one)
     }
 }
 
-/* Lock held. Its thread sees the end of its stream and closes it. */
+/* Lock held. The connection's thread reads the end of the stream and closes it. */
 static void close_oldest(serve_http_t *http)
 {
     waiting_t *one = http->oldest;
@@ -101,7 +101,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         one = ((info != NULL) && (info->connect_fd >= 0)) ? calloc(1, sizeof(*one)) : NULL;
         if (one == NULL) {
-            return; /* it counts as none that can be closed early */
+            return; /* it is not in the list, so it cannot be closed early */
         }
         one->fd = info->connect_fd;
         pthread_mutex_lock(&http->lock);
@@ -120,7 +120,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     }
 }
 
-/* asking: it has a complete request; else it has been answered. */
+/* asking: the connection has a complete request; otherwise it has its reply. */
 static void note_request(serve_http_t *http, struct MHD_Connection *connection, bool asking)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -168,7 +168,7 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
     (void)data;
     (void)state;
     note_request(http, connection, true);
-    if (*data_len != 0) { /* what somebody uploads is not read */
+    if (*data_len != 0) { /* uploaded data is ignored */
         return MHD_NO;
     }
     body = open_memstream(&text, &len);
@@ -187,7 +187,7 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
     return respond(connection, code, type, text, len);
 }
 
-/* The answer is out, or was given up: the connection waits for its next question. */
+/* The reply was sent or abandoned: the connection waits for its next request. */
 static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode how)
 {
@@ -196,7 +196,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **st
     note_request(arg, connection, false);
 }
 
-/* "host:port" apart; a port alone is on the loopback. */
+/* Split "host:port"; a port alone means the loopback interface. */
 static bool split(const char *where, char *host, size_t host_size, unsigned *port_p)
 {
     const char    *colon = strrchr(where, ':');
@@ -262,7 +262,7 @@ bool serve_http_open(const char *where, int add, serve_answer_t answer, void *ar
     serve_http_t *http;
 
     if (!split(where, host, sizeof(host), &port) || ((port != 0) && (port + (unsigned)add > 65535))) {
-        snprintf(why, why_size, "\"%s\" is no port, and no host:port", where);
+        snprintf(why, why_size, "\"%s\" is neither a port nor host:port", where);
         return false;
     }
     http = calloc(1, sizeof(*http));

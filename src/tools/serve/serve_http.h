@@ -1,6 +1,6 @@
 /*
- * A small HTTP server for what a daemon says of itself: GET of a few paths, answered with text made at that moment. The
- * one file behind it is the only one that knows the library (libmicrohttpd); without it serve_http_open() says so.
+ * A small HTTP server for the status of a daemon: GET of a few paths, answered with text built at that moment. Only
+ * serve_http.c uses libmicrohttpd; without that library serve_http_open() reports so.
  */
 #ifndef KVCL_TOOLS_SERVE_HTTP_H
 #define KVCL_TOOLS_SERVE_HTTP_H
@@ -10,7 +10,7 @@
 
 typedef struct serve_http serve_http_t;
 
-/* Write the answer to path into body and name its type; on the server's thread. Returns the HTTP status. */
+/* Write the reply for path into body and set its type; on the server's thread. Returns the HTTP status. */
 typedef unsigned (*serve_answer_t)(void *arg, const char *path, FILE *body, const char **type_p);
 
 /* where: "port" (on 127.0.0.1), "host:port", "[v6]:port"; the port is raised by add; 0 takes a free one. At most 64
@@ -18,6 +18,6 @@ typedef unsigned (*serve_answer_t)(void *arg, const char *path, FILE *body, cons
 bool serve_http_open(const char *where, int add, serve_answer_t answer, void *arg, char *why, size_t why_size,
                      serve_http_t **http_p);
 unsigned serve_http_port(const serve_http_t *http);
-void serve_http_close(serve_http_t *http); /* NULL is allowed; answers under way end first */
+void serve_http_close(serve_http_t *http); /* NULL is allowed; replies in progress end first */
 
 #endif

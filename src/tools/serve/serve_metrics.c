@@ -1,6 +1,6 @@
 /*
  * kvcl_build_info, kvcl_context_* and kvcl_call_duration_seconds (serve_metrics.h). Owns the table of the context's
- * numbers, and which of the library's buckets are given out: those that end at a power of two nanoseconds.
+ * numbers, and the choice of the library's buckets: those that end at a power of two nanoseconds.
  */
 #include "config.h"
 #include "tools/serve/serve_metrics.h"
@@ -18,13 +18,13 @@ static const struct {
     size_t     offset;
     const char *help;
 } rows[] = {
-    ROW(bytes_in, "in_bytes", "Payload bytes got or received."),
+    ROW(bytes_in, "in_bytes", "Payload bytes fetched or received."),
     ROW(bytes_out, "out_bytes", "Payload bytes sent, written or served."),
     ROW(bytes_served, "served_bytes", "Payload bytes sent for gets of peers."),
     ROW(ops, "operations", "Operations completed."),
-    ROW(strangers, "strangers", "Messages dropped: their sender has not proven the job's secret."),
-    ROW(malformed, "malformed", "Messages dropped: their bytes make no sense."),
-    ROW(late, "late", "Frames dropped: their operation had ended."),
+    ROW(strangers, "strangers", "Dropped messages whose sender has not proven the job's secret."),
+    ROW(malformed, "malformed", "Dropped messages with invalid content."),
+    ROW(late, "late", "Dropped frames of operations that had ended."),
 };
 
 static void print_build(FILE *file)
@@ -33,7 +33,7 @@ static void print_build(FILE *file)
     char       ucx[METRIC_VALUE_MAX / 2], value[METRIC_VALUE_MAX];
 
     (void)build_part(text, "ucx", ucx, sizeof(ucx));
-    metric_family(file, "kvcl_build_info", "gauge", "1; the version of KVCL, and of the UCX that is loaded.");
+    metric_family(file, "kvcl_build_info", "gauge", "Always 1; its labels: the versions of KVCL and the loaded UCX.");
     fprintf(file, "kvcl_build_info{version=\"%s\",", metric_value(value, kvcl_version_string()));
     fprintf(file, "ucx=\"%s\"} 1\n", metric_value(value, ucx));
 }
@@ -83,6 +83,6 @@ void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
         metric_count(file, rows[i].name, value, "rank=\"%d\"", rank);
     }
     metric_family(file, "kvcl_call_duration_seconds", "histogram",
-                  "How long calls of this rank took that ended well, by kind of call and path.");
+                  "Latency of this rank's successful calls, by kind of call and path.");
     (void)!kvcl_query_latency(ctx, print_latency, &latency);
 }

@@ -1,6 +1,6 @@
 /*
- * What /metrics says besides the store's numbers (tools/stat_rows.h): the build, the context's counters, and how long
- * its calls took.
+ * The part of /metrics beyond the store's numbers (tools/stat_rows.h): the build, the context's counters, and the
+ * latencies of its calls.
  */
 #ifndef KVCL_TOOLS_SERVE_SERVE_METRICS_H
 #define KVCL_TOOLS_SERVE_SERVE_METRICS_H
