@@ -1,10 +1,10 @@
 /*
- * Give a hot prefix to every worker at once.
+ * Broadcast a hot prefix to every worker.
  *
  *   mpirun -n 4 hot_prefix          (or alone)
  *
- * First with kvcl_bcast: rank 0 has the blocks, every rank names where it wants them. Then with kvcl_store_bcast: the
- * blocks are named by their keys, come from whoever has them, and every rank holds them in the store afterwards.
+ * First with kvcl_bcast: rank 0 has the blocks, every rank names its destination blocks. Then with kvcl_store_bcast:
+ * keys name the blocks, any rank that has them is the source, and every rank holds them in the store afterwards.
  */
 #include <kvcl/kvcl.h>
 

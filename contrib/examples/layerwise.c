@@ -23,7 +23,7 @@ enum { LAYERS = 32, TOKENS = 16, HEADS = 8, HEAD_DIM = 128, ROUNDS_MAX = 99, TAG
 
 static const uint64_t second = 1000000000;
 
-volatile uint64_t result_of_work; /* that nobody reads, but the compiler does not know */
+volatile uint64_t result_of_work; /* never read, but the compiler cannot know */
 
 typedef struct prompt {
     kvcl_cache_h cache;

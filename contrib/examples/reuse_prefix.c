@@ -4,7 +4,7 @@
  *   mpirun -n 4 reuse_prefix        (or alone)
  *
  * Rank 0 serves a prompt and puts its blocks into the store. Then every rank serves a prompt that begins with the same
- * tokens: it asks for the longest leading run that somebody has, gets those blocks and computes only the rest.
+ * tokens: it matches the longest leading run that any rank has, gets those blocks and computes only the rest.
  */
 #include <kvcl/kvcl.h>
 
@@ -15,7 +15,7 @@ enum {
     TOKENS        = 16,
     BLOCK_BYTES   = 4096,
     PROMPT_BLOCKS = 24,
-    SHARED_BLOCKS = 18 /* of which these are the same in all prompts */
+    SHARED_BLOCKS = 18 /* the same in all prompts */
 };
 
 static const uint64_t second = 1000000000;
@@ -54,7 +54,7 @@ static size_t count_wrong(kvcl_cache_h cache, const kvcl_key_t *keys, const uint
     return wrong;
 }
 
-/* Serve one prompt. @return how many of its leading blocks somebody had; *wrong_p counts bytes that are not right. */
+/* Serve one prompt. @return the number of leading blocks that existed; *wrong_p counts wrong bytes. */
 static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, size_t *wrong_p)
 {
     kvcl_key_t    root, keys[PROMPT_BLOCKS];
@@ -119,7 +119,7 @@ int main(void)
     hit = serve(store, cache, 1 + (unsigned)rank, &wrong);
     printf("rank %d: %zu of %d blocks reused, %zu bytes wrong\n", rank, hit, PROMPT_BLOCKS, wrong);
 
-    barrier(world); /* nobody leaves while others still get its blocks */
+    barrier(world); /* no rank leaves while others still get its blocks */
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
     kvcl_finalize(ctx);

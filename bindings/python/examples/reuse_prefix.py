@@ -4,7 +4,7 @@
     mpirun -n 4 python3 reuse_prefix.py
 
 Every rank plays a worker that serves prompts. The first prompt's blocks are computed by rank 0 and published; then each
-rank gets a prompt of its own that begins like it, asks the store for the longest leading run of blocks that anybody
+rank gets a prompt of its own that begins like it, queries the store for the longest leading run of blocks that any rank
 has, fetches that run straight out of the holder's cache, and computes only the rest.
 """
 
@@ -19,7 +19,7 @@ LAYOUT = kvcl.Layout(layers=4, blocks=256, tokens=TOKENS_PER_BLOCK, heads=2, hea
 
 
 def computed(key: bytes) -> bytes:
-    """What a model would have computed for this block: here any rank can tell it from the key alone."""
+    """The bytes that a model would compute for this block; here they are derived from the key alone."""
     return hashlib.shake_128(key).digest(LAYOUT.block_bytes)
 
 
@@ -29,7 +29,7 @@ def serve(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache, free: list, to
     keys = kvcl.key_chain(root, tokens, TOKENS_PER_BLOCK)  # equal key, equal prefix, tenant and model
     ids = [free.pop() for _ in keys]
 
-    hit = store.match(keys)  # the longest leading run of blocks that somebody has
+    hit = store.match(keys)  # the longest leading run of blocks that any rank has
     request = store.get(keys[:hit], cache, ids[:hit])  # from the nearest live copy, verified
     try:
         request.wait()

@@ -3,10 +3,10 @@
 
     mpirun -n 4 python3 route_by_cache.py
 
-The last rank plays a router, the others workers with a pool each. A conversation comes back again and again, each time
-with one turn more. The router asks nobody when a request comes: it has a snapshot of what each rank holds and applies
-the events that arrive since, so it knows where the longest prefix lies, and sends the request there. Now and then it
-moves the blocks of a conversation to a worker that has less to do, and learns of that as of everything else: by events.
+The last rank plays a router, the others workers with a pool each. A conversation returns repeatedly, each time with one
+turn more. The router sends no query when a request arrives: it has a snapshot of the blocks of each rank and applies
+the events since, so it knows the rank with the longest prefix, and sends the request there. Occasionally it moves the
+blocks of a conversation to a worker with less load, and receives that change, like any other, by events.
 """
 
 import hashlib

@@ -8,11 +8,11 @@
         store = kvcl.Store(world)
 
         keys = kvcl.key_chain(kvcl.key_root(salt, "llama-3-8b"), tokens, 16)
-        hit = store.match(keys)                              # the longest leading run of blocks that somebody has
+        hit = store.match(keys)                              # the longest leading run of blocks that any rank has
         store.get(keys[:hit], cache, ids[:hit]).wait()       # verified, a status per block
         store.publish(keys[hit:], cache, ids[hit:]).wait()
 
-What takes time returns a Request: wait() for it, or await it. Rules of the C library hold here as well
+Operations return a Request: wait() for it, or await it. The rules of the C library hold here as well
 (include/kvcl/kvcl.h); in short:
 
 - Times are seconds. timeout=None is the context's default (KVCL_TIMEOUT) for an operation, and no limit for a wait:

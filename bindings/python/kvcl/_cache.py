@@ -11,9 +11,9 @@ _ORDERS = {"NHD": 0, "HND": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the bytes of a paged KV cache lie: a table of elements [layer][K/V plane][block][token][head][dim].
+    """The positions of the bytes of a paged KV cache: a table of elements [layer][K/V plane][block][token][head][dim].
 
-    Strides are bytes; 0 means dense. base says what has a buffer of its own: "one" for all, one per "layer" or per
+    Strides are bytes; 0 means dense. base selects the buffers: "one" for all, one per "layer" or per
     "plane" (K0 V0 K1 V1 ...). order ("NHD": [token][head][dim], or "HND") is of the default strides only. See
     include/kvcl/kvcl_layout.h.
     """
@@ -48,7 +48,7 @@ class Layout:
 
     @classmethod
     def bytes(cls, blocks: int, block_bytes: int, block_stride: int = 0) -> "Layout":
-        """Opaque blocks of block_bytes each; they match any block of as many bytes."""
+        """Opaque blocks of block_bytes each; they match any block of the same number of bytes."""
         return cls(blocks=blocks, head_dim=block_bytes, elem_bytes=1, kv=1, block_stride=block_stride)
 
     @property
@@ -58,12 +58,12 @@ class Layout:
 
     @property
     def n_bases(self) -> int:
-        """How many buffers it takes."""
+        """The number of buffers."""
         return self._info[1]
 
     @property
     def base_bytes(self) -> int:
-        """Bytes that each of them must have."""
+        """The bytes that each buffer must have."""
         return self._info[2]
 
     def hash(self) -> "bytes_":
@@ -71,7 +71,7 @@ class Layout:
         return _kvcl.layout_hash(self._tuple)
 
     def check_compatible(self, other: "Layout") -> None:
-        """BadLayout, naming what differs, unless whole blocks of both are the same thing."""
+        """BadLayout, naming the difference, unless whole blocks of both are compatible."""
         _kvcl.layout_compatible(self._tuple, other._tuple)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Cache(_kvcl.Cache):
     """A paged KV cache: a layout committed over memory, with a name by which peers find it.
 
     buffers: the engine's own tensors, of the host or of a CUDA device, one, or one per base of the layout, which the
-    cache keeps alive; None: the library allocates memory that peers on this host map, the fast way there.
+    cache keeps alive; None: the library allocates memory that peers on this host map, the fastest path.
     """
 
     layout: Layout
@@ -101,7 +101,7 @@ class Cache(_kvcl.Cache):
 
     @property
     def bases(self) -> Tuple[memoryview, ...]:
-        """Writable memoryviews of its memory, one per base. close() releases them; views made from them must be gone."""
+        """Writable memoryviews of its memory, one per base. close() releases them; release views of them first."""
         return tuple(self._view(i, self.layout.base_bytes) for i in range(self.layout.n_bases))
 
     def read(self, block: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Communicators and what moves over them."""
+"""Communicators and transfers over them."""
 
 import enum
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
@@ -21,7 +21,7 @@ class RankState(enum.IntEnum):
 
 
 class RecvInfo(NamedTuple):
-    """What a recv got."""
+    """The bytes, source and tag of a completed recv."""
 
     source: int
     tag: int
@@ -53,7 +53,7 @@ class Comm(_kvcl.Comm):
     sides' blocks may have different numbers of tokens if one divides the other.
 
     stream: a CUDA stream (torch.cuda.Stream, cupy.cuda.Stream, a handle). The operation begins when that stream has
-    done what it was given before: keys and values that it still computes are complete when they leave, and blocks that
+    finished its earlier work: keys and values that it still computes are complete when they are sent, and blocks that
     it still reads are not overwritten.
     """
 
@@ -76,10 +76,10 @@ class Comm(_kvcl.Comm):
         return type(self)._create(self, tuple(ranks))
 
     def connect(self, address: Optional[str], timeout: Optional[float] = None) -> "Comm":
-        """Join another job, started apart, that calls accept(). Collective on both sides.
+        """Join another job, started separately, that calls accept(). Collective on both sides.
 
-        address: of the other side's rank 0 (Context.address), needed on our rank 0. Gives an inter-communicator, whose
-        ranks are the other job's.
+        address: of the other side's rank 0 (Context.address), needed on this side's rank 0. Returns an
+        inter-communicator, whose ranks are the other job's.
         """
         return type(self)._join(self, address, False, timeout)
 
@@ -97,10 +97,10 @@ class Comm(_kvcl.Comm):
     def send(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
              tokens: Range = None, layerwise: bool = False, timeout: Optional[float] = None,
              stream: Any = None) -> Request:
-        """Send blocks to the recv that names (my rank or ANY_SOURCE, tag). Done when the receiver has the bytes.
+        """Send blocks to the recv that names (this rank or ANY_SOURCE, tag). Done when the receiver has the bytes.
 
         layerwise: nothing of a layer is read before layer_ready(layer) on the request; the receiver's
-        layer_wait(layer) returns when it has come.
+        layer_wait(layer) returns when it has arrived.
         """
         return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads, tokens), layerwise, timeout,
                           _stream(stream))
@@ -129,11 +129,11 @@ class Comm(_kvcl.Comm):
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
             timeout: Optional[float] = None, stream: Any = None) -> Request:
-        """Copy blocks `remote` of the rank's cache into blocks `local` of mine; its program takes no part.
+        """Copy blocks `remote` of the rank's cache into blocks `local` of `cache`; its program takes no part.
 
-        The peer's cache has the name of mine unless remote_cache says otherwise, and its layers and heads are numbered
-        like mine unless remote_layers and remote_heads say otherwise. Tokens are all those of the list on each side, but
-        for tokens and remote_tokens.
+        The peer's cache has the name of the local one, or remote_cache. Its layers and heads are numbered like the
+        local ones, or given by remote_layers and remote_heads. tokens and remote_tokens select a range of each side's
+        list; the default is the whole list.
         """
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
@@ -144,25 +144,25 @@ class Comm(_kvcl.Comm):
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
             timeout: Optional[float] = None, stream: Any = None) -> Request:
-        """Copy blocks `local` of my cache into blocks `remote` of the rank's. Done when the peer sees the bytes."""
+        """Copy blocks `local` of `cache` into blocks `remote` of the rank's. Done when the peer can read them."""
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
         return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
                           _stream(stream))
 
     def attach(self, rank: int, export: Any) -> RemoteMem:
-        """A rank's memory, from the bytes its Mem.export() gave."""
+        """A rank's memory, from the bytes of its Mem.export()."""
         return RemoteMem._import(self, rank, export)
 
     # ---- collective ----
 
     def bcast(self, root: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
               timeout: Optional[float] = None) -> Request:
-        """Give the root's blocks to every rank; each names its own cache and blocks."""
+        """Broadcast the root's blocks to every rank; each names its own cache and blocks."""
         return self._bcast(Request(), root, cache, (blocks, layers, heads, None), timeout)
 
     def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
-        """Give the root's bytes to every rank; all buffers have one length."""
+        """Broadcast the root's bytes to every rank; all buffers have one length."""
         return self._bcast_bytes(Request(), root, buffer, timeout)
 
     def barrier(self, timeout: Optional[float] = None) -> None:

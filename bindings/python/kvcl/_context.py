@@ -20,15 +20,15 @@ _open: "weakref.WeakSet[Context]" = weakref.WeakSet()
 class Context(_kvcl.Context):
     """Join the job: under mpirun or srun, by a rendezvous address, or alone. A process may have several.
 
-    boot: "auto", "pmix", "tcp", "self". rendezvous: "tcp://host:port", with rank (None: dealt one) and size.
-    oob: the caller's own store, for processes that met already; rank and size are needed with it. It is a dict-like
-    object that all ranks share, a torch.distributed Store (anything with set(key, bytes) and get(key) that waits for
-    the key), or three functions (set, get, fence).
+    boot: "auto", "pmix", "tcp", "self". rendezvous: "tcp://host:port", with rank (None: assigned) and size.
+    oob: the caller's own store, for processes that are connected already; rank and size are needed with it. It is a
+    dict-like object that all ranks share, a torch.distributed Store (anything with set(key, bytes) and a get(key) that
+    waits for the key), or three functions (set, get, fence).
     path: "auto", "shm", "tcp", "loop". Without a progress thread, operations move only inside calls that wait and in
     progress().
 
-    What is not given comes from the KVCL_* variables. Use it in a with statement, or close() it: that cancels what is
-    in flight and closes all objects made from it.
+    Arguments that are not given are taken from the KVCL_* variables. Use it in a with statement, or close() it: that
+    cancels all operations in flight and closes all objects created from it.
     """
 
     _world: Optional[Comm] = None
@@ -49,7 +49,7 @@ class Context(_kvcl.Context):
     def close(self) -> None:
         """Leave the job. Peers that still read this rank's memory fail: a job that cares calls world.barrier() first.
 
-        BufferError while something still looks at the library's memory (a slice of Cache.bases, a NumPy array of it).
+        BufferError while a view of the library's memory exists (a slice of Cache.bases, a NumPy array of it).
         """
         self._close()
 
@@ -62,21 +62,21 @@ class Context(_kvcl.Context):
 
     @property
     def rank(self) -> int:
-        """My rank in the job."""
+        """This rank in the job."""
         return self.world.rank
 
     @property
     def size(self) -> int:
-        """How many ranks the job has."""
+        """The number of ranks of the job."""
         return self.world.size
 
     @property
     def address(self) -> str:
-        """This context's address, for jobs started apart: give it to Comm.connect() elsewhere."""
+        """This context's address, for jobs started separately: pass it to Comm.connect() of the other job."""
         return self._address()
 
     def cache(self, name: str, layout: Layout, buffers: Any = None) -> Cache:
-        """A Cache over buffers, or over memory of the library's."""
+        """A Cache over buffers, or over memory of the library."""
         return Cache(self, name, layout, buffers)
 
     def register(self, buffer: Any) -> Mem:
@@ -100,7 +100,7 @@ class Context(_kvcl.Context):
         except (BufferError, KvclError) as failed:
             if error is None:
                 raise
-            # The body's exception matters more; its traceback may be what holds the views.
+            # The body's exception matters more; its traceback may hold the views.
             print(f"kvcl: the context stays open until exit: {failed}", file=sys.stderr)
 
     def __repr__(self) -> str:

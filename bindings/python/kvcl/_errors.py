@@ -1,4 +1,4 @@
-"""The library's statuses as exceptions. Each is also the built-in exception that says the same, where there is one."""
+"""The library's statuses as exceptions. Each is also the built-in exception of the same meaning, if one exists."""
 
 import enum
 from typing import Dict, Type
@@ -6,7 +6,7 @@ from typing import Dict, Type
 from . import _kvcl
 
 class Status(enum.IntEnum):
-    """What a call or an operation came to, as in kvcl_status.h: OK 0, INPROGRESS 1, errors negative."""
+    """The status of a call or an operation, as in kvcl_status.h: OK 0, INPROGRESS 1, errors negative."""
 
     OK = 0
     INPROGRESS = 1
@@ -39,25 +39,25 @@ class Status(enum.IntEnum):
 
 
 class KvclError(Exception):
-    """A call or an operation failed. status says how; the text is the library's sentence."""
+    """A call or an operation failed. status is the cause; the text is the library's sentence."""
 
     status = Status.ERR_INTERNAL
 
 
 class InProgress(KvclError, TimeoutError):
-    """The request has not completed: it goes on."""
+    """The request has not completed: it continues."""
 
     status = Status.INPROGRESS
 
 
 class WaitTimeout(InProgress):
-    """The wait's time is up; the request goes on."""
+    """The wait's time is up; the request continues."""
 
     status = Status.ERR_WAIT_TIMEOUT
 
 
 class InvalidParam(KvclError, ValueError):
-    """A parameter, or a KVCL_* variable, makes no sense."""
+    """A parameter, or a KVCL_* variable, is invalid."""
 
     status = Status.ERR_INVALID_PARAM
 
@@ -165,7 +165,7 @@ class AuthFailed(KvclError, ConnectionError):
 
 
 class VersionMismatch(KvclError, ConnectionError):
-    """A peer speaks another wire version."""
+    """A peer uses another wire version."""
 
     status = Status.ERR_VERSION
 

@@ -1,4 +1,4 @@
-"""Keys: 32 bytes that name the content of a block. An engine's own 32-byte block hash can be one as it is."""
+"""Keys: 32 bytes that name the content of a block. An engine's 32-byte block hash can be used unchanged."""
 
 from typing import Any, List, Union
 
@@ -23,17 +23,17 @@ def key_chain(parent: bytes, tokens: Any, tokens_per_block: int, first_block: in
 
 
 def key_from_bytes(name: Union[str, bytes], salt: bytes = b"") -> bytes:
-    """A key out of whatever another program names its blocks by.
+    """A key from the block name of another program.
 
-    Without a salt 32 bytes are a good hash already and taken as they are (vLLM's block hashes); any other length is
-    hashed. A salt keeps tenants apart: everything is hashed with it.
+    Without a salt, 32 bytes are taken unchanged as a good hash (vLLM's block hashes); any other length is hashed. A
+    salt keeps tenants apart: with it, every name is hashed.
     """
     return _kvcl.key_from_bytes(name, salt)
 
 
 def value_key(key: bytes) -> bytes:
-    """The key under which the head of a value of a store lies, if it has not exactly a block's bytes: what exists(),
-    match(), pin() and events know it by."""
+    """The key of a value's head, for a value whose length is not exactly a block's: exists(), match(), pin() and events
+    identify the value by it."""
     return _kvcl.value_key(key)
 
 

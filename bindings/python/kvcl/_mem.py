@@ -1,4 +1,4 @@
-"""Plain memory: mine, exported to peers, and a peer's, imported."""
+"""Plain memory: local, exported to peers, and remote, imported from a peer."""
 
 import time
 from typing import Any, Optional, Tuple
@@ -9,16 +9,16 @@ from ._request import Request
 
 
 class Mem(_kvcl.Mem):
-    """Registered bytes that are no cache: from Context.register(), .alloc() or .map_file()."""
+    """Registered bytes that are not a cache: from Context.register(), .alloc() or .map_file()."""
 
     def export(self, read: bool = True, write: bool = False) -> bytes:
-        """A description for Comm.attach() on a peer, to be sent by any means. Who holds it has these rights."""
+        """A description for Comm.attach() on a peer; send it by any means. It grants these rights to any holder."""
         return self._export((_kvcl.READ if read else 0) | (_kvcl.WRITE if write else 0))
 
     def signal_wait(self, offset: int, value: int, timeout: Optional[float] = None) -> None:
         """Wait until the 8-byte counter at offset is at least value: signals of puts (RemoteMem.put) add to it.
 
-        The puts' data is visible then. WaitTimeout after timeout seconds; without one it waits for ever.
+        The puts' data is visible then. WaitTimeout after timeout seconds; without a timeout it waits for ever.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -50,7 +50,7 @@ class RemoteMem(_kvcl.RemoteMem):
 
     def put(self, offset: int, data: Any, *, signal: Optional[Tuple["RemoteMem", int, int]] = None,
             timeout: Optional[float] = None) -> Request:
-        """Write a buffer's bytes at offset. Done when the peer sees them.
+        """Write a buffer's bytes at offset. Done when they are visible to the peer.
 
         signal=(memory of the same peer, offset, n): after the data is visible, add n to the 8-byte counter there.
         """

@@ -10,7 +10,7 @@ _Functions = Tuple[Callable[[str, bytes], None], Callable[[str], bytes], Callabl
 
 
 def _fence(set_: Callable[[str, bytes], None], get: Callable[[str], bytes], rank: int, size: int) -> Callable[[], None]:
-    """A fence out of set and get: everybody names itself and looks for the others."""
+    """A fence from set and get: every rank sets its own entry and gets those of the others."""
     count = 0
 
     def fence() -> None:
@@ -26,14 +26,14 @@ def _fence(set_: Callable[[str, bytes], None], get: Callable[[str], bytes], rank
 class _Uses:
     """How many contexts each rank has opened on a store: ranks open them in the same order, so the numbers match.
 
-    The library counts for itself, but by process: ranks that are threads of one process, or processes of which one has
-    used another store before, would not meet.
+    The library also counts, but per process: with ranks that are threads of one process, or with a process that has
+    used another store before, the numbers would differ.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.counts: Dict[Tuple[int, int], int] = {}
-        self.kept: List[Any] = []  # stores that cannot be watched: their id must not be used again
+        self.kept: List[Any] = []  # stores without weak references: their id must not be reused
 
     def next(self, store: Any, rank: int) -> int:
         with self.lock:
@@ -65,7 +65,7 @@ def _waiting_get(store: Any) -> Callable[[str], bytes]:
                 return store[key]
             except KeyError:
                 if time.monotonic() > until:
-                    raise TimeoutError(f"nobody set {key!r} in {_WAIT:.0f} s") from None
+                    raise TimeoutError(f"no rank set {key!r} in {_WAIT:.0f} s") from None
                 time.sleep(0.001)
 
     return get

@@ -1,4 +1,4 @@
-"""Requests: anything in flight. Waiting for them by wait(), asyncio, or one file descriptor."""
+"""Requests: operations in flight. Wait for them by wait(), asyncio, or one file descriptor."""
 
 import asyncio
 import os
@@ -13,21 +13,21 @@ from ._errors import InProgress, Status
 class Request(_kvcl.Request):
     """An operation in flight, from the call that posted it.
 
-    wait() for it, ask done(), or await it. Its result (of a recv: a RecvInfo; of most others: None) comes from any of
-    wait(), result() and await; if the operation failed they raise.
+    Call wait() or done(), or await it. wait(), result() and await return its result (of a recv: a RecvInfo; of most
+    others: None), or raise if the operation failed.
 
-    A Request dropped while in flight is detached: the operation goes on, at most until its own deadline, and what it
-    reads or writes is kept alive until then. Use it as a context manager to be sure that nothing is in flight after:
-    leaving cancels what has not completed, and waits.
+    A Request dropped while in flight is detached: the operation continues, at most until its own deadline, and its
+    buffers are kept alive until then. Use it as a context manager to be sure that it is not in flight afterwards:
+    leaving cancels an incomplete operation, and waits.
     """
 
-    _shape: Any = None  # turns the raw result into what users see
+    _shape: Any = None  # converts the raw result for users
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """Wait, at most timeout seconds, without the GIL. Returns the result.
 
-        Raises WaitTimeout (a TimeoutError) if it has not completed: it goes on. TimedOut is final: the operation's own
-        deadline passed. Interrupted by Ctrl-C it goes on as well.
+        Raises WaitTimeout (a TimeoutError) if it has not completed: it continues. TimedOut is final: the operation's
+        own deadline passed. After Ctrl-C it continues as well.
         """
         return self._out(self._wait(timeout))
 
@@ -37,8 +37,8 @@ class Request(_kvcl.Request):
 
     def layer_wait(self, layer: int, timeout: Optional[float] = None) -> None:
         """Of a recv: wait, at most timeout seconds, without the GIL, until this layer (as the receiving cache counts)
-        has come. WaitTimeout if it has not: the request goes on. Raises the request's error if it has failed. If the
-        send was not layerwise, all layers come when the request completes.
+        has arrived. WaitTimeout if it has not: the request continues. Raises the request's error if it has failed. If
+        the send was not layerwise, all layers arrive when the request completes.
         """
         self._layer_wait(layer, timeout)
 
@@ -51,7 +51,7 @@ class Request(_kvcl.Request):
 
     @property
     def status(self) -> Status:
-        """INPROGRESS, or how it ended. Does not look for news: done() does."""
+        """INPROGRESS, or the final status. Does not progress the operation: done() does."""
         return Status(self._status)
 
     @property
@@ -62,7 +62,7 @@ class Request(_kvcl.Request):
 
     @property
     def copies(self) -> Optional[List[int]]:
-        """Of a put into a store: how many copies there are of each block; None before completion."""
+        """Of a put into a store: the number of copies of each block; None before completion."""
         return self._copies()
 
     def _out(self, raw: Any) -> Any:
@@ -76,7 +76,7 @@ class Request(_kvcl.Request):
             self.cancel()
             try:
                 self._wait(None)
-            except Exception:  # Canceled, usually: nobody asks any more
+            except Exception:  # Canceled, usually: no caller waits any longer
                 pass
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -95,8 +95,8 @@ class Request(_kvcl.Request):
 
 # ---- asyncio ----
 #
-# All awaited requests of a context share its descriptor. Whichever loop arms it looks at all of them, also those of
-# other threads' loops: the one that arms it leaves nothing for the others.
+# All awaited requests of a context share its descriptor. The loop that arms it checks all of them, also those of
+# other threads' loops, since arming clears the event for the other loops.
 
 
 class _Awaited:
@@ -169,7 +169,7 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
     """Wait for all; their results, in order.
 
     If some failed, the first one's error is raised after all have completed. WaitTimeout after timeout seconds: those
-    left go on.
+    left continue.
     """
     requests = list(requests)
     until = None if timeout is None else time.monotonic() + timeout
@@ -189,7 +189,7 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
 def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tuple[int, Request]:
     """Wait until one of them has completed, well or not; (its index, it). WaitTimeout after timeout seconds.
 
-    Requests that had completed before count: leave those you have dealt with out. All are of one context;
+    Requests that had completed before count: leave out those that you have handled. All are of one context;
     ValueError if there is none.
     """
     requests = tuple(requests)

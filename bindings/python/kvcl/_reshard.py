@@ -46,11 +46,11 @@ def _plan(of_source: bool, index: int, layers: int, heads: int, source: ReshardG
 
 def reshard_plan(index: int, *, layers: int, heads: int, source: ReshardGroup, destination: ReshardGroup,
                  distances: Optional[Sequence[Sequence[int]]] = None) -> List[ReshardStep]:
-    """The steps by which the destination rank `index` gets all it holds of a model of so many layers and KV heads.
+    """The steps that fetch the whole share of the destination rank `index` of a model of so many layers and KV heads.
 
     For each step: comm.get(rank of step.source, cache, remote, local, layers=step.destination_layers,
     heads=step.destination_heads, remote_layers=step.source_layers, remote_heads=step.source_heads). heads is 1 for MLA.
-    distances[destination][source]: less is nearer; looked at where a head is held by several. See
+    distances[destination][source]: less is nearer; used where several ranks hold a head. See
     include/kvcl/kvcl_reshard.h.
     """
     return _plan(False, index, layers, heads, source, destination, distances)

@@ -12,7 +12,7 @@ from ._store_events import StoreEvent, StoreItem, event, item
 
 PAGE = 1024   # events, or items, of one query
 PARTS_MAX = 1 << 22  # parts of one value
-SLICE = 0.25  # seconds: how long a follower sleeps in the library before it looks for Ctrl-C
+SLICE = 0.25  # seconds that a follower sleeps in the library before it checks for Ctrl-C
 
 
 def _extents(values: Iterable[Any]) -> Tuple[Tuple[Any, ...], ...]:
@@ -26,14 +26,14 @@ class Store(_kvcl.Store):
     manages its own cache's blocks (publish, withdraw), or the store manages those of `cache` (alloc, free; it evicts
     what was not used for longest). dram_bytes gives this rank a pool for put(), in blocks of block_bytes.
 
-    block_bytes may be a sequence of up to 8 different sizes, as the groups of a hybrid model have: their blocks share
-    the pool, which must have room for 4 of the largest for each size, and copies of a block are made on ranks that have
-    its size. Values lie in blocks of the first. stats()["sizes"] has the numbers of each.
+    block_bytes may be a sequence of up to 8 different sizes, for the groups of a hybrid model: their blocks share the
+    pool, which must have room for 4 of the largest for each size, and copies of a block are made on ranks that have its
+    size. Values are stored in blocks of the first size. stats()["sizes"] has the numbers of each size.
 
-    replicas: copies that a put makes of each block if it does not say (at most 4; the ranks use the largest that any
-    of them gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: what
-    KVCL_STORE_NVME says. events: how many events of its blocks this rank keeps for followers; None: 65,536, 0: none.
-    With KVCL_STORE_HOT=N set, blocks that a rank gets from afar N times get another copy in its pool.
+    replicas: copies that a put makes of each block by default (at most 4; the ranks use the largest that any of them
+    gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: KVCL_STORE_NVME.
+    events: the number of events of its blocks that this rank keeps for followers; None: 65,536, 0: none. With
+    KVCL_STORE_HOT=N, a rank copies a block into its pool after fetching it N times from unmapped memory of others.
     """
 
     _ranks: int
@@ -50,31 +50,31 @@ class Store(_kvcl.Store):
     # ---- blocks ----
 
     def get(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
-        """Fetch blocks into my cache's. If some did not come the request fails with the first one's error.
+        """Fetch blocks into local ones. If some do not arrive the request fails with the first one's error.
 
-        request.block_status tells which; those not OK have undefined bytes.
+        request.block_status has a status for each; blocks that are not OK have undefined bytes.
         """
         return self._get(Request(), keys, cache, blocks, timeout)
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
             to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
-        """Copy blocks of my cache into this rank's pool and publish the copies; other ranks make replicas - 1 more.
+        """Copy local blocks into this rank's pool and publish the copies; other ranks make replicas - 1 more.
 
-        to: the rank whose pool takes the first copy, in place of this rank's; so does a put of a rank without a pool,
-        into the nearest pools. The ranks then fetch the blocks: they must not change until the request has completed.
-        request.copies tells how many there are of each. tenant: whose they are (quota()); 0: nobody's. Without room the
-        call raises NoSpace; with wait it blocks until there is some, or the deadline has passed.
+        to: the rank whose pool takes the first copy instead of this rank's. A put of a rank without a pool goes into
+        the nearest pools. In both cases the ranks fetch the blocks: do not change them until the request has completed.
+        request.copies: the number of copies of each. tenant: the owner of the blocks (quota()); 0: none. Without room
+        the call raises NoSpace; with wait it blocks until there is room, or the deadline has passed.
         """
         return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, to, timeout)
 
     def upsert(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
                to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
-        """Put in place of whatever the keys name so far, everywhere. In between they are absent. Blocks for the first
+        """Replace the blocks of the keys, everywhere. In between they are absent. Blocks for the first
         parts; without room it raises NoSpace and has changed nothing."""
         return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, to, timeout)
 
     def publish(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
-        """Publish blocks where they lie: their bytes must not change until withdrawn or evicted."""
+        """Publish blocks in place: their bytes must not change until they are withdrawn or evicted."""
         return self._publish(Request(), keys, cache, blocks, timeout)
 
     def remove(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
@@ -82,7 +82,7 @@ class Store(_kvcl.Store):
         return self._remove(Request(), keys, timeout)
 
     def bcast(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
-        """Collective: give a prefix to every rank, from whoever has it, and publish it everywhere."""
+        """Collective: broadcast a prefix to every rank, from any rank that has it, and publish it everywhere."""
         return self._bcast(Request(), keys, cache, blocks, timeout)
 
     def match_all(self, keys: Any, comm: Optional[_kvcl.Comm] = None) -> int:
@@ -95,17 +95,17 @@ class Store(_kvcl.Store):
     def put_values(self, keys: Any, values: Iterable[Any], *, replicas: int = 0, tenant: int = 0, wait: bool = False,
                    timeout: Optional[float] = None) -> Request:
         """Put values, one a key: each a buffer, or a list of buffers, one behind the other. As put(); their memory may
-        change when the call returns. Larger ones lie in several blocks, and are got whole or not at all."""
+        change when the call returns. Larger ones occupy several blocks; a get returns the whole value or nothing."""
         return self._put_values(Request(), keys, _extents(values), replicas, tenant, wait, timeout)
 
     def upsert_values(self, keys: Any, values: Iterable[Any], *, replicas: int = 0, tenant: int = 0,
                       wait: bool = False, timeout: Optional[float] = None) -> Request:
-        """Put values in place of whatever the keys name so far."""
+        """Replace the values of the keys."""
         return self._upsert_values(Request(), keys, _extents(values), replicas, tenant, wait, timeout)
 
     def get_values(self, keys: Any, buffers: Iterable[Any], *, timeout: Optional[float] = None) -> Request:
-        """Get values into writable buffers (or lists of them), which say how long each must be: one of another length
-        is NotFound. request.block_status tells which came."""
+        """Get values into writable buffers (or lists of them) of the right lengths: a value of another length
+        is NotFound. request.block_status has a status for each."""
         return self._get_values(Request(), keys, _extents(buffers), timeout)
 
     def put_value(self, key: bytes, value: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
@@ -114,8 +114,8 @@ class Store(_kvcl.Store):
         return self.put_values([key], [value], replicas=replicas, tenant=tenant, wait=wait, timeout=timeout)
 
     def get_value(self, key: bytes, *, limit: int = 1 << 30, timeout: Optional[float] = None) -> bytearray:
-        """One value, of whatever length up to limit, waited for. NotFound if there is none; ValueError, with nothing
-        allocated, if its holder says that it is longer."""
+        """One value of any length up to limit; waits for it. NotFound if it is absent; ValueError, with nothing
+        allocated, if its holder reports a larger length."""
         size = self.value_sizes([key], timeout=timeout)[0]
         if (size or 0) > limit:
             raise ValueError(f"the value has {size:,} bytes, more than the limit of {limit:,}")
@@ -124,11 +124,11 @@ class Store(_kvcl.Store):
         return value
 
     def value_sizes(self, keys: Any, *, timeout: Optional[float] = None) -> List[Optional[int]]:
-        """How many bytes each value has; None: it is not there. Blocks."""
+        """The bytes of each value; None: absent. Blocks."""
         return self.value_sizes_post(keys, timeout=timeout).wait()
 
     def value_keys(self, key: bytes, *, timeout: Optional[float] = None) -> List[bytes]:
-        """The keys of all blocks of a value: what pin(), unpin(), copy() and exists() are given to mean all of it.
+        """The keys of all blocks of a value: pass them to pin(), unpin(), copy() and exists() for the whole value.
         Blocks."""
         try:
             return self.value_keys_post(key, timeout=timeout).wait()
@@ -136,45 +136,45 @@ class Store(_kvcl.Store):
             return self.value_keys_post(key, PARTS_MAX + 1, timeout=timeout).wait()
 
     def remove_values(self, keys: Any, *, timeout: Optional[float] = None) -> None:
-        """Remove values everywhere, all of their blocks. What is absent is no error. Blocks."""
+        """Remove values everywhere, all of their blocks. An absent value is not an error. Blocks."""
         self.remove_values_post(keys, timeout=timeout).wait()
 
-    # ---- what must stay, who may have how much ----
+    # ---- pins and quotas ----
 
     def pin(self, keys: Any, holder: int, ttl: float, *, soft: bool = False,
             timeout: Optional[float] = None) -> List[int]:
-        """Keep blocks from eviction, wherever pools hold them, for ttl seconds or until unpin(): how many copies of
-        each key are pinned now (0: it is nowhere, or too much is pinned). holder: a number of yours; to pin again
-        renews. soft: it gives way when nothing else can. Blocks."""
+        """Keep blocks from eviction in all pools that hold them, for ttl seconds or until unpin(). Returns the number
+        of pinned copies of each key (0: no pool holds it, or too much is pinned). holder: a number that you choose;
+        pinning again renews. soft: the pin is broken when no other block can be evicted. Blocks."""
         return self.pin_post(keys, holder, ttl, soft=soft, timeout=timeout).wait()
 
     def unpin(self, keys: Any, holder: int, *, timeout: Optional[float] = None) -> None:
-        """Take this holder's pins of these keys away. Blocks."""
+        """Remove this holder's pins of these keys. Blocks."""
         self.unpin_post(keys, holder, timeout=timeout).wait()
 
     def quota(self, tenant: int, nbytes: int, rank: Optional[int] = None, *,
               timeout: Optional[float] = None) -> None:
-        """How many bytes of the pool of a rank (None: of each rank) a tenant's blocks may take; 0: as many as there
-        are. Blocks."""
+        """Limit the bytes of a tenant's blocks in the pool of a rank (None: of each rank); 0: no limit.
+        Blocks."""
         self.quota_post(tenant, nbytes, rank, timeout=timeout).wait()
 
     def clear(self, tenant: int = 0, *, timeout: Optional[float] = None) -> int:
-        """Remove what a tenant has put, or, 0, everything, from all ranks: how many copies. Blocks."""
+        """Remove a tenant's blocks, or, with 0, all blocks, from all ranks. Returns the number of copies. Blocks."""
         return self.clear_post(tenant, timeout=timeout).wait()
 
-    # ---- what goes where ----
+    # ---- copies and moves ----
 
     def copy(self, keys: Any, rank: int) -> List[bool]:
-        """Have a rank take copies into its pool, evicting there as needed: which of the keys it has now. Blocks."""
+        """Make a rank take copies into its pool, evicting as needed. Returns which of the keys it now has. Blocks."""
         return self._copy(keys, rank, False)
 
     def move(self, keys: Any, rank: int) -> List[bool]:
-        """copy(), and all other ranks give theirs up once it has the block: no get fails in between. Blocks."""
+        """copy(), then all other ranks drop their copies of the block: no get fails in between. Blocks."""
         return self._copy(keys, rank, True)
 
     def drain(self, timeout: Optional[float] = None) -> int:
-        """Before this rank closes: move what nobody else has, of its pool and its second tier, to ranks with free room,
-        and take no copies of others' blocks any more. How many have moved; NoSpace if not all found room. Blocks."""
+        """Before this rank closes: move the blocks of its pool and its second tier that no other rank has to ranks with
+        free room, and accept no more copies. Returns the number moved; NoSpace if not all found room. Blocks."""
         return self._drain(timeout)
 
     def exclude(self, rank: int, on: bool = True) -> None:
@@ -245,14 +245,14 @@ class Store(_kvcl.Store):
         """remove_values() as a Request."""
         return self._query("remove_values", keys, (), timeout)
 
-    # ---- how it is, and what changes ----
+    # ---- statistics, listings and events ----
 
     def rank_stats(self, rank: int, *, timeout: Optional[float] = None) -> Dict[str, Any]:
         """stats() of any rank. Blocks. RankFailed: it has failed."""
         return self.rank_stats_post(rank, timeout=timeout).wait()
 
     def all_stats(self, *, timeout: Optional[float] = None) -> List[Optional[Dict[str, Any]]]:
-        """stats() of every rank, asked at once; None for one that is gone or does not answer. Blocks."""
+        """stats() of every rank, queried at once; None for a rank that has failed or does not answer. Blocks."""
         return self.all_stats_post(timeout=timeout).wait()
 
     def items(self, rank: int) -> Iterator[StoreItem]:
@@ -265,8 +265,8 @@ class Store(_kvcl.Store):
                 return
 
     def snapshot(self, rank: int) -> Tuple[List[StoreItem], int]:
-        """What a follower begins with: the blocks that a rank holds, and after which event to follow() from there.
-        Events that came meanwhile may be in it already; to apply them again changes nothing. Blocks."""
+        """The start of a follower: the blocks that a rank holds, and the number of the event to follow() from.
+        It may include later events already; applying them again changes nothing. Blocks."""
         held, cursor, first = self.items_post(rank).wait()
         while cursor != 0:
             page, cursor, _ = self.items_post(rank, cursor).wait()
@@ -280,13 +280,13 @@ class Store(_kvcl.Store):
 
     def follow(self, rank: int, since: Optional[int] = None, *,
                timeout: Optional[float] = None) -> Iterator[StoreEvent]:
-        """Every event of a rank after number since (None: from now on), as they come, for ever:
+        """Every event of a rank after number since (None: from now on), as they arrive, without end:
 
             held, since = store.snapshot(rank)
             for event in store.follow(rank, since): ...
 
-        Ends after timeout seconds without one. Stale: too late, take a new snapshot; RankFailed: the rank is gone, and
-        with it all of its blocks.
+        Ends after timeout seconds without one. Stale: events were missed, take a new snapshot; RankFailed: the rank has
+        failed, and all its blocks with it.
         """
         if since is None:
             since = self.rank_stats(rank)["events"]

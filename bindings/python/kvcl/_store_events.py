@@ -1,4 +1,4 @@
-"""What a store tells a router: which rank holds which blocks, and every change of that, in order."""
+"""The events of a store for a router: which rank holds which blocks, and every change, in order."""
 
 import enum
 from typing import Any, NamedTuple, Optional, Union
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Optional, Union
 
 class EventKind(enum.IntEnum):
     STORED = 1    # the rank holds the block now
-    EVICTED = 2   # given up, for room
-    REMOVED = 3   # withdrawn by its owner, or removed by somebody
-    MOVED = 4     # given up, because to_rank has it now
+    EVICTED = 2   # dropped for room
+    REMOVED = 3   # withdrawn by its owner, or removed by any rank
+    MOVED = 4     # dropped, because to_rank has it now
     DEMOTED = 5   # now on a slower tier of this rank: the event's
     PROMOTED = 6  # back on a faster tier of this rank: the event's
 
@@ -23,12 +23,12 @@ class StoreEvent(NamedTuple):
     """One change of a rank's blocks. seq counts 1, 2, 3, ... without gaps."""
 
     seq: int
-    kind: Union[EventKind, int]  # take a number that you do not know as nothing
-    tier: Union[Tier, int]       # where the copy is, or was. A rank may hold a key on several
+    kind: Union[EventKind, int]  # ignore numbers that you do not know
+    tier: Union[Tier, int]       # of the copy, or its former tier. A rank may hold a key on several
     key: bytes
-    tenant: int                  # whose it is, as the put said; 0: nobody's
+    tenant: int                  # the owner, from the put; 0: none
     nbytes: int                  # of the block
-    to_rank: Optional[int]       # of MOVED; else None
+    to_rank: Optional[int]       # of MOVED; otherwise None
 
 
 class StoreItem(NamedTuple):
@@ -39,7 +39,7 @@ class StoreItem(NamedTuple):
     nbytes: int
     tier: Union[Tier, int]
     cache: int  # the cache's number at that rank, and
-    slot: int   # the block's there: both for reading, not for use
+    slot: int   # the block's number there: both are informative only
 
 
 def known(kind: Any, number: int) -> Any:

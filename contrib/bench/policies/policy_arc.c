@@ -10,7 +10,7 @@
 enum { T1 = 1, T2 = 2, B1 = 3, B2 = 4 };
 
 typedef struct arc {
-    uint32_t p; /* how long T1 shall be */
+    uint32_t p; /* target length of T1 */
 } arc_t;
 
 static bool arc_open(pool_t *pool)

@@ -1,7 +1,7 @@
 /*
- * Belady's MIN, which sees the trace: who is named again last of all goes, and a block that would go at once is not
- * taken in. Of those that one request names again, the deepest of their chain goes first. No policy has more block
- * hits; none has more hits in leading runs than MIN has block hits.
+ * Belady's MIN, which knows the trace: it evicts the block whose next use is latest, and does not admit a block that
+ * would be evicted at once. Among blocks that one request uses next, it evicts the deepest of the chain first. No
+ * policy has more block hits; none has more hits in leading runs than MIN has block hits.
  */
 #include "config.h"
 #include "heap.h"
@@ -31,7 +31,7 @@ static bool belady_open(pool_t *pool)
     return (belady != NULL) && heap_open(&belady->heap, pool->chains->n_keys);
 }
 
-/* The top of the heap is the latest one. `use` and `add` come tail first: of one request the deepest is told first. */
+/* The top of the heap is the latest one. `use` and `add` are called tail first: the deepest of a request first. */
 static uint64_t rank_of(const pool_t *pool, uint32_t at)
 {
     return ((uint64_t)(POOL_NONE - pool->chains->next[at]) << 32) | (POOL_NONE - at);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* ---- LRU-2: who goes is whose last use but one is longest ago; of those used once, whose only one is ---- */
+/* ---- LRU-2: evicts the block with the oldest last use but one; among blocks used once, the oldest use ---- */
 
 typedef struct lru_2 {
     heap_t   heap;
@@ -125,8 +125,8 @@ const policy_t policy_lfu_da = {
     .paper = "Arlitt, Cherkasova, Dilley, Friedrich, Jin: Evaluating content management techniques, 2000",
     .open = lfu_open, .close = lfu_close, .use = lfu_use, .add = lfu_add};
 
-/* ---- W-TinyLFU: a window in LRU order, behind it an SLRU that takes in only what is used more often than whom it
- * would displace. Counts stop at 15 and are halved after ten uses a block of the pool. ---- */
+/* ---- W-TinyLFU: a window in LRU order, followed by an SLRU that admits only a block used more often than the one it
+ * would displace. Counts stop at 15 and are halved after ten uses per block of the pool. ---- */
 
 enum { WINDOW = 1, PROBATION = 2, PROTECTED = 3, COUNT_MAX = 15 };
 

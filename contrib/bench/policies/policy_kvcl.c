@@ -1,6 +1,6 @@
 /*
- * The library's own order, src/policy/evict.c, told what a store tells it: a hit by a match and again by a get, room
- * for all new blocks of a put before the first of them comes in.
+ * The library's own order, src/policy/evict.c, called as by a store: each hit counts for a match and for a get, and a
+ * put takes room for all its new blocks before it inserts the first.
  */
 #include "config.h"
 #include "pool.h"

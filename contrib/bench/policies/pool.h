@@ -1,9 +1,9 @@
 /*
- * A simulated pool of blocks: what all policies share. Keys are small numbers (the order in which the trace first names
- * them), so lists, marks and what is held are plain arrays by key.
+ * A simulated pool of blocks, shared by all policies. Keys are small numbers (the order of their first use in the
+ * trace), so lists, marks and held blocks are plain arrays indexed by key.
  *
- * A policy says whom it takes in (pool_take) and gives up (pool_drop), and the pool counts: it refuses to hold more
- * than its capacity, and it notes each block that goes while one that follows it in a chain is still held ("orphans").
+ * A policy admits blocks (pool_take) and evicts them (pool_drop), and the pool counts: it refuses to exceed its
+ * capacity, and records each block that is evicted while a successor in its chain is still held ("orphans").
  * Owns: its arrays; `own` is the policy's. One thread.
  */
 #ifndef KVCL_BENCH_POLICIES_POOL_H

@@ -127,7 +127,7 @@ static int take_tensor(dl_managed_t *managed, unsigned how, kvpy_buf_t *buf)
     return 0;
 }
 
-/* A device's tensor is asked for without an order of streams (-1): who posts says which stream comes first. */
+/* A device's tensor is requested without stream order (-1): the posting caller names the stream. */
 static PyObject *query_dlpack(PyObject *obj)
 {
     PyObject *device = PyObject_CallMethod(obj, "__dlpack_device__", NULL), *method, *args, *kwargs, *capsule = NULL;

@@ -73,7 +73,7 @@ void kvpy_buf_drop(kvpy_buf_t *buf); /* zeroed or dropped already is fine */
 /* ---- objects (object.c) ---- */
 
 typedef enum kvpy_kind {
-    KVPY_NONE, /* never opened: an instance that nobody's constructor made */
+    KVPY_NONE, /* never opened: an instance without a constructor call */
     KVPY_STORE,
     KVPY_RMEM,
     KVPY_CACHE,
@@ -93,7 +93,7 @@ typedef struct kvpy_ctx {
     kvpy_link_t    dropped; /* the same, those whose Request is gone */
     kvcl_oob_t     oob;
     PyObject       *oob_set, *oob_get, *oob_fence; /* NULL: none */
-    PyObject       *oob_error; /* the first exception of theirs during kvcl_init */
+    PyObject       *oob_error; /* the callbacks' first exception during kvcl_init */
 } kvpy_ctx_t;
 
 /* Comm, Cache, Mem, RemoteMem and Store. */
@@ -163,7 +163,7 @@ typedef struct kvpy_op {
     kvcl_status_t    status;    /* KVCL_INPROGRESS until collected */
     const char       *what;
     bool             busy;      /* a thread is inside the library with req */
-    bool             cancel;    /* that thread shall cancel it */
+    bool             cancel;    /* that thread is to cancel it */
     bool             layerwise; /* a send whose layers are marked: req is collected with the GIL only */
     kvpy_obj_t       *keeps[2]; /* references and users */
     kvpy_buf_t       bufs[2];
@@ -208,7 +208,7 @@ enum { KVPY_NAP_NS = 1000000 }; /* of a thread, while another one is inside the 
 
 uint64_t kvpy_now_ns(void);
 void     kvpy_nap(uint64_t ns); /* without the GIL */
-/** The library has freed op->req: let go of everything, tell the Request. Frees op if its Request is gone. */
+/** The library has freed op->req: release everything, notify the Request. Frees op if its Request was dropped. */
 void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status);
 /** Ask once, or wait a slice. Not busy. @return whether it has finished; op may be gone then. */
 bool kvpy_op_poll(kvpy_op_t *op);

@@ -1,5 +1,5 @@
 /*
- * Mem: plain registered bytes, mine; RemoteMem: a peer's, imported.
+ * Mem: plain registered bytes of this rank; RemoteMem: those of a peer, imported.
  */
 #include "kvcl/ext/ext.h"
 

@@ -1,6 +1,6 @@
 /*
- * What communicators, caches, memory and stores have in common: the tie to their context, who uses them, closing, and
- * memoryviews over memory that is not Python's.
+ * The common part of communicators, caches, memory and stores: the link to their context, their users, closing, and
+ * memoryviews over memory that Python does not own.
  */
 #include "kvcl/ext/ext.h"
 

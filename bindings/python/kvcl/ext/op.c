@@ -315,7 +315,7 @@ bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns)
         op->cancel = false;
         kvpy_op_cancel(op);
     }
-    /* Somebody who is told of completions may have looked in vain while we held the request. */
+    /* A waiter may have been notified of the completion and checked in vain while this thread held the request. */
     return (op->self != NULL) && (op->self->callbacks != NULL) && !op->busy && kvpy_op_poll(op);
 }
 
@@ -359,7 +359,7 @@ unsigned kvpy_ops_stop(kvpy_ctx_t *ctx)
             return left;
         }
         if (op == NULL) {
-            kvpy_nap(KVPY_NAP_NS); /* all are in the hands of other threads, who will see op->cancel */
+            kvpy_nap(KVPY_NAP_NS); /* other threads hold them all, and will read op->cancel */
             continue;
         }
         op->cancel = false;

@@ -254,7 +254,7 @@ static PyObject *request_layer_ready(PyObject *self, PyObject *arg)
     if (is_final(op)) {
         return outcome((kvpy_request_t *)self);
     }
-    status = kvcl_req_layer_ready(op->req, layer); /* nobody collects it without the GIL */
+    status = kvcl_req_layer_ready(op->req, layer); /* no thread collects it without the GIL */
     if (status < 0) {
         return kvpy_raise(status, NULL);
     }

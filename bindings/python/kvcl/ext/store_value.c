@@ -1,6 +1,6 @@
 /*
  * Values of a store: bytes of any length from and to Python's buffers. The memory of a get is held until its request
- * has completed; that of a put may change when the call returns, so it is let go then.
+ * has completed; that of a put may change when the call returns, so it is released then.
  */
 #include "kvcl/ext/ext.h"
 
@@ -40,7 +40,7 @@ static Py_ssize_t count(PyObject *arg, size_t n_keys)
     return sum;
 }
 
-/* keys, and a tuple of tuples of buffers. What is taken of op is let go with it. */
+/* keys, and a tuple of tuples of buffers. References taken by op are released with it. */
 static int values_args(kvpy_op_t *op, PyObject *keys, PyObject *arg, bool write, values_t *v)
 {
     Py_ssize_t sum, i, j;
