@@ -7,19 +7,19 @@
  *
  * Rules that hold for every call unless its comment says otherwise:
  *   - It returns kvcl_status_t: KVCL_OK is 0, KVCL_INPROGRESS positive, errors negative. A call that fails has changed
- *     nothing; kvcl_last_error() gives the sentence. Calls that test answer KVCL_INPROGRESS, calls that wait never do.
- *   - A handle whose object was freed, a handle of another kind, and what is no handle are recognised: the call fails
- *     with KVCL_ERR_DEAD_HANDLE or KVCL_ERR_INVALID_PARAM; a call that returns nothing does nothing, sets
- *     kvcl_last_error() and logs it; accessors of NULL and of such handles return 0, NULL, rank -1 or KVCL_MEM_AUTO. An
- *     object that one thread frees while another uses it is not: that is for the caller to exclude.
+ *     nothing; kvcl_last_error() returns the sentence. Only calls that test return KVCL_INPROGRESS.
+ *   - Handles of freed objects, handles of another kind and invalid handles are detected: the call fails with
+ *     KVCL_ERR_DEAD_HANDLE or KVCL_ERR_INVALID_PARAM. A call that returns void then does nothing, sets
+ *     kvcl_last_error() and logs the error. Accessors of NULL and of such handles return 0, NULL, rank -1 or
+ *     KVCL_MEM_AUTO. The caller must not free an object in one thread while another thread uses it: that is undetected.
  *   - It may be called from any thread. It may be called from a completion callback unless marked "blocks".
- *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults. What
- *     a call fills begins with its size too, which the caller sets (the _INIT macros do); arrays of such structs have a
- *     stride, sizeof of an element. So programs and libraries of different versions fit: each side reads and writes
- *     what both know. The few structs without a size say that they are fixed for ever.
- *   - Time is in nanoseconds. kvcl_context.h says what a timeout means, and that nothing waits for ever.
- *   - Buffers and caches given to an operation stay untouched and alive until its request completes; block id arrays,
- *     key arrays and params are copied and may go when the posting call returns.
+ *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults. Structs
+ *     that a call fills start with their size too, which the caller sets (the _INIT macros do); arrays of such structs
+ *     have a stride, sizeof of an element. So programs and libraries of different versions work together: each side
+ *     reads and writes the fields that both have. The few structs without a size are marked as fixed for ever.
+ *   - Time is in nanoseconds. kvcl_context.h defines timeouts; no call waits for ever.
+ *   - Keep the buffers and caches of an operation alive and untouched until its request completes; block id arrays, key
+ *     arrays and params are copied and may be freed when the posting call returns.
  */
 #ifndef KVCL_H
 #define KVCL_H

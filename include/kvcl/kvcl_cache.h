@@ -16,8 +16,8 @@ typedef struct kvcl_cache *kvcl_cache_h;
 typedef struct kvcl_cache_params {
     size_t          size;        /* sizeof(kvcl_cache_params_t) */
     uint64_t        flags;       /* must be 0 */
-    kvcl_mem_kind_t kind;        /* what memory the bases are: all of one kind, and all of one device */
-    uint32_t        n_bases;     /* entries of bases and of base_bytes: as many as kvcl_layout_extent says */
+    kvcl_mem_kind_t kind;        /* the kind of the bases: all of one kind, and all of one device */
+    uint32_t        n_bases;     /* entries of bases and of base_bytes, from kvcl_layout_extent */
     void *const     *bases;      /* the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER;
                                     the memory must outlive the cache. NULL: the library allocates host memory that
                                     peers on this host map (the fast way there) */
@@ -28,7 +28,7 @@ typedef struct kvcl_cache_params {
 #define KVCL_CACHE_PARAMS_INIT {sizeof(kvcl_cache_params_t), 0, KVCL_MEM_HOST, 0, NULL, NULL}
 
 /**
- * Commit a layout over memory. Caches may lie over the same memory, as the groups of a hybrid model do.
+ * Commit a layout over memory. Several caches may use the same memory, as for the groups of a hybrid model.
  * @param name    at most 63 bytes, unique in this context; peers address the cache of the same name.
  * @param params  the memory; NULL: the library allocates it.
  * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_NO_MEMORY,
@@ -41,8 +41,8 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
 
 /**
  * Destroy a cache. Its operations must have completed, and its blocks must be withdrawn from stores. NULL is allowed.
- * Peers that are being sent blocks of it have 2 s to finish; then their transfers end with KVCL_ERR_NOT_REGISTERED and
- * a warning names the peers. If the network still reads its bytes 5 s later (a stopped peer), or a store still uses it,
+ * Transfers that send its blocks to peers have 2 s to finish; then they end with KVCL_ERR_NOT_REGISTERED and a warning
+ * names the peers. If the network still reads its bytes 5 s later (a stopped peer), or a store still uses it,
  * the cache is *not* destroyed: the log and kvcl_last_error() name the cache and its readers, the memory stays
  * registered and must not be freed, and the call may be repeated. Blocks.
  */
@@ -52,10 +52,10 @@ KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
 KVCL_API size_t   kvcl_cache_block_bytes(kvcl_cache_h cache);
 KVCL_API uint64_t kvcl_cache_blocks(kvcl_cache_h cache);
 
-/** Never KVCL_MEM_AUTO: what the bases were found to be. */
+/** The kind of the bases, as detected; never KVCL_MEM_AUTO. */
 KVCL_API kvcl_mem_kind_t kvcl_cache_kind(kvcl_cache_h cache);
 
-/** Where a base pointer lies: base is 0, or the layer with KVCL_LAYOUT_PER_LAYER. NULL if out of range. */
+/** A base pointer: base is 0, or the layer with KVCL_LAYOUT_PER_LAYER. NULL if out of range. */
 KVCL_API void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base);
 
 /**

@@ -18,8 +18,8 @@ typedef struct kvcl_comm *kvcl_comm_h;
 KVCL_API kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 
 /**
- * A communicator over some ranks of another, in the order given. Every member calls it with the same list; there is
- * no message. Members that create several over the same list create them in the same order.
+ * A communicator over some ranks of another, in the given order. Every member calls it with the same list; no message
+ * is sent. Members that create several over the same list must create them in the same order.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK (a rank is out of range or twice), KVCL_ERR_INVALID_PARAM (the caller is not
  * in the list).
  */
@@ -37,12 +37,12 @@ KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be address
 KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm);
 KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 
-/* What is known here of another rank. */
+/* The state of another rank as this rank knows it. */
 typedef enum kvcl_rank_state {
     KVCL_RANK_UNKNOWN = 0, /* not met yet: nothing was sent to it, or it has not answered yet */
-    KVCL_RANK_ALIVE   = 1, /* met, and nothing says that it is gone */
-    KVCL_RANK_SUSPECT = 2, /* met, but a store waits for its answer in vain: others are asked first until it answers */
-    KVCL_RANK_FAILED  = 3  /* gone; it does not come back under this rank */
+    KVCL_RANK_ALIVE   = 1, /* connected, and no failure is known */
+    KVCL_RANK_SUSPECT = 2, /* connected, but silent to a store, which queries other ranks first until it answers */
+    KVCL_RANK_FAILED  = 3  /* failed or departed; it does not return under this rank */
 } kvcl_rank_state_t;
 
 /**

@@ -16,13 +16,13 @@ typedef struct kvcl_context *kvcl_context_h;
 /*
  * Timeouts are nanoseconds from now.
  *
- * A call that only waits (kvcl_req_wait, kvcl_signal_wait, ...) answers KVCL_ERR_WAIT_TIMEOUT when its time is up: what
- * it waits for goes on, handles stay valid, and kvcl_last_error() says how long it waited for what. 0: look once, do
- * not wait. KVCL_WAIT_DEFAULT: the context's KVCL_TIMEOUT. KVCL_WAIT_FOREVER: until it ends; each operation has its own
- * deadline, which ends it.
+ * A call that only waits (kvcl_req_wait, kvcl_signal_wait, ...) returns KVCL_ERR_WAIT_TIMEOUT when its time is up: the
+ * operation continues, handles stay valid, and kvcl_last_error() names the operation and the time waited. 0: check
+ * once, do not wait. KVCL_WAIT_DEFAULT: the context's KVCL_TIMEOUT. KVCL_WAIT_FOREVER: until the operation ends; its
+ * own deadline ends it.
  *
- * A call that does something within a timeout (kvcl_comm_connect, kvcl_store_drain, ...) answers KVCL_ERR_TIMED_OUT
- * when its time is up: it has ended. 0: what is not ready at once has timed out. KVCL_WAIT_DEFAULT as above.
+ * A call that works within a timeout (kvcl_comm_connect, kvcl_store_drain, ...) returns KVCL_ERR_TIMED_OUT when its
+ * time is up: the work has ended. 0: time out unless it can finish at once. KVCL_WAIT_DEFAULT as above.
  * KVCL_WAIT_FOREVER is refused. In kvcl_xfer_params_t 0 is the default, as for every field of params.
  */
 #define KVCL_WAIT_FOREVER UINT64_MAX
@@ -39,7 +39,7 @@ typedef struct kvcl_oob {
     int           rank;   /* of this process: 0..nranks-1 */
     int           nranks;
     kvcl_status_t (*set)(void *arg, const char *key, const void *val, size_t len);
-    /* Blocks until the key is there or gives up with an error; *len_p receives the value's length. */
+    /* Blocks until the key exists, or fails with an error; *len_p receives the value's length. */
     kvcl_status_t (*get)(void *arg, const char *key, void *buf, size_t cap, size_t *len_p);
     /* Returns after every rank has called it. */
     kvcl_status_t (*fence)(void *arg);
@@ -67,18 +67,18 @@ typedef struct kvcl_init_params {
 #define KVCL_INIT_PARAMS_INIT {sizeof(kvcl_init_params_t), 0, NULL, NULL, -1, 0, NULL, NULL, NULL}
 
 /*
- * fork(2): a context belongs to the process that made it. In a child every handle of the parent's is dead: calls fail
- * with KVCL_ERR_DEAD_HANDLE, calls that free do nothing, exit(3) harms nothing, and the parent goes on. kvcl_init fails
- * there with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec is a
- * process like any other.
+ * fork(2): a context belongs to the process that created it. In a child every handle of the parent is dead: calls fail
+ * with KVCL_ERR_DEAD_HANDLE, calls that free do nothing, exit(3) is harmless, and the parent continues. In the child
+ * kvcl_init fails with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec
+ * has no restrictions.
  */
 
 /**
  * Join the job: by the caller's callbacks if given, by a rendezvous address if set, by PMIx under mpirun or srun,
- * alone otherwise (rank 0 of 1). Blocks until all ranks have come, at most KVCL_BOOT_TIMEOUT.
+ * alone otherwise (rank 0 of 1). Blocks until all ranks have joined, at most KVCL_BOOT_TIMEOUT.
  * @param [out] ctx_p  on KVCL_OK: the context, to be freed by kvcl_finalize().
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (bad params or a bad KVCL_* variable, named), KVCL_ERR_TIMED_OUT (a member
- *         did not come), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer speaks another wire
+ *         did not join), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer uses another wire
  *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE, KVCL_ERR_UNSUPPORTED (in the child of a process that
  *         has a context).
  */
@@ -106,18 +106,18 @@ KVCL_API kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_
  * With a progress thread it is readable when a request can be collected that could not when it was last read (8 bytes,
  * as eventfd(2)) or armed.
  *
- * With KVCL_INIT_NO_THREAD it is readable when there is something to do: a peer's message or question, a completion, a
- * deadline, what another thread posted. It is never read. The program sleeps on it only after kvcl_context_arm() has
- * returned KVCL_OK:
+ * With KVCL_INIT_NO_THREAD it is readable when there is work: a message of a peer, a completion, a deadline, or an
+ * operation that another thread posted. Never read from it. Sleep on it only after kvcl_context_arm() has returned
+ * KVCL_OK:
  *
  *     for (;;) {
  *         while (kvcl_context_arm(ctx) == KVCL_INPROGRESS) {
- *             kvcl_req_test() what was posted; post more
+ *             kvcl_req_test() the posted requests; post more
  *         }
  *         poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
  *     }
  *
- * So a rank without a thread serves its peers, and its own operations go on, for as long as it does this.
+ * So a rank without a thread serves its peers, and its own operations progress, as long as it runs this loop.
  */
 KVCL_API kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
 

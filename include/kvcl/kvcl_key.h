@@ -1,7 +1,7 @@
 /*
  * Keys: 32 bytes that name the content of a KV block.
  *
- * Owns: kvcl_key_t and the one place that says how keys are computed. A chained key covers the
+ * Owns: kvcl_key_t and the definition of how keys are computed. A chained key covers the
  * tenant's salt, the model, and every token from the first of the prompt to the last of its block:
  * equal key means equal prefix. Pure functions of their arguments: any thread, any callback, no
  * lock, no state. The formulas fix the byte order, so all machines compute the same keys.
@@ -14,7 +14,7 @@
  *   bytes' key = SHA-256("kvcl-key-bytes01" || u64 salt length || salt || bytes), or 32 bytes as they are
  * So bytes 0-1 of a key, its *tag*, are those of its ancestor at the last multiple of 16 blocks:
  * blocks 0..15 of a chain share the tag of block 0, 16..31 that of block 16. The directory places
- * keys by tag, so a prefix of n blocks asks n/16 homes.
+ * keys by tag, so a prefix of n blocks queries n/16 homes.
  */
 #ifndef KVCL_KEY_H
 #define KVCL_KEY_H
@@ -27,13 +27,13 @@
 
 KVCL_BEGIN_DECLS
 
-/* Fixed for ever: 32 bytes, which travel and lie in files as they are. */
+/* Fixed for ever: 32 bytes, sent between ranks and stored in files unchanged. */
 typedef struct kvcl_key {
     uint8_t bytes[32];
 } kvcl_key_t;
 
 #define KVCL_KEY_TAG_BLOCKS 16u /* blocks of a chain that share one tag */
-#define KVCL_KEY_HEX_SIZE   65u /* what kvcl_key_format writes, with its NUL */
+#define KVCL_KEY_HEX_SIZE   65u /* bytes that kvcl_key_format writes, including the NUL */
 
 /**
  * The root of all chains of one tenant on one model. @a salt: any bytes that keep tenants apart, a

@@ -1,5 +1,5 @@
 /*
- * Layouts and selections: where the bytes of a paged KV cache lie, and which of them are meant.
+ * Layouts and selections: the positions of the bytes of a paged KV cache, and subsets of them.
  *
  * Owns: kvcl_layout_t, what MPI calls a derived datatype, for block tables; kvcl_sel_t, a list of
  * blocks with a range of layers and heads. Both are plain values of the caller: nothing here
@@ -15,7 +15,7 @@
  * plane (KVCL_LAYOUT_PER_PLANE). Head vectors of head_dim elements are always contiguous.
  *
  * Canonical order: the bytes of a selection, taken block by block in list order, in a block by
- * layer, plane, token, head, dim. It is what travels, what is stored and what checksums cover, and
+ * layer, plane, token, head, dim. Bytes are sent, stored and checksummed in this order, and
  * it does not depend on strides: two caches of equal logical shape exchange blocks whatever their
  * layouts in memory.
  *
@@ -75,10 +75,10 @@ typedef struct kvcl_layout {
     size_t size;           /* sizeof(kvcl_layout_t); later versions append */
     uint64_t flags;        /* KVCL_LAYOUT_*; unknown bits are an error */
     uint32_t layers;       /* 1..KVCL_LAYOUT_MAX_LAYERS */
-    uint32_t kv;           /* planes: 2 (K and V; also what 0 means) or 1 (joined, or latent) */
+    uint32_t kv;           /* planes: 2 (K and V; 0 means 2) or 1 (joined, or latent) */
     uint64_t blocks;       /* 1..KVCL_LAYOUT_MAX_BLOCKS */
     uint32_t tokens;       /* of one block */
-    uint32_t heads;        /* that lie here: KV heads of this rank */
+    uint32_t heads;        /* KV heads of this rank */
     uint32_t head_dim;     /* elements of one head vector */
     uint32_t elem_bytes;   /* 2 for bf16, 1 for fp8 */
     uint32_t order;        /* KVCL_ORDER_*: of the default strides only */
@@ -118,8 +118,8 @@ static inline kvcl_layout_t kvcl_layout_hnd(uint32_t layers, uint64_t blocks, ui
     return layout;
 }
 
-/** n_blocks opaque blocks of block_bytes (at most 4 GiB - 1) each, one behind the other. An opaque
- * block is compatible with any block of as many bytes, whose canonical bytes it then holds. */
+/** n_blocks contiguous opaque blocks of block_bytes (at most 4 GiB - 1) each. An opaque block is
+ * compatible with any block of the same number of bytes, whose canonical bytes it then holds. */
 static inline kvcl_layout_t kvcl_layout_opaque(uint64_t n_blocks, uint32_t block_bytes)
 {
     kvcl_layout_t layout = kvcl_layout_nhd(1, n_blocks, 1, 1, block_bytes, 1);
@@ -171,14 +171,14 @@ typedef struct kvcl_range {
 } kvcl_range_t;
 
 /**
- * Which bytes of a cache: these blocks, in this order, and of each these layers and heads. Zero
- * ranges mean all. blocks stays the caller's; calls that post an operation copy it, so it may go
- * when they return. An id may appear twice where bytes are read; where they are
- * written the result is then undefined. n_blocks of 0 selects nothing and is no error.
+ * A selection of bytes of a cache: these blocks, in this order, and these layers and heads of each
+ * block. Zero ranges mean all. The caller owns blocks; calls that post an operation copy it, so it
+ * may be freed when they return. An id may appear twice where bytes are read; where they are
+ * written the result is then undefined. n_blocks of 0 selects nothing and is not an error.
  *
  * tokens counts along the list: with layout.tokens of T, token t is token t % T of block
  * blocks[t / T]. So {0, 112} of two blocks of 64 tokens is the first of them and 48 tokens of the
- * other, what seven blocks of 16 fill. What of a block is outside of the range is neither read nor
+ * other, which equals seven blocks of 16. Bytes of a block outside the range are neither read nor
  * written. Collectives and the store take whole blocks only, and refuse a range of tokens; so does
  * a transfer between opaque blocks and others.
  *
@@ -211,7 +211,7 @@ static inline kvcl_sel_t kvcl_sel_of(const uint32_t *blocks, size_t n_blocks)
 KVCL_API kvcl_status_t kvcl_layout_block_bytes(const kvcl_layout_t *layout, size_t *bytes_p) KVCL_MUST_CHECK;
 
 /**
- * How many base pointers the layout has, and the bytes that must lie behind each of them (the same
+ * The number of base pointers of the layout, and the bytes that each of them must provide (the same
  * for all), up to the last byte of the last block. Either pointer may be NULL.
  * @return as kvcl_layout_block_bytes.
  */
@@ -227,8 +227,8 @@ KVCL_API kvcl_status_t kvcl_layout_extent(const kvcl_layout_t *layout, size_t *n
 KVCL_API kvcl_status_t kvcl_layout_describe(const kvcl_layout_t *layout, char *buf, size_t cap) KVCL_MUST_CHECK;
 
 /**
- * The same 32 bytes for layouts that put every byte at the same place, whichever fields said so
- * (defaults or equal explicit strides), and on every machine; others differ.
+ * 32 bytes that are equal for layouts with every byte at the same place, whether by defaults or by
+ * equal explicit strides, and on every machine; other layouts differ.
  * Formula: SHA-256 of the packed form that peers exchange.
  */
 KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout, uint8_t hash[32]) KVCL_MUST_CHECK;

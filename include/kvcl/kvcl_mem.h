@@ -9,14 +9,14 @@
 
 KVCL_BEGIN_DECLS
 
-typedef struct kvcl_mem  *kvcl_mem_h;  /* mine */
+typedef struct kvcl_mem  *kvcl_mem_h;  /* local */
 typedef struct kvcl_rmem *kvcl_rmem_h; /* a peer's, imported */
 
-/* What memory is: device memory is copied by its driver, never touched by the processor. */
+/* The kind of memory: device memory is copied by its driver, never touched by the CPU. */
 typedef enum kvcl_mem_kind {
     KVCL_MEM_HOST = 0,
     KVCL_MEM_CUDA = 1, /* memory of one CUDA device (cudaMalloc, a pool's, a framework's tensor) */
-    KVCL_MEM_AUTO = 2  /* the CUDA driver is asked, if this process has loaded it; else host memory */
+    KVCL_MEM_AUTO = 2  /* detected by the CUDA driver, if this process has loaded it; otherwise host memory */
 } kvcl_mem_kind_t;
 
 typedef enum kvcl_rights {
@@ -26,8 +26,8 @@ typedef enum kvcl_rights {
 } kvcl_rights_t;
 
 enum {
-    KVCL_MEM_HUGE = 1u << 0, /* ask for huge pages, as from 4 MiB on without it too; a hint */
-    KVCL_MEM_NUMA = 1u << 1  /* on numa_node while it has room, whatever KVCL_NUMA says; a hint */
+    KVCL_MEM_HUGE = 1u << 0, /* request huge pages, as always from 4 MiB on; a hint */
+    KVCL_MEM_NUMA = 1u << 1  /* on numa_node while it has room; overrides KVCL_NUMA; a hint */
 };
 
 typedef struct kvcl_mem_params {
@@ -39,7 +39,7 @@ typedef struct kvcl_mem_params {
 
 /**
  * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file, device memory); it must outlive the handle. Peers
- * on this host reach it through this rank's CPU; kvcl_mem_alloc() gives memory that they map. Device memory holds no
+ * on this host reach it through this rank's CPU; they map memory of kvcl_mem_alloc(). Device memory holds no
  * signals (kvcl_signal_wait).
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around, not memory of that kind), KVCL_ERR_NO_MEMORY,
  *         KVCL_ERR_UNSUPPORTED (KVCL_MEM_CUDA: not built in, or no driver or device here), KVCL_ERR_IO (the driver).
@@ -48,7 +48,7 @@ KVCL_API kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t 
                                          const kvcl_mem_params_t *params, kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
 
 /** Memory from the library, zeroed, mapped by peers on this host, registered with the network. Page aligned. From 4 MiB
- * on it lies on the NUMA nodes that KVCL_NUMA says. */
+ * on KVCL_NUMA determines its NUMA nodes. */
 KVCL_API kvcl_status_t kvcl_mem_alloc(kvcl_context_h ctx, size_t len, const kvcl_mem_params_t *params,
                                       kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
 
@@ -58,10 +58,10 @@ KVCL_API kvcl_status_t kvcl_mem_file(kvcl_context_h ctx, const char *path, uint6
 
 KVCL_API void  *kvcl_mem_addr(kvcl_mem_h mem);
 KVCL_API size_t kvcl_mem_len(kvcl_mem_h mem);
-/** Never KVCL_MEM_AUTO: what it was found to be. */
+/** The kind, as detected; never KVCL_MEM_AUTO. */
 KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 
-/** Revokes, then unregisters; frees what kvcl_mem_alloc or kvcl_mem_file took. NULL is allowed. */
+/** Revokes, then unregisters; frees memory of kvcl_mem_alloc and kvcl_mem_file. NULL is allowed. */
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 
 /**

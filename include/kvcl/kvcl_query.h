@@ -1,5 +1,5 @@
 /*
- * What this library is, how it is set, what it sees: the facts behind kvcl_info.
+ * Queries about the library: its build, its settings, the machine. kvcl_info prints the results.
  */
 #ifndef KVCL_QUERY_H
 #define KVCL_QUERY_H
@@ -33,7 +33,7 @@ KVCL_API kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg) KVCL
 /** One line per collective algorithm and the selection table, as text. len_p as in kvcl_context_address. */
 KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
-/** The machine as the library sees it (NUMA nodes, cores, GPUs, NICs), as text. */
+/** The machine as the library detects it (NUMA nodes, cores, GPUs, NICs), as text. */
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
@@ -50,7 +50,7 @@ typedef struct kvcl_context_stats {
     uint64_t ops;             /* operations completed */
     uint64_t strangers;       /* messages dropped because their sender has not proven the job secret */
     uint64_t malformed;       /* messages dropped because their bytes make no sense */
-    uint64_t late;            /* frames dropped because their operation had ended: the fence at work */
+    uint64_t late;            /* frames dropped because their operation had ended (the fence) */
 } kvcl_context_stats_t;
 #define KVCL_CONTEXT_STATS_INIT {sizeof(kvcl_context_stats_t), 0, 0, 0, 0, 0, 0, 0}
 
@@ -76,10 +76,10 @@ typedef struct kvcl_latency_info {
 typedef void (*kvcl_latency_cb_t)(void *arg, const kvcl_latency_info_t *info);
 
 /**
- * How long this context's calls have taken since kvcl_init, from the call to the completion of what it posted. Only
+ * Latencies of this context's calls since kvcl_init, from the call to the completion of its operation. Only
  * calls that ended with KVCL_OK count, and none that waited for a CUDA stream, or moved values. Calls that end inside
  * the posting call, as those on mapped memory do, are sampled: one in 61 is timed and counts for 61. cb is called once
- * for each op and path that has counted a call; the structure and what it points at live during the callback. Any
+ * for each op and path with at least one counted call; the structure and its pointers live during the callback. Any
  * thread; takes no lock, so numbers may grow while it reads.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (ctx or cb is NULL).
  */

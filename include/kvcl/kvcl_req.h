@@ -22,21 +22,21 @@ KVCL_BEGIN_DECLS
 
 typedef struct kvcl_req *kvcl_req_h;
 
-/* status is final. The request handle is valid inside the callback; when no thread collects it, it may be there. */
+/* status is final. The request handle is valid inside the callback, which may collect it if no thread does. */
 typedef void (*kvcl_req_cb_t)(void *arg, kvcl_status_t status);
 
 /**
  * @return KVCL_INPROGRESS, also while another thread is in the request's callback; or the final status: its callback
- *         has returned, and the request is freed. Moves the context a little when it has not completed. Costs well
- *         under a microsecond, and what the callback costs if this thread runs it.
+ *         has returned, and the request is freed. Progresses the context if it has not completed. Costs well under a
+ *         microsecond, plus the time of the callback if this thread runs it.
  */
 KVCL_API kvcl_status_t kvcl_req_test(kvcl_req_h req) KVCL_MUST_CHECK;
 
 /**
  * Wait at most timeout_ns (kvcl_context.h) for completion; sleeps after a bounded spin. Blocks.
- * @return the final status (the request is freed), or KVCL_ERR_WAIT_TIMEOUT: the operation goes on, and the handle
- *         stays valid. Note the difference: KVCL_ERR_TIMED_OUT is final, the operation's own deadline passed and it is
- *         fenced. KVCL_ERR_BUSY: this thread is in the callback of that request.
+ * @return the final status (the request is freed), or KVCL_ERR_WAIT_TIMEOUT: the operation continues, and the handle
+ *         stays valid. In contrast KVCL_ERR_TIMED_OUT is final: the operation's own deadline passed and it is fenced.
+ *         KVCL_ERR_BUSY: this thread is in the callback of that request.
  */
 KVCL_API kvcl_status_t kvcl_req_wait(kvcl_req_h req, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
@@ -65,18 +65,18 @@ KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t ti
  * microseconds); the receiver is then notified at once. Without a progress thread it is notified when the context is
  * progressed next. Does not collect the request, which must not be collected before the call; another thread may
  * collect a request that this mark completes.
- * @return KVCL_OK (also when it has completed well); the request's error, if it failed; KVCL_ERR_OUT_OF_RANGE;
- *         KVCL_ERR_INVALID_PARAM: no layer-wise send.
+ * @return KVCL_OK (also after successful completion); the request's error, if it failed; KVCL_ERR_OUT_OF_RANGE;
+ *         KVCL_ERR_INVALID_PARAM: not a layer-wise send.
  */
 KVCL_API kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
 
 /**
- * Of a recv: has this layer come? layer: as the receiving cache counts, within the selection. If the send was not
- * layer-wise, or the request is of another kind, all layers come when the request completes. Any thread; several may
- * ask for different layers of one request. Never collects it: kvcl_req_test or kvcl_req_wait must do that, and not
+ * Whether a layer of a recv has arrived. layer: as the receiving cache counts, within the selection. If the send was
+ * not layer-wise, or the request is of another kind, all layers arrive when the request completes. Any thread; several
+ * may query different layers of one request. Never collects it: kvcl_req_test or kvcl_req_wait must do that, and not
  * before these calls have returned.
- * @return KVCL_OK: its bytes are all here, and stay whatever becomes of the rest. KVCL_INPROGRESS: not yet; the context
- *         was moved a little. How the request failed, if it has. KVCL_ERR_OUT_OF_RANGE: not a selected layer.
+ * @return KVCL_OK: all its bytes have arrived, and stay even if the request fails later. KVCL_INPROGRESS: not yet; the
+ *         context was progressed. The request's error, if it failed. KVCL_ERR_OUT_OF_RANGE: not a selected layer.
  */
 KVCL_API kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
 
@@ -84,8 +84,8 @@ KVCL_API kvcl_status_t kvcl_req_layer_test(kvcl_req_h req, uint32_t layer) KVCL_
 KVCL_API kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
- * Why it failed: the operation, the rank, the cache and blocks or the key, sizes on both sides or the deadline, and
- * what to do. "" while it is in progress, and where it ended well. Owned by the request: valid until it is collected.
+ * The reason of its failure: the operation, the rank, the cache and blocks or the key, both sizes or the deadline, and
+ * what to do. "" while it is in progress, and after success. Owned by the request: valid until it is collected.
  * The call that collects a failed request (test, wait, wait_any, wait_all: the first failed one's) leaves the same
  * sentence in kvcl_last_error() of its thread, and so does the library before it runs a failed request's callback. Any
  * thread.
@@ -93,8 +93,8 @@ KVCL_API kvcl_status_t kvcl_req_layer_wait(kvcl_req_h req, uint32_t layer, uint6
 KVCL_API const char *kvcl_req_error(kvcl_req_h req);
 
 /**
- * Ask the operation to stop. Completion still comes, usually with KVCL_ERR_CANCELED, and must still be collected.
- * When it has come the operation is fenced: no late byte lands in its buffers.
+ * Request the operation to stop. It still completes, usually with KVCL_ERR_CANCELED, and must still be collected. After
+ * completion the operation is fenced: no late byte lands in its buffers.
  */
 KVCL_API void kvcl_req_cancel(kvcl_req_h req);
 

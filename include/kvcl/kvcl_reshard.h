@@ -68,12 +68,12 @@ typedef struct kvcl_reshard_step {
 /* The most steps that the plan of one rank can have: as many as the *other* group has ranks. The arguments are tp and
  * pp of the source for kvcl_reshard_plan, of the destination for kvcl_reshard_plan_source:
  *   kvcl_reshard_step_t steps[KVCL_RESHARD_STEPS_MAX(4, 1)];
- * A smaller array is no fault: the call says KVCL_ERR_TRUNCATED and how many steps there are. */
+ * With a smaller array the call returns KVCL_ERR_TRUNCATED and the number of steps. */
 #define KVCL_RESHARD_STEPS_MAX(_tp, _pp) ((size_t)(_tp) * (((_pp) == 0) ? 1u : (size_t)(_pp)))
 
 /**
- * The heads and layers that the rank @a index of a group has in its cache: what its layout's heads and layers must be
- * (end - first), and which of the model's they are. @a layers: of the model, @a heads: KV heads of the model.
+ * The heads and layers that the rank @a index of a group has in its cache: the counts of its layout's heads and layers
+ * (end - first), and their indices in the model. @a layers: of the model, @a heads: KV heads of the model.
  * @param [out] layers_p, heads_p   either may be NULL.
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM: a count is 0 or beyond its limit, the ranks can hold no equal share of the
  *         heads, stage_layers do not sum up to the layers; KVCL_ERR_OUT_OF_RANGE: no such rank in the group.
@@ -83,13 +83,13 @@ KVCL_API kvcl_status_t kvcl_reshard_share(const kvcl_reshard_group_t *group, uin
     KVCL_MUST_CHECK;
 
 /**
- * The steps by which the destination rank @a index gets all it holds, by source stage and head. It then posts for each
+ * The steps that fetch all heads and layers of destination rank @a index, by source stage and head. For each it posts
  *   kvcl_get(comm, rank of step.source, cache, &remote, &local, ...)
  * with remote.heads = step.source_heads, local.heads = step.destination_heads, layers alike.
  * @param [in] stride   sizeof(kvcl_reshard_step_t).
  * @param [out] steps   room for cap; NULL is allowed with cap 0, to learn the number.
- * @param [out] n_p     how many there are, also with KVCL_ERR_TRUNCATED.
- * @return KVCL_OK; KVCL_ERR_TRUNCATED: more than cap, *n_p says how many and nothing else was written; otherwise as
+ * @param [out] n_p     the number of steps, also with KVCL_ERR_TRUNCATED.
+ * @return KVCL_OK; KVCL_ERR_TRUNCATED: more than cap, only *n_p was written; otherwise as
  *         kvcl_reshard_share.
  */
 KVCL_API kvcl_status_t kvcl_reshard_plan(const kvcl_reshard_params_t *params, uint32_t index,

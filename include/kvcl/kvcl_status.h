@@ -22,7 +22,7 @@
 /* A function that the shared library exports (all others are hidden). */
 #define KVCL_API __attribute__((visibility("default")))
 
-/* The caller must look at the result. */
+/* The caller must check the result. */
 #define KVCL_MUST_CHECK __attribute__((warn_unused_result))
 
 KVCL_BEGIN_DECLS
@@ -73,8 +73,8 @@ KVCL_API const char *kvcl_status_name(kvcl_status_t status);
 KVCL_API const char *kvcl_status_text(kvcl_status_t status);
 
 /**
- * The sentence that goes with the last failing call made by this thread: which rank, which
- * variable, which file. Never NULL; "" when no call of this thread failed yet. A successful call
+ * The sentence of the last failed call of this thread: which rank, which
+ * variable, which file. Never NULL; "" if no call of this thread has failed yet. A successful call
  * does not clear it. Owned by the library, valid until this thread's next failing call.
  */
 KVCL_API const char *kvcl_last_error(void);

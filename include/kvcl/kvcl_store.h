@@ -1,7 +1,7 @@
 /*
- * The store: a block directory spread over the ranks of a comm, with no master, and the blocks it points at.
+ * The store: a block directory over the ranks of a comm, without a master, and the blocks that it lists.
  *
- * A key names a block's content; blocks are immutable while published. The directory says which ranks hold a key; a
+ * A key names a block's content; blocks are immutable while published. The directory lists the ranks that hold a key; a
  * get fetches the bytes one-sided from a holder, then checks the block's generation and checksum: a block that was
  * reused meanwhile reads as absent, never as another block's bytes.
  *
@@ -27,7 +27,7 @@ enum { KVCL_STORE_SIZES_MAX = 8 }; /* sizes of blocks in one pool */
 
 /* Of a second tier. */
 enum {
-    KVCL_STORE_NVME_NONE = 0, /* there is none */
+    KVCL_STORE_NVME_NONE = 0, /* no second tier */
     KVCL_STORE_NVME_ON   = 1,
     KVCL_STORE_NVME_OFF  = 2  /* its disk has failed or is full: it takes no more blocks */
 };
@@ -37,7 +37,7 @@ typedef struct kvcl_store_params {
     uint64_t     flags;       /* KVCL_STORE_* */
     uint64_t     dir_entries; /* room in this rank's part of the directory, in locations (64 bytes each; plan for
                                * four thirds of what is to be listed); 0: 1 Mi */
-    kvcl_cache_h cache;       /* the cache whose blocks the store hands out and evicts; NULL: none */
+    kvcl_cache_h cache;       /* the cache whose blocks the store allocates and evicts; NULL: none */
     uint64_t     dram_bytes;  /* size of a pool for kvcl_store_put; 0: none */
     uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes, or else block_sizes */
     uint64_t     replicas;    /* copies that kvcl_store_put makes of a block, at most 4; 0: 1. The ranks use the largest
@@ -65,7 +65,7 @@ typedef struct kvcl_store_params {
  * the place of the reserved ones, from the first on. */
 typedef struct kvcl_store_size_stats {
     uint64_t block_bytes;
-    uint64_t blocks;    /* that there is room for now */
+    uint64_t blocks;    /* that the pool has room for now */
     uint64_t free;      /* of those, without evicting */
     uint64_t published;
     uint64_t pinned;    /* that cannot be evicted now */
@@ -81,29 +81,29 @@ typedef struct kvcl_store_stats {
     uint64_t blocks;     /* published by this rank now */
     uint64_t published;  /* ever */
     uint64_t evicted;    /* blocks the store took back to reuse them */
-    uint64_t gets;       /* blocks asked for */
+    uint64_t gets;       /* requested blocks */
     uint64_t hits;       /* blocks got */
-    uint64_t stale;      /* copies refused because their generation had moved on */
+    uint64_t stale;      /* copies refused because their generation had changed */
     uint64_t corrupt;    /* copies refused by checksum; a holder drops a copy that is corrupt in its memory */
     uint64_t entries;    /* locations in this rank's part of the directory */
     uint64_t lookups;    /* keys looked up by this rank */
-    uint64_t hits_cache; /* of hits: out of caches that were published where they lie, ... */
+    uint64_t hits_cache; /* hits from caches whose blocks were published in place, ... */
     uint64_t hits_dram;  /* out of pools */
     uint64_t hits_nvme;  /* from second tiers, of this rank and of others */
     uint64_t demoted;    /* blocks written into this rank's second tier */
-    uint64_t promoted;   /* copied from there into this rank's pool, since they were requested again */
+    uint64_t promoted;   /* copied from the tier into this rank's pool when requested again */
     uint64_t dropped;    /* evicted from this rank's pool and not in the tier: the disk was too slow, the tier is off,
                             or holds the key in another size */
     uint64_t nvme_blocks; /* in this rank's second tier now */
     uint64_t nvme_bytes;
-    uint64_t nvme_bad;   /* read from there with other bytes than were written; each was a miss */
+    uint64_t nvme_bad;   /* read from the tier with other bytes than written; each was a miss */
     uint64_t nvme_state; /* KVCL_STORE_NVME_* */
     uint64_t block_bytes; /* of a pool block, the first size's; 0: no pool */
     uint64_t pool_blocks;    /* that there is room for, of all sizes together; so are the next two, and pinned */
     uint64_t pool_free;      /* free without evicting */
     uint64_t pool_published; /* of the pool's; the rest is free or being filled */
     uint64_t pinned;      /* pool blocks that cannot be evicted now */
-    uint64_t copied;      /* copies of others' blocks made here */
+    uint64_t copied;      /* copies of other ranks' blocks made by this rank */
     uint64_t moved;       /* blocks that another rank has taken over */
     uint64_t events;      /* number of the newest event (kvcl_store_events.h) */
     uint64_t draining;    /* 1: kvcl_store_drain was called */
@@ -111,7 +111,7 @@ typedef struct kvcl_store_stats {
     uint64_t bytes_out;   /* sent, written or served */
     uint64_t hits_local;  /* of hits_cache and hits_dram: out of this rank's own memory */
     uint64_t pool_bytes;
-    uint64_t pool_free_bytes; /* of free blocks, and of parts that no size has yet */
+    uint64_t pool_free_bytes; /* of free blocks, and of parts that no size owns yet */
     uint64_t pool_taken;  /* parts of the pool that one size took over from another */
     uint64_t n_sizes;     /* of the pool's blocks */
     kvcl_store_size_stats_t sizes[KVCL_STORE_SIZES_MAX]; /* each; the first is block_bytes' above */
@@ -125,9 +125,9 @@ typedef struct kvcl_store_stats {
 KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
     KVCL_MUST_CHECK;
 
-/** Withdraws this rank's blocks; the others go on, without what this rank homed. With a second tier the pool is written
- * into it first, for at most 10 s. NULL is allowed. Blocks. Threads that wait for events, or in a put for room, are
- * woken, and their calls end; no call may begin after this one. */
+/** Withdraws this rank's blocks; other ranks continue without this rank's part of the directory. With a second tier it
+ * first writes the pool into it, for at most 10 s. NULL is allowed. Blocks. Threads that wait for events, or in a put
+ * for room, are woken, and their calls end; no call may begin after this one. */
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
 /*
@@ -150,7 +150,7 @@ KVCL_API kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_
 
 /**
  * Collective over comm (NULL: the store's): each rank gives its own keys, for example those of its tensor-parallel
- * slice, and all get the least of what kvcl_store_match says to each: the leading run that all ranks have. It is a
+ * slice, and all get the least of the results of kvcl_store_match: the leading run that all ranks have. It is a
  * collective of comm as any other, in the same order on all ranks. params: timeout_ns, for each of the two steps.
  * Blocks. It has no posting form: the collective begins when the rank's own match has ended, so its place in the order
  * of collectives would differ between ranks. Where a rank must not wait: kvcl_store_match_post, then kvcl_allgather.
@@ -159,7 +159,7 @@ KVCL_API kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_
 KVCL_API kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
                                             size_t *hit_p, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 
-/** present[i] = 1 if the store has key i, else 0. One round of queries for any n. */
+/** present[i] = 1 if the store has key i, otherwise 0. One round of queries for any n. */
 KVCL_API kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                          const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
@@ -186,10 +186,10 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
  *
  * Completes when the directory lists all copies; params->copies receives the number of copies of each block. Where keys
- * have two homes (replicas of 2 or more) one home is enough: a silent home is notified when it replies again. A block of
- * two copies is found after any one rank has failed, if both homes replied. If one was silent and the other fails before
- * the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With fewer than
- * R ranks there are as many copies as ranks, and the put is KVCL_OK.
+ * have two homes (replicas of 2 or more) one home suffices: a silent home is notified when it replies again. A block of
+ * two copies is found after any one rank has failed, if both homes replied. If one was silent and the other one fails
+ * before the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With
+ * fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK.
  *
  * When the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
  * with KVCL_PUT_WAIT it blocks until there is room or the deadline has passed.
@@ -202,12 +202,12 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
     KVCL_MUST_CHECK;
 
 /*
- * Puts into other ranks' pools. A rank whose store was opened without a pool for blocks of this size, as a worker
- * beside kvcl_serve, puts into the pools of ranks that have one: the first copy on its own host if a rank there has one, the
- * others on other hosts, R in all. With KVCL_PUT_TO the first copy goes to rank to_rank, for which no other rank stands
- * in. The ranks fetch the blocks from the caller's cache: ids must be unpublished blocks, each once, whose bytes must
- * not change until the request has completed. The call never waits; with KVCL_PUT_WAIT the request does, for room. What
- * other pools hold already, in R copies, is a no-op. An upsert takes no room first: where it fails the keys are absent.
+ * Puts into other ranks' pools. A rank whose store was opened without a pool for blocks of this size, such as a worker
+ * next to kvcl_serve, puts into the pools of ranks that have one: the first copy on its own host if a rank of that host
+ * has a pool, the others on other hosts, R in all. With KVCL_PUT_TO the first copy goes to rank to_rank and no other.
+ * The ranks fetch the blocks from the caller's cache: ids must be unpublished blocks, each once, whose bytes must not
+ * change until the request has completed. The call never waits; with KVCL_PUT_WAIT the request waits for room. A key
+ * that other pools hold in R copies is a no-op. An upsert takes no room first: where it fails the keys are absent.
  * @return KVCL_ERR_UNSUPPORTED: no rank, or not to_rank, has a pool with blocks of this size; KVCL_ERR_UNKNOWN_RANK;
  *         KVCL_ERR_BUSY: a block is published, or in another put.
  */

@@ -33,8 +33,8 @@ typedef struct kvcl_extent {
     size_t bytes;
 } kvcl_extent_t;
 
-/* A value: its extents in order, one behind the other. Fixed for ever: what else a call may say of each value comes in
- * arrays of its own, as status does. */
+/* A value: its extents, concatenated in order. Fixed for ever: further data for each value is passed in
+ * separate arrays, as status is. */
 typedef struct kvcl_value {
     const kvcl_extent_t *extents;
     size_t              n_extents;
@@ -50,7 +50,7 @@ typedef struct kvcl_value {
  * A rank without a pool puts values into other ranks' pools, as kvcl_store_put does blocks; the call then blocks
  * until they are there, and copies is 1 for a value that was there before.
  *
- * Completes when the directory has all copies of all of it. copies: how many there are of each value.
+ * Completes when the directory lists all copies of all blocks. copies: the number of copies of each value.
  * @return KVCL_OK; KVCL_ERR_NO_SPACE (there is no room: nothing of any of the values is kept), KVCL_ERR_TIMED_OUT,
  *         KVCL_ERR_INVALID_PARAM (too many parts; an extent is NULL), KVCL_ERR_UNSUPPORTED (no pool anywhere; B is
  *         below the 96 bytes of a head, and a value has not B bytes). Later: as kvcl_store_put.
@@ -60,18 +60,18 @@ KVCL_API kvcl_status_t kvcl_store_put_values(kvcl_store_h store, const kvcl_key_
                                              kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * Put in place of whatever the keys name, blocks or values, as kvcl_store_upsert does: in between the keys are absent,
- * and never is there a mixture. The parts of what was there are removed. Blocks.
+ * Replace the blocks or values of the keys, as kvcl_store_upsert does: in between the keys are absent,
+ * never a mixture. The parts of the old values are removed. Blocks.
  */
 KVCL_API kvcl_status_t kvcl_store_upsert_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                                 const kvcl_value_t *values, const kvcl_xfer_params_t *params,
                                                 kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * Get n values into memory whose extents say how long each must be: one of another length is KVCL_ERR_NOT_FOUND, as is
- * one that lacks a part. status (may be NULL): one entry a value, as kvcl_store_get; params->status the same. The
- * request is KVCL_OK if all came, else the first value's error. A value that did not come has undefined bytes. The
- * memory must stay until the request has completed; the arrays may go when the call returns.
+ * Get n values into memory whose extents give the length of each: a value of another length is KVCL_ERR_NOT_FOUND, and
+ * so is one that lacks a part. status (may be NULL): one entry a value, as for kvcl_store_get; params->status is the
+ * same. The request is KVCL_OK if all arrived, otherwise the first value's error. The bytes of a failed value are
+ * undefined. Keep the memory until the request has completed; the arrays may be freed when the call returns.
  */
 KVCL_API kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                              const kvcl_value_t *values, kvcl_status_t *status,
@@ -90,8 +90,8 @@ KVCL_API kvcl_status_t kvcl_store_get_value(kvcl_store_h store, const kvcl_key_t
 
 /**
  * The lengths of n values. bytes[i] is 0 where status[i] (may be NULL) is not KVCL_OK. A key of a block that was put or
- * published by kvcl_store.h is a value of B bytes. The call does not look whether all parts of a value exist.
- * @return KVCL_OK if all values exist, else the first one's error (KVCL_ERR_NOT_FOUND, ...).
+ * published by kvcl_store.h is a value of B bytes. The call does not check that all parts of a value exist.
+ * @return KVCL_OK if all values exist, otherwise the error of the first missing one (KVCL_ERR_NOT_FOUND, ...).
  */
 KVCL_API kvcl_status_t kvcl_store_value_sizes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t *bytes,
                                               kvcl_status_t *status, const kvcl_xfer_params_t *params)
@@ -102,15 +102,15 @@ KVCL_API kvcl_status_t kvcl_store_value_sizes_post(kvcl_store_h store, const kvc
     KVCL_MUST_CHECK;
 
 /**
- * The key under which a value's head lies if it has not B bytes: a pure function. kvcl_store_exists, match, pin and
- * events know values by it.
+ * The key of a value's head, for a value whose length is not B: a pure function. kvcl_store_exists, match, pin and
+ * events identify values by it.
  */
 KVCL_API void kvcl_store_value_key(const kvcl_key_t *key, kvcl_key_t *head_p);
 
 /**
  * The keys of all blocks of a value (or the key of a plain block): pass them to kvcl_store_pin, unpin, copy and exists
- * to mean all of it. The head, or the block, comes first. *n_p: how many blocks the value has; at most cap keys are
- * written.
+ * to apply them to the whole value. The head, or the block, is first. *n_p: the value's number of blocks; at most cap
+ * keys are written.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE (more than cap), KVCL_ERR_NOT_FOUND, ...
  */
 KVCL_API kvcl_status_t kvcl_store_value_keys(kvcl_store_h store, const kvcl_key_t *key, kvcl_key_t *keys, size_t cap,

@@ -1,9 +1,9 @@
 /*
  * Point to point: two-sided send and recv matched by (rank, tag), one-sided put and get, of block lists and of plain
- * bytes. What is moved is the selection's canonical byte stream (kvcl_layout.h), so the two sides may differ in
- * strides, base pointers, block ids, and in the size of blocks if one divides the other, not in what a token is. So
- * heads go from ranks of one tensor-parallel size to ranks of another (kvcl_reshard.h), and the cache groups of a
- * hybrid model each by a request of their own, all waited for together.
+ * bytes. A transfer moves the selection's canonical byte stream (kvcl_layout.h), so the two sides may differ in
+ * strides, base pointers, block ids, and in the size of blocks if one divides the other, not in the shape of a token.
+ * So heads can move between ranks of different tensor-parallel sizes (kvcl_reshard.h), and the cache groups of a hybrid
+ * model move by one request each; wait for all of them together.
  */
 #ifndef KVCL_XFER_H
 #define KVCL_XFER_H
@@ -23,15 +23,15 @@ typedef struct kvcl_recv_info {
 #define KVCL_RECV_INFO_INIT {sizeof(kvcl_recv_info_t), 0, 0, 0}
 
 /* kvcl_xfer_params_t.flags */
-#define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer leaves when kvcl_req_layer_ready() says so */
+#define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer is sent after kvcl_req_layer_ready() */
 #define KVCL_BACKGROUND UINT64_C(0x2) /* gets and puts: others go first, at both ends, where they compete for the same
                                          owner or copying thread; KVCL_BACKGROUND_SHARE percent remain for this one */
-#define KVCL_PUT_WAIT   UINT64_C(0x4) /* kvcl_store_put: where the pool has no room, wait for it until the deadline */
+#define KVCL_PUT_WAIT   UINT64_C(0x4) /* kvcl_store_put: if the pool has no room, wait for it until the deadline */
 #define KVCL_PUT_TO     UINT64_C(0x8) /* kvcl_store_put, kvcl_store_upsert: into the pool of rank to_rank */
 
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
-    uint64_t         flags;        /* of those above; the table below says which call takes which, and of the fields */
+    uint64_t         flags;        /* of those above; the table below lists the flags and fields of each call */
     uint64_t         timeout_ns;   /* the operation's deadline from now; 0, KVCL_WAIT_DEFAULT: KVCL_TIMEOUT;
                                     * KVCL_WAIT_FOREVER is refused */
     kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
@@ -39,7 +39,7 @@ typedef struct kvcl_xfer_params {
     kvcl_status_t    *status;      /* gets and puts of blocks, store calls: one entry a block (of the remote list),
                                       written before completion; may be NULL */
     const char       *remote_cache; /* put, get of blocks: name of the peer's cache; NULL: the local cache's name */
-    kvcl_rmem_h      signal_mem;   /* put: after the data is visible there, add signal_add to the 8-byte counter */
+    kvcl_rmem_h      signal_mem;   /* put: once the data is visible to the peer, add signal_add to the 8-byte counter */
     uint64_t         signal_offset; /* at this offset (8-aligned) of this imported memory of the same peer */
     uint64_t         signal_add;
     kvcl_recv_info_t *info;        /* recv: filled before completion; may be NULL */
@@ -54,9 +54,9 @@ typedef struct kvcl_xfer_params {
     {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0}
 
 /*
- * Which call takes what. All take timeout_ns. Calls that give a request take cb and cb_arg as well; kvcl_xfer_prepare
- * and calls that wait for their own end (kvcl_store_match, for example, but not kvcl_store_match_post) do not. signal
- * stands for signal_mem, signal_offset and signal_add. A flag or a field that a call does not take is refused by name
+ * The flags and fields of each call. All take timeout_ns. Calls that return a request take cb and cb_arg too;
+ * kvcl_xfer_prepare and blocking calls (kvcl_store_match, for example, but not kvcl_store_match_post) do not. signal
+ * means signal_mem, signal_offset and signal_add. A flag or a field that a call does not take is refused by name
  * (KVCL_ERR_INVALID_PARAM): leave it 0.
  *
  *   call                      flags            fields
@@ -101,24 +101,24 @@ typedef struct kvcl_xfer_params {
  *   kvcl_store_list           -                -
  *   kvcl_store_events         -                -
  *
- * kvcl_store_put_value and kvcl_store_get_value take what the calls for many values take; a posting form (..._post)
- * takes what the plain one takes, and cb and cb_arg.
+ * kvcl_store_put_value and kvcl_store_get_value take the same as the calls for many values; a posting form (..._post)
+ * takes the same as the plain one, and cb and cb_arg.
  */
 
 /*
  * Device memory and the engine's streams. An engine computes on a CUDA stream of its own, which copies of this library
  * do not wait for by themselves. With params.stream set, the transfer reads and writes no local memory, and announces
- * nothing to its peer, before that stream has done everything that it was given before the posting call: keys and
- * values that are still being computed are complete when they leave, and blocks that a kernel still reads are not
- * overwritten. The call itself waits for nothing; what the stream is given later is not waited for. The other direction
- * needs nothing: when a request is complete its bytes are in place on the device, for any stream.
+ * nothing to its peer, before that stream has finished all work enqueued before the posting call. So keys and values
+ * that are still being computed are complete when they are sent, and blocks that a kernel still reads are not
+ * overwritten. The call itself does not wait, nor does the transfer wait for later work of the stream. The opposite
+ * order needs nothing: when a request is complete its bytes are in place on the device, for any stream.
  *
- * The stream is taken as the posting thread's current CUDA context has it: of cuStreamCreate or cudaStreamCreate, a
+ * The stream is one of the posting thread's current CUDA context: of cuStreamCreate or cudaStreamCreate, a
  * framework's handle of one, or CU_STREAM_LEGACY and CU_STREAM_PER_THREAD (the null stream has no handle of its own).
  * It may be destroyed once the call has returned, as CUDA allows. KVCL_ERR_INVALID_PARAM: it is being captured into a
  * graph. KVCL_ERR_UNSUPPORTED: no driver here. If its device fails, the request ends by its deadline. A request that is
  * canceled, or whose deadline passes, while it waits ends at once. Sends with streams match in the order in which their
- * streams let them go. It orders work on host memory too (a copy from the device to pinned memory that is then put).
+ * streams release them. It orders work on host memory too (a copy from the device to pinned memory that is then put).
  */
 
 /**
