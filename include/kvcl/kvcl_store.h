@@ -115,10 +115,18 @@ typedef struct kvcl_store_stats {
     uint64_t pool_taken;  /* parts of the pool that one size took over from another */
     uint64_t n_sizes;     /* of the pool's blocks */
     kvcl_store_size_stats_t sizes[KVCL_STORE_SIZES_MAX]; /* each; the first is block_bytes' above */
+    /* Latency of this rank's calls that ended well, since kvcl_init, over all paths: the upper edge of the bucket
+     * (kvcl_query_latency) that has the p50, the p99. 0: no such call. */
+    uint64_t get_p50_ns; /* kvcl_store_get */
+    uint64_t get_p99_ns;
+    uint64_t put_p50_ns; /* kvcl_store_put, kvcl_store_upsert */
+    uint64_t put_p99_ns;
+    uint64_t match_p50_ns; /* kvcl_store_match */
+    uint64_t match_p99_ns;
 } kvcl_store_stats_t;
 #define KVCL_STORE_STATS_INIT                                                                                          \
     {sizeof(kvcl_store_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-     0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0, {0}}}}
+     0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0, {0}}}, 0, 0, 0, 0, 0, 0}
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its
  * tier's file, are bad, it fails everywhere. */

@@ -71,8 +71,9 @@ KVCL_API kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant
  * done. made (may be NULL): 1 for each key that the rank now holds and that is listed there. (The directory lists at
  * most four copies of a key: a fifth does not count, and nothing is dropped for it.) The copies belong to no tenant (0)
  * and have no pins. With KVCL_STORE_MOVE every other rank then drops its copy and reports that to its followers
- * (KVCL_STORE_MOVED); no get fails in between. Blocks until timeout_ns have passed at most; it has no posting form,
- * since it works in many steps, each of which depends on the one before.
+ * (KVCL_STORE_MOVED); no get fails in between. Blocks: no step begins after timeout_ns; one that has begun may
+ * take up to KVCL_TIMEOUT for each rank involved. It has no posting form, since each of its many steps depends on the
+ * one before.
  * @return KVCL_OK (the rank has all); KVCL_ERR_NOT_FOUND (a key has no copy); KVCL_ERR_NO_SPACE (a copy found no room);
  *         KVCL_ERR_BUSY (it makes copies for others until the deadline); KVCL_ERR_UNSUPPORTED (it has no pool, or no
  *         blocks of this size); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT.
@@ -81,12 +82,13 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
                                        uint8_t *made, const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
 
 /**
- * Before this rank closes: take no copies of others' blocks any more, and move blocks that are nowhere else to ranks
- * with free room in their pools: the pool's, those that were used first, then those of the second tier. No get fails
- * for it. What found no room stays, to go with the store, or to be found in the tier's file by the next one. *moved_p
- * (may be NULL): blocks moved, on failure too. Blocks until timeout_ns have passed at most. It has no posting form,
- * since it moves batch after batch and reads the second tier's file: call it in a thread of its own where the caller
- * must not wait.
+ * Call it before this rank closes. The rank accepts no more copies of other ranks' blocks, and moves the blocks that no
+ * other rank holds to ranks with free room in their pools: first those of its pool, from the least recently used on,
+ * then those of its second tier. No get fails for it. A block without room elsewhere stays: it is lost with the store,
+ * or the next store finds it in the tier's file. *moved_p (may be NULL): blocks moved, on failure too. Blocks: no batch
+ * begins after timeout_ns; one that has begun may take up to KVCL_TIMEOUT for each rank involved. It has no posting
+ * form, since it moves batch after batch and reads the second tier's file: call it in a thread of its own where the
+ * caller must not wait.
  * @return KVCL_OK (nothing is left that only this rank has); KVCL_ERR_NO_SPACE (the others are full, or there are
  *         none); KVCL_ERR_TIMED_OUT.
  */

@@ -41,3 +41,31 @@ void kvcl_hist_add(kvcl_hist_t *hist, uint64_t ns, unsigned weight)
     atomic_fetch_add_explicit(&hist->counts[kvcl_hist_bucket(ns)], weight, memory_order_relaxed);
     atomic_fetch_add_explicit(&hist->sum_ns, ns * weight, memory_order_relaxed);
 }
+
+static uint64_t count_of(const kvcl_hist_t *hists, unsigned n, unsigned bucket)
+{
+    uint64_t count = 0;
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        count += atomic_load_explicit(&((kvcl_hist_t *)hists)[i].counts[bucket], memory_order_relaxed);
+    }
+    return count;
+}
+
+uint64_t kvcl_hist_quantile(const kvcl_hist_t *hists, unsigned n, unsigned percent)
+{
+    uint64_t all = 0, below = 0;
+    unsigned bucket;
+
+    for (bucket = 0; bucket < KVCL_HIST_BUCKETS; ++bucket) {
+        all += count_of(hists, n, bucket);
+    }
+    for (bucket = 0; bucket < KVCL_HIST_BUCKETS - 1; ++bucket) {
+        below += count_of(hists, n, bucket);
+        if ((below != 0) && (below >= (all * percent + 99) / 100)) {
+            return kvcl_hist_bound(bucket);
+        }
+    }
+    return (all != 0) ? kvcl_hist_bound(KVCL_HIST_BUCKETS - 2) : 0;
+}

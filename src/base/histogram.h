@@ -24,4 +24,8 @@ uint64_t kvcl_hist_bound(unsigned bucket);
 /** weight times of ns. */
 void     kvcl_hist_add(kvcl_hist_t *hist, uint64_t ns, unsigned weight);
 
+/** The bound of the bucket that has the percent-th of 100 times of n histograms together; of the last bucket the bound
+ * before. 0: there are no times. Threads may add meanwhile. */
+uint64_t kvcl_hist_quantile(const kvcl_hist_t *hists, unsigned n, unsigned percent);
+
 #endif

@@ -15,6 +15,9 @@
 #define ROW_AS(_name, _metric, _counter, _help) \
     {#_name, _metric, _counter, offsetof(kvcl_store_stats_t, _name), _help}
 
+/* For kvcl_top alone: /metrics has the whole histograms. */
+#define ROW_JSON(_name) {#_name, NULL, false, offsetof(kvcl_store_stats_t, _name), NULL}
+
 const stat_row_t stat_rows[] = {
     ROW(blocks, false, "Blocks published by this rank, including its engine's own caches."),
     ROW(published, true, "Blocks published."),
@@ -50,6 +53,12 @@ const stat_row_t stat_rows[] = {
     ROW(nvme_bytes, false, "Bytes in the second tier."),
     ROW(nvme_bad, true, "Blocks of the second tier whose bytes were corrupt; each was a miss."),
     ROW(nvme_state, false, "0: no second tier, 1: on, 2: off, its disk has failed or is full."),
+    ROW_JSON(get_p50_ns),
+    ROW_JSON(get_p99_ns),
+    ROW_JSON(put_p50_ns),
+    ROW_JSON(put_p99_ns),
+    ROW_JSON(match_p50_ns),
+    ROW_JSON(match_p99_ns),
 };
 const size_t stat_rows_n = sizeof(stat_rows) / sizeof(stat_rows[0]);
 
@@ -95,6 +104,9 @@ void stat_print_metrics(FILE *file, int rank, const kvcl_store_stats_t *stats)
 
     for (i = 0; i < stat_rows_n; ++i) {
         const stat_row_t *row = &stat_rows[i];
+        if (row->help == NULL) {
+            continue;
+        }
         snprintf(name, sizeof(name), "kvcl_store_%s%s", (row->metric != NULL) ? row->metric : row->name,
                  row->counter ? "_total" : "");
         metric_family(file, name, row->counter ? "counter" : "gauge", row->help);

@@ -14,7 +14,7 @@ typedef struct stat_row {
     const char *metric;  /* replaces name in Prometheus: units come last; NULL: name */
     bool       counter;
     size_t     offset;   /* of a uint64_t in kvcl_store_stats_t */
-    const char *help;
+    const char *help;    /* of the metric; NULL: it is no metric */
 } stat_row_t;
 
 extern const stat_row_t stat_rows[];

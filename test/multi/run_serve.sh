@@ -64,7 +64,7 @@ wrong 'block: 0 is not within' --block 0
 wrong 'block: more than 8 sizes' --block 1K,2K,3K,4K,5K,6K,7K,8K,9K
 wrong 'pool is less than one block' --block 4K --pool 4095
 wrong 'room for 4 of the largest each, 98304 bytes' --block 4K,12K --pool 98303
-rc=0; "$top" --once 127.0.0.1:1 2>"$tmp/err" || rc=$?
+rc=0; "$top" --once 127.0.0.77:1 2>"$tmp/err" || rc=$?
 is [ $rc = 1 ]
 
 # The systemd unit, with what was built here in the place of what will be installed.
@@ -110,6 +110,9 @@ if [ -n "$http" ]; then
   "$top" --once "$at0" >"$tmp/table"
   is has "$tmp/table" '^ *0 alive  *48  *256  *18\.8'
   is has "$tmp/table" '^ *2 alive  *0  *[1-9]'
+  is has "$tmp/table" 'get us  *put us  *match us$'
+  is has "$tmp/table" '^ *0 alive .*  *-  *-  *-$' # it only serves
+  is has "$tmp/table" '^ *2 alive .* [0-9.e+]*/[0-9.e+]*  *-$' # the worker's puts; it matches nothing
   if command -v curl >/dev/null 2>&1; then
     is curl -sS -m 60 -o "$tmp/metrics" "http://$at0/metrics"
     if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi

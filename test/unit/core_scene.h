@@ -38,6 +38,7 @@ static kvcl_context_h alone(pair_kind_t kind, const char *secret_file, uint64_t 
 
     params.boot        = "self";
     params.path        = pair_name(kind);
+    ck_assert_int_eq((kind == PAIR_TCP) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"), 0);
     params.secret_file = secret_file;
     params.flags       = flags;
     status             = kvcl_init(&params, &ctx);

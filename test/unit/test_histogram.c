@@ -65,6 +65,29 @@ START_TEST(what_is_added_is_there)
 }
 END_TEST
 
+START_TEST(a_quantile_is_the_bound_of_its_bucket_over_all_histograms)
+{
+    static kvcl_hist_t hists[3];
+    unsigned           i;
+
+    memset(hists, 0, sizeof(hists));
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 50), 0);
+    kvcl_hist_add(&hists[1], 1000, 1);
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 50), kvcl_hist_bound(kvcl_hist_bucket(1000)));
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 99), kvcl_hist_bound(kvcl_hist_bucket(1000)));
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 1, 99), 0);
+    for (i = 0; i < 98; ++i) {
+        kvcl_hist_add(&hists[i % 3], 100, 1);
+    }
+    kvcl_hist_add(&hists[2], 1000000, 1); /* 98 of 100 ns, 1 of 1,000, 1 of 1,000,000 */
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 98), kvcl_hist_bound(kvcl_hist_bucket(100)));
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 99), kvcl_hist_bound(kvcl_hist_bucket(1000)));
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 100), kvcl_hist_bound(kvcl_hist_bucket(1000000)));
+    kvcl_hist_add(&hists[0], UINT64_C(1) << 40, 1000); /* beyond: the last bound that is one */
+    ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 99), UINT64_C(1) << KVCL_HIST_MAX_BITS);
+}
+END_TEST
+
 /* Calls of several kinds that take turns are all met, and the weights add up to all calls. */
 START_TEST(calls_that_take_turns_are_all_sampled)
 {
@@ -99,6 +122,7 @@ int main(void)
 
     tcase_add_test(tcase, every_time_is_in_the_bucket_whose_bound_is_next);
     tcase_add_test(tcase, what_is_added_is_there);
+    tcase_add_test(tcase, a_quantile_is_the_bound_of_its_bucket_over_all_histograms);
     tcase_add_test(tcase, calls_that_take_turns_are_all_sampled);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);

@@ -24,6 +24,13 @@ static uint64_t load(const _Atomic uint64_t *counter)
     return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)counter, memory_order_relaxed);
 }
 
+/* Of the calls of one kind, over all paths. */
+static void fill_latency(kvcl_store_h store, kvcl_latency_op_t op, uint64_t *p50_p, uint64_t *p99_p)
+{
+    *p50_p = kvcl_hist_quantile(store->ctx->latency.hists[op], KVCL_MEM_PATHS, 50);
+    *p99_p = kvcl_hist_quantile(store->ctx->latency.hists[op], KVCL_MEM_PATHS, 99);
+}
+
 /* Lock held. */
 static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
 {
@@ -64,6 +71,9 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
     stats->hits_local = load(&store->local_hits);
     stats->bytes_in   = store->ctx->stats.bytes_in;
     stats->bytes_out  = store->ctx->stats.bytes_out;
+    fill_latency(store, KVCL_LATENCY_STORE_GET, &stats->get_p50_ns, &stats->get_p99_ns);
+    fill_latency(store, KVCL_LATENCY_STORE_PUT, &stats->put_p50_ns, &stats->put_p99_ns);
+    fill_latency(store, KVCL_LATENCY_STORE_MATCH, &stats->match_p50_ns, &stats->match_p99_ns);
 }
 
 kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)

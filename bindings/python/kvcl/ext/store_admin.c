@@ -114,10 +114,12 @@ static const struct {
     STAT(nvme_blocks), STAT(nvme_bytes), STAT(nvme_bad), STAT(nvme_state), STAT(block_bytes), STAT(pool_blocks),
     STAT(pool_free), STAT(pool_published), STAT(pinned), STAT(copied), STAT(moved), STAT(events), STAT(draining),
     STAT(bytes_in), STAT(bytes_out), STAT(hits_local), STAT(pool_bytes), STAT(pool_free_bytes), STAT(pool_taken),
-    STAT(n_sizes),
+    STAT(n_sizes), STAT(get_p50_ns), STAT(get_p99_ns), STAT(put_p50_ns), STAT(put_p99_ns), STAT(match_p50_ns),
+    STAT(match_p99_ns),
 };
 _Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) ==
-                   (offsetof(kvcl_store_stats_t, sizes) - sizeof(size_t)) / sizeof(uint64_t),
+                   (sizeof(kvcl_store_stats_t) - sizeof(((kvcl_store_stats_t *)0)->sizes) - sizeof(size_t)) /
+                       sizeof(uint64_t),
                "each number of the struct but those of each size is a row");
 
 /* Blocks of each size of the pool: a list of dicts. */
