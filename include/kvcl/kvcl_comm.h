@@ -26,7 +26,7 @@ KVCL_API kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p) 
 KVCL_API kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl_comm_h *comm_p)
     KVCL_MUST_CHECK;
 
-/** Operations over it must have completed. */
+/** Operations over it must have completed. NULL is allowed. */
 KVCL_API void kvcl_comm_free(kvcl_comm_h comm);
 
 KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* the calling rank, in its own side */
@@ -61,7 +61,7 @@ KVCL_API kvcl_status_t kvcl_rank_state(kvcl_comm_h comm, int rank, kvcl_rank_sta
  */
 KVCL_API kvcl_status_t kvcl_comm_connect(kvcl_comm_h comm, const char *address, uint64_t timeout_ns,
                                          kvcl_comm_h *inter_p) KVCL_MUST_CHECK;
-/** The other half of kvcl_comm_connect: waits for one job to connect. */
+/** The other half of kvcl_comm_connect: waits for one job to connect. Blocks, at most timeout_ns. */
 KVCL_API kvcl_status_t kvcl_comm_accept(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *inter_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS

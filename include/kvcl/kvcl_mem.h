@@ -61,7 +61,8 @@ KVCL_API size_t kvcl_mem_len(kvcl_mem_h mem);
 /** The kind, as detected; never KVCL_MEM_AUTO. */
 KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 
-/** Revokes, then unregisters; frees memory of kvcl_mem_alloc and kvcl_mem_file. NULL is allowed. */
+/** Revokes, then unregisters; frees memory of kvcl_mem_alloc and kvcl_mem_file. If a peer still reads it 5 s later, the
+ * log reports it, and the memory stays registered and must not be freed. NULL is allowed. Blocks. */
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 
 /**

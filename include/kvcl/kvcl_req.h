@@ -6,10 +6,11 @@
  * detaches the operation: it frees itself.
  *
  * Callbacks never run inside the call that posted the operation, but on the progress thread or inside a call that tests
- * or waits, with no library lock held; they may post and test, not block. test, wait, wait_any and wait_all collect a
- * request only after its callback has returned, so the callback's argument may be freed once they have; a thread that
- * collects runs the callback itself if no other thread has begun it. Inside its own callback a request can be collected
- * at once. A wait inside another request's callback that runs in it fails with KVCL_ERR_BUSY, since it would not end.
+ * or waits, with no library lock held; they may post and test, not block (kvcl.h lists the calls they must not make).
+ * test, wait, wait_any and wait_all collect a request only after its callback has returned, so the callback's argument
+ * may be freed once they have; a thread that collects runs the callback itself if no other thread has begun it. Inside
+ * its own callback a request can be collected at once. A wait inside another request's callback that runs in it fails
+ * with KVCL_ERR_BUSY, since it would not end.
  */
 #ifndef KVCL_REQ_H
 #define KVCL_REQ_H

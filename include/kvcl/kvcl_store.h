@@ -134,8 +134,10 @@ KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params
     KVCL_MUST_CHECK;
 
 /** Withdraws this rank's blocks; other ranks continue without this rank's part of the directory. With a second tier it
- * first writes the pool into it, for at most 10 s. NULL is allowed. Blocks. Threads that wait for events, or in a put
- * for room, are woken, and their calls end; no call may begin after this one. */
+ * first writes the pool into it, for at most 10 s. Threads that wait for events, or in a put for room, are woken, and
+ * their calls end; no call may begin after this one. If operations are still in flight 5 s later, the call fails: the
+ * log and kvcl_last_error() give their number, the store keeps its memory, and the call may be repeated. NULL is
+ * allowed. Blocks. Not from a callback. */
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
 /*
@@ -176,8 +178,8 @@ KVCL_API kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key
 /**
  * Fetch n blocks into blocks ids[0..n) of a local cache, verified. status (may be NULL) gets one entry a block:
  * KVCL_OK, KVCL_ERR_NOT_FOUND (absent, evicted meanwhile, of another size), KVCL_ERR_RANK_FAILED, KVCL_ERR_BAD_LAYOUT,
- * ... The request is KVCL_OK if all blocks arrived, otherwise it has the first block's error. Blocks whose status is
- * not KVCL_OK have undefined bytes.
+ * ... params->status means the same; if both are given, both get the same entries. The request is KVCL_OK if all blocks
+ * arrived, otherwise it has the first block's error. Blocks whose status is not KVCL_OK have undefined bytes.
  */
 KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,

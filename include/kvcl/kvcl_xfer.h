@@ -122,8 +122,10 @@ typedef struct kvcl_xfer_params {
  */
 
 /**
- * Send the selected blocks to the recv that names (this rank or any source, tag). Completes when the receiver has the
- * bytes. Sends from one rank with one tag match in the order they were posted.
+ * Send the selected blocks to the recv at @a rank, over the same communicator, whose tag is equal and whose source is
+ * this rank or KVCL_ANY_SOURCE. Completes when the receiver has the bytes. Sends from one rank with one tag match in
+ * the order they were posted. @a params NULL: all fields have their defaults. @a req_p NULL: the operation is detached
+ * and frees itself (kvcl_req.h). Both hold for every call of this header that has these parameters.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a block id), KVCL_ERR_INVALID_PARAM. Later, by the
  *         request: KVCL_ERR_TRUNCATED (the two sides select different sizes; both learn it, nothing was written),
  *         KVCL_ERR_BAD_LAYOUT (different shapes), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.
