@@ -25,6 +25,8 @@ enum {
     GLUE_ADDR_MAX     = 4096,
     GLUE_PACK_MAX     = 512,
     GLUE_TLS_MAX      = 256,
+    GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, and RDMA ports */
+    GLUE_NET_MAX      = 32,   /* interfaces of KVCL_NET; UCX aborts from 65 devices on */
     GLUE_AM_ID        = 1
 };
 
@@ -36,7 +38,7 @@ typedef struct glue_plan {
     bool        listens; /* KVCL_NET names interfaces: tcp may be used and listens there; UCX_TLS has the last word */
     char        am_tls[GLUE_TLS_MAX];
     char        data_tls[GLUE_TLS_MAX]; /* "": no data side */
-    char        devices[GLUE_TLS_MAX];  /* NET_DEVICES */
+    char        devices[GLUE_DEVICES_MAX]; /* NET_DEVICES */
     uint64_t    keepalive_ns;
 } glue_plan_t;
 

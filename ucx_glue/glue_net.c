@@ -66,8 +66,17 @@ kvcl_status_t kvcl_glue_net_check(const char *net)
     struct ifaddrs *all   = NULL;
     char           name[64];
     const char     *at;
+    unsigned       n = 0;
     size_t         len;
 
+    for (at = net; *at != '\0'; at += len + (at[len] == ',')) {
+        len = strcspn(at, ",");
+        n  += (len > 0) ? 1 : 0;
+    }
+    if ((n > GLUE_NET_MAX) || (strlen(net) > GLUE_DEVICES_MAX / 2)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET names %u interfaces in %zu bytes, at most %d in %d are taken",
+                         n, strlen(net), GLUE_NET_MAX, GLUE_DEVICES_MAX / 2);
+    }
     if (getifaddrs(&all) != 0) {
         return KVCL_OK; /* UCX will say what it finds */
     }

@@ -48,6 +48,16 @@ static void __attribute__((format(printf, 3, 4))) append(char *list, size_t cap,
     va_end(ap);
 }
 
+/* UCX_NET_DEVICES narrows the RDMA ports; it never adds an interface to those of KVCL_NET. */
+static bool port_allowed(const char *dev, const char *port)
+{
+    const char *user = kvcl_settings_getenv(NULL, "UCX_NET_DEVICES");
+    char       full[512];
+
+    snprintf(full, sizeof(full), "%.200s:%.200s", dev, port);
+    return (user == NULL) || kvcl_glue_list_has(user, "all") || kvcl_glue_list_has(user, full);
+}
+
 /* One port of an RDMA device, if it is up: UCX calls it "mlx5_0:1". */
 static void append_port(char *list, size_t cap, const char *dev, const char *port)
 {
@@ -60,7 +70,7 @@ static void append_port(char *list, size_t cap, const char *dev, const char *por
     if (file == NULL) {
         return;
     }
-    if ((fgets(state, sizeof(state), file) != NULL) && (strstr(state, "ACTIVE") != NULL)) {
+    if ((fgets(state, sizeof(state), file) != NULL) && (strstr(state, "ACTIVE") != NULL) && port_allowed(dev, port)) {
         append(list, cap, "%s:%s", dev, port);
     }
     fclose(file);

@@ -2,7 +2,7 @@
  * One UCP context and its worker, opened with the settings that win (each measured; see the table), set in UCX's
  * configuration object and never in the environment, so that a UCX_<KEY> of the user's environment stays the last word.
  * UCX_TLS is the exception: it narrows glue_plan.c's lists instead, because the data side must never get tcp, and no
- * side may listen unless KVCL_NET names an interface.
+ * side may listen unless KVCL_NET names an interface. UCX_NET_DEVICES is another: it narrows RDMA ports alone.
  *
  * UCX 1.13 accepts any key silently, 1.22 refuses unknown ones: refused means that this version has no such setting.
  */
@@ -98,7 +98,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
         modify(config, "MAX_EAGER_RAILS", "2", false);
     }
     modify(config, "TLS", tls, data || !plan->listens);
-    modify(config, "NET_DEVICES", plan->devices, false);
+    modify(config, "NET_DEVICES", plan->devices, true);
     if (!data && (plan->keepalive_ns > 0)) {
         snprintf(value, sizeof(value), "%lluus", (unsigned long long)(plan->keepalive_ns / 1000));
         modify(config, "KEEPALIVE_INTERVAL", value, false);

@@ -20,7 +20,8 @@ typedef struct kvcl_store *kvcl_store_h;
 
 enum {
     KVCL_STORE_NO_CHECKSUM = 1u << 0, /* publish without checksums: gets rely on generations alone */
-    KVCL_STORE_NO_EVENTS   = 1u << 1  /* keep no events of this rank's blocks (kvcl_store_events.h) */
+    KVCL_STORE_NO_EVENTS   = 1u << 1, /* keep no events of this rank's blocks (kvcl_store_events.h) */
+    KVCL_STORE_NVME_FORMAT = 1u << 2  /* drop what the file of the second tier holds, whatever it is */
 };
 
 enum { KVCL_STORE_SIZES_MAX = 8 }; /* sizes of blocks in one pool */
@@ -47,8 +48,9 @@ typedef struct kvcl_store_params {
     const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: the
                                  value of KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks
                                  of an earlier run in the file, closed or killed, are available again if the pool has
-                                 their size now. One rank uses a file. A file of another kind is refused. The tier
-                                 holds one block of a key, also when the key was put in two sizes */
+                                 their size now. One rank uses a file, which belongs to its user alone (mode
+                                 0600, no symbolic link). A file of another kind is refused. The tier holds one block of
+                                 a key, also when the key was put in two sizes */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -122,6 +123,10 @@ kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *
     status = kvcl_settings_load(kvcl_config_table, config, kvcl_settings_getenv, NULL, sources);
     if ((status == KVCL_OK) && (params != NULL)) {
         status = overlay(config, params, sources);
+    }
+    if ((config->net != NULL) && (config->net[strspn(config->net, ", ")] == '\0')) { /* a list that names nothing */
+        free(config->net);
+        config->net = NULL;
     }
     if (status == KVCL_OK) {
         status = kvcl_log_level_parse(config->log, &level);

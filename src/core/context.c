@@ -1,5 +1,6 @@
 /*
- * The context: kvcl_init in the order settings, boot, transports, rooms, world; kvcl_finalize in reverse.
+ * The context: kvcl_init in the order settings, transports, boot, rooms, world; kvcl_finalize in reverse. Transports come
+ * before boot so that a rank whose settings they refuse fails at once, and not when the others have given up on it.
  */
 #include "config.h"
 #include "core/context.h"
@@ -14,6 +15,7 @@
 #include "core/comm.h"
 #include "handle/fork.h"
 #include "handle/handle.h"
+#include "req/callback.h"
 #include "req/req.h"
 
 #include <stdlib.h>
@@ -47,9 +49,7 @@ static kvcl_status_t open_boot(kvcl_context_h ctx, const kvcl_init_params_t *par
     boot.size        = (int)ctx->config.size;
     boot.secret_file = ctx->config.secret_file;
     boot.timeout_ns  = ctx->config.boot_timeout_ns;
-    if (ctx->config.path == KVCL_PATH_AUTO) {
-        boot.net = (ctx->config.net != NULL) ? ctx->config.net : "";
-    }
+    boot.net         = (ctx->config.net != NULL) ? ctx->config.net : "";
     boot.oob         = (params != NULL) ? params->oob : NULL;
     return kvcl_boot_open(&boot, &ctx->boot);
 }
@@ -149,7 +149,7 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
     kvcl_status_t status;
 
     if (((status = kvcl_config_load(&ctx->config, params, ctx->sources)) != KVCL_OK) ||
-        ((status = open_boot(ctx, params)) != KVCL_OK) || ((status = open_xports(ctx)) != KVCL_OK) ||
+        ((status = open_xports(ctx)) != KVCL_OK) || ((status = open_boot(ctx, params)) != KVCL_OK) ||
         ((status = make_address(ctx)) != KVCL_OK) || ((status = open_rooms(ctx)) != KVCL_OK) ||
         ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->boot->size, &ctx->world)) != KVCL_OK) ||
         ((status = kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len)) != KVCL_OK)) {
@@ -323,9 +323,16 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *c
 
 void kvcl_finalize(kvcl_context_h ctx)
 {
-    if (kvcl_handle_may_free(ctx, KVCL_KIND_CONTEXT, "kvcl_finalize")) {
-        close_all(ctx);
+    if (!kvcl_handle_may_free(ctx, KVCL_KIND_CONTEXT, "kvcl_finalize")) {
+        return;
     }
+    if (kvcl_callback_inside(ctx)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_finalize: called from a callback of the context, which stays open: "
+                        "call it from another thread");
+        kvcl_log_error("%s", kvcl_last_error());
+        return;
+    }
+    close_all(ctx);
 }
 
 kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p)

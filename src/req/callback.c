@@ -97,6 +97,18 @@ bool kvcl_callback_settle(kvcl_req_t *req)
     return over;
 }
 
+bool kvcl_callback_inside(const struct kvcl_context *ctx)
+{
+    const frame_t *frame;
+
+    for (frame = frames; frame != NULL; frame = frame->outer) {
+        if (frame->req->ctx == ctx) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool kvcl_callback_is_outer(const kvcl_req_t *req)
 {
     frame_t *frame = frames;

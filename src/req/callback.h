@@ -38,6 +38,9 @@ static inline bool kvcl_req_is_near(kvcl_req_t *req)
     return kvcl_req_is_done(req) && ((req->cb == NULL) || kvcl_callback_is_near(req));
 }
 
+/** Does this thread run a callback of the context? A call that stops the context, or waits for all of it, must not. */
+bool kvcl_callback_inside(const struct kvcl_context *ctx);
+
 /** Does this thread run the request's callback, and in it another request's callback? Waiting for it would not end. */
 bool kvcl_callback_is_outer(const kvcl_req_t *req);
 

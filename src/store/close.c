@@ -6,8 +6,10 @@
  */
 #include "config.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "handle/handle.h"
+#include "req/callback.h"
 #include "store/admin/ops.h"
 #include "store/close.h"
 #include "store/cold/cold.h"
@@ -102,6 +104,12 @@ void kvcl_store_close(kvcl_store_h store)
     if (!kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_close")) {
         return;
     }
+    if (kvcl_callback_inside(store->ctx)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_close: called from a callback of the store's context: the store "
+                        "stays open: call it from another thread");
+        kvcl_log_error("%s", kvcl_last_error());
+        return;
+    }
     kvcl_cold_drain(store->cold);
     kvcl_lock(store->ctx);
     store->closing = true;
@@ -118,8 +126,9 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_engine_notify(store->ctx); /* wakes threads that wait for events, or for room */
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
-        kvcl_log_error("a store still has %u operations in flight after 5 s: it is not closed, and its memory is not "
-                       "freed", store->ops);
+        (void)kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_close: the store still has %u operations in flight after 5 s and is not "
+                        "freed: cancel or await them, then close it again (kvcl_finalize frees it, too)", store->ops);
+        kvcl_log_error("%s", kvcl_last_error());
         return;
     }
     kvcl_store_destroy(store);

@@ -39,7 +39,7 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
             return status;
         }
     }
-    if ((p->flags & ~(uint64_t)(KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS)) != 0) {
+    if ((p->flags & ~(uint64_t)(KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS | KVCL_STORE_NVME_FORMAT)) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: unknown flags 0x%llx", (unsigned long long)p->flags);
     }
     if (p->cache != NULL) {
@@ -80,7 +80,8 @@ static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
     if ((status != KVCL_OK) || (spec == NULL) || (spec[0] == '\0')) {
         return status;
     }
-    return kvcl_cold_open(store, spec, (p->nvme != NULL) ? "params.nvme" : "KVCL_STORE_NVME");
+    return kvcl_cold_open(store, spec, (p->nvme != NULL) ? "params.nvme" : "KVCL_STORE_NVME",
+                          (p->flags & KVCL_STORE_NVME_FORMAT) != 0);
 }
 
 static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)

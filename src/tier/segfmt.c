@@ -14,6 +14,7 @@
 #include "base/wirebuf.h"
 
 #define SUPER_MAGIC   UINT64_C(0x3165697474c56b4b)
+#define UNFINISHED_MAGIC UINT64_C(0x3074616d724f464b)
 #define HEADER_MAGIC  UINT32_C(0x3152564b)
 #define TRAILER_MAGIC UINT32_C(0x3154564b)
 
@@ -63,6 +64,23 @@ void kvcl_seg_super_put(const kvcl_seg_super_t *super, uint8_t *block)
     kvcl_wr_u32(&wr, super->n);
     kvcl_wr_zero(&wr, SUPER_BODY - kvcl_wr_len(&wr));
     kvcl_wr_u64(&wr, kvcl_checksum(block, SUPER_BODY));
+}
+
+void kvcl_seg_unfinished_put(uint8_t *block)
+{
+    kvcl_wr_t wr;
+
+    memset(block, 0, KVCL_SEG_ALIGN);
+    kvcl_wr_init(&wr, block, KVCL_SEG_ALIGN);
+    kvcl_wr_u64(&wr, UNFINISHED_MAGIC);
+}
+
+bool kvcl_seg_unfinished(const uint8_t *block)
+{
+    kvcl_rd_t rd;
+
+    kvcl_rd_init(&rd, block, KVCL_SEG_ALIGN);
+    return kvcl_rd_u64(&rd) == UNFINISHED_MAGIC;
 }
 
 bool kvcl_seg_super_get(const uint8_t *block, kvcl_seg_super_t *super)

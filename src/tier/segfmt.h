@@ -96,6 +96,9 @@ kvcl_status_t kvcl_seg_divide(uint64_t size, uint64_t segment, kvcl_seg_super_t 
 /* The super block fills KVCL_SEG_ALIGN bytes; its two copies stand at 0 and at KVCL_SEG_HEAD / 2. */
 void kvcl_seg_super_put(const kvcl_seg_super_t *super, uint8_t *block);
 bool kvcl_seg_super_get(const uint8_t *block, kvcl_seg_super_t *super);
+/* The first block of a file that is being formatted: KVCL_SEG_ALIGN bytes, in the place of the super block. */
+void kvcl_seg_unfinished_put(uint8_t *block);
+bool kvcl_seg_unfinished(const uint8_t *block);
 
 /* A record's header, KVCL_SEG_UNIT bytes, `unit` - 1 units into the segment. */
 void kvcl_seg_header_put(const kvcl_seg_super_t *super, uint32_t segment, kvcl_seg_use_t use,

@@ -1,9 +1,13 @@
 /*
  * The tier's file: found or made, locked to this process, with a super block that says how it is divided.
  *
- * O_DIRECT where the file system takes it, shown by a read that works; else buffered, and that is said once. A fresh
- * file's space is taken at once, so that a full disk shows here; then every segment's trailer says FREE, then the
- * super block is written, last: a file without one was never finished. Blocking calls; only while a tier is opened.
+ * The file belongs to this user alone: a symbolic link, another owner, or access for group or others is refused, since
+ * whoever writes to the file chooses the bytes that are found in it. A non-empty file that is no tier is formatted only
+ * when params.format says so.
+ *
+ * O_DIRECT where the file system takes it, shown by a read that works; else buffered, with one warning. Formatting
+ * first writes a block that says "unfinished", then takes the whole space, so that a full disk shows here; then every
+ * segment's trailer says FREE, and last the super block is written. Blocking calls; only while a tier is opened.
  */
 #include "config.h"
 
@@ -81,10 +85,14 @@ static bool lock_file(int fd)
 /* The descriptor, with O_DIRECT if both open and a read take it. */
 static kvcl_status_t open_fd(const char *path, uint8_t *block, kvcl_tier_file_t *file)
 {
-    int direct;
+    struct stat st;
+    int         direct;
 
     file->direct = true;
-    file->fd     = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_DIRECT, 0600);
+    file->fd     = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_DIRECT, 0600);
+    if ((file->fd < 0) && (errno == ELOOP)) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it is a symbolic link: name the file itself", path);
+    }
     if ((file->fd >= 0) && (pread(file->fd, block, KVCL_SEG_ALIGN, 0) < 0)) {
         direct       = fcntl(file->fd, F_GETFL);
         file->direct = false;
@@ -93,10 +101,24 @@ static kvcl_status_t open_fd(const char *path, uint8_t *block, kvcl_tier_file_t 
         }
     } else if (file->fd < 0) {
         file->direct = false;
-        file->fd     = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        file->fd     = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     }
     if (file->fd < 0) {
         return disk_error(path, "cannot be opened");
+    }
+    if (fstat(file->fd, &st) != 0) {
+        return disk_error(path, "cannot be inspected");
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tier %s: not a regular file", path);
+    }
+    if (st.st_uid != geteuid()) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it belongs to user %u, this process runs as user %u: name a file of "
+                         "its own", path, (unsigned)st.st_uid, (unsigned)geteuid());
+    }
+    if ((st.st_mode & 077) != 0) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it has mode %04o, others may use it: chmod 600", path,
+                         (unsigned)(st.st_mode & 07777));
     }
     if (!lock_file(file->fd)) {
         return kvcl_fail(KVCL_ERR_BUSY, "tier %s: another process, or another tier of this one, has it", path);
@@ -107,60 +129,57 @@ static kvcl_status_t open_fd(const char *path, uint8_t *block, kvcl_tier_file_t 
     return KVCL_OK;
 }
 
-static bool all_zero(const uint8_t *block)
-{
-    size_t i;
-
-    for (i = 0; i < KVCL_SEG_ALIGN; ++i) {
-        if (block[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* *ours_p: the super block is valid and has the wanted segment size. A file of another kind is refused. */
-static kvcl_status_t look_at(const char *path, uint8_t *block, kvcl_tier_file_t *file, bool *ours_p)
+static kvcl_status_t inspect(const kvcl_tier_params_t *params, uint8_t *block, kvcl_tier_file_t *file, bool *ours_p)
 {
     kvcl_seg_super_t super;
     struct stat      st;
     unsigned         i;
-    bool             empty = true, found = false;
+    bool             tier = false, found = false;
 
     *ours_p = false;
     if (fstat(file->fd, &st) != 0) {
-        return disk_error(path, "cannot be looked at");
+        return disk_error(params->path, "cannot be inspected");
     }
-    if (!S_ISREG(st.st_mode)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tier %s: not a regular file", path);
-    }
-    for (i = 0; (i < 2) && !found && (st.st_size >= KVCL_SEG_HEAD); ++i) {
+    for (i = 0; (i < 2) && !found && (st.st_size >= KVCL_SEG_ALIGN); ++i) {
         if (move_all(file->fd, false, i * (KVCL_SEG_HEAD / 2), block, KVCL_SEG_ALIGN)) {
-            empty = empty && all_zero(block);
             found = kvcl_seg_super_get(block, &super);
+            tier  = tier || found || ((i == 0) && kvcl_seg_unfinished(block));
         }
     }
-    if ((st.st_size > 0) && !found && ((st.st_size < KVCL_SEG_HEAD) || !empty)) {
-        return kvcl_fail(KVCL_ERR_EXISTS, "tier %s: the file is there and is no tier's; remove it or name another",
-                         path);
+    if (params->format) {
+        return KVCL_OK;
+    }
+    if ((st.st_size > 0) && !tier) {
+        return kvcl_fail(KVCL_ERR_EXISTS, "tier %s: a file of %lld bytes that is no tier: remove it, name another, or say "
+                         "that it may be formatted (KVCL_STORE_NVME_FORMAT, kvcl_serve --nvme-format)", params->path,
+                         (long long)st.st_size);
     }
     *ours_p = found && (super.segment == file->super.segment) && (super.n == file->super.n) &&
               ((uint64_t)st.st_size >= kvcl_seg_base(&super, super.n));
     if (*ours_p) {
         file->super = super;
     } else if (found) {
-        kvcl_log_info("tier %s: another size than before: its blocks are given up", path);
+        kvcl_log_warn("tier %s: it held %u segments of %llu bytes and is opened for %u of %llu: its blocks are dropped",
+                      params->path, super.n, (unsigned long long)super.segment, file->super.n,
+                      (unsigned long long)file->super.segment);
     }
     return KVCL_OK;
 }
 
-static kvcl_status_t take_space(const char *path, kvcl_tier_file_t *file)
+/* block: KVCL_SEG_ALIGN bytes of scratch. */
+static kvcl_status_t take_space(const char *path, uint8_t *block, kvcl_tier_file_t *file)
 {
     uint64_t size = kvcl_seg_base(&file->super, file->super.n);
     int      rc;
 
     if (ftruncate(file->fd, 0) != 0) {
         return disk_error(path, "cannot be emptied");
+    }
+    kvcl_seg_unfinished_put(block);
+    if (!move_all(file->fd, true, 0, block, KVCL_SEG_ALIGN)) {
+        (void)!ftruncate(file->fd, 0);
+        return disk_error(path, "cannot be written");
     }
     rc = posix_fallocate(file->fd, 0, (off_t)size);
     if ((rc == EINVAL) || (rc == EOPNOTSUPP)) {
@@ -182,7 +201,7 @@ static kvcl_status_t format(const char *path, uint8_t *block, kvcl_tier_file_t *
     bool               ok = true;
 
     if (status == KVCL_OK) {
-        status = take_space(path, file);
+        status = take_space(path, block, file);
     }
     if (status != KVCL_OK) {
         return status;
@@ -214,7 +233,7 @@ kvcl_status_t kvcl_tier_file_open(const kvcl_tier_params_t *params, kvcl_tier_fi
         status = open_fd(params->path, block, file);
     }
     if (status == KVCL_OK) {
-        status = look_at(params->path, block, file, &ours);
+        status = inspect(params, block, file, &ours);
     }
     if ((status == KVCL_OK) && !ours) {
         status = format(params->path, block, file);

@@ -10,6 +10,7 @@
 #include "config.h"
 #include "base/checksum.h"
 #include "base/crypto.h"
+#include "base/error.h"
 #include "base/rand.h"
 #include "value/value.h"
 
@@ -22,6 +23,10 @@ void kvcl_store_value_key(const kvcl_key_t *key, kvcl_key_t *head_p)
     uint8_t    in[DOMAIN_BYTES + sizeof(*key)];
     kvcl_key_t out;
 
+    if ((key == NULL) || (head_p == NULL)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_value_key: %s is NULL", (key == NULL) ? "key" : "head_p");
+        return;
+    }
     memcpy(in, HEAD_DOMAIN, DOMAIN_BYTES);
     memcpy(in + DOMAIN_BYTES, key, sizeof(*key));
     kvcl_sha256(in, sizeof(in), out.bytes);

@@ -14,6 +14,8 @@
 
 START_TEST(init_names_the_bad_parameter)
 {
+    char                    secret[]  = "/tmp/kvcl-errors-XXXXXX";
+    int                     fd;
     static const kvcl_oob_t no_calls = {.size = sizeof(no_calls), .rank = 0, .nranks = 1};
     const struct {
         kvcl_init_params_t p;
@@ -56,6 +58,15 @@ START_TEST(init_names_the_bad_parameter)
     p.rendezvous = "tcp://192.0.2.1:4000";
     p.nranks     = 2;
     REFUSED(AUTH, "KVCL_SECRET_FILE", kvcl_init(&p, &out.ctx));
+    fd = mkstemp(secret); /* 0600 */
+    ck_assert_int_eq(write(fd, "a secret of several hosts", 25), 25);
+    close(fd);
+    p.secret_file = secret;
+    for (i = 0; i < 2; ++i) {
+        p.path = (i == 0) ? "auto" : "shm";
+        REFUSED(INVALID_PARAM, "set KVCL_NET", kvcl_init(&p, &out.ctx));
+    }
+    unlink(secret);
 }
 END_TEST
 
@@ -186,6 +197,11 @@ START_TEST(interfaces_that_carry_nothing_are_refused)
         }
     }
     freeifaddrs(all);
+    setenv("KVCL_NET", " ,,", 1); /* names nothing, as if it were not set */
+    REFUSED(INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET", kvcl_init(&p, &out.ctx));
+    setenv("KVCL_NET", "lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo",
+           1);
+    REFUSED(INVALID_PARAM, "33 interfaces", kvcl_init(&p, &out.ctx));
     setenv("KVCL_NET", "lo", 1);
     TAKEN(kvcl_init(&p, &ctx));
     kvcl_finalize(ctx);

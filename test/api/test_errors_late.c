@@ -6,6 +6,9 @@
 #include "test/api/errors.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 
 static const uint32_t three_ids[3] = {4, 5, 6}, other_ids[2] = {6, 7};
 static const kvcl_sel_t three = {.blocks = three_ids, .n_blocks = 3}, far = {.blocks = bad_ids, .n_blocks = 2},
@@ -186,6 +189,48 @@ START_TEST(a_callback_hears_the_sentence_with_or_without_a_request)
 }
 END_TEST
 
+typedef struct closing {
+    kvcl_store_h store;
+    char         text[2][512];
+    _Atomic bool over;
+} closing_t;
+
+static void close_all_in_callback(void *arg, kvcl_status_t status)
+{
+    closing_t *closing = arg;
+
+    (void)status;
+    kvcl_store_close(closing->store);
+    snprintf(closing->text[0], sizeof(closing->text[0]), "%s", kvcl_last_error());
+    kvcl_finalize(ctx);
+    snprintf(closing->text[1], sizeof(closing->text[1]), "%s", kvcl_last_error());
+    atomic_store(&closing->over, true);
+}
+
+/* By the progress thread, which the calls would wait for. */
+START_TEST(a_callback_closes_neither_its_store_nor_its_context)
+{
+    const kvcl_store_params_t open    = {.size = sizeof(open), .dir_entries = 64};
+    closing_t                 closing = {.over = false};
+    kvcl_xfer_params_t        p       = KVCL_XFER_PARAMS_INIT;
+    kvcl_xfer_params_t        q       = KVCL_XFER_PARAMS_INIT;
+
+    TAKEN(kvcl_store_open(world, &open, &closing.store));
+    p.cb         = close_all_in_callback;
+    p.cb_arg     = &closing;
+    p.timeout_ns = 1000000;
+    TAKEN(kvcl_recv_bytes(world, 0, 77, out.bytes, 8, &p, NULL));
+    while (!atomic_load(&closing.over)) {
+        usleep(1000);
+    }
+    ck_assert_ptr_nonnull(strstr(closing.text[0], "kvcl_store_close: called from a callback"));
+    ck_assert_ptr_nonnull(strstr(closing.text[1], "kvcl_finalize: called from a callback"));
+    TAKEN(kvcl_store_exists(closing.store, keys, 1, out.bytes, &q)); /* both are open */
+    ck_assert_int_eq(out.bytes[0], 0);
+    kvcl_store_close(closing.store);
+}
+END_TEST
+
 START_TEST(of_many_the_first_failure_is_told)
 {
     kvcl_req_h reqs[3];
@@ -298,6 +343,7 @@ int main(void)
     tcase_add_test(tc, layouts_that_do_not_match_are_put_side_by_side);
     tcase_add_test(tc, deadlines_and_cancels_are_told_with_numbers);
     tcase_add_test(tc, a_callback_hears_the_sentence_with_or_without_a_request);
+    tcase_add_test(tc, a_callback_closes_neither_its_store_nor_its_context);
     tcase_add_test(tc, of_many_the_first_failure_is_told);
     tcase_add_test(tc, another_thread_that_collects_hears_it);
     tcase_add_test(tc, a_request_that_is_well_has_no_sentence);

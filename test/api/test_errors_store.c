@@ -54,6 +54,7 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     kvcl_xfer_params_t wait = KVCL_XFER_PARAMS_INIT;
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
     uint64_t           *count = (void *)out.bytes;
+    kvcl_key_t         key_out;
 
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_pin(NULL, keys, 2, 1, SECOND, 0, NULL, NULL));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_pin(store, NULL, 2, 1, SECOND, 0, NULL, NULL));
@@ -71,6 +72,15 @@ START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
     wait.timeout_ns = KVCL_WAIT_FOREVER;
     REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_drain(store, count, &wait));
     wait.timeout_ns = 0;
+    REFUSED(OUT_OF_RANGE, "576460752303423488 elements",
+            kvcl_store_pin_post(store, keys, (size_t)1 << 59, 1, SECOND, 0, NULL, NULL, &out.req));
+    REFUSED(OUT_OF_RANGE, "split the call", kvcl_store_match(store, keys, SIZE_MAX / 33 + 1, &out.n, NULL));
+    REFUSED(OUT_OF_RANGE, "at most 2147483647", kvcl_store_remove(store, keys, (size_t)INT32_MAX + 1, NULL, &out.req));
+    forget_error();
+    kvcl_store_value_key(NULL, &key_out);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "key is NULL"));
+    kvcl_store_value_key(&keys[0], NULL);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "head_p is NULL"));
     REFUSED(UNKNOWN_RANK, "rank is 9", kvcl_store_rank_stats(store, 9, &stats, NULL));
     REFUSED(INVALID_PARAM, "array of 1", kvcl_store_rank_stats(store, 0, NULL, NULL));
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_upsert(NULL, keys, 2, cache, good_ids, NULL, &out.req));

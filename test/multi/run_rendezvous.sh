@@ -139,6 +139,10 @@ must "another secret is refused" failed_saying 1 'KVCL_SECRET_FILE'
 must "another secret is no member" failed_saying 0 '1 of 2 ranks have come in time, missing: 1'
 start 0 KVCL_SIZE=1 KVCL_RANK=0 KVCL_SECRET_FILE="$tmp/open"
 must "a secret that others can read is refused" failed_saying 0 'has mode 0644, others may use it: chmod 600'
+
+new_port
+start 1 KVCL_PATH=tcp KVCL_SIZE=2 KVCL_RANK=1
+must "settings are refused before other ranks are waited for" failed_saying 1 'KVCL_PATH=tcp needs KVCL_NET'
 new_port
 start 0 KVCL_RANK=0
 must "no KVCL_SIZE" failed_saying 0 'needs KVCL_SIZE'

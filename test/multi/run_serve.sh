@@ -115,6 +115,8 @@ if [ -n "$http" ]; then
   is has "$tmp/table" '^ *2 alive .* [0-9.e+]*/[0-9.e+]*  *-$' # the worker's puts; it matches nothing
   if command -v curl >/dev/null 2>&1; then
     is curl -sS -m 60 -o "$tmp/metrics" "http://$at0/metrics"
+    connects=$(curl -sS -m 60 -w '%{num_connects} ' -o /dev/null -o /dev/null "http://$at0/healthz" "http://$at0/ranks")
+    is [ "$connects" = '1 0 ' ] # one connection carries both
     if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
     is has "$tmp/metrics" '^kvcl_build_info{version="[0-9.]*",ucx="[0-9.]*"} 1$'
     is has "$tmp/metrics" '^# TYPE kvcl_build_info gauge$'

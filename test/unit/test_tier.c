@@ -5,8 +5,10 @@
 #include "config.h"
 
 #include "test/idle.h"
+#include "tier/segfmt.h"
 #include "tier_scene.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 START_TEST(what_goes_in_comes_out_aligned_or_not)
@@ -177,6 +179,70 @@ START_TEST(what_cannot_be_a_tier_is_refused_and_left_alone)
 }
 END_TEST
 
+static void must_be_refused(const kvcl_tier_params_t *params, kvcl_status_t status, const char *word)
+{
+    kvcl_tier_t *tier = NULL;
+
+    ck_assert_int_eq(kvcl_tier_open(params, &tier), status);
+    ck_assert_msg(strstr(kvcl_last_error(), word) != NULL, "%s", kvcl_last_error());
+}
+
+/* Whoever else can write to the file chooses the bytes that are found in it. */
+START_TEST(a_file_that_others_may_use_is_refused)
+{
+    kvcl_tier_params_t params = {.path = path, .size = FILE_BYTES, .segment = SEGMENT};
+    kvcl_tier_t        *tier;
+    char               link[sizeof(path) + 8];
+
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    kvcl_tier_close(tier);
+    ck_assert_int_eq(chmod(path, 0640), 0);
+    must_be_refused(&params, KVCL_ERR_ACCESS, "mode 0640");
+    ck_assert_int_eq(chmod(path, 0602), 0);
+    must_be_refused(&params, KVCL_ERR_ACCESS, "chmod 600");
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    snprintf(link, sizeof(link), "%s.link", path);
+    ck_assert_int_eq(symlink(path, link), 0);
+    params.path = link;
+    must_be_refused(&params, KVCL_ERR_ACCESS, "symbolic link");
+    ck_assert_int_eq(unlink(link), 0);
+    params.path = path;
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(path, 12345, (gid_t)-1), 0);
+        must_be_refused(&params, KVCL_ERR_ACCESS, "belongs to user 12345");
+        ck_assert_int_eq(chown(path, 0, (gid_t)-1), 0);
+    }
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    kvcl_tier_close(tier);
+}
+END_TEST
+
+/* A foreign file that begins with zeros is no fresh one; a format that was cut short is begun again. */
+START_TEST(only_an_own_or_an_empty_file_is_formatted)
+{
+    kvcl_tier_params_t params = {.path = path, .size = FILE_BYTES, .segment = SEGMENT};
+    uint8_t            block[KVCL_SEG_ALIGN];
+    kvcl_tier_t        *tier;
+    int                fd = open(path, O_RDWR | O_TRUNC | O_CREAT, 0600);
+
+    ck_assert_int_eq(pwrite(fd, "an image", 8, FILE_BYTES), 8);
+    must_be_refused(&params, KVCL_ERR_EXISTS, "no tier");
+    ck_assert_int_eq(pread(fd, block, 8, FILE_BYTES), 8);
+    ck_assert_int_eq(memcmp(block, "an image", 8), 0);
+    params.format = true;
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    kvcl_tier_close(tier);
+    params.format = false;
+    ck_assert_int_eq(ftruncate(fd, 0), 0);
+    kvcl_seg_unfinished_put(block);
+    ck_assert_int_eq(pwrite(fd, block, sizeof(block), 0), (ssize_t)sizeof(block));
+    ck_assert_int_eq(ftruncate(fd, FILE_BYTES / 2), 0);
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    kvcl_tier_close(tier);
+    close(fd);
+}
+END_TEST
+
 START_TEST(a_place_is_a_path_and_a_size)
 {
     char     *p    = NULL;
@@ -207,6 +273,8 @@ int main(void)
     tcase_add_loop_test(tc, old_segments_are_used_again_and_little_else_is_written, 0, 3);
     tcase_add_loop_test(tc, nobody_spins_while_idle, 0, 2);
     tcase_add_test(tc, what_cannot_be_a_tier_is_refused_and_left_alone);
+    tcase_add_test(tc, a_file_that_others_may_use_is_refused);
+    tcase_add_test(tc, only_an_own_or_an_empty_file_is_formatted);
     tcase_add_test(tc, a_place_is_a_path_and_a_size);
     suite_add_tcase(suite, tc);
     return test_run(suite);

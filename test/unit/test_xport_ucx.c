@@ -298,6 +298,7 @@ START_TEST(without_an_interface_nothing_listens)
     static const char *const bad[] = {"tcp", "^posix", "^shm"};
     kvcl_xport_params_t      params = {.path = "auto", .keepalive_ns = KVCL_NS_PER_MS};
     kvcl_xport_t             *xport = NULL;
+    unsigned                 named;
     size_t                   i;
 
     for (i = 0; i < sizeof(tls) / sizeof(tls[0]); ++i) {
@@ -317,8 +318,14 @@ START_TEST(without_an_interface_nothing_listens)
     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "KVCL_NET"));
     params.net = "lo";
     ck_assert_int_eq(kvcl_xport_ucx.init(&params, &xport), KVCL_OK);
-    ck_assert_uint_ge(listening(), 1); /* the count sees one */
+    named = listening();
+    ck_assert_uint_ge(named, 1); /* the count sees one */
     kvcl_xport_ucx.fini(xport);
+    setenv("UCX_NET_DEVICES", "all", 1); /* adds no interface */
+    ck_assert_int_eq(kvcl_xport_ucx.init(&params, &xport), KVCL_OK);
+    ck_assert_uint_eq(listening(), named);
+    kvcl_xport_ucx.fini(xport);
+    unsetenv("UCX_NET_DEVICES");
 }
 END_TEST
 

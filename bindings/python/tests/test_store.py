@@ -112,7 +112,7 @@ def test_a_pool_has_blocks_of_several_sizes(ctx, sizes):
     ((64, 1 << 64), ValueError, "possible"), ((64, "128"), TypeError, "integer"), ((64, 1.5), TypeError, "integer"),
     ("64", TypeError, "integer"), (b"@", TypeError, "integer"), (None, TypeError, "integer"),
     ({64, 128}, TypeError, "integer"), ((64, 1 << 20), kvcl.InvalidParam, "8 blocks of the largest"),
-    (0, kvcl.InvalidParam, "blocks of 0"),
+    (0, kvcl.InvalidParam, "block_bytes is 0"),
     ((64, 1 << 40), kvcl.InvalidParam, "1099511627776"),
 ])
 def test_sizes_that_make_no_sense_are_refused(ctx, sizes, error, text):
@@ -226,9 +226,9 @@ def test_queries_are_awaited(store):
 
 
 def test_a_failed_query_has_the_sentence_of_the_library(store):
-    with pytest.raises(kvcl.UnknownRank, match="rank 7 of a store over 1"):
+    with pytest.raises(kvcl.UnknownRank, match="rank is 7, but the store has ranks 0 to 0"):
         store.rank_stats_post(7)
-    with pytest.raises(kvcl.InvalidParam, match="tenant 0 is nobody"):
+    with pytest.raises(kvcl.InvalidParam, match="tenant is 0, which means no tenant"):
         store.quota_post(0, 5)
     with pytest.raises(kvcl.NotFound, match="value_keys: .*no rank has it"):
         store.value_keys_post(kvcl.key_from_string("x")).wait(10)

@@ -94,11 +94,11 @@ static kvcl_status_t parse_spec(const char *spec, const char *origin, uint32_t r
     return (full != NULL) ? KVCL_OK : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a path");
 }
 
-static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *origin)
+static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *origin, bool format)
 {
     struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
     kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_dropped, .arg = cold,
-                                 .io = kvcl_cold_io};
+                                 .io = kvcl_cold_io, .format = format};
     char               *path;
     kvcl_status_t      status = parse_spec(spec, origin, cold->store->me, &path, &params.size);
     unsigned           i;
@@ -155,7 +155,7 @@ static kvcl_status_t make_classes(kvcl_cold_t *cold, const kvcl_pool_t *pool)
                : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
 }
 
-kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin)
+kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin, bool format)
 {
     kvcl_cold_t        *cold = calloc(1, sizeof(*cold));
     pthread_condattr_t attr;
@@ -174,7 +174,7 @@ kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *o
     kvcl_map_init(&cold->index);
     status = make_classes(cold, store->pool);
     status = (status == KVCL_OK) ? kvcl_staging_init(cold) : status;
-    status = (status == KVCL_OK) ? open_tier(cold, spec, origin) : status;
+    status = (status == KVCL_OK) ? open_tier(cold, spec, origin, format) : status;
     if (status != KVCL_OK) {
         kvcl_cold_close(cold);
         return status;

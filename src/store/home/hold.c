@@ -20,6 +20,10 @@ kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, c
     if ((keys == NULL) && (n != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: an array of %zu elements is NULL", call, n);
     }
+    if (n > INT32_MAX) { /* so that no size computed from n overflows */
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "%s: %zu elements in one call, at most %d: split the call", call, n,
+                         INT32_MAX);
+    }
     if (store->closing) {
         return kvcl_fail(KVCL_ERR_SHUTDOWN, "%s: the store is being closed", call);
     }

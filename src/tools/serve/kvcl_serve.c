@@ -26,6 +26,7 @@ typedef struct options {
     uint64_t    entries;
     uint64_t    drain;
     const char  *nvme;
+    bool        format;
     const char  *http;
 } options_t;
 
@@ -67,6 +68,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
          "the first size", 1, UINT32_MAX - 1},
         {"pool", CLI_SIZE, &opt->pool, "SIZE", "memory of the pool (default 1G)", 1, 0},
         {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "a second tier, in a file on a local NVMe; %r is the rank", 0, 0},
+        {"nvme-format", CLI_FLAG, &opt->format, NULL, "drop what that file holds, whatever it is", 0, 0},
         {"replicas", CLI_COUNT, &opt->replicas, "N", "copies of a put that sets no number (default 2)", 1, 4},
         {"entries", CLI_COUNT, &opt->entries, "N", "capacity of this rank's part of the directory (default 1048576)", 1,
          1u << 30},
@@ -172,6 +174,7 @@ static bool begin(server_t *server, const options_t *opt)
     params.replicas      = opt->replicas;
     params.dir_entries   = opt->entries;
     params.nvme          = opt->nvme;
+    params.flags         = opt->format ? KVCL_STORE_NVME_FORMAT : 0;
     if (!job_ok(&server->job, kvcl_store_open(server->job.world, &params, &server->store), "kvcl_store_open")) {
         return false;
     }

@@ -157,6 +157,7 @@ static mhd_result_t respond(struct MHD_Connection *connection, unsigned code, co
 static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                const char *version, const char *data, size_t *data_len, void **state)
 {
+    static bool   begun; /* its address: a request that has its headers */
     serve_http_t *http = arg;
     const char   *type = "text/plain; charset=utf-8";
     char         *text = NULL;
@@ -166,9 +167,12 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
 
     (void)version;
     (void)data;
-    (void)state;
-    note_request(http, connection, true);
-    if (*data_len != 0) { /* uploaded data is ignored */
+    if (*state == NULL) { /* a reply queued in the first call would end the connection */
+        *state = &begun;
+        note_request(http, connection, true);
+        return MHD_YES;
+    }
+    if (*data_len != 0) { /* uploaded data is refused */
         return MHD_NO;
     }
     body = open_memstream(&text, &len);
