@@ -1,7 +1,7 @@
 /*
  * Opening a store: this rank's part, then the meeting with the other ranks.
  *
- * The meeting is one all-gather of hello_t and a barrier: it exchanges the incarnations and the pools' block sizes, and
+ * The meeting is one all-gather of kvcl_hello_t and a barrier: it exchanges the incarnations and the pools' block sizes, and
  * proves that all ranks open the same store. How a home's table can be read is found out when it is first needed
  * (kvcl_store_learn).
  *
@@ -17,6 +17,7 @@
 #include "wire/address.h"
 #include "store/close.h"
 #include "store/cold/cold.h"
+#include "store/hello.h"
 #include "store/pool/pool.h"
 #include "store/store.h"
 #include <kvcl/kvcl_coll.h>
@@ -149,23 +150,12 @@ static kvcl_status_t open_local(kvcl_store_h store, const kvcl_store_params_t *p
 
 /* ---- meeting the other ranks ---- */
 
-typedef struct hello {
-    uint64_t id;
-    uint32_t incarnation; /* 0: the rank could not open its part */
-    uint16_t replicas;
-    uint16_t listing;     /* its tier has blocks of an earlier store */
-    uint64_t pool_bytes;
-    uint64_t host;
-    uint32_t n_sizes;
-    uint32_t sizes[KVCL_SLABS_CLASSES_MAX];
-} hello_t;
-
-static hello_t local_hello(kvcl_store_h store, bool ok)
+static kvcl_hello_t local_hello(kvcl_store_h store, bool ok)
 {
-    hello_t  local = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
-                      .replicas = (uint16_t)store->replicas, .listing = kvcl_cold_has_any(store->cold)};
-    uint8_t  host[16];
-    unsigned i;
+    kvcl_hello_t local = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
+                          .replicas = (uint16_t)store->replicas, .listing = kvcl_cold_has_any(store->cold)};
+    uint8_t      host[16];
+    unsigned     i;
 
     kvcl_host_id(host);
     memcpy(&local.host, host, sizeof(local.host));
@@ -190,7 +180,7 @@ static kvcl_status_t wait_step(kvcl_status_t posted, kvcl_req_h *req)
 }
 
 /* Lock held. Takes over the hellos of all ranks, and makes a new map if one has failed already. */
-static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
+static kvcl_status_t learn_ranks(kvcl_store_h store, const kvcl_hello_t *all)
 {
     uint32_t n_failed = 0, i;
 
@@ -198,16 +188,9 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
     store->value_pool  = (store->pool != NULL) ? store->pool->owners[0] : NULL;
     store->value_block = (store->value_pool != NULL) ? kvcl_owner_bytes(store->value_pool) : 0;
     for (i = 0; i < store->n_ranks; ++i) {
-        if (all[i].incarnation == 0) {
-            return kvcl_fail(KVCL_ERR_CANCELED, "kvcl_store_open: rank %u could not open its part: see its error", i);
-        }
-        if (all[i].id != store->id) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: rank %u opens another store: open several "
-                             "stores in the same order on all ranks", i);
-        }
-        if (all[i].n_sizes > KVCL_SLABS_CLASSES_MAX) {
-            return kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_store_open: rank %u has a pool of %u block sizes, at most %d",
-                             i, all[i].n_sizes, KVCL_SLABS_CLASSES_MAX);
+        kvcl_status_t status = kvcl_hello_check(&all[i], i, store->id);
+        if (status != KVCL_OK) {
+            return status;
         }
         if ((store->value_block == 0) && (all[i].n_sizes != 0)) {
             store->value_block = all[i].sizes[0];
@@ -238,8 +221,8 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const hello_t *all)
 /* Collective: all ranks succeed or all fail. After the barrier every home knows the ranks that publish to it. */
 static kvcl_status_t meet(kvcl_store_h store, bool ok)
 {
-    hello_t       local = local_hello(store, ok);
-    hello_t       *all = calloc(store->n_ranks, sizeof(*all));
+    kvcl_hello_t       local = local_hello(store, ok);
+    kvcl_hello_t       *all = calloc(store->n_ranks, sizeof(*all));
     kvcl_status_t status = KVCL_OK, learned = KVCL_OK;
     kvcl_req_h    req;
 
