@@ -2,10 +2,11 @@
  * Peers: other contexts, known by their uuid (a new incarnation is a new peer), and the sessions with them.
  *
  * Handshake, initiator A, target B, all fields little-endian, MAC = HMAC-SHA256 under the job secret:
- *   A -> B HELLO      nonce_a, uuid_a, uuid_b
+ *   A -> B HELLO      nonce_a (it rises with each handshake of A), uuid_a, uuid_b
  *   B -> A CHALLENGE  nonce_b, MAC("B", ...): B knows the secret. nonce_b is a MAC under B's own cookie key of what A
  *                     sent and the minute, so that B keeps nothing yet
- *   A -> B PROOF      MAC("A", ..., A's address, A's index for B): only now does B make a peer
+ *   A -> B PROOF      MAC("A", ..., A's address, A's index for B): only now does B make a peer. A PROOF that is not
+ *                     newer than A's last one is a recording, and is dropped
  *   B -> A WELCOME    B's index for A, MAC
  * Both then know two session tokens, MAC("A>B") and MAC("B>A") of the nonces, which every later message carries; a
  * message whose token is not that of the peer index it names is dropped and counted (stats.strangers).
@@ -38,6 +39,7 @@ typedef struct kvcl_peer {
     uint64_t            in_tokens[2];
     uint8_t             uuid[16];
     uint8_t             nonce[16];  /* of the handshake that this rank began */
+    uint64_t            proven;     /* kvcl_hs_nonce_order() of the last PROOF that was accepted; 0: none */
     uint8_t             *address;   /* packed; NULL until known */
     size_t              address_len;
     unsigned            suspicions; /* stores that suspect it to be silent */

@@ -38,7 +38,7 @@ kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer)
     if (status != KVCL_OK) {
         return status;
     }
-    status = kvcl_random_bytes(peer->nonce, sizeof(peer->nonce));
+    status = kvcl_hs_nonce(peer->nonce);
     if (status != KVCL_OK) {
         return status;
     }
@@ -166,11 +166,17 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
         refuse(in, KVCL_ERR_AUTH, reply);
         return;
     }
+    peer = kvcl_peer_by_uuid(ctx, in->ids.uuid_a);
+    if ((peer != NULL) && (kvcl_hs_nonce_order(in->ids.nonce_a) <= peer->proven)) {
+        ++ctx->stats.strangers;
+        return;
+    }
     if (prover(ctx, in, data, len, &peer) != KVCL_OK) {
         kvcl_log_warn("a peer proved the secret but cannot be used: %s", kvcl_last_error());
         refuse(in, KVCL_ERR_UNREACHABLE, reply);
         return;
     }
+    peer->proven = kvcl_hs_nonce_order(in->ids.nonce_a);
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, true));
     stamp(&out.msg, KVCL_MSG_WELCOME);
     out.index = peer->index;

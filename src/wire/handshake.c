@@ -3,8 +3,11 @@
  */
 #include "config.h"
 #include "wire/handshake.h"
+#include "base/clock.h"
 #include "base/crypto.h"
+#include "base/rand.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index,
@@ -16,6 +19,27 @@ void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t
     };
 
     kvcl_hmac_sha256(secret, 32, parts, (len > 0) ? 5 : 4, mac);
+}
+
+/* The clock of A's host never goes back while A lives, and A is known by a uuid of its own. */
+kvcl_status_t kvcl_hs_nonce(uint8_t nonce_a[16])
+{
+    static _Atomic uint64_t last;
+    uint64_t                now = kvcl_now_ns(), before = atomic_load(&last);
+
+    do {
+        now = (now > before) ? now : before + 1;
+    } while (!atomic_compare_exchange_weak(&last, &before, now));
+    memcpy(nonce_a, &now, sizeof(now));
+    return kvcl_random_bytes(nonce_a + sizeof(now), 16 - sizeof(now));
+}
+
+uint64_t kvcl_hs_nonce_order(const uint8_t nonce_a[16])
+{
+    uint64_t order;
+
+    memcpy(&order, nonce_a, sizeof(order));
+    return order;
 }
 
 void kvcl_hs_cookie(const uint8_t cookie_key[32], const kvcl_hs_ids_t *ids, uint32_t window, uint8_t nonce_b[16])

@@ -5,6 +5,7 @@
 #define KVCL_WIRE_HANDSHAKE_H
 
 #include "wire/wire.h"
+#include <kvcl/kvcl_status.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -25,6 +26,11 @@ typedef struct kvcl_hs_msg {
     uint8_t       mac[32];
 } kvcl_hs_msg_t;
 _Static_assert(sizeof(kvcl_hs_msg_t) == 136, "wire format");
+
+/** A new nonce_a: 8 bytes, little-endian, that rise with each handshake of a context, then 8 random ones. */
+kvcl_status_t kvcl_hs_nonce(uint8_t nonce_a[16]) KVCL_MUST_CHECK;
+/** The part that rises: B accepts a PROOF of A only if it is above that of A's last one. */
+uint64_t      kvcl_hs_nonce_order(const uint8_t nonce_a[16]);
 
 /** B's nonce for what A said, under B's own cookie key; window counts half minutes. */
 void kvcl_hs_cookie(const uint8_t cookie_key[32], const kvcl_hs_ids_t *ids, uint32_t window, uint8_t nonce_b[16]);

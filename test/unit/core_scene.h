@@ -185,7 +185,7 @@ static kvcl_hs_msg_t hello(scene_t *scene)
     hs.msg = message(KVCL_MSG_HELLO);
     memcpy(hs.ids.uuid_a, scene->uuid, 16);
     memcpy(hs.ids.uuid_b, scene->ctx->uuid, 16);
-    ck_assert_int_eq(kvcl_random_bytes(hs.ids.nonce_a, 16), KVCL_OK);
+    ck_assert_int_eq(kvcl_hs_nonce(hs.ids.nonce_a), KVCL_OK);
     return hs;
 }
 

@@ -213,6 +213,34 @@ START_TEST(a_proof_names_its_own_address)
 }
 END_TEST
 
+/* Who recorded a PROOF sends it again, while its cookie is good: the session that it began goes on undisturbed. */
+START_TEST(a_recorded_proof_is_dropped)
+{
+    kvcl_hs_msg_t first, second, welcome;
+    kvcl_peer_t   *peer;
+    scene_t       scene;
+    uint64_t      out_token;
+
+    scene_open(&scene, kinds[_i]);
+    first   = challenged(&scene);
+    second  = challenged(&scene);
+    welcome = requested(&scene, &second, scene.address, scene.address_len, KVCL_MSG_WELCOME);
+    peer    = scene.ctx->peers.v[welcome.index];
+    ck_assert_int_eq(peer->state, KVCL_PEER_READY);
+    out_token = peer->out_token;
+    dropped(&scene, &second, sizeof(second), scene.address, scene.address_len);
+    dropped(&scene, &first, sizeof(first), scene.address, scene.address_len); /* it is older */
+    ck_assert_uint_eq(peer->out_token, out_token);
+    ck_assert_uint_eq(peer->in_tokens[0], kvcl_hs_token(scene.ctx->secret, &second.ids, true));
+    ck_assert_uint_eq(peer->in_tokens[1], 0);
+    ++scene.peers;
+    second  = challenged(&scene); /* a new one is welcome */
+    welcome = requested(&scene, &second, scene.address, scene.address_len, KVCL_MSG_WELCOME);
+    ck_assert_uint_eq(peer->in_tokens[0], kvcl_hs_token(scene.ctx->secret, &second.ids, true));
+    scene_close(&scene);
+}
+END_TEST
+
 START_TEST(the_right_handshake_succeeds)
 {
     kvcl_msg_describe_t    request;
@@ -433,6 +461,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_wrong_proof_is_refused, 0, 3);
     tcase_add_loop_test(tcase, a_cookie_is_for_one_who_asked_lately, 0, 3);
     tcase_add_loop_test(tcase, a_proof_names_its_own_address, 0, 3);
+    tcase_add_loop_test(tcase, a_recorded_proof_is_dropped, 0, 3);
     tcase_add_loop_test(tcase, the_right_handshake_succeeds, 0, 3);
     tcase_add_loop_test(tcase, a_context_believes_no_stranger_that_it_greets, 0, 3);
     tcase_add_loop_test(tcase, contexts_of_two_secrets_refuse_each_other, 0, 3);
