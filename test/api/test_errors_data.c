@@ -425,7 +425,8 @@ START_TEST(store_open_refuses)
         const char         *word;
     } rows[] = {{{.flags = 0x20}, "0x20"},
                 {{.dir_entries = UINT64_C(1) << 40}, "dir_entries"},
-                {{.dram_bytes = 4096}, "block_bytes is 0"},
+                {{.dram_bytes = 1048576}, "kvcl_store_open: dram_bytes is 1048576 but block_bytes is 0: set "
+                 "block_bytes to a block's size (kvcl_cache_block_bytes), or block_sizes"},
                 {{.dram_bytes = 4096, .block_bytes = 8192}, "blocks of 8192"},
                 {{.dram_bytes = UINT64_C(1) << 40, .block_bytes = UINT64_C(1) << 33}, "8589934592"},
                 {{.cache = theirs}, "another context"}};

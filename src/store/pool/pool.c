@@ -36,6 +36,12 @@ unsigned kvcl_pool_sizes(const kvcl_store_params_t *p, uint64_t sizes[KVCL_SLABS
     unsigned n = 0;
     uint64_t bytes, i;
 
+    if ((p->n_block_sizes == 0) && (p->block_bytes == 0)) {
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: dram_bytes is %llu but block_bytes is 0: set "
+                        "block_bytes to a block's size (kvcl_cache_block_bytes), or block_sizes",
+                        (unsigned long long)p->dram_bytes);
+        return 0;
+    }
     if (((p->n_block_sizes == 0) || (p->block_bytes != 0)) && !add_size(sizes, &n, p->block_bytes)) {
         (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: dram_bytes is %llu, but block_bytes is %llu: set it "
                         "to 1 to %u", (unsigned long long)p->dram_bytes, (unsigned long long)p->block_bytes,
