@@ -52,6 +52,9 @@ static inline kvcl_side_t kvcl_cache_side(kvcl_cache_h cache, const kvcl_sel_t *
     return (kvcl_side_t){&cache->shape, cache->bases, *sel, cache->copier};
 }
 
+/** kvcl_sel_check() of a user's selection; the sentence begins with the call and the cache's name. */
+kvcl_status_t kvcl_cache_check_sel(kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call) KVCL_MUST_CHECK;
+
 typedef enum { KVCL_RCACHE_REQUESTED, KVCL_RCACHE_READY, KVCL_RCACHE_FAILED } kvcl_rcache_state_t;
 
 typedef struct kvcl_rcache {

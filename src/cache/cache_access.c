@@ -35,6 +35,14 @@ void *kvcl_cache_base(kvcl_cache_h cache, uint32_t base)
     return (base < cache->shape.n_bases) ? (void *)cache->bases[base] : NULL;
 }
 
+kvcl_status_t kvcl_cache_check_sel(kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call)
+{
+    kvcl_status_t status = kvcl_sel_check(&cache->shape, sel);
+
+    return (status == KVCL_OK) ? KVCL_OK
+                               : kvcl_fail(status, "%s: cache \"%s\": %s", call, cache->name, kvcl_last_error());
+}
+
 static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const void *buf, size_t len,
                                const char *call, kvcl_stream_t *stream)
 {
@@ -49,9 +57,9 @@ static kvcl_status_t one_block(kvcl_cache_h cache, const uint32_t *block, const 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: a block of this cache has %zu bytes, the buffer %zu", call,
                          (size_t)cache->shape.block_bytes, (buf == NULL) ? (size_t)0 : len);
     }
-    side   = kvcl_cache_side(cache, &sel);
-    status = kvcl_side_check(&side);
+    status = kvcl_cache_check_sel(cache, &sel, call);
     if (status == KVCL_OK) {
+        side = kvcl_cache_side(cache, &sel);
         kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
     }
     return status;

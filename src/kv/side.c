@@ -48,8 +48,8 @@ static kvcl_status_t check_blocks(const kvcl_sel_t *sel, uint64_t blocks)
         }
         for (j = i; (max_id >= blocks) && (j < end); ++j) {
             if (sel->blocks[j] >= blocks) {
-                return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: blocks[%zu] is %u, the layout has %llu", j,
-                                 sel->blocks[j], (unsigned long long)blocks);
+                return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "selection: blocks[%zu] is %u: the layout has "
+                                 "blocks 0 to %llu", j, sel->blocks[j], (unsigned long long)blocks - 1);
             }
         }
     }

@@ -259,8 +259,6 @@ kvcl_status_t kvcl_xfer_name(const kvcl_xfer_params_t *params, kvcl_cache_h cach
 
 kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call)
 {
-    kvcl_side_t side;
-
     kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, call);
 
     if (status != KVCL_OK) {
@@ -272,8 +270,7 @@ kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl
     if (cache->ctx != ctx) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cache \"%s\" belongs to another context", call, cache->name);
     }
-    side = kvcl_cache_side(cache, sel);
-    return kvcl_side_check(&side);
+    return kvcl_cache_check_sel(cache, sel, call);
 }
 
 kvcl_status_t kvcl_own_sel(kvcl_sel_t *to, const kvcl_sel_t *sel)

@@ -109,7 +109,7 @@ kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, siz
         status = lay_over(params, &p);
     }
     if (status == KVCL_OK) {
-        status = kvcl_sel_check(&xfer->plan.cache->shape, &local);
+        status = kvcl_cache_check_sel(xfer->plan.cache, &local, "kvcl_xfer_post");
     }
     if (status != KVCL_OK) {
         return status;

@@ -96,11 +96,12 @@ START_TEST(caches_refuse)
     REFUSED(INVALID_PARAM, "256 bytes", kvcl_cache_read_block(cache, 0, out.bytes, 255));
     REFUSED(INVALID_PARAM, "257", kvcl_cache_read_block(cache, 0, out.bytes, 257));
     REFUSED(INVALID_PARAM, "block", kvcl_cache_read_block(cache, 0, NULL, 256));
-    REFUSED(OUT_OF_RANGE, "8", kvcl_cache_read_block(cache, BLOCKS, out.bytes, 256));
+    REFUSED(OUT_OF_RANGE, "kvcl_cache_read_block: cache \"mine\": selection: blocks[0] is 8: the layout has blocks 0 "
+            "to 7", kvcl_cache_read_block(cache, BLOCKS, out.bytes, 256));
     REFUSED(OUT_OF_RANGE, "4294967295", kvcl_cache_read_block(cache, UINT32_MAX, out.bytes, 256));
     REFUSED(INVALID_PARAM, "255", kvcl_cache_write_block(cache, 0, block, 255));
     REFUSED(INVALID_PARAM, "block", kvcl_cache_write_block(cache, 0, NULL, 256));
-    REFUSED(OUT_OF_RANGE, "8", kvcl_cache_write_block(cache, BLOCKS, block, 256));
+    REFUSED(OUT_OF_RANGE, "kvcl_cache_write_block: cache \"mine\"", kvcl_cache_write_block(cache, BLOCKS, block, 256));
     ck_assert_ptr_null(kvcl_cache_base(cache, 1));
     longest[63] = '\0'; /* 63 bytes are allowed */
     TAKEN(kvcl_cache_create(ctx, longest, &shape, NULL, &out.cache));
@@ -274,7 +275,8 @@ START_TEST(selections_are_checked)
         const char       *word;
     } rows[] = {
         {NULL, KVCL_ERR_INVALID_PARAM, "selection is NULL"},   {&no_ids, KVCL_ERR_INVALID_PARAM, "blocks is NULL"},
-        {&far_block, KVCL_ERR_OUT_OF_RANGE, "blocks[1] is 8"}, {&far_layer, KVCL_ERR_OUT_OF_RANGE, "layers end at 3"},
+        {&far_block, KVCL_ERR_OUT_OF_RANGE, ": cache \"mine\": selection: blocks[1] is 8: the layout has blocks"},
+        {&far_layer, KVCL_ERR_OUT_OF_RANGE, "layers end at 3"},
         {&no_head, KVCL_ERR_OUT_OF_RANGE, "heads [2, 2)"},
     };
     size_t i;
@@ -293,6 +295,8 @@ START_TEST(selections_are_checked)
         ROW(kvcl_bcast(world, 0, cache, rows[i].sel, NULL, &out.req));
     }
 #undef ROW
+    REFUSED(OUT_OF_RANGE, "kvcl_recv: cache", kvcl_recv(world, 0, 1, cache, &far_block, NULL, &out.req));
+    REFUSED(OUT_OF_RANGE, "kvcl_put: cache", kvcl_put(world, 0, cache, &far_block, &good, NULL, &out.req));
     REFUSED(INVALID_PARAM, "remote selection", kvcl_get(world, 0, cache, NULL, &good, NULL, &out.req));
     REFUSED(INVALID_PARAM, "remote selection", kvcl_put(world, 0, cache, &good, NULL, NULL, &out.req));
 }
@@ -479,7 +483,9 @@ START_TEST(store_block_calls_refuse)
         REFUSED(INVALID_PARAM, "cache", call(store, keys, 2, NULL, good_ids, NULL, &out.req));
         REFUSED(INVALID_PARAM, "another context", call(store, keys, 2, theirs, good_ids, NULL, &out.req));
         REFUSED(INVALID_PARAM, "blocks is NULL", call(store, keys, 2, cache, NULL, NULL, &out.req));
-        REFUSED(OUT_OF_RANGE, "blocks[1] is 8", call(store, keys, 2, cache, bad_ids, NULL, &out.req));
+        REFUSED(OUT_OF_RANGE, "cache \"mine\": selection: blocks[1] is 8: the layout has blocks 0 to 7",
+                call(store, keys, 2, cache, bad_ids, NULL, &out.req));
+        REFUSED(OUT_OF_RANGE, calls[i].name, call(store, keys, 2, cache, bad_ids, NULL, &out.req));
         REFUSED(INVALID_PARAM, "0x40", call(store, keys, 2, cache, good_ids, &flagged, &out.req));
     }
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_match(NULL, keys, 2, &out.n, NULL));

@@ -65,11 +65,11 @@ START_TEST(gets_and_puts_of_blocks_name_rank_cache_blocks_and_remedy)
     TAKEN(kvcl_put(world, 0, cache, &good, &good, &p, &req));
     ENDS(req, NOT_REGISTERED, "kvcl_put", "2 blocks (0, 1)", "rank 0", "\"nowhere\"", "create it there");
     TAKEN(kvcl_get(world, 0, cache, &far, &good, NULL, &req)); /* asks for the description first */
-    ENDS(req, OUT_OF_RANGE, "kvcl_get", "rank 0", "blocks[1] is 8", "the layout has 8");
+    ENDS(req, OUT_OF_RANGE, "kvcl_get", "rank 0", "blocks[1] is 8", "the layout has blocks 0 to 7");
     TAKEN(kvcl_get(world, 0, cache, &elsewhere, &good, NULL, &req));
     ck_assert_int_eq(final(req), KVCL_OK);
     TAKEN(kvcl_get(world, 0, cache, &far, &good, NULL, &req)); /* known now: inside the call */
-    ENDS(req, OUT_OF_RANGE, "kvcl_get", "rank 0", "blocks[1] is 8", "the layout has 8");
+    ENDS(req, OUT_OF_RANGE, "kvcl_get", "rank 0", "blocks[1] is 8", "the layout has blocks 0 to 7");
     TAKEN(kvcl_put(world, 0, cache, &good, &far, NULL, &req));
     ENDS(req, OUT_OF_RANGE, "kvcl_put", "rank 0", "blocks[1] is 8");
     TAKEN(kvcl_get(world, 0, cache, &three, &good, NULL, &req));

@@ -170,10 +170,10 @@ START_TEST(bad_ids_are_named_with_index_and_value)
     ck_assert_int_eq(kvcl_side_check(&side), KVCL_OK);
     ids[999] = 8;
     ck_assert_int_eq(kvcl_side_check(&side), KVCL_ERR_OUT_OF_RANGE);
-    ck_assert_str_eq(kvcl_last_error(), "selection: blocks[999] is 8, the layout has 8");
+    ck_assert_str_eq(kvcl_last_error(), "selection: blocks[999] is 8: the layout has blocks 0 to 7");
     ids[256] = UINT32_MAX;
     ck_assert_int_eq(kvcl_side_check(&side), KVCL_ERR_OUT_OF_RANGE);
-    ck_assert_str_eq(kvcl_last_error(), "selection: blocks[256] is 4294967295, the layout has 8");
+    ck_assert_str_eq(kvcl_last_error(), "selection: blocks[256] is 4294967295: the layout has blocks 0 to 7");
 }
 END_TEST
 
