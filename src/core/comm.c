@@ -122,6 +122,13 @@ static int rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
     return -1;
 }
 
+static const char *rank_name(kvcl_comm_h comm, int rank, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "rank %d%s", (comm->world != NULL) ? comm->world[rank] : rank,
+             comm->inter ? " of the other job" : "");
+    return buf;
+}
+
 const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap)
 {
     kvcl_comm_h comm;
@@ -131,13 +138,28 @@ const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap)
     kvcl_list_foreach (comm, &peer->ctx->comms, struct kvcl_comm, link) {
         rank = rank_of(comm, peer);
         if (rank >= 0) {
-            snprintf(buf, cap, "rank %d%s", (comm->world != NULL) ? comm->world[rank] : rank,
-                     comm->inter ? " of the other job" : "");
-            return buf;
+            return rank_name(comm, rank, buf, cap);
         }
     }
     snprintf(buf, cap, "%s", peer->name);
     return buf;
+}
+
+const char *kvcl_comm_source_name(const kvcl_peer_t *peer, uint64_t id, int source, char *buf, size_t cap)
+{
+    kvcl_comm_h comm, named = NULL;
+
+    kvcl_assert_locked(peer->ctx);
+    kvcl_list_foreach (comm, &peer->ctx->comms, struct kvcl_comm, link) {
+        if (rank_of(comm, peer) >= 0) {
+            return kvcl_comm_peer_name(peer, buf, cap);
+        }
+        named = (comm->id == id) ? comm : named;
+    }
+    if ((named == NULL) || (source < 0) || (source >= named->size) || (named->peers[source] != NULL)) {
+        return kvcl_comm_peer_name(peer, buf, cap); /* that rank is another peer */
+    }
+    return rank_name(named, source, buf, cap);
 }
 
 kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl_comm_h *comm_p)

@@ -30,6 +30,9 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) K
 
 /** Lock held: "rank N" (of the world; of an inter-communicator the other side's), else the peer's name. Returns buf. */
 const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap);
+/** The same of a peer whose message says that it is rank source of communicator id: that rank, where this context has
+ * not needed the peer's rank and knows no other peer as that rank. */
+const char *kvcl_comm_source_name(const kvcl_peer_t *peer, uint64_t id, int source, char *buf, size_t cap);
 
 /** Lock held: the id of the next communicator over a list of ranks whose hash is base. */
 uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base);

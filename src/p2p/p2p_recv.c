@@ -67,7 +67,11 @@ static void recv_describe(const kvcl_req_t *req, char *buf, size_t cap)
     const kvcl_p2p_recv_t *recv = kvcl_container_of((kvcl_req_t *)req, kvcl_p2p_recv_t, req);
     char                  peer[48], what[160];
 
-    kvcl_describe_peer((recv->peer != NULL) ? recv->peer : recv->from, peer, sizeof(peer));
+    if (recv->peer != NULL) {
+        kvcl_comm_source_name(recv->peer, recv->msg.comm, recv->msg.source, peer, sizeof(peer));
+    } else {
+        kvcl_describe_peer(recv->from, peer, sizeof(peer));
+    }
     if (recv->cache != NULL) {
         snprintf(buf, cap, "kvcl_recv of tag %llu from %s into %s of \"%s\"", (unsigned long long)recv->posted.tag,
                  peer, kvcl_describe_sel(&recv->sel, what, sizeof(what)), recv->cache->name);

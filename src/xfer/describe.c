@@ -152,7 +152,10 @@ const char *kvcl_describe_sizes(const kvcl_msg_send_t *msg, kvcl_cache_h cache, 
 {
     const unsigned long long sent = msg->len, room = bytes;
 
-    if ((cache != NULL) && (msg->n_blocks != 0)) {
+    if ((cache != NULL) && (msg->n_blocks != 0) && (msg->each == 1) && kvcl_shape_is_opaque(&cache->shape)) {
+        snprintf(buf, cap, "the send has %llu bytes (%llu blocks), the recv selects %llu (%zu blocks): select as many "
+                 "blocks on both sides", sent, (unsigned long long)msg->n_blocks, room, sel->n_blocks);
+    } else if ((cache != NULL) && (msg->n_blocks != 0)) {
         snprintf(buf, cap, "the send has %llu bytes (%llu blocks of %u tokens), the recv selects %llu (%zu blocks of "
                  "%u tokens): select as many tokens on both sides", sent, (unsigned long long)msg->n_blocks, msg->each,
                  room, sel->n_blocks, cache->shape.tokens);

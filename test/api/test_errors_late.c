@@ -105,6 +105,22 @@ START_TEST(both_sides_of_a_mismatch_hear_the_numbers)
 }
 END_TEST
 
+START_TEST(a_mismatch_of_opaque_blocks_is_told_in_blocks)
+{
+    const kvcl_layout_t plain_blocks = KVCL_LAYOUT_BYTES(BLOCKS, 256);
+    kvcl_cache_h        opaque;
+    kvcl_req_h          sent, got;
+
+    TAKEN(kvcl_cache_create(ctx, "opaque", &plain_blocks, NULL, &opaque));
+    TAKEN(kvcl_send(world, 0, 79, opaque, &three, NULL, &sent));
+    TAKEN(kvcl_recv(world, 0, 79, opaque, &good, NULL, &got));
+    ENDS(got, TRUNCATED, "the send has 768 bytes (3 blocks), the recv selects 512 (2 blocks): select as many blocks on "
+         "both sides");
+    ENDS(sent, TRUNCATED, "kvcl_send of tag 79 to rank 0", "on both sides");
+    kvcl_cache_destroy(opaque);
+}
+END_TEST
+
 START_TEST(layouts_that_do_not_match_are_put_side_by_side)
 {
     kvcl_layout_t wide = shape;
@@ -356,3 +372,4 @@ int main(void)
     srunner_free(runner);
     return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+    tcase_add_test(tc, a_mismatch_of_opaque_blocks_is_told_in_blocks);
