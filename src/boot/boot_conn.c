@@ -115,7 +115,7 @@ void kvcl_conn_expire(kvcl_boot_server_t *server, kvcl_conn_t *conn)
         kvcl_conn_drop(server, conn, (conn->state == KVCL_CONN_CLOSING) ? NULL : &server->counters.slow);
         return;
     }
-    (void)kvcl_meeting_timed_out(&server->meeting);
+    (void)kvcl_meeting_timed_out(&server->meeting, conn->wait_ns);
     refuse_waiting(server, KVCL_ERR_TIMED_OUT);
 }
 
@@ -186,6 +186,7 @@ static void on_put(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boo
         return;
     }
     conn->wants_table = 1;
+    conn->wait_ns     = msg->wait_ns;
     conn->deadline_ns = kvcl_deadline_after(msg->wait_ns);
     if (server->meeting.table != NULL) {
         close_listener(server); /* before any member has the table and may open its next boot here */

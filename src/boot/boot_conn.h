@@ -29,6 +29,7 @@ typedef struct kvcl_conn {
     int               rank;
     uint64_t          born_ns;
     uint64_t          deadline_ns;
+    uint64_t          wait_ns;   /* MEMBER: the wait that ends at deadline_ns, as the member gave it */
     uint8_t           member_nonce[KVCL_BOOT_NONCE_LEN];
     uint8_t           server_nonce[KVCL_BOOT_NONCE_LEN];
     kvcl_boot_head_t  head;

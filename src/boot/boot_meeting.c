@@ -5,6 +5,7 @@
 #include "boot/boot_meeting.h"
 #include "boot/boot_wire.h"
 #include "base/error.h"
+#include "base/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,13 +126,13 @@ kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank)
     return (meeting->table == NULL) ? somebody_left(meeting) : KVCL_OK;
 }
 
-kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting)
+kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wait_ns)
 {
-    char        list[96] = "";
+    char        list[96] = "", wait[32];
     size_t      used     = 0;
     int         missing  = 0;
     int         rank;
-    const char *what     = (meeting->joined < meeting->size) ? "come" : "given their addresses";
+    const char *what     = (meeting->joined < meeting->size) ? "arrive" : "send an address";
 
     for (rank = 0; rank < meeting->size; ++rank) {
         const kvcl_meeting_member_t *member = &meeting->members[rank];
@@ -146,6 +147,8 @@ kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting)
             snprintf(list + used, sizeof(list) - used, ", ...");
         }
     }
-    return kvcl_fail(KVCL_ERR_TIMED_OUT, "%d of %d ranks have %s in time, missing: %s (KVCL_BOOT_TIMEOUT)",
-                     meeting->size - missing, meeting->size, what, list);
+    return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s %s did not %s within %s, %d of %d did: see that all are started "
+                     "with this KVCL_RENDEZVOUS and secret, or raise KVCL_BOOT_TIMEOUT", (missing == 1) ? "rank" :
+                     "ranks", list, what, kvcl_time_format(wait, sizeof(wait), wait_ns), meeting->size - missing,
+                     meeting->size);
 }

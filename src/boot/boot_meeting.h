@@ -52,7 +52,7 @@ kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *bl
  */
 kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank);
 
-/** Sets the sentence of KVCL_ERR_TIMED_OUT, which names the missing ranks. */
-kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting);
+/** A member has waited wait_ns. Sets the sentence of KVCL_ERR_TIMED_OUT, which names the missing ranks. */
+kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wait_ns);
 
 #endif

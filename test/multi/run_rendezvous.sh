@@ -136,7 +136,7 @@ new_port
 start 0 KVCL_SIZE=2 KVCL_RANK=0 KVCL_SECRET_FILE="$tmp/secret" KVCL_BOOT_TIMEOUT=5s
 start 1 KVCL_SIZE=2 KVCL_RANK=1 KVCL_SECRET_FILE="$tmp/other"
 must "another secret is refused" failed_saying 1 'KVCL_SECRET_FILE'
-must "another secret is no member" failed_saying 0 '1 of 2 ranks have come in time, missing: 1'
+must "another secret is no member" failed_saying 0 'rank 1 did not arrive within 5s, 1 of 2 did'
 start 0 KVCL_SIZE=1 KVCL_RANK=0 KVCL_SECRET_FILE="$tmp/open"
 must "a secret that others can read is refused" failed_saying 0 'has mode 0644, others may use it: chmod 600'
 
