@@ -78,7 +78,7 @@ static int open_any(const char *where, int timeout_s, char *why, size_t why_size
         fd = open_one(at, timeout_s);
     }
     if (fd < 0) {
-        snprintf(why, why_size, "%s: %s", where, strerror(errno));
+        snprintf(why, why_size, "%s: %s: is a kvcl_serve --http running there?", where, strerror(errno));
     }
     freeaddrinfo(found);
     return fd;

@@ -172,7 +172,7 @@ tool 1 'nonsense' kvcl_serve --block 4K --pool 64K --http nonsense
 tool 1 '65536' kvcl_serve --block 4K --pool 64K --http 65536
 tool 2 'HOST:PORT' kvcl_top
 tool 2 'unexpected argument' kvcl_top a:1 b:2
-tool 1 '127.0.0.1:1' kvcl_top --once 127.0.0.1:1
+tool 1 '127.0.0.1:1: ;is a kvcl_serve --http running there?' kvcl_top --once 127.0.0.1:1
 tool 2 'nowhere' kvcl_top --once nowhere
 tool 2 '99999' kvcl_top --once 127.0.0.1:99999
 tool 2 '--interval' kvcl_top --interval 0 127.0.0.1:1
