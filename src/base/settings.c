@@ -251,11 +251,28 @@ void kvcl_settings_free(const kvcl_setting_t *table, void *dst)
     }
 }
 
+/* Is it the default's value, for which the default is one of several texts? */
+static int is_default(const kvcl_setting_t *row, const char *at)
+{
+    uint64_t number = 0;
+    int      word   = 0;
+
+    if (row->type == KVCL_SETTING_BOOL) {
+        return (parse_bool(row->dflt, &word) == 0) && (word == *(const int *)(const void *)at);
+    }
+    return ((row->type == KVCL_SETTING_SIZE) || (row->type == KVCL_SETTING_TIME)) &&
+           (parse_unsigned(row, row->dflt, &number) == 0) && (number == *(const uint64_t *)(const void *)at);
+}
+
 const char *kvcl_settings_format(const kvcl_setting_t *table, size_t i, const void *src, char *buf, size_t len)
 {
     const char *at = (const char *)src + table[i].offset;
     const char *str;
 
+    if (is_default(&table[i], at)) {
+        snprintf(buf, len, "%s", table[i].dflt);
+        return buf;
+    }
     switch (table[i].type) {
     case KVCL_SETTING_BOOL:
         snprintf(buf, len, "%s", *(const int *)(const void *)at ? "y" : "n");

@@ -69,7 +69,7 @@ kvcl_status_t kvcl_settings_set(const kvcl_setting_t *table, void *dst, const ch
 
 void kvcl_settings_free(const kvcl_setting_t *table, void *dst);
 
-/** The value of row @a i as text ("" for a NULL string). Returns buf. */
+/** The value of row @a i as text ("" for a NULL string; the default's text where it is the default). Returns buf. */
 const char *kvcl_settings_format(const kvcl_setting_t *table, size_t i, const void *src,
                                  char *buf, size_t len);
 

@@ -72,6 +72,8 @@ holds "the settings" 'len(j["settings"]) == t.count("  KVCL_") and all(set(s) ==
   "help"} and ("  " + s["name"] + " ") in t and s["help"] in t for s in j["settings"])'
 holds "a setting" '[s for s in j["settings"] if s["name"] == "KVCL_WINDOW"] == [{"name": "KVCL_WINDOW", "value": "7",
   "default": "16", "source": "environment", "help": "served data messages in flight per transfer"}]'
+holds "a default and its value in one form" 'all(s["value"] == s["default"] for s in j["settings"]
+  if s["source"] == "default")'
 holds "the algorithms" '{"bcast", "barrier"} <= {a["collective"] for a in j["collectives"]["algorithms"]} and
   all(a["description"] in t and a["name"] in t for a in j["collectives"]["algorithms"])'
 holds "the table" 'len(j["collectives"]["table"]) >= 3 and

@@ -168,6 +168,14 @@ static const kvcl_setting_t table[] = {
     KVCL_SETTING_END
 };
 
+/* Their defaults are not the shortest text of the value. */
+static const kvcl_setting_t forms[] = {
+    {"KVCL_T_ON", "yes", "a switch", KVCL_SETTING_BOOL, offsetof(options_t, on), 0, 0, NULL},
+    {"KVCL_T_BYTES", "1024K", "a size", KVCL_SETTING_SIZE, offsetof(options_t, bytes), 0, 0, NULL},
+    {"KVCL_T_WAIT", "60s", "a time", KVCL_SETTING_TIME, offsetof(options_t, wait_ns), 0, 0, NULL},
+    KVCL_SETTING_END
+};
+
 /* arg: an array of "NAME=value" */
 static const char *lookup(void *arg, const char *name)
 {
@@ -212,6 +220,25 @@ START_TEST(settings_take_defaults_then_environment_then_params)
     ck_assert_int_eq(kvcl_settings_set(table, &opt, "KVCL_NO", "d", KVCL_SOURCE_PARAM, NULL), KVCL_ERR_NOT_FOUND);
     kvcl_settings_free(table, &opt);
     ck_assert_ptr_null(opt.name);
+}
+END_TEST
+
+START_TEST(a_value_that_is_the_default_has_the_text_of_the_default)
+{
+    options_t opt;
+    char      buf[64];
+
+    memset(&opt, 0, sizeof(opt));
+    ck_assert_int_eq(kvcl_settings_load(forms, &opt, NULL, NULL, NULL), KVCL_OK);
+    ck_assert_str_eq(kvcl_settings_format(forms, 0, &opt, buf, sizeof(buf)), "yes");
+    ck_assert_str_eq(kvcl_settings_format(forms, 1, &opt, buf, sizeof(buf)), "1024K");
+    ck_assert_str_eq(kvcl_settings_format(forms, 2, &opt, buf, sizeof(buf)), "60s");
+    opt.on      = 0;
+    opt.bytes   = 2 << 20;
+    opt.wait_ns = 120 * UINT64_C(1000000000);
+    ck_assert_str_eq(kvcl_settings_format(forms, 0, &opt, buf, sizeof(buf)), "n");
+    ck_assert_str_eq(kvcl_settings_format(forms, 1, &opt, buf, sizeof(buf)), "2M");
+    ck_assert_str_eq(kvcl_settings_format(forms, 2, &opt, buf, sizeof(buf)), "2m");
 }
 END_TEST
 
@@ -269,6 +296,7 @@ int main(void)
     tcase_add_test(tc, log_line_names_host_and_process);
     tcase_add_test(tc, sizes_and_times_are_read_and_written);
     tcase_add_test(tc, settings_take_defaults_then_environment_then_params);
+    tcase_add_test(tc, a_value_that_is_the_default_has_the_text_of_the_default);
     tcase_add_test(tc, bad_value_names_the_variable_the_value_and_what_is_accepted);
     tcase_add_test(tc, unknown_variable_is_warned_about_with_the_nearest_name);
     suite_add_tcase(suite, tc);
