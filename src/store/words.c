@@ -1,12 +1,15 @@
 /*
- * Error sentences of a store's calls (words.h). Pure; no state, any thread.
+ * Error sentences of a store's calls (words.h). No state, no lock, any thread: the sizes of ranks' pools do not change.
  */
 #include "config.h"
 #include "store/words.h"
 #include "base/error.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { SIZES = 4 }; /* of pools: a sentence names no more */
 
 unsigned long long kvcl_key_prefix(const kvcl_key_t *key)
 {
@@ -48,6 +51,50 @@ bool kvcl_store_explain(kvcl_status_t status, char *buf, size_t cap)
     }
     snprintf(buf, cap, "%s", text);
     return true;
+}
+
+/* The sizes of all pools, each once. Returns their number; at most SIZES are kept. */
+static unsigned pool_sizes(const struct kvcl_store *store, uint32_t sizes[SIZES])
+{
+    unsigned n = 0, i, j;
+    uint32_t rank;
+
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        for (i = 0; i < store->ranks[rank].n_sizes; ++i) {
+            for (j = 0; (j < n) && (sizes[j] != store->ranks[rank].sizes[i]); ++j) {
+            }
+            if (j < n) {
+                continue;
+            }
+            if (n == SIZES) {
+                return SIZES + 1;
+            }
+            sizes[n++] = store->ranks[rank].sizes[i];
+        }
+    }
+    return n;
+}
+
+bool kvcl_store_explain_size(const struct kvcl_store *store, uint64_t bytes, char *buf, size_t cap)
+{
+    uint32_t sizes[SIZES], rank;
+    char     list[64] = "";
+    size_t   used     = 0;
+    unsigned n, i;
+
+    for (rank = 0; rank < store->n_ranks; ++rank) {
+        if (kvcl_store_takes(store, rank, bytes)) {
+            return false;
+        }
+    }
+    n = pool_sizes(store, sizes);
+    for (i = 0; (i < n) && (i < SIZES); ++i) {
+        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%u", (i == 0) ? "" : ", ", sizes[i]);
+    }
+    snprintf(buf, cap, "no rank has it in blocks of %llu bytes, the cache's size; the store's pools have blocks of "
+             "%s%s bytes: get it into a cache of such blocks, or open the stores with block_bytes %llu",
+             (unsigned long long)bytes, list, (n > SIZES) ? ", ..." : "", (unsigned long long)bytes);
+    return n != 0;
 }
 
 kvcl_status_t kvcl_store_absent(const char *what, size_t absent, size_t n, size_t at, const kvcl_key_t *key)

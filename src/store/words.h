@@ -22,6 +22,12 @@ bool kvcl_store_explain(kvcl_status_t status, char *buf, size_t cap);
  * "kvcl_store_get: %llu of %llu blocks ...". */
 kvcl_status_t kvcl_store_absent(const char *what, size_t absent, size_t n, size_t at, const kvcl_key_t *key);
 
+struct kvcl_store;
+
+/** Any thread, no lock. Writes why a get into blocks of this many bytes found none: the store has pools, and none has
+ * blocks of that size. False: a pool has them, or there is no pool. */
+bool kvcl_store_explain_size(const struct kvcl_store *store, uint64_t bytes, char *buf, size_t cap);
+
 #define KVCL_WORDS_ABSENT "are absent; the first is number %llu of the call, key %016llx...: no rank has it in this " \
                           "size, or it was evicted: compute it and put it"
 

@@ -320,6 +320,37 @@ START_TEST(absent_blocks_and_values_are_named_by_key)
 }
 END_TEST
 
+START_TEST(a_cache_of_blocks_that_no_pool_has_is_named)
+{
+    const uint64_t            sizes[] = {512, 1024, 2048, 4096, 64, 128};
+    const kvcl_store_params_t many    = {.size = sizeof(many), .dir_entries = 64, .dram_bytes = 1 << 20,
+                                         .block_sizes = sizes, .n_block_sizes = 6};
+    const kvcl_layout_t       wide    = KVCL_LAYOUT_BYTES(BLOCKS, 512);
+    kvcl_store_h              store   = open_store(4096);
+    kvcl_cache_h              other_size;
+    kvcl_req_h                req;
+
+    TAKEN(kvcl_cache_create(ctx, "wide", &wide, NULL, &other_size));
+    TAKEN(kvcl_store_put(store, keys, 1, cache, good_ids, NULL, &req));
+    ck_assert_int_eq(final(req), KVCL_OK);
+    TAKEN(kvcl_store_get(store, keys, 2, other_size, good_ids, NULL, NULL, &req));
+    ENDS(req, NOT_FOUND, "kvcl_store_get", "2 of 2 blocks are absent", "number 0", "0100000000000000",
+         "blocks of 512 bytes", "the store's pools have blocks of 256 bytes", "block_bytes 512");
+    kvcl_store_close(store);
+    TAKEN(kvcl_store_open(world, &many, &store));
+    TAKEN(kvcl_store_get(store, keys, 2, cache, good_ids, NULL, NULL, &req));
+    ENDS(req, NOT_FOUND, "blocks of 256 bytes", "pools have blocks of 512, 1024, 2048, 4096, ... bytes");
+    TAKEN(kvcl_store_get(store, keys, 2, other_size, good_ids, NULL, NULL, &req));
+    ENDS(req, NOT_FOUND, "or it was evicted: compute it and put it");
+    kvcl_store_close(store);
+    store = open_store(0); /* no pool has a size */
+    TAKEN(kvcl_store_get(store, keys, 2, other_size, good_ids, NULL, NULL, &req));
+    ENDS(req, NOT_FOUND, "or it was evicted: compute it and put it");
+    kvcl_store_close(store);
+    kvcl_cache_destroy(other_size);
+}
+END_TEST
+
 START_TEST(what_a_store_has_no_room_for_is_named)
 {
     kvcl_store_h store = open_store(1024); /* 4 blocks */
@@ -356,6 +387,7 @@ int main(void)
     tcase_add_test(tc, gets_and_puts_of_blocks_name_rank_cache_blocks_and_remedy);
     tcase_add_test(tc, revoked_memory_is_named);
     tcase_add_test(tc, both_sides_of_a_mismatch_hear_the_numbers);
+    tcase_add_test(tc, a_mismatch_of_opaque_blocks_is_told_in_blocks);
     tcase_add_test(tc, layouts_that_do_not_match_are_put_side_by_side);
     tcase_add_test(tc, deadlines_and_cancels_are_told_with_numbers);
     tcase_add_test(tc, a_callback_hears_the_sentence_with_or_without_a_request);
@@ -364,6 +396,7 @@ int main(void)
     tcase_add_test(tc, another_thread_that_collects_hears_it);
     tcase_add_test(tc, a_request_that_is_well_has_no_sentence);
     tcase_add_test(tc, absent_blocks_and_values_are_named_by_key);
+    tcase_add_test(tc, a_cache_of_blocks_that_no_pool_has_is_named);
     tcase_add_test(tc, what_a_store_has_no_room_for_is_named);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
@@ -372,4 +405,3 @@ int main(void)
     srunner_free(runner);
     return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
-    tcase_add_test(tc, a_mismatch_of_opaque_blocks_is_told_in_blocks);

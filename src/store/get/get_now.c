@@ -9,6 +9,7 @@
 #include "config.h"
 #include "store/pool/pool.h"
 #include "store/words.h"
+#include "base/error.h"
 
 enum { CHUNK = 64 };
 
@@ -201,6 +202,19 @@ static inline void note_path(kvcl_timing_t *timing, kvcl_store_h store, uint32_t
 
 static const char absent[] = "kvcl_store_get: %llu of %llu blocks " KVCL_WORDS_ABSENT;
 
+/* missed of n blocks are absent, the first of them under this key, number `first`. */
+static kvcl_status_t miss(kvcl_store_h store, kvcl_cache_h cache, size_t missed, size_t n, size_t first,
+                          const kvcl_key_t *key)
+{
+    char why[KVCL_ERROR_MAX / 2];
+
+    if (!kvcl_store_explain_size(store, cache->shape.block_bytes, why, sizeof(why))) {
+        return kvcl_store_absent(absent, missed, n, first, key);
+    }
+    return kvcl_fail(KVCL_ERR_NOT_FOUND, "kvcl_store_get: %zu of %zu blocks are absent; the first is number %zu of the "
+                     "call, key %016llx...: %s", missed, n, first, kvcl_key_prefix(key), why);
+}
+
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
                   kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_status_t *final_p)
 {
@@ -237,6 +251,6 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
     }
     kvcl_store_count_hits(store, got, local);
     atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);
-    *final_p = (final == KVCL_OK) ? KVCL_OK : kvcl_store_absent(absent, n - n_got, n, first, &keys[first]);
+    *final_p = (final == KVCL_OK) ? KVCL_OK : miss(store, cache, n - n_got, n, first, &keys[first]);
     return true;
 }

@@ -138,8 +138,11 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 
 static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
 {
-    (void)req;
-    return kvcl_store_explain(status, buf, cap);
+    const kvcl_get_t *get = kvcl_container_of((kvcl_req_t *)req, kvcl_get_t, req);
+
+    return ((status == KVCL_ERR_NOT_FOUND) &&
+            kvcl_store_explain_size(get->store, get->cache->shape.block_bytes, buf, cap)) ||
+           kvcl_store_explain(status, buf, cap);
 }
 
 static const kvcl_req_class_t get_class = {
