@@ -293,6 +293,23 @@ def test_ranks_meet_through_a_store_like_torchs():
     assert sizes == [2, 2]
 
 
+def test_both_sides_of_a_mismatch_name_the_rank():
+    def body(ctx):
+        with ctx.cache("blocks", kvcl.Layout.bytes(4, 64)) as cache:
+            with pytest.raises(kvcl.Truncated) as caught:
+                if ctx.rank == 0:
+                    ctx.world.send(1, 5, cache, [0, 1]).wait(20)
+                else:
+                    ctx.world.recv(kvcl.ANY_SOURCE, 5, cache, [0]).wait(20)
+            ctx.world.barrier(20)
+        return str(caught.value)
+
+    sent, received = run_ranks(2, body)
+    assert sent.startswith("kvcl_send of tag 5 to rank 1, "), sent
+    assert received.startswith("kvcl_recv of tag 5 from rank 0 into 1 block (0)"), received
+    assert "select as many blocks on both sides" in received, received
+
+
 def test_an_exception_of_the_store_is_the_cause():
     def broken(*args):
         raise RuntimeError("the store is down")

@@ -9,6 +9,7 @@ import time
 import pytest
 
 import kvcl
+from conftest import run_ranks
 
 BLOCK = 4096
 
@@ -228,10 +229,53 @@ def test_queries_are_awaited(store):
 def test_a_failed_query_has_the_sentence_of_the_library(store):
     with pytest.raises(kvcl.UnknownRank, match="rank is 7, but the store has ranks 0 to 0"):
         store.rank_stats_post(7)
-    with pytest.raises(kvcl.InvalidParam, match="tenant is 0, which means no tenant"):
+    with pytest.raises(kvcl.InvalidParam, match="tenant is 0"):
         store.quota_post(0, 5)
-    with pytest.raises(kvcl.NotFound, match="value_keys: .*no rank has it"):
+    with pytest.raises(kvcl.NotFound, match="^kvcl_store_value_keys.*: no rank has it"):
         store.value_keys_post(kvcl.key_from_string("x")).wait(10)
+
+
+def test_a_failed_get_has_the_sentence_of_the_library(ctx, store):
+    keys = [kvcl.key_from_string("a"), kvcl.key_from_string("b")]
+    absent = f"kvcl_store_get: 2 of 2 blocks are absent; the first is number 0 of the call, key {keys[0].hex()[:16]}"
+
+    def polled(request):
+        while not request.done():
+            time.sleep(0.001)
+        return request.result()
+
+    async def awaited():
+        await store.get(keys, cache, [0, 1])
+
+    async def gathered():
+        await asyncio.gather(*[store.get(keys, cache, [0, 1]) for _ in range(3)])
+
+    with ctx.cache("some", kvcl.Layout.bytes(4, BLOCK)) as cache:
+        for fail in (lambda: store.get(keys, cache, [0, 1]).wait(10), lambda: polled(store.get(keys, cache, [0, 1])),
+                     lambda: kvcl.wait_all([store.get(keys, cache, [0, 1])], 10),
+                     lambda: kvcl.wait_any([store.get(keys, cache, [0, 1])], 10)[1].result(),
+                     lambda: asyncio.run(awaited()), lambda: asyncio.run(gathered())):
+            with pytest.raises(kvcl.NotFound) as caught:
+                fail()
+            assert str(caught.value).startswith(absent) and "compute it and put it" in str(caught.value)
+
+
+def test_a_get_into_blocks_that_no_pool_has_names_both_sizes():
+    def body(ctx):
+        with kvcl.Store(ctx.world, dram_bytes=16 * BLOCK, block_bytes=BLOCK, dir_entries=64) as store:
+            with ctx.cache("half", kvcl.Layout.bytes(4, BLOCK // 2)) as cache:
+                said = []
+                for i in range(20):  # of both homes
+                    with pytest.raises(kvcl.NotFound) as caught:
+                        store.get([kvcl.key_from_string(f"{i}")], cache, [0]).wait(10)
+                    said.append(str(caught.value))
+            ctx.world.barrier(20)
+        return said
+
+    for said in run_ranks(2, body, path="loop") + run_ranks(2, body, path="shm"):
+        for sentence in said:
+            assert sentence.startswith("kvcl_store_get") and "blocks of 2048 bytes" in sentence, sentence
+            assert "pools have blocks of 4096 bytes" in sentence, sentence
 
 
 def test_a_query_that_is_dropped_goes_on(store):

@@ -160,10 +160,12 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
 
 static PyObject *raise_failed(kvpy_op_t *op)
 {
-    char text[1024];
+    char text[256];
 
-    (void)PyOS_snprintf(text, sizeof(text), "%s: %s%s%s", op->what, kvcl_status_text(op->status),
-                        (op->why != NULL) ? ": " : "", (op->why != NULL) ? op->why : "");
+    if (op->why != NULL) { /* it names the call, and what to do */
+        return kvpy_raise(op->status, op->why);
+    }
+    (void)PyOS_snprintf(text, sizeof(text), "%s: %s", op->what, kvcl_status_text(op->status));
     return kvpy_raise(op->status, text);
 }
 
