@@ -145,6 +145,7 @@ tool 2 '--trace needs a value' kvcl_replay --trace
 tool 2 '--model;nobody' kvcl_replay --model nobody
 tool 2 '--bytes-per-token;"x"' kvcl_replay --bytes-per-token x
 tool 2 '--bytes-per-token;0' kvcl_replay --bytes-per-token 0
+tool 2 '--bytes-per-token;larger than 4 GiB' kvcl_replay --bytes-per-token 9223372036854775808
 tool 2 '--pool;"x"' kvcl_replay --pool x
 tool 2 '--pool;percentage;--store' kvcl_replay --pool 10%
 tool 2 '--speed;"fast"' kvcl_replay --speed fast

@@ -12,7 +12,6 @@
 
 #define DEFAULT_BYTES_PER_TOKEN 16u
 #define DEFAULT_REQUESTS        1000u
-#define MAX_BLOCK_BYTES         UINT64_C(0xffffffff)
 #define MAX_REQUESTS            10000000u
 #define MAX_RANK                65535
 #define MAX_KILL_SECOND         1e6
@@ -112,11 +111,11 @@ static cli_result_t settle(const cli_spec_t *spec, replay_options_t *opt, const 
     } else if (opt->bytes_per_token == 0) {
         opt->bytes_per_token = DEFAULT_BYTES_PER_TOKEN;
     }
-    opt->block_bytes = opt->bytes_per_token * REPLAY_BLOCK_TOKENS;
-    if (opt->block_bytes > MAX_BLOCK_BYTES) {
+    if (opt->bytes_per_token > UINT32_MAX / REPLAY_BLOCK_TOKENS) {
         return cli_error(spec, "--bytes-per-token: a block of %u tokens would be larger than 4 GiB",
                          REPLAY_BLOCK_TOKENS);
     }
+    opt->block_bytes = opt->bytes_per_token * REPLAY_BLOCK_TOKENS;
     result = settle_pool(spec, opt, texts->pool);
     return (result == CLI_GO) ? settle_store(spec, opt, texts) : result;
 }
