@@ -1,10 +1,11 @@
 /*
- * Broadcast a hot prefix to every worker.
+ * Broadcasts a hot prefix to every worker.
  *
  *   mpirun -n 4 hot_prefix          (or alone)
  *
- * First with kvcl_bcast: rank 0 has the blocks, every rank names its destination blocks. Then with kvcl_store_bcast:
- * keys name the blocks, any rank that has them is the source, and every rank holds them in the store afterwards.
+ * First with kvcl_bcast: rank 0 has the blocks, and every rank names its destination blocks. Then with
+ * kvcl_store_bcast: keys name the blocks, any rank that has them is the source, and every rank holds them in the store
+ * afterwards.
  */
 #include <kvcl/kvcl.h>
 
@@ -93,7 +94,7 @@ static size_t by_keys(kvcl_comm_h world, kvcl_store_h store, kvcl_cache_h cache)
     kvcl_key_root(NULL, 0, "toy-model/1", &root);
     KVCL_TRY(kvcl_key_chain(&root, 0, tokens, PREFIX, 1, keys, PREFIX, &n));
 
-    if (rank == kvcl_comm_size(world) - 1) { /* the last rank computed it once, and published it */
+    if (rank == kvcl_comm_size(world) - 1) { /* the last rank has computed and published it once */
         choose_ids(ids, rank, 2 * PREFIX);
         compute(cache, ids, 2);
         KVCL_TRY(kvcl_store_publish(store, keys, n, cache, ids, NULL, &req));

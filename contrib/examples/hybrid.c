@@ -1,13 +1,13 @@
 /*
- * Hand a prompt of a hybrid model (full attention, sliding window, Mamba state) from a prefill rank to a decode rank.
+ * Hands a prompt of a hybrid model (full attention, sliding window, Mamba state) from a prefill rank to a decode rank.
  *
  *   mpirun -n 2 hybrid      (4: two pairs; alone: to itself)
  *
- * As in vLLM, the cache is one pool of pages of equal size, one tensor for each layer of a group, and every group of
- * layers has a block table of its own in it: the same page is a block of whichever group got it. So each group is a
- * cache over the same tensors, with the layout of its blocks, and moves by a request of its own; the requests are
- * posted together and waited for together. The groups differ in everything: tokens of a block, heads, how much of the
- * prompt they keep. Even ranks prefill, odd ranks decode.
+ * As in vLLM, the cache is one pool of pages of equal size, with one tensor for each layer of a group. Every group of
+ * layers has its own block table: a page is a block of the group that allocated it. So each group is a cache over the
+ * same tensors, with the layout of its blocks, and moves by its own request; the requests are posted together and
+ * waited for together. The groups differ in tokens per block, heads, and the part of the prompt that they keep. Even
+ * ranks prefill, odd ranks decode.
  */
 #include <kvcl/kvcl.h>
 
@@ -17,7 +17,7 @@ enum { LAYERS = 2, PAGES = 32, PAGE_BYTES = 16384, PROMPT = 100, WINDOW = 48, GR
 
 static const uint64_t second = 1000000000;
 
-/* A group of layers: what its blocks are, and which of the prompt's tokens it keeps. */
+/* A group of layers: the layout of its blocks, and the prompt's tokens that it keeps. */
 typedef struct group {
     const char    *name;
     kvcl_layout_t layout;
@@ -27,7 +27,7 @@ typedef struct group {
     kvcl_range_t  tokens; /* of the table */
 } group_t;
 
-/* Everything but the strides inside a block is common: pages of the pool, a tensor for each layer. */
+/* All groups share everything but the strides inside a block: pages of the pool, a tensor for each layer. */
 #define IN_POOL .flags = KVCL_LAYOUT_PER_LAYER, .layers = LAYERS, .blocks = PAGES, .block_stride = PAGE_BYTES
 
 static group_t groups[GROUPS] = {
@@ -38,7 +38,7 @@ static group_t groups[GROUPS] = {
      .to       = {31, 17, 18, 19, 20, 21, 30},
      .n_blocks = 7,
      .tokens   = {0, PROMPT}},
-    {.name     = "window", /* the last 48 tokens: blocks of 32, from the 20th token of the first that is still there */
+    {.name     = "window", /* the last 48 tokens: blocks of 32, from the 20th token of the first one still held */
      .layout   = {sizeof(kvcl_layout_t), IN_POOL, .kv = 2, .tokens = 32, .heads = 2, .head_dim = 64, .elem_bytes = 2,
                   .kv_stride = PAGE_BYTES / 2},
      .from     = {0, 1, 8},
@@ -52,17 +52,17 @@ static group_t groups[GROUPS] = {
      .n_blocks = 1},
 };
 
-/* Stands for the model: what it leaves at byte i of a token. */
+/* Stands for the model: its value of byte i of a token. */
 static uint8_t kv_value(unsigned group, unsigned layer, unsigned plane, unsigned token, size_t i)
 {
     return (uint8_t)((group * 7919u) + (layer * 104729u) + (plane * 31u) + (token * 13u) + (i * 7u) + (i >> 8));
 }
 
-/* Go over what a group keeps, in the blocks of ids: write it, or count the bytes that are wrong. */
+/* Visit the tokens a group keeps, in the blocks of ids: write them, or count wrong bytes. */
 static size_t visit(unsigned g, uint8_t *const *tensors, const uint32_t *ids, int write)
 {
     const kvcl_layout_t *l    = &groups[g].layout;
-    const size_t        row   = (size_t)l->heads * l->head_dim * l->elem_bytes; /* of a token, in a plane */
+    const size_t        row   = (size_t)l->heads * l->head_dim * l->elem_bytes; /* bytes of a token in a plane */
     unsigned            end   = (groups[g].tokens.end != 0) ? groups[g].tokens.end : groups[g].n_blocks * l->tokens;
     size_t              wrong = 0, i;
     unsigned            layer, plane, t;

@@ -1,16 +1,16 @@
 /*
- * Hand a prompt over layer by layer, so that the transfer hides behind the computing.
+ * Hands a prompt over layer by layer, so that the computation hides the transfer.
  *
- *   mpirun -n 2 layerwise [BLOCKS [ROUNDS]]      (alone: to itself, to see that the bytes are right)
+ *   mpirun -n 2 layerwise [BLOCKS [ROUNDS]]      (alone: to itself, to verify the bytes)
  *
- * Rank 0 computes a prompt of LAYERS layers, which takes real work, and sends it; rank 1 receives. Three ways, in
- * turns: the transfer alone, the computing alone, and both at once: one send is posted before anything is computed, and
- * each layer is marked as it is done. The work of a layer is set before each round so that the computing takes as long
- * as the transfer.
+ * Rank 0 computes a prompt of LAYERS layers, with real work, and sends it; rank 1 receives. Three modes take turns: the
+ * transfer alone, the computation alone, and both: one send is posted before the computation begins, and each layer is
+ * marked when it is done. The work of a layer is set before each round so that the computation takes as long as the
+ * transfer.
  *
- * hidden = (transfer + compute - both) / transfer, the median of the rounds. That of the last layer cannot be: with 32
- * layers at most 97%. Ranks want a core each (mpirun binds them so): a transfer that copies on all cores while nothing
- * is computed finds fewer of them when something is.
+ * hidden = (transfer + compute - both) / transfer, the median of the rounds. The last layer's transfer cannot be
+ * hidden: with 32 layers at most 97% can. Each rank needs a core of its own (mpirun binds them so): a transfer that
+ * copies on all idle cores has fewer of them while a computation runs.
  */
 #include <kvcl/kvcl.h>
 
@@ -23,13 +23,13 @@ enum { LAYERS = 32, TOKENS = 16, HEADS = 8, HEAD_DIM = 128, ROUNDS_MAX = 99, TAG
 
 static const uint64_t second = 1000000000;
 
-volatile uint64_t result_of_work; /* never read, but the compiler cannot know */
+volatile uint64_t result_of_work; /* never read, which the compiler cannot assume */
 
 typedef struct prompt {
     kvcl_cache_h cache;
     uint32_t     *ids;
     kvcl_sel_t   sel;
-    uint64_t     work; /* turns of the mill for a layer */
+    uint64_t     work; /* iterations of mill() for a layer */
 } prompt_t;
 
 static uint64_t now_ns(void)
@@ -51,7 +51,7 @@ static uint64_t mill(uint64_t turns, uint64_t x)
     return x;
 }
 
-/* A layer's tensor is [K,V][blocks][tokens][heads][head_dim] of 2 bytes: where this block of the plane begins. */
+/* The address of block i of a plane. A layer's tensor is [K,V][blocks][tokens][heads][head_dim] of 2 bytes. */
 static uint64_t *block_at(const prompt_t *prompt, unsigned layer, unsigned plane, size_t i)
 {
     size_t words = TOKENS * HEADS * HEAD_DIM * 2 / sizeof(uint64_t);
@@ -60,7 +60,7 @@ static uint64_t *block_at(const prompt_t *prompt, unsigned layer, unsigned plane
     return (uint64_t *)kvcl_cache_base(prompt->cache, layer) + (place * words);
 }
 
-/* What the work gives: a word at the beginning and the end of each block of the layer. */
+/* Write the result of the work: a word at the beginning and the end of each block of the layer. */
 static void compute_layer(const prompt_t *prompt, unsigned layer, uint64_t round)
 {
     size_t   last  = (TOKENS * HEADS * HEAD_DIM * 2 / sizeof(uint64_t)) - 1, i;
@@ -91,7 +91,7 @@ static size_t count_wrong(const prompt_t *prompt, unsigned layer, uint64_t round
     return wrong;
 }
 
-/* Rank 1 says that its recv is posted. */
+/* Rank 1 reports that its recv is posted. */
 static void report_ready(kvcl_comm_h world)
 {
     kvcl_req_h req;
@@ -109,7 +109,7 @@ static void until_ready(kvcl_comm_h world)
     KVCL_TRY(kvcl_req_wait(req, 60 * second));
 }
 
-/* Rank 0: until the receiver has everything. */
+/* Rank 0: returns when the receiver has everything. */
 static uint64_t send_prompt(kvcl_comm_h world, int to, const prompt_t *prompt, uint64_t round, int compute)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -134,7 +134,7 @@ static uint64_t send_prompt(kvcl_comm_h world, int to, const prompt_t *prompt, u
     return now_ns() - began;
 }
 
-/* Rank 1: each layer as it comes; a model would decode it there. */
+/* Rank 1: checks each layer when it arrives; a model would decode it there. */
 static size_t recv_prompt(kvcl_comm_h world, const prompt_t *prompt, uint64_t round)
 {
     size_t     wrong = 0;
@@ -184,7 +184,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* So much more or less work that the computing takes as long as the transfer just did. */
+/* Adjust the work so that the computation takes as long as the transfer just did. */
 static void set_work(prompt_t *prompt, uint64_t transfer_ns)
 {
     uint64_t ns = compute_alone(prompt, 0), work = prompt->work;
@@ -228,7 +228,7 @@ static void measure(kvcl_comm_h world, prompt_t *prompt, int rounds)
            median_ms(both, rounds), 100 * hidden[rounds / 2]);
 }
 
-/* Rank 1 takes part in as many rounds. */
+/* Rank 1 takes part in the same number of rounds. */
 static size_t take_part(kvcl_comm_h world, prompt_t *prompt, int rounds)
 {
     uint64_t round = 0;
@@ -267,7 +267,7 @@ static size_t to_itself(kvcl_comm_h world, const prompt_t *from, const prompt_t 
     return wrong;
 }
 
-/* The sender's blocks lie from the end, the receiver's at odd places. */
+/* The sender's blocks are in reverse order, the receiver's at odd places. */
 static prompt_t make_prompt(kvcl_context_h ctx, const char *name, size_t n, int reverse)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_NHD(.flags = KVCL_LAYOUT_PER_LAYER, .layers = LAYERS, .blocks = n,

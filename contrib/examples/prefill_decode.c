@@ -1,10 +1,10 @@
 /*
- * Hand a prompt's blocks from a prefill rank to a decode rank.
+ * Hands a prompt's blocks from a prefill rank to a decode rank.
  *
  *   mpirun -n 2 prefill_decode      (4: two pairs; alone: to itself)
  *
- * Even ranks prefill, odd ranks decode. The cache lies in the engine's own tensors, one per layer; each side names its
- * own block ids, so the two need not agree where a block lies.
+ * Even ranks prefill, odd ranks decode. The cache is over the engine's own tensors, one per layer. Each side names its
+ * own block ids, so the two sides need not agree on where a block is.
  */
 #include <kvcl/kvcl.h>
 
@@ -22,19 +22,19 @@ enum {
 
 static const uint64_t second = 1000000000;
 
-/* Stands for the model: what lies at element i of layer l of the prompt's block b. */
+/* Stands for the model: the value of element i of layer l of the prompt's block b. */
 static uint16_t kv_value(unsigned l, unsigned b, size_t i)
 {
     return (uint16_t)((l * 7919) + (b * 104729) + (i * 31));
 }
 
-/* The engine's tensor of a layer is [K,V][blocks][tokens][heads][head_dim]: where block b of plane p begins in it. */
+/* The address of block b of plane p. The engine's tensor of a layer is [K,V][blocks][tokens][heads][head_dim]. */
 static uint16_t *block_at(uint16_t *tensor, unsigned p, unsigned b)
 {
     return tensor + (((size_t)p * BLOCKS) + b) * TOKENS * HEADS * HEAD_DIM;
 }
 
-/* Go over all values of the prompt, whose blocks are ids: write them, or count those that are wrong. */
+/* Visit all values of the prompt in the blocks of ids: write them, or count the wrong ones. */
 static size_t visit(void *const *tensors, const uint32_t *ids, int write)
 {
     const size_t n     = TOKENS * HEADS * HEAD_DIM;

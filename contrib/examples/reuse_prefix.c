@@ -1,5 +1,5 @@
 /*
- * Reuse a prefix that any rank has.
+ * Reuses a prefix that any rank has.
  *
  *   mpirun -n 4 reuse_prefix        (or alone)
  *
@@ -54,7 +54,7 @@ static size_t count_wrong(kvcl_cache_h cache, const kvcl_key_t *keys, const uint
     return wrong;
 }
 
-/* Serve one prompt. @return the number of leading blocks that existed; *wrong_p counts wrong bytes. */
+/* Serves one prompt. @return the number of leading blocks found in the store; *wrong_p counts wrong bytes. */
 static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, size_t *wrong_p)
 {
     kvcl_key_t    root, keys[PROMPT_BLOCKS];
@@ -67,7 +67,7 @@ static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, si
         tokens[i] = (uint32_t)((i < SHARED_BLOCKS * TOKENS) ? i : (1000 * speaker) + i);
     }
     for (i = 0; i < PROMPT_BLOCKS; ++i) {
-        ids[i] = (uint32_t)i; /* where this engine wants the prompt's blocks */
+        ids[i] = (uint32_t)i; /* this engine's blocks for the prompt */
     }
     kvcl_key_root("tenant-1", 8, "toy-model/16", &root);
     KVCL_TRY(kvcl_key_chain(&root, 0, tokens, PROMPT_BLOCKS * TOKENS, TOKENS, keys, PROMPT_BLOCKS, &n));
@@ -81,7 +81,7 @@ static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, si
     compute(cache, keys + hit, ids + hit, n - hit);
     if (hit < n) {
         KVCL_TRY(kvcl_store_put(store, keys + hit, n - hit, cache, ids + hit, NULL, &req));
-        KVCL_TRY(kvcl_req_wait(req, 10 * second)); /* from here on everyone finds them */
+        KVCL_TRY(kvcl_req_wait(req, 10 * second)); /* from this point on every rank finds them */
     }
     return hit;
 }

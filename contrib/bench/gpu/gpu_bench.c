@@ -1,8 +1,8 @@
 /*
- * Many pieces between device and host memory, and inside a device: by the library's kernel, by a cuMemcpyAsync for each
- * piece, and as one contiguous copy, which is the floor; then kvcl_get between two caches of this process. Rates for
- * each size of pieces; the last line of a table says up to which size the kernel wins, which is what
- * kvcl_cuda_small_max (device/cuda_device.h) should be. Bytes are compared once for each size and way.
+ * Copies many pieces between device and host memory, and inside a device: by the library's kernel, by one cuMemcpyAsync
+ * per piece, and as one contiguous copy, which is the floor; then kvcl_get between two caches of this process. Prints
+ * rates for each piece size. The last line of a table names the size up to which the kernel wins, which is the value
+ * for kvcl_cuda_small_max (device/cuda_device.h). Bytes are compared once for each size and path.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -42,7 +42,7 @@ static char *far_end(const bench_t *b, way_t way, bool dst)
     return (dst == (way == TO_HOST)) ? b->host : b->device;
 }
 
-/* The pieces of the source in an order of their own, so that none are neighbours on both sides. */
+/* List the source's pieces in another order, so that no two are neighbours on both sides. */
 static void list(bench_t *b, way_t way, size_t size)
 {
     size_t i;
@@ -98,7 +98,7 @@ static double measure(bench_t *b, way_t way, void (*fn)(bench_t *b, way_t way))
     uint64_t best = UINT64_MAX, start, took;
     unsigned i;
 
-    for (i = 0; i <= b->rounds; ++i) { /* the first one warms up */
+    for (i = 0; i <= b->rounds; ++i) { /* the first round warms up */
         start = kvcl_now_ns();
         fn(b, way);
         took = kvcl_now_ns() - start;
@@ -107,7 +107,7 @@ static double measure(bench_t *b, way_t way, void (*fn)(bench_t *b, way_t way))
     return (double)b->total / (double)best;
 }
 
-/* What lies there; far_end's source is never changed by a way that is being measured. */
+/* Compare the bytes; no measured path changes far_end's source. */
 static void check(bench_t *b, way_t way, const char *name)
 {
     char   *dst = malloc(b->total), *src = malloc(b->total);
@@ -170,7 +170,7 @@ static void copies(bench_t *b, way_t way)
     printf("the kernel wins up to %zu bytes; the library takes it up to %zu\n", most, reckoned);
 }
 
-/* ---- kvcl_get between two caches here ---- */
+/* ---- kvcl_get between two caches of this rank ---- */
 
 static void get_size(kvcl_comm_h comm, bench_t *b, kvcl_context_h ctx, size_t size)
 {

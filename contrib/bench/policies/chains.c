@@ -1,5 +1,5 @@
 /*
- * From a trace to numbered keys, parents and next uses; and the run of a policy over them (chains.h). Owns the arrays.
+ * Converts a trace to numbered keys, parents and next uses, and runs a policy over them (chains.h). Owns the arrays.
  */
 #include "config.h"
 #include "chains.h"
@@ -16,7 +16,7 @@ void chains_free(chains_t *chains)
     free(chains->next);
 }
 
-/* Numbers for the ids; a block's parent is the one before it where it was seen first. */
+/* Number the ids; a block's parent is the block before it at its first occurrence. */
 static bool number(chains_t *chains, const trace_t *trace)
 {
     idmap_t  map;
@@ -54,7 +54,7 @@ bool chains_make(chains_t *chains, const trace_t *trace)
     chains->first  = calloc(trace->n_requests + 1, sizeof(*chains->first));
     chains->parent = calloc(trace->n_ids + 1, sizeof(*chains->parent));
     chains->next   = calloc(trace->n_ids + 1, sizeof(*chains->next));
-    later          = calloc(trace->n_ids + 1, sizeof(*later)); /* by key: the request that names it next, and one */
+    later          = calloc(trace->n_ids + 1, sizeof(*later)); /* by key: the next request that names it, plus one */
     if ((chains->ids == NULL) || (chains->first == NULL) || (chains->parent == NULL) || (chains->next == NULL) ||
         (later == NULL) || !number(chains, trace)) {
         free(later);
@@ -99,7 +99,7 @@ static void request(pool_t *pool, uint32_t from, uint32_t to, bool *was_held, ou
         pool->policy->room(pool, (n_new < pool->capacity) ? n_new : pool->capacity);
     }
     for (i = to; i-- > from;) {
-        if (!was_held[i - from] && !pool->held[ids[i]]) { /* twice in one request, it comes once */
+        if (!was_held[i - from] && !pool->held[ids[i]]) { /* twice in one request, it is inserted once */
             pool->policy->add(pool, ids[i], i);
         }
     }

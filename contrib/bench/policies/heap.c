@@ -1,5 +1,5 @@
 /*
- * A binary heap with the place of each key (heap.h). Invariant: at[keys[i]] == i + 1.
+ * A binary heap that records the place of each key (heap.h). Invariant: at[keys[i]] == i + 1.
  */
 #include "config.h"
 #include "heap.h"

@@ -9,14 +9,14 @@
 
 typedef struct heap {
     uint32_t *keys;  /* the heap: n of them */
-    uint32_t *at;    /* by key: its place and one, 0: not there */
+    uint32_t *at;    /* by key: its place plus one, 0: absent */
     uint64_t *rank;  /* by key */
     uint32_t n;
 } heap_t;
 
 bool     heap_open(heap_t *heap, uint32_t n_keys); /* false: out of memory; close it all the same */
 void     heap_close(heap_t *heap);
-void     heap_set(heap_t *heap, uint32_t key, uint64_t rank); /* puts it in, or moves it */
+void     heap_set(heap_t *heap, uint32_t key, uint64_t rank); /* inserts it, or moves it */
 uint32_t heap_top(const heap_t *heap);                        /* n > 0 */
 uint32_t heap_pop(heap_t *heap);                              /* n > 0 */
 

@@ -1,11 +1,11 @@
 /*
  * policies: hit ratios of eviction policies over a trace of prefix-chained blocks; the library's own is
- * src/policy/evict.c itself. Owns the options, the table, the judgement.
+ * src/policy/evict.c itself. Owns the options, the table and the verdict.
  *
  *   policies [options] [TRACE...]        TRACE as kvcl_replay reads it; without one, a generated trace
  *
- * One pool, one request after the other, each to its end before the next. A hit is a block of the longest leading run
- * that is held ("run", what kvcl_store_match counts), or a block that is held wherever it stands ("block").
+ * One pool serves one request after the other, each to its end before the next. A hit is a block of the longest leading
+ * run that is held ("run", the count of kvcl_store_match), or a held block at any position ("block").
  */
 #include "config.h"
 #include "chains.h"
@@ -22,7 +22,7 @@ enum { SIZES_MAX = 16, TRACES_MAX = 16, POLICIES_MAX = 32, EXIT_SHORT = 1, EXIT_
 
 typedef struct options {
     const char *pools;  /* percents of the distinct blocks */
-    const char *only;   /* names of policies; kvcl and lru are always there */
+    const char *only;   /* names of policies; kvcl and lru are always included */
     bool       tsv;
     bool       check;
     bool       papers;
@@ -122,7 +122,7 @@ static bool fill(const options_t *opt, const chains_t *chains, table_t *table)
     return true;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static double percent_of(uint64_t part, uint64_t all)
 {
@@ -171,14 +171,14 @@ static void print_table(const options_t *opt, const char *name, const chains_t *
     }
 }
 
-/* ---- the judgement ---- */
+/* ---- the verdict ---- */
 
 static uint64_t hits(const outcome_t *cell, bool run)
 {
     return run ? cell->run_hits : cell->block_hits;
 }
 
-/* The best that cannot see the future, beside kvcl; at least one is there: lru. */
+/* The best online policy other than kvcl; lru is always present. */
 static size_t best_online(const table_t *table, size_t s, bool run)
 {
     size_t p, best = SIZE_MAX;
@@ -202,7 +202,7 @@ static size_t index_of(const policy_t *policy)
     return p;
 }
 
-/* One pool: kvcl beside LRU and the best. */
+/* Compare kvcl with LRU and the best, for one pool. */
 static bool judge(const options_t *opt, const table_t *table, size_t s, bool run)
 {
     const size_t   best  = best_online(table, s, run);
@@ -242,7 +242,7 @@ static bool load(const options_t *opt, const char *path, trace_t *trace)
     return trace_generate(trace, opt->requests, opt->seed);
 }
 
-/* @return EXIT_*: 0 or what is wrong. */
+/* @return EXIT_*: 0, or the failure. */
 static int one_trace(const options_t *opt, const char *path)
 {
     const char *name  = (path == NULL) ? "generated" : (strrchr(path, '/') != NULL) ? strrchr(path, '/') + 1 : path;

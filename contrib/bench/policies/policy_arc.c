@@ -1,6 +1,6 @@
 /*
- * ARC: two LRU lists, of what was seen once and what was seen more often, each with the keys that fell out of it; a
- * hit among those moves the border between the two. Names are the paper's.
+ * ARC: two LRU lists, of blocks seen once and of blocks seen more often, each with the keys that were evicted from it.
+ * A hit among those keys moves the border between the two lists. Names are the paper's.
  */
 #include "config.h"
 #include "pool.h"
@@ -54,7 +54,7 @@ static void replace(pool_t *pool, bool in_b2)
     }
 }
 
-/* A hit among the forgotten: p moves by how much longer the other list of forgotten is. */
+/* A hit among the evicted keys moves p by the ratio of the two lists of evicted keys. */
 static void adapt(pool_t *pool, bool in_b1)
 {
     arc_t          *arc = pool->own;

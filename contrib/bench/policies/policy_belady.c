@@ -1,6 +1,6 @@
 /*
- * Belady's MIN, which knows the trace: it evicts the block whose next use is latest, and does not admit a block that
- * would be evicted at once. Among blocks that one request uses next, it evicts the deepest of the chain first. No
+ * Belady's MIN, which reads the trace ahead: it evicts the block whose next use is latest, and does not admit a block
+ * that it would evict at once. Among blocks that one request uses next, it evicts the deepest of the chain first. No
  * policy has more block hits; none has more hits in leading runs than MIN has block hits.
  */
 #include "config.h"
@@ -31,7 +31,7 @@ static bool belady_open(pool_t *pool)
     return (belady != NULL) && heap_open(&belady->heap, pool->chains->n_keys);
 }
 
-/* The top of the heap is the latest one. `use` and `add` are called tail first: the deepest of a request first. */
+/* The top of the heap is the latest next use. `use` and `add` are called tail first: the deepest of a request first. */
 static uint64_t rank_of(const pool_t *pool, uint32_t at)
 {
     return ((uint64_t)(POOL_NONE - pool->chains->next[at]) << 32) | (POOL_NONE - at);

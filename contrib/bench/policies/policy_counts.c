@@ -1,6 +1,6 @@
 /*
- * Policies that count uses, or remember when they were: LRU-2, LFU with dynamic aging, W-TinyLFU. What they remember of
- * blocks that are gone is kept for ever and exact (the papers bound it, or sketch it), which is in their favour.
+ * Policies that count uses or record their times: LRU-2, LFU with dynamic aging, W-TinyLFU. Their records of evicted
+ * blocks are kept for ever and exact, which favours them: the papers bound or sketch these records.
  */
 #include "config.h"
 #include "heap.h"
@@ -67,7 +67,8 @@ const policy_t policy_lru_2 = {
     .name = "lru-2", .paper = "O'Neil, O'Neil, Weikum: The LRU-K page replacement algorithm, SIGMOD'93",
     .open = lru_2_open, .close = lru_2_close, .use = lru_2_use, .add = lru_2_add};
 
-/* ---- LFU-DA: uses while held, and the count of the last one to go as the age; of equals the oldest goes ---- */
+/* ---- LFU-DA: uses while held, plus the count of the last evicted block as the age; the oldest of equals is evicted
+ * ---- */
 
 typedef struct lfu {
     heap_t   heap;

@@ -1,6 +1,6 @@
 /*
- * The library's own order, src/policy/evict.c, called as by a store: each hit counts for a match and for a get, and a
- * put takes room for all its new blocks before it inserts the first.
+ * The library's own order, src/policy/evict.c, called as a store calls it: each hit counts as a match and a get, and a
+ * put makes room for all its new blocks before it inserts the first.
  */
 #include "config.h"
 #include "pool.h"
@@ -15,7 +15,7 @@ typedef struct own {
     void         *mem;
     uint32_t     *slot_of; /* by key */
     uint32_t     *key_of;  /* by slot */
-    uint32_t     *free;    /* slots; capacity - used of them */
+    uint32_t     *free;    /* free slots: capacity - used of them */
 } own_t;
 
 static void own_close(pool_t *pool)

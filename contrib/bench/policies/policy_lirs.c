@@ -1,8 +1,8 @@
 /*
- * LIRS: blocks whose last two uses lie close together (LIR) are held; the others (HIR) pass through a short queue Q.
- * The stack S has LIR blocks, and HIR blocks, held or not, younger than the oldest LIR; its last one is always LIR.
- * Q takes a hundredth of the pool, as in the paper. Not held blocks of S are bounded by three times the pool, the
- * oldest forgotten first.
+ * LIRS: blocks with a short distance between their last two uses (LIR) are held; the others (HIR) pass through a short
+ * queue Q. The stack S has LIR blocks, and HIR blocks, held or not, that are younger than the oldest LIR; its last
+ * block is always LIR. Q takes a hundredth of the pool, as in the paper. The blocks of S that are not held are bounded
+ * by three times the pool; the oldest are forgotten first.
  */
 #include "config.h"
 #include "pool.h"
@@ -11,10 +11,10 @@
 
 /* Lists of the pool: S, Q as the pool's own links; the stack's order needs a second pair of links. */
 enum { S = 1, Q = 2, FORGOTTEN = 3 };
-enum { NOT_IN_S = 0, LIR = 1, HIR = 2 }; /* mark: what it is in S; an HIR block of Q may be out of S */
+enum { NOT_IN_S = 0, LIR = 1, HIR = 2 }; /* mark: the block's state in S; an HIR block of Q may be out of S */
 
 typedef struct lirs {
-    uint32_t *prev, *after; /* Q and the forgotten: lists of their own */
+    uint32_t *prev, *after; /* links of Q and of the forgotten */
     uint8_t  *in;           /* 0, Q or FORGOTTEN */
     list_t   list[4];
     uint32_t n_lir;
@@ -96,7 +96,7 @@ static void leave_stack(pool_t *pool, uint32_t key)
     pool->mark[key] = NOT_IN_S;
 }
 
-/* Until the last of S is LIR. */
+/* Remove blocks from the end of S until its last is LIR. */
 static void prune(pool_t *pool)
 {
     lirs_t   *lirs = pool->own;
@@ -110,7 +110,7 @@ static void prune(pool_t *pool)
     }
 }
 
-/* The last LIR block of S becomes HIR, while there are too many. */
+/* Make the last LIR block of S an HIR block while there are too many. */
 static void shrink(pool_t *pool)
 {
     lirs_t *lirs = pool->own;
@@ -153,7 +153,7 @@ static void lirs_use(pool_t *pool, uint32_t key, uint32_t at)
     }
 }
 
-/* The oldest of Q goes; S remembers it. */
+/* Evict the oldest of Q; S keeps its record. */
 static void evict_one(pool_t *pool)
 {
     lirs_t   *lirs = pool->own;

@@ -1,5 +1,5 @@
 /*
- * Policies that are one or two queues: FIFO, LRU, SIEVE, SLRU, S3-FIFO, 2Q.
+ * Policies of one or two queues: FIFO, LRU, SIEVE, SLRU, S3-FIFO, 2Q.
  */
 #include "config.h"
 #include "pool.h"
@@ -44,7 +44,7 @@ static void lru_use(pool_t *pool, uint32_t key, uint32_t at)
 const policy_t policy_fifo = {.name = "fifo", .paper = "first in, first out", .use = keep, .add = fifo_add};
 const policy_t policy_lru  = {.name = "lru", .paper = "least recently used", .use = lru_use, .add = fifo_add};
 
-/* ---- SIEVE: a hand goes from the tail to the head, forgives a use, and what it passed stays where it is ---- */
+/* ---- SIEVE: a hand moves from the tail to the head and clears one use; blocks it has passed keep their place ---- */
 
 typedef struct sieve {
     uint32_t hand;
@@ -97,7 +97,7 @@ const policy_t policy_sieve = {
     .name = "sieve", .paper = "Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU, NSDI'24",
     .open = sieve_open, .close = free_own, .use = sieve_use, .add = sieve_add};
 
-/* ---- SLRU: what is used again is protected, in at most 80% of the pool ---- */
+/* ---- SLRU: a block that is used again is protected, in at most 80% of the pool ---- */
 
 enum { PROBATION = 1, PROTECTED = 2 };
 
@@ -124,7 +124,7 @@ const policy_t policy_slru = {
     .name = "slru", .paper = "Karedla, Love, Wherry: Caching strategies to improve disk system performance, 1994",
     .use = slru_use, .add = slru_add};
 
-/* ---- S3-FIFO: small is a tenth, remembered are as many as main has ---- */
+/* ---- S3-FIFO: small is a tenth of the pool; as many keys are remembered as main has ---- */
 
 enum { SMALL = 1, MAIN = 2, GHOST = 3, USED_MAX = 3 };
 
@@ -145,7 +145,7 @@ static void s3_evict_main(pool_t *pool)
     evict_tail(pool, MAIN);
 }
 
-/* At most one goes: it is remembered. */
+/* Evict at most one block, which is remembered. */
 static void s3_evict_small(pool_t *pool, uint32_t main_max)
 {
     uint32_t tail;
@@ -194,7 +194,7 @@ const policy_t policy_s3fifo = {
     .paper = "Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction, SOSP'23",
     .use = s3_use, .add = s3_add};
 
-/* ---- 2Q: a FIFO of a quarter for what is new, an LRU for what came back while remembered (half as many) ---- */
+/* ---- 2Q: a FIFO of a quarter for new blocks, an LRU for blocks used while remembered (half as many) ---- */
 
 enum { A1_IN = 1, AM = 2, A1_OUT = 3 };
 

@@ -1,6 +1,6 @@
 /*
- * The pool's arrays, lists and counts (pool.h). A policy that breaks the rules ends the program: its figures would mean
- * nothing.
+ * The pool's arrays, lists and counts (pool.h). A policy that breaks the rules ends the program, since its figures
+ * would mean nothing.
  */
 #include "config.h"
 #include "pool.h"

@@ -2,9 +2,9 @@
  * A simulated pool of blocks, shared by all policies. Keys are small numbers (the order of their first use in the
  * trace), so lists, marks and held blocks are plain arrays indexed by key.
  *
- * A policy admits blocks (pool_take) and evicts them (pool_drop), and the pool counts: it refuses to exceed its
- * capacity, and records each block that is evicted while a successor in its chain is still held ("orphans").
- * Owns: its arrays; `own` is the policy's. One thread.
+ * A policy admits blocks (pool_take) and evicts them (pool_drop). The pool counts: it refuses to exceed its capacity,
+ * and records each block that is evicted while a successor in its chain is still held ("orphans"). The pool owns its
+ * arrays; `own` is the policy's. One thread.
  */
 #ifndef KVCL_BENCH_POLICIES_POOL_H
 #define KVCL_BENCH_POLICIES_POOL_H
@@ -15,12 +15,12 @@
 
 #define POOL_NONE UINT32_MAX
 
-/* A trace of numbered keys, and what follows from it. */
+/* A trace of numbered keys, and the arrays derived from it. */
 typedef struct chains {
-    uint32_t *ids;         /* of all requests, one after the other */
-    uint32_t *first;       /* of each request, and one more: where its ids begin */
-    uint32_t *parent;      /* of each key: the one before it in its chain, POOL_NONE for a first one */
-    uint32_t *next;        /* of each id: the request that names the same key next, POOL_NONE: none does */
+    uint32_t *ids;         /* ids of all requests, one after the other */
+    uint32_t *first;       /* index of each request's first id, and one more */
+    uint32_t *parent;      /* parent of each key in its chain, POOL_NONE for a first one */
+    uint32_t *next;        /* for each id: the next request that names the same key, POOL_NONE: none */
     uint32_t n_ids, n_requests, n_keys;
     uint32_t longest;      /* blocks of the longest request */
 } chains_t;
@@ -43,9 +43,9 @@ typedef struct pool {
     uint64_t            evicted;
     uint64_t            orphans;
     bool                *held;      /* by key, as all arrays here */
-    uint32_t            *children;  /* how many of those that follow it are held */
+    uint32_t            *children;  /* number of held successors */
     uint32_t            *prev, *after;
-    uint8_t             *where;     /* the list it is in, 0: in none */
+    uint8_t             *where;     /* list that contains it, 0: none */
     uint8_t             *mark;      /* the policy's */
     list_t              list[LISTS_MAX];
     void                *own;
@@ -53,16 +53,16 @@ typedef struct pool {
 
 typedef struct policy {
     const char *name;
-    const char *paper; /* where it is from */
+    const char *paper; /* its source */
     bool       offline;
     bool       (*open)(pool_t *pool); /* NULL: nothing to do; false: out of memory */
     void       (*close)(pool_t *pool);
-    /* A block that is held is used; `at` is its place in chains->ids. */
+    /* A held block is used; `at` is its place in chains->ids. */
     void       (*use)(pool_t *pool, uint32_t key, uint32_t at);
-    /* A block that is not held comes in (an offline policy may refuse it). */
+    /* A block that is not held is inserted (an offline policy may refuse it). */
     void       (*add)(pool_t *pool, uint32_t key, uint32_t at);
     void       (*room)(pool_t *pool, uint32_t n); /* n adds follow; or NULL */
-    unsigned   uses; /* how often a hit is reported: what the store does with a match and a get. 0: once */
+    unsigned   uses; /* reports of a hit, as the store makes with a match and a get. 0: one */
 } policy_t;
 
 pool_t *pool_open(const policy_t *policy, const chains_t *chains, uint32_t capacity); /* NULL: out of memory */
@@ -86,7 +86,7 @@ static inline void pool_move(pool_t *pool, unsigned list, uint32_t key)
     pool_push(pool, list, key);
 }
 
-/* All that main() knows. The library's own comes first, offline ones last. */
+/* The policies that main() runs. The library's own is first, offline ones are last. */
 extern const policy_t *const policies[];
 extern const size_t          n_policies;
 

@@ -1,12 +1,13 @@
 /*
- * How fast the tier writes and reads blocks, and how fast it finds them again: one line of numbers for each.
+ * Measures how fast the tier writes and reads blocks, and how fast it finds them again: one line of numbers for each.
  *
  *   tier_bench PATH BYTES BLOCK DEPTH SECONDS [uring|threads [read]]
  *
- * Blocks are written until the file has been turned over once (its space is then real on the disk), then for SECONDS,
- * flushed at the end; then read at random for SECONDS, straight into registered memory, verified: DEPTH by the disk at
- * a time, and as many again waiting or being summed; then the tier is closed and opened again. "read": of a file that is
- * there, and nothing is written. contrib/bench/tier/run does the same with fio beside it.
+ * Blocks are written until the file has been turned over once (its space is then allocated on the disk), then for
+ * SECONDS, with a flush at the end. Then they are read at random for SECONDS, straight into registered memory, and
+ * verified: DEPTH by the disk at a time, and as many again waiting or being summed. Then the tier is closed and opened
+ * again. "read" reads an existing file and writes nothing. contrib/bench/tier/run does the same and runs fio in
+ * comparison.
  */
 #include "config.h"
 
@@ -29,9 +30,9 @@ typedef struct bench {
     kvcl_tier_t        *tier;
     uint32_t           block;
     uint64_t           seconds, next;  /* the next block's key */
-    kvcl_tier_item_t   *items;         /* what there is to read */
+    kvcl_tier_item_t   *items;         /* items to read */
     size_t             n_items;
-    uint64_t           until_ns;       /* when the last reads begin */
+    uint64_t           until_ns;       /* start of the last reads */
     uint8_t            *mem;
 } bench_t;
 
@@ -75,7 +76,7 @@ static void wait_all(bench_t *bench)
     pthread_mutex_unlock(&bench->lock);
 }
 
-/* The log takes blocks as fast as chunks become free: waiting for one append's write is waiting for room. */
+/* The log accepts blocks as fast as chunks become free: waiting for one append's write is waiting for room. */
 static uint64_t write_until(bench_t *bench, uint64_t bytes, uint64_t deadline_ns)
 {
     uint64_t     sum = kvcl_checksum(bench->mem, bench->block), done = 0, begin = kvcl_now_ns();
@@ -108,7 +109,7 @@ static uint64_t write_until(bench_t *bench, uint64_t bytes, uint64_t deadline_ns
 
 static void read_next(slot_t *slot);
 
-/* The thread that ends a read begins the next, as fio's does. */
+/* The thread that ends a read starts the next one, as fio's does. */
 static void read_ended(void *arg, kvcl_status_t status)
 {
     slot_t  *slot  = arg;
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
         die("open");
     }
     if (argc <= 7) {
-        bench.next = kvcl_now_ns(); /* keys that no earlier run wrote */
+        bench.next = kvcl_now_ns(); /* keys that no earlier run has written */
         (void)write_until(&bench, bench.params.size, UINT64_MAX);
         report("write", write_until(&bench, UINT64_MAX, kvcl_deadline_after(bench.seconds * KVCL_NS_PER_SEC)));
     }

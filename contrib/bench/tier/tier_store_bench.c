@@ -1,11 +1,11 @@
 /*
- * A store's second tier, of one rank or several: how fast blocks go in by puts, how many of them were dropped, and how
- * fast they come back, all verified.
+ * Measures a store's second tier on one rank or several: the rate of puts into it, the number of dropped blocks, and
+ * the rate of gets from it, all verified.
  *
  *   tier_store_bench SPEC BLOCK POOL_BLOCKS BLOCKS SECONDS [BATCH [MB_PER_SECOND]]
  *
- * SPEC is KVCL_STORE_NVME's. Rank 0 puts (at most MB_PER_SECOND, so that the disk can follow; 0: as fast as it goes),
- * then the last rank gets batches at random.
+ * SPEC is KVCL_STORE_NVME's. Rank 0 puts (at most MB_PER_SECOND, so that the disk can follow; 0: no limit), then the
+ * last rank gets batches at random.
  */
 #include <kvcl/kvcl.h>
 

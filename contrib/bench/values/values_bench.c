@@ -1,7 +1,7 @@
 /*
- * Gets of one large value into plain memory, spread over several holders or not: mpirun -n HOLDERS+1 values_bench
- * [MIB [BLOCK_KIB [SECONDS]]]. Rank 0 gets and has no pool; rank 1 puts. KVCL_STORE_STRIPE=0 keeps it with rank 1,
- * KVCL_STORE_STRIPE_RANKS=HOLDERS spreads it.
+ * Measures gets of one large value into plain memory, striped over several holders or not: mpirun -n HOLDERS+1
+ * values_bench [MIB [BLOCK_KIB [SECONDS]]]. Rank 0 gets and has no pool; rank 1 puts. KVCL_STORE_STRIPE=0 keeps the
+ * value on rank 1, KVCL_STORE_STRIPE_RANKS=HOLDERS stripes it.
  */
 #include <kvcl/kvcl.h>
 
@@ -46,7 +46,7 @@ static void get(kvcl_store_h store, const kvcl_key_t *key, uint8_t *buf, size_t 
     kvcl_req_h    req;
     unsigned      n = 0;
 
-    /* Caches are mapped, memory is there. */
+    /* Warm-up: maps caches and touches memory. */
     KVCL_TRY(done(kvcl_store_get_value(store, key, buf, bytes, NULL, &req), &req));
     while ((n < GETS_MAX) && ((n == 0) || (now() - begun < seconds))) {
         from = now();

@@ -1,6 +1,6 @@
 /*
- * Where the bytes of a Python object lie: the buffer protocol (bytes, bytearray, memoryview, mmap, array, numpy),
- * DLPack for what has none (torch tensors), __cuda_array_interface__ for arrays on a device without either (Numba).
+ * Finds the bytes of a Python object: the buffer protocol (bytes, bytearray, memoryview, mmap, array, numpy), DLPack
+ * for objects without it (torch tensors), __cuda_array_interface__ for device arrays with neither (Numba).
  */
 #include "kvcl/ext/ext.h"
 
@@ -82,7 +82,7 @@ static int take_view(PyObject *obj, unsigned how, kvpy_buf_t *buf)
     return 0;
 }
 
-/* Row-major without holes? What a plain run of bytes needs. */
+/* Whether a tensor is row-major without holes, as a plain run of bytes must be. */
 static bool is_row_major(const dl_tensor_t *t)
 {
     int64_t expect = 1;
@@ -134,7 +134,7 @@ static PyObject *query_dlpack(PyObject *obj)
     int      type = DL_CPU, id;
 
     if (device == NULL) {
-        PyErr_Clear(); /* an old one of the host */
+        PyErr_Clear(); /* a host tensor of an old producer */
     } else if (!PyArg_ParseTuple(device, "ii:__dlpack_device__", &type, &id)) {
         Py_DECREF(device);
         return NULL;
@@ -182,7 +182,7 @@ static int take_dlpack(PyObject *obj, unsigned how, kvpy_buf_t *buf)
 
 enum { DIMS_MAX = 32 };
 
-/* A tuple of integers; how many, or -1. */
+/* Read a tuple of integers. @return their number, or -1. */
 static int integers(PyObject *tuple, int64_t out[DIMS_MAX])
 {
     Py_ssize_t n, i;

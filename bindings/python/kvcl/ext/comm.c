@@ -1,5 +1,5 @@
 /*
- * Comm: making communicators, and the facts about them. What moves bytes over one is in xfer.c.
+ * Comm: the construction of communicators, and their properties. Transfers over a communicator are in xfer.c.
  */
 #include "kvcl/ext/ext.h"
 

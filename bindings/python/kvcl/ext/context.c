@@ -1,5 +1,5 @@
 /*
- * Context: kvcl_init, kvcl_finalize, and what belongs to a process.
+ * Context: kvcl_init, kvcl_finalize, and per-process state.
  */
 #include "kvcl/ext/ext.h"
 
@@ -8,7 +8,7 @@
 
 PyTypeObject *kvpy_context_type;
 
-/* kvcl_init failed: its exception, because of a store's exception if there was one. */
+/* Raise the exception of a failed kvcl_init; a store callback's exception, if any, becomes its cause. */
 static void raise_init(kvpy_ctx_t *ctx, kvcl_status_t status)
 {
     PyObject *type, *value, *tb;
@@ -72,7 +72,8 @@ static PyObject *context_open(PyObject *cls, PyObject *args)
 
 /* ---- closing ---- */
 
-/* Cancel and collect what is in flight, and wait for other threads' calls: some may be posting still. How many stay. */
+/* Cancel and collects operations in flight, and wait for calls of other threads, which may still post. @return how many
+ * are left. */
 static unsigned settle(kvpy_ctx_t *ctx)
 {
     struct timespec nap  = {0, 1000000};
@@ -109,7 +110,7 @@ again:
     return 0;
 }
 
-/* Some object of this kind that is open. */
+/* An open object of this kind, or NULL. */
 static kvpy_obj_t *find_object(kvpy_ctx_t *ctx, kvpy_kind_t kind)
 {
     kvpy_link_t *link;
@@ -186,7 +187,7 @@ static PyObject *context_close_py(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* At exit: whatever is still used, leave the job. Memoryviews over the library's memory are dead afterwards. */
+/* At exit: leaves the job whatever is still in use. Memoryviews over the library's memory are dead afterwards. */
 static PyObject *context_abandon(PyObject *self, PyObject *none)
 {
     kvpy_ctx_t *ctx = (kvpy_ctx_t *)self;
@@ -195,7 +196,7 @@ static PyObject *context_abandon(PyObject *self, PyObject *none)
     if (context_close(ctx) != 0) {
         PyErr_Clear();
         if ((ctx->handle != NULL) && !ctx->closing && (ctx->users == 0)) {
-            /* Our objects' handles go with it. */
+            /* The objects' handles are freed with the context. */
             kvpy_link_t *link;
             for (link = ctx->objects.next; link != &ctx->objects; link = link->next) {
                 KVPY_OF(link, kvpy_obj_t, link)->handle = NULL;
@@ -328,7 +329,7 @@ static PyObject *context_stats(PyObject *self, PyObject *none)
                          (unsigned long long)s.malformed, "late", (unsigned long long)s.late);
 }
 
-/* Called inside kvcl_query_latency, with the GIL, which context_latency kept. */
+/* Called inside kvcl_query_latency with the GIL held, since context_latency keeps it. */
 static void add_latency(void *arg, const kvcl_latency_info_t *info)
 {
     PyObject **dict_p = arg, *buckets, *pair, *key, *item = NULL;

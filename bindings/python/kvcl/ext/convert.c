@@ -1,5 +1,5 @@
 /*
- * From Python values to the library's, every number checked; and from a status to an exception.
+ * Conversion of Python values to the library's, with every number checked, and of a status to an exception.
  */
 #include "kvcl/ext/ext.h"
 
@@ -31,7 +31,7 @@ void *kvpy_raise(kvcl_status_t status, const char *sentence)
     }
     number = PyLong_FromLong((long)status);
     if ((number != NULL) && (errors != NULL)) {
-        cls = PyDict_GetItemWithError(errors, number); /* borrowed from our own dict */
+        cls = PyDict_GetItemWithError(errors, number); /* borrowed from the module's own dict */
     }
     Py_XDECREF(number);
     if (!PyErr_Occurred()) {
@@ -139,7 +139,7 @@ static int item_of(const char *p, char code, Py_ssize_t size, uint64_t *value_p)
     return 0;
 }
 
-/* An array of integers by the buffer protocol. @return 1: done, 0: it is none, -1: exception. */
+/* Read an array of integers by the buffer protocol. @return 1: done, 0: arg is no such array, -1: exception. */
 static int u32s_from_buffer(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
 {
     const char *format;
@@ -202,7 +202,7 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
         PyErr_Format(PyExc_TypeError, "%s: integers are needed, not a string", what);
         return -1;
     }
-    /* A tuple of our own: a list could change under an element's __index__. */
+    /* A private tuple: an element's __index__ could change a list. */
     seq = PyLong_Check(arg) ? PyTuple_Pack(1, arg) : PySequence_Tuple(arg);
     if (seq == NULL) {
         return -1;

@@ -1,13 +1,13 @@
 /*
- * kvcl._kvcl, the C half of the Python package: the types and helpers its files share.
+ * kvcl._kvcl, the C half of the Python package: the types and helpers that its files share.
  *
- * Rules that keep Python from crashing the process, whatever it does:
+ * Rules that keep any Python code from crashing the process:
  *   - Every call into the library that may block, copy or take a library lock runs without the GIL. All state here is
- *     changed with the GIL held only; there are no other locks, and the library never calls into Python but for the
- *     out-of-band store (oob.c).
- *   - An object that a running call or an operation in flight uses has users > 0 and refuses to close; one whose memory
- *     is visible through a memoryview has exports > 0 and refuses as well. Operations hold references to their objects
- *     and to the buffers they read or write until they have completed, even if their Request was dropped.
+ *     changed only with the GIL held. There are no other locks. The library calls Python only for the out-of-band
+ *     store (oob.c).
+ *   - An object that a running call or an operation in flight uses has users > 0 and refuses to close. An object whose
+ *     memory is visible through a memoryview has exports > 0 and refuses as well. Operations hold references to their
+ *     objects and to the buffers they read or write until they complete, even if their Request was dropped.
  *   - Objects die before their context: each holds a reference to it, and closing a context closes its objects first.
  */
 #ifndef KVPY_EXT_H
@@ -49,18 +49,17 @@ static inline void kvpy_link_del(kvpy_link_t *link)
 /* ---- buffers (buffer.c) ---- */
 
 enum {
-    KVPY_WRITE = 1u << 0, /* the library writes there: a read-only buffer is refused */
-    KVPY_SPAN  = 1u << 1, /* holes are allowed: the range from the first byte to the last is what counts */
-    KVPY_CUDA  = 1u << 2  /* it may be a CUDA device's memory */
+    KVPY_WRITE = 1u << 0, /* the library writes the memory: a read-only buffer is refused */
+    KVPY_SPAN  = 1u << 1, /* holes are allowed: the range from the first byte to the last counts */
+    KVPY_CUDA  = 1u << 2  /* the memory may be a CUDA device's */
 };
 
-/* Memory of a Python object, held: by the buffer protocol; DLPack where there is none (torch); __cuda_array_interface__
- * where there is no DLPack either. */
+/* Memory of a Python object, held by the buffer protocol, else by DLPack (torch), else by __cuda_array_interface__. */
 typedef struct kvpy_buf {
     void      *ptr;
     size_t    len;
     kvcl_mem_kind_t kind;
-    PyObject  *owner;   /* of the array interface; NULL: none */
+    PyObject  *owner;   /* owner of an array interface's memory; NULL: none */
     bool      has_view;
     Py_buffer view;
     PyObject  *capsule; /* DLPack; NULL: none */
@@ -68,7 +67,7 @@ typedef struct kvpy_buf {
 
 /** @return 0, or -1 with TypeError or BufferError set. *buf need not be initialised. */
 int  kvpy_buf_take(PyObject *obj, unsigned how, kvpy_buf_t *buf);
-void kvpy_buf_drop(kvpy_buf_t *buf); /* zeroed or dropped already is fine */
+void kvpy_buf_drop(kvpy_buf_t *buf); /* accepts a zeroed or dropped buf */
 
 /* ---- objects (object.c) ---- */
 
@@ -90,10 +89,10 @@ typedef struct kvpy_ctx {
     unsigned       users;   /* running calls and operations in flight */
     kvpy_link_t    objects; /* kvpy_obj_t.link */
     kvpy_link_t    ops;     /* kvpy_op_t.link, in flight */
-    kvpy_link_t    dropped; /* the same, those whose Request is gone */
+    kvpy_link_t    dropped; /* operations in flight whose Request is gone */
     kvcl_oob_t     oob;
     PyObject       *oob_set, *oob_get, *oob_fence; /* NULL: none */
-    PyObject       *oob_error; /* the callbacks' first exception during kvcl_init */
+    PyObject       *oob_error; /* first exception of the callbacks during kvcl_init */
 } kvpy_ctx_t;
 
 /* Comm, Cache, Mem, RemoteMem and Store. */
@@ -106,8 +105,8 @@ typedef struct kvpy_obj {
     unsigned    users;
     unsigned    exports;
     bool        closing;
-    PyObject    *keeps;  /* list of kvpy_obj_t, each with one of our users; NULL: none */
-    PyObject    *views;  /* list of weak references to memoryviews given out; NULL: none */
+    PyObject    *keeps;  /* list of kvpy_obj_t, each with one user of this object; NULL: none */
+    PyObject    *views;  /* list of weak references to exported memoryviews; NULL: none */
     kvpy_buf_t  *bufs;   /* the user's memory behind the handle */
     size_t      n_bufs;
     char        name[64]; /* of a cache */
@@ -116,26 +115,26 @@ typedef struct kvpy_obj {
 extern PyTypeObject *kvpy_context_type, *kvpy_comm_type, *kvpy_cache_type, *kvpy_mem_type, *kvpy_rmem_type,
     *kvpy_store_type, *kvpy_request_type, *kvpy_region_type;
 
-/** A new instance of a subclass, holding handle; takes over handle (and frees it if there is no memory). */
+/** A new instance of a subclass that takes over handle (and frees it if out of memory). */
 PyObject *kvpy_obj_new(PyTypeObject *cls, kvpy_kind_t kind, kvpy_ctx_t *ctx, void *handle);
-/** 0, or -1 with Shutdown set when it is closed. */
+/** @return 0, or -1 with Shutdown set if the context is closed. */
 int kvpy_ctx_check(kvpy_ctx_t *ctx);
 int kvpy_obj_check(kvpy_obj_t *obj);
 /** Checks that arg is an open object of this type (and of ctx, unless NULL). @return it, borrowed, or NULL. */
 kvpy_obj_t *kvpy_obj_arg(PyObject *arg, PyTypeObject *type, kvpy_ctx_t *ctx);
-/** obj uses used until it closes. */
+/** obj uses used until obj closes. */
 int kvpy_obj_keep(kvpy_obj_t *obj, kvpy_obj_t *used);
-/** Close. @return 0, or -1 with BufferError or Busy set and nothing changed. Closed already is fine. */
+/** Close obj; a closed one is no error. @return 0, or -1 with BufferError or Busy set and nothing changed. */
 int kvpy_obj_close(kvpy_obj_t *obj);
-/** Release the memoryviews given out; -1 with BufferError set if something still looks through one. */
+/** Release the exported memoryviews. @return -1 with BufferError set if one of them is still in use. */
 int kvpy_obj_unview(kvpy_obj_t *obj);
-/** A memoryview over some of the object's memory. */
+/** A memoryview over part of the object's memory. */
 PyObject *kvpy_obj_view(kvpy_obj_t *obj, void *ptr, size_t len);
 PyObject *kvpy_obj_close_py(PyObject *self, PyObject *none);
 PyObject *kvpy_obj_closed_py(PyObject *self, void *closure);
 void      kvpy_obj_dealloc(PyObject *self);
 
-/* Around a library call without the GIL: the object cannot be closed meanwhile. */
+/* Bracket a library call without the GIL: the object cannot be closed meanwhile. */
 void kvpy_enter(kvpy_obj_t *obj);
 void kvpy_leave(kvpy_obj_t *obj);
 #define KVPY_CALL(_obj, _status, _expr)                                                                                \
@@ -159,44 +158,44 @@ typedef struct kvpy_op {
     kvpy_link_t      link;
     kvpy_ctx_t       *ctx;      /* a reference and one of its users, while in flight */
     kvpy_request_t   *self;     /* borrowed; NULL: dropped */
-    kvcl_req_h       req;       /* the library's, while in flight */
+    kvcl_req_h       req;       /* the library's request, while in flight */
     kvcl_status_t    status;    /* KVCL_INPROGRESS until collected */
     const char       *what;
     bool             busy;      /* a thread is inside the library with req */
-    bool             cancel;    /* that thread is to cancel it */
-    bool             layerwise; /* a send whose layers are marked: req is collected with the GIL only */
+    bool             cancel;    /* the thread that is inside the library must cancel it */
+    bool             layerwise; /* a send whose layers are marked: req is collected only with the GIL held */
     kvpy_obj_t       *keeps[2]; /* references and users */
     kvpy_buf_t       bufs[2];
     kvcl_status_t    *blocks;
     size_t           n_blocks;
-    uint8_t          *copies;   /* of a put into a store; NULL: none */
+    uint8_t          *copies;   /* copies of a put into a store; NULL: none */
     size_t           n_copies;
-    kvpy_buf_t       *values;   /* the user's memory of a store's values */
+    kvpy_buf_t       *values;   /* user memory of a store's values */
     size_t           n_values;
     kvcl_recv_info_t info;
     bool             has_info;
-    PyObject         *result;   /* what wait() gives; NULL: the info, or None */
+    PyObject         *result;   /* result of wait(); NULL: the info, or None */
     void             *out;      /* memory of results, PyMem_RawFree()d with the operation; NULL: none */
-    PyObject         *(*give)(const struct kvpy_op *op); /* once completed: what wait() gives. NULL without an exception:
-                                                            the status is raised */
-    char             *why;      /* of one that failed: the library's sentence, or NULL */
+    PyObject         *(*give)(const struct kvpy_op *op); /* makes wait()'s result after completion. NULL without an
+                                                            exception: the status is raised */
+    char             *why;      /* the library's sentence for a failed operation, or NULL */
 } kvpy_op_t;
 
 /** Make a fresh Request carry an operation of owner; fills params. @return NULL with an exception set. */
 kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, PyObject *timeout,
                        kvcl_xfer_params_t *params);
 void       kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj);
-/** Let it have n block statuses. */
+/** Allocate n block statuses. */
 int        kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params);
-/** And numbers of copies; replicas, tenant and wait are arguments of a put. */
+/** Also allocates numbers of copies; replicas, tenant and wait are arguments of a put. */
 int        kvpy_op_put(kvpy_op_t *op, size_t n, PyObject *replicas, PyObject *tenant, int wait,
                        kvcl_xfer_params_t *params);
-/** The memory of values is the user's again. */
+/** Return the memory of values to the user. */
 void       kvpy_op_drop_values(kvpy_op_t *op);
 /** The posting call returned status: op->req is in flight, or op is freed and the exception set.
  * @return the Request. */
 PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status);
-void      kvpy_op_free(kvpy_op_t *op); /* one that was not posted */
+void      kvpy_op_free(kvpy_op_t *op); /* frees an operation that was not posted */
 #define KVPY_POST(_op, _status, _expr)                                                                                 \
     do {                                                                                                               \
         Py_BEGIN_ALLOW_THREADS                                                                                         \
@@ -204,13 +203,13 @@ void      kvpy_op_free(kvpy_op_t *op); /* one that was not posted */
         Py_END_ALLOW_THREADS                                                                                           \
     } while (0)
 
-enum { KVPY_NAP_NS = 1000000 }; /* of a thread, while another one is inside the library with its request */
+enum { KVPY_NAP_NS = 1000000 }; /* sleep of a thread while another one is inside the library with its request */
 
 uint64_t kvpy_now_ns(void);
 void     kvpy_nap(uint64_t ns); /* without the GIL */
-/** The library has freed op->req: release everything, notify the Request. Frees op if its Request was dropped. */
+/** The library has freed op->req: releases everything and notifies the Request. Frees op if its Request was dropped. */
 void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status);
-/** Ask once, or wait a slice. Not busy. @return whether it has finished; op may be gone then. */
+/** Test once, or wait a slice. op must not be busy. @return whether it has finished; op may be freed then. */
 bool kvpy_op_poll(kvpy_op_t *op);
 bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns);
 void kvpy_op_cancel(kvpy_op_t *op);
@@ -218,9 +217,9 @@ void kvpy_op_cancel(kvpy_op_t *op);
 void kvpy_request_report(kvpy_request_t *self);
 /** wait_any(tuple of Requests, timeout): the index of one that has finished. */
 PyObject *kvpy_wait_any(PyObject *module, PyObject *args);
-/** Collect a dropped operation that has completed. @return whether there was one. */
+/** Collect a dropped operation that has completed. @return whether one was found. */
 bool kvpy_ops_reap(kvpy_ctx_t *ctx);
-/** Cancel all of a context's operations and collect them. @return how many are left after some seconds. */
+/** Cancel all operations of a context and collect them. @return the number left after some seconds. */
 unsigned kvpy_ops_stop(kvpy_ctx_t *ctx);
 
 /* ---- conversions (convert.c): 0, or -1 with an exception set ---- */
@@ -239,7 +238,7 @@ int   kvpy_layout(PyObject *arg, kvcl_layout_t *layout);
 PyObject *kvpy_reshard_share(PyObject *module, PyObject *args);
 PyObject *kvpy_reshard_plan(PyObject *module, PyObject *args);
 
-/** blocks, layers (None or (first, end)), heads and tokens alike. Free the ids with kvpy_sel_free. */
+/** The arguments blocks, layers (None or (first, end)), heads and tokens. Free the ids with kvpy_sel_free. */
 int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel);
 void  kvpy_sel_free(kvcl_sel_t *sel);
 

@@ -1,5 +1,5 @@
 /*
- * Mem: plain registered bytes of this rank; RemoteMem: those of a peer, imported.
+ * Mem: plain registered bytes of this rank. RemoteMem: imported bytes of a peer.
  */
 #include "kvcl/ext/ext.h"
 
@@ -166,7 +166,7 @@ static PyObject *mem_revoke(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* _signal_wait(offset, value, seconds in slices): the Python side loops, so that Ctrl-C works. Whether it came. */
+/* _signal_wait(offset, value, seconds in slices): the Python side loops, so that Ctrl-C works. Whether it arrived. */
 static PyObject *mem_signal_wait(PyObject *self, PyObject *args)
 {
     kvpy_obj_t    *mem = (kvpy_obj_t *)self;

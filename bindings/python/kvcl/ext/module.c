@@ -10,7 +10,7 @@ static int add_type(PyObject *module, const char *name, PyTypeObject *(*make)(vo
     if (type == NULL) {
         return -1;
     }
-    *type_p = type; /* our own reference, for ever */
+    *type_p = type; /* the module's own reference, never dropped */
     Py_INCREF(type);
     if (PyModule_AddObject(module, name, (PyObject *)type) != 0) {
         Py_DECREF(type);
@@ -19,7 +19,7 @@ static int add_type(PyObject *module, const char *name, PyTypeObject *(*make)(vo
     return 0;
 }
 
-PyMODINIT_FUNC PyInit__kvcl(void); /* the interpreter looks it up by name */
+PyMODINIT_FUNC PyInit__kvcl(void); /* the interpreter looks this symbol up by name */
 
 PyMODINIT_FUNC PyInit__kvcl(void)
 {

@@ -1,16 +1,16 @@
 /*
- * The common part of communicators, caches, memory and stores: the link to their context, their users, closing, and
- * memoryviews over memory that Python does not own.
+ * The common part of communicators, caches, memory and stores: the link to the context, users, closing, and memoryviews
+ * over memory that Python does not own.
  */
 #include "kvcl/ext/ext.h"
 
 #include <string.h>
 
-/* ---- regions: what a memoryview is a view of ---- */
+/* ---- regions: the exporters of memoryviews ---- */
 
 typedef struct region {
     PyObject_HEAD
-    kvpy_obj_t *owner; /* a reference; the memory is there while owner->handle is */
+    kvpy_obj_t *owner; /* a reference; the memory is valid while owner->handle is set */
     void       *ptr;
     Py_ssize_t len;
 } region_t;
@@ -197,7 +197,7 @@ int kvpy_obj_unview(kvpy_obj_t *obj)
         PyObject *view = PyObject_CallObject(PyList_GetItem(obj->views, i), NULL);
         PyObject *none = ((view != NULL) && (view != Py_None)) ? PyObject_CallMethod(view, "release", NULL) : NULL;
 
-        PyErr_Clear(); /* one with views of its own stays; exports says so */
+        PyErr_Clear(); /* a region with views of its own stays; exports counts it */
         Py_XDECREF(none);
         Py_XDECREF(view);
     }
@@ -210,7 +210,7 @@ int kvpy_obj_unview(kvpy_obj_t *obj)
     return 0;
 }
 
-/* Nothing uses it: give everything back. Other threads may run meanwhile. */
+/* Release everything of an unused object. Other threads may run meanwhile. */
 static void shut(kvpy_obj_t *obj)
 {
     kvpy_ctx_t *ctx    = obj->ctx;
@@ -259,7 +259,7 @@ int kvpy_obj_close(kvpy_obj_t *obj)
     if (kvpy_obj_unview(obj) != 0) {
         return -1;
     }
-    if (obj->handle != NULL) { /* releasing views may have run anything */
+    if (obj->handle != NULL) { /* releasing views may have run any Python code */
         shut(obj);
     }
     return 0;
@@ -295,7 +295,7 @@ void kvpy_obj_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* Weak references whose memoryview is gone. */
+/* Drop weak references whose memoryview is gone. */
 static void forget_dead(PyObject *views)
 {
     Py_ssize_t i;

@@ -1,7 +1,8 @@
 /*
- * The caller's own key-value store (a dict, torch.distributed's Store) as kvcl_oob_t: three Python functions, called by
- * the library during kvcl_init and on the first message to a peer, on whatever thread that is. The one place where the
- * library calls into Python; every library call on such a context is made without the GIL, so none waits for another.
+ * The caller's key-value store (a dict, torch.distributed's Store) as kvcl_oob_t: three Python functions. The library
+ * calls them during kvcl_init and on the first message to a peer, on any thread. This is the only place where the
+ * library calls into Python. Every library call on such a context is made without the GIL, so no call waits for
+ * another.
  */
 #include "kvcl/ext/ext.h"
 

@@ -1,13 +1,13 @@
 /*
- * Operations in flight: from the post to the collection of their kvcl_req_h. The Requests that stand for them are in
+ * Operations in flight: from the post to the collection of their kvcl_req_h. The Requests that represent them are in
  * request.c.
  *
- * A kvcl_req_h is collected once, by one thread at a time: op->busy says that a thread is inside the library with it;
- * others sleep until it is back. Waiting goes in slices, between which signals are handled (Ctrl-C) and a cancel from
- * another thread is passed on.
+ * A kvcl_req_h is collected once, by one thread at a time. op->busy: a thread is inside the library with it, and other
+ * threads sleep until it returns. A wait is cut into slices; between them signals are handled (Ctrl-C) and a cancel
+ * from another thread is passed on.
  *
- * A Request dropped while in flight is detached: its operation goes on, to its own deadline at most; its objects and
- * buffers are held until then (ctx->dropped), and collected by a later call on the context.
+ * A Request dropped in flight is detached: its operation continues, at most to its own deadline. Its objects and
+ * buffers are held until then (ctx->dropped), and a later call on the context collects it.
  */
 #include "kvcl/ext/ext.h"
 
@@ -67,7 +67,7 @@ kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, P
     Py_INCREF(op->ctx);
     ++op->ctx->users;
     op->self = self;
-    self->op = op; /* a second post on it is refused from here on */
+    self->op = op; /* a second post on it is refused from this point on */
     kvpy_op_keep(op, owner);
     *params            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
     params->timeout_ns = ns;
@@ -128,7 +128,7 @@ void kvpy_op_drop_values(kvpy_op_t *op)
     PyMem_RawFree(values);
 }
 
-/* Let go of what the operation used. May run any Python code. */
+/* Release everything the operation used. May run any Python code. */
 static void release(kvpy_op_t *op)
 {
     kvpy_obj_t *keeps[2] = {op->keeps[0], op->keeps[1]};
@@ -201,7 +201,7 @@ static char *last_error(void)
     return copy;
 }
 
-/* This thread has collected op->req, so the library has freed it. Frees op if its Request is gone. */
+/* Called after this thread has collected op->req, which the library has freed. Frees op if its Request is gone. */
 void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
 {
     kvpy_request_t *self = op->self;
@@ -220,8 +220,8 @@ void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
     Py_DECREF(self);
 }
 
-/* Without the GIL: how it stands, or, waiting at most ns, how it ends; 0 ns: do not wait. A layer-wise send is not
- * collected here: another thread may be marking a layer. */
+/* Without the GIL: the request's status, or its end after a wait of at most ns (0: no wait). A layer-wise send is not
+ * collected here, since another thread may be marking a layer. */
 static kvcl_status_t look(const kvpy_op_t *op, kvcl_req_h req, uint64_t ns)
 {
     kvcl_status_t status;
@@ -238,13 +238,13 @@ static kvcl_status_t collect(const kvpy_op_t *op, kvcl_status_t status)
     return (op->layerwise && (status != KVCL_INPROGRESS)) ? kvcl_req_test(op->req) : status;
 }
 
-/* Ask once. Not busy. @return whether it has finished; op may be gone then. */
+/* Test once. op must not be busy. @return whether it has finished; op may be freed then. */
 bool kvpy_op_poll(kvpy_op_t *op)
 {
     kvcl_req_h    req = op->req;
     kvcl_status_t status;
 
-    if (op->ctx->oob.set != NULL) { /* a step of progress may need the store's Python code, and another thread's GIL */
+    if (op->ctx->oob.set != NULL) { /* a progress step may need the store's Python code and another thread's GIL */
         op->busy = true;
         Py_BEGIN_ALLOW_THREADS
         status = look(op, req, 0);
@@ -295,7 +295,7 @@ PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status)
     return self;
 }
 
-/* A slice of waiting. Not busy. @return whether it has finished; op may be gone then. */
+/* Wait a slice. op must not be busy. @return whether it has finished; op may be freed then. */
 bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns)
 {
     kvcl_req_h    req = op->req;
@@ -315,7 +315,7 @@ bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns)
         op->cancel = false;
         kvpy_op_cancel(op);
     }
-    /* A waiter may have been notified of the completion and checked in vain while this thread held the request. */
+    /* A waiter may have been notified of the completion and tested in vain while this thread held the request. */
     return (op->self != NULL) && (op->self->callbacks != NULL) && !op->busy && kvpy_op_poll(op);
 }
 
@@ -325,7 +325,7 @@ bool kvpy_ops_reap(kvpy_ctx_t *ctx)
 
     while ((left-- > 0) && (ctx->dropped.next != &ctx->dropped)) {
         kvpy_op_t *op = KVPY_OF(ctx->dropped.next, kvpy_op_t, link);
-        kvpy_link_del(&op->link); /* to the end: the others' turn */
+        kvpy_link_del(&op->link); /* to the end of the list: the next operation's turn */
         kvpy_link_add(&ctx->dropped, &op->link);
         if (!op->busy && kvpy_op_poll(op)) {
             return true;
@@ -359,7 +359,7 @@ unsigned kvpy_ops_stop(kvpy_ctx_t *ctx)
             return left;
         }
         if (op == NULL) {
-            kvpy_nap(KVPY_NAP_NS); /* other threads hold them all, and will read op->cancel */
+            kvpy_nap(KVPY_NAP_NS); /* other threads hold all of them and will read op->cancel */
             continue;
         }
         op->cancel = false;

@@ -19,7 +19,7 @@ static PyObject *q_build(PyObject *module, PyObject *none)
     return PyUnicode_FromString(kvcl_build_string());
 }
 
-/* Called inside kvcl_query_settings, with the GIL, which q_settings kept. */
+/* Called inside kvcl_query_settings with the GIL held, since q_settings keeps it. */
 static void add_setting(void *arg, const kvcl_setting_info_t *info)
 {
     PyObject **list_p = arg, *item;

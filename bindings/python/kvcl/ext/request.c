@@ -1,9 +1,9 @@
 /*
- * Request: waiting for operations (op.c), and what Python sees of them.
+ * Request: waits for operations (op.c), and the Python view of them.
  */
 #include "kvcl/ext/ext.h"
 
-enum { SLICE_NS = 50000000 }; /* of a wait, between looks at signals */
+enum { SLICE_NS = 50000000 }; /* slice of a wait, between checks for signals */
 
 PyTypeObject *kvpy_request_type;
 
@@ -40,11 +40,11 @@ static int wait_for(kvpy_request_t *self, uint64_t timeout_ns)
 
 typedef struct set {
     size_t     n;
-    kvpy_op_t  **ops;  /* those we hold (busy), else NULL */
+    kvpy_op_t  **ops;  /* the requests this thread holds (busy), else NULL */
     kvcl_req_h *reqs;
 } set_t;
 
-/* The index of a finished one, else n; and check that all are Requests of one context. -1 with an exception. */
+/* Check that all are Requests of one context. @return the index of a finished one, else n; -1 with an exception. */
 static Py_ssize_t find_final(PyObject *tuple)
 {
     Py_ssize_t n = PyTuple_Size(tuple), i;
@@ -69,7 +69,7 @@ static Py_ssize_t find_final(PyObject *tuple)
     return n;
 }
 
-/* Wait a slice for any of those that no other thread holds. */
+/* Wait a slice for any request that no other thread holds. */
 static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
 {
     size_t        index = set->n, held = 0, i;
@@ -81,7 +81,7 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
         set->ops[i]   = out ? NULL : op;
         set->reqs[i]  = out ? NULL : op->req;
         if (op->layerwise && !op->busy && kvpy_op_poll(op)) {
-            ns = 0; /* one is there */
+            ns = 0; /* one has finished */
         }
         if (set->ops[i] != NULL) {
             op->busy = true;
@@ -109,7 +109,7 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
     if ((status != KVCL_ERR_WAIT_TIMEOUT) && (index < set->n)) {
         kvpy_op_finish(set->ops[index], status);
     }
-    for (i = 0; i < set->n; ++i) { /* what kvpy_op_wait() does at its end; their Requests are alive */
+    for (i = 0; i < set->n; ++i) { /* as kvpy_op_wait() does at its end; their Requests are alive */
         if ((set->ops[i] != NULL) && !is_final(set->ops[i]) && !set->ops[i]->busy) {
             if (set->ops[i]->cancel) {
                 set->ops[i]->cancel = false;
@@ -169,7 +169,7 @@ static PyObject *raise_failed(kvpy_op_t *op)
     return kvpy_raise(op->status, text);
 }
 
-/* What a finished one gives. */
+/* The result of a finished request. */
 static PyObject *outcome(kvpy_request_t *self)
 {
     kvpy_op_t *op = self->op;
@@ -263,7 +263,7 @@ static PyObject *request_layer_ready(PyObject *self, PyObject *arg)
     Py_RETURN_NONE;
 }
 
-/* @return 1 it is here, 0 not yet, -1 exception. */
+/* @return 1: the layer has arrived, 0: not yet, -1: exception. */
 static int wait_for_layer(kvpy_request_t *self, uint32_t layer, uint64_t timeout_ns)
 {
     uint64_t      now = kvpy_now_ns(), until = now + timeout_ns, left;

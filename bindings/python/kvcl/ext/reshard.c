@@ -75,7 +75,7 @@ PyObject *kvpy_reshard_share(PyObject *module, PyObject *args)
     return value;
 }
 
-/* The list of steps; KVCL_ERR_TRUNCATED first says how many. */
+/* The list of steps; a first call with KVCL_ERR_TRUNCATED returns their number. */
 static PyObject *steps_of(const kvcl_reshard_params_t *params, int of_source, uint32_t index)
 {
     kvcl_status_t (*plan)(const kvcl_reshard_params_t *, uint32_t, kvcl_reshard_step_t *, size_t, size_t,

@@ -1,6 +1,6 @@
 /*
- * Store: the block directory and what it points at. Queries that the library can post are in store_post.c, what else
- * runs a store in store_admin.c, values of any length in store_value.c.
+ * Store: the block directory and the blocks it lists. Queries that the library can post are in store_post.c,
+ * administration in store_admin.c, values of any length in store_value.c.
  */
 #include "kvcl/ext/ext.h"
 
@@ -194,7 +194,7 @@ static kvcl_status_t post(int what, kvcl_store_h store, moved_t *m, kvpy_op_t *o
     }
 }
 
-/* to: None, or the rank whose pool takes the blocks. */
+/* to: None, or the rank whose pool receives the blocks. */
 static int to_rank(PyObject *to, kvcl_xfer_params_t *params)
 {
     if (to == Py_None) {

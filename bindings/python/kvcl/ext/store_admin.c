@@ -1,5 +1,5 @@
 /*
- * Running a store: what goes where, and its statistics as dicts. The calls block, without the GIL; those that the
+ * Administration of a store: placement, and statistics as dicts. The calls block, without the GIL; those that the
  * library can post are in store_post.c.
  */
 #include "kvcl/ext/ext.h"
@@ -30,7 +30,7 @@ static PyObject *list_of(const uint8_t *bytes, size_t n)
     return list;
 }
 
-/* What some keys lack is in the list: no reason to raise. */
+/* Keys that could not be served are reported in the list, so they raise nothing. */
 static bool is_notified(kvcl_status_t status)
 {
     return (status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_NO_SPACE);
@@ -134,7 +134,7 @@ static PyObject *sizes_list(const kvcl_store_stats_t *stats)
                              (unsigned long long)size->blocks, "free", (unsigned long long)size->free, "published",
                              (unsigned long long)size->published, "pinned", (unsigned long long)size->pinned, "takes",
                              (unsigned long long)size->takes);
-        if ((each == NULL) || (PyList_SetItem(list, (Py_ssize_t)i, each) != 0)) { /* it takes each, on failure too */
+        if ((each == NULL) || (PyList_SetItem(list, (Py_ssize_t)i, each) != 0)) { /* takes each, always */
             Py_CLEAR(list);
         }
     }

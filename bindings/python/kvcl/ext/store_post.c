@@ -1,8 +1,8 @@
 /*
  * Queries of a store as requests. The blocking calls of the Python class wait for them.
  *
- * The library writes the results into memory that the operation owns (op->out) until it is freed; give() makes Python
- * objects of them, once the operation has completed. Keys are copied by the library.
+ * The library writes the results into memory that the operation owns (op->out) until it is freed. give() converts them
+ * to Python objects after the operation has completed. The library copies the keys.
  */
 #include "kvcl/ext/ext.h"
 
@@ -15,8 +15,8 @@ typedef enum {
     REMOVE_VALUES, WHATS
 } what_t;
 
-/* Of each: its name, as Python has it and for sentences; whether it is about keys; the bytes of one result; how its
- * further arguments are read: r a rank, u a number, t seconds, m at most so many results. */
+/* For each query: its name in Python and in error sentences; whether it takes keys; the bytes of one result; the
+ * formats of its further arguments: r a rank, u a number, t seconds, m a maximum number of results. */
 static const struct {
     const char *name, *what;
     bool       keys;
@@ -41,15 +41,15 @@ static const struct {
 /* op->out */
 typedef struct results {
     what_t        what;
-    size_t        n;       /* keys, or results there is room for */
-    size_t        count;   /* of a match, events, items or keys */
+    size_t        n;       /* number of keys, or capacity for results */
+    size_t        count;   /* number of matches, events, items or keys */
     uint64_t      number;  /* copies removed; a cursor */
     uint64_t      seq;
-    kvcl_status_t *each;   /* n, behind the array */
+    kvcl_status_t *each;   /* n statuses, after the array */
     unsigned char array[] __attribute__((aligned(16)));
 } results_t;
 
-/* ---- what Python gets ---- */
+/* ---- the Python results ---- */
 
 static PyObject *one_of(const results_t *r, size_t i)
 {
@@ -89,7 +89,8 @@ static PyObject *list_of(const results_t *r, size_t n)
     return list;
 }
 
-/* What some keys lack is in the list: no reason to raise. Of sizes absent is an answer, anything else is none. */
+/* Keys that lack a pin or a value are reported in the list, so they raise nothing. A query of sizes is answered only if
+ * each value has a size or is absent. */
 static bool is_answer(const results_t *r, kvcl_status_t status)
 {
     size_t i;

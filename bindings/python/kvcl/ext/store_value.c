@@ -1,6 +1,6 @@
 /*
  * Values of a store: bytes of any length from and to Python's buffers. The memory of a get is held until its request
- * has completed; that of a put may change when the call returns, so it is released then.
+ * has completed. The memory of a put may change when the call returns, so it is released then.
  */
 #include "kvcl/ext/ext.h"
 
@@ -20,7 +20,7 @@ static void values_free(values_t *v)
     PyMem_RawFree(v->extents);
 }
 
-/* How many buffers there are in a tuple of tuples; -1 with an exception set. */
+/* The number of buffers in a tuple of tuples; -1 with an exception set. */
 static Py_ssize_t count(PyObject *arg, size_t n_keys)
 {
     Py_ssize_t n = PyTuple_Check(arg) ? PyTuple_Size(arg) : -1, sum = 0, i;
@@ -40,7 +40,7 @@ static Py_ssize_t count(PyObject *arg, size_t n_keys)
     return sum;
 }
 
-/* keys, and a tuple of tuples of buffers. References taken by op are released with it. */
+/* Read keys and a tuple of tuples of buffers. References that op takes are released with it. */
 static int values_args(kvpy_op_t *op, PyObject *keys, PyObject *arg, bool write, values_t *v)
 {
     Py_ssize_t sum, i, j;
@@ -107,7 +107,7 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
         kvpy_op_free(op);
         request = NULL;
     } else {
-        params.status = NULL; /* a get has its own */
+        params.status = NULL; /* a get has statuses of its own */
         KVPY_POST(op, status, post(what, store->handle, &v, &params, op));
         if (what != GET) {
             kvpy_op_drop_values(op);

@@ -159,7 +159,7 @@ static PyObject *comm_bcast(PyObject *self, PyObject *args)
     return kvpy_op_posted(op, status);
 }
 
-/* _bcast_bytes(request, root, buffer, timeout). The root's may be read-only. */
+/* _bcast_bytes(request, root, buffer, timeout). The root's buffer may be read-only. */
 static PyObject *comm_bcast_bytes(PyObject *self, PyObject *args)
 {
     PyObject           *request, *rank_arg, *buffer, *timeout;
