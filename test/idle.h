@@ -1,7 +1,7 @@
 /*
- * Whether processes come to rest: an event to wait for, in place of an amount of processor time in a fixed while. One
- * that spins never has three windows in a row below a tenth of a core, however little of the machine it is given; one
- * that sleeps has them soon, whatever else the machine does.
+ * Detects whether processes are idle: an event to wait for, instead of an amount of processor time in a fixed period. A
+ * process that spins never has three successive windows below a tenth of a core, whatever its share of the machine. A
+ * process that sleeps has them soon, whatever the load.
  */
 #ifndef KVCL_TEST_IDLE_H
 #define KVCL_TEST_IDLE_H
@@ -32,7 +32,7 @@ static inline uint64_t idle_spent(const clockid_t *clocks, int n)
     return sum;
 }
 
-/** @return whether these processes (0: this one), at most IDLE_PIDS_MAX, all of their threads, came to rest within
+/** @return whether these processes (0: this one), at most IDLE_PIDS_MAX, with all of their threads, become idle within
  * IDLE_DEADLINE_S. */
 static inline bool falls_idle(const pid_t *pids, int n)
 {

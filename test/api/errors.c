@@ -19,7 +19,7 @@ const kvcl_layout_t      shape       = {.size = sizeof(kvcl_layout_t), .layers =
 
 void forget_error(void)
 {
-    ck_assert_int_eq(kvcl_comm_world(NULL, NULL), KVCL_ERR_INVALID_PARAM); /* leaves a sentence of its own */
+    ck_assert_int_eq(kvcl_comm_world(NULL, NULL), KVCL_ERR_INVALID_PARAM); /* leaves an error sentence of its own */
 }
 
 void check_refused(kvcl_status_t got, kvcl_status_t want, const char *word, const char *call, int line)

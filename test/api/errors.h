@@ -1,7 +1,7 @@
 /*
- * The frame of the tests of what public calls refuse: one rank, alone, over the loop path, and a second context to own
- * what is not the first's. REFUSED() checks a call's status, that its sentence names what was wrong, and that none of
- * the outputs, which all lie in out, was written.
+ * The frame of the tests of refusals by public calls: one rank, alone, over the loop path, and a second context that
+ * owns foreign objects. REFUSED() checks a call's status, that its error sentence names the mistake, and that no output
+ * was written. All outputs are in out.
  */
 #ifndef KVCL_TEST_API_ERRORS_H
 #define KVCL_TEST_API_ERRORS_H
@@ -16,7 +16,7 @@
 
 enum { BLOCKS = 8, FAR = 4096, SECOND = 1000000000 };
 
-/* Every output of a call that must fail lies here: one comparison shows that none was written. */
+/* All outputs of a call that must fail: one comparison shows that none was written. */
 typedef struct outs {
     kvcl_context_h ctx;
     kvcl_comm_h    comm;

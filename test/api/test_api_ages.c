@@ -1,7 +1,7 @@
 /*
- * Programs and libraries of different ages: a params struct that is shorter than this library's takes defaults for what
- * it lacks, a longer one is taken if nothing unknown is set in it. And a setting that nobody knows is warned of, with
- * the nearest name. (What calls refuse: test_errors.)
+ * Programs and libraries of different versions. A params struct shorter than this library's takes defaults for the
+ * missing fields. A longer one is accepted if no unknown field is set. An unknown setting causes a warning with the
+ * nearest name. (Refusals of calls: test_errors.)
  */
 #include <kvcl/kvcl.h>
 
@@ -24,7 +24,7 @@ static int passed, failed;
         }                                                                       \
     } while (0)
 
-/* The first bytes of a struct in memory of exactly that length: a byte read too far is seen by a sanitizer. */
+/* The first bytes of a struct in memory of exactly that length: a sanitizer detects a read past them. */
 static void *cut(const void *whole, size_t len)
 {
     void *copy = malloc(len);
@@ -52,7 +52,7 @@ static void init_params(void)
     void               *p;
 
     now.boot = "self";
-    p        = cut(&now, 16); /* size and flags only: the launcher decides, none here */
+    p        = cut(&now, 16); /* size and flags only: the launcher decides, and none is present */
     status   = kvcl_init(p, &ctx);
     IS(status == KVCL_OK);
     kvcl_finalize(ctx);
@@ -93,7 +93,7 @@ static void other_params(void)
     IS(kvcl_mem_alloc(ctx, 100, p, &mem) == KVCL_OK);
     kvcl_mem_free(mem);
     free(p);
-    p = cut(&now, offsetof(kvcl_xfer_params_t, cb)); /* before there were callbacks */
+    p = cut(&now, offsetof(kvcl_xfer_params_t, cb)); /* a struct from before callbacks existed */
     IS(kvcl_send_bytes(world, 0, 1, "abc", 4, p, &sent) == KVCL_OK);
     IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_OK);
     free(p);

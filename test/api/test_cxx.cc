@@ -1,6 +1,6 @@
 /*
- * The public headers from C++17 and C++20: each macro of theirs, their structs and flags, and a transfer of one rank
- * with itself. test/api/run_cxx.sh compiles it as both, strictly, and runs it.
+ * The public headers from C++17 and C++20: each of their macros, structs and flags, and a transfer of one rank with
+ * itself. test/api/run_cxx.sh compiles it as both, strictly, and runs it.
  */
 #include <kvcl/kvcl.h>
 
@@ -19,7 +19,7 @@ static void is(bool good, const char *what)
 }
 #define IS(_cond) is((_cond), #_cond)
 
-static const kvcl_layout_t outside = kvcl_layout_nhd(2, 8, 4, 2, 16, 2); /* no designated field: anywhere */
+static const kvcl_layout_t outside = kvcl_layout_nhd(2, 8, 4, 2, 16, 2); /* no designated field: valid at any scope */
 
 static void layouts()
 {
@@ -103,7 +103,7 @@ static void transfer()
     KVCL_TRY(kvcl_cache_read_block(cache, 1, in.data(), in.size()));
     IS(in == out);
     kvcl_cache_destroy(cache);
-    kvcl_finalize(ctx); /* runs the callback if it has not run */
+    kvcl_finalize(ctx); /* runs the callback if it has not run yet */
     IS(seen == KVCL_OK);
 }
 

@@ -1,5 +1,5 @@
 /*
- * What the public calls refuse (errors.h): starting, settings, params structs, communicators, queries.
+ * What public calls refuse (errors.h): initialization, settings, params structs, communicators, queries.
  */
 #include "test/api/errors.h"
 
@@ -52,7 +52,7 @@ START_TEST(init_names_the_bad_parameter)
         p.path = (p.path != NULL) ? p.path : "loop";
         REFUSED(INVALID_PARAM, rows[i].word, kvcl_init(&p, &out.ctx));
     }
-    /* Beyond loopback nobody is let in, or joined, without a secret: refused before a packet is sent. */
+    /* Beyond loopback, accept and join are refused without a secret, before a packet is sent. */
     p            = alone();
     p.boot       = "tcp";
     p.rendezvous = "tcp://192.0.2.1:4000";
@@ -72,7 +72,7 @@ END_TEST
 
 START_TEST(bad_variables_are_named)
 {
-    static const char *const rows[][3] = { /* name, value, what is said if not the value */
+    static const char *const rows[][3] = { /* name, value, the text of the refusal if it is not the value */
         {"KVCL_BOOT", "pigeon"},       {"KVCL_RENDEZVOUS", "here"},  {"KVCL_RANK", "first"},
         {"KVCL_RANK", "65536"},        {"KVCL_SIZE", "-3"},          {"KVCL_BOOT_TIMEOUT", "soon"},
         {"KVCL_PATH", "tunnel"},       {"KVCL_TIMEOUT", "10us"},      {"KVCL_TIMEOUT", "1x"},
@@ -95,7 +95,7 @@ START_TEST(bad_variables_are_named)
         unsetenv(rows[i][0]);
     }
     p = alone();
-    TAKEN(kvcl_init(&p, &ctx)); /* nothing of the above is left */
+    TAKEN(kvcl_init(&p, &ctx)); /* none of these settings remains */
     kvcl_finalize(ctx);
 }
 END_TEST
@@ -123,7 +123,7 @@ START_TEST(queries_refuse)
     REFUSED(INVALID_PARAM, "fd_p", kvcl_context_eventfd(ctx, NULL));
     REFUSED(INVALID_PARAM, "kvcl_comm_world", kvcl_comm_world(ctx, NULL));
     REFUSED(INVALID_PARAM, "kvcl_comm_world", kvcl_comm_world(NULL, &out.comm));
-    /* Too little room: the length needed. */
+    /* Too little room: the length needed is returned. */
     ck_assert_int_eq(kvcl_context_address(ctx, small, sizeof(small), &out.n), KVCL_ERR_TRUNCATED);
     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "room for 1"));
     ck_assert_int_eq(kvcl_query_colls(small, sizeof(small), &out.m), KVCL_ERR_TRUNCATED);
@@ -159,7 +159,7 @@ START_TEST(misspelt_variables_are_warned_about)
         setenv(rows[i][0], "1", 1);
     }
     ck_assert_int_ge(dup2(fileno(file), STDERR_FILENO), 0);
-    i = (kvcl_init(&p, &ctx) == KVCL_OK); /* a warning, no error */
+    i = (kvcl_init(&p, &ctx) == KVCL_OK); /* a warning, not an error */
     dup2(err, STDERR_FILENO);
     ck_assert_uint_eq(i, 1);
     kvcl_finalize(ctx);
@@ -178,7 +178,7 @@ START_TEST(misspelt_variables_are_warned_about)
 }
 END_TEST
 
-/* Interfaces of KVCL_NET: one that is not there, and, if this host has such, one that is down. */
+/* Interfaces of KVCL_NET: one that does not exist and, if this host has one, one that is down. */
 START_TEST(interfaces_that_carry_nothing_are_refused)
 {
     kvcl_init_params_t p = alone();
@@ -230,7 +230,7 @@ START_TEST(secret_files_that_are_none_are_refused)
     }
     p.secret_file = write_file("secret", 0600, 32);
     TAKEN(kvcl_init(&p, &ctx));
-    TAKEN(kvcl_init(&p, &other)); /* they share the secret, but nobody accepts */
+    TAKEN(kvcl_init(&p, &other)); /* both have the secret, but no context accepts */
     TAKEN(kvcl_comm_world(ctx, &world));
     TAKEN(kvcl_context_address(other, text, sizeof(text), &i));
     REFUSED(TIMED_OUT, "nobody accepted", kvcl_comm_connect(world, text, SECOND / 20, &out.comm));
@@ -318,11 +318,11 @@ START_TEST(sizes_of_params_are_checked)
         REFUSED(INVALID_PARAM, rows[i].word, rows[i].call(&p));
         p.size = sizeof(size_t);
         REFUSED(INVALID_PARAM, rows[i].word, rows[i].call(&p));
-        p.size = rows[i].size + 24; /* a later version's, nothing of it used */
+        p.size = rows[i].size + 24; /* a later version's size, with no new field set */
         TAKEN(rows[i].call(&p));
         p.bytes[rows[i].size + 23] = 1;
         REFUSED(INVALID_PARAM, rows[i].word, rows[i].call(&p));
-        p.size = rows[i].size + 16; /* what lies behind it is not its */
+        p.size = rows[i].size + 16; /* bytes after the struct are not its own */
         TAKEN(rows[i].call(&p));
     }
 }
@@ -380,7 +380,7 @@ START_TEST(addresses_that_are_none_are_refused)
         REFUSED(INVALID_PARAM, "cut off", kvcl_comm_connect(world, text, SECOND, &out.comm));
         TAKEN(kvcl_context_address(other, text, sizeof(text), &len));
     }
-    /* Alone, each has a secret of its own. */
+    /* Each context alone has a secret of its own. */
     REFUSED(AUTH, "secret", kvcl_comm_connect(world, text, SECOND, &out.comm));
 }
 END_TEST
@@ -420,7 +420,7 @@ START_TEST(a_busy_rendezvous_port_is_named)
     int                fd   = socket(AF_INET, SOCK_STREAM, 0);
     char               url[64], home[64];
 
-    /* Somebody else's server, that never says a word. */
+    /* A foreign server that never sends a byte. */
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
     ck_assert_int_eq(listen(fd, 16), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&addr, &len), 0);

@@ -1,5 +1,5 @@
 /*
- * What the public calls refuse (errors.h): layouts, caches, memory, transfers, keys, the store.
+ * What public calls refuse (errors.h): layouts, caches, memory, transfers, keys, the store.
  */
 #include "test/api/errors.h"
 
@@ -15,7 +15,7 @@ static const kvcl_sel_t far_block = {.blocks = bad_ids, .n_blocks = 2}, no_ids =
 #define SMALL \
     .size = sizeof(kvcl_layout_t), .layers = 2, .blocks = 4, .tokens = 4, .heads = 2, .head_dim = 8, .elem_bytes = 2
 
-/* A good layout with one field spoilt. */
+/* A good layout with one bad field. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 static const struct {
@@ -110,7 +110,7 @@ START_TEST(caches_refuse)
 }
 END_TEST
 
-/* Peers reach all that the layout covers: memory that is shorter is no cache's, and no peer finds one. */
+/* Peers reach all bytes that the layout covers. Shorter memory makes no cache, and no peer finds one. */
 #define SHORT(_params) kvcl_cache_create(ctx, "short", &per_layer, &(_params), &out.cache)
 START_TEST(short_memory_is_refused)
 {
@@ -151,13 +151,13 @@ START_TEST(short_memory_is_refused)
     bad = fine;
     bad.flags = 4;
     REFUSED(INVALID_PARAM, "0x4", SHORT(bad));
-    /* the caller says enough, but the kernel knows of less: its last page is not there */
+    /* the caller states a sufficient length, but the kernel has less: its last page is unmapped */
     ck_assert_int_eq(munmap(pages + page, page), 0);
     bases[1] = pages + page - 16;
     REFUSED(INVALID_PARAM, "base 1", SHORT(fine));
     REFUSED(INVALID_PARAM, "not all memory", kvcl_mem_register(ctx, bases[1], need, KVCL_MEM_HOST, NULL, &out.mem));
-    bases[1] = pages + page - need; /* up to its very end */
-    TAKEN(SHORT(fine)); /* nothing was left of those */
+    bases[1] = pages + page - need; /* up to the last byte of the pages */
+    TAKEN(SHORT(fine)); /* nothing remains of the refused ones */
     kvcl_cache_destroy(out.cache);
     ck_assert_int_eq(munmap(pages, page), 0);
 }
@@ -265,7 +265,7 @@ START_TEST(remote_bytes_are_checked)
 }
 END_TEST
 
-/* ---- blocks on the way ---- */
+/* ---- transfers of blocks ---- */
 
 START_TEST(selections_are_checked)
 {
@@ -417,7 +417,7 @@ START_TEST(key_chains_refuse)
     REFUSED(INVALID_PARAM, "tokens", kvcl_key_chain(keys, 0, NULL, 16, 4, out.keys, 4, &out.n));
     REFUSED(INVALID_PARAM, "n_p", kvcl_key_chain(keys, 0, tokens, 16, 4, out.keys, 4, NULL));
     REFUSED(INVALID_PARAM, "keys", kvcl_key_chain(keys, 0, tokens, 16, 4, NULL, 4, &out.n));
-    kept.n = 4; /* the count needed, nothing else */
+    kept.n = 4; /* the count needed, and nothing more */
     REFUSED(NO_SPACE, "4 keys", (out.n = 4, kvcl_key_chain(keys, 0, tokens, 16, 4, out.keys, 3, &out.n)));
 }
 END_TEST
@@ -453,7 +453,7 @@ START_TEST(store_open_refuses)
 }
 END_TEST
 
-/* The calls that take keys, a cache and ids refuse the same things. */
+/* The calls that take keys, a cache and ids have the same refusals. */
 typedef kvcl_status_t (*block_call_t)(kvcl_store_h store, const kvcl_key_t *k, size_t n, kvcl_cache_h c,
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p);
 
@@ -541,7 +541,7 @@ START_TEST(a_managed_cache_refuses)
     TAKEN(kvcl_store_alloc(store, 1, twice));
     twice[1] = BLOCKS;
     forget_error();
-    ck_assert_int_lt(kvcl_store_free(store, twice, 2), 0); /* and the first of them stays the caller's */
+    ck_assert_int_lt(kvcl_store_free(store, twice, 2), 0); /* the first of them still belongs to the caller */
     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "block 8"));
     TAKEN(kvcl_store_free(store, twice, 1));
     kvcl_store_close(second);

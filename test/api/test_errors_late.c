@@ -1,7 +1,7 @@
 /*
- * How requests fail: each has a sentence of its own that names the operation, the rank, what it was about with its
- * numbers, and what to do; it is kvcl_req_error()'s until the request is collected, and the collecting call's last
- * error. One rank, alone, over the loop path; so its peer is itself.
+ * How requests fail. Each has an error sentence that names the operation, the rank, its object with its numbers, and
+ * what to do. kvcl_req_error() returns it until the request is collected; then it is the collecting call's last error.
+ * One rank, alone, over the loop path, so its peer is itself.
  */
 #include "test/api/errors.h"
 
@@ -22,7 +22,7 @@ static void open_late(void)
     soon.timeout_ns = 40 * 1000000ull;
 }
 
-/* Has every word, NULL at the end. */
+/* The text has every word; NULL ends the list. */
 static void check_words(const char *said, const char *const *words, int line)
 {
     for (; *words != NULL; ++words) {
@@ -30,7 +30,7 @@ static void check_words(const char *said, const char *const *words, int line)
     }
 }
 
-/* It ends with want; its sentence and the collecting call's are one, and name the words. */
+/* The request ends with want. Its sentence and the collecting call's are the same, and name the words. */
 static void check_end(kvcl_req_h req, kvcl_status_t want, const char *const *words, int line)
 {
     char          own[1024] = "";
@@ -296,7 +296,7 @@ static kvcl_store_h open_store(uint64_t pool)
     return store;
 }
 
-/* An absent block is expected: its sentence is the call's own all the same. */
+/* An absent block is expected, yet the sentence is that call's own. */
 START_TEST(absent_blocks_and_values_are_named_by_key)
 {
     static const kvcl_key_t far_key = {{0xab, 0xcd, 0xef, 1, 2, 3, 4, 5}};

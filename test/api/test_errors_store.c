@@ -1,6 +1,6 @@
 /*
- * What the calls that run a store refuse: events, lists, pins, quotas, moves, statistics; and those for values. One
- * rank, alone.
+ * What the administrative calls of a store refuse: events, lists, pins, quotas, moves, statistics; and the calls for
+ * values. One rank, alone.
  */
 #include "test/api/errors.h"
 
@@ -174,7 +174,7 @@ START_TEST(what_is_asked_about_values_is_checked)
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_remove_values(NULL, keys, 2, NULL));
     REFUSED(INVALID_PARAM, "array of 2", kvcl_store_remove_values(store, NULL, 2, NULL));
     REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_store_remove_values(store, keys, 2, &for_ever));
-    TAKEN(kvcl_store_remove_values(store, keys, 2, NULL)); /* what is absent is no error */
+    TAKEN(kvcl_store_remove_values(store, keys, 2, NULL)); /* an absent value is no error */
     ck_assert(memcmp(&out, &kept, sizeof(out)) == 0);
 }
 END_TEST
@@ -213,7 +213,7 @@ START_TEST(questions_about_values_can_be_posted)
     TAKEN(kvcl_store_value_keys_post(store, &keys[1], found, 1, &n, &p, &req));
     ck_assert_int_eq(final(req), KVCL_ERR_NO_SPACE);
     ck_assert_msg(strstr(kvcl_last_error(), "cap is 1") != NULL, "%s", kvcl_last_error());
-    TAKEN(kvcl_store_remove_values_post(store, keys, 2, &p, &req)); /* what is absent is no error */
+    TAKEN(kvcl_store_remove_values_post(store, keys, 2, &p, &req)); /* an absent value is no error */
     TAKEN(final(req));
     ck_assert_int_eq(ended, 4);
     ck_assert_int_eq(kvcl_store_value_sizes(store, &keys[1], 1, bytes, NULL, NULL), KVCL_ERR_NOT_FOUND);
@@ -283,15 +283,15 @@ START_TEST(values_need_a_pool_with_room)
     kvcl_req_h     req;
 
     REFUSED(UNSUPPORTED, "has a pool", kvcl_store_put_value(none, keys, buf, BYTES, NULL, &out.req));
-    TAKEN(kvcl_store_get_value(none, keys, buf, BYTES, NULL, &req)); /* nobody can have put it */
+    TAKEN(kvcl_store_get_value(none, keys, buf, BYTES, NULL, &req)); /* no rank can have put it */
     ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
     REFUSED(UNSUPPORTED, "no room for a head", kvcl_store_put_value(narrow, keys, buf, BYTES, NULL, &out.req));
-    TAKEN(kvcl_store_put_value(narrow, keys, buf, 64, NULL, &req)); /* a block, and no head */
+    TAKEN(kvcl_store_put_value(narrow, keys, buf, 64, NULL, &req)); /* a block without a head */
     TAKEN(final(req));
     REFUSED(NO_SPACE, "never has more than 16", kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &out.req));
     TAKEN(kvcl_store_put_value(store, keys, buf, BYTES, NULL, &req));
     TAKEN(final(req));
-    TAKEN(kvcl_store_get_value(store, keys, buf, BYTES + 1, NULL, &req)); /* it has not that size */
+    TAKEN(kvcl_store_get_value(store, keys, buf, BYTES + 1, NULL, &req)); /* its size is different */
     ck_assert_int_eq(final(req), KVCL_ERR_NOT_FOUND);
     kvcl_store_value_key(keys, &head);
     ck_assert(memcmp(&head, keys, sizeof(head)) != 0);

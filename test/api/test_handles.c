@@ -1,7 +1,7 @@
 /*
- * Dead handles (errors.h is the frame): what was freed, of another kind or no handle at all is refused by every call,
- * by a sentence that names the call and the kind; calls that free do nothing with it; accessors answer with a neutral
- * value. The addresses of dead objects and the slots of dead requests are taken again by new ones meanwhile.
+ * Dead handles (errors.h is the frame). Every call refuses a freed handle, a handle of another kind, or no handle at
+ * all, with a sentence that names the call and the kind. Calls that free do nothing with it; accessors return a neutral
+ * value. Meanwhile new objects and requests reuse the addresses of dead objects and the slots of dead requests.
  */
 #include "test/api/errors.h"
 
@@ -9,7 +9,7 @@
 
 #define DEAD(_word, _call) REFUSED(DEAD_HANDLE, _word, _call)
 
-/* A call that returns nothing: what it said. */
+/* A call that returns nothing: checks its error sentence. */
 #define SAID(_word, _call)                                                                                           \
     do {                                                                                                             \
         forget_error();                                                                                              \
@@ -187,7 +187,7 @@ START_TEST(a_dead_context)
     SAID(freed, ck_assert_uint_eq(kvcl_progress(dead), 0));
     DEAD(freed, kvcl_context_stats(dead, &stats));
     DEAD(freed, kvcl_query_latency(dead, no_latency, NULL));
-    /* What was made of it went with it; its requests can be collected. */
+    /* Objects made from it were freed with it; its requests can be collected. */
     DEAD(freed, kvcl_barrier(its, NULL, &out.req));
     SAID(freed, kvcl_cache_destroy(left));
     SAID(freed, kvcl_mem_free(memory));
@@ -198,7 +198,7 @@ START_TEST(a_dead_context)
 }
 END_TEST
 
-/* A new object never passes for a dead one, however often memory is used again. */
+/* A new object is never taken for a dead one, however often memory is reused. */
 START_TEST(addresses_are_not_used_again)
 {
     enum { MANY = 20000 };
@@ -303,7 +303,7 @@ START_TEST(a_dead_request)
             DEAD("kvcl_req_wait_any", kvcl_req_wait_any(reqs, 2, SECOND, &out.n));
             DEAD("kvcl_req_wait_all", kvcl_req_wait_all(reqs, 2, SECOND));
         }
-        for (i = 0; i < 5000; ++i) { /* their slots and memory are used by others */
+        for (i = 0; i < 5000; ++i) { /* other requests use their slots and memory */
             req = instant();
             ck_assert((req != dead[0]) && (req != dead[1]) && (req != dead[2]) && (req != dead[3]));
             TAKEN((i % 2) ? kvcl_req_test(req) : final(req));

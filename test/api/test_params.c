@@ -1,7 +1,7 @@
 /*
- * kvcl_xfer_params_t: every call against every flag and field, as the table in kvcl_xfer.h has it. What the table does
- * not give a call is refused by name, with the calls that take it; what it does is not refused as foreign. The table is
- * read from the header: so the page and the library cannot differ. One rank, alone.
+ * kvcl_xfer_params_t: every call against every flag and field of the table in kvcl_xfer.h. A flag or field that the
+ * table does not list for a call is refused by name, with the calls that take it; a listed one is not refused as
+ * foreign. The table is read from the header, so the man page and the library cannot differ. One rank, alone.
  */
 #include "test/api/errors.h"
 
@@ -86,7 +86,7 @@ CALL(store_all_stats_post, store, 1, &stats, sizeof(stats), statuses)
 CALL(store_events_post, store, 0, 0, 0, events, sizeof(events[0]), 4, &hit)
 CALL(store_list_post, store, 0, &cursor, items, sizeof(items[0]), 4, &hit, NULL)
 
-/* Those that wait for their own end. */
+/* Calls that wait for their own end. */
 #define PLAIN(_name, ...)                                                          \
     static kvcl_status_t call_##_name(const kvcl_xfer_params_t *p, kvcl_req_h *r)  \
     {                                                                              \
@@ -160,7 +160,7 @@ static const struct {
 
 /* ---- the table of the header ---- */
 
-/* Its row of this call, in text; NULL: the header has none. */
+/* The header table's row of this call, as text; NULL: there is none. */
 static const char *documented(const char *name, char *line, size_t cap)
 {
     char  path[512], word[64];
@@ -182,7 +182,7 @@ static const char *documented(const char *name, char *line, size_t cap)
     return found;
 }
 
-/* Is this word among those of the row? signal stands for three fields. */
+/* Whether the row contains this word. signal stands for three fields. */
 static bool has_word(const char *row, const char *word)
 {
     size_t len = strlen(word);
@@ -203,7 +203,7 @@ static bool has_word(const char *row, const char *word)
     return false;
 }
 
-/* ---- what can be set ---- */
+/* ---- flags and fields to set ---- */
 
 static void set_flag(kvcl_xfer_params_t *p, const char *name)
 {
@@ -231,7 +231,7 @@ static const char *const field_names[] = {"status", "remote_cache", "signal_mem"
                                           "copies", "stream", "tenant", "to_rank"};
 enum { FIELDS = sizeof(field_names) / sizeof(field_names[0]) };
 
-/* Call it with what is set; kind: "flag" or "field"; ours: the header gives it to the call. */
+/* Call it with the given params; kind: "flag" or "field"; ours: the header lists it for the call. */
 static void check_one(unsigned at, const kvcl_xfer_params_t *p, const char *said, const char *kind, bool ours)
 {
     char          word[64];
@@ -282,7 +282,7 @@ START_TEST(each_call_takes_its_flags_and_fields_and_no_others)
     for (i = 0; i < FIELDS; ++i) {
         kvcl_xfer_params_t p = short_one();
         set_field(&p, i);
-        /* of a signal the memory is named first */
+        /* for a signal the memory is named first */
         snprintf(said, sizeof(said), "params.%s", (i == 3) ? "signal_mem" : field_names[i]);
         check_one((unsigned)_i, &p, said, "field", has_word(row, field_names[i]));
     }

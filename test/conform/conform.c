@@ -27,7 +27,7 @@ struct cf_shared {
         char   val[VAL_MAX];
     } keys[KEYS_MAX];
     _Atomic uint64_t arrived, round; /* the fence */
-    _Atomic uint64_t started_ns;     /* of the case at work */
+    _Atomic uint64_t started_ns;     /* of the running case */
     _Atomic int      at;             /* its index */
     _Atomic int      passed;
     uint64_t         seed;
@@ -37,7 +37,7 @@ struct cf_shared {
     _Atomic uint64_t words[WORDS];
 };
 
-/* What one run is: a configuration and the cases that fit it. */
+/* One run: a configuration and the cases that fit it. */
 typedef struct run {
     const cf_config_t *config;
     const cf_case_t   *cases[CASES_MAX];
@@ -81,8 +81,7 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
 
 /* ---------------------------------------------------------------- the store that boot uses */
 
-/* Boot counts the contexts of a process ("kvcl.<n>.job"); ranks that are threads would each have a number of their
- * own. */
+/* Boot counts the contexts of a process ("kvcl.<n>.job"). Ranks that are threads would each get another number. */
 static void plain_key(const char *key, char out[KEY_MAX])
 {
     const char *rest = strchr(key, '.');
@@ -138,9 +137,9 @@ static kvcl_status_t store_fence(void *arg)
     return KVCL_OK;
 }
 
-/* ---------------------------------------------------------------- what cases call */
+/* ---------------------------------------------------------------- functions for cases */
 
-/* Take the context's lock: what the library's threads do for other processes is ordered with us through it alone. */
+/* Take the context's lock, which alone orders what the library's threads do for other processes with this thread. */
 static void order_with_library(cf_t *cf)
 {
     kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
@@ -321,12 +320,12 @@ static pid_t start(run_t *run, int rank)
         } else {
             threads_main(run);
         }
-        exit(0); /* and not _exit: sanitizers report leaks there */
+        exit(0); /* and not _exit: sanitizers report leaks in exit */
     }
     return pid;
 }
 
-/* A rank of a case that CF_DIES may be killed; any other end but 0 is a failure. */
+/* A rank of a case with CF_DIES may be killed; any other end but 0 is a failure. */
 static bool good_end(const run_t *run, int status)
 {
     bool dies = (run->n == 1) && (run->cases[0]->flags & CF_DIES);
@@ -378,7 +377,7 @@ static const char *mode_name(const cf_config_t *config)
            (config->init_flags & CF_NATIVE) ? "native" : (config->init_flags & CF_LANE) ? "lane" : config->procs ? "procs" : "threads";
 }
 
-/* Returns the failures, 0 or 1: a failed case ends the run. */
+/* Return the number of failures, 0 or 1: a failed case ends the run. */
 static int do_run(run_t *run, int *passed_p)
 {
     const cf_config_t *config = run->config;
@@ -402,7 +401,7 @@ static int do_run(run_t *run, int *passed_p)
     return good ? 0 : 1;
 }
 
-/* The thread sanitizer does not see how UCX orders what goes through shared memory. */
+/* The thread sanitizer cannot see how UCX orders accesses to shared memory. */
 static bool is_blind(const cf_config_t *config)
 {
     return cf_sanitizer("thread") && (strcmp(config->path, "shm") == 0);
@@ -420,7 +419,7 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
            !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_SERVED) && !tcp);
 }
 
-/* Ranks that are threads of one process: the sanitizer sees what the case races for on purpose. */
+/* With ranks as threads of one process, the sanitizer reports the races that this case makes on purpose. */
 static bool is_shut_out(const cf_config_t *config, const cf_case_t *one)
 {
     return cf_sanitizer("thread") && (one->flags & CF_RACY) && !config->procs;

@@ -1,10 +1,10 @@
 /*
- * One suite over every path: cases are written once, as what each rank does (SPMD), and run with the ranks as threads
- * or as processes, over loop, shared memory and tcp, with a progress thread and without.
+ * One suite over every path. Cases are written once, as the actions of each rank (SPMD), and run with the ranks as
+ * threads or as processes, over loop, shared memory and tcp, with a progress thread and without.
  *
- * The ranks of a run live in one shared mapping: a store for boot (kvcl_oob_t), a fence, blobs to exchange. A check
- * that fails prints rank, place and kvcl_last_error(), and ends the rank's process; the parent then ends the others. A
- * run that stands still for CF_STUCK_S is killed and names its case. The seed is printed; TEST_SEED repeats it.
+ * The ranks of a run share one mapping: a store for boot (kvcl_oob_t), a fence, blobs to exchange. A failed check
+ * prints rank, place and kvcl_last_error(), and ends the rank's process; the parent then ends the others. A run without
+ * progress for CF_STUCK_S is killed and its case named. The seed is printed; TEST_SEED repeats it.
  */
 #ifndef KVCL_TEST_CONFORM_H
 #define KVCL_TEST_CONFORM_H
@@ -20,7 +20,7 @@ enum { CF_RANKS_MAX = 8, CF_BLOB_MAX = 2048, CF_STUCK_S = 100 };
 
 typedef struct cf_shared cf_shared_t;
 
-/* One rank, as its case sees it. */
+/* One rank, as seen by its case. */
 typedef struct cf {
     int            rank;
     int            size;
@@ -30,7 +30,7 @@ typedef struct cf {
     bool           native;     /* CF_NATIVE */
     kvcl_context_h ctx;
     kvcl_comm_h    world;
-    kvcl_rand_t    rnd;        /* every rank its own; cf_same() gives all the same */
+    kvcl_rand_t    rnd;        /* different on every rank; cf_same() is the same on all */
     cf_shared_t    *sh;
 } cf_t;
 
@@ -38,7 +38,7 @@ enum {
     CF_PROCS  = 1, /* only where ranks are processes */
     CF_MAPPED = 2, /* only over loop and shm */
     CF_SERVED = 4, /* only over tcp */
-    CF_RACY   = 16, /* races for bytes on purpose: takes memory back while others copy it, or looks at no byte */
+    CF_RACY   = 16, /* races for bytes on purpose: reuses memory while others copy it, or checks no bytes */
     CF_THREAD = 32, /* only with a progress thread */
     CF_THREE  = 64, /* only where ranks are processes, three or more */
     CF_DIES   = 8  /* a rank may end in it: the case has a world of its own */
@@ -57,9 +57,9 @@ typedef struct cf_config {
     uint64_t   init_flags; /* and CF_NATIVE, CF_LANE */
 } cf_config_t;
 
-/* With loop: nothing is mapped, all is got and put, and completed later. */
+/* With loop: nothing is mapped. Blocks are transferred by get and put, and complete later. */
 #define CF_NATIVE (1ull << 63)
-#define CF_LANE   (1ull << 62) /* tcp: bytes go by lanes from the first on (KVCL_LANE_MIN) */
+#define CF_LANE   (1ull << 62) /* tcp: all bytes use lanes from the first on (KVCL_LANE_MIN) */
 
 /* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those.
  * Ends with "N passed, N failed, N skipped". */
@@ -77,21 +77,21 @@ int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *
 void cf_fail(cf_t *cf, const char *file, int line, const char *what, const char *more) __attribute__((noreturn));
 void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_status_t got, kvcl_status_t want);
 
-/* All ranks, not by KVCL; a context without a thread is moved meanwhile. */
+/* A fence of all ranks, not made by KVCL; a context without a thread progresses meanwhile. */
 void cf_fence(cf_t *cf);
-/* It is not stuck: a case that takes longer than CF_STUCK_S says so now and then. */
+/* Restart the CF_STUCK_S timer. A case that takes longer calls this now and then. */
 void cf_alive(cf_t *cf);
-/* Was the build made with this sanitizer ("": any)? They are slow. */
+/* Whether the build has this sanitizer ("": any). Sanitized builds are slow. */
 bool cf_sanitizer(const char *which);
-/* Sleep, moving a context without a thread. */
+/* Sleep while a context without a thread progresses. */
 void cf_sleep_us(cf_t *cf, unsigned us);
-/* Let this rank's bytes be seen by the others: a fence follows, then cf_blob(). */
+/* Share this rank's bytes with the others: a fence follows, then cf_blob(). */
 void        cf_give(cf_t *cf, const void *buf, size_t len);
 const void *cf_blob(cf_t *cf, int rank, size_t *len_p);
 pid_t       cf_pid(cf_t *cf, int rank);
-/* The same number on all ranks, anew with each case. */
+/* The same number on all ranks, and another one in each case. */
 uint64_t cf_same(cf_t *cf);
-/* The next word to be seen by all, for cases that count together. */
+/* The next word shared by all ranks, for cases that count together. */
 _Atomic uint64_t *cf_word(cf_t *cf, unsigned i);
 
 /* ---- bytes ---- */
@@ -100,8 +100,9 @@ _Atomic uint64_t *cf_word(cf_t *cf, unsigned i);
 void cf_bytes(uint64_t seed, uint32_t block, void *buf, size_t len);
 bool cf_bytes_are(uint64_t seed, uint32_t block, const void *buf, size_t len);
 
-/* A cache with its memory: the library's (peers on this host map it) or malloc'ed (they ask the owner); with CF_DEVICE
- * set, a device's instead of malloc'ed (test/unit/fake_cuda.h): 1 on even ranks, 2 on odd ones, 3 on all. */
+/* A cache with its memory: the library's (peers on this host map it) or malloc'ed (peers request bytes from the owner).
+ * With CF_DEVICE set, device memory replaces malloc'ed memory (test/unit/fake_cuda.h): 1 on even ranks, 2 on odd ones,
+ * 3 on all. */
 typedef struct cf_cache {
     kvcl_cache_h h;
     void         **bases; /* malloc'ed or a device's, or NULL */
@@ -109,20 +110,20 @@ typedef struct cf_cache {
     bool         device;
 } cf_cache_t;
 
-/* A cache over bases that each have as many bytes as the layout needs; NULL: the library's memory. */
+/* A cache over bases of exactly the length that the layout needs; NULL: the library's memory. */
 kvcl_status_t cf_over(cf_t *cf, const char *name, const kvcl_layout_t *layout, void *const *bases, kvcl_mem_kind_t kind,
                       kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
 cf_cache_t cf_cache(cf_t *cf, const char *name, const kvcl_layout_t *layout, bool ours);
 void       cf_cache_end(cf_cache_t *cache);
-/* Where the case may touch the bytes of a base. */
+/* The address at which the case may access the bytes of a base. */
 void       *cf_see(kvcl_cache_h cache, uint32_t base);
 void       cf_fill(cf_t *cf, kvcl_cache_h cache, uint64_t seed);
 void       cf_block_is(cf_t *cf, kvcl_cache_h cache, uint32_t block, uint64_t seed, uint32_t as_block);
 
-/* Exported memory of every rank, and mine. */
+/* Exported memory of every rank, this rank's included. */
 typedef struct cf_mem {
     kvcl_mem_h  mine;
-    char        *addr;  /* where the case sees the bytes: a device's are behind its addresses */
+    char        *addr;  /* address for the case: a device's bytes are behind its addresses */
     void        *malloced;
     bool        device;
     kvcl_rmem_h of[CF_RANKS_MAX];

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNTERS_MAX = 64 }; /* memory for signals, which is the host's always */
+enum { COUNTERS_MAX = 64 }; /* memory for signals, which is always the host's */
 
 #if KVCL_HAVE_CUDA
 #include "test/unit/fake_cuda.h"

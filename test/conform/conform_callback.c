@@ -1,7 +1,7 @@
 /*
  * When callbacks run: before the call that collects their request returns, once, never inside the post. Each callback's
- * argument is poisoned and freed as soon as the request was collected, so a callback that comes later is noticed by the
- * check of its magic number, and by the address sanitizer.
+ * argument is poisoned and freed once the request is collected. A late callback is detected by the check of its magic
+ * number, and by the address sanitizer.
  */
 #include "conform.h"
 
@@ -39,7 +39,7 @@ static void on_end(void *user, kvcl_status_t status)
     arg_t *arg = user;
 
     if (arg->magic != MAGIC) {
-        abort(); /* what it says who it is has been poisoned, too */
+        abort(); /* its identity has been poisoned as well */
     }
     if (arg->slow) {
         sched_yield();
@@ -61,8 +61,8 @@ static arg_t *new_arg(cf_t *cf, kvcl_xfer_params_t *params)
     return arg;
 }
 
-/* The request was collected with this status: its callback must be over. The memory is used again by the next ones
- * where no sanitizer watches it. */
+/* The request was collected with this status: its callback must have returned. Without a sanitizer, later arguments
+ * reuse the memory. */
 static void end_arg(cf_t *cf, arg_t *arg, kvcl_status_t status)
 {
     CF_CHECK(cf, (atomic_load(&arg->called) == 1) && (arg->status == status));
@@ -95,7 +95,7 @@ static kvcl_status_t collect(cf_t *cf, kvcl_req_h req, unsigned way)
     }
 }
 
-/* Copied inside the post, and served. */
+/* Bytes copied inside the post, and served bytes. */
 static void collected_after_callback(cf_t *cf)
 {
     size_t             len = 40000;
@@ -109,7 +109,7 @@ static void collected_after_callback(cf_t *cf)
         for (i = 0; i < ROUNDS; ++i) {
             arg_t *arg = new_arg(cf, &params);
             CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, (i & 8) ? len : 64, &params, &req));
-            CF_CHECK(cf, (i % 3 != 0) || (usleep(i % 50), true)); /* the thread may be in the callback by now */
+            CF_CHECK(cf, (i % 3 != 0) || (usleep(i % 50), true)); /* the thread may be in the callback now */
             end_arg(cf, arg, collect(cf, req, i % WAYS));
         }
         cf_mem_end(cf, &mem);
@@ -117,7 +117,7 @@ static void collected_after_callback(cf_t *cf)
     free(buf);
 }
 
-/* Sent and received, canceled, timed out; many at once, collected in any order. */
+/* Messages sent and received, canceled, timed out; many at once, collected in any order. */
 static void many_at_once(cf_t *cf)
 {
     enum { N = 32 };
@@ -161,7 +161,7 @@ static void many_at_once(cf_t *cf)
     }
 }
 
-/* Several threads, each with requests of its own: they run one another's callbacks. */
+/* Several threads, each with requests of its own: each runs the others' callbacks. */
 typedef struct poster {
     cf_t        cf; /* its own random numbers */
     kvcl_rmem_h from;
@@ -207,7 +207,7 @@ static void several_threads(cf_t *cf)
 typedef struct own {
     cf_t             *cf;
     kvcl_req_h       req;   /* this one's */
-    kvcl_req_h       outer; /* in whose callback this one runs */
+    kvcl_req_h       outer; /* the request in whose callback this one runs */
     kvcl_rmem_h      from;
     bool             wait;
     _Atomic unsigned over;
@@ -222,7 +222,7 @@ static void collect_own(void *user, kvcl_status_t status)
     atomic_store(&own->over, 1);
 }
 
-/* A callback that collects its own request: the handle is good, and nobody else needs to. */
+/* A callback that collects its own request: the handle is valid, and no other caller needs to collect it. */
 static void own_request(cf_t *cf)
 {
     cf_mem_t           mem    = cf_mem(cf, 64, (cf_same(cf) & 1) != 0, KVCL_READ);
@@ -272,12 +272,12 @@ static void outer(void *user, kvcl_status_t status)
     CF_CHECK(own->cf, status == KVCL_OK);
     params.cb     = inner;
     params.cb_arg = &within;
-    CF_OK(own->cf, kvcl_get_bytes(own->from, 0, buf, sizeof(buf), &params, &req)); /* over within the post */
+    CF_OK(own->cf, kvcl_get_bytes(own->from, 0, buf, sizeof(buf), &params, &req)); /* completes within the post */
     CF_OK(own->cf, kvcl_req_wait(req, KVCL_NS_PER_SEC));
     atomic_store(&own->over, 1);
 }
 
-/* A callback inside a callback cannot collect the outer one's request, and is told so. */
+/* A callback inside a callback cannot collect the outer one's request, and gets an error. */
 static void nested(cf_t *cf)
 {
     cf_mem_t           mem    = cf_mem(cf, 64, true, KVCL_READ);
@@ -286,7 +286,7 @@ static void nested(cf_t *cf)
     char               in[8], buf[8];
     kvcl_req_h         req;
 
-    CF_OK(cf, kvcl_get_bytes(own.from, 0, buf, sizeof(buf), NULL, &req)); /* opened: the next is copied in its post */
+    CF_OK(cf, kvcl_get_bytes(own.from, 0, buf, sizeof(buf), NULL, &req)); /* opened: the next one is copied in its post */
     CF_OK(cf, cf_end(cf, req));
     params.cb     = outer;
     params.cb_arg = &own;

@@ -1,6 +1,6 @@
 /*
- * What a broadcast's receiver is told to be whole is whole, though the root was stopped while the receiver copied out
- * of its memory, and writes over that memory as soon as it may.
+ * Data that a broadcast reports complete to a receiver is complete, though the root was stopped while the receiver
+ * copied out of its memory, and overwrites that memory as soon as it may.
  */
 #include "conform.h"
 
@@ -18,7 +18,7 @@ static bool all_are(const char *buf, char c, size_t len)
     return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
 }
 
-/* A moment that the other rank's program has come to; nothing moves here meanwhile. */
+/* Announce a step to the other rank, or wait for its step; no progress is made here meanwhile. */
 static void say(cf_t *cf, unsigned what)
 {
     atomic_store(cf_word(cf, what), 1);
@@ -44,8 +44,8 @@ static kvcl_req_h bcast(cf_t *cf, kvcl_cache_h cache, bool by_deadline)
 }
 
 /*
- * The root says much to a receiver that stands still, so that its word that it gave up does not get through; then it
- * gives up, and its grace for the silent receiver ends.
+ * The root sends much to a stopped receiver, so that its ABORT does not arrive. Then it stops the broadcast, and its
+ * grace period for the silent receiver ends.
  */
 static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
 {
@@ -64,12 +64,12 @@ static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
     }
     status = cf_end(cf, req);
     CF_IS(cf, status, by_deadline ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
-    memset(cf_see(cache, 0), 0x42, LEN); /* mine again */
+    memset(cf_see(cache, 0), 0x42, LEN); /* the buffer is the caller's again */
     say(cf, REUSED);
     until_said(cf, OVER);
 }
 
-/* Copies a little, stands still until the root has its memory back, and goes on. */
+/* Copy a little, stop until the root has its memory back, and continue. */
 static void receiver(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req)
 {
     char          *buf   = cf_see(cache, 0);
@@ -92,7 +92,7 @@ static void receiver(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req)
     }
     CF_CHECK(cf, (status != KVCL_OK) || all_are(buf, 0x41, LEN));
     say(cf, OVER);
-    if (status == KVCL_INPROGRESS) { /* it asked, and the root's program stands still too */
+    if (status == KVCL_INPROGRESS) { /* it has requested the bytes, and the root's program is stopped too */
         status = cf_end(cf, req);
     }
     CF_CHECK(cf, status < 0);
@@ -121,7 +121,7 @@ static void root_takes_back(cf_t *cf, bool by_deadline)
         atomic_store(cf_word(cf, i), 0);
     }
     memset(buf, (cf->rank == 0) ? 0x40 : 0, LEN);
-    CF_OK(cf, cf_end(cf, bcast(cf, cache.h, false))); /* sessions are made, memory is mapped */
+    CF_OK(cf, cf_end(cf, bcast(cf, cache.h, false))); /* makes sessions, maps memory */
     CF_CHECK(cf, all_are(buf, 0x40, LEN));
     cf_fence(cf);
     memset(buf, (cf->rank == 0) ? 0x41 : 0, LEN);
@@ -134,7 +134,7 @@ static void root_takes_back(cf_t *cf, bool by_deadline)
     }
     cf_fence(cf);
     memset(buf, (cf->rank == 0) ? 0x43 : 0, LEN);
-    CF_OK(cf, cf_end(cf, bcast(cf, cache.h, false))); /* what comes later is none the worse */
+    CF_OK(cf, cf_end(cf, bcast(cf, cache.h, false))); /* later broadcasts are unaffected */
     CF_CHECK(cf, all_are(buf, 0x43, LEN));
     cf_fence(cf);
     cf_cache_end(&cache);

@@ -1,5 +1,6 @@
 /*
- * Contexts: many threads on one, silence when idle, leaving with things in flight or not freed, several in a process.
+ * Contexts: many threads on one, no activity when idle, finalizing with operations in flight or objects not freed,
+ * several in a process.
  */
 #include "../unit/listening.h"
 #include "conform.h"
@@ -69,7 +70,7 @@ static void worker_put(worker_t *w, kvcl_rand_t *rnd)
     cf_block_is(w->cf, w->cache, back, w->seed + (uint64_t)w->cf->rank, src);
 }
 
-/* The same number of messages on each rank, or some would wait for ever: one a round, rounds agreed by tag. */
+/* Each rank sends the same number of messages, or some would wait for ever: one per round, rounds agreed by tag. */
 static void worker_exchange(worker_t *w, kvcl_rand_t *rnd)
 {
     size_t     len  = (kvcl_rand_below(rnd, 3) == 0) ? 100000 : 100;
@@ -155,7 +156,7 @@ typedef struct watcher {
     bool      idle;
 } watcher_t;
 
-/* Looks while this rank waits for the message that it sends to the next one then. */
+/* Check that this rank is idle while it waits for a message; then send that message to the next rank. */
 static void *watch(void *arg)
 {
     watcher_t   *me  = arg;
@@ -168,7 +169,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* Four connected ranks that do nothing use no processor; nor do those that wait for what does not come. */
+/* Four connected ranks that do nothing use no processor time, nor do ranks that wait for a message that is not sent. */
 static void idle(cf_t *cf)
 {
     const pid_t self = 0;
@@ -196,8 +197,8 @@ static void idle(cf_t *cf)
 
 /* ---------------------------------------------------------------- leaving */
 
-/* Requests in flight, callbacks to come, caches, memory and communicators not freed: it warns, and neither hangs nor
- * crashes, nor calls back afterwards. */
+/* With requests in flight, pending callbacks, and caches, memory and communicators not freed, finalizing warns. It
+ * neither hangs nor crashes, and makes no callback afterwards. */
 static _Atomic unsigned after_end;
 
 static void count_end(void *arg, kvcl_status_t status)
@@ -230,7 +231,7 @@ static void leave_a_mess(cf_t *cf)
     params.cb = count_end;
     cf_fence(cf);
     for (i = 0; i < 4; ++i) {
-        params.remote_cache = NULL; /* of the get of blocks alone */
+        params.remote_cache = NULL; /* only for the get of blocks */
         CF_OK(cf, kvcl_get_bytes(more.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
         CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
         CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 3, buf, BIG, &params, NULL));
@@ -240,7 +241,7 @@ static void leave_a_mess(cf_t *cf)
     }
     cf_sleep_us(cf, (unsigned)kvcl_rand_below(&cf->rnd, 3000));
     while ((strcmp(cf->path, "loop") == 0) && ((atomic_load(&after_end) >> 16) < 12u * (unsigned)cf->size)) {
-        cf_sleep_us(cf, 1000); /* in one process a context's memory is not to go while others copy from it */
+        cf_sleep_us(cf, 1000); /* in one process a context's memory must not be freed while others copy from it */
     }
     cf_fence(cf);
     began = kvcl_now_ns();
@@ -256,7 +257,7 @@ static void leave_a_mess(cf_t *cf)
     free(other.bases);
 }
 
-/* A cache that is not freed holds its name until the end only: a context made anew may use it, and works. */
+/* A cache that is not freed holds its name only until the end of its context: a new context may use it, and works. */
 static void leave_and_return(cf_t *cf)
 {
     int i;
@@ -287,7 +288,7 @@ static void leave_and_return(cf_t *cf)
     }
 }
 
-/* ---------------------------------------------------------------- what errors say, what a cache waits for */
+/* ---------------------------------------------------------------- error sentences, waits of a cache */
 
 static void errors_name_the_rank(cf_t *cf)
 {
@@ -319,8 +320,8 @@ static void errors_name_the_rank(cf_t *cf)
     cf_cache_end(&cache);
 }
 
-/* Rank 1 stands still in the middle of a get while rank 0 destroys what it reads. renewed: there is another cache of
- * that name when rank 1 looks again. */
+/* Rank 1 stops in the middle of a get while rank 0 destroys the cache being read. renewed: another cache of that name
+ * exists when rank 1 continues. */
 static void goes_while_read(cf_t *cf, bool renewed)
 {
     enum { MANY = 128 };
@@ -359,7 +360,7 @@ static void goes_while_read(cf_t *cf, bool renewed)
         }
         kvcl_cache_destroy(cache.h);
         gone = strstr(kvcl_last_error(), "not destroyed") == NULL;
-        if (!gone) { /* the network still reads it, until rank 1 moves again */
+        if (!gone) { /* the network still reads it, until rank 1 continues */
             atomic_store(word, 2);
             cf_sleep_us(cf, 100000);
             kvcl_cache_destroy(cache.h);
@@ -381,13 +382,13 @@ static void goes_while_read(cf_t *cf, bool renewed)
 
 static void a_cache_goes_while_it_is_read(cf_t *cf)
 {
-    if (cf->no_thread) { /* with a thread nobody stands still */
+    if (cf->no_thread) { /* with a thread no rank stops */
         goes_while_read(cf, false);
         goes_while_read(cf, true);
     }
 }
 
-/* Without KVCL_NET a rank, connected and at work, has no socket on which a stranger could reach it. */
+/* Without KVCL_NET a connected and active rank has no socket that a stranger could reach. */
 static void only_named_interfaces_are_listened_on(cf_t *cf)
 {
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(4, 1 << 16);

@@ -1,6 +1,6 @@
 /*
- * Peers that die (SIGKILL) or stand still (SIGSTOP) in the middle of a get, put, send or recv: those who wait learn it,
- * within a couple of seconds or at their deadline, never later; everybody else goes on.
+ * Peers that die (SIGKILL) or stop (SIGSTOP) in the middle of a get, put, send or recv. Waiting ranks get an error
+ * within a couple of seconds or at their deadline, never later; all other ranks continue.
  */
 #include "conform.h"
 
@@ -12,8 +12,8 @@
 enum { BIG = 16 << 20 };
 
 typedef struct tools {
-    cf_mem_t   mapped; /* exported memory of the library's */
-    cf_mem_t   served; /* malloc'ed: the owner's CPU moves it */
+    cf_mem_t   mapped; /* exported memory of the library */
+    cf_mem_t   served; /* malloc'ed: the owner's CPU moves its bytes */
     cf_cache_t blocks, ours;
     char       *buf;
 } tools_t;
@@ -32,7 +32,7 @@ static tools_t setup(cf_t *cf)
     return t;
 }
 
-/* Everyone talks to everyone once, so that what follows is not the first contact. */
+/* Exchange a message between all ranks, so that the following operations are not the first contact. */
 static void meet(cf_t *cf, tools_t *t)
 {
     kvcl_req_h req;
@@ -47,7 +47,7 @@ static void meet(cf_t *cf, tools_t *t)
     cf_fence(cf);
 }
 
-/* What a rank that has lost another frees, its context included. */
+/* Free what a rank that has lost another one has, its context included. */
 static void teardown(cf_t *cf, tools_t *t)
 {
     kvcl_finalize(cf->ctx);
@@ -128,9 +128,9 @@ static void die(void *arg, kvcl_status_t status)
 }
 
 /*
- * Over shared memory the end comes from a callback, when no thread of the process is inside UCX: a writer killed
- * between taking a slot of another's queue and filling it (UCX's posix transport, 1.13 to 1.22) leaves that queue
- * blocked for everybody, about one time in twenty-five here. CF_RUDE=1 dies at any moment there too.
+ * Over shared memory the rank dies from a callback, when no thread of the process is inside UCX. A writer killed
+ * between taking a slot of another rank's queue and filling it (UCX's posix transport, 1.13 to 1.22) leaves that queue
+ * blocked for all ranks, about one time in twenty-five here. CF_RUDE=1 kills at any moment there too.
  */
 static void die_soon(cf_t *cf)
 {
@@ -148,7 +148,8 @@ static void die_soon(cf_t *cf)
     pause();
 }
 
-/* Rank 1 dies while ranks 0 and 2 have every kind of operation with it under way; they then talk to each other. */
+/* Rank 1 dies while ranks 0 and 2 have every kind of operation with it in flight; afterwards they communicate with each
+ * other. */
 static void killed_in_the_middle(cf_t *cf)
 {
     tools_t       t = setup(cf);
@@ -167,12 +168,12 @@ static void killed_in_the_middle(cf_t *cf)
     for (op = 0; op < OPS; ++op) {
         reqs[op] = post(cf, &t, op, 1, 0);
     }
-    for (op = 0; op < OPS; ++op) { /* at a deadline it would have TIMED_OUT */
+    for (op = 0; op < OPS; ++op) { /* at a deadline the status would be TIMED_OUT */
         status = cf_end(cf, reqs[op]);
         CF_CHECK(cf, (status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED));
         CF_CHECK(cf, (op != OP_RECV) || (status == KVCL_ERR_RANK_FAILED));
     }
-    for (op = 0; op < OPS; ++op) { /* now that it is known to be dead: at once, but for what was mapped */
+    for (op = 0; op < OPS; ++op) { /* now known to be dead: fails at once, except for mapped memory */
         kvcl_req_h req = post(cf, &t, op, 1, 0);
         status = cf_end(cf, req);
         CF_CHECK(cf, status == KVCL_ERR_RANK_FAILED);
@@ -185,7 +186,7 @@ static void killed_in_the_middle(cf_t *cf)
     teardown(cf, &t);
 }
 
-/* The same, before the first contact: the address of a rank that is gone already. */
+/* The same before the first contact: the address of a rank that is already dead. */
 static void dead_before_first_contact(cf_t *cf)
 {
     tools_t       t = setup(cf);
@@ -203,7 +204,7 @@ static void dead_before_first_contact(cf_t *cf)
         CF_CHECK(cf, (status == KVCL_ERR_RANK_FAILED) || (status == KVCL_ERR_UNREACHABLE) ||
                          (status == KVCL_ERR_TIMED_OUT));
         if (status == KVCL_ERR_TIMED_OUT) {
-            break; /* each would take its time */
+            break; /* each would run to its deadline */
         }
     }
     still_works(cf, &t, 2 - cf->rank);
@@ -214,14 +215,14 @@ static void dead_before_first_contact(cf_t *cf)
     teardown(cf, &t);
 }
 
-/* Mapped, or got natively where UCX can. */
+/* Whether the operation uses mapped memory, or is native where UCX can. */
 static bool needs_no_owner(const cf_t *cf, int op)
 {
     return (strcmp(cf->path, "shm") == 0) && ((op == OP_GET_MAPPED) || (op == OP_GET_SERVED) || (op == OP_GET_BLOCKS));
 }
 
-/* Rank 1 stands still: what needs its CPU ends at the deadline (cf_end() waits no default of 30 s), the others go on; once it wakes, all
- * works again, and bytes of operations that had ended do not show. */
+/* Rank 1 stops. Operations that need its CPU end at the deadline (cf_end() waits no default of 30 s); the others
+ * continue. Once it resumes, all works again, and no bytes of ended operations arrive. */
 static void stopped(cf_t *cf)
 {
     enum { DEADLINE_MS = 250 };
@@ -258,7 +259,7 @@ static void stopped(cf_t *cf)
         still_works(cf, &t, 2);
         memset(t.buf, 0x66, BIG);
         kill(cf_pid(cf, 1), SIGCONT);
-        CF_OK(cf, kvcl_get_bytes(t.served.of[1], 0, word, sizeof(word), NULL, &req)); /* after all that came before */
+        CF_OK(cf, kvcl_get_bytes(t.served.of[1], 0, word, sizeof(word), NULL, &req)); /* after all earlier operations */
         CF_OK(cf, cf_end(cf, req));
         for (op = 0; op < BIG; ++op) {
             CF_CHECK(cf, t.buf[op] == 0x66);
@@ -278,8 +279,7 @@ static void stopped(cf_t *cf)
     free(t.buf);
 }
 
-/* Memory that a rank standing still is being sent from is not given back under the transport's hands;
- * leaving goes on. */
+/* Memory that a stopped rank is being sent from is not freed while the transport uses it; finalizing completes. */
 static void leave_beside_a_stopped_one(cf_t *cf)
 {
     tools_t t = setup(cf);
@@ -297,7 +297,7 @@ static void leave_beside_a_stopped_one(cf_t *cf)
         kill(cf_pid(cf, 1), SIGSTOP);
         usleep(20000);
         kvcl_cache_destroy(t.ours.h);
-        teardown(cf, &t); /* hangs for ever where leaving waits for the stopped one */
+        teardown(cf, &t); /* would hang for ever if finalizing waited for the stopped rank */
         kill(cf_pid(cf, 1), SIGKILL);
         *cf_word(cf, 1) = 1;
     }
@@ -309,7 +309,7 @@ static void leave_beside_a_stopped_one(cf_t *cf)
     }
 }
 
-/* A rank that leaves by itself says so: those who wait for it need not wait for any deadline. */
+/* A rank that finalizes notifies the others: ranks that wait for it need not wait for a deadline. */
 static void left(cf_t *cf)
 {
     tools_t    t = setup(cf);
@@ -322,7 +322,7 @@ static void left(cf_t *cf)
         return;
     }
     req = post(cf, &t, OP_RECV, 1, 0);
-    CF_IS(cf, cf_end(cf, req), KVCL_ERR_RANK_FAILED); /* at a deadline it would have TIMED_OUT */
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_RANK_FAILED); /* at a deadline the status would be TIMED_OUT */
     still_works(cf, &t, 2 - cf->rank);
     *cf_word(cf, (unsigned)cf->rank + 10) = 1;
     while ((*cf_word(cf, 10) == 0) || (*cf_word(cf, 12) == 0)) {

@@ -1,6 +1,6 @@
 /*
- * What is promised about the moment of completion: a signal never before its data; after the end of a get, however it
- * ended, its buffer is the caller's alone; after a revoke, nothing moves any more.
+ * The guarantees at completion. A signal never precedes its data. After the end of a get, with any status, its buffer
+ * belongs to the caller alone. After a revoke, no more bytes move.
  */
 #include "conform.h"
 
@@ -22,7 +22,7 @@ static kvcl_xfer_params_t signal_to(kvcl_rmem_h rmem, uint64_t offset, uint64_t 
 
 /* ---------------------------------------------------------------- signals */
 
-/* Rank 0 puts, rank 1 waits for the count and looks at once; it answers by a signal of its own. */
+/* Rank 0 puts. Rank 1 waits for the count, checks at once, and replies with a signal of its own. */
 static void signal_rounds(cf_t *cf, bool ours, size_t len, int rounds)
 {
     cf_mem_t   data = cf_mem(cf, len, ours, KVCL_READ_WRITE), count = cf_mem(cf, 64, ours, KVCL_WRITE);
@@ -95,7 +95,7 @@ static void signal_with_blocks(cf_t *cf)
     cf_cache_end(&cache);
 }
 
-/* The right to write is needed where the signal goes, and it may be taken back. */
+/* The signal's memory needs the write right, which may be revoked. */
 static void signal_rights(cf_t *cf)
 {
     cf_mem_t   data = cf_mem(cf, 64, true, KVCL_READ_WRITE), count = cf_mem(cf, 64, true, KVCL_READ);
@@ -140,7 +140,7 @@ static bool all_are(const char *buf, char c, size_t len)
     return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
 }
 
-/* One get that is canceled, or whose deadline comes, somewhere on its way. */
+/* One get that is canceled, or whose deadline expires, at some point of its transfer. */
 static void stopped_get(cf_t *cf, kvcl_rmem_h from, char *buf, uint64_t seed, tally_t *tally)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -165,7 +165,7 @@ static void stopped_get(cf_t *cf, kvcl_rmem_h from, char *buf, uint64_t seed, ta
         return;
     }
     CF_IS(cf, status, cancel ? KVCL_ERR_CANCELED : KVCL_ERR_TIMED_OUT);
-    memset(buf, 0x5a, FENCE_BYTES); /* mine again, from this moment on */
+    memset(buf, 0x5a, FENCE_BYTES); /* the caller's again, from this moment on */
     cf_sleep_us(cf, 200);
     CF_CHECK(cf, all_are(buf, 0x5a, FENCE_BYTES));
     ++tally->stopped;
@@ -186,7 +186,7 @@ static void fence_of_gets(cf_t *cf)
         cf_fence(cf);
         for (i = 0; (cf->rank == 0) && (i < FENCE_ROUNDS) && ((i < 12) || !kvcl_deadline_passed(until)); ++i) {
             stopped_get(cf, mem.of[1], bufs + ((i % 4) * FENCE_BYTES), cf_same(cf) + 1, &tally);
-            if (i % 4 == 3) { /* all four were left alone for four rounds */
+            if (i % 4 == 3) { /* all four were untouched for four rounds */
                 memset(bufs, 0x5a, 4 * FENCE_BYTES);
             }
             ++tally.rounds;
@@ -200,18 +200,19 @@ static void fence_of_gets(cf_t *cf)
         printf("     fence over %s: %" PRIu64 " gets, %" PRIu64 " whole, %" PRIu64 " stopped, %" PRIu64 " late frames\n",
                cf->path, tally.rounds, tally.ok, tally.stopped, stats.late);
         fflush(stdout);
-        /* in one process a copy is over before most stops come: none need have come in time */
+        /* in one process a copy ends before most stops arrive: none need arrive in time */
         CF_CHECK(cf, (tally.rounds > 10) && ((tally.stopped > 0) || (strcmp(cf->path, "loop") == 0)) &&
                          (stats.malformed == 0));
     }
 }
 
-/* ---------------------------------------------------------------- the buffer is used again at once */
+/* ---------------------------------------------------------------- the buffer is reused at once */
 
 /*
- * Rank 0 gets and receives in every way and stops each somewhere on its way, by cancel or deadline; the moment that has
- * ended it writes over the buffer, and looks some rounds later whether that still stands. CF_STOPS=N: until N
- * buffers were taken back, as many in each way (100000: minutes), else for REUSE_ROUNDS, and until one was.
+ * Rank 0 gets and receives over every path and stops each transfer at some point, by cancel or deadline. Once it has
+ * ended, rank 0 overwrites the buffer, and checks some rounds later that these bytes are unchanged. CF_STOPS=N runs
+ * until N buffers were reclaimed, equally many on each path (100000: minutes); else it runs for REUSE_ROUNDS, and until
+ * one was.
  */
 enum { REUSE_BYTES = 192 << 10, REUSE_BUFFERS = 8, REUSE_ROUNDS = 64, REUSE_TAG = 1 << 20, GIVEN = 0x41 };
 
@@ -220,11 +221,11 @@ typedef enum { GET_MAPPED, GET_SERVED, RECV_MAPPED, RECV_SERVED, RECV_LAYERS, WA
 static const char *const ways[] = {"get, mapped", "get, served", "recv, mapped", "recv, served", "recv by layers"};
 
 typedef struct reuse {
-    cf_mem_t   mapped, served;           /* at rank 1, all GIVEN */
-    cf_cache_t ours, theirs;             /* there too; at rank 0 the buffers, one a block */
+    cf_mem_t   mapped, served;           /* at rank 1, all bytes GIVEN */
+    cf_cache_t ours, theirs;             /* on rank 1; on rank 0 the buffers, one per block */
     uint64_t   rounds, stopped, whole;
-    uint64_t   usual_ns;                 /* what a whole one takes */
-    unsigned char mark[REUSE_BUFFERS];   /* what each was written over with; 0: nothing */
+    uint64_t   usual_ns;                 /* duration of a transfer that is not stopped */
+    unsigned char mark[REUSE_BUFFERS];   /* the byte each was overwritten with; 0: none */
 } reuse_t;
 
 static cf_cache_t reuse_cache(const reuse_t *r, way_t way)
@@ -253,7 +254,7 @@ static kvcl_req_h reuse_post(cf_t *cf, reuse_t *r, way_t way, uint32_t i, uint64
     return req;
 }
 
-/* One that is stopped on its way, or was faster. */
+/* One transfer that is stopped in flight, or was faster. */
 static void reuse_round(cf_t *cf, reuse_t *r, way_t way)
 {
     uint32_t      i      = (uint32_t)(r->rounds % REUSE_BUFFERS);
@@ -289,14 +290,14 @@ static void reuse_round(cf_t *cf, reuse_t *r, way_t way)
     } else {
         CF_IS(cf, status, cancel ? KVCL_ERR_CANCELED : KVCL_ERR_TIMED_OUT);
         r->mark[i] = (unsigned char)(0x80 + (r->rounds % 97));
-        memset(buf, r->mark[i], REUSE_BYTES); /* mine again, from this moment on */
+        memset(buf, r->mark[i], REUSE_BYTES); /* the caller's again, from this moment on */
         ++r->stopped;
     }
     ++r->rounds;
     atomic_store(cf_word(cf, 1), r->rounds);
 }
 
-/* Rank 1: a send for each round, until the recv has ended. */
+/* Rank 1: post a send for each round, until the recv has ended. */
 static void reuse_give(cf_t *cf, reuse_t *r, way_t way)
 {
     static const uint32_t id     = 0;
@@ -319,7 +320,7 @@ static void reuse_give(cf_t *cf, reuse_t *r, way_t way)
             status = kvcl_req_wait(req, KVCL_NS_PER_MS);
             if ((status == KVCL_ERR_WAIT_TIMEOUT) &&
                 ((atomic_load(cf_word(cf, 1)) > round) || (atomic_load(cf_word(cf, 2)) != 0))) {
-                kvcl_req_cancel(req); /* the recv was gone before it matched */
+                kvcl_req_cancel(req); /* the recv had ended before it matched */
             }
         } while (status == KVCL_ERR_WAIT_TIMEOUT);
     }
@@ -384,11 +385,12 @@ static void used_again_at_once(cf_t *cf)
     cf_cache_end(&r.theirs);
 }
 
-/* ---------------------------------------------------------------- revoke while it is used */
+/* ---------------------------------------------------------------- revoke of memory in use */
 
 enum { REVOKE_BYTES = 4 << 20, REVOKE_ROUNDS = 12 };
 
-/* Rank 1 revokes while rank 0 gets or puts. What ends OK is whole; after the revoke was seen, nothing changes. */
+/* Rank 1 revokes while rank 0 gets or puts. An operation that ends with OK is complete; after the revoke was observed,
+ * no byte changes. */
 static void revoke_round(cf_t *cf, bool ours, bool is_put, uint64_t *refused)
 {
     cf_mem_t         mem  = cf_mem(cf, REVOKE_BYTES, ours, KVCL_READ_WRITE);
@@ -418,7 +420,7 @@ static void revoke_round(cf_t *cf, bool ours, bool is_put, uint64_t *refused)
         kvcl_mem_revoke(mem.mine);
         atomic_store(gone, 1);
         if ((!ours && (strcmp(cf->path, "shm") == 0)) || (strcmp(cf->path, "tcp") == 0)) {
-            memset(mem.addr, 3, REVOKE_BYTES); /* the owner's CPU moves the bytes: it has stopped */
+            memset(mem.addr, 3, REVOKE_BYTES); /* the owner's CPU moves the bytes, and has stopped */
             cf_sleep_us(cf, 2000);
             CF_CHECK(cf, all_are(mem.addr, 3, REVOKE_BYTES));
         }

@@ -1,6 +1,6 @@
 /*
- * fork() in a rank: the child's calls fail and say why, what it frees is not freed, its exit is clean; the parent and
- * its peers go on, while the child lives and after it has gone.
+ * fork() in a rank. The child's calls fail with a sentence that gives the reason, its frees free nothing, and its exit
+ * is clean. The parent and its peers continue while the child runs and after it has exited.
  */
 #include "conform.h"
 
@@ -30,7 +30,7 @@ static int last_rank(const cf_t *cf)
     return (cf->rank + cf->size - 1) % cf->size;
 }
 
-/* In the child no check may end with the frame's failure, which ends the rank: it exits with the line. */
+/* In the child no check may end with the frame's failure, which ends the rank: the child exits with the line number. */
 #define MUST(_cond)                                                                                   \
     do {                                                                                              \
         if (!(_cond)) {                                                                               \
@@ -49,7 +49,7 @@ static void child(const inherited_t *from)
     char               buf[64];
     int                fd;
 
-    alarm(CHILD_S); /* a call that blocks ends the child by a signal, which the parent sees */
+    alarm(CHILD_S); /* a call that blocks ends the child by a signal, which the parent detects */
     REFUSED(kvcl_get_bytes(from->mem->of[next_rank(from->cf)], 0, buf, sizeof(buf), NULL, &req));
     REFUSED(kvcl_send_bytes(from->cf->world, next_rank(from->cf), 1, "x", 1, NULL, &req));
     REFUSED(kvcl_barrier(from->cf->world, NULL, &req));

@@ -1,10 +1,10 @@
 /*
- * Blocks of device memory over every path, with random layouts on both sides: get, put, send and recv, broadcast, each
- * against a plain copy that this file makes itself, element by element, and every byte around compared. Each side is a
- * device's memory or the host's, one of them at least a device's.
+ * Blocks of device memory over every path, with random layouts on both sides: get, put, send and recv, broadcast. Each
+ * is compared with a plain copy that this file makes element by element, as is every byte around it. Each side is
+ * device or host memory; at least one side is a device's.
  *
- * On a driver without a device; with CF_GPU=1 (run_gpu.sh) on the machine's own devices, rank by rank. There the paths
- * that UCX chooses by itself (auto) are cuda_ipc where it has that.
+ * The driver has no device, or, with CF_GPU=1 (run_gpu.sh), it is the real one with the machine's devices, assigned
+ * rank by rank. There, where UCX chooses the path itself (auto), it uses cuda_ipc if available.
  */
 #include "conform.h"
 
@@ -27,7 +27,7 @@ typedef enum { GET, PUT, SEND, BCAST, OPS } op_t;
 
 static const char *const op_names[] = {"get", "put", "send", "bcast"};
 
-/* One rank's side: every rank draws them all from the same numbers. */
+/* One rank's side: every rank draws all sides from the same numbers. */
 typedef struct side {
     kvcl_layout_t layout;
     bool          device;
@@ -39,7 +39,7 @@ typedef struct side {
 
 typedef struct round {
     op_t     op;
-    uint32_t layers, heads, blocks, head_bytes; /* what is moved */
+    uint32_t layers, heads, blocks, head_bytes; /* the blocks to move */
     side_t   sides[CF_RANKS_MAX];
 } round_t;
 
@@ -53,7 +53,7 @@ static unsigned device_of(const cf_t *cf)
     return (unsigned)cf->rank % gpu_count();
 }
 
-/* ---- what is drawn ---- */
+/* ---- random choices ---- */
 
 static uint32_t upto(kvcl_rand_t *r, uint32_t n)
 {
@@ -95,7 +95,7 @@ static void draw_side(cf_t *cf, kvcl_rand_t *r, const round_t *round, uint32_t k
     side->head  = (l->order == KVCL_ORDER_NHD) ? round->head_bytes : (uint64_t)round->head_bytes * tokens;
     side->token = (l->order == KVCL_ORDER_NHD) ? (uint64_t)round->head_bytes * l->heads : round->head_bytes;
     side->block = (uint64_t)round->head_bytes * l->heads * tokens;
-    if ((upto(r, 3) == 0) && (l->blocks > 1)) { /* pages with something behind them; the stride of one is ignored */
+    if ((upto(r, 3) == 0) && (l->blocks > 1)) { /* pages followed by padding; the stride of a single block is ignored */
         side->block    += 2 * (1 + upto(r, 40));
         l->block_stride = side->block;
     }
@@ -130,7 +130,7 @@ static void draw(cf_t *cf, kvcl_rand_t *r, round_t *round)
 
 /* ---- the reference ---- */
 
-/* What lies in a rank's memory when a round begins. */
+/* The contents of a rank's memory when a round begins. */
 static void image(uint64_t seed, int rank, const side_t *side, char *bases[BASES])
 {
     uint32_t b;
@@ -150,7 +150,7 @@ static void image_end(const side_t *side, char *bases[BASES])
     }
 }
 
-/* Head vector (layer, plane, block of the list, token, head) of what is selected. */
+/* The address of head vector (layer, plane, block of the list, token, head) of the selection. */
 static char *at(const side_t *side, char *bases[BASES], const uint32_t i[5])
 {
     uint32_t layer = side->first_layer + i[0], base = 0;
@@ -245,7 +245,7 @@ static kvcl_sel_t sel_of(const round_t *round, int rank)
                         .heads  = {side->first_head, side->first_head + round->heads}};
 }
 
-/* Rank 0 begins, rank 1 is the peer. Returns whose blocks came here, or -1. */
+/* Rank 0 begins, rank 1 is the peer. Return the rank whose blocks arrived here, or -1. */
 static int act(cf_t *cf, const round_t *round, kvcl_cache_h cache)
 {
     kvcl_sel_t sel = sel_of(round, cf->rank), other = sel_of(round, (cf->rank == 0) ? 1 : 0);
@@ -308,7 +308,7 @@ static void random_blocks(cf_t *cf)
     }
 }
 
-/* Many small runs, and few large ones, both ways. */
+/* Many small runs, and few large ones, in both directions. */
 static void long_lists(cf_t *cf)
 {
     static const struct {
@@ -357,7 +357,7 @@ static void long_lists(cf_t *cf)
     }
 }
 
-/* A put behind a copy that the engine's stream has not done yet. */
+/* A put that must follow a copy which the engine's stream has not done yet. */
 static void after_a_stream(cf_t *cf)
 {
     enum { BLOCKS = 16, BYTES = 65536 };

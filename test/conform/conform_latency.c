@@ -1,6 +1,6 @@
 /*
- * kvcl_query_latency: each call that ended well is counted once, of its kind and on the path that its bytes took; those
- * inside their posts by sampling; those that failed are not.
+ * kvcl_query_latency: each successful call is counted once, with its kind and the path of its bytes. Calls completed
+ * inside their posts are counted by sampling; failed calls are not counted.
  */
 #include "conform.h"
 
@@ -11,7 +11,7 @@
 
 enum { BLOCK = 4096, BLOCKS = 8, PUTS = 24, CALLS = 10 * KVCL_LATENCY_EVERY };
 
-/* What is asked for, and what has been seen of it. */
+/* The series to look for, and its values. */
 typedef struct seen {
     cf_t       *cf;
     const char *op, *path;
@@ -51,7 +51,7 @@ static seen_t counted(cf_t *cf, const char *op, const char *path)
     return seen;
 }
 
-/* How a peer's memory is reached in this run, mapped where it can be. */
+/* The path to a peer's memory in this run, mapped where possible. */
 static const char *near_path(const cf_t *cf, bool ours)
 {
     if (strcmp(cf->path, "loop") == 0) {
@@ -60,7 +60,7 @@ static const char *near_path(const cf_t *cf, bool ours)
     return ((strcmp(cf->path, "shm") == 0) && ours) ? "mapped" : "served";
 }
 
-/* n calls more of op on this path, and on no other; sampled: some are known by others only. */
+/* n more calls of op on this path, and on no other; sampled: the count may be off by two sampling periods. */
 static void grew(cf_t *cf, const char *op, const char *path, const seen_t *before, uint64_t n, bool sampled)
 {
     seen_t   now  = counted(cf, op, path);
@@ -74,8 +74,8 @@ static void grew(cf_t *cf, const char *op, const char *path, const seen_t *befor
     }
 }
 
-/* A peer's own memory is read natively over shared memory where UCX can (cma, from 1.16 on), else served: one get tells
- * which, and all others must take the same path. */
+/* A peer's own memory is read natively over shared memory where UCX can (cma, from 1.16 on), else served. One get
+ * determines the path, and all others must take the same one. */
 static const char *path_of_gets(cf_t *cf, cf_cache_t *cache, const kvcl_sel_t *from, const kvcl_sel_t *to, bool ours)
 {
     seen_t     native = counted(cf, "get", "native");
@@ -151,14 +151,14 @@ static void bytes(cf_t *cf)
     cf_mem_end(cf, &mem);
 }
 
-/* Each rank puts blocks of its own and gets all of them: the farthest path is among those that are counted. */
+/* Each rank puts blocks of its own and gets all blocks: the farthest path is among those counted. */
 static void store(cf_t *cf)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(BLOCKS, BLOCK);
     cf_cache_t          cache  = cf_cache(cf, "engine", &layout, true);
     const char          *path  = near_path(cf, true);
-    const char          *far   = (strcmp(path, "native") == 0) ? "served" : path; /* the words come after the bytes */
+    const char          *far   = (strcmp(path, "native") == 0) ? "served" : path; /* the words follow the bytes */
     kvcl_key_t          keys[PUTS * CF_RANKS_MAX];
     size_t              n = (size_t)(PUTS * cf->size), hit;
     uint32_t            id = 3, i;
@@ -167,7 +167,7 @@ static void store(cf_t *cf)
     kvcl_req_h          req;
     seen_t              puts, gets, matches;
 
-    for (i = 0; i < n; ++i) { /* the ranks take turns, so that a rank's are far from the other's */
+    for (i = 0; i < n; ++i) { /* the ranks take turns, so that one rank's blocks are remote to the other */
         uint64_t name[3] = {cf_same(cf), i, 7};
         kvcl_key_from_string(name, sizeof(name), &keys[i]);
     }
@@ -183,7 +183,7 @@ static void store(cf_t *cf)
     cf_fence(cf);
     gets    = counted(cf, "store_get", far);
     matches = counted(cf, "store_match", far);
-    for (i = 0; i < 4 * KVCL_LATENCY_EVERY; ++i) { /* the homes of so many keys are not all this rank */
+    for (i = 0; i < 4 * KVCL_LATENCY_EVERY; ++i) { /* with this number of keys, some homes are other ranks */
         CF_OK(cf, kvcl_store_match(store, keys, n, &hit, NULL));
         CF_CHECK(cf, hit == n);
         CF_OK(cf, kvcl_store_get(store, &keys[i % n], 1, cache.h, &id, &status, NULL, &req));

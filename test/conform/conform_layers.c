@@ -1,6 +1,6 @@
 /*
- * Layer-wise sends: a layer is never read before it was marked, and is whole where layer_wait returns, in any order,
- * for any selections of layers and heads, whoever posts first; who waits sleeps.
+ * Layer-wise sends: a layer is never read before it was marked, and is complete when layer_wait returns, in any order,
+ * for any selections of layers and heads, whichever side posts first. A waiting thread sleeps.
  */
 #include "conform_layers.h"
 #include "test/idle.h"
@@ -13,7 +13,7 @@
 
 /* ---------------------------------------------------------------- bytes */
 
-/* A thread that marks some of the layers, each right after writing it. */
+/* A thread that marks some of the layers, each immediately after writing it. */
 typedef struct marker {
     cf_t         *cf;
     kvcl_req_h   req;
@@ -39,7 +39,7 @@ static void *mark_layers(void *arg)
     return NULL;
 }
 
-/* Two threads mark. A context without a thread moves in the wait behind them. */
+/* Two threads mark. A context without a thread progresses in the wait that follows. */
 static void send_in_layers(cf_t *cf, le_end_t *end, const le_what_t *what, uint64_t seed, bool late)
 {
     marker_t  markers[2];
@@ -70,7 +70,7 @@ static void recv_in_layers(cf_t *cf, le_end_t *end, const le_what_t *what, uint6
     kvcl_req_h req;
 
     le_corrupt(end, what);
-    if (!late) { /* the send is posted, and perhaps all is marked */
+    if (!late) { /* the send is posted, and possibly all layers are marked */
         cf_fence(cf);
     }
     req = le_recv(cf, le_below(&cf->rnd, 2) ? 0 : KVCL_ANY_SOURCE, end, 0);
@@ -118,7 +118,7 @@ static void any_layers(cf_t *cf)
     cf_fence(cf);
 }
 
-/* A rank to itself; and a layer at a time, the next only when the last has come. */
+/* A rank sends to itself; then one layer at a time, the next only when the last has arrived. */
 static void step_by_step(cf_t *cf)
 {
     le_what_t     what = {.layers = 6, .blocks = 5, .tokens = 4, .heads = 2, .head_bytes = 64};
@@ -136,7 +136,7 @@ static void step_by_step(cf_t *cf)
         CF_IS(cf, kvcl_req_layer_wait(r, in.sel.layers.first + l, KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
         (void)le_visit(&out, &what, l, seed, LE_WRITE);
         CF_OK(cf, kvcl_req_layer_ready(s, out.sel.layers.first + l));
-        CF_OK(cf, kvcl_req_layer_ready(s, out.sel.layers.first + l)); /* again is no error */
+        CF_OK(cf, kvcl_req_layer_ready(s, out.sel.layers.first + l)); /* a second mark is no error */
         CF_OK(cf, le_wait(cf, r, &in, l));
         for (i = 0; i < what.layers; ++i) {
             CF_CHECK(cf, le_visit(&in, &what, i, seed, (i <= l) ? LE_CHECK : LE_CHECK_SPOILT));
@@ -149,7 +149,7 @@ static void step_by_step(cf_t *cf)
     cf_cache_end(&in.cache);
 }
 
-/* Plain bytes take a layer-wise send all at once, in canonical order. */
+/* Plain bytes receive a layer-wise send as a whole, in canonical order. */
 static void into_bytes(cf_t *cf)
 {
     le_what_t     what = {.layers = 5, .blocks = 7, .tokens = 3, .heads = 2, .head_bytes = 32};
@@ -171,7 +171,7 @@ static void into_bytes(cf_t *cf)
         cf_cache_end(&end.cache);
     } else if (cf->rank == 1) {
         CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 5, buf, len, NULL, &req));
-        CF_OK(cf, kvcl_req_layer_wait(req, 3, 20 * KVCL_NS_PER_SEC)); /* any: it waits for the whole */
+        CF_OK(cf, kvcl_req_layer_wait(req, 3, 20 * KVCL_NS_PER_SEC)); /* any layer: it waits for the whole */
         CF_OK(cf, cf_end(cf, req));
         for (b = 0; b < what.blocks; ++b) {
             for (l = 0; l < what.layers; ++l) {
@@ -224,7 +224,7 @@ static void bad_calls(cf_t *cf)
     CF_IS(cf, kvcl_req_layer_ready(s, out.sel.layers.first), KVCL_ERR_CANCELED);
     CF_IS(cf, cf_end(cf, s), KVCL_ERR_CANCELED);
 
-    /* A send that is not layer-wise: all layers come with its end. */
+    /* A send that is not layer-wise: all layers arrive when it ends. */
     out.sel.blocks = out.ids;
     CF_OK(cf, kvcl_send(cf->world, cf->rank, 5, out.cache.h, &out.sel, NULL, &plain));
     CF_IS(cf, kvcl_req_layer_ready(plain, out.sel.layers.first), KVCL_ERR_INVALID_PARAM);
@@ -234,7 +234,7 @@ static void bad_calls(cf_t *cf)
     CF_OK(cf, cf_end(cf, r));
     CF_OK(cf, cf_end(cf, plain));
 
-    /* No blocks: there are layers all the same. */
+    /* No blocks: the layers exist all the same. */
     out.sel.n_blocks = in.sel.n_blocks = 0;
     s = le_send(cf, cf->rank, &out, 0);
     r = le_recv(cf, cf->rank, &in, 0);
@@ -248,7 +248,7 @@ static void bad_calls(cf_t *cf)
     cf_cache_end(&in.cache);
 }
 
-/* Sizes and shapes that differ: both learn it, nothing is written. */
+/* Sizes and shapes that differ: both sides get the error, and nothing is written. */
 static void mismatch(cf_t *cf)
 {
     le_what_t     what = {.layers = 4, .blocks = 3, .tokens = 2, .heads = 2, .head_bytes = 32};
@@ -275,8 +275,8 @@ static void mismatch(cf_t *cf)
 
 /* ---------------------------------------------------------------- asleep */
 
-/* Who waits for a layer sleeps, as does the sender's context; each mark wakes them, though no call moves the sender. On
- * one core the marking thread tells the receiver itself. */
+/* A thread that waits for a layer sleeps, as does the sender's context. Each mark wakes them, though no call progresses
+ * the sender. On one core the marking thread itself notifies the receiver. */
 static void sleep_between(cf_t *cf, bool one_core)
 {
     enum { ROUNDS = 5 };
@@ -307,7 +307,7 @@ static void sleep_between(cf_t *cf, bool one_core)
             least = (at < least) ? at : least;
         }
         CF_OK(cf, cf_end(cf, req));
-        CF_CHECK(cf, !one_core || (by_itself > 0)); /* the progress thread may be awake at some of them */
+        CF_CHECK(cf, !one_core || (by_itself > 0)); /* the progress thread may be awake during some marks */
         printf("     a mark over %s%s, all asleep: %.2f us\n", cf->path, one_core ? ", one core" : "",
                (double)least * 1e-3);
         fflush(stdout);

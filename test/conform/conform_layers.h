@@ -8,7 +8,7 @@
 
 enum { LE_LAYERS_MAX = 80 };
 
-/* One side of a transfer. Both sides have as many layers, blocks, tokens and heads; each has them elsewhere. */
+/* One side of a transfer. Both sides have the same numbers of layers, blocks, tokens and heads, at different places. */
 typedef struct le_end {
     cf_cache_t    cache;
     kvcl_layout_t layout;
@@ -24,10 +24,10 @@ typedef struct le_what {
 typedef enum { LE_WRITE, LE_SPOIL, LE_CHECK, LE_CHECK_SPOILT } le_visit_t;
 
 uint32_t   le_below(kvcl_rand_t *rnd, uint32_t n);
-/* What all ranks draw alike. */
+/* The random values that are the same on all ranks. */
 le_what_t  le_draw(kvcl_rand_t *same, bool large);
 le_end_t   le_new(cf_t *cf, const le_what_t *what, bool ours);
-/* All runs of a layer. Returns whether all are as they should be. */
+/* Visit all runs of a layer. Return whether all are as expected. */
 bool       le_visit(const le_end_t *end, const le_what_t *what, uint32_t layer, uint64_t seed, le_visit_t how);
 void       le_corrupt(const le_end_t *end, const le_what_t *what);
 /* The number of a run, for cf_bytes(). */

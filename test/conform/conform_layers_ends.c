@@ -14,7 +14,7 @@ uint32_t le_below(kvcl_rand_t *rnd, uint32_t n)
     return (uint32_t)kvcl_rand_below(rnd, n);
 }
 
-/* What all ranks le_draw alike. */
+/* The random values that are the same on all ranks. */
 le_what_t le_draw(kvcl_rand_t *same, bool large)
 {
     le_what_t what = {.layers = 1 + le_below(same, large ? LE_LAYERS_MAX : 12), .blocks = 1 + le_below(same, 24),

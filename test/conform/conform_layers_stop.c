@@ -1,6 +1,6 @@
 /*
- * Layer-wise sends that end in the middle: by cancel, deadline or death, on either side. Layers that had landed stay;
- * the rest is fenced; nobody waits for ever.
+ * Layer-wise sends that end in the middle: by cancel, deadline or death, on either side. Layers that had arrived stay;
+ * the others are fenced; no rank waits for ever.
  */
 #include "conform_layers.h"
 
@@ -9,7 +9,7 @@
 
 /* ---------------------------------------------------------------- giving up */
 
-/* What is left as it was since `from` was spoilt again: nothing came after the end. */
+/* The layers from `from` on still have the bytes that were written over them: nothing arrived after the end. */
 static void nothing_comes(cf_t *cf, const le_end_t *end, const le_what_t *what)
 {
     uint32_t l;
@@ -21,7 +21,7 @@ static void nothing_comes(cf_t *cf, const le_end_t *end, const le_what_t *what)
     }
 }
 
-/* Rank 0 or 1 stops, by cancel or deadline, when some layers are through; the other learns it. */
+/* Rank 0 or 1 stops, by cancel or deadline, when some layers are complete; the other rank gets the error. */
 static void stopped_once(cf_t *cf, const le_what_t *what, le_end_t *ends, uint64_t seed, int stopper, bool cancel,
                          uint32_t marked)
 {
@@ -50,17 +50,17 @@ static void stopped_once(cf_t *cf, const le_what_t *what, le_end_t *ends, uint64
     }
     if (cf->rank == 0) {
         status = kvcl_req_wait(req, mine ? 20 * KVCL_NS_PER_SEC : 60 * KVCL_NS_PER_MS);
-        if (status == KVCL_ERR_WAIT_TIMEOUT) { /* the recv was gone before it matched */
+        if (status == KVCL_ERR_WAIT_TIMEOUT) { /* the recv had ended before it matched */
             kvcl_req_cancel(req);
             status = cf_end(cf, req);
         }
         for (l = 0; l < what->layers; ++l) {
-            (void)le_visit(&end, what, l, 0, LE_SPOIL); /* mine again */
+            (void)le_visit(&end, what, l, 0, LE_SPOIL); /* the caller's again */
         }
     } else {
         if (!mine && (kvcl_req_layer_wait(req, end.sel.layers.first + what->layers - 1, 60 * KVCL_NS_PER_MS) ==
                       KVCL_ERR_WAIT_TIMEOUT)) {
-            kvcl_req_cancel(req); /* the send was gone before it matched */
+            kvcl_req_cancel(req); /* the send had ended before it matched */
         }
         for (l = 0; l < what->layers; ++l) { /* all the time until it is collected */
             layer = kvcl_req_layer_test(req, end.sel.layers.first + l);
@@ -90,7 +90,7 @@ static void stop_in_the_middle(cf_t *cf)
     ends[1] = le_new(cf, &what, true);
     kvcl_rand_seed(&same, cf_same(cf));
     for (i = 0; i < 40; ++i) {
-        uint32_t marked = le_below(&same, what.layers); /* never all: so it cannot end well */
+        uint32_t marked = le_below(&same, what.layers); /* never all layers, so it cannot succeed */
         cf_alive(cf);
         if (cf->rank > 1) {
             cf_fence(cf);
@@ -107,8 +107,8 @@ static void stop_in_the_middle(cf_t *cf)
 /* ---------------------------------------------------------------- dying */
 
 /*
- * Rank 0 sends to rank 1 and one of them dies when half is through; rank 2 only stays. Over shared memory a death comes
- * from a callback, when no thread is inside UCX (conform_death.c says why).
+ * Rank 0 sends to rank 1 and one of them dies halfway; rank 2 only stays connected. Over shared memory a rank dies from
+ * a callback, when no thread is inside UCX (conform_death.c gives the reason).
  */
 static void die(void *arg, kvcl_status_t status)
 {

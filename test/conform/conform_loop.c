@@ -1,7 +1,7 @@
 /*
- * Ranks without a progress thread in event loops of their own: they sleep in poll(2), with no timeout, on the context's
- * descriptor, and do nothing but arm, test and post. Each serves its peers, completes what it posted, and wakes for
- * deadlines and for what another thread of it posts.
+ * Ranks without a progress thread in their own event loops. They sleep in poll(2) on the context's descriptor, without
+ * a timeout, and only arm, test and post. Each serves its peers, completes its own requests, and wakes for deadlines
+ * and for posts by another of its threads.
  */
 #include "conform.h"
 
@@ -23,7 +23,7 @@ static int last_rank(const cf_t *cf)
     return (cf->rank + cf->size - 1) % cf->size;
 }
 
-/* Sleep until the descriptor is readable. A sleep of 20 s is a wake-up that was lost: nothing here takes as long. */
+/* Sleep until the descriptor is readable. A sleep of 20 s means a lost wake-up: nothing here takes that long. */
 static void nap(cf_t *cf, int fd)
 {
     struct pollfd pfd = {.fd = fd, .events = POLLIN};
@@ -31,7 +31,7 @@ static void nap(cf_t *cf, int fd)
     CF_CHECK(cf, poll(&pfd, 1, STUCK_MS) == 1);
 }
 
-/* The event loop until a request has ended. */
+/* Run the event loop until a request has ended. */
 static kvcl_status_t loop_until(cf_t *cf, int fd, kvcl_req_h req)
 {
     kvcl_status_t status, armed;
@@ -49,8 +49,8 @@ static kvcl_status_t loop_until(cf_t *cf, int fd, kvcl_req_h req)
     }
 }
 
-/* A round of: get from the next, which must serve it; a message to the next, one from the last. Rank 0 falls
- * behind now and then, so the others sleep when its messages come. */
+/* A round of get from the next rank, which must serve it, a message to the next rank, and one from the last. Rank 0
+ * falls behind now and then, so the others sleep when its messages arrive. */
 static void loops(cf_t *cf)
 {
     cf_mem_t   mem  = cf_mem(cf, LEN, (cf_same(cf) & 1) != 0, KVCL_READ);
@@ -67,7 +67,7 @@ static void loops(cf_t *cf)
     for (i = 0; i < ROUNDS; ++i) {
         size_t len = (i % 3 == 0) ? LEN : 64;
         if ((cf->rank == 0) && (i % 8 == 0)) {
-            usleep(3000); /* nobody moves it meanwhile */
+            usleep(3000); /* no thread progresses it meanwhile */
         }
         CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), i, in, 8, NULL, &recv));
         CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), i, "message", 8, NULL, &send));
@@ -77,12 +77,12 @@ static void loops(cf_t *cf)
         CF_OK(cf, loop_until(cf, fd, send));
         CF_CHECK(cf, (strcmp(in, "message") == 0) && cf_bytes_are((uint64_t)next_rank(cf), 0, buf, len));
     }
-    cf_fence(cf); /* which moves it for those that are not done */
+    cf_fence(cf); /* which progresses it for the ranks that are not done */
     cf_mem_end(cf, &mem);
     free(buf);
 }
 
-/* One rank does nothing but serve: it posts nothing, sleeps, and is woken by what comes. */
+/* One rank only serves: it posts nothing, sleeps, and is woken by messages. */
 static void one_serves(cf_t *cf)
 {
     cf_mem_t   mem  = cf_mem(cf, LEN, false, KVCL_READ);
@@ -114,7 +114,7 @@ static void one_serves(cf_t *cf)
     free(buf);
 }
 
-/* The descriptor wakes for a deadline; and is silent when there is nothing. */
+/* The descriptor wakes for a deadline, and is not readable when there is nothing to do. */
 static void deadlines(cf_t *cf)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -131,15 +131,15 @@ static void deadlines(cf_t *cf)
     CF_IS(cf, loop_until(cf, fd, req), KVCL_ERR_TIMED_OUT);
     while (kvcl_context_arm(cf->ctx) == KVCL_INPROGRESS) {
     }
-    CF_CHECK(cf, poll(&pfd, 1, 0) == 0); /* armed, and nothing has come: it must not be readable for ever */
+    CF_CHECK(cf, poll(&pfd, 1, 0) == 0); /* armed, and no event: it must not stay readable */
     cf_fence(cf);
 }
 
-/* What another thread posts, or waits for, beside a loop that sleeps. */
+/* A second thread that posts or waits while the loop sleeps. */
 typedef struct beside {
     cf_t        *cf;
     kvcl_rmem_h from;
-    kvcl_req_h  theirs; /* the loop's, ended by this thread's message */
+    kvcl_req_h  theirs; /* the loop's request, ended by this thread's message */
 } beside_t;
 
 static void *post_beside(void *arg)
@@ -153,9 +153,9 @@ static void *post_beside(void *arg)
     for (i = 0; i < 10; ++i) {
         usleep(1000);
         CF_OK(cf, kvcl_get_bytes(beside->from, 0, buf, LEN, NULL, &req));
-        CF_OK(cf, cf_end(cf, req)); /* this thread moves the context, and hands it back */
+        CF_OK(cf, cf_end(cf, req)); /* this thread progresses the context, then hands it back */
     }
-    CF_OK(cf, kvcl_send_bytes(cf->world, cf->rank, 55, "beside", 7, NULL, NULL)); /* the loop must move this one */
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf->rank, 55, "beside", 7, NULL, NULL)); /* the loop must progress this one */
     free(buf);
     return NULL;
 }
@@ -175,7 +175,7 @@ static void threads_beside(cf_t *cf)
     CF_OK(cf, loop_until(cf, fd, beside.theirs));
     CF_CHECK(cf, strcmp(in, "beside") == 0);
     pthread_join(thread, NULL);
-    cf_fence(cf); /* others are served until here */
+    cf_fence(cf); /* others are served up to this point */
     cf_mem_end(cf, &mem);
 }
 

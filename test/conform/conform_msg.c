@@ -1,5 +1,5 @@
 /*
- * send and recv: matching, order, unexpected messages, sizes that differ, layouts, giving up on either side.
+ * send and recv: matching, order, unexpected messages, sizes that differ, layouts, cancel on either side.
  */
 #include "conform.h"
 
@@ -86,7 +86,7 @@ static void order(cf_t *cf)
 
     for (i = 0; i < N; ++i) {
         out[i] = i;
-        memcpy(big, &i, sizeof(i)); /* large ones all start with what the last of them says */
+        memcpy(big, &i, sizeof(i)); /* large ones all start with the number of the last of them */
         s[i] = (i % 5 == 4) ? NULL : send_to(cf, next_rank(cf), 7, &out[i], sizeof(out[i]));
         if (s[i] == NULL) {
             char *copy = malloc(BIG);
@@ -138,7 +138,8 @@ static void order_of_recvs(cf_t *cf)
     }
 }
 
-/* Everybody sends to rank 0, which takes from anyone, itself among them; none is lost, each source in order. */
+/* All ranks send to rank 0, which receives from any source, itself included; none is lost, and each source's are in
+ * order. */
 static void any_source(cf_t *cf)
 {
     enum { N = 30 };
@@ -159,7 +160,7 @@ static void any_source(cf_t *cf)
     CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
 }
 
-/* A communicator made from another keeps its messages to itself. */
+/* A communicator made from another keeps its messages separate. */
 static void communicators(cf_t *cf)
 {
     int         reversed[CF_RANKS_MAX], i, me;
@@ -219,7 +220,7 @@ static void blocks(cf_t *cf)
     }
 }
 
-/* Sizes or shapes that differ: both sides learn it, nothing is written. */
+/* Sizes or shapes that differ: both sides get the error, and nothing is written. */
 static void mismatch(cf_t *cf)
 {
     static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -275,7 +276,7 @@ static kvcl_xfer_params_t within(uint64_t ns)
     return params;
 }
 
-/* A recv canceled before its message came leaves that message to the next. */
+/* A recv canceled before its message arrived leaves that message to the next recv. */
 static void cancel_recv(cf_t *cf)
 {
     char       in[8] = "nothing", got[8];
@@ -295,7 +296,7 @@ static void cancel_recv(cf_t *cf)
     CF_CHECK(cf, (strcmp(in, "nothing") == 0) && (strcmp(got, "for two") == 0));
 }
 
-/* A sender that gives up before a recv came: the recv that comes later never sees that message. */
+/* A sender cancels before a recv was posted: a later recv never receives that message. */
 static void sender_gives_up(cf_t *cf)
 {
     size_t     len  = 200000;
@@ -313,10 +314,10 @@ static void sender_gives_up(cf_t *cf)
         }
         CF_IS(cf, cf_end(cf, s), (i & 1) ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
         memset(buf, 1, len);
-        s = send_to(cf, next_rank(cf), 60, "done", 5); /* overtakes nothing: behind it, the word of giving up is there */
+        s = send_to(cf, next_rank(cf), 60, "done", 5); /* in order: when it arrives, the cancel has as well */
         CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 60, in, len, NULL)));
         CF_OK(cf, cf_end(cf, s));
-        s = send_to(cf, next_rank(cf), 6, buf, n); /* behind the one that was taken back */
+        s = send_to(cf, next_rank(cf), 6, buf, n); /* after the canceled one */
         memset(in, 0, len);
         CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 6, in, len, NULL)));
         CF_OK(cf, cf_end(cf, s));
@@ -333,7 +334,7 @@ static bool all_are(const char *buf, char c, size_t len)
     return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
 }
 
-/* One message that ranks 0 and 1 exchange; i says who stops it, and how; wait, when. */
+/* One message between ranks 0 and 1. i: which side stops it, and how. wait: when. */
 static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_t wait, uint64_t *whole,
                         uint64_t *stopped)
 {
@@ -354,13 +355,13 @@ static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_
     if ((cf->rank == stopper) && (params.timeout_ns == 0)) {
         kvcl_req_cancel(req);
     }
-    if ((cf->rank == 1) && (stopper == 0)) { /* the sender may have taken it back before we saw it */
+    if ((cf->rank == 1) && (stopper == 0)) { /* the sender may have withdrawn it before this rank received it */
         status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
         if (status == KVCL_ERR_WAIT_TIMEOUT) {
             kvcl_req_cancel(req);
             status = cf_end(cf, req);
         }
-    } else if ((cf->rank == 0) && (stopper == 1)) { /* or the receiver before it matched */
+    } else if ((cf->rank == 0) && (stopper == 1)) { /* or the receiver ended before it matched */
         status = kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
         if (status == KVCL_ERR_WAIT_TIMEOUT) {
             kvcl_req_cancel(req);
@@ -370,7 +371,7 @@ static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_
         status = cf_end(cf, req);
     }
     if (cf->rank == 0) {
-        memset(buf, 0x42, len); /* mine again */
+        memset(buf, 0x42, len); /* the caller's again */
     } else if (status == KVCL_OK) {
         CF_CHECK(cf, all_are(buf, 0x41, len));
         ++*whole;
@@ -384,9 +385,9 @@ static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_
 }
 
 /*
- * Either side stops at any moment of a long message, of plain bytes and of blocks that the receiver may copy out of the
- * sender's memory by itself. Both learn an end; whoever stopped has his buffer back; what the receiver is told to be
- * whole is whole, though the sender writes over its buffer as soon as it may.
+ * Either side stops at any moment of a long message, of plain bytes or of blocks that the receiver may copy out of the
+ * sender's memory itself. Both sides get an end. The side that stopped owns its buffer again. Data reported complete to
+ * the receiver is complete, though the sender overwrites its buffer as soon as it may.
  */
 static void stop_at_any_moment(cf_t *cf)
 {

@@ -15,7 +15,7 @@ static int next_rank(const cf_t *cf)
     return (cf->rank + 1) % cf->size;
 }
 
-/* A random order of the numbers under n. */
+/* Shuffle the numbers below n. */
 static void shuffle(cf_t *cf, uint32_t *ids, uint32_t n)
 {
     uint32_t i, j, t;
@@ -36,7 +36,7 @@ static void note_end(void *arg, kvcl_status_t status)
     *(_Atomic int *)arg = status;
 }
 
-/* One handle, many lists: gets of the next rank's blocks, then puts of them to the next rank's second cache. */
+/* One handle, many lists: get the next rank's blocks, then put them to the next rank's second cache. */
 static void posted_often(cf_t *cf, uint32_t size, bool ours)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(BLOCKS, size);
@@ -76,11 +76,11 @@ static void posted_often(cf_t *cf, uint32_t size, bool ours)
     CF_OK(cf, kvcl_xfer_post(get, mine, BLOCKS, far, BLOCKS, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     CF_OK(cf, kvcl_xfer_post(put, mine, BLOCKS, far, BLOCKS, NULL, &req));
-    kvcl_xfer_free(put); /* what was posted goes on */
+    kvcl_xfer_free(put); /* posted transfers continue */
     kvcl_xfer_free(get);
     CF_OK(cf, cf_end(cf, req));
     cf_fence(cf);
-    for (i = 0; i < BLOCKS; ++i) { /* the last rank put my own blocks here */
+    for (i = 0; i < BLOCKS; ++i) { /* the last rank has put this rank's own blocks here */
         cf_block_is(cf, back.h, i, seed + (uint64_t)cf->rank, i);
     }
     cf_fence(cf);
@@ -100,7 +100,8 @@ static void prepared(cf_t *cf)
     }
 }
 
-/* Layers 1..2 and heads 2..3 of there become layers 0..1 and heads 1..2 of here: as kvcl_get does it. */
+/* Layers 1..2 and heads 2..3 of the remote cache become layers 0..1 and heads 1..2 of the local one, as with
+ * kvcl_get. */
 static void prepared_slices(cf_t *cf)
 {
     kvcl_layout_t      nhd = KVCL_LAYOUT_NHD(COUNTS), hnd = KVCL_LAYOUT_HND(COUNTS);
@@ -146,14 +147,14 @@ static void prepared_slices(cf_t *cf)
     free(got);
 }
 
-/* What is refused, where: at preparing, at posting, or by the request; a refused call has changed nothing. */
+/* What is refused, and where: when preparing, when posting, or by the request. A refused call has changed nothing. */
 static void prepared_refusals(cf_t *cf)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 4, .tokens = 4, .heads = 2, .head_dim = 8, .elem_bytes = 2);
     cf_cache_t         cache = cf_cache(cf, "c", &layout, true);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_sel_t         all = {0}, layers = {.layers = {1, 3}};
-    uint32_t           good[] = {0, 1}, bad[] = {0, 4}, here[] = {2, 3}; /* which nobody reads */
+    uint32_t           good[] = {0, 1}, bad[] = {0, 4}, here[] = {2, 3}; /* which no operation reads */
     _Atomic int        ended = KVCL_INPROGRESS;
     kvcl_xfer_h        xfer;
     kvcl_req_h         req;
@@ -196,7 +197,7 @@ static void prepared_refusals(cf_t *cf)
     cf_cache_end(&cache);
 }
 
-/* More bytes than the caches hold, in pieces of 1 KiB: what is written past the caches, and gathered ahead. */
+/* More bytes than the caches hold, in pieces of 1 KiB: writes that bypass the caches, and gathers that prefetch. */
 static void many_pieces(cf_t *cf)
 {
     enum { N = 18 * 1024, PIECE = 1024 };
@@ -229,8 +230,8 @@ static void many_pieces(cf_t *cf)
 }
 
 /*
- * A background transfer is posted, then a foreground one of the same size: the second ends first. Only where nothing
- * moves between the two posts, or the first might be over before the second begins.
+ * A background transfer is posted, then a foreground one of the same size: the second ends first. Tested only where no
+ * progress is made between the two posts, or the first might end before the second begins.
  */
 static void overtake(cf_t *cf, bool put, bool ours)
 {
@@ -245,7 +246,7 @@ static void overtake(cf_t *cf, bool put, bool ours)
     kvcl_req_h         low, high, warm;
     int                rank = next_rank(cf), origin = put ? (cf->rank + cf->size - 1) % cf->size : rank;
 
-    for (i = 0; i < N; ++i) { /* no two are neighbours: as many pieces as blocks */
+    for (i = 0; i < N; ++i) { /* no two are neighbours: there are as many pieces as blocks */
         a[i] = 2 * i;
         b[i] = (2 * i) + 1;
     }

@@ -1,6 +1,6 @@
 /*
- * Requests: the four ways to collect, cancel, deadlines, callbacks, the descriptor, many threads, and how quiet an idle
- * context is.
+ * Requests: the four ways to collect, cancel, deadlines, callbacks, the descriptor, many threads, and the inactivity of
+ * an idle context.
  */
 #include "conform.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What ends a test that hangs; nothing is judged by it. */
+/* Ends a test that hangs; no result depends on it. */
 #define WAIT_NS (60 * KVCL_NS_PER_SEC)
 enum { WAIT_MS = 60000 };
 
@@ -106,7 +106,7 @@ static void any_and_all(cf_t *cf)
     kvcl_req_cancel(NULL);
 }
 
-/* A wait whose time is up is an error that names what it waited for and how long; what it waited for goes on. */
+/* A wait that times out is an error that names its operation and the time; the operation continues. */
 static void waits_end(cf_t *cf)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -130,7 +130,7 @@ static void waits_end(cf_t *cf)
     CF_IS(cf, kvcl_signal_wait(mem.mine, 8, 5, 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, strstr(kvcl_last_error(), "offset 8") != NULL);
     CF_IS(cf, kvcl_signal_wait(mem.mine, 8, 5, KVCL_WAIT_FOREVER), KVCL_ERR_INVALID_PARAM);
-    began = kvcl_now_ns(); /* 0: looks, does not wait */
+    began = kvcl_now_ns(); /* 0: tests, does not wait */
     CF_IS(cf, kvcl_req_wait(r[0], 0), KVCL_ERR_WAIT_TIMEOUT);
     CF_IS(cf, kvcl_req_wait_any(r, 2, 0, &at), KVCL_ERR_WAIT_TIMEOUT);
     CF_IS(cf, kvcl_req_wait_all(r, 2, 0), KVCL_ERR_WAIT_TIMEOUT);
@@ -141,11 +141,11 @@ static void waits_end(cf_t *cf)
     CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 2, out, 4, NULL, &s));
     CF_OK(cf, kvcl_req_wait(r[0], KVCL_WAIT_FOREVER));
     CF_OK(cf, kvcl_req_wait_all(&s, 1, KVCL_WAIT_DEFAULT));
-    params.timeout_ns = 2 * KVCL_NS_PER_MS; /* for ever ends with the operation's own deadline */
+    params.timeout_ns = 2 * KVCL_NS_PER_MS; /* a wait for ever ends with the operation's own deadline */
     CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]));
     CF_IS(cf, kvcl_req_wait(r[0], KVCL_WAIT_FOREVER), KVCL_ERR_TIMED_OUT);
     r[0]              = NULL;
-    params.timeout_ns = KVCL_WAIT_FOREVER; /* so no operation may lack one */
+    params.timeout_ns = KVCL_WAIT_FOREVER; /* so no operation may lack a deadline */
     CF_IS(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]), KVCL_ERR_INVALID_PARAM);
     CF_CHECK(cf, (r[0] == NULL) && (strstr(kvcl_last_error(), "KVCL_WAIT_FOREVER") != NULL));
     params.timeout_ns = KVCL_WAIT_DEFAULT;
@@ -190,7 +190,7 @@ static void *wait_for_it(void *arg)
     return NULL;
 }
 
-/* A nearer deadline that comes while others sleep on later ones is kept too. */
+/* An earlier deadline that is set while others sleep on later ones is kept too. */
 static void deadline_beside_sleepers(cf_t *cf)
 {
     waiter_t  late = {cf, recv_never(cf, 2 * WAIT_NS, NULL, NULL), KVCL_ERR_CANCELED, 0};
@@ -240,8 +240,8 @@ static void wait_count(cf_t *cf, seen_t *seen, unsigned n)
     CF_CHECK(cf, atomic_load(&seen->count) == n);
 }
 
-/* Copied inside the post, served, sent, received, canceled: each calls back once, never inside the post; with a handle
- * and detached. */
+/* Operations copied inside the post, served, sent, received, canceled: each makes one callback, never inside the post;
+ * with a handle and detached. */
 static void callbacks(cf_t *cf)
 {
     seen_t             seen   = {.cf = cf};
@@ -278,7 +278,7 @@ static void callbacks(cf_t *cf)
     wait_count(cf, &seen, n += 2);
     CF_CHECK(cf, strcmp(in, "message") == 0);
     req = recv_never(cf, 0, on_end, &seen);
-    posting = 1; /* cancel is no place for a callback either */
+    posting = 1; /* cancel must not run callbacks either */
     kvcl_req_cancel(req);
     posting = 0;
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_CANCELED);
@@ -287,7 +287,7 @@ static void callbacks(cf_t *cf)
     free(buf);
 }
 
-/* A chain: each callback posts the next, from wherever it runs, and tests. */
+/* A chain: each callback posts the next operation, on the thread that runs it, and tests. */
 typedef struct chain {
     cf_t             *cf;
     kvcl_rmem_h      from;
@@ -328,7 +328,7 @@ static void callbacks_that_post(cf_t *cf)
     cf_mem_end(cf, &mem);
 }
 
-/* A callback runs even while the only thread that could run it otherwise waits for something that does not come. */
+/* A callback runs even while the only other thread that could run it waits for a message that is not sent. */
 static void *post_small(void *arg)
 {
     chain_t            *chain  = arg;
@@ -379,7 +379,7 @@ static unsigned readable(int fd, int ms)
     return (read(fd, &count, sizeof(count)) == sizeof(count)) ? (unsigned)count : 0;
 }
 
-/* What the descriptor told can be collected at once: who sleeps on it may trust it. */
+/* Requests that the descriptor announces can be collected at once, so a sleeper may rely on it. */
 static void descriptor(cf_t *cf)
 {
     enum { ROUNDS = 300 };
@@ -411,7 +411,7 @@ static void descriptor(cf_t *cf)
     }
     CF_OK(cf, kvcl_req_test(req));
     CF_OK(cf, kvcl_req_test(s));
-    params.cb     = on_end; /* one with a callback tells as well */
+    params.cb     = on_end; /* one with a callback makes it readable as well */
     params.cb_arg = &seen;
     CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, 8, &params, &req));
     CF_CHECK(cf, readable(fd, WAIT_MS) == 1);

@@ -38,13 +38,14 @@ static kvcl_status_t put(cf_t *cf, int rank, kvcl_cache_h cache, kvcl_sel_t loca
 
 /* ---------------------------------------------------------------- sizes */
 
-/* Around what eager, inline, small answers, frames and slices are cut at. */
+/* Sizes around the limits of eager, inline and small answers, frames and slices. */
 static const uint32_t sizes[] = {1,      7,      8,      4095,   8191,    8192,    8193,    65535,
                                  65536,  245759, 245760, 245761, 262144,  262145,  524288,  524289,
                                  983040, 1048576, 1048577, 3145733};
 enum { N_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/* Blocks 0, 1 of the next rank come to 4, 3 of mine; 2 and 5 of mine stay; then 4, 3 go to the next rank's 6, 7. */
+/* Blocks 0, 1 of the next rank arrive in local blocks 4, 3; local blocks 2 and 5 stay; then 4, 3 are put into the next
+ * rank's 6, 7. */
 static void one_size(cf_t *cf, uint32_t size, bool ours)
 {
     static const uint32_t src[] = {0, 1}, dst[] = {4, 3}, far[] = {6, 7};
@@ -64,7 +65,7 @@ static void one_size(cf_t *cf, uint32_t size, bool ours)
     cf_block_is(cf, cache.h, 5, mine, 5);
     CF_OK(cf, put(cf, next_rank(cf), cache.h, cf_sel(dst, 2), cf_sel(far, 2), NULL));
     cf_fence(cf);
-    cf_block_is(cf, cache.h, 6, mine, 0); /* the last rank got mine and gave them back */
+    cf_block_is(cf, cache.h, 6, mine, 0); /* the last rank got this rank's blocks and put them back */
     cf_block_is(cf, cache.h, 7, mine, 1);
     cf_block_is(cf, cache.h, 5, mine, 5);
     cf_fence(cf);
@@ -81,7 +82,7 @@ static void sizes_of_blocks(cf_t *cf)
     }
 }
 
-/* No bytes at all are a transfer too, and no error. */
+/* A transfer of no bytes is valid. */
 static void nothing_at_all(cf_t *cf)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(2, 64);
@@ -161,7 +162,7 @@ static void sizes_of_bytes(cf_t *cf)
 
 #define COUNTS .layers = 3, .blocks = 12, .tokens = 4, .heads = 4, .head_dim = 8, .elem_bytes = 2
 
-/* Six memories of one logical shape (384 bytes a block and layer pair), and the opaque one of as many bytes. */
+/* Six memories of one logical shape (384 bytes a block and layer pair), and an opaque one of the same size. */
 static unsigned layout_of(unsigned i, kvcl_layout_t *layout)
 {
     switch (i) {
@@ -251,7 +252,8 @@ static void all_layouts(cf_t *cf)
     }
 }
 
-/* Some layers and heads: what a change of tensor-parallel size needs. Element by element, through the strides. */
+/* Some layers and heads, as a change of tensor-parallel size needs. Compared element by element, through the
+ * strides. */
 static void slices(cf_t *cf)
 {
     static const uint32_t src[] = {3, 9}, dst[] = {1, 0};
@@ -294,7 +296,7 @@ static void slices(cf_t *cf)
     free(before);
 }
 
-/* ---------------------------------------------------------------- what must be refused, later */
+/* ---------------------------------------------------------------- what is refused later */
 
 static void refused_by_the_peer(cf_t *cf)
 {
@@ -309,7 +311,7 @@ static void refused_by_the_peer(cf_t *cf)
     params.status = status;
     cf_fill(cf, cache.h, 1);
     cf_fence(cf);
-    for (round = 0; round < 2; ++round) { /* the second time all is known */
+    for (round = 0; round < 2; ++round) { /* the second time the description is known */
         params.remote_cache = "nobody has it";
         CF_IS(cf, get(cf, next_rank(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
         CF_CHECK(cf, (status[0] == KVCL_ERR_NOT_REGISTERED) && (status[1] == KVCL_ERR_NOT_REGISTERED));
@@ -332,7 +334,8 @@ static void refused_by_the_peer(cf_t *cf)
     cf_cache_end(&more);
 }
 
-/* A cache goes and another comes under its name, or with its place in the table: never the other's bytes. */
+/* A cache is destroyed and another gets its name, or its place in the table: a get never returns the other one's
+ * bytes. */
 static void caches_come_and_go(cf_t *cf)
 {
     static const uint32_t two[] = {0, 1};
@@ -385,7 +388,7 @@ static void rights(cf_t *cf)
     }
 }
 
-/* After a revoke nothing is read or written; a new export works, the old one never again. */
+/* After a revoke nothing is read or written; a new export works, and the old one never works again. */
 static void revoke_before(cf_t *cf)
 {
     enum { BIG = 1 << 20 };
@@ -398,7 +401,7 @@ static void revoke_before(cf_t *cf)
 
     for (kind = 0; kind < 4; ++kind) {
         cf_mem_t mem = cf_mem(cf, (size_t)BIG, (kind & 1) != 0, KVCL_READ_WRITE);
-        if (kind & 2) { /* once before: the description is open already */
+        if (kind & 2) { /* used before: the description is already open */
             CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, one, 8, NULL, &req));
             CF_OK(cf, cf_end(cf, req));
         }
@@ -433,7 +436,7 @@ static void revoke_before(cf_t *cf)
     free(big);
 }
 
-/* Words of memory of files are read and written as any other. */
+/* Words of file-backed memory are read and written like any other. */
 static void a_file(cf_t *cf)
 {
     char        path[] = "/tmp/kvcl-conform-XXXXXX", desc[1024], buf[64];
@@ -476,7 +479,7 @@ static uint64_t served_bytes(cf_t *cf)
     return stats.bytes_served;
 }
 
-/* An owner counts when its last frame has left: soon. */
+/* An owner counts a transfer when its last frame has been sent, which is soon. */
 static bool serves(cf_t *cf, uint64_t before, uint64_t bytes)
 {
     int i;
@@ -487,7 +490,7 @@ static bool serves(cf_t *cf, uint64_t before, uint64_t bytes)
     return served_bytes(cf) - before == bytes;
 }
 
-/* n blocks of which no two are neighbours, there and back; then the owners compare what they served. */
+/* n blocks, no two of them neighbours, are got and put back; then the owners compare the bytes they served. */
 static void by_table(cf_t *cf, uint32_t size, uint32_t n, bool native)
 {
     static const uint32_t odd[] = {1, 3, 5, 7, 9, 11, 13, 15}, even[] = {14, 12, 10, 8, 6, 4, 2, 0};
@@ -512,14 +515,15 @@ static void by_table(cf_t *cf, uint32_t size, uint32_t n, bool native)
     for (i = 0; i < n; ++i) {
         cf_block_is(cf, cache.h, even[i], seed + (uint64_t)last_rank(cf), odd[i]);
     }
-    if (cf->native) { /* few bytes go along with the message */
+    if (cf->native) { /* a few bytes travel with the message */
         CF_CHECK(cf, serves(cf, before, (native || ((uint64_t)n * size <= 8192)) ? 0 : (uint64_t)n * size));
     }
     cf_fence(cf);
     cf_cache_end(&cache);
 }
 
-/* As main() sets the table: four runs of less than 6,000 bytes are packed where they would be got natively. */
+/* With the table that main() sets, four runs of less than 6,000 bytes are packed where they would otherwise be got
+ * natively. */
 static void native_or_served(cf_t *cf)
 {
     by_table(cf, 5999, 8, false);

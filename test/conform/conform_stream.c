@@ -1,8 +1,8 @@
 /*
  * Order with an engine's stream (kvcl_xfer_params_t.stream, kvcl_stream_done): device memory on every rank, on a driver
- * without a device whose streams do their work when the test lets them (test/unit/fake_cuda.h).
+ * without a device whose streams do their work when the test permits it (test/unit/fake_cuda.h).
  *
- * The engine of a case is a stream that is held, then writes or reads blocks. What is posted meanwhile must wait for
+ * The engine of a case is a stream that is held, then writes or reads blocks. Operations posted meanwhile must wait for
  * it.
  */
 #include "conform.h"
@@ -22,7 +22,7 @@ int main(void)
 
 enum { BLOCKS = 8, HELD_US = 15000 };
 
-/* An engine's stream, held, with one kernel behind it. */
+/* An engine's stream, held, followed by one kernel. */
 typedef struct engine {
     cf_t         *cf;
     CUstream     stream;
@@ -57,7 +57,7 @@ static void start(engine_t *engine, cf_t *cf, kvcl_cache_h cache, uint64_t seed,
     CF_CHECK(cf, kvcl_cuda_driver(false)->host_call(engine->stream, kernel, engine) == CUDA_SUCCESS);
 }
 
-/* Nothing may have happened yet; then the engine goes on. */
+/* Nothing may have happened yet; then release the engine. */
 static void go_on(engine_t *engine, kvcl_req_h req)
 {
     cf_sleep_us(engine->cf, HELD_US);
@@ -84,7 +84,7 @@ static void all_are(cf_t *cf, kvcl_cache_h cache, uint64_t seed)
 
 typedef enum { PUT, POSTED_PUT, SEND, WAYS_OUT } way_out_t;
 
-/* Rank 0's blocks are computed while they are posted to leave for rank 1. */
+/* Rank 0's blocks are posted to be sent to rank 1 while they are computed. */
 static void leave(cf_t *cf, way_out_t way, uint32_t size)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(BLOCKS, size);
@@ -96,7 +96,7 @@ static void leave(cf_t *cf, way_out_t way, uint32_t size)
     kvcl_req_h         req;
     engine_t           engine;
 
-    cf_fill(cf, mine.h, seed + 1); /* what was there before */
+    cf_fill(cf, mine.h, seed + 1); /* the earlier contents */
     cf_fence(cf);
     if (cf->rank == 0) {
         start(&engine, cf, mine.h, seed, false);
@@ -138,7 +138,7 @@ static void what_leaves_is_computed_first(cf_t *cf)
     }
 }
 
-/* Rank 1's kernel still reads blocks into which others are got, or received. */
+/* Rank 1's kernel still reads blocks that are the destination of a get or recv. */
 static void arrive(cf_t *cf, bool get, uint32_t size)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(BLOCKS, size);
@@ -182,7 +182,8 @@ static void what_arrives_waits_for_readers(cf_t *cf)
     arrive(cf, false, 300000);
 }
 
-/* Ended while the stream is held: at once, and nothing comes late; the stream, which goes on, meets nobody. */
+/* The operation ends while the stream is held: at once, and no bytes arrive late; when the stream continues, its
+ * callback finds no operation. */
 static void it_ends_while_it_waits(cf_t *cf)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(BLOCKS, 4096);
@@ -249,7 +250,7 @@ static void mark(void *arg, kvcl_status_t status)
     CF_OK(marks->cf, kvcl_req_layer_ready(marks->send, (uint32_t)marks->layer++));
 }
 
-/* Layers leave as the stream computes them. */
+/* Layers are sent as the stream computes them. */
 static void layers_leave_as_they_are_computed(cf_t *cf)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_NHD(.layers = 2, .blocks = BLOCKS, .tokens = 4, .heads = 2, .head_dim = 64,

@@ -1,8 +1,8 @@
 /*
  * Blocks of different sizes on the two sides: get, put, send and recv between blocks of 16 and of 64 tokens, partly
- * filled at either end, and parts of blocks of equal size; from what fits one message to several windows of frames. A
- * model holds what each token of each block must be, and every byte of both caches is compared after each step. Gets
- * and puts are posted by kvcl_get and kvcl_put and by prepared handles, in turns.
+ * filled at either end, and parts of blocks of equal size. Transfers range from one message to several windows of
+ * frames. A model holds the expected value of each token of each block, and every byte of both caches is compared after
+ * each step. Gets and puts are posted alternately by kvcl_get and kvcl_put and by prepared handles.
  */
 #include "conform.h"
 
@@ -11,7 +11,7 @@
 
 enum { LAYERS = 2, KV = 2, HEADS = 3, SMALL = 16, LARGE = 64, SLOTS = 256, LIST_MAX = SLOTS / SMALL };
 
-/* What a token of a block is: the content `x` that first was on the rank `away` ranks after this one. */
+/* The value of a token: the content `x` that was first on the rank `away` ranks after this one. */
 typedef struct content {
     int      away;
     uint32_t x;
@@ -29,7 +29,7 @@ typedef struct table {
 typedef struct scene {
     cf_t     *cf;
     uint64_t seed;
-    bool     prepare; /* the next get or put goes by a handle */
+    bool     prepare; /* the next get or put uses a handle */
     table_t  small, large;
 } scene_t;
 
@@ -119,7 +119,8 @@ static void check(const scene_t *s)
     cf_fence(s->cf);
 }
 
-/* Selection `local` of the cache and `remote` of the next rank's, by a call or by a handle that was made for them. */
+/* Transfer between selection `local` of the cache and `remote` of the next rank's, by a call or by a handle made for
+ * them. */
 static void move(scene_t *s, kvcl_xfer_dir_t dir, kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_sel_t *remote,
                  const char *name, kvcl_status_t *statuses)
 {
@@ -151,7 +152,7 @@ static void get(scene_t *s, part_t dst, part_t src)
 
     move(s, KVCL_XFER_GET, dst.table->cache.h, &dst.sel, &src.sel, src.table->name, statuses);
     for (i = 0; i < src.sel.n_blocks; ++i) {
-        CF_CHECK(s->cf, statuses[i] == KVCL_OK); /* one a block of the remote list */
+        CF_CHECK(s->cf, statuses[i] == KVCL_OK); /* one for each block of the remote list */
     }
     model(s, &dst, &src, 1);
     check(s);
@@ -216,7 +217,7 @@ static void one_size(cf_t *cf, uint32_t head_bytes, bool ours)
 
     large_112.sel.tokens = other_112.sel.tokens = (kvcl_range_t){0, 112};
     later.sel.tokens     = (kvcl_range_t){16, 128}; /* a larger block that is filled from its second quarter on */
-    odd.sel.tokens       = (kvcl_range_t){5, 42};   /* tokens of smaller blocks, too */
+    odd.sel.tokens       = (kvcl_range_t){5, 42};   /* also tokens of smaller blocks */
     odd_2.sel.tokens     = (kvcl_range_t){23, 60};
     make_table(&s, &s.small, "small", SMALL, head_bytes, ours);
     make_table(&s, &s.large, "large", LARGE, head_bytes, !ours);
@@ -255,7 +256,7 @@ static void some_blocks(kvcl_rand_t *rnd, const table_t *t, uint32_t *ids, uint3
     }
 }
 
-/* A handle from one table to the other, for some range of so many tokens; then lists of the length that this needs. */
+/* A handle from one table to the other, for a range of some length; then lists of the length that it needs. */
 static void posted_at_random(scene_t *s, kvcl_rand_t *rnd)
 {
     bool               to_large = (kvcl_rand_below(rnd, 2) != 0), put = (kvcl_rand_below(rnd, 2) != 0);
@@ -290,7 +291,7 @@ static void posted_at_random(scene_t *s, kvcl_rand_t *rnd)
     kvcl_xfer_free(xfer);
 }
 
-/* What a handle was made for holds for every posting: tokens that the lists do not have are refused. */
+/* The params of a handle apply to every post: tokens that the lists do not have are refused. */
 static void lists_too_short(scene_t *s)
 {
     static const uint32_t two[] = {0, 1}, eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -304,7 +305,7 @@ static void lists_too_short(scene_t *s)
     CF_OK(s->cf, kvcl_xfer_prepare(s->cf->world, next, KVCL_XFER_GET, s->small.cache.h, &local, &remote, &params,
                                    &xfer));
     CF_IS(s->cf, kvcl_xfer_post(xfer, eight, 6, two, 2, NULL, &req), KVCL_ERR_OUT_OF_RANGE); /* 96 tokens here */
-    CF_OK(s->cf, kvcl_xfer_post(xfer, eight, 7, two, 1, NULL, &req));                        /* 64 there */
+    CF_OK(s->cf, kvcl_xfer_post(xfer, eight, 7, two, 1, NULL, &req));                        /* 64 on the remote side */
     CF_IS(s->cf, cf_end(s->cf, req), KVCL_ERR_OUT_OF_RANGE);
     kvcl_xfer_free(xfer);
     check(s);
@@ -381,7 +382,7 @@ static void what_does_not_fit_is_refused(cf_t *cf)
     part.tokens         = (kvcl_range_t){0, 64}; /* more than 48 */
     CF_OK(cf, kvcl_get(cf->world, next, a.h, &part, &sel, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_BAD_LAYOUT);
-    part.tokens = (kvcl_range_t){50, 98}; /* three blocks have 96 */
+    part.tokens = (kvcl_range_t){50, 98}; /* three blocks have 96 tokens */
     CF_OK(cf, kvcl_get(cf->world, next, a.h, &part, &sel, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_OUT_OF_RANGE);
     sel.tokens = (kvcl_range_t){0, 65};

@@ -1,7 +1,7 @@
 /*
  * A message that the transport refuses before it has reported that the endpoint failed. Over TCP that happens after a
- * peer was killed, until this rank has polled the socket. Every key has a copy and a home elsewhere, so no get, match or
- * exists may miss one.
+ * peer was killed, until this rank has polled the socket. Every key has a copy and a home on other ranks, so no get,
+ * match or exists may miss one.
  */
 #include "config.h"
 #include "conform.h"
@@ -26,7 +26,7 @@ static kvcl_status_t refuse(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len
     return kvcl_fail(KVCL_ERR_RANK_FAILED, "the connection was reset");
 }
 
-/* Rank 0's messages to the victim are refused, and no table of a home is read directly. */
+/* Rank 0's messages to the victim are refused, and no home's table is read directly. */
 static void break_sends(kvcl_store_h store, kvcl_xport_ops_t *ops)
 {
     kvcl_peer_t *peer = store->ranks[VICTIM].peer;
@@ -107,10 +107,10 @@ static void see_all(cf_t *cf, scene_t *s)
     CF_CHECK(cf, hit == KEYS);
 }
 
-/* What rank 0 does is the first to meet the refusal. */
+/* `first` is rank 0's first operation whose messages are refused. */
 static void run(cf_t *cf, void (*first)(cf_t *cf, scene_t *s))
 {
-    static kvcl_xport_ops_t ops; /* rank 0's: it must outlive the context's peers */
+    static kvcl_xport_ops_t ops; /* rank 0's: must outlive the context's peers */
     scene_t                 s = setup(cf);
     kvcl_xport_ops_t        *mine = (cf->rank == 0) ? &ops : NULL;
 
@@ -120,7 +120,7 @@ static void run(cf_t *cf, void (*first)(cf_t *cf, scene_t *s))
     }
     cf_fence(cf);
     if (cf->rank == 0) {
-        get_all(cf, &s); /* it has met all of them */
+        get_all(cf, &s); /* connects rank 0 with every rank */
         cf_fill(cf, s.cache.h, 8);
         break_sends(s.store, mine);
         first(cf, &s);

@@ -1,9 +1,8 @@
 /*
- * Drives a fuzz target without libFuzzer: random inputs, then mutations of inputs that it made before.
- * The seed is printed; TEST_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and those
- * under a sanitizer, end after 30 s and print how many runs that were. The target fuzz_<x> runs the files of
- * test/fuzz/seeds/<x> first. It runs a file that is named on the command line once, as libFuzzer does, so a finding of
- * either can be replayed.
+ * Drives a fuzz target without libFuzzer: random inputs, then mutations of earlier inputs. The seed is printed;
+ * TEST_SEED repeats a run, FUZZ_RUNS sets its length. Without FUZZ_RUNS slow targets, and those under a sanitizer, end
+ * after 30 s and print the number of runs. The target fuzz_<x> first runs the files of test/fuzz/seeds/<x>. A file
+ * named on the command line is run once, as libFuzzer does, so a finding of either can be replayed.
  */
 #include "config.h"
 
@@ -37,7 +36,7 @@ static uint64_t rng(void)
     return z ^ (z >> 31);
 }
 
-/* Lengths near nothing are the likeliest, since that is where headers end. */
+/* Lengths near zero are the likeliest, since headers end there. */
 static size_t random_len(void)
 {
     return rng() % ((rng() % 4) ? 160 : MAX_LEN + 1);
@@ -60,7 +59,7 @@ static void mutate_once(input_t *in)
     size_t               n       = 1 + (rng() % 8);
 
     if ((in->len == 0) || (rng() % 16 == 0)) {
-        in->len = random_len(); /* bytes beyond the old end are what an earlier input left */
+        in->len = random_len(); /* bytes past the old end are those of an earlier input */
         return;
     }
     n = (n > in->len - at) ? in->len - at : n;
@@ -82,7 +81,7 @@ static void mutate_once(input_t *in)
 
 static void feed(const input_t *in)
 {
-    uint8_t *copy = malloc(in->len ? in->len : 1); /* of exact length: a sanitizer sees the first byte past it */
+    uint8_t *copy = malloc(in->len ? in->len : 1); /* of exact length: a sanitizer detects a read past it */
 
     if (copy == NULL) {
         abort();
@@ -107,7 +106,7 @@ static int replay(const char *path)
     return 0;
 }
 
-/* Inputs that were found once (test/fuzz/seeds). "make check" gives top_srcdir. */
+/* Replay inputs that once failed (test/fuzz/seeds). "make check" sets top_srcdir. */
 static int replay_seeds(const char *program)
 {
     const char    *top = getenv("top_srcdir"), *name = strstr(program, "fuzz_");

@@ -1,6 +1,6 @@
 /*
- * What a meeting's server and members hear from anybody: frames of boot_wire.h, and rank 0's invitation. What is
- * accepted packs to the same bytes. With an even first byte the head is made plausible first.
+ * Frames that a meeting's server and members receive from any source (boot_wire.h), and rank 0's invitation. An
+ * accepted frame packs to the same bytes. With an even first byte the head is made plausible first.
  */
 #include "config.h"
 #include "boot/boot_invite.h"

@@ -1,5 +1,5 @@
 /*
- * The payload of a bundle from a hostile peer: each message of it lies inside, and the walk ends.
+ * The payload of a bundle from a hostile peer: each of its messages is inside the payload, and the walk ends.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@ static void must(int truth)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t          *copy = malloc(size + 1); /* of its own, so that ASan sees its end */
+    uint8_t          *copy = malloc(size + 1); /* separate memory, so that ASan detects reads past its end */
     uint8_t          hdr[KVCL_BUNDLE_HDR_MAX];
     volatile uint8_t sink = 0;
     size_t           at = 0, before = 0, hdr_len, len, i;

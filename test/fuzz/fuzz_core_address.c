@@ -1,6 +1,6 @@
 /*
- * A context's address, as a peer's bytes and as text that a user was given: whatever is accepted points into its
- * bytes, and survives being packed, printed and read again. With an even first byte the head is made plausible.
+ * A context's address, as a peer's bytes and as text given to a user. An accepted address points into its bytes, and is
+ * unchanged when packed, printed and read again. With an even first byte the head is made plausible.
  */
 #include "config.h"
 #include "wire/address.h"
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     free(text);
-    text = malloc((size > 0) ? size : 1); /* of exact length: a sanitizer sees the first byte past it */
+    text = malloc((size > 0) ? size : 1); /* of exact length: a sanitizer detects a read past it */
     must(text != NULL);
     memcpy(text, copy, size);
     unpack((const uint8_t *)text, size);

@@ -1,7 +1,7 @@
 /*
- * Directory messages from a hostile peer: unpacked, iterated, and, where they are requests, given to a
- * home whose table must stay whole and whose reply must unpack. With an even first byte the header is
- * made plausible first, so that the rest is reached.
+ * Directory messages from a hostile peer: unpacked and iterated. Requests are also passed to a home whose table must
+ * stay consistent and whose reply must unpack. With an even first byte the header is made plausible first, so that the
+ * rest is reached.
  */
 #include "config.h"
 
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
     kvcl_dir_msg_t msg;
-    uint8_t       *copy = malloc(size + 1); /* of its own, so that ASan sees its end */
+    uint8_t       *copy = malloc(size + 1); /* separate memory, so that ASan detects reads past its end */
     uint32_t       at   = 0, i;
 
     if (size > 0) {

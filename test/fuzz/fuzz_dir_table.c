@@ -1,6 +1,6 @@
 /*
- * A mapped table full of a hostile home's bytes: reads stay inside and end.
- * With an even first byte the header is good and only entries are garbage.
+ * A mapped table of bytes from a hostile home: reads stay inside it and end. With an even first byte the header is good
+ * and only entries are garbage.
  */
 #include "config.h"
 

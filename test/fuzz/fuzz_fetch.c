@@ -1,7 +1,7 @@
 /*
- * The answer to a lookup that brings blocks along, from a hostile home: what passes must lie inside the message, and be
- * as much as its counts say. The first byte says how many keys were asked for, the second how large their blocks are;
- * with an even third byte the answer's header is made plausible, so that what is behind it is reached.
+ * The answer to a lookup that returns blocks, from a hostile home. An accepted answer is inside the message, and as
+ * long as its counts state. The first byte is the number of keys requested, the second the size of their blocks. With
+ * an even third byte the answer's header is made plausible, so that the bytes after it are reached.
  */
 #include "config.h"
 
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t n     = (size > 0) ? data[0] % 8 : 0;
     const uint64_t bytes = (size > 1) ? (uint64_t)(data[1] % 64) : 0;
     const size_t   skip  = (size < 3) ? size : 3;
-    uint8_t        *copy = malloc(size - skip + 1); /* of its own, so that ASan sees its end */
+    uint8_t        *copy = malloc(size - skip + 1); /* separate memory, so that ASan detects reads past its end */
     const uint8_t  *end  = copy + (size - skip);
     volatile uint8_t sink = 0;
     kvcl_fetched_t fetched;

@@ -1,8 +1,7 @@
 /*
- * A stranger's layout, selection and order. Whatever the bytes say: unpack refuses or yields a shape
- * that packs to itself; a selection that passes the check never makes a stream leave its bases, in any
- * order, and the stream yields as many bytes as it said.
- * Input: the packed shape, u32 order, four u32 of ranges, then u32 block ids.
+ * A stranger's layout, selection and order. Unpack refuses any bytes or returns a shape that packs to itself. With a
+ * selection that passes the check, a stream never leaves its bases, in any order, and yields the number of bytes it
+ * stated. Input: the packed shape, u32 order, four u32 of ranges, then u32 block ids.
  */
 #include "kv/runs.h"
 
@@ -21,7 +20,7 @@ static void require(int ok)
     }
 }
 
-/* The driver has no grammar: make what is checked first right, so that the rest is reached too. */
+/* The driver has no grammar: make the fields checked first valid, so that the rest is reached too. */
 static void repair(uint8_t *packed)
 {
     static const uint8_t limits[] = {3, 3, 17, 9, 15, 3};

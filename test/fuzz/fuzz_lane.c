@@ -1,10 +1,10 @@
 /*
- * What a proven peer may write into a lane: whole frames, broken ones, anything, in pieces of any size, while a pull
- * waits for bytes. Nothing may crash or leak, nothing may land outside the pull's buffer, and nothing at all once the
- * pull has ended.
+ * What an authenticated peer may write into a lane: whole frames, broken ones, any bytes, in pieces of any size, while
+ * a pull waits for bytes. Nothing may crash or leak, no byte may be written outside the pull's buffer, and none at all
+ * after the pull has ended.
  *
- * An input is a row of items: a byte that says what (a DATA or END frame of the pull, of nobody, or plain bytes), three
- * for offset, length and status, and bytes; each is written and taken in.
+ * An input is a sequence of items: a byte that selects the kind (a DATA or END frame of the pull, one of no pull, or
+ * plain bytes), three for offset, length and status, and bytes. Each item is written and received.
  */
 #include "config.h"
 #include "base/error.h"
@@ -65,7 +65,7 @@ static void done(kvcl_pull_t *pull, kvcl_status_t status)
     *(kvcl_status_t *)pull->arg = status;
 }
 
-/* A pull that has asked its owner, who is never heard: nobody polls the context. */
+/* A pull that has sent its request to the owner, which never receives it: the context is not polled. */
 static kvcl_pull_t *wait_for_bytes(char *buf, kvcl_status_t *status)
 {
     kvcl_pull_t *pull = kvcl_pull_new();
@@ -85,7 +85,7 @@ static kvcl_pull_t *wait_for_bytes(char *buf, kvcl_status_t *status)
     return pull;
 }
 
-/* The bytes of one item. Returns what it took of the input. */
+/* The bytes of one item. Return the number of input bytes used. */
 static size_t item(const uint8_t *data, size_t size, uint64_t op, uint8_t *out, size_t *out_len)
 {
     kvcl_lane_frame_t frame = {.magic = KVCL_LANE_MAGIC, .op = (data[0] & 4) ? op + 1 : op};
@@ -102,7 +102,7 @@ static size_t item(const uint8_t *data, size_t size, uint64_t op, uint8_t *out, 
     frame.len    = data[2] * 4u;
     frame.status = (int8_t)data[3] / 16;
     len          = (len < frame.len) ? len : frame.len;
-    frame.len    = (data[0] & 8) ? frame.len : (uint32_t)len; /* more is promised than comes */
+    frame.len    = (data[0] & 8) ? frame.len : (uint32_t)len; /* the frame announces more bytes than follow */
     memcpy(out, &frame, sizeof(frame));
     memcpy(out + sizeof(frame), data + 4, len);
     *out_len = sizeof(frame) + len;
@@ -150,7 +150,7 @@ static void play(kvcl_lane_t *lane, int fd, const uint8_t *data, size_t size)
         must((buf[i] == 0x5a) && (buf[AROUND + TOTAL + i] == 0x5a));
     }
     if (status == KVCL_INPROGRESS) {
-        kvcl_pull_stop(pull, KVCL_ERR_CANCELED); /* asked anew perhaps: the lane is lost */
+        kvcl_pull_stop(pull, KVCL_ERR_CANCELED); /* the pull may be requested again: the lane is lost */
     }
 }
 
@@ -170,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lane->state   = KVCL_LANE_OPEN;
     play(lane, fds[1], data, (size < 4096) ? size : 4096);
     if (lane->state != KVCL_LANE_LOST) {
-        lane->state = KVCL_LANE_CONNECTING; /* nobody needs to be told */
+        lane->state = KVCL_LANE_CONNECTING; /* no peer needs a notification */
         kvcl_lane_lose(lane, "the end");
     }
     kvcl_lane_bury(kvcl_lane_room(ctx));

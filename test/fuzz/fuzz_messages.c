@@ -1,10 +1,10 @@
 /*
- * What a proven peer may send: a context that has shaken hands with itself over loop is given headers and payloads of
- * every type, whole or cut off, the way back included; regions, caches, a store, communicators and operations in
- * flight are there to be hit. Nothing may crash, leak or keep the context busy.
+ * What an authenticated peer may send: a context that has shaken hands with itself over loop receives headers and
+ * payloads of every type, whole or cut off, replies included. Regions, caches, a store, communicators and operations in
+ * flight exist as targets. Nothing may crash, leak or keep the context busy.
  *
- * An input is a row of messages: a byte for the type, one for what shall be plausible in it, one for the flags (or the
- * header's length), one for the payload's length, and the bytes of both.
+ * An input is a sequence of messages: a byte for the type, one that selects the fields to make plausible, one for the
+ * flags (or the header's length), one for the payload's length, and the bytes of both.
  */
 #include "config.h"
 #include "base/error.h"
@@ -35,7 +35,7 @@ typedef struct world {
     kvcl_region_t  *region;
     kvcl_cache_h   cache;
     kvcl_store_h   store;
-    kvcl_req_h     recv;  /* from anybody, any time: bytes of tag 1, */
+    kvcl_req_h     recv;  /* from any source, at any time: bytes of tag 1, */
     kvcl_req_h     take;  /* blocks of tag 0 */
     kvcl_req_h     give;  /* a layer-wise send of tag 2, whose layer is ready */
     char           in[512];
@@ -158,7 +158,7 @@ static void end(void)
     memset(&world, 0, sizeof(world));
 }
 
-/* Ids of operations that could be there: the last few, or one that is not. */
+/* Ids of operations that could exist: the last few, or one that does not. */
 static uint64_t some_op(uint8_t seed)
 {
     uint64_t last = world.ctx->engine.next_id;
@@ -180,7 +180,7 @@ static void plausible_send(kvcl_msg_t *msg, uint8_t seed, size_t len)
     send->tag   &= 1;
     send->source = 0;
     send->len    = (msg->flags & KVCL_SEND_EAGER) ? len : send->len % 1024;
-    if (seed & 8) { /* as the recv of blocks wants it */
+    if (seed & 8) { /* as the recv of blocks expects it */
         send->tag       = 0;
         send->token     = (kvcl_token_t){0};
         send->len       = 128;
@@ -296,13 +296,13 @@ static void plausible_handshake(kvcl_hs_msg_t *hs, uint8_t seed, const void *dat
     memcpy(hs->ids.uuid_a, world.ctx->uuid, 16);
     memcpy(hs->ids.uuid_b, world.ctx->uuid, 16);
     memcpy(hs->ids.nonce_a, world.peer->nonce, 16);
-    if (seed & 8) { /* who knows the secret sends what he likes */
+    if (seed & 8) { /* a peer with the secret sends anything */
         const char *role = (hs->msg.type == KVCL_MSG_PROOF) ? "A" : (hs->msg.type == KVCL_MSG_WELCOME) ? "W" : "B";
         kvcl_hs_mac(world.ctx->secret, role, &hs->ids, hs->index, data, len, hs->mac);
     }
 }
 
-/* Returns the bytes that it took. */
+/* Return the number of bytes used. */
 static size_t message(const uint8_t *data, size_t size)
 {
     kvcl_xport_t       none  = {.ops = &no_ops};
@@ -317,7 +317,7 @@ static size_t message(const uint8_t *data, size_t size)
         type = data[0]; /* any */
     }
     if ((type == KVCL_MSG_BYE) && (how % 64 != 0)) {
-        type = KVCL_MSG_SEND; /* a farewell is slow: a new context follows */
+        type = KVCL_MSG_SEND; /* a BYE is slow, since a new context follows it */
     }
     if (how & 4) {
         hdr_len = data[2]; /* cut off, or too long */
@@ -333,7 +333,7 @@ static size_t message(const uint8_t *data, size_t size)
     memcpy(full + sizeof(*msg), data + at, n);
     at += n;
     len = (size - at < len) ? size - at : len;
-    payload = malloc((len > 0) ? len : 1); /* both of exact length: a sanitizer sees the first byte past them */
+    payload = malloc((len > 0) ? len : 1); /* both of exact length: a sanitizer detects a read past them */
     must(payload != NULL);
     memcpy(payload, data + at, len);
     at += len;
@@ -362,7 +362,7 @@ static size_t message(const uint8_t *data, size_t size)
     return at;
 }
 
-/* The context answers itself until nothing is left to be said. */
+/* Run until the context has no more messages to send itself. */
 static void settle(void)
 {
     kvcl_xport_t *xport = world.ctx->engine.xports[0];
@@ -377,7 +377,7 @@ static void settle(void)
     }
 }
 
-/* Once found: an ABORT of a collective that neither side knows was answered with another, for ever. */
+/* Found once: an ABORT of a collective unknown to both sides was answered with another, for ever. */
 static void unknown_abort(void)
 {
     kvcl_msg_coll_t    gone = {.msg = {.type = KVCL_MSG_COLL}, .comm = 99, .kind = KVCL_COLL_ABORT};

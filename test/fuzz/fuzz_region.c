@@ -1,6 +1,6 @@
 /*
- * Descriptions of regions from a peer: decoded without opening. What is accepted names no more bytes than there are,
- * and a region whose end does not wrap around.
+ * Descriptions of regions from a peer: decoded without opening. An accepted one names no more bytes than it has, and a
+ * region whose end does not wrap around.
  */
 #include "config.h"
 #include "mem/region.h"
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint8_t real[KVCL_REGION_DESC_MAX]; /* a true description, to be damaged */
+static uint8_t real[KVCL_REGION_DESC_MAX]; /* a valid description, to be damaged */
 static size_t  real_len;
 
 static void must(int truth)
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         parse(real, real_len);
     }
     parse(data, size);
-    if (size > 0) { /* bytes in pairs: where, what */
+    if (size > 0) { /* bytes in pairs: position, value */
         memcpy(damaged, real, real_len);
         len = (data[0] % 2 == 0) ? real_len : data[0] % (real_len + 1);
         for (i = 1; (i + 1 < size) && (i < 17); i += 2) {

@@ -1,6 +1,6 @@
 /*
- * Events and listed blocks from a hostile rank: any bytes, and rows of every length. What passes lies inside the
- * message, and what this version knows of a row packs into the same.
+ * Events and listed blocks from a hostile rank: any bytes, and rows of every length. Accepted rows are inside the
+ * message, and the fields of a row that this version knows pack to the same bytes.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * A rank's statistics from a hostile rank: any bytes, and packed ones whose counts are changed. What passes has no more
- * sizes than there is room for, and packs into what unpacks as the same.
+ * A rank's statistics from a hostile rank: any bytes, and packed ones whose counts are changed. Accepted statistics
+ * have at most as many sizes as there is room for, and pack to bytes that unpack to the same.
  */
 #include "config.h"
 
@@ -36,12 +36,12 @@ static void take(const uint8_t *data, size_t size)
     must(kvcl_stats_pack(&stats, packed, len - 1) == 0);
 }
 
-/* Of the right length for the counts that the first bytes give. */
+/* A message of the right length for the counts that the first bytes give. */
 static void plausible(const uint8_t *data, size_t size)
 {
     const size_t n = data[0] % 64, sizes = data[1] % 12, of_size = data[2] % 10;
     const size_t len  = KVCL_STATS_WIRE_HEAD + ((n + (sizes * of_size)) * sizeof(uint64_t));
-    uint8_t      *copy = calloc(1, len); /* of its own, so that ASan sees its end */
+    uint8_t      *copy = calloc(1, len); /* separate memory, so that ASan detects reads past its end */
     size_t       i;
 
     must(copy != NULL);

@@ -1,7 +1,7 @@
 /*
- * What a tier finds in a hostile file: a log is made, then the input edits its bytes, and may have a header or trailer
- * checked again so that its contents are believed. Recovery stays inside, ends, and names only records that lie in
- * their segments; and the log it makes goes on.
+ * Recovery of a tier from a hostile file. A log is made, then the input edits its bytes, and may have the checksum of a
+ * header or trailer made again so that its contents are accepted. Recovery stays inside the file, ends, and names only
+ * records that are inside their segments. The recovered log works.
  */
 #include "config.h"
 
@@ -65,7 +65,7 @@ static void put(file_t *file, kvcl_seglog_t *log, uint8_t i, uint32_t len)
     drain(file, log);
 }
 
-/* Three bytes of input: where (a segment's beginning or end, or a place in it), and what. */
+/* Three bytes of input: the position (a segment's beginning or end, or a place in it), and the value. */
 static void edit(file_t *file, const uint8_t *in)
 {
     uint32_t           segment = in[0] % file->super.n;

@@ -1,5 +1,5 @@
 /*
- * The trace reader of kvcl_replay on any bytes: no line may be read past its end, and what is accepted is within the
+ * The trace reader of kvcl_replay on any bytes: no line is read past its end, and accepted values are within the
  * limits.
  */
 #include "config.h"

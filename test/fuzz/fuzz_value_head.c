@@ -1,6 +1,6 @@
 /*
- * The head of a value, out of another rank's memory: what passes has lengths that belong together and is for the key
- * that was asked for; the keys of its parts differ. With an even first byte the rest is made plausible first.
+ * The head of a value, read from another rank's memory. An accepted head has lengths that match, and belongs to the
+ * requested key; the keys of its parts differ. With an even first byte the rest is made plausible first.
  */
 #include "config.h"
 
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(block);
         return 0;
     }
-    block = malloc(sizeof(head)); /* of its own, so that ASan sees that no more than a head is read */
+    block = malloc(sizeof(head)); /* separate memory, so that ASan detects reads past a head */
     memcpy(block, data + 2, sizeof(head));
     if (data[0] % 2 == 0) {
         plausible(block, block_bytes, &key);

@@ -1,6 +1,6 @@
 /*
- * Sizes and offsets of the public structs against table.h, which is what programs out there were built with: a member
- * that was moved, taken out or put in between fails here.
+ * Checks sizes and offsets of the public structs against table.h, which existing programs were built with: a member
+ * that was moved, removed or inserted in between fails here.
  */
 #include <kvcl/kvcl.h>
 

@@ -1,6 +1,6 @@
 /*
- * A program that was built with the first headers: its structs, written out here as they were then, are shorter than
- * this library's. Every call gives it what it knew, and writes no byte behind its structs.
+ * A program built with the first headers. Its structs, copied here as they were then, are shorter than this library's.
+ * Every call fills the fields it knew, and writes no byte after its structs.
  */
 #include <kvcl/kvcl.h>
 
@@ -34,7 +34,7 @@ static int passed, failed;
         }                                                                                               \
     } while (0)
 
-/* Memory for structs of that program, and what must stay as it is behind them. */
+/* Memory for structs of that program, and the bytes after them that must not change. */
 typedef struct room {
     union {
         uint64_t      align;
@@ -149,7 +149,7 @@ static bool is_ours(const world_t *w, const kvcl_key_t *key)
     return i < KEYS;
 }
 
-/* Arrays are a stride apart, which is what an element was then. */
+/* The elements of an array are a stride apart, which was an element's size then. */
 static void arrays(world_t *w)
 {
     uint64_t    cursor = 0;
@@ -180,7 +180,7 @@ static void arrays(world_t *w)
     IS((strstr(kvcl_last_error(), "stride is 47") != NULL) && (strstr(kvcl_last_error(), "48") != NULL));
 }
 
-/* Later than the post: the info of a recv. */
+/* The info of a recv, which is written after the post. */
 static void recv_info(world_t *w)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -202,7 +202,7 @@ static void recv_info(world_t *w)
     IS((strstr(kvcl_last_error(), "is 16,") != NULL) && (strstr(kvcl_last_error(), "32") != NULL));
 }
 
-/* Structs that never grow: what is reserved is refused until it means something. */
+/* Structs that never grow: reserved fields are refused until they have a meaning. */
 static void reserved(world_t *w)
 {
     kvcl_sel_t             good = kvcl_sel_of((const uint32_t[]){0}, 1), bad = good;
@@ -224,7 +224,7 @@ static void reserved(world_t *w)
     IS(strstr(kvcl_last_error(), "reserved") != NULL);
 }
 
-/* No size of any version: refused with both numbers, nothing is written. */
+/* A size of no version is refused with both numbers, and nothing is written. */
 static void no_sizes(world_t *w)
 {
     room_t room;
@@ -239,7 +239,7 @@ static void no_sizes(world_t *w)
     IS(untouched(&room, 8));
 }
 
-/* A newer program: what this library does not know is 0. */
+/* A newer program: fields that this library does not know are 0. */
 static void newer(world_t *w)
 {
     const size_t size = sizeof(kvcl_store_stats_t) + 64;

@@ -1,6 +1,6 @@
 /*
- * Sizes and offsets of all public structs: what programs are built with. Written by contrib/ci/abi-table; read by
- * test/api/abi/layout.c, which fails when one differs. contrib/doc/releasing says what may change.
+ * Sizes and offsets of all public structs, which existing programs are built with. contrib/ci/abi-table writes this
+ * file; test/api/abi/layout.c reads it and fails when one differs. contrib/doc/releasing states what may change.
  */
 STRUCT(kvcl_cache_params_t, 40)
 MEMBER(kvcl_cache_params_t, size, 0)
