@@ -286,7 +286,7 @@ static void nested(cf_t *cf)
     char               in[8], buf[8];
     kvcl_req_h         req;
 
-    CF_OK(cf, kvcl_get_bytes(own.from, 0, buf, sizeof(buf), NULL, &req)); /* opened: the next one is copied in its post */
+    CF_OK(cf, kvcl_get_bytes(own.from, 0, buf, sizeof(buf), NULL, &req)); /* opened: the next is copied in its post */
     CF_OK(cf, cf_end(cf, req));
     params.cb     = outer;
     params.cb_arg = &own;

@@ -1,8 +1,8 @@
 /*
- * Collectives over the public header, any number of ranks: every case is run by all ranks; who sees something wrong
- * says so on stderr. Rank 0 prints "ok NAME" for a case that was right on all ranks. Exit 1 if any was not.
+ * Collectives over the public header, on any number of ranks. All ranks run every case; a rank that detects a mistake
+ * reports it on stderr. Rank 0 prints "ok NAME" for a case that was right on all ranks. Exit 1 if any was not.
  *   coll              all cases
- *   coll speed BYTES  times of kvcl_bcast, for people; bytes that are copied past the caches
+ *   coll speed BYTES  times of kvcl_bcast, for people; bytes copied with stores that bypass the caches
  */
 #include <kvcl/kvcl.h>
 
@@ -25,13 +25,13 @@ static bool           good;
 
 static void say_unless(bool right, int line, const char *what)
 {
-    if (!right && good) { /* the first of a case says enough */
+    if (!right && good) { /* only the first mistake of a case is reported */
         fprintf(stderr, "rank %d: line %d: not so: %s (%s)\n", rank, line, what, kvcl_last_error());
     }
     good = good && right;
 }
 
-/* The last error's sentence may be of another call. */
+/* The last error's sentence may belong to another call. */
 static void say_unless_is(kvcl_status_t status, kvcl_status_t want, int line, const char *what)
 {
     if (status != want) {
@@ -48,7 +48,7 @@ static uint64_t now_ns(void)
     return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
 }
 
-/* What the posting call said, or how the request ended that it then gave. */
+/* The status of the posting call, or the end of the request that it returned. */
 static kvcl_status_t finish(kvcl_status_t posted, const kvcl_req_h *req)
 {
     return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
@@ -160,7 +160,7 @@ static void bcast_of_bytes_from_every_root(void)
     free(buf);
 }
 
-/* Ranks lay the same blocks out differently: dense, padded with heads outside, opaque, in the caller's memory. */
+/* Ranks store the same blocks differently: dense, padded with heads outside, opaque, in the caller's memory. */
 static kvcl_cache_h make_cache(const char *name, uint32_t tokens, unsigned kind, void **mem_p)
 {
     kvcl_layout_t nhd = KVCL_LAYOUT_NHD(.layers = 3, .blocks = BLOCKS, .tokens = tokens, .heads = 4, .head_dim = 64,
@@ -253,7 +253,7 @@ static void bcast_blocks(uint32_t tokens, const char *name)
 
 static void bcast_of_small_blocks_between_layouts(void)
 {
-    bcast_blocks(1, "small"); /* one block goes along with its announcement */
+    bcast_blocks(1, "small"); /* one block travels with its announcement */
 }
 
 static void bcast_of_large_blocks_between_layouts(void)
@@ -261,7 +261,7 @@ static void bcast_of_large_blocks_between_layouts(void)
     bcast_blocks(16, "large"); /* 49,152 bytes each: 40 are more than the chunk */
 }
 
-/* Some layers and heads only; the same ones at other places on each rank. */
+/* Some layers and heads only; the same ones, at other places on each rank. */
 static void bcast_of_part_of_each_block(void)
 {
     uint32_t      ids[8], first = (uint32_t)rank % 2;
@@ -346,10 +346,10 @@ static void different_lengths_are_an_error(void)
 
     for (i = 0; (size > 1) && (i < sizeof(lens) / sizeof(lens[0])); ++i) {
         int           odd    = (rank == size - 1);
-        bool          silent = (lens[i][0] == 0) || (lens[i][1] == 0); /* who has no bytes tells nobody */
+        bool          silent = (lens[i][0] == 0) || (lens[i][1] == 0); /* a rank without bytes sends no notice */
         kvcl_status_t status = bcast_bytes(world, 0, buf, lens[i][odd], silent ? 200000000u : LONG_S * 1000000000ull);
 
-        /* Who had no part with the odd one may have finished before it was known. */
+        /* A rank that exchanged nothing with the odd one may have finished before the mistake was known. */
         CHECK((status == KVCL_ERR_INVALID_PARAM) || (silent && (lens[i][odd] != 0) && (status == KVCL_ERR_TIMED_OUT)) ||
               ((status == KVCL_OK) && (silent || (!odd && (size > 2)))));
         CHECK(barrier(world) == KVCL_OK);
@@ -369,7 +369,7 @@ static void different_shapes_are_an_error(void)
     int           odd = (rank == size - 1), turn;
 
     CHECK(kvcl_cache_create(ctx, "shape", odd ? &b : &a, NULL, &cache) == KVCL_OK);
-    for (turn = 0; (size > 1) && (turn < 2); ++turn) { /* other blocks; another number of them */
+    for (turn = 0; (size > 1) && (turn < 2); ++turn) { /* other blocks; a different number of them */
         sel.n_blocks = ((turn == 1) && odd) ? 3 : 4;
         status       = finish(kvcl_bcast(world, 0, cache, &sel, NULL, &req), &req);
         req          = NULL;
@@ -381,7 +381,7 @@ static void different_shapes_are_an_error(void)
     kvcl_cache_destroy(cache);
 }
 
-/* The second of two ranks waits for the first one. */
+/* The second of two ranks waits for the first. */
 static void follow(int first, int second)
 {
     kvcl_req_h req  = NULL;
@@ -391,7 +391,7 @@ static void follow(int first, int second)
                                     : kvcl_recv_bytes(world, first, 1, &word, 1, NULL, &req), &req), KVCL_OK);
 }
 
-/* The last rank comes when the others' barrier has ended without it. */
+/* The last rank enters when the others' barrier has ended without it. */
 static void who_comes_too_late_hears_of_it(void)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -481,7 +481,7 @@ static void bad_calls_change_nothing(void)
     CHECK(barrier(world) == KVCL_OK);
 }
 
-/* ---- running them ---- */
+/* ---- running the cases ---- */
 
 static bool run(void (*fn)(void), const char *name)
 {
@@ -584,7 +584,7 @@ int main(int argc, char **argv)
         }
     }
     KVCL_TRY(kvcl_context_stats(ctx, &stats));
-    if (stats.malformed != 0) { /* right bytes may come the long way round */
+    if (stats.malformed != 0) { /* right bytes may have arrived by a detour */
         printf("%llu messages made no sense\n", (unsigned long long)stats.malformed);
         ++bad;
     }

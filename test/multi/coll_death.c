@@ -1,8 +1,8 @@
 /*
- * A rank dies while the others are in a collective with it: all of them end, soon, with KVCL_ERR_RANK_FAILED (or, if
- * they needed nothing more of it, well). The ranks are forked here and meet at a rendezvous address, for mpirun would
- * end them all.
- *   coll_death RANKS   prints "ok NAME" for each case; exit 1 if one went wrong
+ * A rank dies while the others are in a collective with it. All of them end soon with KVCL_ERR_RANK_FAILED (or
+ * successfully, if they needed nothing more from it). The ranks are forked here and meet at a rendezvous address, since
+ * mpirun would end them all.
+ *   coll_death RANKS   prints "ok NAME" for each case; exit 1 if one failed
  */
 #include "start_ranks.h"
 
@@ -25,8 +25,8 @@ typedef struct plan {
     what_t     what;
     int        root;
     int        victim;  /* -1: the last rank */
-    int        rounds;  /* how many the victim does before it dies; then it is gone, or stops in the middle: */
-    bool       stopped; /* dies without a word while the others already wait for it */
+    int        rounds;  /* rounds of the victim before it dies: after the last one, or in the middle of it: */
+    bool       stopped; /* dies without notice while the others already wait for it */
 } plan_t;
 
 typedef struct job {
@@ -76,7 +76,7 @@ static kvcl_status_t once(const me_t *me, const plan_t *plan)
     return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
 }
 
-/* One rank. Exit 0: as it should be. */
+/* One rank. Exit 0: success. */
 static int live(const void *arg, int rank)
 {
     const job_t   *job   = arg;
@@ -106,7 +106,7 @@ static int live(const void *arg, int rank)
         raise(SIGKILL);
     }
     start = now_s();
-    /* Small broadcasts end at a root that is acknowledged; go on until the death is met. */
+    /* Small broadcasts end at a root that is acknowledged; continue until the death is detected. */
     for (i = 0; (i < 100000) && (status == KVCL_OK) && (now_s() - start < SOON_S); ++i) {
         status = once(&me, plan);
     }
@@ -139,7 +139,7 @@ static bool run(const plan_t *plan, int size)
     return right;
 }
 
-/* ---- who leaves while the others stay ---- */
+/* ---- one rank leaves while the others stay ---- */
 
 typedef struct leaving {
     _Atomic int *gone; /* of all processes */
@@ -160,7 +160,7 @@ static bool says(int fd, const char *what)
     return strstr(text_of(fd), what) != NULL;
 }
 
-/* The last rank leaves, and is answered by the others, whose contexts look after themselves. */
+/* The last rank leaves. The others' contexts answer it by themselves. */
 static int leave(const void *arg, int rank)
 {
     const leaving_t *leaving = arg;

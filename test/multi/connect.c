@@ -1,6 +1,6 @@
 /*
- * Inter-communicators between jobs that were started apart: forked ranks that meet at two rendezvous addresses, and
- * contexts alone in one process. Prints "ok NAME" for each case; exit 1 if one went wrong.
+ * Inter-communicators between jobs that were started separately: forked ranks that meet at two rendezvous addresses,
+ * and contexts alone in one process. Prints "ok NAME" for each case; exit 1 if one failed.
  *   connect RANKS-A RANKS-B
  */
 #include "start_ranks.h"
@@ -97,7 +97,7 @@ static void *accept_one(void *arg)
     return NULL;
 }
 
-/* One word there and back. */
+/* A message in each direction. */
 static void talk(kvcl_comm_h a, kvcl_comm_h b)
 {
     kvcl_req_h reqs[2] = {NULL, NULL};
@@ -138,7 +138,7 @@ static void two_contexts_connect(void)
     kvcl_context_h a = alone(0), b = alone(0);
 
     connect_once(a, b, 0);
-    connect_once(a, b, 200); /* it asks before anybody accepts */
+    connect_once(a, b, 200); /* the request precedes the accept */
     connect_once(b, a, 50);
     kvcl_finalize(a);
     kvcl_finalize(b);
@@ -152,7 +152,7 @@ static void nobody_accepts(void)
 
     address_of(b, text);
     CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(1), &inter) == KVCL_ERR_TIMED_OUT);
-    CHECK(kvcl_comm_accept(world_of(b), 200000000u, &inter) == KVCL_ERR_TIMED_OUT); /* what asked has gone */
+    CHECK(kvcl_comm_accept(world_of(b), 200000000u, &inter) == KVCL_ERR_TIMED_OUT); /* the request has been withdrawn */
     CHECK(inter == NULL);
     connect_once(a, b, 0);
     kvcl_finalize(a);
@@ -195,7 +195,7 @@ static void bad_addresses_are_refused(void)
     CHECK(inter == NULL);
     address_of(b, text);
     kvcl_finalize(b);
-    CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(2), &inter) < 0); /* nobody is there any more */
+    CHECK(kvcl_comm_connect(world_of(a), text, SECONDS(2), &inter) < 0); /* the other context no longer exists */
     kvcl_finalize(a);
 }
 
@@ -206,7 +206,7 @@ typedef struct side {
     int           size;
     int           others;
     int           secret;
-    int           pipe[2]; /* the address, from who accepts to who connects */
+    int           pipe[2]; /* the address, from the accepting to the connecting side */
     kvcl_status_t expected;
 } side_t;
 
@@ -222,7 +222,7 @@ static kvcl_cache_h make_cache(kvcl_context_h ctx, int rank, bool accepts)
     return cache;
 }
 
-/* Each rank of one side with each of the other: a message and a get. */
+/* Each rank of one side exchanges a message and does a get with each rank of the other. */
 static void use(kvcl_comm_h inter, kvcl_cache_h cache, const side_t *side, int rank)
 {
     uint32_t      from = 1, to = 2;
@@ -247,7 +247,7 @@ static void use(kvcl_comm_h inter, kvcl_cache_h cache, const side_t *side, int r
     }
 }
 
-/* Until the other side is done as well: it may still be getting from me. */
+/* Wait until the other side is done as well: it may still get from this rank. */
 static void part(kvcl_comm_h inter, const side_t *side)
 {
     uint64_t   out = 0, in;
@@ -263,7 +263,7 @@ static void part(kvcl_comm_h inter, const side_t *side)
     }
 }
 
-/* timeout_ns: a busy machine has time, but who waits for the end of it. */
+/* timeout_ns: long, since the machine may be busy, or short where the case waits for it to expire. */
 static kvcl_status_t meet(kvcl_context_h ctx, const side_t *side, int rank, uint64_t timeout_ns, kvcl_comm_h *inter_p)
 {
     char    text[ADDRESS_MAX] = "";
@@ -321,7 +321,7 @@ static int live(const void *arg, int rank)
     return good ? 0 : 1;
 }
 
-/* expected: of who connects and of who accepts. */
+/* expected: statuses of the connecting and of the accepting side. */
 static bool jobs(const char *name, int connects, int accepts, int secret, kvcl_status_t expected,
                  kvcl_status_t accepted)
 {
@@ -362,7 +362,7 @@ int main(int argc, char **argv)
 
     make_secret(0);
     make_secret(1);
-    /* The forks first: a process that has used the library once does not fork any more. */
+    /* The forks are first: a process that has used the library must not fork any more. */
     bad += jobs("two jobs connect", a, b, 0, KVCL_OK, KVCL_OK) ? 0 : 1;
     bad += jobs("another secret is refused", a, b, 1, KVCL_ERR_AUTH, KVCL_ERR_TIMED_OUT) ? 0 : 1;
     bad += in_process(two_contexts_connect, "contexts in one process connect") ? 0 : 1;

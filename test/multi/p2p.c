@@ -1,9 +1,9 @@
 /*
  * Every rank and its two neighbours, over the public header: send, recv, get and put of blocks and of plain bytes, all
- * in flight at once, then every byte verified. Any number of ranks, however they were started.
+ * in flight at once, then every byte verified. Any number of ranks, started by any launcher.
  *   p2p [ROUNDS [paths]]
  * Prints "joined RANK of SIZE" and "ok RANK of SIZE", with "paths" also "path FROM -> TO KIND" for each other rank.
- * Exit 1 after the first thing that is wrong.
+ * Exit 1 after the first mistake.
  */
 #include <kvcl/kvcl.h>
 
@@ -16,11 +16,11 @@
 enum { BLOCKS = 4, BLOCK = 5000, BYTES_MAX = 300007, EXPORT_MAX = 1024, PATH_TEXT_MAX = 160 };
 enum { WAIT_S = 60, ALARM_S = 90 };
 
-/* Areas of BLOCKS blocks in the cache: all but the first are there once for each side. The memory has the first two
- * kinds, of BYTES_MAX bytes; what is received and got there goes to plain buffers. */
+/* Areas of BLOCKS blocks in the cache: all but the first exist once for each side. The memory has the first two kinds,
+ * of BYTES_MAX bytes; bytes received and got go to plain buffers. */
 enum { AREA_MINE, AREA_PUT, AREA_RECEIVED = AREA_PUT + 2, AREA_GOT = AREA_RECEIVED + 2, AREAS = AREA_GOT + 2 };
 
-/* What goes to one neighbour: side 0 sends, gets and puts to the right, side 1 to the left. */
+/* The transfers with one neighbour: side 0 sends, gets and puts to the right, side 1 to the left. */
 typedef struct side {
     int           to, from;
     kvcl_rmem_h   rmem; /* of to */
@@ -54,7 +54,7 @@ static bool barrier(void)
     return ok(kvcl_barrier(world, NULL, &req), "kvcl_barrier") && finish(&req, 1, "barrier");
 }
 
-/* What a rank has to give in a round. */
+/* The bytes of a rank in a round. */
 static unsigned char pattern(int of, int round, size_t i)
 {
     uint64_t x = (((uint64_t)of * 1000003u) + ((uint64_t)round * 8191u) + i) * UINT64_C(0x9e3779b97f4a7c15);
@@ -133,7 +133,7 @@ static bool blocks_hold(int which, int of, int round, const char *what)
     return true;
 }
 
-/* Eight requests of one side. */
+/* Post the eight requests of one side. */
 static bool post(int s, int round, kvcl_req_h *reqs)
 {
     const side_t        *side = &sides[s];
@@ -210,7 +210,7 @@ static bool join(void)
     return good;
 }
 
-/* After an error requests are in flight: then kvcl_finalize frees what they use. */
+/* After an error requests are in flight: then kvcl_finalize frees the objects that they use. */
 static void leave(bool idle)
 {
     int s;
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
     int  rounds = (argc > 1) ? atoi(argv[1]) : 12, round;
     bool good;
 
-    alarm(ALARM_S); /* a hang is a failure wherever this was started */
+    alarm(ALARM_S); /* a hang is a failure under any launcher */
     good = join();
     if (good) {
         printf("joined %d of %d\n", rank, size);

@@ -1,10 +1,10 @@
 /*
- * A prompt goes from M tensor-parallel ranks to N others by kvcl_reshard_plan: once fetched by those that want it
- * (kvcl_get), once brought by those that have it (kvcl_put), for models of 1 (latent), 2, 4 and 8 KV heads where both
- * groups can hold them. The two groups have blocks of different sizes and memory orders, so that the destinations' last
- * block is filled in part. Every byte is compared.
+ * Moves a prompt from M tensor-parallel ranks to N others by kvcl_reshard_plan: once fetched by the destinations
+ * (kvcl_get), once sent by the sources (kvcl_put), for models of 1 (latent), 2, 4 and 8 KV heads where both groups can
+ * hold them. The two groups have different block sizes and memory orders, so the destinations' last block is partly
+ * filled. Every byte is compared.
  *   reshard M N        on M + N ranks: the first M hold the prompt
- * Prints "ok RANK of SIZE". Exit 1 after the first thing that is wrong.
+ * Prints "ok RANK of SIZE". Exit 1 after the first mistake.
  */
 #include <kvcl/kvcl.h>
 
@@ -18,7 +18,7 @@ enum { SOURCE_TOKENS = 16, DESTINATION_TOKENS = 64, BLOCKS = 24 };
 static kvcl_comm_h world;
 static int         rank = -1, size, m, n;
 
-/* What one rank has of the model, and where. */
+/* One rank's share of the model, and its memory. */
 typedef struct part {
     kvcl_cache_h  cache;
     kvcl_range_t  layers, heads;
@@ -86,7 +86,7 @@ static int make_part(kvcl_context_h ctx, uint32_t heads, part_t *part)
     return ok(kvcl_cache_create(ctx, "kv", &part->layout, NULL, &part->cache), "kvcl_cache_create");
 }
 
-/* Write the prompt (or 0xee with wipe) into this rank's blocks, or compare. By canonical order: layer, plane, token,
+/* Write the prompt (or 0xee with wipe) into this rank's blocks, or compare. In canonical order: layer, plane, token,
  * head, byte. */
 static int visit(const part_t *part, uint32_t heads, uint32_t round, int write, int wipe)
 {
@@ -158,7 +158,7 @@ static int post(const part_t *part, const kvcl_reshard_step_t *step, kvcl_req_h 
                        : ok(kvcl_get(world, peer, part->cache, &source, &destination, NULL, req_p), "kvcl_get");
 }
 
-/* All of this rank's steps, in flight at once. */
+/* Post all of this rank's steps, and wait for them. */
 static int move(const part_t *part, uint32_t heads)
 {
     kvcl_reshard_params_t params = KVCL_RESHARD_PARAMS_INIT;

@@ -1,7 +1,7 @@
 /*
- * A worker beside kvcl_serve (run_serve.sh): puts blocks, moves them to rank 0, puts larger ones, which go to rank 1
- * (rank 0 has no blocks of this size), says so, and gets them all until rank 0 has gone and for a while after: none may
- * fail.
+ * A worker used with kvcl_serve (run_serve.sh). It puts blocks, moves them to rank 0, puts larger ones, which go to
+ * rank 1 (rank 0 has no blocks of this size), and reports that. Then it gets them all until rank 0 has left and for a
+ * while after; none may fail.
  */
 #include <kvcl/kvcl.h>
 
@@ -20,7 +20,7 @@ static kvcl_status_t finish(kvcl_status_t posted, kvcl_req_h *req)
     return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
-/* Blocks of one size: a cache with one more than there are keys, which gets go into. */
+/* Blocks of one size: a cache with one more block than keys, the destination of gets. */
 typedef struct kind {
     const char   *name;
     uint32_t     bytes;
@@ -29,7 +29,7 @@ typedef struct kind {
     kvcl_key_t   keys[KEYS];
 } kind_t;
 
-/* Fails the test, or not. */
+/* Return the number of failed gets. */
 static unsigned get_all(kvcl_store_h store, const kind_t *kind)
 {
     uint32_t   id = kind->n;
@@ -71,7 +71,7 @@ static void put_all(kvcl_context_h ctx, kvcl_store_h store, kind_t *kind)
         kvcl_key_from_bytes(kind->name, strlen(kind->name), &key, sizeof(key), &kind->keys[key]);
         ids[key] = key;
     }
-    single.replicas = 1; /* nothing but the drain keeps them */
+    single.replicas = 1; /* only the drain keeps them */
     KVCL_TRY(finish(kvcl_store_put(store, kind->keys, kind->n, kind->cache, ids, &single, &req), &req));
 }
 
@@ -102,7 +102,7 @@ int main(void)
     KVCL_TRY(kvcl_store_copy(store, kinds[0].keys, KEYS, 0, KVCL_STORE_MOVE, NULL, NULL));
     put_all(ctx, store, &kinds[1]);
     status = kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 0, KVCL_STORE_MOVE, NULL, NULL);
-    failed += (status == KVCL_OK) ? 1 : 0; /* it has no blocks of this size */
+    failed += (status == KVCL_OK) ? 1 : 0; /* the rank has no blocks of this size */
     KVCL_TRY(kvcl_store_copy(store, kinds[1].keys, LARGE_KEYS, 1, KVCL_STORE_MOVE, NULL, NULL));
     KVCL_TRY(kvcl_store_stats(store, &stats));
     moved = stats.moved;

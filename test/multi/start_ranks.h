@@ -1,6 +1,6 @@
 /*
- * Ranks that a test forks by itself, since mpirun would end them all when one dies. They meet at a port of the loopback
- * that nobody has just now; another process may take it before they do.
+ * Ranks that a test forks by itself, since mpirun would end them all when one dies. They meet at a loopback port that
+ * was free when chosen; another process may take it before they do.
  */
 #ifndef KVCL_TEST_START_RANKS_H
 #define KVCL_TEST_START_RANKS_H
@@ -30,8 +30,8 @@ static inline int free_port(void)
     return ntohs(addr.sin_port);
 }
 
-/** A process for each rank, which ends with what live(arg, rank) returns, or is killed if that takes too long. The
- * caller has not used the library before. pids: NULL, if nobody wants to know. */
+/** Start a process for each rank. It ends with the result of live(arg, rank), or is killed if that takes too long. The
+ * caller has not used the library before. pids: NULL if not needed. */
 static inline void start_ranks(int size, int (*live)(const void *arg, int rank), const void *arg, pid_t *pids)
 {
     char  text[64];
@@ -53,7 +53,7 @@ static inline void start_ranks(int size, int (*live)(const void *arg, int rank),
         }
         if (pid < 0) {
             perror("fork");
-            exit(1); /* those that were started end by their alarm */
+            exit(1); /* the ranks already started end by their alarm */
         }
         if (pids != NULL) {
             pids[i] = pid;
@@ -63,7 +63,7 @@ static inline void start_ranks(int size, int (*live)(const void *arg, int rank),
     unsetenv("KVCL_SIZE");
 }
 
-/** Waits for that rank, or (-1) for any. @return whether it ended well. */
+/** Wait for that rank, or (-1) for any. @return whether it succeeded. */
 static inline bool rank_ends_well(pid_t pid)
 {
     int status;

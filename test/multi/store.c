@@ -159,7 +159,7 @@ static void basics(world_t *w, bool structured)
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     publish_mine(w, store, cache, what, keys);
     sync_all(w);
-    for (r = 0; r < 2 * w->size; ++r) { /* the second time with everything known */
+    for (r = 0; r < 2 * w->size; ++r) { /* the second round has all descriptions */
         get_from(w, store, cache, what, r % w->size, EACH);
     }
     CHECK(w, (kvcl_store_pin_local(store, &keys[3], &id) == KVCL_OK) && (id == 3), "pin_local");
@@ -250,7 +250,7 @@ static void test_pool(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* ---- a prefix for everybody ---- */
+/* ---- a prefix for every rank ---- */
 
 static void test_bcast(world_t *w)
 {
@@ -271,7 +271,7 @@ static void test_bcast(world_t *w)
     CHECK(w, kvcl_store_alloc(store, KEYS, ids) == KVCL_OK, "alloc");
     CHECK(w, DO(kvcl_store_bcast(store, keys, KEYS, cache, ids, NULL, &req)) == KVCL_ERR_NOT_FOUND, "nobody has it");
     sync_all(w);
-    for (i = 0; i < KEYS; ++i) { /* dealt over the ranks, more to the last */
+    for (i = 0; i < KEYS; ++i) { /* distributed over the ranks, more to the last */
         if ((int)(i % (unsigned)(w->size + 1)) == w->rank || ((w->rank == w->size - 1) && (i % 2 == 1))) {
             CHECK(w, kvcl_store_alloc(store, 1, &id) == KVCL_OK, "alloc");
             fill(cache, id, &keys[i]);
@@ -336,7 +336,7 @@ static void test_full(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Locations have 16 bits for it. */
+/* A location has 16 bits for the cache number. */
 static void publish_numbered(world_t *w, kvcl_store_h store, uint32_t number)
 {
     kvcl_cache_h cache = make_cache(w, "numbered", 1, false);
@@ -440,7 +440,7 @@ static bool wanted(const char *name, char **argv, int argc)
     return names == 0;
 }
 
-/* Some are about a certain number of ranks. They neither pass nor fail on others, where this says so. */
+/* Some tests need a certain number of ranks. On others they neither pass nor fail; this function reports that. */
 static bool fits(const world_t *w, const char *name)
 {
     static const struct {
@@ -497,7 +497,7 @@ int main(int argc, char **argv)
     kvcl_req_h req;
     int        i;
 
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a rank that is killed has said what it had done */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* so that a killed rank has printed its completed steps */
     for (i = 1; i + 1 < argc; ++i) {
         if (strcmp(argv[i], "--seed") == 0) {
             w.seed = strtoull(argv[i + 1], NULL, 0);
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
     } else {
         bad = run_tests(&w, argv, argc);
     }
-    (void)!do_wait(kvcl_barrier(w.comm, NULL, &req), &req); /* whoever is through may leave before the others are */
+    (void)!do_wait(kvcl_barrier(w.comm, NULL, &req), &req); /* a rank that is done may finalize before the others are */
     kvcl_finalize(w.ctx);
     return (bad == 0) ? 0 : 1;
 }

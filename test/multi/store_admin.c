@@ -1,5 +1,5 @@
 /*
- * Running a store: pins, quotas of tenants, room that is waited for, other bytes for a key, removing all of a tenant's.
+ * Administration of a store: pins, quotas of tenants, waits for room, upserts, removal of all blocks of a tenant.
  */
 #include "store_test.h"
 
@@ -18,7 +18,7 @@ static kvcl_store_h open_store(world_t *w, uint64_t replicas)
     return store;
 }
 
-/* Keys number first to first + n of mine, put with params. */
+/* Put this rank's keys number first to first + n with params. */
 static kvcl_status_t put(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, uint32_t first,
                          uint32_t n, const kvcl_xfer_params_t *p)
 {
@@ -49,7 +49,7 @@ static unsigned count_now(kvcl_store_h store, const char *what, int rank, uint32
     return found;
 }
 
-/* How many of a rank's keys are there, when homes have heard of what has gone: want of them, or more after a while. */
+/* How many of a rank's keys are found. Wait until homes know of the removals: until at most `want` are found. */
 static unsigned count(kvcl_store_h store, const char *what, int rank, uint32_t first, uint32_t n, unsigned want)
 {
     uint64_t until = 0;
@@ -83,7 +83,7 @@ static void pin_of(world_t *w, kvcl_store_h store, int rank, uint64_t ttl_ns, ui
     CHECK(w, (copies[0] == 1) && (copies[3] == 1), "%u and %u copies", copies[0], copies[3]);
 }
 
-/* It is blocks that cannot be pinned without end, not holders; and these have an end, too. */
+/* The number of blocks with hard pins is bounded, not of holders; but holders have a bound, too. */
 static void many_holders(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     const uint64_t minute = 60000000000u;
@@ -122,7 +122,7 @@ void test_pins(world_t *w)
     CHECK(w, kvcl_store_pin(store, &nowhere, 1, 77, minute, 0, NULL, NULL) == KVCL_ERR_NOT_FOUND, "pin of nothing");
     CHECK(w, kvcl_store_pin(store, &nowhere, 1, 77, 0, 0, NULL, NULL) == KVCL_ERR_INVALID_PARAM, "no time");
     sync_all(w);
-    for (round = 0; round < 6; ++round) { /* enough to turn the pool over, whatever the order of eviction */
+    for (round = 0; round < 6; ++round) { /* enough to replace the whole pool, in any order of eviction */
         CHECK(w, put(w, store, cache, "pins", 100 + (round * 12), 12, NULL) == KVCL_OK, "put in round %u", round);
     }
     sync_all(w);
@@ -139,7 +139,7 @@ void test_pins(world_t *w)
     p.timeout_ns = 20000000000u;
     CHECK(w, put(w, store, cache, "pins", 200, 13, &p) == KVCL_OK, "the pins have expired");
     sync_all(w);
-    /* Soft pins give way, but only where nothing else can. */
+    /* Soft pins are overridden, but only if nothing else can be evicted. */
     for (i = 0; i < 4; ++i) {
         keys[i] = key_of("soft", (uint64_t)next, i);
     }
@@ -203,7 +203,7 @@ static void quotas(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     sync_all(w);
 }
 
-/* Tenant 7 may have two blocks; who waits with three goes on when it may have more. */
+/* Tenant 7 may have two blocks; a put of three waits until the quota is raised. */
 static void raised(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     kvcl_xfer_params_t seven = KVCL_XFER_PARAMS_INIT;
@@ -259,7 +259,7 @@ void test_tenants(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* ---- other bytes ---- */
+/* ---- upserts ---- */
 
 void test_upsert(world_t *w)
 {
@@ -285,7 +285,8 @@ void test_upsert(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* All four places that the directory has for a key are taken, so a put's copy of it is listed nowhere: it goes too. */
+/* All four locations that the directory has for a key are taken, so a put's copy of it is listed nowhere. An upsert
+ * removes that copy too. */
 void test_upsert_unlisted(world_t *w)
 {
     enum { LISTED = 4 };
@@ -296,7 +297,7 @@ void test_upsert_unlisted(world_t *w)
     int          round;
     kvcl_req_h   req;
 
-    for (round = 0; round < 2; ++round) { /* the copy that is not listed: mine, the last rank's */
+    for (round = 0; round < 2; ++round) { /* the copy that is not listed: this one, the last rank's */
         if (w->rank == 0) {
             for (i = 0; i < LISTED; ++i) {
                 keys[i] = key;
@@ -327,7 +328,7 @@ void test_upsert_unlisted(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* An upsert that is refused has given up nothing. */
+/* A refused upsert has removed nothing. */
 void test_upsert_refused(world_t *w)
 {
     kvcl_cache_h       cache = make_cache(w, "refused", POOL + 2, false);

@@ -1,5 +1,5 @@
 /*
- * Quick numbers of the store while it is worked on (kvcl_perf measures for the record): store bench.
+ * Quick numbers of the store for use during development (kvcl_perf measures for the record): store bench.
  */
 #include "store_test.h"
 

@@ -1,7 +1,7 @@
 /*
- * Small blocks that come along with the answer of a lookup (store/get/fetch.h): over TCP, once the holder's cache is
- * known, a get of blocks whose home is their holder is one round trip. They are right in caches of other layouts,
- * absent when withdrawn, and refused where a pull of them would be. Gets that are under way at once share messages.
+ * Small blocks that travel with the answer to a lookup (store/get/fetch.h). Over TCP, once the holder's cache is known,
+ * a get of blocks whose home is their holder is one round trip. The blocks are correct in caches of other layouts,
+ * absent when withdrawn, and refused where a pull of them would be. Concurrent gets share messages.
  */
 #include "core/context.h"
 #include "store/store.h"
@@ -31,7 +31,7 @@ static uint64_t brought(kvcl_store_h store)
     return n;
 }
 
-/* All of them, one a get or in one. Returns how many came along. */
+/* Get all of them, one per get or in one call. Return the number of blocks that travelled with answers. */
 static uint64_t get_all(world_t *w, kvcl_store_h store, kvcl_cache_h to, const kvcl_key_t *keys, bool single,
                         kvcl_status_t want)
 {
@@ -56,7 +56,7 @@ static uint64_t get_all(world_t *w, kvcl_store_h store, kvcl_cache_h to, const k
     return brought(store) - before;
 }
 
-/* All of them, one a get, and all of those under way at once. Returns how many bundles of messages went for it. */
+/* Get all of them, one per get, all in flight at once. Return the number of bundles of messages sent for it. */
 static uint64_t get_at_once(world_t *w, kvcl_store_h store, kvcl_cache_h to, const kvcl_key_t *keys)
 {
     kvcl_req_h reqs[EACH];
@@ -80,7 +80,7 @@ static uint64_t get_at_once(world_t *w, kvcl_store_h store, kvcl_cache_h to, con
     return bundles;
 }
 
-/* Of my neighbour's blocks, those whose home it is, too. */
+/* The number of the neighbour's blocks whose home is the neighbour, too. */
 static uint64_t at_home(kvcl_store_h store, const kvcl_key_t *keys, uint32_t rank)
 {
     uint64_t n = 0;
@@ -117,7 +117,7 @@ void test_brought(world_t *w)
     }
     CHECK(w, DO(kvcl_store_publish(store, mine, EACH, cache, ids, NULL, &req)) == KVCL_OK, "publish");
     sync_all(w);
-    (void)get_all(w, store, opaque, theirs, false, KVCL_OK); /* the neighbour's cache is described */
+    (void)get_all(w, store, opaque, theirs, false, KVCL_OK); /* fetches the description of the neighbour's cache */
     n = far ? at_home(store, theirs, next) : 0;
     CHECK(w, get_all(w, store, opaque, theirs, true, KVCL_OK) == n, "not %llu came along", (unsigned long long)n);
     CHECK(w, get_all(w, store, alike, theirs, false, KVCL_OK) == n, "not %llu came along", (unsigned long long)n);

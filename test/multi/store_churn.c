@@ -1,6 +1,6 @@
 /*
- * Chains through a pool that is too small for them, as an engine uses it: match, get what is there, put the rest. The
- * pool stays full of published blocks, and never holds a block without the one before it in its chain.
+ * Chains through a pool that is too small for them, used as by an engine: match, get the blocks found, put the rest.
+ * The pool stays full of published blocks, and never holds a block without its predecessor in the chain.
  */
 #include "store_test.h"
 
@@ -53,7 +53,7 @@ static uint32_t find(const kvcl_key_t *key)
     return tree.by_key[low];
 }
 
-/* A listing uses nothing, so it does not change what is evicted. @return blocks held without their parent. */
+/* A listing is not a use, so it does not change the order of eviction. @return blocks held without their parent. */
 static unsigned orphans(world_t *w, kvcl_store_h store)
 {
     kvcl_store_item_t items[POOL];
@@ -75,7 +75,7 @@ static unsigned orphans(world_t *w, kvcl_store_h store)
     return orphans;
 }
 
-/* One prompt whose last block is `leaf`. */
+/* Serve one prompt whose last block is `leaf`. */
 static void request(world_t *w, kvcl_store_h store, kvcl_cache_h cache, uint32_t leaf)
 {
     kvcl_key_t    keys[DEPTH];
@@ -89,7 +89,7 @@ static void request(world_t *w, kvcl_store_h store, kvcl_cache_h cache, uint32_t
         ids[i]  = i;
     }
     KVCL_TRY(kvcl_store_match(store, keys, n, &hit, NULL));
-    if (hit != 0) { /* a home on another rank may not know yet what has gone here */
+    if (hit != 0) { /* a home on another rank may not know yet of an eviction here */
         (void)!DO(kvcl_store_get(store, keys, hit, cache, ids, status, NULL, &req));
         for (i = 0; (i < hit) && (status[i] == KVCL_OK); ++i) {
         }

@@ -1,5 +1,5 @@
 /*
- * Several copies of each block: how many a put says it made, that they are there, and that full pools go on evicting.
+ * Several copies of each block: the number that a put reports, their presence, and continued eviction from full pools.
  */
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
@@ -112,7 +112,7 @@ void test_copies(world_t *w)
     blocks = blocks_of_all(w, store);
     CHECK(w, blocks == KEYS * ranks * (two + 1 + three), "%llu blocks", (unsigned long long)blocks);
     put_mine(w, store, cache, "four", 2, two);
-    put_mine(w, store, cache, "four", 4, four); /* more of what is there */
+    put_mine(w, store, cache, "four", 4, four); /* more copies of present blocks */
     sync_all(w);
     get_all(w, store, cache, "one");
     get_all(w, store, cache, "three");
@@ -130,7 +130,7 @@ void test_copies(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Pools that hold less than what is put: copies push each other out, and every put still makes them all. */
+/* Pools that hold less than the blocks put: copies evict each other, and every put still makes all its copies. */
 void test_copies_full(world_t *w)
 {
     enum { ROUNDS = 6 };
@@ -145,7 +145,7 @@ void test_copies_full(world_t *w)
     for (round = 0; round < ROUNDS; ++round) {
         snprintf(what, sizeof(what), "pushing%u", round);
         put_mine(w, store, cache, what, 0, wanted(w, 2));
-        sync_all(w); /* what the other has put is there, until the puts of the next round push it out */
+        sync_all(w); /* the other rank's blocks stay until the puts of the next round evict them */
         for (i = 0; i < KEYS; ++i) {
             keys[i] = key_of(what, (uint64_t)((w->rank + 1) % w->size), i);
             ids[i]  = KEYS + i;
@@ -164,8 +164,8 @@ void test_copies_full(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* A rank of a put's chain has no room: a rank of it that has made its copy does not take the chain for whole, and makes
- * more copies when it puts the key, once there is room. */
+/* One rank of a put's chain has no room. A rank of the chain that has made its copy does not treat the chain as
+ * complete, and makes more copies when it puts the key once there is room. */
 void test_copies_short(world_t *w)
 {
     enum { ROOM = 16, PINNED = 14, SOME = 8 };
@@ -220,7 +220,7 @@ void test_copies_short(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* A directory that is full: what it does not list is not kept either, so it can be put again when there is room. */
+/* A full directory: a copy that it does not list is not kept either, so it can be put again once there is room. */
 void test_put_unlisted(world_t *w)
 {
     enum { MANY = 300 };

@@ -1,9 +1,9 @@
 /*
- * A rank that holds copies is killed, or stopped: the others go on getting every block, soon, and right.
- *   store_death RANKS [WHAT]   prints "ok NAME: figures" for each case; exit 1 if one went wrong
+ * A rank that holds copies is killed or stopped. The others continue to get every block, soon and correctly.
+ *   store_death RANKS [WHAT]   prints "ok NAME: figures" for each case; exit 1 if one failed
  *
- * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all. What they tell each other
- * lies in memory they share, so that it works whoever is gone.
+ * The ranks are forked here and meet at a rendezvous address, since mpirun would end them all. They communicate through
+ * shared memory, so that it works with any rank dead.
  */
 #include "start_ranks.h"
 #include "base/rand.h"
@@ -16,26 +16,27 @@
 #include <time.h>
 
 enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8 };
-/* No get may fail, and all is got WITHIN_MS after the victim was hit: without another copy or a hedge, a get waits for
- * KVCL_TIMEOUT (30 s), or for the delay of 20 s that a hedge is given which shall find out its own. */
+/* No get may fail, and all keys are got within WITHIN_MS after the victim was hit. Without another copy or a hedge, a
+ * get waits for KVCL_TIMEOUT (30 s), or for the hedge delay of 20 s that is set where the store must determine
+ * its own. */
 enum { WITHIN_MS = 15000, REPAIR_MS = 60000, ROUNDS = 20, ROUNDS_AFTER = 20 };
 
 typedef struct scene {
     const char *name;
     int        signal;    /* SIGKILL, SIGSTOP */
-    bool       after_one; /* another rank was killed before, and what it held has been repaired */
-    bool       automatic; /* the delay of hedges is found out: the one that is set is too long */
+    bool       after_one; /* another rank was killed before, and its copies have been repaired */
+    bool       automatic; /* the store determines the hedge delay: the one that is set is too long */
 } scene_t;
 
-/* What all processes share. */
+/* State shared by all processes. */
 typedef struct shared {
     _Atomic unsigned    ready;
     _Atomic uint64_t    struck_ns; /* when the victim was hit; 0: not yet */
     _Atomic uint64_t    gets, failed, missed, wrong;
-    _Atomic unsigned    rounds[RANKS_MAX]; /* how often a rank has got all keys */
-    _Atomic uint64_t    slowest_ns; /* first verified get of a key, after the victim was hit */
-    _Atomic uint64_t    longest_ns; /* of any get after that */
-    _Atomic uint64_t    blocks[RANKS_MAX], entries[RANKS_MAX]; /* as long as `repaired` is not set */
+    _Atomic unsigned    rounds[RANKS_MAX]; /* number of times a rank has got all keys */
+    _Atomic uint64_t    slowest_ns; /* slowest first verified get of a key after the victim was hit */
+    _Atomic uint64_t    longest_ns; /* slowest of the later gets */
+    _Atomic uint64_t    blocks[RANKS_MAX], entries[RANKS_MAX]; /* while `repaired` is not set */
     _Atomic bool        repaired;
 } shared_t;
 
@@ -84,7 +85,7 @@ static kvcl_status_t wait_for(kvcl_status_t posted, kvcl_req_h *req)
     return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
-/* One key: right bytes, or why not. */
+/* Get one key: KVCL_OK if the bytes are right, else the reason. */
 static kvcl_status_t get_one(me_t *me, int rank, unsigned i)
 {
     static uint64_t want[WORDS], got[WORDS];
@@ -113,7 +114,7 @@ static void raise_to(_Atomic uint64_t *top, uint64_t value)
     }
 }
 
-/* Puts its blocks; false if there are not two copies of each. */
+/* Put this rank's blocks; false if some have fewer than two copies. */
 static bool put_mine(me_t *me)
 {
     static uint64_t    words[WORDS];
@@ -139,7 +140,7 @@ static bool put_mine(me_t *me)
     return i == KEYS;
 }
 
-/* All keys of a rank in one call, as soon as the victim has been hit. */
+/* Get all keys of a rank in one call, as soon as the victim has been hit. */
 static void get_batch(me_t *me, int rank, bool *seen, unsigned *got)
 {
     static uint64_t want[WORDS], words[WORDS];
@@ -168,7 +169,7 @@ static void get_batch(me_t *me, int rank, bool *seen, unsigned *got)
     }
 }
 
-/* All keys, again and again, while the victim is hit, and ROUNDS_AFTER times after that. */
+/* Get all keys repeatedly while the victim is hit, and ROUNDS_AFTER times after that. */
 static void watch(me_t *me)
 {
     bool          seen[RANKS_MAX][KEYS] = {{false}}, batched = false;
@@ -205,7 +206,7 @@ static void watch(me_t *me)
     }
 }
 
-/* Nothing is missed by those who only ask who has what. */
+/* Queries alone miss no key either. */
 static void query_all(me_t *me)
 {
     kvcl_key_t keys[KEYS];
@@ -231,7 +232,7 @@ static void query_all(me_t *me)
     }
 }
 
-/* What this rank holds and lists, until that is all there shall be. */
+/* Report the blocks that this rank holds and lists until the repair is complete. */
 static void notify_until_repaired(me_t *me)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
@@ -313,7 +314,7 @@ static bool all_have_got(const shared_t *s, int n)
     return true;
 }
 
-/* Are there two copies of every block again, listed twice each, and nothing else? */
+/* Whether every block has two copies again, each listed twice, and nothing else is listed. */
 static bool repaired(shared_t *s, int size)
 {
     uint64_t begun = now_ns(), blocks = 0, entries = 0, want = 2ull * KEYS * (uint64_t)size;

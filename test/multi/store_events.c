@@ -1,6 +1,6 @@
 /*
- * Following a store: a set of keys kept by a snapshot and events is the set of keys that a rank holds, whatever happens
- * meanwhile; who comes too late is told so; who waits is woken, also by a close.
+ * Following a store: a set of keys maintained from a snapshot and events equals the set of keys that a rank holds,
+ * whatever happens meanwhile. A follower that is too late gets an error. A waiting follower is woken, also by a close.
  */
 #include "store/store.h"
 #include "store_test.h"
@@ -11,7 +11,7 @@
 
 enum { UNIVERSE = 48, POOL = 16, RING = 64, STEPS = 300, LATE = 100 };
 
-/* What one follower knows of a rank. */
+/* One follower's state of a rank. */
 typedef struct follower {
     int        rank;
     uint64_t   seq;
@@ -29,7 +29,7 @@ static unsigned index_of(const follower_t *f, const kvcl_key_t *key)
     return i;
 }
 
-/* Everything of a rank, in pages of a few; has[] is filled, the number of the first page's newest event returned. */
+/* List all blocks of a rank, in pages of a few. Fill has[], and return the number of the first page's newest event. */
 static uint64_t list(world_t *w, kvcl_store_h store, const follower_t *f, bool *has)
 {
     kvcl_store_item_t items[5];
@@ -68,7 +68,7 @@ static void apply(world_t *w, follower_t *f, const kvcl_store_event_t *event)
     }
 }
 
-/* All events that there are, or a snapshot where some are lost. */
+/* Read all available events, or take a snapshot if some are lost. */
 static void catch_up(world_t *w, kvcl_store_h store, follower_t *f)
 {
     kvcl_store_event_t events[7];
@@ -90,7 +90,7 @@ static void catch_up(world_t *w, kvcl_store_h store, follower_t *f)
     } while ((status == KVCL_ERR_STALE) || ((status == KVCL_OK) && (n != 0)));
 }
 
-/* One change of my blocks. */
+/* Make one change of this rank's blocks. */
 static void change(world_t *w, kvcl_store_h store, kvcl_cache_h cache, kvcl_rand_t *rnd, const kvcl_key_t *keys)
 {
     uint32_t   ids[4] = {0, 1, 2, 3}, at, n, i;
@@ -119,13 +119,13 @@ static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower
     CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000, &event, sizeof(event), 1, &n, NULL) == KVCL_OK) && (n == 0),
           "nothing happens, and %zu came", n);
     sync_all(w);
-    if (w->rank % 2 == 0) { /* those put, the others wait; alone: nobody waits */
+    if (w->rank % 2 == 0) { /* even ranks put, the others wait; on a single rank none waits */
         nap(50000000);
         fill(cache, 0, &late);
         CHECK(w, DO(kvcl_store_put(store, &late, 1, cache, &id, NULL, &req)) == KVCL_OK, "put");
     }
     if (f->rank % 2 == 0) {
-        do { /* room for it first, perhaps */
+        do { /* an eviction for room may precede it */
             CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000000u, &event, sizeof(event), 1, &n,
                                         NULL) == KVCL_OK) && (n == 1),
                   "waited for rank %d", f->rank);
@@ -175,13 +175,13 @@ void test_events(world_t *w)
     kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
     for (i = 0; i < STEPS; ++i) {
         change(w, store, cache, &rnd, mine);
-        if ((i >= LATE) && (i % 8 == 0)) { /* nobody is far ahead, and the changes go on meanwhile */
+        if ((i >= LATE) && (i % 8 == 0)) { /* no rank is far ahead, and the changes continue meanwhile */
             sync_all(w);
             catch_up(w, store, &f);
         }
     }
     sync_all(w);
-    sync_all(w); /* what others were told to withdraw has arrived */
+    sync_all(w); /* withdrawals that were sent to other ranks have arrived */
     catch_up(w, store, &f);
     (void)list(w, store, &f, has);
     for (i = 0; i < UNIVERSE; ++i) {
@@ -198,7 +198,7 @@ void test_events(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* ---- where too many follow ---- */
+/* ---- too many followers ---- */
 
 void test_followers(world_t *w)
 {
@@ -264,7 +264,7 @@ static void *wait_on(void *arg)
     return NULL;
 }
 
-/* Started, and seen in its call: what comes after the store is closed would find none. */
+/* Start the waiter, and return once it is in its call: a call after the close would find no store. */
 static void start_waiter(waiter_t *waiter)
 {
     kvcl_store_h store = waiter->store;
@@ -301,7 +301,7 @@ void test_close_waiters(world_t *w)
     params.dir_entries = 64;
     params.dram_bytes  = 2 * BLOCK;
     params.block_bytes = BLOCK;
-    (void)mallopt(M_PERTURB, 0x5a); /* who looks at a store that is freed is not lucky */
+    (void)mallopt(M_PERTURB, 0x5a); /* an access to the freed store is detected */
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     for (i = 0; i < 2; ++i) {
         keys[i] = key_of("pinned", (uint64_t)w->rank, (uint64_t)i);
@@ -313,7 +313,7 @@ void test_close_waiters(world_t *w)
                                 .rank = (i == 0) ? -1 : (w->rank + i - 1) % w->size};
         start_waiter(&waiters[i]);
     }
-    for (turn = 0; turn < 2; ++turn) { /* some follow a rank whose store is still there */
+    for (turn = 0; turn < 2; ++turn) { /* some follow a rank whose store is still open */
         sync_all(w);
         if (w->rank % 2 == turn) {
             clock_gettime(CLOCK_MONOTONIC, &begun);

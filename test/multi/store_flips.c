@@ -1,6 +1,7 @@
 /*
- * Bytes that are not what was stored: a pool of one block, whose bytes are new with every put while others read them
- * (STORE_CYCLES=10000000 for the long run), and bits that flip in a holder's memory. What is got is right, or absent.
+ * Bytes that differ from those stored: a pool of one block that every put rewrites while others read it
+ * (STORE_CYCLES=10000000 for the long run), and bits that flip in a holder's memory. A get returns the right bytes or
+ * finds no block.
  */
 #include "store_test.h"
 
@@ -32,7 +33,7 @@ static void put_all(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     CHECK(w, DO(kvcl_store_put(store, &key, 1, cache, &mine, NULL, &req)) == KVCL_OK, "the last put");
 }
 
-/* Whatever the pool holds now: around the newest key that was found, doubling the reach where nothing was. */
+/* Get the pool's current block: search around the newest key that was found, doubling the range where none was. */
 static void get_until_last(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     const uint32_t n = cycles(), mine = 0;
@@ -74,7 +75,7 @@ void test_one_slot(world_t *w)
     params.dir_entries = 4096;
     params.dram_bytes  = (w->rank == 0) ? BLOCK : 0;
     params.block_bytes = (w->rank == 0) ? BLOCK : 0;
-    params.flags       = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must do */
+    params.flags       = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must suffice */
     params.nvme        = "";
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     sync_all(w);
@@ -96,7 +97,7 @@ void test_one_slot(world_t *w)
 
 enum { FLIPS = 64 };
 
-/* Of the rank before me, which has one block: a bit of it is another than when it was published, or none (bit < 0). */
+/* Get from the previous rank, which has one block: one bit has flipped since it was published, or none (bit < 0). */
 static void get_turn(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key, int bit)
 {
     const uint32_t to = 1;

@@ -1,11 +1,11 @@
 /*
- * What a group of ranks has in common: match_all over the store's communicator and over halves of it.
+ * The common prefix of a group of ranks: match_all over the store's communicator and over halves of it.
  */
 #include "store_test.h"
 
 enum { KEYS = 32 };
 
-/* My slice of a prompt, of which the first n blocks are published, by another rank than mine. */
+/* Publish the first n blocks of the next rank's slice of a prompt, so that each slice is held by another rank. */
 static void publish_for_next(world_t *w, kvcl_store_h store, kvcl_cache_h cache, uint32_t n)
 {
     int        next = (w->rank + 1) % w->size;
@@ -21,7 +21,7 @@ static void publish_for_next(world_t *w, kvcl_store_h store, kvcl_cache_h cache,
     CHECK(w, DO(kvcl_store_publish(store, keys, n, cache, ids, NULL, &req)) == KVCL_OK, "publish");
 }
 
-/* Rank r has 8 + 5 r mod 17 blocks of its slice: the least of a group follows from its ranks. */
+/* Rank r has 8 + 5 r mod 17 blocks of its slice, so the minimum of a group follows from its ranks. */
 static uint32_t run_of(int rank)
 {
     return 8 + ((5u * (unsigned)rank) % 17);
@@ -68,7 +68,7 @@ void test_match_all(world_t *w)
     KVCL_TRY(kvcl_comm_create(w->comm, half, n_half, &group));
     CHECK(w, kvcl_store_match_all(store, group, keys, KEYS, &hit, NULL) == KVCL_OK, "match_all of a half");
     CHECK(w, hit == least_of(half, n_half), "the half has %zu, not %zu", hit, least_of(half, n_half));
-    if (w->size > 1) { /* one rank's error is everybody's */
+    if (w->size > 1) { /* one rank's error is returned on every rank */
         kvcl_status_t status = kvcl_store_match_all(store, NULL, (w->rank == 1) ? NULL : keys, KEYS, &hit, NULL);
         CHECK(w, status == KVCL_ERR_INVALID_PARAM, "rank 1 gave no keys: %s", kvcl_status_text(status));
     }

@@ -1,6 +1,6 @@
 /*
- * A rank that has proven the secret and then sends nonsense: every message of the store's, with random fields and
- * payloads. The others must refuse it, answer sensibly, and go on.
+ * A rank that has proven the secret and then sends garbage: every message of the store, with random fields and
+ * payloads. The others must refuse it, reply correctly, and continue.
  */
 #include "base/log.h"
 #include "store/store.h"
@@ -46,7 +46,7 @@ static size_t dir_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
     return len;
 }
 
-/* A question for copies that is mostly right, of blocks that are not there. */
+/* A mostly valid request for copies of blocks that do not exist. */
 static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payload, uint32_t n)
 {
     kvcl_copy_head_t head = {.copies = (uint8_t)kvcl_rand_below(rnd, 6), .n_next = (uint8_t)kvcl_rand_below(rnd, 4),
@@ -69,7 +69,7 @@ static size_t copy_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t *payloa
     return sizeof(head) + (n * sizeof(rec)) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
 }
 
-/* Keys that are looked for, and how large their blocks are said to be. */
+/* Keys to look up, and the size that their blocks are claimed to have. */
 static size_t fetch_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
 {
     const uint64_t sizes[] = {BLOCK, 0, 1, KVCL_FETCH_MAX, KVCL_FETCH_MAX + 1, UINT64_MAX, kvcl_rand_next(rnd)};
@@ -80,7 +80,7 @@ static size_t fetch_message(kvcl_rand_t *rnd, uint8_t *payload, uint32_t n)
     return keys + sizeof(sizes[0]) - ((kvcl_rand_below(rnd, 8) == 0) ? 1 : 0);
 }
 
-/* Blocks of a tier that are asked for, let go or forgotten, mostly right but for what they name. */
+/* Blocks of a tier that are requested, released or forgotten; mostly valid except for the names. */
 static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload, uint32_t n)
 {
     kvcl_stage_got_t got;
@@ -105,8 +105,8 @@ static size_t stage_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, 
     return n * sizeof(got);
 }
 
-/* Questions about a rank's own part, mostly of the right length. CLEAR is of tenants that nobody is, and what DISCARD
- * names is not there: a rank that may ask may also remove. */
+/* Queries for a rank's own part, mostly of the right length. CLEAR names tenants that do not exist, and DISCARD blocks
+ * that do not exist: a rank that may query may also remove. */
 static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, uint8_t *payload)
 {
     uint64_t words[4], i, n = kvcl_rand_below(rnd, 8);
@@ -130,7 +130,7 @@ static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, ui
     case KVCL_RPC_DISCARD:
         words[0] = kvcl_rand_below(rnd, 4) - 1;
         words[1] = n;
-        more     = copy_message(rnd, store, payload, (uint32_t)n) - fixed; /* its head is as long */
+        more     = copy_message(rnd, store, payload, (uint32_t)n) - fixed; /* its head has the same length */
         more     = (more <= PAYLOAD) ? more : 0;
         break;
     case KVCL_RPC_STATS:
@@ -211,7 +211,7 @@ void test_hostile(world_t *w)
     params.block_sizes = pool_sizes;
     params.n_block_sizes = 2;
     params.nvme        = tier_spec(w);
-    kvcl_log_set_level(KVCL_LOG_ERROR); /* what is dropped is logged */
+    kvcl_log_set_level(KVCL_LOG_ERROR); /* dropped messages are logged */
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     if (w->rank == 1) {
         for (i = 0; i < MESSAGES; ++i) {

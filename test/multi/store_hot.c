@@ -1,6 +1,6 @@
 /*
- * Hot blocks (run_store.sh sets KVCL_STORE_HOT=3): what a rank gets from afar three times it then holds; what it gets
- * twice it does not.
+ * Hot blocks (run_store.sh sets KVCL_STORE_HOT=3): a rank holds a block that it has got three times from a remote rank,
+ * and does not hold one that it has got twice.
  */
 #include "store_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * What happens to a key while its bytes are on their way elsewhere, and ranks that do not answer: copies of what was
- * removed or replaced meanwhile do not come back; questions to all ranks wait for the silent ones once.
+ * Changes of a key while its bytes are in flight, and ranks that do not reply. Copies of a key that was removed or
+ * replaced meanwhile do not reappear. Queries to all ranks wait for the silent ones once.
  */
 #include "store/store.h"
 #include "store_test.h"
@@ -34,7 +34,7 @@ static void put(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_k
                        : kvcl_store_put(store, keys, KEYS, cache, ids, NULL, &req)) == KVCL_OK, "put of %d", byte);
 }
 
-/* The byte that a key's block begins with; -1: it is not there. */
+/* The first byte of a key's block; -1: absent. */
 static int byte_of(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key)
 {
     uint32_t   id = KEYS;
@@ -48,8 +48,8 @@ static int byte_of(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key
     return bytes[0];
 }
 
-/* The last rank removes keys of rank 0, which stands still, and copies them at once: it finds and fetches them, and its
- * listing arrives behind the removal. Where rank 0's memory is not mapped there is nothing to be fetched then. */
+/* The last rank removes keys of rank 0, which is stopped, and copies them at once: it finds and fetches them, and its
+ * listing arrives after the removal. Where rank 0's memory is not mapped nothing can be fetched then. */
 void test_late_copy(world_t *w)
 {
     kvcl_cache_h cache = make_cache(w, "late", KEYS + 1, false);
@@ -81,7 +81,7 @@ void test_late_copy(world_t *w)
     sync_all(w);
     CHECK(w, vanished(store, keys, KEYS), "a copy of what was removed is there");
     sync_all(w);
-    if (w->rank == last) { /* nor is it in the pool, where a put would take it for done */
+    if (w->rank == last) { /* nor is it in the pool, where a put would treat it as done */
         put(w, store, cache, keys, 2, false);
         CHECK(w, byte_of(store, cache, &keys[0]) == 2, "%d after a put of 2", byte_of(store, cache, &keys[0]));
     }
@@ -90,7 +90,7 @@ void test_late_copy(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Rank 0 gives keys other bytes, again and again, while the last one takes copies. */
+/* Rank 0 upserts keys repeatedly while the last rank copies them. */
 void test_late_upsert(world_t *w)
 {
     kvcl_cache_h cache = make_cache(w, "late", KEYS + 1, false);
@@ -126,11 +126,11 @@ void test_late_upsert(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* ---- ranks that do not answer ---- */
+/* ---- ranks that do not reply ---- */
 
 static const uint64_t limit = 400 * KVCL_NS_PER_MS;
 
-/* Rank 0, while the others stand still: did an upsert and a question for statistics wait for them once each? */
+/* Rank 0, while the others are stopped: whether an upsert and a query for statistics waited for them once each. */
 static bool query_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, char *how,
                          size_t room)
 {
@@ -156,8 +156,8 @@ static bool query_silent(world_t *w, kvcl_store_h store, kvcl_cache_h cache, con
            (stats_ns < (2 * limit) - (limit / 4));
 }
 
-/* All ranks but the first stand still: that costs an upsert, and a question for statistics, one timeout, not one for
- * each of them. On a machine with much else to do it may take more than one attempt to see that. */
+/* All ranks but the first are stopped. An upsert, and a query for statistics, each cost one timeout in total, not one
+ * per rank. On a busy machine several attempts may be needed to measure that. */
 void test_silent_ranks(world_t *w)
 {
     enum { ATTEMPTS = 8 };

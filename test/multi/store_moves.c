@@ -1,6 +1,6 @@
 /*
- * Blocks to other ranks: copies, moves, and a rank that is drained before it closes. While a thread of every rank gets
- * all the time, no get of a key that was put may fail.
+ * Blocks moved to other ranks: copies, moves, and a rank that is drained before it closes. A thread of every rank gets
+ * all the time, and no get of a key that was put may fail.
  */
 #include "store_test.h"
 
@@ -23,7 +23,7 @@ static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
     CHECK(w, DO(kvcl_store_put(store, keys, EACH, cache, ids, NULL, &req)) == KVCL_OK, "put");
 }
 
-/* Whoever gets, all the time. */
+/* A thread that gets all the time. */
 typedef struct getter {
     world_t      *w;
     kvcl_store_h store;
@@ -53,7 +53,7 @@ static void *get_on(void *arg)
     return NULL;
 }
 
-/* What rank r holds of the keys of `what`, by its own list. */
+/* How many keys of `what` rank r holds, by its own list. */
 static unsigned held_by(world_t *w, kvcl_store_h store, int rank, const char *what)
 {
     kvcl_store_item_t items[POOL];
@@ -98,7 +98,7 @@ void test_moves(world_t *w)
     KVCL_TRY(kvcl_store_rank_stats(store, 0, &stats, NULL));
     seq = stats.events;
     sync_all(w);
-    if (w->rank == last / 2) { /* somebody moves the blocks of rank 0 */
+    if (w->rank == last / 2) { /* a rank that moves the blocks of rank 0 */
         CHECK(w, kvcl_store_copy(store, keys, EACH + 1, last, 0, made, NULL) == KVCL_ERR_NOT_FOUND, "copy");
         CHECK(w, (made[0] == 1) && (made[EACH - 1] == 1) && (made[EACH] == 0), "what was made");
         CHECK(w, held_by(w, store, last, "moves") == ((last != 0) ? 2 * EACH : EACH), "the last rank holds %u",
@@ -162,7 +162,7 @@ void test_drain(world_t *w)
         kvcl_store_close(store);
     }
     sync_all(w);
-    if ((w->rank != leaver) && (w->rank == 0)) { /* what it was home to is gone with one replica; its blocks are not */
+    if ((w->rank != leaver) && (w->rank == 0)) { /* with one replica its entries are lost; its blocks are not */
         unsigned held = 0;
         int      r;
         for (r = 0; r < leaver; ++r) {
@@ -177,7 +177,7 @@ void test_drain(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Two ranks hold the same blocks and both leave: a third one has them then, in some few questions. */
+/* Two ranks hold the same blocks and both leave: a third rank has them then, after a few queries. */
 void test_drain_two(world_t *w)
 {
     kvcl_cache_h         cache = make_cache(w, "drain two", EACH + 1, false);
@@ -216,8 +216,8 @@ void test_drain_two(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* A copy that the directory has no place for is no reason to give the others up; and who alone has a block makes more
- * copies when it puts it. */
+/* A copy that the directory has no room for does not cause the other copies to be dropped. A rank that holds the only
+ * copy of a block makes more copies when it puts it. */
 void test_move_unlisted(world_t *w)
 {
     enum { LISTED = 4 };
@@ -240,7 +240,7 @@ void test_move_unlisted(world_t *w)
     }
     if (w->rank == 0) {
         CHECK(w, DO(kvcl_store_publish(store, keys, LISTED, cache, ids, NULL, &req)) == KVCL_OK, "publish");
-        for (i = 0; (i < 2) && (last != 0); ++i) { /* it has the block the second time */
+        for (i = 0; (i < 2) && (last != 0); ++i) { /* the second time it has the block */
             status = kvcl_store_copy(store, &key, 1, last, KVCL_STORE_MOVE, &made, NULL);
             CHECK(w, status == KVCL_ERR_NO_SPACE, "move %u: %s", i, kvcl_status_text(status));
         }

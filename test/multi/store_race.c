@@ -1,13 +1,13 @@
 /*
- * Races: slots that are reused while peers read them, a cache that evicts under readers, several threads. What is got
- * may be absent; it is never another block's bytes.
+ * Races: slots reused while peers read them, a cache that evicts under readers, several threads. A get may find no
+ * block; it never returns another block's bytes.
  */
 #include "store_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* ---- one slot, reused at once after each withdraw, while the peers get what was there ---- */
+/* ---- one slot, reused at once after each withdraw, while the peers get its blocks ---- */
 
 enum { REUSES = 10000, REUSE_SLOTS = 4 };
 
@@ -29,7 +29,7 @@ static void owner_reuses(world_t *w, kvcl_store_h store, kvcl_cache_h cache, kvc
     }
 }
 
-/* Follows the owner: gets around the newest key it knows of. */
+/* Follow the owner: get around the newest key known. */
 static void reader_follows(world_t *w, kvcl_store_h store, kvcl_cache_h cache, kvcl_rand_t *rnd)
 {
     uint32_t      newest = 0, at, got = 0, wrong = 0, tries = 0;
@@ -68,7 +68,7 @@ void test_reuse(world_t *w)
 
     kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
     params.dir_entries = 4096;
-    params.flags       = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must do */
+    params.flags       = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must suffice */
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     sync_all(w);
     if (w->rank == 0) {
@@ -97,7 +97,7 @@ typedef struct worker {
     _Atomic uint32_t *wrong;
 } worker_t;
 
-/* Got blocks are checked; missing ones are made and published. */
+/* Verify the blocks got; make and publish missing ones. */
 static void work_step(worker_t *k)
 {
     kvcl_status_t status[CHAIN];
@@ -108,7 +108,7 @@ static void work_step(worker_t *k)
 
     got = kvcl_store_alloc(k->store, n, ids);
     if (got == KVCL_ERR_NO_SPACE) {
-        return; /* all in other threads' hands */
+        return; /* other threads hold all of them */
     }
     CHECK(k->w, got == KVCL_OK, "alloc");
     for (i = 0; i < n; ++i) {

@@ -1,9 +1,9 @@
 /*
- * A rank that is stopped, not dead: what the others ask of the store meanwhile ends soon, tells no lie, and finds the
- * rank again when it goes on.
- *   store_silent REPLICAS [WHAT]   prints "ok WHAT" for each case; exit 1 if one went wrong
+ * A rank that is stopped, not dead. Store queries of the others end soon meanwhile, return nothing wrong, and find the
+ * rank again when it resumes.
+ *   store_silent REPLICAS [WHAT]   prints "ok WHAT" for each case; exit 1 if one failed
  *
- * No case looks at a clock: KVCL_TIMEOUT is longer than the ranks live (start_ranks.h), so a call that waited for its
+ * No case reads a clock: KVCL_TIMEOUT is longer than the ranks live (start_ranks.h), so a call that waited for its
  * deadline would end the test.
  */
 #include "start_ranks.h"
@@ -19,7 +19,7 @@ enum { RANKS = 4, VICTIM = RANKS - 1, KEYS = 64, BLOCK = 4096 };
 
 typedef struct shared {
     _Atomic unsigned ready;
-    _Atomic bool     stop, go_on, over; /* what rank 0 asks the parent for, and tells the others */
+    _Atomic bool     stop, go_on, over; /* requests of rank 0 to the parent, and its notices to the others */
     _Atomic bool     stopped, went_on;
 } shared_t;
 
@@ -108,9 +108,9 @@ static void wait_state(me_t *me, kvcl_rank_state_t want)
     } while (state != want);
 }
 
-/* ---- the cases: rank 0's, while the victim stands still ---- */
+/* ---- the cases: rank 0's, while the victim is stopped ---- */
 
-/* What lies at ranks that answer, and is listed there, is there. How many keys of all are seen. */
+/* Blocks held and listed by ranks that reply are found. Return the number of keys found. */
 static unsigned look(me_t *me)
 {
     kvcl_key_t keys[KEYS];
@@ -164,7 +164,7 @@ static void posted(me_t *me)
     CHECK(me, hit <= KEYS, "hit %zu", hit);
 }
 
-/* One rank's silence is that rank's status; the others' answers count. */
+/* One rank's silence is that rank's status; the replies of the others count. */
 static void statistics(me_t *me)
 {
     kvcl_store_stats_t stats[RANKS], one = KVCL_STORE_STATS_INIT;
@@ -205,7 +205,7 @@ static void pins(me_t *me)
     CHECK(me, kvcl_store_unpin(me->store, keys, KEYS, 5, NULL) == KVCL_OK, "unpin");
 }
 
-/* A rank that is left out is not asked, nor waited for; it is there again when it is taken back. */
+/* An excluded rank is neither queried nor waited for; it is found again when it is included. */
 static void excluded(me_t *me)
 {
     kvcl_store_stats_t stats[RANKS];
@@ -225,9 +225,9 @@ static void excluded(me_t *me)
     CHECK(me, kvcl_store_rank_stats(me->store, 1, &stats[1], NULL) == KVCL_OK, "rank 1 again");
 }
 
-/* ---- puts and removals while a home stands still ---- */
+/* ---- puts and removals while a home is stopped ---- */
 
-enum { LATE = RANKS, LATER = LATE + 1, EACH = 16 }; /* keys that are put then; those of other ranks that are removed, and replaced */
+enum { LATE = RANKS, LATER = LATE + 1, EACH = 16 }; /* sets of keys put meanwhile */
 
 static bool removed[EACH], replaced[EACH];
 
@@ -244,7 +244,7 @@ static kvcl_status_t get(me_t *me, const kvcl_key_t *key, uint8_t *bytes)
     return status;
 }
 
-/* With two homes a put needs one of them, and copies go to ranks that answer; with one some keys have nobody. */
+/* With two homes a put needs one of them, and copies go to ranks that reply; with one home some keys have none. */
 static void put_late(me_t *me, int set)
 {
     uint8_t            bytes[BLOCK], copies[KEYS] = {0}, present[KEYS];
@@ -270,7 +270,7 @@ static void put_late(me_t *me, int set)
     }
 }
 
-/* What the call says holds, then and later. */
+/* The status of each call holds, then and later. */
 static void remove_some(me_t *me)
 {
     uint8_t       bytes[BLOCK], present;
@@ -296,7 +296,7 @@ static void remove_some(me_t *me)
     }
 }
 
-/* No removed key comes back, and no old bytes do. */
+/* No removed key reappears, and no old bytes do. */
 static void check_late(me_t *me)
 {
     uint8_t  bytes[BLOCK];
@@ -323,11 +323,11 @@ static void check_put(me_t *me, int set)
     unsigned      i;
 
     keys_of(set, keys);
-    while ((me->replicas > 1) && (hit != KEYS)) { /* its home has been told when it is seen there */
+    while ((me->replicas > 1) && (hit != KEYS)) { /* its home has been notified when it is found there */
         KVCL_TRY(kvcl_store_match(me->store, keys, KEYS, &hit, NULL));
         usleep(1000);
     }
-    for (i = 0; i < KEYS; ++i) { /* a put that failed may have left a hint at a home, no more */
+    for (i = 0; i < KEYS; ++i) { /* a put that failed may only have left a hint at a home */
         status = get(me, &keys[i], bytes);
         CHECK(me, (status != KVCL_OK) || (bytes[7] == (unsigned)set + i), "key %u has other bytes", i);
         CHECK(me, (status == KVCL_OK) || (me->replicas == 1), "key %u: %s", i, kvcl_status_text(status));
@@ -350,7 +350,7 @@ static void lead(me_t *me)
 
     CHECK(me, look(me) == RANKS * KEYS, "not all are seen at first");
     strike(&me->s->stop, &me->s->stopped);
-    statistics(me); /* asks it, on every path */
+    statistics(me); /* queries it, on every path */
     wait_state(me, KVCL_RANK_SUSPECT);
     questions(me);
     posted(me);
@@ -358,7 +358,7 @@ static void lead(me_t *me)
     statistics(me);
     excluded(me);
     put_late(me, LATE);
-    put_late(me, LATER); /* who has made copies knows of the silence by now */
+    put_late(me, LATER); /* the ranks that make copies know of the silence by now */
     remove_some(me);
     CHECK(me, (n_gone() != 0) && (n_gone() != EACH), "%u of %d removals are done: a silent home has none", n_gone(),
           EACH);
@@ -427,7 +427,7 @@ int main(int argc, char **argv)
         usleep(1000);
         if (atomic_load(&s->stop) && !atomic_load(&s->stopped)) {
             kill(pids[VICTIM], SIGSTOP);
-            waitpid(pids[VICTIM], &status, WUNTRACED); /* it does stand still */
+            waitpid(pids[VICTIM], &status, WUNTRACED); /* wait until it is stopped */
             atomic_store(&s->stopped, true);
         }
         if (atomic_load(&s->go_on) && !atomic_load(&s->went_on)) {

@@ -1,5 +1,5 @@
 /*
- * A pool for blocks of several sizes, over ranks: whatever changes hands in the arena while others read, a get yields a
+ * A pool for blocks of several sizes, over ranks: while the arena's slabs change sizes under readers, a get returns a
  * key's bytes or a miss.
  */
 #include "store_sized.h"
@@ -30,7 +30,7 @@ kvcl_cache_h make_sized(world_t *w, const char *name, unsigned s)
     return cache;
 }
 
-/* Every word says whose it is and where. */
+/* Every word identifies its key and position. */
 static void bytes_of(const kvcl_key_t *key, unsigned s, uint64_t *words)
 {
     uint64_t seed, i;
@@ -92,7 +92,7 @@ kvcl_status_t get_one(kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *
     return DO(kvcl_store_get(store, key, 1, cache, &id, NULL, NULL, &req));
 }
 
-/* Copies, a wrong size, what a rank says of itself, draining. */
+/* Copies, a wrong size, a rank's own statistics, draining. */
 void test_sizes(world_t *w)
 {
     kvcl_store_params_t p = sized_params(2 << 20);
@@ -143,7 +143,7 @@ void test_sizes(world_t *w)
     }
 }
 
-/* Of whoever, and of long ago: most likely its slab is going or has gone to another size. */
+/* An old key of any rank: most likely its slab has been given, or is being given, to another size. */
 static kvcl_key_t old_key(world_t *w, kvcl_rand_t *rnd, unsigned step, unsigned phase)
 {
     unsigned at = (step > 700) ? step - 100 - (unsigned)(kvcl_rand_next(rnd) % 500) : 1;
@@ -151,7 +151,7 @@ static kvcl_key_t old_key(world_t *w, kvcl_rand_t *rnd, unsigned step, unsigned 
     return key_at(kvcl_rand_next(rnd) % (uint64_t)w->size, (at / phase) % SIZES, at);
 }
 
-/* What the churn has done to the pool, once all is over. */
+/* Check the pool after the churn. */
 static void check_churned(world_t *w, kvcl_store_h store, uint64_t hits, uint64_t misses)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
@@ -174,7 +174,7 @@ static void check_churned(world_t *w, kvcl_store_h store, uint64_t hits, uint64_
     }
 }
 
-/* Every rank puts, in mixes that change, far more than its arena has, and reads what all put lately or long ago. */
+/* Every rank puts, in changing mixes, far more than its arena has, and reads recent and old keys of all ranks. */
 void test_sizes_churn(world_t *w)
 {
     enum { STEPS = 4000, PHASE = 500, LATELY = 24 };
@@ -188,7 +188,7 @@ void test_sizes_churn(world_t *w)
     kvcl_key_t          key;
 
     kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
-    p.flags = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must do */
+    p.flags = (w->seed % 2 != 0) ? KVCL_STORE_NO_CHECKSUM : 0; /* generations alone must suffice */
     KVCL_TRY(kvcl_store_open(w->comm, &p, &store));
     for (s = 0; s < SIZES; ++s) {
         caches[s] = make_sized(w, "churn", s);
@@ -225,7 +225,7 @@ void test_sizes_churn(world_t *w)
     }
 }
 
-/* More blocks of a size than the arena can ever have: nothing goes for them. */
+/* More blocks of a size than the arena can ever have: nothing is evicted for them. */
 static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     enum { MANY = (1 << 20) / LARGEST + 1 };
@@ -250,7 +250,7 @@ static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
           (unsigned long long)(after.evicted - before.evicted));
 }
 
-/* A hard pin holds its block while other sizes want all of the arena; a quota counts bytes of all sizes. */
+/* A hard pin holds its block while other sizes need the whole arena; a quota counts bytes of all sizes. */
 void test_sizes_bounds(world_t *w)
 {
     kvcl_store_params_t p = sized_params(1 << 20);

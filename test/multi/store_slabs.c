@@ -1,6 +1,6 @@
 /*
- * The inside of pools of several sizes: slabs that are pinned, emptied, or asked for by more than can have them; who
- * waits for room; what a drain knows of others' room. It looks at, and reaches into, the pool under the lock.
+ * The inside of pools of several sizes: slabs that are pinned, emptied, or requested by more sizes than can have them;
+ * waits for room; a drain's knowledge of other ranks' room. It reads and changes the pool under the lock.
  */
 #include "base/clock.h"
 #include "store/pool/pool.h"
@@ -65,7 +65,7 @@ static kvcl_status_t put_wait(kvcl_store_h store, kvcl_cache_h cache, const kvcl
     return DO(kvcl_store_put(store, key, 1, cache, &id, &p, &req));
 }
 
-/* Keys first, first + 1, ... of this rank. */
+/* Put keys first, first + 1, ... of this rank. */
 static void put_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, unsigned n)
 {
     kvcl_status_t status;
@@ -87,7 +87,7 @@ static uint64_t evicted(kvcl_store_h store)
     return stats.evicted;
 }
 
-/* Lock held. A pin on a block of each slab of this class; they are undone by false. */
+/* Lock held. Pin a block of each slab of this class; false removes the pins. */
 static unsigned pin_slabs(kvcl_owner_t *owner, bool pin)
 {
     unsigned n = 0;
@@ -106,7 +106,7 @@ static unsigned pin_slabs(kvcl_owner_t *owner, bool pin)
     return n;
 }
 
-/* Lock held. All of a class's blocks. */
+/* Lock held. Pin all blocks of a class. */
 static void pin_blocks(kvcl_owner_t *owner)
 {
     uint32_t id;
@@ -118,7 +118,7 @@ static void pin_blocks(kvcl_owner_t *owner)
     }
 }
 
-/* The arena has room for so many, but the pins leave a slab. */
+/* The arena has room for this many, but the pins leave only one slab. */
 static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     enum { MANY = 50 };
@@ -135,7 +135,7 @@ static void put_too_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
     CHECK(w, status == KVCL_ERR_NO_SPACE, "%d at once: %s", MANY, kvcl_status_text(status));
 }
 
-/* A hundred slabs that cannot be had, for a pin in each; then one that can. */
+/* A hundred slabs cannot be given away, because of a pin in each; then one can. */
 void test_slabs_pinned(world_t *w)
 {
     enum { ARENA = 6 << 20 };
@@ -190,7 +190,7 @@ static void remove_many(world_t *w, kvcl_store_h store, const char *what, unsign
     }
 }
 
-/* How many blocks of a size the pool says that it takes without evicting, and how many of those are free ones. */
+/* How many blocks of a size the pool reports to accept without evicting, and how many of those are free. */
 static unsigned takes(kvcl_store_h store, uint64_t size, uint64_t *free_p)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
@@ -203,8 +203,7 @@ static unsigned takes(kvcl_store_h store, uint64_t size, uint64_t *free_p)
     return (unsigned)stats.sizes[i].takes;
 }
 
-/* What one size has empty comes to another without a block's being evicted, one by one or many at once; and counts as
- * room. */
+/* The empty slabs of one size pass to another without an eviction, one by one or many at once; they count as room. */
 void test_slabs_emptied(world_t *w)
 {
     enum { ARENA = 4 << 20, HALF = ARENA / 2 / LARGE };
@@ -248,7 +247,7 @@ void test_slabs_emptied(world_t *w)
     kvcl_cache_destroy(large_cache);
 }
 
-/* Is every key here, some time soon? */
+/* Whether every key arrives here within a while. */
 static bool all_come(kvcl_store_h store, const char *what, unsigned n, unsigned *missing_p)
 {
     const struct timespec a_while = {.tv_nsec = 20000000};
@@ -268,8 +267,8 @@ static bool all_come(kvcl_store_h store, const char *what, unsigned n, unsigned 
     return *missing_p == 0;
 }
 
-/* Of four ranks the last one has no blocks of this size, but is home to some of them; rank 1, which holds copies, is
- * gone, for all that the others know: rank 2 gets those instead, whoever is their home. */
+/* Four ranks. The last one has no blocks of this size, but is home to some of them. Rank 1, which holds copies, counts
+ * as failed on all others: rank 2 gets those copies instead, for any home. */
 void test_slabs_repair(world_t *w)
 {
     enum { KEYS = 60 };
@@ -305,7 +304,7 @@ void test_slabs_repair(world_t *w)
     kvcl_cache_destroy(large);
 }
 
-/* A reader says that it used a block, and comes too late: the block is gone. */
+/* A reader reports that it used a block, but too late: the block is gone. */
 void test_slabs_late_use(world_t *w)
 {
     kvcl_store_h store = open_store(w, 1 << 20, SIZES);
@@ -326,7 +325,7 @@ void test_slabs_late_use(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* An arena is rounded down to blocks of the first size before it is looked at. */
+/* An arena is rounded down to blocks of the first size before it is checked. */
 void test_slabs_least(world_t *w)
 {
     kvcl_store_params_t p = KVCL_STORE_PARAMS_INIT;
@@ -365,7 +364,7 @@ static void *publish_later(void *arg)
     return NULL;
 }
 
-/* All blocks are being filled; one that is published may be evicted, so who waits for room has some. */
+/* All blocks are being filled. One that is published may be evicted, so a waiting put gets room. */
 void test_slabs_waiter(world_t *w)
 {
     enum { BLOCKS = 4 };
@@ -385,7 +384,7 @@ void test_slabs_waiter(world_t *w)
     other.slot = ids[0];
     CHECK(w, pthread_create(&thread, NULL, publish_later, &other) == 0, "no thread");
     status = put_wait(store, cache, &key, 120 * KVCL_NS_PER_SEC);
-    CHECK(w, status == KVCL_OK, "%s", kvcl_status_text(status)); /* who sleeps on has no room at the deadline */
+    CHECK(w, status == KVCL_OK, "%s", kvcl_status_text(status)); /* a waiter that sleeps has no room at the deadline */
     pthread_join(thread, NULL);
     CHECK(w, other.waited, "nobody waited for room");
     kvcl_lock(store->ctx);
@@ -398,7 +397,7 @@ void test_slabs_waiter(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Of two ranks: what one says with copies, of its whole pool, is what places go by, whatever size the copies were of. */
+/* Two ranks. A rank reports its whole pool with copies, and places are chosen by that, for any size of the copies. */
 void test_slabs_places(world_t *w)
 {
     kvcl_store_h       store = open_store(w, 1 << 20, SIZES);
@@ -429,7 +428,7 @@ void test_slabs_places(world_t *w)
     kvcl_cache_destroy(middle);
 }
 
-/* The others are full of one size, and have room for another: a drain knows, and costs them nothing. */
+/* The other ranks are full of one size, and have room for another: a drain knows that, and evicts nothing of theirs. */
 void test_slabs_drain(world_t *w)
 {
     kvcl_store_h  store = open_store(w, 1 << 20, SIZES);

@@ -1,5 +1,5 @@
 /*
- * What the store's multi-rank tests share: blocks whose bytes follow from their key, and the tests of all files.
+ * Shared by the store's multi-rank tests: blocks whose bytes follow from their key, and the tests of all files.
  */
 #ifndef KVCL_TEST_STORE_TEST_H
 #define KVCL_TEST_STORE_TEST_H
@@ -13,14 +13,14 @@ enum { BLOCK = 4096 };
 kvcl_key_t key_of(const char *what, uint64_t owner, uint64_t i);
 void       fill(kvcl_cache_h cache, uint32_t block, const kvcl_key_t *key);
 bool       holds(kvcl_cache_h cache, uint32_t block, const kvcl_key_t *key);
-/** A cache of opaque blocks of BLOCK bytes, or (structured) of KV layers of as many. */
+/** A cache of opaque blocks of BLOCK bytes, or (structured) of KV layers of the same size. */
 kvcl_cache_h make_cache(world_t *w, const char *name, uint64_t blocks, bool structured);
-/** With a pool of so many blocks, and a tier (params.nvme). */
+/** A store with a pool of this many blocks, and a tier (params.nvme). */
 kvcl_store_h open_with_pool(world_t *w, uint64_t pool, const char *nvme);
-/** For a loop that waits for an event: a nap, and false when a minute has passed since the first one (*until_ns is 0
- * then). No disk and no machine that others share keeps anybody waiting so long. */
+/** For a loop that waits for an event: sleep, and return false when a minute has passed since the first call (*until_ns
+ * is 0 then). No disk and no shared machine delays an event that long. */
 bool keep_waiting(uint64_t *until_ns);
-/** Until none of the keys is listed any more: false if some still are. */
+/** Wait until none of the keys is listed any more; false if some still are. */
 bool vanished(kvcl_store_h store, const kvcl_key_t *keys, size_t n);
 
 /* store_race.c */
@@ -53,7 +53,7 @@ void test_sizes_churn(world_t *w);
 void test_sizes_bounds(world_t *w);
 void test_sizes_errors(world_t *w);
 /* store_slabs.c */
-bool pool_holds(kvcl_store_h store); /* its own checkers find no contradiction */
+bool pool_holds(kvcl_store_h store); /* the pool's own checkers find no contradiction */
 void test_slabs_pinned(world_t *w);
 void test_slabs_emptied(world_t *w);
 void test_slabs_late_use(world_t *w);
@@ -65,9 +65,9 @@ void test_slabs_drain(world_t *w);
 /* store_groups.c */
 void test_match_all(world_t *w);
 /* store_tier.c */
-/** What to give as params.nvme, the same for all ranks; collective. Static. */
+/** The value of params.nvme, the same for all ranks; collective. Static. */
 const char *tier_spec(world_t *w);
-void        tier_unlink(void); /* my file of it */
+void        tier_unlink(void); /* removes this rank's file */
 void test_tier(world_t *w);
 void test_tier_restart(world_t *w);
 void test_tier_close(world_t *w);

@@ -1,6 +1,6 @@
 /*
- * Second tiers: pools that are far too small, on disks that are slow to fail. What was put is there, whatever was
- * evicted; after a restart, too; and what a spoilt file gives is a miss.
+ * Second tiers: pools that are far too small, on disks that fail or stop. A block that was put is found though it was
+ * evicted, also after a restart. A corrupt file yields a miss.
  */
 #include "../unit/tier_fault.h"
 #include "base/log.h"
@@ -36,7 +36,7 @@ void tier_unlink(void)
     unlink(path);
 }
 
-/* Blocks of my pool that the tier has not got. */
+/* Blocks of this rank's pool that are not in the tier. */
 static uint32_t dirty(kvcl_store_h store)
 {
     const kvcl_cold_class_t *cls = &store->cold->classes[0];
@@ -50,7 +50,7 @@ static uint32_t dirty(kvcl_store_h store)
     return n;
 }
 
-/* In batches, each when the tier has what the next may evict. */
+/* Put in batches, each when the tier has the blocks that the next may evict. */
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what)
 {
     kvcl_key_t keys[BATCH];
@@ -70,7 +70,7 @@ static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
     }
 }
 
-/* How many of all ranks' blocks come; those that do have their bytes. */
+/* How many blocks of all ranks are found; those have their bytes. */
 static unsigned get_all(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what)
 {
     kvcl_status_t status[KEYS];
@@ -95,7 +95,7 @@ static unsigned get_all(world_t *w, kvcl_store_h store, kvcl_cache_h cache, cons
     return found;
 }
 
-/* Until all ranks' keys are listed. */
+/* Wait until all ranks' keys are listed. */
 static bool listed(world_t *w, kvcl_store_h store, const char *what)
 {
     kvcl_key_t keys[KEYS];
@@ -122,7 +122,7 @@ static bool listed(world_t *w, kvcl_store_h store, const char *what)
     return true;
 }
 
-/* Until what my tier holds is listed. */
+/* Wait until the blocks of this rank's tier are listed. */
 static void wait_for_mine(world_t *w, kvcl_store_h store, const char *what)
 {
     kvcl_key_t keys[KEYS];
@@ -162,7 +162,7 @@ void test_tier(world_t *w)
     CHECK(w, (stats.hits == all) && (stats.hits_nvme + stats.hits_dram == stats.hits) &&
                  (stats.hits_nvme >= (unsigned)w->size * (KEYS - POOL) / 4),
           "%llu hits, %llu of them from tiers", (unsigned long long)stats.hits, (unsigned long long)stats.hits_nvme);
-    do { /* a block comes back into the pool when the thread has made room for it */
+    do { /* a block returns to the pool when the thread has made room for it */
         n = get_all(w, store, cache, "tier");
         stats = stats_of(store);
         CHECK(w, n == all, "the second time %u of %u blocks came; %llu dropped, %llu stale", n, all,
@@ -194,7 +194,7 @@ void test_tier_restart(world_t *w)
         keys[i] = key_of("restart", (uint64_t)w->rank, KEYS - 1 - i);
     }
     CHECK(w, kvcl_store_pin(store, keys, BATCH, 1, 60000000000u, 0, NULL, NULL) == KVCL_OK,
-          "pin"); /* they go there as well */
+          "pin"); /* these are written to the tier as well */
     sync_all(w);
     kvcl_store_close(store);
     store = open_with_pool(w, POOL, spec);
@@ -224,7 +224,7 @@ void test_tier_restart(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* A store is closed while its thread is in the middle of a turn: all of the pool is in the tier nevertheless. */
+/* A store is closed while its thread is in the middle of a pass: the whole pool is in the tier nevertheless. */
 void test_tier_close(world_t *w)
 {
     enum { CYCLES = 12, SOME = AHEAD + BATCH }; /* each opening begins a new segment of the file */
@@ -249,7 +249,7 @@ void test_tier_close(world_t *w)
             sched_yield();
         }
         for (i = 0; i < 100 * n; ++i) {
-            sched_yield(); /* the thread has done what it does before a close, and looks for more */
+            sched_yield(); /* the thread has finished its work before a close, and looks for more */
         }
         kvcl_store_close(store);
     }
@@ -258,7 +258,7 @@ void test_tier_close(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* ---- other bytes under a key ---- */
+/* ---- upserts ---- */
 
 static void put_bytes(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *key, int byte, bool upsert)
 {
@@ -284,7 +284,8 @@ static void expect_bytes(world_t *w, kvcl_store_h store, kvcl_cache_h cache, con
     CHECK(w, memcmp(bytes, want, sizeof(want)) == 0, "%d instead of %d", bytes[0], byte);
 }
 
-/* A key's bytes are replaced while the old ones are in the tier, or on their way there: they do not come back. */
+/* A key's bytes are replaced while the old ones are in the tier, or being written to it: the old ones do not
+ * reappear. */
 void test_tier_upsert(world_t *w)
 {
     const char   *spec = tier_spec(w);
@@ -296,7 +297,7 @@ void test_tier_upsert(world_t *w)
     put_bytes(w, store, cache, &key, 1, false);
     put_mine(w, store, cache, "others");
     expect_bytes(w, store, cache, &key, 1);
-    for (i = 2; i < 40; ++i) { /* the pool is full: each is on its way into the tier at once */
+    for (i = 2; i < 40; ++i) { /* the pool is full: each is written to the tier at once */
         put_bytes(w, store, cache, &key, i, true);
         expect_bytes(w, store, cache, &key, i);
     }
@@ -336,7 +337,8 @@ static void set_faults(fault_kind_t kind, unsigned reads, unsigned writes)
     fault.every[KVCL_TIO_WRITE] = writes;
 }
 
-/* The disk refuses every write from now on, full or broken: puts go on, what is got is right, one warning is given. */
+/* The disk refuses every write from now on, full or broken: puts continue, gets return right bytes, one warning is
+ * logged. */
 static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
 {
     kvcl_store_h       store  = open_with_pool(w, POOL, spec);
@@ -361,7 +363,7 @@ static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, faul
     CHECK(w, n_warned == warned + 1, "%u warnings", n_warned - warned);
     set_faults(FAULT_NONE, 0, 0);
     store = open_with_pool(w, POOL, spec);
-    n     = get_all(w, store, cache, "refused"); /* whatever is there */
+    n     = get_all(w, store, cache, "refused"); /* the blocks that are left */
     stats = stats_of(store);
     CHECK(w, (stats.corrupt == 0) && (stats.nvme_state == KVCL_STORE_NVME_ON), "%u found, %llu corrupt", n,
           (unsigned long long)stats.corrupt);
@@ -372,7 +374,7 @@ static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, faul
     sync_all(w);
 }
 
-/* Reads that fail now and then cost some blocks; when all fail the tier is off, and gets end all the same. */
+/* Reads that sometimes fail cost some blocks. When all fail the tier is off, and gets end all the same. */
 static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
 {
     kvcl_store_h store = open_with_pool(w, POOL, spec);
@@ -388,7 +390,7 @@ static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault
     n = get_all(w, store, cache, "unread");
     CHECK(w, (n > 0) && (n < all), "%u of %u came over a disk that refuses every 7th read", n, all);
     sync_all(w);
-    kvcl_store_close(store); /* and what is staged goes */
+    kvcl_store_close(store); /* and staged blocks are released */
     set_faults(FAULT_NONE, 0, 0);
     store = open_with_pool(w, POOL, spec);
     wait_for_mine(w, store, "unread");
@@ -406,7 +408,7 @@ static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault
     sync_all(w);
 }
 
-/* A bit of each of my first n blocks, in the file. */
+/* Flip a bit of each of this rank's first n blocks, in the file. */
 static unsigned flip(world_t *w, kvcl_cache_h cache, const char *what, unsigned n)
 {
     enum { BYTES = TIER_MIB << 20 };

@@ -1,6 +1,6 @@
 /*
- * Operations on a store whose blocks are in second tiers: keys removed while a start is still listing, or while the
- * disk stands still; a drain of what is in the tier alone; a clear in steps.
+ * Administration of a store whose blocks are in second tiers: keys removed while a start is still listing, or while the
+ * disk is stopped; a drain of blocks that are only in the tier; a clear in steps.
  */
 #include "../unit/tier_fault.h"
 #include "base/checksum.h"
@@ -11,7 +11,7 @@
 
 enum { SMALL = 16, POOL = 96, KEYS = 64, BATCH = 8 };
 
-/* So many of my keys, each batch when those before the last one are in the tier. */
+/* Put n of this rank's keys, each batch when those before the last one are in the tier. */
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, uint32_t all)
 {
     kvcl_key_t keys[BATCH];
@@ -40,7 +40,7 @@ static void names(const char *what, int rank, kvcl_key_t keys[KEYS])
     }
 }
 
-/* No rank has listed what its tier holds when the keys are removed; then all of them do. */
+/* No rank has listed its tier's blocks when the keys are removed; then all of them do. */
 void test_tier_removed_early(world_t *w)
 {
     const char   *spec = tier_spec(w);
@@ -107,7 +107,7 @@ static unsigned held_by(kvcl_store_h store, int rank, const kvcl_key_t keys[KEYS
     return found;
 }
 
-/* The last rank has a small pool and a tier behind it; when it is drained the others have all of it. */
+/* The last rank has a small pool and a tier; when it is drained the others have all of its blocks. */
 void test_tier_drain(world_t *w)
 {
     const char    *spec = tier_spec(w);
@@ -140,7 +140,7 @@ void test_tier_drain(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* A rank forgets a bounded part of its tier at a time, and all of it in the end. */
+/* A rank forgets a bounded part of its tier at a time, and finally all of it. */
 void test_tier_clear(world_t *w)
 {
     enum { MANY = 5000, BYTES = 64, STEP = 1100 };
@@ -176,7 +176,7 @@ void test_tier_clear(world_t *w)
         CHECK(w, (answer[0] == 0) || (answer[0] > request[1]), "the cursor goes back");
         request[1] = answer[0];
     } while ((answer[0] != 0) && (++steps < MANY));
-    while ((stats_of(store).nvme_blocks != 0) && keep_waiting(&until)) { /* what the disk had no room for at once */
+    while ((stats_of(store).nvme_blocks != 0) && keep_waiting(&until)) { /* blocks the disk could not forget at once */
     }
     CHECK(w, stats_of(store).nvme_blocks == 0, "%llu blocks are left in %u steps",
           (unsigned long long)stats_of(store).nvme_blocks, steps);
@@ -186,7 +186,7 @@ void test_tier_clear(world_t *w)
     tier_unlink();
 }
 
-/* A block that has left the tier is not there, though its bytes may still be in staging memory. */
+/* A block removed from the tier is absent, though its bytes may still be in staging memory. */
 void test_tier_staged(world_t *w)
 {
     const char   *spec = tier_spec(w);
@@ -208,7 +208,7 @@ void test_tier_staged(world_t *w)
     } while (!present && keep_waiting(&until));
     id = 1;
     CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
-    CHECK(w, kvcl_tier_drop(store->cold->tier, key.bytes) == KVCL_OK, "drop"); /* and no home is told */
+    CHECK(w, kvcl_tier_drop(store->cold->tier, key.bytes) == KVCL_OK, "drop"); /* and no home is notified */
     CHECK(w, DO(kvcl_store_get(store, &key, 1, cache, &id, NULL, NULL, &req)) == KVCL_ERR_NOT_FOUND, "it is there");
     sync_all(w);
     kvcl_store_close(store);
@@ -217,9 +217,9 @@ void test_tier_staged(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* ---- a disk that stands still ---- */
+/* ---- a disk that stops ---- */
 
-/* Until the tier has no room for a word more. */
+/* Fill the tier until it has no room for another request. */
 static void fill_tier(kvcl_store_h store)
 {
     static uint8_t bytes[BLOCK];
@@ -265,8 +265,8 @@ static int state_of(kvcl_store_h store, const kvcl_key_t *key)
     return state;
 }
 
-/* A key waits to leave the tier, and is put again meanwhile: what is still there does not count for the new block,
- * since it will go. */
+/* A key waits to be removed from the tier, and is put again meanwhile. The old bytes still in the tier do not count for
+ * the new block, since they will be removed. */
 void test_tier_still(world_t *w)
 {
     const char      *spec = tier_spec(w);

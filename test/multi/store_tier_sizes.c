@@ -1,6 +1,6 @@
 /*
- * A second tier behind a pool of several sizes that is far too small: what was put is there, of every size, while the
- * sizes take the arena over from each other, after a restart, and not after it was removed.
+ * A second tier of a pool of several sizes that is far too small. Blocks of every size that were put are found, while
+ * the sizes take the arena from each other and after a restart, and not after they were removed.
  */
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
@@ -43,7 +43,7 @@ static void close_all(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SIZES]
     }
 }
 
-/* Lock held. Has the tier what the class evicts next? */
+/* Lock held. Whether the tier has the blocks that the class evicts next. */
 static bool is_ahead(const kvcl_cold_class_t *cls)
 {
     uint32_t room  = kvcl_owner_room(cls->pool), ahead = (room / 2 < 16) ? 16 : room / 2, dirty = 0, i;
@@ -56,7 +56,7 @@ static bool is_ahead(const kvcl_cold_class_t *cls)
     return (avail >= ahead) || (dirty <= room - cls->pool->slots.n_free - (ahead - (uint32_t)avail));
 }
 
-/* Lock held. Is what counts as being in the tier there, in its size? */
+/* Lock held. Whether all blocks that count as clean are in the tier, in their size. */
 static bool is_clean(const kvcl_cold_class_t *cls)
 {
     const kvcl_owner_t *pool = cls->pool;
@@ -86,21 +86,21 @@ static bool all_ahead(kvcl_store_h store)
     return ahead;
 }
 
-/* Until the tier has what goes next. */
+/* Wait until the tier has the blocks to be evicted next. */
 static bool wait_ahead(world_t *w, kvcl_store_h store)
 {
     uint64_t until = 0;
     bool     ahead = all_ahead(store);
 
     while (!ahead && keep_waiting(&until)) {
-        kvcl_cold_kick(store->cold); /* a new block may be one of the next ones when the thread looks again */
+        kvcl_cold_kick(store->cold); /* a new block may be one of the next when the thread runs again */
         ahead = all_ahead(store);
     }
     CHECK(w, ahead, "the tier has not got what goes next, or what counts as being there");
     return ahead;
 }
 
-/* The n first of each size: one size after the other, the largest first, with some of the others between. */
+/* Put the first n of each size: one size after the other, the largest first, with some of the others in between. */
 static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SIZES], uint64_t owner, unsigned n)
 {
     bool     ahead = true;
@@ -116,7 +116,7 @@ static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SIZES],
     }
 }
 
-/* How many of size s, of all ranks', come; those that do have their bytes. */
+/* How many blocks of size s of all ranks are found; those have their bytes. */
 static unsigned get_sized(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SIZES], unsigned s, uint64_t owner,
                           unsigned n)
 {
@@ -137,7 +137,7 @@ static unsigned get_sized(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SI
     return found;
 }
 
-/* All of all ranks' come, some of each size out of tiers; collective. */
+/* All blocks of all ranks are found, some of each size in tiers; collective. */
 static void get_all(world_t *w, kvcl_store_h store, kvcl_cache_h caches[SIZES], uint64_t owner, unsigned n)
 {
     uint64_t before;
@@ -162,7 +162,7 @@ static void names(uint64_t owner, unsigned n, kvcl_key_t *keys)
     }
 }
 
-/* Until all ranks' are listed. */
+/* Wait until all ranks' blocks are listed. */
 static bool listed(world_t *w, kvcl_store_h store, uint64_t owner, unsigned n)
 {
     kvcl_key_t keys[SIZES * KEYS];
@@ -180,7 +180,7 @@ static bool listed(world_t *w, kvcl_store_h store, uint64_t owner, unsigned n)
     return more;
 }
 
-/* What goes for room is in the tier before, whether its own size wants the room or another one does. */
+/* Every block is in the tier before it is evicted, whether its own size or another one needs the room. */
 void test_tier_sizes(world_t *w)
 {
     const char         *spec = tier_spec(w);
@@ -212,7 +212,7 @@ void test_tier_sizes(world_t *w)
     close_all(w, store, caches);
 }
 
-/* What was put just before a close is there as well; what is removed, or cleared, is nowhere. */
+/* A block put just before a close is found as well; a removed or cleared one is found nowhere. */
 void test_tier_sizes_restart(world_t *w)
 {
     enum { MANY = KEYS / 3, ALL = SIZES * (MANY + LATE) };
@@ -280,7 +280,7 @@ static bool are_listing(world_t *w, kvcl_store_h store)
     return listing;
 }
 
-/* A start without one of the sizes does without its blocks. */
+/* A start without one of the sizes works without its blocks. */
 void test_tier_sizes_other(world_t *w)
 {
     enum { MANY = 20 };
@@ -310,7 +310,7 @@ void test_tier_sizes_other(world_t *w)
     close_all(w, store, caches);
 }
 
-/* One key in two sizes: the tier has one of them, and a get of either yields its bytes or a miss. */
+/* One key in two sizes: the tier has one of them, and a get of either returns its bytes or a miss. */
 void test_tier_sizes_twice(world_t *w)
 {
     enum { MANY = 30 };
@@ -333,7 +333,7 @@ void test_tier_sizes_twice(world_t *w)
         CHECK(w, DO(kvcl_store_put(store, &key, 1, caches[s], &id, NULL, &req)) == KVCL_OK, "put");
         (void)wait_ahead(w, store);
     }
-    put_mine(w, store, caches, 200 + (uint64_t)w->rank, KEYS); /* all of them go */
+    put_mine(w, store, caches, 200 + (uint64_t)w->rank, KEYS); /* all of them are evicted */
     for (i = 0; i < MANY; ++i) {
         key = key_at((uint64_t)w->rank, 0, i);
         for (s = 0, here = 0; s < 2; ++s) {
@@ -361,7 +361,7 @@ static bool is_written(kvcl_store_h store)
     return written;
 }
 
-/* All that the pool has of this size goes into the tier, as if another one wanted the room. */
+/* Write all of the pool's blocks of this size to the tier, as if another size needed the room. */
 static void write_all(world_t *w, kvcl_store_h store, uint64_t size)
 {
     kvcl_cold_class_t *cls  = kvcl_cold_class_for(store->cold, size);
@@ -374,7 +374,7 @@ static void write_all(world_t *w, kvcl_store_h store, uint64_t size)
     }
 }
 
-/* How many places in tiers the keys have. */
+/* How many locations in tiers the keys have. */
 static unsigned count_tier(kvcl_store_h store, const kvcl_key_t *keys, unsigned n)
 {
     kvcl_found_t found[KEYS];
@@ -404,7 +404,7 @@ static unsigned count_refused(kvcl_store_h store, const kvcl_key_t *keys, unsign
     return count;
 }
 
-/* In the tier one size takes the other one's place: homes hear of that; and when it leaves, the other one may go. */
+/* In the tier one size replaces the other, and homes are notified. When it is removed, the other one may be evicted. */
 void test_tier_sizes_replaced(world_t *w)
 {
     enum { MANY = 8 };
@@ -442,7 +442,7 @@ void test_tier_sizes_replaced(world_t *w)
     close_all(w, store, caches);
 }
 
-/* The last rank has a small pool and a tier behind it; when it is drained the others have all of it. */
+/* The last rank has a small pool and a tier; when it is drained the others have all of its blocks. */
 void test_tier_sizes_drain(world_t *w)
 {
     enum { MANY = KEYS / 3 };
@@ -477,15 +477,15 @@ void test_tier_sizes_drain(world_t *w)
     close_all(w, store, caches);
 }
 
-/* ---- a slab that another size wants ---- */
+/* ---- a slab that another size needs ---- */
 
-/* Lock held. As if all blocks of the class had just been put. */
+/* Lock held. Mark all blocks of the class dirty, as if they had just been put. */
 static void mark_all_dirty(kvcl_cold_class_t *cls)
 {
     memset(cls->clean, KVCL_COLD_DIRTY, cls->pool->slots.n);
 }
 
-/* Lock held. A block that the class has in the slab that `to` would take from it. */
+/* Lock held. A block of the class in the slab that `to` would take from it. */
 static uint32_t wanted_slot(const kvcl_owner_t *from, const kvcl_owner_t *to)
 {
     kvcl_slab_ids_t ids = kvcl_slabs_ids(from->slabs, kvcl_slabs_choose(to->slabs, to->cls, false), from->cls);
@@ -501,7 +501,8 @@ static bool lies_in(const kvcl_cold_leaving_t *leaving, uint32_t slot)
     return (slot >= leaving->ids.first) && (slot < leaving->ids.end);
 }
 
-/* Lock held: one with a pin is not written for nothing, and the one that is written can be had when it is. */
+/* Lock held. A slab with a pin is not chosen, since it would be written in vain. The slab that is written can be taken
+ * once it is. */
 static void begin_leaving(world_t *w, kvcl_cold_class_t *from, kvcl_owner_t *to)
 {
     kvcl_cold_leaving_t *leaving = &from->cold->leaving;
@@ -516,7 +517,7 @@ static void begin_leaving(world_t *w, kvcl_cold_class_t *from, kvcl_owner_t *to)
     CHECK(w, lies_in(leaving, wanted_slot(from->pool, to)), "another one would be next");
 }
 
-/* The slab that is written for another size is the next one that it gets; what was written of it is over then. */
+/* The slab that is written for another size is the next one that this size gets; its writing has ended then. */
 void test_tier_sizes_leaving(world_t *w)
 {
     const char          *spec    = tier_spec(w);
@@ -549,7 +550,7 @@ void test_tier_sizes_leaving(world_t *w)
     close_all(w, store, caches);
 }
 
-/* Puts that hardly ever wait, in mixes that change, and gets of what all put lately: bytes of the key, or a miss. */
+/* Puts that hardly ever wait, in changing mixes, and gets of all ranks' recent keys: bytes of the key, or a miss. */
 void test_tier_sizes_churn(world_t *w)
 {
     enum { STEPS = 1500, PHASE = 250, LATELY = 200, PAUSE = 50 };

@@ -1,10 +1,10 @@
 /*
  * A block that other ranks get counts as used at its owner: rank 0 holds a full pool, rank 1 gets the older half of it,
- * then rank 0 puts more. What goes is not what rank 1 got.
+ * then rank 0 puts more. Blocks that rank 1 got are not evicted.
  */
 #include "store_test.h"
 
-/* The notes of uses go in batches of 64: those of the first 64 gets with the 65th. */
+/* Notes of uses are sent in batches of 64: those of the first 64 gets with the 65th. */
 enum { POOL = 128, USED = 64, MORE = 24 };
 
 static void put_some(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, unsigned n)
@@ -46,7 +46,7 @@ void test_uses(world_t *w)
         CHECK(w, DO(kvcl_store_get(store, &keys[i % USED], 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
         CHECK(w, holds(cache, id, &keys[i % USED]), "bytes");
     }
-    if (w->rank == 1) { /* nobody answers a word of what was used, but what comes behind it */
+    if (w->rank == 1) { /* a note of uses has no reply, but a message after it has */
         CHECK(w, kvcl_store_rank_stats(store, 0, &stats, NULL) == KVCL_OK, "stats of rank 0");
     }
     sync_all(w);

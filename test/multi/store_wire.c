@@ -1,9 +1,9 @@
 /*
- * Bits that flip between a holder and a getter: in frames of served transfers, in what a lane brings, in memory while
- * it is read, in the directory's questions and answers, in headers. What is got is right, or absent, and soon.
+ * Bits that flip between a holder and a getter: in frames of served transfers, in bytes from a lane, in memory while it
+ * is read, in the directory's requests and replies, in headers. A get returns the right bytes or a miss, soon.
  *
- * A message is changed at its receiver, before its handler sees it; one whose header was changed goes through the door
- * (kvcl_am_recv) again. What a lane brings is changed by this program's recvmsg. One bit each time.
+ * A message is changed at its receiver, before its handler runs; one whose header was changed passes kvcl_am_recv
+ * again. Bytes from a lane are changed by this program's recvmsg. One bit each time.
  */
 #include "base/log.h"
 #include "store/store.h"
@@ -24,8 +24,8 @@ typedef enum { FRAMES, LANES, DIRECTORY, HEADERS, KINDS } kind_t;
 static struct {
     kvcl_msg_handler_t real[KVCL_MSG_LAST + 1];
     kvcl_rand_t        rnd;
-    unsigned           every;   /* one in so many */
-    bool               at_door; /* a changed header goes through it */
+    unsigned           every;   /* one message in this many */
+    bool               at_door; /* a changed header passes it */
     _Atomic unsigned   on;      /* bits, by kind */
     _Atomic uint64_t   flips[KINDS];
 } wire;
@@ -59,7 +59,7 @@ static void flip_header(kvcl_context_h ctx, const kvcl_msg_t *msg, size_t hdr_le
 
     memcpy(words, msg, hdr_len);
     flip_bit(HEADERS, words, hdr_len);
-    if (copy->type == KVCL_MSG_BYE) { /* a peer that leaves is gone: that is no test of what comes after */
+    if (copy->type == KVCL_MSG_BYE) { /* a peer that sent BYE is gone, which would prevent the rest of the test */
         copy->type = msg->type;
     }
     wire.at_door = true;
@@ -88,7 +88,7 @@ static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     }
 }
 
-/* Lanes' frames, under the engine lock; others receive less, or otherwise. */
+/* Lanes' frames are received under the engine lock; other receives are shorter, or have other flags. */
 ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
     ssize_t got = syscall(SYS_recvmsg, fd, msg, flags);
@@ -116,7 +116,7 @@ static void wire_tap(world_t *w, bool tapped)
         w->ctx->handlers[types[i]].fn = tapped ? on_message : wire.real[types[i]].fn;
     }
     kvcl_unlock(w->ctx);
-    kvcl_log_set_level(tapped ? KVCL_LOG_ERROR : KVCL_LOG_WARN); /* what is dropped is logged */
+    kvcl_log_set_level(tapped ? KVCL_LOG_ERROR : KVCL_LOG_WARN); /* dropped messages are logged */
 }
 
 static void flip_on(world_t *w, unsigned kinds, unsigned every)
@@ -127,7 +127,7 @@ static void flip_on(world_t *w, unsigned kinds, unsigned every)
     kvcl_unlock(w->ctx);
 }
 
-/* A setting, while others may look at it. */
+/* Change a setting that others may read. */
 static void set(world_t *w, uint64_t *setting, uint64_t value)
 {
     kvcl_lock(w->ctx);
@@ -135,7 +135,7 @@ static void set(world_t *w, uint64_t *setting, uint64_t value)
     kvcl_unlock(w->ctx);
 }
 
-/* ---- what is counted ---- */
+/* ---- counts ---- */
 
 typedef struct tally {
     uint64_t right, missed, failed, wrong;
@@ -150,7 +150,7 @@ static void count(world_t *w, tally_t *tally, kvcl_status_t status, bool is_righ
     CHECK(w, (status != KVCL_OK) || is_right, "WRONG bytes");
 }
 
-/* Do blocks, and answers of the directory, come by message? */
+/* Whether blocks and replies of the directory travel in messages. */
 static bool by_message(const world_t *w)
 {
     const char *path = getenv("KVCL_PATH");
@@ -192,7 +192,7 @@ static kvcl_status_t put_round(world_t *w, kvcl_store_h store, kvcl_cache_h cach
     return DO(kvcl_store_put(store, keys, KEYS, cache, ids, &p, &req));
 }
 
-/* All ranks' blocks of a round, in one call for each rank or in one for each block. */
+/* Get all ranks' blocks of a round, in one call for each rank or in one for each block. */
 static void get_round(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, uint64_t round,
                       uint64_t timeout_ns, tally_t *tally)
 {
@@ -222,7 +222,7 @@ static void get_round(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const 
     }
 }
 
-/* Bytes of blocks flip in the messages that bring them. */
+/* Bytes of blocks flip in the messages that carry them. */
 void test_wire_frames(world_t *w)
 {
     kvcl_cache_h cache = make_cache(w, "frames", 2 * KEYS, false);
@@ -241,7 +241,7 @@ void test_wire_frames(world_t *w)
         sync_all(w);
     }
     wire_tap(w, false);
-    for (round = ROUNDS - 2; round < ROUNDS; ++round) { /* only the way was bad: nobody has given up anything */
+    for (round = ROUNDS - 2; round < ROUNDS; ++round) { /* only the transfer was bad: no rank has dropped a block */
         tally_t again = {0};
         get_round(w, store, cache, "frames", round, 0, &again);
         CHECK(w, again.right == (uint64_t)w->size * KEYS, "%llu came afterwards, %llu are absent",
@@ -258,7 +258,7 @@ void test_wire_frames(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Whatever config.timeout_ns is just now. */
+/* A barrier with a timeout of its own, whatever config.timeout_ns is at the moment. */
 static void sync_within(world_t *w, uint64_t timeout_ns)
 {
     kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
@@ -268,8 +268,8 @@ static void sync_within(world_t *w, uint64_t timeout_ns)
     KVCL_TRY(DO(kvcl_barrier(w->comm, &p, &req)));
 }
 
-/* Questions to the directory, its answers and headers of all messages change, in puts and in gets: any of them may fail
- * or take as long as its deadline, and a rank may be taken for one that has closed its part. The next store is well. */
+/* Requests to the directory, its replies and headers of all messages change, in puts and in gets. Any call may fail or
+ * last until its deadline, and a rank may be taken for one that has closed its part. The next store works. */
 void test_wire_messages(world_t *w)
 {
     const uint64_t limit = 200 * KVCL_NS_PER_MS, usual = w->ctx->config.timeout_ns;
@@ -281,7 +281,7 @@ void test_wire_messages(world_t *w)
     sync_all(w);
     wire_tap(w, true);
     for (round = 0; round < ROUNDS / 3; ++round) {
-        set(w, &w->ctx->config.timeout_ns, limit); /* of what the store asks by itself */
+        set(w, &w->ctx->config.timeout_ns, limit); /* for the store's own queries */
         flip_on(w, (round % 2 != 0) ? 1u << HEADERS : 1u << DIRECTORY, 16);
         (void)!put_round(w, store, cache, "messages", round, limit);
         get_round(w, store, cache, "messages", round, limit, &tally);
@@ -316,13 +316,13 @@ typedef struct flipper {
     uint64_t         flips;
 } flipper_t;
 
-/* Memory that fails: a race on purpose, which the thread sanitizer is not told of. */
+/* Memory that fails: an intentional race, hidden from the thread sanitizer. */
 __attribute__((noinline, no_sanitize("thread"))) static void corrupt_bit(uint8_t *at, uint8_t bit)
 {
     __atomic_fetch_xor(at, bit, __ATOMIC_RELAXED);
 }
 
-/* A bit of what is published is another for a moment, again and again. */
+/* Flip a bit of published memory for a moment, repeatedly. */
 static void *flip_memory(void *arg)
 {
     flipper_t *f = arg;
@@ -361,7 +361,7 @@ static void publish_round(world_t *w, kvcl_store_h store, kvcl_cache_h cache, ui
     CHECK(w, DO(kvcl_store_publish(store, keys, KEYS, cache, ids, NULL, &req)) == KVCL_OK, "publish");
 }
 
-/* Published memory changes while it is copied out of, by whoever can map it, or served. */
+/* Published memory changes while it is copied out of, by a rank that maps it, or served. */
 void test_wire_memory(world_t *w)
 {
     const uint64_t inline_copy = w->ctx->config.inline_copy;
@@ -377,7 +377,7 @@ void test_wire_memory(world_t *w)
         publish_round(w, store, cache, round);
         sync_all(w);
         flipper.stop = flipper.begun = false;
-        set(w, &w->ctx->config.inline_copy, (round % 3 != 0) ? inline_copy : 0); /* now inside the call, now not */
+        set(w, &w->ctx->config.inline_copy, (round % 3 != 0) ? inline_copy : 0); /* inside the call or not */
         pthread_create(&thread, NULL, flip_memory, &flipper);
         while (!flipper.begun) {
             nap(10000);
@@ -396,7 +396,7 @@ void test_wire_memory(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* A bit of a block of mine is another, for good; whoever holds it, the rank behind me does not get it. */
+/* Flip a bit of one of this rank's blocks permanently; whichever rank holds it, the next rank does not get it. */
 static void corrupt(world_t *w, kvcl_store_h store, const char *what, kvcl_cache_h cache, uint32_t id)
 {
     kvcl_key_t        key   = key_of(what, (uint64_t)w->rank, 0);
@@ -427,8 +427,8 @@ static void corrupt(world_t *w, kvcl_store_h store, const char *what, kvcl_cache
     sync_all(w);
 }
 
-/* In a pool a spoilt block goes, pinned or not, and a put of its key is one. In the store's own cache it stays for who
- * has pinned it, and nobody finds it. */
+/* In a pool a corrupt block is evicted, pinned or not, and a put of its key makes a new one. In the store's own cache
+ * it stays for the holder of its pin, and no get finds it. */
 void test_wire_corrupt(world_t *w)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
@@ -488,7 +488,7 @@ static void make_bytes(const kvcl_key_t *key, uint64_t *words, size_t n)
     }
 }
 
-/* Values whose parts are spread over ranks: they come by lanes where blocks are served. */
+/* Values whose parts are spread over ranks: they arrive by lanes where blocks are served. */
 void test_wire_values(world_t *w)
 {
     enum { B = 65536, BYTES = (9 << 20) + 776, TURNS = 6 };
@@ -514,7 +514,7 @@ void test_wire_values(world_t *w)
         make_bytes(&key, want, BYTES / sizeof(*want));
         CHECK(w, DO(kvcl_store_put_value(store, &key, want, BYTES, NULL, &req)) == KVCL_OK, "put");
         sync_all(w);
-        flip_on(w, (round == 0) ? 0 : (1u << LANES) | (1u << FRAMES), 16); /* in the first round lanes are made */
+        flip_on(w, (round == 0) ? 0 : (1u << LANES) | (1u << FRAMES), 16); /* the first round makes the lanes */
         for (r = 0; r < w->size; ++r) {
             key    = key_of("values", (uint64_t)((w->rank + r) % w->size), round);
             status = DO(kvcl_store_get_value(store, &key, got, BYTES, NULL, &req));

@@ -1,6 +1,6 @@
 /*
- * Workers without pools beside two kvcl_serve (run_thin.sh): what one puts lies in the servers' pools, as many copies
- * and where it asked for, and the other gets it.
+ * Workers without pools, used with two kvcl_serve (run_thin.sh). Blocks that one puts are in the servers' pools, in the
+ * requested number of copies and on the requested ranks, and the other worker gets them.
  *   thin    rank 2 and rank 3 of four; prints how many checks failed
  */
 #include <kvcl/kvcl.h>
@@ -50,7 +50,7 @@ static kvcl_status_t finish(kvcl_status_t posted, kvcl_req_h *req)
     return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
 }
 
-/* Blocks first to first + n - 1 of a set, each of its own byte. Their source is other bytes when this returns. */
+/* Put blocks first to first + n - 1 of a set, each of its own byte. Their source is overwritten when this returns. */
 static kvcl_status_t put(me_t *me, const char *name, unsigned first, unsigned n, kvcl_xfer_params_t *params,
                          uint8_t *copies)
 {
@@ -80,7 +80,7 @@ static uint64_t held(me_t *me, int rank)
     return stats.pool_published;
 }
 
-/* Waits until somebody has put it; then its bytes are right, now or never. */
+/* Wait until a rank has put it; the first get must return the right bytes. */
 static void expect(me_t *me, const char *name, unsigned i, uint8_t byte)
 {
     struct timespec nap = {0, 1000000};
@@ -164,7 +164,8 @@ static void refusals(me_t *me)
     KVCL_TRY(kvcl_store_withdraw(me->store, me->cache, &id, 1));
 }
 
-/* New bytes, and never the old ones after it; followers of this rank hear nothing of what only passed. */
+/* A get returns the new bytes, and never the old ones afterwards. Followers of this rank get no event of blocks that
+ * only passed it. */
 static void replace(me_t *me)
 {
     kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
@@ -180,7 +181,7 @@ static void replace(me_t *me)
     expect(me, "a", 0, 0xab);
 }
 
-/* ---- values: in a block with their head, in one of their own, in parts ---- */
+/* ---- values: in a block with their head, in a block of their own, in parts ---- */
 
 enum { VALUE_MAX = 25 * BLOCK };
 static const size_t value_bytes[] = {0, 100, BLOCK, (3 * BLOCK) + 7, VALUE_MAX};

@@ -1,6 +1,6 @@
 /*
  * Values over several ranks: mpirun -n N values [--seed S] [TEST...]. Each value's bytes follow from a number and are
- * compared whenever it comes; sizes, extents and alignments are random, the memory is malloc's.
+ * compared whenever it arrives; sizes, extents and alignments are random, the memory is malloc's.
  */
 #include "values_test.h"
 
@@ -10,7 +10,7 @@ static const size_t edges[] = {0, 1, 7, B - HEAD - 1, B - HEAD, B - HEAD + 1, B 
                                (2 * B) - 1, 2 * B, (2 * B) + 1, (16 * B) - 1, 16 * B, (16 * B) + 1};
 enum { EDGES = sizeof(edges) / sizeof(edges[0]), RANDOM = 8, SIZES = EDGES + RANDOM + 1 };
 
-/* The same on all ranks. */
+/* The size of value i, the same on all ranks. */
 static size_t size_of(const world_t *w, unsigned i)
 {
     uint64_t state = w->seed + i;
@@ -51,7 +51,7 @@ static void put_sizes(world_t *w, kvcl_store_h store, bool again)
     }
 }
 
-/* One call for all of a rank's, or one for each. */
+/* One call for all values of a rank, or one for each. */
 static void get_sizes(world_t *w, kvcl_store_h store, int rank, bool batch)
 {
     unsigned      n = sizes_of(w, rank), i;
@@ -99,7 +99,7 @@ static void query_sizes(world_t *w, kvcl_store_h store, int rank)
     for (i = 0; i < n; ++i) {
         CHECK(w, bytes[i] == size_of(w, i), "value %u has %llu bytes, not %zu", i, (unsigned long long)bytes[i],
               size_of(w, i));
-        if ((i % 3 == 0) && (size_of(w, i) < 3 * MIB)) { /* others read as a miss */
+        if ((i % 3 == 0) && (size_of(w, i) < 3 * MIB)) { /* any other length is a miss */
             CHECK(w, DO(kvcl_store_get_value(store, &keys[i], buf, size_of(w, i) + 1, NULL, &req)) ==
                      KVCL_ERR_NOT_FOUND, "one byte more than %zu", size_of(w, i));
             CHECK(w, (size_of(w, i) == 0) || (DO(kvcl_store_get_value(store, &keys[i], buf, size_of(w, i) - 1, NULL,
@@ -145,7 +145,7 @@ static void test_sizes(world_t *w)
     }
     CHECK(w, DO(kvcl_store_remove_values_post(store, keys, sizes_of(w, w->rank), NULL, &req)) == KVCL_OK, "remove");
     sync_all(w);
-    for (i = 0; i < 6000; ++i) { /* parts go in the background */
+    for (i = 0; i < 6000; ++i) { /* parts are removed in the background */
         KVCL_TRY(kvcl_store_stats(store, &stats));
         after = sum_of(w, stats.blocks);
         if (after == 0) {
@@ -195,7 +195,7 @@ static void test_blocks(world_t *w)
     free(buf);
 }
 
-/* ---- upserts under gets ---- */
+/* ---- upserts during gets ---- */
 
 enum { UPSERTS = 60, UP_BYTES = 5 * B + 1234 };
 
@@ -212,7 +212,7 @@ static void test_upsert(world_t *w)
     memory_make(w, &m, UP_BYTES, 3);
     if (w->rank == 0) {
         for (i = 0; i < UPSERTS; ++i) {
-            memory_set(&m, i); /* its first word says which one it is */
+            memory_set(&m, i); /* its first word identifies it */
             CHECK(w, DO(kvcl_store_upsert_values(store, &key, 1, &m.value, NULL, &req)) == KVCL_OK, "upsert %u", i);
         }
         memory_set(&m, UPSERTS);
@@ -256,7 +256,7 @@ static void test_full(world_t *w)
     size_t             n;
     unsigned           i;
 
-    for (i = 0; i < 30; ++i) { /* each pushes others out, none its own parts */
+    for (i = 0; i < 30; ++i) { /* each evicts others, none its own parts */
         size_t bytes = (size_t)(next(&w->rnd) % (20 * B));
         key = key_of(w, "full", w->rank, i);
         make_bytes(what_of(&key, 0), buf, bytes);
@@ -353,10 +353,9 @@ static void test_stripes(world_t *w)
     kvcl_store_close(store);
 }
 
-/* ---- put again, when a part is lost ---- */
+/* ---- put again after the loss of a part ---- */
 
-/* What is left of an older put of the same value, wherever it lies, is no copy of the new one, and hides it from
- * nobody. */
+/* The rest of an older put of the same value, on any rank, is no copy of the new one, and hides it from no rank. */
 static void test_again(world_t *w)
 {
     enum { BYTES = (5 * B) + 99, KEYS = 8 };
@@ -392,7 +391,7 @@ static void test_again(world_t *w)
     kvcl_store_close(store);
 }
 
-/* ---- an end before the end ---- */
+/* ---- canceled in flight ---- */
 
 static void test_cancel(world_t *w)
 {

@@ -1,9 +1,9 @@
 /*
- * A rank that holds copies of values, some of them spread over ranks, is killed: the others go on getting every value,
- * soon, and right.
+ * A rank that holds copies of values, some of them spread over ranks, is killed. The others continue to get every
+ * value, soon and correctly.
  *   values_death RANKS
  *
- * The ranks are forked here and meet at a rendezvous address, for mpirun would end them all (as in store_death.c).
+ * The ranks are forked here and meet at a rendezvous address, since mpirun would end them all (as in store_death.c).
  */
 #include "start_ranks.h"
 #include "values_test.h"
@@ -18,7 +18,7 @@ typedef struct shared {
     _Atomic unsigned ready;
     _Atomic uint64_t struck_ns; /* when the victim was hit; 0: not yet */
     _Atomic uint64_t gets, failed, wrong;
-    _Atomic unsigned rounds[RANKS_MAX]; /* how often a rank has got all values */
+    _Atomic unsigned rounds[RANKS_MAX]; /* number of times a rank has got all values */
 } shared_t;
 
 static uint64_t now_ns(void)

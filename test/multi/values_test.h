@@ -1,5 +1,5 @@
 /*
- * What the tests of values share: bytes that follow from a number, memory cut at random.
+ * Shared by the tests of values: bytes that follow from a number, memory cut at random.
  */
 #ifndef KVCL_TEST_VALUES_TEST_H
 #define KVCL_TEST_VALUES_TEST_H
@@ -54,7 +54,7 @@ static inline kvcl_key_t key_of(const world_t *w, const char *what, int rank, un
     return key;
 }
 
-/* ---- what every test does ---- */
+/* ---- common steps of the tests ---- */
 
 static inline kvcl_store_h open_store(world_t *w, uint64_t pool, unsigned replicas)
 {
@@ -69,7 +69,7 @@ static inline kvcl_store_h open_store(world_t *w, uint64_t pool, unsigned replic
     return store;
 }
 
-/* Memory cut at random into extents that stand in one buffer, with gaps, out of line. */
+/* Memory cut at random into extents of one buffer, with gaps and out of order. */
 typedef struct memory {
     uint8_t       *buf, *flat;
     kvcl_extent_t extents[5];

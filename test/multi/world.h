@@ -1,5 +1,5 @@
 /*
- * What the programs of the store's multi-rank tests share: who and where this rank is, checks, waiting.
+ * Shared by the store's multi-rank test programs: this rank's identity, checks, waits.
  */
 #ifndef KVCL_TEST_WORLD_H
 #define KVCL_TEST_WORLD_H
@@ -35,7 +35,7 @@ static inline kvcl_status_t wait_for(kvcl_req_h req)
     return kvcl_req_wait(req, KVCL_WAIT_FOREVER);
 }
 
-/** Post it, wait for it. */
+/** Post it and wait for it. */
 #define DO(_call) do_wait((_call), &req)
 static inline kvcl_status_t do_wait(kvcl_status_t posted, kvcl_req_h *req)
 {
