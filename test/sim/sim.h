@@ -1,12 +1,11 @@
 /*
- * A whole cluster of directory state machines in one thread: the types its files share.
+ * A whole cluster of directory state machines in one thread: the types shared by its files.
  *
- * Everything random comes from one generator seeded by the seed, everything happens in steps of
- * sim_step(), so a seed replays exactly. What is real: tables, homes, messages, shard maps, slots and
- * the eviction order are the library's own. What is modelled: the network (a bag of messages), views
- * (a list, applied by each rank in order, each at its own time), and memory: a slot is SIM_WORDS
- * words which are written and copied one word a step, and everybody may take steps between two loads
- * of a reader of a table.
+ * All random choices come from one generator with the given seed, and all events are steps of sim_step(), so a seed
+ * replays exactly. Real: tables, homes, messages, shard maps, slots and the eviction order are the library's own.
+ * Modelled: the network (a bag of messages), views (a list that each rank applies in order, at its own times), and
+ * memory: a slot is SIM_WORDS words, written and copied one word per step. Every rank may take steps between two loads
+ * of a table's reader.
  *
  * A process's memory outlives it, as shared memory does: sim_mem_t is one per (rank, incarnation).
  */
@@ -27,7 +26,7 @@ enum {
     SIM_CELLS    = 66,
     SIM_MSGS     = 48,
     SIM_BYTES    = 512, /* of a message */
-    SIM_GETS     = 2,   /* at a time and rank */
+    SIM_GETS     = 2,   /* per rank at a time */
     SIM_SERVES   = 3,
     SIM_REMOVES  = 8,
     SIM_REQUESTS = 16,
@@ -36,26 +35,26 @@ enum {
     SIM_TIMEOUT  = 40 /* steps until a request is sent again */
 };
 
-/* What a mutation breaks. Each must be caught. */
+/* The defects that a mutation introduces. Each must be detected. */
 typedef enum {
     BREAK_NOTHING,
-    BREAK_NO_GEN_BUMP,          /* withdraw leaves the word as it was */
-    BREAK_PUBLISH_BEFORE_BYTES, /* the location goes out before the bytes are there */
-    BREAK_LATE_REMOVE,          /* a home removes whatever generation a remove names */
-    BREAK_SKIP_GEN_CHECK,       /* readers and servers do not look at the word */
-    BREAK_COMPARE_FIRST,        /* they look at it before they copy, and not afterwards */
-    BREAK_NO_READ_FENCE,        /* they look at it before the last of the bytes */
-    BREAK_NO_WRITE_FENCE,       /* the word is bumped, but the first new byte is seen before it */
-    BREAK_STALE_INCARNATION,    /* nobody compares incarnations */
+    BREAK_NO_GEN_BUMP,          /* withdraw leaves the word unchanged */
+    BREAK_PUBLISH_BEFORE_BYTES, /* the location is published before the bytes are written */
+    BREAK_LATE_REMOVE,          /* a home removes any generation, whichever a remove names */
+    BREAK_SKIP_GEN_CHECK,       /* readers and servers do not check the word */
+    BREAK_COMPARE_FIRST,        /* they check it before they copy, and not afterwards */
+    BREAK_NO_READ_FENCE,        /* they check it before the last of the bytes */
+    BREAK_NO_WRITE_FENCE,       /* the word is bumped, but the first new byte is visible before it */
+    BREAK_STALE_INCARNATION,    /* incarnations are not compared */
     BREAK_NO_ENTRY_CHECK,       /* neither an entry's sequence word nor its check word is compared */
     BREAK_END
 } sim_break_t;
 
-/* The memory of one process, as its peers map it. */
+/* The memory of one process, as mapped by its peers. */
 typedef struct sim_mem {
     _Atomic uint32_t gens[SIM_SLOTS];
     uint64_t         words[SIM_SLOTS][SIM_WORDS];
-    uint32_t         touched[SIM_SLOTS]; /* writes so far: for the invariants, nobody reads it */
+    uint32_t         touched[SIM_SLOTS]; /* number of writes: for the invariants, no rank reads it */
 } sim_mem_t;
 
 typedef struct sim_view {
@@ -63,17 +62,17 @@ typedef struct sim_view {
     uint32_t mask;
 } sim_view_t;
 
-/* One slot of an owner, as the owner knows it. */
+/* One slot of an owner, in the owner's state. */
 typedef struct sim_pub {
     unsigned       key;
     unsigned       written; /* words; SIM_WORDS: all */
-    bool           filling; /* bytes are still being written */
+    bool           filling; /* bytes are being written */
     bool           live;    /* published and not withdrawn */
     bool           acked;
-    bool           refused; /* the home said EXISTS or NO_SPACE */
-    uint32_t       home;    /* rank it was sent to */
-    uint32_t       late;    /* BREAK_NO_WRITE_FENCE: the generation that is not seen yet; else 0 */
-    uint32_t       target;  /* raised whenever it has to be published again */
+    bool           refused; /* the home replied EXISTS or NO_SPACE */
+    uint32_t       home;    /* rank that it was sent to */
+    uint32_t       late;    /* BREAK_NO_WRITE_FENCE: the generation that is not visible yet; else 0 */
+    uint32_t       target;  /* raised whenever it must be published again */
     uint64_t       retry_at;
     kvcl_dir_loc_t loc;
 } sim_pub_t;
@@ -95,9 +94,9 @@ typedef struct sim_request {
     uint32_t target[SIM_SLOTS];
 } sim_request_t;
 
-/* The bytes of one block, on their way to a reader: sim_copy.c. */
+/* The bytes of one block, being copied by a reader: sim_copy.c. */
 typedef struct sim_copy {
-    unsigned i; /* words so far */
+    unsigned i; /* words copied */
     bool     early;
     uint32_t touched;
     uint64_t words[SIM_WORDS];
@@ -118,7 +117,7 @@ typedef struct sim_get {
     kvcl_dir_loc_t  locs[KVCL_DIR_LOCS_MAX];
 } sim_get_t;
 
-/* A served read that an owner works on: nothing is held for it. */
+/* A served read that an owner works on: the owner holds nothing for it. */
 typedef struct sim_serve {
     bool           live;
     uint32_t       reader;
@@ -131,7 +130,7 @@ typedef struct sim_node {
     bool             up;
     uint16_t         inc;
     uint32_t         rank;
-    unsigned         view; /* index of the last one it applied */
+    unsigned         view; /* index of the last view it applied */
     uint64_t         paused_until;
     uint64_t         next_id;
     kvcl_slots_t     slots;
@@ -163,7 +162,7 @@ typedef struct sim_msg {
     uint64_t       words[SIM_WORDS];
 } sim_msg_t;
 
-/* Counted over all seeds, so that a simulator which does nothing is noticed. */
+/* Counted over all seeds, to detect a simulator in which nothing happens. */
 typedef struct sim_counts {
     uint64_t steps, gets_ok, gets_served_ok, misses, stale, torn, publishes, acks, withdrawals, serves_stale;
     uint64_t sent, lost, doubled, crashes, restarts, suspicions, views, pauses, checks;
@@ -175,7 +174,7 @@ typedef struct sim {
     bool         verbose;
     bool         quiet_end; /* the last phase: no faults, no new work */
     bool         failed;
-    bool         reading;   /* somebody is between two loads of a table */
+    bool         reading;   /* a rank is between two loads of a table */
     sim_break_t  broken;
     kvcl_rand_t  rnd;
     unsigned     n_ranks;
@@ -220,9 +219,9 @@ void sim_serve_step(sim_t *sim, sim_node_t *node);
 void sim_copy_begin(sim_copy_t *copy);
 bool sim_copy_step(const sim_t *sim, sim_copy_t *copy, const sim_mem_t *mem, const kvcl_dir_loc_t *loc); /* all here? */
 bool sim_copy_holds(sim_t *sim, const sim_copy_t *copy, const sim_mem_t *mem, const kvcl_dir_loc_t *loc,
-                    const char *how); /* were they that block's all the while? */
+                    const char *how); /* whether they were that block's throughout */
 
-/* sim_table.c: one at a time; others take steps meanwhile, and may end the reader's rank. */
+/* sim_table.c: one at a time; other ranks take steps meanwhile, and may end the reader's rank. */
 unsigned sim_table_read(sim_t *sim, uint32_t home, unsigned key, kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
 
 /* sim_get.c: a reader in a rank. */
@@ -230,7 +229,7 @@ void sim_get_step(sim_t *sim, sim_node_t *node);
 void sim_get_reply(sim_t *sim, sim_node_t *node, const kvcl_dir_msg_t *reply);
 void sim_get_served(sim_t *sim, sim_node_t *node, const sim_msg_t *msg);
 
-/* sim_check.c: what must be true. */
+/* sim_check.c: the invariants. */
 uint64_t sim_content(unsigned key, unsigned i);
 void     sim_check_bytes(sim_t *sim, const sim_node_t *reader, unsigned key, const uint64_t *words,
                          const char *how);

@@ -15,7 +15,7 @@ typedef struct sim_args {
     unsigned broken;       /* an index of breaks; 0: nothing */
 } sim_args_t;
 
-/* breaks: n names, [0] is that of none. False: it has said how it is called. */
+/* breaks: n names, [0] is that of no defect. False: it has printed the usage. */
 static inline bool sim_args_take(sim_args_t *args, int argc, char **argv, const char *name, const char *const *breaks,
                                  unsigned n)
 {

@@ -2,9 +2,9 @@
  * The invariants.
  *
  *  NoWrongBytes      a get that reports success holds exactly the bytes of its key.
- *  NoReadAfterReuse  between its first byte and its acceptance nobody wrote the slot.
- *  AckedIsFindable   a location whose publish was acknowledged is in its home's table as long as the
- *                    owner has it, home and owner have the same view, and the home did not restart.
+ *  NoReadAfterReuse  the slot was not written between the get's first byte and its acceptance.
+ *  AckedIsFindable   a location whose publish was acknowledged is in its home's table while the owner holds it, if home
+ *                    and owner have the same view and the home did not restart.
  *  Whole             tables, slots and eviction orders pass their own checkers.
  */
 #include "config.h"
@@ -86,8 +86,8 @@ void sim_check_nodes(sim_t *sim)
     }
 }
 
-/* After the faults ended and all was delivered: every publish has its answer, and all that was
- * acknowledged can be had. */
+/* After the faults ended and all messages were delivered: every publish has its reply, and all acknowledged blocks are
+ * available. */
 void sim_check_end(sim_t *sim)
 {
     const sim_mem_t *mem;

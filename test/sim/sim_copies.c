@@ -1,15 +1,15 @@
 /*
- * Puts of several copies while one rank dies: a simulator of who lists what where.
+ * Puts of several copies while one rank dies: a simulator of the lists and holders of copies.
  *
  *   sim_copies [--seeds N] [--seed S] [--break NAME]
  *
  *  AckedSurvivesOneDeath  a put that was acknowledged with two copies is found, after any one death, at the home that
- *                         the survivors' map names, at a location whose rank lives and holds the block.
+ *                         the survivors' map names, at a location whose rank is alive and holds the block.
  *
  * Real are the shard maps, the tables, the home's step and its messages. Modelled are the put, the chain and the
- * publish (store_put.c, store_chain.c, store_copy.c, store_publish.c), the network (a bag: any order) and that each
- * rank learns of the death in its own time; until then what it sends there is lost, and when it does what waits for the
- * dead rank fails. A seed replays exactly.
+ * publish (store_put.c, store_chain.c, store_copy.c, store_publish.c), and the network (a bag: any order). Each rank
+ * learns of the death at its own time; until then its messages to the dead rank are lost, and then its operations that
+ * wait for that rank fail. A seed replays exactly.
  */
 #include "config.h"
 
@@ -27,12 +27,12 @@ enum { RANKS = 6, PUTS = 10, OPS = 256, MSGS = 512, CELLS = 130, DEAD_NONE = 99,
 typedef enum { BREAK_NOTHING, BREAK_ONE_HOME, BREAK_ANSWER_UNLISTED, BREAK_ACK_EARLY, BREAK_END } break_t;
 static const char *const break_names[] = {"nothing", "one-home", "answer-before-listed", "ack-before-copies"};
 
-/* A publish, or an ask for a copy, that some rank waits for. */
+/* A publish, or a request for a copy, that a rank waits for. */
 typedef struct op {
     bool     live, is_copy, again;
     unsigned rank, put, rounds;
-    unsigned waits[RANKS]; /* answers to come, by rank */
-    int      requester;        /* publish of a copy: the op of the one that asked, else -1 */
+    unsigned waits[RANKS]; /* replies to come, by rank */
+    int      requester;        /* publish of a copy: the op that requested the copy, else -1 */
 } op_t;
 
 typedef struct put {
@@ -117,7 +117,7 @@ static unsigned new_op(unsigned rank, unsigned put, bool is_copy, int requester)
     return i;
 }
 
-/* To all homes in the sender's map. */
+/* Send to all homes in the sender's map. */
 static void send_publish(unsigned id)
 {
     op_t                   *op   = &sim.ops[id];
@@ -148,7 +148,7 @@ static void part_over(put_t *put)
     }
 }
 
-/* The next rank that was not asked, or the end. */
+/* Request a copy from the next rank that has not been tried, or end. */
 static void request_copy(unsigned p)
 {
     put_t    *put = &sim.puts[p];
@@ -177,7 +177,7 @@ static void begin_put(unsigned p)
     sim.nodes[put->rank].holds[p] = true;
     publish(put->rank, p, -1);
     if (sim.broken == BREAK_ACK_EARLY) {
-        put->made = 2; /* it will be, surely */
+        put->made = 2; /* the copy is not made yet */
         put->parts = 2;
         request_copy(p);
         part_over(put);
@@ -186,7 +186,7 @@ static void begin_put(unsigned p)
     }
 }
 
-/* All answers of an operation are here. */
+/* All replies of an operation have arrived. */
 static void op_over(unsigned id, kvcl_status_t status)
 {
     op_t  *op  = &sim.ops[id];
@@ -220,7 +220,7 @@ static void answered(unsigned id, unsigned from, kvcl_status_t status)
     unsigned i;
 
     if (!op->live || (op->waits[from] == 0)) {
-        return; /* it was given up */
+        return; /* it is not waited for any more */
     }
     --op->waits[from];
     op->again = op->again || (status == KVCL_ERR_STALE) || (status == KVCL_ERR_RANK_FAILED);
@@ -232,7 +232,7 @@ static void answered(unsigned id, unsigned from, kvcl_status_t status)
     op_over(id, status);
 }
 
-/* The home's own step, on a message as it travels. */
+/* The home's own step, on a message in wire form. */
 static kvcl_status_t home_step(node_t *node, const msg_t *msg)
 {
     uint8_t           buf[256], answer[256];
@@ -268,7 +268,7 @@ static void deliver(void)
         break;
     case COPY:
         if (!sim.nodes[msg.from].up) {
-            return; /* nothing to fetch, and nobody to tell */
+            return; /* nothing to fetch, and no rank to reply to */
         }
         node->holds[msg.put] = true;
         publish(msg.to, msg.put, (int)msg.op);
@@ -282,7 +282,7 @@ static void deliver(void)
     }
 }
 
-/* A rank learns of the death: its map changes, then what waits for the dead rank fails. */
+/* A rank learns of the death: its map changes, then its operations that wait for the dead rank fail. */
 static void learn(unsigned rank)
 {
     node_t   *node = &sim.nodes[rank];
@@ -344,7 +344,7 @@ static void start(uint64_t seed)
     }
 }
 
-/* Is put p found, by whoever lives, where the survivors look? */
+/* Whether put p is found on a live rank through the survivors' map. */
 static bool survives(unsigned p)
 {
     const kvcl_shard_map_t *map = NULL;
@@ -375,7 +375,7 @@ static bool all_know(void)
     return true;
 }
 
-/* At any moment from when all know of the death, whatever is still under way. */
+/* At any moment after all ranks know of the death, whatever is still in flight. */
 static bool check(unsigned step)
 {
     unsigned i;
@@ -391,7 +391,7 @@ static bool check(unsigned step)
     return true;
 }
 
-/* False: an invariant does not hold. */
+/* Run one seed. False: an invariant does not hold. */
 static bool run_seed(uint64_t seed)
 {
     unsigned step, what, i, fate;

@@ -1,8 +1,8 @@
 /*
- * Copy, then compare: how a block's bytes are read, by a one-sided reader and by an owner who serves a peer.
+ * Copy, then compare: how a block's bytes are read, by a one-sided reader and by an owner that serves a peer.
  *
- * The bytes are copied with nothing held (a word a step, so that the owner may withdraw and write the slot between any
- * two), then the generation word is read: it decides. This is what kvcl_get_now(), pull.c and serve.c do.
+ * The bytes are copied without holding anything (a word per step, so that the owner may withdraw and write the slot
+ * between any two). Then the generation word is read, which decides. kvcl_get_now(), pull.c and serve.c do the same.
  */
 #include "config.h"
 

@@ -3,8 +3,8 @@
  *
  *   sim_dir [--seeds N] [--seed S] [--break NAME] [--verbose]
  *
- * Runs N seeds (10,000) from S (1) on. The first that breaks an invariant is printed with the command
- * that replays it, and the exit status is 1; so it is under --break, where that is the right answer.
+ * Runs N seeds (10,000) from S (1) on. The first seed that breaks an invariant is printed with the command that replays
+ * it, and the exit status is 1. That is also the status under --break, where it is the right result.
  */
 #include "config.h"
 
@@ -46,7 +46,7 @@ void sim_log(sim_t *sim, const char *fmt, ...)
     putchar('\n');
 }
 
-/* The first violation of a seed counts. */
+/* Only the first violation of a seed counts. */
 void sim_fail(sim_t *sim, const char *invariant, const char *fmt, ...)
 {
     va_list args;
@@ -67,7 +67,7 @@ static void run_seed(sim_t *sim, uint64_t seed, sim_break_t broken, bool verbose
 {
     unsigned i;
 
-    memset(sim, 0, offsetof(sim_t, counts)); /* the counts go on */
+    memset(sim, 0, offsetof(sim_t, counts)); /* the counts continue */
     sim->verbose = verbose;
     sim->broken  = broken;
     sim_start(sim, seed);
@@ -123,7 +123,7 @@ static void summary(const sim_counts_t *c, uint64_t seeds)
            c->sent, c->lost, c->doubled, c->crashes, c->restarts, c->suspicions, c->views, c->pauses);
 }
 
-/* A simulator in which something never happens shows nothing. */
+/* A simulator in which some event never happens proves nothing. */
 static bool all_happened(const sim_counts_t *c)
 {
     return (c->gets_ok > 0) && (c->gets_served_ok > 0) && (c->stale > 0) && (c->torn > 0) && (c->serves_stale > 0) &&

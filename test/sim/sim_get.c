@@ -1,7 +1,7 @@
 /*
- * A reader: find the locations of a key (in the home's mapped table, or by a LOOKUP message), then try
- * them one by one, one-sided or served by the owner; both copy a word a step, then look at the
- * generation word. What is found stale is reported to the home by a remove.
+ * A reader: it finds the locations of a key (in the home's mapped table, or by a LOOKUP message), then tries them one
+ * by one, one-sided or served by the owner. Both copy a word per step, then check the generation word. A stale location
+ * is reported to the home by a remove.
  */
 #include "config.h"
 
@@ -30,7 +30,7 @@ static void request(sim_t *sim, sim_node_t *node, sim_get_t *get)
     msg->len = kvcl_dir_pack_end(&pack);
 }
 
-/* Meanwhile the reader's own rank may end, and come back. */
+/* Meanwhile the reader's own rank may end, and restart. */
 static void read_table(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
@@ -59,7 +59,7 @@ static void begin(sim_t *sim, sim_node_t *node, sim_get_t *get)
     }
 }
 
-/* Begin with location `at`, or end with a miss. */
+/* Start with location `at`, or end with a miss. */
 static void try_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
     const kvcl_dir_loc_t *loc = &get->locs[get->at];
@@ -71,9 +71,9 @@ static void try_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
     }
     get->inc = loc->incarnation;
     if (sim->broken == BREAK_STALE_INCARNATION) {
-        get->inc = sim->nodes[loc->rank].inc; /* whatever is mapped there now */
+        get->inc = sim->nodes[loc->rank].inc; /* whatever is mapped at that rank now */
     } else if (sim->views[node->view].inc[loc->rank] != loc->incarnation) {
-        ++get->at; /* dead, or reborn: completion would prove nothing */
+        ++get->at; /* dead, or restarted: completion would prove nothing */
         return;
     }
     sim_copy_begin(&get->copy);
@@ -98,7 +98,7 @@ static void stale(sim_t *sim, sim_node_t *node, sim_get_t *get)
     get->state = GET_TRY;
 }
 
-/* A word; after the last, the generation word decides. */
+/* Copy a word; after the last, the generation word decides. */
 static void copy_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
 {
     const kvcl_dir_loc_t *loc = &get->locs[get->at];
@@ -129,7 +129,7 @@ void sim_get_step(sim_t *sim, sim_node_t *node)
         }
         break;
     case GET_READ:
-        break; /* it is being done */
+        break; /* it is in progress */
     case GET_TRY:
         try_step(sim, node, get);
         break;

@@ -1,8 +1,8 @@
 /*
- * A rank as owner (fill, publish, withdraw, remove, serve) and as home (answer requests).
+ * A rank as owner (fill, publish, withdraw, remove, serve) and as home (replies to requests).
  *
- * The owner obeys the rules of slots.h and home.h; the mutations of sim_break_t are made here, in
- * sim_get.c, sim_copy.c and sim_table.c, never in the library.
+ * The owner obeys the rules of slots.h and home.h; the mutations of sim_break_t are made here, in sim_get.c, sim_copy.c
+ * and sim_table.c, never in the library.
  */
 #include "config.h"
 
@@ -99,7 +99,7 @@ static bool has_key(const sim_node_t *node, unsigned key)
     return false;
 }
 
-/* The slot is FILLING: begin a block, often the one that was there before. */
+/* The slot is FILLING: start a block, often the slot's previous one. */
 static void begin_fill(sim_t *sim, sim_node_t *node, uint32_t slot)
 {
     sim_pub_t *pub = &node->pub[slot];
@@ -211,7 +211,7 @@ static void send_remove(sim_t *sim, sim_node_t *node, sim_remove_t *remove)
     msg->len = kvcl_dir_pack_end(&pack);
 }
 
-/* One message with all that waits to be published at @a home. */
+/* One message with everything that waits to be published at @a home. */
 static void send_publish(sim_t *sim, sim_node_t *node, uint32_t home)
 {
     sim_request_t  *request;
@@ -298,7 +298,7 @@ void sim_owner_reply(sim_t *sim, sim_node_t *node, const kvcl_dir_msg_t *reply)
     }
 }
 
-/* The mutation: a remove takes away what is in the slot's entry now. */
+/* The mutation: a remove deletes the current contents of the slot's entry. */
 static void forget_gen(const sim_t *sim, const sim_node_t *node, uint8_t *record)
 {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX], loc;
@@ -362,7 +362,7 @@ void sim_serve_begin(sim_t *sim, sim_node_t *node, const sim_msg_t *msg)
     }
 }
 
-/* A word; after the last, the generation word decides, and the reply goes. */
+/* Copy a word; after the last, the generation word decides, and the reply is sent. */
 void sim_serve_step(sim_t *sim, sim_node_t *node)
 {
     sim_serve_t *serve = &node->serves[sim_below(sim, SIM_SERVES)];

@@ -1,19 +1,20 @@
 /*
- * Pools of several block sizes, and readers: a simulator of slabs that go from one size to another, word by word.
+ * Pools of several block sizes, and readers: a simulator of slabs that pass from one size to another, word by word.
  *
  *   sim_sizes [--seeds N] [--seed S] [--break NAME]
  *
- *  NoWrongBytes      what a reader takes for a key's bytes, and what a copy is published with, are those: never another
- *                    key's or another size's.
- *  NoReadAfterReuse  nothing of what a reader takes was written while it was read.
- *  Whole             after each step slabs, slots and orders of eviction pass their own checkers.
+ *  NoWrongBytes      the bytes that a reader accepts for a key, and those a copy is published with, are the key's:
+ * never
+ *                    another key's or another size's.
+ *  NoReadAfterReuse  no byte that a reader accepts was written while it was read.
+ *  Whole             after each step slabs, slots and eviction orders pass their own checkers.
  *
- * Real are slabs.c, the slots with their generations, and the order of eviction; sizes and arenas are random. Modelled
- * are the bytes (one word is read or written a step), the pool's steps over those (sim_sizes_pool.c), and puts, copies
- * from rank to rank and gets, each of which may stand still for long. Readers begin at any of the last PAST locations
- * that were ever published, mostly ones whose slab has gone to another size since. They copy first, then look at the
- * generation, alone, as in a store without checksums; so does an owner who serves a reader, and it holds nothing
- * meanwhile. A seed replays exactly.
+ * Real are slabs.c, the slots with their generations, and the eviction order; sizes and arenas are random. Modelled are
+ * the bytes (one word is read or written per step), the pool's steps over them (sim_sizes_pool.c), and puts, copies
+ * from rank to rank and gets, each of which may pause for long. Readers begin at any of the last PAST locations ever
+ * published, mostly ones whose slab has passed to another size since. They copy first, then check only the generation,
+ * as in a store without checksums. An owner that serves a reader does the same, and holds nothing meanwhile. A seed
+ * replays exactly.
  */
 #include "config.h"
 
@@ -77,7 +78,7 @@ static bool gen_is(const place_t *at)
 
 /* ---- puts and copies ---- */
 
-/* The next of a fill's words. False: the source of a copy is gone. */
+/* Fill the next word. False: the source of a copy is gone. */
 static bool fill_word(fill_t *fill)
 {
     unsigned cls  = class_of(fill->key);
@@ -100,7 +101,7 @@ static void abort_fill(fill_t *fill)
     fill->busy = false;
 }
 
-/* All bytes are there; a copy's have been looked at. */
+/* All bytes are written; those of a copy have been checked. */
 static void end_fill(fill_t *fill)
 {
     pool_t   *pool = &sim.pools[fill->rank];
@@ -174,7 +175,7 @@ static void begin_read(reading_t *read)
                    (kvcl_slots_check(&class_at(&read->at)->slots, read->at.slot, read->at.gen, &key) == KVCL_OK);
 }
 
-/* All words have been read: the generation says whether they are taken. */
+/* All words have been read: the generation decides whether they are accepted. */
 static void end_read(reading_t *read)
 {
     class_t  *c    = class_at(&read->at);
@@ -213,7 +214,7 @@ static void read_step(reading_t *read)
     }
 }
 
-/* ---- everything else that happens to blocks ---- */
+/* ---- all other events of blocks ---- */
 
 static void pool_step(void)
 {
@@ -227,7 +228,7 @@ static void pool_step(void)
     }
     switch (below(6)) {
     case 0:
-        (void)pool_withdraw(pool, cls, slot, KVCL_SLOT_FREE); /* removed; it is not there: nothing */
+        (void)pool_withdraw(pool, cls, slot, KVCL_SLOT_FREE); /* removed; nothing happens if it is absent */
         break;
     case 1:
         if ((c->array[slot].state == KVCL_SLOT_PUBLISHED) && (below(4) == 0)) {
@@ -297,7 +298,7 @@ static bool run_seed(uint64_t seed)
     return !sim.failed;
 }
 
-/* A simulator in which something never happens shows nothing. */
+/* A simulator in which some event never happens proves nothing. */
 static bool all_happened(void)
 {
     return (n.right != 0) && (n.served != 0) && (n.stale != 0) && (n.puts != 0) && (n.copies != 0) && (n.late != 0) &&

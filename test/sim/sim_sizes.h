@@ -1,5 +1,5 @@
 /*
- * What the files of sim_sizes share: the state of a run, and a rank's pool.
+ * Shared by the files of sim_sizes: the state of a run, and a rank's pool.
  */
 #ifndef SIM_SIZES_H
 #define SIM_SIZES_H
@@ -14,16 +14,16 @@ enum { STEPS = 1500, TRIES = 8, LATE = 64 };
 
 typedef enum {
     BREAK_NOTHING,
-    BREAK_SAME_GENERATION, /* a slab is vacated, and its blocks' generations stay as they were */
-    BREAK_VACATE_FILLING,  /* a slab goes though a block in it is being filled */
-    BREAK_FORGET_BORDER,   /* a block that lies across the slab's border is not given up */
-    BREAK_COPY_UNCHECKED,  /* a copy is published without a look at its source's generation */
-    BREAK_COMPARE_FIRST,   /* readers look at the generation before they copy, and not afterwards */
-    BREAK_LATE_GENERATION, /* what is vacated has its new generation only when the pool publishes again */
+    BREAK_SAME_GENERATION, /* a slab is vacated, and its blocks' generations stay unchanged */
+    BREAK_VACATE_FILLING,  /* a slab is vacated though a block in it is being filled */
+    BREAK_FORGET_BORDER,   /* a block that crosses the slab's border is not evicted */
+    BREAK_COPY_UNCHECKED,  /* a copy is published without a check of its source's generation */
+    BREAK_COMPARE_FIRST,   /* readers check the generation before they copy, and not afterwards */
+    BREAK_LATE_GENERATION, /* a vacated block gets its new generation only when the pool publishes again */
     BREAK_END
 } break_t;
 
-/* A class of a pool: as the owner of store/pool/owner.h. */
+/* A class of a pool, like the owner of store/pool/owner.h. */
 typedef struct class {
     kvcl_slots_t     slots;
     kvcl_slot_t      *array;
@@ -33,17 +33,17 @@ typedef struct class {
     uint32_t         size; /* words of a block */
 } class_t;
 
-/* A generation that nobody sees yet. */
+/* A generation that is not visible yet. */
 typedef struct late {
     _Atomic uint32_t *word;
     uint32_t         gen;
 } late_t;
 
-/* One word of the arena is what is written or read in a step. */
+/* One step reads or writes one word of the arena. */
 typedef struct pool {
     uint32_t     n_words;
     uint64_t     words[ARENA];
-    uint32_t     touched[ARENA]; /* writes so far: for the invariants, nobody reads it */
+    uint32_t     touched[ARENA]; /* number of writes: for the invariants, no rank reads it */
     kvcl_slabs_t slabs;
     void         *slabs_mem;
     class_t      classes[CLASSES];
@@ -51,24 +51,24 @@ typedef struct pool {
     unsigned     n_late;
 } pool_t;
 
-/* A location, as a directory or a reader may have it, fresh or not. */
+/* A location, as known to a directory or a reader, current or stale. */
 typedef struct place {
     unsigned rank, key;
     uint32_t slot, gen;
 } place_t;
 
-/* A put, or a copy of what lies at `from`. */
+/* A put, or a copy of the block at `from`. */
 typedef struct fill {
     bool     busy, copies;
     unsigned rank, key;
     uint32_t slot, i;
     place_t  from;
-    uint64_t touched; /* of the source, before its first word was read */
+    uint64_t touched; /* the source's count before its first word was read */
 } fill_t;
 
 typedef struct reading {
-    bool     busy, served; /* by the owner, who holds nothing */
-    bool     early;        /* BREAK_COMPARE_FIRST: what the comparison said */
+    bool     busy, served; /* served: by the owner, which holds nothing */
+    bool     early;        /* BREAK_COMPARE_FIRST: the result of the comparison */
     place_t  at;
     uint32_t i;
     uint64_t touched;
@@ -88,7 +88,7 @@ typedef struct sim_sizes {
     place_t     past[PAST];
 } sim_sizes_t;
 
-/* Counted over all seeds, so that a simulator which does nothing is noticed. */
+/* Counted over all seeds, to detect a simulator in which nothing happens. */
 typedef struct sim_sizes_counts {
     uint64_t right, served, stale, puts, copies, late, taken, refused, served_stale, evicted, no_room;
 } sim_sizes_counts_t;
@@ -115,10 +115,10 @@ bool     pool_take(pool_t *pool, unsigned cls, uint32_t *slot_p);
 bool     pool_grow(pool_t *pool, unsigned cls, bool must);
 void     pool_write(pool_t *pool, unsigned cls, uint32_t slot, uint32_t i, uint64_t word);
 uint64_t pool_read(const pool_t *pool, unsigned cls, uint32_t slot, uint32_t i);
-uint64_t pool_touched(const pool_t *pool, unsigned cls, uint32_t slot); /* writes into the block so far */
+uint64_t pool_touched(const pool_t *pool, unsigned cls, uint32_t slot); /* number of writes into the block */
 void     pool_publish(unsigned rank, uint32_t slot, unsigned key);
 bool     pool_withdraw(pool_t *pool, unsigned cls, uint32_t slot, kvcl_slot_state_t next);
-/** Where a rank has the key, or KVCL_SLOT_NONE. */
+/** The slot in which a rank has the key, or KVCL_SLOT_NONE. */
 uint32_t pool_find(const pool_t *pool, unsigned key);
 bool     pool_holds(const pool_t *pool); /* its checkers do */
 

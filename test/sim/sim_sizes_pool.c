@@ -1,5 +1,5 @@
 /*
- * A rank's pool of several sizes: what pool.c and store_pool.c do, over the real slabs, slots and orders of eviction.
+ * A rank's pool of several sizes: the steps of pool.c and store_pool.c, over the real slabs, slots and eviction orders.
  * The mutations of break_t are made here and in sim_sizes.c, never in the library.
  */
 #include "config.h"
@@ -105,7 +105,7 @@ uint64_t pool_touched(const pool_t *pool, unsigned cls, uint32_t slot)
 
 /* ---- blocks ---- */
 
-/* The mutation: the new generation of what was vacated is seen no sooner than this. */
+/* The mutation: the new generation of a vacated block becomes visible only now. */
 static void show_late(pool_t *pool)
 {
     while (pool->n_late > 0) {
@@ -165,7 +165,7 @@ uint32_t pool_find(const pool_t *pool, unsigned key)
     return KVCL_SLOT_NONE;
 }
 
-/* ---- slabs that change hands ---- */
+/* ---- slabs that change owners ---- */
 
 static bool may_go(const class_t *c, uint32_t slot)
 {
@@ -183,7 +183,7 @@ static bool may_go(const class_t *c, uint32_t slot)
     }
 }
 
-/* Does it lie across the slab's borders? */
+/* Whether the block crosses the slab's borders. */
 static bool is_border(const pool_t *pool, uint32_t slab, unsigned cls, uint32_t slot)
 {
     uint64_t size = pool->classes[cls].size, end = (slab + UINT64_C(1)) * pool->slabs.slab_bytes;

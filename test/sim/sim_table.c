@@ -1,9 +1,9 @@
 /*
- * A reader of a home's mapped table, while the home and everybody else go on.
+ * A reader of a home's mapped table, while the home and all other ranks continue.
  *
- * kvcl_dir_read() is the library's own source, compiled here once more under another name, so that time can pass
- * between any two of its loads: sim_load() takes steps of the whole world there. Meanwhile the home may write the very
- * entry that is being copied, and a rank may crash and come back.
+ * kvcl_dir_read() is the library's own source, compiled here a second time under another name, so that time can pass
+ * between any two of its loads: sim_load() takes steps of the whole cluster. Meanwhile the home may write the very
+ * entry that is being copied, and a rank may crash and restart.
  */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 
 static sim_t *world;
 
-/* Now and then the world goes on for some steps. */
+/* Sometimes let the cluster take some steps. */
 static void pass_time(const kvcl_dir_cell_t *cell)
 {
     kvcl_dir_cell_t before;
@@ -50,7 +50,7 @@ size_t        sim_read_batch(const kvcl_dir_view_t *view, const kvcl_key_t *keys
 #define kvcl_dir_read_batch sim_read_batch
 #include "dir/table_read.c" /* the reader itself */
 
-/* The mutation: an entry is believed as it is found, half old and half new. */
+/* The mutation: an entry is accepted as read, possibly half old and half new. */
 static unsigned read_unchecked(const kvcl_dir_view_t *view, const kvcl_key_t *key, kvcl_dir_loc_t *locs)
 {
     const kvcl_dir_cell_t *cell = &view->cells[dir_start(key, view->starts)];

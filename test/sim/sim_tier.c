@@ -3,13 +3,13 @@
  *
  *   sim_tier [--seeds N] [--seed S] [--break NAME]
  *
- *  NoWrongBytes      what a reader takes for a key's bytes are those.
- *  NoReadAfterReuse  nothing of what a reader takes was written while it was read.
+ *  NoWrongBytes      the bytes that a reader accepts for a key are the key's.
+ *  NoReadAfterReuse  no byte that a reader accepts was written while it was read.
  *
- * Real are the slots with their generations, the order of eviction and the directory's table. Modelled are the bytes
- * (WORDS words a block, one read or written a step), the tier (a ring of places; the oldest is written over), its disk,
- * which flips bits, and the store's steps between them (cold/demote.c, cold/stage.c, get/get_stage.c). Readers
- * look at generations alone, as in a store without checksums; so does the demotion, which makes the checksum that the
+ * Real are the slots with their generations, the eviction order and the directory's table. Modelled are the bytes
+ * (WORDS words a block, one read or written per step), the tier (a ring of places; the oldest is overwritten), its
+ * disk, which flips bits, and the store's steps between them (cold/demote.c, cold/stage.c, get/get_stage.c). Readers
+ * check generations only, as in a store without checksums. So does the demotion, which computes the checksum that the
  * tier keeps. A seed replays exactly.
  */
 #include "config.h"
@@ -82,7 +82,7 @@ bool gen_is(unsigned cache, uint32_t slot, uint32_t gen)
     return kvcl_slots_gen_is(&sim.sides[cache].gens[slot], gen);
 }
 
-/* Has the reader's block come? */
+/* Whether the reader's block has been staged. */
 static bool staged(const get_t *get, uint32_t *slot_p)
 {
     uint32_t i;
@@ -180,7 +180,7 @@ static void get_step(get_t *get)
     if (get->state == IDLE) {
         get_begin(get);
     } else if (below(60) == 0) {
-        get->state = IDLE; /* its deadline: whoever it leaves waiting, or held, stays so */
+        get->state = IDLE; /* its deadline: a staging request or hold that it leaves behind stays */
     } else if (get->state == WAIT) {
         get_wait(get);
     } else if (get->i < WORDS) {

@@ -1,5 +1,5 @@
 /*
- * What the files of sim_tier share: the state of a run, and the owner's steps.
+ * Shared by the files of sim_tier: the state of a run, and the owner's steps.
  */
 #ifndef SIM_TIER_H
 #define SIM_TIER_H
@@ -14,10 +14,10 @@ enum { IN_TIER = 0, IN_POOL = 1, IN_STAGE = 2 }; /* a location's cache */
 
 typedef enum {
     BREAK_NOTHING,
-    BREAK_DEMOTE_UNCHECKED, /* the generation is not looked at after the copy into the tier */
-    BREAK_STAGE_UNVERIFIED, /* what comes from the disk is not compared with its checksum */
-    BREAK_TRUST_PLACE,      /* whatever stands at a place now is taken for the block that was listed there */
-    BREAK_RECYCLE_QUIETLY,  /* a staging block is used again under the same generation */
+    BREAK_DEMOTE_UNCHECKED, /* the generation is not checked after the copy into the tier */
+    BREAK_STAGE_UNVERIFIED, /* bytes from the disk are not compared with their checksum */
+    BREAK_TRUST_PLACE,      /* the block now at a place is taken for the block that was listed at it */
+    BREAK_RECYCLE_QUIETLY,  /* a staging block is reused under the same generation */
     BREAK_END
 } break_t;
 typedef struct block {
@@ -96,7 +96,7 @@ typedef struct sim_tier_counts {
 extern sim_tier_counts_t n; /* of all seeds */
 
 unsigned       below(unsigned limit);
-void           internal(const char *what); /* a fault of the simulator's own: exits */
+void           internal(const char *what); /* a fault of the simulator itself: exits */
 uint64_t       word_of(unsigned key, unsigned i);
 kvcl_key_t     key_bytes(unsigned key);
 kvcl_dir_loc_t loc_of(unsigned cache, uint32_t slot, uint32_t gen, uint64_t sum);
@@ -107,7 +107,7 @@ bool           same_place(const kvcl_dir_loc_t *a, const kvcl_dir_loc_t *b);
 /* The owner (sim_tier_owner.c). */
 void put_step(put_t *put);
 void demote_step(void);
-bool begin_stage(const get_t *get); /* false: the tier has it no more */
+bool begin_stage(const get_t *get); /* false: the tier does not have the block any more */
 void stage_step(uint32_t slot);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The owner of sim_tier: puts, eviction, demotion, staging, promotion, a word a step.
+ * The owner of sim_tier: puts, eviction, demotion, staging, promotion, one word per step.
  */
 #include "config.h"
 
@@ -148,7 +148,7 @@ static bool still_there(void)
     return (sim.broken == BREAK_DEMOTE_UNCHECKED) || gen_is(IN_POOL, sim.demote.slot, sim.demote.gen);
 }
 
-/* What the tier has of this key goes, and so does what stood at the place. */
+/* Remove the tier's block of this key, and the block at the place to be written. */
 static void take_place(void)
 {
     place_t        *place = &sim.places[sim.next_place];
@@ -227,7 +227,7 @@ static void recycle(uint32_t slot)
     }
 }
 
-/* A staging block that is free, or idle; or held for too long. */
+/* A staging block that is free, or idle, or held for too long. */
 static bool take_stage(uint32_t *slot_p)
 {
     side_t   *side = &sim.sides[IN_STAGE];

@@ -1,10 +1,10 @@
 /*
- * What is outside the ranks: the network (a bag: any order, loss, duplicates), pauses, crashes,
- * restarts with a new incarnation, true and false suspicion, and the list of views.
+ * Everything outside the ranks: the network (a bag: any order, loss, duplicates), pauses, crashes, restarts with a new
+ * incarnation, true and false suspicion, and the list of views.
  *
- * A message may be delivered to a later incarnation than it was sent to. A rank that is excluded from
- * a view while it still runs goes on until it applies that view, then ends. Views are applied one by
- * one, in order (home.h says why).
+ * A message may be delivered to a later incarnation than it was sent to. A rank that is excluded from a view while it
+ * still runs continues until it applies that view, then ends. Views are applied one by one, in order (home.h gives the
+ * reason).
  */
 #include "config.h"
 
@@ -122,7 +122,7 @@ static void restart(sim_t *sim, sim_node_t *node)
     }
 }
 
-/* Somebody crashes, is suspected, comes back, or stops for a while. */
+/* A rank crashes, is suspected, restarts, or pauses. */
 static void fault(sim_t *sim)
 {
     sim_node_t *node   = &sim->nodes[sim_below(sim, sim->n_ranks)];
@@ -230,7 +230,7 @@ static bool is_quiet(const sim_t *sim)
     return sim->n_msgs == 0;
 }
 
-/* No more faults and no new work: all come back, all views are applied, all messages arrive. */
+/* No more faults and no new work: all ranks resume, all views are applied, all messages arrive. */
 void sim_quiet_end(sim_t *sim)
 {
     sim_node_t *node;

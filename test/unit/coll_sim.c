@@ -1,6 +1,6 @@
 /*
- * The simulator of coll_sim.h. One static error text, everything else in one sim_t. Rank r's bytes are a
- * function of (owner of the byte, position), so a wrong or poisoned byte shows wherever it comes from.
+ * The simulator of coll_sim.h. One static error text, all other state in one sim_t. Rank r's bytes are a function of
+ * (owner of the byte, position), so a wrong or poisoned byte is detected whatever its source.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@ typedef enum { ITEM_START, ITEM_ANNOUNCE, ITEM_ACK, ITEM_ABORT, ITEM_PULL, ITEM_
 
 typedef struct item {
     item_kind_t   kind;
-    uint32_t      to; /* the rank it happens at */
+    uint32_t      to; /* the rank of the event */
     uint32_t      from;
     uint32_t      k;
     uint32_t      step;
@@ -40,10 +40,10 @@ typedef struct sim_rank {
     kvcl_plan_t        plan;
     kvcl_exec_t        exec;
     void              *memory;
-    item_t            *early; /* what came before it started, in order */
+    item_t            *early; /* items that arrived before it started, in order */
     uint32_t           n_early;
     uint8_t           *bytes;
-    uint8_t           *have;   /* per byte: has it arrived */
+    uint8_t           *have;   /* per byte: whether it has arrived */
     uint32_t          *rounds; /* per step */
     uint32_t           pulls;
 } sim_rank_t;
@@ -122,7 +122,7 @@ static item_t take_item(sim_t *sim)
     return item;
 }
 
-/* What byte i of a finished buffer is. */
+/* The value of byte i of a finished buffer. */
 static uint8_t expected_byte(uint64_t i)
 {
     return (uint8_t)((i * 167) + (i >> 8) + 13);
@@ -272,7 +272,7 @@ static void start_rank(sim_t *sim, uint32_t r)
     }
 }
 
-/* An honest rank says no more to one that has not started than src/coll/coll_early.c holds of it. */
+/* An honest rank sends no more to a rank that has not started than src/coll/coll_early.c keeps of it. */
 static void keep_early(sim_t *sim, const item_t *item)
 {
     sim_rank_t *rank = &sim->ranks[item->to];
@@ -295,7 +295,7 @@ static void answer_abort(sim_t *sim, const item_t *item)
     send_item(sim, ITEM_ABORT, item->to, &action, 0);
 }
 
-/* A message to a rank that has not started, or has ended and been freed. */
+/* A message to a rank that has not started, or that has ended and been freed. */
 static void message_outside(sim_t *sim, const item_t *item)
 {
     sim_rank_t *rank = &sim->ranks[item->to];
@@ -316,7 +316,7 @@ static void message_outside(sim_t *sim, const item_t *item)
     }
 }
 
-/* The step that an announcement or the end of a pull belongs to takes its place in the chain of rounds. */
+/* Record the step of an announcement or of the end of a pull in the chain of rounds. */
 static void note_round(sim_t *sim, uint32_t r, uint32_t index, uint32_t round)
 {
     sim_rank_t        *rank = &sim->ranks[r];
@@ -386,7 +386,7 @@ static void do_item(sim_t *sim, const item_t *item)
     } else if (rank->state == RANK_DEAD) {
         return;
     } else if (item->kind == ITEM_GONE) {
-        start_rank(sim, item->to); /* so that the executor, not the caller, is under test */
+        start_rank(sim, item->to); /* so that the executor is tested, not the caller */
         kvcl_exec_peer_failed(&rank->exec, item->from, KVCL_ERR_RANK_FAILED);
     } else {
         if (item->kind == ITEM_ANNOUNCE) {

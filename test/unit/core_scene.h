@@ -1,5 +1,5 @@
 /*
- * The scene of the tests of strangers: a context, and a bare transport endpoint that talks to it as a stranger would.
+ * The scene of the tests of strangers: a context, and a bare transport endpoint that sends to it as a stranger would.
  */
 #ifndef KVCL_TEST_CORE_SCENE_H
 #define KVCL_TEST_CORE_SCENE_H
@@ -25,7 +25,7 @@ typedef struct scene {
     uint8_t        address[KVCL_ADDRESS_MAX]; /* the stranger's */
     size_t         address_len;
     uint64_t       expected; /* strangers counted so far */
-    uint32_t       peers;    /* of ctx, before anybody came */
+    uint32_t       peers;    /* peers of ctx before the stranger connected */
 } scene_t;
 
 static const pair_kind_t kinds[] = {PAIR_LOOP, PAIR_SHM, PAIR_TCP};
@@ -72,7 +72,7 @@ static uint32_t peers(kvcl_context_h ctx)
     return n;
 }
 
-/* As any stranger would come: by the address that the context prints. */
+/* Connect as any stranger: by the address that the context prints. */
 static void scene_open(scene_t *scene, pair_kind_t kind)
 {
     char           text[2 * KVCL_ADDRESS_MAX];
@@ -126,7 +126,7 @@ static void send_raw(scene_t *scene, const void *hdr, size_t hdr_len, const void
                                               NULL), KVCL_OK);
 }
 
-/* It is dropped, counted once, and nobody becomes a peer. */
+/* The message is dropped and counted once, and no peer is added. */
 static void dropped(scene_t *scene, const void *hdr, size_t hdr_len, const void *data, size_t len)
 {
     uint32_t before = peers(scene->ctx);
@@ -138,7 +138,7 @@ static void dropped(scene_t *scene, const void *hdr, size_t hdr_len, const void 
     ck_assert_uint_eq(peers(scene->ctx), before);
 }
 
-/* Send it and wait for the answer, which is of the given type. */
+/* Send it and wait for the answer, which has the given type. */
 static kvcl_hs_msg_t requested(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, size_t len,
                                kvcl_msg_type_t type)
 {
@@ -157,7 +157,7 @@ static kvcl_hs_msg_t requested(scene_t *scene, const kvcl_hs_msg_t *hs, const vo
     return out;
 }
 
-/* The answer is a refusal that says why; nobody becomes a peer. */
+/* The answer is a refusal with its reason; no peer is added. */
 static void refused(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, size_t len, kvcl_status_t why,
                     bool counted)
 {
@@ -194,7 +194,7 @@ static void sign(scene_t *scene, kvcl_hs_msg_t *proof)
     kvcl_hs_mac(scene->ctx->secret, "A", &proof->ids, proof->index, scene->address, scene->address_len, proof->mac);
 }
 
-/* HELLO, and the right PROOF that answers the challenge. */
+/* Send HELLO. Return the right PROOF that answers the challenge. */
 static kvcl_hs_msg_t challenged(scene_t *scene)
 {
     kvcl_hs_msg_t hs    = hello(scene);
@@ -204,14 +204,14 @@ static kvcl_hs_msg_t challenged(scene_t *scene)
     kvcl_hs_mac(scene->ctx->secret, "B", &proof.ids, 0, NULL, 0, mac);
     ck_assert_mem_eq(mac, proof.mac, sizeof(mac));
     ck_assert_mem_eq(&proof.ids, &hs.ids, 48);
-    ck_assert_uint_eq(peers(scene->ctx), scene->peers); /* it keeps nothing of a HELLO */
+    ck_assert_uint_eq(peers(scene->ctx), scene->peers); /* the context stores nothing of a HELLO */
     proof.msg   = message(KVCL_MSG_PROOF);
     proof.index = 7;
     sign(scene, &proof);
     return proof;
 }
 
-/* The right handshake. Returns the WELCOME; *token is what the stranger's messages carry from here. */
+/* Do the right handshake. Return the WELCOME; *token is the token of the stranger's messages from then on. */
 static kvcl_hs_msg_t proven(scene_t *scene, uint64_t *token)
 {
     kvcl_hs_msg_t proof   = challenged(scene);

@@ -1,8 +1,8 @@
 /*
  * The driver without a device (fake_cuda.h).
  *
- * One lock guards everything; streams drop it while they copy. A failed stream does nothing more and says so whenever
- * it is asked. Objects that are destroyed twice or never show in the counts.
+ * One lock guards everything; streams drop it while they copy. A failed stream does nothing more and returns its error
+ * to every query. Objects that are destroyed twice or never are visible in the counts.
  */
 #include "test/unit/fake_cuda.h"
 
@@ -20,9 +20,9 @@ typedef enum { OP_COPY, OP_LAUNCH, OP_RECORD, OP_CALL, OP_HOLD } op_kind_t;
 typedef struct op {
     struct op *next;
     op_kind_t kind;
-    uint64_t  dst, src, len; /* a launch: src is the list, len how many */
+    uint64_t  dst, src, len; /* a launch: src is the list, len its length */
     CUevent   event;
-    uint64_t  number;        /* of an event's record */
+    uint64_t  number;        /* number of an event's record */
     CUhostFn  fn;
     void      *arg;
 } op_t;
@@ -59,7 +59,7 @@ static char              module_object, function_object;
 static __thread CUcontext stack[DEPTH];
 static __thread unsigned  depth;
 
-/* ---- what streams do; lock held ---- */
+/* ---- operations of streams; lock held ---- */
 
 static CUresult move(void *dst, const void *src, uint64_t len)
 {
@@ -197,7 +197,7 @@ static CUresult pointer(void *to, CUpointer_attribute what, CUdeviceptr ptr)
     } else if (what == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         (void)fake_cuda_range(ptr, (size_t *)to);
     } else {
-        *(CUcontext *)to = (device == 0) ? &contexts[0] : NULL; /* device 1's memory is a pool's */
+        *(CUcontext *)to = (device == 0) ? &contexts[0] : NULL; /* device 1's memory belongs to a pool */
     }
     pthread_mutex_unlock(&fake_cuda_lock);
     return result;
@@ -480,7 +480,7 @@ static const kvcl_cuda_driver_t table = {
     event_create, event_destroy, event_record, event_query, event_sync,
     host_alloc, host_free, copy, module_load, module_unload, function, launch, host_call};
 
-/* ---- the test's calls ---- */
+/* ---- calls of the test ---- */
 
 void fake_cuda_start(void)
 {

@@ -1,5 +1,5 @@
 /*
- * The memory of the driver without a device (fake_cuda.h): what there is, and who may see it how.
+ * The memory of the driver without a device (fake_cuda.h): the allocations, and the rules of access.
  */
 #include "test/unit/fake_cuda.h"
 
@@ -12,8 +12,8 @@
 enum { MEMS = 4096 };
 
 typedef struct mem {
-    char   *addr;  /* as the program sees it */
-    char   *bytes; /* what is behind it */
+    char   *addr;  /* as seen by the program */
+    char   *bytes; /* the memory behind it */
     size_t len;
     int    device; /* -1: pinned */
 } mem_t;
@@ -121,7 +121,7 @@ bool fake_cuda_whose(uint64_t addr, int *device)
     return mem != NULL;
 }
 
-/* Memory as cuMemcpyAsync sees it: anything, host memory as it is. NULL: it leaves its allocation. */
+/* The address for cuMemcpyAsync: any memory, host memory unchanged. NULL: the range leaves its allocation. */
 void *fake_cuda_for_copy(uint64_t addr, uint64_t len)
 {
     mem_t *mem = find(addr, 1);
@@ -132,7 +132,7 @@ void *fake_cuda_for_copy(uint64_t addr, uint64_t len)
     return (find(addr, len) != NULL) ? behind(mem, addr) : NULL;
 }
 
-/* As a kernel on a device sees it: that device's memory, and pinned memory. */
+/* The address for a kernel on a device: that device's memory, and pinned memory. */
 void *fake_cuda_for_kernel(uint64_t addr, uint64_t len, int device)
 {
     mem_t *mem = find(addr, (len == 0) ? 1 : len);

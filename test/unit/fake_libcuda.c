@@ -1,8 +1,8 @@
 /*
  * The driver without a device (fake_cuda.h) as a library of its own: under the name libcuda.so.1 on the loader's path
- * it is what the library opens as the real one. So programs that were built without it (Python, conform_gpu with
- * CF_GPU=1) run their way to a device too. Beside the functions that the library needs it has the few more by which
- * such programs get memory and streams, and fake_cuda_bytes to look behind the addresses.
+ * the library opens it as the real one. So programs that were built without it (Python, conform_gpu with CF_GPU=1)
+ * execute their device code too. In addition to the functions that the library needs, it has those with which such
+ * programs get memory and streams, and fake_cuda_bytes to read behind the addresses.
  */
 #include "config.h"
 #include "test/unit/fake_cuda.c"
@@ -12,7 +12,7 @@
     extern __typeof__(_member) export_##_member __asm__(_symbol) __attribute__((alias(#_member)));
 KVCL_CUDA_MAP(EXPORT)
 
-/* It is found by its names: there is nobody to tell. */
+/* The library finds it by name, so no driver is set. */
 void kvcl_cuda_set_driver(const kvcl_cuda_driver_t *driver)
 {
     (void)driver;

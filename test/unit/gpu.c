@@ -1,6 +1,6 @@
 /*
- * Device memory for tests (gpu.h). The few functions of the driver that the library itself does not need are looked up
- * here, by the names of their binary interface.
+ * Device memory for tests (gpu.h). The driver functions that the library itself does not need are looked up here, by
+ * the names of their binary interface.
  */
 #include "config.h"
 #include "test/unit/gpu.h"

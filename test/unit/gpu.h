@@ -1,7 +1,7 @@
 /*
- * Device memory for test and measuring programs: of the machine's devices by the real driver, or of the driver without
- * a device (fake_cuda.h), behind the same few calls. A process that forks opens it in its children only: CUDA does not
- * survive a fork.
+ * Device memory for test and benchmark programs: of the machine's devices by the real driver, or of the driver without
+ * a device (fake_cuda.h), by the same calls. A process that forks opens it in its children only: CUDA does not survive
+ * a fork.
  */
 #ifndef KVCL_TEST_GPU_H
 #define KVCL_TEST_GPU_H
@@ -11,20 +11,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** NULL: it is open (again is no error); else why there is no device here. Any thread. */
+/** NULL: it is open (a second call is no error); else why there is no device. Any thread. */
 const char *gpu_open(bool real);
-/** The same asked of a child process, for one that will fork. */
+/** The same, checked in a child process, for a process that will fork. */
 bool        gpu_is_there(void);
 unsigned    gpu_count(void);
-/** Its name, the driver's. */
+/** The device's name, from the driver. */
 void        gpu_name(unsigned device, char *buf, size_t cap);
 
-/* What fails here ends the process with a sentence. Any thread. */
+/* A failure ends the process with a sentence. Any thread. */
 void    *gpu_malloc(unsigned device, size_t len);
 void     gpu_free(unsigned device, void *ptr);
 void     gpu_write(unsigned device, void *dst, const void *src, size_t len);
 void     gpu_read(unsigned device, void *dst, const void *src, size_t len);
-/** Memory that devices read by themselves. */
+/** Memory that devices read directly. */
 void    *gpu_pinned(unsigned device, size_t len);
 void     gpu_pinned_free(unsigned device, void *ptr);
 
@@ -32,7 +32,7 @@ CUstream gpu_stream(unsigned device);
 void     gpu_stream_end(unsigned device, CUstream stream);
 void     gpu_copy(unsigned device, CUstream stream, void *dst, const void *src, size_t len);
 void     gpu_sync(unsigned device, CUstream stream);
-/** What comes behind it in the stream waits until *_Atomic go is not 0. */
+/** Later work in the stream waits until *_Atomic go is not 0. */
 void     gpu_hold(unsigned device, CUstream stream, _Atomic int *go);
 
 #endif

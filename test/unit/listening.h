@@ -1,5 +1,5 @@
 /*
- * The sockets on which others may connect to this process.
+ * The sockets on which other processes may connect to this one.
  */
 #ifndef KVCL_TEST_LISTENING_H
 #define KVCL_TEST_LISTENING_H
@@ -30,7 +30,7 @@ static inline unsigned owned(unsigned long inode)
     return n;
 }
 
-/* TCP sockets of this process that listen, by the kernel's own tables. */
+/* The number of this process's listening TCP sockets, from the kernel's own tables. */
 static inline unsigned listening(void)
 {
     static const char *const tables[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};

@@ -1,6 +1,6 @@
 /*
- * What the programs for base and boot share: running a suite, and the seed of random tests
- * (TEST_SEED, else the clock), printed so that a failure can be repeated.
+ * Shared by the programs for base and boot: running a suite, and the seed of random tests (TEST_SEED, else the clock),
+ * printed so that a failure can be repeated.
  */
 #ifndef KVCL_TEST_BASE_H
 #define KVCL_TEST_BASE_H
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A string literal where the type says char *: nobody writes to it. */
+/* A string literal for the type char *: it is never written. */
 #define TEST_STR(_literal) ((char *)(uintptr_t)(_literal))
 
 static inline int test_run(Suite *suite)

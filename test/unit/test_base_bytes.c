@@ -57,7 +57,7 @@ START_TEST(wire_overflow_is_sticky_and_touches_nothing)
     kvcl_wr_u32(&wr, 0);
     kvcl_wr_u32(&wr, 0);
     ck_assert(!kvcl_wr_ok(&wr));
-    kvcl_wr_u8(&wr, 0); /* would fit, but the error stays */
+    kvcl_wr_u8(&wr, 0); /* would fit, but the error persists */
     ck_assert_uint_eq(kvcl_wr_len(&wr), 4);
     ck_assert_int_eq(buf[4], 0xee);
     kvcl_rd_init(&rd, buf, 6);
@@ -102,7 +102,7 @@ START_TEST(sha256_matches_its_standard)
     for (i = 0; i < 2; ++i) { /* a context is used again */
         kvcl_sha256_init(&ctx);
         kvcl_sha256_update(&ctx, "ab", 2);
-        kvcl_sha256("zzz", 3, got); /* the one-shot does not disturb it */
+        kvcl_sha256("zzz", 3, got); /* the one-shot does not change it */
         kvcl_sha256_update(&ctx, "c", 1);
         kvcl_sha256_final(&ctx, got);
         ck_assert_mem_eq(got, want, 32);
@@ -193,7 +193,7 @@ START_TEST(checksum_of_parts_is_that_of_the_whole)
 }
 END_TEST
 
-/* In pieces of any length, at any alignment, with and without a copy; what is not to be written stays. */
+/* In pieces of any length, at any alignment, with and without a copy; other bytes stay unchanged. */
 static void check_sum_copy(unsigned seed, const uint8_t *src, size_t len, uint8_t *dst, bool copying)
 {
     const size_t end  = len;

@@ -1,6 +1,6 @@
 /*
- * Threads as ranks, for the programs that test whole boots: a free port on loopback, two secret files, a home of
- * their own (fixture set_up, tear_down), and rank_thread_t, which opens, exchanges, checks and closes.
+ * Threads as ranks, for the programs that test whole boots: a free loopback port, two secret files, a home of their own
+ * (fixture set_up, tear_down), and rank_thread_t, which opens, exchanges, checks and closes.
  */
 #ifndef KVCL_TEST_BOOT_H
 #define KVCL_TEST_BOOT_H
@@ -36,7 +36,7 @@ static inline void write_file(char *path, size_t len, const char *name, char fil
     close(fd);
 }
 
-/* A free port, two secret files, and a home so that the user's own is not touched. */
+/* A free port, two secret files, and a home directory, so that the user's own is unchanged. */
 static inline void set_up(void)
 {
     struct sockaddr_in sa  = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -68,7 +68,7 @@ static inline void tear_down(void)
 
 typedef struct rank_thread {
     kvcl_boot_params_t params;
-    int                rounds; /* boots one after the other, the first kept open */
+    int                rounds; /* successive boots, the first kept open */
     kvcl_status_t      status;
     char               error[KVCL_ERROR_MAX];
     int                rank;

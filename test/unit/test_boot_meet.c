@@ -1,6 +1,6 @@
 /*
- * Whole boots with threads as ranks: tcp over loopback, the caller's callbacks, alone; bad arguments, doubles,
- * members that never come. Strangers and wrong secrets: test_boot_stranger.c.
+ * Whole boots with threads as ranks: tcp over loopback, the caller's callbacks, alone; bad arguments, duplicates,
+ * members that never join. Strangers and wrong secrets: test_boot_stranger.c.
  */
 #include "config.h"
 #include <kvcl/kvcl_context.h>
@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-/* PMIx_Init leaks a string when no launcher answers: not ours to fail for. */
+/* PMIx_Init leaks a string when no launcher answers, which must not fail this test. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
@@ -34,7 +34,7 @@ START_TEST(asked_for_ranks_are_given_whoever_comes_first)
 
     prepare(ranks, 4, 4);
     for (i = 0; i < 4; ++i) {
-        ranks[i].params.rank = 3 - i; /* rank 0, which serves, comes last */
+        ranks[i].params.rank = 3 - i; /* rank 0, which serves, starts last */
     }
     run_all(ranks, 4);
     all_met(ranks, 4);
@@ -96,7 +96,7 @@ START_TEST(the_meeting_listens_on_the_interface_named)
     ranks[0].params.interface   = "0.0.0.0";
     ranks[0].params.secret_file = NULL;
     run_all(ranks, 1);
-    ck_assert_int_eq(ranks[0].status, KVCL_ERR_AUTH); /* others may come in: a named secret, please */
+    ck_assert_int_eq(ranks[0].status, KVCL_ERR_AUTH); /* others may connect: a named secret is required */
 }
 END_TEST
 
@@ -118,7 +118,7 @@ START_TEST(members_hear_that_the_serving_rank_is_gone)
 }
 END_TEST
 
-/* ---------------------------------------------------------------- meetings that must not */
+/* ---------------------------------------------------------------- meetings that fail */
 
 START_TEST(bad_arguments_are_refused_with_their_variable)
 {
@@ -166,7 +166,7 @@ START_TEST(a_rank_asked_for_twice_is_refused_and_so_is_another_size)
     ranks[2].params.rank = 0;
     ranks[3].params.size = 3;
     start(&ranks[0]);
-    wait_joined(&ranks[0]); /* before its double comes */
+    wait_joined(&ranks[0]); /* before its duplicate joins */
     start(&ranks[2]);
     start(&ranks[3]);
     pthread_join(ranks[2].thread, NULL);
@@ -190,7 +190,7 @@ START_TEST(member_that_never_comes_is_named_when_time_is_up)
     prepare(ranks, 2, 3);
     for (i = 0; i < 2; ++i) {
         ranks[i].params.rank       = i;
-        ranks[i].params.timeout_ns = 3 * KVCL_NS_PER_SEC; /* in which the two that come have met */
+        ranks[i].params.timeout_ns = 3 * KVCL_NS_PER_SEC; /* in which the two that join have met */
     }
     run_all(ranks, 2);
     for (i = 0; i < 2; ++i) {
@@ -273,7 +273,7 @@ static kvcl_status_t store_broken(void *arg, const char *key, const void *val, s
     return KVCL_ERR_UNREACHABLE;
 }
 
-/* Keys are "kvcl.<n>.<what>", n counting the opens of a process. Threads as ranks share that count, so n is cut off. */
+/* Keys are "kvcl.<n>.<what>"; n counts the opens of a process. Threads as ranks share that count, so n is cut off. */
 static kvcl_status_t set_any(void *arg, const char *key, const void *val, size_t len)
 {
     return store_set(arg, strchr(key + 5, '.'), val, len);
@@ -302,7 +302,7 @@ START_TEST(ranks_meet_by_the_callers_callbacks)
     }
     run_all(ranks, RANKS);
     all_met(ranks, RANKS);
-    ck_assert_int_eq(store.count, RANKS + 1); /* one set a rank, and the job's */
+    ck_assert_int_eq(store.count, RANKS + 1); /* one set per rank, and the job's */
     oob[0].set = store_broken;
     prepare(ranks, 1, 0);
     ranks[0].params.oob = &oob[0];

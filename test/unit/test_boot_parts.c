@@ -88,7 +88,7 @@ START_TEST(hostile_frames_are_refused)
     frame[4] = 2;
     ck_assert_int_eq(kvcl_boot_head_parse(frame, &head), KVCL_ERR_VERSION);
     ck_assert_uint_eq(head.version, 2);
-    /* Random bytes behind a good magic and version: never a crash, never a length past the type's bound. */
+    /* Random bytes after a good magic and version: never a crash, never a length past the type's bound. */
     test_seed(&rnd);
     for (i = 0; i < 200000; ++i) {
         int k;
@@ -122,7 +122,7 @@ START_TEST(proof_depends_on_all_it_covers)
     kvcl_boot_prove(&join, secret, mine, theirs, other);
     ck_assert_mem_ne(proof, other, 32);
     join.rank = 1;
-    join.type = KVCL_BOOT_WELCOME; /* a server's proof is never a member's */
+    join.type = KVCL_BOOT_WELCOME; /* a server's proof is never accepted as a member's */
     kvcl_boot_prove(&join, secret, mine, theirs, other);
     ck_assert_mem_ne(proof, other, 32);
     join.type = KVCL_BOOT_JOIN;
@@ -286,7 +286,7 @@ START_TEST(simultaneous_processes_agree_on_a_new_secret)
         snprintf(path, sizeof(path), "%s/secret", sub);
         ck_assert_int_eq(stat(path, &st), 0);
         ck_assert_int_eq(st.st_mode & 07777, 0600);
-        ck_assert_int_eq((int)st.st_nlink, 1); /* the private names are gone */
+        ck_assert_int_eq((int)st.st_nlink, 1); /* the private names are removed */
         ck_assert_int_eq(stat(sub, &st), 0);
         ck_assert_int_eq(st.st_mode & 07777, 0700);
     }
@@ -314,7 +314,7 @@ START_TEST(invite_carries_the_secret_or_checks_the_file)
     wire[0] = 9;
     ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), NULL, &got), KVCL_ERR_VERSION);
     ck_assert_int_eq(kvcl_invite_make(a, &made, wire), KVCL_OK);
-    ck_assert_mem_ne(wire + KVCL_INVITE_LEN - 32, made.secret, 32); /* a file's secret does not travel */
+    ck_assert_mem_ne(wire + KVCL_INVITE_LEN - 32, made.secret, 32); /* a file's secret is not sent */
     ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), a, &got), KVCL_OK);
     ck_assert_mem_eq(made.secret, got.secret, 32);
     ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), b, &got), KVCL_ERR_AUTH);

@@ -1,6 +1,6 @@
 /*
- * Who does not belong: members and servers with another secret, another wire version, garbage, and connections that
- * begin a greeting and never end it.
+ * Processes that do not belong to the job: members and servers with another secret, another wire version, garbage, and
+ * connections that begin a greeting and never end it.
  */
 #include "config.h"
 #include "test_boot.h"
@@ -29,7 +29,7 @@ START_TEST(member_with_another_secret_is_refused)
 }
 END_TEST
 
-/* A server that plays along but does not know the secret. */
+/* A server that follows the protocol but does not have the secret. */
 static void *false_server(void *arg)
 {
     kvcl_boot_msg_t msg = {.type = KVCL_BOOT_CHALLENGE};
@@ -101,7 +101,7 @@ static int connect_here(void)
     return fd;
 }
 
-/* Read until end of file; how many bytes came. */
+/* Read until end of file. Return the number of bytes. */
 static size_t read_all(int fd, uint8_t *buf, size_t cap)
 {
     size_t  len = 0;
@@ -153,7 +153,7 @@ START_TEST(slow_strangers_are_bounded_and_let_members_in)
 
     for (i = 0; i < LORIS; ++i) {
         fds[i] = connect_here();
-        (void)send(fds[i], buf, (size_t)(i % 20), MSG_NOSIGNAL); /* a beginning, and no more */
+        (void)send(fds[i], buf, (size_t)(i % 20), MSG_NOSIGNAL); /* a beginning only */
     }
     fd = connect_here();
     ck_assert_int_eq((int)send(fd, buf, len, MSG_NOSIGNAL), (int)len);
@@ -194,7 +194,7 @@ START_TEST(another_wire_version_is_refused_with_a_sentence)
 }
 END_TEST
 
-/* A server of the future answers a member of today. */
+/* A server of a later version answers a member of this one. */
 static void *future_server(void *arg)
 {
     kvcl_boot_msg_t msg = {.type = KVCL_BOOT_CHALLENGE};

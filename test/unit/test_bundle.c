@@ -1,6 +1,6 @@
 /*
- * The payload of a bundle of messages (core/bundle.h): random rows of messages come out as they went in, and cut off or
- * changed ones are refused or stay within their bytes. TEST_SEED replays.
+ * The payload of a bundle of messages (core/bundle.h): random sequences of messages are unpacked as they were packed,
+ * and bundles that are cut off or changed are refused or stay within their bytes. TEST_SEED replays.
  */
 #include "config.h"
 #include "base/rand.h"
@@ -26,7 +26,7 @@ static void setup(void)
 }
 
 typedef struct row {
-    uint8_t  *bytes; /* of exactly len bytes, so that a sanitizer sees its end */
+    uint8_t  *bytes; /* of exactly len bytes, so that a sanitizer detects reads past its end */
     size_t   len;
     unsigned n;
     uint32_t hdr[MESSAGES_MAX], data[MESSAGES_MAX];
@@ -57,7 +57,7 @@ static void make(row_t *row)
     memcpy(row->bytes, room, row->len);
 }
 
-/* All messages of len bytes: how it ended, and how many there were. */
+/* Walk all messages of len bytes. Return how the walk ended, and their number. */
 static kvcl_status_t walk(const uint8_t *bytes, size_t len, unsigned *n_p, const row_t *row)
 {
     uint8_t       hdr[KVCL_BUNDLE_HDR_MAX];

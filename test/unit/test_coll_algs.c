@@ -1,7 +1,7 @@
 /*
- * Every algorithm in the simulator (coll_sim.h): sizes 1..64, roots, lengths around the chunk, random
- * orders of events, narrow and wide windows, faults; what each algorithm promises in messages and rounds;
- * and broken algorithms, to see that the simulator finds them out.
+ * Every algorithm in the simulator (coll_sim.h): sizes 1..64, roots, lengths around the chunk, random orders of events,
+ * narrow and wide windows, faults; the bounds of each algorithm on messages and rounds; and defective algorithms, which
+ * the simulator must detect.
  */
 #include "config.h"
 
@@ -98,7 +98,7 @@ START_TEST(every_rank_ends_with_the_right_bytes)
 }
 END_TEST
 
-/* The promise of each algorithm: messages sent, bytes moved, rounds. */
+/* Check the bounds of each algorithm: messages sent, bytes moved, rounds. */
 static void check_promise(const kvcl_coll_alg_t *alg, uint32_t n, uint64_t len, const sim_result_t *result)
 {
     uint64_t chunks = (len + CHUNK - 1) / CHUNK;
@@ -128,7 +128,7 @@ static void check_promise(const kvcl_coll_alg_t *alg, uint32_t n, uint64_t len, 
     } else if (alg == &kvcl_coll_alg_allgather_bruck) {
         ck_assert_uint_ge(result->announces, (uint64_t)n * log2_up(n));
         ck_assert_uint_le(result->announces, (uint64_t)n * log2_up(n) + n * log2_up(n));
-        ck_assert_uint_le(result->rounds, 2 * log2_up(n)); /* a run around the end is two */
+        ck_assert_uint_le(result->rounds, 2 * log2_up(n)); /* a run around the end counts as two */
     } else {
         ck_abort_msg("%s promises nothing: add its line", alg->name);
     }
@@ -228,7 +228,7 @@ static void plan_crossed(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
     uint64_t half = shape->len / 2;
 
     if (shape->rank == 1) {
-        uint32_t recv = kvcl_plan_recv(plan, 0, half, half, KVCL_STEP_NONE); /* the halves change places */
+        uint32_t recv = kvcl_plan_recv(plan, 0, half, half, KVCL_STEP_NONE); /* the halves are exchanged */
         kvcl_plan_recv(plan, 0, 0, half, recv);
     } else if (shape->rank == 0) {
         uint32_t send = kvcl_plan_send(plan, 1, 0, half, KVCL_STEP_NONE);

@@ -1,6 +1,6 @@
 /*
- * The executor by hand, one rank at a time: order of actions, windows, refused events,
- * failure. Whole collectives are in test_coll_algs.c.
+ * The executor by hand, one rank at a time: order of actions, windows, refused events, failure. Whole collectives are
+ * in test_coll_algs.c.
  */
 #include "config.h"
 
@@ -222,7 +222,7 @@ START_TEST(a_failure_waits_for_the_pulls_under_way)
     expect(KVCL_EXEC_ABORT, 3, 0);
     expect_nothing(); /* rank 2 is still being read */
     ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_INPROGRESS);
-    kvcl_exec_fail(&exec, KVCL_ERR_CANCELED); /* the first failure stays */
+    kvcl_exec_fail(&exec, KVCL_ERR_CANCELED); /* the first failure persists */
     ck_assert_int_eq(kvcl_exec_pulled(&exec, 1, KVCL_OK), KVCL_OK);
     expect(KVCL_EXEC_ABORT, 2, 0);
     expect_nothing();

@@ -1,5 +1,5 @@
 /*
- * Plans as such: appending, indexing, the checks, what kvcl_coll_plan refuses, and the cache.
+ * Plans themselves: appending, indexing, the checks, the refusals of kvcl_coll_plan, and the cache.
  */
 #include "config.h"
 
@@ -188,7 +188,7 @@ START_TEST(the_cache_evicts_the_oldest_and_never_what_is_lent_out)
     ck_assert_int_eq(kvcl_plan_cache_get(&cache, &kvcl_coll_alg_bcast_flat, &shape, &extra), KVCL_OK);
     ck_assert_ptr_eq(extra, lent[0]);
     kvcl_plan_cache_put(&cache, extra);
-    shape.len = 2; /* still there */
+    shape.len = 2; /* still cached */
     ck_assert_int_eq(kvcl_plan_cache_get(&cache, &kvcl_coll_alg_bcast_flat, &shape, &extra), KVCL_OK);
     ck_assert_uint_eq(cache.hits, 1);
     kvcl_plan_cache_put(&cache, extra);

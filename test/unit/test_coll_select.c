@@ -1,5 +1,5 @@
 /*
- * The table of algorithms: what the default chooses, overriding, and the sentence of each mistake.
+ * The table of algorithms: the default's choices, overrides, and the sentence for each mistake.
  */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /*
- * Who does not belong, once contexts run: a stranger on a bare transport sends every type of message without a
- * handshake, handshakes that are wrong in every way, and one that is right; contexts of two secrets refuse each other.
- * What is dropped is counted, nobody becomes a peer before he has proven the secret, and the context goes on.
+ * Strangers and running contexts. A stranger on a bare transport sends every type of message without a handshake, every
+ * kind of wrong handshake, and a right one; contexts with two secrets refuse each other. Dropped messages are counted,
+ * no sender becomes a peer before it has proven the secret, and the context continues.
  */
 #include "core_scene.h"
 
@@ -26,14 +26,14 @@ START_TEST(every_type_is_dropped_without_a_handshake)
             dropped(&scene, hdr, sizeof(msg), NULL, 0);
         } else if ((type != KVCL_MSG_HELLO) && (type != KVCL_MSG_PROOF)) {
             dropped(&scene, hdr, sizeof(hdr), hdr, sizeof(hdr));
-        } else { /* garbage behind the header: another uuid_b */
+        } else { /* garbage after the header: another uuid_b */
             kvcl_hs_msg_t hs;
             memcpy(&hs, hdr, sizeof(hs));
             refused(&scene, &hs, NULL, 0, (type == KVCL_MSG_HELLO) ? KVCL_ERR_STALE : KVCL_ERR_AUTH,
                     type == KVCL_MSG_PROOF);
         }
     }
-    for (i = 0; i < 4; ++i) { /* a token that somebody guesses */
+    for (i = 0; i < 4; ++i) { /* a guessed token */
         msg = message(KVCL_MSG_PULL);
         ck_assert_int_eq(kvcl_random_bytes(&msg.token, sizeof(msg.token)), KVCL_OK);
         msg.peer = indices[i];
@@ -133,16 +133,16 @@ START_TEST(a_wrong_proof_is_refused)
     proof = right;
     memset(proof.mac, 0, sizeof(proof.mac));
     refused_proof(&scene, &proof);
-    proof = right; /* reflected: what the context said itself */
+    proof = right; /* reflected: the context's own message */
     kvcl_hs_mac(scene.ctx->secret, "B", &proof.ids, 0, NULL, 0, proof.mac);
     refused_proof(&scene, &proof);
     proof = right;
     ++proof.index;
     refused_proof(&scene, &proof);
-    proof = right; /* the address is covered */
+    proof = right; /* the MAC covers the address */
     refused(&scene, &proof, scene.address, scene.address_len - 1, KVCL_ERR_AUTH, true);
     refused(&scene, &proof, NULL, 0, KVCL_ERR_AUTH, true);
-    proof = right; /* replayed by another, who cannot sign */
+    proof = right; /* replayed by another sender, which cannot sign */
     proof.ids.uuid_a[0] ^= 1;
     refused_proof(&scene, &proof);
     proof = right; /* to another */
@@ -153,7 +153,7 @@ START_TEST(a_wrong_proof_is_refused)
 }
 END_TEST
 
-/* Even who knows the secret must have asked this context, lately, as himself. */
+/* A sender with the secret must also have sent a recent HELLO to this context under its own identity. */
 START_TEST(a_cookie_is_for_one_who_asked_lately)
 {
     kvcl_hs_msg_t right, proof;
@@ -163,7 +163,7 @@ START_TEST(a_cookie_is_for_one_who_asked_lately)
     scene_open(&scene, kinds[_i]);
     right = challenged(&scene);
     for (shift = -3; shift <= 2; ++shift) {
-        if ((shift == 0) || (shift == -1)) { /* -1 is taken, see below; +1 could come true meanwhile */
+        if ((shift == 0) || (shift == -1)) { /* -1 is accepted, see below; +1 could become valid meanwhile */
             continue;
         }
         proof         = right;
@@ -184,7 +184,7 @@ START_TEST(a_cookie_is_for_one_who_asked_lately)
     proof.ids.nonce_a[3] ^= 1;
     sign(&scene, &proof);
     refused_proof(&scene, &proof);
-    proof = right; /* a nonce of one's own choice */
+    proof = right; /* a nonce of the sender's choice */
     memset(proof.ids.nonce_b, 0, 16);
     sign(&scene, &proof);
     refused_proof(&scene, &proof);
@@ -193,7 +193,7 @@ START_TEST(a_cookie_is_for_one_who_asked_lately)
 }
 END_TEST
 
-/* He knows the secret, but his address makes no sense: nothing of it is kept. */
+/* The sender has the secret, but its address is malformed: nothing of it is stored. */
 START_TEST(a_proof_names_its_own_address)
 {
     uint8_t       right[KVCL_ADDRESS_MAX];
@@ -276,7 +276,7 @@ START_TEST(the_right_handshake_succeeds)
     ck_assert_uint_eq(answer.msg.token, kvcl_hs_token(scene.ctx->secret, &welcome.ids, false));
     ck_assert_int_eq(answer.status, KVCL_ERR_NOT_REGISTERED);
 
-    for (type = KVCL_MSG_BYE; type <= KVCL_MSG_LAST; ++type) { /* his index with another token, another's with his */
+    for (type = KVCL_MSG_BYE; type <= KVCL_MSG_LAST; ++type) { /* index and token of different peers */
         msg       = message(type);
         msg.peer  = welcome.index;
         dropped(&scene, &msg, sizeof(msg), NULL, 0);
@@ -329,7 +329,7 @@ static void *call_main(void *arg)
     return NULL;
 }
 
-/* A context begins a handshake with the stranger, who answers its HELLO so. */
+/* A context starts a handshake with the stranger, which answers its HELLO with this message. */
 static void answered(pair_kind_t kind, kvcl_hs_msg_t *answer, uint64_t counted, kvcl_status_t expected)
 {
     char          text[2 * KVCL_ADDRESS_MAX];
@@ -377,7 +377,7 @@ START_TEST(a_context_believes_no_stranger_that_it_greets)
     answer.msg   = message(KVCL_MSG_REFUSE);
     answer.index = (uint32_t)KVCL_ERR_STALE;
     answered(kinds[_i], &answer, 0, KVCL_ERR_STALE);
-    answer.index = (uint32_t)KVCL_OK; /* no reason is none to go on */
+    answer.index = (uint32_t)KVCL_OK; /* a refusal without a reason must not continue the handshake */
     answered(kinds[_i], &answer, 0, KVCL_ERR_UNREACHABLE);
 }
 END_TEST
@@ -425,7 +425,7 @@ START_TEST(contexts_of_two_secrets_refuse_each_other)
         ck_assert_uint_ge(strangers(ctx[i]), 1);
         ck_assert_uint_eq(peers(ctx[!i]), before);
     }
-    ctx[2] = alone(kinds[_i], path[0], 0); /* the same secret is welcome, whatever was tried before */
+    ctx[2] = alone(kinds[_i], path[0], 0); /* the same secret is accepted, whatever was tried before */
     memset(&from, 0, sizeof(from));
     memset(&to, 0, sizeof(to));
     to.ctx       = ctx[0];

@@ -1,7 +1,7 @@
 /*
- * Our declarations of the CUDA driver's interface (mem_cuda_stub.h) beside the toolkit's cuda.h, where the build has
- * it: every type and number at compile time, and the names under which libcuda.so.1 has the functions at run time. A
- * name that the stub gets and that is not in the lists here clashes with cuda.h, and this file does not compile.
+ * KVCL's declarations of the CUDA driver's interface (mem_cuda_stub.h) against the toolkit's cuda.h, where the build
+ * has it: every type and number at compile time, and at run time the names under which libcuda.so.1 has the functions.
+ * A name in the stub that is missing in the lists here clashes with cuda.h, and this file does not compile.
  */
 #include "config.h"
 
@@ -92,7 +92,7 @@ SAME_TYPE(CUstream);
 SAME_TYPE(CUevent);
 SAME_TYPE(CUhostFn);
 
-/* Enumerations are types of their own: as wide, they are passed alike. */
+/* Enumerations are distinct types: with the same width they are passed alike. */
 #define SAME_ENUM(_type) _Static_assert(sizeof(our_##_type) == sizeof(_type), #_type)
 SAME_ENUM(CUresult);
 SAME_ENUM(CUpointer_attribute);
@@ -119,7 +119,7 @@ SAME_NUMBER(CU_MEMHOSTALLOC_PORTABLE);
 #define TEXT(_x)  TEXT2(_x)
 #define TEXT2(_x) #_x
 
-/* cuda.h stands a newer function of another name behind some: that is the one that we must look up. */
+/* cuda.h maps some names to newer functions of another name, which are the ones to look up. */
 #define NAMED(_member, _name, _symbol, _params)                                                                        \
     if (strcmp(TEXT(_name), _symbol) != 0) {                                                                           \
         printf("cuda.h calls %s by the name %s, mem_cuda_api.h looks up %s\n", #_member, TEXT(_name), _symbol);        \

@@ -1,5 +1,5 @@
 /*
- * The home's step and the messages that drive it: whole requests in, whole replies out.
+ * The home's step and the messages that drive it: whole requests, whole replies.
  */
 #include "config.h"
 
@@ -166,7 +166,7 @@ START_TEST(a_dead_rank_and_a_new_view_drop_what_is_gone)
     ck_assert_uint_eq(out.dropped, 20);
     ck_assert_int_eq(kvcl_shard_map_build(&next_map, 6, left, 3), KVCL_OK);
     ck_assert_int_eq(kvcl_home_step(&home, &view, &out), KVCL_OK);
-    ck_assert_uint_eq(out.dropped, 40); /* rank 2 gone, rank 3 reborn */
+    ck_assert_uint_eq(out.dropped, 40); /* rank 2 failed, rank 3 restarted */
     ck_assert_uint_eq(out.len, 0);
     ck_assert_uint_eq(table.count, 20);
     ck_assert(kvcl_dir_table_check(&table));
@@ -241,7 +241,7 @@ START_TEST(every_cut_and_many_flips_of_messages_are_refused_or_harmless)
     step();
     len = out.len;
     for (cut = 0; cut < len; ++cut) {
-        copy = malloc(cut + 1); /* a read past the end is seen by ASan */
+        copy = malloc(cut + 1); /* ASan detects a read past the end */
         memcpy(copy, answer, cut);
         ck_assert_int_eq(kvcl_dir_msg_unpack(&msg, copy, cut), KVCL_ERR_PROTOCOL);
         free(copy);
@@ -281,7 +281,8 @@ START_TEST(records_that_no_home_may_take_are_refused_when_unpacked)
 }
 END_TEST
 
-/* A copy counts while what it was made of is listed, or itself is; at the backup, which may not know yet, always. */
+/* A copy is accepted while its source or the copy itself is listed. At the backup, which may not know yet, it is always
+ * accepted. */
 START_TEST(a_copy_of_what_is_listed_no_more_is_refused)
 {
     kvcl_dir_loc_t first = test_loc(2, 1, 1), copy = test_loc(3, 1, 1), locs[KVCL_DIR_LOCS_MAX];
@@ -296,7 +297,7 @@ START_TEST(a_copy_of_what_is_listed_no_more_is_refused)
     ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &first), KVCL_OK);
     ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_OK);
     ck_assert_int_eq(one(KVCL_DIR_MSG_REMOVE, &key, &first), KVCL_OK);
-    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_OK); /* it is told again: it is there */
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &copy), KVCL_OK); /* a repeated publish: it is listed */
     ++first.gen; /* other bytes in that place */
     ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &first), KVCL_OK);
     ++copy.slot;

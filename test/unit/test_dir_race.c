@@ -1,8 +1,8 @@
 /*
  * One thread writes a table, others read it, with no lock: every answer must be one that was true.
  *
- * Each location's checksum and len are functions of key, slot and generation, so an answer that was
- * put together from two writes is seen at once. Bounded by iterations, never by time.
+ * Each location's checksum and len are functions of key, slot and generation, so an answer combined from two writes is
+ * detected at once. Bounded by iterations, never by time.
  */
 #include "config.h"
 
@@ -117,8 +117,8 @@ START_TEST(readers_never_see_half_a_write)
 }
 END_TEST
 
-/* Slots: bytes copied one-sided, then the word: an equal word means one content. The bytes race by
- * design; here they are relaxed atomics, so that ThreadSanitizer looks at the order only. */
+/* Slots: bytes are copied one-sided, then the word is read: an equal word means one content. The bytes race by design;
+ * here they are relaxed atomics, so that ThreadSanitizer checks the order only. */
 enum { WORDS = 64, REUSES = 20000 };
 
 static _Atomic uint32_t gen_word[1];

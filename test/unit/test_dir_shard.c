@@ -84,7 +84,7 @@ START_TEST(keys_of_one_tag_share_a_home)
 }
 END_TEST
 
-/* All ranks of a job, of any version, must compute this. */
+/* All ranks of a job, of any version, must compute this map. */
 START_TEST(the_map_is_the_one_of_version_1)
 {
     const uint32_t all[4] = {0, 1, 2, 3};

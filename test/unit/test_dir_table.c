@@ -154,7 +154,7 @@ START_TEST(a_full_window_says_no_space_and_recovers)
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
     uint64_t       k;
 
-    open_table(KVCL_DIR_WINDOW); /* one window: all keys share it */
+    open_table(KVCL_DIR_WINDOW); /* one window, shared by all keys */
     for (k = 0; k < KVCL_DIR_WINDOW; ++k) {
         ck_assert_int_eq(add(k, 1, (uint32_t)k, 1), KVCL_OK);
     }
@@ -170,7 +170,7 @@ START_TEST(a_full_window_says_no_space_and_recovers)
 }
 END_TEST
 
-/* Nine tenths full, half of it taken out at random, and full again, several times. */
+/* Fill nine tenths, remove half of it at random, and fill again, several times. */
 START_TEST(nine_tenths_of_a_table_can_be_used)
 {
     enum { ENTRIES = 40000, USED = ENTRIES / 10 * 9 };
@@ -393,7 +393,7 @@ START_TEST(a_view_trusts_no_header)
     memset(mem, 0, 64);
     ck_assert_int_eq(kvcl_dir_view_init(&view, mem, mem_bytes), KVCL_ERR_PROTOCOL);
 
-    /* After a good header all the rest may turn to garbage. */
+    /* After a good header all other bytes may be garbage. */
     ck_assert_int_eq(kvcl_dir_table_format(&table, mem, mem_bytes), KVCL_OK);
     ck_assert_int_eq(kvcl_dir_view_init(&view, mem, mem_bytes), KVCL_OK);
     kvcl_rand_seed(&rnd, 1);

@@ -1,6 +1,6 @@
 /*
  * The histogram of times: buckets without gaps, each at most a quarter wider than its beginning; adds that are not
- * lost; the turns of calls that are sampled.
+ * lost; the sampling of calls.
  */
 #include "base/histogram.h"
 #include "base/rand.h"
@@ -83,12 +83,12 @@ START_TEST(a_quantile_is_the_bound_of_its_bucket_over_all_histograms)
     ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 98), kvcl_hist_bound(kvcl_hist_bucket(100)));
     ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 99), kvcl_hist_bound(kvcl_hist_bucket(1000)));
     ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 100), kvcl_hist_bound(kvcl_hist_bucket(1000000)));
-    kvcl_hist_add(&hists[0], UINT64_C(1) << 40, 1000); /* beyond: the last bound that is one */
+    kvcl_hist_add(&hists[0], UINT64_C(1) << 40, 1000); /* beyond: the last finite bound */
     ck_assert_uint_eq(kvcl_hist_quantile(hists, 3, 99), UINT64_C(1) << KVCL_HIST_MAX_BITS);
 }
 END_TEST
 
-/* Calls of several kinds that take turns are all met, and the weights add up to all calls. */
+/* Calls of several kinds that alternate are all sampled, and the weights add up to all calls. */
 START_TEST(calls_that_take_turns_are_all_sampled)
 {
     static kvcl_latency_table_t table;

@@ -1,12 +1,10 @@
 /*
- * Property test: random layouts (both orders, random nested strides with padding, one base, one per
- * layer, one per plane, opaque; blocks of different sizes), selections, ranges of tokens and block
- * lists on two sides; the library's run list, split run list, gather, scatter and unpacking against a
- * plain copy, head vector by head vector, by the formula of kvcl_layout.h and strides that this file
- * computes itself. Every byte of the destination is
- * compared, those that must not change too. Bases are allocated to the exact size the library says,
- * so that sanitizers see a step outside.
- * TEST_SEED repeats a run (the seed is printed), KVCL_TEST_CASES sets its length.
+ * Property test: random layouts (both orders, random nested strides with padding, one base, one per layer, one per
+ * plane, opaque; blocks of different sizes), selections, ranges of tokens and block lists on two sides. It compares the
+ * library's run list, split run list, gather, scatter and unpacking with a plain copy, head vector by head vector, by
+ * the formula of kvcl_layout.h and strides that this file computes itself. Every byte of the destination is compared,
+ * including those that must not change. Bases are allocated with the exact size that the library returns, so that
+ * sanitizers detect an access outside. TEST_SEED repeats a run (the seed is printed), KVCL_TEST_CASES sets its length.
  */
 #include "kv/runs.h"
 
@@ -21,7 +19,7 @@
 
 enum { MAX_BASES = 8, MAX_LIST = 24 };
 
-/* What the reference knows of one side: its own strides, by dimension, [base] for those from base to base. */
+/* The reference's description of one side: its own strides, by dimension, [base] for those from base to base. */
 typedef struct model {
     kvcl_layout_t layout;
     kvcl_shape_t shape;
@@ -40,12 +38,12 @@ typedef struct model {
     kvcl_side_t side;
 } model_t;
 
-/* What both sides have in common. */
+/* Properties shared by both sides. */
 typedef struct common {
     uint32_t kv, head_dim, elem_bytes, n_layers, n_heads;
     uint64_t head_bytes, token_bytes;
     uint32_t n_tokens; /* in all */
-    uint32_t unit;     /* that divides both blocks, and the ends of both ranges */
+    uint32_t unit;     /* divides both blocks, and the ends of both ranges */
 } common_t;
 
 static kvcl_rand_t rnd;
@@ -57,7 +55,7 @@ static uint32_t upto(uint32_t n)
     return (uint32_t)kvcl_rand_below(&rnd, n);
 }
 
-/* (ck_assert writes to a file each time, whatever comes out: most of the time would go there.) */
+/* (ck_assert writes to a file at each call, whatever its result, which would take most of the time.) */
 #define REQUIRE(_cond)                                                                                                 \
     do {                                                                                                               \
         if (!(_cond)) {                                                                                                \
@@ -94,7 +92,7 @@ static void shuffle(uint32_t *v, size_t n)
     }
 }
 
-/* Strides of our own: dense in the declared order and left to the library, or nested at random. */
+/* The reference's strides: dense in the declared order and left to the library, or nested at random. */
 static void random_strides(model_t *m, const common_t *c)
 {
     const uint64_t count[] = {0, m->layout.heads, m->tokens, m->layout.blocks, c->kv, m->layout.layers};
@@ -142,7 +140,7 @@ static void make_opaque(model_t *m, const common_t *c)
     m->span = m->layout.blocks * c->token_bytes * m->tokens;
 }
 
-/* Ids with neighbours in them; all different where bytes are written. */
+/* Ids with neighbours among them; all different where bytes are written. */
 static void random_ids(model_t *m, size_t n, int distinct)
 {
     uint32_t all[MAX_LIST], blocks = (uint32_t)m->layout.blocks;
@@ -194,7 +192,7 @@ static void make_model(model_t *m, const common_t *c, uint32_t tokens, int opaqu
     }
 }
 
-/* Where c's tokens begin in the list, and how long that must be. With range 0 they are all of it. */
+/* The position of c's tokens in the list, and the length that it must have. With range 0 they are all of it. */
 static void place_tokens(model_t *m, const common_t *c, int range)
 {
     uint64_t room = m->layout.blocks * m->tokens;
@@ -207,7 +205,7 @@ static void place_tokens(model_t *m, const common_t *c, int range)
         m->first_token = upto((uint32_t)((room < 2 * m->tokens) ? room : 2 * m->tokens) + 1);
     }
     m->n_blocks = (m->first_token + c->n_tokens + m->tokens - 1) / m->tokens;
-    m->n_blocks += (range && (m->n_blocks < m->layout.blocks)) ? upto(2) : 0; /* one that nobody touches */
+    m->n_blocks += (range && (m->n_blocks < m->layout.blocks)) ? upto(2) : 0; /* one that is not accessed */
 }
 
 static void finish_model(model_t *m, const common_t *c, int is_dst)
@@ -233,7 +231,7 @@ static void finish_model(model_t *m, const common_t *c, int is_dst)
     REQUIRE(kvcl_sel_bytes(&m->shape, &m->side.sel) == c->n_tokens * c->token_bytes);
 }
 
-/* The reference: where head vector (l, k, i-th token, h) of the selection lies. */
+/* The reference: the address of head vector (l, k, i-th token, h) of the selection. */
 static uint8_t *locate(const model_t *m, uint8_t *const *mem, const common_t *c, size_t i, uint32_t l, uint32_t k,
                        uint32_t h)
 {
@@ -287,7 +285,7 @@ static uint32_t random_order(void)
     return order;
 }
 
-/* One run at a time, of random greatest length; each must lie behind the base it names. */
+/* One run at a time, of random greatest length; each must be after the base it names. */
 static void copy_by_runs(const model_t *dst, const model_t *src, kvcl_runs_t *runs)
 {
     uint64_t pos = 0;
@@ -307,7 +305,7 @@ static void copy_by_runs(const model_t *dst, const model_t *src, kvcl_runs_t *ru
     REQUIRE(pos == kvcl_runs_bytes(runs));
 }
 
-/* Parts in any order, as several threads would take them. */
+/* Parts in any order, as several threads would copy them. */
 static void copy_by_parts(const kvcl_runs_t *runs)
 {
     uint64_t cut[4] = {0, 0, 0, kvcl_runs_bytes(runs)};
@@ -345,7 +343,7 @@ static void copy_by_buffer(const model_t *dst, const model_t *src, const common_
     free(stage);
 }
 
-/* packed: by the source's own unit, as what is stored and sent. */
+/* packed: by the source's own unit, as stored and sent. */
 static void check_checksum(const model_t *src, const common_t *c, const uint8_t *packed)
 {
     uint64_t unit_bytes = kvcl_sel_unit(&src->shape, &src->side.sel) * (src->opaque ? src->tokens : 1) * c->token_bytes;
@@ -365,7 +363,7 @@ static uint32_t plain_gcd(uint32_t a, uint32_t b)
     return (a == 0) ? b : plain_gcd(b % a, a);
 }
 
-/* What a model's list is walked by if nobody asks otherwise. */
+/* The unit in which a model's list is walked by default. */
 static uint32_t own_unit(const model_t *m, const common_t *c)
 {
     if (m->side.sel.tokens.end == 0) {
@@ -374,7 +372,7 @@ static uint32_t own_unit(const model_t *m, const common_t *c)
     return plain_gcd(m->first_token, plain_gcd(m->first_token + c->n_tokens, m->tokens));
 }
 
-/* Two sides over equal tokens: in blocks of one size or of two, of which one divides the other. */
+/* Two sides of equal tokens: in blocks of one size, or of two sizes one of which divides the other. */
 static void make_models(model_t *dst, model_t *src, common_t *c)
 {
     uint32_t small = 1 + upto(3), times = (upto(2) == 0) ? 1 : 1 + upto(4), room;
@@ -456,7 +454,7 @@ START_TEST(random_copies_equal_the_plain_copy)
 }
 END_TEST
 
-/* A cache of planes and one of bytes, blocks in random order, both ways, by long runs and by short ones. */
+/* A cache of planes and one of bytes, blocks in random order, in both directions, by long runs and by short ones. */
 static void check_summed(uint32_t head_dim)
 {
     enum { BLOCKS = 6, LISTED = 4, TOKENS = 16 };

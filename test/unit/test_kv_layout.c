@@ -1,6 +1,6 @@
 /*
- * Layouts: defaults against sizes worked out by hand, what is refused and how it is named, the
- * canonical form, comparison, and the packed form with hostile bytes.
+ * Layouts: defaults against sizes computed by hand, refusals and the fields they name, the canonical form, comparison,
+ * and the packed form with hostile bytes.
  */
 #include "kv/stream.h"
 
@@ -216,7 +216,7 @@ START_TEST(equal_placement_has_equal_hash_and_other_placement_has_not)
     b.block_stride = 32768 + 64;
     ck_assert_int_eq(kvcl_layout_hash(&b, hb), KVCL_OK);
     ck_assert_int_ne(memcmp(ha, hb, 32), 0);
-    /* strides nobody steps by, and a base per layer of one layer, make no difference */
+    /* unused strides, and a base per layer of one layer, make no difference */
     a = KVCL_LAYOUT_HND(.layers = 1, .kv = 1, .blocks = 9, .tokens = 1, .heads = 4, .head_dim = 8, .elem_bytes = 2);
     b = a;
     b.order = KVCL_ORDER_NHD, b.token_stride = 12345, b.layer_stride = 3;

@@ -1,8 +1,8 @@
 /*
  * Reshard plans: every pair (m, n) in 1..16, models of several numbers of KV heads, all kinds of layouts. The bytes of
- * each step go through the run planner from the sources' memories to the destination's; then every byte of the
- * destination is compared with a formula over (layer, plane, block, token, head, byte) of the model, and the bytes that
- * moved are counted: as many as the destination holds, so nothing came twice. Both views of a plan are compared.
+ * each step go through the run planner from the sources' memories to the destination's. Then every byte of the
+ * destination is compared with a formula over (layer, plane, block, token, head, byte) of the model. The bytes moved
+ * are counted: as many as the destination holds, so none arrived twice. Both views of a plan are compared.
  */
 #include "kvcl/kvcl_reshard.h"
 #include "kv/runs.h"
@@ -81,7 +81,7 @@ static uint8_t *vector_at(const rank_cache_t *c, uint32_t l, uint32_t k, uint32_
            (t * s->token_stride) + (h * s->head_stride);
 }
 
-/* Go over the blocks of the prompt: write the model's values, or compare. @return how many bytes are wrong. */
+/* Visit the blocks of the prompt: write the model's values, or compare. @return the number of wrong bytes. */
 static size_t visit(const rank_cache_t *c, const uint32_t *ids, int write)
 {
     uint32_t l, k, b, t, h, i;
@@ -128,7 +128,7 @@ static uint32_t n_ranks(const kvcl_reshard_group_t *g)
     return g->tp * ((g->pp == 0) ? 1 : g->pp);
 }
 
-/* All steps of all destinations, checked against the sources' view; loads: steps each source has. */
+/* Check all steps of all destinations against the sources' view; loads: number of steps of each source. */
 static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
 {
     kvcl_reshard_step_t steps[RANKS_MAX], other[RANKS_MAX];
@@ -157,7 +157,7 @@ static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
     ck_assert_uint_eq(total, total_other);
 }
 
-/* Move a prompt from group to group; every byte and the number of bytes. */
+/* Move a prompt from group to group; check every byte and their number. */
 static void move_all(const kvcl_reshard_params_t *p, const kind_t *kind)
 {
     static rank_cache_t sources[RANKS_MAX];
@@ -187,7 +187,7 @@ static void move_all(const kvcl_reshard_params_t *p, const kind_t *kind)
     }
 }
 
-/* What engines can place on t ranks. */
+/* Whether engines can place these heads on t ranks. */
 static int placeable(uint32_t heads, uint32_t t)
 {
     return (heads % t == 0) || (t % heads == 0);
@@ -334,7 +334,7 @@ START_TEST(the_nearest_holder_gives)
         ck_assert_uint_eq(step.source, best);
     }
     move_all(&p, &kinds[0]);
-    memset(distances, 0, sizeof(distances)); /* all alike: as without */
+    memset(distances, 0, sizeof(distances)); /* all equal: the same plan as without distances */
     for (i = 0; i < 4; ++i) {
         ck_assert_int_eq(kvcl_reshard_plan(&p, i, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_OK);
         ck_assert_uint_eq(step.source, ((i / 2) * 4) + (i % 4));

@@ -1,8 +1,8 @@
 /*
- * What a run list costs: nanoseconds a run to walk it, to make it, and the bandwidth of kvcl_runs_copy
- * beside a memcpy loop over the same list written out as an array. Prints numbers and asserts only that
- * counts are right and bytes arrive: time on a shared machine proves nothing. KVCL_TEST_COST=1 takes the
- * full sizes of facts.md; without it memory stays under 100 MiB.
+ * The cost of a run list: nanoseconds per run to walk it and to make it, and the bandwidth of kvcl_runs_copy against a
+ * memcpy loop over the same list written out as an array. Prints numbers and asserts only that counts are right and
+ * bytes arrive, since time on a shared machine proves nothing. KVCL_TEST_COST=1 uses the full sizes of facts.md;
+ * without it memory stays under 100 MiB.
  */
 #include "kv/runs.h"
 
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { WALKS = 5 }; /* a round: short ones, the best of many */
+enum { WALKS = 5 }; /* short rounds, the best of many */
 
 static double now_ns(void)
 {
@@ -76,7 +76,7 @@ static kvcl_side_t make_end(end_t *end, const kvcl_layout_t *layout, uint32_t *i
                          .sel = {.blocks = ids, .n_blocks = (uint32_t)end->shape.blocks}};
 }
 
-/* All blocks of a cache in random order to all blocks of another that may have others. */
+/* Copy all blocks of a cache in random order to all blocks of another, which may have another layout. */
 static void setup_two(work_t *w, const char *name, const kvcl_layout_t *dst, const kvcl_layout_t *src, uint32_t *ids)
 {
     size_t i, all;
@@ -206,7 +206,7 @@ START_TEST(cost_of_the_lists_of_real_prompts)
 }
 END_TEST
 
-/* Blocks of 16 tokens from blocks of 64, by what a unit is one run of: all of it, a plane, a head; and ranges of
+/* Blocks of 16 tokens from blocks of 64, where the run of a unit is all of it, a plane or a head; and ranges of
  * tokens. */
 START_TEST(cost_of_blocks_of_unequal_size)
 {

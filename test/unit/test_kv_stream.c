@@ -1,7 +1,7 @@
 /*
- * Streams and run lists on cases worked out by hand: which runs, in which order, merged where; seek;
- * what a selection check refuses. Bases are offsets here (nothing is dereferenced) except where bytes
- * are moved. The random cases are in test_kv_copy.c.
+ * Streams and run lists on cases computed by hand: the runs, their order, their merging; seek; refusals of a selection
+ * check. Bases are offsets here (not dereferenced) except where bytes are moved. The random cases are in
+ * test_kv_copy.c.
  */
 #include "kv/runs.h"
 
@@ -54,7 +54,7 @@ static void expect_pieces(const kvcl_side_t *side, uint32_t order, const piece_t
     expect_pieces(_side, _order, (const piece_t[]){__VA_ARGS__},                                                       \
                   sizeof((const piece_t[]){__VA_ARGS__}) / sizeof(piece_t))
 
-/* How many runs from here to the end, of at most max bytes. */
+/* The number of runs from here to the end, of at most max bytes. */
 static uint64_t count_runs(const kvcl_runs_t *runs, size_t max)
 {
     kvcl_runs_t walk  = *runs;
@@ -110,7 +110,7 @@ START_TEST(heads_and_layers_are_cut_by_arithmetic)
     side.sel.heads = (kvcl_range_t){1, 3};
     EXPECT(&side, KVCL_STREAM_CANONICAL, {2192, 32}, {2256, 32}, {3216, 32}, {3280, 32});
     ck_assert_uint_eq(kvcl_sel_bytes(&nhd, &side.sel), 128);
-    side.shape = &hnd; /* heads lie apart: token by token in canonical order, as they lie in HND order */
+    side.shape = &hnd; /* heads are apart: token by token in canonical order, as in HND order */
     EXPECT(&side, KVCL_STREAM_HND, {2208, 64}, {3232, 64});
     EXPECT(&side, KVCL_STREAM_CANONICAL, {2208, 16}, {2240, 16}, {2224, 16}, {2256, 16}, {3232, 16}, {3264, 16},
            {3248, 16}, {3280, 16});
@@ -223,7 +223,7 @@ END_TEST
 
 START_TEST(equal_memories_are_walked_as_they_lie)
 {
-    /* vLLM pages per head with K beside V: nothing of canonical order is longer than a head vector */
+    /* vLLM pages per head, K next to V: no run in canonical order is longer than a head vector */
     kvcl_shape_t paged = shape_of(
         KVCL_LAYOUT_NHD(SMALL, .flags = KVCL_LAYOUT_PER_LAYER, .kv_stride = 16, .token_stride = 32, .head_stride = 64));
     kvcl_shape_t nhd = shape_of(KVCL_LAYOUT_NHD(SMALL));
@@ -318,7 +318,7 @@ START_TEST(small_blocks_and_large_ones_make_long_runs)
     ck_assert(kvcl_runs_next(&runs, SIZE_MAX, &run));
     ck_assert(run.dst == 352 && run.src == 0 && run.len == 32);
     ck_assert(kvcl_runs_next(&runs, SIZE_MAX, &run));
-    ck_assert(run.dst == 128 && run.src == 32 && run.len == 32); /* the next large block, not behind */
+    ck_assert(run.dst == 128 && run.src == 32 && run.len == 32); /* in the next large block, not after this one */
     ck_assert_uint_eq(count_runs(&runs, SIZE_MAX), 2);
     dst.sel.tokens.end = 16;
     ck_assert_int_eq(kvcl_runs_init(&runs, &dst, &src, KVCL_RUNS_ANY_ORDER), KVCL_ERR_BAD_LAYOUT);

@@ -1,6 +1,6 @@
 /*
- * A lane's out side into a socket that is read in random pieces: what comes out is frames, each with the bytes of its
- * pieces, in order, with notes between them; an abandoned frame keeps its length and ends with zeros.
+ * A lane's out side into a socket that is read in random pieces. The output is frames, each with the bytes of its
+ * pieces, in order, with notes between them. An abandoned frame keeps its length and ends with zeros.
  */
 #include "config.h"
 #include "base/rand.h"
@@ -16,7 +16,7 @@ enum { FRAMES = 300, MEM = 1 << 20 };
 typedef struct sent_frame {
     uint64_t op;
     uint32_t kind, len;
-    uint64_t sum;      /* of the bytes, if not abandoned */
+    uint64_t sum;      /* checksum of the bytes, unless abandoned */
     bool     whole;
 } sent_frame_t;
 
@@ -53,7 +53,7 @@ static void read_some(scene_t *s, size_t most)
     ssize_t n = recv(s->fd, s->out + s->got, most, MSG_DONTWAIT);
 
     s->got += (n > 0) ? (size_t)n : 0;
-    kvcl_lane_set_ready(s->lane, true); /* as an edge would say */
+    kvcl_lane_set_ready(s->lane, true); /* as an edge event would do */
     (void)kvcl_lane_push(s->lane);
 }
 
@@ -87,7 +87,7 @@ static void note(scene_t *s)
     ck_assert_int_eq(kvcl_lane_tell(s->lane, f->op, KVCL_OK, s->mem, f->len), KVCL_OK);
 }
 
-/* The last frame, if it is under way. */
+/* Abandon the last frame, if it is in flight. */
 static void abandon(scene_t *s)
 {
     unsigned sent = s->n_sent;
@@ -167,7 +167,7 @@ START_TEST(frames_notes_and_the_end)
     s.lane->state = KVCL_LANE_OPEN;
     kvcl_lane_set_ready(s.lane, true);
     churn(&s);
-    for (i = 0; i < 100000; ++i) { /* what the socket still holds */
+    for (i = 0; i < 100000; ++i) { /* bytes still in the socket */
         read_some(&s, 65536);
     }
     check(&s);
@@ -183,7 +183,7 @@ START_TEST(frames_notes_and_the_end)
     }
     note(&s);
     note(&s);
-    close(s.fd); /* the reader is gone: nothing of the notes is touched any more */
+    close(s.fd); /* the reader is closed: the notes' memory is not accessed any more */
     kvcl_lane_set_ready(s.lane, true);
     (void)kvcl_lane_push(s.lane);
     ck_assert_int_eq(s.lane->state, KVCL_LANE_LOST);

@@ -1,7 +1,7 @@
 /*
- * Device memory by its copier, on a driver without a device (fake_cuda.h): whose memory a pointer is, random lists of
- * pieces in every direction against a plain copy, threads at once, a device that fails, and nothing left behind.
- * TEST_SEED repeats a run (the seed is printed).
+ * Device memory by its copier, on a driver without a device (fake_cuda.h): the memory kind of a pointer, random lists
+ * of pieces in every direction against a plain copy, concurrent threads, a device that fails, and no leaks. TEST_SEED
+ * repeats a run (the seed is printed).
  */
 #include "base/clock.h"
 #include "base/rand.h"
@@ -93,7 +93,7 @@ START_TEST(without_a_driver_only_host_memory_is_taken)
     kvcl_cuda_set_driver(NULL);
     ck_assert_int_eq(kvcl_copier_open(KVCL_MEM_AUTO, host, 64, &copier), KVCL_OK);
     ck_assert_ptr_null(copier);
-    /* no driver: unsupported; a real one: not its memory, or no device */
+    /* no driver: unsupported; a real driver: not its memory, or no device */
     ck_assert_int_ne(kvcl_copier_open(KVCL_MEM_CUDA, host, 64, &copier), KVCL_OK);
     ck_assert_ptr_null(copier);
 }
@@ -101,7 +101,7 @@ END_TEST
 
 /* ---------------------------------------------------------------- copies */
 
-/* One memory of a copy, and where the test sees its bytes. */
+/* One memory of a copy, and the address of its bytes for the test. */
 typedef struct place {
     kvcl_copier_t *copier;
     char          *addr;
@@ -175,7 +175,7 @@ static void one_case(kvcl_rand_t *r, place_t *dst, place_t *src, char *want)
     free(pieces);
 }
 
-/* From where to where: -1 is host memory. */
+/* Source and destination: -1 is host memory. */
 static const int ways[][2] = {{-1, 0}, {0, -1}, {0, 0}, {0, 1}, {1, 0}, {1, -1}, {-1, -1}};
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
@@ -294,7 +294,7 @@ START_TEST(more_threads_than_lanes_copy_at_once)
 }
 END_TEST
 
-/* Whichever call fails, the caller hears it, and nothing is written once it has. */
+/* Whichever call fails, the caller gets the error, and nothing is written afterwards. */
 START_TEST(a_failure_is_told_and_nothing_comes_late)
 {
     place_t      src = place(0), dst = place(-1);
@@ -304,7 +304,7 @@ START_TEST(a_failure_is_told_and_nothing_comes_late)
     size_t       n, i;
 
     for (nth = 1; nth <= 8; ++nth) {
-        for (n = 0; n < 1200; ++n) { /* both slots in use, large pieces between the small */
+        for (n = 0; n < 1200; ++n) { /* both slots in use, large pieces among the small */
             size_t len = (n % 300 == 7) ? 40000 : 2000;
             pieces[n]  = (kvcl_piece_t){(uintptr_t)dst.addr + (n * 4096), (uintptr_t)src.addr + (n * 4096), len};
         }
@@ -312,7 +312,7 @@ START_TEST(a_failure_is_told_and_nothing_comes_late)
         fake_cuda_slow(200);
         fake_cuda_fail(nth);
         if (kvcl_copier_copy(NULL, src.copier, pieces, n) == KVCL_OK) {
-            ck_assert_uint_gt(nth, 5); /* all of it needed fewer calls than that */
+            ck_assert_uint_gt(nth, 5); /* the whole copy needed fewer calls than that */
             break;
         }
         memcpy(was, dst.bytes, ROOM);

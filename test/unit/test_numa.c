@@ -1,7 +1,7 @@
 /*
- * NUMA placement: the choice on machines from text and of hwloc, then the act: a pool's pages have the policy that was
- * chosen, the thread that allocated has its own back, and where a container's filter refuses the calls, memory is there
- * all the same and a line says so.
+ * NUMA placement: the choice on machines from text and of hwloc, then its execution. A pool's pages have the chosen
+ * policy, and the thread that allocated them has its own policy again. Where a container's filter refuses the calls,
+ * the memory is allocated all the same and a log line reports it.
  */
 #include "config.h"
 
@@ -35,7 +35,7 @@ enum { PATHS = 3 };
     "node 0 package 0 cpus 0-3\nnode 1 package 0 cpus 4-7\n"                                                           \
     "node 2 package 1 cpus 8-11\nnode 3 package 1 cpus 12-15\n"
 
-/* allowed: a bit a node. */
+/* allowed: one bit per node. */
 static const struct {
     const char       *text;
     kvcl_numa_mode_t mode;
@@ -152,7 +152,7 @@ START_TEST(sets_of_nodes_hold_numbers_that_nodes_can_have)
 }
 END_TEST
 
-/* ---- the act ---- */
+/* ---- execution ---- */
 
 typedef struct scene {
     kvcl_context_h ctx;
@@ -209,7 +209,7 @@ static void says(const char *text)
     ck_assert_msg(strstr(said, text) != NULL, "no \"%s\" in:\n%s", text, said);
 }
 
-/* False, said aloud: this system does not let us. */
+/* False, with a message: this system does not permit it. */
 static bool system_can(kvcl_mempolicy_t *own, kvcl_nodeset_t *allowed)
 {
     if ((kvcl_mempolicy_get(own) == KVCL_OK) && (kvcl_mempolicy_allowed(allowed) == KVCL_OK) &&
@@ -234,7 +234,8 @@ static void has_policy(const void *addr, const kvcl_mempolicy_t *policy)
     same(&there, policy);
 }
 
-/* On more nodes than one: do the pages lie there? Those of shared memory were touched before the range had a policy. */
+/* On several nodes: whether the pages are placed on them. Those of shared memory were touched before the range had a
+ * policy. */
 static void lies_there(const kvcl_topo_t *topo, const char *pool, const kvcl_mempolicy_t *policy)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = POOL / page, i, at[KVCL_NODES_MAX] = {0}, known = 0;
@@ -248,14 +249,14 @@ static void lies_there(const kvcl_topo_t *topo, const char *pool, const kvcl_mem
         }
     }
     for (node = 0; node < KVCL_NODES_MAX; ++node) {
-        if (kvcl_nodeset_has(&policy->nodes, node)) { /* huge pages go by the whole: 4 of them */
+        if (kvcl_nodeset_has(&policy->nodes, node)) { /* huge pages are placed whole: there are 4 */
             ck_assert_msg(at[node] >= known / kvcl_nodeset_count(&policy->nodes) / 4, "%zu of %zu pages on node %d",
                           at[node], known, node);
         }
     }
 }
 
-/* How often the kernel has taken memory page by page over nodes so far; -1: it does not count. */
+/* The kernel's count of pages interleaved over nodes; -1: it does not count. */
 static long long interleaved(void)
 {
     long long hits = -1, n;
@@ -278,7 +279,7 @@ static long long interleaved(void)
     return hits;
 }
 
-/* False: they do not move where they must. */
+/* False: the counts do not change though they must. */
 static bool it_counts(const kvcl_nodeset_t *allowed)
 {
     const size_t           len    = 64 * (size_t)sysconf(_SC_PAGESIZE);
@@ -295,7 +296,7 @@ static bool it_counts(const kvcl_nodeset_t *allowed)
     return moved;
 }
 
-/* UCX touches all of its shared memory before it gives it out: the thread must have the policy by then. */
+/* UCX touches all of its shared memory before it returns it: the thread must have the policy by then. */
 START_TEST(shared_memory_is_touched_under_the_policy)
 {
     const long long  pages = POOL / sysconf(_SC_PAGESIZE);
@@ -378,7 +379,7 @@ START_TEST(it_can_be_left_to_first_touch)
 }
 END_TEST
 
-/* As after numactl --interleave. */
+/* A policy as set by numactl --interleave. */
 START_TEST(a_policy_that_the_process_was_given_stays)
 {
     kvcl_mempolicy_t own, given, after;
@@ -393,7 +394,7 @@ START_TEST(a_policy_that_the_process_was_given_stays)
     open_pool(&scene, paths[_i % PATHS], (_i < PATHS) ? "auto" : "local");
     ck_assert_int_eq(kvcl_mempolicy_get(&after), KVCL_OK);
     same(&after, &given);
-    ck_assert_int_eq(kvcl_mempolicy_set(&own), KVCL_OK); /* what is the range's own, is seen now */
+    ck_assert_int_eq(kvcl_mempolicy_set(&own), KVCL_OK); /* the range's own policy becomes visible */
     ck_assert_int_eq(kvcl_mempolicy_at(scene.pool, &after), KVCL_OK);
     ck_assert_int_eq(after.mode, (_i < PATHS) ? KVCL_MEMPOLICY_DEFAULT : KVCL_MEMPOLICY_PREFERRED);
     close_pool(&scene);
@@ -436,7 +437,7 @@ START_TEST(memory_lies_on_the_node_that_is_named)
 }
 END_TEST
 
-/* As a container's filter: these calls fail with this error from now on. False: this system has no filters. */
+/* Like a container's filter: these calls fail with this error from now on. False: this system has no filters. */
 static bool refuse(const int calls[3], int error)
 {
     struct sock_filter rules[] = {

@@ -1,5 +1,5 @@
 /*
- * The eviction order: who goes first, ages, pins, chains.
+ * The eviction order: victims, ages, pins, chains.
  */
 #include "config.h"
 
@@ -31,7 +31,7 @@ static uint64_t hash_of(uint64_t i)
     return kvcl_splitmix64(&i);
 }
 
-/* A slot gets a block that was never here before. */
+/* A slot gets a block that it never held before. */
 static kvcl_status_t come(uint32_t slot)
 {
     static uint64_t never;
@@ -63,8 +63,8 @@ START_TEST(untouched_blocks_leave_first_in_first_out)
 }
 END_TEST
 
-/* 30 hot blocks, used once in 110 blocks of a scan, in 100 slots: an LRU never has one of them when it is used. This
- * order has lost them too at first, and learns from their coming back. */
+/* 30 hot blocks, used once in 110 blocks of a scan, in 100 slots: an LRU has evicted each of them before its next use.
+ * This order loses them at first too, and learns from their return. */
 START_TEST(what_is_used_again_outlives_a_scan)
 {
     enum { N = 100, HOT = 30, SCAN = 110, ROUNDS = 40 };
@@ -96,7 +96,8 @@ START_TEST(what_is_used_again_outlives_a_scan)
 }
 END_TEST
 
-/* Used ones may be `keep` times as old as the oldest new one, and no older; so those that came back, a bit less. */
+/* Used blocks may be `keep` times as old as the oldest new one, and no older; the limit of blocks that returned is a
+ * bit lower. */
 START_TEST(ages_decide_who_goes)
 {
     enum { N = 64 };
@@ -125,7 +126,8 @@ START_TEST(ages_decide_who_goes)
 }
 END_TEST
 
-/* What left unused and comes back lowers `keep`, what left used raises it; both within bounds. */
+/* A block that was evicted unused and returns lowers `keep`, one that was evicted used raises it; both within
+ * bounds. */
 START_TEST(it_learns_from_what_comes_back)
 {
     enum { N = 100 };
@@ -138,7 +140,7 @@ START_TEST(it_learns_from_what_comes_back)
         ck_assert_int_eq(kvcl_evict_insert(&evict, i, hash_of(i)), KVCL_OK);
         kvcl_evict_touch(&evict, i);
     }
-    for (turn = 0; turn < 40; ++turn) { /* they leave used, and come back */
+    for (turn = 0; turn < 40; ++turn) { /* they are evicted used, and return */
         slot = victim();
         ck_assert_uint_eq(slot, turn % N);
         ck_assert_int_eq(kvcl_evict_insert(&evict, slot, hash_of(slot)), KVCL_OK);
@@ -147,7 +149,7 @@ START_TEST(it_learns_from_what_comes_back)
     ck_assert_uint_eq(evict.queue[3].n, N);
     ck_assert_uint_eq(evict.keep >> 32, 16);
     memset(key_of, 0, sizeof(key_of));
-    for (turn = 0; turn < 3000; ++turn) { /* every other one leaves unused and comes back, once */
+    for (turn = 0; turn < 3000; ++turn) { /* every other one is evicted unused and returns, once */
         slot = victim();
         if ((turn % 2 == 0) || (key_of[slot] == 0)) {
             key_of[slot] = 1000 + turn;
@@ -162,13 +164,13 @@ START_TEST(it_learns_from_what_comes_back)
 }
 END_TEST
 
-/* Exactly the last n that left are remembered, but for those that came back. */
+/* Exactly the last n evicted blocks are remembered, except those that returned. */
 START_TEST(ghosts_are_the_last_n)
 {
     enum { N = 37, TAGS = 60, STEPS = 20000 };
     kvcl_ghosts_t ghosts;
     kvcl_rand_t   rnd;
-    uint32_t      last[TAGS], now = N, step, tag; /* when each left, 0: not remembered */
+    uint32_t      last[TAGS], now = N, step, tag; /* eviction time, 0: not remembered */
     void          *ghost_mem = malloc(kvcl_ghosts_bytes(N));
 
     ck_assert_ptr_nonnull(ghost_mem);
@@ -189,7 +191,7 @@ START_TEST(ghosts_are_the_last_n)
 }
 END_TEST
 
-/* A request tells of a block two or three times: that is one use as good as three. */
+/* A request reports a block two or three times: one use has the same effect as three. */
 START_TEST(how_often_does_not_matter)
 {
     uint32_t first[20], second[20], *order = first, i, turn;
@@ -214,7 +216,7 @@ START_TEST(how_often_does_not_matter)
 }
 END_TEST
 
-/* Pinned slots at the end are passed over once, and come back to where their age says. */
+/* Pinned slots at the end are passed over once, and return to the position of their age. */
 START_TEST(pins_do_not_change_the_order)
 {
     enum { N = 30 };
@@ -272,7 +274,7 @@ START_TEST(pinned_slots_are_never_victims)
 }
 END_TEST
 
-/* Blocks of a chain inserted and touched tail first leave tail first. */
+/* Blocks of a chain that are inserted and touched tail first are evicted tail first. */
 START_TEST(children_leave_before_their_parents)
 {
     enum { CHAIN = 10, CHAINS = 5 };
@@ -280,7 +282,7 @@ START_TEST(children_leave_before_their_parents)
 
     open_order(CHAIN * CHAINS);
     for (chain = 0; chain < CHAINS; ++chain) {
-        for (i = CHAIN; i-- > 0;) { /* depth i lies in slot chain * CHAIN + i */
+        for (i = CHAIN; i-- > 0;) { /* depth i is in slot chain * CHAIN + i */
             ck_assert_int_eq(come((chain * CHAIN) + i), KVCL_OK);
         }
         last[chain] = CHAIN;
@@ -313,8 +315,8 @@ static void random_tree(kvcl_rand_t *rnd, uint32_t *parent, uint32_t *depth, uin
     }
 }
 
-/* Requests for random leaves of a random tree, in a pool that holds a fraction of it: what is held is closed under
- * "parent of", after each eviction. Some requests only match; some put the end of their chain a while after. */
+/* Requests for random leaves of a random tree, in a pool that holds a fraction of it: the held blocks are closed under
+ * "parent of" after each eviction. Some requests only match; some put the end of their chain a while later. */
 START_TEST(no_block_goes_before_what_follows_it)
 {
     enum { SLOTS = 200, KEYS = 2000, DEPTH = 12, REQUESTS = 20000 };
@@ -348,7 +350,7 @@ START_TEST(no_block_goes_before_what_follows_it)
         if (kvcl_rand_below(&rnd, 4) == 0) {
             continue;
         }
-        for (i = n; i-- > run;) { /* room for all, then all */
+        for (i = n; i-- > run;) { /* room for all, then all blocks */
             if (used < SLOTS) {
                 slot = used++;
             } else {
@@ -426,7 +428,7 @@ START_TEST(random_operations_keep_the_order_whole)
 }
 END_TEST
 
-/* Who was named as the next one is the next one, whatever was done before. */
+/* The block named as the next victim is the next victim, whatever was done before. */
 START_TEST(the_next_victim_is_known_before)
 {
     enum { N = 60 };

@@ -1,6 +1,6 @@
 /*
- * A store that was not closed before kvcl_finalize leaves no memory behind: two ranks of one process open one, leave it
- * and finalize, again and again, and the heap does not grow with it.
+ * A store that was not closed before kvcl_finalize leaks no memory: two ranks of one process open a store, leave it
+ * open and finalize, repeatedly, and the heap does not grow.
  */
 #include "config.h"
 #include <kvcl/kvcl.h>
@@ -13,10 +13,11 @@
 
 enum { RANKS = 2, WARM = 4, ROUNDS = 16, KEYS_MAX = 512, KEY_BYTES = 128, VALUE_BYTES = 2048 };
 
-/* What a rank of a store over several notes of the others' blocks has 24 KiB; a round may keep much less than that. */
+/* A rank of a store over several allocates 24 KiB of notes on the others' blocks; a round may retain much less than
+ * that. */
 enum { KEPT_MAX = 4096 };
 
-/* Where the ranks meet. */
+/* The ranks' meeting point. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  news;
@@ -68,7 +69,7 @@ static kvcl_status_t board_fence(void *arg)
     return KVCL_OK;
 }
 
-/* Opens a store and leaves it, WARM + ROUNDS times; rank 0 looks at the heap while rank 1 stands still. */
+/* Open a store and leave it open, WARM + ROUNDS times; rank 0 measures the heap while rank 1 is stopped. */
 static void *rank_main(void *arg)
 {
     const int           *rank = arg;

@@ -1,5 +1,6 @@
 /*
- * Where copies go: hosts apart first; shares by room; a rank that is new, or was emptied, is not given everything.
+ * The placement of copies: different hosts first; shares by room; a rank that is new, or was emptied, does not get
+ * everything.
  */
 #include "policy/place.h"
 
@@ -97,7 +98,7 @@ START_TEST(an_emptied_rank_begins_with_little_more_than_its_share)
     for (i = 0; i < RANKS; ++i) {
         fill(i);
     }
-    kvcl_place_seen(&places[3], POOL); /* it lost all it had */
+    kvcl_place_seen(&places[3], POOL); /* it has lost all its blocks */
     ck_assert_uint_eq(kvcl_place_weight(&places[3]), 2);
     for (i = 0; i < 900; ++i) {
         to = choose();
@@ -105,8 +106,8 @@ START_TEST(an_emptied_rank_begins_with_little_more_than_its_share)
         free_bytes -= ((to == 3) && (free_bytes != 0)) ? BLOCK : 0;
         kvcl_place_took(&places[to], BLOCK, (to == 3) ? free_bytes : 0);
     }
-    ck_assert_uint_le(early, 11);             /* a third, where the old rule gave it all 30 */
-    ck_assert_uint_gt(chosen[3], 900 * 4 / 10); /* later the room counts */
+    ck_assert_uint_le(early, 11);             /* a third, where the old rule assigned it all 30 */
+    ck_assert_uint_gt(chosen[3], 900 * 4 / 10); /* later the room decides */
     ck_assert_uint_lt(chosen[3], 900 * 7 / 10);
 }
 END_TEST

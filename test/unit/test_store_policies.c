@@ -1,6 +1,6 @@
 /*
- * The simulator of eviction policies (contrib/bench/policies), and with it how many hits the store's order of eviction
- * makes on a trace whose every block is known: not fewer than LRU, nor than it made when this was written.
+ * The simulator of eviction policies (contrib/bench/policies), and the number of hits of the store's eviction order on
+ * a trace whose every block is known: not fewer than LRU's, nor than when this test was written.
  */
 #include "config.h"
 
@@ -37,7 +37,7 @@ static outcome_t outcome_of(const policy_t *policy, uint32_t capacity)
     return outcome;
 }
 
-/* LRU again, as slowly and as plainly as can be. */
+/* LRU again, implemented as slowly and plainly as possible. */
 static uint64_t plain_lru(uint32_t capacity, uint64_t *runs_p)
 {
     uint64_t *last = calloc(chains.n_keys, sizeof(*last)), now = 0, hits = 0;
@@ -88,7 +88,7 @@ START_TEST(lru_is_lru)
 }
 END_TEST
 
-/* Where nothing must go all policies are the same, and hit whatever came before. */
+/* Where no block must be evicted all policies are equal, and hit every block seen before. */
 START_TEST(a_pool_for_all_hits_what_was_seen)
 {
     outcome_t outcome;
@@ -120,7 +120,7 @@ START_TEST(nobody_beats_the_one_who_sees_the_future)
 }
 END_TEST
 
-/* A pool of one or two blocks is where borders are off by one. */
+/* Pools of one or two blocks, where off-by-one errors in borders show. */
 START_TEST(tiny_pools_work)
 {
     size_t   p;
@@ -134,8 +134,9 @@ START_TEST(tiny_pools_work)
 }
 END_TEST
 
-/* What the store's order made when its rule was chosen: fewer is a change for the worse. Here a conversation goes on
- * with the same chance whether it has before or not, so that LRU is as good as any; never more than 1% behind it. */
+/* The hits of the store's order when its rule was chosen: fewer is a regression. In this trace a conversation continues
+ * with the same probability whether it has before or not, so that LRU is as good as any policy; this order is never
+ * more than 1% worse. */
 START_TEST(the_stores_order_hits_as_often_as_it_did)
 {
     static const struct {

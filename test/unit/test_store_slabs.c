@@ -1,7 +1,7 @@
 /*
- * Blocks of several sizes in one arena: what slabs.c promises, under churn. A model of a pool over it: each class has
- * real slots' states in short, a real order of eviction, blocks being filled and pinned; each cell of the arena knows
- * whose it is, so no two blocks ever overlap.
+ * Blocks of several sizes in one arena: the guarantees of slabs.c under churn, with a model of a pool over it. Each
+ * class has the slots' states in a short form, a real eviction order, and blocks being filled and pinned. Each cell of
+ * the arena records its block, so no two blocks ever overlap.
  */
 #include "policy/slabs.h"
 #include "policy/evict.h"
@@ -14,7 +14,7 @@
 
 enum { FREE, FILLING, PUBLISHED };
 
-/* Check writes each assertion that holds into a pipe: too slow for millions. */
+/* Check writes each assertion that holds into a pipe, which is too slow for millions. */
 #define HOLDS(_cond)                           \
     do {                                       \
         if (!(_cond)) {                        \
@@ -28,13 +28,13 @@ typedef struct model {
     kvcl_slabs_t slabs;
     void         *slabs_mem;
     uint64_t     cells;
-    uint32_t     *whose;   /* by cell: id + 1, of the class in the top bits */
+    uint32_t     *whose;   /* by cell: id + 1, its class in the top bits */
     unsigned     n;
     uint64_t     sizes[KVCL_SLABS_CLASSES_MAX];
     kvcl_evict_t order[KVCL_SLABS_CLASSES_MAX];
     void         *order_mem[KVCL_SLABS_CLASSES_MAX];
     uint8_t      *state[KVCL_SLABS_CLASSES_MAX];
-    uint32_t     *free[KVCL_SLABS_CLASSES_MAX]; /* ids that may be; looked at when taken */
+    uint32_t     *free[KVCL_SLABS_CLASSES_MAX]; /* ids that may be free; checked when taken */
     uint32_t     n_free[KVCL_SLABS_CLASSES_MAX];
     uint64_t     published; /* cells */
     uint64_t     failed, taken, keys;
@@ -166,7 +166,7 @@ static bool grow(model_t *m, unsigned cls, bool must)
             }
         }
         kvcl_slabs_give(&m->slabs, slab, cls, &got, &lost);
-        for (i = 0; (from != KVCL_SLAB_NOBODY) && (i < m->n_free[from]);) { /* those that went */
+        for (i = 0; (from != KVCL_SLAB_NOBODY) && (i < m->n_free[from]);) { /* evicted ids */
             if (m->state[from][m->free[from][i]] != FREE) {
                 m->free[from][i] = m->free[from][--m->n_free[from]];
             } else {
@@ -185,7 +185,7 @@ static bool grow(model_t *m, unsigned cls, bool must)
     return false;
 }
 
-/* As a put of one block: false: there is no room for it. */
+/* As a put of one block. False: there is no room for it. */
 static bool take(model_t *m, unsigned cls, uint32_t *id_p)
 {
     uint32_t id;
@@ -223,7 +223,7 @@ static double utilisation(const model_t *m)
     return (double)m->published / (double)m->cells;
 }
 
-/* Weighted: so many puts of each class. */
+/* A random class, weighted by the number of puts of each. */
 static unsigned pick(model_t *m, const unsigned *weights)
 {
     uint64_t sum = 0, at;
@@ -341,10 +341,10 @@ START_TEST(random_sizes_fill_an_arena_and_no_class_starves)
             }
         }
         if (kvcl_slabs_slab_bytes(1 << 19, sizes, n) == 0) {
-            continue; /* two alike after all */
+            continue; /* two are equal after all */
         }
         model_open(&m, 1 << 19, sizes, n, seed_of() + round);
-        for (phase = 0; phase < 4; ++phase) { /* the mix changes each time */
+        for (phase = 0; phase < 4; ++phase) { /* the mix changes in each phase */
             puts = puts_for(&m, weights, 5);
             puts = (puts < 60000) ? puts : 60000;
             churn(&m, weights, puts, &least);
@@ -405,7 +405,7 @@ START_TEST(equal_demand_ends_in_equal_shares_and_used_blocks_stay)
     ck_assert_double_le((double)m.slabs.classes[0].n_slabs, 0.62 * m.slabs.n);
     taken = m.taken;
     churn(&m, even, puts_for(&m, even, 20), &least);
-    ck_assert_uint_lt(m.taken - taken, m.slabs.n); /* it rests: less than one slab in 20 of what was put */
+    ck_assert_uint_lt(m.taken - taken, m.slabs.n); /* stable: less than one slab in 20 of the cells put */
     for (i = 0; i < 40; ++i) { /* class 1 is only used, class 0 only put */
         for (id = 0; id < m.slabs.classes[1].n_ids; ++id) {
             if (m.state[1][id] == PUBLISHED) {
@@ -476,7 +476,7 @@ START_TEST(random_steps_with_pins_and_fills_never_overlap_and_never_shut_a_class
             ck_assert(kvcl_slabs_check(&m.slabs));
         }
     }
-    /* Fills end, and each class can have blocks, whatever is pinned. */
+    /* Fills end, and each class gets blocks, whatever is pinned. */
     while (n_held != 0) {
         --n_held;
         publish(&m, held[n_held].cls, held[n_held].id);

@@ -1,6 +1,6 @@
 /*
- * Slabs at their edges: what a class can have at most, who gives an empty slab away, slabs that cannot be had, a clock
- * that goes round, and what choosing costs in a large arena.
+ * Slabs at their limits: the maximum of a class, the class that returns an empty slab, slabs that cannot be had, a
+ * clock that wraps around, and the cost of choosing in a large arena.
  */
 #include "policy/slabs.h"
 #include "base/clock.h"
@@ -43,7 +43,7 @@ static uint32_t nobodys(void)
     return s;
 }
 
-/* All of nobody's, but for so many that class 1 gets. */
+/* Give n_second free slabs to class 1, and all others to class 0. */
 static void share(uint32_t n_second)
 {
     for (; n_second != 0; --n_second) {
@@ -157,7 +157,7 @@ START_TEST(next_offers_each_slab_once_until_a_new_round)
 }
 END_TEST
 
-/* Times are kept in 32 bits, and one of them means "not published". */
+/* Times have 32 bits, and one value means "not published". */
 START_TEST(the_clock_goes_round)
 {
     static const uint64_t sizes[2] = {10, 100};
@@ -187,7 +187,7 @@ static double us_since(uint64_t begin)
     return (double)(kvcl_now_ns() - begin) / 1000;
 }
 
-/* As many as a put of 2 GiB takes; and a take for which none can be had. */
+/* As many slabs as a put of 2 GiB takes; and a take for which none can be had. */
 START_TEST(choosing_is_cheap_in_a_large_arena)
 {
     static const uint64_t gib[2] = {256, 1024}, sizes[3] = {65536, 73728, 2170880};
@@ -222,7 +222,7 @@ START_TEST(choosing_is_cheap_in_a_large_arena)
         printf("%4llu GiB, %u slabs: %.1f us a slab of nobody's, %.1f us one of another's; all refused: %.0f us\n",
                (unsigned long long)gib[i], slabs.n, grown / GROWN, owned / GROWN, none);
         ck_assert_uint_ge(n, slabs.n / 2);
-        ck_assert_double_lt(none, 500000); /* not each refusal a walk over all */
+        ck_assert_double_lt(none, 500000); /* a refusal must not visit all slabs */
         teardown();
     }
 }

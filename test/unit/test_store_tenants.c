@@ -1,5 +1,6 @@
 /*
- * Tenants of a pool: quotas are held by the tenant's own blocks, the oldest first, used ones later, pinned ones never.
+ * Tenants of a pool. A quota is enforced by eviction of the tenant's own blocks, the oldest first, used ones later,
+ * pinned ones never.
  */
 #include "policy/tenants.h"
 #include "base/rand.h"

@@ -1,5 +1,5 @@
 /*
- * Structs of other ages (base/structs.h), and statistics of ranks of other ages (store/admin/stats_wire.h).
+ * Structs of other versions (base/structs.h), and statistics of ranks of other versions (store/admin/stats_wire.h).
  */
 #include "base/structs.h"
 #include "store/admin/stats_wire.h"

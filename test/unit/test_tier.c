@@ -1,6 +1,6 @@
 /*
- * The tier over real files, by io_uring and by threads: what goes in comes out, straight or through bounce buffers,
- * after a restart too; segments are used again, and what cannot be a tier is left alone.
+ * The tier over real files, by io_uring and by threads: reads return the bytes written, directly or through bounce
+ * buffers, also after a restart; segments are reused, and a file that cannot be a tier is left unchanged.
  */
 #include "config.h"
 

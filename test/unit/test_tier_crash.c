@@ -1,7 +1,8 @@
 /*
  * The segment log against crashes: 100,000 of them, each at any point of the stream of writes, with any of the sectors
- * that no sync had covered. After each: what is found has the bytes of a version of its key that was put, never
- * others, and is not older than what a flush acknowledged, unless it was evicted. The log then goes on from there.
+ * not covered by a sync. After each: a block that is found has the bytes of some version put under its key, never
+ * others, and is not older than the version a flush acknowledged, unless that was evicted. The log then continues from
+ * there.
  */
 #include "config.h"
 
@@ -24,7 +25,7 @@ static struct {
     uint8_t          *staging, *scratch;
     uint8_t          keys[KEYS][KVCL_SEG_KEY];
     kvcl_rand_t      rnd;
-    event_t          history[KEYS][64]; /* since the last start; [0] is what the start found */
+    event_t          history[KEYS][64]; /* since the last start; [0] is the state found by the start */
     unsigned         n[KEYS];
     uint64_t         next_version;
     uint64_t         found, acked, evicted, torn;
@@ -52,7 +53,7 @@ static unsigned which(const uint8_t *key)
     return 0;
 }
 
-/* What the log says is gone, also where a later version had replaced it that may not outlive a crash. */
+/* Record the log's evictions, also where a later version that may not outlive a crash had replaced the evicted one. */
 static void take_evicted(void)
 {
     kvcl_seglog_evicted_t *evicted;
@@ -112,7 +113,7 @@ static void drop(unsigned k)
     }
 }
 
-/* Which version the log and the disk give for a key: 0 for none. */
+/* The version that the log and the disk return for a key: 0 for none. */
 static uint64_t version_of(unsigned k, event_t *e)
 {
     uint8_t         want[LEN_MAX];
@@ -126,7 +127,7 @@ static uint64_t version_of(unsigned k, event_t *e)
     MUST(loc.len <= LEN_MAX);
     have = t.disk.image + kvcl_seg_base(&t.super, loc.segment) + (uint64_t)loc.unit * KVCL_SEG_UNIT;
     if (kvcl_checksum(have, loc.len) != loc.checksum) {
-        ++t.torn; /* a miss: what tier_read makes of it */
+        ++t.torn; /* a miss, as in tier_read */
         return 0;
     }
     for (i = 0; i < t.n[k]; ++i) {
@@ -145,7 +146,7 @@ static uint64_t version_of(unsigned k, event_t *e)
     return 0;
 }
 
-/* The version that a start found is at least the last one acknowledged, in the order of events. */
+/* The version found by a start is at least the last one acknowledged, in the order of events. */
 static void judge(unsigned k, uint64_t durable, uint64_t found)
 {
     unsigned i, acked = 0;
@@ -187,7 +188,7 @@ static void crash(void)
         t.acked        += t.history[k][0].version != 0;
         t.history[k][0] = now;
         t.n[k]          = 1;
-        if (found == 0) { /* torn in a place that was being written again: forgotten by the first read of it */
+        if (found == 0) { /* torn in a place that was being rewritten: forgotten by its first read */
             kvcl_tier_loc_t loc;
 
             if (kvcl_seglog_find(&t.log, t.keys[k], &loc) == KVCL_OK) {

@@ -1,12 +1,12 @@
 /*
- * The tier over files that fail: whatever the disk does, bytes that a read calls good are the block's own, every
- * callback comes, and a refused write is one warning.
+ * The tier over files that fail. Whatever the disk does, bytes that a read returns with OK are the block's own, every
+ * callback runs, and a refused write causes one warning.
  */
 #include "config.h"
 
 #include "tier_scene.h"
 
-/* Any fault, reads or writes, every 3rd or 17th: reads that say OK have the right bytes, and every callback comes. */
+/* Any fault, reads or writes, every 3rd or 17th: reads with OK return the right bytes, and every callback runs. */
 START_TEST(faults_never_make_wrong_bytes)
 {
     const kvcl_tio_ops_t *way   = ways[_i / (2 * FAULT_KINDS)];
@@ -49,7 +49,7 @@ START_TEST(faults_never_make_wrong_bytes)
         kvcl_tier_close(tier);
     }
     ck_assert_uint_gt(good, 0);
-    tier = open_tier(way); /* what the faults left on the disk */
+    tier = open_tier(way); /* the state of the disk after the faults */
     for (round = 0; round < 3; ++round) {
         for (i = 0; i < 150; ++i) {
             (void)read_back(tier, 1000 * round + i, 0, 1);
@@ -116,7 +116,7 @@ START_TEST(a_flipped_byte_costs_its_block)
     byte ^= 0x10;
     ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
     byte = 0xff;
-    ck_assert_int_eq(pwrite(fd, &byte, 1, 9), 1); /* in the first super block: the second is taken */
+    ck_assert_int_eq(pwrite(fd, &byte, 1, 9), 1); /* in the first super block: the second is used */
     close(fd);
     tier = open_tier(ways[0]);
     for (i = 0; i < 12; ++i) {

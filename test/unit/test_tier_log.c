@@ -80,7 +80,7 @@ static void put_all(unsigned from, unsigned n)
     drain();
 }
 
-/* Whether key k is found and its bytes on the disk are version k's: 1, 0: a miss. Else the test fails. */
+/* Whether key k is found and its bytes on the disk are version k's: 1; 0: a miss. Any other result fails the test. */
 static int good(unsigned k)
 {
     uint8_t         key[KVCL_SEG_KEY], want[LEN];
@@ -157,7 +157,7 @@ START_TEST(the_oldest_segment_is_used_again_and_its_keys_are_gone)
     put_all(0, 200);
     ck_assert(kvcl_seglog_check(&log_));
     for (i = 0; i < 200; ++i) {
-        ck_assert(good(i) || (held == 0)); /* none is gone before an earlier one */
+        ck_assert(good(i) || (held == 0)); /* none is evicted before an earlier one */
         held += (unsigned)good(i);
     }
     ck_assert_uint_ge(held, 20);
@@ -209,7 +209,7 @@ START_TEST(after_a_failed_write_it_is_off)
 }
 END_TEST
 
-/* One bit of the disk: at most one block is lost, none is wrong. What is not data is tried bit by bit. */
+/* Flip one bit of the disk: at most one block is lost, none is wrong. Bytes other than data are tried bit by bit. */
 static void flip(uint64_t at, unsigned bit, unsigned from, unsigned n, uint64_t *worst)
 {
     unsigned i, lost = 0;

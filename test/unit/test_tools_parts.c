@@ -1,5 +1,5 @@
 /*
- * What all tools share: command lines, histograms, JSON, patterns.
+ * The parts shared by all tools: command lines, histograms, JSON, patterns.
  */
 #include "config.h"
 #include "tools/cli.h"
@@ -24,7 +24,7 @@ typedef struct values {
     double      real;
 } values_t;
 
-/* Parse a command line of words; what it prints to stderr lands in said. */
+/* Parse a command line of words; its output to stderr is stored in said. */
 static cli_result_t parse(values_t *v, const char *const *words, const char **positional, size_t *n_p, char *said,
                           size_t cap)
 {

@@ -1,6 +1,6 @@
 /*
- * What kvcl_replay derives from a trace before anything runs: the generated trace's statistics, hits and hot prefixes,
- * keys, pool sizes; and its options.
+ * The values that kvcl_replay derives from a trace before it runs: the generated trace's statistics, hits and hot
+ * prefixes, keys, pool sizes; and its options.
  */
 #include "config.h"
 #include "tools/replay/generate.h"
@@ -119,7 +119,7 @@ START_TEST(a_prefix_asked_for_by_most_ranks_is_broadcast_once)
         ids[i] = i;
     }
     for (i = 0; i < 200; ++i) {
-        ids[11] = 100 + i; /* the last block is each request's own */
+        ids[11] = 100 + i; /* the last block differs in each request */
         add(&trace, ids, 12);
     }
     ck_assert(plan_make(&plan, &trace, 3, 4, 256));
@@ -130,7 +130,7 @@ START_TEST(a_prefix_asked_for_by_most_ranks_is_broadcast_once)
     ck_assert_uint_eq(plan.hot[0].end, 11);
     ck_assert_uint_eq(plan.hot_blocks, 11);
     plan_free(&plan);
-    ck_assert(plan_make(&plan, &trace, 0, 1, 256)); /* alone: nobody to tell */
+    ck_assert(plan_make(&plan, &trace, 0, 1, 256)); /* alone: no rank to notify */
     ck_assert_uint_eq(plan.n_hot, 0);
     plan_free(&plan);
     trace_free(&trace);
@@ -163,7 +163,7 @@ static int by_key(const void *a, const void *b)
     return memcmp(a, b, sizeof(kvcl_key_t));
 }
 
-/* Keys must tell blocks apart exactly as the plan does: as many different keys as different prefix blocks. */
+/* Keys must distinguish blocks exactly as the plan does: as many different keys as different prefix blocks. */
 START_TEST(keys_are_as_many_as_prefix_blocks)
 {
     kvcl_key_t root, *keys;

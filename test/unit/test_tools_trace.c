@@ -122,7 +122,7 @@ START_TEST(every_prefix_of_a_line_is_refused)
     size_t          len;
 
     for (len = 0; len < strlen(GOOD); ++len) {
-        copy = malloc(len + 1); /* exactly: the sanitizer sees a byte too far */
+        copy = malloc(len + 1); /* exact length: a sanitizer detects a read past it */
         ck_assert_ptr_nonnull(copy);
         memcpy(copy, GOOD, len);
         ck_assert(!trace_parse_line(copy, len, &request, ids, error));
@@ -152,7 +152,7 @@ START_TEST(more_ids_than_the_limit_are_refused)
 }
 END_TEST
 
-/* Write a file, load it, and give back what was reported. */
+/* Write a file, load it, and return the report. */
 static bool load(const char *bytes, size_t len, bool strict, trace_t *trace, char *reported, size_t cap)
 {
     char path[] = "/tmp/kvcl-trace-XXXXXX";

@@ -1,6 +1,6 @@
 /*
- * Topology: the queries on machines from text, the mistakes of such a text, hwloc's synthetic machines,
- * and this machine, whatever it is.
+ * Topology: queries on machines described by text, mistakes in such a text, hwloc's synthetic machines, and the machine
+ * of this process.
  */
 #include "config.h"
 

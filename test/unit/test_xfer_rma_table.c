@@ -1,5 +1,5 @@
 /*
- * Which native transfers are served instead: the built-in table, the user's rows before it, and what is refused.
+ * Native transfers that are served instead: the built-in table, the user's rows before it, and refusals.
  */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /*
- * What every transport must do, run over loop, ucx on shared memory, ucx on tcp and ucx choosing for itself.
+ * The requirements of every transport, run over loop, ucx on shared memory, ucx on tcp and ucx with its own choice.
  */
 #include "config.h"
 #include "xport_pair.h"
@@ -364,7 +364,7 @@ START_TEST(hostile_addresses_are_refused)
         }
         ck_assert_int_eq(pair.a.ops->ep_create(pair.a.xport, bad, bad_len, &ep), KVCL_ERR_PROTOCOL);
     }
-    for (i = 0; i < len; ++i) { /* cut, and one bit wrong */
+    for (i = 0; i < len; ++i) { /* cut off, and with one bit flipped */
         memcpy(bad, addr, len);
         ck_assert_int_eq(pair.a.ops->ep_create(pair.a.xport, bad, i, &ep), KVCL_ERR_PROTOCOL);
         bad[i] = (char)(bad[i] ^ 4);
@@ -423,7 +423,7 @@ START_TEST(a_closed_peer_fails_the_endpoint_once)
     int      i;
 
     if ((_i == PAIR_SHM) || (_i == PAIR_AUTO)) {
-        return; /* over shared memory UCX sees only that a process is gone: test_xport_ucx */
+        return; /* over shared memory UCX detects only that a process is gone: test_xport_ucx */
     }
     pair_open(&pair, (pair_kind_t)_i);
     ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);

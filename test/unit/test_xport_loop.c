@@ -1,5 +1,6 @@
 /*
- * The loop transport's own promises: its faults do what they say, and contexts in several threads get along.
+ * The loop transport's own guarantees: its faults have the described effects, and contexts in several threads work
+ * together.
  */
 #include "config.h"
 #include "loop/xport_loop.h"

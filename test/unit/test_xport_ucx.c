@@ -1,5 +1,5 @@
 /*
- * What is particular to the UCX transport: who may see memory, peers that sleep or die, settings of the user.
+ * Properties of the UCX transport only: access to memory, peers that sleep or die, settings of the user.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -17,7 +17,7 @@
 
 enum { FAR_SIZE = 1 << 20 };
 
-/* What the other process tells about itself. */
+/* The data that the other process sends about itself. */
 typedef struct far_info {
     char     addr[4096];
     size_t   addr_len;
@@ -49,7 +49,7 @@ static void read_all(int fd, void *buf, size_t len)
     }
 }
 
-/* The other process: shares memory, says where, then sleeps in read() and never makes progress. */
+/* The other process: shares memory, sends its address, then sleeps in read() and never makes progress. */
 static void far_main(pair_kind_t kind, int from, int to)
 {
     static far_info_t info;
@@ -146,7 +146,7 @@ START_TEST(a_killed_peer_is_told_once)
                      KVCL_OK);
     ck_assert_int_eq(side.ops->am_send(side.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
     for (i = 0; i < 100; ++i) {
-        write_all(far.to, "x", 1); /* progress there, for the wire-up */
+        write_all(far.to, "x", 1); /* progress on the other side, for the wire-up */
         (void)side.ops->progress(side.xport);
         usleep(1000);
     }
@@ -158,7 +158,7 @@ START_TEST(a_killed_peer_is_told_once)
     }
     ck_assert_uint_eq(side.failures, 1);
     ck_assert_int_eq(side.failed_with, KVCL_ERR_RANK_FAILED);
-    if (attr.map != NULL) { /* the bytes are still there, whatever they are worth */
+    if (attr.map != NULL) { /* the bytes can still be read, with any value */
         ck_assert(filled(attr.map, FAR_SIZE, 11));
     }
     side.ops->rmem_close(rmem);
@@ -167,7 +167,7 @@ START_TEST(a_killed_peer_is_told_once)
 }
 END_TEST
 
-/* Does a UCP context with the RMA feature have a transport whose name begins so? */
+/* Whether a UCP context with the RMA feature has a transport whose name begins with prefix. */
 static bool rma_has(const glue_t *g, const char *prefix)
 {
     const glue_side_t *sides[] = {&g->am, &g->data};
@@ -203,7 +203,7 @@ START_TEST(no_context_with_tcp_has_rma)
         ck_assert(!rma_has(glue_of(side.xport), "tcp"));
         ck_assert(!(glue_of(side.xport)->am.features & UCP_FEATURE_RMA));
         kvcl_glue_ctx_transports(glue_of(side.xport)->am.ctx, list, sizeof(list));
-        ck_assert_str_ne(list, ""); /* the query sees something */
+        ck_assert_str_ne(list, ""); /* the query returns something */
         ck_assert_int_eq(kvcl_glue_list_has(list, "tcp"),
                          (_i != PAIR_SHM) && ((tls[i] == NULL) || (strcmp(tls[i], "^tcp") != 0)));
         side_close(&side);

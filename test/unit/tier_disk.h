@@ -1,7 +1,7 @@
 /*
- * A disk made of memory, for the segment log: writes lie in its cache until a sync that began after they ended, and a
- * crash keeps any of the cache's sectors, each by itself. Contents are made of numbers, so that every byte can be
- * judged.
+ * A disk made of memory, for the segment log. Writes stay in its cache until a sync that began after they ended, and a
+ * crash keeps any of the cache's sectors, each independently. Contents derive from numbers, so that every byte can be
+ * verified.
  */
 #ifndef TEST_TIER_DISK_H
 #define TEST_TIER_DISK_H
@@ -27,11 +27,11 @@ enum { DISK_SECTOR = 512, DISK_FLIGHT = 256 };
 typedef struct disk_op {
     kvcl_seglog_io_t io;
     uint8_t          *bytes; /* of a write */
-    bool             ended, before; /* the log was told; before the sync in flight began */
+    bool             ended, before; /* the log was notified; before the sync in flight began */
 } disk_op_t;
 
 typedef struct disk {
-    uint8_t   *image; /* what survives */
+    uint8_t   *image; /* the bytes that survive */
     uint64_t  size;
     disk_op_t ops[DISK_FLIGHT]; /* in the order they were issued */
     unsigned  n;
@@ -60,7 +60,7 @@ static inline void disk_close(disk_t *disk)
     free(disk->image);
 }
 
-/* Take what the log wants done. */
+/* Take the operations that the log requests. */
 static inline void disk_take(disk_t *disk, kvcl_seglog_t *log)
 {
     kvcl_seglog_io_t io;
@@ -85,7 +85,7 @@ static inline void disk_take(disk_t *disk, kvcl_seglog_t *log)
     }
 }
 
-/* One I/O that is in flight ends well. False: none is. */
+/* Complete one I/O in flight successfully. False: there is none. */
 static inline bool disk_step(disk_t *disk, kvcl_seglog_t *log, kvcl_rand_t *rnd)
 {
     unsigned i, flying = 0, pick;
@@ -115,7 +115,7 @@ static inline bool disk_step(disk_t *disk, kvcl_seglog_t *log, kvcl_rand_t *rnd)
     return true;
 }
 
-/* The power goes: of every 100 sectors in the cache about `kept` reach the image. */
+/* A power failure: of every 100 sectors in the cache about `kept` reach the image. */
 static inline void disk_crash(disk_t *disk, kvcl_rand_t *rnd, unsigned kept)
 {
     uint64_t at;
@@ -166,7 +166,7 @@ static inline void disk_key(uint64_t i, uint8_t *key)
     }
 }
 
-/* Version v of a block: its first bytes say v, so that bytes found can be judged without being told. */
+/* Version v of a block: its first bytes encode v, so that bytes found can be verified without other information. */
 static inline void disk_fill(uint64_t v, uint8_t *buf, size_t len)
 {
     kvcl_rand_t rnd;

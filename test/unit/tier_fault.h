@@ -1,6 +1,6 @@
 /*
- * I/O that fails: a layer before either way of moving a tier's bytes, which spoils every nth read or write, or lets a
- * disk stand still.
+ * I/O that fails: a layer over either method of moving a tier's bytes that corrupts every nth read or write, or stops a
+ * disk.
  */
 #ifndef TEST_TIER_FAULT_H
 #define TEST_TIER_FAULT_H
@@ -17,9 +17,9 @@ typedef enum {
     FAULT_NONE,
     FAULT_EIO,
     FAULT_ENOSPC,
-    FAULT_SHORT,   /* half is moved, and said so */
+    FAULT_SHORT,   /* half is moved and reported */
     FAULT_TORN,    /* half is moved, then the error */
-    FAULT_LIE,     /* half is moved, and all of it claimed */
+    FAULT_LIE,     /* half is moved, all of it is reported */
     FAULT_KINDS
 } fault_kind_t;
 
@@ -31,9 +31,9 @@ typedef struct fault_io {
 typedef struct fault_op {
     kvcl_tio_op_t op;
     kvcl_tio_op_t *requested;
-    fault_kind_t  kind; /* of what is done to it */
+    fault_kind_t  kind; /* fault to apply to it */
     fault_io_t    *io;
-    struct fault_op *next; /* while the disk stands still */
+    struct fault_op *next; /* while the disk is stopped */
 } fault_op_t;
 
 static struct {
@@ -46,7 +46,7 @@ static struct {
     fault_op_t           *waiting; /* here */
 } fault = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Takes the op, if the disk stands still. */
+/* Take the op if the disk is stopped. */
 static bool fault_wait(fault_op_t *op)
 {
     bool waits;
@@ -61,7 +61,7 @@ static bool fault_wait(fault_op_t *op)
     return waits;
 }
 
-/* The disk stands still, or goes on with what waits. */
+/* Stop the disk, or let it continue with the ops that wait. */
 static inline void fault_still(bool still)
 {
     fault_op_t *op, *next;

@@ -1,5 +1,6 @@
 /*
- * A tier over a real file, opened through the layer of faults: block i has bytes made of i, so every read is judged.
+ * A tier over a real file, opened through the layer of faults. The bytes of block i derive from i, so every read is
+ * verified.
  */
 #ifndef TEST_TIER_SCENE_H
 #define TEST_TIER_SCENE_H
@@ -166,7 +167,7 @@ static inline kvcl_status_t append(kvcl_tier_t *tier, unsigned i, kvcl_tier_cb_t
     return status;
 }
 
-/* Read block i: into memory at `shift` bytes from a page, in up to three extents. NOT_FOUND, or how the read ended. */
+/* Read block i into memory at `shift` bytes from a page, in up to three extents. NOT_FOUND, or how the read ended. */
 static inline kvcl_status_t read_back(kvcl_tier_t *tier, unsigned i, unsigned shift, unsigned extents)
 {
     static _Thread_local uint8_t want[LEN_MAX + 8];

@@ -1,8 +1,8 @@
 /*
- * Two transports in one process, driven by one thread: what every transport test starts from.
+ * Two transports in one process, driven by one thread: the base of every transport test.
  *
- * A side records what it received and what failed; the tests look at the record. Kinds: loop, ucx over shared memory,
- * ucx over tcp. Nothing here is shared between tests: Check forks for each.
+ * A side records the messages it received and the failures; the tests read the record. Kinds: loop, ucx over shared
+ * memory, ucx over tcp. Nothing here is shared between tests: Check forks for each.
  */
 #ifndef KVCL_TEST_XPORT_PAIR_H
 #define KVCL_TEST_XPORT_PAIR_H
