@@ -344,7 +344,7 @@ typedef struct publisher {
     kvcl_store_h store;
     uint32_t     slot;
     kvcl_key_t   key;
-    bool         waited; /* somebody for room */
+    bool         waited; /* a put waits for room */
 } publisher_t;
 
 static void *publish_later(void *arg)
@@ -428,7 +428,8 @@ void test_slabs_places(world_t *w)
     kvcl_cache_destroy(middle);
 }
 
-/* The other ranks are full of one size, and have room for another: a drain knows that, and evicts nothing of theirs. */
+/* The other ranks are full of one size, and have room for another: a drain has that information, and evicts nothing
+ * there. */
 void test_slabs_drain(world_t *w)
 {
     kvcl_store_h  store = open_store(w, 1 << 20, SIZES);

@@ -251,7 +251,7 @@ static size_t drops(kvcl_store_h store)
     return n;
 }
 
-/* How far the pool's block of a key is on its way into the tier; -1: it is not in the pool. */
+/* The state of the pool's block of a key on its path to the tier; -1: it is not in the pool. */
 static int state_of(kvcl_store_h store, const kvcl_key_t *key)
 {
     const kvcl_cold_class_t *cls = &store->cold->classes[0];

@@ -59,7 +59,7 @@ static void flip_header(kvcl_context_h ctx, const kvcl_msg_t *msg, size_t hdr_le
 
     memcpy(words, msg, hdr_len);
     flip_bit(HEADERS, words, hdr_len);
-    if (copy->type == KVCL_MSG_BYE) { /* a peer that sent BYE is gone, which would prevent the rest of the test */
+    if (copy->type == KVCL_MSG_BYE) { /* without this peer, which sent BYE, the rest of the test could not run */
         copy->type = msg->type;
     }
     wire.at_door = true;

@@ -4,8 +4,7 @@
  *   sim_sizes [--seeds N] [--seed S] [--break NAME]
  *
  *  NoWrongBytes      the bytes that a reader accepts for a key, and those a copy is published with, are the key's:
- * never
- *                    another key's or another size's.
+ *                    never another key's or another size's.
  *  NoReadAfterReuse  no byte that a reader accepts was written while it was read.
  *  Whole             after each step slabs, slots and eviction orders pass their own checkers.
  *

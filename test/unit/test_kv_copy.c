@@ -372,7 +372,7 @@ static uint32_t own_unit(const model_t *m, const common_t *c)
     return plain_gcd(m->first_token, plain_gcd(m->first_token + c->n_tokens, m->tokens));
 }
 
-/* Two sides of equal tokens: in blocks of one size, or of two sizes one of which divides the other. */
+/* Two sides of equal tokens: in blocks of one size, or of two sizes, where one divides the other. */
 static void make_models(model_t *dst, model_t *src, common_t *c)
 {
     uint32_t small = 1 + upto(3), times = (upto(2) == 0) ? 1 : 1 + upto(4), room;

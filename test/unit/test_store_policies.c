@@ -1,6 +1,6 @@
 /*
  * The simulator of eviction policies (contrib/bench/policies), and the number of hits of the store's eviction order on
- * a trace whose every block is known: not fewer than LRU's, nor than when this test was written.
+ * a trace of known blocks: not fewer than LRU's, nor than when this test was written.
  */
 #include "config.h"
 
