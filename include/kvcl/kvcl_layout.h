@@ -235,7 +235,7 @@ KVCL_API kvcl_status_t kvcl_layout_hash(const kvcl_layout_t *layout, uint8_t has
 
 /**
  * Whether whole blocks of @a a and @a b are compatible: equal layers, planes, heads, head_dim and
- * elem_bytes, and token counts of which one divides the other; or one side opaque (KVCL_LAYOUT_BYTES)
+ * elem_bytes, and one token count divides the other; or one side is opaque (KVCL_LAYOUT_BYTES)
  * with equal block size. Strides, bases, order and the number of blocks may differ. The store and
  * collectives also require equal token counts.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT, and kvcl_last_error() names what differs and both values.

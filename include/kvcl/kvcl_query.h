@@ -61,8 +61,8 @@ KVCL_API kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats
 typedef struct kvcl_latency_info {
     size_t         size;       /* bytes of this structure in the library that is running */
     const char     *op;        /* "get", "put": kvcl_get, kvcl_put and their _bytes; "store_get"; "store_put" (and
-                                  upsert); "store_match"; "store_copy": fetching blocks of which this rank keeps a
-                                  copy */
+                                  upsert); "store_match"; "store_copy": fetches of blocks that this rank then
+                                  holds copies of */
     const char     *path;      /* how the bytes went: "loop" (in this process), "mapped", "native" (got or put by the
                                   network), "served" (their owner's processor took part). Of the store's calls: how
                                   the memory of the farthest rank that took part is reached */

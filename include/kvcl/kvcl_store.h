@@ -30,7 +30,7 @@ enum { KVCL_STORE_SIZES_MAX = 8 }; /* sizes of blocks in one pool */
 enum {
     KVCL_STORE_NVME_NONE = 0, /* no second tier */
     KVCL_STORE_NVME_ON   = 1,
-    KVCL_STORE_NVME_OFF  = 2  /* its disk has failed or is full: it takes no more blocks */
+    KVCL_STORE_NVME_OFF  = 2  /* its disk has failed or is full: it accepts no further blocks */
 };
 
 typedef struct kvcl_store_params {

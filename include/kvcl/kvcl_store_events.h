@@ -1,11 +1,12 @@
 /*
- * Events of a store, for routers: which rank holds which blocks, and every change of that, in order.
+ * Events of a store, for routers: which rank holds which blocks, and every change, in order.
  *
  * Each rank numbers the changes of its own blocks 1, 2, 3, ... without gaps and keeps the latest in a ring. A follower
- * takes a snapshot once (kvcl_store_list from cursor 0, which returns the number of the newest event when it began),
- * then reads the events after that number. Events during the listing may already be in it: a follower applies them all
- * the same, since adding a key twice, or removing one that is absent, changes nothing. A follower that is too late gets
- * KVCL_ERR_STALE and takes a new snapshot. A rank that fails (KVCL_ERR_RANK_FAILED) loses all its blocks.
+ * takes a snapshot once: kvcl_store_list from cursor 0, which returns the number of the newest event when it began.
+ * Then it reads the events after that number. The listing may already include events that occur during it. A follower
+ * applies them all the same, since adding a key twice, or removing one that is absent, changes nothing. A follower that
+ * is too late gets KVCL_ERR_STALE and takes a new snapshot. A rank that fails (KVCL_ERR_RANK_FAILED) loses all its
+ * blocks.
  */
 #ifndef KVCL_STORE_EVENTS_H
 #define KVCL_STORE_EVENTS_H
@@ -17,11 +18,11 @@ KVCL_BEGIN_DECLS
 /* Numbers are append-only. */
 typedef enum kvcl_store_event_kind {
     KVCL_STORE_STORED   = 1, /* this rank holds the block now */
-    KVCL_STORE_EVICTED  = 2, /* given up, for room */
+    KVCL_STORE_EVICTED  = 2, /* dropped, to make room */
     KVCL_STORE_REMOVED  = 3, /* withdrawn by its owner, or removed by a rank */
-    KVCL_STORE_MOVED    = 4, /* given up, because rank to_rank has it now */
-    KVCL_STORE_DEMOTED  = 5, /* now on a slower tier of this rank: the event's */
-    KVCL_STORE_PROMOTED = 6  /* back on a faster tier of this rank: the event's */
+    KVCL_STORE_MOVED    = 4, /* dropped, because rank to_rank has it now */
+    KVCL_STORE_DEMOTED  = 5, /* now on a slower tier of this rank: the event's tier */
+    KVCL_STORE_PROMOTED = 6  /* back on a faster tier of this rank: the event's tier */
 } kvcl_store_event_kind_t;
 
 typedef enum kvcl_store_tier {
@@ -32,22 +33,22 @@ typedef enum kvcl_store_tier {
 
 typedef struct kvcl_store_event {
     uint64_t   seq;
-    uint32_t   kind;    /* kvcl_store_event_kind_t; take one that you do not know as nothing */
-    uint32_t   tier;    /* kvcl_store_tier_t: where the copy is, or was. A rank may hold a key on several */
+    uint32_t   kind;    /* kvcl_store_event_kind_t; ignore unknown kinds */
+    uint32_t   tier;    /* kvcl_store_tier_t: tier of the copy, now or before. A rank may hold a key on several */
     kvcl_key_t key;
     uint64_t   tenant;  /* the tenant that the put named; 0: none */
-    uint32_t   bytes;   /* of the block */
+    uint32_t   bytes;   /* bytes of the block */
     int32_t    to_rank; /* KVCL_STORE_MOVED; else -1 */
 } kvcl_store_event_t;
 
 /**
  * Read the events of a rank of the store's comm (the caller included) after number since, oldest first, at most cap of
- * them. stride: sizeof(kvcl_store_event_t). If there are none, waits up to wait_ns for one (0: not at all); *n_p is
- * then 0. params: timeout_ns is the time beyond wait_ns that the rank may take. Blocks, except for the ..._post form
- * (kvcl_store.h).
- * @return KVCL_OK; KVCL_ERR_STALE (events after since are no longer kept, or since is of an earlier life of that rank:
- *         take a snapshot); KVCL_ERR_RANK_FAILED (it is gone, or has closed its part); KVCL_ERR_UNKNOWN_RANK;
- *         KVCL_ERR_UNSUPPORTED (it keeps no events); KVCL_ERR_TIMED_OUT (it does not answer).
+ * them. stride: sizeof(kvcl_store_event_t). If there are none, the call waits up to wait_ns for one (0: not at all);
+ * *n_p is then 0. params: timeout_ns is the time beyond wait_ns that the rank may take. Blocks, except for the ..._post
+ * form (kvcl_store.h).
+ * @return KVCL_OK; KVCL_ERR_STALE (events after since are no longer kept, or since is of an earlier incarnation of that
+ *         rank: take a snapshot); KVCL_ERR_RANK_FAILED (the rank has failed, or has closed its part);
+ *         KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_UNSUPPORTED (it keeps no events); KVCL_ERR_TIMED_OUT (it does not reply).
  */
 KVCL_API kvcl_status_t kvcl_store_events(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,
                                          kvcl_store_event_t *events, size_t stride, size_t cap, size_t *n_p,
@@ -62,16 +63,16 @@ typedef struct kvcl_store_item {
     uint64_t   tenant;
     uint32_t   bytes;
     uint32_t   tier;     /* kvcl_store_tier_t */
-    uint32_t   cache;    /* the cache's number at that rank, and */
-    uint32_t   slot;     /* the block's there: both for reading, not for use */
+    uint32_t   cache;    /* the cache's number at that rank, for information only */
+    uint32_t   slot;     /* the block's slot in that cache, for information only */
 } kvcl_store_item_t;
 
 /**
- * The blocks that a rank of the store's comm holds, a page of at most cap of them. stride: sizeof(kvcl_store_item_t).
- * *cursor is 0 for the first page,
- * and what the call left in it for the next; it is 0 again after the last. A page may be empty without being the last.
- * seq_p (may be NULL): the rank's newest event when this page was made; events after that of the first page complete
- * the listing. Nothing is locked between pages. Blocks, but the ..._post form (kvcl_store.h).
+ * List the blocks that a rank of the store's comm holds, a page of at most cap of them. stride:
+ * sizeof(kvcl_store_item_t). *cursor is 0 for the first page. Each call sets it for the next page; it is 0 again after
+ * the last. A page may be empty without being the last. seq_p (may be NULL): the rank's newest event when this page was
+ * made; events after that of the first page complete the listing. Nothing is locked between pages. Blocks, except for
+ * the ..._post form (kvcl_store.h).
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_TIMED_OUT, KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,

@@ -9,12 +9,12 @@
  *     whole block each: a value of B + 1 bytes takes three blocks. So choose B well below the usual length, or equal to
  *     it; whole blocks travel and are checksummed, so values far smaller than B pay for B.
  * The head has a key derived from the value's (kvcl_store_value_key). The parts have keys derived from that, a random
- * number of this put, and their index. The head is published last. So a get finds all of one put, or nothing: never
- * parts of two, whatever other ranks put, replace, remove, or whichever of them fails meanwhile.
+ * number of this put, and their index. The head is published last. So a get finds all parts of one put, or nothing. It
+ * never finds parts of two puts, whatever other ranks put, replace or remove meanwhile, and whichever rank fails.
  *
  * Values larger than KVCL_STORE_STRIPE (16 MiB) are spread over the pools of up to KVCL_STORE_STRIPE_RANKS ranks, in
- * runs of 4 MiB, and got from all of them at once. Parts are blocks as any others: a value of which one was evicted is
- * absent, and its others stay until they are evicted or the value is removed.
+ * runs of 4 MiB, and got from all of them at once. Parts are ordinary blocks. If one is evicted, the value is absent,
+ * and the other parts stay until they are evicted or the value is removed.
  *
  * The memory is host memory, registered or not, and need not be aligned.
  */
