@@ -1,6 +1,6 @@
 #!/bin/sh
-# What libkvcl.so exports, what src/kvcl.map lists and what the public headers declare with KVCL_API must be
-# the same names.
+# The names that libkvcl.so exports, that src/kvcl.map lists and that the public headers declare with KVCL_API must be
+# the same.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 NM=${NM:-nm}

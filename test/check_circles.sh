@@ -1,7 +1,7 @@
 #!/bin/sh
-# Circles of object files: a file is above those that define what it leaves undefined, and no file should be above
-# itself. core/rooms.c, the registry of all rooms, is left out. A circle of up to `goal` files may be one idea; those
-# that are larger stand in `today`, largest first, and only become smaller.
+# Circles of object files: a file is above those that define its undefined symbols, and no file should be above itself.
+# core/rooms.c, the registry of all rooms, is left out. A circle of up to `goal` files may be one idea. Larger ones are
+# listed in `today`, largest first, and may only shrink.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 NM=${NM:-nm}

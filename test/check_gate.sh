@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/check's own counting, over a made-up build: a test that fails counts as failed though it passes the second
-# time; the second time has the same seed; tests that contrib/ci/gate does not name run at night only.
+# The counting of contrib/check, over a made-up build: a test that fails counts as failed though it passes the second
+# time; the second run has the same seed; tests that contrib/ci/gate does not name run only at night.
 set -eu
 : "${top_srcdir:?}"
 command -v bash >/dev/null || { echo "SKIP: no bash"; exit 77; }

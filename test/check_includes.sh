@@ -1,6 +1,6 @@
 #!/bin/sh
-# Who may include what (contrib/doc/design, "rooms"): a vendor header has one place, a room uses only the rooms
-# below it.
+# The include rules (contrib/doc/design, "rooms"): a vendor header is included in one place, and a room includes only
+# the rooms below it.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"
@@ -15,7 +15,7 @@ sources() {
   find "$@" -name '*.[ch]' | LC_ALL=C sort
 }
 
-# only HEADER-PATTERN ALLOWED-FILE-PATTERN: lines "#include <HEADER...>" may stand in those files alone.
+# only HEADER-PATTERN ALLOWED-FILE-PATTERN: only these files may have lines "#include <HEADER...>".
 only() {
   found=$(sources src ucx_glue collectives bindings test contrib include |
     xargs grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($1)" /dev/null || :)
@@ -24,8 +24,8 @@ only() {
 $found"
 }
 
-# room FOLDER ALLOWED: the "..." includes of FOLDER may begin with ALLOWED only (or be config.h or the public
-# contract, kvcl/).
+# room FOLDER ALLOWED: the "..." includes of FOLDER may begin only with ALLOWED (or be config.h or the public contract,
+# kvcl/).
 room() {
   [ -d "$1" ] || return 0
   found=$(sources "$1" | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null || :)
@@ -34,7 +34,7 @@ room() {
 $found"
 }
 
-# Vendor headers. test/ may look at a vendor's library where it measures or judges ours against it.
+# Vendor headers. test/ may include a vendor's library where it measures or verifies KVCL against it.
 only 'uc[pst]/'                          'ucx_glue/[^:]*|test/[^:]*'
 only 'pmix[a-z_]*\.h'                    'src/boot/boot_pmix[a-z_]*\.[ch]'
 only 'hwloc(\.h|/)'                      'src/topo/topo_hwloc\.c'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A file that no local.am names is neither built nor packed: each .c and .h of the tree is in its room's list. A test
-# that the gate's list names and that is not there would be left out in silence.
+# Each .c and .h of the tree is in its room's list: a file that no local.am names is neither built nor packed. A test
+# named in the gate's list must exist, or it would be left out silently.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"

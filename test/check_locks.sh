@@ -1,11 +1,11 @@
 #!/bin/sh
-# Locks are checked, not only written down: a function whose comment begins with "Lock held" or "Engine lock held"
-# calls kvcl_assert_locked() on its first lines; and nobody but the engine touches the engine's mutex itself. Rooms
-# below the engine, and those with locks of their own only, are left out.
+# Lock rules are checked: a function whose comment begins with "Lock held" or "Engine lock held" calls
+# kvcl_assert_locked() on its first lines, and only the engine touches the engine's mutex itself. Rooms below the
+# engine, and rooms that have only locks of their own, are left out.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"
-# Nothing in their arguments leads to the context.
+# Their arguments do not lead to the context.
 exempt='kvcl_rpcs_stop kvcl_copy_stop kvcl_describe_transfer kvcl_explain_access kvcl_explain_transfer kvcl_peer_unwait'
 bad=0
 
@@ -13,7 +13,7 @@ files=$(find src collectives -name '*.[ch]' |
   grep -vE '^src/(base|boot|topo|tier|tools|dir|policy|device|loop)/' | LC_ALL=C sort)
 # shellcheck disable=SC2086 # words are meant
 awk -v exempt="$exempt" '
-  function name_of(sig,    name) { # of the function that is declared or defined; "" if it is none
+  function name_of(sig,    name) { # name of the function declared or defined; "" if none
     if (sig ~ /^[ \t]*typedef/ || !match(sig, /[A-Za-z_0-9]+\(/)) return ""
     name = substr(sig, RSTART, RLENGTH - 1)
     if (index(substr(sig, 1, RSTART), "(*")) return ""
@@ -26,7 +26,7 @@ awk -v exempt="$exempt" '
   }
   function comment_ends(text) {
     sub(/^[ \t*]+/, "", text)
-    if (before !~ /^[ \t]*$/) { # behind a declaration
+    if (before !~ /^[ \t]*$/) { # after a declaration
       if (FILENAME ~ /\.h$/ && text ~ /^([Ll]|Engine l)ock held/) want(name_of(before))
     } else if (text ~ /^(L|Engine l)ock held/) {
       pending = 1; sig = ""
@@ -35,7 +35,7 @@ awk -v exempt="$exempt" '
   BEGIN { n = split(exempt, words, " "); for (i = 1; i <= n; ++i) exempted[words[i]] = 1 }
   FNR == 1 { inside = pending = open = 0; current = "" }
 
-  # First time: who says so?
+  # First pass: functions with such a comment.
   pass == 1 {
     line = $0
     if (inside) {
@@ -58,7 +58,7 @@ awk -v exempt="$exempt" '
     next
   }
 
-  # Second time: who does it?
+  # Second pass: functions with the assertion.
   /^[a-z]/ && !/;$/ { name = name_of($0); if (name != "") current = name }
   /^\{/ { open = FNR; asserts = 0 }
   open && FNR - open <= 30 && /kvcl_assert_locked\(/ { asserts = 1 }

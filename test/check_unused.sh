@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every hidden function and variable has a user. A name that the library's objects define and the map hides is used by
-# another source file, or by its own file and a test. Names in `looks` are for tests alone: checkers of invariants,
+# another source file, or by its own file and a test. Names in `looks` are only for tests: checkers of invariants,
 # faults, false devices, state that a test reads. Names in `planned` wait for their user, rails.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
@@ -21,8 +21,9 @@ LC_ALL=C comm -23 "$tmp/defined" "$tmp/public" > "$tmp/hidden"
 LC_ALL=C comm -23 "$tmp/hidden" "$tmp/wanted" > "$tmp/suspects"
 cd "$top_srcdir"
 
-# Of what no other object wants: in how many source files it stands, tests aside (a tool, a benchmark or a part that is
-# not built here may use it), how often, and in how many tests. Comments and declarations do not count.
+# For names that no other object uses: the number of source files that contain them, tests aside (a tool, a benchmark or
+# a part that is not built here may use them), the number of uses, and the number of tests. Comments and declarations do
+# not count.
 find src ucx_glue collectives bindings contrib test \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) -print |
   LC_ALL=C sort > "$tmp/files"
 awk -v looks="$looks $planned" '

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The pages of section 3: each exported function and each public header has one, they have no fault that man finds, and
-# no word of a header's comments is lost on the way.
+# The pages of section 3: each exported function and each public header has one, man reports no fault in them, and no
+# word of a header's comments is missing.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 pages=$top_builddir/contrib/man3/pages
@@ -11,7 +11,7 @@ passed=0 failed=0 skipped=0
 fail() { echo "FAIL: $*"; failed=$((failed + 1)); }
 pass() { passed=$((passed + 1)); }
 
-# A function's page is the header's, or leads to it, and shows its prototype.
+# A function's page is its header's, or refers to it, and shows its prototype.
 "$top_srcdir/contrib/ci/update-map" --print >"$tmp/functions"
 [ -s "$tmp/functions" ] || fail "no function found"
 while read -r name; do
@@ -64,7 +64,7 @@ for header in "$top_srcdir"/include/kvcl/*.h "$top_builddir"/include/kvcl/kvcl_v
   if [ "$(wc -l <"$tmp/in")" -lt 10 ]; then fail "$base.h: no comments found"; fi
 done
 
-# What formats pages has nothing to say about them.
+# Formatters of pages report nothing.
 if command -v mandoc >/dev/null 2>&1; then
   lint() { mandoc -T lint -W error "$1"; }
 elif command -v man >/dev/null 2>&1 && command -v groff >/dev/null 2>&1; then

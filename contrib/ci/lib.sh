@@ -13,8 +13,8 @@ die() {
   exit 1
 }
 
-# build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. What is already done is not done again.
-# ("|| return" at each step: bash ignores "set -e" in a function whose status is tested.)
+# build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. Completed steps are not repeated. ("|| return" at each
+# step: bash ignores "set -e" in a function whose status is tested.)
 build() {
   local dir=$1 arguments
   shift

@@ -1,8 +1,8 @@
 # Sourced by contrib/check and by its own test: running a build's tests, counting them, running phases.
 # shellcheck shell=bash
 #
-# A test that fails is a failure. It is run once more with the same seed, alone, only to tell a reader whether it fails
-# always; the count keeps the failure. A test is in the gate when contrib/ci/gate names it; the night runs all.
+# A failed test is a failure. It runs once more with the same seed, alone, only to show the reader whether it always
+# fails; it still counts as failed. A test is in the gate when contrib/ci/gate names it; the night runs all.
 
 # choose_seed: one seed for all random tests of this run, so that a second run is the same test.
 choose_seed() {
@@ -16,7 +16,7 @@ all_tests() {
     make -C "$1" -s --no-print-directory -f - print-tests | tr -s ' ' '\n'
 }
 
-# in_ring: of the tests on stdin, one a line, those of the ring $TEST_RING.
+# in_ring: of the tests on stdin, one per line, those of the ring $TEST_RING.
 in_ring() {
   if [ "$TEST_RING" = night ]; then
     cat
@@ -40,7 +40,8 @@ tests() {
   done | tr '\n' ' '
 }
 
-# programs TEST...: the test programs that these need: those that are no scripts, and what the scripts name.
+# programs TEST...: the test programs that these need: the tests that are no scripts, and the programs that scripts
+# name.
 programs() {
   local t p
   for t in "$@"; do
@@ -64,8 +65,8 @@ night_only() {
   echo "in the night only: $left"
 }
 
-# make_check DIR TEST...: build the test programs, then run the tests, CI_LANES (default: as many as there are cores)
-# at a time. With $only_needed set no other test programs are built than those among TEST.
+# make_check DIR TEST...: build the test programs, then run the tests, CI_LANES at a time (default: one per core). With
+# $only_needed set only the test programs that TEST... need are built.
 make_check() {
   local dir=$1 log=$1/make-check.out status=0 failed only=()
   shift
@@ -78,12 +79,12 @@ make_check() {
   [ "$status" != 0 ] || return 0
   failed=$(sed -n 's/^\(FAIL\|ERROR\|XPASS\): \([^ ]*\)$/\2/p' "$log" | grep / | sort -u | tr '\n' ' ')
   [ -z "$failed" ] || again "$dir" "$failed" "${only[@]}"
-  grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1 # the last such line is what counts
+  grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1 # the last such line counts
   return 1
 }
 
-# again DIR "TEST..." MAKE-ARGUMENT...: run what failed once more, with the same seed, and say how each ended.
-# The logs of the first time are kept in DIR/failed.
+# again DIR "TEST..." MAKE-ARGUMENT...: run the failed tests once more, with the same seed, and report how each ended.
+# The logs of the first run are kept in DIR/failed.
 again() {
   local dir=$1 failed=$2 t log verdict
   shift 2
@@ -98,7 +99,7 @@ again() {
   done
 }
 
-# slowest DIR: the tests that took longest (each one's log ends with what it took).
+# slowest DIR: the tests that took longest (each log ends with its times).
 slowest() {
   echo "slowest: $(cd "$1" && find . -name '*.trs' | sed 's/trs$/log/' | xargs grep -H '^took ' |
     sed -n 's|^\./\(.*\)\.log:took \([0-9.]*\) s.*|\2 \1|p' | sort -rn | head -n 8 |
@@ -116,7 +117,7 @@ counts() {
   esac
 }
 
-# What a reader of CI's output needs of a phase: skips always, the end of the log when it failed.
+# The part of a phase's log for a reader of CI's output: skips always, the end of the log after a failure.
 report() {
   local log=$1 rc=$2
   grep -E '^(SKIP|again, same seed|slowest|in the night only): ' "$log" | sed 's/^/   /' || :

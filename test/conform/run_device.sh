@@ -1,6 +1,6 @@
 #!/bin/sh
-# The conformance suite with device memory on one side or both, in place of the malloc'ed memory: on a driver without a
-# device, whose memory faults when the processor touches it (test/unit/fake_cuda.h).
+# The conformance suite with device memory on one side or both, instead of malloc'ed memory: on a driver without a
+# device, whose memory faults when the processor accesses it (test/unit/fake_cuda.h).
 #   gate   on all ranks over loop, with messages over tcp; on one side over tcp, with messages over loop
 #   night  on all ranks and on one side over both
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The scripts of contrib/bench: that floor runs as a whole on tiny lists, that wrong options, missing packages and a
-# missing network are named, and that peers notices wrong bytes. Asserts nothing about time.
-#   gate   all but what follows
+# The scripts of contrib/bench: floor runs as a whole on tiny lists; wrong options, missing packages and a missing
+# network are named; peers detects wrong bytes. Asserts nothing about time.
+#   gate   all but the following
 #   night  the stores' benchmark too, and the installation of peers without a network
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
@@ -17,7 +17,7 @@ fi
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 
-# check NAME STATUS PATTERN COMMAND...: it must exit so, and say so.
+# check NAME STATUS PATTERN COMMAND...: it must exit with STATUS and print PATTERN.
 check() {
   name=$1 status=$2 pattern=$3
   shift 3
@@ -112,7 +112,7 @@ import numpy as np
 import pattern
 from lists import BlockList
 
-pattern.SLICE_BYTES = 4096  # so that the lists below are many slices, and a block of the second is two of them
+pattern.SLICE_BYTES = 4096  # so that the lists below have many slices, and a block of the second has two
 for text in ("64:100:random", "8192:5:random"):
     blocks = BlockList.parse(text)
     here, there = pattern.orders(blocks)

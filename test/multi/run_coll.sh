@@ -1,7 +1,7 @@
 #!/bin/sh
-# Collectives, with each algorithm forced too; then ranks that die.
+# Collectives, also with each algorithm forced; then ranks that die.
 #   gate   all cases alone, on 2 ranks and on 3 over each path; each algorithm over one path; deaths on 3 ranks
-#   night  all cases on 1, 2, 4 and 7 ranks besides, 7 over TCP too; each algorithm over each path; a death on 6 ranks
+#   night  also all cases on 1, 2, 4 and 7 ranks, 7 over TCP too; each algorithm over each path; a death on 6 ranks
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi
@@ -10,7 +10,7 @@ trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0 skipped=0
 ring=${TEST_RING:-gate}
 
-# check NAME COMMAND...: each line "ok ..." counts, anything else that went wrong once.
+# check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
 check() {
   name=$1
   shift
@@ -59,10 +59,10 @@ if [ -n "$most" ]; then
     check "$alg" env KVCL_COLL_TABLE=allgather:any:0-inf:$alg mpirun -n 5 "$tests/coll" allgather
   done
   check "more bytes than caches hold" mpirun -n 3 "$tests/coll" speed 33554432
-  # By lanes, of each offer a part that is no multiple of their frames.
+  # By lanes: each offer has a part that is no multiple of their frames.
   check "parts of offers by lanes" env KVCL_PATH=tcp KVCL_NET=lo KVCL_LANE_MIN=1 KVCL_COLL_CHUNK=300000 \
     KVCL_COLL_TABLE=bcast:any:0-inf:chain mpirun -n 3 "$tests/coll" speed 3145728
-  # Nothing goes along with its announcement.
+  # No bytes travel with an announcement.
   check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
 fi
 

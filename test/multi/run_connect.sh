@@ -1,5 +1,6 @@
 #!/bin/sh
-# Inter-communicators between jobs started apart, over each path. Much of it is waiting: both paths at once.
+# Inter-communicators between jobs started separately, over each path. Most of the time is waiting, so both paths run at
+# once.
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)

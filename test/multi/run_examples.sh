@@ -1,5 +1,5 @@
 #!/bin/sh
-# The examples on several ranks, over shared memory and over TCP. Each checks its own bytes.
+# The examples on several ranks, over shared memory and over TCP. Each verifies its own bytes.
 #   gate   on 3 ranks
 #   night  on 2, 3 and 4
 set -eu

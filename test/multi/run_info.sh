@@ -1,6 +1,6 @@
 #!/bin/sh
-# kvcl_info --json: every section is there and says what the text says, alone and in a job of three that meet at an
-# address; it is JSON with bad settings and with strange bytes in them, too.
+# kvcl_info --json: every section is present and agrees with the text form, alone and in a job of three that meet at an
+# address. It is valid JSON also with bad settings and with strange bytes in them.
 set -eu
 : "${top_builddir:?}"
 info=$top_builddir/src/tools/kvcl_info
@@ -13,7 +13,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0
 
-# holds NAME EXPRESSION: of the object j in out, t being the text form.
+# holds NAME EXPRESSION: of the object j in out; t is the text form.
 holds() {
   if "$python" - "$tmp/out" "$tmp/text" "$2" <<'END'
 import json, sys
@@ -85,7 +85,7 @@ holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to":
 exits 0 "$info" --build --json
 holds "one section alone" 'list(j) == ["build"]'
 
-# What is wrong is null, the rest is there.
+# A bad value is null; the other members are present.
 exits 1 env KVCL_SPIN=soon "$info" --json
 holds "a bad setting" 'j["settings"] is None and j["paths"] is None and j["topology"] and j["build"]'
 if grep -q 'KVCL_SPIN' "$tmp/err"; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/err"; fi

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Misuse of the environment and of the tools' options: each case ends with the status that is due, soon and without a
-# crash, writes nothing to stdout that a program would take for a result, and names what was wrong and what would be
-# right. (Misuse of calls: test/api/test_errors*.c.) A table: one case a line.
+# Misuse of the environment and of the tools' options. Each case ends with the right status, soon and without a crash,
+# prints nothing to stdout that a program would take for a result, and names the mistake and the correction. (Misuse of
+# calls: test/api/test_errors*.c.) A table: one case a line.
 set -eu
 : "${top_builddir:?}"
 tools=$(cd "$top_builddir" && pwd)/src/tools
@@ -26,7 +26,7 @@ printf '{"timestamp": 1}\nnonsense\n' >trace
 printf 'not a tier, but a file that somebody needs' >file
 
 passed=0 failed=0 n_env=0 n_tool=0
-# check STATUS WORDS COMMAND...: words are apart by ";".
+# check STATUS WORDS COMMAND...: words are separated by ";".
 check() {
   due=$1 words=$2 rc=0
   shift 2
@@ -48,7 +48,7 @@ check() {
     sed 's/^/    /' err
   fi
 }
-# by SETTINGS STATUS WORDS: what a program that starts says.
+# by SETTINGS STATUS WORDS: the output of a program that starts.
 by() {
   n_env=$((n_env + 1))
   # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Two hosts on one machine: network namespaces joined by a cable (veth). Ranks across go by TCP, those of one host map
-# each other's memory.
+# Two hosts on one machine: network namespaces joined by a cable (veth). Ranks on different hosts use TCP; ranks of one
+# host map each other's memory.
 set -eu
 : "${top_builddir:?}"
 
@@ -17,7 +17,7 @@ tmp=$(mktemp -d)
 hosts=
 pids=
 cleanup() {
-  # The cable goes with its ends.
+  # The cable is removed with its ends.
   for host in $hosts; do
     for pid in $(ip netns pids "$host"); do
       kill -9 "$pid" 2>/dev/null || :
@@ -42,7 +42,7 @@ for host in $h1 $h2; do
   ip -n "$host" link set lo up
   ip -n "$host" link set kvcl0 up
 done
-# UCX passes over a device that has no carrier yet.
+# UCX ignores a device that has no carrier yet.
 for host in $h1 $h2; do
   tries=600
   until ip -n "$host" link show kvcl0 | grep -q 'state UP'; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# kvcl_perf: every test on every path, verified, with and without the floor; kvcl_info beside it. Asserts on bytes and
-# on the form of the output, never on time.
+# kvcl_perf: every test on every path, verified, with and without the floor; and kvcl_info. Asserts bytes and the form
+# of the output, never time.
 set -eu
 : "${top_builddir:?}"
 tools=$top_builddir/src/tools
@@ -34,7 +34,7 @@ check() {
   fi
 }
 
-# measured NAME MEMBER...: the last output has figures for them. How large they are is a matter of time.
+# measured NAME MEMBER...: the last output has figures for them. Their values depend on time.
 measured() {
   name=$1
   shift
@@ -61,7 +61,7 @@ for path in shm tcp; do
   done
   check "get, cold and beside a bulk transfer, over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 4K --count 8 \
     --iters 20 --cold --beside 8M --json
-  measured "cold and beside over $path" cold_ms warm_ms idle_p99_us # the bulk need not have ended once beside them
+  measured "cold and beside over $path" cold_ms warm_ms idle_p99_us # the bulk may end only after them
   check "get with frames and two copies over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 4K --count 5000 --order \
     random --iters 2 --floor --json
   if [ $path = tcp ]; then

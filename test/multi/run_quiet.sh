@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks that die are told of by statuses: UCX writes no ERROR line to the survivors' stderr. The conformance cases of
-# contexts that end and of ranks that die are run for it; that they pass is their own tests' matter.
+# Statuses report ranks that die: UCX writes no ERROR line to the survivors' stderr. This runs the conformance cases of
+# contexts that end and of ranks that die; whether they pass is checked by their own tests.
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)

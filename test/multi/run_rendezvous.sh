@@ -1,6 +1,6 @@
 #!/bin/sh
-# Jobs of plain processes that meet at an address: ranks given and dealt, what must be refused and how it is said, and
-# a member that is killed.
+# Jobs of plain processes that meet at an address: ranks given and assigned, refusals and their sentences, and a member
+# that is killed.
 set -eu
 : "${top_builddir:?}"
 p2p=$top_builddir/test/multi/p2p
@@ -15,7 +15,7 @@ trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
 passed=0 failed=0
 
-HOME=$tmp/home # the secret of a user is made here
+HOME=$tmp/home # the user's secret is made here
 mkdir -m 700 "$HOME"
 KVCL_BOOT_TIMEOUT=60s KVCL_TIMEOUT=60s
 export HOME KVCL_BOOT_TIMEOUT KVCL_TIMEOUT
@@ -27,8 +27,8 @@ chmod 600 "$tmp/secret" "$tmp/other"
 cp "$tmp/secret" "$tmp/open"
 chmod 644 "$tmp/open"
 
-# A port below the ephemeral ones that nobody has.
-port=$((10000 + $$ % 300 * 64)) # tests that run at the same time have theirs apart
+# A free port below the ephemeral ones.
+port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
 new_port() {
   port=$((port + 1))
   while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
@@ -66,7 +66,7 @@ here() {
   done
 }
 
-# must NAME CONDITION...: count it.
+# must NAME CONDITION...: count the result.
 must() {
   what=$1
   shift
@@ -112,7 +112,7 @@ done
 
 must "the user's secret is private" [ "$(stat -c %a "$HOME/.kvcl/secret")" = 600 ]
 
-# Of two ranks 1 one is refused, whichever it is; the job of the others goes on.
+# Of two ranks 1 either one is refused; the job of the others continues.
 new_port
 start 0 KVCL_SIZE=3 KVCL_RANK=0
 start 1 KVCL_SIZE=3 KVCL_RANK=1
@@ -131,7 +131,7 @@ must "a rank that is taken is refused" one_is_refused
 start 2 KVCL_SIZE=3 KVCL_RANK=2
 must "the others go on" ended_well 0 "$member" 2
 
-# Each its own secret. Who serves tells nothing apart from a stranger: for it a member did not come.
+# Different secrets. To the server such a member is the same as a stranger: it counts as missing.
 new_port
 start 0 KVCL_SIZE=2 KVCL_RANK=0 KVCL_SECRET_FILE="$tmp/secret" KVCL_BOOT_TIMEOUT=5s
 start 1 KVCL_SIZE=2 KVCL_RANK=1 KVCL_SECRET_FILE="$tmp/other"
@@ -164,7 +164,7 @@ for path in auto tcp; do
   end 1
   must "rank 0 ends with an error, over $path" failed_saying 0 "$lost"
   must "rank 2 ends with an error, over $path" failed_saying 2 "$lost"
-  # 3 s, a second for kvcl_finalize, and however busy the machine is.
+  # 3 s, a second for kvcl_finalize, and time for a busy machine.
   must "within their deadline, over $path" [ $(($(date +%s) - died)) -le 60 ]
 done
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# kvcl_replay on several ranks: hits are exactly what the trace implies, no byte is wrong, bad traces are refused; by
-# the whole store as well, with copies, a tier and a rank that is killed. The wanted numbers come from awk, which knows
-# nothing of KVCL.
+# kvcl_replay on several ranks: hits are exactly those that the trace implies, no byte is wrong, bad traces are refused;
+# also by the whole store, with copies, a tier and a rank that is killed. The expected numbers come from awk, without
+# KVCL.
 #   gate   in order on 1 and 4 ranks, by TCP on 2; a rank is killed by TCP, in full traffic, rank 0, of two, with a tier
-#   night  on 2 and 7 ranks, by TCP on 4, and a death over shared memory besides; the published traces if they are there
+#   night  also on 2 and 7 ranks, by TCP on 4, and a death over shared memory; the published traces if present
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 replay=$top_builddir/src/tools/kvcl_replay
@@ -39,7 +39,7 @@ awk 'BEGIN {
   }
 }' >"$tmp/trace"
 
-# count FILE: requests, blocks, hits as an infinite cache in order has them.
+# count FILE: requests, blocks, hits of an infinite cache in order.
 count() {
   awk '{
     gsub(/.*\[|\].*/, "")
@@ -106,8 +106,8 @@ for n in $numbers; do
   unset KVCL_PATH KVCL_NET
 done
 
-# By the whole store: as many hits, whatever tier they come from and however many copies there are.
-# tiers NAME: they make up the hits, and nothing was wrong.
+# By the whole store: the same number of hits, from any tier and with any number of copies.
+# tiers NAME: the tiers' hits add up to all hits, and nothing was wrong.
 tiers() {
   [ -n "$(field hits_nvme)" ] &&
     [ $(($(field hits_local) + $(field hits_remote) + $(field hits_nvme))) = "$(field hits)" ] &&
@@ -138,16 +138,16 @@ run 3 --requests 300 --in-order --store --pool 10% --nvme "$tmp/tier.%r:64M" 2>"
 result $rc "a tier behind small pools"
 rc=0
 run 3 --requests 300 --in-order || rc=$?
-implied=$(field hits) # by the trace: no store can have more, unless it has blocks of an earlier run
+implied=$(field hits) # implied by the trace: no store has more, unless it has blocks of an earlier run
 run 3 --requests 300 --in-order --store --pool 10% --nvme "$tmp/tier.%r:64M" 2>"$tmp/err" || rc=$?
 [ $rc = 0 ] && [ "$(field wrong)" = 0 ] && [ "$(field hits)" -le "$implied" ] || rc=1
 result $rc "what an earlier run left in the tier is no hit"
 rm -f "$tmp"/tier.*
 
-# A rank is killed. Ranks that meet at an address, for mpirun would end them all.
+# A rank is killed. The ranks meet at an address, since mpirun would end them all.
 mkdir -m 700 "$tmp/home"
-port=$((10000 + $$ % 300 * 64)) # tests that run at the same time have theirs apart
-# killed NAME REQUESTS RANKS VICTIM ARGUMENT...: the others end well, and what they say goes to $tmp/out.
+port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
+# killed NAME REQUESTS RANKS VICTIM ARGUMENT...: the others succeed, and their output goes to $tmp/out.
 killed() {
   name=$1 requests=$2 ranks=$3 victim=$4
   shift 4
@@ -179,12 +179,12 @@ killed() {
   [ -n "$(field kill_served)" ] && [ $(($(field requests) + $(field kill_served))) = "$requests" ] || bad=1
   result $bad "$name"
 }
-# survived NAME: it held blocks with other copies, and these have two again.
+# survived NAME: the killed rank held blocks with other copies, and these have two copies again.
 survived() {
   [ "$(field kill_watched)" -gt 0 ] && [ -n "$(field kill_other_copy_ms)" ] && [ -n "$(field kill_repaired_ms)" ] &&
     result 0 "" || result 1 "$1: got, and copied anew"
 }
-# The trace takes 2 seconds so.
+# With this option the trace takes 2 seconds.
 if [ "$ring" = night ]; then
   killed "a rank is killed" 400 4 2 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 2@1
   survived "a rank is killed"
@@ -193,7 +193,7 @@ KVCL_PATH=tcp KVCL_NET=lo
 export KVCL_PATH KVCL_NET
 killed "a rank is killed over tcp" 400 3 1 --trace "$tmp/trace" --replicas 2 --speed 2 --kill 1@1 --bytes-per-token 4
 survived "a rank is killed over tcp"
-# As fast as possible, so that many messages to it are under way.
+# As fast as possible, so that many messages to it are in flight.
 killed "a rank is killed in full traffic over tcp" 1500 4 2 --requests 1500 --replicas 2 --pool 25% --kill 2@0.5
 unset KVCL_PATH KVCL_NET
 killed "rank 0 is killed after the trace" 400 3 0 --trace "$tmp/trace" --replicas 2 --kill 0@1.5
@@ -239,7 +239,7 @@ rc=0
 run 1 --pool 3 || rc=$?
 [ $rc = 1 ] && grep -q 'pool is too small' "$tmp/err" && result 0 "" || result 1 "a pool too small (status $rc)"
 
-# The published traces, when they lie beside the project.
+# The published traces, if they are next to the project.
 shared=$top_srcdir/../shared/traces
 if [ "$ring" = gate ]; then
   echo "the published traces are replayed at night"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tensor-parallel groups of different sizes, 6 ranks, over each path: 4 to 2, 2 to 4, and one to 5 that all hold the same.
+# Tensor-parallel groups of different sizes, 6 ranks, over each path: 4 to 2, 2 to 4, and one to 5 that all hold the
+# same.
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# kvcl_serve and kvcl_top: two ranks that only give memory and a worker, met at an address; what their HTTP servers say;
-# SIGTERM drains one of them and no get of the worker fails.
+# kvcl_serve and kvcl_top: two ranks that only provide memory and a worker meet at an address; the replies of their HTTP
+# servers; SIGTERM drains one of them and no get of the worker fails.
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 serve=$top_builddir/src/tools/kvcl_serve top=$top_builddir/src/tools/kvcl_top
@@ -37,7 +37,7 @@ HOME=$tmp/home
 mkdir -m 700 "$HOME"
 export HOME
 unset KVCL_RANK KVCL_BOOT KVCL_NET KVCL_SECRET_FILE
-port=$((10000 + $$ % 300 * 64)) # tests that run at the same time have theirs apart
+port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
 while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
   port=$((port + 1))
 done
@@ -49,7 +49,7 @@ is has "$tmp/help" 'http \[HOST:\]PORT'
 rc=0; "$serve" 2>"$tmp/err" || rc=$?
 is [ $rc = 2 ]
 is has "$tmp/err" 'block is needed'
-# wrong TEXT OPTION ...: refused, and why.
+# wrong TEXT OPTION ...: refused, with the reason.
 wrong() {
   text=$1 rc=0
   shift
@@ -67,7 +67,7 @@ wrong 'room for 4 of the largest each, 98304 bytes' --block 4K,12K --pool 98303
 rc=0; "$top" --once 127.0.0.77:1 2>"$tmp/err" || rc=$?
 is [ $rc = 1 ]
 
-# The systemd unit, with what was built here in the place of what will be installed.
+# The systemd unit, with the built files in place of the installed ones.
 if command -v systemd-analyze >/dev/null 2>&1; then
   sed -e "s|^ExecStart=/usr/bin/kvcl_serve|ExecStart=$serve|" -e '/^Documentation=/d' \
     "$top_srcdir/contrib/systemd/kvcl_serve.service" >"$tmp/kvcl_serve.service"
@@ -124,7 +124,7 @@ if [ -n "$http" ]; then
       is has "$tmp/metrics" "^# TYPE kvcl_context_${counter}_total counter\$"
     done
     is has "$tmp/metrics" '^# TYPE kvcl_call_duration_seconds histogram$'
-    copies='kvcl_call_duration_seconds_[a-z]*{rank="0",op="store_copy",path="[a-z]*"' # of the blocks that moved here
+    copies='kvcl_call_duration_seconds_[a-z]*{rank="0",op="store_copy",path="[a-z]*"' # of the moved blocks
     is has "$tmp/metrics" "^$copies,le=\"+Inf\"} [1-9]"
     is has "$tmp/metrics" "^$copies} 0\.[0-9]*[1-9]"
     is has "$tmp/metrics" '^kvcl_context_strangers_total{rank="0"} 0$'
@@ -140,7 +140,7 @@ if [ -n "$http" ]; then
     is has "$tmp/metrics" '^kvcl_store_size_published{rank="1",block_bytes="12288"} 8$'
     is [ "$(curl -sS -m 60 "http://$at0/healthz")" = ok ]
     is [ "$(curl -sS -m 60 -o /dev/null -w '%{http_code}' "http://$at0/nothing")" = 404 ]
-    # 64 clients that never finish their question keep nobody out.
+    # 64 clients that never complete their request do not block other clients.
     [ -z "$python" ] || is "$python" - "$at0" <<'HALF'
 import socket
 import sys
@@ -160,7 +160,7 @@ for i in range(4):
         said += more
     assert b" 200 " in said and said.endswith(b"ok\n"), said
 HALF
-    kill -STOP "$serve1" # who asks for all ranks waits for it, others do not
+    kill -STOP "$serve1" # a query to all ranks waits for it, other queries do not
     curl -sSv -m 60 -o "$tmp/ranks" "http://$at0/ranks" 2>"$tmp/asked" &
     asking=$!
     is here 60 "$tmp/asked" '^> GET /ranks'

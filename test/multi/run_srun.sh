@@ -1,6 +1,6 @@
 #!/bin/sh
-# srun with PMIx, on a Slurm of one machine that this script starts and ends: nothing of the machine's own Slurm is
-# touched. Ranks that meet and talk; ranks that only give memory beside a worker, one of them drained; a rank killed.
+# srun with PMIx, on a Slurm of one machine that this script starts and ends; the machine's own Slurm is not touched.
+# Ranks that meet and communicate; ranks that only provide memory to a worker, one of them drained; a rank killed.
 set -eu
 : "${top_builddir:?}"
 
@@ -25,7 +25,7 @@ cleanup() {
     tries=$((tries - 1))
     sleep 0.1
   done
-  # The last first; each ends on TERM, what has not after two seconds on KILL.
+  # In reverse order; each gets TERM, and KILL if it has not ended after two seconds.
   for pid in $pids; do
     kill "$pid" 2>/dev/null || :
   done
@@ -43,8 +43,8 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
 
-# A port below the ephemeral ones that nobody has.
-port=$((10000 + $$ % 300 * 64)) # tests that run at the same time have theirs apart
+# A free port below the ephemeral ones.
+port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
 new_port() {
   port=$((port + 1))
   while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
@@ -63,7 +63,7 @@ trouble() {
   skip "$*"
 }
 
-chmod 755 "$tmp" # munged insists that its socket can be reached
+chmod 755 "$tmp" # munged requires that its socket can be reached
 mkdir "$tmp/log" "$tmp/state" "$tmp/spool" "$tmp/tmp"
 head -c 1024 /dev/urandom >"$tmp/munge.key"
 chmod 600 "$tmp/munge.key"
@@ -101,7 +101,7 @@ NodeName=$host NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:8 State=UP
 CONF
 : >"$tmp/plugstack.conf"
-# Not the surroundings of a job that this may run in.
+# Unset the environment of a job in which this may run.
 for name in $(env | sed -n 's/^\(SLURM_[A-Z0-9_]*\)=.*/\1/p'); do
   unset "$name"
 done
@@ -163,11 +163,11 @@ here() {
   done
 }
 
-# Two ranks of kvcl_serve and a worker; SIGTERM to the first moves its blocks away, and no get fails.
+# Two ranks of kvcl_serve and a worker. SIGTERM to the first moves its blocks away, and no get fails.
 cat >"$tmp/give" <<GIVE
 #!/bin/sh
 echo \$\$ >"$tmp/pid.\$SLURM_PROCID"
-sizes=4K,12K # rank 0 lacks that of the worker's larger blocks
+sizes=4K,12K # rank 0 lacks the size of the worker's larger blocks
 [ "\$SLURM_PROCID" != 0 ] || sizes=4K
 exec "$top_builddir/src/tools/kvcl_serve" --block \$sizes --pool 1M --entries 65536
 GIVE
@@ -187,7 +187,7 @@ wait $job || rc=1
 grep -q 'rank 0 of 3: 48 blocks moved away$' "$tmp/out" || rc=1
 verdict "kvcl_serve, drained" $rc
 
-# A rank is killed; the others go on, since srun is told to let them.
+# A rank is killed; the others continue, since srun is set to permit that.
 rc=0
 timeout -k 5 100 srun -n 3 --overcommit --mpi=pmix --kill-on-bad-exit=0 "$top_builddir/src/tools/kvcl_replay" --json \
   --requests 300 --store --replicas 2 --kill 1@1 >"$tmp/out" 2>"$tmp/err" || rc=$?

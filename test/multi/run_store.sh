@@ -1,6 +1,6 @@
 #!/bin/sh
 # The store, by shared memory; STORE_PATHS names other paths. TEST_SEED=N replays.
-#   gate   all tests once: on 4 ranks by shared memory, on 2 by TCP; besides what is about another number of ranks
+#   gate   all tests once: on 4 ranks by shared memory, on 2 by TCP; also those that need another number of ranks
 #   night  all tests on 1, 2 and 4 ranks, most on 7
 set -eu
 program=store
@@ -13,7 +13,7 @@ case ${TEST_SANITIZE-} in
     few=1
     ;;
 esac
-# At the gate. What the loops of the night add on TCP is there too.
+# At the gate. It includes the tests that the loops of the night add on TCP.
 short() {
   if [ "$1" = tcp ]; then
     run 2 tcp
@@ -35,14 +35,14 @@ for path in ${STORE_PATHS:-auto}; do
   run 2 "$path"
   if [ -z "$few" ]; then
     run 4 "$path"
-    run 7 "$path" bytes bcast evict hostile events match_all # seven on few cores: the slow ones are left out
+    run 7 "$path" bytes bcast evict hostile events match_all # seven ranks on few cores: the slow tests are left out
   fi
-  if [ "$path" = tcp ]; then # nothing is far over shared memory
+  if [ "$path" = tcp ]; then # no rank is remote over shared memory
     export KVCL_STORE_HOT=3
     run 2 tcp hot
     [ -n "$few" ] || run 4 tcp hot
     unset KVCL_STORE_HOT
-    if [ -z "$few" ]; then # everybody is thought silent at once, and no get ends before its deadline for that
+    if [ -z "$few" ]; then # all ranks are taken for silent at once, which makes no get end before its deadline
       export KVCL_STORE_HEDGE=100us
       run 4 tcp evict reuse
       unset KVCL_STORE_HEDGE

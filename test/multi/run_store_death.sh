@@ -1,5 +1,5 @@
 #!/bin/sh
-# One of two holders of every block is killed, or stopped, under getting ranks: by shared memory and by TCP.
+# One of two holders of every block is killed, or stopped, while ranks get: by shared memory and by TCP.
 #   gate   each case over one of the two
 #   night  each case over both
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One rank is stopped while another uses the store, then goes on: by shared memory and by TCP.
+# One rank is stopped while another uses the store, then resumes: by shared memory and by TCP.
 #   gate   one replica by shared memory, two by TCP
 #   night  one and two replicas over both
 set -eu

@@ -1,13 +1,12 @@
-# Sourced, with program set: run N PATH TEST... starts it under mpirun with a seed, each time another; TEST_SEED=N
-# replays (contrib/check sets it). No test named means all. total, which a script calls last, prints the counts of all
-# runs; a run that fails ends the script with them. What a rank writes to stderr goes into a file of its own, which is
-# printed when the run is over: mpirun may drop the last lines of a rank that fails. The file names the status of a rank
-# that fails.
+# Sourced, with program set. run N PATH TEST... starts it under mpirun with a seed, another one each time; TEST_SEED=N
+# replays (contrib/check sets it). No TEST means all. total, which a script calls last, prints the counts of all runs. A
+# failed run ends the script with these counts. A rank's stderr goes into a file of its own, which is printed after the
+# run, since mpirun may drop the last lines of a failing rank. The file has the status of a failing rank.
 : "${top_builddir:?}"
 command -v mpirun >/dev/null 2>&1 || { echo "SKIP: no mpirun (Debian: openmpi-bin)"; exit 77; }
 seed=${TEST_SEED:-$(date +%s)}
 runs=$(mktemp -d)
-# Prints what the ranks of the last run have written to stderr.
+# Print what the ranks of the last run have written to stderr.
 rank_errors() {
   for file in "$runs"/stderr.*; do
     [ -e "$file" ] || continue
@@ -41,7 +40,7 @@ run() {
   [ ! -e "$runs/failed" ] || { total; exit 1; }
 }
 
-# total [PASSED]: with so many more that passed.
+# total [PASSED]: adds this number of passed tests.
 total() {
   awk -v p="${1:-0}" -v least="$(cat "$runs/failed" 2>/dev/null || echo 0)" '
     /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5 }

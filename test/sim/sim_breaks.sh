@@ -1,6 +1,6 @@
 #!/bin/sh
-# Each deliberate bug must be caught by the simulator within 10,000 seeds, and the seed that catches it
-# must replay to the same sentence. A simulator that catches nothing shows nothing.
+# The simulator must detect each deliberate bug within 10,000 seeds, and the seed that detects it must replay to the
+# same sentence. A simulator that detects nothing proves nothing.
 set -eu
 dir=${top_builddir:?}/test/sim
 failed=0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/bench/policies over a small trace: its figures for LRU and FIFO are those that awk finds, its judgement and
-# its refusals end as they should.
+# contrib/bench/policies over a small trace: its figures for LRU and FIFO equal those of awk, and its verdict and its
+# refusals have the right status.
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 policies=$top_builddir/contrib/bench/policies/policies
@@ -40,7 +40,8 @@ awk 'BEGIN {
   }
 }' >"$tmp/trace"
 
-# count POOL MOVE: hits in leading runs of a pool whose oldest block goes; MOVE 1: a use makes a block young again.
+# count POOL MOVE: hits in leading runs of a pool that evicts its oldest block; MOVE 1: a use makes a block the
+# youngest.
 count() {
   awk -v pool="$1" -v move="$2" '{
     gsub(/.*\[|\].*/, "")

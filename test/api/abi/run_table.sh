@@ -1,5 +1,5 @@
 #!/bin/sh
-# table.h names every public struct and member: what contrib/ci/abi-table writes from the headers.
+# table.h names every public struct and member: it equals the output of contrib/ci/abi-table for the headers.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 tmp=$(mktemp -d)
