@@ -1,5 +1,5 @@
-"""Judge a text of Prometheus' exposition format, version 0.0.4, by the rules of "promtool check metrics" and of
-Prometheus' naming: prints each fault, exits 1 if there is one. Usage: metrics_check.py FILE"""
+"""Check a text of Prometheus' exposition format, version 0.0.4, against the rules of "promtool check metrics" and of
+Prometheus' naming. Prints each fault, exits 1 if there is one. Usage: metrics_check.py FILE"""
 import math
 import re
 import sys
@@ -123,7 +123,7 @@ def faults(text):
 
 
 def itself():
-    """Bad texts that must be found bad, so that a good word means something."""
+    """Bad texts that the check must reject."""
     good = ("# HELP a_seconds x\n# TYPE a_seconds histogram\na_seconds_bucket{le=\"1\"} 1\n"
             "a_seconds_bucket{le=\"+Inf\"} 2\na_seconds_sum 3\na_seconds_count 2\n"
             "# HELP b_total x\n# TYPE b_total counter\nb_total{r=\"0\"} 1\nb_total{r=\"1\"} 1\n")

@@ -1,4 +1,4 @@
-"""The C half of the package: what the classes of kvcl are made of. Not for users."""
+"""The C half of the package: the base of the classes of kvcl. Not for users."""
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""KVCL beside its floors: contrib/bench/floor calls it, and has the help."""
+"""KVCL against its floors: contrib/bench/floor runs it, and has the help."""
 
 import os
 import statistics
@@ -15,7 +15,7 @@ from rounds import Results, WrongBytes, announce, measure
 from run_kvcl import Failed
 from targets import FRAMES, IPERF, MEMCPY, MEMCPY2, OURS, RAW, Targets
 
-# Which members of kvcl_perf's JSON are whose.
+# The members of kvcl_perf's JSON that belong to each side.
 LANES = (
     (MEMCPY, {"gbps": "memcpy_gbps", "p50_us": "memcpy_p50_us", "cpu_s_per_gib": "memcpy_cpu_s_per_gib"}),
     (MEMCPY2, {"gbps": "memcpy2_gbps", "p50_us": "memcpy2_p50_us", "cpu_s_per_gib": "memcpy2_cpu_s_per_gib"}),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peers' benchmark once everything is installed: contrib/bench/peers calls it, and has the help."""
+"""The peers' benchmark after the installation: contrib/bench/peers runs it, and has the help."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""KVCL's store beside Mooncake's, in turns: contrib/bench/peers --store calls it, and has the help."""
+"""KVCL's store against Mooncake's, in turns: contrib/bench/peers --store runs it, and has the help."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import run_store
 from rounds import Results, WrongBytes, announce, measure
 from run_kvcl import Failed
 
-# figure, what it is, unit, more is better
+# figure, description, unit, more is better
 FIGURES = (
     ("get_p50_us", "one get of 4 KiB, p50", "us", False),
     ("put_p50_us", "one put of 4 KiB, p50", "us", False),
@@ -26,7 +26,7 @@ LIST = "store"
 
 
 def jobs(args):
-    """path, who, what measures it."""
+    """path, system, the function that measures it."""
     perf = run_kvcl.find_perf(args.build)
     found = []
     for path in args.paths:
@@ -41,7 +41,7 @@ def jobs(args):
 
 
 def times(results, key, theirs, figure, more):
-    """How many times better: the median of the rounds'."""
+    """The factor by which KVCL is better: the median of the rounds."""
     found = results.ratio(key, theirs, figure) if more else results.ratio(theirs, key, figure)
     return "-" if found is None else f"{found:.1f}"
 

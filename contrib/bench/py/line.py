@@ -1,11 +1,11 @@
-"""What two processes of a benchmark say to each other between the parts that are measured."""
+"""Messages between two processes of a benchmark, outside of the measured parts."""
 
 import json
 import select
 
 
 class Line:
-    """JSON objects, a line each, between the two processes: one at a time, each answered, so none waits in a buffer."""
+    """JSON objects, one per line, between the two processes: one at a time, each answered, so none is buffered."""
 
     def __init__(self, sock):
         self.sock = sock

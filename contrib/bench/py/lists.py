@@ -1,4 +1,4 @@
-"""The block lists that everybody is measured on: named once, given to each by the same words."""
+"""The block lists of all measurements: named once, passed to each system in the same form."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class BlockList:
         return self.unit * self.count
 
     def spell(self):
-        """As a command line has it: unit:count:order."""
+        """The form for a command line: unit:count:order."""
         return f"{self.unit}:{self.count}:{'random' if self.random else 'seq'}"
 
     @staticmethod

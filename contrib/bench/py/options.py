@@ -1,4 +1,4 @@
-"""What every benchmark of this folder may be told."""
+"""The options of every benchmark in this folder."""
 
 import argparse
 import shutil

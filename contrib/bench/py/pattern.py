@@ -1,6 +1,6 @@
 """
-The bytes of the peers' runs: block i of generation g holds words that follow from (i, g) alone, so a block that is
-missing, late, or somebody else's is seen. Works in slices of a few MiB.
+The bytes of the peers' runs: block i of generation g holds words that follow from (i, g) alone, so a missing, late or
+foreign block is detected. Works in slices of a few MiB.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ WORD = np.uint64(0x94D049BB133111EB)
 
 
 def orders(blocks):
-    """Where block i lies here, where there: shuffled apart from each other, the same in every process."""
+    """The local and the remote place of block i: shuffled independently, the same in every process."""
     here = np.arange(blocks.count, dtype=np.int64)
     there = here.copy()
     if blocks.random:
@@ -22,7 +22,7 @@ def orders(blocks):
 
 
 def _slices(blocks, order, generation):
-    """Where a slice lies (rows of the table, first and last word), and the words that belong there."""
+    """The place of a slice (rows of the table, first and last word), and its expected words."""
     last = blocks.unit // 8
     step = min(last, SLICE_BYTES // 8)
     rows = max(1, SLICE_BYTES // blocks.unit)
@@ -45,7 +45,7 @@ def fill(memory, blocks, order, generation):
 
 
 def wrong(memory, blocks, order, generation):
-    """How many blocks do not hold what they should."""
+    """The number of blocks with wrong bytes."""
     table = _table(memory, blocks)
     bad = set()
     for where, part, words in _slices(blocks, order, generation):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """
-One peer on some lists: two processes, the initiator (this one) reads the blocks of the target (a child of it), which
-fills them anew before the first and before the last read of each list; both are checked. Prints one JSON object a list.
+Measures one peer on some lists with two processes: the initiator (this one) reads the blocks of the target (its
+child). The target refills them before the first and before the last read of each list; both reads are verified. Prints
+one JSON object per list.
 
     peer.py NAME --path shm|tcp --setting default|best --lists UNIT:COUNT:ORDER[,...] [--seconds S]
 """
@@ -43,7 +44,7 @@ def target(args):
     line.say(**peer.card())
     peer.meet(line.hear())
     line.say(met=True)
-    busy = True  # until the first read has ended, the connection may need both sides
+    busy = True  # the connection may need both sides until the first read has ended
     while True:
         while busy and not line.waiting():
             peer.poll()
@@ -143,7 +144,7 @@ def main():
     else:
         initiator(args)
         sys.stdout.flush()
-        os._exit(0)  # what the peers' destructors do at exit is not measured here
+        os._exit(0)  # the peers' destructors at exit are not measured
 
 
 if __name__ == "__main__":

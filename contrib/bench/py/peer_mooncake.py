@@ -1,7 +1,6 @@
 """
-Mooncake's transfer engine over TCP, as its Python API has it: memory registered once, a batch of reads for each
-transfer. "best" turns on what it leaves off: its pool of connections. It has no transport over shared memory that this
-API reaches.
+Mooncake's transfer engine over TCP, by its Python API: memory registered once, a batch of reads for each transfer.
+"best" turns on its pool of connections, which is off by default. This API has no transport over shared memory.
 """
 
 import os
@@ -9,7 +8,7 @@ import os
 SETTINGS = ("default", "best")
 PATHS = ("tcp",)
 
-# Without more room in its queue a batch of some thousand reads is refused; it takes no larger room than this.
+# With a smaller queue a batch of some thousand reads is refused; a larger queue than this is not possible.
 ROOM = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "16384"}
 BATCH = 8192
 ENVIRONMENT = {

@@ -1,7 +1,7 @@
 """
-NIXL over UCX, as its Python API has it: memory registered once, descriptor lists prepared once a list, posted for each
-transfer. "default" is the agent as it comes; "best" leaves out its progress thread, which costs it most, so that the
-side that asks polls, and over TCP the other side too.
+NIXL over UCX, by its Python API: memory registered once, descriptor lists prepared once per list, posted for each
+transfer. "default" is the unchanged agent. "best" runs it without its progress thread, which costs it most, so that the
+initiator polls, and over TCP the target too.
 """
 
 import os
@@ -11,7 +11,7 @@ import numpy as np
 SETTINGS = ("default", "best")
 PATHS = ("shm", "tcp")
 
-# Shared memory alone does without a failure handler by default, and NIXL asks for one.
+# Shared memory alone has no failure handler by default, and NIXL requires one.
 SHARED = {"UCX_TLS": "sm,self", "UCX_MM_ERROR_HANDLING": "y"}
 ENVIRONMENT = {
     ("shm", "default"): SHARED,
@@ -48,7 +48,7 @@ class Peer:
         self.agent.get_new_notifs()
 
     def prepare(self, here, there, unit):
-        """One request for all pieces: offsets in units, here and there."""
+        """One request for all pieces: local and remote offsets in units."""
         for handle in self.handles:
             handle.release()
         zeros = np.zeros(len(here), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Writes results: a table for readers, figures for machines (tab-separated), and pictures by gnuplot where it is."""
+"""Writes results: a table for readers, figures for machines (tab-separated), and pictures by gnuplot if present."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def _head(width):
 
 
 def table(results, title, ours):
-    """One block for each path and list; in each the lines of everybody, and how many times theirs our speed is."""
+    """One block for each path and list, with a line for each system and the ratio of KVCL's speed to its speed."""
     keys = results.keys()
     width = 2 + max((len(who) for _, _, who in keys), default=0)
     lines = [title, "=" * len(title), "", "min/median/max of the rounds; ratio: our GB/s by theirs, the rounds' median"]
@@ -82,7 +82,7 @@ def _gnuplot(folder, name, script):
 
 
 def bars(results, folder, name, title, lists):
-    """GB/s of the lists, a cluster each, whiskers from min to max."""
+    """GB/s of the lists, one cluster each, whiskers from min to max."""
     keys = [key for key in results.samples if key[1] in lists]
     groups = list(dict.fromkeys((path, blocks) for path, blocks, _ in keys))
     everybody = list(dict.fromkeys(who for _, _, who in keys))
@@ -113,7 +113,7 @@ plot {curves}
 
 
 def curves(results, folder, name, title, sizes):
-    """GB/s of one piece over its size, a curve for each of those who were measured."""
+    """GB/s of one piece over its size, a curve for each measured system."""
     everybody = list(dict.fromkeys((path, who) for path, blocks, who in results.samples if blocks in sizes))
     parts = []
     for number, (path, who) in enumerate(everybody):

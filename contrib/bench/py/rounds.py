@@ -1,5 +1,5 @@
 """
-Figures of several rounds: everybody in turn, round after round; min, median and max of each figure. What fails is kept
+Figures of several rounds: all systems in turn, round after round; min, median and max of each figure. A failure is kept
 as a reason and does not stop the others; wrong bytes do.
 """
 
@@ -13,14 +13,14 @@ FIGURES = ("gbps", "p50_us", "p99_us", "post_ns_per_run", "cpu_s_per_gib")
 
 
 class WrongBytes(Exception):
-    """Somebody delivered bytes that are not right."""
+    """A system delivered wrong bytes."""
 
 
 class Results:
     def __init__(self, names=FIGURES):
         self.names = names
-        self.samples = {}  # (path, list name, who) -> figure -> values
-        self.reasons = {}  # (path, list name, who) -> why there is none
+        self.samples = {}  # (path, list name, system) -> figure -> values
+        self.reasons = {}  # (path, list name, system) -> why there is none
 
     def add(self, key, figures):
         if figures.get("wrong", 0) != 0:
@@ -54,7 +54,7 @@ class Results:
 
 
 def measure(results, key, job, shown=("gbps", "GB/s")):
-    """Run job() -> figures and file them under key; say so, and the one that is shown."""
+    """Run job() -> figures and file them under key; print that, with the figure to show."""
     start = time.monotonic()
     print(f"  {key[0]:4} {key[1]:18} {key[2]:24}", end=" ", flush=True)
     try:

@@ -1,6 +1,6 @@
 """
-One stream of iperf3 over loopback: what the kernel's TCP gives, and the processor time of both ends. It writes 1 MiB at a
-time, which is faster and cheaper than its default of 128 KiB.
+One stream of iperf3 over loopback: the rate of the kernel's TCP, and the processor time of both ends. It writes 1 MiB
+at a time, which is faster and cheaper than its default of 128 KiB.
 """
 
 import json

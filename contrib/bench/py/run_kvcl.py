@@ -9,7 +9,7 @@ TIMEOUT_S = 300
 
 
 class Failed(Exception):
-    """A run that gave no figures; says why."""
+    """A run without figures, with the reason."""
 
 
 def free_port():
@@ -33,7 +33,7 @@ def end(processes):
 
 
 class Cores:
-    """With two cores named, the two processes of everybody are bound to one each."""
+    """If two cores are named, the two processes of each system are bound to one each."""
 
     pair = None
 

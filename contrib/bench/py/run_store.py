@@ -1,4 +1,4 @@
-"""One run of a store's benchmark: of KVCL's by kvcl_perf, or of anybody's by its Python API (store_peer.py)."""
+"""One run of a store's benchmark: KVCL's by kvcl_perf, or any store's by its Python API (store_peer.py)."""
 
 import contextlib
 import glob
@@ -37,7 +37,7 @@ def by_perf(perf, path, keys, memory_keys):
 
 @contextlib.contextmanager
 def package(build):
-    """A folder from which python imports the package kvcl as it was built, and the library's."""
+    """A folder from which python imports the built package kvcl, and the library's folder."""
     found = glob.glob(os.path.join(build, "bindings", "python", "kvcl", ".libs", "_kvcl*.so"))
     if not found:
         raise Failed(f"no Python package in {build} (Debian: python3-dev, python3-pytest)")

@@ -1,5 +1,5 @@
-"""KVCL's store by its Python package: the holder puts into its pool, the getter gets into its cache, both one request
-at a time. Two ranks that meet at an address; each is home to half of the keys."""
+"""KVCL's store by its Python package: the holder puts into its pool, the getter gets into its cache, each one request
+at a time. Two ranks meet at an address; each is home to half of the keys."""
 
 import hashlib
 import os

@@ -1,7 +1,7 @@
 """
-Mooncake's store over TCP, as its Python API has it: "default" by put and get, which make bytes objects; "best" from and
-into registered memory (put_from, get_into) and with its pool of connections. The holder's segment is where blocks lie;
-it may copy into its own by memcpy.
+Mooncake's store over TCP, by its Python API: "default" uses put and get, which make bytes objects; "best" uses
+registered memory (put_from, get_into) and its pool of connections. Blocks are in the holder's segment; the holder may
+copy into its own segment by memcpy.
 """
 
 import ctypes

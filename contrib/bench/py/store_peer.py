@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """
-One store under its Python API, two processes: the holder (a child of this one) puts blocks into its own memory, one at
-a time and in batches, and the getter (this process) gets them from there, one at a time in random order and in batches
-of 64, and asks for keys in batches of 1,024. Every block that was got is checked, outside of the time that is measured.
-Prints one JSON object.
+Measures one store by its Python API with two processes. The holder (a child of this one) puts blocks into its own
+memory, one at a time and in batches. The getter (this process) gets them, one at a time in random order and in batches
+of 64, and queries keys in batches of 1,024. Every block got is verified, outside of the measured time. Prints one JSON
+object.
 
     store_peer.py NAME --path shm|tcp --setting default|best --keys N [--seconds S] [--address WHERE] [--master PID]
 """
@@ -25,11 +25,11 @@ from line import Line
 BLOCK = 4096
 BATCH = 64
 ASK = 1024
-SMALL_KEYS = 100_000  # of the count of a key's memory
+SMALL_KEYS = 100_000  # for the measurement of a key's memory
 
 
 def content(number):
-    """Block `number`: no two are alike."""
+    """Block `number`: all blocks differ."""
     return hashlib.shake_128(str(number).encode()).digest(BLOCK)
 
 
@@ -44,7 +44,7 @@ def open_store(args, role):
 
 
 def timed(seconds, each, most=None):
-    """each() again and again; the times of each in ns."""
+    """Call each() repeatedly; the times of the calls in ns."""
     took = []
     end = time.perf_counter_ns() + int(seconds * 1e9)
     while (time.perf_counter_ns() < end or len(took) < 3) and (most is None or len(took) < most):
@@ -59,7 +59,7 @@ def clock(call):
 
 
 def put_single(store, args):
-    """Keys of their own, fewer than there is room for."""
+    """Separate keys, fewer than there is room for."""
     keys = store.keys(f"single {args.path}", args.keys)
     contents = [content(number) for number in range(args.keys)]
     number = iter(range(args.keys))
@@ -82,7 +82,7 @@ def put_all(store, args):
 
 
 def bytes_of_keys(store, args):
-    """By how much each of many small objects lets the master grow."""
+    """The growth of the master for each of many small objects."""
     before = resident(args.master)
     store.put_small("small", SMALL_KEYS)
     return (resident(args.master) - before) / SMALL_KEYS
@@ -205,7 +205,7 @@ def main():
             child.kill()
             child.wait()
     sys.stdout.flush()
-    os._exit(0)  # what destructors do at exit is not measured here
+    os._exit(0)  # destructors at exit are not measured
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What KVCL is to reach beside its floors: each target a line with what was measured and whether that is enough."""
+"""KVCL's targets against its floors: for each target a line with the measured value and whether it suffices."""
 
 from lists import KIB
 
@@ -27,7 +27,7 @@ class Targets:
         return self.results.ratio((path, name, than), (path, name, other), figure)
 
     def _speed(self, path, name, other, than=OURS):
-        """By the medians of single iterations, which other work on the machine moves least; by rates where there are
+        """By the medians of single iterations, which other load on the machine affects least; by rates if there are
         no iterations."""
         slower = self._ratio(path, name, "p50_us", than, other)
         return slower if slower is not None else self._ratio(path, name, "gbps", other, than)
