@@ -207,7 +207,7 @@ static void measure(kvcl_comm_h world, prompt_t *prompt, int rounds)
         transfer[i] = send_prompt(world, 1, prompt, ++round, 0);
     }
     t            = median_ms(transfer, 3);
-    alone        = compute_alone(prompt, 0); /* what writing the words takes */
+    alone        = compute_alone(prompt, 0); /* time to write the words */
     prompt->work = turns / LAYERS;
     bytes        = compute_alone(prompt, 0);
     if ((t * 1e6 > (double)alone) && (bytes > alone)) {

@@ -139,7 +139,8 @@ static kvcl_status_t store_fence(void *arg)
 
 /* ---------------------------------------------------------------- functions for cases */
 
-/* Take the context's lock, which alone orders what the library's threads do for other processes with this thread. */
+/* Take the context's lock: it alone orders this thread with accesses that the library's threads make for other
+ * processes. */
 static void order_with_library(cf_t *cf)
 {
     kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;

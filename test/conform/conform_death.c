@@ -47,7 +47,7 @@ static void meet(cf_t *cf, tools_t *t)
     cf_fence(cf);
 }
 
-/* Free what a rank that has lost another one has, its context included. */
+/* Free all objects of a rank that has lost another one, its context included. */
 static void teardown(cf_t *cf, tools_t *t)
 {
     kvcl_finalize(cf->ctx);

@@ -357,7 +357,7 @@ static void long_lists(cf_t *cf)
     }
 }
 
-/* A put that must follow a copy which the engine's stream has not done yet. */
+/* A put posted after a copy that the engine's stream has not done yet. */
 static void after_a_stream(cf_t *cf)
 {
     enum { BLOCKS = 16, BYTES = 65536 };

@@ -171,7 +171,7 @@ static void into_bytes(cf_t *cf)
         cf_cache_end(&end.cache);
     } else if (cf->rank == 1) {
         CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 5, buf, len, NULL, &req));
-        CF_OK(cf, kvcl_req_layer_wait(req, 3, 20 * KVCL_NS_PER_SEC)); /* any layer: it waits for the whole */
+        CF_OK(cf, kvcl_req_layer_wait(req, 3, 20 * KVCL_NS_PER_SEC)); /* any layer: it waits for the whole message */
         CF_OK(cf, cf_end(cf, req));
         for (b = 0; b < what.blocks; ++b) {
             for (l = 0; l < what.layers; ++l) {

@@ -349,7 +349,7 @@ static void different_lengths_are_an_error(void)
         bool          silent = (lens[i][0] == 0) || (lens[i][1] == 0); /* a rank without bytes sends no notice */
         kvcl_status_t status = bcast_bytes(world, 0, buf, lens[i][odd], silent ? 200000000u : LONG_S * 1000000000ull);
 
-        /* A rank that exchanged nothing with the odd one may have finished before the mistake was known. */
+        /* A rank that had no exchange with the odd one may have finished before the mistake was known. */
         CHECK((status == KVCL_ERR_INVALID_PARAM) || (silent && (lens[i][odd] != 0) && (status == KVCL_ERR_TIMED_OUT)) ||
               ((status == KVCL_OK) && (silent || (!odd && (size > 2)))));
         CHECK(barrier(world) == KVCL_OK);

@@ -83,7 +83,7 @@ static void pin_of(world_t *w, kvcl_store_h store, int rank, uint64_t ttl_ns, ui
     CHECK(w, (copies[0] == 1) && (copies[3] == 1), "%u and %u copies", copies[0], copies[3]);
 }
 
-/* The number of blocks with hard pins is bounded, not of holders; but holders have a bound, too. */
+/* The limit of hard pins counts blocks, not holders; holders have a limit of their own. */
 static void many_holders(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     const uint64_t minute = 60000000000u;

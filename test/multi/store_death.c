@@ -314,7 +314,7 @@ static bool all_have_got(const shared_t *s, int n)
     return true;
 }
 
-/* Whether every block has two copies again, each listed twice, and nothing else is listed. */
+/* Whether every block has two copies again, each is listed twice, and nothing else is listed. */
 static bool repaired(shared_t *s, int size)
 {
     uint64_t begun = now_ns(), blocks = 0, entries = 0, want = 2ull * KEYS * (uint64_t)size;

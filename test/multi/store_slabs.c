@@ -228,7 +228,7 @@ void test_slabs_emptied(world_t *w)
     before = evicted(store);
     n      = takes(store, SMALL, &n_free);
     CHECK(w, n > ARENA / SMALL * 3 / 4, "%u could be had", n);
-    put_many(w, store, small_cache, "small", n - (n / 16)); /* some lie across borders */
+    put_many(w, store, small_cache, "small", n - (n / 16)); /* some cross borders */
     CHECK(w, evicted(store) == before, "%llu evicted", (unsigned long long)(evicted(store) - before));
     remove_many(w, store, "small", n);
     for (i = 0; i < HALF; ++i) {
@@ -267,8 +267,8 @@ static bool all_come(kvcl_store_h store, const char *what, unsigned n, unsigned 
     return *missing_p == 0;
 }
 
-/* Four ranks. The last one has no blocks of this size, but is home to some of them. Rank 1, which holds copies, counts
- * as failed on all others: rank 2 gets those copies instead, for any home. */
+/* Four ranks. The last one has no blocks of this size, but is home to some of them. Rank 1, which holds copies, is
+ * taken for failed by all others: rank 2 gets those copies instead, for any home. */
 void test_slabs_repair(world_t *w)
 {
     enum { KEYS = 60 };
@@ -397,7 +397,7 @@ void test_slabs_waiter(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
-/* Two ranks. A rank reports its whole pool with copies, and places are chosen by that, for any size of the copies. */
+/* Two ranks. With copies, a rank reports its whole pool, and that decides the places, for any size of the copies. */
 void test_slabs_places(world_t *w)
 {
     kvcl_store_h       store = open_store(w, 1 << 20, SIZES);

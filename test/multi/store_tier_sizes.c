@@ -517,7 +517,7 @@ static void begin_leaving(world_t *w, kvcl_cold_class_t *from, kvcl_owner_t *to)
     CHECK(w, lies_in(leaving, wanted_slot(from->pool, to)), "another one would be next");
 }
 
-/* The slab that is written for another size is the next one that this size gets; its writing has ended then. */
+/* The slab that is written for another size is the next one that this size gets. Its writing has ended then. */
 void test_tier_sizes_leaving(world_t *w)
 {
     const char          *spec    = tier_spec(w);

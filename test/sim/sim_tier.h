@@ -16,7 +16,7 @@ typedef enum {
     BREAK_NOTHING,
     BREAK_DEMOTE_UNCHECKED, /* the generation is not checked after the copy into the tier */
     BREAK_STAGE_UNVERIFIED, /* bytes from the disk are not compared with their checksum */
-    BREAK_TRUST_PLACE,      /* the block now at a place is taken for the block that was listed at it */
+    BREAK_TRUST_PLACE,      /* the block now at a place is taken for the block that was listed */
     BREAK_RECYCLE_QUIETLY,  /* a staging block is reused under the same generation */
     BREAK_END
 } break_t;

@@ -272,7 +272,7 @@ static void start_rank(sim_t *sim, uint32_t r)
     }
 }
 
-/* An honest rank sends no more to a rank that has not started than src/coll/coll_early.c keeps of it. */
+/* An honest rank sends to a rank that has not started at most what src/coll/coll_early.c keeps of it. */
 static void keep_early(sim_t *sim, const item_t *item)
 {
     sim_rank_t *rank = &sim->ranks[item->to];

@@ -192,7 +192,7 @@ static void make_model(model_t *m, const common_t *c, uint32_t tokens, int opaqu
     }
 }
 
-/* The position of c's tokens in the list, and the length that it must have. With range 0 they are all of it. */
+/* The position of c's tokens in the list, and the length that it must have. With range 0 they are the whole list. */
 static void place_tokens(model_t *m, const common_t *c, int range)
 {
     uint64_t room = m->layout.blocks * m->tokens;

@@ -1,5 +1,5 @@
 /*
- * The histogram of delays: its p99 is never less than the true one, at most half as long again, and forgets.
+ * The histogram of delays. Its p99 is never less than the true one and at most 50% longer; old delays are forgotten.
  */
 #include "base/rand.h"
 #include "policy/delay.h"

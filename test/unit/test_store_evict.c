@@ -115,7 +115,7 @@ START_TEST(ages_decide_who_goes)
         ck_assert_int_eq(kvcl_evict_insert(&evict, 0, hash_of(0)), KVCL_OK);
         ck_assert_uint_eq(evict.queue[2].n, 1);
     }
-    for (turn = 1; (slot = victim()) != 0; ++turn) { /* before each, the oldest new one has N - 1 ticks behind it */
+    for (turn = 1; (slot = victim()) != 0; ++turn) { /* before each, the oldest new block is N - 1 ticks old */
         ck_assert_uint_lt(turn, 2 * N);
         ck_assert_uint_eq(slot, 1 + ((turn - 1) % (N - 1)));
         ck_assert_int_eq(come(slot), KVCL_OK);

@@ -187,7 +187,7 @@ static double us_since(uint64_t begin)
     return (double)(kvcl_now_ns() - begin) / 1000;
 }
 
-/* As many slabs as a put of 2 GiB takes; and a take for which none can be had. */
+/* As many slabs as a put of 2 GiB takes; and a take that finds none. */
 START_TEST(choosing_is_cheap_in_a_large_arena)
 {
     static const uint64_t gib[2] = {256, 1024}, sizes[3] = {65536, 73728, 2170880};
