@@ -54,12 +54,13 @@ enum {
     KVPY_CUDA  = 1u << 2  /* the memory may be a CUDA device's */
 };
 
-/* Memory of a Python object, held by the buffer protocol, else by DLPack (torch), else by __cuda_array_interface__. */
+/* Memory of a Python object, held: by the buffer protocol; DLPack where there is none (torch); __cuda_array_interface__
+ * where there is no DLPack either. */
 typedef struct kvpy_buf {
     void      *ptr;
     size_t    len;
     kvcl_mem_kind_t kind;
-    PyObject  *owner;   /* owner of an array interface's memory; NULL: none */
+    PyObject  *owner;   /* of the array interface; NULL: none */
     bool      has_view;
     Py_buffer view;
     PyObject  *capsule; /* DLPack; NULL: none */
