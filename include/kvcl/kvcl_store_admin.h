@@ -71,9 +71,9 @@ KVCL_API kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant
 
 /**
  * Make a rank copy blocks into its pool, from any holder; it evicts blocks as needed. Blocks that it already has count
- * as done. made (may be NULL): 1 for each key of which the rank now holds a listed copy. (The directory
- * lists at most four copies of a key: a fifth does not count, and nothing is dropped for it.) The copies belong to no
- * tenant (0) and have no pins. With KVCL_STORE_MOVE every other rank then drops its copy and reports that to its
+ * as done. made (may be NULL): 1 for each key if the rank now holds a copy of it that the directory lists. (It lists at
+ * most four copies of a key: a fifth does not count, and nothing is dropped for it.) The copies belong to no tenant (0)
+ * and have no pins. With KVCL_STORE_MOVE every other rank then drops its copy and reports that to its
  * followers (KVCL_STORE_MOVED); no get fails in between. Blocks: no step begins after timeout_ns; one that has begun
  * may take up to KVCL_TIMEOUT for each rank involved. It has no posting form, since each of its many steps depends on
  * the one before.
