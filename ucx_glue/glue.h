@@ -57,8 +57,8 @@ typedef struct glue {
     glue_plan_t       plan;
     glue_side_t       am;
     glue_side_t       data;
-    struct glue       *kept; /* the next one that outlives its fini */
-    int               epfd; /* holds both sides' descriptors */
+    struct glue       *kept;   /* the next one that outlives its fini */
+    int               epfd;    /* holds both sides' descriptors */
     void              *addr;
     size_t            addr_len;
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
@@ -77,13 +77,13 @@ typedef struct glue {
 
 typedef struct glue_ep {
     kvcl_xport_ep_t super;
-    kvcl_list_t     link;        /* in glue.eps */
+    kvcl_list_t     link;       /* in glue.eps */
     kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing, or alone */
     ucp_ep_h        am;
-    ucp_ep_h        data;      /* created by the first rmem_open */
+    ucp_ep_h        data;       /* created by the first rmem_open */
     void            *data_addr; /* NULL: no native path leads there */
     void            *close_req[2];
-    size_t          inflight; /* sends and RMA operations that UCX holds */
+    size_t          inflight;   /* sends and RMA operations that UCX holds */
     size_t          rmems;
     bool            native_get; /* data: never needs the owner's processor */
     bool            native_put; /* the same, and ends with the owner's registration */
@@ -94,7 +94,7 @@ typedef struct glue_ep {
 
 typedef struct glue_mem {
     kvcl_xport_mem_t super;
-    ucp_mem_h        memh; /* NULL: the peers reach it by messages only */
+    ucp_mem_h        memh;   /* NULL: the peers reach it by messages only */
     void             *addr;
     size_t           len;
     size_t           mapped; /* bytes to munmap; 0: UCX's or the caller's memory */
@@ -111,11 +111,11 @@ static inline glue_t *glue_of(kvcl_xport_t *xport)
 /* glue_status.c: the one place that maps a UCX status to a kvcl_status_t. */
 kvcl_status_t kvcl_glue_status(ucs_status_t status);
 
-/* glue_plan.c: which transports and devices. */
-/* glue_net.c. Interfaces that are there, up, and have an address; ports of RDMA devices are taken as they are. */
+/* glue_net.c: each interface exists, is up and has an address; ports of RDMA devices are not checked. */
 kvcl_status_t kvcl_glue_net_check(const char *net) KVCL_MUST_CHECK;
+/* glue_plan.c: which transports and devices. */
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
-/* Will the am side have this transport ("posix", "tcp")? Where the plan listens, the user's UCX_TLS overrides am_tls. */
+/* Will the am side have this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */
 bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */

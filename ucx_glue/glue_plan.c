@@ -1,11 +1,12 @@
 /*
- * Which UCX transports and devices a context may use: from the path asked for, the interfaces named, what the machine
- * has, and the user's UCX_TLS. Strings only, no UCX object survives the call.
+ * Selects the UCX transports and devices that a context may use, from KVCL_PATH, the interfaces named, the machine's
+ * devices, and the user's UCX_TLS. Strings only, no UCX object survives the call.
  *
  * Rules: sysv is never used, its segments are readable by the group (0660 in UCX 1.13), posix segments are 0600.
  * tcp is never on the data list, whatever the user says. Nor is it on the list for messages unless KVCL_NET names an
- * interface: UCX's tcp listens, and lets whoever connects write to the process before KVCL sees a message. Names of transports that the library lacks are not written,
- * because UCX warns about them: so a look at the machine comes first, and a probing context only where it is worth it.
+ * interface: UCX's tcp listens, and any process that connects can write to this one before KVCL sees a message. Names
+ * of transports that the library lacks are not written, because UCX warns about them. Hence the machine's devices are
+ * read first, and a probing context is created only where there is an RDMA port or a GPU.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -180,7 +181,8 @@ static kvcl_status_t plan_path(const char *path, glue_plan_t *plan)
     return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: no such path \"%s\": auto, shm or tcp", path);
 }
 
-/* Without an interface no transport may listen, whatever UCX_TLS says; "self" is always allowed, it leads nowhere else. */
+/* Without an interface no transport may listen, whatever UCX_TLS says; "self" is always allowed: it reaches only
+ * this process. */
 static kvcl_status_t plan_messages(glue_plan_t *plan)
 {
     const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");

@@ -36,7 +36,7 @@ typedef enum { KVCL_MEM_PATH_LOOP, KVCL_MEM_PATH_MAPPED, KVCL_MEM_PATH_NATIVE, K
 typedef struct kvcl_timing {
     uint64_t begun_ns; /* 0: not timed */
     uint8_t  op;       /* kvcl_latency_op_t; KVCL_LATENCY_NONE: not timed */
-    uint8_t  path;      /* kvcl_mem_path_t, the farthest yet */
+    uint8_t  path;     /* kvcl_mem_path_t, the farthest yet */
     uint8_t  weight;   /* calls that this one stands for */
 } kvcl_timing_t;
 

@@ -41,7 +41,7 @@ typedef struct kvcl_boot_params {
     const struct kvcl_oob *oob;         /* the caller's callbacks, NULL: none; copied by open */
     const char            *interface;   /* name or address that the tcp meeting listens on, NULL:
                                          * the address that rendezvous names */
-    const char            *net;         /* interfaces that the ranks will talk over; "": none, so all on one host; NULL: not known */
+    const char            *net;         /* interfaces between the ranks; "": none, all on one host; NULL: not known */
 } kvcl_boot_params_t;
 
 #define KVCL_BOOT_PARAMS_INIT {.rank = -1}

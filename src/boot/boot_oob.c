@@ -130,8 +130,8 @@ static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     kvcl_status_t status;
 
     if (params->oob == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"oob\" (KVCL_BOOT or params.boot) means the caller's callbacks, "
-                         "and params.oob is NULL: give them, or another boot: %s", kvcl_boot_kinds());
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "boot \"oob\" (KVCL_BOOT or params.boot) means the caller's "
+                         "callbacks, and params.oob is NULL: give them, or another boot: %s", kvcl_boot_kinds());
     }
     status = kvcl_struct_in(&own, params->oob, KVCL_UP_TO(kvcl_oob_t, arg), sizeof(own), "kvcl_oob_t");
     if (status != KVCL_OK) {

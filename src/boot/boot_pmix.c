@@ -211,7 +211,7 @@ static kvcl_status_t put_value(boot_pmix_t *pm, const void *bytes, size_t len)
 /* Waits until all ranks have put their values, and collects these. */
 static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
 {
-    kvcl_pmix_wait_t *wait    = kvcl_pmix_wait_new();
+    kvcl_pmix_wait_t *wait   = kvcl_pmix_wait_new();
     bool             collect = true;
     pmix_proc_t      job;
     pmix_info_t      info;

@@ -325,9 +325,9 @@ static kvcl_status_t tcp_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
     }
     if ((status == KVCL_OK) && !(tcp->addr.loopback && tcp->bind_addr.loopback) && (params->net != NULL) &&
         (params->net[0] == '\0')) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "the rendezvous %s is for ranks of several hosts, but KVCL_NET names no "
-                           "interface: set KVCL_NET to the one that leads to the other hosts (for example eth0), in "
-                           "every rank", tcp->addr.url);
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "the rendezvous %s is for ranks of several hosts, but KVCL_NET "
+                           "names no interface: set KVCL_NET to the one that leads to the other hosts (for example "
+                           "eth0), in every rank", tcp->addr.url);
     }
     if (status == KVCL_OK) {
         status = meet(tcp, params, deadline_ns);

@@ -16,24 +16,24 @@
 enum { KVCL_CACHE_NAME_MAX = 63, KVCL_CACHES_MAX = 4096 };
 
 struct kvcl_cache {
-    kvcl_context_h   ctx;
-    char             name[KVCL_CACHE_NAME_MAX + 1];
-    uint64_t         name_key;
-    uint32_t         id;         /* in this process, from 1 */
-    kvcl_shape_t     shape;
-    uintptr_t        *bases;     /* shape.n_bases */
-    kvcl_copier_t    *copier;    /* of the bases, the regions' own; NULL: host memory */
-    kvcl_region_t    **regions;  /* of the bases: n_regions, 1 if the library allocated all */
-    uint32_t         n_regions;
+    kvcl_context_h    ctx;
+    char              name[KVCL_CACHE_NAME_MAX + 1];
+    uint64_t          name_key;
+    uint32_t          id;        /* in this process, from 1 */
+    kvcl_shape_t      shape;
+    uintptr_t         *bases;    /* shape.n_bases */
+    kvcl_copier_t     *copier;   /* of the bases, the regions' own; NULL: host memory */
+    kvcl_region_t     **regions; /* of the bases: n_regions, 1 if the library allocated all */
+    uint32_t          n_regions;
     struct kvcl_cache *arena;    /* the owner of the region; NULL: this rank */
-    uint32_t         n_over;     /* caches in local memory */
-    kvcl_region_t    *gens_region;
-    _Atomic uint32_t *gens;      /* shape.blocks words */
-    uint32_t         serves;     /* served transfers at work on it */
-    kvcl_list_t      users;      /* their kvcl_region_user_t: called when it is revoked */
-    bool             closing;
-    kvcl_list_t      link;       /* the context's caches */
-    void             *store;     /* what a store keeps of it, beginning with a kvcl_cache_user_t; NULL: none */
+    uint32_t          n_over;    /* caches in local memory */
+    kvcl_region_t     *gens_region;
+    _Atomic uint32_t  *gens;     /* shape.blocks words */
+    uint32_t          serves;    /* served transfers at work on it */
+    kvcl_list_t       users;     /* their kvcl_region_user_t: called when it is revoked */
+    bool              closing;
+    kvcl_list_t       link;      /* the context's caches */
+    void              *store;    /* what a store keeps of it, beginning with a kvcl_cache_user_t; NULL: none */
 };
 
 /* A store's hold on a cache (store/pool/owner.h). */

@@ -105,7 +105,7 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
     out.token       = op->token;
     out.n_blocks    = op->sel.n_blocks;
     out.block_bytes = op->block_bytes;
-    out.revoked  = kvcl_revoked(ctx);
+    out.revoked     = kvcl_revoked(ctx);
     if (action->len == 0) {
         return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
     }
@@ -120,7 +120,7 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
     if ((op->cache == NULL) || to->notified || (ctx->config.path == KVCL_PATH_TCP) || (to->peer->maps == 0)) {
         return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
     }
-    to->notified       = true;
+    to->notified   = true;
     out.msg.flags |= KVCL_COLL_SOURCE;
     out.cache      = op->cache->id;
     out.layers[0]  = op->sel.layers.first;
@@ -189,7 +189,7 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     kvcl_coll_chunk_t *chunk;
 
     if (in->msg.op != 0) {
-        from->offer      = in->msg.op;
+        from->offer   = in->msg.op;
         from->revoked = in->revoked;
     }
     if (in->msg.flags & KVCL_COLL_SOURCE) {

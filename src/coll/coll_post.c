@@ -19,16 +19,16 @@ enum { ALLGATHER_MAX = 64 * 1024 };
 
 /* One call's arguments. */
 typedef struct call {
-    const char       *name;
-    kvcl_call_id_t      call;
-    kvcl_coll_kind_t kind;
-    kvcl_comm_h      comm;
-    int              root;
-    void             *buf;
-    const void       *in;    /* allgather: this rank's part */
-    kvcl_cache_h     cache;
-    const kvcl_sel_t *sel;
-    uint64_t         len;    /* as kvcl_coll_shape_t.len */
+    const char         *name;
+    kvcl_call_id_t     call;
+    kvcl_coll_kind_t   kind;
+    kvcl_comm_h        comm;
+    int                root;
+    void               *buf;
+    const void         *in;  /* allgather: this rank's part */
+    kvcl_cache_h       cache;
+    const kvcl_sel_t   *sel;
+    uint64_t           len;  /* as kvcl_coll_shape_t.len */
     kvcl_xfer_params_t params;
 } call_t;
 

@@ -78,11 +78,11 @@ static kvcl_status_t fill_pull(const kvcl_coll_op_t *op, const kvcl_coll_peer_t 
     if (op->cache != NULL) {
         status = kvcl_pull_set_local(child, op->cache, &op->sel);
         if ((status == KVCL_OK) && from->described) {
-            child->from       = KVCL_FROM_CACHE;
-            child->guarded    = true;
-            child->revoked = from->revoked;
-            child->cache_id   = from->cache;
-            status            = kvcl_pull_set_remote(child, &from->sel);
+            child->from     = KVCL_FROM_CACHE;
+            child->guarded  = true;
+            child->revoked  = from->revoked;
+            child->cache_id = from->cache;
+            status          = kvcl_pull_set_remote(child, &from->sel);
         }
     }
     return status;

@@ -32,7 +32,7 @@ static uint32_t plan_peers(const kvcl_coll_op_t *op)
 
 static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
 {
-    kvcl_coll_peer_t *peer   = kvcl_coll_peer_at(op, action->peer);
+    kvcl_coll_peer_t *peer  = kvcl_coll_peer_at(op, action->peer);
     kvcl_status_t    status = KVCL_OK;
 
     switch (action->op) {
@@ -211,7 +211,7 @@ static void release(kvcl_req_t *req)
 
 static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
 {
-    kvcl_coll_comm_t *cc  = op->cc;
+    kvcl_coll_comm_t *cc = op->cc;
     kvcl_context_h   ctx = op->req.ctx;
     kvcl_list_t      *link;
     uint32_t         i;

@@ -22,23 +22,23 @@ enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
 enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4 }; /* msg.flags; ANSWER: an ABORT, no reply */
 
 typedef struct kvcl_msg_coll {
-    kvcl_msg_t msg;
-    uint64_t   comm;
-    uint64_t   seq;         /* of the collective in its communicator, from 0 */
-    uint32_t   rank;        /* the sender's */
-    uint32_t   kind;        /* KVCL_COLL_ANNOUNCE, ... */
-    uint32_t   k;
-    uint32_t   signature;   /* of the plan */
-    uint64_t   off;
-    uint64_t   len;
-    int32_t    status;      /* ABORT */
-    uint32_t   cache;       /* SOURCE: the sender's */
+    kvcl_msg_t   msg;
+    uint64_t     comm;
+    uint64_t     seq;       /* of the collective in its communicator, from 0 */
+    uint32_t     rank;      /* the sender's */
+    uint32_t     kind;      /* KVCL_COLL_ANNOUNCE, ... */
+    uint32_t     k;
+    uint32_t     signature; /* of the plan */
+    uint64_t     off;
+    uint64_t     len;
+    int32_t      status;    /* ABORT */
+    uint32_t     cache;     /* SOURCE: the sender's */
     kvcl_token_t token;     /* what a selected block is; layers 0: opaque */
-    uint64_t   n_blocks;
-    uint64_t   block_bytes;
-    uint32_t   layers[2];
-    uint32_t   heads[2];
-    uint64_t   revoked;  /* ANNOUNCE: kvcl_revoked() at the sender */
+    uint64_t     n_blocks;
+    uint64_t     block_bytes;
+    uint32_t     layers[2];
+    uint32_t     heads[2];
+    uint64_t     revoked;   /* ANNOUNCE: kvcl_revoked() at the sender */
 } kvcl_msg_coll_t;
 _Static_assert(sizeof(kvcl_msg_coll_t) == 152, "wire format");
 

@@ -234,6 +234,6 @@ kvcl_status_t kvcl_bundle_next(const void *payload, size_t len, size_t *at_p, vo
     *hdr_len_p = lens[0];
     *data_p    = bytes + *at_p + LENGTHS + lens[0];
     *len_p     = lens[1];
-    *at_p += need;
+    *at_p     += need;
     return KVCL_OK;
 }

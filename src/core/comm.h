@@ -10,18 +10,18 @@
 #include "core/context.h"
 
 struct kvcl_comm {
-    kvcl_list_t    link;      /* ctx->comms */
-    kvcl_context_h ctx;
-    uint64_t       id;        /* the same on all members; names it in messages */
-    int            rank;      /* this rank, in its own side */
-    int            size;      /* ranks that can be addressed */
-    int            local_size; /* ranks of the local side */
-    bool           inter;
-    int            *world;    /* rank -> world rank; NULL: the world itself, or inter */
-    kvcl_peer_t    *_Atomic *peers; /* read without the lock */
+    kvcl_list_t      link;    /* ctx->comms */
+    kvcl_context_h   ctx;
+    uint64_t         id;      /* the same on all members; names it in messages */
+    int              rank;    /* this rank, in its own side */
+    int              size;    /* ranks that can be addressed */
+    int              local_size; /* ranks of the local side */
+    bool             inter;
+    int              *world;  /* rank -> world rank; NULL: the world itself, or inter */
+    kvcl_peer_t      *_Atomic *peers; /* read without the lock */
     struct kvcl_comm *local;  /* inter: the local side */
-    uint32_t       children;  /* made from this one: part of their ids */
-    uint64_t       coll_seq;  /* collectives posted; under the engine lock */
+    uint32_t         children; /* made from this one: part of their ids */
+    uint64_t         coll_seq; /* collectives posted; under the engine lock */
 };
 
 /** No lock held; may ask boot, so it may block the first time. KVCL_ERR_UNKNOWN_RANK, ... */

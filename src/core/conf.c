@@ -19,10 +19,11 @@ static const char *const path_names[] = {"auto", "shm", "tcp", "loop", NULL};
     {_name, _dflt, _help, KVCL_SETTING_##_type, offsetof(kvcl_config_t, _field), _min, _max, _enums}
 
 const kvcl_setting_t kvcl_config_table[] = {
-    ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL, "how ranks meet: auto, pmix, tcp (a rendezvous address), oob (the program's own callbacks), self"),
+    ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL,
+        "how ranks meet: auto, pmix, tcp (a rendezvous address), oob (the program's own callbacks), self"),
     ROW("KVCL_RENDEZVOUS", NULL, STRING, rendezvous, 0, 0, NULL,
         "tcp://host:port where the ranks of a job meet when no launcher started them"),
-    ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "my rank, with KVCL_RENDEZVOUS; -1: dealt in order of arrival"),
+    ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "this rank, with KVCL_RENDEZVOUS; -1: in order of arrival"),
     ROW("KVCL_SIZE", "0", INT, size, 0, 65536, NULL, "number of ranks, with KVCL_RENDEZVOUS"),
     ROW("KVCL_BOOT_TIMEOUT", "60s", TIME, boot_timeout_ns, 1000000, INT64_MAX, NULL,
         "how long ranks wait for each other at start"),

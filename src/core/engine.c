@@ -210,9 +210,9 @@ static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
         fds[i].fd     = eng->fds[i];
         fds[i].events = POLLIN;
     }
-    fds[i].fd          = eng->poller_fd;
-    fds[i].events      = POLLIN;
-    fds[i].revents     = 0;
+    fds[i].fd           = eng->poller_fd;
+    fds[i].events       = POLLIN;
+    fds[i].revents      = 0;
     eng->poller_asleep  = true;
     eng->poller_wake_ns = sleep_until(until_ns);
     until_ns            = eng->poller_wake_ns;

@@ -1,9 +1,9 @@
 /*
- * The engine's lock, and waking who sleeps: the progress thread, the thread that polls, those that follow it, the user's
- * eventfd (engine.h). The lowest part of the engine: it moves nothing and completes nothing.
+ * The engine's lock, and the wake-up of sleepers: the progress thread, the thread that polls, the threads that follow
+ * it, and the user's eventfd (engine.h). The lowest part of the engine: it moves nothing and completes nothing.
  *
- * Invariant: whoever unlocks wakes a sleeper if a transport or a room has left something to do that no descriptor tells
- * of. An eventfd stays readable until its sleeper has drained it, so no wake-up is lost.
+ * Invariant: the thread that unlocks wakes a sleeper if a transport or a room has left work that no descriptor reports.
+ * An eventfd stays readable until its sleeper has drained it, so no wake-up is lost.
  */
 #include "config.h"
 #include "base/log.h"

@@ -31,7 +31,7 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     kvcl_map_init(&eng->ids);
     kvcl_list_init(&eng->callbacks);
     kvcl_list_init(&eng->live);
-    eng->epfd    = epoll_create1(EPOLL_CLOEXEC);
+    eng->epfd      = epoll_create1(EPOLL_CLOEXEC);
     eng->wake_fd   = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     eng->poller_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if ((eng->epfd < 0) || (eng->wake_fd < 0) || (eng->poller_fd < 0)) {

@@ -30,51 +30,51 @@ struct kvcl_bundle;
 typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;
 
 typedef struct kvcl_peer {
-    struct kvcl_context *ctx;
-    kvcl_peer_state_t   state;
-    kvcl_status_t       why;        /* FAILED: with what */
-    uint32_t            index;      /* in ctx->peers */
-    uint32_t            remote_index;
-    uint64_t            out_token;
-    uint64_t            in_tokens[2];
-    uint8_t             uuid[16];
-    uint8_t             nonce[16];  /* of the handshake that this rank began */
-    uint64_t            proven;     /* kvcl_hs_nonce_order() of the last PROOF that was accepted; 0: none */
-    uint8_t             *address;   /* packed; NULL until known */
-    size_t              address_len;
-    unsigned            suspicions; /* stores that suspect it to be silent */
-    bool                parting;    /* was sent BYE, and has not replied yet */
-    int8_t              maps;       /* are its caches mapped here: 1, 0, or -1 not known yet */
-    kvcl_xport_ep_t     *ep;
-    const kvcl_xport_ops_t *ops;    /* ep's transport */
-    kvcl_xport_attr_t   attr;
-    kvcl_list_t         waiters;    /* kvcl_peer_waiter_t */
-    kvcl_list_t         reqs;       /* kvcl_req_watch */
-    kvcl_map_t          rcaches;    /* cache/rcache.c: by hash of name or id */
-    kvcl_list_t         stale_rcaches;
-    struct kvcl_rcache  *_Atomic direct; /* its cache that was mapped last, for gets without the lock; NULL: none */
-    struct kvcl_lane    *lane_in;   /* lane/lane.h: by which this rank pulls from it; NULL: none */
-    struct kvcl_lane    *lane_out;  /* by which it pulls from this rank */
-    uint64_t            lane_retry_ns; /* none is asked for before */
-    uint8_t             lane_key[16]; /* for its next connection, if lane_key_given */
-    bool                lane_key_given;
-    struct kvcl_bundle  *bundle;    /* bundle.h: what waits to leave; NULL: nothing yet */
-    struct kvcl_peer    *next_bundled;
-    bool                unsent; /* the transport refused a message: the peer fails soon (bundle.h) */
-    bool                is_bundled; /* in the context's list of those with a bundle that waits */
-    unsigned            answers_due; /* questions that it answers at once, and has not yet */
-    char                name[32];   /* for logs */
+    struct kvcl_context    *ctx;
+    kvcl_peer_state_t      state;
+    kvcl_status_t          why;               /* FAILED: with what */
+    uint32_t               index;             /* in ctx->peers */
+    uint32_t               remote_index;
+    uint64_t               out_token;
+    uint64_t               in_tokens[2];
+    uint8_t                uuid[16];
+    uint8_t                nonce[16];         /* of the handshake that this rank began */
+    uint64_t               proven;            /* kvcl_hs_nonce_order() of the last accepted PROOF; 0: none */
+    uint8_t                *address;          /* packed; NULL until known */
+    size_t                 address_len;
+    unsigned               suspicions;        /* stores that suspect it to be silent */
+    bool                   parting;           /* was sent BYE, and has not replied yet */
+    int8_t                 maps;              /* are its caches mapped here: 1, 0, or -1 not known yet */
+    kvcl_xport_ep_t        *ep;
+    const kvcl_xport_ops_t *ops;              /* ep's transport */
+    kvcl_xport_attr_t      attr;
+    kvcl_list_t            waiters;           /* kvcl_peer_waiter_t */
+    kvcl_list_t            reqs;              /* kvcl_req_watch */
+    kvcl_map_t             rcaches;           /* cache/rcache.c: by hash of name or id */
+    kvcl_list_t            stale_rcaches;
+    struct kvcl_rcache     *_Atomic direct;   /* its cache mapped last, for gets without the lock; NULL: none */
+    struct kvcl_lane       *lane_in;          /* lane/lane.h: by which this rank pulls from it; NULL: none */
+    struct kvcl_lane       *lane_out;         /* by which it pulls from this rank */
+    uint64_t               lane_retry_ns;     /* no lane is requested before this time */
+    uint8_t                lane_key[16];      /* for its next connection, if lane_key_given */
+    bool                   lane_key_given;
+    struct kvcl_bundle     *bundle;           /* bundle.h: messages that wait to be sent; NULL: none yet */
+    struct kvcl_peer       *next_bundled;
+    bool                   unsent;            /* the transport refused a message: the peer fails soon (bundle.h) */
+    bool                   is_bundled;        /* in the context's list of those with a bundle that waits */
+    unsigned               answers_due;       /* queries that it answers at once, still unanswered */
+    char                   name[32];          /* for logs */
 } kvcl_peer_t;
 
 typedef struct kvcl_peers {
-    kvcl_peer_t **v;
-    uint32_t    count, capacity;
-    kvcl_map_t  by_uuid;
-    kvcl_peer_t *bundled;  /* those with messages that wait */
-    bool        bundling;  /* what is posted waits */
+    kvcl_peer_t        **v;
+    uint32_t           count, capacity;
+    kvcl_map_t         by_uuid;
+    kvcl_peer_t        *bundled;  /* list of the peers with messages that wait */
+    bool               bundling;  /* posted messages wait */
     struct kvcl_bundle *spares;
-    unsigned    n_spares;
-    uint64_t    n_bundles; /* sent */
+    unsigned           n_spares;
+    uint64_t           n_bundles; /* sent */
 } kvcl_peers_t;
 
 /* Called once, lock held, when the peer is ready or has failed. */
@@ -103,7 +103,7 @@ kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len,
 kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
 
-/** The same, small, for a question that its peer answers at once: it may wait for the answer to an earlier one. */
+/** The same, small, for a query that the peer answers at once: it may wait for the answer to an earlier one. */
 kvcl_status_t kvcl_peer_post_soon(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
 /** Lock held: such a request was sent, or waits to be; its reply arrived, or no thread waits for it any more. */
@@ -116,11 +116,11 @@ static inline kvcl_mem_path_t kvcl_mem_path_mapped(const kvcl_peer_t *peer)
     return (peer->ops == &kvcl_xport_loop) ? KVCL_MEM_PATH_LOOP : KVCL_MEM_PATH_MAPPED;
 }
 
-/** Lock held. The peer is gone: its waiters and requests end with status. Idempotent. */
+/** Lock held. The peer has failed: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 
 /* Between peer.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
-/* What waits does not leave before it. */
+/* Sends at once: messages that wait in the bundle are not sent before it. */
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
                                  size_t n_iov, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);

@@ -68,8 +68,8 @@ static kvcl_status_t launch(job_t *job, kvcl_cuda_slot_t *slot)
     if (slot->n == 0) {
         return KVCL_OK;
     }
-    status = kvcl_cuda_status(d, d->launch(job->device->kernel, slot->n, 1, 1, THREADS, 1, 1, 0, job->lane->stream, params,
-                                           NULL), "cuLaunchKernel");
+    status = kvcl_cuda_status(d, d->launch(job->device->kernel, slot->n, 1, 1, THREADS, 1, 1, 0, job->lane->stream,
+                                           params, NULL), "cuLaunchKernel");
     if (status == KVCL_OK) {
         status = kvcl_cuda_status(d, d->event_record(slot->event, job->lane->stream), "cuEventRecord");
     }

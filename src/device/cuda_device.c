@@ -235,7 +235,8 @@ static kvcl_status_t device_get(const kvcl_cuda_driver_t *driver, CUdevice ordin
     kvcl_status_t      status;
 
     kvcl_list_foreach (device, &devices, kvcl_cuda_device_t, link) {
-        if ((device->ordinal == ordinal) && ((ctx == device->ctx) || ((ctx == NULL) && (device->ctx == device->primary)))) {
+        if ((device->ordinal == ordinal) &&
+            ((ctx == device->ctx) || ((ctx == NULL) && (device->ctx == device->primary)))) {
             ++device->refs;
             *device_p = device;
             return KVCL_OK;

@@ -1,8 +1,8 @@
 /*
- * What fork() leaves to the child: nothing. A context's connections, shared memory and threads are the parent's, and
- * both using them would spoil them for the parent. So in the child every handle of the parent's is dead, calls that free
- * do nothing, and kvcl_init is refused if the parent had a context: UCX's state cannot be begun again there. exec(2)
- * makes a process like any other; exit(3) harms nothing.
+ * fork(): a child inherits no usable handle. A context's connections, shared memory and threads belong to the parent;
+ * the child's use of them would corrupt them. In the child every handle of the parent is dead, calls that free do
+ * nothing, and kvcl_init is refused if the parent had a context, because UCX cannot be initialized again there. The
+ * child may call exec(2) and exit(3).
  */
 #ifndef KVCL_HANDLE_FORK_H
 #define KVCL_HANDLE_FORK_H

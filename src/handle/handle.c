@@ -183,7 +183,7 @@ void kvcl_object_free(void *object)
 /* What the cell says of an address that is not what it should be; KVCL_KIND_NONE if nothing begins there. */
 static kvcl_kind_t look(const void *handle, bool *dead_p)
 {
-    uintptr_t at    = (uintptr_t)handle - atomic_load(&kvcl_objects.base);
+    uintptr_t at     = (uintptr_t)handle - atomic_load(&kvcl_objects.base);
     uint8_t   *cells = atomic_load(&kvcl_objects.cells), cell = 0;
 
     if ((at < atomic_load(&kvcl_objects.bytes)) && ((at % CELL) == 0)) {

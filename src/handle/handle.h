@@ -3,11 +3,11 @@
  *
  * Objects (contexts, communicators, caches, memory, imports, stores, prepared transfers) are handed out as addresses.
  * They lie in one range of addresses of their own, in which no address is used again until all of it was used, some
- * ten million objects later. A byte for each 64 bytes of the range says what begins there: so a handle is checked by one
- * load, whatever the user made of it: freed, of another kind, or no handle at all.
+ * ten million objects later. One byte for each 64 bytes of the range holds the kind of the object that begins there, so
+ * one load checks any handle: freed, of another kind, or no handle at all.
  *
- * Requests live short, so their memory is used again at once. Their handle is a number: the index of a slot and how
- * often that slot was used. A slot also has room for a request that ends within its posting call.
+ * Requests are short-lived, so their memory is used again at once. Their handle is a number: the index of a slot and
+ * the number of times that the slot was used. A slot also has room for a request that ends within its posting call.
  *
  * Thread: everything here, any thread, no lock needed. After fork() nothing of the parent's is alive in the child.
  */

@@ -39,7 +39,9 @@ static kvcl_status_t spread(kvcl_comm_h comm, void *buf, size_t len, uint64_t de
     if (status == KVCL_OK) {
         status = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
     }
-    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "the ranks of this side could not agree: %s", kvcl_status_text(status));
+    return (status == KVCL_OK) ? KVCL_OK
+                               : kvcl_fail(status, "the ranks of this side could not agree: %s",
+                                           kvcl_status_text(status));
 }
 
 /* The packed addresses of comm's ranks, from boot. */
@@ -131,8 +133,8 @@ static kvcl_status_t make_inter(kvcl_comm_h local, const outcome_t *outcome, con
 static kvcl_status_t conclude(kvcl_comm_h comm, kvcl_status_t status, kvcl_members_t *theirs, uint64_t id,
                               uint64_t deadline_ns, kvcl_comm_h *inter_p)
 {
-    outcome_t     outcome = {.status = status, .n = theirs->n, .id = id, .len = theirs->len};
-    kvcl_status_t notified    = spread(comm, &outcome, sizeof(outcome), deadline_ns);
+    outcome_t     outcome  = {.status = status, .n = theirs->n, .id = id, .len = theirs->len};
+    kvcl_status_t notified = spread(comm, &outcome, sizeof(outcome), deadline_ns);
 
     if (notified != KVCL_OK) {
         return notified;

@@ -140,8 +140,8 @@ kvcl_status_t kvcl_sel_check_reserved(const kvcl_sel_t *sel, const char *what)
 {
     return ((sel->reserved[0] | sel->reserved[1]) == 0)
                ? KVCL_OK
-               : kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the selection's reserved is not 0: zero the struct first, or use "
-                           "kvcl_sel_of()", what);
+               : kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the selection's reserved is not 0: zero the struct first, or "
+                           "use kvcl_sel_of()", what);
 }
 
 kvcl_status_t kvcl_sel_check(const kvcl_shape_t *shape, const kvcl_sel_t *sel)

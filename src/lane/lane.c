@@ -150,7 +150,7 @@ static void on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
 static void on_at(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                   size_t len)
 {
-    const kvcl_msg_lane_at_t *in  = (const kvcl_msg_lane_at_t *)msg;
+    const kvcl_msg_lane_at_t *in   = (const kvcl_msg_lane_at_t *)msg;
     kvcl_lane_t              *lane = peer->lane_in;
 
     (void)hdr_len;

@@ -83,20 +83,20 @@ typedef struct kvcl_lane_guest {
 } kvcl_lane_guest_t;
 
 typedef struct kvcl_lane_room {
-    kvcl_lane_kind_t   kind;    /* LISTENER */
-    int                epfd;    /* -1: no lanes in this context */
-    int                listen_fd;
-    bool               listening;
-    bool               cannot_listen;
-    kvcl_msg_lane_at_t where;   /* port, family, addr */
-    kvcl_list_t        lanes;
-    const kvcl_lane_user_t *user; /* kvcl_lane_register() */
-    bool               any_lost;
-    bool               knocked; /* connections wait to be accepted */
-    unsigned           readable; /* lanes to read from that are `ready` */
-    kvcl_lane_guest_t  *guests[KVCL_LANE_GUESTS];
-    unsigned           n_guests;
-    unsigned char      dropped[KVCL_LANE_DROP]; /* where bytes go that no transfer waits for */
+    kvcl_lane_kind_t       kind;    /* LISTENER */
+    int                    epfd;    /* -1: no lanes in this context */
+    int                    listen_fd;
+    bool                   listening;
+    bool                   cannot_listen;
+    kvcl_msg_lane_at_t     where;   /* port, family, addr */
+    kvcl_list_t            lanes;
+    const kvcl_lane_user_t *user;   /* kvcl_lane_register() */
+    bool                   any_lost;
+    bool                   knocked; /* connections wait to be accepted */
+    unsigned               readable; /* lanes to read from that are `ready` */
+    kvcl_lane_guest_t      *guests[KVCL_LANE_GUESTS];
+    unsigned               n_guests;
+    unsigned char          dropped[KVCL_LANE_DROP]; /* where bytes go that no transfer waits for */
 } kvcl_lane_room_t;
 
 static inline kvcl_lane_room_t *kvcl_lane_room(kvcl_context_h ctx)

@@ -135,7 +135,8 @@ int kvcl_lane_connect(const kvcl_msg_lane_at_t *at)
 
 bool kvcl_lane_connected(kvcl_lane_t *lane)
 {
-    kvcl_lane_hello_t hello = {.magic = KVCL_LANE_MAGIC, .version = KVCL_WIRE_VERSION, .peer = lane->peer->remote_index};
+    kvcl_lane_hello_t hello = {.magic = KVCL_LANE_MAGIC, .version = KVCL_WIRE_VERSION,
+                               .peer = lane->peer->remote_index};
     socklen_t         len   = sizeof(int);
     int               err   = 0;
 

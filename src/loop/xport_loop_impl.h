@@ -41,7 +41,7 @@ typedef struct loop_xport {
         uint64_t uuid[2];
         uint64_t id;
         uint32_t pad;
-        uint32_t check; /* over all before it */
+        uint32_t check;       /* over all before it */
     } addr;
 } loop_xport_t;
 

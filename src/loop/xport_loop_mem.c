@@ -158,7 +158,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
         return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: malformed packed region");
     }
     pthread_mutex_lock(&kvcl_loop.lock);
-    mem  = find_mem(packed.xport, packed.mem);
+    mem    = find_mem(packed.xport, packed.mem);
     device = (mem != NULL) && mem->device;
     fits = (mem != NULL) && (addr >= (uintptr_t)mem->addr) && (addr - (uintptr_t)mem->addr <= mem->len) &&
            (size <= mem->len - (addr - (uintptr_t)mem->addr));

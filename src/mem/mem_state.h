@@ -9,11 +9,11 @@
 #include "mem/region.h"
 
 typedef struct kvcl_mem_state {
-    kvcl_region_t *regions[KVCL_REGIONS_MAX];
-    uint32_t      next;
-    kvcl_region_t ctl;    /* the control page: KVCL_REGIONS_MAX words */
-    kvcl_list_t   caches; /* kvcl_cache_t.link */
-    kvcl_list_t   mems, rmems;
+    kvcl_region_t   *regions[KVCL_REGIONS_MAX];
+    uint32_t        next;
+    kvcl_region_t   ctl;  /* the control page: KVCL_REGIONS_MAX words */
+    kvcl_list_t     caches; /* kvcl_cache_t.link */
+    kvcl_list_t     mems, rmems;
     kvcl_mem_numa_t numa;
 } kvcl_mem_state_t;
 

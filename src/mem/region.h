@@ -43,7 +43,7 @@ typedef struct kvcl_region {
     uint64_t           keys[2];   /* read, write */
     void               *addr;
     size_t             len;
-    kvcl_copier_t      *copier; /* of device memory; NULL: host memory */
+    kvcl_copier_t      *copier;   /* of device memory; NULL: host memory */
     kvcl_xport_mem_t   *xmem[KVCL_ENGINE_XPORTS]; /* by engine.xports; NULL: that transport cannot reach it */
     kvcl_list_t        link;
 } kvcl_region_t;

@@ -27,7 +27,7 @@ struct kvcl_layers_out {
     kvcl_sel_t       sel;      /* the send's; its layers are explicit */
     uint32_t         n;        /* layers */
     uint64_t         layer_bytes;
-    uint64_t         requester;    /* the receiver's op; 0: has not asked yet */
+    uint64_t         requester; /* the receiver's op; 0: has not asked yet */
     bool             whole;    /* it wants all layers at once */
     bool             closed;
     void             *owner;
@@ -36,7 +36,7 @@ struct kvcl_layers_out {
     kvcl_list_t      groups;
     void             (*idle)(kvcl_layers_out_t *out); /* lock held, once after close: all reads have ended */
     void             (*failed)(kvcl_layers_out_t *out, kvcl_status_t status); /* lock held: no more reports */
-    uint64_t         *notified;    /* bits */
+    uint64_t         *notified; /* bits */
     _Atomic uint64_t ready[];  /* bits of ready layers, then those of reported ones */
 };
 
@@ -76,7 +76,7 @@ struct kvcl_layers_in {
     kvcl_status_t    status;     /* not OK: it winds up */
     void             *owner;
     void             (*ended)(kvcl_layers_in_t *in, kvcl_status_t status); /* lock held, once; may free it */
-    uint64_t         *notified;      /* bits */
+    uint64_t         *notified;  /* bits */
     _Atomic uint64_t landed[];   /* bits of layers whose bytes have arrived; then those of reported ones */
 };
 

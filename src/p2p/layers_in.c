@@ -71,16 +71,16 @@ kvcl_layers_in_t *kvcl_layers_in_new(kvcl_context_h ctx, kvcl_peer_t *peer, cons
         }
         memcpy(in->ids, payload, len);
     }
-    in->ctx   = ctx;
-    in->peer  = peer;
-    in->msg   = *msg;
-    in->cache = cache;
-    in->sel   = (cache != NULL) ? *sel : (kvcl_sel_t){0};
-    in->buf   = buf;
-    in->first = (cache != NULL) ? kvcl_sel_layers(&cache->shape, sel).first : 0;
-    in->n     = n;
-    in->notified  = (uint64_t *)(in->landed + words);
-    *status_p = KVCL_OK;
+    in->ctx      = ctx;
+    in->peer     = peer;
+    in->msg      = *msg;
+    in->cache    = cache;
+    in->sel      = (cache != NULL) ? *sel : (kvcl_sel_t){0};
+    in->buf      = buf;
+    in->first    = (cache != NULL) ? kvcl_sel_layers(&cache->shape, sel).first : 0;
+    in->n        = n;
+    in->notified = (uint64_t *)(in->landed + words);
+    *status_p    = KVCL_OK;
     return in;
 }
 
@@ -190,13 +190,13 @@ static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
     kvcl_sel_t             mine   = in->sel, theirs;
     kvcl_status_t          status = KVCL_OK;
 
-    pull->peer    = in->peer;
-    pull->from    = KVCL_FROM_OFFER;
-    pull->offer   = group->offer;
-    pull->unit    = kvcl_send_unit(msg, in->cache, &in->sel);
-    pull->total   = (msg->len / in->n) * (group->end - group->first);
-    pull->buf     = in->buf;
-    pull->on_done = pulled;
+    pull->peer      = in->peer;
+    pull->from      = KVCL_FROM_OFFER;
+    pull->offer     = group->offer;
+    pull->unit      = kvcl_send_unit(msg, in->cache, &in->sel);
+    pull->total     = (msg->len / in->n) * (group->end - group->first);
+    pull->buf       = in->buf;
+    pull->on_done   = pulled;
     pull->copy.cold = (msg->len >= KVCL_COPY_COLD_BYTES);
     if (in->cache != NULL) {
         mine.layers = (kvcl_range_t){in->first + group->first, in->first + group->end};
@@ -206,11 +206,11 @@ static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
         theirs = (kvcl_sel_t){.blocks = in->ids, .n_blocks = (size_t)msg->n_blocks,
                               .layers = {msg->layers[0] + group->first, msg->layers[0] + group->end},
                               .heads = {msg->heads[0], msg->heads[1]}, .tokens = {msg->tokens[0], msg->tokens[1]}};
-        pull->from       = KVCL_FROM_CACHE;
-        pull->cache_id   = msg->cache;
-        pull->guarded    = true;
-        pull->revoked = group->revoked;
-        status           = kvcl_pull_set_remote(pull, &theirs);
+        pull->from     = KVCL_FROM_CACHE;
+        pull->cache_id = msg->cache;
+        pull->guarded  = true;
+        pull->revoked  = group->revoked;
+        status         = kvcl_pull_set_remote(pull, &theirs);
     }
     return status;
 }
@@ -281,10 +281,10 @@ static kvcl_status_t take_group(kvcl_layers_in_t *in, const kvcl_layer_group_t *
     if (group == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    group->in         = in;
-    group->first      = notified->first;
-    group->end        = notified->end;
-    group->offer      = notified->offer;
+    group->in      = in;
+    group->first   = notified->first;
+    group->end     = notified->end;
+    group->offer   = notified->offer;
     group->revoked = revoked;
     kvcl_list_add_tail(&in->waiting, &group->link);
     return KVCL_OK;

@@ -41,7 +41,7 @@ kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, kvcl_peer_t *peer, kv
     out->sel.layers  = layers;
     out->n           = n;
     out->layer_bytes = kvcl_sel_bytes(&cache->shape, sel) / n;
-    out->notified        = (uint64_t *)(out->ready + words);
+    out->notified    = (uint64_t *)(out->ready + words);
     kvcl_list_init(&out->link);
     kvcl_list_init(&out->groups);
     return out;
@@ -186,7 +186,7 @@ kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t requester, b
 
 unsigned kvcl_layers_poll(kvcl_context_h ctx)
 {
-    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    kvcl_p2p_state_t  *p2p = kvcl_p2p_state(ctx);
     kvcl_layers_out_t *out, *next;
     unsigned          n = 0;
 
@@ -213,11 +213,11 @@ void kvcl_layers_out_refuse(kvcl_peer_t *peer, uint64_t requester)
 
 kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
 {
-    kvcl_context_h    ctx   = out->ctx;
-    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
-    uint32_t          first = out->sel.layers.first, end = out->sel.layers.end;
-    _Atomic uint64_t  *word;
-    uint64_t          bit;
+    kvcl_context_h   ctx   = out->ctx;
+    kvcl_p2p_state_t *p2p  = kvcl_p2p_state(ctx);
+    uint32_t         first = out->sel.layers.first, end = out->sel.layers.end;
+    _Atomic uint64_t *word;
+    uint64_t         bit;
 
     if ((layer < first) || (layer >= end)) {
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "layer %u of a send of layers %u to %u", layer, first, end - 1);

@@ -122,8 +122,8 @@ void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
                       size_t len)
 {
     kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
-    kvcl_layers_in_t  *layers = kvcl_layers_in_find(ctx, peer, msg->op);
-    arrived_t         *arrived, *next;
+    kvcl_layers_in_t *layers = kvcl_layers_in_find(ctx, peer, msg->op);
+    arrived_t        *arrived, *next;
 
     (void)hdr_len;
     (void)data;

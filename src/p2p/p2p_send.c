@@ -133,7 +133,8 @@ static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
         break;
     case KVCL_ERR_TIMED_OUT:
         snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or "
-                 "raise params.timeout_ns (0: KVCL_TIMEOUT)", send->announced ? "no recv took it" : "no connection was made",
+                 "raise params.timeout_ns (0: KVCL_TIMEOUT)",
+                 send->announced ? "no recv took it" : "no connection was made",
                  (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
         return true;
     default:
@@ -184,7 +185,7 @@ static size_t name_cache(send_t *send)
         return 0;
     }
     send->msg.msg.flags |= KVCL_SEND_CACHE;
-    send->msg.revoked = kvcl_revoked(send->req.ctx);
+    send->msg.revoked    = kvcl_revoked(send->req.ctx);
     send->msg.cache      = send->cache->id;
     return send->sel.n_blocks * sizeof(uint32_t);
 }
@@ -329,9 +330,9 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
         free(send);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_send: no memory for a send");
     }
-    send->peer        = peer;
-    send->cache       = cache;
-    send->msg.len     = kvcl_sel_bytes(&cache->shape, sel);
+    send->peer          = peer;
+    send->cache         = cache;
+    send->msg.len       = kvcl_sel_bytes(&cache->shape, sel);
     send->msg.token     = kvcl_token_of(&cache->shape, sel);
     send->msg.layers[0] = sel->layers.first;
     send->msg.layers[1] = sel->layers.end;

@@ -97,8 +97,8 @@ static kvcl_status_t recv_copy(kvcl_p2p_recv_t *recv, const void *data)
 /* The pull of a matched send: from the sender's cache if it can be mapped here, else what it offers. */
 static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t len)
 {
-    const kvcl_msg_send_t *msg  = &recv->msg;
-    kvcl_pull_t           *pull = kvcl_pull_new();
+    const kvcl_msg_send_t *msg   = &recv->msg;
+    kvcl_pull_t           *pull  = kvcl_pull_new();
     kvcl_status_t         status = (pull != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
     uint32_t              *ids;
 
@@ -124,7 +124,7 @@ static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t l
             memcpy(ids, data, len);
             pull->from     = KVCL_FROM_CACHE;
             pull->guarded  = true;
-            pull->revoked = msg->revoked;
+            pull->revoked  = msg->revoked;
             pull->cache_id = msg->cache;
             pull->remote   = (kvcl_sel_t){.blocks = ids, .n_blocks = (size_t)msg->n_blocks,
                                           .layers = {msg->layers[0], msg->layers[1]},

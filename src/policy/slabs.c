@@ -160,7 +160,7 @@ static uint32_t last_slab(const kvcl_slabs_t *slabs, unsigned cls, uint32_t id)
 
 kvcl_slab_ids_t kvcl_slabs_ids(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls)
 {
-    const kvcl_slab_class_t *c   = &slabs->classes[cls];
+    const kvcl_slab_class_t *c  = &slabs->classes[cls];
     kvcl_slab_ids_t         ids = {.first = (uint32_t)(slab * slabs->slab_bytes / c->block_bytes), .end = c->n_ids};
     uint64_t                end = ((slab + UINT64_C(1)) * slabs->slab_bytes + c->block_bytes - 1) / c->block_bytes;
 
@@ -305,7 +305,7 @@ void kvcl_slabs_give(kvcl_slabs_t *slabs, uint32_t slab, unsigned cls, kvcl_slab
 static bool check_class(const kvcl_slabs_t *slabs, unsigned cls)
 {
     const kvcl_slab_class_t *c   = &slabs->classes[cls];
-    uint64_t                sum = 0;
+    uint64_t                sum  = 0;
     uint32_t                room = 0, used = 0, n = 0, empty = 0, i;
     kvcl_slab_ids_t         ids;
 

@@ -95,17 +95,17 @@ void kvcl_slabs_use(kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
 /** It is no longer published. */
 void kvcl_slabs_removed(kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
 
-/** Some blocks are about to be evicted for room in their own class: is it time to look at others' slabs? Counts. */
+/** n_evicted blocks are about to be evicted for room in their class. @return whether to try another class's slab. */
 bool     kvcl_slabs_due(kvcl_slabs_t *slabs, unsigned cls, uint32_t n_evicted);
 /** A new round of choosing: what was refused may be chosen again. */
 void     kvcl_slabs_round(kvcl_slabs_t *slabs);
-/** The slab that the class should take next, or KVCL_SLAB_NONE: evict among its own. must: its own cannot be evicted,
- * so others' go however young they are. Nothing changes. */
+/** The slab that the class should take next, or KVCL_SLAB_NONE: evict within the class. must: no block of the class can
+ * be evicted, so the slab of another class is chosen at any age. Changes nothing. */
 uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must);
-/** Any slab that the class could take, each in its turn; KVCL_SLAB_NONE: all were refused. Where many cannot be had this
- * finds one that can without looking at all of them for each. */
+/** The next slab, in round-robin order, that the class could take; KVCL_SLAB_NONE: all were refused. Faster than
+ * kvcl_slabs_choose() where many slabs are refused: it does not compare all of them each time. */
 uint32_t kvcl_slabs_next(kvcl_slabs_t *slabs, unsigned cls);
-/** This one cannot be had now. */
+/** The slab cannot be taken now. */
 void     kvcl_slabs_refuse(kvcl_slabs_t *slabs, uint32_t slab);
 /** Assign the slab to the class; the ids of its former class that touch it must be unpublished and out of use. *got_p:
  * the ids that the class gained; lost_p: those that the former class lost (may be empty). Both include ids across the

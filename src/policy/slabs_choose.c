@@ -152,7 +152,7 @@ uint32_t kvcl_slabs_choose(const kvcl_slabs_t *slabs, unsigned cls, bool must)
             break;
         }
         requested[from] = true;
-        found       = best_of(slabs, from, cls, false);
+        found           = best_of(slabs, from, cls, false);
     }
     return found;
 }

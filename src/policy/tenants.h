@@ -46,7 +46,8 @@ typedef struct kvcl_tenants {
 
 /** Without any class yet. */
 void          kvcl_tenants_init(kvcl_tenants_t *tenants);
-kvcl_status_t kvcl_tenants_class(kvcl_tenants_t *tenants, unsigned cls, uint32_t n_slots, uint64_t bytes) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_tenants_class(kvcl_tenants_t *tenants, unsigned cls, uint32_t n_slots, uint64_t bytes)
+    KVCL_MUST_CHECK;
 void          kvcl_tenants_fini(kvcl_tenants_t *tenants); /* zeroed or initialized */
 
 /** quota: bytes, or KVCL_TENANT_NO_QUOTA. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_INVALID_PARAM (id 0). */

@@ -24,16 +24,16 @@
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
                  bool user, int state)
 {
-    req->ctx    = ctx;
-    req->cls    = cls;
-    req->slot   = NULL;
-    req->id     = 0;
-    req->with   = NULL;
+    req->ctx      = ctx;
+    req->cls      = cls;
+    req->slot     = NULL;
+    req->id       = 0;
+    req->with     = NULL;
     req->why.fmt  = NULL;
     req->why.text = NULL;
     req->worded   = false;
-    req->cb     = cb;
-    req->cb_arg = cb_arg;
+    req->cb       = cb;
+    req->cb_arg   = cb_arg;
     atomic_init(&req->state, state);
     atomic_init(&req->called, 0);
     /* Holders: the operation itself while in progress, the user, the callback. */

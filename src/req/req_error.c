@@ -47,7 +47,7 @@ void kvcl_req_keep_error(kvcl_req_t *req)
 void kvcl_req_take_why(kvcl_req_t *req, kvcl_req_t *part)
 {
     if (!has_why(req) && !part->worded) {
-        req->why      = part->why;
+        req->why       = part->why;
         part->why.fmt  = NULL;
         part->why.text = NULL;
     }

@@ -36,15 +36,15 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
         return;
     }
     kvcl_list_init(&serve->link);
-    serve->ctx   = ctx;
-    serve->peer  = peer;
-    serve->user.peer = peer;
-    serve->op    = msg->op;
-    serve->total = in->len;
-    serve->frame = kvcl_context_frame(ctx, peer);
-    serve->background = (msg->flags & KVCL_PULL_BACKGROUND) != 0;
-    serve->credits = ((in->window == 0) || (in->window > 1024)) ? 1 : in->window;
-    status = kvcl_serve_check(serve, in, data, len);
+    serve->ctx          = ctx;
+    serve->peer         = peer;
+    serve->user.peer    = peer;
+    serve->op           = msg->op;
+    serve->total        = in->len;
+    serve->frame        = kvcl_context_frame(ctx, peer);
+    serve->background   = (msg->flags & KVCL_PULL_BACKGROUND) != 0;
+    serve->credits      = ((in->window == 0) || (in->window > 1024)) ? 1 : in->window;
+    status              = kvcl_serve_check(serve, in, data, len);
     serve->user.revoked = (serve->cache != NULL) ? cache_closing : revoked;
     if (status != KVCL_OK) {
         if (status == KVCL_ERR_PROTOCOL) {
@@ -153,7 +153,7 @@ void kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer)
 void kvcl_serve_fini(kvcl_context_h ctx)
 {
     kvcl_serve_state_t *state = kvcl_serve_state(ctx);
-    kvcl_list_t       *link;
+    kvcl_list_t        *link;
 
     while ((link = kvcl_list_pop(&state->serves)) != NULL) {
         kvcl_serve_t *serve = kvcl_container_of(link, kvcl_serve_t, link);

@@ -16,28 +16,28 @@
 enum { KVCL_SERVE_TURN = 256 * 1024 }; /* bytes */
 
 typedef struct kvcl_serve {
-    kvcl_list_t    link;
-    kvcl_context_h ctx;
-    kvcl_peer_t    *peer;
-    uint64_t       op;        /* the puller's */
-    kvcl_stream_t  stream;
-    uint64_t       pos, total;
-    size_t         frame;
-    unsigned       credits;
-    unsigned       in_flight;
-    unsigned       turn;      /* the last one it had, see kvcl_serve_state_t.turn */
-    kvcl_status_t  status;    /* not OK: stop sending, then say so */
-    bool           background; /* of the lower class */
-    bool           straight;  /* a frame went from where its bytes lie */
-    bool           by_lane;   /* frames and end go by the peer's lane */
-    bool           silent;    /* the puller wants no further message */
-    kvcl_region_t  *region;   /* what is counted as being read: one of three */
+    kvcl_list_t        link;
+    kvcl_context_h     ctx;
+    kvcl_peer_t        *peer;
+    uint64_t           op;    /* the puller's */
+    kvcl_stream_t      stream;
+    uint64_t           pos, total;
+    size_t             frame;
+    unsigned           credits;
+    unsigned           in_flight;
+    unsigned           turn;  /* the last one it had, see kvcl_serve_state_t.turn */
+    kvcl_status_t      status;    /* not OK: stop sending, then say so */
+    bool               background; /* of the lower class */
+    bool               straight;  /* a frame went from where its bytes lie */
+    bool               by_lane;   /* frames and end go by the peer's lane */
+    bool               silent;    /* the puller wants no further message */
+    kvcl_region_t      *region;   /* what is counted as being read: one of three */
     kvcl_region_user_t user;  /* of the region */
-    kvcl_cache_h   cache;
-    kvcl_offer_t   *offer;
-    uint32_t       *ids;      /* owned: n block ids, then n generations if has_gens */
-    size_t         n;
-    bool           has_gens;
+    kvcl_cache_h       cache;
+    kvcl_offer_t       *offer;
+    uint32_t           *ids;  /* owned: n block ids, then n generations if has_gens */
+    size_t             n;
+    bool               has_gens;
 } kvcl_serve_t;
 
 /** Fill in what is asked for: stream, and what is read. KVCL_ERR_*: it may not have it. */

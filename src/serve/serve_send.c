@@ -123,7 +123,7 @@ static bool send_frame(kvcl_serve_t *serve)
     flight->serve     = serve;
     flight->send.done = flight_done;
     flight->hdr       = (kvcl_msg_data_t){.msg = {.type = KVCL_MSG_DATA, .op = serve->op}, .offset = serve->pos};
-    serve->straight = serve->straight || (iov.buf != flight->bytes);
+    serve->straight   = serve->straight || (iov.buf != flight->bytes);
     if ((serve->pos + iov.len == serve->total) && reports_end(serve)) {
         flight->hdr.msg.flags = KVCL_DATA_LAST;
         serve->silent         = true; /* the frame itself reports the end */
@@ -169,7 +169,7 @@ unsigned kvcl_serve_advance(kvcl_serve_t *serve)
 /* May the lower class have turns now? Where the upper one cannot use its own, yes. */
 static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
 {
-    bool    upper = false, lower = false;
+    bool         upper = false, lower = false;
     kvcl_serve_t *serve;
 
     *upper_p = false;
@@ -188,7 +188,7 @@ static unsigned turns(kvcl_context_h ctx, bool background, bool alone)
 {
     kvcl_serve_state_t *state = kvcl_serve_state(ctx);
     unsigned           turn   = ++state->turn, n = 0;
-    kvcl_serve_t      *serve;
+    kvcl_serve_t       *serve;
 
     state->next = state->serves.next;
     while (state->next != &state->serves) {

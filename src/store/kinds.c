@@ -61,7 +61,7 @@ static bool size_fits(const kvcl_rpc_kind_t *kind, uint32_t n, size_t len)
 void kvcl_kinds_on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                            const void *data, size_t len)
 {
-    const kvcl_msg_dir_request_t *in    = (const kvcl_msg_dir_request_t *)msg;
+    const kvcl_msg_dir_request_t *in   = (const kvcl_msg_dir_request_t *)msg;
     kvcl_store_h                 store = kvcl_store_by_id(ctx, in->store);
     const kvcl_rpc_kind_t        *kind = (in->msg.flags < KVCL_RPC_KINDS) ? &kinds[in->msg.flags] : &kinds[0];
     char                         what[64];

@@ -66,18 +66,18 @@ typedef struct kvcl_store_map {
 typedef struct kvcl_store_timer kvcl_store_timer_t;
 
 struct kvcl_store {
-    kvcl_context_h    ctx;
-    kvcl_comm_h       comm;        /* the store's own */
-    uint64_t          id;          /* the same on all ranks */
-    uint64_t          flags;       /* KVCL_STORE_* of its params */
-    uint32_t          me, n_ranks;
-    uint16_t          incarnation;
-    const kvcl_store_listener_t *notify; /* the upper rooms */
-    _Atomic bool      closing;     /* set under the lock, read without it as well */
-    kvcl_store_rank_t *ranks;
-    uint32_t          replicas;    /* copies that a put makes by default; agreed between all ranks */
-    _Atomic(kvcl_store_map_t *) map; /* read without the lock */
-    kvcl_store_map_t  *first_map;  /* of all ranks; a home in it has received all its entries since the opening */
+    kvcl_context_h              ctx;
+    kvcl_comm_h                 comm;        /* the store's own */
+    uint64_t                    id;          /* the same on all ranks */
+    uint64_t                    flags;       /* KVCL_STORE_* of its params */
+    uint32_t                    me, n_ranks;
+    uint16_t                    incarnation;
+    const kvcl_store_listener_t *notify;     /* the upper rooms */
+    _Atomic bool                closing;     /* set under the lock, read without it as well */
+    kvcl_store_rank_t           *ranks;
+    uint32_t                    replicas;    /* copies that a put makes by default; agreed between all ranks */
+    _Atomic(kvcl_store_map_t *) map;         /* read without the lock */
+    kvcl_store_map_t            *first_map;  /* of all ranks; a home in it has all its entries since the opening */
     /* As a home. */
     kvcl_region_t     *table_region;
     kvcl_dir_table_t  table;
@@ -96,38 +96,38 @@ struct kvcl_store {
     uint64_t          n_published; /* blocks that are published now */
     uint64_t          n_ever, n_evicted; /* blocks published, and evicted, since the opening */
     /* Operations in flight. */
-    kvcl_list_t       publishes;   /* kvcl_publish_t.link */
-    kvcl_list_t       copies;      /* kvcl_copy_job_t.link: copy/copy_job.h */
-    size_t            n_copying;   /* blocks in these jobs */
-    kvcl_list_t       calls;       /* kvcl_call_t.link: home/call.h */
-    kvcl_list_t       probes;      /* kvcl_rpc_t.link: probes of suspects, and checks of ranks that may be silent */
-    kvcl_list_t       watched;     /* kvcl_rpc_t.watch_link: home/silence.c */
+    kvcl_list_t        publishes;  /* kvcl_publish_t.link */
+    kvcl_list_t        copies;     /* kvcl_copy_job_t.link: copy/copy_job.h */
+    size_t             n_copying;  /* blocks in these jobs */
+    kvcl_list_t        calls;      /* kvcl_call_t.link: home/call.h */
+    kvcl_list_t        probes;     /* kvcl_rpc_t.link: probes of suspects, and checks of ranks that may be silent */
+    kvcl_list_t        watched;    /* kvcl_rpc_t.watch_link: home/silence.c */
     kvcl_store_timer_t *silence_timer;
     kvcl_store_timer_t *republish_timer;
-    uint64_t          republish_cache; /* the position of the walk of pool/republish.c */
-    uint32_t          republish_slot;
-    kvcl_list_t       op_rpcs;     /* kvcl_rpc_t.link: cold/relist.c */
+    uint64_t           republish_cache; /* the position of the walk of pool/republish.c */
+    uint32_t           republish_slot;
+    kvcl_list_t        op_rpcs;    /* kvcl_rpc_t.link: cold/relist.c */
     struct kvcl_repair *repair;    /* NULL until a rank fails */
-    kvcl_events_t     events;      /* changes of this rank's blocks */
-    kvcl_list_t       followers;   /* follower_t.link: admin/follow.c */
-    unsigned          n_followers;
+    kvcl_events_t      events;     /* changes of this rank's blocks */
+    kvcl_list_t        followers;  /* follower_t.link: admin/follow.c */
+    unsigned           n_followers;
     kvcl_store_timer_t *follow_timer;
-    uint64_t          n_freed;     /* calls of kvcl_store_freed() */
-    unsigned          n_room_waiters;
-    uint64_t          n_moved;     /* blocks that moved to other ranks */
-    uint64_t          n_brought;   /* blocks that arrived with a home's answer (get/fetch.h) */
-    uint64_t          n_copied;    /* copies of other ranks' blocks, made here */
-    struct kvcl_hot   *hot;        /* counts of blocks that are got often; NULL: not counted */
-    struct kvcl_uses  *uses;       /* uses of other ranks' blocks, to be sent to their owners; NULL: a single rank */
-    bool              draining;    /* accepts no copies of other ranks' blocks */
-    kvcl_place_t      *places;     /* by rank: placement state of its pool */
-    uint8_t           *place_ok;   /* by rank: scratch of a placement */
-    unsigned          ops;         /* operations in flight, and holds */
-    kvcl_delay_t      delays[2][KVCL_DELAY_CLASSES]; /* of ranks on this host, and on others: get/hedge.c */
-    _Atomic uint64_t  gets, hits, stale, corrupt, lookups; /* blocks */
-    _Atomic uint64_t  tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
-    _Atomic uint64_t  local_hits;  /* hits in this rank's memory, without the tier */
-    kvcl_list_t       link;        /* kvcl_store_room_t.stores */
+    uint64_t           n_freed;    /* calls of kvcl_store_freed() */
+    unsigned           n_room_waiters;
+    uint64_t           n_moved;    /* blocks that moved to other ranks */
+    uint64_t           n_brought;  /* blocks that arrived with a home's answer (get/fetch.h) */
+    uint64_t           n_copied;   /* copies of other ranks' blocks, made here */
+    struct kvcl_hot    *hot;       /* counts of blocks that are got often; NULL: not counted */
+    struct kvcl_uses   *uses;      /* uses of other ranks' blocks, to be sent to their owners; NULL: a single rank */
+    bool               draining;   /* accepts no copies of other ranks' blocks */
+    kvcl_place_t       *places;    /* by rank: placement state of its pool */
+    uint8_t            *place_ok;  /* by rank: scratch of a placement */
+    unsigned           ops;        /* operations in flight, and holds */
+    kvcl_delay_t       delays[2][KVCL_DELAY_CLASSES]; /* of ranks on this host, and on others: get/hedge.c */
+    _Atomic uint64_t   gets, hits, stale, corrupt, lookups; /* blocks */
+    _Atomic uint64_t   tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
+    _Atomic uint64_t   local_hits; /* hits in this rank's memory, without the tier */
+    kvcl_list_t        link;       /* kvcl_store_room_t.stores */
 };
 
 /* ---- the ranks (home/ranks.c) ---- */
@@ -176,11 +176,11 @@ void          kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank);
 /* ---- the room (store.c) ---- */
 
 typedef struct kvcl_store_room {
-    kvcl_list_t stores;
-    kvcl_list_t verifies; /* gets whose checksums are pending: get/verify.c */
-    uint8_t     *scratch; /* buffer for answers */
-    size_t      scratch_room;
-    const kvcl_rpc_kind_t *kinds; /* by KVCL_RPC_* */
+    kvcl_list_t           stores;
+    kvcl_list_t           verifies; /* gets whose checksums are pending: get/verify.c */
+    uint8_t               *scratch; /* buffer for answers */
+    size_t                scratch_room;
+    const kvcl_rpc_kind_t *kinds;   /* by KVCL_RPC_* */
 } kvcl_store_room_t;
 
 static inline kvcl_store_room_t *kvcl_store_room(kvcl_context_h ctx)

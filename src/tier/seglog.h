@@ -43,8 +43,8 @@ typedef enum {
 } kvcl_seglog_state_t;
 
 typedef struct kvcl_seglog_seg {
-    kvcl_list_t         link; /* free or fifo (oldest first) */
-    kvcl_list_t         due;  /* a trailer or footer to be written */
+    kvcl_list_t         link;  /* free or fifo (oldest first) */
+    kvcl_list_t         due;   /* a trailer or footer to be written */
     kvcl_seglog_state_t state;
     kvcl_seg_use_t      use;
     uint32_t            n, room, live;
@@ -76,26 +76,26 @@ typedef struct kvcl_seglog_evicted {
 } kvcl_seglog_evicted_t;
 
 typedef struct kvcl_seglog {
-    kvcl_seg_super_t    super;
-    kvcl_seglog_seg_t   *segs;
-    kvcl_list_t         free, fifo, due;
-    uint32_t            next_seq, life;
-    kvcl_seglog_seg_t   *open; /* or NULL */
-    uint64_t            opened; /* the ticket of the last OPEN trailer */
-    kvcl_seglog_chunk_t chunks[KVCL_SEGLOG_CHUNKS_MAX];
-    unsigned            n_chunks, free_chunks;
-    uint64_t            chunk_bytes;
-    kvcl_seglog_chunk_t *chunk; /* FILLING, or NULL */
-    uint32_t            reserved; /* reservations not committed yet */
-    kvcl_map_t          index;
+    kvcl_seg_super_t      super;
+    kvcl_seglog_seg_t     *segs;
+    kvcl_list_t           free, fifo, due;
+    uint32_t              next_seq, life;
+    kvcl_seglog_seg_t     *open; /* or NULL */
+    uint64_t              opened; /* the ticket of the last OPEN trailer */
+    kvcl_seglog_chunk_t   chunks[KVCL_SEGLOG_CHUNKS_MAX];
+    unsigned              n_chunks, free_chunks;
+    uint64_t              chunk_bytes;
+    kvcl_seglog_chunk_t   *chunk; /* FILLING, or NULL */
+    uint32_t              reserved; /* reservations not committed yet */
+    kvcl_map_t            index;
     kvcl_seglog_evicted_t *evicted; /* not taken yet */
-    uint64_t            next_serial, written, durable;
-    uint64_t            sync_upto;  /* of the sync in flight, or 0 */
-    uint64_t            want, want_next; /* tickets of flushes, the first not durable yet; 0: none */
-    uint8_t             ended[KVCL_SEGLOG_WINDOW]; /* by serial */
-    bool                off; /* a write or sync failed: nothing is written any more */
-    uint64_t            bytes_in, bytes_out; /* of records; of writes */
-    uint64_t            live_bytes;
+    uint64_t              next_serial, written, durable;
+    uint64_t              sync_upto;  /* of the sync in flight, or 0 */
+    uint64_t              want, want_next; /* tickets of flushes, the first not durable yet; 0: none */
+    uint8_t               ended[KVCL_SEGLOG_WINDOW]; /* by serial */
+    bool                  off; /* a write or sync failed: nothing is written any more */
+    uint64_t              bytes_in, bytes_out; /* of records; of writes */
+    uint64_t              live_bytes;
 } kvcl_seglog_t;
 
 typedef enum { KVCL_SEGLOG_WRITE, KVCL_SEGLOG_SYNC } kvcl_seglog_kind_t;

@@ -68,9 +68,9 @@ void kvcl_seglog_unindex(kvcl_seglog_t *log, const kvcl_seg_rec_t *rec)
 
 void kvcl_seglog_enter(kvcl_seglog_t *log, uint32_t segment, uint32_t i)
 {
-    kvcl_seglog_seg_t *seg  = &log->segs[segment];
-    kvcl_seg_rec_t    *rec  = &seg->recs[i];
-    uint64_t          hash  = hash_of(rec->key);
+    kvcl_seglog_seg_t *seg   = &log->segs[segment];
+    kvcl_seg_rec_t    *rec   = &seg->recs[i];
+    uint64_t          hash   = hash_of(rec->key);
     void              *value = (void *)(uintptr_t)((((uint64_t)segment << 32) | i) + 1);
 
     remove_hash(log, hash);

@@ -213,7 +213,7 @@ static kvcl_status_t enter_all(kvcl_seglog_t *log)
 
     for (i = 0; (order != NULL) && (i < log->super.n); ++i) {
         if (log->segs[i].state != KVCL_SEGLOG_FREE) {
-            n             += log->segs[i].n;
+            n            += log->segs[i].n;
             order[used++] = &log->segs[i];
         }
     }

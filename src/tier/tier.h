@@ -34,27 +34,27 @@ typedef struct kvcl_tier_item {
 } kvcl_tier_item_t;
 
 typedef struct kvcl_tier_params {
-    const char           *path;
-    uint64_t             size;    /* bytes of the file, rounded down to whole segments */
-    uint64_t             segment; /* 0: as fits the size */
-    unsigned             depth;   /* operations in flight; 0: 16 */
-    uint64_t             staging; /* bytes of chunks; 0: 32 MiB */
-    uint64_t             chunk;   /* bytes of a write; 0: 1 MiB */
-    const struct iovec   *mem;    /* memory that reads will target: registered for I/O if possible */
-    unsigned             n_mem;
-    kvcl_tier_evicted_cb_t gone;    /* or NULL */
-    void                 *arg;
-    bool                 format;  /* whatever the file holds is dropped */
-    const kvcl_tio_ops_t *io;     /* NULL: io_uring if it can be used, else threads */
+    const char             *path;
+    uint64_t               size;  /* bytes of the file, rounded down to whole segments */
+    uint64_t               segment; /* 0: as fits the size */
+    unsigned               depth; /* operations in flight; 0: 16 */
+    uint64_t               staging; /* bytes of chunks; 0: 32 MiB */
+    uint64_t               chunk; /* bytes of a write; 0: 1 MiB */
+    const struct iovec     *mem;  /* memory that reads will target: registered for I/O if possible */
+    unsigned               n_mem;
+    kvcl_tier_evicted_cb_t gone;  /* or NULL */
+    void                   *arg;
+    bool                   format; /* drop whatever the file holds */
+    const kvcl_tio_ops_t   *io;   /* NULL: io_uring if it can be used, else threads */
 } kvcl_tier_params_t;
 
 typedef struct kvcl_tier_stats {
-    uint64_t blocks, bytes;        /* held */
-    uint64_t bytes_in, bytes_out;  /* of blocks taken; written to the file */
-    uint64_t reads, bad, failed;   /* reads done; of them those whose bytes were others; that the disk refused */
-    uint32_t segments, scanned;    /* scanned when it was opened */
-    uint64_t open_ns;              /* what finding the blocks took */
-    bool     off, direct;
+    uint64_t   blocks, bytes;      /* held */
+    uint64_t   bytes_in, bytes_out; /* of blocks taken; written to the file */
+    uint64_t   reads, bad, failed; /* reads done; of them those whose bytes were others; that the disk refused */
+    uint32_t   segments, scanned;  /* scanned when it was opened */
+    uint64_t   open_ns;            /* what finding the blocks took */
+    bool       off, direct;
     const char *io;
 } kvcl_tier_stats_t;
 

@@ -50,20 +50,20 @@ typedef struct kvcl_tier_write {
 } kvcl_tier_write_t;
 
 struct kvcl_tier {
-    pthread_mutex_t     lock;
-    pthread_cond_t      idle; /* for close */
-    char                *path;
-    kvcl_tier_file_t    file;
-    kvcl_seglog_t       log;
-    kvcl_tio_t          *io;
-    uint8_t             *slab; /* chunks, then bounce buffers */
-    size_t              slab_len;
-    kvcl_tier_write_t   writes[KVCL_TIER_OPS];
-    kvcl_list_t         free_writes;
-    unsigned            n_writes; /* in flight */
-    kvcl_list_t         appends, flushes; /* kvcl_tier_waiter_t, by ticket */
+    pthread_mutex_t        lock;
+    pthread_cond_t         idle; /* for close */
+    char                   *path;
+    kvcl_tier_file_t       file;
+    kvcl_seglog_t          log;
+    kvcl_tio_t             *io;
+    uint8_t                *slab; /* chunks, then bounce buffers */
+    size_t                 slab_len;
+    kvcl_tier_write_t      writes[KVCL_TIER_OPS];
+    kvcl_list_t            free_writes;
+    unsigned               n_writes; /* in flight */
+    kvcl_list_t            appends, flushes; /* kvcl_tier_waiter_t, by ticket */
     kvcl_tier_evicted_cb_t gone;
-    void                *arg;
+    void                   *arg;
     /* Reading. */
     uint8_t             **bounces; /* free ones */
     unsigned            n_bounces;

@@ -87,7 +87,7 @@ static int open_any(const char *where, int timeout_s, char *why, size_t why_size
 /* All bytes until the other side closes; NULL: the connection failed, or the reply is too long. */
 static char *read_all(int fd, size_t *len_p)
 {
-    size_t  room = FIRST, len = 0;
+    size_t  room  = FIRST, len = 0;
     char    *text = malloc(room + 1), *more;
     ssize_t got   = 1;
 

@@ -23,6 +23,6 @@ void json_null(json_out_t *json, const char *name);
 void json_bool(json_out_t *json, const char *name, bool value);
 void json_open(json_out_t *json, const char *name, char bracket); /* '{' or '[' */
 void json_close(json_out_t *json, char bracket);                  /* '}' or ']', matching json_open */
-void json_end(json_out_t *json); /* closes the object, ends the line, flushes */
+void json_end(json_out_t *json);                                  /* closes the object, ends the line, flushes */
 
 #endif

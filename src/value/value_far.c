@@ -210,10 +210,10 @@ static kvcl_status_t read_before(far_put_t *put)
 /* Remove what the keys named so far, at every rank; drop() removes its parts afterwards. */
 static kvcl_status_t leave(far_put_t *put)
 {
-    const kvcl_value_far_t *of   = put->of;
-    kvcl_key_t             *keys = malloc(2 * of->n * sizeof(*keys));
+    const kvcl_value_far_t *of    = put->of;
+    kvcl_key_t             *keys  = malloc(2 * of->n * sizeof(*keys));
     kvcl_status_t          status = KVCL_OK;
-    size_t                 n = 0, i;
+    size_t                 n      = 0, i;
 
     if (keys == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", of->call, of->n);

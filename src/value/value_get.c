@@ -301,8 +301,8 @@ static kvcl_status_t make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
         extents += values[i].n_extents;
         (void)kvcl_value_bytes(&one->value, &one->bytes);
     }
-    room = BOUNCE_BYTES / get->block;
-    room = (room == 0) ? 1 : room;
+    room             = BOUNCE_BYTES / get->block;
+    room             = (room == 0) ? 1 : room;
     get->bounce_room = (uint32_t)((split || (room < n)) ? room : n);
     get->bounce      = malloc(get->bounce_room * get->block);
     get->n_groups    = 1;

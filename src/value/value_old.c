@@ -79,7 +79,7 @@ static bool is_stale(const kvcl_value_work_t *work, size_t i)
 
 kvcl_status_t kvcl_value_leave_old(kvcl_value_work_t *work)
 {
-    kvcl_key_t    *keys = malloc(2 * work->n * sizeof(*keys));
+    kvcl_key_t    *keys  = malloc(2 * work->n * sizeof(*keys));
     kvcl_status_t status = KVCL_OK;
     size_t        n      = 0, i;
 

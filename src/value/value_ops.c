@@ -82,7 +82,7 @@ kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_
     }
     values->user_heads  = heads;
     values->user_status = status;
-    result = kvcl_call_run(&values->call, store, "a lookup of values", &p);
+    result              = kvcl_call_run(&values->call, store, "a lookup of values", &p);
     return (result == KVCL_ERR_TIMED_OUT) ? KVCL_OK : result; /* each value has its own status */
 }
 

@@ -117,17 +117,17 @@ static void query_rank(const kvcl_value_put_t *put, run_t *run)
     run->status = KVCL_ERR_NO_MEMORY;
     if (skip != NULL) {
         skip[run->rank] = 1;
-        n           = (n < KVCL_DIR_LOCS_MAX - 2) ? n : KVCL_DIR_LOCS_MAX - 2;
-        head.n_next = (uint8_t)((n != 0) ? kvcl_store_place(store, store->value_block, skip, n, head.next) : 0);
-        rpc         = kvcl_copy_request(store, run->rank, &head, run->recs, NULL, run->n);
+        n               = (n < KVCL_DIR_LOCS_MAX - 2) ? n : KVCL_DIR_LOCS_MAX - 2;
+        head.n_next     = (uint8_t)((n != 0) ? kvcl_store_place(store, store->value_block, skip, n, head.next) : 0);
+        rpc             = kvcl_copy_request(store, run->rank, &head, run->recs, NULL, run->n);
     }
     if (store->incarnations[run->rank] == 0) {
         run->status = KVCL_ERR_RANK_FAILED;
         kvcl_rpc_discard(rpc);
     } else if (rpc != NULL) {
-        most       = (head.n_next + 1) * kvcl_copy_time(run->n, store->value_block);
-        rpc->arg   = run;
-        rpc->done  = on_copied;
+        most           = (head.n_next + 1) * kvcl_copy_time(run->n, store->value_block);
+        rpc->arg       = run;
+        rpc->done      = on_copied;
         run->requested = true;
         kvcl_rpc_post(rpc, (most < time_left(put)) ? most : time_left(put), &run->rpcs);
     }

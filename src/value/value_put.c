@@ -271,7 +271,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
                          const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
 {
     kvcl_call_id_t     which = instead ? KVCL_CALL_STORE_UPSERT_VALUES : KVCL_CALL_STORE_PUT_VALUES;
-    const char         *call  = kvcl_call_name(which);
+    const char         *call = kvcl_call_name(which);
     kvcl_xfer_params_t p;
     kvcl_status_t      status = check(store, keys, n, values, params, which, &p);
     kvcl_value_far_t   far;
@@ -291,7 +291,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     work->put.tenant      = p.tenant;
     work->put.flags       = p.flags;
     work->put.deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
-    status = check_values(work, keys);
+    status                = check_values(work, keys);
     if (status == KVCL_OK) {
         status = kvcl_store_hold(store);
         if (status == KVCL_OK) {

@@ -22,28 +22,28 @@ typedef enum {
 } kvcl_vquery_state_t;
 
 typedef struct kvcl_vquery {
-    kvcl_call_t       call;
-    kvcl_find_t       find;
-    kvcl_view_t       view;
+    kvcl_call_t         call;
+    kvcl_find_t         find;
+    kvcl_view_t         view;
     kvcl_vquery_about_t about;
     kvcl_vquery_state_t state;
-    kvcl_req_t        *get;      /* in flight, or NULL */
-    kvcl_status_t     failed;    /* of the whole call */
-    size_t            n, at, some, most; /* keys; at .. at + some - 1 are in flight, at most most */
-    kvcl_key_t        *keys;     /* n, part of this allocation, as are the arrays down to both */
-    kvcl_value_head_t *heads;    /* n */
-    kvcl_status_t     *status;   /* n; where KVCL_OK, heads[i] is set */
-    kvcl_store_rec_t  *recs;     /* most elements, as the next three */
-    kvcl_found_t      *found;
-    uint32_t          *ids;
-    uint8_t           *flags;
-    kvcl_key_t        *both;     /* 2 n, for a removal: keys and head keys */
-    uint8_t           *buf;      /* most blocks */
-    kvcl_value_head_t *user_heads;  /* the caller's, or NULL, as the following */
-    kvcl_status_t     *user_status;
-    uint64_t          *user_bytes;
-    kvcl_key_t        *user_keys;
-    size_t            cap, *n_p;
+    kvcl_req_t          *get;    /* in flight, or NULL */
+    kvcl_status_t       failed;  /* of the whole call */
+    size_t              n, at, some, most; /* keys; at .. at + some - 1 are in flight, at most most */
+    kvcl_key_t          *keys;   /* n, part of this allocation, as are the arrays down to both */
+    kvcl_value_head_t   *heads;  /* n */
+    kvcl_status_t       *status; /* n; where KVCL_OK, heads[i] is set */
+    kvcl_store_rec_t    *recs;   /* most elements, as the next three */
+    kvcl_found_t        *found;
+    uint32_t            *ids;
+    uint8_t             *flags;
+    kvcl_key_t          *both;   /* 2 n, for a removal: keys and head keys */
+    uint8_t             *buf;    /* most blocks */
+    kvcl_value_head_t   *user_heads; /* the caller's, or NULL, as the following */
+    kvcl_status_t       *user_status;
+    uint64_t            *user_bytes;
+    kvcl_key_t          *user_keys;
+    size_t              cap, *n_p;
 } kvcl_vquery_t;
 
 /** No lock. NULL: no memory. The caller sets where the results go, and begins the call (kvcl_call_start, _run). Where

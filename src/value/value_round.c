@@ -112,7 +112,7 @@ static kvcl_status_t scatter(kvcl_vget_t *get)
     for (i = 0; i < get->n_groups; ++i) {
         get->groups[i].first = at;
         fill[i]              = at;
-        at += get->groups[i].n;
+        at                  += get->groups[i].n;
     }
     for (i = 0; i < get->n_items; ++i) {
         kvcl_vget_item_t *item = &get->items[i];

@@ -132,7 +132,7 @@ const char *kvcl_describe_layouts(const kvcl_msg_send_t *msg, kvcl_cache_h cache
     kvcl_token_t       token  = kvcl_token_of(shape, sel);
     uint32_t           sent, wanted;
     const char         *what = kvcl_token_differs(&msg->token, &token, &sent, &wanted);
-    const char         *more  = ": give both sides as many layers and heads, of equal kv, head_dim and elem_bytes";
+    const char         *more = ": give both sides as many layers and heads, of equal kv, head_dim and elem_bytes";
 
     if (what == NULL) {
         what   = "tokens of a block";
@@ -141,9 +141,9 @@ const char *kvcl_describe_layouts(const kvcl_msg_send_t *msg, kvcl_cache_h cache
         more   = ": one must divide the other";
     }
     snprintf(buf, cap, "layouts do not match: %s is %u in the send, %u in the recv%s; the send has %llu blocks of %u "
-             "tokens, %llu bytes in all, the recv selects %zu blocks of %u tokens, %llu bytes", what, sent, wanted, more,
-             (unsigned long long)msg->n_blocks, msg->each, (unsigned long long)msg->len, sel->n_blocks, shape->tokens,
-             (unsigned long long)kvcl_sel_bytes(shape, sel));
+             "tokens, %llu bytes in all, the recv selects %zu blocks of %u tokens, %llu bytes", what, sent, wanted,
+             more, (unsigned long long)msg->n_blocks, msg->each, (unsigned long long)msg->len, sel->n_blocks,
+             shape->tokens, (unsigned long long)kvcl_sel_bytes(shape, sel));
     return buf;
 }
 

@@ -36,7 +36,7 @@ void kvcl_offer_close(kvcl_context_h ctx, kvcl_offer_t *offer)
     if (offer->serves == 0) {
         offer->idle(offer);
     } else {
-        kvcl_xfer_state(ctx)->server->abort(ctx, offer); /* the last serve to end sees the closed offer and calls idle */
+        kvcl_xfer_state(ctx)->server->abort(ctx, offer); /* the last serve to end calls idle */
     }
 }
 

@@ -46,7 +46,7 @@ struct kvcl_pull {
                                          the same place of the local stream; total says how many */
     bool                 ranged;
     bool                 guarded;     /* FROM_CACHE with an offer: after a mapped copy revoked is compared */
-    uint64_t             revoked;  /* the owner's revocation count: if it differs then, the offer is pulled */
+    uint64_t             revoked;     /* the owner's revocation count: if it differs then, the offer is pulled */
     /* The destination. */
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */

@@ -38,7 +38,7 @@ kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
 {
     kvcl_side_t   remote, local;
     uintptr_t     base;
-    uint32_t      order = KVCL_STREAM_CANONICAL;
+    uint32_t      order     = KVCL_STREAM_CANONICAL;
     kvcl_stream_t *near_end = pull->push ? &runs->src : &runs->dst;
     kvcl_stream_t *far_end  = pull->push ? &runs->dst : &runs->src;
 

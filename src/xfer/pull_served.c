@@ -74,9 +74,9 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
         .tokens   = {pull->remote.tokens.first, pull->remote.tokens.end},
     };
 
-    out.order  = stream_order(pull, &out.unit);
-    out.target = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
-    out.key    = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
+    out.order      = stream_order(pull, &out.unit);
+    out.target     = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
+    out.key        = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
     out.msg.flags |= pull->background ? KVCL_PULL_BACKGROUND : 0;
     if (from != KVCL_FROM_CACHE) {
         out.n_blocks = 0;
@@ -144,7 +144,7 @@ static void give_credit(kvcl_pull_t *pull)
 void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                        size_t len)
 {
-    const kvcl_msg_data_t *in  = (const kvcl_msg_data_t *)msg;
+    const kvcl_msg_data_t *in   = (const kvcl_msg_data_t *)msg;
     kvcl_pull_t           *pull = kvcl_pull_find(ctx, msg->op);
     size_t                moved;
 
@@ -186,7 +186,7 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
 void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                        size_t len)
 {
-    const kvcl_msg_pull_done_t *in  = (const kvcl_msg_pull_done_t *)msg;
+    const kvcl_msg_pull_done_t *in   = (const kvcl_msg_pull_done_t *)msg;
     kvcl_pull_t                *pull = kvcl_pull_find(ctx, msg->op);
     int32_t                    status;
     size_t                     i;

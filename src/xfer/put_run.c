@@ -136,10 +136,10 @@ static uint32_t unit_of(const kvcl_put_t *put, const kvcl_rcache_t *rcache)
 static void fill_put(kvcl_put_t *put, kvcl_msg_put_t *out)
 {
     memset(out, 0, sizeof(*out));
-    out->msg.type = KVCL_MSG_PUT;
-    out->msg.op   = put->req.id;
-    out->order    = KVCL_STREAM_CANONICAL;
-    out->len      = put->total;
+    out->msg.type  = KVCL_MSG_PUT;
+    out->msg.op    = put->req.id;
+    out->order     = KVCL_STREAM_CANONICAL;
+    out->len       = put->total;
     out->msg.flags = put->background ? KVCL_PUT_BACKGROUND : 0;
     if (put->cache != NULL) {
         kvcl_rcache_t *rcache = kvcl_rcache_ready(put->peer, put->name_key);
@@ -170,9 +170,9 @@ static void fill_put(kvcl_put_t *put, kvcl_msg_put_t *out)
 /* The peer's memory is out of reach: request that it takes the bytes. */
 static void announce(kvcl_put_t *put)
 {
-    size_t         ids   = put->remote.n_blocks * sizeof(uint32_t);
-    bool           eager = (put->total <= put->req.ctx->config.eager);
-    size_t         len   = ids + (eager ? (size_t)put->total : 0);
+    size_t         ids      = put->remote.n_blocks * sizeof(uint32_t);
+    bool           eager    = (put->total <= put->req.ctx->config.eager);
+    size_t         len      = ids + (eager ? (size_t)put->total : 0);
     char           *payload = malloc(len + 1);
     kvcl_msg_put_t out;
     kvcl_stream_t  stream;
@@ -192,10 +192,10 @@ static void announce(kvcl_put_t *put)
                 status = KVCL_ERR_IO;
             }
         } else {
-            put->offer  = (kvcl_offer_t){.stream = stream, .side = side, .peer = put->peer, .idle = offer_idle};
-            status      = kvcl_offer_open(put->req.ctx, &put->offer);
+            put->offer   = (kvcl_offer_t){.stream = stream, .side = side, .peer = put->peer, .idle = offer_idle};
+            status       = kvcl_offer_open(put->req.ctx, &put->offer);
             put->offered = (status == KVCL_OK);
-            out.offer   = put->offer.id;
+            out.offer    = put->offer.id;
         }
     }
     if (status == KVCL_OK) {
@@ -285,8 +285,8 @@ kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *g
         }
         put->req.with      = put->peer;
         put->req.timing.op = (gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* not what a stream's work takes */
-        status = kvcl_req_publish(&put->req);
-        put->direct = direct;
+        status             = kvcl_req_publish(&put->req);
+        put->direct        = direct;
         if (status == KVCL_OK) {
             /* The put's own deadline rules; the pull's is only a net beneath it. */
             status = kvcl_pull_start(ctx, direct, UINT64_MAX, NULL, NULL, false);
@@ -318,7 +318,7 @@ static bool begin_again(kvcl_put_t *put)
         put->offered = false;
     }
     put->requested_again = true;
-    put->direct      = direct;
+    put->direct          = direct;
     if (kvcl_pull_start(put->req.ctx, direct, UINT64_MAX, NULL, NULL, false) != KVCL_OK) {
         put->direct = NULL;
         kvcl_pull_discard(direct);

@@ -12,14 +12,14 @@
 #include <string.h>
 
 typedef struct taking {
-    kvcl_context_h ctx;
-    kvcl_peer_t    *peer;
-    kvcl_msg_put_t in;
-    kvcl_cache_h   cache;   /* counted as in use while the pull runs */
-    kvcl_region_t  *region;
-    kvcl_region_user_t user; /* of the region */
-    kvcl_pull_t    *pull;
-    uint32_t       *ids;    /* own copy: the message's may be unaligned, and changed by the sender */
+    kvcl_context_h     ctx;
+    kvcl_peer_t        *peer;
+    kvcl_msg_put_t     in;
+    kvcl_cache_h       cache;   /* counted as in use while the pull runs */
+    kvcl_region_t      *region;
+    kvcl_region_user_t user;    /* of the region */
+    kvcl_pull_t        *pull;
+    uint32_t           *ids;    /* own copy: the message's may be unaligned, and changed by the sender */
 } taking_t;
 
 static kvcl_status_t add_signal(kvcl_context_h ctx, uint32_t id, uint64_t key, uint64_t offset, uint64_t add)
@@ -143,16 +143,16 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         status = kvcl_pull_set_local(pull, taking->cache, sel);
     }
     if (status == KVCL_OK) {
-        pull->peer    = taking->peer;
-        pull->from    = KVCL_FROM_OFFER;
-        pull->offer   = taking->in.offer;
-        pull->unit    = (taking->cache != NULL) ? taking->in.unit : 0;
-        pull->total   = taking->in.len;
-        pull->buf     = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
+        pull->peer       = taking->peer;
+        pull->from       = KVCL_FROM_OFFER;
+        pull->offer      = taking->in.offer;
+        pull->unit       = (taking->cache != NULL) ? taking->in.unit : 0;
+        pull->total      = taking->in.len;
+        pull->buf        = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
         pull->background = (taking->in.msg.flags & KVCL_PUT_BACKGROUND) != 0;
         pull->buf_copier = (taking->cache == NULL) ? taking->region->copier : NULL;
-        pull->on_done = take_done;
-        pull->arg     = taking;
+        pull->on_done    = take_done;
+        pull->arg        = taking;
         if (taking->cache != NULL) {
             ++taking->cache->serves;
         } else {

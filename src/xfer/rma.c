@@ -33,7 +33,7 @@ struct kvcl_rma_job {
     unsigned      in_flight;
     bool          issued;       /* all runs are */
     bool          stopped;      /* by its caller: status is his */
-    bool          queried_word;   /* all runs issued: the witness's control word is on its way, or here */
+    bool          queried_word; /* all runs issued: the witness's control word is on its way, or here */
     bool          before;       /* no run yet: the word first */
     uint64_t      word;
     uint32_t      flushes;      /* regions flushed so far */
@@ -112,10 +112,10 @@ static kvcl_rregion_t *region_of(kvcl_pull_t *pull, uint32_t base)
 
 static kvcl_status_t issue_run(kvcl_rma_job_t *job, const kvcl_run_t *run, rma_send_t *one)
 {
-    kvcl_pull_t    *pull   = job->pull;
-    kvcl_rregion_t *region = region_of(pull, pull->push ? run->dst_base : run->src_base);
-    uint64_t       offset  = (uint64_t)(pull->push ? run->dst : run->src) - region->addr;
-    const kvcl_xport_ops_t *ops = pull->peer->ops;
+    kvcl_pull_t            *pull   = job->pull;
+    kvcl_rregion_t         *region = region_of(pull, pull->push ? run->dst_base : run->src_base);
+    uint64_t               offset  = (uint64_t)(pull->push ? run->dst : run->src) - region->addr;
+    const kvcl_xport_ops_t *ops    = pull->peer->ops;
 
     return pull->push ? ops->put(region->rmem, offset, (const void *)run->src, run->len, &one->send)
                       : ops->get(region->rmem, offset, (void *)run->dst, run->len, &one->send);

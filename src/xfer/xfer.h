@@ -21,15 +21,15 @@ typedef struct kvcl_xfer_server {
 } kvcl_xfer_server_t;
 
 typedef struct kvcl_xfer_state {
-    kvcl_list_t  copies[2];  /* kvcl_copy_t; [1]: background */
-    kvcl_share_t copy_share;
-    kvcl_list_t  rmas;       /* kvcl_rma_job_t */
-    kvcl_rma_table_t rma_table; /* which of them are served instead; constant */
-    kvcl_map_t   offers;
-    uint64_t     next_offer;
-    const kvcl_xfer_server_t *server; /* src/serve */
-    kvcl_list_t  gates;      /* kvcl_gate_t with an operation that waits; gate.c's lock */
-    _Atomic bool gates_over; /* one of them, since the last poll */
+    kvcl_list_t              copies[2];  /* kvcl_copy_t; [1]: background */
+    kvcl_share_t             copy_share;
+    kvcl_list_t              rmas;       /* kvcl_rma_job_t */
+    kvcl_rma_table_t         rma_table;  /* which of them are served instead; constant */
+    kvcl_map_t               offers;
+    uint64_t                 next_offer;
+    const kvcl_xfer_server_t *server;    /* src/serve */
+    kvcl_list_t              gates;      /* kvcl_gate_t with an operation that waits; gate.c's lock */
+    _Atomic bool             gates_over; /* one of them, since the last poll */
 } kvcl_xfer_state_t;
 
 static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)

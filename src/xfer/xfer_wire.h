@@ -70,11 +70,11 @@ typedef struct kvcl_msg_put {
     uint32_t   heads[2];
     uint64_t   n_blocks;
     uint32_t   signal_region;
-    uint32_t   unit;       /* of the bytes, in tokens: a divisor of the target's own; 0: that one */
+    uint32_t   unit;      /* of the bytes, in tokens: a divisor of the target's own; 0: that one */
     uint64_t   signal_key;
     uint64_t   signal_offset;
     uint64_t   signal_add;
-    uint64_t   offer;      /* to pull from, without KVCL_PUT_EAGER. Payload: the block ids, then, eager, the bytes */
+    uint64_t   offer;     /* to pull from, without KVCL_PUT_EAGER. Payload: the block ids, then, eager, the bytes */
     uint32_t   tokens[2];
 } kvcl_msg_put_t;
 enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4, KVCL_PUT_BACKGROUND = 8 };
@@ -95,21 +95,21 @@ typedef struct kvcl_msg_signal {
 } kvcl_msg_signal_t;
 
 typedef struct kvcl_msg_send {
-    kvcl_msg_t msg;       /* op: the sender's offer; flags: KVCL_SEND_* */
-    uint64_t   comm;
-    uint64_t   tag;
-    int32_t    source;    /* the sender's rank in comm */
-    uint32_t   cache;     /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
-    uint64_t   len;
+    kvcl_msg_t   msg;     /* op: the sender's offer; flags: KVCL_SEND_* */
+    uint64_t     comm;
+    uint64_t     tag;
+    int32_t      source;  /* the sender's rank in comm */
+    uint32_t     cache;   /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
+    uint64_t     len;
     kvcl_token_t token;   /* what a token is; layers 0: plain bytes */
-    uint64_t   offer;     /* to pull from, if not eager */
-    uint64_t   revoked; /* with KVCL_SEND_CACHE: kvcl_revoked() at the sender */
-    uint32_t   layers[2];
-    uint32_t   heads[2];
-    uint64_t   n_blocks;  /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
-    uint32_t   tokens[2]; /* the range, with KVCL_SEND_CACHE */
-    uint32_t   each;      /* tokens of one block */
-    uint32_t   unit;      /* of the bytes, eager or offered, in tokens */
+    uint64_t     offer;   /* to pull from, if not eager */
+    uint64_t     revoked; /* with KVCL_SEND_CACHE: kvcl_revoked() at the sender */
+    uint32_t     layers[2];
+    uint32_t     heads[2];
+    uint64_t     n_blocks; /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
+    uint32_t     tokens[2]; /* the range, with KVCL_SEND_CACHE */
+    uint32_t     each;    /* tokens of one block */
+    uint32_t     unit;    /* of the bytes, eager or offered, in tokens */
 } kvcl_msg_send_t;
 _Static_assert(sizeof(kvcl_msg_send_t) == sizeof(kvcl_msg_t) + 112, "wire format");
 enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readable layer by layer, see layers.h */ };
@@ -124,7 +124,7 @@ typedef struct kvcl_msg_layers {
     kvcl_msg_t msg;       /* op: the recv's */
     int32_t    status;    /* an error: the send is gone, or will not go on */
     uint32_t   n;         /* payload: n kvcl_layer_group_t */
-    uint64_t   revoked; /* kvcl_revoked() at the sender */
+    uint64_t   revoked;   /* kvcl_revoked() at the sender */
 } kvcl_msg_layers_t;
 _Static_assert(sizeof(kvcl_msg_layers_t) == 48, "wire format");
 

@@ -31,7 +31,7 @@ typedef struct events_request {
 
 /* A kept request: another rank's, or one of a call of this rank about its own events. */
 typedef struct follower {
-    kvcl_list_t            link; /* store->followers */
+    kvcl_list_t            link;    /* store->followers */
     kvcl_store_h           store;
     kvcl_call_t            *call;   /* a call of this rank; NULL: peer and request are set */
     kvcl_peer_t            *peer;

@@ -108,9 +108,9 @@ typedef struct kvcl_cold {
     _Atomic bool    kicked;            /* there is work */
     _Atomic bool    draining;          /* the store closes: all of the pool is to be written into the tier */
     bool            drained, stopping; /* lock */
-    kvcl_store_rec_t  *evicted;     size_t n_evicted, room_evicted;   /* lock: blocks that left the tier */
-    kvcl_key_t        *drops;    size_t n_drops, room_drops; /* lock: keys to be dropped from it */
-    _Atomic uint64_t  n_demoted, n_promoted, n_dropped;
+    kvcl_store_rec_t *evicted; size_t n_evicted, room_evicted; /* lock: blocks that left the tier */
+    kvcl_key_t       *drops;   size_t n_drops, room_drops;     /* lock: keys to be dropped from it */
+    _Atomic uint64_t n_demoted, n_promoted, n_dropped;
 } kvcl_cold_t;
 
 extern const kvcl_tio_ops_t *kvcl_cold_io; /* tests: faults before the disk; NULL: the tier's own choice */

@@ -242,17 +242,17 @@ static bool drops_wait(kvcl_cold_t *cold)
 
 kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
 {
-    kvcl_store_h     store  = cold->store;
-    uint32_t         *order   = malloc(KVCL_COLD_AHEAD_MAX * sizeof(*order));
-    kvcl_cold_listing_t        *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
-    victim_t         victims[BATCH];
-    kvcl_status_t    how[BATCH];
-    kvcl_tier_loc_t  at[BATCH];
-    kvcl_store_rec_t recs[BATCH];
-    unsigned         n, done;
-    uint64_t         epoch;
-    size_t           n_recs;
-    bool             busy;
+    kvcl_store_h        store    = cold->store;
+    uint32_t            *order   = malloc(KVCL_COLD_AHEAD_MAX * sizeof(*order));
+    kvcl_cold_listing_t *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
+    victim_t            victims[BATCH];
+    kvcl_status_t       how[BATCH];
+    kvcl_tier_loc_t     at[BATCH];
+    kvcl_store_rec_t    recs[BATCH];
+    unsigned            n, done;
+    uint64_t            epoch;
+    size_t              n_recs;
+    bool                busy;
 
     if ((order == NULL) || (listing == NULL)) {
         free(order);

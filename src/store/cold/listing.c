@@ -37,9 +37,9 @@ void kvcl_listing_settle(kvcl_cold_t *cold, const kvcl_cold_listing_t *listing)
 
 static void on_listed(void *arg, kvcl_status_t status)
 {
-    kvcl_cold_listing_t      *listing = arg;
-    kvcl_cold_t    *cold    = listing->cold;
-    kvcl_context_h ctx      = cold->store->ctx;
+    kvcl_cold_listing_t *listing = arg;
+    kvcl_cold_t         *cold    = listing->cold;
+    kvcl_context_h      ctx      = cold->store->ctx;
 
     if (status != KVCL_OK) {
         kvcl_log_debug("blocks of a tier are not all listed: %s", kvcl_status_text(status));
@@ -101,12 +101,12 @@ static void notify_others(kvcl_cold_t *cold)
 
 kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold)
 {
-    kvcl_tier_item_t *items;
-    kvcl_store_rec_t *recs;
-    kvcl_cold_listing_t        *listing;
-    uint64_t         scan = cold->scan;
-    size_t           n, some = 0, i;
-    bool             done = true;
+    kvcl_tier_item_t    *items;
+    kvcl_store_rec_t    *recs;
+    kvcl_cold_listing_t *listing;
+    uint64_t            scan = cold->scan;
+    size_t              n, some = 0, i;
+    bool                done = true;
 
     if (cold->scanned || cold->store->closing) {
         notify_others(cold);
@@ -120,8 +120,8 @@ kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold)
         return KVCL_COLD_WAIT;
     }
     listing->cold = cold;
-    recs = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
-    n    = kvcl_tier_walk(cold->tier, &scan, items, LIST_BATCH);
+    recs          = (kvcl_store_rec_t *)(void *)(items + LIST_BATCH);
+    n             = kvcl_tier_walk(cold->tier, &scan, items, LIST_BATCH);
     for (i = 0; i < n; ++i) {
         if (kvcl_cold_class_for(cold, items[i].loc.len) != NULL) {
             memcpy(recs[some].key.bytes, items[i].key, sizeof(recs[some].key.bytes));

@@ -100,7 +100,7 @@ static void drop_later(kvcl_cold_t *cold, const kvcl_key_t *key)
     pthread_mutex_lock(&cold->lock);
     more = grown(cold->drops, cold->n_drops, &cold->room_drops, sizeof(*more));
     if (more != NULL) {
-        cold->drops            = more;
+        cold->drops           = more;
         more[cold->n_drops++] = *key;
     }
     pthread_mutex_unlock(&cold->lock);

@@ -190,7 +190,7 @@ static bool begin(stage_item_t *item, const kvcl_store_rec_t *rec)
     stage->promote = kvcl_promote_seen(cold, &rec->key);
     iov.iov_base   = (uint8_t *)cls->cache->bases[0] + ((uint64_t)kvcl_stage_slot(stage) * rec->loc.len);
     iov.iov_len    = rec->loc.len;
-    status = kvcl_tier_read(cold->tier, rec->key.bytes, &at, &iov, 1, on_read, stage);
+    status         = kvcl_tier_read(cold->tier, rec->key.bytes, &at, &iov, 1, on_read, stage);
     if (status != KVCL_OK) {
         (void)!kvcl_staging_read(stage, status);
         if (status == KVCL_ERR_BUSY) {

@@ -257,8 +257,8 @@ static void next_round(chain_t *chain)
 
     kvcl_assert_locked(chain->store->ctx);
     if (chain->busy) {
-        chain->busy  = false;
-        chain->pause = kvcl_store_timer_start(chain->store, BUSY_PAUSE_NS, after_pause, chain);
+        chain->busy         = false;
+        chain->pause        = kvcl_store_timer_start(chain->store, BUSY_PAUSE_NS, after_pause, chain);
         chain->outstanding += (chain->pause != NULL) ? 1 : 0;
         return;
     }
@@ -323,10 +323,10 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
                                unsigned copies, const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p)
 {
-    kvcl_store_h       store = pool->store;
-    kvcl_context_h     ctx   = store->ctx;
+    kvcl_store_h       store  = pool->store;
+    kvcl_context_h     ctx    = store->ctx;
     chain_t            *chain = (n != 0) ? make(pool, recs, item, n, copies, p) : NULL;
-    kvcl_xfer_params_t inner = {.size = sizeof(inner), .timeout_ns = p->timeout_ns, .cb = on_listed, .cb_arg = chain};
+    kvcl_xfer_params_t inner  = {.size = sizeof(inner), .timeout_ns = p->timeout_ns, .cb = on_listed, .cb_arg = chain};
     kvcl_status_t      status;
 
     if (n == 0) {

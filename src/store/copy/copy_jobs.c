@@ -28,17 +28,17 @@ static kvcl_copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
                                                      sizeof(kvcl_status_t) + 1)));
 
     if (job != NULL) {
-        job->store = pool->store;
-        job->pool  = pool;
-        job->n     = n;
-        job->recs  = (kvcl_store_rec_t *)(void *)(job + 1);
-        job->todo  = job->recs + n;
-        job->from  = (kvcl_dir_loc_t *)(void *)(job->todo + n);
+        job->store  = pool->store;
+        job->pool   = pool;
+        job->n      = n;
+        job->recs   = (kvcl_store_rec_t *)(void *)(job + 1);
+        job->todo   = job->recs + n;
+        job->from   = (kvcl_dir_loc_t *)(void *)(job->todo + n);
         job->others = (kvcl_copy_other_t *)(void *)(job->from + n);
-        job->slots = (uint32_t *)(void *)(job->others + n);
-        job->got   = (kvcl_status_t *)(void *)(job->slots + n);
-        job->order = (uint32_t *)(void *)(job->got + n);
-        job->made  = (uint8_t *)(job->order + n);
+        job->slots  = (uint32_t *)(void *)(job->others + n);
+        job->got    = (kvcl_status_t *)(void *)(job->slots + n);
+        job->order  = (uint32_t *)(void *)(job->got + n);
+        job->made   = (uint8_t *)(job->order + n);
         kvcl_list_init(&job->link);
     }
     return job;
@@ -107,7 +107,7 @@ static void end(kvcl_copy_job_t *job, kvcl_status_t status)
 
 static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_copy_job_t *job   = rpc->arg;
+    kvcl_copy_job_t *job  = rpc->arg;
     const uint8_t   *made = data;
     uint32_t        i;
 

@@ -92,7 +92,7 @@ static size_t publish_copies(kvcl_store_h store, const put_work_t *work, size_t 
 {
     bool             summed = !(store->flags & KVCL_STORE_NO_CHECKSUM);
     kvcl_store_rec_t *recs  = work->recs;
-    size_t           i = n, kept = n;
+    size_t           i      = n, kept = n;
 
     kvcl_assert_locked(store->ctx);
     while (i-- > 0) { /* the end of a chain first */

@@ -181,7 +181,7 @@ static bool next(kvcl_call_t *call)
         far->made[k] = (uint8_t)in_pools(far, &far->found[k]);
     }
     far->counted = true;
-    n           = lacking(far, &most);
+    n            = lacking(far, &most);
     if (n == 0) {
         return false;
     }
@@ -349,7 +349,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
         (void)kvcl_find_here(store, far->keys, n, false, far->flags, far->found, &query);
     }
     far->shown = true;
-    far->find = (kvcl_find_t){.call = &far->call, .keys = far->keys, .n = n, .flags = far->flags, .found = far->found};
+    far->find  = (kvcl_find_t){.call = &far->call, .keys = far->keys, .n = n, .flags = far->flags, .found = far->found};
     far->bytes      = cache->shape.block_bytes;
     far->copies     = (unsigned)((p->replicas != 0) ? p->replicas : store->replicas);
     far->tenant     = p->tenant;

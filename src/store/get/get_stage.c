@@ -127,7 +127,7 @@ static void query_owner(request_t *request, kvcl_store_rec_t *recs)
     if (request->rank == store->me) {
         if (store->cold != NULL) {
             get->local_stage = request;
-            status    = kvcl_stage_here(store->cold, recs, request->n, on_staged_local, request);
+            status           = kvcl_stage_here(store->cold, recs, request->n, on_staged_local, request);
         }
         if (status != KVCL_OK) {
             get->local_stage = NULL;
@@ -164,7 +164,7 @@ kvcl_status_t kvcl_get_stage(kvcl_get_t *get, uint32_t first)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a question");
     }
     *request = (request_t){.get = get, .rank = rank};
-    recs  = (kvcl_store_rec_t *)(void *)(request->items + ((window + 1) / 2 * 2));
+    recs     = (kvcl_store_rec_t *)(void *)(request->items + ((window + 1) / 2 * 2));
     for (i = first; (i < get->n) && (request->n < window); ++i) {
         kvcl_get_item_t *item = &get->items[i];
         if ((item->state == KVCL_GET_READY) && !(item->tried & (1u << item->cur)) &&

@@ -59,7 +59,7 @@ static bool note(struct kvcl_uses *uses, const kvcl_dir_loc_t *loc, bin_t *full)
         empty  = true;
         bin->n = 0;
     }
-    bin->rank            = loc->rank;
+    bin->rank           = loc->rank;
     bin->uses[bin->n++] = (kvcl_store_use_t){.cache = loc->cache, .slot = loc->slot, .gen = loc->gen};
     atomic_flag_clear_explicit(&uses->busy, memory_order_release);
     return empty;

@@ -11,11 +11,11 @@
 /* Bytes and their checksum first, then the generation: if it is equal, the bytes are that block's. */
 static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *item, uint64_t *sum)
 {
-    const kvcl_dir_loc_t *loc = kvcl_get_loc(item);
-    kvcl_sel_t           from = {.blocks = &loc->slot, .n_blocks = 1};
-    kvcl_sel_t           to   = {.blocks = &item->id, .n_blocks = 1};
-    kvcl_side_t          src  = kvcl_cache_side(item->src, &from);
-    kvcl_side_t          dst  = kvcl_cache_side(get->cache, &to);
+    const kvcl_dir_loc_t *loc   = kvcl_get_loc(item);
+    kvcl_sel_t           from   = {.blocks = &loc->slot, .n_blocks = 1};
+    kvcl_sel_t           to     = {.blocks = &item->id, .n_blocks = 1};
+    kvcl_side_t          src    = kvcl_cache_side(item->src, &from);
+    kvcl_side_t          dst    = kvcl_cache_side(get->cache, &to);
     kvcl_status_t        status = kvcl_side_check(&src);
 
     if (status == KVCL_OK) {

@@ -312,7 +312,7 @@ bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                            const void *data, size_t len)
 {
-    const kvcl_msg_withdraw_t *in    = (const kvcl_msg_withdraw_t *)msg;
+    const kvcl_msg_withdraw_t *in   = (const kvcl_msg_withdraw_t *)msg;
     kvcl_store_h              store = kvcl_store_by_id(ctx, in->store);
     kvcl_store_rec_t          rec;
     const bool                corrupt = (in->msg.flags & KVCL_WITHDRAW_CORRUPT) != 0;

@@ -140,7 +140,7 @@ static kvcl_status_t start_query(kvcl_store_h store, const kvcl_key_t *keys, siz
     lookup->present = present;
     memcpy(lookup->keys, keys, n * sizeof(*keys));
     memcpy(lookup->flags, flags, n);
-    lookup->find = (kvcl_find_t){.call = &lookup->call, .keys = lookup->keys, .n = n, .flags = lookup->flags};
+    lookup->find      = (kvcl_find_t){.call = &lookup->call, .keys = lookup->keys, .n = n, .flags = lookup->flags};
     lookup->call.next = next;
     lookup->call.end  = end;
     lookup->call.free = free_lookup;

@@ -114,7 +114,7 @@ void kvcl_rpc_post(kvcl_rpc_t *rpc, uint64_t timeout_ns, kvcl_list_t *rpcs)
     kvcl_list_del(&rpc->link);
     rpc->posted_ns   = kvcl_now_ns();
     rpc->was_suspect = kvcl_store_suspects(rpc->store, rpc->rank);
-    status = kvcl_req_start(&rpc->req, ctx, &rpc_class, timeout_ns, NULL, NULL, false);
+    status           = kvcl_req_start(&rpc->req, ctx, &rpc_class, timeout_ns, NULL, NULL, false);
     if (status != KVCL_OK) {
         kvcl_list_del(&rpc->watch_link);
         rpc->done(rpc, status, NULL, 0);

@@ -50,13 +50,13 @@ static void on_check(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
 
 static void start_check(kvcl_store_h store, uint32_t rank)
 {
-    kvcl_rpc_t *rpc    = kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
+    kvcl_rpc_t *rpc   = kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
     unsigned   hedges = (store->ranks[rank].peer->state == KVCL_PEER_READY) ? CHECK_HEDGES : CONNECT_HEDGES;
 
     if (rpc != NULL) {
-        store->ranks[rank].checking  = true;
+        store->ranks[rank].checking        = true;
         store->ranks[rank].silent_since_ns = kvcl_now_ns();
-        rpc->done                   = on_check;
+        rpc->done                          = on_check;
         kvcl_rpc_post(rpc, hedges * hedge_of(store), &store->probes);
     }
 }

@@ -143,8 +143,8 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     publish->is_publish = (owner != NULL);
     publish->each       = p->status;
     publish->n          = n;
-    publish->failed      = n;
-    publish->answers      = (uint8_t *)&publish->recs[n];
+    publish->failed     = n;
+    publish->answers    = (uint8_t *)&publish->recs[n];
     memset(publish->answers, 0, n);
     if (owner != NULL) {
         memcpy(publish->recs, keys, n * sizeof(publish->recs[0]));

@@ -118,7 +118,7 @@ static void step(void *arg)
     n    = (recs != NULL) ? gather(store, rank, recs, &end) : 0;
     if ((recs == NULL) || kvcl_store_suspects(store, rank) || ((n != 0) && !notify(store, rank, recs, n))) {
         store->ranks[rank].missed = (store->incarnations[rank] != 0); /* retried when it answers again */
-        end                     = true;
+        end                       = true;
     }
     free(recs);
     if (end) {
@@ -135,7 +135,7 @@ static void step(void *arg)
 void kvcl_republish_start(kvcl_store_h store, uint32_t rank)
 {
     if (store->ranks[rank].missed && !store->closing && !kvcl_store_suspects(store, rank)) {
-        store->ranks[rank].missed    = false;
+        store->ranks[rank].missed       = false;
         store->ranks[rank].republishing = true;
         if (rank == next_rank(store)) { /* its walk starts, or starts again */
             store->republish_cache = 0;

@@ -45,7 +45,7 @@ typedef struct perf_beside perf_beside_t;
 typedef struct perf_slice {
     perf_t        *perf;
     unsigned      index;
-    size_t        first; /* of the block lists */
+    size_t        first;  /* of the block lists */
     size_t        n;
     size_t        cursor; /* start of the next batch, relative to first */
     size_t        part;   /* the blocks of this iteration */
@@ -60,7 +60,7 @@ typedef struct perf_slice {
     uint64_t      post_ns;
     uint64_t      posts;  /* timed ones */
     uint64_t      serial; /* grows with each iteration; before() makes keys of it */
-    uint64_t      wrong; /* keys with wrong answers, blocks with an error */
+    uint64_t      wrong;  /* keys with wrong answers, blocks with an error */
     bool          good;
 } perf_slice_t;
 
@@ -106,8 +106,8 @@ typedef struct perf_lane {
 
 typedef struct perf_result {
     hist_t      ns;
-    uint64_t    iters;    /* over all threads */
-    uint64_t    wall_ns;  /* time in operations, of the slowest thread */
+    uint64_t    iters;      /* over all threads */
+    uint64_t    wall_ns;    /* time in operations, of the slowest thread */
     uint64_t    post_ns;
     uint64_t    posts;
     uint64_t    cpu_ns;     /* of both processes */
@@ -117,7 +117,7 @@ typedef struct perf_result {
     uint64_t    cold_ns;    /* --cold: the first iteration of this process, and the second */
     uint64_t    warm_ns;
     hist_t      idle;       /* --beside: iterations without the bulk transfer */
-    perf_lane_t floor[PERF_FLOORS];  /* the same runs */
+    perf_lane_t floor[PERF_FLOORS]; /* the same runs */
     perf_lane_t frames[PERF_FLOORS]; /* TCP: as many bytes in order, in frames of 1 MiB */
     perf_lane_t copy;
     perf_lane_t copy2;      /* by two threads */

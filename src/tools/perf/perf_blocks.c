@@ -79,7 +79,7 @@ static bool make_runs(perf_t *perf)
             run->len += perf->opt->unit;
             continue;
         }
-        run += (i != 0) ? 1 : 0;
+        run        += (i != 0) ? 1 : 0;
         run->local  = perf->near_base + (perf->near_ids[i] * perf->opt->unit);
         run->remote = perf->far_ids[i] * perf->opt->unit;
         run->len    = perf->opt->unit;

@@ -46,11 +46,11 @@ static bool open_store(perf_t *perf)
 
 static bool put_all(perf_t *perf)
 {
-    const size_t       count  = (size_t)perf->opt->count;
+    const size_t       count   = (size_t)perf->opt->count;
     perf_result_t      *result = &perf->result;
-    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_status_t      status = KVCL_OK;
-    kvcl_req_h         req    = NULL;
+    kvcl_xfer_params_t params  = KVCL_XFER_PARAMS_INIT;
+    kvcl_status_t      status  = KVCL_OK;
+    kvcl_req_h         req     = NULL;
     uint64_t           start;
     size_t             at, n;
 
@@ -103,7 +103,7 @@ static bool reckon(perf_t *perf, const keys_note_t *mine)
     }
     if (good) {
         const double each = (size > 1) ? (double)others / (size - 1) : 0;
-        perf->result.wrong += all[0].wrong;
+        perf->result.wrong       += all[0].wrong;
         perf->result.dir_bytes    = (each * size) / count;
         perf->result.holder_bytes = (((double)all[0].grown - each) / count) - (double)perf->opt->unit;
     }
@@ -124,8 +124,8 @@ bool perf_keys(perf_t *perf)
     if (!perf_make_keys(perf, 0, 0, 0, (size_t)perf->opt->count)) {
         return false;
     }
-    mine.grown = -resident();
-    good       = open_store(perf) && (!perf->initiator || put_all(perf)) && job_barrier(perf->job, PERF_TIMEOUT_NS);
+    mine.grown  = -resident();
+    good        = open_store(perf) && (!perf->initiator || put_all(perf)) && job_barrier(perf->job, PERF_TIMEOUT_NS);
     mine.grown += resident();
     return good && (!perf->initiator || count_absent(perf, &mine.wrong)) && reckon(perf, &mine);
 }

@@ -172,8 +172,8 @@ static bool cold(measure_t *m)
 /* New bytes if they are verified, a phase without the bulk transfer if requested, the counted phase, the floor. */
 static bool one_round(measure_t *m, uint64_t iters)
 {
-    perf_t                *perf = m->perf;
-    const perf_options_t *opt   = perf->opt;
+    perf_t               *perf = m->perf;
+    const perf_options_t *opt  = perf->opt;
 
     if (opt->verify && !perf_query_renew(perf)) {
         return false;

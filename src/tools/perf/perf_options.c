@@ -95,9 +95,9 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
 
 cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p)
 {
-    char         all[256];
-    const char         *order  = "seq";
-    const char         *name   = NULL;
+    char       all[256];
+    const char *order  = "seq";
+    const char *name   = NULL;
     const cli_option_t table[] = {
         {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M)", 1, 0xffffffffu},
         {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; store-keys 1M)", 1, COUNT_MAX},

@@ -115,11 +115,11 @@ bool perf_lookup_op(perf_slice_t *slice)
     kvcl_status_t    status;
     size_t           i;
 
-    slice->cursor = (slice->cursor + batch > slice->n) ? 0 : slice->cursor;
-    keys          = perf->keys + slice->first + slice->cursor;
+    slice->cursor  = (slice->cursor + batch > slice->n) ? 0 : slice->cursor;
+    keys           = perf->keys + slice->first + slice->cursor;
     slice->cursor += batch;
-    start  = perf_post_begin(slice);
-    status = kvcl_store_exists(perf->store, keys, batch, slice->present, NULL);
+    start          = perf_post_begin(slice);
+    status         = kvcl_store_exists(perf->store, keys, batch, slice->present, NULL);
     perf_post_end(slice, start);
     for (i = 0; i < batch; ++i) {
         slice->wrong += (slice->present[i] == 1) ? 0u : 1u;
@@ -178,7 +178,7 @@ bool perf_store_get_op(perf_slice_t *slice)
 
     next_part(slice);
     params.timeout_ns = PERF_TIMEOUT_NS;
-    start  = perf_post_begin(slice);
+    start             = perf_post_begin(slice);
     if (perf->opt->apart) {
         status = post_apart(slice, &params, &n_reqs);
     } else {

@@ -80,7 +80,7 @@ bool perf_send_op(perf_slice_t *slice)
 {
     perf_t             *perf  = slice->perf;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_req_h         req = NULL, recv_req = NULL;
+    kvcl_req_h         req    = NULL, recv_req = NULL;
     kvcl_sel_t         near, far;
     kvcl_status_t      status;
     uint64_t           start;

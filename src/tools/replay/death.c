@@ -116,7 +116,7 @@ void death_served(death_t *death, size_t next)
     if ((death->notified != NULL) && (kvcl_req_test(death->notified) == KVCL_INPROGRESS)) {
         return; /* a later report includes it; unreported requests are served again */
     }
-    death->notified       = NULL;
+    death->notified   = NULL;
     death->next       = next;
     params.timeout_ns = death->worker->timeout_ns;
     if (kvcl_send_bytes(death->worker->job->world, (death->victim == 0) ? 1 : 0, WATCH_TAG, &death->next,

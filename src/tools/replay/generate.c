@@ -90,7 +90,7 @@ static uint32_t make_ids(uint64_t *state, const trace_t *trace, uint64_t request
 {
     const size_t          at       = draw_earlier(state, trace, requests);
     const trace_request_t *earlier = (at != SIZE_MAX) ? &trace->requests[at] : NULL;
-    uint32_t              kept = 1, n, dropped, i;
+    uint32_t              kept     = 1, n, dropped, i;
 
     ids[0] = 0;
     if (earlier != NULL) {

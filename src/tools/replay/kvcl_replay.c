@@ -121,9 +121,9 @@ static bool check_kill(const job_t *job, const replay_options_t *opt)
 
 static int work(const job_t *job, const replay_options_t *opt, const trace_t *trace, const plan_t *plan, uint64_t salt)
 {
-    worker_t *worker = calloc(1, sizeof(*worker));
-    tally_t  *sum    = calloc(1, sizeof(*sum));
-    int      result  = EXIT_WRONG;
+    worker_t            *worker = calloc(1, sizeof(*worker));
+    tally_t             *sum    = calloc(1, sizeof(*sum));
+    int                 result  = EXIT_WRONG;
     const kill_report_t *kill;
 
     if ((worker == NULL) || (sum == NULL)) {

@@ -45,7 +45,7 @@ static void add(tally_t *sum, const tally_t *one)
 
 bool tally_gather(const job_t *job, const tally_t *mine, tally_t *sum)
 {
-    const size_t size = (size_t)job->size;
+    const size_t size    = (size_t)job->size;
     uint8_t      *pieces = malloc(size * PIECE_BYTES);
     tally_t      *all    = malloc(size * sizeof(*all));
     bool         good    = (pieces != NULL) && (all != NULL);

@@ -43,7 +43,7 @@ struct watch {
     atomic_bool     stop;
     uint64_t        next;
     uint64_t        strike_ns;  /* the moment itself */
-    uint64_t        notified;       /* the latest report */
+    uint64_t        notified;   /* the latest report */
     kvcl_req_h      word;       /* receives the next report, or NULL */
     kvcl_cache_h    cache;      /* one block */
     uint8_t         *base;

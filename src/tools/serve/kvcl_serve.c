@@ -94,7 +94,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
 
 static unsigned answer_ranks(server_t *server, FILE *body)
 {
-    size_t             n      = (size_t)server->job.size, i;
+    size_t             n       = (size_t)server->job.size, i;
     kvcl_store_stats_t *stats  = calloc(n, sizeof(*stats));
     kvcl_status_t      *status = calloc(n, sizeof(*status));
     bool               requested;
@@ -200,7 +200,7 @@ static void leave(server_t *server, uint64_t seconds)
 
     params.timeout_ns = seconds * NS_PER_SEC;
     server->leaving   = true;
-    status = kvcl_store_drain(server->store, &moved, &params);
+    status            = kvcl_store_drain(server->store, &moved, &params);
     printf("kvcl_serve: rank %d of %d: %llu blocks moved away%s%s\n", server->job.rank, server->job.size,
            (unsigned long long)moved, (status == KVCL_OK) ? "" : ", not all: ",
            (status == KVCL_OK) ? "" : kvcl_status_text(status));

@@ -9,15 +9,15 @@
 
 /* DLPack's C interface, version 0 (dlpack.h is not needed: this layout is its ABI). */
 typedef struct dl_tensor {
-    void    *data;
-    int32_t device_type;
-    int32_t device_id;
-    int32_t ndim;
-    uint8_t type_code;
-    uint8_t type_bits;
+    void     *data;
+    int32_t  device_type;
+    int32_t  device_id;
+    int32_t  ndim;
+    uint8_t  type_code;
+    uint8_t  type_bits;
     uint16_t type_lanes;
-    int64_t *shape;
-    int64_t *strides; /* elements; NULL: dense */
+    int64_t  *shape;
+    int64_t  *strides; /* elements; NULL: dense */
     uint64_t byte_offset;
 } dl_tensor_t;
 

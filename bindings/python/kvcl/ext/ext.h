@@ -57,13 +57,13 @@ enum {
 /* Memory of a Python object, held: by the buffer protocol; DLPack where there is none (torch); __cuda_array_interface__
  * where there is no DLPack either. */
 typedef struct kvpy_buf {
-    void      *ptr;
-    size_t    len;
+    void            *ptr;
+    size_t          len;
     kvcl_mem_kind_t kind;
-    PyObject  *owner;   /* of the array interface; NULL: none */
-    bool      has_view;
-    Py_buffer view;
-    PyObject  *capsule; /* DLPack; NULL: none */
+    PyObject        *owner;   /* of the array interface; NULL: none */
+    bool            has_view;
+    Py_buffer       view;
+    PyObject        *capsule; /* DLPack; NULL: none */
 } kvpy_buf_t;
 
 /** @return 0, or -1 with TypeError or BufferError set. *buf need not be initialised. */
@@ -227,7 +227,7 @@ unsigned kvpy_ops_stop(kvpy_ctx_t *ctx);
 
 /** Raise the exception class of a status. sentence NULL: the library's, of this thread's last failing call. */
 void *kvpy_raise(kvcl_status_t status, const char *sentence);
-int   kvpy_set_errors(PyObject *dict); /* {status: class} */
+int   kvpy_set_errors(PyObject *dict);                                /* {status: class} */
 int   kvpy_timeout(PyObject *arg, uint64_t *ns_p);                    /* seconds or None (0, the default) */
 int   kvpy_call_timeout(PyObject *arg, uint64_t *ns_p);               /* seconds or None (KVCL_WAIT_DEFAULT) */
 int   kvpy_u64(PyObject *arg, const char *what, uint64_t most, uint64_t *value_p);

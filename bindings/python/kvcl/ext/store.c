@@ -208,7 +208,7 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
     PyObject      *request, *keys, *cache = NULL, *ids = NULL, *timeout, *replicas = NULL, *tenant = NULL;
-    PyObject      *to = Py_None;
+    PyObject      *to  = Py_None;
     moved_t       m    = {0};
     bool          puts = (what == PUT) || (what == UPSERT);
     int           wait = 0;

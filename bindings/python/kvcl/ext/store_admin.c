@@ -125,7 +125,7 @@ _Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) ==
 /* Blocks of each size of the pool: a list of dicts. */
 static PyObject *sizes_list(const kvcl_store_stats_t *stats)
 {
-    uint64_t n    = (stats->n_sizes < KVCL_STORE_SIZES_MAX) ? stats->n_sizes : KVCL_STORE_SIZES_MAX, i;
+    uint64_t n     = (stats->n_sizes < KVCL_STORE_SIZES_MAX) ? stats->n_sizes : KVCL_STORE_SIZES_MAX, i;
     PyObject *list = PyList_New((Py_ssize_t)n), *each;
 
     for (i = 0; (list != NULL) && (i < n); ++i) {
