@@ -1,6 +1,6 @@
 /*
- * The door for messages: what arrives from any transport is checked here (size, magic, version, proven sender) before
- * a room's handler sees it.
+ * The entry of messages: each message of a transport is checked here (size, magic, version, authenticated sender)
+ * before a room's handler receives it.
  */
 #include "config.h"
 #include "base/error.h"
@@ -14,8 +14,8 @@ void kvcl_am_malformed(kvcl_context_h ctx, kvcl_peer_t *peer, const char *what)
 {
     ++ctx->stats.malformed;
     if ((ctx->stats.malformed & (ctx->stats.malformed - 1)) == 0) { /* 1, 2, 4, 8, ... */
-        kvcl_log_warn("malformed message from %s dropped (%llu so far): %s", (peer != NULL) ? peer->name : "a stranger",
-                      (unsigned long long)ctx->stats.malformed, what);
+        kvcl_log_warn("malformed message from %s dropped (%llu so far): %s",
+                      (peer != NULL) ? peer->name : "an unknown sender", (unsigned long long)ctx->stats.malformed, what);
     }
 }
 
@@ -24,7 +24,7 @@ static bool is_handshake(const kvcl_msg_t *msg)
     return (msg->type >= KVCL_MSG_HELLO) && (msg->type <= KVCL_MSG_REFUSE);
 }
 
-/* A message of a proven peer. */
+/* A message of an authenticated peer. */
 static void take(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                  size_t len)
 {
@@ -40,7 +40,7 @@ static void take(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, s
         return;
     }
     if (peer->state == KVCL_PEER_FAILED) {
-        return; /* it came too late */
+        return; /* too late */
     }
     handler->fn(ctx, peer, msg, hdr_len, data, len);
 }
@@ -63,7 +63,7 @@ static void take_bundle(kvcl_context_h ctx, kvcl_peer_t *peer, const void *paylo
         take(ctx, peer, msg, hdr_len, data, len);
     }
     if (status == KVCL_ERR_PROTOCOL) {
-        kvcl_am_malformed(ctx, peer, "a bundle of messages that makes no sense");
+        kvcl_am_malformed(ctx, peer, "a bundle with invalid lengths or messages");
     }
 }
 
@@ -73,7 +73,7 @@ void kvcl_am_recv(void *arg, const void *hdr, size_t hdr_len, const void *data, 
     const kvcl_msg_t           *msg = hdr;
     kvcl_peer_t                *peer;
 
-    if (ctx->closing) { /* the transports end, the rooms may be gone */
+    if (ctx->closing) { /* the rooms may have been freed */
         return;
     }
     kvcl_assert_locked(ctx);
@@ -88,7 +88,7 @@ void kvcl_am_recv(void *arg, const void *hdr, size_t hdr_len, const void *data, 
     peer = (msg->version == KVCL_WIRE_VERSION) ? kvcl_peer_check(ctx, msg) : NULL;
     if (peer == NULL) {
         ++ctx->stats.strangers;
-        kvcl_log_debug("message of type %u from somebody who has not proven the secret dropped", msg->type);
+        kvcl_log_debug("message of type %u from an unauthenticated sender dropped", msg->type);
         return;
     }
     if (msg->type == KVCL_MSG_BUNDLE) {

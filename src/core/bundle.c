@@ -1,10 +1,10 @@
 /*
- * Bundles (bundle.h). A payload is a row of messages: u32 length of the header, u32 length of the data, the header, the
- * data. Headers are complete, with peer and token, and pass the same checks as those of single messages.
+ * Bundles (bundle.h). A payload is a sequence of messages, each: u32 length of the header, u32 length of the data, the
+ * header, the data. Headers are complete, with peer and token, and pass the same checks as those of single messages.
  *
  * A bundle is one buffer, allocated for the first message and released when it has been sent: the transport copies
- * small ones, and sends larger ones in place. A single message is sent without a bundle. A poster does not learn of a
- * failure of waiting messages: the peer then fails at the next poll, as it does when its endpoint breaks.
+ * small ones, and sends larger ones in place. A single message is sent without a bundle. The failure of a waiting
+ * message is not reported to its poster: the peer fails at the next poll, as it does when its endpoint breaks.
  */
 #include "config.h"
 #include "core/bundle.h"
@@ -64,7 +64,7 @@ static void has_left(kvcl_xport_send_t *send, kvcl_status_t status)
     give_back(kvcl_container_of(send, kvcl_bundle_t, send));
 }
 
-/* KVCL_INPROGRESS: the bundle is the transport's until it has left. */
+/* KVCL_INPROGRESS: the bundle is the transport's until it has been sent. */
 static kvcl_status_t send_all(kvcl_peer_t *peer, kvcl_bundle_t *bundle)
 {
     kvcl_iov_t iov = {bundle->bytes, bundle->len};
@@ -106,7 +106,7 @@ void kvcl_bundle_flush(kvcl_peer_t *peer)
         give_back(bundle);
     }
     if (status < 0) { /* a post must not report the failure to its caller here */
-        kvcl_log_debug("%s: messages that waited cannot leave", peer->name);
+        kvcl_log_debug("%s: bundled messages cannot be sent", peer->name);
         peer->unsent = true;
         list(peer);
     }
@@ -115,10 +115,10 @@ void kvcl_bundle_flush(kvcl_peer_t *peer)
 void kvcl_bundle_refused(kvcl_peer_t *peer)
 {
     kvcl_assert_locked(peer->ctx);
-    kvcl_log_debug("%s: a message cannot leave", peer->name);
+    kvcl_log_debug("%s: a message cannot be sent", peer->name);
     peer->unsent = true;
     list(peer);
-    kvcl_engine_kick(peer->ctx); /* no thread waits for the messages that will never leave */
+    kvcl_engine_kick(peer->ctx); /* the peer fails at the next poll, which nothing else may cause */
 }
 
 bool kvcl_bundles_flush(kvcl_context_h ctx)

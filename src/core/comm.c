@@ -109,7 +109,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
     return status;
 }
 
-/* The rank of a peer in comm; -1: it is not in it, or has not been needed yet. */
+/* The rank of a peer in comm; -1: not a member, or not resolved yet. */
 static int rank_of(kvcl_comm_h comm, const kvcl_peer_t *peer)
 {
     int i;
@@ -189,7 +189,8 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
         me = (ranks[i] == parent->rank) ? i : me;
     }
     if (me < 0) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_create: my rank %d is not in the list", parent->rank);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_create: the calling rank %d is not in the list",
+                         parent->rank);
     }
     id     = kvcl_checksum_seed(ranks, (size_t)n * sizeof(*ranks), parent->id);
     status = kvcl_comm_make(parent->ctx, 0, me, n, &comm);

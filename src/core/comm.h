@@ -1,6 +1,6 @@
 /*
- * Communicators inside. A rank's peer is found when it is first needed: its address comes from boot (world and what
- * was made from it) or from the other job (inter-communicators).
+ * The inside of communicators. A rank's peer is resolved when it is first needed: its address comes from boot (the
+ * world and communicators made from it) or from the other job (inter-communicators).
  *
  * Immutable after creation but for peers[], which is filled under the engine lock.
  */
@@ -24,7 +24,7 @@ struct kvcl_comm {
     uint64_t         coll_seq; /* collectives posted; under the engine lock */
 };
 
-/** No lock held; may ask boot, so it may block the first time. KVCL_ERR_UNKNOWN_RANK, ... */
+/** No lock held; queries boot the first time, which may block. KVCL_ERR_UNKNOWN_RANK, ... */
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
 
 

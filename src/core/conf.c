@@ -1,6 +1,5 @@
 /*
- * Owns the table of settings and its loading: the environment, then params over it. Also what all params have in
- * common: their size, and a tail that must be zero.
+ * Owns the table of settings and its loading: the environment, then params over it.
  */
 #include "core/conf.h"
 #include "base/error.h"
@@ -26,53 +25,54 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "this rank, with KVCL_RENDEZVOUS; -1: in order of arrival"),
     ROW("KVCL_SIZE", "0", INT, size, 0, 65536, NULL, "number of ranks, with KVCL_RENDEZVOUS"),
     ROW("KVCL_BOOT_TIMEOUT", "60s", TIME, boot_timeout_ns, 1000000, INT64_MAX, NULL,
-        "how long ranks wait for each other at start"),
+        "time that ranks wait for each other at start"),
     ROW("KVCL_SECRET_FILE", NULL, STRING, secret_file, 0, 0, NULL,
-        "file (mode 0600) whose bytes every rank of the job must know; the launcher hands one out otherwise"),
+        "file (mode 0600) with the secret that all ranks of the job share; by default the launcher distributes one"),
     ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
         "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
     ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
-        "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and whoever reaches "
-        "them is trusted (see kvcl_info(1)); without any it listens nowhere and reaches ranks of its own host only"),
+        "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and every process "
+        "that reaches them is trusted (see kvcl_info(1)); default: listen nowhere, reach ranks of this host only"),
     ROW("KVCL_NUMA", "auto", ENUM, numa, 0, 0, kvcl_numa_mode_names,
-        "NUMA nodes for memory of 4 MiB and more: auto (that of the cpus bound to, or spread over several), local, "
-        "interleave, off (first touch)"),
-    ROW("KVCL_TIMEOUT", "30s", TIME, timeout_ns, 1000000, INT64_MAX, NULL, "deadline of operations that name none"),
+        "NUMA nodes for memory of 4 MiB and more: auto (the node of the bound cpus; interleaved if they are of several "
+        "nodes), local, interleave, off (first touch)"),
+    ROW("KVCL_TIMEOUT", "30s", TIME, timeout_ns, 1000000, INT64_MAX, NULL, "default timeout of operations"),
     ROW("KVCL_SPIN", "100us", TIME, spin_ns, 0, 1000000000, NULL,
-        "how long to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),
+        "time to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),
     ROW("KVCL_LOG", "warn", STRING, log, 0, 0, NULL, "log level: error, warn, info, debug, trace"),
     ROW("KVCL_KEEPALIVE", "500ms", TIME, keepalive_ns, 10000000, INT64_MAX, NULL,
-        "how often an idle connection to a peer is probed: less finds a dead rank sooner; from 10ms on"),
+        "interval of probes on an idle connection; a shorter one detects a dead rank sooner; at least 10ms"),
     ROW("KVCL_COLL_TABLE", NULL, STRING, coll_table, 0, 0, NULL,
-        "collective algorithms by path and size, laid over the built-in table (kvcl_info --colls prints it)"),
+        "collective algorithms by path and size; overrides the built-in table (kvcl_info --colls prints it)"),
     ROW("KVCL_COLL_CHUNK", "1M", SIZE, coll_chunk, 4096, 1ll << 30, NULL, "pipeline chunk of collectives"),
     ROW("KVCL_INLINE_COPY", "4M", SIZE, inline_copy, 0, 1ll << 40, NULL,
         "over shared memory, transfers up to this size are copied inside the posting call"),
     ROW("KVCL_FRAME", "0", SIZE, frame, 0, 1 << 26, NULL,
-        "bytes of one served data message; 0: what the transport likes"),
+        "bytes of one served data message; 0: the transport's preference"),
     ROW("KVCL_WINDOW", "16", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
     ROW("KVCL_BACKGROUND_SHARE", "10", INT, background_share, 0, 90, NULL,
-        "percent of the turns that transfers with KVCL_BACKGROUND get while others want them too"),
+        "percent of the turns that transfers with KVCL_BACKGROUND get while other transfers are active"),
     ROW("KVCL_NATIVE_TABLE", NULL, STRING, native_table, 0, 0, NULL,
-        "which gets and puts by the network itself are served by the owner instead, KIND:FROM-TO:WAY[:RUNS],..., laid "
-        "over the built-in table (KVCL_LOG=debug prints it)"),
-    ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL, "payload that a send or put carries along with its request"),
+        "native (RDMA, CMA) gets and puts that the owner serves instead, KIND:FROM-TO:WAY[:RUNS],...; overrides the "
+        "built-in table (KVCL_LOG=debug prints it)"),
+    ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL,
+        "largest payload that travels within a send's or put's message"),
     ROW("KVCL_LANE_MIN", "2M", SIZE, lane_min, 0, 1ll << 40, NULL,
-        "over tcp, transfers from this size on, in pieces of 2K or more, go by a connection of their own; 0: none"),
+        "over tcp, transfers of at least this size, in pieces of 2K or more, use a separate connection; 0: none"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
-        "how long a store waits for a silent rank before it takes another copy or home; 0: for ever"),
+        "time that a store waits for a silent rank before it uses another copy or home; 0: no limit"),
     ROW("KVCL_STORE_HEDGE_AUTO", "no", BOOL, store_hedge_auto, 0, 0, NULL,
-        "whether it waits no longer than 99 of 100 like gets take (1 ms at least), if that is less"),
+        "limit KVCL_STORE_HEDGE to the p99 latency of gets of the same class (at least 1 ms)"),
     ROW("KVCL_STORE_HOT", "0", INT, store_hot, 0, 255, NULL,
-        "how often a rank gets a block from afar before it keeps a copy in its pool; 0: it never does"),
+        "gets of a remote block after which a rank keeps a copy in its pool; 0: never"),
     ROW("KVCL_STORE_REPAIR", "256M", SIZE, store_repair_bytes, 0, 1ll << 40, NULL,
-        "bytes a second that a home of a store has copied anew after a rank has gone; 0: none"),
+        "bytes per second that a store's home re-replicates after a rank failed or left; 0: none"),
     ROW("KVCL_STORE_NVME", NULL, STRING, store_nvme, 0, 0, NULL,
-        "/path/of/a/file:size, a second tier for the pool of a store, on a local NVMe; %r is the rank"),
+        "/path/of/a/file:size, a second tier of a store's pool, on a local NVMe; %r is the rank"),
     ROW("KVCL_STORE_STRIPE", "16M", SIZE, store_stripe, 0, 1ll << 40, NULL,
-        "values of a store that are larger are spread over the pools of several ranks; 0: none"),
+        "larger values of a store are striped over the pools of several ranks; 0: none"),
     ROW("KVCL_STORE_STRIPE_RANKS", "4", INT, store_stripe_ranks, 1, 16, NULL,
-        "over how many ranks at most, the one that puts counted"),
+        "maximum number of ranks of a striped value, including the one that puts"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

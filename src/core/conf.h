@@ -1,5 +1,5 @@
 /*
- * The library's settings: one struct, one table, read once when a context is made and passed down from there.
+ * The library's settings: one struct, one table, read once when a context is created.
  */
 #ifndef KVCL_CORE_CONF_H
 #define KVCL_CORE_CONF_H

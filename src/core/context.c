@@ -130,8 +130,8 @@ static kvcl_status_t open_rooms(kvcl_context_h ctx)
     return KVCL_OK;
 }
 
-/* Everybody spins only where each rank can have a core of its own. A launcher that binds a rank to one core has given
- * it one, so what counts is the host's cores, not those this process may use. */
+/* Ranks spin only where each can have a core of its own. A launcher that binds a rank to one core has given it one, so
+ * the number of the host's cores counts, not of those that this process may use. */
 static uint64_t spin_ns(kvcl_context_h ctx)
 {
     size_t i;
@@ -211,7 +211,7 @@ static void settle(kvcl_context_h ctx)
         (void)kvcl_engine_pass(ctx);
     }
     if (is_closing(ctx)) {
-        kvcl_log_error("a transport still holds on to what was sent; this context leaves it what it holds");
+        kvcl_log_error("a transport still holds buffers of a closed context; they are not freed");
     }
 }
 
@@ -225,7 +225,7 @@ static void close_all(kvcl_context_h ctx)
     kvcl_unlock(ctx);
     if (ctx->peers.count > 0) {
         if (!kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(2 * KVCL_NS_PER_SEC))) {
-            kvcl_log_info("a context is closed though not everybody has answered its goodbye");
+            kvcl_log_info("a context is closed before all peers have confirmed its BYE");
         }
     }
     kvcl_engine_stop(ctx);
@@ -263,7 +263,7 @@ static void close_all(kvcl_context_h ctx)
     kvcl_fork_leave();
 }
 
-/* The caller's struct may be that of an older or a younger library: what it lacks is default. */
+/* The caller's struct may be of an older or a newer version: members that it lacks have their defaults. */
 static kvcl_status_t take_params(const kvcl_init_params_t *params, kvcl_init_params_t *out)
 {
     static const kvcl_init_params_t defaults = KVCL_INIT_PARAMS_INIT;

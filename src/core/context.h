@@ -1,8 +1,8 @@
 /*
- * The context's inside, and the rooms that hang their state on it.
+ * The inside of a context, and the rooms that keep their state in it.
  *
- * A room (mem, xfer, collectives, store, comm) gives one kvcl_room_t in the explicit list of rooms.c: how its state in
- * a context begins and ends, its message handlers, its share of polling, and what it does when a peer fails.
+ * A room (mem, xfer, collectives, store, comm) has one kvcl_room_t in the explicit list of rooms.c: the init and fini
+ * of its state in a context, its message handlers, its share of polling, and its reaction to the failure of a peer.
  */
 #ifndef KVCL_CORE_CONTEXT_H
 #define KVCL_CORE_CONTEXT_H
@@ -32,8 +32,7 @@ typedef struct kvcl_room {
     const char               *name;
     const kvcl_msg_handler_t *handlers; /* ends with type 0; NULL: none */
     kvcl_status_t (*init)(struct kvcl_context *ctx, void **state_p); /* no lock held */
-    void          (*fini)(struct kvcl_context *ctx, void *state);    /* no lock held, engine stopped; may be given a
-                                                                        half-built state never */
+    void          (*fini)(struct kvcl_context *ctx, void *state);    /* no lock held, engine stopped */
     /* Optional. Lock held; must not block. Returns how much moved. */
     unsigned      (*poll)(struct kvcl_context *ctx, void *state);
     /* Optional. Lock held. Is there work for poll() that no descriptor reports? Cheap. */
@@ -64,11 +63,11 @@ struct kvcl_context {
     kvcl_peers_t          peers;
     kvcl_msg_handler_t    handlers[KVCL_MSG_LAST + 1];
     void                  *rooms[KVCL_ROOMS];
-    unsigned              n_rooms;    /* initialised */
+    unsigned              n_rooms;    /* initialized */
     kvcl_comm_h           world;
     kvcl_list_t           comms;      /* all of them, the world too */
-    bool                  closing;    /* peers are closed: nothing is taken in any more */
-    kvcl_map_t            comm_ids;   /* how many communicators were made over a list of ranks */
+    bool                  closing;    /* peers are closed: messages that arrive are dropped */
+    kvcl_map_t            comm_ids;   /* hash of a list of ranks -> number of communicators made over it */
     kvcl_context_stats_t  stats;      /* under the engine lock, but bytes copied inside posts: atomic adds */
     _Atomic uint64_t      instant_ops; /* operations that ended inside their posts */
     _Atomic uint64_t      bytes_in;
@@ -87,7 +86,7 @@ static inline uint64_t kvcl_timeout(const struct kvcl_context *ctx, uint64_t tim
 /* am.c: the transports' receive callback. */
 void kvcl_am_recv(void *ctx, const void *hdr, size_t hdr_len, const void *data, size_t len,
                   kvcl_xport_reply_t *reply);
-/** A message that makes no sense: counted, logged once in a while. */
+/** A malformed message: counted, and logged at powers of two. */
 void kvcl_am_malformed(struct kvcl_context *ctx, kvcl_peer_t *peer, const char *what);
 
 #endif

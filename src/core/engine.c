@@ -145,7 +145,7 @@ static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
     }
 }
 
-/* Give other threads the lock now and then while we spin: a mutex is not fair by itself. */
+/* Give other threads the lock while this one spins: a mutex is not fair by itself. */
 static void yield_lock(kvcl_engine_t *eng)
 {
     pthread_mutex_unlock(&eng->lock);
@@ -246,7 +246,7 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         } else if (arm_xports(eng)) {
             until = kvcl_heap_min_key(&eng->timers);
             poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
-            last = kvcl_now_ns() - eng->spin_ns; /* after a sleep: no spin unless something came */
+            last = kvcl_now_ns() - eng->spin_ns; /* after a sleep: no spin until the next event */
         } else {
             yield_lock(eng);
         }
@@ -290,7 +290,7 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
         } else if (eng->poller_asleep && kvcl_bundles_flush(ctx)) {
             if (kvcl_engine_outstanding(ctx)) {
                 kvcl_engine_kick(ctx);
-            } /* what could not leave may have ended what is waited for */
+            } /* messages that could not be sent may have ended the requests waited for */
         } else {
             ++eng->followers;
             ts.tv_sec  = (time_t)(deadline_ns / KVCL_NS_PER_SEC);
@@ -319,7 +319,7 @@ unsigned kvcl_engine_pass(kvcl_context_h ctx)
     uint64_t      before;
 
     if (pthread_mutex_trylock(&eng->lock) != 0) {
-        return 0; /* another thread is at it */
+        return 0; /* another thread progresses the context */
     }
     before = eng->completed;
     if (!eng->polling) {

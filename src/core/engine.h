@@ -42,7 +42,7 @@ typedef struct kvcl_engine {
     int             wake_fd;       /* eventfd: wakes the thread */
     int             poller_fd;     /* eventfd: wakes the application thread that polls */
     bool            poller_asleep;
-    _Atomic int     user_fd;       /* eventfd for the user, -1 until asked for */
+    _Atomic int     user_fd;       /* eventfd for the user, -1 until requested */
     bool            user_loop;     /* no progress thread: the user sleeps on epfd, and user_fd is wake_fd */
     int             timer_fd;      /* of such a user: the next deadline */
     _Atomic int     wanted;        /* threads about to take the lock */
@@ -58,11 +58,11 @@ typedef struct kvcl_engine {
     kvcl_list_t     live;          /* requests in progress */
     kvcl_map_t      ids;
     uint64_t        next_id;
-    uint64_t        completed;     /* requests ever */
+    uint64_t        completed;     /* requests completed so far */
 } kvcl_engine_t;
 
 kvcl_status_t kvcl_engine_init(struct kvcl_context *ctx) KVCL_MUST_CHECK;
-/** Before the engine starts: sleepers wake when fd is readable; a room's poll then makes it not so. At most one. */
+/** Before the engine starts: sleepers wake when fd is readable; a room's poll then drains it. At most one. */
 void          kvcl_engine_watch(struct kvcl_context *ctx, int fd);
 /** After the transports are in engine.xports: start the progress thread, if wanted. */
 kvcl_status_t kvcl_engine_start(struct kvcl_context *ctx, bool thread) KVCL_MUST_CHECK;
@@ -75,9 +75,9 @@ void kvcl_lock(struct kvcl_context *ctx);
 bool kvcl_trylock(struct kvcl_context *ctx) KVCL_MUST_CHECK;
 /** Unlock, and wake the progress thread if there is work that no other thread will do. */
 void kvcl_unlock(struct kvcl_context *ctx);
-/** Unlock where nothing was begun that needs the progress thread: nobody is woken. */
+/** Unlock where no work for the progress thread was begun: wakes no thread. */
 void kvcl_unlock_quietly(struct kvcl_context *ctx);
-/** Lock again, in a room's work that unlocked quietly to copy bytes: who polls does not give way to it. */
+/** Lock again, in a room's work that unlocked quietly to copy bytes: the polling thread does not yield to it. */
 void kvcl_relock(struct kvcl_context *ctx);
 /** First line of functions that need the lock: test/check_locks.sh. Costs nothing but in debug builds. */
 #if KVCL_ENABLE_DEBUG
@@ -92,13 +92,13 @@ static inline void kvcl_assert_locked(struct kvcl_context *ctx)
 
 /** Lock held. Make the progress thread run soon (an earlier deadline, a waiting copy). */
 void kvcl_engine_kick(struct kvcl_context *ctx);
-/** Lock held: is there what a transport or a room could not finish inside a post, and only polling moves? */
+/** Lock held: has a transport or a room work that was not finished inside a post and that only polling advances? */
 bool kvcl_engine_outstanding(struct kvcl_context *ctx);
-/** Lock held: the progress thread does not sleep, not even if it has looked already and is about to. */
+/** Lock held: the progress thread does not sleep, even if it has polled already and is about to. */
 void kvcl_engine_rouse(struct kvcl_context *ctx);
-/** Lock held: something that a kvcl_engine_wait may wait for, and that is no request, has changed. */
+/** Lock held: a condition of a kvcl_engine_wait, other than a request, may have become true. */
 void kvcl_engine_notify(struct kvcl_context *ctx);
-/** Lock held: the same, for what users may have waited for by the context's eventfd. */
+/** Lock held: the same, for conditions that users wait for by the context's eventfd. */
 void kvcl_engine_news(struct kvcl_context *ctx);
 /** Any thread, no lock, never waits. Request a poll soon. No effect while no thread progresses the context. */
 void kvcl_engine_nudge(struct kvcl_context *ctx);
@@ -112,12 +112,12 @@ void kvcl_engine_completed(struct kvcl_context *ctx, struct kvcl_request *req);
 bool kvcl_engine_wait(struct kvcl_context *ctx, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
 
 /**
- * What the progress thread does before it sleeps, for a user who sleeps on epfd (eventloop.c). Lock held on entry and
- * on return, not in between: one pass of everything, then arm. @return whether nothing is left to do.
+ * The progress thread's steps before it sleeps, for a user who sleeps on epfd (eventloop.c): one pass over transports
+ * and rooms, then arm. Lock held on entry and on return, not in between. @return whether no work is left.
  */
 bool kvcl_engine_arm(struct kvcl_context *ctx);
 
-/** One pass of everything; no lock held. Returns how many requests completed meanwhile. */
+/** One pass over transports and rooms; no lock held. @return the number of requests that completed meanwhile. */
 unsigned kvcl_engine_pass(struct kvcl_context *ctx);
 
 #endif

@@ -127,7 +127,7 @@ void kvcl_engine_news(kvcl_context_h ctx)
     }
 }
 
-/* Who holds the lock may be about to sleep, having looked already: a written descriptor keeps it awake. */
+/* The thread that holds the lock may have polled already and be about to sleep: a written descriptor keeps it awake. */
 void kvcl_engine_nudge(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng = &ctx->engine;

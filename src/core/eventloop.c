@@ -1,11 +1,10 @@
 /*
  * A context in the user's event loop: the descriptor, and arming it.
  *
- * With a progress thread the descriptor is an eventfd that counts what can be collected. Without one it is the engine's
- * epoll, on which the progress thread would sleep: it has the transports' descriptors, the eventfd that wakes a sleeper
- * (which then counts completions as well) and a timer for the next deadline. A user who sleeps on it is to the engine
- * what the sleeping thread is (engine->thread_asleep), so whatever wakes the one wakes the other. All under the engine
- * lock.
+ * With a progress thread the descriptor is an eventfd that counts completions. Without one it is the engine's epoll, on
+ * which the progress thread would sleep: it has the transports' descriptors, the eventfd that wakes a sleeper (which
+ * then counts completions as well) and a timer for the next deadline. The engine treats a user who sleeps on it as the
+ * sleeping thread (engine->thread_asleep), so each event that wakes the one wakes the other. All under the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -61,7 +60,7 @@ kvcl_status_t kvcl_context_eventfd(kvcl_context_h ctx, int *fd_p)
     return status;
 }
 
-/* Lock held. Was it signalled since it was last asked? */
+/* Lock held. Was the descriptor signalled since the last call? */
 static bool was_notified(kvcl_context_h ctx)
 {
     uint64_t count;
@@ -93,13 +92,13 @@ kvcl_status_t kvcl_context_arm(kvcl_context_h ctx)
     }
     kvcl_lock(ctx);
     if (eng->user_fd < 0) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_arm: ask for the descriptor first, by "
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_arm: get the descriptor first, with "
                            "kvcl_context_eventfd");
     } else {
         moved  = eng->user_loop && !kvcl_engine_arm(ctx);
         moved  = was_notified(ctx) || moved;
         status = moved ? KVCL_INPROGRESS : (eng->user_loop ? set_timer(eng) : KVCL_OK);
     }
-    pthread_mutex_unlock(&eng->lock); /* not kvcl_unlock, which would wake whom it has just put to sleep */
+    pthread_mutex_unlock(&eng->lock); /* not kvcl_unlock, which would wake the sleeper just armed */
     return status;
 }

@@ -232,7 +232,7 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
 void kvcl_peer_ep_failed(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status)
 {
     (void)arg;
-    (void)status; /* how it died is the transport's log; to its users it is dead */
+    (void)status; /* the transport has logged the cause */
     if (ep->arg != NULL) {
         kvcl_peer_t *peer = ep->arg;
         kvcl_peer_fail(peer, (peer->state == KVCL_PEER_READY) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE);
@@ -279,7 +279,7 @@ bool kvcl_peers_parted(kvcl_context_h ctx)
     return true;
 }
 
-/* A peer that leaves waits for the answer: a connection that closes too early would lose the bytes not read yet. */
+/* A peer that leaves waits for the reply: closing the connection earlier would lose bytes that were not read yet. */
 void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
 {
     kvcl_msg_t answer = {.type = KVCL_MSG_BYE, .flags = 1};
@@ -290,9 +290,9 @@ void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
         return;
     }
     if ((peer->state == KVCL_PEER_READY) && (kvcl_peer_post(peer, &answer, sizeof(answer), NULL, 0) != KVCL_OK)) {
-        kvcl_log_debug("%s has failed: its goodbye is not answered", peer->name);
+        kvcl_log_debug("%s has failed: its BYE is not answered", peer->name);
     }
-    kvcl_bundle_flush(peer); /* it would not leave any more */
+    kvcl_bundle_flush(peer); /* a failed peer's bundle would not be sent */
     kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
 }
 
@@ -324,7 +324,7 @@ void kvcl_peers_fini(kvcl_context_h ctx)
 
     for (i = 0; i < ctx->peers.count; ++i) {
         kvcl_map_fini(&ctx->peers.v[i]->rcaches);
-        free(ctx->peers.v[i]->bundle); /* one that never left */
+        free(ctx->peers.v[i]->bundle); /* not sent */
         free(ctx->peers.v[i]->address);
         free(ctx->peers.v[i]);
     }

@@ -131,10 +131,10 @@ void          kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint
 /* am.c, transports: */
 void kvcl_peer_handshake(struct kvcl_context *ctx, const kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len,
                          kvcl_xport_reply_t *reply);
-kvcl_peer_t *kvcl_peer_check(struct kvcl_context *ctx, const kvcl_msg_t *msg); /* NULL: a stranger */
+kvcl_peer_t *kvcl_peer_check(struct kvcl_context *ctx, const kvcl_msg_t *msg); /* NULL: not authenticated */
 void kvcl_peer_ep_failed(void *ctx, kvcl_xport_ep_t *ep, kvcl_status_t status);
 void kvcl_peers_goodbye(struct kvcl_context *ctx); /* lock held: BYE to all */
-bool kvcl_peers_parted(struct kvcl_context *ctx);  /* lock held: all that live have answered it */
+bool kvcl_peers_parted(struct kvcl_context *ctx);  /* lock held: all that have not failed have answered it */
 void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg);
 void kvcl_peers_close(struct kvcl_context *ctx);   /* lock held: close endpoints */
 void kvcl_peers_fini(struct kvcl_context *ctx);

@@ -1,5 +1,5 @@
 /*
- * The handshake, both sides: what the steps drawn in peer.h do to peers. All under the engine lock.
+ * The handshake, both sides: the effect on peers of the steps listed in peer.h. All under the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -133,7 +133,7 @@ static bool cookie_is_mine(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     return kvcl_ct_equal(nonce, in->ids.nonce_b, 16);
 }
 
-/* The peer that proved the secret, with an endpoint. */
+/* The authenticated peer, with an endpoint. */
 static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
                             kvcl_peer_t **peer_p)
 {
@@ -147,7 +147,7 @@ static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const v
         status = kvcl_peer_by_address(ctx, data, len, peer_p);
     }
     if ((status == KVCL_OK) && ((*peer_p)->state == KVCL_PEER_FAILED)) {
-        status = kvcl_fail((*peer_p)->why, "%s is gone", (*peer_p)->name);
+        status = kvcl_fail((*peer_p)->why, "%s has failed", (*peer_p)->name);
     }
     return ((status == KVCL_OK) && ((*peer_p)->ep == NULL)) ? kvcl_peer_make_ep(*peer_p) : status;
 }
@@ -172,7 +172,7 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
         return;
     }
     if (prover(ctx, in, data, len, &peer) != KVCL_OK) {
-        kvcl_log_warn("a peer proved the secret but cannot be used: %s", kvcl_last_error());
+        kvcl_log_warn("an authenticated peer cannot be used: %s", kvcl_last_error());
         refuse(in, KVCL_ERR_UNREACHABLE, reply);
         return;
     }
@@ -198,7 +198,7 @@ static void on_welcome(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_peer_set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, true));
 }
 
-/* Unproven, so it counts only for a handshake that this rank began and that is still open. */
+/* Not authenticated: it counts only for a handshake that this rank began and that is still open. */
 static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
 {
     kvcl_peer_t   *peer = greeted(ctx, in);
@@ -209,7 +209,7 @@ static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
         return;
     }
     if (why == KVCL_ERR_VERSION) {
-        kvcl_log_warn("%s speaks wire version %u, this library speaks %u", peer->name, in->msg.version,
+        kvcl_log_warn("%s has wire version %u, this library has %u", peer->name, in->msg.version,
                       (unsigned)KVCL_WIRE_VERSION);
     }
     kvcl_peer_fail(peer, (why == KVCL_ERR_VERSION) || (why == KVCL_ERR_AUTH) || (why == KVCL_ERR_STALE)

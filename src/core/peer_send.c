@@ -1,8 +1,8 @@
 /*
- * Sending to a peer: a message's common fields, copies of bytes that outlive the call, and which message may wait.
+ * Sending to a peer: a message's common fields, copies of bytes that outlive the call, and messages that may wait.
  *
- * Owns: a posted message whose bytes the transport does not copy. Invariants: messages of a peer leave in the order of
- * their calls, those that wait in a bundle (bundle.h) before a later one; nothing is sent before the peer is ready.
+ * Owns: a posted message whose bytes the transport does not copy. Invariants: messages of a peer are sent in the order
+ * of their calls, those that wait in a bundle (bundle.h) before a later one; none is sent before the peer is ready.
  * Locks: the engine lock.
  */
 #include "config.h"
@@ -48,7 +48,7 @@ kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len,
     return kvcl_peer_send_now(peer, msg, hdr_len, iov, n_iov, send);
 }
 
-/* A send whose bytes are our own copy. */
+/* A send whose bytes are an owned copy. */
 typedef struct posted {
     kvcl_xport_send_t send;
     size_t            hdr_len;
@@ -113,7 +113,7 @@ void kvcl_peer_queried(kvcl_peer_t *peer)
 void kvcl_peer_answered(kvcl_peer_t *peer)
 {
     --peer->answers_due;
-    if (!peer->ctx->peers.bundling) { /* given up: no answer is going to make the others leave */
+    if (!peer->ctx->peers.bundling) { /* no answer is awaited that would flush the bundle */
         kvcl_bundle_flush(peer);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * The rooms that keep state in a context, in the order they are made; destroyed in reverse.
+ * The rooms that keep state in a context, in the order of their init; fini runs in reverse.
  */
 #include "config.h"
 #include "core/context.h"

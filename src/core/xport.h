@@ -1,6 +1,6 @@
 /*
- * The transport contract: what the core asks of something that moves bytes. Two implement it: ucx (ucx_glue/) and loop
- * (loop/xport_loop.c, contexts inside one process, and the reference for the others).
+ * The transport contract. Two transports implement it: ucx (ucx_glue/) and loop (loop/xport_loop.c, contexts inside one
+ * process, and the reference for the others).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
  * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks
@@ -9,10 +9,10 @@
  *
  * A transport offers
  *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
- *               fails. The receiver learns nothing about the sender that it may trust: the core's handshake proves it.
- *   native RMA: memory a peer described can be mapped here (rmem attr .map: plain loads, stores and memcpy reach it,
- *               the owner asleep), or got (.get) and put (.put). Never emulated: a transport that would need the
- *               owner's processor for a get says neither, and the core then asks the owner by message.
+ *               fails. The transport does not authenticate the sender: the core's handshake does.
+ *   native RMA: memory that a peer described can be mapped (rmem attr .map: plain loads, stores and memcpy reach it
+ *               without the owner's processor), or got (.get) and put (.put). Never emulated: a transport that would
+ *               need the owner's processor for a get sets neither, and the core requests the bytes by message.
  */
 #ifndef KVCL_CORE_XPORT_H
 #define KVCL_CORE_XPORT_H
@@ -26,7 +26,7 @@ typedef struct kvcl_xport      kvcl_xport_t;      /* one per context and transpo
 typedef struct kvcl_xport_ep   kvcl_xport_ep_t;   /* one per peer */
 typedef struct kvcl_xport_mem  kvcl_xport_mem_t;  /* local memory */
 typedef struct kvcl_xport_rmem kvcl_xport_rmem_t; /* memory of a peer, as one endpoint sees it */
-typedef struct kvcl_xport_reply kvcl_xport_reply_t; /* the way back to a message's sender, during its recv callback */
+typedef struct kvcl_xport_reply kvcl_xport_reply_t; /* replies to a message's sender, during its recv callback */
 
 typedef struct kvcl_iov {
     const void *buf;
@@ -37,7 +37,7 @@ typedef struct kvcl_iov {
  * done only; the other members are the transport's while the operation is in flight. */
 typedef struct kvcl_xport_send kvcl_xport_send_t;
 struct kvcl_xport_send {
-    void              (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers are free; get: data is here */
+    void              (*done)(kvcl_xport_send_t *send, kvcl_status_t status); /* buffers are free; get: data arrived */
     void              *priv;
     kvcl_xport_send_t *next;
     kvcl_status_t     status;
@@ -51,7 +51,7 @@ typedef struct kvcl_xport_cbs {
     void *arg;
     /* A message. hdr (aligned to 8) and data live during the call only. reply is never NULL. */
     void (*recv)(void *arg, const void *hdr, size_t hdr_len, const void *data, size_t len, kvcl_xport_reply_t *reply);
-    /* The peer is gone or unreachable; called once per endpoint, never from inside a call on it. Sends in flight on it
+    /* The peer failed or is unreachable; called once per endpoint, never from inside a call on it. Its sends in flight
      * complete with an error before or after. The endpoint must still be closed. */
     void (*ep_failed)(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status);
 } kvcl_xport_cbs_t;
@@ -73,26 +73,26 @@ typedef struct kvcl_xport_attr {
 typedef struct kvcl_xport_rmem_attr {
     void *map;  /* the region's first byte, mapped here; NULL: cannot be mapped */
     bool get;   /* get works natively */
-    bool put;   /* put and flush do, and never reach memory whose owner unregistered it */
-    const char *native; /* what get and put are: "rdma", "cma", "loop"; only with one of them */
+    bool put;   /* put and flush work natively, and never reach memory whose owner unregistered it */
+    const char *native; /* mechanism of get and put: "rdma", "cma", "loop"; only with one of them */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {
     size_t     size;   /* sizeof(*this) as the transport was built */
     const char *name;
-    /* No lock held; may block. On failure nothing is left. */
+    /* No lock held; may block. On failure nothing is left allocated. */
     kvcl_status_t (*init)(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
     /* No lock held, no other call under way; all endpoints and memory are closed. */
     void          (*fini)(kvcl_xport_t *xport);
     void          (*query)(kvcl_xport_t *xport, kvcl_xport_attr_t *attr);
-    /* My address, opaque bytes for a peer's ep_create. Valid until fini. At most 4 KiB. */
+    /* The local address, opaque bytes for a peer's ep_create. Valid until fini. At most 4 KiB. */
     void          (*address)(kvcl_xport_t *xport, const void **buf_p, size_t *len_p);
 
     /* Hostile bytes are refused with KVCL_ERR_PROTOCOL. KVCL_ERR_UNREACHABLE if no transport leads there. */
     kvcl_status_t (*ep_create)(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
-    /* Sends in flight complete (canceled) before or from later progress() calls; the transport owns ep from here.
-     * Remote regions may still be open: their .map stays good, and rmem_close is still owed. The peer may not notice:
-     * tcp notifies it, shared memory only when a process ends. So send BYE first. */
+    /* Send BYE first: tcp notifies the peer, shared memory only when a process ends. Sends in flight are canceled,
+     * before or from later progress() calls; the transport owns ep from now on. Remote regions may still be open: their
+     * .map stays valid, and rmem_close is still required. */
     void          (*ep_close)(kvcl_xport_ep_t *ep);
     /* One short text, such as "posix", "tcp/lo", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);
@@ -103,19 +103,19 @@ typedef struct kvcl_xport_ops {
      * done is not called. */
     kvcl_status_t (*am_send)(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
                              unsigned flags, kvcl_xport_send_t *send);
-    /* Answer a message's sender without an endpoint of our own: copying, small. Only during its recv callback;
+    /* Reply to a message's sender without an endpoint to it: copying, small. Only during its recv callback;
      * KVCL_ERR_UNSUPPORTED if the message was sent without KVCL_XPORT_REPLY. */
     kvcl_status_t (*reply)(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
 
-    /* Zeroed, page aligned memory that peers on this host can map; huge as a hint. These two are called without the
-     * lock, from any thread, several at once, and may take long. */
+    /* Zeroed, page aligned memory that peers on this host can map; huge is a hint. These two are called without the
+     * lock, from any thread, several at once, and may block. */
     kvcl_status_t (*mem_alloc)(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     void          (*mem_free)(kvcl_xport_mem_t *mem); /* all kinds */
-    /* Optional. Device memory: it is never touched by the processor; a peer's .map of it is an address for its driver.
-     * An error, or none such: only messages reach it. As mem_register otherwise. */
+    /* Optional. Device memory: the processor never accesses it; a peer's .map of it is an address for its driver. On
+     * error, or if absent, only messages reach it. As mem_register otherwise. */
     kvcl_status_t (*mem_register_device)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
-    /* What a peer needs for rmem_open; at most 512 bytes. *len_p in: room, out: bytes (0: only messages reach it). */
+    /* The bytes that a peer's rmem_open needs; at most 512. *len_p in: room, out: bytes (0: only messages reach it). */
     kvcl_status_t (*mem_pack)(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
 
     /* addr is the region's address at its owner, size its length. KVCL_ERR_PROTOCOL for hostile bytes. */
@@ -129,9 +129,9 @@ typedef struct kvcl_xport_ops {
                          kvcl_xport_send_t *send);
     kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
 
-    /* Optional. Are there sends or RMA that only progress() can finish? Cheap: asked after every post. */
+    /* Optional. Are there sends or RMA that only progress() can finish? Cheap: called after every post. */
     bool          (*outstanding)(kvcl_xport_t *xport);
-    /* Move what can move; returns how much did (0: idle). */
+    /* Advance all operations. Returns the number of events (0: idle). */
     unsigned      (*progress)(kvcl_xport_t *xport);
     /* Descriptor that polls readable when there is work, once arm() returned KVCL_OK; -1 in *fd_p if none is needed.
      * arm returns KVCL_ERR_BUSY if there is work already: progress and try again. */
