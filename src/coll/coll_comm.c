@@ -1,8 +1,8 @@
 /*
- * What collectives keep of a communicator (coll_run.h): its plans, its numbering, its class of path.
+ * The collectives' state of a communicator (coll_run.h): its plans, its numbering, its class of path.
  *
- * Owns the kvcl_coll_comm_t, made at the first collective, freed with the communicator or, if the user freed that too
- * early, with its last collective. Engine lock, but kvcl_coll_comm_path.
+ * Owns the kvcl_coll_comm_t, made at the first collective, freed with the communicator or, if collectives are still in
+ * flight then, with the last of them. Engine lock, except kvcl_coll_comm_path.
  */
 #include "config.h"
 #include "base/error.h"
@@ -56,7 +56,7 @@ bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_statu
             return false;
         }
     }
-    /* It ended well locally, with all announcements: a further one means another collective, or other bytes. */
+    /* It succeeded here with all announcements: a further one belongs to another collective, or to other bytes. */
     *status_p = KVCL_ERR_INVALID_PARAM;
     for (i = 0; (i < cc->n_failures) && (i < KVCL_COLL_FAILURES); ++i) {
         if (cc->failures[i].seq == seq) {
@@ -70,7 +70,7 @@ void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t st
 {
     cc->failures[cc->n_failures % KVCL_COLL_FAILURES].seq    = seq;
     cc->failures[cc->n_failures % KVCL_COLL_FAILURES].status = status;
-    /* Past its size the counter goes round, so that it never falls below it again. */
+    /* Above the ring's size the counter wraps to that size, never below it. */
     cc->n_failures = (cc->n_failures + 1 == 2 * KVCL_COLL_FAILURES) ? KVCL_COLL_FAILURES : cc->n_failures + 1;
 }
 

@@ -2,13 +2,13 @@
  * Arrival of collectives' messages, and the queue of early ones.
  *
  * Early: a rank may announce in a collective, or even in a communicator, that this rank has not begun. Such messages
- * are kept unchanged and handled when the collective begins. Bound: an honest rank has at most KVCL_COLL_OPEN
- * collectives of a communicator under way, each with KVCL_EXEC_ANNOUNCES announcements open to a peer; EARLY_MAX holds
- * those of four communicators. A peer that exceeds it gets an ABORT. Messages older than two timeouts are dropped.
+ * are kept unchanged and handled when the collective begins. Bound: a correct rank has at most KVCL_COLL_OPEN
+ * collectives of a communicator in flight, each with KVCL_EXEC_ANNOUNCES announcements open to a peer; EARLY_MAX holds
+ * those of four communicators. A peer that exceeds it is sent an ABORT. Messages older than two timeouts are dropped.
  *
- * An ABORT for a collective that has not begun is answered with an ABORT at once: nothing is being read. An
- * announcement for one that is over is answered with its status. No other message of those is answered, and no answer
- * is: two sides that both do not know a collective would never end.
+ * An ABORT for a collective that has not begun is answered with an ABORT at once, because no bytes are being read. An
+ * announcement in one that has ended is answered with its status. No other message of either is answered, and an answer
+ * never is: otherwise two ranks that both do not know a collective would answer each other for ever.
  *
  * Engine lock throughout.
  */
@@ -82,7 +82,7 @@ static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
     return (n < EARLY_MAX) && (bytes <= EARLY_BYTES_MAX);
 }
 
-/* A peer gives up a collective: what it announced in it is no longer to be had. */
+/* A peer aborts a collective: drop its announcements in it. */
 static void unannounce(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_msg_coll_t *in)
 {
     early_t *early, *next;
@@ -94,7 +94,7 @@ static void unannounce(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_m
     }
 }
 
-/* Answers in the name of a rank that may not know its communicator yet: only comm and seq count at the other side. */
+/* This rank may not know the communicator yet: the receiver uses only comm and seq. */
 static void answer(const kvcl_msg_coll_t *in, kvcl_peer_t *peer, const kvcl_coll_comm_t *cc, kvcl_status_t status)
 {
     kvcl_msg_coll_t out = {.msg    = {.type = KVCL_MSG_COLL, .flags = KVCL_COLL_ANSWER},
@@ -105,7 +105,7 @@ static void answer(const kvcl_msg_coll_t *in, kvcl_peer_t *peer, const kvcl_coll
                            .status = status};
 
     if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s cannot be told that a collective failed", peer->name);
+        kvcl_log_debug("%s has failed: an ABORT is not sent", peer->name);
     }
 }
 
@@ -123,7 +123,7 @@ static void hold(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_coll_t *i
     }
     early = has_room(ctx, peer, len) ? malloc(sizeof(*early) + len) : NULL;
     if (early == NULL) {
-        kvcl_log_warn("%s says too much about collectives that have not begun here", peer->name);
+        kvcl_log_warn("%s sends too many messages of collectives that this rank has not begun", peer->name);
         if (in->kind == KVCL_COLL_ANNOUNCE) {
             answer(in, peer, cc, KVCL_ERR_NO_SPACE);
         }

@@ -1,7 +1,7 @@
 /*
  * Messages of collectives (coll_wire.h): those that this rank sends, and those received for a collective under way.
  *
- * Everything in a message is hostile until it was compared with the plan; block ids are checked by the pull.
+ * The content of a message is hostile until it has been compared with the plan; block ids are checked by the pull.
  * Engine lock throughout.
  */
 #include "config.h"
@@ -40,7 +40,7 @@ kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_pee
 void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
 {
     if (kvcl_coll_abort(cc, seq, to, status) != KVCL_OK) {
-        kvcl_log_debug("%s cannot be told that a collective failed", to->name);
+        kvcl_log_debug("%s has failed: an ABORT is not sent", to->name);
     }
 }
 
@@ -52,7 +52,7 @@ kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k
     return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
 }
 
-/* The bytes go along: from where they lie, or gathered. */
+/* The message carries the bytes: from the buffer in place, or gathered from a cache. */
 static kvcl_status_t announce_eager(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kvcl_msg_coll_t *out)
 {
     unsigned char small[GATHER_BYTES], *bytes = small;
@@ -132,7 +132,7 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
 
 /* ---- in, for a collective that has begun ---- */
 
-/* Both are plain bytes, or both select as many blocks of the same kind. */
+/* Both are plain bytes, or both select the same number of blocks of the same shape. */
 static kvcl_status_t check_same(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
 {
     const char *what = NULL;
@@ -212,7 +212,7 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     return KVCL_OK;
 }
 
-/* Every algorithm has a byte at the same place on all ranks; a pull can do no other. */
+/* Every algorithm has a byte at the same offset on all ranks: a pull uses one offset for both. */
 static kvcl_status_t check_place(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
 {
     const kvcl_plan_t      *plan = &op->plan->plan;
@@ -220,7 +220,7 @@ static kvcl_status_t check_place(const kvcl_coll_op_t *op, const kvcl_msg_coll_t
     const kvcl_plan_peer_t *peer = (i == KVCL_STEP_NONE) ? NULL : &plan->peers[i];
 
     if ((peer == NULL) || (in->k >= peer->recvs) || (in->signature != plan->signature)) {
-        return KVCL_OK; /* for the executor to judge */
+        return KVCL_OK; /* the executor checks it */
     }
     return ((in->len == 0) || (plan->steps[plan->index[peer->first_recv + in->k]].off == in->off)) ? KVCL_OK
                                                                                                  : KVCL_ERR_PROTOCOL;
@@ -245,7 +245,7 @@ static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t 
         return;
     }
     if (status == KVCL_ERR_PROTOCOL) {
-        kvcl_am_malformed(op->req.ctx, peer, "an announcement that fits no step");
+        kvcl_am_malformed(op->req.ctx, peer, "an announcement that matches no step");
     } else {
         kvcl_log_info("%s", kvcl_last_error());
         kvcl_req_keep_error(&op->req);
@@ -286,7 +286,7 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
     known = (from != NULL) ? from->peer
                            : ((comm != NULL) && (in->rank < (uint32_t)comm->size)) ? comm->peers[in->rank] : NULL;
     if ((known != NULL) && (known != peer)) {
-        kvcl_am_malformed(op->req.ctx, peer, "a message about a collective from another rank");
+        kvcl_am_malformed(op->req.ctx, peer, "a collective message in another rank's name");
         return;
     }
     switch (in->kind) {
@@ -300,7 +300,7 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
         break;
     case KVCL_COLL_ABORT:
         if (op->exec.status == KVCL_OK) {
-            kvcl_req_why(&op->req, "rank %u gave it up: %s; that rank's kvcl_req_error says why",
+            kvcl_req_why(&op->req, "rank %u aborted it: %s; that rank's kvcl_req_error has the reason",
                          (from != NULL) ? from->rank : in->rank, kvcl_status_text(kvcl_coll_error_of(in->status)));
         }
         if ((from == NULL) || (kvcl_exec_aborted(&op->exec, from->rank, kvcl_coll_error_of(in->status)) != KVCL_OK)) {
@@ -308,7 +308,7 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
         }
         break;
     default:
-        kvcl_am_malformed(op->req.ctx, peer, "an unknown kind of message about a collective");
+        kvcl_am_malformed(op->req.ctx, peer, "an unknown kind of collective message");
         break;
     }
 }

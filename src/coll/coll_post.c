@@ -1,6 +1,6 @@
 /*
- * The public calls of collectives: they check their arguments, choose the algorithm, borrow the plan, find the plan's
- * peers (which may ask boot, so no lock is held) and launch the operation.
+ * The public calls of collectives: they check their arguments, choose the algorithm, borrow the plan, resolve the
+ * plan's peers (which may query boot, so no lock is held) and launch the operation.
  *
  * A call that fails takes no number in its communicator; the other ranks' collective then ends by its deadline.
  */
@@ -43,8 +43,8 @@ static kvcl_status_t check(const call_t *call)
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
     }
     if ((call->sel != NULL) && (call->sel->tokens.end != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives take whole blocks, not a range of tokens",
-                         call->name);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives transfer whole blocks: set sel.tokens to "
+                         "{0, 0}", call->name);
     }
     if (call->sel != NULL) {
         return kvcl_xfer_local(call->comm->ctx, call->cache, call->sel, call->name);
@@ -55,7 +55,7 @@ static kvcl_status_t check(const call_t *call)
     return KVCL_OK;
 }
 
-/* What a selected block is, strides apart; zero for opaque ones, which fit any of as many bytes. */
+/* The shape of a selected block, without strides; zero for opaque blocks, which match any of the same size. */
 static kvcl_token_t token_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
 {
     kvcl_token_t token = kvcl_token_of(shape, sel);
@@ -115,7 +115,7 @@ static kvcl_status_t find_peers(kvcl_comm_h comm, const kvcl_plan_t *plan)
     return status;
 }
 
-/* One piece of memory: the operation, its peers, the executor's. */
+/* One allocation: the operation, its peers, the executor's memory. */
 static kvcl_status_t make(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan, kvcl_coll_op_t **op_p)
 {
     size_t         peers = plan->plan.npeers * sizeof(kvcl_coll_peer_t);
@@ -162,7 +162,7 @@ static void place_my_part(const call_t *call)
     }
 }
 
-/* Nothing to do: one rank, or no bytes. It takes its number all the same. */
+/* No steps: one rank, or no bytes. The collective still takes its number. */
 static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl_req_h *req_p)
 {
     place_my_part(call);
@@ -191,7 +191,7 @@ static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *
         if (req_p != NULL) {
             *req_p = kvcl_req_handle(&op->req);
         }
-        kvcl_coll_launch(op); /* it may be gone now */
+        kvcl_coll_launch(op); /* op may be freed now */
     }
     kvcl_unlock(ctx);
     return status;
@@ -284,7 +284,7 @@ kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t len, void 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: in is NULL");
     }
     if (len > ALLGATHER_MAX) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: %zu bytes of each rank, it takes at most %d", len,
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: %zu bytes of each rank; at most %d", len,
                          ALLGATHER_MAX);
     }
     return post(&call, params, req_p);

@@ -1,10 +1,10 @@
 /*
  * The bytes of collectives (coll_run.h): pulls from a peer, and eager bytes of its announcements.
  *
- * A copy from a peer's mapped memory counts only if the peer revoked nothing meanwhile (pull.h, guarded): a peer that
+ * A copy from a peer's mapped memory is valid only if the peer revoked nothing meanwhile (pull.h, guarded): a peer that
  * aborted may have reused its buffer, and its ABORT may be queued behind other messages. If it revoked, its offer is
- * pulled instead, which refuses if this collective was aborted. Then the transports are polled once more (the landed
- * list), so that an ABORT that has arrived is usually handled before the bytes are passed on.
+ * pulled instead, and the peer refuses that if this collective was aborted. Then the transports are polled once more
+ * (the landed list), so that an ABORT that has arrived is usually handled before the bytes are passed on.
  *
  * Engine lock throughout.
  */
@@ -31,11 +31,11 @@ void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream)
     kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
 }
 
-/* Tell the executor; it knows every step that was given out. */
+/* Report the step to the executor. */
 static void pulled(kvcl_coll_op_t *op, uint32_t step, kvcl_status_t status)
 {
     if (kvcl_exec_pulled(&op->exec, step, status) != KVCL_OK) {
-        kvcl_log_error("a collective lost count of its steps: %s", kvcl_last_error());
+        kvcl_log_error("a collective's executor does not know a pulled step: %s", kvcl_last_error());
     }
 }
 
@@ -95,7 +95,7 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
     kvcl_status_t    status;
 
     while (pull->state != KVCL_COLL_PULL_FREE) {
-        ++pull; /* the executor has at most as many pulls under way as there are entries */
+        ++pull; /* the executor has at most as many pulls in flight as there are entries */
     }
     if (child == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
@@ -116,7 +116,7 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
     return status;
 }
 
-/* What came along with its announcement is only put in place. */
+/* Bytes that arrived with their announcement are only copied into the buffer. */
 static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
                        kvcl_status_t *status_p)
 {
@@ -151,7 +151,7 @@ void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_
     if (!here) {
         status = (from->offer != 0)
                      ? start_pull(op, from, action)
-                     : kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes but offers none", from->rank);
+                     : kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes without an offer", from->rank);
     }
     if (here || (status != KVCL_OK)) {
         pulled(op, action->step, status);
@@ -166,7 +166,7 @@ void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
         kvcl_coll_pull_t *pull = &op->pulls[i];
 
         if (pull->state == KVCL_COLL_PULL_ACTIVE) {
-            kvcl_pull_stop(pull->pull, status); /* on_done comes, now or later */
+            kvcl_pull_stop(pull->pull, status); /* on_done is called now or later */
         } else if (pull->state == KVCL_COLL_PULL_LANDED) {
             pull->state = KVCL_COLL_PULL_FREE;
             pulled(op, pull->step, status);
@@ -175,7 +175,7 @@ void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
     kvcl_list_del(&op->landed_link);
 }
 
-/* Copies that landed count when the transports have nothing more to say. */
+/* Copies that landed are reported when the transports have no further messages. */
 unsigned kvcl_coll_poll(kvcl_context_h ctx)
 {
     kvcl_coll_room_t *room = kvcl_coll_room(ctx);

@@ -1,6 +1,6 @@
 /*
- * The room of collectives in a context: its state, its message, and what it does when a peer fails or a communicator
- * is freed. Engine lock, but init and fini.
+ * The room of collectives in a context: its state, its message, and its reaction when a peer fails or a communicator
+ * is freed. Engine lock, except init and fini.
  */
 #include "config.h"
 #include "base/error.h"
@@ -52,7 +52,7 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
     return kvcl_coll_poll(ctx);
 }
 
-/* A running collective's peer that is this one and not known to be gone, or NULL. */
+/* The entry of this peer in a running collective where it is not marked failed yet, or NULL. */
 static kvcl_coll_peer_t *find_gone(kvcl_coll_room_t *room, const kvcl_peer_t *peer)
 {
     kvcl_coll_op_t *op;
@@ -73,7 +73,7 @@ static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     kvcl_coll_peer_t *gone;
 
     kvcl_coll_forget(ctx, peer, 0);
-    while ((gone = find_gone(state, peer)) != NULL) { /* from the start each time: one that ends may end others */
+    while ((gone = find_gone(state, peer)) != NULL) { /* from the start: a collective that ends may end others */
         kvcl_coll_op_t *op = gone->op;
 
         kvcl_coll_peer_failed(gone, peer->why);

@@ -4,10 +4,10 @@
  * A collective begins by establishing sessions with all peers of its plan; the executor's actions start when all of
  * these are established or have failed.
  *
- * It ends when the executor has finished and no peer reads the local buffer any more. After a failure peers have
- * GRACE_NS to confirm that; this collective then treats a silent peer as dead.
+ * It ends when the executor has finished and no peer reads the local buffer. After a failure peers have GRACE_MS to
+ * confirm that; this collective then treats a silent peer as failed.
  *
- * Engine lock throughout. kvcl_coll_advance may end, and free, the operation: callers must not use it afterwards.
+ * Engine lock throughout. kvcl_coll_advance may end and free the operation: callers must not use it afterwards.
  */
 #include "config.h"
 #include "coll/coll_run.h"
@@ -68,7 +68,7 @@ static void notify_others(kvcl_coll_op_t *op)
         if ((peer != NULL) && (peer->state == KVCL_PEER_READY) && (i != comm->rank) &&
             (kvcl_coll_peer_at(op, (uint32_t)i) == NULL) &&
             (kvcl_coll_abort(op->cc, op->seq, peer, op->exec.status) != KVCL_OK)) {
-            kvcl_log_debug("%s cannot be told that a collective failed", peer->name);
+            kvcl_log_debug("%s has failed: an ABORT is not sent", peer->name);
         }
     }
 }
@@ -106,14 +106,14 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     const bool failed = (peer->op->exec.status != KVCL_OK);
 
     peer->gone = true;
-    /* Boot named it and a transport reaches it: no reply means that it died. */
+    /* It is in the job and a transport has an endpoint to it: no reply means that it failed. */
     if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL))) {
         status = KVCL_ERR_RANK_FAILED;
     }
     kvcl_exec_peer_failed(&peer->op->exec, peer->rank, status);
     if (!failed && (peer->op->exec.status != KVCL_OK)) {
-        kvcl_req_why(&peer->op->req, "rank %u has left, has died, or its connection broke; it does not come back: go "
-                     "on with a communicator without it (kvcl_comm_create)", peer->rank);
+        kvcl_req_why(&peer->op->req, "rank %u has left or failed, or its connection broke, which is final: continue "
+                     "with a communicator without it (kvcl_comm_create)", peer->rank);
     }
 }
 
@@ -161,11 +161,11 @@ static void begin(kvcl_coll_op_t *op)
     kvcl_coll_replay(op);
 }
 
-/* The communicator's next ones, as many as may be under way; may free it. */
+/* Begin the communicator's next collectives, as many as may be in flight; may free cc. */
 static void begin_waiting(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
 {
     if (cc->beginning) {
-        return; /* whoever is at it goes on */
+        return; /* the caller that set beginning continues */
     }
     cc->beginning = true;
     while ((cc->running < KVCL_COLL_OPEN) && !kvcl_list_is_empty(&cc->waiting)) {
@@ -234,7 +234,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     begin_waiting(ctx, cc);
 }
 
-/* Let silent peers have a moment more, by the request's own timer. Returns whether they have it. */
+/* Give silent peers GRACE_MS, by the request's own timer. Returns whether it has not passed. */
 static bool wait_for_silent(kvcl_coll_op_t *op)
 {
     kvcl_engine_t *eng = &op->req.ctx->engine;
@@ -287,7 +287,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_coll_op_t *op = kvcl_container_of(req, kvcl_coll_op_t, req);
     uint32_t       i;
 
-    if (op->advancing) { /* stopped by what it does itself: it will see */
+    if (op->advancing) { /* called from within kvcl_coll_advance, which handles the failure */
         kvcl_exec_fail(&op->exec, status);
         return;
     }
@@ -296,7 +296,7 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     }
     op->advancing = true;
     if ((op->grace_ns != 0) && (status == KVCL_ERR_TIMED_OUT) && kvcl_deadline_passed(op->grace_ns)) {
-        kvcl_log_info("a collective ends without hearing from all peers that may read its buffer");
+        kvcl_log_info("a collective ends without a reply from all peers that may read its buffer");
         op->forced = true;
     }
     kvcl_exec_fail(&op->exec, status);
@@ -340,7 +340,7 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
                  (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
         return true;
     case KVCL_ERR_RANK_FAILED:
-        snprintf(buf, cap, "a rank of the communicator has left or died: go on with a communicator without it "
+        snprintf(buf, cap, "a rank of the communicator has left or failed: continue with a communicator without it "
                  "(kvcl_comm_create)");
         return true;
     case KVCL_ERR_BAD_LAYOUT:

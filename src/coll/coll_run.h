@@ -1,9 +1,9 @@
 /*
- * Collectives at work: the pure executor of collectives/exec.h bound to the engine.
+ * Running collectives: the pure executor of collectives/exec.h bound to the engine.
  *
- * One kvcl_coll_op_t is one collective as this rank runs it, a request. Its life: posted (waiting, while as many as
- * KVCL_COLL_OPEN of its communicator are under way), begun (sessions with the plan's peers are made, then the
- * executor's actions are performed), over (executor finished, no peer reads the local buffer any more), complete.
+ * One kvcl_coll_op_t is one collective as this rank runs it, a request. Its life: posted (it waits while KVCL_COLL_OPEN
+ * collectives of its communicator are in flight), begun (sessions with the plan's peers are established, then the
+ * executor's actions are performed), over (executor finished, no peer reads the local buffer), complete.
  * Files: coll_post.c the public calls, coll_run.c the life, coll_pull.c the bytes, coll_msg.c messages,
  * coll_early.c early ones, coll_comm.c the state of a communicator, coll_room.c the room.
  *
@@ -22,11 +22,11 @@
 #include "xfer/pull.h"
 
 enum {
-    KVCL_COLL_OPEN     = 16, /* collectives of one communicator under way; later ones wait */
-    KVCL_COLL_FAILURES = 16  /* ended collectives whose error is remembered, per communicator */
+    KVCL_COLL_OPEN     = 16, /* collectives of one communicator in flight; later ones wait */
+    KVCL_COLL_FAILURES = 16  /* failed collectives whose status is kept, per communicator */
 };
 
-/* What is kept of a communicator from its first collective on. */
+/* The state of a communicator, from its first collective on. */
 typedef struct kvcl_coll_comm {
     uint64_t          id;
     kvcl_comm_h       comm;    /* NULL: freed */
@@ -46,7 +46,7 @@ typedef struct kvcl_coll_comm {
 
 typedef struct kvcl_coll_op kvcl_coll_op_t;
 
-/* Bytes that came with their announcement, before their turn. */
+/* Bytes that arrived with their announcement, before their step. */
 typedef struct kvcl_coll_chunk {
     kvcl_list_t   link;
     uint32_t      k;
@@ -59,14 +59,14 @@ typedef struct kvcl_coll_peer {
     kvcl_peer_t        *peer;
     uint32_t           rank;
     kvcl_peer_waiter_t waiter;
-    bool               waiting;  /* for its session */
+    bool               waiting;   /* for its session */
     bool               gone;
-    bool               notified;     /* it has been sent the place of the local bytes */
-    uint64_t           offer;    /* its offer, from its announcements */
-    uint64_t           revoked; /* its revocation count, from the last of them */
-    bool               described; /* where its bytes lie is known: */
+    bool               notified;  /* it has been sent the local block ids */
+    uint64_t           offer;     /* its offer, from its announcements */
+    uint64_t           revoked;   /* its revocation count, from its last announcement */
+    bool               described; /* its cache and selection are known: */
     uint32_t           cache;
-    kvcl_sel_t         sel;      /* owned */
+    kvcl_sel_t         sel;       /* owned */
     kvcl_list_t        chunks;
 } kvcl_coll_peer_t;
 
@@ -97,18 +97,18 @@ struct kvcl_coll_op {
     kvcl_cache_h            cache;
     kvcl_sel_t              sel;         /* owned */
     uint64_t                total;       /* bytes of the buffer */
-    kvcl_token_t            token;       /* layers 0: it fits any of as many bytes */
+    kvcl_token_t            token;       /* layers 0: matches any block of the same size */
     uint64_t                block_bytes;
     kvcl_offer_t            offer;
     kvcl_coll_offer_state_t offer_state;
     kvcl_coll_pull_t        pulls[KVCL_EXEC_PULLS];
     void                    (*advance)(kvcl_coll_op_t *op); /* kvcl_coll_advance, for files below coll_run.c */
-    unsigned                unready;     /* peers whose session is not there yet */
+    unsigned                unready;     /* peers whose session is not established yet */
     bool                    begun;
-    bool                    advancing;   /* inside kvcl_coll_advance: it will see what is new */
-    bool                    failing;     /* the failure has been acted on */
-    bool                    forced;      /* silent peers had their time: end without them */
-    uint64_t                grace_ns;    /* until when they have it; 0: not begun */
+    bool                    advancing;   /* inside kvcl_coll_advance, which handles all changes */
+    bool                    failing;     /* the failure has been handled */
+    bool                    forced;      /* the grace time has passed: end without the silent peers */
+    uint64_t                grace_ns;    /* the end of the grace time; 0: not begun */
 };
 
 typedef struct kvcl_coll_room {
@@ -116,7 +116,7 @@ typedef struct kvcl_coll_room {
     kvcl_map_t        comms;   /* id -> kvcl_coll_comm_t */
     kvcl_list_t       running; /* kvcl_coll_op_t */
     kvcl_list_t       landed;
-    kvcl_list_t       early;   /* coll_msg.c: about collectives not begun here */
+    kvcl_list_t       early;   /* coll_early.c: messages of collectives that this rank has not begun */
 } kvcl_coll_room_t;
 
 static inline kvcl_coll_room_t *kvcl_coll_room(kvcl_context_h ctx)
@@ -126,11 +126,11 @@ static inline kvcl_coll_room_t *kvcl_coll_room(kvcl_context_h ctx)
 
 /* ---- coll_run.c ---- */
 
-/** Takes a started request with its plan, buffer and peers set; it may be over on return. */
+/** Takes a started request with its plan, buffer and peers set; it may be freed on return. */
 void kvcl_coll_launch(kvcl_coll_op_t *op);
-/** Do what the executor wants done now; the operation may be gone afterwards. */
+/** Perform the executor's actions; the operation may be freed afterwards. */
 void kvcl_coll_advance(kvcl_coll_op_t *op);
-/** It failed with status; the caller advances. */
+/** The peer failed with status; the caller advances. */
 void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status);
 /** Frees an operation that was never launched, or is complete. No lock needed. */
 void kvcl_coll_discard(kvcl_coll_op_t *op);
@@ -141,7 +141,7 @@ extern const kvcl_req_class_t kvcl_coll_class;
 void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* the local buffer, at 0 */
 void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action);
 void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status);
-unsigned kvcl_coll_poll(kvcl_context_h ctx); /* what landed */
+unsigned kvcl_coll_poll(kvcl_context_h ctx); /* the room's landed list */
 
 /* ---- coll_msg.c ---- */
 
@@ -154,28 +154,28 @@ kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_pee
 void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status);
 /** A message about a collective that has begun; the caller advances. */
 void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len);
-kvcl_status_t kvcl_coll_error_of(int32_t status); /* from a message, so perhaps none */
+kvcl_status_t kvcl_coll_error_of(int32_t status); /* of a message: KVCL_ERR_CANCELED if it is no error */
 
 /* ---- coll_early.c ---- */
 
 void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len);
-void kvcl_coll_replay(kvcl_coll_op_t *op); /* what came before it began */
-/** Forget what came early from a peer, or about a communicator (peer NULL). */
+void kvcl_coll_replay(kvcl_coll_op_t *op); /* handles the early messages of op */
+/** Drop the early messages of a peer (NULL: of all) and of a communicator (0: of all). */
 void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm);
 
 /* ---- coll_comm.c ---- */
 
 /** The running one, or NULL. */
 kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq);
-/** Found, or made. */
+/** Made if new. */
 kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p) KVCL_MUST_CHECK;
 void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc);
-/** Has this collective ended here? Then *status_p is what an announcement of it is answered with. */
+/** Has this collective ended here? Then *status_p is the answer to an announcement in it. */
 bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p);
 void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t status);
-/** No lock held; queries boot the first time. The same on all ranks: can every rank map the cache memory of all others,
- *  as far as addresses tell? */
+/** No lock held; queries boot the first time. *path_p is the same on all ranks: KVCL_COLL_PATH_SHM if, by their
+ *  addresses, every rank can map the cache memory of all others. */
 kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_coll_path_t *path_p) KVCL_MUST_CHECK;
 
 #endif

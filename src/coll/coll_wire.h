@@ -1,5 +1,5 @@
 /*
- * The message of collectives, as it travels (wire/wire.h says how).
+ * The wire format of the message of collectives (wire/wire.h).
  *
  * ANNOUNCE  bytes [off, off + len) of the sender's buffer may be pulled; the k-th announcement to this receiver in this
  *           collective. Payload: the bytes themselves (EAGER), or their block ids in a cache of the sender (SOURCE,
@@ -33,7 +33,7 @@ typedef struct kvcl_msg_coll {
     uint64_t     len;
     int32_t      status;    /* ABORT */
     uint32_t     cache;     /* SOURCE: the sender's */
-    kvcl_token_t token;     /* what a selected block is; layers 0: opaque */
+    kvcl_token_t token;     /* shape of a selected block; layers 0: opaque */
     uint64_t     n_blocks;
     uint64_t     block_bytes;
     uint32_t     layers[2];

@@ -15,7 +15,8 @@ void kvcl_am_malformed(kvcl_context_h ctx, kvcl_peer_t *peer, const char *what)
     ++ctx->stats.malformed;
     if ((ctx->stats.malformed & (ctx->stats.malformed - 1)) == 0) { /* 1, 2, 4, 8, ... */
         kvcl_log_warn("malformed message from %s dropped (%llu so far): %s",
-                      (peer != NULL) ? peer->name : "an unknown sender", (unsigned long long)ctx->stats.malformed, what);
+                      (peer != NULL) ? peer->name : "an unknown sender", (unsigned long long)ctx->stats.malformed,
+                      what);
     }
 }
 

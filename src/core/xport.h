@@ -90,9 +90,9 @@ typedef struct kvcl_xport_ops {
 
     /* Hostile bytes are refused with KVCL_ERR_PROTOCOL. KVCL_ERR_UNREACHABLE if no transport leads there. */
     kvcl_status_t (*ep_create)(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
-    /* Send BYE first: tcp notifies the peer, shared memory only when a process ends. Sends in flight are canceled,
-     * before or from later progress() calls; the transport owns ep from now on. Remote regions may still be open: their
-     * .map stays valid, and rmem_close is still required. */
+    /* Send BYE first: tcp notifies the peer, shared memory only when a process ends. Sends in flight complete
+     * (canceled) before return or from later progress() calls; the transport owns ep from now on. Remote regions may
+     * still be open: their .map stays valid, and rmem_close is still required. */
     void          (*ep_close)(kvcl_xport_ep_t *ep);
     /* One short text, such as "posix", "tcp/lo", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);

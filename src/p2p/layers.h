@@ -27,31 +27,31 @@ struct kvcl_layers_out {
     kvcl_sel_t       sel;      /* the send's; its layers are explicit */
     uint32_t         n;        /* layers */
     uint64_t         layer_bytes;
-    uint64_t         requester; /* the receiver's op; 0: has not asked yet */
-    bool             whole;    /* it wants all layers at once */
+    uint64_t         requester; /* the receiver's op; 0: no LAYERS_WANT yet */
+    bool             whole;    /* the receiver takes all layers at once */
     bool             closed;
     void             *owner;
     uint32_t         n_announced;
-    unsigned         open;     /* groups */
+    unsigned         open;     /* groups with an open offer */
     kvcl_list_t      groups;
     void             (*idle)(kvcl_layers_out_t *out); /* lock held, once after close: all reads have ended */
     void             (*failed)(kvcl_layers_out_t *out, kvcl_status_t status); /* lock held: no more reports */
-    uint64_t         *notified; /* bits */
+    uint64_t         *notified; /* bits of reported layers */
     _Atomic uint64_t ready[];  /* bits of ready layers, then those of reported ones */
 };
 
-/** sel stays the caller's, as long as this. NULL: no memory. */
+/** sel must outlive the result. @return NULL: no memory. */
 kvcl_layers_out_t *kvcl_layers_out_new(kvcl_context_h ctx, struct kvcl_peer *peer, kvcl_cache_h cache,
                                        const kvcl_sel_t *sel);
-/** Lock held. Announced: reports groups from here until close. */
+/** Lock held. The send is announced: groups are reported from now on until close. */
 void kvcl_layers_out_open(kvcl_layers_out_t *out);
-/** Lock held: the receiver is there. @return KVCL_OK, KVCL_ERR_PROTOCOL (it asked before); failed() may be called. */
+/** Lock held: LAYERS_WANT arrived. @return KVCL_OK, KVCL_ERR_PROTOCOL (a second one); failed() may be called. */
 kvcl_status_t kvcl_layers_out_want(kvcl_layers_out_t *out, uint64_t requester, bool whole) KVCL_MUST_CHECK;
 /** Lock held. Stop reporting and serving; idle() is called now or later. A second call does nothing. */
 void kvcl_layers_out_close(kvcl_layers_out_t *out);
-/** Any thread, no lock. layer: of the cache. out may be gone on return: this may have been all that it waited for. */
+/** Any thread, no lock. layer: of the cache. out may be freed on return: this may have been the last layer. */
 kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer) KVCL_MUST_CHECK;
-/** Tell a receiver whose send is gone. */
+/** Notify a receiver that its send has ended. */
 void     kvcl_layers_out_refuse(struct kvcl_peer *peer, uint64_t requester);
 unsigned kvcl_layers_poll(kvcl_context_h ctx);
 
@@ -73,27 +73,27 @@ struct kvcl_layers_in {
     unsigned         n_active;
     kvcl_list_t      waiting, active; /* groups */
     bool             busy;       /* the running thread handles the end */
-    kvcl_status_t    status;     /* not OK: it winds up */
+    kvcl_status_t    status;     /* not OK: it ends when no pull is active */
     void             *owner;
     void             (*ended)(kvcl_layers_in_t *in, kvcl_status_t status); /* lock held, once; may free it */
-    uint64_t         *notified;  /* bits */
+    uint64_t         *notified;  /* bits of reported layers */
     _Atomic uint64_t landed[];   /* bits of layers whose bytes have arrived; then those of reported ones */
 };
 
-/** As the announcement says, which is hostile; payload: its block ids. cache NULL: into buf. NULL: no memory, or
- *  *status_p says what does not fit. */
+/** msg is hostile; payload: its block ids. cache NULL: into buf. @return NULL on failure; *status_p is then
+ *  KVCL_ERR_NO_MEMORY, KVCL_ERR_PROTOCOL or KVCL_ERR_BAD_LAYOUT. */
 kvcl_layers_in_t *kvcl_layers_in_new(kvcl_context_h ctx, struct kvcl_peer *peer, const kvcl_msg_send_t *msg,
                                      const void *payload, size_t len, kvcl_cache_h cache, const kvcl_sel_t *sel,
                                      void *buf, kvcl_status_t *status_p);
 void              kvcl_layers_in_free(kvcl_layers_in_t *in);
-/** Lock held: ask the sender; op is the recv's. ended() may be called inside. */
+/** Lock held: send LAYERS_WANT; op is the recv's. ended() may be called inside. */
 void              kvcl_layers_in_begin(kvcl_layers_in_t *in, uint64_t op);
 /** Lock held. A report of the sender, hostile. ended() may be called inside. */
 void              kvcl_layers_in_announced(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg, const void *data,
                                            size_t len);
-/** Lock held: end with status; ended() comes now or later. */
+/** Lock held: end with status; ended() is called now or later. */
 void              kvcl_layers_in_stop(kvcl_layers_in_t *in, kvcl_status_t status);
-/** Lock held: the one at work on this send, or NULL. */
+/** Lock held: the receiving side of this send, or NULL. */
 kvcl_layers_in_t *kvcl_layers_in_find(kvcl_context_h ctx, const struct kvcl_peer *peer, uint64_t op);
 /** Any thread. layer: of the local cache, within the selection. */
 bool              kvcl_layers_in_landed(const kvcl_layers_in_t *in, uint32_t layer);

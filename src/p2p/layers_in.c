@@ -1,8 +1,8 @@
 /*
  * The receiving side of layer-wise sends (layers.h): a pull for each group of layers that the sender reported.
  *
- * Ends when all layers have landed, or with the first error, and then only when no pull is under way any more: the
- * fence of a pull is that of the recv. A layer that has landed stays so, however the recv ends.
+ * It ends when all layers have landed, or after the first error when no pull is in flight: the fence of a pull is that
+ * of the recv. A layer that has landed stays so, whatever the result of the recv.
  */
 #include "config.h"
 #include "p2p/layers.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PULLS_MAX = 4 }; /* under way at once */
+enum { PULLS_MAX = 4 }; /* in flight at once */
 
 typedef struct group {
     kvcl_list_t      link;
@@ -103,7 +103,7 @@ static void end_if_over(kvcl_layers_in_t *in)
         free(kvcl_container_of(link, group_t, link));
     }
     kvcl_list_del(&in->link);
-    in->busy = true; /* nothing comes after the end */
+    in->busy = true; /* nothing runs after the end */
     in->ended(in, in->status);
 }
 
@@ -172,7 +172,7 @@ static void pulled(kvcl_pull_t *pull, kvcl_status_t status)
         in->n_landed += group->end - group->first;
     }
     free(group);
-    if (in->status != KVCL_OK) { /* one of those that were asked to stop */
+    if (in->status != KVCL_OK) { /* stopped by kvcl_layers_in_stop */
         end_if_over(in);
     } else if (status != KVCL_OK) {
         kvcl_layers_in_stop(in, status);
@@ -182,7 +182,7 @@ static void pulled(kvcl_pull_t *pull, kvcl_status_t status)
     }
 }
 
-/* From the sender's cache if it can be mapped here, else what it offers. */
+/* From the sender's cache if it can be mapped here, else from the offer. */
 static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
 {
     const kvcl_layers_in_t *in    = group->in;
@@ -229,7 +229,7 @@ static kvcl_status_t start(group_t *group)
         /* No deadline of its own: the recv's stops it. */
         status = kvcl_pull_start(in->ctx, pull, UINT64_MAX, NULL, NULL, false);
         if (status == KVCL_OK) {
-            return KVCL_OK; /* the group may be gone */
+            return KVCL_OK; /* the group may have been freed */
         }
         kvcl_list_del(&group->link);
         --in->n_active;
@@ -245,7 +245,7 @@ static void start_some(kvcl_layers_in_t *in)
     kvcl_list_t   *link;
 
     if (in->busy) {
-        return; /* whoever is at it goes on */
+        return; /* the caller that set busy continues */
     }
     in->busy = true;
     while ((in->status == KVCL_OK) && (status == KVCL_OK) && (in->n_active < PULLS_MAX) &&
@@ -312,7 +312,7 @@ void kvcl_layers_in_announced(kvcl_layers_in_t *in, const kvcl_msg_layers_t *msg
         return;
     }
     if (status == KVCL_ERR_PROTOCOL) {
-        kvcl_am_malformed(in->ctx, in->peer, "layers that make no sense");
+        kvcl_am_malformed(in->ctx, in->peer, "an invalid report of layers");
     }
     kvcl_layers_in_stop(in, status);
 }

@@ -1,8 +1,8 @@
 /*
  * The sending side of layer-wise sends (layers.h): marking layers, and reporting them to the receiver.
  *
- * Marking takes no lock: it sets a bit, and a word of the context, which the poll clears before it reads the bits, so
- * none is missed. The thread that sets the word wakes a sleeping poller. Where the progress thread would need the same
+ * Marking takes no lock: it sets a bit, and a flag of the context, which the poll clears before it reads the bits, so
+ * none is missed. The thread that sets the flag wakes a sleeping poller. Where the progress thread would need the same
  * core, and the lock is free, the marking thread reports to the receiver itself.
  */
 #include "config.h"
@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-enum { GROUP_BYTES = 4 << 20, BATCH = 64 }; /* a group: one layer, or more of them while they are small */
+enum { GROUP_BYTES = 4 << 20, BATCH = 64 }; /* a group: one layer, or several small ones */
 
 typedef struct group {
     kvcl_list_t       link;
@@ -143,7 +143,7 @@ static kvcl_status_t post(kvcl_layers_out_t *out, const kvcl_layer_group_t *grou
     return (n == 0) ? KVCL_OK : kvcl_peer_post(out->peer, &msg.msg, sizeof(msg), groups, n * sizeof(*groups));
 }
 
-/* All that is new. May end the send. Returns how many groups. */
+/* Report all new groups. May end the send. Returns the number of groups. */
 static unsigned notify(kvcl_layers_out_t *out)
 {
     kvcl_layer_group_t batch[BATCH];
@@ -205,7 +205,7 @@ void kvcl_layers_out_refuse(kvcl_peer_t *peer, uint64_t requester)
     kvcl_msg_layers_t msg = {.msg = {.type = KVCL_MSG_LAYERS, .op = requester}, .status = KVCL_ERR_CANCELED};
 
     if (kvcl_peer_post(peer, &msg.msg, sizeof(msg), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s does not hear that a send is gone: it is gone too", peer->name);
+        kvcl_log_debug("%s has failed: the end of a layer-wise send is not reported", peer->name);
     }
 }
 
@@ -227,7 +227,7 @@ kvcl_status_t kvcl_layers_out_ready(kvcl_layers_out_t *out, uint32_t layer)
     if (atomic_load_explicit(word, memory_order_relaxed) & bit) {
         return KVCL_OK;
     }
-    (void)atomic_fetch_or(word, bit); /* out may be gone from here on: this may have been all that it waited for */
+    (void)atomic_fetch_or(word, bit); /* out may be freed from now on: this may have been the last layer */
     if (!atomic_exchange(&p2p->layers_marked, true)) {
         if (ctx->engine.one_core && kvcl_trylock(ctx)) {
             (void)kvcl_layers_poll(ctx);
@@ -251,7 +251,7 @@ void kvcl_layers_out_close(kvcl_layers_out_t *out)
     }
     out->closed = true;
     kvcl_list_del(&out->link);
-    ++out->open; /* so that idle() comes once, below or later */
+    ++out->open; /* so that idle() is called once, below or later */
     kvcl_list_foreach_safe (group, next, &out->groups, group_t, link) {
         kvcl_offer_close(out->ctx, &group->offer);
     }

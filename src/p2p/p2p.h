@@ -1,10 +1,10 @@
 /*
  * Two-sided send and recv, matched by (communicator, source, tag): what both sides share.
  *
- * A send announces itself with SEND, which carries the bytes when they are few, or says where they lie (a cache's
- * blocks, for a receiver that maps it) and offers them. The receiver, once matched, copies or pulls, then answers
- * SEND_DONE: the send completes when the receiver has the bytes, or with the receiver's error. Sends that find no recv
- * wait in arrival order, bounded in bytes; a sender that gives up takes its announcement back with SEND_STOP.
+ * A send announces itself with SEND, which carries the bytes when they are few; otherwise it offers them, and names a
+ * cache's blocks for a receiver that maps the cache. The receiver, once matched, copies or pulls, then answers
+ * SEND_DONE: the send completes when the receiver has the bytes, or with the receiver's error. Sends without a matching
+ * recv wait in arrival order, bounded in bytes; a sender that stops withdraws its announcement with SEND_STOP.
  *
  * All under the engine lock.
  */
@@ -14,8 +14,8 @@
 #include "cache/cache.h"
 #include "xfer/xfer_wire.h"
 
-/* The unit of tokens by which a matched send and the recv's selection both go; 0: plain bytes on one side, which fill
- * the other's blocks as they come. */
+/* The unit, in tokens, in which a matched send and the recv's selection both traverse their blocks; 0: one side is
+ * plain bytes, which fill the other's blocks in order. */
 static inline uint32_t kvcl_send_unit(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel)
 {
     if ((cache == NULL) || (msg->token.layers == 0)) {
@@ -27,10 +27,10 @@ static inline uint32_t kvcl_send_unit(const kvcl_msg_send_t *msg, kvcl_cache_h c
 /* The room's state in a context. */
 typedef struct kvcl_p2p_state {
     kvcl_list_t  recvs;      /* posted, unmatched */
-    kvcl_list_t  arrived;    /* sends that found no recv */
+    kvcl_list_t  arrived;    /* sends without a matching recv */
     size_t       arrived_bytes;
-    kvcl_list_t  layers_out, layers_in; /* layer-wise sends and recvs at work */
-    _Atomic bool layers_marked; /* somewhere, since the last poll */
+    kvcl_list_t  layers_out, layers_in; /* layer-wise sends and recvs in progress */
+    _Atomic bool layers_marked; /* of any send, since the last poll */
 } kvcl_p2p_state_t;
 
 static inline kvcl_p2p_state_t *kvcl_p2p_state(kvcl_context_h ctx)

@@ -47,7 +47,7 @@ static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *m
 
     arrived = (p2p->arrived_bytes + bytes <= ARRIVED_MAX) ? malloc(bytes) : NULL;
     if (arrived == NULL) {
-        kvcl_log_warn("no room for a message that no recv was posted for yet: %s gets an error", peer->name);
+        kvcl_log_warn("no room for an unexpected message: the send of %s fails", peer->name);
         kvcl_p2p_send_done(peer, msg->msg.op, KVCL_ERR_NO_SPACE);
         return;
     }
@@ -117,7 +117,7 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     keep(ctx, peer, in, data, len);
 }
 
-/* The sender has stopped. A matched recv notices by its pull, whose offer is closed; one of layers may have none. */
+/* The sender has stopped. A matched recv fails by its pull, whose offer is closed; a layer-wise recv may have none. */
 void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len)
 {
@@ -139,7 +139,7 @@ void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     }
 }
 
-/* The sends of a dead peer that arrived in full still count; those that would have to be pulled do not. */
+/* Eager sends of a failed peer stay: their bytes have arrived. Sends whose bytes must be pulled are dropped. */
 void kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
 {
     kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);

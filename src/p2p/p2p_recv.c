@@ -2,7 +2,7 @@
  * The receiving side of two-sided transfers (p2p.h): the calls, and a recv as a request.
  *
  * Owns: a recv (p2p_recv.h). Matching is in p2p_match.c, the bytes of a matched send in p2p_take.c. Invariants: a recv
- * is posted or matched, never both; it ends once. Locks: the engine lock, but for the calls until they post.
+ * is posted or matched, never both; it ends once. Locks: the engine lock, except in the calls until they post.
  */
 #include "config.h"
 #include "p2p/p2p.h"
@@ -111,7 +111,7 @@ void kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     }
     recv = kvcl_container_of(req, kvcl_p2p_recv_t, req);
     if ((recv->peer != peer) || (recv->layers == NULL)) {
-        kvcl_am_malformed(ctx, peer, "layers of a send that is not its own");
+        kvcl_am_malformed(ctx, peer, "layers of a send of another rank");
         return;
     }
     kvcl_layers_in_announced(recv->layers, (const kvcl_msg_layers_t *)msg, data, len);
@@ -141,10 +141,10 @@ static void match(kvcl_p2p_recv_t *recv)
     }
 }
 
-/* The stream's work before the recv is done. */
+/* The work on the CUDA stream before the recv has finished. */
 static void recv_passed(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
 {
-    (void)status; /* no peer is waited for */
+    (void)status; /* a recv waits for no peer */
     match(kvcl_container_of(waiter, kvcl_p2p_recv_t, waiter));
 }
 

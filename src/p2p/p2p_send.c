@@ -1,5 +1,8 @@
 /*
- * The sending side of two-sided transfers (p2p.h).
+ * The sending side of two-sided transfers (p2p.h): the calls, and a send as a request.
+ *
+ * Owns: a send and its offer or layers. Invariants: the request ends once, after all reads of its bytes have ended.
+ * Locks: the engine lock, except in the calls until they post.
  */
 #include "config.h"
 #include "p2p/p2p.h"
@@ -74,7 +77,7 @@ static void send_stop(kvcl_req_t *req, kvcl_status_t status)
         kvcl_revoke(send->req.ctx); /* the receiver may be copying */
     }
     if (send->announced && (kvcl_peer_post(send->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK)) {
-        kvcl_log_debug("%s cannot be told that a send stopped: it is gone", send->peer->name);
+        kvcl_log_debug("%s has failed: SEND_STOP is not sent", send->peer->name);
     }
     send_finish(send, status);
 }
@@ -115,7 +118,7 @@ static void send_describe(const kvcl_req_t *req, char *buf, size_t cap)
     }
 }
 
-/* The receiver decides, and sends its status only. */
+/* The receiver sends a bare status: these are its meanings. */
 static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
 {
     const send_t *send = kvcl_container_of((kvcl_req_t *)req, send_t, req);
@@ -129,7 +132,7 @@ static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
         text = "its recv has another size; the receiver's kvcl_req_error has both: select as much on both sides";
         break;
     case KVCL_ERR_NO_SPACE:
-        text = "it keeps no more messages that nobody receives there: post the recv before";
+        text = "the receiver has no room for more sends without a recv: post the recv before the send";
         break;
     case KVCL_ERR_TIMED_OUT:
         snprintf(buf, cap, "%s within its deadline of %llu ms: compare rank, tag and communicator on both sides, or "
@@ -178,7 +181,7 @@ static kvcl_status_t announce_eager(send_t *send, kvcl_stream_t *stream)
     return status;
 }
 
-/* Maybe the receiver can copy it itself: say where it lies. Returns how many bytes of ids follow. */
+/* Name the cache's blocks, for a receiver that can map it. Returns the bytes of block ids that follow the message. */
 static size_t name_cache(send_t *send)
 {
     if ((send->cache == NULL) || (send->peer->maps == 0) || (send->sel.n_blocks == 0)) {
@@ -390,11 +393,11 @@ void kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     }
     send = kvcl_container_of(req, send_t, req);
     if ((send->peer != peer) || !send->announced || (in->status > 0)) {
-        kvcl_am_malformed(ctx, peer, "the end of a send that is not its");
+        kvcl_am_malformed(ctx, peer, "the end of a send to another rank");
         return;
     }
     if ((in->status == KVCL_OK) && (send->layers != NULL) && (send->layers->n_announced < send->layers->n)) {
-        kvcl_am_malformed(ctx, peer, "a good end of a send whose layers were not all told");
+        kvcl_am_malformed(ctx, peer, "KVCL_OK for a send whose layers were not all reported");
         send_stop(req, KVCL_ERR_PROTOCOL);
         return;
     }
@@ -415,12 +418,12 @@ void kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
     (void)data;
     (void)len;
     if (req == NULL) {
-        kvcl_layers_out_refuse(peer, in->requester); /* it is gone, and has said so; that may still be on its way */
+        kvcl_layers_out_refuse(peer, in->requester); /* the send has ended; its SEND_STOP may be in flight */
         return;
     }
     send = kvcl_container_of(req, send_t, req);
     if ((send->peer != peer) || (send->layers == NULL) ||
         (kvcl_layers_out_want(send->layers, in->requester, (msg->flags & KVCL_LAYERS_WHOLE) != 0) != KVCL_OK)) {
-        kvcl_am_malformed(ctx, peer, "it asks for layers that are not its");
+        kvcl_am_malformed(ctx, peer, "LAYERS_WANT for a send to another rank, or a second one");
     }
 }

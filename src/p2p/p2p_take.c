@@ -1,8 +1,8 @@
 /*
- * The bytes of a matched send (p2p_recv.h): whether they fit, and copied, pulled, or layer by layer.
+ * The bytes of a matched send (p2p_recv.h): the check that they fit, then a copy, a pull, or a pull layer by layer.
  *
  * Owns: a recv's pull and its layers, from the match on. Invariant: the message is hostile; its lengths and layout are
- * compared with the recv's before a byte is taken. Locks: the engine lock.
+ * compared with the recv's before a byte is copied. Locks: the engine lock.
  */
 #include "config.h"
 #include "p2p/p2p.h"
@@ -94,7 +94,7 @@ static kvcl_status_t recv_copy(kvcl_p2p_recv_t *recv, const void *data)
     return status;
 }
 
-/* The pull of a matched send: from the sender's cache if it can be mapped here, else what it offers. */
+/* The pull of a matched send: from the sender's cache if it can be mapped here, else from its offer. */
 static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t len)
 {
     const kvcl_msg_send_t *msg   = &recv->msg;
