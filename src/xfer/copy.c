@@ -1,5 +1,6 @@
 /*
- * Copy jobs (copy.h).
+ * Copy jobs (copy.h): the queue of each class, the choice of the next slice, and its copy. Engine lock, dropped while a
+ * slice is copied.
  */
 #include "config.h"
 #include "xfer/copy.h"
@@ -41,7 +42,7 @@ void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status)
     end_if_idle(copy);
 }
 
-/* The first of a class that has a slice left. Those without one are as many as there are threads copying. */
+/* The first job of a class that has a slice left. At most one job per copying thread has none. */
 static kvcl_copy_t *first_of(kvcl_context_h ctx, bool background)
 {
     kvcl_copy_t *job;
@@ -54,7 +55,7 @@ static kvcl_copy_t *first_of(kvcl_context_h ctx, bool background)
     return NULL;
 }
 
-/* The job whose turn it is: of the upper class, or by its share of the lower. */
+/* The next job: of the upper class, or, by its share, of the lower. */
 static kvcl_copy_t *pick(kvcl_context_h ctx)
 {
     kvcl_copy_t *upper = first_of(ctx, false), *lower = first_of(ctx, true);
@@ -74,7 +75,7 @@ bool kvcl_copy_work(kvcl_context_h ctx)
     if (copy == NULL) {
         return false;
     }
-    kvcl_list_del(&copy->link); /* the next turn is another job's: a short one does not wait for a long one's end */
+    kvcl_list_del(&copy->link); /* round robin: a short job does not wait for the end of a long one */
     kvcl_list_add_tail(jobs(ctx, copy->background), &copy->link);
     from       = copy->next;
     slice      = kvcl_runs_by_device(&copy->runs) ? DEVICE_SLICE_BYTES : SLICE_BYTES;

@@ -1,9 +1,9 @@
 /*
  * Copy jobs: memcpy of a run list between mapped memories, by all idle threads of the context.
  *
- * A job is cut into slices. Waiting threads and the progress thread take slices under the engine lock and copy them
+ * A job is divided into slices. Waiting threads and the progress thread take slices under the engine lock and copy them
  * without it, so every idle thread copies a part of a large list, and the posting call returns at once.
- * A stopped job finishes when the slices being copied have ended: then its buffers are fenced.
+ * A stopped job finishes when the slices being copied have ended; after that its buffers are not accessed.
  */
 #ifndef KVCL_XFER_COPY_H
 #define KVCL_XFER_COPY_H
@@ -11,7 +11,7 @@
 #include "core/context.h"
 #include "kv/runs.h"
 
-/* Transfers of at least this many bytes are written past the caches. */
+/* Transfers of at least this many bytes bypass the processor's caches when they are written. */
 enum { KVCL_COPY_COLD_BYTES = 16 << 20 };
 
 typedef struct kvcl_copy kvcl_copy_t;
@@ -21,15 +21,15 @@ struct kvcl_copy {
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
     bool          background;  /* set by the poster before kvcl_copy_start: others go first */
-    bool          cold;        /* copied past the caches for its size; the poster sets it if the job is a part of a
-                                  larger transfer */
+    bool          cold;        /* written past the caches; set by the poster if the job is a part of a large transfer,
+                                  and by kvcl_copy_start for a large job */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
 };
 
 /** Lock held. Copies bytes [from, to) of the list. */
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to);
-/** Lock held. done() comes with status, now or when the last slice ended. */
+/** Lock held. done() is called with status, now or when the last slice has ended. */
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
 /** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
 bool kvcl_copy_work(kvcl_context_h ctx);

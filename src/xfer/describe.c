@@ -1,5 +1,5 @@
 /*
- * The words of describe.h. No state.
+ * The sentences of describe.h. No state.
  */
 #include "config.h"
 #include "xfer/describe.h"
@@ -89,10 +89,11 @@ bool kvcl_explain_transfer(const kvcl_transfer_words_t *words, kvcl_status_t sta
                  who, words->name);
         return true;
     case KVCL_ERR_STALE:
-        snprintf(buf, cap, "%s destroyed its cache \"%s\" meanwhile: what came does not count", who, words->name);
+        snprintf(buf, cap, "%s destroyed its cache \"%s\" meanwhile: the bytes received are not valid", who,
+                 words->name);
         return true;
     case KVCL_ERR_OUT_OF_RANGE:
-        snprintf(buf, cap, "a block, layer or head is beyond what %s's cache \"%s\" has", who, words->name);
+        snprintf(buf, cap, "a block, layer or head is out of range in %s's cache \"%s\"", who, words->name);
         return true;
     case KVCL_ERR_TRUNCATED:
         snprintf(buf, cap, "the selection of %s's cache \"%s\" has another number of bytes than the local one", who,

@@ -1,5 +1,5 @@
 /*
- * Plain memory as a stream of one run, so that transfers know only streams.
+ * Plain memory as a stream of one run, so that transfers handle streams only.
  */
 #ifndef KVCL_XFER_FLAT_H
 #define KVCL_XFER_FLAT_H

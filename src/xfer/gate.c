@@ -1,9 +1,9 @@
 /*
  * Gates (gate.h).
  *
- * Two hold a gate: its operation and the driver; the last one frees it. One lock guards all gates, so that the driver's
- * thread never touches a context whose operation has gone. Order: an engine's lock, then this one; the driver's thread
- * has this one only, and kvcl_engine_nudge waits for none.
+ * A gate has two holders, its operation and the driver; the last one frees it. One lock guards all gates, so that the
+ * driver's thread never accesses a context whose operation has ended. Order: an engine's lock, then this one; the
+ * driver's thread takes only this one, and kvcl_engine_nudge waits for no lock.
  */
 #include "config.h"
 #include "xfer/gate.h"
@@ -14,12 +14,12 @@
 #include <stdlib.h>
 
 struct kvcl_gate {
-    kvcl_list_t    link;    /* xfer->gates, once its operation came to it */
-    kvcl_context_h ctx;     /* NULL: the operation has gone */
-    bool           over;    /* the stream is there */
+    kvcl_list_t    link;    /* xfer->gates, while its operation waits */
+    kvcl_context_h ctx;     /* NULL: the operation has ended */
+    bool           over;    /* the stream has reached it: open */
     unsigned       holders;
     kvcl_peer_t    *peer;
-    kvcl_list_t    waiters; /* one at most; none again when the operation has been stopped. The engine's lock */
+    kvcl_list_t    waiters; /* one at most; none when the operation has been stopped. The engine's lock */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -107,7 +107,7 @@ kvcl_status_t kvcl_gate_pass(kvcl_gate_t *gate, kvcl_peer_t *peer, kvcl_peer_wai
     return (peer != NULL) ? kvcl_peer_ready(peer, waiter) : KVCL_OK;
 }
 
-/* The next whose stream is there and whose operation still waits. */
+/* The waiter of the next open gate whose operation still waits. */
 static kvcl_peer_waiter_t *take_over(kvcl_list_t *gates, kvcl_peer_t **peer_p)
 {
     kvcl_list_t *found = NULL;
@@ -141,7 +141,7 @@ unsigned kvcl_gates_poll(kvcl_context_h ctx)
         return 0;
     }
     (void)atomic_exchange(&xfer->gates_over, false);
-    while ((waiter = take_over(&xfer->gates, &peer)) != NULL) { /* from the start: what goes through may end others */
+    while ((waiter = take_over(&xfer->gates, &peer)) != NULL) { /* from the start: a call may end others */
         status = (peer != NULL) ? kvcl_peer_ready(peer, waiter) : KVCL_OK;
         if (status != KVCL_INPROGRESS) {
             waiter->fn(waiter, status);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The remote cache, if everything is known and mapped and the bytes are few: the engine is not needed. */
+/* The remote cache, if it is described and mapped and the bytes are few: the engine is not needed. */
 kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t key, uint64_t bytes)
 {
     kvcl_rcache_t *rcache = atomic_load_explicit(&peer->direct, memory_order_acquire);
@@ -37,8 +37,7 @@ static bool is_whole(const kvcl_sel_t *sel)
     return (sel->layers.end == 0) && (sel->heads.end == 0) && (sel->tokens.end == 0);
 }
 
-/* Whole opaque blocks, the shortest way: no streams. False: it is another case,
- * or an error to be found by the rules. */
+/* Whole opaque blocks: copied without streams. False: another case, or an error for the general check to report. */
 static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_rcache_t *rcache,
                         const kvcl_sel_t *remote, bool push)
 {
@@ -145,7 +144,7 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *ga
     kvcl_status_t status;
 
     pull->gate       = gate;
-    pull->op         = (gate == NULL) ? KVCL_LATENCY_GET : KVCL_LATENCY_NONE; /* not what a stream's work takes */
+    pull->op         = (gate == NULL) ? KVCL_LATENCY_GET : KVCL_LATENCY_NONE; /* a stream's work is not timed */
     pull->background = (p->flags & KVCL_BACKGROUND) != 0;
     kvcl_lock(ctx);
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);

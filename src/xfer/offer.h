@@ -15,17 +15,17 @@ typedef struct kvcl_offer kvcl_offer_t;
 struct kvcl_offer {
     uint64_t         id;      /* 0: closed */
     kvcl_stream_t    stream;  /* canonical, at position 0; its block list lives as long as the offer */
-    kvcl_side_t      side;    /* what stream walks over, for pulls by other units; no shape: only as it is */
-    struct kvcl_peer *peer;   /* the peer that may pull; NULL: any proven peer */
+    kvcl_side_t      side;    /* the side of stream, for pulls in other units; no shape: the stream's unit only */
+    struct kvcl_peer *peer;   /* the peer that may pull; NULL: any authenticated peer */
     unsigned         serves;
     void             (*idle)(kvcl_offer_t *offer); /* lock held: closed, and all reads have ended */
 };
 
 /** Lock held. */
 kvcl_status_t kvcl_offer_open(struct kvcl_context *ctx, kvcl_offer_t *offer) KVCL_MUST_CHECK;
-/** Lock held, no read under way: forget it, without idle(). */
+/** Lock held, no read in flight: remove it, without idle(). */
 void          kvcl_offer_withdraw(struct kvcl_context *ctx, kvcl_offer_t *offer);
-/** Lock held: stop serving; idle() comes now or later. */
+/** Lock held: stop serving; idle() is called now or later. */
 void          kvcl_offer_close(struct kvcl_context *ctx, kvcl_offer_t *offer);
 kvcl_offer_t *kvcl_offer_find(struct kvcl_context *ctx, uint64_t id, const struct kvcl_peer *peer);
 

@@ -1,5 +1,5 @@
 /*
- * Shared argument checks (params.h), and the table of what each call may be given. No state.
+ * Shared argument checks (params.h), and the table of the flags and fields that each call takes. No state.
  */
 #include "config.h"
 #include "xfer/params.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a call may be given beyond timeout_ns, cb and cb_arg, which all take: flags as they are, fields as bits. */
+/* The fields that a call may take beyond timeout_ns, cb and cb_arg, which all take. */
 enum {
     STATUS       = 1 << 0,
     REMOTE_CACHE = 1 << 1,
@@ -25,7 +25,7 @@ enum {
     PUTS         = REPLICAS | COPIES | TENANT,
     TO_RANK      = 1 << 9,
     NO_CB        = 1 << 8, /* neither cb nor cb_arg */
-    NO_POST      = 1 << 10 /* a call that waits, without a posting form: neither of them */
+    NO_POST      = 1 << 10 /* a blocking call without a posting form: neither of them */
 };
 
 /* The table of kvcl_xfer.h; test/api/test_params.c compares the two. */
@@ -90,7 +90,7 @@ const char *kvcl_call_name(kvcl_call_id_t call)
     return calls[call].name;
 }
 
-/* "kvcl_put, kvcl_put_bytes": who takes this flag, or this field. */
+/* "kvcl_put, kvcl_put_bytes": the calls that take this flag, or this field. */
 static const char *who_takes(uint64_t flag, unsigned field, char *buf, size_t cap)
 {
     size_t used = 0, i;
@@ -164,7 +164,7 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
     return KVCL_OK;
 }
 
-/* What nearly all calls give, found without a branch for each field: nothing that needs a closer look. */
+/* The common case, without a branch for each field: params that no check would refuse. */
 static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     const unsigned fields = calls[call].fields;
@@ -177,7 +177,7 @@ static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
     return ((given & ~fields) | (fields & (NO_CB | NO_POST)) | (p->flags & ~calls[call].flags) | rare) == 0;
 }
 
-/* A call that waits for its own end posts nothing, so it runs no callback. */
+/* A blocking call posts no request, so it runs no callback. */
 static kvcl_status_t check_waits(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     if ((p->cb == NULL) && (p->cb_arg == NULL)) {

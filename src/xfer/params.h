@@ -56,10 +56,10 @@ typedef enum kvcl_call_id {
 
 const char *kvcl_call_name(kvcl_call_id_t call);
 
-/** What every posting call begins with: the params completed, a communicator with that rank, the rank's peer. */
+/** The first step of every posting call: completes the params, checks communicator and rank, resolves the peer. */
 kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, const kvcl_xfer_params_t *params,
                               kvcl_xfer_params_t *out, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
-/** The params completed; flags and fields that are another call's are refused by name. */
+/** Completes the params; flags and fields of other calls are refused by name. */
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
     KVCL_MUST_CHECK;
 /** The same for the blocking form of a call: cb and cb_arg are refused as well. */
@@ -67,16 +67,16 @@ kvcl_status_t kvcl_xfer_params_waits(const kvcl_xfer_params_t *params, kvcl_call
     KVCL_MUST_CHECK;
 /** Only the check: would kvcl_xfer_params_waits accept them? */
 kvcl_status_t kvcl_xfer_params_of_wait(const kvcl_xfer_params_t *params, kvcl_call_id_t call) KVCL_MUST_CHECK;
-/** A selection of the peer's, as far as it can be judged here. */
+/** Checks a remote selection, as far as this side can. */
 kvcl_status_t kvcl_xfer_remote(const kvcl_sel_t *sel, const char *call) KVCL_MUST_CHECK;
-/** The name of the peer's cache that is meant. */
+/** The name of the peer's cache: params.remote_cache, or the local cache's. */
 kvcl_status_t kvcl_xfer_name(const kvcl_xfer_params_t *params, kvcl_cache_h cache, const char *call,
                              const char **name_p) KVCL_MUST_CHECK;
-/** A local selection: cache and sel there, of this context, in range. */
+/** Checks a local selection: cache and sel not NULL, of this context, in range. */
 kvcl_status_t kvcl_xfer_local(kvcl_context_h ctx, kvcl_cache_h cache, const kvcl_sel_t *sel, const char *call)
     KVCL_MUST_CHECK;
 
-/** An own copy of a selection's block list. */
+/** Copies a selection with its block list; the caller frees to->blocks. */
 kvcl_status_t kvcl_own_sel(kvcl_sel_t *to, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
 
 #endif

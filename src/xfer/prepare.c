@@ -1,8 +1,8 @@
 /*
  * Prepared transfers: a plan (prepare.h) with the layers and heads of both sides, kept for many postings.
  *
- * Immutable after kvcl_xfer_prepare, so any number of threads may post by it. A posting only checks
- * its block ids; the remote ids are checked against the description of the peer's cache, as for every transfer.
+ * Immutable after kvcl_xfer_prepare, so any number of threads may post it. A posting checks only its block ids; the
+ * remote ids are checked against the description of the peer's cache, as for every transfer.
  */
 #include "config.h"
 #include "xfer/prepare.h"
@@ -14,7 +14,7 @@
 struct kvcl_xfer {
     kvcl_xfer_plan_t   plan;
     kvcl_xfer_dir_t    dir;
-    kvcl_sel_t         local; /* no blocks: a posting's are put in */
+    kvcl_sel_t         local; /* without blocks, as remote: a posting adds its own */
     kvcl_sel_t         remote;
     kvcl_xfer_params_t params;
     char               name[KVCL_CACHE_NAME_MAX + 1];
@@ -66,7 +66,7 @@ kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir,
     return KVCL_OK;
 }
 
-/* What a posting may say for itself, laid over what was prepared. */
+/* Overrides the prepared params with those of a posting. */
 static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params_t *p)
 {
     kvcl_xfer_params_t own;

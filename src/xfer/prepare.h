@@ -1,5 +1,5 @@
 /*
- * What a get or put of blocks is, but for its block ids: arguments that were checked once (prepare.c, get.c, put.c).
+ * A get or put of blocks without its block ids: the arguments that are checked once (prepare.c, get.c, put.c).
  */
 #ifndef KVCL_XFER_PREPARE_H
 #define KVCL_XFER_PREPARE_H
@@ -17,16 +17,16 @@ typedef struct kvcl_xfer_plan {
     uint64_t       name_key;
 } kvcl_xfer_plan_t;
 
-/** No lock held. Everything of a plan but the selections: params completed, rank, cache and names checked. */
+/** No lock held. Completes the params, checks rank, cache and names, and fills the plan. */
 kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvcl_call_id_t call,
                              const kvcl_xfer_params_t *params, kvcl_xfer_params_t *out, kvcl_xfer_plan_t *plan)
     KVCL_MUST_CHECK;
-/** No lock held. local and remote have been checked, as far as they can be judged here; p is complete. */
+/** No lock held. local and remote have been checked, as far as this side can; p is complete. */
 kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remote, const kvcl_sel_t *local,
                             const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
                             const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
-/** A put's signal: there, writable, of that peer. */
+/** Checks a put's signal: memory of that peer, writable, in range. */
 kvcl_status_t kvcl_put_check_signal(const kvcl_xfer_params_t *p, const kvcl_peer_t *peer, const char *call)
     KVCL_MUST_CHECK;
 

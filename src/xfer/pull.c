@@ -1,9 +1,9 @@
 /*
  * Pull (pull.h): the steps of one transfer at the side that wants the bytes, up to the choice of the path.
  *
- * Owns: the pull's state. The two ends and how they fit are in pull_ends.c, copies in copy.c, native transfers in
- * rma.c, served ones in pull_served.c. Invariants: a pull ends once (kvcl_pull_finish), and its destination does not
- * change after that; it begins again at most once. Locks: the engine lock, everywhere.
+ * Owns: the pull's state. The two ends and the check that they fit are in pull_ends.c, copies in copy.c, native
+ * transfers in rma.c, served ones in pull_served.c. Invariants: a pull ends once (kvcl_pull_finish), and its
+ * destination does not change after that; it begins again at most once. Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "xfer/pull.h"
@@ -176,7 +176,7 @@ kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull)
     return (pull->from == KVCL_FROM_REGION) ? pull->rregion : &pull->rcache->gens_region;
 }
 
-/* The peer's cache is not the one that it described: it may have another of that name. */
+/* The peer's cache is not the one that it described: the peer may have another of that name. */
 bool kvcl_pull_try_again(kvcl_pull_t *pull)
 {
     kvcl_rcache_stale(pull->rcache);
@@ -240,7 +240,7 @@ static bool is_mapped(const kvcl_pull_t *pull)
 static bool is_rma(const kvcl_pull_t *pull)
 {
     if ((pull->gens != NULL) || pull->ranged || (pull->offer != 0) || !kvcl_rma_same_kind(pull)) {
-        return false; /* the words must come after the bytes: the owner serves it */
+        return false; /* the generations must be read after the bytes: the owner serves it */
     }
     if (pull->from == KVCL_FROM_REGION) {
         return pull->push ? pull->rregion->attr.put : pull->rregion->attr.get;
@@ -260,7 +260,7 @@ void kvcl_pull_all_here(kvcl_pull_t *pull)
     kvcl_pull_finish(pull, KVCL_OK);
 }
 
-/* Everything is known: choose how the bytes move. */
+/* The peer and its cache are ready: choose the path of the bytes. */
 static void move(kvcl_pull_t *pull)
 {
     kvcl_status_t status;
@@ -353,7 +353,7 @@ static void step(kvcl_pull_t *pull)
         if (status == KVCL_OK) {
             status = kvcl_pull_check(pull);
             if ((status != KVCL_OK) && !pull->fresh && kvcl_pull_try_again(pull)) {
-                return; /* its owner may have another cache of that name by now */
+                return; /* the owner may have another cache of that name now */
             }
             if (status != KVCL_OK) {
                 kvcl_req_keep_error(&pull->req);

@@ -3,11 +3,11 @@
  * a buffer. Every get, the receiving side of every put and send, every store get and collective is one.
  *
  * Steps: wait for the peer's session, wait for its cache's description, then one of
- *   copy     all of it is mapped in this process: slices of memcpy (copy.h)
+ *   copy     the remote memory is mapped in this process: slices of memcpy (copy.h)
  *   rma      native gets, a window of them
  *   served   PULL to the owner, which streams
  * and after the bytes the check of generations, where the caller requested it. Ends once, with on_done (if any) and the
- * completion of req; after that no byte of the destination changes any more.
+ * completion of req; after that no byte of the destination changes.
  */
 #ifndef KVCL_XFER_PULL_H
 #define KVCL_XFER_PULL_H
@@ -30,9 +30,9 @@ struct kvcl_pull {
     kvcl_peer_t          *peer;
     /* The source: filled by the poster. */
     uint8_t              from;        /* KVCL_FROM_* */
-    bool                 push;        /* the other way: local to remote; copy and rma only */
+    bool                 push;        /* reversed: local to remote; copy and rma only */
     bool                 background;  /* of the lower class */
-    uint8_t              op;          /* as which it is timed (base/latency.h); 0: it is not */
+    uint8_t              op;          /* kvcl_latency_op_t that it is recorded as; 0: none */
     bool                 need_direct; /* with push: end with KVCL_ERR_UNSUPPORTED rather than be served */
     char                 cache_name[KVCL_CACHE_NAME_MAX + 1]; /* FROM_CACHE: by name (name_key), or by id */
     uint64_t             name_key;
@@ -42,8 +42,8 @@ struct kvcl_pull {
     kvcl_rregion_t       *rregion;    /* FROM_REGION; alive until done */
     uint64_t             offset;
     uint64_t             offer;       /* FROM_OFFER; with FROM_CACHE: what to pull if the cache is not mapped here */
-    uint64_t             range_from;  /* FROM_CACHE, FROM_OFFER: take the stream's bytes from here on, and put them at
-                                         the same place of the local stream; total says how many */
+    uint64_t             range_from;  /* FROM_CACHE, FROM_OFFER: offset of the total bytes to move, the same in the
+                                         remote and the local stream */
     bool                 ranged;
     bool                 guarded;     /* FROM_CACHE with an offer: after a mapped copy revoked is compared */
     uint64_t             revoked;     /* the owner's revocation count: if it differs then, the offer is pulled */
@@ -62,10 +62,10 @@ struct kvcl_pull {
     kvcl_stream_t        dst;         /* served */
     uint64_t             received;
     unsigned             uncredited;
-    bool                 by_lane;     /* served, and its bytes may come by the peer's lane */
-    bool                 quick;       /* counted among what its peer answers at once */
+    bool                 by_lane;     /* served, and its bytes may arrive by the peer's lane */
+    bool                 quick;       /* counted in the peer's answers_due */
     bool                 any_failed;  /* a block's check failed */
-    bool                 requested_again; /* the cache: what was known of it was out of date */
+    bool                 requested_again; /* the cache's description was stale, and was requested again */
     bool                 fresh;       /* the cache was described for this pull */
     kvcl_gate_t          *gate;       /* owned; NULL: none to wait at */
     kvcl_peer_waiter_t   peer_waiter;
@@ -84,12 +84,12 @@ kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const k
 /**
  * Lock held. user: the request is the user's, with cb; otherwise the pull belongs to the operation behind on_done and
  * is freed after it.
- * @return KVCL_OK: it will end later, or has ended inside this call (on_done too); or an error: nothing happened, the
- *         pull is still the caller's.
+ * @return KVCL_OK: it ends later, or has ended inside this call (on_done too); or an error: nothing was done, the pull
+ *         is still the caller's.
  */
 kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
                               void *cb_arg, bool user) KVCL_MUST_CHECK;
-/** Lock held: ask it to end with status. */
+/** Lock held: end it with status, now or when its operations in flight have ended. */
 void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
 
 /* Between the files of a pull. Engine lock held. */
@@ -102,9 +102,9 @@ void         kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t sta
 bool         kvcl_pull_try_again(kvcl_pull_t *pull);
 
 /* pull_ends.c */
-/** The peer's cache is described: whether the selections fit each other. The sentence has the sizes. */
+/** The peer's cache is described: do the selections match? The error sentence has the sizes. */
 kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull) KVCL_MUST_CHECK;
-/** Zip local and remote, whose addresses are mapped or the owner's. */
+/** Pair the runs of local and remote; remote addresses are mapped ones, or the owner's. */
 kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
 
@@ -114,14 +114,14 @@ void kvcl_pull_request(kvcl_pull_t *pull);
 
 /* Native gets and puts of a pull that is not mapped (rma.c). Lock held; ends with kvcl_pull_bytes_done(). */
 bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);
-/** KVCL_ERR_UNSUPPORTED, and no sentence: it had better be served. */
+/** KVCL_ERR_UNSUPPORTED, without a sentence: let the owner serve it. */
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
-/** The region whose control word says whether the owner still gives what the pull moves. */
+/** The region whose control word says whether the pull's bytes are still valid at the owner. */
 kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull);
-/** live: the witness still held when the last byte had moved. */
+/** live: the witness was still valid after the last byte. */
 void          kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live);
-/** A native get or put failed by itself: ask the owner, which knows the reason. */
+/** A native get or put failed: let the owner serve it, which also reports the reason. */
 void          kvcl_pull_rma_failed(kvcl_pull_t *pull, kvcl_status_t status);
 
 void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,

@@ -1,7 +1,7 @@
 /*
- * The two ends of a pull (pull.h): whether their selections fit, and the bytes of each in one order.
+ * The two ends of a pull (pull.h): the check that their selections match, and the bytes of each in one order.
  *
- * Owns: nothing; a description of the peer's cache must be there. Invariant: no run leads outside the checked ends.
+ * Owns: nothing; the peer's cache must have been described. Invariant: no run leads outside the checked ends.
  * Locks: the engine lock, everywhere.
  */
 #include "config.h"
@@ -69,7 +69,7 @@ kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull)
     if ((status == KVCL_OK) && pull->ranged) {
         uint64_t bytes = kvcl_sel_bytes(remote.shape, &remote.sel);
         if ((pull->range_from > bytes) || (pull->total > bytes - pull->range_from)) {
-            return kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, asked for %llu from %llu",
+            return kvcl_fail(KVCL_ERR_TRUNCATED, "the peer's blocks have %llu bytes, requested are %llu from %llu",
                              (unsigned long long)bytes, (unsigned long long)pull->total,
                              (unsigned long long)pull->range_from);
         }

@@ -1,6 +1,6 @@
 /*
- * A pull that its owner serves (pull.h): what it is asked, and what is done with the bytes that come, in DATA messages
- * or by a lane.
+ * A pull that its owner serves (pull.h): the request to the owner, and the bytes that arrive in DATA messages or by a
+ * lane.
  *
  * Fence: bytes land under the engine lock and only while the pull can be found by its id; completion removes the id
  * under the same lock.
@@ -17,7 +17,7 @@
 
 enum { PIECE_MIN = 2048 };
 
-/* A piece costs the kernel more than it costs us: at 1 KiB packed messages are a quarter faster. */
+/* The kernel's cost of a piece is higher than that of packing it: at 1 KiB packed messages are a quarter faster. */
 bool kvcl_pull_lane_suits(kvcl_context_h ctx, const kvcl_stream_t *stream)
 {
     uint64_t least = (ctx->config.lane_min < PIECE_MIN) ? ctx->config.lane_min : PIECE_MIN;
@@ -40,7 +40,7 @@ static uint32_t stream_order(const kvcl_pull_t *pull, uint32_t *unit_p)
     return kvcl_runs_order_pick(&local, &remote);
 }
 
-/* Frames on their way: fewer of the lower class, because what others send queues behind them. */
+/* Frames in flight: fewer for the lower class, because other transfers queue behind them. */
 static uint32_t window(const kvcl_pull_t *pull)
 {
     uint32_t frames = (uint32_t)pull->req.ctx->config.window;
@@ -48,7 +48,7 @@ static uint32_t window(const kvcl_pull_t *pull)
     return (!pull->background || (frames < 8)) ? frames : frames / 4;
 }
 
-/* Does its owner answer at once? */
+/* Does the owner answer at once? */
 static bool is_quick(const kvcl_pull_t *pull)
 {
     return pull->total <= KVCL_SERVE_SMALL;
@@ -105,7 +105,7 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
     return status;
 }
 
-/* May the owner send all that is left, in frames of len bytes, without another credit? */
+/* May the owner send the remaining bytes, in frames of len bytes, without another credit? */
 static bool covers_rest(const kvcl_pull_t *pull, size_t len)
 {
     uint64_t granted = (uint64_t)window(pull) - pull->uncredited;
@@ -137,7 +137,7 @@ static void give_credit(kvcl_pull_t *pull)
 
     pull->uncredited = 0;
     if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s takes no credit: it is gone", pull->peer->name);
+        kvcl_log_debug("%s has failed: CREDIT is not sent", pull->peer->name);
     }
 }
 
@@ -170,7 +170,7 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     pull->received += len;
     if (msg->flags & KVCL_DATA_LAST) {
         if (pull->received != pull->total) {
-            kvcl_am_malformed(ctx, peer, "the end of a transfer came before all its data");
+            kvcl_am_malformed(ctx, peer, "the end of a transfer before all its data");
             kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
             return;
         }
@@ -197,13 +197,13 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         return;
     }
     if (pull->peer != peer) {
-        kvcl_am_malformed(ctx, peer, "the end of a transfer that is another peer's");
+        kvcl_am_malformed(ctx, peer, "the end of another peer's transfer");
         return;
     }
     if ((in->status > 0) || (len != in->n * sizeof(int32_t)) ||
         ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
         ((in->status == KVCL_OK) && (pull->received != pull->total))) {
-        kvcl_am_malformed(ctx, peer, "the end of a transfer does not fit it");
+        kvcl_am_malformed(ctx, peer, "the end of a transfer with a wrong status or length");
         kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
         return;
     }
@@ -219,7 +219,7 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     }
     if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
         kvcl_req_unpublish(&pull->req);
-        pull->received = pull->uncredited = 0; /* its cache went when some had come */
+        pull->received = pull->uncredited = 0; /* the cache was destroyed after some bytes had arrived */
         if (kvcl_pull_try_again(pull)) {
             return;
         }
@@ -227,9 +227,9 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     kvcl_pull_finish(pull, (kvcl_status_t)in->status);
 }
 
-/* ---- by a lane: the kernel writes where the stream says (lane/lane.h) ---- */
+/* ---- by a lane: the kernel writes into the stream's runs (lane/lane.h) ---- */
 
-/* Is it what this pull waits for? */
+/* The pull that this frame belongs to, or NULL. */
 static kvcl_pull_t *find_by_frame(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_lane_frame_t *frame)
 {
     kvcl_pull_t *pull = kvcl_pull_find(ctx, frame->op);
@@ -282,7 +282,7 @@ static void query_again(kvcl_pull_t *pull)
     kvcl_msg_credit_t stop = {.msg = {.type = KVCL_MSG_PULL_STOP, .op = pull->req.id}};
 
     if (kvcl_peer_post(pull->peer, &stop.msg, sizeof(stop), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s cannot be told to stop: it is gone", pull->peer->name);
+        kvcl_log_debug("%s has failed: PULL_STOP is not sent", pull->peer->name);
     }
     kvcl_req_unpublish(&pull->req);
     pull->by_lane  = false;
@@ -304,7 +304,7 @@ static kvcl_pull_t *first_by_lane(const kvcl_peer_t *peer)
     return NULL;
 }
 
-/* Asking one may end others: so look from the first each time. */
+/* A new request may end other pulls: search from the first each time. */
 static void lost(kvcl_context_h ctx, kvcl_peer_t *peer, bool in)
 {
     kvcl_pull_t *pull;

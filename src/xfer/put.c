@@ -2,8 +2,8 @@
  * kvcl_put and kvcl_put_bytes: the calls, and the puts that are copied inside them. The others run in put_run.c; the
  * owner's side is put_take.c.
  *
- * Owns: nothing but what a call has not handed over yet. Invariant: a call that fails has written nothing and frees
- * what it made. Locks: none is held on entry.
+ * Owns: a put until kvcl_put_begin() takes it. Invariant: a call that fails has written nothing and frees its
+ * allocations. Locks: none is held on entry.
  */
 #include "config.h"
 #include "xfer/put.h"

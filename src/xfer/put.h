@@ -1,9 +1,9 @@
 /*
  * A put: a request of the putting side, whose calls are in put.c and whose steps are in put_run.c.
  *
- * It tries to write directly (a pull the other way round: mapped copy or native RMA). Where the peer's memory cannot
- * be reached, it announces itself with PUT and either carries the bytes (eager) or offers them; the owner pulls. The
- * signal is always added by the owner, on a message that follows the bytes, so that its waiters wake.
+ * It tries to write directly (a reversed pull: mapped copy or native RMA). Where the peer's memory cannot be reached,
+ * it announces itself with PUT and either carries the bytes (eager) or offers them; the owner pulls. The signal is
+ * always added by the owner, on a message that follows the bytes, so that its waiters wake.
  */
 #ifndef KVCL_XFER_PUT_H
 #define KVCL_XFER_PUT_H
@@ -19,10 +19,10 @@
 typedef struct kvcl_put {
     kvcl_req_t     req;
     kvcl_peer_t    *peer;
-    kvcl_pull_t    *direct;    /* while it writes directly */
+    kvcl_pull_t    *direct;    /* the reversed pull in progress, or NULL */
     kvcl_offer_t   offer;
     bool           offered;
-    kvcl_status_t  final;      /* once the offer is closing */
+    kvcl_status_t  final;      /* its status, while the offer closes */
     kvcl_cache_h   cache;      /* NULL: bytes */
     kvcl_sel_t     local;      /* owned blocks, as remote's */
     kvcl_sel_t     remote;
@@ -46,7 +46,7 @@ typedef struct kvcl_put {
  */
 kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
                              kvcl_req_h *req_p) KVCL_MUST_CHECK;
-/** Frees one that was not started. */
+/** Frees a put that was not started. */
 void          kvcl_put_discard(kvcl_put_t *put);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * A put at work (put.h): written directly, or announced to the peer, until the peer has the bytes.
+ * The steps of a put (put.h): written directly, or announced to the peer, until the peer has the bytes.
  *
  * Owns: the request, its direct pull, its offer. Invariants: a put ends once; while a peer may read the offer it does
- * not end; the peer's cache is described again at most once. Locks: the engine lock, but for kvcl_put_begin().
+ * not end; the peer's cache is described again at most once. Locks: the engine lock, except kvcl_put_begin().
  */
 #include "config.h"
 #include "xfer/put.h"
@@ -31,7 +31,7 @@ static void offer_idle(kvcl_offer_t *offer)
     complete(put, put->final);
 }
 
-/* End it: at once, or when no peer reads the offer any more. */
+/* End the put: at once, or when no peer reads the offer. */
 static void finish(kvcl_put_t *put, kvcl_status_t status)
 {
     if (!put->offered) {
@@ -108,7 +108,7 @@ static void send_signal(kvcl_put_t *put)
     }
 }
 
-/* side_p: what it walks over; without a shape for plain bytes. */
+/* side_p: the side of the stream; without a shape for plain bytes. */
 static void local_stream(const kvcl_put_t *put, uint32_t unit, kvcl_stream_t *stream, kvcl_side_t *side_p)
 {
     *side_p = (kvcl_side_t){0};
@@ -120,7 +120,7 @@ static void local_stream(const kvcl_put_t *put, uint32_t unit, kvcl_stream_t *st
     }
 }
 
-/* By which both sides go: the owner's shape is known by now, or the put will be refused. */
+/* The unit of both sides. Without the owner's shape the put will be refused. */
 static uint32_t unit_of(const kvcl_put_t *put, const kvcl_rcache_t *rcache)
 {
     kvcl_side_t local, remote;
@@ -167,7 +167,7 @@ static void fill_put(kvcl_put_t *put, kvcl_msg_put_t *out)
     }
 }
 
-/* The peer's memory is out of reach: request that it takes the bytes. */
+/* The peer's memory cannot be reached: announce the put, and the peer takes the bytes. */
 static void announce(kvcl_put_t *put)
 {
     size_t         ids      = put->remote.n_blocks * sizeof(uint32_t);
@@ -284,11 +284,11 @@ kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *g
             *req_p = kvcl_req_handle(&put->req);
         }
         put->req.with      = put->peer;
-        put->req.timing.op = (gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* not what a stream's work takes */
+        put->req.timing.op = (gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* a stream's work is not timed */
         status             = kvcl_req_publish(&put->req);
         put->direct        = direct;
         if (status == KVCL_OK) {
-            /* The put's own deadline rules; the pull's is only a net beneath it. */
+            /* The pull has no deadline: the put's stops it. */
             status = kvcl_pull_start(ctx, direct, UINT64_MAX, NULL, NULL, false);
         }
         if (status != KVCL_OK) {
@@ -344,7 +344,7 @@ void kvcl_put_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     }
     put = kvcl_container_of(req, kvcl_put_t, req);
     if ((put->peer != peer) || (put->direct != NULL) || (in->status > 0)) {
-        kvcl_am_malformed(ctx, peer, "the end of a put that is not its");
+        kvcl_am_malformed(ctx, peer, "the end of a put to another rank");
         return;
     }
     ctx->stats.bytes_out += ((in->status == KVCL_OK) && (msg->type == KVCL_MSG_PUT_DONE) && !put->offered)

@@ -1,5 +1,8 @@
 /*
- * The owner's side of puts (put.c): checks the destination, takes eager bytes or pulls, adds the signal.
+ * The owner's side of puts (put.h): checks the destination, copies eager bytes or pulls, adds the signal.
+ *
+ * Owns: a taking_t from PUT to PUT_DONE. Invariants: the message is hostile until checked; the region or cache is held
+ * while the pull runs. Locks: the engine lock.
  */
 #include "config.h"
 #include "base/log.h"
@@ -19,7 +22,7 @@ typedef struct taking {
     kvcl_region_t      *region;
     kvcl_region_user_t user;    /* of the region */
     kvcl_pull_t        *pull;
-    uint32_t           *ids;    /* own copy: the message's may be unaligned, and changed by the sender */
+    uint32_t           *ids;    /* owned copy: in the message they may be unaligned, and change */
 } taking_t;
 
 static kvcl_status_t add_signal(kvcl_context_h ctx, uint32_t id, uint64_t key, uint64_t offset, uint64_t add)
@@ -45,7 +48,7 @@ static void answer(kvcl_peer_t *peer, uint8_t type, uint64_t op, kvcl_status_t s
     kvcl_msg_done_t out = {.msg = {.type = type, .op = op}, .status = status};
 
     if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s does not hear the end of its put: it is gone", peer->name);
+        kvcl_log_debug("%s has failed: the end of its put is not sent", peer->name);
     }
 }
 
@@ -196,7 +199,7 @@ void kvcl_put_on_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *ms
                                                : take_offered(taking, &sel);
     }
     if (status == KVCL_ERR_PROTOCOL) {
-        kvcl_am_malformed(ctx, peer, "a put that makes no sense");
+        kvcl_am_malformed(ctx, peer, "a put with invalid blocks or length");
     }
     if (status != KVCL_INPROGRESS) {
         taken(taking, status);

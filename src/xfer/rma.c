@@ -1,10 +1,11 @@
 /*
  * Native gets and puts: runs issued to the transport, a window of them at a time, unless the table (rma_table.h) says
- * that the owner packs runs of this number and size faster.
+ * that the owner serves runs of this number and size faster.
  *
  * A put ends with a flush of every written region, so that its completion means visibility at the owner. Then the
- * owner's control word is read, or fetched where it is not mapped (by puts also before they write): bytes of a region
- * revoked meanwhile do not count. A stopped job waits for its operations in flight: until then the network may write.
+ * owner's control word is read, or fetched where it is not mapped (by puts also before they write): the bytes of a
+ * region revoked meanwhile are not valid. A stopped job waits for its operations in flight: until then the network may
+ * write.
  */
 #include "config.h"
 #include "base/error.h"
@@ -31,10 +32,10 @@ struct kvcl_rma_job {
     kvcl_runs_t   runs;
     kvcl_status_t status;
     unsigned      in_flight;
-    bool          issued;       /* all runs are */
-    bool          stopped;      /* by its caller: status is his */
-    bool          queried_word; /* all runs issued: the witness's control word is on its way, or here */
-    bool          before;       /* no run yet: the word first */
+    bool          issued;       /* all runs are issued */
+    bool          stopped;      /* by the caller, whose status it is */
+    bool          queried_word; /* the witness's control word has been requested */
+    bool          before;       /* the word is read before the first run */
     uint64_t      word;
     uint32_t      flushes;      /* regions flushed so far */
     rma_send_t    sends[WINDOW];
@@ -45,7 +46,7 @@ static bool word_is_due(const kvcl_rma_job_t *job)
     return !job->queried_word && (job->status == KVCL_OK) && (kvcl_pull_witness(job->pull)->ctl == NULL);
 }
 
-/* @return KVCL_INPROGRESS: on_send will come. */
+/* @return KVCL_INPROGRESS: on_send will be called. */
 static kvcl_status_t query_word(kvcl_rma_job_t *job)
 {
     kvcl_rregion_t *witness = kvcl_pull_witness(job->pull);
@@ -121,7 +122,7 @@ static kvcl_status_t issue_run(kvcl_rma_job_t *job, const kvcl_run_t *run, rma_s
                       : ops->get(region->rmem, offset, (void *)run->dst, run->len, &one->send);
 }
 
-/* The flush behind a put's runs: one region after the other. */
+/* The flushes after a put's runs: one region after the other. */
 static kvcl_status_t issue_flush(kvcl_rma_job_t *job, rma_send_t *one, bool *none_p)
 {
     kvcl_pull_t *pull = job->pull;
@@ -136,7 +137,7 @@ static kvcl_status_t issue_flush(kvcl_rma_job_t *job, rma_send_t *one, bool *non
     return pull->peer->ops->flush(flat ? pull->rregion->rmem : pull->rcache->regions[next].rmem, &one->send);
 }
 
-/* Operations in flight: all, or, of the lower class while the upper one has a job too, its share of them. */
+/* Operations in flight: WINDOW; for the lower class, while the upper one has a job, its share of WINDOW. */
 static unsigned window(const kvcl_rma_job_t *job)
 {
     kvcl_context_h ctx = job->pull->req.ctx;
@@ -186,7 +187,7 @@ static unsigned advance(kvcl_rma_job_t *job)
     return n;
 }
 
-/* Host memory to host memory, or device memory to device memory (cuda_ipc): what transports do natively. */
+/* Transports move host memory to host memory, or device memory to device memory (cuda_ipc), natively. */
 bool kvcl_rma_same_kind(const kvcl_pull_t *pull)
 {
     kvcl_mem_kind_t mine = kvcl_copier_kind((pull->cache != NULL) ? pull->cache->copier : pull->buf_copier);
@@ -195,7 +196,7 @@ bool kvcl_rma_same_kind(const kvcl_pull_t *pull)
                                                      : (pull->rcache != NULL) ? pull->rcache->kind : KVCL_MEM_HOST);
 }
 
-/* By the table, from the first runs of the list. */
+/* Is native faster, by the table? Estimated from the first runs of the list. */
 static bool pays(const kvcl_pull_t *pull, const kvcl_runs_t *runs)
 {
     const kvcl_rregion_t *region = (pull->from == KVCL_FROM_REGION) ? pull->rregion : &pull->rcache->regions[0];

@@ -1,9 +1,9 @@
 /*
  * The table of native transfers (rma_table.h). Pure.
  *
- * Why the built-in rows: by cma each run is a system call, 4 us and more whatever it moves; four runs cost more than
- * the two messages and three copies of the served way, and at 64 KiB a run both are as fast (contrib/doc/results,
- * section 10). rdma and cuda_ipc were not measured: native, unless the user says otherwise.
+ * The reason for the built-in row: by cma each run is a system call, at least 4 us for any size. Four runs cost more
+ * than the two messages and three copies of a served transfer; at 64 KiB a run both are equally fast
+ * (contrib/doc/results, section 10). rdma and cuda_ipc were not measured: native by default.
  */
 #include "config.h"
 #include "xfer/rma_table.h"

@@ -34,10 +34,10 @@ typedef struct kvcl_rma_table {
 
 /** text: the user's rows; NULL or empty: none. @return KVCL_OK; KVCL_ERR_INVALID_PARAM, naming the row. */
 kvcl_status_t kvcl_rma_table_parse(const char *text, kvcl_rma_table_t *table) KVCL_MUST_CHECK;
-/** Shall n_runs (> 0) runs of about run_bytes go by themselves where the native way is of this kind? */
+/** Are n_runs (> 0) runs of about run_bytes moved natively by a path of this kind? */
 bool          kvcl_rma_table_native(const kvcl_rma_table_t *table, const char *kind, uint64_t run_bytes,
                                     uint64_t n_runs);
-/** As it may be given again; cut at cap. @return buf. */
+/** The table in the format of KVCL_NATIVE_TABLE; cut at cap. @return buf. */
 const char    *kvcl_rma_table_format(const kvcl_rma_table_t *table, char *buf, size_t cap);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Two classes and a share for the lower one: whose turn it is when both want one. Turns are of about equal size.
+ * The order of turns of two classes, of which the lower one has a share. Turns are of about equal size.
  */
 #ifndef KVCL_XFER_SHARE_H
 #define KVCL_XFER_SHARE_H
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 
 typedef struct kvcl_share {
-    unsigned owed; /* hundredths of a turn that the lower class has not had yet, under 100 */
+    unsigned owed; /* hundredths of a turn due to the lower class, under 100 */
 } kvcl_share_t;
 
-/** Both classes want a turn: is it the lower one's? True in percent (0..99) of 100 calls, evenly spread. Pure. */
+/** Both classes have work: is the next turn the lower one's? True in percent (0..99) of 100 calls, evenly spread. */
 static inline bool kvcl_share_lower(kvcl_share_t *share, unsigned percent)
 {
     share->owed += percent;

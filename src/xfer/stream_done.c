@@ -1,5 +1,5 @@
 /*
- * kvcl_stream_done: a request that waits at a gate (gate.h) and does nothing else.
+ * kvcl_stream_done: a request that only waits at a gate (gate.h).
  */
 #include "config.h"
 #include "base/error.h"

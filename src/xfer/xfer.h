@@ -12,11 +12,11 @@ struct kvcl_lane_user;
 struct kvcl_offer;
 struct kvcl_stream;
 
-/* What the room that serves pulls does for this one. Lock held. */
+/* The calls of the serving room for this one. Lock held. */
 typedef struct kvcl_xfer_server {
-    /** Whoever reads this offer is stopped; the last to end calls its idle(). */
+    /** Stops all reads of this offer; the last to end calls its idle(). */
     void (*abort)(kvcl_context_h ctx, const struct kvcl_offer *offer);
-    /** The lane by which this peer pulls is gone. */
+    /** The lane by which this peer pulls has failed. */
     void (*lane_lost)(kvcl_context_h ctx, kvcl_peer_t *peer);
 } kvcl_xfer_server_t;
 
@@ -24,12 +24,12 @@ typedef struct kvcl_xfer_state {
     kvcl_list_t              copies[2];  /* kvcl_copy_t; [1]: background */
     kvcl_share_t             copy_share;
     kvcl_list_t              rmas;       /* kvcl_rma_job_t */
-    kvcl_rma_table_t         rma_table;  /* which of them are served instead; constant */
+    kvcl_rma_table_t         rma_table;  /* the transfers that are served instead; constant */
     kvcl_map_t               offers;
     uint64_t                 next_offer;
     const kvcl_xfer_server_t *server;    /* src/serve */
     kvcl_list_t              gates;      /* kvcl_gate_t with an operation that waits; gate.c's lock */
-    _Atomic bool             gates_over; /* one of them, since the last poll */
+    _Atomic bool             gates_over; /* a gate has opened since the last poll */
 } kvcl_xfer_state_t;
 
 static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)
@@ -49,7 +49,7 @@ void     kvcl_put_on_signal(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
 /* pull_served.c */
 /** Are a stream's pieces large enough for a lane? */
 bool     kvcl_pull_lane_suits(kvcl_context_h ctx, const struct kvcl_stream *stream);
-/* What comes by lanes is for pulls. */
+/* Handles the frames of lanes. */
 extern const struct kvcl_lane_user kvcl_pull_lane_user;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The plan of a get or put of blocks (prepare.h): what its arguments are checked into.
+ * Makes the plan of a get or put of blocks (prepare.h) from its arguments.
  */
 #include "config.h"
 #include "xfer/prepare.h"

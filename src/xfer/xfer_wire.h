@@ -1,9 +1,9 @@
 /*
- * Messages of the transfer room: pull, put, send. Structs as they travel (wire/wire.h says how).
+ * The wire format of the transfer room's messages: pull, put, send (wire/wire.h).
  *
- * Only pulls move bytes by message: the rank that wants bytes requests a stream of them from their owner; a put and a
- * send only announce, and the other side pulls. The owner sends DATA frames in stream order, at most `window` frames
- * beyond what CREDIT acknowledged, and ends with a DATA that has KVCL_DATA_LAST (all is well) or with PULL_DONE.
+ * Only pulls move bytes by message: the puller requests a stream of bytes from their owner; a put and a send only
+ * announce, and the other side pulls. The owner sends DATA frames in stream order, at most `window` frames beyond those
+ * that CREDIT acknowledged, and ends with a DATA that has KVCL_DATA_LAST (success) or with PULL_DONE.
  */
 #ifndef KVCL_XFER_WIRE_H
 #define KVCL_XFER_WIRE_H
@@ -18,7 +18,7 @@ enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
 enum {
     KVCL_PULL_GENS       = 1, /* msg.flags: the payload has a generation for each block, to be checked */
     KVCL_PULL_BACKGROUND = 2, /* of the lower class */
-    KVCL_PULL_LANE       = 4  /* the sender reads the lane: bytes and end may use it */
+    KVCL_PULL_LANE       = 4  /* the puller reads its lane: bytes and end may use it */
 };
 
 typedef struct kvcl_msg_pull {
@@ -79,7 +79,7 @@ typedef struct kvcl_msg_put {
 } kvcl_msg_put_t;
 enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4, KVCL_PUT_BACKGROUND = 8 };
 
-typedef struct kvcl_msg_done { /* PUT_DONE, SEND_DONE, SIGNALED: op is the asker's */
+typedef struct kvcl_msg_done { /* PUT_DONE, SEND_DONE, SIGNALED: op is the requester's */
     kvcl_msg_t msg;
     int32_t    status;
     uint32_t   reserved;
@@ -99,7 +99,7 @@ typedef struct kvcl_msg_send {
     uint64_t     comm;
     uint64_t     tag;
     int32_t      source;  /* the sender's rank in comm */
-    uint32_t     cache;   /* with KVCL_SEND_CACHE: where the bytes lie at the sender */
+    uint32_t     cache;   /* with KVCL_SEND_CACHE: the sender's, which has the bytes */
     uint64_t     len;
     kvcl_token_t token;   /* what a token is; layers 0: plain bytes */
     uint64_t     offer;   /* to pull from, if not eager */
@@ -116,13 +116,13 @@ enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readabl
 
 typedef struct kvcl_msg_layers_want {
     kvcl_msg_t msg;       /* op: the send's; flags: KVCL_LAYERS_WHOLE */
-    uint64_t   requester;     /* the recv's op */
+    uint64_t   requester; /* the recv's op */
 } kvcl_msg_layers_want_t;
 enum { KVCL_LAYERS_WHOLE = 1 }; /* all layers in one group */
 
 typedef struct kvcl_msg_layers {
     kvcl_msg_t msg;       /* op: the recv's */
-    int32_t    status;    /* an error: the send is gone, or will not go on */
+    int32_t    status;    /* an error: the send has ended or failed */
     uint32_t   n;         /* payload: n kvcl_layer_group_t */
     uint64_t   revoked;   /* kvcl_revoked() at the sender */
 } kvcl_msg_layers_t;
