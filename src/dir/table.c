@@ -278,7 +278,7 @@ kvcl_status_t kvcl_dir_table_remove(kvcl_dir_table_t *table, const kvcl_key_t *k
 
 uint64_t kvcl_dir_table_remove_if(kvcl_dir_table_t *table,
                                   bool (*drop)(void *arg, const kvcl_key_t *key,
-                                               const kvcl_dir_loc_t *loc),
+                                  const kvcl_dir_loc_t *loc),
                                   void *arg)
 {
     uint64_t       cursor = 0, n = 0;

@@ -93,7 +93,7 @@ uint64_t kvcl_dir_table_remove_rank(kvcl_dir_table_t *table, uint16_t rank, uint
 /** Remove the locations for which @a drop says true. It must not touch the table. @return how many. */
 uint64_t kvcl_dir_table_remove_if(kvcl_dir_table_t *table,
                                   bool (*drop)(void *arg, const kvcl_key_t *key,
-                                               const kvcl_dir_loc_t *loc),
+                                  const kvcl_dir_loc_t *loc),
                                   void *arg);
 
 /** The locations of @a key. @return how many, 0 to KVCL_DIR_LOCS_MAX. */

@@ -4,7 +4,7 @@
  *
  * Owns: a context's transport, its address, its endpoints. Messages are in xport_loop_msg.c, memory in
  * xport_loop_mem.c, the registry that leads from one context to another in xport_loop_registry.c. Invariants: an
- * endpoint names its target by id and looks it up at each use, so a target may vanish at any moment; ids are never
+ * endpoint names its target by id and looks it up at each use, so a target may be closed at any time; ids are never
  * reused. Locks: kvcl_loop.lock, see xport_loop_registry.c.
  */
 #include "config.h"
@@ -163,7 +163,7 @@ static kvcl_status_t loop_ep_create(kvcl_xport_t *xport, const void *buf, size_t
     pthread_mutex_unlock(&kvcl_loop.lock);
     if (ep->broken) {
         free(ep);
-        return kvcl_fail(KVCL_ERR_UNREACHABLE, "loop: the address is not of a living context of this process");
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "loop: the address is not of an open context of this process");
     }
     *ep_p = &ep->super;
     return KVCL_OK;

@@ -1,8 +1,8 @@
 /*
- * Knobs of the loop transport for tests: faults that a network has and a queue in memory lacks.
+ * Faults of the loop transport for tests: those of a network, which a queue in memory lacks.
  *
- * Process-wide, as the loop itself. Set them while no context uses the loop, or from a test that drives all of them
- * from one thread. Zero in every field: no fault, the state at start.
+ * Process-wide, as the loop itself. Set them while no context uses the loop, or from a test that progresses all
+ * contexts from one thread. Zero in every field: no fault, the state at start.
  */
 #ifndef KVCL_XPORT_LOOP_H
 #define KVCL_XPORT_LOOP_H
@@ -12,11 +12,11 @@
 typedef struct kvcl_loop_faults {
     uint64_t drop_nth;       /* lose the n-th message sent from now on (1 is the next), once */
     uint64_t delay_progress; /* a message is delivered only at the receiver's n-th progress call after its arrival */
-    uint64_t reorder_seed;   /* not 0: a new message is put at a random place of the receiver's queue */
+    uint64_t reorder_seed;   /* not 0: a new message is put at a random position of the receiver's queue */
     uint64_t fail_alloc_nth; /* the n-th allocation of the transport from now on fails, once */
     bool     async_sends;    /* every send with an object completes from progress, never at once */
     bool     no_map;         /* rmem_open gives no .map: callers use get and put */
-    bool     no_rma;         /* no .map, .get or .put: callers ask the owner by message */
+    bool     no_rma;         /* no .map, .get or .put: callers request the bytes by message */
 } kvcl_loop_faults_t;
 
 void kvcl_loop_set_faults(const kvcl_loop_faults_t *faults); /* NULL: none */

@@ -85,9 +85,9 @@ typedef struct loop_registry {
 extern loop_registry_t kvcl_loop;
 
 /* xport_loop_registry.c */
-void         *kvcl_loop_alloc(size_t len); /* zeroed; fails when a test says so */
+void         *kvcl_loop_alloc(size_t len); /* zeroed; fails at fail_alloc_nth */
 loop_xport_t *kvcl_loop_find(uint64_t id); /* lock held */
-void         kvcl_loop_wake(loop_xport_t *x); /* lock held: a message or a failure is there to be delivered */
+void         kvcl_loop_wake(loop_xport_t *x); /* lock held: there is a message or a failure to deliver */
 bool         kvcl_loop_fault_hits(uint64_t *nth); /* lock held: counts down to the event that *nth names; true once */
 
 /* xport_loop_msg.c: the vtable's members of these names */

@@ -1,9 +1,10 @@
 /*
  * Memory over the loop transport: a region is an entry in its xport's list, a remote region is a plain pointer.
  *
- * Invariants: packed bytes name (xport, region) by ids that are never reused, so a freed region is noticed; a
- * pointer given out is good only while the region lives, which is the core's business.
- * Locks: kvcl_loop.lock for the lists; never held while bytes are copied. See xport_loop_registry.c.
+ * Invariants: packed bytes name (xport, region) by ids that are never reused, so a freed region is detected; a mapped
+ * pointer is valid only while the region exists, which the core checks.
+ * Locks: kvcl_loop.lock for the lists, and while get and put copy, so that the region is not freed meanwhile. See
+ * xport_loop_registry.c.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"
@@ -29,7 +30,7 @@ struct loop_packed {
 
 typedef struct loop_rmem {
     kvcl_xport_rmem_t super;
-    uint64_t          xport, mem; /* the owner's ids: gone means unregistered */
+    uint64_t          xport, mem; /* the owner's ids: not found means unregistered */
     char              *addr;
     uint64_t          size;
 } loop_rmem_t;
@@ -55,7 +56,7 @@ static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, size_t
 }
 
 kvcl_status_t kvcl_loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p,
-                                    kvcl_xport_mem_t **mem_p)
+                                  kvcl_xport_mem_t **mem_p)
 {
     size_t        page   = (size_t)sysconf(_SC_PAGESIZE);
     size_t        mapped = (len + page - 1) & ~(page - 1);
@@ -141,7 +142,7 @@ static loop_mem_t *find_mem(uint64_t xport_id, uint64_t mem_id)
 }
 
 kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_t len, uint64_t addr, uint64_t size,
-                                    kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
+                                  kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
 {
     loop_ep_t          *ep = kvcl_container_of(super, loop_ep_t, super);
     struct loop_packed packed;
@@ -189,7 +190,7 @@ void kvcl_loop_rmem_close(kvcl_xport_rmem_t *super)
     free(kvcl_container_of(super, loop_rmem_t, super));
 }
 
-/* get and put: copy now if the memory is still registered, as a network adapter would; report now, or from progress
+/* get and put: copy now if the memory is still registered, as a network adapter would; complete now, or from progress
  * where a test requests that. */
 static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const void *src, size_t len,
                          kvcl_xport_send_t *send)
@@ -214,7 +215,7 @@ static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const vo
 }
 
 kvcl_status_t kvcl_loop_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf, size_t len,
-                              kvcl_xport_send_t *send)
+                            kvcl_xport_send_t *send)
 {
     loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
 
@@ -222,7 +223,7 @@ kvcl_status_t kvcl_loop_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf
 }
 
 kvcl_status_t kvcl_loop_put(kvcl_xport_rmem_t *super, uint64_t offset, const void *buf, size_t len,
-                              kvcl_xport_send_t *send)
+                            kvcl_xport_send_t *send)
 {
     loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
 

@@ -1,9 +1,9 @@
 /*
- * Messages over the loop transport: sent into the inbox of the receiver's context, delivered when that progresses.
+ * Messages over the loop transport: put into the inbox of the receiver's context, delivered when that progresses.
  *
  * Owns: the messages in every inbox, and the sends that are to be reported as done. Invariants: a message is copied
- * before the lock is taken, and belongs to the inbox it is linked in; a context that is armed is woken by the next
- * message. Locks: kvcl_loop.lock, never held while a callback runs or bytes are copied.
+ * before the lock is taken, and belongs to the inbox that it is linked in; a context that is armed is woken by the next
+ * message. Locks: kvcl_loop.lock, never held while a callback runs or a message is copied.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"
@@ -98,7 +98,7 @@ kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, kvcl_xport_send_t *send)
 }
 
 kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
-                                  size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
+                                size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
 {
     loop_ep_t     *ep = kvcl_container_of(super, loop_ep_t, super);
     loop_xport_t  *x  = kvcl_container_of(super->xport, loop_xport_t, super);

@@ -3,8 +3,7 @@
  *
  * Owns: kvcl_loop. Invariants: an id is never used again; the registry of a forked child is empty (join_registry in
  * xport_loop.c). Locks: one process-wide mutex, kvcl_loop.lock, guards the registry, every list in every transport and
- * the faults. It is a leaf below the engine locks of all contexts, and is never held while a callback runs or bytes are
- * copied.
+ * the faults. It is a leaf below the engine locks of all contexts, and is never held while a callback runs.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"
@@ -28,7 +27,7 @@ void kvcl_loop_set_faults(const kvcl_loop_faults_t *faults)
     pthread_mutex_unlock(&kvcl_loop.lock);
 }
 
-/* Counts down to the event that *nth asks for: true exactly once. Lock held. */
+/* Counts down to the *nth event: true exactly once. Lock held. */
 bool kvcl_loop_fault_hits(uint64_t *nth)
 {
     return (*nth > 0) && (--*nth == 0);

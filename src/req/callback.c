@@ -11,7 +11,7 @@
 
 enum { NOT_YET, RUNNING, RETURNED };
 
-/* The callbacks that this thread is in, innermost first. */
+/* The callbacks that this thread runs, innermost first. */
 typedef struct frame {
     const kvcl_req_t *req;
     struct frame     *outer;
@@ -67,7 +67,7 @@ void kvcl_callbacks_run(kvcl_context_h ctx)
     }
 }
 
-/* Any thread: it has returned, or this is inside it. */
+/* Any thread: the callback has returned, or the caller is inside it. */
 static bool is_over(const kvcl_req_t *req)
 {
     return (atomic_load_explicit(&((kvcl_req_t *)req)->called, memory_order_acquire) == RETURNED) ||

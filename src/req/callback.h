@@ -6,7 +6,7 @@
  * when it is final and its callback has returned: test and wait collect it only then, so that the callback's argument
  * may be freed once they have. Inside its own callback a request counts as over, so that it can be collected there.
  *
- * A request without a callback costs nothing here.
+ * A request without a callback has no cost here.
  */
 #ifndef KVCL_REQ_CALLBACK_H
 #define KVCL_REQ_CALLBACK_H
@@ -17,7 +17,7 @@
 /** Lock held: queue the callback of a request that became final; does nothing for a request without one. */
 void kvcl_callback_queue(struct kvcl_context *ctx, kvcl_req_t *req);
 
-/** Lock held on entry and on return, not in between: run all that is queued. */
+/** Lock held on entry and on return, not in between: run all queued callbacks. */
 void kvcl_callbacks_run(struct kvcl_context *ctx);
 
 bool kvcl_callback_settle(kvcl_req_t *req);     /* use kvcl_req_settle */
@@ -31,7 +31,7 @@ static inline bool kvcl_req_settle(kvcl_req_t *req)
     return kvcl_req_is_done(req) && ((req->cb == NULL) || kvcl_callback_settle(req));
 }
 
-/** Lock held: would kvcl_req_settle() say yes, or find the callback queued? */
+/** Lock held: would kvcl_req_settle() return true, or find the callback queued? */
 static inline bool kvcl_req_is_near(kvcl_req_t *req)
 {
     kvcl_assert_locked(req->ctx);

@@ -5,7 +5,7 @@
  * requests. The waits are in req_wait.c, the layers in req_layers.c, the sentences in req_error.c.
  * Invariants: a request becomes final once; it is released by its last holder, so never while a thread can reach it
  * by a valid handle.
- * Locks: the engine lock, but for kvcl_req_instant(), kvcl_req_drop() and the user's calls.
+ * Locks: the engine lock, except for kvcl_req_instant(), kvcl_req_drop() and the user's calls.
  */
 #include "config.h"
 #include "req/req.h"
@@ -163,7 +163,7 @@ static void stop_instant(kvcl_req_t *req, kvcl_status_t status)
 
 static void release_instant(kvcl_req_t *req)
 {
-    (void)req; /* it lies in its slot */
+    (void)req; /* part of its slot */
 }
 
 static const kvcl_req_class_t instant_class = {.name = "instant", .stop = stop_instant, .release = release_instant};

@@ -1,10 +1,10 @@
 /*
- * Requests: the life of anything in flight.
+ * Requests: the life of an operation.
  *
  * Every operation embeds a kvcl_req_t as its first member and gives it a class. States: in progress -> final, once, by
- * kvcl_req_complete() with the engine lock held. The deadline and the death of a peer reach the operation through
- * cls->stop(req, status): it winds up (fences its buffers) and completes with that status, now or later, unless it had
- * finished. Memory: a collected (test, wait) or detached request is released by cls->release after its callback ran.
+ * kvcl_req_complete() with the engine lock held. The deadline and the failure of a peer reach the operation through
+ * cls->stop(req, status): it fences its buffers and completes with that status, now or later, unless it had finished.
+ * Memory: a collected (test, wait) or detached request is released by cls->release after its callback ran.
  * A request is collected when it is over (callback.h): final, and its callback has returned.
  *
  * kvcl_req_instant() makes a request that is final at once without any lock: for transfers copied inside the post.
@@ -32,16 +32,16 @@ typedef struct kvcl_req_class {
     void (*stop)(kvcl_req_t *req, kvcl_status_t status);
     /* Engine lock not held; frees the object. NULL: free(). */
     void (*release)(kvcl_req_t *req);
-    /* Engine lock held, on failure, before anything is released: what it was, with whom: "kvcl_get of 2 blocks (3, 4)
-     * of rank 1's cache \"kv\"". NULL: its name, and with whom. */
+    /* Engine lock held, on failure, before anything is released: the operation and its peer: "kvcl_get of 2 blocks
+     * (3, 4) of rank 1's cache \"kv\"". NULL: its name, and the peer's. */
     void (*describe)(const kvcl_req_t *req, char *buf, size_t cap);
-    /* The same: what this status means here, and what to do. False, or NULL: what req_error.c says of it. */
+    /* The same: the meaning of this status, and what to do. False, or NULL: the general meaning (req_error.c). */
     bool (*explain)(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap);
-    /* Any thread, no lock, in progress. This layer may be read now. The request may be gone on return. NULL: it has no
+    /* Any thread, no lock, in progress. This layer may be read now. The request may be freed on return. NULL: it has no
      * layers to mark. */
     kvcl_status_t (*layer_ready)(kvcl_req_t *req, uint32_t layer);
-    /* Any thread. KVCL_OK: all bytes of this layer are here. KVCL_INPROGRESS, how the request ended, or
-     * KVCL_ERR_OUT_OF_RANGE. NULL: what holds for the whole holds for its layers. */
+    /* Any thread. KVCL_OK: all bytes of this layer have arrived. KVCL_INPROGRESS, the request's final status, or
+     * KVCL_ERR_OUT_OF_RANGE. NULL: each layer has the request's state. */
     kvcl_status_t (*layer_state)(const kvcl_req_t *req, uint32_t layer);
 } kvcl_req_class_t;
 
@@ -55,10 +55,10 @@ struct kvcl_request {
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
-    kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster gives op, and the path when it is known */
+    kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster sets op, and the path when it is known */
     struct kvcl_peer       *with;    /* the peer that sentences name; NULL: none */
     uint64_t               timeout_ns; /* its deadline, counted from its start */
-    kvcl_sentence_t        why;      /* while in progress: what went wrong; once failed: the whole sentence */
+    kvcl_sentence_t        why;      /* in progress: the reason of a failure; once failed: the whole sentence */
     bool                   worded;   /* why is the whole sentence */
     kvcl_heap_node_t       timer;
     kvcl_list_t            done_link; /* engine->callbacks */
@@ -74,7 +74,7 @@ struct kvcl_request {
 kvcl_status_t kvcl_req_start(kvcl_req_t *req, struct kvcl_context *ctx, const kvcl_req_class_t *cls,
                              uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg, bool user) KVCL_MUST_CHECK;
 
-/** What a user is given for a request that was started with @a user. */
+/** The user's handle of a request that was started with @a user. */
 kvcl_req_h kvcl_req_handle(kvcl_req_t *req);
 
 /** Engine lock held: give it an id that peers' messages may name; kvcl_req_find() finds it until it completes. */
@@ -94,8 +94,8 @@ static inline bool kvcl_req_is_done(const kvcl_req_t *req)
 }
 
 /**
- * No lock. The operation finished inside its posting call: make the request that says so, or none if the user wants
- * none and there is no callback. The callback runs later, from progress.
+ * No lock. The operation finished inside its posting call: make a request with its final status, or none if there is
+ * neither req_p nor cb. The callback runs later, from progress.
  */
 kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
                                kvcl_req_h *req_p) KVCL_MUST_CHECK;
@@ -104,12 +104,12 @@ kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, kv
 
 enum { KVCL_REQ_WHAT_MAX = 256 }; /* bytes of kvcl_req_describe's text in a wait's sentence */
 
-/** Engine lock held, before completion: what went wrong, and what to do; what the request was is put before it. The
- * first one stays. */
+/** Engine lock held, before completion: the reason of a failure, and what to do; the request's description is put
+ * before it. The first one stays. */
 void kvcl_req_why(kvcl_req_t *req, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
-/** The same: this thread's last error says it. */
+/** The same: the reason is this thread's last error. */
 void kvcl_req_keep_error(kvcl_req_t *req);
-/** The same: what is known of a request that was a part of this one. */
+/** The same: the reason is that of a request that was a part of this one. */
 void kvcl_req_take_why(kvcl_req_t *req, kvcl_req_t *part);
 /** This thread's last error is the whole sentence. */
 void kvcl_req_keep_sentence(kvcl_req_t *req);

@@ -59,38 +59,37 @@ void kvcl_req_keep_sentence(kvcl_req_t *req)
     req->worded = true;
 }
 
-/* What a status means for any request, and what to do. */
+/* The meaning of a status for any request, and what to do. */
 static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
 {
     switch (status) {
     case KVCL_ERR_TIMED_OUT:
-        snprintf(buf, cap, "its deadline of %llu ms has passed; see whether the other side takes part and moves its "
-                 "context, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+        snprintf(buf, cap, "its deadline of %llu ms has passed; check that the other side takes part and progresses "
+                 "its context, or raise params.timeout_ns (0: KVCL_TIMEOUT)",
                  (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
         break;
     case KVCL_ERR_CANCELED:
-        snprintf(buf, cap, "canceled, by kvcl_req_cancel or kvcl_finalize here, or by the other side");
+        snprintf(buf, cap, "canceled, by kvcl_req_cancel or kvcl_finalize on this rank, or by the other side");
         break;
     case KVCL_ERR_RANK_FAILED:
-        snprintf(buf, cap, "the rank has left, has died, or its connection broke; it does not come back: go on without "
-                 "it");
+        snprintf(buf, cap, "the rank has left or failed, or its connection broke, which is final: continue without it");
         break;
     case KVCL_ERR_UNREACHABLE:
-        snprintf(buf, cap, "no connection could be made; see that its process runs, and that KVCL_NET names, on both "
+        snprintf(buf, cap, "no connection could be made; check that its process runs, and that KVCL_NET names, on both "
                  "sides, an interface that leads to the other (none: ranks of one host only)");
         break;
     case KVCL_ERR_STALE:
-        snprintf(buf, cap, "what it names was taken back or replaced meanwhile; look it up again");
+        snprintf(buf, cap, "the block, cache or memory was withdrawn or replaced meanwhile; look it up again");
         break;
     case KVCL_ERR_NO_MEMORY:
-        snprintf(buf, cap, "out of memory, here or at the other side");
+        snprintf(buf, cap, "out of memory, on this rank or on the other side");
         break;
     case KVCL_ERR_PROTOCOL:
-        snprintf(buf, cap, "the other side's messages made no sense; see both logs (KVCL_LOG=info), and that both run "
-                 "the same version");
+        snprintf(buf, cap, "the other side sent malformed messages; check both logs (KVCL_LOG=info), and that both "
+                 "sides run the same version");
         break;
     case KVCL_ERR_IO:
-        snprintf(buf, cap, "a device failed to copy; see the log here and at the other side (KVCL_LOG=info)");
+        snprintf(buf, cap, "a device failed to copy; check the logs of both sides (KVCL_LOG=info)");
         break;
     case KVCL_ERR_AUTH:
         snprintf(buf, cap, "the job secrets differ; both sides need the same KVCL_SECRET_FILE");
@@ -128,7 +127,7 @@ void kvcl_req_word(kvcl_req_t *req, kvcl_status_t status)
 
     kvcl_assert_locked(req->ctx);
     if (req->worded || (atomic_load_explicit(&req->holders, memory_order_relaxed) < 2)) {
-        return; /* unchanged, or without a peer */
+        return; /* made already, or no caller can read it */
     }
     if (has_why(req)) {
         snprintf(why, sizeof(why), "%s", (kvcl_sentence_read(&req->why) != NULL) ? req->why.text

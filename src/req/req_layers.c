@@ -1,8 +1,8 @@
 /*
  * The layers of a request: marking one ready to be sent, testing and waiting for one that arrives.
  *
- * Owns: nothing. The class of a request knows its layers (kvcl_req_class_t.layer_ready, layer_state).
- * Invariant: a layer that has arrived stays so; a request without layers answers for each with its own state.
+ * Owns: nothing. The layers belong to the request's class (kvcl_req_class_t.layer_ready, layer_state).
+ * Invariant: a layer that has arrived stays so; in a request without layers each layer has the request's state.
  * Locks: none is held on entry.
  */
 #include "config.h"

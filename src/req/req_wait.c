@@ -3,7 +3,7 @@
  *
  * Owns: nothing; a set is the caller's array of handles, and an entry that was collected becomes NULL.
  * Invariants: a handle is looked up again after each wait, since another thread may have collected it; a call returns
- * after the callbacks of the requests that it collected; a wait whose time is up collects nothing that is unfinished.
+ * after the callbacks of the requests that it collected; a wait that times out collects no unfinished request.
  * Locks: none is held on entry; the conditions of a wait run under the engine lock.
  */
 #include "config.h"
@@ -49,10 +49,10 @@ kvcl_status_t kvcl_req_test(kvcl_req_h handle)
 typedef struct set {
     kvcl_req_h *reqs;
     size_t     n;
-    size_t     at; /* any: the one that is over; all: the first that may not be */
+    size_t     at; /* any: the request that is over; all: the first that may not be over */
 } set_t;
 
-/* NULL: none; or it was collected by another thread meanwhile, which collect_at() says. */
+/* NULL: no request, or another thread collected it meanwhile, which collect_at() reports. */
 static kvcl_req_t *req_at(const set_t *set, size_t i)
 {
     return (set->reqs[i] != NULL) ? kvcl_req_slot_find(set->reqs[i]) : NULL;
@@ -115,7 +115,7 @@ static bool next_near(void *arg)
     return (req == NULL) || kvcl_req_is_near(req);
 }
 
-/* All must be alive and of one context: a wait moves one context. *ctx_p: that context, NULL if there is none. */
+/* All must be alive and of one context: a wait progresses one context. *ctx_p: that context, NULL if there is none. */
 static kvcl_status_t check_set(const set_t *set, const char *call, kvcl_context_h *ctx_p)
 {
     kvcl_req_t *req;
@@ -129,15 +129,14 @@ static kvcl_status_t check_set(const set_t *set, const char *call, kvcl_context_
         }
         if ((req != NULL) && (*ctx_p != NULL) && (req->ctx != *ctx_p)) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: request %zu of %zu belongs to another context than those "
-                             "before it; wait for the requests of each context in a call of their own", call, i,
-                             set->n);
+                             "before it; wait for the requests of each context in a separate call", call, i, set->n);
         }
         *ctx_p = ((*ctx_p == NULL) && (req != NULL)) ? req->ctx : *ctx_p;
     }
     return KVCL_OK;
 }
 
-/* Waiting for the request whose callback this thread is in would not end. */
+/* A wait for a request whose callback this thread runs would not end. */
 static kvcl_status_t check_outer(const set_t *set, const char *call)
 {
     kvcl_req_t *req;

@@ -1,5 +1,5 @@
 /*
- * The timeouts that users give (timeout.h).
+ * The timeouts of the user's calls and operations (timeout.h). No state.
  */
 #include "config.h"
 #include "req/timeout.h"

@@ -1,5 +1,5 @@
 /*
- * The timeouts that users give (kvcl_context.h): of calls that wait, and of calls that do something.
+ * The timeouts of the user's calls (kvcl_context.h): of calls that wait, and of calls that run an operation.
  */
 #ifndef KVCL_REQ_TIMEOUT_H
 #define KVCL_REQ_TIMEOUT_H
@@ -10,17 +10,17 @@
 /** A call that waits: its deadline, KVCL_DEADLINE_NONE with KVCL_WAIT_FOREVER. */
 uint64_t kvcl_wait_deadline(kvcl_context_h ctx, uint64_t timeout_ns);
 
-/** No lock held. kvcl_engine_wait within a user's timeout; with 0 the context is moved once. @return whether done. */
+/** No lock held. kvcl_engine_wait with a user's timeout; 0: progress the context once. @return whether done. */
 bool kvcl_wait_for(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
- * The answer of a call that waited in vain: KVCL_ERR_WAIT_TIMEOUT, with a sentence that says for what (@a what, "get
- * with rank 3") and how long.
+ * The result of a call whose wait timed out: KVCL_ERR_WAIT_TIMEOUT, with a sentence that has the condition (@a what,
+ * "get with rank 3") and the time.
  */
 kvcl_status_t kvcl_wait_ended(kvcl_context_h ctx, uint64_t timeout_ns, const char *call, const char *what);
 
 /**
- * A call that does something within timeout_ns: how long it has, at least 1 ns.
+ * A call that runs an operation within timeout_ns: *ns_p is its time, at least 1 ns.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (KVCL_WAIT_FOREVER).
  */
 kvcl_status_t kvcl_call_timeout(kvcl_context_h ctx, uint64_t timeout_ns, const char *call, uint64_t *ns_p)

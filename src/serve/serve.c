@@ -1,5 +1,5 @@
 /*
- * Serving: the owner's side of a pull, from its request to its end: what peers' messages and failures do to a serve.
+ * Serving: the owner's side of a pull, from its request to its end: the handlers of peers' messages and failures.
  *
  * serve_check.c decides whether the peer may have the bytes, serve_send.c sends them, serve_end.c ends a serve. While a
  * serve reads memory, its region, cache or offer counts it and cannot be freed.
@@ -48,7 +48,7 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     serve->user.revoked = (serve->cache != NULL) ? cache_closing : revoked;
     if (status != KVCL_OK) {
         if (status == KVCL_ERR_PROTOCOL) {
-            kvcl_am_malformed(ctx, peer, "a pull that makes no sense");
+            kvcl_am_malformed(ctx, peer, "a pull with an invalid source, blocks or length");
         }
         kvcl_serve_answer(peer, msg->op, status, NULL, 0);
         kvcl_serve_discard(serve);
@@ -87,7 +87,7 @@ void kvcl_serve_on_credit(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
     (void)hdr_len;
     (void)data;
     (void)len;
-    if (serve != NULL) { /* else all is sent */
+    if (serve != NULL) { /* else all bytes have been sent */
         uint32_t frames = ((const kvcl_msg_credit_t *)msg)->frames;
         serve->credits += (frames > 1024) ? 1024 : frames;
         serve->credits  = (serve->credits > 1024) ? 1024 : serve->credits;
@@ -107,7 +107,7 @@ void kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     }
 }
 
-/* The end of one may end others: so look from the first each time. */
+/* The end of one may end others: the search starts from the first each time. */
 static kvcl_serve_t *first_alive(kvcl_context_h ctx, const kvcl_peer_t *peer, const kvcl_offer_t *offer, bool lane_only)
 {
     kvcl_serve_t *serve;
@@ -144,7 +144,7 @@ void kvcl_serve_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
     fail_all(ctx, peer, false);
 }
 
-/* The puller asks again, or has all bytes. */
+/* The puller requests the bytes again, or has all of them. */
 void kvcl_serve_lane_lost(kvcl_context_h ctx, kvcl_peer_t *peer)
 {
     fail_all(ctx, peer, true);

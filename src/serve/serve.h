@@ -25,14 +25,14 @@ typedef struct kvcl_serve {
     size_t             frame;
     unsigned           credits;
     unsigned           in_flight;
-    unsigned           turn;  /* the last one it had, see kvcl_serve_state_t.turn */
-    kvcl_status_t      status;    /* not OK: stop sending, then say so */
+    unsigned           turn;  /* its last one, see kvcl_serve_state_t.turn */
+    kvcl_status_t      status;    /* not OK: it sends no more frames, then reports this */
     bool               background; /* of the lower class */
-    bool               straight;  /* a frame went from where its bytes lie */
+    bool               straight;  /* a frame was sent in place */
     bool               by_lane;   /* frames and end go by the peer's lane */
-    bool               silent;    /* the puller wants no further message */
-    kvcl_region_t      *region;   /* what is counted as being read: one of three */
-    kvcl_region_user_t user;  /* of the region */
+    bool               silent;    /* no further message is sent to the puller */
+    kvcl_region_t      *region;   /* the memory held while it is read: region, cache or offer */
+    kvcl_region_user_t user;  /* of the region or the cache */
     kvcl_cache_h       cache;
     kvcl_offer_t       *offer;
     uint32_t           *ids;  /* owned: n block ids, then n generations if has_gens */
@@ -40,37 +40,37 @@ typedef struct kvcl_serve {
     bool               has_gens;
 } kvcl_serve_t;
 
-/** Fill in what is asked for: stream, and what is read. KVCL_ERR_*: it may not have it. */
+/** Checks the request; sets the stream and the memory to read. KVCL_ERR_*: refused. */
 kvcl_status_t kvcl_serve_check(kvcl_serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
     KVCL_MUST_CHECK;
 
 /* serve_end.c */
-/** by 1: what the serve reads is counted and stays; by -1: no longer. */
+/** by 1: hold the memory that the serve reads; by -1: release it. */
 void          kvcl_serve_hold(kvcl_serve_t *serve, int by);
-/** Which blocks still have the generation that was requested (each: one status a block, or NULL). @return all have. */
+/** Do the blocks still have the requested generations? each: one status per block, or NULL. @return whether all do. */
 bool          kvcl_serve_gens_hold(const kvcl_serve_t *serve, int32_t *each);
 /** PULL_DONE, with n statuses of blocks. */
 void          kvcl_serve_answer(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status, const int32_t *each, size_t n);
-/** The puller gets the serve's status, or that of each block. */
+/** Sends the puller the serve's status, or that of each block. */
 void          kvcl_serve_report_end(kvcl_serve_t *serve);
-/** End it if nothing of it is under way and all was sent, or it failed. */
+/** End it if no frame is in flight and all bytes were sent, or it failed. */
 void          kvcl_serve_end_if_over(kvcl_serve_t *serve);
 /** It sends no more, and ends with this status; silent: its puller is sent nothing. It may be freed on return. */
 void          kvcl_serve_fail(kvcl_serve_t *serve, kvcl_status_t status, bool silent);
-/** Free one that is in no queue and holds nothing. */
+/** Free a serve that is in no queue and holds no memory. */
 void          kvcl_serve_discard(kvcl_serve_t *serve);
 
 /* serve_send.c */
-/** A turn: short, so that the progress between two of them finds small requests soon. The serve may be freed on return.
+/** A turn: short, so that small requests are received soon, between two turns. The serve may be freed on return.
  * @return frames sent. */
 unsigned      kvcl_serve_advance(kvcl_serve_t *serve);
-/** A short answer: gathered, checked and sent before return. @return false: it is too long for that. */
+/** A short answer: gathered, checked and sent before return. @return false: too long. */
 bool          kvcl_serve_answer_small(kvcl_serve_t *serve);
 
 /* serve_lane.c */
 bool          kvcl_serve_lane_wants(const kvcl_serve_t *serve);
 unsigned      kvcl_serve_lane_turn(kvcl_serve_t *serve);
-void          kvcl_serve_lane_stop(kvcl_serve_t *serve); /* nothing of it is read any more */
+void          kvcl_serve_lane_stop(kvcl_serve_t *serve); /* no byte of it is read after that */
 void          kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n);
 
 /* The room's state in a context. */
@@ -79,7 +79,7 @@ typedef struct kvcl_serve_state {
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
     kvcl_list_t  *next;      /* inside a round: the next serve */
     unsigned     turn;       /* rounds so far */
-    kvcl_mpool_t flights;    /* frames under way with their bounce buffers */
+    kvcl_mpool_t flights;    /* frames in flight with their bounce buffers */
     bool         has_flights;
 } kvcl_serve_state_t;
 
@@ -102,5 +102,5 @@ void     kvcl_serve_fini(kvcl_context_h ctx);
 /* serve_send.c */
 unsigned kvcl_serve_poll(kvcl_context_h ctx);
 /* serve_lane.c */
-bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx); /* could a frame leave now? */
+bool     kvcl_serve_lane_outstanding(kvcl_context_h ctx); /* can a frame be sent now? */
 #endif

@@ -1,5 +1,5 @@
 /*
- * What a puller may ask for: every field of a PULL is hostile.
+ * The check of a PULL: every field is hostile. No state; engine lock.
  */
 #include "config.h"
 #include "cache/cache.h"

@@ -1,11 +1,11 @@
 /*
- * The end of a serve (serve.h): when it is over, what its puller is sent, what is released.
+ * The end of a serve (serve.h): its condition, the message to the puller, the release of its memory.
  *
- * Owns: the hold of a serve on what it reads. Invariants: a serve ends once, when none of its frames is under way;
- * where the puller gave generations, they are compared after the last byte was copied, or has been sent: unequal means
- * that the slot was reused meanwhile, and the block's status says so. For exported memory, which may be revoked, the
- * end is sent after its last frame has left, so that no frame in flight carries bytes from after the revocation
- * together with a good end. Locks: the engine lock, everywhere.
+ * Owns: the hold of a serve on the memory that it reads. Invariants: a serve ends once, when none of its frames is in
+ * flight; where the puller gave generations, they are compared after the last byte was copied, or has been sent:
+ * unequal means that the slot was reused meanwhile, and the block's status is KVCL_ERR_STALE. For exported memory,
+ * which may be revoked, the end is sent after its last frame has been sent, so that no frame in flight carries bytes
+ * from after the revocation together with a successful end. Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "base/log.h"

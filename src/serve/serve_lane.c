@@ -1,5 +1,6 @@
 /*
- * Serving by a lane: the kernel gathers each frame from where the bytes lie, and what it has taken has left.
+ * Serving by a lane: the kernel gathers each frame from the blocks in place, and bytes that it has accepted are sent.
+ * Engine lock held.
  */
 #include "config.h"
 #include "base/log.h"
@@ -39,7 +40,7 @@ unsigned kvcl_serve_lane_turn(kvcl_serve_t *serve)
     kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
     uint64_t    from  = serve->pos;
     size_t      len   = 0;
-    uint64_t    left  = serve->total - serve->pos; /* of an offer, a part may be asked for */
+    uint64_t    left  = serve->total - serve->pos; /* a part of an offer may be requested */
     size_t      most  = (left < KVCL_SERVE_TURN) ? (size_t)left : KVCL_SERVE_TURN;
     int         n     = kvcl_stream_iov(&serve->stream, kvcl_lane_pieces(lane), KVCL_LANE_IOVS, most, &len);
 
@@ -58,7 +59,7 @@ void kvcl_serve_lane_stop(kvcl_serve_t *serve)
     }
 }
 
-/* If memory for it is lacking, close the lane, so that the puller asks again and does not wait. */
+/* Without memory for the message, close the lane, so that the puller requests the bytes again and does not wait. */
 void kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, const int32_t *each, size_t n)
 {
     kvcl_lane_t   *lane = kvcl_lane_out(serve->peer);

@@ -1,9 +1,9 @@
 /*
- * The bytes of serves leave: in frames, in turns, or at once where they are few.
+ * Sending the bytes of serves: in frames, in turns, or at once where they are few.
  *
- * Owns: the frames under way (flights) with their bounce buffers. A frame is sent in place when one run fills it,
- * otherwise gathered into a flight. Invariants: at most `window` frames are beyond the puller's credit; serves take
- * turns, a few frames each, and the lower class has its share of them. A serve may end in any turn.
+ * Owns: the frames in flight with their bounce buffers. A frame is sent in place when one run fills it, otherwise
+ * gathered into a flight. Invariants: at most `window` frames are beyond the puller's credit; serves take turns, a few
+ * frames each, and the lower class has its share of them. A serve may end in any turn.
  * Locks: the engine lock, everywhere.
  */
 #include "config.h"
@@ -68,7 +68,7 @@ static size_t gather(kvcl_serve_t *serve, void *buf, size_t len)
                            : kvcl_stream_gather(&serve->stream, buf, len);
 }
 
-/* One run that fills a frame goes from where it lies; otherwise gather. False: a device failed. */
+/* A run that fills a frame is sent in place; otherwise gather. False: a device failed. */
 static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 {
     uintptr_t addr = 0;
@@ -95,14 +95,14 @@ static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t 
     return true;
 }
 
-/* Whether the last frame may report success. The generations of bytes that were copied are known by then; bytes sent in
- * place may change until they have left, and exported memory may be revoked until then. */
+/* Whether the last frame may report success. The generations of bytes that were copied have been compared by then;
+ * bytes sent in place may change until they have been sent, and exported memory may be revoked until then. */
 static bool reports_end(const kvcl_serve_t *serve)
 {
     return (serve->region == NULL) && (!serve->has_gens || (!serve->straight && kvcl_serve_gens_hold(serve, NULL)));
 }
 
-/* Returns whether a frame left. */
+/* Returns whether a frame was sent. */
 static bool send_frame(kvcl_serve_t *serve)
 {
     size_t        left = serve->total - serve->pos;
@@ -166,7 +166,7 @@ unsigned kvcl_serve_advance(kvcl_serve_t *serve)
     return n;
 }
 
-/* May the lower class have turns now? Where the upper one cannot use its own, yes. */
+/* May the lower class have turns now? Always where the upper one cannot use its own. */
 static bool lower_may(kvcl_context_h ctx, kvcl_list_t *serves, bool *upper_p)
 {
     bool         upper = false, lower = false;
@@ -208,7 +208,7 @@ static unsigned turns(kvcl_context_h ctx, bool background, bool alone)
     return n;
 }
 
-/* The lower class first, where it may: a lane that others find idle is busy afterwards. */
+/* The lower class first, where it may have turns: the upper class would make a lane busy. */
 unsigned kvcl_serve_poll(kvcl_context_h ctx)
 {
     kvcl_list_t *serves = &kvcl_serve_state(ctx)->serves;
@@ -224,7 +224,7 @@ unsigned kvcl_serve_poll(kvcl_context_h ctx)
     return n + turns(ctx, false, true);
 }
 
-/* No flight and no turn. */
+/* Without a flight, and outside the turns. */
 bool kvcl_serve_answer_small(kvcl_serve_t *serve)
 {
     kvcl_msg_data_t out = {.msg = {.type = KVCL_MSG_DATA, .op = serve->op, .flags = KVCL_DATA_LAST}};

@@ -277,8 +277,8 @@ static kvcl_status_t begin(kvcl_copy_job_t *job)
 /* Start a job of recs[order[0..n)] (order NULL: recs[0..n)); recs may have any alignment. On an error there is no
  * job. */
 static kvcl_status_t start_job(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in,
-                              const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
-                              uint32_t source)
+                               const kvcl_copy_head_t *head, const void *recs, const uint32_t *order, uint32_t n,
+                               uint32_t source)
 {
     uint32_t         first = ((order != NULL) && (n != 0)) ? order[0] : 0;
     kvcl_copy_job_t  *job;

@@ -77,7 +77,7 @@ static kvcl_status_t leave_others(kvcl_store_h store, const kvcl_key_t *keys, kv
 
 /* all: the outcome of key at - 1, if any failed. */
 static kvcl_status_t copy_error(const kvcl_key_t *keys, size_t n, size_t at, int rank, kvcl_status_t all,
-                              kvcl_status_t status)
+                                kvcl_status_t status)
 {
     char why[256];
 
