@@ -61,7 +61,7 @@ static void forget(kvcl_lane_t *lane)
     lane->payload = NULL;
 }
 
-/* The struct stays in its list until the end of a pass: the caller, or an event not looked at yet, may point at it. */
+/* The struct stays in its list until the end of a pass: the caller, or an event not handled yet, may refer to it. */
 void kvcl_lane_lose(kvcl_lane_t *lane, const char *why)
 {
     bool open = (lane->state == KVCL_LANE_OPEN);
@@ -69,8 +69,8 @@ void kvcl_lane_lose(kvcl_lane_t *lane, const char *why)
     if (lane->state == KVCL_LANE_LOST) {
         return;
     }
-    kvcl_log_debug("%s: the lane %s is gone: %s", lane->peer->name, (lane->kind == KVCL_LANE_IN) ? "from it" : "to it",
-                   why);
+    kvcl_log_debug("%s: the lane %s is closed: %s", lane->peer->name,
+                   (lane->kind == KVCL_LANE_IN) ? "from it" : "to it", why);
     lane->peer->lane_retry_ns = kvcl_deadline_after(RETRY_S * KVCL_NS_PER_SEC);
     forget(lane);
     kvcl_lane_room(lane->ctx)->any_lost = true;
@@ -97,7 +97,7 @@ void kvcl_lane_register(kvcl_context_h ctx, const kvcl_lane_user_t *user)
     kvcl_lane_room(ctx)->user = user;
 }
 
-/* ---- meeting ---- */
+/* ---- establishing ---- */
 
 bool kvcl_lane_in_ready(kvcl_peer_t *peer)
 {
@@ -114,7 +114,7 @@ bool kvcl_lane_in_ready(kvcl_peer_t *peer)
     }
     peer->lane_in = kvcl_lane_new(ctx, peer, KVCL_LANE_IN, -1);
     if ((peer->lane_in != NULL) && (kvcl_peer_post(peer, &out, sizeof(out), NULL, 0) != KVCL_OK)) {
-        kvcl_lane_lose(peer->lane_in, "the peer cannot be asked");
+        kvcl_lane_lose(peer->lane_in, "the request cannot be sent");
     }
     return false;
 }
@@ -143,7 +143,7 @@ static void on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     }
     out.msg = (kvcl_msg_t){.type = KVCL_MSG_LANE_AT};
     if (kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
-        kvcl_log_debug("%s does not hear where its lane is", peer->name);
+        kvcl_log_debug("%s has failed: LANE_AT is not sent", peer->name);
     }
 }
 
@@ -157,11 +157,11 @@ static void on_at(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, 
     (void)data;
     (void)len;
     if ((lane == NULL) || (lane->state != KVCL_LANE_REQUESTED)) {
-        kvcl_am_malformed(ctx, peer, "a place for a lane that was not asked for");
+        kvcl_am_malformed(ctx, peer, "an address of a lane that was not requested");
         return;
     }
     if (in->port == 0) {
-        kvcl_lane_lose(lane, "the peer has none");
+        kvcl_lane_lose(lane, "the peer offers no lanes");
         return;
     }
     memcpy(lane->key, in->key, sizeof(lane->key));
@@ -180,7 +180,7 @@ static unsigned on_event(kvcl_context_h ctx, void *what, uint32_t events)
 
     switch (*(kvcl_lane_kind_t *)what) {
     case KVCL_LANE_LISTENER:
-        kvcl_lane_room(ctx)->knocked = true; /* not at once: it may dismiss guests that other events point at */
+        kvcl_lane_room(ctx)->knocked = true; /* later: it may dismiss guests that other events refer to */
         return 1;
     case KVCL_LANE_GUEST:
         kvcl_lane_guest_speaks(ctx, what);
@@ -206,7 +206,7 @@ static unsigned on_event(kvcl_context_h ctx, void *what, uint32_t events)
     }
 }
 
-/* Descriptors are edge-triggered, so no event needs another system call; what an edge said is kept in lane->ready. */
+/* Descriptors are edge-triggered, so no event needs another system call; the last edge is kept in lane->ready. */
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     kvcl_lane_room_t   *room = state;
@@ -263,7 +263,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     }
     room->epfd = epoll_create1(EPOLL_CLOEXEC);
     if (room->epfd < 0) {
-        kvcl_log_warn("no descriptor for lanes (%m): large transfers over tcp go in messages");
+        kvcl_log_warn("no descriptor for lanes (%m): large transfers over tcp use messages");
         return KVCL_OK;
     }
     kvcl_engine_watch(ctx, room->epfd);
@@ -274,7 +274,7 @@ static void close_lane(kvcl_lane_t *lane)
 {
     if (lane != NULL) {
         lane->state = KVCL_LANE_CONNECTING; /* no user needs the notification */
-        kvcl_lane_lose(lane, "the peer is gone");
+        kvcl_lane_lose(lane, "the peer has failed");
     }
 }
 

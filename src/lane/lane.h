@@ -1,17 +1,17 @@
 /*
- * Lanes: one TCP connection of KVCL's own for large served transfers, beside the transport's path to a peer, where that
- * path uses the kernel's sockets anyway. The kernel gathers from and scatters into the blocks themselves (sendmsg,
- * recvmsg), so no frame is packed or unpacked; the socket's own window is the credit; and small messages on the
- * transport's connection do not queue behind bulk.
+ * Lanes: a separate TCP connection for large served transfers, beside the transport's path to a peer, where that path
+ * uses the kernel's sockets anyway. The kernel gathers from and scatters into the blocks themselves (sendmsg, recvmsg),
+ * so no frame is packed or unpacked; the socket's own window is the credit; and small messages on the transport's
+ * connection do not queue behind large transfers.
  *
  * A lane has one direction: the puller (the in side) requests an address from the owner (the out side) by the message
- * LANE_REQUEST, and gets it, with a key for one connection, by LANE_AT. So a connection proves a session. Until it is
- * established, where it cannot be, and when it breaks, transfers travel in messages.
+ * LANE_REQUEST, and gets it, with a key for one connection, by LANE_AT. The key authenticates the connection. Until it
+ * is established, where it cannot be, and when it breaks, transfers travel in messages.
  *
- * A lane carries frames: a kvcl_lane_frame_t and its bytes. This room moves them and knows nothing of transfers: its
- * user names the destination of a frame's bytes (place) and is notified of arrivals (placed, told) and of a lane's end
- * (lost). Everything here is non-blocking, under the engine lock; bytes land inside a call only, so a user that forgets
- * a transfer has fenced it.
+ * A lane carries frames: a kvcl_lane_frame_t and its bytes. This room moves them and is independent of transfers: its
+ * user sets the destination of a frame's bytes (place) and is notified of arrivals (placed, notified) and of a lane's
+ * end (lost). All calls are non-blocking, under the engine lock; bytes land only inside a call, so a transfer that its
+ * user has removed is fenced.
  */
 #ifndef KVCL_LANE_LANE_H
 #define KVCL_LANE_LANE_H
@@ -35,49 +35,50 @@ _Static_assert(sizeof(kvcl_lane_frame_t) == 32, "wire format");
 
 typedef struct kvcl_lane kvcl_lane_t;
 
-/* What the room above does; lock held. Frames are hostile but for magic, kind and length. */
+/* The callbacks of the room above; lock held. Frames are hostile except for magic, kind and length. */
 typedef struct kvcl_lane_user {
-    /* Where the bytes of a DATA frame from its byte `at` on go: at most max pieces. Returns how many; 0: nowhere. */
+    /* The destination of a DATA frame's bytes from byte `at` on: at most max pieces. Returns their number; 0: drop. */
     int  (*place)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t at,
                   struct iovec *iov, int max);
-    /* n bytes are there: `place` is called again for the rest. */
+    /* n bytes have arrived: `place` is called again for the rest. */
     void (*placed)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, uint32_t n);
     /* An END frame and its payload, during the call. */
     void (*notified)(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload);
-    /* The lane has ended, with all frames on it. in: it was the one that this rank pulls by. */
+    /* The lane has ended; its frames in flight are lost. in: this rank pulled by it. */
     void (*lost)(kvcl_context_h ctx, kvcl_peer_t *peer, bool in);
 } kvcl_lane_user_t;
 
-/** The room above says who it is, when its state is made: one, before any lane stands. */
+/** Sets the only user, before any lane is established. */
 void kvcl_lane_register(kvcl_context_h ctx, const kvcl_lane_user_t *user);
 
-/** Lock held, peer READY. Is there a lane to pull by? If not, one is asked for, unless that failed a while ago. */
+/** Lock held, peer READY. Is there a lane to pull by? If not, one is requested, unless a request failed recently. */
 bool kvcl_lane_in_ready(kvcl_peer_t *peer);
 
 /** Lock held. The lane by which this peer pulls; NULL: none. Valid until `lost` reports its end. */
 kvcl_lane_t *kvcl_lane_out(kvcl_peer_t *peer);
 
-/** Does it take a frame now? Not while one is on its way or its socket is full: room_poll of the lanes goes on then. */
+/** Does it accept a frame now? Not while a frame is being sent or the socket is full: room_poll continues then. */
 bool kvcl_lane_idle(const kvcl_lane_t *lane);
 
-/** Where to write the pieces of the next frame: KVCL_LANE_IOVS. Only while it is idle. */
+/** The array for the pieces of the next frame: KVCL_LANE_IOVS. Only while the lane is idle. */
 struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane);
 
 /**
- * Send a DATA frame of the n pieces written, which have len bytes. sent(arg) is called once all of them were read,
+ * Send a DATA frame of the n pieces written, which have len bytes. sent(arg) is called once all of them have been read,
  * perhaps inside this call; not after kvcl_lane_abandon(), nor if the lane is lost.
  */
 void kvcl_lane_send(kvcl_lane_t *lane, uint64_t op, uint64_t offset, uint32_t len, int n, void (*sent)(void *arg),
                     void *arg);
 
-/** If arg's frame is being sent, stop reading its memory: zeros follow, and END makes the receiver drop them.
- * @return whether it was. */
+/** If arg's frame is being sent, stop reading its memory: zeros are sent instead, and END makes the receiver drop them.
+ * @return whether it was being sent. */
 bool kvcl_lane_abandon(kvcl_lane_t *lane, const void *arg);
 
 /** End the lane for this reason: `lost` is called. */
 void kvcl_lane_lose(kvcl_lane_t *lane, const char *why);
 
-/** Send an END frame behind all frames so far; the payload is copied. An error: the lane is gone or memory is. */
+/** Send an END frame after all frames so far; the payload is copied. @return KVCL_OK, KVCL_ERR_NO_MEMORY,
+ * KVCL_ERR_RANK_FAILED (the lane is lost). */
 kvcl_status_t kvcl_lane_tell(kvcl_lane_t *lane, uint64_t op, kvcl_status_t status, const void *payload, uint32_t len)
     KVCL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /*
- * What the files of this room share. Lock held everywhere.
+ * Shared by the files of this room. Engine lock held everywhere.
  */
 #ifndef KVCL_LANE_LANE_IMPL_H
 #define KVCL_LANE_LANE_IMPL_H
@@ -37,7 +37,7 @@ typedef struct kvcl_msg_lane_at {
 } kvcl_msg_lane_at_t;
 _Static_assert(sizeof(kvcl_msg_lane_at_t) == 72, "wire format");
 
-/* Bytes of this room under way: END frames. */
+/* An END frame that waits to be sent. */
 typedef struct kvcl_lane_note {
     kvcl_list_t       link;
     size_t            len;
@@ -55,23 +55,23 @@ struct kvcl_lane {
     kvcl_peer_t       *peer;
     kvcl_list_t       link;     /* room's lanes */
     bool              hup;      /* in: the peer has closed its end; no other event reports that */
-    bool              ready;    /* the last event said that the socket can be read (in) or written (out) */
+    bool              ready;    /* by the last event the socket can be read (in) or written (out) */
     kvcl_lane_frame_t frame;    /* in: being received; out: being sent */
-    uint32_t          head;     /* bytes of it that are through */
-    uint32_t          at;       /* bytes of its payload that are through */
+    uint32_t          head;     /* in: bytes of frame received */
+    uint32_t          at;       /* in: bytes of its payload received */
     /* in */
     uint8_t           key[KVCL_LANE_KEY];
-    kvcl_lane_frame_t next;     /* its head, where it came with the end of frame */
+    kvcl_lane_frame_t next;     /* the next frame's head, received with the end of frame */
     unsigned char     *payload; /* of an END frame */
-    bool              placing;  /* the bytes under way go where place() said */
+    bool              placing;  /* the bytes being received have a destination of place() */
     /* out */
     struct iovec      iov[KVCL_LANE_IOVS + 1]; /* [0]: the frame's head */
-    int               first, end; /* of iov: what is left */
+    int               first, end; /* of iov: the pieces not sent yet */
     void              (*sent)(void *arg);
     void              *arg;
     uint32_t          zeros;    /* to follow in place of an abandoned frame's bytes */
     kvcl_list_t       notes;
-    size_t            note_at;  /* bytes of the first note that are through */
+    size_t            note_at;  /* bytes of the first note that were sent */
 };
 
 typedef struct kvcl_lane_guest {
@@ -96,7 +96,7 @@ typedef struct kvcl_lane_room {
     unsigned               readable; /* lanes to read from that are `ready` */
     kvcl_lane_guest_t      *guests[KVCL_LANE_GUESTS];
     unsigned               n_guests;
-    unsigned char          dropped[KVCL_LANE_DROP]; /* where bytes go that no transfer waits for */
+    unsigned char          dropped[KVCL_LANE_DROP]; /* destination of bytes that no transfer waits for */
 } kvcl_lane_room_t;
 
 static inline kvcl_lane_room_t *kvcl_lane_room(kvcl_context_h ctx)
@@ -117,7 +117,7 @@ bool         kvcl_lane_connected(kvcl_lane_t *lane); /* the socket became writab
 void         kvcl_lane_accept(kvcl_context_h ctx);
 void         kvcl_lane_guest_speaks(kvcl_context_h ctx, kvcl_lane_guest_t *guest);
 void         kvcl_lane_guests_expire(kvcl_context_h ctx, bool all);
-/* lane_in.c, lane_out.c: go on; returns how much moved */
+/* lane_in.c, lane_out.c: receive, send; returns the number of events */
 unsigned     kvcl_lane_take(kvcl_lane_t *lane);
 unsigned     kvcl_lane_push(kvcl_lane_t *lane);
 void         kvcl_lane_out_drop(kvcl_lane_t *lane);

@@ -1,5 +1,6 @@
 /*
- * A lane's in side: frames arrive, and the kernel writes their bytes where the room above says, or nowhere.
+ * A lane's in side: receives frames; the kernel writes their bytes to the destination that the room above sets, or to a
+ * buffer that is dropped. Engine lock held.
  */
 #include "config.h"
 #include "base/log.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Bytes of frames that no transfer waits for any more. */
+/* Bytes of frames that no transfer waits for. */
 static int drop(const kvcl_lane_t *lane, struct iovec *iov)
 {
     size_t left = lane->frame.len - lane->at;
@@ -71,12 +72,12 @@ static void frame_over(kvcl_lane_t *lane)
     free(payload);
 }
 
-/* A head is whole. False: the lane is lost. */
+/* A head is complete. False: the lane is lost. */
 static bool frame_begins(kvcl_lane_t *lane)
 {
     if (!sane(&lane->frame)) {
-        kvcl_am_malformed(lane->ctx, lane->peer, "a lane's frame that is none");
-        kvcl_lane_lose(lane, "bytes that are no frame");
+        kvcl_am_malformed(lane->ctx, lane->peer, "an invalid frame of a lane");
+        kvcl_lane_lose(lane, "an invalid frame");
         return false;
     }
     if (lane->frame.kind == KVCL_LANE_END) {
@@ -92,7 +93,7 @@ static bool frame_begins(kvcl_lane_t *lane)
     return true;
 }
 
-/* n bytes came: of the frame's payload, then of the next head. */
+/* n bytes have arrived: of the frame's payload, then of the next head. */
 static void account(kvcl_lane_t *lane, size_t n)
 {
     size_t part = lane->frame.len - lane->at;
@@ -120,8 +121,7 @@ static void account(kvcl_lane_t *lane, size_t n)
     }
 }
 
-/* What to receive into: the rest of a head; or the rest of a frame, or a part of it,
- * and with the rest the next head. */
+/* The destination of the next bytes: the rest of a head; or a part of a frame; or its rest, and the next head. */
 static int want(kvcl_lane_t *lane, struct iovec *iov)
 {
     int n;
@@ -140,7 +140,7 @@ static int want(kvcl_lane_t *lane, struct iovec *iov)
     return n;
 }
 
-/* One system call: a peer that sends without end shares the pass with the others. */
+/* One system call, so that a peer that sends continuously shares the pass with the others. */
 unsigned kvcl_lane_take(kvcl_lane_t *lane)
 {
     struct iovec  iov[KVCL_LANE_IOVS + 1];
@@ -150,7 +150,7 @@ unsigned kvcl_lane_take(kvcl_lane_t *lane)
     ssize_t       got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
 
     if (got > 0) {
-        kvcl_lane_set_ready(lane, ((size_t)got == all) || lane->hup); /* less: it is empty, and more is another edge */
+        kvcl_lane_set_ready(lane, ((size_t)got == all) || lane->hup); /* less: empty; more bytes are another edge */
         account(lane, (size_t)got);
         return 1;
     }

@@ -1,5 +1,6 @@
 /*
- * A lane's out side: one frame at a time, and notes (END frames) between frames, as far as the socket takes them.
+ * A lane's out side: one frame at a time, and notes (END frames) between frames, as far as the socket accepts them.
+ * Engine lock held.
  */
 #include "config.h"
 #include "lane/lane_impl.h"
@@ -26,8 +27,8 @@ struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane)
     return lane->iov + 1;
 }
 
-/* Blocks may be withdrawn while the kernel reads them; generations reveal that. The thread sanitizer must not see it.
- * */
+/* Blocks may be withdrawn while the kernel reads them; their generations are compared afterwards. Hidden from the
+ * thread sanitizer. */
 static ssize_t send_some(const kvcl_lane_t *lane, struct iovec *iov, int n)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
@@ -104,7 +105,7 @@ static size_t push_note(kvcl_lane_t *lane)
     struct iovec     iov   = {(char *)&note->frame + lane->note_at, note->len - lane->note_at};
     size_t           n     = push(lane, &iov, 1);
 
-    if (n == 0) { /* lost perhaps, and its notes with it */
+    if (n == 0) { /* the lane may be lost, and its notes freed */
         return 0;
     }
     lane->note_at += n;
@@ -160,7 +161,7 @@ bool kvcl_lane_abandon(kvcl_lane_t *lane, const void *arg)
     for (i = (lane->first == 0) ? 1 : lane->first; i < lane->end; ++i) {
         lane->zeros += (uint32_t)lane->iov[i].iov_len;
     }
-    lane->end = (lane->first == 0) ? 1 : lane->first; /* of the head, what is left of it */
+    lane->end = (lane->first == 0) ? 1 : lane->first; /* the rest of the head is still sent */
     if (lane->first == lane->end) {
         lane->first = lane->end = 0;
     }

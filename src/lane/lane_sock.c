@@ -1,5 +1,6 @@
 /*
- * Lanes' sockets: where this rank listens, how a puller connects, and the guests that have not said yet whose they are.
+ * Lanes' sockets: listening, connecting, and the guests (accepted connections that are not authenticated yet). Engine
+ * lock held.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -26,7 +27,7 @@ bool kvcl_lane_watch(kvcl_lane_room_t *room, int fd, void *kind)
     return epoll_ctl(room->epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
-/* A child of a fork may hold the descriptor, too: closing it would then end nothing. */
+/* Shut down before closing: a forked child may hold the descriptor as well, and keep the connection open. */
 void kvcl_lane_hang_up(kvcl_lane_room_t *room, int fd)
 {
     (void)epoll_ctl(room->epfd, EPOLL_CTL_DEL, fd, NULL);
@@ -55,7 +56,7 @@ static bool describe(int fd, kvcl_msg_lane_at_t *where)
     where->family = 6;
     where->port   = ntohs(v6->sin6_port);
     memcpy(where->addr, &v6->sin6_addr, 16);
-    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr); /* a peer would need to know by which of its interfaces */
+    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr); /* a peer would need the interface as well */
 }
 
 static int listen_on(const char *name, kvcl_msg_lane_at_t *where)
@@ -93,7 +94,7 @@ bool kvcl_lane_listen(kvcl_context_h ctx)
         return room->listening;
     }
     room->cannot_listen = true;
-    kvcl_log_info("no address to take lanes on (KVCL_NET=%s): large transfers over tcp go in messages",
+    kvcl_log_info("no address to listen on for lanes (KVCL_NET=%s): large transfers over tcp use messages",
                   (ctx->config.net != NULL) ? ctx->config.net : "");
     return false;
 }
@@ -146,15 +147,15 @@ bool kvcl_lane_connected(kvcl_lane_t *lane)
         return false;
     }
     if (send(lane->fd, &hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(hello)) {
-        kvcl_lane_lose(lane, "the peer does not listen");
+        kvcl_lane_lose(lane, "the key cannot be sent");
         return false;
     }
     lane->state = KVCL_LANE_OPEN;
-    kvcl_log_debug("%s: pulling by a lane from now on", lane->peer->name);
+    kvcl_log_debug("%s: this rank pulls by a lane", lane->peer->name);
     return true;
 }
 
-/* ---- the owner's side: strangers until their first 32 bytes prove otherwise ---- */
+/* ---- the owner's side: a connection is a guest until its first 32 bytes have authenticated it ---- */
 
 static void dismiss(kvcl_lane_room_t *room, unsigned i)
 {
@@ -177,7 +178,7 @@ void kvcl_lane_guests_expire(kvcl_context_h ctx, bool all)
     }
 }
 
-/* Too many: the one that was silent longest goes. */
+/* At the limit: dismiss the oldest guest. */
 static void make_room(kvcl_lane_room_t *room)
 {
     unsigned i, oldest = 0;
@@ -214,7 +215,7 @@ static void admit(kvcl_context_h ctx, int fd)
     room->guests[room->n_guests++] = guest;
 }
 
-/* Some of those that wait: there may be no end of them. Where descriptors are short they wait for the next pass. */
+/* Accept a bounded number of connections per pass. Without a free descriptor they wait for the next pass. */
 void kvcl_lane_accept(kvcl_context_h ctx)
 {
     kvcl_lane_room_t *room = kvcl_lane_room(ctx);
@@ -253,7 +254,7 @@ static void become_lane(kvcl_context_h ctx, kvcl_peer_t *peer, int fd)
     kvcl_lane_t      *lane;
 
     if (peer->lane_out != NULL) {
-        kvcl_lane_lose(peer->lane_out, "the peer has made a new one");
+        kvcl_lane_lose(peer->lane_out, "the peer has made a new lane");
     }
     lane = kvcl_lane_new(ctx, peer, KVCL_LANE_OUT, fd);
     if (lane == NULL) {
@@ -264,11 +265,11 @@ static void become_lane(kvcl_context_h ctx, kvcl_peer_t *peer, int fd)
     lane->state    = KVCL_LANE_OPEN;
     (void)epoll_ctl(room->epfd, EPOLL_CTL_DEL, fd, NULL);
     if (!kvcl_lane_watch(room, fd, &lane->kind)) {
-        kvcl_lane_lose(lane, "cannot watch it");
+        kvcl_lane_lose(lane, "cannot watch its descriptor");
         return;
     }
     kvcl_lane_set_ready(lane, true);
-    kvcl_log_debug("%s pulls by a lane from now on", peer->name);
+    kvcl_log_debug("%s pulls by a lane", peer->name);
 }
 
 void kvcl_lane_guest_speaks(kvcl_context_h ctx, kvcl_lane_guest_t *guest)
