@@ -1,8 +1,8 @@
 /*
  * The UCX transport's vtable, its open and close, and its progress. glue.h describes the two sides and their files.
  *
- * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Callbacks to the
- * core come from here only.
+ * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Only progress
+ * calls back into the core.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -108,9 +108,9 @@ static unsigned glue_progress(kvcl_xport_t *xport)
 }
 
 /*
- * UCX answers peers' first contacts by itself, over endpoints that we never see. Destroying a worker while such an
- * answer still waits for its connection ends the process (1.13 asserts in ucp_request_send_state_ff): let them go out
- * first. Returns whether they did.
+ * Flush UCX's replies to peers' wireup requests, which it sends over internal endpoints. Destroying a worker while such
+ * a reply waits for its connection aborts the process (1.13 asserts in ucp_request_send_state_ff).
+ * @return whether all replies were sent.
  */
 static bool flush_answers(glue_t *g)
 {
@@ -134,12 +134,12 @@ static bool flush_answers(glue_t *g)
     return done;
 }
 
-/* An answer is still owed to a peer that is slow or stands still: the worker stays, unused, until the process ends. */
+/* A reply to a slow or stopped peer is not sent yet: the worker stays, unused, until the process ends. */
 static void keep(glue_t *g)
 {
-    static _Atomic(glue_t *) first; /* no thread polls now; the event stays pending */
+    static _Atomic(glue_t *) first; /* reachable for leak checkers; never freed */
 
-    kvcl_log_debug("ucx: a peer does not take its answer; its worker stays");
+    kvcl_log_debug("ucx: a peer does not read a wireup reply; the worker is kept");
     close(g->epfd);
     kvcl_glue_side_close(&g->data);
     g->kept = atomic_exchange(&first, g);

@@ -1,10 +1,10 @@
 /*
- * The inside of the UCX transport; included by ucx_glue/ and its tests only. It is the one room that sees ucp.h.
+ * The inside of the UCX transport; included by ucx_glue/ and its tests only. The only room that includes ucp.h.
  *
  * A kvcl context has two UCP contexts, each with one worker ("side"):
  *   am    messages: UCP_FEATURE_AM, any transport. It has no RMA feature, because UCX emulates put and get over tcp
- *         without asking whether the memory was ever registered.
- *   data  UCP_FEATURE_RMA, only transports that do it natively (shared memory, rc, cuda), never tcp. Absent (ctx NULL)
+ *         without checking that the memory is registered.
+ *   data  UCP_FEATURE_RMA, only transports with native RMA (shared memory, rc, cuda), never tcp. Absent (ctx NULL)
  *         when no such transport may be used.
  * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
  */
@@ -32,10 +32,10 @@ enum {
 
 typedef enum { GLUE_PATH_AUTO, GLUE_PATH_SHM, GLUE_PATH_TCP } glue_path_t;
 
-/* What may be used, as UCX's TLS and NET_DEVICES want it; decided once at init. */
+/* The transports and devices that may be used, in the format of UCX's TLS and NET_DEVICES; decided once at init. */
 typedef struct glue_plan {
     glue_path_t path;
-    bool        listens; /* KVCL_NET names interfaces: tcp may be used and listens there; UCX_TLS has the last word */
+    bool        listens; /* KVCL_NET names interfaces: tcp may be used and listens there; UCX_TLS overrides */
     char        am_tls[GLUE_TLS_MAX];
     char        data_tls[GLUE_TLS_MAX]; /* "": no data side */
     char        devices[GLUE_DEVICES_MAX]; /* NET_DEVICES */
@@ -57,22 +57,22 @@ typedef struct glue {
     glue_plan_t       plan;
     glue_side_t       am;
     glue_side_t       data;
-    struct glue       *kept;   /* the next one that outlives its fini */
+    struct glue       *kept;   /* list of the transports that outlive their fini */
     int               epfd;    /* holds both sides' descriptors */
     void              *addr;
     size_t            addr_len;
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
     kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported */
     kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have released them */
-    kvcl_xport_send_t *done_head; /* completions that came outside progress */
+    kvcl_xport_send_t *done_head; /* completions made outside progress */
     kvcl_xport_send_t **done_tail;
     kvcl_mpool_t      small;
     kvcl_mpool_t      large;
     kvcl_mpool_t      gather;
     bool              direct;  /* inside progress: completions may be reported at once */
-    unsigned          linger;  /* progress calls owed to UCX, which frees closed endpoints only there */
+    unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
     size_t            inflight; /* of all endpoints */
-    uint64_t          refused; /* messages that no KVCL side can have sent */
+    uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
 
 typedef struct glue_ep {
@@ -81,7 +81,7 @@ typedef struct glue_ep {
     kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing, or alone */
     ucp_ep_h        am;
     ucp_ep_h        data;       /* created by the first rmem_open */
-    void            *data_addr; /* NULL: no native path leads there */
+    void            *data_addr; /* NULL: no native path to the peer */
     void            *close_req[2];
     size_t          inflight;   /* sends and RMA operations that UCX holds */
     size_t          rmems;
@@ -115,11 +115,11 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status);
 kvcl_status_t kvcl_glue_net_check(const char *net) KVCL_MUST_CHECK;
 /* glue_plan.c: which transports and devices. */
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
-/* Will the am side have this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */
+/* Does the am side use this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */
 bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
-unsigned      kvcl_glue_version(void); /* of the library at run time, as UCP_VERSION() makes it */
+unsigned      kvcl_glue_version(void); /* UCP_VERSION() of the library at run time */
 kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan);
 void          kvcl_glue_side_close(glue_side_t *side);
 /* The transports of a context or an endpoint, each once, comma separated, from what UCX prints. */
@@ -132,7 +132,7 @@ kvcl_status_t kvcl_glue_make_address(glue_t *g);
 kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
 void          kvcl_glue_ep_close(kvcl_xport_ep_t *ep);
 void          kvcl_glue_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
-kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep);  /* make sure that ep->data is there */
+kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep);  /* creates ep->data if it is NULL */
 unsigned      kvcl_glue_ep_progress(glue_t *g);  /* outside UCX's own progress: report failures, close, free */
 
 /* glue_am.c */
@@ -141,10 +141,10 @@ void          kvcl_glue_am_fini(glue_t *g);
 kvcl_status_t kvcl_glue_am_send(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
                                 size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
 kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
-/* What UCX returned for an operation of send's caller, in the words of the contract. */
+/* Maps UCX's return value of an operation to the contract's: KVCL_OK, KVCL_INPROGRESS, or an error. */
 kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
 void          kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
-unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions that came outside progress */
+unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions made outside progress */
 
 /* glue_mem.c */
 kvcl_status_t kvcl_glue_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
@@ -167,7 +167,7 @@ void kvcl_glue_log_opening(void);
 void kvcl_glue_log_opened(void);
 void kvcl_glue_log_closed(void);
 
-/* A region as mem_pack writes it, before the packed rkey; host byte order: it never leaves hosts of one kind. */
+/* A region as mem_pack writes it, before the packed rkey; host byte order: a job's hosts are of one kind. */
 typedef struct glue_packed {
     uint32_t magic;
     uint32_t check; /* kvcl_check32 over all that follows it */

@@ -1,9 +1,9 @@
 /*
- * Messages: every one is an eager UCP active message of one id, header and payload in one piece for the receiver.
+ * Messages: each is an eager UCP active message of one id; the receiver gets header and payload in one piece.
  *
- * Eager, because a rendezvous message would let an unproven peer make this rank fetch memory, and needs more round
- * trips; one that arrives all the same is refused and counted. A send with no completion object is copied into a pooled
- * buffer first, since UCX may have to queue it; the buffer returns to the pool when UCX is done.
+ * Eager, because a rendezvous message would let an unauthenticated peer make this rank fetch memory, and needs more
+ * round trips; a rendezvous message that arrives is refused and counted. A send without a completion object is copied
+ * into a pooled buffer first, since UCX may have to queue it; the buffer returns to the pool when UCX has sent it.
  * Completions are reported from progress only: those that UCX makes elsewhere (a forced close) wait in glue.done_head.
  */
 #include "config.h"
@@ -35,7 +35,7 @@ typedef struct glue_gather {
 
 typedef struct glue_reply {
     kvcl_xport_reply_t super;
-    ucp_ep_h           ucp_ep; /* NULL: the message was sent without a way back */
+    ucp_ep_h           ucp_ep; /* NULL: the message was sent without KVCL_XPORT_REPLY */
 } glue_reply_t;
 
 static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void *data, size_t len,
@@ -84,7 +84,7 @@ void kvcl_glue_am_fini(glue_t *g)
     (void)kvcl_mpool_fini(&g->gather);
 }
 
-/* Tell the caller now if we are in progress, else at the next one. */
+/* Notify the caller now if called inside progress, else at the next progress. */
 static void complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
 {
     if (g->direct) {
@@ -293,7 +293,7 @@ kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *opaque, const void *hdr, size_
     glue_reply_t *reply = kvcl_container_of(opaque, glue_reply_t, super);
 
     if (reply->ucp_ep == NULL) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the message was sent without a way back");
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the message was sent without a reply path");
     }
     if (hdr_len > GLUE_MAX_HDR) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: a header of %zu bytes, at most %d", hdr_len, GLUE_MAX_HDR);

@@ -1,15 +1,16 @@
 /*
- * Addresses and endpoints: one UCP endpoint for messages at once, one for data when the first remote region is opened.
+ * Addresses and endpoints: a UCP endpoint for messages, created at once, and one for data, created when the first
+ * remote region is opened.
  *
  * An address is a little-endian header and both workers' addresses:
  *   u32 magic, u32 check (of all that follows), u16 am length, u16 data length, am bytes, data bytes
- * The check word refuses garbage and cut addresses before UCX, whose parser trusts its input and may abort. It is no
- * defence against forgery: addresses come from ranks that proved the job secret (boot, or a handshake).
+ * The check word detects corrupt and truncated addresses before UCX, whose parser trusts its input and may abort. It
+ * does not detect forgery: addresses come from authenticated ranks only (boot, or a handshake).
  *
  * Life: open -> (broken: UCX reported a failure; reported once, from progress) -> closed -> freed by progress, when the
  * forced closes are done, no operation is in flight and no remote region is open. UCP closes are issued from progress
- * too, never inside one of UCX's callbacks. The data endpoint outlives ep_close while regions are open, so that a
- * mapping that is being copied from stays.
+ * as well, never inside a UCX callback. The data endpoint outlives ep_close while regions are open, so that a mapping
+ * stays while it is copied from.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -28,8 +29,8 @@
 enum {
     ADDR_CHECKED = 8,      /* offset of the first byte under the check word */
     ADDR_HEADER  = 12,
-    FRAME_TCP    = GLUE_FRAME_MAX, /* with the headers still one 256 KiB segment: two cost a third of the speed */
-    FRAME_SHM    = 64 << 10,  /* UCX cuts it into 8 KiB copies; 64 to 512 KiB are equal, 1 MiB slower on 1.13 */
+    FRAME_TCP    = GLUE_FRAME_MAX, /* with headers at most one 256 KiB segment: two cost a third of the speed */
+    FRAME_SHM    = 64 << 10,  /* UCX copies it in pieces of 8 KiB; 64 to 512 KiB are equal, 1 MiB is slower on 1.13 */
     LINGER       = 20      /* progress calls until UCX has freed a closed endpoint (measured: flat over 1,000 cycles) */
 };
 
@@ -77,7 +78,7 @@ static bool parse_address(const void *buf, size_t len, kvcl_iov_t *am, kvcl_iov_
            (check == kvcl_check32((const uint8_t *)buf + ADDR_CHECKED, len - ADDR_CHECKED));
 }
 
-/* UCX's error handler, of both endpoints of a peer. */
+/* UCX's error handler, for both endpoints of a peer. */
 static void on_failure(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
 {
     glue_ep_t *ep = arg;
@@ -103,7 +104,8 @@ static ucs_status_t open_ucp_ep(ucp_worker_h worker, const void *addr, glue_ep_t
     return ucp_ep_create(worker, &params, ucp_ep_p);
 }
 
-/* What the chosen transports mean for us. The data side is tried only where it can succeed: UCX logs an error else. */
+/* Set the endpoint's properties by its transports. The data side is tried only where it can succeed: otherwise UCX logs
+ * an error. */
 static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
 {
     char list[128];
@@ -143,7 +145,7 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
     ucs = open_ucp_ep(g->am.worker, am.buf, ep, &ep->am);
     if (ucs != UCS_OK) {
         free(ep);
-        return kvcl_fail(kvcl_glue_status(ucs), "ucx: no endpoint: %s (transports here: %s on %s)",
+        return kvcl_fail(kvcl_glue_status(ucs), "ucx: no endpoint: %s (local transports: %s on %s)",
                          ucs_status_string(ucs), g->plan.am_tls, g->plan.devices);
     }
     kvcl_list_add_tail(&g->eps, &ep->link);
@@ -178,7 +180,7 @@ kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep)
     }
     kvcl_glue_ep_transports(ep->data, list, sizeof(list));
     ep->native_put = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc");
-    /* cma writes to any address of the process, registered or not: for reading only. UCX takes it since 1.16. */
+    /* cma writes to any address of the process, registered or not: used for gets only. UCX gets by cma since 1.16. */
     ep->native_get = ep->native_put ||
                      (kvcl_glue_list_has(list, "cma") && (kvcl_glue_version() >= UCP_VERSION(1, 16)));
     return KVCL_OK;

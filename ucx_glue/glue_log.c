@@ -1,10 +1,10 @@
 /*
- * UCX's own log. UCX writes ERROR lines to stderr for every connection whose other end has died, which is no error of
- * this process: KVCL tells of it by the requests' statuses. So its errors and warnings go to KVCL's log: at debug
- * level, but at warn level while a transport is being opened, when they say why it cannot be. Where UCX_LOG_LEVEL or
- * UCX_LOG_FILE is set, UCX writes as it is told there; so it does while no transport of this library is open.
+ * UCX's log. UCX writes ERROR lines to stderr for every connection whose peer has died, which is no error of this
+ * process: KVCL reports it by the requests' statuses. UCX's errors and warnings are therefore redirected to KVCL's log:
+ * at warn level while a transport is being opened, when they have the reason of a failure, otherwise at debug level.
+ * UCX's own log stays in use where UCX_LOG_LEVEL or UCX_LOG_FILE is set, and while no KVCL transport is open.
  *
- * The handler is put in once and stays: UCX takes back only the last one. Any thread calls it, with UCX's locks held.
+ * The handler is installed once and stays: UCX can remove only the last one. Any thread calls it, UCX's locks held.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"

@@ -1,8 +1,8 @@
 /*
- * Local memory. With a data side, mem_alloc takes a posix shared-memory segment from UCX: mode 0600, unlinked at once,
- * reached by peers through /proc/PID/fd, released when the process ends. UCX writes zeros over all of it before it maps
- * it, so it is zeroed and every page is present: a full /dev/shm is an error here and never a SIGBUS later (about 0.4 s
- * a GiB). Without a data side it is anonymous memory, reached by messages only.
+ * Local memory. With a data side, mem_alloc gets a posix shared-memory segment from UCX: mode 0600, unlinked at once,
+ * opened by peers through /proc/PID/fd, released when the process ends. UCX writes zeros to all of it before it maps
+ * it (about 0.4 s per GiB), so every page is present, and a full /dev/shm is an error here and no SIGBUS later.
+ * Without a data side it is anonymous memory, reached by messages only.
  *
  * Invariant: memh != NULL exactly if peers have a native path to it.
  */
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum {
-    SHM_RESERVE = 4 << 20, /* left in /dev/shm for queues of peers that come later */
+    SHM_RESERVE = 4 << 20, /* kept free in /dev/shm for the queues of peers that connect later */
     FD_SEARCH   = 4096
 };
 
@@ -34,7 +34,7 @@ static size_t page_up(size_t len)
     return (len + page - 1) & ~(page - 1);
 }
 
-/* Before UCX writes itself to the end of the room and logs an error: is there any? */
+/* Check the free space before UCX fills it and logs an error. */
 static kvcl_status_t check_room(size_t len)
 {
     struct statvfs fs;
@@ -45,13 +45,13 @@ static kvcl_status_t check_room(size_t len)
     }
     room = (uint64_t)fs.f_bavail * fs.f_frsize;
     if ((fs.f_blocks > 0) && ((room < SHM_RESERVE) || (len > room - SHM_RESERVE))) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: %zu bytes of shared memory wanted, /dev/shm has %llu left", len,
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: %zu bytes of shared memory requested, /dev/shm has %llu free", len,
                          (unsigned long long)room);
     }
     return KVCL_OK;
 }
 
-/* Which descriptor is the segment at addr? Peers look at it before they let UCX open it, see glue_rma.c. */
+/* Find the descriptor of the segment at addr. Peers check it before UCX opens it, see glue_rma.c. */
 static void find_fd(glue_mem_t *mem)
 {
     FILE          *maps = fopen("/proc/self/maps", "re");
@@ -120,7 +120,7 @@ static kvcl_status_t alloc_private(glue_mem_t *mem, size_t len)
     return KVCL_OK;
 }
 
-/* Is registering the caller's memory of use to anyone? On shared memory only cma of 1.16 and later reads it. */
+/* Can a peer use a registration of the caller's memory? On shared memory only cma of 1.16 and later reads it. */
 static bool registers(const glue_t *g)
 {
     return (g->data.ctx != NULL) &&
@@ -201,7 +201,7 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
     return KVCL_OK;
 }
 
-/* cuda_ipc is the one way of this library's transports into device memory; what it does not take goes by messages. */
+/* Of this library's transports only cuda_ipc reaches device memory; memory that it refuses is reached by messages. */
 kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
     glue_t               *g     = glue_of(xport);

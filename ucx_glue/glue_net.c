@@ -1,6 +1,6 @@
 /*
- * KVCL_NET looked at before UCX sees it: UCX passes over an interface that cannot carry anything, and would find
- * another way or, much later, none.
+ * Checks KVCL_NET before UCX uses it: UCX skips an interface that is not usable, and would take another path or fail
+ * much later.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -34,7 +34,7 @@ static seen_t look(const struct ifaddrs *all, const char *name)
     return seen;
 }
 
-/* UCX names such by device and port. */
+/* UCX names an RDMA port by device and port number. */
 static bool is_rdma_port(const char *name)
 {
     char path[128];
@@ -78,7 +78,7 @@ kvcl_status_t kvcl_glue_net_check(const char *net)
                          n, strlen(net), GLUE_NET_MAX, GLUE_DEVICES_MAX / 2);
     }
     if (getifaddrs(&all) != 0) {
-        return KVCL_OK; /* UCX will say what it finds */
+        return KVCL_OK; /* UCX reports an error later */
     }
     for (at = net; (*at != '\0') && (status == KVCL_OK); at += (*at == ',') ? 1 : 0) {
         len = strcspn(at, ",");

@@ -22,11 +22,11 @@
 
 static const struct {
     const char *name;
-    const char *aliases; /* comma separated, both ends: what a user may call it */
+    const char *aliases; /* the user's names for it, with a comma before and after each */
 } transports[] = {
-    {"tcp", ",tcp,all,"}, /* not for data: the list for data starts after it */
+    {"tcp", ",tcp,all,"}, /* not for data, whose list starts after it */
     {"posix", ",posix,mm,sm,shm,all,"},
-    {"cma", ",cma,sm,shm,all,"}, /* up to here: on every machine */
+    {"cma", ",cma,sm,shm,all,"}, /* the transports so far exist on every machine */
     {"rc", ",rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
     {"ud", ",ud,ud_v,ud_verbs,ud_x,ud_mlx5,rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
     {"cuda_copy", ",cuda_copy,cuda,all,"},
@@ -102,7 +102,7 @@ static void find_rdma_ports(char *list, size_t cap)
     }
 }
 
-/* What this library can do on this machine, all of it: only asked for when there is more than shared memory and tcp. */
+/* All transports of this library on this machine: only needed where there is more than shared memory and tcp. */
 static void probe(char *list, size_t cap)
 {
     ucp_params_t  params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM | UCP_FEATURE_RMA};

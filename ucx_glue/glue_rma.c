@@ -1,10 +1,10 @@
 /*
  * Memory of a peer. Shared memory is mapped (ucp_rkey_ptr) and the caller copies: this path is a plain memcpy on UCX
- * 1.13 and 1.22, with the owner asleep. Other memory is used for get and put only where UCX does both natively; all
- * remaining memory is reached by messages.
+ * 1.13 and 1.22, without the owner's processor. Other memory is used for get and put only where UCX does both natively;
+ * all remaining memory is reached by messages.
  *
- * Trust: a packed region is bounded and checked against accidents, but ucp_ep_rkey_unpack trusts what it parses, and
- * the owner decides how long a mapping is. Only bytes from peers that proved the job secret may come here.
+ * Trust: a packed region is bounded and checked against corruption, but ucp_ep_rkey_unpack trusts its input, and the
+ * owner sets the length of a mapping. Only bytes of authenticated peers may be passed in.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -46,8 +46,8 @@ static const glue_packed_t *check_packed(const void *buf, size_t len, uint64_t a
 }
 
 /*
- * Is the segment still there? UCX opens /proc/PID/fd/FD and, where that fails, releases keys that it never made (1.13,
- * ucp_rkey.c err_destroy): mappings of others may go. So it is asked for segments only that were there just now.
+ * Does the segment still exist? UCX opens /proc/PID/fd/FD and, where that fails, releases keys that it never made
+ * (1.13, ucp_rkey.c err_destroy), which may unmap other segments. So it is called only for segments that exist.
  */
 static bool is_there(const glue_packed_t *packed)
 {

@@ -4,7 +4,7 @@
  * UCX_TLS is the exception: it narrows glue_plan.c's lists instead, because the data side must never get tcp, and no
  * side may listen unless KVCL_NET names an interface. UCX_NET_DEVICES is another: it narrows RDMA ports alone.
  *
- * UCX 1.13 accepts any key silently, 1.22 refuses unknown ones: refused means that this version has no such setting.
+ * UCX 1.13 accepts any key silently, 1.22 refuses unknown ones: a refusal means that this version has no such setting.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -24,27 +24,27 @@ static const struct {
     const char *key;
     const char *value;
     unsigned   sides;
-    const char *transport; /* only with this one in TLS; NULL: always */
-    unsigned   since;      /* UCP version, 0: every one */
+    const char *transport; /* set only with this transport in TLS; NULL: always */
+    unsigned   since;      /* UCP version; 0: all */
 } settings[] = {
-    /* shared memory in peer error mode: refused without */
+    /* without it UCX refuses shared memory in peer error mode */
     {"MM_ERROR_HANDLING", "y", SIDE_AM | SIDE_DATA, "posix", 0},
     /* 3 times the speed of the default from 64 KiB up; tx may not exceed rx */
     {"TCP_RX_SEG_SIZE", "256k", SIDE_AM, "tcp", 0},
     {"TCP_TX_SEG_SIZE", "256k", SIDE_AM, "tcp", 0},
-    /* sockets are looked at one at a time: of a batch, one that is closed while another is served, because a message
-     * to a dead rank fails, would still be served, which builds with assertions (Debian's 1.13) abort at */
+    /* one socket per poll: if the handling of one event closes another socket of the same batch (a message to a dead
+     * rank fails), UCX would still handle that one's event, and builds with assertions (Debian's 1.13) abort */
     {"TCP_MAX_POLL", "1", SIDE_AM, "tcp", 0},
-    /* a cut cable is noticed; the kernel counts a peer that stands still with its buffers full as well, and that one is
-     * not dead: 1 s was too short */
+    /* detects a lost link; the kernel also counts the time of a stopped peer with full buffers, which is not dead: 1 s
+     * was too short */
     {"TCP_USER_TIMEOUT", "10s", SIDE_AM, "tcp", UCP_VERSION(1, 22)},
-    {"RNDV_THRESH", "inf", SIDE_AM | SIDE_DATA, NULL, 0}, /* data: 1.22 uses cma for get only so */
+    {"RNDV_THRESH", "inf", SIDE_AM | SIDE_DATA, NULL, 0}, /* data: 1.22 uses cma for get only with this */
     {"ALLOC_PRIO", "md:posix", SIDE_DATA, NULL, 0}, /* 0600, and no silent fall-back to private memory */
-    {"PROTO_EMULATION_ENABLE", "n", SIDE_DATA, NULL, UCP_VERSION(1, 22)}, /* emulated: an error, not a hang */
+    {"PROTO_EMULATION_ENABLE", "n", SIDE_DATA, NULL, UCP_VERSION(1, 22)}, /* emulation is an error, not a hang */
     {"KEEPALIVE_INTERVAL", "inf", SIDE_DATA, NULL, 0}, /* the am side watches the peer */
 };
 
-/* Exported by libucs of both versions; gives SIGSEGV and its kin back to the program (1.13 takes them at load). */
+/* Exported by libucs of both versions; restores the program's handlers of SIGSEGV etc. (1.13 replaces them at load). */
 void ucs_debug_disable_signals(void) __attribute__((weak));
 
 unsigned kvcl_glue_version(void)
@@ -64,7 +64,7 @@ static void modify(ucp_config_t *config, const char *key, const char *value, boo
     if (!forced && (kvcl_settings_getenv(NULL, name) != NULL)) {
         return;
     }
-    /* before 1.17 ucp_config_modify wants a tcp key without its prefix, and says OK to the other spelling */
+    /* before 1.17 ucp_config_modify needs a tcp key without its prefix, and returns OK for the other spelling */
     if ((kvcl_glue_version() < UCP_VERSION(1, 17)) && (strncmp(key, "TCP_", 4) == 0)) {
         key += 4;
     }
@@ -93,7 +93,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
             modify(config, settings[i].key, settings[i].value, false);
         }
     }
-    /* two interfaces carry one stream, in peer error mode too; with one, shared memory would get tcp as its second */
+    /* two interfaces carry one stream, also in peer error mode; with one, shared memory would use tcp as second rail */
     if (!data && (strchr(plan->devices, ',') != NULL)) {
         modify(config, "MAX_EAGER_RAILS", "2", false);
     }
@@ -125,7 +125,7 @@ static ucs_status_t open_worker(glue_side_t *side)
 
 kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan)
 {
-    /* memory is registered by any thread while another one is in the worker */
+    /* any thread may register memory while another one is in the worker */
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED,
                            .mt_workers_shared = 1,
@@ -169,7 +169,7 @@ void kvcl_glue_side_close(glue_side_t *side)
     memset(side, 0, sizeof(*side));
 }
 
-/* Collect "tl/dev" words from UCX's printout, each transport once; UCX has no query for it before 1.14. */
+/* Collect the transports of the "tl/dev" words in UCX's printout, each once; UCX has no query for it before 1.14. */
 static void collect(const char *text, const char *mark, char *buf, size_t cap)
 {
     const char *line = text;

@@ -1,5 +1,5 @@
 /*
- * UCX's status codes, and its version, in our words. Pure.
+ * Maps UCX's status codes to KVCL's; UCX's version. Pure.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -21,7 +21,7 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status)
         return KVCL_ERR_INVALID_PARAM;
     case UCS_ERR_UNREACHABLE:
     case UCS_ERR_NO_DEVICE:
-    case UCS_ERR_SHMEM_SEGMENT: /* the peer's process is gone */
+    case UCS_ERR_SHMEM_SEGMENT: /* the peer's process has ended */
         return KVCL_ERR_UNREACHABLE;
     case UCS_ERR_MESSAGE_TRUNCATED:
         return KVCL_ERR_TRUNCATED;
