@@ -316,7 +316,7 @@ kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, 
     }
     step = &exec->steps[index];
     if (step->flags & STEP_ANNOUNCED) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "announcement %u from rank %u came twice", k, peer);
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "announcement %u from rank %u arrived twice", k, peer);
     }
     if (len != exec->plan->steps[index].len) {
         kvcl_exec_fail(exec, KVCL_ERR_INVALID_PARAM);

@@ -14,7 +14,7 @@
 #define KVCL_HAVE_PMIX 0
 #endif
 
-/* In the order in which "auto" asks them. */
+/* In the order in which "auto" tries them. */
 static const kvcl_boot_ops_t *const kinds[] = {
     &kvcl_boot_oob_ops,
     &kvcl_boot_tcp_ops,

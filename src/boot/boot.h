@@ -73,7 +73,7 @@ struct kvcl_boot_ops {
 
 /**
  * Choose a kind and open it: params.which if it names one; the caller's callbacks if given; tcp if a
- * rendezvous is given; pmix if a PMIx launcher started us; else self (rank 0 of 1).
+ * rendezvous is given; pmix if a PMIx launcher started the process; else self (rank 0 of 1).
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNSUPPORTED (kind not built), KVCL_ERR_TIMED_OUT,
  *         KVCL_ERR_UNREACHABLE, KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_EXISTS (rank taken),
  *         KVCL_ERR_ACCESS (secret file refused); always with a sentence.
@@ -90,7 +90,7 @@ kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boo
 kvcl_status_t kvcl_boot_exchange(kvcl_boot_t *boot, const void *blob, size_t len) KVCL_MUST_CHECK;
 
 /**
- * The blob of a rank, after the exchange; fetched when first asked for. It belongs to the boot and is
+ * The blob of a rank, after the exchange; fetched when first needed. It belongs to the boot and is
  * valid until close. @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_NOT_FOUND (no exchange yet),
  * KVCL_ERR_TIMED_OUT.
  */

@@ -89,7 +89,7 @@ static void refuse_waiting(kvcl_boot_server_t *server, kvcl_status_t status)
     close_listener(server);
 }
 
-/* A member is gone, politely or not. */
+/* A member has left or failed. */
 static void member_left(kvcl_boot_server_t *server, int rank)
 {
     kvcl_status_t status = kvcl_meeting_leave(&server->meeting, rank);
@@ -100,7 +100,7 @@ static void member_left(kvcl_boot_server_t *server, int rank)
     }
 }
 
-/* A member broke the rules or asks for what cannot be: the last sentence goes to him. */
+/* A member violated the protocol or sent an impossible request: it is sent the last error sentence. */
 static void expel(kvcl_boot_server_t *server, kvcl_conn_t *conn, kvcl_status_t status)
 {
     int rank = conn->rank;
@@ -198,7 +198,7 @@ static void on_put(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boo
     }
 }
 
-/* Returns 0 if the connection is gone. */
+/* Returns 0 if the connection is closed. */
 static int on_msg(kvcl_boot_server_t *server, kvcl_conn_t *conn, const kvcl_boot_msg_t *msg)
 {
     if ((conn->state == KVCL_CONN_HELLO) && (msg->type == KVCL_BOOT_HELLO)) {
@@ -235,7 +235,7 @@ static int type_fits(const kvcl_conn_t *conn)
     }
 }
 
-/* The head is complete. Returns 0 if the connection is gone. */
+/* The head is complete. Returns 0 if the connection is closed. */
 static int on_head(kvcl_boot_server_t *server, kvcl_conn_t *conn)
 {
     char          text[KVCL_BOOT_TEXT_MAX];
@@ -301,7 +301,7 @@ static uint8_t *next_room(kvcl_conn_t *conn, size_t *room_p)
     return (conn->big != NULL) ? conn->big + body : conn->in + conn->in_len;
 }
 
-/* Read what is there. Returns 0 if the connection is gone. */
+/* Read the bytes that have arrived. Returns 0 if the connection is closed. */
 int kvcl_conn_read(kvcl_boot_server_t *server, kvcl_conn_t *conn)
 {
     uint8_t *room;
@@ -348,8 +348,8 @@ int kvcl_conn_has_output(const kvcl_boot_server_t *server, const kvcl_conn_t *co
     return (conn->out_len > 0) || table_pending(server, conn) || ((conn->state == KVCL_CONN_CLOSING) && !conn->shut);
 }
 
-/* Send what goes. A member's WELCOME left long before its PUT came, so `out` is empty when the table starts.
- * Returns 0 if the connection is gone. */
+/* Send as much as the socket accepts. A member's WELCOME is sent before its PUT arrives, so `out` is empty when the
+ * table starts. Returns 0 if the connection is closed. */
 int kvcl_conn_write(kvcl_boot_server_t *server, kvcl_conn_t *conn)
 {
     ssize_t n = 0;

@@ -37,7 +37,7 @@ typedef struct kvcl_conn {
     uint8_t           in[KVCL_BOOT_SMALL_MAX]; /* head, and the body if it is small */
     uint8_t          *big;                     /* the body if it is not: members only */
     int               wants_table;
-    int               shut;      /* CLOSING: our side is shut, the rest is read away */
+    int               shut;      /* CLOSING: the local side is shut down, the rest is read and dropped */
     size_t            table_off; /* sent so far; the table goes before `out` */
     size_t            out_len;
     uint8_t           out[KVCL_CONN_OUT_MAX];
@@ -65,10 +65,10 @@ struct kvcl_boot_server {
     pthread_t            thread;
 };
 
-/** Read and serve what came. Returns 0 if the connection is gone (only this one: others change state, but stay). */
+/** Read and serve. Returns 0 if the connection is closed (only this one: others may change state, but stay). */
 int kvcl_conn_read(kvcl_boot_server_t *server, kvcl_conn_t *conn);
 
-/** Send what goes. Returns 0 if the connection is gone. */
+/** Send as much as the socket accepts. Returns 0 if the connection is closed. */
 int kvcl_conn_write(kvcl_boot_server_t *server, kvcl_conn_t *conn);
 
 int kvcl_conn_has_output(const kvcl_boot_server_t *server, const kvcl_conn_t *conn);

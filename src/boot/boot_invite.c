@@ -32,7 +32,7 @@ kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, u
     return KVCL_OK;
 }
 
-/* Our file's secret must have the hash that rank 0 named. */
+/* The local file's secret must have the hash that rank 0 sent. */
 static kvcl_status_t check_own_file(const char *secret_file, const uint8_t *expected, uint8_t *secret)
 {
     uint8_t       digest[KVCL_SHA256_LEN];
@@ -67,11 +67,11 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
     invite->id = kvcl_rd_u64(&rd);
     kvcl_rd_copy(&rd, bytes, sizeof(bytes));
     if ((len >= sizeof(version)) && (version != INVITE_VERSION)) {
-        return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, ours %d",
+        return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, this rank's %d",
                          (unsigned)version, (int)INVITE_VERSION);
     }
     if (!kvcl_rd_done(&rd) || (has_secret > 1)) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "what rank 0 told about the job is malformed (%zu bytes)", len);
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0's description of the job is malformed (%zu bytes)", len);
     }
     if (!has_secret) {
         return check_own_file(secret_file, bytes, invite->secret);

@@ -39,7 +39,7 @@ kvcl_status_t kvcl_meeting_join(kvcl_meeting_t *meeting, int rank, uint32_t size
                          "all", meeting->size, (unsigned)size);
     }
     if (meeting->joined == meeting->size) {
-        return kvcl_fail(KVCL_ERR_EXISTS, "all %d ranks of this meeting have come already", meeting->size);
+        return kvcl_fail(KVCL_ERR_EXISTS, "all %d ranks of this meeting have joined already", meeting->size);
     }
     if ((rank < -1) || (rank >= meeting->size)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "there is no rank %d in a meeting of %d", rank, meeting->size);

@@ -36,7 +36,7 @@ kvcl_status_t kvcl_meeting_init(kvcl_meeting_t *meeting, int size) KVCL_MUST_CHE
 void          kvcl_meeting_fini(kvcl_meeting_t *meeting);
 
 /**
- * A member that proved the secret wants a rank (-1: the lowest free one).
+ * An authenticated member requests a rank (-1: the lowest free one).
  * @return KVCL_OK, KVCL_ERR_EXISTS (taken, or all are here), KVCL_ERR_INVALID_PARAM (another size).
  */
 kvcl_status_t kvcl_meeting_join(kvcl_meeting_t *meeting, int rank, uint32_t size, int *rank_p)

@@ -39,7 +39,7 @@ typedef struct boot_pmix {
     kvcl_blobs_t blobs;
 } boot_pmix_t;
 
-/* What the launcher said at the first open. Kept, because PMIx 4.2 forgets the job's data when the last
+/* The launcher's numbers, read at the first open. Kept, because PMIx 4.2 drops the job's data when the last
  * PMIx_Finalize disconnects, and does not get it again when a later PMIx_Init connects. */
 typedef struct job_numbers {
     int           known;
@@ -117,7 +117,7 @@ static kvcl_status_t read_job(boot_pmix_t *pm, const kvcl_boot_params_t *params)
         return kvcl_pmix_fail(rc, "PMIx does not tell the job's size");
     }
     if ((numbers.size < 1) || (numbers.size > KVCL_BOOT_RANKS_MAX) || (pm->self.rank >= numbers.size)) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "PMIx says rank %u of %lu, at most %d ranks go",
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "PMIx reports rank %u of %lu, at most %d ranks are supported",
                          (unsigned)pm->self.rank, numbers.size, (int)KVCL_BOOT_RANKS_MAX);
     }
     pm->super.rank       = (int)pm->self.rank;
@@ -125,7 +125,7 @@ static kvcl_status_t read_job(boot_pmix_t *pm, const kvcl_boot_params_t *params)
     pm->super.local_rank = (numbers.local_rank < KVCL_BOOT_RANKS_MAX) ? (int)numbers.local_rank : -1;
     if (((params->rank >= 0) && (params->rank != pm->super.rank)) ||
         ((params->size > 0) && (params->size != pm->super.size))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d was asked for, but the launcher made this rank %d of "
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d was requested, but the launcher made this rank %d of "
                          "%d: unset KVCL_RANK and KVCL_SIZE", params->rank, params->size, pm->super.rank,
                          pm->super.size);
     }

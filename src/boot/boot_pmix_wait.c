@@ -122,7 +122,8 @@ kvcl_status_t kvcl_pmix_wait_until(kvcl_pmix_wait_t *wait, uint64_t deadline_ns,
         err = pthread_cond_timedwait(&wait->cond, &wait->lock, &ts);
     }
     if (!wait->done) {
-        status = kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: not all ranks of the job came in time (KVCL_BOOT_TIMEOUT)", what);
+        status = kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: not all ranks of the job started in time (KVCL_BOOT_TIMEOUT)",
+                           what);
     } else {
         status = (wait->status == PMIX_SUCCESS) ? KVCL_OK : kvcl_pmix_fail(wait->status, what);
     }

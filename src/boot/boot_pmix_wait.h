@@ -24,11 +24,11 @@ typedef struct kvcl_pmix_wait {
 /** @return the KVCL status of a PMIx status; the sentence says what failed. */
 kvcl_status_t    kvcl_pmix_fail(pmix_status_t rc, const char *what);
 
-/** With two references, the caller's and the callback's. NULL: no memory, and the sentence says so. */
+/** With two references, the caller's and the callback's. NULL: no memory, with a sentence. */
 kvcl_pmix_wait_t *kvcl_pmix_wait_new(void);
-/** Drop references: 2 where PMIx refused the call, so that no callback comes. */
+/** Drop references: 2 where PMIx refused the call and there is no callback. */
 void             kvcl_pmix_wait_put(kvcl_pmix_wait_t *wait, int refs);
-/** Until the callback came or the deadline passed. The caller keeps its reference. */
+/** Waits for the callback or the deadline. The caller keeps its reference. */
 kvcl_status_t    kvcl_pmix_wait_until(kvcl_pmix_wait_t *wait, uint64_t deadline_ns, const char *what) KVCL_MUST_CHECK;
 
 /* The callbacks of PMIx_Fence_nb and PMIx_Get_nb; arg: the wait. */

@@ -32,7 +32,7 @@ static kvcl_status_t self_open(const kvcl_boot_params_t *params, kvcl_boot_t **b
     uint64_t      id;
 
     if ((params->size > 1) || (params->rank > 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d was asked for, but nothing says how the ranks "
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d was requested, but the ranks have no way to "
                          "meet: set KVCL_RENDEZVOUS, start under mpirun or srun, or give callbacks", params->rank,
                          params->size);
     }

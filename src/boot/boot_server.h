@@ -25,7 +25,7 @@ typedef struct kvcl_boot_server_params {
 
 typedef struct kvcl_boot_server_stats {
     uint64_t accepted;
-    uint64_t garbage; /* dropped: not our protocol */
+    uint64_t garbage; /* dropped: another protocol */
     uint64_t slow;    /* dropped: did not prove the secret in time, or pushed out by newer ones */
     uint64_t auth;    /* refused: wrong secret */
     uint64_t version; /* refused: another wire version */

@@ -44,7 +44,7 @@ kvcl_status_t kvcl_boot_sock_connect(const kvcl_boot_addr_t *addr, uint64_t dead
 /** Non-blocking, close-on-exec, no delay, keep-alive, for a descriptor that accept gave. */
 void kvcl_boot_sock_tune(int fd);
 
-/* All bytes or an error: KVCL_ERR_TIMED_OUT, KVCL_ERR_UNREACHABLE (the other side is gone), KVCL_ERR_IO. */
+/* All bytes or an error: KVCL_ERR_TIMED_OUT, KVCL_ERR_UNREACHABLE (the other side has closed), KVCL_ERR_IO. */
 kvcl_status_t kvcl_boot_sock_send(int fd, const void *buf, size_t len, uint64_t deadline_ns) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_boot_sock_recv(int fd, void *buf, size_t len, uint64_t deadline_ns) KVCL_MUST_CHECK;
 

@@ -28,7 +28,7 @@
 #define RETRY_MIN_NS   (1 * KVCL_NS_PER_MS)
 #define RETRY_MAX_NS   (100 * KVCL_NS_PER_MS)
 #define CONNECT_MAX_NS (5 * KVCL_NS_PER_SEC)
-#define GRACE_NS       (500 * KVCL_NS_PER_MS) /* the server knows better why we timed out: let it say so first */
+#define GRACE_NS       (500 * KVCL_NS_PER_MS) /* the server has the reason of a timeout: let it report first */
 
 typedef struct boot_tcp {
     kvcl_boot_t         super;
@@ -82,13 +82,13 @@ static kvcl_status_t recv_msg(boot_tcp_t *tcp, kvcl_boot_type_t type, kvcl_boot_
         return kvcl_fail(status, "the rendezvous %s refused: %s", tcp->addr.url, msg->text);
     }
     if ((status != KVCL_OK) || (msg->type != type)) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "the rendezvous %s answered something else (%d, expected %d)",
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "the rendezvous %s sent message %d, expected %d",
                          tcp->addr.url, (int)head.type, (int)type);
     }
     return KVCL_OK;
 }
 
-/* Ask and wait for the answer. When sending fails, the reason may lie in what was received. */
+/* Send a request and wait for the answer. If sending fails, a message received before may have the reason. */
 static kvcl_status_t request(boot_tcp_t *tcp, const kvcl_boot_msg_t *question, kvcl_boot_type_t type,
                              kvcl_boot_msg_t *answer, uint64_t deadline_ns)
 {
@@ -102,7 +102,7 @@ static kvcl_status_t request(boot_tcp_t *tcp, const kvcl_boot_msg_t *question, k
 
 /* ---------------------------------------------------------------- joining */
 
-/* Something listens there, and says nothing or hangs up. */
+/* A process listens there, and does not answer or closes the connection. */
 static kvcl_status_t no_rendezvous(const boot_tcp_t *tcp, kvcl_status_t status)
 {
     return kvcl_fail(status, "what listens at %s does not answer as a KVCL rendezvous%s (%s): another program may have "
@@ -229,13 +229,14 @@ static kvcl_status_t meet(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uin
 
 /* ---------------------------------------------------------------- the contract */
 
-/* Once we are members, a cut connection means that the serving rank is gone. */
+/* For a member, a lost connection means that the serving rank has failed. */
 static kvcl_status_t as_member(const boot_tcp_t *tcp, kvcl_status_t status)
 {
     if (status != KVCL_ERR_UNREACHABLE) {
         return status;
     }
-    return kvcl_fail(KVCL_ERR_RANK_FAILED, "the rank that served the rendezvous %s is gone", tcp->addr.url);
+    return kvcl_fail(KVCL_ERR_RANK_FAILED, "the rank that served the rendezvous %s has left or failed",
+                     tcp->addr.url);
 }
 
 static int tcp_available(const kvcl_boot_params_t *params)
@@ -251,7 +252,7 @@ static void tcp_close(kvcl_boot_t *boot)
 
     if (tcp->fd >= 0) {
         status = send_msg(tcp, &bye, kvcl_deadline_after(GRACE_NS));
-        (void)status; /* if it cannot be said, the end of file says it */
+        (void)status; /* without BYE the server sees the end of the connection */
         close(tcp->fd);
     }
     kvcl_boot_server_stop(tcp->server);
@@ -259,7 +260,7 @@ static void tcp_close(kvcl_boot_t *boot)
     free(tcp);
 }
 
-/* The name may appear later than we do (a Kubernetes service): resolve until the deadline. */
+/* The name may be registered later (a Kubernetes service): resolve until the deadline. */
 static kvcl_status_t resolve(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uint64_t deadline_ns)
 {
     uint64_t      nap_ns = RETRY_MAX_NS;

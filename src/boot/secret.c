@@ -84,7 +84,7 @@ kvcl_status_t kvcl_secret_from_file(const char *path, uint8_t secret[KVCL_SHA256
 {
     kvcl_status_t status;
     struct stat   st;
-    /* O_NONBLOCK: a FIFO in its place must not hang us before fstat refuses it. */
+    /* O_NONBLOCK: a FIFO in its place must not block the open before fstat refuses it. */
     int           fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0) {

@@ -38,7 +38,7 @@ kvcl_status_t kvcl_copier_open(kvcl_mem_kind_t kind, const void *addr, size_t le
     case KVCL_MEM_AUTO:
         return kvcl_cuda_copier_open(addr, len, true, copier_p);
     default:
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "memory kind %d is none: KVCL_MEM_HOST, KVCL_MEM_CUDA or KVCL_MEM_AUTO",
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "memory kind %d is not KVCL_MEM_HOST, KVCL_MEM_CUDA or KVCL_MEM_AUTO",
                          (int)kind);
     }
 }

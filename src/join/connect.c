@@ -153,23 +153,23 @@ static kvcl_status_t conclude(kvcl_comm_h comm, kvcl_status_t status, kvcl_membe
     return (notified == KVCL_OK) ? make_inter(comm, &outcome, theirs, inter_p) : notified;
 }
 
-/* What ends a meeting ends it where no caller is, so its sentence is made here. */
+/* The sentence of a failed meeting: its status was set on the other side, or on the progress thread. */
 static void explain(kvcl_status_t status, const char *call, bool accept)
 {
     switch (status) {
     case KVCL_ERR_TIMED_OUT:
-        (void)kvcl_fail(status, "%s: nobody %s in the time given", call, accept ? "connected" : "accepted");
+        (void)kvcl_fail(status, "%s: no job %s before the timeout", call, accept ? "connected" : "accepted");
         break;
     case KVCL_ERR_AUTH:
         (void)kvcl_fail(status, "%s: the other side has another job secret: set KVCL_SECRET_FILE to the same file for "
                         "both jobs", call);
         break;
     case KVCL_ERR_VERSION:
-        (void)kvcl_fail(status, "%s: the other side speaks another wire version than %u", call,
+        (void)kvcl_fail(status, "%s: the other side has another wire version than %u", call,
                         (unsigned)KVCL_WIRE_VERSION);
         break;
     case KVCL_ERR_STALE:
-        (void)kvcl_fail(status, "%s: the context of that address is gone, another is in its place", call);
+        (void)kvcl_fail(status, "%s: the context of that address is closed, another has replaced it", call);
         break;
     default:
         break;

@@ -75,7 +75,7 @@ static kvcl_status_t check_group(const kvcl_reshard_group_t *group, uint32_t lay
     return check_stages(group, layers, what);
 }
 
-/* The caller's params, of whatever age, as ours. */
+/* The caller's params, of any version, as the current one. */
 static kvcl_status_t take(const kvcl_reshard_params_t *params, kvcl_reshard_params_t *p)
 {
     kvcl_status_t status;
@@ -229,7 +229,7 @@ static kvcl_status_t plan(const kvcl_reshard_params_t *params, uint32_t index, i
     size_t n;
 
     if ((status == KVCL_OK) && ((n_p == NULL) || ((steps == NULL) && (cap > 0)))) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: no place for the steps, or for how many there are");
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "reshard: steps or n_p is NULL");
     }
     if (status == KVCL_OK) {
         status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_reshard_step_t, destination_heads), "kvcl_reshard_step_t",

@@ -81,7 +81,7 @@ static kvcl_status_t check_options(const kvcl_layout_t *l)
                          (unsigned long long)(l->flags & ~known));
     }
     if (l->flags == known) {
-        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "layout: flags says both KVCL_LAYOUT_PER_LAYER and _PER_PLANE");
+        return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "layout: flags has both KVCL_LAYOUT_PER_LAYER and _PER_PLANE");
     }
     if (l->order > KVCL_ORDER_HND) {
         return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "layout: order is %u, no KVCL_ORDER_*", l->order);

@@ -52,7 +52,7 @@ enum {
 /**
  * Check @a layout and complete it. Pure, no allocation.
  * @return KVCL_OK; KVCL_ERR_BAD_LAYOUT naming the field and its value, KVCL_ERR_INVALID_PARAM for
- *         NULL or a size field we cannot know. On error *shape is untouched.
+ *         NULL or an unknown size field. On error *shape is unchanged.
  */
 kvcl_status_t kvcl_shape_init(kvcl_shape_t *shape, const kvcl_layout_t *layout) KVCL_MUST_CHECK;
 
@@ -74,7 +74,7 @@ void kvcl_shape_describe(const kvcl_shape_t *shape, char *buf, size_t cap);
 void kvcl_shape_pack(const kvcl_shape_t *shape, uint8_t buf[KVCL_SHAPE_WIRE_BYTES]);
 
 /**
- * Decode bytes of a stranger: @a len must be exactly what the length field says and this version
+ * Decode hostile bytes: @a len must be exactly the value of the length field and of this version
  * has; the values then pass the same checks as a user's layout.
  * @return KVCL_OK; KVCL_ERR_VERSION, KVCL_ERR_PROTOCOL (length, reserved bits),
  *         KVCL_ERR_BAD_LAYOUT. On error *shape is untouched.

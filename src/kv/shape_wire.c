@@ -45,7 +45,8 @@ kvcl_status_t kvcl_shape_unpack(kvcl_shape_t *shape, const void *buf, size_t len
     version = kvcl_rd_u16(&rd);
     length = kvcl_rd_u16(&rd);
     if (kvcl_rd_ok(&rd) && (version != KVCL_SHAPE_WIRE_VERSION)) {
-        return kvcl_fail(KVCL_ERR_VERSION, "layout of wire version %u, we speak %d", version, KVCL_SHAPE_WIRE_VERSION);
+        return kvcl_fail(KVCL_ERR_VERSION, "layout of wire version %u, this library has %d", version,
+                         KVCL_SHAPE_WIRE_VERSION);
     }
     l.flags = kvcl_rd_u32(&rd);
     l.layers = kvcl_rd_u32(&rd);

@@ -101,7 +101,7 @@ static kvcl_status_t map_file(int fd, const char *path, uint64_t offset, size_t 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_file: %s is not a regular file", path);
     }
     if ((uint64_t)st.st_size <= offset) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "kvcl_mem_file: %s has %lld bytes, asked for offset %llu", path,
+        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "kvcl_mem_file: %s has %lld bytes, offset is %llu", path,
                          (long long)st.st_size, (unsigned long long)offset);
     }
     if (*len == 0) {

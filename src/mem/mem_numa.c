@@ -21,7 +21,7 @@ void kvcl_mem_numa_fini(kvcl_mem_numa_t *numa)
     pthread_mutex_destroy(&numa->lock);
 }
 
-/* NULL: the sentence says why. */
+/* NULL: the last error has the reason. */
 static const kvcl_topo_t *topology(kvcl_mem_numa_t *numa)
 {
     kvcl_topo_t *topo;
@@ -49,7 +49,7 @@ static kvcl_status_t take_node(int node, const kvcl_nodeset_t *allowed, kvcl_pla
     return KVCL_OK;
 }
 
-/* False: memory comes as it comes. */
+/* False: the kernel's default placement. */
 static bool choose(kvcl_mem_numa_t *numa, const kvcl_nodeset_t *allowed, kvcl_placing_t *placing)
 {
     const kvcl_topo_t *topo;

@@ -74,7 +74,7 @@ kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge)
     return status;
 }
 
-/* As kvcl_region_attach(); what is allocated lies on the NUMA nodes that are meant. */
+/* As kvcl_region_attach(); allocated memory is placed on the chosen NUMA nodes. */
 static kvcl_status_t attach_placed(kvcl_region_t *region, const kvcl_mem_params_t *params)
 {
     uint64_t       flags = (params != NULL) ? params->flags : 0;
@@ -134,7 +134,7 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
     kvcl_status_t    status;
 
     if ((len == 0) || ((addr != NULL) && ((uintptr_t)addr + len < (uintptr_t)addr))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a region of %zu bytes at %p makes no sense", len, addr);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a region of %zu bytes at %p is empty or wraps around", len, addr);
     }
     region = calloc(1, sizeof(*region));
     if (region == NULL) {

@@ -124,7 +124,7 @@ static kvcl_status_t open_fd(const char *path, uint8_t *block, kvcl_tier_file_t 
         return kvcl_fail(KVCL_ERR_BUSY, "tier %s: another process, or another tier of this one, has it", path);
     }
     if (!file->direct) {
-        kvcl_log_warn("tier %s: no O_DIRECT there, so its blocks pass through the page cache", path);
+        kvcl_log_warn("tier %s: the file system has no O_DIRECT: its blocks pass through the page cache", path);
     }
     return KVCL_OK;
 }

@@ -201,7 +201,7 @@ static void register_memory(uring_io_t *io, const struct iovec *mem, unsigned n_
         if (rc == 0) {
             break;
         }
-        kvcl_log_info("a tier goes without %u pieces of registered memory: %s", n, strerror(-rc));
+        kvcl_log_info("a tier uses %u pieces of memory unregistered: %s", n, strerror(-rc));
     }
     io->n_mem = n;
 }

@@ -93,7 +93,7 @@ kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *a
         return kvcl_fail(KVCL_ERR_PROTOCOL, "not an address of a KVCL context (%zu bytes)", len);
     }
     if ((p[2] | (p[3] << 8)) != KVCL_WIRE_VERSION) {
-        return kvcl_fail(KVCL_ERR_VERSION, "the peer speaks wire version %u, this library speaks %u",
+        return kvcl_fail(KVCL_ERR_VERSION, "the peer has wire version %u, this library has %u",
                          p[2] | (p[3] << 8), (unsigned)KVCL_WIRE_VERSION);
     }
     if (len < at) {

@@ -225,7 +225,7 @@ static kvcl_status_t verdict(far_t *far)
             if (far->refused_by < 0) {
                 kvcl_req_why(&far->call.req, "no rank that has a pool for such blocks answers");
             } else {
-                kvcl_req_why(&far->call.req, "block %zu of the put has %u of %u copies; rank %d took none: %s", i,
+                kvcl_req_why(&far->call.req, "block %zu of the put has %u of %u copies; rank %d refused one: %s", i,
                              far->made[i], can, far->refused_by, kvcl_status_text(far->refused));
             }
             return (far->refused != KVCL_OK) ? far->refused : KVCL_ERR_NO_SPACE;

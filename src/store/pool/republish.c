@@ -125,7 +125,7 @@ static void step(void *arg)
         store->ranks[rank].republishing = false;
         store->republish_cache          = 0;
         store->republish_slot           = 0;
-        kvcl_log_debug("rank %u has received the records it had missed", rank);
+        kvcl_log_debug("rank %u has received the records that it missed", rank);
     }
     if (next_rank(store) != store->n_ranks) {
         wake(store);
