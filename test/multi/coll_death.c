@@ -186,7 +186,7 @@ static int leave(const void *arg, int rank)
     kvcl_finalize(me.ctx);
     if (rank == leaving->size - 1) {
         atomic_store(leaving->gone, 1);
-        if (!says(fileno(said), "kvcl[") || says(fileno(said), "goodbye")) {
+        if (!says(fileno(said), "kvcl[") || says(fileno(said), "confirmed its BYE")) {
             printf("rank %d logged: %s\n", rank, text_of(fileno(said)));
             return 1;
         }
