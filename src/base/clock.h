@@ -50,7 +50,7 @@ static inline uint64_t kvcl_deadline_left(uint64_t deadline_ns)
     return (now_ns >= deadline_ns) ? 0 : deadline_ns - now_ns;
 }
 
-/* What is left as poll(2) wants it: rounded up to milliseconds, -1 for "never". */
+/* The remaining time for poll(2): rounded up to milliseconds, -1 for "never". */
 static inline int kvcl_deadline_poll_ms(uint64_t deadline_ns)
 {
     uint64_t left_ns = kvcl_deadline_left(deadline_ns);

@@ -2,7 +2,7 @@
  * The last-error sentence of each thread: one fixed thread-local buffer, so that reporting "out of
  * memory" needs none. The new sentence is made in a second buffer, because its arguments may be the old one.
  *
- * A late sentence is kept as its format and numbers, and is put together by whoever reads it: what is expected on a hot
+ * A late sentence is kept as its format and numbers, and is formatted when it is read: an expected outcome on a hot
  * path costs a few stores.
  */
 #include "config.h"

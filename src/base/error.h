@@ -23,7 +23,7 @@ kvcl_status_t kvcl_fail_errno(kvcl_status_t status, int err, const char *fmt, ..
         __attribute__((format(printf, 3, 4), cold));
 
 /**
- * As kvcl_fail, for what is expected on a hot path: a few stores, and formatted only when somebody reads it. @a fmt
+ * As kvcl_fail, for an expected outcome on a hot path: a few stores, and formatted only when it is read. @a fmt
  * must be static; it takes at most four numbers, each %llu or %llx.
  */
 kvcl_status_t kvcl_fail_late(kvcl_status_t status, const char *fmt, unsigned long long a, unsigned long long b,

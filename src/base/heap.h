@@ -1,6 +1,6 @@
 /*
  * Intrusive binary min-heap by a uint64_t key, used for deadlines. The array of node pointers is
- * the heap's; the nodes are the caller's and live inside his objects (kvcl_container_of).
+ * the heap's; the nodes are the caller's and live inside its objects (kvcl_container_of).
  *
  * Invariants: nodes[i]->index == i + 1; a node outside any heap has index 0.
  * Not thread-safe: the caller's lock protects it.

@@ -37,7 +37,7 @@ typedef struct kvcl_timing {
     uint64_t begun_ns; /* 0: not timed */
     uint8_t  op;       /* kvcl_latency_op_t; KVCL_LATENCY_NONE: not timed */
     uint8_t  path;     /* kvcl_mem_path_t, the farthest yet */
-    uint8_t  weight;   /* calls that this one stands for */
+    uint8_t  weight;   /* number of calls that this one represents */
 } kvcl_timing_t;
 
 typedef struct kvcl_latency_table {
@@ -63,8 +63,8 @@ static inline bool kvcl_timing_due(const _Atomic uint64_t *ended)
         atomic_load_explicit((_Atomic uint64_t *)ended, memory_order_relaxed) % KVCL_LATENCY_EVERY == 0, 0);
 }
 
-/** A call that nobody counts begins: timed if it is its turn; else begun_ns is 0. Threads that race may skip or double
- * a turn. */
+/** Begin a call without a count of its own: every KVCL_LATENCY_EVERY-th is timed; else begun_ns is 0. Threads that race
+ * may skip or double a turn. */
 static inline kvcl_timing_t kvcl_timing_sample(kvcl_latency_table_t *table, kvcl_latency_op_t op)
 {
     uint32_t skip = atomic_load_explicit(&table->skip, memory_order_relaxed);

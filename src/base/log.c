@@ -53,7 +53,7 @@ void kvcl_log_set_handler(kvcl_log_handler_t handler, void *arg)
     log_handler_arg = arg;
 }
 
-/* The pid is asked for on each line: it is another one after fork. */
+/* The pid is read for each line: it changes in a forked child. */
 static int format_head(char *line, size_t len, kvcl_log_level_t level)
 {
     char host[HOST_MAX_BYTES] = "?";
@@ -85,7 +85,7 @@ void kvcl_log_write(kvcl_log_level_t level, const char *fmt, ...)
         used         = strlen(line);
         line[used++] = '\n';
         written      = write(STDERR_FILENO, line, used);
-        (void)written; /* standard error is gone: the line is lost */
+        (void)written; /* standard error is closed: the line is lost */
     }
     errno = saved_errno;
 }

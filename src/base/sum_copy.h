@@ -1,7 +1,7 @@
 /*
- * A checksum that grows while bytes are copied: XXH3-64 of all that was taken, the same as kvcl_checksum() says of them
- * in one piece. What is summed is what was stored at the destination, each byte read from the source once, so bytes
- * that their owner is writing meanwhile (base/copy_racy.h) have the sum of what came.
+ * A checksum that is computed while bytes are copied: XXH3-64 of all bytes so far, equal to kvcl_checksum() of them in
+ * one piece. It is of the bytes stored at the destination, each read from the source once, so it matches the copy even
+ * if the owner writes the source meanwhile (base/copy_racy.h).
  *
  * With AVX2 both are one loop over the bytes (at 1 MiB nine tenths of memcpy's speed); otherwise slices are copied, and
  * summed while they are in the nearest cache.

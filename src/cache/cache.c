@@ -54,7 +54,7 @@ kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len
     return NULL;
 }
 
-/* Peers read and write wherever the layout says: all of it must be the caller's. */
+/* Peers read and write all bytes of the layout: all must be the caller's memory. */
 static kvcl_status_t check_bases(const kvcl_cache_params_t *p, const kvcl_shape_t *shape)
 {
     uintptr_t end;
@@ -323,7 +323,7 @@ static bool end_serves(kvcl_cache_h cache)
         kvcl_list_add_tail(&cache->users, link);
         kvcl_log_warn("cache \"%s\" is destroyed while %s reads it: the transfer ends", cache->name,
                       kvcl_comm_peer_name(user->peer, reader, sizeof(reader)));
-        user->revoked(user); /* it may be gone now */
+        user->revoked(user); /* it may be freed now */
     }
     kvcl_unlock(ctx);
     if (kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(ENDED_NS))) {
@@ -356,7 +356,7 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
         (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is still used by a store and is not destroyed", cache->name);
         return;
     }
-    if (cache->n_over != 0) { /* one of those could not be destroyed, and said so */
+    if (cache->n_over != 0) { /* one of those could not be destroyed, and has logged that */
         kvcl_unlock(ctx);
         kvcl_log_error("cache \"%s\" has the memory of %u others and is not destroyed", cache->name, cache->n_over);
         return;

@@ -103,9 +103,9 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
                               kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter) KVCL_MUST_CHECK;
 /** Lock held: only if it is ready already. */
 kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key);
-/** Lock held: the peer no longer has it; the next get asks again. Operations at work on it go on with what it was. */
+/** Lock held: the peer no longer has it; the next get requests it again. Operations in flight keep the old one. */
 void           kvcl_rcache_stale(kvcl_rcache_t *rcache);
-/** A wait that is no longer wanted. */
+/** Cancel a wait. */
 void           kvcl_rcache_unwait(kvcl_rcache_waiter_t *waiter);
 
 /* Message handlers and the end, for the mem room's list (cache/rcache.c). */

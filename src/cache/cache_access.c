@@ -71,7 +71,7 @@ kvcl_status_t kvcl_cache_read_block(kvcl_cache_h cache, uint32_t block, void *bu
     kvcl_status_t status = one_block(cache, &block, buf, len, "kvcl_cache_read_block", &stream);
 
     if ((status == KVCL_OK) && (kvcl_stream_gather(&stream, buf, len) != len)) {
-        status = KVCL_ERR_IO; /* the device's sentence stands */
+        status = KVCL_ERR_IO; /* with the device's sentence */
     }
     return status;
 }

@@ -1,5 +1,5 @@
 /*
- * Peers' caches (cache.h): asking for a description, answering, decoding it (hostile-safe).
+ * Peers' caches (cache.h): requesting a description, answering, decoding it (hostile).
  */
 #include "config.h"
 #include "cache/cache.h"
@@ -78,7 +78,7 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
         kvcl_list_init(&rcache->waiters);
         kvcl_list_init(&rcache->stale_link);
     }
-    if (rcache->state == KVCL_RCACHE_FAILED) { /* new, or absent when last asked: it may be there now */
+    if (rcache->state == KVCL_RCACHE_FAILED) { /* new, or absent at the last request: it may exist now */
         status = request(rcache, name, id);
         if (status != KVCL_OK) {
             return status;

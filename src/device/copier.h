@@ -1,12 +1,12 @@
 /*
- * Copiers: how bytes of a memory kind are reached. Host memory by memcpy; device memory by its driver, many pieces in
- * one call, since a call costs microseconds whatever it moves.
+ * Copiers: the access to bytes of a memory kind. Host memory by memcpy; device memory by its driver, many pieces in one
+ * call, since a call costs microseconds for any size.
  *
- * A side of a transfer carries its copier (kv/side.h): NULL is memory that the processor reads and writes, and stands
- * for no call at all. Nobody but a copier touches the bytes of a side that has one. A copier belongs to what it was
- * opened for (a region), is shared by all memory of one device, and lives until the last of them has closed it.
+ * A side of a transfer carries its copier (kv/side.h): NULL is memory that the processor reads and writes. Only the
+ * copier accesses the bytes of a side that has one. A copier is opened for a region, is shared by all memory of one
+ * device, and exists until the last region has closed it.
  *
- * Locks: none is needed; a copier may be used by many threads at once. A copy returns when the bytes are there.
+ * Locks: none is needed; many threads may use a copier at once. A copy returns when the bytes have arrived.
  */
 #ifndef KVCL_DEVICE_COPIER_H
 #define KVCL_DEVICE_COPIER_H

@@ -147,7 +147,7 @@ void kvcl_cuda_lane_give(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *lane, boo
 
 /* ---- devices ---- */
 
-/* What of a device that was opened in part is there goes away. Nobody copies any more. */
+/* Accepts a half-opened device. No thread copies with it. */
 static void device_free(kvcl_cuda_device_t *device)
 {
     const kvcl_cuda_driver_t *d = device->driver;

@@ -1,6 +1,6 @@
 /*
- * Device memory inside: a device is the copier (copier.h) of all memory in one CUDA context; its lanes are streams of
- * our own with what is needed to copy many small pieces at once.
+ * Device memory inside: a device is the copier (copier.h) of all memory in one CUDA context; its lanes are
+ * KVCL's streams, each with the buffers to copy many small pieces at once.
  *
  * A lane belongs to one thread between take and give, so that several threads copy at once; its context is current
  * meanwhile. Locks: the list of devices has one, each device has one for its lanes; neither is held during a copy.
@@ -62,8 +62,8 @@ kvcl_status_t kvcl_cuda_lane_take(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *
 /** good: it may be used again; else its stream has failed, and it is thrown away. */
 void          kvcl_cuda_lane_give(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *lane, bool good);
 
-/* Pieces up to this size go by the kernel: a call for one copy costs about 2 us, in which a device moves some 64 KiB.
- * Reckoned; contrib/bench/gpu moves it to see. At most KVCL_CUDA_SLOT_BYTES. */
+/* Pieces up to this size are copied by the kernel: a driver call for one copy costs about 2 us, in which a device moves
+ * some 64 KiB. Estimated; contrib/bench/gpu varies it. At most KVCL_CUDA_SLOT_BYTES. */
 extern size_t kvcl_cuda_small_max;
 
 /* device/cuda_copy.c: kvcl_copier_ops_t.copy. */

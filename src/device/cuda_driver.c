@@ -21,7 +21,7 @@ static const kvcl_cuda_driver_t *current;
 static bool                     started;
 
 #if KVCL_HAVE_CUDA_H
-/* The names with version numbers are those that cuda.h stands for (test/unit/test_cuda_header.c). */
+/* The names with version numbers are those that cuda.h maps its names to (test/unit/test_cuda_header.c). */
 #define KVCL_CUDA_SAME(_member, _name, _symbol, _params)                                                               \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&_name), __typeof__(real._member)), #_name);
 KVCL_CUDA_MAP(KVCL_CUDA_SAME)
@@ -102,7 +102,7 @@ kvcl_status_t kvcl_cuda_status(const kvcl_cuda_driver_t *driver, CUresult result
         name = "unknown error";
     }
     n = atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed) + 1;
-    if ((n & (n - 1)) == 0) { /* a device that is gone fails everything */
+    if ((n & (n - 1)) == 0) { /* a failed device fails every call */
         kvcl_log_warn("cuda: %s: %s (%d); failure %u of this process", call, name, (int)result, n);
     }
     return kvcl_fail((result == CUDA_ERROR_OUT_OF_MEMORY) ? KVCL_ERR_NO_MEMORY : KVCL_ERR_IO, "cuda: %s: %s", call,

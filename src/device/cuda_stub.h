@@ -1,7 +1,7 @@
 /*
- * What device memory needs of the CUDA driver's interface, declared by us where the toolkit's cuda.h is not at hand:
- * types and numbers of its stable binary interface, nothing else. test/unit/test_cuda_header.c compares every name here
- * with cuda.h where there is one.
+ * The part of the CUDA driver's interface that device memory needs, for builds without the toolkit's cuda.h: types and
+ * numbers of its stable binary interface only. test/unit/test_cuda_header.c compares every name with cuda.h where that
+ * exists.
  */
 #ifndef KVCL_DEVICE_CUDA_STUB_H
 #define KVCL_DEVICE_CUDA_STUB_H

@@ -1,5 +1,5 @@
 /*
- * What the directory says about a key: a location, and the 64-byte table entry that holds one.
+ * An entry of the directory: a location of a key, and the 64-byte table entry that holds it.
  *
  * An entry is one cache line of little-endian fields: 32 bytes of key, 28 of location, 4 of check
  * word. The check word is computed over the whole entry with the entry's own table index in the
@@ -38,7 +38,7 @@ enum {
     KVCL_DIR_FLAGS_MASK = 0xff
 };
 
-/* Where one copy of a block lies. (rank, incarnation, cache, slot, gen) names the bytes for ever:
+/* The place of one copy of a block. (rank, incarnation, cache, slot, gen) names the bytes for ever:
  * the owner never uses a generation of a slot for two contents. */
 typedef struct kvcl_dir_loc {
     uint16_t rank;        /* owner; never KVCL_DIR_RANK_NONE */

@@ -5,8 +5,8 @@
  * Rendezvous (highest random weight) hashing: D. Thaler and C. Ravishankar, "Using Name-Based
  * Mappings to Increase Hit Rates", IEEE/ACM Transactions on Networking 6(1), 1998. Each rank has a
  * pseudo-random weight for each shard, the highest is home and the second is backup. So all ranks
- * compute the same map from the same list with no messages; a rank that goes moves only its own
- * shards (each to its backup), and one that comes takes 1/n of them.
+ * compute the same map from the same list with no messages; a rank that leaves or fails moves only
+ * its own shards (each to its backup), and one that joins takes 1/n of them.
  *
  * Owns: kvcl_shard_map_t, built once per view, read-only after that (any thread). The weights are a
  * wire contract: every rank of a job must compute the same.

@@ -6,10 +6,10 @@
  *                      +--abort--> FREE
  *
  * The rule that makes reads safe without a lease: the generation word of a slot is bumped, and a
- * full fence passed, BEFORE any byte of a published slot may change (kvcl_slots_withdraw). Whoever
- * reads, a one-sided reader or the owner for a peer, copies the bytes, then reads the word
+ * full fence passed, BEFORE any byte of a published slot may change (kvcl_slots_withdraw). A reader
+ * (one-sided, or the owner for a peer) copies the bytes, then reads the word
  * (kvcl_slots_gen_is): equal to the location's gen means that the copy is that block. Readers hold
- * nothing: a slot may be withdrawn and reused while they copy, and they find out. A (slot, gen) pair
+ * no lease: a slot may be withdrawn and reused while they copy, and the word shows it. A (slot, gen) pair
  * names one content only, until 2^32 withdrawals of one slot; gen 0 never occurs.
  *
  * Owns: nothing; both arrays are the caller's. The words lie in memory that peers map; the slot
@@ -94,7 +94,7 @@ kvcl_status_t kvcl_slots_publish(kvcl_slots_t *slots, uint32_t slot, const kvcl_
  */
 kvcl_status_t kvcl_slots_withdraw(kvcl_slots_t *slots, uint32_t slot, kvcl_slot_state_t next) KVCL_MUST_CHECK;
 
-/** May a peer have what it asks for: slot PUBLISHED under @a gen, holding @a key?
+/** May a peer have the requested block: slot PUBLISHED under @a gen, holding @a key?
  * @return KVCL_OK, KVCL_ERR_STALE (no longer, or other key), KVCL_ERR_OUT_OF_RANGE. */
 kvcl_status_t kvcl_slots_check(const kvcl_slots_t *slots, uint32_t slot, uint32_t gen,
                                const kvcl_key_t *key) KVCL_MUST_CHECK;

@@ -13,7 +13,7 @@
  *  - An insert may move other entries, within their windows, towards the end.
  *  - An entry is written under a per-entry sequence (state BUSY, words, final state) and carries a
  *    check word bound to its index. A reader accepts only a stable and verified copy; it retries
- *    KVCL_DIR_RETRIES times, then takes the entry as absent. A miss is allowed, a lie never.
+ *    KVCL_DIR_RETRIES times, then takes the entry as absent. A miss is allowed, a wrong location never.
  *  - Readers trust nothing in the mapped memory but what kvcl_dir_view_init checked once.
  * No I/O, no clock, no allocation. Expected outcomes (absent, stale, full) set no error sentence.
  */
@@ -90,7 +90,7 @@ kvcl_status_t kvcl_dir_table_remove(kvcl_dir_table_t *table, const kvcl_key_t *k
 /** Remove all locations of @a rank up to and including @a incarnation. @return how many. */
 uint64_t kvcl_dir_table_remove_rank(kvcl_dir_table_t *table, uint16_t rank, uint16_t incarnation);
 
-/** Remove the locations for which @a drop says true. It must not touch the table. @return how many. */
+/** Remove the locations for which @a drop returns true; it must not access the table. @return their number. */
 uint64_t kvcl_dir_table_remove_if(kvcl_dir_table_t *table,
                                   bool (*drop)(void *arg, const kvcl_key_t *key,
                                   const kvcl_dir_loc_t *loc),

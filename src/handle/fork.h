@@ -12,7 +12,7 @@
 
 /** kvcl_init, before anything is made: counts a context. @return KVCL_OK, KVCL_ERR_UNSUPPORTED (in such a child). */
 kvcl_status_t kvcl_fork_enter(void) KVCL_MUST_CHECK;
-/** A context is gone. */
+/** A context has been freed. */
 void          kvcl_fork_leave(void);
 
 /** Is this the child of a process that had a context when it forked? */

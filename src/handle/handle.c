@@ -180,7 +180,7 @@ void kvcl_object_free(void *object)
     pthread_mutex_unlock(&objects_lock);
 }
 
-/* What the cell says of an address that is not what it should be; KVCL_KIND_NONE if nothing begins there. */
+/* The kind of the object at an address that is not the expected one; KVCL_KIND_NONE if no object begins there. */
 static kvcl_kind_t look(const void *handle, bool *dead_p)
 {
     uintptr_t at     = (uintptr_t)handle - atomic_load(&kvcl_objects.base);

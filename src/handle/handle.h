@@ -36,7 +36,7 @@ typedef enum kvcl_kind {
 
 enum { KVCL_OBJECT_CELL = 64 };
 
-/* Where objects lie; 0 bytes until the first was made. */
+/* The range of addresses of objects; 0 bytes until the first is made. */
 typedef struct kvcl_objects {
     _Atomic uintptr_t       base;
     _Atomic size_t          bytes;

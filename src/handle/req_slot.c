@@ -1,10 +1,10 @@
 /*
  * Slots of requests (handle.h).
  *
- * They lie in chunks that are never freed, so that a stale handle may be compared with them. Free ones are in stripes,
- * stacks that threads choose by their address; a stack's head carries a count of its changes beside the index, so a
- * slot that was taken and put back meanwhile is noticed. A slot returns to the stripe that it came from. Each thread
- * keeps the slot it put back last, for its next request, and gives it to its stripe when it ends.
+ * They are in chunks that are never freed, so that a stale handle may be compared with them. Free slots are in stripes,
+ * stacks that threads choose by their address; a stack's head has a count of its changes beside the index, so a slot
+ * that was taken and put back meanwhile is detected. A slot returns to the stripe that it was taken from. Each thread
+ * keeps the slot that it put back last for its next request, and returns it to its stripe when the thread ends.
  */
 #include "config.h"
 #include "handle/handle.h"
@@ -25,7 +25,7 @@ enum {
 static _Atomic(kvcl_req_slot_t *) chunks[CHUNKS];
 static _Atomic uint32_t       fresh = NO_SLOT + 1; /* never used from here on */
 static pthread_mutex_t        chunks_lock = PTHREAD_MUTEX_INITIALIZER;
-static kvcl_req_slot_t        *parents[CHUNKS]; /* after fork(): not ours to use or free */
+static kvcl_req_slot_t        *parents[CHUNKS]; /* after fork(): not to be used or freed */
 
 /* The head's index, and in the upper half how often it changed. */
 static struct { _Alignas(64) _Atomic uint64_t head; } stripes[STRIPES];

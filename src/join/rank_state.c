@@ -1,6 +1,6 @@
 /*
- * What is known here of another rank (kvcl_rank_state): its session, and whether a store waits for it in vain. Looked
- * up under the engine lock; nobody is asked.
+ * The local state of another rank (kvcl_rank_state): its session, and whether a store suspects it to be silent. Read
+ * under the engine lock; no message is sent.
  */
 #include "config.h"
 #include "base/error.h"

@@ -272,8 +272,8 @@ void kvcl_stream_extend(kvcl_stream_t *s, uint64_t max)
     loop->index = index;
 }
 
-/* Runs are drawn a batch ahead, and the first lines of a run are asked for while those before it are copied: at runs of
- * 1 KiB in random order 1.4 times as fast, from 16 KiB on the processor's own prefetching does it. */
+/* Runs are drawn a batch ahead, and the first lines of a run are prefetched while those before it are copied: at runs
+ * of 1 KiB in random order 1.4 times as fast; from 16 KiB on the processor's own prefetching suffices. */
 enum { BATCH = 32, AHEAD = 3, AHEAD_BYTES = 512, LINE = 64 };
 
 typedef struct piece {

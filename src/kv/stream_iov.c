@@ -1,6 +1,6 @@
 /*
- * A stream's runs as pieces for the kernel (stream.h). Asking the processor to fetch them before the call was tried, at
- * 4 KiB in random order: the transfer took a fifth longer.
+ * A stream's runs as pieces for the kernel (stream.h). They are not prefetched: at 4 KiB in random order the transfer
+ * took a fifth longer with it.
  */
 #include "config.h"
 #include "kv/stream.h"

@@ -106,7 +106,7 @@ static void push(kvcl_evict_t *evict, uint32_t slot, unsigned queue)
 
 /* ---- uses ---- */
 
-/* One came back. That an unused one did speaks for keeping those longer, beside the used ones; and the other way. */
+/* A block came back. If it was unused, unused blocks are kept longer at the expense of used ones; otherwise shorter. */
 static void learn(kvcl_evict_t *evict, bool was_used)
 {
     uint64_t step = (evict->keep / evict->n_slots) * KEEP_STEP;

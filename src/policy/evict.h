@@ -39,9 +39,9 @@ typedef struct kvcl_evict_node {
     uint32_t next;
     uint32_t pins;
     uint32_t tag;   /* of its hash */
-    uint8_t  queue; /* 0 out, 1 new, 2 came back, 3 used, 4 set aside: pinned, and met where the next one goes */
+    uint8_t  queue; /* 0 out, 1 new, 2 came back, 3 used, 4 set aside: pinned, and found at the tail */
     uint8_t  back;  /* set aside: the queue it was in */
-    uint8_t  uses;  /* since it came, 0..3; a tenant's own order takes them back (tenants.c) */
+    uint8_t  uses;  /* since it was added, 0..3; reset by a tenant's own order (tenants.c) */
     uint8_t  reserved;
 } kvcl_evict_node_t;
 

@@ -1,7 +1,7 @@
 /*
- * Turns of places (place.h): smooth weighted round robin. In each choice every candidate's turn goes up by its
- * weight, the highest one is chosen, and its turn goes down by the sum of all weights; so in as many choices as the
- * sum, each is chosen as often as its weight, evenly spread. Turns are bounded by a few sums.
+ * Turns of places (place.h): smooth weighted round robin. Each choice adds its weight to every candidate's turn,
+ * chooses the highest, and subtracts the sum of all weights from it. In as many choices as that sum each candidate is
+ * chosen as often as its weight, evenly spread. Turns are bounded by a few sums.
  */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { STEP_PART = 64 }; /* of its pool a rank has taken when the ramp goes up */
+enum { STEP_PART = 64 }; /* the ramp rises each time that a rank has received this part of its pool */
 
 void kvcl_place_init(kvcl_place_t *place, uint64_t host, uint64_t bytes)
 {
@@ -28,7 +28,7 @@ void kvcl_place_restart(kvcl_place_t *place)
 
 void kvcl_place_seen(kvcl_place_t *place, uint64_t free_bytes)
 {
-    free_bytes = (free_bytes < place->bytes) ? free_bytes : place->bytes; /* what it says may be anything */
+    free_bytes = (free_bytes < place->bytes) ? free_bytes : place->bytes; /* hostile */
     if ((free_bytes > place->free) && (free_bytes - place->free > place->bytes / 2)) {
         kvcl_place_restart(place);
     }

@@ -28,7 +28,7 @@ typedef struct kvcl_place {
 void     kvcl_place_init(kvcl_place_t *place, uint64_t host, uint64_t bytes);
 /** The rank took copies of this many bytes, and reports its free room. */
 void     kvcl_place_took(kvcl_place_t *place, uint64_t bytes, uint64_t free_bytes);
-/** It says how much is free. */
+/** The rank reports its free bytes. */
 void     kvcl_place_seen(kvcl_place_t *place, uint64_t free_bytes);
 /** It was silent, or is new. */
 void     kvcl_place_restart(kvcl_place_t *place);

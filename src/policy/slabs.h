@@ -1,11 +1,11 @@
 /*
  * One arena for blocks of several sizes: the assignment of its parts to sizes. A pure state machine.
  *
- * The arena is cut into slabs. Each slab belongs to one class (a size of block) at a time, or is unowned. The blocks of
- * a class form one grid over the whole arena: block `id` is the bytes [id * size, (id + 1) * size), so the class and
- * the id give a block's place by a multiplication, whatever the slabs are. A class may use the ids that lie wholly in
- * its slabs; it may use an id across the border of two slabs if it has both. So bytes are lost only where slabs of
- * different classes meet, less than a block on each side, and a class preferably gets slabs next to those that it has.
+ * The arena is divided into slabs. Each slab belongs to one class (a size of block) at a time, or is unowned. The
+ * blocks of a class form one grid over the whole arena: block `id` is the bytes [id * size, (id + 1) * size), so a
+ * block's address is a multiplication, independent of the slabs. A class may use the ids that are wholly in its slabs,
+ * and an id across the border of two slabs if it has both. Bytes are lost only between slabs of different classes, less
+ * than a block on each side, and a class preferably gets slabs next to those that it has.
  *
  * Balance: a class that lacks room takes an unowned slab, or else an empty one, or else one of the class whose blocks
  * were used longest ago, by the mean over its blocks, if that is clearly longer than its own mean; otherwise it evicts
@@ -80,14 +80,14 @@ size_t kvcl_slabs_bytes(uint64_t arena_bytes, const uint64_t *sizes, unsigned n)
 kvcl_status_t kvcl_slabs_init(kvcl_slabs_t *slabs, uint64_t arena_bytes, const uint64_t *sizes, unsigned n, void *mem,
                               size_t bytes) KVCL_MUST_CHECK;
 
-/** No more blocks than these can a class ever have: the others keep a slab each. */
+/** The largest number of blocks that a class can ever have: the other classes keep a slab each. */
 uint64_t kvcl_slabs_most(const kvcl_slabs_t *slabs, unsigned cls);
 /** The number of slabs that the class could take now without evicting: unowned ones, and empty ones of others. */
 uint32_t kvcl_slabs_spare(const kvcl_slabs_t *slabs, unsigned cls);
 
 /** Ids of a class that touch a slab, whichever class owns it. */
 kvcl_slab_ids_t kvcl_slabs_ids(const kvcl_slabs_t *slabs, uint32_t slab, unsigned cls);
-/** Does this id lie in slabs of its class? */
+/** Is this id wholly in slabs of its class? */
 bool            kvcl_slabs_has(const kvcl_slabs_t *slabs, unsigned cls, uint32_t id);
 
 /** The block was published, or is used. */

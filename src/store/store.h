@@ -4,7 +4,7 @@
  *   open.c, close.c  opening and closing; store.c: the room
  *   kinds.h          the table of RPC kinds
  *   listener.h       what the lower rooms report to the upper ones
- *   home/            which ranks are homes of which keys; queries to them, and this rank's answers as a home
+ *   home/            the homes of keys; queries to them, and this rank's answers as a home
  *   pool/            the caches whose blocks are published here, the pool, publishing
  *   get/             gets, hedges, the checking of checksums, uses
  *   copy/            puts, copies of blocks of other ranks, moves, repair

@@ -2,7 +2,7 @@
  * The format of the tier's file. Pure encoders and decoders; every decoder treats its input as hostile.
  *
  *   file      head (KVCL_SEG_HEAD bytes: the super block, twice), then segments of one size
- *   segment   records in the order they came, free space, footer
+ *   segment   records in the order of their appends, free space, footer
  *   record    a header of one unit (64 bytes), then the data; a record of KVCL_SEG_BIG or more has its data on a bound
  *             of KVCL_SEG_ALIGN, so that it can be read straight into aligned memory; a smaller one follows at once
  *   footer    one entry of 48 bytes for each record, then a block of KVCL_SEG_ALIGN that ends with the trailer and
@@ -76,7 +76,7 @@ static inline uint64_t kvcl_seg_base(const kvcl_seg_super_t *super, uint32_t seg
     return KVCL_SEG_HEAD + segment * super->segment;
 }
 
-/* Where the data of a record goes that comes after `used` bytes. */
+/* The offset of a record's data after `used` bytes. */
 static inline uint64_t kvcl_seg_place(uint64_t used, uint32_t len)
 {
     uint64_t at = kvcl_seg_align(used, KVCL_SEG_UNIT) + KVCL_SEG_UNIT;

@@ -109,8 +109,8 @@ uint64_t kvcl_seglog_flush(kvcl_seglog_t *log)
 }
 
 /*
- * The oldest goes only when its footer is on the disk, or a crash could bring back a part of it; and the end of the
- * one before it is too, or a crash could bring back that one alone.
+ * The oldest segment is reused only when its footer is on the disk, otherwise a crash could restore a part of it; and
+ * when the end of the segment before it is as well, otherwise a crash could restore that one alone.
  */
 static kvcl_seglog_seg_t *next_segment(kvcl_seglog_t *log)
 {

@@ -8,9 +8,9 @@
  * serial: its bytes are written (durable) once written (durable) has reached it. No byte is written twice in one use of
  * a segment: a flush pads the chunk, and the next one begins after it.
  *
- * A segment:  FREE -> OPEN (its trailer says so before anything counts on it) -> DRAINING (full; its writes end, then
- * a sync) -> CLOSING (its footer is written) -> SEALED -> the oldest of all is opened again, and loses its records.
- * So everything that a footer names is on the disk, and nothing is copied: reuse is first in, first out.
+ * A segment:  FREE -> OPEN (its trailer is durable as OPEN before any of its tickets is) -> DRAINING (full; its writes
+ * end, then a sync) -> CLOSING (its footer is written) -> SEALED -> the oldest segment is opened again, and loses its
+ * records. So all records that a footer names are on the disk, and none is copied: reuse is first in, first out.
  *
  * Keys: one index over the live records. A new record of a key replaces the old one; a drop leaves a tombstone.
  *

@@ -88,7 +88,7 @@ static void make_footers(kvcl_seglog_t *log)
     }
 }
 
-/* Somebody waits for it, it is written, and not known to be on the disk. */
+/* A requested ticket that is written and not durable yet. */
 static bool is_due(const kvcl_seglog_t *log, uint64_t ticket)
 {
     return (ticket <= log->written) && (ticket > log->durable);

@@ -9,8 +9,8 @@
  *   tier_io.h      the I/O contract; seglog.h: the layout of the file
  *
  * The tier is a cache: a block may disappear at any time (its segment is used again, its bytes fail their checksum),
- * but never turns into other bytes. After a failed write the tier warns once and takes no more blocks; after repeated
- * failed reads it holds none.
+ * but never turns into other bytes. After a failed write the tier warns once and accepts no further blocks; after
+ * repeated failed reads it holds none.
  *
  * Threads: any thread may make every call. One mutex, never held during I/O (during copies, at most of staged bytes).
  * Callbacks run on an I/O thread, or in the thread that called append, with no lock of the tier held; they may make any
@@ -25,7 +25,7 @@
 typedef struct kvcl_tier kvcl_tier_t;
 
 typedef void (*kvcl_tier_cb_t)(void *arg, kvcl_status_t status);
-/* A block is gone: its segment is used again. */
+/* A block was evicted: its segment is used again. */
 typedef void (*kvcl_tier_evicted_cb_t)(void *arg, const uint8_t *key, const kvcl_tier_loc_t *loc);
 
 typedef struct kvcl_tier_item {
@@ -71,25 +71,23 @@ kvcl_status_t kvcl_tier_spec_parse(const char *spec, char **path_p, uint64_t *si
 kvcl_status_t kvcl_tier_open(const kvcl_tier_params_t *params, kvcl_tier_t **tier_p) KVCL_MUST_CHECK;
 
 /**
- * Everything taken is written, and the open segment gets its footer. Every callback has come when it returns, after at
- * most 10 s of a disk that does not answer (its memory is then given up). No other call may be under way. NULL:
- * nothing.
+ * Writes all accepted blocks and the open segment's footer. Every callback has run when it returns, after at most 10 s
+ * for a disk that does not answer (its memory is then leaked). No other call may be in progress. NULL is allowed.
  */
 void kvcl_tier_close(kvcl_tier_t *tier);
 
 /**
  * Take a block: its bytes are copied before this returns, and it can be read at once. cb (may be NULL): it is in the
- * file (KVCL_OK), or may not be (KVCL_ERR_IO); it comes when its chunk is full or after a flush, maybe before this
- * returns. A key that is there with the same length and checksum is not written again.
+ * file (KVCL_OK), or may not be (KVCL_ERR_IO); it is called when its chunk is full or after a flush, perhaps before
+ * this returns. A key that exists with the same length and checksum is not written again.
  * @param checksum  kvcl_checksum of the bytes. @param loc_p  may be NULL.
- * @return KVCL_OK, KVCL_ERR_EXISTS (as said; no cb), KVCL_ERR_BUSY (writes in flight first), KVCL_ERR_INVALID_PARAM
- * (the
- *         length), KVCL_ERR_IO (off), KVCL_ERR_NO_MEMORY.
+ * @return KVCL_OK, KVCL_ERR_EXISTS (not written again; no cb), KVCL_ERR_BUSY (until writes in flight end),
+ *         KVCL_ERR_INVALID_PARAM (the length), KVCL_ERR_IO (off), KVCL_ERR_NO_MEMORY.
  */
 kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const struct iovec *iov,
                                unsigned n_iov, kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
 
-/* Bytes off .. off + len of a block, to dst; in order. False: they are not to be had any more. No lock. */
+/* Copies bytes off .. off + len of a block to dst; called in order. False: they are no longer valid. No lock. */
 typedef bool (*kvcl_tier_fill_t)(void *arg, uint8_t *dst, uint64_t off, size_t len);
 
 /**

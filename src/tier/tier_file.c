@@ -1,5 +1,5 @@
 /*
- * The tier's file: found or made, locked to this process, with a super block that says how it is divided.
+ * The tier's file: opened or created, locked to this process, with a super block that describes its division.
  *
  * The file belongs to this user alone: a symbolic link, another owner, or access for group or others is refused, since
  * whoever writes to the file chooses the bytes that are found in it. A non-empty file that is no tier is formatted only

@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 enum {
-    KVCL_TIER_PIECE     = 1024 * 1024, /* a read goes in pieces of at most this */
+    KVCL_TIER_PIECE     = 1024 * 1024, /* largest piece of a read */
     KVCL_TIER_BOUNCE    = KVCL_TIER_PIECE + 2 * KVCL_SEG_ALIGN,
     KVCL_TIER_OPS       = 128,         /* writes in flight; reads are beside them */
     KVCL_TIER_READS_MAX = 512,
@@ -79,7 +79,7 @@ struct kvcl_tier {
 void kvcl_tier_go_on(kvcl_tier_t *tier);
 
 /**
- * A short transfer goes on where it stopped. @return 1: it was submitted again; 0: all was moved; else -errno.
+ * A short transfer continues where it stopped. @return 1: it was submitted again; 0: all was moved; else -errno.
  */
 int64_t kvcl_tier_continue(kvcl_tier_t *tier, kvcl_tio_op_t *op, int64_t result);
 

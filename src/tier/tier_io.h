@@ -34,7 +34,7 @@ typedef struct kvcl_tio_ops {
     /**
      * @param fd   the caller's, open until close. @param depth  ops in flight at most.
      * @param mem  memory that ops will often name: registered with the kernel where that is possible.
-     * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (not in this build, or the kernel does not let us), KVCL_ERR_NO_MEMORY.
+     * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (not in this build, or refused by the kernel), KVCL_ERR_NO_MEMORY.
      */
     kvcl_status_t (*open)(int fd, unsigned depth, const struct iovec *mem, unsigned n_mem, kvcl_tio_t **io_p);
     void          (*submit)(kvcl_tio_t *io, kvcl_tio_op_t *op);

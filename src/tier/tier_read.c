@@ -1,11 +1,11 @@
 /*
  * Reads of the tier: in pieces, straight into the caller's memory or through bounce buffers, verified at the end.
  *
- * A record is walked once, under the lock: what is still staged is copied, the rest becomes pieces. A piece goes
- * straight where the file's offset, the memory's address and the length are multiples of KVCL_SEG_ALIGN (or the file
- * is buffered), and is long enough to be worth an operation; else it goes through a bounce buffer, and waits for one
- * if none is free. Whoever ends the last piece sums the bytes, without the lock. The sum was in the footer with the
- * key, so bytes of another block, or of a later use of the place, are never given out as this one's.
+ * A record is walked once, under the lock: bytes that are still staged are copied, the rest becomes pieces. A piece is
+ * read directly where the file's offset, the memory's address and the length are multiples of KVCL_SEG_ALIGN (or the
+ * file is buffered), and it is long enough; otherwise it uses a bounce buffer, and waits for one if none is free. The
+ * thread that ends the last piece computes the checksum, without the lock. The expected one is in the footer with the
+ * key, so bytes of another block, or of a later use of the segment, are never returned as this block's.
  */
 #include "config.h"
 
@@ -42,7 +42,7 @@ typedef struct tier_read {
     struct iovec    iov[];
 } tier_read_t;
 
-/* Where in the caller's memory the record's byte `at` goes, and how many follow there. */
+/* The destination of the record's byte `at` in the caller's memory, and the bytes that follow there. */
 static uint8_t *place_of(const tier_read_t *read, uint64_t at, uint64_t *room_p)
 {
     unsigned i;
@@ -132,7 +132,7 @@ static void finish(tier_read_t *read)
 
 static void on_piece(kvcl_tio_op_t *op, int64_t result);
 
-/* Lock held: a piece goes, or waits for a bounce buffer. */
+/* Lock held: submit a piece, or queue it for a bounce buffer. */
 static void start(kvcl_tier_t *tier, piece_t *piece)
 {
     uint64_t off = kvcl_seg_base(&tier->file.super, piece->read->loc.segment) +
@@ -157,7 +157,7 @@ static void start(kvcl_tier_t *tier, piece_t *piece)
     tier->io->ops->submit(tier->io, &piece->op);
 }
 
-/* The bounce buffer is free: the next piece that waits for one goes. */
+/* The bounce buffer is free: submit the next piece that waits for one. */
 static void give_back(kvcl_tier_t *tier, piece_t *piece)
 {
     tier->bounces[tier->n_bounces++] = piece->bounce;

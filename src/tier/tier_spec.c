@@ -1,5 +1,5 @@
 /*
- * What KVCL_STORE_NVME says: "/path:size". Pure.
+ * Parses KVCL_STORE_NVME: "/path:size". Pure.
  */
 #include "config.h"
 

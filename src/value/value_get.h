@@ -22,7 +22,7 @@ typedef struct kvcl_vget_one { /* a value */
     kvcl_value_at_t   at;    /* its destination */
     kvcl_status_t     why;
     uint8_t           state, tries;
-    kvcl_dir_loc_t    avoid; /* where head came from, its tag as source; source 0: unknown */
+    kvcl_dir_loc_t    avoid; /* the copy of head, its tag as source; source 0: unknown */
 } kvcl_vget_one_t;
 
 typedef struct kvcl_vget_item { /* a block of a round */

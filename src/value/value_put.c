@@ -57,7 +57,7 @@ static void fill_own(void *arg, size_t i, void *block)
     memset(to + used, 0, work->block - used);
 }
 
-/* Fill blocks with what lies under the values' own keys; they are not published yet. */
+/* Fill the blocks of the values' own keys; they are not published yet. */
 static kvcl_status_t fill_new(kvcl_value_work_t *work)
 {
     kvcl_status_t status;

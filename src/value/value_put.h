@@ -39,7 +39,7 @@ void          kvcl_value_check_pool(kvcl_value_work_t *work);
 /** No lock; blocks until the deadline. For an upsert: the heads that it replaces (before). If a head cannot be
  * read, its parts are left to eviction. */
 void          kvcl_value_read_before(kvcl_value_work_t *work, const kvcl_key_t *keys);
-/** No lock; blocks until the deadline. Remove at every rank what lies under the keys of values that are replaced;
+/** No lock; blocks until the deadline. Remove at every rank the blocks under the keys of values that are replaced;
  * for an upsert also plain blocks. */
 kvcl_status_t kvcl_value_leave_old(kvcl_value_work_t *work) KVCL_MUST_CHECK;
 /** Lock held. Remove the local block of the key, whose value lacks a part or copies. */

@@ -16,7 +16,7 @@ static void done(kvcl_vget_one_t *one, kvcl_status_t why)
     one->state = KVCL_VGET_DONE;
 }
 
-/* The head came from here: the next one must come from another copy. gen is 0, for it is not a place to fetch from. */
+/* Note the copy of this head: the next one must be from another. gen is 0: it is not a place to fetch from. */
 static void note_from(const kvcl_vget_t *get, const kvcl_vget_item_t *item, kvcl_vget_one_t *one)
 {
     const kvcl_dir_loc_t *from = &get->from[item->place];

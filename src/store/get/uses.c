@@ -1,8 +1,7 @@
 /*
- * A get out of another rank's memory is a use of that block. Its owner must learn of it, or a block that is used only
- * remotely looks unused and is evicted. Uses are collected here and sent in batches, without an answer. A lost one
- * (another thread was collecting, the owner has failed, the run ended) costs a little of the order of eviction, and
- * nothing else.
+ * A get out of another rank's memory is a use of that block. Its owner must be notified, otherwise a block that is used
+ * only remotely seems unused and is evicted. Uses are collected here and sent in batches, without an answer. A lost one
+ * (another thread was collecting, the owner has failed, the run ended) only makes the order of eviction less exact.
  *
  * The thread that has set `busy` owns the bins; no thread waits for it.
  */
