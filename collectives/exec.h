@@ -116,7 +116,7 @@ int kvcl_exec_next(kvcl_exec_t *exec, kvcl_exec_action_t *action);
 kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, uint64_t off, uint64_t len,
                                   uint32_t signature) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_exec_acked(kvcl_exec_t *exec, uint32_t peer, uint32_t k) KVCL_MUST_CHECK;
-/** @param status  as it came from the peer; one that is no error counts as KVCL_ERR_CANCELED. */
+/** @param status  as received from the peer; one that is no error counts as KVCL_ERR_CANCELED. */
 kvcl_status_t kvcl_exec_aborted(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status) KVCL_MUST_CHECK;
 
 /* Events from here. */

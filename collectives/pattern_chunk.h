@@ -2,7 +2,7 @@
  * Cutting a buffer into a pipeline's pieces. Pure arithmetic.
  *
  * A shape's chunk is a wish: it grows until there are at most KVCL_CHUNKS_MAX pieces, which keeps a
- * plan small whatever was asked for. All ranks compute the same.
+ * plan small for any request. All ranks compute the same.
  */
 #ifndef KVCL_COLLECTIVES_PATTERN_CHUNK_H
 #define KVCL_COLLECTIVES_PATTERN_CHUNK_H

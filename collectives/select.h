@@ -25,7 +25,7 @@ enum { KVCL_COLL_TABLE_ROWS = 32 };
 extern const char kvcl_coll_default_table[];
 
 typedef struct kvcl_coll_row {
-    const kvcl_coll_alg_t *alg;  /* says which collective */
+    const kvcl_coll_alg_t *alg;  /* of its collective */
     int                    path; /* kvcl_coll_path_t, or -1: any */
     uint64_t               bytes_from;
     uint64_t               bytes_to; /* not included, unless KVCL_UNLIMITED */

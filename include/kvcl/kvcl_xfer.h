@@ -203,7 +203,7 @@ KVCL_API kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_bl
                                       const uint32_t *remote_blocks, size_t n_remote,
                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
-/** Free a handle, NULL too. What was posted by it goes on. No thread may be posting by it. */
+/** Free a handle, NULL too. Transfers posted with it continue. No thread may be posting with it. */
 KVCL_API void kvcl_xfer_free(kvcl_xfer_h xfer);
 
 /**

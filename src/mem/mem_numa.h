@@ -24,7 +24,7 @@ typedef struct kvcl_mem_numa {
 /* An allocation under way. */
 typedef struct kvcl_placing {
     bool             on; /* the thread has the policy */
-    int              level; /* of the line that says that it cannot be */
+    int              level; /* of the log line of a failed placement */
     const char       *why;
     kvcl_mempolicy_t policy;
     kvcl_mempolicy_t before; /* of the thread */

@@ -66,7 +66,7 @@ void          kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *use
 /** Lock held. @return bytes written, 0 if cap is too small. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
 
-/** Lock held: a peer asks for [offset, offset+len) under key. KVCL_ERR_ACCESS, KVCL_ERR_OUT_OF_RANGE. */
+/** Lock held: a peer requests [offset, offset+len) under key. KVCL_ERR_ACCESS, KVCL_ERR_OUT_OF_RANGE. */
 kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,
                                 uint64_t len, kvcl_region_t **region_p) KVCL_MUST_CHECK;
 

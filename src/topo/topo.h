@@ -36,7 +36,7 @@ enum { KVCL_TOPO_NAME_MAX = 48 };
 
 /* A hardware thread. */
 typedef struct kvcl_topo_cpu {
-    int cpu;  /* as sched_getcpu() says */
+    int cpu;  /* of sched_getcpu() */
     int core; /* equal for the threads of one core; unique on the host */
     int numa;
     int package;

@@ -7,7 +7,7 @@
  *
  * Invariants: the callbacks on_got, on_unlocked and on_removed run without the lock and end with kvcl_call_over(), so
  * the query outlives them. A removal that has begun is not stopped; it has the call's deadline.
- * Lock: the engine lock where a function says so; the caller's arrays are written under it, before the request ends.
+ * Lock: the engine lock where a comment says so; the caller's arrays are written under it, before the request ends.
  */
 #include "config.h"
 #include "base/error.h"

@@ -1,6 +1,5 @@
 /*
- * How failed puts of values are worded: which value of the call, under which key, what failed, and what to do. No
- * state.
+ * The error sentences of puts of values: the value of the call, its key, the failed step, and what to do. No state.
  */
 #include "config.h"
 #include "base/error.h"

@@ -3,7 +3,7 @@
  * little-endian structs sent as they lie (big-endian hosts are not supported; the build says so). The first eight
  * bytes of the header never change, so that any two versions can refuse each other with a clear sentence.
  *
- * Each type's own struct, which begins with kvcl_msg_t, stands in the room that handles it.
+ * Each type's own struct, which begins with kvcl_msg_t, is in the room that handles it.
  */
 #ifndef KVCL_WIRE_WIRE_H
 #define KVCL_WIRE_WIRE_H

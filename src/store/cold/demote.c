@@ -3,7 +3,7 @@
  *
  * The candidates of a class are the next kvcl_cold_lacking() blocks in its order of eviction; the classes take turns.
  * Their bytes are copied without the lock, as a peer would read them. The generation decides afterwards whether
- * they were that block's all the while; if not, the tier forgets what it took. The checksum is the one that the block
+ * they were that block's all the while; if not, the tier drops the block. The checksum is the one that the block
  * was published with, so bytes that have changed in memory do not become valid by passing through the tier.
  *
  * A block that is evicted before its homes have answered stays listed in the pool until they have (cold/listing.c).

@@ -20,8 +20,8 @@ typedef struct kvcl_cold_listing {
     kvcl_cold_listed_t blocks[]; /* one for each block written, or none */
 } kvcl_cold_listing_t;
 
-/** No lock, the thread. List these records; with it the listing owns itself, and frees itself at its end. False: not
- * now, the listing stays the caller's. */
+/** No lock, the thread. List these records; the listing then frees itself at its end. False: not now, the listing stays
+ * the caller's. */
 bool kvcl_listing_start(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t n,
                         kvcl_cold_listing_t *listing) KVCL_MUST_CHECK;
 /** Lock held. The homes have answered, or the store is being closed: its pool blocks are clean, or removed from their

@@ -30,7 +30,7 @@ typedef struct kvcl_copy_job {
     uint32_t               *slots;  /* n_todo */
     kvcl_copy_other_t      *others; /* n_todo, in the requested order */
     kvcl_status_t          *got;    /* n_todo, in the requested order */
-    kvcl_dir_loc_t         *from;   /* n_todo: where the bytes came from */
+    kvcl_dir_loc_t         *from;   /* n_todo: the locations that the bytes were fetched from */
     uint32_t               source;  /* a tag, used instead of those of from; 0: none */
     uint32_t               *order;  /* n: blocks that the next rank of the chain fetches */
     bool                   pinned;  /* recs in this rank's pool are pinned until the next rank has them */

@@ -19,7 +19,7 @@ bool kvcl_copy_is_other(const kvcl_copy_job_t *job, uint32_t i, const kvcl_owner
            (at->sum != job->recs[i].loc.checksum);
 }
 
-/* Did the requested bytes arrive? If they came from another copy, the key may have other bytes by now. */
+/* Did the requested bytes arrive? If they were fetched from another copy, the key may have other bytes now. */
 static bool is_requested(const kvcl_dir_loc_t *requested, const kvcl_dir_loc_t *from)
 {
     return (kvcl_dir_loc_tag(requested) == kvcl_dir_loc_tag(from)) ||

@@ -1,5 +1,5 @@
 /*
- * Hot blocks: this rank keeps, in its pool, a copy of what it gets from other ranks again and again.
+ * Hot blocks: this rank keeps, in its pool, copies of blocks that it gets from other ranks often.
  *
  * Gets are counted in a sketch: two rows of small counters, in which each key has one counter a row; its count is the
  * smaller of the two. All counters are halved from time to time, so blocks that were hot once are forgotten. A count

@@ -44,7 +44,7 @@ typedef struct kvcl_get_item {
     uint32_t        tier_slot, tier_gen; /* its place in the tier */
 } kvcl_get_item_t;
 
-/* The copy in use (BUSY), or the one that the bytes came from (DONE). */
+/* The copy in use (BUSY), or the one that the bytes were fetched from (DONE). */
 static inline const kvcl_dir_loc_t *kvcl_get_loc(const kvcl_get_item_t *item)
 {
     return &item->locs[item->cur];

@@ -28,7 +28,7 @@ typedef enum line_result {
     LINE_GOOD,
     LINE_LONG,
     LINE_END,  /* of the file */
-    LINE_ERROR /* errno says which */
+    LINE_ERROR /* errno is set */
 } line_result_t;
 
 void trace_init(trace_t *trace)
