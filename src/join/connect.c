@@ -158,7 +158,7 @@ static void explain(kvcl_status_t status, const char *call, bool accept)
 {
     switch (status) {
     case KVCL_ERR_TIMED_OUT:
-        (void)kvcl_fail(status, "%s: no job %s before the timeout", call, accept ? "connected" : "accepted");
+        (void)kvcl_fail(status, "%s: nobody %s in the time given", call, accept ? "connected" : "accepted");
         break;
     case KVCL_ERR_AUTH:
         (void)kvcl_fail(status, "%s: the other side has another job secret: set KVCL_SECRET_FILE to the same file for "
