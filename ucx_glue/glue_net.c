@@ -74,7 +74,7 @@ kvcl_status_t kvcl_glue_net_check(const char *net)
         n  += (len > 0) ? 1 : 0;
     }
     if ((n > GLUE_NET_MAX) || (strlen(net) > GLUE_DEVICES_MAX / 2)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET names %u interfaces in %zu bytes, at most %d in %d are taken",
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET names %u interfaces in %zu bytes: at most %d in %d bytes",
                          n, strlen(net), GLUE_NET_MAX, GLUE_DEVICES_MAX / 2);
     }
     if (getifaddrs(&all) != 0) {

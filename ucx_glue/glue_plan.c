@@ -193,8 +193,8 @@ static kvcl_status_t plan_messages(glue_plan_t *plan)
         return KVCL_OK;
     }
     if (!allows(user, transports[1].aliases)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "UCX_TLS=%s forbids shared memory, and KVCL_NET names no interface for "
-                         "TCP: unset UCX_TLS, or set KVCL_NET (lo for ranks of one host)", user);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "UCX_TLS=%s forbids shared memory, and KVCL_NET names no interface "
+                         "for TCP: unset UCX_TLS, or set KVCL_NET (lo for ranks of one host)", user);
     }
     append(plan->am_tls, sizeof(plan->am_tls), "posix,self");
     return KVCL_OK;
@@ -213,8 +213,8 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
     }
     plan->listens = (plan->path != GLUE_PATH_SHM) && (params->net != NULL) && (params->net[0] != '\0');
     if ((plan->path == GLUE_PATH_TCP) && !plan->listens) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: lo "
-                         "for ranks of one host");
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: "
+                         "lo for ranks of one host");
     }
     status = plan->listens ? kvcl_glue_net_check(params->net) : KVCL_OK;
     if (status != KVCL_OK) {

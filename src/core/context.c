@@ -1,6 +1,6 @@
 /*
- * The context: kvcl_init in the order settings, transports, boot, rooms, world; kvcl_finalize in reverse. Transports come
- * before boot so that a rank whose settings they refuse fails at once, and not when the others have given up on it.
+ * The context: kvcl_init in the order settings, transports, boot, rooms, world; kvcl_finalize in reverse. Transports
+ * are opened before boot, so that a rank whose settings they refuse fails at once, and not at the others' timeout.
  */
 #include "config.h"
 #include "core/context.h"
@@ -327,8 +327,8 @@ void kvcl_finalize(kvcl_context_h ctx)
         return;
     }
     if (kvcl_callback_inside(ctx)) {
-        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_finalize: called from a callback of the context, which stays open: "
-                        "call it from another thread");
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_finalize: called from a callback of the context, which stays "
+                        "open: call it from another thread");
         kvcl_log_error("%s", kvcl_last_error());
         return;
     }

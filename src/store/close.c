@@ -105,8 +105,8 @@ void kvcl_store_close(kvcl_store_h store)
         return;
     }
     if (kvcl_callback_inside(store->ctx)) {
-        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_close: called from a callback of the store's context: the store "
-                        "stays open: call it from another thread");
+        (void)kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_close: called from a callback of the store's context: the "
+                        "store stays open: call it from another thread");
         kvcl_log_error("%s", kvcl_last_error());
         return;
     }
@@ -126,8 +126,9 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_engine_notify(store->ctx); /* wakes threads that wait for events, or for room */
     kvcl_unlock(store->ctx);
     if (!kvcl_engine_wait(store->ctx, no_ops, store, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
-        (void)kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_close: the store still has %u operations in flight after 5 s and is not "
-                        "freed: cancel or await them, then close it again (kvcl_finalize frees it, too)", store->ops);
+        (void)kvcl_fail(KVCL_ERR_BUSY, "kvcl_store_close: the store still has %u operations in flight after 5 s and is "
+                        "not freed: cancel or await them, then close it again (kvcl_finalize frees it, too)",
+                        store->ops);
         kvcl_log_error("%s", kvcl_last_error());
         return;
     }

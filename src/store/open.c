@@ -1,8 +1,8 @@
 /*
  * Opening a store: this rank's part, then the meeting with the other ranks.
  *
- * The meeting is one all-gather of kvcl_hello_t and a barrier: it exchanges the incarnations and the pools' block sizes, and
- * proves that all ranks open the same store. How a home's table can be read is found out when it is first needed
+ * The meeting is one all-gather of kvcl_hello_t and a barrier: it exchanges incarnations and the pools' block sizes,
+ * and proves that all ranks open the same store. How a home's table can be read is found out when it is first needed
  * (kvcl_store_learn).
  *
  * Owns nothing: what it makes belongs to the store, which close.c frees. A half-open store is closed in the same way.

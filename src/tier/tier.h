@@ -65,8 +65,9 @@ kvcl_status_t kvcl_tier_spec_parse(const char *spec, char **path_p, uint64_t *si
  * Open the tier of a file, which is created if it is missing; its blocks are found again. Reads from the disk before
  * it returns. A non-empty file that is no tier is refused and left alone, unless params->format is set; one with other
  * segment sizes is formatted. So is one whose formatting was cut short.
- * @return KVCL_OK, KVCL_ERR_ACCESS (a symbolic link, of another user, or open to others), KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_SPACE, KVCL_ERR_BUSY (another process has it), KVCL_ERR_EXISTS
- *         (no tier of KVCL's), KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
+ * @return KVCL_OK, KVCL_ERR_ACCESS (a symbolic link, of another user, or open to others), KVCL_ERR_INVALID_PARAM,
+ *         KVCL_ERR_NO_SPACE, KVCL_ERR_BUSY (another process has it), KVCL_ERR_EXISTS (no tier of KVCL's), KVCL_ERR_IO,
+ *         KVCL_ERR_NO_MEMORY.
  */
 kvcl_status_t kvcl_tier_open(const kvcl_tier_params_t *params, kvcl_tier_t **tier_p) KVCL_MUST_CHECK;
 

@@ -113,8 +113,8 @@ static kvcl_status_t open_fd(const char *path, uint8_t *block, kvcl_tier_file_t 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tier %s: not a regular file", path);
     }
     if (st.st_uid != geteuid()) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it belongs to user %u, this process runs as user %u: name a file of "
-                         "its own", path, (unsigned)st.st_uid, (unsigned)geteuid());
+        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it belongs to user %u, this process runs as user %u: name a file "
+                         "of its own", path, (unsigned)st.st_uid, (unsigned)geteuid());
     }
     if ((st.st_mode & 077) != 0) {
         return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it has mode %04o, others may use it: chmod 600", path,
@@ -151,9 +151,9 @@ static kvcl_status_t inspect(const kvcl_tier_params_t *params, uint8_t *block, k
         return KVCL_OK;
     }
     if ((st.st_size > 0) && !tier) {
-        return kvcl_fail(KVCL_ERR_EXISTS, "tier %s: a file of %lld bytes that is no tier: remove it, name another, or say "
-                         "that it may be formatted (KVCL_STORE_NVME_FORMAT, kvcl_serve --nvme-format)", params->path,
-                         (long long)st.st_size);
+        return kvcl_fail(KVCL_ERR_EXISTS, "tier %s: a file of %lld bytes that is no tier: remove it, name another, or "
+                         "say that it may be formatted (KVCL_STORE_NVME_FORMAT, kvcl_serve --nvme-format)",
+                         params->path, (long long)st.st_size);
     }
     *ours_p = found && (super.segment == file->super.segment) && (super.n == file->super.n) &&
               ((uint64_t)st.st_size >= kvcl_seg_base(&super, super.n));
