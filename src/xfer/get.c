@@ -70,8 +70,8 @@ static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_
 }
 
 /* No lock: copy between mapped sides; push: local to remote. */
-kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
-                               const kvcl_sel_t *remote_sel, bool push)
+static kvcl_status_t direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
+                                 const kvcl_sel_t *remote_sel, bool push)
 {
     kvcl_side_t   local  = kvcl_cache_side(cache, local_sel);
     kvcl_side_t   remote = kvcl_rcache_side(rcache, remote_sel);
@@ -98,11 +98,11 @@ kvcl_status_t kvcl_direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, 
     return kvcl_rregion_live(&rcache->gens_region) ? KVCL_OK : KVCL_ERR_STALE;
 }
 
-kvcl_status_t kvcl_direct_copy_timed(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
-                                     const kvcl_sel_t *remote_sel, bool push)
+static kvcl_status_t direct_copy_timed(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
+                                       const kvcl_sel_t *remote_sel, bool push)
 {
     kvcl_timing_t timing = kvcl_timing_turn(&cache->ctx->latency, push ? KVCL_LATENCY_PUT : KVCL_LATENCY_GET);
-    kvcl_status_t status = kvcl_direct_copy(cache, local_sel, rcache, remote_sel, push);
+    kvcl_status_t status = direct_copy(cache, local_sel, rcache, remote_sel, push);
 
     if (status == KVCL_OK) {
         kvcl_timing_path(&timing, kvcl_mem_path_mapped(rcache->peer));
@@ -111,8 +111,8 @@ kvcl_status_t kvcl_direct_copy_timed(kvcl_cache_h cache, const kvcl_sel_t *local
     return status;
 }
 
-kvcl_status_t kvcl_direct_fail(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
-                               bool push, kvcl_status_t status)
+static kvcl_status_t direct_fail(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
+                                 bool push, kvcl_status_t status)
 {
     const kvcl_transfer_words_t words = {.push = push, .peer = plan->peer, .name = plan->name, .remote = remote,
                                          .cache = plan->cache, .local = local};
@@ -135,6 +135,20 @@ void kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status)
     for (i = 0; (statuses != NULL) && (i < n); ++i) {
         statuses[i] = status;
     }
+}
+
+kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, kvcl_rcache_t *rcache,
+                               const kvcl_sel_t *remote, bool push, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_status_t status = kvcl_timing_due(&plan->ctx->instant_ops)
+                               ? direct_copy_timed(plan->cache, local, rcache, remote, push)
+                               : direct_copy(plan->cache, local, rcache, remote, push);
+
+    if (status != KVCL_OK) {
+        status = direct_fail(plan, local, remote, push, status);
+    }
+    kvcl_set_statuses(p->status, remote->n_blocks, status);
+    return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
 }
 
 /* Lock not held; takes the pull, and the gate. */
@@ -176,14 +190,7 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
     }
     if (rcache != NULL) {
-        status = kvcl_timing_due(&plan->ctx->instant_ops)
-                     ? kvcl_direct_copy_timed(plan->cache, local, rcache, remote, false)
-                     : kvcl_direct_copy(plan->cache, local, rcache, remote, false);
-        if (status != KVCL_OK) {
-            status = kvcl_direct_fail(plan, local, remote, false, status);
-        }
-        kvcl_set_statuses(p->status, remote->n_blocks, status);
-        return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
+        return kvcl_direct_post(plan, local, rcache, remote, false, p, req_p);
     }
     pull = kvcl_pull_new();
     if ((pull == NULL) || ((status = kvcl_pull_set_remote(pull, remote)) != KVCL_OK) ||

@@ -48,14 +48,7 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
     }
     if (rcache != NULL) {
-        status = kvcl_timing_due(&plan->ctx->instant_ops)
-                     ? kvcl_direct_copy_timed(plan->cache, local, rcache, remote, true)
-                     : kvcl_direct_copy(plan->cache, local, rcache, remote, true);
-        if (status != KVCL_OK) {
-            status = kvcl_direct_fail(plan, local, remote, true, status);
-        }
-        kvcl_set_statuses(p->status, remote->n_blocks, status);
-        return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
+        return kvcl_direct_post(plan, local, rcache, remote, true, p, req_p);
     }
     put = calloc(1, sizeof(*put));
     if ((put == NULL) || (kvcl_own_sel(&put->local, local) != KVCL_OK) ||
