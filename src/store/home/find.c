@@ -39,13 +39,17 @@ static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *f
 
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *failed_p)
 {
-    const kvcl_shard_map_t *map  = kvcl_store_shards(store);
-    uint32_t               home  = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
-    uint32_t               first = kvcl_store_suspects(store, home) ? kvcl_store_home(store, map, key) : home;
-    const kvcl_dir_view_t  *view = view_of(store, first, failed_p); /* a silent home's table lacks new entries */
+    const kvcl_shard_map_t *map   = kvcl_store_shards(store);
+    uint32_t               first  = kvcl_shard_home(map, key), backup;
+    const kvcl_dir_view_t  *view;
 
-    if ((view == NULL) && *failed_p && (first != backup) && (backup != KVCL_SHARD_NO_RANK)) {
-        view = view_of(store, backup, failed_p);
+    if (__builtin_expect(kvcl_store_suspects(store, first), 0)) { /* a silent home's table lacks new entries */
+        first = kvcl_store_home(store, map, key);
+    }
+    view = view_of(store, first, failed_p);
+    if ((view == NULL) && *failed_p) {
+        backup = kvcl_shard_backup(map, key);
+        view   = ((first != backup) && (backup != KVCL_SHARD_NO_RANK)) ? view_of(store, backup, failed_p) : NULL;
     }
     return view;
 }
@@ -75,19 +79,28 @@ static uint8_t flags_of(const struct kvcl_store *store, const kvcl_dir_loc_t *lo
     return (uint8_t)flags;
 }
 
-/* Reads one key's entry; returns its flags. */
+/* Reads one key's entry; returns its flags. Most callers want these alone: no location is kept for them. */
 static uint8_t look_up(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *found)
 {
-    kvcl_dir_loc_t        few[KVCL_DIR_LOCS_MAX];
-    kvcl_dir_loc_t        *locs = (found != NULL) ? found->locs : few;
+    kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
     bool                  failed;
     const kvcl_dir_view_t *view = kvcl_store_view(store, key, &failed);
-    unsigned              n     = (view != NULL) ? keep_living(store, locs, kvcl_dir_read(view, key, locs)) : 0;
+    unsigned              flags = 0, n, i;
 
     if (found != NULL) {
-        found->n = (uint8_t)n;
+        found->n = (view != NULL) ? (uint8_t)keep_living(store, found->locs, kvcl_dir_read(view, key, found->locs)) : 0;
+        return ((view == NULL) && !failed) ? KVCL_FIND_QUERY : flags_of(store, found->locs, found->n);
     }
-    return ((view == NULL) && !failed) ? KVCL_FIND_QUERY : flags_of(store, locs, n);
+    if (view == NULL) {
+        return failed ? 0 : KVCL_FIND_QUERY;
+    }
+    n = kvcl_dir_read(view, key, locs);
+    for (i = 0; i < n; ++i) {
+        if (kvcl_store_loc_lives(store, &locs[i])) {
+            flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == store->me) ? KVCL_PRESENT_YOURS : 0);
+        }
+    }
+    return (uint8_t)flags;
 }
 
 static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
@@ -106,7 +119,7 @@ size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool
     size_t i;
 
     *query_p = false;
-    for (i = 0; (i < AHEAD) && (i < n); ++i) {
+    for (i = 0; (i < AHEAD) && (i < n) && (n > 1); ++i) { /* one key alone is read at once */
         prefetch(store, &keys[i]);
     }
     for (i = 0; i < n; ++i) {
