@@ -1,5 +1,5 @@
 /*
- * The handshake's messages and MACs (protocol: peer.h). Pure.
+ * The handshake's messages and MACs (protocol: peer.h). Pure, but for kvcl_hs_nonce(), which any thread may call.
  */
 #ifndef KVCL_WIRE_HANDSHAKE_H
 #define KVCL_WIRE_HANDSHAKE_H
@@ -27,7 +27,7 @@ typedef struct kvcl_hs_msg {
 } kvcl_hs_msg_t;
 _Static_assert(sizeof(kvcl_hs_msg_t) == 136, "wire format");
 
-/** A new nonce_a: 8 bytes, little-endian, that rise with each handshake of a context, then 8 random ones. */
+/** A new nonce_a: 8 bytes, little-endian, that rise with each handshake of this process, then 8 random ones. */
 kvcl_status_t kvcl_hs_nonce(uint8_t nonce_a[16]) KVCL_MUST_CHECK;
 /** The part that rises: B accepts a PROOF of A only if it is above that of A's last one. */
 uint64_t      kvcl_hs_nonce_order(const uint8_t nonce_a[16]);
