@@ -85,6 +85,8 @@ static const struct {
              {"KVCL_PUT_WAIT", KVCL_PUT_WAIT},
              {"KVCL_PUT_TO", KVCL_PUT_TO}};
 
+const kvcl_xfer_params_t kvcl_xfer_defaults = {.size = sizeof(kvcl_xfer_params_t)};
+
 const char *kvcl_call_name(kvcl_call_id_t call)
 {
     return calls[call].name;
@@ -195,8 +197,7 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t 
 {
     kvcl_status_t status;
 
-    memset(out, 0, sizeof(*out));
-    out->size = sizeof(*out);
+    *out = kvcl_xfer_defaults;
     if (params == NULL) {
         return KVCL_OK;
     }

@@ -56,6 +56,9 @@ typedef enum kvcl_call_id {
 
 const char *kvcl_call_name(kvcl_call_id_t call);
 
+/** The params of a caller who gives none; for calls too short to fill in a copy. */
+extern const kvcl_xfer_params_t kvcl_xfer_defaults;
+
 /** The first step of every posting call: completes the params, checks communicator and rank, resolves the peer. */
 kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, const kvcl_xfer_params_t *params,
                               kvcl_xfer_params_t *out, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;

@@ -174,19 +174,20 @@ static bool put_held(kvcl_owner_t *pool, const kvcl_key_t *key, kvcl_cache_h cac
     return node != NULL;
 }
 
-/* Lock held. The number of copies known here for each key, before more copies are made. */
+/* No lock. The number of copies known here for each key, before more copies are made. */
 static void count_copies(const kvcl_owner_t *pool, const kvcl_key_t *keys, size_t n, uint8_t *copies)
 {
     kvcl_owner_node_t *node;
     unsigned          note;
     size_t            i;
 
-    kvcl_assert_locked(pool->store->ctx);
-    for (i = 0; (copies != NULL) && (i < n); ++i) {
+    kvcl_lock(pool->store->ctx);
+    for (i = 0; i < n; ++i) {
         node      = kvcl_owner_find(pool->store, &keys[i], pool);
         note      = (node != NULL) ? pool->array[kvcl_owner_slot(node)].note & KVCL_NOTE_COPIES : 0;
         copies[i] = (uint8_t)((node == NULL) ? 0 : (note > 1) ? note : 1);
     }
+    kvcl_unlock_quietly(pool->store->ctx);
 }
 
 /* No lock. Take pool blocks for the missing keys; with KVCL_PUT_WAIT wait until there is room. */
@@ -237,9 +238,9 @@ static kvcl_status_t put_blocks(kvcl_store_h store, const kvcl_key_t *keys, size
         }
     }
     memcpy(work->from + first, work->todo + first, (n_todo - first) * sizeof(*work->from));
-    kvcl_lock(store->ctx);
-    count_copies(work->pool, keys, n, p.copies);
-    kvcl_unlock(store->ctx);
+    if (p.copies != NULL) {
+        count_copies(work->pool, keys, n, p.copies);
+    }
     if ((work->copies == 1) && (p.copies == NULL)) {
         return kvcl_publish_start(work->pool, work->recs + first, at - first, &work->timing, &p, req_p);
     }

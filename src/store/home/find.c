@@ -79,22 +79,28 @@ static uint8_t flags_of(const struct kvcl_store *store, const kvcl_dir_loc_t *lo
     return (uint8_t)flags;
 }
 
-/* Reads one key's entry; returns its flags. Most callers want these alone: no location is kept for them. */
-static uint8_t look_up(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *found)
-{
-    kvcl_dir_loc_t        locs[KVCL_DIR_LOCS_MAX];
+/* The table of one key's home, or of its backup; NULL and failed: it cannot be read, nor queried. */
+typedef struct key_table {
+    const kvcl_dir_view_t *view;
     bool                  failed;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &failed);
-    unsigned              flags = 0, n, i;
+} key_table_t;
+
+/* Reads one key's entry; returns its flags. Most callers want these alone: no location is kept for them. */
+static inline uint8_t read_key(kvcl_store_h store, const key_table_t *table, const kvcl_key_t *key,
+                               kvcl_found_t *found)
+{
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       flags = 0, n, i;
 
     if (found != NULL) {
-        found->n = (view != NULL) ? (uint8_t)keep_living(store, found->locs, kvcl_dir_read(view, key, found->locs)) : 0;
-        return ((view == NULL) && !failed) ? KVCL_FIND_QUERY : flags_of(store, found->locs, found->n);
+        found->n = (table->view == NULL)
+                       ? 0 : (uint8_t)keep_living(store, found->locs, kvcl_dir_read(table->view, key, found->locs));
+        return ((table->view == NULL) && !table->failed) ? KVCL_FIND_QUERY : flags_of(store, found->locs, found->n);
     }
-    if (view == NULL) {
-        return failed ? 0 : KVCL_FIND_QUERY;
+    if (table->view == NULL) {
+        return table->failed ? 0 : KVCL_FIND_QUERY;
     }
-    n = kvcl_dir_read(view, key, locs);
+    n = kvcl_dir_read(table->view, key, locs);
     for (i = 0; i < n; ++i) {
         if (kvcl_store_loc_lives(store, &locs[i])) {
             flags |= KVCL_PRESENT_SOMEWHERE | ((locs[i].rank == store->me) ? KVCL_PRESENT_YOURS : 0);
@@ -103,33 +109,40 @@ static uint8_t look_up(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *
     return (uint8_t)flags;
 }
 
-static void prefetch(kvcl_store_h store, const kvcl_key_t *key)
+static uint8_t look_up(kvcl_store_h store, const kvcl_key_t *key, kvcl_found_t *found)
 {
-    bool                  failed;
-    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &failed);
+    key_table_t table;
 
-    if (view != NULL) {
-        kvcl_dir_prefetch(view, key);
+    table.view = kvcl_store_view(store, key, &table.failed);
+    return read_key(store, &table, key, found);
+}
+
+static inline void prefetch(kvcl_store_h store, const kvcl_key_t *key, key_table_t *table)
+{
+    table->view = kvcl_store_view(store, key, &table->failed);
+    if (table->view != NULL) {
+        kvcl_dir_prefetch(table->view, key);
     }
 }
 
 size_t kvcl_find_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, bool stop_at_miss, uint8_t *flags,
                       kvcl_found_t *found, bool *query_p)
 {
-    size_t i;
+    key_table_t ahead[AHEAD]; /* of the key being read and of those prefetched */
+    size_t      i;
 
     *query_p = false;
-    for (i = 0; (i < AHEAD) && (i < n) && (n > 1); ++i) { /* one key alone is read at once */
-        prefetch(store, &keys[i]);
+    for (i = 0; (i < AHEAD) && (i < n); ++i) {
+        prefetch(store, &keys[i], &ahead[i]);
     }
     for (i = 0; i < n; ++i) {
-        if (i + AHEAD < n) {
-            prefetch(store, &keys[i + AHEAD]);
-        }
-        flags[i] = look_up(store, &keys[i], (found != NULL) ? &found[i] : NULL);
+        flags[i] = read_key(store, &ahead[i % AHEAD], &keys[i], (found != NULL) ? &found[i] : NULL);
         *query_p = *query_p || (flags[i] == KVCL_FIND_QUERY);
         if ((flags[i] == 0) && stop_at_miss) {
             return i;
+        }
+        if (i + AHEAD < n) {
+            prefetch(store, &keys[i + AHEAD], &ahead[i % AHEAD]);
         }
     }
     return n;

@@ -178,19 +178,27 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     return status;
 }
 
-/* out: the caller's hit_p or present; what: its name. waits: the blocking form. */
-static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out, const char *what,
-                           bool waits, const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_xfer_params_t *p)
+/* The params of one lookup: the defaults, or the caller's in own. */
+typedef struct lookup_params {
+    const kvcl_xfer_params_t *p;
+    kvcl_xfer_params_t       own;
+} lookup_params_t;
+
+/* out: the caller's hit_p or present; what: its name. waits: the blocking form. Without params nothing is filled in. */
+static inline kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out,
+                                  const char *what, bool waits, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+                                  lookup_params_t *checked)
 {
     kvcl_status_t status = kvcl_store_check(store, keys, n, kvcl_call_name(id));
 
     if ((status == KVCL_OK) && (out == NULL)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", kvcl_call_name(id), what);
     }
-    if (status != KVCL_OK) {
+    checked->p = (params == NULL) ? &kvcl_xfer_defaults : &checked->own;
+    if ((status != KVCL_OK) || (params == NULL)) {
         return status;
     }
-    return waits ? kvcl_xfer_params_waits(params, id, p) : kvcl_xfer_params(params, id, p);
+    return waits ? kvcl_xfer_params_waits(params, id, &checked->own) : kvcl_xfer_params(params, id, &checked->own);
 }
 
 static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
@@ -218,37 +226,37 @@ static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, s
 kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
                                const kvcl_xfer_params_t *params)
 {
-    kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", true, params, KVCL_CALL_STORE_MATCH, &p);
+    lookup_params_t checked;
+    kvcl_status_t   status = check(store, keys, n, hit_p, "hit_p", true, params, KVCL_CALL_STORE_MATCH, &checked);
 
-    return (status == KVCL_OK) ? run(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, &p) : status;
+    return (status == KVCL_OK) ? run(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, checked.p) : status;
 }
 
 kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, hit_p, "hit_p", false, params, KVCL_CALL_STORE_MATCH, &p);
+    lookup_params_t checked;
+    kvcl_status_t   status = check(store, keys, n, hit_p, "hit_p", false, params, KVCL_CALL_STORE_MATCH, &checked);
 
-    return (status == KVCL_OK) ? post(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, &p, req_p) : status;
+    return (status == KVCL_OK) ? post(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, checked.p, req_p) : status;
 }
 
 kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                 const kvcl_xfer_params_t *params)
 {
-    kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
-                                      true, params, KVCL_CALL_STORE_EXISTS, &p);
+    lookup_params_t checked;
+    kvcl_status_t   status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
+                                   true, params, KVCL_CALL_STORE_EXISTS, &checked);
 
-    return (status == KVCL_OK) ? run(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, &p) : status;
+    return (status == KVCL_OK) ? run(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, checked.p) : status;
 }
 
 kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    kvcl_xfer_params_t p;
-    kvcl_status_t      status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
-                                      false, params, KVCL_CALL_STORE_EXISTS, &p);
+    lookup_params_t checked;
+    kvcl_status_t   status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
+                                   false, params, KVCL_CALL_STORE_EXISTS, &checked);
 
-    return (status == KVCL_OK) ? post(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, &p, req_p) : status;
+    return (status == KVCL_OK) ? post(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, checked.p, req_p) : status;
 }

@@ -9,17 +9,23 @@
 
 #include <stdlib.h>
 
-kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
+/* Room for n ranks' starts, for per * n items in order, and for more values, all of them 0. */
+static kvcl_status_t allocate(uint32_t n_ranks, unsigned per, size_t n, size_t more, kvcl_scatter_t *scatter)
 {
-    uint32_t *at;
-    size_t   i;
-
-    scatter->starts = calloc((size_t)n_ranks + 1 + (per * n), sizeof(*scatter->starts));
+    scatter->starts = calloc((size_t)n_ranks + 1 + (per * n) + more, sizeof(*scatter->starts));
     if (scatter->starts == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to assign %zu keys to %u ranks", n, n_ranks);
     }
     scatter->order = scatter->starts + n_ranks + 1;
-    at             = scatter->starts;
+    return KVCL_OK;
+}
+
+/* to has per ranks of each item, 1 or 2. */
+static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
+{
+    uint32_t *at = scatter->starts;
+    size_t   i;
+
     for (i = 0; i < per * n; ++i) {
         if (to[i] != KVCL_SHARD_NO_RANK) {
             ++at[to[i]];
@@ -30,10 +36,19 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
     }
     for (i = per * n; i-- > 0;) { /* backwards: each start ends where its items begin */
         if (to[i] != KVCL_SHARD_NO_RANK) {
-            scatter->order[--at[to[i]]] = (uint32_t)(i / per);
+            scatter->order[--at[to[i]]] = (uint32_t)(i >> (per - 1));
         }
     }
-    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
+{
+    kvcl_status_t status = allocate(n_ranks, per, n, 0, scatter);
+
+    if (status == KVCL_OK) {
+        sort(n_ranks, to, per, n, scatter);
+    }
+    return status;
 }
 
 /* Which homes of an item receive it. */
@@ -68,10 +83,11 @@ static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call: pass at most %u", n,
                          (UINT32_MAX - 1) / 2);
     }
-    homes = malloc(((per * n) + 1) * sizeof(*homes));
-    if (homes == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to assign %zu keys to %u ranks", n, store->n_ranks);
+    status = allocate(store->n_ranks, per, n, per * n, scatter);
+    if (status != KVCL_OK) {
+        return status;
     }
+    homes = scatter->order + (per * n);
     for (i = 0; i < n; ++i) {
         homes[per * i]             = KVCL_SHARD_NO_RANK;
         homes[(per * i) + per - 1] = KVCL_SHARD_NO_RANK;
@@ -79,9 +95,8 @@ static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t
             homes_of(store, map, items + (i * stride), to, &homes[per * i]);
         }
     }
-    status = kvcl_scatter_to(store->n_ranks, homes, per, n, scatter);
-    free(homes);
-    return status;
+    sort(store->n_ranks, homes, per, n, scatter);
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_scatter(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
