@@ -12,21 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The fields that a call may take beyond timeout_ns, cb and cb_arg, which all take. */
+/* The fields that a call may take beyond timeout_ns, cb and cb_arg, which all take; in the order of field_names. */
 enum {
-    STATUS       = 1 << 0,
-    REMOTE_CACHE = 1 << 1,
-    SIGNAL       = 1 << 2, /* signal_mem, signal_offset, signal_add */
-    INFO         = 1 << 3,
-    REPLICAS     = 1 << 4,
-    COPIES       = 1 << 5,
-    STREAM       = 1 << 6,
-    TENANT       = 1 << 7,
-    PUTS         = REPLICAS | COPIES | TENANT,
-    TO_RANK      = 1 << 9,
-    NO_CB        = 1 << 8, /* neither cb nor cb_arg */
-    NO_POST      = 1 << 10 /* a blocking call without a posting form: neither of them */
+    STATUS        = 1 << 0,
+    REMOTE_CACHE  = 1 << 1,
+    SIGNAL_MEM    = 1 << 2,
+    SIGNAL_OFFSET = 1 << 3,
+    SIGNAL_ADD    = 1 << 4,
+    INFO          = 1 << 5,
+    REPLICAS      = 1 << 6,
+    COPIES        = 1 << 7,
+    STREAM        = 1 << 8,
+    TENANT        = 1 << 9,
+    TO_RANK       = 1 << 10,
+    NO_CB         = 1 << 11, /* neither cb nor cb_arg */
+    NO_POST       = 1 << 12, /* a blocking call without a posting form: neither of them */
+    SIGNAL        = SIGNAL_MEM | SIGNAL_OFFSET | SIGNAL_ADD,
+    PUTS          = REPLICAS | COPIES | TENANT
 };
+
+static const char *const field_names[] = {"status", "remote_cache", "signal_mem", "signal_offset", "signal_add", "info",
+                                          "replicas", "copies", "stream", "tenant", "to_rank"};
 
 /* The table of kvcl_xfer.h; test/api/test_params.c compares the two. */
 static const struct {
@@ -124,32 +130,25 @@ static kvcl_status_t check_flags(uint64_t given, kvcl_call_id_t call)
                                                calls[call].name, (unsigned long long)(given & ~known));
 }
 
+/* The fields that the caller has set. */
+static inline unsigned fields_set(const kvcl_xfer_params_t *p)
+{
+    return ((p->status != NULL) ? STATUS : 0u) | ((p->remote_cache != NULL) ? REMOTE_CACHE : 0u) |
+           ((p->signal_mem != NULL) ? SIGNAL_MEM : 0u) | ((p->signal_offset != 0) ? SIGNAL_OFFSET : 0u) |
+           ((p->signal_add != 0) ? SIGNAL_ADD : 0u) | ((p->info != NULL) ? INFO : 0u) |
+           ((p->replicas != 0) ? REPLICAS : 0u) | ((p->copies != NULL) ? COPIES : 0u) |
+           ((p->stream != NULL) ? STREAM : 0u) | ((p->tenant != 0) ? TENANT : 0u) | ((p->to_rank != 0) ? TO_RANK : 0u);
+}
+
 static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
-    const struct {
-        const char *name;
-        unsigned   field;
-        bool       set;
-    } fields[] = {{"status", STATUS, p->status != NULL},
-                  {"remote_cache", REMOTE_CACHE, p->remote_cache != NULL},
-                  {"signal_mem", SIGNAL, p->signal_mem != NULL},
-                  {"signal_offset", SIGNAL, p->signal_offset != 0},
-                  {"signal_add", SIGNAL, p->signal_add != 0},
-                  {"info", INFO, p->info != NULL},
-                  {"replicas", REPLICAS, p->replicas != 0},
-                  {"copies", COPIES, p->copies != NULL},
-                  {"stream", STREAM, p->stream != NULL},
-                  {"tenant", TENANT, p->tenant != 0},
-                  {"to_rank", TO_RANK, p->to_rank != 0}};
-    char   who[KVCL_ERROR_MAX / 2];
-    size_t i;
+    const unsigned other = fields_set(p) & ~calls[call].fields, first = other & -other;
+    char           who[KVCL_ERROR_MAX / 2];
 
-    for (i = 0; i < sizeof(fields) / sizeof(fields[0]); ++i) {
-        if (fields[i].set && ((calls[call].fields & fields[i].field) == 0)) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.%s is a field of %s; leave it 0%s", calls[call].name,
-                             fields[i].name, who_takes(0, fields[i].field, who, sizeof(who)),
-                             (fields[i].field == STREAM) ? ", and post when kvcl_stream_done has completed" : "");
-        }
+    if (other != 0) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.%s is a field of %s; leave it 0%s", calls[call].name,
+                         field_names[__builtin_ctz(first)], who_takes(0, first, who, sizeof(who)),
+                         (first == STREAM) ? ", and post when kvcl_stream_done has completed" : "");
     }
     if ((calls[call].fields & NO_CB) && ((p->cb != NULL) || (p->cb_arg != NULL))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb and cb_arg are fields of kvcl_xfer_post; leave them 0",
@@ -166,17 +165,13 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
     return KVCL_OK;
 }
 
-/* The common case, without a branch for each field: params that no check would refuse. */
+/* The common case: params that no check would refuse. */
 static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     const unsigned fields = calls[call].fields;
-    const unsigned given  = ((p->status != NULL) ? STATUS : 0u) | ((p->remote_cache != NULL) ? REMOTE_CACHE : 0u) |
-                           ((p->stream != NULL) ? STREAM : 0u) | ((p->copies != NULL) ? COPIES : 0u) |
-                           ((p->tenant != 0) ? TENANT : 0u) | ((p->replicas != 0) ? REPLICAS : 0u) |
-                           ((p->info != NULL) ? INFO : 0u);
-    const uint64_t rare = (uintptr_t)p->signal_mem | p->signal_offset | p->signal_add | p->to_rank;
 
-    return ((given & ~fields) | (fields & (NO_CB | NO_POST)) | (p->flags & ~calls[call].flags) | rare) == 0;
+    return ((fields_set(p) & (~fields | SIGNAL | TO_RANK)) | (fields & (NO_CB | NO_POST)) |
+            (p->flags & ~calls[call].flags)) == 0;
 }
 
 /* A blocking call posts no request, so it runs no callback. */
