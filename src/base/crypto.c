@@ -39,7 +39,7 @@ static void fetch_once(void)
     }
 }
 
-static void must(int ok, const char *what)
+void kvcl_crypto_must(int ok, const char *what)
 {
     if (__builtin_expect(!ok, 0)) {
         kvcl_log_error("libcrypto: %s failed", what);
@@ -50,11 +50,11 @@ static void must(int ok, const char *what)
 static EVP_MD_CTX *own_md(void)
 {
     if (__builtin_expect(thread_md == NULL, 0)) {
-        must(pthread_once(&crypto_once, fetch_once) == 0 && sha256 != NULL, "fetching SHA2-256");
+        kvcl_crypto_must(pthread_once(&crypto_once, fetch_once) == 0 && sha256 != NULL, "fetching SHA2-256");
         thread_md = EVP_MD_CTX_new();
-        must(thread_md != NULL, "EVP_MD_CTX_new");
-        must(pthread_setspecific(thread_key, thread_md) == 0, "pthread_setspecific");
-        must(EVP_DigestInit_ex2(thread_md, sha256, NULL), "EVP_DigestInit");
+        kvcl_crypto_must(thread_md != NULL, "EVP_MD_CTX_new");
+        kvcl_crypto_must(pthread_setspecific(thread_key, thread_md) == 0, "pthread_setspecific");
+        kvcl_crypto_must(EVP_DigestInit_ex2(thread_md, sha256, NULL), "EVP_DigestInit");
     }
     return thread_md;
 }
@@ -62,19 +62,19 @@ static EVP_MD_CTX *own_md(void)
 /* With the algorithm already set, a NULL type only resets the state: the fast way. */
 static void md_begin(EVP_MD_CTX *md)
 {
-    must(EVP_DigestInit_ex2(md, NULL, NULL), "EVP_DigestInit");
+    kvcl_crypto_must(EVP_DigestInit_ex2(md, NULL, NULL), "EVP_DigestInit");
 }
 
 static void md_add(EVP_MD_CTX *md, const void *data, size_t len)
 {
     if (len > 0) {
-        must(EVP_DigestUpdate(md, data, len), "EVP_DigestUpdate");
+        kvcl_crypto_must(EVP_DigestUpdate(md, data, len), "EVP_DigestUpdate");
     }
 }
 
 static void md_end(EVP_MD_CTX *md, uint8_t *out)
 {
-    must(EVP_DigestFinal_ex(md, out, NULL), "EVP_DigestFinal");
+    kvcl_crypto_must(EVP_DigestFinal_ex(md, out, NULL), "EVP_DigestFinal");
 }
 
 void kvcl_sha256(const void *data, size_t len, uint8_t out[KVCL_SHA256_LEN])

@@ -1,5 +1,5 @@
 /*
- * SHA-256, HMAC-SHA256 and constant-time compare. crypto.c is the only user of OpenSSL.
+ * SHA-256, HMAC-SHA256 and constant-time compare. OpenSSL is used by crypto.c, aead.c and x25519.c only.
  *
  * A fetched algorithm is global and immutable; a digest context per thread is reused, so one-shot
  * hashing allocates nothing after a thread's first call. Any thread.
@@ -36,6 +36,9 @@ void          kvcl_sha256_final(kvcl_sha256_ctx_t *ctx, uint8_t out[KVCL_SHA256_
 /** HMAC-SHA256 of the parts in order. */
 void kvcl_hmac_sha256(const void *key, size_t keylen, const struct iovec *parts, size_t count,
                       uint8_t out[KVCL_SHA256_LEN]);
+
+/** Unless ok: a log line, and the process ends. For a crypto library that is broken. */
+void kvcl_crypto_must(int ok, const char *what);
 
 /** 1 if equal; the time taken does not depend on where the first difference is. */
 int kvcl_ct_equal(const void *a, const void *b, size_t len);
