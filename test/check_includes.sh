@@ -62,6 +62,7 @@ $found"
 room src/boot     '(base|boot)/'
 room src/topo     '(base|topo)/'
 room src/wire     '(base|wire)/'
+room src/sock     '(base|sock)/'
 room src/handle   '(base|handle)/'
 room src/core     '(base|boot|topo|wire|core|handle|req)/'
 room src/req      '(base|handle|core|req)/'
