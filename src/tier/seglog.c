@@ -28,6 +28,7 @@ kvcl_status_t kvcl_seglog_init(kvcl_seglog_t *log, const kvcl_seg_super_t *super
     }
     log->super       = *super;
     log->life        = life;
+    log->hash_seed   = super->id ^ (life * UINT64_C(0x9e3779b97f4a7c15));
     log->n_chunks    = n_chunks;
     log->free_chunks = n_chunks;
     log->chunk_bytes = chunk_bytes;

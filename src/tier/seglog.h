@@ -96,6 +96,8 @@ typedef struct kvcl_seglog {
     bool                  off; /* a write or sync failed: nothing is written any more */
     uint64_t              bytes_in, bytes_out; /* of records; of writes */
     uint64_t              live_bytes;
+    uint64_t              hash_seed; /* of the index: the keys of a hostile file must not meet in one place of it */
+    uint32_t              left_out;  /* segments that recovery did not scan */
 } kvcl_seglog_t;
 
 typedef enum { KVCL_SEGLOG_WRITE, KVCL_SEGLOG_SYNC } kvcl_seglog_kind_t;
@@ -139,9 +141,13 @@ typedef kvcl_status_t (*kvcl_seglog_read_t)(void *arg, uint64_t off, uint8_t *bu
 
 enum { KVCL_SEGLOG_SCRATCH = 256 * 1024 };
 
+/* Bytes of segments without a good footer that one recovery scans; a crash leaves a few such segments. */
+#define KVCL_SEGLOG_SCAN_MAX (UINT64_C(4) << 30)
+
 /**
  * Fill an empty log from the file: by footers; a segment without a good one is scanned, each record's checksum is
- * checked, and the first I/Os write its footer. Unreadable records are left out. Reads are whole
+ * checked, and the first I/Os write its footer. Unreadable records are left out, and so are the segments beyond
+ * KVCL_SEGLOG_SCAN_MAX. The time is linear in the bytes of the file, whatever they are. Reads are whole
  * multiples of KVCL_SEG_ALIGN, into @a scratch (KVCL_SEGLOG_SCRATCH bytes) or memory of that alignment.
  * @param scanned_p  how many segments had to be scanned. @return KVCL_OK, KVCL_ERR_NO_MEMORY.
  */

@@ -2,8 +2,8 @@
  * The index of a log: which record of which segment a key has, if it has a live one.
  *
  * Owns: the map, and the counters of live records. A value of the map is a reference, (segment << 32 | record) + 1,
- * under the hash of the key. Invariants: a record that is not live carries KVCL_SEG_DEAD; each live record with bytes
- * is in the map, and nothing else is. Locks: none; one thread at a time.
+ * under the hash of the key, seeded by the log's random life. Invariants: a record that is not live carries
+ * KVCL_SEG_DEAD; each live record with bytes is in the map, and nothing else is. Locks: none; one thread at a time.
  */
 #include "config.h"
 #include "tier/seglog.h"
@@ -15,9 +15,9 @@
 
 _Static_assert(sizeof(void *) >= sizeof(uint64_t), "an index value holds a segment and a record");
 
-static uint64_t hash_of(const uint8_t *key)
+static uint64_t hash_of(const kvcl_seglog_t *log, const uint8_t *key)
 {
-    return kvcl_checksum(key, KVCL_SEG_KEY);
+    return kvcl_checksum_seed(key, KVCL_SEG_KEY, log->hash_seed);
 }
 
 static kvcl_seg_rec_t *rec_of(const kvcl_seglog_t *log, const void *value, uint32_t *segment_p)
@@ -30,7 +30,7 @@ static kvcl_seg_rec_t *rec_of(const kvcl_seglog_t *log, const void *value, uint3
 
 kvcl_seg_rec_t *kvcl_seglog_look(const kvcl_seglog_t *log, const uint8_t *key, uint32_t *segment_p)
 {
-    void           *value = kvcl_map_get(&log->index, hash_of(key));
+    void           *value = kvcl_map_get(&log->index, hash_of(log, key));
     kvcl_seg_rec_t *rec;
 
     if (value == NULL) {
@@ -57,12 +57,12 @@ static void remove_hash(kvcl_seglog_t *log, uint64_t hash)
 
 void kvcl_seglog_remove(kvcl_seglog_t *log, const uint8_t *key)
 {
-    remove_hash(log, hash_of(key));
+    remove_hash(log, hash_of(log, key));
 }
 
 void kvcl_seglog_unindex(kvcl_seglog_t *log, const kvcl_seg_rec_t *rec)
 {
-    (void)kvcl_map_del(&log->index, hash_of(rec->key));
+    (void)kvcl_map_del(&log->index, hash_of(log, rec->key));
     log->live_bytes -= rec->len;
 }
 
@@ -70,7 +70,7 @@ void kvcl_seglog_enter(kvcl_seglog_t *log, uint32_t segment, uint32_t i)
 {
     kvcl_seglog_seg_t *seg   = &log->segs[segment];
     kvcl_seg_rec_t    *rec   = &seg->recs[i];
-    uint64_t          hash   = hash_of(rec->key);
+    uint64_t          hash   = hash_of(log, rec->key);
     void              *value = (void *)(uintptr_t)((((uint64_t)segment << 32) | i) + 1);
 
     remove_hash(log, hash);
@@ -118,7 +118,7 @@ bool kvcl_seglog_holds(const kvcl_seglog_t *log, const uint8_t *key, const kvcl_
 void kvcl_seglog_forget(kvcl_seglog_t *log, const uint8_t *key, const kvcl_tier_loc_t *loc)
 {
     if (kvcl_seglog_holds(log, key, loc)) {
-        remove_hash(log, hash_of(key));
+        remove_hash(log, hash_of(log, key));
     }
 }
 

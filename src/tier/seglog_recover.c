@@ -6,6 +6,10 @@
  * the next is looked for behind it, else one unit on. So a torn or flipped record costs itself. Where the trailer is
  * good only its use of the segment counts, else the latest that is found. Then the segments are entered in the order
  * of their use, which lets a later record of a key, or a tombstone, win.
+ *
+ * The work is linear in the bytes of the file. Data whose checksum differs are paid for by a budget of one segment's
+ * bytes for each segment, so that headers that name one another's bytes cannot make the scan quadratic. The scans of a
+ * file read KVCL_SEGLOG_SCAN_MAX bytes of segments at most; the segments beyond are left out.
  */
 #include "config.h"
 
@@ -27,6 +31,8 @@ typedef struct window {
     uint64_t           base; /* of the segment in the file */
     uint64_t           at;   /* what buf holds of the segment */
     uint64_t           len;
+    uint64_t           vain; /* bytes of data that may still fail their checksum in this segment */
+    uint64_t           left; /* bytes of segments that may still be scanned */
 } window_t;
 
 /* Bytes at `at`, *have_p of them (at least up to the next bound of KVCL_SEG_ALIGN); NULL: they cannot be read. */
@@ -49,7 +55,8 @@ static const uint8_t *fetch(window_t *w, uint64_t at, uint64_t *have_p)
     return w->buf + (at - w->at);
 }
 
-static bool data_fits(window_t *w, const kvcl_seg_rec_t *rec)
+/* Does the data have the checksum that the header names? */
+static bool sum_fits(window_t *w, const kvcl_seg_rec_t *rec)
 {
     uint64_t   at = (uint64_t)rec->unit * KVCL_SEG_UNIT, left = rec->len, have;
     kvcl_sum_t sum;
@@ -70,6 +77,17 @@ static bool data_fits(window_t *w, const kvcl_seg_rec_t *rec)
         left -= have;
     }
     return kvcl_sum_end(&sum) == rec->checksum;
+}
+
+/* A failure is charged to the budget. */
+static bool data_fits(window_t *w, const kvcl_seg_rec_t *rec)
+{
+    bool fits = sum_fits(w, rec);
+
+    if (!fits) {
+        w->vain -= (rec->len < w->vain) ? rec->len : w->vain;
+    }
+    return fits;
 }
 
 static kvcl_status_t keep(kvcl_seglog_seg_t *seg, const kvcl_seg_rec_t *rec)
@@ -94,7 +112,8 @@ static bool same(kvcl_seg_use_t a, kvcl_seg_use_t b)
     return (a.seq == b.seq) && (a.life == b.life);
 }
 
-/* only: the use that counts, or none for the latest. A record that would leave no room for the footer ends the scan. */
+/* only: the use that counts, or none for the latest. A record that would leave no room for the footer ends the scan, and
+ * so does a spent budget. */
 static kvcl_status_t scan(window_t *w, uint32_t segment, kvcl_seg_use_t only)
 {
     kvcl_seglog_seg_t *seg = &w->log->segs[segment];
@@ -102,7 +121,8 @@ static kvcl_status_t scan(window_t *w, uint32_t segment, kvcl_seg_use_t only)
     kvcl_status_t     status;
 
     seg->use = only;
-    while (at + 2 * KVCL_SEG_UNIT <= size) {
+    w->vain  = size;
+    while ((at + 2 * KVCL_SEG_UNIT <= size) && (w->vain > 0)) {
         const uint8_t  *bytes = fetch(w, at, &have);
         kvcl_seg_rec_t rec;
         kvcl_seg_use_t use;
@@ -190,7 +210,12 @@ static kvcl_status_t recover_segment(window_t *w, uint32_t segment, uint32_t *sc
             return status;
         }
     }
+    if (w->left < size) {
+        ++w->log->left_out;
+        return KVCL_OK;
+    }
     ++*scanned_p;
+    w->left   -= size;
     status     = scan(w, segment, trailer.use);
     seg->state = (seg->n > 0) ? KVCL_SEGLOG_DRAINING : KVCL_SEGLOG_FREE;
     seg->last  = w->log->next_serial;
@@ -238,7 +263,7 @@ static kvcl_status_t enter_all(kvcl_seglog_t *log)
 kvcl_status_t kvcl_seglog_recover(kvcl_seglog_t *log, kvcl_seglog_read_t read, void *arg, uint8_t *scratch,
                                   uint32_t *scanned_p)
 {
-    window_t      w = {.log = log, .read = read, .arg = arg, .buf = scratch};
+    window_t      w = {.log = log, .read = read, .arg = arg, .buf = scratch, .left = KVCL_SEGLOG_SCAN_MAX};
     kvcl_status_t status;
     uint32_t      i;
 

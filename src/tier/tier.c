@@ -226,6 +226,10 @@ static kvcl_status_t find_blocks(kvcl_tier_t *tier)
     if (scratch != NULL) {
         status = kvcl_seglog_recover(&tier->log, kvcl_tier_file_read, &tier->file, scratch, &tier->stats.scanned);
     }
+    if (tier->log.left_out > 0) {
+        kvcl_log_warn("tier %s: too many segments have no valid footer; %u of them are not searched, their blocks are "
+                      "dropped", tier->path, tier->log.left_out);
+    }
     free(scratch);
     tier->stats.open_ns = kvcl_now_ns() - begin;
     return status;
