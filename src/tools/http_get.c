@@ -119,7 +119,8 @@ static bool take_body(char *answer, char **body_p, const char *where, char *why,
     unsigned   code  = 0;
 
     if ((body == NULL) || (sscanf(answer, "HTTP/1.%*u %u", &code) != 1) || (code != 200)) {
-        snprintf(why, why_size, "%s: HTTP status %u", where, code);
+        snprintf(why, why_size, "%s: HTTP status %u%s", where, code,
+                 (code == 401) ? ": the server was started with --http-token-file: name that file by --token-file" : "");
         free(answer);
         return false;
     }
@@ -128,9 +129,10 @@ static bool take_body(char *answer, char **body_p, const char *where, char *why,
     return true;
 }
 
-bool http_get(const char *where, const char *path, int timeout_s, char **body_p, char *why, size_t why_size)
+bool http_get(const char *where, const char *path, const token_t *token, int timeout_s, char **body_p, char *why,
+              size_t why_size)
 {
-    char   request[WHERE_MAX + 200], *answer;
+    char   request[WHERE_MAX + TOKEN_MAX + 200], *answer;
     size_t len;
     int    fd = open_any(where, timeout_s, why, why_size);
     int    n;
@@ -138,7 +140,8 @@ bool http_get(const char *where, const char *path, int timeout_s, char **body_p,
     if (fd < 0) {
         return false;
     }
-    n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n\r\n", path, where);
+    n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n%s%s%s\r\n", path, where,
+                 (token->len > 0) ? "Authorization: Bearer " : "", token->text, (token->len > 0) ? "\r\n" : "");
     if ((n < 0) || ((size_t)n >= sizeof(request)) || (send(fd, request, (size_t)n, MSG_NOSIGNAL) != n)) {
         snprintf(why, why_size, "%s: cannot send the request", where);
         close(fd);

@@ -21,6 +21,8 @@ typedef struct options {
     double     interval;
     bool       once;
     bool       json;
+    const char *token_file;
+    token_t    token;
 } options_t;
 
 typedef struct row {
@@ -42,6 +44,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
         {"interval", CLI_REAL, &opt->interval, "SECONDS", "time between refreshes (default 1)", 0, 0},
         {"once", CLI_FLAG, &opt->once, NULL, "print one display and exit: totals, no rates", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "one JSON object per line for each rank: all numbers, as totals", 0, 0},
+        {"token-file", CLI_STRING, &opt->token_file, "FILE", "the file (mode 0600) with the token of kvcl_serve "
+         "--http-token-file", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_top", "[options] HOST:PORT",
                              "Show the blocks, pools and traffic of all ranks of a store. HOST:PORT is the HTTP\n"
@@ -49,6 +53,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
                              table, sizeof(table) / sizeof(table[0])};
     cli_result_t     result;
     size_t           n = 0;
+    char             why[400];
 
     *opt   = (options_t){.interval = 1};
     result = cli_parse(&spec, argc, argv, &opt->where, 1, &n);
@@ -60,6 +65,9 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
     }
     if (!http_where_valid(opt->where)) {
         return cli_error(&spec, "\"%s\" is not HOST:PORT with a port of 1 to 65535", opt->where);
+    }
+    if ((opt->token_file != NULL) && !token_read(opt->token_file, &opt->token, why, sizeof(why))) {
+        return cli_error(&spec, "--token-file: %s", why);
     }
     return ((opt->interval < 0.05) || (opt->interval > 86400))
                ? cli_error(&spec, "--interval must be 0.05 to 86400 seconds")
@@ -188,7 +196,7 @@ static bool look(const options_t *opt, table_t *before)
     table_t now = {.rows = NULL};
     char    *body, why[400];
 
-    if (!http_get(opt->where, "/ranks", TIMEOUT_S, &body, why, sizeof(why))) {
+    if (!http_get(opt->where, "/ranks", &opt->token, TIMEOUT_S, &body, why, sizeof(why))) {
         fprintf(stderr, "kvcl_top: %s\n", why);
         return false;
     }

@@ -19,6 +19,8 @@
 #define EXIT_USAGE 2
 #define NS_PER_SEC UINT64_C(1000000000)
 
+enum { RANKS_REQUESTS = 4 }; /* of /ranks at a time: a silent rank holds each of them until its deadline */
+
 typedef struct options {
     uint64_t    pool;
     cli_sizes_t blocks;
@@ -28,6 +30,8 @@ typedef struct options {
     const char  *nvme;
     bool        format;
     const char  *http;
+    const char  *token_file;
+    token_t     token;
 } options_t;
 
 typedef struct server {
@@ -36,6 +40,7 @@ typedef struct server {
     serve_http_t *http;
     atomic_bool  leaving;
     atomic_bool  closing; /* no more queries to other ranks */
+    atomic_uint  querying; /* requests of /ranks in progress */
 } server_t;
 
 _Static_assert(CLI_SIZES_MAX == (int)KVCL_STORE_SIZES_MAX, "what a pool can have can be said");
@@ -61,6 +66,20 @@ static cli_result_t check_sizes(const cli_spec_t *spec, const options_t *opt)
                      (unsigned long long)opt->pool, opt->blocks.n, (unsigned long long)need);
 }
 
+static cli_result_t check_token(const cli_spec_t *spec, options_t *opt)
+{
+    char why[400];
+
+    if (opt->token_file == NULL) {
+        return CLI_GO;
+    }
+    if (opt->http == NULL) {
+        return cli_error(spec, "--http-token-file without --http");
+    }
+    return token_read(opt->token_file, &opt->token, why, sizeof(why)) ? CLI_GO
+                                                                      : cli_error(spec, "--http-token-file: %s", why);
+}
+
 static cli_result_t parse(options_t *opt, int argc, char **argv)
 {
     const cli_option_t table[] = {
@@ -74,6 +93,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
          1u << 30},
         {"http", CLI_STRING, &opt->http, "[HOST:]PORT", "serve /metrics, /healthz, /ranks; rank r listens on PORT + r",
          0, 0},
+        {"http-token-file", CLI_STRING, &opt->token_file, "FILE", "a file (mode 0600) with a token that every request but "
+         "/healthz must bear", 0, 0},
         {"drain", CLI_COUNT, &opt->drain, "SECONDS", "time limit for moving blocks away at the end (default 30)", 1,
          86400},
     };
@@ -87,7 +108,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
 
     *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30};
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
-    return (result == CLI_GO) ? check_sizes(&spec, opt) : result;
+    result = (result == CLI_GO) ? check_sizes(&spec, opt) : result;
+    return (result == CLI_GO) ? check_token(&spec, opt) : result;
 }
 
 /* ---- HTTP ---- */
@@ -136,8 +158,16 @@ static unsigned answer(void *arg, const char *path, FILE *body, const char **typ
         return 200;
     }
     if (strcmp(path, "/ranks") == 0) {
-        *type_p = "application/x-ndjson";
-        return answer_ranks(server, body);
+        unsigned code = 503;
+
+        if (atomic_fetch_add(&server->querying, 1) < RANKS_REQUESTS) {
+            *type_p = "application/x-ndjson";
+            code    = answer_ranks(server, body);
+        } else {
+            fprintf(body, "busy: %d requests of /ranks are in progress\n", RANKS_REQUESTS);
+        }
+        atomic_fetch_sub(&server->querying, 1);
+        return code;
     }
     fputs("not found; the paths are /metrics, /healthz and /ranks\n", body);
     return 404;
@@ -179,7 +209,7 @@ static bool begin(server_t *server, const options_t *opt)
         return false;
     }
     if ((opt->http != NULL) &&
-        !serve_http_open(opt->http, server->job.rank, answer, server, why, sizeof(why), &server->http)) {
+        !serve_http_open(opt->http, server->job.rank, &opt->token, answer, server, why, sizeof(why), &server->http)) {
         job_complain(&server->job, "--http: %s", why);
         return false;
     }

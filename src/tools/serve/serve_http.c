@@ -3,12 +3,11 @@
  * requests, and one per connection, since a reply may take long. A response is built in memory and passed to the
  * library, which frees it.
  *
- * Clients that connect and send no request cannot lock others out: at most WAITING_MAX connections without a complete
- * request may wait; the next one closes the oldest of them. A connection without a request for TIMEOUT_S is closed.
- *
- * Lock: http->lock guards the list of waiting connections; it is never held while a reply is built.
+ * serve_conns.c bounds the connections and ends slow ones, so that clients that connect and send or read nothing cannot
+ * lock others out. With a token, every path but /healthz needs it.
  */
 #include "config.h"
+#include "tools/serve/serve_conns.h"
 #include "tools/serve/serve_http.h"
 
 #if KVCL_HAVE_MICROHTTPD
@@ -16,29 +15,21 @@
 #endif
 
 #include <netdb.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #if KVCL_HAVE_MICROHTTPD
 
-enum { CONNECTIONS_MAX = 128, WAITING_MAX = 32, TIMEOUT_S = 10, WHERE_MAX = 300 };
-
-/* A connection without a request: a new one, or one that is kept open after its reply. */
-typedef struct waiting {
-    struct waiting *next; /* younger */
-    int            fd;
-    bool           closing;
-} waiting_t;
+/* CONNECTIONS_MAX: of the library; connections that serve_conns.c has shut down still count until their threads end. */
+enum { CONNECTIONS_MAX = 2 * SERVE_CONNS_MAX, TIMEOUT_S = SERVE_REQUEST_S, WHERE_MAX = 300 };
 
 struct serve_http {
-    pthread_mutex_t   lock;
-    waiting_t         *oldest;
-    unsigned          n_waiting; /* not closing */
+    serve_conns_t     *conns;
     struct MHD_Daemon *daemon;
     serve_answer_t    answer;
     void              *arg;
+    const token_t     *token;
     unsigned          port;
 };
 
@@ -48,94 +39,29 @@ typedef enum MHD_Result mhd_result_t;
 typedef int mhd_result_t;
 #endif
 
-/* Lock held. Behind all others. */
-static void add_waiting(serve_http_t *http, waiting_t *one)
-{
-    waiting_t **at = &http->oldest;
-
-    while (*at != NULL) {
-        at = &(*at)->next;
-    }
-    one->next    = NULL;
-    one->closing = false;
-    *at          = one;
-    ++http->n_waiting;
-}
-
-/* Lock held. */
-static void drop_waiting(serve_http_t *http, const waiting_t *one)
-{
-    waiting_t **at = &http->oldest;
-
-    while ((*at != NULL) && (*at != one)) {
-        at = &(*at)->next;
-    }
-    if (*at != NULL) {
-        http->n_waiting -= one->closing ? 0 : 1;
-        *at = one->next;
-    }
-}
-
-/* Lock held. The connection's thread reads the end of the stream and closes it. */
-static void close_oldest(serve_http_t *http)
-{
-    waiting_t *one = http->oldest;
-
-    while ((one != NULL) && one->closing) {
-        one = one->next;
-    }
-    if (one != NULL) {
-        one->closing = true;
-        --http->n_waiting;
-        shutdown(one->fd, SHUT_RDWR);
-    }
-}
-
 static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
                           enum MHD_ConnectionNotificationCode what)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *fd   = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *from = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     serve_http_t                   *http = arg;
-    waiting_t                      *one  = *state;
 
-    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        one = ((info != NULL) && (info->connect_fd >= 0)) ? calloc(1, sizeof(*one)) : NULL;
-        if (one == NULL) {
-            return; /* it is not in the list, so it cannot be closed early */
-        }
-        one->fd = info->connect_fd;
-        pthread_mutex_lock(&http->lock);
-        if (http->n_waiting >= WAITING_MAX) {
-            close_oldest(http);
-        }
-        add_waiting(http, one);
-        pthread_mutex_unlock(&http->lock);
-        *state = one;
-    } else if (one != NULL) {
-        pthread_mutex_lock(&http->lock);
-        drop_waiting(http, one);
-        pthread_mutex_unlock(&http->lock);
-        free(one);
+    if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+        serve_conns_remove(http->conns, *state);
         *state = NULL;
+    } else if ((fd != NULL) && (fd->connect_fd >= 0)) {
+        *state = serve_conns_add(http->conns, fd->connect_fd, (from != NULL) ? from->client_addr : NULL);
+        if (*state == NULL) {
+            shutdown(fd->connect_fd, SHUT_RDWR);
+        }
     }
 }
 
-/* asking: the connection has a complete request; otherwise it has its reply. */
-static void note_request(serve_http_t *http, struct MHD_Connection *connection, bool asking)
+static void set_state(serve_http_t *http, struct MHD_Connection *connection, serve_conn_state_t state)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    waiting_t                      *one  = (info != NULL) ? info->socket_context : NULL;
 
-    if (one == NULL) {
-        return;
-    }
-    pthread_mutex_lock(&http->lock);
-    if (asking) {
-        drop_waiting(http, one);
-    } else if (!one->closing) {
-        add_waiting(http, one);
-    }
-    pthread_mutex_unlock(&http->lock);
+    serve_conns_set(http->conns, (info != NULL) ? info->socket_context : NULL, state);
 }
 
 static mhd_result_t respond(struct MHD_Connection *connection, unsigned code, const char *type, char *text, size_t len)
@@ -147,11 +73,42 @@ static mhd_result_t respond(struct MHD_Connection *connection, unsigned code, co
         free(text);
         return MHD_NO;
     }
-    if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_YES) {
+    if ((MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_YES) &&
+        ((code != MHD_HTTP_UNAUTHORIZED) ||
+         (MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer") == MHD_YES))) {
         result = MHD_queue_response(connection, code, response);
     }
     MHD_destroy_response(response);
     return result;
+}
+
+/* The reply's text, its length and its type. Returns the HTTP status; 0: no memory. */
+static unsigned build(serve_http_t *http, struct MHD_Connection *connection, const char *url, const char *method,
+                      char **text_p, size_t *len_p, const char **type_p)
+{
+    const char *authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    unsigned   code;
+    FILE       *body;
+
+    *text_p = NULL;
+    body    = open_memstream(text_p, len_p);
+    if (body == NULL) {
+        return 0;
+    }
+    if ((strcmp(url, "/healthz") != 0) && !token_allows(http->token, authorization)) {
+        code = MHD_HTTP_UNAUTHORIZED;
+        fputs("the token of --http-token-file is needed: Authorization: Bearer TOKEN\n", body);
+    } else if ((strcmp(method, "GET") == 0) || (strcmp(method, "HEAD") == 0)) {
+        code = http->answer(http->arg, url, body, type_p);
+    } else {
+        code = MHD_HTTP_METHOD_NOT_ALLOWED;
+        fputs("only GET\n", body);
+    }
+    if (fclose(body) != 0) {
+        free(*text_p);
+        return 0;
+    }
+    return code;
 }
 
 static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
@@ -160,35 +117,25 @@ static mhd_result_t on_request(void *arg, struct MHD_Connection *connection, con
     static bool   begun; /* its address: a request that has its headers */
     serve_http_t *http = arg;
     const char   *type = "text/plain; charset=utf-8";
-    char         *text = NULL;
-    unsigned     code  = MHD_HTTP_METHOD_NOT_ALLOWED;
-    size_t       len   = 0;
-    FILE         *body;
+    mhd_result_t result;
+    char         *text;
+    unsigned     code;
+    size_t       len = 0;
 
     (void)version;
     (void)data;
     if (*state == NULL) { /* a reply queued in the first call would end the connection */
         *state = &begun;
-        note_request(http, connection, true);
         return MHD_YES;
     }
     if (*data_len != 0) { /* uploaded data is refused */
         return MHD_NO;
     }
-    body = open_memstream(&text, &len);
-    if (body == NULL) {
-        return MHD_NO;
-    }
-    if ((strcmp(method, "GET") == 0) || (strcmp(method, "HEAD") == 0)) {
-        code = http->answer(http->arg, url, body, &type);
-    } else {
-        fputs("only GET\n", body);
-    }
-    if (fclose(body) != 0) {
-        free(text);
-        return MHD_NO;
-    }
-    return respond(connection, code, type, text, len);
+    set_state(http, connection, SERVE_BUILDING);
+    code   = build(http, connection, url, method, &text, &len, &type);
+    result = (code != 0) ? respond(connection, code, type, text, len) : MHD_NO;
+    set_state(http, connection, SERVE_SENDING);
+    return result;
 }
 
 /* The reply was sent or abandoned: the connection waits for its next request. */
@@ -197,7 +144,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **st
 {
     (void)state;
     (void)how;
-    note_request(arg, connection, false);
+    set_state(arg, connection, SERVE_RECEIVING);
 }
 
 /* Split "host:port"; a port alone means the loopback interface. */
@@ -258,8 +205,8 @@ static bool start(serve_http_t *http, const char *host, unsigned port, char *why
     return true;
 }
 
-bool serve_http_open(const char *where, int add, serve_answer_t answer, void *arg, char *why, size_t why_size,
-                     serve_http_t **http_p)
+bool serve_http_open(const char *where, int add, const token_t *token, serve_answer_t answer, void *arg, char *why,
+                     size_t why_size, serve_http_t **http_p)
 {
     char         host[WHERE_MAX];
     unsigned     port;
@@ -270,15 +217,19 @@ bool serve_http_open(const char *where, int add, serve_answer_t answer, void *ar
         return false;
     }
     http = calloc(1, sizeof(*http));
-    if (http == NULL) {
+    if (http != NULL) {
+        http->conns = serve_conns_new();
+    }
+    if ((http == NULL) || (http->conns == NULL)) {
         snprintf(why, why_size, "no memory");
+        free(http);
         return false;
     }
     http->answer = answer;
     http->arg    = arg;
-    pthread_mutex_init(&http->lock, NULL);
+    http->token  = token;
     if (!start(http, host, (port != 0) ? port + (unsigned)add : 0, why, why_size)) {
-        pthread_mutex_destroy(&http->lock);
+        serve_conns_free(http->conns);
         free(http);
         return false;
     }
@@ -295,18 +246,19 @@ void serve_http_close(serve_http_t *http)
 {
     if (http != NULL) {
         MHD_stop_daemon(http->daemon);
-        pthread_mutex_destroy(&http->lock);
+        serve_conns_free(http->conns);
         free(http);
     }
 }
 
 #else
 
-bool serve_http_open(const char *where, int add, serve_answer_t answer, void *arg, char *why, size_t why_size,
-                     serve_http_t **http_p)
+bool serve_http_open(const char *where, int add, const token_t *token, serve_answer_t answer, void *arg, char *why,
+                     size_t why_size, serve_http_t **http_p)
 {
     (void)where;
     (void)add;
+    (void)token;
     (void)answer;
     (void)arg;
     (void)http_p;
