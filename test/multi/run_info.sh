@@ -64,7 +64,7 @@ export KVCL_BOOT
 exits 0 env KVCL_WINDOW=7 "$info"
 cp "$tmp/out" "$tmp/text"
 exits 0 env KVCL_WINDOW=7 "$info" --json
-holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "ranks", "paths"]'
+holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "security", "ranks", "paths"]'
 holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
 holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
   "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool'
@@ -78,12 +78,20 @@ holds "the algorithms" '{"bcast", "barrier"} <= {a["collective"] for a in j["col
   all(a["description"] in t and a["name"] in t for a in j["collectives"]["algorithms"])'
 holds "the table" 'len(j["collectives"]["table"]) >= 3 and
   all(("  " + row + "\n") in t for row in j["collectives"]["table"])'
-holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\npaths ")[0].split("\n")] ==
+holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\nsecurity: ")[0].split("\n")] ==
   list(texts(j["topology"]))'
+holds "what others can reach" 'j["security"] and all(set(d) == {"kind", "where", "protection"} and
+  d["kind"] in ("unix", "memory") and d["protection"] in t for d in j["security"])'
 holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to": 0, "path": "loop"}]'
 
 exits 0 "$info" --build --json
 holds "one section alone" 'list(j) == ["build"]'
+
+exits 0 env KVCL_NET=lo "$info" --security --json
+holds "a listener" 'list(j) == ["security"] and [d["where"].split(":")[0] for d in j["security"]
+  if d["kind"] == "tcp"] == ["127.0.0.1"]'
+exits 0 env KVCL_NET=lo KVCL_PATH=shm "$info" --security --json
+holds "no listener over shared memory alone" '[d for d in j["security"] if d["kind"] == "tcp"] == []'
 
 # A bad value is null; the other members are present.
 exits 1 env KVCL_SPIN=soon "$info" --json

@@ -12,6 +12,7 @@ typedef struct info_options {
     bool colls;
     bool topology;
     bool paths;
+    bool security;
     bool json;
 } info_options_t;
 
@@ -25,8 +26,13 @@ char *info_text(const job_t *job, const char *title, info_query_t query);
 typedef void (*info_path_fn_t)(void *arg, size_t from, size_t to, const char *path);
 bool info_paths(const job_t *job, info_path_fn_t fn, void *arg);
 
+/* fn for each thing of this process that other processes can reach: kind is "tcp", "unix" or "memory". In a job.
+ * @return false: the error was printed to stderr. */
+typedef void (*door_fn_t)(void *arg, const char *kind, const char *where, const char *protection);
+bool info_security(const job_t *job, door_fn_t fn, void *arg);
+
 /* One object with a member for each section that opt names; null for a section that could not be read. Collective if
- * paths are requested (joined: this process is in its job). @return false if a section is null. */
+ * joined: this process is in its job, as paths and security need. @return false if a section is null. */
 bool info_json(const job_t *job, const info_options_t *opt, bool joined);
 
 #endif

@@ -165,6 +165,27 @@ static void put_path(void *arg, size_t from, size_t to, const char *path)
     json_close(json, '}');
 }
 
+static void put_door(void *arg, const char *kind, const char *where, const char *protection)
+{
+    json_out_t *json = arg;
+
+    json_open(json, NULL, '{');
+    json_string(json, "kind", kind);
+    json_string(json, "where", where);
+    json_string(json, "protection", protection);
+    json_close(json, '}');
+}
+
+static bool put_security(const job_t *job, json_out_t *json)
+{
+    bool good;
+
+    json_open(json, "security", '[');
+    good = info_security(job, put_door, json);
+    json_close(json, ']');
+    return good;
+}
+
 static bool put_paths(const job_t *job, json_out_t *json)
 {
     bool good;
@@ -184,7 +205,7 @@ bool info_json(const job_t *job, const info_options_t *opt, bool joined)
     json_out_t json;
 
     if (job->rank != 0) {
-        return !joined || put_paths(job, &json);
+        return !joined || !opt->paths || put_paths(job, &json);
     }
     json_begin(&json, stdout);
     if (opt->build) {
@@ -199,7 +220,13 @@ bool info_json(const job_t *job, const info_options_t *opt, bool joined)
     if (opt->topology) {
         good = put_topology(job, &json) && good;
     }
-    if (joined) {
+    if (joined && opt->security) {
+        good = put_security(job, &json) && good;
+    } else if (opt->security) {
+        json_null(&json, "security");
+        good = false;
+    }
+    if (joined && opt->paths) {
         json_count(&json, "ranks", (uint64_t)job->size);
         good = put_paths(job, &json) && good;
     } else if (opt->paths) {

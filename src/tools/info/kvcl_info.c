@@ -1,5 +1,6 @@
 /*
- * kvcl_info: the build, the settings and their sources, the machine, the paths between ranks. Owns the choice of
+ * kvcl_info: the build, the settings and their sources, the machine, the paths between ranks, what others can
+ * reach. Owns the choice of
  * sections, the gathering of their contents, and their output as text (as JSON: info_json.c). In a job rank 0 prints
  * for all ranks; each rank contributes the row of paths to its peers.
  */
@@ -23,6 +24,8 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
         {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and the table that chooses among them", 0, 0},
         {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library detects it", 0, 0},
         {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other (under mpirun or srun)", 0, 0},
+        {"security", CLI_FLAG, &opt->security, NULL, "what others can reach of a rank with these settings, and what "
+         "protects it", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each section", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_info", "[options]",
@@ -33,8 +36,8 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
 
     memset(opt, 0, sizeof(*opt));
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
-    if (!opt->build && !opt->settings && !opt->colls && !opt->topology && !opt->paths) {
-        opt->build = opt->settings = opt->colls = opt->topology = opt->paths = true;
+    if (!opt->build && !opt->settings && !opt->colls && !opt->topology && !opt->paths && !opt->security) {
+        opt->build = opt->settings = opt->colls = opt->topology = opt->paths = opt->security = true;
     }
     return result;
 }
@@ -111,6 +114,12 @@ static void print_path(void *arg, size_t from, size_t to, const char *path)
     printf("  %zu -> %zu  %s\n", from, to, path);
 }
 
+static void print_door(void *arg, const char *kind, const char *where, const char *what_protects)
+{
+    (void)arg;
+    printf("  %-7s %s: %s\n", kind, where, what_protects);
+}
+
 /* The sections that need no job. */
 static bool print_local(const job_t *job, const info_options_t *opt)
 {
@@ -137,17 +146,21 @@ static bool print_all(const job_t *job, const info_options_t *opt, bool joined)
 {
     bool good = (job->rank != 0) || print_local(job, opt);
 
-    if (joined && (job->rank == 0)) {
+    if (joined && opt->security && (job->rank == 0)) {
+        printf("security: what others can reach of rank 0\n");
+        good = info_security(job, print_door, NULL) && good;
+    }
+    if (joined && opt->paths && (job->rank == 0)) {
         printf("paths between %d ranks\n", job->size);
     }
-    return (!joined || info_paths(job, print_path, NULL)) && good;
+    return (!joined || !opt->paths || info_paths(job, print_path, NULL)) && good;
 }
 
 int main(int argc, char **argv)
 {
     info_options_t opt;
     job_t          job = {.tool = "kvcl_info", .size = 1};
-    bool           joined, good;
+    bool           needs, joined, good;
 
     switch (parse(&opt, argc, argv)) {
     case CLI_DONE:
@@ -157,11 +170,12 @@ int main(int argc, char **argv)
     case CLI_GO:
         break;
     }
-    /* Only the paths need the job, and a bad setting must be shown even where it forbids joining. */
-    joined = opt.paths && job_open(&job, "kvcl_info");
+    /* Only these two need the job, and a bad setting must be shown even where it forbids joining. */
+    needs  = opt.paths || opt.security;
+    joined = needs && job_open(&job, "kvcl_info");
     good   = opt.json ? info_json(&job, &opt, joined) : print_all(&job, &opt, joined);
     if (joined) {
         job_close(&job);
     }
-    return (good && (joined || !opt.paths)) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return (good && (joined || !needs)) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
