@@ -26,7 +26,6 @@ enum {
     GLUE_PACK_MAX     = 512,
     GLUE_TLS_MAX      = 256,
     GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, and RDMA ports */
-    GLUE_NET_MAX      = 32,   /* interfaces of KVCL_NET; UCX aborts from 65 devices on */
     GLUE_AM_ID        = 1
 };
 
@@ -111,8 +110,6 @@ static inline glue_t *glue_of(kvcl_xport_t *xport)
 /* glue_status.c: the one place that maps a UCX status to a kvcl_status_t. */
 kvcl_status_t kvcl_glue_status(ucs_status_t status);
 
-/* glue_net.c: each interface exists, is up and has an address; ports of RDMA devices are not checked. */
-kvcl_status_t kvcl_glue_net_check(const char *net) KVCL_MUST_CHECK;
 /* glue_plan.c: which transports and devices. */
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
 /* Does the am side use this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */

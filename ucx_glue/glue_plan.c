@@ -12,6 +12,7 @@
 #include "ucx_glue/glue.h"
 
 #include "base/error.h"
+#include "base/net.h"
 #include "base/settings.h"
 
 #include <dirent.h>
@@ -216,7 +217,7 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: "
                          "lo for ranks of one host");
     }
-    status = plan->listens ? kvcl_glue_net_check(params->net) : KVCL_OK;
+    status = plan->listens ? kvcl_net_check(params->net) : KVCL_OK;
     if (status != KVCL_OK) {
         return status;
     }
