@@ -1,0 +1,83 @@
+/*
+ * Listening sockets (sock_listen.h). Owns: their descriptors. Locks: none.
+ */
+#include "config.h"
+#include "sock/sock_listen.h"
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage   ss  = {0};
+    socklen_t                 len = sizeof(ss);
+    const struct sockaddr_in  *v4 = (const struct sockaddr_in *)(const void *)&ss;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&ss;
+
+    if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0) {
+        return 0;
+    }
+    return ntohs((ss.ss_family == AF_INET) ? v4->sin_port : v6->sin6_port);
+}
+
+static kvcl_status_t listen_at(kvcl_sock_listener_t *listener)
+{
+    struct sockaddr_storage ss;
+    socklen_t               len = kvcl_net_sockaddr(listener->at.family, listener->at.addr, 0, &ss);
+
+    listener->fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if ((listener->fd >= 0) && (bind(listener->fd, (const struct sockaddr *)&ss, len) == 0) &&
+        (listen(listener->fd, SOMAXCONN) == 0)) {
+        listener->port = port_of(listener->fd);
+        return KVCL_OK;
+    }
+    return kvcl_fail_errno(KVCL_ERR_IO, errno, "KVCL_NET: cannot listen on interface \"%s\"", listener->at.name);
+}
+
+kvcl_status_t kvcl_sock_listen(const char *names, kvcl_sock_listener_t listeners[KVCL_SOCK_LISTENERS], unsigned *n_p)
+{
+    kvcl_net_addr_t addrs[KVCL_SOCK_LISTENERS];
+    size_t          n      = kvcl_net_addrs(names, addrs, KVCL_SOCK_LISTENERS), i;
+    kvcl_status_t   status = KVCL_OK;
+
+    for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
+        listeners[i] = (kvcl_sock_listener_t){.fd = -1, .at = addrs[i]};
+        status       = listen_at(&listeners[i]);
+    }
+    while ((status != KVCL_OK) && (i > 0)) {
+        kvcl_sock_unlisten(&listeners[--i], -1);
+    }
+    *n_p = (status == KVCL_OK) ? (unsigned)n : 0;
+    return status;
+}
+
+/* Shut down first: a forked child may hold the descriptor, and would keep the port open. */
+void kvcl_sock_unlisten(kvcl_sock_listener_t *listener, int epfd)
+{
+    if (listener->fd >= 0) {
+        if (epfd >= 0) {
+            (void)epoll_ctl(epfd, EPOLL_CTL_DEL, listener->fd, NULL);
+        }
+        (void)shutdown(listener->fd, SHUT_RDWR);
+        close(listener->fd);
+    }
+    listener->fd = -1;
+}
+
+int kvcl_sock_accept(const kvcl_sock_listener_t *listener)
+{
+    int fd;
+
+    do {
+        fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while ((fd < 0) && ((errno == EINTR) || (errno == ECONNABORTED) || (errno == EPROTO)));
+    if (fd >= 0) {
+        return fd;
+    }
+    return (errno == EAGAIN) ? -1 : -2;
+}
