@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static const char *const path_names[] = {"auto", "shm", "tcp", "loop", NULL};
+static const char *const wire_names[] = {"auto", "plain", "aead", "ucx", NULL};
 
 #define ROW(_name, _dflt, _type, _field, _min, _max, _enums, _help) \
     {_name, _dflt, _help, KVCL_SETTING_##_type, offsetof(kvcl_config_t, _field), _min, _max, _enums}
@@ -33,6 +34,9 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
         "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and every process "
         "that reaches them is trusted (see kvcl_info(1)); default: listen nowhere, reach ranks of this host only"),
+    ROW("KVCL_WIRE", "ucx", ENUM, wire, 0, 0, wire_names,
+        "TCP connections: aead (authenticated and encrypted), plain (authenticated when they begin), auto (plain on "
+        "loopback, aead elsewhere), ucx (UCX's own, not authenticated: for trusted networks only)"),
     ROW("KVCL_NUMA", "auto", ENUM, numa, 0, 0, kvcl_numa_mode_names,
         "NUMA nodes for memory of 4 MiB and more: auto (the node of the bound cpus; interleaved if they are of several "
         "nodes), local, interleave, off (first touch)"),
@@ -80,6 +84,11 @@ _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_
 const char *kvcl_path_name(int path)
 {
     return path_names[path];
+}
+
+const char *kvcl_wire_name(int wire)
+{
+    return wire_names[wire];
 }
 
 static kvcl_status_t set_param(kvcl_config_t *config, kvcl_setting_source_t *sources, const char *name,

@@ -8,6 +8,7 @@
 #include <kvcl/kvcl_context.h>
 
 enum { KVCL_PATH_AUTO, KVCL_PATH_SHM, KVCL_PATH_TCP, KVCL_PATH_LOOP };
+enum { KVCL_WIRE_AUTO, KVCL_WIRE_PLAIN, KVCL_WIRE_AEAD, KVCL_WIRE_UCX };
 
 typedef struct kvcl_config {
     char     *boot;
@@ -18,6 +19,7 @@ typedef struct kvcl_config {
     char     *secret_file;
     int      path;
     char     *net;
+    int      wire;
     int      numa; /* kvcl_numa_mode_t */
     uint64_t timeout_ns;
     uint64_t spin_ns;
@@ -41,7 +43,7 @@ typedef struct kvcl_config {
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 29 };
+enum { KVCL_CONFIG_ROWS = 30 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 
@@ -51,5 +53,6 @@ kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *
 void          kvcl_config_free(kvcl_config_t *config);
 
 const char *kvcl_path_name(int path); /* "auto", "shm", "tcp", "loop" */
+const char *kvcl_wire_name(int wire); /* "auto", "plain", "aead", "ucx" */
 
 #endif

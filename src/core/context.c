@@ -54,34 +54,6 @@ static kvcl_status_t open_boot(kvcl_context_h ctx, const kvcl_init_params_t *par
     return kvcl_boot_open(&boot, &ctx->boot);
 }
 
-static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, const kvcl_xport_params_t *params)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-    kvcl_status_t status = ops->init(params, &eng->xports[eng->n_xports]);
-
-    eng->n_xports += (status == KVCL_OK) ? 1 : 0;
-    return status;
-}
-
-static kvcl_status_t open_xports(kvcl_context_h ctx)
-{
-    kvcl_xport_params_t params = {
-        .cbs          = {ctx, kvcl_am_recv, kvcl_peer_ep_failed},
-        .path         = kvcl_path_name(ctx->config.path),
-        .net          = ctx->config.net,
-        .keepalive_ns = ctx->config.keepalive_ns,
-    };
-    kvcl_status_t status = KVCL_OK;
-
-    if ((ctx->config.path == KVCL_PATH_AUTO) || (ctx->config.path == KVCL_PATH_LOOP)) {
-        status = add_xport(ctx, &kvcl_xport_loop, &params);
-    }
-    if ((status == KVCL_OK) && (ctx->config.path != KVCL_PATH_LOOP)) {
-        status = add_xport(ctx, &kvcl_xport_ucx, &params);
-    }
-    return status;
-}
-
 static kvcl_status_t make_address(kvcl_context_h ctx)
 {
     kvcl_address_t address;
@@ -98,7 +70,7 @@ static kvcl_status_t make_address(kvcl_context_h ctx)
     memcpy(address.uuid, ctx->uuid, sizeof(address.uuid));
     for (i = 0; i < ctx->engine.n_xports; ++i) {
         kvcl_xport_t *xport = ctx->engine.xports[i];
-        part = (xport->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX;
+        part = kvcl_xport_part(xport->ops);
         xport->ops->address(xport, &address.part[part].buf, &address.part[part].len);
     }
     ctx->address = malloc(KVCL_ADDRESS_MAX);
@@ -149,13 +121,13 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
     kvcl_status_t status;
 
     if (((status = kvcl_config_load(&ctx->config, params, ctx->sources)) != KVCL_OK) ||
-        ((status = open_xports(ctx)) != KVCL_OK) || ((status = open_boot(ctx, params)) != KVCL_OK) ||
+        ((status = kvcl_xports_open(ctx)) != KVCL_OK) || ((status = open_boot(ctx, params)) != KVCL_OK) ||
         ((status = make_address(ctx)) != KVCL_OK) || ((status = open_rooms(ctx)) != KVCL_OK) ||
         ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->boot->size, &ctx->world)) != KVCL_OK) ||
-        ((status = kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len)) != KVCL_OK)) {
+        ((status = kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len)) != KVCL_OK) ||
+        ((status = kvcl_xports_secure(ctx)) != KVCL_OK)) {
         return status;
     }
-    memcpy(ctx->secret, ctx->boot->secret, sizeof(ctx->secret)); /* known from the exchange on */
     ctx->engine.spin_ns  = spin_ns(ctx);
     ctx->engine.one_core = (kvcl_online_cores() == 1);
     return kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));

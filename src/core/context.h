@@ -11,6 +11,7 @@
 #include "core/conf.h"
 #include "core/engine.h"
 #include "core/peer.h"
+#include "wire/address.h"
 #include "wire/wire.h"
 #include <kvcl/kvcl_query.h>
 
@@ -82,6 +83,17 @@ static inline uint64_t kvcl_timeout(const struct kvcl_context *ctx, uint64_t tim
 {
     return (timeout_ns != 0) ? timeout_ns : ctx->config.timeout_ns;
 }
+
+/* A transport's part in addresses and descriptions of memory, KVCL_ADDRESS_*. */
+static inline unsigned kvcl_xport_part(const kvcl_xport_ops_t *ops)
+{
+    return (ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : (ops == &kvcl_xport_tcp) ? KVCL_ADDRESS_TCP
+                                                                                  : KVCL_ADDRESS_UCX;
+}
+
+/* context_xports.c: no lock held, in kvcl_init only. The secret is known from boot's exchange on. */
+kvcl_status_t kvcl_xports_open(struct kvcl_context *ctx) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_xports_secure(struct kvcl_context *ctx) KVCL_MUST_CHECK;
 
 /* am.c: the transports' receive callback. */
 void kvcl_am_recv(void *ctx, const void *hdr, size_t hdr_len, const void *data, size_t len,

@@ -23,7 +23,7 @@
 struct kvcl_context;
 struct kvcl_request;
 
-enum { KVCL_ENGINE_XPORTS = 2, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS + 1 };
+enum { KVCL_ENGINE_XPORTS = 3, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS + 1 };
 
 typedef struct kvcl_engine {
     pthread_mutex_t lock;

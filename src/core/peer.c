@@ -118,7 +118,8 @@ static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, kvcl_status_t status
                                       peer->name);
 }
 
-/* The first local transport that the peer's address names and that reaches it: loop in one process, then ucx. */
+/* The first local transport that the peer's address names and that reaches it: loop in one process, then ucx, then
+ * tcp. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
 {
     kvcl_engine_t  *eng = &peer->ctx->engine;
@@ -133,7 +134,7 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
     }
     for (i = 0; i < eng->n_xports; ++i) {
         kvcl_xport_t *xport = eng->xports[i];
-        part = (xport->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX;
+        part = kvcl_xport_part(xport->ops);
         if (parsed.part[part].buf == NULL) {
             continue;
         }
@@ -231,11 +232,13 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
 
 void kvcl_peer_ep_failed(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status)
 {
-    (void)arg;
-    (void)status; /* the transport has logged the cause */
-    if (ep->arg != NULL) {
-        kvcl_peer_t *peer = ep->arg;
-        kvcl_peer_fail(peer, (peer->state == KVCL_PEER_READY) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE);
+    kvcl_peer_t *peer = ep->arg;
+    bool        known = (status == KVCL_ERR_AUTH) || (status == KVCL_ERR_VERSION) || (status == KVCL_ERR_STALE);
+
+    (void)arg; /* the transport has logged the cause */
+    if (peer != NULL) {
+        kvcl_peer_fail(peer, (peer->state == KVCL_PEER_READY) ? KVCL_ERR_RANK_FAILED
+                                                              : known ? status : KVCL_ERR_UNREACHABLE);
     }
 }
 

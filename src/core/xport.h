@@ -1,6 +1,6 @@
 /*
- * The transport contract. Two transports implement it: ucx (ucx_glue/) and loop (loop/xport_loop.c, contexts inside one
- * process, and the reference for the others).
+ * The transport contract. Three transports implement it: loop (loop/xport_loop.c, contexts inside one process, and the
+ * reference for the others), ucx (ucx_glue/), and tcp (tcp/tcp.c, messages over KVCL's own authenticated connections).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
  * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks
@@ -9,7 +9,7 @@
  *
  * A transport offers
  *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
- *               fails. The transport does not authenticate the sender: the core's handshake does.
+ *               fails. The core's handshake authenticates the sender, whether or not the transport does so as well.
  *   native RMA: memory that a peer described can be mapped (rmem attr .map: plain loads, stores and memcpy reach it
  *               without the owner's processor), or got (.get) and put (.put). Never emulated: a transport that would
  *               need the owner's processor for a get sets neither, and the core requests the bytes by message.
@@ -54,12 +54,15 @@ typedef struct kvcl_xport_cbs {
     /* The peer failed or is unreachable; called once per endpoint, never from inside a call on it. Its sends in flight
      * complete with an error before or after. The endpoint must still be closed. */
     void (*ep_failed)(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status);
+    /* Optional. A connection has ended that had not proven the job's secret. */
+    void (*stranger)(void *arg);
 } kvcl_xport_cbs_t;
 
 typedef struct kvcl_xport_params {
     kvcl_xport_cbs_t cbs;
     const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */
     const char       *net;       /* interfaces to listen on, comma separated; NULL: listen nowhere */
+    const char       *wire;      /* tcp: "auto", "plain", "aead" */
     uint64_t         keepalive_ns; /* how soon a silent death is noticed, where the transport can */
 } kvcl_xport_params_t;
 
@@ -80,6 +83,7 @@ typedef struct kvcl_xport_rmem_attr {
 typedef struct kvcl_xport_ops {
     size_t     size;   /* sizeof(*this) as the transport was built */
     const char *name;
+    bool       messages_only; /* no peer maps, gets or puts: memory is registered with the other transports only */
     /* No lock held; may block. On failure nothing is left allocated. */
     kvcl_status_t (*init)(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
     /* No lock held, no other call under way; all endpoints and memory are closed. */
@@ -87,6 +91,9 @@ typedef struct kvcl_xport_ops {
     void          (*query)(kvcl_xport_t *xport, kvcl_xport_attr_t *attr);
     /* The local address, opaque bytes for a peer's ep_create. Valid until fini. At most 4 KiB. */
     void          (*address)(kvcl_xport_t *xport, const void **buf_p, size_t *len_p);
+    /* Optional. No lock held, once, before the first endpoint: the job's secret, 32 bytes that stay until fini. The
+     * transport accepts connections from now on. */
+    kvcl_status_t (*secure)(kvcl_xport_t *xport, const uint8_t *secret);
 
     /* Hostile bytes are refused with KVCL_ERR_PROTOCOL. KVCL_ERR_UNREACHABLE if no transport leads there. */
     kvcl_status_t (*ep_create)(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
@@ -170,5 +177,6 @@ extern const kvcl_xport_ops_t kvcl_xport_ucx;  /* ucx_glue/glue.c */
 void kvcl_ucx_version(char *buf, size_t cap);
 
 extern const kvcl_xport_ops_t kvcl_xport_loop; /* loop/xport_loop.c */
+extern const kvcl_xport_ops_t kvcl_xport_tcp;  /* tcp/tcp.c */
 
 #endif

@@ -258,7 +258,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     room->listen_fd = -1;
     room->epfd      = -1;
     *state_p        = room;
-    if ((ctx->config.lane_min == 0) || (ctx->config.path == KVCL_PATH_SHM) || (ctx->config.path == KVCL_PATH_LOOP)) {
+    if ((ctx->config.wire != KVCL_WIRE_UCX) || (ctx->config.lane_min == 0) || (ctx->config.path == KVCL_PATH_SHM) || (ctx->config.path == KVCL_PATH_LOOP)) {
         return KVCL_OK;
     }
     room->epfd = epoll_create1(EPOLL_CLOEXEC);

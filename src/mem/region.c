@@ -51,8 +51,8 @@ static void attach_device(kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport
     }
 }
 
-/* No lock: gigabytes are zeroed here. Make the memory known to every transport; the last one (ucx, where there is one)
- * allocates. */
+/* No lock: gigabytes are zeroed here. Make the memory known to every transport that can do something with it; the last
+ * one of these (ucx, where it is open) allocates. */
 kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge)
 {
     kvcl_engine_t *eng   = &region->ctx->engine;
@@ -62,6 +62,9 @@ kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge)
 
     for (i = (int)eng->n_xports - 1; (i >= 0) && (status == KVCL_OK); --i) {
         kvcl_xport_t *xport = eng->xports[i];
+        if (xport->ops->messages_only && (i > 0)) {
+            continue;
+        }
         if (region->addr == NULL) {
             status = xport->ops->mem_alloc(xport, region->len, huge, &region->addr, &region->xmem[i]);
         } else if (region->copier != NULL) {
@@ -245,7 +248,7 @@ static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
         if ((region->xmem[i] == NULL) || (eng->xports[i]->ops->mem_pack(region->xmem[i], buf, &len) != KVCL_OK)) {
             len = 0;
         }
-        kvcl_wr_u8(wr, (eng->xports[i]->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX);
+        kvcl_wr_u8(wr, (uint8_t)kvcl_xport_part(eng->xports[i]->ops));
         kvcl_wr_u16(wr, (uint16_t)len);
         kvcl_wr_bytes(wr, buf, len);
     }

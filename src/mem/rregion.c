@@ -17,7 +17,7 @@ typedef struct part {
 } part_t;
 
 /* The parts for each transport kind. */
-static void parse_parts(kvcl_rd_t *rd, part_t parts[3])
+static void parse_parts(kvcl_rd_t *rd, part_t parts[KVCL_ADDRESS_PARTS])
 {
     unsigned n = kvcl_rd_u8(rd), i;
 
@@ -25,7 +25,7 @@ static void parse_parts(kvcl_rd_t *rd, part_t parts[3])
         unsigned   kind = kvcl_rd_u8(rd);
         size_t     len  = kvcl_rd_u16(rd);
         const void *buf = kvcl_rd_bytes(rd, len);
-        if (kvcl_rd_ok(rd) && (kind >= 1) && (kind <= 2) && (len > 0)) {
+        if (kvcl_rd_ok(rd) && (kind >= 1) && (kind < KVCL_ADDRESS_PARTS) && (len > 0)) {
             parts[kind].buf = buf;
             parts[kind].len = len;
         }
@@ -34,7 +34,7 @@ static void parse_parts(kvcl_rd_t *rd, part_t parts[3])
 
 typedef struct parsed {
     uint64_t ctl_addr, ctl_len;
-    part_t   region[3], ctl[3];
+    part_t   region[KVCL_ADDRESS_PARTS], ctl[KVCL_ADDRESS_PARTS];
 } parsed_t;
 
 static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parsed_t *p, size_t *used_p)
@@ -73,10 +73,10 @@ kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rre
 }
 
 /* Map (or make gettable) what can be; what cannot is served by its owner. */
-static void open_part(kvcl_peer_t *peer, const part_t parts[3], uint64_t addr, uint64_t len, kvcl_xport_rmem_t **rmem_p,
-                      kvcl_xport_rmem_attr_t *attr)
+static void open_part(kvcl_peer_t *peer, const part_t parts[KVCL_ADDRESS_PARTS], uint64_t addr, uint64_t len,
+                      kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
 {
-    const part_t *part = &parts[(peer->ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX];
+    const part_t *part = &parts[kvcl_xport_part(peer->ops)];
 
     memset(attr, 0, sizeof(*attr));
     *rmem_p = NULL;

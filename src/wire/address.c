@@ -54,7 +54,7 @@ size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap)
     if (cap < at) {
         return 0;
     }
-    for (i = 1; i < 3; ++i) {
+    for (i = 1; i < KVCL_ADDRESS_PARTS; ++i) {
         size_t len = address->part[i].len;
         if (address->part[i].buf == NULL) {
             continue;
@@ -106,7 +106,7 @@ kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *a
         if ((len - at < 4) || (len - at - 4 < (part = p[at + 2] | ((size_t)p[at + 3] << 8)))) {
             return kvcl_fail(KVCL_ERR_PROTOCOL, "the address is cut off in part %u", i);
         }
-        if ((p[at] >= 1) && (p[at] <= 2) && (part > 0)) {
+        if ((p[at] >= 1) && (p[at] < KVCL_ADDRESS_PARTS) && (part > 0)) {
             address->part[p[at]].buf = p + at + 4;
             address->part[p[at]].len = part;
         }

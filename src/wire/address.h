@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KVCL_ADDRESS_LOOP = 1, KVCL_ADDRESS_UCX = 2, KVCL_ADDRESS_MAX = 8192 };
+enum { KVCL_ADDRESS_LOOP = 1, KVCL_ADDRESS_UCX = 2, KVCL_ADDRESS_TCP = 3, KVCL_ADDRESS_PARTS = 4,
+       KVCL_ADDRESS_MAX = 8192 };
 
 typedef struct kvcl_address {
     uint8_t uuid[16];
@@ -21,7 +22,7 @@ typedef struct kvcl_address {
     struct {
         const void *buf; /* NULL: none */
         size_t     len;
-    } part[3];           /* by KVCL_ADDRESS_* */
+    } part[KVCL_ADDRESS_PARTS]; /* by KVCL_ADDRESS_* */
 } kvcl_address_t;
 
 /** A hash of what names this machine since its boot, and of the network namespace: containers count as hosts. */

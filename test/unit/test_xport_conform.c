@@ -1,5 +1,6 @@
 /*
- * The requirements of every transport, run over loop, ucx on shared memory, ucx on tcp and ucx with its own choice.
+ * The requirements of every transport, run over loop, ucx on shared memory, ucx on tcp, ucx with its own choice, and
+ * KVCL's own tcp, plain and aead.
  */
 #include "config.h"
 #include "xport_pair.h"
@@ -8,6 +9,11 @@
 #include <stdio.h>
 
 static const size_t sizes[] = {0, 1, 7, 8, 63, 64, 500, 4096, 8191, 8192, 8193, 65536, 245760, 262144, 1048576, 5000001};
+
+static int is_tcp(int kind)
+{
+    return (kind == PAIR_TCP) || (kind >= PAIR_PLAIN);
+}
 
 /* Send with an object and wait; returns the final status. */
 static kvcl_status_t send_wait(pair_t *pair, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov)
@@ -247,7 +253,7 @@ START_TEST(allocated_memory_is_seen_by_the_peer)
     fill(addr, SIZE, 3);
     ck_assert_int_eq(pair.b.ops->mem_pack(mem, packed, &len), KVCL_OK);
     ck_assert_int_eq(pair.a.ops->rmem_open(pair.a.ep, packed, len, (uintptr_t)addr, SIZE, &rmem, &attr), KVCL_OK);
-    if (_i == PAIR_TCP) {
+    if (is_tcp(_i)) {
         ck_assert_uint_eq(len, 0);
         ck_assert_ptr_null(attr.map);
         ck_assert(!attr.get && !attr.put);
@@ -452,7 +458,7 @@ START_TEST(endpoints_come_and_go)
 
     pair_open(&pair, (pair_kind_t)_i);
     pair.a.ops->ep_describe(pair.a.ep, text, sizeof(text));
-    ck_assert_str_eq(text, (_i == PAIR_LOOP) ? "loop" : (_i == PAIR_TCP) ? "tcp/lo" : "posix");
+    ck_assert_str_eq(text, (_i == PAIR_LOOP) ? "loop" : is_tcp(_i) ? "tcp/lo" : "posix");
     ck_assert_uint_ge(pair.a.ep->frame_bytes, 8192);
     for (round = 0; round < 100; ++round) {
         side_t far;
@@ -481,19 +487,19 @@ int main(void)
     int     failed;
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, messages_of_every_size_arrive_whole, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, headers_of_every_size_arrive_aligned, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, messages_of_one_frame_keep_their_order, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, pieces_are_gathered, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, a_stranger_gets_his_answer, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, closing_completes_every_send_once, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, allocated_memory_is_seen_by_the_peer, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, get_and_put_where_they_are_native, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, an_armed_sleeper_wakes_for_a_message, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, hostile_addresses_are_refused, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, hostile_packed_regions_are_refused, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, a_closed_peer_fails_the_endpoint_once, 0, PAIR_KINDS);
-    tcase_add_loop_test(tcase, endpoints_come_and_go, 0, PAIR_KINDS);
+    tcase_add_loop_test(tcase, messages_of_every_size_arrive_whole, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, headers_of_every_size_arrive_aligned, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, messages_of_one_frame_keep_their_order, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, pieces_are_gathered, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, a_stranger_gets_his_answer, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, closing_completes_every_send_once, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, allocated_memory_is_seen_by_the_peer, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, get_and_put_where_they_are_native, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, an_armed_sleeper_wakes_for_a_message, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, hostile_addresses_are_refused, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, hostile_packed_regions_are_refused, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, a_closed_peer_fails_the_endpoint_once, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, endpoints_come_and_go, 0, PAIR_ALL_KINDS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -2,7 +2,7 @@
  * Two transports in one process, driven by one thread: the base of every transport test.
  *
  * A side records the messages it received and the failures; the tests read the record. Kinds: loop, ucx over shared
- * memory, ucx over tcp. Nothing here is shared between tests: Check forks for each.
+ * memory, ucx over tcp, ucx with its own choice, tcp plain and aead. Nothing here is shared between tests: Check forks for each.
  */
 #ifndef KVCL_TEST_XPORT_PAIR_H
 #define KVCL_TEST_XPORT_PAIR_H
@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { PAIR_LOOP, PAIR_SHM, PAIR_TCP, PAIR_AUTO, PAIR_KINDS } pair_kind_t;
+typedef enum { PAIR_LOOP, PAIR_SHM, PAIR_TCP, PAIR_AUTO, PAIR_KINDS, PAIR_PLAIN = PAIR_KINDS, PAIR_AEAD,
+               PAIR_ALL_KINDS } pair_kind_t;
 
 typedef struct side {
     const kvcl_xport_ops_t *ops;
@@ -89,9 +90,11 @@ static inline waited_t waited_new(void)
     return waited;
 }
 
+static const uint8_t pair_secret[32] = {1, 2, 3};
+
 static inline const char *pair_name(pair_kind_t kind)
 {
-    static const char *const names[] = {"loop", "shm", "tcp", "auto"};
+    static const char *const names[] = {"loop", "shm", "tcp", "auto", "tcp", "tcp"};
 
     return names[kind];
 }
@@ -105,8 +108,12 @@ static inline void side_open(side_t *side, pair_kind_t kind)
     kvcl_status_t       status;
 
     memset(side, 0, sizeof(*side));
-    side->ops = (kind == PAIR_LOOP) ? &kvcl_xport_loop : &kvcl_xport_ucx;
-    status    = side->ops->init(&params, &side->xport);
+    params.wire = (kind == PAIR_AEAD) ? "aead" : "plain";
+    side->ops   = (kind == PAIR_LOOP) ? &kvcl_xport_loop : (kind >= PAIR_PLAIN) ? &kvcl_xport_tcp : &kvcl_xport_ucx;
+    status      = side->ops->init(&params, &side->xport);
+    if ((status == KVCL_OK) && (side->ops->secure != NULL)) {
+        status = side->ops->secure(side->xport, pair_secret);
+    }
     ck_assert_msg(status == KVCL_OK, "%s: %s", pair_name(kind), kvcl_last_error());
 }
 

@@ -1,0 +1,369 @@
+/*
+ * The tcp transport's vtable, its open and close, and its progress. tcp.h describes its parts.
+ *
+ * Descriptors are edge-triggered: an event is taken from the epoll once, and kept in its connection until a read or a
+ * write has found the end. Connections by which messages passed lately are read without waiting for an event; the epoll
+ * is read at every fourth call then, and before sleepers sleep. Locks: the engine lock.
+ */
+#include "config.h"
+#include "tcp/tcp.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "wire/address.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* Accepts a half-built object. */
+static void destroy(tcp_t *tcp)
+{
+    kvcl_tcp_doors_close(tcp);
+    kvcl_tcp_conns_bury(tcp);
+    if (tcp->timer_fd >= 0) {
+        close(tcp->timer_fd);
+    }
+    if (tcp->epfd >= 0) {
+        close(tcp->epfd);
+    }
+    (void)kvcl_mpool_fini(&tcp->small);
+    (void)kvcl_mpool_fini(&tcp->large);
+    (void)kvcl_mpool_fini(&tcp->gather);
+    free(tcp->scratch);
+    free(tcp);
+}
+
+static kvcl_status_t open_fds(tcp_t *tcp)
+{
+    struct epoll_event ev = {.events = EPOLLIN | (uint32_t)EPOLLET, .data.ptr = &tcp->timer_kind};
+
+    tcp->timer_kind = TCP_TIMER;
+    tcp->epfd       = epoll_create1(EPOLL_CLOEXEC);
+    tcp->timer_fd   = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if ((tcp->epfd < 0) || (tcp->timer_fd < 0) || (epoll_ctl(tcp->epfd, EPOLL_CTL_ADD, tcp->timer_fd, &ev) != 0)) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "tcp: cannot make its descriptors");
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t set_wire(tcp_t *tcp, const char *name)
+{
+    static const char *const names[] = {"auto", "plain", "aead"};
+    int                      i;
+
+    for (i = 0; i < 3; ++i) {
+        if ((name != NULL) && (strcmp(name, names[i]) == 0)) {
+            tcp->wire = (tcp_wire_t)i;
+            return KVCL_OK;
+        }
+    }
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tcp: no such wire \"%s\": auto, plain or aead",
+                     (name != NULL) ? name : "");
+}
+
+static kvcl_status_t make_address(tcp_t *tcp)
+{
+    kvcl_status_t status = kvcl_random_bytes(tcp->own.id, sizeof(tcp->own.id));
+    unsigned      i;
+
+    kvcl_host_id(tcp->own.host);
+    memcpy(tcp->side.id, tcp->own.id, sizeof(tcp->side.id));
+    tcp->side.cipher = kvcl_aead_preferred();
+    tcp->own.n       = tcp->n_doors;
+    for (i = 0; i < tcp->n_doors; ++i) {
+        const tcp_door_t *door = &tcp->doors[i];
+
+        tcp->own.at[i] = (tcp_where_t){door->listener.at.family, (uint8_t)door->wire, door->listener.port, {0}};
+        memcpy(tcp->own.at[i].addr, door->listener.at.addr, sizeof(tcp->own.at[i].addr));
+    }
+    tcp->packed_len = kvcl_tcp_addr_pack(&tcp->own, tcp->packed);
+    return status;
+}
+
+static kvcl_status_t open_all(tcp_t *tcp, const kvcl_xport_params_t *params)
+{
+    kvcl_status_t status;
+
+    if ((params->net == NULL) || (params->net[0] == '\0')) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: "
+                         "lo for ranks of one host");
+    }
+    if (((status = set_wire(tcp, params->wire)) != KVCL_OK) || ((status = kvcl_net_check(params->net)) != KVCL_OK) ||
+        ((status = open_fds(tcp)) != KVCL_OK) || ((status = kvcl_tcp_doors_open(tcp, params->net)) != KVCL_OK)) {
+        return status;
+    }
+    tcp->scratch = malloc(TCP_SCRATCH);
+    if (tcp->scratch == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a context");
+    }
+    snprintf(tcp->text, sizeof(tcp->text), "tcp/%s", params->net);
+    return make_address(tcp);
+}
+
+static kvcl_status_t tcp_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p)
+{
+    tcp_t         *tcp = calloc(1, sizeof(*tcp));
+    kvcl_status_t status;
+
+    if (tcp == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a context");
+    }
+    tcp->super.ops           = &kvcl_xport_tcp;
+    tcp->cbs                 = params->cbs;
+    tcp->tuning.keepalive_ns = params->keepalive_ns;
+    tcp->epfd = tcp->timer_fd = -1;
+    tcp->done_tail = &tcp->done_head;
+    kvcl_list_init(&tcp->strangers);
+    kvcl_list_init(&tcp->conns);
+    kvcl_list_init(&tcp->dead);
+    kvcl_list_init(&tcp->ready);
+    kvcl_list_init(&tcp->eps);
+    kvcl_list_init(&tcp->failed);
+    kvcl_list_init(&tcp->selves);
+    kvcl_mpool_init(&tcp->small, "tcp small sends", sizeof(tcp_out_t) + TCP_SMALL_BYTES, 64, 0);
+    kvcl_mpool_init(&tcp->large, "tcp sends", sizeof(tcp_out_t) + TCP_COPY_MAX, 64, 16);
+    kvcl_mpool_init(&tcp->gather, "tcp gathering sends", sizeof(tcp_out_t), 64, 0);
+    status = open_all(tcp, params);
+    if (status != KVCL_OK) {
+        destroy(tcp);
+        return status;
+    }
+    *xport_p = &tcp->super;
+    return KVCL_OK;
+}
+
+static kvcl_status_t tcp_secure(kvcl_xport_t *xport, const uint8_t *secret)
+{
+    tcp_of(xport)->side.secret = secret;
+    return kvcl_tcp_doors_watch(tcp_of(xport));
+}
+
+static void tcp_fini(kvcl_xport_t *xport)
+{
+    tcp_t      *tcp = tcp_of(xport);
+    tcp_conn_t *conn, *tmp;
+
+    if (!kvcl_list_is_empty(&tcp->eps)) {
+        kvcl_log_warn("tcp: a context is closed with endpoints still open");
+    }
+    kvcl_list_foreach_safe (conn, tmp, &tcp->conns, tcp_conn_t, link) {
+        kvcl_tcp_conn_kill(conn, KVCL_ERR_CANCELED);
+    }
+    kvcl_list_foreach_safe (conn, tmp, &tcp->strangers, tcp_conn_t, link) {
+        kvcl_tcp_conn_kill(conn, KVCL_ERR_CANCELED);
+    }
+    (void)kvcl_tcp_report_done(tcp);
+    kvcl_tcp_self_drop(tcp);
+    destroy(tcp);
+}
+
+static void tcp_query(kvcl_xport_t *xport, kvcl_xport_attr_t *attr)
+{
+    (void)xport;
+    attr->name         = "tcp";
+    attr->frame_bytes  = TCP_FRAME_BYTES;
+    attr->inline_bytes = TCP_INLINE_BYTES;
+    attr->max_hdr      = TCP_MAX_HDR;
+}
+
+static void tcp_address(kvcl_xport_t *xport, const void **buf_p, size_t *len_p)
+{
+    *buf_p = tcp_of(xport)->packed;
+    *len_p = tcp_of(xport)->packed_len;
+}
+
+/* ---- progress ---- */
+
+/* Take the events from the epoll. */
+static void harvest(tcp_t *tcp)
+{
+    struct epoll_event ev[TCP_EVENTS];
+    int                n = epoll_wait(tcp->epfd, ev, TCP_EVENTS, 0), i;
+
+    for (i = 0; i < n; ++i) {
+        tcp_conn_t *conn = ev[i].data.ptr;
+
+        switch (*(const tcp_kind_t *)ev[i].data.ptr) {
+        case TCP_LISTENER:
+            ((tcp_door_t *)ev[i].data.ptr)->knocked = true;
+            break;
+        case TCP_TIMER:
+            tcp->timer_due = true;
+            break;
+        default:
+            kvcl_sock_event(&conn->stream, ev[i].events);
+            kvcl_tcp_conn_ready(conn);
+            break;
+        }
+    }
+}
+
+static bool is_knocked(const tcp_t *tcp)
+{
+    unsigned i;
+
+    for (i = 0; i < tcp->n_doors; ++i) {
+        if (tcp->doors[i].knocked && !tcp->full) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void look_at_deadlines(tcp_t *tcp)
+{
+    uint64_t now = kvcl_now_ns(), next = UINT64_MAX;
+
+    tcp->timer_due = false;
+    tcp->timer_ns  = 0;
+    tcp->full      = false;
+    kvcl_tcp_strangers_expire(tcp, now, &next);
+    kvcl_tcp_eps_retry(tcp, now, &next);
+    if (next != UINT64_MAX) {
+        kvcl_tcp_timer_at(tcp, next);
+    }
+}
+
+static unsigned serve_ready(tcp_t *tcp)
+{
+    kvcl_list_t now, *link;
+    unsigned    n = 0, i;
+
+    for (i = 0; i < TCP_HOT; ++i) {
+        if ((tcp->hot[i] != NULL) && (tcp->hot[i]->stream.state == KVCL_SOCK_OPEN)) {
+            tcp->hot[i]->stream.readable = true;
+            kvcl_tcp_conn_ready(tcp->hot[i]);
+        }
+    }
+    kvcl_list_init(&now);
+    kvcl_list_splice_tail(&now, &tcp->ready);
+    while ((link = kvcl_list_pop(&now)) != NULL) {
+        n += kvcl_tcp_conn_serve(kvcl_container_of(link, tcp_conn_t, ready_link));
+    }
+    return n;
+}
+
+static unsigned report_failed(tcp_t *tcp)
+{
+    kvcl_list_t *link;
+    unsigned    n = 0;
+
+    while ((link = kvcl_list_pop(&tcp->failed)) != NULL) {
+        tcp_ep_t *ep = kvcl_container_of(link, tcp_ep_t, failed_link);
+
+        tcp->cbs.ep_failed(tcp->cbs.arg, &ep->super, ep->why);
+        ++n;
+    }
+    return n;
+}
+
+/* With neither a connection nor a sleeper since the last call, the epoll is read now and then only: a poll for shared
+ * memory costs nothing here. */
+static bool reads_epoll(tcp_t *tcp)
+{
+    unsigned mask = kvcl_list_is_empty(&tcp->conns) ? 15 : (tcp->hot[0] != NULL) ? 3 : 0;
+    bool     armed = tcp->armed;
+
+    tcp->armed = false;
+    return armed || ((++tcp->tick & mask) == 0);
+}
+
+static unsigned tcp_progress(kvcl_xport_t *xport)
+{
+    tcp_t    *tcp = tcp_of(xport);
+    unsigned n    = 0;
+
+    if (tcp->inside) {
+        return 0;
+    }
+    tcp->inside = true;
+    if (tcp->done_head != NULL) {
+        n += kvcl_tcp_report_done(tcp);
+    }
+    if (reads_epoll(tcp)) {
+        harvest(tcp);
+    }
+    n += serve_ready(tcp);
+    if (!kvcl_list_is_empty(&tcp->selves)) {
+        n += kvcl_tcp_self_deliver(tcp);
+    }
+    if (is_knocked(tcp)) {
+        n += kvcl_tcp_doors_accept(tcp);
+    }
+    if (tcp->timer_due) {
+        look_at_deadlines(tcp);
+    }
+    if (!kvcl_list_is_empty(&tcp->failed)) {
+        n += report_failed(tcp);
+    }
+    if (!kvcl_list_is_empty(&tcp->dead)) {
+        kvcl_tcp_conns_bury(tcp);
+    }
+    tcp->inside = false;
+    return n;
+}
+
+static int tcp_event_fd(kvcl_xport_t *xport)
+{
+    return tcp_of(xport)->epfd;
+}
+
+static bool has_work(const tcp_t *tcp)
+{
+    return (tcp->done_head != NULL) || !kvcl_list_is_empty(&tcp->failed) || !kvcl_list_is_empty(&tcp->ready) ||
+           !kvcl_list_is_empty(&tcp->selves) || tcp->timer_due || is_knocked(tcp);
+}
+
+static kvcl_status_t tcp_arm(kvcl_xport_t *xport)
+{
+    tcp_t *tcp = tcp_of(xport);
+
+    if (!has_work(tcp)) {
+        harvest(tcp);
+    }
+    tcp->armed = !has_work(tcp);
+    return tcp->armed ? KVCL_OK : KVCL_ERR_BUSY;
+}
+
+static bool tcp_outstanding(kvcl_xport_t *xport)
+{
+    return (tcp_of(xport)->waiting != 0) || has_work(tcp_of(xport));
+}
+
+static bool tcp_closing(kvcl_xport_t *xport)
+{
+    return tcp_of(xport)->done_head != NULL;
+}
+
+const kvcl_xport_ops_t kvcl_xport_tcp = {
+    .size          = sizeof(kvcl_xport_ops_t),
+    .name          = "tcp",
+    .messages_only = true,
+    .init          = tcp_init,
+    .fini          = tcp_fini,
+    .query         = tcp_query,
+    .address       = tcp_address,
+    .secure        = tcp_secure,
+    .ep_create     = kvcl_tcp_ep_create,
+    .ep_close      = kvcl_tcp_ep_close,
+    .ep_describe   = kvcl_tcp_ep_describe,
+    .am_send       = kvcl_tcp_am_send,
+    .reply         = kvcl_tcp_reply,
+    .mem_alloc     = kvcl_tcp_mem_alloc,
+    .mem_register  = kvcl_tcp_mem_register,
+    .mem_free      = kvcl_tcp_mem_free,
+    .mem_pack      = kvcl_tcp_mem_pack,
+    .rmem_open     = kvcl_tcp_rmem_open,
+    .rmem_close    = kvcl_tcp_rmem_close,
+    .outstanding   = tcp_outstanding,
+    .progress      = tcp_progress,
+    .event_fd      = tcp_event_fd,
+    .arm           = tcp_arm,
+    .closing       = tcp_closing,
+};

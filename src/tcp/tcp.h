@@ -1,0 +1,251 @@
+/*
+ * The inside of the tcp transport; included by src/tcp and its tests only. Messages between ranks over authenticated
+ * streams (sock/sock_stream.h): nothing that arrives is delivered before its sender has proven the job's secret.
+ *
+ * An instance has an id, 16 random bytes in its address. Connections are proven to be between two ids; an endpoint
+ * leads to one id. An endpoint takes over an accepted connection of its id, or connects. If both sides connect at once,
+ * each sends by its own connection and receives by both; a reply goes by the same connection as the endpoint's
+ * messages.
+ *
+ * Files: tcp.c (the vtable, progress), tcp_addr.c (addresses, pure), tcp_conn.c (the life of connections), tcp_door.c
+ * (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_recv.c, tcp_self.c, tcp_mem.c. Calls go from the
+ * first to the last of these: progress, door and ep, conn, send and recv. Locks: none of its own. The engine lock of
+ * the owning context serializes everything (see xport.h).
+ */
+#ifndef KVCL_TCP_TCP_H
+#define KVCL_TCP_TCP_H
+
+#include "base/list.h"
+#include "base/mpool.h"
+#include "core/xport.h"
+#include "sock/sock_listen.h"
+#include "sock/sock_stream.h"
+
+enum {
+    TCP_MAX_HDR      = 1024,
+    TCP_INLINE_BYTES = 8192,
+    TCP_FRAME_BYTES  = 248 << 10,
+    TCP_MSG_MAX      = 80 << 20,  /* payload: KVCL_FRAME and the other settings allow messages of up to 64 MiB */
+    TCP_SCRATCH      = 512 << 10, /* bytes read at once */
+    TCP_SMALL_BYTES  = 512,       /* of a copied message in the small pool */
+    TCP_COPY_MAX     = 16 + TCP_MAX_HDR + TCP_INLINE_BYTES + 16,
+    TCP_QUEUE_MAX    = 256 << 20, /* copied bytes that wait for one connection */
+    TCP_STRANGERS    = 64,        /* accepted connections that have not proven the secret */
+    TCP_ACCEPTS      = 16,        /* in one pass */
+    TCP_HOT          = 2,
+    TCP_EVENTS       = 64,
+    TCP_ADDRS        = KVCL_SOCK_LISTENERS,
+    TCP_CONNS_OF_ID  = 4          /* accepted connections of one id */
+};
+
+#define TCP_SHAKE_NS    (UINT64_C(5) * 1000000000)  /* one attempt to connect, or an accepted connection's proof */
+#define TCP_CONNECT_NS  (UINT64_C(30) * 1000000000) /* all attempts of an endpoint */
+#define TCP_BACKOFF_NS  (UINT64_C(10) * 1000000)    /* after the first failed attempt; doubles */
+#define TCP_BACKOFF_MAX (UINT64_C(1000) * 1000000)
+
+/* How KVCL_WIRE restricts the connections. */
+typedef enum { TCP_WIRE_AUTO, TCP_WIRE_PLAIN, TCP_WIRE_AEAD } tcp_wire_t;
+
+/* What travels before each message; its header and its payload follow, each padded to 8 bytes. */
+typedef struct tcp_frame {
+    uint32_t magic;
+    uint32_t seq;     /* consecutive in one direction of a connection */
+    uint16_t hdr_len;
+    uint16_t flags;   /* KVCL_XPORT_REPLY */
+    uint32_t len;     /* payload */
+} tcp_frame_t;
+_Static_assert(sizeof(tcp_frame_t) == 16, "wire format");
+
+#define TCP_FRAME_MAGIC UINT32_C(0x4d43564b)
+
+/* An address, as tcp_addr.c packs it. */
+typedef struct tcp_where {
+    uint8_t  family;  /* 4 or 6 */
+    uint8_t  wire;    /* kvcl_sock_wire_t: the least that its listener accepts */
+    uint16_t port;
+    uint8_t  addr[16];
+} tcp_where_t;
+
+typedef struct tcp_addr {
+    uint8_t     id[KVCL_SOCK_ID_LEN];
+    uint8_t     host[16]; /* loopback addresses are valid on this host only */
+    unsigned    n;
+    tcp_where_t at[TCP_ADDRS];
+} tcp_addr_t;
+
+enum { TCP_ADDR_BYTES = 48 + TCP_ADDRS * 20 };
+
+/* What epoll's data points at. */
+typedef enum { TCP_LISTENER, TCP_TIMER, TCP_CONN } tcp_kind_t;
+
+typedef struct tcp_door {
+    tcp_kind_t           kind; /* first */
+    kvcl_sock_listener_t listener;
+    kvcl_sock_wire_t     wire;
+    bool                 knocked; /* connections may wait */
+} tcp_door_t;
+
+/* A message, or the rest of one, that waits to be sent. */
+typedef struct tcp_out {
+    struct tcp_out    *next;
+    kvcl_xport_send_t *send;   /* NULL: the bytes are a copy */
+    kvcl_mpool_t      *pool;
+    size_t            copied;  /* bytes of the copy */
+    struct iovec      *iov;    /* fixed, or malloc'ed */
+    unsigned          at, n;
+    tcp_frame_t       frame;
+    struct iovec      fixed[8];
+    char              bytes[] __attribute__((aligned(8)));
+} tcp_out_t;
+
+typedef struct tcp_ep tcp_ep_t;
+
+typedef struct tcp_conn {
+    tcp_kind_t         kind; /* first */
+    struct tcp         *tcp;
+    kvcl_list_t        link;       /* in tcp.strangers, .conns or .dead */
+    kvcl_list_t        ready_link; /* in tcp.ready, or alone */
+    kvcl_sock_stream_t stream;
+    tcp_ep_t           *ep;        /* whose peer is at the other end; NULL: a stranger, or no endpoint yet */
+    bool               stranger;
+    bool               dead;       /* in tcp.dead */
+    uint64_t           deadline_ns; /* until it is open */
+    uint32_t           seq_out, seq_in;
+    tcp_out_t          *queue;
+    tcp_out_t          **queue_end;
+    bool               waits;      /* counted in tcp.waiting */
+    size_t             queued;     /* copied bytes in the queue */
+    uint8_t            *in;        /* the beginning of a message that has not arrived whole */
+    size_t             in_len, in_cap, in_need; /* in_need: its frame, 0 if not known yet */
+} tcp_conn_t;
+
+struct tcp_ep {
+    kvcl_xport_ep_t super;
+    kvcl_list_t     link;         /* in tcp.eps */
+    kvcl_list_t     failed_link;  /* in tcp.failed, or alone */
+    tcp_addr_t      addr;
+    unsigned        at;           /* the next address to try */
+    unsigned        refusals;     /* addresses of this round to which no connection could be made */
+    tcp_conn_t      *out;         /* by which it sends; NULL: broken, or self */
+    bool            self;         /* it leads to this instance */
+    uint64_t        deadline_ns;  /* of all attempts to connect */
+    uint64_t        retry_ns;     /* the next attempt; 0: one is under way, or open */
+    uint64_t        backoff_ns;
+    bool            broken;
+    kvcl_status_t   why;
+};
+
+typedef struct tcp {
+    kvcl_xport_t       super;
+    kvcl_xport_cbs_t   cbs;
+    kvcl_sock_side_t   side;      /* secret: NULL until secure() */
+    kvcl_sock_tuning_t tuning;
+    tcp_wire_t         wire;
+    tcp_addr_t         own;
+    kvcl_net_addr_t    nets[TCP_ADDRS];
+    uint8_t            packed[TCP_ADDR_BYTES];
+    size_t             packed_len;
+    char               text[64];  /* for ep_describe */
+    int                epfd;
+    int                timer_fd;
+    tcp_kind_t         timer_kind;
+    bool               timer_due;
+    uint64_t           timer_ns;  /* when the timer is set to expire; 0: not set */
+    bool               full;      /* the last accept found no descriptor */
+    bool               inside;    /* progress() runs */
+    bool               armed;     /* since the last progress() */
+    unsigned           tick;
+    tcp_door_t         doors[KVCL_SOCK_LISTENERS];
+    unsigned           n_doors;
+    kvcl_list_t        strangers; /* tcp_conn_t, oldest first */
+    unsigned           n_strangers;
+    kvcl_list_t        conns;     /* tcp_conn_t that are proven, or that an endpoint has begun */
+    kvcl_list_t        dead;      /* tcp_conn_t, freed when progress() ends */
+    kvcl_list_t        ready;     /* tcp_conn_t with work */
+    kvcl_list_t        eps;
+    kvcl_list_t        failed;    /* tcp_ep_t whose failure is to be reported */
+    tcp_conn_t         *hot[TCP_HOT]; /* read without waiting for an event: messages passed lately */
+    kvcl_list_t        selves;    /* messages to this instance itself */
+    size_t             self_bytes;
+    unsigned           waiting;   /* connections with a queue or an unsent record */
+    kvcl_xport_send_t  *done_head;
+    kvcl_xport_send_t  **done_tail;
+    kvcl_mpool_t       small, large, gather;
+    uint8_t            *scratch;  /* TCP_SCRATCH */
+} tcp_t;
+
+static inline tcp_t *tcp_of(kvcl_xport_t *xport)
+{
+    return kvcl_container_of(xport, tcp_t, super);
+}
+
+/* tcp_addr.c, pure */
+size_t        kvcl_tcp_addr_pack(const tcp_addr_t *addr, uint8_t buf[TCP_ADDR_BYTES]);
+kvcl_status_t kvcl_tcp_addr_unpack(const void *buf, size_t len, tcp_addr_t *addr) KVCL_MUST_CHECK;
+/* Drop the addresses that lead elsewhere from this host, and put the nearest first. */
+void          kvcl_tcp_addr_sort(tcp_addr_t *addr, const tcp_addr_t *own, const kvcl_net_addr_t *nets, unsigned n_nets);
+
+/* tcp_door.c */
+kvcl_status_t kvcl_tcp_doors_open(tcp_t *tcp, const char *net) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_tcp_doors_watch(tcp_t *tcp) KVCL_MUST_CHECK; /* begin to accept */
+void          kvcl_tcp_doors_close(tcp_t *tcp);
+unsigned      kvcl_tcp_doors_accept(tcp_t *tcp);
+void          kvcl_tcp_strangers_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p);
+
+/* tcp_ep.c */
+kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
+void          kvcl_tcp_ep_close(kvcl_xport_ep_t *ep);
+void          kvcl_tcp_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
+/* The attempt to connect failed: the next one, now or later, unless the failure is final. */
+void          kvcl_tcp_ep_again(tcp_ep_t *ep, kvcl_status_t status);
+void          kvcl_tcp_eps_retry(tcp_t *tcp, uint64_t now, uint64_t *next_p);
+
+/* tcp_conn.c */
+tcp_conn_t   *kvcl_tcp_conn_new(tcp_t *tcp);
+kvcl_status_t kvcl_tcp_conn_watch(tcp_conn_t *conn) KVCL_MUST_CHECK;
+/* Its stream ends; sends in the queue complete with status, from progress. It is freed later. */
+void          kvcl_tcp_conn_kill(tcp_conn_t *conn, kvcl_status_t status);
+/* The connection has failed, and with it its endpoint, if it has one. */
+void          kvcl_tcp_conn_fail(tcp_conn_t *conn, kvcl_status_t status, const char *why);
+/* The endpoint has failed: its connections end, and progress reports it. */
+void          kvcl_tcp_ep_fail(tcp_ep_t *ep, kvcl_status_t status);
+void          kvcl_tcp_conns_bury(tcp_t *tcp);
+/* Everything that can be done now; returns the number of events. */
+unsigned      kvcl_tcp_conn_serve(tcp_conn_t *conn);
+void          kvcl_tcp_conn_ready(tcp_conn_t *conn); /* it has work: progress() serves it */
+void          kvcl_tcp_conn_hot(tcp_conn_t *conn);
+void          kvcl_tcp_timer_at(tcp_t *tcp, uint64_t ns); /* progress() looks at deadlines at this time at the latest */
+
+/* tcp_send.c */
+kvcl_status_t kvcl_tcp_am_send(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                               size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
+kvcl_status_t kvcl_tcp_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
+unsigned      kvcl_tcp_push(tcp_conn_t *conn);     /* send what waits; returns the number of events */
+void          kvcl_tcp_queue_drop(tcp_conn_t *conn, kvcl_status_t status);
+unsigned      kvcl_tcp_report_done(tcp_t *tcp);
+
+/* tcp_recv.c */
+typedef struct kvcl_tcp_reply {
+    kvcl_xport_reply_t super;
+    tcp_conn_t         *conn; /* NULL: from this instance itself, or without KVCL_XPORT_REPLY */
+    bool               self;  /* from this instance itself, with KVCL_XPORT_REPLY */
+} tcp_reply_t;
+
+unsigned      kvcl_tcp_take(tcp_conn_t *conn);     /* receive and deliver */
+
+/* tcp_self.c */
+kvcl_status_t kvcl_tcp_self_send(tcp_t *tcp, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
+                                 size_t payload, unsigned flags) KVCL_MUST_CHECK;
+unsigned      kvcl_tcp_self_deliver(tcp_t *tcp);
+void          kvcl_tcp_self_drop(tcp_t *tcp);
+
+/* tcp_mem.c: memory that only messages reach */
+kvcl_status_t kvcl_tcp_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
+kvcl_status_t kvcl_tcp_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
+void          kvcl_tcp_mem_free(kvcl_xport_mem_t *mem);
+kvcl_status_t kvcl_tcp_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
+kvcl_status_t kvcl_tcp_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
+                                 kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
+void          kvcl_tcp_rmem_close(kvcl_xport_rmem_t *rmem);
+
+#endif

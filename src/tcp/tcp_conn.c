@@ -1,0 +1,247 @@
+/*
+ * The life of connections: begun or accepted, opened by the handshake, served while they have work, ended.
+ *
+ * Owns: tcp.conns, tcp.ready, tcp.hot, tcp.dead and the timer. Invariants: a connection is in one of tcp.strangers,
+ * .conns and .dead; one that has ended stays allocated until progress() is over, since events and callers may refer to
+ * it. The end of any connection of an endpoint is the end of the endpoint: a living peer closes none.
+ * Locks: the engine lock.
+ */
+#include "config.h"
+#include "tcp/tcp.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+void kvcl_tcp_timer_at(tcp_t *tcp, uint64_t ns)
+{
+    struct itimerspec at = {.it_value = {(time_t)(ns / KVCL_NS_PER_SEC), (long)(ns % KVCL_NS_PER_SEC)}};
+
+    if ((tcp->timer_ns == 0) || (ns < tcp->timer_ns)) {
+        tcp->timer_ns = ns;
+        (void)timerfd_settime(tcp->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    }
+}
+
+tcp_conn_t *kvcl_tcp_conn_new(tcp_t *tcp)
+{
+    tcp_conn_t *conn = calloc(1, sizeof(*conn));
+
+    if (conn != NULL) {
+        conn->kind      = TCP_CONN;
+        conn->tcp       = tcp;
+        conn->stream.fd = -1;
+        conn->queue_end = &conn->queue;
+        kvcl_list_init(&conn->ready_link);
+        kvcl_list_add_tail(&tcp->conns, &conn->link);
+    }
+    return conn;
+}
+
+kvcl_status_t kvcl_tcp_conn_watch(tcp_conn_t *conn)
+{
+    struct epoll_event ev = {.events = (uint32_t)KVCL_SOCK_EVENTS, .data.ptr = conn};
+
+    return (epoll_ctl(conn->tcp->epfd, EPOLL_CTL_ADD, conn->stream.fd, &ev) == 0)
+               ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "tcp: cannot watch a connection");
+}
+
+void kvcl_tcp_conn_ready(tcp_conn_t *conn)
+{
+    if (kvcl_list_is_empty(&conn->ready_link) && !conn->dead) {
+        kvcl_list_add_tail(&conn->tcp->ready, &conn->ready_link);
+    }
+}
+
+void kvcl_tcp_conn_hot(tcp_conn_t *conn)
+{
+    tcp_t    *tcp = conn->tcp;
+    unsigned i;
+
+    if (tcp->hot[0] == conn) {
+        return;
+    }
+    for (i = 1; (i < TCP_HOT - 1) && (tcp->hot[i] != conn); ++i) {
+    }
+    for (; i > 0; --i) {
+        tcp->hot[i] = tcp->hot[i - 1];
+    }
+    tcp->hot[0] = conn;
+}
+
+/* ---- ends ---- */
+
+static void cool(tcp_conn_t *conn)
+{
+    unsigned i;
+
+    for (i = 0; i < TCP_HOT; ++i) {
+        if (conn->tcp->hot[i] == conn) {
+            conn->tcp->hot[i] = NULL;
+        }
+    }
+}
+
+void kvcl_tcp_conn_kill(tcp_conn_t *conn, kvcl_status_t status)
+{
+    if (conn->dead) {
+        return;
+    }
+    conn->dead = true;
+    conn->tcp->n_strangers -= conn->stranger ? 1 : 0;
+    if ((conn->ep != NULL) && (conn->ep->out == conn)) {
+        conn->ep->out = NULL;
+    }
+    conn->ep = NULL;
+    cool(conn);
+    kvcl_tcp_queue_drop(conn, status);
+    kvcl_sock_close(&conn->stream, conn->tcp->epfd);
+    kvcl_list_del(&conn->ready_link);
+    kvcl_list_del(&conn->link);
+    kvcl_list_add_tail(&conn->tcp->dead, &conn->link);
+}
+
+void kvcl_tcp_ep_fail(tcp_ep_t *ep, kvcl_status_t status)
+{
+    tcp_t      *tcp = tcp_of(ep->super.xport);
+    tcp_conn_t *conn, *tmp;
+
+    if (ep->broken) {
+        return;
+    }
+    ep->broken = true;
+    ep->why    = status;
+    kvcl_list_foreach_safe (conn, tmp, &tcp->conns, tcp_conn_t, link) {
+        if (conn->ep == ep) {
+            kvcl_tcp_conn_kill(conn, KVCL_ERR_RANK_FAILED);
+        }
+    }
+    kvcl_list_add_tail(&tcp->failed, &ep->failed_link);
+}
+
+void kvcl_tcp_conn_fail(tcp_conn_t *conn, kvcl_status_t status, const char *why)
+{
+    if (conn->dead) {
+        return;
+    }
+    kvcl_log_debug("tcp: a connection %s has ended: %s", conn->stranger ? "of a stranger" : "of a peer", why);
+    if (conn->stranger && (conn->tcp->cbs.stranger != NULL)) {
+        conn->tcp->cbs.stranger(conn->tcp->cbs.arg);
+    }
+    if (conn->ep != NULL) {
+        kvcl_tcp_ep_fail(conn->ep, status);
+    }
+    kvcl_tcp_conn_kill(conn, status);
+}
+
+void kvcl_tcp_conns_bury(tcp_t *tcp)
+{
+    kvcl_list_t *link;
+    tcp_conn_t  *conn;
+
+    while ((link = kvcl_list_pop(&tcp->dead)) != NULL) {
+        conn = kvcl_container_of(link, tcp_conn_t, link);
+        free(conn->in);
+        free(conn);
+    }
+}
+
+/* ---- opening ---- */
+
+/* The living endpoint of a proven id; *n_p: how many connections it has, or how many of the id have none. */
+static tcp_ep_t *ep_of(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN], unsigned *n_p)
+{
+    tcp_ep_t   *ep, *found = NULL;
+    tcp_conn_t *conn;
+
+    kvcl_list_foreach (ep, &tcp->eps, tcp_ep_t, link) {
+        if (!ep->broken && (memcmp(ep->addr.id, id, KVCL_SOCK_ID_LEN) == 0)) {
+            found = ep;
+            break;
+        }
+    }
+    *n_p = 0;
+    kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
+        *n_p += ((conn->stream.state == KVCL_SOCK_OPEN) &&
+                 (memcmp(conn->stream.peer_id, id, KVCL_SOCK_ID_LEN) == 0)) ? 1 : 0;
+    }
+    return found;
+}
+
+/* A stranger has proven the secret. */
+static void welcome(tcp_conn_t *conn)
+{
+    tcp_t    *tcp = conn->tcp;
+    unsigned n;
+    tcp_ep_t *ep = ep_of(tcp, conn->stream.peer_id, &n);
+
+    conn->stranger = false;
+    --tcp->n_strangers;
+    kvcl_list_del(&conn->link);
+    kvcl_list_add_tail(&tcp->conns, &conn->link);
+    if ((n >= TCP_CONNS_OF_ID) || (conn->stream.purpose != KVCL_SOCK_MESSAGES)) {
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_PROTOCOL, "its rank has others");
+        return;
+    }
+    conn->ep = ep;
+}
+
+static bool has_work(const tcp_conn_t *conn)
+{
+    return conn->stream.readable ||
+           ((conn->stream.state == KVCL_SOCK_OPEN) && conn->stream.writable &&
+            ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream)));
+}
+
+/* False: it is not open. */
+static bool shake(tcp_conn_t *conn)
+{
+    kvcl_status_t status = kvcl_sock_shake(&conn->stream);
+
+    if (status == KVCL_INPROGRESS) {
+        return false;
+    }
+    if (status == KVCL_OK) {
+        kvcl_log_debug("tcp: a connection is open (%s)", (conn->stream.wire == KVCL_SOCK_AEAD) ? "aead" : "plain");
+        if (conn->stranger) {
+            welcome(conn);
+        }
+        return !conn->dead;
+    }
+    if (conn->stranger) {
+        kvcl_tcp_conn_fail(conn, status, kvcl_last_error());
+    } else {
+        kvcl_tcp_ep_again(conn->ep, status);
+    }
+    return false;
+}
+
+unsigned kvcl_tcp_conn_serve(tcp_conn_t *conn)
+{
+    unsigned n = 0;
+
+    if (conn->dead || (conn->stream.state == KVCL_SOCK_CLOSED)) {
+        return 0;
+    }
+    if (conn->stream.state != KVCL_SOCK_OPEN) {
+        if (!shake(conn)) {
+            return 1;
+        }
+        ++n;
+    }
+    if (conn->stream.writable && ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream))) {
+        n += kvcl_tcp_push(conn);
+    }
+    if (!conn->dead && conn->stream.readable) {
+        n += kvcl_tcp_take(conn);
+    }
+    if (!conn->dead && has_work(conn)) {
+        kvcl_tcp_conn_ready(conn);
+    }
+    return n;
+}

@@ -1,0 +1,165 @@
+/*
+ * The doors: listeners, and the strangers that came in by them, who have not proven the secret yet.
+ *
+ * Owns: tcp.doors, tcp.strangers. Invariants: there are at most TCP_STRANGERS strangers, each with less than 4 KiB of
+ * state and a deadline; when another connects, one is dismissed, at random among those that have sent nothing valid if
+ * there are any, so that held connections do not keep an honest rank out. Without a free descriptor accepting pauses
+ * until the timer. Locks: the engine lock.
+ */
+#include "config.h"
+#include "tcp/tcp.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define FULL_NS (100 * KVCL_NS_PER_MS)
+
+static kvcl_sock_wire_t wire_of(const tcp_t *tcp, const kvcl_net_addr_t *at)
+{
+    if (tcp->wire == TCP_WIRE_AUTO) {
+        return at->loopback ? KVCL_SOCK_PLAIN : KVCL_SOCK_AEAD;
+    }
+    return (tcp->wire == TCP_WIRE_PLAIN) ? KVCL_SOCK_PLAIN : KVCL_SOCK_AEAD;
+}
+
+kvcl_status_t kvcl_tcp_doors_open(tcp_t *tcp, const char *net)
+{
+    kvcl_sock_listener_t listeners[KVCL_SOCK_LISTENERS];
+    kvcl_status_t        status = kvcl_sock_listen(net, listeners, &tcp->n_doors);
+    unsigned             i;
+
+    for (i = 0; (status == KVCL_OK) && (i < tcp->n_doors); ++i) {
+        tcp->doors[i].kind     = TCP_LISTENER;
+        tcp->doors[i].listener = listeners[i];
+        tcp->doors[i].wire     = wire_of(tcp, &listeners[i].at);
+        tcp->nets[i]           = listeners[i].at;
+    }
+    if ((status == KVCL_OK) && (tcp->n_doors == 0)) {
+        kvcl_log_info("no interface of KVCL_NET=%s has an address: this rank accepts no TCP connection", net);
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_tcp_doors_watch(tcp_t *tcp)
+{
+    struct epoll_event ev = {.events = EPOLLIN | (uint32_t)EPOLLET};
+    unsigned           i;
+
+    for (i = 0; i < tcp->n_doors; ++i) {
+        ev.data.ptr = &tcp->doors[i];
+        if (epoll_ctl(tcp->epfd, EPOLL_CTL_ADD, tcp->doors[i].listener.fd, &ev) != 0) {
+            return kvcl_fail_errno(KVCL_ERR_IO, errno, "tcp: cannot watch a listener");
+        }
+    }
+    return KVCL_OK;
+}
+
+void kvcl_tcp_doors_close(tcp_t *tcp)
+{
+    unsigned i;
+
+    for (i = 0; i < tcp->n_doors; ++i) {
+        kvcl_sock_unlisten(&tcp->doors[i].listener, tcp->epfd);
+    }
+    tcp->n_doors = 0;
+}
+
+/* The stranger after `nth` others of its kind; NULL: there are fewer. */
+static tcp_conn_t *pick(tcp_t *tcp, bool silent, uint64_t nth)
+{
+    tcp_conn_t *conn;
+
+    kvcl_list_foreach (conn, &tcp->strangers, tcp_conn_t, link) {
+        if ((!silent || !conn->stream.heard) && (nth-- == 0)) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
+static void make_room(tcp_t *tcp)
+{
+    tcp_conn_t *conn;
+    uint64_t   chance;
+    unsigned   silent = 0;
+
+    if (tcp->n_strangers < TCP_STRANGERS) {
+        return;
+    }
+    kvcl_list_foreach (conn, &tcp->strangers, tcp_conn_t, link) {
+        silent += conn->stream.heard ? 0 : 1;
+    }
+    if (kvcl_random_bytes(&chance, sizeof(chance)) != KVCL_OK) {
+        chance = 0;
+    }
+    conn = pick(tcp, silent > 0, chance % ((silent > 0) ? silent : tcp->n_strangers));
+    kvcl_tcp_conn_fail(conn, KVCL_ERR_AUTH, "others connected");
+}
+
+static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
+{
+    kvcl_sock_side_t side = tcp->side;
+    tcp_conn_t       *conn;
+
+    make_room(tcp);
+    side.wire = door->wire;
+    conn      = kvcl_tcp_conn_new(tcp);
+    if ((conn == NULL) || (kvcl_random_bytes(side.random, sizeof(side.random)) != KVCL_OK) ||
+        (kvcl_sock_adopt(&conn->stream, fd, &side, &tcp->tuning) != KVCL_OK)) {
+        close(fd);
+        if (conn != NULL) {
+            kvcl_tcp_conn_kill(conn, KVCL_ERR_NO_MEMORY);
+        }
+        return;
+    }
+    conn->stranger    = true;
+    conn->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
+    kvcl_list_del(&conn->link);
+    kvcl_list_add_tail(&tcp->strangers, &conn->link);
+    ++tcp->n_strangers;
+    kvcl_tcp_timer_at(tcp, conn->deadline_ns);
+    if (kvcl_tcp_conn_watch(conn) != KVCL_OK) {
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_IO, "it cannot be watched");
+    }
+}
+
+unsigned kvcl_tcp_doors_accept(tcp_t *tcp)
+{
+    unsigned n = 0, i;
+    int      fd;
+
+    for (i = 0; i < tcp->n_doors; ++i) {
+        while (tcp->doors[i].knocked && (n < TCP_ACCEPTS) && !tcp->full) {
+            fd = kvcl_sock_accept(&tcp->doors[i].listener);
+            if (fd >= 0) {
+                admit(tcp, &tcp->doors[i], fd);
+                ++n;
+            } else if (fd == -1) {
+                tcp->doors[i].knocked = false;
+            } else {
+                tcp->full = true;
+                kvcl_tcp_timer_at(tcp, kvcl_deadline_after(FULL_NS));
+                kvcl_log_debug("tcp: a connection cannot be accepted now: %m");
+            }
+        }
+    }
+    return n;
+}
+
+void kvcl_tcp_strangers_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p)
+{
+    tcp_conn_t *conn, *tmp;
+
+    kvcl_list_foreach_safe (conn, tmp, &tcp->strangers, tcp_conn_t, link) {
+        if (now >= conn->deadline_ns) {
+            kvcl_tcp_conn_fail(conn, KVCL_ERR_AUTH, "it did not prove the secret in time");
+        } else if (conn->deadline_ns < *next_p) {
+            *next_p = conn->deadline_ns;
+        }
+    }
+}

@@ -1,0 +1,198 @@
+/*
+ * Endpoints: created, connected by one of the peer's addresses after the other, closed.
+ *
+ * Owns: tcp.eps. Invariants: an endpoint that is not broken has a connection by which it sends; what is sent before
+ * that is open waits in its queue, which survives failed attempts, because nothing of it has been sent. An endpoint
+ * fails once. Locks: the engine lock.
+ */
+#include "config.h"
+#include "tcp/tcp.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static kvcl_sock_wire_t asked_wire(const tcp_t *tcp, const tcp_where_t *where)
+{
+    if (tcp->wire == TCP_WIRE_AUTO) {
+        return kvcl_net_is_loopback(where->family, where->addr) ? KVCL_SOCK_PLAIN : KVCL_SOCK_AEAD;
+    }
+    return (tcp->wire == TCP_WIRE_PLAIN) ? KVCL_SOCK_PLAIN : KVCL_SOCK_AEAD;
+}
+
+static kvcl_status_t try_address(tcp_ep_t *ep, const tcp_where_t *where)
+{
+    tcp_t                   *tcp = tcp_of(ep->super.xport);
+    kvcl_sock_side_t        side = tcp->side;
+    struct sockaddr_storage ss;
+    socklen_t               len = kvcl_net_sockaddr(where->family, where->addr, where->port, &ss);
+    kvcl_status_t           status = kvcl_random_bytes(side.random, sizeof(side.random));
+
+    side.wire = asked_wire(tcp, where);
+    if (status == KVCL_OK) {
+        status = kvcl_sock_connect(&ep->out->stream, (const struct sockaddr *)&ss, len, &side, ep->addr.id,
+                                   KVCL_SOCK_MESSAGES, &tcp->tuning);
+    }
+    if ((status == KVCL_OK) && (kvcl_tcp_conn_watch(ep->out) != KVCL_OK)) {
+        kvcl_sock_close(&ep->out->stream, tcp->epfd);
+        status = KVCL_ERR_IO;
+    }
+    return status;
+}
+
+/* No address has led to the peer in this round: try again later, unless each refused, or it has lasted too long. */
+static void wait_a_while(tcp_ep_t *ep, kvcl_status_t status)
+{
+    uint64_t now = kvcl_now_ns();
+
+    if ((ep->refusals >= ep->addr.n) || (now >= ep->deadline_ns)) {
+        kvcl_log_info("tcp: no connection to a peer: %s", kvcl_status_text(status));
+        kvcl_tcp_ep_fail(ep, KVCL_ERR_UNREACHABLE);
+        return;
+    }
+    ep->at         = 0;
+    ep->refusals   = 0;
+    ep->retry_ns   = now + ep->backoff_ns;
+    ep->backoff_ns = (ep->backoff_ns < TCP_BACKOFF_MAX / 2) ? ep->backoff_ns * 2 : TCP_BACKOFF_MAX;
+    kvcl_tcp_timer_at(tcp_of(ep->super.xport), ep->retry_ns);
+}
+
+static void connect_next(tcp_ep_t *ep)
+{
+    kvcl_status_t status = KVCL_ERR_UNREACHABLE;
+
+    ep->retry_ns = 0;
+    while (ep->at < ep->addr.n) {
+        status = try_address(ep, &ep->addr.at[ep->at]);
+        if (status == KVCL_OK) {
+            ep->out->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
+            kvcl_tcp_timer_at(tcp_of(ep->super.xport), ep->out->deadline_ns);
+            return;
+        }
+        ep->refusals += (status == KVCL_ERR_UNREACHABLE) ? 1 : 0;
+        ++ep->at;
+    }
+    wait_a_while(ep, status);
+}
+
+void kvcl_tcp_ep_again(tcp_ep_t *ep, kvcl_status_t status)
+{
+    tcp_conn_t *out = ep->out;
+
+    kvcl_log_debug("tcp: an attempt to connect failed: %s",
+                   (status == KVCL_ERR_TIMED_OUT) ? "the peer does not answer" : kvcl_last_error());
+    ep->refusals += (out->stream.state == KVCL_SOCK_CONNECTING) && (status == KVCL_ERR_UNREACHABLE) ? 1 : 0;
+    kvcl_sock_close(&out->stream, tcp_of(ep->super.xport)->epfd);
+    if ((status == KVCL_ERR_AUTH) || (status == KVCL_ERR_VERSION) || (status == KVCL_ERR_STALE)) {
+        kvcl_tcp_ep_fail(ep, status);
+        return;
+    }
+    ++ep->at;
+    connect_next(ep);
+}
+
+void kvcl_tcp_eps_retry(tcp_t *tcp, uint64_t now, uint64_t *next_p)
+{
+    tcp_ep_t *ep, *tmp;
+    uint64_t due;
+
+    kvcl_list_foreach_safe (ep, tmp, &tcp->eps, tcp_ep_t, link) {
+        if (ep->broken || ep->self || (ep->out->stream.state == KVCL_SOCK_OPEN)) {
+            continue;
+        }
+        due = (ep->retry_ns != 0) ? ep->retry_ns : ep->out->deadline_ns;
+        if (now < due) {
+            *next_p = (due < *next_p) ? due : *next_p;
+        } else if (ep->retry_ns != 0) {
+            connect_next(ep);
+        } else {
+            kvcl_tcp_ep_again(ep, KVCL_ERR_TIMED_OUT);
+        }
+    }
+}
+
+/* An accepted connection of this id that no endpoint has. */
+static tcp_conn_t *find_accepted(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN])
+{
+    tcp_conn_t *conn;
+
+    kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
+        if ((conn->ep == NULL) && (conn->stream.state == KVCL_SOCK_OPEN) &&
+            (memcmp(conn->stream.peer_id, id, KVCL_SOCK_ID_LEN) == 0)) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
+kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p)
+{
+    tcp_t         *tcp = tcp_of(xport);
+    tcp_addr_t    parsed;
+    kvcl_status_t status = kvcl_tcp_addr_unpack(addr, len, &parsed);
+    tcp_ep_t      *ep;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_tcp_addr_sort(&parsed, &tcp->own, tcp->nets, tcp->n_doors);
+    ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for an endpoint");
+    }
+    ep->super.xport       = xport;
+    ep->super.frame_bytes = TCP_FRAME_BYTES;
+    ep->super.sockets     = true;
+    ep->addr              = parsed;
+    ep->backoff_ns        = TCP_BACKOFF_NS;
+    ep->deadline_ns       = kvcl_deadline_after(TCP_CONNECT_NS);
+    kvcl_list_init(&ep->failed_link);
+    ep->self = (memcmp(parsed.id, tcp->own.id, sizeof(parsed.id)) == 0);
+    ep->out  = find_accepted(tcp, parsed.id);
+    if ((ep->out == NULL) && (parsed.n == 0) && !ep->self) {
+        free(ep);
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "tcp: the peer listens on no interface that leads there from this host; "
+                         "name one in KVCL_NET there");
+    }
+    kvcl_list_add_tail(&tcp->eps, &ep->link);
+    if ((ep->out == NULL) && !ep->self) {
+        ep->out = kvcl_tcp_conn_new(tcp);
+        if (ep->out == NULL) {
+            kvcl_list_del(&ep->link);
+            free(ep);
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a connection");
+        }
+        ep->out->ep = ep;
+        connect_next(ep);
+    }
+    if (ep->out != NULL) {
+        ep->out->ep = ep;
+    }
+    *ep_p = &ep->super;
+    return KVCL_OK;
+}
+
+void kvcl_tcp_ep_close(kvcl_xport_ep_t *super)
+{
+    tcp_ep_t   *ep  = kvcl_container_of(super, tcp_ep_t, super);
+    tcp_t      *tcp = tcp_of(super->xport);
+    tcp_conn_t *conn, *tmp;
+
+    kvcl_list_foreach_safe (conn, tmp, &tcp->conns, tcp_conn_t, link) {
+        if (conn->ep == ep) {
+            kvcl_tcp_conn_kill(conn, KVCL_ERR_CANCELED);
+        }
+    }
+    kvcl_list_del(&ep->failed_link);
+    kvcl_list_del(&ep->link);
+    free(ep);
+}
+
+void kvcl_tcp_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%s", tcp_of(super->xport)->text);
+}

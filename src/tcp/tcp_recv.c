@@ -1,0 +1,176 @@
+/*
+ * Receiving: bytes are read into one scratch buffer of the transport; messages that are whole there are delivered in
+ * place. The beginning of another one waits in its connection's own buffer.
+ *
+ * Owns: tcp.scratch, and the beginnings. Invariants: frames are padded to 8 bytes, and the scratch buffer always begins
+ * with a frame, so headers are aligned. A beginning has the bytes that have arrived: its buffer grows with them, never
+ * by a claimed length alone. A frame that KVCL does not send, or out of sequence, ends the connection.
+ * Locks: the engine lock.
+ */
+#include "config.h"
+#include "tcp/tcp.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IN_MIN = 4096, IN_KEPT = 256 << 10, WHOLE_IN_SCRATCH = TCP_SCRATCH / 2 };
+
+static size_t padded(size_t len)
+{
+    return (len + 7) & ~(size_t)7;
+}
+
+/* The bytes of the frame at buf; 0: it is none that KVCL sends. */
+static size_t frame_bytes(const tcp_conn_t *conn, const uint8_t *buf)
+{
+    tcp_frame_t frame;
+
+    memcpy(&frame, buf, sizeof(frame));
+    if ((frame.magic != TCP_FRAME_MAGIC) || (frame.seq != conn->seq_in) || (frame.hdr_len > TCP_MAX_HDR) ||
+        ((frame.flags & ~(unsigned)KVCL_XPORT_REPLY) != 0) || (frame.len > TCP_MSG_MAX)) {
+        return 0;
+    }
+    return sizeof(frame) + padded(frame.hdr_len) + padded(frame.len);
+}
+
+/* A whole frame. The callback may end the connection. */
+static void deliver(tcp_conn_t *conn, const uint8_t *buf)
+{
+    tcp_t       *tcp  = conn->tcp;
+    tcp_reply_t reply = {.super = {&tcp->super}};
+    tcp_frame_t frame;
+
+    memcpy(&frame, buf, sizeof(frame));
+    ++conn->seq_in;
+    reply.conn = (frame.flags & KVCL_XPORT_REPLY) ? conn : NULL;
+    tcp->cbs.recv(tcp->cbs.arg, buf + sizeof(frame), frame.hdr_len, buf + sizeof(frame) + padded(frame.hdr_len),
+                  frame.len, &reply.super);
+}
+
+/* Room for cap bytes of a beginning. */
+static bool grow(tcp_conn_t *conn, size_t cap)
+{
+    uint8_t *in;
+
+    if (cap <= conn->in_cap) {
+        return true;
+    }
+    cap = (cap < IN_MIN) ? IN_MIN : cap;
+    in  = realloc(conn->in, cap);
+    if (in == NULL) {
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, "no memory for a message that arrives");
+        return false;
+    }
+    conn->in     = in;
+    conn->in_cap = cap;
+    return true;
+}
+
+/* Keep the beginning of a frame for the next read. */
+static void keep(tcp_conn_t *conn, const uint8_t *buf, size_t len, size_t need)
+{
+    if (grow(conn, len)) {
+        memcpy(conn->in, buf, len);
+        conn->in_len  = len;
+        conn->in_need = need;
+    }
+}
+
+/* Deliver the frames of the scratch buffer. Returns their number. */
+static unsigned parse(tcp_conn_t *conn, const uint8_t *buf, size_t len)
+{
+    unsigned n = 0;
+    size_t   need;
+
+    conn->in_len = 0;
+    for (;;) {
+        need = 0;
+        if (len >= sizeof(tcp_frame_t)) {
+            need = frame_bytes(conn, buf);
+            if (need == 0) {
+                kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, "a frame that KVCL does not send");
+                return n + 1;
+            }
+        }
+        if ((need == 0) || (need > len)) {
+            break;
+        }
+        deliver(conn, buf);
+        ++n;
+        if (conn->dead) {
+            return n;
+        }
+        buf += need;
+        len -= need;
+    }
+    if (len > 0) {
+        keep(conn, buf, len, need);
+    }
+    return n;
+}
+
+/* The end of the frame that began in conn->in, and what followed it, in the scratch buffer. */
+static unsigned take_large(tcp_conn_t *conn, size_t got, size_t rest_in)
+{
+    size_t part = (got < rest_in) ? got : rest_in;
+
+    conn->in_len += part;
+    got          -= part;
+    if (conn->in_len < conn->in_need) {
+        return 1;
+    }
+    deliver(conn, conn->in);
+    if (conn->dead) {
+        return 1;
+    }
+    conn->in_len = 0;
+    if (conn->in_cap > IN_KEPT) {
+        free(conn->in);
+        conn->in     = NULL;
+        conn->in_cap = 0;
+    }
+    return 1 + parse(conn, conn->tcp->scratch, got);
+}
+
+static unsigned ended(tcp_conn_t *conn)
+{
+    kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED,
+                       (errno == 0) ? "closed by the peer" : (errno == EBADMSG) ? "its bytes were changed on the way"
+                                                                                : strerror(errno));
+    return 1;
+}
+
+unsigned kvcl_tcp_take(tcp_conn_t *conn)
+{
+    uint8_t      *scratch = conn->tcp->scratch;
+    bool         large    = (conn->in_len > 0) && (conn->in_need > WHOLE_IN_SCRATCH);
+    size_t       want     = 0;
+    struct iovec iov[2];
+    unsigned     n = 1;
+    ssize_t      got;
+
+    if (large) {
+        want = 2 * conn->in_len;
+        if (!grow(conn, (want < conn->in_need) ? want : conn->in_need)) {
+            return 1;
+        }
+        want   = ((conn->in_cap < conn->in_need) ? conn->in_cap : conn->in_need) - conn->in_len;
+        iov[0] = (struct iovec){conn->in + conn->in_len, want};
+        iov[1] = (struct iovec){scratch, TCP_SCRATCH};
+        n      = (conn->in_cap >= conn->in_need) ? 2 : 1;
+    } else {
+        iov[0] = (struct iovec){scratch + conn->in_len, TCP_SCRATCH - conn->in_len};
+    }
+    got = kvcl_sock_recv(&conn->stream, iov, n);
+    if (got <= 0) {
+        return (got == 0) ? 0 : ended(conn);
+    }
+    kvcl_tcp_conn_hot(conn);
+    if (large) {
+        return take_large(conn, (size_t)got, want);
+    }
+    memcpy(scratch, conn->in, conn->in_len);
+    return parse(conn, scratch, conn->in_len + (size_t)got);
+}

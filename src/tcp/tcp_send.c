@@ -1,0 +1,385 @@
+/*
+ * Sending: a message goes to the socket at once, in one system call, header and payload gathered; what the socket does
+ * not take waits in the connection's queue.
+ *
+ * Owns: the queues, and the sends to report as done. Invariants: messages of a connection are sent in the order of the
+ * calls; a part of one is always first in the queue. Copied bytes in a queue are bounded by TCP_QUEUE_MAX, so a peer
+ * that does not read costs its sends an error, not this rank's memory. A send is reported from progress only.
+ * Locks: the engine lock.
+ */
+#include "config.h"
+#include "tcp/tcp.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECES = 24 /* of a message that is gathered on the stack */, BATCH = 64, TURN = 1 << 20 };
+
+static const char zeros[8];
+
+static size_t pad(size_t len)
+{
+    return (8 - (len & 7)) & 7;
+}
+
+static void add(struct iovec *iov, unsigned *n, const void *buf, size_t len)
+{
+    if (len > 0) {
+        iov[*n].iov_base = (void *)buf;
+        iov[*n].iov_len  = len;
+        ++*n;
+    }
+}
+
+/* The pieces of a message: at most n_iov + 4. Returns their bytes. */
+static size_t gather(struct iovec *out, unsigned *n_p, const tcp_frame_t *frame, const void *hdr,
+                     const kvcl_iov_t *iov, size_t n_iov)
+{
+    unsigned n = 0;
+    size_t   i;
+
+    add(out, &n, frame, sizeof(*frame));
+    add(out, &n, hdr, frame->hdr_len);
+    add(out, &n, zeros, pad(frame->hdr_len));
+    for (i = 0; i < n_iov; ++i) {
+        add(out, &n, iov[i].buf, iov[i].len);
+    }
+    add(out, &n, zeros, pad(frame->len));
+    *n_p = n;
+    return sizeof(*frame) + frame->hdr_len + pad(frame->hdr_len) + frame->len + pad(frame->len);
+}
+
+/* Advance by len bytes. */
+static void pass(struct iovec *iov, unsigned *at, size_t len)
+{
+    while (len > 0) {
+        if (len < iov[*at].iov_len) {
+            iov[*at].iov_base = (char *)iov[*at].iov_base + len;
+            iov[*at].iov_len -= len;
+            return;
+        }
+        len -= iov[*at].iov_len;
+        ++*at;
+    }
+}
+
+static void note_waiting(tcp_conn_t *conn)
+{
+    bool waits = !conn->dead && ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream));
+
+    conn->tcp->waiting += (unsigned)waits;
+    conn->tcp->waiting -= (unsigned)conn->waits;
+    conn->waits         = waits;
+}
+
+static void append(tcp_conn_t *conn, tcp_out_t *out)
+{
+    out->next        = NULL;
+    *conn->queue_end = out;
+    conn->queue_end  = &out->next;
+    conn->queued    += out->copied;
+    note_waiting(conn);
+    if (conn->stream.writable && (conn->stream.state == KVCL_SOCK_OPEN)) {
+        kvcl_tcp_conn_ready(conn);
+    }
+}
+
+static void release(tcp_t *tcp, tcp_out_t *out)
+{
+    (void)tcp;
+    if (out->iov != out->fixed) {
+        free(out->iov);
+    }
+    kvcl_mpool_put(out->pool, out);
+}
+
+/* Copy the pieces from `at` on, which have len bytes. */
+static kvcl_status_t queue_copy(tcp_conn_t *conn, const struct iovec *iov, unsigned at, unsigned n, size_t len)
+{
+    tcp_t        *tcp  = conn->tcp;
+    kvcl_mpool_t *pool = (len <= TCP_SMALL_BYTES) ? &tcp->small : &tcp->large;
+    tcp_out_t    *out;
+    char         *to;
+
+    if (conn->queued + len > TCP_QUEUE_MAX) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: %zu bytes wait for a peer that does not read them", conn->queued);
+    }
+    out = kvcl_mpool_get(pool);
+    if (out == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message");
+    }
+    out->send     = NULL;
+    out->pool     = pool;
+    out->copied   = len;
+    out->iov      = out->fixed;
+    out->at       = 0;
+    out->n        = 1;
+    out->fixed[0] = (struct iovec){out->bytes, len};
+    for (to = out->bytes; at < n; ++at) {
+        memcpy(to, iov[at].iov_base, iov[at].iov_len);
+        to += iov[at].iov_len;
+    }
+    append(conn, out);
+    return KVCL_OK;
+}
+
+/* Keep the pieces themselves, from byte `skip` on. */
+static kvcl_status_t queue_pieces(tcp_conn_t *conn, const tcp_frame_t *frame, const void *hdr, const kvcl_iov_t *iov,
+                                  size_t n_iov, size_t skip, kvcl_xport_send_t *send)
+{
+    tcp_t     *tcp = conn->tcp;
+    tcp_out_t *out = kvcl_mpool_get(&tcp->gather);
+
+    if (out == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message");
+    }
+    out->iov = (n_iov + 4 <= sizeof(out->fixed) / sizeof(out->fixed[0])) ? out->fixed
+                                                                         : malloc((n_iov + 4) * sizeof(*out->iov));
+    if (out->iov == NULL) {
+        kvcl_mpool_put(&tcp->gather, out);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message of %zu pieces", n_iov);
+    }
+    out->send   = send;
+    out->pool   = &tcp->gather;
+    out->copied = 0;
+    out->frame  = *frame;
+    out->at     = 0;
+    (void)gather(out->iov, &out->n, &out->frame, hdr, iov, n_iov);
+    pass(out->iov, &out->at, skip);
+    append(conn, out);
+    return KVCL_INPROGRESS;
+}
+
+static bool is_free(const tcp_conn_t *conn)
+{
+    return (conn->queue == NULL) && (conn->stream.state == KVCL_SOCK_OPEN) && conn->stream.writable &&
+           !kvcl_sock_unsent(&conn->stream);
+}
+
+/* Rest of a message after `sent` of its bytes. */
+static kvcl_status_t keep_rest(tcp_conn_t *conn, const tcp_frame_t *frame, const void *hdr, const kvcl_iov_t *iov,
+                               size_t n_iov, size_t sent, size_t len, kvcl_xport_send_t *send)
+{
+    struct iovec  pieces[PIECES], *all = pieces;
+    kvcl_status_t status;
+    unsigned      n, at = 0;
+
+    if (send != NULL) {
+        return queue_pieces(conn, frame, hdr, iov, n_iov, sent, send);
+    }
+    if ((n_iov + 4 > PIECES) && ((all = malloc((n_iov + 4) * sizeof(*all))) == NULL)) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message of %zu pieces", n_iov);
+    }
+    (void)gather(all, &n, frame, hdr, iov, n_iov);
+    pass(all, &at, sent);
+    status = queue_copy(conn, all, at, n, len - sent);
+    if (all != pieces) {
+        free(all);
+    }
+    return status;
+}
+
+static kvcl_status_t failed(tcp_conn_t *conn)
+{
+    kvcl_status_t status = kvcl_fail_errno(KVCL_ERR_RANK_FAILED, errno, "tcp: the connection failed");
+
+    kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, kvcl_last_error());
+    return status;
+}
+
+static kvcl_status_t send_on(tcp_conn_t *conn, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
+                             unsigned flags, size_t payload, kvcl_xport_send_t *send)
+{
+    tcp_frame_t   frame = {TCP_FRAME_MAGIC, conn->seq_out, (uint16_t)hdr_len, (uint16_t)flags, (uint32_t)payload};
+    size_t        len   = sizeof(frame) + hdr_len + pad(hdr_len) + payload + pad(payload);
+    struct iovec  pieces[PIECES];
+    kvcl_status_t status;
+    ssize_t       sent = 0;
+    unsigned      n;
+
+    if (is_free(conn) && (n_iov + 4 <= PIECES)) {
+        (void)gather(pieces, &n, &frame, hdr, iov, n_iov);
+        sent = kvcl_sock_send(&conn->stream, pieces, n);
+        if (sent < 0) {
+            return failed(conn);
+        }
+    }
+    if ((size_t)sent == len) {
+        ++conn->seq_out;
+        note_waiting(conn);
+        return KVCL_OK;
+    }
+    status = keep_rest(conn, &frame, hdr, iov, n_iov, (size_t)sent, len, send);
+    if (status >= 0) {
+        ++conn->seq_out;
+    } else if (sent > 0) { /* a part of the message is on its way: the peer could not find the next one */
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, "no memory for the rest of a message");
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_tcp_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                               size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
+{
+    tcp_ep_t *ep     = kvcl_container_of(super, tcp_ep_t, super);
+    size_t   max     = (send != NULL) ? TCP_MSG_MAX : TCP_INLINE_BYTES;
+    size_t   payload = 0, i;
+
+    if (ep->broken) {
+        return kvcl_fail(ep->why, "tcp: the endpoint has failed");
+    }
+    for (i = 0; i < n_iov; ++i) {
+        payload += iov[i].len;
+    }
+    if ((hdr_len > TCP_MAX_HDR) || (payload > max)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tcp: a message of %zu and %zu bytes, at most %d and %zu", hdr_len,
+                         payload, TCP_MAX_HDR, max);
+    }
+    if (ep->self) {
+        return kvcl_tcp_self_send(tcp_of(super->xport), hdr, hdr_len, iov, n_iov, payload, flags);
+    }
+    kvcl_tcp_conn_hot(ep->out);
+    return send_on(ep->out, hdr, hdr_len, iov, n_iov, flags & KVCL_XPORT_REPLY, payload, send);
+}
+
+/* By the endpoint's own connection, if there is an endpoint: no later message may overtake the reply. */
+kvcl_status_t kvcl_tcp_reply(kvcl_xport_reply_t *opaque, const void *hdr, size_t hdr_len)
+{
+    tcp_reply_t *reply = kvcl_container_of(opaque, tcp_reply_t, super);
+    tcp_conn_t  *conn  = reply->conn;
+
+    if ((conn == NULL) && !reply->self) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "tcp: the message was sent without a reply path");
+    }
+    if (hdr_len > TCP_MAX_HDR) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "tcp: a header of %zu bytes, at most %d", hdr_len, TCP_MAX_HDR);
+    }
+    if (reply->self) {
+        return kvcl_tcp_self_send(tcp_of(opaque->xport), hdr, hdr_len, NULL, 0, 0, 0);
+    }
+    if (conn->dead) {
+        return kvcl_fail(KVCL_ERR_RANK_FAILED, "tcp: the connection has failed");
+    }
+    conn = (conn->ep != NULL) ? conn->ep->out : conn;
+    return send_on(conn, hdr, hdr_len, NULL, 0, 0, 0, NULL);
+}
+
+/* ---- the queue ---- */
+
+static void pop(tcp_conn_t *conn)
+{
+    tcp_out_t         *out  = conn->queue;
+    kvcl_xport_send_t *send = out->send;
+
+    conn->queue = out->next;
+    if (conn->queue == NULL) {
+        conn->queue_end = &conn->queue;
+    }
+    conn->queued -= out->copied;
+    release(conn->tcp, out);
+    if (send != NULL) {
+        send->done(send, KVCL_OK); /* may end the connection */
+    }
+}
+
+/* Pieces of the first messages. */
+static unsigned batch(const tcp_conn_t *conn, struct iovec iov[BATCH])
+{
+    const tcp_out_t *out;
+    unsigned        n = 0, i;
+
+    for (out = conn->queue; out != NULL; out = out->next) {
+        for (i = out->at; i < out->n; ++i) {
+            if (n == BATCH) {
+                return n;
+            }
+            iov[n++] = out->iov[i];
+        }
+    }
+    return n;
+}
+
+/* len bytes of the queue have been sent. */
+static unsigned sent(tcp_conn_t *conn, size_t len)
+{
+    tcp_out_t *out;
+    unsigned  n = 0;
+    size_t    part;
+
+    while ((len > 0) && !conn->dead) {
+        out = conn->queue;
+        while ((len > 0) && (out->at < out->n)) {
+            part = (len < out->iov[out->at].iov_len) ? len : out->iov[out->at].iov_len;
+            pass(out->iov, &out->at, part);
+            len -= part;
+        }
+        if (out->at == out->n) {
+            pop(conn);
+            ++n;
+        }
+    }
+    return n;
+}
+
+unsigned kvcl_tcp_push(tcp_conn_t *conn)
+{
+    struct iovec iov[BATCH];
+    size_t       moved = 0;
+    unsigned     n     = 0;
+    ssize_t      len;
+
+    if (kvcl_sock_flush(&conn->stream) < 0) {
+        (void)failed(conn);
+        return 1;
+    }
+    while (!conn->dead && conn->stream.writable && (conn->queue != NULL) && (moved < TURN)) {
+        len = kvcl_sock_send(&conn->stream, iov, batch(conn, iov));
+        if (len < 0) {
+            (void)failed(conn);
+            return n + 1;
+        }
+        moved += (size_t)len;
+        n     += (len > 0) ? 1 : 0;
+        n     += sent(conn, (size_t)len);
+    }
+    if (!conn->dead) {
+        note_waiting(conn);
+    }
+    return n;
+}
+
+void kvcl_tcp_queue_drop(tcp_conn_t *conn, kvcl_status_t status)
+{
+    tcp_t     *tcp = conn->tcp;
+    tcp_out_t *out;
+
+    while ((out = conn->queue) != NULL) {
+        conn->queue = out->next;
+        if (out->send != NULL) {
+            out->send->status = status;
+            out->send->next   = NULL;
+            *tcp->done_tail   = out->send;
+            tcp->done_tail    = &out->send->next;
+        }
+        release(tcp, out);
+    }
+    conn->queue_end = &conn->queue;
+    conn->queued    = 0;
+    note_waiting(conn);
+}
+
+unsigned kvcl_tcp_report_done(tcp_t *tcp)
+{
+    kvcl_xport_send_t *send = tcp->done_head, *next;
+    unsigned          n;
+
+    tcp->done_head = NULL;
+    tcp->done_tail = &tcp->done_head;
+    for (n = 0; send != NULL; ++n, send = next) {
+        next = send->next;
+        send->done(send, send->status);
+    }
+    return n;
+}
