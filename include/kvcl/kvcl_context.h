@@ -67,6 +67,14 @@ typedef struct kvcl_init_params {
 #define KVCL_INIT_PARAMS_INIT {sizeof(kvcl_init_params_t), 0, NULL, NULL, -1, 0, NULL, NULL, NULL}
 
 /*
+ * The job's secret: ranks prove it to each other, in both directions, before they accept any other message. All ranks
+ * of a job share one. A process that knows it (a stolen rank, a copied secret_file) can join the job, pose as any of its
+ * ranks, and read or write whatever the ranks export to each other. The proofs of two ranks have a key of their own,
+ * made from the secret and both ranks' identities; it is no protection against a third process that knows the secret.
+ * After a theft, stop all ranks and start them with another secret.
+ */
+
+/*
  * fork(2): a context belongs to the process that created it. In a child every handle of the parent is dead: calls fail
  * with KVCL_ERR_DEAD_HANDLE, calls that free do nothing, exit(3) is harmless, and the parent continues. In the child
  * kvcl_init fails with KVCL_ERR_UNSUPPORTED, unless the parent had no context when it forked. A child that calls exec

@@ -1,7 +1,8 @@
 /*
  * Peers: other contexts, known by their uuid (a new incarnation is a new peer), and the sessions with them.
  *
- * Handshake, initiator A, target B, all fields little-endian, MAC = HMAC-SHA256 under the job secret:
+ * Handshake, initiator A, target B, all fields little-endian, MAC = HMAC-SHA256 under the key of the pair, which comes
+ * from the job's secret and both uuids:
  *   A -> B HELLO      nonce_a (it rises with each handshake of A), uuid_a, uuid_b
  *   B -> A CHALLENGE  nonce_b, MAC("B", ...): B knows the secret. nonce_b is a MAC under B's own cookie key of what A
  *                     sent and the minute, so that B keeps nothing yet

@@ -1,10 +1,10 @@
 /*
- * MACs of the handshake (handshake.h). HMAC-SHA256, RFC 2104.
+ * MACs of the handshake (handshake.h): HMAC-SHA256 (RFC 2104) under the key of the pair, which is wiped after each use.
  */
 #include "config.h"
 #include "wire/handshake.h"
 #include "base/clock.h"
-#include "base/crypto.h"
+#include "base/hkdf.h"
 #include "base/rand.h"
 
 #include <stdatomic.h>
@@ -17,8 +17,11 @@ void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t
         {(void *)"kvcl-hs-1", 10}, {(void *)role, strlen(role) + 1}, {(void *)ids, sizeof(*ids)},
         {&index, sizeof(index)},   {(void *)payload, len},
     };
+    uint8_t      key[32];
 
-    kvcl_hmac_sha256(secret, 32, parts, (len > 0) ? 5 : 4, mac);
+    kvcl_pair_key(secret, "core", ids->uuid_a, ids->uuid_b, key);
+    kvcl_hmac_sha256(key, sizeof(key), parts, (len > 0) ? 5 : 4, mac);
+    kvcl_wipe(key, sizeof(key));
 }
 
 /* The clock of A's host never goes back while A lives, and A is known by a uuid of its own. */

@@ -34,7 +34,10 @@ uint64_t      kvcl_hs_nonce_order(const uint8_t nonce_a[16]);
 
 /** B's nonce for what A said, under B's own cookie key; window counts half minutes. */
 void kvcl_hs_cookie(const uint8_t cookie_key[32], const kvcl_hs_ids_t *ids, uint32_t window, uint8_t nonce_b[16]);
-/** role: "B" (challenge), "A" (proof), "W" (welcome); index and payload are covered. */
+/**
+ * role: "B" (challenge), "A" (proof), "W" (welcome); index and payload are covered. The MAC's key is that of the pair,
+ * from the job's secret and both uuids (kvcl_pair_key()).
+ */
 void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index,
                  const void *payload, size_t len, uint8_t mac[32]);
 /** The session token from A to B (a_to_b) or back. */

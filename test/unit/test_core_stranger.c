@@ -4,6 +4,7 @@
  * no sender becomes a peer before it has proven the secret, and the context continues.
  */
 #include "core_scene.h"
+#include "base/hkdf.h"
 
 START_TEST(every_type_is_dropped_without_a_handshake)
 {
@@ -116,6 +117,44 @@ static void refused_proof(scene_t *scene, const kvcl_hs_msg_t *proof)
 {
     refused(scene, proof, scene->address, scene->address_len, KVCL_ERR_AUTH, true);
 }
+
+/* As kvcl_hs_mac() for a PROOF, with this key. */
+static void sign_by(scene_t *scene, kvcl_hs_msg_t *proof, const uint8_t key[32])
+{
+    struct iovec parts[] = {{(void *)(uintptr_t)"kvcl-hs-1", 10}, {(void *)(uintptr_t)"A", 2},
+                            {&proof->ids, sizeof(proof->ids)}, {&proof->index, sizeof(proof->index)},
+                            {scene->address, scene->address_len}};
+
+    kvcl_hmac_sha256(key, 32, parts, 5, proof->mac);
+}
+
+/* The key of a proof is that of the pair: neither the secret itself, nor that of another pair or another purpose. */
+START_TEST(a_proof_by_another_key_is_refused)
+{
+    kvcl_hs_msg_t right, proof;
+    scene_t       scene;
+    uint8_t       key[32], other[16] = {1};
+
+    scene_open(&scene, kinds[_i]);
+    right = challenged(&scene);
+    proof = right;
+    sign_by(&scene, &proof, scene.ctx->secret);
+    refused_proof(&scene, &proof);
+    proof = right;
+    kvcl_pair_key(scene.ctx->secret, "core", scene.uuid, other, key);
+    sign_by(&scene, &proof, key);
+    refused_proof(&scene, &proof);
+    proof = right;
+    kvcl_pair_key(scene.ctx->secret, "sock", scene.uuid, scene.ctx->uuid, key);
+    sign_by(&scene, &proof, key);
+    refused_proof(&scene, &proof);
+    proof = right;
+    kvcl_pair_key(scene.ctx->secret, "core", scene.uuid, scene.ctx->uuid, key);
+    sign_by(&scene, &proof, key);
+    ck_assert_mem_eq(proof.mac, right.mac, sizeof(proof.mac));
+    scene_close(&scene);
+}
+END_TEST
 
 START_TEST(a_wrong_proof_is_refused)
 {
@@ -459,6 +498,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_hello_to_somebody_else_is_stale, 0, 3);
     tcase_add_loop_test(tcase, another_wire_version_is_told_so, 0, 3);
     tcase_add_loop_test(tcase, a_wrong_proof_is_refused, 0, 3);
+    tcase_add_loop_test(tcase, a_proof_by_another_key_is_refused, 0, 3);
     tcase_add_loop_test(tcase, a_cookie_is_for_one_who_asked_lately, 0, 3);
     tcase_add_loop_test(tcase, a_proof_names_its_own_address, 0, 3);
     tcase_add_loop_test(tcase, a_recorded_proof_is_dropped, 0, 3);
