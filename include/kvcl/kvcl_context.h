@@ -68,10 +68,13 @@ typedef struct kvcl_init_params {
 
 /*
  * The job's secret: ranks prove it to each other, in both directions, before they accept any other message. All ranks
- * of a job share one. A process that knows it (a stolen rank, a copied secret_file) can join the job, pose as any of its
- * ranks, and read or write whatever the ranks export to each other. The proofs of two ranks have a key of their own,
- * made from the secret and both ranks' identities; it is no protection against a third process that knows the secret.
- * After a theft, stop all ranks and start them with another secret.
+ * of a job share one. A process that knows it (a stolen rank, a copied secret_file) can join the job, pose as any of
+ * its ranks, and read or write whatever the ranks export to each other. The proofs of two ranks have a key of their
+ * own, made from the secret and both ranks' identities; it is no protection against a third process that knows the
+ * secret. After a theft, stop all ranks and start them with another secret.
+ * A context has one copy of it, in a page that core dumps leave out and forked children read as zeros, and that stays
+ * out of swap if RLIMIT_MEMLOCK allows; kvcl_finalize() wipes it. PMIx and the store of params.oob have copies of their
+ * own unless a secret_file is named: then only its hash is sent there.
  */
 
 /*

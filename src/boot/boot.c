@@ -5,6 +5,7 @@
 #include "boot/boot.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/secret_mem.h"
 #include "base/settings.h"
 
 #include <stdio.h>
@@ -83,6 +84,7 @@ kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boo
 {
     const kvcl_boot_ops_t *ops   = NULL;
     int                    named = (params->which != NULL) && (strcmp(params->which, "auto") != 0);
+    uint8_t                *secret;
     kvcl_status_t          status;
 
     if ((params->rank < -1) || (params->size < 0) || (params->size > KVCL_BOOT_RANKS_MAX) ||
@@ -94,8 +96,14 @@ kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boo
     if (status != KVCL_OK) {
         return status;
     }
-    status = ops->open(params, boot_p);
-    if (status == KVCL_OK) {
+    secret = (uint8_t *)kvcl_secret_mem_alloc(KVCL_SHA256_LEN);
+    if (secret == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the job secret");
+    }
+    status = ops->open(params, secret, boot_p);
+    if (status != KVCL_OK) {
+        kvcl_secret_mem_free(secret, KVCL_SHA256_LEN);
+    } else {
         (*boot_p)->timeout_ns = kvcl_boot_timeout(params);
         kvcl_log_debug("boot %s: rank %d of %d, job %s", ops->name, (*boot_p)->rank, (*boot_p)->size,
                        (*boot_p)->job);
@@ -132,8 +140,11 @@ kvcl_status_t kvcl_boot_get(kvcl_boot_t *boot, int rank, const void **blob_p, si
 
 void kvcl_boot_close(kvcl_boot_t *boot)
 {
+    uint8_t *secret;
+
     if (boot != NULL) {
-        kvcl_wipe(boot->secret, sizeof(boot->secret));
+        secret = boot->secret;
         boot->ops->close(boot);
+        kvcl_secret_mem_free(secret, KVCL_SHA256_LEN);
     }
 }

@@ -52,7 +52,7 @@ struct kvcl_boot {
     int                    rank;
     int                    size;
     int                    local_rank; /* among this job's ranks on this host; -1: not known */
-    uint8_t                secret[KVCL_SHA256_LEN]; /* the same on all ranks; wiped by close */
+    uint8_t                *secret;    /* KVCL_SHA256_LEN bytes, the same on all ranks; boot.c's, until close */
     char                   job[KVCL_BOOT_JOB_MAX]; /* the same on all ranks; unlike other jobs' */
     uint64_t               timeout_ns;
     int                    exchanged; /* kept by boot.c */
@@ -63,8 +63,9 @@ struct kvcl_boot_ops {
     const char *name; /* as in params.which */
     /* Would auto choose this kind here? Cheap, no side effect. */
     int (*available)(const kvcl_boot_params_t *params);
-    /* May block until the launcher or the meeting gave a rank. On failure keeps nothing. */
-    kvcl_status_t (*open)(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p);
+    /* May block until the launcher or the meeting gave a rank. On failure keeps nothing. The secret's memory is the
+     * process's only copy: the kind keeps the pointer in its boot, and fills it now or in exchange. */
+    kvcl_status_t (*open)(const kvcl_boot_params_t *params, uint8_t *secret, kvcl_boot_t **boot_p);
     /* Collective. The blob is copied. */
     kvcl_status_t (*exchange)(kvcl_boot_t *boot, const void *blob, size_t len);
     kvcl_status_t (*get)(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p);

@@ -51,7 +51,7 @@ struct kvcl_boot_server {
     kvcl_meeting_t       meeting;
     int                  listen_fd; /* -1 once the table is made or a member has left */
     int                  wake_fd;
-    uint8_t              secret[KVCL_SHA256_LEN];
+    const uint8_t        *secret;   /* the starter's */
     uint64_t             id;
     uint64_t             hello_ns;
     uint64_t             accept_after_ns; /* out of descriptors: do not try before; 0: now */

@@ -23,7 +23,7 @@ kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, u
     if (status != KVCL_OK) {
         return status;
     }
-    kvcl_sha256(invite->secret, sizeof(invite->secret), digest);
+    kvcl_sha256(invite->secret, KVCL_SHA256_LEN, digest);
     kvcl_wr_init(&wr, wire, KVCL_INVITE_LEN);
     kvcl_wr_u16(&wr, INVITE_VERSION);
     kvcl_wr_u8(&wr, secret_file == NULL);
@@ -56,32 +56,30 @@ static kvcl_status_t check_own_file(const char *secret_file, const uint8_t *expe
 
 kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secret_file, kvcl_invite_t *invite)
 {
-    uint8_t   bytes[KVCL_SHA256_LEN];
-    uint16_t  version;
-    uint8_t   has_secret;
-    kvcl_rd_t rd;
+    const uint8_t *bytes;
+    uint16_t      version;
+    uint8_t       has_secret;
+    kvcl_rd_t     rd;
 
     kvcl_rd_init(&rd, wire, len);
     version    = kvcl_rd_u16(&rd);
     has_secret = kvcl_rd_u8(&rd);
     invite->id = kvcl_rd_u64(&rd);
-    kvcl_rd_copy(&rd, bytes, sizeof(bytes));
+    bytes      = (const uint8_t *)kvcl_rd_bytes(&rd, KVCL_SHA256_LEN);
     if ((len >= sizeof(version)) && (version != INVITE_VERSION)) {
         return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, this rank's %d",
                          (unsigned)version, (int)INVITE_VERSION);
     }
-    if (!kvcl_rd_done(&rd) || (has_secret > 1)) {
+    if ((bytes == NULL) || !kvcl_rd_done(&rd) || (has_secret > 1)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0's description of the job is malformed (%zu bytes)", len);
     }
     if (!has_secret) {
         return check_own_file(secret_file, bytes, invite->secret);
     }
     if (secret_file != NULL) {
-        kvcl_wipe(bytes, sizeof(bytes));
         return kvcl_fail(KVCL_ERR_AUTH, "this rank uses secret file %s, but rank 0 uses none: set KVCL_SECRET_FILE "
                          "for all ranks", secret_file);
     }
-    memcpy(invite->secret, bytes, sizeof(bytes));
-    kvcl_wipe(bytes, sizeof(bytes));
+    memcpy(invite->secret, bytes, KVCL_SHA256_LEN);
     return KVCL_OK;
 }

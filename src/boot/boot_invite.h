@@ -12,7 +12,7 @@ enum { KVCL_INVITE_LEN = 2 + 1 + 8 + KVCL_SHA256_LEN };
 
 typedef struct kvcl_invite {
     uint64_t id;
-    uint8_t  secret[KVCL_SHA256_LEN];
+    uint8_t  *secret; /* the caller's KVCL_SHA256_LEN bytes, set before either call, which fills them */
 } kvcl_invite_t;
 
 /** Rank 0: choose id and secret (from the file if it is not NULL) and write what the others get. */

@@ -79,40 +79,41 @@ static kvcl_status_t oob_failed(kvcl_status_t status, const char *call, const ch
                      (key[0] == '\0') ? "" : " for key ", key, kvcl_status_text(status));
 }
 
-/* Rank 0 publishes the job's name and secret. */
-static kvcl_status_t oob_agree(boot_oob_t *oob, const char *secret_file)
+/* Rank 0 publishes the invite, the others get it. */
+static kvcl_status_t pass_invite(boot_oob_t *oob, const char *secret_file, uint8_t wire[KVCL_INVITE_LEN],
+                                 kvcl_invite_t *invite)
 {
     char          key[KEY_MAX_BYTES];
-    uint8_t       wire[KVCL_INVITE_LEN];
     size_t        len = 0;
-    kvcl_invite_t invite;
     kvcl_status_t status;
 
     snprintf(key, sizeof(key), "kvcl.%u.job", oob->n);
     if (oob->super.rank == 0) {
-        status = kvcl_invite_make(secret_file, &invite, wire);
+        status = kvcl_invite_make(secret_file, invite, wire);
         if (status != KVCL_OK) {
             return status;
         }
-        status = oob->cb.set(oob->cb.arg, key, wire, sizeof(wire));
-        if (status != KVCL_OK) {
-            return oob_failed(status, "set", key);
-        }
-    } else {
-        status = oob->cb.get(oob->cb.arg, key, wire, sizeof(wire), &len);
-        if (status != KVCL_OK) {
-            return oob_failed(status, "get", key);
-        }
-        status = kvcl_invite_accept(wire, (len > sizeof(wire)) ? 0 : len, secret_file, &invite);
-        if (status != KVCL_OK) {
-            return status;
-        }
+        status = oob->cb.set(oob->cb.arg, key, wire, KVCL_INVITE_LEN);
+        return (status == KVCL_OK) ? KVCL_OK : oob_failed(status, "set", key);
     }
-    snprintf(oob->super.job, sizeof(oob->super.job), "oob-%016" PRIx64, invite.id);
-    memcpy(oob->super.secret, invite.secret, KVCL_SHA256_LEN);
+    status = oob->cb.get(oob->cb.arg, key, wire, KVCL_INVITE_LEN, &len);
+    return (status == KVCL_OK)
+               ? kvcl_invite_accept(wire, (len > KVCL_INVITE_LEN) ? 0 : len, secret_file, invite)
+               : oob_failed(status, "get", key);
+}
+
+/* The job's name and secret. */
+static kvcl_status_t oob_agree(boot_oob_t *oob, const char *secret_file)
+{
+    uint8_t       wire[KVCL_INVITE_LEN];
+    kvcl_invite_t invite = {.secret = oob->super.secret};
+    kvcl_status_t status = pass_invite(oob, secret_file, wire, &invite);
+
+    if (status == KVCL_OK) {
+        snprintf(oob->super.job, sizeof(oob->super.job), "oob-%016" PRIx64, invite.id);
+    }
     kvcl_wipe(wire, sizeof(wire));
-    kvcl_wipe(&invite, sizeof(invite));
-    return KVCL_OK;
+    return status;
 }
 
 static void oob_close(kvcl_boot_t *boot)
@@ -123,7 +124,7 @@ static void oob_close(kvcl_boot_t *boot)
     free(oob);
 }
 
-static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
+static kvcl_status_t oob_open(const kvcl_boot_params_t *params, uint8_t *secret, kvcl_boot_t **boot_p)
 {
     kvcl_oob_t    own = KVCL_OOB_INIT, *cb = &own;
     boot_oob_t    *oob;
@@ -147,6 +148,7 @@ static kvcl_status_t oob_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
     }
     oob->super.ops        = &kvcl_boot_oob_ops;
+    oob->super.secret     = secret;
     oob->super.rank       = cb->rank;
     oob->super.size       = cb->nranks;
     oob->super.local_rank = -1;

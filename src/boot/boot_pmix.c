@@ -146,7 +146,7 @@ static void pmix_close(kvcl_boot_t *boot)
     free(pm);
 }
 
-static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
+static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, uint8_t *secret, kvcl_boot_t **boot_p)
 {
     boot_pmix_t  *pm = (boot_pmix_t *)calloc(1, sizeof(*pm));
     kvcl_status_t status;
@@ -171,8 +171,9 @@ static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, kvcl_boot_t **b
                          "no PMIx launcher answers (%s): start under mpirun or srun --mpi=pmix, or set "
                          "KVCL_RENDEZVOUS, or KVCL_BOOT=self", kvcl_last_error());
     }
-    pm->super.ops = &kvcl_boot_pmix_ops;
-    pm->n         = atomic_fetch_add(&open_count, 1);
+    pm->super.ops    = &kvcl_boot_pmix_ops;
+    pm->super.secret = secret;
+    pm->n            = atomic_fetch_add(&open_count, 1);
     kvcl_blobs_init(&pm->blobs);
     status = read_job(pm, params);
     if (status != KVCL_OK) {
@@ -266,7 +267,7 @@ static kvcl_status_t get_value(boot_pmix_t *pm, int rank, void **bytes_p, size_t
 /* Fetch a rank's value, take the invite off rank 0's, keep the blob. */
 static kvcl_status_t fetch_blob(boot_pmix_t *pm, int rank)
 {
-    kvcl_invite_t invite;
+    kvcl_invite_t invite = {.secret = pm->super.secret};
     size_t        skip   = 0;
     size_t        len    = 0;
     void         *bytes  = NULL;
@@ -279,10 +280,6 @@ static kvcl_status_t fetch_blob(boot_pmix_t *pm, int rank)
         skip = KVCL_INVITE_LEN;
         if (pm->super.rank != 0) {
             status = kvcl_invite_accept(bytes, (len < skip) ? len : skip, pm->secret_file, &invite);
-            if (status == KVCL_OK) {
-                memcpy(pm->super.secret, invite.secret, sizeof(invite.secret));
-                kvcl_wipe(&invite, sizeof(invite));
-            }
         }
     }
     if ((status == KVCL_OK) && ((len < skip) || (len - skip > KVCL_BOOT_BLOB_MAX))) {
@@ -300,7 +297,7 @@ static kvcl_status_t fetch_blob(boot_pmix_t *pm, int rank)
 
 static kvcl_status_t put_with_invite(boot_pmix_t *pm, const void *blob, size_t len)
 {
-    kvcl_invite_t invite;
+    kvcl_invite_t invite = {.secret = pm->super.secret};
     kvcl_status_t status;
     uint8_t      *bytes = (uint8_t *)malloc(KVCL_INVITE_LEN + len);
 
@@ -312,8 +309,6 @@ static kvcl_status_t put_with_invite(boot_pmix_t *pm, const void *blob, size_t l
         if (len > 0) {
             memcpy(bytes + KVCL_INVITE_LEN, blob, len);
         }
-        memcpy(pm->super.secret, invite.secret, sizeof(invite.secret));
-        kvcl_wipe(&invite, sizeof(invite));
         status = put_value(pm, bytes, KVCL_INVITE_LEN + len);
     }
     kvcl_wipe(bytes, KVCL_INVITE_LEN);

@@ -25,7 +25,7 @@ static int self_available(const kvcl_boot_params_t *params)
     return 1;
 }
 
-static kvcl_status_t self_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
+static kvcl_status_t self_open(const kvcl_boot_params_t *params, uint8_t *secret, kvcl_boot_t **boot_p)
 {
     boot_self_t  *self;
     kvcl_status_t status;
@@ -40,9 +40,10 @@ static kvcl_status_t self_open(const kvcl_boot_params_t *params, kvcl_boot_t **b
     if (self == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
     }
-    self->super.ops  = &kvcl_boot_self_ops;
-    self->super.size = 1;
-    status           = kvcl_random_bytes(&id, sizeof(id));
+    self->super.ops    = &kvcl_boot_self_ops;
+    self->super.secret = secret;
+    self->super.size   = 1;
+    status             = kvcl_random_bytes(&id, sizeof(id));
     if (status == KVCL_OK) {
         snprintf(self->super.job, sizeof(self->super.job), "self-%016" PRIx64, id);
         status = kvcl_secret_or_random(params->secret_file, self->super.secret);

@@ -232,7 +232,6 @@ static void server_free(kvcl_boot_server_t *server)
     if (server->meeting.members != NULL) {
         kvcl_meeting_fini(&server->meeting);
     }
-    kvcl_wipe(server->secret, sizeof(server->secret));
     free(server->pfds);
     free(server);
 }
@@ -273,7 +272,7 @@ kvcl_status_t kvcl_boot_server_start(const kvcl_boot_server_params_t *params, kv
     server->listen_fd = params->listen_fd;
     server->wake_fd   = -1;
     server->hello_ns  = (params->hello_ns == 0) ? HELLO_DEFAULT_NS : params->hello_ns;
-    memcpy(server->secret, params->secret, sizeof(server->secret));
+    server->secret = params->secret;
     kvcl_list_init(&server->conns);
     status = server_prepare(server, params->size);
     if (status != KVCL_OK) {

@@ -19,8 +19,8 @@ typedef struct kvcl_boot_server kvcl_boot_server_t;
 typedef struct kvcl_boot_server_params {
     int            listen_fd; /* owned by the server from start on, also if start fails */
     int            size;
-    const uint8_t *secret;
-    uint64_t       hello_ns; /* time to prove the secret; 0: 5 s */
+    const uint8_t *secret;    /* must outlive the server */
+    uint64_t       hello_ns;  /* time to prove the secret; 0: 5 s */
 } kvcl_boot_server_params_t;
 
 typedef struct kvcl_boot_server_stats {

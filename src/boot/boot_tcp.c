@@ -303,7 +303,7 @@ static kvcl_status_t check_params(const kvcl_boot_params_t *params)
     return KVCL_OK;
 }
 
-static kvcl_status_t tcp_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
+static kvcl_status_t tcp_open(const kvcl_boot_params_t *params, uint8_t *secret, kvcl_boot_t **boot_p)
 {
     uint64_t      deadline_ns = kvcl_deadline_after(kvcl_boot_timeout(params));
     kvcl_status_t status      = check_params(params);
@@ -317,6 +317,7 @@ static kvcl_status_t tcp_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
     }
     tcp->super.ops        = &kvcl_boot_tcp_ops;
+    tcp->super.secret     = secret;
     tcp->super.local_rank = -1;
     tcp->fd               = -1;
     kvcl_blobs_init(&tcp->blobs);
@@ -334,7 +335,6 @@ static kvcl_status_t tcp_open(const kvcl_boot_params_t *params, kvcl_boot_t **bo
         status = meet(tcp, params, deadline_ns);
     }
     if (status != KVCL_OK) {
-        kvcl_wipe(tcp->super.secret, sizeof(tcp->super.secret));
         tcp_close(&tcp->super);
         return status;
     }

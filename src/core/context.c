@@ -228,7 +228,7 @@ static void close_all(kvcl_context_h ctx)
     kvcl_boot_close(ctx->boot);
     kvcl_engine_fini(ctx);
     kvcl_config_free(&ctx->config);
-    kvcl_wipe(ctx->secret, sizeof(ctx->secret));
+    ctx->secret = NULL; /* wiped by the boot */
     pthread_mutex_destroy(&ctx->boot_lock);
     free(ctx->address);
     kvcl_object_free(ctx);

@@ -56,7 +56,7 @@ struct kvcl_context {
     kvcl_boot_t           *boot;
     pthread_mutex_t       boot_lock;  /* boot calls; taken before, never inside, the engine lock */
     uint8_t               uuid[16];   /* this context's incarnation, random */
-    uint8_t               secret[32]; /* the job's */
+    const uint8_t         *secret;    /* the job's, 32 bytes: the boot's copy, the only one; NULL before the exchange */
     uint8_t               cookie[32]; /* local: makes the handshake's first half stateless */
     uint8_t               *address;   /* packed, see address.h */
     size_t                address_len;

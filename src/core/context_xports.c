@@ -8,7 +8,6 @@
 #include "config.h"
 #include "core/context.h"
 
-#include <string.h>
 
 static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, const kvcl_xport_params_t *params)
 {
@@ -62,7 +61,7 @@ kvcl_status_t kvcl_xports_secure(kvcl_context_h ctx)
     kvcl_status_t status = KVCL_OK;
     unsigned      i;
 
-    memcpy(ctx->secret, ctx->boot->secret, sizeof(ctx->secret));
+    ctx->secret = ctx->boot->secret;
     for (i = 0; (i < eng->n_xports) && (status == KVCL_OK); ++i) {
         if (eng->xports[i]->ops->secure != NULL) {
             status = eng->xports[i]->ops->secure(eng->xports[i], ctx->secret);

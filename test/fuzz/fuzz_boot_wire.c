@@ -55,7 +55,8 @@ static void frame(const uint8_t *bytes, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t       *copy = calloc(1, (size > 0) ? size : 1);
-    kvcl_invite_t invite;
+    uint8_t       secret[KVCL_SHA256_LEN];
+    kvcl_invite_t invite = {.secret = secret};
     uint32_t      len;
 
     must(copy != NULL);

@@ -296,9 +296,9 @@ END_TEST
 
 START_TEST(invite_carries_the_secret_or_checks_the_file)
 {
-    uint8_t       wire[KVCL_INVITE_LEN], zero[32] = {0};
+    uint8_t       wire[KVCL_INVITE_LEN], zero[32] = {0}, secrets[2][32] = {{0}};
     char          a[128], b[128];
-    kvcl_invite_t made, got;
+    kvcl_invite_t made = {.secret = secrets[0]}, got = {.secret = secrets[1]};
 
     make_dir();
     snprintf(a, sizeof(a), "%s", make_file("a", 0600, 16));
