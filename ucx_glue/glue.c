@@ -40,6 +40,7 @@ static void destroy(glue_t *g)
     kvcl_glue_side_close(&g->data);
     kvcl_glue_side_close(&g->am);
     kvcl_glue_am_fini(g);
+    (void)kvcl_mpool_fini(&g->reads);
     free(g->addr);
     free(g);
 }
@@ -75,6 +76,8 @@ static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     g->cbs       = params->cbs;
     g->epfd      = -1;
     g->done_tail = &g->done_head;
+    g->read_tail = &g->read_head;
+    kvcl_mpool_init(&g->reads, "reads of other processes", sizeof(glue_read_t), 64, 0);
     kvcl_list_init(&g->eps);
     kvcl_list_init(&g->failed);
     kvcl_list_init(&g->closing);
@@ -102,6 +105,9 @@ static unsigned glue_progress(kvcl_xport_t *xport)
     n += ucp_worker_progress(g->am.worker);
     if (g->data.worker != NULL) {
         n += ucp_worker_progress(g->data.worker);
+    }
+    if (g->read_head != NULL) {
+        n += kvcl_glue_cma_progress(g);
     }
     g->direct = false;
     return n + kvcl_glue_ep_progress(g);
@@ -195,7 +201,7 @@ static kvcl_status_t glue_arm(kvcl_xport_t *xport)
     glue_t       *g = glue_of(xport);
     ucs_status_t ucs;
 
-    if ((g->done_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->failed)) {
+    if ((g->done_head != NULL) || (g->read_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->failed)) {
         return KVCL_ERR_BUSY;
     }
     ucs = ucp_worker_arm(g->am.worker);
@@ -229,7 +235,6 @@ const kvcl_xport_ops_t kvcl_xport_ucx = {
     .ep_describe  = kvcl_glue_ep_describe,
     .am_send      = kvcl_glue_am_send,
     .reply        = kvcl_glue_reply,
-    .mem_alloc    = kvcl_glue_mem_alloc,
     .mem_register = kvcl_glue_mem_register,
     .mem_register_device = kvcl_glue_mem_register_device,
     .mem_free     = kvcl_glue_mem_free,

@@ -4,8 +4,9 @@
  * A kvcl context has two UCP contexts, each with one worker ("side"):
  *   am    messages: UCP_FEATURE_AM, any transport. It has no RMA feature, because UCX emulates put and get over tcp
  *         without checking that the memory is registered.
- *   data  UCP_FEATURE_RMA, only transports with native RMA (shared memory, rc, cuda), never tcp. Absent (ctx NULL)
- *         when no such transport may be used.
+ *   data  UCP_FEATURE_RMA, only transports with native RMA (rc, cuda), never tcp. Absent (ctx NULL) where the machine
+ *         has none. Only this side makes and unpacks UCX's keys (rkeys), whose parser trusts its input.
+ * Memory that a process of this host registered is read without UCX (glue_cma.c).
  * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
  */
 #ifndef KVCL_UCX_GLUE_GLUE_H
@@ -38,6 +39,7 @@ typedef struct glue_plan {
     char        am_tls[GLUE_TLS_MAX];
     char        data_tls[GLUE_TLS_MAX]; /* "": no data side */
     char        devices[GLUE_DEVICES_MAX]; /* NET_DEVICES */
+    bool        cma; /* may read the memory of processes of this host */
     uint64_t    keepalive_ns;
 } glue_plan_t;
 
@@ -68,6 +70,9 @@ typedef struct glue {
     kvcl_mpool_t      small;
     kvcl_mpool_t      large;
     kvcl_mpool_t      gather;
+    kvcl_mpool_t      reads;
+    struct glue_read  *read_head; /* reads of other processes' memory, not made yet */
+    struct glue_read  **read_tail;
     bool              direct;  /* inside progress: completions may be reported at once */
     unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
     size_t            inflight; /* of all endpoints */
@@ -80,26 +85,41 @@ typedef struct glue_ep {
     kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing, or alone */
     ucp_ep_h        am;
     ucp_ep_h        data;       /* created by the first rmem_open */
-    void            *data_addr; /* NULL: no native path to the peer */
+    void            *data_addr; /* NULL: no native path to the peer by UCX */
     void            *close_req[2];
     size_t          inflight;   /* sends and RMA operations that UCX holds */
     size_t          rmems;
-    bool            native_get; /* data: never needs the owner's processor */
-    bool            native_put; /* the same, and ends with the owner's registration */
+    bool            native;     /* data: gets and puts need no processor of the owner, and end with its registration */
+    bool            near;       /* a process of this host, reached by shared memory */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
     bool            is_tcp;     /* messages travel over tcp */
 } glue_ep_t;
 
+/* A process of this host whose memory is read. */
+typedef struct glue_process {
+    int32_t  pid;
+    uint32_t reserved;
+    uint64_t cookie_addr; /* where it has the cookie */
+    uint64_t cookie[2];   /* random: the process with that pid is the one that wrote this */
+} glue_process_t;
+
+typedef struct glue_read {
+    struct glue_read     *next;
+    glue_ep_t            *ep;
+    const glue_process_t *process;
+    uint64_t             from;
+    char                 *to;
+    size_t               len; /* left */
+    kvcl_xport_send_t    *send;
+} glue_read_t;
+
 typedef struct glue_mem {
     kvcl_xport_mem_t super;
-    ucp_mem_h        memh;   /* NULL: the peers reach it by messages only */
+    ucp_mem_h        memh;   /* NULL: not registered with UCX */
     void             *addr;
     size_t           len;
-    size_t           mapped; /* bytes to munmap; 0: UCX's or the caller's memory */
-    bool             shared; /* allocated by the data side: ucp_rkey_ptr may map it */
-    int              fd;     /* shared: the segment's, UCX's own, -1 if not found */
-    uint64_t         inode;
+    bool             device; /* no processor reads it */
 } glue_mem_t;
 
 static inline glue_t *glue_of(kvcl_xport_t *xport)
@@ -116,7 +136,6 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
 bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
-unsigned      kvcl_glue_version(void); /* UCP_VERSION() of the library at run time */
 kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan);
 void          kvcl_glue_side_close(glue_side_t *side);
 /* The transports of a context or an endpoint, each once, comma separated, from what UCX prints. */
@@ -141,14 +160,22 @@ kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t
 /* Maps UCX's return value of an operation to the contract's: KVCL_OK, KVCL_INPROGRESS, or an error. */
 kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
 void          kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
+void          kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status); /* now if inside progress */
 unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions made outside progress */
 
 /* glue_mem.c */
-kvcl_status_t kvcl_glue_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_glue_mem_free(kvcl_xport_mem_t *mem);
 kvcl_status_t kvcl_glue_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
+
+/* glue_cma.c: reading the memory of a process of this host */
+kvcl_status_t kvcl_glue_cma_self(glue_process_t *self);
+bool          kvcl_glue_cma_reaches(const glue_process_t *process); /* it lives and permits to be read */
+/* Copied by progress; KVCL_INPROGRESS or an error. process lives until send is done. */
+kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, uint64_t from, void *buf, size_t len,
+                                kvcl_xport_send_t *send);
+unsigned      kvcl_glue_cma_progress(glue_t *g);
 
 /* glue_rma.c */
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
@@ -172,12 +199,10 @@ typedef struct glue_packed {
     uint64_t len;
     uint32_t flags; /* GLUE_PACKED_* */
     uint32_t rkey_len;
-    uint64_t inode; /* shared: of the segment, which the owner has open as fd; 0: not known */
-    int32_t  pid;
-    int32_t  fd;
+    glue_process_t process; /* with GLUE_PACKED_CMA: the owner */
 } glue_packed_t;
 
 #define GLUE_PACKED_MAGIC UINT32_C(0x4b56524b)
-enum { GLUE_PACKED_SHARED = 1 /* allocated by the data side: ucp_rkey_ptr may map it */ };
+enum { GLUE_PACKED_CMA = 1 /* processes of its host may read it */ };
 
 #endif

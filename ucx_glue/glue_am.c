@@ -85,7 +85,7 @@ void kvcl_glue_am_fini(glue_t *g)
 }
 
 /* Notify the caller now if called inside progress, else at the next progress. */
-static void complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
+void kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
 {
     if (g->direct) {
         send->done(send, status);
@@ -120,7 +120,7 @@ void kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
     --ep->inflight;
     --glue_of(ep->super.xport)->inflight;
-    complete(glue_of(ep->super.xport), send, kvcl_glue_status(status));
+    kvcl_glue_complete(glue_of(ep->super.xport), send, kvcl_glue_status(status));
 }
 
 static void gather_done(void *request, ucs_status_t status, void *user_data)

@@ -114,8 +114,9 @@ static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
     ep->is_tcp            = (strncmp(list, "tcp", 3) == 0);
     ep->super.frame_bytes = ep->is_tcp ? FRAME_TCP : FRAME_SHM;
     ep->super.sockets     = ep->is_tcp;
+    ep->near              = kvcl_glue_list_has(list, "posix") || kvcl_glue_list_has(list, "self");
     if ((data->len > 0) && (glue_of(ep->super.xport)->data.ctx != NULL) &&
-        (kvcl_glue_list_has(list, "posix") || kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "self"))) {
+        (ep->near || kvcl_glue_list_has(list, "rc"))) {
         ep->data_addr = malloc(data->len);
         if (ep->data_addr == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for an endpoint");
@@ -179,10 +180,7 @@ kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep)
         return KVCL_ERR_UNSUPPORTED;
     }
     kvcl_glue_ep_transports(ep->data, list, sizeof(list));
-    ep->native_put = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc");
-    /* cma writes to any address of the process, registered or not: used for gets only. UCX gets by cma since 1.16. */
-    ep->native_get = ep->native_put ||
-                     (kvcl_glue_list_has(list, "cma") && (kvcl_glue_version() >= UCP_VERSION(1, 16)));
+    ep->native = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc");
     return KVCL_OK;
 }
 

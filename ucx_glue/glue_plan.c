@@ -155,14 +155,20 @@ bool kvcl_glue_am_uses(const glue_plan_t *plan, const char *name)
     return kvcl_glue_list_has(plan->am_tls, name);
 }
 
+/* UCX's data side is for RDMA and devices. Where there is none, no key of UCX exists. */
 static void plan_data(glue_plan_t *plan, const char *have)
 {
     const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
+    bool       any   = false;
     size_t     i;
 
-    for (i = 1; i < TRANSPORTS; ++i) {
-        if (allows(user, transports[i].aliases) &&
-            ((i <= 2) || ((plan->path == GLUE_PATH_AUTO) && kvcl_glue_list_has(have, transports[i].name)))) {
+    plan->cma = allows(user, transports[2].aliases);
+    for (i = 3; i < TRANSPORTS; ++i) {
+        any = any || (allows(user, transports[i].aliases) && (plan->path == GLUE_PATH_AUTO) &&
+                      kvcl_glue_list_has(have, transports[i].name));
+    }
+    for (i = 1; any && (i < TRANSPORTS); ++i) {
+        if (allows(user, transports[i].aliases) && ((i <= 2) || kvcl_glue_list_has(have, transports[i].name))) {
             append(plan->data_tls, sizeof(plan->data_tls), "%s", transports[i].name);
         }
     }

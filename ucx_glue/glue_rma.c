@@ -1,26 +1,25 @@
 /*
- * Memory of a peer. Shared memory is mapped (ucp_rkey_ptr) and the caller copies: this path is a plain memcpy on UCX
- * 1.13 and 1.22, without the owner's processor. Other memory is used for get and put only where UCX does both natively;
- * all remaining memory is reached by messages.
+ * Memory of a peer: got from a process of this host by the kernel (glue_cma.c), or got and put by UCX over RDMA or
+ * cuda_ipc, where UCX does both natively. All remaining memory is reached by messages.
  *
- * Trust: a packed region is bounded and checked against corruption, but ucp_ep_rkey_unpack trusts its input, and the
- * owner sets the length of a mapping. Only bytes of authenticated peers may be passed in.
+ * Trust: a packed region is bounded and checked against corruption. ucp_ep_rkey_unpack trusts its input, so it gets
+ * bytes only of an authenticated peer, and only where the endpoint has RDMA or cuda_ipc; a peer of this host without a
+ * device cannot pass bytes to it.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/log.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct glue_rmem {
     kvcl_xport_rmem_t super;
-    ucp_rkey_h        rkey;
+    ucp_rkey_h        rkey;    /* NULL: not by UCX */
+    bool              cma;     /* got from the process */
+    glue_process_t    process;
     uint64_t          addr;
     uint64_t          size;
 } glue_rmem_t;
@@ -45,20 +44,22 @@ static const glue_packed_t *check_packed(const void *buf, size_t len, uint64_t a
     return packed;
 }
 
-/*
- * Does the segment still exist? UCX opens /proc/PID/fd/FD and, where that fails, releases keys that it never made
- * (1.13, ucp_rkey.c err_destroy), which may unmap other segments. So it is called only for segments that exist.
- */
-static bool is_there(const glue_packed_t *packed)
+/* The first of the two native paths that leads to the region. */
+static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rkey, glue_rmem_t *rmem,
+                      kvcl_xport_rmem_attr_t *attr)
 {
-    char        path[64];
-    struct stat st;
-
-    if ((packed->flags & GLUE_PACKED_SHARED) && (packed->inode != 0)) {
-        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)packed->pid, (int)packed->fd);
-        return (stat(path, &st) == 0) && (st.st_ino == packed->inode);
+    if ((packed->flags & GLUE_PACKED_CMA) && ep->near && glue_of(ep->super.xport)->plan.cma &&
+        kvcl_glue_cma_reaches(&packed->process)) {
+        rmem->cma     = true;
+        rmem->process = packed->process;
+        attr->get     = true;
+        attr->native  = "cma";
+    } else if ((packed->rkey_len > 0) && (kvcl_glue_ep_data(ep) == KVCL_OK) && ep->native &&
+               (ucp_ep_rkey_unpack(ep->data, rkey, &rmem->rkey) == UCS_OK)) {
+        attr->get    = true;
+        attr->put    = true;
+        attr->native = "rdma";
     }
-    return true;
 }
 
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_t len, uint64_t addr, uint64_t size,
@@ -81,14 +82,8 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     rmem->super.ep = super;
     rmem->addr     = addr;
     rmem->size     = size;
-    if ((len != 0) && is_there(&packed) && (kvcl_glue_ep_data(ep) == KVCL_OK) &&
-        (ucp_ep_rkey_unpack(ep->data, (const char *)buf + sizeof(packed), &rmem->rkey) == UCS_OK)) {
-        if (!(packed.flags & GLUE_PACKED_SHARED) || (ucp_rkey_ptr(rmem->rkey, addr, &attr->map) != UCS_OK)) {
-            attr->map = NULL;
-        }
-        attr->get    = ep->native_get;
-        attr->put    = ep->native_put;
-        attr->native = ep->native_put ? "rdma" : "cma";
+    if (len != 0) {
+        find_path(ep, &packed, (const char *)buf + sizeof(packed), rmem, attr);
     }
     ++ep->rmems;
     *rmem_p = &rmem->super;
@@ -106,14 +101,14 @@ void kvcl_glue_rmem_close(kvcl_xport_rmem_t *super)
     free(rmem);
 }
 
-static kvcl_status_t check_run(const glue_rmem_t *rmem, uint64_t offset, size_t len)
+static kvcl_status_t check_run(const glue_rmem_t *rmem, uint64_t offset, size_t len, bool get)
 {
     const glue_ep_t *ep = kvcl_container_of(rmem->super.ep, glue_ep_t, super);
 
     if (ep->broken || ep->closed) {
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "ucx: the endpoint failed or is closed");
     }
-    if (rmem->rkey == NULL) {
+    if ((rmem->rkey == NULL) && !(get && rmem->cma)) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the region is reached by messages only");
     }
     if ((offset > rmem->size) || (len > rmem->size - offset)) {
@@ -138,8 +133,11 @@ kvcl_status_t kvcl_glue_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf
     glue_rmem_t         *rmem = kvcl_container_of(super, glue_rmem_t, super);
     glue_ep_t           *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
     ucp_request_param_t param = rma_param(send, ep);
-    kvcl_status_t       status = check_run(rmem, offset, len);
+    kvcl_status_t       status = check_run(rmem, offset, len, true);
 
+    if ((status == KVCL_OK) && rmem->cma) {
+        return kvcl_glue_cma_get(ep, &rmem->process, rmem->addr + offset, buf, len, send);
+    }
     return (status != KVCL_OK) ?
                    status :
                    kvcl_glue_posted(ep, ucp_get_nbx(ep->data, buf, len, rmem->addr + offset, rmem->rkey, &param),
@@ -152,7 +150,7 @@ kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *super, uint64_t offset, const voi
     glue_rmem_t         *rmem = kvcl_container_of(super, glue_rmem_t, super);
     glue_ep_t           *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
     ucp_request_param_t param = rma_param(send, ep);
-    kvcl_status_t       status = check_run(rmem, offset, len);
+    kvcl_status_t       status = check_run(rmem, offset, len, false);
 
     return (status != KVCL_OK) ?
                    status :
@@ -165,7 +163,7 @@ kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
     glue_rmem_t         *rmem = kvcl_container_of(super, glue_rmem_t, super);
     glue_ep_t           *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
     ucp_request_param_t param = rma_param(send, ep);
-    kvcl_status_t       status = check_run(rmem, 0, 0);
+    kvcl_status_t       status = check_run(rmem, 0, 0, false);
 
     return (status != KVCL_OK) ? status : kvcl_glue_posted(ep, ucp_ep_flush_nbx(ep->data, &param), "flush");
 }

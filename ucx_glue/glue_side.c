@@ -38,8 +38,7 @@ static const struct {
     /* detects a lost link; the kernel also counts the time of a stopped peer with full buffers, which is not dead: 1 s
      * was too short */
     {"TCP_USER_TIMEOUT", "10s", SIDE_AM, "tcp", UCP_VERSION(1, 22)},
-    {"RNDV_THRESH", "inf", SIDE_AM | SIDE_DATA, NULL, 0}, /* data: 1.22 uses cma for get only with this */
-    {"ALLOC_PRIO", "md:posix", SIDE_DATA, NULL, 0}, /* 0600, and no silent fall-back to private memory */
+    {"RNDV_THRESH", "inf", SIDE_AM | SIDE_DATA, NULL, 0},
     {"PROTO_EMULATION_ENABLE", "n", SIDE_DATA, NULL, UCP_VERSION(1, 22)}, /* emulation is an error, not a hang */
     {"KEEPALIVE_INTERVAL", "inf", SIDE_DATA, NULL, 0}, /* the am side watches the peer */
 };
@@ -47,7 +46,7 @@ static const struct {
 /* Exported by libucs of both versions; restores the program's handlers of SIGSEGV etc. (1.13 replaces them at load). */
 void ucs_debug_disable_signals(void) __attribute__((weak));
 
-unsigned kvcl_glue_version(void)
+static unsigned library_version(void)
 {
     unsigned major, minor, release;
 
@@ -65,7 +64,7 @@ static void modify(ucp_config_t *config, const char *key, const char *value, boo
         return;
     }
     /* before 1.17 ucp_config_modify needs a tcp key without its prefix, and returns OK for the other spelling */
-    if ((kvcl_glue_version() < UCP_VERSION(1, 17)) && (strncmp(key, "TCP_", 4) == 0)) {
+    if ((library_version() < UCP_VERSION(1, 17)) && (strncmp(key, "TCP_", 4) == 0)) {
         key += 4;
     }
     status = ucp_config_modify(config, key, value);
@@ -89,7 +88,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
         needed = (settings[i].transport == NULL) || (data ? kvcl_glue_list_has(tls, settings[i].transport) :
                                                             kvcl_glue_am_uses(plan, settings[i].transport));
         if (needed && (settings[i].sides & (data ? SIDE_DATA : SIDE_AM)) &&
-            (kvcl_glue_version() >= settings[i].since)) {
+            (library_version() >= settings[i].since)) {
             modify(config, settings[i].key, settings[i].value, false);
         }
     }

@@ -27,12 +27,14 @@ typedef enum kvcl_rights {
 
 enum {
     KVCL_MEM_HUGE = 1u << 0, /* request huge pages, as always from 4 MiB on; a hint */
-    KVCL_MEM_NUMA = 1u << 1  /* on numa_node while it has room; overrides KVCL_NUMA; a hint */
+    KVCL_MEM_NUMA = 1u << 1, /* on numa_node while it has room; overrides KVCL_NUMA; a hint */
+    KVCL_MEM_READ_ONLY = 1u << 2 /* peers only read it: kvcl_mem_export refuses KVCL_WRITE, and where the library
+                                    allocated it, the kernel refuses every writable mapping by another process */
 };
 
 typedef struct kvcl_mem_params {
     size_t   size;      /* sizeof(kvcl_mem_params_t) */
-    uint64_t flags;     /* KVCL_MEM_HUGE, KVCL_MEM_NUMA */
+    uint64_t flags;     /* KVCL_MEM_HUGE, KVCL_MEM_NUMA, KVCL_MEM_READ_ONLY */
     int      numa_node; /* with KVCL_MEM_NUMA: the operating system's node number */
 } kvcl_mem_params_t;
 #define KVCL_MEM_PARAMS_INIT {sizeof(kvcl_mem_params_t), 0, 0}
@@ -67,7 +69,9 @@ KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 
 /**
  * A description of the memory that a peer imports, to be sent to it by any means. Who holds it and has proven the job
- * secret has the rights in it.
+ * secret has the rights in it. They bind the library, on every path. The kernel enforces them on this host only for
+ * memory of KVCL_MEM_READ_ONLY: other memory of kvcl_mem_alloc can be mapped for writing by any process of the same
+ * user that looks for it in /proc, whether it was exported or not.
  * @param [in,out] len_p  in: room at buf; out: bytes written, or needed with KVCL_ERR_TRUNCATED. At most 1 KiB.
  */
 KVCL_API kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t *len_p) KVCL_MUST_CHECK;

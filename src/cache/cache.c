@@ -194,6 +194,8 @@ static kvcl_status_t enlist(kvcl_cache_h cache)
 static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_layout_t *layout,
                             const kvcl_cache_params_t *params, kvcl_cache_h arena, kvcl_cache_h *cache_p)
 {
+    const kvcl_mem_params_t read_only = {.size = sizeof(read_only), .flags = KVCL_MEM_READ_ONLY};
+
     kvcl_cache_h  cache;
     kvcl_status_t status;
     kvcl_shape_t  shape;
@@ -223,7 +225,7 @@ static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_lay
         status = (params->bases != NULL) ? use_bases(cache, params) : allocate(cache);
     }
     if (status == KVCL_OK) {
-        status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), NULL, &cache->gens_region);
+        status = kvcl_region_create(ctx, NULL, shape.blocks * sizeof(uint32_t), &read_only, &cache->gens_region);
     }
     if (status == KVCL_OK) {
         cache->gens = cache->gens_region->addr;

@@ -45,6 +45,7 @@ typedef struct kvcl_peer {
     size_t                 address_len;
     unsigned               suspicions;        /* stores that suspect it to be silent */
     bool                   parting;           /* was sent BYE, and has not replied yet */
+    bool                   unmappable;        /* logged: /proc does not permit to map its memory */
     int8_t                 maps;              /* are its caches mapped here: 1, 0, or -1 not known yet */
     kvcl_xport_ep_t        *ep;
     const kvcl_xport_ops_t *ops;              /* ep's transport */

@@ -3,16 +3,17 @@
  * reference for the others), ucx (ucx_glue/), and tcp (tcp/tcp.c, messages over KVCL's own authenticated connections).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
- * block, except init, fini, mem_alloc and mem_register (no lock held, may block) and where said. Callbacks
- * (kvcl_xport_cbs_t, kvcl_xport_send_t done) are called from progress() only, with that lock held; they may call back
- * into the transport.
+ * block, except init, fini and mem_register (no lock held, may block) and where said. Callbacks (kvcl_xport_cbs_t,
+ * kvcl_xport_send_t done) are called from progress() only, with that lock held; they may call back into the transport.
  *
  * A transport offers
  *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
  *               fails. The core's handshake authenticates the sender, whether or not the transport does so as well.
- *   native RMA: memory that a peer described can be mapped (rmem attr .map: plain loads, stores and memcpy reach it
- *               without the owner's processor), or got (.get) and put (.put). Never emulated: a transport that would
- *               need the owner's processor for a get sets neither, and the core requests the bytes by message.
+ *   native RMA: memory that a peer registered can be mapped (rmem attr .map, within one process: plain loads, stores
+ *               and memcpy reach it without the owner's processor), or got (.get) and put (.put). Never emulated: a
+ *               transport that would need the owner's processor for a get sets neither, and the core requests the
+ *               bytes by message. Memory that KVCL allocates is mapped by the processes of a host without a transport
+ *               (mem/segment.h).
  */
 #ifndef KVCL_CORE_XPORT_H
 #define KVCL_CORE_XPORT_H
@@ -114,9 +115,8 @@ typedef struct kvcl_xport_ops {
      * KVCL_ERR_UNSUPPORTED if the message was sent without KVCL_XPORT_REPLY. */
     kvcl_status_t (*reply)(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
 
-    /* Zeroed, page aligned memory that peers on this host can map; huge is a hint. These two are called without the
-     * lock, from any thread, several at once, and may block. */
-    kvcl_status_t (*mem_alloc)(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
+    /* Memory of this process that peers may reach. Called without the lock, from any thread, several at once; may
+     * block. */
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     void          (*mem_free)(kvcl_xport_mem_t *mem); /* all kinds */
     /* Optional. Device memory: the processor never accesses it; a peer's .map of it is an address for its driver. On

@@ -203,7 +203,6 @@ const kvcl_xport_ops_t kvcl_xport_loop = {
     .ep_describe = loop_ep_describe,
     .am_send = kvcl_loop_am_send,
     .reply = kvcl_loop_reply,
-    .mem_alloc = kvcl_loop_mem_alloc,
     .mem_register = kvcl_loop_mem_register,
     .mem_register_device = kvcl_loop_mem_register_device,
     .mem_free = kvcl_loop_mem_free,

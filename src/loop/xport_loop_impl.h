@@ -68,7 +68,6 @@ typedef struct loop_mem {
     uint64_t         id;
     char             *addr;
     size_t           len;
-    size_t           mapped; /* bytes to munmap, 0: the caller's memory */
     bool             device;
 } loop_mem_t;
 
@@ -100,7 +99,6 @@ kvcl_status_t kvcl_loop_arm(kvcl_xport_t *xport);
 bool          kvcl_loop_outstanding(kvcl_xport_t *xport);
 
 /* xport_loop_mem.c: the vtable's members of these names */
-kvcl_status_t kvcl_loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_loop_mem_free(kvcl_xport_mem_t *mem);

@@ -12,11 +12,8 @@
 #include "base/checksum.h"
 #include "base/error.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define LOOP_MEM_MAGIC  UINT64_C(0x4b56434c4c4d454d)
 
@@ -35,7 +32,7 @@ typedef struct loop_rmem {
     uint64_t          size;
 } loop_rmem_t;
 
-static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, size_t mapped, kvcl_xport_mem_t **mem_p)
+static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
     loop_xport_t *x   = kvcl_container_of(xport, loop_xport_t, super);
     loop_mem_t   *mem = kvcl_loop_alloc(sizeof(*mem));
@@ -46,7 +43,6 @@ static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, size_t
     mem->super.xport = xport;
     mem->addr        = addr;
     mem->len         = len;
-    mem->mapped      = mapped;
     pthread_mutex_lock(&kvcl_loop.lock);
     mem->id = ++kvcl_loop.last_id;
     kvcl_list_add_tail(&x->mems, &mem->link);
@@ -55,41 +51,14 @@ static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, size_t
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_loop_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p,
-                                  kvcl_xport_mem_t **mem_p)
-{
-    size_t        page   = (size_t)sysconf(_SC_PAGESIZE);
-    size_t        mapped = (len + page - 1) & ~(page - 1);
-    kvcl_status_t status;
-    void          *addr;
-
-    if ((len == 0) || (mapped < len)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: cannot allocate %zu bytes", len);
-    }
-    addr = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (addr == MAP_FAILED) {
-        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, errno, "loop: no memory for a region of %zu bytes", len);
-    }
-    if (huge) {
-        (void)madvise(addr, mapped, MADV_HUGEPAGE);
-    }
-    status = add_mem(xport, addr, len, mapped, mem_p);
-    if (status != KVCL_OK) {
-        munmap(addr, mapped);
-        return status;
-    }
-    *addr_p = addr;
-    return KVCL_OK;
-}
-
 kvcl_status_t kvcl_loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
-    return add_mem(xport, addr, len, 0, mem_p);
+    return add_mem(xport, addr, len, mem_p);
 }
 
 kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
-    kvcl_status_t status = add_mem(xport, addr, len, 0, mem_p);
+    kvcl_status_t status = add_mem(xport, addr, len, mem_p);
 
     if (status == KVCL_OK) { /* no peer knows it yet */
         kvcl_container_of(*mem_p, loop_mem_t, super)->device = true;
@@ -104,9 +73,6 @@ void kvcl_loop_mem_free(kvcl_xport_mem_t *super)
     pthread_mutex_lock(&kvcl_loop.lock);
     kvcl_list_del(&mem->link);
     pthread_mutex_unlock(&kvcl_loop.lock);
-    if (mem->mapped > 0) {
-        munmap(mem->addr, mem->mapped);
-    }
     free(mem);
 }
 

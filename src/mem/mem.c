@@ -13,11 +13,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { MEM_FLAGS = KVCL_MEM_HUGE | KVCL_MEM_NUMA | KVCL_MEM_READ_ONLY };
 
 static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p,
                                   kvcl_mem_params_t *out)
@@ -36,7 +39,7 @@ static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *p
     }
     if (params != NULL) {
         status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_mem_params_t, flags), sizeof(*out), "kvcl_mem_params_t");
-        if ((status == KVCL_OK) && ((out->flags & ~(uint64_t)(KVCL_MEM_HUGE | KVCL_MEM_NUMA)) != 0)) {
+        if ((status == KVCL_OK) && ((out->flags & ~(uint64_t)MEM_FLAGS) != 0)) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem: unknown flags 0x%llx",
                                (unsigned long long)out->flags);
         }
@@ -193,6 +196,10 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_mem_export: NULL argument, or rights other than KVCL_READ, "
                          "KVCL_WRITE or both");
     }
+    if ((rights & KVCL_WRITE) && mem->region->read_only) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "kvcl_mem_export: the memory was made with KVCL_MEM_READ_ONLY: export it "
+                         "with KVCL_READ");
+    }
     kvcl_lock(mem->ctx);
     len = kvcl_region_pack(mem->region, rights, packed, sizeof(packed));
     kvcl_unlock(mem->ctx);
@@ -239,7 +246,7 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
     rmem->ctx = comm->ctx;
     status    = kvcl_region_parse(buf, len, &rmem->rregion, &used);
     if ((status == KVCL_OK) && (used != len)) {
-        status = kvcl_fail(KVCL_ERR_PROTOCOL, "kvcl_rmem_import: %zu bytes too many", len - used);
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "%zu bytes too many", len - used);
     }
     if (status == KVCL_OK) {
         status = kvcl_comm_peer(comm, rank, &rmem->peer);
@@ -248,8 +255,10 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
     }
     if (status != KVCL_OK) {
+        char why[KVCL_ERROR_MAX / 2];
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
         kvcl_object_free(rmem);
-        return status;
+        return kvcl_fail(status, "kvcl_rmem_import of memory of rank %d: %s", rank, why);
     }
     memcpy(rmem->rregion.pending, buf, len);
     rmem->rregion.pending_len = len;

@@ -28,8 +28,9 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&mem->caches);
     kvcl_list_init(&mem->mems);
     kvcl_list_init(&mem->rmems);
-    mem->ctl.ctx = ctx;
-    mem->ctl.len = KVCL_REGIONS_MAX * sizeof(uint64_t);
+    mem->ctl.ctx       = ctx;
+    mem->ctl.len       = KVCL_REGIONS_MAX * sizeof(uint64_t);
+    mem->ctl.read_only = true;
     status = kvcl_region_attach(&mem->ctl, false);
     kvcl_lock(ctx);
     if (status != KVCL_OK) {

@@ -1,6 +1,6 @@
 /*
  * The state of the room of memory in a context, for the files of this room. Engine lock held, but for
- * kvcl_region_attach(), which zeroes gigabytes.
+ * kvcl_region_attach(), which fills gigabytes.
  */
 #ifndef KVCL_MEM_MEM_STATE_H
 #define KVCL_MEM_MEM_STATE_H
@@ -28,7 +28,7 @@ kvcl_status_t kvcl_region_enter(kvcl_region_t *region) KVCL_MUST_CHECK;
 void          kvcl_ctl_set(kvcl_region_t *region, uint64_t value);
 
 /* region.c */
-/** Make a region known to every transport; one without an address is allocated. */
+/** Make a region known to every transport; one without an address is allocated (huge: request huge pages). */
 kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge) KVCL_MUST_CHECK;
 void          kvcl_region_detach(kvcl_region_t *region);
 /** One that is detached and in no table. */

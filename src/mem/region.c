@@ -3,8 +3,8 @@
  *
  * Owns: a region, with its copier and what the transports keep of it. Invariants: a region has an id before it has
  * keys, so no peer can request one that is half made; once it is revoked, neither its keys nor its epoch are valid.
- * The table of regions and the control page are in mem_state.c. Locks: the engine lock; gigabytes are zeroed and
- * registered without it.
+ * The table of regions and the control page are in mem_state.c, the memory itself is in segment.c. Locks: the engine
+ * lock; gigabytes are zeroed and registered without it.
  */
 #include "config.h"
 #include "mem/region.h"
@@ -51,23 +51,34 @@ static void attach_device(kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport
     }
 }
 
-/* No lock: gigabytes are zeroed here. Make the memory known to every transport that can do something with it; the last
- * one of these (ucx, where it is open) allocates. */
+static kvcl_status_t allocate(kvcl_region_t *region, bool huge)
+{
+    int           path  = region->ctx->config.path;
+    unsigned      flags = (huge ? KVCL_SEGMENT_HUGE : 0) | (region->read_only ? KVCL_SEGMENT_READ_ONLY : 0);
+    kvcl_status_t status;
+
+    if ((path == KVCL_PATH_TCP) || (path == KVCL_PATH_LOOP)) { /* no peer may map it */
+        flags |= KVCL_SEGMENT_PRIVATE;
+    }
+    status       = kvcl_segment_create(&region->segment, region->len, flags);
+    region->addr = region->segment.addr;
+    return status;
+}
+
+/* No lock: gigabytes are zeroed here. Make the memory known to every transport that can do something with it. */
 kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge)
 {
     kvcl_engine_t *eng   = &region->ctx->engine;
     bool          alloc  = (region->addr == NULL);
-    kvcl_status_t status = KVCL_OK;
-    int           i;
+    kvcl_status_t status = alloc ? allocate(region, huge) : KVCL_OK;
+    unsigned      i;
 
-    for (i = (int)eng->n_xports - 1; (i >= 0) && (status == KVCL_OK); --i) {
+    for (i = 0; (i < eng->n_xports) && (status == KVCL_OK); ++i) {
         kvcl_xport_t *xport = eng->xports[i];
-        if (xport->ops->messages_only && (i > 0)) {
+        if (xport->ops->messages_only) {
             continue;
         }
-        if (region->addr == NULL) {
-            status = xport->ops->mem_alloc(xport, region->len, huge, &region->addr, &region->xmem[i]);
-        } else if (region->copier != NULL) {
+        if (region->copier != NULL) {
             attach_device(region, xport, &region->xmem[i]);
         } else {
             status = xport->ops->mem_register(xport, region->addr, region->len, &region->xmem[i]);
@@ -98,12 +109,13 @@ void kvcl_region_detach(kvcl_region_t *region)
 {
     unsigned i;
 
-    for (i = 0; i < region->ctx->engine.n_xports; ++i) { /* the allocating one last */
+    for (i = 0; i < region->ctx->engine.n_xports; ++i) {
         if (region->xmem[i] != NULL) {
             region->ctx->engine.xports[i]->ops->mem_free(region->xmem[i]);
             region->xmem[i] = NULL;
         }
     }
+    kvcl_segment_destroy(&region->segment);
 }
 
 void kvcl_region_free(kvcl_region_t *region)
@@ -143,9 +155,10 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
     if (region == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a region");
     }
-    region->ctx  = ctx;
-    region->addr = addr;
-    region->len  = len;
+    region->ctx       = ctx;
+    region->addr      = addr;
+    region->len       = len;
+    region->read_only = (params != NULL) && ((params->flags & KVCL_MEM_READ_ONLY) != 0);
     kvcl_list_init(&region->link);
     kvcl_list_init(&region->users);
     status = kvcl_copier_open(kind, addr, len, &region->copier);
@@ -233,7 +246,17 @@ bool kvcl_region_destroy(kvcl_region_t *region)
 }
 
 /* ---- descriptions: u32 id, u16 rights, u16 memory kind, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice
- * (the region, the control page): u8 parts, parts times {u8 transport, u16 length, bytes} ---- */
+ * (the region, the control page): u16 length, packed segment; u8 parts, parts times {u8 transport, u16 length, bytes}
+ * ---- */
+
+static void pack_segment(const kvcl_segment_t *segment, kvcl_wr_t *wr)
+{
+    unsigned char buf[KVCL_SEGMENT_WIRE_BYTES];
+    size_t        len = kvcl_segment_pack(segment, buf, sizeof(buf));
+
+    kvcl_wr_u16(wr, (uint16_t)len);
+    kvcl_wr_bytes(wr, buf, len);
+}
 
 static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
 {
@@ -260,6 +283,7 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
     kvcl_wr_t        wr;
 
     kvcl_assert_locked(region->ctx);
+    rights &= region->read_only ? (unsigned)KVCL_READ : (unsigned)KVCL_READ_WRITE;
     if (region->revoked && (renew(region) != KVCL_OK)) {
         return 0;
     }
@@ -274,7 +298,9 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
     kvcl_wr_u64(&wr, region->len);
     kvcl_wr_u64(&wr, (uintptr_t)mem->ctl.addr);
     kvcl_wr_u64(&wr, mem->ctl.len);
+    pack_segment(&region->segment, &wr);
     pack_parts(region, &wr);
+    pack_segment(&mem->ctl.segment, &wr);
     pack_parts(&mem->ctl, &wr);
     return kvcl_wr_ok(&wr) ? kvcl_wr_len(&wr) : 0;
 }

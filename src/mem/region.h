@@ -14,6 +14,7 @@
 
 #include "core/context.h"
 #include "device/copier.h"
+#include "mem/segment.h"
 #include <kvcl/kvcl_mem.h>
 
 enum {
@@ -39,10 +40,12 @@ typedef struct kvcl_region {
     uint32_t           serves;    /* served transfers at work on it */
     kvcl_list_t        users;     /* them, kvcl_region_user_t */
     bool               revoked;
+    bool               read_only; /* no peer is given the right to write */
     uint64_t           epoch;
     uint64_t           keys[2];   /* read, write */
     void               *addr;
     size_t             len;
+    kvcl_segment_t     segment;   /* of allocated memory; otherwise zero */
     kvcl_copier_t      *copier;   /* of device memory; NULL: host memory */
     kvcl_xport_mem_t   *xmem[KVCL_ENGINE_XPORTS]; /* by engine.xports; NULL: that transport cannot reach it */
     kvcl_list_t        link;
@@ -84,17 +87,19 @@ typedef struct kvcl_rregion {
     kvcl_xport_rmem_attr_t attr;
     kvcl_xport_rmem_t      *ctl_rmem;
     const _Atomic uint64_t *ctl; /* the control word, mapped; NULL: not mapped */
+    kvcl_segment_view_t    view, ctl_view; /* the owner's segments, where they are mapped */
     void                   *pending; /* the description, until the peer is connected and it can be opened */
     size_t                 pending_len;
 } kvcl_rregion_t;
 
 /**
  * Lock held; the peer has an endpoint. Decodes a description (*used_p: its bytes) and maps it if that is possible.
- * @return KVCL_OK, KVCL_ERR_PROTOCOL.
+ * @return KVCL_OK, KVCL_ERR_PROTOCOL: malformed, or it describes memory that the peer does not have (the error sentence
+ *         names the peer); then nothing is open.
  */
 kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, kvcl_rregion_t *rregion,
                                 size_t *used_p) KVCL_MUST_CHECK;
-/** Lock held, peer connected: open it if that is still to be done. */
+/** Lock held, peer connected: open it if that is still to be done. As kvcl_rregion_open(). */
 kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer) KVCL_MUST_CHECK;
 void          kvcl_rregion_close(kvcl_rregion_t *rregion); /* lock held */
 /** Decode without opening: for checks before the peer is connected. */

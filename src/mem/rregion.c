@@ -5,9 +5,12 @@
 #include "config.h"
 #include "mem/region.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/wirebuf.h"
+#include "core/comm.h"
 #include "wire/address.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +37,15 @@ static void parse_parts(kvcl_rd_t *rd, part_t parts[KVCL_ADDRESS_PARTS])
 
 typedef struct parsed {
     uint64_t ctl_addr, ctl_len;
+    part_t   segment, ctl_segment;
     part_t   region[KVCL_ADDRESS_PARTS], ctl[KVCL_ADDRESS_PARTS];
 } parsed_t;
+
+static void parse_segment(kvcl_rd_t *rd, part_t *segment)
+{
+    segment->len = kvcl_rd_u16(rd);
+    segment->buf = kvcl_rd_bytes(rd, segment->len);
+}
 
 static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parsed_t *p, size_t *used_p)
 {
@@ -54,7 +64,9 @@ static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parse
     r->len      = kvcl_rd_u64(&rd);
     p->ctl_addr = kvcl_rd_u64(&rd);
     p->ctl_len  = kvcl_rd_u64(&rd);
+    parse_segment(&rd, &p->segment);
     parse_parts(&rd, p->region);
+    parse_segment(&rd, &p->ctl_segment);
     parse_parts(&rd, p->ctl);
     if (!kvcl_rd_ok(&rd) || (r->len == 0) || (r->addr + r->len < r->addr) || (r->id >= KVCL_REGIONS_MAX) ||
         (p->ctl_len != KVCL_REGIONS_MAX * sizeof(uint64_t)) || ((r->rights & ~(unsigned)KVCL_READ_WRITE) != 0) ||
@@ -89,28 +101,95 @@ static void open_part(kvcl_peer_t *peer, const part_t parts[KVCL_ADDRESS_PARTS],
     }
 }
 
-/* Map what can be mapped; rregion's description is parsed already and is not written. */
-static void open_parts(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
+/* The peer's segment, where the processes of this host may map it. Only a lie is an error: without the segment a
+ * transport or the owner reaches the bytes. */
+static kvcl_status_t open_segment(kvcl_peer_t *peer, const part_t *segment, uint64_t len, bool write,
+                                  kvcl_segment_view_t *view)
 {
-    kvcl_xport_rmem_attr_t ctl_attr;
+    int           path = peer->ctx->config.path;
+    char          why[KVCL_ERROR_MAX / 2];
+    kvcl_status_t status;
+
+    memset(view, 0, sizeof(*view));
+    if ((segment->len == 0) || (peer->ops == &kvcl_xport_loop) ||
+        ((path != KVCL_PATH_AUTO) && (path != KVCL_PATH_SHM))) {
+        return KVCL_OK;
+    }
+    status = kvcl_segment_open(segment->buf, segment->len, len, write, view);
+    if (status == KVCL_ERR_PROTOCOL) {
+        char name[48];
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
+        return kvcl_fail(status, "%s describes memory that it does not have: %s",
+                         kvcl_comm_peer_name(peer, name, sizeof(name)), why);
+    }
+    if ((status == KVCL_ERR_ACCESS) && !peer->unmappable) {
+        peer->unmappable = true;
+        kvcl_log_warn("%s is on this host and its memory cannot be mapped, it is reached by messages: %s", peer->name,
+                      kvcl_last_error());
+    } else if (status != KVCL_OK) {
+        kvcl_log_debug("%s: %s", peer->name, kvcl_last_error());
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t open_region(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
+{
+    bool          write  = (rregion->rights & KVCL_WRITE) != 0;
+    kvcl_status_t status = KVCL_OK;
+
+    if (rregion->kind == KVCL_MEM_HOST) {
+        status = open_segment(peer, &parsed->segment, rregion->len, write, &rregion->view);
+    }
+    if (rregion->view.addr != NULL) { /* no transport is given the peer's bytes */
+        memset(&rregion->attr, 0, sizeof(rregion->attr));
+        rregion->attr.map = rregion->view.addr;
+    } else if (status == KVCL_OK) {
+        open_part(peer, parsed->region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
+    }
+    return status;
+}
+
+/* The control page: mapped, or its words can be got. */
+static kvcl_status_t open_ctl(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
+{
+    kvcl_xport_rmem_attr_t attr   = {0};
+    kvcl_status_t          status = open_segment(peer, &parsed->ctl_segment, parsed->ctl_len, false,
+                                                 &rregion->ctl_view);
+    const void             *page  = rregion->ctl_view.addr;
+
+    if ((status == KVCL_OK) && (page == NULL)) {
+        open_part(peer, parsed->ctl, parsed->ctl_addr, parsed->ctl_len, &rregion->ctl_rmem, &attr);
+        page = attr.map;
+    }
+    if (page != NULL) {
+        rregion->ctl = (const _Atomic uint64_t *)page + rregion->id;
+    } else {
+        rregion->attr.map = NULL; /* revocation is seen by getting the word, or the owner serves */
+        rregion->attr.get = rregion->attr.get && attr.get;
+        rregion->attr.put = rregion->attr.put && attr.get;
+    }
+    return status;
+}
+
+/* Map what can be mapped; rregion's description is parsed already and is not written. */
+static kvcl_status_t open_parts(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
+{
+    kvcl_status_t status;
 
     rregion->peer = peer;
-    open_part(peer, parsed->region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
+    status        = open_region(peer, parsed, rregion);
     /* A peer's device memory is mapped within one process only; then it is reached as local device memory. */
     if ((rregion->attr.map != NULL) && (rregion->kind != KVCL_MEM_HOST) &&
         (kvcl_copier_open(rregion->kind, rregion->attr.map, rregion->len, &rregion->copier) != KVCL_OK)) {
         rregion->attr.map = NULL;
     }
-    if ((rregion->attr.map != NULL) || rregion->attr.get || rregion->attr.put) {
-        open_part(peer, parsed->ctl, parsed->ctl_addr, parsed->ctl_len, &rregion->ctl_rmem, &ctl_attr);
-        if (ctl_attr.map != NULL) {
-            rregion->ctl = (const _Atomic uint64_t *)ctl_attr.map + rregion->id;
-        } else {
-            rregion->attr.map = NULL; /* revocation is seen by getting the word, or the owner serves */
-            rregion->attr.get = rregion->attr.get && ctl_attr.get;
-            rregion->attr.put = rregion->attr.put && ctl_attr.get;
-        }
+    if ((status == KVCL_OK) && ((rregion->attr.map != NULL) || rregion->attr.get || rregion->attr.put)) {
+        status = open_ctl(peer, parsed, rregion);
     }
+    if (status != KVCL_OK) {
+        kvcl_rregion_close(rregion);
+    }
+    return status;
 }
 
 kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, kvcl_rregion_t *rregion,
@@ -121,30 +200,33 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
 
     kvcl_assert_locked(peer->ctx);
     status = parse(buf, len, rregion, &parsed, used_p);
-    if (status == KVCL_OK) {
-        open_parts(peer, &parsed, rregion);
-    }
-    return status;
+    return (status == KVCL_OK) ? open_parts(peer, &parsed, rregion) : status;
 }
 
-/* Other threads check ranges against the description without a lock: it is parsed into another one here. */
+/* Other threads check ranges against the description without a lock: it is parsed into another one here. A lie stays
+ * pending: each operation fails with it. */
 kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
 {
+    void           *pending = rregion->pending;
     kvcl_rregion_t again;
     parsed_t       parsed;
     size_t         used;
     kvcl_status_t  status;
 
     kvcl_assert_locked(peer->ctx);
-    if (rregion->pending == NULL) {
+    if (pending == NULL) {
         return KVCL_OK;
     }
-    status = parse(rregion->pending, rregion->pending_len, &again, &parsed, &used);
-    if (status == KVCL_OK) {
-        open_parts(peer, &parsed, rregion);
-    }
-    free(rregion->pending);
     rregion->pending = NULL;
+    status = parse(pending, rregion->pending_len, &again, &parsed, &used);
+    if (status == KVCL_OK) {
+        status = open_parts(peer, &parsed, rregion);
+    }
+    if (status == KVCL_OK) {
+        free(pending);
+    } else {
+        rregion->pending = pending;
+    }
     return status;
 }
 
@@ -160,6 +242,8 @@ void kvcl_rregion_close(kvcl_rregion_t *rregion)
     if (rregion->peer == NULL) {
         return;
     }
+    kvcl_segment_close(&rregion->view);
+    kvcl_segment_close(&rregion->ctl_view);
     if (rregion->ctl_rmem != NULL) {
         rregion->peer->ops->rmem_close(rregion->ctl_rmem);
     }

@@ -87,8 +87,9 @@ static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
 
 static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
 {
+    const kvcl_mem_params_t params = {.size = sizeof(params), .flags = KVCL_MEM_READ_ONLY};
     size_t        bytes  = kvcl_dir_table_bytes((entries != 0) ? entries : DIR_ENTRIES_DEFAULT);
-    kvcl_status_t status = kvcl_region_create(store->ctx, NULL, bytes, NULL, &store->table_region);
+    kvcl_status_t status = kvcl_region_create(store->ctx, NULL, bytes, &params, &store->table_region);
 
     if (status == KVCL_OK) {
         status = kvcl_dir_table_format(&store->table, store->table_region->addr, bytes);

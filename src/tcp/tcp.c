@@ -355,7 +355,6 @@ const kvcl_xport_ops_t kvcl_xport_tcp = {
     .ep_describe   = kvcl_tcp_ep_describe,
     .am_send       = kvcl_tcp_am_send,
     .reply         = kvcl_tcp_reply,
-    .mem_alloc     = kvcl_tcp_mem_alloc,
     .mem_register  = kvcl_tcp_mem_register,
     .mem_free      = kvcl_tcp_mem_free,
     .mem_pack      = kvcl_tcp_mem_pack,

@@ -240,7 +240,6 @@ unsigned      kvcl_tcp_self_deliver(tcp_t *tcp);
 void          kvcl_tcp_self_drop(tcp_t *tcp);
 
 /* tcp_mem.c: memory that only messages reach */
-kvcl_status_t kvcl_tcp_mem_alloc(kvcl_xport_t *xport, size_t len, bool huge, void **addr_p, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_tcp_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_tcp_mem_free(kvcl_xport_mem_t *mem);
 kvcl_status_t kvcl_tcp_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);

@@ -1,9 +1,9 @@
 /*
  * Pull (pull.h): the steps of one transfer at the side that wants the bytes, up to the choice of the path.
  *
- * Owns: the pull's state. The two ends and the check that they fit are in pull_ends.c, copies in copy.c, native
- * transfers in rma.c, served ones in pull_served.c. Invariants: a pull ends once (kvcl_pull_finish), and its
- * destination does not change after that; it begins again at most once. Locks: the engine lock, everywhere.
+ * Owns: the pull's state. Its two ends are in pull_ends.c, copies in copy.c, native transfers in rma.c, served ones in
+ * pull_served.c. Invariants: a pull ends once (kvcl_pull_finish), and its destination does not change after that; it
+ * begins again at most once. Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "xfer/pull.h"
@@ -203,8 +203,7 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
     if ((status == KVCL_OK) && (pull->gens != NULL) && (pull->rcache->gens != NULL)) {
         check_gens(pull);
     }
-    if ((status == KVCL_OK) && pull->guarded &&
-        (kvcl_rregion_revoked(&pull->rcache->gens_region) != pull->revoked)) {
+    if ((status == KVCL_OK) && pull->guarded && (kvcl_rregion_revoked(&pull->rcache->gens_region) != pull->revoked)) {
         kvcl_pull_request(pull);
         return;
     }
@@ -321,6 +320,9 @@ static void on_rcache(kvcl_rcache_waiter_t *waiter, kvcl_rcache_t *rcache, kvcl_
 
     (void)rcache;
     if (status != KVCL_OK) {
+        if (status == KVCL_ERR_PROTOCOL) { /* decided on this thread, just now: what the description claims */
+            kvcl_req_keep_error(&pull->req);
+        }
         kvcl_pull_finish(pull, status);
         return;
     }
@@ -340,6 +342,9 @@ static void step(kvcl_pull_t *pull)
     }
     if ((status == KVCL_OK) && (pull->from == KVCL_FROM_REGION)) {
         status = kvcl_rregion_ready(pull->rregion, pull->peer);
+        if (status == KVCL_ERR_PROTOCOL) {
+            kvcl_req_keep_error(&pull->req);
+        }
     }
     if ((status == KVCL_OK) && (pull->from == KVCL_FROM_CACHE) && ((pull->offer == 0) || (pull->peer->maps != 0))) {
         pull->state            = KVCL_PULL_CACHE;

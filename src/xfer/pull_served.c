@@ -70,8 +70,7 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
         .len      = pull->total,
         .layers   = {pull->remote.layers.first, pull->remote.layers.end},
         .heads    = {pull->remote.heads.first, pull->remote.heads.end},
-        .n_blocks = pull->remote.n_blocks,
-        .tokens   = {pull->remote.tokens.first, pull->remote.tokens.end},
+        .tokens   = {pull->remote.tokens.first, pull->remote.tokens.end}, .n_blocks = pull->remote.n_blocks,
     };
 
     out.order      = stream_order(pull, &out.unit);
@@ -200,8 +199,7 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         kvcl_am_malformed(ctx, peer, "the end of another peer's transfer");
         return;
     }
-    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) ||
-        ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
+    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) || ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
         ((in->status == KVCL_OK) && (pull->received != pull->total))) {
         kvcl_am_malformed(ctx, peer, "the end of a transfer with a wrong status or length");
         kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);

@@ -106,7 +106,7 @@ START_TEST(each_failed_allocation_changes_nothing)
     const void          *addr;
     uint64_t            hdr = 1;
     size_t              len;
-    void                *p;
+    char                buf[1000];
     pair_t              pair;
 
     pair_open(&pair, PAIR_LOOP);
@@ -118,7 +118,7 @@ START_TEST(each_failed_allocation_changes_nothing)
     kvcl_loop_set_faults(&faults);
     ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, 8, NULL, 0, 0, NULL), KVCL_ERR_NO_MEMORY);
     kvcl_loop_set_faults(&faults);
-    ck_assert_int_eq(pair.a.ops->mem_alloc(pair.a.xport, 1000, false, &p, &mem), KVCL_ERR_NO_MEMORY);
+    ck_assert_int_eq(pair.a.ops->mem_register(pair.a.xport, buf, sizeof(buf), &mem), KVCL_ERR_NO_MEMORY);
     ck_assert_ptr_null(xport);
     ck_assert_ptr_null(ep);
     ck_assert_ptr_null(mem);
@@ -138,10 +138,10 @@ START_TEST(a_dead_region_or_context_is_refused)
     char                   packed[512], dead[64];
     size_t                 len = sizeof(packed), dead_len;
     pair_t                 pair;
-    void                   *p;
+    static char            p[4096];
 
     pair_open(&pair, PAIR_LOOP);
-    ck_assert_int_eq(pair.b.ops->mem_alloc(pair.b.xport, 4096, false, &p, &mem), KVCL_OK);
+    ck_assert_int_eq(pair.b.ops->mem_register(pair.b.xport, p, 4096, &mem), KVCL_OK);
     ck_assert_int_eq(pair.b.ops->mem_pack(mem, packed, &len), KVCL_OK);
     pair.b.ops->mem_free(mem);
     ck_assert_int_eq(pair.a.ops->rmem_open(pair.a.ep, packed, len, (uintptr_t)p, 4096, &rmem, &attr),
@@ -164,11 +164,11 @@ START_TEST(faults_choose_the_path_to_memory)
     size_t                 len = sizeof(packed);
     waited_t               waited = waited_new();
     pair_t                 pair;
-    void                   *p;
+    static char            p[4096];
 
     pair_open(&pair, PAIR_LOOP);
     kvcl_loop_set_faults(&faults);
-    ck_assert_int_eq(pair.b.ops->mem_alloc(pair.b.xport, 4096, false, &p, &mem), KVCL_OK);
+    ck_assert_int_eq(pair.b.ops->mem_register(pair.b.xport, p, 4096, &mem), KVCL_OK);
     fill(p, 4096, 6);
     ck_assert_int_eq(pair.b.ops->mem_pack(mem, packed, &len), KVCL_OK);
     ck_assert_int_eq(pair.a.ops->rmem_open(pair.a.ep, packed, len, (uintptr_t)p, 4096, &rmem, &attr), KVCL_OK);

@@ -1,0 +1,147 @@
+/*
+ * Reads of memory that another process of this host registered: the kernel copies it (process_vm_readv), without the
+ * owner's processor. The address is the peer's word; the kernel checks it, and an address that the owner does not have
+ * is an error. A process can be read by another of its user (ptrace access: not under Yama's ptrace_scope 1 and above,
+ * where the owner serves the bytes by message).
+ *
+ * Owns: the queue of reads. Invariants: progress copies at most PASS bytes, so the engine lock is held for a short
+ * time; each system call also reads the process's cookie, so that the bytes of another process with a reused id are
+ * never returned. Locks: the engine lock.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/error.h"
+#include "base/rand.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { PIECES = 64, PASS = 1 << 20 };
+
+static uint64_t      own_cookie[2];
+static kvcl_status_t own_status;
+
+static void make_cookie(void)
+{
+    own_status = kvcl_random_bytes(own_cookie, sizeof(own_cookie));
+}
+
+kvcl_status_t kvcl_glue_cma_self(glue_process_t *self)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, make_cookie);
+    *self = (glue_process_t){.pid = (int32_t)getpid(), .cookie_addr = (uintptr_t)own_cookie,
+                             .cookie = {own_cookie[0], own_cookie[1]}};
+    return own_status;
+}
+
+/* Read pieces; the cookie is the first. @return bytes of the pieces 1 to n-1, or -1 with errno. */
+static ssize_t read_checked(const glue_process_t *process, struct iovec *to, struct iovec *from, size_t n)
+{
+    uint64_t cookie[2] = {0, 0};
+    ssize_t  got;
+
+    to[0]   = (struct iovec){cookie, sizeof(cookie)};
+    from[0] = (struct iovec){(void *)(uintptr_t)process->cookie_addr, sizeof(cookie)};
+    got     = process_vm_readv(process->pid, to, n, from, n, 0);
+    if ((got >= 0) && ((got < (ssize_t)sizeof(cookie)) || (memcmp(cookie, process->cookie, sizeof(cookie)) != 0))) {
+        errno = ESRCH;
+        got   = -1;
+    }
+    return (got < 0) ? -1 : got - (ssize_t)sizeof(cookie);
+}
+
+bool kvcl_glue_cma_reaches(const glue_process_t *process)
+{
+    struct iovec to, from;
+
+    return (process->pid > 0) && (read_checked(process, &to, &from, 1) == 0);
+}
+
+kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, uint64_t from, void *buf, size_t len,
+                                kvcl_xport_send_t *send)
+{
+    glue_t      *g    = glue_of(ep->super.xport);
+    glue_read_t *read = kvcl_mpool_get(&g->reads);
+
+    if (read == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a read");
+    }
+    *read         = (glue_read_t){.ep = ep, .process = process, .from = from, .to = buf, .len = len, .send = send};
+    *g->read_tail = read;
+    g->read_tail  = &read->next;
+    ++ep->inflight;
+    ++g->inflight;
+    return KVCL_INPROGRESS;
+}
+
+static void end(glue_t *g, kvcl_status_t status)
+{
+    glue_read_t       *read = g->read_head;
+    kvcl_xport_send_t *send = read->send;
+
+    g->read_head = read->next;
+    if (g->read_head == NULL) {
+        g->read_tail = &g->read_head;
+    }
+    --read->ep->inflight;
+    --g->inflight;
+    kvcl_mpool_put(&g->reads, read);
+    kvcl_glue_complete(g, send, status);
+}
+
+/* The pieces of one system call, from the reads at the head that name one process. */
+static size_t collect(const glue_t *g, struct iovec *to, struct iovec *from)
+{
+    const glue_process_t *process = g->read_head->process;
+    const glue_read_t    *read;
+    size_t               n = 1, bytes = 0, len;
+
+    for (read = g->read_head; (read != NULL) && (n <= PIECES) && (bytes < PASS) && !read->ep->closed; ++n) {
+        if (memcmp(read->process, process, sizeof(*process)) != 0) {
+            break;
+        }
+        len     = (read->len < PASS - bytes) ? read->len : PASS - bytes;
+        to[n]   = (struct iovec){read->to, len};
+        from[n] = (struct iovec){(void *)(uintptr_t)read->from, len};
+        bytes  += len;
+        read    = (len == read->len) ? read->next : NULL;
+    }
+    return n;
+}
+
+unsigned kvcl_glue_cma_progress(glue_t *g)
+{
+    struct iovec  to[PIECES + 1], from[PIECES + 1];
+    kvcl_status_t status;
+    size_t        n, i, len;
+    ssize_t       left;
+
+    if (g->read_head->ep->closed) {
+        end(g, KVCL_ERR_CANCELED);
+        return 1;
+    }
+    n      = collect(g, to, from);
+    left   = read_checked(g->read_head->process, to, from, n);
+    status = ((left < 0) && (errno == ESRCH)) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_ACCESS;
+    for (i = 1; i < n; ++i) { /* a completion may post, at the tail */
+        len = to[i].iov_len;
+        if ((left < 0) || ((size_t)left < len)) {
+            end(g, status);
+            return (unsigned)i; /* the later ones are tried again: a hole may end this one only */
+        }
+        left -= (ssize_t)len;
+        g->read_head->to   += len;
+        g->read_head->from += len;
+        g->read_head->len  -= len;
+        if (g->read_head->len == 0) {
+            end(g, KVCL_OK);
+        }
+    }
+    return (unsigned)(n - 1);
+}
