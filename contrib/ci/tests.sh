@@ -25,7 +25,8 @@ in_ring() {
   fi
 }
 
-# tests DIR ROOM...: the build's tests of this ring whose names begin with test/ROOM; without ROOM, all of the ring.
+# tests DIR ROOM...: the build's tests of this ring whose names begin with test/ROOM, or (../NAME) with NAME; without
+# ROOM, all of the ring.
 tests() {
   local dir=$1 all room
   shift
@@ -36,7 +37,10 @@ tests() {
     return
   fi
   for room in "$@"; do
-    grep "^test/$room" <<<"$all" || :
+    case $room in
+      ../*) grep "^${room#../}" <<<"$all" || : ;;
+      *) grep "^test/$room" <<<"$all" || : ;;
+    esac
   done | tr '\n' ' '
 }
 

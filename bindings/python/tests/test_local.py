@@ -219,6 +219,49 @@ def test_bad_dlpack(ctx, tensor):
         ctx.world.recv_bytes(0, 1, tensor)
 
 
+class Broken(FakeTensor):
+    """__dlpack_device__ gives `device`, or raises it; with fails the deleter raises."""
+
+    def __init__(self, device=(1, 0), fails=None, **kwargs):
+        super().__init__((4, 8), **kwargs)
+        self.given = device
+        self.fails = fails
+
+    def __dlpack_device__(self):
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+    def free(self, _):
+        super().free(_)
+        {}.get(self.freed)  # code that must not see the caller's exception
+        if self.fails:
+            raise self.fails
+
+
+@pytest.mark.parametrize("device, kind, said", [
+    ("cpu", TypeError, "__dlpack_device__.. gave 'cpu', not a tuple of two"),
+    ((1,), TypeError, "gave .1,., not a tuple of two"),
+    (("cpu", 0), TypeError, "integer"),
+    ((0, 0), BufferError, "gave device type 0"),
+    ((1 << 40, 0), BufferError, "gave device type 1099511627776"),
+    ((1 << 80, 0), OverflowError, "too large"),
+    (RuntimeError("the device is lost"), RuntimeError, "the device is lost"),
+    (AttributeError("no such driver"), AttributeError, "no such driver")])
+def test_wrong_dlpack_device(ctx, device, kind, said):
+    with pytest.raises(kind, match=said):
+        ctx.world.recv_bytes(0, 1, Broken(device))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("fails", [None, RuntimeError("the deleter's own")], ids=["deleter", "failing deleter"])
+def test_the_reason_outlives_the_buffer(fails):
+    tensor = Broken(fails=fails)
+    with pytest.raises(ValueError, match="a key has 32 bytes, not 64"):
+        kvcl.key_chain([tensor], [1] * 16, 16)
+    assert tensor.freed == 1
+
+
 # ---- memory ----
 
 def test_exported_memory(ctx):

@@ -60,6 +60,14 @@ static int extent(int ndim, const int64_t *shape, const int64_t *strides, int64_
     return 0;
 }
 
+/* An exception of a producer's code that frees memory: no caller can raise it. */
+static void report_unraised(PyObject *where)
+{
+    if (PyErr_Occurred()) {
+        PyErr_WriteUnraisable(where);
+    }
+}
+
 static int take_view(PyObject *obj, unsigned how, kvpy_buf_t *buf)
 {
     int  flags = ((how & KVPY_WRITE) ? PyBUF_WRITABLE : 0) | ((how & KVPY_SPAN) ? PyBUF_STRIDES : PyBUF_SIMPLE);
@@ -127,19 +135,47 @@ static int take_tensor(dl_managed_t *managed, unsigned how, kvpy_buf_t *buf)
     return 0;
 }
 
+/* The DLPack type of the tensor's device; a host tensor of an old producer has no __dlpack_device__. -1: an exception,
+ * the producer's own if it raised one. */
+static int dlpack_device(PyObject *obj)
+{
+    PyObject *device, *type;
+    long     number = DL_CPU;
+
+    if (!PyObject_HasAttrString(obj, "__dlpack_device__")) {
+        return DL_CPU;
+    }
+    device = PyObject_CallMethod(obj, "__dlpack_device__", NULL);
+    if (device == NULL) {
+        return -1;
+    }
+    if (!PyTuple_Check(device) || (PyTuple_Size(device) != 2)) {
+        PyErr_Format(PyExc_TypeError, "__dlpack_device__() gave %R, not a tuple of two integers: the device's type and "
+                     "its number", device);
+        number = -1;
+    } else {
+        type   = PyNumber_Index(PyTuple_GetItem(device, 0));
+        number = (type != NULL) ? PyLong_AsLong(type) : -1;
+        Py_XDECREF(type);
+        if (!PyErr_Occurred() && ((number < 1) || (number > INT_MAX))) {
+            PyErr_Format(PyExc_BufferError, "__dlpack_device__() gave device type %ld: DLPack's types begin with 1",
+                         number);
+            number = -1;
+        }
+    }
+    Py_DECREF(device);
+    return (int)number;
+}
+
 /* A device's tensor is requested without stream order (-1): the posting caller names the stream. */
 static PyObject *query_dlpack(PyObject *obj)
 {
-    PyObject *device = PyObject_CallMethod(obj, "__dlpack_device__", NULL), *method, *args, *kwargs, *capsule = NULL;
-    int      type = DL_CPU, id;
+    PyObject *method, *args, *kwargs, *capsule = NULL;
+    int      type = dlpack_device(obj);
 
-    if (device == NULL) {
-        PyErr_Clear(); /* a host tensor of an old producer */
-    } else if (!PyArg_ParseTuple(device, "ii:__dlpack_device__", &type, &id)) {
-        Py_DECREF(device);
+    if (type < 0) {
         return NULL;
     }
-    Py_XDECREF(device);
     if ((type != DL_CUDA) && (type != DL_CUDA_MANAGED)) {
         return PyObject_CallMethod(obj, "__dlpack__", NULL);
     }
@@ -170,7 +206,12 @@ static int take_dlpack(PyObject *obj, unsigned how, kvpy_buf_t *buf)
         return -1;
     }
     if (take_tensor(managed, how, buf) != 0) {
+        PyObject *type, *value, *trace;
+
+        PyErr_Fetch(&type, &value, &trace); /* the reason, from the producer's code */
         Py_DECREF(capsule); /* its own destructor frees the tensor */
+        report_unraised(obj);
+        PyErr_Restore(type, value, trace);
         return -1;
     }
     PyCapsule_SetName(capsule, "used_dltensor");
@@ -289,8 +330,13 @@ int kvpy_buf_take(PyObject *obj, unsigned how, kvpy_buf_t *buf)
     return -1;
 }
 
+/* The caller may be on its way out with an exception: the producer's code that runs here must neither see nor replace
+ * it. */
 void kvpy_buf_drop(kvpy_buf_t *buf)
 {
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
     if (buf->has_view) {
         buf->has_view = false;
         PyBuffer_Release(&buf->view);
@@ -303,10 +349,11 @@ void kvpy_buf_drop(kvpy_buf_t *buf)
         if ((managed != NULL) && (managed->deleter != NULL)) {
             managed->deleter(managed);
         }
-        PyErr_Clear();
         Py_DECREF(capsule);
     }
     Py_CLEAR(buf->owner);
     buf->ptr = NULL;
     buf->len = 0;
+    report_unraised(NULL);
+    PyErr_Restore(type, value, trace);
 }
