@@ -12,6 +12,7 @@ AC_MSG_NOTICE([
     check      $kvcl_from_check
     python     $kvcl_from_python
     sanitize   $enable_sanitize
+    hardening  ${KVCL_HARDENED:-none}
     debug      $enable_debug, werror $enable_werror
     CC         $CC
     CFLAGS     $CFLAGS

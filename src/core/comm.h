@@ -7,6 +7,7 @@
 #ifndef KVCL_CORE_COMM_H
 #define KVCL_CORE_COMM_H
 
+#include "base/hardening.h"
 #include "core/context.h"
 
 struct kvcl_comm {
@@ -25,7 +26,7 @@ struct kvcl_comm {
 };
 
 /** No lock held; queries boot the first time, which may block. KVCL_ERR_UNKNOWN_RANK, ... */
-kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK KVCL_UNGUARDED;
 
 
 /** Lock held: "rank N" (of the world; of an inter-communicator the other side's), else the peer's name. Returns buf. */

@@ -39,9 +39,9 @@ const char *kvcl_build_string(void)
 
     kvcl_ucx_version(loaded, sizeof(loaded));
     pthread_mutex_lock(&lock);
-    snprintf(text, sizeof(text), "kvcl %s, wire version %d; ucx %s; boot %s; %s%s", KVCL_VERSION_STRING,
+    snprintf(text, sizeof(text), "kvcl %s, wire version %d; ucx %s; boot %s; %s%s; hardening: %s", KVCL_VERSION_STRING,
              KVCL_WIRE_VERSION, loaded, kvcl_boot_kinds(), KVCL_ENABLE_DEBUG ? "debug" : "release",
-             KVCL_HAVE_CUDA ? "; device memory: cuda" : "");
+             KVCL_HAVE_CUDA ? "; device memory: cuda" : "", (KVCL_HARDENED[0] != '\0') ? KVCL_HARDENED : "none");
     pthread_mutex_unlock(&lock);
     return text;
 }

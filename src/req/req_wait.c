@@ -7,6 +7,7 @@
  * Locks: none is held on entry; the conditions of a wait run under the engine lock.
  */
 #include "config.h"
+#include "base/hardening.h"
 #include "req/req.h"
 #include "base/error.h"
 #include "core/context.h"
@@ -179,7 +180,7 @@ static const char *what_is_left(const set_t *set, char *buf, size_t cap)
 
 /* Wait until all of the set are over, or one of them (set->at); runs callbacks.
  * @return KVCL_OK, KVCL_ERR_WAIT_TIMEOUT, KVCL_ERR_BUSY. */
-static kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t timeout_ns, const char *call)
+static KVCL_UNGUARDED kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t timeout_ns, const char *call)
 {
     char          left[KVCL_REQ_WHAT_MAX + 64];
     uint64_t      deadline_ns;
@@ -204,7 +205,7 @@ static kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t
     return kvcl_wait_ended(ctx, timeout_ns, call, what_is_left(set, left, sizeof(left)));
 }
 
-kvcl_status_t kvcl_req_wait(kvcl_req_h handle, uint64_t timeout_ns)
+KVCL_UNGUARDED kvcl_status_t kvcl_req_wait(kvcl_req_h handle, uint64_t timeout_ns)
 {
     set_t         set  = {&handle, 1, 0};
     kvcl_req_t    *req = kvcl_req_slot_find(handle);

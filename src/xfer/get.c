@@ -70,7 +70,7 @@ static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_
 }
 
 /* No lock: copy between mapped sides; push: local to remote. */
-static kvcl_status_t direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
+static KVCL_UNGUARDED kvcl_status_t direct_copy(kvcl_cache_h cache, const kvcl_sel_t *local_sel, kvcl_rcache_t *rcache,
                                  const kvcl_sel_t *remote_sel, bool push)
 {
     kvcl_side_t   local  = kvcl_cache_side(cache, local_sel);
@@ -137,7 +137,7 @@ void kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status)
     }
 }
 
-kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, kvcl_rcache_t *rcache,
+KVCL_UNGUARDED kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, kvcl_rcache_t *rcache,
                                const kvcl_sel_t *remote, bool push, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_status_t status = kvcl_timing_due(&plan->ctx->instant_ops)
@@ -174,7 +174,7 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *ga
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remote, const kvcl_sel_t *local,
+KVCL_UNGUARDED kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remote, const kvcl_sel_t *local,
                             const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     uint64_t      bytes   = kvcl_sel_bytes(&plan->cache->shape, local);
@@ -208,7 +208,7 @@ kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remo
     return post(plan->ctx, pull, gate, p, req_p);
 }
 
-kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
+KVCL_UNGUARDED kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
                        const kvcl_sel_t *local, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;

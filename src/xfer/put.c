@@ -32,7 +32,7 @@ kvcl_status_t kvcl_put_check_signal(const kvcl_xfer_params_t *p, const kvcl_peer
     return status;
 }
 
-kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
+KVCL_UNGUARDED kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
                             const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     uint64_t      total   = kvcl_sel_bytes(&plan->cache->shape, local);
@@ -69,7 +69,7 @@ kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *loca
     return kvcl_put_begin(plan->ctx, put, gate, p, req_p);
 }
 
-kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
+KVCL_UNGUARDED kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *local,
                        const kvcl_sel_t *remote, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;

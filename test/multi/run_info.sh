@@ -67,7 +67,7 @@ exits 0 env KVCL_WINDOW=7 "$info" --json
 holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "security", "ranks", "paths"]'
 holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
 holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
-  "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool'
+  "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool and j["build"]["hardening"]'
 holds "the settings" 'len(j["settings"]) == t.count("  KVCL_") and all(set(s) == {"name", "value", "default", "source",
   "help"} and ("  " + s["name"] + " ") in t and s["help"] in t for s in j["settings"])'
 holds "a setting" '[s for s in j["settings"] if s["name"] == "KVCL_WINDOW"] == [{"name": "KVCL_WINDOW", "value": "7",

@@ -37,6 +37,8 @@ static void put_build(json_out_t *json)
     } else {
         json_null(json, "device_memory");
     }
+    (void)build_part(text, "hardening", part, sizeof(part));
+    json_string(json, "hardening", part);
     json_string(json, "text", text);
     json_close(json, '}');
 }
