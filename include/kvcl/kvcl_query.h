@@ -51,8 +51,11 @@ typedef struct kvcl_context_stats {
     uint64_t strangers;       /* messages dropped because their sender has not proven the job secret */
     uint64_t malformed;       /* messages dropped because their bytes make no sense */
     uint64_t late;            /* frames dropped because their operation had ended (the fence) */
+    uint64_t refused;         /* sends and gets of peers that were refused with KVCL_ERR_NO_SPACE, because a peer
+                                 made this rank hold too much: 64 MiB of sends without a recv (of all peers: 256 MiB;
+                                 the peer that has the most gives way), 16,384 gets in progress, or 64 MiB of them */
 } kvcl_context_stats_t;
-#define KVCL_CONTEXT_STATS_INIT {sizeof(kvcl_context_stats_t), 0, 0, 0, 0, 0, 0, 0}
+#define KVCL_CONTEXT_STATS_INIT {sizeof(kvcl_context_stats_t), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** @return KVCL_OK; KVCL_ERR_INVALID_PARAM: NULL, or stats->size is no size. */
 KVCL_API kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats) KVCL_MUST_CHECK;

@@ -65,6 +65,8 @@ typedef struct kvcl_peer {
     bool                   unsent;            /* the transport refused a message: the peer fails soon (bundle.h) */
     bool                   is_bundled;        /* in the context's list of those with a bundle that waits */
     unsigned               answers_due;       /* queries that it answers at once, still unanswered */
+    struct kvcl_serve_peer *serves;           /* serve/serve_peer.h: what it makes this rank serve; NULL: nothing yet */
+    size_t                 arrived_bytes;     /* p2p/p2p_match.c: of its sends that no recv has matched */
     char                   name[32];          /* for logs */
 } kvcl_peer_t;
 

@@ -1,7 +1,9 @@
 /*
  * Matching (p2p_match.h): sends that arrive meet recvs that were posted.
  *
- * Owns: the recvs posted and not matched, and the sends that no recv has matched, with their bytes, bounded.
+ * Owns: the recvs posted and not matched, and the sends that no recv has matched, with their bytes. These are bounded,
+ * for each peer and in all; where all peers together reach the bound, the peer that holds the most loses its latest
+ * sends (KVCL_ERR_NO_SPACE at the sender), so a peer that floods takes no room from one that holds little.
  * Invariants: both lists are in the order of arrival, and no send of the one matches a recv of the other. Locks: the
  * engine lock.
  */
@@ -14,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARRIVED_MAX = 256 << 20 };
+enum { ARRIVED_MAX = 256 << 20, ARRIVED_PEER_MAX = 64 << 20, ARRIVED_LEAST = 1024 };
 
 typedef struct arrived {
     kvcl_list_t     link;
@@ -39,31 +41,82 @@ static bool matches(const kvcl_posted_t *posted, const kvcl_msg_send_t *msg)
            ((posted->source == KVCL_ANY_SOURCE) || (posted->source == msg->source));
 }
 
+/* Bytes that a send counts: its memory, and at least as many as the search for it is worth. */
+static size_t cost_of(size_t len)
+{
+    size_t bytes = sizeof(arrived_t) + len;
+
+    return (bytes > ARRIVED_LEAST) ? bytes : ARRIVED_LEAST;
+}
+
+static void drop(kvcl_p2p_state_t *p2p, arrived_t *arrived)
+{
+    kvcl_list_del(&arrived->link);
+    p2p->arrived_bytes           -= cost_of(arrived->len);
+    arrived->peer->arrived_bytes -= cost_of(arrived->len);
+    free(arrived);
+}
+
+/* The sender learns it; logged for the first and at each doubling, since a peer can cause as many as it likes. */
+static void refuse(kvcl_peer_t *peer, uint64_t op)
+{
+    uint64_t n = ++peer->ctx->stats.refused;
+
+    if ((n & (n - 1)) == 0) {
+        kvcl_log_warn("no room for a send of %s that no recv waits for: it fails (%llu sends and gets refused so far)",
+                      peer->name, (unsigned long long)n);
+    }
+    kvcl_p2p_send_done(peer, op, KVCL_ERR_NO_SPACE);
+}
+
+/* Drops the latest sends of the peer that holds the most until the new one fits. False: that would be the new one's. */
+static bool make_room(kvcl_context_h ctx, kvcl_peer_t *peer, size_t bytes)
+{
+    kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
+    kvcl_list_t      *at;
+    kvcl_peer_t      *most;
+    arrived_t        *arrived;
+    uint64_t         op;
+    uint32_t         i;
+
+    while (p2p->arrived_bytes + bytes > ARRIVED_MAX) {
+        most = peer;
+        for (i = 0; i < ctx->peers.count; ++i) {
+            most = (ctx->peers.v[i]->arrived_bytes > most->arrived_bytes) ? ctx->peers.v[i] : most;
+        }
+        if (most->arrived_bytes < peer->arrived_bytes + bytes) {
+            return false;
+        }
+        for (at = p2p->arrived.prev; kvcl_container_of(at, arrived_t, link)->peer != most; at = at->prev) {
+        }
+        arrived = kvcl_container_of(at, arrived_t, link);
+        op      = arrived->msg.msg.op;
+        drop(p2p, arrived);
+        refuse(most, op);
+    }
+    return true;
+}
+
 static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *msg, const void *data, size_t len)
 {
     kvcl_p2p_state_t *p2p  = kvcl_p2p_state(ctx);
-    size_t           bytes = sizeof(arrived_t) + len;
+    size_t           bytes = cost_of(len);
     arrived_t        *arrived;
+    bool             room  = (bytes <= ARRIVED_PEER_MAX) && (peer->arrived_bytes <= ARRIVED_PEER_MAX - bytes) &&
+                             make_room(ctx, peer, bytes);
 
-    arrived = (p2p->arrived_bytes + bytes <= ARRIVED_MAX) ? malloc(bytes) : NULL;
+    arrived = room ? malloc(sizeof(*arrived) + len) : NULL;
     if (arrived == NULL) {
-        kvcl_log_warn("no room for an unexpected message: the send of %s fails", peer->name);
-        kvcl_p2p_send_done(peer, msg->msg.op, KVCL_ERR_NO_SPACE);
+        refuse(peer, msg->msg.op);
         return;
     }
     arrived->peer = peer;
     arrived->msg  = *msg;
     arrived->len  = len;
     memcpy(arrived->bytes, data, len);
-    p2p->arrived_bytes += bytes;
+    p2p->arrived_bytes  += bytes;
+    peer->arrived_bytes += bytes;
     kvcl_list_add_tail(&p2p->arrived, &arrived->link);
-}
-
-static void drop(kvcl_p2p_state_t *p2p, arrived_t *arrived)
-{
-    kvcl_list_del(&arrived->link);
-    p2p->arrived_bytes -= sizeof(*arrived) + arrived->len;
-    free(arrived);
 }
 
 bool kvcl_match_arrived(kvcl_context_h ctx, kvcl_posted_t *posted)

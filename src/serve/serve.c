@@ -1,7 +1,7 @@
 /*
  * Serving: the owner's side of a pull, from its request to its end: the handlers of peers' messages and failures.
  *
- * serve_check.c decides whether the peer may have the bytes, serve_send.c sends them, serve_end.c ends a serve. While a
+ * serve_peer.c bounds what a peer may request, serve_check.c decides whether the peer may have the bytes, serve_send.c sends them, serve_end.c ends a serve. While a
  * serve reads memory, its region, cache or offer counts it and cannot be freed.
  * Locks: the engine lock, everywhere.
  */
@@ -27,15 +27,22 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
                         size_t len)
 {
     const kvcl_msg_pull_t *in    = (const kvcl_msg_pull_t *)msg;
-    kvcl_serve_t          *serve = calloc(1, sizeof(*serve));
+    const size_t          held   = sizeof(kvcl_serve_t) + len;
+    kvcl_serve_t          *serve = NULL;
     kvcl_status_t         status;
 
     (void)hdr_len;
+    if ((kvcl_serve_peer(peer) != NULL) && !kvcl_serve_peer_may(peer, held)) {
+        kvcl_serve_answer(peer, msg->op, KVCL_ERR_NO_SPACE, NULL, 0);
+        return;
+    }
+    serve = (peer->serves != NULL) ? calloc(1, sizeof(*serve)) : NULL;
     if (serve == NULL) {
         kvcl_serve_answer(peer, msg->op, KVCL_ERR_NO_MEMORY, NULL, 0);
         return;
     }
     kvcl_list_init(&serve->link);
+    serve->held         = held;
     serve->ctx          = ctx;
     serve->peer         = peer;
     serve->user.peer    = peer;
@@ -61,12 +68,13 @@ void kvcl_serve_on_pull(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     serve->by_lane = (msg->flags & KVCL_PULL_LANE) && (kvcl_lane_out(peer) != NULL) &&
                      kvcl_pull_lane_suits(ctx, &serve->stream);
     kvcl_serve_hold(serve, 1);
-    kvcl_list_add_tail(&kvcl_serve_state(ctx)->serves, &serve->link);
-    if (!serve->background) {
+    kvcl_serve_peer_enter(serve);
+    if (!serve->background && !serve->waits) {
         (void)kvcl_serve_advance(serve);
     }
 }
 
+/* One that takes turns. */
 static kvcl_serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
 {
     kvcl_serve_t *serve;
@@ -74,6 +82,20 @@ static kvcl_serve_t *find(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t 
     kvcl_list_foreach (serve, &kvcl_serve_state(ctx)->serves, kvcl_serve_t, link) {
         if ((serve->peer == peer) && (serve->op == op)) {
             return serve;
+        }
+    }
+    return NULL;
+}
+
+static kvcl_serve_t *find_waiting(const kvcl_peer_t *peer, uint64_t op)
+{
+    kvcl_serve_t *serve;
+
+    if (peer->serves != NULL) {
+        kvcl_list_foreach (serve, &peer->serves->waiting, kvcl_serve_t, link) {
+            if (serve->op == op) {
+                return serve;
+            }
         }
     }
     return NULL;
@@ -102,6 +124,7 @@ void kvcl_serve_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
     (void)hdr_len;
     (void)data;
     (void)len;
+    serve = (serve != NULL) ? serve : find_waiting(peer, msg->op);
     if (serve != NULL) {
         kvcl_serve_fail(serve, KVCL_ERR_CANCELED, true);
     }
@@ -112,7 +135,7 @@ static kvcl_serve_t *first_alive(kvcl_context_h ctx, const kvcl_peer_t *peer, co
 {
     kvcl_serve_t *serve;
 
-    kvcl_list_foreach (serve, &kvcl_serve_state(ctx)->serves, kvcl_serve_t, link) {
+    kvcl_list_foreach (serve, &kvcl_serve_state(ctx)->all, kvcl_serve_t, all) {
         if ((serve->status == KVCL_OK) && ((peer == NULL) || (serve->peer == peer)) &&
             ((offer == NULL) || (serve->offer == offer)) && (serve->by_lane || !lane_only)) {
             return serve;
@@ -155,12 +178,14 @@ void kvcl_serve_fini(kvcl_context_h ctx)
     kvcl_serve_state_t *state = kvcl_serve_state(ctx);
     kvcl_list_t        *link;
 
-    while ((link = kvcl_list_pop(&state->serves)) != NULL) {
-        kvcl_serve_t *serve = kvcl_container_of(link, kvcl_serve_t, link);
+    while ((link = kvcl_list_pop(&state->all)) != NULL) {
+        kvcl_serve_t *serve = kvcl_container_of(link, kvcl_serve_t, all);
+        kvcl_list_del(&serve->link);
         kvcl_serve_hold(serve, -1);
         kvcl_serve_discard(serve); /* the transport's sends have ended with its endpoints */
     }
     if (state->has_flights) {
         (void)kvcl_mpool_fini(&state->flights);
     }
+    kvcl_serve_peers_fini(ctx);
 }

@@ -7,6 +7,7 @@
 
 #include "cache/cache.h"
 #include "mem/region.h"
+#include "serve/serve_peer.h"
 #include "xfer/offer.h"
 #include "base/mpool.h"
 #include "xfer/share.h"
@@ -16,7 +17,10 @@
 enum { KVCL_SERVE_TURN = 256 * 1024 }; /* bytes */
 
 typedef struct kvcl_serve {
-    kvcl_list_t        link;
+    kvcl_list_t        link;  /* kvcl_serve_state_t.serves or, while it waits, kvcl_serve_peer_t.waiting */
+    kvcl_list_t        all;   /* kvcl_serve_state_t.all */
+    size_t             held;  /* bytes of its memory */
+    bool               waits; /* it has no turns yet */
     kvcl_context_h     ctx;
     kvcl_peer_t        *peer;
     uint64_t           op;    /* the puller's */
@@ -77,6 +81,8 @@ void          kvcl_serve_lane_end(kvcl_serve_t *serve, kvcl_status_t status, con
 typedef struct kvcl_serve_state {
     kvcl_share_t share;
     kvcl_list_t  serves;     /* kvcl_serve_t, round robin */
+    kvcl_list_t  all;        /* these, and those that wait */
+    bool         activated;  /* one that waited has turns since the last poll */
     kvcl_list_t  *next;      /* inside a round: the next serve */
     unsigned     turn;       /* rounds so far */
     kvcl_mpool_t flights;    /* frames in flight with their bounce buffers */

@@ -95,21 +95,11 @@ void kvcl_serve_discard(kvcl_serve_t *serve)
     free(serve);
 }
 
-static void leave_queue(kvcl_serve_t *serve)
-{
-    kvcl_serve_state_t *state = kvcl_serve_state(serve->ctx);
-
-    if (state->next == &serve->link) {
-        state->next = serve->link.next;
-    }
-    kvcl_list_del(&serve->link);
-}
-
 static void end(kvcl_serve_t *serve)
 {
     kvcl_offer_t *offer = serve->offer;
 
-    leave_queue(serve);
+    kvcl_serve_peer_leave(serve);
     serve->ctx->stats.bytes_out    += serve->pos;
     serve->ctx->stats.bytes_served += serve->pos;
     kvcl_serve_report_end(serve);

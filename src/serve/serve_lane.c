@@ -44,7 +44,8 @@ unsigned kvcl_serve_lane_turn(kvcl_serve_t *serve)
     size_t      most  = (left < KVCL_SERVE_TURN) ? (size_t)left : KVCL_SERVE_TURN;
     int         n     = kvcl_stream_iov(&serve->stream, kvcl_lane_pieces(lane), KVCL_LANE_IOVS, most, &len);
 
-    serve->pos += len;
+    serve->pos                += len;
+    serve->peer->serves->sent += len;
     ++serve->in_flight;
     kvcl_lane_send(lane, serve->op, from, (uint32_t)len, n, sent, serve);
     return 1;

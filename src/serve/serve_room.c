@@ -17,6 +17,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for served transfers");
     }
     kvcl_list_init(&state->serves);
+    kvcl_list_init(&state->all);
     kvcl_xfer_state(ctx)->server = &server;
     *state_p = state;
     return KVCL_OK;
@@ -36,8 +37,9 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
 
 static bool outstanding(kvcl_context_h ctx, void *state)
 {
-    (void)state;
-    return kvcl_serve_lane_outstanding(ctx);
+    const kvcl_serve_state_t *serve = state;
+
+    return serve->activated || kvcl_serve_lane_outstanding(ctx);
 }
 
 static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)

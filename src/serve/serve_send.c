@@ -1,9 +1,9 @@
 /*
  * Sending the bytes of serves: in frames, in turns, or at once where they are few.
  *
- * Owns: the frames in flight with their bounce buffers. A frame is sent in place when one run fills it, otherwise
+ * Owns: the frames in flight with their bounce buffers, and the bytes of them for each peer. A frame is sent in place when one run fills it, otherwise
  * gathered into a flight. Invariants: at most `window` frames are beyond the puller's credit; serves take turns, a few
- * frames each, and the lower class has its share of them. A serve may end in any turn.
+ * frames each, a peer's have a bounded part of a round, and the lower class has its share of them. A serve may end in any turn.
  * Locks: the engine lock, everywhere.
  */
 #include "config.h"
@@ -19,6 +19,7 @@ typedef struct flight {
     kvcl_xport_send_t send;
     kvcl_msg_data_t   hdr;
     kvcl_serve_t      *serve;
+    size_t            len;
     unsigned char     bytes[] __attribute__((aligned(64)));
 } flight_t;
 
@@ -27,6 +28,7 @@ static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
     flight_t *flight = kvcl_container_of(send, flight_t, send);
     kvcl_serve_t *serve = flight->serve;
 
+    serve->peer->serves->flight -= flight->len;
     kvcl_mpool_put(&kvcl_serve_state(serve->ctx)->flights, flight);
     --serve->in_flight;
     if (status != KVCL_OK) {
@@ -128,7 +130,10 @@ static bool send_frame(kvcl_serve_t *serve)
         flight->hdr.msg.flags = KVCL_DATA_LAST;
         serve->silent         = true; /* the frame itself reports the end */
     }
-    serve->pos += iov.len;
+    flight->len                  = iov.len;
+    serve->peer->serves->flight += iov.len;
+    serve->peer->serves->sent   += iov.len;
+    serve->pos                  += iov.len;
     --serve->credits;
     ++serve->in_flight;
     status = kvcl_peer_send(serve->peer, &flight->hdr.msg, sizeof(flight->hdr), &iov, 1, &flight->send);
@@ -142,7 +147,8 @@ static bool send_frame(kvcl_serve_t *serve)
 static bool wants(const kvcl_serve_t *serve)
 {
     return (serve->status == KVCL_OK) && (serve->pos != serve->total) &&
-           (serve->by_lane ? kvcl_serve_lane_wants(serve) : (serve->credits != 0));
+           (serve->by_lane ? kvcl_serve_lane_wants(serve)
+                           : (serve->credits != 0) && (serve->peer->serves->flight < KVCL_SERVE_FLIGHT));
 }
 
 unsigned kvcl_serve_advance(kvcl_serve_t *serve)
@@ -198,7 +204,8 @@ static unsigned turns(kvcl_context_h ctx, bool background, bool alone)
             break;
         }
         serve->turn = turn;
-        if ((serve->background == background) && wants(serve) && (alone || (serve->in_flight < BACKGROUND_FLIGHTS))) {
+        if ((serve->background == background) && kvcl_serve_peer_has_turn(serve->peer->serves, turn) && wants(serve) &&
+            (alone || (serve->in_flight < BACKGROUND_FLIGHTS))) {
             kvcl_list_del(&serve->link);
             kvcl_list_add_tail(&state->serves, &serve->link);
             n += kvcl_serve_advance(serve);
@@ -215,6 +222,7 @@ unsigned kvcl_serve_poll(kvcl_context_h ctx)
     unsigned    n = 0;
     bool        upper;
 
+    kvcl_serve_state(ctx)->activated = false;
     if (kvcl_list_is_empty(serves)) {
         return 0;
     }

@@ -24,6 +24,7 @@ static const struct {
     ROW(ops, "operations", "Operations completed."),
     ROW(strangers, "strangers", "Dropped messages whose sender has not proven the job's secret."),
     ROW(malformed, "malformed", "Dropped messages with invalid content."),
+    ROW(refused, "refused", "Sends and gets of peers refused because a peer made this rank hold too much."),
     ROW(late, "late", "Dropped frames of operations that had ended."),
 };
 
