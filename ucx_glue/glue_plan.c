@@ -190,13 +190,17 @@ static kvcl_status_t plan_path(const char *path, glue_plan_t *plan)
 
 /* Without an interface no transport may listen, whatever UCX_TLS says; "self" is always allowed: it reaches only
  * this process. */
-static kvcl_status_t plan_messages(glue_plan_t *plan)
+static kvcl_status_t plan_messages(glue_plan_t *plan, bool beside_tcp)
 {
     const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
 
     if (plan->listens) {
         append(plan->am_tls, sizeof(plan->am_tls), "%s", (plan->path == GLUE_PATH_TCP) ? "tcp" :
                (plan->path == GLUE_PATH_SHM) ? "posix,self" : "posix,self,tcp");
+        return KVCL_OK;
+    }
+    if (!allows(user, transports[1].aliases) && beside_tcp) {
+        append(plan->am_tls, sizeof(plan->am_tls), "self");
         return KVCL_OK;
     }
     if (!allows(user, transports[1].aliases)) {
@@ -235,7 +239,7 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
             probe(have, sizeof(have));
         }
     }
-    status = plan_messages(plan);
+    status = plan_messages(plan, params->beside_tcp);
     if (status != KVCL_OK) {
         return status;
     }

@@ -50,6 +50,12 @@ typedef struct kvcl_room {
 
 extern const kvcl_room_t *const kvcl_rooms[KVCL_ROOMS]; /* rooms.c */
 
+/* The room that uses the transports' streams; lock held in its callbacks. */
+typedef struct kvcl_stream_user {
+    void (*opened)(kvcl_xport_ep_t *ep, kvcl_xport_stream_t *stream); /* by the peer; may close it */
+    void (*event)(kvcl_xport_stream_t *stream);
+} kvcl_stream_user_t;
+
 struct kvcl_context {
     kvcl_config_t         config;
     kvcl_setting_source_t sources[KVCL_CONFIG_ROWS];
@@ -67,6 +73,7 @@ struct kvcl_context {
     unsigned              n_rooms;    /* initialized */
     kvcl_comm_h           world;
     kvcl_list_t           comms;      /* all of them, the world too */
+    const kvcl_stream_user_t *streams; /* NULL: streams that peers open are closed */
     bool                  closing;    /* peers are closed: messages that arrive are dropped */
     kvcl_map_t            comm_ids;   /* hash of a list of ranks -> number of communicators made over it */
     kvcl_context_stats_t  stats;      /* under the engine lock, but bytes copied inside posts: atomic adds */

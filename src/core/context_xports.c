@@ -27,11 +27,34 @@ static void on_stranger(void *arg)
     ++ctx->stats.strangers;
 }
 
+static void on_stream(void *arg, kvcl_xport_ep_t *ep, kvcl_xport_stream_t *stream)
+{
+    kvcl_context_h ctx = arg;
+
+    kvcl_assert_locked(ctx);
+    if ((ctx->streams == NULL) || (ep->arg == NULL) || ctx->closing) {
+        stream->xport->ops->stream_close(stream);
+        return;
+    }
+    ctx->streams->opened(ep, stream);
+}
+
+static void on_stream_event(void *arg, kvcl_xport_stream_t *stream)
+{
+    kvcl_context_h ctx = arg;
+
+    kvcl_assert_locked(ctx);
+    if ((ctx->streams != NULL) && (stream->arg != NULL)) {
+        ctx->streams->event(stream);
+    }
+}
+
 kvcl_status_t kvcl_xports_open(kvcl_context_h ctx)
 {
     const kvcl_config_t *config = &ctx->config;
     kvcl_xport_params_t params  = {
-        .cbs          = {ctx, kvcl_am_recv, kvcl_peer_ep_failed, on_stranger},
+        .cbs          = {ctx, kvcl_am_recv, kvcl_peer_ep_failed, on_stranger, on_stream,
+                         on_stream_event},
         .path         = kvcl_path_name(config->path),
         .wire         = kvcl_wire_name(config->wire),
         .keepalive_ns = config->keepalive_ns,
@@ -42,7 +65,8 @@ kvcl_status_t kvcl_xports_open(kvcl_context_h ctx)
     if ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_LOOP)) {
         status = add_xport(ctx, &kvcl_xport_loop, &params);
     }
-    params.net = own ? NULL : config->net;
+    params.net        = own ? NULL : config->net;
+    params.beside_tcp = own && (config->net != NULL);
     if ((status == KVCL_OK) && (config->path != KVCL_PATH_LOOP) && !(own && (config->path == KVCL_PATH_TCP))) {
         status = add_xport(ctx, &kvcl_xport_ucx, &params);
     }

@@ -23,7 +23,7 @@
 struct kvcl_context;
 struct kvcl_request;
 
-enum { KVCL_ENGINE_XPORTS = 3, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS + 1 };
+enum { KVCL_ENGINE_XPORTS = 3, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS };
 
 typedef struct kvcl_engine {
     pthread_mutex_t lock;
@@ -50,7 +50,7 @@ typedef struct kvcl_engine {
     bool            one_core;      /* the progress thread and the application share it: the thread does not spin */
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
     unsigned        n_xports;
-    int             fds[KVCL_ENGINE_FDS]; /* sleepers listen to these: the transports', kvcl_engine_watch's */
+    int             fds[KVCL_ENGINE_FDS]; /* sleepers listen to these: the transports' */
     unsigned        n_fds;
     kvcl_heap_t     timers;
     kvcl_list_t     callbacks;     /* finished requests whose callback is to run */
@@ -62,8 +62,6 @@ typedef struct kvcl_engine {
 } kvcl_engine_t;
 
 kvcl_status_t kvcl_engine_init(struct kvcl_context *ctx) KVCL_MUST_CHECK;
-/** Before the engine starts: sleepers wake when fd is readable; a room's poll then drains it. At most one. */
-void          kvcl_engine_watch(struct kvcl_context *ctx, int fd);
 /** After the transports are in engine.xports: start the progress thread, if wanted. */
 kvcl_status_t kvcl_engine_start(struct kvcl_context *ctx, bool thread) KVCL_MUST_CHECK;
 void          *kvcl_engine_thread(void *ctx); /* the progress thread's function, for engine_start.c */

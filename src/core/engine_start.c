@@ -40,23 +40,19 @@ kvcl_status_t kvcl_engine_init(kvcl_context_h ctx)
     return KVCL_OK;
 }
 
-void kvcl_engine_watch(kvcl_context_h ctx, int fd)
-{
-    if (fd >= 0) {
-        ctx->engine.fds[ctx->engine.n_fds++] = fd;
-    }
-}
-
 kvcl_status_t kvcl_engine_start(kvcl_context_h ctx, bool thread)
 {
     kvcl_engine_t      *eng = &ctx->engine;
     struct epoll_event ev   = {.events = EPOLLIN, .data.fd = eng->wake_fd};
     unsigned           i;
-    int                err;
+    int                err, fd;
 
     epoll_ctl(eng->epfd, EPOLL_CTL_ADD, eng->wake_fd, &ev);
     for (i = 0; i < eng->n_xports; ++i) {
-        kvcl_engine_watch(ctx, eng->xports[i]->ops->event_fd(eng->xports[i]));
+        fd = eng->xports[i]->ops->event_fd(eng->xports[i]);
+        if (fd >= 0) {
+            eng->fds[eng->n_fds++] = fd;
+        }
     }
     for (i = 0; i < eng->n_fds; ++i) {
         ev.events  = 0;

@@ -57,9 +57,7 @@ typedef struct kvcl_peer {
     struct kvcl_rcache     *_Atomic direct;   /* its cache mapped last, for gets without the lock; NULL: none */
     struct kvcl_lane       *lane_in;          /* lane/lane.h: by which this rank pulls from it; NULL: none */
     struct kvcl_lane       *lane_out;         /* by which it pulls from this rank */
-    uint64_t               lane_retry_ns;     /* no lane is requested before this time */
-    uint8_t                lane_key[16];      /* for its next connection, if lane_key_given */
-    bool                   lane_key_given;
+    uint64_t               lane_retry_ns;     /* no lane is opened before this time */
     struct kvcl_bundle     *bundle;           /* bundle.h: messages that wait to be sent; NULL: none yet */
     struct kvcl_peer       *next_bundled;
     bool                   unsent;            /* the transport refused a message: the peer fails soon (bundle.h) */

@@ -21,12 +21,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 #include <kvcl/kvcl_status.h>
 
 typedef struct kvcl_xport      kvcl_xport_t;      /* one per context and transport; implementations embed it first */
 typedef struct kvcl_xport_ep   kvcl_xport_ep_t;   /* one per peer */
 typedef struct kvcl_xport_mem  kvcl_xport_mem_t;  /* local memory */
 typedef struct kvcl_xport_rmem kvcl_xport_rmem_t; /* memory of a peer, as one endpoint sees it */
+typedef struct kvcl_xport_stream kvcl_xport_stream_t; /* a byte stream to a peer, beside its messages */
 typedef struct kvcl_xport_reply kvcl_xport_reply_t; /* replies to a message's sender, during its recv callback */
 
 typedef struct kvcl_iov {
@@ -57,6 +60,10 @@ typedef struct kvcl_xport_cbs {
     void (*ep_failed)(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status);
     /* Optional. A connection has ended that had not proven the job's secret. */
     void (*stranger)(void *arg);
+    /* Optional. The peer of ep has opened a stream. The callee owns it, and may close it at once. */
+    void (*stream)(void *arg, kvcl_xport_ep_t *ep, kvcl_xport_stream_t *stream);
+    /* Optional. The state of a stream has changed: open, readable, writable, ended. */
+    void (*stream_event)(void *arg, kvcl_xport_stream_t *stream);
 } kvcl_xport_cbs_t;
 
 typedef struct kvcl_xport_params {
@@ -64,6 +71,7 @@ typedef struct kvcl_xport_params {
     const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */
     const char       *net;       /* interfaces to listen on, comma separated; NULL: listen nowhere */
     const char       *wire;      /* tcp: "auto", "plain", "aead" */
+    bool             beside_tcp; /* ucx: the tcp transport carries the messages of peers that it does not reach */
     uint64_t         keepalive_ns; /* how soon a silent death is noticed, where the transport can */
 } kvcl_xport_params_t;
 
@@ -115,6 +123,15 @@ typedef struct kvcl_xport_ops {
      * KVCL_ERR_UNSUPPORTED if the message was sent without KVCL_XPORT_REPLY. */
     kvcl_status_t (*reply)(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
 
+    /* Optional. Open a byte stream to the peer, as authentic and as confidential as the messages, beside them and in no
+     * order with them. It is not open yet. It ends without a failure of the endpoint; it must be closed before that. */
+    kvcl_status_t (*stream_open)(kvcl_xport_ep_t *ep, kvcl_xport_stream_t **stream_p);
+    /* Once open. The first bytes of the pieces; their memory is free on return. Returns how many; 0: none now, and no
+     * longer writable (readable); -1: the stream has failed, or the peer has closed it (errno 0). */
+    ssize_t       (*stream_send)(kvcl_xport_stream_t *stream, const struct iovec *iov, size_t n);
+    ssize_t       (*stream_recv)(kvcl_xport_stream_t *stream, const struct iovec *iov, size_t n);
+    void          (*stream_close)(kvcl_xport_stream_t *stream);
+
     /* Memory of this process that peers may reach. Called without the lock, from any thread, several at once; may
      * block. */
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
@@ -162,6 +179,14 @@ struct kvcl_xport_mem {
 };
 struct kvcl_xport_rmem {
     kvcl_xport_ep_t *ep;
+};
+struct kvcl_xport_stream {
+    kvcl_xport_t *xport;    /* implementations embed it first, as the others */
+    void         *arg;      /* the user's */
+    bool         open;      /* the peer has been proven */
+    bool         readable;  /* bytes may wait */
+    bool         writable;  /* it may take bytes */
+    bool         ended;     /* nothing can be sent any more; received bytes may still wait */
 };
 struct kvcl_xport_reply {
     kvcl_xport_t *xport; /* implementations embed it first, as the others */

@@ -1,12 +1,11 @@
 /*
- * Lanes: a separate TCP connection for large served transfers, beside the transport's path to a peer, where that path
- * uses the kernel's sockets anyway. The kernel gathers from and scatters into the blocks themselves (sendmsg, recvmsg),
- * so no frame is packed or unpacked; the socket's own window is the credit; and small messages on the transport's
- * connection do not queue behind large transfers.
+ * Lanes: a separate byte stream for large served transfers, beside a peer's messages, where its transport has streams
+ * (xport.h). The bytes are gathered from and scattered into the blocks themselves, so no frame is packed or unpacked;
+ * the stream's own window is the credit; and small messages do not queue behind large transfers.
  *
- * A lane has one direction: the puller (the in side) requests an address from the owner (the out side) by the message
- * LANE_REQUEST, and gets it, with a key for one connection, by LANE_AT. The key authenticates the connection. Until it
- * is established, where it cannot be, and when it breaks, transfers travel in messages.
+ * A lane has one direction: the puller (the in side) opens the stream to the owner (the out side). The transport has
+ * proven both to each other when it is open. Until then, where it cannot be opened, and when it breaks, transfers
+ * travel in messages.
  *
  * A lane carries frames: a kvcl_lane_frame_t and its bytes. This room moves them and is independent of transfers: its
  * user sets the destination of a frame's bytes (place) and is notified of arrivals (placed, notified) and of a lane's
@@ -51,13 +50,13 @@ typedef struct kvcl_lane_user {
 /** Sets the only user, before any lane is established. */
 void kvcl_lane_register(kvcl_context_h ctx, const kvcl_lane_user_t *user);
 
-/** Lock held, peer READY. Is there a lane to pull by? If not, one is requested, unless a request failed recently. */
+/** Lock held, peer READY. Is there a lane to pull by? If not, one is opened, unless one was lost recently. */
 bool kvcl_lane_in_ready(kvcl_peer_t *peer);
 
 /** Lock held. The lane by which this peer pulls; NULL: none. Valid until `lost` reports its end. */
 kvcl_lane_t *kvcl_lane_out(kvcl_peer_t *peer);
 
-/** Does it accept a frame now? Not while a frame is being sent or the socket is full: room_poll continues then. */
+/** Does it accept a frame now? Not while a frame is being sent or the stream is full: room_poll continues then. */
 bool kvcl_lane_idle(const kvcl_lane_t *lane);
 
 /** The array for the pieces of the next frame: KVCL_LANE_IOVS. Only while the lane is idle. */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* Bytes of frames that no transfer waits for. */
 static int drop(const kvcl_lane_t *lane, struct iovec *iov)
@@ -140,24 +139,20 @@ static int want(kvcl_lane_t *lane, struct iovec *iov)
     return n;
 }
 
-/* One system call, so that a peer that sends continuously shares the pass with the others. */
+/* One call, so that a peer that sends continuously shares the pass with the others. */
 unsigned kvcl_lane_take(kvcl_lane_t *lane)
 {
     struct iovec  iov[KVCL_LANE_IOVS + 1];
     int           n   = want(lane, iov);
-    size_t        all = sum(iov, n);
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
-    ssize_t       got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
+    ssize_t       got = lane->stream->xport->ops->stream_recv(lane->stream, iov, (size_t)n);
 
-    if (got > 0) {
-        kvcl_lane_set_ready(lane, ((size_t)got == all) || lane->hup); /* less: empty; more bytes are another edge */
-        account(lane, (size_t)got);
-        return 1;
+    if (got >= 0) {
+        kvcl_lane_set_ready(lane, lane->stream->readable);
+        if (got > 0) {
+            account(lane, (size_t)got);
+        }
+        return got > 0;
     }
-    if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
-        kvcl_lane_set_ready(lane, (errno == EINTR));
-        return 0;
-    }
-    kvcl_lane_lose(lane, (got == 0) ? "closed by the peer" : strerror(errno));
+    kvcl_lane_lose(lane, (errno == 0) ? "closed by the peer" : strerror(errno));
     return 1;
 }

@@ -4,14 +4,10 @@
  */
 #include "config.h"
 #include "lane/lane_impl.h"
-#include "base/sanitizers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { ZEROS = 64 * 1024 };
 
@@ -27,37 +23,18 @@ struct iovec *kvcl_lane_pieces(kvcl_lane_t *lane)
     return lane->iov + 1;
 }
 
-/* Blocks may be withdrawn while the kernel reads them; their generations are compared afterwards. Hidden from the
- * thread sanitizer. */
-static ssize_t send_some(const kvcl_lane_t *lane, struct iovec *iov, int n)
-{
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
-    ssize_t       sent;
-
-    do {
-#if KVCL_TSAN
-        sent = syscall(SYS_sendmsg, lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-#else
-        sent = sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-#endif
-    } while ((sent < 0) && (errno == EINTR));
-    return sent;
-}
-
-/* Bytes sent, 0 if the socket is full or the lane lost. */
+/* Bytes sent, 0 if the stream is full or the lane lost. Blocks may be withdrawn while they are read; their generations
+ * are compared afterwards. */
 static size_t push(kvcl_lane_t *lane, struct iovec *iov, int n)
 {
-    ssize_t sent = send_some(lane, iov, n);
+    ssize_t sent = lane->stream->xport->ops->stream_send(lane->stream, iov, (size_t)n);
 
-    if (sent > 0) {
-        return (size_t)sent;
-    }
-    if ((sent < 0) && (errno != EAGAIN)) {
+    if (sent < 0) {
         kvcl_lane_lose(lane, strerror(errno));
-    } else {
-        kvcl_lane_set_ready(lane, false);
+        return 0;
     }
-    return 0;
+    kvcl_lane_set_ready(lane, lane->stream->writable);
+    return (size_t)sent;
 }
 
 static void pass(kvcl_lane_t *lane, size_t n)

@@ -32,7 +32,6 @@ static void tune(int fd, const kvcl_sock_tuning_t *tuning)
     uint64_t seconds = (tuning->keepalive_ns + KVCL_NS_PER_SEC - 1) / KVCL_NS_PER_SEC;
 
     set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_int(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
     set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     if ((seconds > 0) && (seconds < 32768)) {
         set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)seconds);
@@ -192,6 +191,9 @@ static kvcl_status_t become_open(kvcl_sock_stream_t *stream)
         if (stream->crypt == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a connection");
         }
+    }
+    if (session->purpose == KVCL_SOCK_STREAM) { /* its user sends when there is room; messages wait in either queue */
+        set_int(stream->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
     }
     stream->purpose = session->purpose;
     stream->wire    = session->wire;

@@ -225,6 +225,7 @@ static void look_at_deadlines(tcp_t *tcp)
     tcp->full      = false;
     kvcl_tcp_strangers_expire(tcp, now, &next);
     kvcl_tcp_eps_retry(tcp, now, &next);
+    kvcl_tcp_streams_expire(tcp, now, &next);
     if (next != UINT64_MAX) {
         kvcl_tcp_timer_at(tcp, next);
     }
@@ -355,6 +356,10 @@ const kvcl_xport_ops_t kvcl_xport_tcp = {
     .ep_describe   = kvcl_tcp_ep_describe,
     .am_send       = kvcl_tcp_am_send,
     .reply         = kvcl_tcp_reply,
+    .stream_open   = kvcl_tcp_stream_open,
+    .stream_send   = kvcl_tcp_stream_send,
+    .stream_recv   = kvcl_tcp_stream_recv,
+    .stream_close  = kvcl_tcp_stream_close,
     .mem_register  = kvcl_tcp_mem_register,
     .mem_free      = kvcl_tcp_mem_free,
     .mem_pack      = kvcl_tcp_mem_pack,

@@ -8,9 +8,9 @@
  * messages.
  *
  * Files: tcp.c (the vtable, progress), tcp_addr.c (addresses, pure), tcp_conn.c (the life of connections), tcp_door.c
- * (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_recv.c, tcp_self.c, tcp_mem.c. Calls go from the
- * first to the last of these: progress, door and ep, conn, send and recv. Locks: none of its own. The engine lock of
- * the owning context serializes everything (see xport.h).
+ * (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_recv.c, tcp_self.c (messages to this instance),
+ * tcp_stream.c (streams beside the messages), tcp_mem.c.
+ * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
  */
 #ifndef KVCL_TCP_TCP_H
 #define KVCL_TCP_TCP_H
@@ -35,7 +35,7 @@ enum {
     TCP_HOT          = 2,
     TCP_EVENTS       = 64,
     TCP_ADDRS        = KVCL_SOCK_LISTENERS,
-    TCP_CONNS_OF_ID  = 4          /* accepted connections of one id */
+    TCP_CONNS_OF_ID  = 8          /* open connections of one id, streams included */
 };
 
 #define TCP_SHAKE_NS    (UINT64_C(5) * 1000000000)  /* one attempt to connect, or an accepted connection's proof */
@@ -109,6 +109,9 @@ typedef struct tcp_conn {
     tcp_ep_t           *ep;        /* whose peer is at the other end; NULL: a stranger, or no endpoint yet */
     bool               stranger;
     bool               dead;       /* in tcp.dead */
+    bool               is_stream;  /* it carries no messages: `user` is its user's */
+    bool               held;       /* the user has not closed its stream: it is not freed */
+    kvcl_xport_stream_t user;
     uint64_t           deadline_ns; /* until it is open */
     uint32_t           seq_out, seq_in;
     tcp_out_t          *queue;
@@ -125,6 +128,7 @@ struct tcp_ep {
     kvcl_list_t     failed_link;  /* in tcp.failed, or alone */
     tcp_addr_t      addr;
     unsigned        at;           /* the next address to try */
+    unsigned        stream_at;    /* of the address for the next stream */
     unsigned        refusals;     /* addresses of this round to which no connection could be made */
     tcp_conn_t      *out;         /* by which it sends; NULL: broken, or self */
     bool            self;         /* it leads to this instance */
@@ -192,7 +196,17 @@ void          kvcl_tcp_doors_close(tcp_t *tcp);
 unsigned      kvcl_tcp_doors_accept(tcp_t *tcp);
 void          kvcl_tcp_strangers_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p);
 
+/* tcp_stream.c: the vtable's members of these names */
+kvcl_status_t kvcl_tcp_stream_open(kvcl_xport_ep_t *ep, kvcl_xport_stream_t **stream_p);
+ssize_t       kvcl_tcp_stream_send(kvcl_xport_stream_t *stream, const struct iovec *iov, size_t n);
+ssize_t       kvcl_tcp_stream_recv(kvcl_xport_stream_t *stream, const struct iovec *iov, size_t n);
+void          kvcl_tcp_stream_close(kvcl_xport_stream_t *stream);
+void          kvcl_tcp_streams_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p); /* those that do not become open */
+
 /* tcp_ep.c */
+/* Begin to connect to one of the endpoint's addresses. */
+kvcl_status_t kvcl_tcp_ep_try(tcp_ep_t *ep, tcp_conn_t *conn, const tcp_where_t *where,
+                              kvcl_sock_purpose_t purpose) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
 void          kvcl_tcp_ep_close(kvcl_xport_ep_t *ep);
 void          kvcl_tcp_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);

@@ -36,6 +36,7 @@ tcp_conn_t *kvcl_tcp_conn_new(tcp_t *tcp)
         conn->kind      = TCP_CONN;
         conn->tcp       = tcp;
         conn->stream.fd = -1;
+        conn->user.xport = &tcp->super;
         conn->queue_end = &conn->queue;
         kvcl_list_init(&conn->ready_link);
         kvcl_list_add_tail(&tcp->conns, &conn->link);
@@ -133,21 +134,29 @@ void kvcl_tcp_conn_fail(tcp_conn_t *conn, kvcl_status_t status, const char *why)
     if (conn->stranger && (conn->tcp->cbs.stranger != NULL)) {
         conn->tcp->cbs.stranger(conn->tcp->cbs.arg);
     }
-    if (conn->ep != NULL) {
+    if ((conn->ep != NULL) && conn->is_stream) {
+        conn->ep->stream_at += conn->user.open ? 0 : 1; /* the next one by another address */
+    } else if (conn->ep != NULL) {
         kvcl_tcp_ep_fail(conn->ep, status);
     }
     kvcl_tcp_conn_kill(conn, status);
+    if (conn->held) {
+        conn->user.ended    = true;
+        conn->user.readable = conn->user.writable = false;
+        conn->tcp->cbs.stream_event(conn->tcp->cbs.arg, &conn->user);
+    }
 }
 
 void kvcl_tcp_conns_bury(tcp_t *tcp)
 {
-    kvcl_list_t *link;
-    tcp_conn_t  *conn;
+    tcp_conn_t *conn, *tmp;
 
-    while ((link = kvcl_list_pop(&tcp->dead)) != NULL) {
-        conn = kvcl_container_of(link, tcp_conn_t, link);
-        free(conn->in);
-        free(conn);
+    kvcl_list_foreach_safe (conn, tmp, &tcp->dead, tcp_conn_t, link) {
+        if (!conn->held) {
+            kvcl_list_del(&conn->link);
+            free(conn->in);
+            free(conn);
+        }
     }
 }
 
@@ -184,16 +193,23 @@ static void welcome(tcp_conn_t *conn)
     --tcp->n_strangers;
     kvcl_list_del(&conn->link);
     kvcl_list_add_tail(&tcp->conns, &conn->link);
-    if ((n >= TCP_CONNS_OF_ID) || (conn->stream.purpose != KVCL_SOCK_MESSAGES)) {
-        kvcl_tcp_conn_fail(conn, KVCL_ERR_PROTOCOL, "its rank has others");
+    conn->is_stream = (conn->stream.purpose == KVCL_SOCK_STREAM);
+    if ((n >= TCP_CONNS_OF_ID) || (conn->is_stream && ((ep == NULL) || (tcp->cbs.stream == NULL)))) {
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_PROTOCOL, "its rank may open no other");
         return;
     }
     conn->ep = ep;
+    if (conn->is_stream) {
+        conn->held          = true;
+        conn->user.open     = true;
+        conn->user.writable = conn->user.readable = true;
+        tcp->cbs.stream(tcp->cbs.arg, &ep->super, &conn->user);
+    }
 }
 
 static bool has_work(const tcp_conn_t *conn)
 {
-    return conn->stream.readable ||
+    return (conn->stream.readable && !conn->is_stream) ||
            ((conn->stream.state == KVCL_SOCK_OPEN) && conn->stream.writable &&
             ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream)));
 }
@@ -213,12 +229,28 @@ static bool shake(tcp_conn_t *conn)
         }
         return !conn->dead;
     }
-    if (conn->stranger) {
+    if (conn->stranger || conn->is_stream) {
         kvcl_tcp_conn_fail(conn, status, kvcl_last_error());
     } else {
         kvcl_tcp_ep_again(conn->ep, status);
     }
     return false;
+}
+
+/* Its user reads and writes; only a sealed record that the socket did not take is sent from here. */
+static void serve_stream(tcp_conn_t *conn)
+{
+    if (conn->stream.writable && kvcl_sock_unsent(&conn->stream) && (kvcl_sock_flush(&conn->stream) < 0)) {
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, strerror(errno));
+        return;
+    }
+    conn->user.open     = true;
+    conn->user.readable = conn->stream.readable;
+    conn->user.writable = conn->stream.writable;
+    conn->user.ended    = conn->stream.hup;
+    if (conn->held) {
+        conn->tcp->cbs.stream_event(conn->tcp->cbs.arg, &conn->user);
+    }
 }
 
 unsigned kvcl_tcp_conn_serve(tcp_conn_t *conn)
@@ -233,6 +265,10 @@ unsigned kvcl_tcp_conn_serve(tcp_conn_t *conn)
             return 1;
         }
         ++n;
+    }
+    if (conn->is_stream) {
+        serve_stream(conn);
+        return 1;
     }
     if (conn->stream.writable && ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream))) {
         n += kvcl_tcp_push(conn);

@@ -24,7 +24,7 @@ static kvcl_sock_wire_t asked_wire(const tcp_t *tcp, const tcp_where_t *where)
     return (tcp->wire == TCP_WIRE_PLAIN) ? KVCL_SOCK_PLAIN : KVCL_SOCK_AEAD;
 }
 
-static kvcl_status_t try_address(tcp_ep_t *ep, const tcp_where_t *where)
+kvcl_status_t kvcl_tcp_ep_try(tcp_ep_t *ep, tcp_conn_t *conn, const tcp_where_t *where, kvcl_sock_purpose_t purpose)
 {
     tcp_t                   *tcp = tcp_of(ep->super.xport);
     kvcl_sock_side_t        side = tcp->side;
@@ -34,12 +34,16 @@ static kvcl_status_t try_address(tcp_ep_t *ep, const tcp_where_t *where)
 
     side.wire = asked_wire(tcp, where);
     if (status == KVCL_OK) {
-        status = kvcl_sock_connect(&ep->out->stream, (const struct sockaddr *)&ss, len, &side, ep->addr.id,
-                                   KVCL_SOCK_MESSAGES, &tcp->tuning);
+        status = kvcl_sock_connect(&conn->stream, (const struct sockaddr *)&ss, len, &side, ep->addr.id,
+                                   purpose, &tcp->tuning);
     }
-    if ((status == KVCL_OK) && (kvcl_tcp_conn_watch(ep->out) != KVCL_OK)) {
-        kvcl_sock_close(&ep->out->stream, tcp->epfd);
+    if ((status == KVCL_OK) && (kvcl_tcp_conn_watch(conn) != KVCL_OK)) {
+        kvcl_sock_close(&conn->stream, tcp->epfd);
         status = KVCL_ERR_IO;
+    }
+    if (status == KVCL_OK) {
+        conn->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
+        kvcl_tcp_timer_at(tcp, conn->deadline_ns);
     }
     return status;
 }
@@ -67,10 +71,9 @@ static void connect_next(tcp_ep_t *ep)
 
     ep->retry_ns = 0;
     while (ep->at < ep->addr.n) {
-        status = try_address(ep, &ep->addr.at[ep->at]);
+        status = kvcl_tcp_ep_try(ep, ep->out, &ep->addr.at[ep->at], KVCL_SOCK_MESSAGES);
         if (status == KVCL_OK) {
-            ep->out->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
-            kvcl_tcp_timer_at(tcp_of(ep->super.xport), ep->out->deadline_ns);
+            ep->stream_at = ep->at;
             return;
         }
         ep->refusals += (status == KVCL_ERR_UNREACHABLE) ? 1 : 0;
@@ -81,12 +84,17 @@ static void connect_next(tcp_ep_t *ep)
 
 void kvcl_tcp_ep_again(tcp_ep_t *ep, kvcl_status_t status)
 {
-    tcp_conn_t *out = ep->out;
+    const kvcl_xport_cbs_t *cbs = &tcp_of(ep->super.xport)->cbs;
+    tcp_conn_t             *out = ep->out;
 
     kvcl_log_debug("tcp: an attempt to connect failed: %s",
                    (status == KVCL_ERR_TIMED_OUT) ? "the peer does not answer" : kvcl_last_error());
     ep->refusals += (out->stream.state == KVCL_SOCK_CONNECTING) && (status == KVCL_ERR_UNREACHABLE) ? 1 : 0;
     kvcl_sock_close(&out->stream, tcp_of(ep->super.xport)->epfd);
+    if ((status == KVCL_ERR_AUTH) && (cbs->stranger != NULL)) {
+        kvcl_log_warn("tcp: the peer at the other end does not know the job's secret");
+        cbs->stranger(cbs->arg);
+    }
     if ((status == KVCL_ERR_AUTH) || (status == KVCL_ERR_VERSION) || (status == KVCL_ERR_STALE)) {
         kvcl_tcp_ep_fail(ep, status);
         return;
@@ -121,7 +129,7 @@ static tcp_conn_t *find_accepted(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN])
     tcp_conn_t *conn;
 
     kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
-        if ((conn->ep == NULL) && (conn->stream.state == KVCL_SOCK_OPEN) &&
+        if ((conn->ep == NULL) && (conn->stream.state == KVCL_SOCK_OPEN) && !conn->is_stream &&
             (memcmp(conn->stream.peer_id, id, KVCL_SOCK_ID_LEN) == 0)) {
             return conn;
         }

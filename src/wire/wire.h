@@ -16,7 +16,7 @@
 
 enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 3 };
 
-/* X(NAME, value): values are wire format, append only. */
+/* X(NAME, value): values are wire format, append only. 27 and 28 were used up to version 2. */
 #define KVCL_MSG_MAP(X) \
     X(HELLO, 1)         /* handshake, see peer.c */ \
     X(CHALLENGE, 2) \
@@ -36,8 +36,6 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 3 };
     X(PULL_STOP, 24) \
     X(PUT, 25)          /* pull these bytes from the sender into local memory */ \
     X(PUT_DONE, 26) \
-    X(LANE_REQUEST, 27) /* the address to connect to, to pull by a lane? */ \
-    X(LANE_AT, 28) \
     X(SEND, 30)         /* matched by (comm, source, tag) */ \
     X(SEND_DONE, 31) \
     X(SEND_STOP, 32) \

@@ -315,6 +315,7 @@ static pid_t start(run_t *run, int rank)
         (void)setpgid(0, 0);
         if (run->config->init_flags & CF_LANE) {
             (void)setenv("KVCL_LANE_MIN", "1", 1);
+            (void)setenv("KVCL_WIRE", "plain", 0);
         }
         if (run->config->procs) {
             rank_main(run, rank);

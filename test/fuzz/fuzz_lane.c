@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/context.h"
 #include "lane/lane_impl.h"
+#include "../unit/stream_pair.h"
 #include "xfer/pull.h"
 
 #include <stdio.h>
@@ -156,21 +157,23 @@ static void play(kvcl_lane_t *lane, int fd, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    kvcl_lane_t *lane;
-    int         fds[2], i;
+    fake_stream_t stream;
+    kvcl_lane_t   *lane;
+    int           fds[2], i;
 
     if (ctx == NULL) {
         begin();
     }
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
     kvcl_lock(ctx);
-    lane = kvcl_lane_new(ctx, self, KVCL_LANE_IN, fds[0]);
+    stream = fake_stream(fds[0]);
+    lane   = kvcl_lane_new(self, KVCL_LANE_IN, &stream.super);
     must(lane != NULL);
     self->lane_in = lane;
     lane->state   = KVCL_LANE_OPEN;
     play(lane, fds[1], data, (size < 4096) ? size : 4096);
     if (lane->state != KVCL_LANE_LOST) {
-        lane->state = KVCL_LANE_CONNECTING; /* no peer needs a notification */
+        lane->state = KVCL_LANE_OPENING; /* no peer needs a notification */
         kvcl_lane_lose(lane, "the end");
     }
     kvcl_lane_bury(kvcl_lane_room(ctx));

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/rand.h"
 #include "lane/lane_impl.h"
+#include "stream_pair.h"
 #include "test_base.h"
 
 #include <string.h>
@@ -24,6 +25,7 @@ typedef struct scene {
     kvcl_context_h   ctx;
     kvcl_peer_t      peer;
     kvcl_lane_t      *lane;
+    fake_stream_t    stream;
     int              fd;
     kvcl_rand_t      rng;
     unsigned char    *mem;
@@ -53,7 +55,8 @@ static void read_some(scene_t *s, size_t most)
     ssize_t n = recv(s->fd, s->out + s->got, most, MSG_DONTWAIT);
 
     s->got += (n > 0) ? (size_t)n : 0;
-    kvcl_lane_set_ready(s->lane, true); /* as an edge event would do */
+    s->stream.super.writable = true; /* as an event would do */
+    kvcl_lane_set_ready(s->lane, true);
     (void)kvcl_lane_push(s->lane);
 }
 
@@ -162,7 +165,8 @@ START_TEST(frames_notes_and_the_end)
     s.fd       = fds[1];
     s.peer.ctx = s.ctx;
     kvcl_lock(s.ctx);
-    s.lane = kvcl_lane_new(s.ctx, &s.peer, KVCL_LANE_OUT, fds[0]);
+    s.stream = fake_stream(fds[0]);
+    s.lane   = kvcl_lane_new(&s.peer, KVCL_LANE_OUT, &s.stream.super);
     ck_assert_ptr_nonnull(s.lane);
     s.lane->state = KVCL_LANE_OPEN;
     kvcl_lane_set_ready(s.lane, true);
@@ -184,6 +188,7 @@ START_TEST(frames_notes_and_the_end)
     note(&s);
     note(&s);
     close(s.fd); /* the reader is closed: the notes' memory is not accessed any more */
+    s.stream.super.writable = true;
     kvcl_lane_set_ready(s.lane, true);
     (void)kvcl_lane_push(s.lane);
     ck_assert_int_eq(s.lane->state, KVCL_LANE_LOST);
