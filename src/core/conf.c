@@ -32,9 +32,9 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
         "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
     ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
-        "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and every process "
-        "that reaches them is trusted (see kvcl_info(1)); default: listen nowhere, reach ranks of this host only"),
-    ROW("KVCL_WIRE", "ucx", ENUM, wire, 0, 0, wire_names,
+        "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and KVCL_WIRE says "
+        "how a connection is protected; default: listen nowhere, reach ranks of this host only"),
+    ROW("KVCL_WIRE", "auto", ENUM, wire, 0, 0, wire_names,
         "TCP connections: aead (authenticated and encrypted), plain (authenticated when they begin), auto (plain on "
         "loopback, aead elsewhere), ucx (UCX's own, not authenticated: for trusted networks only)"),
     ROW("KVCL_NUMA", "auto", ENUM, numa, 0, 0, kvcl_numa_mode_names,
@@ -62,7 +62,8 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_EAGER", "8K", SIZE, eager, 0, 1 << 20, NULL,
         "largest payload that travels within a send's or put's message"),
     ROW("KVCL_LANE_MIN", "2M", SIZE, lane_min, 0, 1ll << 40, NULL,
-        "over tcp, transfers of at least this size, in pieces of 2K or more, use a separate connection; 0: none"),
+        "over tcp, transfers of at least this size, in pieces of 2K or more, use a separate connection; 0: none; "
+        "KVCL_WIRE=ucx has none"),
     ROW("KVCL_STORE_HEDGE", "200ms", TIME, store_hedge_ns, 0, INT64_MAX, NULL,
         "time that a store waits for a silent rank before it uses another copy or home; 0: no limit"),
     ROW("KVCL_STORE_HEDGE_AUTO", "no", BOOL, store_hedge_auto, 0, 0, NULL,

@@ -1,10 +1,16 @@
 #!/bin/sh
-# The conformance programs that find most, over each wire of KVCL's own TCP connections. Arguments: wires (KVCL_WIRE).
+# The conformance suite's tcp part over the wires that are not the default on loopback.
+#   gate   the programs that find most, encrypted
+#   night  all programs, encrypted and over UCX's TCP
 set -eu
 : "${top_builddir:?}"
-[ $# -gt 0 ] || set -- plain aead
-for wire in "$@"; do
-  for program in rma msg fence unsent death; do
+wires=aead programs="rma msg fence unsent death"
+if [ "${TEST_RING:-gate}" = night ]; then
+  wires="aead ucx"
+  programs="rma msg fence unsent death ctx req callback prepare fork loop layers layers_stop tokens stream latency"
+fi
+for wire in $wires; do
+  for program in $programs; do
     echo "== conform_$program over $wire"
     KVCL_WIRE=$wire "$top_builddir/test/conform/conform_$program" tcp
   done

@@ -28,7 +28,8 @@ typedef struct scene {
     uint32_t       peers;    /* peers of ctx before the stranger connected */
 } scene_t;
 
-static const pair_kind_t kinds[] = {PAIR_LOOP, PAIR_SHM, PAIR_TCP};
+static const pair_kind_t kinds[] = {PAIR_LOOP, PAIR_SHM, PAIR_TCP, PAIR_PLAIN, PAIR_AEAD};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static kvcl_context_h alone(pair_kind_t kind, const char *secret_file, uint64_t flags)
 {
@@ -38,7 +39,8 @@ static kvcl_context_h alone(pair_kind_t kind, const char *secret_file, uint64_t 
 
     params.boot        = "self";
     params.path        = pair_name(kind);
-    ck_assert_int_eq((kind == PAIR_TCP) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"), 0);
+    ck_assert_int_eq((strcmp(params.path, "tcp") == 0) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"), 0);
+    ck_assert_int_eq(setenv("KVCL_WIRE", (kind == PAIR_TCP) ? "ucx" : (kind == PAIR_AEAD) ? "aead" : "plain", 1), 0);
     params.secret_file = secret_file;
     params.flags       = flags;
     status             = kvcl_init(&params, &ctx);
@@ -78,7 +80,8 @@ static void scene_open(scene_t *scene, pair_kind_t kind)
     char           text[2 * KVCL_ADDRESS_MAX];
     uint8_t        packed[KVCL_ADDRESS_MAX];
     kvcl_address_t theirs, mine;
-    unsigned       part = (kind == PAIR_LOOP) ? KVCL_ADDRESS_LOOP : KVCL_ADDRESS_UCX;
+    unsigned       part = (kind == PAIR_LOOP) ? KVCL_ADDRESS_LOOP : (kind >= PAIR_PLAIN) ? KVCL_ADDRESS_TCP
+                                                                                         : KVCL_ADDRESS_UCX;
     size_t         len  = 0;
 
     memset(scene, 0, sizeof(*scene));
@@ -88,6 +91,7 @@ static void scene_open(scene_t *scene, pair_kind_t kind)
     ck_assert_int_eq(kvcl_address_parse(text, packed, sizeof(packed), &len), KVCL_OK);
     ck_assert_int_eq(kvcl_address_unpack(packed, len, &theirs), KVCL_OK);
     ck_assert_mem_eq(theirs.uuid, scene->ctx->uuid, 16);
+    memcpy(pair_secret, scene->ctx->secret, sizeof(pair_secret)); /* it gets past the transport */
     side_open(&scene->side, kind);
     ck_assert_int_eq(scene->side.ops->ep_create(scene->side.xport, theirs.part[part].buf, theirs.part[part].len,
                                                 &scene->side.ep), KVCL_OK);

@@ -8,7 +8,8 @@
 #include <poll.h>
 #include <stdio.h>
 
-static const size_t sizes[] = {0, 1, 7, 8, 63, 64, 500, 4096, 8191, 8192, 8193, 65536, 245760, 262144, 1048576, 5000001};
+static const size_t sizes[] = {0, 1, 7, 8, 63, 64, 500, 4096, 8191, 8192, 8193, 65536, 245760, 262144, 1048576,
+                               5000001};
 
 static int is_tcp(int kind)
 {
