@@ -21,7 +21,8 @@ typedef struct kvcl_store *kvcl_store_h;
 enum {
     KVCL_STORE_NO_CHECKSUM = 1u << 0, /* publish without checksums: gets rely on generations alone */
     KVCL_STORE_NO_EVENTS   = 1u << 1, /* keep no events of this rank's blocks (kvcl_store_events.h) */
-    KVCL_STORE_NVME_FORMAT = 1u << 2  /* drop what the file of the second tier holds, whatever it is */
+    KVCL_STORE_NVME_FORMAT = 1u << 2, /* drop what the file of the second tier holds, whatever it is */
+    KVCL_STORE_ZERO        = 1u << 3  /* kvcl_store_alloc gives blocks of zeros */
 };
 
 enum { KVCL_STORE_SIZES_MAX = 8 }; /* sizes of blocks in one pool */
@@ -258,8 +259,11 @@ KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *k
 
 /**
  * Take n blocks of the store's cache for filling, evicting published ones as needed. They belong to the caller until
- * published (then the store may evict them) or freed.
- * @return KVCL_OK, KVCL_ERR_NO_SPACE (all blocks are in the callers' hands; nothing was taken).
+ * published (then the store may evict them) or freed. A block has the bytes of its last use, which may be another
+ * tenant's: fill all of it before it is published, or open the store with KVCL_STORE_ZERO, where each block that this
+ * call gives is zeroed first (the time of one memset; other blocks of a store are always overwritten whole).
+ * @return KVCL_OK, KVCL_ERR_NO_SPACE (all blocks are in the callers' hands; nothing was taken), KVCL_ERR_IO (zeroing
+ *         device memory: the driver failed; nothing was taken).
  */
 KVCL_API kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n) KVCL_MUST_CHECK;

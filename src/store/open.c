@@ -26,6 +26,8 @@
 
 enum { DIR_ENTRIES_DEFAULT = 1 << 20, DIR_ENTRIES_MAX = 1 << 30 };
 
+enum { STORE_FLAGS = KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS | KVCL_STORE_NVME_FORMAT | KVCL_STORE_ZERO };
+
 /* ---- this rank's part ---- */
 
 static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_params_t *p)
@@ -40,7 +42,7 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
             return status;
         }
     }
-    if ((p->flags & ~(uint64_t)(KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS | KVCL_STORE_NVME_FORMAT)) != 0) {
+    if ((p->flags & ~(uint64_t)STORE_FLAGS) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_store_open: unknown flags 0x%llx", (unsigned long long)p->flags);
     }
     if (p->cache != NULL) {

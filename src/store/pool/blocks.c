@@ -172,15 +172,45 @@ static kvcl_status_t own_cache(kvcl_store_h store, const void *ids, size_t n, co
     return status;
 }
 
+/* No lock: the blocks are the caller's. */
+static kvcl_status_t zero_blocks(kvcl_store_h store, const uint32_t *ids, size_t n)
+{
+    static const char zeros[16384];
+    kvcl_sel_t        sel  = {.blocks = ids, .n_blocks = n};
+    kvcl_side_t       side = kvcl_cache_side(store->own->cache, &sel);
+    kvcl_stream_t     stream;
+    uint64_t          left, len;
+
+    kvcl_stream_init(&stream, &side, KVCL_STREAM_CANONICAL);
+    for (left = stream.total_bytes; left > 0; left -= len) {
+        len = (left < sizeof(zeros)) ? left : sizeof(zeros);
+        if (kvcl_stream_scatter(&stream, zeros, (size_t)len) != len) {
+            return KVCL_ERR_IO; /* with the device's sentence */
+        }
+    }
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids)
 {
     kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_alloc");
+    size_t        i;
 
     if (status == KVCL_OK) {
         kvcl_lock(store->ctx);
         status = kvcl_owner_take(store->own, n, ids);
         kvcl_unlock(store->ctx);
     }
+    if ((status != KVCL_OK) || (n == 0) || !(store->flags & KVCL_STORE_ZERO) ||
+        ((status = zero_blocks(store, ids, n)) == KVCL_OK)) {
+        return status;
+    }
+    kvcl_lock(store->ctx);
+    for (i = 0; i < n; ++i) {
+        (void)!kvcl_slots_abort(&store->own->slots, ids[i]);
+        kvcl_store_freed(store);
+    }
+    kvcl_unlock_quietly(store->ctx);
     return status;
 }
 
