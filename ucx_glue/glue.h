@@ -135,6 +135,10 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
 /* Does the am side use this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */
 bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
 
+/* glue_queues.c: the directory for UCX's shared memory; NULL: UCX's own choice, which suits. Lives as long as the
+ * environment. */
+const char    *kvcl_glue_queue_dir(void);
+
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
 kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const char *tls, const glue_plan_t *plan);
 void          kvcl_glue_side_close(glue_side_t *side);

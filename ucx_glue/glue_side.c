@@ -63,9 +63,11 @@ static void modify(ucp_config_t *config, const char *key, const char *value, boo
     if (!forced && (kvcl_settings_getenv(NULL, name) != NULL)) {
         return;
     }
-    /* before 1.17 ucp_config_modify needs a tcp key without its prefix, and returns OK for the other spelling */
-    if ((library_version() < UCP_VERSION(1, 17)) && (strncmp(key, "TCP_", 4) == 0)) {
-        key += 4;
+    /* before 1.17 ucp_config_modify needs the key of one transport without its prefix, and returns OK for the other
+     * spelling */
+    if ((library_version() < UCP_VERSION(1, 17)) &&
+        ((strncmp(key, "TCP_", 4) == 0) || (strncmp(key, "POSIX_", 6) == 0))) {
+        key = strchr(key, '_') + 1;
     }
     status = ucp_config_modify(config, key, value);
     if (status != UCS_OK) {
@@ -78,6 +80,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     char         value[64];
+    const char   *dir;
     bool         needed;
     size_t       i;
 
@@ -91,6 +94,10 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
             (library_version() >= settings[i].since)) {
             modify(config, settings[i].key, settings[i].value, false);
         }
+    }
+    dir = (!data && kvcl_glue_am_uses(plan, "posix")) ? kvcl_glue_queue_dir() : NULL;
+    if (dir != NULL) {
+        modify(config, "POSIX_DIR", dir, false);
     }
     /* two interfaces carry one stream, also in peer error mode; with one, shared memory would use tcp as second rail */
     if (!data && (strchr(plan->devices, ',') != NULL)) {

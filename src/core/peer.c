@@ -111,7 +111,7 @@ static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, kvcl_status_t status
 
     if ((status == KVCL_ERR_UNREACHABLE) && (config->net == NULL) && (config->path == KVCL_PATH_AUTO)) {
         return kvcl_fail(status, "%s is not reached over shared memory: it runs on another host, or in a container "
-                         "with a /dev/shm of its own. Set KVCL_NET to the network interface (for example eth0) that "
+                         "with process ids of its own. Set KVCL_NET to the network interface (for example eth0) that "
                          "leads there, in every rank", peer->name);
     }
     return tried ? status : kvcl_fail(status, "no transport of KVCL_PATH=%s leads to %s", kvcl_path_name(config->path),
