@@ -12,10 +12,16 @@ KVCL_BEGIN_DECLS
 
 typedef struct kvcl_cache *kvcl_cache_h;
 
+enum {
+    KVCL_CACHE_WRITABLE = 1u << 0 /* peers may kvcl_put into it. Without it a put ends with KVCL_ERR_ACCESS, and where the
+                                     library allocated the memory, the kernel refuses every writable mapping by another
+                                     process */
+};
+
 /* The memory of a cache. Read during kvcl_cache_create only, as are its arrays. */
 typedef struct kvcl_cache_params {
     size_t          size;        /* sizeof(kvcl_cache_params_t) */
-    uint64_t        flags;       /* must be 0 */
+    uint64_t        flags;       /* KVCL_CACHE_WRITABLE */
     kvcl_mem_kind_t kind;        /* the kind of the bases: all of one kind, and all of one device */
     uint32_t        n_bases;     /* entries of bases and of base_bytes, from kvcl_layout_extent */
     void *const     *bases;      /* the engine's own tensors: one pointer, or one per layer with KVCL_LAYOUT_PER_LAYER;
@@ -30,7 +36,7 @@ typedef struct kvcl_cache_params {
 /**
  * Commit a layout over memory. Several caches may use the same memory, as for the groups of a hybrid model.
  * @param name    at most 63 bytes, unique in this context; peers address the cache of the same name.
- * @param params  the memory; NULL: the library allocates it.
+ * @param params  the memory; NULL: the library allocates it, and peers only read it.
  * @return KVCL_OK, KVCL_ERR_BAD_LAYOUT (the field is named), KVCL_ERR_EXISTS (name taken), KVCL_ERR_NO_MEMORY,
  *         KVCL_ERR_INVALID_PARAM (among others: a base is shorter than the layout needs, wraps around, is not mapped,
  *         or is longer than the device's allocation that it lies in; the sentence has the base and both numbers),

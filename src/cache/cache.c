@@ -84,14 +84,21 @@ static kvcl_status_t check_bases(const kvcl_cache_params_t *p, const kvcl_shape_
     return KVCL_OK;
 }
 
+/* Of the regions that have the blocks. */
+static kvcl_mem_params_t mem_params(kvcl_cache_h cache)
+{
+    return (kvcl_mem_params_t){.size = sizeof(kvcl_mem_params_t), .flags = cache->writable ? 0 : KVCL_MEM_READ_ONLY};
+}
+
 /* The engine's own tensors, one region each. */
 static kvcl_status_t use_bases(kvcl_cache_h cache, const kvcl_cache_params_t *p)
 {
+    const kvcl_mem_params_t params = mem_params(cache);
     kvcl_status_t status = check_bases(p, &cache->shape);
     uint32_t      i;
 
     for (i = 0; (i < cache->shape.n_bases) && (status == KVCL_OK); ++i) {
-        status = kvcl_region_create_kind(cache->ctx, p->bases[i], cache->shape.base_bytes, p->kind, NULL,
+        status = kvcl_region_create_kind(cache->ctx, p->bases[i], cache->shape.base_bytes, p->kind, &params,
                                          &cache->regions[i]);
         if (status != KVCL_OK) {
             char why[KVCL_ERROR_MAX];
@@ -112,6 +119,7 @@ static kvcl_status_t use_bases(kvcl_cache_h cache, const kvcl_cache_params_t *p)
 /* Memory that KVCL allocates: one region that holds the bases one after the other. */
 static kvcl_status_t allocate(kvcl_cache_h cache)
 {
+    const kvcl_mem_params_t params = mem_params(cache);
     size_t        stride = (cache->shape.base_bytes + 4095) & ~(size_t)4095;
     size_t        total;
     kvcl_status_t status;
@@ -120,7 +128,7 @@ static kvcl_status_t allocate(kvcl_cache_h cache)
     if (__builtin_mul_overflow(stride, (size_t)cache->shape.n_bases, &total)) {
         return kvcl_fail(KVCL_ERR_BAD_LAYOUT, "the layout needs more memory than can be addressed");
     }
-    status = kvcl_region_create(cache->ctx, NULL, total, NULL, &cache->regions[0]);
+    status = kvcl_region_create(cache->ctx, NULL, total, &params, &cache->regions[0]);
     if (status != KVCL_OK) {
         return status;
     }
@@ -215,6 +223,7 @@ static kvcl_status_t create(kvcl_context_h ctx, const char *name, const kvcl_lay
     }
     cache->ctx   = ctx;
     cache->shape = shape;
+    cache->writable = (params != NULL) && ((params->flags & KVCL_CACHE_WRITABLE) != 0);
     strcpy(cache->name, name);
     cache->name_key = kvcl_cache_name_key(name);
     kvcl_list_init(&cache->link);
@@ -252,7 +261,7 @@ static kvcl_status_t check_params(const kvcl_cache_params_t *params, kvcl_cache_
     if ((params == NULL) || (status != KVCL_OK)) {
         return status;
     }
-    if (out->flags != 0) {
+    if ((out->flags & ~(uint64_t)KVCL_CACHE_WRITABLE) != 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_cache_create: unknown flags 0x%llx",
                          (unsigned long long)out->flags);
     }

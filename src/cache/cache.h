@@ -27,6 +27,7 @@ struct kvcl_cache {
     uint32_t          n_regions;
     struct kvcl_cache *arena;    /* the owner of the region; NULL: this rank */
     uint32_t          n_over;    /* caches in local memory */
+    bool              writable;  /* peers may put into it */
     kvcl_region_t     *gens_region;
     _Atomic uint32_t  *gens;     /* shape.blocks words */
     uint32_t          serves;    /* served transfers at work on it */
@@ -73,6 +74,7 @@ typedef struct kvcl_rcache {
     kvcl_rregion_t         gens_region;
     const _Atomic uint32_t *gens;     /* mapped generation words, or NULL */
     bool                   mapped;    /* every base (by the copier) and the generation words are memory here */
+    bool                   writable;  /* the owner lets this rank put into it */
     bool                   get, put;  /* every base and the generation words can be got, or put, natively */
     kvcl_list_t            waiters;
     kvcl_list_t            stale_link; /* peer->stale_rcaches */
@@ -135,5 +137,10 @@ void kvcl_caches_fini(kvcl_context_h ctx);
 /** The context's list of caches (kvcl_cache_t.link); by name. Lock held. */
 kvcl_list_t *kvcl_context_caches(kvcl_context_h ctx);
 kvcl_cache_h kvcl_cache_by_name(kvcl_context_h ctx, const char *name, size_t len);
+
+/** Lock held: a peer puts into it. @return KVCL_OK, KVCL_ERR_NOT_REGISTERED, KVCL_ERR_ACCESS. */
+kvcl_status_t kvcl_cache_for_put(kvcl_context_h ctx, uint32_t id, kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
+/** Lock held: the selection of a peer's cache fits it, and if push is set, this rank may write. */
+kvcl_status_t kvcl_rcache_check(const kvcl_rcache_t *rcache, const kvcl_side_t *remote, bool push) KVCL_MUST_CHECK;
 
 #endif

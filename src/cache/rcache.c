@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wirebuf.h"
+#include "core/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +141,7 @@ static size_t describe(kvcl_cache_h cache, uint8_t *buf, size_t cap)
     n = kvcl_region_pack(cache->gens_region, KVCL_READ, buf + at, cap - at);
     for (i = 0; (i < cache->n_regions) && (n != 0); ++i) {
         at += n;
-        n = kvcl_region_pack(cache->regions[i], KVCL_READ_WRITE, buf + at, cap - at);
+        n = kvcl_region_pack(cache->regions[i], cache->writable ? KVCL_READ_WRITE : KVCL_READ, buf + at, cap - at);
     }
     return (n != 0) ? at + n : 0;
 }
@@ -164,6 +165,15 @@ void kvcl_rcache_on_describe(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
     n   = (buf != NULL) ? describe(cache, buf, cap) : 0;
     answer(peer, msg->op, (n != 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY, buf, n, cache);
     free(buf);
+}
+
+kvcl_status_t kvcl_cache_for_put(kvcl_context_h ctx, uint32_t id, kvcl_cache_h *cache_p)
+{
+    kvcl_cache_h cache = kvcl_cache_by_id(ctx, id);
+
+    kvcl_assert_locked(ctx);
+    *cache_p = ((cache != NULL) && cache->writable) ? cache : NULL;
+    return (cache == NULL) ? KVCL_ERR_NOT_REGISTERED : cache->writable ? KVCL_OK : KVCL_ERR_ACCESS;
 }
 
 /* ---- the asker's side ---- */
@@ -203,6 +213,7 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
     rcache->mapped = (rcache->gens_region.attr.map != NULL) && (rcache->gens_region.kind == KVCL_MEM_HOST);
     rcache->get    = rcache->mapped || rcache->gens_region.attr.get;
     rcache->put    = rcache->mapped || rcache->gens_region.attr.put;
+    rcache->writable = true;
     for (i = 0; i < rcache->shape.n_bases; ++i, data += 12) {
         memcpy(&r, data, sizeof(r));
         memcpy(&addr, data + 4, sizeof(addr));
@@ -213,6 +224,7 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         }
         rcache->bases[i]       = (uintptr_t)addr;
         rcache->base_region[i] = r;
+        rcache->writable       = rcache->writable && ((rcache->regions[r].rights & KVCL_WRITE) != 0);
         rcache->mapped         = rcache->mapped && (rcache->regions[r].attr.map != NULL);
         rcache->get            = rcache->get && rcache->regions[r].attr.get;
         rcache->put            = rcache->put && rcache->regions[r].attr.put;
@@ -235,6 +247,18 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         rcache->gens = rcache->gens_region.attr.map;
     }
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_rcache_check(const kvcl_rcache_t *rcache, const kvcl_side_t *remote, bool push)
+{
+    char who[48];
+
+    kvcl_assert_locked(rcache->peer->ctx);
+    if (push && !rcache->writable) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "%s lets no peer write into its cache: create it there with "
+                         "KVCL_CACHE_WRITABLE", kvcl_comm_peer_name(rcache->peer, who, sizeof(who)));
+    }
+    return kvcl_side_check(remote);
 }
 
 static kvcl_status_t decode(kvcl_rcache_t *rcache, const kvcl_msg_description_t *in, const uint8_t *data, size_t len)

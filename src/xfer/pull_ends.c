@@ -64,7 +64,7 @@ kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull)
 {
     kvcl_side_t   remote = kvcl_rcache_side(pull->rcache, &pull->remote);
     kvcl_side_t   local;
-    kvcl_status_t status = kvcl_side_check(&remote);
+    kvcl_status_t status = kvcl_rcache_check(pull->rcache, &remote, pull->push);
 
     if ((status == KVCL_OK) && pull->ranged) {
         uint64_t bytes = kvcl_sel_bytes(remote.shape, &remote.sel);

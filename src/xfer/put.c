@@ -47,7 +47,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const k
     if ((p->signal_mem == NULL) && (gate == NULL)) {
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
     }
-    if (rcache != NULL) {
+    if ((rcache != NULL) && rcache->writable) {
         return kvcl_direct_post(plan, local, rcache, remote, true, p, req_p);
     }
     put = calloc(1, sizeof(*put));

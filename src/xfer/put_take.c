@@ -87,14 +87,14 @@ static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len
 {
     const kvcl_msg_put_t *in = &taking->in;
     kvcl_side_t          side;
+    kvcl_status_t        status;
 
     *ids_p = 0;
     if ((in->msg.flags & KVCL_PUT_CACHE) == 0) {
         return kvcl_region_check(taking->ctx, in->target, in->key, KVCL_WRITE, in->offset, in->len, &taking->region);
     }
-    taking->cache = kvcl_cache_by_id(taking->ctx, in->target);
-    if (taking->cache == NULL) {
-        return KVCL_ERR_NOT_REGISTERED;
+    if ((status = kvcl_cache_for_put(taking->ctx, in->target, &taking->cache)) != KVCL_OK) {
+        return status;
     }
     if ((in->n_blocks == 0) || (in->n_blocks > len / sizeof(uint32_t))) {
         return KVCL_ERR_PROTOCOL;

@@ -68,12 +68,13 @@ void poison(void)
 void open_world(void)
 {
     kvcl_init_params_t p = alone();
+    const kvcl_cache_params_t params = {.size = sizeof(params), .flags = KVCL_CACHE_WRITABLE};
 
     poison();
     TAKEN(kvcl_init(&p, &ctx));
     TAKEN(kvcl_init(&p, &other));
     TAKEN(kvcl_comm_world(ctx, &world));
-    TAKEN(kvcl_cache_create(ctx, "mine", &shape, NULL, &cache));
+    TAKEN(kvcl_cache_create(ctx, "mine", &shape, &params, &cache));
     TAKEN(kvcl_cache_create(other, "theirs", &shape, NULL, &theirs));
     TAKEN(kvcl_mem_alloc(ctx, FAR, NULL, &mem));
     rmem     = import(KVCL_READ_WRITE);

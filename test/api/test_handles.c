@@ -31,9 +31,10 @@ static kvcl_comm_h new_comm(void)
 
 static kvcl_cache_h new_cache(const char *name)
 {
+    const kvcl_cache_params_t params = {.size = sizeof(params), .flags = KVCL_CACHE_WRITABLE};
     kvcl_cache_h made;
 
-    TAKEN(kvcl_cache_create(ctx, name, &shape, NULL, &made));
+    TAKEN(kvcl_cache_create(ctx, name, &shape, &params, &made));
     return made;
 }
 

@@ -80,19 +80,24 @@ bool cf_bytes_are(uint64_t seed, uint32_t block, const void *buf, size_t len)
 kvcl_status_t cf_over(cf_t *cf, const char *name, const kvcl_layout_t *layout, void *const *bases, kvcl_mem_kind_t kind,
                       kvcl_cache_h *cache_p)
 {
-    kvcl_cache_params_t params = {.size = sizeof(params), .kind = kind, .bases = bases};
+    kvcl_cache_params_t params = {.size = sizeof(params), .flags = KVCL_CACHE_WRITABLE};
     size_t              n, bytes, i, *lengths;
     kvcl_status_t       status;
 
+    if (bases == NULL) {
+        return kvcl_cache_create(cf->ctx, name, layout, &params, cache_p);
+    }
     CF_OK(cf, kvcl_layout_extent(layout, &n, &bytes));
     lengths = calloc(n, sizeof(*lengths));
     CF_CHECK(cf, lengths != NULL);
     for (i = 0; i < n; ++i) {
         lengths[i] = bytes;
     }
+    params.kind       = kind;
+    params.bases      = bases;
     params.n_bases    = (uint32_t)n;
     params.base_bytes = lengths;
-    status = kvcl_cache_create(cf->ctx, name, layout, (bases != NULL) ? &params : NULL, cache_p);
+    status = kvcl_cache_create(cf->ctx, name, layout, &params, cache_p);
     free(lengths);
     return status;
 }

@@ -1,7 +1,7 @@
 /*
  * A rank that has proven the secret lies about its memory: lengths, addresses, inode, process, descriptor, flags, keys
- * and shapes, in exports and in descriptions of caches; and it truncates its segments. Every lie is harmless, or an
- * error that names the rank. TEST_RING=night: 10,000 lies of each kind.
+ * and shapes, in exports and in descriptions of caches; it truncates its segments; and it writes where it may only
+ * read. Every lie is harmless, or an error that names the rank. TEST_RING=night: 10,000 lies of each kind.
  */
 #include "config.h"
 #include "conform.h"
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { REGION = 8192, BLOCKS = 8, BLOCK = 512, LIAR = 1, DESC_MAX = 8192 };
@@ -253,6 +254,70 @@ static void caches_of_the_user(cf_t *cf)
     caches_of(cf, false);
 }
 
+/* ---- a cache that peers may only read ---- */
+
+/* lies: this rank does not ask whether it may write. */
+static void put_is_refused(cf_t *cf, kvcl_cache_h cache, bool lies)
+{
+    const uint32_t id  = 1;
+    kvcl_sel_t     sel = cf_sel(&id, 1);
+    kvcl_peer_t    *peer;
+    kvcl_rcache_t  *rcache;
+    kvcl_req_h     req;
+
+    CF_OK(cf, get_one(cf, cache, 0)); /* described */
+    CF_OK(cf, kvcl_comm_peer(cf->world, LIAR, &peer));
+    kvcl_lock(cf->ctx);
+    rcache = kvcl_rcache_ready(peer, kvcl_cache_name_key("kept"));
+    CF_CHECK(cf, (rcache != NULL) && !rcache->writable);
+    rcache->writable = lies;
+    kvcl_unlock(cf->ctx);
+    if (rcache->regions[0].view.addr != NULL) { /* the kernel says no as well */
+        CF_CHECK(cf, mprotect(rcache->regions[0].view.addr, 4096, PROT_READ | PROT_WRITE) != 0);
+    }
+    CF_OK(cf, kvcl_put(cf->world, LIAR, cache, &sel, &sel, NULL, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
+    named(cf, "the put's error names the rank");
+    CF_CHECK(cf, lies || (strstr(kvcl_last_error(), "KVCL_CACHE_WRITABLE") != NULL));
+    kvcl_lock(cf->ctx);
+    rcache->writable = false;
+    kvcl_unlock(cf->ctx);
+}
+
+/* The library's memory and the caller's; small puts, which travel with the message, and large ones. */
+static void only_read(cf_t *cf)
+{
+    const uint32_t      sizes[] = {4096, 100000};
+    kvcl_cache_params_t params  = KVCL_CACHE_PARAMS_INIT;
+    char                *bytes  = malloc((size_t)BLOCKS * sizes[1]);
+    void                *bases[] = {bytes};
+    unsigned            i;
+
+    for (i = 0; i < 4; ++i) {
+        kvcl_layout_t layout = KVCL_LAYOUT_BYTES(BLOCKS, sizes[i / 2]);
+        size_t        length = (size_t)BLOCKS * sizes[i / 2];
+        kvcl_cache_h  cache;
+        bool          ours = (i % 2) == 0;
+        params.n_bases    = ours ? 0 : 1;
+        params.bases      = ours ? NULL : bases;
+        params.base_bytes = ours ? NULL : &length;
+        CF_OK(cf, kvcl_cache_create(cf->ctx, "kept", &layout, &params, &cache));
+        cf_fill(cf, cache, 7);
+        cf_fence(cf);
+        if (cf->rank != LIAR) {
+            put_is_refused(cf, cache, false);
+            if (!ours || (strcmp(cf->path, "tcp") == 0)) { /* a lie about mapped memory ends this process */
+                put_is_refused(cf, cache, true);
+            }
+        }
+        cf_fence(cf);
+        cf_block_is(cf, cache, 1, 7, 1);
+        kvcl_cache_destroy(cache);
+        cf_fence(cf);
+    }
+    free(bytes);
+}
+
 /* ---- a segment is truncated under its readers ---- */
 
 static unsigned truncate_all(void)
@@ -307,6 +372,7 @@ static const cf_case_t cases[] = {
     {"exports", exports, CF_PROCS},
     {"caches", caches, CF_PROCS},
     {"caches_of_the_user", caches_of_the_user, CF_PROCS},
+    {"only_read", only_read, CF_PROCS},
     {"truncated", truncated, CF_PROCS | CF_DIES},
     {NULL, NULL, 0},
 };

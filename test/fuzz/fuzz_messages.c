@@ -131,6 +131,7 @@ static void begin(void)
     kvcl_init_params_t  params  = KVCL_INIT_PARAMS_INIT;
     kvcl_store_params_t sparams = KVCL_STORE_PARAMS_INIT;
     kvcl_layout_t       layout  = KVCL_LAYOUT_BYTES(16, 64);
+    const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
 
     (void)setenv("KVCL_LOG", "error", 0);
     memset(&world, 0, sizeof(world));
@@ -140,7 +141,7 @@ static void begin(void)
     must(kvcl_init(&params, &world.ctx) == KVCL_OK);
     must(kvcl_comm_world(world.ctx, &world.comm) == KVCL_OK);
     must(kvcl_region_create(world.ctx, NULL, 4096, NULL, &world.region) == KVCL_OK);
-    must(kvcl_cache_create(world.ctx, "fuzz", &layout, NULL, &world.cache) == KVCL_OK);
+    must(kvcl_cache_create(world.ctx, "fuzz", &layout, &writable, &world.cache) == KVCL_OK);
     sparams.dir_entries = 256;
     must(kvcl_store_open(world.comm, &sparams, &world.store) == KVCL_OK);
     shake_hands();

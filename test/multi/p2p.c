@@ -184,6 +184,7 @@ static bool join(void)
     kvcl_req_h    req = NULL;
     bool          good;
     int           s;
+    const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
 
     if (!ok(kvcl_init(NULL, &ctx), "kvcl_init") || !ok(kvcl_comm_world(ctx, &world), "kvcl_comm_world")) {
         return false;
@@ -192,7 +193,7 @@ static bool join(void)
     size = kvcl_comm_size(world);
     memset(mine, 0, sizeof(mine));
     all  = malloc((size_t)size * EXPORT_MAX);
-    good = (all != NULL) && ok(kvcl_cache_create(ctx, "pages", &layout, NULL, &cache), "cache") &&
+    good = (all != NULL) && ok(kvcl_cache_create(ctx, "pages", &layout, &writable, &cache), "cache") &&
            ok(kvcl_mem_alloc(ctx, (size_t)AREA_RECEIVED * BYTES_MAX, NULL, &mem), "kvcl_mem_alloc") &&
            ok(kvcl_mem_export(mem, KVCL_READ_WRITE, mine, &len), "kvcl_mem_export") &&
            ok(kvcl_allgather(world, mine, EXPORT_MAX, all, NULL, &req), "kvcl_allgather") &&

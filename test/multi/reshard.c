@@ -71,6 +71,7 @@ static int make_part(kvcl_context_h ctx, uint32_t heads, part_t *part)
     kvcl_reshard_group_t group  = {.tp = (uint32_t)(is_source() ? m : n)};
     uint32_t             index  = (uint32_t)(is_source() ? rank : rank - m);
     uint32_t             tokens = is_source() ? SOURCE_TOKENS : DESTINATION_TOKENS, i;
+    const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
 
     if (!ok(kvcl_reshard_share(&group, LAYERS, heads, index, &part->layers, &part->heads), "kvcl_reshard_share")) {
         return 0;
@@ -83,7 +84,7 @@ static int make_part(kvcl_context_h ctx, uint32_t heads, part_t *part)
     for (i = 0; i < part->n_ids; ++i) { /* scattered, and different on each rank */
         part->ids[i] = (uint32_t)((i * 7) + (uint32_t)rank) % BLOCKS;
     }
-    return ok(kvcl_cache_create(ctx, "kv", &part->layout, NULL, &part->cache), "kvcl_cache_create");
+    return ok(kvcl_cache_create(ctx, "kv", &part->layout, &writable, &part->cache), "kvcl_cache_create");
 }
 
 /* Write the prompt (or 0xee with wipe) into this rank's blocks, or compare. In canonical order: layer, plane, token,

@@ -86,16 +86,18 @@ class Cache(_kvcl.Cache):
 
     buffers: the engine's own tensors, of the host or of a CUDA device, one, or one per base of the layout, which the
     cache keeps alive; None: the library allocates memory that peers on this host map, the fastest path.
+    writable: peers may put into it; otherwise they only read it.
     """
 
     layout: Layout
 
-    def __new__(cls, context: _kvcl.Context, name: str, layout: Layout, buffers: Any = None) -> "Cache":
+    def __new__(cls, context: _kvcl.Context, name: str, layout: Layout, buffers: Any = None, *,
+                writable: bool = False) -> "Cache":
         if not isinstance(layout, Layout):
             raise TypeError(f"a Layout is needed, not {type(layout).__name__!r}")
         if buffers is not None and not isinstance(buffers, (list, tuple)):
             buffers = (buffers,)
-        self = cls._create(context, name, layout._tuple, None if buffers is None else tuple(buffers))
+        self = cls._create(context, name, layout._tuple, None if buffers is None else tuple(buffers), writable)
         self.layout = layout
         return self
 

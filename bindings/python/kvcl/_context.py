@@ -75,9 +75,9 @@ class Context(_kvcl.Context):
         """This context's address, for jobs started separately: pass it to Comm.connect() of the other job."""
         return self._address()
 
-    def cache(self, name: str, layout: Layout, buffers: Any = None) -> Cache:
-        """A Cache over buffers, or over memory of the library."""
-        return Cache(self, name, layout, buffers)
+    def cache(self, name: str, layout: Layout, buffers: Any = None, *, writable: bool = False) -> Cache:
+        """A Cache over buffers, or over memory of the library. writable: peers may put into it."""
+        return Cache(self, name, layout, buffers, writable=writable)
 
     def register(self, buffer: Any) -> Mem:
         """Register a writable buffer, which the Mem keeps alive."""

@@ -38,7 +38,7 @@ def any_source(world):
 
 def blocks(ctx, world):
     """From a library cache into the user's buffers, of another layout."""
-    mine = ctx.cache("main", LAYOUT)
+    mine = ctx.cache("main", LAYOUT, writable=True)
     for i in range(8):
         mine.write(i, block(world.rank, i))
     other = kvcl.Layout(layers=3, blocks=16, tokens=8, heads=2, head_dim=32, elem_bytes=2, order="HND", base="layer")

@@ -71,8 +71,9 @@ def test_a_cache_over_a_device(tmp_path):
         with kvcl.Context() as ctx:
             n = LAYOUT.base_bytes
             a, b = malloc(n), malloc(n)
-            one, two = ctx.cache("one", LAYOUT, Array(a, n)), ctx.cache("two", LAYOUT, Array(b, n))
-            host = ctx.cache("host", LAYOUT, bytearray(n))
+            one, two = (ctx.cache("one", LAYOUT, Array(a, n), writable=True),
+                        ctx.cache("two", LAYOUT, Array(b, n), writable=True))
+            host = ctx.cache("host", LAYOUT, bytearray(n), writable=True)
             assert one.on_device and two.on_device and not host.on_device
             for block in range(8):
                 one.write(block, bytes([block + 1]) * one.block_bytes)
@@ -109,7 +110,8 @@ def test_after_a_stream(tmp_path):
         with kvcl.Context() as ctx:
             n = LAYOUT.base_bytes
             a, b = malloc(n), malloc(n)
-            one, two = ctx.cache("one", LAYOUT, Array(a, n)), ctx.cache("two", LAYOUT, Array(b, n))
+            one, two = (ctx.cache("one", LAYOUT, Array(a, n), writable=True),
+                        ctx.cache("two", LAYOUT, Array(b, n), writable=True))
             stream = cuda.fake_cuda_stream(0)
             cuda.fake_cuda_hold(stream)
             requests = [ctx.world.put(0, one, [1], [1], remote_cache="two", stream=Stream(stream)),

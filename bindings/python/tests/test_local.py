@@ -109,7 +109,7 @@ def test_layers_refuse_and_stop(ctx):
 # ---- caches ----
 
 def test_blocks_by_send_get_put(ctx, layout):
-    cache = ctx.cache("main", layout)
+    cache = ctx.cache("main", layout, writable=True)
     blocks = fill(cache)
     recv = ctx.world.recv(0, 3, cache, [10, 11])
     ctx.world.send(0, 3, cache, [1, 2])
@@ -580,7 +580,7 @@ def test_blocks_of_different_sizes(ctx):
     small = kvcl.Layout(layers=1, kv=1, blocks=8, tokens=16, heads=1, head_dim=1, elem_bytes=1)
     large = kvcl.Layout(layers=1, kv=1, blocks=2, tokens=64, heads=1, head_dim=1, elem_bytes=1)
     small.check_compatible(large)
-    ours, theirs = ctx.cache("small", small), ctx.cache("large", large)
+    ours, theirs = ctx.cache("small", small), ctx.cache("large", large, writable=True)
     for i in range(8):
         ours.write(i, bytes([i + 1]) * 16)
     ctx.world.put(0, ours, [0, 1, 2, 7, 6, 5, 4], [1, 0], remote_tokens=(0, 112), remote_cache="large").wait(10)

@@ -27,8 +27,9 @@ static bool make_cache(const perf_beside_t *beside, const char *name, kvcl_cache
 {
     const job_t         *job   = beside->perf->job;
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(beside->n, (uint32_t)PERF_BESIDE_BLOCK);
+    const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
 
-    return job_ok(job, kvcl_cache_create(job->ctx, name, &layout, NULL, cache_p), "kvcl_cache_create");
+    return job_ok(job, kvcl_cache_create(job->ctx, name, &layout, &writable, cache_p), "kvcl_cache_create");
 }
 
 bool perf_beside_open(perf_t *perf)

@@ -90,8 +90,9 @@ static bool make_runs(perf_t *perf)
 static bool make_cache(perf_t *perf, const char *name, kvcl_cache_h *cache_p, uint8_t **base_p)
 {
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(perf->opt->count, (uint32_t)perf->opt->unit);
+    const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
 
-    if (!job_ok(perf->job, kvcl_cache_create(perf->job->ctx, name, &layout, NULL, cache_p),
+    if (!job_ok(perf->job, kvcl_cache_create(perf->job->ctx, name, &layout, &writable, cache_p),
                 "kvcl_cache_create")) {
         return false;
     }

@@ -49,7 +49,7 @@ static void drop_bases(kvpy_buf_t *bufs, size_t n, void **bases, size_t *lengths
 }
 
 static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, const kvcl_layout_t *layout,
-                      PyObject *buffers)
+                      PyObject *buffers, bool writable)
 {
     kvpy_buf_t    *bufs  = NULL;
     void          **bases = NULL;
@@ -59,6 +59,7 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
     kvcl_status_t status;
     kvpy_obj_t    *obj;
 
+    params.flags = writable ? KVCL_CACHE_WRITABLE : 0;
     status = kvcl_layout_extent(layout, &n, &need);
     if (status != KVCL_OK) {
         return kvpy_raise(status, NULL);
@@ -106,8 +107,9 @@ static PyObject *cache_create(PyObject *cls, PyObject *args)
     const char    *name;
     kvcl_layout_t layout;
     kvpy_ctx_t    *ctx;
+    int           writable;
 
-    if (!PyArg_ParseTuple(args, "O!sOO:_create", kvpy_context_type, &arg, &name, &shape, &buffers) ||
+    if (!PyArg_ParseTuple(args, "O!sOOp:_create", kvpy_context_type, &arg, &name, &shape, &buffers, &writable) ||
         (kvpy_layout(shape, &layout) != 0)) {
         return NULL;
     }
@@ -119,7 +121,7 @@ static PyObject *cache_create(PyObject *cls, PyObject *args)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    made = make((PyTypeObject *)cls, ctx, name, &layout, buffers);
+    made = make((PyTypeObject *)cls, ctx, name, &layout, buffers, writable != 0);
     return made;
 }
 
