@@ -1,6 +1,6 @@
 /*
- * Wire form, little-endian: version u16, has_secret u8, id u64, then 32 bytes: the secret, or with
- * has_secret 0 its SHA-256.
+ * Wire form, little-endian: version u16, kind u8, id u64, then 32 bytes: the secret's SHA-256, the secret, or rank 0's
+ * public value.
  */
 #include "config.h"
 #include "boot/boot_invite.h"
@@ -9,10 +9,13 @@
 #include "base/rand.h"
 #include "base/wirebuf.h"
 
-enum { INVITE_VERSION = 1 };
+enum { INVITE_VERSION = 2 };
+
+enum { OF_FILE, SECRET, PUBLIC }; /* kinds */
 
 kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, uint8_t wire[KVCL_INVITE_LEN])
 {
+    const uint8_t *bytes;
     uint8_t       digest[KVCL_SHA256_LEN];
     kvcl_status_t status = kvcl_random_bytes(&invite->id, sizeof(invite->id));
     kvcl_wr_t     wr;
@@ -26,9 +29,10 @@ kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, u
     kvcl_sha256(invite->secret, KVCL_SHA256_LEN, digest);
     kvcl_wr_init(&wr, wire, KVCL_INVITE_LEN);
     kvcl_wr_u16(&wr, INVITE_VERSION);
-    kvcl_wr_u8(&wr, secret_file == NULL);
+    kvcl_wr_u8(&wr, (secret_file != NULL) ? OF_FILE : (invite->pub != NULL) ? PUBLIC : SECRET);
     kvcl_wr_u64(&wr, invite->id);
-    kvcl_wr_bytes(&wr, (secret_file == NULL) ? invite->secret : digest, KVCL_SHA256_LEN);
+    bytes = (invite->pub != NULL) ? invite->pub : invite->secret;
+    kvcl_wr_bytes(&wr, (secret_file != NULL) ? digest : bytes, KVCL_SHA256_LEN);
     return KVCL_OK;
 }
 
@@ -58,28 +62,30 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
 {
     const uint8_t *bytes;
     uint16_t      version;
-    uint8_t       has_secret;
+    uint8_t       kind;
     kvcl_rd_t     rd;
 
     kvcl_rd_init(&rd, wire, len);
     version    = kvcl_rd_u16(&rd);
-    has_secret = kvcl_rd_u8(&rd);
+    kind       = kvcl_rd_u8(&rd);
     invite->id = kvcl_rd_u64(&rd);
     bytes      = (const uint8_t *)kvcl_rd_bytes(&rd, KVCL_SHA256_LEN);
     if ((len >= sizeof(version)) && (version != INVITE_VERSION)) {
         return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, this rank's %d",
                          (unsigned)version, (int)INVITE_VERSION);
     }
-    if ((bytes == NULL) || !kvcl_rd_done(&rd) || (has_secret > 1)) {
+    if ((bytes == NULL) || !kvcl_rd_done(&rd) || ((kind != OF_FILE) && (kind != ((invite->pub != NULL) ? PUBLIC : SECRET)))) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0's description of the job is malformed (%zu bytes)", len);
     }
-    if (!has_secret) {
+    invite->agreed = false;
+    if (kind == OF_FILE) {
         return check_own_file(secret_file, bytes, invite->secret);
     }
     if (secret_file != NULL) {
         return kvcl_fail(KVCL_ERR_AUTH, "this rank uses secret file %s, but rank 0 uses none: set KVCL_SECRET_FILE "
                          "for all ranks", secret_file);
     }
-    memcpy(invite->secret, bytes, KVCL_SHA256_LEN);
+    invite->agreed = (kind == PUBLIC);
+    memcpy(invite->agreed ? invite->pub : invite->secret, bytes, KVCL_SHA256_LEN);
     return KVCL_OK;
 }

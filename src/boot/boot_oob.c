@@ -2,13 +2,15 @@
  * Boot over the caller's key-value store by its callbacks set, get and fence. Owns copies of the blobs it received.
  *
  * One key a rank, "kvcl.<n>.<rank>"; n counts this rank's boots on the store, so that several contexts do not read each
- * other's values. Rank 0 sets "kvcl.<n>.job": the job name and, unless a secret file is named, the secret, since every
- * process that can read the store belongs to the job. The callbacks have no deadline argument: the caller decides how
+ * other's values. Rank 0 sets "kvcl.<n>.job": the job name and, unless a secret file is named, its public value. Then
+ * each other rank sets "kvcl.<n>.pub.<rank>", and rank 0 "kvcl.<n>.sealed.<rank>", the secret sealed for that rank
+ * (boot_agree.h): the secret is never in the store. The callbacks have no deadline argument: the caller decides how
  * long they wait.
  */
 #include "config.h"
 #include <kvcl/kvcl_context.h>
 #include "boot/boot.h"
+#include "boot/boot_agree.h"
 #include "boot/boot_blobs.h"
 #include "boot/boot_invite.h"
 #include "base/error.h"
@@ -79,40 +81,97 @@ static kvcl_status_t oob_failed(kvcl_status_t status, const char *call, const ch
                      (key[0] == '\0') ? "" : " for key ", key, kvcl_status_text(status));
 }
 
-/* Rank 0 publishes the invite, the others get it. */
-static kvcl_status_t pass_invite(boot_oob_t *oob, const char *secret_file, uint8_t wire[KVCL_INVITE_LEN],
-                                 kvcl_invite_t *invite)
+static kvcl_status_t publish(boot_oob_t *oob, const char *key, const void *val, size_t len)
 {
+    kvcl_status_t status = oob->cb.set(oob->cb.arg, key, val, len);
+
+    return (status == KVCL_OK) ? KVCL_OK : oob_failed(status, "set", key);
+}
+
+/* A value of len bytes exactly. */
+static kvcl_status_t fetch(boot_oob_t *oob, const char *key, void *val, size_t len)
+{
+    size_t        got    = 0;
+    kvcl_status_t status = oob->cb.get(oob->cb.arg, key, val, len, &got);
+
+    if (status != KVCL_OK) {
+        return oob_failed(status, "get", key);
+    }
+    return (got == len) ? KVCL_OK
+                        : kvcl_fail(KVCL_ERR_PROTOCOL, "the value of %s has %zu bytes, not %zu", key, got, len);
+}
+
+/* Rank 0: every other rank gets the secret, sealed for it alone. */
+static kvcl_status_t give_secret(boot_oob_t *oob, const kvcl_agree_t *own, uint64_t id)
+{
+    uint8_t       pub[KVCL_AGREE_LEN], sealed[KVCL_AGREE_SEALED_LEN];
+    char          key[KEY_MAX_BYTES];
+    kvcl_status_t status = KVCL_OK;
+    int           rank;
+
+    for (rank = 1; (rank < oob->super.size) && (status == KVCL_OK); ++rank) {
+        snprintf(key, sizeof(key), "kvcl.%u.pub.%d", oob->n, rank);
+        status = fetch(oob, key, pub, sizeof(pub));
+        if (status == KVCL_OK) {
+            status = kvcl_agree_seal(own, pub, id, rank, oob->super.secret, sealed);
+        }
+        if (status == KVCL_OK) {
+            snprintf(key, sizeof(key), "kvcl.%u.sealed.%d", oob->n, rank);
+            status = publish(oob, key, sealed, sizeof(sealed));
+        }
+    }
+    return status;
+}
+
+static kvcl_status_t take_secret(boot_oob_t *oob, const kvcl_agree_t *own, const uint8_t *pub, uint64_t id)
+{
+    uint8_t       sealed[KVCL_AGREE_SEALED_LEN];
+    char          key[KEY_MAX_BYTES];
+    kvcl_status_t status;
+
+    snprintf(key, sizeof(key), "kvcl.%u.pub.%d", oob->n, oob->super.rank);
+    status = publish(oob, key, own->pub, sizeof(own->pub));
+    snprintf(key, sizeof(key), "kvcl.%u.sealed.%d", oob->n, oob->super.rank);
+    status = (status == KVCL_OK) ? fetch(oob, key, sealed, sizeof(sealed)) : status;
+    return (status == KVCL_OK) ? kvcl_agree_open(own, pub, id, oob->super.rank, sealed, oob->super.secret) : status;
+}
+
+/* Rank 0 publishes the invite, the others get it; then, without a file, the secret. */
+static kvcl_status_t pass_invite(boot_oob_t *oob, const char *secret_file, kvcl_agree_t *own, kvcl_invite_t *invite)
+{
+    uint8_t       wire[KVCL_INVITE_LEN];
     char          key[KEY_MAX_BYTES];
     size_t        len = 0;
     kvcl_status_t status;
 
     snprintf(key, sizeof(key), "kvcl.%u.job", oob->n);
     if (oob->super.rank == 0) {
+        memcpy(invite->pub, own->pub, sizeof(own->pub));
         status = kvcl_invite_make(secret_file, invite, wire);
-        if (status != KVCL_OK) {
-            return status;
-        }
-        status = oob->cb.set(oob->cb.arg, key, wire, KVCL_INVITE_LEN);
-        return (status == KVCL_OK) ? KVCL_OK : oob_failed(status, "set", key);
+        status = (status == KVCL_OK) ? publish(oob, key, wire, sizeof(wire)) : status;
+        return ((status == KVCL_OK) && (secret_file == NULL)) ? give_secret(oob, own, invite->id) : status;
     }
-    status = oob->cb.get(oob->cb.arg, key, wire, KVCL_INVITE_LEN, &len);
-    return (status == KVCL_OK)
-               ? kvcl_invite_accept(wire, (len > KVCL_INVITE_LEN) ? 0 : len, secret_file, invite)
-               : oob_failed(status, "get", key);
+    status = oob->cb.get(oob->cb.arg, key, wire, sizeof(wire), &len);
+    if (status != KVCL_OK) {
+        return oob_failed(status, "get", key);
+    }
+    status = kvcl_invite_accept(wire, (len > sizeof(wire)) ? 0 : len, secret_file, invite);
+    return ((status == KVCL_OK) && invite->agreed) ? take_secret(oob, own, invite->pub, invite->id) : status;
 }
 
 /* The job's name and secret. */
 static kvcl_status_t oob_agree(boot_oob_t *oob, const char *secret_file)
 {
-    uint8_t       wire[KVCL_INVITE_LEN];
-    kvcl_invite_t invite = {.secret = oob->super.secret};
-    kvcl_status_t status = pass_invite(oob, secret_file, wire, &invite);
+    uint8_t       pub[KVCL_AGREE_LEN];
+    kvcl_invite_t invite = {.secret = oob->super.secret, .pub = pub};
+    kvcl_agree_t  own;
+    kvcl_status_t status = kvcl_agree_begin(&own);
 
+    status = (status == KVCL_OK) ? pass_invite(oob, secret_file, &own, &invite) : status;
     if (status == KVCL_OK) {
         snprintf(oob->super.job, sizeof(oob->super.job), "oob-%016" PRIx64, invite.id);
     }
-    kvcl_wipe(wire, sizeof(wire));
+    kvcl_agree_end(&own);
     return status;
 }
 

@@ -302,7 +302,10 @@ START_TEST(ranks_meet_by_the_callers_callbacks)
     }
     run_all(ranks, RANKS);
     all_met(ranks, RANKS);
-    ck_assert_int_eq(store.count, RANKS + 1); /* one set per rank, and the job's */
+    ck_assert_int_eq(store.count, RANKS + 1 + 2 * (RANKS - 1)); /* one set per rank, the job's, and two for each secret */
+    for (i = 0; i < store.count; ++i) { /* who reads the store does not learn the secret */
+        ck_assert_ptr_null(memmem(store.pairs[i].val, store.pairs[i].len, ranks[0].secret, KVCL_SHA256_LEN));
+    }
     oob[0].set = store_broken;
     prepare(ranks, 1, 0);
     ranks[0].params.oob = &oob[0];

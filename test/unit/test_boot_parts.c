@@ -2,6 +2,7 @@
 #include "config.h"
 #include "test_base.h"
 #include "base/error.h"
+#include "boot/boot_agree.h"
 #include "boot/boot_blobs.h"
 #include "boot/boot_invite.h"
 #include "boot/boot_meeting.h"
@@ -323,6 +324,62 @@ START_TEST(invite_carries_the_secret_or_checks_the_file)
 }
 END_TEST
 
+START_TEST(invite_with_a_public_value_carries_no_secret)
+{
+    uint8_t       wire[KVCL_INVITE_LEN], pubs[2][32] = {{1}, {2}}, secrets[2][32] = {{0}};
+    kvcl_invite_t made = {.secret = secrets[0], .pub = pubs[0]}, got = {.secret = secrets[1], .pub = pubs[1]};
+    kvcl_invite_t no_agreement = {.secret = secrets[1]};
+
+    ck_assert_int_eq(kvcl_invite_make(NULL, &made, wire), KVCL_OK);
+    ck_assert_ptr_null(memmem(wire, sizeof(wire), secrets[0], 32));
+    ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), NULL, &got), KVCL_OK);
+    ck_assert(got.agreed);
+    ck_assert_mem_eq(pubs[0], pubs[1], 32);
+    ck_assert_mem_ne(secrets[0], secrets[1], 32);
+    ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), "/a/file", &got), KVCL_ERR_AUTH);
+    ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), NULL, &no_agreement), KVCL_ERR_PROTOCOL);
+    made.pub = NULL; /* an invite with the secret is not taken where values are agreed */
+    ck_assert_int_eq(kvcl_invite_make(NULL, &made, wire), KVCL_OK);
+    ck_assert_int_eq(kvcl_invite_accept(wire, sizeof(wire), NULL, &got), KVCL_ERR_PROTOCOL);
+}
+END_TEST
+
+START_TEST(a_secret_is_sealed_for_one_rank_of_one_job)
+{
+    static const uint8_t low_order[32] = {1};
+    uint8_t              secret[32], got[32], sealed[KVCL_AGREE_SEALED_LEN];
+    kvcl_agree_t         zero, one, other;
+    int                  i;
+
+    ck_assert_int_eq(kvcl_random_bytes(secret, sizeof(secret)), KVCL_OK);
+    ck_assert_int_eq(kvcl_agree_begin(&zero), KVCL_OK);
+    ck_assert_int_eq(kvcl_agree_begin(&one), KVCL_OK);
+    ck_assert_int_eq(kvcl_agree_begin(&other), KVCL_OK);
+    ck_assert_int_eq(kvcl_agree_seal(&zero, one.pub, 77, 5, secret, sealed), KVCL_OK);
+    ck_assert_mem_ne(sealed, secret, 32);
+    ck_assert_int_eq(kvcl_agree_open(&one, zero.pub, 77, 5, sealed, got), KVCL_OK);
+    ck_assert_mem_eq(got, secret, 32);
+    ck_assert_int_eq(kvcl_agree_open(&one, zero.pub, 78, 5, sealed, got), KVCL_ERR_AUTH);
+    ck_assert_int_eq(kvcl_agree_open(&one, zero.pub, 77, 6, sealed, got), KVCL_ERR_AUTH);
+    ck_assert_int_eq(kvcl_agree_open(&one, other.pub, 77, 5, sealed, got), KVCL_ERR_AUTH);
+    ck_assert_int_eq(kvcl_agree_open(&other, zero.pub, 77, 5, sealed, got), KVCL_ERR_AUTH);
+    for (i = 0; i < 8 * KVCL_AGREE_SEALED_LEN; ++i) {
+        sealed[i / 8] ^= (uint8_t)(1u << i % 8);
+        ck_assert_int_eq(kvcl_agree_open(&one, zero.pub, 77, 5, sealed, got), KVCL_ERR_AUTH);
+        ck_assert_mem_ne(got, secret, 32);
+        sealed[i / 8] ^= (uint8_t)(1u << i % 8);
+    }
+    ck_assert_int_eq(kvcl_agree_seal(&zero, low_order, 77, 5, secret, sealed), KVCL_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "rank 5"));
+    ck_assert_int_eq(kvcl_agree_open(&one, low_order, 77, 5, sealed, got), KVCL_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "rank 0"));
+    kvcl_agree_end(&zero);
+    ck_assert(zero.priv[0] == 0);
+    kvcl_agree_end(&one);
+    kvcl_agree_end(&other);
+}
+END_TEST
+
 START_TEST(blobs_are_copies)
 {
     char         bytes[4] = "abc";
@@ -358,6 +415,8 @@ int main(void)
     tcase_add_test(tc, secret_file_must_be_private_regular_and_long_enough);
     tcase_add_test(tc, simultaneous_processes_agree_on_a_new_secret);
     tcase_add_test(tc, invite_carries_the_secret_or_checks_the_file);
+    tcase_add_test(tc, invite_with_a_public_value_carries_no_secret);
+    tcase_add_test(tc, a_secret_is_sealed_for_one_rank_of_one_job);
     tcase_add_test(tc, blobs_are_copies);
     suite_add_tcase(suite, tc);
     return test_run(suite);
