@@ -17,6 +17,8 @@
 #include "core/xport.h"
 #include "ucx_glue/ucp.h"
 
+#include <sys/types.h>
+
 enum {
     GLUE_MAX_HDR      = 1024,
     GLUE_INLINE_BYTES = 8192,
@@ -134,6 +136,15 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status);
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
 /* Does the am side use this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */
 bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
+
+/* glue_signal.c: note the sockets of this process before UCX opens a worker; guard those that it opened. */
+typedef struct glue_signals {
+    ino_t  *inodes;
+    size_t n;
+    bool   known; /* the list is complete */
+} glue_signals_t;
+void kvcl_glue_signals_note(glue_signals_t *signals);
+void kvcl_glue_signals_guard(glue_signals_t *signals);
 
 /* glue_queues.c: the directory for UCX's shared memory; NULL: UCX's own choice, which suits. Lives as long as the
  * environment. */

@@ -117,8 +117,12 @@ static ucs_status_t open_worker(glue_side_t *side)
 {
     ucp_worker_params_t params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    ucs_status_t        status = ucp_worker_create(side->ctx, &params, &side->worker);
+    glue_signals_t      signals;
+    ucs_status_t        status;
 
+    kvcl_glue_signals_note(&signals);
+    status = ucp_worker_create(side->ctx, &params, &side->worker);
+    kvcl_glue_signals_guard(&signals);
     if (status != UCS_OK) {
         return status;
     }

@@ -8,11 +8,14 @@
 #include "xport_pair.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -392,6 +395,53 @@ START_TEST(without_an_interface_nothing_listens)
 }
 END_TEST
 
+/* Send to every socket of this process with an abstract name, as any user of the host can. @return how many took it. */
+static unsigned poke(const void *buf, size_t len)
+{
+    int                s   = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), fd;
+    unsigned           n   = 0;
+    struct sockaddr_un to;
+    socklen_t          size;
+
+    for (fd = 0; fd < 1024; ++fd) {
+        size = sizeof(to);
+        if ((getsockname(fd, (struct sockaddr *)&to, &size) == 0) && (to.sun_family == AF_UNIX) &&
+            (size > sizeof(sa_family_t)) && (to.sun_path[0] == '\0')) {
+            n += (sendto(s, buf, len, 0, (struct sockaddr *)&to, size) == (ssize_t)len) ? 1 : 0;
+        }
+    }
+    close(s);
+    return n;
+}
+
+/* An empty datagram ends a process that has UCX's sockets without a filter (ucp_worker.c, "failed to arm iface"). */
+START_TEST(datagrams_of_strangers_do_no_harm)
+{
+    static const char junk[5000];
+    const size_t      sizes[] = {0, 1, 8, 9, sizeof(junk)};
+    struct pollfd     pfd;
+    uint64_t          hdr = 3;
+    pair_t            pair;
+    unsigned          i;
+
+    pair_open(&pair, (pair_kind_t)_i);
+    for (i = 0; i < 100; ++i) {
+        ck_assert_uint_ge(poke(junk, sizes[i % 5]) + (((i % 5) == 1) || ((i % 5) == 2)), 1);
+        pfd = (struct pollfd){.fd = pair.b.ops->event_fd(pair.b.xport), .events = POLLIN};
+        while (pair.b.ops->arm(pair.b.xport) == KVCL_ERR_BUSY) {
+            (void)pair_progress(&pair);
+        }
+        (void)poll(&pfd, 1, 1);
+        ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+        while (poll(&pfd, 1, 0) == 0) {
+            (void)pair.a.ops->progress(pair.a.xport); /* b sleeps */
+        }
+        PAIR_UNTIL(&pair, pair.b.received == (uint64_t)i + 1);
+    }
+    pair_close(&pair);
+}
+END_TEST
+
 START_TEST(bad_params_are_refused)
 {
     kvcl_xport_params_t params = {.path = "pigeon", .net = "lo"};
@@ -454,6 +504,8 @@ int main(void)
     tcase_add_loop_test(tcase, shared_segments_are_for_the_owner_only, PAIR_SHM, PAIR_KINDS);
     tcase_add_test(tcase, the_users_transports_win);
     tcase_add_test(tcase, without_an_interface_nothing_listens);
+    tcase_add_loop_test(tcase, datagrams_of_strangers_do_no_harm, PAIR_SHM, PAIR_SHM + 1);
+    tcase_add_loop_test(tcase, datagrams_of_strangers_do_no_harm, PAIR_AUTO, PAIR_AUTO + 1);
     tcase_add_test(tcase, bad_params_are_refused);
     tcase_add_loop_test(tcase, closed_endpoints_do_not_pile_up, PAIR_SHM, PAIR_KINDS);
     suite_add_tcase(suite, tcase);
