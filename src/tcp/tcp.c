@@ -32,8 +32,6 @@ static void destroy(tcp_t *tcp)
     if (tcp->epfd >= 0) {
         close(tcp->epfd);
     }
-    (void)kvcl_mpool_fini(&tcp->small);
-    (void)kvcl_mpool_fini(&tcp->large);
     (void)kvcl_mpool_fini(&tcp->gather);
     free(tcp->scratch);
     free(tcp);
@@ -126,8 +124,6 @@ static kvcl_status_t tcp_init(const kvcl_xport_params_t *params, kvcl_xport_t **
     kvcl_list_init(&tcp->eps);
     kvcl_list_init(&tcp->failed);
     kvcl_list_init(&tcp->selves);
-    kvcl_mpool_init(&tcp->small, "tcp small sends", sizeof(tcp_out_t) + TCP_SMALL_BYTES, 64, 0);
-    kvcl_mpool_init(&tcp->large, "tcp sends", sizeof(tcp_out_t) + TCP_COPY_MAX, 64, 16);
     kvcl_mpool_init(&tcp->gather, "tcp gathering sends", sizeof(tcp_out_t), 64, 0);
     status = open_all(tcp, params);
     if (status != KVCL_OK) {

@@ -27,9 +27,9 @@ enum {
     TCP_FRAME_BYTES  = 248 << 10,
     TCP_MSG_MAX      = 80 << 20,  /* payload: KVCL_FRAME and the other settings allow messages of up to 64 MiB */
     TCP_SCRATCH      = 512 << 10, /* bytes read at once */
-    TCP_SMALL_BYTES  = 512,       /* of a copied message in the small pool */
-    TCP_COPY_MAX     = 16 + TCP_MAX_HDR + TCP_INLINE_BYTES + 16,
-    TCP_QUEUE_MAX    = 256 << 20, /* copied bytes that wait for one connection */
+    TCP_QUEUE_MAX    = 64 << 20,  /* memory of the copied messages that wait for one connection of an endpoint */
+    TCP_REPLIES_MAX  = 64 << 10,  /* the same of a connection without an endpoint */
+    TCP_SELF_MAX     = 256 << 20, /* memory of the messages to this instance itself */
     TCP_STRANGERS    = 64,        /* accepted connections that have not proven the secret */
     TCP_ACCEPTS      = 16,        /* in one pass */
     TCP_HOT          = 2,
@@ -89,8 +89,7 @@ typedef struct tcp_door {
 typedef struct tcp_out {
     struct tcp_out    *next;
     kvcl_xport_send_t *send;   /* NULL: the bytes are a copy */
-    kvcl_mpool_t      *pool;
-    size_t            copied;  /* bytes of the copy */
+    size_t            copied;  /* memory of the copy; 0: the object is of tcp.gather */
     struct iovec      *iov;    /* fixed, or malloc'ed */
     unsigned          at, n;
     tcp_frame_t       frame;
@@ -117,7 +116,7 @@ typedef struct tcp_conn {
     tcp_out_t          *queue;
     tcp_out_t          **queue_end;
     bool               waits;      /* counted in tcp.waiting */
-    size_t             queued;     /* copied bytes in the queue */
+    size_t             queued;     /* memory of the copies in the queue */
     uint8_t            *in;        /* the beginning of a message that has not arrived whole */
     size_t             in_len, in_cap, in_need; /* in_need: its frame, 0 if not known yet */
 } tcp_conn_t;
@@ -174,7 +173,7 @@ typedef struct tcp {
     unsigned           waiting;   /* connections with a queue or an unsent record */
     kvcl_xport_send_t  *done_head;
     kvcl_xport_send_t  **done_tail;
-    kvcl_mpool_t       small, large, gather;
+    kvcl_mpool_t       gather;    /* tcp_out_t of sends that are not copied */
     uint8_t            *scratch;  /* TCP_SCRATCH */
 } tcp_t;
 

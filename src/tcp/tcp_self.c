@@ -1,7 +1,7 @@
 /*
  * Messages to this instance itself, where no other transport leads here: copied into a list, delivered by progress.
  *
- * Owns: tcp.selves. Invariants: their bytes are bounded by TCP_QUEUE_MAX. Locks: the engine lock.
+ * Owns: tcp.selves. Invariants: their memory is bounded by TCP_SELF_MAX. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -21,7 +21,8 @@ kvcl_status_t kvcl_tcp_self_send(tcp_t *tcp, const void *hdr, size_t hdr_len, co
                                  size_t payload, unsigned flags)
 {
     size_t     room = (hdr_len + 7) & ~(size_t)7, i;
-    tcp_self_t *msg = (tcp->self_bytes + payload <= TCP_QUEUE_MAX) ? malloc(sizeof(*msg) + room + payload) : NULL;
+    size_t     all  = sizeof(tcp_self_t) + room + payload;
+    tcp_self_t *msg = (tcp->self_bytes + all <= TCP_SELF_MAX) ? malloc(all) : NULL;
     char       *at;
 
     if (msg == NULL) {
@@ -37,7 +38,7 @@ kvcl_status_t kvcl_tcp_self_send(tcp_t *tcp, const void *hdr, size_t hdr_len, co
             memcpy(at, iov[i].buf, iov[i].len);
         }
     }
-    tcp->self_bytes += payload;
+    tcp->self_bytes += all;
     kvcl_list_add_tail(&tcp->selves, &msg->link);
     return KVCL_OK;
 }
@@ -51,7 +52,7 @@ static tcp_self_t *next(tcp_t *tcp, kvcl_list_t *from)
         return NULL;
     }
     msg              = kvcl_container_of(link, tcp_self_t, link);
-    tcp->self_bytes -= msg->len;
+    tcp->self_bytes -= sizeof(*msg) + msg->room + msg->len;
     return msg;
 }
 

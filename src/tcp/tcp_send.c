@@ -3,9 +3,10 @@
  * not take waits in the connection's queue.
  *
  * Owns: the queues, and the sends to report as done. Invariants: messages of a connection are sent in the order of the
- * calls; a part of one is always first in the queue. Copied bytes in a queue are bounded by TCP_QUEUE_MAX, so a peer
- * that does not read costs its sends an error, not this rank's memory. A send is reported from progress only.
- * Locks: the engine lock.
+ * calls; a part of one is always first in the queue. The memory of a queue's copies is bounded (TCP_QUEUE_MAX,
+ * TCP_REPLIES_MAX). A copied message that cannot be kept ends the connection, because nobody would notice that it is
+ * lost: a peer that does not read fails, and costs this rank no more memory than that. A send is reported from progress
+ * only. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -88,31 +89,41 @@ static void append(tcp_conn_t *conn, tcp_out_t *out)
 
 static void release(tcp_t *tcp, tcp_out_t *out)
 {
-    (void)tcp;
+    if (out->copied > 0) {
+        free(out);
+        return;
+    }
     if (out->iov != out->fixed) {
         free(out->iov);
     }
-    kvcl_mpool_put(out->pool, out);
+    kvcl_mpool_put(&tcp->gather, out);
+}
+
+/* A message would be lost. */
+static kvcl_status_t overflow(tcp_conn_t *conn, const char *why)
+{
+    kvcl_status_t status = kvcl_fail(KVCL_ERR_RANK_FAILED, "tcp: %s: %zu bytes wait for the peer", why, conn->queued);
+
+    kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, why);
+    return status;
 }
 
 /* Copy the pieces from `at` on, which have len bytes. */
 static kvcl_status_t queue_copy(tcp_conn_t *conn, const struct iovec *iov, unsigned at, unsigned n, size_t len)
 {
-    tcp_t        *tcp  = conn->tcp;
-    kvcl_mpool_t *pool = (len <= TCP_SMALL_BYTES) ? &tcp->small : &tcp->large;
-    tcp_out_t    *out;
-    char         *to;
+    size_t    room = sizeof(tcp_out_t) + len;
+    tcp_out_t *out;
+    char      *to;
 
-    if (conn->queued + len > TCP_QUEUE_MAX) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: %zu bytes wait for a peer that does not read them", conn->queued);
+    if (conn->queued + room > ((conn->ep != NULL) ? TCP_QUEUE_MAX : TCP_REPLIES_MAX)) {
+        return overflow(conn, "it does not read");
     }
-    out = kvcl_mpool_get(pool);
+    out = malloc(room);
     if (out == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message");
+        return overflow(conn, "no memory for a message");
     }
     out->send     = NULL;
-    out->pool     = pool;
-    out->copied   = len;
+    out->copied   = room;
     out->iov      = out->fixed;
     out->at       = 0;
     out->n        = 1;
@@ -142,7 +153,6 @@ static kvcl_status_t queue_pieces(tcp_conn_t *conn, const tcp_frame_t *frame, co
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message of %zu pieces", n_iov);
     }
     out->send   = send;
-    out->pool   = &tcp->gather;
     out->copied = 0;
     out->frame  = *frame;
     out->at     = 0;
@@ -170,7 +180,7 @@ static kvcl_status_t keep_rest(tcp_conn_t *conn, const tcp_frame_t *frame, const
         return queue_pieces(conn, frame, hdr, iov, n_iov, sent, send);
     }
     if ((n_iov + 4 > PIECES) && ((all = malloc((n_iov + 4) * sizeof(*all))) == NULL)) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a message of %zu pieces", n_iov);
+        return overflow(conn, "no memory for a message");
     }
     (void)gather(all, &n, frame, hdr, iov, n_iov);
     pass(all, &at, sent);

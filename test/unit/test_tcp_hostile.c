@@ -466,36 +466,6 @@ START_TEST(false_frames_end_their_connection)
 }
 END_TEST
 
-/* A peer that does not read costs sends an error at a bound; when it reads again, it gets all that was accepted. */
-START_TEST(a_peer_that_does_not_read_is_bounded)
-{
-    char          *data = calloc(1, TCP_INLINE_BYTES);
-    kvcl_iov_t    iov   = {data, TCP_INLINE_BYTES};
-    uint64_t      hdr = 1, n = 0;
-    kvcl_status_t status;
-    pair_t        pair;
-
-    if ((getenv("TEST_RING") == NULL) || (strcmp(getenv("TEST_RING"), "night") != 0)) {
-        free(data);
-        return; /* 256 MiB: at night only */
-    }
-    side_open(&pair.a, PAIR_PLAIN);
-    side_open(&pair.b, PAIR_PLAIN);
-    side_connect(&pair.a, &pair.b);
-    while ((status = pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), &iov, 1, 0, NULL)) == KVCL_OK) {
-        ++n;
-        ck_assert_uint_lt(n * TCP_INLINE_BYTES, 2 * (uint64_t)TCP_QUEUE_MAX);
-    }
-    ck_assert_int_eq(status, KVCL_ERR_NO_MEMORY);
-    PAIR_UNTIL(&pair, pair.b.received == n);
-    ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), &iov, 1, 0, NULL), KVCL_OK);
-    PAIR_UNTIL(&pair, pair.b.received == n + 1);
-    ck_assert_uint_eq(pair.a.failures, 0);
-    pair_close(&pair);
-    free(data);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("tcp_hostile");
@@ -506,7 +476,6 @@ int main(void)
     tcase_add_loop_test(tc, without_descriptors_it_sleeps, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, a_changed_byte_is_seen, 0, 20);
     tcase_add_loop_test(tc, false_frames_end_their_connection, 0, 7);
-    tcase_add_test(tc, a_peer_that_does_not_read_is_bounded);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }

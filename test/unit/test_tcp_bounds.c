@@ -1,0 +1,101 @@
+/*
+ * What a process that has proven the secret can make the tcp transport hold and do: memory of messages that it does not
+ * read, connections, beginnings of messages, and the work for each byte.
+ */
+#include "config.h"
+#include "tcp_rogue.h"
+#include "test_base.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+/* ---- memory of messages that wait ---- */
+
+/* Nothing is lost in silence: the peer fails, and the sends say so. */
+START_TEST(a_peer_that_does_not_read_fails_at_the_bound)
+{
+    char          data[480] = {0};
+    uint64_t      hdr[8]    = {0};
+    kvcl_iov_t    iov       = {data, sizeof(data)};
+    kvcl_status_t status;
+    size_t        before;
+    pair_t        pair;
+
+    side_open(&pair.a, (pair_kind_t)_i);
+    side_open(&pair.b, (pair_kind_t)_i);
+    side_connect(&pair.a, &pair.b);
+    PAIR_UNTIL(&pair, ep_in(&pair.a)->out->stream.state == KVCL_SOCK_OPEN);
+    before = heap_bytes();
+    while ((status = pair.a.ops->am_send(pair.a.ep, hdr, sizeof(hdr), &iov, 1, 0, NULL)) == KVCL_OK) {
+        ck_assert_uint_le(heap_bytes(), before + TCP_QUEUE_MAX + TCP_QUEUE_MAX / 8);
+    }
+    ck_assert_int_eq(status, KVCL_ERR_RANK_FAILED);
+    while (pair.a.failures == 0) {
+        (void)pair.a.ops->progress(pair.a.xport);
+    }
+    ck_assert_int_eq(pair.a.failed_with, KVCL_ERR_RANK_FAILED);
+    ck_assert_uint_le(heap_bytes(), before + TCP_QUEUE_MAX / 8);
+    pair_close(&pair);
+}
+END_TEST
+
+static void answer_at_length(side_t *side, const void *hdr, size_t hdr_len, const void *data, size_t len,
+                             kvcl_xport_reply_t *reply)
+{
+    char out[TCP_MAX_HDR] = {0};
+
+    (void)hdr, (void)hdr_len, (void)data, (void)len, (void)side;
+    (void)kvcl_xport_reply(reply, out, sizeof(out));
+}
+
+START_TEST(replies_that_are_not_read_end_the_connection)
+{
+    struct { tcp_frame_t frame; uint64_t hdr; } ask;
+    const uint8_t      id[16]   = {7};
+    uint64_t           deadline = kvcl_deadline_after(ROGUE_NS);
+    kvcl_sock_stream_t rogue;
+    tcp_conn_t         *conn;
+    uint32_t           seq = 0;
+    size_t             at  = 0;
+    side_t             side;
+
+    side_open(&side, PAIR_PLAIN);
+    side.on_recv = answer_at_length;
+    rogue_open(&rogue, &side, id);
+    while (conns_of(&side) > 0) {
+        ask.frame = rogue_frame(seq, 0, true);
+        at       += rogue_send(&rogue, (const char *)&ask + at, sizeof(ask) - at);
+        if (at == sizeof(ask)) {
+            at = 0;
+            ++seq;
+        }
+        (void)side.ops->progress(side.xport);
+        kvcl_list_foreach (conn, &tcp_in(&side)->conns, tcp_conn_t, link) {
+            ck_assert_uint_le(conn->queued, TCP_REPLIES_MAX);
+        }
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert_uint_gt(side.received, 0);
+    kvcl_sock_close(&rogue, -1);
+    side_close(&side);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tcp_bounds");
+    TCase *tc    = tcase_create("tcp_bounds");
+
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, a_peer_that_does_not_read_fails_at_the_bound, PAIR_PLAIN, PAIR_ALL_KINDS);
+    tcase_add_test(tc, replies_that_are_not_read_end_the_connection);
+    suite_add_tcase(suite, tc);
+    return test_run(suite);
+}
