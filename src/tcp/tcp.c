@@ -220,6 +220,7 @@ static void look_at_deadlines(tcp_t *tcp)
     tcp->timer_ns  = 0;
     tcp->full      = false;
     kvcl_tcp_strangers_expire(tcp, now, &next);
+    kvcl_tcp_unused_expire(tcp, now, &next);
     kvcl_tcp_eps_retry(tcp, now, &next);
     kvcl_tcp_streams_expire(tcp, now, &next);
     if (next != UINT64_MAX) {

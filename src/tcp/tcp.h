@@ -31,6 +31,8 @@ enum {
     TCP_REPLIES_MAX  = 64 << 10,  /* the same of a connection without an endpoint */
     TCP_SELF_MAX     = 256 << 20, /* memory of the messages to this instance itself */
     TCP_STRANGERS    = 64,        /* accepted connections that have not proven the secret */
+    TCP_UNUSED       = 256,       /* proven connections that no endpoint uses */
+    TCP_UNUSED_MSG   = 16 << 10,  /* payload of their messages: the core's handshake, which leads to an endpoint */
     TCP_ACCEPTS      = 16,        /* in one pass */
     TCP_HOT          = 2,
     TCP_EVENTS       = 64,
@@ -111,7 +113,7 @@ typedef struct tcp_conn {
     bool               is_stream;  /* it carries no messages: `user` is its user's */
     bool               held;       /* the user has not closed its stream: it is not freed */
     kvcl_xport_stream_t user;
-    uint64_t           deadline_ns; /* until it is open */
+    uint64_t           deadline_ns; /* until it is open, and until an endpoint uses it */
     uint32_t           seq_out, seq_in;
     tcp_out_t          *queue;
     tcp_out_t          **queue_end;
@@ -194,6 +196,9 @@ kvcl_status_t kvcl_tcp_doors_watch(tcp_t *tcp) KVCL_MUST_CHECK; /* begin to acce
 void          kvcl_tcp_doors_close(tcp_t *tcp);
 unsigned      kvcl_tcp_doors_accept(tcp_t *tcp);
 void          kvcl_tcp_strangers_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p);
+/* A stranger has proven the secret, and no endpoint leads to it yet. */
+void          kvcl_tcp_unused_bound(tcp_t *tcp, tcp_conn_t *conn);
+void          kvcl_tcp_unused_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p);
 
 /* tcp_stream.c: the vtable's members of these names */
 kvcl_status_t kvcl_tcp_stream_open(kvcl_xport_ep_t *ep, kvcl_xport_stream_t **stream_p);

@@ -199,6 +199,9 @@ static void welcome(tcp_conn_t *conn)
         return;
     }
     conn->ep = ep;
+    if (ep == NULL) {
+        kvcl_tcp_unused_bound(tcp, conn);
+    }
     if (conn->is_stream) {
         conn->held          = true;
         conn->user.open     = true;

@@ -1,10 +1,12 @@
 /*
- * The doors: listeners, and the strangers that came in by them, who have not proven the secret yet.
+ * The doors: listeners, the strangers that came in by them, who have not proven the secret yet, and those that have
+ * proven it and that no endpoint uses yet.
  *
  * Owns: tcp.doors, tcp.strangers. Invariants: there are at most TCP_STRANGERS strangers, each with less than 4 KiB of
  * state and a deadline; when another connects, one is dismissed, at random among those that have sent nothing valid if
- * there are any, so that held connections do not keep an honest rank out. Without a free descriptor accepting pauses
- * until the timer. Locks: the engine lock.
+ * there are any, so that held connections do not keep an honest rank out. A process that has proven the secret may do so
+ * with any number of ids: there are at most TCP_UNUSED connections without an endpoint, each with a deadline; the oldest
+ * is dismissed for another. Without a free descriptor accepting pauses until the timer. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -158,6 +160,45 @@ void kvcl_tcp_strangers_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p)
     kvcl_list_foreach_safe (conn, tmp, &tcp->strangers, tcp_conn_t, link) {
         if (now >= conn->deadline_ns) {
             kvcl_tcp_conn_fail(conn, KVCL_ERR_AUTH, "it did not prove the secret in time");
+        } else if (conn->deadline_ns < *next_p) {
+            *next_p = conn->deadline_ns;
+        }
+    }
+}
+
+static bool is_unused(const tcp_conn_t *conn)
+{
+    return (conn->ep == NULL) && (conn->stream.state == KVCL_SOCK_OPEN);
+}
+
+void kvcl_tcp_unused_bound(tcp_t *tcp, tcp_conn_t *conn)
+{
+    tcp_conn_t *other, *oldest = NULL;
+    unsigned   n = 0;
+
+    conn->deadline_ns = kvcl_deadline_after(TCP_CONNECT_NS);
+    kvcl_tcp_timer_at(tcp, conn->deadline_ns);
+    kvcl_list_foreach (other, &tcp->conns, tcp_conn_t, link) {
+        if (is_unused(other)) {
+            oldest = (oldest != NULL) ? oldest : other;
+            ++n;
+        }
+    }
+    if (n > TCP_UNUSED) {
+        kvcl_tcp_conn_fail(oldest, KVCL_ERR_PROTOCOL, "others connected");
+    }
+}
+
+void kvcl_tcp_unused_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p)
+{
+    tcp_conn_t *conn, *tmp;
+
+    kvcl_list_foreach_safe (conn, tmp, &tcp->conns, tcp_conn_t, link) {
+        if (!is_unused(conn)) {
+            continue;
+        }
+        if (now >= conn->deadline_ns) {
+            kvcl_tcp_conn_fail(conn, KVCL_ERR_PROTOCOL, "no endpoint uses it");
         } else if (conn->deadline_ns < *next_p) {
             *next_p = conn->deadline_ns;
         }

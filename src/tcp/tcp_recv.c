@@ -29,7 +29,8 @@ static size_t frame_bytes(const tcp_conn_t *conn, const uint8_t *buf)
 
     memcpy(&frame, buf, sizeof(frame));
     if ((frame.magic != TCP_FRAME_MAGIC) || (frame.seq != conn->seq_in) || (frame.hdr_len > TCP_MAX_HDR) ||
-        ((frame.flags & ~(unsigned)KVCL_XPORT_REPLY) != 0) || (frame.len > TCP_MSG_MAX)) {
+        ((frame.flags & ~(unsigned)KVCL_XPORT_REPLY) != 0) ||
+        (frame.len > ((conn->ep != NULL) ? TCP_MSG_MAX : TCP_UNUSED_MSG))) {
         return 0;
     }
     return sizeof(frame) + padded(frame.hdr_len) + padded(frame.len);

@@ -88,6 +88,73 @@ START_TEST(replies_that_are_not_read_end_the_connection)
 }
 END_TEST
 
+/* ---- connections ---- */
+
+/* Ids are the connecting side's own: their number is no bound. */
+START_TEST(connections_that_no_endpoint_uses_are_few_and_end)
+{
+    enum { MADE = TCP_UNUSED + 20 };
+    static kvcl_sock_stream_t rogues[MADE];
+    uint64_t                  now, next = UINT64_MAX;
+    uint8_t                   id[16] = {1};
+    side_t                    side;
+    int                       i;
+
+    side_open(&side, PAIR_PLAIN);
+    for (i = 0; i < MADE; ++i) {
+        memcpy(id, &i, sizeof(i));
+        rogue_open(&rogues[i], &side, id);
+        ck_assert_uint_le(conns_of(&side), TCP_UNUSED);
+    }
+    ck_assert_uint_eq(conns_of(&side), TCP_UNUSED);
+    ck_assert_mem_eq(kvcl_list_head(&tcp_in(&side)->conns, tcp_conn_t, link)->stream.peer_id,
+                     &(int){MADE - TCP_UNUSED}, sizeof(int)); /* the oldest were dismissed */
+    ck_assert(!kvcl_list_is_empty(&tcp_in(&side)->conns));
+    now = kvcl_now_ns();
+    kvcl_tcp_unused_expire(tcp_in(&side), now, &next);
+    ck_assert_uint_eq(conns_of(&side), TCP_UNUSED);
+    ck_assert_uint_le(tcp_in(&side)->timer_ns, now + TCP_CONNECT_NS);
+    ck_assert_uint_le(next, now + TCP_CONNECT_NS);
+    kvcl_tcp_unused_expire(tcp_in(&side), now + TCP_CONNECT_NS, &next);
+    ck_assert_uint_eq(conns_of(&side), 0);
+    for (i = 0; i < MADE; ++i) {
+        kvcl_sock_close(&rogues[i], -1);
+    }
+    side_close(&side);
+}
+END_TEST
+
+/* Without an endpoint only the core's handshake is accepted. */
+START_TEST(a_long_message_needs_an_endpoint)
+{
+    static char        data[sizeof(tcp_frame_t) + 8 + TCP_UNUSED_MSG + 8];
+    const uint8_t      id[16]   = {7};
+    tcp_frame_t        frame    = rogue_frame(0, TCP_UNUSED_MSG, false);
+    uint64_t           deadline = kvcl_deadline_after(ROGUE_NS);
+    kvcl_sock_stream_t rogue;
+    size_t             len = sizeof(frame) + 8 + TCP_UNUSED_MSG, at = 0;
+    side_t             side;
+
+    side_open(&side, PAIR_PLAIN);
+    rogue_open(&rogue, &side, id);
+    memcpy(data, &frame, sizeof(frame));
+    while (side.received == 0) {
+        at += rogue_send(&rogue, data + at, len - at);
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert_uint_eq(side.len, TCP_UNUSED_MSG);
+    frame = rogue_frame(1, TCP_UNUSED_MSG + 1, false);
+    ck_assert_uint_eq(rogue_send(&rogue, &frame, sizeof(frame)), sizeof(frame));
+    while (conns_of(&side) > 0) {
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    kvcl_sock_close(&rogue, -1);
+    side_close(&side);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_bounds");
@@ -96,6 +163,8 @@ int main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, a_peer_that_does_not_read_fails_at_the_bound, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_test(tc, replies_that_are_not_read_end_the_connection);
+    tcase_add_test(tc, connections_that_no_endpoint_uses_are_few_and_end);
+    tcase_add_test(tc, a_long_message_needs_an_endpoint);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }

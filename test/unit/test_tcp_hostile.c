@@ -447,6 +447,7 @@ START_TEST(false_frames_end_their_connection)
     side_open(&pair.b, (pair_kind_t)PAIR_PLAIN);
     side_connect(&pair.a, &pair.b);
     PAIR_UNTIL(&pair, kvcl_container_of(pair.a.ep, tcp_ep_t, super)->out->stream.state == KVCL_SOCK_OPEN);
+    side_connect(&pair.b, &pair.a); /* it takes over the connection */
     conn = kvcl_container_of(pair.a.ep, tcp_ep_t, super)->out;
     if (_i < (int)(sizeof(frames) / sizeof(frames[0]))) {
         ck_assert_int_eq(send(conn->stream.fd, &frames[_i], sizeof(frames[_i]), 0), (ssize_t)sizeof(frames[_i]));
