@@ -1,11 +1,12 @@
 /*
  * Receiving: bytes are read into one scratch buffer of the transport; messages that are whole there are delivered in
- * place. The beginning of another one waits in its connection's own buffer.
+ * place. The beginning of another one moves to its connection's own buffer, once; the rest of it is read there, and what
+ * follows it into the scratch buffer, by the same call.
  *
  * Owns: tcp.scratch, and the beginnings. Invariants: frames are padded to 8 bytes, and the scratch buffer always begins
- * with a frame, so headers are aligned. A beginning has the bytes that have arrived: its buffer grows with them, never
- * by a claimed length alone. A frame that KVCL does not send, or out of sequence, ends the connection.
- * Locks: the engine lock.
+ * with a frame, so headers are aligned. The buffer of a beginning grows with the bytes that have arrived, to IN_GROWTH
+ * times as many: a claimed length alone takes no memory, and the work for each byte is bounded however the bytes are cut.
+ * A frame that KVCL does not send, or out of sequence, ends the connection. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IN_MIN = 4096, IN_KEPT = 256 << 10, WHOLE_IN_SCRATCH = TCP_SCRATCH / 2 };
+enum { IN_MIN = 4096, IN_GROWTH = 16, IN_KEPT = 256 << 10 };
 
 static size_t padded(size_t len)
 {
@@ -50,16 +51,17 @@ static void deliver(tcp_conn_t *conn, const uint8_t *buf)
                   frame.len, &reply.super);
 }
 
-/* Room for cap bytes of a beginning. */
-static bool grow(tcp_conn_t *conn, size_t cap)
+/* Room for more than len bytes of a frame; need: all of it, 0: not known yet. */
+static bool grow(tcp_conn_t *conn, size_t len, size_t need)
 {
+    size_t  cap = (IN_GROWTH * len < IN_MIN) ? IN_MIN : IN_GROWTH * len;
     uint8_t *in;
 
-    if (cap <= conn->in_cap) {
+    cap = ((need > 0) && (need < cap)) ? need : cap;
+    if ((conn->in_cap >= cap) || (conn->in_cap >= 2 * len)) {
         return true;
     }
-    cap = (cap < IN_MIN) ? IN_MIN : cap;
-    in  = realloc(conn->in, cap);
+    in = realloc(conn->in, cap);
     if (in == NULL) {
         kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, "no memory for a message that arrives");
         return false;
@@ -72,7 +74,7 @@ static bool grow(tcp_conn_t *conn, size_t cap)
 /* Keep the beginning of a frame for the next read. */
 static void keep(tcp_conn_t *conn, const uint8_t *buf, size_t len, size_t need)
 {
-    if (grow(conn, len)) {
+    if (grow(conn, len, need)) {
         memcpy(conn->in, buf, len);
         conn->in_len  = len;
         conn->in_need = need;
@@ -85,7 +87,7 @@ static unsigned parse(tcp_conn_t *conn, const uint8_t *buf, size_t len)
     unsigned n = 0;
     size_t   need;
 
-    conn->in_len = 0;
+    conn->in_len = conn->in_need = 0;
     for (;;) {
         need = 0;
         if (len >= sizeof(tcp_frame_t)) {
@@ -113,7 +115,7 @@ static unsigned parse(tcp_conn_t *conn, const uint8_t *buf, size_t len)
 }
 
 /* The end of the frame that began in conn->in, and what followed it, in the scratch buffer. */
-static unsigned take_large(tcp_conn_t *conn, size_t got, size_t rest_in)
+static unsigned take_rest(tcp_conn_t *conn, size_t got, size_t rest_in)
 {
     size_t part = (got < rest_in) ? got : rest_in;
 
@@ -126,7 +128,7 @@ static unsigned take_large(tcp_conn_t *conn, size_t got, size_t rest_in)
     if (conn->dead) {
         return 1;
     }
-    conn->in_len = 0;
+    conn->in_len = conn->in_need = 0;
     if (conn->in_cap > IN_KEPT) {
         free(conn->in);
         conn->in     = NULL;
@@ -146,22 +148,21 @@ static unsigned ended(tcp_conn_t *conn)
 unsigned kvcl_tcp_take(tcp_conn_t *conn)
 {
     uint8_t      *scratch = conn->tcp->scratch;
-    bool         large    = (conn->in_len > 0) && (conn->in_need > WHOLE_IN_SCRATCH);
+    bool         begun    = conn->in_need > 0;
     size_t       want     = 0;
     struct iovec iov[2];
     unsigned     n = 1;
     ssize_t      got;
 
-    if (large) {
-        want = 2 * conn->in_len;
-        if (!grow(conn, (want < conn->in_need) ? want : conn->in_need)) {
+    if (begun) {
+        if (!grow(conn, conn->in_len, conn->in_need)) {
             return 1;
         }
         want   = ((conn->in_cap < conn->in_need) ? conn->in_cap : conn->in_need) - conn->in_len;
         iov[0] = (struct iovec){conn->in + conn->in_len, want};
         iov[1] = (struct iovec){scratch, TCP_SCRATCH};
         n      = (conn->in_cap >= conn->in_need) ? 2 : 1;
-    } else {
+    } else { /* in_len: of less than a frame's head */
         iov[0] = (struct iovec){scratch + conn->in_len, TCP_SCRATCH - conn->in_len};
     }
     got = kvcl_sock_recv(&conn->stream, iov, n);
@@ -169,8 +170,8 @@ unsigned kvcl_tcp_take(tcp_conn_t *conn)
         return (got == 0) ? 0 : ended(conn);
     }
     kvcl_tcp_conn_hot(conn);
-    if (large) {
-        return take_large(conn, (size_t)got, want);
+    if (begun) {
+        return take_rest(conn, (size_t)got, want);
     }
     memcpy(scratch, conn->in, conn->in_len);
     return parse(conn, scratch, conn->in_len + (size_t)got);

@@ -155,6 +155,116 @@ START_TEST(a_long_message_needs_an_endpoint)
 }
 END_TEST
 
+/* ---- beginnings ---- */
+
+/* The only connection that the side has accepted. */
+static tcp_conn_t *accepted(const side_t *side)
+{
+    return kvcl_list_head(&tcp_in(side)->conns, tcp_conn_t, link);
+}
+
+/* Send all of it in one piece, and receive it. */
+static void send_piece(kvcl_sock_stream_t *rogue, side_t *side, const uint8_t *from, size_t len)
+{
+    tcp_conn_t *conn    = accepted(side);
+    uint64_t   deadline = kvcl_deadline_after(ROGUE_NS), had = conn->in_len, before = side->received;
+
+    ck_assert_uint_eq(rogue_send(rogue, from, len), len);
+    while ((side->received == before) && (conn->in_len < had + len)) {
+        (void)side->ops->progress(side->xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+}
+
+/* Once its head is known, the rest is read to its place, which rarely moves, and not by way of the scratch buffer. */
+START_TEST(a_message_in_many_pieces_is_copied_once)
+{
+    enum { LEN = 240 << 10, PIECE = 256, BEGIN = 1024 };
+    static uint8_t     bytes[sizeof(tcp_frame_t) + 8 + LEN];
+    const tcp_frame_t  frame  = rogue_frame(0, LEN, false);
+    kvcl_sock_stream_t rogue;
+    unsigned           moves = 0;
+    size_t             at, cap;
+    uint8_t            *in;
+    pair_t             pair;
+
+    side_open(&pair.a, PAIR_PLAIN);
+    side_open(&pair.b, PAIR_PLAIN);
+    rogue_open(&rogue, &pair.b, tcp_in(&pair.a)->own.id);
+    side_connect(&pair.b, &pair.a); /* it takes over the rogue's connection */
+    memcpy(bytes, &frame, sizeof(frame));
+    fill(bytes + sizeof(frame) + 8, LEN, 5);
+    send_piece(&rogue, &pair.b, bytes, BEGIN);
+    memset(tcp_in(&pair.b)->scratch, 0xee, TCP_SCRATCH);
+    in  = accepted(&pair.b)->in;
+    cap = accepted(&pair.b)->in_cap;
+    for (at = BEGIN; at < sizeof(bytes); at += PIECE) {
+        send_piece(&rogue, &pair.b, bytes + at, (sizeof(bytes) - at < PIECE) ? sizeof(bytes) - at : PIECE);
+        moves += (accepted(&pair.b)->in != in) || (accepted(&pair.b)->in_cap != cap);
+        in     = accepted(&pair.b)->in;
+        cap    = accepted(&pair.b)->in_cap;
+        ck_assert_uint_eq(tcp_in(&pair.b)->scratch[0], 0xee);
+    }
+    ck_assert_uint_le(moves, 5);
+    ck_assert_uint_eq(pair.b.received, 1);
+    ck_assert_uint_eq(pair.b.len, LEN);
+    ck_assert(filled(pair.b.data, LEN, 5));
+    kvcl_sock_close(&rogue, -1);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Messages of all sizes, cut at random. */
+START_TEST(messages_are_whole_however_they_are_cut)
+{
+    enum { MESSAGES = 300, BYTES = 1 << 20 };
+    static uint8_t     bytes[BYTES];
+    kvcl_sock_stream_t rogue;
+    uint64_t           deadline = kvcl_deadline_after(ROGUE_NS);
+    tcp_frame_t        frame;
+    kvcl_rand_t        rng;
+    size_t             len, at, end, most, seen = 0;
+    uint64_t           heard;
+    uint32_t           seq;
+    pair_t             pair;
+
+    test_seed(&rng);
+    side_open(&pair.a, PAIR_PLAIN);
+    side_open(&pair.b, PAIR_PLAIN);
+    rogue_open(&rogue, &pair.b, tcp_in(&pair.a)->own.id);
+    side_connect(&pair.b, &pair.a);
+    for (seq = 0; seq < MESSAGES; seq += (uint32_t)heard) {
+        heard = 1 + kvcl_rand_below(&rng, 4); /* messages one after the other, then all are sent */
+        for (end = 0, most = 0; most < heard; ++most) {
+            len   = (kvcl_rand_below(&rng, 3) == 0) ? kvcl_rand_below(&rng, 200000) : kvcl_rand_below(&rng, 600);
+            frame = rogue_frame(seq + (uint32_t)most, (uint32_t)len, false);
+            memcpy(bytes + end, &frame, sizeof(frame));
+            fill(bytes + end + sizeof(frame) + 8, len, 3);
+            end += sizeof(frame) + 8 + ((len + 7) & ~(size_t)7);
+        }
+        most = (kvcl_rand_below(&rng, 2) == 0) ? 300000 : 7000;
+        for (at = 0; at < end;) {
+            len = 1 + kvcl_rand_below(&rng, kvcl_rand_below(&rng, 4) == 0 ? 30 : most);
+            at += rogue_send(&rogue, bytes + at, (len < end - at) ? len : end - at);
+            (void)pair.b.ops->progress(pair.b.xport);
+            if (pair.b.received != seen) {
+                seen = pair.b.received;
+                ck_assert(filled(pair.b.data, pair.b.len, 3));
+            }
+            ck_assert(!kvcl_deadline_passed(deadline));
+        }
+        while (pair.b.received < seq + heard) {
+            (void)pair.b.ops->progress(pair.b.xport);
+            ck_assert(!kvcl_deadline_passed(deadline));
+        }
+        ck_assert(filled(pair.b.data, pair.b.len, 3));
+    }
+    ck_assert_uint_eq(pair.b.failures, 0);
+    kvcl_sock_close(&rogue, -1);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_bounds");
@@ -165,6 +275,8 @@ int main(void)
     tcase_add_test(tc, replies_that_are_not_read_end_the_connection);
     tcase_add_test(tc, connections_that_no_endpoint_uses_are_few_and_end);
     tcase_add_test(tc, a_long_message_needs_an_endpoint);
+    tcase_add_test(tc, a_message_in_many_pieces_is_copied_once);
+    tcase_add_test(tc, messages_are_whole_however_they_are_cut);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
