@@ -159,7 +159,7 @@ typedef struct tcp {
     bool               full;      /* the last accept found no descriptor */
     bool               inside;    /* progress() runs */
     bool               armed;     /* since the last progress() */
-    unsigned           tick;
+    uint64_t           looked;    /* when the epoll was read last, in ticks */
     tcp_door_t         doors[KVCL_SOCK_LISTENERS];
     unsigned           n_doors;
     kvcl_list_t        strangers; /* tcp_conn_t, oldest first */

@@ -127,7 +127,10 @@ static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
     kvcl_tcp_timer_at(tcp, conn->deadline_ns);
     if (kvcl_tcp_conn_watch(conn) != KVCL_OK) {
         kvcl_tcp_conn_fail(conn, KVCL_ERR_IO, "it cannot be watched");
+        return;
     }
+    conn->stream.readable = true; /* its HELLO is mostly there already */
+    kvcl_tcp_conn_ready(conn);
 }
 
 unsigned kvcl_tcp_doors_accept(tcp_t *tcp)

@@ -265,6 +265,29 @@ START_TEST(messages_are_whole_however_they_are_cut)
 }
 END_TEST
 
+/* ---- calls ---- */
+
+/* A program that polls once in a while, without a thread, has its peers connected within a few calls. */
+START_TEST(a_handshake_takes_few_calls)
+{
+    const uint8_t      id[16] = {7};
+    kvcl_sock_stream_t rogue;
+    unsigned           calls = 0;
+    side_t             side;
+
+    side_open(&side, PAIR_PLAIN);
+    rogue_begin(&rogue, &side, 0, id);
+    while (rogue_step(&rogue) == KVCL_INPROGRESS) {
+        usleep(1000);
+        (void)side.ops->progress(side.xport);
+        ck_assert_uint_le(++calls, 8);
+    }
+    ck_assert_int_eq(rogue.state, KVCL_SOCK_OPEN);
+    kvcl_sock_close(&rogue, -1);
+    side_close(&side);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_bounds");
@@ -277,6 +300,7 @@ int main(void)
     tcase_add_test(tc, a_long_message_needs_an_endpoint);
     tcase_add_test(tc, a_message_in_many_pieces_is_copied_once);
     tcase_add_test(tc, messages_are_whole_however_they_are_cut);
+    tcase_add_test(tc, a_handshake_takes_few_calls);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
