@@ -1,12 +1,12 @@
 /*
  * Receiving: bytes are read into one scratch buffer of the transport; messages that are whole there are delivered in
- * place. The beginning of another one moves to its connection's own buffer, once; the rest of it is read there, and what
- * follows it into the scratch buffer, by the same call.
+ * place. The beginning of another one moves to its connection's own buffer, once; the rest of it is read there, and
+ * what follows it into the scratch buffer, by the same call.
  *
  * Owns: tcp.scratch, and the beginnings. Invariants: frames are padded to 8 bytes, and the scratch buffer always begins
  * with a frame, so headers are aligned. The buffer of a beginning grows with the bytes that have arrived, to IN_GROWTH
- * times as many: a claimed length alone takes no memory, and the work for each byte is bounded however the bytes are cut.
- * A frame that KVCL does not send, or out of sequence, ends the connection. Locks: the engine lock.
+ * times as many: a claimed length alone takes no memory, and the work for each byte is bounded however the bytes are
+ * cut. A frame that KVCL does not send, or out of sequence, ends the connection. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
