@@ -342,7 +342,7 @@ static void goes_while_read(cf_t *cf, bool renewed)
     cf_fence(cf);
     if (cf->rank == 1) {
         CF_OK(cf, kvcl_get(cf->world, 0, cache.h, &sel, &sel, NULL, &req));
-        for (i = 0; (i < 200) && (kvcl_req_test(req) == KVCL_INPROGRESS) && (atomic_load(word) == 0); ++i) {
+        for (i = 0; (i < 20) && (kvcl_req_test(req) == KVCL_INPROGRESS) && (atomic_load(word) == 0); ++i) {
             usleep(100);
         }
         atomic_store(word, 1);
