@@ -1,10 +1,12 @@
 /*
  * What an authenticated peer may send: a context that has shaken hands with itself over loop receives headers and
  * payloads of every type, whole or cut off, replies included. Regions, caches, a store, communicators and operations in
- * flight exist as targets. Nothing may crash, leak or keep the context busy.
+ * flight exist as targets. Nothing may crash, leak or keep the context busy. messages_store.h has the store's part:
+ * requests of each kind, and requests of the context's own, which forged replies may answer.
  *
  * An input is a sequence of messages: a byte for the type, one that selects the fields to make plausible, one for the
- * flags (or the header's length), one for the payload's length, and the bytes of both.
+ * flags (or the header's length), one for the payload's length, and the bytes of both. Some messages travel in a bundle
+ * (is_bundled).
  */
 #include "config.h"
 #include "base/error.h"
@@ -14,11 +16,9 @@
 #include "wire/handshake.h"
 #include "cache/cache.h"
 #include "mem/region.h"
-#include "store/store.h"
-#include "store/store_wire.h"
 #include "coll/coll_wire.h"
 #include "xfer/xfer_wire.h"
-#include <kvcl/kvcl_store.h>
+#include "messages_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,12 +128,12 @@ static void stop(kvcl_req_h *req)
 
 static void begin(void)
 {
-    kvcl_init_params_t  params  = KVCL_INIT_PARAMS_INIT;
-    kvcl_store_params_t sparams = KVCL_STORE_PARAMS_INIT;
-    kvcl_layout_t       layout  = KVCL_LAYOUT_BYTES(16, 64);
     const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
+    kvcl_init_params_t        params   = KVCL_INIT_PARAMS_INIT;
+    kvcl_layout_t             layout   = KVCL_LAYOUT_BYTES(16, BLOCK);
 
     (void)setenv("KVCL_LOG", "error", 0);
+    (void)setenv("KVCL_STORE_NVME", "", 1);
     memset(&world, 0, sizeof(world));
     params.boot  = "self";
     params.path  = "loop";
@@ -142,8 +142,7 @@ static void begin(void)
     must(kvcl_comm_world(world.ctx, &world.comm) == KVCL_OK);
     must(kvcl_region_create(world.ctx, NULL, 4096, NULL, &world.region) == KVCL_OK);
     must(kvcl_cache_create(world.ctx, "fuzz", &layout, &writable, &world.cache) == KVCL_OK);
-    sparams.dir_entries = 256;
-    must(kvcl_store_open(world.comm, &sparams, &world.store) == KVCL_OK);
+    must(open_store(world.comm, world.cache, &world.store) == KVCL_OK);
     shake_hands();
 }
 
@@ -235,8 +234,10 @@ static void plausible_coll(kvcl_msg_coll_t *coll)
     coll->k   %= 8;
 }
 
-static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
+static void plausible(kvcl_msg_t *msg, uint8_t seed, uint8_t *payload, size_t *len_p)
 {
+    size_t len = *len_p;
+
     switch (msg->type) {
     case KVCL_MSG_PULL:
         plausible_pull((kvcl_msg_pull_t *)(void *)msg, seed, len);
@@ -264,13 +265,13 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, size_t len)
         connect->n    %= 4;
         break;
     }
-    case KVCL_MSG_DIR_REQUEST: {
-        kvcl_msg_dir_request_t *request = (kvcl_msg_dir_request_t *)(void *)msg;
-        msg->flags %= 7;
-        request->store  = world.store->id;
-        request->rank   = 0;
-        request->n      = (uint32_t)(len / ((msg->flags <= KVCL_RPC_REMOVE) ? sizeof(kvcl_store_rec_t)
-                                                                        : sizeof(kvcl_key_t)));
+    case KVCL_MSG_DIR_REQUEST:
+        plausible_request((kvcl_msg_dir_request_t *)(void *)msg, world.store, (seed & 8) != 0, payload, len_p);
+        break;
+    case KVCL_MSG_DIR_ANSWER: {
+        kvcl_msg_dir_answer_t *answer = (kvcl_msg_dir_answer_t *)(void *)msg;
+        answer->status = (seed & 8) || (answer->status == KVCL_ERR_NOT_FOUND) ? KVCL_OK : answer->status;
+        answer->n      = (answer->n & 1) ? 2 : answer->n;
         break;
     }
     case KVCL_MSG_WITHDRAW: {
@@ -303,12 +304,54 @@ static void plausible_handshake(kvcl_hs_msg_t *hs, uint8_t seed, const void *dat
     }
 }
 
-/* Return the number of bytes used. */
-static size_t message(const uint8_t *data, size_t size)
+static void deliver(const void *hdr, size_t hdr_len, const void *payload, size_t len)
 {
     kvcl_xport_t       none  = {.ops = &no_ops};
     kvcl_xport_reply_t reply = {.xport = &none};
-    uint8_t            type  = types[data[0] % sizeof(types)], how = data[1];
+
+    kvcl_lock(world.ctx);
+    kvcl_am_recv(world.ctx, hdr, hdr_len, payload, len, &reply);
+    kvcl_unlock(world.ctx);
+}
+
+static bool is_bundled(uint8_t how)
+{
+    return (how & 0xe0) == 0x60;
+}
+
+/* The same message as the only one of a bundle. */
+static void deliver_bundled(const kvcl_msg_t *msg, const void *hdr, size_t hdr_len, const void *payload, size_t len)
+{
+    kvcl_msg_t bundle = *msg;
+    uint32_t   lens[] = {(uint32_t)hdr_len, (uint32_t)len};
+    size_t     whole  = (sizeof(lens) + hdr_len + len + 7) & ~(size_t)7;
+    uint8_t    *bytes = calloc(1, whole);
+
+    must(bytes != NULL);
+    memcpy(bytes, lens, sizeof(lens));
+    memcpy(bytes + sizeof(lens), hdr, hdr_len);
+    if (len > 0) {
+        memcpy(bytes + sizeof(lens) + hdr_len, payload, len);
+    }
+    bundle.type  = KVCL_MSG_BUNDLE;
+    bundle.flags = 0;
+    deliver(&bundle, sizeof(bundle), bytes, whole);
+    free(bytes);
+}
+
+/* Of exactly len bytes, so that a sanitizer detects a read past them. */
+static uint8_t *cut(uint8_t *payload, size_t len)
+{
+    uint8_t *shorter = realloc(payload, (len > 0) ? len : 1);
+
+    must(shorter != NULL);
+    return shorter;
+}
+
+/* Return the number of bytes used. */
+static size_t message(const uint8_t *data, size_t size)
+{
+    uint8_t            type = types[data[0] % sizeof(types)], how = data[1];
     size_t             hdr_len, len = data[3], at = 4, n;
     _Alignas(8) uint8_t full[sizeof(kvcl_hs_msg_t) + HDR_MAX];
     kvcl_msg_t         *msg = (kvcl_msg_t *)(void *)full;
@@ -350,14 +393,17 @@ static size_t message(const uint8_t *data, size_t size)
     if ((how & 2) && (type >= KVCL_MSG_HELLO) && (type <= KVCL_MSG_REFUSE)) {
         plausible_handshake((kvcl_hs_msg_t *)(void *)full, how, payload, len);
     } else if (how & 2) {
-        plausible(msg, how, len);
+        plausible(msg, how, payload, &len);
+        payload = cut(payload, len);
     }
     hdr = aligned_alloc(8, (hdr_len + 8) & ~(size_t)7);
     must(hdr != NULL);
     memcpy(hdr, full, hdr_len);
-    kvcl_lock(world.ctx);
-    kvcl_am_recv(world.ctx, hdr, hdr_len, payload, len, &reply);
-    kvcl_unlock(world.ctx);
+    if (is_bundled(how)) {
+        deliver_bundled(msg, hdr, hdr_len, payload, len);
+    } else {
+        deliver(hdr, hdr_len, payload, len);
+    }
     free(hdr);
     free(payload);
     return at;
@@ -405,6 +451,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         unknown_abort();
     }
     listen_again();
+    if ((size > 0) && (data[size - 1] & 1)) {
+        kvcl_lock(world.ctx);
+        must(post_own(world.store, world.peer, data[size - 1] >> 1));
+        kvcl_unlock(world.ctx);
+    }
     for (n = 0; (n < MESSAGES_MAX) && (size - at >= 4); ++n) {
         at += message(data + at, size - at);
     }
