@@ -273,6 +273,33 @@ START_TEST(lies_are_refused)
 }
 END_TEST
 
+/* A process of another user may not, and reports so: the caller then reaches the bytes by message. */
+START_TEST(another_user_is_refused)
+{
+    kvcl_segment_view_t view;
+    kvcl_status_t       status;
+    far_t               far;
+    pid_t               pid;
+    int                 how;
+
+    if (getuid() != 0) {
+        printf("SKIP: only root can become another user: that /proc refuses another user's segment\n");
+        return;
+    }
+    far_start(&far, 0);
+    pid = fork();
+    if (pid == 0) {
+        status = ((setgid(65534) == 0) && (setuid(65534) == 0))
+                         ? kvcl_segment_open(far.packed, sizeof(far.packed), SIZE, false, &view)
+                         : KVCL_OK;
+        _exit(((status == KVCL_ERR_ACCESS) && (view.addr == NULL)) ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(pid, &how, 0), pid);
+    ck_assert(WIFEXITED(how) && (WEXITSTATUS(how) == 0));
+    far_end(&far);
+}
+END_TEST
+
 START_TEST(too_much_memory_is_an_error)
 {
     kvcl_segment_t seg;
@@ -303,6 +330,7 @@ int main(void)
     tcase_add_test(tcase, a_file_that_can_shrink_is_refused);
     tcase_add_test(tcase, only_a_segment_is_opened);
     tcase_add_loop_test(tcase, lies_are_refused, 0, 2);
+    tcase_add_test(tcase, another_user_is_refused);
     tcase_add_test(tcase, too_much_memory_is_an_error);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
