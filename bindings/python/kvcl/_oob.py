@@ -87,7 +87,7 @@ def adapt(oob: Any, rank: int, size: int) -> _Functions:
     number = _uses.next(oob, rank)
 
     def own(key: str) -> str:
-        return f"kvcl/{number}/{key.rsplit('.', 2)[-1] if key.startswith('kvcl.') else key}"
+        return f"kvcl/{number}/{key.split('.', 2)[-1] if key.startswith('kvcl.') else key}"
 
     def set_(key: str, value: bytes) -> None:
         put(own(key), value)
