@@ -40,6 +40,12 @@ static void tune(int fd, const kvcl_sock_tuning_t *tuning)
     }
 }
 
+/* Only a refusal says that nobody listens there; all other errors may pass: no free port, no route for a moment. */
+static kvcl_status_t not_connected(int err)
+{
+    return kvcl_fail_errno((err == ECONNREFUSED) ? KVCL_ERR_UNREACHABLE : KVCL_ERR_IO, err, "cannot connect");
+}
+
 static kvcl_status_t begin(kvcl_sock_stream_t *stream)
 {
     memset(stream, 0, sizeof(*stream));
@@ -64,7 +70,7 @@ kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockadd
     if (status == KVCL_OK) {
         tune(stream->fd, tuning);
         if ((connect(stream->fd, sa, len) != 0) && (errno != EINPROGRESS) && (errno != EINTR)) {
-            status = kvcl_fail_errno(KVCL_ERR_UNREACHABLE, errno, "cannot connect");
+            status = not_connected(errno);
         }
     }
     if (status != KVCL_OK) {
@@ -125,7 +131,7 @@ static kvcl_status_t connected(kvcl_sock_stream_t *stream)
         return KVCL_INPROGRESS;
     }
     if ((getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0) || (err != 0)) {
-        return kvcl_fail_errno(KVCL_ERR_UNREACHABLE, (err != 0) ? err : errno, "cannot connect");
+        return not_connected((err != 0) ? err : errno);
     }
     if (is_self_connected(stream->fd)) {
         return kvcl_fail(KVCL_ERR_UNREACHABLE, "cannot connect: no process listens there");

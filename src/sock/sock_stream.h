@@ -50,7 +50,8 @@ typedef struct kvcl_sock_tuning {
 
 /**
  * Begin to connect to an address and to prove the secret to peer_id.
- * @return KVCL_OK; KVCL_ERR_UNREACHABLE, KVCL_ERR_NO_MEMORY, KVCL_ERR_IO (no descriptor): the stream stays CLOSED.
+ * @return KVCL_OK; KVCL_ERR_UNREACHABLE (refused), KVCL_ERR_NO_MEMORY, KVCL_ERR_IO (no descriptor, no route, and all
+ *         that may pass): the stream stays CLOSED.
  */
 kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockaddr *sa, socklen_t len,
                                 const kvcl_sock_side_t *side, const uint8_t peer_id[KVCL_SOCK_ID_LEN],
@@ -65,7 +66,8 @@ void kvcl_sock_event(kvcl_sock_stream_t *stream, uint32_t events);
 /**
  * Advance the handshake as far as the socket allows.
  * @return KVCL_INPROGRESS; KVCL_OK: the stream is OPEN; or an error, with a sentence: KVCL_ERR_AUTH, KVCL_ERR_VERSION,
- *         KVCL_ERR_STALE, KVCL_ERR_PROTOCOL, KVCL_ERR_UNREACHABLE (refused, or closed by the peer), KVCL_ERR_NO_MEMORY.
+ *         KVCL_ERR_STALE, KVCL_ERR_PROTOCOL, KVCL_ERR_UNREACHABLE (refused, or closed by the peer), KVCL_ERR_IO,
+ *         KVCL_ERR_NO_MEMORY.
  */
 kvcl_status_t kvcl_sock_shake(kvcl_sock_stream_t *stream) KVCL_MUST_CHECK;
 

@@ -42,6 +42,7 @@ enum {
 
 #define TCP_SHAKE_NS    (UINT64_C(5) * 1000000000)  /* one attempt to connect, or an accepted connection's proof */
 #define TCP_CONNECT_NS  (UINT64_C(30) * 1000000000) /* all attempts of an endpoint */
+#define TCP_REFUSED_NS  (UINT64_C(1) * 1000000000)  /* of a peer that refuses at every address: it may connect itself */
 #define TCP_BACKOFF_NS  (UINT64_C(10) * 1000000)    /* after the first failed attempt; doubles */
 #define TCP_BACKOFF_MAX (UINT64_C(1000) * 1000000)
 
@@ -134,6 +135,7 @@ struct tcp_ep {
     tcp_conn_t      *out;         /* by which it sends; NULL: broken, or self */
     bool            self;         /* it leads to this instance */
     uint64_t        deadline_ns;  /* of all attempts to connect */
+    uint64_t        refused_ns;   /* the first time that each address refused; 0: never */
     uint64_t        retry_ns;     /* the next attempt; 0: one is under way, or open */
     uint64_t        backoff_ns;
     bool            broken;
@@ -216,6 +218,8 @@ void          kvcl_tcp_ep_close(kvcl_xport_ep_t *ep);
 void          kvcl_tcp_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
 /* The attempt to connect failed: the next one, now or later, unless the failure is final. */
 void          kvcl_tcp_ep_again(tcp_ep_t *ep, kvcl_status_t status);
+/* The peer has proven itself by a connection of its own: the endpoint uses it if its own attempt leads nowhere. */
+void          kvcl_tcp_ep_offer(tcp_ep_t *ep, tcp_conn_t *conn);
 void          kvcl_tcp_eps_retry(tcp_t *tcp, uint64_t now, uint64_t *next_p);
 
 /* tcp_conn.c */
@@ -239,6 +243,7 @@ kvcl_status_t kvcl_tcp_am_send(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_
                                size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
 kvcl_status_t kvcl_tcp_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
 unsigned      kvcl_tcp_push(tcp_conn_t *conn);     /* send what waits; returns the number of events */
+void          kvcl_tcp_queue_move(tcp_conn_t *from, tcp_conn_t *to); /* neither has sent a message */
 void          kvcl_tcp_queue_drop(tcp_conn_t *conn, kvcl_status_t status);
 unsigned      kvcl_tcp_report_done(tcp_t *tcp);
 

@@ -201,6 +201,8 @@ static void welcome(tcp_conn_t *conn)
     conn->ep = ep;
     if (ep == NULL) {
         kvcl_tcp_unused_bound(tcp, conn);
+    } else if (!conn->is_stream) {
+        kvcl_tcp_ep_offer(ep, conn);
     }
     if (conn->is_stream) {
         conn->held          = true;

@@ -2,8 +2,9 @@
  * Endpoints: created, connected by one of the peer's addresses after the other, closed.
  *
  * Owns: tcp.eps. Invariants: an endpoint that is not broken has a connection by which it sends; what is sent before
- * that is open waits in its queue, which survives failed attempts, because nothing of it has been sent. An endpoint
- * fails once. Locks: the engine lock.
+ * that is open waits in its queue, which survives failed attempts, because nothing of it has been sent. A peer that
+ * cannot be connected to may connect itself: the endpoint then uses that connection, and its queue moves there. An
+ * endpoint fails once. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -48,19 +49,43 @@ kvcl_status_t kvcl_tcp_ep_try(tcp_ep_t *ep, tcp_conn_t *conn, const tcp_where_t 
     return status;
 }
 
+/* May the peer connect to this rank? */
+static bool can_be_reached(const tcp_t *tcp, const tcp_addr_t *peer)
+{
+    bool     same_host = memcmp(tcp->own.host, peer->host, sizeof(peer->host)) == 0;
+    unsigned i;
+
+    for (i = 0; i < tcp->own.n; ++i) {
+        if (same_host || !kvcl_net_is_loopback(tcp->own.at[i].family, tcp->own.at[i].addr)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Has each address refused? Then the peer has ended, or only it can connect; it has TCP_REFUSED_NS for that. */
+static bool is_refused(tcp_ep_t *ep, uint64_t now)
+{
+    if ((ep->addr.n == 0) || (ep->refusals < ep->addr.n)) {
+        return false;
+    }
+    ep->refused_ns = (ep->refused_ns != 0) ? ep->refused_ns : now;
+    return !can_be_reached(tcp_of(ep->super.xport), &ep->addr) || (now - ep->refused_ns >= TCP_REFUSED_NS);
+}
+
 /* No address has led to the peer in this round: try again later, unless each refused, or it has lasted too long. */
 static void wait_a_while(tcp_ep_t *ep, kvcl_status_t status)
 {
     uint64_t now = kvcl_now_ns();
 
-    if ((ep->refusals >= ep->addr.n) || (now >= ep->deadline_ns)) {
+    if (is_refused(ep, now) || (now >= ep->deadline_ns)) {
         kvcl_log_info("tcp: no connection to a peer: %s", kvcl_status_text(status));
         kvcl_tcp_ep_fail(ep, KVCL_ERR_UNREACHABLE);
         return;
     }
     ep->at         = 0;
     ep->refusals   = 0;
-    ep->retry_ns   = now + ep->backoff_ns;
+    ep->retry_ns   = (ep->addr.n > 0) ? now + ep->backoff_ns : ep->deadline_ns;
     ep->backoff_ns = (ep->backoff_ns < TCP_BACKOFF_MAX / 2) ? ep->backoff_ns * 2 : TCP_BACKOFF_MAX;
     kvcl_tcp_timer_at(tcp_of(ep->super.xport), ep->retry_ns);
 }
@@ -82,15 +107,53 @@ static void connect_next(tcp_ep_t *ep)
     wait_a_while(ep, status);
 }
 
+/* The connection has sent no message, and neither has ep->out. */
+static void use(tcp_ep_t *ep, tcp_conn_t *conn)
+{
+    tcp_conn_t *old = ep->out;
+
+    kvcl_log_debug("tcp: a peer has connected, which this rank could not");
+    kvcl_tcp_queue_move(old, conn);
+    ep->out      = conn;
+    ep->retry_ns = 0;
+    kvcl_tcp_conn_kill(old, KVCL_ERR_CANCELED);
+}
+
+/* While this side's own handshake goes on, the peer may be about to use that connection: neither may then end it. */
+void kvcl_tcp_ep_offer(tcp_ep_t *ep, tcp_conn_t *conn)
+{
+    if ((ep->out->stream.state == KVCL_SOCK_CONNECTING) || (ep->out->stream.state == KVCL_SOCK_CLOSED)) {
+        use(ep, conn);
+    }
+}
+
+/* A connection that the peer has made; NULL: none. */
+static tcp_conn_t *from_peer(const tcp_ep_t *ep)
+{
+    tcp_conn_t *conn;
+
+    kvcl_list_foreach (conn, &tcp_of(ep->super.xport)->conns, tcp_conn_t, link) {
+        if ((conn->ep == ep) && (conn != ep->out) && !conn->is_stream && (conn->stream.state == KVCL_SOCK_OPEN) &&
+            (conn->seq_out == 0) && (conn->queue == NULL)) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
 void kvcl_tcp_ep_again(tcp_ep_t *ep, kvcl_status_t status)
 {
     const kvcl_xport_cbs_t *cbs = &tcp_of(ep->super.xport)->cbs;
-    tcp_conn_t             *out = ep->out;
+    tcp_conn_t             *out = ep->out, *other = from_peer(ep);
 
     kvcl_log_debug("tcp: an attempt to connect failed: %s",
                    (status == KVCL_ERR_TIMED_OUT) ? "the peer does not answer" : kvcl_last_error());
     ep->refusals += (out->stream.state == KVCL_SOCK_CONNECTING) && (status == KVCL_ERR_UNREACHABLE) ? 1 : 0;
     kvcl_sock_close(&out->stream, tcp_of(ep->super.xport)->epfd);
+    if (other != NULL) {
+        use(ep, other);
+        return;
+    }
     if ((status == KVCL_ERR_AUTH) && (cbs->stranger != NULL)) {
         kvcl_log_warn("tcp: the peer at the other end does not know the job's secret");
         cbs->stranger(cbs->arg);
@@ -123,18 +186,19 @@ void kvcl_tcp_eps_retry(tcp_t *tcp, uint64_t now, uint64_t *next_p)
     }
 }
 
-/* An accepted connection of this id that no endpoint has. */
-static tcp_conn_t *find_accepted(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN])
+/* The endpoint has all accepted connections of its id. Returns the first; NULL: there is none. */
+static tcp_conn_t *take_accepted(tcp_t *tcp, tcp_ep_t *ep)
 {
-    tcp_conn_t *conn;
+    tcp_conn_t *conn, *first = NULL;
 
     kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
         if ((conn->ep == NULL) && (conn->stream.state == KVCL_SOCK_OPEN) && !conn->is_stream &&
-            (memcmp(conn->stream.peer_id, id, KVCL_SOCK_ID_LEN) == 0)) {
-            return conn;
+            (memcmp(conn->stream.peer_id, ep->addr.id, KVCL_SOCK_ID_LEN) == 0)) {
+            conn->ep = ep;
+            first    = (first != NULL) ? first : conn;
         }
     }
-    return NULL;
+    return first;
 }
 
 kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p)
@@ -160,8 +224,8 @@ kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t l
     ep->deadline_ns       = kvcl_deadline_after(TCP_CONNECT_NS);
     kvcl_list_init(&ep->failed_link);
     ep->self = (memcmp(parsed.id, tcp->own.id, sizeof(parsed.id)) == 0);
-    ep->out  = find_accepted(tcp, parsed.id);
-    if ((ep->out == NULL) && (parsed.n == 0) && !ep->self) {
+    ep->out  = take_accepted(tcp, ep);
+    if ((ep->out == NULL) && (parsed.n == 0) && !ep->self && !can_be_reached(tcp, &parsed)) {
         free(ep);
         return kvcl_fail(KVCL_ERR_UNREACHABLE, "tcp: the peer listens on no interface that leads there from this host; "
                          "name one in KVCL_NET there");
@@ -176,9 +240,6 @@ kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t l
         }
         ep->out->ep = ep;
         connect_next(ep);
-    }
-    if (ep->out != NULL) {
-        ep->out->ep = ep;
     }
     *ep_p = &ep->super;
     return KVCL_OK;

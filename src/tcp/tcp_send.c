@@ -360,6 +360,20 @@ unsigned kvcl_tcp_push(tcp_conn_t *conn)
     return n;
 }
 
+void kvcl_tcp_queue_move(tcp_conn_t *from, tcp_conn_t *to)
+{
+    to->queue       = from->queue;
+    to->queue_end   = (from->queue != NULL) ? from->queue_end : &to->queue;
+    to->queued      = from->queued;
+    to->seq_out     = from->seq_out;
+    from->queue     = NULL;
+    from->queue_end = &from->queue;
+    from->queued    = 0;
+    note_waiting(from);
+    note_waiting(to);
+    kvcl_tcp_conn_ready(to);
+}
+
 void kvcl_tcp_queue_drop(tcp_conn_t *conn, kvcl_status_t status)
 {
     tcp_t     *tcp = conn->tcp;

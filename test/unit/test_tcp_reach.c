@@ -1,0 +1,169 @@
+/*
+ * Ranks that reach one another in one direction only, or not yet; and connections of a peer beside the one by which its
+ * endpoint sends.
+ */
+#include "config.h"
+#include "tcp_rogue.h"
+#include "test_base.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+/* Where a's address leads as b sees it. */
+typedef enum { REFUSED, NO_ROUTE, NO_ADDRESS, NO_ANSWER, WAYS } way_t;
+
+typedef struct one_way {
+    pair_t pair;
+    way_t  way;
+    int    silent; /* NO_ANSWER: a listener that never speaks */
+} one_way_t;
+
+static uint16_t silent_port(one_way_t *one)
+{
+    struct sockaddr_in sa  = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t          len = sizeof(sa);
+
+    one->silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(one->silent, (const struct sockaddr *)&sa, len), 0);
+    ck_assert_int_eq(listen(one->silent, 4), 0);
+    ck_assert_int_eq(getsockname(one->silent, (struct sockaddr *)&sa, &len), 0);
+    return ntohs(sa.sin_port);
+}
+
+static kvcl_status_t create(side_t *side, tcp_addr_t addr)
+{
+    uint8_t buf[TCP_ADDR_BYTES];
+
+    return side->ops->ep_create(side->xport, buf, kvcl_tcp_addr_pack(&addr, buf), &side->ep);
+}
+
+/* b creates its endpoint to a, whom it cannot reach. */
+static void create_blocked(one_way_t *one)
+{
+    static const uint8_t multicast[4] = {224, 0, 0, 1}; /* TCP has no route there */
+    static const uint8_t loopback[4]  = {127, 0, 0, 1};
+    tcp_addr_t           addr         = tcp_in(&one->pair.a)->own;
+
+    addr.n = 1;
+    addr.at[0].family = 4;
+    addr.at[0].port   = (one->way == NO_ANSWER) ? silent_port(one) : 1;
+    memcpy(addr.at[0].addr, (one->way == NO_ROUTE) ? multicast : loopback, 4);
+    addr.n = (one->way == NO_ADDRESS) ? 0 : 1;
+    ck_assert_msg(create(&one->pair.b, addr) == KVCL_OK, "%s", kvcl_last_error());
+}
+
+static void open_one_way(one_way_t *one, int way)
+{
+    memset(one, 0, sizeof(*one));
+    one->way    = (way_t)way;
+    one->silent = -1;
+    side_open(&one->pair.a, PAIR_PLAIN);
+    side_open(&one->pair.b, PAIR_PLAIN);
+}
+
+static void close_one_way(one_way_t *one)
+{
+    pair_close(&one->pair);
+    if (one->silent >= 0) {
+        close(one->silent);
+    }
+}
+
+static void send_number(side_t *side, uint64_t n)
+{
+    ck_assert_int_eq(side->ops->am_send(side->ep, &n, sizeof(n), NULL, 0, 0, NULL), KVCL_OK);
+}
+
+/* Numbers arrive in order. */
+static void count(side_t *side, const void *hdr, size_t hdr_len, const void *data, size_t len,
+                  kvcl_xport_reply_t *reply)
+{
+    uint64_t n;
+
+    (void)data, (void)len, (void)reply;
+    ck_assert_uint_eq(hdr_len, sizeof(n));
+    memcpy(&n, hdr, sizeof(n));
+    side->wrong += (n != side->received);
+}
+
+/* b's messages wait, among them one whose buffers it keeps; they leave by the connection that a makes. */
+START_TEST(the_connection_of_a_peer_that_cannot_be_reached_is_used)
+{
+    char       data[32] = {0};
+    kvcl_iov_t iov      = {data, sizeof(data)};
+    uint64_t   n        = 2;
+    waited_t   waited   = waited_new();
+    one_way_t  one;
+    pair_t     *pair = &one.pair;
+
+    open_one_way(&one, _i);
+    pair->a.on_recv = pair->b.on_recv = count;
+    create_blocked(&one);
+    send_number(&pair->b, 0);
+    send_number(&pair->b, 1);
+    ck_assert_int_eq(pair->b.ops->am_send(pair->b.ep, &n, sizeof(n), &iov, 1, 0, &waited.send), KVCL_INPROGRESS);
+    (void)pair->b.ops->progress(pair->b.xport);
+    side_connect(&pair->a, &pair->b);
+    send_number(&pair->a, 0);
+    PAIR_UNTIL(pair, pair->b.received == 1);
+    if (one.way == NO_ANSWER) { /* b's own attempt is still under way; its time is up */
+        ck_assert_int_eq(ep_in(&pair->b)->out->stream.state, KVCL_SOCK_SHAKING);
+        kvcl_tcp_ep_again(ep_in(&pair->b), KVCL_ERR_TIMED_OUT);
+    }
+    PAIR_UNTIL(pair, (pair->a.received == 3) && (waited.done == 1));
+    ck_assert_int_eq(waited.status, KVCL_OK);
+    send_number(&pair->b, 3);
+    send_number(&pair->a, 1);
+    PAIR_UNTIL(pair, (pair->a.received == 4) && (pair->b.received == 2));
+    ck_assert_uint_eq(pair->a.wrong + pair->b.wrong, 0);
+    ck_assert_uint_eq(pair->a.failures + pair->b.failures, 0);
+    ck_assert_uint_eq(conns_of(&pair->b), 1);
+    close_one_way(&one);
+}
+END_TEST
+
+/* Nobody connects: the peer fails, at once as far as a rank is concerned, but not for a passing error. */
+START_TEST(a_peer_that_refuses_fails)
+{
+    one_way_t one;
+
+    open_one_way(&one, REFUSED);
+    create_blocked(&one);
+    PAIR_UNTIL(&one.pair, one.pair.b.failures == 1);
+    ck_assert_int_eq(one.pair.b.failed_with, KVCL_ERR_UNREACHABLE);
+    close_one_way(&one);
+}
+END_TEST
+
+START_TEST(an_error_that_may_pass_is_tried_again)
+{
+    one_way_t one;
+    tcp_ep_t  *ep;
+
+    open_one_way(&one, NO_ROUTE);
+    create_blocked(&one);
+    ep = ep_in(&one.pair.b);
+    ck_assert(!ep->broken);
+    ck_assert_uint_eq(ep->refusals, 0);
+    ck_assert_uint_ne(ep->retry_ns, 0);
+    send_number(&one.pair.b, 0);
+    ep->addr.at[0] = tcp_in(&one.pair.a)->own.at[0]; /* the route is back */
+    PAIR_UNTIL(&one.pair, one.pair.a.received == 1);
+    ck_assert_uint_eq(one.pair.b.failures, 0);
+    close_one_way(&one);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tcp_reach");
+    TCase *tc    = tcase_create("tcp_reach");
+
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, the_connection_of_a_peer_that_cannot_be_reached_is_used, 0, WAYS);
+    tcase_add_test(tc, a_peer_that_refuses_fails);
+    tcase_add_test(tc, an_error_that_may_pass_is_tried_again);
+    suite_add_tcase(suite, tc);
+    return test_run(suite);
+}
