@@ -17,6 +17,9 @@
  * The keys of an aead connection, one for each direction, come from the pair's key and the X25519 secret, with the hash
  * of all four messages as salt. A secret that is stolen later does not reveal them.
  *
+ * Each rank knows the whole secret: whoever steals it from one rank can pose as any other, with its id, which is in
+ * each rank's address. Such a connection does not end those that the rank itself has made (tcp/tcp_conn.c).
+ *
  * Pure: no socket, no clock, no allocation of its own, nothing shared. One thread at a time per struct.
  *
  * The caller's loop while kvcl_sock_hs_state() is KVCL_SOCK_HS_GOING: send the bytes of kvcl_sock_hs_out() and report

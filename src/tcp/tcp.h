@@ -37,7 +37,7 @@ enum {
     TCP_HOT          = 2,
     TCP_EVENTS       = 64,
     TCP_ADDRS        = KVCL_SOCK_LISTENERS,
-    TCP_CONNS_OF_ID  = 8          /* open connections of one id, streams included */
+    TCP_CONNS_OF_ID  = 8          /* accepted connections of one id, and as many streams */
 };
 
 #define TCP_SHAKE_NS    (UINT64_C(5) * 1000000000)  /* one attempt to connect, or an accepted connection's proof */

@@ -3,8 +3,9 @@
  *
  * Owns: tcp.conns, tcp.ready, tcp.hot, tcp.dead and the timer. Invariants: a connection is in one of tcp.strangers,
  * .conns and .dead; one that has ended stays allocated until progress() is over, since events and callers may refer to
- * it. The end of any connection of an endpoint is the end of the endpoint: a living peer closes none.
- * Locks: the engine lock.
+ * it. The end of the connection by which an endpoint sends is the end of the endpoint; that of another one is not: the
+ * peer whose connection it was notices, and then ends them all, but a process that has stolen the secret may have made
+ * it. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -136,7 +137,7 @@ void kvcl_tcp_conn_fail(tcp_conn_t *conn, kvcl_status_t status, const char *why)
     }
     if ((conn->ep != NULL) && conn->is_stream) {
         conn->ep->stream_at += conn->user.open ? 0 : 1; /* the next one by another address */
-    } else if (conn->ep != NULL) {
+    } else if ((conn->ep != NULL) && (conn->ep->out == conn)) {
         kvcl_tcp_ep_fail(conn->ep, status);
     }
     kvcl_tcp_conn_kill(conn, status);
@@ -162,39 +163,54 @@ void kvcl_tcp_conns_bury(tcp_t *tcp)
 
 /* ---- opening ---- */
 
-/* The living endpoint of a proven id; *n_p: how many connections it has, or how many of the id have none. */
-static tcp_ep_t *ep_of(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN], unsigned *n_p)
+/* The living endpoint of a proven id. */
+static tcp_ep_t *ep_of(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN])
 {
-    tcp_ep_t   *ep, *found = NULL;
-    tcp_conn_t *conn;
+    tcp_ep_t *ep;
 
     kvcl_list_foreach (ep, &tcp->eps, tcp_ep_t, link) {
         if (!ep->broken && (memcmp(ep->addr.id, id, KVCL_SOCK_ID_LEN) == 0)) {
-            found = ep;
-            break;
+            return ep;
         }
     }
-    *n_p = 0;
-    kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
-        *n_p += ((conn->stream.state == KVCL_SOCK_OPEN) &&
-                 (memcmp(conn->stream.peer_id, id, KVCL_SOCK_ID_LEN) == 0)) ? 1 : 0;
+    return NULL;
+}
+
+/* May another connection of this kind be accepted from its id? The oldest that has never carried a message goes for it;
+ * the one by which the endpoint sends does not count. */
+static bool has_room(const tcp_conn_t *conn, const tcp_ep_t *ep)
+{
+    tcp_conn_t *other, *idle = NULL;
+    unsigned   n = 0;
+
+    kvcl_list_foreach (other, &conn->tcp->conns, tcp_conn_t, link) {
+        if ((other == conn) || (other->stream.state != KVCL_SOCK_OPEN) || (other->is_stream != conn->is_stream) ||
+            ((ep != NULL) && (ep->out == other)) ||
+            (memcmp(other->stream.peer_id, conn->stream.peer_id, KVCL_SOCK_ID_LEN) != 0)) {
+            continue;
+        }
+        ++n;
+        idle = ((idle == NULL) && !other->is_stream && (other->seq_in == 0)) ? other : idle;
     }
-    return found;
+    if ((n >= TCP_CONNS_OF_ID) && (idle != NULL)) {
+        kvcl_tcp_conn_fail(idle, KVCL_ERR_PROTOCOL, "its rank has made others");
+        return true;
+    }
+    return n < TCP_CONNS_OF_ID;
 }
 
 /* A stranger has proven the secret. */
 static void welcome(tcp_conn_t *conn)
 {
     tcp_t    *tcp = conn->tcp;
-    unsigned n;
-    tcp_ep_t *ep = ep_of(tcp, conn->stream.peer_id, &n);
+    tcp_ep_t *ep  = ep_of(tcp, conn->stream.peer_id);
 
     conn->stranger = false;
     --tcp->n_strangers;
     kvcl_list_del(&conn->link);
     kvcl_list_add_tail(&tcp->conns, &conn->link);
     conn->is_stream = (conn->stream.purpose == KVCL_SOCK_STREAM);
-    if ((n >= TCP_CONNS_OF_ID) || (conn->is_stream && ((ep == NULL) || (tcp->cbs.stream == NULL)))) {
+    if (!has_room(conn, ep) || (conn->is_stream && ((ep == NULL) || (tcp->cbs.stream == NULL)))) {
         kvcl_tcp_conn_fail(conn, KVCL_ERR_PROTOCOL, "its rank may open no other");
         return;
     }

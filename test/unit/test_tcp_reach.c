@@ -155,6 +155,90 @@ START_TEST(an_error_that_may_pass_is_tried_again)
 }
 END_TEST
 
+/* ---- connections beside the endpoint's own ---- */
+
+static void open_both(pair_t *pair)
+{
+    pair_open(pair, PAIR_PLAIN);
+    pair->a.on_recv = pair->b.on_recv = count;
+    send_number(&pair->a, 0);
+    send_number(&pair->b, 0);
+    PAIR_UNTIL(pair, (pair->a.received == 1) && (pair->b.received == 1));
+}
+
+/* A process with the secret connects with a's id, sends what is no frame, or nothing, and closes. */
+START_TEST(an_impostor_does_not_end_the_session)
+{
+    static const char  garbage[64] = "no frame";
+    kvcl_sock_stream_t rogue[2 * TCP_CONNS_OF_ID];
+    unsigned           i, before;
+    pair_t             pair;
+
+    open_both(&pair);
+    before = conns_of(&pair.b);
+    rogue_open(&rogue[0], &pair.b, tcp_in(&pair.a)->own.id);
+    ck_assert_uint_eq(conns_of(&pair.b), before + 1);
+    if (_i == 0) {
+        ck_assert_uint_eq(rogue_send(&rogue[0], garbage, sizeof(garbage)), sizeof(garbage));
+    } else {
+        kvcl_sock_close(&rogue[0], -1);
+    }
+    PAIR_UNTIL(&pair, conns_of(&pair.b) == before);
+    for (i = 1; i < 2 * TCP_CONNS_OF_ID; ++i) { /* held: they keep none of a's out */
+        rogue_open(&rogue[i], &pair.b, tcp_in(&pair.a)->own.id);
+    }
+    send_number(&pair.a, 1);
+    send_number(&pair.b, 1);
+    PAIR_UNTIL(&pair, (pair.a.received == 2) && (pair.b.received == 2));
+    ck_assert_uint_le(conns_of(&pair.b), TCP_CONNS_OF_ID + 2);
+    ck_assert_uint_eq(pair.a.failures + pair.b.failures, 0);
+    ck_assert_uint_eq(pair.a.wrong + pair.b.wrong, 0);
+    for (i = (_i == 0) ? 0 : 1; i < 2 * TCP_CONNS_OF_ID; ++i) {
+        kvcl_sock_close(&rogue[i], -1);
+    }
+    pair_close(&pair);
+}
+END_TEST
+
+/* The end of the peer is still noticed, by either side. */
+START_TEST(the_end_of_a_peer_ends_all_its_connections)
+{
+    pair_t pair;
+
+    open_both(&pair);
+    pair.a.ops->ep_close(pair.a.ep);
+    pair.a.ep = NULL;
+    PAIR_UNTIL(&pair, pair.b.failures == 1);
+    ck_assert_uint_eq(conns_of(&pair.b), 0);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Two were accepted before the endpoint was made: it has both, so replies go by its own. */
+START_TEST(an_endpoint_has_all_connections_of_its_peer)
+{
+    kvcl_sock_stream_t rogue[2];
+    tcp_conn_t         *conn;
+    pair_t             pair;
+
+    side_open(&pair.a, PAIR_PLAIN);
+    side_open(&pair.b, PAIR_PLAIN);
+    rogue_open(&rogue[0], &pair.b, tcp_in(&pair.a)->own.id);
+    rogue_open(&rogue[1], &pair.b, tcp_in(&pair.a)->own.id);
+    side_connect(&pair.b, &pair.a);
+    kvcl_list_foreach (conn, &tcp_in(&pair.b)->conns, tcp_conn_t, link) {
+        ck_assert_ptr_eq(conn->ep, ep_in(&pair.b));
+    }
+    ck_assert_uint_eq(conns_of(&pair.b), 2);
+    pair.b.ops->ep_close(pair.b.ep);
+    pair.b.ep = NULL;
+    ck_assert_uint_eq(conns_of(&pair.b), 0);
+    kvcl_sock_close(&rogue[0], -1);
+    kvcl_sock_close(&rogue[1], -1);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_reach");
@@ -164,6 +248,9 @@ int main(void)
     tcase_add_loop_test(tc, the_connection_of_a_peer_that_cannot_be_reached_is_used, 0, WAYS);
     tcase_add_test(tc, a_peer_that_refuses_fails);
     tcase_add_test(tc, an_error_that_may_pass_is_tried_again);
+    tcase_add_loop_test(tc, an_impostor_does_not_end_the_session, 0, 2);
+    tcase_add_test(tc, the_end_of_a_peer_ends_all_its_connections);
+    tcase_add_test(tc, an_endpoint_has_all_connections_of_its_peer);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
