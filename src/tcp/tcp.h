@@ -33,7 +33,7 @@ enum {
     TCP_STRANGERS    = 64,        /* accepted connections that have not proven the secret */
     TCP_UNUSED       = 256,       /* proven connections that no endpoint uses */
     TCP_UNUSED_MSG   = 16 << 10,  /* payload of their messages: the core's handshake, which leads to an endpoint */
-    TCP_ACCEPTS      = 16,        /* in one pass */
+    TCP_ACCEPTS      = 8,         /* of one listener in one pass */
     TCP_HOT          = 2,
     TCP_EVENTS       = 64,
     TCP_ADDRS        = KVCL_SOCK_LISTENERS,

@@ -135,11 +135,12 @@ static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
 
 unsigned kvcl_tcp_doors_accept(tcp_t *tcp)
 {
-    unsigned n = 0, i;
+    unsigned n = 0, i, end;
     int      fd;
 
-    for (i = 0; i < tcp->n_doors; ++i) {
-        while (tcp->doors[i].knocked && (n < TCP_ACCEPTS) && !tcp->full) {
+    for (i = 0; i < tcp->n_doors; ++i) { /* strangers at one of them keep no rank out at another */
+        end = n + TCP_ACCEPTS;
+        while (tcp->doors[i].knocked && (n < end) && !tcp->full) {
             fd = kvcl_sock_accept(&tcp->doors[i].listener);
             if (fd >= 0) {
                 admit(tcp, &tcp->doors[i], fd);

@@ -265,6 +265,43 @@ START_TEST(messages_are_whole_however_they_are_cut)
 }
 END_TEST
 
+/* Strangers at one interface keep no rank out at another. */
+START_TEST(each_listener_has_its_turn)
+{
+    enum { KNOCKS = 100 };
+    kvcl_sock_listener_t    more[KVCL_SOCK_LISTENERS];
+    struct sockaddr_storage ss;
+    socklen_t               len;
+    unsigned                n;
+    tcp_t                   *tcp;
+    side_t                  side;
+    int                     fds[KNOCKS + 1], i;
+
+    side_open(&side, PAIR_PLAIN);
+    tcp = tcp_in(&side);
+    ck_assert_uint_eq(tcp->n_doors, 1);
+    ck_assert_int_eq(kvcl_sock_listen("lo", more, &n), KVCL_OK);
+    tcp->doors[1]          = tcp->doors[0];
+    tcp->doors[1].listener = more[0];
+    tcp->n_doors           = 2;
+    for (i = 0; i <= KNOCKS; ++i) {
+        const kvcl_sock_listener_t *at = &tcp->doors[i / KNOCKS].listener;
+
+        len    = kvcl_net_sockaddr(at->at.family, at->at.addr, at->port, &ss);
+        fds[i] = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ck_assert_int_eq(connect(fds[i], (const struct sockaddr *)&ss, len), 0);
+    }
+    tcp->doors[0].knocked = tcp->doors[1].knocked = true;
+    (void)kvcl_tcp_doors_accept(tcp);
+    ck_assert(tcp->doors[0].knocked);
+    ck_assert(!tcp->doors[1].knocked); /* all of its connections were accepted */
+    for (i = 0; i <= KNOCKS; ++i) {
+        close(fds[i]);
+    }
+    side_close(&side);
+}
+END_TEST
+
 /* ---- calls ---- */
 
 /* A program that polls once in a while, without a thread, has its peers connected within a few calls. */
@@ -300,6 +337,7 @@ int main(void)
     tcase_add_test(tc, a_long_message_needs_an_endpoint);
     tcase_add_test(tc, a_message_in_many_pieces_is_copied_once);
     tcase_add_test(tc, messages_are_whole_however_they_are_cut);
+    tcase_add_test(tc, each_listener_has_its_turn);
     tcase_add_test(tc, a_handshake_takes_few_calls);
     suite_add_tcase(suite, tc);
     return test_run(suite);
