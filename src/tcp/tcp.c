@@ -196,7 +196,9 @@ static void harvest(tcp_t *tcp)
             break;
         default:
             kvcl_sock_event(&conn->stream, ev[i].events);
-            kvcl_tcp_conn_ready(conn);
+            if ((conn->stream.state != KVCL_SOCK_OPEN) || conn->is_stream || kvcl_tcp_conn_has_work(conn)) {
+                kvcl_tcp_conn_ready(conn); /* not for "writable" alone, which a hot connection's event leaves behind */
+            }
             break;
         }
     }
@@ -230,17 +232,32 @@ static void look_at_deadlines(tcp_t *tcp)
     }
 }
 
+/* A connection that is read in vain for long cools: its events are in the epoll. */
+static void read_hot(tcp_t *tcp)
+{
+    tcp_conn_t *conn;
+    unsigned   i;
+
+    for (i = 0; i < TCP_HOT; ++i) {
+        conn = tcp->hot[i];
+        if ((conn == NULL) || (conn->stream.state != KVCL_SOCK_OPEN)) {
+            continue;
+        }
+        if (++conn->vain > TCP_HOT_READS) {
+            tcp->hot[i] = NULL;
+            continue;
+        }
+        conn->stream.readable = true;
+        kvcl_tcp_conn_ready(conn);
+    }
+}
+
 static unsigned serve_ready(tcp_t *tcp)
 {
     kvcl_list_t now, *link;
-    unsigned    n = 0, i;
+    unsigned    n = 0;
 
-    for (i = 0; i < TCP_HOT; ++i) {
-        if ((tcp->hot[i] != NULL) && (tcp->hot[i]->stream.state == KVCL_SOCK_OPEN)) {
-            tcp->hot[i]->stream.readable = true;
-            kvcl_tcp_conn_ready(tcp->hot[i]);
-        }
-    }
+    read_hot(tcp);
     kvcl_list_init(&now);
     kvcl_list_splice_tail(&now, &tcp->ready);
     while ((link = kvcl_list_pop(&now)) != NULL) {

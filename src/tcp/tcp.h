@@ -35,6 +35,7 @@ enum {
     TCP_UNUSED_MSG   = 16 << 10,  /* payload of their messages: the core's handshake, which leads to an endpoint */
     TCP_ACCEPTS      = 8,         /* of one listener in one pass */
     TCP_HOT          = 2,
+    TCP_HOT_READS    = 256,       /* without a byte, after which a connection is hot no longer */
     TCP_EVENTS       = 64,
     TCP_ADDRS        = KVCL_SOCK_LISTENERS,
     TCP_CONNS_OF_ID  = 8          /* accepted connections of one id, and as many streams */
@@ -116,6 +117,7 @@ typedef struct tcp_conn {
     kvcl_xport_stream_t user;
     uint64_t           deadline_ns; /* until it is open, and until an endpoint uses it */
     uint32_t           seq_out, seq_in;
+    unsigned           vain;       /* reads without an event since a message passed */
     tcp_out_t          *queue;
     tcp_out_t          **queue_end;
     bool               waits;      /* counted in tcp.waiting */
@@ -235,7 +237,8 @@ void          kvcl_tcp_conns_bury(tcp_t *tcp);
 /* Everything that can be done now; returns the number of events. */
 unsigned      kvcl_tcp_conn_serve(tcp_conn_t *conn);
 void          kvcl_tcp_conn_ready(tcp_conn_t *conn); /* it has work: progress() serves it */
-void          kvcl_tcp_conn_hot(tcp_conn_t *conn);
+void          kvcl_tcp_conn_hot(tcp_conn_t *conn); /* a message passes */
+bool          kvcl_tcp_conn_has_work(const tcp_conn_t *conn);
 void          kvcl_tcp_timer_at(tcp_t *tcp, uint64_t ns); /* progress() looks at deadlines at this time at the latest */
 
 /* tcp_send.c */

@@ -65,6 +65,7 @@ void kvcl_tcp_conn_hot(tcp_conn_t *conn)
     tcp_t    *tcp = conn->tcp;
     unsigned i;
 
+    conn->vain = 0;
     if (tcp->hot[0] == conn) {
         return;
     }
@@ -228,7 +229,7 @@ static void welcome(tcp_conn_t *conn)
     }
 }
 
-static bool has_work(const tcp_conn_t *conn)
+bool kvcl_tcp_conn_has_work(const tcp_conn_t *conn)
 {
     return (conn->stream.readable && !conn->is_stream) ||
            ((conn->stream.state == KVCL_SOCK_OPEN) && conn->stream.writable &&
@@ -297,7 +298,7 @@ unsigned kvcl_tcp_conn_serve(tcp_conn_t *conn)
     if (!conn->dead && conn->stream.readable) {
         n += kvcl_tcp_take(conn);
     }
-    if (!conn->dead && has_work(conn)) {
+    if (!conn->dead && kvcl_tcp_conn_has_work(conn)) {
         kvcl_tcp_conn_ready(conn);
     }
     return n;

@@ -325,6 +325,59 @@ START_TEST(a_handshake_takes_few_calls)
 }
 END_TEST
 
+static void open_and_say(pair_t *pair, uint64_t n)
+{
+    if (n == 0) {
+        side_open(&pair->a, PAIR_PLAIN);
+        side_open(&pair->b, PAIR_PLAIN);
+        side_connect(&pair->a, &pair->b);
+    }
+    ck_assert_int_eq(pair->a.ops->am_send(pair->a.ep, &n, sizeof(n), NULL, 0, 0, NULL), KVCL_OK);
+    PAIR_UNTIL(pair, pair->b.received == n + 1);
+}
+
+/* A rank does not read a silent peer's connection at each poll for ever. */
+START_TEST(a_silent_connection_cools)
+{
+    pair_t pair;
+    int    i;
+
+    open_and_say(&pair, 0);
+    ck_assert_ptr_nonnull(tcp_in(&pair.b)->hot[0]);
+    for (i = 0; i <= 2 * TCP_HOT_READS; ++i) {
+        (void)pair_progress(&pair);
+    }
+    ck_assert_ptr_null(tcp_in(&pair.a)->hot[0]);
+    ck_assert_ptr_null(tcp_in(&pair.b)->hot[0]);
+    open_and_say(&pair, 1);
+    ck_assert_ptr_nonnull(tcp_in(&pair.a)->hot[0]);
+    pair_close(&pair);
+}
+END_TEST
+
+/* What a message leaves behind in the epoll is no work. */
+START_TEST(a_sleeper_sleeps_at_once_after_a_message)
+{
+    unsigned busy = 0;
+    pair_t   pair;
+    uint64_t i;
+
+    open_and_say(&pair, 0);
+    while (pair.b.ops->arm(pair.b.xport) == KVCL_ERR_BUSY) {
+        (void)pair.b.ops->progress(pair.b.xport);
+    }
+    for (i = 1; i <= 100; ++i) {
+        open_and_say(&pair, i);
+        busy += (pair.b.ops->arm(pair.b.xport) == KVCL_ERR_BUSY) ? 1 : 0;
+        while (pair.b.ops->arm(pair.b.xport) == KVCL_ERR_BUSY) {
+            (void)pair.b.ops->progress(pair.b.xport);
+        }
+    }
+    ck_assert_uint_le(busy, 10);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_bounds");
@@ -339,6 +392,8 @@ int main(void)
     tcase_add_test(tc, messages_are_whole_however_they_are_cut);
     tcase_add_test(tc, each_listener_has_its_turn);
     tcase_add_test(tc, a_handshake_takes_few_calls);
+    tcase_add_test(tc, a_silent_connection_cools);
+    tcase_add_test(tc, a_sleeper_sleeps_at_once_after_a_message);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
