@@ -361,9 +361,13 @@ static kvcl_status_t tcp_arm(kvcl_xport_t *xport)
     return tcp->armed ? KVCL_OK : KVCL_ERR_BUSY;
 }
 
+/* Sends, and what they caused. Strangers, and events that any caller finds, are not among them. */
 static bool tcp_outstanding(kvcl_xport_t *xport)
 {
-    return (tcp_of(xport)->waiting != 0) || has_work(tcp_of(xport));
+    const tcp_t *tcp = tcp_of(xport);
+
+    return (tcp->waiting != 0) || (tcp->done_head != NULL) || !kvcl_list_is_empty(&tcp->failed) ||
+           !kvcl_list_is_empty(&tcp->selves);
 }
 
 static bool tcp_closing(kvcl_xport_t *xport)

@@ -378,6 +378,31 @@ START_TEST(a_sleeper_sleeps_at_once_after_a_message)
 }
 END_TEST
 
+/* Finalize waits for sends, not for strangers. */
+START_TEST(strangers_are_not_outstanding)
+{
+    struct sockaddr_storage ss;
+    uint64_t                deadline = kvcl_deadline_after(ROGUE_NS);
+    socklen_t               len;
+    side_t                  side;
+    int                     fd;
+
+    side_open(&side, PAIR_PLAIN);
+    len = door_of(&side, 0, &ss);
+    fd  = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&ss, len), 0);
+    ck_assert_int_eq(side.ops->arm(side.xport), KVCL_ERR_BUSY); /* it has knocked */
+    while (tcp_in(&side)->n_strangers == 0) {
+        ck_assert(!side.ops->outstanding(side.xport));
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert(!side.ops->outstanding(side.xport));
+    close(fd);
+    side_close(&side);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_bounds");
@@ -394,6 +419,7 @@ int main(void)
     tcase_add_test(tc, a_handshake_takes_few_calls);
     tcase_add_test(tc, a_silent_connection_cools);
     tcase_add_test(tc, a_sleeper_sleeps_at_once_after_a_message);
+    tcase_add_test(tc, strangers_are_not_outstanding);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
