@@ -22,6 +22,10 @@
 
 enum { UNSENT_BYTES = 256 * 1024, PROBES = 3 };
 
+/* For bytes that the other host does not acknowledge: no keepalive probe is sent meanwhile. The kernel also counts the
+ * time of a stopped peer with full buffers, so it must be longer than a debugger or a loaded machine stops a process. */
+#define GONE_NS (10 * KVCL_NS_PER_SEC)
+
 static void set_int(int fd, int level, int name, int value)
 {
     (void)setsockopt(fd, level, name, &value, sizeof(value));
@@ -30,6 +34,8 @@ static void set_int(int fd, int level, int name, int value)
 static void tune(int fd, const kvcl_sock_tuning_t *tuning)
 {
     uint64_t seconds = (tuning->keepalive_ns + KVCL_NS_PER_SEC - 1) / KVCL_NS_PER_SEC;
+    uint64_t gone_ms = ((PROBES + 1) * seconds * KVCL_NS_PER_SEC > GONE_NS) ? (PROBES + 1) * seconds * 1000
+                                                                            : GONE_NS / KVCL_NS_PER_MS;
 
     set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -37,6 +43,7 @@ static void tune(int fd, const kvcl_sock_tuning_t *tuning)
         set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)seconds);
         set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)seconds);
         set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
+        set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)gone_ms);
     }
 }
 

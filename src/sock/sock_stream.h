@@ -43,7 +43,8 @@ typedef struct kvcl_sock_stream {
     kvcl_sock_crypt_t   *crypt;   /* of an aead stream that is OPEN */
 } kvcl_sock_stream_t;
 
-/* How soon a dead peer is noticed on an idle connection; 0: the system's own setting. */
+/* The interval of probes on an idle connection. A host that has vanished is noticed after four of them, 10 s at the
+ * least, also while bytes wait for its acknowledgement. 0: the system's own settings. */
 typedef struct kvcl_sock_tuning {
     uint64_t keepalive_ns;
 } kvcl_sock_tuning_t;

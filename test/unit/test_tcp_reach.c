@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 /* Where a's address leads as b sees it. */
@@ -239,6 +240,21 @@ START_TEST(an_endpoint_has_all_connections_of_its_peer)
 }
 END_TEST
 
+/* ---- a host that vanishes ---- */
+
+START_TEST(unacknowledged_bytes_have_a_limit)
+{
+    int       ms  = 0;
+    socklen_t len = sizeof(ms);
+    pair_t    pair;
+
+    open_both(&pair);
+    ck_assert_int_eq(getsockopt(ep_in(&pair.a)->out->stream.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &len), 0);
+    ck_assert_int_eq(ms, 10000);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_reach");
@@ -251,6 +267,7 @@ int main(void)
     tcase_add_loop_test(tc, an_impostor_does_not_end_the_session, 0, 2);
     tcase_add_test(tc, the_end_of_a_peer_ends_all_its_connections);
     tcase_add_test(tc, an_endpoint_has_all_connections_of_its_peer);
+    tcase_add_test(tc, unacknowledged_bytes_have_a_limit);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
