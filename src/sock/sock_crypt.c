@@ -8,6 +8,7 @@
  */
 #include "config.h"
 #include "sock/sock_crypt.h"
+#include "base/error.h"
 #include "sock/sock_record.h"
 
 #include <errno.h>
@@ -25,20 +26,22 @@ struct kvcl_sock_crypt {
     uint8_t             in[IN_BYTES];
 };
 
-kvcl_sock_crypt_t *kvcl_sock_crypt_new(const kvcl_sock_session_t *session)
+kvcl_status_t kvcl_sock_crypt_new(const kvcl_sock_session_t *session, kvcl_sock_crypt_t **crypt_p)
 {
     kvcl_sock_crypt_t *crypt = malloc(sizeof(*crypt)); /* most of its pages are never touched on an idle stream */
+    kvcl_status_t     status;
 
     if (crypt == NULL) {
-        return NULL;
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a connection");
     }
     memset(crypt, 0, offsetof(kvcl_sock_crypt_t, out));
-    if ((kvcl_sock_records_init(&crypt->tx, session->cipher, &session->tx, true) != KVCL_OK) ||
-        (kvcl_sock_records_init(&crypt->rx, session->cipher, &session->rx, false) != KVCL_OK)) {
+    if (((status = kvcl_sock_records_init(&crypt->tx, session->cipher, &session->tx, true)) != KVCL_OK) ||
+        ((status = kvcl_sock_records_init(&crypt->rx, session->cipher, &session->rx, false)) != KVCL_OK)) {
         kvcl_sock_crypt_free(crypt);
-        return NULL;
+        return status;
     }
-    return crypt;
+    *crypt_p = crypt;
+    return KVCL_OK;
 }
 
 void kvcl_sock_crypt_free(kvcl_sock_crypt_t *crypt)

@@ -7,8 +7,8 @@
 
 #include "sock/sock_stream.h"
 
-/** The keys of a finished handshake. @return NULL: no memory. */
-kvcl_sock_crypt_t *kvcl_sock_crypt_new(const kvcl_sock_session_t *session);
+/** The keys of a finished handshake. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_UNSUPPORTED (no such cipher). */
+kvcl_status_t     kvcl_sock_crypt_new(const kvcl_sock_session_t *session, kvcl_sock_crypt_t **crypt_p) KVCL_MUST_CHECK;
 void              kvcl_sock_crypt_free(kvcl_sock_crypt_t *crypt); /* NULL is accepted; keys are wiped */
 
 bool    kvcl_sock_crypt_unsent(const kvcl_sock_crypt_t *crypt);

@@ -198,12 +198,13 @@ static kvcl_status_t hear(kvcl_sock_stream_t *stream)
 static kvcl_status_t become_open(kvcl_sock_stream_t *stream)
 {
     const kvcl_sock_session_t *session = kvcl_sock_hs_session(stream->hs);
+    kvcl_status_t             status   = KVCL_OK;
 
     if (session->wire == KVCL_SOCK_AEAD) {
-        stream->crypt = kvcl_sock_crypt_new(session);
-        if (stream->crypt == NULL) {
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a connection");
-        }
+        status = kvcl_sock_crypt_new(session, &stream->crypt);
+    }
+    if (status != KVCL_OK) {
+        return status;
     }
     if (session->purpose == KVCL_SOCK_STREAM) { /* its user sends when there is room; messages wait in either queue */
         set_int(stream->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "base/x25519.h"
 #include "wire/address.h"
 
 #include <errno.h>
@@ -86,6 +87,26 @@ static kvcl_status_t make_address(tcp_t *tcp)
     return status;
 }
 
+/* Every connection needs a key, an encrypted one a cipher. libcrypto may lack them: a FIPS provider has no X25519. */
+static kvcl_status_t check_crypto(const tcp_t *tcp)
+{
+    const uint8_t   priv[32] = {8};
+    kvcl_aead_key_t key      = {{0}, {0}};
+    kvcl_aead_t     aead     = {NULL, {0}};
+    kvcl_status_t   status   = KVCL_OK;
+    uint8_t         pub[32];
+
+    if (kvcl_x25519_public(priv, pub) != KVCL_OK) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "tcp: libcrypto has no X25519, which each connection needs: activate its "
+                         "default provider");
+    }
+    if (tcp->wire != TCP_WIRE_PLAIN) {
+        status = kvcl_aead_create(kvcl_aead_preferred(), &key, true, &aead);
+        kvcl_aead_destroy(&aead);
+    }
+    return status;
+}
+
 static kvcl_status_t open_all(tcp_t *tcp, const kvcl_xport_params_t *params)
 {
     kvcl_status_t status;
@@ -94,7 +115,8 @@ static kvcl_status_t open_all(tcp_t *tcp, const kvcl_xport_params_t *params)
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: "
                          "lo for ranks of one host");
     }
-    if (((status = set_wire(tcp, params->wire)) != KVCL_OK) || ((status = kvcl_net_check(params->net)) != KVCL_OK) ||
+    if (((status = set_wire(tcp, params->wire)) != KVCL_OK) || ((status = check_crypto(tcp)) != KVCL_OK) ||
+        ((status = kvcl_net_check(params->net)) != KVCL_OK) ||
         ((status = open_fds(tcp)) != KVCL_OK) || ((status = kvcl_tcp_doors_open(tcp, params->net)) != KVCL_OK)) {
         return status;
     }

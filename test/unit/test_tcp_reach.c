@@ -255,6 +255,26 @@ START_TEST(unacknowledged_bytes_have_a_limit)
 }
 END_TEST
 
+/* ---- a libcrypto without X25519 ---- */
+
+START_TEST(a_libcrypto_without_x25519_is_an_error_of_init)
+{
+    static const char  text[] = "openssl_conf = all\n[all]\nproviders = list\n[list]\nbase = one\n[one]\nactivate = 1\n";
+    kvcl_xport_params_t params = {.path = "tcp", .net = "lo", .wire = _i ? "aead" : "plain"};
+    char                name[] = "/tmp/kvcl_test_openssl_XXXXXX";
+    int                 fd     = mkstemp(name);
+    kvcl_xport_t        *xport;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, sizeof(text) - 1), (ssize_t)sizeof(text) - 1);
+    close(fd);
+    ck_assert_int_eq(setenv("OPENSSL_CONF", name, 1), 0); /* of this process, which has not used libcrypto yet */
+    ck_assert_int_eq(kvcl_xport_tcp.init(&params, &xport), KVCL_ERR_UNSUPPORTED);
+    ck_assert_msg(strstr(kvcl_last_error(), "X25519") != NULL, "%s", kvcl_last_error());
+    unlink(name);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_reach");
@@ -268,6 +288,7 @@ int main(void)
     tcase_add_test(tc, the_end_of_a_peer_ends_all_its_connections);
     tcase_add_test(tc, an_endpoint_has_all_connections_of_its_peer);
     tcase_add_test(tc, unacknowledged_bytes_have_a_limit);
+    tcase_add_loop_test(tc, a_libcrypto_without_x25519_is_an_error_of_init, 0, 2);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
