@@ -23,7 +23,7 @@
 enum { UNSENT_BYTES = 256 * 1024, PROBES = 3 };
 
 /* For bytes that the other host does not acknowledge: no keepalive probe is sent meanwhile. The kernel also counts the
- * time of a stopped peer with full buffers, so it must be longer than a debugger or a loaded machine stops a process. */
+ * time of a stopped peer with full buffers, so it must be longer than a loaded machine stops a process. */
 #define GONE_NS (10 * KVCL_NS_PER_SEC)
 
 static void set_int(int fd, int level, int name, int value)

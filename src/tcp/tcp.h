@@ -7,9 +7,9 @@
  * each sends by its own connection and receives by both; a reply goes by the same connection as the endpoint's
  * messages.
  *
- * Files: tcp.c (the vtable, progress), tcp_addr.c (addresses, pure), tcp_conn.c (the life of connections), tcp_door.c
- * (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_recv.c, tcp_self.c (messages to this instance),
- * tcp_stream.c (streams beside the messages), tcp_mem.c.
+ * Files: tcp.c (the vtable, progress), tcp_open.c (open and close), tcp_addr.c (addresses, pure), tcp_conn.c (the life
+ * of connections), tcp_door.c (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_queue.c, tcp_recv.c,
+ * tcp_self.c (messages to this instance), tcp_stream.c (streams beside the messages), tcp_mem.c.
  * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
  */
 #ifndef KVCL_TCP_TCP_H
@@ -241,10 +241,20 @@ void          kvcl_tcp_conn_hot(tcp_conn_t *conn); /* a message passes */
 bool          kvcl_tcp_conn_has_work(const tcp_conn_t *conn);
 void          kvcl_tcp_timer_at(tcp_t *tcp, uint64_t ns); /* progress() looks at deadlines at this time at the latest */
 
+/* tcp_open.c */
+kvcl_status_t kvcl_tcp_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
+void          kvcl_tcp_fini(kvcl_xport_t *xport);
+
 /* tcp_send.c */
 kvcl_status_t kvcl_tcp_am_send(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
                                size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
 kvcl_status_t kvcl_tcp_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len);
+
+/* tcp_queue.c */
+void          kvcl_tcp_pass(struct iovec *iov, unsigned *at, size_t len); /* advance by len bytes */
+void          kvcl_tcp_queue_add(tcp_conn_t *conn, tcp_out_t *out);
+void          kvcl_tcp_queue_note(tcp_conn_t *conn); /* count it in tcp.waiting, or no longer */
+kvcl_status_t kvcl_tcp_broken(tcp_conn_t *conn);     /* a send has failed, with errno: end it, and return why */
 unsigned      kvcl_tcp_push(tcp_conn_t *conn);     /* send what waits; returns the number of events */
 void          kvcl_tcp_queue_move(tcp_conn_t *from, tcp_conn_t *to); /* neither has sent a message */
 void          kvcl_tcp_queue_drop(tcp_conn_t *conn, kvcl_status_t status);

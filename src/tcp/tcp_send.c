@@ -1,22 +1,20 @@
 /*
  * Sending: a message goes to the socket at once, in one system call, header and payload gathered; what the socket does
- * not take waits in the connection's queue.
+ * not take waits in the connection's queue (tcp_queue.c).
  *
- * Owns: the queues, and the sends to report as done. Invariants: messages of a connection are sent in the order of the
- * calls; a part of one is always first in the queue. The memory of a queue's copies is bounded (TCP_QUEUE_MAX,
- * TCP_REPLIES_MAX). A copied message that cannot be kept ends the connection, because nobody would notice that it is
- * lost: a peer that does not read fails, and costs this rank no more memory than that. A send is reported from progress
- * only. Locks: the engine lock.
+ * Owns: nothing. Invariants: messages of a connection are sent in the order of the calls. The memory of a queue's
+ * copies is bounded (TCP_QUEUE_MAX, TCP_REPLIES_MAX). A copied message that cannot be kept ends the connection, because
+ * nobody would notice that it is lost: a peer that does not read fails, and costs this rank no more memory than that.
+ * Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/error.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES = 24 /* of a message that is gathered on the stack */, BATCH = 64, TURN = 1 << 20 };
+enum { PIECES = 24 /* of a message that is gathered on the stack */ };
 
 static const char zeros[8];
 
@@ -52,53 +50,6 @@ static size_t gather(struct iovec *out, unsigned *n_p, const tcp_frame_t *frame,
     return sizeof(*frame) + frame->hdr_len + pad(frame->hdr_len) + frame->len + pad(frame->len);
 }
 
-/* Advance by len bytes. */
-static void pass(struct iovec *iov, unsigned *at, size_t len)
-{
-    while (len > 0) {
-        if (len < iov[*at].iov_len) {
-            iov[*at].iov_base = (char *)iov[*at].iov_base + len;
-            iov[*at].iov_len -= len;
-            return;
-        }
-        len -= iov[*at].iov_len;
-        ++*at;
-    }
-}
-
-static void note_waiting(tcp_conn_t *conn)
-{
-    bool waits = !conn->dead && ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream));
-
-    conn->tcp->waiting += (unsigned)waits;
-    conn->tcp->waiting -= (unsigned)conn->waits;
-    conn->waits         = waits;
-}
-
-static void append(tcp_conn_t *conn, tcp_out_t *out)
-{
-    out->next        = NULL;
-    *conn->queue_end = out;
-    conn->queue_end  = &out->next;
-    conn->queued    += out->copied;
-    note_waiting(conn);
-    if (conn->stream.writable && (conn->stream.state == KVCL_SOCK_OPEN)) {
-        kvcl_tcp_conn_ready(conn);
-    }
-}
-
-static void release(tcp_t *tcp, tcp_out_t *out)
-{
-    if (out->copied > 0) {
-        free(out);
-        return;
-    }
-    if (out->iov != out->fixed) {
-        free(out->iov);
-    }
-    kvcl_mpool_put(&tcp->gather, out);
-}
-
 /* A message would be lost. */
 static kvcl_status_t overflow(tcp_conn_t *conn, const char *why)
 {
@@ -132,7 +83,7 @@ static kvcl_status_t queue_copy(tcp_conn_t *conn, const struct iovec *iov, unsig
         memcpy(to, iov[at].iov_base, iov[at].iov_len);
         to += iov[at].iov_len;
     }
-    append(conn, out);
+    kvcl_tcp_queue_add(conn, out);
     return KVCL_OK;
 }
 
@@ -157,8 +108,8 @@ static kvcl_status_t queue_pieces(tcp_conn_t *conn, const tcp_frame_t *frame, co
     out->frame  = *frame;
     out->at     = 0;
     (void)gather(out->iov, &out->n, &out->frame, hdr, iov, n_iov);
-    pass(out->iov, &out->at, skip);
-    append(conn, out);
+    kvcl_tcp_pass(out->iov, &out->at, skip);
+    kvcl_tcp_queue_add(conn, out);
     return KVCL_INPROGRESS;
 }
 
@@ -183,19 +134,11 @@ static kvcl_status_t keep_rest(tcp_conn_t *conn, const tcp_frame_t *frame, const
         return overflow(conn, "no memory for a message");
     }
     (void)gather(all, &n, frame, hdr, iov, n_iov);
-    pass(all, &at, sent);
+    kvcl_tcp_pass(all, &at, sent);
     status = queue_copy(conn, all, at, n, len - sent);
     if (all != pieces) {
         free(all);
     }
-    return status;
-}
-
-static kvcl_status_t failed(tcp_conn_t *conn)
-{
-    kvcl_status_t status = kvcl_fail_errno(KVCL_ERR_RANK_FAILED, errno, "tcp: the connection failed");
-
-    kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED, kvcl_last_error());
     return status;
 }
 
@@ -213,12 +156,12 @@ static kvcl_status_t send_on(tcp_conn_t *conn, const void *hdr, size_t hdr_len, 
         (void)gather(pieces, &n, &frame, hdr, iov, n_iov);
         sent = kvcl_sock_send(&conn->stream, pieces, n);
         if (sent < 0) {
-            return failed(conn);
+            return kvcl_tcp_broken(conn);
         }
     }
     if ((size_t)sent == len) {
         ++conn->seq_out;
-        note_waiting(conn);
+        kvcl_tcp_queue_note(conn);
         return KVCL_OK;
     }
     status = keep_rest(conn, &frame, hdr, iov, n_iov, (size_t)sent, len, send);
@@ -274,136 +217,4 @@ kvcl_status_t kvcl_tcp_reply(kvcl_xport_reply_t *opaque, const void *hdr, size_t
     }
     conn = (conn->ep != NULL) ? conn->ep->out : conn;
     return send_on(conn, hdr, hdr_len, NULL, 0, 0, 0, NULL);
-}
-
-/* ---- the queue ---- */
-
-static void pop(tcp_conn_t *conn)
-{
-    tcp_out_t         *out  = conn->queue;
-    kvcl_xport_send_t *send = out->send;
-
-    conn->queue = out->next;
-    if (conn->queue == NULL) {
-        conn->queue_end = &conn->queue;
-    }
-    conn->queued -= out->copied;
-    release(conn->tcp, out);
-    if (send != NULL) {
-        send->done(send, KVCL_OK); /* may end the connection */
-    }
-}
-
-/* Pieces of the first messages. */
-static unsigned batch(const tcp_conn_t *conn, struct iovec iov[BATCH])
-{
-    const tcp_out_t *out;
-    unsigned        n = 0, i;
-
-    for (out = conn->queue; out != NULL; out = out->next) {
-        for (i = out->at; i < out->n; ++i) {
-            if (n == BATCH) {
-                return n;
-            }
-            iov[n++] = out->iov[i];
-        }
-    }
-    return n;
-}
-
-/* len bytes of the queue have been sent. */
-static unsigned sent(tcp_conn_t *conn, size_t len)
-{
-    tcp_out_t *out;
-    unsigned  n = 0;
-    size_t    part;
-
-    while ((len > 0) && !conn->dead) {
-        out = conn->queue;
-        while ((len > 0) && (out->at < out->n)) {
-            part = (len < out->iov[out->at].iov_len) ? len : out->iov[out->at].iov_len;
-            pass(out->iov, &out->at, part);
-            len -= part;
-        }
-        if (out->at == out->n) {
-            pop(conn);
-            ++n;
-        }
-    }
-    return n;
-}
-
-unsigned kvcl_tcp_push(tcp_conn_t *conn)
-{
-    struct iovec iov[BATCH];
-    size_t       moved = 0;
-    unsigned     n     = 0;
-    ssize_t      len;
-
-    if (kvcl_sock_flush(&conn->stream) < 0) {
-        (void)failed(conn);
-        return 1;
-    }
-    while (!conn->dead && conn->stream.writable && (conn->queue != NULL) && (moved < TURN)) {
-        len = kvcl_sock_send(&conn->stream, iov, batch(conn, iov));
-        if (len < 0) {
-            (void)failed(conn);
-            return n + 1;
-        }
-        moved += (size_t)len;
-        n     += (len > 0) ? 1 : 0;
-        n     += sent(conn, (size_t)len);
-    }
-    if (!conn->dead) {
-        note_waiting(conn);
-    }
-    return n;
-}
-
-void kvcl_tcp_queue_move(tcp_conn_t *from, tcp_conn_t *to)
-{
-    to->queue       = from->queue;
-    to->queue_end   = (from->queue != NULL) ? from->queue_end : &to->queue;
-    to->queued      = from->queued;
-    to->seq_out     = from->seq_out;
-    from->queue     = NULL;
-    from->queue_end = &from->queue;
-    from->queued    = 0;
-    note_waiting(from);
-    note_waiting(to);
-    kvcl_tcp_conn_ready(to);
-}
-
-void kvcl_tcp_queue_drop(tcp_conn_t *conn, kvcl_status_t status)
-{
-    tcp_t     *tcp = conn->tcp;
-    tcp_out_t *out;
-
-    while ((out = conn->queue) != NULL) {
-        conn->queue = out->next;
-        if (out->send != NULL) {
-            out->send->status = status;
-            out->send->next   = NULL;
-            *tcp->done_tail   = out->send;
-            tcp->done_tail    = &out->send->next;
-        }
-        release(tcp, out);
-    }
-    conn->queue_end = &conn->queue;
-    conn->queued    = 0;
-    note_waiting(conn);
-}
-
-unsigned kvcl_tcp_report_done(tcp_t *tcp)
-{
-    kvcl_xport_send_t *send = tcp->done_head, *next;
-    unsigned          n;
-
-    tcp->done_head = NULL;
-    tcp->done_tail = &tcp->done_head;
-    for (n = 0; send != NULL; ++n, send = next) {
-        next = send->next;
-        send->done(send, send->status);
-    }
-    return n;
 }

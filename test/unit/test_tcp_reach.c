@@ -259,7 +259,8 @@ END_TEST
 
 START_TEST(a_libcrypto_without_x25519_is_an_error_of_init)
 {
-    static const char  text[] = "openssl_conf = all\n[all]\nproviders = list\n[list]\nbase = one\n[one]\nactivate = 1\n";
+    static const char  text[] = "openssl_conf = all\n[all]\nproviders = list\n[list]\nbase = one\n[one]\n"
+                                  "activate = 1\n";
     kvcl_xport_params_t params = {.path = "tcp", .net = "lo", .wire = _i ? "aead" : "plain"};
     char                name[] = "/tmp/kvcl_test_openssl_XXXXXX";
     int                 fd     = mkstemp(name);
