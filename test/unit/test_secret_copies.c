@@ -206,6 +206,98 @@ START_TEST(a_boot_by_rendezvous_has_one_copy)
 }
 END_TEST
 
+/* ---- two ranks that agree on the secret through a store ---- */
+
+enum { VALUES = 16, VALUE_MAX = 256 };
+
+typedef struct values {
+    pthread_mutex_t   lock;
+    pthread_cond_t    cond;
+    pthread_barrier_t barrier;
+    int               n;
+    char              key[VALUES][64];
+    uint8_t           bytes[VALUES][VALUE_MAX];
+    size_t            len[VALUES];
+} values_t;
+
+static values_t values = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+
+static kvcl_status_t keep(void *arg, const char *key, const void *val, size_t len)
+{
+    (void)arg;
+    pthread_mutex_lock(&values.lock);
+    ck_assert((values.n < VALUES) && (len <= VALUE_MAX));
+    snprintf(values.key[values.n], sizeof(values.key[0]), "%s", key);
+    memcpy(values.bytes[values.n], val, len);
+    values.len[values.n++] = len;
+    pthread_cond_broadcast(&values.cond);
+    pthread_mutex_unlock(&values.lock);
+    return KVCL_OK;
+}
+
+static kvcl_status_t await(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
+{
+    int i = 0;
+
+    (void)arg;
+    pthread_mutex_lock(&values.lock);
+    for (;; ++i) {
+        while (i == values.n) {
+            pthread_cond_wait(&values.cond, &values.lock);
+        }
+        if (strcmp(values.key[i], key) == 0) {
+            break;
+        }
+    }
+    *len_p = values.len[i];
+    memcpy(buf, values.bytes[i], (*len_p < cap) ? *len_p : cap);
+    pthread_mutex_unlock(&values.lock);
+    return KVCL_OK;
+}
+
+static kvcl_status_t meet_all(void *arg)
+{
+    (void)arg;
+    (void)pthread_barrier_wait(&values.barrier);
+    return KVCL_OK;
+}
+
+static kvcl_boot_t *boots[2];
+
+static void *open_rank(void *arg)
+{
+    int                rank   = *(const int *)arg;
+    kvcl_oob_t         oob    = {sizeof(oob), rank, 2, keep, await, meet_all, NULL};
+    kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
+
+    params.oob = &oob;
+    ck_assert_int_eq(kvcl_boot_open(&params, &boots[rank]), KVCL_OK);
+    ck_assert_int_eq(kvcl_boot_exchange(boots[rank], "x", 1), KVCL_OK);
+    return NULL;
+}
+
+/* Each has one copy, and the store, which is memory of this process too, has none. */
+START_TEST(ranks_that_agree_have_a_copy_each)
+{
+    int       rank[2] = {0, 1}, i;
+    pthread_t thread[2];
+
+    ck_assert_int_eq(pthread_barrier_init(&values.barrier, NULL, 2), 0);
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, open_rank, &rank[i]), 0);
+    }
+    for (i = 0; i < 2; ++i) {
+        pthread_join(thread[i], NULL);
+    }
+    ck_assert_mem_eq(boots[0]->secret, boots[1]->secret, LEN);
+    remember(boots[0]->secret);
+    ck_assert_uint_eq(copies(), 2);
+    kvcl_boot_close(boots[0]);
+    kvcl_boot_close(boots[1]);
+    ck_assert_uint_eq(copies(), 0);
+}
+END_TEST
+
 START_TEST(a_boot_that_fails_keeps_none)
 {
     kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
@@ -251,6 +343,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tc, a_context_has_one_copy, 0, 3);
     tcase_add_loop_test(tc, a_boot_by_the_callers_store_has_one_copy, 0, 2);
     tcase_add_test(tc, a_boot_by_rendezvous_has_one_copy);
+    tcase_add_test(tc, ranks_that_agree_have_a_copy_each);
     tcase_add_test(tc, a_boot_that_fails_keeps_none);
     suite_add_tcase(suite, tc);
     return test_run(suite);
