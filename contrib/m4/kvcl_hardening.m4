@@ -29,7 +29,7 @@ AC_DEFUN([KVCL_HARDENING], [
   AS_IF([test "$enable_hardening" != no && test "$enable_sanitize" = no], [
     KVCL_HARDEN([stack], [-fstack-protector-strong], [])
     AS_VAR_IF([kvcl_hard], [yes], [KVCL_CFLAGS="$KVCL_CFLAGS -fstack-protector-strong"])
-    # Shadow stacks alone: Linux tracks no indirect branches of programs, and their marks cost a get 3 ns.
+    # Shadow stacks alone: Linux tracks no indirect branches of programs, and their marks take time (base/hardening.h).
     KVCL_HARDEN([cet], [-fcf-protection=return], [])
     AS_VAR_IF([kvcl_hard], [yes], [KVCL_CFLAGS="$KVCL_CFLAGS -fcf-protection=return"])
     KVCL_HARDEN([now], [], [-Wl,-z,relro -Wl,-z,now])

@@ -51,7 +51,10 @@ typedef struct kvcl_store_params {
                                  of an earlier run in the file, closed or killed, are available again if the pool has
                                  their size now. One rank uses a file, which belongs to its user alone (mode
                                  0600, no symbolic link). A file of another kind is refused. The tier holds one block of
-                                 a key, also when the key was put in two sizes */
+                                 a key, also when the key was put in two sizes. Checksums detect errors, not intent:
+                                 with KVCL_STORE_NVME_KEY a block is returned only if a process with that key put it
+                                 there (an older block of the same key may be put back, and blocks may be removed, by
+                                 a process that can write to the file). The file is not encrypted: put it on dm-crypt */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size

@@ -1,6 +1,6 @@
 /*
- * The secret between rank 0 and another rank (boot_agree.h): the key of the pair, sealing and opening. Owns nothing; the
- * key is wiped before each return. A key seals once, since rank 0's private value is fresh: the nonce is always 0.
+ * The secret between rank 0 and another rank (boot_agree.h): the key of the pair, sealing and opening. Owns nothing;
+ * the key is wiped before each return. A key seals once, since rank 0's private value is fresh: the nonce is always 0.
  */
 #include "config.h"
 #include "boot/boot_agree.h"
@@ -43,8 +43,8 @@ static kvcl_status_t make_key(const kvcl_agree_t *own, const uint8_t *peer_pub, 
         kvcl_hkdf_extract(label, sizeof(label), &part, 1, prk);
         kvcl_hkdf_expand(prk, info, sizeof(info), key, sizeof(*key));
     } else if (status == KVCL_ERR_PROTOCOL) {
-        status = kvcl_fail(status, "the public value of rank %d in the caller's store is invalid", (own->pub == zero_pub) ?
-                           rank : 0);
+        status = kvcl_fail(status, "the public value of rank %d in the caller's store is invalid",
+                           (own->pub == zero_pub) ? rank : 0);
     }
     kvcl_wipe(shared, sizeof(shared));
     kvcl_wipe(prk, sizeof(prk));
@@ -82,8 +82,8 @@ kvcl_status_t kvcl_agree_open(const kvcl_agree_t *own, const uint8_t peer_pub[KV
         kvcl_aead_text(&aead, sealed, KVCL_SHA256_LEN, secret);
         if (!kvcl_aead_open_end(&aead, sealed + KVCL_SHA256_LEN)) {
             kvcl_wipe(secret, KVCL_SHA256_LEN);
-            status = kvcl_fail(KVCL_ERR_AUTH, "what the caller's store has as the secret for rank %d was not made by rank "
-                               "0 of this job: check who writes to that store", rank);
+            status = kvcl_fail(KVCL_ERR_AUTH, "what the caller's store has as the secret for rank %d was not made by "
+                               "rank 0 of this job: check who writes to that store", rank);
         }
     }
     kvcl_aead_destroy(&aead);

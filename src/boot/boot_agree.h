@@ -1,8 +1,8 @@
 /*
  * How rank 0 gives another rank the job's secret through a store that others can read: X25519 (base/x25519.h) with a
  * private key of each boot, and the secret sealed under a key of the pair. Both public values, the job's id and the
- * rank are part of that key. Whoever only reads the store learns nothing; whoever writes to it can put own public values
- * in the place of others, and is then between the ranks. Pure but for the random bytes of a private key.
+ * rank are part of that key. Whoever only reads the store learns nothing; whoever writes to it can put own public
+ * values in the place of others, and is then between the ranks. Pure but for the random bytes of a private key.
  */
 #ifndef KVCL_BOOT_AGREE_H
 #define KVCL_BOOT_AGREE_H

@@ -62,7 +62,7 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
 {
     const uint8_t *bytes;
     uint16_t      version;
-    uint8_t       kind;
+    uint8_t       kind, wanted;
     kvcl_rd_t     rd;
 
     kvcl_rd_init(&rd, wire, len);
@@ -74,7 +74,8 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
         return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, this rank's %d",
                          (unsigned)version, (int)INVITE_VERSION);
     }
-    if ((bytes == NULL) || !kvcl_rd_done(&rd) || ((kind != OF_FILE) && (kind != ((invite->pub != NULL) ? PUBLIC : SECRET)))) {
+    wanted = (invite->pub != NULL) ? PUBLIC : SECRET;
+    if ((bytes == NULL) || !kvcl_rd_done(&rd) || ((kind != OF_FILE) && (kind != wanted))) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0's description of the job is malformed (%zu bytes)", len);
     }
     invite->agreed = false;

@@ -16,8 +16,8 @@ enum { KVCL_INVITE_LEN = 2 + 1 + 8 + KVCL_SHA256_LEN };
 typedef struct kvcl_invite {
     uint64_t id;
     uint8_t  *secret; /* the caller's KVCL_SHA256_LEN bytes, set before either call, which fills them */
-    uint8_t  *pub;    /* the caller's KVCL_SHA256_LEN bytes, or NULL: make sends them in place of the secret, accept fills
-                         them; without them a secret is sent, and a public value is refused */
+    uint8_t  *pub;    /* the caller's KVCL_SHA256_LEN bytes, or NULL: make sends them in place of the secret, accept
+                         fills them; without them a secret is sent, and a public value is refused */
     bool     agreed;  /* accept: pub was filled, and secret was not */
 } kvcl_invite_t;
 

@@ -39,11 +39,12 @@ typedef struct kvcl_config {
     uint64_t store_repair_bytes;
     int64_t  store_hot;
     char     *store_nvme;
+    char     *store_nvme_key;
     uint64_t store_stripe;
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 30 };
+enum { KVCL_CONFIG_ROWS = 31 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

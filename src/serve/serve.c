@@ -1,9 +1,9 @@
 /*
  * Serving: the owner's side of a pull, from its request to its end: the handlers of peers' messages and failures.
  *
- * serve_peer.c bounds what a peer may request, serve_check.c decides whether the peer may have the bytes, serve_send.c sends them, serve_end.c ends a serve. While a
- * serve reads memory, its region, cache or offer counts it and cannot be freed.
- * Locks: the engine lock, everywhere.
+ * serve_peer.c bounds what a peer may request, serve_check.c decides whether the peer may have the bytes, serve_send.c
+ * sends them, serve_end.c ends a serve. While a serve reads memory, its region, cache or offer counts it and cannot be
+ * freed. Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "cache/cache.h"

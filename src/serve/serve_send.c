@@ -1,10 +1,10 @@
 /*
  * Sending the bytes of serves: in frames, in turns, or at once where they are few.
  *
- * Owns: the frames in flight with their bounce buffers, and the bytes of them for each peer. A frame is sent in place when one run fills it, otherwise
- * gathered into a flight. Invariants: at most `window` frames are beyond the puller's credit; serves take turns, a few
- * frames each, a peer's have a bounded part of a round, and the lower class has its share of them. A serve may end in any turn.
- * Locks: the engine lock, everywhere.
+ * Owns: the frames in flight with their bounce buffers, and the bytes of them for each peer. A frame is sent in place
+ * when one run fills it, otherwise gathered into a flight. Invariants: at most `window` frames are beyond the puller's
+ * credit; serves take turns, a few frames each, a peer's have a bounded part of a round, and the lower class has its
+ * share of them. A serve may end in any turn. Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "base/copy_racy.h"

@@ -47,6 +47,8 @@ kvcl_status_t kvcl_seg_divide(uint64_t size, uint64_t segment, kvcl_seg_super_t 
                          "multiples of 4K from 16K to 1G, and at least %d fit", (unsigned long long)size,
                          (unsigned long long)segment, SEGMENTS_MIN);
     }
+    super->tail    = 0;
+    super->proof   = 0;
     super->segment = segment;
     super->n       = (room / segment > UINT32_MAX / 2) ? UINT32_MAX / 2 : (uint32_t)(room / segment);
     return KVCL_OK;
@@ -62,6 +64,8 @@ void kvcl_seg_super_put(const kvcl_seg_super_t *super, uint8_t *block)
     kvcl_wr_u64(&wr, super->id);
     kvcl_wr_u64(&wr, super->segment);
     kvcl_wr_u32(&wr, super->n);
+    kvcl_wr_u32(&wr, super->tail);
+    kvcl_wr_u64(&wr, super->proof);
     kvcl_wr_zero(&wr, SUPER_BODY - kvcl_wr_len(&wr));
     kvcl_wr_u64(&wr, kvcl_checksum(block, SUPER_BODY));
 }
@@ -93,10 +97,12 @@ bool kvcl_seg_super_get(const uint8_t *block, kvcl_seg_super_t *super)
     super->id      = kvcl_rd_u64(&rd);
     super->segment = kvcl_rd_u64(&rd);
     super->n       = kvcl_rd_u32(&rd);
-    (void)kvcl_rd_bytes(&rd, SUPER_BODY - 28);
+    super->tail    = kvcl_rd_u32(&rd);
+    super->proof   = kvcl_rd_u64(&rd);
     return (kvcl_rd_u64(&rd) == kvcl_checksum(block, SUPER_BODY)) && (magic == SUPER_MAGIC) &&
            (super->segment >= SEGMENT_MIN) && (super->segment <= SEGMENT_MAX) &&
-           (super->segment % KVCL_SEG_ALIGN == 0) && (super->n >= SEGMENTS_MIN) && (super->n <= UINT32_MAX / 2);
+           (super->segment % KVCL_SEG_ALIGN == 0) && (super->n >= SEGMENTS_MIN) && (super->n <= UINT32_MAX / 2) &&
+           ((super->tail == 0) || (super->tail == KVCL_SEG_TAIL)) && ((super->tail == 0) == (super->proof == 0));
 }
 
 /* at: for a header, the unit of its data. */
@@ -128,7 +134,7 @@ static bool fits(const kvcl_seg_super_t *super, const kvcl_seg_rec_t *rec)
     uint64_t at = (uint64_t)rec->unit * KVCL_SEG_UNIT;
 
     return (rec->unit > 0) && (at <= super->segment - KVCL_SEG_UNIT) &&
-           (rec->len <= super->segment - KVCL_SEG_UNIT - at);
+           (kvcl_seg_bytes(super, rec->len) <= super->segment - KVCL_SEG_UNIT - at);
 }
 
 bool kvcl_seg_header_get(const kvcl_seg_super_t *super, uint32_t segment, uint32_t unit, const uint8_t *in,
@@ -229,7 +235,7 @@ bool kvcl_seg_entries_get(const kvcl_seg_super_t *super, const kvcl_seg_trailer_
         if (!fits(super, &recs[i]) || ((uint64_t)recs[i].unit * KVCL_SEG_UNIT < at + KVCL_SEG_UNIT)) {
             return false;
         }
-        at = (uint64_t)recs[i].unit * KVCL_SEG_UNIT + recs[i].len;
+        at = (uint64_t)recs[i].unit * KVCL_SEG_UNIT + kvcl_seg_bytes(super, recs[i].len);
         if (at > end) {
             return false;
         }

@@ -3,7 +3,8 @@
  *
  *   file      head (KVCL_SEG_HEAD bytes: the super block, twice), then segments of one size
  *   segment   records in the order of their appends, free space, footer
- *   record    a header of one unit (64 bytes), then the data; a record of KVCL_SEG_BIG or more has its data on a bound
+ *   record    a header of one unit (64 bytes), then the data and, in a file with a key, a tail of 32 bytes that proves
+ *             them (tier_key.h); a record of KVCL_SEG_BIG or more has its data on a bound
  *             of KVCL_SEG_ALIGN, so that it can be read straight into aligned memory; a smaller one follows at once
  *   footer    one entry of 48 bytes for each record, then a block of KVCL_SEG_ALIGN that ends with the trailer and
  *             holds nothing else, so that writing the trailer of the next use cannot tear the entries of this one
@@ -30,7 +31,8 @@ enum {
     KVCL_SEG_BIG   = 256 * 1024,
     KVCL_SEG_HEAD  = 64 * 1024,
     KVCL_SEG_ENTRY = 48,
-    KVCL_SEG_KEY   = 32
+    KVCL_SEG_KEY   = 32,
+    KVCL_SEG_TAIL  = 32
 };
 
 typedef enum { KVCL_SEG_FREE = 1, KVCL_SEG_OPEN = 2, KVCL_SEG_SEALED = 3 } kvcl_seg_kind_t;
@@ -40,6 +42,8 @@ typedef struct kvcl_seg_super {
     uint64_t id;       /* random: the seed of all checks */
     uint64_t segment;  /* bytes of one; a multiple of KVCL_SEG_ALIGN */
     uint32_t n;        /* segments */
+    uint32_t tail;     /* bytes behind the data of each record: 0, or KVCL_SEG_TAIL in a file with a key */
+    uint64_t proof;    /* of that key (tier_key.h); 0: none */
 } kvcl_seg_super_t;
 
 /* A record, as memory and footers know it. */
@@ -70,6 +74,12 @@ static inline uint64_t kvcl_seg_align(uint64_t at, uint64_t to)
     return (at + to - 1) / to * to;
 }
 
+/* Bytes that a record's data and tail take. */
+static inline uint64_t kvcl_seg_bytes(const kvcl_seg_super_t *super, uint32_t len)
+{
+    return (len > 0) ? (uint64_t)len + super->tail : 0;
+}
+
 /* Where in the file a segment begins. */
 static inline uint64_t kvcl_seg_base(const kvcl_seg_super_t *super, uint32_t segment)
 {
@@ -90,7 +100,8 @@ static inline uint64_t kvcl_seg_footer_bytes(uint64_t n)
     return kvcl_seg_align(n * KVCL_SEG_ENTRY, KVCL_SEG_ALIGN) + KVCL_SEG_ALIGN;
 }
 
-/** How a file of `size` bytes is divided; segment 0: as fits the size. @return KVCL_OK, KVCL_ERR_INVALID_PARAM. */
+/** How a file of `size` bytes without a key is divided; segment 0: as fits the size.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM. */
 kvcl_status_t kvcl_seg_divide(uint64_t size, uint64_t segment, kvcl_seg_super_t *super) KVCL_MUST_CHECK;
 
 /* The super block fills KVCL_SEG_ALIGN bytes; its two copies stand at 0 and at KVCL_SEG_HEAD / 2. */

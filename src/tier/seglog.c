@@ -78,7 +78,7 @@ static uint64_t len_max(const kvcl_seglog_t *log)
 {
     uint64_t by_segment = log->super.segment / 2, by_chunks = (log->n_chunks - 1) * log->chunk_bytes - KVCL_SEG_ALIGN;
 
-    return (by_segment < by_chunks) ? by_segment : by_chunks;
+    return ((by_segment < by_chunks) ? by_segment : by_chunks) - log->super.tail;
 }
 
 void kvcl_seglog_seal(kvcl_seglog_t *log)
@@ -211,13 +211,13 @@ static kvcl_status_t find_segment(kvcl_seglog_t *log, uint32_t len, kvcl_seglog_
         return KVCL_ERR_BUSY;
     }
     if (seg != NULL) {
-        end = kvcl_seg_place(seg->used, len) + len;
+        end = kvcl_seg_place(seg->used, len) + kvcl_seg_bytes(&log->super, len);
         if (kvcl_seg_align(end, KVCL_SEG_ALIGN) + kvcl_seg_footer_bytes(seg->n + 1) <= log->super.segment) {
             *seg_p = seg;
             return kvcl_seglog_chunks_suffice(log, false, seg->used, end) ? make_room(log, seg) : KVCL_ERR_BUSY;
         }
     }
-    if (!kvcl_seglog_chunks_suffice(log, true, 0, kvcl_seg_place(0, len) + len)) {
+    if (!kvcl_seglog_chunks_suffice(log, true, 0, kvcl_seg_place(0, len) + kvcl_seg_bytes(&log->super, len))) {
         return KVCL_ERR_BUSY;
     }
     kvcl_seglog_seal(log); /* also if there is no other yet: its last chunk must not hold up what that waits for */
@@ -257,7 +257,7 @@ static kvcl_status_t place(kvcl_seglog_t *log, const uint8_t *key, uint32_t len,
     kvcl_seglog_advance(log, KVCL_SEG_UNIT, header, NULL);
     put->ticket = log->next_serial;
     if (len > 0) {
-        kvcl_seglog_advance(log, len, NULL, put);
+        kvcl_seglog_advance(log, kvcl_seg_bytes(&log->super, len), NULL, put);
         put->ticket = put->frag[put->n - 1].chunk->serial + 1;
     }
     put->loc   = kvcl_seglog_loc(log, (uint32_t)(seg - log->segs), rec);

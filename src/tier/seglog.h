@@ -118,7 +118,7 @@ typedef struct kvcl_seglog_frag {
     kvcl_seglog_chunk_t *chunk;
 } kvcl_seglog_frag_t;
 
-/* A place for a record: its bytes go, in order, to frag[]. */
+/* A place for a record: its bytes and its tail, if the file has them, go, in order, to frag[]. */
 typedef struct kvcl_seglog_put {
     kvcl_tier_loc_t    loc;
     uint32_t           rec;

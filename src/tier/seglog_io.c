@@ -202,7 +202,7 @@ bool kvcl_seglog_check(const kvcl_seglog_t *log)
             if (begin < at + KVCL_SEG_UNIT) {
                 return false;
             }
-            at = begin + rec->len;
+            at = begin + kvcl_seg_bytes(&log->super, rec->len);
             if (!(rec->unit & KVCL_SEG_DEAD) && (rec->len > 0)) {
                 ++n_live;
                 live_bytes += rec->len;

@@ -112,12 +112,12 @@ static bool same(kvcl_seg_use_t a, kvcl_seg_use_t b)
     return (a.seq == b.seq) && (a.life == b.life);
 }
 
-/* only: the use that counts, or none for the latest. A record that would leave no room for the footer ends the scan, and
- * so does a spent budget. */
+/* only: the use that counts, or none for the latest. A record that would leave no room for the footer ends the scan,
+ * and so does a spent budget. */
 static kvcl_status_t scan(window_t *w, uint32_t segment, kvcl_seg_use_t only)
 {
     kvcl_seglog_seg_t *seg = &w->log->segs[segment];
-    uint64_t          size = w->log->super.segment, at = 0, have;
+    uint64_t          size = w->log->super.segment, at = 0, end, have;
     kvcl_status_t     status;
 
     seg->use = only;
@@ -141,14 +141,15 @@ static kvcl_status_t scan(window_t *w, uint32_t segment, kvcl_seg_use_t only)
             seg->use = use;
             seg->n   = 0;
         }
-        if (kvcl_seg_align(at + rec.len, KVCL_SEG_ALIGN) + kvcl_seg_footer_bytes(seg->n + 1) > size) {
+        end = at + kvcl_seg_bytes(&w->log->super, rec.len);
+        if (kvcl_seg_align(end, KVCL_SEG_ALIGN) + kvcl_seg_footer_bytes(seg->n + 1) > size) {
             break;
         }
         status = keep(seg, &rec);
         if (status != KVCL_OK) {
             return status;
         }
-        at = kvcl_seg_align(at + rec.len, KVCL_SEG_UNIT);
+        at = kvcl_seg_align(end, KVCL_SEG_UNIT);
     }
     return KVCL_OK;
 }

@@ -13,6 +13,7 @@
 #include "tier/tier_impl.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -142,6 +143,14 @@ static void on_write(kvcl_tio_op_t *op, int64_t result)
     pthread_mutex_unlock(&tier->lock);
 }
 
+void kvcl_tier_nonce(kvcl_tier_t *tier, uint8_t nonce[KVCL_TIER_NONCE])
+{
+    uint64_t n = atomic_fetch_add_explicit(&tier->n_nonces, 1, memory_order_relaxed);
+
+    memcpy(nonce, tier->life, sizeof(tier->life));
+    memcpy(nonce + sizeof(tier->life), &n, sizeof(n));
+}
+
 /* ---- open and close ---- */
 
 static void free_tier(kvcl_tier_t *tier)
@@ -156,6 +165,7 @@ static void free_tier(kvcl_tier_t *tier)
     }
     free(tier->bounces);
     free(tier->path);
+    kvcl_wipe(&tier->key, sizeof(tier->key));
     pthread_cond_destroy(&tier->idle);
     pthread_mutex_destroy(&tier->lock);
     free(tier);
@@ -171,6 +181,7 @@ static kvcl_status_t open_memory(kvcl_tier_t *tier, const kvcl_tier_params_t *pa
     uint32_t      life;
     kvcl_status_t status  = kvcl_random_bytes(&life, sizeof(life));
 
+    status = (status == KVCL_OK) ? kvcl_random_bytes(tier->life, sizeof(tier->life)) : status;
     if (status != KVCL_OK) {
         return status;
     }
@@ -253,8 +264,12 @@ kvcl_status_t kvcl_tier_open(const kvcl_tier_params_t *params, kvcl_tier_t **tie
     kvcl_list_init(&tier->appends);
     kvcl_list_init(&tier->flushes);
     kvcl_list_init(&tier->starved);
-    tier->gone = params->gone;
-    tier->arg  = params->arg;
+    tier->gone  = params->gone;
+    tier->arg   = params->arg;
+    tier->keyed = params->key != NULL;
+    if (tier->keyed) {
+        tier->key = *params->key;
+    }
     tier->path = strdup(params->path);
     status     = (tier->path != NULL) ? kvcl_tier_file_open(params, &tier->file) : KVCL_ERR_NO_MEMORY;
     if (status != KVCL_OK) {

@@ -5,6 +5,7 @@
  *   tier_file.c    the file: created, checked, locked, opened with O_DIRECT where possible
  *   tier.c         open, close; issuing writes, handling their completions
  *   tier_blocks.c  append, drop, flush, find, walk
+ *   tier_key.c     what the key of a file proves
  *   tier_read.c    reads: straight into the caller's memory where alignment allows it, otherwise by bounce buffers
  *   tier_io.h      the I/O contract; seglog.h: the layout of the file
  *
@@ -21,6 +22,7 @@
 
 #include "tier/seglog.h"
 #include "tier/tier_io.h"
+#include "tier/tier_key.h"
 
 typedef struct kvcl_tier kvcl_tier_t;
 
@@ -45,6 +47,7 @@ typedef struct kvcl_tier_params {
     kvcl_tier_evicted_cb_t gone;  /* or NULL */
     void                   *arg;
     bool                   format; /* drop whatever the file holds */
+    const kvcl_tier_key_t  *key;   /* the file's (tier_key.h), copied; NULL: none */
     const kvcl_tio_ops_t   *io;   /* NULL: io_uring if it can be used, else threads */
 } kvcl_tier_params_t;
 
@@ -62,10 +65,12 @@ typedef struct kvcl_tier_stats {
 kvcl_status_t kvcl_tier_spec_parse(const char *spec, char **path_p, uint64_t *size_p) KVCL_MUST_CHECK;
 
 /**
- * Open the tier of a file, which is created if it is missing; its blocks are found again. Reads from the disk before
- * it returns. A non-empty file that is no tier is refused and left alone, unless params->format is set; one with other
- * segment sizes is formatted. So is one whose formatting was cut short.
- * @return KVCL_OK, KVCL_ERR_ACCESS (a symbolic link, of another user, or open to others), KVCL_ERR_INVALID_PARAM,
+ * Open the tier of a file, which is created if it is missing; its blocks are found again. Reads from the disk before it
+ * returns. A non-empty file that is no tier is refused and left alone, unless params->format is set; one with other
+ * segment sizes is formatted. So is one whose formatting was cut short, and one without a key where one is given. A
+ * file with another key, or with one where none is given, is refused.
+ * @return KVCL_OK, KVCL_ERR_ACCESS (a symbolic link, of another user, open to others, or of another key),
+ *         KVCL_ERR_INVALID_PARAM,
  *         KVCL_ERR_NO_SPACE, KVCL_ERR_BUSY (another process has it), KVCL_ERR_EXISTS (no tier of KVCL's), KVCL_ERR_IO,
  *         KVCL_ERR_NO_MEMORY.
  */
@@ -100,7 +105,8 @@ kvcl_status_t kvcl_tier_append_by(kvcl_tier_t *tier, const uint8_t *key, uint64_
                                   kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
 
 /**
- * Read a block into memory, verified: OK says that these are the bytes of key with the length and checksum of loc. The
+ * Read a block into memory, verified: OK says that these are the bytes of key with the length and checksum of loc and,
+ * in a file with a key, that a process with that key put them there. The
  * iov itself is copied; the memory is the tier's until cb, and undefined after a failure. cb: KVCL_OK, KVCL_ERR_STALE
  * (its place was used again meanwhile), KVCL_ERR_IO (the disk refused, or the bytes are others: the block is
  * forgotten).

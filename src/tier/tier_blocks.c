@@ -1,7 +1,8 @@
 /*
  * Blocks on their way into the tier, what is known of those it holds, and forgetting them.
  *
- * A block's bytes are copied into the staging chunks without the lock, between reserve and commit.
+ * A block's bytes are copied into the staging chunks without the lock, between reserve and commit; the tail of a file
+ * with a key is made from that copy.
  */
 #include "config.h"
 
@@ -60,15 +61,52 @@ static bool copy_in(void *arg, uint8_t *dst, uint64_t off, size_t len)
     return true;
 }
 
-static bool fill_all(const kvcl_seglog_put_t *put, kvcl_tier_fill_t fill, void *arg)
+/* The data's part of fragment i, which begins at off. */
+static size_t data_of(const kvcl_seglog_put_t *put, unsigned i, uint64_t off)
+{
+    uint64_t left = (off < put->loc.len) ? put->loc.len - off : 0;
+
+    return (put->frag[i].len < left) ? put->frag[i].len : left;
+}
+
+/* The tail of the data in frag[]: a nonce, and the tag. */
+static void put_tail(kvcl_tier_t *tier, const uint8_t *key, const kvcl_seglog_put_t *put)
+{
+    struct iovec data[KVCL_SEGLOG_CHUNKS_MAX + 1];
+    uint8_t      tail[KVCL_SEG_TAIL];
+    uint64_t     off = 0;
+    size_t       len, k, done = 0;
+    unsigned     i;
+
+    for (i = 0; i < put->n; ++i) {
+        data[i] = (struct iovec){put->frag[i].ptr, data_of(put, i, off)};
+        off    += put->frag[i].len;
+    }
+    kvcl_tier_nonce(tier, tail);
+    kvcl_tier_key_tag(&tier->key, &tier->file.super, key, &put->loc, tail, data, put->n, tail + KVCL_TIER_NONCE);
+    for (i = 0; i < put->n; ++i) {
+        len = data[i].iov_len;
+        k   = put->frag[i].len - len;
+        memcpy(put->frag[i].ptr + len, tail + done, k);
+        done += k;
+    }
+}
+
+static bool fill_all(kvcl_tier_t *tier, const uint8_t *key, const kvcl_seglog_put_t *put, kvcl_tier_fill_t fill,
+                     void *arg)
 {
     uint64_t off  = 0;
+    size_t   len;
     bool     good = true;
     unsigned i;
 
     for (i = 0; good && (i < put->n); ++i) {
-        good = fill(arg, put->frag[i].ptr, off, put->frag[i].len);
+        len  = data_of(put, i, off);
+        good = (len == 0) || fill(arg, put->frag[i].ptr, off, len);
         off += put->frag[i].len;
+    }
+    if (good && tier->keyed) {
+        put_tail(tier, key, put);
     }
     return good;
 }
@@ -123,7 +161,7 @@ kvcl_status_t kvcl_tier_append_by(kvcl_tier_t *tier, const uint8_t *key, uint64_
         return status;
     }
     pthread_mutex_unlock(&tier->lock);
-    good = fill_all(&put, fill, fill_arg);
+    good = fill_all(tier, key, &put, fill, fill_arg);
     pthread_mutex_lock(&tier->lock);
     if (good) {
         kvcl_seglog_commit(&tier->log, &put);

@@ -155,6 +155,16 @@ static kvcl_status_t inspect(const kvcl_tier_params_t *params, uint8_t *block, k
                          "say that it may be formatted (KVCL_STORE_NVME_FORMAT, kvcl_serve --nvme-format)",
                          params->path, (long long)st.st_size);
     }
+    if (found && (super.tail != 0) &&
+        ((params->key == NULL) || (super.proof != kvcl_tier_key_proof(params->key, super.id)))) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it has %s key: name the file's key (KVCL_STORE_NVME_KEY), name "
+                         "another file, or say that this one may be formatted (KVCL_STORE_NVME_FORMAT, kvcl_serve "
+                         "--nvme-format)", params->path, (params->key == NULL) ? "a" : "another");
+    }
+    if (found && (super.tail != file->super.tail)) {
+        kvcl_log_warn("tier %s: it has no key, so nothing proves its blocks: they are dropped", params->path);
+        found = false;
+    }
     *ours_p = found && (super.segment == file->super.segment) && (super.n == file->super.n) &&
               ((uint64_t)st.st_size >= kvcl_seg_base(&super, super.n));
     if (*ours_p) {
@@ -193,7 +203,7 @@ static kvcl_status_t take_space(const char *path, uint8_t *block, kvcl_tier_file
     return KVCL_OK;
 }
 
-static kvcl_status_t format(const char *path, uint8_t *block, kvcl_tier_file_t *file)
+static kvcl_status_t format(const char *path, const kvcl_tier_key_t *key, uint8_t *block, kvcl_tier_file_t *file)
 {
     kvcl_seg_trailer_t trailer = {.kind = KVCL_SEG_FREE};
     kvcl_status_t      status  = kvcl_random_bytes(&file->super.id, sizeof(file->super.id));
@@ -201,7 +211,8 @@ static kvcl_status_t format(const char *path, uint8_t *block, kvcl_tier_file_t *
     bool               ok = true;
 
     if (status == KVCL_OK) {
-        status = take_space(path, block, file);
+        file->super.proof = (key != NULL) ? kvcl_tier_key_proof(key, file->super.id) : 0;
+        status            = take_space(path, block, file);
     }
     if (status != KVCL_OK) {
         return status;
@@ -225,7 +236,8 @@ kvcl_status_t kvcl_tier_file_open(const kvcl_tier_params_t *params, kvcl_tier_fi
     kvcl_status_t status = kvcl_seg_divide(params->size, params->segment, &file->super);
     bool          ours   = false;
 
-    file->fd = -1;
+    file->fd         = -1;
+    file->super.tail = (params->key != NULL) ? KVCL_SEG_TAIL : 0;
     if ((status == KVCL_OK) && (block == NULL)) {
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a block");
     }
@@ -236,7 +248,7 @@ kvcl_status_t kvcl_tier_file_open(const kvcl_tier_params_t *params, kvcl_tier_fi
         status = inspect(params, block, file, &ours);
     }
     if ((status == KVCL_OK) && !ours) {
-        status = format(params->path, block, file);
+        status = format(params->path, params->key, block, file);
     }
     if (status != KVCL_OK) {
         kvcl_tier_file_close(file);

@@ -72,8 +72,16 @@ struct kvcl_tier {
     unsigned            strikes;
     bool                blind;     /* reads keep failing */
     bool                closing;
+    /* The file's key. */
+    bool                keyed;
+    kvcl_tier_key_t     key;
+    uint8_t             life[8];   /* random: the first half of every nonce */
+    _Atomic uint64_t    n_nonces;  /* the second half */
     kvcl_tier_stats_t   stats;
 };
+
+/** A fresh nonce for a block's tail. */
+void kvcl_tier_nonce(kvcl_tier_t *tier, uint8_t nonce[KVCL_TIER_NONCE]);
 
 /** Lock held at the call, not at the return: issues the next writes, then runs the callbacks that are due. */
 void kvcl_tier_go_on(kvcl_tier_t *tier);

@@ -5,7 +5,8 @@
  * read directly where the file's offset, the memory's address and the length are multiples of KVCL_SEG_ALIGN (or the
  * file is buffered), and it is long enough; otherwise it uses a bounce buffer, and waits for one if none is free. The
  * thread that ends the last piece computes the checksum, without the lock. The expected one is in the footer with the
- * key, so bytes of another block, or of a later use of the segment, are never returned as this block's.
+ * key, so bytes of another block, or of a later use of the segment, are never returned as this block's. In a file with
+ * a key the tail is read behind the data, as if the caller's memory had one more extent, and proves them.
  */
 #include "config.h"
 
@@ -38,7 +39,8 @@ typedef struct tier_read {
     bool            failed;
     piece_t         *pieces;
     unsigned        n, room;
-    unsigned        n_iov;
+    uint8_t         tail[KVCL_SEG_TAIL];
+    unsigned        n_iov; /* of the data; one more is the tail */
     struct iovec    iov[];
 } tier_read_t;
 
@@ -83,6 +85,18 @@ static uint64_t sum(const tier_read_t *read)
     return kvcl_sum_end(&all);
 }
 
+static bool is_proven(const tier_read_t *read)
+{
+    const kvcl_tier_t *tier = read->tier;
+    uint8_t           tag[KVCL_TIER_NONCE];
+
+    if (!tier->keyed) {
+        return true;
+    }
+    kvcl_tier_key_tag(&tier->key, &tier->file.super, read->key, &read->loc, read->tail, read->iov, read->n_iov, tag);
+    return kvcl_ct_equal(tag, read->tail + KVCL_TIER_NONCE, sizeof(tag));
+}
+
 /* Lock held. Bad bytes and refusals cost this block; many refusals in a row, the tier. */
 static kvcl_status_t judge(kvcl_tier_t *tier, const tier_read_t *read, bool fits)
 {
@@ -115,7 +129,7 @@ static kvcl_status_t judge(kvcl_tier_t *tier, const tier_read_t *read, bool fits
 static void finish(tier_read_t *read)
 {
     kvcl_tier_t   *tier = read->tier;
-    bool          fits  = !read->failed && (sum(read) == read->loc.checksum);
+    bool          fits  = !read->failed && (sum(read) == read->loc.checksum) && is_proven(read);
     kvcl_status_t status;
 
     pthread_mutex_lock(&tier->lock);
@@ -221,13 +235,14 @@ static uint64_t least(uint64_t a, uint64_t b)
 static bool walk(const kvcl_tier_t *tier, tier_read_t *read)
 {
     uint64_t at = 0, base = (uint64_t)read->loc.unit * KVCL_SEG_UNIT, len, room;
+    uint64_t end = kvcl_seg_bytes(&tier->file.super, read->loc.len);
 
-    for (; at < read->loc.len; at += len) {
+    for (; at < end; at += len) {
         const uint8_t *staged;
         uint8_t       *dst = place_of(read, at, &room);
         bool          straight = !tier->file.direct;
 
-        len    = read->loc.len - at;
+        len    = end - at;
         staged = kvcl_seglog_staged(&tier->log, read->loc.segment, base + at, &len);
         if (staged != NULL) {
             copy_out(read, at, staged, len);
@@ -270,7 +285,7 @@ static void start_all(kvcl_tier_t *tier, tier_read_t *read)
 static tier_read_t *new_read(kvcl_tier_t *tier, const uint8_t *key, const kvcl_tier_loc_t *loc, const struct iovec *iov,
                              unsigned n_iov)
 {
-    tier_read_t *read = calloc(1, sizeof(*read) + n_iov * sizeof(*iov));
+    tier_read_t *read = calloc(1, sizeof(*read) + (n_iov + 1) * sizeof(*iov));
 
     if (read != NULL) {
         read->tier  = tier;
@@ -278,6 +293,7 @@ static tier_read_t *new_read(kvcl_tier_t *tier, const uint8_t *key, const kvcl_t
         read->n_iov = n_iov;
         memcpy(read->key, key, sizeof(read->key));
         memcpy(read->iov, iov, n_iov * sizeof(*iov));
+        read->iov[n_iov] = (struct iovec){read->tail, sizeof(read->tail)};
     }
     return read;
 }

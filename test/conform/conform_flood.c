@@ -1,6 +1,6 @@
 /*
- * A proven rank that floods another: gets that it never continues, gets whose bytes it does not read, sends that no recv
- * waits for. What it makes the other hold stays bounded and is counted, and a third rank is served meanwhile.
+ * A proven rank that floods another: gets that it never continues, gets whose bytes it does not read, sends that no
+ * recv waits for. What it makes the other hold stays bounded and is counted, and a third rank is served meanwhile.
  */
 #include "config.h"
 #include "conform.h"

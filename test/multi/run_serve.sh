@@ -64,6 +64,11 @@ wrong 'block: 0 is not within' --block 0
 wrong 'block: more than 8 sizes' --block 1K,2K,3K,4K,5K,6K,7K,8K,9K
 wrong 'pool is less than one block' --block 4K --pool 4095
 wrong 'room for 4 of the largest each, 98304 bytes' --block 4K,12K --pool 98303
+rc=0 # the key of the second tier's file
+KVCL_RENDEZVOUS='' KVCL_SIZE=0 KVCL_STORE_NVME_KEY=$tmp/nothing/key timeout 60 "$serve" --block 4K --pool 64K \
+  --nvme "$tmp/nvme:4M" 2>"$tmp/err" || rc=$?
+is [ $rc = 1 ]
+is has "$tmp/err" 'KVCL_STORE_NVME_KEY: key file .*/nothing/key cannot be opened'
 printf 'a token of 24 letters' >"$tmp/token"
 chmod 640 "$tmp/token"
 wrong 'http-token-file without --http' --block 4K --http-token-file "$tmp/token"

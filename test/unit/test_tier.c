@@ -13,14 +13,16 @@
 
 START_TEST(what_goes_in_comes_out_aligned_or_not)
 {
+    static const kvcl_tier_key_t file_key = {{9}};
     kvcl_tier_t *tier;
     unsigned    i;
     wait_for_t  w = WAIT_FOR(60);
 
-    if (!can(ways[_i])) {
+    if (!can(ways[_i % 2])) {
         return;
     }
-    tier = open_tier(ways[_i]);
+    scene_key = (_i >= 2) ? &file_key : NULL;
+    tier      = open_tier(ways[_i % 2]);
     for (i = 0; i < 60; ++i) {
         ck_assert_int_eq(append(tier, i, done, &w), KVCL_OK);
         ck_assert_int_eq(read_back(tier, i, (i % 3) * 64, 1), KVCL_OK); /* staged, mostly */
@@ -243,6 +245,98 @@ START_TEST(only_an_own_or_an_empty_file_is_formatted)
 }
 END_TEST
 
+/* The bytes of a block are replaced, with checksums that fit, in its header, its entry and its footer. */
+static void forge(const char *text)
+{
+    static uint8_t     segment[SEGMENT];
+    uint8_t            block[KVCL_SEG_ALIGN], *footer;
+    kvcl_seg_super_t   super;
+    kvcl_seg_trailer_t trailer;
+    kvcl_seg_rec_t     rec;
+    uint64_t           bytes;
+    int                fd = open(path, O_RDWR);
+
+    ck_assert_int_eq(pread(fd, block, sizeof(block), 0), (ssize_t)sizeof(block));
+    ck_assert(kvcl_seg_super_get(block, &super));
+    ck_assert_int_eq(pread(fd, segment, SEGMENT, (off_t)kvcl_seg_base(&super, 0)), SEGMENT);
+    ck_assert(kvcl_seg_trailer_get(&super, 0, segment + SEGMENT - KVCL_SEG_UNIT, &trailer));
+    ck_assert_uint_eq(trailer.n, 1);
+    footer = segment + SEGMENT - kvcl_seg_footer_bytes(1);
+    ck_assert(kvcl_seg_entries_get(&super, &trailer, footer, &rec));
+    ck_assert_uint_eq(rec.len, strlen(text));
+    memcpy(segment + (size_t)rec.unit * KVCL_SEG_UNIT, text, rec.len);
+    rec.checksum = kvcl_checksum(text, rec.len);
+    kvcl_seg_header_put(&super, 0, trailer.use, &rec, segment + (size_t)(rec.unit - 1) * KVCL_SEG_UNIT);
+    kvcl_seg_footer_put(&super, 0, trailer.use, &rec, 1, footer, &bytes);
+    ck_assert_int_eq(pwrite(fd, segment, SEGMENT, (off_t)kvcl_seg_base(&super, 0)), SEGMENT);
+    close(fd);
+}
+
+START_TEST(forged_bytes_are_returned_only_without_a_key)
+{
+    static const kvcl_tier_key_t keys[2] = {{{7, 1}}, {{7, 2}}};
+    kvcl_tier_params_t           params  = {.path = path, .size = FILE_BYTES, .segment = SEGMENT,
+                                            .key = (_i == 1) ? &keys[0] : NULL};
+    uint8_t                      key[KVCL_SEG_KEY], buf[16];
+    struct iovec                 in = {TEST_STR("what was put"), 12}, out = {buf, 12};
+    kvcl_tier_loc_t              loc;
+    kvcl_tier_t                  *tier;
+    unsigned                     forged;
+
+    key_of(1, key);
+    ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+    ck_assert_int_eq(kvcl_tier_append(tier, key, kvcl_checksum(in.iov_base, 12), &in, 1, NULL, NULL, NULL), KVCL_OK);
+    kvcl_tier_close(tier);
+    for (forged = 0; forged < 2; ++forged) {
+        wait_for_t w = WAIT_FOR(1);
+
+        if (forged) {
+            forge("what is lied");
+        }
+        ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+        ck_assert_int_eq(kvcl_tier_find(tier, key, &loc), KVCL_OK);
+        ck_assert_int_eq(kvcl_tier_read(tier, key, &loc, &out, 1, done, &w), KVCL_OK);
+        ck_assert_int_eq(wait_all(&w), (forged && (_i == 1)) ? KVCL_ERR_IO : KVCL_OK);
+        ck_assert((_i == 1) || !forged || (memcmp(buf, "what is lied", 12) == 0));
+        kvcl_tier_close(tier);
+    }
+    if (_i == 1) { /* another key, or none, is refused; a file without a key is begun again */
+        params.key = &keys[1];
+        must_be_refused(&params, KVCL_ERR_ACCESS, "another key");
+        params.key = NULL;
+        must_be_refused(&params, KVCL_ERR_ACCESS, "KVCL_STORE_NVME_KEY");
+    } else {
+        params.key = &keys[0];
+        ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
+        ck_assert_int_eq(kvcl_tier_find(tier, key, &loc), KVCL_ERR_NOT_FOUND);
+        kvcl_tier_close(tier);
+    }
+}
+END_TEST
+
+START_TEST(a_key_is_a_file_of_this_user_alone)
+{
+    kvcl_tier_key_t key, again;
+    char            name[] = "test_tier_key.XXXXXX", text[40] = "a key of 32 bytes and a few more....";
+    int             fd     = mkstemp(name);
+
+    ck_assert_int_eq(write(fd, text, 31), 31);
+    ck_assert_int_eq(kvcl_tier_key_read(name, &key), KVCL_ERR_ACCESS);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "31 bytes: it needs 32"));
+    ck_assert_int_eq(write(fd, text, 5), 5);
+    ck_assert_int_eq(kvcl_tier_key_read(name, &key), KVCL_OK);
+    ck_assert_int_eq(kvcl_tier_key_read(name, &again), KVCL_OK);
+    ck_assert_mem_eq(key.bytes, again.bytes, sizeof(key.bytes));
+    ck_assert_int_eq(fchmod(fd, 0640), 0);
+    ck_assert_int_eq(kvcl_tier_key_read(name, &key), KVCL_ERR_ACCESS);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "mode 0640"));
+    ck_assert_int_eq(kvcl_tier_key_read("/", &key), KVCL_ERR_ACCESS);
+    ck_assert_int_eq(kvcl_tier_key_read("/nowhere/at/all", &key), KVCL_ERR_NOT_FOUND);
+    close(fd);
+    unlink(name);
+}
+END_TEST
+
 START_TEST(a_place_is_a_path_and_a_size)
 {
     char     *p    = NULL;
@@ -267,7 +361,7 @@ int main(void)
 
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_loop_test(tc, what_goes_in_comes_out_aligned_or_not, 0, 2);
+    tcase_add_loop_test(tc, what_goes_in_comes_out_aligned_or_not, 0, 4);
     tcase_add_loop_test(tc, a_restart_finds_what_was_there_by_footers_alone, 0, 2);
     tcase_add_loop_test(tc, a_killed_process_leaves_what_it_flushed, 0, 2);
     tcase_add_loop_test(tc, old_segments_are_used_again_and_little_else_is_written, 0, 3);
@@ -275,6 +369,8 @@ int main(void)
     tcase_add_test(tc, what_cannot_be_a_tier_is_refused_and_left_alone);
     tcase_add_test(tc, a_file_that_others_may_use_is_refused);
     tcase_add_test(tc, only_an_own_or_an_empty_file_is_formatted);
+    tcase_add_loop_test(tc, forged_bytes_are_returned_only_without_a_key, 0, 2);
+    tcase_add_test(tc, a_key_is_a_file_of_this_user_alone);
     tcase_add_test(tc, a_place_is_a_path_and_a_size);
     suite_add_tcase(suite, tc);
     return test_run(suite);

@@ -29,6 +29,7 @@ typedef struct wait_for {
 
 static char                 path[64];
 static kvcl_rand_t          rnd;
+static const kvcl_tier_key_t *scene_key; /* of the file; NULL: none */
 static _Atomic unsigned     n_gone, n_warned;
 static const kvcl_tio_ops_t *const ways[] = {&kvcl_tio_threads, &kvcl_tio_uring};
 
@@ -79,8 +80,9 @@ static inline void setup(void)
     int fd;
 
     test_seed(&rnd);
-    n_gone   = 0;
-    n_warned = 0;
+    scene_key = NULL;
+    n_gone    = 0;
+    n_warned  = 0;
     memset(&fault, 0, sizeof(fault));
     snprintf(path, sizeof(path), "test_tier.XXXXXX");
     fd = mkstemp(path);
@@ -111,7 +113,7 @@ static inline bool can(const kvcl_tio_ops_t *way)
 static inline kvcl_tier_t *open_tier(const kvcl_tio_ops_t *way)
 {
     kvcl_tier_params_t params = {.path = path, .size = FILE_BYTES, .segment = SEGMENT, .chunk = 64 * 1024,
-                                 .staging = 1024 * 1024, .depth = 8, .gone = on_gone, .io = &fault_ops};
+                                 .staging = 1024 * 1024, .depth = 8, .gone = on_gone, .io = &fault_ops, .key = scene_key};
     kvcl_tier_t        *tier = NULL;
 
     fault.below = way;

@@ -99,6 +99,8 @@ static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *
     struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
     kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_dropped, .arg = cold,
                                  .io = kvcl_cold_io, .format = format};
+    const char         *key_file = cold->store->ctx->config.store_nvme_key;
+    kvcl_tier_key_t    key;
     char               *path;
     kvcl_status_t      status = parse_spec(spec, origin, cold->store->me, &path, &params.size);
     unsigned           i;
@@ -111,7 +113,13 @@ static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *
         mem[i] = (struct iovec){(void *)cache->bases[0], cache->shape.blocks * cache->shape.block_bytes};
     }
     params.path = path;
-    status      = kvcl_tier_open(&params, &cold->tier);
+    if ((key_file != NULL) && (key_file[0] != '\0')) {
+        params.key = &key;
+        status     = kvcl_tier_key_read(key_file, &key);
+        status     = (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "KVCL_STORE_NVME_KEY: %s", kvcl_last_error());
+    }
+    status = (status == KVCL_OK) ? kvcl_tier_open(&params, &cold->tier) : status;
+    kvcl_wipe(&key, sizeof(key));
     if ((status == KVCL_ERR_BUSY) && (strstr(spec, "%r") == NULL)) {
         status = kvcl_fail(status, "%s; %%r stands for the rank", kvcl_last_error());
     }

@@ -93,8 +93,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
          1u << 30},
         {"http", CLI_STRING, &opt->http, "[HOST:]PORT", "serve /metrics, /healthz, /ranks; rank r listens on PORT + r",
          0, 0},
-        {"http-token-file", CLI_STRING, &opt->token_file, "FILE", "a file (mode 0600) with a token that every request but "
-         "/healthz must bear", 0, 0},
+        {"http-token-file", CLI_STRING, &opt->token_file, "FILE", "a file (mode 0600) with a token that every request "
+         "but /healthz must bear", 0, 0},
         {"drain", CLI_COUNT, &opt->drain, "SECONDS", "time limit for moving blocks away at the end (default 30)", 1,
          86400},
     };
