@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IN_MIN = 4096, IN_GROWTH = 16, IN_KEPT = 256 << 10 };
+enum { IN_MIN = 4096, IN_GROWTH = 16, IN_KEPT = 256 << 10, LAST_READS = 256 };
 
 static size_t padded(size_t len)
 {
@@ -137,8 +137,43 @@ static unsigned take_rest(tcp_conn_t *conn, size_t got, size_t rest_in)
     return 1 + parse(conn, conn->tcp->scratch, got);
 }
 
+/* Another connection of the endpoint that may have bytes. */
+static tcp_conn_t *unread(const tcp_conn_t *conn)
+{
+    tcp_conn_t *other;
+
+    kvcl_list_foreach (other, &conn->tcp->conns, tcp_conn_t, link) {
+        if ((other != conn) && (other->ep == conn->ep) && !other->is_stream && other->stream.readable) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+/* The endpoint ends with this connection: what its peer has sent by others comes first. */
+static void read_others(tcp_conn_t *conn)
+{
+    tcp_conn_t *other;
+    unsigned   reads;
+
+    kvcl_list_foreach (other, &conn->tcp->conns, tcp_conn_t, link) {
+        if ((other->ep == conn->ep) && !other->is_stream && (other->stream.state == KVCL_SOCK_OPEN)) {
+            other->stream.readable = true;
+        }
+    }
+    for (reads = 0; (reads < LAST_READS) && !conn->dead && ((other = unread(conn)) != NULL); ++reads) {
+        (void)kvcl_tcp_take(other);
+    }
+}
+
 static unsigned ended(tcp_conn_t *conn)
 {
+    int err = errno;
+
+    if ((conn->ep != NULL) && (conn->ep->out == conn)) {
+        read_others(conn);
+        errno = err;
+    }
     kvcl_tcp_conn_fail(conn, KVCL_ERR_RANK_FAILED,
                        (errno == 0) ? "closed by the peer" : (errno == EBADMSG) ? "its bytes were changed on the way"
                                                                                 : strerror(errno));

@@ -215,6 +215,34 @@ START_TEST(the_end_of_a_peer_ends_all_its_connections)
 }
 END_TEST
 
+/* Both sides have connected. The end of b's connection is found first; what a sent by its own is not lost. */
+START_TEST(the_last_messages_of_a_peer_arrive)
+{
+    tcp_conn_t *out;
+    uint64_t   n;
+    pair_t     pair;
+
+    open_both(&pair);
+    out = ep_in(&pair.b)->out;
+    if (ep_in(&pair.a)->out->stream.fd < 0 || conns_of(&pair.b) != 2) {
+        printf("one connection only: nothing to test\n");
+        pair_close(&pair);
+        return;
+    }
+    for (n = 1; n < 100; ++n) {
+        send_number(&pair.a, n);
+    }
+    pair.a.ops->ep_close(pair.a.ep);
+    pair.a.ep            = NULL;
+    out->stream.readable = true;
+    (void)kvcl_tcp_take(out);
+    ck_assert_uint_eq(pair.b.received, 100);
+    ck_assert_uint_eq(pair.b.wrong, 0);
+    PAIR_UNTIL(&pair, pair.b.failures == 1);
+    pair_close(&pair);
+}
+END_TEST
+
 /* Two were accepted before the endpoint was made: it has both, so replies go by its own. */
 START_TEST(an_endpoint_has_all_connections_of_its_peer)
 {
@@ -287,6 +315,7 @@ int main(void)
     tcase_add_test(tc, an_error_that_may_pass_is_tried_again);
     tcase_add_loop_test(tc, an_impostor_does_not_end_the_session, 0, 2);
     tcase_add_test(tc, the_end_of_a_peer_ends_all_its_connections);
+    tcase_add_test(tc, the_last_messages_of_a_peer_arrive);
     tcase_add_test(tc, an_endpoint_has_all_connections_of_its_peer);
     tcase_add_test(tc, unacknowledged_bytes_have_a_limit);
     tcase_add_loop_test(tc, a_libcrypto_without_x25519_is_an_error_of_init, 0, 2);
