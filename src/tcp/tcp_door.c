@@ -3,14 +3,15 @@
  * proven it and that no endpoint uses yet.
  *
  * Owns: tcp.doors, tcp.strangers. Invariants: there are at most TCP_STRANGERS strangers, each with less than 4 KiB of
- * state and a deadline; when another connects, one is dismissed, at random among those that have sent nothing valid if
- * there are any, so that held connections do not keep an honest rank out. A process that has proven the secret may do
+ * state and a deadline; when another connects, one is dismissed, at random, among those that have sent nothing valid if
+ * these are half of them or more, so that held connections do not keep an honest rank out. A process that has proven the secret may do
  * so with any number of ids: there are at most TCP_UNUSED connections without an endpoint, each with a deadline; the
  * oldest is dismissed for another. Without a free descriptor accepting pauses until the timer. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -99,6 +100,9 @@ static void make_room(tcp_t *tcp)
     if (kvcl_random_bytes(&chance, sizeof(chance)) != KVCL_OK) {
         chance = 0;
     }
+    if (tcp->n_strangers - silent > TCP_STRANGERS / 2) {
+        silent = 0; /* recorded first messages must not keep all others out */
+    }
     conn = pick(tcp, silent > 0, chance % ((silent > 0) ? silent : tcp->n_strangers));
     kvcl_tcp_conn_fail(conn, KVCL_ERR_AUTH, "others connected");
 }
@@ -113,12 +117,14 @@ static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
     conn      = kvcl_tcp_conn_new(tcp);
     if ((conn == NULL) || (kvcl_random_bytes(side.random, sizeof(side.random)) != KVCL_OK) ||
         (kvcl_sock_adopt(&conn->stream, fd, &side, &tcp->tuning) != KVCL_OK)) {
+        kvcl_wipe(side.random, sizeof(side.random));
         close(fd);
         if (conn != NULL) {
             kvcl_tcp_conn_kill(conn, KVCL_ERR_NO_MEMORY);
         }
         return;
     }
+    kvcl_wipe(side.random, sizeof(side.random)); /* its private key: the handshake has it */
     conn->stranger    = true;
     conn->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
     kvcl_list_del(&conn->link);

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -38,6 +39,7 @@ kvcl_status_t kvcl_tcp_ep_try(tcp_ep_t *ep, tcp_conn_t *conn, const tcp_where_t 
         status = kvcl_sock_connect(&conn->stream, (const struct sockaddr *)&ss, len, &side, ep->addr.id,
                                    purpose, &tcp->tuning);
     }
+    kvcl_wipe(side.random, sizeof(side.random)); /* its private key: the handshake has it */
     if ((status == KVCL_OK) && (kvcl_tcp_conn_watch(conn) != KVCL_OK)) {
         kvcl_sock_close(&conn->stream, tcp->epfd);
         status = KVCL_ERR_IO;
@@ -95,7 +97,7 @@ static void connect_next(tcp_ep_t *ep)
     kvcl_status_t status = KVCL_ERR_UNREACHABLE;
 
     ep->retry_ns = 0;
-    while (ep->at < ep->addr.n) {
+    while ((ep->at < ep->addr.n) && (kvcl_now_ns() < ep->deadline_ns)) {
         status = kvcl_tcp_ep_try(ep, ep->out, &ep->addr.at[ep->at], KVCL_SOCK_MESSAGES);
         if (status == KVCL_OK) {
             ep->stream_at = ep->at;
