@@ -11,6 +11,7 @@
 #include "base/crypto.h"
 #include "base/error.h"
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 #include <pthread.h>
@@ -115,9 +116,12 @@ bool kvcl_aead_open_end(kvcl_aead_t *aead, const uint8_t tag[KVCL_AEAD_TAG_LEN])
 {
     EVP_CIPHER_CTX *ctx = (EVP_CIPHER_CTX *)aead->ctx;
     uint8_t        none[KVCL_AEAD_TAG_LEN];
-    int            done;
+    int            done, good;
 
     kvcl_crypto_must(EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, KVCL_AEAD_TAG_LEN, (void *)tag),
                      "setting a tag");
-    return EVP_CipherFinal_ex(ctx, none, &done) == 1;
+    (void)ERR_set_mark(); /* the thread may be the application's, which reads the library's queue of errors */
+    good = EVP_CipherFinal_ex(ctx, none, &done);
+    (void)ERR_pop_to_mark();
+    return good == 1;
 }

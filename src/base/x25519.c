@@ -1,10 +1,12 @@
 /*
- * X25519 over OpenSSL 3. Owns nothing: keys of the library are made and freed within a call, and freeing wipes them.
+ * X25519 over OpenSSL 3. Owns nothing: keys of the library are made and freed within a call, and freeing wipes them. The
+ * thread may be the application's: no error is left in the library's queue of errors.
  */
 #include "config.h"
 #include "base/x25519.h"
 #include "base/error.h"
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 static EVP_PKEY *private_key(const uint8_t priv[32])
@@ -30,12 +32,14 @@ kvcl_status_t kvcl_x25519(const uint8_t priv[32], const uint8_t peer_pub[32], ui
     size_t        len     = 32;
     kvcl_status_t status  = KVCL_OK;
 
+    (void)ERR_set_mark();
     if ((peer == NULL) || (ctx == NULL) || (EVP_PKEY_derive_init(ctx) <= 0) ||
         (EVP_PKEY_derive_set_peer(ctx, peer) <= 0)) {
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an X25519 key");
     } else if (EVP_PKEY_derive(ctx, shared, &len) <= 0) { /* the library refuses a result of zeros */
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "the peer's X25519 key is of low order: not a key that was made at random");
     }
+    (void)ERR_pop_to_mark();
     EVP_PKEY_CTX_free(ctx);
     EVP_PKEY_free(peer);
     EVP_PKEY_free(key);
