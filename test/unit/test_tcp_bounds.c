@@ -265,6 +265,61 @@ START_TEST(messages_are_whole_however_they_are_cut)
 }
 END_TEST
 
+static unsigned heard(const side_t *side)
+{
+    tcp_conn_t *conn;
+    unsigned   n = 0;
+
+    kvcl_list_foreach (conn, &tcp_in(side)->strangers, tcp_conn_t, link) {
+        n += conn->stream.heard ? 1 : 0;
+    }
+    return n;
+}
+
+/* HELLO is no secret: whoever recorded one must not hold all places of those who have not spoken yet. */
+START_TEST(strangers_that_have_spoken_hold_half_of_the_places)
+{
+    enum { SPOKEN = TCP_STRANGERS - 4, KNOCKS = 500 };
+    kvcl_sock_stream_t      rogue[SPOKEN];
+    uint64_t                deadline = kvcl_deadline_after(ROGUE_NS);
+    struct sockaddr_storage ss;
+    uint8_t                 id[16] = {7};
+    socklen_t               len;
+    side_t                  side;
+    int                     i, fd[KNOCKS];
+
+    side_open(&side, PAIR_PLAIN);
+    len = door_of(&side, 0, &ss);
+    for (i = 0; i < SPOKEN; ++i) {
+        rogue_begin(&rogue[i], &side, 0, id);
+        while (rogue[i].state == KVCL_SOCK_CONNECTING) {
+            (void)rogue_step(&rogue[i]);
+        }
+        while (heard(&side) <= (unsigned)i) {
+            (void)side.ops->progress(side.xport);
+            ck_assert(!kvcl_deadline_passed(deadline));
+        }
+    }
+    for (i = 0; i < KNOCKS; ++i) {
+        fd[i] = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ck_assert_int_eq(connect(fd[i], (const struct sockaddr *)&ss, len), 0);
+        (void)side.ops->progress(side.xport);
+    }
+    while (heard(&side) > TCP_STRANGERS / 2) {
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+        ck_assert_uint_eq(tcp_in(&side)->n_strangers, TCP_STRANGERS); /* none has expired */
+    }
+    for (i = 0; i < KNOCKS; ++i) {
+        close(fd[i]);
+    }
+    for (i = 0; i < SPOKEN; ++i) {
+        kvcl_sock_close(&rogue[i], -1);
+    }
+    side_close(&side);
+}
+END_TEST
+
 /* Strangers at one interface keep no rank out at another. */
 START_TEST(each_listener_has_its_turn)
 {
@@ -415,6 +470,7 @@ int main(void)
     tcase_add_test(tc, a_long_message_needs_an_endpoint);
     tcase_add_test(tc, a_message_in_many_pieces_is_copied_once);
     tcase_add_test(tc, messages_are_whole_however_they_are_cut);
+    tcase_add_test(tc, strangers_that_have_spoken_hold_half_of_the_places);
     tcase_add_test(tc, each_listener_has_its_turn);
     tcase_add_test(tc, a_handshake_takes_few_calls);
     tcase_add_test(tc, a_silent_connection_cools);
