@@ -1,6 +1,6 @@
 /*
- * X25519 over OpenSSL 3. Owns nothing: keys of the library are made and freed within a call, and freeing wipes them. The
- * thread may be the application's: no error is left in the library's queue of errors.
+ * X25519 over OpenSSL 3. Owns nothing: keys of the library are made and freed within a call, and freeing wipes them.
+ * The thread may be the application's: no error is left in the library's queue of errors.
  */
 #include "config.h"
 #include "base/x25519.h"
