@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every hidden function and variable has a user. A name that the library's objects define and the map hides is used by
 # another source file, or by its own file and a test. Names in `looks` are only for tests: checkers of invariants,
-# faults, false devices, state that a test reads. Names in `planned` wait for their user: rails, the TCP transport.
+# faults, false devices, state that a test reads. Names in `planned` wait for their user, rails.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 NM=${NM:-nm}
@@ -9,10 +9,7 @@ looks='kvcl_boot_server_stats kvcl_cuda_set_driver kvcl_dir_table_check kvcl_evi
        kvcl_loop_set_faults kvcl_mempolicy_at kvcl_seglog_check kvcl_slabs_check kvcl_slots_check_all
        kvcl_tenants_used kvcl_topo_open_synthetic kvcl_topo_open_text'
 planned='kvcl_topo_address_numa kvcl_topo_device_place kvcl_topo_distance
-         kvcl_topo_distance_name kvcl_topo_nearest kvcl_topo_node_place kvcl_aead_preferred
-         kvcl_sock_hs_accept kvcl_sock_hs_connect kvcl_sock_hs_in kvcl_sock_hs_out kvcl_sock_hs_sent kvcl_sock_hs_took
-         kvcl_sock_hs_wipe kvcl_sock_open kvcl_sock_open_into kvcl_sock_record_len kvcl_sock_records_fini
-         kvcl_sock_records_init kvcl_sock_seal'
+         kvcl_topo_distance_name kvcl_topo_nearest kvcl_topo_node_place'
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
