@@ -220,11 +220,16 @@ static kvcl_status_t become_open(kvcl_sock_stream_t *stream)
     return KVCL_OK;
 }
 
+const kvcl_sock_session_t *kvcl_sock_claim(const kvcl_sock_stream_t *stream)
+{
+    return kvcl_sock_hs_session(stream->hs);
+}
+
 kvcl_status_t kvcl_sock_shake(kvcl_sock_stream_t *stream)
 {
     kvcl_status_t status = (stream->state == KVCL_SOCK_CONNECTING) ? connected(stream) : KVCL_OK;
 
-    while (status == KVCL_OK) {
+    while ((status == KVCL_OK) && !(stream->pauses && stream->heard)) {
         bool sent = !stream->writable || say(stream);
 
         if (kvcl_sock_hs_state(stream->hs) == KVCL_SOCK_HS_DONE) {
@@ -234,6 +239,9 @@ kvcl_status_t kvcl_sock_shake(kvcl_sock_stream_t *stream)
             return KVCL_INPROGRESS;
         }
         status = hear(stream);
+    }
+    if (status == KVCL_OK) {
+        return KVCL_INPROGRESS;
     }
     if ((status < 0) && (stream->state == KVCL_SOCK_SHAKING) &&
         (kvcl_sock_hs_state(stream->hs) == KVCL_SOCK_HS_FAILED)) {

@@ -36,6 +36,7 @@ typedef struct kvcl_sock_stream {
     bool                writable; /* the kernel may take bytes */
     bool                hup;      /* the peer has closed its end: no further edge reports it */
     bool                heard;    /* the peer's first message was whole and well-formed */
+    bool                pauses;   /* the handshake waits once it has heard the first message, until this is cleared */
     kvcl_sock_purpose_t purpose;  /* OPEN */
     kvcl_sock_wire_t    wire;
     uint8_t             peer_id[KVCL_SOCK_ID_LEN];
@@ -60,6 +61,9 @@ kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockadd
 /** Take an accepted descriptor, on success only. @return KVCL_OK, KVCL_ERR_NO_MEMORY. */
 kvcl_status_t kvcl_sock_adopt(kvcl_sock_stream_t *stream, int fd, const kvcl_sock_side_t *side,
                               const kvcl_sock_tuning_t *tuning) KVCL_MUST_CHECK;
+
+/** After the first message was heard: the id that the peer claims, and what it wants the connection for. */
+const kvcl_sock_session_t *kvcl_sock_claim(const kvcl_sock_stream_t *stream);
 
 /** What epoll reported. */
 void kvcl_sock_event(kvcl_sock_stream_t *stream, uint32_t events);

@@ -4,8 +4,9 @@
  *
  * An instance has an id, 16 random bytes in its address. Connections are proven to be between two ids; an endpoint
  * leads to one id. An endpoint takes over an accepted connection of its id, or connects. If both sides connect at once,
- * each sends by its own connection and receives by both; a reply goes by the same connection as the endpoint's
- * messages.
+ * the one with the lower id keeps the other's handshake waiting until its own has ended, and the other takes over the
+ * connection that it accepts. Where that misses, each sends by its own connection and receives by both. A reply goes by
+ * the same connection as the endpoint's messages.
  *
  * Files: tcp.c (the vtable, progress), tcp_open.c (open and close), tcp_addr.c (addresses, pure), tcp_conn.c (the life
  * of connections), tcp_door.c (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_queue.c, tcp_recv.c,
@@ -44,6 +45,7 @@ enum {
 #define TCP_SHAKE_NS    (UINT64_C(5) * 1000000000)  /* one attempt to connect, or an accepted connection's proof */
 #define TCP_CONNECT_NS  (UINT64_C(30) * 1000000000) /* all attempts of an endpoint */
 #define TCP_REFUSED_NS  (UINT64_C(1) * 1000000000)  /* of a peer that refuses at every address: it may connect itself */
+#define TCP_PARK_NS     (UINT64_C(300) * 1000000)   /* how long an own attempt keeps the peer's waiting */
 #define TCP_BACKOFF_NS  (UINT64_C(10) * 1000000)    /* after the first failed attempt; doubles */
 #define TCP_BACKOFF_MAX (UINT64_C(1000) * 1000000)
 
@@ -112,6 +114,7 @@ typedef struct tcp_conn {
     tcp_ep_t           *ep;        /* whose peer is at the other end; NULL: a stranger, or no endpoint yet */
     bool               stranger;
     bool               dead;       /* in tcp.dead */
+    bool               parked;     /* a stranger that waits for this side's own attempt to connect to its id */
     bool               is_stream;  /* it carries no messages: `user` is its user's */
     bool               held;       /* the user has not closed its stream: it is not freed */
     kvcl_xport_stream_t user;

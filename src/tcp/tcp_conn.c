@@ -236,13 +236,65 @@ bool kvcl_tcp_conn_has_work(const tcp_conn_t *conn)
             ((conn->queue != NULL) || kvcl_sock_unsent(&conn->stream)));
 }
 
-/* False: it is not open. */
-static bool shake(tcp_conn_t *conn)
+/* What becomes of a stranger that claims to be the peer of an endpoint: it waits for the own attempt, is not needed, or
+ * goes on. The claim is not proven, and nothing but this connection depends on it. */
+static bool goes_on(tcp_conn_t *conn)
+{
+    const kvcl_sock_session_t *claim = kvcl_sock_claim(&conn->stream);
+    tcp_t                     *tcp   = conn->tcp;
+    tcp_ep_t                  *ep    = ep_of(tcp, claim->peer_id);
+    uint64_t                  until;
+
+    conn->parked = false;
+    if ((ep == NULL) || ep->self || (ep->retry_ns != 0) || (ep->out->stream.state == KVCL_SOCK_OPEN) ||
+        (claim->purpose != KVCL_SOCK_MESSAGES) || (memcmp(tcp->own.id, claim->peer_id, KVCL_SOCK_ID_LEN) > 0)) {
+        return true;
+    }
+    until        = ep->out->deadline_ns - TCP_SHAKE_NS + TCP_PARK_NS;
+    conn->parked = kvcl_now_ns() < until;
+    if (conn->parked) {
+        kvcl_tcp_timer_at(tcp, until);
+    }
+    return !conn->parked;
+}
+
+/* An attempt to connect has ended: those that waited for it go on, or are not needed. */
+static void unpark(tcp_conn_t *own, bool open)
+{
+    tcp_t      *tcp = own->tcp;
+    tcp_conn_t *conn, *tmp;
+
+    kvcl_list_foreach_safe (conn, tmp, &tcp->strangers, tcp_conn_t, link) {
+        if (conn->parked && open &&
+            (memcmp(kvcl_sock_claim(&conn->stream)->peer_id, own->stream.peer_id, KVCL_SOCK_ID_LEN) == 0)) {
+            kvcl_tcp_conn_kill(conn, KVCL_ERR_CANCELED);
+        } else if (conn->parked) {
+            kvcl_tcp_conn_ready(conn);
+        }
+    }
+}
+
+static kvcl_status_t shake_on(tcp_conn_t *conn)
 {
     kvcl_status_t status = kvcl_sock_shake(&conn->stream);
 
+    if ((status == KVCL_INPROGRESS) && conn->stream.pauses && conn->stream.heard && goes_on(conn)) {
+        conn->stream.pauses = false;
+        status              = kvcl_sock_shake(&conn->stream);
+    }
+    return status;
+}
+
+/* False: it is not open. */
+static bool shake(tcp_conn_t *conn)
+{
+    kvcl_status_t status = shake_on(conn);
+
     if (status == KVCL_INPROGRESS) {
         return false;
+    }
+    if (!conn->stranger && !conn->is_stream) {
+        unpark(conn, status == KVCL_OK);
     }
     if (status == KVCL_OK) {
         kvcl_log_debug("tcp: a connection is open (%s)", (conn->stream.wire == KVCL_SOCK_AEAD) ? "aead" : "plain");
@@ -253,6 +305,8 @@ static bool shake(tcp_conn_t *conn)
     }
     if (conn->stranger || conn->is_stream) {
         kvcl_tcp_conn_fail(conn, status, kvcl_last_error());
+    } else if (conn->ep->out != conn) {
+        kvcl_tcp_conn_kill(conn, status); /* the endpoint has another one by now */
     } else {
         kvcl_tcp_ep_again(conn->ep, status);
     }

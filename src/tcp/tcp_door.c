@@ -126,7 +126,8 @@ static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
         return;
     }
     kvcl_wipe(side.random, sizeof(side.random)); /* its private key: the handshake has it */
-    conn->stranger    = true;
+    conn->stranger      = true;
+    conn->stream.pauses = true;
     conn->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
     kvcl_list_del(&conn->link);
     kvcl_list_add_tail(&tcp->strangers, &conn->link);
@@ -171,7 +172,10 @@ void kvcl_tcp_strangers_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p)
     kvcl_list_foreach_safe (conn, tmp, &tcp->strangers, tcp_conn_t, link) {
         if (now >= conn->deadline_ns) {
             kvcl_tcp_conn_fail(conn, KVCL_ERR_AUTH, "it did not prove the secret in time");
-        } else if (conn->deadline_ns < *next_p) {
+        } else if (conn->parked) { /* looked at again now, which sets the timer */
+            kvcl_tcp_conn_ready(conn);
+        }
+        if (!conn->dead && (conn->deadline_ns < *next_p)) {
             *next_p = conn->deadline_ns;
         }
     }

@@ -121,9 +121,15 @@ static void use(tcp_ep_t *ep, tcp_conn_t *conn)
     kvcl_tcp_conn_kill(old, KVCL_ERR_CANCELED);
 }
 
-/* While this side's own handshake goes on, the peer may be about to use that connection: neither may then end it. */
+/* While this side's own handshake goes on, the peer may be about to use that connection, so it is not ended here; the
+ * messages of this side go by the one that is open now. */
 void kvcl_tcp_ep_offer(tcp_ep_t *ep, tcp_conn_t *conn)
 {
+    if (ep->out->stream.state == KVCL_SOCK_SHAKING) {
+        kvcl_tcp_queue_move(ep->out, conn);
+        ep->out = conn;
+        return;
+    }
     if ((ep->out->stream.state == KVCL_SOCK_CONNECTING) || (ep->out->stream.state == KVCL_SOCK_CLOSED)) {
         use(ep, conn);
     }

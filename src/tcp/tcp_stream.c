@@ -91,7 +91,8 @@ static tcp_conn_t *late(tcp_t *tcp, uint64_t now, uint64_t *next_p)
     tcp_conn_t *conn;
 
     kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
-        if (conn->is_stream && (conn->stream.state != KVCL_SOCK_OPEN)) {
+        if ((conn->is_stream || ((conn->ep != NULL) && (conn->ep->out != conn))) &&
+            (conn->stream.state != KVCL_SOCK_OPEN)) {
             if (now >= conn->deadline_ns) {
                 return conn;
             }
@@ -107,6 +108,6 @@ void kvcl_tcp_streams_expire(tcp_t *tcp, uint64_t now, uint64_t *next_p)
     tcp_conn_t *conn;
 
     while ((conn = late(tcp, now, next_p)) != NULL) {
-        kvcl_tcp_conn_fail(conn, KVCL_ERR_TIMED_OUT, "a stream did not become open in time");
+        kvcl_tcp_conn_fail(conn, KVCL_ERR_TIMED_OUT, "it did not become open in time");
     }
 }

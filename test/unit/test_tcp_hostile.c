@@ -467,12 +467,47 @@ START_TEST(false_frames_end_their_connection)
 }
 END_TEST
 
+/* ---- two honest ranks that connect at once ---- */
+
+static unsigned open_conns(const side_t *side)
+{
+    tcp_t      *tcp = tcp_of(side->xport);
+    tcp_conn_t *conn;
+    unsigned   n = 0;
+
+    kvcl_list_foreach (conn, &tcp->conns, tcp_conn_t, link) {
+        n += (conn->stream.state == KVCL_SOCK_OPEN);
+    }
+    return n;
+}
+
+START_TEST(both_directions_share_one_connection)
+{
+    uint64_t hdr = 3;
+    pair_t   pair;
+    int      i;
+
+    pair_open(&pair, (pair_kind_t)_i);
+    ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+    ck_assert_int_eq(pair.b.ops->am_send(pair.b.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+    PAIR_UNTIL(&pair, (pair.a.received == 1) && (pair.b.received == 1));
+    for (i = 0; i < 1000; ++i) {
+        (void)pair_progress(&pair);
+    }
+    ck_assert_uint_eq(open_conns(&pair.a), 1);
+    ck_assert_uint_eq(open_conns(&pair.b), 1);
+    ck_assert_uint_eq(pair.a.failures + pair.b.failures, 0);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_hostile");
     TCase *tc    = tcase_create("tcp_hostile");
 
     tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, both_directions_share_one_connection, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, strangers_are_kept_out_and_honest_ranks_connect, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, without_descriptors_it_sleeps, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, a_changed_byte_is_seen, 0, 20);
