@@ -208,6 +208,8 @@ unsigned kvcl_tcp_take(tcp_conn_t *conn)
     if (begun) {
         return take_rest(conn, (size_t)got, want);
     }
-    memcpy(scratch, conn->in, conn->in_len);
+    if (conn->in_len > 0) {
+        memcpy(scratch, conn->in, conn->in_len);
+    }
     return parse(conn, scratch, conn->in_len + (size_t)got);
 }

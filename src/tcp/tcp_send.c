@@ -80,7 +80,9 @@ static kvcl_status_t queue_copy(tcp_conn_t *conn, const struct iovec *iov, unsig
     out->n        = 1;
     out->fixed[0] = (struct iovec){out->bytes, len};
     for (to = out->bytes; at < n; ++at) {
-        memcpy(to, iov[at].iov_base, iov[at].iov_len);
+        if (iov[at].iov_len > 0) {
+            memcpy(to, iov[at].iov_base, iov[at].iov_len);
+        }
         to += iov[at].iov_len;
     }
     kvcl_tcp_queue_add(conn, out);
