@@ -329,15 +329,17 @@ static void bind_now(char **argv)
 
 int main(int argc, char **argv)
 {
-    Suite *suite = suite_create("copies of the secret");
-    TCase *tc    = tcase_create("copies");
+    Suite *suite;
+    TCase *tc;
 
     (void)argc;
-    bind_now(argv);
     if (KVCL_ASAN || KVCL_TSAN) {
         printf("SKIP: a sanitizer's own memory is too large to search\n");
         return 77;
     }
+    bind_now(argv);
+    suite = suite_create("copies of the secret");
+    tc    = tcase_create("copies");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_context_has_one_copy, 0, 3);
