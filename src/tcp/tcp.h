@@ -8,9 +8,10 @@
  * connection that it accepts. Where that misses, each sends by its own connection and receives by both. A reply goes by
  * the same connection as the endpoint's messages.
  *
- * Files: tcp.c (the vtable, progress), tcp_open.c (open and close), tcp_addr.c (addresses, pure), tcp_conn.c (the life
- * of connections), tcp_door.c (listeners and strangers), tcp_ep.c (endpoints), tcp_send.c, tcp_queue.c, tcp_recv.c,
- * tcp_self.c (messages to this instance), tcp_stream.c (streams beside the messages), tcp_mem.c.
+ * Files: tcp.c (the vtable, progress), tcp_open.c (open and close), tcp_addr.c (addresses, pure), tcp_conn.c
+ * (connections begin and end), tcp_serve.c (they are opened and served), tcp_door.c (listeners and strangers), tcp_ep.c
+ * (endpoints), tcp_send.c, tcp_queue.c, tcp_recv.c, tcp_self.c (messages to this instance), tcp_stream.c (streams beside
+ * the messages), tcp_mem.c.
  * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
  */
 #ifndef KVCL_TCP_TCP_H
@@ -237,12 +238,14 @@ void          kvcl_tcp_conn_fail(tcp_conn_t *conn, kvcl_status_t status, const c
 /* The endpoint has failed: its connections end, and progress reports it. */
 void          kvcl_tcp_ep_fail(tcp_ep_t *ep, kvcl_status_t status);
 void          kvcl_tcp_conns_bury(tcp_t *tcp);
-/* Everything that can be done now; returns the number of events. */
-unsigned      kvcl_tcp_conn_serve(tcp_conn_t *conn);
 void          kvcl_tcp_conn_ready(tcp_conn_t *conn); /* it has work: progress() serves it */
 void          kvcl_tcp_conn_hot(tcp_conn_t *conn); /* a message passes */
-bool          kvcl_tcp_conn_has_work(const tcp_conn_t *conn);
 void          kvcl_tcp_timer_at(tcp_t *tcp, uint64_t ns); /* progress() looks at deadlines at this time at the latest */
+
+/* tcp_serve.c */
+/* Everything that can be done now; returns the number of events. */
+unsigned      kvcl_tcp_conn_serve(tcp_conn_t *conn);
+bool          kvcl_tcp_conn_has_work(const tcp_conn_t *conn);
 
 /* tcp_open.c */
 kvcl_status_t kvcl_tcp_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
