@@ -13,9 +13,9 @@ KVCL_BEGIN_DECLS
 typedef struct kvcl_cache *kvcl_cache_h;
 
 enum {
-    KVCL_CACHE_WRITABLE = 1u << 0 /* peers may kvcl_put into it. Without it a put ends with KVCL_ERR_ACCESS, and where the
-                                     library allocated the memory, the kernel refuses every writable mapping by another
-                                     process */
+    KVCL_CACHE_WRITABLE = 1u << 0 /* peers may kvcl_put into it. Without it a put ends with KVCL_ERR_ACCESS, and where
+                                     the library allocated the memory, the kernel refuses every writable mapping by
+                                     another process */
 };
 
 /* The memory of a cache. Read during kvcl_cache_create only, as are its arrays. */

@@ -145,6 +145,7 @@ START_TEST(an_error_that_may_pass_is_tried_again)
     ep = ep_in(&one.pair.b);
     ck_assert(!ep->broken);
     ck_assert_uint_eq(ep->refusals, 0);
+    ck_assert_uint_eq(ep->refused_ns, 0); /* no grace has begun, which would hide that it counted as a refusal */
     ck_assert_uint_ne(ep->retry_ns, 0);
     send_number(&one.pair.b, 0);
     ep->addr.at[0] = tcp_in(&one.pair.a)->own.at[0]; /* the route is back */
