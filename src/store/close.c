@@ -13,7 +13,12 @@
 #include "store/admin/ops.h"
 #include "store/close.h"
 #include "store/cold/cold.h"
+#include "store/copy/copy_jobs.h"
+#include "store/copy/repair.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
 #include "store/pool/pool.h"
+#include "store/pool/republish.h"
 #include "store/store.h"
 
 #include <stdlib.h>

@@ -7,7 +7,10 @@
 #include "config.h"
 #include "store/admin/ops.h"
 #include "store/cold/cold.h"
+#include "store/copy/copy_jobs.h"
 #include "store/get/fetch.h"
+#include "store/get/uses.h"
+#include "store/home/home_answer.h"
 #include "store/kinds.h"
 
 enum { REC = sizeof(kvcl_store_rec_t), KEY = KVCL_DIR_KEY_BYTES };

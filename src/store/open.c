@@ -17,7 +17,10 @@
 #include "wire/address.h"
 #include "store/close.h"
 #include "store/cold/cold.h"
+#include "store/copy/hot.h"
+#include "store/get/uses.h"
 #include "store/hello.h"
+#include "store/home/ranks.h"
 #include "store/pool/pool.h"
 #include "store/store.h"
 #include <kvcl/kvcl_coll.h>

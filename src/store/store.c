@@ -10,10 +10,16 @@
 #include "store/admin/ops.h"
 #include "store/close.h"
 #include "store/cold/cold.h"
+#include "store/copy/copy_jobs.h"
+#include "store/copy/repair.h"
 #include "store/get/get.h"
+#include "store/get/gets.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
 #include "store/kinds.h"
 #include "store/pool/pool.h"
 #include "store/pool/publish.h"
+#include "store/pool/republish.h"
 
 #include <stdlib.h>
 

@@ -2,6 +2,7 @@
  * Error sentences of a store's calls (words.h). No state, no lock, any thread: the sizes of ranks' pools do not change.
  */
 #include "config.h"
+#include "store/home/ranks.h"
 #include "store/words.h"
 #include "base/error.h"
 #include "store/store.h"

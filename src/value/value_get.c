@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "value/value_get.h"
+#include "store/get/gets.h"
 #include "store/words.h"
 #include "xfer/params.h"
 

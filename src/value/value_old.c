@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "store/admin/ops.h"
 #include "store/cold/cold.h"
+#include "store/home/home_answer.h"
 #include "value/value_put.h"
 
 #include <stdlib.h>

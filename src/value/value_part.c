@@ -14,6 +14,9 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "store/admin/ops.h"
+#include "store/copy/chain.h"
+#include "store/copy/copy_jobs.h"
+#include "store/home/ranks.h"
 #include "value/value.h"
 #include <kvcl/kvcl_store_admin.h>
 

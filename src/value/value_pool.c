@@ -6,6 +6,9 @@
 #include "config.h"
 #include "base/error.h"
 #include "value/value.h"
+#include "store/pool/blocks.h"
+#include "store/pool/publish_own.h"
+#include "store/pool/room.h"
 
 kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots)
 {

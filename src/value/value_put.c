@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "store/admin/ops.h"
+#include "store/copy/chain.h"
 #include "value/value_put.h"
 #include "xfer/params.h"
 

@@ -11,6 +11,7 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "store/get/gets.h"
 #include "store/words.h"
 #include "value/value_query.h"
 

@@ -4,6 +4,7 @@
  * absent when withdrawn, and refused where a pull of them would be. Concurrent gets share messages.
  */
 #include "core/context.h"
+#include "store/home/ranks.h"
 #include "store/store.h"
 #include "store_test.h"
 

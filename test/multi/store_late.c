@@ -2,6 +2,7 @@
  * Changes of a key while its bytes are in flight, and ranks that do not reply. Copies of a key that was removed or
  * replaced meanwhile do not reappear. Queries to all ranks wait for the silent ones once.
  */
+#include "store/home/ranks.h"
 #include "store/store.h"
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>

@@ -3,6 +3,8 @@
  * waits for room; a drain's knowledge of other ranks' room. It reads and changes the pool under the lock.
  */
 #include "base/clock.h"
+#include "store/home/ranks.h"
+#include "store/pool/blocks.h"
 #include "store/pool/pool.h"
 #include "store_test.h"
 

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
+#include "store/copy/copy_jobs.h"
+#include "store/home/home_answer.h"
 
 #include <stdlib.h>
 

@@ -14,6 +14,8 @@
 #include "base/structs.h"
 #include "store/admin/ops.h"
 #include "store/admin/rows_wire.h"
+#include "store/home/home_answer.h"
+#include "store/home/timer.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

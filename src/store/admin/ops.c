@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/admin/ops.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
 
 #include <stdlib.h>
 

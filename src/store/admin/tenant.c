@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
+#include "store/home/home_answer.h"
 #include "store/pool/pool.h"
+#include "store/pool/room.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "store/cold/listing.h"
 #include "store/pool/pool.h"
+#include "store/pool/publish_own.h"
 
 #include <stdlib.h>
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/cold/listing.h"
+#include "store/home/home_answer.h"
 #include "store/pool/pool.h"
 #include "store/pool/publish.h"
 #include "xfer/params.h"

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 #include "store/cold/cold.h"
+#include "store/home/home_answer.h"
 
 #include <stdlib.h>
 

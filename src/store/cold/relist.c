@@ -11,6 +11,7 @@
 #include "config.h"
 #include "base/log.h"
 #include "store/cold/cold.h"
+#include "store/home/home_answer.h"
 
 static void on_notified(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {

@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/cold/cold.h"
+#include "store/home/home_answer.h"
+#include "store/home/timer.h"
 #include "store/pool/pool.h"
 
 #include <stdlib.h>

@@ -14,7 +14,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/copy/copy_job.h"
+#include "store/copy/copy_jobs.h"
+#include "store/get/gets.h"
+#include "store/home/home_answer.h"
+#include "store/pool/blocks.h"
 #include "store/pool/publish.h"
+#include "store/pool/room.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

@@ -9,6 +9,8 @@
 #include "config.h"
 #include "store/cold/cold.h"
 #include "store/copy/copy_job.h"
+#include "store/home/home_answer.h"
+#include "store/pool/room.h"
 
 bool kvcl_copy_is_other(const kvcl_copy_job_t *job, uint32_t i, const kvcl_owner_node_t *node)
 {

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "store/copy/copy_job.h"
+#include "store/copy/copy_jobs.h"
 
 enum { CHAIN_BYTES_PER_SEC = 50 << 20 };
 

@@ -12,6 +12,8 @@
 #include "store/admin/ops.h"
 #include "store/cold/cold.h"
 #include "store/copy/send.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
 #include "store/pool/pool.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>

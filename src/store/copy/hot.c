@@ -7,6 +7,8 @@
  * evicted like any other. Lock: the engine's.
  */
 #include "config.h"
+#include "store/copy/copy_jobs.h"
+#include "store/copy/hot.h"
 #include "store/get/get.h"
 #include "store/pool/pool.h"
 

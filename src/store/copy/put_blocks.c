@@ -9,9 +9,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/admin/ops.h"
+#include "store/copy/chain.h"
 #include "store/copy/put_far.h"
+#include "store/pool/blocks.h"
 #include "store/pool/pool.h"
 #include "store/pool/publish.h"
+#include "store/pool/publish_own.h"
+#include "store/pool/room.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

@@ -12,8 +12,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/copy/copy_jobs.h"
 #include "store/copy/put_far.h"
 #include "store/home/find.h"
+#include "store/home/ranks.h"
+#include "store/home/timer.h"
+#include "store/pool/publish_own.h"
 
 #include <stdlib.h>
 

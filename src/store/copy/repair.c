@@ -12,6 +12,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/copy/copy_jobs.h"
+#include "store/copy/repair.h"
+#include "store/home/ranks.h"
+#include "store/home/timer.h"
 #include "store/pool/pool.h"
 
 #include <stdlib.h>

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "base/clock.h"
+#include "store/copy/copy_jobs.h"
 #include "store/copy/send.h"
 #include "store/pool/pool.h"
 

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 #include "store/get/fetch.h"
+#include "store/home/home_answer.h"
 #include "base/checksum.h"
 #include "base/error.h"
 

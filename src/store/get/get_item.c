@@ -6,6 +6,7 @@
 #include "config.h"
 #include "base/log.h"
 #include "store/get/get.h"
+#include "store/home/home_answer.h"
 
 static void report_evicted(kvcl_store_h store, const kvcl_get_item_t *item)
 {

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/get/fetch.h"
+#include "store/home/lookup.h"
 #include "store/home/paths.h"
 
 #include <stdlib.h>

@@ -7,6 +7,9 @@
  * and the store's own caches, which live as long as the store.
  */
 #include "config.h"
+#include "store/get/gets.h"
+#include "store/get/uses.h"
+#include "store/home/lookup.h"
 #include "store/pool/pool.h"
 #include "store/words.h"
 #include "base/error.h"

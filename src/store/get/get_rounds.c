@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "store/get/get.h"
 #include "store/cold/cold.h"
+#include "store/get/gets.h"
+#include "store/get/uses.h"
 #include "store/words.h"
 #include "store/home/paths.h"
 #include "xfer/params.h"

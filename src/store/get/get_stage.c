@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "store/get/get.h"
 #include "store/cold/cold.h"
+#include "store/home/ranks.h"
 
 #include <stdlib.h>
 

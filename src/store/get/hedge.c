@@ -15,6 +15,8 @@
 #include "config.h"
 #include "base/clock.h"
 #include "store/get/get.h"
+#include "store/home/ranks.h"
+#include "store/home/timer.h"
 #include "xfer/pull.h"
 
 enum { DISK_TIMES = 5 }; /* a disk may take this many times as long as a rank */

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "store/get/get.h"
+#include "store/home/ranks.h"
 
 enum { SILENT = 2 };
 

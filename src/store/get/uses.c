@@ -6,6 +6,7 @@
  * The thread that has set `busy` owns the bins; no thread waits for it.
  */
 #include "config.h"
+#include "store/get/uses.h"
 #include "store/store.h"
 
 #include <stdlib.h>

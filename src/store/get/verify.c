@@ -7,6 +7,8 @@
  */
 #include "config.h"
 #include "store/get/get.h"
+#include "store/get/gets.h"
+#include "store/pool/publish_own.h"
 
 /* Bytes and their checksum first, then the generation: if it is equal, the bytes are that block's. */
 static kvcl_status_t copy_local(const kvcl_get_t *get, const kvcl_get_item_t *item, uint64_t *sum)

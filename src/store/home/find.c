@@ -8,6 +8,8 @@
  */
 #include "config.h"
 #include "store/home/find.h"
+#include "store/home/lookup.h"
+#include "store/home/ranks.h"
 #include "base/error.h"
 
 #include <stdlib.h>

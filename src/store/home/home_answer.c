@@ -7,6 +7,9 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
+#include "store/pool/publish_own.h"
 #include "store/store.h"
 
 #include <stdlib.h>

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "store/home/find.h"
 #include "store/home/paths.h"
+#include "store/home/ranks.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/home/ranks.h"
 #include "store/store.h"
 #include <kvcl/kvcl_store_admin.h>
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/home/ranks.h"
 #include "store/store.h"
 
 #include <stdlib.h>

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "store/home/ranks.h"
 #include "store/store.h"
 
 #include <stdlib.h>

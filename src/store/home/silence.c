@@ -12,6 +12,8 @@
  */
 #include "config.h"
 #include "base/clock.h"
+#include "store/home/ranks.h"
+#include "store/home/timer.h"
 #include "store/store.h"
 
 enum { CHECK_HEDGES = 4, CONNECT_HEDGES = 16 }; /* a rank without a connection has to set one up first */

@@ -5,6 +5,7 @@
  * Invariant: fn runs at most once. Engine lock held.
  */
 #include "config.h"
+#include "store/home/timer.h"
 #include "store/store.h"
 
 #include <stdlib.h>

@@ -13,7 +13,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "handle/handle.h"
+#include "store/home/home_answer.h"
+#include "store/pool/blocks.h"
 #include "store/pool/pool.h"
+#include "store/pool/room.h"
 #include "store/words.h"
 
 #include <stdlib.h>

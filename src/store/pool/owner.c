@@ -5,10 +5,12 @@
  * Engine lock held.
  */
 #include "config.h"
+#include "store/home/ranks.h"
 #include "store/pool/owner.h"
 #include "base/error.h"
 #include "base/rand.h"
 #include "store/pool/pool.h"
+#include "store/pool/room.h"
 
 #include <stdlib.h>
 

@@ -8,6 +8,7 @@
 #include "store/pool/pins.h"
 #include "base/clock.h"
 #include "store/pool/owner.h"
+#include "store/pool/room.h"
 #include "store/store.h"
 
 #include <stdlib.h>

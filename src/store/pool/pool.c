@@ -5,6 +5,7 @@
  * Engine lock held, except while the pool is opened and closed.
  */
 #include "config.h"
+#include "store/home/home_answer.h"
 #include "store/pool/pool.h"
 #include "base/error.h"
 #include "base/log.h"

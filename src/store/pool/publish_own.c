@@ -8,6 +8,8 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "store/home/home_answer.h"
+#include "store/pool/publish_own.h"
 #include "store/store.h"
 #include "store/pool/publish.h"
 #include "xfer/params.h"

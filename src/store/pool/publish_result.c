@@ -8,6 +8,8 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
 #include "store/pool/publish.h"
 #include "store/pool/publish_result.h"
 #include "store/words.h"

@@ -9,6 +9,10 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/home/home_answer.h"
+#include "store/home/ranks.h"
+#include "store/home/timer.h"
+#include "store/pool/republish.h"
 #include "store/store.h"
 
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "store/pool/pool.h"
+#include "store/pool/room.h"
 
 typedef struct room_wait {
     kvcl_store_h store;

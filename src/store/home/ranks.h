@@ -1,0 +1,50 @@
+/*
+ * The ranks that take part in a store: their homes, suspicion, and the choice of ranks for copies (home/ranks.c).
+ */
+#ifndef KVCL_STORE_HOME_RANKS_H
+#define KVCL_STORE_HOME_RANKS_H
+
+#include "store/store.h"
+
+static inline const kvcl_shard_map_t *kvcl_store_shards(const struct kvcl_store *store)
+{
+    return &atomic_load_explicit(&((struct kvcl_store *)store)->map, memory_order_acquire)->shards;
+}
+
+/* Is a location with these flags listed at two homes, the home and the backup of its key? */
+static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned flags)
+{
+    return (store->replicas > 1) || (kvcl_loc_copies(flags) > 1);
+}
+
+/** The home of a key to query: its home or, while that is suspected, its backup if it has received all entries. Any
+ * thread. */
+uint32_t      kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
+static inline bool kvcl_store_suspects(const struct kvcl_store *store, uint32_t rank)
+{
+    return atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) != 0;
+}
+/** Was the rank excluded with kvcl_store_exclude? Any thread. */
+static inline bool kvcl_store_excludes(const struct kvcl_store *store, uint32_t rank)
+{
+    return (atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) &
+            KVCL_AVOID_EXCLUDED) != 0;
+}
+/** Lock held. The rank did not answer for a while: other ranks are preferred until it does. */
+void          kvcl_store_suspect(kvcl_store_h store, uint32_t rank);
+/** Makes a map of the ranks that take part. Lock held, or the store is not linked yet. */
+kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
+void          kvcl_store_maps_free(kvcl_store_h store);
+/** The number of other ranks that could take copies of blocks of this size. Lock held. */
+unsigned      kvcl_store_places(kvcl_store_h store, uint64_t bytes);
+/** Chooses n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: first those on
+ * other hosts than this rank's and each other's. Returns how many. Lock held. */
+unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks);
+/** The same, but the first is the nearest one, on this host if possible. It is set in skip[]. Lock held. */
+unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks);
+/** Has the rank, which may be this one, a pool with blocks of this size? Any thread. */
+bool          kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes);
+/** The rank no longer takes part: its copies do not count, and its shards fall to their backups. Lock held. */
+void          kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank);
+
+#endif
