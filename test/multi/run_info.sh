@@ -2,7 +2,7 @@
 # kvcl_info --json: every section is present and agrees with the text form, alone and in a job of three that meet at an
 # address. It is valid JSON also with bad settings and with strange bytes in them.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 info=$top_builddir/src/tools/kvcl_info
 python=${PYTHON:-python3}
 if ! "$python" -c 'import json' 2>/dev/null; then
@@ -104,10 +104,8 @@ holds "strange bytes" '[s["value"] for s in j["settings"] if s["name"] == "KVCL_
 
 # Three ranks: rank 0 prints.
 unset KVCL_BOOT
-port=$((10000 + $$ % 300 * 64 + 21))
-while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-  port=$((port + 1))
-done
+. "$top_srcdir/test/multi/ports.sh"
+next_port
 KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=3 KVCL_BOOT_TIMEOUT=60s
 export KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
 KVCL_RANK=1 "$info" --paths --json >"$tmp/out1" 2>"$tmp/err1" & one=$!

@@ -2,7 +2,7 @@
 # Jobs of plain processes that meet at an address: ranks given and assigned, refusals and their sentences, and a member
 # that is killed.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 p2p=$top_builddir/test/multi/p2p
 tmp=$(mktemp -d)
 pids=
@@ -27,13 +27,10 @@ chmod 600 "$tmp/secret" "$tmp/other"
 cp "$tmp/secret" "$tmp/open"
 chmod 644 "$tmp/open"
 
-# A free port below the ephemeral ones.
-port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
+. "$top_srcdir/test/multi/ports.sh"
+
 new_port() {
-  port=$((port + 1))
-  while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-    port=$((port + 1))
-  done
+  next_port
   KVCL_RENDEZVOUS=tcp://127.0.0.1:$port
   export KVCL_RENDEZVOUS
 }

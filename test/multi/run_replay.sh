@@ -146,15 +146,12 @@ rm -f "$tmp"/tier.*
 
 # A rank is killed. The ranks meet at an address, since mpirun would end them all.
 mkdir -m 700 "$tmp/home"
-port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
+. "$top_srcdir/test/multi/ports.sh"
 # killed NAME REQUESTS RANKS VICTIM ARGUMENT...: the others succeed, and their output goes to $tmp/out.
 killed() {
   name=$1 requests=$2 ranks=$3 victim=$4
   shift 4
-  port=$((port + 1))
-  while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-    port=$((port + 1))
-  done
+  next_port
   rank=0 pids=
   while [ $rank -lt "$ranks" ]; do
     HOME=$tmp/home KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_BOOT=tcp KVCL_SIZE=$ranks KVCL_RANK=$rank \

@@ -37,10 +37,8 @@ HOME=$tmp/home
 mkdir -m 700 "$HOME"
 export HOME
 unset KVCL_RANK KVCL_BOOT KVCL_NET KVCL_SECRET_FILE
-port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
-while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-  port=$((port + 1))
-done
+. "$top_srcdir/test/multi/ports.sh"
+next_port
 KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=3 KVCL_BOOT_TIMEOUT=30s
 export KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
 

@@ -2,7 +2,7 @@
 # Two ranks of a host with a small, a tiny or a read-only /dev/shm: a cache of 200 MiB is mapped and read all the same.
 # A mount namespace has the /dev/shm; the machine's own is not touched.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -19,7 +19,8 @@ passed=0 failed=0
 cat >"$tmp/ranks" <<'END'
 set -eu
 mount -t tmpfs -o "$1" none /dev/shm
-port=$((20000 + $$ % 10000))
+. "$3/test/multi/ports.sh"
+next_port
 KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=2
 export KVCL_RENDEZVOUS KVCL_SIZE
 KVCL_RANK=1 timeout -k 5 100 "$2" get --unit 1M --count 200 --iters 1 --verify --json >/dev/null &
@@ -30,7 +31,8 @@ exit $rc
 END
 for options in size=64m size=4m ro; do
   rc=0
-  unshare $user -m sh "$tmp/ranks" "$options" "$top_builddir/src/tools/kvcl_perf" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  unshare $user -m sh "$tmp/ranks" "$options" "$top_builddir/src/tools/kvcl_perf" "$top_srcdir" \
+    >"$tmp/out" 2>"$tmp/err" || rc=$?
   if [ $rc = 0 ] && grep -q '"path": "mapped' "$tmp/out" && grep -q '"wrong": 0}' "$tmp/out"; then
     passed=$((passed + 1))
   else

@@ -2,7 +2,7 @@
 # srun with PMIx, on a Slurm of one machine that this script starts and ends; the machine's own Slurm is not touched.
 # Ranks that meet and communicate; ranks that only provide memory to a worker, one of them drained; a rank killed.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 
 skip() {
   echo "SKIP: no test under srun: $*"
@@ -43,14 +43,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
 
-# A free port below the ephemeral ones.
-port=$((10000 + $$ % 300 * 64)) # concurrent tests have other ports
-new_port() {
-  port=$((port + 1))
-  while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-    port=$((port + 1))
-  done
-}
+. "$top_srcdir/test/multi/ports.sh"
 
 # daemon COMMAND...: in the foreground of a process of its own.
 daemon() {
@@ -67,9 +60,9 @@ chmod 755 "$tmp" # munged requires that its socket can be reached
 mkdir "$tmp/log" "$tmp/state" "$tmp/spool" "$tmp/tmp"
 head -c 1024 /dev/urandom >"$tmp/munge.key"
 chmod 600 "$tmp/munge.key"
-new_port
+next_port
 ctld_port=$port
-new_port
+next_port
 host=$(hostname -s)
 cat >"$tmp/slurm.conf" <<CONF
 ClusterName=kvcl

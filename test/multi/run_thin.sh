@@ -1,7 +1,7 @@
 #!/bin/sh
 # Two kvcl_serve with pools and two workers without: by shared memory and by TCP.
 set -eu
-: "${top_builddir:?}"
+: "${top_builddir:?}" "${top_srcdir:?}"
 serve=$top_builddir/src/tools/kvcl_serve
 tmp=$(mktemp -d)
 pids=
@@ -16,14 +16,12 @@ HOME=$tmp/home
 mkdir -m 700 "$HOME"
 export HOME
 unset KVCL_RANK KVCL_BOOT KVCL_NET KVCL_SECRET_FILE
-port=$((30000 + $$ % 300 * 64))
+. "$top_srcdir/test/multi/ports.sh"
 KVCL_SIZE=4 KVCL_BOOT_TIMEOUT=60s
 export KVCL_SIZE KVCL_BOOT_TIMEOUT
 passed=0 failed=0
 for path in auto tcp; do
-  while grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-    port=$((port + 1))
-  done
+  next_port
   KVCL_PATH=$path KVCL_NET=
   [ $path = auto ] || KVCL_NET=lo
   KVCL_RENDEZVOUS=tcp://127.0.0.1:$port
@@ -54,7 +52,6 @@ for path in auto tcp; do
     failed=$((failed + 1))
     cat "$tmp/serve0" "$tmp/serve1"
   fi
-  port=$((port + 1))
 done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]
