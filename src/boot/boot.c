@@ -3,9 +3,9 @@
  */
 #include "config.h"
 #include "boot/boot.h"
+#include "boot/secret_mem.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/secret_mem.h"
 #include "base/settings.h"
 
 #include <stdio.h>

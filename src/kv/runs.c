@@ -9,7 +9,7 @@
  */
 #include "kv/runs.h"
 
-#include "base/copy_cold.h"
+#include "kv/copy_cold.h"
 #include "base/copy_racy.h"
 #include "base/error.h"
 

@@ -11,7 +11,7 @@
  */
 #include "kv/stream.h"
 
-#include "base/copy_cold.h"
+#include "kv/copy_cold.h"
 #include "base/copy_racy.h"
 #include "base/sum_copy.h"
 

@@ -2,8 +2,8 @@
  * Memory for a secret: a page of its own that core dumps leave out, that a forked child reads as zeros, and that stays
  * out of swap if the process may lock memory. Owns nothing; any thread.
  */
-#ifndef KVCL_BASE_SECRET_MEM_H
-#define KVCL_BASE_SECRET_MEM_H
+#ifndef KVCL_BOOT_SECRET_MEM_H
+#define KVCL_BOOT_SECRET_MEM_H
 
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  *
  * The caller must call kvcl_copy_cold_end() after the last copy and before it announces the bytes.
  */
-#ifndef KVCL_BASE_COPY_COLD_H
-#define KVCL_BASE_COPY_COLD_H
+#ifndef KVCL_KV_COPY_COLD_H
+#define KVCL_KV_COPY_COLD_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * Pages for secrets (secret_mem.h), straight from the kernel: no allocator keeps a copy of their bytes.
  */
 #include "config.h"
-#include "base/secret_mem.h"
+#include "boot/secret_mem.h"
 #include "base/crypto.h"
 #include "base/log.h"
 
