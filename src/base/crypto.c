@@ -7,7 +7,6 @@
  */
 #include "config.h"
 #include "base/crypto.h"
-#include "base/error.h"
 #include "base/log.h"
 
 #include <openssl/crypto.h>
@@ -96,41 +95,6 @@ void kvcl_sha256_iov(const struct iovec *iov, size_t count, uint8_t out[KVCL_SHA
         md_add(md, iov[i].iov_base, iov[i].iov_len);
     }
     md_end(md, out);
-}
-
-kvcl_status_t kvcl_sha256_create(kvcl_sha256_ctx_t *ctx)
-{
-    EVP_MD_CTX *md;
-
-    (void)own_md(); /* fetches the algorithm */
-    md = EVP_MD_CTX_new();
-    if ((md == NULL) || !EVP_DigestInit_ex2(md, sha256, NULL)) {
-        EVP_MD_CTX_free(md);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a SHA-256 context");
-    }
-    ctx->md = md;
-    return KVCL_OK;
-}
-
-void kvcl_sha256_destroy(kvcl_sha256_ctx_t *ctx)
-{
-    EVP_MD_CTX_free((EVP_MD_CTX *)ctx->md);
-    ctx->md = NULL;
-}
-
-void kvcl_sha256_init(kvcl_sha256_ctx_t *ctx)
-{
-    md_begin((EVP_MD_CTX *)ctx->md);
-}
-
-void kvcl_sha256_update(kvcl_sha256_ctx_t *ctx, const void *data, size_t len)
-{
-    md_add((EVP_MD_CTX *)ctx->md, data, len);
-}
-
-void kvcl_sha256_final(kvcl_sha256_ctx_t *ctx, uint8_t out[KVCL_SHA256_LEN])
-{
-    md_end((EVP_MD_CTX *)ctx->md, out);
 }
 
 void kvcl_hmac_sha256(const void *key, size_t keylen, const struct iovec *parts, size_t count,

@@ -23,17 +23,6 @@ void kvcl_sha256(const void *data, size_t len, uint8_t out[KVCL_SHA256_LEN]);
 /** The hash of the parts in order, as if they were one buffer; no allocation. */
 void kvcl_sha256_iov(const struct iovec *iov, size_t count, uint8_t out[KVCL_SHA256_LEN]);
 
-/* Streaming. A context is reused by the next init; fini frees it. */
-typedef struct kvcl_sha256_ctx {
-    void *md; /* EVP_MD_CTX */
-} kvcl_sha256_ctx_t;
-
-kvcl_status_t kvcl_sha256_create(kvcl_sha256_ctx_t *ctx) KVCL_MUST_CHECK;
-void          kvcl_sha256_destroy(kvcl_sha256_ctx_t *ctx);
-void          kvcl_sha256_init(kvcl_sha256_ctx_t *ctx);
-void          kvcl_sha256_update(kvcl_sha256_ctx_t *ctx, const void *data, size_t len);
-void          kvcl_sha256_final(kvcl_sha256_ctx_t *ctx, uint8_t out[KVCL_SHA256_LEN]);
-
 /** HMAC-SHA256 of the parts in order. */
 void kvcl_hmac_sha256(const void *key, size_t keylen, const struct iovec *parts, size_t count,
                       uint8_t out[KVCL_SHA256_LEN]);

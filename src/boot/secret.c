@@ -1,5 +1,5 @@
 /*
- * Reading, checking and making secret files. Nothing is kept; buffers with secret bytes are wiped.
+ * Reading and making secret files. Nothing is kept; buffers with secret bytes are wiped.
  *
  * Making is race-safe: the file is complete under a private name before link(2) gives it its own, and
  * link fails if another process came first, whose file is then read.
@@ -7,6 +7,7 @@
 #include "config.h"
 #include "boot/secret.h"
 #include "base/error.h"
+#include "base/key_file.h"
 #include "base/rand.h"
 #include "base/settings.h"
 
@@ -22,88 +23,12 @@
 
 enum { FILE_MIN_BYTES = 16, FILE_MAX_BYTES = 64 * 1024, PATH_MAX_BYTES = 1024 };
 
-static kvcl_status_t check_file(const char *path, const struct stat *st)
-{
-    if (S_ISDIR(st->st_mode)) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is a directory: name a file in it", path);
-    }
-    if (!S_ISREG(st->st_mode)) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is not a regular file", path);
-    }
-    if (st->st_uid != geteuid()) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s belongs to user %u, not to this process's (user "
-                         "%u): make one that does", path, (unsigned)st->st_uid, (unsigned)geteuid());
-    }
-    if ((st->st_mode & 077) != 0) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s has mode %04o, others may use it: chmod 600 %s", path,
-                         (unsigned)(st->st_mode & 07777), path);
-    }
-    if (st->st_size == 0) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s is empty: write %d to %d random bytes into it, the same on "
-                         "all ranks", path, (int)FILE_MIN_BYTES, (int)FILE_MAX_BYTES);
-    }
-    if ((st->st_size < FILE_MIN_BYTES) || (st->st_size > FILE_MAX_BYTES)) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "secret file %s has %lld bytes: it needs %d to %d random ones", path,
-                         (long long)st->st_size, (int)FILE_MIN_BYTES, (int)FILE_MAX_BYTES);
-    }
-    return KVCL_OK;
-}
-
-static kvcl_status_t hash_file(int fd, const char *path, uint8_t *secret)
-{
-    uint8_t           buf[4096];
-    kvcl_sha256_ctx_t sha;
-    kvcl_status_t     status = kvcl_sha256_create(&sha);
-    size_t            total  = 0;
-    ssize_t           n      = 0;
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    kvcl_sha256_init(&sha);
-    do {
-        n = read(fd, buf, sizeof(buf));
-        if (n > 0) {
-            total += (size_t)n;
-            kvcl_sha256_update(&sha, buf, (size_t)n);
-        }
-    } while (((n > 0) && (total <= FILE_MAX_BYTES)) || ((n < 0) && (errno == EINTR)));
-    if (n < 0) {
-        status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot read secret file %s", path);
-    } else if ((total < FILE_MIN_BYTES) || (total > FILE_MAX_BYTES)) {
-        status = kvcl_fail(KVCL_ERR_ACCESS, "secret file %s changed while it was read", path);
-    } else {
-        kvcl_sha256_final(&sha, secret);
-    }
-    kvcl_sha256_destroy(&sha);
-    kvcl_wipe(buf, sizeof(buf));
-    return status;
-}
-
 kvcl_status_t kvcl_secret_from_file(const char *path, uint8_t secret[KVCL_SHA256_LEN])
 {
-    kvcl_status_t status;
-    struct stat   st;
-    /* O_NONBLOCK: a FIFO in its place must not block the open before fstat refuses it. */
-    int           fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    static const kvcl_key_file_t kind = {"secret file", "head -c 32 /dev/urandom", ", the same on all ranks",
+                                         FILE_MIN_BYTES, FILE_MAX_BYTES};
 
-    if (fd < 0) {
-        status = (errno == ENOENT) ? KVCL_ERR_NOT_FOUND : (errno == EACCES) ? KVCL_ERR_ACCESS : KVCL_ERR_IO;
-        return (status == KVCL_ERR_NOT_FOUND)
-                   ? kvcl_fail(status, "secret file %s is not there: make it (umask 077; head -c 32 /dev/urandom >%s), "
-                               "the same on all ranks", path, path)
-                   : kvcl_fail_errno(status, errno, "cannot open secret file %s", path);
-    }
-    if (fstat(fd, &st) != 0) {
-        status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot stat secret file %s", path);
-    } else {
-        status = check_file(path, &st);
-    }
-    if (status == KVCL_OK) {
-        status = hash_file(fd, path, secret);
-    }
-    close(fd);
-    return status;
+    return kvcl_key_file_digest(&kind, path, secret);
 }
 
 static kvcl_status_t write_private(const char *path)

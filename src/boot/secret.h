@@ -1,8 +1,8 @@
 /*
  * The job secret: 32 bytes that only the ranks of a job know.
  *
- * A secret file must be a regular file of 16 bytes to 64 KiB, owned by the effective user and readable by no other
- * user; its SHA-256 is the secret. Owns nothing; any thread.
+ * A secret file has 16 bytes to 64 KiB and is the effective user's alone (base/key_file.h); its SHA-256 is the secret.
+ * Owns nothing; any thread.
  */
 #ifndef KVCL_BOOT_SECRET_H
 #define KVCL_BOOT_SECRET_H

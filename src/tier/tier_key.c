@@ -1,90 +1,22 @@
 /*
- * The key of a tier's file (tier_key.h). Owns nothing; bytes of the key file are wiped. Any thread.
+ * The key of a tier's file (tier_key.h). Owns nothing. Any thread.
  */
 #include "config.h"
 #include "tier/tier_key.h"
 
-#include "base/error.h"
+#include "base/key_file.h"
 #include "base/poly1305.h"
 #include "base/wirebuf.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { FILE_MAX = 64 * 1024 };
 
 _Static_assert((int)KVCL_POLY1305_TAG_LEN == (int)KVCL_TIER_NONCE, "a tail is a nonce and a tag");
 
-static kvcl_status_t check_file(const char *path, const struct stat *st)
-{
-    if (!S_ISREG(st->st_mode)) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "key file %s is not a regular file", path);
-    }
-    if (st->st_uid != geteuid()) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "key file %s belongs to user %u, not to this process's (user %u): make one "
-                         "that does", path, (unsigned)st->st_uid, (unsigned)geteuid());
-    }
-    if ((st->st_mode & 077) != 0) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "key file %s has mode %04o, others may use it: chmod 600 %s", path,
-                         (unsigned)(st->st_mode & 07777), path);
-    }
-    if ((st->st_size < KVCL_TIER_KEY_FILE_MIN) || (st->st_size > FILE_MAX)) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "key file %s has %lld bytes: it needs %d to %d random ones", path,
-                         (long long)st->st_size, (int)KVCL_TIER_KEY_FILE_MIN, (int)FILE_MAX);
-    }
-    return KVCL_OK;
-}
-
-static kvcl_status_t hash_file(int fd, const char *path, size_t len, kvcl_tier_key_t *key)
-{
-    uint8_t           buf[4096];
-    kvcl_sha256_ctx_t sha;
-    kvcl_status_t     status = kvcl_sha256_create(&sha);
-    size_t            total  = 0;
-    ssize_t           n      = 1;
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    kvcl_sha256_init(&sha);
-    while ((n > 0) && (total <= FILE_MAX)) {
-        n = read(fd, buf, sizeof(buf));
-        n = ((n < 0) && (errno == EINTR)) ? 1 : n;
-        if (n > 0) {
-            kvcl_sha256_update(&sha, buf, (size_t)n);
-            total += (size_t)n;
-        }
-    }
-    kvcl_sha256_final(&sha, key->bytes);
-    kvcl_sha256_destroy(&sha);
-    kvcl_wipe(buf, sizeof(buf));
-    if (n < 0) {
-        return kvcl_fail_errno(KVCL_ERR_IO, errno, "key file %s cannot be read", path);
-    }
-    return (total == len) ? KVCL_OK : kvcl_fail(KVCL_ERR_ACCESS, "key file %s changed while it was read", path);
-}
-
 kvcl_status_t kvcl_tier_key_read(const char *path, kvcl_tier_key_t *key)
 {
-    /* O_NONBLOCK: a FIFO in its place must not block the open before fstat refuses it. */
-    int           fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat   st;
-    kvcl_status_t status;
+    static const kvcl_key_file_t kind = {"key file", "head -c 32 /dev/urandom", "", KVCL_TIER_KEY_FILE_MIN, FILE_MAX};
 
-    if (fd < 0) {
-        status = (errno == ENOENT) ? KVCL_ERR_NOT_FOUND : (errno == EACCES) ? KVCL_ERR_ACCESS : KVCL_ERR_IO;
-        return kvcl_fail_errno(status, errno, "key file %s cannot be opened (to make one: umask 077; head -c 32 "
-                               "/dev/urandom >%s)", path, path);
-    }
-    status = (fstat(fd, &st) == 0) ? check_file(path, &st)
-                                   : kvcl_fail_errno(KVCL_ERR_IO, errno, "key file %s cannot be inspected", path);
-    if (status == KVCL_OK) {
-        status = hash_file(fd, path, (size_t)st.st_size, key);
-    }
-    close(fd);
-    return status;
+    return kvcl_key_file_digest(&kind, path, key->bytes);
 }
 
 uint64_t kvcl_tier_key_proof(const kvcl_tier_key_t *key, uint64_t id)

@@ -21,7 +21,7 @@ typedef struct kvcl_tier_key {
 } kvcl_tier_key_t;
 
 /**
- * The SHA-256 of a file: regular, of this user, without access for others, 32 bytes to 64 KiB.
+ * The SHA-256 of a key file (base/key_file.h) of 32 bytes to 64 KiB.
  * @return KVCL_OK, KVCL_ERR_NOT_FOUND, KVCL_ERR_ACCESS, KVCL_ERR_IO, with a sentence.
  */
 kvcl_status_t kvcl_tier_key_read(const char *path, kvcl_tier_key_t *key) KVCL_MUST_CHECK;

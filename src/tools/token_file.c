@@ -3,30 +3,12 @@
  */
 #include "config.h"
 #include "tools/token_file.h"
+#include "base/key_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static bool check(const char *path, const struct stat *st, char *why, size_t why_size)
-{
-    if (!S_ISREG(st->st_mode)) {
-        snprintf(why, why_size, "token file %s is not a regular file", path);
-    } else if (st->st_uid != geteuid()) {
-        snprintf(why, why_size, "token file %s belongs to user %u, not to this process's (user %u): make one that does",
-                 path, (unsigned)st->st_uid, (unsigned)geteuid());
-    } else if ((st->st_mode & 077) != 0) {
-        snprintf(why, why_size, "token file %s has mode %04o, others may use it: chmod 600 %s", path,
-                 (unsigned)(st->st_mode & 07777), path);
-    } else {
-        return true;
-    }
-    return false;
-}
+#include <sys/types.h>
 
 /* One line, perhaps with its end. */
 static bool take_line(const char *path, token_t *token, ssize_t n, char *why, size_t why_size)
@@ -55,27 +37,13 @@ static bool take_line(const char *path, token_t *token, ssize_t n, char *why, si
 
 bool token_read(const char *path, token_t *token, char *why, size_t why_size)
 {
-    /* O_NONBLOCK: a FIFO in its place must not block the open before it is refused. */
-    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
-    ssize_t     n    = -1;
-    bool        good = false;
+    static const kvcl_key_file_t kind = {"token file", "openssl rand -hex 32", "", TOKEN_MIN,
+                                         sizeof(token->text) - 1};
+    size_t                       len  = 0;
 
     memset(token, 0, sizeof(*token));
-    if ((fd < 0) || (fstat(fd, &st) != 0)) {
-        snprintf(why, why_size, "token file %s: %s", path, strerror(errno));
-    } else if (check(path, &st, why, why_size)) {
-        n = read(fd, token->text, sizeof(token->text));
-        if (n < 0) {
-            snprintf(why, why_size, "token file %s: %s", path, strerror(errno));
-        } else {
-            good = take_line(path, token, n, why, why_size);
-        }
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return good;
+    return (kvcl_key_file_read(&kind, path, token->text, &len, why, why_size) == KVCL_OK) &&
+           take_line(path, token, (ssize_t)len, why, why_size);
 }
 
 bool token_allows(const token_t *token, const char *authorization)

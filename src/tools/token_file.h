@@ -12,11 +12,11 @@ enum { TOKEN_MIN = 16, TOKEN_MAX = 1024 };
 
 typedef struct token {
     size_t len; /* 0: none is needed */
-    char   text[TOKEN_MAX + 1];
+    char   text[TOKEN_MAX + 3]; /* with the file's end of line */
 } token_t;
 
-/* The file: regular, of this user, no access for others, one line of 16 to 1,024 printable characters without a space.
- * False: the reason is in why. */
+/* A file of this user alone (base/key_file.h): one line of 16 to 1,024 printable characters without a space. False: the
+ * reason is in why. */
 bool token_read(const char *path, token_t *token, char *why, size_t why_size);
 
 /* Is a request with this Authorization header (NULL: without one) allowed? The time does not depend on how much of the

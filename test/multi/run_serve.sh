@@ -66,17 +66,20 @@ rc=0 # the key of the second tier's file
 KVCL_RENDEZVOUS='' KVCL_SIZE=0 KVCL_STORE_NVME_KEY=$tmp/nothing/key timeout 60 "$serve" --block 4K --pool 64K \
   --nvme "$tmp/nvme:4M" 2>"$tmp/err" || rc=$?
 is [ $rc = 1 ]
-is has "$tmp/err" 'KVCL_STORE_NVME_KEY: key file .*/nothing/key cannot be opened'
+is has "$tmp/err" 'KVCL_STORE_NVME_KEY: key file .*/nothing/key is not there: make it'
 printf 'a token of 24 letters' >"$tmp/token"
 chmod 640 "$tmp/token"
 wrong 'http-token-file without --http' --block 4K --http-token-file "$tmp/token"
-wrong 'token: No such file' --block 4K --http 0 --http-token-file "$tmp/nothing/token"
+wrong 'token is not there: make it (umask 077' --block 4K --http 0 --http-token-file "$tmp/nothing/token"
 wrong 'has mode 0640, others may use it: chmod 600' --block 4K --http 0 --http-token-file "$tmp/token"
 chmod 600 "$tmp/token"
 wrong 'character 2 is a space' --block 4K --http 0 --http-token-file "$tmp/token"
 echo 'too-short' >"$tmp/token"
-wrong 'has 9 characters: it needs one line of 16 to 1024' --block 4K --http 0 --http-token-file "$tmp/token"
-wrong 'not a regular file' --block 4K --http 0 --http-token-file "$tmp"
+wrong 'has 10 bytes: it needs 16 to 1026' --block 4K --http 0 --http-token-file "$tmp/token"
+wrong 'is a directory' --block 4K --http 0 --http-token-file "$tmp"
+: >"$tmp/empty"
+chmod 600 "$tmp/empty"
+wrong 'is empty: write 16 to 1026 bytes into it (openssl rand -hex 32' --block 4K --http 0 --http-token-file "$tmp/empty"
 token=0123456789abcdef-A-Za
 echo $token >"$tmp/token"
 rc=0; "$top" --once 127.0.0.77:1 2>"$tmp/err" || rc=$?
