@@ -152,6 +152,19 @@ START_TEST(a_context_has_one_copy)
 }
 END_TEST
 
+/* A boot of one rank, from open to close. */
+static void assert_one_copy(const kvcl_boot_params_t *params)
+{
+    kvcl_boot_t *boot;
+
+    ck_assert_int_eq(kvcl_boot_open(params, &boot), KVCL_OK);
+    ck_assert_int_eq(kvcl_boot_exchange(boot, "x", 1), KVCL_OK);
+    remember(boot->secret);
+    assert_kept_well(boot->secret);
+    kvcl_boot_close(boot);
+    ck_assert_uint_eq(copies(), 0);
+}
+
 static kvcl_status_t drop(void *arg, const char *key, const void *val, size_t len)
 {
     (void)arg, (void)key, (void)val, (void)len;
@@ -175,16 +188,10 @@ START_TEST(a_boot_by_the_callers_store_has_one_copy)
 {
     kvcl_oob_t         oob    = {sizeof(oob), 0, 1, drop, have_none, wait_for_none, NULL};
     kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
-    kvcl_boot_t        *boot;
 
     params.oob         = &oob;
     params.secret_file = (_i == 0) ? secret_file : NULL;
-    ck_assert_int_eq(kvcl_boot_open(&params, &boot), KVCL_OK);
-    ck_assert_int_eq(kvcl_boot_exchange(boot, "x", 1), KVCL_OK);
-    remember(boot->secret);
-    assert_kept_well(boot->secret);
-    kvcl_boot_close(boot);
-    ck_assert_uint_eq(copies(), 0);
+    assert_one_copy(&params);
 }
 END_TEST
 
@@ -192,17 +199,11 @@ END_TEST
 START_TEST(a_boot_by_rendezvous_has_one_copy)
 {
     kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
-    kvcl_boot_t        *boot;
 
     params.rendezvous  = url;
     params.size        = 1;
     params.secret_file = secret_file;
-    ck_assert_int_eq(kvcl_boot_open(&params, &boot), KVCL_OK);
-    ck_assert_int_eq(kvcl_boot_exchange(boot, "x", 1), KVCL_OK);
-    remember(boot->secret);
-    assert_kept_well(boot->secret);
-    kvcl_boot_close(boot);
-    ck_assert_uint_eq(copies(), 0);
+    assert_one_copy(&params);
 }
 END_TEST
 
