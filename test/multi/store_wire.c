@@ -158,6 +158,12 @@ static bool by_message(const world_t *w)
     return (w->size > 1) && (path != NULL) && (strcmp(path, "tcp") == 0);
 }
 
+/* UCX's TCP has no lanes, and those of the aead wire carry records: a flipped bit there ends the connection. */
+static bool has_open_lanes(const world_t *w)
+{
+    return by_message(w) && ((w->ctx->config.wire == KVCL_WIRE_AUTO) || (w->ctx->config.wire == KVCL_WIRE_PLAIN));
+}
+
 static void report(world_t *w, const char *name, kvcl_store_h store, const tally_t *mine, uint64_t flips)
 {
     tally_t            sum = {sum_of(w, mine->right), sum_of(w, mine->missed), sum_of(w, mine->failed),
@@ -531,7 +537,7 @@ void test_wire_values(world_t *w)
     report(w, "values", store, &tally, lanes + frames);
     lanes = sum_of(w, lanes);
     CHECK(w, tally.failed == 0, "%llu gets failed", (unsigned long long)tally.failed);
-    CHECK(w, !by_message(w) || (lanes > 0), "no bit was flipped in a lane");
+    CHECK(w, !has_open_lanes(w) || (lanes > 0), "no bit was flipped in a lane");
     sync_all(w);
     free(want);
     free(got);
