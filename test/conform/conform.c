@@ -449,7 +449,7 @@ int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *
     const cf_case_t *one;
 
     printf("TEST_SEED=%" PRIu64 "\n", seed);
-    setenv("KVCL_TIMEOUT", cf_sanitizer("") ? "60s" : "15s", 0);
+    setenv("KVCL_TIMEOUT", "60s", 0);
     for (; configs->path != NULL; ++configs) {
         run_t run = {.config = configs, .seed = seed};
         if (is_blind(configs)) {
