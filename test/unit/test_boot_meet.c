@@ -11,7 +11,7 @@
 
 /* PMIx_Init leaks a string when no launcher answers, which must not fail this test. */
 const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void)
 {
     return "leak:libpmix";
 }
