@@ -6,6 +6,7 @@
 #include "base/net.h"
 #include "base/error.h"
 
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -140,14 +141,15 @@ static bool read_addr(const struct ifaddrs *ifa, kvcl_net_addr_t *out)
     return !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)addr)->sin6_addr);
 }
 
-size_t kvcl_net_addrs(const char *names, kvcl_net_addr_t *addrs, size_t max)
+kvcl_status_t kvcl_net_addrs(const char *names, kvcl_net_addr_t *addrs, size_t max, size_t *n_p, bool *more_p)
 {
     struct ifaddrs  *all = NULL, *ifa;
     kvcl_net_addr_t one;
     size_t          n = 0, i;
 
+    *more_p = false;
     if (getifaddrs(&all) != 0) {
-        return 0;
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "KVCL_NET: cannot read the network interfaces");
     }
     for (ifa = all; ifa != NULL; ifa = ifa->ifa_next) {
         if ((ifa->ifa_addr == NULL) || !(ifa->ifa_flags & IFF_UP) || !is_named(names, ifa->ifa_name) ||
@@ -156,17 +158,19 @@ size_t kvcl_net_addrs(const char *names, kvcl_net_addr_t *addrs, size_t max)
         }
         for (i = 0; (i < n) && (strcmp(addrs[i].name, one.name) != 0); ++i) {
         }
-        if (i == n) {
-            n += (n < max) ? 1 : 0;
-        } else if ((addrs[i].family == 4) || (one.family == 6)) {
+        if ((i < n) && ((addrs[i].family == 4) || (one.family == 6))) {
             continue;
         }
-        if (i < max) {
-            addrs[i] = one;
+        if (i == max) {
+            *more_p = true;
+            continue;
         }
+        n       += (i == n) ? 1 : 0;
+        addrs[i] = one;
     }
     freeifaddrs(all);
-    return n;
+    *n_p = n;
+    return KVCL_OK;
 }
 
 socklen_t kvcl_net_sockaddr(uint8_t family, const uint8_t addr[16], uint16_t port, struct sockaddr_storage *ss)

@@ -31,9 +31,11 @@ kvcl_status_t kvcl_net_check(const char *names) KVCL_MUST_CHECK;
 
 /**
  * One address of each interface named, at most max: its first IPv4 address, otherwise its first IPv6 address that is
- * not link-local. "all" names every interface that is up. @return their number.
+ * not link-local. "all" names every interface that is up. *more_p: there are others.
+ * @return KVCL_OK, *n_p of them; KVCL_ERR_IO.
  */
-size_t kvcl_net_addrs(const char *names, kvcl_net_addr_t *addrs, size_t max);
+kvcl_status_t kvcl_net_addrs(const char *names, kvcl_net_addr_t *addrs, size_t max, size_t *n_p,
+                             bool *more_p) KVCL_MUST_CHECK;
 
 /** The socket address of an address and a port (host order). @return its length. */
 socklen_t kvcl_net_sockaddr(uint8_t family, const uint8_t addr[16], uint16_t port, struct sockaddr_storage *ss);

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "sock/sock_listen.h"
 #include "base/error.h"
+#include "base/log.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,8 +26,10 @@ static uint16_t port_of(int fd)
     return ntohs((ss.ss_family == AF_INET) ? v4->sin_port : v6->sin6_port);
 }
 
+/* KVCL_ERR_UNREACHABLE: the interface does not have the address now, or IPv6 still looks for its duplicates. */
 static kvcl_status_t listen_at(kvcl_sock_listener_t *listener)
 {
+    kvcl_status_t           status;
     struct sockaddr_storage ss;
     socklen_t               len = kvcl_net_sockaddr(listener->at.family, listener->at.addr, 0, &ss);
 
@@ -36,23 +39,40 @@ static kvcl_status_t listen_at(kvcl_sock_listener_t *listener)
         listener->port = port_of(listener->fd);
         return KVCL_OK;
     }
-    return kvcl_fail_errno(KVCL_ERR_IO, errno, "KVCL_NET: cannot listen on interface \"%s\"", listener->at.name);
+    status = kvcl_fail_errno((errno == EADDRNOTAVAIL) ? KVCL_ERR_UNREACHABLE : KVCL_ERR_IO, errno,
+                             "KVCL_NET: cannot listen on interface \"%s\"", listener->at.name);
+    kvcl_sock_unlisten(listener, -1);
+    return status;
 }
 
 kvcl_status_t kvcl_sock_listen(const char *names, kvcl_sock_listener_t listeners[KVCL_SOCK_LISTENERS], unsigned *n_p)
 {
     kvcl_net_addr_t addrs[KVCL_SOCK_LISTENERS];
-    size_t          n      = kvcl_net_addrs(names, addrs, KVCL_SOCK_LISTENERS), i;
-    kvcl_status_t   status = KVCL_OK;
+    size_t          n = 0, i;
+    unsigned        open   = 0;
+    bool            more   = false;
+    kvcl_status_t   status = kvcl_net_addrs(names, addrs, KVCL_SOCK_LISTENERS, &n, &more), skipped = KVCL_OK;
 
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
-        listeners[i] = (kvcl_sock_listener_t){.fd = -1, .at = addrs[i]};
-        status       = listen_at(&listeners[i]);
+        listeners[open] = (kvcl_sock_listener_t){.fd = -1, .at = addrs[i]};
+        status          = listen_at(&listeners[open]);
+        if (status == KVCL_ERR_UNREACHABLE) {
+            kvcl_log_warn("%s; this rank does not accept connections there", kvcl_last_error());
+            skipped = KVCL_ERR_IO;
+            status  = KVCL_OK;
+        } else if (status == KVCL_OK) {
+            ++open;
+        }
     }
-    while ((status != KVCL_OK) && (i > 0)) {
-        kvcl_sock_unlisten(&listeners[--i], -1);
+    status = ((status == KVCL_OK) && (open == 0)) ? skipped : status;
+    while ((status != KVCL_OK) && (open > 0)) {
+        kvcl_sock_unlisten(&listeners[--open], -1);
     }
-    *n_p = (status == KVCL_OK) ? (unsigned)n : 0;
+    if ((status == KVCL_OK) && more) {
+        kvcl_log_warn("KVCL_NET=%s: more than %d interfaces have an address; this rank accepts connections on the "
+                      "first %d: name those that lead to its peers", names, KVCL_SOCK_LISTENERS, KVCL_SOCK_LISTENERS);
+    }
+    *n_p = open;
     return status;
 }
 
