@@ -37,8 +37,8 @@ KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KV
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * How this rank reaches another: "loop", "mapped (posix)", "rdma (rc_mlx5)", "served (tcp/lo)", ... Memory that the
- * other rank only registered is served on a mapped path too. Sets up the connection if there is none yet. Blocks.
+ * How this rank reaches another: "loop", "mapped (posix)", "rdma (rc_mlx5)", "served (tcp/lo plain)", ... Memory that
+ * the other rank only registered is served on a mapped path too. Sets up the connection if there is none yet. Blocks.
  */
 KVCL_API kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap) KVCL_MUST_CHECK;
 

@@ -110,7 +110,7 @@ typedef struct kvcl_xport_ops {
      * (canceled) before return or from later progress() calls; the transport owns ep from now on. Remote regions may
      * still be open: their .map stays valid, and rmem_close is still required. */
     void          (*ep_close)(kvcl_xport_ep_t *ep);
-    /* One short text, such as "posix", "tcp/lo", "loop". */
+    /* One short text, such as "posix", "tcp/lo aead", "loop". */
     void          (*ep_describe)(kvcl_xport_ep_t *ep, char *buf, size_t cap);
 
     /* Send header and the concatenated iov (the array itself is free on return). send == NULL: everything is copied

@@ -8,7 +8,9 @@
 #include "config.h"
 #include "sock/sock_stream.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
+#include "base/rand.h"
 #include "base/sanitizers.h"
 #include "sock/sock_crypt.h"
 
@@ -55,8 +57,6 @@ static kvcl_status_t not_connected(int err)
 
 static kvcl_status_t begin(kvcl_sock_stream_t *stream)
 {
-    memset(stream, 0, sizeof(*stream));
-    stream->fd = -1;
     stream->hs = calloc(1, sizeof(*stream->hs));
     return (stream->hs != NULL) ? KVCL_OK : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a connection");
 }
@@ -65,8 +65,10 @@ kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockadd
                                 const kvcl_sock_side_t *side, const uint8_t peer_id[KVCL_SOCK_ID_LEN],
                                 kvcl_sock_purpose_t purpose, const kvcl_sock_tuning_t *tuning)
 {
-    kvcl_status_t status = begin(stream);
+    kvcl_status_t status;
 
+    *stream = (kvcl_sock_stream_t){.fd = -1, .tuning = *tuning};
+    status  = begin(stream);
     if (status == KVCL_OK) {
         status = kvcl_sock_hs_connect(stream->hs, side, peer_id, purpose);
     }
@@ -74,11 +76,8 @@ kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockadd
         stream->fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         status     = (stream->fd >= 0) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "no socket for a connection");
     }
-    if (status == KVCL_OK) {
-        tune(stream->fd, tuning);
-        if ((connect(stream->fd, sa, len) != 0) && (errno != EINPROGRESS) && (errno != EINTR)) {
-            status = not_connected(errno);
-        }
+    if ((status == KVCL_OK) && (connect(stream->fd, sa, len) != 0) && (errno != EINPROGRESS) && (errno != EINTR)) {
+        status = not_connected(errno);
     }
     if (status != KVCL_OK) {
         kvcl_sock_close(stream, -1);
@@ -88,19 +87,11 @@ kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockadd
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_sock_adopt(kvcl_sock_stream_t *stream, int fd, const kvcl_sock_side_t *side,
-                              const kvcl_sock_tuning_t *tuning)
+void kvcl_sock_adopt(kvcl_sock_stream_t *stream, int fd, const kvcl_sock_side_t *side,
+                     const kvcl_sock_tuning_t *tuning)
 {
-    kvcl_status_t status = begin(stream);
-
-    if (status == KVCL_OK) {
-        tune(fd, tuning);
-        kvcl_sock_hs_accept(stream->hs, side);
-        stream->fd       = fd;
-        stream->state    = KVCL_SOCK_SHAKING;
-        stream->writable = true;
-    }
-    return status;
+    *stream = (kvcl_sock_stream_t){
+        .fd = fd, .state = KVCL_SOCK_SHAKING, .writable = true, .side = side, .tuning = *tuning};
 }
 
 void kvcl_sock_event(kvcl_sock_stream_t *stream, uint32_t events)
@@ -172,20 +163,50 @@ static kvcl_status_t ended(int err)
                       : kvcl_fail_errno(KVCL_ERR_UNREACHABLE, err, "the connection broke during the handshake");
 }
 
+/* KVCL_INPROGRESS: no byte waits. */
+static kvcl_status_t receive(kvcl_sock_stream_t *stream, void *in, size_t len, int flags, ssize_t *n_p)
+{
+    do {
+        *n_p = recv(stream->fd, in, len, flags | MSG_DONTWAIT);
+    } while ((*n_p < 0) && (errno == EINTR));
+    if (*n_p > 0) {
+        return KVCL_OK;
+    }
+    if ((*n_p < 0) && (errno == EAGAIN)) {
+        stream->readable = false;
+        return KVCL_INPROGRESS;
+    }
+    return ended((*n_p == 0) ? 0 : errno);
+}
+
+/* A connection that was accepted and stays silent costs no handshake, and no random bytes. */
+static kvcl_status_t begin_accepted(kvcl_sock_stream_t *stream)
+{
+    kvcl_sock_side_t side = *stream->side;
+    uint8_t          first;
+    ssize_t          n;
+    kvcl_status_t    status = stream->readable ? receive(stream, &first, 1, MSG_PEEK, &n) : KVCL_INPROGRESS;
+
+    status = (status == KVCL_OK) ? kvcl_random_bytes(side.random, sizeof(side.random)) : status;
+    status = (status == KVCL_OK) ? begin(stream) : status;
+    if (status == KVCL_OK) {
+        kvcl_sock_hs_accept(stream->hs, &side);
+        stream->side = NULL;
+    }
+    kvcl_wipe(side.random, sizeof(side.random)); /* its private key: the handshake has it */
+    return status;
+}
+
 /* One message's worth of bytes. KVCL_INPROGRESS: none wait. */
 static kvcl_status_t hear(kvcl_sock_stream_t *stream)
 {
     size_t        len;
-    void          *in = kvcl_sock_hs_in(stream->hs, &len);
-    ssize_t       n   = recv(stream->fd, in, len, MSG_DONTWAIT);
-    kvcl_status_t status;
+    void          *in    = kvcl_sock_hs_in(stream->hs, &len);
+    ssize_t       n      = 0;
+    kvcl_status_t status = receive(stream, in, len, 0, &n);
 
-    if (n <= 0) {
-        if ((n < 0) && ((errno == EAGAIN) || (errno == EINTR))) {
-            stream->readable = (errno == EINTR);
-            return stream->readable ? KVCL_OK : KVCL_INPROGRESS;
-        }
-        return ended((n == 0) ? 0 : errno);
+    if (status != KVCL_OK) {
+        return status;
     }
     status = kvcl_sock_hs_took(stream->hs, (size_t)n);
     if (status == KVCL_OK) {
@@ -206,6 +227,7 @@ static kvcl_status_t become_open(kvcl_sock_stream_t *stream)
     if (status != KVCL_OK) {
         return status;
     }
+    tune(stream->fd, &stream->tuning);
     if (session->purpose == KVCL_SOCK_STREAM) { /* its user sends when there is room; messages wait in either queue */
         set_int(stream->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
     }
@@ -227,7 +249,9 @@ const kvcl_sock_session_t *kvcl_sock_claim(const kvcl_sock_stream_t *stream)
 
 kvcl_status_t kvcl_sock_shake(kvcl_sock_stream_t *stream)
 {
-    kvcl_status_t status = (stream->state == KVCL_SOCK_CONNECTING) ? connected(stream) : KVCL_OK;
+    kvcl_status_t status = (stream->state == KVCL_SOCK_CONNECTING) ? connected(stream)
+                           : (stream->hs == NULL)                  ? begin_accepted(stream)
+                                                                   : KVCL_OK;
 
     while ((status == KVCL_OK) && !(stream->pauses && stream->heard)) {
         bool sent = !stream->writable || say(stream);
@@ -243,7 +267,7 @@ kvcl_status_t kvcl_sock_shake(kvcl_sock_stream_t *stream)
     if (status == KVCL_OK) {
         return KVCL_INPROGRESS;
     }
-    if ((status < 0) && (stream->state == KVCL_SOCK_SHAKING) &&
+    if ((status < 0) && (stream->state == KVCL_SOCK_SHAKING) && (stream->hs != NULL) &&
         (kvcl_sock_hs_state(stream->hs) == KVCL_SOCK_HS_FAILED)) {
         (void)say(stream); /* REFUSE */
     }

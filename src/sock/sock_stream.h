@@ -29,6 +29,12 @@ typedef enum {
 
 typedef struct kvcl_sock_crypt kvcl_sock_crypt_t;
 
+/* The interval of probes on an idle connection. A host that has vanished is noticed after four of them, 10 s at the
+ * least, also while bytes wait for its acknowledgement. 0: the system's own settings. */
+typedef struct kvcl_sock_tuning {
+    uint64_t keepalive_ns;
+} kvcl_sock_tuning_t;
+
 typedef struct kvcl_sock_stream {
     int                 fd;       /* -1: CLOSED */
     kvcl_sock_state_t   state;
@@ -40,15 +46,11 @@ typedef struct kvcl_sock_stream {
     kvcl_sock_purpose_t purpose;  /* OPEN */
     kvcl_sock_wire_t    wire;
     uint8_t             peer_id[KVCL_SOCK_ID_LEN];
-    kvcl_sock_hs_t      *hs;      /* until OPEN */
+    kvcl_sock_hs_t      *hs;      /* until OPEN; of an accepted stream from its first byte on */
+    const kvcl_sock_side_t *side; /* of an accepted stream, until then */
+    kvcl_sock_tuning_t  tuning;
     kvcl_sock_crypt_t   *crypt;   /* of an aead stream that is OPEN */
 } kvcl_sock_stream_t;
-
-/* The interval of probes on an idle connection. A host that has vanished is noticed after four of them, 10 s at the
- * least, also while bytes wait for its acknowledgement. 0: the system's own settings. */
-typedef struct kvcl_sock_tuning {
-    uint64_t keepalive_ns;
-} kvcl_sock_tuning_t;
 
 /**
  * Begin to connect to an address and to prove the secret to peer_id.
@@ -58,9 +60,12 @@ typedef struct kvcl_sock_tuning {
 kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockaddr *sa, socklen_t len,
                                 const kvcl_sock_side_t *side, const uint8_t peer_id[KVCL_SOCK_ID_LEN],
                                 kvcl_sock_purpose_t purpose, const kvcl_sock_tuning_t *tuning) KVCL_MUST_CHECK;
-/** Take an accepted descriptor, on success only. @return KVCL_OK, KVCL_ERR_NO_MEMORY. */
-kvcl_status_t kvcl_sock_adopt(kvcl_sock_stream_t *stream, int fd, const kvcl_sock_side_t *side,
-                              const kvcl_sock_tuning_t *tuning) KVCL_MUST_CHECK;
+/**
+ * Take an accepted descriptor. side must outlive the handshake; side->random is not used: the handshake
+ * begins, with random bytes of its own, when the first byte has arrived.
+ */
+void kvcl_sock_adopt(kvcl_sock_stream_t *stream, int fd, const kvcl_sock_side_t *side,
+                     const kvcl_sock_tuning_t *tuning);
 
 /** After the first message was heard: the id that the peer claims, and what it wants the connection for. */
 const kvcl_sock_session_t *kvcl_sock_claim(const kvcl_sock_stream_t *stream);

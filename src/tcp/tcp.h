@@ -10,14 +10,15 @@
  *
  * Files: tcp.c (the vtable, progress), tcp_open.c (open and close), tcp_addr.c (addresses, pure), tcp_conn.c
  * (connections begin and end), tcp_serve.c (they are opened and served), tcp_door.c (listeners and strangers), tcp_ep.c
- * (endpoints), tcp_send.c, tcp_queue.c, tcp_recv.c, tcp_self.c (messages to this instance), tcp_stream.c (streams beside
- * the messages), tcp_mem.c.
+ * (endpoints), tcp_send.c, tcp_queue.c, tcp_recv.c, tcp_self.c (messages to this instance), tcp_stream.c (streams
+ * beside the messages), tcp_mem.c.
  * Locks: none of its own. The engine lock of the owning context serializes everything (see xport.h).
  */
 #ifndef KVCL_TCP_TCP_H
 #define KVCL_TCP_TCP_H
 
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mpool.h"
 #include "core/xport.h"
 #include "sock/sock_listen.h"
@@ -80,7 +81,7 @@ typedef struct tcp_addr {
     tcp_where_t at[TCP_ADDRS];
 } tcp_addr_t;
 
-enum { TCP_ADDR_BYTES = 48 + TCP_ADDRS * 20 };
+enum { TCP_ADDR_BYTES = 44 + TCP_ADDRS * 20 };
 
 /* What epoll's data points at. */
 typedef enum { TCP_LISTENER, TCP_TIMER, TCP_CONN } tcp_kind_t;
@@ -88,7 +89,7 @@ typedef enum { TCP_LISTENER, TCP_TIMER, TCP_CONN } tcp_kind_t;
 typedef struct tcp_door {
     tcp_kind_t           kind; /* first */
     kvcl_sock_listener_t listener;
-    kvcl_sock_wire_t     wire;
+    kvcl_sock_side_t     side;    /* of the connections that it accepts, without random bytes */
     bool                 knocked; /* connections may wait */
 } tcp_door_t;
 
@@ -140,6 +141,7 @@ struct tcp_ep {
     unsigned        refusals;     /* addresses of this round to which no connection could be made */
     tcp_conn_t      *out;         /* by which it sends; NULL: broken, or self */
     bool            self;         /* it leads to this instance */
+    tcp_ep_t        *alike;       /* the next one in tcp.by_id, NULL: none */
     uint64_t        deadline_ns;  /* of all attempts to connect */
     uint64_t        refused_ns;   /* the first time that each address refused; 0: never */
     uint64_t        retry_ns;     /* the next attempt; 0: one is under way, or open */
@@ -159,6 +161,7 @@ typedef struct tcp {
     uint8_t            packed[TCP_ADDR_BYTES];
     size_t             packed_len;
     char               text[64];  /* for ep_describe */
+    kvcl_map_t         by_id;     /* the first of the endpoints whose ids begin with the same 8 bytes */
     int                epfd;
     int                timer_fd;
     tcp_kind_t         timer_kind;
@@ -222,6 +225,8 @@ kvcl_status_t kvcl_tcp_ep_try(tcp_ep_t *ep, tcp_conn_t *conn, const tcp_where_t 
 kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
 void          kvcl_tcp_ep_close(kvcl_xport_ep_t *ep);
 void          kvcl_tcp_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
+/* The endpoint of an id that has not failed; NULL: none. */
+tcp_ep_t      *kvcl_tcp_ep_of(const tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN]);
 /* The attempt to connect failed: the next one, now or later, unless the failure is final. */
 void          kvcl_tcp_ep_again(tcp_ep_t *ep, kvcl_status_t status);
 /* The peer has proven itself by a connection of its own: the endpoint uses it if its own attempt leads nowhere. */

@@ -1,7 +1,8 @@
 /*
  * Addresses of tcp transports. Pure, and hostile-safe. Bytes, little-endian:
- *   u32 magic, u32 check (of all that follows), id[16], host[16], u32 n, u32 0,
+ *   u32 magic, u32 check (of all that follows), u8 version, u8 n, u16 0, id[16], host[16],
  *   n times: u8 family, u8 wire, u16 port, addr[16]
+ * Magic, check word and version have their places in every version, so that another one is named as such.
  * The check word detects corrupt and truncated addresses. It does not detect forgery: addresses come from authenticated
  * ranks only, and a connection is proven to lead to the id.
  */
@@ -13,21 +14,22 @@
 
 #include <string.h>
 
-#define ADDR_MAGIC UINT32_C(0x4b565450)
+#define ADDR_MAGIC UINT32_C(0x4b565451)
 
-enum { CHECKED = 8 /* offset of the first byte under the check word */ };
+enum { ADDR_VERSION = 1, CHECKED = 8 /* offset of the first byte under the check word */ };
 
 typedef struct wire_addr {
     uint32_t    magic, check;
+    uint8_t     version, n;
+    uint16_t    zero;
     uint8_t     id[KVCL_SOCK_ID_LEN], host[16];
-    uint32_t    n, zero;
     tcp_where_t at[TCP_ADDRS];
 } wire_addr_t;
 _Static_assert((sizeof(tcp_where_t) == 20) && (sizeof(wire_addr_t) == TCP_ADDR_BYTES), "wire format");
 
 size_t kvcl_tcp_addr_pack(const tcp_addr_t *addr, uint8_t buf[TCP_ADDR_BYTES])
 {
-    wire_addr_t wire = {.magic = ADDR_MAGIC, .n = addr->n};
+    wire_addr_t wire = {.magic = ADDR_MAGIC, .version = ADDR_VERSION, .n = (uint8_t)addr->n};
     size_t      len  = offsetof(wire_addr_t, at) + addr->n * sizeof(wire.at[0]);
 
     memcpy(wire.id, addr->id, sizeof(wire.id));
@@ -51,23 +53,27 @@ static bool read_where(kvcl_rd_t *rd, tcp_where_t *where)
 kvcl_status_t kvcl_tcp_addr_unpack(const void *buf, size_t len, tcp_addr_t *addr)
 {
     kvcl_rd_t rd;
-    uint32_t  magic, check;
+    uint8_t   version;
     bool      good;
     unsigned  i;
 
     memset(addr, 0, sizeof(*addr));
     kvcl_rd_init(&rd, buf, len);
-    magic = kvcl_rd_u32(&rd);
-    check = kvcl_rd_u32(&rd);
+    good    = (kvcl_rd_u32(&rd) == ADDR_MAGIC) && (len > CHECKED) &&
+              (kvcl_rd_u32(&rd) == kvcl_check32((const uint8_t *)buf + CHECKED, len - CHECKED));
+    version = kvcl_rd_u8(&rd);
+    if (good && (version != ADDR_VERSION)) {
+        return kvcl_fail(KVCL_ERR_VERSION, "tcp: the peer's address has version %u, this rank reads version %d: run "
+                         "the same KVCL on all ranks", version, ADDR_VERSION);
+    }
+    addr->n = kvcl_rd_u8(&rd);
+    good    = good && (kvcl_rd_u16(&rd) == 0) && (addr->n <= TCP_ADDRS);
     kvcl_rd_copy(&rd, addr->id, sizeof(addr->id));
     kvcl_rd_copy(&rd, addr->host, sizeof(addr->host));
-    addr->n = kvcl_rd_u32(&rd);
-    good    = (kvcl_rd_u32(&rd) == 0) && (addr->n <= TCP_ADDRS);
     for (i = 0; good && (i < addr->n); ++i) {
         good = read_where(&rd, &addr->at[i]);
     }
-    if (!good || !kvcl_rd_done(&rd) || (magic != ADDR_MAGIC) ||
-        (check != kvcl_check32((const uint8_t *)buf + CHECKED, len - CHECKED))) {
+    if (!good || !kvcl_rd_done(&rd)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "tcp: malformed address of %zu bytes", len);
     }
     return KVCL_OK;

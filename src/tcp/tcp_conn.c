@@ -11,6 +11,7 @@
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -157,6 +158,9 @@ void kvcl_tcp_conns_bury(tcp_t *tcp)
     kvcl_list_foreach_safe (conn, tmp, &tcp->dead, tcp_conn_t, link) {
         if (!conn->held) {
             kvcl_list_del(&conn->link);
+            if ((conn->in != NULL) && (conn->stream.wire == KVCL_SOCK_AEAD)) {
+                kvcl_wipe(conn->in, conn->in_cap);
+            }
             free(conn->in);
             free(conn);
         }

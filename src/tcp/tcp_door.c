@@ -12,7 +12,6 @@
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/clock.h"
-#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -40,7 +39,7 @@ kvcl_status_t kvcl_tcp_doors_open(tcp_t *tcp, const char *net)
     for (i = 0; (status == KVCL_OK) && (i < tcp->n_doors); ++i) {
         tcp->doors[i].kind     = TCP_LISTENER;
         tcp->doors[i].listener = listeners[i];
-        tcp->doors[i].wire     = wire_of(tcp, &listeners[i].at);
+        tcp->doors[i].side.wire = wire_of(tcp, &listeners[i].at);
         tcp->nets[i]           = listeners[i].at;
     }
     if ((status == KVCL_OK) && (tcp->n_doors == 0)) {
@@ -55,7 +54,11 @@ kvcl_status_t kvcl_tcp_doors_watch(tcp_t *tcp)
     unsigned           i;
 
     for (i = 0; i < tcp->n_doors; ++i) {
-        ev.data.ptr = &tcp->doors[i];
+        kvcl_sock_wire_t wire = tcp->doors[i].side.wire;
+
+        tcp->doors[i].side      = tcp->side;
+        tcp->doors[i].side.wire = wire;
+        ev.data.ptr             = &tcp->doors[i];
         if (epoll_ctl(tcp->epfd, EPOLL_CTL_ADD, tcp->doors[i].listener.fd, &ev) != 0) {
             return kvcl_fail_errno(KVCL_ERR_IO, errno, "tcp: cannot watch a listener");
         }
@@ -110,25 +113,18 @@ static void make_room(tcp_t *tcp)
 
 static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
 {
-    kvcl_sock_side_t side = tcp->side;
-    tcp_conn_t       *conn;
+    tcp_conn_t *conn;
 
     make_room(tcp);
-    side.wire = door->wire;
-    conn      = kvcl_tcp_conn_new(tcp);
-    if ((conn == NULL) || (kvcl_random_bytes(side.random, sizeof(side.random)) != KVCL_OK) ||
-        (kvcl_sock_adopt(&conn->stream, fd, &side, &tcp->tuning) != KVCL_OK)) {
-        kvcl_wipe(side.random, sizeof(side.random));
+    conn = kvcl_tcp_conn_new(tcp);
+    if (conn == NULL) {
         close(fd);
-        if (conn != NULL) {
-            kvcl_tcp_conn_kill(conn, KVCL_ERR_NO_MEMORY);
-        }
         return;
     }
-    kvcl_wipe(side.random, sizeof(side.random)); /* its private key: the handshake has it */
+    kvcl_sock_adopt(&conn->stream, fd, &door->side, &tcp->tuning);
     conn->stranger      = true;
     conn->stream.pauses = true;
-    conn->deadline_ns = kvcl_deadline_after(TCP_SHAKE_NS);
+    conn->deadline_ns   = kvcl_deadline_after(TCP_SHAKE_NS);
     kvcl_list_del(&conn->link);
     kvcl_list_add_tail(&tcp->strangers, &conn->link);
     ++tcp->n_strangers;

@@ -1,10 +1,10 @@
 /*
  * Endpoints: created, connected by one of the peer's addresses after the other, closed.
  *
- * Owns: tcp.eps. Invariants: an endpoint that is not broken has a connection by which it sends; what is sent before
- * that is open waits in its queue, which survives failed attempts, because nothing of it has been sent. A peer that
- * cannot be connected to may connect itself: the endpoint then uses that connection, and its queue moves there. An
- * endpoint fails once. Locks: the engine lock.
+ * Owns: tcp.eps, tcp.by_id. Invariants: an endpoint that is not broken has a connection by which it sends; what is sent
+ * before that is open waits in its queue, which survives failed attempts, because nothing of it has been sent. A peer
+ * that cannot be connected to may connect itself: the endpoint then uses that connection, and its queue moves there.
+ * An endpoint fails once. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -194,6 +194,56 @@ void kvcl_tcp_eps_retry(tcp_t *tcp, uint64_t now, uint64_t *next_p)
     }
 }
 
+/* ---- by id ---- */
+
+static uint64_t id_key(const uint8_t id[KVCL_SOCK_ID_LEN])
+{
+    uint64_t key;
+
+    memcpy(&key, id, sizeof(key));
+    return key;
+}
+
+tcp_ep_t *kvcl_tcp_ep_of(const tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN])
+{
+    tcp_ep_t *ep = kvcl_map_get(&tcp->by_id, id_key(id));
+
+    while ((ep != NULL) && (ep->broken || (memcmp(ep->addr.id, id, KVCL_SOCK_ID_LEN) != 0))) {
+        ep = ep->alike;
+    }
+    return ep;
+}
+
+static kvcl_status_t add_by_id(tcp_t *tcp, tcp_ep_t *ep)
+{
+    tcp_ep_t *first = kvcl_map_get(&tcp->by_id, id_key(ep->addr.id));
+
+    if (first == NULL) {
+        return kvcl_map_put(&tcp->by_id, id_key(ep->addr.id), ep);
+    }
+    ep->alike    = first->alike;
+    first->alike = ep;
+    return KVCL_OK;
+}
+
+static void drop_by_id(tcp_t *tcp, tcp_ep_t *ep)
+{
+    tcp_ep_t *at = kvcl_map_get(&tcp->by_id, id_key(ep->addr.id));
+
+    if ((at == ep) && (ep->alike == NULL)) {
+        (void)kvcl_map_del(&tcp->by_id, id_key(ep->addr.id));
+    } else if (at == ep) {
+        (void)!kvcl_map_put(&tcp->by_id, id_key(ep->addr.id), ep->alike); /* it replaces: nothing is allocated */
+    } else {
+        while (at->alike != ep) {
+            at = at->alike;
+        }
+        at->alike = ep->alike;
+    }
+}
+
+/* ---- the vtable ---- */
+
 /* The endpoint has all accepted connections of its id. Returns the first; NULL: there is none. */
 static tcp_conn_t *take_accepted(tcp_t *tcp, tcp_ep_t *ep)
 {
@@ -209,43 +259,60 @@ static tcp_conn_t *take_accepted(tcp_t *tcp, tcp_ep_t *ep)
     return first;
 }
 
+/* In no list but tcp.by_id. NULL: there is no memory. */
+static tcp_ep_t *make(tcp_t *tcp, const tcp_addr_t *addr)
+{
+    tcp_ep_t *ep = calloc(1, sizeof(*ep));
+
+    if (ep == NULL) {
+        return NULL;
+    }
+    ep->super.xport       = &tcp->super;
+    ep->super.frame_bytes = TCP_FRAME_BYTES;
+    ep->super.sockets     = true;
+    ep->addr              = *addr;
+    ep->backoff_ns        = TCP_BACKOFF_NS;
+    ep->deadline_ns       = kvcl_deadline_after(TCP_CONNECT_NS);
+    ep->self              = (memcmp(addr->id, tcp->own.id, sizeof(addr->id)) == 0);
+    kvcl_list_init(&ep->failed_link);
+    if (add_by_id(tcp, ep) != KVCL_OK) {
+        free(ep);
+        return NULL;
+    }
+    return ep;
+}
+
 kvcl_status_t kvcl_tcp_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p)
 {
     tcp_t         *tcp = tcp_of(xport);
     tcp_addr_t    parsed;
     kvcl_status_t status = kvcl_tcp_addr_unpack(addr, len, &parsed);
+    bool          connects;
     tcp_ep_t      *ep;
 
     if (status != KVCL_OK) {
         return status;
     }
     kvcl_tcp_addr_sort(&parsed, &tcp->own, tcp->nets, tcp->n_doors);
-    ep = calloc(1, sizeof(*ep));
+    ep = make(tcp, &parsed);
     if (ep == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for an endpoint");
     }
-    ep->super.xport       = xport;
-    ep->super.frame_bytes = TCP_FRAME_BYTES;
-    ep->super.sockets     = true;
-    ep->addr              = parsed;
-    ep->backoff_ns        = TCP_BACKOFF_NS;
-    ep->deadline_ns       = kvcl_deadline_after(TCP_CONNECT_NS);
-    kvcl_list_init(&ep->failed_link);
-    ep->self = (memcmp(parsed.id, tcp->own.id, sizeof(parsed.id)) == 0);
     ep->out  = take_accepted(tcp, ep);
-    if ((ep->out == NULL) && (parsed.n == 0) && !ep->self && !can_be_reached(tcp, &parsed)) {
+    connects = (ep->out == NULL) && !ep->self;
+    if (connects && (parsed.n == 0) && !can_be_reached(tcp, &parsed)) {
+        status = kvcl_fail(KVCL_ERR_UNREACHABLE, "tcp: the peer listens on no interface that leads there from this "
+                           "host; name one in KVCL_NET there");
+    } else if (connects && ((ep->out = kvcl_tcp_conn_new(tcp)) == NULL)) {
+        status = kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a connection");
+    }
+    if (status != KVCL_OK) {
+        drop_by_id(tcp, ep);
         free(ep);
-        return kvcl_fail(KVCL_ERR_UNREACHABLE, "tcp: the peer listens on no interface that leads there from this host; "
-                         "name one in KVCL_NET there");
+        return status;
     }
     kvcl_list_add_tail(&tcp->eps, &ep->link);
-    if ((ep->out == NULL) && !ep->self) {
-        ep->out = kvcl_tcp_conn_new(tcp);
-        if (ep->out == NULL) {
-            kvcl_list_del(&ep->link);
-            free(ep);
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "tcp: no memory for a connection");
-        }
+    if (connects) {
         ep->out->ep = ep;
         connect_next(ep);
     }
@@ -266,10 +333,18 @@ void kvcl_tcp_ep_close(kvcl_xport_ep_t *super)
     }
     kvcl_list_del(&ep->failed_link);
     kvcl_list_del(&ep->link);
+    drop_by_id(tcp, ep);
     free(ep);
 }
 
 void kvcl_tcp_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
 {
-    snprintf(buf, cap, "%s", tcp_of(super->xport)->text);
+    const tcp_ep_t   *ep  = kvcl_container_of(super, tcp_ep_t, super);
+    const tcp_conn_t *out = ep->out;
+    const char       *wire = "";
+
+    if ((out != NULL) && (out->stream.state == KVCL_SOCK_OPEN)) {
+        wire = (out->stream.wire == KVCL_SOCK_AEAD) ? " aead" : " plain";
+    }
+    snprintf(buf, cap, "%s%s", tcp_of(super->xport)->text, wire);
 }

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "tcp/tcp.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -30,7 +31,11 @@ static void destroy(tcp_t *tcp)
         close(tcp->epfd);
     }
     (void)kvcl_mpool_fini(&tcp->gather);
-    free(tcp->scratch);
+    kvcl_map_fini(&tcp->by_id);
+    if (tcp->scratch != NULL) { /* what an encrypted connection has received */
+        kvcl_wipe(tcp->scratch, TCP_SCRATCH);
+        free(tcp->scratch);
+    }
     free(tcp);
 }
 
@@ -74,7 +79,7 @@ static kvcl_status_t make_address(tcp_t *tcp)
     for (i = 0; i < tcp->n_doors; ++i) {
         const tcp_door_t *door = &tcp->doors[i];
 
-        tcp->own.at[i] = (tcp_where_t){door->listener.at.family, (uint8_t)door->wire, door->listener.port, {0}};
+        tcp->own.at[i] = (tcp_where_t){door->listener.at.family, (uint8_t)door->side.wire, door->listener.port, {0}};
         memcpy(tcp->own.at[i].addr, door->listener.at.addr, sizeof(tcp->own.at[i].addr));
     }
     tcp->packed_len = kvcl_tcp_addr_pack(&tcp->own, tcp->packed);
@@ -140,6 +145,7 @@ kvcl_status_t kvcl_tcp_init(const kvcl_xport_params_t *params, kvcl_xport_t **xp
     kvcl_list_init(&tcp->dead);
     kvcl_list_init(&tcp->ready);
     kvcl_list_init(&tcp->eps);
+    kvcl_map_init(&tcp->by_id);
     kvcl_list_init(&tcp->failed);
     kvcl_list_init(&tcp->selves);
     kvcl_mpool_init(&tcp->gather, "tcp gathering sends", sizeof(tcp_out_t), 64, 0);

@@ -14,19 +14,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* The living endpoint of a proven id. */
-static tcp_ep_t *ep_of(tcp_t *tcp, const uint8_t id[KVCL_SOCK_ID_LEN])
-{
-    tcp_ep_t *ep;
-
-    kvcl_list_foreach (ep, &tcp->eps, tcp_ep_t, link) {
-        if (!ep->broken && (memcmp(ep->addr.id, id, KVCL_SOCK_ID_LEN) == 0)) {
-            return ep;
-        }
-    }
-    return NULL;
-}
-
 /* May another connection of this kind be accepted from its id? The oldest that has never carried a message goes for it;
  * the one by which the endpoint sends does not count. */
 static bool has_room(const tcp_conn_t *conn, const tcp_ep_t *ep)
@@ -54,7 +41,7 @@ static bool has_room(const tcp_conn_t *conn, const tcp_ep_t *ep)
 static void welcome(tcp_conn_t *conn)
 {
     tcp_t    *tcp = conn->tcp;
-    tcp_ep_t *ep  = ep_of(tcp, conn->stream.peer_id);
+    tcp_ep_t *ep  = kvcl_tcp_ep_of(tcp, conn->stream.peer_id);
 
     conn->stranger = false;
     --tcp->n_strangers;
@@ -92,7 +79,7 @@ static bool goes_on(tcp_conn_t *conn)
 {
     const kvcl_sock_session_t *claim = kvcl_sock_claim(&conn->stream);
     tcp_t                     *tcp   = conn->tcp;
-    tcp_ep_t                  *ep    = ep_of(tcp, claim->peer_id);
+    tcp_ep_t                  *ep    = kvcl_tcp_ep_of(tcp, claim->peer_id);
     uint64_t                  until;
 
     conn->parked = false;

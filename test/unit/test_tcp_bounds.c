@@ -7,6 +7,8 @@
 #include "test_base.h"
 
 #include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 static size_t heap_bytes(void)
@@ -321,6 +323,44 @@ START_TEST(strangers_that_have_spoken_hold_half_of_the_places)
 }
 END_TEST
 
+/* Until its first byte a stranger costs no handshake, no random bytes and no settings of its socket. */
+START_TEST(a_silent_stranger_costs_a_descriptor)
+{
+    uint64_t                deadline = kvcl_deadline_after(ROGUE_NS);
+    struct sockaddr_storage ss;
+    tcp_conn_t              *conn;
+    socklen_t               len;
+    side_t                  side;
+    int                     fd, on;
+
+    side_open(&side, (_i == 0) ? PAIR_PLAIN : PAIR_AEAD);
+    len = door_of(&side, 0, &ss);
+    fd  = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&ss, len), 0);
+    while (tcp_in(&side)->n_strangers == 0) {
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    conn = kvcl_container_of(tcp_in(&side)->strangers.next, tcp_conn_t, link);
+    while (side.ops->arm(side.xport) != KVCL_OK) { /* all that it has to do is done */
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert_ptr_null(conn->stream.hs);
+    len = sizeof(on);
+    ck_assert_int_eq(getsockopt(conn->stream.fd, IPPROTO_TCP, TCP_NODELAY, &on, &len), 0);
+    ck_assert_int_eq(on, 0);
+    ck_assert_int_eq(send(fd, "x", 1, 0), 1);
+    while (conn->stream.hs == NULL) {
+        (void)side.ops->progress(side.xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert_uint_eq(conn->stream.hs->in_len, 1);
+    close(fd);
+    side_close(&side);
+}
+END_TEST
+
 /* Strangers at one interface keep no rank out at another. */
 START_TEST(each_listener_has_its_turn)
 {
@@ -472,6 +512,7 @@ int main(void)
     tcase_add_test(tc, a_message_in_many_pieces_is_copied_once);
     tcase_add_test(tc, messages_are_whole_however_they_are_cut);
     tcase_add_test(tc, strangers_that_have_spoken_hold_half_of_the_places);
+    tcase_add_loop_test(tc, a_silent_stranger_costs_a_descriptor, 0, 2);
     tcase_add_test(tc, each_listener_has_its_turn);
     tcase_add_test(tc, a_handshake_takes_few_calls);
     tcase_add_test(tc, a_silent_connection_cools);

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "tcp_rogue.h"
 #include "test_base.h"
+#include "base/checksum.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -292,6 +293,70 @@ START_TEST(an_endpoint_has_all_connections_of_its_peer)
 }
 END_TEST
 
+/* ---- addresses ---- */
+
+START_TEST(endpoints_are_found_by_their_id)
+{
+    enum { EPS = 4 };
+    tcp_addr_t      addr;
+    kvcl_xport_ep_t *ep[EPS];
+    uint8_t         id[EPS][16];
+    side_t          side;
+    int             i, k;
+
+    side_open(&side, PAIR_PLAIN);
+    addr   = tcp_in(&side)->own;
+    addr.n = 0; /* only the peer can connect */
+    for (i = 0; i < EPS; ++i) { /* the first three begin alike */
+        memset(addr.id, (i < 3) ? 7 : 8, sizeof(addr.id));
+        addr.id[15] = (uint8_t)i;
+        memcpy(id[i], addr.id, sizeof(addr.id));
+        ck_assert_ptr_null(kvcl_tcp_ep_of(tcp_in(&side), id[i]));
+        ck_assert_int_eq(create(&side, addr), KVCL_OK);
+        ep[i] = side.ep;
+    }
+    for (i = 0; i < EPS; ++i) {
+        int at = (i + _i) % EPS;
+
+        for (k = 0; k < EPS; ++k) {
+            ck_assert((ep[k] == NULL) == (kvcl_tcp_ep_of(tcp_in(&side), id[k]) == NULL));
+            ck_assert((ep[k] == NULL) || (&kvcl_tcp_ep_of(tcp_in(&side), id[k])->super == ep[k]));
+        }
+        side.ops->ep_close(ep[at]);
+        ep[at] = NULL;
+    }
+    side.ep = NULL;
+    ck_assert_uint_eq(kvcl_map_count(&tcp_in(&side)->by_id), 0);
+    side_close(&side);
+}
+END_TEST
+
+START_TEST(an_address_of_another_version_is_named)
+{
+    uint8_t    buf[TCP_ADDR_BYTES];
+    tcp_addr_t addr;
+    side_t     side;
+    uint32_t   check;
+    size_t     len;
+
+    side_open(&side, PAIR_PLAIN);
+    len = kvcl_tcp_addr_pack(&tcp_in(&side)->own, buf);
+    ck_assert_int_eq(kvcl_tcp_addr_unpack(buf, len, &addr), KVCL_OK);
+    ck_assert_mem_eq(&addr, &tcp_in(&side)->own, sizeof(addr));
+    buf[8] = 2; /* the version */
+    ck_assert_int_eq(kvcl_tcp_addr_unpack(buf, len, &addr), KVCL_ERR_PROTOCOL); /* corrupt: the check word differs */
+    check = kvcl_check32(buf + 8, len - 8);
+    memcpy(buf + 4, &check, sizeof(check));
+    ck_assert_int_eq(kvcl_tcp_addr_unpack(buf, len, &addr), KVCL_ERR_VERSION);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "version 2, this rank reads version 1: run the same KVCL"));
+    check = kvcl_check32(buf + 8, 1); /* a longer or shorter form is a matter of that version */
+    memcpy(buf + 4, &check, sizeof(check));
+    ck_assert_int_eq(kvcl_tcp_addr_unpack(buf, 9, &addr), KVCL_ERR_VERSION);
+    ck_assert_int_eq(kvcl_tcp_addr_unpack(buf, 8, &addr), KVCL_ERR_PROTOCOL);
+    side_close(&side);
+}
+END_TEST
+
 /* ---- a host that vanishes ---- */
 
 START_TEST(unacknowledged_bytes_have_a_limit)
@@ -342,6 +407,8 @@ int main(void)
     tcase_add_test(tc, the_time_of_all_attempts_is_kept);
     tcase_add_test(tc, the_last_messages_of_a_peer_arrive);
     tcase_add_test(tc, an_endpoint_has_all_connections_of_its_peer);
+    tcase_add_loop_test(tc, endpoints_are_found_by_their_id, 0, 4);
+    tcase_add_test(tc, an_address_of_another_version_is_named);
     tcase_add_test(tc, unacknowledged_bytes_have_a_limit);
     tcase_add_loop_test(tc, a_libcrypto_without_x25519_is_an_error_of_init, 0, 2);
     suite_add_tcase(suite, tc);
