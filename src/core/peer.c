@@ -104,11 +104,16 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
     return (*peer_p != NULL) ? KVCL_OK : add(ctx, parsed.uuid, address, len, peer_p);
 }
 
-/* tried: a transport has set a sentence. */
-static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, kvcl_status_t status, bool tried)
+/* own: the peer's address has a part for KVCL's own TCP connections. tried: a transport has set a sentence. */
+static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, bool own, kvcl_status_t status, bool tried)
 {
     const kvcl_config_t *config = &peer->ctx->config;
 
+    if ((status == KVCL_ERR_UNREACHABLE) && (config->net != NULL) && (own == (config->wire == KVCL_WIRE_UCX))) {
+        return kvcl_fail(status, "%s %s, and this rank has KVCL_WIRE=%s: KVCL_WIRE differs: give all ranks the same "
+                         "kind%s", peer->name, own ? "uses KVCL's own TCP connections" : "does not use KVCL's own TCP "
+                         "connections", kvcl_wire_name(config->wire), own ? "" : ", and set KVCL_NET for all of them");
+    }
     if ((status == KVCL_ERR_UNREACHABLE) && (config->net == NULL) && (config->path == KVCL_PATH_AUTO)) {
         return kvcl_fail(status, "%s is not reached over shared memory: it runs on another host, or in a container "
                          "with process ids of its own. Set KVCL_NET to the network interface (for example eth0) that "
@@ -148,7 +153,7 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
         peer->ep = NULL;
         tried    = true;
     }
-    return explain_no_ep(peer, tried ? status : KVCL_ERR_UNREACHABLE, tried);
+    return explain_no_ep(peer, parsed.part[KVCL_ADDRESS_TCP].buf != NULL, tried ? status : KVCL_ERR_UNREACHABLE, tried);
 }
 
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)

@@ -15,6 +15,7 @@
 #include "req/req.h"
 #include "wire/address.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,7 +122,8 @@ static void on_session(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
     send_request(meet);
 }
 
-static void start_connect(meet_t *meet)
+/* why: the sentence if it fails at once, otherwise unchanged. */
+static void start_connect(meet_t *meet, char why[KVCL_ERROR_MAX])
 {
     kvcl_status_t status;
 
@@ -132,6 +134,7 @@ static void start_connect(meet_t *meet)
     if (status == KVCL_OK) {
         send_request(meet);
     } else if (status != KVCL_INPROGRESS) {
+        snprintf(why, KVCL_ERROR_MAX, "%s", kvcl_last_error());
         finish(meet, status);
     }
 }
@@ -316,6 +319,7 @@ kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_memb
 {
     kvcl_peer_t   *peer = NULL;
     meet_t        *meet;
+    char          why[KVCL_ERROR_MAX] = "";
     kvcl_status_t status = (address != NULL) ? find_root(ctx, address, &peer) : KVCL_OK;
 
     if (status != KVCL_OK) {
@@ -338,7 +342,7 @@ kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_memb
     if (status != KVCL_OK) {
         finish(meet, status);
     } else if (address != NULL) {
-        start_connect(meet);
+        start_connect(meet, why);
     } else {
         meet->state = MEET_LISTENING;
         kvcl_list_add_tail(&room_of(ctx)->accepts, &meet->link);
@@ -346,5 +350,6 @@ kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_memb
     }
     kvcl_unlock(ctx);
     status = kvcl_req_wait(kvcl_req_handle(&meet->req), KVCL_WAIT_FOREVER);
-    return (status == KVCL_OK) ? status : kvcl_fail(status, "the other job's rank 0: %s", kvcl_status_text(status));
+    return (status == KVCL_OK) ? status : kvcl_fail(status, "the other job's rank 0: %s",
+                                                    (why[0] != '\0') ? why : kvcl_status_text(status));
 }
