@@ -3,8 +3,8 @@
  * cuda_ipc, where UCX does both natively. All remaining memory is reached by messages.
  *
  * Trust: a packed region is bounded and checked against corruption. ucp_ep_rkey_unpack trusts its input, so it gets
- * bytes only of an authenticated peer, and only where the endpoint has RDMA or cuda_ipc; a peer of this host without a
- * device cannot pass bytes to it.
+ * bytes only of an authenticated peer, after the MAC of the description was checked (mem/rregion.c), and only where the
+ * endpoint has RDMA or cuda_ipc; a peer of this host without a device cannot pass bytes to it.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"

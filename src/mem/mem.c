@@ -251,6 +251,9 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
     if (status == KVCL_OK) {
         status = kvcl_comm_peer(comm, rank, &rmem->peer);
     }
+    if (status == KVCL_OK) {
+        status = kvcl_region_authentic(rmem->peer, buf, len);
+    }
     if ((status == KVCL_OK) && ((rmem->rregion.pending = malloc(len)) == NULL)) {
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
     }

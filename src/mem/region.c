@@ -246,8 +246,8 @@ bool kvcl_region_destroy(kvcl_region_t *region)
 }
 
 /* ---- descriptions: u32 id, u16 rights, u16 memory kind, u64 keys[2], epoch, addr, len, ctl addr, ctl len, then twice
- * (the region, the control page): u16 length, packed segment; u8 parts, parts times {u8 transport, u16 length, bytes}
- * ---- */
+ * (the region, the control page): u16 length, packed segment; u8 parts, parts times {u8 transport, u16 length, bytes};
+ * last the MAC of all that (kvcl_region_mac()) ---- */
 
 static void pack_segment(const kvcl_segment_t *segment, kvcl_wr_t *wr)
 {
@@ -280,6 +280,7 @@ static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
 size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap)
 {
     kvcl_mem_state_t *mem = kvcl_mem_state(region->ctx);
+    uint8_t          mac[KVCL_REGION_MAC_BYTES];
     kvcl_wr_t        wr;
 
     kvcl_assert_locked(region->ctx);
@@ -302,5 +303,9 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
     pack_parts(region, &wr);
     pack_segment(&mem->ctl.segment, &wr);
     pack_parts(&mem->ctl, &wr);
+    if (kvcl_wr_ok(&wr)) {
+        kvcl_region_mac(region->ctx->secret, region->ctx->uuid, buf, kvcl_wr_len(&wr), mac);
+        kvcl_wr_bytes(&wr, mac, sizeof(mac));
+    }
     return kvcl_wr_ok(&wr) ? kvcl_wr_len(&wr) : 0;
 }

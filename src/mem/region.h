@@ -6,8 +6,12 @@
  * it is revoked. Served requests are checked by the owner; on a mapped path the initiator reads the control
  * word before and after.
  *
- * All under the engine lock, but kvcl_rregion_live(). A description on the wire is written by region.c and read by
- * rregion.c, which takes it for hostile.
+ * All under the engine lock, but kvcl_rregion_live(), kvcl_region_parse() and kvcl_region_mac(). A description on the
+ * wire is written by region.c and read by rregion.c, which takes it for hostile. It ends with a MAC under a key that
+ * comes from the job's secret and the owner's uuid. Until the MAC is checked, no byte of a description reaches the
+ * kernel or a transport. It stops changed and forged bytes of every process that does not know the secret, and a
+ * description of one rank that is presented as another's. It does not stop a rank of the job that lies about its own
+ * memory: lies about segments are found out (mem/segment.h), those about keys of RDMA are not.
  */
 #ifndef KVCL_MEM_REGION_H
 #define KVCL_MEM_REGION_H
@@ -20,7 +24,8 @@
 enum {
     KVCL_REGIONS_MAX     = 8192, /* words of the control page: one a region, and */
     KVCL_CTL_REVOKED  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked() */
-    KVCL_REGION_DESC_MAX = 1024
+    KVCL_REGION_DESC_MAX  = 1024,
+    KVCL_REGION_MAC_BYTES = 16
 };
 
 typedef enum { KVCL_REGION_REGISTERED, KVCL_REGION_ALLOCATED, KVCL_REGION_FILE } kvcl_region_kind_t;
@@ -102,8 +107,16 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
 /** Lock held, peer connected: open it if that is still to be done. As kvcl_rregion_open(). */
 kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer) KVCL_MUST_CHECK;
 void          kvcl_rregion_close(kvcl_rregion_t *rregion); /* lock held */
-/** Decode without opening: for checks before the peer is connected. */
+/** Decode without opening: for checks before the peer is connected. Pure; the MAC is not checked. */
 kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rregion, size_t *used_p) KVCL_MUST_CHECK;
+/**
+ * Any thread. Is the MAC at the end of a parsed description, of len bytes, that of the peer's memory?
+ * @return KVCL_OK, KVCL_ERR_PROTOCOL.
+ */
+kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, size_t len) KVCL_MUST_CHECK;
+/** Pure. The MAC of a description of len bytes (without its MAC) by the context whose uuid is owner. */
+void          kvcl_region_mac(const uint8_t secret[32], const uint8_t owner[16], const void *desc, size_t len,
+                              uint8_t mac[KVCL_REGION_MAC_BYTES]);
 
 /** Any thread. Not revoked, as far as can be seen from here. */
 static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)

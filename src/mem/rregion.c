@@ -1,9 +1,11 @@
 /*
  * Imported regions (region.h): parsing a peer's description, mapping what can be mapped. Engine lock held, but for
- * kvcl_region_parse(). A description is hostile until parse() has accepted it.
+ * kvcl_region_parse() and kvcl_region_authentic(). A description is hostile until parse() has accepted it, and it is
+ * opened only after its MAC has been checked: UCX's parser of keys trusts its input.
  */
 #include "config.h"
 #include "mem/region.h"
+#include "base/crypto.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wirebuf.h"
@@ -68,6 +70,7 @@ static kvcl_status_t parse(const void *buf, size_t len, kvcl_rregion_t *r, parse
     parse_parts(&rd, p->region);
     parse_segment(&rd, &p->ctl_segment);
     parse_parts(&rd, p->ctl);
+    (void)kvcl_rd_bytes(&rd, KVCL_REGION_MAC_BYTES);
     if (!kvcl_rd_ok(&rd) || (r->len == 0) || (r->addr + r->len < r->addr) || (r->id >= KVCL_REGIONS_MAX) ||
         (p->ctl_len != KVCL_REGIONS_MAX * sizeof(uint64_t)) || ((r->rights & ~(unsigned)KVCL_READ_WRITE) != 0) ||
         ((r->kind != KVCL_MEM_HOST) && (r->kind != KVCL_MEM_CUDA))) {
@@ -82,6 +85,19 @@ kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rre
     parsed_t parsed;
 
     return parse(buf, len, rregion, &parsed, used_p);
+}
+
+kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, size_t len)
+{
+    size_t  covered = len - KVCL_REGION_MAC_BYTES; /* parsed: at least that long */
+    uint8_t mac[KVCL_REGION_MAC_BYTES];
+
+    kvcl_region_mac(peer->ctx->secret, peer->uuid, buf, covered, mac);
+    if (!kvcl_ct_equal(mac, (const uint8_t *)buf + covered, sizeof(mac))) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "the MAC of the description of %zu bytes is wrong: they were changed, or "
+                         "another rank or job made them; import what kvcl_mem_export of that rank returned", len);
+    }
+    return KVCL_OK;
 }
 
 /* Map (or make gettable) what can be; what cannot is served by its owner. */
@@ -200,6 +216,9 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
 
     kvcl_assert_locked(peer->ctx);
     status = parse(buf, len, rregion, &parsed, used_p);
+    if (status == KVCL_OK) {
+        status = kvcl_region_authentic(peer, buf, *used_p);
+    }
     return (status == KVCL_OK) ? open_parts(peer, &parsed, rregion) : status;
 }
 
@@ -219,7 +238,7 @@ kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
     }
     rregion->pending = NULL;
     status = parse(pending, rregion->pending_len, &again, &parsed, &used);
-    if (status == KVCL_OK) {
+    if (status == KVCL_OK) { /* kvcl_rmem_import has checked its MAC */
         status = open_parts(peer, &parsed, rregion);
     }
     if (status == KVCL_OK) {

@@ -1,7 +1,9 @@
 /*
  * A rank that has proven the secret lies about its memory: lengths, addresses, inode, process, descriptor, flags, keys
  * and shapes, in exports and in descriptions of caches; it truncates its segments; and it writes where it may only
- * read. Every lie is harmless, or an error that names the rank. TEST_RING=night: 10,000 lies of each kind.
+ * read. Every lie is harmless, or an error that names the rank. Half of the descriptions have a right MAC, as a rank of
+ * the job can make it; an export that was changed without it is never opened. TEST_RING=night: 10,000 lies of each
+ * kind.
  */
 #include "config.h"
 #include "conform.h"
@@ -70,6 +72,13 @@ static void named(cf_t *cf, const char *what)
     }
 }
 
+/* As the liar seals it, which knows the secret. */
+static void seal(kvcl_peer_t *peer, uint8_t *desc, size_t len)
+{
+    kvcl_region_mac(peer->ctx->secret, peer->uuid, desc, len - KVCL_REGION_MAC_BYTES,
+                    desc + len - KVCL_REGION_MAC_BYTES);
+}
+
 /* ---- exports ---- */
 
 /* @return whether the liar's bytes were read. */
@@ -104,7 +113,7 @@ static bool import_and_read(cf_t *cf, const uint8_t *desc, size_t len)
 enum { AT_LEN = 40, AT_SEGMENT_BYTES = 64 + 2 + 32 };
 
 /* Both lengths say 1 TiB: without a look at the file, reading the end of it would crash. */
-static void claim_more(cf_t *cf, const uint8_t *truth, size_t len)
+static void claim_more(cf_t *cf, kvcl_peer_t *peer, const uint8_t *truth, size_t len)
 {
     uint64_t more = UINT64_C(1) << 40;
     uint8_t  bad[CF_BLOB_MAX];
@@ -112,36 +121,70 @@ static void claim_more(cf_t *cf, const uint8_t *truth, size_t len)
     memcpy(bad, truth, len);
     memcpy(bad + AT_LEN, &more, sizeof(more));
     CF_CHECK(cf, !import_and_read(cf, bad, len));
+    CF_CHECK(cf, strstr(kvcl_last_error(), "MAC") != NULL);
+    seal(peer, bad, len);
+    CF_CHECK(cf, !import_and_read(cf, bad, len));
     memcpy(bad + AT_SEGMENT_BYTES, &more, sizeof(more));
+    seal(peer, bad, len);
     CF_CHECK(cf, !import_and_read(cf, bad, len));
     CF_CHECK(cf, (strcmp(cf->path, "tcp") == 0) || (strstr(kvcl_last_error(), "the segment has 8192") != NULL));
 }
 
+/* Another rank's description is not one of the liar's, whatever it says. */
+static void of_another(cf_t *cf, kvcl_mem_h mem)
+{
+    uint8_t     desc[CF_BLOB_MAX];
+    size_t      len = sizeof(desc);
+    kvcl_rmem_h rmem;
+
+    CF_OK(cf, kvcl_mem_export(mem, KVCL_READ, desc, &len));
+    CF_IS(cf, kvcl_rmem_import(cf->world, LIAR, desc, len, &rmem), KVCL_ERR_PROTOCOL);
+    named(cf, "the import's error names the rank");
+    CF_CHECK(cf, strstr(kvcl_last_error(), "MAC") != NULL);
+}
+
+/* Changed on the way, by a process that does not know the secret: no byte of it is used. */
+static void changed(cf_t *cf, const uint8_t *desc, const uint8_t *truth, size_t len, size_t cut)
+{
+    kvcl_rmem_h rmem;
+
+    if ((cut == len) && (memcmp(desc, truth, len) == 0)) {
+        return;
+    }
+    CF_IS(cf, kvcl_rmem_import(cf->world, LIAR, desc, cut, &rmem), KVCL_ERR_PROTOCOL);
+    named(cf, "the import's error names the rank");
+}
+
 static void exports(cf_t *cf)
 {
-    uint8_t    desc[CF_BLOB_MAX], bad[CF_BLOB_MAX];
-    size_t     len = sizeof(desc);
-    unsigned   i, n = lies(), read = 0;
-    kvcl_mem_h mem;
-    const void *truth;
+    uint8_t     desc[CF_BLOB_MAX], bad[CF_BLOB_MAX];
+    size_t      len = sizeof(desc);
+    unsigned    i, n = lies(), read = 0;
+    kvcl_peer_t *peer;
+    kvcl_mem_h  mem;
+    const void  *truth;
 
     CF_OK(cf, kvcl_mem_alloc(cf->ctx, REGION, NULL, &mem));
     CF_OK(cf, kvcl_mem_export(mem, (cf->rank % 2 == 0) ? KVCL_READ : KVCL_READ_WRITE, desc, &len));
     cf_give(cf, desc, len);
     cf_fence(cf);
     truth = cf_blob(cf, LIAR, &len);
+    CF_OK(cf, kvcl_comm_peer(cf->world, LIAR, &peer));
     if (cf->rank != LIAR) {
-        claim_more(cf, truth, len);
+        claim_more(cf, peer, truth, len);
+        of_another(cf, mem);
     }
     for (i = 0; (cf->rank != LIAR) && (i < n); ++i) {
         memcpy(bad, truth, len);
         lie(&cf->rnd, bad, len);
+        changed(cf, bad, truth, len, (i % 8 == 0) ? kvcl_rand_below(&cf->rnd, len) : len);
+        seal(peer, bad, len);
         read += import_and_read(cf, bad, len) ? 1 : 0;
         cf_alive(cf);
     }
     CF_CHECK(cf, (cf->rank == LIAR) || import_and_read(cf, truth, len));
     if (cf->rank == 0) {
-        printf("%u of %u changed exports were harmless, the others refused\n", read, n);
+        printf("%u of %u changed exports with a right MAC were harmless, the others refused\n", read, n);
     }
     cf_fence(cf);
     kvcl_mem_free(mem);
@@ -153,6 +196,19 @@ static struct {
     kvcl_rand_t        *rnd;
     kvcl_msg_handler_t real;
 } liar;
+
+/* All regions that the true description contains, where they are in the changed one. */
+static void seal_all(kvcl_peer_t *peer, const kvcl_msg_description_t *hdr, const uint8_t *truth, uint8_t *bad,
+                     size_t len)
+{
+    size_t         at = KVCL_SHAPE_WIRE_BYTES + (12ul * hdr->n_bases), used;
+    kvcl_rregion_t region;
+
+    while ((at < len) && (kvcl_region_parse(truth + at, len - at, &region, &used) == KVCL_OK)) {
+        seal(peer, bad + at, used);
+        at += used;
+    }
+}
 
 /* Stands between the message and its handler; the engine's thread, lock held. */
 static void on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
@@ -168,6 +224,9 @@ static void on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     memcpy(&hdr, msg, sizeof(hdr));
     memcpy(bad, data, len);
     lie(liar.rnd, (uint8_t *)bad, len);
+    if (kvcl_rand_below(liar.rnd, 2) == 0) {
+        seal_all(peer, &hdr, data, (uint8_t *)bad, len);
+    }
     if (kvcl_rand_below(liar.rnd, 16) == 0) {
         len = kvcl_rand_below(liar.rnd, len);
     }

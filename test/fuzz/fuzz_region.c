@@ -1,6 +1,6 @@
 /*
  * Descriptions of regions from a peer: decoded without opening. An accepted one names no more bytes than it has, and a
- * region whose end does not wrap around.
+ * region whose end does not wrap around. Only the true one has a right MAC.
  */
 #include "config.h"
 #include "mem/region.h"
@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static uint8_t real[KVCL_REGION_DESC_MAX]; /* a valid description, to be damaged */
 static size_t  real_len;
+static uint8_t secret[32], owner[16];      /* with which it was sealed */
 
 static void must(int truth)
 {
@@ -33,10 +34,21 @@ static void describe(void)
     must(kvcl_region_create(ctx, NULL, 4096, NULL, &region) == KVCL_OK);
     kvcl_lock(ctx);
     real_len = kvcl_region_pack(region, KVCL_READ_WRITE, real, sizeof(real));
+    memcpy(secret, ctx->secret, sizeof(secret));
+    memcpy(owner, ctx->uuid, sizeof(owner));
     kvcl_unlock(ctx);
     must(real_len > 0);
     must(kvcl_region_destroy(region));
     kvcl_finalize(ctx);
+}
+
+static bool is_sealed(const uint8_t *bytes, size_t len)
+{
+    uint8_t mac[KVCL_REGION_MAC_BYTES];
+
+    must(len >= sizeof(mac));
+    kvcl_region_mac(secret, owner, bytes, len - sizeof(mac), mac);
+    return memcmp(mac, bytes + len - sizeof(mac), sizeof(mac)) == 0;
 }
 
 static void parse(const uint8_t *bytes, size_t len)
@@ -55,6 +67,7 @@ static void parse(const uint8_t *bytes, size_t len)
         must(rregion.len <= UINT64_MAX - rregion.addr);
         must(rregion.id < KVCL_REGIONS_MAX);
         must((rregion.rights & ~(unsigned)KVCL_READ_WRITE) == 0);
+        must(is_sealed(copy, used) == ((used == real_len) && (memcmp(copy, real, used) == 0)));
     }
     free(copy);
 }
