@@ -1,16 +1,16 @@
 /*
  * Strangers at the tcp transport's listener, and a peer that lies after it has proven the secret: garbage, halves, held
- * connections, recorded and wrong proofs, changed bytes, frames with false lengths. None is delivered, none is kept
- * beyond its bound, and honest ranks connect meanwhile.
+ * connections, slow ones, recorded and wrong proofs, changed bytes, frames with false lengths. None is delivered, none
+ * is kept beyond its bound, and honest ranks connect meanwhile. HOSTILE_STRANGERS sets the number of strangers for each
+ * wire (default 1,500); TEST_RING=night: 10,000. test_tcp_proofs.c has more wrong proofs.
  */
 #include "config.h"
-#include "xport_pair.h"
+#include "tcp_strangers.h"
 #include "base/rand.h"
+#include "base/sanitizers.h"
 #include "tcp/tcp.h"
 #include "test_base.h"
 
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -28,51 +28,12 @@ typedef struct attack {
     side_t      *victim;
     kvcl_rand_t rng;
     int         held[HELD];
+    uint8_t     dripped[HELD]; /* bytes that a slow one has sent; 0: it is not slow */
+    uint8_t     drip[96];      /* what slow ones send: HELLO */
     unsigned    next;
     uint64_t    made;
     uint8_t     recorded[136]; /* HELLO and PROOF of a handshake that succeeded */
 } attack_t;
-
-static unsigned descriptors(void)
-{
-    DIR      *dir = opendir("/proc/self/fd");
-    unsigned n    = 0;
-
-    while (readdir(dir) != NULL) {
-        ++n;
-    }
-    closedir(dir);
-    return n;
-}
-
-static tcp_addr_t address_of(const side_t *side)
-{
-    const void *buf;
-    tcp_addr_t addr;
-    size_t     len;
-
-    side->ops->address(side->xport, &buf, &len);
-    ck_assert_int_eq(kvcl_tcp_addr_unpack(buf, len, &addr), KVCL_OK);
-    return addr;
-}
-
-/* A descriptor that is connected to the victim; -1: there is none. */
-static int knock(const side_t *victim)
-{
-    tcp_addr_t              addr = address_of(victim);
-    struct sockaddr_storage ss;
-    socklen_t               len = kvcl_net_sockaddr(addr.at[0].family, addr.at[0].addr, addr.at[0].port, &ss);
-    int                     fd  = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if ((fd >= 0) && (connect(fd, (const struct sockaddr *)&ss, len) != 0)) {
-        close(fd);
-        return -1;
-    }
-    if (fd >= 0) {
-        ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    }
-    return fd;
-}
 
 static void client_side(kvcl_sock_side_t *side, bool knows)
 {
@@ -108,7 +69,7 @@ static size_t words(attack_t *attack, uint8_t out[512])
     kvcl_sock_proof_t proof = {.head = {KVCL_SOCK_MAGIC, KVCL_SOCK_VERSION, KVCL_SOCK_PROOF, 0}};
     size_t            len, i;
 
-    switch (kvcl_rand_below(&attack->rng, 7)) {
+    switch (kvcl_rand_below(&attack->rng, 8)) {
     case 0: /* nothing: held open */
         return 0;
     case 1: /* garbage */
@@ -128,6 +89,10 @@ static size_t words(attack_t *attack, uint8_t out[512])
         return sizeof(attack->recorded);
     case 5: /* only HELLO */
         return hello(attack, out);
+    case 6: /* HELLO, slowly */
+        out[0] = attack->drip[0];
+        attack->dripped[attack->next % HELD] = 1;
+        return 1;
     default: /* a wrong proof */
         len = hello(attack, out);
         for (i = 0; i < sizeof(proof.mac); ++i) {
@@ -138,21 +103,46 @@ static size_t words(attack_t *attack, uint8_t out[512])
     }
 }
 
+/* One more byte of one slow stranger. */
+static void drip(attack_t *attack)
+{
+    size_t i = kvcl_rand_below(&attack->rng, HELD);
+
+    if ((attack->held[i] >= 0) && (attack->dripped[i] > 0) && (attack->dripped[i] < sizeof(attack->drip)) &&
+        (send(attack->held[i], &attack->drip[attack->dripped[i]], 1, MSG_NOSIGNAL) == 1)) {
+        ++attack->dripped[i];
+    }
+}
+
+/* Most go with a reset, which leaves no port behind that is not free for a minute. */
+static void leave(attack_t *attack, int fd)
+{
+    struct linger reset = {.l_onoff = 1};
+
+    if (kvcl_rand_below(&attack->rng, 8) > 0) {
+        ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    }
+    close(fd);
+}
+
 static void attack_once(attack_t *attack)
 {
-    int      *slot = &attack->held[attack->next++ % HELD];
-    uint8_t  out[512];
+    unsigned i     = attack->next % HELD;
     unsigned bound = tcp_of(attack->victim->xport)->n_strangers;
+    uint8_t  out[512];
 
     ck_assert_uint_le(bound, TCP_STRANGERS);
-    if (*slot >= 0) {
-        close(*slot);
+    if (attack->held[i] >= 0) {
+        leave(attack, attack->held[i]);
     }
-    *slot = knock(attack->victim);
-    if (*slot >= 0) {
-        (void)!send(*slot, out, words(attack, out), MSG_NOSIGNAL);
+    attack->dripped[i] = 0;
+    attack->held[i]    = knock_as(attack->victim, 1 + attack->next);
+    if (attack->held[i] >= 0) {
+        (void)!send(attack->held[i], out, words(attack, out), MSG_NOSIGNAL);
         ++attack->made;
     }
+    ++attack->next;
+    drip(attack);
     (void)attack->victim->ops->progress(attack->victim->xport);
 }
 
@@ -217,13 +207,20 @@ static uint64_t honest(attack_t *attack, pair_kind_t kind)
     return began;
 }
 
+static uint64_t strangers(void)
+{
+    const char *env = getenv("HOSTILE_STRANGERS"), *ring = getenv("TEST_RING");
+
+    return (env != NULL) ? strtoull(env, NULL, 0) : ((ring != NULL) && (strcmp(ring, "night") == 0)) ? 10000 : 1500;
+}
+
 START_TEST(strangers_are_kept_out_and_honest_ranks_connect)
 {
-    const char *full  = getenv("TEST_RING");
-    uint64_t   count  = ((full != NULL) && (strcmp(full, "night") == 0)) ? 10000 : 1500, slowest = 0, took, ranks = 0;
-    unsigned   before, i;
-    attack_t   attack = {.next = 0};
-    side_t     victim;
+    uint64_t      count = strangers(), slowest = 0, took, ranks = 0;
+    unsigned long early = 0, late;
+    unsigned      before, i;
+    attack_t      attack = {.next = 0};
+    side_t        victim;
 
     test_seed(&attack.rng);
     side_open(&victim, (pair_kind_t)_i);
@@ -232,15 +229,21 @@ START_TEST(strangers_are_kept_out_and_honest_ranks_connect)
         attack.held[i] = -1;
     }
     record(&attack);
+    (void)hello(&attack, attack.drip);
     before = descriptors();
     while (attack.made < count) {
-        for (i = 0; i < count / 20; ++i) {
+        for (i = 0; i < 75; ++i) {
             attack_once(&attack);
         }
         took    = honest(&attack, (pair_kind_t)_i);
         slowest = (took > slowest) ? took : slowest;
-        ++ranks;
+        early   = (++ranks == 10) ? rss_kib() : early;
     }
+    late = rss_kib();
+#if !KVCL_ASAN && !KVCL_TSAN
+    ck_assert_uint_ge(ranks, 10);
+    ck_assert_msg(late < early + STRANGERS_RSS_KIB, "%lu KiB, %lu KiB at first", late, early);
+#endif
     ck_assert_uint_eq(victim.received, ranks); /* and nothing of a stranger */
     ck_assert_uint_eq(victim.failures, 0);
     for (i = 0; i < HELD; ++i) {
@@ -249,8 +252,8 @@ START_TEST(strangers_are_kept_out_and_honest_ranks_connect)
     while ((tcp_of(victim.xport)->n_strangers > 0) || (descriptors() > before)) {
         (void)victim.ops->progress(victim.xport); /* until the test's time is over */
     }
-    printf("%llu strangers, %llu honest ranks, the slowest after %.1f ms\n", (unsigned long long)attack.made,
-           (unsigned long long)ranks, (double)slowest * 1e-6);
+    printf("%llu strangers, %llu honest ranks, the slowest after %.1f ms; %lu KiB, %lu KiB at first\n",
+           (unsigned long long)attack.made, (unsigned long long)ranks, (double)slowest * 1e-6, late, early);
     side_close(&victim);
 }
 END_TEST
@@ -504,14 +507,16 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("tcp_hostile");
-    TCase *tc    = tcase_create("tcp_hostile");
+    TCase *tc    = tcase_create("tcp_hostile"), *many = tcase_create("strangers");
 
     tcase_set_timeout(tc, 120);
+    tcase_set_timeout(many, 3600);
     tcase_add_loop_test(tc, both_directions_share_one_connection, PAIR_PLAIN, PAIR_ALL_KINDS);
-    tcase_add_loop_test(tc, strangers_are_kept_out_and_honest_ranks_connect, PAIR_PLAIN, PAIR_ALL_KINDS);
+    tcase_add_loop_test(many, strangers_are_kept_out_and_honest_ranks_connect, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, without_descriptors_it_sleeps, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, a_changed_byte_is_seen, 0, 20);
     tcase_add_loop_test(tc, false_frames_end_their_connection, 0, 7);
     suite_add_tcase(suite, tc);
+    suite_add_tcase(suite, many);
     return test_run(suite);
 }
