@@ -8,8 +8,12 @@
  * flags (or the header's length), one for the payload's length, and the bytes of both. Some messages travel in a bundle
  * (is_bundled).
  *
- * A context that a message has ended is replaced. Each takes two of the 65,535 numbers that a process has for caches, so
- * a long run restarts the process after some 200,000 inputs (libFuzzer: -runs).
+ * A cache and a region belong to others: the peer may read the cache, and was given no right to write either. After
+ * each input their bytes must be the ones that the context wrote. At its end the process prints how many messages it
+ * delivered.
+ *
+ * A context that a message has ended is replaced. Each takes three of the 65,535 numbers that a process has for caches,
+ * so a long run restarts the process after some 100,000 inputs (libFuzzer: -runs).
  */
 #include "config.h"
 #include "base/error.h"
@@ -23,13 +27,14 @@
 #include "xfer/xfer_wire.h"
 #include "messages_store.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MESSAGES_MAX = 8, HDR_MAX = 255, INPUTS_MAX = 2000, PASSES_MAX = 10000 };
+enum { MESSAGES_MAX = 64, HDR_MAX = 255, INPUTS_MAX = 2000, PASSES_MAX = 10000, OTHERS_BLOCKS = 16 };
 
 typedef struct world {
     kvcl_context_h ctx;
@@ -38,6 +43,8 @@ typedef struct world {
     kvcl_region_t  *region;
     kvcl_cache_h   cache;
     kvcl_store_h   store;
+    kvcl_cache_h   others;         /* the peer may read it, */
+    kvcl_region_t  *others_region; /* and has no key of this */
     kvcl_req_h     recv;  /* from any source, at any time: bytes of tag 1, */
     kvcl_req_h     take;  /* blocks of tag 0 */
     kvcl_req_h     give;  /* a layer-wise send of tag 2, whose layer is ready */
@@ -45,7 +52,8 @@ typedef struct world {
     unsigned       inputs;
 } world_t;
 
-static world_t world;
+static world_t  world;
+static uint64_t messages; /* delivered by this process */
 
 static const uint8_t types[] = {
 #define X(_name, _value) _value,
@@ -129,12 +137,49 @@ static void stop(kvcl_req_h *req)
     }
 }
 
+/* What the others' blocks and their region must contain. */
+static uint8_t others_bytes[OTHERS_BLOCKS * BLOCK];
+
+static void others_begin(void)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(OTHERS_BLOCKS, BLOCK);
+    size_t        i;
+
+    must(kvcl_cache_create(world.ctx, "others", &layout, NULL, &world.others) == KVCL_OK);
+    must(kvcl_region_create(world.ctx, NULL, sizeof(others_bytes), NULL, &world.others_region) == KVCL_OK);
+    for (i = 0; i < sizeof(others_bytes); ++i) {
+        others_bytes[i] = (uint8_t)(1 + (i * 37) % 251);
+    }
+    memcpy(world.others->regions[0]->addr, others_bytes, sizeof(others_bytes));
+    memcpy(world.others_region->addr, others_bytes, sizeof(others_bytes));
+}
+
+static void others_unchanged(void)
+{
+    if ((memcmp(world.others->regions[0]->addr, others_bytes, sizeof(others_bytes)) != 0) ||
+        (memcmp(world.others_region->addr, others_bytes, sizeof(others_bytes)) != 0)) {
+        fprintf(stderr, "a message has changed the others' memory\n");
+        abort();
+    }
+}
+
+static void print_messages(void)
+{
+    fprintf(stderr, "fuzz_messages: %" PRIu64 " messages delivered\n", messages);
+}
+
 static void begin(void)
 {
+    static bool printing;
+
     const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
     kvcl_init_params_t        params   = KVCL_INIT_PARAMS_INIT;
     kvcl_layout_t             layout   = KVCL_LAYOUT_BYTES(16, BLOCK);
 
+    if (!printing) {
+        must(atexit(print_messages) == 0);
+        printing = true;
+    }
     (void)setenv("KVCL_LOG", "error", 0);
     (void)setenv("KVCL_STORE_NVME", "", 1);
     memset(&world, 0, sizeof(world));
@@ -146,6 +191,7 @@ static void begin(void)
     must(kvcl_region_create(world.ctx, NULL, 4096, NULL, &world.region) == KVCL_OK);
     must(kvcl_cache_create(world.ctx, "fuzz", &layout, &writable, &world.cache) == KVCL_OK);
     must(open_store(world.comm, world.cache, &world.store) == KVCL_OK);
+    others_begin();
     shake_hands();
 }
 
@@ -156,7 +202,9 @@ static void end(void)
     stop(&world.give);
     kvcl_store_close(world.store);
     kvcl_cache_destroy(world.cache);
+    kvcl_cache_destroy(world.others);
     must(kvcl_region_destroy(world.region));
+    must(kvcl_region_destroy(world.others_region));
     kvcl_finalize(world.ctx);
     memset(&world, 0, sizeof(world));
 }
@@ -194,11 +242,25 @@ static void plausible_send(kvcl_msg_t *msg, uint8_t seed, size_t len)
     }
 }
 
+/* Of a quarter of the numbers the others'. */
+static uint32_t some_cache(uint32_t number)
+{
+    return ((number & 6) == 6) ? world.others->id : world.cache->id;
+}
+
+static uint32_t some_region(uint32_t number)
+{
+    if ((number & 6) == 6) {
+        return world.others_region->id;
+    }
+    return ((number & 6) == 4) ? world.others->regions[0]->id : world.region->id;
+}
+
 static void plausible_pull(kvcl_msg_pull_t *pull, uint8_t seed, size_t len)
 {
     pull->from     = (uint8_t)(1 + pull->from % 3);
+    pull->target   = (pull->from == KVCL_FROM_CACHE) ? some_cache(pull->order) : some_region(pull->order);
     pull->order   &= 1;
-    pull->target   = (pull->from == KVCL_FROM_CACHE) ? world.cache->id : world.region->id;
     pull->key      = (pull->from == KVCL_FROM_OFFER) ? some_op(seed) : world.region->keys[0];
     pull->offset  %= 5000;
     pull->n_blocks = len / 4;
@@ -213,13 +275,13 @@ static void plausible_put(kvcl_msg_put_t *put, uint8_t seed, size_t len)
 {
     bool cache = (put->msg.flags & KVCL_PUT_CACHE), eager = (put->msg.flags & KVCL_PUT_EAGER);
 
-    put->order        &= 1;
-    put->target        = cache ? world.cache->id : world.region->id;
+    put->target        = cache ? some_cache(put->order) : some_region(put->order);
     put->key           = world.region->keys[1];
     put->offset       %= 5000;
     put->n_blocks      = !cache ? 0 : eager ? len / 68 : len / 4;
     put->len           = cache ? 64 * put->n_blocks : eager ? len : put->len % 5000;
-    put->signal_region = world.region->id;
+    put->signal_region = some_region(put->order >> 2);
+    put->order        &= 1;
     put->signal_key    = world.region->keys[1];
     put->signal_offset %= 5000;
     if (seed & 8) {
@@ -250,7 +312,7 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, uint8_t *payload, size_t *l
         break;
     case KVCL_MSG_SIGNAL: {
         kvcl_msg_signal_t *signal = (kvcl_msg_signal_t *)(void *)msg;
-        signal->region  = world.region->id;
+        signal->region  = some_region((uint32_t)signal->offset);
         signal->key     = world.region->keys[1];
         signal->offset %= 5000;
         break;
@@ -312,6 +374,7 @@ static void deliver(const void *hdr, size_t hdr_len, const void *payload, size_t
     kvcl_xport_t       none  = {.ops = &no_ops};
     kvcl_xport_reply_t reply = {.xport = &none};
 
+    ++messages;
     kvcl_lock(world.ctx);
     kvcl_am_recv(world.ctx, hdr, hdr_len, payload, len, &reply);
     kvcl_unlock(world.ctx);
@@ -463,6 +526,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         at += message(data + at, size - at);
     }
     settle();
+    others_unchanged();
     if ((world.peer->state == KVCL_PEER_FAILED) || (++world.inputs == INPUTS_MAX)) {
         end();
     }
