@@ -194,6 +194,44 @@ START_TEST(a_file_that_can_shrink_is_refused)
 }
 END_TEST
 
+/* Files of any length, sealed or not; the description claims more, less or as much. What is mapped has its bytes. */
+START_TEST(a_truncated_segment_is_never_mapped)
+{
+    const char          *ring  = getenv("TEST_RING");
+    unsigned            rounds = ((ring != NULL) && (strcmp(ring, "night") == 0)) ? 10000 : 300, mapped = 0, i;
+    kvcl_segment_view_t view;
+    uint8_t             lie[KVCL_SEGMENT_WIRE_BYTES], sum = 0;
+    kvcl_rand_t         rnd;
+    far_t               far;
+
+    kvcl_rand_seed(&rnd, 1);
+    far_start(&far, 0);
+    for (i = 0; i < rounds; ++i) {
+        size_t real   = kvcl_rand_below(&rnd, 4) * (SIZE / 2), claimed = (1 + kvcl_rand_below(&rnd, 4)) * (SIZE / 2);
+        bool   sealed = kvcl_rand_below(&rnd, 3) > 0, opened;
+        int    fd     = file_named(&far, MFD_ALLOW_SEALING, claimed);
+
+        ck_assert_int_eq(ftruncate(fd, (off_t)real), 0);
+        if (sealed) {
+            ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+        }
+        claim_file(&far, fd, claimed, lie);
+        opened = kvcl_segment_open(lie, sizeof(lie), claimed, kvcl_rand_below(&rnd, 2) == 0, &view) == KVCL_OK;
+        ck_assert(!opened || (sealed && (real >= claimed)));
+        ck_assert(opened || !sealed || (real != claimed));
+        if (opened) {
+            sum ^= ((volatile uint8_t *)view.addr)[0] ^ ((volatile uint8_t *)view.addr)[claimed - 1];
+            kvcl_segment_close(&view);
+            ++mapped;
+        }
+        close(fd);
+    }
+    printf("%u files, %u mapped, each with all its bytes (%u)\n", rounds, mapped, sum);
+    ck_assert_uint_gt(mapped, 0);
+    far_end(&far);
+}
+END_TEST
+
 START_TEST(only_a_segment_is_opened)
 {
     kvcl_segment_view_t view;
@@ -328,6 +366,7 @@ int main(void)
     tcase_add_test(tcase, the_kernel_keeps_a_read_only_segment);
     tcase_add_test(tcase, an_owner_cannot_shrink_it);
     tcase_add_test(tcase, a_file_that_can_shrink_is_refused);
+    tcase_add_test(tcase, a_truncated_segment_is_never_mapped);
     tcase_add_test(tcase, only_a_segment_is_opened);
     tcase_add_loop_test(tcase, lies_are_refused, 0, 2);
     tcase_add_test(tcase, another_user_is_refused);

@@ -61,6 +61,7 @@ START_TEST(what_passes_is_within_bounds)
             ((uint8_t *)&hello)[kvcl_rand_below(&rnd, sizeof(hello))] = (uint8_t)kvcl_rand_below(&rnd, 256);
         }
         if (kvcl_hello_check(&hello, 1, 5) != KVCL_OK) {
+            ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "rank 1"));
             continue;
         }
         ++passed;
