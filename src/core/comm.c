@@ -83,6 +83,15 @@ static void remember(kvcl_comm_h comm, int rank, kvcl_peer_t *peer)
     }
 }
 
+/* The sentence names the rank whose address it is about. */
+static kvcl_status_t bad_address(kvcl_status_t status, int rank)
+{
+    char why[KVCL_ERROR_MAX / 2];
+
+    snprintf(why, sizeof(why), "%s", kvcl_last_error());
+    return kvcl_fail(status, "rank %d published an address that cannot be used: %s", rank, why);
+}
+
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
 {
     kvcl_context_h ctx = comm->ctx;
@@ -104,6 +113,9 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
             remember(comm, rank, *peer_p);
         }
         kvcl_unlock(ctx);
+        if (status != KVCL_OK) {
+            status = bad_address(status, (comm->world != NULL) ? comm->world[rank] : rank);
+        }
     }
     pthread_mutex_unlock(&ctx->boot_lock);
     return status;

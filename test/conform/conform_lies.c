@@ -1,15 +1,17 @@
 /*
- * A rank that has proven the secret lies about its memory: lengths, addresses, inode, process, descriptor, flags, keys
- * and shapes, in exports and in descriptions of caches; it truncates its segments; and it writes where it may only
- * read. Every lie is harmless, or an error that names the rank. Half of the descriptions have a right MAC, as a rank of
- * the job can make it; an export that was changed without it is never opened. TEST_RING=night: 10,000 lies of each
- * kind.
+ * A rank that has proven the secret lies about its address and its memory: lengths, addresses, inode, process,
+ * descriptor, flags, keys and shapes, in exports and in descriptions of caches; it truncates its segments; and it
+ * writes where it may only read. Every lie is harmless, or an error that names the rank. Half of the descriptions have
+ * a right MAC, as a rank of the job can make it; an export that was changed without it is never opened.
+ * TEST_RING=night: 10,000 lies of each kind.
  */
 #include "config.h"
 #include "conform.h"
+#include "boot/boot.h"
 #include "cache/cache.h"
 #include "core/comm.h"
 #include "mem/rmem.h"
+#include "wire/address.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -77,6 +79,61 @@ static void seal(kvcl_peer_t *peer, uint8_t *desc, size_t len)
 {
     kvcl_region_mac(peer->ctx->secret, peer->uuid, desc, len - KVCL_REGION_MAC_BYTES,
                     desc + len - KVCL_REGION_MAC_BYTES);
+}
+
+/* ---- addresses ---- */
+
+static struct {
+    kvcl_rand_t          *rnd;
+    const kvcl_boot_ops_t *real;
+} publisher;
+
+enum { AT_UUID = 8, AFTER_UUID = 24 }; /* in an address (wire/address.h): another uuid is another peer */
+
+static kvcl_status_t get_lie(kvcl_boot_t *boot, int rank, const void **blob_p, size_t *len_p)
+{
+    static uint8_t bad[KVCL_ADDRESS_MAX];
+    const void     *truth;
+    size_t         len;
+    kvcl_status_t  status = publisher.real->get(boot, rank, &truth, &len);
+
+    if ((status != KVCL_OK) || (len > sizeof(bad))) {
+        return status;
+    }
+    memcpy(bad, truth, len);
+    lie(publisher.rnd, bad, len);
+    memcpy(bad + AT_UUID, (const uint8_t *)truth + AT_UUID, AFTER_UUID - AT_UUID);
+    *len_p  = (kvcl_rand_below(publisher.rnd, 4) == 0) ? kvcl_rand_below(publisher.rnd, len) : len;
+    *blob_p = bad;
+    return KVCL_OK;
+}
+
+static void addresses(cf_t *cf)
+{
+    unsigned        i, n = lies(), refused = 0;
+    kvcl_boot_ops_t lying;
+    kvcl_peer_t     *truth, *peer;
+
+    CF_OK(cf, kvcl_comm_peer(cf->world, LIAR, &truth));
+    publisher.rnd  = &cf->rnd;
+    publisher.real = cf->ctx->boot->ops;
+    lying          = *publisher.real;
+    lying.get      = get_lie;
+    for (i = 0; (cf->rank != LIAR) && (i < n); ++i) {
+        cf->ctx->boot->ops = &lying;
+        atomic_store(&cf->world->peers[LIAR], NULL);
+        if (kvcl_comm_peer(cf->world, LIAR, &peer) != KVCL_OK) {
+            named(cf, "the address's error names the rank");
+            ++refused;
+        } else {
+            CF_CHECK(cf, peer == truth);
+        }
+        cf->ctx->boot->ops = publisher.real;
+        cf_alive(cf);
+    }
+    atomic_store(&cf->world->peers[LIAR], truth);
+    CF_CHECK(cf, (cf->rank == LIAR) || (refused > n / 20));
+    cf_fence(cf);
 }
 
 /* ---- exports ---- */
@@ -428,6 +485,7 @@ static void truncated(cf_t *cf)
 }
 
 static const cf_case_t cases[] = {
+    {"addresses", addresses, CF_PROCS},
     {"exports", exports, CF_PROCS},
     {"caches", caches, CF_PROCS},
     {"caches_of_the_user", caches_of_the_user, CF_PROCS},
