@@ -47,7 +47,8 @@ typedef struct kvcl_xfer_params {
     uint8_t          *copies;      /* kvcl_store_put: one entry a block: how many copies there are, written before
                                       completion; may be NULL */
     void             *stream;      /* gets, puts, sends, recvs: a CUstream (see below); NULL: none */
-    uint64_t         tenant;       /* kvcl_store_put: the tenant of the blocks (kvcl_store_admin.h); 0: none */
+    uint64_t         tenant;       /* kvcl_store_put: the tenant of the blocks (kvcl_store_admin.h); 0: none,
+                                      or that of the handle */
     uint64_t         to_rank;      /* with KVCL_PUT_TO: the rank of the store's comm whose pool takes the blocks */
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \

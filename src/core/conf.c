@@ -76,6 +76,8 @@ const kvcl_setting_t kvcl_config_table[] = {
         "/path/of/a/file:size, a second tier of a store's pool, on a local NVMe; %r is the rank"),
     ROW("KVCL_STORE_NVME_KEY", NULL, STRING, store_nvme_key, 0, 0, NULL,
         "a file (mode 0600, 32 bytes or more) whose key proves every block that is read from the second tier"),
+    ROW("KVCL_STORE_TENANT_KEY", NULL, STRING, store_tenant_key, 0, 0, NULL,
+        "a file (mode 0600, 16 bytes or more) with the secret of a tenant's handle that is opened without one"),
     ROW("KVCL_STORE_STRIPE", "16M", SIZE, store_stripe, 0, 1ll << 40, NULL,
         "larger values of a store are striped over the pools of several ranks; 0: none"),
     ROW("KVCL_STORE_STRIPE_RANKS", "4", INT, store_stripe_ranks, 1, 16, NULL,

@@ -40,11 +40,12 @@ typedef struct kvcl_config {
     int64_t  store_hot;
     char     *store_nvme;
     char     *store_nvme_key;
+    char     *store_tenant_key;
     uint64_t store_stripe;
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 31 };
+enum { KVCL_CONFIG_ROWS = 32 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -41,7 +41,7 @@ enum {
 };
 
 static const char *const kinds[] = {"handle", "context", "communicator", "cache", "memory", "imported memory", "store",
-                                    "prepared transfer"};
+                                    "prepared transfer", "tenant's handle of a store"};
 
 kvcl_objects_t kvcl_objects;
 
@@ -217,6 +217,7 @@ kvcl_status_t kvcl_handle_refuse(const void *handle, kvcl_kind_t kind, const cha
     if (is == KVCL_KIND_NONE) {
         return no_handle(handle, kinds[kind], call);
     }
+    kind = ((is == KVCL_KIND_TENANT) && (kind == KVCL_KIND_STORE)) ? is : kind; /* calls accept both for a store */
     if (is != kind) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the %s is a %s%s", call, kinds[kind], kinds[is],
                          dead ? ", freed already" : "");

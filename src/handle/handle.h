@@ -1,7 +1,8 @@
 /*
  * Handles that a user holds, and how a dead one is recognised without reading memory that was freed.
  *
- * Objects (contexts, communicators, caches, memory, imports, stores, prepared transfers) are handed out as addresses.
+ * Objects (contexts, communicators, caches, memory, imports, stores and their
+ * tenants, prepared transfers) are handed out as addresses.
  * They lie in one range of addresses of their own, in which no address is used again until all of it was used, some
  * ten million objects later. One byte for each 64 bytes of the range holds the kind of the object that begins there, so
  * one load checks any handle: freed, of another kind, or no handle at all.
@@ -29,7 +30,8 @@ typedef enum kvcl_kind {
     KVCL_KIND_RMEM,
     KVCL_KIND_STORE,
     KVCL_KIND_XFER,
-    KVCL_KIND_LAST = KVCL_KIND_XFER
+    KVCL_KIND_TENANT,
+    KVCL_KIND_LAST = KVCL_KIND_TENANT
 } kvcl_kind_t;
 
 /* ---- objects ---- */

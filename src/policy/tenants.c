@@ -128,7 +128,7 @@ static void unlink_node(kvcl_tenant_list_t *list, kvcl_tenant_node_t *nodes, uin
 
 void kvcl_tenants_add(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot, uint64_t id)
 {
-    kvcl_tenant_t *tenant = find_or_make(tenants, id);
+    kvcl_tenant_t *tenant = (tenants->nodes[cls] != NULL) ? find_or_make(tenants, id) : NULL;
 
     if ((tenant != NULL) && (tenants->nodes[cls][slot].tenant == NULL)) {
         tenants->nodes[cls][slot].tenant = tenant;
@@ -139,7 +139,7 @@ void kvcl_tenants_add(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot, uint
 
 void kvcl_tenants_del(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot)
 {
-    kvcl_tenant_t *tenant = tenants->nodes[cls][slot].tenant;
+    kvcl_tenant_t *tenant = (tenants->nodes[cls] != NULL) ? tenants->nodes[cls][slot].tenant : NULL;
 
     if (tenant != NULL) {
         unlink_node(&tenant->lists[cls], tenants->nodes[cls], slot);
@@ -151,7 +151,7 @@ void kvcl_tenants_del(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot)
 
 uint64_t kvcl_tenants_of(const kvcl_tenants_t *tenants, unsigned cls, uint32_t slot)
 {
-    const kvcl_tenant_t *tenant = tenants->nodes[cls][slot].tenant;
+    const kvcl_tenant_t *tenant = (tenants->nodes[cls] != NULL) ? tenants->nodes[cls][slot].tenant : NULL;
 
     return (tenant != NULL) ? tenant->id : 0;
 }
@@ -161,6 +161,13 @@ uint64_t kvcl_tenants_used(const kvcl_tenants_t *tenants, uint64_t id)
     const kvcl_tenant_t *tenant = find(tenants, id);
 
     return (tenant != NULL) ? tenant->used : 0;
+}
+
+uint32_t kvcl_tenants_blocks(const kvcl_tenants_t *tenants, uint64_t id, unsigned cls)
+{
+    const kvcl_tenant_t *tenant = find(tenants, id);
+
+    return (tenant != NULL) ? tenant->lists[cls].n : 0;
 }
 
 /* ---- quotas ---- */

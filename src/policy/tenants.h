@@ -49,15 +49,20 @@ void          kvcl_tenants_init(kvcl_tenants_t *tenants);
 kvcl_status_t kvcl_tenants_class(kvcl_tenants_t *tenants, unsigned cls, uint32_t n_slots, uint64_t bytes)
     KVCL_MUST_CHECK;
 void          kvcl_tenants_fini(kvcl_tenants_t *tenants); /* zeroed or initialized */
+static inline bool kvcl_tenants_has(const kvcl_tenants_t *tenants, unsigned cls)
+{
+    return tenants->nodes[cls] != NULL;
+}
 
 /** quota: bytes, or KVCL_TENANT_NO_QUOTA. @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_INVALID_PARAM (id 0). */
 kvcl_status_t kvcl_tenants_quota(kvcl_tenants_t *tenants, uint64_t id, uint64_t quota) KVCL_MUST_CHECK;
 
-/** Assign a slot without a tenant to this tenant. Without memory it stays without one. */
+/** Assign a slot without a tenant to this tenant. Without memory, or without this class, it stays without one. */
 void          kvcl_tenants_add(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot, uint64_t id);
 void          kvcl_tenants_del(kvcl_tenants_t *tenants, unsigned cls, uint32_t slot);
 uint64_t      kvcl_tenants_of(const kvcl_tenants_t *tenants, unsigned cls, uint32_t slot);
 uint64_t      kvcl_tenants_used(const kvcl_tenants_t *tenants, uint64_t id); /* bytes */
+uint32_t      kvcl_tenants_blocks(const kvcl_tenants_t *tenants, uint64_t id, unsigned cls);
 
 /** The bytes of its own that the tenant must evict before it may add this many; KVCL_TENANT_NEVER: it never may. */
 uint64_t      kvcl_tenants_over(const kvcl_tenants_t *tenants, uint64_t id, uint64_t bytes);

@@ -20,6 +20,7 @@
 #include "store/pool/pool.h"
 #include "store/pool/republish.h"
 #include "store/store.h"
+#include "store/tenant.h"
 
 #include <stdlib.h>
 
@@ -47,6 +48,7 @@ void kvcl_store_unlink(kvcl_store_h store)
 
 void kvcl_store_free_memory(kvcl_store_h store)
 {
+    kvcl_tenants_close(store);
     kvcl_map_fini(&store->index);
     kvcl_store_maps_free(store);
     kvcl_events_fini(&store->events);
@@ -106,7 +108,7 @@ static bool no_ops(void *arg)
 
 void kvcl_store_close(kvcl_store_h store)
 {
-    if (!kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_close")) {
+    if (kvcl_tenant_close(store) || !kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_close")) {
         return;
     }
     if (kvcl_callback_inside(store->ctx)) {

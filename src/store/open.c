@@ -281,6 +281,7 @@ static void init_lists(kvcl_store_h store)
     kvcl_list_init(&store->probes);
     kvcl_list_init(&store->op_rpcs);
     kvcl_list_init(&store->followers);
+    kvcl_list_init(&store->tenants);
     kvcl_list_init(&store->link);
     kvcl_map_init(&store->index);
 }

@@ -4,6 +4,7 @@
  *   open.c, close.c  opening and closing; store.c: the room
  *   kinds.h          the table of RPC kinds
  *   listener.h       what the lower rooms report to the upper ones
+ *   tenant.h         handles for one tenant, and the entry of every public call
  *   home/            the homes of keys; queries to them, and this rank's answers as a home
  *   pool/            the caches whose blocks are published here, the pool, publishing
  *   get/             gets, hedges, the checking of checksums, uses
@@ -65,6 +66,13 @@ typedef struct kvcl_store_map {
 
 typedef struct kvcl_store_timer kvcl_store_timer_t;
 
+/* Blocks of users' calls. */
+typedef struct kvcl_store_counts {
+    _Atomic uint64_t gets, hits, lookups;
+    _Atomic uint64_t tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
+    _Atomic uint64_t local_hits; /* hits in this rank's memory, without the tier */
+} kvcl_store_counts_t;
+
 struct kvcl_store {
     kvcl_context_h              ctx;
     kvcl_comm_h                 comm;        /* the store's own */
@@ -124,9 +132,9 @@ struct kvcl_store {
     uint8_t            *place_ok;  /* by rank: scratch of a placement */
     unsigned           ops;        /* operations in flight, and holds */
     kvcl_delay_t       delays[2][KVCL_DELAY_CLASSES]; /* of ranks on this host, and on others: get/hedge.c */
-    _Atomic uint64_t   gets, hits, stale, corrupt, lookups; /* blocks */
-    _Atomic uint64_t   tier_hits[KVCL_DIR_TIER_MASK + 1]; /* by KVCL_DIR_TIER_* */
-    _Atomic uint64_t   local_hits; /* hits in this rank's memory, without the tier */
+    kvcl_store_counts_t counts;    /* of all calls */
+    _Atomic uint64_t   stale, corrupt; /* blocks */
+    kvcl_list_t        tenants;    /* tenant_handle_t.link: tenant.c */
     kvcl_list_t        link;       /* kvcl_store_room_t.stores */
 };
 
@@ -162,17 +170,18 @@ static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kv
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call) KVCL_MUST_CHECK;
 
 /** Any thread: counts the blocks of a user's get, by KVCL_DIR_TIER_*; local: those in this rank's memory. */
-static inline void kvcl_store_count_hits(kvcl_store_h store, const size_t hits[KVCL_DIR_TIER_MASK + 1], size_t local)
+static inline void kvcl_store_count_hits(kvcl_store_counts_t *counts, const size_t hits[KVCL_DIR_TIER_MASK + 1],
+                                         size_t local)
 {
     unsigned i;
 
     if (local != 0) {
-        atomic_fetch_add_explicit(&store->local_hits, local, memory_order_relaxed);
+        atomic_fetch_add_explicit(&counts->local_hits, local, memory_order_relaxed);
     }
     for (i = 0; i <= KVCL_DIR_TIER_NVME; ++i) {
         if (hits[i] != 0) {
-            atomic_fetch_add_explicit(&store->hits, hits[i], memory_order_relaxed);
-            atomic_fetch_add_explicit(&store->tier_hits[i], hits[i], memory_order_relaxed);
+            atomic_fetch_add_explicit(&counts->hits, hits[i], memory_order_relaxed);
+            atomic_fetch_add_explicit(&counts->tier_hits[i], hits[i], memory_order_relaxed);
         }
     }
 }

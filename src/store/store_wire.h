@@ -18,7 +18,7 @@
  *   QUOTA        tenant, bytes (u64 each)    answer: nothing
  *   CLEAR        tenant, cursor (u64 each)   answer: cursor, copies removed (u64 each)
  *   DISCARD      rank (i64), n (u64), n records   answer: copies discarded (u64); rank -1: by key, listed or not
- *   STATS        nothing                     answer: numbers (store/admin/stats_wire.h)
+ *   STATS        nothing, or a tenant (u64)  answer: numbers (store/admin/stats_wire.h)
  *   STAGE        n records of blocks in the receiver's tier   answer: n kvcl_stage_got_t
  *   RELEASE      n kvcl_stage_got_t that have been read   no answer
  *   FORGET       n keys that were removed: they leave the tier   answer: nothing

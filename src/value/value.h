@@ -13,7 +13,7 @@
 #ifndef KVCL_VALUE_H
 #define KVCL_VALUE_H
 
-#include "store/store.h"
+#include "store/tenant.h"
 #include <kvcl/kvcl_store_value.h>
 
 /* ---- the head (value_head.c): pure ---- */
@@ -54,6 +54,9 @@ bool kvcl_value_head_read(const void *block, uint64_t block_bytes, const kvcl_ke
 void kvcl_value_seed(const kvcl_value_head_t *head, kvcl_key_t *seed);
 /** The key of part i: 16 neighbours share a tag, and so a home. */
 void kvcl_value_part_key(const kvcl_key_t *seed, uint64_t i, kvcl_key_t *key);
+
+/* Keys of values, heads and parts are made from the caller's keys. Blocks lie under the tenant's keys for these
+ * (kvcl_tenant_keys), like all blocks of a tenant. */
 
 /* ---- plain memory (value_memory.c) ---- */
 
@@ -96,8 +99,8 @@ static inline uint64_t kvcl_value_block(const struct kvcl_store *store)
 
 /** No lock; blocks until the deadline. The heads of n values. If status[i] is KVCL_OK, heads[i] is set; for a plain
  * block under the key, parts is 0 and bytes the size of a block. */
-kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_value_head_t *heads,
-                               kvcl_status_t *status, uint64_t deadline_ns) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_value_heads(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                               kvcl_value_head_t *heads, kvcl_status_t *status, uint64_t deadline_ns) KVCL_MUST_CHECK;
 
 /** Is it a plain block under its key, with no head? */
 static inline bool kvcl_value_is_plain(const kvcl_value_head_t *head)
@@ -106,9 +109,10 @@ static inline bool kvcl_value_is_plain(const kvcl_value_head_t *head)
 }
 
 /** No lock; blocks until the deadline. Does some rank hold each part of the value? */
-bool        kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns);
+bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_value_head_t *head,
+                          uint64_t deadline_ns);
 /** No lock. Remove the parts at every rank, in the background. */
-void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head);
+void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_value_head_t *head);
 
 /* ---- blocks into pools (value_pool.c, value_part.c) ---- */
 
@@ -117,8 +121,9 @@ enum { KVCL_VALUE_RANKS_MAX = 16 };
 /* A put in progress, inside its call. */
 typedef struct kvcl_value_put {
     kvcl_store_h  store;
+    kvcl_store_tenant_t *for_tenant; /* whose call it is; NULL: none */
     unsigned      copies;
-    uint64_t      tenant;
+    uint64_t      tenant;      /* the number that the blocks get */
     uint64_t      flags;       /* KVCL_PUT_WAIT */
     uint64_t      deadline_ns;
     uint64_t      holder;      /* of the pins that keep parts at other ranks until the head is listed */
@@ -170,6 +175,7 @@ typedef struct kvcl_value_far {
     size_t                   n;
     bool                     instead;
     const kvcl_xfer_params_t *params;
+    kvcl_store_tenant_t      *for_tenant; /* whose call it is; NULL: none */
 } kvcl_value_far_t;
 
 /** No lock; blocks until the deadline. */

@@ -124,6 +124,7 @@ static kvcl_status_t put_parts(far_put_t *put, size_t i)
             kvcl_value_part_key(&seed, from + j, &put->keys[j]);
             left -= len;
         }
+        kvcl_tenant_keys(put->of->for_tenant, put->keys, n);
         status = put_lot(put, (uint32_t)n);
     }
     return status;
@@ -143,6 +144,7 @@ static void fill_own(const far_put_t *put, size_t i, uint32_t id)
         memcpy(to, head, sizeof(*head));
         used = sizeof(*head);
     }
+    kvcl_tenant_keys(put->of->for_tenant, &put->keys[id], 1);
     if (head->parts == 0) {
         kvcl_value_read(&at, to + used, head->bytes);
         used += head->bytes;
@@ -195,10 +197,10 @@ static kvcl_status_t read_before(far_put_t *put)
     for (i = 0; i < of->n; ++i) {
         keys[i] = of->heads[i].key;
     }
-    status = kvcl_value_heads(put->store, keys, of->n, put->before, put->found, put->deadline_ns);
+    status = kvcl_value_heads(put->store, of->for_tenant, keys, of->n, put->before, put->found, put->deadline_ns);
     for (i = 0; (status == KVCL_OK) && (i < of->n); ++i) {
         put->skip[i] = !of->instead && (put->found[i] == KVCL_OK) && (put->before[i].bytes == of->heads[i].bytes) &&
-                       kvcl_value_has_parts(put->store, &put->before[i], put->deadline_ns);
+                       kvcl_value_has_parts(put->store, of->for_tenant, &put->before[i], put->deadline_ns);
         if (of->params->copies != NULL) {
             of->params->copies[i] = put->skip[i] ? 1 : 0; /* its number of copies was not queried */
         }
@@ -225,6 +227,7 @@ static kvcl_status_t leave(far_put_t *put)
         }
     }
     if (n != 0) {
+        kvcl_tenant_keys(of->for_tenant, keys, n);
         status = kvcl_discard_all(put->store, keys, n, kvcl_deadline_left(put->deadline_ns) + 1);
     }
     free(keys);
@@ -237,7 +240,7 @@ static void drop(far_put_t *put, const kvcl_value_head_t *heads, bool found_only
 
     for (i = 0; i < put->of->n; ++i) {
         if (!put->skip[i] && (heads[i].parts != 0) && (!found_only || (put->found[i] == KVCL_OK))) {
-            kvcl_value_drop_parts(put->store, &heads[i]);
+            kvcl_value_drop_parts(put->store, put->of->for_tenant, &heads[i]);
         }
     }
 }

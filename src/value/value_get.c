@@ -28,6 +28,7 @@ static void destroy(kvcl_vget_t *get)
     free(get->bounce);
     free(get->items);
     free(get->recs);
+    kvcl_tenant_release(get->tenant);
     free(get);
 }
 
@@ -131,7 +132,7 @@ static void get_now(kvcl_vget_t *get, kvcl_vget_group_t *group)
         few[i] = get->recs[group->first + i].key;
     }
     group->done = kvcl_get_now(get->store, few, group->n, &group->view.cache, get->ids + group->first, statuses,
-                               NULL, &final);
+                               NULL, get->tenant, &final);
 }
 
 /* Lock held. Post the gets of the round that get_now() did not do. */
@@ -152,7 +153,8 @@ static void post(kvcl_vget_t *get)
         status = kvcl_get_recs(get->store, get->recs + group->first, group->n, &group->view.cache,
                                get->ids + group->first, get->got + group->first,
                                (i == 0) ? get->from : NULL,
-                               kvcl_deadline_left(get->deadline_ns) + 1, true, on_got, group, &group->req);
+                               kvcl_deadline_left(get->deadline_ns) + 1, true, get->tenant, on_got, group,
+                               &group->req);
         if (status != KVCL_OK) {
             --get->outstanding;
             group->req = NULL;
@@ -248,7 +250,10 @@ static kvcl_status_t run(kvcl_vget_t *get)
         if ((status == KVCL_OK) && (get->n_items == 0)) {
             break;
         }
-        atomic_fetch_add_explicit(&get->store->gets, get->n_items, memory_order_relaxed);
+        atomic_fetch_add_explicit(&get->store->counts.gets, get->n_items, memory_order_relaxed);
+        if (get->tenant != NULL) {
+            atomic_fetch_add_explicit(&get->tenant->counts.gets, get->n_items, memory_order_relaxed);
+        }
         for (i = 0, left = 0; (status == KVCL_OK) && (i < get->n_groups); ++i) {
             if (get->groups[i].n != 0) {
                 get_now(get, &get->groups[i]);
@@ -318,8 +323,9 @@ static kvcl_status_t make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
-                                    kvcl_status_t *status, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+static kvcl_status_t get_values(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                                const kvcl_value_t *values, kvcl_status_t *status, const kvcl_xfer_params_t *params,
+                                kvcl_req_h *req_p)
 {
     const char         *call  = "kvcl_store_get_values";
     kvcl_status_t      result = kvcl_store_check(store, keys, n, call);
@@ -358,6 +364,7 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
     if (result != KVCL_OK) {
         return kvcl_fail(result, "%s: no memory for %zu values", call, n);
     }
+    get->tenant      = kvcl_tenant_hold(tenant);
     get->statuses[0] = status;
     get->statuses[1] = p.status;
     get->cb          = p.cb;
@@ -365,6 +372,19 @@ kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, 
     get->req_p       = req_p;
     get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
     return run(get);
+}
+
+kvcl_status_t kvcl_store_get_values(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
+                                    kvcl_status_t *status, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t result = kvcl_store_enter(&store, NULL, 0, "kvcl_store_get_values", &entry);
+
+    if (result == KVCL_OK) {
+        result = get_values(store, entry.tenant, keys, n, values, status, params, req_p);
+    }
+    kvcl_store_leave(&entry);
+    return result;
 }
 
 kvcl_status_t kvcl_store_get_value(kvcl_store_h store, const kvcl_key_t *key, void *buf, size_t bytes,

@@ -47,6 +47,7 @@ typedef struct kvcl_vget_group { /* group 0 is the buffer */
 typedef struct kvcl_vget {
     kvcl_req_t        req;
     kvcl_store_h      store;
+    kvcl_store_tenant_t *tenant;   /* whose call it is, held; NULL: none */
     bool              started;
     kvcl_req_cb_t     cb;
     void              *cb_arg;

@@ -48,7 +48,7 @@ void kvcl_value_check_pool(kvcl_value_work_t *work)
 
     for (i = 0; !work->instead && (i < work->n); ++i) {
         work->skip[i] = pool_holds(work, i, &head) &&
-                        kvcl_value_has_parts(work->put.store, &head, work->put.deadline_ns);
+                        kvcl_value_has_parts(work->put.store, work->put.for_tenant, &head, work->put.deadline_ns);
         if (!work->skip[i] && (head.parts != 0)) {
             work->before[i] = head; /* it is put again: what is left of it is removed */
         }
@@ -59,8 +59,8 @@ void kvcl_value_read_before(kvcl_value_work_t *work, const kvcl_key_t *keys)
 {
     size_t i;
 
-    if (work->instead && (kvcl_value_heads(work->put.store, keys, work->n, work->before, work->found,
-                                           work->put.deadline_ns) != KVCL_OK)) {
+    if (work->instead && (kvcl_value_heads(work->put.store, work->put.for_tenant, keys, work->n, work->before,
+                                           work->found, work->put.deadline_ns) != KVCL_OK)) {
         for (i = 0; i < work->n; ++i) {
             work->before[i].parts = 0;
         }
@@ -96,6 +96,7 @@ kvcl_status_t kvcl_value_leave_old(kvcl_value_work_t *work)
         }
     }
     if (n != 0) {
+        kvcl_tenant_keys(work->put.for_tenant, keys, n);
         status = kvcl_discard_all(work->put.store, keys, n, kvcl_deadline_left(work->put.deadline_ns) + 1);
     }
     free(keys);
@@ -123,7 +124,7 @@ void kvcl_value_drop_old(kvcl_value_work_t *work)
 
     for (i = 0; i < work->n; ++i) {
         if (!work->skip[i] && (work->before[i].parts != 0)) {
-            kvcl_value_drop_parts(work->put.store, &work->before[i]);
+            kvcl_value_drop_parts(work->put.store, work->put.for_tenant, &work->before[i]);
         }
     }
 }

@@ -18,7 +18,8 @@ enum { DROP_KEYS = 4096 };
 /* ---- parts ---- */
 
 /* No lock. The keys of parts from .. from + n - 1; NULL: no memory. */
-static kvcl_key_t *part_keys(const kvcl_value_head_t *head, uint64_t from, uint64_t n)
+static kvcl_key_t *part_keys(const kvcl_store_tenant_t *tenant, const kvcl_value_head_t *head, uint64_t from,
+                             uint64_t n)
 {
     kvcl_key_t *keys = malloc((n + 1) * sizeof(*keys)), seed;
     uint64_t   i;
@@ -28,18 +29,19 @@ static kvcl_key_t *part_keys(const kvcl_value_head_t *head, uint64_t from, uint6
         for (i = 0; i < n; ++i) {
             kvcl_value_part_key(&seed, from + i, &keys[i]);
         }
+        kvcl_tenant_keys(tenant, keys, n);
     }
     return keys;
 }
 
-void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head)
+void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_value_head_t *head)
 {
     kvcl_key_t *keys;
     uint64_t   from, n;
 
     for (from = 0; from < head->parts; from += n) {
         n    = (head->parts - from < DROP_KEYS) ? head->parts - from : DROP_KEYS;
-        keys = part_keys(head, from, n);
+        keys = part_keys(tenant, head, from, n);
         if (keys != NULL) {
             (void)!kvcl_store_remove(store, keys, n, NULL, NULL); /* a part that is not removed is evicted some time */
         }
@@ -47,7 +49,8 @@ void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_value_head_t *head)
     }
 }
 
-bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uint64_t deadline_ns)
+bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_value_head_t *head,
+                          uint64_t deadline_ns)
 {
     enum { SOME = 4096 };
     kvcl_xfer_params_t p        = {.size = sizeof(p)};
@@ -58,7 +61,7 @@ bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uin
 
     for (from = 0; all && (from < head->parts); from += n) {
         n            = (head->parts - from < SOME) ? head->parts - from : SOME;
-        keys         = part_keys(head, from, n);
+        keys         = part_keys(tenant, head, from, n);
         p.timeout_ns = kvcl_deadline_left(deadline_ns) + 1;
         all          = (keys != NULL) && (kvcl_store_exists(store, keys, n, present, &p) == KVCL_OK) &&
               (memchr(present, 0, n) == NULL);
@@ -70,11 +73,11 @@ bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_value_head_t *head, uin
 
 /* ---- heads ---- */
 
-kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_value_head_t *heads,
-                               kvcl_status_t *status, uint64_t deadline_ns)
+kvcl_status_t kvcl_value_heads(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                               kvcl_value_head_t *heads, kvcl_status_t *status, uint64_t deadline_ns)
 {
     kvcl_xfer_params_t p       = {.size = sizeof(p), .timeout_ns = kvcl_deadline_left(deadline_ns) + 1};
-    kvcl_vquery_t      *values = kvcl_vquery_new(store, keys, n, KVCL_VQUERY_HEADS);
+    kvcl_vquery_t      *values = kvcl_vquery_new(store, tenant, keys, n, KVCL_VQUERY_HEADS);
     kvcl_status_t      result;
 
     if (values == NULL) {
@@ -89,8 +92,9 @@ kvcl_status_t kvcl_value_heads(kvcl_store_h store, const kvcl_key_t *keys, size_
 /* ---- the calls ---- */
 
 /* with: the caller's arguments; end() of value_query.c writes the results there. waits: the blocking form. */
-static kvcl_status_t start(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_vquery_t *with,
-                           const kvcl_xfer_params_t *params, kvcl_call_id_t id, bool waits, kvcl_req_h *req_p)
+static kvcl_status_t start_for(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                               const kvcl_vquery_t *with, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+                               bool waits, kvcl_req_h *req_p)
 {
     const char         *name  = kvcl_call_name(id);
     kvcl_status_t      status = kvcl_store_check(store, keys, n, name);
@@ -106,7 +110,7 @@ static kvcl_status_t start(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     if (status != KVCL_OK) {
         return status;
     }
-    values = kvcl_vquery_new(store, keys, n, with->about);
+    values = kvcl_vquery_new(store, tenant, keys, n, with->about);
     if (values == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", name, n);
     }
@@ -117,6 +121,19 @@ static kvcl_status_t start(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     values->n_p         = with->n_p;
     return waits ? kvcl_call_run(&values->call, store, name, &p)
                  : kvcl_call_start(&values->call, store, name, &p, req_p);
+}
+
+static kvcl_status_t start(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_vquery_t *with,
+                           const kvcl_xfer_params_t *params, kvcl_call_id_t id, bool waits, kvcl_req_h *req_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
+
+    if (status == KVCL_OK) {
+        status = start_for(store, entry.tenant, keys, n, with, params, id, waits, req_p);
+    }
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 static kvcl_status_t sizes(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t *bytes,

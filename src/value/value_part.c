@@ -379,6 +379,7 @@ kvcl_status_t kvcl_value_put_parts(kvcl_value_put_t *put, const kvcl_value_head_
         for (i = 0; i < n; ++i) {
             kvcl_value_part_key(&seed, from + i, &run->recs[i].key);
         }
+        kvcl_tenant_keys_at(put->for_tenant, run->recs, sizeof(run->recs[0]), n);
         status = (put->n_runs >= RUNS_MAX) ? reap(put) : KVCL_OK;
         if (status != KVCL_OK) {
             free(run);

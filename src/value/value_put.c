@@ -176,7 +176,7 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
         }
         for (i = 0; i < work->n; ++i) {
             if (!work->skip[i] && (work->heads[i].parts != 0)) {
-                kvcl_value_drop_parts(work->put.store, &work->heads[i]);
+                kvcl_value_drop_parts(work->put.store, work->put.for_tenant, &work->heads[i]);
             }
         }
         kvcl_sentence_report(&why);
@@ -268,8 +268,9 @@ static kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     return KVCL_OK;
 }
 
-static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
-                         const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
+static kvcl_status_t put_all_of(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                                const kvcl_value_t *values, const kvcl_xfer_params_t *params, bool instead,
+                                kvcl_req_h *req_p)
 {
     kvcl_call_id_t     which = instead ? KVCL_CALL_STORE_UPSERT_VALUES : KVCL_CALL_STORE_PUT_VALUES;
     const char         *call = kvcl_call_name(which);
@@ -278,6 +279,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     kvcl_value_far_t   far;
     kvcl_value_work_t  *work;
 
+    status = (status == KVCL_OK) ? kvcl_tenant_number(tenant, &p.tenant, call) : status;
     if ((status != KVCL_OK) || (n == 0)) {
         return (status != KVCL_OK) ? status : kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
     }
@@ -289,6 +291,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
     work->values          = values;
     work->instead         = instead;
     work->put.copies      = (unsigned)((p.replicas != 0) ? p.replicas : store->replicas);
+    work->put.for_tenant  = tenant;
     work->put.tenant      = p.tenant;
     work->put.flags       = p.flags;
     work->put.deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
@@ -297,13 +300,27 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, c
         status = kvcl_store_hold(store);
         if (status == KVCL_OK) {
             far    = (kvcl_value_far_t){.call = call, .values = values, .heads = work->heads, .n = n,
-                                        .instead = instead, .params = &p};
+                                        .instead = instead, .params = &p, .for_tenant = tenant};
             status = (store->value_pool != NULL) ? put_all(work, keys, &p, req_p)
                                                  : kvcl_value_put_far(store, &far, work->put.deadline_ns, req_p);
             kvcl_store_release(store);
         }
     }
     free(work);
+    return status;
+}
+
+static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const kvcl_value_t *values,
+                         const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
+{
+    kvcl_call_id_t which = instead ? KVCL_CALL_STORE_UPSERT_VALUES : KVCL_CALL_STORE_PUT_VALUES;
+    kvcl_entry_t   entry;
+    kvcl_status_t  status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(which), &entry);
+
+    if (status == KVCL_OK) {
+        status = put_all_of(store, entry.tenant, keys, n, values, params, instead, req_p);
+    }
+    kvcl_store_leave(&entry);
     return status;
 }
 

@@ -23,7 +23,7 @@ typedef struct kvcl_value_work {
     size_t                   n_new;
 } kvcl_value_work_t;
 
-/** The key under which value i is found. */
+/** The key under which value i is found: the block's. */
 static inline void kvcl_value_own_key(const kvcl_value_work_t *work, size_t i, kvcl_key_t *key)
 {
     if (kvcl_value_is_plain(&work->heads[i])) {
@@ -31,6 +31,7 @@ static inline void kvcl_value_own_key(const kvcl_value_work_t *work, size_t i, k
     } else {
         kvcl_store_value_key(&work->heads[i].key, key);
     }
+    kvcl_tenant_keys(work->put.for_tenant, key, 1);
 }
 
 /** No lock; blocks until the deadline. For a put: which values the pool holds already (skip), and the heads of those

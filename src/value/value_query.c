@@ -47,10 +47,11 @@ static bool get_heads(kvcl_vquery_t *values)
         kvcl_store_value_key(&values->keys[values->at + i], &values->recs[i].key);
         values->ids[i] = (uint32_t)i;
     }
+    kvcl_tenant_keys_at(values->tenant, values->recs, sizeof(values->recs[0]), values->some);
     ++values->call.outstanding;
     status = kvcl_get_recs(store, values->recs, values->some, &values->view.cache, values->ids,
-                           values->status + values->at, NULL, kvcl_call_time_left(&values->call), false, on_got, values,
-                           &values->get);
+                           values->status + values->at, NULL, kvcl_call_time_left(&values->call), false, NULL, on_got,
+                           values, &values->get);
     if (status != KVCL_OK) {
         --values->call.outstanding;
         values->get    = NULL;
@@ -77,6 +78,11 @@ static void read_heads(kvcl_vquery_t *values)
         }
         missing += (status[i] == KVCL_ERR_NOT_FOUND) ? 1 : 0;
     }
+    if (values->tenant != NULL) {
+        memcpy(values->plain, keys, values->some * sizeof(*keys));
+        kvcl_tenant_keys(values->tenant, values->plain, values->some);
+        keys = values->plain;
+    }
     values->find = (kvcl_find_t){.call = &values->call, .keys = keys, .n = (missing != 0) ? values->some : 0,
                                  .flags = values->flags, .found = values->found};
     memset(values->found, 0, values->some * sizeof(*values->found));
@@ -95,7 +101,8 @@ static void take_plain(kvcl_vquery_t *values)
     for (i = 0; i < values->find.n; ++i) {
         for (j = 0; (status[i] == KVCL_ERR_NOT_FOUND) && (j < values->found[i].n); ++j) {
             if (values->found[i].locs[j].len == block) {
-                values->heads[values->at + i] = (kvcl_value_head_t){.bytes = block, .key = values->find.keys[i]};
+                values->heads[values->at + i] = (kvcl_value_head_t){.bytes = block,
+                                                                      .key = values->keys[values->at + i]};
                 status[i]                     = KVCL_OK;
             }
         }
@@ -122,7 +129,7 @@ static void on_removed(void *arg, kvcl_status_t status)
 
     for (i = 0; (status == KVCL_OK) && (i < values->n); ++i) {
         if (values->status[i] == KVCL_OK) {
-            kvcl_value_drop_parts(store, &values->heads[i]);
+            kvcl_value_drop_parts(store, values->tenant, &values->heads[i]);
         }
     }
     kvcl_lock(ctx);
@@ -159,6 +166,7 @@ static bool begin_removal(kvcl_vquery_t *values)
         values->both[2 * i] = values->keys[i];
         kvcl_store_value_key(&values->keys[i], &values->both[(2 * i) + 1]);
     }
+    kvcl_tenant_keys(values->tenant, values->both, 2 * values->n);
     values->failed = (req == NULL) ? KVCL_ERR_NO_MEMORY
                                    : kvcl_req_start(req, ctx, &unlocked_class, 0, on_unlocked, values, false);
     if (values->failed != KVCL_OK) {
@@ -293,22 +301,25 @@ static void destroy(kvcl_call_t *call)
     kvcl_vquery_t *values = kvcl_container_of(call, kvcl_vquery_t, call);
 
     kvcl_find_free(&values->find);
+    kvcl_tenant_release(values->tenant);
     free(values->buf);
     free(values);
 }
 
 /* ---- kvcl_vquery_new: no lock ---- */
 
-kvcl_vquery_t *kvcl_vquery_new(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_vquery_about_t about)
+kvcl_vquery_t *kvcl_vquery_new(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                               kvcl_vquery_about_t about)
 {
     uint64_t      block  = kvcl_value_block(store), most = (block != 0) ? HEADS_BYTES / block : 0;
-    size_t        remove = (about == KVCL_VQUERY_REMOVE) ? 2 * n : 0, i;
+    size_t        remove = (about == KVCL_VQUERY_REMOVE) ? 2 * n : 0, plain, i;
     kvcl_vquery_t *values;
 
     most   = (most == 0) ? 1 : (most < n) ? most : n;
+    plain  = (tenant != NULL) ? most : 0;
     values = calloc(1, sizeof(*values) + (most * (sizeof(*values->found) + sizeof(*values->recs))) +
                            (n * (sizeof(*values->heads) + sizeof(*values->keys))) +
-                           (remove * sizeof(*values->both)) + (n * sizeof(*values->status)) +
+                           ((remove + plain) * sizeof(*values->both)) + (n * sizeof(*values->status)) +
                            (most * (sizeof(*values->ids) + 1)));
     if (values == NULL) {
         return NULL;
@@ -316,13 +327,15 @@ kvcl_vquery_t *kvcl_vquery_new(kvcl_store_h store, const kvcl_key_t *keys, size_
     values->heads  = (kvcl_value_head_t *)(void *)(values + 1);
     values->keys   = (kvcl_key_t *)(void *)(values->heads + n);
     values->both   = values->keys + n;
-    values->recs   = (kvcl_store_rec_t *)(void *)(values->both + remove);
+    values->plain  = values->both + remove;
+    values->recs   = (kvcl_store_rec_t *)(void *)(values->plain + plain);
     values->found  = (kvcl_found_t *)(void *)(values->recs + most);
     values->status = (kvcl_status_t *)(void *)(values->found + most);
     values->ids    = (uint32_t *)(void *)(values->status + n);
     values->flags  = (uint8_t *)(values->ids + most);
     values->buf    = malloc((most * block) + 1);
     values->about  = about;
+    values->tenant = kvcl_tenant_hold(tenant);
     values->n      = n;
     values->most   = most;
     values->at     = (block != 0) ? 0 : n;

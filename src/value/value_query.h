@@ -30,14 +30,16 @@ typedef struct kvcl_vquery {
     kvcl_req_t          *get;    /* in flight, or NULL */
     kvcl_status_t       failed;  /* of the whole call */
     size_t              n, at, some, most; /* keys; at .. at + some - 1 are in flight, at most most */
-    kvcl_key_t          *keys;   /* n, part of this allocation, as are the arrays down to both */
+    kvcl_key_t          *keys;   /* n, the caller's; part of this allocation, as are the arrays down to both */
     kvcl_value_head_t   *heads;  /* n */
     kvcl_status_t       *status; /* n; where KVCL_OK, heads[i] is set */
     kvcl_store_rec_t    *recs;   /* most elements, as the next three */
     kvcl_found_t        *found;
     uint32_t            *ids;
     uint8_t             *flags;
-    kvcl_key_t          *both;   /* 2 n, for a removal: keys and head keys */
+    kvcl_key_t          *both;   /* 2 n, for a removal: the blocks' keys of the keys and of their heads */
+    kvcl_key_t          *plain;  /* most, for a tenant: the blocks' keys of those in flight */
+    kvcl_store_tenant_t *tenant; /* whose call it is, held; NULL: none */
     uint8_t             *buf;    /* most blocks */
     kvcl_value_head_t   *user_heads; /* the caller's, or NULL, as the following */
     kvcl_status_t       *user_status;
@@ -48,6 +50,7 @@ typedef struct kvcl_vquery {
 
 /** No lock. NULL: no memory. The caller sets where the results go, and begins the call (kvcl_call_start, _run). Where
  * no rank has a pool there are no values: all are absent. */
-kvcl_vquery_t *kvcl_vquery_new(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_vquery_about_t about);
+kvcl_vquery_t *kvcl_vquery_new(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                               kvcl_vquery_about_t about);
 
 #endif

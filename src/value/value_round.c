@@ -77,6 +77,7 @@ static bool add_one(kvcl_vget_t *get, uint32_t i)
         } else {
             kvcl_store_value_key(&one->key, &key);
         }
+        kvcl_tenant_keys(get->tenant, &key, 1);
         if (!add(get, i, (one->bytes == get->block) ? KVCL_VGET_PLAIN : KVCL_VGET_HEAD, &key, one->bytes, &one->at)) {
             return false;
         }
@@ -87,6 +88,7 @@ static bool add_one(kvcl_vget_t *get, uint32_t i)
         bytes = one->bytes - (one->next * get->block);
         bytes = (bytes < get->block) ? bytes : get->block;
         kvcl_value_part_key(&one->seed, one->next, &key);
+        kvcl_tenant_keys(get->tenant, &key, 1);
         if (!add(get, i, KVCL_VGET_PART, &key, bytes, &one->at)) {
             return false;
         }

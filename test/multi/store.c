@@ -422,6 +422,7 @@ static const struct {
     {"slabs_waiter", test_slabs_waiter}, {"slabs_drain", test_slabs_drain}, {"slabs_late_use", test_slabs_late_use},
     {"slabs_repair", test_slabs_repair}, {"slabs_places", test_slabs_places},
     {"hot", test_hot}, {"uses", test_uses},
+    {"tenant_handles", test_tenant_handles}, {"tenant_far", test_tenant_far},
 };
 
 static bool wanted(const char *name, char **argv, int argc)

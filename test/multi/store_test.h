@@ -106,6 +106,9 @@ void test_brought(world_t *w);
 /* store_hot.c */
 void test_hot(world_t *w);
 void test_uses(world_t *w);
+/* store_tenant.c */
+void test_tenant_handles(world_t *w);
+void test_tenant_far(world_t *w);
 /* store_moves.c */
 void test_moves(world_t *w);
 void test_move_unlisted(world_t *w);

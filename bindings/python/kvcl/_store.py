@@ -8,7 +8,7 @@ from . import _kvcl
 from ._cache import Cache
 from ._errors import NoSpace
 from ._request import Request
-from ._store_events import StoreEvent, StoreItem, event, item
+from ._store_events import EventKind, StoreEvent, StoreItem, event, item
 
 PAGE = 1024   # events, or items, of one query
 PARTS_MAX = 1 << 22  # parts of one value
@@ -46,6 +46,18 @@ class Store(_kvcl.Store):
                          None if nvme is None else os.fspath(nvme))
         self._ranks = comm.size
         return self
+
+    def tenant(self, tenant: int, secret: Optional[bytes] = None) -> "Store":
+        """A handle of this store for one tenant, with all calls of a Store: through it the tenant finds, lists, counts
+        and removes its own blocks only, and no other tenant, whatever keys it chooses, finds or times them.
+
+        tenant: its number, not 0. secret: at least 16 random bytes that only the tenant's ranks know, the same on all
+        of them; None: the file that KVCL_STORE_TENANT_KEY names. Calls that concern all tenants (drain, exclude,
+        tenant), or name another tenant, raise. Close it before the store.
+        """
+        view = self._tenant(tenant, secret)
+        view._ranks = self._ranks
+        return view
 
     # ---- blocks ----
 
@@ -294,8 +306,9 @@ class Store(_kvcl.Store):
         while timeout is None or time.monotonic() - idle < timeout:
             for one in self.events(rank, since, SLICE if timeout is None else min(SLICE, timeout)):
                 since = one.seq
-                yield one
-                idle = time.monotonic()
+                if one.kind != EventKind.SKIPPED:
+                    yield one
+                    idle = time.monotonic()
 
     def __enter__(self) -> "Store":
         return self

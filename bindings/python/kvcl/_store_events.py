@@ -11,6 +11,7 @@ class EventKind(enum.IntEnum):
     MOVED = 4     # dropped, because to_rank has it now
     DEMOTED = 5   # now on a slower tier of this rank: the event's
     PROMOTED = 6  # back on a faster tier of this rank: the event's
+    SKIPPED = 7   # of a tenant's handle: the events up to this number are those of others; no block
 
 
 class Tier(enum.IntEnum):
@@ -20,7 +21,7 @@ class Tier(enum.IntEnum):
 
 
 class StoreEvent(NamedTuple):
-    """One change of a rank's blocks. seq counts 1, 2, 3, ... without gaps."""
+    """One change of a rank's blocks. seq counts 1, 2, 3, ... without gaps, except by a tenant's handle."""
 
     seq: int
     kind: Union[EventKind, int]  # ignore numbers that you do not know

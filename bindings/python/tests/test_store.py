@@ -306,3 +306,47 @@ def test_a_put_to_a_rank_is_in_its_pool(ctx, store):
         assert {item.key for item in store.items(0)} == set(keys)
         with pytest.raises(kvcl.UnknownRank):
             store.put(keys, cache, [0], to=1)
+
+
+def test_a_tenant_sees_its_own_blocks_only(store):
+    key, other = b"k" * 32, b"o" * 32
+    with store.tenant(7, b"a secret of the first tenant") as a, store.tenant(8, b"a secret of the second one") as b:
+        assert isinstance(a, kvcl.Store)
+        a.put_value(key, b"a" * 100).wait()
+        b.put_value(other, b"b" * 200).wait()
+        assert bytes(a.get_value(key)) == b"a" * 100
+        for by in (b, store):
+            assert by.value_sizes([key]) == [None]
+            with pytest.raises(kvcl.NotFound):
+                by.get_value(key)
+        head = kvcl.value_key(key)
+        assert a.match([head]) == 1 and b.match([head]) == 0 and store.match([head]) == 0
+        assert [item.key for item in a.items(0)] == [head]
+        assert [event.key for event in a.events(0, 0) if event.kind == kvcl.EventKind.STORED] == [head]
+        assert head not in [item.key for item in store.items(0)] and len(list(store.items(0))) == 2
+        assert (a.stats()["blocks"], b.rank_stats(0)["blocks"], store.stats()["blocks"]) == (1, 1, 2)
+        assert b.clear() == 1 and bytes(a.get_value(key)) == b"a" * 100
+        skipped = b.events(0, b.stats()["events"] - 1)
+        a.remove_values([key])
+        assert a.value_sizes([key]) == [None]
+        assert [event.kind for event in b.events(0, skipped[-1].seq)] == [kvcl.EventKind.SKIPPED]
+        with pytest.raises(kvcl.Busy):
+            store.close()
+
+
+@pytest.mark.parametrize("call", [
+    lambda s: s.tenant(0, b"x" * 32), lambda s: s.tenant(-1, b"x" * 32), lambda s: s.tenant(1, b"short"),
+    lambda s: s.tenant(1), lambda s: s.tenant("1", b"x" * 32), lambda s: s.tenant(1, 5),
+])
+def test_a_tenant_needs_a_number_and_a_secret(store, call):
+    with pytest.raises((TypeError, ValueError, OverflowError, kvcl.KvclError)):
+        call(store)
+
+
+def test_a_tenant_has_its_number_only(store):
+    with store.tenant(7, b"a secret of the first tenant") as a:
+        for call in (lambda: a.quota(8, 5), lambda: a.clear(8), lambda: a.drain(), lambda: a.exclude(1),
+                     lambda: a.tenant(9, b"x" * 32), lambda: a.put_value(b"k" * 32, b"x", tenant=8)):
+            with pytest.raises(kvcl.KvclError):
+                call()
+        a.quota(7, 1 << 20)

@@ -12,10 +12,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/structs.h"
+#include "store/admin/events_out.h"
 #include "store/admin/ops.h"
 #include "store/admin/rows_wire.h"
 #include "store/home/home_answer.h"
 #include "store/home/timer.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -208,7 +210,8 @@ void kvcl_follow_event(kvcl_owner_t *owner, uint32_t slot, kvcl_store_event_kind
 typedef struct events_call {
     kvcl_op_t          op;
     uint32_t           rank;
-    uint64_t           since;
+    uint64_t           since;   /* of the next request */
+    uint64_t           asked;   /* the caller's */
     uint64_t           wait_until_ns;
     bool               over;
     kvcl_store_timer_t *pause;  /* the rank has too many followers: fires when it is requested again */
@@ -218,6 +221,7 @@ typedef struct events_call {
     size_t             stride;
     size_t             cap;
     size_t             *n_p;
+    kvcl_store_tenant_t *tenant; /* whose call it is, held; NULL: none */
 } events_call_t;
 
 static void after_pause(void *arg)
@@ -237,23 +241,13 @@ static void pause_call(events_call_t *call)
     call->op.call.outstanding += (call->pause != NULL) ? 1 : 0;
 }
 
-static void write_result(const events_call_t *call, const kvcl_rows_t *rows)
-{
-    kvcl_store_event_t event;
-    size_t             i;
-
-    for (i = 0; i < rows->n; ++i) {
-        kvcl_rows_event(rows, i, &event);
-        kvcl_struct_out_at(call->events, i, call->stride, &event, sizeof(event));
-    }
-    *call->n_p = rows->n;
-}
-
 static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
 {
     events_call_t *call = kvcl_container_of(op, events_call_t, op);
     bool          late  = kvcl_deadline_passed(call->wait_until_ns);
     kvcl_rows_t   rows  = {.n = 0};
+    uint64_t      last  = call->since;
+    size_t        n     = 0;
 
     (void)rank;
     (void)tag;
@@ -265,14 +259,17 @@ static void on_events(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t 
         status = KVCL_ERR_PROTOCOL;
     }
     if (status == KVCL_OK) {
-        write_result(call, &rows);
+        n           = kvcl_events_out(&rows, call->tenant, call->events, call->stride, &last);
+        call->since = last;
     }
-    if (status == KVCL_ERR_BUSY) { /* and the call's wait is over */
-        *call->n_p = 0;
-        status     = KVCL_OK;
+    status = (status == KVCL_ERR_BUSY) ? KVCL_OK : status; /* and the call's wait is over */
+    if ((status == KVCL_OK) && late && (n == 0) && (call->tenant != NULL) && (call->since != call->asked)) {
+        kvcl_events_skipped(call->tenant, call->since, call->events, call->stride);
+        n = 1;
     }
+    *call->n_p   = (status == KVCL_OK) ? n : *call->n_p;
     call->status = status;
-    call->over   = (call->status != KVCL_OK) || (rows.n != 0) || late;
+    call->over   = (status != KVCL_OK) || (n != 0) || late;
 }
 
 static bool next(kvcl_call_t *base)
@@ -316,19 +313,27 @@ static kvcl_status_t end(kvcl_call_t *base)
     return (base->stopped != KVCL_OK) ? base->stopped : kvcl_op_why(base, call->status, (int)call->rank);
 }
 
-static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, kvcl_store_event_t *events,
-                          size_t stride, size_t cap, size_t *n_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
-                          kvcl_req_h *req_p)
+static void free_call(kvcl_call_t *base)
 {
-    kvcl_status_t      status = kvcl_store_check(store, events, cap, kvcl_call_name(id));
+    events_call_t *call = kvcl_container_of(base, events_call_t, op.call);
+
+    kvcl_tenant_release(call->tenant);
+    free(call);
+}
+
+/* with: the caller's arguments. */
+static kvcl_status_t start(kvcl_store_h store, int rank, uint64_t wait_ns, const events_call_t *with,
+                           const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
+{
+    kvcl_status_t      status = kvcl_store_check(store, with->events, with->cap, kvcl_call_name(id));
     kvcl_xfer_params_t p;
     events_call_t      *call;
 
     if (status == KVCL_OK) {
-        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_event_t, key), "kvcl_store_event_t",
+        status = kvcl_stride_check(with->stride, KVCL_UP_TO(kvcl_store_event_t, key), "kvcl_store_event_t",
                                    kvcl_call_name(id));
     }
-    if ((status == KVCL_OK) && ((n_p == NULL) || (cap == 0))) {
+    if ((status == KVCL_OK) && ((with->n_p == NULL) || (with->cap == 0))) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: n_p is NULL or cap is 0", kvcl_call_name(id));
     }
     status = (status == KVCL_OK) ? kvcl_op_check_rank(store, rank, kvcl_call_name(id)) : status;
@@ -340,12 +345,30 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t
     if (call == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a request", kvcl_call_name(id));
     }
-    *call = (events_call_t){.op = {.call = {.next = next, .end = end, .halt = halt}, .answered = on_events},
-                            .rank = (uint32_t)rank, .since = since, .wait_until_ns = kvcl_deadline_after(wait_ns),
-                            .events = events, .stride = stride, .cap = cap, .n_p = n_p};
+    *call               = *with;
+    call->op            = (kvcl_op_t){.call = {.next = next, .end = end, .halt = halt, .free = free_call},
+                                      .answered = on_events};
+    call->rank          = (uint32_t)rank;
+    call->asked         = with->since;
+    call->wait_until_ns = kvcl_deadline_after(wait_ns);
+    (void)kvcl_tenant_hold(call->tenant);
     p.timeout_ns = kvcl_timeout(store->ctx, p.timeout_ns);
     p.timeout_ns = (p.timeout_ns > UINT64_MAX - wait_ns) ? UINT64_MAX : p.timeout_ns + wait_ns;
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), &p, req_p);
+}
+
+static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns, kvcl_store_event_t *events,
+                          size_t stride, size_t cap, size_t *n_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+                          kvcl_req_h *req_p)
+{
+    events_call_t with = {.since = since, .events = events, .stride = stride, .cap = cap, .n_p = n_p};
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
+
+    with.tenant = entry.tenant;
+    status      = (status == KVCL_OK) ? start(store, rank, wait_ns, &with, params, id, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 kvcl_status_t kvcl_store_events_post(kvcl_store_h store, int rank, uint64_t since, uint64_t wait_ns,

@@ -4,6 +4,9 @@
  * A cursor is the number of a cache (plus 1) and a slot of it. Caches are walked by number, so a cache that is attached
  * or detached meanwhile affects no other. A page covers SLOTS_MAX slots at most, since the lock is held.
  *
+ * A tenant's handle lists the blocks that carry the tenant's number, under the keys that the tenant knows: the
+ * requesting rank leaves out the others, so its pages may be short.
+ *
  * Owns nothing. Engine lock held, except in the public calls.
  */
 #include "config.h"
@@ -11,6 +14,7 @@
 #include "base/structs.h"
 #include "store/admin/ops.h"
 #include "store/admin/rows_wire.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -96,18 +100,22 @@ typedef struct list_call {
     size_t            stride;
     size_t            *n_p;
     uint64_t          *seq_p;
+    kvcl_store_tenant_t *tenant; /* whose call it is, held; NULL: none */
 } list_call_t;
 
 static void write_result(const list_call_t *call, const kvcl_rows_t *rows)
 {
     kvcl_store_item_t item;
-    size_t            i;
+    size_t            n = 0, i;
 
     for (i = 0; i < rows->n; ++i) {
         kvcl_rows_item(rows, i, &item);
-        kvcl_struct_out_at(call->items, i, call->stride, &item, sizeof(item));
+        if ((call->tenant == NULL) || (item.tenant == call->tenant->number)) {
+            kvcl_tenant_keys_back(call->tenant, &item.key, 1);
+            kvcl_struct_out_at(call->items, n++, call->stride, &item, sizeof(item));
+        }
     }
-    *call->n_p = rows->n;
+    *call->n_p = n;
 }
 
 static void on_page(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t status, const void *data, size_t len)
@@ -153,19 +161,27 @@ static kvcl_status_t end(kvcl_call_t *base)
     return (base->stopped != KVCL_OK) ? base->stopped : kvcl_op_why(base, call->status, (int)call->rank);
 }
 
-static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t stride,
-                          size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
-                          kvcl_req_h *req_p)
+static void free_call(kvcl_call_t *base)
 {
-    kvcl_status_t      status = kvcl_store_check(store, items, cap, kvcl_call_name(id));
+    list_call_t *call = kvcl_container_of(base, list_call_t, op.call);
+
+    kvcl_tenant_release(call->tenant);
+    free(call);
+}
+
+/* with: the caller's arguments. */
+static kvcl_status_t start(kvcl_store_h store, int rank, const list_call_t *with, const kvcl_xfer_params_t *params,
+                           kvcl_call_id_t id, kvcl_req_h *req_p)
+{
+    kvcl_status_t      status = kvcl_store_check(store, with->items, (size_t)with->request.cap, kvcl_call_name(id));
     kvcl_xfer_params_t p;
     list_call_t        *call;
 
     if (status == KVCL_OK) {
-        status = kvcl_stride_check(stride, KVCL_UP_TO(kvcl_store_item_t, tier), "kvcl_store_item_t",
+        status = kvcl_stride_check(with->stride, KVCL_UP_TO(kvcl_store_item_t, tier), "kvcl_store_item_t",
                                    kvcl_call_name(id));
     }
-    if ((status == KVCL_OK) && ((cursor == NULL) || (n_p == NULL) || (cap == 0))) {
+    if ((status == KVCL_OK) && ((with->cursor == NULL) || (with->n_p == NULL) || (with->request.cap == 0))) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: cursor or n_p is NULL, or cap is 0", kvcl_call_name(id));
     }
     status = (status == KVCL_OK) ? kvcl_op_check_rank(store, rank, kvcl_call_name(id)) : status;
@@ -177,10 +193,27 @@ static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_s
     if (call == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a request", kvcl_call_name(id));
     }
-    *call = (list_call_t){.op = {.call = {.next = next, .end = end}, .answered = on_page}, .rank = (uint32_t)rank,
-                          .request = {.cursor = *cursor, .cap = cap}, .cursor = cursor, .items = items,
-                          .stride = stride, .n_p = n_p, .seq_p = seq_p};
+    *call                = *with;
+    call->op             = (kvcl_op_t){.call = {.next = next, .end = end, .free = free_call}, .answered = on_page};
+    call->rank           = (uint32_t)rank;
+    call->request.cursor = *with->cursor;
+    (void)kvcl_tenant_hold(call->tenant);
     return kvcl_call_start(&call->op.call, store, kvcl_call_name(id), &p, req_p);
+}
+
+static kvcl_status_t post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items, size_t stride,
+                          size_t cap, size_t *n_p, uint64_t *seq_p, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+                          kvcl_req_h *req_p)
+{
+    list_call_t   with = {.request = {.cap = cap}, .cursor = cursor, .items = items, .stride = stride, .n_p = n_p,
+                          .seq_p = seq_p};
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
+
+    with.tenant = entry.tenant;
+    status      = (status == KVCL_OK) ? start(store, rank, &with, params, id, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 kvcl_status_t kvcl_store_list_post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,

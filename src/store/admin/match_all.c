@@ -4,8 +4,7 @@
  */
 #include "config.h"
 #include "base/error.h"
-#include "handle/handle.h"
-#include "store/store.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -45,19 +44,15 @@ static kvcl_status_t gather(kvcl_comm_h comm, const found_t *mine, found_t *all,
     return status;
 }
 
-kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
-                                   size_t *hit_p, const kvcl_xfer_params_t *params)
+/* handle: the caller's, of this store. */
+static kvcl_status_t match_all(kvcl_store_h handle, kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys,
+                               size_t n, size_t *hit_p, const kvcl_xfer_params_t *params)
 {
     kvcl_xfer_params_t p;
     found_t            mine = {0}, *all;
     kvcl_status_t      status;
     size_t             hit = 0;
 
-    status = kvcl_handle_check(store, KVCL_KIND_STORE, "kvcl_store_match_all");
-    if (status != KVCL_OK) {
-        return status;
-    }
-    comm   = (comm == NULL) ? store->comm : comm;
     status = kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_store_match_all");
     if (status != KVCL_OK) {
         return status;
@@ -77,7 +72,7 @@ kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const k
     if (all == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_match_all: no memory for %d ranks", comm->size);
     }
-    mine.status = kvcl_store_match(store, keys, n, &hit, params); /* a failure takes part in the all-gather */
+    mine.status = kvcl_store_match(handle, keys, n, &hit, params); /* a failure takes part in the all-gather */
     mine.hit    = hit;
     all[0]      = mine;
     status      = (comm->size > 1) ? gather(comm, &mine, all, &p) : KVCL_OK;
@@ -85,5 +80,20 @@ kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const k
         status = least(all, comm->size, hit_p);
     }
     free(all);
+    return status;
+}
+
+kvcl_status_t kvcl_store_match_all(kvcl_store_h store, kvcl_comm_h comm, const kvcl_key_t *keys, size_t n,
+                                   size_t *hit_p, const kvcl_xfer_params_t *params)
+{
+    kvcl_store_h  handle = store;
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_match_all", &entry);
+
+    status = (status == KVCL_OK) ? kvcl_handle_check(store, KVCL_KIND_STORE, "kvcl_store_match_all") : status;
+    if (status == KVCL_OK) {
+        status = match_all(handle, store, (comm == NULL) ? store->comm : comm, keys, n, hit_p, params);
+    }
+    kvcl_store_leave(&entry);
     return status;
 }

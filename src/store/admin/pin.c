@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "store/admin/ops.h"
 #include "store/pool/pool.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 #include "store/words.h"
 #include <kvcl/kvcl_store_admin.h>
@@ -264,42 +265,54 @@ static kvcl_status_t check_pin(kvcl_store_h store, const kvcl_key_t *keys, size_
     return (status == KVCL_OK) ? kvcl_xfer_params(params, id, p) : status;
 }
 
+static kvcl_status_t pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const pin_request_t *request,
+                         uint8_t *copies, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_xfer_params_t p;
+    kvcl_entry_t       entry;
+    kvcl_status_t      status = kvcl_store_enter(&store, &keys, n, kvcl_call_name(KVCL_CALL_STORE_PIN), &entry);
+
+    if (status == KVCL_OK) {
+        status = check_pin(store, keys, n, request->ttl_ns, request->flags, params, KVCL_CALL_STORE_PIN, &p);
+    }
+    status = (status == KVCL_OK) ? post(store, keys, n, request, copies, &p, KVCL_CALL_STORE_PIN, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
+}
+
 kvcl_status_t kvcl_store_pin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
                                   uint64_t ttl_ns, uint64_t flags, uint8_t *copies, const kvcl_xfer_params_t *params,
                                   kvcl_req_h *req_p)
 {
-    pin_request_t      request = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
-    kvcl_xfer_params_t p;
-    kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, KVCL_CALL_STORE_PIN, &p);
+    pin_request_t request = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
 
-    return (status == KVCL_OK) ? post(store, keys, n, &request, copies, &p, KVCL_CALL_STORE_PIN, req_p) : status;
+    return pin(store, keys, n, &request, copies, params, req_p);
 }
 
 kvcl_status_t kvcl_store_pin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
                              uint64_t flags, uint8_t *copies, const kvcl_xfer_params_t *params)
 {
-    pin_request_t      request = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
-    kvcl_xfer_params_t p;
-    kvcl_status_t      status = check_pin(store, keys, n, ttl_ns, flags, params, KVCL_CALL_STORE_PIN, &p);
-    kvcl_req_h         req;
+    pin_request_t request = {.holder = holder, .ttl_ns = ttl_ns, .flags = flags};
+    kvcl_status_t status  = kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_PIN);
+    kvcl_req_h    req;
 
-    status = (status == KVCL_OK) ? kvcl_xfer_params_of_wait(params, KVCL_CALL_STORE_PIN) : status;
-    if (status == KVCL_OK) {
-        status = post(store, keys, n, &request, copies, &p, KVCL_CALL_STORE_PIN, &req);
-        status = kvcl_call_wait(status, &req);
-    }
-    return status;
+    status = (status == KVCL_OK) ? pin(store, keys, n, &request, copies, params, &req) : status;
+    return kvcl_call_wait(status, &req);
 }
 
 static kvcl_status_t unpin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,
                            const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
     pin_request_t      request = {.holder = holder, .flags = UNPIN};
-    kvcl_status_t      status  = kvcl_store_check(store, keys, n, kvcl_call_name(id));
     kvcl_xfer_params_t p;
+    kvcl_entry_t       entry;
+    kvcl_status_t      status = kvcl_store_enter(&store, &keys, n, kvcl_call_name(id), &entry);
 
+    status = (status == KVCL_OK) ? kvcl_store_check(store, keys, n, kvcl_call_name(id)) : status;
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, id, &p) : status;
-    return (status == KVCL_OK) ? post(store, keys, n, &request, NULL, &p, id, req_p) : status;
+    status = (status == KVCL_OK) ? post(store, keys, n, &request, NULL, &p, id, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 kvcl_status_t kvcl_store_unpin_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder,

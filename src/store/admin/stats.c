@@ -7,11 +7,11 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/structs.h"
-#include "handle/handle.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/admin/stats_wire.h"
 #include "store/pool/pool.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
@@ -60,15 +60,15 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
         stats->pool_published += stats->sizes[i].published;
         stats->pinned         += stats->sizes[i].pinned;
     }
-    stats->gets       = load(&store->gets);
-    stats->hits       = load(&store->hits);
+    stats->gets       = load(&store->counts.gets);
+    stats->hits       = load(&store->counts.hits);
     stats->stale      = load(&store->stale);
     stats->corrupt    = load(&store->corrupt);
-    stats->lookups    = load(&store->lookups);
-    stats->hits_cache = load(&store->tier_hits[KVCL_DIR_TIER_CACHE]);
-    stats->hits_dram  = load(&store->tier_hits[KVCL_DIR_TIER_DRAM]);
-    stats->hits_nvme  = load(&store->tier_hits[KVCL_DIR_TIER_NVME]);
-    stats->hits_local = load(&store->local_hits);
+    stats->lookups    = load(&store->counts.lookups);
+    stats->hits_cache = load(&store->counts.tier_hits[KVCL_DIR_TIER_CACHE]);
+    stats->hits_dram  = load(&store->counts.tier_hits[KVCL_DIR_TIER_DRAM]);
+    stats->hits_nvme  = load(&store->counts.tier_hits[KVCL_DIR_TIER_NVME]);
+    stats->hits_local = load(&store->counts.local_hits);
     stats->bytes_in   = store->ctx->stats.bytes_in;
     stats->bytes_out  = store->ctx->stats.bytes_out;
     fill_latency(store, KVCL_LATENCY_STORE_GET, &stats->get_p50_ns, &stats->get_p99_ns);
@@ -76,21 +76,60 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
     fill_latency(store, KVCL_LATENCY_STORE_MATCH, &stats->match_p50_ns, &stats->match_p99_ns);
 }
 
+/* Lock held. What concerns one tenant alone: its blocks, its quota, and the calls by its handles at this rank. */
+static void fill_tenant(kvcl_store_h store, uint64_t tenant, kvcl_store_stats_t *stats)
+{
+    const kvcl_pool_t  *pool = store->pool;
+    const kvcl_owner_t *owner;
+    unsigned           i;
+
+    kvcl_assert_locked(store->ctx);
+    *stats = (kvcl_store_stats_t){.size = sizeof(*stats)};
+    kvcl_tenant_counts(store, tenant, stats);
+    kvcl_list_foreach (owner, &store->owners, kvcl_owner_t, link) {
+        stats->blocks += kvcl_tenants_blocks(owner->tenants, tenant, owner->cls);
+    }
+    for (i = 0; (pool != NULL) && (i < pool->n); ++i) {
+        stats->sizes[i] = (kvcl_store_size_stats_t){.block_bytes = kvcl_owner_bytes(pool->owners[i]),
+                                                    .published = kvcl_tenants_blocks(&pool->tenants, tenant, i)};
+        stats->pool_published += stats->sizes[i].published;
+    }
+    stats->n_sizes     = (pool != NULL) ? pool->n : 0;
+    stats->block_bytes = stats->sizes[0].block_bytes;
+    stats->draining    = store->draining;
+    stats->events      = store->events.newest;
+}
+
+/* tenant: 0, or only its numbers. Lock held, except for those of the tier. */
+static void fill_for(kvcl_store_h store, uint64_t tenant, kvcl_store_stats_t *stats)
+{
+    if (tenant == 0) {
+        fill(store, stats);
+    } else {
+        fill_tenant(store, tenant, stats);
+    }
+}
+
 kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out)
 {
     kvcl_store_stats_t stats;
+    uint64_t           tenant = 0;
 
-    (void)in;
-    if (len != 0) {
+    if ((len != 0) && (len != sizeof(tenant))) {
         return KVCL_ERR_PROTOCOL;
     }
-    fill(store, &stats);
-    kvcl_cold_stats(store->cold, &stats);
+    if (len != 0) {
+        memcpy(&tenant, in, sizeof(tenant));
+    }
+    fill_for(store, tenant, &stats);
+    if (tenant == 0) {
+        kvcl_cold_stats(store->cold, &stats);
+    }
     out->len = kvcl_stats_pack(&stats, out->buf, out->cap);
     return (out->len != 0) ? KVCL_OK : KVCL_ERR_NO_SPACE;
 }
 
-kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
+static kvcl_status_t own_stats(kvcl_store_h store, const kvcl_store_tenant_t *tenant, kvcl_store_stats_t *stats)
 {
     kvcl_status_t      status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", "kvcl_store_stats");
     kvcl_store_stats_t now;
@@ -102,11 +141,23 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
         return status;
     }
     kvcl_lock(store->ctx);
-    fill(store, &now);
+    fill_for(store, (tenant != NULL) ? tenant->number : 0, &now);
     kvcl_unlock_quietly(store->ctx);
-    kvcl_cold_stats(store->cold, &now);
+    if (tenant == NULL) {
+        kvcl_cold_stats(store->cold, &now);
+    }
     kvcl_struct_out(stats, &now, sizeof(now));
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_stats", &entry);
+
+    status = (status == KVCL_OK) ? own_stats(store, entry.tenant, stats) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 /* ---- other ranks ---- */
@@ -115,6 +166,7 @@ kvcl_status_t kvcl_store_stats(kvcl_store_h store, kvcl_store_stats_t *stats)
 typedef struct stats_call {
     kvcl_op_t          op;
     bool               requested;
+    uint64_t           tenant;  /* 0: all of the store */
     uint32_t           first, n;
     kvcl_store_stats_t *stats;
     size_t             stride;  /* bytes from one element to the next; 0: a single struct with its own size */
@@ -158,7 +210,8 @@ static bool next(kvcl_call_t *base)
     }
     call->requested = true;
     for (i = 0; i < call->n; ++i) {
-        kvcl_op_rpc(&call->op, call->first + i, KVCL_RPC_STATS, NULL, 0, 0, 0);
+        kvcl_op_rpc(&call->op, call->first + i, KVCL_RPC_STATS, &call->tenant,
+                    (call->tenant != 0) ? sizeof(call->tenant) : 0, 0, 0);
     }
     return true;
 }
@@ -204,14 +257,19 @@ static kvcl_status_t post(kvcl_store_h store, const stats_call_t *with, const kv
 static kvcl_status_t rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
                                 const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    stats_call_t  with   = {.first = (uint32_t)rank, .n = 1, .stats = stats};
-    kvcl_status_t status = kvcl_store_check(store, stats, 1, kvcl_call_name(id));
+    stats_call_t  with = {.first = (uint32_t)rank, .n = 1, .stats = stats};
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
 
+    with.tenant = (entry.tenant != NULL) ? entry.tenant->number : 0;
+    status      = (status == KVCL_OK) ? kvcl_store_check(store, stats, 1, kvcl_call_name(id)) : status;
     if (status == KVCL_OK) {
         status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", kvcl_call_name(id));
     }
     status = (status == KVCL_OK) ? kvcl_op_check_rank(store, rank, kvcl_call_name(id)) : status;
-    return (status == KVCL_OK) ? post(store, &with, params, id, req_p) : status;
+    status = (status == KVCL_OK) ? post(store, &with, params, id, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 kvcl_status_t kvcl_store_rank_stats_post(kvcl_store_h store, int rank, kvcl_store_stats_t *stats,
@@ -235,8 +293,11 @@ static kvcl_status_t all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t 
                                kvcl_req_h *req_p)
 {
     stats_call_t  with   = {.n = (uint32_t)n, .stats = stats, .stride = stride, .status = status};
-    kvcl_status_t result = kvcl_store_check(store, stats, n, kvcl_call_name(id));
+    kvcl_entry_t  entry;
+    kvcl_status_t result = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
 
+    with.tenant = (entry.tenant != NULL) ? entry.tenant->number : 0;
+    result      = (result == KVCL_OK) ? kvcl_store_check(store, stats, n, kvcl_call_name(id)) : result;
     if (result == KVCL_OK) {
         result = kvcl_stride_check(stride, STATS_FIRST, "kvcl_store_stats_t", kvcl_call_name(id));
     }
@@ -247,7 +308,9 @@ static kvcl_status_t all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t 
     if ((result == KVCL_OK) && (status == NULL)) {
         result = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: status is NULL", kvcl_call_name(id));
     }
-    return (result == KVCL_OK) ? post(store, &with, params, id, req_p) : result;
+    result = (result == KVCL_OK) ? post(store, &with, params, id, req_p) : result;
+    kvcl_store_leave(&entry);
+    return result;
 }
 
 kvcl_status_t kvcl_store_all_stats_post(kvcl_store_h store, size_t n, kvcl_store_stats_t *stats, size_t stride,

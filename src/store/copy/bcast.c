@@ -17,6 +17,8 @@
 #include "base/error.h"
 #include "store/store.h"
 #include "store/words.h"
+#include "store/pool/publish_own.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -46,6 +48,7 @@ typedef struct sbcast {
     kvcl_key_t    *keys;
     uint32_t      *ids;
     size_t        n;
+    uint64_t      tenant; /* of the published blocks */
 } sbcast_t;
 
 static void release(kvcl_req_t *req)
@@ -144,7 +147,7 @@ static kvcl_status_t post(sbcast_t *b)
         return kvcl_bcast(store->comm, (int)b->root, b->cache, &sel, &p, NULL);
     case PUBLISH:
         p.status = b->each;
-        return kvcl_store_publish(store, b->keys, b->n, b->cache, b->ids, &p, NULL);
+        return kvcl_own_publish(store, b->keys, b->n, b->cache, b->ids, b->tenant, &p, NULL);
     }
     return KVCL_ERR_INTERNAL;
 }
@@ -269,8 +272,8 @@ static sbcast_t *make(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
     return b;
 }
 
-kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                               const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+static kvcl_status_t spread(kvcl_store_h store, uint64_t tenant, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                            const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_sel_t         sel    = {.blocks = ids, .n_blocks = n};
     kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_bcast");
@@ -288,6 +291,7 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
     if (b == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_bcast: no memory for %zu blocks", n);
     }
+    b->tenant = tenant;
     kvcl_lock(store->ctx);
     status = check_local(b);
     if (status == KVCL_OK) {
@@ -308,4 +312,17 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
         finish(b, status);
     }
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                               const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_bcast", &entry);
+
+    if (status == KVCL_OK) {
+        status = spread(store, (entry.tenant != NULL) ? entry.tenant->number : 0, keys, n, cache, ids, params, req_p);
+    }
+    kvcl_store_leave(&entry);
+    return status;
 }

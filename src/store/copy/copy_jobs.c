@@ -269,7 +269,7 @@ static kvcl_status_t begin(kvcl_copy_job_t *job)
         return status;
     }
     status = kvcl_get_recs(store, job->todo, job->n_todo, job->pool->cache, job->slots, job->got, job->from, 0, false,
-                           on_fetched, job, &job->get);
+                           NULL, on_fetched, job, &job->get);
     for (i = 0; (status != KVCL_OK) && (i < job->n_todo); ++i) {
         (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
     }

@@ -15,6 +15,7 @@
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
 #include "store/pool/pool.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
@@ -321,7 +322,7 @@ static const char *remedy(kvcl_status_t status)
                                             : "; call it again";
 }
 
-kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
+static kvcl_status_t drain_rank(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
 {
     kvcl_status_t      status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
     kvcl_xfer_params_t p;
@@ -352,4 +353,15 @@ kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl
     return (status == KVCL_OK) ? KVCL_OK
                                : kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s%s",
                                            (unsigned long long)moved, kvcl_status_text(status), remedy(status));
+}
+
+kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_drain", &entry);
+
+    status = (status == KVCL_OK) ? kvcl_tenant_refuse(&entry, "kvcl_store_drain") : status;
+    status = (status == KVCL_OK) ? drain_rank(store, moved_p, params) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }

@@ -9,6 +9,7 @@
 #include "store/words.h"
 #include "store/admin/ops.h"
 #include "store/copy/send.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
 
@@ -44,8 +45,8 @@ static void gather(const kvcl_key_t *keys, const kvcl_found_t *found, size_t n, 
     }
 }
 
-static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_found_t *found, size_t n, uint32_t to,
-                               uint64_t deadline, uint8_t *made, kvcl_send_t *batch)
+static kvcl_status_t copy_keys(kvcl_store_h store, uint64_t tenant, const kvcl_key_t *keys, kvcl_found_t *found,
+                               size_t n, uint32_t to, uint64_t deadline, uint8_t *made, kvcl_send_t *batch)
 {
     kvcl_status_t status = KVCL_OK;
     size_t        items[KVCL_SEND_BATCH], at = 0, i;
@@ -54,7 +55,7 @@ static kvcl_status_t copy_keys(kvcl_store_h store, const kvcl_key_t *keys, kvcl_
     batch->unlisted = false;
     while ((status == KVCL_OK) && (at < n)) {
         gather(keys, found, n, to, &at, batch, items);
-        status = (batch->n != 0) ? kvcl_send_batch(store, to, 0, deadline, batch) : KVCL_OK;
+        status = (batch->n != 0) ? kvcl_send_batch(store, to, tenant, deadline, batch) : KVCL_OK;
         for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
             made[items[i]] = (batch->made[i] != 0);
         }
@@ -99,8 +100,8 @@ static kvcl_status_t copy_error(const kvcl_key_t *keys, size_t n, size_t at, int
     return kvcl_fail(status, "kvcl_store_copy to rank %d of %zu keys: %s", rank, n, why);
 }
 
-kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
-                              uint8_t *made, const kvcl_xfer_params_t *params)
+static kvcl_status_t copy_to(kvcl_store_h store, uint64_t tenant, const kvcl_key_t *keys, size_t n, int rank,
+                             uint64_t flags, uint8_t *made, const kvcl_xfer_params_t *params)
 {
     kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_copy");
     kvcl_status_t      all    = KVCL_OK;
@@ -129,7 +130,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     made   = (made != NULL) ? made : (uint8_t *)(batch + 1);
     status = kvcl_locate(store, keys, n, found, p.timeout_ns);
     if (status == KVCL_OK) {
-        status = copy_keys(store, keys, found, n, (uint32_t)rank, deadline, made, batch);
+        status = copy_keys(store, tenant, keys, found, n, (uint32_t)rank, deadline, made, batch);
     }
     for (i = 0; (status == KVCL_OK) && (i < n) && (all == KVCL_OK); ++i) {
         all = made[i] ? KVCL_OK : (found[i].n == 0) ? KVCL_ERR_NOT_FOUND : KVCL_ERR_NO_SPACE;
@@ -140,4 +141,17 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     status = (status == KVCL_OK) ? all : status;
     free(found);
     return (status == KVCL_OK) ? KVCL_OK : copy_error(keys, n, i, rank, all, status);
+}
+
+kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank, uint64_t flags,
+                              uint8_t *made, const kvcl_xfer_params_t *params)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_copy", &entry);
+
+    if (status == KVCL_OK) {
+        status = copy_to(store, (entry.tenant != NULL) ? entry.tenant->number : 0, keys, n, rank, flags, made, params);
+    }
+    kvcl_store_leave(&entry);
+    return status;
 }

@@ -16,6 +16,7 @@
 #include "store/pool/publish.h"
 #include "store/pool/publish_own.h"
 #include "store/pool/room.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -299,8 +300,9 @@ static kvcl_status_t put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     return (status == KVCL_OK) ? kvcl_put_far(store, keys, n, cache, ids, p, instead, call, req_p) : status;
 }
 
-static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
-                         const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
+static kvcl_status_t put_keys(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                              kvcl_cache_h cache, const uint32_t *ids, const kvcl_xfer_params_t *params, bool instead,
+                              kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p;
     put_work_t         work   = {.instead = instead, .timing = kvcl_timing_begin(KVCL_LATENCY_STORE_PUT)};
@@ -309,6 +311,7 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
     kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, which, &p);
     char               *mem;
 
+    status = (status == KVCL_OK) ? kvcl_tenant_number(tenant, &p.tenant, call) : status;
     if (status != KVCL_OK) {
         return status;
     }
@@ -338,6 +341,20 @@ static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, k
         return kvcl_fail(status, "%s: %s; unpin or remove blocks, wait for room with KVCL_PUT_WAIT, or open the store "
                          "with more dram_bytes", call, kvcl_last_error());
     }
+    return status;
+}
+
+static kvcl_status_t put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
+                         const kvcl_xfer_params_t *params, bool instead, kvcl_req_h *req_p)
+{
+    kvcl_call_id_t which = instead ? KVCL_CALL_STORE_UPSERT : KVCL_CALL_STORE_PUT;
+    kvcl_entry_t   entry;
+    kvcl_status_t  status = kvcl_store_enter(&store, &keys, n, kvcl_call_name(which), &entry);
+
+    if (status == KVCL_OK) {
+        status = put_keys(store, entry.tenant, keys, n, cache, ids, params, instead, req_p);
+    }
+    kvcl_store_leave(&entry);
     return status;
 }
 

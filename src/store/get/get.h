@@ -10,7 +10,7 @@
 #define KVCL_STORE_GET_GET_H
 
 #include "base/clock.h"
-#include "store/store.h"
+#include "store/tenant.h"
 
 enum { KVCL_GET_LOOKUPS_MAX = 4 };
 
@@ -72,6 +72,7 @@ typedef struct kvcl_get {
     kvcl_status_t      stopping;
     bool               small;        /* verified under the lock, which is quicker for few bytes */
     bool               inner;        /* the store's own: not counted as a user's */
+    kvcl_store_tenant_t *tenant;     /* whose call it is, held; NULL: none */
     kvcl_store_timer_t *hedge;       /* or NULL */
     kvcl_scatter_t     scatter;
     size_t             n;

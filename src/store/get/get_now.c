@@ -219,7 +219,8 @@ static kvcl_status_t miss(kvcl_store_h store, kvcl_cache_h cache, size_t missed,
 }
 
 bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
-                  kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_status_t *final_p)
+                  kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_store_tenant_t *tenant,
+                  kvcl_status_t *final_p)
 {
     hit_t         hits[CHUNK];
     kvcl_status_t final = KVCL_OK, one;
@@ -252,7 +253,10 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
     if ((timing != NULL) && (final == KVCL_OK)) {
         kvcl_timing_end(&store->ctx->latency, timing);
     }
-    kvcl_store_count_hits(store, got, local);
+    kvcl_store_count_hits(&store->counts, got, local);
+    if (tenant != NULL) {
+        kvcl_store_count_hits(&tenant->counts, got, local);
+    }
     atomic_fetch_add_explicit(&store->ctx->bytes_in, n_got * cache->shape.block_bytes, memory_order_relaxed);
     *final_p = (final == KVCL_OK) ? KVCL_OK : miss(store, cache, n - n_got, n, first, &keys[first]);
     return true;

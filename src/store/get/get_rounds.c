@@ -31,6 +31,7 @@ static void release(kvcl_req_t *req)
     kvcl_get_t *get = kvcl_container_of(req, kvcl_get_t, req);
 
     kvcl_scatter_free(&get->scatter);
+    kvcl_tenant_release(get->tenant);
     free(get);
 }
 
@@ -86,7 +87,10 @@ static void finish(kvcl_get_t *get)
     }
     if (!get->inner) {
         touch_hits(get);
-        kvcl_store_count_hits(get->store, hits, local);
+        kvcl_store_count_hits(&get->store->counts, hits, local);
+        if (get->tenant != NULL) {
+            kvcl_store_count_hits(&get->tenant->counts, hits, local);
+        }
         get->store->notify->got(get);
     }
     --get->store->ops;
@@ -280,7 +284,8 @@ static kvcl_get_t *make(kvcl_store_h store, const void *keys, size_t stride, siz
     return get;
 }
 
-static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+static kvcl_status_t start(kvcl_get_t *get, kvcl_store_tenant_t *tenant, const kvcl_xfer_params_t *p,
+                           kvcl_req_h *req_p)
 {
     kvcl_context_h ctx = get->store->ctx;
     kvcl_status_t  status;
@@ -290,6 +295,7 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
     status = kvcl_req_start(&get->req, ctx, &get_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if (status == KVCL_OK) {
         get->req.timing.op = KVCL_LATENCY_STORE_GET;
+        get->tenant        = kvcl_tenant_hold(tenant);
         ++get->store->ops;
         if (req_p != NULL) {
             *req_p = kvcl_req_handle(&get->req);
@@ -306,7 +312,7 @@ static kvcl_status_t start(kvcl_get_t *get, const kvcl_xfer_params_t *p, kvcl_re
 
 kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
                             const uint32_t *ids, kvcl_status_t *status, kvcl_dir_loc_t *from, uint64_t timeout_ns,
-                            bool user, kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p)
+                            bool user, kvcl_store_tenant_t *tenant, kvcl_req_cb_t cb, void *cb_arg, kvcl_req_t **req_p)
 {
     kvcl_get_t    *get = make(store, recs, sizeof(*recs), n, cache, ids);
     kvcl_status_t result;
@@ -332,15 +338,16 @@ kvcl_status_t kvcl_get_recs(kvcl_store_h store, const kvcl_store_rec_t *recs, si
         return kvcl_fail(result, "no memory for a request");
     }
     get->req.timing.op = user ? KVCL_LATENCY_NONE : KVCL_LATENCY_STORE_COPY;
+    get->tenant        = kvcl_tenant_hold(tenant);
     ++store->ops;
     *req_p = &get->req;
     advance(get);
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                             const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,
-                             kvcl_req_h *req_p)
+static kvcl_status_t get_blocks(kvcl_store_h store, kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
+                                kvcl_cache_h cache, const uint32_t *ids, kvcl_status_t *status,
+                                const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_sel_t         sel = {.blocks = ids, .n_blocks = n};
     kvcl_status_t      result = kvcl_store_check(store, keys, n, "kvcl_store_get");
@@ -355,10 +362,13 @@ kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     }
     statuses[0] = status;
     statuses[1] = p.status;
-    atomic_fetch_add_explicit(&store->gets, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->counts.gets, n, memory_order_relaxed);
+    if (tenant != NULL) {
+        atomic_fetch_add_explicit(&tenant->counts.gets, n, memory_order_relaxed);
+    }
     timing = kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_GET);
     if ((n <= store->ctx->config.inline_copy / cache->shape.block_bytes) &&
-        kvcl_get_now(store, keys, n, cache, ids, statuses, &timing, &result)) {
+        kvcl_get_now(store, keys, n, cache, ids, statuses, &timing, tenant, &result)) {
         return kvcl_req_instant(store->ctx, result, p.cb, p.cb_arg, req_p);
     }
     get = make(store, keys, sizeof(*keys), n, cache, ids);
@@ -367,5 +377,19 @@ kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     }
     get->statuses[0] = statuses[0];
     get->statuses[1] = statuses[1];
-    return start(get, &p, req_p);
+    return start(get, tenant, &p, req_p);
+}
+
+kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                             const uint32_t *ids, kvcl_status_t *status, const kvcl_xfer_params_t *params,
+                             kvcl_req_h *req_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t result = kvcl_store_enter(&store, &keys, n, "kvcl_store_get", &entry);
+
+    if (result == KVCL_OK) {
+        result = get_blocks(store, entry.tenant, keys, n, cache, ids, status, params, req_p);
+    }
+    kvcl_store_leave(&entry);
+    return result;
 }

@@ -12,6 +12,7 @@
 #include "store/home/find.h"
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -163,7 +164,7 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     if (hit_p != NULL) {
         timing = kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_MATCH);
     }
-    atomic_fetch_add_explicit(&store->lookups, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->counts.lookups, n, memory_order_relaxed);
     n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, requested_p);
     if (*requested_p) {
         status = start_query(store, keys, n, flags, hit_p, present, id, p, req_p);
@@ -185,15 +186,15 @@ typedef struct lookup_params {
     kvcl_xfer_params_t       own;
 } lookup_params_t;
 
-/* out: the caller's hit_p or present; what: its name. waits: the blocking form. Without params nothing is filled in. */
-static inline kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out,
-                                  const char *what, bool waits, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
-                                  lookup_params_t *checked)
+/* waits: the blocking form. Without params nothing is filled in. */
+static inline kvcl_status_t check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const void *out, bool waits,
+                                  const kvcl_xfer_params_t *params, kvcl_call_id_t id, lookup_params_t *checked)
 {
     kvcl_status_t status = kvcl_store_check(store, keys, n, kvcl_call_name(id));
 
-    if ((status == KVCL_OK) && (out == NULL)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", kvcl_call_name(id), what);
+    if ((status == KVCL_OK) && (out == NULL) && ((n != 0) || (id == KVCL_CALL_STORE_MATCH))) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", kvcl_call_name(id),
+                           (id == KVCL_CALL_STORE_MATCH) ? "hit_p" : "present");
     }
     checked->p = (params == NULL) ? &kvcl_xfer_defaults : &checked->own;
     if ((status != KVCL_OK) || (params == NULL)) {
@@ -212,8 +213,6 @@ static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
                                                                   req_p) : status;
 }
 
-/* ---- the calls ---- */
-
 static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
                          kvcl_call_id_t id, const kvcl_xfer_params_t *p)
 {
@@ -224,40 +223,49 @@ static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, s
     return ((status == KVCL_OK) && requested) ? kvcl_call_wait(KVCL_OK, &req) : status;
 }
 
+/* ---- the calls ---- */
+
+static inline kvcl_status_t lookup(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
+                                   uint8_t *present, bool waits, const kvcl_xfer_params_t *params, kvcl_call_id_t id,
+                                   kvcl_req_h *req_p)
+{
+    const void      *out = (id == KVCL_CALL_STORE_MATCH) ? (const void *)hit_p : (const void *)present;
+    lookup_params_t checked;
+    kvcl_entry_t    entry;
+    kvcl_status_t   status = kvcl_store_enter(&store, &keys, n, kvcl_call_name(id), &entry);
+
+    status = (status == KVCL_OK) ? check(store, keys, n, out, waits, params, id, &checked) : status;
+    if ((status == KVCL_OK) && (entry.tenant != NULL)) {
+        atomic_fetch_add_explicit(&entry.tenant->counts.lookups, n, memory_order_relaxed);
+    }
+    if (status == KVCL_OK) {
+        status = waits ? run(store, keys, n, hit_p, present, id, checked.p)
+                       : post(store, keys, n, hit_p, present, id, checked.p, req_p);
+    }
+    kvcl_store_leave(&entry);
+    return status;
+}
+
 kvcl_status_t kvcl_store_match(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
                                const kvcl_xfer_params_t *params)
 {
-    lookup_params_t checked;
-    kvcl_status_t   status = check(store, keys, n, hit_p, "hit_p", true, params, KVCL_CALL_STORE_MATCH, &checked);
-
-    return (status == KVCL_OK) ? run(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, checked.p) : status;
+    return lookup(store, keys, n, hit_p, NULL, true, params, KVCL_CALL_STORE_MATCH, NULL);
 }
 
 kvcl_status_t kvcl_store_match_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p,
                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    lookup_params_t checked;
-    kvcl_status_t   status = check(store, keys, n, hit_p, "hit_p", false, params, KVCL_CALL_STORE_MATCH, &checked);
-
-    return (status == KVCL_OK) ? post(store, keys, n, hit_p, NULL, KVCL_CALL_STORE_MATCH, checked.p, req_p) : status;
+    return lookup(store, keys, n, hit_p, NULL, false, params, KVCL_CALL_STORE_MATCH, req_p);
 }
 
 kvcl_status_t kvcl_store_exists(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                 const kvcl_xfer_params_t *params)
 {
-    lookup_params_t checked;
-    kvcl_status_t   status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
-                                   true, params, KVCL_CALL_STORE_EXISTS, &checked);
-
-    return (status == KVCL_OK) ? run(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, checked.p) : status;
+    return lookup(store, keys, n, NULL, present, true, params, KVCL_CALL_STORE_EXISTS, NULL);
 }
 
 kvcl_status_t kvcl_store_exists_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint8_t *present,
                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    lookup_params_t checked;
-    kvcl_status_t   status = check(store, keys, n, (n != 0) ? (void *)present : (void *)store, "present",
-                                   false, params, KVCL_CALL_STORE_EXISTS, &checked);
-
-    return (status == KVCL_OK) ? post(store, keys, n, NULL, present, KVCL_CALL_STORE_EXISTS, checked.p, req_p) : status;
+    return lookup(store, keys, n, NULL, present, false, params, KVCL_CALL_STORE_EXISTS, req_p);
 }

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "store/home/ranks.h"
 #include "store/store.h"
+#include "store/tenant.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -148,7 +149,7 @@ void kvcl_store_suspect(kvcl_store_h store, uint32_t rank)
     kvcl_silence_found(store);
 }
 
-kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
+static kvcl_status_t exclude(kvcl_store_h store, int rank, int on)
 {
     kvcl_status_t status = kvcl_store_check(store, NULL, 0, "kvcl_store_exclude");
 
@@ -174,6 +175,17 @@ kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
     }
     kvcl_unlock(store->ctx);
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_exclude(kvcl_store_h store, int rank, int on)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_exclude", &entry);
+
+    status = (status == KVCL_OK) ? kvcl_tenant_refuse(&entry, "kvcl_store_exclude") : status;
+    status = (status == KVCL_OK) ? exclude(store, rank, on) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 /* ---- placement of copies ---- */

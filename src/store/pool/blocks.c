@@ -12,11 +12,11 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "handle/handle.h"
 #include "store/home/home_answer.h"
 #include "store/pool/blocks.h"
 #include "store/pool/pool.h"
 #include "store/pool/room.h"
+#include "store/tenant.h"
 #include "store/words.h"
 
 #include <stdlib.h>
@@ -194,17 +194,18 @@ static kvcl_status_t zero_blocks(kvcl_store_h store, const uint32_t *ids, size_t
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids)
+static kvcl_status_t alloc(kvcl_store_h store, bool zero, size_t n, uint32_t *ids)
 {
     kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_alloc");
     size_t        i;
 
     if (status == KVCL_OK) {
+        zero = zero || (store->flags & KVCL_STORE_ZERO);
         kvcl_lock(store->ctx);
         status = kvcl_owner_take(store->own, n, ids);
         kvcl_unlock(store->ctx);
     }
-    if ((status != KVCL_OK) || (n == 0) || !(store->flags & KVCL_STORE_ZERO) ||
+    if ((status != KVCL_OK) || (n == 0) || !zero ||
         ((status = zero_blocks(store, ids, n)) == KVCL_OK)) {
         return status;
     }
@@ -217,7 +218,18 @@ kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids)
     return status;
 }
 
-kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
+kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_alloc", &entry);
+
+    /* a tenant must not read what another one has left in a block */
+    status = (status == KVCL_OK) ? alloc(store, entry.tenant != NULL, n, ids) : status;
+    kvcl_store_leave(&entry);
+    return status;
+}
+
+static kvcl_status_t free_blocks(kvcl_store_h store, const uint32_t *ids, size_t n)
 {
     kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_free");
     size_t        i, done;
@@ -241,9 +253,19 @@ kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
     return status;
 }
 
+kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_free", &entry);
+
+    status = (status == KVCL_OK) ? free_blocks(store, ids, n) : status;
+    kvcl_store_leave(&entry);
+    return status;
+}
+
 /* ---- pins ---- */
 
-kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p)
+static kvcl_status_t pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p)
 {
     kvcl_status_t     status = kvcl_store_check(store, key, 1, "kvcl_store_pin_local");
     kvcl_owner_node_t *node;
@@ -270,13 +292,28 @@ kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, ui
     return status;
 }
 
+kvcl_status_t kvcl_store_pin_local(kvcl_store_h store, const kvcl_key_t *key, uint32_t *id_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, &key, 1, "kvcl_store_pin_local", &entry);
+
+    status = (status == KVCL_OK) ? pin_local(store, key, id_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
+}
+
 void kvcl_store_unpin_local(kvcl_store_h store, uint32_t id)
 {
-    if (kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_unpin_local")) {
+    kvcl_entry_t entry;
+
+    if ((kvcl_store_enter(&store, NULL, 0, "kvcl_store_unpin_local", &entry) == KVCL_OK) &&
+        kvcl_handle_may_free(store, KVCL_KIND_STORE, "kvcl_store_unpin_local")) {
         kvcl_lock(store->ctx);
-        if (store->own != NULL) {
+        if ((store->own != NULL) && (id < store->own->slots.n) &&
+            ((entry.tenant == NULL) || (kvcl_owner_tenant(store->own, id) == entry.tenant->number))) {
             kvcl_owner_unpin(store->own, id);
         }
         kvcl_unlock_quietly(store->ctx);
     }
+    kvcl_store_leave(&entry);
 }

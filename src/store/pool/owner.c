@@ -286,8 +286,11 @@ kvcl_status_t kvcl_owner_publish(kvcl_owner_t *owner, uint32_t slot, const kvcl_
     index_add(store, &owner->nodes[slot], key);
     if (owner->managed) {
         status = kvcl_evict_insert(&owner->evict, slot, kvcl_owner_hash(key));
-        kvcl_tenants_add(owner->tenants, owner->cls, slot, tenant);
+    } else if ((tenant != 0) && !kvcl_tenants_has(owner->tenants, owner->cls)) {
+        /* the first of a tenant in this cache; without memory the block has none */
+        (void)!kvcl_tenants_class(owner->tenants, owner->cls, owner->slots.n, owner->cache->shape.block_bytes);
     }
+    kvcl_tenants_add(owner->tenants, owner->cls, slot, tenant);
     if (owner->slabs != NULL) {
         kvcl_slabs_use(owner->slabs, owner->cls, slot);
     }
@@ -318,8 +321,8 @@ kvcl_status_t kvcl_owner_discard(kvcl_owner_t *owner, uint32_t slot, kvcl_slot_s
     }
     index_del(store, &owner->nodes[slot], &rec_p->key);
     store->notify->event(owner, slot, why, to_rank);
+    kvcl_tenants_del(owner->tenants, owner->cls, slot);
     if (owner->managed) {
-        kvcl_tenants_del(owner->tenants, owner->cls, slot);
         kvcl_pins_forget(owner, slot);
         if (owner->pins[slot] != 0) {
             owner->pins[slot] = 0;

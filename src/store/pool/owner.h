@@ -127,7 +127,7 @@ static inline uint32_t kvcl_owner_room(const kvcl_owner_t *owner)
 
 static inline uint64_t kvcl_owner_tenant(const kvcl_owner_t *owner, uint32_t slot)
 {
-    return owner->managed ? kvcl_tenants_of(owner->tenants, owner->cls, slot) : 0;
+    return kvcl_tenants_of(owner->tenants, owner->cls, slot);
 }
 
 static inline uint64_t kvcl_owner_hash(const kvcl_key_t *key)

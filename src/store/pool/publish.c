@@ -16,6 +16,7 @@
 #include "store/home/timer.h"
 #include "store/pool/publish.h"
 #include "store/pool/publish_result.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -339,8 +340,8 @@ void kvcl_publish_forget(kvcl_owner_t *owner)
 
 /* ---- kvcl_store_remove ---- */
 
-kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
-                                const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+static kvcl_status_t remove_keys(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                 const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_remove");
     kvcl_xfer_params_t p;
@@ -353,4 +354,15 @@ kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size
         status = make(store, NULL, keys, sizeof(*keys), n, &p, &remove);
     }
     return (status == KVCL_OK) ? start(remove, keys, &p, req_p) : status;
+}
+
+kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_remove", &entry);
+
+    status = (status == KVCL_OK) ? remove_keys(store, keys, n, params, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }

@@ -12,6 +12,7 @@
 #include "store/pool/publish_own.h"
 #include "store/store.h"
 #include "store/pool/publish.h"
+#include "store/tenant.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -63,7 +64,7 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
 
 /* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. */
 static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n,
-                                   const char *name)
+                                   uint64_t tenant, const char *name)
 {
     kvcl_status_t    status = KVCL_OK;
     kvcl_store_rec_t withdrawn;
@@ -74,7 +75,7 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
     while ((status == KVCL_OK) && (i-- > 0)) {
         sum    = recs[i].loc.checksum;
         status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
-                                    1, 0, &recs[i].loc);
+                                    1, tenant, &recs[i].loc);
     }
     if (status == KVCL_OK) {
         return KVCL_OK;
@@ -106,7 +107,8 @@ static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, s
 /* No lock. Takes the slots, computes the checksums and makes the slots PUBLISHED, without notifying the homes. quiet:
  * followers get no event, and the blocks are pinned. */
 static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                                  const uint32_t *ids, bool quiet, const char *name, kvcl_owner_t **owner_p)
+                                  const uint32_t *ids, uint64_t tenant, bool quiet, const char *name,
+                                  kvcl_owner_t **owner_p)
 {
     kvcl_owner_t  *owner = NULL;
     kvcl_status_t status;
@@ -129,7 +131,7 @@ static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, si
     status = kvcl_owner_reserve(store, n);
     if (status == KVCL_OK) {
         owner->quiet = quiet;
-        status       = publish_slots(owner, recs, ids, n, name);
+        status       = publish_slots(owner, recs, ids, n, tenant, name);
         owner->quiet = false;
         for (i = 0; quiet && (status == KVCL_OK) && (i < n); ++i) {
             kvcl_owner_pin(owner, ids[i]);
@@ -147,7 +149,7 @@ static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, si
 kvcl_status_t kvcl_own_show(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n,
                             kvcl_store_rec_t *recs, kvcl_owner_t **owner_p, const char *name)
 {
-    return publish_here(store, recs, n, cache, ids, true, name, owner_p);
+    return publish_here(store, recs, n, cache, ids, 0, true, name, owner_p);
 }
 
 void kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
@@ -166,10 +168,11 @@ void kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec
 }
 
 static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                                    const uint32_t *ids, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+                                    const uint32_t *ids, uint64_t tenant, const kvcl_xfer_params_t *p,
+                                    kvcl_req_h *req_p)
 {
     kvcl_owner_t  *owner;
-    kvcl_status_t status = publish_here(store, recs, n, cache, ids, false, "kvcl_store_publish", &owner);
+    kvcl_status_t status = publish_here(store, recs, n, cache, ids, tenant, false, "kvcl_store_publish", &owner);
 
     if (status != KVCL_OK) {
         return status;
@@ -181,8 +184,9 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
     return status;
 }
 
-kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
-                                 const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+kvcl_status_t kvcl_own_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                               const uint32_t *ids, uint64_t tenant, const kvcl_xfer_params_t *params,
+                               kvcl_req_h *req_p)
 {
     kvcl_sel_t         sel    = {.blocks = ids, .n_blocks = n};
     kvcl_status_t      status = kvcl_store_check(store, keys, n, "kvcl_store_publish");
@@ -204,14 +208,29 @@ kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, siz
     for (i = 0; i < n; ++i) {
         recs[i].key = keys[i];
     }
-    status = publish_blocks(store, recs, n, cache, ids, &p, req_p);
+    status = publish_blocks(store, recs, n, cache, ids, tenant, &p, req_p);
     free(recs);
+    return status;
+}
+
+kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
+                                 const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_publish", &entry);
+
+    if (status == KVCL_OK) {
+        status = kvcl_own_publish(store, keys, n, cache, ids, (entry.tenant != NULL) ? entry.tenant->number : 0,
+                                  params, req_p);
+    }
+    kvcl_store_leave(&entry);
     return status;
 }
 
 /* ---- kvcl_store_withdraw ---- */
 
-kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
+/* tenant: 0, or only its blocks are withdrawn. */
+static kvcl_status_t withdraw(kvcl_store_h store, uint64_t tenant, kvcl_cache_h cache, const uint32_t *ids, size_t n)
 {
     kvcl_sel_t       sel    = {.blocks = ids, .n_blocks = n};
     kvcl_status_t    status = kvcl_store_check(store, ids, n, "kvcl_store_withdraw");
@@ -233,7 +252,8 @@ kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const 
     owner = cache->store;
     if ((owner != NULL) && (owner->store == store)) {
         for (i = 0; i < n; ++i) {
-            if (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[n_done]) == KVCL_OK) {
+            if (((tenant == 0) || (kvcl_owner_tenant(owner, ids[i]) == tenant)) &&
+                (kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &recs[n_done]) == KVCL_OK)) {
                 ++n_done;
             }
         }
@@ -242,4 +262,16 @@ kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const 
     kvcl_unlock(store->ctx);
     free(recs);
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
+{
+    kvcl_entry_t  entry;
+    kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_withdraw", &entry);
+
+    if (status == KVCL_OK) {
+        status = withdraw(store, (entry.tenant != NULL) ? entry.tenant->number : 0, cache, ids, n);
+    }
+    kvcl_store_leave(&entry);
+    return status;
 }

@@ -110,12 +110,12 @@ again:
     return 0;
 }
 
-/* An open object of this kind, or NULL. */
+/* The newest open object of this kind (a tenant goes before its store), or NULL. */
 static kvpy_obj_t *find_object(kvpy_ctx_t *ctx, kvpy_kind_t kind)
 {
     kvpy_link_t *link;
 
-    for (link = ctx->objects.next; link != &ctx->objects; link = link->next) {
+    for (link = ctx->objects.prev; link != &ctx->objects; link = link->prev) {
         kvpy_obj_t *obj = KVPY_OF(link, kvpy_obj_t, link);
         if ((obj->kind == kind) && !obj->closing) {
             return obj;

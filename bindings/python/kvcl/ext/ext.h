@@ -259,6 +259,8 @@ PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(v
 extern PyMethodDef kvpy_xfer_methods[]; /* of Comm */
 extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[]; /* of Store */
 PyObject           *kvpy_store_value_key(PyObject *module, PyObject *arg);
+int                kvpy_store_keys(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p); /* if open */
+PyObject           *kvpy_bools(const uint8_t *bytes, size_t n);
 PyObject           *kvpy_store_stats_dict(const kvcl_store_stats_t *stats);
 PyObject           *kvpy_store_event(const kvcl_store_event_t *event);
 PyObject           *kvpy_store_item(const kvcl_store_item_t *item);

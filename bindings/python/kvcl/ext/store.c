@@ -88,6 +88,29 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
     return (PyObject *)obj;
 }
 
+/* _tenant(number, secret or None) */
+static PyObject *store_tenant(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t    *store = (kvpy_obj_t *)self, *obj = NULL;
+    PyObject      *arg;
+    const char    *secret;
+    Py_ssize_t    len;
+    uint64_t      number;
+    kvcl_store_h  handle;
+    kvcl_status_t status;
+
+    if (PyArg_ParseTuple(args, "Oz#:_tenant", &arg, &secret, &len) && (kvpy_obj_check(store) == 0) &&
+        (kvpy_u64(arg, "tenant", UINT64_MAX, &number) == 0)) {
+        KVPY_CALL(store, status, kvcl_store_tenant(store->handle, number, secret, (size_t)len, &handle));
+        obj = (kvpy_obj_t *)((status != KVCL_OK) ? kvpy_raise(status, NULL)
+                                                 : kvpy_obj_new(Py_TYPE(self), KVPY_STORE, store->ctx, handle));
+    }
+    if ((obj != NULL) && (kvpy_obj_keep(obj, store) != 0)) {
+        Py_CLEAR(obj);
+    }
+    return (PyObject *)obj;
+}
+
 /* _match(keys) */
 static PyObject *store_match(PyObject *self, PyObject *arg)
 {
@@ -96,11 +119,7 @@ static PyObject *store_match(PyObject *self, PyObject *arg)
     size_t        n, hit = 0;
     kvcl_status_t status;
 
-    if (kvpy_keys(arg, &keys, &n) != 0) {
-        return NULL;
-    }
-    if (kvpy_obj_check(store) != 0) {
-        PyMem_RawFree(keys);
+    if (kvpy_store_keys(store, arg, &keys, &n) != 0) {
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_match(store->handle, keys, n, &hit, NULL));
@@ -111,30 +130,22 @@ static PyObject *store_match(PyObject *self, PyObject *arg)
 static PyObject *store_exists(PyObject *self, PyObject *arg)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self;
-    PyObject      *list  = NULL;
+    PyObject      *list;
     uint8_t       *present;
     kvcl_key_t    *keys;
-    size_t        n, i;
+    size_t        n;
     kvcl_status_t status;
 
-    if (kvpy_keys(arg, &keys, &n) != 0) {
+    if (kvpy_store_keys(store, arg, &keys, &n) != 0) {
         return NULL;
     }
     present = PyMem_RawCalloc(n + 1, 1);
-    if ((present == NULL) || (kvpy_obj_check(store) != 0)) {
+    if (present == NULL) {
         PyMem_RawFree(keys);
-        PyMem_RawFree(present);
-        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+        return PyErr_NoMemory();
     }
     KVPY_CALL(store, status, kvcl_store_exists(store->handle, keys, n, present, NULL));
-    if (status != KVCL_OK) {
-        (void)kvpy_raise(status, NULL);
-    } else {
-        list = PyList_New((Py_ssize_t)n);
-    }
-    for (i = 0; (list != NULL) && (i < n); ++i) {
-        PyList_SetItem(list, (Py_ssize_t)i, PyBool_FromLong(present[i]));
-    }
+    list = (status == KVCL_OK) ? kvpy_bools(present, n) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(present);
     return list;
@@ -352,14 +363,12 @@ static PyObject *store_pin_local(PyObject *self, PyObject *arg)
     uint32_t      id = 0;
     size_t        n;
 
-    if (kvpy_keys(arg, &keys, &n) != 0) {
+    if (kvpy_store_keys(store, arg, &keys, &n) != 0) {
         return NULL;
     }
-    if ((n != 1) || (kvpy_obj_check(store) != 0)) {
+    if (n != 1) {
         PyMem_RawFree(keys);
-        if (n != 1) {
-            PyErr_SetString(PyExc_ValueError, "one key is needed");
-        }
+        PyErr_SetString(PyExc_ValueError, "one key is needed");
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_pin_local(store->handle, keys, &id));
@@ -417,6 +426,7 @@ PyTypeObject *kvpy_make_store(void)
     static PyMethodDef methods[64] = {
         {"_open", store_open, METH_VARARGS | METH_CLASS,
          "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events, nvme)"},
+        {"_tenant", store_tenant, METH_VARARGS, "_tenant(number, secret)"},
         {"match", store_match, METH_O, "match(keys): the number of leading keys that somebody has. Blocks."},
         {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},
         {"_get", store_get, METH_VARARGS, "_get(request, keys, cache, blocks, timeout)"},

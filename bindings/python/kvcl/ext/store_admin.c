@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* Keys of an open store. The keys are PyMem_RawFree()d by the caller. */
-static int keys_of(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
+int kvpy_store_keys(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
 {
     if (kvpy_keys(arg, keys_p, n_p) != 0) {
         return -1;
@@ -19,7 +18,7 @@ static int keys_of(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t
     return 0;
 }
 
-static PyObject *list_of(const uint8_t *bytes, size_t n)
+PyObject *kvpy_bools(const uint8_t *bytes, size_t n)
 {
     PyObject *list = PyList_New((Py_ssize_t)n);
     size_t   i;
@@ -56,7 +55,7 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
     size_t        n;
 
     if (!PyArg_ParseTuple(args, "OOp:_copy", &keys_arg, &rank_arg, &move) || (kvpy_int(rank_arg, "rank", &rank) != 0) ||
-        (keys_of(store, keys_arg, &keys, &n) != 0)) {
+        (kvpy_store_keys(store, keys_arg, &keys, &n) != 0)) {
         return NULL;
     }
     made = PyMem_RawCalloc(n + 1, 1);
@@ -65,7 +64,7 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
         return PyErr_NoMemory();
     }
     KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made, NULL));
-    list = is_notified(status) ? list_of(made, n) : kvpy_raise(status, NULL);
+    list = is_notified(status) ? kvpy_bools(made, n) : kvpy_raise(status, NULL);
     PyMem_RawFree(keys);
     PyMem_RawFree(made);
     return list;
@@ -175,7 +174,7 @@ static PyObject *admin_match_all(PyObject *self, PyObject *args)
     kvcl_key_t    *keys;
     size_t        n, hit = 0;
 
-    if (!PyArg_ParseTuple(args, "OO:_match_all", &keys_arg, &comm_arg) || (keys_of(store, keys_arg, &keys, &n) != 0)) {
+    if (!PyArg_ParseTuple(args, "OO:_match_all", &keys_arg, &comm_arg) || (kvpy_store_keys(store, keys_arg, &keys, &n) != 0)) {
         return NULL;
     }
     if ((comm_arg != Py_None) && ((comm = kvpy_obj_arg(comm_arg, kvpy_comm_type, store->ctx)) == NULL)) {

@@ -11,6 +11,7 @@
 #include "store/admin/ops.h"
 #include "store/home/home_answer.h"
 #include "store/pool/pool.h"
+#include "store/tenant.h"
 #include "store/pool/room.h"
 #include "xfer/params.h"
 #include <kvcl/kvcl_store_admin.h>
@@ -248,19 +249,25 @@ static kvcl_status_t post(kvcl_store_h store, const tenant_call_t *with, const k
 static kvcl_status_t quota(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
                            const kvcl_xfer_params_t *params, kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    tenant_call_t      with   = {.kind = KVCL_RPC_QUOTA, .rank = rank, .quota = {.tenant = tenant, .bytes = bytes}};
-    kvcl_status_t      status = kvcl_store_check(store, NULL, 0, kvcl_call_name(id));
+    tenant_call_t      with = {.kind = KVCL_RPC_QUOTA, .rank = rank, .quota = {.bytes = bytes}};
     kvcl_xfer_params_t p;
+    kvcl_entry_t       entry;
+    kvcl_status_t      status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
 
+    status = (status == KVCL_OK) ? kvcl_store_check(store, NULL, 0, kvcl_call_name(id)) : status;
+    status = (status == KVCL_OK) ? kvcl_tenant_number(entry.tenant, &tenant, kvcl_call_name(id)) : status;
     if ((status == KVCL_OK) && (tenant == 0)) {
         status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: tenant is 0, which means no tenant: pass 1 or more",
                            kvcl_call_name(id));
     }
+    with.quota.tenant = tenant;
     if ((status == KVCL_OK) && (rank != -1)) {
         status = kvcl_op_check_rank(store, rank, kvcl_call_name(id));
     }
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, id, &p) : status;
-    return (status == KVCL_OK) ? post(store, &with, &p, id, req_p) : status;
+    status = (status == KVCL_OK) ? post(store, &with, &p, id, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 kvcl_status_t kvcl_store_quota_post(kvcl_store_h store, int rank, uint64_t tenant, uint64_t bytes,
@@ -282,13 +289,18 @@ kvcl_status_t kvcl_store_quota(kvcl_store_h store, int rank, uint64_t tenant, ui
 static kvcl_status_t clear(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p, const kvcl_xfer_params_t *params,
                            kvcl_call_id_t id, kvcl_req_h *req_p)
 {
-    tenant_call_t      with   = {.kind = KVCL_RPC_CLEAR, .rank = -1, .quota = {.tenant = tenant},
-                                 .removed_p = removed_p};
-    kvcl_status_t      status = kvcl_store_check(store, NULL, 0, kvcl_call_name(id));
+    tenant_call_t      with = {.kind = KVCL_RPC_CLEAR, .rank = -1, .removed_p = removed_p};
     kvcl_xfer_params_t p;
+    kvcl_entry_t       entry;
+    kvcl_status_t      status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
 
+    status = (status == KVCL_OK) ? kvcl_store_check(store, NULL, 0, kvcl_call_name(id)) : status;
+    status = (status == KVCL_OK) ? kvcl_tenant_number(entry.tenant, &tenant, kvcl_call_name(id)) : status;
+    with.quota.tenant = tenant;
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, id, &p) : status;
-    return (status == KVCL_OK) ? post(store, &with, &p, id, req_p) : status;
+    status = (status == KVCL_OK) ? post(store, &with, &p, id, req_p) : status;
+    kvcl_store_leave(&entry);
+    return status;
 }
 
 kvcl_status_t kvcl_store_clear_post(kvcl_store_h store, uint64_t tenant, uint64_t *removed_p,
