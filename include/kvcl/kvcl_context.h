@@ -73,11 +73,10 @@ typedef struct kvcl_init_params {
  * own, made from the secret and both ranks' identities; it is no protection against a third process that knows the
  * secret. After a theft, stop all ranks and start them with another secret.
  * A context has one copy of it, in a page that core dumps leave out and forked children read as zeros, and that stays
- * out of swap if RLIMIT_MEMLOCK allows; kvcl_finalize() wipes it. PMIx has a copy of its own, and its daemons may send
- * it between hosts in clear, unless a secret_file is named: then only its hash is sent there. The store of params.oob
- * never has the secret: ranks publish X25519 values there, and rank 0 seals the secret for each of them. A process that
- * only reads that store does not learn it; a process that can also write to it can pose as any rank while the ranks
- * meet, or stand between them, unless a secret_file is named.
+ * out of swap if RLIMIT_MEMLOCK allows; kvcl_finalize() wipes it. PMIx and the store of params.oob never have the
+ * secret: ranks publish X25519 values there, and rank 0 seals the secret for each of them. A process that only reads
+ * what they carry does not learn it; a process that can also change it can pose as any rank while the ranks meet, or
+ * stand between them, unless a secret_file is named: then only its hash is sent there.
  */
 
 /*

@@ -43,7 +43,7 @@ static kvcl_status_t make_key(const kvcl_agree_t *own, const uint8_t *peer_pub, 
         kvcl_hkdf_extract(label, sizeof(label), &part, 1, prk);
         kvcl_hkdf_expand(prk, info, sizeof(info), key, sizeof(*key));
     } else if (status == KVCL_ERR_PROTOCOL) {
-        status = kvcl_fail(status, "the public value of rank %d in the caller's store is invalid",
+        status = kvcl_fail(status, "the public value of rank %d is invalid",
                            (own->pub == zero_pub) ? rank : 0);
     }
     kvcl_wipe(shared, sizeof(shared));
@@ -82,8 +82,8 @@ kvcl_status_t kvcl_agree_open(const kvcl_agree_t *own, const uint8_t peer_pub[KV
         kvcl_aead_text(&aead, sealed, KVCL_SHA256_LEN, secret);
         if (!kvcl_aead_open_end(&aead, sealed + KVCL_SHA256_LEN)) {
             kvcl_wipe(secret, KVCL_SHA256_LEN);
-            status = kvcl_fail(KVCL_ERR_AUTH, "what the caller's store has as the secret for rank %d was not made by "
-                               "rank 0 of this job: check who writes to that store", rank);
+            status = kvcl_fail(KVCL_ERR_AUTH, "the secret for rank %d was not sealed by rank 0 of this job: check who "
+                               "writes to the store by which the ranks meet", rank);
         }
     }
     kvcl_aead_destroy(&aead);

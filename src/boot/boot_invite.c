@@ -1,5 +1,5 @@
 /*
- * Wire form, little-endian: version u16, kind u8, id u64, then 32 bytes: the secret's SHA-256, the secret, or rank 0's
+ * Wire form, little-endian: version u16, kind u8, id u64, then 32 bytes: the SHA-256 of a file's secret, or rank 0's
  * public value.
  */
 #include "config.h"
@@ -9,13 +9,12 @@
 #include "base/rand.h"
 #include "base/wirebuf.h"
 
-enum { INVITE_VERSION = 2 };
+enum { INVITE_VERSION = 3 };
 
-enum { OF_FILE, SECRET, PUBLIC }; /* kinds */
+enum { OF_FILE, PUBLIC }; /* kinds */
 
 kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, uint8_t wire[KVCL_INVITE_LEN])
 {
-    const uint8_t *bytes;
     uint8_t       digest[KVCL_SHA256_LEN];
     kvcl_status_t status = kvcl_random_bytes(&invite->id, sizeof(invite->id));
     kvcl_wr_t     wr;
@@ -29,10 +28,9 @@ kvcl_status_t kvcl_invite_make(const char *secret_file, kvcl_invite_t *invite, u
     kvcl_sha256(invite->secret, KVCL_SHA256_LEN, digest);
     kvcl_wr_init(&wr, wire, KVCL_INVITE_LEN);
     kvcl_wr_u16(&wr, INVITE_VERSION);
-    kvcl_wr_u8(&wr, (secret_file != NULL) ? OF_FILE : (invite->pub != NULL) ? PUBLIC : SECRET);
+    kvcl_wr_u8(&wr, (secret_file != NULL) ? OF_FILE : PUBLIC);
     kvcl_wr_u64(&wr, invite->id);
-    bytes = (invite->pub != NULL) ? invite->pub : invite->secret;
-    kvcl_wr_bytes(&wr, (secret_file != NULL) ? digest : bytes, KVCL_SHA256_LEN);
+    kvcl_wr_bytes(&wr, (secret_file != NULL) ? digest : invite->pub, KVCL_SHA256_LEN);
     return KVCL_OK;
 }
 
@@ -62,9 +60,10 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
 {
     const uint8_t *bytes;
     uint16_t      version;
-    uint8_t       kind, wanted;
+    uint8_t       kind;
     kvcl_rd_t     rd;
 
+    invite->agreed = false;
     kvcl_rd_init(&rd, wire, len);
     version    = kvcl_rd_u16(&rd);
     kind       = kvcl_rd_u8(&rd);
@@ -74,11 +73,10 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
         return kvcl_fail(KVCL_ERR_VERSION, "rank 0 runs another KVCL: its boot version is %u, this rank's %d",
                          (unsigned)version, (int)INVITE_VERSION);
     }
-    wanted = (invite->pub != NULL) ? PUBLIC : SECRET;
-    if ((bytes == NULL) || !kvcl_rd_done(&rd) || ((kind != OF_FILE) && (kind != wanted))) {
+    if ((bytes == NULL) || !kvcl_rd_done(&rd) || ((kind != OF_FILE) && (kind != PUBLIC))) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0's description of the job is malformed (%zu bytes)", len);
     }
-    invite->agreed = false;
+    invite->agreed = (kind == PUBLIC);
     if (kind == OF_FILE) {
         return check_own_file(secret_file, bytes, invite->secret);
     }
@@ -86,7 +84,6 @@ kvcl_status_t kvcl_invite_accept(const void *wire, size_t len, const char *secre
         return kvcl_fail(KVCL_ERR_AUTH, "this rank uses secret file %s, but rank 0 uses none: set KVCL_SECRET_FILE "
                          "for all ranks", secret_file);
     }
-    invite->agreed = (kind == PUBLIC);
-    memcpy(invite->agreed ? invite->pub : invite->secret, bytes, KVCL_SHA256_LEN);
+    memcpy(invite->pub, bytes, KVCL_SHA256_LEN);
     return KVCL_OK;
 }

@@ -1,8 +1,8 @@
 /*
  * The blob by which rank 0 gives the other ranks the job's random id and secret, where the launcher or the caller's
  * store carries it (pmix, oob). With a secret file it holds only the secret's hash, so that a rank with another file,
- * or none, is detected. Without one it holds the secret (pmix), or rank 0's public value, by which the secret is agreed
- * (oob; boot_agree.h). Pure but for the random bytes and the file.
+ * or none, is detected. Without one it holds rank 0's public value, by which the secret is agreed (boot_agree.h). Pure
+ * but for the random bytes and the file.
  */
 #ifndef KVCL_BOOT_INVITE_H
 #define KVCL_BOOT_INVITE_H
@@ -15,10 +15,9 @@ enum { KVCL_INVITE_LEN = 2 + 1 + 8 + KVCL_SHA256_LEN };
 
 typedef struct kvcl_invite {
     uint64_t id;
-    uint8_t  *secret; /* the caller's KVCL_SHA256_LEN bytes, set before either call, which fills them */
-    uint8_t  *pub;    /* the caller's KVCL_SHA256_LEN bytes, or NULL: make sends them in place of the secret, accept
-                         fills them; without them a secret is sent, and a public value is refused */
-    bool     agreed;  /* accept: pub was filled, and secret was not */
+    uint8_t  *secret; /* the caller's KVCL_SHA256_LEN bytes, which make fills, and accept from a file */
+    uint8_t  *pub;    /* the caller's KVCL_SHA256_LEN bytes: make sends them if there is no file, accept fills them */
+    bool     agreed;  /* accept, also where it fails for this rank's file: rank 0 has none, the secret is agreed */
 } kvcl_invite_t;
 
 /** Rank 0: choose id and secret (from the file if it is not NULL) and write what the others get. */

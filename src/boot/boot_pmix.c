@@ -1,13 +1,14 @@
 /*
- * Under mpirun, srun --mpi=pmix or prun: PMIx gives rank and size and carries the blobs. Only this file and
- * boot_pmix_wait.c, its waits, use pmix.h.
+ * Under mpirun, srun --mpi=pmix or prun: PMIx gives rank and size and carries the blobs. Only this file,
+ * boot_pmix_wait.c, its waits, and boot_pmix_job.c, the launcher's numbers, use pmix.h.
  *
- * Per rank: one put and commit, one fence that collects the data, then gets which the local PMIx server
- * answers. The key is "kvcl.<n>.blob", n counting the opens of this process, so several contexts do not meet
- * each other's values. Rank 0's value starts with the invite (boot_invite.h), which carries the job secret:
- * PMIx shows a value only to processes of the job, which it authenticated.
+ * Per rank: one put and commit, one fence that collects the data, then gets which the local PMIx server answers. The
+ * key is "kvcl.<n>.blob", n counting the opens of this process, so several contexts do not meet each other's values. A
+ * value begins with rank 0's invite (boot_invite.h), or with another rank's public value. Without a secret file rank 0
+ * then seals the secret for each rank (boot_agree.h) and puts all of them as "kvcl.<n>.sealed", which a second fence
+ * collects: PMIx and its daemons never have the secret.
  *
- * Locks: job_numbers_lock, a leaf; the waits have one of their own.
+ * Locks: none; the waits and the numbers have one each.
  */
 #include "config.h"
 #ifndef KVCL_HAVE_PMIX
@@ -15,8 +16,10 @@
 #endif
 #if KVCL_HAVE_PMIX
 #include "boot/boot.h"
+#include "boot/boot_agree.h"
 #include "boot/boot_blobs.h"
 #include "boot/boot_invite.h"
+#include "boot/boot_pmix_job.h"
 #include "boot/boot_pmix_wait.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,7 +28,6 @@
 
 #include <pmix.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,17 +41,7 @@ typedef struct boot_pmix {
     kvcl_blobs_t blobs;
 } boot_pmix_t;
 
-/* The launcher's numbers, read at the first open. Kept, because PMIx 4.2 drops the job's data when the last
- * PMIx_Finalize disconnects, and does not get it again when a later PMIx_Init connects. */
-typedef struct job_numbers {
-    int           known;
-    unsigned long size;
-    unsigned long local_rank; /* KVCL_BOOT_RANKS_MAX: not known */
-} job_numbers_t;
-
-static atomic_uint     open_count;
-static job_numbers_t   job_numbers;
-static pthread_mutex_t job_numbers_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static atomic_uint open_count;
 
 /* ---------------------------------------------------------------- open */
 
@@ -60,58 +52,10 @@ static int pmix_available(const kvcl_boot_params_t *params)
            (kvcl_settings_getenv(NULL, "PMIX_RANK") != NULL);
 }
 
-/* A number that the launcher knows about the job or this process. */
-static pmix_status_t get_number(const pmix_proc_t *proc, const char *key, unsigned long *number_p)
-{
-    pmix_value_t *value = NULL;
-    pmix_info_t   info;
-    bool          yes = true;
-    pmix_status_t rc;
-
-    PMIX_INFO_LOAD(&info, PMIX_OPTIONAL, &yes, PMIX_BOOL); /* only what is here: never ask over the network */
-    rc = PMIx_Get(proc, key, &info, 1, &value);
-    PMIX_INFO_DESTRUCT(&info);
-    if (rc != PMIX_SUCCESS) {
-        return rc;
-    }
-    switch (value->type) {
-    case PMIX_UINT16:
-        *number_p = value->data.uint16;
-        break;
-    case PMIX_UINT32:
-        *number_p = value->data.uint32;
-        break;
-    default:
-        rc = PMIX_ERR_TYPE_MISMATCH;
-        break;
-    }
-    PMIX_VALUE_RELEASE(value);
-    return rc;
-}
-
-static pmix_status_t read_numbers(const pmix_proc_t *self, job_numbers_t *numbers)
-{
-    pmix_status_t rc = PMIX_SUCCESS;
-    pmix_proc_t   job;
-
-    pthread_mutex_lock(&job_numbers_lock);
-    if (!job_numbers.known) {
-        PMIX_LOAD_PROCID(&job, self->nspace, PMIX_RANK_WILDCARD);
-        rc = get_number(&job, PMIX_JOB_SIZE, &job_numbers.size);
-        if ((rc == PMIX_SUCCESS) && (get_number(self, PMIX_LOCAL_RANK, &job_numbers.local_rank) != PMIX_SUCCESS)) {
-            job_numbers.local_rank = KVCL_BOOT_RANKS_MAX;
-        }
-        job_numbers.known = (rc == PMIX_SUCCESS);
-    }
-    *numbers = job_numbers;
-    pthread_mutex_unlock(&job_numbers_lock);
-    return rc;
-}
-
 static kvcl_status_t read_job(boot_pmix_t *pm, const kvcl_boot_params_t *params)
 {
-    job_numbers_t numbers;
-    pmix_status_t rc = read_numbers(&pm->self, &numbers);
+    kvcl_pmix_numbers_t numbers;
+    pmix_status_t       rc = kvcl_pmix_numbers(&pm->self, &numbers);
 
     if (rc != PMIX_SUCCESS) {
         return kvcl_pmix_fail(rc, "PMIx does not tell the job's size");
@@ -186,18 +130,18 @@ static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, uint8_t *secret
 
 /* ---------------------------------------------------------------- exchange */
 
-static void blob_key(const boot_pmix_t *pm, char *key, size_t len)
+static void make_key(const boot_pmix_t *pm, const char *what, char *key, size_t len)
 {
-    snprintf(key, len, "kvcl.%u.blob", pm->n);
+    snprintf(key, len, "kvcl.%u.%s", pm->n, what);
 }
 
-static kvcl_status_t put_value(boot_pmix_t *pm, const void *bytes, size_t len)
+static kvcl_status_t put_value(boot_pmix_t *pm, const char *what, const void *bytes, size_t len)
 {
     char          key[PMIX_MAX_KEYLEN + 1];
     pmix_value_t  value;
     pmix_status_t rc;
 
-    blob_key(pm, key, sizeof(key));
+    make_key(pm, what, key, sizeof(key));
     memset(&value, 0, sizeof(value));
     value.type          = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = (char *)(uintptr_t)bytes; /* PMIx copies it */
@@ -236,7 +180,7 @@ static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
     return status;
 }
 
-static kvcl_status_t get_value(boot_pmix_t *pm, int rank, void **bytes_p, size_t *len_p)
+static kvcl_status_t get_value(boot_pmix_t *pm, const char *what, int rank, void **bytes_p, size_t *len_p)
 {
     char             key[PMIX_MAX_KEYLEN + 1];
     kvcl_pmix_wait_t *wait = kvcl_pmix_wait_new();
@@ -247,7 +191,7 @@ static kvcl_status_t get_value(boot_pmix_t *pm, int rank, void **bytes_p, size_t
     if (wait == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    blob_key(pm, key, sizeof(key));
+    make_key(pm, what, key, sizeof(key));
     PMIX_LOAD_PROCID(&proc, pm->self.nspace, (pmix_rank_t)rank);
     rc = PMIx_Get_nb(&proc, key, NULL, 0, kvcl_pmix_on_value, wait);
     if (rc != PMIX_SUCCESS) {
@@ -264,71 +208,142 @@ static kvcl_status_t get_value(boot_pmix_t *pm, int rank, void **bytes_p, size_t
     return status;
 }
 
-/* Fetch a rank's value, take the invite off rank 0's, keep the blob. */
-static kvcl_status_t fetch_blob(boot_pmix_t *pm, int rank)
+/* Of what precedes a rank's blob: rank 0's invite, or the rank's public value. */
+static size_t head_len(int rank)
 {
-    kvcl_invite_t invite = {.secret = pm->super.secret};
-    size_t        skip   = 0;
+    return (rank == 0) ? (size_t)KVCL_INVITE_LEN : (size_t)KVCL_AGREE_LEN;
+}
+
+/* Fetch a rank's value: the head is returned, the blob is kept. */
+static kvcl_status_t fetch_blob(boot_pmix_t *pm, int rank, uint8_t head[KVCL_INVITE_LEN])
+{
+    size_t        skip   = head_len(rank);
     size_t        len    = 0;
     void         *bytes  = NULL;
-    kvcl_status_t status = get_value(pm, rank, &bytes, &len);
+    kvcl_status_t status = get_value(pm, "blob", rank, &bytes, &len);
 
     if (status != KVCL_OK) {
         return status;
     }
-    if (rank == 0) {
-        skip = KVCL_INVITE_LEN;
-        if (pm->super.rank != 0) {
-            status = kvcl_invite_accept(bytes, (len < skip) ? len : skip, pm->secret_file, &invite);
-        }
-    }
-    if ((status == KVCL_OK) && ((len < skip) || (len - skip > KVCL_BOOT_BLOB_MAX))) {
+    if ((len < skip) || (len - skip > KVCL_BOOT_BLOB_MAX)) {
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "rank %d gave a value of %zu bytes", rank, len);
-    }
-    if (status == KVCL_OK) {
+    } else {
+        memcpy(head, bytes, skip);
         status = kvcl_blobs_put(&pm->blobs, rank, (char *)bytes + skip, len - skip);
-    }
-    if (skip > 0) {
-        kvcl_wipe(bytes, (len < skip) ? len : skip);
     }
     free(bytes);
     return status;
 }
 
-static kvcl_status_t put_with_invite(boot_pmix_t *pm, const void *blob, size_t len)
+static kvcl_status_t put_blob(boot_pmix_t *pm, const kvcl_agree_t *own, kvcl_invite_t *invite, const void *blob,
+                              size_t len)
 {
-    kvcl_invite_t invite = {.secret = pm->super.secret};
-    kvcl_status_t status;
-    uint8_t      *bytes = (uint8_t *)malloc(KVCL_INVITE_LEN + len);
+    kvcl_status_t status = KVCL_OK;
+    size_t        head   = head_len(pm->super.rank);
+    uint8_t      *bytes  = (uint8_t *)malloc(head + len);
 
     if (bytes == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a boot blob");
     }
-    status = kvcl_invite_make(pm->secret_file, &invite, bytes);
+    if (pm->super.rank == 0) {
+        memcpy(invite->pub, own->pub, sizeof(own->pub));
+        status = kvcl_invite_make(pm->secret_file, invite, bytes);
+    } else {
+        memcpy(bytes, own->pub, sizeof(own->pub));
+    }
     if (status == KVCL_OK) {
         if (len > 0) {
-            memcpy(bytes + KVCL_INVITE_LEN, blob, len);
+            memcpy(bytes + head, blob, len);
         }
-        status = put_value(pm, bytes, KVCL_INVITE_LEN + len);
+        status = put_value(pm, "blob", bytes, head + len);
     }
-    kvcl_wipe(bytes, KVCL_INVITE_LEN);
     free(bytes);
     return status;
+}
+
+/* Rank 0: the secret, sealed for each other rank. */
+static kvcl_status_t give_secret(boot_pmix_t *pm, const kvcl_agree_t *own, uint64_t id)
+{
+    size_t        len    = (size_t)(pm->super.size - 1) * KVCL_AGREE_SEALED_LEN;
+    uint8_t      *sealed = (uint8_t *)malloc(len);
+    uint8_t       head[KVCL_INVITE_LEN];
+    kvcl_status_t status = KVCL_OK;
+    int           rank;
+
+    if (sealed == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
+    }
+    for (rank = 1; (rank < pm->super.size) && (status == KVCL_OK); ++rank) {
+        status = fetch_blob(pm, rank, head);
+        if (status == KVCL_OK) {
+            status = kvcl_agree_seal(own, head, id, rank, pm->super.secret,
+                                     sealed + (size_t)(rank - 1) * KVCL_AGREE_SEALED_LEN);
+        }
+    }
+    status = (status == KVCL_OK) ? put_value(pm, "sealed", sealed, len) : status;
+    free(sealed);
+    return status;
+}
+
+static kvcl_status_t take_secret(boot_pmix_t *pm, const kvcl_agree_t *own, const kvcl_invite_t *invite)
+{
+    size_t        at    = (size_t)(pm->super.rank - 1) * KVCL_AGREE_SEALED_LEN, len = 0;
+    void         *bytes = NULL;
+    kvcl_status_t status = get_value(pm, "sealed", 0, &bytes, &len);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (len != (size_t)(pm->super.size - 1) * KVCL_AGREE_SEALED_LEN) {
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0 gave %zu bytes of sealed secrets for %d ranks", len,
+                           pm->super.size);
+    } else {
+        status = kvcl_agree_open(own, invite->pub, invite->id, pm->super.rank, (const uint8_t *)bytes + at,
+                                 pm->super.secret);
+    }
+    free(bytes);
+    return status;
+}
+
+/* All blobs have been put. */
+static kvcl_status_t agree(boot_pmix_t *pm, const kvcl_agree_t *own, kvcl_invite_t *invite, uint64_t deadline_ns)
+{
+    kvcl_status_t status, fenced;
+    uint8_t       head[KVCL_INVITE_LEN];
+
+    if (pm->super.rank == 0) {
+        if ((pm->secret_file != NULL) || (pm->super.size == 1)) {
+            return KVCL_OK;
+        }
+        status = give_secret(pm, own, invite->id);
+    } else {
+        status = fetch_blob(pm, 0, head);
+        if (status != KVCL_OK) {
+            return status;
+        }
+        status = kvcl_invite_accept(head, sizeof(head), pm->secret_file, invite);
+        if (!invite->agreed) {
+            return status;
+        }
+    }
+    fenced = fence_until(pm, deadline_ns); /* also after a failure here: the other ranks wait in it */
+    status = (status == KVCL_OK) ? fenced : status;
+    return ((status == KVCL_OK) && (pm->super.rank != 0)) ? take_secret(pm, own, invite) : status;
 }
 
 static kvcl_status_t pmix_exchange(kvcl_boot_t *boot, const void *blob, size_t len)
 {
     boot_pmix_t  *pm          = (boot_pmix_t *)(void *)boot;
     uint64_t      deadline_ns = kvcl_deadline_after(boot->timeout_ns);
-    kvcl_status_t status;
+    uint8_t       pub[KVCL_AGREE_LEN];
+    kvcl_invite_t invite = {.secret = boot->secret, .pub = pub};
+    kvcl_agree_t  own;
+    kvcl_status_t status = kvcl_agree_begin(&own);
 
-    status = (boot->rank == 0) ? put_with_invite(pm, blob, len) : put_value(pm, blob, len);
-    if (status == KVCL_OK) {
-        status = fence_until(pm, deadline_ns);
-    }
-    if ((status == KVCL_OK) && (boot->rank != 0)) {
-        status = fetch_blob(pm, 0); /* for the secret */
-    }
+    status = (status == KVCL_OK) ? put_blob(pm, &own, &invite, blob, len) : status;
+    status = (status == KVCL_OK) ? fence_until(pm, deadline_ns) : status;
+    status = (status == KVCL_OK) ? agree(pm, &own, &invite, deadline_ns) : status;
+    kvcl_agree_end(&own);
     return status;
 }
 
@@ -336,11 +351,12 @@ static kvcl_status_t pmix_get(kvcl_boot_t *boot, int rank, const void **blob_p, 
 {
     boot_pmix_t  *pm     = (boot_pmix_t *)(void *)boot;
     kvcl_status_t status = kvcl_blobs_get(&pm->blobs, rank, blob_p, len_p);
+    uint8_t       head[KVCL_INVITE_LEN];
 
     if (status == KVCL_OK) {
         return KVCL_OK;
     }
-    status = fetch_blob(pm, rank);
+    status = fetch_blob(pm, rank, head);
     return (status == KVCL_OK) ? kvcl_blobs_get(&pm->blobs, rank, blob_p, len_p) : status;
 }
 

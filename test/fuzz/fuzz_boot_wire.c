@@ -55,8 +55,8 @@ static void frame(const uint8_t *bytes, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t       *copy = calloc(1, (size > 0) ? size : 1);
-    uint8_t       secret[KVCL_SHA256_LEN];
-    kvcl_invite_t invite = {.secret = secret};
+    uint8_t       secret[KVCL_SHA256_LEN], pub[KVCL_SHA256_LEN];
+    kvcl_invite_t invite = {.secret = secret, .pub = pub};
     uint32_t      len;
 
     must(copy != NULL);
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     (void)!kvcl_invite_accept(copy, size, NULL, &invite);
     if (size >= 3) {
-        copy[0] = 1;
+        copy[0] = 3;
         copy[1] = 0;
         copy[2] &= 3;
         must((kvcl_invite_accept(copy, size, NULL, &invite) != KVCL_OK) || (size == KVCL_INVITE_LEN));

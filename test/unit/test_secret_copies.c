@@ -1,5 +1,5 @@
 /*
- * Where the job's secret lies in a process: all writable memory is searched for its bytes. There is one copy for each
+ * Where the job's secret lies in a process: all readable memory is searched for its bytes. There is one copy for each
  * open boot or context, in a page that core dumps and forked children do not get, and none after the end.
  *
  * The test keeps the secret only as bytes XORed with MASK, and reads memory through /proc/self/mem.
@@ -11,11 +11,17 @@
 #include "test_boot.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/wait.h>
 
 enum { LEN = KVCL_SHA256_LEN, MASK = 0xa5, CHUNK = 1 << 20 };
 
+#ifndef KVCL_HAVE_PMIX
+#define KVCL_HAVE_PMIX 0
+#endif
+
+static char      program[PATH_MAX];
 static uint8_t   masked[LEN];
 static char      chunk[CHUNK];
 static uintptr_t found; /* the address of the copy found last */
@@ -66,7 +72,7 @@ static unsigned copies(void)
     ck_assert(maps != NULL);
     ck_assert_int_ge(fd, 0);
     while (fgets(line, sizeof(line), maps) != NULL) {
-        if ((sscanf(line, "%lx-%lx %7s", &start, &end, rights) == 3) && (rights[1] == 'w') &&
+        if ((sscanf(line, "%lx-%lx %7s", &start, &end, rights) == 3) && (rights[0] == 'r') &&
             (end - start <= (1ul << 30))) {
             count += copies_between(fd, start, end);
         }
@@ -299,6 +305,41 @@ START_TEST(ranks_that_agree_have_a_copy_each)
 }
 END_TEST
 
+/* A rank under mpirun: "test_secret_copies rank". PMIx maps what all ranks have put. */
+START_TEST(a_rank_under_mpirun_has_one_copy)
+{
+    kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
+    kvcl_boot_t        *boot;
+    const void         *blob;
+    size_t             len;
+    int                rank;
+
+    params.which = "pmix";
+    ck_assert_msg(kvcl_boot_open(&params, &boot) == KVCL_OK, "%s", kvcl_last_error());
+    ck_assert_msg(kvcl_boot_exchange(boot, "blob", 4) == KVCL_OK, "%s", kvcl_last_error());
+    for (rank = 0; rank < boot->size; ++rank) {
+        ck_assert_msg(kvcl_boot_get(boot, rank, &blob, &len) == KVCL_OK, "%s", kvcl_last_error());
+        ck_assert((len == 4) && (memcmp(blob, "blob", 4) == 0));
+    }
+    remember(boot->secret);
+    ck_assert_uint_eq(copies(), 1);
+    kvcl_boot_close(boot);
+}
+END_TEST
+
+START_TEST(ranks_that_pmix_brings_together_have_a_copy_each)
+{
+    char command[600];
+
+    if (!KVCL_HAVE_PMIX || (system("command -v mpirun >/dev/null 2>&1") != 0)) {
+        printf("SKIP: built without PMIx, or no mpirun\n");
+        return;
+    }
+    snprintf(command, sizeof(command), "CK_FORK=no timeout -k 5 100 mpirun -n 3 '%.500s' rank", program);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 START_TEST(a_boot_that_fails_keeps_none)
 {
     kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
@@ -333,7 +374,6 @@ int main(int argc, char **argv)
     Suite *suite;
     TCase *tc;
 
-    (void)argc;
     if (KVCL_ASAN || KVCL_TSAN) {
         printf("SKIP: a sanitizer's own memory is too large to search\n");
         return 77;
@@ -342,12 +382,21 @@ int main(int argc, char **argv)
     suite = suite_create("copies of the secret");
     tc    = tcase_create("copies");
     tcase_set_timeout(tc, 120);
+    suite_add_tcase(suite, tc);
+    if (argc > 1) {
+        tcase_add_test(tc, a_rank_under_mpirun_has_one_copy);
+        return test_run(suite);
+    }
+    if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0) {
+        perror("/proc/self/exe");
+        return 1;
+    }
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_context_has_one_copy, 0, 3);
     tcase_add_loop_test(tc, a_boot_by_the_callers_store_has_one_copy, 0, 2);
     tcase_add_test(tc, a_boot_by_rendezvous_has_one_copy);
     tcase_add_test(tc, ranks_that_agree_have_a_copy_each);
+    tcase_add_test(tc, ranks_that_pmix_brings_together_have_a_copy_each);
     tcase_add_test(tc, a_boot_that_fails_keeps_none);
-    suite_add_tcase(suite, tc);
     return test_run(suite);
 }
