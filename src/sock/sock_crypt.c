@@ -131,7 +131,8 @@ typedef struct place {
     size_t             room, got;
 } place_t;
 
-static void put(place_t *place, const uint8_t *from, size_t len)
+/* Advance by len bytes, which the place has room for. from: copy them from here; NULL: they are in place. */
+static void advance(place_t *place, const uint8_t *from, size_t len)
 {
     size_t part;
 
@@ -140,27 +141,10 @@ static void put(place_t *place, const uint8_t *from, size_t len)
     while (len > 0) {
         part = place->iov->iov_len - place->at;
         part = (part < len) ? part : len;
-        memcpy((char *)place->iov->iov_base + place->at, from, part);
-        from      += part;
-        len       -= part;
-        place->at += part;
-        if (place->at == place->iov->iov_len) {
-            ++place->iov;
-            --place->n;
-            place->at = 0;
+        if ((from != NULL) && (part > 0)) {
+            memcpy((char *)place->iov->iov_base + place->at, from, part);
+            from += part;
         }
-    }
-}
-
-static void skip(place_t *place, size_t len)
-{
-    size_t part;
-
-    place->room -= len;
-    place->got  += len;
-    while (len > 0) {
-        part       = place->iov->iov_len - place->at;
-        part       = (part < len) ? part : len;
         len       -= part;
         place->at += part;
         if (place->at == place->iov->iov_len) {
@@ -209,7 +193,7 @@ static bool open_one(kvcl_sock_crypt_t *crypt, size_t len, place_t *place)
         if (kvcl_sock_open_into(&crypt->rx, record, len, first, k, &text_len) != KVCL_OK) {
             return false;
         }
-        skip(place, text_len);
+        advance(place, NULL, text_len);
         return true;
     }
     if (kvcl_sock_open(&crypt->rx, record, len, &text, &text_len) != KVCL_OK) {
@@ -229,7 +213,7 @@ static bool deliver(kvcl_sock_crypt_t *crypt, place_t *place)
     while (place->room > 0) {
         if (crypt->text_len > 0) {
             part = (crypt->text_len < place->room) ? crypt->text_len : place->room;
-            put(place, crypt->in + crypt->text_at, part);
+            advance(place, crypt->in + crypt->text_at, part);
             crypt->text_at  += part;
             crypt->text_len -= part;
             continue;
