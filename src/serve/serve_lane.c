@@ -7,6 +7,8 @@
 #include "lane/lane.h"
 #include "serve/serve.h"
 
+enum { FRAME_BYTES = 248 * 1024 }; /* with its head it fills whole records of an encrypted stream, but for the last */
+
 bool kvcl_serve_lane_wants(const kvcl_serve_t *serve)
 {
     const kvcl_lane_t *lane = kvcl_lane_out(serve->peer);
@@ -41,7 +43,7 @@ unsigned kvcl_serve_lane_turn(kvcl_serve_t *serve)
     uint64_t    from  = serve->pos;
     size_t      len   = 0;
     uint64_t    left  = serve->total - serve->pos; /* a part of an offer may be requested */
-    size_t      most  = (left < KVCL_SERVE_TURN) ? (size_t)left : KVCL_SERVE_TURN;
+    size_t      most  = (left < FRAME_BYTES) ? (size_t)left : FRAME_BYTES;
     int         n     = kvcl_stream_iov(&serve->stream, kvcl_lane_pieces(lane), KVCL_LANE_IOVS, most, &len);
 
     serve->pos                += len;

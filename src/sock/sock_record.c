@@ -6,12 +6,15 @@
  */
 #include "config.h"
 #include "sock/sock_record.h"
+#include "base/copy_racy.h"
 #include "base/crypto.h"
 #include "base/error.h"
 
 #include <string.h>
 
 #define COUNT_MAX (UINT64_C(1) << 48)
+
+enum { GATHER_BELOW = 8192 };
 
 static void put_len(uint8_t head[KVCL_SOCK_RECORD_HEAD], size_t len)
 {
@@ -68,10 +71,38 @@ void kvcl_sock_records_fini(kvcl_sock_records_t *records)
     memset(records, 0, sizeof(*records));
 }
 
+/* The first len bytes of the iovec. Each call of the cipher costs more than to copy a small piece: consecutive small
+ * pieces are gathered and encrypted in place. Blocks may be withdrawn while they are read; their generations are
+ * compared afterwards. */
+static void encrypt(kvcl_aead_t *aead, const struct iovec *iov, size_t len, uint8_t *to)
+{
+    size_t done, step, held = 0; /* held: bytes before `done` that are gathered */
+
+    for (done = 0; done < len; done += step, ++iov) {
+        step = least(iov->iov_len, len - done);
+        if (step == 0) {
+            continue;
+        }
+        if (step < GATHER_BELOW) {
+            kvcl_copy_racy(to + done, iov->iov_base, step);
+            held += step;
+            continue;
+        }
+        if (held > 0) {
+            kvcl_aead_text(aead, to + done - held, held, to + done - held);
+            held = 0;
+        }
+        kvcl_aead_text(aead, iov->iov_base, step, to + done);
+    }
+    if (held > 0) {
+        kvcl_aead_text(aead, to + done - held, held, to + done - held);
+    }
+}
+
 kvcl_status_t kvcl_sock_seal(kvcl_sock_records_t *records, const struct iovec *iov, size_t n, size_t max, void *record,
                              size_t *text_p, size_t *record_p)
 {
-    size_t        len    = (max <= KVCL_SOCK_RECORD_TEXT) ? room_of(iov, n, max) : 0, done, step;
+    size_t        len    = (max <= KVCL_SOCK_RECORD_TEXT) ? room_of(iov, n, max) : 0;
     kvcl_status_t status = check_usable(records);
     uint8_t       *to    = (uint8_t *)record;
 
@@ -85,10 +116,7 @@ kvcl_status_t kvcl_sock_seal(kvcl_sock_records_t *records, const struct iovec *i
     put_len(to, len);
     kvcl_aead_begin(&records->aead, records->count++, to, KVCL_SOCK_RECORD_HEAD);
     to += KVCL_SOCK_RECORD_HEAD;
-    for (done = 0; done < len; done += step, ++iov) {
-        step = least(iov->iov_len, len - done);
-        kvcl_aead_text(&records->aead, iov->iov_base, step, to + done);
-    }
+    encrypt(&records->aead, iov, len, to);
     kvcl_aead_seal_end(&records->aead, to + len);
     *text_p   = len;
     *record_p = len + KVCL_SOCK_RECORD_EXTRA;

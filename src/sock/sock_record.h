@@ -15,7 +15,7 @@
 
 enum {
     KVCL_SOCK_RECORD_HEAD  = 4,
-    KVCL_SOCK_RECORD_TEXT  = 64 * 1024, /* most bytes of plaintext */
+    KVCL_SOCK_RECORD_TEXT  = 64 * 1022, /* most bytes of plaintext: the record is one segment (65,483) of loopback */
     KVCL_SOCK_RECORD_EXTRA = KVCL_SOCK_RECORD_HEAD + KVCL_AEAD_TAG_LEN,
     KVCL_SOCK_RECORD_MAX   = KVCL_SOCK_RECORD_TEXT + KVCL_SOCK_RECORD_EXTRA
 };
