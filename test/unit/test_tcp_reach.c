@@ -372,6 +372,60 @@ START_TEST(unacknowledged_bytes_have_a_limit)
 }
 END_TEST
 
+/* ---- two processes of one host ---- */
+
+static int buffer_of(const tcp_conn_t *conn, int name)
+{
+    int       bytes = 0;
+    socklen_t len   = sizeof(bytes);
+
+    ck_assert_int_eq(getsockopt(conn->stream.fd, SOL_SOCKET, name, &bytes, &len), 0);
+    return bytes;
+}
+
+static void on_stream(void *arg, kvcl_xport_ep_t *ep, kvcl_xport_stream_t *stream)
+{
+    (void)ep;
+    *(kvcl_xport_stream_t **)arg = stream;
+}
+
+static void on_stream_event(void *arg, kvcl_xport_stream_t *stream)
+{
+    (void)arg;
+    (void)stream;
+}
+
+static const tcp_conn_t *conn_of(const kvcl_xport_stream_t *stream)
+{
+    return (const tcp_conn_t *)(const void *)((const char *)stream - offsetof(tcp_conn_t, user));
+}
+
+/* A stream's, on both sides; the kernel doubles a bound for its own needs. Not that of the messages. */
+START_TEST(the_queue_of_a_stream_within_a_host_is_bounded)
+{
+    kvcl_xport_stream_t *from = NULL, *to = NULL;
+    void                *arg_b;
+    pair_t              pair;
+
+    open_both(&pair);
+    arg_b = tcp_in(&pair.b)->cbs.arg;
+    tcp_in(&pair.a)->cbs.stream_event = tcp_in(&pair.b)->cbs.stream_event = on_stream_event;
+    tcp_in(&pair.b)->cbs.stream       = on_stream;
+    tcp_in(&pair.b)->cbs.arg          = &to;
+    ck_assert_int_eq(pair.a.ops->stream_open(pair.a.ep, &from), KVCL_OK);
+    PAIR_UNTIL(&pair, (to != NULL) && from->open);
+    ck_assert_int_eq(buffer_of(conn_of(from), SO_SNDBUF), 2 * 192 * 1024);
+    ck_assert_int_eq(buffer_of(conn_of(from), SO_RCVBUF), 2 * 512 * 1024);
+    ck_assert_int_eq(buffer_of(conn_of(to), SO_SNDBUF), 2 * 192 * 1024);
+    ck_assert_int_eq(buffer_of(conn_of(to), SO_RCVBUF), 2 * 512 * 1024);
+    ck_assert_int_ne(buffer_of(ep_in(&pair.a)->out, SO_SNDBUF), 2 * 192 * 1024);
+    tcp_in(&pair.b)->cbs.arg = arg_b;
+    pair.a.ops->stream_close(from);
+    pair.b.ops->stream_close(to);
+    pair_close(&pair);
+}
+END_TEST
+
 /* ---- a libcrypto without X25519 ---- */
 
 START_TEST(a_libcrypto_without_x25519_is_an_error_of_init)
@@ -410,6 +464,7 @@ int main(void)
     tcase_add_loop_test(tc, endpoints_are_found_by_their_id, 0, 4);
     tcase_add_test(tc, an_address_of_another_version_is_named);
     tcase_add_test(tc, unacknowledged_bytes_have_a_limit);
+    tcase_add_test(tc, the_queue_of_a_stream_within_a_host_is_bounded);
     tcase_add_loop_test(tc, a_libcrypto_without_x25519_is_an_error_of_init, 0, 2);
     suite_add_tcase(suite, tc);
     return test_run(suite);
