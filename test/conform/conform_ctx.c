@@ -393,12 +393,12 @@ static void only_named_interfaces_are_listened_on(cf_t *cf)
 {
     const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(4, 1 << 16);
     cf_cache_t          cache  = cf_cache(cf, "doors", &layout, false);
-    uint32_t            ids[]  = {2};
-    kvcl_sel_t          sel    = {.blocks = ids, .n_blocks = 1};
+    uint32_t            ids[]  = {1, 2}; /* to block 1, while others read block 2 */
+    kvcl_sel_t          to     = cf_sel(&ids[0], 1), from = cf_sel(&ids[1], 1);
     kvcl_req_h          req;
 
     cf_fence(cf);
-    CF_OK(cf, kvcl_get(cf->world, (cf->rank + 1) % cf->size, cache.h, &sel, &sel, NULL, &req));
+    CF_OK(cf, kvcl_get(cf->world, (cf->rank + 1) % cf->size, cache.h, &from, &to, NULL, &req));
     CF_OK(cf, kvcl_req_wait(req, KVCL_WAIT_FOREVER));
     CF_CHECK(cf, (listening() > 0) == (strcmp(cf->path, "tcp") == 0));
     cf_fence(cf);

@@ -83,6 +83,7 @@ static cf_mem_t scene(cf_t *cf)
     cf_mem_t mem = cf_mem(cf, LEN, false, KVCL_READ);
 
     memset(mem.addr, 0x5a, LEN);
+    cf_fence(cf);
     if (cf->rank != VICTIM) { /* all are connected, and the victim's memory is not mapped anywhere */
         char       byte;
         kvcl_req_h req;

@@ -1,11 +1,11 @@
 #!/bin/sh
 # The conformance suite's tcp part over the wires that are not the default on loopback.
 #   gate   the programs that find most, encrypted
-#   night  all programs that have a tcp part, encrypted and over UCX's TCP
+#   night  all programs that have a tcp part, encrypted and over UCX's TCP; with the thread sanitizer as in the gate
 set -eu
 : "${top_builddir:?}"
 wires=aead programs="rma msg fence unsent death"
-if [ "${TEST_RING:-gate}" = night ]; then
+if [ "${TEST_RING:-gate}" = night ] && [ "${TEST_SANITIZE:-no}" != thread ]; then
   wires="aead ucx"
   programs="rma msg fence unsent death ctx req callback prepare fork loop layers layers_stop tokens stream latency \
     gpu lies flood"
