@@ -45,7 +45,7 @@ static kvcl_status_t not_opened(const reason_t *reason, int err)
         return refuse(reason, KVCL_ERR_NOT_FOUND, "is not there: make it (umask 077; %s >%s)%s", kind->make,
                       reason->path, kind->also);
     case ELOOP:
-        return refuse(reason, KVCL_ERR_ACCESS, "is a symbolic link: name the file itself");
+        return refuse(reason, KVCL_ERR_ACCESS, "is a symbolic link that leads to itself: name the file");
     case EACCES:
         return refuse(reason, KVCL_ERR_ACCESS, "cannot be opened: %s", strerror(err));
     default:
@@ -104,7 +104,7 @@ kvcl_status_t kvcl_key_file_read(const kvcl_key_file_t *kind, const char *path, 
     struct stat   st;
     kvcl_status_t status;
     /* O_NONBLOCK: a FIFO in its place must not block the open before fstat refuses it. */
-    int           fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+    int           fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0) {
         return not_opened(&reason, errno);

@@ -1,6 +1,7 @@
 /*
- * Files that hold a key, a secret or a token. Such a file must be a regular file (a symbolic link is refused), belong
- * to the effective user, give no access to group and others (mode 0600 or 0400), and have a length within bounds.
+ * Files that hold a key, a secret or a token. Such a file must be a regular file, belong to the effective user,
+ * give no access to group and others (mode 0600 or 0400), and have a length within bounds. A symbolic link is followed,
+ * as mounts of secrets in containers need it: the file that it leads to is checked.
  *
  * key_file.c needs nothing but the C library: the tools have it too.
  */

@@ -114,8 +114,11 @@ START_TEST(it_belongs_to_this_user)
 }
 END_TEST
 
-START_TEST(it_is_a_regular_file_by_its_own_name)
+START_TEST(it_is_a_regular_file)
 {
+    char   buf[MAX + 1];
+    size_t len;
+
     must_be_refused(path, KVCL_ERR_NOT_FOUND, "is not there: make it (umask 077; print-a-key >");
     ck_assert_ptr_nonnull(strstr(why, "), for all"));
     must_be_refused(dir, KVCL_ERR_ACCESS, "is a directory: name a file in it");
@@ -125,7 +128,13 @@ START_TEST(it_is_a_regular_file_by_its_own_name)
     write_file(other, "12345", 0600);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(symlink("other", path), 0);
-    must_be_refused(path, KVCL_ERR_ACCESS, "is a symbolic link: name the file itself");
+    ck_assert_int_eq(kvcl_key_file_read(&kind, path, buf, &len, why, sizeof(why)), KVCL_OK);
+    ck_assert_uint_eq(len, 5);
+    write_file(other, "12345", 0644);
+    must_be_refused(path, KVCL_ERR_ACCESS, "has mode 0644"); /* the file that the link leads to */
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink("key", path), 0);
+    must_be_refused(path, KVCL_ERR_ACCESS, "is a symbolic link that leads to itself");
 }
 END_TEST
 
@@ -149,7 +158,7 @@ int main(void)
     tcase_add_test(tc, lengths_are_bounded);
     tcase_add_test(tc, others_have_no_access);
     tcase_add_test(tc, it_belongs_to_this_user);
-    tcase_add_test(tc, it_is_a_regular_file_by_its_own_name);
+    tcase_add_test(tc, it_is_a_regular_file);
     tcase_add_test(tc, the_digest_has_the_sentence);
     suite_add_tcase(suite, tc);
     return test_run(suite);
