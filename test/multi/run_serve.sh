@@ -172,7 +172,7 @@ if [ -n "$http" ]; then
     # Slow clients do not block others: 64 that never complete their request, 64 that announce a body and do not send
     # it, and 64 that do not read replies. One of another address, which is not fast either, is not affected. A client
     # that trickles bytes is cut off. While rank 1 is stopped, at most four requests of /ranks are in progress.
-    [ -z "$python" ] || is "$python" "$top_srcdir/test/multi/slow_clients.py" "$at0" "$serve1"
+    [ -z "$python" ] || is "$python" "$top_srcdir/test/multi/slow_clients.py" "$at0" "$serve0" "$serve1"
     kill -STOP "$serve1" # a query to all ranks waits for it, other queries do not
     curl -sSv -m 60 -o "$tmp/ranks" "http://$at0/ranks" 2>"$tmp/asked" &
     asking=$!

@@ -1,6 +1,6 @@
 # Slow clients of kvcl_serve's HTTP server, at host:port (argv[1], an address of 127.0.0.0/8): /healthz is answered all
 # the time; a client of another address is not cut off; one that trickles bytes is, though it is never silent for long.
-# While a rank (process argv[2]) is stopped, requests of /ranks beyond four are refused at once.
+# While a rank (process argv[3]; the server's is argv[2]) is stopped, requests of /ranks beyond four are refused at once.
 import os
 import signal
 import socket
@@ -78,15 +78,24 @@ slow = connect("127.0.0.4")
 assert is_cut_off(slow, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 1500, 0.05), "a trickling client is served for ever"
 healthy()
 
+# All twelve requests wait in the sockets of a server that is stopped: it begins them at once.
 asking = [connect("127.0.0.5") for i in range(12)]
-os.kill(int(sys.argv[2]), signal.SIGSTOP)
+for one in asking: # a request before shows that the server has a thread for the connection
+    one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    said = b""
+    while not said.endswith(b"ok\n"):
+        said += one.recv(4096)
+server, peer = int(sys.argv[2]), int(sys.argv[3])
+os.kill(peer, signal.SIGSTOP)
 try:
+    os.kill(server, signal.SIGSTOP)
     for one in asking:
         one.sendall(b"GET /ranks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    healthy("127.0.0.5")
+    os.kill(server, signal.SIGCONT)
+    healthy("127.0.0.6")
     said = [reply_of(one) for one in asking]
 finally:
-    os.kill(int(sys.argv[2]), signal.SIGCONT)
+    os.kill(peer, signal.SIGCONT)
 busy = [one for one in said if b" 503 " in one and one.endswith(b"busy: 4 requests of /ranks are in progress\n")]
 served = [one for one in said if b" 200 " in one and b'"rank": 2' in one]
 assert len(busy) >= 1 and len(busy) + len(served) == 12, said
