@@ -4,6 +4,8 @@
  * another secret, and through the store's own: the first sees its blocks under its keys, the others nothing.
  */
 #include "config.h"
+#include "store/pool/owner.h"
+#include "store/store.h"
 #include "tenant_frame.h"
 
 /* The blocks that a listing gives, in pages of 7, and how many of them have the caller's keys. */
@@ -304,6 +306,35 @@ START_TEST(published_blocks_are_the_tenants_own)
 }
 END_TEST
 
+/* The tenant could not withdraw it, and would change bytes that are published. */
+START_TEST(a_block_without_its_number_is_not_published)
+{
+    kvcl_tenants_t *tenants = store->own->tenants;
+    uint32_t       mine[2];
+    uint64_t       id = 1000;
+
+    OK(kvcl_store_alloc(a, 2, mine));
+    fill_block(own, mine[0], 1);
+    fill_block(own, mine[1], 2);
+    kvcl_lock(ctx);
+    while (kvcl_tenants_quota(tenants, id, BLOCK) == KVCL_OK) { /* no tenant more than these */
+        ++id;
+    }
+    kvcl_unlock(ctx);
+    FAILS(NO_MEMORY, "tenant 7", done(kvcl_store_publish(a, keys, 2, own, mine, NULL, &req)));
+    ck_assert_uint_eq(matched(a), 0);
+    kvcl_lock(ctx);
+    while (id-- > 1000) {
+        OK(kvcl_tenants_quota(tenants, id, KVCL_TENANT_NO_QUOTA));
+    }
+    kvcl_unlock(ctx);
+    OK(done(kvcl_store_publish(a, keys, 2, own, mine, NULL, &req)));
+    ck_assert_uint_eq(matched(a), 2);
+    OK(kvcl_store_withdraw(a, own, mine, 2));
+    OK(kvcl_store_free(a, mine, 2));
+}
+END_TEST
+
 START_TEST(a_broadcast_block_is_the_tenants_own)
 {
     uint32_t to[2] = {KEYS, KEYS + 1};
@@ -342,6 +373,7 @@ int main(void)
     tcase_add_test(tcase, a_match_shows_nothing);
     tcase_add_loop_test(tcase, values_are_the_tenants_own, 0, 5);
     tcase_add_test(tcase, published_blocks_are_the_tenants_own);
+    tcase_add_test(tcase, a_block_without_its_number_is_not_published);
     tcase_add_test(tcase, a_broadcast_block_is_the_tenants_own);
     tcase_add_test(tcase, the_stores_own_keys_are_the_callers);
     suite_add_tcase(suite, tcase);

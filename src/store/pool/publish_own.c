@@ -62,7 +62,8 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
     return status;
 }
 
-/* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. */
+/* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. A block without its tenant's
+ * number could not be withdrawn by the tenant, which then changes bytes that are published. */
 static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n,
                                    uint64_t tenant, const char *name)
 {
@@ -76,11 +77,17 @@ static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, 
         sum    = recs[i].loc.checksum;
         status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
                                     1, tenant, &recs[i].loc);
+        if ((status == KVCL_OK) && (tenant != 0) && (kvcl_owner_tenant(owner, ids[i]) != tenant)) {
+            (void)!kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &withdrawn);
+            status = KVCL_ERR_NO_MEMORY;
+        }
     }
     if (status == KVCL_OK) {
         return KVCL_OK;
     }
-    status = kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already", name, ids[i]);
+    status = (status == KVCL_ERR_NO_MEMORY)
+                 ? kvcl_fail(status, "%s: no memory for the number of tenant %llu", name, (unsigned long long)tenant)
+                 : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already", name, ids[i]);
     for (j = i + 1; j < n; ++j) {
         (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &withdrawn);
     }
