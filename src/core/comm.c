@@ -113,7 +113,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
             remember(comm, rank, *peer_p);
         }
         kvcl_unlock(ctx);
-        if (status != KVCL_OK) {
+        if ((status != KVCL_OK) && (status != KVCL_ERR_NO_MEMORY)) {
             status = bad_address(status, (comm->world != NULL) ? comm->world[rank] : rank);
         }
     }

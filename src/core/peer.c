@@ -108,11 +108,17 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
 static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, bool own, kvcl_status_t status, bool tried)
 {
     const kvcl_config_t *config = &peer->ctx->config;
+    bool                by_net  = (config->net != NULL) &&
+                                  ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_TCP));
 
-    if ((status == KVCL_ERR_UNREACHABLE) && (config->net != NULL) && (own == (config->wire == KVCL_WIRE_UCX))) {
-        return kvcl_fail(status, "%s %s, and this rank has KVCL_WIRE=%s: KVCL_WIRE differs: give all ranks the same "
-                         "kind%s", peer->name, own ? "uses KVCL's own TCP connections" : "does not use KVCL's own TCP "
-                         "connections", kvcl_wire_name(config->wire), own ? "" : ", and set KVCL_NET for all of them");
+    if ((status == KVCL_ERR_UNREACHABLE) && by_net && own && (config->wire == KVCL_WIRE_UCX)) {
+        return kvcl_fail(status, "%s uses KVCL's own TCP connections, and this rank has KVCL_WIRE=ucx: KVCL_WIRE "
+                         "differs: give all ranks the same kind", peer->name);
+    }
+    if ((status == KVCL_ERR_UNREACHABLE) && by_net && !own && (config->wire != KVCL_WIRE_UCX)) {
+        return kvcl_fail(status, "%s does not use KVCL's own TCP connections, and this rank has KVCL_WIRE=%s: either "
+                         "KVCL_WIRE differs: give all ranks the same kind; or KVCL_NET is not set there: set it for "
+                         "all ranks", peer->name, kvcl_wire_name(config->wire));
     }
     if ((status == KVCL_ERR_UNREACHABLE) && (config->net == NULL) && (config->path == KVCL_PATH_AUTO)) {
         return kvcl_fail(status, "%s is not reached over shared memory: it runs on another host, or in a container "

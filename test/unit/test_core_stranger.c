@@ -503,6 +503,22 @@ START_TEST(wires_of_two_kinds_are_named)
 }
 END_TEST
 
+/* The wires are of one kind: that the other rank has no network interface is named as well. */
+START_TEST(a_peer_without_a_network_is_named)
+{
+    kvcl_context_h from = alone(PAIR_PLAIN, NULL, 0), to = alone(PAIR_SHM, NULL, 0);
+    char           text[2 * KVCL_ADDRESS_MAX];
+    kvcl_comm_h    world, inter;
+
+    printed_address(to, text, sizeof(text));
+    ck_assert_int_eq(kvcl_comm_world(from, &world), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_connect(world, text, 50 * KVCL_NS_PER_SEC, &inter), KVCL_ERR_UNREACHABLE);
+    ck_assert_msg(strstr(kvcl_last_error(), "KVCL_NET is not set there") != NULL, "%s", kvcl_last_error());
+    kvcl_finalize(from);
+    kvcl_finalize(to);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("core stranger");
@@ -524,6 +540,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_context_believes_no_stranger_that_it_greets, 0, KINDS);
     tcase_add_loop_test(tcase, contexts_of_two_secrets_refuse_each_other, 0, KINDS);
     tcase_add_loop_test(tcase, wires_of_two_kinds_are_named, 0, 2);
+    tcase_add_test(tcase, a_peer_without_a_network_is_named);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
