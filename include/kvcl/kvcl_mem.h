@@ -68,13 +68,14 @@ KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 
 /**
- * A description of the memory that a peer imports, to be sent to it by any means. Who holds it and has proven the job
- * secret has the rights in it. They bind the library, on every path. The kernel enforces them on this host only for
- * memory of KVCL_MEM_READ_ONLY: other memory of kvcl_mem_alloc can be mapped for writing by any process of the same
- * user that looks for it in /proc, whether it was exported or not. The description ends with a MAC under a key made
- * from the job's secret and this context's identity. So a process that does not know the secret can neither change nor
- * forge a description, and kvcl_rmem_import() refuses the description of one rank as that of another. A rank of the job
- * that lies on purpose is not stopped by it: over RDMA it can make a peer's UCX read a forged key.
+ * A description of the memory that a peer imports, to be sent to it by any means. A process that holds it and has
+ * proven the job's secret has the rights in it. They bind the library, on every path. The kernel enforces them on this
+ * host only for memory of KVCL_MEM_READ_ONLY: other memory of kvcl_mem_alloc can be mapped for writing by any process
+ * of the same user that looks for it in /proc, whether it was exported or not.
+ * The description ends with a MAC under a key made from the job's secret and this context's identity. A process that
+ * does not know the secret can neither change nor forge a description, and kvcl_rmem_import() refuses the description
+ * of one rank as that of another. The MAC does not stop a rank of the job that lies on purpose: over RDMA it can make a
+ * peer's UCX read a forged key.
  * @param [in,out] len_p  in: room at buf; out: bytes written, or needed with KVCL_ERR_TRUNCATED. At most 1 KiB.
  */
 KVCL_API kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t *len_p) KVCL_MUST_CHECK;

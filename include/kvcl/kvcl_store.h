@@ -147,38 +147,45 @@ KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params
 KVCL_API void kvcl_store_close(kvcl_store_h store);
 
 /**
- * A handle of the store for one tenant. All calls that take a store accept it, on this rank and with the blocks of all
- * ranks; kvcl_store_close() ends it, and so does closing the store. One pool and one process may serve many tenants,
- * each by a handle: a store for each would divide the pool.
+ * Open a handle of the store for one tenant. All calls that take a store accept it; through it they find, list, count
+ * and remove this tenant's blocks only, on all ranks. So one pool and one process can serve many tenants, where a store
+ * for each would divide the pool.
  *
- * Through it a key of the caller is another key in the store: a permutation of all keys that follows from the job's
- * secret, the tenant's secret and the tenant's number. All three must be equal on all ranks that share the tenant's
- * blocks. Without the secret no other tenant can find, name, time or guess its keys, whatever keys and salts it
- * chooses. Another secret is another set of keys, also under the same number, with one quota. The handle lists and
- * counts only blocks that were put through it, under the caller's keys; match and get differ for blocks of others in
- * nothing from keys that no rank has put. What it gives:
- *   - kvcl_store_list, kvcl_store_events: the tenant's blocks. Numbers of events have gaps where others' are; a call
- *     that found others' alone gives one of kind KVCL_STORE_SKIPPED, from whose number to go on.
- *   - kvcl_store_stats and those of other ranks: blocks, pool_published, gets, hits, hits_*, lookups (of handles that
- *     are open), block_bytes, events, draining, n_sizes and sizes[] (block_bytes, published); 0 for all others.
- *   - kvcl_store_quota, kvcl_store_clear, params.tenant: its own number, or 0 for it.
- *   - kvcl_store_alloc: blocks of zeros. kvcl_store_withdraw, kvcl_store_unpin_local: its own blocks.
- *   - kvcl_store_drain, kvcl_store_exclude, kvcl_store_tenant: KVCL_ERR_ACCESS.
- * A copy that ranks made by themselves (after a failure, or since it was requested often), and one that returned from
- * a second tier, has no number: the tenant finds it, but does not see it in lists and counts, and kvcl_store_clear
- * leaves it. Blocks of an earlier run in a second tier are found if the job's secret is the same (KVCL_SECRET_FILE).
- * The first digits of a key in an error sentence are those of the key in the store.
+ * Give each tenant a number and a random secret of its own, and open a handle with both on each rank that serves it.
+ * Give the tenant's code this handle only: the store's own handle and the context reach all blocks. kvcl_store_close()
+ * closes it; closing the store closes all of its handles.
  *
- * Ranks trust each other: a rank can read any pool, and tenants share room, so each can see by its own evictions and
- * times how busy the store is. Give a tenant's code this handle only; the store's own handle and the context show all.
+ * The handle renames the caller's keys by a permutation of all keys, which is made from the job's secret, the tenant's
+ * secret and its number; ranks where all three are equal share blocks. Without the secret no other tenant can find,
+ * name, time or guess a key, whatever keys and salts it chooses: for blocks of others, match and get do exactly what
+ * they do for keys that no rank has put. Two secrets under one number are two sets of keys with one quota. By a handle:
+ *   - kvcl_store_list, kvcl_store_events give the tenant's blocks, under the caller's keys. Numbers of events have gaps
+ *     where others' are. A call that finds only others' gives one event of kind KVCL_STORE_SKIPPED: continue from it.
+ *   - kvcl_store_stats and those of other ranks fill blocks, pool_published, gets, hits, hits_*, lookups (of handles
+ *     that are open), block_bytes, events, draining, n_sizes and sizes[] (block_bytes, published); the rest is 0.
+ *   - kvcl_store_quota, kvcl_store_clear and params.tenant take its own number, or 0 for it.
+ *   - kvcl_store_alloc gives blocks of zeros. kvcl_store_withdraw and kvcl_store_unpin_local skip blocks of others.
+ *   - kvcl_store_drain, kvcl_store_exclude and kvcl_store_tenant return KVCL_ERR_ACCESS.
+ *   - Error sentences show the first digits of the renamed key.
  *
- * tenant: its number, not 0. secret: 16 to 65,536 bytes that only the tenant's ranks know, random; read during the
- * call, and kept as a key in memory that core dumps leave out, until the handle and the requests that it posted end.
- * NULL with length 0: the bytes of the file that KVCL_STORE_TENANT_KEY names (mode 0600). A file and an argument of the
- * same bytes are the same secret. Does not block on other ranks. Any thread.
- * @return KVCL_OK; KVCL_ERR_INVALID_PARAM (tenant is 0, the secret is too short, or neither it nor a file is given),
- *         KVCL_ERR_ACCESS (the file may be used by others; the store is a tenant's handle), KVCL_ERR_NOT_FOUND,
- *         KVCL_ERR_IO (the file), KVCL_ERR_UNSUPPORTED (libcrypto has no AES), KVCL_ERR_NO_MEMORY.
+ * What it does not do:
+ *   - It does not protect from ranks: they trust each other, and each can read any pool.
+ *   - It does not hide load: tenants share room, so each can tell from its own evictions and times how busy the store
+ *     is.
+ *   - Copies that ranks make by themselves (after a failure, or of blocks that are requested often) and copies that
+ *     return from a second tier have no number. The tenant's gets find them; lists and counts leave them out, and
+ *     kvcl_store_clear keeps them (kvcl_store_remove does not).
+ *   - Blocks of an earlier run in a second tier are found only if the job's secret is the same (KVCL_SECRET_FILE).
+ *
+ * tenant: its number, not 0. secret: 16 to 65,536 random bytes that only the tenant's ranks know, read during the call.
+ * NULL with length 0: the bytes of the file that KVCL_STORE_TENANT_KEY names (mode 0600); a file and an argument of the
+ * same bytes are the same secret. A key made from it is kept until the handle and the requests that it posted have
+ * ended, in memory that core dumps leave out; what libcrypto makes of that key is in the heap, where they find it. The
+ * call does not wait for other ranks. Any thread.
+ * @return KVCL_OK; KVCL_ERR_INVALID_PARAM (tenant is 0, the secret is too short or too long, or neither it nor a file
+ *         is given), KVCL_ERR_ACCESS (the file is not fit: its mode, owner, kind or length; the store is a tenant's
+ *         handle), KVCL_ERR_NOT_FOUND, KVCL_ERR_IO (the file), KVCL_ERR_UNSUPPORTED (libcrypto has no AES),
+ *         KVCL_ERR_NO_MEMORY.
  */
 KVCL_API kvcl_status_t kvcl_store_tenant(kvcl_store_h store, uint64_t tenant, const void *secret, size_t secret_len,
                                          kvcl_store_h *tenant_p) KVCL_MUST_CHECK;

@@ -42,8 +42,8 @@ KVCL_API kvcl_status_t kvcl_store_unpin_post(kvcl_store_h store, const kvcl_key_
 /**
  * A tenant is a number that a put names. The number alone is for quotas, counts and kvcl_store_clear, and keeps nothing
  * secret: by the store's own handle lists, events and statistics show the keys of all tenants, and a match finds them.
- * What separates tenants is a handle for each, with a secret (kvcl_store_tenant): it accepts its own number, or 0 for
- * it, in the calls below. Ranks trust each other: nothing keeps a rank from reading a pool.
+ * A handle for each tenant, with a secret, separates them (kvcl_store_tenant); in the calls below it accepts its own
+ * number, or 0 for it. Ranks trust each other: nothing keeps a rank from reading a pool.
  *
  * Set how many bytes of a rank's pool (rank -1: of each rank's pool) the blocks of a tenant may take
  * (kvcl_xfer_params_t.tenant, not 0). bytes 0: no limit; else bytes is rounded down to blocks. A put that would exceed

@@ -23,7 +23,7 @@ typedef enum kvcl_store_event_kind {
     KVCL_STORE_MOVED    = 4, /* dropped, because rank to_rank has it now */
     KVCL_STORE_DEMOTED  = 5, /* now on a slower tier of this rank: the event's tier */
     KVCL_STORE_PROMOTED = 6, /* back on a faster tier of this rank: the event's tier */
-    KVCL_STORE_SKIPPED  = 7  /* by a tenant's handle: all events up to this number are others'; no block */
+    KVCL_STORE_SKIPPED  = 7  /* by a tenant's handle only: events up to this number are others'; no block */
 } kvcl_store_event_kind_t;
 
 typedef enum kvcl_store_tier {

@@ -3,8 +3,8 @@
  *
  * A tenant's handle is a kvcl_store_h of its own kind, so a call by the store's own handle pays one comparison.
  * kvcl_store_enter() replaces a tenant's handle by its store, and the caller's keys by the tenant's: a permutation of
- * all keys (policy/key_perm.h). The rooms below the calls know only the store and its keys. The calls translate keys back
- * where they return some, and pass the tenant's number with the blocks that they put.
+ * all keys (policy/key_perm.h). The rooms below the calls know only the store and its keys. The calls translate keys
+ * back where they return some, and pass the tenant's number with the blocks that they put.
  *
  * A tenant is counted: its handle, each call in progress and each request that needs it later hold it. Any thread, no
  * lock, except where marked.
@@ -61,7 +61,7 @@ void                 kvcl_tenant_release(kvcl_store_tenant_t *tenant);
 /** In place: the tenant's keys for the caller's, and back. NULL: the keys stay. */
 void kvcl_tenant_keys(const kvcl_store_tenant_t *tenant, kvcl_key_t *keys, size_t n);
 void kvcl_tenant_keys_back(const kvcl_store_tenant_t *tenant, kvcl_key_t *keys, size_t n);
-/** n keys at from, each at the start of `stride` bytes, become the tenant's keys in place. */
+/** n keys from first on, each at the start of `stride` bytes, become the tenant's keys in place. */
 void kvcl_tenant_keys_at(const kvcl_store_tenant_t *tenant, void *first, size_t stride, size_t n);
 
 /** The number that a call names, or 0: *number_p becomes the tenant's. KVCL_ERR_ACCESS: it is another one. */

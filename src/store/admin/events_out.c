@@ -1,6 +1,6 @@
 /*
- * What a caller gets of the rows of events (events_out.h). Owns nothing; any thread. Rows come from any rank: a row with
- * the tenant's number and a foreign key becomes a key that names no block.
+ * What a caller gets of the rows of events (events_out.h). Owns nothing; any thread. Any rank may have sent the rows: a
+ * row with the tenant's number and a key that is not the tenant's becomes a key that names no block.
  */
 #include "config.h"
 #include "store/admin/events_out.h"

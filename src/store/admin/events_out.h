@@ -11,7 +11,7 @@
  * number of the last row, if there is one, written or not. */
 size_t kvcl_events_out(const kvcl_rows_t *rows, const kvcl_store_tenant_t *tenant, kvcl_store_event_t *events,
                        size_t stride, uint64_t *last_p);
-/** Writes one event: all events up to this number are others'. */
+/** Writes one event: events up to this number are others'. */
 void   kvcl_events_skipped(const kvcl_store_tenant_t *tenant, uint64_t seq, kvcl_store_event_t *events, size_t stride);
 
 #endif

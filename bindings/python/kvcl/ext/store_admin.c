@@ -169,12 +169,12 @@ PyObject *kvpy_store_stats_dict(const kvcl_store_stats_t *stats)
 static PyObject *admin_match_all(PyObject *self, PyObject *args)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self, *comm = NULL;
-    PyObject      *keys_arg, *comm_arg;
+    PyObject      *arg, *comm_arg;
     kvcl_status_t status;
     kvcl_key_t    *keys;
     size_t        n, hit = 0;
 
-    if (!PyArg_ParseTuple(args, "OO:_match_all", &keys_arg, &comm_arg) || (kvpy_store_keys(store, keys_arg, &keys, &n) != 0)) {
+    if (!PyArg_ParseTuple(args, "OO:_match_all", &arg, &comm_arg) || (kvpy_store_keys(store, arg, &keys, &n) != 0)) {
         return NULL;
     }
     if ((comm_arg != Py_None) && ((comm = kvpy_obj_arg(comm_arg, kvpy_comm_type, store->ctx)) == NULL)) {
