@@ -82,8 +82,8 @@ kvcl_status_t kvcl_agree_open(const kvcl_agree_t *own, const uint8_t peer_pub[KV
         kvcl_aead_text(&aead, sealed, KVCL_SHA256_LEN, secret);
         if (!kvcl_aead_open_end(&aead, sealed + KVCL_SHA256_LEN)) {
             kvcl_wipe(secret, KVCL_SHA256_LEN);
-            status = kvcl_fail(KVCL_ERR_AUTH, "the secret for rank %d was not sealed by rank 0 of this job: check who "
-                               "writes to the store by which the ranks meet", rank);
+            status = kvcl_fail(KVCL_ERR_AUTH, "the secret for rank %d was not sealed by rank 0 of this job: check "
+                               "which processes can change what PMIx, or the caller's store, carries", rank);
         }
     }
     kvcl_aead_destroy(&aead);

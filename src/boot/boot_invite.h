@@ -17,7 +17,8 @@ typedef struct kvcl_invite {
     uint64_t id;
     uint8_t  *secret; /* the caller's KVCL_SHA256_LEN bytes, which make fills, and accept from a file */
     uint8_t  *pub;    /* the caller's KVCL_SHA256_LEN bytes: make sends them if there is no file, accept fills them */
-    bool     agreed;  /* accept, also where it fails for this rank's file: rank 0 has none, the secret is agreed */
+    bool     agreed;  /* set by accept: rank 0 has no file, so the secret is agreed. Also set where accept fails
+                         because this rank has a file */
 } kvcl_invite_t;
 
 /** Rank 0: choose id and secret (from the file if it is not NULL) and write what the others get. */

@@ -208,7 +208,7 @@ static kvcl_status_t get_value(boot_pmix_t *pm, const char *what, int rank, void
     return status;
 }
 
-/* Of what precedes a rank's blob: rank 0's invite, or the rank's public value. */
+/* Bytes before the blob in a rank's value: rank 0's invite, or the rank's public value. */
 static size_t head_len(int rank)
 {
     return (rank == 0) ? (size_t)KVCL_INVITE_LEN : (size_t)KVCL_AGREE_LEN;

@@ -1,6 +1,6 @@
 /*
- * What the launcher says about a job. Kept from the first open on, because PMIx 4.2 drops the job's data when the last
- * PMIx_Finalize disconnects, and does not get it again when a later PMIx_Init connects. Any thread.
+ * The launcher's numbers of a job. They are kept from the first open on, because PMIx 4.2 drops the job's data when the
+ * last PMIx_Finalize disconnects, and does not get it again when a later PMIx_Init connects. Any thread.
  */
 #ifndef KVCL_BOOT_BOOT_PMIX_JOB_H
 #define KVCL_BOOT_BOOT_PMIX_JOB_H

@@ -1,11 +1,10 @@
 /*
  * Handles that a user holds, and how a dead one is recognised without reading memory that was freed.
  *
- * Objects (contexts, communicators, caches, memory, imports, stores and their
- * tenants, prepared transfers) are handed out as addresses.
- * They lie in one range of addresses of their own, in which no address is used again until all of it was used, some
- * ten million objects later. One byte for each 64 bytes of the range holds the kind of the object that begins there, so
- * one load checks any handle: freed, of another kind, or no handle at all.
+ * Objects (contexts, communicators, caches, memory, imports, stores and their tenants, prepared transfers) are handed
+ * out as addresses. They lie in one range of addresses of their own, in which no address is used again until all of it
+ * was used, some ten million objects later. One byte for each 64 bytes of the range holds the kind of the object that
+ * begins there, so one load checks any handle: freed, of another kind, or no handle at all.
  *
  * Requests are short-lived, so their memory is used again at once. Their handle is a number: the index of a slot and
  * the number of times that the slot was used. A slot also has room for a request that ends within its posting call.

@@ -9,9 +9,9 @@
  * All under the engine lock, but kvcl_rregion_live(), kvcl_region_parse() and kvcl_region_mac(). A description on the
  * wire is written by region.c and read by rregion.c, which takes it for hostile. It ends with a MAC under a key that
  * comes from the job's secret and the owner's uuid. Until the MAC is checked, no byte of a description reaches the
- * kernel or a transport. It stops changed and forged bytes of every process that does not know the secret, and a
- * description of one rank that is presented as another's. It does not stop a rank of the job that lies about its own
- * memory: lies about segments are found out (mem/segment.h), those about keys of RDMA are not.
+ * kernel or a transport. The MAC detects bytes that a process without the secret has changed or forged, and one rank's
+ * description that is presented as another's. It does not detect that a rank of the job lies about its own memory: lies
+ * about segments are detected (mem/segment.h), lies about keys of RDMA are not.
  */
 #ifndef KVCL_MEM_REGION_H
 #define KVCL_MEM_REGION_H

@@ -94,8 +94,8 @@ kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, si
 
     kvcl_region_mac(peer->ctx->secret, peer->uuid, buf, covered, mac);
     if (!kvcl_ct_equal(mac, (const uint8_t *)buf + covered, sizeof(mac))) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "the MAC of the description of %zu bytes is wrong: they were changed, or "
-                         "another rank or job made them; import what kvcl_mem_export of that rank returned", len);
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "the MAC of the description (%zu bytes) is wrong: the bytes were changed, "
+                         "or another rank or job made them: import what kvcl_mem_export of that rank returned", len);
     }
     return KVCL_OK;
 }

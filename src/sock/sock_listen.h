@@ -15,9 +15,9 @@ typedef struct kvcl_sock_listener {
 } kvcl_sock_listener_t;
 
 /**
- * Listen on a free port of each interface; they are at most KVCL_SOCK_LISTENERS, and a warning says that others were
- * left out. An interface without an address (the port of an RDMA device) has none. An address that cannot be bound is
- * skipped with a warning, unless it leaves none.
+ * Listen on a free port of each interface, of KVCL_SOCK_LISTENERS at most: a warning reports that there are more. An
+ * interface without an address (the port of an RDMA device) gets no listener. An address that the interface does not
+ * have now is skipped with a warning; if no other is left, the call fails.
  * @return KVCL_OK, *n_p of them (0 is no error); KVCL_ERR_IO: none is left open.
  */
 kvcl_status_t kvcl_sock_listen(const char *names, kvcl_sock_listener_t listeners[KVCL_SOCK_LISTENERS],

@@ -209,7 +209,7 @@ static kvcl_status_t receive(kvcl_sock_stream_t *stream, void *in, size_t len, i
     return ended((*n_p == 0) ? 0 : errno);
 }
 
-/* A connection that was accepted and stays silent costs no handshake, and no random bytes. */
+/* A handshake and its random bytes are made only when a byte has arrived: silent strangers cost neither. */
 static kvcl_status_t begin_accepted(kvcl_sock_stream_t *stream)
 {
     kvcl_sock_side_t side = *stream->side;
