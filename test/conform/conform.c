@@ -421,10 +421,11 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
            !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_SERVED) && !tcp);
 }
 
-/* With ranks as threads of one process, the sanitizer reports the races that this case makes on purpose. */
+/* The thread sanitizer reports the races that a case makes on purpose between threads of a process: ranks, or the
+ * caller's and the progress thread. */
 static bool is_shut_out(const cf_config_t *config, const cf_case_t *one)
 {
-    return cf_sanitizer("thread") && (one->flags & CF_RACY) && !config->procs;
+    return cf_sanitizer("thread") && (((one->flags & CF_RACY) && !config->procs) || (one->flags & CF_MIXES));
 }
 
 static bool wanted(const cf_config_t *config, const cf_case_t *one, int argc, char **argv)
