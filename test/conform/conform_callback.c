@@ -210,6 +210,8 @@ typedef struct own {
     kvcl_req_h       outer; /* the request in whose callback this one runs */
     kvcl_rmem_h      from;
     bool             wait;
+    pthread_t        thread; /* of the outer callback */
+    _Atomic unsigned nested; /* the inner callback has run on it */
     _Atomic unsigned over;
 } own_t;
 
@@ -255,16 +257,21 @@ static void inner(void *user, kvcl_status_t status)
     own_t *own = user;
 
     CF_CHECK(own->cf, status == KVCL_OK);
+    if (!pthread_equal(own->thread, pthread_self())) {
+        return; /* the other thread was first: beside the outer callback, not inside it */
+    }
     CF_IS(own->cf, kvcl_req_test(own->outer), KVCL_INPROGRESS);
     CF_IS(own->cf, kvcl_req_wait(own->outer, KVCL_NS_PER_SEC), KVCL_ERR_BUSY);
     CF_IS(own->cf, kvcl_req_wait_all(&own->outer, 1, KVCL_NS_PER_SEC), KVCL_ERR_BUSY);
     CF_CHECK(own->cf, own->outer != NULL);
+    atomic_store(&own->nested, 1);
 }
 
 static void outer(void *user, kvcl_status_t status)
 {
     own_t              *own   = user;
-    own_t              within = {.cf = own->cf, .outer = own->req};
+    own_t              within = {.cf = own->cf, .outer = own->req, .thread = pthread_self()};
+    uint64_t           until  = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_req_h         req;
     char               buf[8];
@@ -272,8 +279,11 @@ static void outer(void *user, kvcl_status_t status)
     CF_CHECK(own->cf, status == KVCL_OK);
     params.cb     = inner;
     params.cb_arg = &within;
-    CF_OK(own->cf, kvcl_get_bytes(own->from, 0, buf, sizeof(buf), &params, &req)); /* completes within the post */
-    CF_OK(own->cf, kvcl_req_wait(req, KVCL_NS_PER_SEC));
+    while (atomic_load(&within.nested) == 0) {
+        CF_CHECK(own->cf, !kvcl_deadline_passed(until));
+        CF_OK(own->cf, kvcl_get_bytes(own->from, 0, buf, sizeof(buf), &params, &req)); /* completes within the post */
+        CF_OK(own->cf, kvcl_req_wait(req, 60 * KVCL_NS_PER_SEC));
+    }
     atomic_store(&own->over, 1);
 }
 
