@@ -54,6 +54,12 @@ static inline void kvcl_store_leave(kvcl_entry_t *entry)
     }
 }
 
+/** The tenant's number; NULL: 0, no tenant's. */
+static inline uint64_t kvcl_tenant_of(const kvcl_store_tenant_t *tenant)
+{
+    return (tenant != NULL) ? tenant->number : 0;
+}
+
 /** NULL is accepted, and is returned. */
 kvcl_store_tenant_t *kvcl_tenant_hold(kvcl_store_tenant_t *tenant);
 void                 kvcl_tenant_release(kvcl_store_tenant_t *tenant);

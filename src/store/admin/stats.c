@@ -141,7 +141,7 @@ static kvcl_status_t own_stats(kvcl_store_h store, const kvcl_store_tenant_t *te
         return status;
     }
     kvcl_lock(store->ctx);
-    fill_for(store, (tenant != NULL) ? tenant->number : 0, &now);
+    fill_for(store, kvcl_tenant_of(tenant), &now);
     kvcl_unlock_quietly(store->ctx);
     if (tenant == NULL) {
         kvcl_cold_stats(store->cold, &now);
@@ -261,7 +261,7 @@ static kvcl_status_t rank_stats(kvcl_store_h store, int rank, kvcl_store_stats_t
     kvcl_entry_t  entry;
     kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
 
-    with.tenant = (entry.tenant != NULL) ? entry.tenant->number : 0;
+    with.tenant = kvcl_tenant_of(entry.tenant);
     status      = (status == KVCL_OK) ? kvcl_store_check(store, stats, 1, kvcl_call_name(id)) : status;
     if (status == KVCL_OK) {
         status = kvcl_struct_out_check(stats, STATS_FIRST, "kvcl_store_stats_t", kvcl_call_name(id));
@@ -296,7 +296,7 @@ static kvcl_status_t all_stats(kvcl_store_h store, size_t n, kvcl_store_stats_t 
     kvcl_entry_t  entry;
     kvcl_status_t result = kvcl_store_enter(&store, NULL, 0, kvcl_call_name(id), &entry);
 
-    with.tenant = (entry.tenant != NULL) ? entry.tenant->number : 0;
+    with.tenant = kvcl_tenant_of(entry.tenant);
     result      = (result == KVCL_OK) ? kvcl_store_check(store, stats, n, kvcl_call_name(id)) : result;
     if (result == KVCL_OK) {
         result = kvcl_stride_check(stride, STATS_FIRST, "kvcl_store_stats_t", kvcl_call_name(id));

@@ -321,7 +321,7 @@ kvcl_status_t kvcl_store_bcast(kvcl_store_h store, const kvcl_key_t *keys, size_
     kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_bcast", &entry);
 
     if (status == KVCL_OK) {
-        status = spread(store, (entry.tenant != NULL) ? entry.tenant->number : 0, keys, n, cache, ids, params, req_p);
+        status = spread(store, kvcl_tenant_of(entry.tenant), keys, n, cache, ids, params, req_p);
     }
     kvcl_store_leave(&entry);
     return status;

@@ -150,7 +150,7 @@ kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *keys, size_t
     kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_copy", &entry);
 
     if (status == KVCL_OK) {
-        status = copy_to(store, (entry.tenant != NULL) ? entry.tenant->number : 0, keys, n, rank, flags, made, params);
+        status = copy_to(store, kvcl_tenant_of(entry.tenant), keys, n, rank, flags, made, params);
     }
     kvcl_store_leave(&entry);
     return status;

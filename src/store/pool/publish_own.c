@@ -227,8 +227,7 @@ kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *keys, siz
     kvcl_status_t status = kvcl_store_enter(&store, &keys, n, "kvcl_store_publish", &entry);
 
     if (status == KVCL_OK) {
-        status = kvcl_own_publish(store, keys, n, cache, ids, (entry.tenant != NULL) ? entry.tenant->number : 0,
-                                  params, req_p);
+        status = kvcl_own_publish(store, keys, n, cache, ids, kvcl_tenant_of(entry.tenant), params, req_p);
     }
     kvcl_store_leave(&entry);
     return status;
@@ -277,7 +276,7 @@ kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const 
     kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_withdraw", &entry);
 
     if (status == KVCL_OK) {
-        status = withdraw(store, (entry.tenant != NULL) ? entry.tenant->number : 0, cache, ids, n);
+        status = withdraw(store, kvcl_tenant_of(entry.tenant), cache, ids, n);
     }
     kvcl_store_leave(&entry);
     return status;
