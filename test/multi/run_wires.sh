@@ -1,7 +1,8 @@
 #!/bin/sh
-# The store, values, collectives and messages between ranks that use TCP only, and ranks that are killed or stopped, over
-# the wires that are not the default on loopback: aead and ucx. One run of each program; run_store_tcp.sh, run_values.sh,
-# run_store_death.sh, run_store_silent.sh, run_coll.sh and run_p2p.sh have their other forms, over the default wire.
+# The store, values, collectives and messages between ranks that use TCP only, and ranks that are killed or stopped,
+# over the wires that are not the default on loopback: aead and ucx. One run of each program; run_store_tcp.sh,
+# run_values.sh, run_store_death.sh, run_store_silent.sh, run_coll.sh and run_p2p.sh have their other forms, over the
+# default wire.
 # TEST_SEED=N replays. At night only; with the address sanitizer over aead alone.
 set -eu
 program=store

@@ -1,6 +1,6 @@
 # Slow clients of kvcl_serve's HTTP server, at host:port (argv[1], an address of 127.0.0.0/8): /healthz is answered all
 # the time; a client of another address is not cut off; one that trickles bytes is, though it is never silent for long.
-# While a rank (process argv[3]; the server's is argv[2]) is stopped, requests of /ranks beyond four are refused at once.
+# While a rank (process argv[3]; the server's is argv[2]) is stopped, requests of /ranks beyond four are refused.
 import os
 import signal
 import socket

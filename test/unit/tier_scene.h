@@ -113,7 +113,8 @@ static inline bool can(const kvcl_tio_ops_t *way)
 static inline kvcl_tier_t *open_tier(const kvcl_tio_ops_t *way)
 {
     kvcl_tier_params_t params = {.path = path, .size = FILE_BYTES, .segment = SEGMENT, .chunk = 64 * 1024,
-                                 .staging = 1024 * 1024, .depth = 8, .gone = on_gone, .io = &fault_ops, .key = scene_key};
+                                 .staging = 1024 * 1024, .depth = 8, .gone = on_gone, .io = &fault_ops,
+                                 .key = scene_key};
     kvcl_tier_t        *tier = NULL;
 
     fault.below = way;
