@@ -214,6 +214,16 @@ static void post(kvcl_find_t *find, kvcl_rpc_t *rpc)
     kvcl_store_learn(store, home);
 }
 
+/* The keys of a home that is certainly silent are absent. With KVCL_STORE_HEDGE=0 no home is. */
+static void drop_keys(kvcl_find_t *find, uint32_t home)
+{
+    uint32_t i;
+
+    for (i = find->scatter.starts[home]; i < find->scatter.starts[home + 1]; ++i) {
+        find->flags[find->scatter.order[i]] = 0;
+    }
+}
+
 static kvcl_status_t query_homes(kvcl_find_t *find)
 {
     kvcl_store_h  store = find->call->store;
@@ -236,7 +246,9 @@ static kvcl_status_t query_homes(kvcl_find_t *find)
     }
     kvcl_list_init(&rpcs);
     for (home = 0; (status == KVCL_OK) && (home < store->n_ranks); ++home) {
-        if (home != store->me) {
+        if (kvcl_silence_is_sure(store, home)) {
+            drop_keys(find, home);
+        } else if (home != store->me) {
             status = kvcl_rpcs_make(store, home, kind, find->keys, sizeof(*find->keys), &find->scatter, &rpcs);
         }
     }
@@ -246,29 +258,32 @@ static kvcl_status_t query_homes(kvcl_find_t *find)
     return status;
 }
 
-/* Is the key's home certainly silent? With KVCL_STORE_HEDGE=0 no home is. */
-static bool has_silent_home(const struct kvcl_store *store, const kvcl_key_t *key)
-{
-    return kvcl_silence_is_sure(store, kvcl_store_home(store, kvcl_store_shards(store), key));
-}
-
-/* Returns how many keys still need a query. A key whose home cannot be queried is absent. */
-static size_t left_to_query(kvcl_find_t *find)
+/* Reads the keys whose query failed: the tables of their homes may be memory of this rank now. */
+static void look_again(kvcl_find_t *find)
 {
     kvcl_store_h store = find->call->store;
-    size_t       n     = 0, i;
+    size_t       i;
 
     for (i = 0; i < find->n; ++i) {
         if (find->flags[i] & KVCL_FIND_QUERY) {
             find->flags[i] = look_up(store, &find->keys[i], (find->found != NULL) ? &find->found[i] : NULL);
         }
-        if ((find->flags[i] & KVCL_FIND_QUERY) && ((find->turn >= ROUNDS_MAX) ||
-                                                     has_silent_home(store, &find->keys[i]))) {
-            find->flags[i] = 0;
+        if (find->turn >= ROUNDS_MAX) {
+            find->flags[i] &= (uint8_t)~KVCL_FIND_QUERY; /* none of its homes can be queried: it is absent */
         }
-        n += (find->flags[i] & KVCL_FIND_QUERY) ? 1 : 0;
     }
-    return n;
+}
+
+static bool needs_query(const kvcl_find_t *find)
+{
+    size_t i;
+
+    for (i = 0; i < find->n; ++i) {
+        if (find->flags[i] & KVCL_FIND_QUERY) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool kvcl_find_round(kvcl_find_t *find)
@@ -278,7 +293,10 @@ bool kvcl_find_round(kvcl_find_t *find)
         return false;
     }
     find->again = false;
-    if (left_to_query(find) == 0) {
+    if (find->turn != 0) { /* the caller has just read the tables (kvcl_find_here) */
+        look_again(find);
+    }
+    if (!needs_query(find)) {
         return false;
     }
     ++find->turn;

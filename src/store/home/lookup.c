@@ -25,8 +25,8 @@ typedef struct lookup {
     kvcl_find_t find;
     size_t      *hit_p;    /* the caller's, of a match; else NULL */
     uint8_t     *present;  /* the caller's, of an exists; else NULL */
-    uint8_t     *flags;    /* find.n bytes, part of this allocation like the keys */
-    kvcl_key_t  keys[];
+    uint8_t     *flags;    /* find.n bytes, part of this allocation */
+    kvcl_key_t  keys[];    /* copies, unless the caller waits */
 } lookup_t;
 
 /* Lock held. Marks hits in local memory as used in their eviction order, the end of a chain first. */
@@ -126,23 +126,25 @@ static void free_lookup(kvcl_call_t *call)
     free(lookup);
 }
 
-/* keys and flags, n of each, are copied. */
+/* flags are copied, and so are the keys unless the caller waits for the end. */
 static kvcl_status_t start_query(kvcl_store_h store, const kvcl_key_t *keys, size_t n, const uint8_t *flags,
-                                 size_t *hit_p, uint8_t *present, kvcl_call_id_t id, const kvcl_xfer_params_t *p,
-                                 kvcl_req_h *req_p)
+                                 size_t *hit_p, uint8_t *present, bool waits, kvcl_call_id_t id,
+                                 const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    lookup_t *lookup = malloc(sizeof(*lookup) + (n * (sizeof(*keys) + 1)));
+    const size_t copied  = waits ? 0 : n;
+    lookup_t     *lookup = malloc(sizeof(*lookup) + (copied * sizeof(*keys)) + n);
 
     if (lookup == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu keys", kvcl_call_name(id), n);
     }
     memset(lookup, 0, sizeof(*lookup));
-    lookup->flags   = (uint8_t *)(lookup->keys + n);
+    lookup->flags   = (uint8_t *)(lookup->keys + copied);
     lookup->hit_p   = hit_p;
     lookup->present = present;
-    memcpy(lookup->keys, keys, n * sizeof(*keys));
+    memcpy(lookup->keys, keys, copied * sizeof(*keys));
     memcpy(lookup->flags, flags, n);
-    lookup->find      = (kvcl_find_t){.call = &lookup->call, .keys = lookup->keys, .n = n, .flags = lookup->flags};
+    lookup->find      = (kvcl_find_t){.call = &lookup->call, .keys = waits ? keys : lookup->keys, .n = n,
+                                      .flags = lookup->flags};
     lookup->call.next = next;
     lookup->call.end  = end;
     lookup->call.free = free_lookup;
@@ -151,7 +153,8 @@ static kvcl_status_t start_query(kvcl_store_h store, const kvcl_key_t *keys, siz
 
 /* *requested_p: a request is in flight. Otherwise the result is written already. */
 static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,
-                           kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p, bool *requested_p)
+                           bool waits, kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p,
+                           bool *requested_p)
 {
     uint8_t       few[ON_STACK];
     uint8_t       *flags = (n > sizeof(few)) ? malloc(n) : few;
@@ -167,7 +170,7 @@ static kvcl_status_t begin(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     atomic_fetch_add_explicit(&store->counts.lookups, n, memory_order_relaxed);
     n = kvcl_find_here(store, keys, n, hit_p != NULL, flags, NULL, requested_p);
     if (*requested_p) {
-        status = start_query(store, keys, n, flags, hit_p, present, id, p, req_p);
+        status = start_query(store, keys, n, flags, hit_p, present, waits, id, p, req_p);
     } else {
         touch_some(store, keys, write_result(flags, n, hit_p, present), flags);
         if (timing.begun_ns != 0) {
@@ -207,7 +210,7 @@ static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
                           kvcl_call_id_t id, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     bool          requested;
-    kvcl_status_t status = begin(store, keys, n, hit_p, present, id, p, req_p, &requested);
+    kvcl_status_t status = begin(store, keys, n, hit_p, present, false, id, p, req_p, &requested);
 
     return ((status == KVCL_OK) && !requested) ? kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg,
                                                                   req_p) : status;
@@ -218,7 +221,7 @@ static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, s
 {
     kvcl_req_h    req;
     bool          requested;
-    kvcl_status_t status = begin(store, keys, n, hit_p, present, id, p, &req, &requested);
+    kvcl_status_t status = begin(store, keys, n, hit_p, present, true, id, p, &req, &requested);
 
     return ((status == KVCL_OK) && requested) ? kvcl_call_wait(KVCL_OK, &req) : status;
 }

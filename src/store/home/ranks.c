@@ -77,7 +77,7 @@ void kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank)
 
 /* ---- silent ranks ---- */
 
-uint32_t kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key)
+uint32_t kvcl_store_home_now(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key)
 {
     uint32_t home = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
 

@@ -17,12 +17,19 @@ static inline bool kvcl_store_two_homes(const struct kvcl_store *store, unsigned
     return (store->replicas > 1) || (kvcl_loc_copies(flags) > 1);
 }
 
-/** The home of a key to query: its home or, while that is suspected, its backup if it has received all entries. Any
- * thread. */
-uint32_t      kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
 static inline bool kvcl_store_suspects(const struct kvcl_store *store, uint32_t rank)
 {
     return atomic_load_explicit(&((struct kvcl_store *)store)->ranks[rank].avoided, memory_order_relaxed) != 0;
+}
+uint32_t      kvcl_store_home_now(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key);
+/** The home of a key to query: its home or, while that is suspected, its backup if it has received all entries. Any
+ * thread. */
+static inline uint32_t kvcl_store_home(const struct kvcl_store *store, const kvcl_shard_map_t *map,
+                                       const kvcl_key_t *key)
+{
+    uint32_t home = kvcl_shard_home(map, key);
+
+    return __builtin_expect(kvcl_store_suspects(store, home), 0) ? kvcl_store_home_now(store, map, key) : home;
 }
 /** Was the rank excluded with kvcl_store_exclude? Any thread. */
 static inline bool kvcl_store_excludes(const struct kvcl_store *store, uint32_t rank)

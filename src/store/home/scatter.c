@@ -21,6 +21,13 @@ static kvcl_status_t allocate(uint32_t n_ranks, unsigned per, size_t n, size_t m
     return KVCL_OK;
 }
 
+/* KVCL_SHARD_NO_RANK becomes n_ranks: items of no rank are sorted behind all others, without a branch for each, which
+ * would often be mispredicted. */
+static inline uint32_t bucket_of(uint32_t rank, uint32_t n_ranks)
+{
+    return (rank < n_ranks) ? rank : n_ranks;
+}
+
 /* to has per ranks of each item, 1 or 2. */
 static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
 {
@@ -28,17 +35,13 @@ static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, k
     size_t   i;
 
     for (i = 0; i < per * n; ++i) {
-        if (to[i] != KVCL_SHARD_NO_RANK) {
-            ++at[to[i]];
-        }
+        ++at[bucket_of(to[i], n_ranks)];
     }
     for (i = 1; i <= n_ranks; ++i) {
         at[i] += at[i - 1];
     }
     for (i = per * n; i-- > 0;) { /* backwards: each start ends where its items begin */
-        if (to[i] != KVCL_SHARD_NO_RANK) {
-            scatter->order[--at[to[i]]] = (uint32_t)(i >> (per - 1));
-        }
+        scatter->order[--at[bucket_of(to[i], n_ranks)]] = (uint32_t)(i >> (per - 1));
     }
 }
 
@@ -56,7 +59,8 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
 typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
 
 /* Writes the item's homes: one, or up to two; a record has two if its flags or the store say so. */
-static void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to, uint32_t *homes)
+static inline void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to,
+                            uint32_t *homes)
 {
     const kvcl_store_rec_t *rec = item; /* begins with its key */
     bool                   two  = store->replicas > 1;
@@ -70,6 +74,7 @@ static void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void
     homes[1] = two ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
 }
 
+/* skip, with TO_ONE only: items whose byte is not 0 are left out. */
 static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t stride, size_t n, const uint8_t *skip,
                                    to_t to, kvcl_scatter_t *scatter)
 {
@@ -90,11 +95,10 @@ static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t
     }
     homes = scatter->order + (per * n);
     for (i = 0; i < n; ++i) {
-        homes[per * i]             = KVCL_SHARD_NO_RANK;
-        homes[(per * i) + per - 1] = KVCL_SHARD_NO_RANK;
-        if ((skip == NULL) || (skip[i] == 0)) {
-            homes_of(store, map, items + (i * stride), to, &homes[per * i]);
-        }
+        homes_of(store, map, items + (i * stride), to, &homes[per * i]);
+    }
+    for (i = 0; (skip != NULL) && (i < n); ++i) {
+        homes[i] |= (skip[i] != 0) ? KVCL_SHARD_NO_RANK : 0;
     }
     sort(store->n_ranks, homes, per, n, scatter);
     return KVCL_OK;

@@ -71,7 +71,8 @@ static bool is_sure(const struct kvcl_store *store, uint32_t rank, uint64_t now_
 
 bool kvcl_silence_is_sure(const struct kvcl_store *store, uint32_t rank)
 {
-    return (store->ctx->config.store_hedge_ns != 0) && is_sure(store, rank, kvcl_now_ns());
+    return (store->ctx->config.store_hedge_ns != 0) && kvcl_store_suspects(store, rank) &&
+           is_sure(store, rank, kvcl_now_ns()); /* most callers have many keys: no clock for a rank that answers */
 }
 
 /* Is the RPC to end as silent now? If it is only slow, its rank is checked. */
