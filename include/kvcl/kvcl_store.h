@@ -164,12 +164,16 @@ KVCL_API void kvcl_store_close(kvcl_store_h store);
  *   - kvcl_store_stats and those of other ranks fill blocks, pool_published, gets, hits, hits_*, lookups (of handles
  *     that are open), block_bytes, events, draining, n_sizes and sizes[] (block_bytes, published); the rest is 0.
  *   - kvcl_store_quota, kvcl_store_clear and params.tenant take its own number, or 0 for it.
- *   - kvcl_store_alloc gives blocks of zeros. kvcl_store_withdraw and kvcl_store_unpin_local skip blocks of others.
+ *   - kvcl_store_alloc gives blocks of zeros. Only these may be given to kvcl_store_free, kvcl_store_publish and
+ *     kvcl_store_bcast (KVCL_ERR_ACCESS); the store's own handle may free and publish those of all tenants.
+ *     kvcl_store_withdraw and kvcl_store_unpin_local skip published blocks of others.
  *   - kvcl_store_drain, kvcl_store_exclude and kvcl_store_tenant return KVCL_ERR_ACCESS.
  *   - Error sentences show the first digits of the renamed key.
  *
  * What it does not do:
  *   - It does not protect from ranks: they trust each other, and each can read any pool.
+ *   - It does not protect the bytes of a cache from code that has the handle of that cache. Where tenants must not reach
+ *     each other's bytes, give each of them a cache of its own, and the store none (params.cache).
  *   - It does not hide load: tenants share room, so each can tell from its own evictions and times how busy the store
  *     is.
  *   - Copies that ranks make by themselves (after a failure, or of blocks that are requested often) and copies that
@@ -313,6 +317,9 @@ KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *k
  *         device memory: the driver failed; nothing was taken).
  */
 KVCL_API kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
+/** Return allocated blocks that are not published.
+ * @return KVCL_OK; nothing was freed with KVCL_ERR_BUSY (a block is free or published), KVCL_ERR_OUT_OF_RANGE (the cache
+ *         has no such block), KVCL_ERR_ACCESS (a tenant's handle, by which a block was not allocated). */
 KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n) KVCL_MUST_CHECK;
 
 /** Where one of this rank's caches holds a key (its block id there; the store's own cache first), so that it need not

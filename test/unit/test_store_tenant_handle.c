@@ -289,6 +289,7 @@ START_TEST(published_blocks_are_the_tenants_own)
     OK(kvcl_store_pin_local(a, &keys[0], &id));
     ck_assert_uint_eq(id, mine[0]);
     kvcl_store_unpin_local(b, id); /* not its own */
+    ck_assert_uint_eq(store->own->pins[id], 1);
     ck_assert_uint_eq(stats_of(a).blocks, 2);
     OK(kvcl_store_withdraw(b, own, mine, 2));
     ck_assert_uint_eq(matched(a), 2);
@@ -303,6 +304,37 @@ START_TEST(published_blocks_are_the_tenants_own)
     OK(kvcl_store_free(b, mine, 2));
     OK(kvcl_store_withdraw(b, cache, &(uint32_t){5}, 1));
     ck_assert_uint_eq(stats_of(b).blocks, 0);
+}
+END_TEST
+
+/* Allocated and not published: another tenant can neither free nor publish them, the store's own handle can. */
+START_TEST(allocated_blocks_are_the_tenants_own)
+{
+    uint32_t all[3], by_a[2], by_b, by_store;
+
+    put_all(a);
+    OK(kvcl_store_alloc(a, 2, by_a));
+    OK(kvcl_store_alloc(b, 1, &by_b));
+    OK(kvcl_store_alloc(store, 1, &by_store));
+    all[0] = by_b;
+    all[1] = by_a[0];
+    all[2] = by_a[1];
+    FAILS(ACCESS, "was not allocated by this tenant's handle", kvcl_store_free(b, all, 3));
+    FAILS(ACCESS, "was not allocated by this tenant's handle", kvcl_store_free(a, &by_store, 1));
+    FAILS(OUT_OF_RANGE, "is free or published", kvcl_store_free(a, &(uint32_t){8}, 1));
+    FAILS(ACCESS, "of tenant 8", done(kvcl_store_publish(b, keys, 3, own, all, NULL, &req)));
+    FAILS(ACCESS, "of tenant 7", done(kvcl_store_bcast(a, keys, 1, own, &by_b, NULL, &req)));
+    fill_block(own, by_a[0], 1);
+    OK(done(kvcl_store_publish(a, keys, 1, own, by_a, NULL, &req)));
+    OK(kvcl_store_withdraw(a, own, by_a, 1)); /* still its own */
+    FAILS(ACCESS, "was not allocated by this tenant's handle", kvcl_store_free(b, by_a, 1));
+    OK(kvcl_store_free(a, by_a, 1));
+    FAILS(BUSY, "is free or published", kvcl_store_free(a, by_a, 1));
+    OK(kvcl_store_free(b, &by_b, 1)); /* the call that failed freed none */
+    OK(kvcl_store_free(store, &by_a[1], 1));
+    OK(kvcl_store_free(store, &by_store, 1));
+    OK(kvcl_store_alloc(b, 1, &by_b)); /* the same block may have another tenant next time */
+    OK(kvcl_store_free(b, &by_b, 1));
 }
 END_TEST
 
@@ -373,6 +405,7 @@ int main(void)
     tcase_add_test(tcase, a_match_shows_nothing);
     tcase_add_loop_test(tcase, values_are_the_tenants_own, 0, 5);
     tcase_add_test(tcase, published_blocks_are_the_tenants_own);
+    tcase_add_test(tcase, allocated_blocks_are_the_tenants_own);
     tcase_add_test(tcase, a_block_without_its_number_is_not_published);
     tcase_add_test(tcase, a_broadcast_block_is_the_tenants_own);
     tcase_add_test(tcase, the_stores_own_keys_are_the_callers);

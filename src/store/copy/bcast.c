@@ -236,6 +236,11 @@ static kvcl_status_t check_local(sbcast_t *b)
                              "published, or was not taken by the caller: take blocks with kvcl_store_alloc, or "
                              "withdraw it", b->ids[i], b->cache->name);
         }
+        if (!kvcl_owner_allows(owner, b->ids[i], b->tenant)) {
+            return kvcl_fail(KVCL_ERR_ACCESS, "kvcl_store_bcast: block %u of cache \"%s\" was not allocated by the "
+                             "handle of tenant %llu: take blocks with kvcl_store_alloc", b->ids[i], b->cache->name,
+                             (unsigned long long)b->tenant);
+        }
     }
     b->own.n    = b->n;
     b->own.hash = kvcl_checksum(b->keys, b->n * sizeof(*b->keys));

@@ -194,8 +194,10 @@ static kvcl_status_t zero_blocks(kvcl_store_h store, const uint32_t *ids, size_t
     return KVCL_OK;
 }
 
-static kvcl_status_t alloc(kvcl_store_h store, bool zero, size_t n, uint32_t *ids)
+/* tenant: must not read what another one has left in a block. 0: the store's own handle. */
+static kvcl_status_t alloc(kvcl_store_h store, uint64_t tenant, size_t n, uint32_t *ids)
 {
+    bool          zero   = (tenant != 0);
     kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_alloc");
     size_t        i;
 
@@ -203,6 +205,9 @@ static kvcl_status_t alloc(kvcl_store_h store, bool zero, size_t n, uint32_t *id
         zero = zero || (store->flags & KVCL_STORE_ZERO);
         kvcl_lock(store->ctx);
         status = kvcl_owner_take(store->own, n, ids);
+        for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
+            store->own->takers[ids[i]] = tenant;
+        }
         kvcl_unlock(store->ctx);
     }
     if ((status != KVCL_OK) || (n == 0) || !zero ||
@@ -223,13 +228,21 @@ kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids)
     kvcl_entry_t  entry;
     kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_alloc", &entry);
 
-    /* a tenant must not read what another one has left in a block */
-    status = (status == KVCL_OK) ? alloc(store, entry.tenant != NULL, n, ids) : status;
+    status = (status == KVCL_OK) ? alloc(store, kvcl_tenant_of(entry.tenant), n, ids) : status;
     kvcl_store_leave(&entry);
     return status;
 }
 
-static kvcl_status_t free_blocks(kvcl_store_h store, const uint32_t *ids, size_t n)
+static kvcl_status_t free_one(kvcl_owner_t *owner, uint64_t tenant, uint32_t slot)
+{
+    if ((slot < owner->slots.n) && (owner->array[slot].state == KVCL_SLOT_FILLING) &&
+        !kvcl_owner_allows(owner, slot, tenant)) {
+        return KVCL_ERR_ACCESS;
+    }
+    return kvcl_slots_abort(&owner->slots, slot);
+}
+
+static kvcl_status_t free_blocks(kvcl_store_h store, uint64_t tenant, const uint32_t *ids, size_t n)
 {
     kvcl_status_t status = own_cache(store, ids, n, "kvcl_store_free");
     size_t        i, done;
@@ -239,15 +252,17 @@ static kvcl_status_t free_blocks(kvcl_store_h store, const uint32_t *ids, size_t
     }
     kvcl_lock(store->ctx);
     for (i = 0; (i < n) && (status == KVCL_OK); ++i) {
-        status = kvcl_slots_abort(&store->own->slots, ids[i]);
+        status = free_one(store->own, tenant, ids[i]);
         kvcl_store_freed(store);
     }
     if (status != KVCL_OK) { /* block i - 1 was not the caller's: undo the others */
         for (done = 0; done + 1 < i; ++done) {
             (void)!kvcl_slots_take(&store->own->slots, ids[done]);
         }
-        status = kvcl_fail(status, "kvcl_store_free: block %u (number %zu of %zu) is free or published: withdraw a "
-                           "published block first", ids[i - 1], i - 1, n);
+        status = kvcl_fail(status, "kvcl_store_free: block %u (number %zu of %zu) %s", ids[i - 1], i - 1, n,
+                           (status == KVCL_ERR_ACCESS)
+                               ? "was not allocated by this tenant's handle: free it by the handle that allocated it"
+                               : "is free or published: withdraw a published block first");
     }
     kvcl_unlock_quietly(store->ctx);
     return status;
@@ -258,7 +273,7 @@ kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n)
     kvcl_entry_t  entry;
     kvcl_status_t status = kvcl_store_enter(&store, NULL, 0, "kvcl_store_free", &entry);
 
-    status = (status == KVCL_OK) ? free_blocks(store, ids, n) : status;
+    status = (status == KVCL_OK) ? free_blocks(store, kvcl_tenant_of(entry.tenant), ids, n) : status;
     kvcl_store_leave(&entry);
     return status;
 }

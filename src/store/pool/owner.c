@@ -52,6 +52,7 @@ static void destroy(kvcl_owner_t *owner)
     free(owner->nodes);
     free(owner->evict_mem);
     free(owner->pins);
+    free(owner->takers);
     kvcl_tenants_fini(&owner->own_tenants);
     free(owner);
 }
@@ -66,12 +67,14 @@ static kvcl_status_t make_arrays(kvcl_owner_t *owner, uint32_t n)
     if (owner->managed) {
         owner->evict_mem = calloc(1, bytes);
         owner->pins      = calloc(n, sizeof(*owner->pins));
+        owner->takers    = (owner->pool == NULL) ? calloc(n, sizeof(*owner->takers)) : NULL;
         if (kvcl_tenants_class(owner->tenants, owner->cls, n, owner->cache->shape.block_bytes) != KVCL_OK) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to keep track of %u blocks", n);
         }
     }
     if ((owner->array == NULL) || (owner->nodes == NULL) ||
-        (owner->managed && ((owner->evict_mem == NULL) || (owner->pins == NULL)))) {
+        (owner->managed && ((owner->evict_mem == NULL) || (owner->pins == NULL) ||
+                            ((owner->pool == NULL) && (owner->takers == NULL))))) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to keep track of %u blocks", n);
     }
     for (i = 0; i < n; ++i) {

@@ -43,6 +43,7 @@ typedef struct kvcl_owner {
     void              *evict_mem;
     uint32_t          *pins;     /* managed: pins of each slot, set by kvcl_owner_pin */
     uint32_t          pinned;    /* slots with pins */
+    uint64_t          *takers;   /* managed, not a pool's: the tenant by whose handle each block was allocated, or 0 */
     struct kvcl_pool  *pool;     /* the pool of which this is a class, or NULL */
     unsigned          cls;       /* number of the class */
     kvcl_slabs_t      *slabs;    /* the pool's if it has several classes: slots outside the class's slabs are FILLING */
@@ -128,6 +129,12 @@ static inline uint32_t kvcl_owner_room(const kvcl_owner_t *owner)
 static inline uint64_t kvcl_owner_tenant(const kvcl_owner_t *owner, uint32_t slot)
 {
     return kvcl_tenants_of(owner->tenants, owner->cls, slot);
+}
+
+/* May this tenant free or publish an allocated block? 0: the store's own handle, which may. */
+static inline bool kvcl_owner_allows(const kvcl_owner_t *owner, uint32_t slot, uint64_t tenant)
+{
+    return (tenant == 0) || (owner->takers == NULL) || (owner->takers[slot] == tenant);
 }
 
 static inline uint64_t kvcl_owner_hash(const kvcl_key_t *key)

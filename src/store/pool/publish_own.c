@@ -35,8 +35,8 @@ static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
     return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE;
 }
 
-/* Lock held. All n become FILLING, or none. */
-static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n, const char *name)
+/* Lock held. All n become FILLING, or none. tenant: 0, or all of them were allocated by its handle. */
+static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n, uint64_t tenant, const char *name)
 {
     kvcl_status_t status = KVCL_OK;
     unsigned      state;
@@ -51,6 +51,10 @@ static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t
                                      "kvcl_store_alloc() first", name, ids[i])
                          : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already, or being put", name, ids[i]);
             break;
+        }
+        if (!kvcl_owner_allows(owner, ids[i], tenant)) {
+            return kvcl_fail(KVCL_ERR_ACCESS, "%s: block %u was not allocated by the handle of tenant %llu: publish it "
+                             "by the handle that allocated it", name, ids[i], (unsigned long long)tenant);
         }
         if (!owner->managed) {
             status = kvcl_slots_take(&owner->slots, ids[i]);
@@ -125,7 +129,7 @@ static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, si
     status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
                                &owner);
     if (status == KVCL_OK) {
-        status = take_slots(owner, ids, n, name);
+        status = take_slots(owner, ids, n, tenant, name);
     }
     kvcl_unlock_quietly(store->ctx);
     if (status != KVCL_OK) {
