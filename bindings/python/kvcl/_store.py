@@ -55,7 +55,7 @@ class Store(_kvcl.Store):
         of them; None: the file that KVCL_STORE_TENANT_KEY names. Calls that concern all tenants (drain, exclude,
         tenant), or name another tenant, raise. Close it before the store.
         """
-        view = self._tenant(tenant, secret)
+        view = self._tenant(tenant) if secret is None else self._tenant(tenant, secret)
         view._ranks = self._ranks
         return view
 

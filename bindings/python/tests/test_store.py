@@ -343,6 +343,12 @@ def test_a_tenant_needs_a_number_and_a_secret(store, call):
         call(store)
 
 
+@pytest.mark.parametrize("secret", ["x" * 32, bytearray(32), memoryview(bytearray(32)), ["x"] * 32])
+def test_a_tenants_secret_is_bytes(store, secret):
+    with pytest.raises(TypeError, match="bytes"):
+        store.tenant(1, secret)
+
+
 def test_a_tenant_has_its_number_only(store):
     with store.tenant(7, b"a secret of the first tenant") as a:
         for call in (lambda: a.quota(8, 5), lambda: a.clear(8), lambda: a.drain(), lambda: a.exclude(1),

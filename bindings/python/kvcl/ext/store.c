@@ -88,18 +88,18 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
     return (PyObject *)obj;
 }
 
-/* _tenant(number, secret or None) */
+/* _tenant(number, secret of a file if it is left out) */
 static PyObject *store_tenant(PyObject *self, PyObject *args)
 {
     kvpy_obj_t    *store = (kvpy_obj_t *)self, *obj = NULL;
     PyObject      *arg;
-    const char    *secret;
-    Py_ssize_t    len;
+    const char    *secret = NULL;
+    Py_ssize_t    len     = 0;
     uint64_t      number;
     kvcl_store_h  handle;
     kvcl_status_t status;
 
-    if (PyArg_ParseTuple(args, "Oz#:_tenant", &arg, &secret, &len) && (kvpy_obj_check(store) == 0) &&
+    if (PyArg_ParseTuple(args, "O|y#:_tenant", &arg, &secret, &len) && (kvpy_obj_check(store) == 0) &&
         (kvpy_u64(arg, "tenant", UINT64_MAX, &number) == 0)) {
         KVPY_CALL(store, status, kvcl_store_tenant(store->handle, number, secret, (size_t)len, &handle));
         obj = (kvpy_obj_t *)((status != KVCL_OK) ? kvpy_raise(status, NULL)
@@ -426,7 +426,7 @@ PyTypeObject *kvpy_make_store(void)
     static PyMethodDef methods[64] = {
         {"_open", store_open, METH_VARARGS | METH_CLASS,
          "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events, nvme)"},
-        {"_tenant", store_tenant, METH_VARARGS, "_tenant(number, secret)"},
+        {"_tenant", store_tenant, METH_VARARGS, "_tenant(number[, secret])"},
         {"match", store_match, METH_O, "match(keys): the number of leading keys that somebody has. Blocks."},
         {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},
         {"_get", store_get, METH_VARARGS, "_get(request, keys, cache, blocks, timeout)"},
