@@ -2,7 +2,9 @@
  * The permutation of key_perm.h over OpenSSL's AES: a batch of keys takes five calls of the cipher.
  *
  * Owns the contexts of a permutation: spare ones lie in its slots, and a thread takes one out for the time of a call.
- * More threads than slots make further contexts, which are freed after use. No lock: slots are exchanged atomically.
+ * More threads than slots make further contexts, which are freed after use. Invariant: at least one context exists, in a
+ * slot or in the hands of a thread that returns it without waiting for anything. So a thread for which libcrypto has no
+ * memory waits for a context, and no call fails. No lock: slots are exchanged atomically.
  */
 #include "config.h"
 #include "policy/key_perm.h"
@@ -16,6 +18,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 enum { BLOCK = 16, HALF = 15, TAG = 2, ROUNDS = 4, TAG_ROUNDS = 8, BATCH = 64, SPARES = 8, MASK = 0xff };
 
@@ -42,21 +45,25 @@ typedef struct batch {
 
 /* ---- contexts ---- */
 
-static EVP_CIPHER_CTX *make_ctx(const kvcl_key_perm_t *perm)
+/* Without a sentence. NULL in *ctx_p on failure. */
+static kvcl_status_t make_ctx(const kvcl_key_perm_t *perm, EVP_CIPHER_CTX **ctx_p)
 {
-    EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+    EVP_CIPHER_CTX *ctx   = EVP_CIPHER_CTX_new();
+    kvcl_status_t  status = (ctx != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
 
     (void)ERR_set_mark(); /* the thread may be the application's, which reads the library's queue of errors */
     if ((ctx != NULL) && (!EVP_EncryptInit_ex2(ctx, EVP_aes_128_ecb(), perm->key, NULL, NULL) ||
                           !EVP_CIPHER_CTX_set_padding(ctx, 0))) {
         EVP_CIPHER_CTX_free(ctx);
-        ctx = NULL;
+        ctx    = NULL;
+        status = KVCL_ERR_UNSUPPORTED;
     }
     (void)ERR_pop_to_mark();
-    return ctx;
+    *ctx_p = ctx;
+    return status;
 }
 
-static EVP_CIPHER_CTX *take_ctx(kvcl_key_perm_t *perm)
+static EVP_CIPHER_CTX *take_spare(kvcl_key_perm_t *perm)
 {
     EVP_CIPHER_CTX *ctx = NULL;
     unsigned       i;
@@ -66,8 +73,17 @@ static EVP_CIPHER_CTX *take_ctx(kvcl_key_perm_t *perm)
             ctx = atomic_exchange_explicit(&perm->spares[i], NULL, memory_order_acquire);
         }
     }
-    ctx = (ctx != NULL) ? ctx : make_ctx(perm);
-    kvcl_crypto_must(ctx != NULL, "a context of AES-128");
+    return ctx;
+}
+
+static EVP_CIPHER_CTX *take_ctx(kvcl_key_perm_t *perm)
+{
+    const struct timespec pause = {0, 50000}; /* the time of some thousand keys */
+    EVP_CIPHER_CTX        *ctx;
+
+    while (((ctx = take_spare(perm)) == NULL) && (make_ctx(perm, &ctx) != KVCL_OK)) {
+        (void)nanosleep(&pause, NULL);
+    }
     return ctx;
 }
 
@@ -230,16 +246,19 @@ kvcl_status_t kvcl_key_perm_create(const uint8_t secret[32], kvcl_key_perm_t **p
     static const char label[] = "kvcl key permutation 1";
     kvcl_key_perm_t   *perm   = kvcl_secret_mem_alloc(sizeof(*perm));
     EVP_CIPHER_CTX    *ctx;
+    kvcl_status_t     status;
 
     if (perm == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a permutation of keys");
     }
     kvcl_hkdf_expand(secret, label, sizeof(label), perm, offsetof(kvcl_key_perm_t, spares));
-    ctx = make_ctx(perm);
-    if (ctx == NULL) {
+    status = make_ctx(perm, &ctx);
+    if (status != KVCL_OK) {
         kvcl_key_perm_destroy(perm);
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "libcrypto has no AES-128-ECB, which names tenants' keys: use a "
-                         "libcrypto whose default provider is loaded");
+        return (status == KVCL_ERR_NO_MEMORY)
+                   ? kvcl_fail(status, "no memory for a permutation of keys")
+                   : kvcl_fail(status, "libcrypto has no AES-128-ECB, which names tenants' keys: use a libcrypto whose "
+                               "default provider is loaded");
     }
     return_ctx(perm, ctx);
     *perm_p = perm;
