@@ -8,6 +8,9 @@
  * then seals the secret for each rank (boot_agree.h) and puts all of them as "kvcl.<n>.sealed", which a second fence
  * collects: PMIx and its daemons never have the secret.
  *
+ * Invariant: every rank puts its value and takes part in both fences, with or without a secret file, also after it has
+ * failed: the others wait there. The value of a rank that has failed is FAILED_LEN bytes; ranks that need it fail.
+ *
  * Locks: none; the waits and the numbers have one each.
  */
 #include "config.h"
@@ -40,6 +43,8 @@ typedef struct boot_pmix {
     char        *secret_file;
     kvcl_blobs_t blobs;
 } boot_pmix_t;
+
+enum { FAILED_LEN = 1 };
 
 static atomic_uint open_count;
 
@@ -208,6 +213,28 @@ static kvcl_status_t get_value(boot_pmix_t *pm, const char *what, int rank, void
     return status;
 }
 
+/* Also after a failure, whose status and sentence it keeps: the value that this rank lacks is replaced. False: the fence
+ * failed. */
+static bool fence_anyway(boot_pmix_t *pm, kvcl_status_t *status_p, const char *what, uint64_t deadline_ns)
+{
+    static const char failed[FAILED_LEN];
+    char              why[KVCL_ERROR_MAX];
+    kvcl_status_t     fenced;
+
+    snprintf(why, sizeof(why), "%s", kvcl_last_error());
+    if (*status_p != KVCL_OK) {
+        (void)!put_value(pm, what, failed, sizeof(failed));
+    }
+    fenced    = fence_until(pm, deadline_ns);
+    *status_p = (*status_p == KVCL_OK) ? fenced : kvcl_fail(*status_p, "%s", why);
+    return fenced == KVCL_OK;
+}
+
+static kvcl_status_t has_failed(int rank)
+{
+    return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d failed before the ranks met: see its own error", rank);
+}
+
 /* Bytes before the blob in a rank's value: rank 0's invite, or the rank's public value. */
 static size_t head_len(int rank)
 {
@@ -225,7 +252,9 @@ static kvcl_status_t fetch_blob(boot_pmix_t *pm, int rank, uint8_t head[KVCL_INV
     if (status != KVCL_OK) {
         return status;
     }
-    if ((len < skip) || (len - skip > KVCL_BOOT_BLOB_MAX)) {
+    if (len == FAILED_LEN) {
+        status = has_failed(rank);
+    } else if ((len < skip) || (len - skip > KVCL_BOOT_BLOB_MAX)) {
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "rank %d gave a value of %zu bytes", rank, len);
     } else {
         memcpy(head, bytes, skip);
@@ -294,7 +323,9 @@ static kvcl_status_t take_secret(boot_pmix_t *pm, const kvcl_agree_t *own, const
     if (status != KVCL_OK) {
         return status;
     }
-    if (len != (size_t)(pm->super.size - 1) * KVCL_AGREE_SEALED_LEN) {
+    if (len == FAILED_LEN) {
+        status = has_failed(0);
+    } else if (len != (size_t)(pm->super.size - 1) * KVCL_AGREE_SEALED_LEN) {
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "rank 0 gave %zu bytes of sealed secrets for %d ranks", len,
                            pm->super.size);
     } else {
@@ -305,30 +336,23 @@ static kvcl_status_t take_secret(boot_pmix_t *pm, const kvcl_agree_t *own, const
     return status;
 }
 
-/* All blobs have been put. */
-static kvcl_status_t agree(boot_pmix_t *pm, const kvcl_agree_t *own, kvcl_invite_t *invite, uint64_t deadline_ns)
+/* All values have been put. status: of this rank. */
+static kvcl_status_t agree(boot_pmix_t *pm, const kvcl_agree_t *own, kvcl_invite_t *invite, kvcl_status_t status,
+                           uint64_t deadline_ns)
 {
-    kvcl_status_t status, fenced;
-    uint8_t       head[KVCL_INVITE_LEN];
+    bool    first = (pm->super.rank == 0);
+    uint8_t head[KVCL_INVITE_LEN];
 
-    if (pm->super.rank == 0) {
-        if ((pm->secret_file != NULL) || (pm->super.size == 1)) {
-            return KVCL_OK;
-        }
-        status = give_secret(pm, own, invite->id);
-    } else {
-        status = fetch_blob(pm, 0, head);
-        if (status != KVCL_OK) {
-            return status;
-        }
-        status = kvcl_invite_accept(head, sizeof(head), pm->secret_file, invite);
-        if (!invite->agreed) {
-            return status;
+    if (status == KVCL_OK) {
+        if (!first) {
+            status = fetch_blob(pm, 0, head);
+            status = (status == KVCL_OK) ? kvcl_invite_accept(head, sizeof(head), pm->secret_file, invite) : status;
+        } else if ((pm->secret_file == NULL) && (pm->super.size > 1)) {
+            status = give_secret(pm, own, invite->id);
         }
     }
-    fenced = fence_until(pm, deadline_ns); /* also after a failure here: the other ranks wait in it */
-    status = (status == KVCL_OK) ? fenced : status;
-    return ((status == KVCL_OK) && (pm->super.rank != 0)) ? take_secret(pm, own, invite) : status;
+    (void)fence_anyway(pm, &status, "sealed", deadline_ns); /* only rank 0's is read */
+    return ((status == KVCL_OK) && !first && invite->agreed) ? take_secret(pm, own, invite) : status;
 }
 
 static kvcl_status_t pmix_exchange(kvcl_boot_t *boot, const void *blob, size_t len)
@@ -341,8 +365,9 @@ static kvcl_status_t pmix_exchange(kvcl_boot_t *boot, const void *blob, size_t l
     kvcl_status_t status = kvcl_agree_begin(&own);
 
     status = (status == KVCL_OK) ? put_blob(pm, &own, &invite, blob, len) : status;
-    status = (status == KVCL_OK) ? fence_until(pm, deadline_ns) : status;
-    status = (status == KVCL_OK) ? agree(pm, &own, &invite, deadline_ns) : status;
+    if (fence_anyway(pm, &status, "blob", deadline_ns)) {
+        status = agree(pm, &own, &invite, status, deadline_ns);
+    }
     kvcl_agree_end(&own);
     return status;
 }

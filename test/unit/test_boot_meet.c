@@ -6,8 +6,13 @@
 #include <kvcl/kvcl_context.h>
 #include "test_boot.h"
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+
+#ifndef KVCL_HAVE_PMIX
+#define KVCL_HAVE_PMIX 0
+#endif
 
 /* PMIx_Init leaks a string when no launcher answers, which must not fail this test. */
 const char *__lsan_default_suppressions(void);
@@ -368,11 +373,93 @@ START_TEST(pmix_variables_without_a_launcher_are_an_error_not_many_singletons)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("boot meetings");
-    TCase *tc    = tcase_create("meetings");
+/* ---------------------------------------------------------------- a rank that fails under mpirun */
 
+#define NO_VALUES "KVCL_TEST_NO_VALUES" /* set for a rank: PMIx gives it none */
+
+/* libpmix's, which the library calls through this one. Its types are in pmix.h, which tests do not include. */
+int PMIx_Get_nb(const void *proc, const char *key, const void *info, size_t n, void *cb, void *arg);
+__attribute__((visibility("default"))) int PMIx_Get_nb(const void *proc, const char *key, const void *info, size_t n,
+                                                       void *cb, void *arg)
+{
+    typedef int (*get_nb_t)(const void *, const char *, const void *, size_t, void *, void *);
+    get_nb_t get_nb;
+    void     *symbol = dlsym(RTLD_NEXT, "PMIx_Get_nb");
+
+    memcpy(&get_nb, &symbol, sizeof(get_nb));
+    return ((getenv(NO_VALUES) != NULL) && (strncmp(key, "kvcl.", 5) == 0)) ? -1
+                                                                            : get_nb(proc, key, info, n, cb, arg);
+}
+
+/* A rank under mpirun: "test_boot_meet SENTENCE": its boot fails with this sentence, or ("ok") meets the others. */
+static int rank_under_mpirun(const char *expected)
+{
+    kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
+    kvcl_boot_t        *boot  = NULL;
+    kvcl_status_t      status;
+    bool               right;
+
+    params.which       = "pmix";
+    params.timeout_ns  = 60 * KVCL_NS_PER_SEC;
+    params.secret_file = getenv("KVCL_SECRET_FILE");
+    status             = kvcl_boot_open(&params, &boot);
+    status             = (status == KVCL_OK) ? kvcl_boot_exchange(boot, "blob", 4) : status;
+    right = (strcmp(expected, "ok") == 0) ? (status == KVCL_OK)
+                                          : ((status != KVCL_OK) && (strstr(kvcl_last_error(), expected) != NULL));
+    if (!right) {
+        fprintf(stderr, "expected \"%s\": %s: %s\n", expected, kvcl_status_name(status), kvcl_last_error());
+    }
+    kvcl_boot_close(boot);
+    return right ? 0 : 1;
+}
+
+/* No rank waits in a fence for the one that failed. */
+START_TEST(a_rank_that_fails_under_mpirun_leaves_none_waiting)
+{
+    static const char own_file[] = "KVCL_SECRET_FILE=";
+    static const char refused[] = "secret file", away[] = "rank 0 failed", none[] = "PMIx_Get";
+    const struct {
+        const char *env[3], *expected[3];
+    } jobs[] = {
+        /* rank 0 has a file that is not fit; the others cannot read its invite */
+        {{"KVCL_SECRET_FILE=/", NULL, NULL}, {refused, away, away}},
+        /* rank 1 cannot read anything, rank 0 has no file */
+        {{NULL, NO_VALUES "=1", NULL}, {"ok", none, "ok"}},
+        /* the same, with a file */
+        {{own_file, NO_VALUES "=1", own_file}, {"ok", none, "ok"}},
+        /* rank 0 cannot seal the secret */
+        {{NO_VALUES "=1", NULL, NULL}, {none, away, away}},
+        {{NULL, NULL, own_file}, {"ok", "ok", "rank 0 uses none"}},
+    };
+    char   command[4096] = "timeout -k 5 100 mpirun", program[512] = "";
+    size_t at            = strlen(command);
+    int    i;
+
+    if (!KVCL_HAVE_PMIX || (system("command -v mpirun >/dev/null 2>&1") != 0)) {
+        printf("SKIP: built without PMIx, or no mpirun\n");
+        return;
+    }
+    ck_assert_int_gt(readlink("/proc/self/exe", program, sizeof(program) - 1), 0);
+    for (i = 0; i < 3; ++i) {
+        const char *env = (jobs[_i].env[i] != NULL) ? jobs[_i].env[i] : "A=B";
+
+        at += (size_t)snprintf(command + at, sizeof(command) - at, "%s -n 1 env %s%s '%s' '%s'", (i == 0) ? "" : " :",
+                               env, (env == own_file) ? secret_file : "", program, jobs[_i].expected[i]);
+    }
+    ck_assert_msg(system(command) == 0, "%s", command);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    Suite *suite;
+    TCase *tc;
+
+    if (argc > 1) {
+        return rank_under_mpirun(argv[1]);
+    }
+    suite = suite_create("boot meetings");
+    tc    = tcase_create("meetings");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, ranks_meet_at_an_address_and_are_dealt_ranks);
@@ -387,6 +474,7 @@ int main(void)
     tcase_add_test(tc, meeting_that_nobody_serves_times_out);
     tcase_add_test(tc, ranks_meet_by_the_callers_callbacks);
     tcase_add_test(tc, alone_is_rank_0_of_1);
+    tcase_add_loop_test(tc, a_rank_that_fails_under_mpirun_leaves_none_waiting, 0, 5);
     tcase_add_test(tc, pmix_variables_without_a_launcher_are_an_error_not_many_singletons);
     suite_add_tcase(suite, tc);
     return test_run(suite);
