@@ -27,7 +27,7 @@
 enum {
     TCP_MAX_HDR      = 1024,
     TCP_INLINE_BYTES = 8192,
-    TCP_FRAME_BYTES  = 248 << 10,
+    TCP_FRAME_BYTES  = 124 << 10, /* fits two records; the receiver copies one frame while the next arrives */
     TCP_MSG_MAX      = 80 << 20,  /* payload: KVCL_FRAME and the other settings allow messages of up to 64 MiB */
     TCP_SCRATCH      = 512 << 10, /* bytes read at once */
     TCP_QUEUE_MAX    = 64 << 20,  /* memory of the copied messages that wait for one connection of an endpoint */
