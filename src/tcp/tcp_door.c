@@ -6,8 +6,8 @@
  * state and a deadline; when another connects, one is dismissed, at random, among those that have sent nothing valid if
  * these are half of them or more, so that held connections do not keep an honest rank out. A process that has proven
  * the secret may do so with any number of ids: there are at most TCP_UNUSED connections without an endpoint, each with
- * a deadline; the oldest is dismissed for another. Without a free descriptor accepting pauses until the timer. Locks:
- * the engine lock.
+ * a deadline; the oldest is dismissed for another. Without a free descriptor a silent stranger is dismissed; if there is
+ * none, accepting pauses until the timer. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -89,26 +89,51 @@ static tcp_conn_t *pick(tcp_t *tcp, bool silent, uint64_t nth)
     return NULL;
 }
 
-static void make_room(tcp_t *tcp)
+static unsigned silent_ones(const tcp_t *tcp)
 {
     tcp_conn_t *conn;
-    uint64_t   chance;
-    unsigned   silent = 0;
+    unsigned   n = 0;
+
+    kvcl_list_foreach (conn, &tcp->strangers, tcp_conn_t, link) {
+        n += conn->stream.heard ? 0 : 1;
+    }
+    return n;
+}
+
+/* One of n strangers, silent ones or all. */
+static void dismiss(tcp_t *tcp, bool silent, unsigned n, const char *why)
+{
+    uint64_t chance;
+
+    if (kvcl_random_bytes(&chance, sizeof(chance)) != KVCL_OK) {
+        chance = 0;
+    }
+    kvcl_tcp_conn_fail(pick(tcp, silent, chance % n), KVCL_ERR_AUTH, why);
+}
+
+static void make_room(tcp_t *tcp)
+{
+    unsigned silent;
 
     if (tcp->n_strangers < TCP_STRANGERS) {
         return;
     }
-    kvcl_list_foreach (conn, &tcp->strangers, tcp_conn_t, link) {
-        silent += conn->stream.heard ? 0 : 1;
-    }
-    if (kvcl_random_bytes(&chance, sizeof(chance)) != KVCL_OK) {
-        chance = 0;
-    }
+    silent = silent_ones(tcp);
     if (tcp->n_strangers - silent > TCP_STRANGERS / 2) {
         silent = 0; /* recorded first messages must not keep all others out */
     }
-    conn = pick(tcp, silent > 0, chance % ((silent > 0) ? silent : tcp->n_strangers));
-    kvcl_tcp_conn_fail(conn, KVCL_ERR_AUTH, "others connected");
+    dismiss(tcp, silent > 0, (silent > 0) ? silent : tcp->n_strangers, "others connected");
+}
+
+/* Silent strangers do not hold the last descriptors. False: there is none. */
+static bool free_descriptor(tcp_t *tcp)
+{
+    unsigned silent = silent_ones(tcp);
+
+    if (silent > 0) {
+        dismiss(tcp, true, silent, "another needs its descriptor");
+    }
+    return silent > 0;
 }
 
 static void admit(tcp_t *tcp, const tcp_door_t *door, int fd)
@@ -151,6 +176,8 @@ unsigned kvcl_tcp_doors_accept(tcp_t *tcp)
                 ++n;
             } else if (fd == -1) {
                 tcp->doors[i].knocked = false;
+            } else if (free_descriptor(tcp)) {
+                ++n;
             } else {
                 tcp->full = true;
                 kvcl_tcp_timer_at(tcp, kvcl_deadline_after(FULL_NS));

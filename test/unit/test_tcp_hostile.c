@@ -295,6 +295,44 @@ START_TEST(without_descriptors_it_sleeps)
 }
 END_TEST
 
+/* Silent strangers hold the last descriptors, until a rank needs one. */
+START_TEST(silent_strangers_leave_a_descriptor)
+{
+    enum { KNOCKS = 20, FREE = 4 };
+    struct rlimit limit, low;
+    side_t        victim, rank;
+    int           fds[KNOCKS], i, end;
+    uint64_t      deadline = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
+
+    side_open(&victim, (pair_kind_t)_i);
+    side_open(&rank, (pair_kind_t)_i);
+    for (i = 0; i < KNOCKS; ++i) {
+        fds[i] = knock(&victim);
+        ck_assert_int_ge(fds[i], 0);
+    }
+    side_connect(&rank, &victim);
+    end = dup(0); /* the lowest that is free: each below is used */
+    ck_assert_int_ge(end, 0);
+    close(end);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low          = limit;
+    low.rlim_cur = (rlim_t)end + FREE;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while (kvcl_container_of(rank.ep, tcp_ep_t, super)->out->stream.state != KVCL_SOCK_OPEN) {
+        (void)rank.ops->progress(rank.xport);
+        (void)victim.ops->progress(victim.xport);
+        ck_assert(!tcp_of(victim.xport)->full);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (i = 0; i < KNOCKS; ++i) {
+        close(fds[i]);
+    }
+    side_close(&rank);
+    side_close(&victim);
+}
+END_TEST
+
 /* ---- a relay between two ranks, which changes bytes ---- */
 
 typedef struct relay {
@@ -514,6 +552,7 @@ int main(void)
     tcase_add_loop_test(tc, both_directions_share_one_connection, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(many, strangers_are_kept_out_and_honest_ranks_connect, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, without_descriptors_it_sleeps, PAIR_PLAIN, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tc, silent_strangers_leave_a_descriptor, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, a_changed_byte_is_seen, 0, 20);
     tcase_add_loop_test(tc, false_frames_end_their_connection, 0, 7);
     suite_add_tcase(suite, tc);
