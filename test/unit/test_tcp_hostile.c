@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -340,6 +341,7 @@ typedef struct relay {
     uint64_t passed[2];
     uint64_t flip_at;         /* of what the connecting side sends; 0: none */
     uint64_t cut_at;
+    bool     single;          /* bytes pass one at a time */
 } relay_t;
 
 static uint16_t relay_open(relay_t *relay)
@@ -376,9 +378,12 @@ static void relay_turn(relay_t *relay, const side_t *to)
 
     if ((relay->fd[0] < 0) && ((relay->fd[0] = accept4(relay->listener, NULL, NULL, SOCK_NONBLOCK)) >= 0)) {
         relay->fd[1] = knock(to);
+        for (i = 0; (i < 2) && relay->single; ++i) {
+            ck_assert_int_eq(setsockopt(relay->fd[i], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)), 0);
+        }
     }
     for (i = 0; (i < 2) && (relay->fd[0] >= 0); ++i) {
-        n = recv(relay->fd[i], bytes, sizeof(bytes), MSG_DONTWAIT);
+        n = recv(relay->fd[i], bytes, relay->single ? 1 : sizeof(bytes), MSG_DONTWAIT);
         if (n <= 0) {
             continue;
         }
@@ -387,7 +392,8 @@ static void relay_turn(relay_t *relay, const side_t *to)
             relay_close(relay);
             return;
         }
-        if ((i == 0) && (relay->flip_at >= relay->passed[0]) && (relay->flip_at < relay->passed[0] + (uint64_t)n)) {
+        if ((i == 0) && (relay->flip_at != 0) && (relay->flip_at >= relay->passed[0]) &&
+            (relay->flip_at < relay->passed[0] + (uint64_t)n)) {
             bytes[relay->flip_at - relay->passed[0]] ^= 0x10;
         }
         relay->passed[i] += (uint64_t)n;
@@ -461,6 +467,35 @@ START_TEST(a_changed_byte_is_seen)
     ck_assert_uint_eq(pair.b.wrong, 0);
     ck_assert_uint_lt(pair.b.received, n);
     ck_assert_uint_eq(pair.a.failures, 1);
+    relay_close(&relay);
+    close(relay.listener);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Each byte of the handshake and of the records is read alone. */
+START_TEST(single_bytes_are_put_together)
+{
+    enum { MESSAGES = 10 };
+    uint64_t n, deadline = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
+    relay_t  relay;
+    pair_t   pair;
+
+    side_open(&pair.a, (pair_kind_t)_i);
+    side_open(&pair.b, (pair_kind_t)_i);
+    pair.b.on_recv = check_count;
+    relay_connect(&pair.a, &pair.b, relay_open(&relay));
+    relay.single = true;
+    for (n = 0; n < MESSAGES; ++n) {
+        send_numbered(&pair.a, n);
+    }
+    while (pair.b.received < MESSAGES) {
+        (void)pair_progress(&pair);
+        relay_turn(&relay, &pair.b);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    ck_assert_uint_eq(pair.b.wrong, 0);
+    ck_assert_uint_eq(pair.a.failures + pair.b.failures, 0);
     relay_close(&relay);
     close(relay.listener);
     pair_close(&pair);
@@ -554,6 +589,7 @@ int main(void)
     tcase_add_loop_test(tc, without_descriptors_it_sleeps, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, silent_strangers_leave_a_descriptor, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, a_changed_byte_is_seen, 0, 20);
+    tcase_add_loop_test(tc, single_bytes_are_put_together, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, false_frames_end_their_connection, 0, 7);
     suite_add_tcase(suite, tc);
     suite_add_tcase(suite, many);

@@ -156,6 +156,31 @@ START_TEST(an_error_that_may_pass_is_tried_again)
 }
 END_TEST
 
+/* A thread that sleeps is woken for the next attempt, and the peer may begin to answer only then. */
+START_TEST(a_sleeper_is_woken_for_the_next_attempt)
+{
+    one_way_t     one;
+    struct pollfd timer = {.events = POLLIN};
+    side_t        *b    = &one.pair.b;
+    tcp_ep_t      *ep;
+
+    open_one_way(&one, _i);
+    create_blocked(&one);
+    ep = ep_in(b);
+    send_number(b, 0);
+    PAIR_UNTIL(&one.pair, ep->retry_ns != 0);
+    ep->addr.at[0] = tcp_in(&one.pair.a)->own.at[0];
+    while (b->ops->arm(b->xport) != KVCL_OK) {
+        (void)b->ops->progress(b->xport);
+    }
+    timer.fd = b->ops->event_fd(b->xport);
+    ck_assert((ep->retry_ns == 0) || (poll(&timer, 1, 50000) == 1));
+    PAIR_UNTIL(&one.pair, one.pair.a.received == 1);
+    ck_assert_uint_eq(b->failures, 0);
+    close_one_way(&one);
+}
+END_TEST
+
 /* The time of all attempts ends a round of several addresses as well. */
 START_TEST(the_time_of_all_attempts_is_kept)
 {
@@ -456,6 +481,7 @@ int main(void)
     tcase_add_loop_test(tc, the_connection_of_a_peer_that_cannot_be_reached_is_used, 0, WAYS);
     tcase_add_test(tc, a_peer_that_refuses_fails);
     tcase_add_test(tc, an_error_that_may_pass_is_tried_again);
+    tcase_add_loop_test(tc, a_sleeper_is_woken_for_the_next_attempt, REFUSED, NO_ROUTE + 1);
     tcase_add_loop_test(tc, an_impostor_does_not_end_the_session, 0, 2);
     tcase_add_test(tc, the_end_of_a_peer_ends_all_its_connections);
     tcase_add_test(tc, the_time_of_all_attempts_is_kept);
