@@ -384,15 +384,43 @@ END_TEST
 
 /* ---- a host that vanishes ---- */
 
-START_TEST(unacknowledged_bytes_have_a_limit)
+static int tcp_option(const side_t *side, int name)
 {
-    int       ms  = 0;
-    socklen_t len = sizeof(ms);
-    pair_t    pair;
+    int       value = 0;
+    socklen_t len   = sizeof(value);
 
-    open_both(&pair);
-    ck_assert_int_eq(getsockopt(ep_in(&pair.a)->out->stream.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &len), 0);
-    ck_assert_int_eq(ms, 10000);
+    ck_assert_int_eq(getsockopt(ep_in(side)->out->stream.fd, IPPROTO_TCP, name, &value, &len), 0);
+    return value;
+}
+
+/* What the README promises of KVCL_KEEPALIVE, on both sides: probes at whole seconds, and the end after four of them or
+ * 10 s. */
+START_TEST(a_host_that_vanishes_is_noticed_in_bounded_time)
+{
+    static const struct {
+        uint64_t keepalive_ns;
+        int      seconds, gone_ms;
+    } rows[] = {{100 * KVCL_NS_PER_MS, 1, 10000}, {2 * KVCL_NS_PER_SEC, 2, 10000}, {2500 * KVCL_NS_PER_MS, 3, 12000},
+                {60 * KVCL_NS_PER_SEC, 60, 240000}};
+    const side_t *sides[2];
+    pair_t       pair;
+    int          i;
+
+    side_open(&pair.a, PAIR_PLAIN);
+    side_open(&pair.b, PAIR_PLAIN);
+    tcp_in(&pair.a)->tuning.keepalive_ns = tcp_in(&pair.b)->tuning.keepalive_ns = rows[_i].keepalive_ns;
+    side_connect(&pair.a, &pair.b);
+    side_connect(&pair.b, &pair.a);
+    send_number(&pair.a, 0);
+    send_number(&pair.b, 0);
+    PAIR_UNTIL(&pair, (pair.a.received == 1) && (pair.b.received == 1));
+    sides[0] = &pair.a;
+    sides[1] = &pair.b;
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(tcp_option(sides[i], TCP_KEEPIDLE), rows[_i].seconds);
+        ck_assert_int_eq(tcp_option(sides[i], TCP_KEEPINTVL), rows[_i].seconds);
+        ck_assert_int_eq(tcp_option(sides[i], TCP_USER_TIMEOUT), rows[_i].gone_ms);
+    }
     pair_close(&pair);
 }
 END_TEST
@@ -489,7 +517,7 @@ int main(void)
     tcase_add_test(tc, an_endpoint_has_all_connections_of_its_peer);
     tcase_add_loop_test(tc, endpoints_are_found_by_their_id, 0, 4);
     tcase_add_test(tc, an_address_of_another_version_is_named);
-    tcase_add_test(tc, unacknowledged_bytes_have_a_limit);
+    tcase_add_loop_test(tc, a_host_that_vanishes_is_noticed_in_bounded_time, 0, 4);
     tcase_add_test(tc, the_queue_of_a_stream_within_a_host_is_bounded);
     tcase_add_loop_test(tc, a_libcrypto_without_x25519_is_an_error_of_init, 0, 2);
     suite_add_tcase(suite, tc);
