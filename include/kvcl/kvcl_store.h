@@ -164,8 +164,8 @@ KVCL_API void kvcl_store_close(kvcl_store_h store);
  *   - kvcl_store_stats and those of other ranks fill blocks, pool_published, gets, hits, hits_*, lookups (of handles
  *     that are open), block_bytes, events, draining, n_sizes and sizes[] (block_bytes, published); the rest is 0.
  *   - kvcl_store_quota, kvcl_store_clear and params.tenant take its own number, or 0 for it.
- *   - kvcl_store_alloc gives blocks of zeros. Only these may be given to kvcl_store_free, kvcl_store_publish and
- *     kvcl_store_bcast (KVCL_ERR_ACCESS); the store's own handle may free and publish those of all tenants.
+ *   - kvcl_store_alloc gives blocks of zeros. Of the store's cache, kvcl_store_free, _publish and _bcast take only such
+ *     blocks of this tenant (KVCL_ERR_ACCESS); the store's own handle may free and publish those of all tenants.
  *     kvcl_store_withdraw and kvcl_store_unpin_local skip published blocks of others.
  *   - kvcl_store_drain, kvcl_store_exclude and kvcl_store_tenant return KVCL_ERR_ACCESS.
  *   - Error sentences show the first digits of the renamed key.
