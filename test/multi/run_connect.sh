@@ -1,11 +1,11 @@
 #!/bin/sh
-# Inter-communicators between jobs started separately, over each path. Most of the time is waiting, so both paths run at
-# once.
+# run_connect.sh [PATH...]: inter-communicators between jobs started separately, over each path. Most of the time is
+# waiting, so all paths run at once.
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-passed=0 failed=0
+passed=0 failed=0 paths=${*:-auto tcp}
 
 # start PATH RANKS-A RANKS-B: output and status in $tmp/PATH.*
 start() {
@@ -15,12 +15,12 @@ start() {
 }
 
 for ranks in "1 1" "2 3" "4 1"; do
-  for path in auto tcp; do
+  for path in $paths; do
     # shellcheck disable=SC2086
     start $path $ranks &
   done
   wait
-  for path in auto tcp; do
+  for path in $paths; do
     rc=$(cat "$tmp/$path.rc")
     passed=$((passed + $(grep -c '^ok ' "$tmp/$path.out" || :)))
     if [ "$rc" != 0 ]; then

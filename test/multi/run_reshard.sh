@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tensor-parallel groups of different sizes, 6 ranks, over each path: 4 to 2, 2 to 4, and one to 5 that all hold the
-# same.
+# run_reshard.sh [PATH...]: tensor-parallel groups of different sizes, 6 ranks, over each path: 4 to 2, 2 to 4, and one
+# to 5 that all hold the same.
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)
@@ -13,7 +13,7 @@ if ! command -v mpirun >/dev/null; then
 fi
 
 for groups in "4 2" "2 4" "1 5"; do
-  for path in auto tcp; do
+  for path in ${*:-auto tcp}; do
     rc=0
     # shellcheck disable=SC2086 # two arguments
     KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 mpirun -x KVCL_PATH -x KVCL_NET -n 6 "$top_builddir/test/multi/reshard" $groups >"$tmp/out" \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two kvcl_serve with pools and two workers without: by shared memory and by TCP.
+# run_thin.sh [PATH...]: two kvcl_serve with pools and two workers without, by shared memory and by TCP.
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 serve=$top_builddir/src/tools/kvcl_serve
@@ -20,7 +20,7 @@ unset KVCL_RANK KVCL_BOOT KVCL_NET KVCL_SECRET_FILE
 KVCL_SIZE=4 KVCL_BOOT_TIMEOUT=60s
 export KVCL_SIZE KVCL_BOOT_TIMEOUT
 passed=0 failed=0
-for path in auto tcp; do
+for path in ${*:-auto tcp}; do
   next_port
   KVCL_PATH=$path KVCL_NET=
   [ $path = auto ] || KVCL_NET=lo

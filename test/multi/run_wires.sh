@@ -1,12 +1,13 @@
 #!/bin/sh
-# The store, values, collectives and messages between ranks that use TCP only, and ranks that are killed or stopped,
-# over the wires that are not the default on loopback: aead and ucx. One run of each program; run_store_tcp.sh,
-# run_values.sh, run_store_death.sh, run_store_silent.sh, run_coll.sh and run_p2p.sh have their other forms, over the
-# default wire.
+# The store, values, collectives and messages between ranks that use TCP only, jobs that connect, groups that reshard,
+# workers of kvcl_serve, and ranks that are killed or stopped, over the wires that are not the default on loopback: aead
+# and ucx. One run of each program; run_store_tcp.sh, run_values.sh, run_store_death.sh, run_store_silent.sh,
+# run_coll.sh and run_p2p.sh have their other forms, over the default wire.
 # TEST_SEED=N replays. At night only; with the address sanitizer over aead alone.
 set -eu
 program=store
 . "$(dirname "$0")/seeded.sh"
+: "${top_srcdir:?}"
 
 wires="aead ucx"
 case ${TEST_SANITIZE-} in
@@ -50,6 +51,9 @@ for KVCL_WIRE in $wires; do
     export KVCL_PATH KVCL_NET
     check collectives mpirun -n 3 "$top_builddir/test/multi/coll"
     check messages mpirun -n 4 "$top_builddir/test/multi/p2p" 6
+    for what in connect reshard thin; do
+      check "run_$what.sh" "$top_srcdir/test/multi/run_$what.sh" tcp
+    done
     KVCL_SECRET_FILE=$runs/secret
     export KVCL_SECRET_FILE
     if [ ! -e "$KVCL_SECRET_FILE" ]; then
