@@ -224,31 +224,44 @@ static kvcl_status_t learn_ranks(kvcl_store_h store, const kvcl_hello_t *all)
     return (n_failed != 0) ? kvcl_store_map_make(store) : KVCL_OK;
 }
 
-/* Collective: all ranks succeed or all fail. After the barrier every home knows the ranks that publish to it. */
-static kvcl_status_t meet(kvcl_store_h store, bool ok)
+/* The first failure of a row of steps, and its sentence, which later steps overwrite. */
+static kvcl_status_t first_failure(kvcl_status_t before, kvcl_status_t status, kvcl_sentence_t *why)
 {
-    kvcl_hello_t       local = local_hello(store, ok);
-    kvcl_hello_t       *all = calloc(store->n_ranks, sizeof(*all));
-    kvcl_status_t status = KVCL_OK, learned = KVCL_OK;
+    if ((before == KVCL_OK) && (status != KVCL_OK)) {
+        kvcl_sentence_keep(why);
+    }
+    return (before != KVCL_OK) ? before : status;
+}
+
+/* Collective: all ranks succeed or all fail. After the barrier every home knows the ranks that publish to it. A rank
+ * that could not open its part takes part as well. Returns the first failure, which that of the part is. */
+static kvcl_status_t meet(kvcl_store_h store, kvcl_status_t opened, kvcl_sentence_t *why)
+{
+    kvcl_hello_t  local  = local_hello(store, opened == KVCL_OK);
+    kvcl_hello_t  *all   = calloc(store->n_ranks, sizeof(*all));
+    kvcl_status_t status = first_failure(KVCL_OK, opened, why);
+    kvcl_status_t met    = KVCL_OK;
     kvcl_req_h    req;
 
     if (all == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks", store->n_ranks);
+        return first_failure(status, kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks",
+                                               store->n_ranks), why);
     }
     all[0] = local;
     if (store->n_ranks > 1) {
-        status = wait_step(kvcl_allgather(store->comm, &local, sizeof(local), all, NULL, &req), &req);
+        met    = wait_step(kvcl_allgather(store->comm, &local, sizeof(local), all, NULL, &req), &req);
+        status = first_failure(status, met, why);
     }
-    if (status == KVCL_OK) {
+    if ((met == KVCL_OK) && (opened == KVCL_OK)) {
         kvcl_lock(store->ctx);
-        learned = ok ? learn_ranks(store, all) : KVCL_ERR_CANCELED;
+        status = first_failure(status, learn_ranks(store, all), why);
         kvcl_unlock(store->ctx);
-        if (store->n_ranks > 1) {
-            status = wait_step(kvcl_barrier(store->comm, NULL, &req), &req);
-        }
+    }
+    if ((met == KVCL_OK) && (store->n_ranks > 1)) {
+        status = first_failure(status, wait_step(kvcl_barrier(store->comm, NULL, &req), &req), why);
     }
     free(all);
-    return (status == KVCL_OK) ? learned : status;
+    return status;
 }
 
 /* ---- the call ---- */
@@ -289,7 +302,8 @@ static void init_lists(kvcl_store_h store)
 kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
 {
     kvcl_store_params_t p;
-    kvcl_status_t       status, met;
+    kvcl_sentence_t     why = {0};
+    kvcl_status_t       status;
     kvcl_store_h        store;
 
     status = kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_store_open");
@@ -331,10 +345,12 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
         kvcl_list_add_tail(&kvcl_store_room(store->ctx)->stores, &store->link);
         kvcl_unlock(store->ctx);
     }
-    met = meet(store, status == KVCL_OK);
-    if ((status != KVCL_OK) || (met != KVCL_OK)) {
+    status = meet(store, status, &why);
+    if (status != KVCL_OK) {
         kvcl_store_destroy(store);
-        return (status != KVCL_OK) ? status : met;
+        kvcl_sentence_report(&why);
+        kvcl_sentence_free(&why);
+        return status;
     }
     kvcl_cold_start(store->cold);
     *store_p = store;
