@@ -111,7 +111,12 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
         status = KVCL_ERR_RANK_FAILED;
     }
     kvcl_exec_peer_failed(&peer->op->exec, peer->rank, status);
-    if (!failed && (peer->op->exec.status != KVCL_OK)) {
+    if (failed || (peer->op->exec.status == KVCL_OK)) {
+        return;
+    }
+    if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_no_way(peer->peer) != NULL)) {
+        kvcl_req_why(&peer->op->req, "rank %u: %s", peer->rank, kvcl_peer_no_way(peer->peer));
+    } else {
         kvcl_req_why(&peer->op->req, "rank %u has left or failed, or its connection broke, which is final: continue "
                      "with a communicator without it (kvcl_comm_create)", peer->rank);
     }

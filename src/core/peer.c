@@ -105,28 +105,26 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
 }
 
 /* own: the peer's address has a part for KVCL's own TCP connections. tried: a transport has set a sentence. */
-static kvcl_status_t explain_no_ep(const kvcl_peer_t *peer, bool own, kvcl_status_t status, bool tried)
+static kvcl_status_t explain_no_ep(const kvcl_config_t *config, bool own, kvcl_status_t status, bool tried)
 {
-    const kvcl_config_t *config = &peer->ctx->config;
-    bool                by_net  = (config->net != NULL) &&
-                                  ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_TCP));
+    bool by_net = (config->net != NULL) && ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_TCP));
 
     if ((status == KVCL_ERR_UNREACHABLE) && by_net && own && (config->wire == KVCL_WIRE_UCX)) {
-        return kvcl_fail(status, "%s uses KVCL's own TCP connections, and this rank has KVCL_WIRE=ucx: KVCL_WIRE "
-                         "differs: give all ranks the same kind", peer->name);
+        return kvcl_fail(status, "that rank uses KVCL's own TCP connections, and this rank has KVCL_WIRE=ucx: "
+                         "KVCL_WIRE differs: give all ranks the same kind");
     }
     if ((status == KVCL_ERR_UNREACHABLE) && by_net && !own && (config->wire != KVCL_WIRE_UCX)) {
-        return kvcl_fail(status, "%s does not use KVCL's own TCP connections, and this rank has KVCL_WIRE=%s: either "
-                         "KVCL_WIRE differs: give all ranks the same kind; or KVCL_NET is not set there: set it for "
-                         "all ranks", peer->name, kvcl_wire_name(config->wire));
+        return kvcl_fail(status, "that rank does not use KVCL's own TCP connections, and this rank has KVCL_WIRE=%s: "
+                         "either KVCL_WIRE differs: give all ranks the same kind; or KVCL_NET is not set there: set "
+                         "it for all ranks", kvcl_wire_name(config->wire));
     }
     if ((status == KVCL_ERR_UNREACHABLE) && (config->net == NULL) && (config->path == KVCL_PATH_AUTO)) {
-        return kvcl_fail(status, "%s is not reached over shared memory: it runs on another host, or in a container "
-                         "with process ids of its own. Set KVCL_NET to the network interface (for example eth0) that "
-                         "leads there, in every rank", peer->name);
+        return kvcl_fail(status, "that rank is not reached over shared memory: it runs on another host, or in a "
+                         "container with process ids of its own. Set KVCL_NET to the network interface (for example "
+                         "eth0) that leads there, in every rank");
     }
-    return tried ? status : kvcl_fail(status, "no transport of KVCL_PATH=%s leads to %s", kvcl_path_name(config->path),
-                                      peer->name);
+    return tried ? status : kvcl_fail(status, "no transport of KVCL_PATH=%s leads to that rank",
+                                      kvcl_path_name(config->path));
 }
 
 /* The first local transport that the peer's address names and that reaches it: loop in one process, then ucx, then
@@ -153,13 +151,31 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
         if (status == KVCL_OK) {
             peer->ep->arg = peer;
             peer->ops     = xport->ops;
+            kvcl_sentence_free(&peer->no_way);
             xport->ops->query(xport, &peer->attr);
             return KVCL_OK;
         }
         peer->ep = NULL;
         tried    = true;
     }
-    return explain_no_ep(peer, parsed.part[KVCL_ADDRESS_TCP].buf != NULL, tried ? status : KVCL_ERR_UNREACHABLE, tried);
+    status = explain_no_ep(&peer->ctx->config, parsed.part[KVCL_ADDRESS_TCP].buf != NULL,
+                           tried ? status : KVCL_ERR_UNREACHABLE, tried);
+    kvcl_sentence_keep(&peer->no_way); /* another thread may meet the failure */
+    return kvcl_fail(status, "%s: %s", peer->name, kvcl_last_error());
+}
+
+const char *kvcl_peer_no_way(kvcl_peer_t *peer)
+{
+    kvcl_assert_locked(peer->ctx);
+    return kvcl_sentence_read(&peer->no_way);
+}
+
+static kvcl_status_t has_failed(kvcl_peer_t *peer)
+{
+    const char *no_way = kvcl_peer_no_way(peer);
+
+    return kvcl_fail(peer->why, (no_way != NULL) ? "%s: %s" : "%s has failed: %s", peer->name,
+                     (no_way != NULL) ? no_way : kvcl_status_text(peer->why));
 }
 
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)
@@ -171,12 +187,15 @@ kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)
     case KVCL_PEER_READY:
         return KVCL_OK;
     case KVCL_PEER_FAILED:
-        return kvcl_fail(peer->why, "%s has failed: %s", peer->name, kvcl_status_text(peer->why));
+        return has_failed(peer);
     case KVCL_PEER_NEW:
         status = kvcl_peer_greet(peer);
         if (status != KVCL_OK) {
+            if (peer->ep == NULL) {
+                kvcl_log_warn("%s", kvcl_last_error());
+            }
             kvcl_peer_fail(peer, status);
-            return status;
+            return (peer->ep == NULL) ? has_failed(peer) : status;
         }
         break;
     case KVCL_PEER_CONNECTING:
@@ -340,6 +359,7 @@ void kvcl_peers_fini(kvcl_context_h ctx)
         kvcl_map_fini(&ctx->peers.v[i]->rcaches);
         free(ctx->peers.v[i]->bundle); /* not sent */
         free(ctx->peers.v[i]->address);
+        kvcl_sentence_free(&ctx->peers.v[i]->no_way);
         free(ctx->peers.v[i]);
     }
     kvcl_bundles_fini(ctx);

@@ -18,6 +18,7 @@
 #ifndef KVCL_CORE_PEER_H
 #define KVCL_CORE_PEER_H
 
+#include "base/error.h"
 #include "base/latency.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -34,6 +35,7 @@ typedef struct kvcl_peer {
     struct kvcl_context    *ctx;
     kvcl_peer_state_t      state;
     kvcl_status_t          why;               /* FAILED: with what */
+    kvcl_sentence_t        no_way;            /* why no endpoint was made, and what to do; zeroed: one was */
     uint32_t               index;             /* in ctx->peers */
     uint32_t               remote_index;
     uint64_t               out_token;
@@ -89,6 +91,10 @@ struct kvcl_peer_waiter {
 /** Lock held. The peer of a packed address, made if new. KVCL_ERR_PROTOCOL, KVCL_ERR_VERSION, KVCL_ERR_NO_MEMORY. */
 kvcl_status_t kvcl_peer_by_address(struct kvcl_context *ctx, const void *address, size_t len, kvcl_peer_t **peer_p)
     KVCL_MUST_CHECK;
+
+/** Lock held. Why no transport leads to it, and which setting to change: "that rank ...". Owned by the peer, for every
+ * thread that meets its KVCL_ERR_UNREACHABLE. NULL: a transport does, or none was needed yet. */
+const char *kvcl_peer_no_way(kvcl_peer_t *peer);
 
 /** Lock held. KVCL_OK: ready now, the waiter is not used. KVCL_INPROGRESS: the waiter will be called. Else: failed. */
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter) KVCL_MUST_CHECK;

@@ -75,6 +75,10 @@ static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
         snprintf(buf, cap, "the rank has left or failed, or its connection broke, which is final: continue without it");
         break;
     case KVCL_ERR_UNREACHABLE:
+        if ((req->with != NULL) && (kvcl_peer_no_way(req->with) != NULL)) {
+            snprintf(buf, cap, "%s", kvcl_peer_no_way(req->with));
+            break;
+        }
         snprintf(buf, cap, "no connection could be made; check that its process runs, and that KVCL_NET names, on both "
                  "sides, an interface that leads to the other (none: ranks of one host only)");
         break;

@@ -80,5 +80,29 @@ two '' "KVCL_STORE_NVME=$tmp/link:64M" # one rank alone: the other names it
 is says 0 'rank 1 could not open its part: see its error'
 is says 1 'symbolic link'
 
+# ---- ranks that cannot reach each other ----
+
+# apart WORDS_OF_0 WORDS_OF_1 SETTINGS_OF_0 SETTINGS_OF_1: each names the reason in its error, and once in its log.
+apart() {
+  two "$3" "$4"
+  is says 0 "bytes): rank 1: $1"
+  is says 1 "bytes): rank 0: $2"
+  is says_not 0 'has left or failed'
+  is says_not 1 'has left or failed'
+  is [ "$(grep -c "warn.*$1" "$tmp/0")" = 1 ]
+}
+tcp='KVCL_PATH=tcp KVCL_NET=lo'
+apart "that rank uses KVCL's own TCP connections, and this rank has KVCL_WIRE=ucx: KVCL_WIRE differs" \
+  "that rank does not use KVCL's own TCP connections, and this rank has KVCL_WIRE=auto: either KVCL_WIRE differs" \
+  "$tcp KVCL_WIRE=ucx" "$tcp"
+if [ "$(id -u)" = 0 ] && unshare --pid --fork true 2>/dev/null; then # env starts it
+  apart 'that rank is not reached over shared memory' 'that rank is not reached over shared memory' \
+    '' 'unshare --pid --fork'
+  is says 0 'Set KVCL_NET to the network interface'
+  is says 1 'Set KVCL_NET to the network interface'
+else
+  echo "only root can make a namespace of process ids: ranks in two of them are not tested"
+fi
+
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

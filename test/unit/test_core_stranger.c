@@ -519,6 +519,51 @@ START_TEST(a_peer_without_a_network_is_named)
 }
 END_TEST
 
+/* On whichever thread a request fails, and also long after the peer has failed. */
+static void *send_there(void *arg)
+{
+    kvcl_comm_h   world  = arg;
+    kvcl_req_h    req    = NULL;
+    kvcl_status_t status = kvcl_send_bytes(world, 0, 5, "bytes", 5, NULL, &req);
+
+    (void)kvcl_fail(KVCL_ERR_INTERNAL, "another sentence of this thread");
+    status = (status >= KVCL_OK) ? kvcl_req_wait(req, 10 * KVCL_NS_PER_SEC) : status;
+    ck_assert_msg(status == KVCL_ERR_UNREACHABLE, "%s: %s", kvcl_status_text(status), kvcl_last_error());
+    ck_assert_msg(strstr(kvcl_last_error(), " to rank 0, 5 bytes: that rank") != NULL, "%s", kvcl_last_error());
+    ck_assert_msg(strstr(kvcl_last_error(), ": that rank does not use KVCL's own TCP connections") != NULL, "%s",
+                  kvcl_last_error());
+    ck_assert_msg(strstr(kvcl_last_error(), "KVCL_NET is not set there") != NULL, "%s", kvcl_last_error());
+    return NULL;
+}
+
+START_TEST(requests_to_a_peer_that_no_way_leads_to_say_why)
+{
+    kvcl_context_h from = alone(PAIR_PLAIN, NULL, 0), to = alone(PAIR_SHM, NULL, 0);
+    kvcl_peer_t    *peer, *own;
+    kvcl_comm_h    world;
+    pthread_t      thread;
+    unsigned       i;
+
+    ck_assert_int_eq(kvcl_comm_world(from, &world), KVCL_OK);
+    kvcl_lock(from);
+    ck_assert_int_eq(kvcl_peer_by_address(from, to->address, to->address_len, &peer), KVCL_OK);
+    own             = world->peers[0];
+    world->peers[0] = peer;
+    kvcl_unlock(from);
+    for (i = 0; i < 2; ++i) {
+        (void)send_there(world);
+        ck_assert_int_eq(pthread_create(&thread, NULL, send_there, world), 0);
+        pthread_join(thread, NULL);
+    }
+    kvcl_lock(from);
+    world->peers[0] = own;
+    kvcl_unlock(from);
+    still_works(from);
+    kvcl_finalize(from);
+    kvcl_finalize(to);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("core stranger");
@@ -541,6 +586,7 @@ int main(void)
     tcase_add_loop_test(tcase, contexts_of_two_secrets_refuse_each_other, 0, KINDS);
     tcase_add_loop_test(tcase, wires_of_two_kinds_are_named, 0, 2);
     tcase_add_test(tcase, a_peer_without_a_network_is_named);
+    tcase_add_test(tcase, requests_to_a_peer_that_no_way_leads_to_say_why);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
