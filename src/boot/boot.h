@@ -77,7 +77,7 @@ struct kvcl_boot_ops {
  * rendezvous is given; pmix if a PMIx launcher started the process; else self (rank 0 of 1).
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNSUPPORTED (kind not built), KVCL_ERR_TIMED_OUT,
  *         KVCL_ERR_UNREACHABLE, KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_EXISTS (rank taken),
- *         KVCL_ERR_ACCESS (secret file refused); always with a sentence.
+ *         KVCL_ERR_IO (rank 0 cannot listen, or the user's secret cannot be made); always with a sentence.
  */
 kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
         KVCL_MUST_CHECK;

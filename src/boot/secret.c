@@ -110,7 +110,15 @@ kvcl_status_t kvcl_secret_in_dir(const char *dir, uint8_t secret[KVCL_SHA256_LEN
     return status;
 }
 
-kvcl_status_t kvcl_secret_of_user(uint8_t secret[KVCL_SHA256_LEN])
+/* A job whose secret is not there, or not to be trusted, cannot prove itself. */
+static kvcl_status_t unproven(kvcl_status_t status, const char *setting)
+{
+    return ((status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_ACCESS))
+               ? kvcl_fail(KVCL_ERR_AUTH, "%s%s", setting, kvcl_last_error())
+               : status;
+}
+
+static kvcl_status_t secret_at_home(uint8_t secret[KVCL_SHA256_LEN])
 {
     char           dir[PATH_MAX_BYTES - 64], buf[2048];
     const char    *home = kvcl_settings_getenv(NULL, "HOME");
@@ -132,11 +140,12 @@ kvcl_status_t kvcl_secret_of_user(uint8_t secret[KVCL_SHA256_LEN])
 
 kvcl_status_t kvcl_secret_named(const char *path, uint8_t secret[KVCL_SHA256_LEN])
 {
-    kvcl_status_t status = kvcl_secret_from_file(path, secret);
+    return unproven(kvcl_secret_from_file(path, secret), "KVCL_SECRET_FILE: ");
+}
 
-    return ((status == KVCL_ERR_NOT_FOUND) || (status == KVCL_ERR_ACCESS))
-               ? kvcl_fail(KVCL_ERR_AUTH, "KVCL_SECRET_FILE: %s", kvcl_last_error())
-               : status;
+kvcl_status_t kvcl_secret_of_user(uint8_t secret[KVCL_SHA256_LEN])
+{
+    return unproven(secret_at_home(secret), "");
 }
 
 kvcl_status_t kvcl_secret_or_random(const char *path, uint8_t secret[KVCL_SHA256_LEN])

@@ -23,6 +23,7 @@ kvcl_status_t kvcl_secret_named(const char *path, uint8_t secret[KVCL_SHA256_LEN
 /**
  * The user's own secret, $HOME/.kvcl/secret, made 0600 by whichever process comes first. Fit for
  * processes of one user on one host (or one home).
+ * @return as kvcl_secret_named; also KVCL_ERR_AUTH without a home directory, KVCL_ERR_IO where it cannot be made.
  */
 kvcl_status_t kvcl_secret_of_user(uint8_t secret[KVCL_SHA256_LEN]) KVCL_MUST_CHECK;
 

@@ -255,6 +255,40 @@ START_TEST(secret_file_must_be_private_regular_and_long_enough)
 }
 END_TEST
 
+/* As with KVCL_SECRET_FILE. */
+START_TEST(a_bad_secret_of_the_user_gives_auth)
+{
+    static const struct {
+        mode_t     mode;
+        size_t     len;
+        const char *says;
+    } rows[] = {{0644, 32, "has mode 0644"}, {0600, 3, "has 3 bytes"}, {0600, 0, "is empty"}};
+    char       *home = getenv("HOME"), *old = (home != NULL) ? strdup(home) : NULL, path[160];
+    uint8_t    secret[32];
+    unsigned   i;
+
+    make_dir();
+    ck_assert_int_eq(setenv("HOME", dir, 1), 0);
+    snprintf(path, sizeof(path), "%s/.kvcl", dir);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        snprintf(path, sizeof(path), "%s", make_file(".kvcl/secret", rows[i].mode, rows[i].len));
+        ck_assert_int_eq(kvcl_secret_of_user(secret), KVCL_ERR_AUTH);
+        ck_assert_msg(strstr(kvcl_last_error(), rows[i].says) != NULL, "%s", kvcl_last_error());
+        ck_assert_ptr_nonnull(strstr(kvcl_last_error(), path));
+        ck_assert_int_eq(unlink(path), 0);
+    }
+    ck_assert_int_eq(kvcl_secret_of_user(secret), KVCL_OK); /* made */
+    snprintf(path, sizeof(path), "%s/file", dir);
+    (void)make_file("file", 0600, 1);
+    ck_assert_int_eq(setenv("HOME", path, 1), 0);
+    ck_assert_int_eq(kvcl_secret_of_user(secret), KVCL_ERR_IO); /* no directory */
+    ck_assert_int_eq((old != NULL) ? setenv("HOME", old, 1) : unsetenv("HOME"), 0);
+    free(old);
+    remove_dir();
+}
+END_TEST
+
 START_TEST(simultaneous_processes_agree_on_a_new_secret)
 {
     enum { RANKS = 12 };
@@ -411,6 +445,7 @@ int main(void)
     tcase_add_test(tc, meeting_deals_ranks_and_refuses_doubles);
     tcase_add_test(tc, meeting_counts_blobs_and_those_who_leave);
     tcase_add_test(tc, secret_file_must_be_private_regular_and_long_enough);
+    tcase_add_test(tc, a_bad_secret_of_the_user_gives_auth);
     tcase_add_test(tc, simultaneous_processes_agree_on_a_new_secret);
     tcase_add_test(tc, invite_checks_the_file);
     tcase_add_test(tc, invite_without_a_file_carries_a_public_value);
