@@ -80,6 +80,23 @@ static kvcl_status_t pick_auto(const kvcl_boot_params_t *params, const kvcl_boot
     return kvcl_fail(KVCL_ERR_INTERNAL, "no way to start is available"); /* self always is */
 }
 
+static kvcl_status_t check_numbers(const kvcl_boot_params_t *params)
+{
+    if ((params->size < 0) || (params->size > KVCL_BOOT_RANKS_MAX)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_SIZE=%d (or params.nranks): a job has 1 to %d ranks",
+                         params->size, (int)KVCL_BOOT_RANKS_MAX);
+    }
+    if (params->rank < -1) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_RANK=%d (or params.rank): ranks begin at 0; -1 asks for any",
+                         params->rank);
+    }
+    if ((params->size > 0) && (params->rank >= params->size)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_RANK=%d (or params.rank): with KVCL_SIZE=%d (or params.nranks) "
+                         "the ranks are 0 to %d", params->rank, params->size, params->size - 1);
+    }
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boot_p)
 {
     const kvcl_boot_ops_t *ops   = NULL;
@@ -87,10 +104,9 @@ kvcl_status_t kvcl_boot_open(const kvcl_boot_params_t *params, kvcl_boot_t **boo
     uint8_t                *secret;
     kvcl_status_t          status;
 
-    if ((params->rank < -1) || (params->size < 0) || (params->size > KVCL_BOOT_RANKS_MAX) ||
-        ((params->size > 0) && (params->rank >= params->size))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d is impossible (at most %d ranks)", params->rank,
-                         params->size, (int)KVCL_BOOT_RANKS_MAX);
+    status = check_numbers(params);
+    if (status != KVCL_OK) {
+        return status;
     }
     status = named ? pick_named(params->which, &ops) : pick_auto(params, &ops);
     if (status != KVCL_OK) {

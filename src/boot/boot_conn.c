@@ -115,7 +115,7 @@ void kvcl_conn_expire(kvcl_boot_server_t *server, kvcl_conn_t *conn)
         kvcl_conn_drop(server, conn, (conn->state == KVCL_CONN_CLOSING) ? NULL : &server->counters.slow);
         return;
     }
-    (void)kvcl_meeting_timed_out(&server->meeting, conn->wait_ns);
+    (void)kvcl_meeting_timed_out(&server->meeting, conn->wait_ns, atomic_load(&server->counters.auth));
     refuse_waiting(server, KVCL_ERR_TIMED_OUT);
 }
 

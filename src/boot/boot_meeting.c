@@ -126,9 +126,9 @@ kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank)
     return (meeting->table == NULL) ? somebody_left(meeting) : KVCL_OK;
 }
 
-kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wait_ns)
+kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wait_ns, uint64_t refused)
 {
-    char        list[96] = "", wait[32];
+    char        list[96] = "", wait[32], advice[160];
     size_t      used     = 0;
     int         missing  = 0;
     int         rank;
@@ -147,8 +147,14 @@ kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wai
             snprintf(list + used, sizeof(list) - used, ", ...");
         }
     }
-    return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s %s did not %s within %s, %d of %d did: see that all are started "
-                     "with this KVCL_RENDEZVOUS and secret, or raise KVCL_BOOT_TIMEOUT", (missing == 1) ? "rank" :
+    if (refused > 0) {
+        snprintf(advice, sizeof(advice), "%llu with another secret came and %s refused: give all ranks the same "
+                 "KVCL_SECRET_FILE", (unsigned long long)refused, (refused == 1) ? "was" : "were");
+    } else {
+        snprintf(advice, sizeof(advice), "see that all are started with this KVCL_RENDEZVOUS and secret, or raise "
+                 "KVCL_BOOT_TIMEOUT");
+    }
+    return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s %s did not %s within %s, %d of %d did: %s", (missing == 1) ? "rank" :
                      "ranks", list, what, kvcl_time_format(wait, sizeof(wait), wait_ns), meeting->size - missing,
-                     meeting->size);
+                     meeting->size, advice);
 }

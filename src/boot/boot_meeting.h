@@ -52,7 +52,10 @@ kvcl_status_t kvcl_meeting_put(kvcl_meeting_t *meeting, int rank, const void *bl
  */
 kvcl_status_t kvcl_meeting_leave(kvcl_meeting_t *meeting, int rank);
 
-/** A member has waited wait_ns. Sets the sentence of KVCL_ERR_TIMED_OUT, which names the missing ranks. */
-kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wait_ns);
+/**
+ * A member has waited wait_ns. Sets the sentence of KVCL_ERR_TIMED_OUT, which names the missing ranks, and how many
+ * connections were refused because they had another secret.
+ */
+kvcl_status_t kvcl_meeting_timed_out(const kvcl_meeting_t *meeting, uint64_t wait_ns, uint64_t refused);
 
 #endif

@@ -32,9 +32,11 @@ static kvcl_status_t self_open(const kvcl_boot_params_t *params, uint8_t *secret
     uint64_t      id;
 
     if ((params->size > 1) || (params->rank > 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %d of %d was requested, but the ranks have no way to "
-                         "meet: set KVCL_RENDEZVOUS, start under mpirun or srun, or give callbacks", params->rank,
-                         params->size);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s=%d (or params.%s), but the ranks have no way to meet: set "
+                         "KVCL_RENDEZVOUS=tcp://host:port in all of them, start them under mpirun or srun, or give "
+                         "params.oob; for one rank alone unset KVCL_SIZE and KVCL_RANK",
+                         (params->size > 1) ? "KVCL_SIZE" : "KVCL_RANK",
+                         (params->size > 1) ? params->size : params->rank, (params->size > 1) ? "nranks" : "rank");
     }
     self = (boot_self_t *)calloc(1, sizeof(*self));
     if (self == NULL) {

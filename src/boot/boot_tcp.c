@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rand.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -107,7 +108,7 @@ static kvcl_status_t no_rendezvous(const boot_tcp_t *tcp, kvcl_status_t status)
 {
     return kvcl_fail(status, "what listens at %s does not answer as a KVCL rendezvous%s (%s): another program may have "
                      "the port; \"ss -ltnp\" shows which: stop it, or name another port in KVCL_RENDEZVOUS",
-                     tcp->addr.url, (status == KVCL_ERR_TIMED_OUT) ? " until KVCL_BOOT_TIMEOUT" : "",
+                     tcp->addr.url, (status == KVCL_ERR_TIMED_OUT) ? " within KVCL_BOOT_TIMEOUT" : "",
                      kvcl_last_error());
 }
 
@@ -210,6 +211,7 @@ static kvcl_status_t meet(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uin
     uint64_t      nap_ns = RETRY_MIN_NS;
     int           final  = 0;
     kvcl_status_t status;
+    char          wait[32];
 
     for (;;) {
         status = try_serve(tcp, params);
@@ -221,7 +223,8 @@ static kvcl_status_t meet(boot_tcp_t *tcp, const kvcl_boot_params_t *params, uin
             return status;
         }
         if (kvcl_deadline_passed(deadline_ns)) {
-            return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s, until KVCL_BOOT_TIMEOUT", kvcl_last_error());
+            return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s, within %s (KVCL_BOOT_TIMEOUT)", kvcl_last_error(),
+                             kvcl_time_format(wait, sizeof(wait), kvcl_boot_timeout(params)));
         }
         nap(&nap_ns, deadline_ns);
     }
