@@ -47,7 +47,8 @@ static kvcl_status_t not_opened(const reason_t *reason, int err)
     case ELOOP:
         return refuse(reason, KVCL_ERR_ACCESS, "is a symbolic link that leads to itself: name the file");
     case EACCES:
-        return refuse(reason, KVCL_ERR_ACCESS, "cannot be opened: %s", strerror(err));
+        return refuse(reason, KVCL_ERR_ACCESS, "cannot be opened: %s: let user %u, as which this process runs, enter "
+                      "its directories and read it, or name another file", strerror(err), (unsigned)geteuid());
     default:
         return refuse(reason, KVCL_ERR_IO, "cannot be opened: %s", strerror(err));
     }
@@ -64,8 +65,8 @@ static kvcl_status_t check(const reason_t *reason, const struct stat *st)
         return refuse(reason, KVCL_ERR_ACCESS, "is not a regular file");
     }
     if (st->st_uid != geteuid()) {
-        return refuse(reason, KVCL_ERR_ACCESS, "belongs to user %u, not to this process's (user %u): make one that "
-                      "does", (unsigned)st->st_uid, (unsigned)geteuid());
+        return refuse(reason, KVCL_ERR_ACCESS, "belongs to user %u, but this process runs as user %u: chown it, "
+                      "or name another file", (unsigned)st->st_uid, (unsigned)geteuid());
     }
     if ((st->st_mode & 077) != 0) {
         return refuse(reason, KVCL_ERR_ACCESS, "has mode %04o, others may use it: chmod 600 %s",

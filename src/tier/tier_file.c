@@ -117,8 +117,8 @@ static kvcl_status_t open_fd(const char *path, uint8_t *block, kvcl_tier_file_t 
                          "of its own", path, (unsigned)st.st_uid, (unsigned)geteuid());
     }
     if ((st.st_mode & 077) != 0) {
-        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it has mode %04o, others may use it: chmod 600", path,
-                         (unsigned)(st.st_mode & 07777));
+        return kvcl_fail(KVCL_ERR_ACCESS, "tier %s: it has mode %04o, others may use it: chmod 600 %s", path,
+                         (unsigned)(st.st_mode & 07777), path);
     }
     if (!lock_file(file->fd)) {
         return kvcl_fail(KVCL_ERR_BUSY, "tier %s: another process, or another tier of this one, has it", path);

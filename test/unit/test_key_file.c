@@ -110,7 +110,30 @@ START_TEST(it_belongs_to_this_user)
     }
     write_file(path, "12345", 0600);
     ck_assert_int_eq(chown(path, 1, 0), 0);
-    must_be_refused(path, KVCL_ERR_ACCESS, "belongs to user 1, not to this process's (user 0): make one that does");
+    must_be_refused(path, KVCL_ERR_ACCESS, "belongs to user 1, but this process runs as user 0: chown it, or name "
+                    "another file");
+}
+END_TEST
+
+START_TEST(its_directories_can_be_entered)
+{
+    char closed[sizeof(path) + 8], inner[sizeof(path) + 16], rest[200];
+
+    if (geteuid() != 0) {
+        printf("SKIP: only root can become another user\n");
+        return;
+    }
+    snprintf(closed, sizeof(closed), "%s.dir", path);
+    snprintf(inner, sizeof(inner), "%s/key", closed);
+    ck_assert_int_eq(mkdir(closed, 0700), 0);
+    write_file(inner, "12345", 0600);
+    ck_assert_int_eq(seteuid(1), 0);
+    snprintf(rest, sizeof(rest), "cannot be opened: Permission denied: let user 1, as which this process runs, enter "
+             "its directories and read it, or name another file");
+    must_be_refused(inner, KVCL_ERR_ACCESS, rest);
+    ck_assert_int_eq(seteuid(0), 0);
+    ck_assert_int_eq(unlink(inner), 0);
+    ck_assert_int_eq(rmdir(closed), 0);
 }
 END_TEST
 
@@ -158,6 +181,7 @@ int main(void)
     tcase_add_test(tc, lengths_are_bounded);
     tcase_add_test(tc, others_have_no_access);
     tcase_add_test(tc, it_belongs_to_this_user);
+    tcase_add_test(tc, its_directories_can_be_entered);
     tcase_add_test(tc, it_is_a_regular_file);
     tcase_add_test(tc, the_digest_has_the_sentence);
     suite_add_tcase(suite, tc);
