@@ -14,17 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLI_NAME_MAX 32
+#define CLI_NAME_MAX  32
+#define CLI_ERROR_MAX 1024
 
 cli_result_t cli_error(const cli_spec_t *spec, const char *format, ...)
 {
+    char    text[CLI_ERROR_MAX];
     va_list args;
 
-    fprintf(stderr, "%s: ", spec->tool);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fprintf(stderr, "; see '%s --help'\n", spec->tool);
+    fprintf(stderr, "%s: %s; see '%s --help'\n", spec->tool, text, spec->tool); /* one write: ranks share stderr */
     return CLI_BAD;
 }
 
@@ -144,7 +145,9 @@ static cli_result_t read_number(const cli_spec_t *spec, const cli_option_t *opt,
 
     if (!(size ? cli_parse_size(text, &value) : (parse_count(text, &value, &end) && (*end == '\0')))) {
         return cli_error(spec, "--%s: \"%s\" is not a %s", opt->name, text,
-                         size ? "size (a number with K, M, G or T)" : "number");
+                         !size ? "number of 0 or more"
+                               : (strcmp(opt->arg, "N") == 0) ? "number of 0 or more (K, M, G or T may follow)"
+                                                              : "size (a number with K, M, G or T)");
     }
     if ((value < opt->min) || ((opt->max != 0) && (value > opt->max))) {
         return cli_error(spec, "--%s: %s is not within %llu..%llu", opt->name, text, (unsigned long long)opt->min,

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 typedef struct values {
@@ -106,7 +107,7 @@ static const struct {
     {"-x", NULL, "tool: unknown option -x"},
     {"--count", NULL, "tool: --count needs a value: N"},
     {"--count", "x", "tool: --count: \"x\" is not a number"},
-    {"--count", "-1", "tool: --count: \"-1\" is not a number"},
+    {"--count", "-1", "tool: --count: \"-1\" is not a number of 0 or more;"},
     {"--count", "5K", "tool: --count: \"5K\" is not a number"},
     {"--count", "0", "tool: --count: 0 is not within 1..10"},
     {"--count", "11", "tool: --count: 11 is not within 1..10"},
@@ -138,6 +139,28 @@ START_TEST(a_wrong_option_is_named)
     ck_assert_int_eq(parse(&v, words, positional, &n, said, sizeof(said)), CLI_BAD);
     ck_assert_msg(strncmp(said, wrong[_i].said, strlen(wrong[_i].said)) == 0, "%s", said);
     ck_assert_ptr_nonnull(strstr(said, "; see 'tool --help'\n"));
+}
+END_TEST
+
+/* The ranks of a job share stderr: what is written at once stays together. */
+START_TEST(an_error_is_written_at_once)
+{
+    const cli_spec_t spec = {"tool", "[options]", "About.", NULL, 0};
+    const int        keep = dup(STDERR_FILENO);
+    char             said[256];
+    ssize_t          len;
+    int              fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0); /* a record for each write */
+    ck_assert_int_ge(dup2(fds[0], STDERR_FILENO), 0);
+    (void)cli_error(&spec, "--%s is bad", "this");
+    ck_assert_int_ge(dup2(keep, STDERR_FILENO), 0);
+    len = recv(fds[1], said, sizeof(said) - 1, MSG_DONTWAIT);
+    said[(len > 0) ? len : 0] = '\0';
+    ck_assert_str_eq(said, "tool: --this is bad; see 'tool --help'\n");
+    close(keep);
+    close(fds[0]);
+    close(fds[1]);
 }
 END_TEST
 
@@ -324,6 +347,7 @@ int main(void)
     tcase_add_test(tcase, sizes_are_read_as_a_list);
     tcase_add_loop_test(tcase, a_wrong_option_is_named, 0, (int)(sizeof(wrong) / sizeof(wrong[0])));
     tcase_add_test(tcase, sizes_have_letters);
+    tcase_add_test(tcase, an_error_is_written_at_once);
     tcase_add_test(tcase, percentiles_are_right_within_a_bucket);
     tcase_add_test(tcase, histograms_take_any_value_and_merge);
     tcase_add_test(tcase, json_is_quoted_and_has_no_nan);
