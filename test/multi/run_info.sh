@@ -84,6 +84,9 @@ holds "what others can reach" 'j["security"] and all(set(d) == {"kind", "where",
   d["kind"] in ("unix", "memory") and d["protection"] in t for d in j["security"])'
 holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to": 0, "path": "loop"}]'
 
+exits 0 env KVCL_PATH=loop "$info" --security
+if [ "$(tail -n 1 "$tmp/out")" = '  nothing' ]; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/out"; fi
+
 exits 0 "$info" --build --json
 holds "one section alone" 'list(j) == ["build"]'
 

@@ -116,7 +116,7 @@ static void print_path(void *arg, size_t from, size_t to, const char *path)
 
 static void print_door(void *arg, const char *kind, const char *where, const char *what_protects)
 {
-    (void)arg;
+    ++*(size_t *)arg;
     printf("  %-7s %s: %s\n", kind, where, what_protects);
 }
 
@@ -144,11 +144,15 @@ static bool print_local(const job_t *job, const info_options_t *opt)
 /* Collective where this process is in its job. */
 static bool print_all(const job_t *job, const info_options_t *opt, bool joined)
 {
-    bool good = (job->rank != 0) || print_local(job, opt);
+    bool   good  = (job->rank != 0) || print_local(job, opt);
+    size_t doors = 0;
 
     if (joined && opt->security && (job->rank == 0)) {
         printf("security: what others can reach of rank 0\n");
-        good = info_security(job, print_door, NULL) && good;
+        good = info_security(job, print_door, &doors) && good;
+        if (doors == 0) {
+            printf("  nothing\n");
+        }
     }
     if (joined && opt->paths && (job->rank == 0)) {
         printf("paths between %d ranks\n", job->size);
