@@ -35,6 +35,19 @@ bool job_ok(const job_t *job, kvcl_status_t status, const char *what)
     return false;
 }
 
+bool job_store_ok(const job_t *job, kvcl_status_t status)
+{
+    static const char member[] = "params.nvme";
+    const char        *said    = kvcl_last_error(), *at = strstr(said, member);
+
+    if ((status == KVCL_OK) || (at == NULL)) {
+        return job_ok(job, status, "kvcl_store_open");
+    }
+    job_complain(job, "kvcl_store_open: %s (%.*s--nvme%s)", kvcl_status_text(status), (int)(at - said), said,
+                 at + strlen(member));
+    return false;
+}
+
 bool job_open(job_t *job, const char *tool)
 {
     memset(job, 0, sizeof(*job));

@@ -24,6 +24,8 @@ bool job_open(job_t *job, const char *tool);
 void job_close(job_t *job);
 
 bool job_ok(const job_t *job, kvcl_status_t status, const char *what);
+/* The same, for kvcl_store_open: a sentence about params.nvme names --nvme, which the user gave. */
+bool job_store_ok(const job_t *job, kvcl_status_t status);
 void job_complain(const job_t *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Wait for a request to end; a request that is not done after the time limit is cancelled and collected. */

@@ -130,7 +130,7 @@ tool 2 'unexpected argument' kvcl_perf get put
 tool 2 '--unit needs a value;BYTES' kvcl_perf get --unit
 tool 2 '--unit;"x"' kvcl_perf get --unit x
 tool 2 '--unit;0' kvcl_perf get --unit 0
-tool 2 '--count;"-1"' kvcl_perf get --count -1
+tool 2 '--count: "-1" is not a number of 0 or more (K, M, G or T may follow)' kvcl_perf get --count -1
 tool 2 '--count;0' kvcl_perf get --count 0
 tool 2 '--order;sideways;random' kvcl_perf get --order sideways
 tool 2 '--threads' kvcl_perf get --threads 0
@@ -141,7 +141,8 @@ tool 2 '--apart;store-get' kvcl_perf get --apart
 tool 2 '--beside' kvcl_perf send --beside 4K
 tool 2 '--beside;"x"' kvcl_perf get --beside x
 tool 2 '--verify takes no value' kvcl_perf get --verify=yes
-tool 2 'gone: No such file' kvcl_replay --trace gone
+tool 2 'kvcl_replay: --trace gone: No such file' kvcl_replay --trace gone
+tool 2 'kvcl_replay: --trace empty: no requests' kvcl_replay --trace empty
 tool 2 'trace:1;input_length' kvcl_replay --trace trace --strict
 tool 2 '--trace needs a value' kvcl_replay --trace
 tool 2 '--model;nobody' kvcl_replay --model nobody
@@ -159,7 +160,7 @@ tool 2 '--replicas;9' kvcl_replay --store --replicas 9
 tool 2 '--nvme;--store' kvcl_replay --nvme /tmp/x:1M
 tool 2 '--kill;--store' kvcl_replay --kill 0@1
 tool 2 '--kill;RANK@SECOND' kvcl_replay --store --kill first
-tool 1 'file' kvcl_replay --store --pool 64M --requests 10 --nvme "$tmp/file:64M"
+tool 1 '(--nvme;file' kvcl_replay --store --pool 64M --requests 10 --nvme "$tmp/file:64M"
 tool 2 'block' kvcl_serve
 tool 2 '--block;"x"' kvcl_serve --block x
 tool 2 '--block;0' kvcl_serve --block 0
@@ -169,7 +170,10 @@ tool 2 '--replicas' kvcl_serve --block 4K --replicas 5
 tool 2 '--replicas' kvcl_serve --block 4K --replicas 0
 tool 2 '--entries' kvcl_serve --block 4K --entries x
 tool 2 '--drain;"soon"' kvcl_serve --block 4K --drain soon
-tool 1 'nowhere;/path' kvcl_serve --block 4K --pool 64K --nvme nowhere
+tool 2 '--drain: "-3" is not a number of 0 or more' kvcl_serve --block 4K --drain -3
+tool 2 '--nvme-format without --nvme or KVCL_STORE_NVME' kvcl_serve --block 4K --nvme-format
+tool 2 '--pool;4294967295 blocks of 4096 bytes, 17592186040320 bytes' kvcl_serve --block 1M,4K --pool 999T
+tool 1 '(--nvme: ;nowhere;/path' kvcl_serve --block 4K --pool 64K --nvme nowhere
 tool 1 'file' kvcl_serve --block 4K --pool 64K --nvme "$tmp/file:64M"
 tool 1 'nonsense' kvcl_serve --block 4K --pool 64K --http nonsense
 tool 1 '65536' kvcl_serve --block 4K --pool 64K --http 65536

@@ -121,6 +121,11 @@ here 60 "$tmp/serve0" 'rank 0 of 3: 256 blocks of 4096 bytes'
 here 60 "$tmp/serve1" 'rank 1 of 3: 1048576 bytes for blocks of 4096, 12288 bytes'
 
 if [ -n "$http" ]; then
+  rc=0 # the port of rank 0 is taken
+  KVCL_RENDEZVOUS='' KVCL_SIZE=0 timeout 60 "$serve" --block 4K --pool 64K \
+    --http "$(sed -n 's/.*http port //p' "$tmp/serve0")" 2>"$tmp/err" || rc=$?
+  is [ $rc = 1 ]
+  is has "$tmp/err" 'cannot listen on 127.0.0.1, port [0-9]*: Address already in use$'
   at0=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve0") at1=127.0.0.1:$(sed -n 's/.*http port //p' "$tmp/serve1")
   rc=0; "$top" --once "$at1" 2>"$tmp/err" || rc=$?
   is [ $rc = 1 ]

@@ -182,7 +182,7 @@ static bool load_file(loader_t *load)
     }
     if (load->file == NULL) {
         if (load->report != NULL) {
-            fprintf(load->report, "%s: %s\n", load->path, strerror(errno));
+            fprintf(load->report, "kvcl_replay: --trace %s: %s\n", load->path, strerror(errno));
         }
         return false;
     }
@@ -213,7 +213,7 @@ bool trace_load(trace_t *trace, const char *path, bool strict, FILE *report)
     }
     if (good && (trace->n_requests == 0)) {
         if (report != NULL) {
-            fprintf(report, "%s: no requests in it\n", path);
+            fprintf(report, "kvcl_replay: --trace %s: no requests in it\n", path);
         }
         good = false;
     }

@@ -170,7 +170,7 @@ static bool open_store(worker_t *worker, const worker_room_t *room)
     } else {
         params.cache = worker->cache;
     }
-    return job_ok(worker->job, kvcl_store_open(worker->job->world, &params, &worker->store), "kvcl_store_open");
+    return job_store_ok(worker->job, kvcl_store_open(worker->job->world, &params, &worker->store));
 }
 
 bool worker_open(worker_t *worker, const job_t *job, const replay_options_t *opt, const trace_t *trace,

@@ -48,14 +48,20 @@ _Static_assert(CLI_SIZES_MAX == (int)KVCL_STORE_SIZES_MAX, "what a pool can have
 /* Block sizes are required, and the pool must have room for them (kvcl_store_params_t.block_sizes). */
 static cli_result_t check_sizes(const cli_spec_t *spec, const options_t *opt)
 {
-    uint64_t largest = 0, need;
+    uint64_t largest = 0, smallest = UINT64_MAX, need;
     size_t   i;
 
     if (opt->blocks.n == 0) {
         return cli_error(spec, "--block is needed: the bytes of a block");
     }
     for (i = 0; i < opt->blocks.n; ++i) {
-        largest = (opt->blocks.sizes[i] > largest) ? opt->blocks.sizes[i] : largest;
+        largest  = (opt->blocks.sizes[i] > largest) ? opt->blocks.sizes[i] : largest;
+        smallest = (opt->blocks.sizes[i] < smallest) ? opt->blocks.sizes[i] : smallest;
+    }
+    if (opt->pool / smallest > UINT32_MAX) {
+        return cli_error(spec, "--pool of %llu bytes: at most %u blocks of %llu bytes, %llu bytes",
+                         (unsigned long long)opt->pool, UINT32_MAX, (unsigned long long)smallest,
+                         (unsigned long long)smallest * UINT32_MAX);
     }
     if (opt->blocks.n == 1) {
         return (opt->pool < largest) ? cli_error(spec, "--pool is less than one block") : CLI_GO;
@@ -64,6 +70,14 @@ static cli_result_t check_sizes(const cli_spec_t *spec, const options_t *opt)
     return (opt->pool >= need) ? CLI_GO :
            cli_error(spec, "--pool of %llu bytes: blocks of %zu sizes need room for 4 of the largest each, %llu bytes",
                      (unsigned long long)opt->pool, opt->blocks.n, (unsigned long long)need);
+}
+
+static cli_result_t check_format(const cli_spec_t *spec, const options_t *opt)
+{
+    const char *by_env = getenv("KVCL_STORE_NVME");
+
+    return (!opt->format || (opt->nvme != NULL) || ((by_env != NULL) && (by_env[0] != '\0')))
+               ? CLI_GO : cli_error(spec, "--nvme-format without --nvme or KVCL_STORE_NVME");
 }
 
 static cli_result_t check_token(const cli_spec_t *spec, options_t *opt)
@@ -109,6 +123,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
     *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30};
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
     result = (result == CLI_GO) ? check_sizes(&spec, opt) : result;
+    result = (result == CLI_GO) ? check_format(&spec, opt) : result;
     return (result == CLI_GO) ? check_token(&spec, opt) : result;
 }
 
@@ -205,7 +220,7 @@ static bool begin(server_t *server, const options_t *opt)
     params.dir_entries   = opt->entries;
     params.nvme          = opt->nvme;
     params.flags         = opt->format ? KVCL_STORE_NVME_FORMAT : 0;
-    if (!job_ok(&server->job, kvcl_store_open(server->job.world, &params, &server->store), "kvcl_store_open")) {
+    if (!job_store_ok(&server->job, kvcl_store_open(server->job.world, &params, &server->store))) {
         return false;
     }
     if ((opt->http != NULL) &&

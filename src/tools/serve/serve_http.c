@@ -14,6 +14,7 @@
 #include <microhttpd.h>
 #endif
 
+#include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,14 +191,17 @@ static bool start(serve_http_t *http, const char *host, unsigned port, char *why
         return false;
     }
     flags       |= (found->ai_family == AF_INET6) ? MHD_USE_IPv6 : 0;
+    errno        = 0;
     http->daemon = MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR,
                                     found->ai_addr, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
                                     MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
                                     MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
+    error = errno;
     freeaddrinfo(found);
     if (http->daemon == NULL) {
-        snprintf(why, why_size, "cannot listen on %s, port %u", host, port);
+        snprintf(why, why_size, "cannot listen on %s, port %u%s%s", host, port, (error != 0) ? ": " : "",
+                 (error != 0) ? strerror(error) : "");
         return false;
     }
     info       = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
