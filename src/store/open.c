@@ -234,7 +234,7 @@ static kvcl_status_t first_failure(kvcl_status_t before, kvcl_status_t status, k
 }
 
 /* Collective: all ranks succeed or all fail. After the barrier every home knows the ranks that publish to it. A rank
- * that could not open its part takes part as well. Returns the first failure, which that of the part is. */
+ * that could not open its part takes part as well, and gets the status and the sentence of that failure. */
 static kvcl_status_t meet(kvcl_store_h store, kvcl_status_t opened, kvcl_sentence_t *why)
 {
     kvcl_hello_t  local  = local_hello(store, opened == KVCL_OK);
