@@ -18,7 +18,7 @@ enum { IFS = KVCL_SOCK_LISTENERS + 3 };
 
 static struct ifaddrs      ifs[IFS];
 static struct sockaddr_in  addrs[IFS];
-static char                names[IFS][8];
+static char                names[IFS][16];
 static const char          *ip[IFS]; /* NULL: the list ends */
 static unsigned            warnings;
 static char                said[1024];
