@@ -48,7 +48,7 @@ KVCL_BEGIN_DECLS
     X(ERR_EXISTS, -15, "object exists already")                                                    \
     X(ERR_STALE, -16, "incarnation, generation or view is out of date")                            \
     X(ERR_TRUNCATED, -17, "message is longer than the buffer")                                     \
-    X(ERR_AUTH, -18, "peer did not prove the job secret")                                          \
+    X(ERR_AUTH, -18, "the job's secret is missing, unusable or not proven")                        \
     X(ERR_VERSION, -19, "peer speaks another wire version")                                        \
     X(ERR_UNSUPPORTED, -20, "not supported by this build or on this path")                         \
     X(ERR_IO, -21, "input/output error")                                                           \
