@@ -25,6 +25,8 @@
  *     have a stride, sizeof of an element. So programs and libraries of different versions work together: each side
  *     reads and writes the fields that both have. The few structs without a size are marked as fixed for ever.
  *   - Time is in nanoseconds. kvcl_context.h defines timeouts; no call waits for ever.
+ *   - Settings are environment variables KVCL_*. kvcl_info(1), SETTINGS, explains those of networks, wires and the
+ *     job's secret; kvcl_context.h states what a process that has the secret can do; kvcl_info --settings lists all.
  *   - Keep the buffers and caches of an operation alive and untouched until its request completes; block id arrays, key
  *     arrays and params are copied and may be freed when the posting call returns.
  */

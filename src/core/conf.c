@@ -28,15 +28,18 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_BOOT_TIMEOUT", "60s", TIME, boot_timeout_ns, 1000000, INT64_MAX, NULL,
         "time that ranks wait for each other at start"),
     ROW("KVCL_SECRET_FILE", NULL, STRING, secret_file, 0, 0, NULL,
-        "file (mode 0600) with the secret that all ranks of the job share; by default the launcher distributes one"),
+        "file (mode 0600) with the secret that all ranks of the job share; by default the ranks agree on one through "
+        "PMIx or the program's callbacks; with a rendezvous on loopback it is $HOME/.kvcl/secret"),
     ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
         "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
     ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
-        "network interfaces for TCP, comma separated (lo: this host only); a rank listens there, and KVCL_WIRE says "
-        "how a connection is protected; default: listen nowhere, reach ranks of this host only"),
+        "network interfaces for TCP, comma separated (lo: this host only; all: every interface), and ports of RDMA "
+        "devices (mlx5_0:1); a rank listens on the interfaces, and KVCL_WIRE says how a connection is protected; "
+        "default: listen nowhere, reach ranks of this host only"),
     ROW("KVCL_WIRE", "auto", ENUM, wire, 0, 0, wire_names,
         "TCP connections: aead (authenticated and encrypted), plain (authenticated when they begin), auto (plain on "
-        "loopback, aead elsewhere), ucx (UCX's own, not authenticated: for trusted networks only)"),
+        "loopback, aead elsewhere), ucx (UCX's own, not authenticated: for trusted networks only); a pair uses aead if "
+        "either of its ranks has it"),
     ROW("KVCL_NUMA", "auto", ENUM, numa, 0, 0, kvcl_numa_mode_names,
         "NUMA nodes for memory of 4 MiB and more: auto (the node of the bound cpus; interleaved if they are of several "
         "nodes), local, interleave, off (first touch)"),
