@@ -180,7 +180,8 @@ static void show(const options_t *opt, const table_t *now, const table_t *before
     if (!opt->once && isatty(STDOUT_FILENO)) {
         printf("\033[H\033[2J"); /* home, clear */
     }
-    printf("%s: %zu ranks%s\n", opt->where, now->n, (seconds > 0) ? ", counts a second" : ", totals");
+    printf("%s: %zu rank%s%s\n", opt->where, now->n, (now->n == 1) ? "" : "s",
+           (seconds > 0) ? ", counts a second" : ", totals");
     printf("%5s %-9s %9s %9s %5s %7s %9s %9s %5s %9s %8s %8s %8s %8s %13s %13s %13s\n", "rank", "state",
            "blocks", "pool", "used%", "pinned", "nvme", "gets", "hit%", "puts", "evicted", "moved", "MB in", "MB out",
            "get us", "put us", "match us");

@@ -179,6 +179,12 @@ static void put(text_t *text, const char *fmt, ...)
     text->len += (n > 0) ? (size_t)n : 0;
 }
 
+/* "1 core", "2 cores". */
+static void put_count(text_t *text, size_t n, const char *what, const char *end)
+{
+    put(text, "%zu %s%s%s", n, what, (n == 1) ? "" : "s", end);
+}
+
 /* The cpus of a node as ranges: "0-3,8-11". */
 static void put_cpus(text_t *text, const kvcl_topo_t *topo, int numa)
 {
@@ -252,8 +258,11 @@ size_t kvcl_topo_describe(const kvcl_topo_t *topo, char *buf, size_t cap)
     text_t text = {.buf = buf, .cap = cap};
     size_t i, j;
 
-    put(&text, "%zu packages, %zu NUMA nodes, %zu cores, %zu hardware threads (from %s)\n", kvcl_topo_packages(topo),
-        topo->nnodes, kvcl_topo_cores(topo), topo->ncpus, topo->ops->name);
+    put_count(&text, kvcl_topo_packages(topo), "package", ", ");
+    put_count(&text, topo->nnodes, "NUMA node", ", ");
+    put_count(&text, kvcl_topo_cores(topo), "core", ", ");
+    put_count(&text, topo->ncpus, "hardware thread", "");
+    put(&text, " (from %s)\n", topo->ops->name);
     for (i = 0; i < topo->nnodes; ++i) {
         for (j = 0; (j < i) && (topo->nodes[j].package != topo->nodes[i].package); ++j) {
         }

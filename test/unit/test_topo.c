@@ -119,6 +119,11 @@ START_TEST(the_tree_is_printed)
     ck_assert_uint_eq(kvcl_topo_describe(topo, NULL, 0), len);
     ck_assert_uint_eq(kvcl_topo_describe(topo, cut, sizeof(cut)), len);
     ck_assert_uint_eq(strlen(cut), sizeof(cut) - 1);
+
+    kvcl_topo_close(topo);
+    open_text("node 0 package 0 cpus 0");
+    (void)kvcl_topo_describe(topo, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, "1 package, 1 NUMA node, 1 core, 1 hardware thread (from text)\n"));
 }
 END_TEST
 

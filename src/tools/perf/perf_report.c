@@ -224,10 +224,11 @@ static void print_text(const perf_t *perf, const figures_t *f)
 {
     const perf_options_t *opt = perf->opt;
 
-    printf("kvcl_perf %s: %s, %" PRIu64 " x %" PRIu64 " bytes, %s order, %zu runs, %" PRIu64 " iterations, %" PRIu64
-           " threads\n",
+    printf("kvcl_perf %s: %s, %" PRIu64 " x %" PRIu64 " bytes, %s order, %zu run%s, %" PRIu64 " iteration%s, %" PRIu64
+           " thread%s\n",
            perf->test->name, perf->result.path, opt->count, opt->unit, opt->random ? "random" : "sequential",
-           perf->n_runs, perf->result.iters, opt->threads);
+           perf->n_runs, (perf->n_runs == 1) ? "" : "s", perf->result.iters, (perf->result.iters == 1) ? "" : "s",
+           opt->threads, (opt->threads == 1) ? "" : "s");
     if (perf->test->bytes) {
         printf("  %-12s %.3f GB/s, %.0f blocks/s\n", "speed", f->gbps, f->ops_per_s);
     } else {

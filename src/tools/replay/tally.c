@@ -107,7 +107,7 @@ static void print_text(const job_t *job, const replay_options_t *opt, const tall
     const double seconds = (double)sum->elapsed_ns / 1e9;
     const bool   limited = (opt->pool_bytes != REPLAY_POOL_UNLIMITED) || (opt->pool_share > 0);
 
-    printf("kvcl_replay: %d ranks, %s%s, blocks of %" PRIu64 " bytes, %s%s\n", job->size,
+    printf("kvcl_replay: %d rank%s, %s%s, blocks of %" PRIu64 " bytes, %s%s\n", job->size, (job->size == 1) ? "" : "s",
            (opt->trace != NULL) ? "trace " : "a generated trace", (opt->trace != NULL) ? opt->trace : "",
            opt->block_bytes, opt->in_order ? "in order, " : "",
            limited ? "limited pools" : "unlimited pools");

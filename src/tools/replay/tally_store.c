@@ -107,7 +107,7 @@ void tally_store_text(const replay_options_t *opt, const tally_t *sum, const kil
     tier_text("remote", sum->remote, sum, "from other ranks' pools");
     tier_text("nvme", sum->nvme, sum, "from second tiers");
     tier_text("miss", sum->blocks - sum->hits, sum, "computed");
-    printf("  copies      %" PRIu64 " asked for; %" PRIu64 " blocks got fewer, %" PRIu64 " none; a put p50 %.1f us, "
+    printf("  copies      %" PRIu64 " requested; %" PRIu64 " blocks got fewer, %" PRIu64 " none; a put p50 %.1f us, "
            "p99 %.1f us\n",
            opt->replicas, sum->few_copies, sum->not_put, hist_quantile(&sum->put_ns, 0.5) / 1e3,
            hist_quantile(&sum->put_ns, 0.99) / 1e3);
