@@ -50,11 +50,13 @@ typedef struct kvcl_store_params {
                                  value of KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks
                                  of an earlier run in the file, closed or killed, are available again if the pool has
                                  their size now. One rank uses a file, which belongs to its user alone (mode
-                                 0600, no symbolic link). A file of another kind is refused. The tier holds one block of
-                                 a key, also when the key was put in two sizes. Checksums detect errors, not intent:
-                                 with KVCL_STORE_NVME_KEY a block is returned only if a process with that key put it
-                                 there (an older block of the same key may be put back, and blocks may be removed, by
-                                 a process that can write to the file). The file is not encrypted: put it on dm-crypt */
+                                 0600, no symbolic link). A file of another kind is refused. One that is opened with
+                                 another size, or with a key for the first time, loses all its blocks, with a warning
+                                 only. The tier holds one block of a key, also when the key was put in two sizes.
+                                 Checksums detect errors, not intent: with KVCL_STORE_NVME_KEY a block is returned only
+                                 if a process with that key put it there (an older block of the same key may be put
+                                 back, and blocks may be removed, by a process that can write to the file). The file
+                                 is not encrypted: put it on dm-crypt */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size
@@ -172,8 +174,8 @@ KVCL_API void kvcl_store_close(kvcl_store_h store);
  *
  * What it does not do:
  *   - It does not protect from ranks: they trust each other, and each can read any pool.
- *   - It does not protect the bytes of a cache from code that has the handle of that cache. Where tenants must not reach
- *     each other's bytes, give each of them a cache of its own, and the store none (params.cache).
+ *   - It does not protect the bytes of a cache from code that has the handle of that cache. Where tenants must not
+ *     reach each other's bytes, give each of them a cache of its own, and the store none (params.cache).
  *   - It does not hide load: tenants share room, so each can tell from its own evictions and times how busy the store
  *     is.
  *   - Copies that ranks make by themselves (after a failure, or of blocks that are requested often) and copies that
@@ -318,8 +320,8 @@ KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *k
  */
 KVCL_API kvcl_status_t kvcl_store_alloc(kvcl_store_h store, size_t n, uint32_t *ids) KVCL_MUST_CHECK;
 /** Return allocated blocks that are not published.
- * @return KVCL_OK; nothing was freed with KVCL_ERR_BUSY (a block is free or published), KVCL_ERR_OUT_OF_RANGE (the cache
- *         has no such block), KVCL_ERR_ACCESS (a tenant's handle, by which a block was not allocated). */
+ * @return KVCL_OK; nothing was freed with KVCL_ERR_BUSY (a block is free or published), KVCL_ERR_OUT_OF_RANGE (the
+ *         cache has no such block), KVCL_ERR_ACCESS (a tenant's handle, by which a block was not allocated). */
 KVCL_API kvcl_status_t kvcl_store_free(kvcl_store_h store, const uint32_t *ids, size_t n) KVCL_MUST_CHECK;
 
 /** Where one of this rank's caches holds a key (its block id there; the store's own cache first), so that it need not
