@@ -33,7 +33,7 @@ def serve(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache, free: list, to
     request = store.get(keys[:hit], cache, ids[:hit])  # from the nearest live copy, verified
     try:
         request.wait()
-    except kvcl.KvclError:  # evicted meanwhile, its rank died, ...: what did not come is computed
+    except kvcl.KvclError:  # evicted meanwhile, its rank failed, ...: absent blocks are computed
         hit = [status == kvcl.Status.OK for status in request.block_status].index(False)
 
     for key, block in zip(keys[hit:], ids[hit:]):
@@ -41,7 +41,9 @@ def serve(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache, free: list, to
     store.publish(keys[hit:], cache, ids[hit:]).wait()  # they stay where they are; every rank finds them
 
     wrong = sum(cache.read(block) != computed(key) for key, block in zip(keys, ids))
-    print(f"rank {world.rank}: {len(keys)} blocks, {hit} reused, {wrong} wrong")
+    # one write for each line, so that mpirun does not join the lines of two ranks
+    sys.stdout.write(f"rank {world.rank}: {len(keys)} blocks, {hit} reused, {wrong} wrong\n")
+    sys.stdout.flush()
     if wrong:
         sys.exit("wrong bytes")
     return hit
@@ -60,7 +62,7 @@ def main() -> None:
 
             own = [1000 + world.rank] * (OWN * TOKENS_PER_BLOCK)
             assert serve(world, store, cache, free, prefix + own) == SHARED
-            world.barrier()  # others may still read my blocks
+            world.barrier()  # other ranks may still read this rank's blocks
         cache.close()
 
 

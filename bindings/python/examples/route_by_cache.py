@@ -11,6 +11,7 @@ blocks of a conversation to a worker with less load, and receives that change, l
 
 import hashlib
 import queue
+import sys
 import threading
 
 import kvcl
@@ -22,8 +23,14 @@ LAYOUT = kvcl.Layout(layers=2, blocks=CONVERSATIONS * TURNS * BLOCKS_A_TURN, tok
 ASK, ANSWER = 1, 2  # tags
 
 
+def report(line: str) -> None:
+    """One write for each line, so that mpirun does not join the lines of two ranks."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def computed(key: bytes) -> bytes:
-    """What a model would have computed for this block."""
+    """The bytes that a model would compute for this block."""
     return hashlib.shake_128(key).digest(LAYOUT.block_bytes)
 
 
@@ -33,7 +40,7 @@ def keys_of(conversation: int, turns: int) -> list:
 
 
 class View:
-    """What each rank holds, kept up to date by a thread a rank."""
+    """The blocks that each rank holds, kept up to date by one thread for each rank."""
 
     def __init__(self, store: kvcl.Store, ranks: range) -> None:
         self.held = {rank: set() for rank in ranks}
@@ -56,7 +63,7 @@ class View:
                 self.news.put(rank)
 
     def prefix(self, rank: int, keys: list) -> int:
-        """How many leading blocks a rank holds."""
+        """The number of leading blocks that a rank holds."""
         return next((i for i, key in enumerate(keys) if key not in self.held[rank]), len(keys))
 
     def until(self, rank: int, keys: list) -> None:
@@ -80,7 +87,7 @@ def route(world: kvcl.Comm, store: kvcl.Store) -> None:
             best = max(workers, key=lambda rank: (view.prefix(rank, keys), -load[rank]))
             idle = min(workers, key=lambda rank: load[rank])
             have = view.prefix(best, keys)
-            if have and load[best] > load[idle] + 2:  # where they are is busy: they go where it is not
+            if have and load[best] > load[idle] + 2:  # their rank is busy: move them to an idle one
                 moved += sum(store.move(keys[:have], idle))
                 view.until(idle, keys[:have])
                 best = idle
@@ -90,10 +97,11 @@ def route(world: kvcl.Comm, store: kvcl.Store) -> None:
             load[best] += len(keys) - have
             view.until(best, keys)
     for rank in workers:
-        world.send_bytes(rank, ASK, b"").wait()  # nothing more
+        world.send_bytes(rank, ASK, b"").wait()  # no more requests
     view.close()
     requests = TURNS * CONVERSATIONS
-    print(f"router: {requests} requests, {moved} blocks moved, served where the blocks were: {100 * well // requests}%")
+    share = 100 * well // requests
+    report(f"router: {requests} requests, {moved} blocks moved, served where the blocks were: {share}%")
 
 
 def work(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache) -> None:
@@ -111,7 +119,7 @@ def work(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache) -> None:
         wrong += sum(cache.read(i) != computed(key) for i, key in enumerate(keys))
         served, reused = served + 1, reused + hit
         world.send_bytes(world.size - 1, ANSWER, b"x").wait()
-    print(f"rank {world.rank}: {served} requests, {reused} blocks reused, {wrong} wrong")
+    report(f"rank {world.rank}: {served} requests, {reused} blocks reused, {wrong} wrong")
 
 
 def main() -> None:

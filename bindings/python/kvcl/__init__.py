@@ -4,13 +4,20 @@
 
     with kvcl.Context() as ctx:                              # mpirun, srun, a rendezvous address, or alone
         world = ctx.world
-        cache = ctx.cache("main", kvcl.Layout(layers=32, blocks=4096, tokens=16, heads=8, head_dim=128, elem_bytes=2))
+        cache = ctx.cache("main", kvcl.Layout(layers=32, blocks=64, tokens=16, heads=8, head_dim=128, elem_bytes=2))
         store = kvcl.Store(world)
 
-        keys = kvcl.key_chain(kvcl.key_root(salt, "llama-3-8b"), tokens, 16)
+        tokens = list(range(48 * 16))                        # a prompt, 16 tokens a block
+        ids = list(range(48))                                # the blocks of the cache that it gets
+        keys = kvcl.key_chain(kvcl.key_root(b"a tenant's secret", "llama-3-8b"), tokens, 16)
         hit = store.match(keys)                              # the longest leading run of blocks that any rank has
         store.get(keys[:hit], cache, ids[:hit]).wait()       # verified, a status per block
+        for block in ids[hit:]:
+            cache.write(block, bytes(cache.layout.block_bytes))  # here a model computes the other blocks
         store.publish(keys[hit:], cache, ids[hit:]).wait()
+        world.barrier()                                      # other ranks may still read this rank's blocks
+        store.close()
+        cache.close()
 
 Operations return a Request: wait() for it, or await it. The rules of the C library hold here as well
 (include/kvcl/kvcl.h); in short:
