@@ -33,9 +33,9 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
         "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
     ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
-        "network interfaces for TCP, comma separated (lo: this host only; all: every interface), and ports of RDMA "
-        "devices (mlx5_0:1); a rank listens on the interfaces, and KVCL_WIRE says how a connection is protected; "
-        "default: listen nowhere, reach ranks of this host only"),
+        "network interfaces for TCP, comma separated (lo: this host only; all: every interface); a rank listens there, "
+        "and KVCL_WIRE says how a connection is protected; default: listen nowhere, reach ranks of this host only; "
+        "RDMA ports (mlx5_0:1) may be named, but path auto uses every active port in any case"),
     ROW("KVCL_WIRE", "auto", ENUM, wire, 0, 0, wire_names,
         "TCP connections: aead (authenticated and encrypted), plain (authenticated when they begin), auto (plain on "
         "loopback, aead elsewhere), ucx (UCX's own, not authenticated: for trusted networks only); a pair uses aead if "
