@@ -1,34 +1,19 @@
 /*
- * Ranks that a test forks by itself, since mpirun would end them all when one dies. They meet at a loopback port that
- * was free when chosen; another process may take it before they do.
+ * Ranks that a test forks by itself, since mpirun would end them all when one dies. They meet at a loopback port
+ * (port.h).
  */
 #ifndef KVCL_TEST_START_RANKS_H
 #define KVCL_TEST_START_RANKS_H
 
-#include <arpa/inet.h>
+#include "port.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANK_LIVES_S = 110 };
-
-static inline int free_port(void)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t          len  = sizeof(addr);
-    int                fd   = socket(AF_INET, SOCK_STREAM, 0);
-
-    if ((fd < 0) || (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) ||
-        (getsockname(fd, (struct sockaddr *)&addr, &len) != 0)) {
-        perror("a free port");
-        exit(1);
-    }
-    close(fd);
-    return ntohs(addr.sin_port);
-}
 
 /** Start a process for each rank. It ends with the result of live(arg, rank), or is killed if that takes too long. The
  * caller has not used the library before. pids: NULL if not needed. */
@@ -38,7 +23,7 @@ static inline void start_ranks(int size, int (*live)(const void *arg, int rank),
     pid_t pid;
     int   i;
 
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
+    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", next_port());
     setenv("KVCL_RENDEZVOUS", text, 1);
     snprintf(text, sizeof(text), "%d", size);
     setenv("KVCL_SIZE", text, 1);

@@ -8,6 +8,7 @@
 #include "test_base.h"
 #include "base/error.h"
 #include "boot/boot.h"
+#include "test/multi/port.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -39,14 +40,7 @@ static inline void write_file(char *path, size_t len, const char *name, char fil
 /* A free port, two secret files, and a home directory, so that the user's own is unchanged. */
 static inline void set_up(void)
 {
-    struct sockaddr_in sa  = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t          len = sizeof(sa);
-    int                fd  = socket(AF_INET, SOCK_STREAM, 0);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&sa, len), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&sa, &len), 0);
-    close(fd);
-    port = ntohs(sa.sin_port);
+    port = next_port();
     snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
     snprintf(dir, sizeof(dir), "/tmp/kvcl-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
