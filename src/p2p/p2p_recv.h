@@ -9,7 +9,7 @@
 #include "p2p/layers.h"
 #include "p2p/p2p_match.h"
 #include "req/req.h"
-#include "xfer/gate.h"
+#include "gate/gate.h"
 #include "xfer/pull.h"
 
 typedef struct kvcl_p2p_recv {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "xfer/describe.h"
 #include "xfer/flat.h"
-#include "xfer/gate.h"
+#include "gate/gate.h"
 #include "p2p/layers.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"

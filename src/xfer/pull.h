@@ -16,7 +16,7 @@
 #include "cache/cache.h"
 #include "req/req.h"
 #include "xfer/copy.h"
-#include "xfer/gate.h"
+#include "gate/gate.h"
 #include "xfer/xfer_wire.h"
 #include <kvcl/kvcl_xfer.h>
 

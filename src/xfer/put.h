@@ -11,7 +11,7 @@
 #include "cache/cache.h"
 #include "mem/rmem.h"
 #include "req/req.h"
-#include "xfer/gate.h"
+#include "gate/gate.h"
 #include "xfer/offer.h"
 #include "xfer/pull.h"
 #include <kvcl/kvcl_xfer.h>

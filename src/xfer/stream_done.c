@@ -4,7 +4,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "req/req.h"
-#include "xfer/gate.h"
+#include "gate/gate.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>

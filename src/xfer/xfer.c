@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "lane/lane.h"
 #include "xfer/copy.h"
-#include "xfer/gate.h"
 #include "xfer/pull.h"
 #include "xfer/xfer_wire.h"
 
@@ -31,7 +30,6 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&xfer->copies[0]);
     kvcl_list_init(&xfer->copies[1]);
     kvcl_list_init(&xfer->rmas);
-    kvcl_list_init(&xfer->gates);
     kvcl_map_init(&xfer->offers);
     kvcl_lane_register(ctx, &kvcl_pull_lane_user);
     *state_p = xfer;
@@ -50,7 +48,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     (void)state;
-    return kvcl_gates_poll(ctx) + kvcl_rma_poll(ctx);
+    return kvcl_rma_poll(ctx);
 }
 
 static bool room_work(kvcl_context_h ctx, void *state)

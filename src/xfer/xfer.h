@@ -28,8 +28,6 @@ typedef struct kvcl_xfer_state {
     kvcl_map_t               offers;
     uint64_t                 next_offer;
     const kvcl_xfer_server_t *server;    /* src/serve */
-    kvcl_list_t              gates;      /* kvcl_gate_t with an operation that waits; gate.c's lock */
-    _Atomic bool             gates_over; /* a gate has opened since the last poll */
 } kvcl_xfer_state_t;
 
 static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)

@@ -6,15 +6,19 @@
  * driver's thread takes only this one, and kvcl_engine_nudge waits for no lock.
  */
 #include "config.h"
-#include "xfer/gate.h"
+#include "gate/gate.h"
 #include "base/error.h"
 #include "device/copier.h"
-#include "xfer/xfer.h"
 
 #include <stdlib.h>
 
+typedef struct gates {
+    kvcl_list_t  waiting; /* kvcl_gate_t with an operation that waits; `lock` */
+    _Atomic bool over;    /* a gate has opened since the last poll */
+} gates_t;
+
 struct kvcl_gate {
-    kvcl_list_t    link;    /* xfer->gates, while its operation waits */
+    kvcl_list_t    link;    /* gates.waiting, while its operation waits */
     kvcl_context_h ctx;     /* NULL: the operation has ended */
     bool           over;    /* the stream has reached it: open */
     unsigned       holders;
@@ -23,6 +27,11 @@ struct kvcl_gate {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static gates_t *gates_of(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_GATE];
+}
 
 /* `lock` is held. */
 static void drop(kvcl_gate_t *gate)
@@ -40,7 +49,7 @@ static void stream_is_there(void *arg)
     pthread_mutex_lock(&lock);
     gate->over = true;
     if (gate->ctx != NULL) {
-        atomic_store(&kvcl_xfer_state(gate->ctx)->gates_over, true);
+        atomic_store(&gates_of(gate->ctx)->over, true);
         kvcl_engine_nudge(gate->ctx);
     }
     drop(gate);
@@ -97,7 +106,7 @@ kvcl_status_t kvcl_gate_pass(kvcl_gate_t *gate, kvcl_peer_t *peer, kvcl_peer_wai
         if (wait) {
             gate->peer = peer;
             kvcl_list_add_tail(&gate->waiters, &waiter->link);
-            kvcl_list_add_tail(&kvcl_xfer_state(gate->ctx)->gates, &gate->link);
+            kvcl_list_add_tail(&gates_of(gate->ctx)->waiting, &gate->link);
         }
         pthread_mutex_unlock(&lock);
         if (wait) {
@@ -108,13 +117,13 @@ kvcl_status_t kvcl_gate_pass(kvcl_gate_t *gate, kvcl_peer_t *peer, kvcl_peer_wai
 }
 
 /* The waiter of the next open gate whose operation still waits. */
-static kvcl_peer_waiter_t *take_over(kvcl_list_t *gates, kvcl_peer_t **peer_p)
+static kvcl_peer_waiter_t *take_over(kvcl_list_t *waiting, kvcl_peer_t **peer_p)
 {
     kvcl_list_t *found = NULL;
     kvcl_gate_t *gate, *next;
 
     pthread_mutex_lock(&lock);
-    kvcl_list_foreach_safe (gate, next, gates, kvcl_gate_t, link) {
+    kvcl_list_foreach_safe (gate, next, waiting, kvcl_gate_t, link) {
         if (gate->over) {
             kvcl_list_del(&gate->link);
             found   = kvcl_list_pop(&gate->waiters);
@@ -128,20 +137,40 @@ static kvcl_peer_waiter_t *take_over(kvcl_list_t *gates, kvcl_peer_t **peer_p)
     return (found != NULL) ? kvcl_container_of(found, kvcl_peer_waiter_t, link) : NULL;
 }
 
-unsigned kvcl_gates_poll(kvcl_context_h ctx)
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
-    kvcl_xfer_state_t  *xfer = kvcl_xfer_state(ctx);
-    unsigned           n     = 0;
+    gates_t *gates = calloc(1, sizeof(*gates));
+
+    (void)ctx;
+    if (gates == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for gates");
+    }
+    kvcl_list_init(&gates->waiting);
+    *state_p = gates;
+    return KVCL_OK;
+}
+
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    (void)ctx;
+    free(state);
+}
+
+/* The operations whose gates have opened begin. */
+static unsigned room_poll(kvcl_context_h ctx, void *state)
+{
+    gates_t            *gates = state;
+    unsigned           n      = 0;
     kvcl_peer_waiter_t *waiter;
     kvcl_status_t      status;
     kvcl_peer_t        *peer;
 
     kvcl_assert_locked(ctx);
-    if (!atomic_load_explicit(&xfer->gates_over, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&gates->over, memory_order_relaxed)) {
         return 0;
     }
-    (void)atomic_exchange(&xfer->gates_over, false);
-    while ((waiter = take_over(&xfer->gates, &peer)) != NULL) { /* from the start: a call may end others */
+    (void)atomic_exchange(&gates->over, false);
+    while ((waiter = take_over(&gates->waiting, &peer)) != NULL) { /* from the start: a call may end others */
         status = (peer != NULL) ? kvcl_peer_ready(peer, waiter) : KVCL_OK;
         if (status != KVCL_INPROGRESS) {
             waiter->fn(waiter, status);
@@ -150,3 +179,6 @@ unsigned kvcl_gates_poll(kvcl_context_h ctx)
     }
     return n;
 }
+
+extern const kvcl_room_t kvcl_room_gate;
+const kvcl_room_t kvcl_room_gate = {.name = "gate", .init = room_init, .fini = room_fini, .poll = room_poll};

@@ -6,8 +6,8 @@
  * wakes the engine; the engine's poll then starts the operation. A gate's memory outlives its operation until the
  * driver has called.
  */
-#ifndef KVCL_XFER_GATE_H
-#define KVCL_XFER_GATE_H
+#ifndef KVCL_GATE_GATE_H
+#define KVCL_GATE_GATE_H
 
 #include "core/context.h"
 #include "core/peer.h"
@@ -25,7 +25,5 @@ void          kvcl_gate_free(kvcl_gate_t *gate);
 
 /** Lock held. As kvcl_peer_ready, but not before the gate is open; peer NULL: that alone. */
 kvcl_status_t kvcl_gate_pass(kvcl_gate_t *gate, kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter) KVCL_MUST_CHECK;
-/** Lock held. @return the number of operations that passed. */
-unsigned      kvcl_gates_poll(kvcl_context_h ctx);
 
 #endif
