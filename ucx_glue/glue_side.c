@@ -99,10 +99,6 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     if (dir != NULL) {
         modify(config, "POSIX_DIR", dir, false);
     }
-    /* two interfaces carry one stream, also in peer error mode; with one, shared memory would use tcp as second rail */
-    if (!data && (strchr(plan->devices, ',') != NULL)) {
-        modify(config, "MAX_EAGER_RAILS", "2", false);
-    }
     modify(config, "TLS", tls, data || !plan->listens);
     modify(config, "NET_DEVICES", plan->devices, true);
     if (!data && (plan->keepalive_ns > 0)) {

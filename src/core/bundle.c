@@ -74,12 +74,12 @@ static kvcl_status_t send_all(kvcl_peer_t *peer, kvcl_bundle_t *bundle)
         memcpy(lens, bundle->bytes, sizeof(lens));
         iov = (kvcl_iov_t){bundle->bytes + LENGTHS + lens[0], lens[1]};
         return kvcl_peer_send_now(peer, (kvcl_msg_t *)(void *)(bundle->bytes + LENGTHS), lens[0], &iov,
-                                  (lens[1] > 0) ? 1 : 0, NULL);
+                                  (lens[1] > 0) ? 1 : 0, 0, NULL);
     }
     ++peer->ctx->peers.n_bundles;
     bundle->msg       = (kvcl_msg_t){.type = KVCL_MSG_BUNDLE};
     bundle->send.done = has_left;
-    return kvcl_peer_send_now(peer, &bundle->msg, sizeof(bundle->msg), &iov, 1,
+    return kvcl_peer_send_now(peer, &bundle->msg, sizeof(bundle->msg), &iov, 1, 0,
                               (bundle->len <= peer->attr.inline_bytes) ? NULL : &bundle->send);
 }
 

@@ -102,11 +102,11 @@ kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter) KVC
 void          kvcl_peer_unwait(kvcl_peer_waiter_t *waiter);
 
 /**
- * Lock held, peer READY. Fills msg's common fields (type, op are the caller's) and sends; as xport am_send. An error
- * fails nothing by itself.
+ * Lock held, peer READY. Fills msg's common fields (type, op are the caller's) and sends; as xport am_send, flags too.
+ * An error fails nothing by itself.
  */
 kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
-                             kvcl_xport_send_t *send) KVCL_MUST_CHECK;
+                             unsigned flags, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 /** The same, copying, any size up to a few MiB: the transport copies small payloads, KVCL larger ones. */
 kvcl_status_t kvcl_peer_post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
     KVCL_MUST_CHECK;
@@ -130,7 +130,7 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 /* Between peer.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
 /* Sends at once: messages that wait in the bundle are not sent before it. */
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
-                                 size_t n_iov, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
+                                 size_t n_iov, unsigned flags, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */

@@ -25,7 +25,7 @@ static void fill_header(const kvcl_peer_t *peer, kvcl_msg_t *msg)
 }
 
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
-                                 size_t n_iov, kvcl_xport_send_t *send)
+                                 size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
 {
     kvcl_status_t status;
 
@@ -33,7 +33,7 @@ kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_
         return KVCL_ERR_RANK_FAILED;
     }
     fill_header(peer, msg);
-    status = peer->ops->am_send(peer->ep, msg, hdr_len, iov, n_iov, 0, send);
+    status = peer->ops->am_send(peer->ep, msg, hdr_len, iov, n_iov, flags, send);
     if ((status < 0) && (status != KVCL_ERR_NO_MEMORY) && (status != KVCL_ERR_INVALID_PARAM)) {
         kvcl_bundle_refused(peer); /* the endpoint has failed; the transport reports that later */
     }
@@ -41,11 +41,11 @@ kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_
 }
 
 kvcl_status_t kvcl_peer_send(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov, size_t n_iov,
-                             kvcl_xport_send_t *send)
+                             unsigned flags, kvcl_xport_send_t *send)
 {
     kvcl_assert_locked(peer->ctx);
     kvcl_bundle_flush(peer);
-    return kvcl_peer_send_now(peer, msg, hdr_len, iov, n_iov, send);
+    return kvcl_peer_send_now(peer, msg, hdr_len, iov, n_iov, flags, send);
 }
 
 /* A send whose bytes are an owned copy. */
@@ -77,7 +77,7 @@ static kvcl_status_t post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, co
         if (kvcl_bundle_add(peer, msg, hdr_len, data, len, soon)) {
             return KVCL_OK;
         }
-        return kvcl_peer_send_now(peer, msg, hdr_len, &iov, (len > 0) ? 1 : 0, NULL);
+        return kvcl_peer_send_now(peer, msg, hdr_len, &iov, (len > 0) ? 1 : 0, 0, NULL);
     }
     posted = malloc(sizeof(*posted) + hdr_room + len);
     if (posted == NULL) {
@@ -87,7 +87,7 @@ static kvcl_status_t post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, co
     memcpy(posted->bytes, msg, hdr_len);
     memcpy(posted->bytes + hdr_room, data, len);
     iov.buf = posted->bytes + hdr_room;
-    status  = kvcl_peer_send(peer, (kvcl_msg_t *)posted->bytes, hdr_len, &iov, 1, &posted->send);
+    status  = kvcl_peer_send(peer, (kvcl_msg_t *)posted->bytes, hdr_len, &iov, 1, 0, &posted->send);
     if (status != KVCL_INPROGRESS) {
         free(posted);
     }

@@ -7,8 +7,9 @@
  * kvcl_xport_send_t done) are called from progress() only, with that lock held; they may call back into the transport.
  *
  * A transport offers
- *   messages:   am_send to an endpoint; delivered once, in order per endpoint when small (one frame), or the endpoint
- *               fails. The core's handshake authenticates the sender, whether or not the transport does so as well.
+ *   messages:   am_send to an endpoint; delivered once, or the endpoint fails; in the order of the calls, those with
+ *               KVCL_XPORT_UNORDERED excepted. The core's handshake authenticates the sender, whether or not the
+ *               transport does so as well.
  *   native RMA: memory that a peer registered can be mapped (rmem attr .map, within one process: plain loads, stores
  *               and memcpy reach it without the owner's processor), or got (.get) and put (.put). Never emulated: a
  *               transport that would need the owner's processor for a get sets neither, and the core requests the
@@ -48,7 +49,9 @@ struct kvcl_xport_send {
 };
 
 enum {
-    KVCL_XPORT_REPLY = 1 /* am_send: the receiver may answer with reply() (8 bytes and some ns more: handshakes only) */
+    /* Of am_send. */
+    KVCL_XPORT_REPLY     = 1, /* the receiver may answer with reply() (8 bytes and some ns more: handshakes only) */
+    KVCL_XPORT_UNORDERED = 2  /* the message may overtake earlier ones, and later ones may overtake it */
 };
 
 typedef struct kvcl_xport_cbs {

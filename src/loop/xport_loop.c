@@ -57,6 +57,7 @@ static kvcl_status_t loop_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     x->cbs       = params->cbs;
     x->done_tail = &x->done_head;
     kvcl_list_init(&x->inbox);
+    kvcl_list_init(&x->held);
     kvcl_list_init(&x->eps);
     kvcl_list_init(&x->failed);
     kvcl_list_init(&x->mems);
@@ -107,6 +108,7 @@ static void loop_fini(kvcl_xport_t *xport)
     kvcl_list_del(&x->link);
     break_peers(x);
     pthread_mutex_unlock(&kvcl_loop.lock);
+    kvcl_list_splice_tail(&x->inbox, &x->held);
     while ((link = kvcl_list_pop(&x->inbox)) != NULL) {
         free(kvcl_container_of(link, loop_msg_t, link));
     }

@@ -18,7 +18,9 @@ enum {
     LOOP_INLINE_BYTES = 8192,
     LOOP_FRAME_BYTES  = 1 << 20,
     LOOP_MAX_HDR      = 1024,
-    LOOP_BURST        = 64 /* messages delivered by one progress call */
+    LOOP_BURST        = 64, /* messages delivered by one progress call */
+    LOOP_OVERTAKES    = 8,  /* messages that overtake an unordered one, at most */
+    LOOP_HOLD_ROUNDS  = 64  /* progress calls of the receiver that it waits for them, at most */
 };
 
 typedef struct loop_xport {
@@ -26,6 +28,7 @@ typedef struct loop_xport {
     kvcl_xport_cbs_t  cbs;
     kvcl_list_t       link;   /* in loop.xports */
     kvcl_list_t       inbox;  /* loop_msg_t */
+    kvcl_list_t       held;   /* loop_msg_t that later ones are to overtake */
     kvcl_list_t       eps;    /* loop_ep_t, all that are open */
     kvcl_list_t       failed; /* loop_ep_t whose failure is to be reported */
     kvcl_list_t       mems;   /* loop_mem_t */
@@ -56,7 +59,9 @@ typedef struct loop_ep {
 typedef struct loop_msg {
     kvcl_list_t link;
     uint64_t    from;  /* xport to reply to, 0: none */
-    uint64_t    after; /* deliver when the receiver's rounds reach it */
+    uint64_t    after; /* deliver when the receiver's rounds reach it; held: and no longer than that */
+    unsigned    behind; /* held: messages that are still to overtake it */
+    bool        unordered;
     size_t      hdr_len;
     size_t      len;
     uint64_t    bytes[]; /* header padded to 8, then payload */

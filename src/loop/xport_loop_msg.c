@@ -19,6 +19,34 @@ typedef struct kvcl_loop_reply {
     uint64_t           to;
 } loop_reply_t;
 
+/* Lock held. A message has passed those that are held (by 1), or the receiver progresses (by 0): the ones that have
+ * waited enough go behind it. */
+static void release_held(loop_xport_t *to, unsigned by)
+{
+    loop_msg_t *msg, *next;
+
+    kvcl_list_foreach_safe(msg, next, &to->held, loop_msg_t, link) {
+        msg->behind -= (msg->behind > by) ? by : msg->behind;
+        if ((msg->behind == 0) || (msg->after <= to->rounds)) {
+            kvcl_list_del(&msg->link);
+            msg->after = to->rounds;
+            kvcl_list_add_tail(&to->inbox, &msg->link);
+        }
+    }
+}
+
+/* Lock held. Is it held, so that later ones overtake it? */
+static bool hold(loop_xport_t *to, loop_msg_t *msg)
+{
+    msg->behind = msg->unordered ? (unsigned)kvcl_rand_below(&kvcl_loop.rnd, LOOP_OVERTAKES + 1) : 0;
+    if (msg->behind == 0) {
+        return false;
+    }
+    msg->after = to->rounds + LOOP_HOLD_ROUNDS;
+    kvcl_list_add_tail(&to->held, &msg->link);
+    return true;
+}
+
 /* Lock held. Takes the message. */
 static void enqueue(loop_xport_t *to, loop_msg_t *msg)
 {
@@ -35,7 +63,10 @@ static void enqueue(loop_xport_t *to, loop_msg_t *msg)
             pos = pos->prev;
         }
     }
-    kvcl_list_insert_before(pos, &msg->link);
+    if ((kvcl_loop.faults.overtake_seed == 0) || !hold(to, msg)) {
+        kvcl_list_insert_before(pos, &msg->link);
+        release_held(to, 1);
+    }
     kvcl_loop_wake(to);
 }
 
@@ -119,8 +150,9 @@ kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: a copying send of %zu bytes, at most %d", len,
                          LOOP_INLINE_BYTES);
     }
-    msg->from = (flags & KVCL_XPORT_REPLY) ? x->id : 0;
-    status    = post(ep->target, msg);
+    msg->from      = (flags & KVCL_XPORT_REPLY) ? x->id : 0;
+    msg->unordered = (flags & KVCL_XPORT_UNORDERED) != 0;
+    status         = post(ep->target, msg);
     if ((status != KVCL_OK) || (send == NULL)) {
         return status;
     }
@@ -202,6 +234,7 @@ unsigned kvcl_loop_progress(kvcl_xport_t *xport)
 
     pthread_mutex_lock(&kvcl_loop.lock);
     ++x->rounds;
+    release_held(x, 0);
     pthread_mutex_unlock(&kvcl_loop.lock);
     for (i = 0; (i < LOOP_BURST) && ((msg = next_msg(x)) != NULL); ++i, ++n) {
         reply    = (loop_reply_t){.super = {xport}, .to = msg->from};
@@ -224,7 +257,8 @@ kvcl_status_t kvcl_loop_arm(kvcl_xport_t *xport)
         (void)!read(x->efd, &count, sizeof(count));
         x->signaled = false;
     }
-    armed    = kvcl_list_is_empty(&x->inbox) && kvcl_list_is_empty(&x->failed) && (x->done_head == NULL);
+    armed    = kvcl_list_is_empty(&x->inbox) && kvcl_list_is_empty(&x->held) && kvcl_list_is_empty(&x->failed) &&
+               (x->done_head == NULL);
     x->armed = armed;
     pthread_mutex_unlock(&kvcl_loop.lock);
     return armed ? KVCL_OK : KVCL_ERR_BUSY;

@@ -23,7 +23,7 @@ void kvcl_loop_set_faults(const kvcl_loop_faults_t *faults)
 
     pthread_mutex_lock(&kvcl_loop.lock);
     kvcl_loop.faults = (faults != NULL) ? *faults : none;
-    kvcl_rand_seed(&kvcl_loop.rnd, kvcl_loop.faults.reorder_seed);
+    kvcl_rand_seed(&kvcl_loop.rnd, kvcl_loop.faults.reorder_seed ^ kvcl_loop.faults.overtake_seed);
     pthread_mutex_unlock(&kvcl_loop.lock);
 }
 

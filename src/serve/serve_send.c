@@ -136,7 +136,8 @@ static bool send_frame(kvcl_serve_t *serve)
     serve->pos                  += iov.len;
     --serve->credits;
     ++serve->in_flight;
-    status = kvcl_peer_send(serve->peer, &flight->hdr.msg, sizeof(flight->hdr), &iov, 1, &flight->send);
+    status = kvcl_peer_send(serve->peer, &flight->hdr.msg, sizeof(flight->hdr), &iov, 1, KVCL_XPORT_UNORDERED,
+                            &flight->send);
     if (status != KVCL_INPROGRESS) {
         flight_done(&flight->send, status); /* may end the serve */
         return status == KVCL_OK;

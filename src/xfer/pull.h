@@ -62,6 +62,7 @@ struct kvcl_pull {
     kvcl_stream_t        dst;         /* served */
     uint64_t             received;
     unsigned             uncredited;
+    bool                 ended;       /* served: a successful end has arrived, before the last bytes */
     bool                 by_lane;     /* served, and its bytes may arrive by the peer's lane */
     bool                 quick;       /* counted in the peer's answers_due */
     bool                 any_failed;  /* a block's check failed */

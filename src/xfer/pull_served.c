@@ -116,6 +116,7 @@ void kvcl_pull_request(kvcl_pull_t *pull)
 {
     kvcl_status_t status = kvcl_req_publish(&pull->req);
 
+    pull->ended = false;
     pull->state = KVCL_PULL_SERVED;
     kvcl_timing_path(&pull->req.timing, KVCL_MEM_PATH_SERVED);
     if (status == KVCL_OK) {
@@ -140,6 +141,20 @@ static void give_credit(kvcl_pull_t *pull)
     }
 }
 
+/* A successful end may arrive before bytes that it has overtaken. */
+static void end_if_all_arrived(kvcl_pull_t *pull)
+{
+    if (pull->ended && (pull->received == pull->total)) {
+        kvcl_pull_all_here(pull);
+    }
+}
+
+static void end_twice(kvcl_pull_t *pull)
+{
+    kvcl_am_malformed(pull->req.ctx, pull->peer, "a second end of a transfer");
+    kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
+}
+
 void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                        size_t len)
 {
@@ -157,6 +172,10 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         kvcl_am_malformed(ctx, peer, "data outside its transfer");
         return;
     }
+    if (pull->ended && (msg->flags & KVCL_DATA_LAST)) {
+        end_twice(pull);
+        return;
+    }
     if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
         kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
     }
@@ -167,13 +186,9 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         return;
     }
     pull->received += len;
-    if (msg->flags & KVCL_DATA_LAST) {
-        if (pull->received != pull->total) {
-            kvcl_am_malformed(ctx, peer, "the end of a transfer before all its data");
-            kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
-            return;
-        }
-        kvcl_pull_all_here(pull);
+    pull->ended     = pull->ended || (msg->flags & KVCL_DATA_LAST);
+    if (pull->ended) { /* nothing is left to be sent: no credit is needed */
+        end_if_all_arrived(pull);
         return;
     }
     ++pull->uncredited;
@@ -199,10 +214,13 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         kvcl_am_malformed(ctx, peer, "the end of another peer's transfer");
         return;
     }
-    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) || ((in->n != 0) && (in->n != pull->remote.n_blocks)) ||
-        ((in->status == KVCL_OK) && (pull->received != pull->total))) {
+    if ((in->status > 0) || (len != in->n * sizeof(int32_t)) || ((in->n != 0) && (in->n != pull->remote.n_blocks))) {
         kvcl_am_malformed(ctx, peer, "the end of a transfer with a wrong status or length");
         kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
+        return;
+    }
+    if (pull->ended) {
+        end_twice(pull);
         return;
     }
     for (i = 0; i < in->n; ++i) {
@@ -212,7 +230,8 @@ void kvcl_pull_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
         }
     }
     if (in->status == KVCL_OK) {
-        kvcl_pull_all_here(pull);
+        pull->ended = true;
+        end_if_all_arrived(pull);
         return;
     }
     if ((in->status == KVCL_ERR_NOT_REGISTERED) && (pull->rcache != NULL)) {
@@ -267,11 +286,18 @@ static void placed(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_
     }
 }
 
+/* A lane keeps the order of its frames: no byte is left. */
 static void notified(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_lane_frame_t *frame, const void *payload)
 {
     kvcl_msg_pull_done_t in = {.msg = {.type = KVCL_MSG_PULL_DONE, .op = frame->op}, .status = frame->status,
                                .n = frame->len / (uint32_t)sizeof(int32_t)};
+    kvcl_pull_t          *pull = find_by_frame(ctx, peer, frame);
 
+    if ((pull != NULL) && (frame->status == KVCL_OK) && (pull->received != pull->total)) {
+        kvcl_am_malformed(ctx, peer, "the end of a lane's transfer before all its data");
+        kvcl_pull_finish(pull, KVCL_ERR_PROTOCOL);
+        return;
+    }
     kvcl_pull_on_done(ctx, peer, &in.msg, sizeof(in), payload, frame->len);
 }
 

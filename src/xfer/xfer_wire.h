@@ -2,8 +2,9 @@
  * The wire format of the transfer room's messages: pull, put, send (wire/wire.h).
  *
  * Only pulls move bytes by message: the puller requests a stream of bytes from their owner; a put and a send only
- * announce, and the other side pulls. The owner sends DATA frames in stream order, at most `window` frames beyond those
- * that CREDIT acknowledged, and ends with a DATA that has KVCL_DATA_LAST (success) or with PULL_DONE.
+ * announce, and the other side pulls. The owner sends DATA frames, at most `window` frames beyond those that CREDIT
+ * acknowledged, and ends with a DATA that has KVCL_DATA_LAST (success) or with PULL_DONE. DATA frames may overtake each
+ * other (KVCL_XPORT_UNORDERED), and PULL_DONE may overtake them: after a successful end the puller waits for the rest.
  */
 #ifndef KVCL_XFER_WIRE_H
 #define KVCL_XFER_WIRE_H

@@ -230,7 +230,7 @@ static void open_world(cf_t *cf, const cf_config_t *config)
 
     params.oob   = &oob;
     params.path  = cf->path;
-    params.flags = config->init_flags & ~(CF_NATIVE | CF_LANE);
+    params.flags = config->init_flags & ~(CF_NATIVE | CF_LANE | CF_OVERTAKE);
     CF_OK(cf, kvcl_init(&params, &cf->ctx));
     CF_OK(cf, kvcl_comm_world(cf->ctx, &cf->world));
     CF_CHECK(cf, (kvcl_comm_rank(cf->world) == cf->rank) && (kvcl_comm_size(cf->world) == cf->size));
@@ -241,7 +241,8 @@ static void rank_main(run_t *run, int rank)
     const cf_config_t *config = run->config;
     cf_t              cf      = {.rank = rank, .size = config->size, .path = config->path, .procs = config->procs,
                                  .no_thread = (config->init_flags & KVCL_INIT_NO_THREAD) != 0,
-                                 .native = (config->init_flags & CF_NATIVE) != 0, .sh = run->sh};
+                                 .native = (config->init_flags & CF_NATIVE) != 0,
+                                 .overtakes = (config->init_flags & CF_OVERTAKE) != 0, .sh = run->sh};
     int               i;
 
     run->sh->pid[rank] = getpid();
@@ -276,10 +277,12 @@ static void *rank_thread(void *arg)
 static void threads_main(run_t *run)
 {
     kvcl_loop_faults_t native = {.no_map = true, .async_sends = true};
+    kvcl_loop_faults_t overtake = {.no_rma = true, .async_sends = true, .overtake_seed = run->seed | 1};
     rank_thread_t      threads[CF_RANKS_MAX];
     int                i;
 
-    kvcl_loop_set_faults((run->config->init_flags & CF_NATIVE) ? &native : NULL);
+    kvcl_loop_set_faults((run->config->init_flags & CF_NATIVE)     ? &native
+                         : (run->config->init_flags & CF_OVERTAKE) ? &overtake : NULL);
     for (i = 0; i < run->config->size; ++i) {
         threads[i] = (rank_thread_t){.run = run, .rank = i};
         pthread_create(&threads[i].thread, NULL, rank_thread, &threads[i]);
@@ -316,6 +319,9 @@ static pid_t start(run_t *run, int rank)
         if (run->config->init_flags & CF_LANE) {
             (void)setenv("KVCL_LANE_MIN", "1", 1);
             (void)setenv("KVCL_WIRE", "plain", 0);
+        }
+        if (run->config->init_flags & CF_OVERTAKE) {
+            (void)setenv("KVCL_FRAME", "8K", 1);
         }
         if (run->config->procs) {
             rank_main(run, rank);
@@ -376,7 +382,8 @@ static bool wait_all(run_t *run, pid_t *pids, int n)
 static const char *mode_name(const cf_config_t *config)
 {
     return (config->init_flags & KVCL_INIT_NO_THREAD) ? "nothread" :
-           (config->init_flags & CF_NATIVE) ? "native" : (config->init_flags & CF_LANE) ? "lane" : config->procs ? "procs" : "threads";
+           (config->init_flags & CF_NATIVE) ? "native" : (config->init_flags & CF_LANE) ? "lane" :
+           (config->init_flags & CF_OVERTAKE) ? "overtake" : config->procs ? "procs" : "threads";
 }
 
 /* Return the number of failures, 0 or 1: a failed case ends the run. */
@@ -417,7 +424,7 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
         ((one->flags & CF_THREE) && (!config->procs || (config->size < 3)))) {
         return false;
     }
-    return !((one->flags & CF_MAPPED) && (tcp || (config->init_flags & CF_NATIVE))) &&
+    return !((one->flags & CF_MAPPED) && (tcp || (config->init_flags & (CF_NATIVE | CF_OVERTAKE)))) &&
            !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_SERVED) && !tcp);
 }
 

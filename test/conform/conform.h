@@ -28,6 +28,7 @@ typedef struct cf {
     bool           procs;
     bool           no_thread;
     bool           native;     /* CF_NATIVE */
+    bool           overtakes;  /* CF_OVERTAKE */
     kvcl_context_h ctx;
     kvcl_comm_h    world;
     kvcl_rand_t    rnd;        /* different on every rank; cf_same() is the same on all */
@@ -55,12 +56,14 @@ typedef struct cf_config {
     const char *path;
     bool       procs;
     int        size;
-    uint64_t   init_flags; /* and CF_NATIVE, CF_LANE */
+    uint64_t   init_flags; /* and CF_NATIVE, CF_LANE, CF_OVERTAKE */
 } cf_config_t;
 
 /* With loop: nothing is mapped. Blocks are transferred by get and put, and complete later. */
 #define CF_NATIVE (1ull << 63)
 #define CF_LANE   (1ull << 62) /* tcp: all bytes use lanes from the first on (KVCL_LANE_MIN) */
+/* With loop: nothing is mapped or native; bytes are served in small frames, which overtake each other. */
+#define CF_OVERTAKE (1ull << 61)
 
 /* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those.
  * Ends with "N passed, N failed, N skipped". */

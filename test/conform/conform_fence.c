@@ -419,7 +419,7 @@ static void revoke_round(cf_t *cf, bool ours, bool is_put, uint64_t *refused)
         cf_sleep_us(cf, 200 + (unsigned)kvcl_rand_below(&cf->rnd, 2000));
         kvcl_mem_revoke(mem.mine);
         atomic_store(gone, 1);
-        if ((!ours && (strcmp(cf->path, "shm") == 0)) || (strcmp(cf->path, "tcp") == 0)) {
+        if ((!ours && (strcmp(cf->path, "shm") == 0)) || (strcmp(cf->path, "tcp") == 0) || cf->overtakes) {
             memset(mem.addr, 3, REVOKE_BYTES); /* the owner's CPU moves the bytes, and has stopped */
             cf_sleep_us(cf, 2000);
             CF_CHECK(cf, all_are(mem.addr, 3, REVOKE_BYTES));
@@ -451,8 +451,9 @@ static const cf_case_t cases[] = {
 };
 
 static const cf_config_t configs[] = {
-    {"loop", false, 2, 0}, {"loop", false, 2, CF_NATIVE}, {"shm", false, 2, 0}, {"shm", true, 2, 0}, {"tcp", false, 2, 0},
-    {"tcp", true, 3, 0},   {"tcp", true, 2, CF_LANE}, {"tcp", true, 2, KVCL_INIT_NO_THREAD},     {NULL, false, 0, 0},
+    {"loop", false, 2, 0}, {"loop", false, 2, CF_NATIVE}, {"loop", false, 2, CF_OVERTAKE}, {"shm", false, 2, 0},
+    {"shm", true, 2, 0},   {"tcp", false, 2, 0}, {"tcp", true, 3, 0},   {"tcp", true, 2, CF_LANE},
+    {"tcp", true, 2, KVCL_INIT_NO_THREAD},     {NULL, false, 0, 0},
 };
 
 int main(int argc, char **argv)

@@ -199,7 +199,7 @@ static const cf_case_t cases[] = {
 };
 
 static const cf_config_t configs[] = {
-    {"loop", false, 2, 0}, {"loop", false, 2, CF_NATIVE}, {"shm", false, 2, 0},
+    {"loop", false, 2, 0}, {"loop", false, 2, CF_NATIVE}, {"loop", false, 2, CF_OVERTAKE}, {"shm", false, 2, 0},
     {"shm", true, 3, 0},   {"shm", true, 2, KVCL_INIT_NO_THREAD}, {"tcp", false, 2, 0},
     {"tcp", true, 3, 0},   {"tcp", true, 2, CF_LANE}, {"tcp", true, 2, KVCL_INIT_NO_THREAD}, {NULL, false, 0, 0},
 };

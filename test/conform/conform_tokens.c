@@ -406,8 +406,8 @@ static const cf_case_t cases[] = {
 };
 
 static const cf_config_t configs[] = {
-    {"loop", false, 2, 0}, {"loop", false, 2, CF_NATIVE}, {"shm", true, 3, 0}, {"tcp", false, 2, 0},
-    {"tcp", true, 3, 0},   {"tcp", true, 2, CF_LANE}, {NULL, false, 0, 0},
+    {"loop", false, 2, 0}, {"loop", false, 2, CF_NATIVE}, {"loop", false, 2, CF_OVERTAKE}, {"shm", true, 3, 0},
+    {"tcp", false, 2, 0},  {"tcp", true, 3, 0},   {"tcp", true, 2, CF_LANE}, {NULL, false, 0, 0},
 };
 
 int main(int argc, char **argv)

@@ -126,6 +126,44 @@ START_TEST(messages_of_one_frame_keep_their_order)
 }
 END_TEST
 
+/* A short message does not overtake one of many fragments. */
+START_TEST(messages_of_every_size_keep_their_order)
+{
+    enum { COUNT = 240 };
+    static const size_t lengths[] = {0, 300000, 8, 70000, 100, 9000};
+    static waited_t     sends[COUNT];
+    static uint64_t     seqs[COUNT];
+    kvcl_status_t       status;
+    char                *data[COUNT];
+    pair_t              pair;
+    uint64_t            seq;
+    unsigned            n_pending = 0;
+
+    pair_open(&pair, (pair_kind_t)_i);
+    pair.b.on_recv = check_order;
+    for (seq = 0; seq < COUNT; ++seq) {
+        kvcl_iov_t iov = {NULL, lengths[seq % 6]};
+
+        iov.buf = data[seq] = malloc(iov.len + 1);
+        fill(data[seq], iov.len, seq);
+        seqs[seq]  = seq;
+        sends[seq] = waited_new();
+        status     = pair.a.ops->am_send(pair.a.ep, &seqs[seq], sizeof(seq), &iov, 1, 0, &sends[seq].send);
+        ck_assert((status == KVCL_OK) || (status == KVCL_INPROGRESS));
+        sends[seq].done = (status == KVCL_OK);
+        n_pending += (status == KVCL_INPROGRESS);
+    }
+    PAIR_UNTIL(&pair, pair.b.received == COUNT);
+    ck_assert_uint_eq(pair.b.wrong, 0);
+    for (seq = 0; seq < COUNT; ++seq) {
+        PAIR_UNTIL(&pair, sends[seq].done == 1);
+        free(data[seq]);
+    }
+    ck_assert_uint_gt(n_pending, 0);
+    pair_close(&pair);
+}
+END_TEST
+
 START_TEST(pieces_are_gathered)
 {
     enum { PIECES = 40 };
@@ -492,6 +530,7 @@ int main(void)
     tcase_add_loop_test(tcase, messages_of_every_size_arrive_whole, 0, PAIR_ALL_KINDS);
     tcase_add_loop_test(tcase, headers_of_every_size_arrive_aligned, 0, PAIR_ALL_KINDS);
     tcase_add_loop_test(tcase, messages_of_one_frame_keep_their_order, 0, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tcase, messages_of_every_size_keep_their_order, 0, PAIR_ALL_KINDS);
     tcase_add_loop_test(tcase, pieces_are_gathered, 0, PAIR_ALL_KINDS);
     tcase_add_loop_test(tcase, a_stranger_gets_his_answer, 0, PAIR_ALL_KINDS);
     tcase_add_loop_test(tcase, closing_completes_every_send_once, 0, PAIR_ALL_KINDS);

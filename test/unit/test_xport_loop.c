@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static uint64_t seen[256];
+static uint64_t seen[512];
 
 static void note(side_t *side, const void *hdr, size_t hdr_len, const void *data, size_t len,
                  kvcl_xport_reply_t *reply)
@@ -93,6 +93,62 @@ START_TEST(reordering_loses_nothing_and_replays)
         ck_assert(there[i]);
     }
     ck_assert_int_gt(moved, 20);
+}
+END_TEST
+
+START_TEST(only_unordered_messages_are_overtaken)
+{
+    kvcl_loop_faults_t faults = {.overtake_seed = 99};
+    uint64_t           seq, ordered = 0, first[400];
+    bool               there[400] = {false};
+    int                moved = 0, round, i;
+    pair_t             pair;
+
+    for (round = 0; round < 2; ++round) {
+        pair_open(&pair, PAIR_LOOP);
+        pair.b.on_recv = note;
+        kvcl_loop_set_faults(&faults);
+        for (seq = 0; seq < 400; ++seq) { /* every fourth is ordered */
+            ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &seq, sizeof(seq), NULL, 0,
+                                                 (seq % 4 == 0) ? 0 : KVCL_XPORT_UNORDERED, NULL), KVCL_OK);
+        }
+        PAIR_UNTIL(&pair, pair.b.received == 400);
+        for (ordered = 0, moved = 0, i = 0; i < 400; ++i) {
+            ck_assert_uint_lt(seen[i], 400);
+            there[seen[i]] = true;
+            moved += (seen[i] != (uint64_t)i);
+            ck_assert((seen[i] % 4 != 0) || (seen[i] == ordered));
+            ordered += (seen[i] % 4 == 0) ? 4 : 0;
+            ck_assert((round == 0) || (first[i] == seen[i]));
+            first[i] = seen[i];
+        }
+        pair_close(&pair);
+    }
+    for (i = 0; i < 400; ++i) {
+        ck_assert(there[i]);
+    }
+    ck_assert_int_gt(moved, 100);
+    kvcl_loop_set_faults(NULL);
+}
+END_TEST
+
+/* None follows that could overtake it. */
+START_TEST(the_last_unordered_message_is_delivered)
+{
+    kvcl_loop_faults_t faults = {.overtake_seed = 5};
+    pair_t             pair;
+    uint64_t           seq;
+
+    pair_open(&pair, PAIR_LOOP);
+    kvcl_loop_set_faults(&faults);
+    for (seq = 0; seq < 20; ++seq) {
+        ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &seq, sizeof(seq), NULL, 0, KVCL_XPORT_UNORDERED, NULL),
+                         KVCL_OK);
+        PAIR_UNTIL(&pair, pair.b.received == seq + 1);
+        ck_assert_int_eq(pair.b.ops->arm(pair.b.xport), KVCL_OK);
+    }
+    kvcl_loop_set_faults(NULL);
+    pair_close(&pair);
 }
 END_TEST
 
@@ -248,6 +304,8 @@ int main(void)
     tcase_add_test(tcase, the_nth_message_is_lost);
     tcase_add_test(tcase, a_delayed_message_waits_for_its_turn);
     tcase_add_test(tcase, reordering_loses_nothing_and_replays);
+    tcase_add_test(tcase, only_unordered_messages_are_overtaken);
+    tcase_add_test(tcase, the_last_unordered_message_is_delivered);
     tcase_add_test(tcase, each_failed_allocation_changes_nothing);
     tcase_add_test(tcase, a_dead_region_or_context_is_refused);
     tcase_add_test(tcase, faults_choose_the_path_to_memory);
