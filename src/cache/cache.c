@@ -382,6 +382,7 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     if (cache->arena != NULL) {
         --cache->arena->n_over;
     }
+    kvcl_region_revoke(cache->gens_region); /* before the memory: a peer that reads this word first leaves it alone */
     kvcl_unlock(ctx);
     destroy(cache);
 }

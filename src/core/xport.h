@@ -150,11 +150,16 @@ typedef struct kvcl_xport_ops {
                                kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
     void          (*rmem_close)(kvcl_xport_rmem_t *rmem);
     /* Where attr.get, attr.put: one run. Same return rules as am_send. A put is visible at the owner after a later
-     * flush. */
+     * flush. If the owner has unregistered the memory, all gets and puts in flight on the endpoint may fail with this
+     * one. That is no failure of the peer: ep_failed is not called, and later ones use a new connection. */
     kvcl_status_t (*get)(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
     kvcl_status_t (*put)(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len,
                          kvcl_xport_send_t *send);
     kvcl_status_t (*flush)(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send);
+    /* Optional; absent where gets and puts end without the peer. Ends all gets, puts and flushes in flight on ep: each
+     * completes from a later progress(), and once it has completed, it moves no byte. Later ones use a new
+     * connection. */
+    void          (*rma_end)(kvcl_xport_ep_t *ep);
 
     /* Optional. Are there sends or RMA that only progress() can finish? Cheap: called after every post. */
     bool          (*outstanding)(kvcl_xport_t *xport);

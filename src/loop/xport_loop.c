@@ -3,9 +3,9 @@
  * transport contract (every rule of xport.h in its plainest form) and the place where tests inject faults.
  *
  * Owns: a context's transport, its address, its endpoints. Messages are in xport_loop_msg.c, memory in
- * xport_loop_mem.c, the registry that leads from one context to another in xport_loop_registry.c. Invariants: an
- * endpoint names its target by id and looks it up at each use, so a target may be closed at any time; ids are never
- * reused. Locks: kvcl_loop.lock, see xport_loop_registry.c.
+ * xport_loop_mem.c, gets and puts in xport_loop_rma.c, the registry that leads from one context to another in
+ * xport_loop_registry.c. Invariants: an endpoint names its target by id and looks it up at each use, so a target may be
+ * closed at any time; ids are never reused. Locks: kvcl_loop.lock, see xport_loop_registry.c.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"
@@ -61,6 +61,7 @@ static kvcl_status_t loop_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     kvcl_list_init(&x->eps);
     kvcl_list_init(&x->failed);
     kvcl_list_init(&x->mems);
+    kvcl_list_init(&x->stalled);
     x->efd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (x->efd < 0) {
         status = kvcl_fail_errno(KVCL_ERR_IO, errno, "loop: eventfd");
@@ -175,6 +176,7 @@ static void loop_ep_close(kvcl_xport_ep_t *super)
 {
     loop_ep_t *ep = kvcl_container_of(super, loop_ep_t, super);
 
+    kvcl_loop_rma_forget(ep);
     pthread_mutex_lock(&kvcl_loop.lock);
     kvcl_list_del(&ep->link);
     kvcl_list_del(&ep->failed_link);
@@ -214,6 +216,7 @@ const kvcl_xport_ops_t kvcl_xport_loop = {
     .get = kvcl_loop_get,
     .put = kvcl_loop_put,
     .flush = kvcl_loop_flush,
+    .rma_end = kvcl_loop_rma_end,
     .outstanding = kvcl_loop_outstanding,
     .progress = kvcl_loop_progress,
     .event_fd = loop_event_fd,

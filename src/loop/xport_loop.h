@@ -18,8 +18,11 @@ typedef struct kvcl_loop_faults {
     bool     async_sends;    /* every send with an object completes from progress, never at once */
     bool     no_map;         /* rmem_open gives no .map: callers use get and put */
     bool     no_rma;         /* no .map, .get or .put: callers request the bytes by message */
+    bool     stall_rma;      /* gets and puts end by rma_end alone; until then each progress call may write their bytes */
+    bool     break_rma;      /* one to memory that was unregistered ends all in flight between the two contexts */
 } kvcl_loop_faults_t;
 
-void kvcl_loop_set_faults(const kvcl_loop_faults_t *faults); /* NULL: none */
+void     kvcl_loop_set_faults(const kvcl_loop_faults_t *faults); /* NULL: none */
+uint64_t kvcl_loop_breaks(void); /* how often break_rma has ended them, since the process began */
 
 #endif

@@ -3,8 +3,7 @@
  *
  * Invariants: packed bytes name (xport, region) by ids that are never reused, so a freed region is detected; a mapped
  * pointer is valid only while the region exists, which the core checks.
- * Locks: kvcl_loop.lock for the lists, and while get and put copy, so that the region is not freed meanwhile. See
- * xport_loop_registry.c.
+ * Locks: kvcl_loop.lock for the lists. See xport_loop_registry.c. Gets and puts are in xport_loop_rma.c.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"
@@ -24,13 +23,6 @@ struct loop_packed {
     uint32_t pad;
     uint32_t check;
 };
-
-typedef struct loop_rmem {
-    kvcl_xport_rmem_t super;
-    uint64_t          xport, mem; /* the owner's ids: not found means unregistered */
-    char              *addr;
-    uint64_t          size;
-} loop_rmem_t;
 
 static kvcl_status_t add_mem(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
@@ -92,7 +84,7 @@ kvcl_status_t kvcl_loop_mem_pack(kvcl_xport_mem_t *super, void *buf, size_t *len
 }
 
 /* Lock held: the living region that the packed bytes name, or NULL. */
-static loop_mem_t *find_mem(uint64_t xport_id, uint64_t mem_id)
+loop_mem_t *kvcl_loop_find_mem(uint64_t xport_id, uint64_t mem_id)
 {
     loop_xport_t *x = kvcl_loop_find(xport_id);
     loop_mem_t   *mem;
@@ -125,7 +117,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
         return kvcl_fail(KVCL_ERR_PROTOCOL, "loop: malformed packed region");
     }
     pthread_mutex_lock(&kvcl_loop.lock);
-    mem    = find_mem(packed.xport, packed.mem);
+    mem    = kvcl_loop_find_mem(packed.xport, packed.mem);
     device = (mem != NULL) && mem->device;
     fits = (mem != NULL) && (addr >= (uintptr_t)mem->addr) && (addr - (uintptr_t)mem->addr <= mem->len) &&
            (size <= mem->len - (addr - (uintptr_t)mem->addr));
@@ -154,51 +146,4 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
 void kvcl_loop_rmem_close(kvcl_xport_rmem_t *super)
 {
     free(kvcl_container_of(super, loop_rmem_t, super));
-}
-
-/* get and put: copy now if the memory is still registered, as a network adapter would; complete now, or from progress
- * where a test requests that. */
-static kvcl_status_t rma(loop_rmem_t *rmem, uint64_t offset, void *dst, const void *src, size_t len,
-                         kvcl_xport_send_t *send)
-{
-    loop_xport_t *x = kvcl_container_of(rmem->super.ep->xport, loop_xport_t, super);
-    bool         gone;
-
-    if ((offset > rmem->size) || (len > rmem->size - offset)) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "loop: %zu bytes at %llu of a region of %llu", len,
-                         (unsigned long long)offset, (unsigned long long)rmem->size);
-    }
-    pthread_mutex_lock(&kvcl_loop.lock);
-    gone = (find_mem(rmem->xport, rmem->mem) == NULL);
-    if (!gone) {
-        memcpy(dst, src, len);
-    }
-    pthread_mutex_unlock(&kvcl_loop.lock);
-    if (gone) {
-        return kvcl_fail(KVCL_ERR_NOT_REGISTERED, "loop: the region is gone");
-    }
-    return (kvcl_loop.faults.async_sends && (send != NULL)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
-}
-
-kvcl_status_t kvcl_loop_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf, size_t len,
-                            kvcl_xport_send_t *send)
-{
-    loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
-
-    return rma(rmem, offset, buf, rmem->addr + offset, len, send);
-}
-
-kvcl_status_t kvcl_loop_put(kvcl_xport_rmem_t *super, uint64_t offset, const void *buf, size_t len,
-                            kvcl_xport_send_t *send)
-{
-    loop_rmem_t *rmem = kvcl_container_of(super, loop_rmem_t, super);
-
-    return rma(rmem, offset, rmem->addr + offset, buf, len, send);
-}
-
-kvcl_status_t kvcl_loop_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
-{
-    loop_xport_t *x = kvcl_container_of(super->ep->xport, loop_xport_t, super);
-
-    return (kvcl_loop.faults.async_sends && (send != NULL)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
 }

@@ -119,9 +119,10 @@ static kvcl_status_t post(uint64_t target, loop_msg_t *msg)
 }
 
 /* Only the owner's engine touches the done list, under the engine lock. */
-kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, kvcl_xport_send_t *send)
+kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, loop_ep_t *ep, kvcl_xport_send_t *send, kvcl_status_t status)
 {
-    send->status  = KVCL_OK;
+    send->status  = status;
+    send->priv    = ep;
     send->next    = NULL;
     *x->done_tail = send;
     x->done_tail  = &send->next;
@@ -136,6 +137,7 @@ kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t 
     loop_msg_t    *msg;
     size_t        len;
     kvcl_status_t status;
+    bool          later;
 
     if (hdr_len > LOOP_MAX_HDR) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: a header of %zu bytes, at most %d", hdr_len, LOOP_MAX_HDR);
@@ -156,7 +158,8 @@ kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t 
     if ((status != KVCL_OK) || (send == NULL)) {
         return status;
     }
-    return (kvcl_loop.faults.async_sends || (len > LOOP_INLINE_BYTES)) ? kvcl_loop_complete_later(x, send) : KVCL_OK;
+    later = kvcl_loop.faults.async_sends || (len > LOOP_INLINE_BYTES);
+    return later ? kvcl_loop_complete_later(x, NULL, send, KVCL_OK) : KVCL_OK;
 }
 
 kvcl_status_t kvcl_loop_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t hdr_len)
@@ -226,12 +229,14 @@ static unsigned deliver_failed(loop_xport_t *x)
 unsigned kvcl_loop_progress(kvcl_xport_t *xport)
 {
     loop_xport_t *x = kvcl_container_of(xport, loop_xport_t, super);
-    unsigned     n  = deliver_done(x);
     loop_reply_t reply;
     loop_msg_t   *msg;
+    unsigned     n;
     char         *bytes;
     int          i;
 
+    kvcl_loop_rma_progress(x);
+    n = deliver_done(x);
     pthread_mutex_lock(&kvcl_loop.lock);
     ++x->rounds;
     release_held(x, 0);
@@ -258,7 +263,7 @@ kvcl_status_t kvcl_loop_arm(kvcl_xport_t *xport)
         x->signaled = false;
     }
     armed    = kvcl_list_is_empty(&x->inbox) && kvcl_list_is_empty(&x->held) && kvcl_list_is_empty(&x->failed) &&
-               (x->done_head == NULL);
+               (x->done_head == NULL) && !x->broken;
     x->armed = armed;
     pthread_mutex_unlock(&kvcl_loop.lock);
     return armed ? KVCL_OK : KVCL_ERR_BUSY;

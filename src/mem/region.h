@@ -92,6 +92,7 @@ typedef struct kvcl_rregion {
     kvcl_xport_rmem_attr_t attr;
     kvcl_xport_rmem_t      *ctl_rmem;
     const _Atomic uint64_t *ctl; /* the control word, mapped; NULL: not mapped */
+    uint64_t               live_ns; /* not mapped: when a get of the word last found the epoch; 0: not yet */
     kvcl_segment_view_t    view, ctl_view; /* the owner's segments, where they are mapped */
     void                   *pending; /* the description, until the peer is connected and it can be opened */
     size_t                 pending_len;

@@ -44,6 +44,17 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
     kvcl_list_init(&req->live_link);
 }
 
+/* A thread that would sleep past this deadline wakes. */
+static void wake_for(kvcl_context_h ctx, uint64_t deadline)
+{
+    kvcl_engine_t *eng = &ctx->engine;
+
+    if ((eng->poller_asleep && (deadline < eng->poller_wake_ns)) ||
+        (eng->thread_asleep && !eng->polling && (deadline < eng->thread_wake_ns))) {
+        kvcl_engine_kick(ctx);
+    }
+}
+
 kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, uint64_t timeout_ns,
                              kvcl_req_cb_t cb, void *cb_arg, bool user)
 {
@@ -64,11 +75,21 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
         return KVCL_ERR_NO_MEMORY;
     }
     kvcl_list_add_tail(&eng->live, &req->live_link);
-    if ((eng->poller_asleep && (deadline < eng->poller_wake_ns)) ||
-        (eng->thread_asleep && !eng->polling && (deadline < eng->thread_wake_ns))) {
-        kvcl_engine_kick(ctx);
-    }
+    wake_for(ctx, deadline);
     return KVCL_OK;
+}
+
+bool kvcl_req_stop_again(kvcl_req_t *req, uint64_t at_ns)
+{
+    kvcl_engine_t *eng = &req->ctx->engine;
+
+    kvcl_assert_locked(req->ctx);
+    kvcl_heap_del(&eng->timers, &req->timer); /* none if its deadline has passed */
+    if (kvcl_heap_add(&eng->timers, &req->timer, at_ns) != KVCL_OK) {
+        return false;
+    }
+    wake_for(req->ctx, at_ns);
+    return true;
 }
 
 kvcl_req_h kvcl_req_handle(kvcl_req_t *req)

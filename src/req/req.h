@@ -85,6 +85,12 @@ kvcl_req_t   *kvcl_req_find(struct kvcl_context *ctx, uint64_t id, const kvcl_re
 /** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails, and name the peer in sentences. */
 void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer);
 
+/**
+ * Engine lock held, in stop() of a request that cannot complete yet: stop() is called again at this time, unless the
+ * request has completed by then. @return whether it will be; false: no memory.
+ */
+bool kvcl_req_stop_again(kvcl_req_t *req, uint64_t at_ns) KVCL_MUST_CHECK;
+
 /** Engine lock held. Once. */
 void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status);
 

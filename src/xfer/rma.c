@@ -3,11 +3,15 @@
  * that the owner serves runs of this number and size faster.
  *
  * A put ends with a flush of every written region, so that its completion means visibility at the owner. Then the
- * owner's control word is read, or fetched where it is not mapped (by puts also before they write): the bytes of a
- * region revoked meanwhile are not valid. A stopped job waits for its operations in flight: until then the network may
- * write.
+ * owner's control word is read, or fetched where it is not mapped: the bytes of a region revoked meanwhile are not
+ * valid. It is fetched before a put writes as well, and before a get reads unless it was fetched within LIVE_NS: an
+ * access to memory that was unregistered ends all operations of the connection.
+ *
+ * A stopped job waits for its operations in flight: until they have completed, the network may write. After STOP_NS the
+ * transport ends them (rma_end), and those of the other jobs with that peer, which the owner then serves.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/pull.h"
@@ -17,6 +21,9 @@
 #include <string.h>
 
 enum { WINDOW = 64, RUN_MAX = 1 << 20, SAMPLE = 64 };
+
+#define LIVE_NS (1 * KVCL_NS_PER_MS)
+#define STOP_NS (100 * KVCL_NS_PER_MS)
 
 typedef struct kvcl_rma_job kvcl_rma_job_t;
 
@@ -34,6 +41,8 @@ struct kvcl_rma_job {
     unsigned      in_flight;
     bool          issued;       /* all runs are issued */
     bool          stopped;      /* by the caller, whose status it is */
+    bool          ended;        /* rma_end was called */
+    uint64_t      stop_ns;      /* stopped: when it is */
     bool          queried_word; /* the witness's control word has been requested */
     bool          before;       /* the word is read before the first run */
     uint64_t      word;
@@ -75,6 +84,9 @@ static void end_if_over(kvcl_rma_job_t *job)
         return;
     }
     witness = kvcl_pull_witness(pull);
+    if (job->queried_word && (job->status == KVCL_OK) && (job->word == witness->epoch)) {
+        witness->live_ns = kvcl_now_ns();
+    }
     if (job->before && (job->status == KVCL_OK) && (job->word == witness->epoch)) {
         job->before = job->queried_word = job->issued = false;
         return;
@@ -221,6 +233,15 @@ static bool pays(const kvcl_pull_t *pull, const kvcl_runs_t *runs)
     return native;
 }
 
+/* Must the control word be read before the first run? */
+static bool must_look(kvcl_pull_t *pull)
+{
+    const kvcl_rregion_t *witness = kvcl_pull_witness(pull);
+
+    return (witness->ctl == NULL) && (pull->push || (witness->live_ns == 0) ||
+                                      (kvcl_now_ns() - witness->live_ns > LIVE_NS));
+}
+
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
 {
     kvcl_rma_job_t *job;
@@ -239,20 +260,44 @@ kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
         job->sends[i].job       = job;
         job->sends[i].send.done = on_send;
     }
-    job->before = job->issued = pull->push && (kvcl_pull_witness(pull)->ctl == NULL);
+    job->before = job->issued = must_look(pull);
     pull->rma   = job;
     kvcl_list_add_tail(&kvcl_xfer_state(pull->req.ctx)->rmas, &job->link);
     kvcl_engine_kick(pull->req.ctx);
     return KVCL_OK;
 }
 
+/* Its operations in flight end soon, or by rma_end. */
+static void fence(kvcl_rma_job_t *job)
+{
+    kvcl_peer_t *peer = job->pull->peer;
+
+    if (job->ended || (peer->ops->rma_end == NULL) || (peer->ep == NULL)) {
+        return;
+    }
+    if (!kvcl_deadline_passed(job->stop_ns) && kvcl_req_stop_again(&job->pull->req, job->stop_ns)) {
+        return;
+    }
+    kvcl_log_debug("%s: native operations of a stopped transfer are ended", peer->name);
+    job->ended = true;
+    peer->ops->rma_end(peer->ep);
+    kvcl_engine_kick(job->pull->req.ctx); /* they complete from progress */
+}
+
 void kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status)
 {
     kvcl_rma_job_t *job = pull->rma;
 
-    job->status  = status;
-    job->stopped = true;
-    job->issued  = true;
+    if (!job->stopped) {
+        job->status  = status;
+        job->stopped = true;
+        job->issued  = true;
+        job->stop_ns = kvcl_deadline_after(STOP_NS);
+    }
+    if (job->in_flight != 0) {
+        fence(job);
+        return;
+    }
     end_if_over(job);
 }
 

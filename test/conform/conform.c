@@ -167,6 +167,14 @@ void cf_fence(cf_t *cf)
     order_with_library(cf);
 }
 
+void cf_stall(cf_t *cf, bool on)
+{
+    kvcl_loop_faults_t faults = {.no_map = true, .async_sends = true, .break_rma = true, .stall_rma = on};
+
+    CF_CHECK(cf, cf->native);
+    kvcl_loop_set_faults(&faults);
+}
+
 void cf_sleep_us(cf_t *cf, unsigned us)
 {
     uint64_t until = kvcl_deadline_after((uint64_t)us * KVCL_NS_PER_US);
@@ -276,7 +284,7 @@ static void *rank_thread(void *arg)
 
 static void threads_main(run_t *run)
 {
-    kvcl_loop_faults_t native = {.no_map = true, .async_sends = true};
+    kvcl_loop_faults_t native = {.no_map = true, .async_sends = true, .break_rma = true};
     kvcl_loop_faults_t overtake = {.no_rma = true, .async_sends = true, .overtake_seed = run->seed | 1};
     rank_thread_t      threads[CF_RANKS_MAX];
     int                i;
@@ -422,6 +430,9 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
 
     if (((one->flags & CF_THREAD) && (config->init_flags & KVCL_INIT_NO_THREAD)) ||
         ((one->flags & CF_THREE) && (!config->procs || (config->size < 3)))) {
+        return false;
+    }
+    if ((one->flags & CF_BY_GET) && !(config->init_flags & CF_NATIVE)) {
         return false;
     }
     return !((one->flags & CF_MAPPED) && (tcp || (config->init_flags & (CF_NATIVE | CF_OVERTAKE)))) &&

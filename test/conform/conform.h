@@ -40,6 +40,7 @@ enum {
     CF_MAPPED = 2, /* only over loop and shm */
     CF_SERVED = 4, /* only over tcp */
     CF_RACY   = 16, /* races for bytes on purpose: reuses memory while others copy it, or checks no bytes */
+    CF_BY_GET = 256, /* only where bytes are got and put natively, over loop */
     CF_MIXES  = 128, /* one rank's own requests race for the same memory, on two threads */
     CF_THREAD = 32, /* only with a progress thread */
     CF_THREE  = 64, /* only where ranks are processes, three or more */
@@ -59,7 +60,8 @@ typedef struct cf_config {
     uint64_t   init_flags; /* and CF_NATIVE, CF_LANE, CF_OVERTAKE */
 } cf_config_t;
 
-/* With loop: nothing is mapped. Blocks are transferred by get and put, and complete later. */
+/* With loop: nothing is mapped. Blocks are transferred by get and put, which complete later; one to memory that was
+ * unregistered ends all between the two ranks. */
 #define CF_NATIVE (1ull << 63)
 #define CF_LANE   (1ull << 62) /* tcp: all bytes use lanes from the first on (KVCL_LANE_MIN) */
 /* With loop: nothing is mapped or native; bytes are served in small frames, which overtake each other. */
@@ -83,6 +85,8 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
 
 /* A fence of all ranks, not made by KVCL; a context without a thread progresses meanwhile. */
 void cf_fence(cf_t *cf);
+/* CF_NATIVE, between two fences, one rank: gets and puts no longer complete, or do so again. */
+void cf_stall(cf_t *cf, bool on);
 /* Restart the CF_STUCK_S timer. A case that takes longer calls this now and then. */
 void cf_alive(cf_t *cf);
 /* Whether the build has this sanitizer ("": any). Sanitized builds are slow. */

@@ -3,6 +3,7 @@
  * belongs to the caller alone. After a revoke, no more bytes move.
  */
 #include "conform.h"
+#include "conform_native.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -446,6 +447,8 @@ static const cf_case_t cases[] = {
     {"signal_rights", signal_rights, 0},
     {"fence_of_gets", fence_of_gets, 0},
     {"used_again_at_once", used_again_at_once, 0},
+    {"deadline_native", cf_deadline_native, CF_BY_GET},
+    {"a_stale_description", cf_a_stale_description, CF_BY_GET},
     {"revoke_during", revoke_during, CF_RACY},
     {NULL, NULL, 0},
 };

@@ -247,6 +247,104 @@ START_TEST(faults_choose_the_path_to_memory)
 }
 END_TEST
 
+typedef struct exposed {
+    char                   bytes[4096];
+    kvcl_xport_mem_t       *mem;
+    kvcl_xport_rmem_t      *rmem; /* as the other side sees it */
+    kvcl_xport_rmem_attr_t attr;
+} exposed_t;
+
+static void expose(side_t *owner, side_t *peer, exposed_t *one)
+{
+    char   packed[512];
+    size_t len = sizeof(packed);
+
+    ck_assert_int_eq(owner->ops->mem_register(owner->xport, one->bytes, sizeof(one->bytes), &one->mem), KVCL_OK);
+    ck_assert_int_eq(owner->ops->mem_pack(one->mem, packed, &len), KVCL_OK);
+    ck_assert_int_eq(peer->ops->rmem_open(peer->ep, packed, len, (uintptr_t)one->bytes, sizeof(one->bytes), &one->rmem,
+                                          &one->attr), KVCL_OK);
+}
+
+START_TEST(a_stalled_get_ends_by_rma_end_alone)
+{
+    kvcl_loop_faults_t faults = {.no_map = true, .async_sends = true, .stall_rma = true};
+    waited_t           get = waited_new(), flush = waited_new();
+    char               near[100] = {0};
+    static exposed_t   far;
+    pair_t             pair;
+    int                i;
+
+    pair_open(&pair, PAIR_LOOP);
+    kvcl_loop_set_faults(&faults);
+    expose(&pair.b, &pair.a, &far);
+    fill(far.bytes, sizeof(far.bytes), 1);
+    ck_assert_int_eq(pair.a.ops->get(far.rmem, 0, near, sizeof(near), &get.send), KVCL_INPROGRESS);
+    ck_assert_int_eq(pair.a.ops->flush(far.rmem, &flush.send), KVCL_INPROGRESS);
+    for (i = 0; i < 10; ++i) {
+        memset(near, 0, sizeof(near));
+        (void)pair_progress(&pair);
+        ck_assert(filled(near, sizeof(near), 1)); /* the network still writes */
+    }
+    ck_assert((get.done == 0) && (flush.done == 0));
+    ck_assert_int_eq(pair.a.ops->arm(pair.a.xport), KVCL_OK); /* nothing to do: a sleeper needs a timer */
+    pair.a.ops->rma_end(pair.a.ep);
+    ck_assert((get.done == 0) && (flush.done == 0)); /* from progress only */
+    PAIR_UNTIL(&pair, (get.done == 1) && (flush.done == 1));
+    ck_assert((get.status < 0) && (flush.status < 0));
+    memset(near, 0, sizeof(near));
+    for (i = 0; i < 10; ++i) {
+        (void)pair_progress(&pair);
+    }
+    ck_assert_int_eq(near[1] | near[50], 0);
+    faults.stall_rma = false;
+    kvcl_loop_set_faults(&faults);
+    ck_assert_int_eq(pair.a.ops->get(far.rmem, 0, near, sizeof(near), &get.send), KVCL_INPROGRESS);
+    PAIR_UNTIL(&pair, get.done == 2);
+    ck_assert((get.status == KVCL_OK) && filled(near, sizeof(near), 1) && (pair.a.failures == 0));
+    pair.a.ops->rmem_close(far.rmem);
+    pair.b.ops->mem_free(far.mem);
+    kvcl_loop_set_faults(NULL);
+    pair_close(&pair);
+}
+END_TEST
+
+START_TEST(a_get_of_freed_memory_ends_those_in_flight_and_no_endpoint)
+{
+    kvcl_loop_faults_t faults = {.no_map = true, .async_sends = true, .break_rma = true};
+    waited_t           stale = waited_new(), mine = waited_new(), back = waited_new();
+    uint64_t           breaks = kvcl_loop_breaks();
+    static exposed_t   gone, left, home; /* of b, b, a */
+    char               near[3][100];
+    pair_t             pair;
+
+    pair_open(&pair, PAIR_LOOP);
+    kvcl_loop_set_faults(&faults);
+    expose(&pair.b, &pair.a, &gone);
+    expose(&pair.b, &pair.a, &left);
+    expose(&pair.a, &pair.b, &home);
+    pair.b.ops->mem_free(gone.mem);
+    ck_assert_int_eq(pair.a.ops->get(left.rmem, 0, near[0], 100, &mine.send), KVCL_INPROGRESS);
+    ck_assert_int_eq(pair.b.ops->get(home.rmem, 0, near[1], 100, &back.send), KVCL_INPROGRESS);
+    ck_assert_int_eq(pair.a.ops->get(gone.rmem, 0, near[2], 100, &stale.send), KVCL_INPROGRESS);
+    PAIR_UNTIL(&pair, (mine.done == 1) && (back.done == 1) && (stale.done == 1));
+    ck_assert((mine.status == KVCL_ERR_RANK_FAILED) && (back.status == KVCL_ERR_RANK_FAILED) &&
+              (stale.status == KVCL_ERR_RANK_FAILED));
+    ck_assert_uint_eq(kvcl_loop_breaks(), breaks + 1);
+    ck_assert_int_eq(pair.a.ops->get(left.rmem, 0, near[0], 100, &mine.send), KVCL_INPROGRESS);
+    ck_assert_int_eq(pair.b.ops->get(home.rmem, 0, near[1], 100, &back.send), KVCL_INPROGRESS);
+    PAIR_UNTIL(&pair, (mine.done == 2) && (back.done == 2));
+    ck_assert((mine.status == KVCL_OK) && (back.status == KVCL_OK));
+    ck_assert((pair.a.failures == 0) && (pair.b.failures == 0));
+    pair.a.ops->rmem_close(gone.rmem);
+    pair.a.ops->rmem_close(left.rmem);
+    pair.b.ops->rmem_close(home.rmem);
+    pair.b.ops->mem_free(left.mem);
+    pair.a.ops->mem_free(home.mem);
+    kvcl_loop_set_faults(NULL);
+    pair_close(&pair);
+}
+END_TEST
+
 enum { BALLS = 5000 };
 
 static void hit_back(side_t *side, const void *hdr, size_t hdr_len, const void *data, size_t len,
@@ -309,6 +407,8 @@ int main(void)
     tcase_add_test(tcase, each_failed_allocation_changes_nothing);
     tcase_add_test(tcase, a_dead_region_or_context_is_refused);
     tcase_add_test(tcase, faults_choose_the_path_to_memory);
+    tcase_add_test(tcase, a_stalled_get_ends_by_rma_end_alone);
+    tcase_add_test(tcase, a_get_of_freed_memory_ends_those_in_flight_and_no_endpoint);
     tcase_add_test(tcase, threads_wake_each_other);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
