@@ -243,7 +243,7 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         rcache->bases[i] = (uintptr_t)region->attr.map + (rcache->bases[i] - (uintptr_t)region->addr);
     }
     rcache->peer->maps = rcache->mapped ? 1 : 0;
-    if (rcache->mapped) {
+    if (rcache->gens_region.kind == KVCL_MEM_HOST) {
         rcache->gens = rcache->gens_region.attr.map;
     }
     return KVCL_OK;

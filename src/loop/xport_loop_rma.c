@@ -10,10 +10,10 @@
 #include "config.h"
 #include "loop/xport_loop_impl.h"
 
+#include "base/copy_racy.h"
 #include "base/error.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct loop_stalled {
     kvcl_list_t       link;
@@ -107,7 +107,7 @@ static kvcl_status_t rma(const loop_rmem_t *rmem, uint64_t offset, void *dst, co
     faults = kvcl_loop.faults;
     gone   = (kvcl_loop_find_mem(rmem->xport, rmem->mem) == NULL);
     if (!gone && !faults.stall_rma) {
-        memcpy(dst, src, len);
+        kvcl_copy_racy(dst, src, len);
     }
     if (gone && faults.break_rma) {
         break_connection(x, ep);
@@ -192,7 +192,7 @@ void kvcl_loop_rma_progress(loop_xport_t *x)
     }
     kvcl_list_foreach(one, &x->stalled, loop_stalled_t, link) {
         if ((one->dst != NULL) && (kvcl_loop_find_mem(one->xport, one->mem) != NULL)) {
-            memcpy(one->dst, one->src, one->len);
+            kvcl_copy_racy(one->dst, one->src, one->len);
         }
     }
     pthread_mutex_unlock(&kvcl_loop.lock);

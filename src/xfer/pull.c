@@ -9,7 +9,6 @@
 #include "xfer/pull.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "dir/slots.h"
 #include "xfer/describe.h"
 #include "xfer/flat.h"
 #include "xfer/params.h"
@@ -31,6 +30,7 @@ void kvcl_pull_discard(kvcl_pull_t *pull)
         free((void *)pull->remote.blocks);
         free((void *)pull->local.blocks);
         free(pull->gens);
+        kvcl_rma_gens_clear(&pull->far_gens);
         kvcl_gate_free(pull->gate);
         free(pull);
     }
@@ -158,19 +158,6 @@ void kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status)
     }
 }
 
-static void check_gens(kvcl_pull_t *pull)
-{
-    size_t i;
-
-    for (i = 0; i < pull->remote.n_blocks; ++i) {
-        if (!kvcl_slots_gen_is(&pull->rcache->gens[pull->remote.blocks[i]], pull->gens[i])) {
-            kvcl_pull_fail_block(pull, i, KVCL_ERR_STALE);
-        } else if (pull->status != NULL) {
-            pull->status[i] = KVCL_OK;
-        }
-    }
-}
-
 kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull)
 {
     return (pull->from == KVCL_FROM_REGION) ? pull->rregion : &pull->rcache->gens_region;
@@ -200,8 +187,8 @@ void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
         }
         status = (pull->rcache != NULL) ? KVCL_ERR_STALE : KVCL_ERR_ACCESS;
     }
-    if ((status == KVCL_OK) && (pull->gens != NULL) && (pull->rcache->gens != NULL)) {
-        check_gens(pull);
+    if ((status == KVCL_OK) && (pull->gens != NULL)) {
+        kvcl_pull_check_gens(pull);
     }
     if ((status == KVCL_OK) && pull->guarded && (kvcl_rregion_revoked(&pull->rcache->gens_region) != pull->revoked)) {
         kvcl_pull_request(pull);
@@ -238,8 +225,8 @@ static bool is_mapped(const kvcl_pull_t *pull)
 
 static bool is_rma(const kvcl_pull_t *pull)
 {
-    if ((pull->gens != NULL) || pull->ranged || (pull->offer != 0) || !kvcl_rma_same_kind(pull)) {
-        return false; /* the generations must be read after the bytes: the owner serves it */
+    if (pull->ranged || (pull->offer != 0) || !kvcl_rma_same_kind(pull)) {
+        return false;
     }
     if (pull->from == KVCL_FROM_REGION) {
         return pull->push ? pull->rregion->attr.put : pull->rregion->attr.get;

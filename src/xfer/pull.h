@@ -4,7 +4,7 @@
  *
  * Steps: wait for the peer's session, wait for its cache's description, then one of
  *   copy     the remote memory is mapped in this process: slices of memcpy (copy.h)
- *   rma      native gets, a window of them
+ *   rma      native gets, a window of them, then of the generations
  *   served   PULL to the owner, which streams
  * and after the bytes the check of generations, where the caller requested it. Ends once, with on_done (if any) and the
  * completion of req; after that no byte of the destination changes.
@@ -17,6 +17,7 @@
 #include "req/req.h"
 #include "xfer/copy.h"
 #include "gate/gate.h"
+#include "native/rma_gens.h"
 #include "xfer/xfer_wire.h"
 #include <kvcl/kvcl_xfer.h>
 
@@ -73,6 +74,7 @@ struct kvcl_pull {
     kvcl_rcache_waiter_t rcache_waiter;
     kvcl_copy_t          copy;
     struct kvcl_rma_job  *rma;
+    kvcl_rma_gens_t      far_gens;    /* rma, where the owner's generations are not mapped: read after the bytes */
 };
 
 /** A zeroed pull, to be filled; kvcl_pull_start owns it from success on, kvcl_pull_discard frees it before. */
@@ -108,6 +110,9 @@ kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull) KVCL_MUST_CHECK;
 /** Pair the runs of local and remote; remote addresses are mapped ones, or the owner's. */
 kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
+
+/** All bytes are here. A block whose generation is another one by now has failed with KVCL_ERR_STALE. */
+void          kvcl_pull_check_gens(kvcl_pull_t *pull);
 
 /* pull_served.c */
 /** Let the owner serve it. */

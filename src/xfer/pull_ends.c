@@ -1,5 +1,6 @@
 /*
- * The two ends of a pull (pull.h): the check that their selections match, and the bytes of each in one order.
+ * The two ends of a pull (pull.h): the check that their selections match, the bytes of each in one order, and the
+ * generations of the remote blocks.
  *
  * Owns: nothing; the peer's cache must have been described. Invariant: no run leads outside the checked ends.
  * Locks: the engine lock, everywhere.
@@ -7,6 +8,7 @@
 #include "config.h"
 #include "xfer/pull.h"
 #include "base/error.h"
+#include "dir/slots.h"
 #include "xfer/flat.h"
 #include "xfer/params.h"
 
@@ -84,4 +86,26 @@ kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull)
     }
     local = kvcl_cache_side(pull->cache, &pull->local);
     return pull->push ? kvcl_runs_check(&remote, &local) : kvcl_runs_check(&local, &remote);
+}
+
+/* Read after the last byte, also natively. */
+static bool gen_holds(const kvcl_pull_t *pull, size_t i)
+{
+    uint32_t slot = pull->remote.blocks[i];
+
+    return (pull->rcache->gens != NULL) ? kvcl_slots_gen_is(&pull->rcache->gens[slot], pull->gens[i])
+                                        : kvcl_rma_gens_word(&pull->far_gens, slot) == pull->gens[i];
+}
+
+void kvcl_pull_check_gens(kvcl_pull_t *pull)
+{
+    size_t i;
+
+    for (i = 0; i < pull->remote.n_blocks; ++i) {
+        if (!gen_holds(pull, i)) {
+            kvcl_pull_fail_block(pull, i, KVCL_ERR_STALE);
+        } else if (pull->status != NULL) {
+            pull->status[i] = KVCL_OK;
+        }
+    }
 }

@@ -7,6 +7,9 @@
  * valid. It is fetched before a put writes as well, and before a get reads unless it was fetched within LIVE_NS: an
  * access to memory that was unregistered ends all operations of the connection.
  *
+ * Where blocks have generations that are not mapped, the words are read together with the control word, after every run
+ * has completed: read together with the bytes, a word could be older than they are.
+ *
  * A stopped job waits for its operations in flight: until they have completed, the network may write. After STOP_NS the
  * transport ends them (rma_end), and those of the other jobs with that peer, which the owner then serves.
  */
@@ -45,6 +48,8 @@ struct kvcl_rma_job {
     uint64_t      stop_ns;      /* stopped: when it is */
     bool          queried_word; /* the witness's control word has been requested */
     bool          before;       /* the word is read before the first run */
+    bool          reads_gens;   /* all runs have completed: the generations are read */
+    size_t        span;         /* the next one of pull->far_gens */
     uint64_t      word;
     uint32_t      flushes;      /* regions flushed so far */
     rma_send_t    sends[WINDOW];
@@ -56,16 +61,16 @@ static bool word_is_due(const kvcl_rma_job_t *job)
 }
 
 /* @return KVCL_INPROGRESS: on_send will be called. */
-static kvcl_status_t query_word(kvcl_rma_job_t *job)
+static kvcl_status_t query_word(kvcl_rma_job_t *job, rma_send_t *one)
 {
     kvcl_rregion_t *witness = kvcl_pull_witness(job->pull);
     kvcl_status_t  status;
 
     job->queried_word = true;
     status = job->pull->peer->ops->get(witness->ctl_rmem, witness->id * sizeof(uint64_t), &job->word, sizeof(uint64_t),
-                                       &job->sends[0].send);
+                                       &one->send);
     if (status == KVCL_INPROGRESS) {
-        job->sends[0].busy = true;
+        one->busy = true;
         ++job->in_flight;
     } else {
         job->status = status;
@@ -73,15 +78,24 @@ static kvcl_status_t query_word(kvcl_rma_job_t *job)
     return status;
 }
 
-static void end_if_over(kvcl_rma_job_t *job)
+/* @return whether it goes on: its next operations are to be issued. */
+static bool end_if_over(kvcl_rma_job_t *job)
 {
     kvcl_pull_t    *pull = job->pull;
     kvcl_rregion_t *witness;
     kvcl_status_t  status;
     bool           stopped, live;
 
-    if ((job->in_flight != 0) || !job->issued || (word_is_due(job) && (query_word(job) == KVCL_INPROGRESS))) {
-        return;
+    if ((job->in_flight != 0) || !job->issued) {
+        return false;
+    }
+    if (!job->before && !job->reads_gens && (job->status == KVCL_OK) && (pull->far_gens.n_spans != 0)) {
+        job->reads_gens = true;
+        job->issued     = false;
+        return true;
+    }
+    if (word_is_due(job) && (query_word(job, &job->sends[0]) == KVCL_INPROGRESS)) {
+        return false;
     }
     witness = kvcl_pull_witness(pull);
     if (job->queried_word && (job->status == KVCL_OK) && (job->word == witness->epoch)) {
@@ -89,7 +103,7 @@ static void end_if_over(kvcl_rma_job_t *job)
     }
     if (job->before && (job->status == KVCL_OK) && (job->word == witness->epoch)) {
         job->before = job->queried_word = job->issued = false;
-        return;
+        return true;
     }
     live    = job->queried_word ? (job->word == witness->epoch) : kvcl_rregion_live(witness);
     status  = job->status;
@@ -102,6 +116,7 @@ static void end_if_over(kvcl_rma_job_t *job)
     } else {
         kvcl_pull_bytes_done(pull, status, live);
     }
+    return false;
 }
 
 static void on_send(kvcl_xport_send_t *send, kvcl_status_t status)
@@ -115,7 +130,7 @@ static void on_send(kvcl_xport_send_t *send, kvcl_status_t status)
         job->status = status;
         job->issued = true;
     }
-    end_if_over(job);
+    (void)end_if_over(job); /* kvcl_rma_poll follows */
 }
 
 static kvcl_rregion_t *region_of(kvcl_pull_t *pull, uint32_t base)
@@ -149,6 +164,22 @@ static kvcl_status_t issue_flush(kvcl_rma_job_t *job, rma_send_t *one, bool *non
     return pull->peer->ops->flush(flat ? pull->rregion->rmem : pull->rcache->regions[next].rmem, &one->send);
 }
 
+/* A span of generations, after the runs. */
+static kvcl_status_t issue_gens(kvcl_rma_job_t *job, rma_send_t *one, bool *none_p)
+{
+    kvcl_pull_t           *pull = job->pull;
+    const kvcl_rma_gens_t *gens = &pull->far_gens;
+    const kvcl_rma_span_t *span = &gens->spans[job->span];
+
+    *none_p = (job->span == gens->n_spans);
+    if (*none_p) {
+        return KVCL_OK;
+    }
+    ++job->span;
+    return pull->peer->ops->get(pull->rcache->gens_region.rmem, (uint64_t)span->first * sizeof(uint32_t),
+                                gens->words + span->at, span->n * sizeof(uint32_t), &one->send);
+}
+
 /* Operations in flight: WINDOW; for the lower class, while the upper one has a job, its share of WINDOW. */
 static unsigned window(const kvcl_rma_job_t *job)
 {
@@ -177,14 +208,22 @@ static unsigned advance(kvcl_rma_job_t *job)
         if (job->sends[i].busy) {
             continue;
         }
-        if (kvcl_runs_next(&job->runs, RUN_MAX, &run)) {
+        none = false;
+        if (job->reads_gens) {
+            status      = issue_gens(job, &job->sends[i], &none);
+            job->issued = none;
+        } else if (kvcl_runs_next(&job->runs, RUN_MAX, &run)) {
             status = issue_run(job, &run, &job->sends[i]);
         } else {
             status      = issue_flush(job, &job->sends[i], &none);
             job->issued = none;
-            if (none) {
-                break;
-            }
+        }
+        if (none && job->reads_gens && word_is_due(job)) { /* beside them */
+            (void)query_word(job, &job->sends[i]);
+            ++n;
+        }
+        if (none) {
+            break;
         }
         ++n;
         if (status == KVCL_INPROGRESS) {
@@ -195,8 +234,7 @@ static unsigned advance(kvcl_rma_job_t *job)
             job->issued = true;
         }
     }
-    end_if_over(job);
-    return n;
+    return n + (end_if_over(job) ? 1 : 0);
 }
 
 /* Transports move host memory to host memory, or device memory to device memory (cuda_ipc), natively. */
@@ -245,10 +283,18 @@ static bool must_look(kvcl_pull_t *pull)
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
 {
     kvcl_rma_job_t *job;
+    kvcl_status_t  status;
     unsigned       i;
 
     if ((!pull->push || pull->need_direct) && !pays(pull, runs)) {
         return KVCL_ERR_UNSUPPORTED;
+    }
+    kvcl_rma_gens_clear(&pull->far_gens);
+    if ((pull->gens != NULL) && (pull->rcache->gens == NULL)) {
+        status = kvcl_rma_gens_plan(pull->remote.blocks, pull->remote.n_blocks, &pull->far_gens);
+        if (status != KVCL_OK) {
+            return status;
+        }
     }
     job = calloc(1, sizeof(*job));
     if (job == NULL) {
@@ -298,7 +344,7 @@ void kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status)
         fence(job);
         return;
     }
-    end_if_over(job);
+    (void)end_if_over(job);
 }
 
 unsigned kvcl_rma_poll(kvcl_context_h ctx)

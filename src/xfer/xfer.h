@@ -5,7 +5,7 @@
 #define KVCL_XFER_XFER_H
 
 #include "core/context.h"
-#include "xfer/rma_table.h"
+#include "native/rma_table.h"
 #include "xfer/share.h"
 
 struct kvcl_lane_user;

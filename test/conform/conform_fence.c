@@ -449,6 +449,8 @@ static const cf_case_t cases[] = {
     {"used_again_at_once", used_again_at_once, 0},
     {"deadline_native", cf_deadline_native, CF_BY_GET},
     {"a_stale_description", cf_a_stale_description, CF_BY_GET},
+    {"store_gets_native", cf_store_gets_native, CF_BY_GET},
+    {"store_reuses_slots", cf_store_reuses_slots, CF_BY_GET | CF_RACY},
     {"revoke_during", revoke_during, CF_RACY},
     {NULL, NULL, 0},
 };

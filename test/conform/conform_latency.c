@@ -158,7 +158,7 @@ static void store(cf_t *cf)
     kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(BLOCKS, BLOCK);
     cf_cache_t          cache  = cf_cache(cf, "engine", &layout, true);
     const char          *path  = near_path(cf, true);
-    const char          *far   = (strcmp(path, "native") == 0) ? "served" : path; /* the words follow the bytes */
+    const char          *far   = (strcmp(path, "native") == 0) ? "served" : path; /* homes reply to lookups */
     kvcl_key_t          keys[PUTS * CF_RANKS_MAX];
     size_t              n = (size_t)(PUTS * cf->size), hit;
     uint32_t            id = 3, i;

@@ -1,10 +1,12 @@
 /*
- * The end of native gets and puts that the network does not end, and of those to memory that was unregistered: cases of
- * conform_fence, over loop with its faults (CF_NATIVE).
+ * The end of native gets and puts that the network does not end, and of those to memory that was unregistered; a store's
+ * gets, whose generations are read natively after the bytes: cases of conform_fence, over loop with its faults
+ * (CF_NATIVE).
  */
 #include "conform_native.h"
 #include "loop/xport_loop.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,4 +167,118 @@ void cf_a_stale_description(cf_t *cf)
     }
     cf_cache_end(&here);
     cf_cache_end(&left);
+}
+
+/* ---------------------------------------------------------------- blocks with generations */
+
+/* Larger than what a home sends with the reply to a lookup; several runs a block. */
+enum { STORE_BYTES = 300000, STORE_SLOTS = 80, STORE_KEYS = 24, STORE_REUSES = 400, STORE_TWO = 2 };
+
+static kvcl_key_t key_of(cf_t *cf, uint64_t i)
+{
+    uint64_t   name[2] = {cf_same(cf), i};
+    kvcl_key_t key;
+
+    kvcl_key_from_string(name, sizeof(name), &key);
+    return key;
+}
+
+static void fill_block(cf_t *cf, kvcl_cache_h cache, uint32_t id, uint64_t i)
+{
+    cf_bytes(cf_same(cf) + i, 0, (char *)cf_see(cache, 0) + ((size_t)id * STORE_BYTES), STORE_BYTES);
+}
+
+static bool block_holds(cf_t *cf, kvcl_cache_h cache, uint32_t id, uint64_t i)
+{
+    return cf_bytes_are(cf_same(cf) + i, 0, (char *)cf_see(cache, 0) + ((size_t)id * STORE_BYTES), STORE_BYTES);
+}
+
+static kvcl_store_h open_store(cf_t *cf)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_store_h        store;
+
+    params.dir_entries = 4096;
+    params.flags       = KVCL_STORE_NO_CHECKSUM; /* generations alone must suffice */
+    CF_OK(cf, kvcl_store_open(cf->world, &params, &store));
+    return store;
+}
+
+/* Each rank publishes blocks in slots far apart and close together, and gets the other's: no owner serves bytes. */
+void cf_store_gets_native(cf_t *cf)
+{
+    kvcl_layout_t        layout = KVCL_LAYOUT_BYTES(STORE_SLOTS, STORE_BYTES);
+    cf_cache_t           cache  = cf_cache(cf, "native", &layout, true);
+    kvcl_store_h         store  = open_store(cf);
+    kvcl_context_stats_t stats  = KVCL_CONTEXT_STATS_INIT;
+    kvcl_key_t           keys[STORE_KEYS];
+    uint32_t             ids[STORE_KEYS], i;
+    uint64_t             served;
+    kvcl_req_h           req;
+
+    for (i = 0; i < STORE_KEYS; ++i) {
+        keys[i] = key_of(cf, i + (uint32_t)cf->rank * STORE_KEYS);
+        ids[i]  = (i < STORE_KEYS / 2) ? i : STORE_SLOTS - 1 - (2 * (i - STORE_KEYS / 2));
+        fill_block(cf, cache.h, ids[i], i + (uint32_t)cf->rank * STORE_KEYS);
+    }
+    CF_OK(cf, kvcl_store_publish(store, keys, STORE_KEYS, cache.h, ids, NULL, &req));
+    CF_OK(cf, cf_end(cf, req));
+    CF_OK(cf, kvcl_context_stats(cf->ctx, &stats));
+    served = stats.bytes_served;
+    cf_fence(cf);
+    for (i = 0; i < STORE_KEYS; ++i) {
+        keys[i] = key_of(cf, i + (uint32_t)(1 - cf->rank) * STORE_KEYS);
+        ids[i]  = 26 + i;
+    }
+    CF_OK(cf, kvcl_store_get(store, keys, STORE_KEYS, cache.h, ids, NULL, NULL, &req));
+    CF_OK(cf, cf_end(cf, req));
+    for (i = 0; i < STORE_KEYS; ++i) {
+        CF_CHECK(cf, block_holds(cf, cache.h, ids[i], i + (uint32_t)(1 - cf->rank) * STORE_KEYS));
+    }
+    cf_fence(cf);
+    CF_OK(cf, kvcl_context_stats(cf->ctx, &stats));
+    CF_CHECK(cf, stats.bytes_served == served);
+    cf_fence(cf);
+    kvcl_store_close(store);
+    cf_cache_end(&cache);
+}
+
+/* Rank 1 fills two slots again and again while rank 0 gets their blocks: a miss, or the block's own bytes. */
+void cf_store_reuses_slots(cf_t *cf)
+{
+    kvcl_layout_t    layout = KVCL_LAYOUT_BYTES(4, STORE_BYTES);
+    cf_cache_t       cache  = cf_cache(cf, "reused", &layout, true);
+    kvcl_store_h     store  = open_store(cf);
+    _Atomic uint64_t *newest = cf_word(cf, 0);
+    uint32_t         id, at, hits = 0, tries = 0;
+    kvcl_status_t    status;
+    kvcl_key_t       key;
+    kvcl_req_h       req;
+
+    atomic_store(newest, 0);
+    cf_fence(cf);
+    for (at = 0; (cf->rank == 1) && (at < STORE_REUSES); ++at) {
+        id  = at % STORE_TWO;
+        key = key_of(cf, at);
+        CF_OK(cf, kvcl_store_withdraw(store, cache.h, &id, 1));
+        fill_block(cf, cache.h, id, at);
+        CF_OK(cf, kvcl_store_publish(store, &key, 1, cache.h, &id, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+        atomic_store(newest, at + 1);
+    }
+    id = 3;
+    while ((cf->rank == 0) && ((atomic_load(newest) < STORE_REUSES) || (tries < 100) || (hits == 0))) {
+        at  = (uint32_t)atomic_load(newest);
+        at -= (at < STORE_TWO) ? 0 : (uint32_t)kvcl_rand_below(&cf->rnd, STORE_TWO);
+        key = key_of(cf, (at == 0) ? 0 : at - 1);
+        CF_OK(cf, kvcl_store_get(store, &key, 1, cache.h, &id, NULL, NULL, &req));
+        status = cf_end(cf, req);
+        CF_CHECK(cf, (status == KVCL_OK) || (status == KVCL_ERR_NOT_FOUND));
+        CF_CHECK(cf, (status != KVCL_OK) || block_holds(cf, cache.h, id, (at == 0) ? 0 : at - 1));
+        hits += (status == KVCL_OK);
+        ++tries;
+    }
+    cf_fence(cf);
+    kvcl_store_close(store);
+    cf_cache_end(&cache);
 }

@@ -46,6 +46,7 @@ typedef enum {
     BREAK_NO_READ_FENCE,        /* they check it before the last of the bytes */
     BREAK_NO_WRITE_FENCE,       /* the word is bumped, but the first new byte is visible before it */
     BREAK_STALE_INCARNATION,    /* incarnations are not compared */
+    BREAK_GENS_WITH_BYTES,      /* native readers read it among the words, not after the last of them */
     BREAK_NO_ENTRY_CHECK,       /* neither an entry's sequence word nor its check word is compared */
     BREAK_END
 } sim_break_t;
@@ -97,9 +98,12 @@ typedef struct sim_request {
 /* The bytes of one block, being copied by a reader: sim_copy.c. */
 typedef struct sim_copy {
     unsigned i; /* words copied */
+    unsigned done; /* native: which, as bits */
+    bool     native; /* by the network, which completes the words in any order: `order` draws it */
     bool     early;
     uint32_t touched;
     uint64_t words[SIM_WORDS];
+    kvcl_rand_t order; /* its own, so that a read's order changes nothing else of the run */
 } sim_copy_t;
 
 typedef enum { GET_IDLE, GET_READ, GET_ASKED, GET_TRY, GET_COPY, GET_SERVED } sim_get_state_t;
@@ -216,7 +220,7 @@ void sim_serve_begin(sim_t *sim, sim_node_t *node, const sim_msg_t *msg);
 void sim_serve_step(sim_t *sim, sim_node_t *node);
 
 /* sim_copy.c */
-void sim_copy_begin(sim_copy_t *copy);
+void sim_copy_begin(const sim_t *sim, sim_copy_t *copy, bool one_sided);
 bool sim_copy_step(const sim_t *sim, sim_copy_t *copy, const sim_mem_t *mem, const kvcl_dir_loc_t *loc); /* all here? */
 bool sim_copy_holds(sim_t *sim, const sim_copy_t *copy, const sim_mem_t *mem, const kvcl_dir_loc_t *loc,
                     const char *how); /* whether they were that block's throughout */

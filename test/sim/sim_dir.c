@@ -20,7 +20,7 @@
 static const char *const break_names[BREAK_END] = {
     "nothing",       "no-gen-bump",       "publish-before-bytes", "late-remove-ignores-gen",
     "skip-gen-check", "compare-first",    "no-read-fence",        "no-write-fence",
-    "stale-incarnation", "no-entry-check"};
+    "stale-incarnation", "gens-with-bytes", "no-entry-check"};
 
 unsigned sim_below(sim_t *sim, unsigned n)
 {

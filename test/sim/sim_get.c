@@ -1,7 +1,7 @@
 /*
  * A reader: it finds the locations of a key (in the home's mapped table, or by a LOOKUP message), then tries them one
- * by one, one-sided or served by the owner. Both copy a word per step, then check the generation word. A stale location
- * is reported to the home by a remove.
+ * by one, one-sided (mapped, or native) or served by the owner. All copy a word per step, then check the generation
+ * word. A stale location is reported to the home by a remove.
  */
 #include "config.h"
 
@@ -76,7 +76,7 @@ static void try_step(sim_t *sim, sim_node_t *node, sim_get_t *get)
         ++get->at; /* dead, or restarted: completion would prove nothing */
         return;
     }
-    sim_copy_begin(&get->copy);
+    sim_copy_begin(sim, &get->copy, true);
     if (sim_chance(sim, 600)) {
         get->state = GET_COPY;
         return;

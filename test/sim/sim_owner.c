@@ -358,7 +358,7 @@ void sim_serve_begin(sim_t *sim, sim_node_t *node, const sim_msg_t *msg)
         serve_reply(sim, node, msg->from, msg->id, KVCL_ERR_STALE, NULL);
     } else {
         *serve = (sim_serve_t){.live = true, .reader = msg->from, .id = msg->id, .loc = msg->loc};
-        sim_copy_begin(&serve->copy);
+        sim_copy_begin(sim, &serve->copy, false);
     }
 }
 

@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "base/error.h"
-#include "xfer/rma_table.h"
+#include "native/rma_table.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * (contrib/doc/results, section 10). rdma and cuda_ipc were not measured: native by default.
  */
 #include "config.h"
-#include "xfer/rma_table.h"
+#include "native/rma_table.h"
 #include "base/error.h"
 #include "base/units.h"
 

@@ -8,8 +8,8 @@
  * inf) are bytes of a run; PATH is native or served; RUNS is the least number of runs. The first matching row wins; the
  * user's rows come before the built-in ones; without a matching row a transfer is native. Pure.
  */
-#ifndef KVCL_XFER_RMA_TABLE_H
-#define KVCL_XFER_RMA_TABLE_H
+#ifndef KVCL_NATIVE_RMA_TABLE_H
+#define KVCL_NATIVE_RMA_TABLE_H
 
 #include <kvcl/kvcl_status.h>
 
