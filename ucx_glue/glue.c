@@ -81,6 +81,7 @@ static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     kvcl_list_init(&g->eps);
     kvcl_list_init(&g->failed);
     kvcl_list_init(&g->closing);
+    kvcl_list_init(&g->ending);
     kvcl_glue_log_opening();
     status = open_all(g, params);
     kvcl_glue_log_opened();
@@ -201,7 +202,8 @@ static kvcl_status_t glue_arm(kvcl_xport_t *xport)
     glue_t       *g = glue_of(xport);
     ucs_status_t ucs;
 
-    if ((g->done_head != NULL) || (g->read_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->failed)) {
+    if ((g->done_head != NULL) || (g->read_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->failed) ||
+        !kvcl_list_is_empty(&g->ending)) {
         return KVCL_ERR_BUSY;
     }
     ucs = ucp_worker_arm(g->am.worker);
@@ -244,6 +246,7 @@ const kvcl_xport_ops_t kvcl_xport_ucx = {
     .get          = kvcl_glue_get,
     .put          = kvcl_glue_put,
     .flush        = kvcl_glue_flush,
+    .rma_end      = kvcl_glue_data_end,
     .outstanding  = glue_outstanding,
     .progress     = glue_progress,
     .event_fd     = glue_event_fd,

@@ -66,6 +66,7 @@ typedef struct glue {
     size_t            addr_len;
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
     kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported */
+    kvcl_list_t       ending;  /* glue_ep_t whose data endpoint is to be closed, and opened again when it is needed */
     kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have released them */
     kvcl_xport_send_t *done_head; /* completions made outside progress */
     kvcl_xport_send_t **done_tail;
@@ -81,17 +82,28 @@ typedef struct glue {
     uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
 
+/* An endpoint for data: glue_data.c. */
+typedef struct glue_data {
+    void        *addr;       /* NULL: no native path to the peer by UCX */
+    ucp_ep_h    ucp_ep;      /* opened by the first rmem_open; NULL: closed */
+    kvcl_list_t link;        /* in glue.ending while it is being closed to be opened again, or alone */
+    kvcl_list_t rmems;       /* glue_rmem_t; their keys are of the endpoint that is open now */
+    void        *close_req;
+    size_t      inflight;    /* gets, puts and flushes that UCX holds */
+    bool        native;      /* gets and puts need no processor of the owner, and end with its registration */
+    bool        failed;      /* it did, since it was opened */
+    uint64_t    retry_ns;    /* it is not opened before */
+    uint64_t    back_off_ns; /* the wait after the next failure */
+} glue_data_t;
+
 typedef struct glue_ep {
     kvcl_xport_ep_t super;
     kvcl_list_t     link;       /* in glue.eps */
     kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing, or alone */
     ucp_ep_h        am;
-    ucp_ep_h        data;       /* created by the first rmem_open */
-    void            *data_addr; /* NULL: no native path to the peer by UCX */
-    void            *close_req[2];
+    glue_data_t     data;
+    void            *close_req;
     size_t          inflight;   /* sends and RMA operations that UCX holds */
-    size_t          rmems;
-    bool            native;     /* data: gets and puts need no processor of the owner, and end with its registration */
     bool            near;       /* a process of this host, reached by shared memory */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
@@ -163,7 +175,11 @@ kvcl_status_t kvcl_glue_make_address(glue_t *g);
 kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t len, kvcl_xport_ep_t **ep_p);
 void          kvcl_glue_ep_close(kvcl_xport_ep_t *ep);
 void          kvcl_glue_ep_describe(kvcl_xport_ep_t *ep, char *buf, size_t cap);
-kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep);  /* creates ep->data if it is NULL */
+/* Opens a UCP endpoint whose failure calls failed(ep, ...). */
+ucs_status_t  kvcl_glue_ucp_ep_open(ucp_worker_h worker, const void *addr, glue_ep_t *ep, ucp_err_handler_cb_t failed,
+                                    ucp_ep_h *ucp_ep_p);
+/* Starts or polls the forced close; true when UCX has released it. Never inside a UCX callback. */
+bool          kvcl_glue_ucp_ep_close(ucp_ep_h *ucp_ep, void **req);
 unsigned      kvcl_glue_ep_progress(glue_t *g);  /* outside UCX's own progress: report failures, close, free */
 
 /* glue_am.c */
@@ -192,7 +208,18 @@ kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, ui
                                 kvcl_xport_send_t *send);
 unsigned      kvcl_glue_cma_progress(glue_t *g);
 
+/* glue_data.c: the endpoint for data, which may be closed and opened again while its peer is reached by messages */
+/* Opens it where it is closed. KVCL_ERR_UNSUPPORTED: no native path; KVCL_ERR_UNREACHABLE: not now. */
+kvcl_status_t kvcl_glue_data_open(glue_ep_t *ep);
+void          kvcl_glue_data_end(kvcl_xport_ep_t *ep); /* rma_end */
+kvcl_status_t kvcl_glue_data_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
+void          kvcl_glue_data_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
+bool          kvcl_glue_data_close(glue_ep_t *ep); /* the peer's endpoint is closed: true when it is done */
+unsigned      kvcl_glue_data_progress(glue_t *g);
+
 /* glue_rma.c */
+/* Its keys are released: they are unpacked again for the next endpoint. */
+void          kvcl_glue_rmem_unkey(glue_ep_t *ep);
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
                                   kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
 void          kvcl_glue_rmem_close(kvcl_xport_rmem_t *rmem);

@@ -1,6 +1,6 @@
 /*
- * Addresses and endpoints: a UCP endpoint for messages, created at once, and one for data, created when the first
- * remote region is opened.
+ * Addresses and endpoints: a UCP endpoint for messages, created at once, and one for data (glue_data.c), opened when
+ * the first remote region is. The one for messages alone decides that the peer has failed.
  *
  * An address is a little-endian header and both workers' addresses:
  *   u32 magic, u32 check (of all that follows), u16 am length, u16 data length, am bytes, data bytes
@@ -78,7 +78,7 @@ static bool parse_address(const void *buf, size_t len, kvcl_iov_t *am, kvcl_iov_
            (check == kvcl_check32((const uint8_t *)buf + ADDR_CHECKED, len - ADDR_CHECKED));
 }
 
-/* UCX's error handler, for both endpoints of a peer. */
+/* UCX's error handler. */
 static void on_failure(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
 {
     glue_ep_t *ep = arg;
@@ -91,14 +91,15 @@ static void on_failure(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
     }
 }
 
-static ucs_status_t open_ucp_ep(ucp_worker_h worker, const void *addr, glue_ep_t *ep, ucp_ep_h *ucp_ep_p)
+ucs_status_t kvcl_glue_ucp_ep_open(ucp_worker_h worker, const void *addr, glue_ep_t *ep, ucp_err_handler_cb_t failed,
+                                   ucp_ep_h *ucp_ep_p)
 {
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
         .address     = addr,
         .err_mode    = UCP_ERR_HANDLING_MODE_PEER,
-        .err_handler = {.cb = on_failure, .arg = ep},
+        .err_handler = {.cb = failed, .arg = ep},
     };
 
     return ucp_ep_create(worker, &params, ucp_ep_p);
@@ -117,11 +118,11 @@ static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
     ep->near              = kvcl_glue_list_has(list, "posix") || kvcl_glue_list_has(list, "self");
     if ((data->len > 0) && (glue_of(ep->super.xport)->data.ctx != NULL) &&
         (ep->near || kvcl_glue_list_has(list, "rc"))) {
-        ep->data_addr = malloc(data->len);
-        if (ep->data_addr == NULL) {
+        ep->data.addr = malloc(data->len);
+        if (ep->data.addr == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for an endpoint");
         }
-        memcpy(ep->data_addr, data->buf, data->len);
+        memcpy(ep->data.addr, data->buf, data->len);
     }
     return KVCL_OK;
 }
@@ -143,7 +144,9 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
     }
     ep->super.xport = xport;
     kvcl_list_init(&ep->failed_link);
-    ucs = open_ucp_ep(g->am.worker, am.buf, ep, &ep->am);
+    kvcl_list_init(&ep->data.link);
+    kvcl_list_init(&ep->data.rmems);
+    ucs = kvcl_glue_ucp_ep_open(g->am.worker, am.buf, ep, on_failure, &ep->am);
     if (ucs != UCS_OK) {
         free(ep);
         return kvcl_fail(kvcl_glue_status(ucs), "ucx: no endpoint: %s (local transports: %s on %s)",
@@ -156,31 +159,6 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
         return status;
     }
     *ep_p = &ep->super;
-    return KVCL_OK;
-}
-
-kvcl_status_t kvcl_glue_ep_data(glue_ep_t *ep)
-{
-    glue_t       *g = glue_of(ep->super.xport);
-    char         list[128];
-    ucs_status_t ucs;
-
-    if (ep->data != NULL) {
-        return KVCL_OK;
-    }
-    if ((ep->data_addr == NULL) || ep->broken) {
-        return KVCL_ERR_UNSUPPORTED;
-    }
-    ucs = open_ucp_ep(g->data.worker, ep->data_addr, ep, &ep->data);
-    free(ep->data_addr);
-    ep->data_addr = NULL;
-    if (ucs != UCS_OK) {
-        ep->data = NULL;
-        kvcl_log_info("ucx: no native path to a peer: %s", ucs_status_string(ucs));
-        return KVCL_ERR_UNSUPPORTED;
-    }
-    kvcl_glue_ep_transports(ep->data, list, sizeof(list));
-    ep->native = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc");
     return KVCL_OK;
 }
 
@@ -203,8 +181,7 @@ void kvcl_glue_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
              ep->is_tcp ? glue_of(super->xport)->plan.devices : "");
 }
 
-/* Start or poll the forced close of one UCP endpoint; true when UCX has released it. */
-static bool close_ucp_ep(ucp_ep_h *ucp_ep, void **req)
+bool kvcl_glue_ucp_ep_close(ucp_ep_h *ucp_ep, void **req)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
 
@@ -231,12 +208,12 @@ static unsigned reap(glue_t *g)
 
     kvcl_list_foreach_safe(ep, tmp, &g->closing, glue_ep_t, failed_link) {
         g->linger = LINGER;
-        gone      = close_ucp_ep(&ep->am, &ep->close_req[0]);
-        gone      = (ep->rmems == 0) && close_ucp_ep(&ep->data, &ep->close_req[1]) && gone;
+        gone      = kvcl_glue_ucp_ep_close(&ep->am, &ep->close_req);
+        gone      = kvcl_glue_data_close(ep) && gone;
         if (gone && (ep->inflight == 0)) {
             kvcl_list_del(&ep->failed_link);
             kvcl_list_del(&ep->link);
-            free(ep->data_addr);
+            free(ep->data.addr);
             free(ep);
             ++n;
         }
@@ -253,6 +230,7 @@ unsigned kvcl_glue_ep_progress(glue_t *g)
         g->cbs.ep_failed(g->cbs.arg, &kvcl_container_of(link, glue_ep_t, failed_link)->super, KVCL_ERR_RANK_FAILED);
         ++n;
     }
+    n += kvcl_glue_data_progress(g);
     if (!kvcl_list_is_empty(&g->closing)) {
         n += reap(g);
     } else if (g->linger > 0) {

@@ -17,7 +17,9 @@
 
 typedef struct glue_rmem {
     kvcl_xport_rmem_t super;
-    ucp_rkey_h        rkey;    /* NULL: not by UCX */
+    kvcl_list_t       link;    /* in glue_data.rmems */
+    ucp_rkey_h        rkey;    /* of the endpoint for data as it is open now; NULL: none yet */
+    void              *packed; /* the key, to be unpacked again for the next one; NULL: not by UCX */
     bool              cma;     /* got from the process */
     glue_process_t    process;
     uint64_t          addr;
@@ -44,6 +46,43 @@ static const glue_packed_t *check_packed(const void *buf, size_t len, uint64_t a
     return packed;
 }
 
+/* Is there a native path by UCX, now or once the endpoint for data is opened again? */
+static bool may_have_data(glue_ep_t *ep)
+{
+    kvcl_status_t status = kvcl_glue_data_open(ep);
+
+    return ((status == KVCL_OK) || (status == KVCL_ERR_UNREACHABLE)) && ep->data.native;
+}
+
+/* The key for the endpoint as it is open now. */
+static kvcl_status_t unpack(glue_ep_t *ep, glue_rmem_t *rmem)
+{
+    kvcl_status_t status = kvcl_glue_data_open(ep);
+    ucs_status_t  ucs;
+
+    if ((status != KVCL_OK) || (rmem->rkey != NULL)) {
+        return status;
+    }
+    ucs = ucp_ep_rkey_unpack(ep->data.ucp_ep, rmem->packed, &rmem->rkey);
+    if (ucs != UCS_OK) {
+        rmem->rkey = NULL;
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "ucx: a key of the peer's memory: %s", ucs_status_string(ucs));
+    }
+    return KVCL_OK;
+}
+
+void kvcl_glue_rmem_unkey(glue_ep_t *ep)
+{
+    glue_rmem_t *rmem;
+
+    kvcl_list_foreach (rmem, &ep->data.rmems, glue_rmem_t, link) {
+        if (rmem->rkey != NULL) {
+            ucp_rkey_destroy(rmem->rkey);
+            rmem->rkey = NULL;
+        }
+    }
+}
+
 /* The first of the two native paths that leads to the region. */
 static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rkey, glue_rmem_t *rmem,
                       kvcl_xport_rmem_attr_t *attr)
@@ -54,8 +93,13 @@ static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rk
         rmem->process = packed->process;
         attr->get     = true;
         attr->native  = "cma";
-    } else if ((packed->rkey_len > 0) && (kvcl_glue_ep_data(ep) == KVCL_OK) && ep->native &&
-               (ucp_ep_rkey_unpack(ep->data, rkey, &rmem->rkey) == UCS_OK)) {
+    } else if ((packed->rkey_len > 0) && may_have_data(ep) && ((rmem->packed = malloc(packed->rkey_len)) != NULL)) {
+        memcpy(rmem->packed, rkey, packed->rkey_len);
+        if ((unpack(ep, rmem) != KVCL_OK) && (kvcl_glue_data_open(ep) == KVCL_OK)) {
+            free(rmem->packed); /* the endpoint is open, and the key does not suit it */
+            rmem->packed = NULL;
+            return;
+        }
         attr->get    = true;
         attr->put    = true;
         attr->native = "rdma";
@@ -85,7 +129,7 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     if (len != 0) {
         find_path(ep, &packed, (const char *)buf + sizeof(packed), rmem, attr);
     }
-    ++ep->rmems;
+    kvcl_list_add_tail(&ep->data.rmems, &rmem->link);
     *rmem_p = &rmem->super;
     return KVCL_OK;
 }
@@ -97,31 +141,32 @@ void kvcl_glue_rmem_close(kvcl_xport_rmem_t *super)
     if (rmem->rkey != NULL) {
         ucp_rkey_destroy(rmem->rkey);
     }
-    --kvcl_container_of(super->ep, glue_ep_t, super)->rmems;
+    kvcl_list_del(&rmem->link);
+    free(rmem->packed);
     free(rmem);
 }
 
-static kvcl_status_t check_run(const glue_rmem_t *rmem, uint64_t offset, size_t len, bool get)
+static kvcl_status_t check_run(glue_rmem_t *rmem, uint64_t offset, size_t len, bool get)
 {
-    const glue_ep_t *ep = kvcl_container_of(rmem->super.ep, glue_ep_t, super);
+    glue_ep_t *ep = kvcl_container_of(rmem->super.ep, glue_ep_t, super);
 
     if (ep->broken || ep->closed) {
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "ucx: the endpoint failed or is closed");
     }
-    if ((rmem->rkey == NULL) && !(get && rmem->cma)) {
+    if ((rmem->packed == NULL) && !(get && rmem->cma)) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the region is reached by messages only");
     }
     if ((offset > rmem->size) || (len > rmem->size - offset)) {
         return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "ucx: %zu bytes at %llu of a region of %llu", len,
                          (unsigned long long)offset, (unsigned long long)rmem->size);
     }
-    return KVCL_OK;
+    return rmem->cma ? KVCL_OK : unpack(ep, rmem);
 }
 
 static ucp_request_param_t rma_param(kvcl_xport_send_t *send, glue_ep_t *ep)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb           = {.send = kvcl_glue_send_done},
+                                 .cb           = {.send = kvcl_glue_data_done},
                                  .user_data    = send};
 
     send->priv = ep;
@@ -138,10 +183,11 @@ kvcl_status_t kvcl_glue_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf
     if ((status == KVCL_OK) && rmem->cma) {
         return kvcl_glue_cma_get(ep, &rmem->process, rmem->addr + offset, buf, len, send);
     }
-    return (status != KVCL_OK) ?
-                   status :
-                   kvcl_glue_posted(ep, ucp_get_nbx(ep->data, buf, len, rmem->addr + offset, rmem->rkey, &param),
-                                    "get");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    return kvcl_glue_data_posted(ep, ucp_get_nbx(ep->data.ucp_ep, buf, len, rmem->addr + offset, rmem->rkey, &param),
+                                 "get");
 }
 
 kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *super, uint64_t offset, const void *buf, size_t len,
@@ -152,10 +198,11 @@ kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *super, uint64_t offset, const voi
     ucp_request_param_t param = rma_param(send, ep);
     kvcl_status_t       status = check_run(rmem, offset, len, false);
 
-    return (status != KVCL_OK) ?
-                   status :
-                   kvcl_glue_posted(ep, ucp_put_nbx(ep->data, buf, len, rmem->addr + offset, rmem->rkey, &param),
-                                    "put");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    return kvcl_glue_data_posted(ep, ucp_put_nbx(ep->data.ucp_ep, buf, len, rmem->addr + offset, rmem->rkey, &param),
+                                 "put");
 }
 
 kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
@@ -165,5 +212,8 @@ kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
     ucp_request_param_t param = rma_param(send, ep);
     kvcl_status_t       status = check_run(rmem, 0, 0, false);
 
-    return (status != KVCL_OK) ? status : kvcl_glue_posted(ep, ucp_ep_flush_nbx(ep->data, &param), "flush");
+    if (status != KVCL_OK) {
+        return status;
+    }
+    return kvcl_glue_data_posted(ep, ucp_ep_flush_nbx(ep->data.ucp_ep, &param), "flush");
 }

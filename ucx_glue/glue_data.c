@@ -1,0 +1,132 @@
+/*
+ * The UCP endpoint for data of a peer, beside the one for messages.
+ *
+ * It fails where an access meets memory that its owner has unregistered, and it is closed to fence operations that must
+ * not move bytes any more (rma_end). Neither is a failure of the peer. Life: closed -> open -> ending (in glue.ending:
+ * its operations complete, the forced close is waited for, from progress only) -> closed -> opened again by the next
+ * use, after a wait of up to 1 s where it failed again and again. The keys of regions belong to one opening: they are
+ * released before the close, and unpacked again (glue_rma.c). Locks: as in glue.h.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define BACK_OFF_MIN (50 * KVCL_NS_PER_MS)
+#define BACK_OFF_MAX (1 * KVCL_NS_PER_SEC)
+
+static void end(glue_ep_t *ep)
+{
+    if (!ep->closed && kvcl_list_is_empty(&ep->data.link)) {
+        kvcl_list_add_tail(&glue_of(ep->super.xport)->ending, &ep->data.link);
+    }
+}
+
+/* UCX's error handler. */
+static void on_failure(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
+{
+    glue_ep_t *ep = arg;
+
+    (void)ucp_ep;
+    kvcl_log_debug("ucx: a connection for data failed: %s", ucs_status_string(status));
+    ep->data.failed = true;
+    end(ep);
+}
+
+kvcl_status_t kvcl_glue_data_open(glue_ep_t *ep)
+{
+    glue_data_t  *data = &ep->data;
+    glue_t       *g    = glue_of(ep->super.xport);
+    char         list[128];
+    ucs_status_t ucs;
+
+    if ((data->addr == NULL) || ep->broken || ep->closed) {
+        return KVCL_ERR_UNSUPPORTED;
+    }
+    if (!kvcl_list_is_empty(&data->link) || (data->close_req != NULL)) {
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "ucx: the connection for data is being closed");
+    }
+    if (data->ucp_ep != NULL) {
+        return KVCL_OK;
+    }
+    if (!kvcl_deadline_passed(data->retry_ns)) {
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "ucx: the connection for data failed; it is opened again later");
+    }
+    ucs = kvcl_glue_ucp_ep_open(g->data.worker, data->addr, ep, on_failure, &data->ucp_ep);
+    if (ucs != UCS_OK) {
+        data->ucp_ep = NULL;
+        free(data->addr);
+        data->addr = NULL;
+        kvcl_log_info("ucx: no native path to a peer: %s", ucs_status_string(ucs));
+        return KVCL_ERR_UNSUPPORTED;
+    }
+    data->failed = false;
+    kvcl_glue_ep_transports(data->ucp_ep, list, sizeof(list));
+    data->native = kvcl_glue_list_has(list, "rc") || kvcl_glue_list_has(list, "cuda_ipc");
+    return KVCL_OK;
+}
+
+void kvcl_glue_data_end(kvcl_xport_ep_t *super)
+{
+    glue_ep_t *ep = kvcl_container_of(super, glue_ep_t, super);
+
+    if ((ep->data.ucp_ep != NULL) && (ep->data.inflight != 0)) {
+        end(ep);
+    }
+}
+
+kvcl_status_t kvcl_glue_data_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what)
+{
+    kvcl_status_t status = kvcl_glue_posted(ep, ptr, what);
+
+    ep->data.inflight += (status == KVCL_INPROGRESS);
+    return status;
+}
+
+void kvcl_glue_data_done(void *request, ucs_status_t status, void *user_data)
+{
+    glue_data_t *data = &((glue_ep_t *)((kvcl_xport_send_t *)user_data)->priv)->data;
+
+    --data->inflight;
+    if (status == UCS_OK) {
+        data->back_off_ns = 0;
+    }
+    kvcl_glue_send_done(request, status, user_data);
+}
+
+/* Doubled with each failure that no completed operation precedes. The first one opens again at once. */
+static void back_off(glue_data_t *data)
+{
+    data->retry_ns = kvcl_deadline_after(data->back_off_ns);
+    if (data->failed) {
+        data->back_off_ns = (data->back_off_ns == 0)               ? BACK_OFF_MIN
+                            : (data->back_off_ns < BACK_OFF_MAX / 2) ? 2 * data->back_off_ns : BACK_OFF_MAX;
+    }
+}
+
+unsigned kvcl_glue_data_progress(glue_t *g)
+{
+    unsigned  n = 0;
+    glue_ep_t *ep, *next;
+
+    kvcl_list_foreach_safe (ep, next, &g->ending, glue_ep_t, data.link) {
+        if (ep->data.ucp_ep != NULL) {
+            kvcl_glue_rmem_unkey(ep);
+        }
+        if (kvcl_glue_ucp_ep_close(&ep->data.ucp_ep, &ep->data.close_req) && (ep->data.inflight == 0)) {
+            kvcl_list_del(&ep->data.link);
+            back_off(&ep->data);
+            ++n;
+        }
+    }
+    return n;
+}
+
+/* It outlives the close while regions are open, so that a mapping stays while it is copied from. */
+bool kvcl_glue_data_close(glue_ep_t *ep)
+{
+    kvcl_list_del(&ep->data.link);
+    return kvcl_list_is_empty(&ep->data.rmems) && kvcl_glue_ucp_ep_close(&ep->data.ucp_ep, &ep->data.close_req);
+}
