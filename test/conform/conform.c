@@ -59,6 +59,14 @@ bool cf_sanitizer(const char *which)
     return (env != NULL) && (*env != '\0') && (strcmp(env, "no") != 0) && (strstr(env, which) != NULL);
 }
 
+/* Sanitizers and emulated machines: TEST_SLOW=1 stands for the latter. */
+static bool is_slow(void)
+{
+    const char *env = getenv("TEST_SLOW");
+
+    return cf_sanitizer("") || ((env != NULL) && (strcmp(env, "1") == 0));
+}
+
 /* ---------------------------------------------------------------- verdicts */
 
 void cf_fail(cf_t *cf, const char *file, int line, const char *what, const char *more)
@@ -223,7 +231,7 @@ _Atomic uint64_t *cf_word(cf_t *cf, unsigned i)
 
 kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req)
 {
-    kvcl_status_t status = kvcl_req_wait(req, (cf_sanitizer("") ? 80 : 20) * KVCL_NS_PER_SEC);
+    kvcl_status_t status = kvcl_req_wait(req, (is_slow() ? 80 : 20) * KVCL_NS_PER_SEC);
 
     CF_CHECK(cf, status != KVCL_ERR_WAIT_TIMEOUT);
     return status;
@@ -238,7 +246,7 @@ static void open_world(cf_t *cf, const cf_config_t *config)
 
     params.oob   = &oob;
     params.path  = cf->path;
-    params.flags = config->init_flags & ~(CF_NATIVE | CF_LANE | CF_OVERTAKE);
+    params.flags = config->init_flags & ~(CF_NATIVE | CF_LANE | CF_OVERTAKE | CF_APART);
     CF_OK(cf, kvcl_init(&params, &cf->ctx));
     CF_OK(cf, kvcl_comm_world(cf->ctx, &cf->world));
     CF_CHECK(cf, (kvcl_comm_rank(cf->world) == cf->rank) && (kvcl_comm_size(cf->world) == cf->size));
@@ -331,6 +339,10 @@ static pid_t start(run_t *run, int rank)
         if (run->config->init_flags & CF_OVERTAKE) {
             (void)setenv("KVCL_FRAME", "8K", 1);
         }
+        if ((run->config->init_flags & CF_APART) && !cf_host_move()) {
+            perror("a host of its own (only root can have it)");
+            exit(1);
+        }
         if (run->config->procs) {
             rank_main(run, rank);
         } else {
@@ -352,7 +364,7 @@ static bool good_end(const run_t *run, int status)
 
 static bool wait_all(run_t *run, pid_t *pids, int n)
 {
-    uint64_t stuck_s = cf_sanitizer("") ? 4 * CF_STUCK_S : CF_STUCK_S, began;
+    uint64_t stuck_s = is_slow() ? 4 * CF_STUCK_S : CF_STUCK_S, began;
     bool     good = true, stuck = false;
     int      left = n, i, status;
 
@@ -404,7 +416,9 @@ static int do_run(run_t *run, int *passed_p)
     bool              good;
 
     run->sh = new_shared(run->seed);
-    (void)((strcmp(config->path, "tcp") == 0) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"));
+    if (strcmp(config->path, "auto") != 0) {
+        (void)((strcmp(config->path, "tcp") == 0) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"));
+    }
     for (i = 0; i < n; ++i) {
         pids[i] = start(run, i);
     }
@@ -460,13 +474,42 @@ static bool wanted(const cf_config_t *config, const cf_case_t *one, int argc, ch
     return true;
 }
 
+/* The configuration that an option stands for (cf_main). */
+static bool parse_option(const char *option, cf_config_t *config)
+{
+    bool       rdma = (strncmp(option, "--rdma", 6) == 0);
+    int        ranks = 2;
+    const char *rest = option + 6;
+
+    if (!rdma && (strncmp(option, "--auto", 6) != 0)) {
+        return false;
+    }
+    if (*rest == '=') {
+        ranks = atoi(rest + 1);
+    }
+    if ((ranks < 1) || (ranks > CF_RANKS_MAX)) {
+        fprintf(stderr, "%s: from 1 to %d ranks\n", option, CF_RANKS_MAX);
+        exit(2);
+    }
+    *config = (cf_config_t){"auto", true, ranks, (rdma ? CF_NATIVE | CF_APART : 0) |
+                            ((strstr(rest, ",nothread") != NULL) ? KVCL_INIT_NO_THREAD : 0)};
+    return true;
+}
+
 int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *cases)
 {
     const char *env  = getenv("TEST_SEED");
     uint64_t   seed  = (env != NULL) ? strtoull(env, NULL, 0) : kvcl_now_ns();
     int        passed = 0, failed = 0, skipped = 0;
+    cf_config_t only[2] = {{NULL, false, 0, 0}, {NULL, false, 0, 0}};
     const cf_case_t *one;
 
+    if ((argc > 1) && parse_option(argv[1], &only[0])) {
+        configs = only;
+        argv[1] = argv[0];
+        ++argv;
+        --argc;
+    }
     printf("TEST_SEED=%" PRIu64 "\n", seed);
     setenv("KVCL_TIMEOUT", "60s", 0);
     for (; configs->path != NULL; ++configs) {

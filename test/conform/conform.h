@@ -57,7 +57,7 @@ typedef struct cf_config {
     const char *path;
     bool       procs;
     int        size;
-    uint64_t   init_flags; /* and CF_NATIVE, CF_LANE, CF_OVERTAKE */
+    uint64_t   init_flags; /* and CF_NATIVE, CF_LANE, CF_OVERTAKE, CF_APART */
 } cf_config_t;
 
 /* With loop: nothing is mapped. Blocks are transferred by get and put, which complete later; one to memory that was
@@ -66,8 +66,11 @@ typedef struct cf_config {
 #define CF_LANE   (1ull << 62) /* tcp: all bytes use lanes from the first on (KVCL_LANE_MIN) */
 /* With loop: nothing is mapped or native; bytes are served in small frames, which overtake each other. */
 #define CF_OVERTAKE (1ull << 61)
+#define CF_APART    (1ull << 60) /* auto: each process is as on a host of its own */
 
-/* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those.
+/* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those. An
+ * option before them replaces the configurations by processes over KVCL_PATH=auto and the user's KVCL_NET
+ * (test/guest): --rdma[=RANKS][,nothread] as between hosts, which needs root, --auto[=RANKS][,nothread] within one.
  * Ends with "N passed, N failed, N skipped". */
 int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *cases);
 
@@ -91,6 +94,8 @@ void cf_stall(cf_t *cf, bool on);
 void cf_alive(cf_t *cf);
 /* Whether the build has this sanitizer ("": any). Sanitized builds are slow. */
 bool cf_sanitizer(const char *which);
+/* Makes the calling process one as on a host of its own, without shared memory; false: not allowed. */
+bool cf_host_move(void);
 /* Sleep while a context without a thread progresses. */
 void cf_sleep_us(cf_t *cf, unsigned us);
 /* Share this rank's bytes with the others: a fence follows, then cf_blob(). */
