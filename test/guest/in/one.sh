@@ -1,0 +1,147 @@
+# one.sh ROLE STAGE...: inside one guest. Ranks are as on hosts of their own, so RDMA alone is between them.
+set -u
+role=$1
+shift
+. "$top_srcdir/test/guest/in/lib.sh"
+
+stage_devices() {
+  devices 1
+  is 'a device on one interface' is_active rxe0
+  ibv_devices >"$logs/$stage.ibv" 2>&1
+  is 'ibv_devices names it' says rxe0 "$logs/$stage.ibv"
+  devices 2
+  is 'a second one' is_active rxe1
+  devices 0
+  is 'none after both are deleted' [ ! -e /sys/class/infiniband/rxe0 ]
+}
+
+n_perf=0
+
+# perf_test TEST OPTION...: two ranks; no byte may be wrong, and packets must have been sent
+perf_test() {
+  local name=$n_perf.$1
+  n_perf=$((n_perf + 1))
+  ranks "$name" 2 60 "$tools/kvcl_perf" "$@" --verify --iters 4 --json || :
+  is "$*: right bytes, over the device" verified "$name"
+}
+
+verified() {
+  [ "$statuses" = ' 0 0' ] && [ "$sent" -gt 0 ] && says '"wrong": 0}' "$logs/$stage.$1.0"
+}
+
+stage_perf() {
+  devices 1
+  perf_test get --unit 4K --count 8
+  perf_test get --unit 64K --count 16
+  perf_test get --unit 64K --count 16 --order random
+  perf_test get --unit 3M --count 2
+  perf_test put --unit 4K --count 8
+  perf_test put --unit 64K --count 16 --order random
+  perf_test send --unit 1K --count 4
+  perf_test send --unit 64K --count 16
+  perf_test lookup --count 1K
+  perf_test match
+  perf_test store-get --unit 4K --count 16
+  perf_test store-get --unit 64K --count 16
+  perf_test store-put --unit 16K --count 16
+  perf_test bcast --unit 256K --count 2
+}
+
+# Gets and puts between hosts are native.
+stage_native() {
+  devices 1
+  export KVCL_LOG=debug
+  for test in get put; do
+    ranks $test 2 60 "$tools/kvcl_perf" $test --unit 64K --count 16 --order random --verify --iters 2 --json || :
+    is "$test: right bytes, over the device" verified $test
+    is "$test: the cache is native" says 'described a cache: .*, native' "$logs/$stage.$test.0"
+    is "$test: native runs" says 'rdma: native' "$logs/$stage.$test.0"
+  done
+  unset KVCL_LOG
+}
+
+# conform_rma's main() sets the table that serves some runs over loop; this is the same for rdma.
+served=rdma:0-6000:served:4
+
+stage_conform() {
+  devices 1
+  for p in fence msg req layers layers_stop; do
+    conform $p 110 --rdma=2 conform_$p
+  done
+  conform fence_nothread 110 --rdma=2,nothread conform_fence
+}
+
+stage_conform_keys() {
+  devices 1
+  KVCL_NATIVE_TABLE=$served conform rma 110 --rdma=2 conform_rma
+  for p in prepare tokens ctx; do
+    conform $p 110 --rdma=2 conform_$p
+  done
+  KVCL_NATIVE_TABLE=$served conform rma3 110 --rdma=3 conform_rma
+  KVCL_NATIVE_TABLE=$served conform rma_nothread 110 --rdma=2,nothread conform_rma
+}
+
+stage_conform_death() {
+  devices 1
+  conform death 280 --rdma=3 conform_death
+}
+
+stage_two_ports() {
+  devices 2
+  perf_test get --unit 64K --count 16
+  perf_test send --unit 64K --count 16
+  for i in 1 2 3; do
+    perf_test store-get --unit 64K --count 16
+  done
+  conform msg 110 --rdma=2 conform_msg
+  conform layers 110 --rdma=2 conform_layers
+}
+
+# KVCL_NET bounds RDMA ports too: port1 is an interface without a device.
+stage_net() {
+  devices 2
+  devices 1
+  KVCL_NET=port1 ranks other 2 60 "$tools/kvcl_perf" get --unit 64K --count 16 --verify --iters 4 --json || :
+  is 'another interface is named: right bytes' [ "$statuses" = ' 0 0' ]
+  is 'another interface is named: no packet over the device' [ "$sent" = 0 ]
+  KVCL_NET=port1,nowhere_0:1 ranks absent 1 60 "$tools/kvcl_info" || :
+  is 'a port that does not exist is refused' [ "$statuses" != ' 0' ]
+  is 'and those that exist are named' says 'rxe0:1' "$logs/$stage.absent.0"
+}
+
+# Programs of test/multi: each verifies all bytes itself. A rank that is slow is not silent.
+stage_programs() {
+  devices 1
+  ranks p2p 3 100 "$top_builddir/test/multi/p2p" 3 || :
+  is p2p [ "$statuses" = ' 0 0 0' ]
+  ranks coll 3 100 "$top_builddir/test/multi/coll" || :
+  is coll [ "$statuses" = ' 0 0 0' ]
+  VALUES_SMALL=1 KVCL_STORE_HEDGE=10s ranks values 2 150 "$top_builddir/test/multi/values" --seed "$seed" || :
+  is values [ "$statuses" = ' 0 0' ]
+}
+
+# Two ranks of one host with one port, which share memory and may not read each other's. All other bytes are served.
+stage_one_host() {
+  devices 1
+  for p in msg fence; do
+    UCX_TLS=^cma KVCL_NATIVE_TABLE=rdma:0-inf:served timeout -s KILL 60 "$(program "$conform/conform_$p")" --auto \
+      >"$logs/$stage.$p" 2>&1
+    is "conform_$p" [ $? = 0 ]
+  done
+}
+
+stage_replay() {
+  devices 1
+  ranks plain 2 100 "$tools/kvcl_replay" --requests 40 || :
+  is 'plain: all bytes right' [ "$statuses" = ' 0 0' ]
+  ranks store 2 100 "$tools/kvcl_replay" --requests 40 --in-order --store --pool 30% --replicas 2 || :
+  is 'a store: all bytes right' [ "$statuses" = ' 0 0' ]
+}
+
+stage_replay_kill() {
+  devices 1
+  ranks kill 3 120 "$tools/kvcl_replay" --requests 60 --store --replicas 2 --kill 2@3 || :
+  is 'a killed rank: nothing lost, all bytes right' [ "$statuses" = ' 0 0 137' ]
+}
+
+stages "$@"
