@@ -43,6 +43,7 @@ typedef struct run {
     const cf_case_t   *cases[CASES_MAX];
     int               n;
     uint64_t          seed;
+    bool              keeps_net; /* the user's KVCL_NET; otherwise the path sets it */
     cf_shared_t       *sh;
 } run_t;
 
@@ -416,7 +417,7 @@ static int do_run(run_t *run, int *passed_p)
     bool              good;
 
     run->sh = new_shared(run->seed);
-    if (strcmp(config->path, "auto") != 0) {
+    if (!run->keeps_net) {
         (void)((strcmp(config->path, "tcp") == 0) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"));
     }
     for (i = 0; i < n; ++i) {
@@ -513,7 +514,7 @@ int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *
     printf("TEST_SEED=%" PRIu64 "\n", seed);
     setenv("KVCL_TIMEOUT", "60s", 0);
     for (; configs->path != NULL; ++configs) {
-        run_t run = {.config = configs, .seed = seed};
+        run_t run = {.config = configs, .seed = seed, .keeps_net = (configs == only)};
         if (is_blind(configs)) {
             printf("SKIP: %s/%s: not for the thread sanitizer\n", configs->path, mode_name(configs));
             ++skipped;
