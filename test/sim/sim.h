@@ -205,7 +205,7 @@ void                    sim_start(sim_t *sim, uint64_t seed);
 void                    sim_step(sim_t *sim);
 void                    sim_quiet_end(sim_t *sim);
 sim_msg_t              *sim_send(sim_t *sim, uint32_t from, uint32_t to, sim_msg_kind_t kind);
-const kvcl_shard_map_t *sim_map(uint32_t mask);
+const kvcl_shard_map_t *sim_map(unsigned view); /* an index of views */
 uint32_t                sim_home_of(sim_t *sim, const sim_node_t *node, unsigned key);
 
 /* sim_owner.c: the owner and the home in a rank. */

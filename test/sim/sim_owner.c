@@ -41,7 +41,7 @@ void sim_node_start(sim_t *sim, uint32_t rank, uint16_t inc, unsigned view)
         (kvcl_evict_init(&node->evict, SIM_SLOTS, node->evict_mem,
                          sizeof(node->evict_mem)) != KVCL_OK) ||
         (kvcl_dir_table_format(&node->table, node->table_mem, sizeof(node->table_mem)) != KVCL_OK) ||
-        (kvcl_home_init(&node->home, &node->table, rank, sim_map(v->mask), v->inc, SIM_RANKS) != KVCL_OK)) {
+        (kvcl_home_init(&node->home, &node->table, rank, sim_map(view), v->inc, SIM_RANKS) != KVCL_OK)) {
         sim_fail(sim, "Internal", "rank %u does not start", rank);
     }
 }
@@ -49,7 +49,7 @@ void sim_node_start(sim_t *sim, uint32_t rank, uint16_t inc, unsigned view)
 void sim_node_view(sim_t *sim, sim_node_t *node)
 {
     const sim_view_t *old = &sim->views[node->view], *v = old + 1;
-    kvcl_home_event_t event = {.type = KVCL_HOME_VIEW, .u.view = {sim_map(v->mask), v->inc, SIM_RANKS}};
+    kvcl_home_event_t event = {.type = KVCL_HOME_VIEW, .u.view = {sim_map(node->view + 1), v->inc, SIM_RANKS}};
     kvcl_home_out_t   out   = {.buf = NULL};
     unsigned          s;
     uint32_t          home;

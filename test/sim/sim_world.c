@@ -12,7 +12,9 @@
 
 #include <string.h>
 
-const kvcl_shard_map_t *sim_map(uint32_t mask)
+static kvcl_shard_map_t map_of_view[SIM_VIEWS];
+
+static const kvcl_shard_map_t *map_of_ranks(uint32_t mask)
 {
     static kvcl_shard_map_t maps[1u << SIM_RANKS];
     uint32_t                ranks[SIM_RANKS], n = 0, r;
@@ -30,9 +32,28 @@ const kvcl_shard_map_t *sim_map(uint32_t mask)
     return &maps[mask];
 }
 
+/* The last view is complete: give it its map. */
+static void make_map(sim_t *sim)
+{
+    const unsigned          view = sim->n_views - 1;
+    const kvcl_shard_map_t *map  = map_of_ranks(sim->views[view].mask);
+
+    if (map == NULL) {
+        sim_fail(sim, "Internal", "view %u has no map", view);
+        return;
+    }
+    map_of_view[view]      = *map;
+    map_of_view[view].view = view;
+}
+
+const kvcl_shard_map_t *sim_map(unsigned view)
+{
+    return &map_of_view[view];
+}
+
 uint32_t sim_home_of(sim_t *sim, const sim_node_t *node, unsigned key)
 {
-    return kvcl_shard_home(sim_map(sim->views[node->view].mask), &sim->keys[key]);
+    return kvcl_shard_home(sim_map(node->view), &sim->keys[key]);
 }
 
 sim_msg_t *sim_send(sim_t *sim, uint32_t from, uint32_t to, sim_msg_kind_t kind)
@@ -110,6 +131,7 @@ static bool next_view(sim_t *sim, uint32_t rank, uint16_t inc)
     }
     ++sim->n_views;
     ++sim->counts.views;
+    make_map(sim);
     sim_log(sim, "view %u: rank %u incarnation %u, members 0x%x", sim->n_views - 1, rank, inc, v->mask);
     return true;
 }
@@ -200,6 +222,7 @@ void sim_start(sim_t *sim, uint64_t seed)
     sim->pause   = 100 * sim_below(sim, 3);
     sim->n_views = 1;
     sim->views[0].mask = (1u << sim->n_ranks) - 1;
+    make_map(sim);
     for (k = 0; k < SIM_KEYS; ++k) {
         for (i = 0; i < sizeof(kvcl_key_t); i += sizeof(word)) {
             word = kvcl_rand_next(&sim->rnd);
