@@ -57,11 +57,12 @@ kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvc
     return kvcl_dir_table_insert(home->table, key, loc);
 }
 
-static kvcl_status_t publish_one(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+/* view: the sender's. */
+static kvcl_status_t publish_one(kvcl_home_t *home, uint64_t view, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
     kvcl_status_t status = KVCL_ERR_STALE;
 
-    if (is_mine(home, key) && is_live(home, loc)) {
+    if ((view <= home->map->view) && is_mine(home, key) && is_live(home, loc)) {
         status = kvcl_home_list(home, key, loc);
     }
     home->n_published += (status == KVCL_OK);
@@ -113,7 +114,7 @@ static kvcl_status_t request_step(kvcl_home_t *home, const kvcl_dir_msg_t *msg, 
     } else {
         for (i = 0; i < msg->n; ++i) {
             kvcl_dir_msg_rec_loc(msg, i, &loc);
-            status = (msg->type == KVCL_DIR_MSG_PUBLISH) ? publish_one(home, kvcl_dir_msg_key(msg, i), &loc)
+            status = (msg->type == KVCL_DIR_MSG_PUBLISH) ? publish_one(home, msg->view, kvcl_dir_msg_key(msg, i), &loc)
                                                          : remove_one(home, kvcl_dir_msg_key(msg, i), &loc);
             kvcl_dir_reply_status(&reply, i, status);
         }

@@ -7,6 +7,9 @@
  * Rules:
  *  - A publish is taken only from the incarnation that the home's view knows as live (a delayed one
  *    of a dead process is KVCL_ERR_STALE), and only for shards whose home or backup is this rank.
+ *  - A publish from a later view than the home's is KVCL_ERR_STALE too, and its owner sends it again.
+ *    Views that the home has not applied yet may take the shard from it and give it back. It would
+ *    drop the location in between, and the owner, which has applied them, would not publish it again.
  *  - A copy (loc.source is not 0) is accepted only while its source, or the copy itself, is listed;
  *    otherwise KVCL_ERR_NOT_FOUND, because the key was removed meanwhile or has other bytes. The key's
  *    home decides; its backup, which may not have the source yet, accepts both.
@@ -15,7 +18,9 @@
  *  - On a view change the home drops locations of ranks that are dead or reincarnated, and of shards
  *    that are no longer its own. So an owner republishes a key when the (home, its incarnation)
  *    changed in ANY view since the acknowledgement, not only between the first and the last: views
- *    are applied one by one, in order.
+ *    are applied one by one, in the order of their numbers (kvcl_shard_map_t.view).
+ *  - Ranks may have different maps under one number only while each map of a rank has fewer ranks
+ *    than the one before: then no rank loses a shard while it lives.
  *  - A step is idempotent: lost replies are answered by sending the request again.
  *
  * Owns: nothing; table, map and incarnations are the caller's. One thread at a time (the table's

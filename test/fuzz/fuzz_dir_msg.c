@@ -35,6 +35,8 @@ static void plausible(uint8_t *msg, size_t len)
     n      = (uint32_t)(len - 32) / ((msg[3] <= 2) ? 64 : (msg[3] == 3) ? 32 : 1);
     n      = (msg[3] == 6) ? msg[24] : n;
     memcpy(msg + 4, &bytes, sizeof(bytes));
+    msg[8] %= 3; /* the home is in view 1, and takes no publish from a later one */
+    memset(msg + 9, 0, 7);
     memcpy(msg + 24, &n, sizeof(n));
     memset(msg + 28, 0, 4);
 }

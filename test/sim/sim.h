@@ -48,6 +48,7 @@ typedef enum {
     BREAK_STALE_INCARNATION,    /* incarnations are not compared */
     BREAK_GENS_WITH_BYTES,      /* native readers read it among the words, not after the last of them */
     BREAK_NO_ENTRY_CHECK,       /* neither an entry's sequence word nor its check word is compared */
+    BREAK_HOME_BEHIND,          /* a home takes publishes from views that it has not applied yet */
     BREAK_END
 } sim_break_t;
 
@@ -169,7 +170,7 @@ typedef struct sim_msg {
 /* Counted over all seeds, to detect a simulator in which nothing happens. */
 typedef struct sim_counts {
     uint64_t steps, gets_ok, gets_served_ok, misses, stale, torn, publishes, acks, withdrawals, serves_stale;
-    uint64_t sent, lost, doubled, crashes, restarts, suspicions, views, pauses, checks;
+    uint64_t sent, lost, doubled, crashes, restarts, suspicions, views, pauses, checks, behind;
 } sim_counts_t;
 
 typedef struct sim {

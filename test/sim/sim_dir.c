@@ -3,8 +3,9 @@
  *
  *   sim_dir [--seeds N] [--seed S] [--break NAME] [--verbose]
  *
- * Runs N seeds (10,000) from S (1) on. The first seed that breaks an invariant is printed with the command that replays
- * it, and the exit status is 1. That is also the status under --break, where it is the right result.
+ * Runs N seeds (10,000) from S on. Without --seed it runs those from 1 on, then the seeds that once broke an invariant.
+ * The first seed that breaks an invariant is printed with the command that replays it, and the exit status is 1. That
+ * is also the status under --break, where it is the right result.
  */
 #include "config.h"
 
@@ -20,7 +21,12 @@
 static const char *const break_names[BREAK_END] = {
     "nothing",       "no-gen-bump",       "publish-before-bytes", "late-remove-ignores-gen",
     "skip-gen-check", "compare-first",    "no-read-fence",        "no-write-fence",
-    "stale-incarnation", "gens-with-bytes", "no-entry-check"};
+    "stale-incarnation", "gens-with-bytes", "no-entry-check", "home-behind"};
+
+/* Under home-behind each of these still breaks AckedIsFindable. */
+static const uint64_t once_broken[] = {13519, 16426, 42546, 49587, 63639, 78742};
+
+enum { N_ONCE_BROKEN = sizeof(once_broken) / sizeof(once_broken[0]) };
 
 unsigned sim_below(sim_t *sim, unsigned n)
 {
@@ -119,8 +125,9 @@ static void summary(const sim_counts_t *c, uint64_t seeds)
            " while they were served, %" PRIu64 " findable checks\n",
            c->publishes, c->acks, c->withdrawals, c->serves_stale, c->checks);
     printf("%" PRIu64 " messages, %" PRIu64 " lost, %" PRIu64 " doubled; %" PRIu64 " crashes, %" PRIu64
-           " restarts, %" PRIu64 " false suspicions, %" PRIu64 " views, %" PRIu64 " pauses\n",
-           c->sent, c->lost, c->doubled, c->crashes, c->restarts, c->suspicions, c->views, c->pauses);
+           " restarts, %" PRIu64 " false suspicions, %" PRIu64 " views, %" PRIu64 " pauses, %" PRIu64
+           " publishes to homes in an earlier view\n",
+           c->sent, c->lost, c->doubled, c->crashes, c->restarts, c->suspicions, c->views, c->pauses, c->behind);
 }
 
 /* A simulator in which some event never happens proves nothing. */
@@ -128,13 +135,13 @@ static bool all_happened(const sim_counts_t *c)
 {
     return (c->gets_ok > 0) && (c->gets_served_ok > 0) && (c->stale > 0) && (c->torn > 0) && (c->serves_stale > 0) &&
            (c->acks > 0) && (c->lost > 0) && (c->doubled > 0) && (c->restarts > 0) && (c->suspicions > 0) &&
-           (c->pauses > 0) && (c->checks > 0);
+           (c->pauses > 0) && (c->checks > 0) && (c->behind > 0);
 }
 
 int main(int argc, char **argv)
 {
     static sim_t sim;
-    uint64_t     first = 1, seeds = 10000, done = 0;
+    uint64_t     first = 1, seeds = 10000, done = 0, n_old = N_ONCE_BROKEN;
     bool         verbose = false;
     sim_break_t  broken  = BREAK_NOTHING;
     int          i;
@@ -144,6 +151,7 @@ int main(int argc, char **argv)
             verbose = true;
         } else if ((strcmp(argv[i], "--seed") == 0) && (i + 1 < argc)) {
             first = parse_number(argv[++i]);
+            n_old = 0;
         } else if ((strcmp(argv[i], "--seeds") == 0) && (i + 1 < argc)) {
             seeds = parse_number(argv[++i]);
         } else if ((strcmp(argv[i], "--break") == 0) && (i + 1 < argc)) {
@@ -153,8 +161,8 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    for (; (done < seeds) && !sim.failed; ++done) {
-        run_seed(&sim, first + done, broken, verbose);
+    for (; (done < seeds + n_old) && !sim.failed; ++done) {
+        run_seed(&sim, (done < seeds) ? first + done : once_broken[done - seeds], broken, verbose);
     }
     if (sim.failed) {
         return 1;

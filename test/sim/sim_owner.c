@@ -318,7 +318,8 @@ static void forget_gen(const sim_t *sim, const sim_node_t *node, uint8_t *record
 
 void sim_home_request(sim_t *sim, sim_node_t *node, const sim_msg_t *msg, const kvcl_dir_msg_t *request)
 {
-    kvcl_home_event_t event = {.type = KVCL_HOME_REQUEST, .u.request = request};
+    kvcl_dir_msg_t    taken = *request;
+    kvcl_home_event_t event = {.type = KVCL_HOME_REQUEST, .u.request = &taken};
     uint8_t           answer[SIM_BYTES];
     kvcl_home_out_t   out = {.buf = answer, .cap = sizeof(answer)};
     sim_msg_t        *back;
@@ -326,6 +327,10 @@ void sim_home_request(sim_t *sim, sim_node_t *node, const sim_msg_t *msg, const 
     if ((sim->broken == BREAK_LATE_REMOVE) && (request->type == KVCL_DIR_MSG_REMOVE)) {
         forget_gen(sim, node, (uint8_t *)(uintptr_t)request->items);
     }
+    if (sim->broken == BREAK_HOME_BEHIND) {
+        taken.view = 0;
+    }
+    sim->counts.behind += (request->type == KVCL_DIR_MSG_PUBLISH) && (request->view > node->view);
     if (kvcl_home_step(&node->home, &event, &out) != KVCL_OK) {
         sim_fail(sim, "Internal", "rank %u cannot answer", node->rank);
         return;

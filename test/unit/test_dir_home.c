@@ -46,9 +46,14 @@ static kvcl_key_t my_key(unsigned i)
 
 static kvcl_dir_pack_t pack;
 
+static void begin_from(uint64_t view, kvcl_dir_msg_type_t type)
+{
+    ck_assert_int_eq(kvcl_dir_pack_begin(&pack, request, CAP, type, view, 77), KVCL_OK);
+}
+
 static void begin(kvcl_dir_msg_type_t type)
 {
-    ck_assert_int_eq(kvcl_dir_pack_begin(&pack, request, CAP, type, 5, 77), KVCL_OK);
+    begin_from(5, type);
 }
 
 static void add(const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
@@ -67,17 +72,23 @@ static void step(void)
     ck_assert_int_eq(kvcl_home_step(&home, &event, &out), KVCL_OK);
     ck_assert_int_eq(kvcl_dir_msg_unpack(&reply, answer, out.len), KVCL_OK);
     ck_assert_uint_eq(reply.id, 77);
-    ck_assert_uint_eq(reply.view, 5);
+    ck_assert_uint_eq(reply.view, home.map->view);
     ck_assert_uint_eq(reply.n, pack.n);
     ck_assert(kvcl_dir_table_check(&table));
 }
 
-static kvcl_status_t one(kvcl_dir_msg_type_t type, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+static kvcl_status_t one_from(uint64_t view, kvcl_dir_msg_type_t type, const kvcl_key_t *key,
+                              const kvcl_dir_loc_t *loc)
 {
-    begin(type);
+    begin_from(view, type);
     add(key, loc);
     step();
     return kvcl_dir_msg_status(&reply, 0);
+}
+
+static kvcl_status_t one(kvcl_dir_msg_type_t type, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    return one_from(5, type, key, loc);
 }
 
 START_TEST(published_keys_are_found_until_removed)
@@ -143,6 +154,30 @@ START_TEST(a_publish_of_a_dead_process_or_foreign_shard_is_stale)
     ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &foreign, &loc), KVCL_ERR_STALE);
     ck_assert_uint_eq(table.count, 0);
     ck_assert_uint_eq(home.n_refused, 4);
+}
+END_TEST
+
+/* Otherwise a home that loses the shard in one of the views between and gets it back in another would drop what it has
+ * acknowledged. */
+START_TEST(a_publish_from_a_later_view_is_stale_until_the_home_is_there)
+{
+    const uint32_t    left[3] = {0, 1, 3};
+    kvcl_home_event_t view    = {.type = KVCL_HOME_VIEW, .u.view = {&next_map, incarnations, RANKS}};
+    kvcl_dir_loc_t    loc     = test_loc(3, 1, 1);
+    kvcl_key_t        key;
+
+    open_home();
+    key = my_key(0);
+    ck_assert_int_eq(one_from(6, KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_ERR_STALE);
+    ck_assert_uint_eq(table.count, 0);
+    ck_assert_uint_eq(home.n_refused, 1);
+    ck_assert_int_eq(one_from(4, KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_OK);
+    ck_assert_int_eq(one_from(6, KVCL_DIR_MSG_REMOVE, &key, &loc), KVCL_OK);
+    ck_assert_int_eq(kvcl_shard_map_build(&next_map, 6, left, 3), KVCL_OK);
+    ck_assert_int_eq(kvcl_home_step(&home, &view, &out), KVCL_OK);
+    ck_assert_int_eq(one_from(6, KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_OK);
+    ck_assert_int_eq(one_from(7, KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_ERR_STALE); /* although it is listed */
+    ck_assert_uint_eq(table.count, 1);
 }
 END_TEST
 
@@ -320,6 +355,7 @@ int main(void)
 
     tcase_add_test(tc, published_keys_are_found_until_removed);
     tcase_add_test(tc, a_publish_of_a_dead_process_or_foreign_shard_is_stale);
+    tcase_add_test(tc, a_publish_from_a_later_view_is_stale_until_the_home_is_there);
     tcase_add_test(tc, a_copy_of_what_is_listed_no_more_is_refused);
     tcase_add_test(tc, a_dead_rank_and_a_new_view_drop_what_is_gone);
     tcase_add_test(tc, a_small_reply_buffer_changes_nothing);
