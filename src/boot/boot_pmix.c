@@ -213,8 +213,8 @@ static kvcl_status_t get_value(boot_pmix_t *pm, const char *what, int rank, void
     return status;
 }
 
-/* Also after a failure, whose status and sentence it keeps: the value that this rank lacks is replaced. False: the fence
- * failed. */
+/* Also after a failure, whose status and sentence it keeps: the value that this rank lacks is replaced. False: the
+ * fence failed. */
 static bool fence_anyway(boot_pmix_t *pm, kvcl_status_t *status_p, const char *what, uint64_t deadline_ns)
 {
     static const char failed[FAILED_LEN];

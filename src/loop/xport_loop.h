@@ -18,7 +18,7 @@ typedef struct kvcl_loop_faults {
     bool     async_sends;    /* every send with an object completes from progress, never at once */
     bool     no_map;         /* rmem_open gives no .map: callers use get and put */
     bool     no_rma;         /* no .map, .get or .put: callers request the bytes by message */
-    bool     stall_rma;      /* gets and puts end by rma_end alone; until then each progress call may write their bytes */
+    bool     stall_rma;      /* gets and puts end by rma_end alone; until then each progress call may write bytes */
     bool     break_rma;      /* one to memory that was unregistered ends all in flight between the two contexts */
 } kvcl_loop_faults_t;
 

@@ -4,8 +4,8 @@
  * Owns: the gets and puts that are stalled (stall_rma), each with its buffers. Invariants: like a network's, a stalled
  * get may write its buffer until it has completed, and never after; only rma_end and the close of the endpoint complete
  * it. A get of memory that was unregistered fails, with break_rma together with all that are in flight between the two
- * contexts. Locks: the engine lock for the stalled and the done list; kvcl_loop.lock while bytes are copied, so that the
- * region is not freed meanwhile, and for the marks that another context sets. See xport_loop_registry.c.
+ * contexts. Locks: the engine lock for the stalled and the done list; kvcl_loop.lock while bytes are copied, so that
+ * the region is not freed meanwhile, and for the marks that another context sets. See xport_loop_registry.c.
  */
 #include "config.h"
 #include "loop/xport_loop_impl.h"

@@ -2,9 +2,9 @@
  * The permutation of key_perm.h over OpenSSL's AES: a batch of keys takes five calls of the cipher.
  *
  * Owns the contexts of a permutation: spare ones lie in its slots, and a thread takes one out for the time of a call.
- * More threads than slots make further contexts, which are freed after use. Invariant: at least one context exists, in a
- * slot or in the hands of a thread that returns it without waiting for anything. So a thread for which libcrypto has no
- * memory waits for a context, and no call fails. No lock: slots are exchanged atomically.
+ * More threads than slots make further contexts, which are freed after use. Invariant: at least one context exists,
+ * in a slot or in the hands of a thread that returns it without waiting for anything. So a thread for which libcrypto
+ * has no memory waits for a context, and no call fails. No lock: slots are exchanged atomically.
  */
 #include "config.h"
 #include "policy/key_perm.h"

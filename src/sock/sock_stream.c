@@ -25,9 +25,9 @@
 enum { UNSENT_BYTES = 256 * 1024, PROBES = 3, NEAR_SEND_BYTES = 192 * 1024, NEAR_RECV_BYTES = 512 * 1024 };
 
 /* For bytes that the other host does not acknowledge: no keepalive probe is sent meanwhile. The kernel also counts the
- * time of a stopped peer with full buffers, so it must be longer than a loaded machine stops a process. Where it is set,
- * Linux does not count keepalive probes: an idle connection ends at the first probe after this time without a segment
- * from the peer. A shorter time for idle connections alone cannot be set. */
+ * time of a stopped peer with full buffers, so it must be longer than a loaded machine stops a process. Where it is
+ * set, Linux does not count keepalive probes: an idle connection ends at the first probe after this time without a
+ * segment from the peer. A shorter time for idle connections alone cannot be set. */
 #define GONE_NS (10 * KVCL_NS_PER_SEC)
 
 static void set_int(int fd, int level, int name, int value)

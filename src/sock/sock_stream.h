@@ -30,8 +30,8 @@ typedef enum {
 typedef struct kvcl_sock_crypt kvcl_sock_crypt_t;
 
 /* The interval of probes on an idle connection, rounded up to whole seconds. A host that has vanished is noticed after
- * four of them, 10 s at the least, while bytes wait for its acknowledgement, and on an idle connection at the next probe
- * after that time. 0, or more than 32,767 s: the system's own settings. */
+ * four of them, 10 s at the least, while bytes wait for its acknowledgement, and on an idle connection at the next
+ * probe after that time. 0, or more than 32,767 s: the system's own settings. */
 typedef struct kvcl_sock_tuning {
     uint64_t keepalive_ns;
 } kvcl_sock_tuning_t;

@@ -6,8 +6,8 @@
  * state and a deadline; when another connects, one is dismissed, at random, among those that have sent nothing valid if
  * these are half of them or more, so that held connections do not keep an honest rank out. A process that has proven
  * the secret may do so with any number of ids: there are at most TCP_UNUSED connections without an endpoint, each with
- * a deadline; the oldest is dismissed for another. Without a free descriptor a silent stranger is dismissed; if there is
- * none, accepting pauses until the timer. Locks: the engine lock.
+ * a deadline; the oldest is dismissed for another. Without a free descriptor a silent stranger is dismissed; if there
+ * is none, accepting pauses until the timer. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"

@@ -1,6 +1,6 @@
 /*
- * The end of native gets and puts that the network does not end, and of those to memory that was unregistered; a store's
- * gets, whose generations are read natively after the bytes: cases of conform_fence, over loop with its faults
+ * The end of native gets and puts that the network does not end, and of those to memory that was unregistered; a
+ * store's gets, whose generations are read natively after the bytes: cases of conform_fence, over loop with its faults
  * (CF_NATIVE).
  */
 #include "conform_native.h"
