@@ -154,6 +154,46 @@ static void list_memory(const security_t *security)
     }
 }
 
+/* ---- RDMA ---- */
+
+/* The devices of which this process has the driver's file open, each once. */
+static void list_rdma(const security_t *security)
+{
+    DIR           *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    char          path[300], target[64], name[64], word[68], seen[1024] = "";
+    unsigned      number;
+    ssize_t       len;
+    FILE          *file;
+
+    while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        len                         = readlink(path, target, sizeof(target) - 1);
+        target[(len > 0) ? len : 0] = '\0';
+        if (sscanf(target, "/dev/infiniband/uverbs%u", &number) != 1) {
+            continue;
+        }
+        snprintf(path, sizeof(path), "/sys/class/infiniband_verbs/uverbs%u/ibdev", number);
+        file = fopen(path, "re");
+        name[0] = '\0';
+        if ((file != NULL) && (fscanf(file, "%63s", name) != 1)) {
+            name[0] = '\0';
+        }
+        snprintf(word, sizeof(word), " %s ", name);
+        if ((name[0] != '\0') && (strstr(seen, word) == NULL)) {
+            snprintf(seen + strlen(seen), sizeof(seen) - strlen(seen), "%s", word);
+            security->fn(security->arg, "rdma", name,
+                         "a host that reaches the ports in use may write to the process: a trusted fabric only");
+        }
+        if (file != NULL) {
+            fclose(file);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
 /* ---- the settings that matter ---- */
 
 static void take_wire(void *arg, const kvcl_setting_info_t *info)
@@ -181,6 +221,7 @@ bool info_security(const job_t *job, door_fn_t fn, void *arg)
         list_tcp(security, "/proc/self/net/tcp");
         list_tcp(security, "/proc/self/net/tcp6");
         list_unix(security);
+        list_rdma(security);
         list_memory(security);
     }
     free(security);
