@@ -1,5 +1,5 @@
 /*
- * The UCX transport's vtable, its open and close, and its progress. glue.h describes the two sides and their files.
+ * The vtables of ucx and rdma, their open and close, and their progress. glue.h describes the sides and their files.
  *
  * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Only progress
  * calls back into the core.
@@ -37,6 +37,7 @@ static void destroy(glue_t *g)
     if (g->epfd >= 0) {
         close(g->epfd);
     }
+    kvcl_glue_probe_close(g);
     kvcl_glue_side_close(&g->data);
     kvcl_glue_side_close(&g->am);
     kvcl_glue_am_fini(g);
@@ -45,9 +46,9 @@ static void destroy(glue_t *g)
     free(g);
 }
 
-static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params)
+static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool rdma)
 {
-    kvcl_status_t status = kvcl_glue_plan(params, &g->plan);
+    kvcl_status_t status = rdma ? kvcl_glue_plan_rdma(params, &g->plan) : kvcl_glue_plan(params, &g->plan);
 
     if (status == KVCL_OK) {
         status = kvcl_glue_side_open(&g->am, UCP_FEATURE_AM, g->plan.am_tls, &g->plan);
@@ -61,10 +62,14 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params)
     if (status == KVCL_OK) {
         status = open_epoll(g);
     }
+    if ((status == KVCL_OK) && rdma) {
+        status = kvcl_glue_probe_open(g);
+    }
     return (status == KVCL_OK) ? kvcl_glue_make_address(g) : status;
 }
 
-static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p)
+static kvcl_status_t open_instance(const kvcl_xport_ops_t *ops, const kvcl_xport_params_t *params,
+                                   kvcl_xport_t **xport_p)
 {
     glue_t        *g = calloc(1, sizeof(*g));
     kvcl_status_t status;
@@ -72,9 +77,10 @@ static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     if (g == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a context");
     }
-    g->super.ops = &kvcl_xport_ucx;
+    g->super.ops = ops;
     g->cbs       = params->cbs;
     g->epfd      = -1;
+    g->probe_fd  = -1;
     g->done_tail = &g->done_head;
     g->read_tail = &g->read_head;
     kvcl_mpool_init(&g->reads, "reads of other processes", sizeof(glue_read_t), 64, 0);
@@ -83,7 +89,7 @@ static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     kvcl_list_init(&g->closing);
     kvcl_list_init(&g->ending);
     kvcl_glue_log_opening();
-    status = open_all(g, params);
+    status = open_all(g, params, ops == &kvcl_xport_rdma);
     kvcl_glue_log_opened();
     if (status != KVCL_OK) {
         destroy(g);
@@ -92,6 +98,16 @@ static kvcl_status_t glue_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     }
     *xport_p = &g->super;
     return KVCL_OK;
+}
+
+static kvcl_status_t ucx_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p)
+{
+    return open_instance(&kvcl_xport_ucx, params, xport_p);
+}
+
+static kvcl_status_t rdma_init(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p)
+{
+    return open_instance(&kvcl_xport_rdma, params, xport_p);
 }
 
 static unsigned glue_progress(kvcl_xport_t *xport)
@@ -111,6 +127,9 @@ static unsigned glue_progress(kvcl_xport_t *xport)
         n += kvcl_glue_cma_progress(g);
     }
     g->direct = false;
+    if (g->probe_ns != 0) {
+        kvcl_glue_probe(g);
+    }
     return n + kvcl_glue_ep_progress(g);
 }
 
@@ -126,7 +145,7 @@ static bool flush_answers(glue_t *g)
     void                *request;
     bool                done;
 
-    if (!kvcl_glue_list_has(g->plan.am_tls, "tcp")) { /* shared memory has no connection to wait for */
+    if (!kvcl_glue_list_has(g->plan.am_tls, "tcp") && !g->plan.rdma) { /* shared memory has no connection */
         return true;
     }
     request = ucp_worker_flush_nbx(g->am.worker, &param);
@@ -148,6 +167,7 @@ static void keep(glue_t *g)
 
     kvcl_log_debug("ucx: a peer does not read a wireup reply; the worker is kept");
     close(g->epfd);
+    kvcl_glue_probe_close(g);
     kvcl_glue_side_close(&g->data);
     g->kept = atomic_exchange(&first, g);
 }
@@ -179,8 +199,7 @@ static void glue_fini(kvcl_xport_t *xport)
 
 static void glue_query(kvcl_xport_t *xport, kvcl_xport_attr_t *attr)
 {
-    (void)xport;
-    attr->name         = "ucx";
+    attr->name         = xport->ops->name;
     attr->frame_bytes  = GLUE_FRAME_MAX;
     attr->inline_bytes = GLUE_INLINE_BYTES;
     attr->max_hdr      = GLUE_MAX_HDR;
@@ -225,31 +244,43 @@ static bool glue_closing(kvcl_xport_t *xport)
     return !kvcl_list_is_empty(&glue_of(xport)->closing);
 }
 
+/* What both transports have. */
+#define GLUE_OPS                                                              \
+    .fini                = glue_fini,                                         \
+    .query               = glue_query,                                        \
+    .address             = glue_address,                                      \
+    .ep_create           = kvcl_glue_ep_create,                               \
+    .ep_close            = kvcl_glue_ep_close,                                \
+    .ep_describe         = kvcl_glue_ep_describe,                             \
+    .am_send             = kvcl_glue_am_send,                                 \
+    .reply               = kvcl_glue_reply,                                   \
+    .mem_register        = kvcl_glue_mem_register,                            \
+    .mem_register_device = kvcl_glue_mem_register_device,                     \
+    .mem_free            = kvcl_glue_mem_free,                                \
+    .mem_pack            = kvcl_glue_mem_pack,                                \
+    .rmem_open           = kvcl_glue_rmem_open,                               \
+    .rmem_close          = kvcl_glue_rmem_close,                              \
+    .get                 = kvcl_glue_get,                                     \
+    .put                 = kvcl_glue_put,                                     \
+    .flush               = kvcl_glue_flush,                                   \
+    .rma_end             = kvcl_glue_data_end,                                \
+    .outstanding         = glue_outstanding,                                  \
+    .progress            = glue_progress,                                     \
+    .event_fd            = glue_event_fd,                                     \
+    .arm                 = glue_arm,                                          \
+    .closing             = glue_closing
+
 const kvcl_xport_ops_t kvcl_xport_ucx = {
-    .size         = sizeof(kvcl_xport_ops_t),
-    .name         = "ucx",
-    .init         = glue_init,
-    .fini         = glue_fini,
-    .query        = glue_query,
-    .address      = glue_address,
-    .ep_create    = kvcl_glue_ep_create,
-    .ep_close     = kvcl_glue_ep_close,
-    .ep_describe  = kvcl_glue_ep_describe,
-    .am_send      = kvcl_glue_am_send,
-    .reply        = kvcl_glue_reply,
-    .mem_register = kvcl_glue_mem_register,
-    .mem_register_device = kvcl_glue_mem_register_device,
-    .mem_free     = kvcl_glue_mem_free,
-    .mem_pack     = kvcl_glue_mem_pack,
-    .rmem_open    = kvcl_glue_rmem_open,
-    .rmem_close   = kvcl_glue_rmem_close,
-    .get          = kvcl_glue_get,
-    .put          = kvcl_glue_put,
-    .flush        = kvcl_glue_flush,
-    .rma_end      = kvcl_glue_data_end,
-    .outstanding  = glue_outstanding,
-    .progress     = glue_progress,
-    .event_fd     = glue_event_fd,
-    .arm          = glue_arm,
-    .closing      = glue_closing,
+    .size = sizeof(kvcl_xport_ops_t),
+    .name = "ucx",
+    .init = ucx_init,
+    GLUE_OPS
+};
+
+const kvcl_xport_ops_t kvcl_xport_rdma = {
+    .size  = sizeof(kvcl_xport_ops_t),
+    .name  = "rdma",
+    .links = true,
+    .init  = rdma_init,
+    GLUE_OPS
 };

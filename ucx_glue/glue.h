@@ -1,7 +1,9 @@
 /*
- * The inside of the UCX transport; included by ucx_glue/ and its tests only. The only room that includes ucp.h.
+ * The inside of the transports ucx and rdma; included by ucx_glue/ and its tests only. The only room that includes
+ * ucp.h. A KVCL context has one instance of ucx, for shared memory and devices, which never uses a port of RDMA, and
+ * one of rdma for each port in use, which uses nothing else: one that fails takes no other along.
  *
- * A kvcl context has two UCP contexts, each with one worker ("side"):
+ * An instance has two UCP contexts, each with one worker ("side"):
  *   am    messages: UCP_FEATURE_AM, any transport. It has no RMA feature, because UCX emulates put and get over tcp
  *         without checking that the memory is registered.
  *   data  UCP_FEATURE_RMA, only transports with native RMA (rc, cuda), never tcp. Absent (ctx NULL) where the machine
@@ -17,6 +19,7 @@
 #include "core/xport.h"
 #include "ucx_glue/ucp.h"
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 enum {
@@ -28,8 +31,9 @@ enum {
     GLUE_ADDR_MAX     = 4096,
     GLUE_PACK_MAX     = 512,
     GLUE_TLS_MAX      = 256,
-    GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, and RDMA ports */
-    GLUE_AM_ID        = 1
+    GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, or an RDMA port */
+    GLUE_AM_ID        = 1,
+    GLUE_PROBE_ID     = 2 /* an empty message that nobody reads (glue_probe.c) */
 };
 
 typedef enum { GLUE_PATH_AUTO, GLUE_PATH_SHM, GLUE_PATH_TCP } glue_path_t;
@@ -42,6 +46,8 @@ typedef struct glue_plan {
     char        data_tls[GLUE_TLS_MAX]; /* "": no data side */
     char        devices[GLUE_DEVICES_MAX]; /* NET_DEVICES */
     bool        cma; /* may read the memory of processes of this host */
+    bool        rdma; /* an instance of rdma: devices is one port */
+    int         gid;  /* rdma: index; -1: UCX's choice */
     uint64_t    keepalive_ns;
 } glue_plan_t;
 
@@ -78,6 +84,9 @@ typedef struct glue {
     struct glue_read  **read_tail;
     bool              direct;  /* inside progress: completions may be reported at once */
     unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
+    int               probe_fd; /* timer; -1: no probes */
+    uint64_t          probe_ns; /* when the next one is due; 0: no endpoint */
+    _Atomic bool      unregistered; /* logged: memory could not be registered */
     size_t            inflight; /* of all endpoints */
     uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
@@ -104,6 +113,8 @@ typedef struct glue_ep {
     glue_data_t     data;
     void            *close_req;
     size_t          inflight;   /* sends and RMA operations that UCX holds */
+    char            transport[16]; /* of messages, as UCX calls it */
+    bool            probing;    /* UCX has not sent the last probe yet */
     bool            near;       /* a process of this host, reached by shared memory */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
@@ -146,6 +157,7 @@ kvcl_status_t kvcl_glue_status(ucs_status_t status);
 
 /* glue_plan.c: which transports and devices. */
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan);
+kvcl_status_t kvcl_glue_plan_rdma(const kvcl_xport_params_t *params, glue_plan_t *plan);
 /* Does the am side use this transport ("posix", "tcp")? Where the plan listens, UCX_TLS overrides am_tls. */
 bool          kvcl_glue_am_uses(const glue_plan_t *plan, const char *name);
 
@@ -193,6 +205,12 @@ kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *
 void          kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
 void          kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status); /* now if inside progress */
 unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions made outside progress */
+
+/* glue_probe.c: probes of rdma's idle endpoints. */
+kvcl_status_t kvcl_glue_probe_open(glue_t *g);
+void          kvcl_glue_probe_close(glue_t *g);
+void          kvcl_glue_probe_begin(glue_t *g); /* an endpoint was made */
+void          kvcl_glue_probe(glue_t *g);       /* in progress: probe what is due */
 
 /* glue_mem.c */
 kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);

@@ -60,6 +60,18 @@ static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void 
     return UCS_OK;
 }
 
+/* That it arrived is known to its sender's NIC; nothing else was the question. */
+static ucs_status_t on_probe(void *arg, const void *hdr, size_t hdr_len, void *data, size_t len,
+                             const ucp_am_recv_param_t *param)
+{
+    glue_t *g = arg;
+
+    (void)hdr;
+    (void)data;
+    g->refused += (hdr_len > 0) || (len > 0);
+    return (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ? UCS_ERR_REJECTED : UCS_OK;
+}
+
 kvcl_status_t kvcl_glue_am_init(glue_t *g)
 {
     ucp_am_handler_param_t param = {
@@ -74,6 +86,11 @@ kvcl_status_t kvcl_glue_am_init(glue_t *g)
     kvcl_mpool_init(&g->small, "ucx small sends", sizeof(glue_copy_t) + GLUE_SMALL_BYTES, 64, 0);
     kvcl_mpool_init(&g->large, "ucx sends", sizeof(glue_copy_t) + GLUE_MAX_HDR + GLUE_INLINE_BYTES, 64, 16);
     kvcl_mpool_init(&g->gather, "ucx gathering sends", sizeof(glue_gather_t), 64, 0);
+    if (ucp_worker_set_am_recv_handler(g->am.worker, &param) != UCS_OK) {
+        return kvcl_fail(KVCL_ERR_INTERNAL, "ucx: no handler of messages");
+    }
+    param.id = GLUE_PROBE_ID;
+    param.cb = on_probe;
     return kvcl_glue_status(ucp_worker_set_am_recv_handler(g->am.worker, &param));
 }
 

@@ -112,12 +112,13 @@ static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
     char list[128];
 
     kvcl_glue_ep_transports(ep->am, list, sizeof(list));
+    snprintf(ep->transport, sizeof(ep->transport), "%.*s", (int)strcspn(list, ","), list);
     ep->is_tcp            = (strncmp(list, "tcp", 3) == 0);
     ep->super.frame_bytes = ep->is_tcp ? FRAME_TCP : FRAME_SHM;
     ep->super.sockets     = ep->is_tcp;
     ep->near              = kvcl_glue_list_has(list, "posix") || kvcl_glue_list_has(list, "self");
     if ((data->len > 0) && (glue_of(ep->super.xport)->data.ctx != NULL) &&
-        (ep->near || kvcl_glue_list_has(list, "rc"))) {
+        (ep->near || glue_of(ep->super.xport)->plan.rdma)) {
         ep->data.addr = malloc(data->len);
         if (ep->data.addr == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for an endpoint");
@@ -149,7 +150,7 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
     ucs = kvcl_glue_ucp_ep_open(g->am.worker, am.buf, ep, on_failure, &ep->am);
     if (ucs != UCS_OK) {
         free(ep);
-        return kvcl_fail(kvcl_glue_status(ucs), "ucx: no endpoint: %s (local transports: %s on %s)",
+        return kvcl_fail(kvcl_glue_status(ucs), "%s: no endpoint: %s (local transports: %s on %s)", xport->ops->name,
                          ucs_status_string(ucs), g->plan.am_tls, g->plan.devices);
     }
     kvcl_list_add_tail(&g->eps, &ep->link);
@@ -158,6 +159,7 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
         kvcl_glue_ep_close(&ep->super);
         return status;
     }
+    kvcl_glue_probe_begin(g);
     *ep_p = &ep->super;
     return KVCL_OK;
 }
@@ -173,12 +175,11 @@ void kvcl_glue_ep_close(kvcl_xport_ep_t *super)
 
 void kvcl_glue_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
 {
-    glue_ep_t *ep = kvcl_container_of(super, glue_ep_t, super);
-    char      list[128];
+    glue_ep_t    *ep        = kvcl_container_of(super, glue_ep_t, super);
+    const glue_t *g         = glue_of(super->xport);
+    bool         has_device = ep->is_tcp || g->plan.rdma;
 
-    kvcl_glue_ep_transports(ep->am, list, sizeof(list));
-    snprintf(buf, cap, "%.*s%s%s", (int)strcspn(list, ","), list, ep->is_tcp ? "/" : "",
-             ep->is_tcp ? glue_of(super->xport)->plan.devices : "");
+    snprintf(buf, cap, "%s%s%s", ep->transport, has_device ? "/" : "", has_device ? g->plan.devices : "");
 }
 
 bool kvcl_glue_ucp_ep_close(ucp_ep_h *ucp_ep, void **req)

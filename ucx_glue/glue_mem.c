@@ -50,6 +50,13 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
     mem->addr        = addr;
     mem->len         = len;
     status           = registers(g) ? register_range(g, mem) : KVCL_OK;
+    if ((status != KVCL_OK) && g->plan.rdma) { /* it is reached by messages */
+        if (!atomic_exchange(&g->unregistered, true)) {
+            kvcl_log_warn("%zu bytes cannot be registered with RDMA port %s, and are served: raise the limit of locked "
+                          "memory (ulimit -l; in a container --cap-add IPC_LOCK)", len, g->plan.devices);
+        }
+        status = KVCL_OK;
+    }
     if (status != KVCL_OK) {
         free(mem);
         return status;

@@ -1,12 +1,15 @@
 /*
- * Selects the UCX transports and devices that a context may use, from KVCL_PATH, the interfaces named, the machine's
- * devices, and the user's UCX_TLS. Strings only, no UCX object survives the call.
+ * Selects the UCX transports and devices that an instance of ucx or rdma may use, from KVCL_PATH, the interfaces or the
+ * port named, the machine's devices, and the user's UCX_TLS. Strings only, no UCX object survives the call.
  *
  * Rules: sysv is never used, its segments are readable by the group (0660 in UCX 1.13), posix segments are 0600.
  * tcp is never on the data list, whatever the user says. Nor is it on the list for messages unless KVCL_NET names an
  * interface: UCX's tcp listens, and any process that connects can write to this one before KVCL sees a message. Names
- * of transports that the library lacks are not written, because UCX warns about them. Hence the machine's devices are
- * read first, and a probing context is created only where there is an RDMA port or a GPU.
+ * of transports that the library lacks are not written, because UCX warns about them: a probing context is created
+ * where there is a GPU.
+ *
+ * rdma uses rc alone, which brings ud for its wire-up. With ud or dc as a path for messages, or with UCX's keepalive,
+ * which takes ud for itself, UCX 1.13 aborts when an endpoint is closed whose wire-up has not ended.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -15,7 +18,6 @@
 #include "base/net.h"
 #include "base/settings.h"
 
-#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,8 +30,6 @@ static const struct {
     {"tcp", ",tcp,all,"}, /* not for data, whose list starts after it */
     {"posix", ",posix,mm,sm,shm,all,"},
     {"cma", ",cma,sm,shm,all,"}, /* the transports so far exist on every machine */
-    {"rc", ",rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
-    {"ud", ",ud,ud_v,ud_verbs,ud_x,ud_mlx5,rc,rc_v,rc_verbs,rc_x,rc_mlx5,ib,all,"},
     {"cuda_copy", ",cuda_copy,cuda,all,"},
     {"cuda_ipc", ",cuda_ipc,cuda,all,"},
 };
@@ -50,60 +50,7 @@ static void __attribute__((format(printf, 3, 4))) append(char *list, size_t cap,
     va_end(ap);
 }
 
-/* UCX_NET_DEVICES narrows the RDMA ports; it never adds an interface to those of KVCL_NET. */
-static bool port_allowed(const char *dev, const char *port)
-{
-    const char *user = kvcl_settings_getenv(NULL, "UCX_NET_DEVICES");
-    char       full[512];
-
-    snprintf(full, sizeof(full), "%.200s:%.200s", dev, port);
-    return (user == NULL) || kvcl_glue_list_has(user, "all") || kvcl_glue_list_has(user, full);
-}
-
-/* One port of an RDMA device, if it is up: UCX calls it "mlx5_0:1". */
-static void append_port(char *list, size_t cap, const char *dev, const char *port)
-{
-    char path[512];
-    char state[32] = "";
-    FILE *file;
-
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.200s/ports/%.200s/state", dev, port);
-    file = fopen(path, "r");
-    if (file == NULL) {
-        return;
-    }
-    if ((fgets(state, sizeof(state), file) != NULL) && (strstr(state, "ACTIVE") != NULL) && port_allowed(dev, port)) {
-        append(list, cap, "%s:%s", dev, port);
-    }
-    fclose(file);
-}
-
-static void find_rdma_ports(char *list, size_t cap)
-{
-    DIR           *devs = opendir("/sys/class/infiniband");
-    struct dirent *dev;
-    struct dirent *port;
-    char          path[512];
-    DIR           *ports;
-
-    while ((devs != NULL) && ((dev = readdir(devs)) != NULL)) {
-        snprintf(path, sizeof(path), "/sys/class/infiniband/%.200s/ports", dev->d_name);
-        ports = (dev->d_name[0] == '.') ? NULL : opendir(path);
-        while ((ports != NULL) && ((port = readdir(ports)) != NULL)) {
-            if (port->d_name[0] != '.') {
-                append_port(list, cap, dev->d_name, port->d_name);
-            }
-        }
-        if (ports != NULL) {
-            closedir(ports);
-        }
-    }
-    if (devs != NULL) {
-        closedir(devs);
-    }
-}
-
-/* All transports of this library on this machine: only needed where there is more than shared memory and tcp. */
+/* All transports of this library on this machine: only needed where there is a GPU. */
 static void probe(char *list, size_t cap)
 {
     ucp_params_t  params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_AM | UCP_FEATURE_RMA};
@@ -155,7 +102,7 @@ bool kvcl_glue_am_uses(const glue_plan_t *plan, const char *name)
     return kvcl_glue_list_has(plan->am_tls, name);
 }
 
-/* UCX's data side is for RDMA and devices. Where there is none, no key of UCX exists. */
+/* The data side of ucx is for devices. Where there is none, no key of UCX exists. */
 static void plan_data(glue_plan_t *plan, const char *have)
 {
     const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
@@ -213,8 +160,7 @@ static kvcl_status_t plan_messages(glue_plan_t *plan, bool beside_tcp)
 
 kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *plan)
 {
-    char          have[GLUE_TLS_MAX]  = "";
-    char          ports[GLUE_TLS_MAX] = "";
+    char          have[GLUE_TLS_MAX] = "";
     kvcl_status_t status;
 
     memset(plan, 0, sizeof(*plan));
@@ -233,22 +179,39 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
     }
     plan->keepalive_ns = params->keepalive_ns;
     append(plan->devices, sizeof(plan->devices), "%s", plan->listens ? params->net : "lo");
-    if (plan->path == GLUE_PATH_AUTO) {
-        find_rdma_ports(ports, sizeof(ports));
-        if ((ports[0] != '\0') || (access("/dev/nvidiactl", F_OK) == 0)) {
-            probe(have, sizeof(have));
-        }
+    if ((plan->path == GLUE_PATH_AUTO) && (access("/dev/nvidiactl", F_OK) == 0)) {
+        probe(have, sizeof(have));
     }
     status = plan_messages(plan, params->beside_tcp);
     if (status != KVCL_OK) {
         return status;
     }
-    if ((ports[0] != '\0') && kvcl_glue_list_has(have, "rc")) {
-        append(plan->am_tls, sizeof(plan->am_tls), "ib");
-        append(plan->devices, sizeof(plan->devices), "%s", ports);
-    }
     if (plan->path != GLUE_PATH_TCP) {
         plan_data(plan, have);
     }
+    return KVCL_OK;
+}
+
+/* UCX_TLS and UCX_NET_DEVICES narrow; they add nothing. */
+kvcl_status_t kvcl_glue_plan_rdma(const kvcl_xport_params_t *params, glue_plan_t *plan)
+{
+    const char *tls     = kvcl_settings_getenv(NULL, "UCX_TLS");
+    const char *devices = kvcl_settings_getenv(NULL, "UCX_NET_DEVICES");
+    bool       verbs    = allows(tls, ",rc,rc_v,rc_verbs,ib,all,");
+    bool       mlx5     = allows(tls, ",rc,rc_x,rc_mlx5,ib,all,");
+
+    memset(plan, 0, sizeof(*plan));
+    if (!verbs && !mlx5) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "UCX_TLS=%s does not allow RDMA (rc): unset it", tls);
+    }
+    if ((devices != NULL) && !kvcl_glue_list_has(devices, "all") && !kvcl_glue_list_has(devices, params->port)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "UCX_NET_DEVICES=%s does not allow the port: unset it", devices);
+    }
+    plan->rdma         = true;
+    plan->gid          = params->gid;
+    plan->keepalive_ns = params->keepalive_ns;
+    append(plan->am_tls, sizeof(plan->am_tls), "%s", !mlx5 ? "rc_v" : !verbs ? "rc_x" : "rc");
+    append(plan->data_tls, sizeof(plan->data_tls), "%s", plan->am_tls);
+    append(plan->devices, sizeof(plan->devices), "%s", params->port);
     return KVCL_OK;
 }

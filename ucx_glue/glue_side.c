@@ -9,6 +9,7 @@
 #include "config.h"
 #include "ucx_glue/glue.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -66,7 +67,7 @@ static void modify(ucp_config_t *config, const char *key, const char *value, boo
     /* before 1.17 ucp_config_modify needs the key of one transport without its prefix, and returns OK for the other
      * spelling */
     if ((library_version() < UCP_VERSION(1, 17)) &&
-        ((strncmp(key, "TCP_", 4) == 0) || (strncmp(key, "POSIX_", 6) == 0))) {
+        ((strncmp(key, "TCP_", 4) == 0) || (strncmp(key, "POSIX_", 6) == 0) || (strncmp(key, "IB_", 3) == 0))) {
         key = strchr(key, '_') + 1;
     }
     status = ucp_config_modify(config, key, value);
@@ -75,11 +76,46 @@ static void modify(ucp_config_t *config, const char *key, const char *value, boo
     }
 }
 
+static void modify_us(ucp_config_t *config, const char *key, uint64_t ns)
+{
+    char value[64];
+
+    snprintf(value, sizeof(value), "%lluus", (unsigned long long)(ns / 1000));
+    modify(config, key, value, false);
+}
+
+static uint64_t at_least(uint64_t ns, uint64_t least)
+{
+    return (ns > least) ? ns : least;
+}
+
+/*
+ * UCX's own times for a lost peer are 8 s and more, and an unbounded number of retries with some drivers. These make it
+ * known after 1 to 3 intervals of KVCL_KEEPALIVE: an interval until an idle endpoint is probed, and four timeouts of rc
+ * (a NIC takes the next power of two); a peer that never answered after four intervals.
+ */
+static void set_rdma(ucp_config_t *config, bool data, const glue_plan_t *plan)
+{
+    char value[16];
+
+    if (!data) {
+        modify(config, "KEEPALIVE_INTERVAL", "inf", false); /* glue_plan.c says why; glue_probe.c instead */
+    }
+    if (plan->keepalive_ns > 0) {
+        modify_us(config, "RC_TIMEOUT", at_least(plan->keepalive_ns / 8, 16 * KVCL_NS_PER_MS));
+        modify_us(config, "UD_TIMEOUT", at_least(plan->keepalive_ns * 4, KVCL_NS_PER_SEC));
+        modify(config, "RC_RETRY_COUNT", "3", false); /* software RDMA takes 7 for "for ever" */
+    }
+    if (plan->gid >= 0) {
+        snprintf(value, sizeof(value), "%d", plan->gid);
+        modify(config, "IB_GID_INDEX", value, false);
+    }
+}
+
 static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tls, const glue_plan_t *plan)
 {
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
-    char         value[64];
     const char   *dir;
     bool         needed;
     size_t       i;
@@ -101,9 +137,10 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     }
     modify(config, "TLS", tls, data || !plan->listens);
     modify(config, "NET_DEVICES", plan->devices, true);
-    if (!data && (plan->keepalive_ns > 0)) {
-        snprintf(value, sizeof(value), "%lluus", (unsigned long long)(plan->keepalive_ns / 1000));
-        modify(config, "KEEPALIVE_INTERVAL", value, false);
+    if (plan->rdma) {
+        set_rdma(config, data, plan);
+    } else if (!data && (plan->keepalive_ns > 0)) {
+        modify_us(config, "KEEPALIVE_INTERVAL", plan->keepalive_ns);
     }
     *config_p = config;
     return UCS_OK;

@@ -62,7 +62,7 @@ typedef struct kvcl_init_params {
     int              nranks;      /* 0: KVCL_RANK and KVCL_SIZE, or the launcher's */
     const kvcl_oob_t *oob;        /* the caller's own store; used during kvcl_init and until finalize */
     const char       *secret_file; /* NULL: KVCL_SECRET_FILE */
-    const char       *path;       /* "auto", "shm", "tcp", "loop"; NULL: KVCL_PATH */
+    const char       *path;       /* "auto", "shm", "tcp", "loop", "rdma"; NULL: KVCL_PATH */
 } kvcl_init_params_t;
 #define KVCL_INIT_PARAMS_INIT {sizeof(kvcl_init_params_t), 0, NULL, NULL, -1, 0, NULL, NULL, NULL}
 

@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct seen {
     bool exists, up, carrier, address;
@@ -35,24 +34,33 @@ static seen_t look(const struct ifaddrs *all, const char *name)
     return seen;
 }
 
-/* UCX names an RDMA port by device and port number. */
-static bool is_rdma_port(const char *name)
+/* "lo, eth0" */
+static void list_names(const struct ifaddrs *all, char *text, size_t cap)
 {
-    char path[128];
+    const struct ifaddrs *at, *before;
 
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s", (int)strcspn(name, ":"), name);
-    return access(path, F_OK) == 0;
+    text[0] = '\0';
+    for (at = all; at != NULL; at = at->ifa_next) {
+        for (before = all; (before != at) && (strcmp(before->ifa_name, at->ifa_name) != 0); before = before->ifa_next) {
+        }
+        if (before == at) {
+            snprintf(text + strlen(text), cap - strlen(text), "%s%s", (text[0] != '\0') ? ", " : "", at->ifa_name);
+        }
+    }
 }
 
 static kvcl_status_t check_one(const struct ifaddrs *all, const char *name)
 {
     seen_t seen = look(all, name);
+    char   names[512];
 
-    if (!seen.exists && ((strcmp(name, "all") == 0) || is_rdma_port(name))) {
+    if (!seen.exists && (strcmp(name, "all") == 0)) {
         return KVCL_OK;
     }
     if (!seen.exists) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET: this host has no network interface \"%s\"", name);
+        list_names(all, names, sizeof(names));
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET: this host has no network interface \"%s\"; it has %s",
+                         name, names);
     }
     if (!seen.up || !seen.carrier || !seen.address) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET: nothing can be sent over interface \"%s\": it %s", name,

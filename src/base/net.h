@@ -1,6 +1,6 @@
 /*
- * The network interfaces of this host that a list such as KVCL_NET names, and their addresses. No state, no lock; each
- * call reads the kernel's present list.
+ * The network interfaces of this host that a list such as KVCL_NET names (its RDMA ports: topo/net_parse.h), and their
+ * addresses. No state, no lock; each call reads the kernel's present list.
  */
 #ifndef KVCL_BASE_NET_H
 #define KVCL_BASE_NET_H
@@ -23,8 +23,7 @@ typedef struct kvcl_net_addr {
 } kvcl_net_addr_t;
 
 /**
- * Check the names of KVCL_NET: each is an interface that is up and has a carrier and an address, or the port of an RDMA
- * device ("mlx5_0:1", which is not checked), or "all".
+ * Check names of interfaces: each exists, is up and has a carrier and an address, or is "all".
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM.
  */
 kvcl_status_t kvcl_net_check(const char *names) KVCL_MUST_CHECK;

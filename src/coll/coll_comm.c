@@ -113,7 +113,8 @@ kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_c
         }
     }
     if (known < 0) {
-        known = (same && (ctx->config.path != KVCL_PATH_TCP)) ? KVCL_COLL_PATH_SHM : KVCL_COLL_PATH_NET;
+        same  = same && (ctx->config.path != KVCL_PATH_TCP) && (ctx->config.path != KVCL_PATH_RDMA);
+        known = same ? KVCL_COLL_PATH_SHM : KVCL_COLL_PATH_NET;
         kvcl_lock(ctx);
         cc->path = known;
         kvcl_unlock(ctx);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const path_names[] = {"auto", "shm", "tcp", "loop", NULL};
+static const char *const path_names[] = {"auto", "shm", "tcp", "loop", "rdma", NULL};
 static const char *const wire_names[] = {"auto", "plain", "aead", "ucx", NULL};
 
 #define ROW(_name, _dflt, _type, _field, _min, _max, _enums, _help) \
@@ -31,11 +31,12 @@ const kvcl_setting_t kvcl_config_table[] = {
         "file (mode 0600) with the secret that all ranks of the job share; by default the ranks agree on one through "
         "PMIx or the program's callbacks; with a rendezvous on loopback it is $HOME/.kvcl/secret"),
     ROW("KVCL_PATH", "auto", ENUM, path, 0, 0, path_names,
-        "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only)"),
+        "paths between ranks: auto, shm (shared memory only), tcp (messages only), loop (inside one process only), "
+        "rdma (the RDMA ports that KVCL_NET names only)"),
     ROW("KVCL_NET", NULL, STRING, net, 0, 0, NULL,
-        "network interfaces for TCP, comma separated (lo: this host only; all: every interface); a rank listens there, "
-        "and KVCL_WIRE says how a connection is protected; default: listen nowhere, reach ranks of this host only; "
-        "RDMA ports (mlx5_0:1) may be named, but path auto uses every active port in any case"),
+        "network interfaces for TCP, comma separated (lo: this host only), each with its RDMA port (RoCE), and RDMA "
+        "devices: DEVICE, DEVICE:PORT or DEVICE:PORT/GID (index); all: all of both; a rank listens there, and "
+        "KVCL_WIRE says how TCP is protected; default: listen nowhere, no RDMA, reach ranks of this host only"),
     ROW("KVCL_WIRE", "auto", ENUM, wire, 0, 0, wire_names,
         "TCP connections: aead (authenticated and encrypted), plain (authenticated when they begin), auto (plain on "
         "loopback, aead elsewhere), ucx (UCX's own, not authenticated: for trusted networks only); a pair uses aead if "

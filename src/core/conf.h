@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include <kvcl/kvcl_context.h>
 
-enum { KVCL_PATH_AUTO, KVCL_PATH_SHM, KVCL_PATH_TCP, KVCL_PATH_LOOP };
+enum { KVCL_PATH_AUTO, KVCL_PATH_SHM, KVCL_PATH_TCP, KVCL_PATH_LOOP, KVCL_PATH_RDMA };
 enum { KVCL_WIRE_AUTO, KVCL_WIRE_PLAIN, KVCL_WIRE_AEAD, KVCL_WIRE_UCX };
 
 typedef struct kvcl_config {
@@ -54,7 +54,7 @@ kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *
                                kvcl_setting_source_t sources[KVCL_CONFIG_ROWS]) KVCL_MUST_CHECK;
 void          kvcl_config_free(kvcl_config_t *config);
 
-const char *kvcl_path_name(int path); /* "auto", "shm", "tcp", "loop" */
+const char *kvcl_path_name(int path); /* "auto", "shm", "tcp", "loop", "rdma" */
 const char *kvcl_wire_name(int wire); /* "auto", "plain", "aead", "ucx" */
 
 #endif

@@ -58,7 +58,7 @@ static kvcl_status_t make_address(kvcl_context_h ctx)
 {
     kvcl_address_t address;
     kvcl_status_t  status;
-    unsigned       i, part;
+    unsigned       i;
 
     memset(&address, 0, sizeof(address));
     if (((status = kvcl_random_bytes(ctx->uuid, sizeof(ctx->uuid))) != KVCL_OK) ||
@@ -70,8 +70,7 @@ static kvcl_status_t make_address(kvcl_context_h ctx)
     memcpy(address.uuid, ctx->uuid, sizeof(address.uuid));
     for (i = 0; i < ctx->engine.n_xports; ++i) {
         kvcl_xport_t *xport = ctx->engine.xports[i];
-        part = kvcl_xport_part(xport->ops);
-        xport->ops->address(xport, &address.part[part].buf, &address.part[part].len);
+        xport->ops->address(xport, &address.part[xport->part].buf, &address.part[xport->part].len);
     }
     ctx->address = malloc(KVCL_ADDRESS_MAX);
     if (ctx->address == NULL) {

@@ -12,6 +12,7 @@
 #include "core/engine.h"
 #include "core/peer.h"
 #include "wire/address.h"
+#include "topo/net_parse.h"
 #include "wire/wire.h"
 #include <kvcl/kvcl_query.h>
 
@@ -66,6 +67,7 @@ struct kvcl_context {
     uint8_t               cookie[32]; /* local: makes the handshake's first half stateless */
     uint8_t               *address;   /* packed, see address.h */
     size_t                address_len;
+    kvcl_net_t            net;        /* what KVCL_NET names, where KVCL_PATH may use it */
     kvcl_engine_t         engine;
     kvcl_peers_t          peers;
     kvcl_msg_handler_t    handlers[KVCL_MSG_LAST + 1];
@@ -89,13 +91,6 @@ size_t kvcl_context_frame(struct kvcl_context *ctx, const kvcl_peer_t *peer);
 static inline uint64_t kvcl_timeout(const struct kvcl_context *ctx, uint64_t timeout_ns)
 {
     return (timeout_ns != 0) ? timeout_ns : ctx->config.timeout_ns;
-}
-
-/* A transport's part in addresses and descriptions of memory, KVCL_ADDRESS_*. */
-static inline unsigned kvcl_xport_part(const kvcl_xport_ops_t *ops)
-{
-    return (ops == &kvcl_xport_loop) ? KVCL_ADDRESS_LOOP : (ops == &kvcl_xport_tcp) ? KVCL_ADDRESS_TCP
-                                                                                  : KVCL_ADDRESS_UCX;
 }
 
 /* context_xports.c: no lock held, in kvcl_init only. The secret is known from boot's exchange on. */

@@ -2,19 +2,71 @@
  * The transports of a context: which are opened, with which settings, and when they get the job's secret.
  *
  * Owns: engine.xports while the context is opened. Invariants: their order is that in which a peer is reached: loop,
- * ucx, tcp. With KVCL's own TCP connections (KVCL_WIRE), ucx is given no interface, so it never listens. Locks: none is
- * held.
+ * ucx, rdma (one for each port), tcp. With KVCL's own TCP connections (KVCL_WIRE), ucx is given no interface, so it
+ * never listens. Locks: none is held.
  */
 #include "config.h"
 #include "core/context.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
 
 
-static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, const kvcl_xport_params_t *params)
+static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, unsigned part,
+                               const kvcl_xport_params_t *params)
 {
-    kvcl_engine_t *eng = &ctx->engine;
+    kvcl_engine_t *eng   = &ctx->engine;
     kvcl_status_t status = ops->init(params, &eng->xports[eng->n_xports]);
 
-    eng->n_xports += (status == KVCL_OK) ? 1 : 0;
+    if (status == KVCL_OK) {
+        eng->xports[eng->n_xports++]->part = part;
+    }
+    return status;
+}
+
+/* A port that is named must work. One that comes with its interface may be left out, where TCP is the other path. */
+static kvcl_status_t leave_out(const kvcl_context_h ctx, const kvcl_net_port_t *port, kvcl_status_t status)
+{
+    char why[KVCL_ERROR_MAX / 2];
+
+    snprintf(why, sizeof(why), "%s", kvcl_last_error());
+    if (port->by_name || (ctx->config.path == KVCL_PATH_RDMA)) {
+        return kvcl_fail(status, "KVCL_NET: RDMA port %s cannot be used: %s", port->name, why);
+    }
+    kvcl_log_at((status == KVCL_ERR_UNSUPPORTED) ? KVCL_LOG_INFO : KVCL_LOG_WARN,
+                "RDMA port %s of interface %s is not used: %s", port->name, port->ndev, why);
+    return KVCL_OK;
+}
+
+static kvcl_status_t add_ports(kvcl_context_h ctx, kvcl_xport_params_t *params)
+{
+    const kvcl_net_t *net   = &ctx->net;
+    kvcl_status_t    status = KVCL_OK;
+    unsigned         n      = 0;
+    size_t           i;
+
+    for (i = 0; (i < net->n_ports) && (n < KVCL_RDMA_PORTS) && (status == KVCL_OK); ++i) {
+        params->port = net->ports[i].name;
+        params->gid  = net->ports[i].gid;
+        status       = add_xport(ctx, &kvcl_xport_rdma, KVCL_ADDRESS_RDMA + n, params);
+        if (status == KVCL_OK) {
+            kvcl_log_info("RDMA port %s is used, GID %d%s%s", params->port, params->gid,
+                          (net->ports[i].ndev[0] != '\0') ? " of " : "", net->ports[i].ndev);
+            ++n;
+        } else {
+            status = leave_out(ctx, &net->ports[i], status);
+        }
+    }
+    if ((status == KVCL_OK) && (i < net->n_ports)) {
+        kvcl_log_info("RDMA port %s and later ones of KVCL_NET are not used: a context uses %d", net->ports[i].name,
+                      KVCL_RDMA_PORTS);
+    }
+    if ((status == KVCL_OK) && (n == 0) && (ctx->config.path == KVCL_PATH_RDMA)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=rdma needs KVCL_NET, the RDMA ports to use, or the "
+                         "interfaces of such ports: for example mlx5_0:1");
+    }
     return status;
 }
 
@@ -49,6 +101,17 @@ static void on_stream_event(void *arg, kvcl_xport_stream_t *stream)
     }
 }
 
+/* Where KVCL_PATH lets no transport listen, KVCL_NET is not read. */
+static kvcl_status_t read_net(kvcl_context_h ctx)
+{
+    const kvcl_config_t *config = &ctx->config;
+
+    if ((config->path == KVCL_PATH_SHM) || (config->path == KVCL_PATH_LOOP)) {
+        return KVCL_OK;
+    }
+    return kvcl_net_parse(config->net, "/sys", &ctx->net);
+}
+
 kvcl_status_t kvcl_xports_open(kvcl_context_h ctx)
 {
     const kvcl_config_t *config = &ctx->config;
@@ -60,20 +123,25 @@ kvcl_status_t kvcl_xports_open(kvcl_context_h ctx)
         .keepalive_ns = config->keepalive_ns,
     };
     bool                own     = (config->wire != KVCL_WIRE_UCX);
-    kvcl_status_t       status  = KVCL_OK;
+    kvcl_status_t       status  = read_net(ctx);
+    const char          *net    = (ctx->net.interfaces[0] != '\0') ? ctx->net.interfaces : NULL;
 
-    if ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_LOOP)) {
-        status = add_xport(ctx, &kvcl_xport_loop, &params);
+    if ((status == KVCL_OK) && ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_LOOP))) {
+        status = add_xport(ctx, &kvcl_xport_loop, KVCL_ADDRESS_LOOP, &params);
     }
-    params.net        = own ? NULL : config->net;
-    params.beside_tcp = own && (config->net != NULL);
-    if ((status == KVCL_OK) && (config->path != KVCL_PATH_LOOP) && !(own && (config->path == KVCL_PATH_TCP))) {
-        status = add_xport(ctx, &kvcl_xport_ucx, &params);
+    params.net        = own ? NULL : net;
+    params.beside_tcp = (own && (net != NULL)) || (ctx->net.n_ports > 0);
+    if ((status == KVCL_OK) && (config->path != KVCL_PATH_LOOP) && (config->path != KVCL_PATH_RDMA) &&
+        !(own && (config->path == KVCL_PATH_TCP))) {
+        status = add_xport(ctx, &kvcl_xport_ucx, KVCL_ADDRESS_UCX, &params);
     }
-    params.net = config->net;
+    if ((status == KVCL_OK) && ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_RDMA))) {
+        status = add_ports(ctx, &params);
+    }
+    params.net = net;
     if ((status == KVCL_OK) && own && ((config->path == KVCL_PATH_TCP) ||
-                                       ((config->path == KVCL_PATH_AUTO) && (config->net != NULL)))) {
-        status = add_xport(ctx, &kvcl_xport_tcp, &params);
+                                       ((config->path == KVCL_PATH_AUTO) && (net != NULL)))) {
+        status = add_xport(ctx, &kvcl_xport_tcp, KVCL_ADDRESS_TCP, &params);
     }
     return status;
 }

@@ -17,13 +17,14 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "core/xport.h"
+#include "wire/address.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 struct kvcl_context;
 struct kvcl_request;
 
-enum { KVCL_ENGINE_XPORTS = 3, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS };
+enum { KVCL_ENGINE_XPORTS = 3 + KVCL_RDMA_PORTS, KVCL_ENGINE_FDS = KVCL_ENGINE_XPORTS };
 
 typedef struct kvcl_engine {
     pthread_mutex_t lock;

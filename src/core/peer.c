@@ -1,5 +1,6 @@
 /*
- * Peers (peer.h): the table, sessions, failing, leaving. The handshake is in peer_handshake.c, sending in peer_send.c.
+ * Peers (peer.h): the table, sessions, failing, leaving. The handshake is in peer_handshake.c, the choice of a path in
+ * peer_pairs.c, sending in peer_send.c.
  *
  * Owns: the peers of a context and their endpoints. Invariants: a peer is never removed before the context ends; a
  * failed one stays failed, and its waiters and requests end once. Locks: the engine lock.
@@ -102,66 +103,6 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
     }
     *peer_p = kvcl_peer_by_uuid(ctx, parsed.uuid);
     return (*peer_p != NULL) ? KVCL_OK : add(ctx, parsed.uuid, address, len, peer_p);
-}
-
-/* own: the peer's address has a part for KVCL's own TCP connections. tried: a transport has set a sentence. */
-static kvcl_status_t explain_no_ep(const kvcl_config_t *config, bool own, kvcl_status_t status, bool tried)
-{
-    bool by_net = (config->net != NULL) && ((config->path == KVCL_PATH_AUTO) || (config->path == KVCL_PATH_TCP));
-
-    if ((status == KVCL_ERR_UNREACHABLE) && by_net && own && (config->wire == KVCL_WIRE_UCX)) {
-        return kvcl_fail(status, "that rank uses KVCL's own TCP connections, and this rank has KVCL_WIRE=ucx: "
-                         "KVCL_WIRE differs: give all ranks the same kind");
-    }
-    if ((status == KVCL_ERR_UNREACHABLE) && by_net && !own && (config->wire != KVCL_WIRE_UCX)) {
-        return kvcl_fail(status, "that rank does not use KVCL's own TCP connections, and this rank has KVCL_WIRE=%s: "
-                         "either KVCL_WIRE differs: give all ranks the same kind; or KVCL_NET is not set there: set "
-                         "it for all ranks", kvcl_wire_name(config->wire));
-    }
-    if ((status == KVCL_ERR_UNREACHABLE) && (config->net == NULL) && (config->path == KVCL_PATH_AUTO)) {
-        return kvcl_fail(status, "that rank is not reached over shared memory: it runs on another host, or in a "
-                         "container with process ids of its own. Set KVCL_NET to the network interface (for example "
-                         "eth0) that leads there, in every rank");
-    }
-    return tried ? status : kvcl_fail(status, "no transport of KVCL_PATH=%s leads to that rank",
-                                      kvcl_path_name(config->path));
-}
-
-/* The first local transport that the peer's address names and that reaches it: loop in one process, then ucx, then
- * tcp. */
-kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
-{
-    kvcl_engine_t  *eng = &peer->ctx->engine;
-    kvcl_status_t  status;
-    kvcl_address_t parsed;
-    unsigned       i, part;
-    bool           tried = false;
-
-    status = kvcl_address_unpack(peer->address, peer->address_len, &parsed);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    for (i = 0; i < eng->n_xports; ++i) {
-        kvcl_xport_t *xport = eng->xports[i];
-        part = kvcl_xport_part(xport->ops);
-        if (parsed.part[part].buf == NULL) {
-            continue;
-        }
-        status = xport->ops->ep_create(xport, parsed.part[part].buf, parsed.part[part].len, &peer->ep);
-        if (status == KVCL_OK) {
-            peer->ep->arg = peer;
-            peer->ops     = xport->ops;
-            kvcl_sentence_free(&peer->no_way);
-            xport->ops->query(xport, &peer->attr);
-            return KVCL_OK;
-        }
-        peer->ep = NULL;
-        tried    = true;
-    }
-    status = explain_no_ep(&peer->ctx->config, parsed.part[KVCL_ADDRESS_TCP].buf != NULL,
-                           tried ? status : KVCL_ERR_UNREACHABLE, tried);
-    kvcl_sentence_keep(&peer->no_way); /* another thread may meet the failure */
-    return kvcl_fail(status, "%s: %s", peer->name, kvcl_last_error());
 }
 
 const char *kvcl_peer_no_way(kvcl_peer_t *peer)
@@ -267,8 +208,8 @@ void kvcl_peer_ep_failed(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status)
 
     (void)arg; /* the transport has logged the cause */
     if (peer != NULL) {
-        kvcl_peer_fail(peer, (peer->state == KVCL_PEER_READY) ? KVCL_ERR_RANK_FAILED
-                                                              : known ? status : KVCL_ERR_UNREACHABLE);
+        kvcl_peer_try_next(peer, (peer->state == KVCL_PEER_READY) ? KVCL_ERR_RANK_FAILED
+                                                                  : known ? status : KVCL_ERR_UNREACHABLE);
     }
 }
 
@@ -343,11 +284,7 @@ void kvcl_peers_close(kvcl_context_h ctx)
                 kvcl_rooms[r]->peer_closing(ctx, ctx->rooms[r], peer);
             }
         }
-        if (peer->ep != NULL) {
-            peer->ep->arg = NULL;
-            peer->ops->ep_close(peer->ep);
-            peer->ep = NULL;
-        }
+        kvcl_peer_drop_ep(peer);
     }
 }
 

@@ -51,6 +51,8 @@ typedef struct kvcl_peer {
     int8_t                 maps;              /* are its caches mapped here: 1, 0, or -1 not known yet */
     kvcl_xport_ep_t        *ep;
     const kvcl_xport_ops_t *ops;              /* ep's transport */
+    unsigned               part;              /* of the peer's address, to which ep leads */
+    unsigned               pairs_tried;       /* peer_pairs.c: the first so many of its pairs */
     kvcl_xport_attr_t      attr;
     kvcl_list_t            waiters;           /* kvcl_peer_waiter_t */
     kvcl_list_t            reqs;              /* kvcl_req_watch */
@@ -79,6 +81,7 @@ typedef struct kvcl_peers {
     struct kvcl_bundle *spares;
     unsigned           n_spares;
     uint64_t           n_bundles; /* sent */
+    uint64_t           lost_links; /* pairs of RDMA ports over which a peer did not answer */
 } kvcl_peers_t;
 
 /* Called once, lock held, when the peer is ready or has failed. */
@@ -127,13 +130,19 @@ static inline kvcl_mem_path_t kvcl_mem_path_mapped(const kvcl_peer_t *peer)
 /** Lock held. The peer has failed: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 
-/* Between peer.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
+/* Between peer.c, peer_pairs.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
 /* Sends at once: messages that wait in the bundle are not sent before it. */
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
                                  size_t n_iov, unsigned flags, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
+/* The endpoint over the next pair that was not tried yet; the peer has none. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
+/* The peer has proven itself over xport, from that part of its address: an endpoint, over the same pair if need be. */
+kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
+void          kvcl_peer_drop_ep(kvcl_peer_t *peer);
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */
+/* The endpoint has failed: begin again over the next pair if the handshake is under way, or fail with status. */
+void          kvcl_peer_try_next(kvcl_peer_t *peer, kvcl_status_t status);
 void          kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_token);
 
 /* am.c, transports: */

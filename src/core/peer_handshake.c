@@ -30,15 +30,11 @@ static kvcl_status_t send_handshake(kvcl_peer_t *peer, kvcl_hs_msg_t *hs, const 
     return peer->ops->am_send(peer->ep, hs, sizeof(*hs), &iov, (len > 0) ? 1 : 0, KVCL_XPORT_REPLY, NULL);
 }
 
-kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer)
+static kvcl_status_t send_hello(kvcl_peer_t *peer)
 {
     kvcl_hs_msg_t hs;
-    kvcl_status_t status = (peer->ep == NULL) ? kvcl_peer_make_ep(peer) : KVCL_OK;
+    kvcl_status_t status = kvcl_hs_nonce(peer->nonce);
 
-    if (status != KVCL_OK) {
-        return status;
-    }
-    status = kvcl_hs_nonce(peer->nonce);
     if (status != KVCL_OK) {
         return status;
     }
@@ -47,8 +43,47 @@ kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer)
     memcpy(hs.ids.uuid_a, peer->ctx->uuid, 16);
     memcpy(hs.ids.uuid_b, peer->uuid, 16);
     memcpy(hs.ids.nonce_a, peer->nonce, 16);
+    hs.part     = peer->ep->xport->part;
     peer->state = KVCL_PEER_CONNECTING;
     return send_handshake(peer, &hs, NULL, 0);
+}
+
+kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer)
+{
+    kvcl_status_t status;
+
+    for (;;) {
+        status = (peer->ep == NULL) ? kvcl_peer_make_ep(peer) : KVCL_OK;
+        if (status != KVCL_OK) {
+            return status;
+        }
+        status = send_hello(peer);
+        if ((status == KVCL_OK) || !peer->ops->links) {
+            return status;
+        }
+        kvcl_peer_drop_ep(peer);
+    }
+}
+
+void kvcl_peer_try_next(kvcl_peer_t *peer, kvcl_status_t status)
+{
+    kvcl_peers_t *peers = &peer->ctx->peers;
+    char         path[128];
+
+    kvcl_assert_locked(peer->ctx);
+    if (!peer->ops->links || (peer->state != KVCL_PEER_CONNECTING)) {
+        kvcl_peer_fail(peer, status);
+        return;
+    }
+    peer->ops->ep_describe(peer->ep, path, sizeof(path));
+    kvcl_log_at(peers->lost_links++ == 0 ? KVCL_LOG_WARN : KVCL_LOG_INFO,
+                "%s does not answer over %s, on its port %u: trying the next path", peer->name, path,
+                peer->part - KVCL_ADDRESS_RDMA);
+    kvcl_peer_drop_ep(peer);
+    if (kvcl_peer_greet(peer) != KVCL_OK) {
+        kvcl_log_warn("%s", kvcl_last_error());
+        kvcl_peer_fail(peer, KVCL_ERR_UNREACHABLE);
+    }
 }
 
 static void accept_token(kvcl_peer_t *peer, uint64_t token)
@@ -81,7 +116,7 @@ static void on_hello(kvcl_context_h ctx, const kvcl_hs_msg_t *in, kvcl_xport_rep
     stamp(&out.msg, KVCL_MSG_CHALLENGE);
     out.window = (uint32_t)(kvcl_now_ns() / (COOKIE_SECONDS * KVCL_NS_PER_SEC));
     kvcl_hs_cookie(ctx->cookie, &out.ids, out.window, out.ids.nonce_b);
-    kvcl_hs_mac(ctx->secret, "B", &out.ids, 0, NULL, 0, out.mac);
+    kvcl_hs_mac(ctx->secret, "B", &out.ids, 0, 0, NULL, 0, out.mac);
     (void)kvcl_xport_reply(reply, &out, sizeof(out));
 }
 
@@ -103,7 +138,7 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_hs_msg_t out   = *in;
     uint8_t       mac[32];
 
-    kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, NULL, 0, mac);
+    kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, 0, NULL, 0, mac);
     if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
         if (peer != NULL) {
@@ -115,9 +150,10 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, false));
     stamp(&out.msg, KVCL_MSG_PROOF);
     out.index = peer->index;
-    kvcl_hs_mac(ctx->secret, "A", &out.ids, out.index, ctx->address, ctx->address_len, out.mac);
+    out.part  = peer->ep->xport->part;
+    kvcl_hs_mac(ctx->secret, "A", &out.ids, out.index, out.part, ctx->address, ctx->address_len, out.mac);
     if (send_handshake(peer, &out, ctx->address, ctx->address_len) != KVCL_OK) {
-        kvcl_peer_fail(peer, KVCL_ERR_UNREACHABLE);
+        kvcl_peer_try_next(peer, KVCL_ERR_UNREACHABLE);
     }
 }
 
@@ -135,7 +171,7 @@ static bool cookie_is_mine(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
 
 /* The authenticated peer, with an endpoint. */
 static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
-                            kvcl_peer_t **peer_p)
+                            kvcl_xport_t *xport, kvcl_peer_t **peer_p)
 {
     kvcl_address_t address;
     kvcl_status_t  status = kvcl_address_unpack(data, len, &address);
@@ -149,7 +185,7 @@ static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const v
     if ((status == KVCL_OK) && ((*peer_p)->state == KVCL_PEER_FAILED)) {
         status = kvcl_fail((*peer_p)->why, "%s has failed", (*peer_p)->name);
     }
-    return ((status == KVCL_OK) && ((*peer_p)->ep == NULL)) ? kvcl_peer_make_ep(*peer_p) : status;
+    return (status == KVCL_OK) ? kvcl_peer_make_ep_back(*peer_p, xport, in->part) : status;
 }
 
 static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
@@ -159,7 +195,7 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
     kvcl_peer_t   *peer;
     uint8_t       mac[32];
 
-    kvcl_hs_mac(ctx->secret, "A", &in->ids, in->index, data, len, mac);
+    kvcl_hs_mac(ctx->secret, "A", &in->ids, in->index, in->part, data, len, mac);
     if ((memcmp(in->ids.uuid_b, ctx->uuid, 16) != 0) || !cookie_is_mine(ctx, in) ||
         !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
@@ -171,7 +207,7 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
         ++ctx->stats.strangers;
         return;
     }
-    if (prover(ctx, in, data, len, &peer) != KVCL_OK) {
+    if (prover(ctx, in, data, len, reply->xport, &peer) != KVCL_OK) {
         kvcl_log_warn("an authenticated peer cannot be used: %s", kvcl_last_error());
         refuse(in, KVCL_ERR_UNREACHABLE, reply);
         return;
@@ -180,7 +216,8 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, true));
     stamp(&out.msg, KVCL_MSG_WELCOME);
     out.index = peer->index;
-    kvcl_hs_mac(ctx->secret, "W", &out.ids, out.index, NULL, 0, out.mac);
+    out.part  = 0;
+    kvcl_hs_mac(ctx->secret, "W", &out.ids, out.index, 0, NULL, 0, out.mac);
     (void)kvcl_xport_reply(reply, &out, sizeof(out));
     kvcl_peer_set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, false));
 }
@@ -190,7 +227,7 @@ static void on_welcome(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_peer_t *peer = greeted(ctx, in);
     uint8_t     mac[32];
 
-    kvcl_hs_mac(ctx->secret, "W", &in->ids, in->index, NULL, 0, mac);
+    kvcl_hs_mac(ctx->secret, "W", &in->ids, in->index, 0, NULL, 0, mac);
     if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
         return;

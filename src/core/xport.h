@@ -1,6 +1,7 @@
 /*
- * The transport contract. Three transports implement it: loop (loop/xport_loop.c, contexts inside one process, and the
- * reference for the others), ucx (ucx_glue/), and tcp (tcp/tcp.c, messages over KVCL's own authenticated connections).
+ * The transport contract. Four transports implement it: loop (loop/xport_loop.c, contexts inside one process, and the
+ * reference for the others), ucx (ucx_glue/: shared memory and devices), rdma (ucx_glue/ as well: one port of an RDMA
+ * device an instance), and tcp (tcp/tcp.c, messages over KVCL's own authenticated connections).
  *
  * Locks: every function is called with the engine lock of the owning context held, from any thread, and must not
  * block, except init, fini and mem_register (no lock held, may block) and where said. Callbacks (kvcl_xport_cbs_t,
@@ -74,12 +75,14 @@ typedef struct kvcl_xport_params {
     const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */
     const char       *net;       /* interfaces to listen on, comma separated; NULL: listen nowhere */
     const char       *wire;      /* tcp: "auto", "plain", "aead" */
-    bool             beside_tcp; /* ucx: the tcp transport carries the messages of peers that it does not reach */
+    bool             beside_tcp; /* ucx: other transports carry the messages of peers that it does not reach */
+    const char       *port;      /* rdma: the port, "mlx5_0:1" */
+    int              gid;        /* rdma: the index of its GID; -1: InfiniBand */
     uint64_t         keepalive_ns; /* how soon a silent death is noticed, where the transport can */
 } kvcl_xport_params_t;
 
 typedef struct kvcl_xport_attr {
-    const char *name;          /* "ucx", "loop" */
+    const char *name;          /* "ucx", "rdma", "loop" */
     size_t     frame_bytes;    /* largest frame_bytes that an endpoint may have */
     size_t     inline_bytes;   /* largest payload of a copying am_send (send == NULL) */
     size_t     max_hdr;        /* largest header, at least 256 */
@@ -96,6 +99,7 @@ typedef struct kvcl_xport_ops {
     size_t     size;   /* sizeof(*this) as the transport was built */
     const char *name;
     bool       messages_only; /* no peer maps, gets or puts: memory is registered with the other transports only */
+    bool       links;  /* an endpoint that fails is a lost link: the peer may be reached by another one */
     /* No lock held; may block. On failure nothing is left allocated. */
     kvcl_status_t (*init)(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
     /* No lock held, no other call under way; all endpoints and memory are closed. */
@@ -175,6 +179,7 @@ typedef struct kvcl_xport_ops {
 
 struct kvcl_xport {
     const kvcl_xport_ops_t *ops;
+    unsigned               part; /* in addresses and descriptions of memory, KVCL_ADDRESS_*; the core sets it */
 };
 struct kvcl_xport_ep {
     kvcl_xport_t *xport;
@@ -206,6 +211,7 @@ static inline kvcl_status_t kvcl_xport_reply(kvcl_xport_reply_t *reply, const vo
 }
 
 extern const kvcl_xport_ops_t kvcl_xport_ucx;  /* ucx_glue/glue.c */
+extern const kvcl_xport_ops_t kvcl_xport_rdma; /* the same functions. KVCL_ERR_UNSUPPORTED of init: not by this UCX */
 /** "1.13.1", of the UCX library that is loaded. */
 void kvcl_ucx_version(char *buf, size_t cap);
 

@@ -57,7 +57,7 @@ static kvcl_status_t allocate(kvcl_region_t *region, bool huge)
     unsigned      flags = (huge ? KVCL_SEGMENT_HUGE : 0) | (region->read_only ? KVCL_SEGMENT_READ_ONLY : 0);
     kvcl_status_t status;
 
-    if ((path == KVCL_PATH_TCP) || (path == KVCL_PATH_LOOP)) { /* no peer may map it */
+    if ((path == KVCL_PATH_TCP) || (path == KVCL_PATH_LOOP) || (path == KVCL_PATH_RDMA)) { /* no peer may map it */
         flags |= KVCL_SEGMENT_PRIVATE;
     }
     status       = kvcl_segment_create(&region->segment, region->len, flags);
@@ -271,7 +271,7 @@ static void pack_parts(kvcl_region_t *region, kvcl_wr_t *wr)
         if ((region->xmem[i] == NULL) || (eng->xports[i]->ops->mem_pack(region->xmem[i], buf, &len) != KVCL_OK)) {
             len = 0;
         }
-        kvcl_wr_u8(wr, (uint8_t)kvcl_xport_part(eng->xports[i]->ops));
+        kvcl_wr_u8(wr, (uint8_t)eng->xports[i]->part);
         kvcl_wr_u16(wr, (uint16_t)len);
         kvcl_wr_bytes(wr, buf, len);
     }

@@ -104,7 +104,7 @@ kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, si
 static void open_part(kvcl_peer_t *peer, const part_t parts[KVCL_ADDRESS_PARTS], uint64_t addr, uint64_t len,
                       kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
 {
-    const part_t *part = &parts[kvcl_xport_part(peer->ops)];
+    const part_t *part = &parts[peer->part];
 
     memset(attr, 0, sizeof(*attr));
     *rmem_p = NULL;

@@ -148,8 +148,9 @@ kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap)
         snprintf(buf, cap, "loop");
         return KVCL_OK;
     }
-    kind = ((strstr(text, "posix") != NULL) || (strstr(text, "sysv") != NULL) || (strstr(text, "self") != NULL))
-               ? "mapped" : (strstr(text, "rc_") != NULL) || (strstr(text, "dc_") != NULL) ? "rdma" : "served";
+    kind = (peer->ops == &kvcl_xport_rdma) ? "rdma" :
+           ((strstr(text, "posix") != NULL) || (strstr(text, "sysv") != NULL) || (strstr(text, "self") != NULL))
+               ? "mapped" : "served";
     snprintf(buf, cap, "%s (%s)", kind, text);
     return KVCL_OK;
 }

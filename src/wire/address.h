@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KVCL_ADDRESS_LOOP = 1, KVCL_ADDRESS_UCX = 2, KVCL_ADDRESS_TCP = 3, KVCL_ADDRESS_PARTS = 4,
-       KVCL_ADDRESS_MAX = 8192 };
+enum { KVCL_RDMA_PORTS = 2 /* used by a context */ };
+enum { KVCL_ADDRESS_LOOP = 1, KVCL_ADDRESS_UCX = 2, KVCL_ADDRESS_TCP = 3, KVCL_ADDRESS_RDMA = 4 /* the first port's */,
+       KVCL_ADDRESS_PARTS = KVCL_ADDRESS_RDMA + KVCL_RDMA_PORTS, KVCL_ADDRESS_MAX = 8192 };
 
 typedef struct kvcl_address {
     uint8_t uuid[16];

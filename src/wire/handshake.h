@@ -23,9 +23,11 @@ typedef struct kvcl_hs_msg {
     kvcl_hs_ids_t ids;
     uint32_t      index;  /* PROOF: A's index for B; WELCOME: B's for A; REFUSE: the reason, a kvcl_status_t */
     uint32_t      window; /* CHALLENGE, PROOF: which cookie */
+    uint32_t      part;   /* HELLO, PROOF: the part of A's address by which A sends, and B reaches it */
+    uint32_t      zero;
     uint8_t       mac[32];
 } kvcl_hs_msg_t;
-_Static_assert(sizeof(kvcl_hs_msg_t) == 136, "wire format");
+_Static_assert(sizeof(kvcl_hs_msg_t) == 144, "wire format");
 
 /** A new nonce_a: 8 bytes, little-endian, that rise with each handshake of this process, then 8 random ones. */
 kvcl_status_t kvcl_hs_nonce(uint8_t nonce_a[16]) KVCL_MUST_CHECK;
@@ -35,10 +37,10 @@ uint64_t      kvcl_hs_nonce_order(const uint8_t nonce_a[16]);
 /** B's nonce for what A said, under B's own cookie key; window counts half minutes. */
 void kvcl_hs_cookie(const uint8_t cookie_key[32], const kvcl_hs_ids_t *ids, uint32_t window, uint8_t nonce_b[16]);
 /**
- * role: "B" (challenge), "A" (proof), "W" (welcome); index and payload are covered. The MAC's key is that of the pair,
- * from the job's secret and both uuids (kvcl_pair_key()).
+ * role: "B" (challenge), "A" (proof), "W" (welcome); index, part and payload are covered. The MAC's key is that of the
+ * pair, from the job's secret and both uuids (kvcl_pair_key()).
  */
-void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index,
+void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index, uint32_t part,
                  const void *payload, size_t len, uint8_t mac[32]);
 /** The session token from A to B (a_to_b) or back. */
 uint64_t kvcl_hs_token(const uint8_t secret[32], const kvcl_hs_ids_t *ids, bool a_to_b);

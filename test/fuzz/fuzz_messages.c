@@ -365,7 +365,8 @@ static void plausible_handshake(kvcl_hs_msg_t *hs, uint8_t seed, const void *dat
     memcpy(hs->ids.nonce_a, world.peer->nonce, 16);
     if (seed & 8) { /* a peer with the secret sends anything */
         const char *role = (hs->msg.type == KVCL_MSG_PROOF) ? "A" : (hs->msg.type == KVCL_MSG_WELCOME) ? "W" : "B";
-        kvcl_hs_mac(world.ctx->secret, role, &hs->ids, hs->index, data, len, hs->mac);
+        uint32_t   part  = (hs->msg.type == KVCL_MSG_PROOF) ? hs->part : 0;
+        kvcl_hs_mac(world.ctx->secret, role, &hs->ids, hs->index, part, data, len, hs->mac);
     }
 }
 

@@ -24,8 +24,8 @@ class Context(_kvcl.Context):
     oob: the caller's own store, for processes that are connected already; rank and size are needed with it. It is a
     dict-like object that all ranks share, a torch.distributed Store (anything with set(key, bytes) and a get(key) that
     waits for the key), or three functions (set, get, fence).
-    path: "auto", "shm", "tcp", "loop". Without a progress thread, operations move only inside calls that wait and in
-    progress().
+    path: "auto", "shm", "tcp", "rdma", "loop". Without a progress thread, operations move only inside calls that wait
+    and in progress().
 
     Arguments that are not given are taken from the KVCL_* variables. Use it in a with statement, or close() it: that
     cancels all operations in flight and closes all objects created from it.

@@ -1,0 +1,179 @@
+/*
+ * By which pair of a local transport and a part of the peer's address a peer is reached. Where a handshake does not get
+ * through, peer_handshake.c takes the next one.
+ *
+ * Order of pairs: loop in one process, ucx (shared memory), rdma, tcp. Over RDMA, each local port is first paired with
+ * the peer's port of the same number, which is the same network where hosts are cabled alike. With UCX's own TCP
+ * (KVCL_WIRE=ucx), which is ucx too, a peer of another host is first tried over RDMA.
+ *
+ * Owns: peer->ep until the peer is ready. Invariants: a pair is tried once for each peer; one that carried a proof is
+ * used without a try. Locks: the engine lock.
+ */
+#include "config.h"
+#include "core/peer.h"
+#include "base/error.h"
+#include "core/context.h"
+#include "wire/address.h"
+
+#include <string.h>
+
+typedef struct pair {
+    kvcl_xport_t *xport;
+    unsigned     part; /* of the peer's address */
+} pair_t;
+
+enum { PAIRS_MAX = KVCL_ENGINE_XPORTS - KVCL_RDMA_PORTS + KVCL_RDMA_PORTS * KVCL_RDMA_PORTS };
+
+static bool is_port(unsigned part)
+{
+    return part >= KVCL_ADDRESS_RDMA;
+}
+
+/* The pairs of RDMA, appended. */
+static unsigned add_ports(const kvcl_engine_t *eng, const kvcl_address_t *to, pair_t *pairs, unsigned n)
+{
+    unsigned theirs = 0, turn, i;
+
+    while ((theirs < KVCL_RDMA_PORTS) && (to->part[KVCL_ADDRESS_RDMA + theirs].buf != NULL)) {
+        ++theirs;
+    }
+    for (turn = 0; turn < theirs; ++turn) {
+        for (i = 0; i < eng->n_xports; ++i) {
+            if (is_port(eng->xports[i]->part)) {
+                pairs[n].xport  = eng->xports[i];
+                pairs[n++].part = KVCL_ADDRESS_RDMA + (eng->xports[i]->part - KVCL_ADDRESS_RDMA + turn) % theirs;
+            }
+        }
+    }
+    return n;
+}
+
+static unsigned list_pairs(const kvcl_context_h ctx, const kvcl_address_t *to, pair_t pairs[PAIRS_MAX])
+{
+    const kvcl_engine_t *eng = &ctx->engine;
+    unsigned            n = 0, i;
+    kvcl_address_t      own;
+    bool                added = false;
+
+    if ((ctx->config.wire == KVCL_WIRE_UCX) &&
+        (kvcl_address_unpack(ctx->address, ctx->address_len, &own) == KVCL_OK) &&
+        (memcmp(own.host, to->host, sizeof(own.host)) != 0)) {
+        n     = add_ports(eng, to, pairs, 0);
+        added = true;
+    }
+    for (i = 0; i < eng->n_xports; ++i) {
+        if (is_port(eng->xports[i]->part)) {
+            n     = added ? n : add_ports(eng, to, pairs, n);
+            added = true;
+        } else if (to->part[eng->xports[i]->part].buf != NULL) {
+            pairs[n++] = (pair_t){eng->xports[i], eng->xports[i]->part};
+        }
+    }
+    return n;
+}
+
+/* own: the peer's address has a part for KVCL's own TCP connections. tried: a transport has set a sentence. */
+static kvcl_status_t explain_no_ep(const struct kvcl_context *ctx, bool own, kvcl_status_t status, bool tried)
+{
+    const kvcl_config_t *config = &ctx->config;
+    bool                by_net  = (ctx->net.interfaces[0] != '\0');
+
+    if ((status == KVCL_ERR_UNREACHABLE) && by_net && own && (config->wire == KVCL_WIRE_UCX)) {
+        return kvcl_fail(status, "that rank uses KVCL's own TCP connections, and this rank has KVCL_WIRE=ucx: "
+                         "KVCL_WIRE differs: give all ranks the same kind");
+    }
+    if ((status == KVCL_ERR_UNREACHABLE) && by_net && !own && (config->wire != KVCL_WIRE_UCX)) {
+        return kvcl_fail(status, "that rank does not use KVCL's own TCP connections, and this rank has KVCL_WIRE=%s: "
+                         "either KVCL_WIRE differs: give all ranks the same kind; or KVCL_NET is not set there: set "
+                         "it for all ranks", kvcl_wire_name(config->wire));
+    }
+    if ((status == KVCL_ERR_UNREACHABLE) && (config->net == NULL) && (config->path == KVCL_PATH_AUTO)) {
+        return kvcl_fail(status, "that rank is not reached over shared memory: it runs on another host, or in a "
+                         "container with process ids of its own. Set KVCL_NET to the network interface (for example "
+                         "eth0) that leads there, in every rank");
+    }
+    if ((status == KVCL_ERR_UNREACHABLE) && (ctx->net.n_ports > 0) && !by_net) {
+        return kvcl_fail(status, "that rank is not reached over RDMA (KVCL_NET=%s): it has no RDMA port, or no packet "
+                         "gets through to it; KVCL_NET may name an interface for TCP besides", config->net);
+    }
+    return tried ? status : kvcl_fail(status, "no transport of KVCL_PATH=%s leads to that rank",
+                                      kvcl_path_name(config->path));
+}
+
+static kvcl_status_t open_pair(kvcl_peer_t *peer, const pair_t *pair, const kvcl_address_t *to)
+{
+    const kvcl_xport_ops_t *ops = pair->xport->ops;
+    kvcl_status_t          status;
+
+    status = ops->ep_create(pair->xport, to->part[pair->part].buf, to->part[pair->part].len, &peer->ep);
+    if (status != KVCL_OK) {
+        peer->ep = NULL;
+        return status;
+    }
+    peer->ep->arg = peer;
+    peer->ops     = ops;
+    peer->part    = pair->part;
+    ops->query(pair->xport, &peer->attr);
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
+{
+    pair_t         pairs[PAIRS_MAX];
+    kvcl_status_t  status;
+    kvcl_address_t to;
+    unsigned       n;
+    bool           tried = false;
+
+    status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    n      = list_pairs(peer->ctx, &to, pairs);
+    status = KVCL_ERR_UNREACHABLE;
+    while (peer->pairs_tried < n) {
+        status = open_pair(peer, &pairs[peer->pairs_tried++], &to);
+        if (status == KVCL_OK) {
+            kvcl_sentence_free(&peer->no_way);
+            return KVCL_OK;
+        }
+        tried = true;
+    }
+    status = explain_no_ep(peer->ctx, to.part[KVCL_ADDRESS_TCP].buf != NULL, status, tried);
+    kvcl_sentence_keep(&peer->no_way); /* another thread may meet the failure */
+    return kvcl_fail(status, "%s: %s", peer->name, kvcl_last_error());
+}
+
+kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part)
+{
+    kvcl_address_t to;
+    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    bool           ready  = (peer->state == KVCL_PEER_READY);
+    pair_t         pair   = {xport, part};
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((to.part[KVCL_ADDRESS_RDMA].buf == NULL) || (peer->ctx->net.n_ports == 0) || ready) {
+        return (peer->ep == NULL) ? kvcl_peer_make_ep(peer) : KVCL_OK; /* the first pair that can be opened works */
+    }
+    if ((part >= KVCL_ADDRESS_PARTS) || (to.part[part].buf == NULL) ||
+        (is_port(part) ? !is_port(xport->part) : (part != xport->part))) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "it names part %u of its address", part);
+    }
+    if ((peer->ep != NULL) && (peer->ep->xport == xport) && (peer->part == part)) {
+        return KVCL_OK;
+    }
+    kvcl_peer_drop_ep(peer);
+    return open_pair(peer, &pair, &to);
+}
+
+void kvcl_peer_drop_ep(kvcl_peer_t *peer)
+{
+    kvcl_assert_locked(peer->ctx);
+    if (peer->ep != NULL) {
+        peer->ep->arg = NULL;
+        peer->ops->ep_close(peer->ep);
+        peer->ep = NULL;
+    }
+}
