@@ -52,7 +52,7 @@ static kvcl_status_t no_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t
 static void flip_header(kvcl_context_h ctx, const kvcl_msg_t *msg, size_t hdr_len, const void *data, size_t len)
 {
     static const kvcl_xport_ops_t ops   = {.size = sizeof(ops), .name = "flips", .reply = no_reply};
-    static kvcl_xport_t           xport = {&ops};
+    static kvcl_xport_t           xport = {.ops = &ops};
     kvcl_xport_reply_t            reply = {&xport};
     uint64_t                      words[32];
     kvcl_msg_t                    *copy = (kvcl_msg_t *)(void *)words;
