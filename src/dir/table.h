@@ -134,4 +134,23 @@ unsigned kvcl_dir_read(const kvcl_dir_view_t *view, const kvcl_key_t *key,
 size_t kvcl_dir_read_batch(const kvcl_dir_view_t *view, const kvcl_key_t *keys, size_t n,
                            kvcl_dir_loc_t (*locs)[KVCL_DIR_LOCS_MAX], uint8_t *counts);
 
+/* ---- Readers over a network: a key's window is copied as a whole, then read ---------------------- */
+
+enum { KVCL_DIR_WINDOW_BYTES = KVCL_DIR_WINDOW * KVCL_DIR_ENTRY_BYTES };
+
+/**
+ * Check a copy of a table's first KVCL_DIR_HEADER_BYTES bytes; @a bytes is the length of the table's memory. The view
+ * has no memory: only the two functions below take it. Windows lie inside the table.
+ * @return as kvcl_dir_view_init().
+ */
+kvcl_status_t kvcl_dir_far_init(kvcl_dir_view_t *view, const void *first, size_t bytes) KVCL_MUST_CHECK;
+/** Where @a key's window begins, in bytes from the table's begin. */
+uint64_t      kvcl_dir_far_offset(const kvcl_dir_view_t *view, const kvcl_key_t *key);
+/**
+ * The locations of @a key in @a window, a copy of KVCL_DIR_WINDOW_BYTES at that offset, aligned to 64, which the home
+ * may have written meanwhile. @return how many; -1: an entry of the key was being written, copy the window again.
+ */
+int           kvcl_dir_far_read(const kvcl_dir_view_t *view, const kvcl_key_t *key, const void *window,
+                                kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
+
 #endif

@@ -20,33 +20,16 @@ enum { DIR_PREFETCH = 16 }; /* keys in flight in a batch */
 
 kvcl_status_t kvcl_dir_view_init(kvcl_dir_view_t *view, const void *mem, size_t bytes)
 {
-    kvcl_dir_header_t header;
+    kvcl_status_t status;
 
     if (((uintptr_t)mem % 64 != 0) || (mem == NULL)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "directory table is not aligned to 64 bytes");
     }
-    if (bytes < KVCL_DIR_BYTES_MIN) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "directory table of %zu bytes, needs at least %zu",
-                         bytes, KVCL_DIR_BYTES_MIN);
+    status = kvcl_dir_far_init(view, mem, bytes);
+    if (status == KVCL_OK) {
+        view->cells = (const kvcl_dir_cell_t *)((const char *)mem + KVCL_DIR_HEADER_BYTES);
     }
-    memcpy(&header, mem, sizeof(header));
-    if (header.magic != KVCL_DIR_MAGIC) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "mapped memory is no directory table");
-    }
-    if ((header.version != KVCL_DIR_VERSION) || (header.entry_bytes != KVCL_DIR_ENTRY_BYTES) ||
-        (header.window != KVCL_DIR_WINDOW)) {
-        return kvcl_fail(KVCL_ERR_VERSION, "directory table of version %u, expected %u",
-                         (unsigned)header.version, (unsigned)KVCL_DIR_VERSION);
-    }
-    if ((header.capacity < KVCL_DIR_WINDOW) ||
-        (header.capacity > (bytes - KVCL_DIR_HEADER_BYTES) / KVCL_DIR_ENTRY_BYTES)) {
-        return kvcl_fail(KVCL_ERR_OUT_OF_RANGE, "directory table claims %llu entries in %zu bytes",
-                         (unsigned long long)header.capacity, bytes);
-    }
-    view->cells    = (const kvcl_dir_cell_t *)((const char *)mem + KVCL_DIR_HEADER_BYTES);
-    view->capacity = header.capacity;
-    view->starts   = header.capacity - KVCL_DIR_WINDOW + 1;
-    return KVCL_OK;
+    return status;
 }
 
 /* A stable copy of one entry. Returns its state; BUSY if it would not hold still. */

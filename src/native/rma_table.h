@@ -4,7 +4,8 @@
  *
  *   KVCL_NATIVE_TABLE = ROW[,ROW...]      ROW = KIND:FROM-TO:PATH[:RUNS]
  *
- * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop or any; FROM (included) and TO (excluded; or
+ * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop, dir (a store's lookup in another rank's
+ * table: a run of 4 KiB a key, by whichever of the others) or any; FROM (included) and TO (excluded; or
  * inf) are bytes of a run; PATH is native or served; RUNS is the least number of runs. The first matching row wins; the
  * user's rows come before the built-in ones; without a matching row a transfer is native. Pure.
  */

@@ -15,6 +15,7 @@
 #include "store/cold/cold.h"
 #include "store/copy/copy_jobs.h"
 #include "store/copy/repair.h"
+#include "store/home/far_table.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
 #include "store/pool/pool.h"
@@ -31,8 +32,7 @@ static void close_views(kvcl_store_h store)
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; (store->ranks != NULL) && (i < store->n_ranks); ++i) {
-        atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
-        kvcl_rregion_close(&store->ranks[i].region);
+        kvcl_far_close(store, i);
     }
 }
 
@@ -128,6 +128,7 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_rpcs_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_rpcs_stop(&store->op_rpcs, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);
+    kvcl_far_stop(store);
     withdraw_all(store);
     kvcl_follow_stop(store);
     kvcl_engine_notify(store->ctx); /* wakes threads that wait for events, or for room */

@@ -14,6 +14,7 @@
 #include "store/copy/repair.h"
 #include "store/get/get.h"
 #include "store/get/gets.h"
+#include "store/home/far_table.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
 #include "store/kinds.h"
@@ -140,8 +141,7 @@ static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
         for (i = 0; i < store->n_ranks; ++i) {
             if (store->ranks[i].peer == peer) {
-                atomic_store(&store->ranks[i].view_state, KVCL_VIEW_BY_MESSAGE);
-                kvcl_rregion_close(&store->ranks[i].region);
+                kvcl_far_close(store, i);
             }
         }
     }

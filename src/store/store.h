@@ -31,7 +31,7 @@
 #include <kvcl/kvcl_store.h>
 
 /* How another rank's table can be read. */
-enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_REQUESTED, KVCL_VIEW_MAPPED, KVCL_VIEW_BY_MESSAGE };
+enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_REQUESTED, KVCL_VIEW_MAPPED, KVCL_VIEW_NATIVE, KVCL_VIEW_BY_MESSAGE };
 
 enum { KVCL_STORE_RCACHES = 12 };
 
@@ -52,7 +52,8 @@ typedef struct kvcl_store_rank {
     bool                     listing;         /* the blocks that its tier had at the opening may not be listed yet */
     _Atomic bool             leaving;         /* it drains as well, or is silent: its copies do not count for a drain */
     _Atomic int              view_state;      /* KVCL_VIEW_*. Read without the lock */
-    kvcl_dir_view_t          view;            /* once MAPPED: immutable until the store is closed */
+    kvcl_dir_view_t          view;            /* once MAPPED or NATIVE: immutable until the store is closed */
+    unsigned                 reads;           /* of its table, in flight: home/far_table.h */
     kvcl_rregion_t           region;
     _Atomic(kvcl_rcache_t *) rcaches[KVCL_STORE_RCACHES]; /* its mapped caches, by id. Read without the lock */
     unsigned                 next_rcache;

@@ -451,6 +451,11 @@ static const cf_case_t cases[] = {
     {"a_stale_description", cf_a_stale_description, CF_BY_GET},
     {"store_gets_native", cf_store_gets_native, CF_BY_GET},
     {"store_reuses_slots", cf_store_reuses_slots, CF_BY_GET | CF_RACY},
+    {"lookups_native", cf_lookups_native, CF_BY_GET},
+    {"gets_look_natively", cf_gets_look_natively, CF_BY_GET},
+    {"lookups_beside_writes", cf_lookups_beside_writes, CF_BY_GET},
+    {"lookups_of_a_closed_store", cf_lookups_of_a_closed_store, CF_BY_GET},
+    {"lookups_stalled", cf_lookups_stalled, CF_BY_GET},
     {"revoke_during", revoke_during, CF_RACY},
     {NULL, NULL, 0},
 };

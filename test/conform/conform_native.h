@@ -10,5 +10,10 @@ void cf_deadline_native(cf_t *cf);
 void cf_a_stale_description(cf_t *cf);
 void cf_store_gets_native(cf_t *cf);
 void cf_store_reuses_slots(cf_t *cf);
+void cf_lookups_native(cf_t *cf); /* conform_native_dir.c */
+void cf_gets_look_natively(cf_t *cf);
+void cf_lookups_beside_writes(cf_t *cf);
+void cf_lookups_of_a_closed_store(cf_t *cf);
+void cf_lookups_stalled(cf_t *cf);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * A reader of a home's mapped table, while the home and all other ranks continue.
+ * A reader of a home's mapped table, or in each fifth seed over a network, while the home and all other ranks continue.
  *
  * kvcl_dir_read() is the library's own source, compiled here a second time under another name, so that time can pass
  * between any two of its loads: sim_load() takes steps of the whole cluster. Meanwhile the home may write the very
@@ -71,6 +71,28 @@ static unsigned read_unchecked(const kvcl_dir_view_t *view, const kvcl_key_t *ke
     return n;
 }
 
+/* The copy of a window by a network: its entries from anywhere on, each in two halves. */
+static unsigned read_far(const kvcl_dir_view_t *view, const void *mem, const kvcl_key_t *key, kvcl_dir_loc_t *locs)
+{
+    static _Alignas(64) kvcl_dir_cell_t window[KVCL_DIR_WINDOW];
+    const kvcl_dir_cell_t *cells = (const void *)((const char *)mem + kvcl_dir_far_offset(view, key));
+    unsigned              tries, i, at, half;
+    int                   n = -1;
+
+    for (tries = 0; (tries < 3) && (n < 0); ++tries) {
+        at = sim_below(world, KVCL_DIR_WINDOW);
+        for (i = 0; i < KVCL_DIR_WINDOW; ++i, at = (at + 1) % KVCL_DIR_WINDOW) {
+            half = (i & 1) * (sizeof(window[0]) / 2);
+            memcpy((char *)&window[at] + half, (const char *)&cells[at] + half, sizeof(window[0]) / 2);
+            pass_time(&cells[at]);
+            half = sizeof(window[0]) / 2 - half;
+            memcpy((char *)&window[at] + half, (const char *)&cells[at] + half, sizeof(window[0]) / 2);
+        }
+        n = kvcl_dir_far_read(view, key, window, locs);
+    }
+    return (n > 0) ? (unsigned)n : 0;
+}
+
 unsigned sim_table_read(sim_t *sim, uint32_t home, unsigned key, kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX])
 {
     const sim_node_t *node = &sim->nodes[home];
@@ -84,7 +106,8 @@ unsigned sim_table_read(sim_t *sim, uint32_t home, unsigned key, kvcl_dir_loc_t 
     world        = sim;
     sim->reading = true;
     n            = (sim->broken == BREAK_NO_ENTRY_CHECK) ? read_unchecked(&view, &sim->keys[key], locs)
-                                                         : sim_read(&view, &sim->keys[key], locs);
+                   : (sim->seed % 5 == 0) ? read_far(&view, node->table_mem, &sim->keys[key], locs)
+                                          : sim_read(&view, &sim->keys[key], locs);
     sim->reading = false;
     return n;
 }

@@ -411,6 +411,76 @@ START_TEST(a_view_trusts_no_header)
 }
 END_TEST
 
+/* A reader that copies windows over a network finds what one does that maps the table. */
+static int far_find(const kvcl_dir_view_t *view, uint64_t k, kvcl_dir_loc_t *locs)
+{
+    static _Alignas(64) char window[KVCL_DIR_WINDOW_BYTES];
+    kvcl_key_t               key    = test_key(k);
+    uint64_t                 offset = kvcl_dir_far_offset(view, &key);
+
+    ck_assert_uint_eq(offset % 64, 0);
+    ck_assert_uint_ge(offset, KVCL_DIR_HEADER_BYTES);
+    ck_assert_uint_le(offset + sizeof(window), mem_bytes);
+    memcpy(window, (char *)mem + offset, sizeof(window));
+    return kvcl_dir_far_read(view, &key, window, locs);
+}
+
+START_TEST(a_copied_window_reads_as_the_table_does)
+{
+    kvcl_dir_loc_t  locs[KVCL_DIR_LOCS_MAX], far[KVCL_DIR_LOCS_MAX];
+    char            header[KVCL_DIR_HEADER_BYTES];
+    kvcl_dir_view_t view;
+    kvcl_rand_t     rnd;
+    uint64_t        k;
+    unsigned        round, n;
+
+    open_table(200);
+    memcpy(header, mem, sizeof(header));
+    ck_assert_int_eq(kvcl_dir_far_init(&view, header, mem_bytes - 1), KVCL_ERR_OUT_OF_RANGE);
+    ck_assert_int_eq(kvcl_dir_far_init(&view, header, mem_bytes), KVCL_OK);
+    kvcl_rand_seed(&rnd, 11);
+    for (round = 0; round < 4000; ++round) {
+        k = kvcl_rand_below(&rnd, 150);
+        if (round % 3 == 2) {
+            (void)del(k, (uint16_t)(round % 4), (uint32_t)k, 1);
+        } else {
+            (void)add(k, (uint16_t)(round % 4), (uint32_t)k, 1);
+        }
+        k = kvcl_rand_below(&rnd, 150);
+        n = find(k, locs);
+        ck_assert_int_eq(far_find(&view, k, far), (int)n);
+        ck_assert_int_eq(memcmp(locs, far, n * sizeof(locs[0])), 0);
+    }
+    close_table();
+}
+END_TEST
+
+/* Each bit of an entry flipped: the window is to be copied again, or lacks the key. */
+START_TEST(a_torn_window_is_copied_again)
+{
+    kvcl_dir_loc_t  locs[KVCL_DIR_LOCS_MAX];
+    kvcl_dir_view_t view;
+    unsigned char   *entry;
+    unsigned        i, torn = 0;
+    int             n;
+
+    open_table(64);
+    ck_assert_int_eq(add(5, 1, 1, 1), KVCL_OK);
+    ck_assert_int_eq(kvcl_dir_far_init(&view, mem, mem_bytes), KVCL_OK);
+    ck_assert_int_eq(far_find(&view, 5, locs), 1);
+    entry = (unsigned char *)mem + KVCL_DIR_HEADER_BYTES;
+    for (i = 0; i < KVCL_DIR_ENTRY_BYTES * 8; ++i) {
+        entry[i / 8] ^= (unsigned char)(1u << (i % 8));
+        n = far_find(&view, 5, locs);
+        ck_assert((n == 0) || (n == -1));
+        torn += (n == -1);
+        entry[i / 8] ^= (unsigned char)(1u << (i % 8));
+    }
+    ck_assert_uint_ge(torn, KVCL_DIR_ENTRY_BYTES * 8 - 66); /* all but the key's first word, and two bits of the state */
+    close_table();
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("dir_table");
@@ -434,6 +504,8 @@ int main(void)
     tcase_add_test(tc, a_batch_reads_what_single_reads_do);
     tcase_add_test(tc, a_moved_or_flipped_entry_is_a_miss_never_a_lie);
     tcase_add_test(tc, a_view_trusts_no_header);
+    tcase_add_test(tc, a_copied_window_reads_as_the_table_does);
+    tcase_add_test(tc, a_torn_window_is_copied_again);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

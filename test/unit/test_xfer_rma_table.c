@@ -84,7 +84,7 @@ START_TEST(what_is_no_row_is_refused)
     memset(text, 'x', 200);
     ck_assert_int_eq(kvcl_rma_table_parse(text, &table), KVCL_ERR_INVALID_PARAM);
     text[0] = '\0';
-    for (i = 0; i < KVCL_RMA_ROWS - 1; ++i) {
+    for (i = 0; i < KVCL_RMA_ROWS - 2; ++i) {
         strcat(text, (i == 0) ? "any:0-1:native" : ",any:0-1:native");
     }
     ck_assert_int_eq(kvcl_rma_table_parse(text, &table), KVCL_OK);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/home/far_table.h"
 #include "store/home/ranks.h"
 #include "store/store.h"
 
@@ -48,6 +49,9 @@ static void end(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t 
     kvcl_peer_unwait(&rpc->waiter);
     kvcl_list_del(&rpc->link);
     kvcl_list_del(&rpc->watch_link);
+    if (rpc->far != NULL) {
+        kvcl_far_leave(rpc->far);
+    }
     if ((status == KVCL_ERR_NOT_FOUND) || (rpc->peer->state == KVCL_PEER_FAILED)) {
         kvcl_store_rank_failed(rpc->store, rpc->rank); /* it closed its part, or failed: known before the next query */
     }
@@ -76,13 +80,12 @@ static bool fails_soon(const kvcl_peer_t *peer)
     return peer->unsent && (peer->state == KVCL_PEER_READY);
 }
 
-static void send_rpc(kvcl_rpc_t *rpc)
+static void send_message(kvcl_rpc_t *rpc)
 {
     kvcl_msg_dir_request_t out = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = rpc->kind, .op = rpc->req.id},
                                   .store = rpc->store->id, .n = rpc->n, .rank = rpc->store->me};
     kvcl_status_t          status;
 
-    kvcl_req_watch(&rpc->req, rpc->peer);
     if (kind_of(rpc)->quick) {
         status     = kvcl_peer_post_soon(rpc->peer, &out.msg, sizeof(out), rpc->payload, rpc->len);
         rpc->quick = true;
@@ -92,6 +95,23 @@ static void send_rpc(kvcl_rpc_t *rpc)
     }
     if ((status != KVCL_OK) && !fails_soon(rpc->peer)) {
         end(rpc, status, NULL, 0);
+    }
+}
+
+static void on_table_read(kvcl_rpc_t *rpc, const void *data, size_t len)
+{
+    if (data != NULL) {
+        end(rpc, KVCL_OK, data, len);
+    } else {
+        send_message(rpc);
+    }
+}
+
+static void send_rpc(kvcl_rpc_t *rpc)
+{
+    kvcl_req_watch(&rpc->req, rpc->peer);
+    if (!kvcl_far_start(rpc, on_table_read)) {
+        send_message(rpc);
     }
 }
 
@@ -209,12 +229,16 @@ void kvcl_rpc_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t 
 
 /* ---- how a home's table can be read ---- */
 
+/* KVCL_INPROGRESS: it is not mapped, but the network can read it. */
 static kvcl_status_t open_view(kvcl_store_rank_t *rank, const void *data, size_t len)
 {
     kvcl_status_t status;
     size_t        used;
 
     status = kvcl_rregion_open(rank->peer, data, len, &rank->region, &used);
+    if ((status == KVCL_OK) && (rank->region.attr.map == NULL) && rank->region.attr.get) {
+        return KVCL_INPROGRESS;
+    }
     if ((status == KVCL_OK) && (rank->region.attr.map == NULL)) {
         status = KVCL_ERR_UNSUPPORTED;
     }
@@ -236,6 +260,10 @@ static void on_table(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     }
     if (status == KVCL_OK) {
         status = open_view(rank, data, len);
+    }
+    if (status == KVCL_INPROGRESS) {
+        kvcl_far_learn(rpc->store, rpc->rank);
+        return;
     }
     kvcl_log_debug("the directory of %s: %s", rank->peer->name, (status == KVCL_OK) ? "mapped" : "by message");
     atomic_store_explicit(&rank->view_state, (status == KVCL_OK) ? KVCL_VIEW_MAPPED : KVCL_VIEW_BY_MESSAGE,

@@ -27,6 +27,7 @@ struct kvcl_rpc {
     uint64_t           grace_ns;    /* how long the answer takes if the rank is well */
     uint64_t           least_ns;    /* silence, even of a suspect, does not end the RPC sooner */
     uint64_t           tag;         /* the poster's */
+    struct kvcl_far    *far;        /* its table is read instead (far_table.h) */
     kvcl_list_t        watch_link;  /* store->watched */
     uint8_t            kind;        /* KVCL_RPC_* */
     bool               over;
@@ -55,7 +56,7 @@ void          kvcl_rpcs_stop(kvcl_list_t *rpcs, kvcl_status_t status); /* lock h
 bool          kvcl_rpc_fits_dir(const kvcl_rpc_t *rpc, const void *data, size_t len);
 void          kvcl_rpc_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                                  const void *data, size_t len);
-/** Lock held. Finds out once, in the background, how the rank's table can be read: mapped or by message. */
+/** Lock held. Finds out once, in the background, how the rank's table can be read: mapped, natively or by message. */
 void          kvcl_store_learn(kvcl_store_h store, uint32_t rank);
 
 /* ---- silent ranks (home/silence.c): lock held ---- */
