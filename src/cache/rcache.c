@@ -1,5 +1,5 @@
 /*
- * Peers' caches (cache.h): requesting a description, answering, decoding it (hostile).
+ * Peers' caches (cache.h): requesting a description and decoding it (hostile). The answer is in cache_describe.c.
  */
 #include "config.h"
 #include "cache/cache.h"
@@ -108,75 +108,6 @@ void kvcl_rcache_unwait(kvcl_rcache_waiter_t *waiter)
 {
     kvcl_list_del(&waiter->link);
 }
-
-/* ---- the owner's side ---- */
-
-static void answer(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status, const void *data, size_t len,
-                   kvcl_cache_h cache)
-{
-    kvcl_msg_description_t out = {.msg = {.type = KVCL_MSG_DESCRIPTION, .op = op}, .status = status};
-
-    if (cache != NULL) {
-        out.id        = cache->id;
-        out.n_regions = cache->n_regions;
-        out.n_bases   = cache->shape.n_bases;
-    }
-    if (kvcl_peer_post(peer, &out.msg, sizeof(out), data, len) != KVCL_OK) {
-        kvcl_log_info("cannot answer %s: %s", peer->name, kvcl_last_error());
-    }
-}
-
-static size_t describe(kvcl_cache_h cache, uint8_t *buf, size_t cap)
-{
-    size_t   at = KVCL_SHAPE_WIRE_BYTES, n;
-    uint32_t i, region;
-
-    kvcl_shape_pack(&cache->shape, buf);
-    for (i = 0; i < cache->shape.n_bases; ++i) {
-        region = (cache->n_regions == 1) ? 0 : i;
-        memcpy(buf + at, &region, sizeof(region));
-        memcpy(buf + at + 4, &cache->bases[i], sizeof(uint64_t));
-        at += 12;
-    }
-    n = kvcl_region_pack(cache->gens_region, KVCL_READ, buf + at, cap - at);
-    for (i = 0; (i < cache->n_regions) && (n != 0); ++i) {
-        at += n;
-        n = kvcl_region_pack(cache->regions[i], cache->writable ? KVCL_READ_WRITE : KVCL_READ, buf + at, cap - at);
-    }
-    return (n != 0) ? at + n : 0;
-}
-
-void kvcl_rcache_on_describe(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
-                             const void *data, size_t len)
-{
-    const kvcl_msg_describe_t *in = (const kvcl_msg_describe_t *)msg;
-    kvcl_cache_h              cache;
-    uint8_t                   *buf;
-    size_t                    cap, n;
-
-    (void)hdr_len;
-    cache = (in->id != 0) ? kvcl_cache_by_id(ctx, in->id) : kvcl_cache_by_name(ctx, data, len);
-    if (cache == NULL) {
-        answer(peer, msg->op, KVCL_ERR_NOT_REGISTERED, NULL, 0, NULL);
-        return;
-    }
-    cap = KVCL_SHAPE_WIRE_BYTES + (12ul * cache->shape.n_bases) + ((cache->n_regions + 1ul) * KVCL_REGION_DESC_MAX);
-    buf = malloc(cap);
-    n   = (buf != NULL) ? describe(cache, buf, cap) : 0;
-    answer(peer, msg->op, (n != 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY, buf, n, cache);
-    free(buf);
-}
-
-kvcl_status_t kvcl_cache_for_put(kvcl_context_h ctx, uint32_t id, kvcl_cache_h *cache_p)
-{
-    kvcl_cache_h cache = kvcl_cache_by_id(ctx, id);
-
-    kvcl_assert_locked(ctx);
-    *cache_p = ((cache != NULL) && cache->writable) ? cache : NULL;
-    return (cache == NULL) ? KVCL_ERR_NOT_REGISTERED : cache->writable ? KVCL_OK : KVCL_ERR_ACCESS;
-}
-
-/* ---- the asker's side ---- */
 
 static kvcl_status_t decode_regions(kvcl_rcache_t *rcache, const uint8_t *data, size_t len)
 {
