@@ -179,7 +179,8 @@ void kvcl_glue_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
     const glue_t *g         = glue_of(super->xport);
     bool         has_device = ep->is_tcp || g->plan.rdma;
 
-    snprintf(buf, cap, "%s%s%s", ep->transport, has_device ? "/" : "", has_device ? g->plan.devices : "");
+    snprintf(buf, cap, "%s%s%s%s", ep->transport, has_device ? "/" : "", has_device ? g->plan.devices : "",
+             ep->is_tcp ? " ucx" : "");
 }
 
 bool kvcl_glue_ucp_ep_close(ucp_ep_h *ucp_ep, void **req)

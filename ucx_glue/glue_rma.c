@@ -98,11 +98,19 @@ static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rk
         if ((unpack(ep, rmem) != KVCL_OK) && (kvcl_glue_data_open(ep) == KVCL_OK)) {
             free(rmem->packed); /* the endpoint is open, and the key does not suit it */
             rmem->packed = NULL;
+            attr->why    = "its key does not suit the connection for data";
             return;
         }
         attr->get    = true;
         attr->put    = true;
         attr->native = "rdma";
+    } else if (packed->rkey_len > 0) {
+        attr->why = "there is no connection for data now";
+    } else if (!ep->near) {
+        attr->why = "the connection carries messages only";
+    } else {
+        attr->why = glue_of(ep->super.xport)->plan.cma ? "the kernel does not permit this process to read it"
+                                                       : "UCX_TLS leaves out cma";
     }
 }
 
@@ -116,6 +124,7 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     attr->map = NULL;
     attr->get = false;
     attr->put = false;
+    attr->why = NULL;
     if ((len != 0) && (check_packed(buf, len, addr, size, &packed) == NULL)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "ucx: malformed packed region of %zu bytes", len);
     }

@@ -37,8 +37,20 @@ KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KV
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * How this rank reaches another: "loop", "mapped (posix)", "rdma (rc_mlx5)", "served (tcp/lo plain)", ... Memory that
- * the other rank only registered is served on a mapped path too. Sets up the connection if there is none yet. Blocks.
+ * How this rank reaches memory that another rank's library allocated, and in parentheses the transport that carries
+ * messages to that rank, as one line of text:
+ *   "loop"                              within one process
+ *   "mapped (posix)"                    mapped by this process; "native (posix)": copied by the kernel
+ *   "rdma, native (rc_verbs/mlx5_0:1)"  got and put by the network, without the other rank's processor
+ *   "rdma, served (rc_verbs/mlx5_0:1): its control word cannot be read"   ... by its processor, and why
+ *   "served (tcp/eth0 aead)"            over TCP; where one of the two ranks has RDMA ports, followed by
+ *                                       ": RDMA: " and why they are not used
+ * The other rank describes such memory when it is first asked; the text follows from what transfers decide about that
+ * description, not from the transport. Memory that the other rank only registered may differ.
+ * Sets up the connection if there is none yet. Blocks, for KVCL_TIMEOUT at most, until the other rank has replied.
+ * @param buf  for cap bytes; a longer text is cut off. 256 suffice.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (buf is NULL), KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_UNREACHABLE,
+ *         KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT.
  */
 KVCL_API kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap) KVCL_MUST_CHECK;
 

@@ -62,7 +62,8 @@ typedef struct kvcl_rcache {
     kvcl_peer_t            *peer;
     kvcl_rcache_state_t    state;
     kvcl_status_t          why;
-    uint64_t               key;       /* in peer->rcaches: of the name, or of the id */
+    uint64_t               key;       /* in peer->rcaches: of the name, of the id, or KVCL_RCACHE_PAGE */
+    char                   name[KVCL_CACHE_NAME_MAX + 1]; /* empty: found by its id */
     uint32_t               id;
     kvcl_shape_t           shape;
     uintptr_t              *bases;    /* mapped: here; else the owner's addresses */
@@ -76,6 +77,7 @@ typedef struct kvcl_rcache {
     bool                   mapped;    /* every base (by the copier) and the generation words are memory here */
     bool                   writable;  /* the owner lets this rank put into it */
     bool                   get, put;  /* every base and the generation words can be got, or put, natively */
+    const char             *why_served; /* neither mapped nor got natively: why, a static text; else NULL */
     kvcl_list_t            waiters;
     kvcl_list_t            stale_link; /* peer->stale_rcaches */
 } kvcl_rcache_t;
@@ -92,6 +94,8 @@ struct kvcl_rcache_waiter {
 };
 
 uint64_t kvcl_cache_name_key(const char *name);
+#define KVCL_CACHE_ID_PAGE UINT32_MAX         /* no cache's id */
+#define KVCL_RCACHE_PAGE   (UINT64_C(1) << 32) /* no cache's key: above all ids */
 static inline uint64_t kvcl_cache_id_key(uint32_t id)
 {
     return id; /* name keys have the top bit set */
@@ -103,6 +107,14 @@ static inline uint64_t kvcl_cache_id_key(uint32_t id)
  */
 kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name_key, uint32_t id,
                               kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter) KVCL_MUST_CHECK;
+/**
+ * As kvcl_rcache_get(): the peer's control page, as a cache without a block. Its mapped, get and why_served are the
+ * decision about memory that the peer's KVCL allocates.
+ */
+kvcl_status_t kvcl_rcache_page(kvcl_peer_t *peer, kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter)
+    KVCL_MUST_CHECK;
+/** Lock held, READY: the path of gets, or of puts. Native: as far as KVCL_NATIVE_TABLE agrees. */
+kvcl_mem_path_t kvcl_rcache_path(const kvcl_rcache_t *rcache, bool put);
 /** Lock held: only if it is ready already. */
 kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key);
 /** Lock held: the peer no longer has it; the next get requests it again. Operations in flight keep the old one. */
@@ -120,7 +132,7 @@ void kvcl_caches_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
 
 typedef struct kvcl_msg_describe {
     kvcl_msg_t msg; /* op: the asker's key for the answer */
-    uint32_t   id;  /* 0: by name, which is the payload */
+    uint32_t   id;  /* 0: by name, which is the payload; KVCL_CACHE_ID_PAGE: the control page */
     uint32_t   reserved;
 } kvcl_msg_describe_t;
 
@@ -129,7 +141,7 @@ typedef struct kvcl_msg_description {
     int32_t    status;
     uint32_t   id;
     uint32_t   n_regions;
-    uint32_t   n_bases; /* payload: shape, n_bases u32 (which region), gens region, regions */
+    uint32_t   n_bases; /* payload: shape, n_bases u32 (which region), gens region, regions; or the control page */
 } kvcl_msg_description_t;
 
 /** The context ends: free what the user did not, and say so. No lock held. */

@@ -46,6 +46,14 @@ static size_t describe(kvcl_cache_h cache, uint8_t *buf, size_t cap)
     return (n != 0) ? at + n : 0;
 }
 
+static void describe_page(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t op)
+{
+    uint8_t buf[KVCL_REGION_DESC_MAX];
+    size_t  n = kvcl_ctl_pack(ctx, buf, sizeof(buf));
+
+    answer(peer, op, (n != 0) ? KVCL_OK : KVCL_ERR_NO_MEMORY, buf, n, NULL);
+}
+
 void kvcl_rcache_on_describe(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                              const void *data, size_t len)
 {
@@ -55,6 +63,10 @@ void kvcl_rcache_on_describe(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
     size_t                    cap, n;
 
     (void)hdr_len;
+    if (in->id == KVCL_CACHE_ID_PAGE) {
+        describe_page(ctx, peer, msg->op);
+        return;
+    }
     cache = (in->id != 0) ? kvcl_cache_by_id(ctx, in->id) : kvcl_cache_by_name(ctx, data, len);
     if (cache == NULL) {
         answer(peer, msg->op, KVCL_ERR_NOT_REGISTERED, NULL, 0, NULL);

@@ -8,6 +8,7 @@
 #include "base/wirebuf.h"
 #include "core/comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ static void forget(kvcl_rcache_t *rcache)
     rcache->bases       = NULL;
     rcache->base_region = NULL;
     rcache->n_regions   = 0;
+    rcache->why_served  = NULL;
 }
 
 kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key)
@@ -55,10 +57,10 @@ kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key)
     return ((rcache != NULL) && (rcache->state == KVCL_RCACHE_READY)) ? rcache : NULL;
 }
 
-kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name_key, uint32_t id,
-                              kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter)
+/* Lock held, as both of its callers. */
+static kvcl_status_t get(kvcl_peer_t *peer, uint64_t key, const char *name, uint32_t id, kvcl_rcache_t **rcache_p,
+                         kvcl_rcache_waiter_t *waiter)
 {
-    uint64_t      key     = (id != 0) ? kvcl_cache_id_key(id) : name_key;
     kvcl_rcache_t *rcache = kvcl_map_get(&peer->rcaches, key);
     kvcl_status_t status;
 
@@ -76,6 +78,7 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
         rcache->peer  = peer;
         rcache->key   = key;
         rcache->state = KVCL_RCACHE_FAILED;
+        snprintf(rcache->name, sizeof(rcache->name), "%s", (id == 0) ? name : "");
         kvcl_list_init(&rcache->waiters);
         kvcl_list_init(&rcache->stale_link);
     }
@@ -92,6 +95,26 @@ kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name
     }
     kvcl_list_add_tail(&rcache->waiters, &waiter->link);
     return KVCL_INPROGRESS;
+}
+
+kvcl_status_t kvcl_rcache_get(kvcl_peer_t *peer, const char *name, uint64_t name_key, uint32_t id,
+                              kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter)
+{
+    kvcl_assert_locked(peer->ctx);
+    return get(peer, (id != 0) ? kvcl_cache_id_key(id) : name_key, name, id, rcache_p, waiter);
+}
+
+kvcl_status_t kvcl_rcache_page(kvcl_peer_t *peer, kvcl_rcache_t **rcache_p, kvcl_rcache_waiter_t *waiter)
+{
+    kvcl_assert_locked(peer->ctx);
+    return get(peer, KVCL_RCACHE_PAGE, "", KVCL_CACHE_ID_PAGE, rcache_p, waiter);
+}
+
+kvcl_mem_path_t kvcl_rcache_path(const kvcl_rcache_t *rcache, bool put)
+{
+    kvcl_assert_locked(rcache->peer->ctx);
+    return rcache->mapped                              ? kvcl_mem_path_mapped(rcache->peer)
+           : (put ? rcache->put : rcache->get) ? KVCL_MEM_PATH_NATIVE : KVCL_MEM_PATH_SERVED;
 }
 
 void kvcl_rcache_stale(kvcl_rcache_t *rcache)
@@ -134,6 +157,18 @@ static kvcl_status_t decode_regions(kvcl_rcache_t *rcache, const uint8_t *data, 
     return status;
 }
 
+/* The first of its regions that only the owner reaches. */
+static const char *why_served(const kvcl_rcache_t *rcache)
+{
+    const char *why = rcache->gens_region.why;
+    uint32_t   i;
+
+    for (i = 0; (why == NULL) && (i < rcache->n_regions); ++i) {
+        why = rcache->regions[i].why;
+    }
+    return (rcache->mapped || rcache->get) ? NULL : (why != NULL) ? why : "its regions are reached in different ways";
+}
+
 /* Every base must lie in its region with all its bytes: afterwards runs need no check. */
 static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
 {
@@ -174,6 +209,7 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         rcache->bases[i] = (uintptr_t)region->attr.map + (rcache->bases[i] - (uintptr_t)region->addr);
     }
     rcache->peer->maps = rcache->mapped ? 1 : 0;
+    rcache->why_served = why_served(rcache);
     if (rcache->gens_region.kind == KVCL_MEM_HOST) {
         rcache->gens = rcache->gens_region.attr.map;
     }
@@ -224,6 +260,26 @@ static kvcl_status_t decode(kvcl_rcache_t *rcache, const kvcl_msg_description_t 
     return (status == KVCL_OK) ? decode_bases(rcache, data) : status;
 }
 
+static kvcl_status_t decode_page(kvcl_rcache_t *rcache, const kvcl_msg_description_t *in, const uint8_t *data,
+                                 size_t len)
+{
+    const kvcl_rregion_t *page = &rcache->gens_region;
+    kvcl_status_t        status;
+    size_t               used;
+
+    if (in->status != KVCL_OK) {
+        return kvcl_fail((in->status < 0) ? (kvcl_status_t)in->status : KVCL_ERR_PROTOCOL,
+                         "%s does not describe its control page", rcache->peer->name);
+    }
+    status = kvcl_rregion_open(rcache->peer, data, len, &rcache->gens_region, &used);
+    if (status == KVCL_OK) {
+        rcache->mapped     = (page->attr.map != NULL);
+        rcache->get        = page->attr.get;
+        rcache->why_served = page->why;
+    }
+    return status;
+}
+
 void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                                 const void *data, size_t len)
 {
@@ -237,7 +293,8 @@ void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvc
         return;
     }
     rcache->id = in->id;
-    status     = decode(rcache, in, data, len);
+    status     = (rcache->key == KVCL_RCACHE_PAGE) ? decode_page(rcache, in, data, len)
+                                                   : decode(rcache, in, data, len);
     if (status != KVCL_OK) {
         forget(rcache);
         rcache->state = KVCL_RCACHE_FAILED;
@@ -245,8 +302,10 @@ void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvc
     } else {
         rcache->state = KVCL_RCACHE_READY;
     }
-    kvcl_log_debug("%s described a cache: %s%s", peer->name, kvcl_status_text(status),
-                   (status != KVCL_OK) ? "" : rcache->mapped ? ", mapped" : rcache->get ? ", native" : ", served");
+    kvcl_log_debug("%s described %s: %s%s%s%s", peer->name,
+                   (rcache->key == KVCL_RCACHE_PAGE) ? "its control page" : "a cache", kvcl_status_text(status),
+                   (status != KVCL_OK) ? "" : rcache->mapped ? ", mapped" : rcache->get ? ", native" : ", served",
+                   (rcache->why_served != NULL) ? ": " : "", (rcache->why_served != NULL) ? rcache->why_served : "");
     wake(rcache, status);
 }
 

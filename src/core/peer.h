@@ -99,6 +99,10 @@ kvcl_status_t kvcl_peer_by_address(struct kvcl_context *ctx, const void *address
  * thread that meets its KVCL_ERR_UNREACHABLE. NULL: a transport does, or none was needed yet. */
 const char *kvcl_peer_no_way(kvcl_peer_t *peer);
 
+/** Lock held, peer READY. Why it is not reached over RDMA, a static text: it is on a host without shared memory. NULL:
+ * it is reached so, or neither rank has a port. */
+const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer);
+
 /** Lock held. KVCL_OK: ready now, the waiter is not used. KVCL_INPROGRESS: the waiter will be called. Else: failed. */
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter) KVCL_MUST_CHECK;
 /** Lock held: forget a waiter that has not been called. */

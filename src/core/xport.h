@@ -93,6 +93,7 @@ typedef struct kvcl_xport_rmem_attr {
     bool get;   /* get works natively */
     bool put;   /* put and flush work natively, and never reach memory whose owner unregistered it */
     const char *native; /* mechanism of get and put: "rdma", "cma", "loop"; only with one of them */
+    const char *why;    /* with none of the three: why not, a static text; NULL: messages only */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {

@@ -139,6 +139,8 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     attr->get      = !kvcl_loop.faults.no_rma && !device; /* by memcpy */
     attr->put      = attr->get;
     attr->native   = "loop";
+    attr->why      = kvcl_loop.faults.no_rma ? "the fault no_rma of the loop"
+                     : (device && (attr->map == NULL)) ? "device memory, and the fault no_map of the loop" : NULL;
     *rmem_p        = &rmem->super;
     return KVCL_OK;
 }

@@ -29,6 +29,8 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&mem->mems);
     kvcl_list_init(&mem->rmems);
     mem->ctl.ctx       = ctx;
+    mem->ctl.id        = KVCL_CTL_PAGE;
+    mem->ctl.epoch     = 1;
     mem->ctl.len       = KVCL_REGIONS_MAX * sizeof(uint64_t);
     mem->ctl.read_only = true;
     status = kvcl_region_attach(&mem->ctl, false);
@@ -42,6 +44,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
         free(mem);
         return status;
     }
+    atomic_store((_Atomic uint64_t *)mem->ctl.addr + KVCL_CTL_PAGE, mem->ctl.epoch); /* no peer yet */
     *state_p = mem;
     return KVCL_OK;
 }

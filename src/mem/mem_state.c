@@ -51,8 +51,8 @@ kvcl_status_t kvcl_region_enter(kvcl_region_t *region)
     kvcl_mem_state_t *mem = kvcl_mem_state(region->ctx);
     uint32_t         i, id;
 
-    for (i = 0; i < KVCL_CTL_REVOKED; ++i) {
-        id = (mem->next + i) % KVCL_CTL_REVOKED;
+    for (i = 0; i < KVCL_CTL_PAGE; ++i) {
+        id = (mem->next + i) % KVCL_CTL_PAGE;
         if (mem->regions[id] == NULL) {
             mem->regions[id] = region;
             mem->next        = id + 1;
@@ -60,7 +60,13 @@ kvcl_status_t kvcl_region_enter(kvcl_region_t *region)
             return KVCL_OK;
         }
     }
-    return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_CTL_REVOKED);
+    return kvcl_fail(KVCL_ERR_NO_SPACE, "more than %d registered regions in a context", KVCL_CTL_PAGE);
+}
+
+size_t kvcl_ctl_pack(kvcl_context_h ctx, void *buf, size_t cap)
+{
+    kvcl_assert_locked(ctx);
+    return kvcl_region_pack(&kvcl_mem_state(ctx)->ctl, KVCL_READ, buf, cap);
 }
 
 kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,

@@ -23,7 +23,8 @@
 
 enum {
     KVCL_REGIONS_MAX     = 8192, /* words of the control page: one a region, and */
-    KVCL_CTL_REVOKED  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked() */
+    KVCL_CTL_REVOKED  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked(), */
+    KVCL_CTL_PAGE     = KVCL_REGIONS_MAX - 2, /* and this one, of the page itself as a region: always live */
     KVCL_REGION_DESC_MAX  = 1024,
     KVCL_REGION_MAC_BYTES = 16
 };
@@ -73,6 +74,8 @@ void          kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *use
 
 /** Lock held. @return bytes written, 0 if cap is too small. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
+/** Lock held. The same of the control page, to be read: whether a peer reaches it natively decides about the rest. */
+size_t        kvcl_ctl_pack(kvcl_context_h ctx, void *buf, size_t cap);
 
 /** Lock held: a peer requests [offset, offset+len) under key. KVCL_ERR_ACCESS, KVCL_ERR_OUT_OF_RANGE. */
 kvcl_status_t kvcl_region_check(kvcl_context_h ctx, uint32_t id, uint64_t key, unsigned right, uint64_t offset,
@@ -90,6 +93,7 @@ typedef struct kvcl_rregion {
     kvcl_copier_t          *copier; /* of device memory that is mapped here */
     kvcl_xport_rmem_t      *rmem;
     kvcl_xport_rmem_attr_t attr;
+    const char             *why; /* not mapped, got or put: why only its owner reaches it, a static text; else NULL */
     kvcl_xport_rmem_t      *ctl_rmem;
     const _Atomic uint64_t *ctl; /* the control word, mapped; NULL: not mapped */
     uint64_t               live_ns; /* not mapped: when a get of the word last found the epoch; 0: not yet */

@@ -100,38 +100,61 @@ kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, si
     return KVCL_OK;
 }
 
+/* Why a transport does not reach memory, where the transport does not say. */
+static const char *no_part(const kvcl_peer_t *peer, kvcl_mem_kind_t kind)
+{
+    if (peer->ep == NULL) {
+        return "there is no connection";
+    }
+    if (peer->ops->messages_only) {
+        return "TCP carries messages only";
+    }
+    if (peer->ops == &kvcl_xport_rdma) {
+        return (kind == KVCL_MEM_HOST) ? "its owner could not register it with the port (ulimit -l there)"
+                                       : "device memory, and its owner has no GPUDirect";
+    }
+    return (kind == KVCL_MEM_HOST) ? "its owner only registered it, and UCX_TLS leaves out cma there"
+                                   : "device memory, which its owner's driver shares with no peer";
+}
+
 /* Map (or make gettable) what can be; what cannot is served by its owner. */
 static void open_part(kvcl_peer_t *peer, const part_t parts[KVCL_ADDRESS_PARTS], uint64_t addr, uint64_t len,
                       kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
 {
-    const part_t *part = &parts[peer->part];
+    const part_t  *part = &parts[peer->part];
+    kvcl_status_t status;
 
     memset(attr, 0, sizeof(*attr));
     *rmem_p = NULL;
     if ((part->buf == NULL) || (peer->ep == NULL)) {
         return;
     }
-    if (peer->ops->rmem_open(peer->ep, part->buf, part->len, addr, len, rmem_p, attr) != KVCL_OK) {
+    status = peer->ops->rmem_open(peer->ep, part->buf, part->len, addr, len, rmem_p, attr);
+    if (status != KVCL_OK) {
         memset(attr, 0, sizeof(*attr));
+        attr->why = (status == KVCL_ERR_NO_MEMORY)        ? "there was no memory for its key"
+                    : (status == KVCL_ERR_NOT_REGISTERED) ? "its owner has freed it" : "its key is malformed";
         *rmem_p = NULL;
     }
 }
 
 /* The peer's segment, where the processes of this host may map it. Only a lie is an error: without the segment a
- * transport or the owner reaches the bytes. */
+ * transport or the owner reaches the bytes. *result_p: with what mapping it has failed. */
 static kvcl_status_t open_segment(kvcl_peer_t *peer, const part_t *segment, uint64_t len, bool write,
-                                  kvcl_segment_view_t *view)
+                                  kvcl_segment_view_t *view, kvcl_status_t *result_p)
 {
     int           path = peer->ctx->config.path;
     char          why[KVCL_ERROR_MAX / 2];
     kvcl_status_t status;
 
+    *result_p = KVCL_OK;
     memset(view, 0, sizeof(*view));
     if ((segment->len == 0) || (peer->ops == &kvcl_xport_loop) ||
         ((path != KVCL_PATH_AUTO) && (path != KVCL_PATH_SHM))) {
         return KVCL_OK;
     }
-    status = kvcl_segment_open(segment->buf, segment->len, len, write, view);
+    status    = kvcl_segment_open(segment->buf, segment->len, len, write, view);
+    *result_p = status;
     if (status == KVCL_ERR_PROTOCOL) {
         char name[48];
         snprintf(why, sizeof(why), "%s", kvcl_last_error());
@@ -148,13 +171,29 @@ static kvcl_status_t open_segment(kvcl_peer_t *peer, const part_t *segment, uint
     return KVCL_OK;
 }
 
+static bool is_reached(const kvcl_xport_rmem_attr_t *attr)
+{
+    return (attr->map != NULL) || attr->get || attr->put;
+}
+
+/* Neither mapped nor native. segment: with what mapping it has failed; between hosts it could not succeed. */
+static const char *why_served(const kvcl_peer_t *peer, const kvcl_rregion_t *rregion, kvcl_status_t segment)
+{
+    if ((segment != KVCL_OK) && (peer->ops == &kvcl_xport_ucx)) {
+        return (segment == KVCL_ERR_ACCESS)        ? "the kernel does not permit this process to map it"
+               : (segment == KVCL_ERR_UNREACHABLE) ? "its owner is in another process namespace"
+               : (segment == KVCL_ERR_NOT_FOUND)   ? "its owner has freed it" : "this process could not map it";
+    }
+    return (rregion->attr.why != NULL) ? rregion->attr.why : no_part(peer, rregion->kind);
+}
+
 static kvcl_status_t open_region(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
 {
     bool          write  = (rregion->rights & KVCL_WRITE) != 0;
-    kvcl_status_t status = KVCL_OK;
+    kvcl_status_t status = KVCL_OK, segment = KVCL_OK;
 
     if (rregion->kind == KVCL_MEM_HOST) {
-        status = open_segment(peer, &parsed->segment, rregion->len, write, &rregion->view);
+        status = open_segment(peer, &parsed->segment, rregion->len, write, &rregion->view, &segment);
     }
     if (rregion->view.addr != NULL) { /* no transport is given the peer's bytes */
         memset(&rregion->attr, 0, sizeof(rregion->attr));
@@ -162,6 +201,7 @@ static kvcl_status_t open_region(kvcl_peer_t *peer, const parsed_t *parsed, kvcl
     } else if (status == KVCL_OK) {
         open_part(peer, parsed->region, rregion->addr, rregion->len, &rregion->rmem, &rregion->attr);
     }
+    rregion->why = is_reached(&rregion->attr) ? NULL : why_served(peer, rregion, segment);
     return status;
 }
 
@@ -169,8 +209,9 @@ static kvcl_status_t open_region(kvcl_peer_t *peer, const parsed_t *parsed, kvcl
 static kvcl_status_t open_ctl(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
 {
     kvcl_xport_rmem_attr_t attr   = {0};
+    kvcl_status_t          segment;
     kvcl_status_t          status = open_segment(peer, &parsed->ctl_segment, parsed->ctl_len, false,
-                                                 &rregion->ctl_view);
+                                                 &rregion->ctl_view, &segment);
     const void             *page  = rregion->ctl_view.addr;
 
     if ((status == KVCL_OK) && (page == NULL)) {
@@ -183,6 +224,7 @@ static kvcl_status_t open_ctl(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rr
         rregion->attr.map = NULL; /* revocation is seen by getting the word, or the owner serves */
         rregion->attr.get = rregion->attr.get && attr.get;
         rregion->attr.put = rregion->attr.put && attr.get;
+        rregion->why      = is_reached(&rregion->attr) ? NULL : "its control word cannot be read";
     }
     return status;
 }
@@ -198,8 +240,9 @@ static kvcl_status_t open_parts(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_
     if ((rregion->attr.map != NULL) && (rregion->kind != KVCL_MEM_HOST) &&
         (kvcl_copier_open(rregion->kind, rregion->attr.map, rregion->len, &rregion->copier) != KVCL_OK)) {
         rregion->attr.map = NULL;
+        rregion->why      = is_reached(&rregion->attr) ? NULL : "device memory, and this process has no driver for it";
     }
-    if ((status == KVCL_OK) && ((rregion->attr.map != NULL) || rregion->attr.get || rregion->attr.put)) {
+    if ((status == KVCL_OK) && is_reached(&rregion->attr)) {
         status = open_ctl(peer, parsed, rregion);
     }
     if (status != KVCL_OK) {
@@ -274,5 +317,6 @@ void kvcl_rregion_close(kvcl_rregion_t *rregion)
     rregion->rmem     = NULL;
     rregion->ctl_rmem = NULL;
     rregion->ctl      = NULL;
+    rregion->why      = NULL;
     memset(&rregion->attr, 0, sizeof(rregion->attr));
 }

@@ -1,11 +1,10 @@
 /*
- * Queries about the library itself (kvcl_query.h), except for the collectives' table (coll/coll_run.c).
+ * Queries about the library itself (kvcl_query.h). Others have files of their own: paths and memory, latencies, the
+ * table of the collectives.
  */
 #include "config.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "core/comm.h"
-#include "req/req.h"
 #include "topo/topo.h"
 #include <kvcl/kvcl_version.h>
 
@@ -87,70 +86,4 @@ kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)
     *len_p = (size_t)kvcl_topo_describe(topo, buf, cap) + 1;
     kvcl_topo_close(topo);
     return (*len_p <= cap) ? KVCL_OK : kvcl_fail(KVCL_ERR_TRUNCATED, "the topology needs %zu bytes", *len_p);
-}
-
-typedef struct path_wait {
-    kvcl_peer_waiter_t waiter;
-    bool               over;
-    kvcl_status_t      status;
-} path_wait_t;
-
-static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
-{
-    path_wait_t *wait = kvcl_container_of(waiter, path_wait_t, waiter);
-
-    wait->over   = true;
-    wait->status = status;
-}
-
-static bool is_over(void *arg)
-{
-    return ((path_wait_t *)arg)->over;
-}
-
-static kvcl_status_t connect_peer(kvcl_context_h ctx, kvcl_peer_t *peer)
-{
-    path_wait_t   wait = {.waiter = {.fn = on_peer}};
-    kvcl_status_t status;
-
-    kvcl_list_init(&wait.waiter.link);
-    kvcl_lock(ctx);
-    status = kvcl_peer_ready(peer, &wait.waiter);
-    kvcl_unlock(ctx);
-    if (status != KVCL_INPROGRESS) {
-        return status;
-    }
-    (void)kvcl_engine_wait(ctx, is_over, &wait, kvcl_deadline_after(kvcl_timeout(ctx, 0)));
-    kvcl_lock(ctx);
-    kvcl_peer_unwait(&wait.waiter);
-    kvcl_unlock(ctx);
-    return wait.over ? wait.status : kvcl_fail(KVCL_ERR_TIMED_OUT, "%s does not answer", peer->name);
-}
-
-kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap)
-{
-    kvcl_peer_t   *peer;
-    kvcl_status_t status = kvcl_comm_check(comm, rank, "kvcl_query_path");
-    char          text[128];
-    const char    *kind;
-
-    if ((status == KVCL_OK) && (buf == NULL)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_query_path: buf is NULL");
-    }
-    if ((status != KVCL_OK) || ((status = kvcl_comm_peer(comm, rank, &peer)) != KVCL_OK) ||
-        ((status = connect_peer(comm->ctx, peer)) != KVCL_OK)) {
-        return status;
-    }
-    kvcl_lock(comm->ctx);
-    peer->ops->ep_describe(peer->ep, text, sizeof(text));
-    kvcl_unlock(comm->ctx);
-    if (peer->ops == &kvcl_xport_loop) {
-        snprintf(buf, cap, "loop");
-        return KVCL_OK;
-    }
-    kind = (peer->ops == &kvcl_xport_rdma) ? "rdma" :
-           ((strstr(text, "posix") != NULL) || (strstr(text, "sysv") != NULL) || (strstr(text, "self") != NULL))
-               ? "mapped" : "served";
-    snprintf(buf, cap, "%s (%s)", kind, text);
-    return KVCL_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * get and put, of blocks and of bytes: sizes, layouts, rights, revocation, signals, over every path.
  */
-#include "conform.h"
+#include "conform_decisions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -546,6 +546,7 @@ static const cf_case_t cases[] = {
     {"revoke_before", revoke_before, 0},
     {"a_file", a_file, 0},
     {"native_or_served", native_or_served, 0},
+    {"query_path", cf_query_path, 0},
     {NULL, NULL, 0},
 };
 

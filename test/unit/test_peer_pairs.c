@@ -224,17 +224,24 @@ static void until_over(wait_t *wait)
     }
 }
 
-/* Ports of this rank, of the peer, and the order in which the pairs are tried. */
+/* Ports of this rank, of the peer, the order in which the pairs are tried, and why none is used in the end. */
 static const struct {
     unsigned   own, theirs;
     const char *order;
-} orders[] = {{1, 1, "0>a"},         {1, 2, "0>a 0>b"}, {2, 1, "0>a 1>a"}, {2, 2, "0>a 1>b 0>b 1>a"},
-              {2, 0, ""},            {0, 2, ""}};
+    const char *why;
+} orders[] = {{1, 1, "0>a", "the peer's ports do not answer"},
+              {1, 2, "0>a 0>b", "the peer's ports do not answer"},
+              {2, 1, "0>a 1>a", "the peer's ports do not answer"},
+              {2, 2, "0>a 1>b 0>b 1>a", "the peer's ports do not answer"},
+              {2, 0, "", "the peer names no port"},
+              {0, 2, "", "this rank names no port"},
+              {0, 0, "", NULL}};
 
 START_TEST(pairs_are_tried_in_order)
 {
     uint8_t     address[KVCL_ADDRESS_MAX];
     size_t      len = address_with(b, orders[_i].theirs, true, address);
+    const char  *why;
     kvcl_peer_t *peer;
     wait_t      wait;
 
@@ -246,6 +253,11 @@ START_TEST(pairs_are_tried_in_order)
     ck_assert_ptr_eq(peer->ops, &kvcl_xport_loop);
     ck_assert_uint_eq(peer->part, KVCL_ADDRESS_LOOP);
     ck_assert_uint_eq(ports[0].open + ports[1].open, 0);
+    kvcl_lock(a);
+    why = kvcl_peer_why_no_port(peer);
+    kvcl_unlock(a);
+    ck_assert((why == NULL) == (orders[_i].why == NULL));
+    ck_assert((why == NULL) || (strstr(why, orders[_i].why) != NULL));
 }
 END_TEST
 

@@ -510,7 +510,7 @@ START_TEST(endpoints_come_and_go)
         }
         far.ops->ep_describe(far.ep, text, sizeof(text)); /* a message has arrived: the wire is known */
         ck_assert_str_eq(text, (_i == PAIR_LOOP) ? "loop" : (_i == PAIR_PLAIN) ? "tcp/lo plain" :
-                               (_i == PAIR_AEAD) ? "tcp/lo aead" : is_tcp(_i) ? "tcp/lo" : "posix");
+                               (_i == PAIR_AEAD) ? "tcp/lo aead" : is_tcp(_i) ? "tcp/lo ucx" : "posix");
         side_close(&far);
         (void)pair_progress(&pair);
     }

@@ -352,7 +352,7 @@ START_TEST(the_users_transports_win)
     setenv("UCX_TLS", "tcp", 1);
     pair_open(&pair, PAIR_AUTO);
     pair.a.ops->ep_describe(pair.a.ep, text, sizeof(text));
-    ck_assert_str_eq(text, "tcp/lo");
+    ck_assert_str_eq(text, "tcp/lo ucx");
     ck_assert_ptr_null(glue_of(pair.a.xport)->data.ctx);
     pair_close(&pair);
 }

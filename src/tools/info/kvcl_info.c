@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_TEXT_MAX 48u
+#define PATH_TEXT_MAX 192u
 #define TEXT_START    4096u
 #define EXIT_USAGE    2
 

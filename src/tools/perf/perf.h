@@ -123,7 +123,7 @@ typedef struct perf_result {
     perf_lane_t copy2;      /* by two threads */
     double      dir_bytes;  /* store-keys: resident memory per key, of the directory, and of the holder of the block */
     double      holder_bytes;
-    char        path[64];
+    char        path[192];
 } perf_result_t;
 
 struct perf {

@@ -143,7 +143,7 @@ n_perf=0
 stage_paths() {
   ports 1
   pair info 60 "$tools/kvcl_info" --paths
-  is 'kvcl_info names RDMA' says 'rdma \(rc_verbs\)' "$logs/$stage.info.0"
+  is 'kvcl_info names RDMA' says 'rdma, native \(rc_verbs/rxe0:1\)' "$logs/$stage.info.0"
   export KVCL_LOG=debug
   for test in get put; do
     pair $test 60 "$tools/kvcl_perf" $test --unit 64K --count 16 --order random --verify --iters 2 --json

@@ -141,7 +141,7 @@ static PyMethodDef make_methods[] = {
     {"_create", comm_create, METH_VARARGS | METH_CLASS, "_create(parent, ranks)"},
     {"_join", comm_join, METH_VARARGS | METH_CLASS, "_join(comm, address, accept, timeout)"},
     {"path", comm_path, METH_O,
-     "How this rank reaches another: 'mapped (shared memory)', 'served (tcp)', ... Connects if there is no connection."},
+     "How this rank reaches another: 'mapped (posix)', 'served (tcp/lo plain)', ... Connects if there is no connection."},
     {"_rank_state", comm_rank_state, METH_O, "_rank_state(rank)"},
     {"close", kvpy_obj_close_py, METH_NOARGS, "Free it. Busy while something uses it."},
     {NULL, NULL, 0, NULL}};
