@@ -1,7 +1,7 @@
 /*
- * The frame around the cases (conform.h): starting ranks, boot's store, fences, verdicts.
+ * The frame around the cases (conform.h): configurations, starting ranks, verdicts.
  */
-#include "conform.h"
+#include "conform_shared.h"
 #include "loop/xport_loop.h"
 
 #include <errno.h>
@@ -12,30 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEYS_MAX = 64, KEY_MAX = 64, VAL_MAX = 8192, WORDS = 64, CASES_MAX = 128 };
-
-struct cf_shared {
-    pthread_mutex_t lock; /* of the store */
-    unsigned        n_keys;
-    struct {
-        char   key[KEY_MAX];
-        size_t len;
-        char   val[VAL_MAX];
-    } keys[KEYS_MAX];
-    _Atomic uint64_t arrived, round; /* the fence */
-    _Atomic uint64_t started_ns;     /* of the running case */
-    _Atomic int      at;             /* its index */
-    _Atomic int      passed;
-    uint64_t         seed;
-    size_t           blob_len[CF_RANKS_MAX];
-    char             blob[CF_RANKS_MAX][CF_BLOB_MAX];
-    pid_t            pid[CF_RANKS_MAX];
-    _Atomic uint64_t words[WORDS];
-};
+enum { CASES_MAX = 128 };
 
 /* One run: a configuration and the cases that fit it. */
 typedef struct run {
@@ -44,6 +24,7 @@ typedef struct run {
     int               n;
     uint64_t          seed;
     bool              keeps_net; /* the user's KVCL_NET; otherwise the path sets it */
+    cf_hosts_t        hosts;
     cf_shared_t       *sh;
 } run_t;
 
@@ -88,93 +69,7 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
     }
 }
 
-/* ---------------------------------------------------------------- the store that boot uses */
-
-/* Boot counts the contexts of a process ("kvcl.<n>.job"). Ranks that are threads would each get another number. */
-static void plain_key(const char *key, char out[KEY_MAX])
-{
-    const char *rest = strchr(key, '.');
-
-    rest = (rest != NULL) ? strchr(rest + 1, '.') : NULL;
-    snprintf(out, KEY_MAX, "%s", (rest != NULL) ? rest : key);
-}
-
-static kvcl_status_t store_set(void *arg, const char *key, const void *val, size_t len)
-{
-    cf_shared_t   *sh    = ((cf_t *)arg)->sh;
-    kvcl_status_t status = KVCL_ERR_NO_SPACE;
-
-    pthread_mutex_lock(&sh->lock);
-    if ((sh->n_keys < KEYS_MAX) && (len <= VAL_MAX)) {
-        plain_key(key, sh->keys[sh->n_keys].key);
-        memcpy(sh->keys[sh->n_keys].val, val, len);
-        sh->keys[sh->n_keys].len = len;
-        ++sh->n_keys;
-        status = KVCL_OK;
-    }
-    pthread_mutex_unlock(&sh->lock);
-    return status;
-}
-
-static kvcl_status_t store_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
-{
-    cf_shared_t *sh      = ((cf_t *)arg)->sh;
-    uint64_t    deadline = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
-    char        plain[KEY_MAX];
-    unsigned    i;
-
-    plain_key(key, plain);
-    while (!kvcl_deadline_passed(deadline)) {
-        pthread_mutex_lock(&sh->lock);
-        for (i = 0; i < sh->n_keys; ++i) {
-            if (strcmp(sh->keys[i].key, plain) == 0) {
-                *len_p = sh->keys[i].len;
-                memcpy(buf, sh->keys[i].val, (*len_p < cap) ? *len_p : cap);
-                pthread_mutex_unlock(&sh->lock);
-                return KVCL_OK;
-            }
-        }
-        pthread_mutex_unlock(&sh->lock);
-        usleep(200);
-    }
-    return KVCL_ERR_TIMED_OUT;
-}
-
-static kvcl_status_t store_fence(void *arg)
-{
-    cf_fence(arg);
-    return KVCL_OK;
-}
-
 /* ---------------------------------------------------------------- functions for cases */
-
-/* Take the context's lock: it alone orders this thread with accesses that the library's threads make for other
- * processes. */
-static void order_with_library(cf_t *cf)
-{
-    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
-
-    if (cf->ctx != NULL) {
-        KVCL_TRY(kvcl_context_stats(cf->ctx, &stats));
-    }
-}
-
-void cf_fence(cf_t *cf)
-{
-    cf_shared_t *sh    = cf->sh;
-    uint64_t    round  = atomic_load(&sh->round);
-
-    order_with_library(cf);
-    if (atomic_fetch_add(&sh->arrived, 1) + 1 == (uint64_t)cf->size) {
-        atomic_store(&sh->arrived, 0);
-        atomic_store(&sh->round, round + 1);
-        return;
-    }
-    while (atomic_load(&sh->round) == round) {
-        cf_sleep_us(cf, 20);
-    }
-    order_with_library(cf);
-}
 
 void cf_stall(cf_t *cf, bool on)
 {
@@ -197,39 +92,6 @@ void cf_sleep_us(cf_t *cf, unsigned us)
     } while (!kvcl_deadline_passed(until));
 }
 
-void cf_alive(cf_t *cf)
-{
-    atomic_store(&cf->sh->started_ns, kvcl_now_ns());
-}
-
-void cf_give(cf_t *cf, const void *buf, size_t len)
-{
-    CF_CHECK(cf, len <= CF_BLOB_MAX);
-    memcpy(cf->sh->blob[cf->rank], buf, len);
-    cf->sh->blob_len[cf->rank] = len;
-}
-
-const void *cf_blob(cf_t *cf, int rank, size_t *len_p)
-{
-    *len_p = cf->sh->blob_len[rank];
-    return cf->sh->blob[rank];
-}
-
-pid_t cf_pid(cf_t *cf, int rank)
-{
-    return cf->sh->pid[rank];
-}
-
-uint64_t cf_same(cf_t *cf)
-{
-    return cf->sh->seed ^ ((uint64_t)(unsigned)atomic_load(&cf->sh->at) << 32);
-}
-
-_Atomic uint64_t *cf_word(cf_t *cf, unsigned i)
-{
-    return &cf->sh->words[i];
-}
-
 kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req)
 {
     kvcl_status_t status = kvcl_req_wait(req, (is_slow() ? 80 : 20) * KVCL_NS_PER_SEC);
@@ -243,7 +105,7 @@ kvcl_status_t cf_end(cf_t *cf, kvcl_req_h req)
 static void open_world(cf_t *cf, const cf_config_t *config)
 {
     kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
-    kvcl_oob_t         oob    = {sizeof(oob), cf->rank, cf->size, store_set, store_get, store_fence, cf};
+    kvcl_oob_t         oob    = {sizeof(oob), cf->rank, cf->size, cf_store_set, cf_store_get, cf_store_fence, cf};
 
     params.oob   = &oob;
     params.path  = cf->path;
@@ -259,7 +121,8 @@ static void rank_main(run_t *run, int rank)
     cf_t              cf      = {.rank = rank, .size = config->size, .path = config->path, .procs = config->procs,
                                  .no_thread = (config->init_flags & KVCL_INIT_NO_THREAD) != 0,
                                  .native = (config->init_flags & CF_NATIVE) != 0,
-                                 .overtakes = (config->init_flags & CF_OVERTAKE) != 0, .sh = run->sh};
+                                 .overtakes = (config->init_flags & CF_OVERTAKE) != 0, .hosts = run->hosts.n,
+                                 .sh = run->sh};
     int               i;
 
     run->sh->pid[rank] = getpid();
@@ -268,7 +131,7 @@ static void rank_main(run_t *run, int rank)
         cf_fence(&cf);
         if (rank == 0) {
             atomic_store(&run->sh->at, i);
-            atomic_store(&run->sh->started_ns, kvcl_now_ns());
+            cf_alive(&cf);
         }
         cf_fence(&cf);
         kvcl_rand_seed(&cf.rnd, cf_same(&cf) + (uint64_t)rank + 1);
@@ -309,22 +172,6 @@ static void threads_main(run_t *run)
     }
 }
 
-static cf_shared_t *new_shared(uint64_t seed)
-{
-    cf_shared_t *sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_mutexattr_t attr;
-
-    if (sh == MAP_FAILED) {
-        abort();
-    }
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutex_init(&sh->lock, &attr);
-    sh->seed       = seed;
-    sh->started_ns = kvcl_now_ns();
-    return sh;
-}
-
 static pid_t start(run_t *run, int rank)
 {
     pid_t pid;
@@ -363,39 +210,68 @@ static bool good_end(const run_t *run, int status)
            (dies && WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
 }
 
-static bool wait_all(run_t *run, pid_t *pids, int n)
+/* Collects the ranks that have ended. Returns how many; *good: false if one of them failed. */
+static int collect(const run_t *run, pid_t *pids, bool *good)
 {
-    uint64_t stuck_s = is_slow() ? 4 * CF_STUCK_S : CF_STUCK_S, began;
-    bool     good = true, stuck = false;
-    int      left = n, i, status;
+    int i, status, n = 0;
 
-    while (left > 0) {
-        for (i = 0; i < n; ++i) {
-            if ((pids[i] > 0) && (waitpid(pids[i], &status, WNOHANG) == pids[i])) {
-                if (good && !good_end(run, status)) {
-                    fprintf(stderr, "rank %d ended with %s %d\n", i, WIFEXITED(status) ? "status" : "signal",
-                            WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-                    good = false;
-                }
-                pids[i] = 0;
-                --left;
+    for (i = 0; i < run->config->size; ++i) {
+        if ((pids[i] > 0) && (waitpid(pids[i], &status, WNOHANG) == pids[i])) {
+            if (*good && !good_end(run, status)) {
+                fprintf(stderr, "rank %d ended with %s %d\n", i, WIFEXITED(status) ? "status" : "signal",
+                        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+                *good = false;
+            }
+            pids[i] = 0;
+            ++n;
+        }
+    }
+    return n;
+}
+
+/* Signals of ranks on other machines (cf_kill), and the end of all after a failure. */
+static void send_signals(run_t *run, const pid_t *pids, bool good)
+{
+    int i, sig;
+
+    for (i = 0; i < run->config->size; ++i) {
+        if (pids[i] > 0) {
+            sig = atomic_exchange(&run->sh->signal[i], 0);
+            if ((sig != 0) || !good) {
+                kill(pids[i], good ? sig : SIGKILL);
             }
         }
-        began = atomic_load(&run->sh->started_ns); /* before the clock is read: a rank may set it in between */
-        stuck = (kvcl_now_ns() - began) > stuck_s * KVCL_NS_PER_SEC;
-        if (stuck && good) {
+    }
+}
+
+/* The first machine that fails ends the ranks of all. */
+static bool wait_all(run_t *run, pid_t *pids, int left)
+{
+    uint64_t stuck_s = is_slow() ? 4 * CF_STUCK_S : CF_STUCK_S, changes = 0, since = kvcl_now_ns(), now;
+    bool     good = true;
+
+    while ((left -= collect(run, pids, &good)) > 0) {
+        now = atomic_load(&run->sh->changes);
+        if (now != changes) {
+            changes = now;
+            since   = kvcl_now_ns();
+        }
+        if (good && ((kvcl_now_ns() - since) > stuck_s * KVCL_NS_PER_SEC)) {
             fprintf(stderr, "stands still for %u s\n", (unsigned)stuck_s);
             good = false;
             if (getenv("CF_HOLD") != NULL) { /* for a debugger */
                 pause();
             }
         }
-        for (i = 0; !good && (i < n); ++i) {
-            if (pids[i] > 0) {
-                kill(pids[i], SIGKILL);
-            }
+        good = good && (atomic_load(&run->sh->failed) == 0);
+        if (!good) {
+            atomic_store(&run->sh->failed, 1);
         }
+        send_signals(run, pids, good);
         usleep(1000);
+    }
+    if (!good) {
+        atomic_store(&run->sh->failed, 1);
     }
     return good;
 }
@@ -412,24 +288,24 @@ static int do_run(run_t *run, int *passed_p)
 {
     const cf_config_t *config = run->config;
     pid_t             pids[CF_RANKS_MAX] = {0};
-    int               n = config->procs ? config->size : 1, i, at;
+    int               n = config->procs ? config->size : 1, i, at, here = 0;
     uint64_t          began = kvcl_now_ns();
     bool              good;
 
-    run->sh = new_shared(run->seed);
+    run->sh = cf_shared_open(&run->hosts, run->seed);
     if (!run->keeps_net) {
         (void)((strcmp(config->path, "tcp") == 0) ? setenv("KVCL_NET", "lo", 1) : unsetenv("KVCL_NET"));
     }
-    for (i = 0; i < n; ++i) {
+    for (i = run->hosts.me; i < n; i += run->hosts.n, ++here) {
         pids[i] = start(run, i);
     }
-    good = wait_all(run, pids, n);
+    good = wait_all(run, pids, here);
     at   = atomic_load(&run->sh->at);
     *passed_p += atomic_load(&run->sh->passed);
     printf("%s %s/%s/%s: %d of %d cases, %.1f s\n", good ? "ok  " : "FAIL", config->path, mode_name(config),
            ((run->n == 1) || !good) ? run->cases[at]->name : "*", atomic_load(&run->sh->passed), run->n,
            (double)(kvcl_now_ns() - began) * 1e-9);
-    munmap(run->sh, sizeof(*run->sh));
+    cf_shared_close(&run->hosts, run->sh);
     return good ? 0 : 1;
 }
 
@@ -476,11 +352,11 @@ static bool wanted(const cf_config_t *config, const cf_case_t *one, int argc, ch
 }
 
 /* The configuration that an option stands for (cf_main). */
-static bool parse_option(const char *option, cf_config_t *config)
+static bool parse_option(const char *option, cf_config_t *config, cf_hosts_t *hosts)
 {
     bool       rdma = (strncmp(option, "--rdma", 6) == 0);
-    int        ranks = 2;
-    const char *rest = option + 6;
+    int        ranks = 2, at = 0;
+    const char *rest = option + 6, *machine;
 
     if (!rdma && (strncmp(option, "--auto", 6) != 0)) {
         return false;
@@ -492,7 +368,16 @@ static bool parse_option(const char *option, cf_config_t *config)
         fprintf(stderr, "%s: from 1 to %d ranks\n", option, CF_RANKS_MAX);
         exit(2);
     }
-    *config = (cf_config_t){"auto", true, ranks, (rdma ? CF_NATIVE | CF_APART : 0) |
+    machine = strstr(rest, ",machine=");
+    if (machine != NULL) {
+        if ((sscanf(machine, ",machine=%d/%d:%n", &hosts->me, &hosts->n, &at) != 2) || (at == 0) || (hosts->me < 0) ||
+            (hosts->me >= hosts->n) || (hosts->n > ranks)) {
+            fprintf(stderr, "%s: not ,machine=NUMBER/MACHINES:FILE\n", option);
+            exit(2);
+        }
+        hosts->file = machine + at;
+    }
+    *config = (cf_config_t){"auto", true, ranks, (rdma ? CF_NATIVE | ((machine == NULL) ? CF_APART : 0) : 0) |
                             ((strstr(rest, ",nothread") != NULL) ? KVCL_INIT_NO_THREAD : 0)};
     return true;
 }
@@ -503,9 +388,10 @@ int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *
     uint64_t   seed  = (env != NULL) ? strtoull(env, NULL, 0) : kvcl_now_ns();
     int        passed = 0, failed = 0, skipped = 0;
     cf_config_t only[2] = {{NULL, false, 0, 0}, {NULL, false, 0, 0}};
+    cf_hosts_t  hosts   = {.n = 1};
     const cf_case_t *one;
 
-    if ((argc > 1) && parse_option(argv[1], &only[0])) {
+    if ((argc > 1) && parse_option(argv[1], &only[0], &hosts)) {
         configs = only;
         argv[1] = argv[0];
         ++argv;
@@ -514,7 +400,7 @@ int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *
     printf("TEST_SEED=%" PRIu64 "\n", seed);
     setenv("KVCL_TIMEOUT", "60s", 0);
     for (; configs->path != NULL; ++configs) {
-        run_t run = {.config = configs, .seed = seed, .keeps_net = (configs == only)};
+        run_t run = {.config = configs, .seed = seed, .keeps_net = (configs == only), .hosts = hosts};
         if (is_blind(configs)) {
             printf("SKIP: %s/%s: not for the thread sanitizer\n", configs->path, mode_name(configs));
             ++skipped;
@@ -529,7 +415,9 @@ int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *
                        mode_name(configs), one->name);
                 ++skipped;
             } else if (one->flags & CF_DIES) {
-                run_t alone = {.config = configs, .seed = seed, .cases = {one}, .n = 1};
+                run_t alone = run;
+                alone.cases[0] = one;
+                alone.n        = 1;
                 failed += do_run(&alone, &passed);
             } else {
                 run.cases[run.n++] = one;

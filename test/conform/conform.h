@@ -29,6 +29,7 @@ typedef struct cf {
     bool           no_thread;
     bool           native;     /* CF_NATIVE */
     bool           overtakes;  /* CF_OVERTAKE */
+    int            hosts;      /* machines: rank r is on machine r % hosts */
     kvcl_context_h ctx;
     kvcl_comm_h    world;
     kvcl_rand_t    rnd;        /* different on every rank; cf_same() is the same on all */
@@ -71,6 +72,7 @@ typedef struct cf_config {
 /* Runs every case in every configuration that it fits; argv: parts of names, "tcp/procs/...", to run only those. An
  * option before them replaces the configurations by processes over KVCL_PATH=auto and the user's KVCL_NET
  * (test/guest): --rdma[=RANKS][,nothread] as between hosts, which needs root, --auto[=RANKS][,nothread] within one.
+ * --rdma[=RANKS][,nothread],machine=M/N:FILE: ranks M, M + N, ... of ranks on N machines that all share this file.
  * Ends with "N passed, N failed, N skipped". */
 int cf_main(int argc, char **argv, const cf_config_t *configs, const cf_case_t *cases);
 
@@ -90,6 +92,8 @@ void cf_status(cf_t *cf, const char *file, int line, const char *what, kvcl_stat
 void cf_fence(cf_t *cf);
 /* CF_NATIVE, between two fences, one rank: gets and puts no longer complete, or do so again. */
 void cf_stall(cf_t *cf, bool on);
+/* Sends a signal to a rank, whose machine it may be that sends it. The rank is a process. */
+void cf_kill(cf_t *cf, int rank, int sig);
 /* Restart the CF_STUCK_S timer. A case that takes longer calls this now and then. */
 void cf_alive(cf_t *cf);
 /* Whether the build has this sanitizer ("": any). Sanitized builds are slow. */
@@ -101,7 +105,7 @@ void cf_sleep_us(cf_t *cf, unsigned us);
 /* Share this rank's bytes with the others: a fence follows, then cf_blob(). */
 void        cf_give(cf_t *cf, const void *buf, size_t len);
 const void *cf_blob(cf_t *cf, int rank, size_t *len_p);
-pid_t       cf_pid(cf_t *cf, int rank);
+pid_t       cf_pid(cf_t *cf, int rank); /* 0: on another machine */
 /* The same number on all ranks, and another one in each case. */
 uint64_t cf_same(cf_t *cf);
 /* The next word shared by all ranks, for cases that count together. */

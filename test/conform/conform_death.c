@@ -243,7 +243,7 @@ static void stopped(cf_t *cf)
         while (*cf_word(cf, 0) == 0) {
             usleep(100);
         }
-        kill(cf_pid(cf, 1), SIGSTOP);
+        cf_kill(cf, 1, SIGSTOP);
         usleep(5000);
         began = kvcl_now_ns();
         for (op = 0; op < OPS; ++op) {
@@ -258,7 +258,7 @@ static void stopped(cf_t *cf)
         memset(t.buf, 0x66, BIG);
         still_works(cf, &t, 2);
         memset(t.buf, 0x66, BIG);
-        kill(cf_pid(cf, 1), SIGCONT);
+        cf_kill(cf, 1, SIGCONT);
         CF_OK(cf, kvcl_get_bytes(t.served.of[1], 0, word, sizeof(word), NULL, &req)); /* after all earlier operations */
         CF_OK(cf, cf_end(cf, req));
         for (op = 0; op < BIG; ++op) {
@@ -294,11 +294,11 @@ static void leave_beside_a_stopped_one(cf_t *cf)
         usleep(10);
     }
     if (cf->rank == 0) {
-        kill(cf_pid(cf, 1), SIGSTOP);
+        cf_kill(cf, 1, SIGSTOP);
         usleep(20000);
         kvcl_cache_destroy(t.ours.h);
         teardown(cf, &t); /* would hang for ever if finalizing waited for the stopped rank */
-        kill(cf_pid(cf, 1), SIGKILL);
+        cf_kill(cf, 1, SIGKILL);
         *cf_word(cf, 1) = 1;
     }
     while (*cf_word(cf, 1) == 0) {

@@ -280,7 +280,7 @@ static void mismatch(cf_t *cf)
 static void sleep_between(cf_t *cf, bool one_core)
 {
     enum { ROUNDS = 5 };
-    const pid_t   pids[2] = {cf_pid(cf, 0), cf_pid(cf, 1)}; /* ranks that are threads are one process */
+    const pid_t   pids[2] = {cf_pid(cf, 0), cf_pid(cf, 1)}; /* one process if ranks are threads; 0: another machine */
     unsigned      by_itself = 0;
     le_what_t     what = {.layers = ROUNDS, .blocks = 4, .tokens = 4, .heads = 2, .head_bytes = 64};
     uint64_t      seed = cf_same(cf), least = UINT64_MAX;
@@ -297,7 +297,7 @@ static void sleep_between(cf_t *cf, bool one_core)
         req = le_send(cf, 1, &end, 120 * KVCL_NS_PER_SEC);
         for (l = 0; l < ROUNDS; ++l) {
             uint64_t at;
-            CF_CHECK(cf, falls_idle(pids, cf->procs ? 2 : 1));
+            CF_CHECK(cf, falls_idle(pids, (cf->procs && (pids[1] != 0)) ? 2 : 1));
             cf_alive(cf);
             (void)le_visit(&end, &what, l, seed, LE_WRITE);
             at = kvcl_now_ns();

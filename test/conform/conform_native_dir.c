@@ -135,7 +135,7 @@ void cf_gets_look_natively(cf_t *cf)
     tear_down(&s);
 }
 
-/* Rank 1 publishes and withdraws a key all the time. The answers are yes or no, and a key that stays is never absent. */
+/* Rank 1 publishes and withdraws a key all the time. A key that stays is never absent. */
 void cf_lookups_beside_writes(cf_t *cf)
 {
     enum { ROUNDS = 2000 };
