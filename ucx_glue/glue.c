@@ -38,6 +38,7 @@ static void destroy(glue_t *g)
         close(g->epfd);
     }
     kvcl_glue_probe_close(g);
+    kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
     kvcl_glue_side_close(&g->am);
     kvcl_glue_am_fini(g);
@@ -64,6 +65,7 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool
     }
     if ((status == KVCL_OK) && rdma) {
         status = kvcl_glue_probe_open(g);
+        kvcl_glue_keys_open(g);
     }
     return (status == KVCL_OK) ? kvcl_glue_make_address(g) : status;
 }
@@ -168,6 +170,7 @@ static void keep(glue_t *g)
     kvcl_log_debug("ucx: a peer does not read a wireup reply; the worker is kept");
     close(g->epfd);
     kvcl_glue_probe_close(g);
+    kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
     g->kept = atomic_exchange(&first, g);
 }

@@ -60,6 +60,17 @@ typedef struct glue_side {
     int           efd;      /* owned by the worker: not to be closed */
 } glue_side_t;
 
+/* The keys of freed memory: glue_keys.c. */
+typedef struct glue_keys {
+    char      *pages;    /* two; NULL: not an instance of rdma */
+    ucp_mem_h held;      /* a part of page at; NULL: it could not be registered */
+    unsigned  at;        /* 0, 1 */
+    unsigned  phase;     /* 0, 1: gets, puts and flushes that are posted now are counted in moving[phase] */
+    size_t    moving[2]; /* those in flight */
+    bool      due;       /* a sweep, when those of the other phase have ended */
+    bool      again;     /* memory was freed since this phase began */
+} glue_keys_t;
+
 typedef struct glue {
     kvcl_xport_t      super;
     kvcl_xport_cbs_t  cbs;
@@ -86,7 +97,7 @@ typedef struct glue {
     unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
     int               probe_fd; /* timer; -1: no probes */
     uint64_t          probe_ns; /* when the next one is due; 0: no endpoint */
-    _Atomic bool      unregistered; /* logged: memory could not be registered */
+    glue_keys_t       keys;
     size_t            inflight; /* of all endpoints */
     uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
@@ -217,6 +228,12 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
 kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_glue_mem_free(kvcl_xport_mem_t *mem);
 kvcl_status_t kvcl_glue_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
+
+/* glue_keys.c */
+void          kvcl_glue_keys_open(glue_t *g);
+void          kvcl_glue_keys_close(glue_t *g);
+void          kvcl_glue_keys_freed(glue_t *g);    /* memory was unmapped: its key is no longer valid on return */
+void          kvcl_glue_keys_progress(glue_t *g); /* if keys.due */
 
 /* glue_cma.c: reading the memory of a process of this host */
 kvcl_status_t kvcl_glue_cma_self(glue_process_t *self);

@@ -81,15 +81,22 @@ kvcl_status_t kvcl_glue_data_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const c
 {
     kvcl_status_t status = kvcl_glue_posted(ep, ptr, what);
 
-    ep->data.inflight += (status == KVCL_INPROGRESS);
+    if (status == KVCL_INPROGRESS) {
+        glue_keys_t *keys = &glue_of(ep->super.xport)->keys;
+        ++ep->data.inflight;
+        ++keys->moving[keys->phase];
+    }
     return status;
 }
 
 void kvcl_glue_data_done(void *request, ucs_status_t status, void *user_data)
 {
-    glue_data_t *data = &((glue_ep_t *)((kvcl_xport_send_t *)user_data)->priv)->data;
+    kvcl_xport_send_t *send = user_data;
+    glue_ep_t         *ep   = send->priv;
+    glue_data_t       *data = &ep->data;
 
     --data->inflight;
+    --glue_of(ep->super.xport)->keys.moving[send->status];
     if (status == UCS_OK) {
         data->back_off_ns = 0;
     }
@@ -111,6 +118,9 @@ unsigned kvcl_glue_data_progress(glue_t *g)
     unsigned  n = 0;
     glue_ep_t *ep, *next;
 
+    if (g->keys.due) {
+        kvcl_glue_keys_progress(g);
+    }
     kvcl_list_foreach_safe (ep, next, &g->ending, glue_ep_t, data.link) {
         if (ep->data.ucp_ep != NULL) {
             kvcl_glue_rmem_unkey(ep);

@@ -31,7 +31,8 @@ static kvcl_status_t register_range(glue_t *g, glue_mem_t *mem)
 
     if (ucs != UCS_OK) {
         mem->memh = NULL;
-        return kvcl_fail(kvcl_glue_status(ucs), "ucx: cannot register %zu bytes at %p: %s", mem->len, mem->addr,
+        return kvcl_fail(kvcl_glue_status(ucs), "%zu bytes cannot be registered with %s%s: %s", mem->len,
+                         g->plan.rdma ? "RDMA port " : "UCX", g->plan.rdma ? g->plan.devices : "",
                          ucs_status_string(ucs));
     }
     return KVCL_OK;
@@ -50,13 +51,6 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
     mem->addr        = addr;
     mem->len         = len;
     status           = registers(g) ? register_range(g, mem) : KVCL_OK;
-    if ((status != KVCL_OK) && g->plan.rdma) { /* it is reached by messages */
-        if (!atomic_exchange(&g->unregistered, true)) {
-            kvcl_log_warn("%zu bytes cannot be registered with RDMA port %s, and are served: raise the limit of locked "
-                          "memory (ulimit -l; in a container --cap-add IPC_LOCK)", len, g->plan.devices);
-        }
-        status = KVCL_OK;
-    }
     if (status != KVCL_OK) {
         free(mem);
         return status;
@@ -109,6 +103,7 @@ void kvcl_glue_mem_free(kvcl_xport_mem_t *super)
         if (ucs != UCS_OK) {
             kvcl_log_warn("ucx: ucp_mem_unmap: %s", ucs_status_string(ucs));
         }
+        kvcl_glue_keys_freed(glue_of(super->xport));
     }
     free(mem);
 }

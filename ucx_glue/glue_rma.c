@@ -178,7 +178,8 @@ static ucp_request_param_t rma_param(kvcl_xport_send_t *send, glue_ep_t *ep)
                                  .cb           = {.send = kvcl_glue_data_done},
                                  .user_data    = send};
 
-    send->priv = ep;
+    send->priv   = ep;
+    send->status = (kvcl_status_t)glue_of(ep->super.xport)->keys.phase; /* until it is done: see glue_data.c */
     return param;
 }
 

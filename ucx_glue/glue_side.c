@@ -98,7 +98,12 @@ static void set_rdma(ucp_config_t *config, bool data, const glue_plan_t *plan)
 {
     char value[16];
 
-    if (!data) {
+    if (data) {
+        modify(config, "RCACHE_MAX_REGIONS", "0", true); /* glue_keys.c relies on it */
+        if (library_version() < UCP_VERSION(1, 16)) { /* memory of two users in one cache line is two registrations */
+            modify(config, "RCACHE_ADDR_ALIGN", "16", false);
+        }
+    } else {
         modify(config, "KEEPALIVE_INTERVAL", "inf", false); /* glue_plan.c says why; glue_probe.c instead */
     }
     if (plan->keepalive_ns > 0) {

@@ -42,9 +42,11 @@ typedef struct kvcl_mem_params {
 /**
  * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file, device memory); it must outlive the handle. Peers
  * on this host reach it through this rank's CPU; they map memory of kvcl_mem_alloc(). Device memory holds no
- * signals (kvcl_signal_wait).
- * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around, not memory of that kind), KVCL_ERR_NO_MEMORY,
- *         KVCL_ERR_UNSUPPORTED (KVCL_MEM_CUDA: not built in, or no driver or device here), KVCL_ERR_IO (the driver).
+ * signals (kvcl_signal_wait). Memory that an RDMA port cannot register (a limit of locked memory, ulimit -l) is served:
+ * the log says so once, with the number of bytes and the port. That holds for all memory, a cache's too.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around, not memory of that kind), KVCL_ERR_NO_MEMORY
+ *         (also: an RDMA port cannot register it, and KVCL_PATH=rdma demands that), KVCL_ERR_UNSUPPORTED
+ *         (KVCL_MEM_CUDA: not built in, or no driver or device here), KVCL_ERR_IO (the driver).
  */
 KVCL_API kvcl_status_t kvcl_mem_register(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                                          const kvcl_mem_params_t *params, kvcl_mem_h *mem_p) KVCL_MUST_CHECK;
@@ -63,8 +65,9 @@ KVCL_API size_t kvcl_mem_len(kvcl_mem_h mem);
 /** The kind, as detected; never KVCL_MEM_AUTO. */
 KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 
-/** Revokes, then unregisters; frees memory of kvcl_mem_alloc and kvcl_mem_file. If a peer still reads it 5 s later, the
- * log reports it, and the memory stays registered and must not be freed. NULL is allowed. Blocks. */
+/** Revokes as kvcl_mem_revoke() does, and releases memory of kvcl_mem_alloc and kvcl_mem_file. Memory that the caller
+ * registered is the caller's again, unless this rank still sends its bytes to a peer 5 s later: then the log reports
+ * it, and the memory must not be freed. NULL is allowed. Blocks. */
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 
 /**
@@ -82,8 +85,17 @@ KVCL_API kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *bu
 
 /**
  * Take all exports back: operations that begin later fail with KVCL_ERR_ACCESS, and one in flight completes with it
- * or has finished before. On a mapped path the initiator checks (before and after); a process that bypasses this
- * library and holds a mapping is not stopped by it. The memory may be exported again.
+ * or has finished before. The promise about bytes after the call has returned depends on the path:
+ *   RDMA    No peer reads or writes the memory: no port has it registered any more, and the NIC refuses the old key.
+ *           Two exceptions: memory that overlaps other registered memory may share its key, which stays valid until
+ *           both are revoked or freed; and while a get or put of this rank uses the memory as its own buffer, the key
+ *           stays valid until that has ended.
+ *   served  (TCP; other paths where a peer has no better one) No byte is read or written: this rank moves the bytes.
+ *   mapped  (shared memory, copies between processes of this host) The peer checks before and after its copy. A copy
+ *           under way may still move bytes, and its operation fails. A process that bypasses this library and holds a
+ *           mapping is not stopped.
+ * The memory may be exported again, and is then registered again. Takes as long as the system needs to unregister it:
+ * milliseconds for many GiB.
  */
 KVCL_API void kvcl_mem_revoke(kvcl_mem_h mem);
 

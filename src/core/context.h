@@ -75,6 +75,7 @@ struct kvcl_context {
     unsigned              n_rooms;    /* initialized */
     kvcl_comm_h           world;
     kvcl_list_t           comms;      /* all of them, the world too */
+    _Atomic bool          warned_served; /* logged: memory that cannot be registered is served */
     const kvcl_stream_user_t *streams; /* NULL: streams that peers open are closed */
     bool                  closing;    /* peers are closed: messages that arrive are dropped */
     kvcl_map_t            comm_ids;   /* hash of a list of ranks -> number of communicators made over it */

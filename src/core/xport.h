@@ -141,9 +141,11 @@ typedef struct kvcl_xport_ops {
     void          (*stream_close)(kvcl_xport_stream_t *stream);
 
     /* Memory of this process that peers may reach. Called without the lock, from any thread, several at once; may
-     * block. */
+     * block. With links, an error means that only messages reach it. */
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
-    void          (*mem_free)(kvcl_xport_mem_t *mem); /* all kinds */
+    /* All kinds. When it returns, no peer gets or puts the memory. It may overlap other registered memory; then that
+     * holds when all have been freed. */
+    void          (*mem_free)(kvcl_xport_mem_t *mem);
     /* Optional. Device memory: the processor never accesses it; a peer's .map of it is an address for its driver. On
      * error, or if absent, only messages reach it. As mem_register otherwise. */
     kvcl_status_t (*mem_register_device)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);

@@ -201,8 +201,14 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
                          "with KVCL_READ");
     }
     kvcl_lock(mem->ctx);
+    while ((status == KVCL_OK) && mem->region->revoked) {
+        status = kvcl_region_restore(mem->region);
+    }
     len = kvcl_region_pack(mem->region, rights, packed, sizeof(packed));
     kvcl_unlock(mem->ctx);
+    if (status != KVCL_OK) {
+        return status;
+    }
     if (len == 0) {
         return kvcl_fail(KVCL_ERR_INTERNAL, "kvcl_mem_export: the description does not fit");
     }

@@ -17,6 +17,7 @@
 #include "mem/mem_state.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,11 +44,67 @@ static kvcl_status_t renew(kvcl_region_t *region)
 }
 
 /* Device memory: what the transport does not take is reached by messages. */
-static void attach_device(kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
+static kvcl_status_t register_device(const kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
 {
     if ((xport->ops->mem_register_device == NULL) ||
         (xport->ops->mem_register_device(xport, region->addr, region->len, xmem_p) != KVCL_OK)) {
         *xmem_p = NULL;
+    }
+    return KVCL_OK;
+}
+
+#define RAISE_LIMIT "raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)"
+
+/* Memory that a port of RDMA does not take is served, unless RDMA is demanded. */
+static kvcl_status_t register_host(const kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
+{
+    kvcl_context_h ctx    = region->ctx;
+    kvcl_status_t  status = xport->ops->mem_register(xport, region->addr, region->len, xmem_p);
+    char           why[KVCL_ERROR_MAX / 2];
+
+    if ((status == KVCL_OK) || !xport->ops->links) {
+        return status;
+    }
+    *xmem_p = NULL;
+    if (ctx->config.path == KVCL_PATH_RDMA) {
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "KVCL_PATH=rdma: %s: " RAISE_LIMIT ", or use another KVCL_PATH, where "
+                         "such memory is served", why);
+    }
+    if (!atomic_exchange(&ctx->warned_served, true)) {
+        kvcl_log_warn("%s; this memory is served, and so is other memory that cannot be registered: " RAISE_LIMIT,
+                      kvcl_last_error());
+    }
+    return KVCL_OK;
+}
+
+/* No lock, it may take seconds. On failure as well, xmem has what was registered. */
+static kvcl_status_t register_all(const kvcl_region_t *region, kvcl_xport_mem_t *xmem[KVCL_ENGINE_XPORTS])
+{
+    kvcl_engine_t *eng   = &region->ctx->engine;
+    kvcl_status_t status = KVCL_OK;
+    unsigned      i;
+
+    for (i = 0; (i < eng->n_xports) && (status == KVCL_OK); ++i) {
+        if (!eng->xports[i]->ops->messages_only) {
+            status = (region->copier != NULL) ? register_device(region, eng->xports[i], &xmem[i])
+                                              : register_host(region, eng->xports[i], &xmem[i]);
+        }
+    }
+    return status;
+}
+
+/* Lock held. */
+static void unregister_all(kvcl_context_h ctx, kvcl_xport_mem_t *xmem[KVCL_ENGINE_XPORTS])
+{
+    unsigned i;
+
+    kvcl_assert_locked(ctx);
+    for (i = 0; i < ctx->engine.n_xports; ++i) {
+        if (xmem[i] != NULL) {
+            ctx->engine.xports[i]->ops->mem_free(xmem[i]);
+            xmem[i] = NULL;
+        }
     }
 }
 
@@ -68,21 +125,11 @@ static kvcl_status_t allocate(kvcl_region_t *region, bool huge)
 /* No lock: gigabytes are zeroed here. Make the memory known to every transport that can do something with it. */
 kvcl_status_t kvcl_region_attach(kvcl_region_t *region, bool huge)
 {
-    kvcl_engine_t *eng   = &region->ctx->engine;
     bool          alloc  = (region->addr == NULL);
     kvcl_status_t status = alloc ? allocate(region, huge) : KVCL_OK;
-    unsigned      i;
 
-    for (i = 0; (i < eng->n_xports) && (status == KVCL_OK); ++i) {
-        kvcl_xport_t *xport = eng->xports[i];
-        if (xport->ops->messages_only) {
-            continue;
-        }
-        if (region->copier != NULL) {
-            attach_device(region, xport, &region->xmem[i]);
-        } else {
-            status = xport->ops->mem_register(xport, region->addr, region->len, &region->xmem[i]);
-        }
+    if (status == KVCL_OK) {
+        status = register_all(region, region->xmem);
     }
     region->kind = alloc ? KVCL_REGION_ALLOCATED : KVCL_REGION_REGISTERED;
     return status;
@@ -107,14 +154,7 @@ static kvcl_status_t attach_placed(kvcl_region_t *region, const kvcl_mem_params_
 
 void kvcl_region_detach(kvcl_region_t *region)
 {
-    unsigned i;
-
-    for (i = 0; i < region->ctx->engine.n_xports; ++i) {
-        if (region->xmem[i] != NULL) {
-            region->ctx->engine.xports[i]->ops->mem_free(region->xmem[i]);
-            region->xmem[i] = NULL;
-        }
-    }
+    unregister_all(region->ctx, region->xmem);
     kvcl_segment_destroy(&region->segment);
 }
 
@@ -206,6 +246,28 @@ void kvcl_region_revoke(kvcl_region_t *region)
         kvcl_region_user_t *user = kvcl_container_of(link, kvcl_region_user_t, link);
         user->revoked(user);
     }
+    unregister_all(region->ctx, region->xmem); /* the network has no key any more */
+}
+
+kvcl_status_t kvcl_region_restore(kvcl_region_t *region)
+{
+    kvcl_context_h   ctx = region->ctx;
+    kvcl_xport_mem_t *xmem[KVCL_ENGINE_XPORTS] = {NULL};
+    kvcl_status_t    status;
+
+    kvcl_assert_locked(ctx);
+    kvcl_unlock(ctx);
+    status = register_all(region, xmem);
+    kvcl_lock(ctx);
+    if ((status == KVCL_OK) && region->revoked) { /* not by another thread meanwhile */
+        status = renew(region);
+        if (status == KVCL_OK) {
+            memcpy(region->xmem, xmem, sizeof(xmem));
+            return KVCL_OK;
+        }
+    }
+    unregister_all(ctx, xmem);
+    return status;
 }
 
 void kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user)
@@ -285,7 +347,7 @@ size_t kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_
 
     kvcl_assert_locked(region->ctx);
     rights &= region->read_only ? (unsigned)KVCL_READ : (unsigned)KVCL_READ_WRITE;
-    if (region->revoked && (renew(region) != KVCL_OK)) {
+    if (region->revoked) {
         return 0;
     }
     kvcl_wr_init(&wr, buf, cap);

@@ -66,13 +66,15 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
 /** No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated. */
 /** @return false: the transport still reads it after a while, and it is left as it is. */
 bool          kvcl_region_destroy(kvcl_region_t *region);
-/** Lock held. Stops its users; later exports get a new epoch and keys. */
+/** Lock held. Stops its users and unregisters it: on return no peer reaches it by the network. */
 void          kvcl_region_revoke(kvcl_region_t *region);
+/** Lock held, yields it. Registers a revoked region again, with a new epoch and keys. On failure it stays revoked. */
+kvcl_status_t kvcl_region_restore(kvcl_region_t *region) KVCL_MUST_CHECK;
 /** Lock held. The region stays until released; user->revoked is called when the user must stop. */
 void          kvcl_region_hold(kvcl_region_t *region, kvcl_region_user_t *user);
 void          kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *user);
 
-/** Lock held. @return bytes written, 0 if cap is too small. */
+/** Lock held. @return bytes written, 0 if cap is too small or the region is revoked. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
 /** Lock held. The same of the control page, to be read: whether a peer reaches it natively decides about the rest. */
 size_t        kvcl_ctl_pack(kvcl_context_h ctx, void *buf, size_t cap);

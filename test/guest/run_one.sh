@@ -16,15 +16,17 @@ judged='devices native perf replay conform'
 #   programs       not tried often enough yet
 #   two_ports      not run since UCX sends the messages of a peer over one port
 #   one_host       the same, with one port and shared memory between the ranks
+#   keys           CF_ROUNDS=1000 for the table of results: about 20 minutes
 #   net            KVCL_NET does not bound RDMA ports, and a port that does not exist is not refused
-later='conform_keys conform_death replay_kill two_ports one_host net programs'
+later='conform_keys conform_death replay_kill two_ports one_host net programs keys'
 
 # The programs beside the tools, by which contrib/check knows what to build:
 : "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \
   "$top_builddir/test/conform/conform_req" "$top_builddir/test/conform/conform_layers" \
   "$top_builddir/test/conform/conform_layers_stop" "$top_builddir/test/conform/conform_rma" \
   "$top_builddir/test/conform/conform_prepare" "$top_builddir/test/conform/conform_tokens" \
-  "$top_builddir/test/conform/conform_ctx" "$top_builddir/test/conform/conform_death" \
+  "$top_builddir/test/conform/conform_keys" "$top_builddir/test/conform/conform_ctx" \
+  "$top_builddir/test/conform/conform_death" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"
 
 if [ "${*-}" = later ]; then

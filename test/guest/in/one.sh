@@ -81,6 +81,12 @@ stage_conform_keys() {
   KVCL_NATIVE_TABLE=$served conform rma_nothread 110 --rdma=2,nothread conform_rma
 }
 
+# Keys of memory that is revoked, freed and made again under gets and puts.
+stage_keys() {
+  devices 1
+  CF_ROUNDS=${CF_ROUNDS:-30} KVCL_NET=rxe0:1 conform keys 400 --rdma=3 conform_keys
+}
+
 stage_conform_death() {
   devices 1
   conform death 280 --rdma=3 conform_death

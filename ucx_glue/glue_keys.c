@@ -1,0 +1,135 @@
+/*
+ * Keys of freed memory are taken from the NIC: once kvcl_glue_keys_freed() has returned, no peer reads or writes the
+ * memory by RDMA, and one that tries breaks its own connection for data.
+ *
+ * UCX keeps the registration of memory that is unmapped in a cache, for the next use of the same addresses, and its key
+ * stays valid. Registrations may not be left out of the cache: UCX 1.13 would then register the local buffer of each
+ * get and put, and later versions have no setting for it. So the cache may hold no unused registration
+ * (RCACHE_MAX_REGIONS=0, glue_side.c). UCX enforces that only when it adds one: a page is registered after each free.
+ *
+ * Owns: two spare pages, used in turn. Invariants: part of one of them is registered at any time. A sweep registers the
+ * whole of that page, which is never found in the cache, and which takes the place of the part, so it needs no more
+ * locked memory than the process has already (RLIMIT_MEMLOCK may be used up by the very memory that was freed). It then
+ * moves on to the other page, and thereby evicts the first. A registration that a get or put of this rank uses at that
+ * moment is not evicted: those posted so far are counted apart, and the sweep is repeated when they have ended.
+ * Locks: the engine lock. With it, no transfer begins to use a registration that is being freed.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/log.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* @return NULL: it cannot be registered. */
+static ucp_mem_h map(glue_t *g, char *addr, size_t len)
+{
+    ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                                   .address    = addr,
+                                   .length     = len};
+    ucp_mem_h            memh;
+
+    return (ucp_mem_map(g->data.ctx, &params, &memh) == UCS_OK) ? memh : NULL;
+}
+
+static void unmap(glue_t *g, ucp_mem_h *memh)
+{
+    if (*memh != NULL) {
+        (void)ucp_mem_unmap(g->data.ctx, *memh);
+        *memh = NULL;
+    }
+}
+
+static void hold_part(glue_t *g)
+{
+    size_t page = page_bytes();
+
+    g->keys.held = map(g, g->keys.pages + g->keys.at * page + page / 4, page / 2);
+}
+
+static bool sweep(glue_t *g)
+{
+    glue_keys_t *keys = &g->keys;
+    size_t      page  = page_bytes();
+    ucp_mem_h   whole;
+
+    unmap(g, &keys->held);
+    whole = map(g, keys->pages + keys->at * page, page);
+    if (whole == NULL) {
+        return false;
+    }
+    unmap(g, &whole);
+    keys->at ^= 1;
+    hold_part(g);
+    return true;
+}
+
+/* The gets and puts that are posted from now on are counted apart from those in flight, whose end is awaited. */
+static void next_phase(glue_keys_t *keys)
+{
+    keys->due   = keys->again;
+    keys->again = false;
+    keys->phase ^= keys->due;
+}
+
+static void sweep_or_warn(glue_t *g)
+{
+    if (!sweep(g)) {
+        kvcl_log_warn("RDMA port %s: peers may still access memory that was revoked or freed, because no page can be "
+                      "registered: raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)",
+                      g->plan.devices);
+    }
+}
+
+void kvcl_glue_keys_freed(glue_t *g)
+{
+    glue_keys_t *keys = &g->keys;
+
+    if (keys->pages == NULL) {
+        return;
+    }
+    sweep_or_warn(g);
+    if (keys->moving[0] + keys->moving[1] != 0) {
+        keys->again = true;
+        if (!keys->due) {
+            next_phase(keys);
+        }
+    }
+}
+
+void kvcl_glue_keys_progress(glue_t *g)
+{
+    if (g->keys.moving[g->keys.phase ^ 1] == 0) {
+        sweep_or_warn(g);
+        next_phase(&g->keys);
+    }
+}
+
+void kvcl_glue_keys_open(glue_t *g)
+{
+    void *pages;
+
+    if (!g->plan.rdma) {
+        return;
+    }
+    pages = mmap(NULL, 2 * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages != MAP_FAILED) {
+        g->keys.pages = pages;
+        hold_part(g);
+    }
+}
+
+void kvcl_glue_keys_close(glue_t *g)
+{
+    unmap(g, &g->keys.held);
+    if (g->keys.pages != NULL) {
+        (void)munmap(g->keys.pages, 2 * page_bytes());
+        g->keys.pages = NULL;
+    }
+}
