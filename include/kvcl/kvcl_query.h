@@ -54,6 +54,31 @@ KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)
  */
 KVCL_API kvcl_status_t kvcl_query_path(kvcl_comm_h comm, int rank, char *buf, size_t cap) KVCL_MUST_CHECK;
 
+/* One memory of another rank, and what was decided about it. The words for paths are those of kvcl_latency_info_t. */
+typedef struct kvcl_memory_info {
+    size_t     size;      /* bytes of this structure in the library that is running */
+    const char *what;     /* "cache": a cache that the rank has described to this one; "memory": kvcl_rmem_import */
+    const char *name;     /* the cache's; "": of imported memory, and of a cache that the rank offered without a name */
+    uint64_t   bytes;     /* of all blocks; of the memory */
+    const char *get_path; /* "loop", "mapped", "native", "served". "": this rank has no right to read it */
+    const char *put_path; /* the same of puts. "": this rank has no right to write it */
+    const char *why;      /* "native": by what ("rdma", "cma", "cuda_ipc"). "served": why it is not native. Of gets; of
+                             puts, if get_path is "". "": neither */
+} kvcl_memory_info_t;
+typedef void (*kvcl_memory_cb_t)(void *arg, const kvcl_memory_info_t *info);
+
+/**
+ * What was decided about the memory of another rank: each cache that the rank has described to this one, which happens
+ * at the first transfer with it, and each memory imported from it. cb is called once for each, in no order, without a
+ * lock; the structure and its strings live during the callback.
+ * "native" says that the network reaches the memory; for single transfers KVCL_NATIVE_TABLE may still choose the owner.
+ * The library learns that a cache was destroyed at the next transfer with it; until then it may be listed.
+ * Sets up the connection if there is none yet. Blocks, for KVCL_TIMEOUT at most.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (cb is NULL), KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_UNREACHABLE,
+ *         KVCL_ERR_RANK_FAILED, KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_MEMORY.
+ */
+KVCL_API kvcl_status_t kvcl_query_memory(kvcl_comm_h comm, int rank, kvcl_memory_cb_t cb, void *arg) KVCL_MUST_CHECK;
+
 typedef struct kvcl_context_stats {
     size_t   size;            /* sizeof(kvcl_context_stats_t): set it before the call */
     uint64_t bytes_out;       /* payload this rank sent or wrote */
@@ -66,8 +91,10 @@ typedef struct kvcl_context_stats {
     uint64_t refused;         /* sends and gets of peers that were refused with KVCL_ERR_NO_SPACE, because a peer
                                  made this rank hold too much: 64 MiB of sends without a recv (of all peers: 256 MiB;
                                  the peer that has the most gives way), 16,384 gets in progress, or 64 MiB of them */
+    uint64_t bytes_native;    /* of bytes_in and bytes_out: got or put natively, by the network or the kernel, without
+                                 the other rank's processor */
 } kvcl_context_stats_t;
-#define KVCL_CONTEXT_STATS_INIT {sizeof(kvcl_context_stats_t), 0, 0, 0, 0, 0, 0, 0, 0}
+#define KVCL_CONTEXT_STATS_INIT {sizeof(kvcl_context_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** @return KVCL_OK; KVCL_ERR_INVALID_PARAM: NULL, or stats->size is no size. */
 KVCL_API kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats) KVCL_MUST_CHECK;

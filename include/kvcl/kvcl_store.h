@@ -131,10 +131,12 @@ typedef struct kvcl_store_stats {
     uint64_t put_p99_ns;
     uint64_t match_p50_ns; /* kvcl_store_match */
     uint64_t match_p99_ns;
+    uint64_t bytes_served; /* of bytes_out and of bytes_in, of the whole context, as kvcl_context_stats says */
+    uint64_t bytes_native;
 } kvcl_store_stats_t;
 #define KVCL_STORE_STATS_INIT                                                                                          \
     {sizeof(kvcl_store_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-     0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0, {0}}}, 0, 0, 0, 0, 0, 0}
+     0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0, {0}}}, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its
  * tier's file, are bad, it fails everywhere. */

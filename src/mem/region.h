@@ -125,6 +125,11 @@ kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, si
 void          kvcl_region_mac(const uint8_t secret[32], const uint8_t owner[16], const void *desc, size_t len,
                               uint8_t mac[KVCL_REGION_MAC_BYTES]);
 
+/** Lock held, open: the path of gets, or of puts, of its bytes. Native: as far as KVCL_NATIVE_TABLE agrees. */
+kvcl_mem_path_t kvcl_rregion_path(const kvcl_rregion_t *rregion, bool put);
+/** Native: by what, as KVCL_NATIVE_TABLE names it. */
+const char     *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion);
+
 /** Any thread. Not revoked, as far as can be seen from here. */
 static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
 {

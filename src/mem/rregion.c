@@ -292,6 +292,20 @@ kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
     return status;
 }
 
+kvcl_mem_path_t kvcl_rregion_path(const kvcl_rregion_t *rregion, bool put)
+{
+    kvcl_assert_locked(rregion->peer->ctx);
+    return (rregion->attr.map != NULL)                     ? kvcl_mem_path_mapped(rregion->peer)
+           : (put ? rregion->attr.put : rregion->attr.get) ? KVCL_MEM_PATH_NATIVE : KVCL_MEM_PATH_SERVED;
+}
+
+const char *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion)
+{
+    const char *native = rregion->attr.native;
+
+    return ((rregion->kind != KVCL_MEM_HOST) && (strcmp(native, "loop") != 0)) ? "cuda_ipc" : native;
+}
+
 void kvcl_rregion_close(kvcl_rregion_t *rregion)
 {
     if (rregion->peer != NULL) {

@@ -159,13 +159,15 @@ static void show_row(const row_t *row, const row_t *before, double seconds)
     seconds = (before != NULL) ? seconds : 0;
     gets    = (seconds > 0) ? now->gets - was->gets : now->gets;
     hits    = (seconds > 0) ? now->hits - was->hits : now->hits;
-    printf("%5d %-9s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f", row->rank,
+    printf("%5d %-9s %9llu %9llu %5.1f %7llu %9llu %9.0f %5.1f %9.0f %8.0f %8.0f %8.1f %8.1f %8.1f %8.1f", row->rank,
            state_of(row), (unsigned long long)now->blocks, (unsigned long long)now->pool_blocks,
            percent(now->pool_published, now->pool_blocks), (unsigned long long)now->pinned,
            (unsigned long long)now->nvme_blocks, rate(now->gets, was->gets, seconds), percent(hits, gets),
            rate(now->published, was->published, seconds), rate(now->evicted, was->evicted, seconds),
            rate(now->copied + now->moved, was->copied + was->moved, seconds),
-           rate(now->bytes_in, was->bytes_in, seconds) / 1e6, rate(now->bytes_out, was->bytes_out, seconds) / 1e6);
+           rate(now->bytes_in, was->bytes_in, seconds) / 1e6, rate(now->bytes_out, was->bytes_out, seconds) / 1e6,
+           rate(now->bytes_native, was->bytes_native, seconds) / 1e6,
+           rate(now->bytes_served, was->bytes_served, seconds) / 1e6);
     show_latency(now->get_p50_ns, now->get_p99_ns);
     show_latency(now->put_p50_ns, now->put_p99_ns);
     show_latency(now->match_p50_ns, now->match_p99_ns);
@@ -182,9 +184,9 @@ static void show(const options_t *opt, const table_t *now, const table_t *before
     }
     printf("%s: %zu rank%s%s\n", opt->where, now->n, (now->n == 1) ? "" : "s",
            (seconds > 0) ? ", counts a second" : ", totals");
-    printf("%5s %-9s %9s %9s %5s %7s %9s %9s %5s %9s %8s %8s %8s %8s %13s %13s %13s\n", "rank", "state",
+    printf("%5s %-9s %9s %9s %5s %7s %9s %9s %5s %9s %8s %8s %8s %8s %8s %8s %13s %13s %13s\n", "rank", "state",
            "blocks", "pool", "used%", "pinned", "nvme", "gets", "hit%", "puts", "evicted", "moved", "MB in", "MB out",
-           "get us", "put us", "match us");
+           "MB nat", "MB srv", "get us", "put us", "match us");
     for (i = 0; i < now->n; ++i) {
         show_row(&now->rows[i], find(before, now->rows[i].rank), seconds);
     }

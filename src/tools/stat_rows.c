@@ -46,6 +46,8 @@ const stat_row_t stat_rows[] = {
     ROW(draining, false, "1 while the rank moves its blocks to other ranks."),
     ROW_AS(bytes_in, "in_bytes", true, "Payload bytes fetched or received."),
     ROW_AS(bytes_out, "out_bytes", true, "Payload bytes sent, written or served."),
+    ROW_AS(bytes_served, "served_bytes", true, "Payload bytes sent for gets of peers."),
+    ROW_AS(bytes_native, "native_bytes", true, "Payload bytes got or put natively by this rank."),
     ROW(demoted, true, "Blocks written into the second tier."),
     ROW(promoted, true, "Blocks copied from the second tier into the pool."),
     ROW(dropped, true, "Blocks evicted that were not in the second tier."),

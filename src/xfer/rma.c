@@ -21,7 +21,6 @@
 #include "xfer/xfer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { WINDOW = 64, RUN_MAX = 1 << 20, SAMPLE = 64 };
 
@@ -114,6 +113,7 @@ static bool end_if_over(kvcl_rma_job_t *job)
     if ((status != KVCL_OK) && !stopped) {
         kvcl_pull_rma_failed(pull, status);
     } else {
+        pull->req.ctx->stats.bytes_native += ((status == KVCL_OK) && live) ? pull->total : 0;
         kvcl_pull_bytes_done(pull, status, live);
     }
     return false;
@@ -253,7 +253,7 @@ static bool pays(const kvcl_pull_t *pull, const kvcl_runs_t *runs)
     kvcl_runs_t          walk = *runs;
     uint64_t             all = kvcl_runs_bytes(runs), bytes = 0, n_runs;
     kvcl_run_t           run;
-    const char           *kind = region->attr.native;
+    const char           *kind = kvcl_rregion_mechanism(region);
     unsigned             n;
     bool                 native;
 
@@ -262,9 +262,6 @@ static bool pays(const kvcl_pull_t *pull, const kvcl_runs_t *runs)
     }
     bytes  = (n == 0) ? 0 : bytes / n;
     n_runs = (n < SAMPLE) ? n : all / bytes;
-    if ((region->kind != KVCL_MEM_HOST) && (strcmp(kind, "loop") != 0)) {
-        kind = "cuda_ipc";
-    }
     native = kvcl_rma_table_native(&kvcl_xfer_state(pull->req.ctx)->rma_table, kind, bytes, n_runs);
     kvcl_log_debug("%s: %llu runs of about %llu bytes, %s: %s", pull->peer->name, (unsigned long long)n_runs,
                    (unsigned long long)bytes, kind, native ? "native" : "served");

@@ -106,6 +106,12 @@ static void ignore(void *arg, const kvcl_setting_info_t *info)
     ++*(size_t *)arg;
 }
 
+static void ignore_memory(void *arg, const kvcl_memory_info_t *info)
+{
+    (void)info;
+    ++*(size_t *)arg;
+}
+
 START_TEST(queries_refuse)
 {
     char small[1];
@@ -117,6 +123,8 @@ START_TEST(queries_refuse)
     REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology(NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "buf", kvcl_query_path(world, 0, NULL, 64));
     REFUSED(INVALID_PARAM, "communicator", kvcl_query_path(NULL, 0, (char *)out.bytes, 64));
+    REFUSED(INVALID_PARAM, "cb", kvcl_query_memory(world, 0, NULL, &out.n));
+    REFUSED(INVALID_PARAM, "communicator", kvcl_query_memory(NULL, 0, ignore_memory, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_context_address", kvcl_context_address(NULL, (char *)out.bytes, 64, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_context_address", kvcl_context_address(ctx, NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_context_address", kvcl_context_address(ctx, (char *)out.bytes, 64, NULL));
@@ -404,6 +412,7 @@ START_TEST(unknown_ranks_are_named)
         REFUSED(UNKNOWN_RANK, word, kvcl_bcast_bytes(world, r, out.bytes, 8, NULL, &out.req));
         REFUSED(UNKNOWN_RANK, word, kvcl_rmem_import(world, r, desc, len, &out.rmem));
         REFUSED(UNKNOWN_RANK, word, kvcl_query_path(world, r, (char *)out.bytes, 64));
+        REFUSED(UNKNOWN_RANK, word, kvcl_query_memory(world, r, ignore_memory, &out.n));
         if (r != KVCL_ANY_SOURCE) {
             REFUSED(UNKNOWN_RANK, word, kvcl_recv(world, r, 1, cache, &good, NULL, &out.req));
             REFUSED(UNKNOWN_RANK, word, kvcl_recv_bytes(world, r, 1, out.bytes, 8, NULL, &out.req));

@@ -40,6 +40,12 @@ static kvcl_cache_h new_cache(const char *name)
 
 /* ---- objects ---- */
 
+static void no_memory(void *arg, const kvcl_memory_info_t *info)
+{
+    (void)arg;
+    (void)info;
+}
+
 START_TEST(a_dead_communicator)
 {
     kvcl_comm_h dead = new_comm();
@@ -64,6 +70,7 @@ START_TEST(a_dead_communicator)
     DEAD(freed, kvcl_rmem_import(dead, 0, "x", 1, &out.rmem));
     DEAD(freed, kvcl_store_open(dead, NULL, &out.store));
     DEAD(freed, kvcl_query_path(dead, 0, (char *)out.bytes, 64));
+    DEAD(freed, kvcl_query_memory(dead, 0, no_memory, NULL));
     SAID(freed, ck_assert_int_eq(kvcl_comm_rank(dead), -1));
     SAID(freed, ck_assert_int_eq(kvcl_comm_size(dead), 0));
     SAID(freed, ck_assert_uint_eq(kvcl_comm_view(dead), 0));

@@ -5,5 +5,6 @@
 #include "conform.h"
 
 void cf_query_path(cf_t *cf);
+void cf_query_memory(cf_t *cf);
 
 #endif

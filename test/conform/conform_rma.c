@@ -547,6 +547,7 @@ static const cf_case_t cases[] = {
     {"a_file", a_file, 0},
     {"native_or_served", native_or_served, 0},
     {"query_path", cf_query_path, 0},
+    {"query_memory", cf_query_memory, 0},
     {NULL, NULL, 0},
 };
 

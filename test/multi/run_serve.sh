@@ -147,7 +147,7 @@ if [ -n "$http" ]; then
     if [ -n "$python" ]; then is "$python" "$top_srcdir/test/multi/metrics_check.py" "$tmp/metrics"; fi
     is has "$tmp/metrics" '^kvcl_build_info{version="[0-9.]*",ucx="[0-9.]*"} 1$'
     is has "$tmp/metrics" '^# TYPE kvcl_build_info gauge$'
-    for counter in in_bytes out_bytes served_bytes operations strangers malformed refused late; do
+    for counter in in_bytes out_bytes served_bytes native_bytes operations strangers malformed refused late; do
       is has "$tmp/metrics" "^# TYPE kvcl_context_${counter}_total counter\$"
     done
     is has "$tmp/metrics" '^# TYPE kvcl_call_duration_seconds histogram$'

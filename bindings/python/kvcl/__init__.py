@@ -33,7 +33,7 @@ Operations return a Request: wait() for it, or await it. The rules of the C libr
 """
 
 from ._cache import Cache, Layout
-from ._comm import Comm, RankState, RecvInfo
+from ._comm import Comm, MemoryInfo, RankState, RecvInfo
 from ._context import ANY_SOURCE, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal, InvalidParam,
                       IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
@@ -52,7 +52,7 @@ __version__ = version()
 __all__ = [
     "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context",
     "DeadHandle", "EventKind", "Exists",
-    "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "NoMemory", "NoSpace",
+    "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RankState",
     "RecvInfo", "RemoteMem", "Request",
     "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreEvent", "StoreItem", "Tier",

@@ -28,6 +28,18 @@ class RecvInfo(NamedTuple):
     bytes: int
 
 
+class MemoryInfo(NamedTuple):
+    """A memory of another rank, and how gets and puts reach it: "loop", "mapped", "native" or "served"; "": without the
+    right. why: by what it is native, or why it is served."""
+
+    what: str  # "cache", or "memory": import_mem()
+    name: str  # the cache's, "" if it is not known
+    bytes: int
+    get_path: str
+    put_path: str
+    why: str
+
+
 def _info(raw: Any) -> Any:
     return RecvInfo(*raw)
 
@@ -91,6 +103,11 @@ class Comm(_kvcl.Comm):
         """The state of a rank as this rank knows it. Sends nothing and does not block: a rank that has just died may
         still be ALIVE."""
         return RankState(self._rank_state(rank))
+
+    def memory(self, rank: int) -> List[MemoryInfo]:
+        """What was decided about each cache that a rank has described to this one (at the first transfer with it), and
+        each memory imported from it. Connects if there is no connection. Blocks."""
+        return [MemoryInfo(*row) for row in self._memory(rank)]
 
     # ---- two-sided ----
 

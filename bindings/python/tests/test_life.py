@@ -43,7 +43,8 @@ def test_a_closed_context_takes_its_objects_along(layout):
     with pytest.raises(kvcl.Canceled):
         pending.wait()
     for call in (lambda: ctx.world, lambda: ctx.address, lambda: ctx.fileno(), lambda: ctx.alloc(1),
-                 lambda: ctx.cache("x", layout), lambda: ctx.stats(), lambda: ctx.latency(), lambda: world.rank):
+                 lambda: ctx.cache("x", layout), lambda: ctx.stats(), lambda: ctx.latency(), lambda: world.memory(0),
+                 lambda: world.rank):
         with pytest.raises(kvcl.Shutdown):
             call()
 

@@ -71,6 +71,8 @@ static void fill(kvcl_store_h store, kvcl_store_stats_t *stats)
     stats->hits_local = load(&store->counts.local_hits);
     stats->bytes_in   = store->ctx->stats.bytes_in;
     stats->bytes_out  = store->ctx->stats.bytes_out;
+    stats->bytes_served = store->ctx->stats.bytes_served;
+    stats->bytes_native = store->ctx->stats.bytes_native;
     fill_latency(store, KVCL_LATENCY_STORE_GET, &stats->get_p50_ns, &stats->get_p99_ns);
     fill_latency(store, KVCL_LATENCY_STORE_PUT, &stats->put_p50_ns, &stats->put_p99_ns);
     fill_latency(store, KVCL_LATENCY_STORE_MATCH, &stats->match_p50_ns, &stats->match_p99_ns);

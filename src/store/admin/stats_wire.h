@@ -18,7 +18,8 @@
     X(hits_dram) X(hits_nvme) X(demoted) X(promoted) X(dropped) X(nvme_blocks) X(nvme_bytes) X(nvme_bad) X(nvme_state) \
     X(block_bytes) X(pool_blocks) X(pool_free) X(pool_published) X(pinned) X(copied) X(moved) X(events) X(draining)    \
     X(bytes_in) X(bytes_out) X(hits_local) X(pool_bytes) X(pool_free_bytes) X(pool_taken) X(n_sizes)                   \
-    X(get_p50_ns) X(get_p99_ns) X(put_p50_ns) X(put_p99_ns) X(match_p50_ns) X(match_p99_ns)
+    X(get_p50_ns) X(get_p99_ns) X(put_p50_ns) X(put_p99_ns) X(match_p50_ns) X(match_p99_ns) X(bytes_served)            \
+    X(bytes_native)
 #define KVCL_STATS_SIZE_NUMBERS(X) X(block_bytes) X(blocks) X(free) X(published) X(pinned) X(takes)
 
 enum {

@@ -21,6 +21,7 @@ static const struct {
     ROW(bytes_in, "in_bytes", "Payload bytes fetched or received."),
     ROW(bytes_out, "out_bytes", "Payload bytes sent, written or served."),
     ROW(bytes_served, "served_bytes", "Payload bytes sent for gets of peers."),
+    ROW(bytes_native, "native_bytes", "Payload bytes got or put natively by this rank."),
     ROW(ops, "operations", "Operations completed."),
     ROW(strangers, "strangers", "Dropped messages whose sender has not proven the job's secret."),
     ROW(malformed, "malformed", "Dropped messages with invalid content."),

@@ -90,6 +90,41 @@ static PyObject *comm_path(PyObject *self, PyObject *arg)
     return (status == KVCL_OK) ? PyUnicode_FromString(buf) : kvpy_raise(status, NULL);
 }
 
+/* Called inside kvcl_query_memory, without the GIL. arg: the list, NULL after an error. */
+static void add_memory(void *arg, const kvcl_memory_info_t *info)
+{
+    PyGILState_STATE gil    = PyGILState_Ensure();
+    PyObject         **list = arg, *row;
+
+    if (*list != NULL) {
+        row = Py_BuildValue("(ssKsss)", info->what, info->name, (unsigned long long)info->bytes, info->get_path,
+                            info->put_path, info->why);
+        if ((row == NULL) || (PyList_Append(*list, row) != 0)) {
+            Py_CLEAR(*list);
+        }
+        Py_XDECREF(row);
+    }
+    PyGILState_Release(gil);
+}
+
+static PyObject *comm_memory(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    PyObject      *list;
+    int           rank;
+
+    if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(comm) != 0) || ((list = PyList_New(0)) == NULL)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_query_memory(comm->handle, rank, add_memory, &list));
+    if (status != KVCL_OK) {
+        Py_XDECREF(list);
+        return kvpy_raise(status, NULL);
+    }
+    return list; /* NULL: the exception is set */
+}
+
 static PyObject *comm_rank_state(PyObject *self, PyObject *arg)
 {
     kvpy_obj_t        *comm = (kvpy_obj_t *)self;
@@ -142,6 +177,7 @@ static PyMethodDef make_methods[] = {
     {"_join", comm_join, METH_VARARGS | METH_CLASS, "_join(comm, address, accept, timeout)"},
     {"path", comm_path, METH_O,
      "How this rank reaches another: 'mapped (posix)', 'served (tcp/lo plain)', ... Connects if there is no connection."},
+    {"_memory", comm_memory, METH_O, "_memory(rank)"},
     {"_rank_state", comm_rank_state, METH_O, "_rank_state(rank)"},
     {"close", kvpy_obj_close_py, METH_NOARGS, "Free it. Busy while something uses it."},
     {NULL, NULL, 0, NULL}};

@@ -323,11 +323,12 @@ static PyObject *context_stats(PyObject *self, PyObject *none)
     if (status != KVCL_OK) {
         return kvpy_raise(status, NULL);
     }
-    return Py_BuildValue("{sKsKsKsKsKsKsKsK}", "bytes_out", (unsigned long long)s.bytes_out, "bytes_in",
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsK}", "bytes_out", (unsigned long long)s.bytes_out, "bytes_in",
                          (unsigned long long)s.bytes_in, "bytes_served", (unsigned long long)s.bytes_served, "ops",
                          (unsigned long long)s.ops, "strangers", (unsigned long long)s.strangers, "malformed",
                          (unsigned long long)s.malformed, "late", (unsigned long long)s.late,
-                         "refused", (unsigned long long)s.refused);
+                         "refused", (unsigned long long)s.refused, "bytes_native",
+                         (unsigned long long)s.bytes_native);
 }
 
 /* Called inside kvcl_query_latency with the GIL held, since context_latency keeps it. */

@@ -114,7 +114,7 @@ static const struct {
     STAT(pool_free), STAT(pool_published), STAT(pinned), STAT(copied), STAT(moved), STAT(events), STAT(draining),
     STAT(bytes_in), STAT(bytes_out), STAT(hits_local), STAT(pool_bytes), STAT(pool_free_bytes), STAT(pool_taken),
     STAT(n_sizes), STAT(get_p50_ns), STAT(get_p99_ns), STAT(put_p50_ns), STAT(put_p99_ns), STAT(match_p50_ns),
-    STAT(match_p99_ns),
+    STAT(match_p99_ns), STAT(bytes_served), STAT(bytes_native),
 };
 _Static_assert(sizeof(stats_rows) / sizeof(stats_rows[0]) ==
                    (sizeof(kvcl_store_stats_t) - sizeof(((kvcl_store_stats_t *)0)->sizes) - sizeof(size_t)) /
