@@ -326,6 +326,9 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
     if ((one->flags & CF_BY_GET) && (!(config->init_flags & CF_NATIVE) || (getenv("CF_DEVICE") != NULL))) {
         return false; /* loop has no native path to device memory */
     }
+    if ((one->flags & CF_FAULTS) && (strcmp(config->path, "loop") != 0)) {
+        return false;
+    }
     return !((one->flags & CF_MAPPED) && (tcp || (config->init_flags & (CF_NATIVE | CF_OVERTAKE)))) &&
            !((one->flags & CF_PROCS) && !config->procs) && !((one->flags & CF_SERVED) && !tcp);
 }

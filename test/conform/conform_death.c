@@ -215,9 +215,12 @@ static void dead_before_first_contact(cf_t *cf)
     teardown(cf, &t);
 }
 
-/* Whether the operation uses mapped memory, or is native where UCX can. */
+/* Whether the operation uses mapped memory, or is native: over RDMA all gets and puts, otherwise where UCX can. */
 static bool needs_no_owner(const cf_t *cf, int op)
 {
+    if (cf->native) {
+        return op <= OP_PUT_BLOCKS;
+    }
     return (strcmp(cf->path, "shm") == 0) && ((op == OP_GET_MAPPED) || (op == OP_GET_SERVED) || (op == OP_GET_BLOCKS));
 }
 
