@@ -1,4 +1,4 @@
-# Sourced by run_one.sh and run_two.sh: guests of QEMU without KVM, each with this machine's files as its root (read
+# Sourced by run_one.sh, run_two.sh and run_gate.sh: guests of QEMU without KVM, each with this machine's files as its root (read
 # only), so that a build lies at the same path there and nothing is copied.
 #
 # A guest runs in/STAGES.sh and writes to a folder of this machine: lines "PASS name", "FAIL name" and
@@ -6,14 +6,15 @@
 # installed, and is kept between runs, as the consoles and the programs' logs are until the next run.
 #
 # CI_GUEST_DIR: where all that is kept (default: build/ci/guest of the source tree).
-# GUEST_LIMIT: seconds for a guest (default 840).
+# GUEST_LIMIT: seconds for a guest (default 2400). One set of guests runs at a time, so a script's TEST_TIMEOUT is the time
+# of all scripts.
 # GUEST_ENV: "NAME=VALUE ..." that the guests' programs get. GUEST_COMMAND: what stage "command" runs, for trials.
 # shellcheck shell=bash disable=SC2154 # top_srcdir and top_builddir are set by the makefile
 
 : "${top_srcdir:?}" "${top_builddir:?}"
 dir=${CI_GUEST_DIR:-$top_srcdir/build/ci/guest}
 here=$top_srcdir/test/guest
-limit=${GUEST_LIMIT:-840}
+limit=${GUEST_LIMIT:-2400}
 PATH=$PATH:/usr/sbin:/sbin
 modules='virtio_pci virtio_net 9p 9pnet_virtio dummy sch_netem crc32_generic ib_uverbs rdma_rxe'
 guests= # process ids
@@ -157,6 +158,21 @@ boot() {
     tail -n 3 "$out/qemu.$role" "$console" 2>/dev/null || :
   done
   return 1
+}
+
+# wires NUMBER on|off: the arguments of QEMU for a guest's three network cards; the first guest listens
+wires() {
+  local n
+  for n in 0 1 2; do
+    printf '%s ' -netdev "stream,id=n$n,server=$2,addr.type=unix,addr.path=$tmp/wire$n" \
+      -device "virtio-net-pci,netdev=n$n,romfile=,mac=52:54:00:00:0$n:0$1"
+  done
+}
+
+# Guests A and B, one after the other: a guest calibrates its clock while it starts.
+# shellcheck disable=SC2046
+boot_two() {
+  boot B 1024 1 $(wires 2 on) && boot A 1024 1 $(wires 1 off)
 }
 
 is_up() {

@@ -78,16 +78,31 @@ stages() {
 }
 
 # For a trial by hand.
-stage_command() { is "$GUEST_COMMAND" eval "$GUEST_COMMAND"; }
+stage_command() {
+  eval "$GUEST_COMMAND"
+  is "$GUEST_COMMAND" [ $? = 0 ]
+}
 
 # ---- devices
 
 hardware() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2" 2>/dev/null || echo 0; }
 packets() { hardware "${1:-rxe0}" sent_pkts; }
 
-# devices N: exactly N software devices, rxe0 and rxe1, each on an interface without a cable
+# use N [NAME]: KVCL_NET names N ports, and NAME after them
+use() {
+  case $1 in
+    0) KVCL_NET=${2-} ;;
+    1) KVCL_NET=rxe0:1${2:+,$2} ;;
+    2) KVCL_NET=rxe0:1,rxe1:1${2:+,$2} ;;
+  esac
+  export KVCL_NET
+  [ -n "$KVCL_NET" ] || unset KVCL_NET
+}
+
+# devices N: exactly N software devices, rxe0 and rxe1, each on an interface without a cable; KVCL_NET names them alone
 devices() {
   local i
+  use "$1"
   ip link set lo up
   hostname guest
   for i in 0 1; do
@@ -118,8 +133,11 @@ apart() {
   exec unshare --mount sh -c 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"' "/tmp/boot.$1" "${@:2}"
 }
 
-# ranks NAME N LIMIT PROGRAM ARGUMENT...: N ranks of this guest, each as on a host of its own, meet at an address. Their
-# output: $logs/STAGE.NAME.RANK. The status is 0 if all ended with 0; $statuses has each, and $sent the packets that the
+beside() { exec "${@:2}"; } # beside RANK COMMAND...: runs it as on the same host as the others
+where=apart
+
+# ranks NAME N LIMIT PROGRAM ARGUMENT...: N ranks of this guest, each as $where says, meet at an address. Their output:
+# $logs/STAGE.NAME.RANK. The status is 0 if all ended with 0; $statuses has each, and $sent the packets that the
 # devices have sent.
 ranks() {
   local name=$1 n=$2 time=$3 i pids=() before rc=0 began
@@ -131,7 +149,7 @@ ranks() {
   for i in $(seq 0 $((n - 1))); do
     (
       export KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=$n KVCL_RANK=$i
-      apart "$i" timeout -s KILL "$time" "$@"
+      $where "$i" timeout -s KILL "$time" "$@"
     ) >"$logs/$stage.$name.$i" 2>&1 &
     pids+=($!)
   done

@@ -1,7 +1,7 @@
 # two.sh ROLE STAGE...: inside each of two guests, A and B, which run the same stages. Rank 0 is on A, rank 1 on B.
 #
-# eth0 and eth1 carry RDMA and can be cut; eth2 carries the rendezvous and what KVCL_NET names, and is never cut. The
-# guests meet by files of the folder sync, and A judges by the statuses and logs of both.
+# eth0 and eth1 carry RDMA and can be cut; eth2 carries the rendezvous and TCP, and is never cut. The guests meet by
+# files of the folder sync, and A judges by the statuses and logs of both.
 set -u
 role=$1
 shift
@@ -14,8 +14,7 @@ peer_port=30000
 head -c 32 /dev/zero | tr '\0' 'k' >/tmp/secret
 chmod 600 /tmp/secret
 KVCL_SECRET_FILE=/tmp/secret
-KVCL_NET=eth2
-export KVCL_SECRET_FILE KVCL_NET
+export KVCL_SECRET_FILE
 [ "$role" = A ] || judging=no
 
 # wait_for FILE: until it exists; the other guest makes it
@@ -23,7 +22,7 @@ wait_for() {
   local k=0
   while [ ! -e "$1" ]; do
     k=$((k + 1))
-    [ $k -lt 1500 ] || { fail "guest $other has not written $1 in 150 s"; return 1; }
+    [ $k -lt 4000 ] || { fail "guest $other has not written $1 in 400 s"; return 1; }
     sleep 0.1
   done
 }
@@ -43,9 +42,10 @@ interfaces() {
   done
 }
 
-# ports N: software devices rxe0 (and rxe1) on eth0 (and eth1)
+# ports N: software devices rxe0 (and rxe1) on eth0 (and eth1); KVCL_NET names them, and eth2
 ports() {
   local i
+  use "$1" eth2
   for i in 0 1; do
     if [ $i -ge "$1" ]; then
       [ ! -e /sys/class/infiniband/rxe$i ] || rdma link delete rxe$i
@@ -135,23 +135,30 @@ no_signal() { case "$statuses " in *' 1'[2-9][0-9]' '*) return 1 ;; esac; }
 perf_test() {
   local name=$n_perf.$1
   n_perf=$((n_perf + 1))
-  pair "$name" 90 "$tools/kvcl_perf" "$@" --verify --iters 4 --json
+  pair "$name" 200 "$tools/kvcl_perf" "$@" --verify --iters 4 --json
   is "$*: right bytes, over the device" both_right "$name"
 }
 n_perf=0
 
 stage_paths() {
   ports 1
-  pair info 60 "$tools/kvcl_info" --paths
+  pair info 150 "$tools/kvcl_info" --paths
   is 'kvcl_info names RDMA' says 'rdma, native \(rc_verbs/rxe0:1\)' "$logs/$stage.info.0"
   export KVCL_LOG=debug
   for test in get put; do
-    pair $test 60 "$tools/kvcl_perf" $test --unit 64K --count 16 --order random --verify --iters 2 --json
+    pair $test 150 "$tools/kvcl_perf" $test --unit 64K --count 16 --order random --verify --iters 2 --json
     is "$test: right bytes, over the device" both_right $test
     is "$test: the cache is native" says 'described a cache: .*, native' "$logs/$stage.$test.0"
     is "$test: native runs" says 'rdma: native' "$logs/$stage.$test.0"
   done
   unset KVCL_LOG
+}
+
+stage_store() {
+  ports 1
+  KVCL_LOG=debug pair get 150 "$tools/kvcl_perf" store-get --unit 64K --count 16 --verify --iters 4 --json
+  is "a store's gets: right bytes, over the device" both_right get
+  is "a store's gets: native runs" says 'rdma: native' "$logs/$stage.get.0"
 }
 
 stage_perf() {
@@ -169,11 +176,11 @@ stage_perf() {
 
 stage_programs() {
   ports 1
-  pair p2p 100 "$top_builddir/test/multi/p2p" 3
+  pair p2p 300 "$top_builddir/test/multi/p2p" 3
   is p2p [ "$statuses" = ' 0 0' ]
-  pair coll 150 "$top_builddir/test/multi/coll"
+  pair coll 300 "$top_builddir/test/multi/coll"
   is coll [ "$statuses" = ' 0 0' ]
-  VALUES_SMALL=1 KVCL_STORE_HEDGE=10s pair values 150 "$top_builddir/test/multi/values" --seed "$seed"
+  VALUES_SMALL=1 KVCL_STORE_HEDGE=10s pair values 300 "$top_builddir/test/multi/values" --seed "$seed"
   is values [ "$statuses" = ' 0 0' ]
 }
 
@@ -181,7 +188,7 @@ stage_stop() {
   ports 1
   for test in get send store-get; do
     during=stop_and_go
-    pair stop.$test 90 "$tools/kvcl_perf" $test --unit 64K --count 16 --iters 40 --json
+    pair stop.$test 200 "$tools/kvcl_perf" $test --unit 64K --count 16 --iters 40 --json
     is "rank 1 stops for 5 s in $test: it has not failed" both_right stop.$test
   done
 }
@@ -193,11 +200,17 @@ stop_and_go() {
   kill -CONT "$(cat /tmp/pid)"
 }
 
+# Stages with rounds: GUEST_ROUNDS runs, by default one of each of four tests.
+rounds() { seq 0 $((${GUEST_ROUNDS:-4} - 1)); }
+moves=(get put send store-get)
+
 stage_kill() {
+  local i test
   ports 1
-  for test in get put send store-get; do
+  for i in $(rounds); do
+    test=${moves[i % 4]}
     during=kill_one
-    KVCL_TIMEOUT=15s pair kill.$test 60 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
+    KVCL_TIMEOUT=15s pair kill$i.$test 150 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
     is "rank 1 is killed in $test: rank 0 ends by itself" case_a_ends
   done
 }
@@ -207,11 +220,15 @@ kill_one() {
 }
 case_a_ends() { case $statuses in ' 0 '* | ' 1'[2-9][0-9]' '*) return 1 ;; esac; }
 
+# The only wire is cut: there is no TCP besides.
 stage_cut() {
+  local i test
   ports 1
-  for test in get put send store-get; do
+  use 1
+  for i in $(rounds); do
+    test=${moves[i % 4]}
     during=cut_both
-    KVCL_TIMEOUT=15s pair cut.$test 60 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
+    KVCL_TIMEOUT=15s pair cut$i.$test 150 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
     is "the wire is cut in $test: both ranks end by themselves" no_signal
     heal_wires
   done
@@ -226,7 +243,7 @@ stage_cut_rail() {
   ports 2
   for test in get put send store-get; do
     during=cut_both
-    KVCL_TIMEOUT=15s pair cut.$test 60 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
+    KVCL_TIMEOUT=15s pair cut.$test 150 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
     is "one of two wires is cut in $test: both ranks go on" [ "$statuses" = ' 0 0' ]
     heal_wires
   done
@@ -247,27 +264,69 @@ stage_two_ports() {
 stage_no_wire() {
   ports 1
   cut_wires 0
-  pair info 60 "$tools/kvcl_info" --paths
+  pair info 150 "$tools/kvcl_info" --paths
   is 'both ranks use TCP' says '0 -> 1  served \(tcp' "$logs/$stage.info.0"
-  pair get 60 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+  pair get 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
   is 'get: right bytes' [ "$statuses" = ' 0 0' ]
   heal_wires
 }
 
-# No packet gets through from the start, and the endpoints can be made: a firewall.
+# No packet gets through from the start, and the endpoints can be made: a firewall. In turn with TCP besides and without.
 stage_unreach() {
   local i
   ports 1
   know_addresses
   cut_wires 0
-  for i in $(seq "${GUEST_ROUNDS:-2}"); do
-    KVCL_TIMEOUT=10s pair info$i 60 "$tools/kvcl_info" --paths
-    is "no packet gets through, round $i: both ranks end by themselves" no_signal
-    is "round $i: TCP, or the peer is unreachable" says 'served \(tcp|unreachable' "$logs/$stage.info$i.0"
-    KVCL_TIMEOUT=10s pair get$i 60 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2
-    is "get, round $i: both ranks end by themselves" no_signal
+  for i in $(rounds); do
+    if [ $((i % 2)) = 0 ]; then
+      use 1 eth2
+      pair tcp$i 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+      is "no packet gets through, round $i: right bytes over TCP" by_tcp tcp$i
+    else
+      use 1
+      KVCL_TIMEOUT=20s pair alone$i 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2
+      is "no packet gets through, and no TCP, round $i: both ranks end by themselves" both_fail
+      is "round $i: the peer is unreachable" says 'unreachable|not reached|cannot be reached' "$logs/$stage.alone$i.0"
+    fi
   done
   heal_wires
+}
+by_tcp() {
+  [ "$statuses" = ' 0 0' ] && says '"wrong": 0}' "$logs/$stage.$1.0" && says '"path": "served \(tcp' "$logs/$stage.$1.0"
+}
+both_fail() { no_signal && case "$statuses " in *' 0 '*) return 1 ;; esac; }
+
+# KVCL_NET names no port, on both guests or on one: TCP, and no packet over a device.
+stage_net() {
+  ports 1
+  use 0 eth2
+  pair none 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+  is 'KVCL_NET names an interface without a port: right bytes over TCP' by_tcp none
+  is 'no packet over a device' [ "$sent $sent_b" = '0 0' ]
+  for side in A B; do
+    use 1 eth2
+    [ "$role" = $side ] || use 0 eth2
+    pair only$side 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+    is "only guest $side names its port: right bytes over TCP" by_tcp only$side
+    is 'no packet over a device' [ "$sent $sent_b" = '0 0' ]
+  done
+}
+
+# GIDs of different families, and devices whose headers UCX drops: the handshake does not get through.
+stage_wrong_gid() {
+  local i name
+  ports 1
+  for i in 0 1; do
+    KVCL_NET=rxe0:1/$i,eth2 pair gid$i 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+    is "both use GID $i: right bytes, over the device" both_right gid$i
+    is "both use GID $i: RDMA" says '"path": "rdma' "$logs/$stage.gid$i.0"
+  done
+  name=0
+  [ "$role" = A ] || name=1
+  KVCL_NET=rxe0:1/$name,eth2 pair mixed 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+  is 'GIDs of different families: right bytes over TCP' by_tcp mixed
+  UCX_UD_ETH_DGID_CHECK=y pair dgid 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
+  is 'UCX drops the wire-up: right bytes over TCP' by_tcp dgid
 }
 
 interfaces
