@@ -9,15 +9,15 @@
  */
 #include "kv/runs.h"
 
-#include "kv/copy_cold.h"
 #include "base/copy_racy.h"
 #include "base/error.h"
+#include "weave/bulk.h"
 
 #include <string.h>
 
 enum { RUNS_BATCH = 64 };
 
-typedef enum copy_how { COPY_PLAIN, COPY_COLD, COPY_RACY } copy_how_t;
+typedef enum copy_how { COPY_PLAIN, COPY_RACY } copy_how_t;
 
 static uint32_t length(kvcl_range_t r)
 {
@@ -237,15 +237,33 @@ static void copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to, copy_how_t
             left -= batch[n].len;
         }
         for (i = 0; i < n; ++i) {
-            if (how == COPY_COLD) {
-                kvcl_copy_cold((void *)batch[i].dst, (const void *)batch[i].src, batch[i].len);
-            } else if (how == COPY_RACY) {
+            if (how == COPY_RACY) {
                 kvcl_copy_racy((void *)batch[i].dst, (const void *)batch[i].src, batch[i].len);
             } else {
                 memcpy((void *)batch[i].dst, (const void *)batch[i].src, batch[i].len);
             }
         }
     }
+}
+
+/* A batch at a time, so that several runs are copied side by side. */
+static void copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to)
+{
+    kvcl_runs_t walk = *runs;
+    kvcl_weave_piece_t batch[RUNS_BATCH];
+    uint64_t left = (to > from) ? to - from : 0;
+    kvcl_run_t run;
+    size_t n = 1;
+
+    kvcl_runs_seek(&walk, from);
+    while ((left > 0) && (n > 0)) {
+        for (n = 0; (left > 0) && (n < RUNS_BATCH) && kvcl_runs_next(&walk, left, &run); ++n) {
+            batch[n] = (kvcl_weave_piece_t){(void *)run.dst, (const void *)run.src, run.len};
+            left -= run.len;
+        }
+        kvcl_bulk_copy(batch, n);
+    }
+    kvcl_bulk_end();
 }
 
 /* Many runs a call: each call waits for the device. */
@@ -292,7 +310,6 @@ kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64
     if (kvcl_runs_by_device(runs)) {
         return copy_by_device(runs, from, to);
     }
-    copy(runs, from, to, COPY_COLD);
-    kvcl_copy_cold_end();
+    copy_cold(runs, from, to);
     return KVCL_OK;
 }

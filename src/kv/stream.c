@@ -11,9 +11,9 @@
  */
 #include "kv/stream.h"
 
-#include "kv/copy_cold.h"
 #include "base/copy_racy.h"
 #include "base/sum_copy.h"
+#include "weave/bulk.h"
 
 #include <string.h>
 
@@ -369,17 +369,26 @@ size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len)
 size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t len)
 {
     const char *from = (const char *)buf;
+    kvcl_weave_piece_t batch[BATCH];
     size_t done = 0, n;
     uintptr_t addr;
 
     if (stream->copier != NULL) {
         return kvcl_stream_by_device(stream, (uintptr_t)buf, len, 1);
     }
-    while ((done < len) && ((n = kvcl_stream_next(stream, len - done, &addr)) > 0)) {
-        kvcl_copy_cold((void *)addr, from + done, n);
-        done += n;
-    }
-    kvcl_copy_cold_end();
+    do {
+        for (n = 0; (n < BATCH) && (done < len); ++n) {
+            batch[n].len = kvcl_stream_next(stream, len - done, &addr);
+            if (batch[n].len == 0) {
+                break;
+            }
+            batch[n].dst = (void *)addr;
+            batch[n].src = from + done;
+            done += batch[n].len;
+        }
+        kvcl_bulk_copy(batch, n);
+    } while (n == BATCH);
+    kvcl_bulk_end();
     return done;
 }
 

@@ -170,7 +170,7 @@ static inline size_t kvcl_stream_next(kvcl_stream_t *s, size_t max, uintptr_t *a
  */
 size_t kvcl_stream_gather(kvcl_stream_t *stream, void *buf, size_t len);
 size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len);
-/** Scatter past the caches (kv/copy_cold.h): for parts of transfers that are larger than these. */
+/** Scatter past the caches (weave/bulk.h): for parts of transfers that are larger than these. */
 size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t len);
 /** Gather from blocks that their owner may withdraw meanwhile: the caller checks generations afterwards
  * (base/copy_racy.h). */
