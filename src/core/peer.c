@@ -175,7 +175,8 @@ void kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_
     wake_waiters(peer, KVCL_OK);
 }
 
-void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
+/* Its waiters and requests end with status. */
+static void end_peer(kvcl_peer_t *peer, kvcl_status_t status)
 {
     kvcl_context_h ctx = peer->ctx;
     kvcl_list_t    *link;
@@ -185,7 +186,6 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
     if (peer->state == KVCL_PEER_FAILED) {
         return;
     }
-    kvcl_log_info("%s: %s", peer->name, kvcl_status_text(status));
     peer->state = KVCL_PEER_FAILED;
     peer->why   = status;
     atomic_store_explicit(&peer->direct, NULL, memory_order_release);
@@ -198,6 +198,15 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
         if (kvcl_rooms[i]->peer_failed != NULL) {
             kvcl_rooms[i]->peer_failed(ctx, ctx->rooms[i], peer);
         }
+    }
+}
+
+void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status)
+{
+    kvcl_assert_locked(peer->ctx);
+    if (peer->state != KVCL_PEER_FAILED) {
+        kvcl_log_info("%s: %s", peer->name, kvcl_status_text(status));
+        end_peer(peer, status);
     }
 }
 
@@ -267,7 +276,10 @@ void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
         kvcl_log_debug("%s has failed: its BYE is not answered", peer->name);
     }
     kvcl_bundle_flush(peer); /* a failed peer's bundle would not be sent */
-    kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+    if (peer->state != KVCL_PEER_FAILED) {
+        kvcl_log_debug("%s has left", peer->name);
+        end_peer(peer, KVCL_ERR_RANK_FAILED);
+    }
 }
 
 void kvcl_peers_close(kvcl_context_h ctx)
@@ -278,7 +290,7 @@ void kvcl_peers_close(kvcl_context_h ctx)
     kvcl_assert_locked(ctx);
     for (i = 0; i < ctx->peers.count; ++i) {
         kvcl_peer_t *peer = ctx->peers.v[i];
-        kvcl_peer_fail(peer, KVCL_ERR_CANCELED);
+        end_peer(peer, KVCL_ERR_CANCELED);
         for (r = 0; r < ctx->n_rooms; ++r) {
             if (kvcl_rooms[r]->peer_closing != NULL) {
                 kvcl_rooms[r]->peer_closing(ctx, ctx->rooms[r], peer);

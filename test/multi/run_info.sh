@@ -1,6 +1,6 @@
 #!/bin/sh
 # kvcl_info --json: every section is present and agrees with the text form, alone and in a job of three that meet at an
-# address. It is valid JSON also with bad settings and with strange bytes in them.
+# address, whose end logs no failure. It is valid JSON also with bad settings and with strange bytes in them.
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 info=$top_builddir/src/tools/kvcl_info
@@ -109,6 +109,8 @@ holds "strange bytes" '[s["value"] for s in j["settings"] if s["name"] == "KVCL_
 unset KVCL_BOOT
 . "$top_srcdir/test/multi/ports.sh"
 next_port
+KVCL_LOG=info
+export KVCL_LOG
 KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=3 KVCL_BOOT_TIMEOUT=60s
 export KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
 KVCL_RANK=1 "$info" --paths --json >"$tmp/out1" 2>"$tmp/err1" & one=$!
@@ -120,6 +122,12 @@ done
 holds "three ranks" 'j["ranks"] == 3 and len(j["paths"]) == 9 and
   {(p["from"], p["to"]) for p in j["paths"]} == {(a, b) for a in range(3) for b in range(3)} and
   all(p["path"] == "loop" if p["from"] == p["to"] else p["path"] not in ("", "loop") for p in j["paths"])'
+if grep -E 'failed|canceled' "$tmp/err" "$tmp/err1" "$tmp/err2"; then
+  echo "FAIL: the log of a normal end"
+  failed=$((failed + 1))
+else
+  passed=$((passed + 1))
+fi
 if [ -s "$tmp/out1" ] || [ -s "$tmp/out2" ]; then
   echo "FAIL: rank 0 is not the only one that prints"
   sed 's/^/   /' "$tmp/out1" "$tmp/out2"
