@@ -107,7 +107,7 @@ static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rk
     } else if (packed->rkey_len > 0) {
         attr->why = "there is no connection for data now";
     } else if (!ep->near) {
-        attr->why = "the connection carries messages only";
+        attr->why = "TCP carries messages only"; /* UCX's own */
     } else {
         attr->why = glue_of(ep->super.xport)->plan.cma ? "the kernel does not permit this process to read it"
                                                        : "UCX_TLS leaves out cma";

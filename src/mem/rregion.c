@@ -106,7 +106,7 @@ static const char *no_part(const kvcl_peer_t *peer, kvcl_mem_kind_t kind)
     if (peer->ep == NULL) {
         return "there is no connection";
     }
-    if (peer->ops->messages_only) {
+    if (peer->ep->sockets) {
         return "TCP carries messages only";
     }
     if (peer->ops == &kvcl_xport_rdma) {

@@ -82,10 +82,15 @@ holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\nse
   list(texts(j["topology"]))'
 holds "what others can reach" 'j["security"] and all(set(d) == {"kind", "where", "protection"} and
   d["kind"] in ("unix", "memory") and d["protection"] in t for d in j["security"])'
-holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to": 0, "path": "loop"}]'
+holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to": 0, "path": "loop",
+  "allocated": "loop", "registered": "loop"}] and "memory that KVCL allocated: loop\n" in t'
 
 exits 0 env KVCL_PATH=loop "$info" --security
 if [ "$(tail -n 1 "$tmp/out")" = '  nothing' ]; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/out"; fi
+
+exits 0 env KVCL_PATH=tcp KVCL_NET=lo KVCL_WIRE=ucx "$info" --paths --json
+holds "the path over the wire of UCX" '[(p["path"], p["allocated"], p["registered"]) for p in j["paths"]] ==
+  [("served (tcp/lo ucx)",) + 2 * ("served: TCP carries messages only",)]'
 
 exits 0 "$info" --build --json
 holds "one section alone" 'list(j) == ["build"]'
@@ -122,6 +127,8 @@ done
 holds "three ranks" 'j["ranks"] == 3 and len(j["paths"]) == 9 and
   {(p["from"], p["to"]) for p in j["paths"]} == {(a, b) for a in range(3) for b in range(3)} and
   all(p["path"] == "loop" if p["from"] == p["to"] else p["path"] not in ("", "loop") for p in j["paths"])'
+holds "and their memory" 'all(p["allocated"] == "loop" == p["registered"] if p["from"] == p["to"] else
+  p["allocated"] == "mapped" and p["registered"].startswith(("native (cma), puts served", "served: ")) for p in j["paths"])'
 if grep -E 'failed|canceled' "$tmp/err" "$tmp/err1" "$tmp/err2"; then
   echo "FAIL: the log of a normal end"
   failed=$((failed + 1))

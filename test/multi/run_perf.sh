@@ -22,7 +22,7 @@ check() {
   for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
     floor_cpu_s_per_gib frames_gbps frames_p50_us frames_cpu_s_per_gib memcpy_gbps memcpy_p50_us \
     memcpy_cpu_s_per_gib memcpy2_gbps memcpy2_p50_us memcpy2_cpu_s_per_gib ratio cold_ms warm_ms idle_p50_us \
-    idle_p99_us beside_gbps batch dir_bytes_per_key holder_bytes_per_key; do
+    idle_p99_us beside_gbps batch dir_bytes_per_key holder_bytes_per_key memory native_bytes; do
     grep -q "\"$member\": " "$tmp/out" || rc=99
   done
   if [ $rc = 0 ] && grep -q '"wrong": 0}' "$tmp/out"; then
@@ -55,9 +55,17 @@ for path in shm tcp; do
     check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 5000 --count 100 --order random --iters 3 \
       --verify --json
   done
+  decision='"memory": "mapped", "native_bytes": 0,'
+  [ $path = shm ] || decision='"memory": "served: TCP carries messages only", "native_bytes": 0,'
   for test in get put; do
     check "$test with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 64K --count 4 --iters 20 --floor \
       --json
+    if grep -q "$decision" "$tmp/out"; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAIL: $test over $path: no $decision"
+    fi
   done
   check "get, cold and beside a bulk transfer, over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 4K --count 8 \
     --iters 20 --cold --beside 8M --json

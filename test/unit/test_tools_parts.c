@@ -1,11 +1,12 @@
 /*
- * The parts shared by all tools: command lines, histograms, JSON, patterns.
+ * The parts shared by all tools: command lines, histograms, JSON, patterns, the words for memory.
  */
 #include "config.h"
 #include "tools/cli.h"
 #include "tools/hist.h"
 #include "tools/build_info.h"
 #include "tools/json_out.h"
+#include "tools/memory_text.h"
 #include "tools/metrics_out.h"
 #include "tools/pattern.h"
 
@@ -336,6 +337,31 @@ START_TEST(a_pattern_is_checked_to_the_byte)
 }
 END_TEST
 
+static const struct {
+    const char *get_path, *put_path, *why, *text;
+    size_t     cap;
+} memories[] = {
+    {"mapped", "mapped", "", "mapped", MEMORY_TEXT_MAX},
+    {"mapped", "", "", "mapped", MEMORY_TEXT_MAX},
+    {"native", "native", "rdma", "native (rdma)", MEMORY_TEXT_MAX},
+    {"native", "served", "cma", "native (cma), puts served", MEMORY_TEXT_MAX},
+    {"served", "served", "100% of it", "served: 100% of it", MEMORY_TEXT_MAX},
+    {"served", "native", "why", "served: why, puts native", MEMORY_TEXT_MAX},
+    {"native", "served", "cma", "native (cma", 12},
+    {"native", "served", "cma", "native (cma), p", 16},
+};
+
+START_TEST(a_memory_has_its_words)
+{
+    const kvcl_memory_info_t info = {.size = sizeof(info), .get_path = memories[_i].get_path,
+                                     .put_path = memories[_i].put_path, .why = memories[_i].why};
+    char                     text[MEMORY_TEXT_MAX];
+
+    memory_text(&info, text, memories[_i].cap);
+    ck_assert_str_eq(text, memories[_i].text);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("tools_parts");
@@ -355,6 +381,7 @@ int main(void)
     tcase_add_test(tcase, labels_of_metrics_are_escaped);
     tcase_add_test(tcase, the_line_of_the_build_is_taken_apart);
     tcase_add_test(tcase, a_pattern_is_checked_to_the_byte);
+    tcase_add_loop_test(tcase, a_memory_has_its_words, 0, (int)(sizeof(memories) / sizeof(memories[0])));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

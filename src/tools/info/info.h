@@ -5,6 +5,7 @@
 #define KVCL_TOOLS_INFO_INFO_H
 
 #include "tools/job.h"
+#include "tools/memory_text.h"
 
 typedef struct info_options {
     bool build;
@@ -21,9 +22,18 @@ typedef kvcl_status_t (*info_query_t)(char *buf, size_t cap, size_t *len_p);
 /* The result of a query, which the caller frees; NULL: the error was printed to stderr, with the title. */
 char *info_text(const job_t *job, const char *title, info_query_t query);
 
+enum { INFO_PATH_MAX = 192 };
+
+/* From one rank to another: its path, and how its memory is reached, as text. */
+typedef struct info_path {
+    char path[INFO_PATH_MAX];
+    char allocated[MEMORY_TEXT_MAX];  /* by kvcl_mem_alloc, as the memory of caches */
+    char registered[MEMORY_TEXT_MAX]; /* the other rank's own, by kvcl_mem_register */
+} info_path_t;
+
 /* Collective: rank 0 calls fn for each pair of ranks, ordered by the second one. @return false: the error was printed
  * to stderr. */
-typedef void (*info_path_fn_t)(void *arg, size_t from, size_t to, const char *path);
+typedef void (*info_path_fn_t)(void *arg, size_t from, size_t to, const info_path_t *path);
 bool info_paths(const job_t *job, info_path_fn_t fn, void *arg);
 
 /* fn for each thing of this process that other processes can reach: kind is "tcp", "unix" or "memory". In a job.

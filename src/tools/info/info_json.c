@@ -156,14 +156,16 @@ static bool put_topology(const job_t *job, json_out_t *json)
     return true;
 }
 
-static void put_path(void *arg, size_t from, size_t to, const char *path)
+static void put_path(void *arg, size_t from, size_t to, const info_path_t *path)
 {
     json_out_t *json = arg;
 
     json_open(json, NULL, '{');
     json_count(json, "from", from);
     json_count(json, "to", to);
-    json_string(json, "path", path);
+    json_string(json, "path", path->path);
+    json_string(json, "allocated", path->allocated);
+    json_string(json, "registered", path->registered);
     json_close(json, '}');
 }
 

@@ -1,8 +1,7 @@
 /*
- * kvcl_info: the build, the settings and their sources, the machine, the paths between ranks, what others can
- * reach. Owns the choice of
- * sections, the gathering of their contents, and their output as text (as JSON: info_json.c). In a job rank 0 prints
- * for all ranks; each rank contributes the row of paths to its peers.
+ * kvcl_info: the build, the settings and their sources, the machine, the paths between ranks, what others can reach.
+ * Owns the choice of sections and their output as text (as JSON: info_json.c). In a job rank 0 prints for all ranks;
+ * each rank contributes the paths to its peers (info_paths.c).
  */
 #include "config.h"
 #include "tools/info/info.h"
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_TEXT_MAX 192u
 #define TEXT_START    4096u
 #define EXIT_USAGE    2
 
@@ -23,7 +21,7 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
         {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, source, help", 0, 0},
         {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and the table that chooses among them", 0, 0},
         {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library detects it", 0, 0},
-        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other (under mpirun or srun)", 0, 0},
+        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other and to its memory (under mpirun or srun)", 0, 0},
         {"security", CLI_FLAG, &opt->security, NULL, "what others can reach of a rank with these settings, and what "
          "protects it", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each section", 0, 0},
@@ -84,34 +82,12 @@ static bool print_text(const job_t *job, const char *title, info_query_t query)
     return true;
 }
 
-bool info_paths(const job_t *job, info_path_fn_t fn, void *arg)
-{
-    const size_t size = (size_t)job->size;
-    char         *row = calloc(size, PATH_TEXT_MAX);
-    char         *all = calloc(size, PATH_TEXT_MAX);
-    bool         good = (row != NULL) && (all != NULL);
-    size_t       from, to;
-
-    for (to = 0; good && (to < size); ++to) {
-        good = job_ok(job, kvcl_query_path(job->world, (int)to, row + (to * PATH_TEXT_MAX), PATH_TEXT_MAX),
-                      "kvcl_query_path");
-    }
-    for (to = 0; good && (to < size); ++to) {
-        good = job_gather(job, row + (to * PATH_TEXT_MAX), PATH_TEXT_MAX, all, JOB_TIMEOUT_NS);
-        for (from = 0; good && (job->rank == 0) && (from < size); ++from) {
-            all[(from * PATH_TEXT_MAX) + PATH_TEXT_MAX - 1] = '\0';
-            fn(arg, from, to, all + (from * PATH_TEXT_MAX));
-        }
-    }
-    free(row);
-    free(all);
-    return good;
-}
-
-static void print_path(void *arg, size_t from, size_t to, const char *path)
+static void print_path(void *arg, size_t from, size_t to, const info_path_t *path)
 {
     (void)arg;
-    printf("  %zu -> %zu  %s\n", from, to, path);
+    printf("  %zu -> %zu  %s\n", from, to, path->path);
+    printf("          memory that KVCL allocated: %s\n", path->allocated);
+    printf("          memory that is registered:  %s\n", path->registered);
 }
 
 static void print_door(void *arg, const char *kind, const char *where, const char *what_protects)

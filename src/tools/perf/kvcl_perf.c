@@ -51,12 +51,35 @@ static bool run(perf_t *perf)
     return !perf->target || perf_target(perf);
 }
 
+static void look(void *arg, const kvcl_memory_info_t *info)
+{
+    perf_t *perf = arg;
+
+    if ((strcmp(info->what, "cache") == 0) && (info->bytes == perf->opt->unit * perf->opt->count)) {
+        memory_text(info, perf->result.memory, sizeof(perf->result.memory));
+    }
+}
+
+/* Initiator: what was decided about the target's blocks, where it needed their description. */
+static bool read_decision(perf_t *perf)
+{
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
+
+    if (!job_ok(perf->job, kvcl_query_memory(perf->job->world, perf->peer, look, perf), "kvcl_query_memory") ||
+        !job_ok(perf->job, kvcl_context_stats(perf->job->ctx, &stats), "kvcl_context_stats")) {
+        return false;
+    }
+    perf->result.native_bytes = stats.bytes_native;
+    return true;
+}
+
 static int measure(perf_t *perf)
 {
     int result = EXIT_FAILURE;
 
     /* The last barrier keeps memory and directory alive while any rank may still use them. */
-    if (set_up(perf) && run(perf) && job_barrier(perf->job, PERF_TIMEOUT_NS)) {
+    if (set_up(perf) && run(perf) && ((perf->job->rank != 0) || read_decision(perf)) &&
+        job_barrier(perf->job, PERF_TIMEOUT_NS)) {
         if (perf->job->rank == 0) {
             perf_report(perf);
         }

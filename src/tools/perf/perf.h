@@ -15,6 +15,7 @@
 #include "tools/clock.h"
 #include "tools/hist.h"
 #include "tools/job.h"
+#include "tools/memory_text.h"
 #include "tools/perf/floor.h"
 
 #define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation of any size */
@@ -124,6 +125,8 @@ typedef struct perf_result {
     double      dir_bytes;  /* store-keys: resident memory per key, of the directory, and of the holder of the block */
     double      holder_bytes;
     char        path[192];
+    char        memory[MEMORY_TEXT_MAX]; /* how the initiator reaches the target's blocks; empty: not needed */
+    uint64_t    native_bytes; /* that the initiator got or put natively, all iterations */
 } perf_result_t;
 
 struct perf {

@@ -149,6 +149,12 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_begin(&json, stdout);
     json_string(&json, "test", perf->test->name);
     json_string(&json, "path", perf->result.path);
+    if (perf->result.memory[0] != '\0') {
+        json_string(&json, "memory", perf->result.memory);
+    } else {
+        json_null(&json, "memory");
+    }
+    json_count(&json, "native_bytes", perf->result.native_bytes);
     json_count(&json, "unit", perf->opt->unit);
     json_count(&json, "count", perf->opt->count);
     json_count(&json, "batch", (perf->opt->batch != 0) ? perf->opt->batch : perf->opt->count);
@@ -229,6 +235,10 @@ static void print_text(const perf_t *perf, const figures_t *f)
            perf->test->name, perf->result.path, opt->count, opt->unit, opt->random ? "random" : "sequential",
            perf->n_runs, (perf->n_runs == 1) ? "" : "s", perf->result.iters, (perf->result.iters == 1) ? "" : "s",
            opt->threads, (opt->threads == 1) ? "" : "s");
+    if (perf->result.memory[0] != '\0') {
+        printf("  %-12s %s; %" PRIu64 " bytes moved natively\n", "blocks", perf->result.memory,
+               perf->result.native_bytes);
+    }
     if (perf->test->bytes) {
         printf("  %-12s %.3f GB/s, %.0f blocks/s\n", "speed", f->gbps, f->ops_per_s);
     } else {
