@@ -455,7 +455,7 @@ static const cf_case_t cases[] = {
     {"gets_look_natively", cf_gets_look_natively, CF_BY_GET},
     {"lookups_beside_writes", cf_lookups_beside_writes, CF_BY_GET},
     {"lookups_of_a_closed_store", cf_lookups_of_a_closed_store, CF_BY_GET},
-    {"lookups_stalled", cf_lookups_stalled, CF_BY_GET},
+    {"lookups_stalled", cf_lookups_stalled, CF_BY_GET | CF_FAULTS},
     {"revoke_during", revoke_during, CF_RACY},
     {NULL, NULL, 0},
 };
