@@ -41,6 +41,9 @@ static void destroy(glue_t *g)
     kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
     kvcl_glue_side_close(&g->am);
+    if (g->counted) {
+        kvcl_glue_unlock_port();
+    }
     kvcl_glue_am_fini(g);
     (void)kvcl_mpool_fini(&g->reads);
     free(g->addr);
@@ -51,6 +54,10 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool
 {
     kvcl_status_t status = rdma ? kvcl_glue_plan_rdma(params, &g->plan) : kvcl_glue_plan(params, &g->plan);
 
+    if ((status == KVCL_OK) && rdma) {
+        status     = kvcl_glue_lock_port();
+        g->counted = (status == KVCL_OK);
+    }
     if (status == KVCL_OK) {
         status = kvcl_glue_side_open(&g->am, UCP_FEATURE_AM, g->plan.am_tls, &g->plan);
     }

@@ -98,6 +98,7 @@ typedef struct glue {
     int               probe_fd; /* timer; -1: no probes */
     uint64_t          probe_ns; /* when the next one is due; 0: no endpoint */
     glue_keys_t       keys;
+    bool              counted; /* by kvcl_glue_lock_port() */
     size_t            inflight; /* of all endpoints */
     uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
@@ -228,6 +229,13 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
 kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_glue_mem_free(kvcl_xport_mem_t *mem);
 kvcl_status_t kvcl_glue_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
+
+/* glue_locked.c: one more port of RDMA, or bytes of users that are registered with one. KVCL_ERR_NO_MEMORY: the process
+ * may not lock as much; otherwise it is counted until the unlock. */
+kvcl_status_t kvcl_glue_lock_port(void);
+void          kvcl_glue_unlock_port(void);
+kvcl_status_t kvcl_glue_lock_bytes(uint64_t bytes);
+void          kvcl_glue_unlock_bytes(uint64_t bytes);
 
 /* glue_keys.c */
 void          kvcl_glue_keys_open(glue_t *g);

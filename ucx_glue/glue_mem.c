@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,10 +28,21 @@ static kvcl_status_t register_range(glue_t *g, glue_mem_t *mem)
     ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
                                    .address    = mem->addr,
                                    .length     = mem->len};
-    ucs_status_t         ucs    = ucp_mem_map(g->data.ctx, &params, &mem->memh);
+    kvcl_status_t        status = g->plan.rdma ? kvcl_glue_lock_bytes(mem->len) : KVCL_OK;
+    char                 why[KVCL_ERROR_MAX / 2];
+    ucs_status_t         ucs;
 
+    if (status != KVCL_OK) {
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
+        return kvcl_fail(status, "%zu bytes cannot be registered with RDMA port %s: %s", mem->len, g->plan.devices,
+                         why);
+    }
+    ucs = ucp_mem_map(g->data.ctx, &params, &mem->memh);
     if (ucs != UCS_OK) {
         mem->memh = NULL;
+        if (g->plan.rdma) {
+            kvcl_glue_unlock_bytes(mem->len);
+        }
         return kvcl_fail(kvcl_glue_status(ucs), "%zu bytes cannot be registered with %s%s: %s", mem->len,
                          g->plan.rdma ? "RDMA port " : "UCX", g->plan.rdma ? g->plan.devices : "",
                          ucs_status_string(ucs));
@@ -96,14 +108,18 @@ kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, siz
 void kvcl_glue_mem_free(kvcl_xport_mem_t *super)
 {
     glue_mem_t   *mem = kvcl_container_of(super, glue_mem_t, super);
+    glue_t       *g   = glue_of(super->xport);
     ucs_status_t ucs;
 
     if (mem->memh != NULL) {
-        ucs = ucp_mem_unmap(glue_of(super->xport)->data.ctx, mem->memh);
+        ucs = ucp_mem_unmap(g->data.ctx, mem->memh);
         if (ucs != UCS_OK) {
             kvcl_log_warn("ucx: ucp_mem_unmap: %s", ucs_status_string(ucs));
         }
-        kvcl_glue_keys_freed(glue_of(super->xport));
+        kvcl_glue_keys_freed(g);
+        if (g->plan.rdma && !mem->device) {
+            kvcl_glue_unlock_bytes(mem->len);
+        }
     }
     free(mem);
 }

@@ -26,17 +26,21 @@ static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, 
     return status;
 }
 
-/* A port that is named must work. One that comes with its interface may be left out, where TCP is the other path. */
+/* A port that is named must work, unless memory cannot be locked here and TCP is the other path. A port that comes with
+ * its interface may be left out. */
 static kvcl_status_t leave_out(const kvcl_context_h ctx, const kvcl_net_port_t *port, kvcl_status_t status)
 {
     char why[KVCL_ERROR_MAX / 2];
 
-    snprintf(why, sizeof(why), "%s", kvcl_last_error());
-    if (port->by_name || (ctx->config.path == KVCL_PATH_RDMA)) {
+    snprintf(why, sizeof(why), "%s%s", kvcl_last_error(), (status != KVCL_ERR_NO_MEMORY) ? "" :
+             ": raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)");
+    if ((port->by_name && ((status != KVCL_ERR_NO_MEMORY) || (ctx->net.interfaces[0] == '\0'))) ||
+        (ctx->config.path == KVCL_PATH_RDMA)) {
         return kvcl_fail(status, "KVCL_NET: RDMA port %s cannot be used: %s", port->name, why);
     }
     kvcl_log_at((status == KVCL_ERR_UNSUPPORTED) ? KVCL_LOG_INFO : KVCL_LOG_WARN,
-                "RDMA port %s of interface %s is not used: %s", port->name, port->ndev, why);
+                "RDMA port %s%s%s is not used: %s", port->name, (port->ndev[0] != '\0') ? " of interface " : "",
+                port->ndev, why);
     return KVCL_OK;
 }
 

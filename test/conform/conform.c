@@ -320,6 +320,7 @@ static bool fits(const cf_config_t *config, const cf_case_t *one)
     bool tcp = (strcmp(config->path, "tcp") == 0);
 
     if (((one->flags & CF_THREAD) && (config->init_flags & KVCL_INIT_NO_THREAD)) ||
+        ((one->flags & CF_RDMA) && !(config->init_flags & CF_APART)) ||
         ((one->flags & CF_THREE) && (!config->procs || (config->size < 3)))) {
         return false;
     }

@@ -43,6 +43,7 @@ enum {
     CF_RACY   = 16, /* races for bytes on purpose: reuses memory while others copy it, or checks no bytes */
     CF_BY_GET = 256, /* only where bytes are got and put natively, over loop or RDMA */
     CF_FAULTS = 512, /* only over loop, by its faults */
+    CF_RDMA   = 1024, /* only with --rdma */
     CF_MIXES  = 128, /* one rank's own requests race for the same memory, on two threads */
     CF_THREAD = 32, /* only with a progress thread */
     CF_THREE  = 64, /* only where ranks are processes, three or more */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static bool all_are(const char *buf, char c, size_t len)
 {
@@ -442,11 +443,134 @@ static void stale_twice(cf_t *cf)
     cf_cache_end(&kept);
 }
 
+/* ---------------------------------------------------------------- locked memory is limited */
+
+/* What is kept free for UCX, for one port (ucx_glue/glue_locked.c), and room for a target and the control page. */
+enum { PORT_KIB = 160 << 10, ROOM_KIB = 3 << 10 };
+
+/* KiB that this process has locked for devices. */
+static uint64_t pinned_kib(void)
+{
+    FILE               *file = fopen("/proc/self/status", "re");
+    unsigned long long kib   = 0;
+    char               line[128];
+
+    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+        if (sscanf(line, "VmPin: %llu", &kib) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return kib;
+}
+
+/* No more may be locked than that. SIZE_MAX: any amount. */
+static void limit_locks(cf_t *cf, size_t kib)
+{
+    struct rlimit limit;
+
+    CF_CHECK(cf, getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    limit.rlim_cur = (kib == SIZE_MAX) ? limit.rlim_max : kib * 1024;
+    CF_CHECK(cf, setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+}
+
+/* Memory that fits is registered, and it is not any more once it is freed. */
+static void lock_and_free(cf_t *cf)
+{
+    char       *buf   = malloc(PUT_BYTES);
+    uint64_t   before = pinned_kib();
+    kvcl_mem_h mem;
+
+    CF_OK(cf, kvcl_mem_register(cf->ctx, buf, PUT_BYTES, KVCL_MEM_HOST, NULL, &mem));
+    CF_CHECK(cf, pinned_kib() >= before + PUT_BYTES / 1024);
+    limit_locks(cf, pinned_kib()); /* its key is taken although no page more can be registered */
+    kvcl_mem_free(mem);
+    CF_CHECK(cf, pinned_kib() < before + PUT_BYTES / 1024);
+    free(buf);
+}
+
+/* A second context, alone, that demands RDMA. */
+static void demand_rdma(cf_t *cf, void *big, size_t len)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+    kvcl_mem_h         mem;
+
+    params.path = "rdma";
+    CF_OK(cf, kvcl_init(&params, &ctx));
+    limit_locks(cf, 2 * PORT_KIB + ROOM_KIB);
+    CF_IS(cf, kvcl_mem_register(ctx, big, len, KVCL_MEM_HOST, NULL, &mem), KVCL_ERR_NO_MEMORY);
+    CF_CHECK(cf, strstr(kvcl_last_error(), "ulimit -l") != NULL);
+    limit_locks(cf, SIZE_MAX);
+    kvcl_finalize(ctx);
+}
+
+/* What cannot be registered is served, and its bytes are right. What fits is registered and revoked as elsewhere. */
+static void locked(cf_t *cf)
+{
+    enum { BIG = 8 << 20, BIGS = 2 };
+    int         owner = 1, i;
+    char        *big[BIGS], *buf = malloc(BIG), desc[1024];
+    kvcl_mem_h  mems[BIGS] = {NULL};
+    kvcl_rmem_h rmem;
+    kvcl_req_h  req;
+    const void  *blob;
+    size_t      len;
+    uint64_t    native;
+
+    for (i = 0; i < BIGS; ++i) {
+        big[i] = malloc(BIG);
+        memset(big[i], 4 + i, BIG);
+    }
+    CF_CHECK(cf, revoke_round(cf, owner, false, true) == 0); /* UCX has locked all that it needs */
+    if (cf->rank == owner) {
+        printf("     locked: %" PRIu64 " KiB are locked by a context\n", pinned_kib());
+        fflush(stdout);
+        demand_rdma(cf, big[0], BIG);
+        limit_locks(cf, PORT_KIB + ROOM_KIB);
+        lock_and_free(cf);
+        limit_locks(cf, PORT_KIB + ROOM_KIB);
+    }
+    for (i = 0; i < BIGS; ++i) {
+        if (cf->rank == owner) {
+            len = sizeof(desc);
+            CF_OK(cf, kvcl_mem_register(cf->ctx, big[i], BIG, KVCL_MEM_HOST, NULL, &mems[i]));
+            CF_OK(cf, kvcl_mem_export(mems[i], KVCL_READ, desc, &len));
+            cf_give(cf, desc, len);
+        }
+        cf_fence(cf);
+        if (cf->rank != owner) {
+            blob   = cf_blob(cf, owner, &len);
+            native = native_gets(cf);
+            CF_OK(cf, kvcl_rmem_import(cf->world, owner, blob, len, &rmem));
+            CF_OK(cf, kvcl_get_bytes(rmem, 0, buf, BIG, NULL, &req));
+            CF_OK(cf, cf_end(cf, req));
+            CF_CHECK(cf, all_are(buf, (char)(4 + i), BIG) && (native_gets(cf) == native));
+            kvcl_rmem_free(rmem);
+        }
+        cf_fence(cf);
+    }
+    for (i = 0; i < 6; ++i) {
+        CF_CHECK(cf, revoke_round(cf, owner, false, (i & 1) != 0) == 0);
+    }
+    if (cf->rank == owner) {
+        limit_locks(cf, SIZE_MAX);
+    }
+    for (i = 0; i < BIGS; ++i) {
+        kvcl_mem_free(mems[i]);
+        free(big[i]);
+    }
+    free(buf);
+}
+
 static const cf_case_t cases[] = {
     {"churn", churn, CF_RACY},
     {"revoke_puts", revoke_puts, CF_RACY},
     {"free_gets", free_gets, CF_RACY},
     {"stale_twice", stale_twice, 0},
+    {"locked", locked, CF_RACY | CF_RDMA},
     {NULL, NULL, 0},
 };
 

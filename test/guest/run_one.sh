@@ -6,14 +6,13 @@
 set -eu
 . "${top_srcdir:?}/test/guest/host.sh"
 
-judged='devices native perf replay conform conform_keys net one_host two_ports programs'
+judged='devices native perf replay conform conform_keys net one_host two_ports programs keys memlock'
 
 # Not judged yet. Each is here with what is missing:
 #   conform_death, replay_kill  not tried often enough yet since a killed rank is detected over RDMA
-#   keys           CF_ROUNDS=1000 for the table of results: about 20 minutes
 # Never judged:
 #   speed      prints figures for contrib/doc/results
-later='conform_death replay_kill keys'
+later='conform_death replay_kill'
 
 # The programs beside the tools, by which contrib/check knows what to build:
 : "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \

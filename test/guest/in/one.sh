@@ -90,10 +90,32 @@ stage_short() {
   done
 }
 
-# Keys of memory that is revoked, freed and made again under gets and puts.
+# Keys of memory that is revoked, freed and made again under gets and puts. GUEST_ENV=CF_ROUNDS=1000: about 20 minutes.
 stage_keys() {
   devices 1
-  CF_ROUNDS=${CF_ROUNDS:-30} KVCL_NET=rxe0:1 conform keys 400 --rdma=3 conform_keys
+  CF_ROUNDS=${CF_ROUNDS:-30} conform keys "${CF_ROUNDS:+2}400" --rdma=3 conform_keys
+}
+
+# Locked memory is limited: memory that does not fit is served, then a port that does not fit is not used.
+stage_memlock() {
+  devices 2
+  devices 1
+  conform locked 200 --rdma=2 conform_keys locked
+  is 'one line a context names the bytes and the port' once_a_context "$logs/$stage.locked"
+  cat >/tmp/user <<END
+#!/bin/sh
+ulimit -l 64
+exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-caps -all \
+  $(program "$tools/kvcl_perf") "\$@"
+END
+  chmod 755 /tmp/user
+  KVCL_NET=rxe0:1,port1 ranks port 2 60 /tmp/user get --unit 64K --count 16 --verify --iters 4 --json || :
+  is 'a user who may lock 64 KiB: right bytes' says '"wrong": 0}' "$logs/$stage.port.0"
+  is 'over TCP' [ "$statuses" = ' 0 0' -a "$sent" = 0 ]
+  is 'and a line says why not over RDMA' says 'RDMA port rxe0:1.* is not used: .*ulimit -l' "$logs/$stage.port.0"
+}
+once_a_context() {
+  [ "$(grep -c 'bytes cannot be registered with RDMA port rxe0:1.*ulimit -l' "$1")" = 1 ]
 }
 
 stage_conform_death() {

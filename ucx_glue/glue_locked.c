@@ -1,0 +1,101 @@
+/*
+ * Whether this process may lock memory for ports of RDMA, where the kernel limits that (RLIMIT_MEMLOCK without the
+ * capability IPC_LOCK: ordinary users, and containers).
+ *
+ * UCX locks its queues when they are first used, after the port was opened, and 1.13 handles it badly where they do not
+ * fit: it does not return from ucp_worker_create, or the port stays deaf. So PORT_BYTES are kept free for each port: it
+ * is not opened without, and memory of users that would take them is not registered but served (mem/region.c).
+ *
+ * Owns: the counts of this process. Locks: none; two threads at once may both pass where there is room for one.
+ */
+#include "config.h"
+#include "ucx_glue/glue.h"
+
+#include "base/error.h"
+
+#include <linux/capability.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* 139 MiB are locked with UCX 1.13 over rc_verbs, by both sides together. */
+#define PORT_BYTES (UINT64_C(160) << 20)
+
+static _Atomic uint64_t ports;      /* open now */
+static _Atomic uint64_t registered; /* bytes of users */
+
+static bool is_limited(uint64_t *limit_p)
+{
+    struct __user_cap_header_struct header  = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct   caps[2] = {{0, 0, 0}};
+    struct rlimit                   limit   = {RLIM_INFINITY, RLIM_INFINITY};
+
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    (void)syscall(SYS_capget, &header, caps);
+    *limit_p = limit.rlim_cur;
+    return (limit.rlim_cur != RLIM_INFINITY) && !(caps[0].effective & (1u << CAP_IPC_LOCK));
+}
+
+/* Bytes that this process has locked for devices. */
+static uint64_t pinned_bytes(void)
+{
+    FILE               *file = fopen("/proc/self/status", "re");
+    unsigned long long kib   = 0;
+    char               line[128];
+
+    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+        if (sscanf(line, "VmPin: %llu", &kib) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return (uint64_t)kib << 10;
+}
+
+/* May these bytes of users be locked besides what others and so many ports need? */
+static kvcl_status_t check(uint64_t n_ports, uint64_t bytes)
+{
+    uint64_t limit, pinned = 0, users = atomic_load(&registered), own;
+
+    if (!is_limited(&limit)) {
+        return KVCL_OK;
+    }
+    pinned = pinned_bytes();
+    own    = (pinned > users) ? pinned - users : 0;
+    own    = (own < n_ports * PORT_BYTES) ? n_ports * PORT_BYTES : own;
+    if ((bytes <= limit) && (users <= limit - bytes) && (own <= limit - bytes - users)) {
+        return KVCL_OK;
+    }
+    return kvcl_fail(KVCL_ERR_NO_MEMORY, "at most %llu KiB may be locked here, %llu are, and UCX needs up to %llu",
+                     (unsigned long long)limit >> 10, (unsigned long long)pinned >> 10, (unsigned long long)own >> 10);
+}
+
+kvcl_status_t kvcl_glue_lock_port(void)
+{
+    kvcl_status_t status = check(atomic_load(&ports) + 1, 0);
+
+    ports += (status == KVCL_OK);
+    return status;
+}
+
+void kvcl_glue_unlock_port(void)
+{
+    --ports;
+}
+
+kvcl_status_t kvcl_glue_lock_bytes(uint64_t bytes)
+{
+    kvcl_status_t status = check(atomic_load(&ports), bytes);
+
+    registered += (status == KVCL_OK) ? bytes : 0;
+    return status;
+}
+
+void kvcl_glue_unlock_bytes(uint64_t bytes)
+{
+    registered -= bytes;
+}
