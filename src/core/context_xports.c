@@ -109,11 +109,13 @@ static void on_stream_event(void *arg, kvcl_xport_stream_t *stream)
 static kvcl_status_t read_net(kvcl_context_h ctx)
 {
     const kvcl_config_t *config = &ctx->config;
+    kvcl_status_t       status;
 
     if ((config->path == KVCL_PATH_SHM) || (config->path == KVCL_PATH_LOOP)) {
         return KVCL_OK;
     }
-    return kvcl_net_parse(config->net, "/sys", &ctx->net);
+    status = kvcl_net_parse(config->net, "/sys", &ctx->net);
+    return (status == KVCL_OK) ? kvcl_net_check_interfaces(&ctx->net, "/sys") : status;
 }
 
 kvcl_status_t kvcl_xports_open(kvcl_context_h ctx)

@@ -313,7 +313,7 @@ static kvcl_status_t take(const char *root, const char *name, kvcl_net_t *net)
     if ((name[dev] != '\0') && !((name[dev] == ':') && exists("%s/class/net/%.*s", root, (int)dev, name))) {
         return refuse(root, "this host has no RDMA device \"%.*s\"", (int)dev, name);
     }
-    take_interface(name, net); /* kvcl_net_check() refuses what is none */
+    take_interface(name, net); /* kvcl_net_check_interfaces() refuses what is none */
     return KVCL_OK;
 }
 
@@ -337,4 +337,20 @@ kvcl_status_t kvcl_net_parse(const char *names, const char *root, kvcl_net_t *ne
         status = (len > 0) ? take(root, name, net) : KVCL_OK;
     }
     return status;
+}
+
+kvcl_status_t kvcl_net_check_interfaces(const kvcl_net_t *net, const char *root)
+{
+    kvcl_status_t status = kvcl_net_check(net->interfaces);
+    char          why[KVCL_ERROR_MAX / 2], ports[512];
+
+    if (status == KVCL_OK) {
+        return KVCL_OK;
+    }
+    list_ports(root, ports, sizeof(ports));
+    if (ports[0] == '\0') {
+        return status;
+    }
+    snprintf(why, sizeof(why), "%s", kvcl_last_error());
+    return kvcl_fail(status, "%s; RDMA ports of this host that can be used: %s", why, ports);
 }

@@ -150,7 +150,7 @@ START_TEST(interfaces_bring_their_ports)
     parses("eth6", "eth6", "mlx5_4:1/0@eth6");
     parses("eth7", "eth7", "mlx5_10:1/0@eth7 mlx5_11:1/0@eth7");
     parses("eth3,eth4", "eth3,eth4", ""); /* a port that cannot be used: TCP alone */
-    parses("nowhere,eth0:1", "nowhere,eth0:1", ""); /* kvcl_net_check() refuses the first */
+    parses("nowhere,eth0:1", "nowhere,eth0:1", ""); /* kvcl_net_check_interfaces() refuses the first */
 }
 END_TEST
 
@@ -214,6 +214,22 @@ START_TEST(a_host_without_rdma)
 }
 END_TEST
 
+/* The sentence has the interfaces of this machine, and the ports of the tree. */
+START_TEST(an_unknown_interface_is_refused)
+{
+    ck_assert_int_eq(kvcl_net_parse("lo,nowhere0", root, &net), KVCL_OK);
+    ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "KVCL_NET: this host has no network interface \"nowhere0\"; it has "));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "can be used: mlx4_0:1, mlx5_0:1 (eth2), "));
+    ck_assert_int_eq(kvcl_net_check_interfaces(&net, "/nonexistent"), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_null(strstr(kvcl_last_error(), "RDMA"));
+    ck_assert_int_eq(kvcl_net_parse("all,mlx5_0:1", root, &net), KVCL_OK);
+    ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_OK);
+    ck_assert_int_eq(kvcl_net_parse("mlx5_0:1", root, &net), KVCL_OK);
+    ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_OK);
+}
+END_TEST
+
 /* As many as the result has room for, and no more. */
 START_TEST(many_ports)
 {
@@ -241,6 +257,7 @@ int main(void)
     tcase_add_test(tcase, interfaces_bring_their_ports);
     tcase_add_test(tcase, ports_are_named);
     tcase_add_test(tcase, unusable_ports_are_refused);
+    tcase_add_test(tcase, an_unknown_interface_is_refused);
     tcase_add_test(tcase, a_host_without_rdma);
     tcase_add_test(tcase, many_ports);
     suite_add_tcase(suite, tcase);
