@@ -33,6 +33,13 @@ KVCL_API kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg) KVCL
 /** One line per collective algorithm and the selection table, as text. len_p as in kvcl_context_address. */
 KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
+/**
+ * How copies of 16 MiB and more are made on this machine, and why (KVCL_COPY), as text. With KVCL_COPY=auto it measures
+ * that (20 ms at rest), unless that was done before on this machine and kept in the user's cache folder. len_p as in
+ * kvcl_context_address.
+ */
+KVCL_API kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
+
 /** The machine as the library detects it (NUMA nodes, cores, GPUs, NICs), as text. */
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "topo/numa.h"
+#include "weave/bulk.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -60,6 +61,9 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_WINDOW", "16", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),
     ROW("KVCL_BACKGROUND_SHARE", "10", INT, background_share, 0, 90, NULL,
         "percent of the turns that transfers with KVCL_BACKGROUND get while other transfers are active"),
+    ROW("KVCL_COPY", "auto", ENUM, copy, 0, 0, kvcl_bulk_settings,
+        "copies of 16 MiB and more in shared memory: memcpy, weave1, weave2 or weave4 (as many pieces in turn, past the "
+        "caches), or auto: by speeds measured once on this machine (kvcl_info --copy prints them)"),
     ROW("KVCL_NATIVE_TABLE", NULL, STRING, native_table, 0, 0, NULL,
         "native (RDMA, CMA) gets and puts that the owner serves instead, KIND:FROM-TO:WAY[:RUNS],...; overrides the "
         "built-in table (KVCL_LOG=debug prints it)"),

@@ -36,6 +36,7 @@ typedef struct kvcl_config {
     uint64_t store_hedge_ns;
     int      store_hedge_auto;
     int64_t  background_share;
+    int      copy;
     uint64_t store_repair_bytes;
     int64_t  store_hot;
     char     *store_nvme;
@@ -45,7 +46,7 @@ typedef struct kvcl_config {
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 32 };
+enum { KVCL_CONFIG_ROWS = 33 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

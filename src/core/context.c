@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "base/structs.h"
 #include "wire/address.h"
+#include "weave/bulk.h"
 #include "core/comm.h"
 #include "handle/fork.h"
 #include "handle/handle.h"
@@ -127,6 +128,7 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
         ((status = kvcl_xports_secure(ctx)) != KVCL_OK)) {
         return status;
     }
+    kvcl_bulk_configure(ctx->config.copy);
     ctx->engine.spin_ns  = spin_ns(ctx);
     ctx->engine.one_core = (kvcl_online_cores() == 1);
     return kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));

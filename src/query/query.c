@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/comm.h"
 #include "topo/topo.h"
+#include "weave/bulk.h"
 #include <kvcl/kvcl_version.h>
 
 #include <stdio.h>
@@ -86,4 +87,23 @@ kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)
     *len_p = (size_t)kvcl_topo_describe(topo, buf, cap) + 1;
     kvcl_topo_close(topo);
     return (*len_p <= cap) ? KVCL_OK : kvcl_fail(KVCL_ERR_TRUNCATED, "the topology needs %zu bytes", *len_p);
+}
+
+kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p)
+{
+    kvcl_setting_source_t sources[KVCL_CONFIG_ROWS];
+    kvcl_config_t         config;
+    kvcl_status_t         status;
+
+    if ((len_p == NULL) || ((buf == NULL) && (cap != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_query_copy: NULL argument");
+    }
+    status = kvcl_config_load(&config, NULL, sources);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    *len_p = kvcl_bulk_describe(config.copy, buf, cap) + 1;
+    kvcl_config_free(&config);
+    return (*len_p <= cap) ? KVCL_OK : kvcl_fail(KVCL_ERR_TRUNCATED, "the text needs %zu bytes, there is room for %zu",
+                                                 *len_p, cap);
 }

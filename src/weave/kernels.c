@@ -7,6 +7,7 @@
 #include "config.h"
 #include "weave/weave.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
@@ -79,6 +80,7 @@ static void no_end(void)
 }
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 #define SSE2   __attribute__((target("sse2")))
@@ -133,17 +135,43 @@ static void fence(void)
 {
     _mm_sfence();
 }
+
+__attribute__((target("clflushopt"))) static void flush_unordered(const char *at, size_t bytes)
+{
+    size_t i;
+
+    for (i = 0; i < bytes; i += KVCL_WEAVE_LINE) {
+        _mm_clflushopt((void *)(uintptr_t)(at + i));
+    }
+}
+
+static void flush(const char *at, size_t bytes)
+{
+    const unsigned clflushopt = 1u << 23;
+    unsigned       a, b = 0, c, d;
+    size_t         i;
+
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && ((b & clflushopt) != 0)) {
+        flush_unordered(at, bytes);
+    } else {
+        for (i = 0; i < bytes; i += KVCL_WEAVE_LINE) {
+            _mm_clflush(at + i);
+        }
+    }
+    _mm_mfence();
+}
 #endif
 
-#define ROW(_name, _supported, _end) {#_name, _supported, _name##_one, _name##_two, _name##_four, _end}
+#define ROW(_name, _supported, _end, _flush) \
+    {#_name, _supported, _name##_one, _name##_two, _name##_four, _end, _flush}
 
 const kvcl_weave_kernel_t kvcl_weave_kernels[] = {
 #if defined(__x86_64__)
-    ROW(avx512, has_avx512, fence),
-    ROW(avx2, has_avx2, fence),
-    ROW(sse2, always, fence),
+    ROW(avx512, has_avx512, fence, flush),
+    ROW(avx2, has_avx2, fence, flush),
+    ROW(sse2, always, fence, flush),
 #endif
-    ROW(plain, always, no_end),
+    ROW(plain, always, no_end, NULL),
 };
 const size_t kvcl_weave_n_kernels = sizeof(kvcl_weave_kernels) / sizeof(kvcl_weave_kernels[0]);
 

@@ -37,6 +37,7 @@ typedef struct kvcl_weave_kernel {
     kvcl_weave_fn_t two;                /* bytes: a multiple of KVCL_WEAVE_STEP, as for four */
     kvcl_weave_fn_t four;
     void            (*end)(void);       /* orders the stores before those that follow */
+    void            (*flush)(const char *at, size_t bytes); /* from all caches; NULL: the kernel writes through them */
 } kvcl_weave_kernel_t;
 
 extern const kvcl_weave_kernel_t kvcl_weave_kernels[]; /* best first; the last one runs on any processor */

@@ -119,6 +119,8 @@ START_TEST(queries_refuse)
     REFUSED(INVALID_PARAM, "cb", kvcl_query_settings(NULL, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_query_colls", kvcl_query_colls((char *)out.bytes, 64, NULL));
     REFUSED(INVALID_PARAM, "kvcl_query_colls", kvcl_query_colls(NULL, 64, &out.n));
+    REFUSED(INVALID_PARAM, "kvcl_query_copy", kvcl_query_copy((char *)out.bytes, 64, NULL));
+    REFUSED(INVALID_PARAM, "kvcl_query_copy", kvcl_query_copy(NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology((char *)out.bytes, 64, NULL));
     REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology(NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "buf", kvcl_query_path(world, 0, NULL, 64));
@@ -145,6 +147,12 @@ START_TEST(queries_refuse)
     setenv("KVCL_COLL_TABLE", "rubble", 1);
     REFUSED(INVALID_PARAM, "KVCL_COLL_TABLE", kvcl_query_colls((char *)out.bytes, sizeof(out.bytes), &out.n));
     unsetenv("KVCL_COLL_TABLE");
+    setenv("KVCL_COPY", "woven", 1);
+    REFUSED(INVALID_PARAM, "KVCL_COPY=woven", kvcl_query_copy((char *)out.bytes, sizeof(out.bytes), &out.n));
+    setenv("KVCL_COPY", "weave4", 1);
+    ck_assert_int_eq(kvcl_query_copy(small, sizeof(small), &out.m), KVCL_ERR_TRUNCATED);
+    ck_assert_uint_gt(out.m, 1);
+    unsetenv("KVCL_COPY");
 }
 END_TEST
 

@@ -64,7 +64,7 @@ export KVCL_BOOT
 exits 0 env KVCL_WINDOW=7 "$info"
 cp "$tmp/out" "$tmp/text"
 exits 0 env KVCL_WINDOW=7 "$info" --json
-holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "security", "ranks", "paths"]'
+holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "copy", "security", "ranks", "paths"]'
 holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
 holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
   "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool and j["build"]["hardening"]'
@@ -78,7 +78,7 @@ holds "the algorithms" '{"bcast", "barrier"} <= {a["collective"] for a in j["col
   all(a["description"] in t and a["name"] in t for a in j["collectives"]["algorithms"])'
 holds "the table" 'len(j["collectives"]["table"]) >= 3 and
   all(("  " + row + "\n") in t for row in j["collectives"]["table"])'
-holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\nsecurity: ")[0].split("\n")] ==
+holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\ncopy\n")[0].split("\n")] ==
   list(texts(j["topology"]))'
 holds "what others can reach" 'j["security"] and all(set(d) == {"kind", "where", "protection"} and
   d["kind"] in ("unix", "memory") and d["protection"] in t for d in j["security"])'
@@ -100,6 +100,37 @@ holds "a listener" 'list(j) == ["security"] and [d["where"].split(":")[0] for d 
   if d["kind"] == "tcp"] == ["127.0.0.1"]'
 exits 0 env KVCL_NET=lo KVCL_PATH=shm "$info" --security --json
 holds "no listener over shared memory alone" '[d for d in j["security"] if d["kind"] == "tcp"] == []'
+
+# Large copies: measured by the first process and kept, read by the next one, measured again over hostile bytes; a
+# folder that cannot be written.
+copy() { exits 0 env "$@" "$info" --copy; }
+said() {
+  if grep -q "$1" "$tmp/out"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "no: $1"; cat "$tmp/out"; fi
+}
+unset XDG_CACHE_HOME
+rm -rf "$HOME/.cache"
+copy KVCL_COPY=auto
+if ! grep -q 'not measured' "$tmp/out"; then
+  said "by this process, kept in $HOME/.cache/kvcl/copy-"
+  said '^  4096 .* times memcpy$'
+  copy KVCL_COPY=auto
+  said "read from $HOME/.cache/kvcl/copy-"
+  exits 0 "$info" --copy --json
+  holds "the copy" 'list(j) == ["copy"] and j["copy"][0].startswith("setting auto, instructions ")'
+  for file in "$HOME"/.cache/kvcl/copy-*; do echo 'kvcl copy 1' >"$file"; done
+  copy KVCL_COPY=auto
+  said "by this process, kept in "
+  copy KVCL_COPY=auto
+  said "read from "
+  copy XDG_CACHE_HOME="$tmp/err"
+  said "by this process, not kept, for no file can be written: $tmp/err/kvcl/copy-"
+  copy XDG_CACHE_HOME="$tmp/x"
+  said "kept in $tmp/x/kvcl/copy-"
+fi
+copy KVCL_COPY=memcpy
+said '^  used: memcpy$'
+said '^  from KVCL_COPY; not measured$'
+exits 1 env KVCL_COPY=fast "$info" --copy
 
 # A bad value is null; the other members are present.
 exits 1 env KVCL_SPIN=soon "$info" --json

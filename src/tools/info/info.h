@@ -12,6 +12,7 @@ typedef struct info_options {
     bool settings;
     bool colls;
     bool topology;
+    bool copy;
     bool paths;
     bool security;
     bool json;

@@ -156,6 +156,23 @@ static bool put_topology(const job_t *job, json_out_t *json)
     return true;
 }
 
+static bool put_copy(const job_t *job, json_out_t *json)
+{
+    char *text = info_text(job, "copy", kvcl_query_copy), *line, *save = NULL;
+
+    if (text == NULL) {
+        json_null(json, "copy");
+        return false;
+    }
+    json_open(json, "copy", '[');
+    for (line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+        json_string(json, NULL, line);
+    }
+    json_close(json, ']');
+    free(text);
+    return true;
+}
+
 static void put_path(void *arg, size_t from, size_t to, const info_path_t *path)
 {
     json_out_t *json = arg;
@@ -223,6 +240,9 @@ bool info_json(const job_t *job, const info_options_t *opt, bool joined)
     }
     if (opt->topology) {
         good = put_topology(job, &json) && good;
+    }
+    if (opt->copy) {
+        good = put_copy(job, &json) && good;
     }
     if (joined && opt->security) {
         good = put_security(job, &json) && good;

@@ -21,7 +21,10 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
         {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, source, help", 0, 0},
         {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and the table that chooses among them", 0, 0},
         {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library detects it", 0, 0},
-        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other and to its memory (under mpirun or srun)", 0, 0},
+        {"copy", CLI_FLAG, &opt->copy, NULL, "how large copies are made, and the measured speeds (measures them if that "
+         "was not done before)", 0, 0},
+        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other and to its memory (under mpirun or "
+         "srun)", 0, 0},
         {"security", CLI_FLAG, &opt->security, NULL, "what others can reach of a rank with these settings, and what "
          "protects it", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each section", 0, 0},
@@ -34,8 +37,9 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
 
     memset(opt, 0, sizeof(*opt));
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
-    if (!opt->build && !opt->settings && !opt->colls && !opt->topology && !opt->paths && !opt->security) {
-        opt->build = opt->settings = opt->colls = opt->topology = opt->paths = opt->security = true;
+    if (!opt->build && !opt->settings && !opt->colls && !opt->topology && !opt->copy && !opt->paths &&
+        !opt->security) {
+        opt->build = opt->settings = opt->colls = opt->topology = opt->copy = opt->paths = opt->security = true;
     }
     return result;
 }
@@ -113,6 +117,9 @@ static bool print_local(const job_t *job, const info_options_t *opt)
     }
     if (opt->topology) {
         good = print_text(job, "topology", kvcl_query_topology) && good;
+    }
+    if (opt->copy) {
+        good = print_text(job, "copy", kvcl_query_copy) && good;
     }
     return good;
 }

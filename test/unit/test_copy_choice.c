@@ -1,0 +1,302 @@
+/*
+ * The choice between memcpy and woven copies: the rule, the measurement, and the file that keeps it, whose bytes are
+ * hostile.
+ */
+#include "config.h"
+#include "test_base.h"
+#include "weave/bulk.h"
+#include "weave/calibrate.h"
+#include "weave/saved.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const kvcl_copy_table_t sample = {
+    .mbps = {{3000, 3100, 3050, 2900}, {6000, 7000, 9000, 8600}, {6500, 8000, 9000, 12000}}, .when_s = 1795412708};
+
+static void expect(uint32_t memcpy_mbps, uint32_t one, uint32_t two, uint32_t four, unsigned way)
+{
+    kvcl_copy_table_t  table = sample;
+    kvcl_copy_choice_t choice;
+
+    memcpy(table.mbps[1], (const uint32_t[]){memcpy_mbps, one, two, four}, sizeof(table.mbps[1]));
+    choice = kvcl_copy_choose(&table);
+    ck_assert_uint_eq(choice.way[1], way);
+}
+
+START_TEST(a_woven_copy_is_chosen_only_if_it_is_faster)
+{
+    expect(1000, 1049, 1049, 1049, KVCL_COPY_MEMCPY);
+    expect(1000, 900, 1050, 900, KVCL_COPY_WEAVE2);
+    expect(1000, 2000, 1799, 1800, KVCL_COPY_WEAVE4);
+    expect(1000, 2000, 1800, 1799, KVCL_COPY_WEAVE2);
+    expect(1000, 2000, 1799, 1799, KVCL_COPY_WEAVE1);
+    expect(1000, 1, 1, 1, KVCL_COPY_MEMCPY);
+    expect(KVCL_COPY_MBPS_MAX, KVCL_COPY_MBPS_MAX, KVCL_COPY_MBPS_MAX, KVCL_COPY_MBPS_MAX, KVCL_COPY_MEMCPY);
+}
+END_TEST
+
+START_TEST(pieces_belong_to_the_nearest_row)
+{
+    size_t row;
+
+    ck_assert_uint_eq(kvcl_copy_row(0), 0);
+    ck_assert_uint_eq(kvcl_copy_row(SIZE_MAX), KVCL_COPY_ROWS - 1);
+    for (row = 0; row < KVCL_COPY_ROWS; ++row) {
+        ck_assert_uint_eq(kvcl_copy_row(kvcl_copy_row_bytes[row]), row);
+    }
+}
+END_TEST
+
+START_TEST(each_way_copies)
+{
+    char     from[5000], to[5000];
+    unsigned way;
+
+    memset(from, 7, sizeof(from));
+    for (way = 0; way < KVCL_COPY_N_WAYS; ++way) {
+        kvcl_weave_piece_t pieces[] = {{to, from, 4500}, {to + 4500, from + 4500, 0}, {to + 4500, from + 4500, 500}};
+
+        memset(to, 0, sizeof(to));
+        kvcl_copy_by(way, kvcl_weave_best(), pieces, 3);
+        kvcl_weave_best()->end();
+        ck_assert_mem_eq(to, from, sizeof(to));
+    }
+}
+END_TEST
+
+START_TEST(a_measurement_fills_the_table)
+{
+    kvcl_copy_table_t table = {.when_s = 0};
+    size_t            row, way;
+
+    if (!kvcl_copy_calibrate(kvcl_weave_best(), &table)) {
+        ck_assert_ptr_null(kvcl_weave_best()->flush);
+        printf("SKIP: nothing past the caches on this processor\n");
+        return;
+    }
+    ck_assert_int_gt(table.when_s, 0);
+    for (row = 0; row < KVCL_COPY_ROWS; ++row) {
+        for (way = 0; way < KVCL_COPY_N_WAYS; ++way) {
+            ck_assert_uint_ge(table.mbps[row][way], 1);
+            ck_assert_uint_le(table.mbps[row][way], KVCL_COPY_MBPS_MAX);
+        }
+    }
+}
+END_TEST
+
+/* Whether a text is refused, and the table is then as it was. */
+static bool refused(const char *machine, const char *text, size_t len)
+{
+    kvcl_copy_table_t table = {.when_s = -1};
+    bool              taken = kvcl_copy_unpack(&table, machine, text, len);
+
+    ck_assert(taken || (table.when_s == -1));
+    return !taken;
+}
+
+START_TEST(the_file_of_another_machine_or_any_changed_byte_is_refused)
+{
+    kvcl_copy_table_t table = {.when_s = 0};
+    char              text[KVCL_COPY_TEXT_MAX], bad[KVCL_COPY_TEXT_MAX];
+    size_t            len = kvcl_copy_pack(&sample, "a machine", text), i;
+
+    ck_assert(kvcl_copy_unpack(&table, "a machine", text, len));
+    ck_assert_mem_eq(&table, &sample, sizeof(table));
+    ck_assert(refused("a machine 2", text, len));
+    ck_assert(refused("", text, len));
+    for (i = 0; i < len; ++i) {
+        ck_assert(refused("a machine", text, i));
+        memcpy(bad, text, len);
+        bad[i] = (char)(bad[i] ^ 0x40);
+        ck_assert(refused("a machine", bad, len));
+        bad[i] = '\0';
+        ck_assert(refused("a machine", bad, len));
+    }
+    memcpy(bad, text, len);
+    bad[len] = '\n';
+    ck_assert(refused("a machine", bad, len + 1));
+}
+END_TEST
+
+START_TEST(numbers_out_of_range_are_refused)
+{
+    static const char *const rows[] = {
+        "1024 0 1 1 1",        "1024 10000001 1 1 1",   "1024 99999999999999999999999 1 1 1",
+        "1024 -1 1 1 1",       "1024 1 1 1",            "1023 1 1 1 1",
+        "1024 01 1 1 1",       "1024 1 1 1 1 1",        "1024  1 1 1 1",
+    };
+    char   text[KVCL_COPY_TEXT_MAX];
+    size_t i;
+    int    n;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        n = snprintf(text, sizeof(text), "kvcl copy 1\nmachine m\nwhen 1\n%s\n4096 1 1 1 1\n65536 1 1 1 1\n", rows[i]);
+        ck_assert_msg(refused("m", text, (size_t)n), "%s", rows[i]);
+    }
+    n = snprintf(text, sizeof(text), "kvcl copy 1\nmachine m\nwhen 1\n1024 1 1 1 1\n4096 1 1 1 1\n65536 1 1 1 1\n");
+    ck_assert(!refused("m", text, (size_t)n));
+}
+END_TEST
+
+static char folder[64];
+
+static void make_folder(void)
+{
+    (void)snprintf(folder, sizeof(folder), "/tmp/kvcl_copy_XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+
+    (void)snprintf(command, sizeof(command), "rm -rf %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(a_saved_table_is_found_again)
+{
+    char              path[KVCL_COPY_PATH_MAX], cache[80], moved[KVCL_COPY_PATH_MAX + 8];
+    kvcl_copy_table_t table = {.when_s = 0};
+
+    (void)snprintf(cache, sizeof(cache), "%s/.cache", folder);
+    ck_assert(kvcl_copy_path(cache, "m", path));
+    ck_assert(!kvcl_copy_load(&table, path, "m"));
+    ck_assert(kvcl_copy_save(&sample, path, "m"));
+    ck_assert(kvcl_copy_save(&sample, path, "m"));
+    ck_assert(kvcl_copy_load(&table, path, "m"));
+    ck_assert_mem_eq(&table, &sample, sizeof(table));
+    ck_assert(!kvcl_copy_load(&table, path, "another machine"));
+
+    ck_assert_int_eq(chmod(path, 0622), 0);
+    ck_assert(!kvcl_copy_load(&table, path, "m"));
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    (void)snprintf(moved, sizeof(moved), "%s.moved", path);
+    ck_assert_int_eq(rename(path, moved), 0);
+    ck_assert_int_eq(symlink(moved, path), 0);
+    ck_assert(!kvcl_copy_load(&table, path, "m"));
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert(!kvcl_copy_load(&table, path, "m"));
+}
+END_TEST
+
+START_TEST(no_folder_is_no_error)
+{
+    char              path[KVCL_COPY_PATH_MAX], cache[KVCL_COPY_PATH_MAX];
+    kvcl_copy_table_t table;
+
+    ck_assert(!kvcl_copy_path(NULL, "m", path));
+    ck_assert(!kvcl_copy_path("relative", "m", path));
+    memset(cache, '/', sizeof(cache));
+    cache[sizeof(cache) - 1] = '\0';
+    ck_assert(!kvcl_copy_path(cache, "m", path));
+    (void)snprintf(cache, sizeof(cache), "%s/a/b/c", folder);
+    ck_assert(kvcl_copy_path(cache, "m", path));
+    ck_assert(!kvcl_copy_save(&sample, path, "m"));
+    ck_assert(!kvcl_copy_load(&table, path, "m"));
+}
+END_TEST
+
+static char shared[KVCL_COPY_PATH_MAX];
+
+static void *save_and_load(void *failed)
+{
+    kvcl_copy_table_t table;
+    int               i;
+
+    for (i = 0; i < 300; ++i) {
+        if (!kvcl_copy_save(&sample, shared, "m") || !kvcl_copy_load(&table, shared, "m")) {
+            *(bool *)failed = true;
+        }
+    }
+    return NULL;
+}
+
+START_TEST(writers_at_once_leave_a_whole_file)
+{
+    pthread_t threads[4];
+    bool      failed[4] = {false};
+    size_t    i;
+
+    ck_assert(kvcl_copy_path(folder, "m", shared));
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, save_and_load, &failed[i]), 0);
+    }
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert(!failed[i]);
+    }
+}
+END_TEST
+
+static void *copy_once(void *from)
+{
+    static char        to[4][65536];
+    static _Atomic int next;
+    char               *dst  = to[next++];
+    kvcl_weave_piece_t piece = {dst, from, sizeof(to[0])};
+
+    kvcl_bulk_copy(&piece, 1);
+    kvcl_bulk_end();
+    return (memcmp(dst, from, sizeof(to[0])) == 0) ? from : NULL;
+}
+
+START_TEST(threads_that_copy_first_at_once_copy_right)
+{
+    static char from[65536];
+    pthread_t   threads[4];
+    void        *good;
+    size_t      i;
+
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", folder, 1), 0);
+    memset(from, 3, sizeof(from));
+    kvcl_bulk_configure(0);
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_once, from), 0);
+    }
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(pthread_join(threads[i], &good), 0);
+        ck_assert_ptr_eq(good, from);
+    }
+}
+END_TEST
+
+START_TEST(the_machine_is_one_line)
+{
+    char machine[KVCL_COPY_MACHINE_MAX], again[KVCL_COPY_MACHINE_MAX];
+
+    kvcl_copy_machine(kvcl_weave_best(), machine);
+    kvcl_copy_machine(kvcl_weave_best(), again);
+    ck_assert_str_eq(machine, again);
+    ck_assert_ptr_nonnull(strstr(machine, kvcl_weave_best()->name));
+    ck_assert_uint_eq(strcspn(machine, "\n"), strlen(machine));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("copy_choice");
+    TCase *tc = tcase_create("choice"), *files = tcase_create("files");
+
+    tcase_add_test(tc, a_woven_copy_is_chosen_only_if_it_is_faster);
+    tcase_add_test(tc, pieces_belong_to_the_nearest_row);
+    tcase_add_test(tc, each_way_copies);
+    tcase_add_test(tc, a_measurement_fills_the_table);
+    tcase_add_test(tc, the_file_of_another_machine_or_any_changed_byte_is_refused);
+    tcase_add_test(tc, numbers_out_of_range_are_refused);
+    tcase_add_test(tc, the_machine_is_one_line);
+    tcase_add_checked_fixture(files, make_folder, remove_folder);
+    tcase_add_test(files, a_saved_table_is_found_again);
+    tcase_add_test(files, no_folder_is_no_error);
+    tcase_add_test(files, writers_at_once_leave_a_whole_file);
+    tcase_add_test(files, threads_that_copy_first_at_once_copy_right);
+    tcase_set_timeout(tc, 120);
+    tcase_set_timeout(files, 120);
+    suite_add_tcase(suite, tc);
+    suite_add_tcase(suite, files);
+    return test_run(suite);
+}
