@@ -89,7 +89,7 @@ room src/coll     '(base|wire|handle|core|req|kv|cache|xfer|collectives|coll)/'
 room src/join     '(base|wire|handle|core|req|join)/'
 room src/store    '(base|wire|handle|core|req|topo|mem|kv|cache|xfer|dir|tier|policy|store)/'
 room src/value    '(base|wire|handle|core|req|mem|kv|cache|xfer|dir|policy|store|value)/'
-room src/tools    'tools/|ucx_glue/ucp\.h"|base/key_file\.h"'
+room src/tools    'tools/|ucx_glue/ucp\.h"|base/key_file\.h"|weave/(weave|choice)\.h"'
 only 'ucx_glue/ucp\.h' 'ucx_glue/[^:]*|src/tools/perf/floor_impl\.h|test/[^:]*'
 for dir in src/*/; do
   dir=${dir%/}

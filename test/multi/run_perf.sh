@@ -48,6 +48,24 @@ measured() {
   done
 }
 
+# copy: one size, as JSON and as a picture; options that it does not have.
+KVCL_COPY=weave2 timeout -k 10 120 "$tools/kvcl_perf" copy --unit 4096 --iters 1 --json --plot "$tmp/plot.svg" \
+  >"$tmp/out" 2>"$tmp/err" || echo "status $?" >>"$tmp/out"
+if grep -q '"rows": \[{"unit": 4096, "gbps": {"memcpy": [0-9.]*, "weave1 .*"chosen": "weave2 .*"ratio": [0-9.]*}\]}' \
+  "$tmp/out" && grep -q '^</svg>' "$tmp/plot.svg"; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo "FAIL: kvcl_perf copy"
+  cat "$tmp/out" "$tmp/err"
+fi
+for option in "copy --floor" "copy --unit 17M" "get --plot x"; do
+  rc=0
+  # shellcheck disable=SC2086 # words are meant
+  "$tools/kvcl_perf" $option >"$tmp/out" 2>&1 || rc=$?
+  if [ $rc = 2 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL: $option"; cat "$tmp/out"; fi
+done
+
 for path in shm tcp; do
   KVCL_PATH=$path KVCL_NET=lo
   export KVCL_PATH KVCL_NET

@@ -109,6 +109,9 @@ int main(int argc, char **argv)
     case CLI_GO:
         break;
     }
+    if (test->alone != NULL) {
+        return test->alone(&opt);
+    }
     if (!job_open(&job, "kvcl_perf")) {
         return EXIT_FAILURE;
     }

@@ -6,7 +6,7 @@
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
  * perf_keys.c and perf_bcast.c the tests; perf_control.c the synchronisation of initiator and target; perf_measure.c
  * the rounds of a measurement; perf_beside.c a concurrent bulk transfer; perf_floor.c raw UCX and memcpy;
- * perf_report.c the output.
+ * perf_report.c the output; perf_copy.c and perf_plot.c the test that needs no ranks.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -19,6 +19,7 @@
 #include "tools/perf/floor.h"
 
 #define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation of any size */
+#define PERF_COPY_UNIT_MAX (UINT64_C(16) << 20)  /* bytes of a piece of the test copy */
 #define PERF_FLOORS       2u                     /* methods of raw UCX */
 #define PERF_BESIDE_BLOCK (UINT64_C(1) << 20)    /* bytes of a block of the bulk transfer */
 
@@ -37,6 +38,7 @@ typedef struct perf_options {
     bool       unsummed; /* the store neither makes nor checks checksums */
     bool       apart;   /* store-get: a get for each key */
     bool       json;
+    const char *plot;  /* copy: the file of the picture, or NULL */
 } perf_options_t;
 
 typedef struct perf perf_t;
@@ -79,6 +81,7 @@ typedef struct perf_test {
     bool       batched;   /* an iteration is --batch keys, not all */
     bool       parts;     /* --batch may select a part of the blocks */
     bool       store;
+    int        (*alone)(const perf_options_t *opt); /* needs no ranks: the whole test; @return the exit status */
     bool       (*drive)(perf_t *perf); /* runs on all ranks together; NULL: rank 0 and 1, by the functions below */
     uint64_t   unit;      /* defaults */
     uint64_t   count;

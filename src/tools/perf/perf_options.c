@@ -14,8 +14,8 @@
 
 static const char about[] =
     "Measure one operation between two ranks and, with --floor, raw UCX and a memcpy of the same bytes.\n"
-    "Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself).\n"
-    "TEST is one of send put get lookup match store-get store-put store-keys bcast.";
+    "Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself); copy needs none.\n"
+    "TEST is one of send put get lookup match store-get store-put store-keys bcast copy.";
 
 /* "send put get ...". */
 static const char *all_tests(char *buf, size_t cap)
@@ -59,8 +59,28 @@ static cli_result_t settle_batch(const cli_spec_t *spec, perf_options_t *opt, co
     return CLI_GO;
 }
 
+/* A test without ranks: of the options it has --unit, --iters, --json and --plot. */
+static cli_result_t settle_alone(const cli_spec_t *spec, const perf_options_t *opt, const perf_test_t *test,
+                                 const char *order)
+{
+    if ((opt->count != 0) || (opt->threads != 1) || (opt->batch != 0) || opt->apart || opt->verify || opt->floor ||
+        opt->cold || (opt->beside != 0) || opt->unsummed || (strcmp(order, "seq") != 0)) {
+        return cli_error(spec, "%s takes --unit, --iters, --json and --plot only", test->name);
+    }
+    if (opt->unit > PERF_COPY_UNIT_MAX) {
+        return cli_error(spec, "--unit: %s copies pieces of at most 16M", test->name);
+    }
+    return CLI_GO;
+}
+
 static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test, const char *order)
 {
+    if (test->alone != NULL) {
+        return settle_alone(spec, opt, test, order);
+    }
+    if (opt->plot != NULL) {
+        return cli_error(spec, "--plot: only copy draws a picture");
+    }
     opt->unit  = (opt->unit != 0) ? opt->unit : test->unit;
     opt->count = (opt->count != 0) ? opt->count : test->count;
     if (strcmp(order, "random") == 0) {
@@ -115,6 +135,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: repeat a background get of so many meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
         {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "open the store without checksums", 0, 0},
+        {"plot", CLI_STRING, &opt->plot, "FILE", "copy: write an SVG picture", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_perf", "TEST [options]", about, table, sizeof(table) / sizeof(table[0])};

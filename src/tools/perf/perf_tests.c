@@ -4,6 +4,8 @@
 #include "config.h"
 #include "tools/perf/perf_tests.h"
 
+#include "tools/perf/perf_copy.h"
+
 #define KIB UINT64_C(1024)
 
 const perf_test_t perf_tests[] = {
@@ -55,6 +57,7 @@ const perf_test_t perf_tests[] = {
      .renew      = perf_renew_near,
      .check_near = perf_store_check_put},
     {.name = "store-keys", .unit = 64, .count = KIB * KIB, .drive = perf_keys},
+    {.name = "copy", .alone = perf_copy},
     {.name = "bcast", .bytes = true, .unit = KIB * KIB, .count = 64, .drive = perf_bcast},
 };
 
