@@ -169,10 +169,12 @@ wires() {
   done
 }
 
-# Guests A and B, one after the other: a guest calibrates its clock while it starts.
+# Guests A and B, one after the other: a guest calibrates its clock while it starts. Both have 4 MiB of memory in common
+# (conform_shared.c); with maxcpus, QEMU makes atomic operations of one guest atomic for the other.
 # shellcheck disable=SC2046
 boot_two() {
-  boot B 1024 1 $(wires 2 on) && boot A 1024 1 $(wires 1 off)
+  local both="-object memory-backend-file,id=both,share=on,size=4M,mem-path=$tmp/both -device ivshmem-plain,memdev=both"
+  boot B 1024 1,maxcpus=2 $(wires 2 on) $both && boot A 1024 1,maxcpus=2 $(wires 1 off) $both
 }
 
 is_up() {

@@ -174,6 +174,46 @@ stage_perf() {
   perf_test bcast --unit 256K --count 2
 }
 
+# The memory that both guests have (host.sh), or nothing.
+memory() {
+  local device
+  for device in /sys/bus/pci/devices/*; do
+    if [ "$(cat "$device/vendor" "$device/device" | paste -sd:)" = 0x1af4:0x1110 ]; then
+      echo 1 >"$device/enable"
+      echo "$device/resource2"
+    fi
+  done
+}
+
+# conform_pair NAME LIMIT OPTION PROGRAM [FILTER...]: a conformance program, ranks 0, 2, ... on A, the others on B; each
+# machine starts and ends its own
+conform_pair() {
+  pair "$1" "$2" "$conform/$4" "$3,machine=$((host - 1))/2:$(memory)" "${@:5}"
+  [ "$role" = B ] || grep -hE '^(ok|FAIL|[0-9]+ passed)' "$logs/$stage.$1".*
+  is "$4 $3: all cases, over the device" [ "$statuses" = ' 0 0' -a "$sent" -gt 0 -a "$sent_b" -gt 0 ]
+}
+
+# conform_rma's main() sets the table that serves some runs over loop; this is the same for rdma.
+served=rdma:0-6000:served:4
+
+stage_conform() {
+  local p
+  ports 1
+  use 1
+  for p in fence msg req layers layers_stop prepare tokens ctx callback keys stream; do
+    conform_pair $p 300 --rdma=2 conform_$p
+  done
+  KVCL_NATIVE_TABLE=$served conform_pair rma 300 --rdma=2 conform_rma
+  KVCL_NATIVE_TABLE=$served conform_pair rma_nothread 300 --rdma=2,nothread conform_rma
+  conform_pair coll 300 --rdma=3 conform_coll
+  conform_pair death 600 --rdma=3 conform_death
+  ports 2
+  use 2
+  KVCL_NATIVE_TABLE=$served conform_pair rma_two_ports 300 --rdma=2 conform_rma
+  conform_pair msg_two_ports 300 --rdma=2 conform_msg
+  ports 1
+}
+
 stage_programs() {
   ports 1
   pair p2p 300 "$top_builddir/test/multi/p2p" 3
