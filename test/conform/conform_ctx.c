@@ -91,7 +91,7 @@ static void worker_exchange(worker_t *w, kvcl_rand_t *rnd)
             reqs[1] = NULL;
         }
     }
-    CF_OK(w->cf, kvcl_req_wait_all(reqs, 2, 10 * KVCL_NS_PER_SEC));
+    CF_OK(w->cf, kvcl_req_wait_all(reqs, 2, 60 * KVCL_NS_PER_SEC));
     CF_CHECK(w->cf, cf_bytes_are(tag, (uint32_t)last_rank(w->cf), in, info.bytes));
     free(out);
     free(in);

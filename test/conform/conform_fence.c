@@ -38,10 +38,10 @@ static void signal_rounds(cf_t *cf, bool ours, size_t len, int rounds)
             cf_bytes(seed, (uint32_t)i, buf, len);
             CF_OK(cf, kvcl_put_bytes(data.of[1], 0, buf, len, &params, &req));
             CF_OK(cf, cf_end(cf, req));
-            CF_OK(cf, kvcl_signal_wait(count.mine, 0, (uint64_t)i * 3, 10 * KVCL_NS_PER_SEC));
+            CF_OK(cf, kvcl_signal_wait(count.mine, 0, (uint64_t)i * 3, 60 * KVCL_NS_PER_SEC));
         } else if (cf->rank == 1) {
             kvcl_xfer_params_t params = signal_to(count.of[0], 0, 3);
-            CF_OK(cf, kvcl_signal_wait(count.mine, 8, (uint64_t)i, 10 * KVCL_NS_PER_SEC));
+            CF_OK(cf, kvcl_signal_wait(count.mine, 8, (uint64_t)i, 60 * KVCL_NS_PER_SEC));
             CF_CHECK(cf, cf_bytes_are(seed, (uint32_t)i, data.addr, len));
             CF_OK(cf, kvcl_put_bytes(data.of[0], 0, buf, 0, &params, &back));
             CF_OK(cf, cf_end(cf, back));
@@ -85,9 +85,9 @@ static void signal_with_blocks(cf_t *cf)
             CF_OK(cf, kvcl_put(cf->world, 1, cache.h, &local, &remote, &params, &reqs[i]));
             memset(dst, 0xff, sizeof(dst)); /* ids are copied */
         }
-        CF_OK(cf, kvcl_req_wait_all(reqs, 12, 10 * KVCL_NS_PER_SEC));
+        CF_OK(cf, kvcl_req_wait_all(reqs, 12, 60 * KVCL_NS_PER_SEC));
     } else if (cf->rank == 1) {
-        CF_OK(cf, kvcl_signal_wait(count.mine, 0, 12, 10 * KVCL_NS_PER_SEC));
+        CF_OK(cf, kvcl_signal_wait(count.mine, 0, 12, 60 * KVCL_NS_PER_SEC));
         for (b = 8; b < 56; ++b) {
             cf_block_is(cf, cache.h, b, seed, b % 4);
         }

@@ -107,7 +107,7 @@ static void order(cf_t *cf)
         memcpy(&got, in, sizeof(got));
         CF_CHECK(cf, (got == i) && (info.bytes == ((i % 5 == 4) ? BIG : sizeof(got))));
     }
-    CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
+    CF_OK(cf, kvcl_req_wait_all(s, N, 60 * KVCL_NS_PER_SEC));
     CF_OK(cf, cf_end(cf, other));
     for (i = 0; i < N; ++i) {
         free(copies[i]);
@@ -131,8 +131,8 @@ static void order_of_recvs(cf_t *cf)
         out[i] = 1000 + i;
         s[i]   = send_to(cf, next_rank(cf), 3, &out[i], sizeof(out[i]));
     }
-    CF_OK(cf, kvcl_req_wait_all(r, N, 10 * KVCL_NS_PER_SEC));
-    CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
+    CF_OK(cf, kvcl_req_wait_all(r, N, 60 * KVCL_NS_PER_SEC));
+    CF_OK(cf, kvcl_req_wait_all(s, N, 60 * KVCL_NS_PER_SEC));
     for (i = 0; i < N; ++i) {
         CF_CHECK(cf, in[i] == out[i]);
     }
@@ -157,7 +157,7 @@ static void any_source(cf_t *cf)
         CF_CHECK(cf, ((in >> 16) == (uint32_t)info.source) && ((in & 0xffff) == next[info.source]));
         ++next[info.source];
     }
-    CF_OK(cf, kvcl_req_wait_all(s, N, 10 * KVCL_NS_PER_SEC));
+    CF_OK(cf, kvcl_req_wait_all(s, N, 60 * KVCL_NS_PER_SEC));
 }
 
 /* A communicator made from another keeps its messages separate. */
@@ -182,7 +182,7 @@ static void communicators(cf_t *cf)
     CF_OK(cf, kvcl_recv_bytes(one, (me + cf->size - 1) % cf->size, 1, a, 8, NULL, &r));
     CF_OK(cf, cf_end(cf, r));
     CF_CHECK(cf, (strcmp(a, "one") == 0) && (strcmp(b, "two") == 0));
-    CF_OK(cf, kvcl_req_wait_all(s, 2, 10 * KVCL_NS_PER_SEC));
+    CF_OK(cf, kvcl_req_wait_all(s, 2, 60 * KVCL_NS_PER_SEC));
     kvcl_comm_free(one);
     kvcl_comm_free(two);
 }
@@ -210,7 +210,7 @@ static void blocks(cf_t *cf)
         cf_fill(cf, out.h, seed + i + (uint64_t)cf->rank);
         CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), i, in.h, &to, NULL, &reqs[0]));
         CF_OK(cf, kvcl_send(cf->world, next_rank(cf), i, out.h, &from, NULL, &reqs[1]));
-        CF_OK(cf, kvcl_req_wait_all(reqs, 2, 10 * KVCL_NS_PER_SEC));
+        CF_OK(cf, kvcl_req_wait_all(reqs, 2, 60 * KVCL_NS_PER_SEC));
         for (b = 0; b < n; ++b) {
             cf_block_is(cf, in.h, dst[b], seed + i + (uint64_t)last_rank(cf), src[b]);
         }
