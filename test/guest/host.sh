@@ -6,7 +6,7 @@
 # installed, and is kept between runs, as the consoles and the programs' logs are until the next run.
 #
 # CI_GUEST_DIR: where all that is kept (default: build/ci/guest of the source tree).
-# GUEST_LIMIT: seconds for a guest (default 2400). One set of guests runs at a time, so a script's TEST_TIMEOUT is the time
+# GUEST_LIMIT: seconds for a guest (default 3000). One set of guests runs at a time, so a script's TEST_TIMEOUT is the time
 # of all scripts.
 # GUEST_ENV: "NAME=VALUE ..." that the guests' programs get. GUEST_COMMAND: what stage "command" runs, for trials.
 # shellcheck shell=bash disable=SC2154 # top_srcdir and top_builddir are set by the makefile
@@ -14,7 +14,7 @@
 : "${top_srcdir:?}" "${top_builddir:?}"
 dir=${CI_GUEST_DIR:-$top_srcdir/build/ci/guest}
 here=$top_srcdir/test/guest
-limit=${GUEST_LIMIT:-2400}
+limit=${GUEST_LIMIT:-3000}
 PATH=$PATH:/usr/sbin:/sbin
 modules='virtio_pci virtio_net 9p 9pnet_virtio dummy sch_netem crc32_generic ib_uverbs rdma_rxe'
 guests= # process ids

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # RDMA in guests, in a few minutes: conformance in one, then gets, puts and a store's gets between two.
-# TEST_TIMEOUT: 5400
+# TEST_TIMEOUT: 7200
 set -eu
-: "${GUEST_LIMIT:=400}"
+: "${GUEST_LIMIT:=1200}"
 . "${top_srcdir:?}/test/guest/host.sh"
 
 # The programs beside the tools, by which contrib/check knows what to build:

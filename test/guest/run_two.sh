@@ -2,7 +2,7 @@
 # RDMA between two guests, over software devices, and three wires: eth0 and eth1 for RDMA, which can be cut, and eth2.
 #   run_two.sh             the stages that are judged
 #   run_two.sh STAGE...    these, judged or not; "later": all that are not judged yet
-# TEST_TIMEOUT: 5400
+# TEST_TIMEOUT: 7200
 set -eu
 . "${top_srcdir:?}/test/guest/host.sh"
 

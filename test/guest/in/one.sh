@@ -109,7 +109,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --in
   $(program "$tools/kvcl_perf") "\$@"
 END
   chmod 755 /tmp/user
-  KVCL_NET=rxe0:1,port1 ranks port 2 60 /tmp/user get --unit 64K --count 16 --verify --iters 4 --json || :
+  KVCL_NET=rxe0:1,port1 ranks port 2 150 /tmp/user get --unit 64K --count 16 --verify --iters 4 --json || :
   is 'a user who may lock 64 KiB: right bytes' says '"wrong": 0}' "$logs/$stage.port.0"
   is 'over TCP' [ "$statuses" = ' 0 0' -a "$sent" = 0 ]
   is 'and a line says why not over RDMA' says 'RDMA port rxe0:1.* is not used: .*ulimit -l' "$logs/$stage.port.0"

@@ -322,6 +322,7 @@ stage_unreach() {
       use 1 eth2
       pair tcp$i 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
       is "no packet gets through, round $i: right bytes over TCP" by_tcp tcp$i
+      is "round $i: the path says why" says "RDMA: the peer's ports do not answer" "$logs/$stage.tcp$i.0"
     else
       use 1
       KVCL_TIMEOUT=20s pair alone$i 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2
@@ -348,6 +349,7 @@ stage_net() {
     [ "$role" = $side ] || use 0 eth2
     pair only$side 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
     is "only guest $side names its port: right bytes over TCP" by_tcp only$side
+    is "rank 0 says which of both names none" says 'RDMA: (the peer|this rank) names no port' "$logs/$stage.only$side.0"
     is 'no packet over a device' [ "$sent $sent_b" = '0 0' ]
   done
 }
@@ -365,6 +367,7 @@ stage_wrong_gid() {
   [ "$role" = A ] || name=1
   KVCL_NET=rxe0:1/$name,eth2 pair mixed 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
   is 'GIDs of different families: right bytes over TCP' by_tcp mixed
+  is 'and the path says why' says "RDMA: the peer's ports do not answer" "$logs/$stage.mixed.0"
   UCX_UD_ETH_DGID_CHECK=y pair dgid 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
   is 'UCX drops the wire-up: right bytes over TCP' by_tcp dgid
 }
