@@ -507,6 +507,12 @@ static void demand_rdma(cf_t *cf, void *big, size_t len)
     kvcl_finalize(ctx);
 }
 
+static void names_the_limit(void *arg, const kvcl_memory_info_t *info)
+{
+    *(unsigned *)arg += (strcmp(info->what, "memory") == 0) && (strcmp(info->get_path, "served") == 0) &&
+                        (strstr(info->why, "ulimit -l") != NULL);
+}
+
 /* What cannot be registered is served, and its bytes are right. What fits is registered and revoked as elsewhere. */
 static void locked(cf_t *cf)
 {
@@ -519,6 +525,7 @@ static void locked(cf_t *cf)
     const void  *blob;
     size_t      len;
     uint64_t    native;
+    unsigned    n = 0;
 
     for (i = 0; i < BIGS; ++i) {
         big[i] = malloc(BIG);
@@ -548,6 +555,8 @@ static void locked(cf_t *cf)
             CF_OK(cf, kvcl_get_bytes(rmem, 0, buf, BIG, NULL, &req));
             CF_OK(cf, cf_end(cf, req));
             CF_CHECK(cf, all_are(buf, (char)(4 + i), BIG) && (native_gets(cf) == native));
+            CF_OK(cf, kvcl_query_memory(cf->world, owner, names_the_limit, &n));
+            CF_CHECK(cf, n == (unsigned)i + 1);
             kvcl_rmem_free(rmem);
         }
         cf_fence(cf);

@@ -187,6 +187,43 @@ static void claim_more(cf_t *cf, kvcl_peer_t *peer, const uint8_t *truth, size_t
     CF_CHECK(cf, (strcmp(cf->path, "tcp") == 0) || (strstr(kvcl_last_error(), "the segment has 8192") != NULL));
 }
 
+static void see_decision(void *arg, const kvcl_memory_info_t *info)
+{
+    snprintf(arg, 160, "%s: %s", info->get_path, info->why);
+}
+
+/* The segment of the region (0), or of the control page (1), is of a process that does not exist: its owner serves the
+ * bytes, or the kernel copies them, and the query says why. */
+static void without_segment(cf_t *cf, kvcl_peer_t *peer, const uint8_t *truth, size_t len, unsigned which)
+{
+    static const uint8_t magic[] = {0x47, 0x53, 0x56, 0x4b};
+    uint8_t              bad[CF_BLOB_MAX];
+    char                 text[160] = "";
+    uint32_t             pid = 0x7ffffff0;
+    kvcl_rmem_h          rmem;
+    size_t               at, n = 0;
+
+    memcpy(bad, truth, len);
+    for (at = 0; (at + 8 < len) && ((memcmp(bad + at, magic, 4) != 0) || (n++ < which)); ++at) {
+    }
+    if (strcmp(cf->path, "tcp") == 0) {
+        CF_CHECK(cf, n == 0); /* private memory */
+        return;
+    }
+    CF_CHECK(cf, n == which + 1);
+    memcpy(bad + at + 4, &pid, sizeof(pid));
+    seal(peer, bad, len);
+    CF_OK(cf, kvcl_rmem_import(cf->world, LIAR, bad, len, &rmem));
+    CF_OK(cf, kvcl_query_memory(cf->world, LIAR, see_decision, text));
+    kvcl_rmem_free(rmem);
+    if (which == 1) {
+        CF_CHECK(cf, strcmp(text, "served: its control word cannot be read") == 0);
+    } else {
+        CF_CHECK(cf, (strcmp(text, "native: cma") == 0) || (strcmp(text, "served: its owner has freed it") == 0));
+    }
+    CF_CHECK(cf, import_and_read(cf, bad, len));
+}
+
 /* Another rank's description is not one of the liar's, whatever it says. */
 static void of_another(cf_t *cf, kvcl_mem_h mem)
 {
@@ -229,6 +266,8 @@ static void exports(cf_t *cf)
     CF_OK(cf, kvcl_comm_peer(cf->world, LIAR, &peer));
     if (cf->rank != LIAR) {
         claim_more(cf, peer, truth, len);
+        without_segment(cf, peer, truth, len, 0);
+        without_segment(cf, peer, truth, len, 1);
         of_another(cf, mem);
     }
     for (i = 0; (cf->rank != LIAR) && (i < n); ++i) {

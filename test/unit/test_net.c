@@ -219,7 +219,7 @@ START_TEST(an_unknown_interface_is_refused)
 {
     ck_assert_int_eq(kvcl_net_parse("lo,nowhere0", root, &net), KVCL_OK);
     ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "KVCL_NET: this host has no network interface \"nowhere0\"; it has "));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "this host has no network interface \"nowhere0\"; it has "));
     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "can be used: mlx4_0:1, mlx5_0:1 (eth2), "));
     ck_assert_int_eq(kvcl_net_check_interfaces(&net, "/nonexistent"), KVCL_ERR_INVALID_PARAM);
     ck_assert_ptr_null(strstr(kvcl_last_error(), "RDMA"));
