@@ -47,6 +47,7 @@ typedef struct glue_plan {
     char        devices[GLUE_DEVICES_MAX]; /* NET_DEVICES */
     bool        cma; /* may read the memory of processes of this host */
     bool        rdma; /* an instance of rdma: devices is one port */
+    bool        gpudirect; /* rdma: the port can reach device memory */
     int         gid;  /* rdma: index; -1: UCX's choice */
     uint64_t    keepalive_ns;
 } glue_plan_t;

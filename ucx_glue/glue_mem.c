@@ -71,7 +71,23 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
     return KVCL_OK;
 }
 
-/* Of this library's transports only cuda_ipc reaches device memory; memory that it refuses is reached by messages. */
+/* A packed key of no memory domain is its mask and the kind of memory; one of cuda_copy alone has two bytes more. */
+enum { KEY_OF_NONE = 16 };
+
+/* Has a port taken it? UCX maps device memory that none has taken, too. */
+static bool has_key(glue_t *g, ucp_mem_h memh)
+{
+    size_t len   = 0;
+    void   *rkey = NULL;
+
+    if (ucp_rkey_pack(g->data.ctx, memh, &rkey, &len) != UCS_OK) {
+        return false;
+    }
+    ucp_rkey_buffer_release(rkey);
+    return len > KEY_OF_NONE;
+}
+
+/* cuda_ipc and GPUDirect RDMA reach device memory; what they refuse is reached by messages. */
 kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
     glue_t               *g     = glue_of(xport);
@@ -83,7 +99,7 @@ kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, siz
     glue_mem_t           *mem;
     ucs_status_t         ucs;
 
-    if ((g->data.ctx == NULL) || !kvcl_glue_list_has(g->plan.data_tls, "cuda_ipc")) {
+    if ((g->data.ctx == NULL) || !(g->plan.gpudirect || kvcl_glue_list_has(g->plan.data_tls, "cuda_ipc"))) {
         return KVCL_ERR_UNSUPPORTED;
     }
     mem = calloc(1, sizeof(*mem));
@@ -95,9 +111,13 @@ kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, siz
     mem->len         = len;
     mem->device      = true;
     ucs              = ucp_mem_map(g->data.ctx, &params, &mem->memh);
+    if ((ucs == UCS_OK) && g->plan.rdma && !has_key(g, mem->memh)) {
+        (void)ucp_mem_unmap(g->data.ctx, mem->memh);
+        ucs = UCS_ERR_UNSUPPORTED;
+    }
     if (ucs != UCS_OK) {
-        kvcl_log_info("ucx: device memory of %zu bytes at %p is reached by messages: %s", len, addr,
-                      ucs_status_string(ucs));
+        kvcl_log_info("%s: device memory of %zu bytes at %p is reached by messages: %s",
+                      g->plan.rdma ? g->plan.devices : "ucx", len, addr, ucs_status_string(ucs));
         free(mem);
         return KVCL_ERR_UNSUPPORTED;
     }

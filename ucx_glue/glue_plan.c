@@ -199,6 +199,7 @@ kvcl_status_t kvcl_glue_plan_rdma(const kvcl_xport_params_t *params, glue_plan_t
     const char *devices = kvcl_settings_getenv(NULL, "UCX_NET_DEVICES");
     bool       verbs    = allows(tls, ",rc,rc_v,rc_verbs,ib,all,");
     bool       mlx5     = allows(tls, ",rc,rc_x,rc_mlx5,ib,all,");
+    char       have[GLUE_TLS_MAX] = "";
 
     memset(plan, 0, sizeof(*plan));
     if (!verbs && !mlx5) {
@@ -212,6 +213,13 @@ kvcl_status_t kvcl_glue_plan_rdma(const kvcl_xport_params_t *params, glue_plan_t
     plan->keepalive_ns = params->keepalive_ns;
     append(plan->am_tls, sizeof(plan->am_tls), "%s", !mlx5 ? "rc_v" : !verbs ? "rc_x" : "rc");
     append(plan->data_tls, sizeof(plan->data_tls), "%s", plan->am_tls);
+    if (params->gpudirect) {
+        probe(have, sizeof(have));
+        plan->gpudirect = kvcl_glue_list_has(have, "cuda_copy");
+    }
+    if (plan->gpudirect) { /* by it UCX recognises device memory, and gets its dmabuf */
+        append(plan->data_tls, sizeof(plan->data_tls), "cuda_copy");
+    }
     append(plan->devices, sizeof(plan->devices), "%s", params->port);
     return KVCL_OK;
 }

@@ -43,6 +43,10 @@ KVCL_API kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p) KVC
 /** The machine as the library detects it (NUMA nodes, cores, GPUs, NICs), as text. */
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
+/** Whether RDMA ports of this host can reach the memory of its GPUs, as text: "yes (peermem)", "yes (dmabuf ...)", or
+ * "no: " and the reason. Where they cannot, device memory is served. */
+KVCL_API kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
+
 /**
  * How this rank reaches memory that another rank's library allocated, and in parentheses the transport that carries
  * messages to that rank, as one line of text:

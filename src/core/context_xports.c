@@ -9,6 +9,7 @@
 #include "core/context.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "topo/gpudirect.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,10 +48,13 @@ static kvcl_status_t leave_out(const kvcl_context_h ctx, const kvcl_net_port_t *
 static kvcl_status_t add_ports(kvcl_context_h ctx, kvcl_xport_params_t *params)
 {
     const kvcl_net_t *net   = &ctx->net;
+    char             version[32], why[256];
     kvcl_status_t    status = KVCL_OK;
     unsigned         n      = 0;
     size_t           i;
 
+    kvcl_ucx_version(version, sizeof(version));
+    params->gpudirect = kvcl_gpudirect("", version, why, sizeof(why));
     for (i = 0; (i < net->n_ports) && (n < KVCL_RDMA_PORTS) && (status == KVCL_OK); ++i) {
         params->port = net->ports[i].name;
         params->gid  = net->ports[i].gid;

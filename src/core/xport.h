@@ -78,6 +78,7 @@ typedef struct kvcl_xport_params {
     bool             beside_tcp; /* ucx: other transports carry the messages of peers that it does not reach */
     const char       *port;      /* rdma: the port, "mlx5_0:1" */
     int              gid;        /* rdma: the index of its GID; -1: InfiniBand */
+    bool             gpudirect;  /* rdma: this host's ports may reach the memory of its GPUs */
     uint64_t         keepalive_ns; /* how soon a silent death is noticed, where the transport can */
 } kvcl_xport_params_t;
 

@@ -303,7 +303,8 @@ const char *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion)
 {
     const char *native = rregion->attr.native;
 
-    return ((rregion->kind != KVCL_MEM_HOST) && (strcmp(native, "loop") != 0)) ? "cuda_ipc" : native;
+    return ((rregion->kind != KVCL_MEM_HOST) && (rregion->peer != NULL) && (rregion->peer->ops == &kvcl_xport_ucx))
+                   ? "cuda_ipc" : native;
 }
 
 void kvcl_rregion_close(kvcl_rregion_t *rregion)

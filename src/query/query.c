@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "core/comm.h"
+#include "topo/gpudirect.h"
 #include "topo/topo.h"
 #include "weave/bulk.h"
 #include <kvcl/kvcl_version.h>
@@ -70,6 +71,23 @@ kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg)
     }
     kvcl_config_free(&config);
     return status;
+}
+
+kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p)
+{
+    char version[32], text[256];
+
+    if ((len_p == NULL) || ((buf == NULL) && (cap != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_query_gpudirect: NULL argument");
+    }
+    kvcl_ucx_version(version, sizeof(version));
+    (void)kvcl_gpudirect("", version, text, sizeof(text));
+    *len_p = strlen(text) + 1;
+    if (*len_p > cap) {
+        return kvcl_fail(KVCL_ERR_TRUNCATED, "the answer needs %zu bytes", *len_p);
+    }
+    memcpy(buf, text, *len_p);
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)

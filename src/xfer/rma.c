@@ -237,7 +237,8 @@ static unsigned advance(kvcl_rma_job_t *job)
     return n + (end_if_over(job) ? 1 : 0);
 }
 
-/* Transports move host memory to host memory, or device memory to device memory (cuda_ipc), natively. */
+/* Transports move host memory to host memory, or device memory to device memory (cuda_ipc, RDMA),
+ * natively. */
 bool kvcl_rma_same_kind(const kvcl_pull_t *pull)
 {
     kvcl_mem_kind_t mine = kvcl_copier_kind((pull->cache != NULL) ? pull->cache->copier : pull->buf_copier);

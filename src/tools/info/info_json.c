@@ -207,6 +207,17 @@ static bool put_security(const job_t *job, json_out_t *json)
     return good;
 }
 
+static bool put_gpudirect(const job_t *job, json_out_t *json)
+{
+    char *text = info_text(job, "GPUDirect", kvcl_query_gpudirect);
+
+    if (text != NULL) {
+        json_string(json, "gpudirect", text);
+    }
+    free(text);
+    return text != NULL;
+}
+
 static bool put_paths(const job_t *job, json_out_t *json)
 {
     bool good;
@@ -214,8 +225,9 @@ static bool put_paths(const job_t *job, json_out_t *json)
     if (job->rank != 0) {
         return info_paths(job, NULL, NULL);
     }
+    good = put_gpudirect(job, json);
     json_open(json, "paths", '[');
-    good = info_paths(job, put_path, json);
+    good = info_paths(job, put_path, json) && good;
     json_close(json, ']');
     return good;
 }

@@ -86,6 +86,17 @@ static bool print_text(const job_t *job, const char *title, info_query_t query)
     return true;
 }
 
+static bool print_gpudirect(const job_t *job)
+{
+    char *text = info_text(job, "GPUDirect", kvcl_query_gpudirect);
+
+    if (text != NULL) {
+        printf("GPUDirect: %s\n", text);
+    }
+    free(text);
+    return text != NULL;
+}
+
 static void print_path(void *arg, size_t from, size_t to, const info_path_t *path)
 {
     (void)arg;
@@ -138,6 +149,7 @@ static bool print_all(const job_t *job, const info_options_t *opt, bool joined)
         }
     }
     if (joined && opt->paths && (job->rank == 0)) {
+        good = print_gpudirect(job) && good;
         printf("paths between %d ranks\n", job->size);
     }
     return (!joined || !opt->paths || info_paths(job, print_path, NULL)) && good;
