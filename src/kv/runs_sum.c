@@ -7,6 +7,8 @@
 #include "kv/runs.h"
 
 #include "base/sum_copy.h"
+#include "weave/bulk.h"
+#include "weave/sum_four.h"
 
 enum { RUN_MIN = 1024 };
 
@@ -45,6 +47,42 @@ static void one_pass(kvcl_runs_t *runs, uint64_t *sums, size_t n)
     }
 }
 
+/* The next four blocks in one loop, if each of them is one run on both sides. @return whether they were copied. */
+static bool copy_four(kvcl_runs_t *runs, uint64_t *sums)
+{
+    const uint64_t block = runs->dst.block_bytes;
+    kvcl_runs_t    walk  = *runs;
+    uint8_t        *dst[KVCL_SUM_LANES];
+    const uint8_t  *src[KVCL_SUM_LANES];
+    kvcl_run_t     run;
+    size_t         i;
+
+    for (i = 0; i < KVCL_SUM_LANES; ++i) {
+        if (!kvcl_runs_next(&walk, block, &run) || (run.len != block)) {
+            return false;
+        }
+        dst[i] = (uint8_t *)run.dst;
+        src[i] = (const uint8_t *)run.src;
+    }
+    if (!kvcl_sum_four(dst, src, block, sums)) {
+        return false;
+    }
+    *runs = walk;
+    return true;
+}
+
+/* Blocks that cannot be woven follow the others. */
+static void four_a_pass(kvcl_runs_t *runs, uint64_t *sums, size_t n)
+{
+    size_t i = 0;
+
+    while ((n - i >= KVCL_SUM_LANES) && copy_four(runs, sums + i)) {
+        i += KVCL_SUM_LANES;
+    }
+    kvcl_bulk_end();
+    one_pass(runs, sums + i, n - i);
+}
+
 static void sum_after(const kvcl_side_t *dst, uint64_t *sums, size_t n)
 {
     kvcl_stream_t stream;
@@ -56,7 +94,7 @@ static void sum_after(const kvcl_side_t *dst, uint64_t *sums, size_t n)
     }
 }
 
-kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums)
+static kvcl_status_t copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums, bool large)
 {
     kvcl_runs_t   runs;
     kvcl_status_t status;
@@ -67,7 +105,11 @@ kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src
             return status;
         }
         if (fits_one_pass(&runs)) {
-            one_pass(&runs, sums, dst->sel.n_blocks);
+            if (large && kvcl_bulk_is_woven((size_t)runs.dst.block_bytes)) {
+                four_a_pass(&runs, sums, dst->sel.n_blocks);
+            } else {
+                one_pass(&runs, sums, dst->sel.n_blocks);
+            }
             return KVCL_OK;
         }
     }
@@ -79,4 +121,14 @@ kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src
         sum_after(dst, sums, dst->sel.n_blocks);
     }
     return status;
+}
+
+kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums)
+{
+    return copy_sums(dst, src, sums, false);
+}
+
+kvcl_status_t kvcl_side_copy_sums_large(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums)
+{
+    return copy_sums(dst, src, sums, true);
 }

@@ -147,6 +147,11 @@ void kvcl_bulk_copy(const kvcl_weave_piece_t *pieces, size_t n)
     kvcl_copy_by(way, kernel(), pieces, n);
 }
 
+bool kvcl_bulk_is_woven(size_t bytes)
+{
+    return !KVCL_TSAN && (choice()->choice.way[kvcl_copy_row(bytes)] != KVCL_COPY_MEMCPY);
+}
+
 void kvcl_bulk_end(void)
 {
     kernel()->end();

@@ -19,6 +19,8 @@ void kvcl_bulk_configure(int setting);
 
 /** Copy @a n pieces; at most a few dozen a call, in the order of a list. They must not overlap. */
 void kvcl_bulk_copy(const kvcl_weave_piece_t *pieces, size_t n);
+/** Whether pieces of @a bytes are woven, and not copied by memcpy. */
+bool kvcl_bulk_is_woven(size_t bytes);
 /** To be called after the last copy, before the bytes are announced to another thread or process. */
 void kvcl_bulk_end(void);
 

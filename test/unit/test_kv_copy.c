@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/rand.h"
+#include "weave/bulk.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -497,6 +498,60 @@ static void check_summed(uint32_t head_dim)
     free(planes), free(bytes), free(back);
 }
 
+/* Blocks of bytes at any alignment of both sides, as many as are woven and a few more, by both functions. */
+static void check_large(size_t block, size_t n, size_t shift)
+{
+    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES((uint32_t)n, (uint32_t)block);
+    uint8_t             *from = malloc((n * block) + 64), *to = aligned_alloc(64, ((n * block) + 255) & ~(size_t)63);
+    uintptr_t           from_base = (uintptr_t)from + (kvcl_rand_next(&rnd) % 64), to_base = (uintptr_t)to + shift;
+    uint32_t            from_ids[16], to_ids[16];
+    uint64_t            sums[16], plain[16];
+    kvcl_shape_t        shape;
+    kvcl_side_t         src = {.shape = &shape, .bases = &from_base, .sel = {from_ids, n}};
+    kvcl_side_t         dst = {.shape = &shape, .bases = &to_base, .sel = {to_ids, n}};
+    size_t              i;
+
+    REQUIRE(kvcl_shape_init(&shape, &layout) == KVCL_OK);
+    for (i = 0; i < (n * block) + 64; ++i) {
+        from[i] = (uint8_t)kvcl_rand_next(&rnd);
+    }
+    for (i = 0; i < n; ++i) {
+        from_ids[i] = (uint32_t)((i * 7) % n);
+        to_ids[i]   = (uint32_t)(n - 1 - i);
+    }
+    memset(to, 0xee, (n * block) + 128);
+    REQUIRE(kvcl_side_copy_sums_large(&dst, &src, sums) == KVCL_OK);
+    for (i = 0; i < n; ++i) {
+        REQUIRE(memcmp((uint8_t *)to_base + (to_ids[i] * block), (uint8_t *)from_base + (from_ids[i] * block),
+                       block) == 0);
+        REQUIRE(sums[i] == kvcl_checksum((uint8_t *)from_base + (from_ids[i] * block), block));
+    }
+    REQUIRE((to[shift + (n * block)] == 0xee) && ((shift == 0) || (to[shift - 1] == 0xee)));
+    REQUIRE(kvcl_side_copy_sums(&dst, &src, plain) == KVCL_OK);
+    REQUIRE(memcmp(sums, plain, n * sizeof(*sums)) == 0);
+    free(from), free(to);
+}
+
+START_TEST(large_lists_have_the_same_sums)
+{
+    static const size_t blocks[] = {64, 1024, 1025, 1056, 2048, 4096, 4128, 32768, 65536 + 96};
+    static const size_t counts[] = {1, 4, 5, 11, 13};
+    size_t              i, j;
+    int                 setting;
+
+    kvcl_rand_seed(&rnd, 8);
+    for (setting = 1; kvcl_bulk_settings[setting] != NULL; ++setting) {
+        kvcl_bulk_configure(setting);
+        for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
+            for (j = 0; j < sizeof(counts) / sizeof(counts[0]); ++j) {
+                check_large(blocks[i], counts[j], 0);
+                check_large(blocks[i], counts[j], kvcl_rand_next(&rnd) % 64);
+            }
+        }
+    }
+}
+END_TEST
+
 START_TEST(blocks_are_summed_as_they_are_copied)
 {
     kvcl_rand_seed(&rnd, 7);
@@ -515,6 +570,7 @@ int main(void)
 
     tcase_set_timeout(tc, 600);
     tcase_add_test(tc, blocks_are_summed_as_they_are_copied);
+    tcase_add_test(tc, large_lists_have_the_same_sums);
     tcase_add_test(tc, random_copies_equal_the_plain_copy);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

@@ -17,6 +17,7 @@
 #include "store/pool/publish_own.h"
 #include "store/pool/room.h"
 #include "store/tenant.h"
+#include "xfer/copy.h"
 #include "xfer/params.h"
 
 #include <stdlib.h>
@@ -75,6 +76,7 @@ static kvcl_status_t copy_in(const kvcl_owner_t *pool, kvcl_cache_h cache, const
     enum { PIECE = 64 };
     uint64_t      sums[PIECE];
     bool          summed = !(pool->store->flags & KVCL_STORE_NO_CHECKSUM);
+    bool          large  = (n * pool->cache->shape.block_bytes >= KVCL_COPY_COLD_BYTES);
     kvcl_status_t status = KVCL_OK;
     size_t        at, some, i;
 
@@ -84,7 +86,8 @@ static kvcl_status_t copy_in(const kvcl_owner_t *pool, kvcl_cache_h cache, const
         kvcl_sel_t  to_sel   = {.blocks = slots + at, .n_blocks = some};
         kvcl_side_t src      = kvcl_cache_side(cache, &from_sel);
         kvcl_side_t dst      = kvcl_cache_side(pool->cache, &to_sel);
-        status = kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
+        status = large ? kvcl_side_copy_sums_large(&dst, &src, summed ? sums : NULL)
+                       : kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
         for (i = 0; summed && (i < some) && (status == KVCL_OK); ++i) {
             recs[at + i].loc.checksum = sums[i];
         }
