@@ -142,14 +142,14 @@ void kvcl_bulk_copy(const kvcl_weave_piece_t *pieces, size_t n)
         for (i = 0; i < n; ++i) {
             total += pieces[i].len;
         }
-        way = choice()->choice.way[kvcl_copy_row(total / n)];
+        way = kvcl_copy_way(&choice()->choice, total / n);
     }
     kvcl_copy_by(way, kernel(), pieces, n);
 }
 
 bool kvcl_bulk_is_woven(size_t bytes)
 {
-    return !KVCL_TSAN && (choice()->choice.way[kvcl_copy_row(bytes)] != KVCL_COPY_MEMCPY);
+    return !KVCL_TSAN && (kvcl_copy_way(&choice()->choice, bytes) != KVCL_COPY_MEMCPY);
 }
 
 void kvcl_bulk_end(void)

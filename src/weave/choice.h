@@ -39,6 +39,12 @@ static inline unsigned kvcl_copy_row(size_t bytes)
     return (bytes < 2048) ? 0 : ((bytes < 16384) ? 1 : 2);
 }
 
+/** The way for pieces of @a bytes: memcpy for those that a woven copy leaves to memcpy, otherwise that of their row. */
+static inline unsigned kvcl_copy_way(const kvcl_copy_choice_t *choice, size_t bytes)
+{
+    return (bytes < KVCL_WEAVE_SHORT) ? (unsigned)KVCL_COPY_MEMCPY : choice->way[kvcl_copy_row(bytes)];
+}
+
 /** Copy @a n pieces in one way. Call kernel->end() after the last copy, as for kvcl_weave_copy. */
 void kvcl_copy_by(unsigned way, const kvcl_weave_kernel_t *kernel, const kvcl_weave_piece_t *pieces, size_t n);
 

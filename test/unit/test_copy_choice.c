@@ -40,10 +40,14 @@ END_TEST
 
 START_TEST(pieces_belong_to_the_nearest_row)
 {
+    const kvcl_copy_choice_t woven = {{KVCL_COPY_WEAVE1, KVCL_COPY_WEAVE2, KVCL_COPY_WEAVE4}};
     size_t row;
 
     ck_assert_uint_eq(kvcl_copy_row(0), 0);
     ck_assert_uint_eq(kvcl_copy_row(SIZE_MAX), KVCL_COPY_ROWS - 1);
+    ck_assert_uint_eq(kvcl_copy_way(&woven, KVCL_WEAVE_SHORT - 1), KVCL_COPY_MEMCPY);
+    ck_assert_uint_eq(kvcl_copy_way(&woven, KVCL_WEAVE_SHORT), KVCL_COPY_WEAVE1);
+    ck_assert_uint_eq(kvcl_copy_way(&woven, SIZE_MAX), KVCL_COPY_WEAVE4);
     for (row = 0; row < KVCL_COPY_ROWS; ++row) {
         ck_assert_uint_eq(kvcl_copy_row(kvcl_copy_row_bytes[row]), row);
     }

@@ -42,7 +42,7 @@ static void read_row(perf_copy_t *copy, const char *line)
     }
     for (row = 0; (way < KVCL_COPY_N_WAYS) && (row < KVCL_COPY_ROWS); ++row) {
         if ((bytes == 0) || (bytes == kvcl_copy_row_bytes[row])) {
-            copy->chosen[row] = way;
+            copy->chosen.way[row] = (uint8_t)way;
         }
     }
 }
@@ -164,7 +164,7 @@ const char *perf_way_name(const perf_way_t *way, char buf[PERF_WAY_NAME_MAX])
 /* The column of the copy that the library uses: that of the best kernel. */
 static size_t chosen_column(const perf_copy_t *copy, const perf_copy_row_t *row)
 {
-    return copy->chosen[kvcl_copy_row((size_t)row->bytes)];
+    return kvcl_copy_way(&copy->chosen, (size_t)row->bytes);
 }
 
 static void print_json(const perf_copy_t *copy)

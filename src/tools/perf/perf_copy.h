@@ -24,7 +24,7 @@ typedef struct perf_copy {
     size_t          n_ways;
     perf_copy_row_t rows[PERF_COPY_ROWS_MAX];
     size_t          n_rows;
-    unsigned        chosen[KVCL_COPY_ROWS]; /* KVCL_COPY_*, and so a column: what the library uses */
+    kvcl_copy_choice_t chosen; /* of the library; KVCL_COPY_*, and so a column */
     char            machine[256];
 } perf_copy_t;
 
