@@ -195,12 +195,13 @@ stage_speed() {
     for test in get store-get put; do
       ranks $test$i 2 150 "$tools/kvcl_perf" $test --unit 64K --count 64 --iters 20 --json || :
       is "$test $i: it runs" [ "$statuses" = ' 0 0' ]
-      echo "FIGURE $test $(sed -n 's/.*"gbps": \([0-9.]*\),.*/\1/p' "$logs/$stage.$test$i.0" | awk '{ print $1 * 1000 }')"
+      echo "FIGURE $test $(sed -n 's/.*"ops_per_s": \([0-9.]*\),.*/\1/p' "$logs/$stage.$test$i.0" |
+        awk '{ printf "%.1f", $1 * 0.065536 }')"
     done
     for test in ucp_get ucp_put_bw; do
       perftest $test
-      is "$test $i: it runs" says '^Final' "$logs/$stage.$test"
-      echo "FIGURE $test $(awk '$1 == "Final:" { print $7 * 1.048576 }' "$logs/$stage.$test")"
+      is "$test $i: it runs" says '^ +1000 ' "$logs/$stage.$test"
+      echo "FIGURE $test $(awk '$1 == 1000 { printf "%.1f", $6 * 1.048576 }' "$logs/$stage.$test")"
     done
   done
 }
