@@ -24,10 +24,7 @@ static unsigned rounds(unsigned gate, unsigned night)
     const char *env  = getenv("CF_ROUNDS");
     const char *ring = getenv("TEST_RING");
 
-    if (env != NULL) {
-        return (unsigned)strtoul(env, NULL, 0);
-    }
-    return ((ring != NULL) && (strcmp(ring, "night") == 0)) ? night : gate;
+    return (env != NULL) ? (unsigned)strtoul(env, NULL, 0) : ((ring != NULL) && (strcmp(ring, "night") == 0)) ? night : gate;
 }
 
 /* Revoked or freed before the access, or meanwhile. */
@@ -445,8 +442,17 @@ static void stale_twice(cf_t *cf)
 
 /* ---------------------------------------------------------------- locked memory is limited */
 
-/* What is kept free for UCX, for one port (ucx_glue/glue_locked.c), and room for a target and the control page. */
+/* What is kept free for UCX, for each port (ucx_glue/glue_locked.c), and room for a target and the control page, which
+ * each of two ports registers. */
 enum { PORT_KIB = 160 << 10, ROOM_KIB = 3 << 10 };
+
+/* One or two: KVCL_NET names each with its number: "rxe0:1,rxe1:1". */
+static size_t n_ports(void)
+{
+    const char *net = getenv("KVCL_NET");
+
+    return ((net != NULL) && (strchr(net, ':') != strrchr(net, ':'))) ? 2 : 1;
+}
 
 /* KiB that this process has locked for devices. */
 static uint64_t pinned_kib(void)
@@ -500,7 +506,7 @@ static void demand_rdma(cf_t *cf, void *big, size_t len)
 
     params.path = "rdma";
     CF_OK(cf, kvcl_init(&params, &ctx));
-    limit_locks(cf, 2 * PORT_KIB + ROOM_KIB);
+    limit_locks(cf, 2 * n_ports() * PORT_KIB + ROOM_KIB);
     CF_IS(cf, kvcl_mem_register(ctx, big, len, KVCL_MEM_HOST, NULL, &mem), KVCL_ERR_NO_MEMORY);
     CF_CHECK(cf, strstr(kvcl_last_error(), "ulimit -l") != NULL);
     limit_locks(cf, SIZE_MAX);
@@ -533,12 +539,10 @@ static void locked(cf_t *cf)
     }
     CF_CHECK(cf, revoke_round(cf, owner, false, true) == 0); /* UCX has locked all that it needs */
     if (cf->rank == owner) {
-        printf("     locked: %" PRIu64 " KiB are locked by a context\n", pinned_kib());
-        fflush(stdout);
         demand_rdma(cf, big[0], BIG);
-        limit_locks(cf, PORT_KIB + ROOM_KIB);
+        limit_locks(cf, n_ports() * PORT_KIB + ROOM_KIB);
         lock_and_free(cf);
-        limit_locks(cf, PORT_KIB + ROOM_KIB);
+        limit_locks(cf, n_ports() * PORT_KIB + ROOM_KIB);
     }
     for (i = 0; i < BIGS; ++i) {
         if (cf->rank == owner) {
