@@ -1,13 +1,13 @@
-# Sourced by run_one.sh, run_two.sh and run_gate.sh: guests of QEMU without KVM, each with this machine's files as its root (read
-# only), so that a build lies at the same path there and nothing is copied.
+# Sourced by run_one.sh, run_two.sh and run_gate.sh: guests of QEMU without KVM, each with this machine's files as its
+# root (read only), so that a build lies at the same path there and nothing is copied.
 #
 # A guest runs in/STAGES.sh and writes to a folder of this machine: lines "PASS name", "FAIL name" and
 # "SKIP: name: why" in a file, and "DONE" at its end. The kernel comes from Debian's package, which is unpacked and not
 # installed, and is kept between runs, as the consoles and the programs' logs are until the next run.
 #
 # CI_GUEST_DIR: where all that is kept (default: build/ci/guest of the source tree).
-# GUEST_LIMIT: seconds for a guest (default 3000). One set of guests runs at a time, so a script's TEST_TIMEOUT is the time
-# of all scripts.
+# GUEST_LIMIT: seconds for a guest (default 3000). One set of guests runs at a time, so a script's TEST_TIMEOUT is the
+# time of all scripts.
 # GUEST_ENV: "NAME=VALUE ..." that the guests' programs get. GUEST_COMMAND: what stage "command" runs, for trials.
 # shellcheck shell=bash disable=SC2154 # top_srcdir and top_builddir are set by the makefile
 

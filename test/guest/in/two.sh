@@ -311,7 +311,7 @@ stage_no_wire() {
   heal_wires
 }
 
-# No packet gets through from the start, and the endpoints can be made: a firewall. In turn with TCP besides and without.
+# No packet gets through from the start, and the endpoints can be made: a firewall. In turn with TCP and without.
 stage_unreach() {
   local i
   ports 1
