@@ -23,8 +23,9 @@ static unsigned rounds(unsigned gate, unsigned night)
 {
     const char *env  = getenv("CF_ROUNDS");
     const char *ring = getenv("TEST_RING");
+    bool       late  = (ring != NULL) && (strcmp(ring, "night") == 0);
 
-    return (env != NULL) ? (unsigned)strtoul(env, NULL, 0) : ((ring != NULL) && (strcmp(ring, "night") == 0)) ? night : gate;
+    return (env != NULL) ? (unsigned)strtoul(env, NULL, 0) : late ? night : gate;
 }
 
 /* Revoked or freed before the access, or meanwhile. */
