@@ -129,7 +129,8 @@ typedef struct kvcl_xfer_params {
  * and frees itself (kvcl_req.h). Both hold for every call of this header that has these parameters.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a block id), KVCL_ERR_INVALID_PARAM. Later, by the
  *         request: KVCL_ERR_TRUNCATED (the two sides select different sizes; both learn it, nothing was written),
- *         KVCL_ERR_BAD_LAYOUT (different shapes), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.
+ *         KVCL_ERR_BAD_LAYOUT (different shapes), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED,
+ *         KVCL_ERR_UNREACHABLE (kvcl_status.h; the recv of a known source ends with it too).
  */
 KVCL_API kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h cache, const kvcl_sel_t *sel,
                                  const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
@@ -169,7 +170,8 @@ KVCL_API kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag,
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a local block id), KVCL_ERR_INVALID_PARAM. Later, by
  *         the request: KVCL_ERR_NOT_REGISTERED (no cache of that name there), KVCL_ERR_BAD_LAYOUT,
  *         KVCL_ERR_OUT_OF_RANGE (a remote id), KVCL_ERR_ACCESS (put: the cache there was created without
- *         KVCL_CACHE_WRITABLE), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED.
+ *         KVCL_CACHE_WRITABLE), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE
+ *         (kvcl_status.h; put: the bytes may or may not have arrived).
  */
 KVCL_API kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
                                 const kvcl_sel_t *local, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

@@ -129,6 +129,8 @@ void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvc
                                 const void *data, size_t len);
 void kvcl_rcaches_close(kvcl_peer_t *peer); /* before its endpoint is closed */
 void kvcl_caches_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+/** Lock held. The link to it was lost: the next use of a cache that is not mapped requests its description again. */
+void kvcl_caches_peer_reset(kvcl_peer_t *peer);
 
 typedef struct kvcl_msg_describe {
     kvcl_msg_t msg; /* op: the asker's key for the answer */

@@ -309,22 +309,53 @@ void kvcl_rcache_on_description(kvcl_context_h ctx, kvcl_peer_t *peer, const kvc
     wake(rcache, status);
 }
 
-void kvcl_caches_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+static void fail_requested(kvcl_peer_t *peer, kvcl_status_t status)
 {
     kvcl_rcache_t *rcache;
     uint64_t      key;
     void          *value;
     size_t        it;
 
-    (void)ctx;
     kvcl_map_foreach(&peer->rcaches, it, key, value) {
         rcache = value;
         if (rcache->state == KVCL_RCACHE_REQUESTED) {
             rcache->state = KVCL_RCACHE_FAILED;
-            rcache->why   = peer->why;
-            wake(rcache, peer->why);
+            rcache->why   = status;
+            wake(rcache, status);
         }
     }
+}
+
+void kvcl_caches_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    (void)ctx;
+    fail_requested(peer, peer->why);
+}
+
+/* Its regions belong to the lost link. A transfer that still waits for its native operations to end reads none of what
+ * is freed here: it begins again, or fails (xfer/pull.c). */
+void kvcl_caches_peer_reset(kvcl_peer_t *peer)
+{
+    kvcl_rcache_t *rcache;
+    uint64_t      key;
+    void          *value;
+    size_t        it;
+
+    kvcl_map_foreach(&peer->rcaches, it, key, value) {
+        rcache = value;
+        if ((rcache->state == KVCL_RCACHE_READY) && !rcache->mapped) {
+            forget(rcache);
+            rcache->gens  = NULL;
+            rcache->state = KVCL_RCACHE_FAILED;
+            rcache->why   = KVCL_ERR_UNREACHABLE;
+        }
+    }
+    kvcl_list_foreach (rcache, &peer->stale_rcaches, kvcl_rcache_t, stale_link) {
+        if (!rcache->mapped) {
+            forget(rcache);
+        }
+    }
+    fail_requested(peer, KVCL_ERR_UNREACHABLE);
 }
 
 void kvcl_rcaches_close(kvcl_peer_t *peer)

@@ -68,7 +68,7 @@ static kvcl_coll_peer_t *find_gone(kvcl_coll_room_t *room, const kvcl_peer_t *pe
     return NULL;
 }
 
-static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+static void fail_all(kvcl_context_h ctx, void *state, kvcl_peer_t *peer, kvcl_status_t status)
 {
     kvcl_coll_peer_t *gone;
 
@@ -76,9 +76,19 @@ static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     while ((gone = find_gone(state, peer)) != NULL) { /* from the start: a collective that ends may end others */
         kvcl_coll_op_t *op = gone->op;
 
-        kvcl_coll_peer_failed(gone, peer->why);
+        kvcl_coll_peer_failed(gone, status);
         kvcl_coll_advance(op);
     }
+}
+
+static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    fail_all(ctx, state, peer, peer->why);
+}
+
+static void room_peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    fail_all(ctx, state, peer, KVCL_ERR_UNREACHABLE);
 }
 
 static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
@@ -109,5 +119,6 @@ const kvcl_room_t kvcl_room_coll = {
     .fini        = room_fini,
     .poll        = room_poll,
     .peer_failed = room_peer_failed,
+    .peer_reset  = room_peer_reset,
     .comm_freed  = room_comm_freed,
 };

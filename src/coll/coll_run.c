@@ -103,11 +103,11 @@ void kvcl_coll_advance(kvcl_coll_op_t *op)
 
 void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
 {
-    const bool failed = (peer->op->exec.status != KVCL_OK);
+    const bool failed = (peer->op->exec.status != KVCL_OK), lost = (peer->peer->state != KVCL_PEER_FAILED);
 
     peer->gone = true;
     /* It is in the job and a transport has an endpoint to it: no reply means that it failed. */
-    if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL))) {
+    if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL) && !lost)) {
         status = KVCL_ERR_RANK_FAILED;
     }
     kvcl_exec_peer_failed(&peer->op->exec, peer->rank, status);
@@ -116,6 +116,9 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     }
     if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_no_way(peer->peer) != NULL)) {
         kvcl_req_why(&peer->op->req, "rank %u: %s", peer->rank, kvcl_peer_no_way(peer->peer));
+    } else if (lost) {
+        kvcl_req_why(&peer->op->req, "the connection to rank %u was lost meanwhile, and is made again over the next "
+                     "path: post it again, on all ranks", peer->rank);
     } else {
         kvcl_req_why(&peer->op->req, "rank %u has left or failed, or its connection broke, which is final: continue "
                      "with a communicator without it (kvcl_comm_create)", peer->rank);

@@ -92,6 +92,9 @@ void kvcl_am_recv(void *arg, const void *hdr, size_t hdr_len, const void *data, 
         kvcl_log_debug("message of type %u from an unauthenticated sender dropped", msg->type);
         return;
     }
+    if ((peer->state == KVCL_PEER_CONNECTING) && peer->met && (peer->next_token != 0)) { /* it overtook WELCOME */
+        kvcl_peer_set_ready(peer, peer->remote_index, peer->next_token);
+    }
     if (msg->type == KVCL_MSG_BUNDLE) {
         take_bundle(ctx, peer, data, len);
     } else {

@@ -4,7 +4,8 @@
  *
  * A bundle is one buffer, allocated for the first message and released when it has been sent: the transport copies
  * small ones, and sends larger ones in place. A single message is sent without a bundle. The failure of a waiting
- * message is not reported to its poster: the peer fails at the next poll, as it does when its endpoint breaks.
+ * message is not reported to its poster: the peer fails at the next poll, or its link is lost, as when its endpoint
+ * breaks.
  */
 #include "config.h"
 #include "core/bundle.h"
@@ -132,7 +133,7 @@ bool kvcl_bundles_flush(kvcl_context_h ctx)
         kvcl_bundle_flush(peer);
         if (peer->unsent) {
             peer->unsent = false;
-            kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+            kvcl_peer_try_next(peer, KVCL_ERR_RANK_FAILED);
         }
     }
     return any;

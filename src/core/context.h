@@ -43,6 +43,10 @@ typedef struct kvcl_room {
     bool          (*work)(struct kvcl_context *ctx, void *state);
     /* Optional. Lock held. */
     void          (*peer_failed)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
+    /* Optional. Lock held. The link to the peer was lost, and the peer is reached again in the next session: what ran
+     * with it is over on both sides, and the endpoint is about to be closed. Requests that watch it have ended or have
+     * begun again. */
+    void          (*peer_reset)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
     /* Optional. Lock held. The endpoint is about to be closed: release everything opened on it. */
     void          (*peer_closing)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
     /* Optional. Lock held. The communicator is being freed: release its state. */

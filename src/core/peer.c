@@ -1,6 +1,6 @@
 /*
  * Peers (peer.h): the table, sessions, failing, leaving. The handshake is in peer_handshake.c, the choice of a path in
- * peer_pairs.c, sending in peer_send.c.
+ * peer_pairs.c, a link that is lost in link/link.c, sending in peer_send.c.
  *
  * Owns: the peers of a context and their endpoints. Invariants: a peer is never removed before the context ends; a
  * failed one stays failed, and its waiters and requests end once. Locks: the engine lock.
@@ -171,6 +171,8 @@ void kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_
     peer->remote_index = remote_index;
     peer->out_token    = out_token;
     peer->state        = KVCL_PEER_READY;
+    peer->met          = true;
+    kvcl_links->over(peer);
     kvcl_log_debug("%s is ready", peer->name);
     wake_waiters(peer, KVCL_OK);
 }
@@ -188,6 +190,7 @@ static void end_peer(kvcl_peer_t *peer, kvcl_status_t status)
     }
     peer->state = KVCL_PEER_FAILED;
     peer->why   = status;
+    kvcl_links->over(peer);
     atomic_store_explicit(&peer->direct, NULL, memory_order_release);
     wake_waiters(peer, status);
     while ((link = kvcl_list_pop(&peer->reqs)) != NULL) {

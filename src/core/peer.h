@@ -13,7 +13,11 @@
  * message whose token is not that of the peer index it names is dropped and counted (stats.strangers).
  * If both sides begin at once, both handshakes succeed: a peer accepts the tokens of its last two.
  *
- * States: NEW -> CONNECTING -> READY -> FAILED. A FAILED peer stays so. All under the engine lock.
+ * States: NEW -> CONNECTING -> READY -> FAILED. A FAILED peer stays so. Where a transport says that an endpoint that
+ * fails is a lost link, a READY peer is CONNECTING again: the next session (link/link.c). PROOF and WELCOME carry its
+ * number. A PROOF of a higher session than that of a READY peer ends what ran in the lower one, there as well; one of a
+ * lower session is dropped; one of the same session comes from a side that began at the same time. A peer that is not
+ * READY takes any, and both go on with the higher number. All under the engine lock.
  */
 #ifndef KVCL_CORE_PEER_H
 #define KVCL_CORE_PEER_H
@@ -42,6 +46,11 @@ typedef struct kvcl_peer {
     uint64_t               in_tokens[2];
     uint8_t                uuid[16];
     uint8_t                nonce[16];         /* of the handshake that this rank began */
+    uint32_t               session;           /* rises with each link that is made again, and with each try of it */
+    bool                   met;               /* was READY: remote_index is known */
+    uint64_t               next_token;        /* CONNECTING: out_token once the peer has accepted the PROOF; 0: none */
+    struct kvcl_relink     *relink;           /* link/link.c: the link was lost; NULL: it was not */
+    uint64_t               sessions_ns;       /* link/link.c: bounds how often a session begins */
     uint64_t               proven;            /* kvcl_hs_nonce_order() of the last accepted PROOF; 0: none */
     uint8_t                *address;          /* packed; NULL until known */
     size_t                 address_len;
@@ -81,8 +90,21 @@ typedef struct kvcl_peers {
     struct kvcl_bundle *spares;
     unsigned           n_spares;
     uint64_t           n_bundles; /* sent */
-    uint64_t           lost_links; /* pairs of RDMA ports over which a peer did not answer */
+    uint64_t           lost_links; /* links that were lost, and pairs of ports over which a peer did not answer */
 } kvcl_peers_t;
+
+/* link/link.c: lost links. Lock held. */
+typedef struct kvcl_link_ops {
+    /* The endpoint has failed, or a message could not be sent. False: that is no lost link. */
+    bool          (*lost)(kvcl_peer_t *peer);
+    void          (*over)(kvcl_peer_t *peer); /* it is ready, or it has failed */
+    /* May a PROOF of this session be accepted now? */
+    bool          (*session_may)(kvcl_peer_t *peer, uint32_t session);
+    /* An accepted PROOF: its session, and kvcl_peer_make_ep_back(). */
+    kvcl_status_t (*take_session)(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session);
+} kvcl_link_ops_t;
+
+extern const kvcl_link_ops_t *const kvcl_links; /* rooms.c */
 
 /* Called once, lock held, when the peer is ready or has failed. */
 typedef struct kvcl_peer_waiter kvcl_peer_waiter_t;
@@ -134,17 +156,25 @@ static inline kvcl_mem_path_t kvcl_mem_path_mapped(const kvcl_peer_t *peer)
 /** Lock held. The peer has failed: its waiters and requests end with status. Idempotent. */
 void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 
-/* Between peer.c, peer_pairs.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
+/* Between peer.c, peer_pairs.c, link/link.c, peer_send.c, bundle.c and peer_handshake.c; lock held. */
 /* Sends at once: messages that wait in the bundle are not sent before it. */
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
                                  size_t n_iov, unsigned flags, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
 /* The endpoint over the next pair that was not tried yet; the peer has none. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
+/* The same, of a peer whose link was lost: the pairs in a circle. begin, with the lost endpoint still there: how many
+ * pairs there are; the one after the lost one is next. */
+unsigned      kvcl_peer_pairs_begin(kvcl_peer_t *peer);
+kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
 /* The peer has proven itself over xport, from that part of its address: an endpoint, over the same pair if need be. */
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
 void          kvcl_peer_drop_ep(kvcl_peer_t *peer);
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */
+kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* by the endpoint that it has */
+/* An endpoint that fails would be a lost link. */
+bool          kvcl_peer_has_link(const kvcl_peer_t *peer);
 /* The endpoint has failed: begin again over the next pair if the handshake is under way, or fail with status. */
 void          kvcl_peer_try_next(kvcl_peer_t *peer, kvcl_status_t status);
 void          kvcl_peer_set_ready(kvcl_peer_t *peer, uint32_t remote_index, uint64_t out_token);

@@ -30,7 +30,8 @@ static kvcl_status_t send_handshake(kvcl_peer_t *peer, kvcl_hs_msg_t *hs, const 
     return peer->ops->am_send(peer->ep, hs, sizeof(*hs), &iov, (len > 0) ? 1 : 0, KVCL_XPORT_REPLY, NULL);
 }
 
-static kvcl_status_t send_hello(kvcl_peer_t *peer)
+/* Tokens of an earlier try are void: its pair may deliver late, or in one direction only. */
+kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer)
 {
     kvcl_hs_msg_t hs;
     kvcl_status_t status = kvcl_hs_nonce(peer->nonce);
@@ -43,8 +44,10 @@ static kvcl_status_t send_hello(kvcl_peer_t *peer)
     memcpy(hs.ids.uuid_a, peer->ctx->uuid, 16);
     memcpy(hs.ids.uuid_b, peer->uuid, 16);
     memcpy(hs.ids.nonce_a, peer->nonce, 16);
-    hs.part     = peer->ep->xport->part;
-    peer->state = KVCL_PEER_CONNECTING;
+    hs.part = peer->ep->xport->part;
+    memset(peer->in_tokens, 0, sizeof(peer->in_tokens));
+    peer->next_token = 0;
+    peer->state      = KVCL_PEER_CONNECTING;
     return send_handshake(peer, &hs, NULL, 0);
 }
 
@@ -57,11 +60,12 @@ kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer)
         if (status != KVCL_OK) {
             return status;
         }
-        status = send_hello(peer);
+        status = kvcl_peer_hello(peer);
         if ((status == KVCL_OK) || !peer->ops->links) {
             return status;
         }
         kvcl_peer_drop_ep(peer);
+        ++peer->session;
     }
 }
 
@@ -71,6 +75,9 @@ void kvcl_peer_try_next(kvcl_peer_t *peer, kvcl_status_t status)
     char         path[128];
 
     kvcl_assert_locked(peer->ctx);
+    if (kvcl_links->lost(peer)) {
+        return;
+    }
     if (!peer->ops->links || (peer->state != KVCL_PEER_CONNECTING)) {
         kvcl_peer_fail(peer, status);
         return;
@@ -80,6 +87,7 @@ void kvcl_peer_try_next(kvcl_peer_t *peer, kvcl_status_t status)
                 "%s does not answer over %s, on its port %u: trying the next path", peer->name, path,
                 peer->part - KVCL_ADDRESS_RDMA);
     kvcl_peer_drop_ep(peer);
+    ++peer->session;
     if (kvcl_peer_greet(peer) != KVCL_OK) {
         kvcl_log_warn("%s", kvcl_last_error());
         kvcl_peer_fail(peer, KVCL_ERR_UNREACHABLE);
@@ -116,7 +124,7 @@ static void on_hello(kvcl_context_h ctx, const kvcl_hs_msg_t *in, kvcl_xport_rep
     stamp(&out.msg, KVCL_MSG_CHALLENGE);
     out.window = (uint32_t)(kvcl_now_ns() / (COOKIE_SECONDS * KVCL_NS_PER_SEC));
     kvcl_hs_cookie(ctx->cookie, &out.ids, out.window, out.ids.nonce_b);
-    kvcl_hs_mac(ctx->secret, "B", &out.ids, 0, 0, NULL, 0, out.mac);
+    kvcl_hs_mac(ctx->secret, "B", &out.ids, 0, 0, 0, NULL, 0, out.mac);
     (void)kvcl_xport_reply(reply, &out, sizeof(out));
 }
 
@@ -138,7 +146,7 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_hs_msg_t out   = *in;
     uint8_t       mac[32];
 
-    kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, 0, NULL, 0, mac);
+    kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, 0, 0, NULL, 0, mac);
     if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
         if (peer != NULL) {
@@ -148,10 +156,12 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
         return;
     }
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, false));
+    peer->next_token = kvcl_hs_token(ctx->secret, &in->ids, true);
     stamp(&out.msg, KVCL_MSG_PROOF);
-    out.index = peer->index;
-    out.part  = peer->ep->xport->part;
-    kvcl_hs_mac(ctx->secret, "A", &out.ids, out.index, out.part, ctx->address, ctx->address_len, out.mac);
+    out.index   = peer->index;
+    out.part    = peer->ep->xport->part;
+    out.session = peer->session;
+    kvcl_hs_mac(ctx->secret, "A", &out.ids, out.index, out.part, out.session, ctx->address, ctx->address_len, out.mac);
     if (send_handshake(peer, &out, ctx->address, ctx->address_len) != KVCL_OK) {
         kvcl_peer_try_next(peer, KVCL_ERR_UNREACHABLE);
     }
@@ -185,7 +195,7 @@ static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const v
     if ((status == KVCL_OK) && ((*peer_p)->state == KVCL_PEER_FAILED)) {
         status = kvcl_fail((*peer_p)->why, "%s has failed", (*peer_p)->name);
     }
-    return (status == KVCL_OK) ? kvcl_peer_make_ep_back(*peer_p, xport, in->part) : status;
+    return (status == KVCL_OK) ? kvcl_links->take_session(*peer_p, xport, in->part, in->session) : status;
 }
 
 static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,
@@ -195,7 +205,7 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
     kvcl_peer_t   *peer;
     uint8_t       mac[32];
 
-    kvcl_hs_mac(ctx->secret, "A", &in->ids, in->index, in->part, data, len, mac);
+    kvcl_hs_mac(ctx->secret, "A", &in->ids, in->index, in->part, in->session, data, len, mac);
     if ((memcmp(in->ids.uuid_b, ctx->uuid, 16) != 0) || !cookie_is_mine(ctx, in) ||
         !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
@@ -203,7 +213,8 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
         return;
     }
     peer = kvcl_peer_by_uuid(ctx, in->ids.uuid_a);
-    if ((peer != NULL) && (kvcl_hs_nonce_order(in->ids.nonce_a) <= peer->proven)) {
+    if ((peer != NULL) &&
+        ((kvcl_hs_nonce_order(in->ids.nonce_a) <= peer->proven) || !kvcl_links->session_may(peer, in->session))) {
         ++ctx->stats.strangers;
         return;
     }
@@ -215,9 +226,10 @@ static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *da
     peer->proven = kvcl_hs_nonce_order(in->ids.nonce_a);
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, true));
     stamp(&out.msg, KVCL_MSG_WELCOME);
-    out.index = peer->index;
-    out.part  = 0;
-    kvcl_hs_mac(ctx->secret, "W", &out.ids, out.index, 0, NULL, 0, out.mac);
+    out.index   = peer->index;
+    out.part    = 0;
+    out.session = peer->session;
+    kvcl_hs_mac(ctx->secret, "W", &out.ids, out.index, 0, out.session, NULL, 0, out.mac);
     (void)kvcl_xport_reply(reply, &out, sizeof(out));
     kvcl_peer_set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, false));
 }
@@ -227,11 +239,12 @@ static void on_welcome(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_peer_t *peer = greeted(ctx, in);
     uint8_t     mac[32];
 
-    kvcl_hs_mac(ctx->secret, "W", &in->ids, in->index, 0, NULL, 0, mac);
+    kvcl_hs_mac(ctx->secret, "W", &in->ids, in->index, 0, in->session, NULL, 0, mac);
     if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
         return;
     }
+    peer->session = (in->session > peer->session) ? in->session : peer->session;
     kvcl_peer_set_ready(peer, in->index, kvcl_hs_token(ctx->secret, &in->ids, true));
 }
 
@@ -248,6 +261,14 @@ static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     if (why == KVCL_ERR_VERSION) {
         kvcl_log_warn("%s has wire version %u, this library has %u", peer->name, in->msg.version,
                       (unsigned)KVCL_WIRE_VERSION);
+    }
+    if (peer->met) {
+        if (why == KVCL_ERR_STALE) { /* another process listens at its address */
+            kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+        } else {
+            kvcl_peer_try_next(peer, KVCL_ERR_RANK_FAILED);
+        }
+        return;
     }
     kvcl_peer_fail(peer, (why == KVCL_ERR_VERSION) || (why == KVCL_ERR_AUTH) || (why == KVCL_ERR_STALE)
                              ? why : KVCL_ERR_UNREACHABLE);

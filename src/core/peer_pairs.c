@@ -1,13 +1,13 @@
 /*
  * By which pair of a local transport and a part of the peer's address a peer is reached. Where a handshake does not get
- * through, peer_handshake.c takes the next one.
+ * through, peer_handshake.c takes the next one; where a link is lost, link/link.c goes round all of them.
  *
  * Order of pairs: loop in one process, ucx (shared memory), rdma, tcp. Over RDMA, each local port is first paired with
  * the peer's port of the same number, which is the same network where hosts are cabled alike. With UCX's own TCP
  * (KVCL_WIRE=ucx), which is ucx too, a peer of another host is first tried over RDMA.
  *
- * Owns: peer->ep until the peer is ready. Invariants: a pair is tried once for each peer; one that carried a proof is
- * used without a try. Locks: the engine lock.
+ * Owns: peer->ep until the peer is ready. Invariants: at first contact a pair is tried once for each peer; one that
+ * carried a proof is used without a try. Locks: the engine lock.
  */
 #include "config.h"
 #include "core/peer.h"
@@ -163,22 +163,78 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
     return kvcl_fail(status, "%s: %s", peer->name, kvcl_last_error());
 }
 
+/* The pair of peer->ep, or the number of pairs. */
+static unsigned find_pair(const kvcl_peer_t *peer, const pair_t *pairs, unsigned n)
+{
+    unsigned i;
+
+    for (i = 0; i < n; ++i) {
+        if ((peer->ep != NULL) && (pairs[i].xport == peer->ep->xport) && (pairs[i].part == peer->part)) {
+            return i;
+        }
+    }
+    return n;
+}
+
+unsigned kvcl_peer_pairs_begin(kvcl_peer_t *peer)
+{
+    pair_t         pairs[PAIRS_MAX];
+    kvcl_address_t to;
+    unsigned       n;
+
+    if (kvcl_address_unpack(peer->address, peer->address_len, &to) != KVCL_OK) {
+        return 0;
+    }
+    n                 = list_pairs(peer->ctx, &to, pairs);
+    peer->pairs_tried = find_pair(peer, pairs, n) + 1;
+    return n;
+}
+
+kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer)
+{
+    pair_t         pairs[PAIRS_MAX];
+    kvcl_address_t to;
+    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    unsigned       n      = (status == KVCL_OK) ? list_pairs(peer->ctx, &to, pairs) : 0;
+
+    return (n > 0) ? open_pair(peer, &pairs[peer->pairs_tried++ % n], &to) : KVCL_ERR_UNREACHABLE;
+}
+
+static kvcl_status_t check_pair(const kvcl_address_t *to, const kvcl_xport_t *xport, unsigned part)
+{
+    if ((part >= KVCL_ADDRESS_PARTS) || (to->part[part].buf == NULL) ||
+        (is_port(part) ? !is_port(xport->part) : (part != xport->part))) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "it names part %u of its address", part);
+    }
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part)
+{
+    kvcl_address_t to;
+    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+
+    return (status == KVCL_OK) ? check_pair(&to, xport, part) : status;
+}
+
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part)
 {
     kvcl_address_t to;
     kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
-    bool           ready  = (peer->state == KVCL_PEER_READY);
     pair_t         pair   = {xport, part};
 
     if (status != KVCL_OK) {
         return status;
     }
-    if ((to.part[KVCL_ADDRESS_RDMA].buf == NULL) || (peer->ctx->net.n_ports == 0) || ready) {
+    if (peer->state == KVCL_PEER_READY) {
+        return KVCL_OK;
+    }
+    if (!peer->met && ((to.part[KVCL_ADDRESS_RDMA].buf == NULL) || (peer->ctx->net.n_ports == 0))) {
         return (peer->ep == NULL) ? kvcl_peer_make_ep(peer) : KVCL_OK; /* the first pair that can be opened works */
     }
-    if ((part >= KVCL_ADDRESS_PARTS) || (to.part[part].buf == NULL) ||
-        (is_port(part) ? !is_port(xport->part) : (part != xport->part))) {
-        return kvcl_fail(KVCL_ERR_PROTOCOL, "it names part %u of its address", part);
+    status = check_pair(&to, xport, part);
+    if (status != KVCL_OK) {
+        return status;
     }
     if ((peer->ep != NULL) && (peer->ep->xport == xport) && (peer->part == part)) {
         return KVCL_OK;

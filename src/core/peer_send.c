@@ -14,6 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool kvcl_peer_has_link(const kvcl_peer_t *peer)
+{
+    return (peer->ops->links || ((peer->ep != NULL) && peer->ep->lost)) && !peer->parting && !peer->ctx->closing;
+}
+
+/* The peer is not ready. */
+static kvcl_status_t refusal(const kvcl_peer_t *peer)
+{
+    return (peer->met && (peer->state == KVCL_PEER_CONNECTING)) ? KVCL_ERR_UNREACHABLE : KVCL_ERR_RANK_FAILED;
+}
+
 static void fill_header(const kvcl_peer_t *peer, kvcl_msg_t *msg)
 {
     msg->magic     = KVCL_WIRE_MAGIC;
@@ -30,12 +41,13 @@ kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_
     kvcl_status_t status;
 
     if (peer->state != KVCL_PEER_READY) {
-        return KVCL_ERR_RANK_FAILED;
+        return refusal(peer);
     }
     fill_header(peer, msg);
     status = peer->ops->am_send(peer->ep, msg, hdr_len, iov, n_iov, flags, send);
     if ((status < 0) && (status != KVCL_ERR_NO_MEMORY) && (status != KVCL_ERR_INVALID_PARAM)) {
         kvcl_bundle_refused(peer); /* the endpoint has failed; the transport reports that later */
+        status = kvcl_peer_has_link(peer) ? KVCL_ERR_UNREACHABLE : status;
     }
     return status;
 }
@@ -70,7 +82,7 @@ static kvcl_status_t post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, co
 
     kvcl_assert_locked(peer->ctx);
     if (peer->state != KVCL_PEER_READY) {
-        return KVCL_ERR_RANK_FAILED;
+        return refusal(peer);
     }
     if (len <= peer->attr.inline_bytes) {
         fill_header(peer, msg);

@@ -246,5 +246,6 @@ const kvcl_room_t kvcl_room_lane = {
     .poll         = room_poll,
     .outstanding  = outstanding,
     .peer_failed  = peer_failed,
+    .peer_reset   = peer_failed,
     .peer_closing = peer_failed,
 };

@@ -14,6 +14,9 @@ typedef struct kvcl_loop_faults {
     uint64_t delay_progress; /* a message is delivered only at the receiver's n-th progress call after its arrival */
     uint64_t reorder_seed;   /* not 0: a new message is put at a random position of the receiver's queue */
     uint64_t overtake_seed;  /* not 0: up to 8 later messages overtake each one with KVCL_XPORT_UNORDERED, no other */
+    uint64_t lose_link_nth;  /* lose the n-th message sent from now on, handshakes not counted, and its link: the
+                              * endpoint takes no further message and has failed, and another one works; once */
+    bool     lose_both;      /* with it: the receiver's endpoint back has failed as well */
     uint64_t fail_alloc_nth; /* the n-th allocation of the transport from now on fails, once */
     bool     async_sends;    /* every send with an object completes from progress, never at once */
     bool     no_map;         /* rmem_open gives no .map: callers use get and put */

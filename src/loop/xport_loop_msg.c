@@ -129,6 +129,42 @@ kvcl_status_t kvcl_loop_complete_later(loop_xport_t *x, loop_ep_t *ep, kvcl_xpor
     return KVCL_INPROGRESS;
 }
 
+static void lose(loop_xport_t *x, loop_ep_t *ep)
+{
+    ep->super.lost = true;
+    if (!ep->broken) {
+        ep->broken = true;
+        kvcl_list_add_tail(&x->failed, &ep->failed_link);
+        kvcl_loop_wake(x);
+    }
+}
+
+/* Does the link of this endpoint fail with this message, or has it failed? */
+static bool is_lost(loop_xport_t *x, loop_ep_t *ep, unsigned flags, bool *now_p)
+{
+    loop_xport_t *to;
+    loop_ep_t    *back;
+    bool         lost;
+
+    pthread_mutex_lock(&kvcl_loop.lock);
+    *now_p = !ep->super.lost && ((flags & KVCL_XPORT_REPLY) == 0) &&
+             kvcl_loop_fault_hits(&kvcl_loop.faults.lose_link_nth);
+    to     = (*now_p && kvcl_loop.faults.lose_both) ? kvcl_loop_find(ep->target) : NULL;
+    if (*now_p) {
+        lose(x, ep);
+    }
+    if (to != NULL) {
+        kvcl_list_foreach(back, &to->eps, loop_ep_t, link) {
+            if (back->target == x->id) {
+                lose(to, back);
+            }
+        }
+    }
+    lost = ep->super.lost;
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    return lost;
+}
+
 kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
                                 size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
 {
@@ -137,7 +173,7 @@ kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t 
     loop_msg_t    *msg;
     size_t        len;
     kvcl_status_t status;
-    bool          later;
+    bool          later, now;
 
     if (hdr_len > LOOP_MAX_HDR) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: a header of %zu bytes, at most %d", hdr_len, LOOP_MAX_HDR);
@@ -151,6 +187,10 @@ kvcl_status_t kvcl_loop_am_send(kvcl_xport_ep_t *super, const void *hdr, size_t 
         free(msg);
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "loop: a copying send of %zu bytes, at most %d", len,
                          LOOP_INLINE_BYTES);
+    }
+    if (is_lost(x, ep, flags, &now)) {
+        free(msg);
+        return now ? KVCL_OK : kvcl_fail(KVCL_ERR_RANK_FAILED, "loop: the link is lost");
     }
     msg->from      = (flags & KVCL_XPORT_REPLY) ? x->id : 0;
     msg->unordered = (flags & KVCL_XPORT_UNORDERED) != 0;

@@ -260,7 +260,7 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
     if (status == KVCL_OK) {
         status = kvcl_region_authentic(rmem->peer, buf, len);
     }
-    if ((status == KVCL_OK) && ((rmem->rregion.pending = malloc(len)) == NULL)) {
+    if ((status == KVCL_OK) && ((rmem->rregion.packed = malloc(len)) == NULL)) {
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
     }
     if (status != KVCL_OK) {
@@ -269,8 +269,8 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
         kvcl_object_free(rmem);
         return kvcl_fail(status, "kvcl_rmem_import of memory of rank %d: %s", rank, why);
     }
-    memcpy(rmem->rregion.pending, buf, len);
-    rmem->rregion.pending_len = len;
+    memcpy(rmem->rregion.packed, buf, len);
+    rmem->rregion.packed_len = len;
     kvcl_lock(rmem->ctx);
     kvcl_list_add_tail(kvcl_context_rmems(rmem->ctx), &rmem->link);
     kvcl_unlock(rmem->ctx);
@@ -346,7 +346,7 @@ static char *find_direct(kvcl_rmem_h rmem)
     char                 *direct = NULL;
 
     kvcl_lock(rmem->ctx);
-    if ((rmem->peer->state == KVCL_PEER_READY) && (region->pending == NULL) && (region->copier == NULL)) {
+    if ((rmem->peer->state == KVCL_PEER_READY) && region->opened && (region->copier == NULL)) {
         direct = region->attr.map;
     }
     atomic_store_explicit(&rmem->direct, direct, memory_order_release);

@@ -83,6 +83,19 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     }
 }
 
+static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_rmem_h rmem;
+
+    (void)state;
+    kvcl_caches_peer_reset(peer);
+    kvcl_list_foreach (rmem, kvcl_context_rmems(ctx), struct kvcl_rmem, link) {
+        if (rmem->peer == peer) {
+            kvcl_rregion_lost(&rmem->rregion);
+        }
+    }
+}
+
 static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
     kvcl_rmem_h rmem;
@@ -110,5 +123,6 @@ const kvcl_room_t kvcl_room_mem = {
     .init        = room_init,
     .fini        = room_fini,
     .peer_failed = peer_failed,
+    .peer_reset  = peer_reset,
     .peer_closing = peer_closing,
 };

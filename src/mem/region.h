@@ -100,8 +100,9 @@ typedef struct kvcl_rregion {
     const _Atomic uint64_t *ctl; /* the control word, mapped; NULL: not mapped */
     uint64_t               live_ns; /* not mapped: when a get of the word last found the epoch; 0: not yet */
     kvcl_segment_view_t    view, ctl_view; /* the owner's segments, where they are mapped */
-    void                   *pending; /* the description, until the peer is connected and it can be opened */
-    size_t                 pending_len;
+    void                   *packed; /* the description, where it is opened once the peer is connected; else NULL */
+    size_t                 packed_len;
+    bool                   opened; /* from packed */
 } kvcl_rregion_t;
 
 /**
@@ -113,6 +114,9 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
                                 size_t *used_p) KVCL_MUST_CHECK;
 /** Lock held, peer connected: open it if that is still to be done. As kvcl_rregion_open(). */
 kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer) KVCL_MUST_CHECK;
+/** Lock held. The link to the peer was lost: unless it is mapped, it is closed, and kvcl_rregion_ready() opens it again
+ * over the next one. */
+void          kvcl_rregion_lost(kvcl_rregion_t *rregion);
 void          kvcl_rregion_close(kvcl_rregion_t *rregion); /* lock held */
 /** Decode without opening: for checks before the peer is connected. Pure; the MAC is not checked. */
 kvcl_status_t kvcl_region_parse(const void *buf, size_t len, kvcl_rregion_t *rregion, size_t *used_p) KVCL_MUST_CHECK;

@@ -229,6 +229,8 @@ static kvcl_status_t open_ctl(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rr
     return status;
 }
 
+static void shut(kvcl_rregion_t *rregion);
+
 /* Map what can be mapped; rregion's description is parsed already and is not written. */
 static kvcl_status_t open_parts(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_rregion_t *rregion)
 {
@@ -246,7 +248,7 @@ static kvcl_status_t open_parts(kvcl_peer_t *peer, const parsed_t *parsed, kvcl_
         status = open_ctl(peer, parsed, rregion);
     }
     if (status != KVCL_OK) {
-        kvcl_rregion_close(rregion);
+        shut(rregion);
     }
     return status;
 }
@@ -265,30 +267,24 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
     return (status == KVCL_OK) ? open_parts(peer, &parsed, rregion) : status;
 }
 
-/* Other threads check ranges against the description without a lock: it is parsed into another one here. A lie stays
- * pending: each operation fails with it. */
+/* Other threads check ranges against the description without a lock: it is parsed into another one here. A lie is not
+ * opened: each operation fails with it. */
 kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer)
 {
-    void           *pending = rregion->pending;
     kvcl_rregion_t again;
     parsed_t       parsed;
     size_t         used;
     kvcl_status_t  status;
 
     kvcl_assert_locked(peer->ctx);
-    if (pending == NULL) {
+    if ((rregion->packed == NULL) || rregion->opened) {
         return KVCL_OK;
     }
-    rregion->pending = NULL;
-    status = parse(pending, rregion->pending_len, &again, &parsed, &used);
+    status = parse(rregion->packed, rregion->packed_len, &again, &parsed, &used);
     if (status == KVCL_OK) { /* kvcl_rmem_import has checked its MAC */
         status = open_parts(peer, &parsed, rregion);
     }
-    if (status == KVCL_OK) {
-        free(pending);
-    } else {
-        rregion->pending = pending;
-    }
+    rregion->opened = (status == KVCL_OK);
     return status;
 }
 
@@ -307,13 +303,12 @@ const char *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion)
                    ? "cuda_ipc" : native;
 }
 
-void kvcl_rregion_close(kvcl_rregion_t *rregion)
+static void shut(kvcl_rregion_t *rregion)
 {
     if (rregion->peer != NULL) {
         kvcl_assert_locked(rregion->peer->ctx);
     }
-    free(rregion->pending);
-    rregion->pending = NULL;
+    rregion->opened = false;
     kvcl_copier_close(rregion->copier);
     rregion->copier = NULL;
     if (rregion->peer == NULL) {
@@ -333,5 +328,20 @@ void kvcl_rregion_close(kvcl_rregion_t *rregion)
     rregion->ctl_rmem = NULL;
     rregion->ctl      = NULL;
     rregion->why      = NULL;
+    rregion->live_ns  = 0;
     memset(&rregion->attr, 0, sizeof(rregion->attr));
+}
+
+void kvcl_rregion_lost(kvcl_rregion_t *rregion)
+{
+    if (rregion->attr.map == NULL) {
+        shut(rregion);
+    }
+}
+
+void kvcl_rregion_close(kvcl_rregion_t *rregion)
+{
+    free(rregion->packed);
+    rregion->packed = NULL;
+    shut(rregion);
 }

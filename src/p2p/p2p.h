@@ -50,6 +50,8 @@ void     kvcl_p2p_on_layers_want(kvcl_context_h ctx, kvcl_peer_t *peer, const kv
 void     kvcl_p2p_on_layers(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                             const void *data, size_t len);
 void     kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer);
+/** Its link was lost, and its sends have ended there. */
+void     kvcl_p2p_peer_reset(kvcl_context_h ctx, kvcl_peer_t *peer);
 void     kvcl_p2p_fini(kvcl_context_h ctx);
 
 #endif

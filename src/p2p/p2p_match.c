@@ -192,17 +192,28 @@ void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     }
 }
 
-/* Eager sends of a failed peer stay: their bytes have arrived. Sends whose bytes must be pulled are dropped. */
-void kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+static void drop_of(kvcl_context_h ctx, const kvcl_peer_t *peer, bool eager)
 {
     kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
     arrived_t        *arrived, *next;
 
     kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
-        if ((arrived->peer == peer) && ((arrived->msg.msg.flags & KVCL_SEND_EAGER) == 0)) {
+        if ((arrived->peer == peer) && (eager || ((arrived->msg.msg.flags & KVCL_SEND_EAGER) == 0))) {
             drop(p2p, arrived);
         }
     }
+}
+
+/* Eager sends of a failed peer stay: their bytes have arrived. Sends whose bytes must be pulled are dropped. */
+void kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    drop_of(ctx, peer, false);
+}
+
+/* All are dropped: their requests have ended at the sender, which may send them again. */
+void kvcl_p2p_peer_reset(kvcl_context_h ctx, kvcl_peer_t *peer)
+{
+    drop_of(ctx, peer, true);
 }
 
 void kvcl_p2p_fini(kvcl_context_h ctx)

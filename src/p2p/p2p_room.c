@@ -42,6 +42,12 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     kvcl_p2p_peer_failed(ctx, peer);
 }
 
+static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    (void)state;
+    kvcl_p2p_peer_reset(ctx, peer);
+}
+
 static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_SEND, sizeof(kvcl_msg_send_t), kvcl_p2p_on_send},
     {KVCL_MSG_SEND_DONE, sizeof(kvcl_msg_done_t), kvcl_p2p_on_done},
@@ -59,4 +65,5 @@ const kvcl_room_t kvcl_room_p2p = {
     .fini        = room_fini,
     .poll        = room_poll,
     .peer_failed = peer_failed,
+    .peer_reset  = peer_reset,
 };

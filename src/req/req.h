@@ -30,6 +30,9 @@ typedef struct kvcl_req_class {
     const char *name;
     /* Engine lock held. May be called more than once; must lead to kvcl_req_complete(). */
     void (*stop)(kvcl_req_t *req, kvcl_status_t status);
+    /* Engine lock held. The link to its peer was lost, and another one is being made. True: it has begun again, and
+     * waits for the peer. False, or NULL: it is stopped with KVCL_ERR_UNREACHABLE. */
+    bool (*again)(kvcl_req_t *req);
     /* Engine lock not held; frees the object. NULL: free(). */
     void (*release)(kvcl_req_t *req);
     /* Engine lock held, on failure, before anything is released: the operation and its peer: "kvcl_get of 2 blocks

@@ -79,6 +79,11 @@ static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
             snprintf(buf, cap, "%s", kvcl_peer_no_way(req->with));
             break;
         }
+        if ((req->with != NULL) && req->with->met) {
+            snprintf(buf, cap, "the connection to the rank was lost meanwhile, and is made again over the next path: "
+                     "what was sent or written may or may not have arrived; repeat it");
+            break;
+        }
         snprintf(buf, cap, "no connection could be made; check that its process runs, and that KVCL_NET names, on both "
                  "sides, an interface that leads to the other (none: ranks of one host only)");
         break;

@@ -64,4 +64,5 @@ const kvcl_room_t kvcl_room_serve = {
     .poll        = room_poll,
     .outstanding = outstanding,
     .peer_failed = peer_failed,
+    .peer_reset  = peer_failed,
 };

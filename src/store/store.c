@@ -131,6 +131,23 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     }
 }
 
+/* No rank has failed. */
+static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_store_room_t *room = state;
+    kvcl_store_h      store;
+    uint32_t          i;
+
+    (void)ctx;
+    kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
+        for (i = 0; i < store->n_ranks; ++i) {
+            if (store->ranks[i].peer == peer) {
+                kvcl_far_lost(store, i);
+            }
+        }
+    }
+}
+
 static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
     kvcl_store_room_t *room = state;
@@ -163,5 +180,6 @@ const kvcl_room_t kvcl_room_store = {
     .work         = room_work,
     .outstanding  = room_outstanding,
     .peer_failed  = peer_failed,
+    .peer_reset   = peer_reset,
     .peer_closing = peer_closing,
 };

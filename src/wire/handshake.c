@@ -11,16 +11,17 @@
 #include <string.h>
 
 void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index, uint32_t part,
-                 const void *payload, size_t len, uint8_t mac[32])
+                 uint32_t session, const void *payload, size_t len, uint8_t mac[32])
 {
     struct iovec parts[] = {
-        {(void *)"kvcl-hs-2", 10}, {(void *)role, strlen(role) + 1}, {(void *)ids, sizeof(*ids)},
-        {&index, sizeof(index)},   {&part, sizeof(part)},            {(void *)payload, len},
+        {(void *)"kvcl-hs-3", 10},   {(void *)role, strlen(role) + 1}, {(void *)ids, sizeof(*ids)},
+        {&index, sizeof(index)},     {&part, sizeof(part)},            {&session, sizeof(session)},
+        {(void *)payload, len},
     };
     uint8_t      key[32];
 
     kvcl_pair_key(secret, "core", ids->uuid_a, ids->uuid_b, key);
-    kvcl_hmac_sha256(key, sizeof(key), parts, (len > 0) ? 6 : 5, mac);
+    kvcl_hmac_sha256(key, sizeof(key), parts, (len > 0) ? 7 : 6, mac);
     kvcl_wipe(key, sizeof(key));
 }
 
@@ -60,7 +61,7 @@ uint64_t kvcl_hs_token(const uint8_t secret[32], const kvcl_hs_ids_t *ids, bool 
     uint64_t token;
     uint8_t  mac[32];
 
-    kvcl_hs_mac(secret, a_to_b ? "A>B" : "B>A", ids, 0, 0, NULL, 0, mac);
+    kvcl_hs_mac(secret, a_to_b ? "A>B" : "B>A", ids, 0, 0, 0, NULL, 0, mac);
     memcpy(&token, mac, sizeof(token));
     return token;
 }

@@ -24,7 +24,7 @@ typedef struct kvcl_hs_msg {
     uint32_t      index;  /* PROOF: A's index for B; WELCOME: B's for A; REFUSE: the reason, a kvcl_status_t */
     uint32_t      window; /* CHALLENGE, PROOF: which cookie */
     uint32_t      part;   /* HELLO, PROOF: the part of A's address by which A sends, and B reaches it */
-    uint32_t      zero;
+    uint32_t      session; /* PROOF, WELCOME: rises each time that the link between the two is made again */
     uint8_t       mac[32];
 } kvcl_hs_msg_t;
 _Static_assert(sizeof(kvcl_hs_msg_t) == 144, "wire format");
@@ -37,11 +37,11 @@ uint64_t      kvcl_hs_nonce_order(const uint8_t nonce_a[16]);
 /** B's nonce for what A said, under B's own cookie key; window counts half minutes. */
 void kvcl_hs_cookie(const uint8_t cookie_key[32], const kvcl_hs_ids_t *ids, uint32_t window, uint8_t nonce_b[16]);
 /**
- * role: "B" (challenge), "A" (proof), "W" (welcome); index, part and payload are covered. The MAC's key is that of the
- * pair, from the job's secret and both uuids (kvcl_pair_key()).
+ * role: "B" (challenge), "A" (proof), "W" (welcome); index, part, session and payload are covered. The MAC's key is
+ * that of the pair, from the job's secret and both uuids (kvcl_pair_key()).
  */
 void kvcl_hs_mac(const uint8_t secret[32], const char *role, const kvcl_hs_ids_t *ids, uint32_t index, uint32_t part,
-                 const void *payload, size_t len, uint8_t mac[32]);
+                 uint32_t session, const void *payload, size_t len, uint8_t mac[32]);
 /** The session token from A to B (a_to_b) or back. */
 uint64_t kvcl_hs_token(const uint8_t secret[32], const kvcl_hs_ids_t *ids, bool a_to_b);
 

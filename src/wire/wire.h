@@ -14,7 +14,7 @@
 #error "KVCL's wire format is little-endian and so must be the host"
 #endif
 
-enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 5 };
+enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 6 };
 
 /* X(NAME, value): values are wire format, append only. 27 and 28 were used up to version 2. */
 #define KVCL_MSG_MAP(X) \

@@ -3,7 +3,8 @@
  *
  * Owns: the pull's state. Its two ends are in pull_ends.c, copies in copy.c, native transfers in rma.c, served ones in
  * pull_served.c. Invariants: a pull ends once (kvcl_pull_finish), and its destination does not change after that; it
- * begins again at most once. Locks: the engine lock, everywhere.
+ * begins again once where the peer's cache was described anew, and with each link to the peer that is lost.
+ * Locks: the engine lock, everywhere.
  */
 #include "config.h"
 #include "xfer/pull.h"
@@ -16,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void step(kvcl_pull_t *pull);
 
 kvcl_pull_t *kvcl_pull_new(void)
 {
@@ -75,8 +74,13 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
                                            : kvcl_explain_access(pull->peer, status, buf, cap);
 }
 
+static bool again(kvcl_req_t *req)
+{
+    return kvcl_pull_again(kvcl_container_of(req, kvcl_pull_t, req));
+}
+
 static const kvcl_req_class_t pull_class = {
-    .name = "get", .stop = stop, .release = release, .describe = describe, .explain = explain};
+    .name = "get", .stop = stop, .again = again, .release = release, .describe = describe, .explain = explain};
 
 kvcl_pull_t *kvcl_pull_find(kvcl_context_h ctx, uint64_t op)
 {
@@ -175,12 +179,16 @@ bool kvcl_pull_try_again(kvcl_pull_t *pull)
         pull->quick = false;
         kvcl_peer_answered(pull->peer);
     }
-    step(pull);
+    kvcl_pull_step(pull);
     return true;
 }
 
 void kvcl_pull_bytes_done(kvcl_pull_t *pull, kvcl_status_t status, bool live)
 {
+    if (pull->lost) {
+        kvcl_pull_begin_again(pull);
+        return;
+    }
     if ((status == KVCL_OK) && !live) {
         if ((pull->rcache != NULL) && kvcl_pull_try_again(pull)) {
             return;
@@ -298,7 +306,7 @@ static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
         kvcl_pull_finish(pull, status);
         return;
     }
-    step(pull);
+    kvcl_pull_step(pull);
 }
 
 static void on_rcache(kvcl_rcache_waiter_t *waiter, kvcl_rcache_t *rcache, kvcl_status_t status)
@@ -314,10 +322,10 @@ static void on_rcache(kvcl_rcache_waiter_t *waiter, kvcl_rcache_t *rcache, kvcl_
         return;
     }
     pull->fresh = true;
-    step(pull);
+    kvcl_pull_step(pull);
 }
 
-static void step(kvcl_pull_t *pull)
+void kvcl_pull_step(kvcl_pull_t *pull)
 {
     kvcl_status_t status;
 
@@ -376,7 +384,7 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
     status = kvcl_req_start(&pull->req, ctx, &pull_class, timeout_ns, cb, cb_arg, user);
     if (status == KVCL_OK) {
         pull->req.timing.op = pull->op;
-        step(pull);
+        kvcl_pull_step(pull);
     }
     return status;
 }

@@ -69,6 +69,7 @@ struct kvcl_pull {
     bool                 any_failed;  /* a block's check failed */
     bool                 requested_again; /* the cache's description was stale, and was requested again */
     bool                 fresh;       /* the cache was described for this pull */
+    bool                 lost;        /* rma: the link was lost; it begins again when its operations have ended */
     kvcl_gate_t          *gate;       /* owned; NULL: none to wait at */
     kvcl_peer_waiter_t   peer_waiter;
     kvcl_rcache_waiter_t rcache_waiter;
@@ -101,6 +102,10 @@ kvcl_pull_t *kvcl_pull_of(kvcl_req_t *req); /* NULL: it is another kind of reque
 void         kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status);
 void         kvcl_pull_all_here(kvcl_pull_t *pull);
 void         kvcl_pull_fail_block(kvcl_pull_t *pull, size_t i, kvcl_status_t status);
+/** The link to the peer was lost. False: it cannot begin again. */
+bool         kvcl_pull_again(kvcl_pull_t *pull);
+void         kvcl_pull_begin_again(kvcl_pull_t *pull); /* its bytes so far do not count */
+void         kvcl_pull_step(kvcl_pull_t *pull);        /* from the wait for the peer's session on */
 /** The peer's cache is not the one that it described: begin again, once. False: that was done already. */
 bool         kvcl_pull_try_again(kvcl_pull_t *pull);
 
@@ -123,6 +128,7 @@ bool          kvcl_rma_same_kind(const kvcl_pull_t *pull);
 /** KVCL_ERR_UNSUPPORTED, without a sentence: let the owner serve it. */
 kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs) KVCL_MUST_CHECK;
 void          kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status);
+bool          kvcl_rma_stopped(const kvcl_pull_t *pull);
 /** The region whose control word says whether the pull's bytes are still valid at the owner. */
 kvcl_rregion_t *kvcl_pull_witness(kvcl_pull_t *pull);
 /** live: the witness was still valid after the last byte. */

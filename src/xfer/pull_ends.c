@@ -109,3 +109,52 @@ void kvcl_pull_check_gens(kvcl_pull_t *pull)
         }
     }
 }
+
+/* ---- a lost link ---- */
+
+/* From the start: what a served pull has received is not trusted to be the first bytes. */
+void kvcl_pull_begin_again(kvcl_pull_t *pull)
+{
+    size_t i;
+
+    kvcl_req_unpublish(&pull->req);
+    pull->received   = pull->uncredited = 0;
+    pull->ended      = false;
+    pull->by_lane    = false;
+    pull->any_failed = false;
+    pull->lost       = false;
+    for (i = 0; (pull->status != NULL) && (i < pull->remote.n_blocks); ++i) {
+        pull->status[i] = KVCL_INPROGRESS;
+    }
+    if (pull->quick) {
+        pull->quick = false;
+        kvcl_peer_answered(pull->peer);
+    }
+    kvcl_pull_step(pull);
+}
+
+/* What it has read changes nothing at the peer. A native put may have written, and an offer is gone: its sender has
+ * ended. A copy from mapped memory needs no link. */
+bool kvcl_pull_again(kvcl_pull_t *pull)
+{
+    kvcl_assert_locked(pull->req.ctx);
+    if ((pull->offer != 0) || (pull->push && (pull->state > KVCL_PULL_COPY))) {
+        return false;
+    }
+    kvcl_req_watch(&pull->req, pull->peer);
+    switch (pull->state) {
+    case KVCL_PULL_CACHE:
+        kvcl_rcache_unwait(&pull->rcache_waiter);
+        break;
+    case KVCL_PULL_SERVED:
+        break;
+    case KVCL_PULL_RMA:
+        pull->lost = !kvcl_rma_stopped(pull);
+        kvcl_rma_stop(pull, KVCL_ERR_UNREACHABLE);
+        return true;
+    default:
+        return true;
+    }
+    kvcl_pull_begin_again(pull);
+    return true;
+}

@@ -126,7 +126,9 @@ void kvcl_pull_request(kvcl_pull_t *pull)
         pull->quick = true;
         kvcl_peer_queried(pull->peer);
     }
-    if (status != KVCL_OK) {
+    /* A message that the transport has refused: the peer fails soon, or its link is lost, and then the pull begins
+     * again. */
+    if ((status != KVCL_OK) && !(pull->peer->unsent && (pull->peer->state == KVCL_PEER_READY))) {
         kvcl_pull_finish(pull, status);
     }
 }

@@ -328,10 +328,21 @@ static void fence(kvcl_rma_job_t *job)
     kvcl_engine_kick(job->pull->req.ctx); /* they complete from progress */
 }
 
+bool kvcl_rma_stopped(const kvcl_pull_t *pull)
+{
+    return pull->rma->stopped;
+}
+
+/* KVCL_ERR_UNREACHABLE: its operations in flight end with the endpoint of the lost link. */
 void kvcl_rma_stop(kvcl_pull_t *pull, kvcl_status_t status)
 {
     kvcl_rma_job_t *job = pull->rma;
 
+    job->ended = job->ended || (status == KVCL_ERR_UNREACHABLE);
+    if (job->stopped && pull->lost && (status != KVCL_ERR_UNREACHABLE)) { /* it will not begin again */
+        pull->lost  = false;
+        job->status = status;
+    }
     if (!job->stopped) {
         job->status  = status;
         job->stopped = true;

@@ -366,7 +366,8 @@ static void plausible_handshake(kvcl_hs_msg_t *hs, uint8_t seed, const void *dat
     if (seed & 8) { /* a peer with the secret sends anything */
         const char *role = (hs->msg.type == KVCL_MSG_PROOF) ? "A" : (hs->msg.type == KVCL_MSG_WELCOME) ? "W" : "B";
         uint32_t   part  = (hs->msg.type == KVCL_MSG_PROOF) ? hs->part : 0;
-        kvcl_hs_mac(world.ctx->secret, role, &hs->ids, hs->index, part, data, len, hs->mac);
+        uint32_t   session = (hs->msg.type == KVCL_MSG_CHALLENGE) ? 0 : hs->session;
+        kvcl_hs_mac(world.ctx->secret, role, &hs->ids, hs->index, part, session, data, len, hs->mac);
     }
 }
 

@@ -195,8 +195,8 @@ static kvcl_hs_msg_t hello(scene_t *scene)
 
 static void sign(scene_t *scene, kvcl_hs_msg_t *proof)
 {
-    kvcl_hs_mac(scene->ctx->secret, "A", &proof->ids, proof->index, proof->part, scene->address, scene->address_len,
-                proof->mac);
+    kvcl_hs_mac(scene->ctx->secret, "A", &proof->ids, proof->index, proof->part, proof->session, scene->address,
+                scene->address_len, proof->mac);
 }
 
 /* Send HELLO. Return the right PROOF that answers the challenge. */
@@ -206,7 +206,7 @@ static kvcl_hs_msg_t challenged(scene_t *scene)
     kvcl_hs_msg_t proof = requested(scene, &hs, NULL, 0, KVCL_MSG_CHALLENGE);
     uint8_t       mac[32];
 
-    kvcl_hs_mac(scene->ctx->secret, "B", &proof.ids, 0, 0, NULL, 0, mac);
+    kvcl_hs_mac(scene->ctx->secret, "B", &proof.ids, 0, 0, 0, NULL, 0, mac);
     ck_assert_mem_eq(mac, proof.mac, sizeof(mac));
     ck_assert_mem_eq(&proof.ids, &hs.ids, 48);
     ck_assert_uint_eq(peers(scene->ctx), scene->peers); /* the context stores nothing of a HELLO */
@@ -223,7 +223,7 @@ static kvcl_hs_msg_t proven(scene_t *scene, uint64_t *token)
     kvcl_hs_msg_t welcome = requested(scene, &proof, scene->address, scene->address_len, KVCL_MSG_WELCOME);
     uint8_t       mac[32];
 
-    kvcl_hs_mac(scene->ctx->secret, "W", &welcome.ids, welcome.index, 0, NULL, 0, mac);
+    kvcl_hs_mac(scene->ctx->secret, "W", &welcome.ids, welcome.index, 0, welcome.session, NULL, 0, mac);
     ck_assert_mem_eq(mac, welcome.mac, sizeof(mac));
     *token = kvcl_hs_token(scene->ctx->secret, &welcome.ids, true);
     return welcome;

@@ -121,11 +121,12 @@ static void refused_proof(scene_t *scene, const kvcl_hs_msg_t *proof)
 /* As kvcl_hs_mac() for a PROOF, with this key. */
 static void sign_by(scene_t *scene, kvcl_hs_msg_t *proof, const uint8_t key[32])
 {
-    struct iovec parts[] = {{(void *)(uintptr_t)"kvcl-hs-2", 10}, {(void *)(uintptr_t)"A", 2},
+    struct iovec parts[] = {{(void *)(uintptr_t)"kvcl-hs-3", 10}, {(void *)(uintptr_t)"A", 2},
                             {&proof->ids, sizeof(proof->ids)}, {&proof->index, sizeof(proof->index)},
-                            {&proof->part, sizeof(proof->part)}, {scene->address, scene->address_len}};
+                            {&proof->part, sizeof(proof->part)}, {&proof->session, sizeof(proof->session)},
+                            {scene->address, scene->address_len}};
 
-    kvcl_hmac_sha256(key, 32, parts, 6, proof->mac);
+    kvcl_hmac_sha256(key, 32, parts, 7, proof->mac);
 }
 
 /* The key of a proof is that of the pair: neither the secret itself, nor that of another pair or another purpose. */
@@ -173,7 +174,7 @@ START_TEST(a_wrong_proof_is_refused)
     memset(proof.mac, 0, sizeof(proof.mac));
     refused_proof(&scene, &proof);
     proof = right; /* reflected: the context's own message */
-    kvcl_hs_mac(scene.ctx->secret, "B", &proof.ids, 0, 0, NULL, 0, proof.mac);
+    kvcl_hs_mac(scene.ctx->secret, "B", &proof.ids, 0, 0, 0, NULL, 0, proof.mac);
     refused_proof(&scene, &proof);
     proof = right;
     ++proof.index;

@@ -71,7 +71,8 @@ static void on_window(kvcl_xport_send_t *send, kvcl_status_t status)
 static void get(kvcl_far_t *far, kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len,
                 kvcl_xport_send_t *send)
 {
-    kvcl_status_t status = rank_of(far)->peer->ops->get(rmem, offset, buf, len, send);
+    kvcl_status_t status = (rmem == NULL) ? KVCL_ERR_UNREACHABLE /* closed with a lost link */
+                                          : rank_of(far)->peer->ops->get(rmem, offset, buf, len, send);
 
     far->in_flight += (status == KVCL_INPROGRESS);
     far->failed = far->failed || ((status != KVCL_OK) && (status != KVCL_INPROGRESS));
@@ -334,6 +335,20 @@ void kvcl_far_stop(kvcl_store_h store)
         if ((store->ranks[i].reads != 0) && (peer->ep != NULL) && (peer->ops->rma_end != NULL)) {
             peer->ops->rma_end(peer->ep); /* they complete from progress */
             kvcl_engine_kick(store->ctx);
+        }
+    }
+}
+
+/* Its operations complete with the end of the lost link, which waits until no region of it is open. */
+void kvcl_far_lost(kvcl_store_h store, uint32_t index)
+{
+    kvcl_store_rank_t *rank = &store->ranks[index];
+
+    kvcl_assert_locked(store->ctx);
+    if (rank->region.attr.map == NULL) {
+        kvcl_rregion_close(&rank->region);
+        if (!store->closing) {
+            atomic_store(&rank->view_state, KVCL_VIEW_UNKNOWN);
         }
     }
 }

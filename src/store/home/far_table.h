@@ -24,6 +24,9 @@ bool kvcl_far_start(kvcl_rpc_t *rpc, void (*ended)(kvcl_rpc_t *rpc, const void *
 void kvcl_far_leave(kvcl_far_t *far);
 /** The store is being closed: the reads in flight end soon, whether or not the ranks answer. */
 void kvcl_far_stop(kvcl_store_h store);
+/** The link to the rank was lost, and another one is being made: reads in flight fail, and how its table can be read is
+ * found out again. */
+void kvcl_far_lost(kvcl_store_h store, uint32_t rank);
 /** The rank's table is not read any more; its region is closed as soon as no read is in flight. */
 void kvcl_far_close(kvcl_store_h store, uint32_t rank);
 

@@ -16,7 +16,9 @@
 
 static void stop(kvcl_req_t *req, kvcl_status_t status);
 
-static const kvcl_req_class_t rpc_class = {.name = "store-rpc", .stop = stop, .release = NULL};
+static bool again(kvcl_req_t *req);
+
+static const kvcl_req_class_t rpc_class = {.name = "store-rpc", .stop = stop, .again = again, .release = NULL};
 
 kvcl_rpc_t *kvcl_rpc_new(kvcl_store_h store, uint32_t rank, uint8_t kind, size_t payload_room)
 {
@@ -124,6 +126,27 @@ static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
         return;
     }
     send_rpc(rpc);
+}
+
+/* Only what changes nothing at the other rank. */
+static bool again(kvcl_req_t *req)
+{
+    kvcl_rpc_t *rpc = kvcl_container_of(req, kvcl_rpc_t, req);
+
+    if ((rpc->kind != KVCL_RPC_LOOKUP) && (rpc->kind != KVCL_RPC_PRESENT) && (rpc->kind != KVCL_RPC_FETCH) &&
+        (rpc->kind != KVCL_RPC_TABLE)) {
+        return false;
+    }
+    if (rpc->far != NULL) {
+        kvcl_far_leave(rpc->far);
+        rpc->far = NULL;
+    }
+    if (rpc->quick) {
+        rpc->quick = false;
+        kvcl_peer_answered(rpc->peer);
+    }
+    kvcl_req_unpublish(&rpc->req); /* a late answer is another one's */
+    return (kvcl_req_publish(&rpc->req) == KVCL_OK) && (kvcl_peer_ready(rpc->peer, &rpc->waiter) == KVCL_INPROGRESS);
 }
 
 void kvcl_rpc_post(kvcl_rpc_t *rpc, uint64_t timeout_ns, kvcl_list_t *rpcs)

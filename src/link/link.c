@@ -1,0 +1,232 @@
+/*
+ * Lost links. Over some transports (xport_ops links) an endpoint that fails means that its path is gone, not that the
+ * peer is: the peer is reached again over the next pair (peer_pairs.c), as the same peer, in its next session.
+ *
+ * All that ran with the peer is over. A request begins again if its class can (again), all others end with
+ * KVCL_ERR_UNREACHABLE, and rooms drop the state that they keep for the peer (peer_reset). The tokens of the old
+ * session are void: its late messages are dropped as those of strangers. The other side does the same when its own
+ * endpoint fails, or when a PROOF of a higher session arrives, whichever is first (peer.h).
+ *
+ * Owns: kvcl_peer_t.relink, from the loss of a link until the peer is ready or has failed. Invariants: a peer that no
+ * pair reaches within two intervals of KVCL_KEEPALIVE has failed; while both sides leave or close, a lost link is the
+ * end; after SESSIONS in a row, a session begins only each SESSION_NS, however often links fail or peers prove
+ * themselves. Locks: the engine lock.
+ */
+#include "config.h"
+#include "core/peer.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/bundle.h"
+#include "core/context.h"
+#include "req/req.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SESSIONS = 8 };
+#define SESSION_NS (20 * KVCL_NS_PER_MS)
+
+typedef struct kvcl_relink {
+    kvcl_req_t  req;      /* its deadline is the next step */
+    kvcl_peer_t *peer;
+    uint64_t    until_ns; /* then the peer has failed */
+    uint64_t    share_ns; /* how long one pair has */
+    uint64_t    rest_ns;  /* how long a round waits for the one before it, where all pairs have failed at once */
+    unsigned    pairs;
+    unsigned    tries;    /* in this round over the pairs */
+} kvcl_relink_t;
+
+/* ---- how often ---- */
+
+/* How long one more session has to wait. */
+static uint64_t session_wait(const kvcl_peer_t *peer, uint64_t now)
+{
+    uint64_t free_ns = now + (SESSIONS * SESSION_NS);
+
+    return (peer->sessions_ns > free_ns) ? peer->sessions_ns - free_ns : 0;
+}
+
+static void count_session(kvcl_peer_t *peer, uint64_t now)
+{
+    peer->sessions_ns = ((peer->sessions_ns > now) ? peer->sessions_ns : now) + SESSION_NS;
+}
+
+/* ---- the end of a session ---- */
+
+static void end_requests(kvcl_peer_t *peer)
+{
+    kvcl_list_t reqs, *link;
+    kvcl_req_t  *req;
+
+    kvcl_list_init(&reqs);
+    kvcl_list_splice_tail(&reqs, &peer->reqs); /* those that begin again watch the peer again */
+    while ((link = kvcl_list_pop(&reqs)) != NULL) {
+        req = kvcl_container_of(link, kvcl_req_t, peer_link);
+        if ((req->cls->again == NULL) || !req->cls->again(req)) {
+            req->cls->stop(req, KVCL_ERR_UNREACHABLE);
+        }
+    }
+}
+
+/* READY -> CONNECTING, without an endpoint. */
+static void end_session(kvcl_peer_t *peer)
+{
+    kvcl_context_h ctx = peer->ctx;
+    unsigned       i;
+
+    peer->state      = KVCL_PEER_CONNECTING;
+    peer->out_token  = 0;
+    peer->next_token = 0;
+    peer->unsent     = false;
+    memset(peer->in_tokens, 0, sizeof(peer->in_tokens));
+    memset(peer->nonce, 0, sizeof(peer->nonce)); /* a handshake that is half done is void */
+    kvcl_bundle_flush(peer);                     /* which drops what waits */
+    end_requests(peer);
+    for (i = 0; i < ctx->n_rooms; ++i) {
+        if (kvcl_rooms[i]->peer_reset != NULL) {
+            kvcl_rooms[i]->peer_reset(ctx, ctx->rooms[i], peer);
+        }
+    }
+    kvcl_peer_drop_ep(peer);
+}
+
+/* ---- the search for a pair ---- */
+
+/* Sends HELLO over the next pair that takes it. */
+static void try_pairs(kvcl_relink_t *relink)
+{
+    kvcl_peer_t *peer = relink->peer;
+    uint64_t    next_ns;
+
+    kvcl_peer_drop_ep(peer);
+    for (; relink->tries < relink->pairs; ++relink->tries) {
+        if (kvcl_peer_next_ep(peer) == KVCL_OK) {
+            ++peer->session;
+            if (kvcl_peer_hello(peer) == KVCL_OK) {
+                break;
+            }
+            kvcl_peer_drop_ep(peer);
+        }
+    }
+    next_ns       = kvcl_deadline_after((relink->tries < relink->pairs) ? relink->share_ns : relink->rest_ns);
+    relink->tries = (relink->tries < relink->pairs) ? relink->tries + 1 : 0;
+    if (!kvcl_req_stop_again(&relink->req, (next_ns < relink->until_ns) ? next_ns : relink->until_ns)) {
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+    }
+}
+
+/* Its deadline, the next step; or the context closes. */
+static void on_time(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_relink_t *relink = kvcl_container_of(req, kvcl_relink_t, req);
+
+    if (status != KVCL_ERR_TIMED_OUT) {
+        kvcl_peer_fail(relink->peer, status);
+    } else if (kvcl_deadline_passed(relink->until_ns)) {
+        kvcl_peer_fail(relink->peer, KVCL_ERR_RANK_FAILED);
+    } else {
+        relink->tries = (relink->tries < relink->pairs) ? relink->tries : 0;
+        try_pairs(relink);
+    }
+}
+
+static const kvcl_req_class_t relink_class = {.name = "relink", .stop = on_time};
+
+/* The peer is CONNECTING and has no endpoint. */
+static void search(kvcl_peer_t *peer, unsigned pairs)
+{
+    kvcl_context_h ctx     = peer->ctx;
+    uint64_t       now     = kvcl_now_ns(), wait_ns = session_wait(peer, now), all_ns = 2 * ctx->config.keepalive_ns;
+    kvcl_relink_t  *relink = calloc(1, sizeof(*relink));
+
+    count_session(peer, now);
+    if ((relink == NULL) || (pairs == 0) || (peer->session > UINT32_MAX / 2) ||
+        (kvcl_req_start(&relink->req, ctx, &relink_class, all_ns, NULL, NULL, false) != KVCL_OK)) {
+        free(relink);
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+        return;
+    }
+    relink->peer     = peer;
+    relink->pairs    = pairs;
+    relink->share_ns = all_ns / ((pairs > 2) ? pairs : 2);
+    relink->rest_ns  = all_ns / 16;
+    relink->until_ns = now + wait_ns + all_ns;
+    peer->relink     = relink;
+    if (wait_ns == 0) {
+        try_pairs(relink);
+    } else if (!kvcl_req_stop_again(&relink->req, now + wait_ns)) {
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+    }
+}
+
+static void over(kvcl_peer_t *peer)
+{
+    kvcl_relink_t *relink = peer->relink;
+
+    peer->relink = NULL;
+    if (relink != NULL) {
+        kvcl_log_info("%s: %s", peer->name, (peer->state == KVCL_PEER_READY) ? "it is reached again"
+                                                                             : "it is not reached again");
+        kvcl_req_complete(&relink->req, KVCL_OK);
+    }
+}
+
+static bool lost(kvcl_peer_t *peer)
+{
+    char     path[128];
+    unsigned pairs;
+
+    kvcl_assert_locked(peer->ctx);
+    if ((peer->state == KVCL_PEER_CONNECTING) && (peer->relink != NULL)) {
+        try_pairs(peer->relink);
+        return true;
+    }
+    if ((peer->state != KVCL_PEER_READY) || !kvcl_peer_has_link(peer)) {
+        return false;
+    }
+    peer->ops->ep_describe(peer->ep, path, sizeof(path));
+    kvcl_log_at(peer->ctx->peers.lost_links++ == 0 ? KVCL_LOG_WARN : KVCL_LOG_INFO,
+                "%s: its connection over %s is lost: trying the next path", peer->name, path);
+    pairs = kvcl_peer_pairs_begin(peer);
+    end_session(peer);
+    search(peer, pairs);
+    return true;
+}
+
+/* ---- the other side has lost the link ---- */
+
+static bool session_may(kvcl_peer_t *peer, uint32_t session)
+{
+    kvcl_assert_locked(peer->ctx);
+    if ((peer->state != KVCL_PEER_READY) || (session == peer->session)) {
+        return true;
+    }
+    return (session > peer->session) && !peer->parting && (session_wait(peer, kvcl_now_ns()) == 0);
+}
+
+static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session)
+{
+    bool          behind = (peer->state == KVCL_PEER_READY) && (session > peer->session);
+    unsigned      pairs  = behind ? kvcl_peer_pairs_begin(peer) : 0;
+    kvcl_status_t status = behind ? kvcl_peer_check_pair(peer, xport, part) : KVCL_OK;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (behind) {
+        kvcl_log_info("%s has lost its connection and made another", peer->name);
+        ++peer->ctx->peers.lost_links;
+        count_session(peer, kvcl_now_ns());
+        end_session(peer);
+    }
+    peer->session = (session > peer->session) ? session : peer->session;
+    status        = kvcl_peer_make_ep_back(peer, xport, part);
+    if (behind && (status != KVCL_OK)) {
+        search(peer, pairs);
+    }
+    return status;
+}
+
+extern const kvcl_link_ops_t kvcl_link_ops;
+const kvcl_link_ops_t kvcl_link_ops = {.lost = lost, .over = over, .session_may = session_may,
+                                       .take_session = take_session};
