@@ -31,7 +31,14 @@
 #include <kvcl/kvcl_store.h>
 
 /* How another rank's table can be read. */
-enum { KVCL_VIEW_UNKNOWN, KVCL_VIEW_REQUESTED, KVCL_VIEW_MAPPED, KVCL_VIEW_NATIVE, KVCL_VIEW_BY_MESSAGE };
+enum {
+    KVCL_VIEW_UNKNOWN,
+    KVCL_VIEW_REQUESTED, /* its description */
+    KVCL_VIEW_READING,   /* its header, over the network */
+    KVCL_VIEW_MAPPED,
+    KVCL_VIEW_NATIVE,
+    KVCL_VIEW_BY_MESSAGE
+};
 
 enum { KVCL_STORE_RCACHES = 12 };
 
@@ -54,6 +61,8 @@ typedef struct kvcl_store_rank {
     _Atomic int              view_state;      /* KVCL_VIEW_*. Read without the lock */
     kvcl_dir_view_t          view;            /* once MAPPED or NATIVE: immutable until the store is closed */
     unsigned                 reads;           /* of its table, in flight: home/far_table.h */
+    uint32_t                 links;           /* that were lost: reads that began before have failed */
+    uint64_t                 learn_ns;        /* how its table can be read is not asked before */
     kvcl_rregion_t           region;
     _Atomic(kvcl_rcache_t *) rcaches[KVCL_STORE_RCACHES]; /* its mapped caches, by id. Read without the lock */
     unsigned                 next_rcache;

@@ -68,7 +68,7 @@ static void learn(cf_t *cf, scene_t *s)
         cf_sleep_us(cf, 100);
         (void)kvcl_progress(cf->ctx);
         state = atomic_load(&s->store->ranks[1 - cf->rank].view_state);
-    } while ((state == KVCL_VIEW_UNKNOWN) || (state == KVCL_VIEW_REQUESTED));
+    } while ((state == KVCL_VIEW_UNKNOWN) || (state == KVCL_VIEW_REQUESTED) || (state == KVCL_VIEW_READING));
     CF_CHECK(cf, state == KVCL_VIEW_NATIVE);
 }
 

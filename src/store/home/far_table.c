@@ -9,6 +9,7 @@
  */
 #include "config.h"
 #include "store/home/far_table.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "store/home/ranks.h"
 #include "xfer/xfer.h"
@@ -16,6 +17,8 @@
 #include <stdlib.h>
 
 enum { TRIES = 3 };
+
+#define LEARN_AGAIN_NS (1 * KVCL_NS_PER_SEC)
 
 typedef struct far_window {
     kvcl_xport_send_t send;
@@ -28,6 +31,7 @@ typedef struct far_window {
 struct kvcl_far {
     kvcl_store_h      store;
     uint32_t          rank;
+    uint32_t          links;     /* the rank's, when the read began */
     kvcl_rpc_t        *rpc;      /* NULL: it has ended */
     void              (*ended)(kvcl_rpc_t *rpc, const void *data, size_t len);
     kvcl_xport_send_t word_send;
@@ -203,26 +207,36 @@ static void hand_over(kvcl_far_t *far)
     free(buf);
 }
 
-/* The header has arrived: the table can be read from now on, or never. */
+/* The header has arrived: the table can be read from now on, or never. If it could not be read now, perhaps because
+ * the connection for data is being made again, a later query tries again. */
 static void learned(kvcl_far_t *far)
 {
     kvcl_store_rank_t *rank = rank_of(far);
+    int               state = KVCL_VIEW_NATIVE;
 
-    far->failed = far->failed || (kvcl_dir_far_init(&rank->view, far->bytes, (size_t)rank->region.len) != KVCL_OK);
-    kvcl_log_debug("the directory of %s: %s", rank->peer->name, far->failed ? "by message" : "native");
-    if (atomic_load_explicit(&rank->view_state, memory_order_relaxed) == KVCL_VIEW_REQUESTED) {
-        atomic_store(&rank->view_state, far->failed ? KVCL_VIEW_BY_MESSAGE : KVCL_VIEW_NATIVE);
+    if (far->failed) {
+        state = KVCL_VIEW_UNKNOWN;
+        rank->learn_ns = kvcl_deadline_after(LEARN_AGAIN_NS);
+    } else if (kvcl_dir_far_init(&rank->view, far->bytes, (size_t)rank->region.len) != KVCL_OK) {
+        state = KVCL_VIEW_BY_MESSAGE;
     }
-    free_far(far);
+    kvcl_log_debug("the directory of %s: %s", rank->peer->name, (state == KVCL_VIEW_NATIVE) ? "native" : "by message");
+    if (state != KVCL_VIEW_NATIVE) {
+        kvcl_rregion_close(&rank->region);
+    }
+    atomic_store(&rank->view_state, state);
 }
 
 static void finish(kvcl_far_t *far)
 {
     const kvcl_store_rank_t *rank = rank_of(far);
 
-    far->failed = far->failed || (far->word != rank->region.epoch);
+    far->failed = far->failed || (far->links != rank->links) || (far->word != rank->region.epoch);
     if (far->keys == NULL) {
-        learned(far);
+        if ((far->links == rank->links) && (atomic_load(&rank->view_state) == KVCL_VIEW_READING)) {
+            learned(far);
+        }
+        free_far(far);
         return;
     }
     if ((far->rpc != NULL) && !far->failed && !all_steady(far)) {
@@ -272,6 +286,7 @@ static kvcl_far_t *far_new(kvcl_store_h store, uint32_t rank, uint32_t n)
         memset(far, 0, head);
         far->store   = store;
         far->rank    = rank;
+        far->links   = store->ranks[rank].links;
         far->n       = n;
         far->windows = (far_window_t *)(far + 1);
         far->bytes   = (char *)far + head;
@@ -315,6 +330,7 @@ void kvcl_far_learn(kvcl_store_h store, uint32_t rank)
         kvcl_far_close(store, rank);
         return;
     }
+    atomic_store(&store->ranks[rank].view_state, KVCL_VIEW_READING);
     kvcl_engine_kick(store->ctx);
     issue(far);
 }
@@ -345,6 +361,7 @@ void kvcl_far_lost(kvcl_store_h store, uint32_t index)
     kvcl_store_rank_t *rank = &store->ranks[index];
 
     kvcl_assert_locked(store->ctx);
+    ++rank->links;
     if (rank->region.attr.map == NULL) {
         kvcl_rregion_close(&rank->region);
         if (!store->closing) {

@@ -278,8 +278,8 @@ static void on_table(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
 {
     kvcl_store_rank_t *rank = &rpc->store->ranks[rpc->rank];
 
-    if (rpc->store->closing) {
-        return;
+    if (rpc->store->closing || (atomic_load(&rank->view_state) != KVCL_VIEW_REQUESTED)) {
+        return; /* the link was lost meanwhile: a later query asks again */
     }
     if (status == KVCL_OK) {
         status = open_view(rank, data, len);
@@ -299,7 +299,8 @@ void kvcl_store_learn(kvcl_store_h store, uint32_t rank)
 
     kvcl_assert_locked(store->ctx);
     if ((rank == store->me) || store->closing ||
-        (atomic_load_explicit(&store->ranks[rank].view_state, memory_order_relaxed) != KVCL_VIEW_UNKNOWN)) {
+        (atomic_load_explicit(&store->ranks[rank].view_state, memory_order_relaxed) != KVCL_VIEW_UNKNOWN) ||
+        !kvcl_deadline_passed(store->ranks[rank].learn_ns)) {
         return;
     }
     rpc = kvcl_rpc_new(store, rank, KVCL_RPC_TABLE, 0);
