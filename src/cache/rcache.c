@@ -341,6 +341,7 @@ void kvcl_caches_peer_reset(kvcl_peer_t *peer)
     void          *value;
     size_t        it;
 
+    kvcl_assert_locked(peer->ctx);
     kvcl_map_foreach(&peer->rcaches, it, key, value) {
         rcache = value;
         if ((rcache->state == KVCL_RCACHE_READY) && !rcache->mapped) {

@@ -166,6 +166,7 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
 /* The same, of a peer whose link was lost: the pairs in a circle. begin, with the lost endpoint still there: how many
  * pairs there are; the one after the lost one is next. */
 unsigned      kvcl_peer_pairs_begin(kvcl_peer_t *peer);
+bool          kvcl_peer_has_other(const kvcl_peer_t *peer); /* is there one? */
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
 /* The peer has proven itself over xport, from that part of its address: an endpoint, over the same pair if need be. */
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;

@@ -16,7 +16,8 @@
 
 bool kvcl_peer_has_link(const kvcl_peer_t *peer)
 {
-    return (peer->ops->links || ((peer->ep != NULL) && peer->ep->lost)) && !peer->parting && !peer->ctx->closing;
+    return (peer->ops->links || ((peer->ep != NULL) && peer->ep->lost)) && !peer->parting && !peer->ctx->closing &&
+           kvcl_peer_has_other(peer);
 }
 
 /* The peer is not ready. */

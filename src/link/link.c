@@ -1,6 +1,7 @@
 /*
  * Lost links. Over some transports (xport_ops links) an endpoint that fails means that its path is gone, not that the
- * peer is: the peer is reached again over the next pair (peer_pairs.c), as the same peer, in its next session.
+ * peer is: the peer is reached again over another pair (peer_pairs.c), as the same peer, in its next session. Where there
+ * is none, it has failed.
  *
  * All that ran with the peer is over. A request begins again if its class can (again), all others end with
  * KVCL_ERR_UNREACHABLE, and rooms drop the state that they keep for the peer (peer_reset). The tokens of the old

@@ -305,9 +305,6 @@ const char *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion)
 
 static void shut(kvcl_rregion_t *rregion)
 {
-    if (rregion->peer != NULL) {
-        kvcl_assert_locked(rregion->peer->ctx);
-    }
     rregion->opened = false;
     kvcl_copier_close(rregion->copier);
     rregion->copier = NULL;
@@ -334,6 +331,9 @@ static void shut(kvcl_rregion_t *rregion)
 
 void kvcl_rregion_lost(kvcl_rregion_t *rregion)
 {
+    if (rregion->peer != NULL) {
+        kvcl_assert_locked(rregion->peer->ctx);
+    }
     if (rregion->attr.map == NULL) {
         shut(rregion);
     }
@@ -341,6 +341,9 @@ void kvcl_rregion_lost(kvcl_rregion_t *rregion)
 
 void kvcl_rregion_close(kvcl_rregion_t *rregion)
 {
+    if (rregion->peer != NULL) {
+        kvcl_assert_locked(rregion->peer->ctx);
+    }
     free(rregion->packed);
     rregion->packed = NULL;
     shut(rregion);

@@ -9,7 +9,7 @@ set -eu
 judged='paths perf store two_ports net no_wire wrong_gid unreach stop kill cut programs'
 
 # Not judged yet. Each is here with what is missing:
-#   cut_rail   a peer is not reached again over the second port
+#   cut_rail   not tried often enough yet
 #   conform    not tried often enough yet
 later='cut_rail conform'
 
