@@ -1,7 +1,7 @@
 /*
  * The inside of the transports ucx and rdma; included by ucx_glue/ and its tests only. The only room that includes
  * ucp.h. A KVCL context has one instance of ucx, for shared memory and devices, which never uses a port of RDMA, and
- * one of rdma for each port in use, which uses nothing else: one that fails takes no other along.
+ * one of rdma for each port in use, which uses nothing else: if one fails, the others continue.
  *
  * An instance has two UCP contexts, each with one worker ("side"):
  *   am    messages: UCP_FEATURE_AM, any transport. It has no RMA feature, because UCX emulates put and get over tcp
@@ -33,7 +33,7 @@ enum {
     GLUE_TLS_MAX      = 256,
     GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, or an RDMA port */
     GLUE_AM_ID        = 1,
-    GLUE_PROBE_ID     = 2 /* an empty message that nobody reads (glue_probe.c) */
+    GLUE_PROBE_ID     = 2 /* an empty message, dropped on arrival (glue_probe.c) */
 };
 
 typedef enum { GLUE_PATH_AUTO, GLUE_PATH_SHM, GLUE_PATH_TCP } glue_path_t;
@@ -68,7 +68,7 @@ typedef struct glue_keys {
     unsigned  at;        /* 0, 1 */
     unsigned  phase;     /* 0, 1: gets, puts and flushes that are posted now are counted in moving[phase] */
     size_t    moving[2]; /* those in flight */
-    bool      due;       /* a sweep, when those of the other phase have ended */
+    bool      due;       /* a sweep is due when those of the other phase have ended */
     bool      again;     /* memory was freed since this phase began */
 } glue_keys_t;
 
@@ -127,7 +127,7 @@ typedef struct glue_ep {
     void            *close_req;
     size_t          inflight;   /* sends and RMA operations that UCX holds */
     char            transport[16]; /* of messages, as UCX calls it */
-    bool            probing;    /* UCX has not sent the last probe yet */
+    bool            probing;    /* UCX has not completed the last probe yet */
     bool            near;       /* a process of this host, reached by shared memory */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */

@@ -60,7 +60,7 @@ static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void 
     return UCS_OK;
 }
 
-/* That it arrived is known to its sender's NIC; nothing else was the question. */
+/* A probe is dropped: the sender's NIC already knows that it has arrived. */
 static ucs_status_t on_probe(void *arg, const void *hdr, size_t hdr_len, void *data, size_t len,
                              const ucp_am_recv_param_t *param)
 {

@@ -1,18 +1,19 @@
 /*
- * Keys of freed memory are taken from the NIC: once kvcl_glue_keys_freed() has returned, no peer reads or writes the
- * memory by RDMA, and one that tries breaks its own connection for data.
+ * Invalidates the keys of freed memory at the NIC: once kvcl_glue_keys_freed() has returned, no peer reads or writes
+ * the memory by RDMA, and a peer that tries breaks its own connection for data.
  *
  * UCX keeps the registration of memory that is unmapped in a cache, for the next use of the same addresses, and its key
  * stays valid. Registrations may not be left out of the cache: UCX 1.13 would then register the local buffer of each
  * get and put, and later versions have no setting for it. So the cache may hold no unused registration
- * (RCACHE_MAX_REGIONS=0, glue_side.c). UCX enforces that only when it adds one: a page is registered after each free.
+ * (RCACHE_MAX_REGIONS=0, glue_side.c). UCX enforces that only when it adds a registration, so a page is registered
+ * after each free.
  *
  * Owns: two spare pages, used in turn. Invariants: part of one of them is registered at any time. A sweep registers the
  * whole of that page, which is never found in the cache, and which takes the place of the part, so it needs no more
  * locked memory than the process has already (RLIMIT_MEMLOCK may be used up by the very memory that was freed). It then
  * moves on to the other page, and thereby evicts the first. A registration that a get or put of this rank uses at that
- * moment is not evicted: those posted so far are counted apart, and the sweep is repeated when they have ended.
- * Locks: the engine lock. With it, no transfer begins to use a registration that is being freed.
+ * moment is not evicted: the operations posted so far are counted apart, and the sweep is repeated when they have
+ * ended. Locks: the engine lock. With it, no transfer begins to use a registration that is being freed.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"

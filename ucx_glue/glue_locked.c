@@ -1,10 +1,10 @@
 /*
- * Whether this process may lock memory for ports of RDMA, where the kernel limits that (RLIMIT_MEMLOCK without the
- * capability IPC_LOCK: ordinary users, and containers).
+ * Checks whether this process may lock more memory for RDMA ports, where the kernel limits that (RLIMIT_MEMLOCK without
+ * the capability IPC_LOCK: ordinary users, and containers).
  *
- * UCX locks its queues when they are first used, after the port was opened, and 1.13 handles it badly where they do not
- * fit: it does not return from ucp_worker_create, or the port stays deaf. So PORT_BYTES are kept free for each port: it
- * is not opened without, and memory of users that would take them is not registered but served (mem/region.c).
+ * UCX locks its queues when they are first used, after the port was opened. If they do not fit, UCX 1.13 does not
+ * return from ucp_worker_create, or the port receives nothing. So PORT_BYTES are kept free for each port: a port is not
+ * opened without them, and user memory that would use them is not registered but served (mem/region.c).
  *
  * Owns: the counts of this process. Locks: none; two threads at once may both pass where there is room for one.
  */
@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* 139 MiB are locked with UCX 1.13 over rc_verbs, by both sides together. */
+/* UCX 1.13 locks 139 MiB over rc_verbs, with both of its workers. */
 #define PORT_BYTES (UINT64_C(160) << 20)
 
 static _Atomic uint64_t ports;      /* open now */
@@ -56,7 +56,7 @@ static uint64_t pinned_bytes(void)
     return (uint64_t)kib << 10;
 }
 
-/* May these bytes of users be locked besides what others and so many ports need? */
+/* May these bytes of users be locked, besides those locked already and those that n_ports ports need? */
 static kvcl_status_t check(uint64_t n_ports, uint64_t bytes)
 {
     uint64_t limit, pinned = 0, users = atomic_load(&registered), own;

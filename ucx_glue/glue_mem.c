@@ -74,7 +74,7 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
 /* A packed key of no memory domain is its mask and the kind of memory; one of cuda_copy alone has two bytes more. */
 enum { KEY_OF_NONE = 16 };
 
-/* Has a port taken it? UCX maps device memory that none has taken, too. */
+/* Has a port registered it? UCX also maps device memory that no port has registered. */
 static bool has_key(glue_t *g, ucp_mem_h memh)
 {
     size_t len   = 0;
@@ -87,7 +87,7 @@ static bool has_key(glue_t *g, ucp_mem_h memh)
     return len > KEY_OF_NONE;
 }
 
-/* cuda_ipc and GPUDirect RDMA reach device memory; what they refuse is reached by messages. */
+/* cuda_ipc and GPUDirect RDMA reach device memory; memory that they refuse is reached by messages. */
 kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
 {
     glue_t               *g     = glue_of(xport);

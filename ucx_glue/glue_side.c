@@ -109,7 +109,7 @@ static void set_rdma(ucp_config_t *config, bool data, const glue_plan_t *plan)
     if (plan->keepalive_ns > 0) {
         modify_us(config, "RC_TIMEOUT", at_least(plan->keepalive_ns / 8, 16 * KVCL_NS_PER_MS));
         modify_us(config, "UD_TIMEOUT", at_least(plan->keepalive_ns * 4, KVCL_NS_PER_SEC));
-        modify(config, "RC_RETRY_COUNT", "3", false); /* software RDMA takes 7 for "for ever" */
+        modify(config, "RC_RETRY_COUNT", "3", false); /* software RDMA reads 7 as "for ever" */
     }
     if (plan->gid >= 0) {
         snprintf(value, sizeof(value), "%d", plan->gid);

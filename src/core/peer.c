@@ -1,6 +1,6 @@
 /*
  * Peers (peer.h): the table, sessions, failing, leaving. The handshake is in peer_handshake.c, the choice of a path in
- * peer_pairs.c, a link that is lost in link/link.c, sending in peer_send.c.
+ * peer_pairs.c, the handling of a lost link in link/link.c, sending in peer_send.c.
  *
  * Owns: the peers of a context and their endpoints. Invariants: a peer is never removed before the context ends; a
  * failed one stays failed, and its waiters and requests end once. Locks: the engine lock.

@@ -15,9 +15,9 @@
  *
  * States: NEW -> CONNECTING -> READY -> FAILED. A FAILED peer stays so. Where a transport says that an endpoint that
  * fails is a lost link, a READY peer is CONNECTING again: the next session (link/link.c). PROOF and WELCOME carry its
- * number. A PROOF of a higher session than that of a READY peer ends what ran in the lower one, there as well; one of a
- * lower session is dropped; one of the same session comes from a side that began at the same time. A peer that is not
- * READY takes any, and both go on with the higher number. All under the engine lock.
+ * number. A PROOF whose session is higher than that of a READY peer ends all operations of the lower session; a PROOF
+ * of a lower session is dropped; a PROOF of the same session is from a side that began at the same time. A peer that is
+ * not READY accepts any session, and both sides go on with the higher number. All under the engine lock.
  */
 #ifndef KVCL_CORE_PEER_H
 #define KVCL_CORE_PEER_H
@@ -46,7 +46,7 @@ typedef struct kvcl_peer {
     uint64_t               in_tokens[2];
     uint8_t                uuid[16];
     uint8_t                nonce[16];         /* of the handshake that this rank began */
-    uint32_t               session;           /* rises with each link that is made again, and with each try of it */
+    uint32_t               session;           /* rises with each try to make the link again */
     bool                   met;               /* was READY: remote_index is known */
     uint64_t               next_token;        /* CONNECTING: out_token once the peer has accepted the PROOF; 0: none */
     struct kvcl_relink     *relink;           /* link/link.c: the link was lost; NULL: it was not */
@@ -61,7 +61,7 @@ typedef struct kvcl_peer {
     kvcl_xport_ep_t        *ep;
     const kvcl_xport_ops_t *ops;              /* ep's transport */
     unsigned               part;              /* of the peer's address, to which ep leads */
-    unsigned               pairs_tried;       /* peer_pairs.c: the first so many of its pairs */
+    unsigned               pairs_tried;       /* peer_pairs.c: the number of its pairs that were tried */
     kvcl_xport_attr_t      attr;
     kvcl_list_t            waiters;           /* kvcl_peer_waiter_t */
     kvcl_list_t            reqs;              /* kvcl_req_watch */
@@ -95,9 +95,9 @@ typedef struct kvcl_peers {
 
 /* link/link.c: lost links. Lock held. */
 typedef struct kvcl_link_ops {
-    /* The endpoint has failed, or a message could not be sent. False: that is no lost link. */
+    /* The endpoint has failed, or a message could not be sent. False: it is not a lost link. */
     bool          (*lost)(kvcl_peer_t *peer);
-    void          (*over)(kvcl_peer_t *peer); /* it is ready, or it has failed */
+    void          (*over)(kvcl_peer_t *peer); /* the peer is ready, or has failed */
     /* May a PROOF of this session be accepted now? */
     bool          (*session_may)(kvcl_peer_t *peer, uint32_t session);
     /* An accepted PROOF: its session, and kvcl_peer_make_ep_back(). */
@@ -121,8 +121,8 @@ kvcl_status_t kvcl_peer_by_address(struct kvcl_context *ctx, const void *address
  * thread that meets its KVCL_ERR_UNREACHABLE. NULL: a transport does, or none was needed yet. */
 const char *kvcl_peer_no_way(kvcl_peer_t *peer);
 
-/** Lock held, peer READY. Why it is not reached over RDMA, a static text: it is on a host without shared memory. NULL:
- * it is reached so, or neither rank has a port. */
+/** Lock held, peer READY. Why the peer is not reached over RDMA, as a static text, for a peer that is reached over TCP.
+ * NULL: it is reached over RDMA, or neither rank has a port. */
 const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer);
 
 /** Lock held. KVCL_OK: ready now, the waiter is not used. KVCL_INPROGRESS: the waiter will be called. Else: failed. */
@@ -161,19 +161,20 @@ void kvcl_peer_fail(kvcl_peer_t *peer, kvcl_status_t status);
 kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, const kvcl_iov_t *iov,
                                  size_t n_iov, unsigned flags, kvcl_xport_send_t *send) KVCL_MUST_CHECK;
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
-/* The endpoint over the next pair that was not tried yet; the peer has none. */
+/* Makes the endpoint over the next pair that was not tried yet; the peer has no endpoint. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
-/* The same, of a peer whose link was lost: the pairs in a circle. begin, with the lost endpoint still there: how many
- * pairs there are; the one after the lost one is next. */
+/* The same for a peer whose link was lost: the pairs in turn, again and again. begin: call it before the lost endpoint
+ * is closed. It returns the number of pairs; the pair after the lost one is next. */
 unsigned      kvcl_peer_pairs_begin(kvcl_peer_t *peer);
 bool          kvcl_peer_has_other(const kvcl_peer_t *peer); /* is there one? */
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
-/* The peer has proven itself over xport, from that part of its address: an endpoint, over the same pair if need be. */
+/* The peer has proven itself over xport, from that part of its address. Makes an endpoint if the peer has none; where
+ * RDMA is one of the paths, over the same pair. */
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
 void          kvcl_peer_drop_ep(kvcl_peer_t *peer);
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */
-kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* by the endpoint that it has */
+kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* over the peer's present endpoint */
 /* An endpoint that fails would be a lost link. */
 bool          kvcl_peer_has_link(const kvcl_peer_t *peer);
 /* The endpoint has failed: begin again over the next pair if the handshake is under way, or fail with status. */

@@ -1,13 +1,14 @@
 /*
- * By which pair of a local transport and a part of the peer's address a peer is reached. Where a handshake does not get
- * through, peer_handshake.c takes the next one; where a link is lost, link/link.c goes round all of them.
+ * The choice of the pair of a local transport and a part of the peer's address by which a peer is reached. If a
+ * handshake does not get through, peer_handshake.c takes the next pair; if a link is lost, link/link.c tries all pairs
+ * in turn.
  *
  * Order of pairs: loop in one process, ucx (shared memory), rdma, tcp. Over RDMA, each local port is first paired with
  * the peer's port of the same number, which is the same network where hosts are cabled alike. With UCX's own TCP
  * (KVCL_WIRE=ucx), which is ucx too, a peer of another host is first tried over RDMA.
  *
- * Owns: peer->ep until the peer is ready. Invariants: at first contact a pair is tried once for each peer; one that
- * carried a proof is used without a try. Locks: the engine lock.
+ * Owns: peer->ep until the peer is ready. Invariants: at first contact each pair is tried once for a peer; a pair that
+ * carried a PROOF is used without a try. Locks: the engine lock.
  */
 #include "config.h"
 #include "core/peer.h"

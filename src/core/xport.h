@@ -94,14 +94,14 @@ typedef struct kvcl_xport_rmem_attr {
     bool get;   /* get works natively */
     bool put;   /* put and flush work natively, and never reach memory whose owner unregistered it */
     const char *native; /* mechanism of get and put: "rdma", "cma", "loop"; only with one of them */
-    const char *why;    /* with none of the three: why not, a static text; NULL: messages only */
+    const char *why;    /* if none of the three works: the reason, a static text; NULL: messages only */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {
     size_t     size;   /* sizeof(*this) as the transport was built */
     const char *name;
     bool       messages_only; /* no peer maps, gets or puts: memory is registered with the other transports only */
-    bool       links;  /* an endpoint that fails is a lost link: the peer may be reached by another one */
+    bool       links;  /* an endpoint that fails is a lost link: another endpoint may reach the peer */
     /* No lock held; may block. On failure nothing is left allocated. */
     kvcl_status_t (*init)(const kvcl_xport_params_t *params, kvcl_xport_t **xport_p);
     /* No lock held, no other call under way; all endpoints and memory are closed. */
@@ -142,7 +142,7 @@ typedef struct kvcl_xport_ops {
     void          (*stream_close)(kvcl_xport_stream_t *stream);
 
     /* Memory of this process that peers may reach. Called without the lock, from any thread, several at once; may
-     * block. With links, an error means that only messages reach it. */
+     * block. Of a transport with links, an error means that only messages reach the memory. */
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
     /* All kinds. When it returns, no peer gets or puts the memory. It may overlap other registered memory; then that
      * holds when all have been freed. */

@@ -1,5 +1,5 @@
 /*
- * Reading a table over a network: its header once, then of each key a copy of its window.
+ * Reading a table over a network: the header once, then for each key a copy of its window.
  *
  * A network copies the bytes of a window in any order while the home writes. So an entry counts only by its check word,
  * which covers all its bytes and its place. An entry that is being moved within the window may be missed.

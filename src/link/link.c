@@ -1,17 +1,17 @@
 /*
- * Lost links. Over some transports (xport_ops links) an endpoint that fails means that its path is gone, not that the
- * peer is: the peer is reached again over another pair (peer_pairs.c), as the same peer, in its next session. Where there
- * is none, it has failed.
+ * Lost links. Over some transports (xport_ops links) a failed endpoint means that its path has failed; the peer may be
+ * alive. It is reached again over another pair (peer_pairs.c), as the same peer, in its next session. Without such a
+ * pair it has failed.
  *
- * All that ran with the peer is over. A request begins again if its class can (again), all others end with
+ * All operations of the old session end. A request begins again if its class can (again), all others end with
  * KVCL_ERR_UNREACHABLE, and rooms drop the state that they keep for the peer (peer_reset). The tokens of the old
  * session are void: its late messages are dropped as those of strangers. The other side does the same when its own
  * endpoint fails, or when a PROOF of a higher session arrives, whichever is first (peer.h).
  *
  * Owns: kvcl_peer_t.relink, from the loss of a link until the peer is ready or has failed. Invariants: a peer that no
- * pair reaches within two intervals of KVCL_KEEPALIVE has failed; while both sides leave or close, a lost link is the
- * end; after SESSIONS in a row, a session begins only each SESSION_NS, however often links fail or peers prove
- * themselves. Locks: the engine lock.
+ * pair reaches within two intervals of KVCL_KEEPALIVE has failed; once this rank has sent BYE to the peer, or its
+ * context closes, a lost link is not replaced; after SESSIONS in a row, a session begins at most every SESSION_NS,
+ * however often links fail or peers prove themselves. Locks: the engine lock.
  */
 #include "config.h"
 #include "core/peer.h"
@@ -28,13 +28,13 @@ enum { SESSIONS = 8 };
 #define SESSION_NS (20 * KVCL_NS_PER_MS)
 
 typedef struct kvcl_relink {
-    kvcl_req_t  req;      /* its deadline is the next step */
+    kvcl_req_t  req;      /* its deadline: when the next pair is tried */
     kvcl_peer_t *peer;
-    uint64_t    until_ns; /* then the peer has failed */
-    uint64_t    share_ns; /* how long one pair has */
-    uint64_t    rest_ns;  /* how long a round waits for the one before it, where all pairs have failed at once */
+    uint64_t    until_ns; /* the time at which the peer has failed */
+    uint64_t    share_ns; /* the time that each pair has to answer */
+    uint64_t    rest_ns;  /* the pause before the next round, if all pairs have failed at once */
     unsigned    pairs;
-    unsigned    tries;    /* in this round over the pairs */
+    unsigned    tries;    /* pairs tried in this round */
 } kvcl_relink_t;
 
 /* ---- how often ---- */
@@ -81,7 +81,7 @@ static void end_session(kvcl_peer_t *peer)
     peer->unsent     = false;
     memset(peer->in_tokens, 0, sizeof(peer->in_tokens));
     memset(peer->nonce, 0, sizeof(peer->nonce)); /* a handshake that is half done is void */
-    kvcl_bundle_flush(peer);                     /* which drops what waits */
+    kvcl_bundle_flush(peer);                     /* drops the messages that wait */
     end_requests(peer);
     for (i = 0; i < ctx->n_rooms; ++i) {
         if (kvcl_rooms[i]->peer_reset != NULL) {
@@ -93,7 +93,7 @@ static void end_session(kvcl_peer_t *peer)
 
 /* ---- the search for a pair ---- */
 
-/* Sends HELLO over the next pair that takes it. */
+/* Sends HELLO over the next pair that accepts it. */
 static void try_pairs(kvcl_relink_t *relink)
 {
     kvcl_peer_t *peer = relink->peer;
@@ -116,7 +116,7 @@ static void try_pairs(kvcl_relink_t *relink)
     }
 }
 
-/* Its deadline, the next step; or the context closes. */
+/* The deadline has passed: the next pair is tried. Any other status: the context closes. */
 static void on_time(kvcl_req_t *req, kvcl_status_t status)
 {
     kvcl_relink_t *relink = kvcl_container_of(req, kvcl_relink_t, req);

@@ -43,7 +43,7 @@ static kvcl_status_t renew(kvcl_region_t *region)
     return KVCL_OK;
 }
 
-/* Device memory: what the transport does not take is reached by messages. */
+/* Device memory that the transport does not register is reached by messages. */
 static kvcl_status_t register_device(const kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
 {
     if ((xport->ops->mem_register_device == NULL) ||
@@ -55,7 +55,7 @@ static kvcl_status_t register_device(const kvcl_region_t *region, kvcl_xport_t *
 
 #define RAISE_LIMIT "raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)"
 
-/* Memory that a port of RDMA does not take is served, unless RDMA is demanded. */
+/* Memory that an RDMA port does not register is served, unless KVCL_PATH=rdma demands RDMA. */
 static kvcl_status_t register_host(const kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
 {
     kvcl_context_h ctx    = region->ctx;
@@ -78,7 +78,7 @@ static kvcl_status_t register_host(const kvcl_region_t *region, kvcl_xport_t *xp
     return KVCL_OK;
 }
 
-/* No lock, it may take seconds. On failure as well, xmem has what was registered. */
+/* No lock: it may take seconds. On failure too, xmem has the registrations that were made. */
 static kvcl_status_t register_all(const kvcl_region_t *region, kvcl_xport_mem_t *xmem[KVCL_ENGINE_XPORTS])
 {
     kvcl_engine_t *eng   = &region->ctx->engine;
@@ -246,7 +246,7 @@ void kvcl_region_revoke(kvcl_region_t *region)
         kvcl_region_user_t *user = kvcl_container_of(link, kvcl_region_user_t, link);
         user->revoked(user);
     }
-    unregister_all(region->ctx, region->xmem); /* the network has no key any more */
+    unregister_all(region->ctx, region->xmem); /* the network's keys are no longer valid */
 }
 
 kvcl_status_t kvcl_region_restore(kvcl_region_t *region)
@@ -259,7 +259,7 @@ kvcl_status_t kvcl_region_restore(kvcl_region_t *region)
     kvcl_unlock(ctx);
     status = register_all(region, xmem);
     kvcl_lock(ctx);
-    if ((status == KVCL_OK) && region->revoked) { /* not by another thread meanwhile */
+    if ((status == KVCL_OK) && region->revoked) { /* another thread has not restored it meanwhile */
         status = renew(region);
         if (status == KVCL_OK) {
             memcpy(region->xmem, xmem, sizeof(xmem));

@@ -76,7 +76,7 @@ void          kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *use
 
 /** Lock held. @return bytes written, 0 if cap is too small or the region is revoked. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
-/** Lock held. The same of the control page, to be read: whether a peer reaches it natively decides about the rest. */
+/** Lock held. Packs the control page, for reading. A peer that cannot read it natively reaches no other memory so. */
 size_t        kvcl_ctl_pack(kvcl_context_h ctx, void *buf, size_t cap);
 
 /** Lock held: a peer requests [offset, offset+len) under key. KVCL_ERR_ACCESS, KVCL_ERR_OUT_OF_RANGE. */
@@ -114,8 +114,8 @@ kvcl_status_t kvcl_rregion_open(kvcl_peer_t *peer, const void *buf, size_t len, 
                                 size_t *used_p) KVCL_MUST_CHECK;
 /** Lock held, peer connected: open it if that is still to be done. As kvcl_rregion_open(). */
 kvcl_status_t kvcl_rregion_ready(kvcl_rregion_t *rregion, kvcl_peer_t *peer) KVCL_MUST_CHECK;
-/** Lock held. The link to the peer was lost: unless it is mapped, it is closed, and kvcl_rregion_ready() opens it again
- * over the next one. */
+/** Lock held. The link to the peer was lost: a region that is not mapped is closed, and kvcl_rregion_ready() opens it
+ * again over the next link. */
 void          kvcl_rregion_lost(kvcl_rregion_t *rregion);
 void          kvcl_rregion_close(kvcl_rregion_t *rregion); /* lock held */
 /** Decode without opening: for checks before the peer is connected. Pure; the MAC is not checked. */

@@ -117,7 +117,7 @@ static const char *no_part(const kvcl_peer_t *peer, kvcl_mem_kind_t kind)
                                    : "device memory, which its owner's driver shares with no peer";
 }
 
-/* Map (or make gettable) what can be; what cannot is served by its owner. */
+/* Map the memory, or make it gettable, if the transport can; otherwise its owner serves it. */
 static void open_part(kvcl_peer_t *peer, const part_t parts[KVCL_ADDRESS_PARTS], uint64_t addr, uint64_t len,
                       kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr)
 {
@@ -139,7 +139,7 @@ static void open_part(kvcl_peer_t *peer, const part_t parts[KVCL_ADDRESS_PARTS],
 }
 
 /* The peer's segment, where the processes of this host may map it. Only a lie is an error: without the segment a
- * transport or the owner reaches the bytes. *result_p: with what mapping it has failed. */
+ * transport or the owner reaches the bytes. *result_p: the status of mapping it. */
 static kvcl_status_t open_segment(kvcl_peer_t *peer, const part_t *segment, uint64_t len, bool write,
                                   kvcl_segment_view_t *view, kvcl_status_t *result_p)
 {
@@ -176,7 +176,7 @@ static bool is_reached(const kvcl_xport_rmem_attr_t *attr)
     return (attr->map != NULL) || attr->get || attr->put;
 }
 
-/* Neither mapped nor native. segment: with what mapping it has failed; between hosts it could not succeed. */
+/* Neither mapped nor native. segment: the status of mapping its segment; between hosts that always fails. */
 static const char *why_served(const kvcl_peer_t *peer, const kvcl_rregion_t *rregion, kvcl_status_t segment)
 {
     if ((segment != KVCL_OK) && (peer->ops == &kvcl_xport_ucx)) {

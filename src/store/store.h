@@ -59,10 +59,10 @@ typedef struct kvcl_store_rank {
     bool                     listing;         /* the blocks that its tier had at the opening may not be listed yet */
     _Atomic bool             leaving;         /* it drains as well, or is silent: its copies do not count for a drain */
     _Atomic int              view_state;      /* KVCL_VIEW_*. Read without the lock */
-    kvcl_dir_view_t          view;            /* once MAPPED or NATIVE: immutable until the store is closed */
+    kvcl_dir_view_t          view;            /* immutable; MAPPED: to the store's end; NATIVE: to the link's */
     unsigned                 reads;           /* of its table, in flight: home/far_table.h */
-    uint32_t                 links;           /* that were lost: reads that began before have failed */
-    uint64_t                 learn_ns;        /* how its table can be read is not asked before */
+    uint32_t                 links;           /* lost so far: reads that began before have failed */
+    uint64_t                 learn_ns;        /* the access to its table is not queried again before */
     kvcl_rregion_t           region;
     _Atomic(kvcl_rcache_t *) rcaches[KVCL_STORE_RCACHES]; /* its mapped caches, by id. Read without the lock */
     unsigned                 next_rcache;

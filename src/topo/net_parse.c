@@ -21,7 +21,7 @@ _Static_assert(((int)KVCL_NET_LIST == (int)KVCL_NET_BYTES) && ((int)KVCL_NET_IFN
 
 enum { PATH_BYTES = 512, GIDS_MAX = 1024 };
 
-/* A port under examination. */
+/* The port that is examined. */
 typedef struct port {
     const char *root;
     char       dev[KVCL_NET_DEVICE];
@@ -77,7 +77,8 @@ static bool is_roce(const port_t *port)
     return read_port(port, "link_layer", layer, sizeof(layer)) && (strcmp(layer, "Ethernet") == 0);
 }
 
-/* How well a GID suits: 0 is none. Routable ones before link-local ones, those of IPv4 before those of IPv6. */
+/* The rank of a GID among those of its port: 0 for none; RoCE v2 before v1, routable before link-local, IPv4 before
+ * IPv6. */
 static unsigned rate_gid(const port_t *port, unsigned index)
 {
     char gid[64], type[32], what[48];
@@ -122,9 +123,9 @@ static int find_gid(const port_t *port, const char *on, char ndev[KVCL_NET_IFNAM
 /* ---- all ports of a host ---- */
 
 typedef struct walk {
-    const char *on;         /* RoCE ports with a GID of this interface alone; NULL: all */
-    kvcl_net_t *net;        /* append to it; otherwise */
-    char       *text;       /* append the names here */
+    const char *on;         /* only RoCE ports with a GID of this interface; NULL: all ports */
+    kvcl_net_t *net;        /* the ports are appended to it; NULL: to text */
+    char       *text;       /* the names are appended to it */
     size_t     cap;
 } walk_t;
 
@@ -134,7 +135,7 @@ static void add_port(kvcl_net_t *net, const kvcl_net_port_t *port)
 
     for (i = 0; (i < net->n_ports) && (strcmp(net->ports[i].name, port->name) != 0); ++i) {
     }
-    if (i < net->n_ports) { /* a GID that was chosen by hand counts */
+    if (i < net->n_ports) { /* a GID that the list names has precedence */
         net->ports[i].by_name |= port->by_name;
         net->ports[i]          = (port->by_gid && !net->ports[i].by_gid) ? *port : net->ports[i];
     } else if (i < KVCL_NET_PORTS) {
@@ -142,7 +143,7 @@ static void add_port(kvcl_net_t *net, const kvcl_net_port_t *port)
     }
 }
 
-/* Nothing if the port cannot be used. */
+/* Appends the port if it can be used. */
 static void visit(const port_t *port, const walk_t *walk)
 {
     kvcl_net_port_t found = {.gid = -1};
@@ -313,7 +314,7 @@ static kvcl_status_t take(const char *root, const char *name, kvcl_net_t *net)
     if ((name[dev] != '\0') && !((name[dev] == ':') && exists("%s/class/net/%.*s", root, (int)dev, name))) {
         return refuse(root, "this host has no RDMA device \"%.*s\"", (int)dev, name);
     }
-    take_interface(name, net); /* kvcl_net_check_interfaces() refuses what is none */
+    take_interface(name, net); /* kvcl_net_check_interfaces() refuses a name that is no interface */
     return KVCL_OK;
 }
 

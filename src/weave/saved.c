@@ -1,7 +1,7 @@
 /*
  * Reading and writing of the measured speeds (saved.h). Owns nothing; no locks.
  *
- * unpack parses, packs the result again and compares: so exactly one text stands for a table, and no other is accepted.
+ * unpack parses, packs the result again and compares, so exactly one text is accepted for a table.
  */
 #include "config.h"
 #include "weave/saved.h"
@@ -152,7 +152,7 @@ bool kvcl_copy_path(const char *folder, const char *machine, char path[KVCL_COPY
                      kvcl_checksum(machine, strlen(machine))) < KVCL_COPY_PATH_MAX - 32); /* 32: a temporary name */
 }
 
-/* Only a regular file of this user that no other user can write. */
+/* @return whether it is a regular file of this user that no other user can write. */
 static bool is_own(int fd)
 {
     struct stat st;
@@ -177,7 +177,7 @@ bool kvcl_copy_load(kvcl_copy_table_t *table, const char *path, const char *mach
     return (n > 0) && kvcl_copy_unpack(table, machine, text, (size_t)n);
 }
 
-/* The two folders above the file, as far as they are missing. */
+/* Makes those of the two folders above the file that are missing. */
 static void make_folders(const char *path)
 {
     char   folder[KVCL_COPY_PATH_MAX];

@@ -9,7 +9,7 @@
  *     when <seconds since 1970>
  *     <bytes> <MB/s of each way>       (a line for each row)
  *
- * No lock. Processes that write at once write files of their own and rename them: each reader finds a whole one.
+ * No lock. Each process writes a temporary file of its own and renames it, so each reader finds a whole file.
  */
 #ifndef KVCL_WEAVE_SAVED_H
 #define KVCL_WEAVE_SAVED_H
@@ -32,7 +32,8 @@ bool kvcl_copy_unpack(kvcl_copy_table_t *table, const char *machine, const char 
  */
 bool kvcl_copy_path(const char *folder, const char *machine, char path[KVCL_COPY_PATH_MAX]);
 bool kvcl_copy_load(kvcl_copy_table_t *table, const char *path, const char *machine);
-/** Makes missing folders above the file (mode 0700). @return false: it could not be written; nothing is left. */
+/** Makes the two folders above the file if they are missing (mode 0700). @return false: it could not be written, and no
+ * file is left. */
 bool kvcl_copy_save(const kvcl_copy_table_t *table, const char *path, const char *machine);
 
 #endif

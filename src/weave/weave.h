@@ -3,7 +3,7 @@
  *
  * A copy of one piece after the other waits for one stream of addresses; several streams keep more of the memory system
  * busy. Stores that bypass the caches save the read of the destination's lines. So a woven copy is for lists that are
- * larger than the caches (xfer/copy.h), whose bytes no processor reads at once.
+ * larger than the caches (xfer/copy.h), whose bytes are not read immediately after the copy.
  *
  * Pure: no lock, no allocation, no state; any thread. Needs nothing but the C library: the tools have it too.
  */

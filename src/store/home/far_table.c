@@ -5,7 +5,8 @@
  * of the key was being written is read again, TRIES times in all.
  *
  * Owns the reads: each has its own memory, holds the store (store->ops), and is freed when its last operation has
- * completed, whether or not its RPC still waits. The region stays open as long. Engine lock held.
+ * completed, whether or not its RPC still waits. The region is not closed before, unless the link is lost: then it is
+ * closed at once, and reads that began before fail (links). Locks: the engine lock is held.
  */
 #include "config.h"
 #include "store/home/far_table.h"
@@ -23,7 +24,7 @@ enum { TRIES = 3 };
 typedef struct far_window {
     kvcl_xport_send_t send;
     kvcl_far_t        *far;
-    bool              steady; /* its locations are known */
+    bool              steady; /* locs has the key's locations */
     uint8_t           n;
     kvcl_dir_loc_t    locs[KVCL_DIR_LOCS_MAX];
 } far_window_t;
@@ -31,7 +32,7 @@ typedef struct far_window {
 struct kvcl_far {
     kvcl_store_h      store;
     uint32_t          rank;
-    uint32_t          links;     /* the rank's, when the read began */
+    uint32_t          links;     /* the rank's count of lost links when the read began */
     kvcl_rpc_t        *rpc;      /* NULL: it has ended */
     void              (*ended)(kvcl_rpc_t *rpc, const void *data, size_t len);
     kvcl_xport_send_t word_send;
@@ -182,7 +183,7 @@ static size_t answer_lookup(const kvcl_far_t *far, void *buf, size_t cap)
 
     if ((kvcl_dir_msg_unpack(&request, far->rpc->payload, far->rpc->len) != KVCL_OK) ||
         (kvcl_dir_reply_begin(&reply, buf, cap, &request) != KVCL_OK)) {
-        return 0; /* cannot happen: rpc.c made the request */
+        return 0; /* rpc.c made the request, so it decodes */
     }
     for (i = 0; i < far->n; ++i) {
         kvcl_dir_reply_locs(&reply, i, far->windows[i].locs, far->windows[i].n);
@@ -207,8 +208,9 @@ static void hand_over(kvcl_far_t *far)
     free(buf);
 }
 
-/* The header has arrived: the table can be read from now on, or never. If it could not be read now, perhaps because
- * the connection for data is being made again, a later query tries again. */
+/* The read of the header has ended. A valid header: the table is read natively from now on. An invalid one: it is
+ * queried by message. If the read failed, perhaps because the connection for data is being made again, a later query
+ * tries again. */
 static void learned(kvcl_far_t *far)
 {
     kvcl_store_rank_t *rank = rank_of(far);
@@ -255,7 +257,7 @@ static void finish(kvcl_far_t *far)
 
 /* ---- the beginning ---- */
 
-/* Where the RPC has its keys: bare, or in a message of dir_wire.h. */
+/* The keys of the RPC's payload: bare, or in a message of dir_wire.h. */
 static const kvcl_key_t *keys_of(const kvcl_rpc_t *rpc)
 {
     kvcl_dir_msg_t msg;
@@ -355,7 +357,8 @@ void kvcl_far_stop(kvcl_store_h store)
     }
 }
 
-/* Its operations complete with the end of the lost link, which waits until no region of it is open. */
+/* The operations in flight complete when the endpoint of the lost link ends, which waits until no region opened on it
+ * is left. */
 void kvcl_far_lost(kvcl_store_h store, uint32_t index)
 {
     kvcl_store_rank_t *rank = &store->ranks[index];

@@ -128,7 +128,7 @@ static void on_peer(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
     send_rpc(rpc);
 }
 
-/* Only what changes nothing at the other rank. */
+/* Only RPCs that change nothing at the other rank begin again. */
 static bool again(kvcl_req_t *req)
 {
     kvcl_rpc_t *rpc = kvcl_container_of(req, kvcl_rpc_t, req);
@@ -145,7 +145,7 @@ static bool again(kvcl_req_t *req)
         rpc->quick = false;
         kvcl_peer_answered(rpc->peer);
     }
-    kvcl_req_unpublish(&rpc->req); /* a late answer is another one's */
+    kvcl_req_unpublish(&rpc->req); /* a late answer does not match */
     return (kvcl_req_publish(&rpc->req) == KVCL_OK) && (kvcl_peer_ready(rpc->peer, &rpc->waiter) == KVCL_INPROGRESS);
 }
 
@@ -279,7 +279,7 @@ static void on_table(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     kvcl_store_rank_t *rank = &rpc->store->ranks[rpc->rank];
 
     if (rpc->store->closing || (atomic_load(&rank->view_state) != KVCL_VIEW_REQUESTED)) {
-        return; /* the link was lost meanwhile: a later query asks again */
+        return; /* the link was lost meanwhile: a later query requests it again */
     }
     if (status == KVCL_OK) {
         status = open_view(rank, data, len);
