@@ -50,8 +50,8 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
  * Transfers that send its blocks to peers have 2 s to finish; then they end with KVCL_ERR_NOT_REGISTERED and a warning
  * names the peers. If the network still reads its bytes 5 s later (a stopped peer), or a store still uses it,
  * the cache is *not* destroyed: the log and kvcl_last_error() name the cache and its readers, the memory stays
- * registered and must not be freed, and the call may be repeated. Once the cache is destroyed, peers access its memory
- * no more than after kvcl_mem_revoke() (kvcl_mem.h). Blocks.
+ * registered and must not be freed, and the call may be repeated. Once the cache is destroyed, the promise
+ * of kvcl_mem_revoke() (kvcl_mem.h) holds for its memory. Blocks.
  */
 KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
 

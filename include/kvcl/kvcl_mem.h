@@ -43,7 +43,7 @@ typedef struct kvcl_mem_params {
  * Register memory the caller owns (malloc'ed, mmap'ed, a mapped file, device memory); it must outlive the handle. Peers
  * on this host reach it through this rank's CPU; they map memory of kvcl_mem_alloc(). Device memory holds no
  * signals (kvcl_signal_wait). Memory that an RDMA port cannot register (a limit of locked memory, ulimit -l) is served:
- * the log says so once, with the number of bytes and the port. That holds for all memory, a cache's too.
+ * the log reports it once, with the number of bytes and the port. That holds for all memory, including a cache's.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (NULL, length 0, wraps around, not memory of that kind), KVCL_ERR_NO_MEMORY
  *         (also: an RDMA port cannot register it, and KVCL_PATH=rdma demands that), KVCL_ERR_UNSUPPORTED
  *         (KVCL_MEM_CUDA: not built in, or no driver or device here), KVCL_ERR_IO (the driver).

@@ -34,9 +34,9 @@ KVCL_API kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg) KVCL
 KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * How copies of 16 MiB and more are made on this machine, and why (KVCL_COPY), as text. With KVCL_COPY=auto it measures
- * that (20 ms at rest), unless that was done before on this machine and kept in the user's cache folder. len_p as in
- * kvcl_context_address.
+ * How copies of 16 MiB and more are made on this machine, and why (KVCL_COPY), as text. With KVCL_COPY=auto the call
+ * measures the copies (20 ms at rest), unless the user's cache folder has the speeds of an earlier measurement. len_p
+ * as in kvcl_context_address.
  */
 KVCL_API kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
@@ -56,8 +56,8 @@ KVCL_API kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p
  *   "rdma, served (rc_verbs/mlx5_0:1): its control word cannot be read"   ... by its processor, and why
  *   "served (tcp/eth0 aead)"            over TCP; where one of the two ranks has RDMA ports, followed by
  *                                       ": RDMA: " and why they are not used
- * The other rank describes such memory when it is first asked; the text follows from what transfers decide about that
- * description, not from the transport. Memory that the other rank only registered may differ.
+ * The other rank describes such memory at the first query; the text states what transfers decide about that
+ * description, not the transport's name. Memory that the other rank only registered may differ.
  * Sets up the connection if there is none yet. Blocks, for KVCL_TIMEOUT at most, until the other rank has replied.
  * @param buf  for cap bytes; a longer text is cut off. 256 suffice.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (buf is NULL), KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_UNREACHABLE,
@@ -72,7 +72,7 @@ typedef struct kvcl_memory_info {
     const char *name;     /* the cache's; "": of imported memory, and of a cache that the rank offered without a name */
     uint64_t   bytes;     /* of all blocks; of the memory */
     const char *get_path; /* "loop", "mapped", "native", "served". "": this rank has no right to read it */
-    const char *put_path; /* the same of puts. "": this rank has no right to write it */
+    const char *put_path; /* as get_path, for puts. "": this rank has no right to write it */
     const char *why;      /* "native": by what ("rdma", "cma", "cuda_ipc"). "served": why it is not native. Of gets; of
                              puts, if get_path is "". "": neither */
 } kvcl_memory_info_t;
