@@ -1,6 +1,6 @@
 /*
- * What was decided about a peer and its memory, as kvcl_query_path and kvcl_query_memory state it, compared with what
- * transfers then do: cases of conform_rma. Over loop its faults decide.
+ * The paths to a peer and its memory, as kvcl_query_path and kvcl_query_memory report them, compared with those that
+ * transfers then take: cases of conform_rma. Over loop, its faults determine the path.
  */
 #include "conform_decisions.h"
 
@@ -26,7 +26,7 @@ void cf_query_path(cf_t *cf)
     char text[256], cut[8];
     int  rank, round;
 
-    for (round = 0; round < 2; ++round) { /* the second time the peer is not asked */
+    for (round = 0; round < 2; ++round) { /* the second query sends no message */
         for (rank = 0; rank < cf->size; ++rank) {
             const char *want = path_text(cf, rank);
             bool       whole = (strchr(want, '(') == NULL);
@@ -87,7 +87,7 @@ static kvcl_context_stats_t stats_of(cf_t *cf)
     return stats;
 }
 
-/* After an operation of every rank, of so many bytes, over path: they are counted as native, as served, or neither. */
+/* After every rank has moved these bytes over path: they are counted as native, as served, or neither. */
 static void counted(cf_t *cf, const kvcl_context_stats_t *before, const char *path, uint64_t bytes, bool put)
 {
     kvcl_context_stats_t now    = stats_of(cf);
@@ -95,7 +95,7 @@ static void counted(cf_t *cf, const kvcl_context_stats_t *before, const char *pa
     unsigned             i;
 
     CF_CHECK(cf, now.bytes_native - before->bytes_native == (native ? bytes : 0));
-    if (put) { /* who serves a put depends on its size */
+    if (put) { /* which rank serves a put depends on its size */
         return;
     }
     for (i = 0; served && (now.bytes_served - before->bytes_served < bytes) && (i < 20000); ++i) {

@@ -1,7 +1,6 @@
 /*
  * Memory that its owner revokes, frees or makes again while peers read and write it: once the call has returned, no
- * byte is read or written any more, and no rank fails by it. Where the network has the memory's key, that is a matter
- * of taking the key back.
+ * byte is read or written any more, and no rank fails. Where the network has the memory's key, the key is revoked.
  *
  * The rounds follow TEST_RING: CF_ROUNDS=N sets another number.
  */
@@ -58,7 +57,7 @@ static kvcl_req_h post_get(cf_t *cf, int rank, const char *name, kvcl_cache_h to
     return req;
 }
 
-/* Where no mapping is involved: a rank's own accesses to a mapping are its own matter until it has checked the word. */
+/* Only where the memory is not mapped: a rank that has it mapped checks the control word after its copy. */
 static bool is_fenced(const cf_t *cf, bool ours)
 {
     return cf->native || cf->overtakes || (strcmp(cf->path, "tcp") == 0) || (!ours && (strcmp(cf->path, "shm") == 0));

@@ -152,7 +152,7 @@ static void lose(const kvcl_loop_faults_t *kind, uint64_t nth, bool both)
     kvcl_loop_set_faults(&faults);
 }
 
-/* Both sides agree, and nobody has failed. */
+/* Both sides agree on the session, and no rank has failed. */
 static void are_linked(void)
 {
     uint64_t deadline = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
