@@ -145,6 +145,7 @@ typedef struct found {
 typedef struct found_list {
     found_t *v; /* NULL: they are only counted */
     size_t  n;
+    size_t  room; /* of v */
 } found_list_t;
 
 static const char *path_word(kvcl_mem_path_t path, bool right)
@@ -159,11 +160,21 @@ static const char *why_of(kvcl_mem_path_t path, const kvcl_rregion_t *region, co
            : ((path == KVCL_MEM_PATH_SERVED) && (why_served != NULL)) ? why_served : "";
 }
 
+/* NULL: the entries are counted only, or there are more than were counted: whether a cache still exists is read from
+ * its owner's memory, which may say another thing each time. */
+static found_t *next(found_list_t *list)
+{
+    if ((list->v != NULL) && (list->n == list->room)) {
+        return NULL;
+    }
+    ++list->n;
+    return (list->v != NULL) ? &list->v[list->n - 1] : NULL;
+}
+
 static void add_cache(found_list_t *list, const kvcl_rcache_t *rcache)
 {
-    found_t *one = (list->v != NULL) ? &list->v[list->n] : NULL;
+    found_t *one = next(list);
 
-    ++list->n;
     if (one == NULL) {
         return;
     }
@@ -182,10 +193,9 @@ static void add_cache(found_list_t *list, const kvcl_rcache_t *rcache)
 /* status: that of kvcl_rregion_ready(). */
 static void add_memory(found_list_t *list, const kvcl_rregion_t *region, kvcl_status_t status)
 {
-    found_t *one  = (list->v != NULL) ? &list->v[list->n] : NULL;
+    found_t *one  = next(list);
     bool    reads = (region->rights & KVCL_READ) != 0, writes = (region->rights & KVCL_WRITE) != 0;
 
-    ++list->n;
     if (one == NULL) {
         return;
     }
@@ -232,7 +242,7 @@ static void find_all(kvcl_peer_t *peer, found_list_t *list)
 kvcl_status_t kvcl_query_memory(kvcl_comm_h comm, int rank, kvcl_memory_cb_t cb, void *arg)
 {
     kvcl_status_t status = kvcl_comm_check(comm, rank, "kvcl_query_memory");
-    found_list_t  list   = {NULL, 0};
+    found_list_t  list   = {NULL, 0, 0};
     kvcl_peer_t   *peer;
     size_t        i;
 
@@ -244,7 +254,8 @@ kvcl_status_t kvcl_query_memory(kvcl_comm_h comm, int rank, kvcl_memory_cb_t cb,
         return status;
     }
     find_all(peer, &list);
-    list.v = (list.n > 0) ? calloc(list.n, sizeof(*list.v)) : NULL;
+    list.room = list.n;
+    list.v    = (list.n > 0) ? calloc(list.n, sizeof(*list.v)) : NULL;
     if (list.v != NULL) {
         find_all(peer, &list);
     } else if (list.n > 0) {
