@@ -264,6 +264,8 @@ unsigned      kvcl_glue_data_progress(glue_t *g);
 /* glue_rma.c */
 /* Its keys are released: they are unpacked again for the next endpoint. */
 void          kvcl_glue_rmem_unkey(glue_ep_t *ep);
+void          kvcl_glue_rmems_drop(glue_ep_t *ep); /* frees the regions that the core has closed */
+bool          kvcl_glue_rmems_open(const glue_ep_t *ep); /* are there others? */
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
                                   kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
 void          kvcl_glue_rmem_close(kvcl_xport_rmem_t *rmem);

@@ -138,5 +138,8 @@ unsigned kvcl_glue_data_progress(glue_t *g)
 bool kvcl_glue_data_close(glue_ep_t *ep)
 {
     kvcl_list_del(&ep->data.link);
+    if (!kvcl_glue_rmems_open(ep)) {
+        kvcl_glue_rmems_drop(ep); /* the forced close follows at once: queued operations end without their keys */
+    }
     return kvcl_list_is_empty(&ep->data.rmems) && kvcl_glue_ucp_ep_close(&ep->data.ucp_ep, &ep->data.close_req);
 }

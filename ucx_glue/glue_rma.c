@@ -18,6 +18,7 @@
 typedef struct glue_rmem {
     kvcl_xport_rmem_t super;
     kvcl_list_t       link;    /* in glue_data.rmems */
+    bool              gone;    /* closed by the core: it is freed when no operation can use its key */
     ucp_rkey_h        rkey;    /* of the endpoint for data as it is open now; NULL: none yet */
     void              *packed; /* the key, to be unpacked again for the next one; NULL: not by UCX */
     bool              cma;     /* got from the process */
@@ -143,16 +144,53 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     return KVCL_OK;
 }
 
-void kvcl_glue_rmem_close(kvcl_xport_rmem_t *super)
+static void free_rmem(glue_rmem_t *rmem)
 {
-    glue_rmem_t *rmem = kvcl_container_of(super, glue_rmem_t, super);
-
     if (rmem->rkey != NULL) {
         ucp_rkey_destroy(rmem->rkey);
     }
     kvcl_list_del(&rmem->link);
     free(rmem->packed);
     free(rmem);
+}
+
+void kvcl_glue_rmems_drop(glue_ep_t *ep)
+{
+    glue_rmem_t *rmem, *next;
+
+    kvcl_list_foreach_safe (rmem, next, &ep->data.rmems, glue_rmem_t, link) {
+        if (rmem->gone) {
+            free_rmem(rmem);
+        }
+    }
+}
+
+bool kvcl_glue_rmems_open(const glue_ep_t *ep)
+{
+    const glue_rmem_t *rmem;
+
+    kvcl_list_foreach (rmem, &ep->data.rmems, glue_rmem_t, link) {
+        if (!rmem->gone) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* UCX reads the key of an operation that it has queued until the operation is sent or its endpoint is closed. */
+void kvcl_glue_rmem_close(kvcl_xport_rmem_t *super)
+{
+    glue_rmem_t *rmem = kvcl_container_of(super, glue_rmem_t, super);
+    glue_ep_t   *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
+
+    if ((rmem->rkey == NULL) || (ep->data.inflight == 0)) {
+        free_rmem(rmem);
+    } else {
+        rmem->gone = true;
+    }
+    if (ep->data.inflight == 0) {
+        kvcl_glue_rmems_drop(ep);
+    }
 }
 
 static kvcl_status_t check_run(glue_rmem_t *rmem, uint64_t offset, size_t len, bool get)
