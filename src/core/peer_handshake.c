@@ -131,10 +131,12 @@ static void on_hello(kvcl_context_h ctx, const kvcl_hs_msg_t *in, kvcl_xport_rep
 /* The peer that this rank sent HELLO with this nonce, or NULL. */
 static kvcl_peer_t *greeted(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
 {
-    kvcl_peer_t *peer = kvcl_peer_by_uuid(ctx, in->ids.uuid_b);
+    static const uint8_t none[16];
+    kvcl_peer_t          *peer = kvcl_peer_by_uuid(ctx, in->ids.uuid_b);
 
     if ((peer == NULL) || (peer->ep == NULL) || (peer->state == KVCL_PEER_FAILED) ||
-        (memcmp(in->ids.uuid_a, ctx->uuid, 16) != 0) || (memcmp(in->ids.nonce_a, peer->nonce, 16) != 0)) {
+        (memcmp(in->ids.uuid_a, ctx->uuid, 16) != 0) || (memcmp(peer->nonce, none, 16) == 0) ||
+        (memcmp(in->ids.nonce_a, peer->nonce, 16) != 0)) {
         return NULL;
     }
     return peer;
@@ -149,7 +151,7 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, 0, 0, NULL, 0, mac);
     if ((peer == NULL) || !kvcl_ct_equal(mac, in->mac, 32)) {
         ++ctx->stats.strangers;
-        if (peer != NULL) {
+        if ((peer != NULL) && (peer->state == KVCL_PEER_CONNECTING)) {
             kvcl_log_warn("%s does not know the job's secret", peer->name);
             kvcl_peer_fail(peer, KVCL_ERR_AUTH);
         }

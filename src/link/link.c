@@ -190,7 +190,9 @@ static bool lost(kvcl_peer_t *peer)
                 "%s: its connection over %s is lost: trying the next path", peer->name, path);
     pairs = kvcl_peer_pairs_begin(peer);
     end_session(peer);
-    search(peer, pairs);
+    if (peer->state == KVCL_PEER_CONNECTING) {
+        search(peer, pairs);
+    }
     return true;
 }
 
@@ -219,6 +221,9 @@ static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsign
         ++peer->ctx->peers.lost_links;
         count_session(peer, kvcl_now_ns());
         end_session(peer);
+    }
+    if (peer->state == KVCL_PEER_FAILED) { /* by what ended with the session */
+        return KVCL_ERR_RANK_FAILED;
     }
     peer->session = (session > peer->session) ? session : peer->session;
     status        = kvcl_peer_make_ep_back(peer, xport, part);
