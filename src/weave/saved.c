@@ -26,6 +26,9 @@ static void append(char *machine, const char *text, size_t len)
 {
     size_t at = strlen(machine), i;
 
+    if (at + 2 >= KVCL_COPY_MACHINE_MAX) {
+        return;
+    }
     for (i = 0; (i < len) && (at + 2 < KVCL_COPY_MACHINE_MAX); ++i, ++at) {
         machine[at] = ((text[i] >= ' ') && (text[i] <= '~')) ? text[i] : '?';
     }
