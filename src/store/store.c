@@ -115,53 +115,38 @@ static bool room_outstanding(kvcl_context_h ctx, void *state)
     return !kvcl_list_is_empty(&room->verifies);
 }
 
-static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+/* Calls fn for the rank of each store that is this peer. */
+static void each_rank(kvcl_store_room_t *room, const kvcl_peer_t *peer, void (*fn)(kvcl_store_h store, uint32_t rank))
 {
-    kvcl_store_room_t *room = state;
-    kvcl_store_h      store;
-    uint32_t          i;
+    kvcl_store_h store;
+    uint32_t     i;
 
-    (void)ctx;
     kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
         for (i = 0; i < store->n_ranks; ++i) {
             if (store->ranks[i].peer == peer) {
-                kvcl_store_rank_failed(store, i);
+                fn(store, i);
             }
         }
     }
+}
+
+static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    (void)ctx;
+    each_rank(state, peer, kvcl_store_rank_failed);
 }
 
 /* No rank has failed. */
 static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
-    kvcl_store_room_t *room = state;
-    kvcl_store_h      store;
-    uint32_t          i;
-
     (void)ctx;
-    kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
-        for (i = 0; i < store->n_ranks; ++i) {
-            if (store->ranks[i].peer == peer) {
-                kvcl_far_lost(store, i);
-            }
-        }
-    }
+    each_rank(state, peer, kvcl_far_lost);
 }
 
 static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
-    kvcl_store_room_t *room = state;
-    kvcl_store_h      store;
-    uint32_t          i;
-
     (void)ctx;
-    kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
-        for (i = 0; i < store->n_ranks; ++i) {
-            if (store->ranks[i].peer == peer) {
-                kvcl_far_close(store, i);
-            }
-        }
-    }
+    each_rank(state, peer, kvcl_far_close);
 }
 
 static const kvcl_msg_handler_t handlers[] = {
