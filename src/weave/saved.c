@@ -51,25 +51,30 @@ static void append_if_model(char *machine, const char *line)
     }
 }
 
-void kvcl_copy_machine(const kvcl_weave_kernel_t *kernel, char machine[KVCL_COPY_MACHINE_MAX])
+void kvcl_copy_machine_of(FILE *cpuinfo, const char *release, const char *kernel, char machine[KVCL_COPY_MACHINE_MAX])
 {
-    FILE           *file = fopen("/proc/cpuinfo", "re");
-    char           line[4096];
-    struct utsname name;
+    char line[4096];
 
     machine[0] = '\0';
     /* The first processor's lines end with an empty one. */
-    while ((file != NULL) && (fgets(line, (int)sizeof(line), file) != NULL) && (line[0] != '\n')) {
+    while ((cpuinfo != NULL) && (fgets(line, (int)sizeof(line), cpuinfo) != NULL) && (line[0] != '\n')) {
         append_if_model(machine, line);
     }
+    append(machine, release, strlen(release));
+    append(machine, kernel, strlen(kernel));
+    machine[strlen(machine) - 1] = '\0';
+}
+
+void kvcl_copy_machine(const kvcl_weave_kernel_t *kernel, char machine[KVCL_COPY_MACHINE_MAX])
+{
+    FILE           *file = fopen("/proc/cpuinfo", "re");
+    struct utsname name  = {.release = ""};
+
+    (void)uname(&name);
+    kvcl_copy_machine_of(file, name.release, kernel->name, machine);
     if (file != NULL) {
         (void)fclose(file);
     }
-    if (uname(&name) == 0) {
-        append(machine, name.release, strlen(name.release));
-    }
-    append(machine, kernel->name, strlen(kernel->name));
-    machine[strlen(machine) - 1] = '\0';
 }
 
 size_t kvcl_copy_pack(const kvcl_copy_table_t *table, const char *machine, char text[KVCL_COPY_TEXT_MAX])

@@ -16,10 +16,14 @@
 
 #include "weave/choice.h"
 
+#include <stdio.h>
+
 enum { KVCL_COPY_TEXT_MAX = 1024, KVCL_COPY_MACHINE_MAX = 256, KVCL_COPY_PATH_MAX = 1024 };
 
 /** The machine as one line: the processor by /proc/cpuinfo, the kernel by uname, the kernel of weave by its name. */
 void kvcl_copy_machine(const kvcl_weave_kernel_t *kernel, char machine[KVCL_COPY_MACHINE_MAX]);
+/** The same from an open file of the form of /proc/cpuinfo (NULL: none), the kernel's release, and a kernel's name. */
+void kvcl_copy_machine_of(FILE *cpuinfo, const char *release, const char *kernel, char machine[KVCL_COPY_MACHINE_MAX]);
 
 /** The file's text. @return its length, below KVCL_COPY_TEXT_MAX. */
 size_t kvcl_copy_pack(const kvcl_copy_table_t *table, const char *machine, char text[KVCL_COPY_TEXT_MAX]);

@@ -281,6 +281,41 @@ START_TEST(the_machine_is_one_line)
 }
 END_TEST
 
+/* Texts of every length, up to more than there is room for, in each of the three parts. */
+START_TEST(a_long_machine_is_cut)
+{
+    enum { LONG = KVCL_COPY_MACHINE_MAX + 50 };
+    struct {
+        char machine[KVCL_COPY_MACHINE_MAX];
+        char guard[64];
+    } out;
+    char     word[LONG], texts[3][LONG + 32];
+    FILE     *cpuinfo;
+    unsigned part, len, n, i;
+
+    memset(word, 'x', sizeof(word));
+    for (part = 0; part < 3; ++part) {
+        for (len = 1; len < LONG; ++len) {
+            for (i = 0; i < 3; ++i) {
+                (void)snprintf(texts[i], sizeof(texts[i]), "%s%.*s", (i == 0) ? "model name\t: " : "",
+                               (i == part) ? (int)len : 3, word);
+            }
+            memset(&out, '#', sizeof(out));
+            cpuinfo = fmemopen(texts[0], strlen(texts[0]), "r");
+            ck_assert_ptr_nonnull(cpuinfo);
+            kvcl_copy_machine_of(cpuinfo, texts[1], texts[2], out.machine);
+            (void)fclose(cpuinfo);
+            n = (unsigned)strnlen(out.machine, sizeof(out.machine));
+            ck_assert_uint_lt(n, sizeof(out.machine));
+            ck_assert((n == len + 8) || ((n < len + 8) && (n >= sizeof(out.machine) - 3)));
+            for (i = 0; i < sizeof(out.guard); ++i) {
+                ck_assert_int_eq(out.guard[i], '#');
+            }
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("copy_choice");
@@ -293,6 +328,7 @@ int main(void)
     tcase_add_test(tc, the_file_of_another_machine_or_any_changed_byte_is_refused);
     tcase_add_test(tc, numbers_out_of_range_are_refused);
     tcase_add_test(tc, the_machine_is_one_line);
+    tcase_add_test(tc, a_long_machine_is_cut);
     tcase_add_checked_fixture(files, make_folder, remove_folder);
     tcase_add_test(files, a_saved_table_is_found_again);
     tcase_add_test(files, no_folder_is_no_error);
