@@ -16,6 +16,7 @@
 #include "config.h"
 #include "core/peer.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "core/bundle.h"
 #include "core/context.h"
@@ -223,7 +224,7 @@ static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsign
         end_session(peer);
     }
     if (peer->state == KVCL_PEER_FAILED) { /* by what ended with the session */
-        return KVCL_ERR_RANK_FAILED;
+        return kvcl_fail(KVCL_ERR_RANK_FAILED, "%s has failed", peer->name);
     }
     peer->session = (session > peer->session) ? session : peer->session;
     status        = kvcl_peer_make_ep_back(peer, xport, part);

@@ -131,7 +131,7 @@ static void send_raw(scene_t *scene, const void *hdr, size_t hdr_len, const void
 }
 
 /* The message is dropped and counted once, and no peer is added. */
-static void dropped(scene_t *scene, const void *hdr, size_t hdr_len, const void *data, size_t len)
+static inline void dropped(scene_t *scene, const void *hdr, size_t hdr_len, const void *data, size_t len)
 {
     uint32_t before = peers(scene->ctx);
 
@@ -162,8 +162,8 @@ static kvcl_hs_msg_t requested(scene_t *scene, const kvcl_hs_msg_t *hs, const vo
 }
 
 /* The answer is a refusal with its reason; no peer is added. */
-static void refused(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, size_t len, kvcl_status_t why,
-                    bool counted)
+static inline void refused(scene_t *scene, const kvcl_hs_msg_t *hs, const void *data, size_t len, kvcl_status_t why,
+                           bool counted)
 {
     uint32_t      before = peers(scene->ctx);
     kvcl_hs_msg_t out    = requested(scene, hs, data, len, KVCL_MSG_REFUSE);

@@ -2,7 +2,9 @@
 #include "config.h"
 #include "core_scene.h"
 #include "test_base.h"
+#include "req/req.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* A rank of the job proves itself in one higher session after the other. */
@@ -82,6 +84,72 @@ START_TEST(tokens_of_an_earlier_session_are_void)
 }
 END_TEST
 
+/* A request that fails its peer when the session ends. */
+typedef struct failing {
+    kvcl_req_t  req;
+    kvcl_peer_t *peer;
+} failing_t;
+
+static void fail_peer(kvcl_req_t *req, kvcl_status_t status)
+{
+    kvcl_peer_fail(kvcl_container_of(req, failing_t, req)->peer, KVCL_ERR_RANK_FAILED);
+    kvcl_req_complete(req, status);
+}
+
+static const kvcl_req_class_t failing_class = {.name = "failing", .stop = fail_peer};
+
+static kvcl_peer_t *peer_with_a_failing_request(scene_t *scene)
+{
+    failing_t     *failing = calloc(1, sizeof(*failing));
+    kvcl_hs_msg_t welcome;
+    uint64_t      token;
+
+    ck_assert_ptr_nonnull(failing);
+    scene_open(scene, PAIR_LOOP);
+    welcome       = proven(scene, &token);
+    scene->peers  = peers(scene->ctx);
+    failing->peer = scene->ctx->peers.v[welcome.index];
+    kvcl_lock(scene->ctx);
+    ck_assert_int_eq(kvcl_req_start(&failing->req, scene->ctx, &failing_class, 60 * KVCL_NS_PER_SEC, NULL, NULL, false),
+                     KVCL_OK);
+    kvcl_req_watch(&failing->req, failing->peer);
+    kvcl_unlock(scene->ctx);
+    return failing->peer;
+}
+
+START_TEST(a_peer_that_fails_with_its_session_begins_no_other)
+{
+    kvcl_hs_msg_t proof;
+    scene_t       scene;
+    kvcl_peer_t   *peer = peer_with_a_failing_request(&scene);
+
+    proof         = challenged(&scene);
+    proof.part    = KVCL_ADDRESS_LOOP;
+    proof.session = 1;
+    sign(&scene, &proof);
+    refused(&scene, &proof, scene.address, scene.address_len, KVCL_ERR_UNREACHABLE, false);
+    ck_assert_int_eq(peer->state, KVCL_PEER_FAILED);
+    ck_assert_ptr_null(peer->ep);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(a_peer_that_fails_with_its_link_is_not_searched_for)
+{
+    scene_t     scene;
+    kvcl_peer_t *peer = peer_with_a_failing_request(&scene);
+
+    kvcl_lock(scene.ctx);
+    peer->ep->lost = true;
+    kvcl_peer_ep_failed(scene.ctx, peer->ep, KVCL_ERR_RANK_FAILED);
+    ck_assert_int_eq(peer->state, KVCL_PEER_FAILED);
+    ck_assert_ptr_null(peer->relink);
+    ck_assert_ptr_null(peer->ep);
+    kvcl_unlock(scene.ctx);
+    scene_close(&scene);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sessions");
@@ -90,6 +158,8 @@ int main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, sessions_that_rise_in_a_loop_are_bounded);
     tcase_add_test(tc, tokens_of_an_earlier_session_are_void);
+    tcase_add_test(tc, a_peer_that_fails_with_its_session_begins_no_other);
+    tcase_add_test(tc, a_peer_that_fails_with_its_link_is_not_searched_for);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }

@@ -1,0 +1,32 @@
+/*
+ * The calls of UCX for memory, keys, gets and puts, by this process itself: no port is needed. Registrations follow the
+ * rules of UCX 1.13's cache with RCACHE_MAX_REGIONS=0, which ucx_glue/glue_keys.c depends on.
+ */
+#ifndef KVCL_TEST_FAKE_UCP_H
+#define KVCL_TEST_FAKE_UCP_H
+
+#include "ucx_glue/glue.h"
+
+typedef struct fake_ucp {
+    /* registrations */
+    uint64_t limit_pages; /* that may be locked at a time */
+    unsigned fail_nth;    /* the nth registration from now on fails, once; 0: none does */
+    /* gets and puts: none completes before fake_complete() */
+    unsigned keys;        /* that exist */
+    unsigned in_flight;
+    unsigned used_after;  /* operations that were in flight when their key was destroyed, and their endpoint was open */
+} fake_ucp_t;
+
+extern fake_ucp_t fake_ucp;
+
+void     fake_reset(void);
+uint64_t fake_locked_pages(void);
+/* Does a registration have this byte, so that a port accepts its key? */
+bool     fake_has_key(const void *addr);
+/* An operation of this process uses the registration of this memory: it is not evicted until the second call. */
+void     fake_use(const void *addr);
+void     fake_unuse(const void *addr);
+/* The oldest operation in flight completes. */
+void     fake_complete(ucs_status_t status);
+
+#endif
