@@ -117,6 +117,17 @@ kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64
 kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 
 /**
+ * Whether one pass copies and sums the list: whole blocks in canonical order, in runs that are not short, of memory
+ * that the processor reaches.
+ */
+int kvcl_runs_can_sum(const kvcl_runs_t *runs);
+/**
+ * Copy @a n blocks of a list for which kvcl_runs_can_sum() holds, as kvcl_runs_copy_racy does; sums: one for each of
+ * these blocks, of what it then has. large: as for kvcl_side_copy_sums_large(). Does not move *runs.
+ */
+void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool large, uint64_t *sums);
+
+/**
  * Copy whole blocks from @a src to @a dst as kvcl_runs_copy_racy does, and say the checksum of what each block of dst
  * then has, as kvcl_stream_checksum() does: in one pass over the bytes where runs are long (base/sum_copy.h). Both
  * sides passed kvcl_side_check. @a sums: one for each block, or NULL.

@@ -12,9 +12,13 @@
 
 enum { RUN_MIN = 1024 };
 
-static int fits_one_pass(const kvcl_runs_t *runs)
+int kvcl_runs_can_sum(const kvcl_runs_t *runs)
 {
-    return !kvcl_runs_by_device(runs) && (runs->dst.run_bytes >= RUN_MIN) && (runs->src.run_bytes >= RUN_MIN);
+    const kvcl_stream_t *dst = &runs->dst, *src = &runs->src;
+
+    return !kvcl_runs_by_device(runs) && (dst->order == KVCL_STREAM_CANONICAL) && (dst->ratio == 0) &&
+           (src->ratio == 0) && (dst->block_bytes == src->block_bytes) && (dst->run_bytes >= RUN_MIN) &&
+           (src->run_bytes >= RUN_MIN);
 }
 
 static uint64_t copy_block(kvcl_runs_t *runs, uint64_t block)
@@ -83,6 +87,19 @@ static void four_a_pass(kvcl_runs_t *runs, uint64_t *sums, size_t n)
     one_pass(runs, sums + i, n - i);
 }
 
+void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool large, uint64_t *sums)
+{
+    const size_t block = (size_t)runs->dst.block_bytes;
+    kvcl_runs_t  walk  = *runs;
+
+    kvcl_runs_seek(&walk, first * block);
+    if (large && kvcl_bulk_is_woven(block)) {
+        four_a_pass(&walk, sums, n);
+    } else {
+        one_pass(&walk, sums, n);
+    }
+}
+
 static void sum_after(const kvcl_side_t *dst, uint64_t *sums, size_t n)
 {
     kvcl_stream_t stream;
@@ -104,12 +121,8 @@ static kvcl_status_t copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, u
         if (status != KVCL_OK) {
             return status;
         }
-        if (fits_one_pass(&runs)) {
-            if (large && kvcl_bulk_is_woven((size_t)runs.dst.block_bytes)) {
-                four_a_pass(&runs, sums, dst->sel.n_blocks);
-            } else {
-                one_pass(&runs, sums, dst->sel.n_blocks);
-            }
+        if (kvcl_runs_can_sum(&runs)) {
+            kvcl_runs_copy_sums(&runs, 0, dst->sel.n_blocks, large, sums);
             return KVCL_OK;
         }
     }

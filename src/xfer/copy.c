@@ -6,7 +6,7 @@
 #include "xfer/copy.h"
 #include "xfer/xfer.h"
 
-enum { SLICE_BYTES = 512 * 1024, DEVICE_SLICE_BYTES = 8 << 20 };
+enum { SLICE_BYTES = 512 * 1024, LONG_SLICE_BYTES = 8 << 20, WOVEN_BLOCKS = 4 };
 
 static kvcl_list_t *jobs(kvcl_context_h ctx, bool background)
 {
@@ -66,6 +66,43 @@ static kvcl_copy_t *pick(kvcl_context_h ctx)
     return kvcl_share_lower(&kvcl_xfer_state(ctx)->copy_share, (unsigned)ctx->config.background_share) ? lower : upper;
 }
 
+bool kvcl_copy_can_sum(const kvcl_runs_t *runs)
+{
+    return kvcl_runs_can_sum(runs) && (runs->dst.block_bytes <= LONG_SLICE_BYTES);
+}
+
+size_t kvcl_copy_slice_blocks(uint64_t block)
+{
+    if (block > LONG_SLICE_BYTES / WOVEN_BLOCKS) {
+        return 1;
+    }
+    return (block > SLICE_BYTES / WOVEN_BLOCKS) ? WOVEN_BLOCKS
+                                                : (size_t)(SLICE_BYTES / WOVEN_BLOCKS / block) * WOVEN_BLOCKS;
+}
+
+static uint64_t slice_bytes(const kvcl_copy_t *copy)
+{
+    const uint64_t block = copy->runs.dst.block_bytes;
+
+    if (copy->sums != NULL) {
+        return kvcl_copy_slice_blocks(block) * block;
+    }
+    return kvcl_runs_by_device(&copy->runs) ? LONG_SLICE_BYTES : SLICE_BYTES;
+}
+
+/* Lock not held. */
+static kvcl_status_t copy_slice(const kvcl_copy_t *copy, uint64_t from, uint64_t to)
+{
+    const uint64_t block = copy->runs.dst.block_bytes;
+
+    if (copy->sums != NULL) {
+        kvcl_runs_copy_sums(&copy->runs, from / block, (size_t)((to - from) / block), copy->cold,
+                            copy->sums + (from / block));
+        return KVCL_OK;
+    }
+    return copy->cold ? kvcl_runs_copy_cold(&copy->runs, from, to) : kvcl_runs_copy(&copy->runs, from, to);
+}
+
 bool kvcl_copy_work(kvcl_context_h ctx)
 {
     kvcl_copy_t   *copy = pick(ctx);
@@ -78,16 +115,12 @@ bool kvcl_copy_work(kvcl_context_h ctx)
     kvcl_list_del(&copy->link); /* round robin: a short job does not wait for the end of a long one */
     kvcl_list_add_tail(jobs(ctx, copy->background), &copy->link);
     from       = copy->next;
-    slice      = kvcl_runs_by_device(&copy->runs) ? DEVICE_SLICE_BYTES : SLICE_BYTES;
+    slice      = slice_bytes(copy);
     to         = (copy->total - from > slice) ? from + slice : copy->total;
     copy->next = to;
     ++copy->active;
     kvcl_unlock_quietly(ctx);
-    if (copy->cold) {
-        status = kvcl_runs_copy_cold(&copy->runs, from, to);
-    } else {
-        status = kvcl_runs_copy(&copy->runs, from, to);
-    }
+    status = copy_slice(copy, from, to);
     kvcl_relock(ctx);
     --copy->active;
     if (status != KVCL_OK) {

@@ -3,7 +3,7 @@
  *
  * A job is divided into slices. Waiting threads and the progress thread take slices under the engine lock and copy them
  * without it, so every idle thread copies a part of a large list, and the posting call returns at once.
- * A stopped job finishes when the slices being copied have ended; after that its buffers are not accessed.
+ * A job with sums is divided between blocks. A stopped job finishes when the slices being copied have ended; after that its buffers are not accessed.
  */
 #ifndef KVCL_XFER_COPY_H
 #define KVCL_XFER_COPY_H
@@ -23,6 +23,7 @@ struct kvcl_copy {
     bool          background;  /* set by the poster before kvcl_copy_start: others go first */
     bool          cold;        /* written past the caches; set by the poster if the job is a part of a large transfer,
                                   and by kvcl_copy_start for a large job */
+    uint64_t      *sums;       /* set by the poster: of each block, in the pass that copies it; NULL: none */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
 };
@@ -31,6 +32,10 @@ struct kvcl_copy {
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to);
 /** Lock held. done() is called with status, now or when the last slice has ended. */
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
+/** Whether a job of this list may have sums (kvcl_runs_can_sum), and its blocks are short enough for slices. */
+bool kvcl_copy_can_sum(const kvcl_runs_t *runs);
+/** Blocks of @a block bytes (> 0) that one slice copies and sums: as many as are woven, or a multiple; of long blocks 1. */
+size_t kvcl_copy_slice_blocks(uint64_t block);
 /** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
 bool kvcl_copy_work(kvcl_context_h ctx);
 

@@ -220,6 +220,7 @@ static void copy_done(kvcl_copy_t *copy, kvcl_status_t status)
 {
     kvcl_pull_t *pull = kvcl_container_of(copy, kvcl_pull_t, copy);
 
+    pull->summed = (pull->copy.sums != NULL);
     kvcl_pull_bytes_done(pull, status, kvcl_rregion_live(kvcl_pull_witness(pull)));
 }
 
@@ -269,7 +270,8 @@ static void move(kvcl_pull_t *pull)
         return;
     }
     if (is_mapped(pull) || is_rma(pull)) {
-        if ((status = kvcl_pull_runs(pull, is_mapped(pull) ? &pull->copy.runs : &runs)) != KVCL_OK) {
+        status = is_mapped(pull) ? kvcl_pull_copy_runs(pull) : kvcl_pull_runs(pull, &runs);
+        if (status != KVCL_OK) {
             kvcl_req_keep_error(&pull->req);
             kvcl_pull_finish(pull, status);
             return;
@@ -330,6 +332,7 @@ void kvcl_pull_step(kvcl_pull_t *pull)
     kvcl_status_t status;
 
     pull->state          = KVCL_PULL_PEER;
+    pull->summed         = false;
     pull->peer_waiter.fn = on_peer;
     status               = kvcl_gate_pass(pull->gate, pull->peer, &pull->peer_waiter);
     if (status == KVCL_INPROGRESS) {

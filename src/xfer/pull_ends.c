@@ -62,6 +62,31 @@ kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
     return pull->push ? kvcl_runs_init(runs, &remote, &local, order) : kvcl_runs_init(runs, &local, &remote, order);
 }
 
+/* Checksums are of the canonical order. */
+static bool summed_runs(kvcl_pull_t *pull)
+{
+    kvcl_side_t remote, local;
+
+    if ((pull->sums == NULL) || (pull->from != KVCL_FROM_CACHE) || (pull->cache == NULL) || pull->push ||
+        pull->ranged) {
+        return false;
+    }
+    remote = kvcl_rcache_side(pull->rcache, &pull->remote);
+    local  = kvcl_cache_side(pull->cache, &pull->local);
+    return (kvcl_runs_init(&pull->copy.runs, &local, &remote, KVCL_STREAM_CANONICAL) == KVCL_OK) &&
+           kvcl_copy_can_sum(&pull->copy.runs);
+}
+
+kvcl_status_t kvcl_pull_copy_runs(kvcl_pull_t *pull)
+{
+    if (summed_runs(pull)) {
+        pull->copy.sums = pull->sums;
+        return KVCL_OK;
+    }
+    pull->copy.sums = NULL;
+    return kvcl_pull_runs(pull, &pull->copy.runs);
+}
+
 kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull)
 {
     kvcl_side_t   remote = kvcl_rcache_side(pull->rcache, &pull->remote);

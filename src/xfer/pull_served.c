@@ -116,8 +116,9 @@ void kvcl_pull_request(kvcl_pull_t *pull)
 {
     kvcl_status_t status = kvcl_req_publish(&pull->req);
 
-    pull->ended = false;
-    pull->state = KVCL_PULL_SERVED;
+    pull->ended  = false;
+    pull->summed = false;
+    pull->state  = KVCL_PULL_SERVED;
     kvcl_timing_path(&pull->req.timing, KVCL_MEM_PATH_SERVED);
     if (status == KVCL_OK) {
         status = query_owner(pull);

@@ -413,7 +413,7 @@ static const struct {
     {"tier_sizes_leaving", test_tier_sizes_leaving}, {"tier_sizes_replaced", test_tier_sizes_replaced},
     {"tier_sizes_drain", test_tier_sizes_drain}, {"tier_sizes_churn", test_tier_sizes_churn},
     {"late_copy", test_late_copy}, {"late_upsert", test_late_upsert}, {"silent_ranks", test_silent_ranks},
-    {"one_slot", test_one_slot}, {"flips", test_flips},
+    {"one_slot", test_one_slot}, {"flips", test_flips}, {"many_flips", test_many_flips},
     {"wire_frames", test_wire_frames}, {"wire_messages", test_wire_messages}, {"wire_memory", test_wire_memory},
     {"wire_spoilt", test_wire_corrupt}, {"wire_values", test_wire_values},
     {"churn", test_churn}, {"sizes", test_sizes}, {"sizes_churn", test_sizes_churn},

@@ -1,7 +1,7 @@
 /*
  * Bytes that differ from those stored: a pool of one block that every put rewrites while others read it
- * (STORE_CYCLES=10000000 for the long run), and bits that flip in a holder's memory. A get returns the right bytes or
- * finds no block.
+ * (STORE_CYCLES=10000000 for the long run), and bits that flip in a holder's memory, in a get of one block and in one that
+ * is larger than the caches. A get returns the right bytes or finds no block.
  */
 #include "store_test.h"
 
@@ -152,4 +152,117 @@ void test_flips(world_t *w)
     CHECK(w, stats.corrupt >= FLIPS, "%llu refused", (unsigned long long)stats.corrupt);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
+}
+
+/* ---- flipped bits in a large get ---- */
+
+enum { MANY = 320, MANY_WORDS = 8192, MANY_BYTES = MANY_WORDS * 8, MANY_FLIPS = 9 };
+
+static void many_words(const kvcl_key_t *key, uint64_t *words)
+{
+    kvcl_rand_t rnd;
+    uint64_t    seed;
+    size_t      i;
+
+    memcpy(&seed, key->bytes + 8, sizeof(seed));
+    kvcl_rand_seed(&rnd, seed);
+    for (i = 0; i < MANY_WORDS; ++i) {
+        words[i] = kvcl_rand_next(&rnd);
+    }
+}
+
+static kvcl_cache_h make_many(world_t *w, const char *name, bool structured)
+{
+    kvcl_layout_t opaque = KVCL_LAYOUT_BYTES(2 * MANY, MANY_BYTES);
+    kvcl_layout_t layers = KVCL_LAYOUT_NHD(.flags = KVCL_LAYOUT_PER_LAYER, .layers = 2, .blocks = 2 * MANY,
+                                           .tokens = 16, .heads = 8, .head_dim = 64, .elem_bytes = 2);
+    kvcl_cache_h  cache;
+
+    KVCL_TRY(kvcl_cache_create(w->ctx, name, structured ? &layers : &opaque, NULL, &cache));
+    return cache;
+}
+
+/* Blocks 0 to MANY - 1 are published; `flipped` are those that have one bit changed afterwards. */
+static void publish_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, const bool *flipped)
+{
+    static uint64_t words[MANY_WORDS];
+    kvcl_key_t      keys[MANY];
+    uint32_t        ids[MANY], i;
+    kvcl_req_h      req;
+
+    for (i = 0; i < MANY; ++i) {
+        keys[i] = key_of(what, (uint64_t)w->rank, i);
+        ids[i]  = i;
+        many_words(&keys[i], words);
+        KVCL_TRY(kvcl_cache_write_block(cache, i, words, sizeof(words)));
+    }
+    CHECK(w, DO(kvcl_store_publish(store, keys, MANY, cache, ids, NULL, &req)) == KVCL_OK, "publish");
+    for (i = 0; i < MANY; ++i) {
+        if (flipped[i]) {
+            many_words(&keys[i], words);
+            words[(i * 31) % MANY_WORDS] ^= UINT64_C(1) << (i % 64);
+            KVCL_TRY(kvcl_cache_write_block(cache, i, words, sizeof(words)));
+        }
+    }
+}
+
+/* All blocks of the previous rank in one call. */
+static void get_many(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const char *what, const bool *flipped)
+{
+    static uint64_t words[MANY_WORDS], got[MANY_WORDS];
+    const uint64_t  from = (uint64_t)((w->rank + w->size - 1) % w->size);
+    kvcl_status_t   status[MANY], all;
+    kvcl_key_t      keys[MANY];
+    uint32_t        ids[MANY], i;
+    kvcl_req_h      req;
+
+    for (i = 0; i < MANY; ++i) {
+        keys[i] = key_of(what, from, i);
+        ids[i]  = (2 * MANY) - 1 - ((i * 7) % MANY);
+    }
+    all = DO(kvcl_store_get(store, keys, MANY, cache, ids, status, NULL, &req));
+    CHECK(w, all == KVCL_ERR_NOT_FOUND, "%s", kvcl_status_text(all));
+    for (i = 0; i < MANY; ++i) {
+        if (flipped[i]) {
+            CHECK(w, status[i] == KVCL_ERR_NOT_FOUND, "block %u has a flipped bit: %s", i, kvcl_status_text(status[i]));
+            continue;
+        }
+        many_words(&keys[i], words);
+        KVCL_TRY(kvcl_cache_read_block(cache, ids[i], got, sizeof(got)));
+        CHECK(w, (status[i] == KVCL_OK) && (memcmp(words, got, sizeof(got)) == 0), "block %u: %s", i,
+              kvcl_status_text(status[i]));
+    }
+}
+
+static void many_flips(world_t *w, bool structured)
+{
+    const char          *what  = structured ? "many-layers" : "many-bytes";
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_cache_h        cache  = make_many(w, what, structured);
+    kvcl_store_stats_t  stats  = KVCL_STORE_STATS_INIT;
+    bool                flipped[MANY] = {false};
+    kvcl_store_h        store;
+    kvcl_rand_t         rnd;
+    int                 i;
+
+    kvcl_rand_seed(&rnd, w->seed); /* the same blocks everywhere */
+    for (i = 0; i < MANY_FLIPS; ++i) {
+        flipped[(i == 0) ? 0 : (i == 1) ? MANY - 1 : kvcl_rand_below(&rnd, MANY)] = true;
+    }
+    params.dir_entries = 8192;
+    KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
+    publish_many(w, store, cache, what, flipped);
+    sync_all(w);
+    get_many(w, store, cache, what, flipped);
+    KVCL_TRY(kvcl_store_stats(store, &stats));
+    CHECK(w, stats.corrupt >= 2, "%llu refused", (unsigned long long)stats.corrupt);
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
+
+void test_many_flips(world_t *w)
+{
+    many_flips(w, false);
+    many_flips(w, true);
 }

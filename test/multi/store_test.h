@@ -30,6 +30,7 @@ void test_threads(world_t *w);
 /* store_flips.c */
 void test_one_slot(world_t *w);
 void test_flips(world_t *w);
+void test_many_flips(world_t *w);
 /* store_wire.c */
 void test_wire_frames(world_t *w);
 void test_wire_messages(world_t *w);

@@ -89,6 +89,7 @@ typedef struct kvcl_get_fetch {
     uint64_t           seen;    /* bytes received by then */
     bool               hedged;  /* stopped for silence */
     size_t             n;
+    uint64_t           *sums;   /* of the blocks, if pull->summed */
     kvcl_status_t      *status;
     uint32_t           *items;
 } kvcl_get_fetch_t;
@@ -138,6 +139,8 @@ void          kvcl_hot_got(kvcl_get_t *get);
 /** No lock. Copy (if the source is local) and verify. KVCL_OK, KVCL_ERR_STALE, or KVCL_ERR_IO: a device failed, or the
  * bytes are wrong (item->wrong). */
 kvcl_status_t kvcl_verify_item(const kvcl_get_t *get, kvcl_get_item_t *item);
+/** Any lock. The item's bytes are here, with this checksum. @return as kvcl_verify_item(). */
+kvcl_status_t kvcl_verify_sum(kvcl_get_item_t *item, uint64_t sum);
 void          kvcl_verify_push(kvcl_get_t *get, uint32_t item); /* lock held */
 void          kvcl_verify_drop(kvcl_get_t *get);                /* lock held: those not begun */
 /** Lock held. The attempt to fetch this item from one copy has ended. */

@@ -49,6 +49,10 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
             continue;
         }
         if ((one == KVCL_OK) && (kvcl_get_loc(item)->flags & KVCL_LOC_SUMMED) && (get->stopping == KVCL_OK)) {
+            if (pull->summed) {
+                kvcl_get_result(get, at, kvcl_verify_sum(item, fetch->sums[i]));
+                continue;
+            }
             if (!get->small) {
                 kvcl_verify_push(get, at);
                 continue;
@@ -68,6 +72,7 @@ static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_
     kvcl_pull_t   *pull  = fetch->pull;
     kvcl_sel_t    remote = {.blocks = slots, .n_blocks = fetch->n};
     kvcl_sel_t    local  = {.blocks = ids, .n_blocks = fetch->n};
+    bool          summed = false;
     kvcl_status_t status;
     size_t        i;
 
@@ -80,6 +85,7 @@ static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_
         slots[i]      = kvcl_get_loc(item)->slot;
         ids[i]        = item->id;
         pull->gens[i] = kvcl_get_loc(item)->gen;
+        summed        = summed || (kvcl_get_loc(item)->flags & KVCL_LOC_SUMMED);
     }
     status = kvcl_pull_set_remote(pull, &remote);
     if (status == KVCL_OK) {
@@ -90,6 +96,7 @@ static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_
     pull->cache_id = loc->cache;
     pull->total    = (uint64_t)fetch->n * get->cache->shape.block_bytes;
     pull->status   = fetch->status;
+    pull->sums     = summed ? fetch->sums : NULL;
     pull->on_done  = on_fetched;
     pull->arg      = fetch;
     return status;
@@ -98,7 +105,8 @@ static kvcl_status_t fill_pull(kvcl_get_t *get, const kvcl_dir_loc_t *loc, kvcl_
 kvcl_status_t kvcl_get_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
 {
     const kvcl_dir_loc_t *loc   = kvcl_get_loc(&get->items[items[0]]);
-    kvcl_get_fetch_t     *fetch = calloc(1, sizeof(*fetch) + (n * (sizeof(kvcl_status_t) + (3 * sizeof(uint32_t)))));
+    const size_t         each   = sizeof(uint64_t) + sizeof(kvcl_status_t) + (3 * sizeof(uint32_t));
+    kvcl_get_fetch_t     *fetch = calloc(1, sizeof(*fetch) + (n * each));
     kvcl_status_t        status;
     uint32_t             *slots;
 
@@ -111,7 +119,8 @@ kvcl_status_t kvcl_get_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
     fetch->n        = n;
     fetch->seen_ns  = kvcl_now_ns();
     fetch->begun_ns = fetch->seen_ns;
-    fetch->status   = (kvcl_status_t *)(void *)(fetch + 1);
+    fetch->sums     = (uint64_t *)(void *)(fetch + 1);
+    fetch->status   = (kvcl_status_t *)(void *)(fetch->sums + n);
     fetch->items    = (uint32_t *)(void *)(fetch->status + n);
     slots           = fetch->items + n;
     memcpy(fetch->items, items, n * sizeof(*items));
