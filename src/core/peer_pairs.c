@@ -165,13 +165,15 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
 }
 
 /* The pairs by which a peer may be reached again: those of KVCL's own transports. With UCX, an endpoint that one side
- * gives up during its wire-up makes the other side's next one invalid, and UCX 1.13 ends the process. */
-static unsigned list_again(const kvcl_context_h ctx, const kvcl_address_t *to, pair_t pairs[PAIRS_MAX])
+ * gives up during its wire-up makes the other side's next one invalid, and UCX 1.13 ends the process. Every context has
+ * a part for loop, which leads to a peer of this process alone. */
+static unsigned list_again(const kvcl_peer_t *peer, const kvcl_address_t *to, pair_t pairs[PAIRS_MAX])
 {
-    unsigned n = list_pairs(ctx, to, pairs), kept = 0, i;
+    unsigned n = list_pairs(peer->ctx, to, pairs), kept = 0, i;
 
     for (i = 0; i < n; ++i) {
-        if ((pairs[i].part == KVCL_ADDRESS_TCP) || (pairs[i].part == KVCL_ADDRESS_LOOP)) {
+        if ((pairs[i].part == KVCL_ADDRESS_TCP) ||
+            ((pairs[i].part == KVCL_ADDRESS_LOOP) && (peer->part == KVCL_ADDRESS_LOOP))) {
             pairs[kept++] = pairs[i];
         }
     }
@@ -200,7 +202,7 @@ unsigned kvcl_peer_pairs_begin(kvcl_peer_t *peer)
     if (kvcl_address_unpack(peer->address, peer->address_len, &to) != KVCL_OK) {
         return 0;
     }
-    n     = list_again(peer->ctx, &to, pairs);
+    n     = list_again(peer, &to, pairs);
     index = find_pair(peer, pairs, n);
     peer->pairs_tried = (index < n) ? index + 1 : 0;
     return n;
@@ -212,7 +214,7 @@ bool kvcl_peer_has_other(const kvcl_peer_t *peer)
     kvcl_address_t to;
 
     return (kvcl_address_unpack(peer->address, peer->address_len, &to) == KVCL_OK) &&
-           (list_again(peer->ctx, &to, pairs) > 0);
+           (list_again(peer, &to, pairs) > 0);
 }
 
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer)
@@ -220,7 +222,7 @@ kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer)
     pair_t         pairs[PAIRS_MAX];
     kvcl_address_t to;
     kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
-    unsigned       n      = (status == KVCL_OK) ? list_again(peer->ctx, &to, pairs) : 0;
+    unsigned       n      = (status == KVCL_OK) ? list_again(peer, &to, pairs) : 0;
 
     return (n > 0) ? open_pair(peer, &pairs[peer->pairs_tried++ % n], &to) : KVCL_ERR_UNREACHABLE;
 }

@@ -1,7 +1,7 @@
 /*
  * Lost links. Over some transports (xport_ops links) a failed endpoint means that its path has failed; the peer may be
  * alive. It is reached again over another pair (peer_pairs.c), as the same peer, in its next session. Without such a
- * pair it fails when the time for that is over.
+ * pair the peer has failed.
  *
  * All operations of the old session end. A request begins again if its class can (again), all others end with
  * KVCL_ERR_UNREACHABLE, and rooms drop the state that they keep for the peer (peer_reset). The tokens of the old

@@ -322,6 +322,27 @@ START_TEST(the_pair_of_a_proof_is_used)
 }
 END_TEST
 
+/* Every address has a part for loop; a peer that was reached over a port is not reached by it. */
+START_TEST(a_lost_link_without_another_pair)
+{
+    uint8_t     address[KVCL_ADDRESS_MAX];
+    size_t      len = address_with(b, 1, true, address);
+    kvcl_peer_t *peer;
+    wait_t      wait;
+
+    give_ports(a, loop_a, 1);
+    ports[0].silent = true;
+    peer = greet(a, address, len, &wait);
+    ck_assert_str_eq(tried, "0>a");
+    kvcl_lock(a);
+    kvcl_peer_set_ready(peer, 0, 1);
+    kvcl_peer_ep_failed(a, peer->ep, KVCL_ERR_RANK_FAILED);
+    ck_assert_int_eq(peer->state, KVCL_PEER_FAILED);
+    ck_assert_int_eq(peer->why, KVCL_ERR_RANK_FAILED);
+    kvcl_unlock(a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pairs");
@@ -333,6 +354,7 @@ int main(void)
     tcase_add_test(tc, a_peer_that_no_pair_reaches);
     tcase_add_test(tc, a_port_that_makes_no_endpoint);
     tcase_add_test(tc, the_pair_of_a_proof_is_used);
+    tcase_add_test(tc, a_lost_link_without_another_pair);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
