@@ -120,16 +120,19 @@ const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer)
            : remote          ? "RDMA: this rank names no port, the peer does" : NULL;
 }
 
+/* The new endpoint replaces the peer's present one, if there is one; if it cannot be made, that one stays. */
 static kvcl_status_t open_pair(kvcl_peer_t *peer, const pair_t *pair, const kvcl_address_t *to)
 {
     const kvcl_xport_ops_t *ops = pair->xport->ops;
+    kvcl_xport_ep_t        *ep  = NULL;
     kvcl_status_t          status;
 
-    status = ops->ep_create(pair->xport, to->part[pair->part].buf, to->part[pair->part].len, &peer->ep);
+    status = ops->ep_create(pair->xport, to->part[pair->part].buf, to->part[pair->part].len, &ep);
     if (status != KVCL_OK) {
-        peer->ep = NULL;
         return status;
     }
+    kvcl_peer_drop_ep(peer);
+    peer->ep      = ep;
     peer->ep->arg = peer;
     peer->ops     = ops;
     peer->part    = pair->part;
@@ -266,7 +269,6 @@ kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, uns
     if ((peer->ep != NULL) && (peer->ep->xport == xport) && (peer->part == part)) {
         return KVCL_OK;
     }
-    kvcl_peer_drop_ep(peer);
     return open_pair(peer, &pair, &to);
 }
 

@@ -3,6 +3,7 @@
 #include "test_base.h"
 #include "base/error.h"
 #include "core/context.h"
+#include "loop/xport_loop.h"
 
 #include <string.h>
 
@@ -322,6 +323,38 @@ START_TEST(the_pair_of_a_proof_is_used)
 }
 END_TEST
 
+/* b cannot make an endpoint over the pair of a's proof: its own greeting stays open, and goes on over the next pair. */
+START_TEST(a_proof_over_a_pair_that_cannot_be_opened)
+{
+    kvcl_loop_faults_t faults = {.fail_alloc_nth = 1};
+    uint8_t            address[KVCL_ADDRESS_MAX];
+    size_t             len;
+    kvcl_peer_t        *peer;
+    wait_t             from_a, from_b;
+
+    a->address_len = address_with(a, 1, true, address);
+    memcpy(a->address, address, a->address_len);
+    give_ports(b, loop_b, 1);
+    ports[0].silent = true;
+    peer = greet(b, a->address, a->address_len, &from_b);
+    len  = address_with(b, 0, true, address);
+    (void)greet(a, address, len, &from_a);
+    (void)kvcl_progress(b); /* CHALLENGE */
+    (void)kvcl_progress(a); /* PROOF */
+    kvcl_loop_set_faults(&faults);
+    until_over(&from_a);
+    ck_assert_int_eq(from_a.status, KVCL_ERR_UNREACHABLE);
+    ck_assert_int_eq(peer->state, KVCL_PEER_CONNECTING);
+    ck_assert_ptr_nonnull(peer->ep);
+    ports[0].silent = false;
+    until_over(&from_b);
+    ck_assert_int_eq(from_b.status, KVCL_ERR_UNREACHABLE); /* a has given b up */
+    ck_assert_str_eq(tried, "0>a");
+    ck_assert_uint_eq(ports[0].open, 0);
+    kvcl_loop_set_faults(NULL);
+}
+END_TEST
+
 /* Every address has a part for loop; a peer that was reached over a port is not reached by it. */
 START_TEST(a_lost_link_without_another_pair)
 {
@@ -354,6 +387,7 @@ int main(void)
     tcase_add_test(tc, a_peer_that_no_pair_reaches);
     tcase_add_test(tc, a_port_that_makes_no_endpoint);
     tcase_add_test(tc, the_pair_of_a_proof_is_used);
+    tcase_add_test(tc, a_proof_over_a_pair_that_cannot_be_opened);
     tcase_add_test(tc, a_lost_link_without_another_pair);
     suite_add_tcase(suite, tc);
     return test_run(suite);
