@@ -107,6 +107,7 @@ static void open_both(const kvcl_loop_faults_t *faults)
 
     ck_assert_int_eq(setenv("KVCL_FRAME", "8K", 1), 0);
     ck_assert_int_eq(setenv("KVCL_WINDOW", "2", 1), 0);
+    ck_assert_int_eq(setenv("KVCL_KEEPALIVE", "10s", 0), 0); /* a busy machine may stop this process for seconds */
     kvcl_loop_set_faults(faults);
     a         = open_context();
     b         = open_context();
@@ -392,9 +393,7 @@ START_TEST(a_link_lost_during_the_handshake)
     kvcl_req_h         req  = NULL;
     unsigned           i;
 
-    ck_assert_int_eq(setenv("KVCL_KEEPALIVE", "20s", 1), 0);
     open_both(&kind);
-    ck_assert_int_eq(unsetenv("KVCL_KEEPALIVE"), 0);
     still_right(1);
     ck_assert_int_ge(kvcl_get_bytes(rmem, 0, here, BYTES, NULL, &req), KVCL_OK);
     for (i = 0; i < 3; ++i) {
