@@ -247,8 +247,11 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * Copy n blocks of a local cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key
  * that this rank's pool already holds in this size, with as many copies, is a no-op. With replicas R (params, or the
  * store's) the pools of other ranks with this size of block fetch R - 1 more copies: the first from this rank, the next
- * from the first, so the bytes leave this rank once. Ranks on other hosts come first, in turn, by their free room. The
- * source may change when the call returns.
+ * from the first, so the bytes leave this rank once. Ranks on other hosts come first, in turn, by their free room.
+ *
+ * The blocks must not change until the request has completed: the call copies at most KVCL_INLINE_COPY bytes (4 MiB),
+ * and leaves more to the threads that progress the context. Keys and ids are copied. Without cb and req_p it copies all
+ * bytes. A put that ends before its bytes are copied, by its deadline or a cancel, has put nothing.
  *
  * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
@@ -284,7 +287,7 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
  * Replace the blocks of these keys: the call takes and fills room in the pool, makes every rank drop its copies of the
  * keys, then continues as kvcl_store_put. In between the keys are absent; once the new value is visible, the old one is
  * not. Without room for n more blocks the call fails and has changed nothing. Callers must order calls for one key by
- * several ranks. Blocks until the old copies are dropped.
+ * several ranks. Blocks until the bytes are copied and the old copies are dropped.
  */
 KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                          const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

@@ -55,7 +55,7 @@ const kvcl_setting_t kvcl_config_table[] = {
         "collective algorithms by path and size; overrides the built-in table (kvcl_info --colls prints it)"),
     ROW("KVCL_COLL_CHUNK", "1M", SIZE, coll_chunk, 4096, 1ll << 30, NULL, "pipeline chunk of collectives"),
     ROW("KVCL_INLINE_COPY", "4M", SIZE, inline_copy, 0, 1ll << 40, NULL,
-        "over shared memory, transfers up to this size are copied inside the posting call"),
+        "over shared memory, and into this rank's pool, up to this size is copied inside the posting call"),
     ROW("KVCL_FRAME", "0", SIZE, frame, 0, 1 << 26, NULL,
         "bytes of one served data message; 0: the transport's preference"),
     ROW("KVCL_WINDOW", "16", INT, window, 1, 1024, NULL, "served data messages in flight per transfer"),

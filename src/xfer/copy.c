@@ -80,10 +80,14 @@ size_t kvcl_copy_slice_blocks(uint64_t block)
                                                 : (size_t)(SLICE_BYTES / WOVEN_BLOCKS / block) * WOVEN_BLOCKS;
 }
 
-static uint64_t slice_bytes(const kvcl_copy_t *copy)
+/* In the job's own unit. */
+static uint64_t slice_of(const kvcl_copy_t *copy)
 {
     const uint64_t block = copy->runs.dst.block_bytes;
 
+    if (copy->part != NULL) {
+        return copy->slice;
+    }
     if (copy->sums != NULL) {
         return kvcl_copy_slice_blocks(block) * block;
     }
@@ -91,10 +95,13 @@ static uint64_t slice_bytes(const kvcl_copy_t *copy)
 }
 
 /* Lock not held. */
-static kvcl_status_t copy_slice(const kvcl_copy_t *copy, uint64_t from, uint64_t to)
+static kvcl_status_t copy_slice(kvcl_copy_t *copy, uint64_t from, uint64_t to)
 {
     const uint64_t block = copy->runs.dst.block_bytes;
 
+    if (copy->part != NULL) {
+        return copy->part(copy, from, to);
+    }
     if (copy->sums != NULL) {
         kvcl_runs_copy_sums(&copy->runs, from / block, (size_t)((to - from) / block), copy->cold,
                             copy->sums + (from / block));
@@ -115,7 +122,7 @@ bool kvcl_copy_work(kvcl_context_h ctx)
     kvcl_list_del(&copy->link); /* round robin: a short job does not wait for the end of a long one */
     kvcl_list_add_tail(jobs(ctx, copy->background), &copy->link);
     from       = copy->next;
-    slice      = slice_bytes(copy);
+    slice      = slice_of(copy);
     to         = (copy->total - from > slice) ? from + slice : copy->total;
     copy->next = to;
     ++copy->active;

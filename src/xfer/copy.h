@@ -1,9 +1,11 @@
 /*
- * Copy jobs: memcpy of a run list between mapped memories, by all idle threads of the context.
+ * Copy jobs: memcpy of a run list between mapped memories, or what a job has instead, by all idle threads of the
+ * context.
  *
  * A job is divided into slices. Waiting threads and the progress thread take slices under the engine lock and copy them
  * without it, so every idle thread copies a part of a large list, and the posting call returns at once.
- * A job with sums is divided between blocks. A stopped job finishes when the slices being copied have ended; after that its buffers are not accessed.
+ * A job with sums is divided between blocks. A stopped job finishes when the slices being copied have ended; after that
+ * its buffers are not accessed.
  */
 #ifndef KVCL_XFER_COPY_H
 #define KVCL_XFER_COPY_H
@@ -18,6 +20,8 @@ typedef struct kvcl_copy kvcl_copy_t;
 struct kvcl_copy {
     kvcl_list_t   link;
     kvcl_runs_t   runs;
+    kvcl_status_t (*part)(kvcl_copy_t *copy, uint64_t from, uint64_t to); /* no lock. Copies a part; NULL: of runs */
+    uint64_t      slice;       /* with part: the most of one call, in its own unit */
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
     bool          background;  /* set by the poster before kvcl_copy_start: others go first */
@@ -28,7 +32,7 @@ struct kvcl_copy {
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
 };
 
-/** Lock held. Copies bytes [from, to) of the list. */
+/** Lock held. Copies bytes [from, to) of the list, or all of that by copy->part. */
 void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint64_t to);
 /** Lock held. done() is called with status, now or when the last slice has ended. */
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);

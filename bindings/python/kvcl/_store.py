@@ -70,10 +70,11 @@ class Store(_kvcl.Store):
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
             to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
-        """Copy local blocks into this rank's pool and publish the copies; other ranks make replicas - 1 more.
+        """Copy local blocks into this rank's pool and publish the copies; other ranks make replicas - 1 more. Do not
+        change the blocks until the request has completed.
 
         to: the rank whose pool takes the first copy instead of this rank's. A put of a rank without a pool goes into
-        the nearest pools. In both cases the ranks fetch the blocks: do not change them until the request has completed.
+        the nearest pools.
         request.copies: the number of copies of each. tenant: the owner of the blocks (quota()); 0: none. Without room
         the call raises NoSpace; with wait it blocks until there is room, or the deadline has passed.
         """

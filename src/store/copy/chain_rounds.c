@@ -1,0 +1,145 @@
+/*
+ * The rounds of a put's further copies: which ranks are requested to make them, and their answers.
+ *
+ * Invariant: a rank is requested once for each put, unless it answers that it is busy; each RPC, and the pause before
+ * busy ranks are tried again, is a part of the put (chain->outstanding). Locks: the engine lock.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/copy/chain_impl.h"
+#include "store/copy/copy_jobs.h"
+#include "store/home/paths.h"
+#include "store/home/ranks.h"
+
+#include <string.h>
+
+#define BUSY_PAUSE_NS (5 * KVCL_NS_PER_MS)
+
+static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
+{
+    kvcl_chain_t          *chain = rpc->arg;
+    const uint8_t    *made  = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
+    kvcl_copy_tail_t tail;
+    uint32_t         taken = 0, i;
+
+    (void)len;
+    if (status == KVCL_OK) {
+        memcpy(&tail, data, sizeof(tail));
+        for (i = 0; i < rpc->n; ++i) {
+            uint8_t *at = &chain->made[rpc->order[i]];
+            *at = (uint8_t)((made[i] < chain->copies - *at) ? *at + made[i] : chain->copies);
+            taken += (made[i] != 0) ? 1 : 0;
+        }
+        kvcl_place_took(&chain->store->places[rpc->rank], taken * kvcl_owner_bytes(chain->pool), tail.pool_free);
+    } else {
+        kvcl_log_debug("rank %u takes no copies: %s", rpc->rank, kvcl_status_text(status));
+        chain->refused = status;
+        if (status == KVCL_ERR_TIMED_OUT) {
+            kvcl_store_suspect(chain->store, rpc->rank);
+        }
+        if (status == KVCL_ERR_BUSY) {
+            chain->busy             = true;
+            chain->tried[rpc->rank] = 0;
+        }
+    }
+    if ((chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs) && !chain->posting) {
+        kvcl_chain_next_round(chain);
+    }
+    kvcl_chain_part_over(chain);
+}
+
+/* Which blocks lack copies; *most_p: the most that one of them lacks. */
+static uint32_t lacking(kvcl_chain_t *chain, unsigned *most_p)
+{
+    uint32_t n = 0;
+    size_t   i;
+
+    *most_p = 0;
+    for (i = 0; i < chain->n; ++i) {
+        if (chain->made[i] < chain->copies) {
+            chain->order[n++] = (uint32_t)i;
+            *most_p = (chain->copies - chain->made[i] > *most_p) ? chain->copies - chain->made[i] : *most_p;
+        }
+    }
+    return n;
+}
+
+/* The smallest number of copies of these n blocks. */
+static uint8_t least_made(const kvcl_chain_t *chain, uint32_t n)
+{
+    uint8_t  least = KVCL_DIR_LOCS_MAX;
+    uint32_t i;
+
+    for (i = 0; i < n; ++i) {
+        least = (chain->made[chain->order[i]] < least) ? chain->made[chain->order[i]] : least;
+    }
+    return least;
+}
+
+/* Lock held. Post one chain: these n blocks (order[]), these ranks. */
+static void post_chain(kvcl_chain_t *chain, uint32_t n, const uint16_t *ranks, unsigned places)
+{
+    kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
+                             .n_next = (uint8_t)(places - 1), .there = least_made(chain, n)};
+    uint32_t         from, some;
+    kvcl_rpc_t       *rpc;
+
+    kvcl_assert_locked(chain->store->ctx);
+    memcpy(head.next, ranks + 1, head.n_next * sizeof(ranks[0]));
+    for (from = 0; from < places; ++from) {
+        kvcl_timing_path(&chain->req.timing, kvcl_store_path(chain->store, ranks[from]));
+    }
+    for (from = 0; from < n; from += some) {
+        some = (n - from < KVCL_COPY_MAX) ? n - from : KVCL_COPY_MAX;
+        rpc  = kvcl_copy_request(chain->store, ranks[0], &head, chain->recs, chain->order + from, some);
+        if (rpc == NULL) {
+            chain->refused = KVCL_ERR_NO_MEMORY;
+            break;
+        }
+        rpc->arg  = chain;
+        rpc->done = on_chain;
+        ++chain->outstanding;
+        kvcl_rpc_post_watched(rpc, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->rpcs);
+    }
+}
+
+static void after_pause(void *arg)
+{
+    kvcl_chain_t *chain = arg;
+
+    chain->pause = NULL;
+    if (chain->status == KVCL_OK) {
+        kvcl_chain_next_round(chain);
+    }
+    kvcl_chain_part_over(chain);
+}
+
+/* Rpcs that fail at once lead to the next round in this loop. */
+void kvcl_chain_next_round(kvcl_chain_t *chain)
+{
+    uint16_t ranks[KVCL_DIR_LOCS_MAX];
+    uint32_t n;
+    unsigned most, places, i;
+
+    kvcl_assert_locked(chain->store->ctx);
+    if (chain->busy) {
+        chain->busy         = false;
+        chain->pause        = kvcl_store_timer_start(chain->store, BUSY_PAUSE_NS, after_pause, chain);
+        chain->outstanding += (chain->pause != NULL) ? 1 : 0;
+        return;
+    }
+    chain->posting = true;
+    do {
+        n      = lacking(chain, &most);
+        places = (n != 0) ? kvcl_store_place(chain->store, kvcl_owner_bytes(chain->pool), chain->tried, most,
+                                              ranks) : 0;
+        for (i = 0; i < places; ++i) {
+            chain->tried[ranks[i]] = 1;
+        }
+        if (places != 0) {
+            post_chain(chain, n, ranks, places);
+        }
+    } while ((places != 0) && !chain->busy && (chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs));
+    chain->posting = false;
+}

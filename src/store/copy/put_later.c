@@ -1,0 +1,104 @@
+/*
+ * Large puts: the call has taken the pool blocks and returned; a copy job (xfer/copy.h) fills them, so every idle
+ * thread of the context copies a part. Then the blocks are published, listed, and copied by other ranks (chain.h), all
+ * as one request.
+ *
+ * Owns: the taken blocks until they are published or free again, and copies of the caller's keys and ids. Invariant: a
+ * put that is stopped reads no byte of the caller's cache once its request has completed. Locks: the engine lock,
+ * dropped while a slice is copied.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "store/copy/chain.h"
+#include "store/copy/put_work.h"
+#include "xfer/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Its position is a number of blocks. */
+typedef struct later {
+    kvcl_copy_t       copy;
+    kvcl_chain_fill_t fill;
+    kvcl_put_work_t   work;
+    kvcl_chain_t      *chain;
+    uint8_t           *copies; /* the user's array, or NULL */
+    kvcl_key_t        *keys;
+    uint32_t          *ids;
+} later_t;
+
+static kvcl_status_t copy_slice(kvcl_copy_t *copy, uint64_t from, uint64_t to)
+{
+    return kvcl_put_fill(&kvcl_container_of(copy, later_t, copy)->work, (size_t)from, (size_t)to);
+}
+
+static void on_copied(kvcl_copy_t *copy, kvcl_status_t status)
+{
+    later_t        *later = kvcl_container_of(copy, later_t, copy);
+    kvcl_put_out_t out    = {.n = 0};
+
+    kvcl_assert_locked(later->work.pool->store->ctx);
+    if ((status == KVCL_OK) && later->work.pool->store->closing) {
+        status = KVCL_ERR_SHUTDOWN;
+    }
+    if (status != KVCL_OK) {
+        kvcl_put_abort(&later->work);
+    } else {
+        kvcl_put_publish(&later->work, &out);
+        if (later->copies != NULL) {
+            kvcl_put_count(&later->work, later->copies);
+        }
+    }
+    kvcl_chain_filled(later->chain, out.recs, out.items, out.n, status);
+    free(later);
+}
+
+static void stop(kvcl_chain_fill_t *fill, kvcl_status_t status)
+{
+    kvcl_copy_stop(&kvcl_container_of(fill, later_t, fill)->copy, status);
+}
+
+/* The arrays follow, all in one allocation: those of work, the keys, the ids. */
+static later_t *make(const kvcl_put_work_t *work)
+{
+    later_t *later = malloc(sizeof(*later) + kvcl_put_arrays(work->n) +
+                            (work->n * (sizeof(kvcl_key_t) + sizeof(uint32_t))));
+
+    if (later == NULL) {
+        return NULL;
+    }
+    *later      = (later_t){.work = *work, .copy.part = copy_slice, .copy.done = on_copied, .fill.stop = stop};
+    later->keys = (kvcl_key_t *)(void *)((char *)(later + 1) + kvcl_put_arrays(work->n));
+    later->ids  = (uint32_t *)(void *)(later->keys + work->n);
+    memcpy(later + 1, work->recs, kvcl_put_arrays(work->n)); /* the arrays begin with recs */
+    memcpy(later->keys, work->keys, work->n * sizeof(*later->keys));
+    memcpy(later->ids, work->ids, work->n * sizeof(*later->ids));
+    kvcl_put_set_arrays(&later->work, later + 1);
+    later->work.keys = later->keys;
+    later->work.ids  = later->ids;
+    return later;
+}
+
+kvcl_status_t kvcl_put_later(const kvcl_put_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_context_h ctx    = work->pool->store->ctx;
+    later_t        *later = make(work);
+    kvcl_status_t  status = KVCL_ERR_NO_MEMORY;
+
+    kvcl_lock(ctx);
+    if (later != NULL) {
+        status = kvcl_chain_open(work->pool, &later->fill, work->n_todo + work->n_held, work->copies, &work->timing, p,
+                                 req_p, &later->chain);
+    }
+    if (status != KVCL_OK) {
+        kvcl_put_abort(work);
+        kvcl_unlock(ctx);
+        free(later);
+        return kvcl_fail(status, "kvcl_store_put: no memory for %zu blocks", work->n);
+    }
+    later->copies     = p->copies;
+    later->copy.slice = kvcl_copy_slice_blocks(kvcl_owner_bytes(work->pool));
+    kvcl_copy_start(ctx, &later->copy, 0, work->n_todo + work->n_held);
+    kvcl_unlock(ctx);
+    return KVCL_OK;
+}
