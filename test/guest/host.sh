@@ -110,6 +110,7 @@ open_guests() {
   mkdir -p "$dir" 2>/dev/null || skip "$dir cannot be written"
   exec 8>"$dir/lock"
   flock 8
+  tsc=$(clock)
   tmp=$(mktemp -d)
   trap cleanup EXIT
   trap 'exit 1' HUP INT TERM
@@ -134,6 +135,14 @@ write_start() {
   } >"$out/start.$role"
 }
 
+# The frequency of the processor's clock, which guests read directly. A guest that measures it while other work has the
+# processor gets a wrong one, and its clock runs several times too fast.
+clock() {
+  local khz
+  khz=$(ucx_info -s 2>/dev/null | awk '/Timer frequency/ { printf "%.0f", $4 * 1000 }') || :
+  [ -z "$khz" ] || echo "tsc_early_khz=$khz"
+}
+
 # boot ROLE MEMORY CORES [QEMU-ARGUMENT...]: starts a guest and waits until it is up. One that is not in 60 s is started
 # again, twice.
 boot() {
@@ -143,7 +152,7 @@ boot() {
     qemu-system-x86_64 -accel tcg,thread=multi,tb-size=256 -machine q35 -cpu max -smp "$cores" -m "$memory" \
       -nodefaults -no-user-config -display none -serial "file:$console" -no-reboot \
       -kernel "$kernel/vmlinuz" -initrd "$tmp/initrd" \
-      -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable kvcl.role=$role kvcl.keep=$keep" \
+      -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable $tsc kvcl.role=$role kvcl.keep=$keep" \
       -virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap" \
       -virtfs "local,path=$out,mount_tag=out,security_model=none" "$@" </dev/null >"$out/qemu.$role" 2>&1 8>&- &
     pid=$!
@@ -169,8 +178,8 @@ wires() {
   done
 }
 
-# Guests A and B, one after the other: a guest calibrates its clock while it starts. Both have 4 MiB of memory in common
-# (conform_shared.c); with maxcpus, QEMU makes atomic operations of one guest atomic for the other.
+# Guests A and B, which have 4 MiB of memory in common
+# (conform_shared.c). With maxcpus, QEMU makes atomic operations of one guest atomic for the other.
 # shellcheck disable=SC2046
 boot_two() {
   local both="-object memory-backend-file,id=both,share=on,size=4M,mem-path=$tmp/both -device ivshmem-plain,memdev=both"
