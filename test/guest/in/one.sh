@@ -102,9 +102,11 @@ stage_memlock() {
   devices 1
   conform locked 200 --rdma=2 conform_keys locked
   is 'one line a context names the bytes and the port' once_a_context "$logs/$stage.locked"
+  mkdir -p /tmp/home && chown 65534:65534 /tmp/home # where the user may have the job's secret
   cat >/tmp/user <<END
 #!/bin/sh
 ulimit -l 64
+export HOME=/tmp/home
 exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all --inh-caps -all \
   $(program "$tools/kvcl_perf") "\$@"
 END
