@@ -199,6 +199,18 @@ void *kvcl_engine_thread(void *arg)
     return NULL;
 }
 
+void kvcl_engine_expect(kvcl_context_h ctx, uint64_t bytes)
+{
+    const uint64_t most_ns = 2 * KVCL_NS_PER_MS, bytes_per_ns = 8;
+    uint64_t       copy_ns = bytes / bytes_per_ns, until_ns;
+
+    kvcl_assert_locked(ctx);
+    until_ns = (copy_ns < most_ns) ? kvcl_now_ns() + copy_ns : 0;
+    if (ctx->engine.expect_ns < until_ns) {
+        ctx->engine.expect_ns = until_ns;
+    }
+}
+
 /* The polling application thread sleeps on the transports' descriptors themselves. */
 static void poller_sleep(kvcl_context_h ctx, uint64_t until_ns)
 {
@@ -241,7 +253,7 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
             last = now; /* callbacks alone: another thread's call completed something */
             kvcl_callbacks_run(ctx);
             yield_lock(eng);
-        } else if (now - last < eng->spin_ns) {
+        } else if ((now - last < eng->spin_ns) || ((eng->spin_ns != 0) && (now < eng->expect_ns))) {
             yield_lock(eng);
         } else if (arm_xports(eng)) {
             until = kvcl_heap_min_key(&eng->timers);

@@ -7,8 +7,9 @@
  *
  * Who polls: a thread that waits polls the transports itself (so that a wake-up costs one thread, not two) and the
  * progress thread parks; when the last waiter leaves, it arms the transports and the progress thread's epoll again.
- * A thread spins at most config.spin_ns after the last event, then sleeps in the kernel; the progress thread does not
- * spin where it would take the only core from the application.
+ * A thread spins at most config.spin_ns after the last event, then sleeps in the kernel; a waiting thread also spins
+ * during a short copy by a peer (kvcl_engine_expect). The progress thread does not spin where it would take the only
+ * core from the application.
  */
 #ifndef KVCL_CORE_ENGINE_H
 #define KVCL_CORE_ENGINE_H
@@ -48,6 +49,7 @@ typedef struct kvcl_engine {
     int             timer_fd;      /* of such a user: the next deadline */
     _Atomic int     wanted;        /* threads about to take the lock */
     uint64_t        spin_ns;
+    uint64_t        expect_ns;     /* a waiting thread that may spin does so until then, see kvcl_engine_expect */
     bool            one_core;      /* the progress thread and the application share it: the thread does not spin */
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
     unsigned        n_xports;
@@ -68,6 +70,10 @@ kvcl_status_t kvcl_engine_start(struct kvcl_context *ctx, bool thread) KVCL_MUST
 void          *kvcl_engine_thread(void *ctx); /* the progress thread's function, for engine_start.c */
 void          kvcl_engine_stop(struct kvcl_context *ctx); /* joins the thread */
 void          kvcl_engine_fini(struct kvcl_context *ctx);
+
+/** Lock held. A peer of this host will copy this many bytes out of mapped memory, and report that. A waiting thread
+ * spins for about as long, unless that is more than 2 ms: waking it costs as much as a copy of half a MiB. */
+void kvcl_engine_expect(struct kvcl_context *ctx, uint64_t bytes);
 
 void kvcl_lock(struct kvcl_context *ctx);
 /** kvcl_lock if that needs no waiting. @return whether it did. */

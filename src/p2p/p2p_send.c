@@ -217,6 +217,9 @@ static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
     }
     send->offered   = true;
     send->msg.offer = send->offer.id;
+    if (send->peer->maps != 0) {
+        kvcl_engine_expect(send->req.ctx, send->msg.len);
+    }
     return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), send->sel.blocks, name_cache(send));
 }
 
