@@ -582,7 +582,7 @@ static const cf_case_t cases[] = {
     {"churn", churn, CF_RACY},
     {"revoke_puts", revoke_puts, CF_RACY},
     {"free_gets", free_gets, CF_RACY},
-    {"stale_twice", stale_twice, 0},
+    {"stale_twice", stale_twice, CF_RACY}, /* several gets into the same blocks at once */
     {"locked", locked, CF_RACY | CF_RDMA},
     {NULL, NULL, 0},
 };
