@@ -130,11 +130,12 @@ static void plausible(cf_t *cf, const seen_t *seen, bool ours)
 
 static void of_caches(cf_t *cf, bool ours)
 {
-    static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const uint32_t low_ids[] = {0, 1, 2, 3}, high_ids[] = {4, 5, 6, 7}; /* written, and read */
+    const uint64_t        moved  = (uint64_t)BLOCKS / 2 * BLOCK;
     kvcl_layout_t         layout = KVCL_LAYOUT_BYTES(BLOCKS, BLOCK);
     const char            *name  = ours ? "allocated" : "registered";
     cf_cache_t            cache  = cf_cache(cf, name, &layout, ours);
-    kvcl_sel_t            sel    = cf_sel(ids, BLOCKS);
+    kvcl_sel_t            low    = cf_sel(low_ids, BLOCKS / 2), high = cf_sel(high_ids, BLOCKS / 2);
     int                   next   = (cf->rank + 1) % cf->size;
     kvcl_context_stats_t  before = stats_of(cf);
     kvcl_req_h            req;
@@ -142,18 +143,18 @@ static void of_caches(cf_t *cf, bool ours)
 
     CF_CHECK(cf, seen_of(cf, next, "cache", name).n == 0); /* not described yet */
     cf_fence(cf);
-    CF_OK(cf, kvcl_get(cf->world, next, cache.h, &sel, &sel, NULL, &req));
+    CF_OK(cf, kvcl_get(cf->world, next, cache.h, &high, &low, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     seen = seen_of(cf, next, "cache", name);
     plausible(cf, &seen, ours);
     CF_CHECK(cf, seen.bytes == (uint64_t)BLOCKS * BLOCK);
-    counted(cf, &before, seen.get_path, seen.bytes, false);
+    counted(cf, &before, seen.get_path, moved, false);
     cf_fence(cf);
     before = stats_of(cf);
     cf_fence(cf);
-    CF_OK(cf, kvcl_put(cf->world, next, cache.h, &sel, &sel, NULL, &req));
+    CF_OK(cf, kvcl_put(cf->world, next, cache.h, &high, &low, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
-    counted(cf, &before, seen.put_path, seen.bytes, true);
+    counted(cf, &before, seen.put_path, moved, true);
     cf_fence(cf);
     cf_cache_end(&cache);
 }
