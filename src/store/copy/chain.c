@@ -235,6 +235,7 @@ kvcl_status_t kvcl_chain_open(kvcl_owner_t *pool, kvcl_chain_fill_t *fill, size_
 void kvcl_chain_filled(kvcl_chain_t *chain, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                        kvcl_status_t status)
 {
+    kvcl_assert_locked(chain->store->ctx);
     set_blocks(chain, recs, item, n);
     if (status != KVCL_OK) {
         chain->status = (chain->status == KVCL_OK) ? status : chain->status;
