@@ -237,6 +237,7 @@ kvcl_status_t kvcl_glue_lock_port(void);
 void          kvcl_glue_unlock_port(void);
 kvcl_status_t kvcl_glue_lock_bytes(uint64_t bytes);
 void          kvcl_glue_unlock_bytes(uint64_t bytes);
+uint64_t      kvcl_glue_pinned_bytes(void); /* that this process has locked for devices */
 
 /* glue_keys.c */
 void          kvcl_glue_keys_open(glue_t *g);

@@ -1,6 +1,7 @@
 /*
- * Checks whether this process may lock more memory for RDMA ports, where the kernel limits that (RLIMIT_MEMLOCK without
- * the capability IPC_LOCK: ordinary users, and containers).
+ * Checks whether this process may lock more memory for RDMA ports, where the kernel limits that: RLIMIT_MEMLOCK, unless
+ * the process has the capability IPC_LOCK in the initial user namespace. Ordinary users are limited, and containers; a
+ * rootless container has the capability in a namespace of its own, where it lifts no limit.
  *
  * UCX locks its queues when they are first used, after the port was opened. If they do not fit, UCX 1.13 does not
  * return from ucp_worker_create, or the port receives nothing. So PORT_BYTES are kept free for each port: a port is not
@@ -16,6 +17,7 @@
 #include <linux/capability.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,20 +28,54 @@
 static _Atomic uint64_t ports;      /* open now */
 static _Atomic uint64_t registered; /* bytes of users */
 
-static bool is_limited(uint64_t *limit_p)
+static bool has_capability(void)
 {
     struct __user_cap_header_struct header  = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct   caps[2] = {{0, 0, 0}};
-    struct rlimit                   limit   = {RLIM_INFINITY, RLIM_INFINITY};
 
-    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     (void)syscall(SYS_capget, &header, caps);
-    *limit_p = limit.rlim_cur;
-    return (limit.rlim_cur != RLIM_INFINITY) && !(caps[0].effective & (1u << CAP_IPC_LOCK));
+    return (caps[0].effective & (1u << CAP_IPC_LOCK)) != 0;
 }
 
-/* Bytes that this process has locked for devices. */
-static uint64_t pinned_bytes(void)
+/* Does the kernel let this process lock more than that? Addresses are locked, no memory is (MLOCK_ONFAULT). */
+static bool locks_more(uint64_t limit)
+{
+    uint64_t page   = (uint64_t)sysconf(_SC_PAGESIZE);
+    size_t   len    = (size_t)((limit / page + 1) * page);
+    void     *range = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bool     locked;
+
+    if (range == MAP_FAILED) {
+        return false;
+    }
+    locked = (mlock2(range, len, MLOCK_ONFAULT) == 0);
+    (void)munmap(range, len);
+    return locked;
+}
+
+/* For a process that has the capability. The kernel is asked once for each limit. */
+static bool is_lifted(uint64_t limit)
+{
+    static _Atomic uint64_t known = UINT64_MAX; /* the last limit, and in bit 0 whether it is lifted */
+    uint64_t                last  = atomic_load(&known);
+
+    if (last >> 1 != limit) {
+        last = (limit << 1) | locks_more(limit);
+        atomic_store(&known, last);
+    }
+    return (last & 1) != 0;
+}
+
+static bool is_limited(uint64_t *limit_p)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+    (void)getrlimit(RLIMIT_MEMLOCK, &limit);
+    *limit_p = limit.rlim_cur;
+    return (limit.rlim_cur != RLIM_INFINITY) && !(has_capability() && is_lifted(limit.rlim_cur));
+}
+
+uint64_t kvcl_glue_pinned_bytes(void)
 {
     FILE               *file = fopen("/proc/self/status", "re");
     unsigned long long kib   = 0;
@@ -64,7 +100,7 @@ static kvcl_status_t check(uint64_t n_ports, uint64_t bytes)
     if (!is_limited(&limit)) {
         return KVCL_OK;
     }
-    pinned = pinned_bytes();
+    pinned = kvcl_glue_pinned_bytes();
     own    = (pinned > users) ? pinned - users : 0;
     own    = (own < n_ports * PORT_BYTES) ? n_ports * PORT_BYTES : own;
     if ((bytes <= limit) && (users <= limit - bytes) && (own <= limit - bytes - users)) {

@@ -5,6 +5,7 @@
  * The rounds follow TEST_RING: CF_ROUNDS=N sets another number.
  */
 #include "conform.h"
+#include "ucx_glue/glue.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -454,24 +455,6 @@ static size_t n_ports(void)
     return ((net != NULL) && (strchr(net, ':') != strrchr(net, ':'))) ? 2 : 1;
 }
 
-/* KiB that this process has locked for devices. */
-static uint64_t pinned_kib(void)
-{
-    FILE               *file = fopen("/proc/self/status", "re");
-    unsigned long long kib   = 0;
-    char               line[128];
-
-    while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
-        if (sscanf(line, "VmPin: %llu", &kib) == 1) {
-            break;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return kib;
-}
-
 /* No more may be locked than that. SIZE_MAX: any amount. */
 static void limit_locks(cf_t *cf, size_t kib)
 {
@@ -486,14 +469,14 @@ static void limit_locks(cf_t *cf, size_t kib)
 static void lock_and_free(cf_t *cf)
 {
     char       *buf   = malloc(PUT_BYTES);
-    uint64_t   before = pinned_kib();
+    uint64_t   before = kvcl_glue_pinned_bytes();
     kvcl_mem_h mem;
 
     CF_OK(cf, kvcl_mem_register(cf->ctx, buf, PUT_BYTES, KVCL_MEM_HOST, NULL, &mem));
-    CF_CHECK(cf, pinned_kib() >= before + PUT_BYTES / 1024);
-    limit_locks(cf, pinned_kib()); /* its key is taken although no page more can be registered */
+    CF_CHECK(cf, kvcl_glue_pinned_bytes() >= before + PUT_BYTES);
+    limit_locks(cf, kvcl_glue_pinned_bytes() / 1024); /* its key is taken although no page more can be registered */
     kvcl_mem_free(mem);
-    CF_CHECK(cf, pinned_kib() < before + PUT_BYTES / 1024);
+    CF_CHECK(cf, kvcl_glue_pinned_bytes() < before + PUT_BYTES);
     free(buf);
 }
 
