@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -109,6 +110,28 @@ bool job_gather(const job_t *job, const void *in, size_t len, void *out, uint64_
     params.timeout_ns = timeout_ns;
     status            = kvcl_allgather(job->world, in, len, out, &params, &req);
     return finish(job, status, req, timeout_ns, "all-gather");
+}
+
+bool job_agree(const job_t *job, bool good, uint64_t timeout_ns)
+{
+    const uint8_t own  = good;
+    uint8_t       *all = calloc((size_t)job->size, sizeof(*all));
+    bool          agreed;
+    int           i;
+
+    if (all == NULL) {
+        job_complain(job, "out of memory");
+        return false;
+    }
+    agreed = job_gather(job, &own, sizeof(own), all, timeout_ns);
+    for (i = 0; agreed && (i < job->size); ++i) {
+        if ((all[i] == 0) && (i != job->rank)) {
+            job_complain(job, "rank %d failed: its own message says why", i);
+        }
+    }
+    agreed = agreed && (memchr(all, 0, (size_t)job->size) == NULL);
+    free(all);
+    return agreed;
 }
 
 bool job_send(const job_t *job, int rank, uint64_t tag, const void *buf, size_t len, uint64_t timeout_ns)

@@ -34,6 +34,8 @@ kvcl_status_t job_finish(kvcl_req_h req, uint64_t timeout_ns);
 int job_online_cores(void);
 
 bool job_barrier(const job_t *job, uint64_t timeout_ns);
+/* Collective. @return whether all ranks are good; otherwise this rank has named those that are not. */
+bool job_agree(const job_t *job, bool good, uint64_t timeout_ns);
 bool job_gather(const job_t *job, const void *in, size_t len, void *out, uint64_t timeout_ns);
 bool job_send(const job_t *job, int rank, uint64_t tag, const void *buf, size_t len, uint64_t timeout_ns);
 bool job_recv(const job_t *job, int rank, uint64_t tag, void *buf, size_t len, uint64_t timeout_ns);

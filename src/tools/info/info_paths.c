@@ -1,6 +1,7 @@
 /*
  * The paths between ranks, and to memory of both kinds: each rank allocates some by KVCL and registers some of its own,
- * and the others import both. Owns that memory. Collective: each rank fills one row, rank 0 reports all rows.
+ * and the others import both. Owns that memory. Collective: each rank fills one row, rank 0 reports all rows. A rank
+ * that fails takes part until all have agreed that one has failed: no rank waits for it.
  */
 #include "config.h"
 #include "tools/info/info.h"
@@ -32,7 +33,6 @@ static bool export_one(const job_t *job, kvcl_mem_h mem, uint8_t *buf, uint64_t 
     return good;
 }
 
-/* Collective. */
 static bool make_memory(const job_t *job, shown_t *shown)
 {
     shown->bytes = calloc(1, REGISTERED_BYTES);
@@ -45,8 +45,7 @@ static bool make_memory(const job_t *job, shown_t *shown)
            job_ok(job, kvcl_mem_register(job->ctx, shown->bytes, REGISTERED_BYTES, KVCL_MEM_HOST, NULL,
                                          &shown->registered), "kvcl_mem_register") &&
            export_one(job, shown->allocated, shown->own.allocated, &shown->own.allocated_len) &&
-           export_one(job, shown->registered, shown->own.registered, &shown->own.registered_len) &&
-           job_gather(job, &shown->own, sizeof(shown->own), shown->all, JOB_TIMEOUT_NS);
+           export_one(job, shown->registered, shown->own.registered, &shown->own.registered_len);
 }
 
 /* After a barrier of the ranks that use it. */
@@ -114,10 +113,12 @@ bool info_paths(const job_t *job, info_path_fn_t fn, void *arg)
 
     memset(&shown, 0, sizeof(shown));
     good = (row != NULL) && (all != NULL) && make_memory(job, &shown);
+    good = job_agree(job, good, JOB_TIMEOUT_NS) &&
+           job_gather(job, &shown.own, sizeof(shown.own), shown.all, JOB_TIMEOUT_NS);
     for (to = 0; good && (to < job->size); ++to) {
         good = query_one(job, &shown.all[to], to, &row[to]);
     }
-    good = good && gather(job, row, all, fn, arg); /* all ranks have read the memory */
+    good = job_agree(job, good, JOB_TIMEOUT_NS) && gather(job, row, all, fn, arg); /* all have read the memory */
     free_memory(&shown);
     free(row);
     free(all);
