@@ -72,7 +72,9 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool
     }
     if ((status == KVCL_OK) && rdma) {
         status = kvcl_glue_probe_open(g);
-        kvcl_glue_keys_open(g);
+    }
+    if ((status == KVCL_OK) && rdma) {
+        status = kvcl_glue_keys_open(g);
     }
     return (status == KVCL_OK) ? kvcl_glue_make_address(g) : status;
 }
@@ -267,6 +269,7 @@ static bool glue_closing(kvcl_xport_t *xport)
     .mem_register        = kvcl_glue_mem_register,                            \
     .mem_register_device = kvcl_glue_mem_register_device,                     \
     .mem_free            = kvcl_glue_mem_free,                                \
+    .mem_fence           = kvcl_glue_mem_fence,                               \
     .mem_pack            = kvcl_glue_mem_pack,                                \
     .rmem_open           = kvcl_glue_rmem_open,                               \
     .rmem_close          = kvcl_glue_rmem_close,                              \

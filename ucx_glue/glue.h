@@ -64,8 +64,10 @@ typedef struct glue_side {
 /* The keys of freed memory: glue_keys.c. */
 typedef struct glue_keys {
     char      *pages;    /* two; NULL: not an instance of rdma */
-    ucp_mem_h held;      /* a part of page at; NULL: it could not be registered */
+    ucp_mem_h part;      /* of page at; NULL: it could not be registered */
+    ucp_mem_h whole;     /* of the other page; NULL: it could not be registered */
     unsigned  at;        /* 0, 1 */
+    bool      stale;     /* the last sweep failed: freed memory may have keys still */
     unsigned  phase;     /* 0, 1: gets, puts and flushes that are posted now are counted in moving[phase] */
     size_t    moving[2]; /* those in flight */
     bool      due;       /* a sweep is due when those of the other phase have ended */
@@ -240,9 +242,10 @@ void          kvcl_glue_unlock_bytes(uint64_t bytes);
 uint64_t      kvcl_glue_pinned_bytes(void); /* that this process has locked for devices */
 
 /* glue_keys.c */
-void          kvcl_glue_keys_open(glue_t *g);
+kvcl_status_t kvcl_glue_keys_open(glue_t *g);
 void          kvcl_glue_keys_close(glue_t *g);
-void          kvcl_glue_keys_freed(glue_t *g);    /* memory was unmapped: its key is no longer valid on return */
+void          kvcl_glue_keys_freed(glue_t *g);    /* memory was unmapped: its key becomes invalid, or keys.stale true */
+kvcl_status_t kvcl_glue_mem_fence(kvcl_xport_t *xport);
 void          kvcl_glue_keys_progress(glue_t *g); /* if keys.due */
 
 /* glue_cma.c: reading the memory of a process of this host */

@@ -8,20 +8,26 @@
  * (RCACHE_MAX_REGIONS=0, glue_side.c). UCX enforces that only when it adds a registration, so a page is registered
  * after each free.
  *
- * Owns: two spare pages, used in turn. Invariants: part of one of them is registered at any time. A sweep registers the
- * whole of that page, which is never found in the cache, and which takes the place of the part, so it needs no more
- * locked memory than the process has already (RLIMIT_MEMLOCK may be used up by the very memory that was freed). It then
- * moves on to the other page, and thereby evicts the first. A registration that a get or put of this rank uses at that
- * moment is not evicted: the operations posted so far are counted apart, and the sweep is repeated when they have
- * ended. Locks: the engine lock. With it, no transfer begins to use a registration that is being freed.
+ * Owns: two spare pages. Invariants: between sweeps a part of one of them is registered, and the whole of the other. A
+ * sweep registers the whole of the first, which is never found in the cache and takes the place of the part, and then a
+ * part of the other, whose registration was evicted just before. So no step needs more locked memory than the process
+ * has already: RLIMIT_MEMLOCK may be used up by the very memory that was freed. A sweep that fails nevertheless is
+ * remembered (stale), and its caller receives an error until one succeeds. A registration that a get or put of this rank
+ * uses at that moment is not evicted: the operations posted so far are counted apart, and the sweep is repeated when
+ * they have ended. Locks: the engine lock. With it, no transfer begins to use a registration that is being freed.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
 
+#include "base/error.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define STILL_REACHED "peers may still access memory that was revoked or freed, because no page can be registered: " \
+                      "raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)"
 
 static size_t page_bytes(void)
 {
@@ -47,25 +53,26 @@ static void unmap(glue_t *g, ucp_mem_h *memh)
     }
 }
 
+static char *page_at(const glue_t *g, unsigned at)
+{
+    return g->keys.pages + at * page_bytes();
+}
+
 static void hold_part(glue_t *g)
 {
-    size_t page = page_bytes();
-
-    g->keys.held = map(g, g->keys.pages + g->keys.at * page + page / 4, page / 2);
+    g->keys.part = map(g, page_at(g, g->keys.at) + page_bytes() / 4, page_bytes() / 2);
 }
 
 static bool sweep(glue_t *g)
 {
     glue_keys_t *keys = &g->keys;
-    size_t      page  = page_bytes();
-    ucp_mem_h   whole;
 
-    unmap(g, &keys->held);
-    whole = map(g, keys->pages + keys->at * page, page);
-    if (whole == NULL) {
+    unmap(g, &keys->part);
+    unmap(g, &keys->whole);
+    keys->whole = map(g, page_at(g, keys->at), page_bytes());
+    if (keys->whole == NULL) {
         return false;
     }
-    unmap(g, &whole);
     keys->at ^= 1;
     hold_part(g);
     return true;
@@ -81,10 +88,9 @@ static void next_phase(glue_keys_t *keys)
 
 static void sweep_or_warn(glue_t *g)
 {
-    if (!sweep(g)) {
-        kvcl_log_warn("RDMA port %s: peers may still access memory that was revoked or freed, because no page can be "
-                      "registered: raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)",
-                      g->plan.devices);
+    g->keys.stale = !sweep(g);
+    if (g->keys.stale) {
+        kvcl_log_warn("RDMA port %s: " STILL_REACHED, g->plan.devices);
     }
 }
 
@@ -112,23 +118,33 @@ void kvcl_glue_keys_progress(glue_t *g)
     }
 }
 
-void kvcl_glue_keys_open(glue_t *g)
+kvcl_status_t kvcl_glue_mem_fence(kvcl_xport_t *xport)
 {
-    void *pages;
+    glue_t *g = glue_of(xport);
 
-    if (!g->plan.rdma) {
-        return;
+    if (g->keys.stale) {
+        g->keys.stale = !sweep(g);
     }
-    pages = mmap(NULL, 2 * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages != MAP_FAILED) {
-        g->keys.pages = pages;
-        hold_part(g);
+    return g->keys.stale ? kvcl_fail(KVCL_ERR_NO_MEMORY, "RDMA port %s: " STILL_REACHED, g->plan.devices) : KVCL_OK;
+}
+
+kvcl_status_t kvcl_glue_keys_open(glue_t *g)
+{
+    void *pages = mmap(NULL, 2 * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (pages == MAP_FAILED) {
+        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, errno, "RDMA port %s: no memory for two pages", g->plan.devices);
     }
+    g->keys.pages = pages;
+    hold_part(g);
+    g->keys.whole = map(g, page_at(g, 1), page_bytes());
+    return KVCL_OK;
 }
 
 void kvcl_glue_keys_close(glue_t *g)
 {
-    unmap(g, &g->keys.held);
+    unmap(g, &g->keys.part);
+    unmap(g, &g->keys.whole);
     if (g->keys.pages != NULL) {
         (void)munmap(g->keys.pages, 2 * page_bytes());
         g->keys.pages = NULL;

@@ -48,10 +48,12 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
 /**
  * Destroy a cache. Its operations must have completed, and its blocks must be withdrawn from stores. NULL is allowed.
  * Transfers that send its blocks to peers have 2 s to finish; then they end with KVCL_ERR_NOT_REGISTERED and a warning
- * names the peers. If the network still reads its bytes 5 s later (a stopped peer), or a store still uses it,
- * the cache is *not* destroyed: the log and kvcl_last_error() name the cache and its readers, the memory stays
- * registered and must not be freed, and the call may be repeated. Once the cache is destroyed, the promise
- * of kvcl_mem_revoke() (kvcl_mem.h) holds for its memory. Blocks.
+ * names the peers. The cache is *not* destroyed in these cases:
+ *   a store still uses it                      nothing changes;
+ *   the network still reads its bytes 5 s later (a stopped peer), or the revocation fails as kvcl_mem_revoke() may
+ *                                              peers begin no transfer of it any more.
+ * Then the log and kvcl_last_error() name the cache and the reason, the memory must not be freed, and the call may be
+ * repeated. Once the cache is destroyed, the promise of kvcl_mem_revoke() (kvcl_mem.h) holds for its memory. Blocks.
  */
 KVCL_API void kvcl_cache_destroy(kvcl_cache_h cache);
 

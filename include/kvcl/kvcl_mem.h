@@ -65,9 +65,12 @@ KVCL_API size_t kvcl_mem_len(kvcl_mem_h mem);
 /** The kind, as detected; never KVCL_MEM_AUTO. */
 KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 
-/** Revokes as kvcl_mem_revoke() does, and releases memory of kvcl_mem_alloc and kvcl_mem_file. Memory that the caller
- * registered is the caller's again, unless this rank still sends its bytes to a peer 5 s later: then the log reports
- * it, and the memory must not be freed. NULL is allowed. Blocks. */
+/**
+ * Revokes as kvcl_mem_revoke() does, and releases memory of kvcl_mem_alloc and kvcl_mem_file. Memory that the caller
+ * registered is the caller's again, unless the revocation fails, or this rank still sends its bytes to a peer 5 s later.
+ * Then the memory must not be freed, and memory of the library is not released; the log and kvcl_last_error() say so,
+ * and why. A caller that must know calls kvcl_mem_revoke() first. NULL is allowed. Blocks.
+ */
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 
 /**
@@ -96,8 +99,11 @@ KVCL_API kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *bu
  *           mapping is not stopped.
  * The memory may be exported again, and is then registered again. Takes as long as the system needs to unregister it:
  * milliseconds for many GiB.
+ * @return KVCL_OK; KVCL_ERR_NO_MEMORY: the exports are taken back, but the promise does not hold over RDMA, because a
+ *         port could not be made to refuse the old key (a limit of locked memory, ulimit -l): peers that have it may
+ *         still read and write the memory, which must not be freed. Call it again.
  */
-KVCL_API void kvcl_mem_revoke(kvcl_mem_h mem);
+KVCL_API kvcl_status_t kvcl_mem_revoke(kvcl_mem_h mem) KVCL_MUST_CHECK;
 
 /** @return KVCL_OK, KVCL_ERR_PROTOCOL (not an export of that rank in this job, or changed), KVCL_ERR_UNKNOWN_RANK,
  *          KVCL_ERR_STALE. */

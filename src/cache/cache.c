@@ -317,6 +317,21 @@ static bool unserved(void *arg)
     return ((kvcl_cache_h)arg)->serves == 0;
 }
 
+/* Lock held. Peers begin no transfer of it any more. @return as kvcl_region_revoke(). */
+static kvcl_status_t revoke(kvcl_cache_h cache)
+{
+    kvcl_status_t status, one;
+    uint32_t      i;
+
+    kvcl_assert_locked(cache->ctx);
+    status = kvcl_region_revoke(cache->gens_region); /* first: a peer that reads this word leaves the memory alone */
+    for (i = 0; (cache->arena == NULL) && (i < cache->n_regions); ++i) {
+        one    = kvcl_region_revoke(cache->regions[i]);
+        status = (status == KVCL_OK) ? one : status;
+    }
+    return status;
+}
+
 /* Transfers served from the cache end with an error at their pullers, except for frames that a transport still reads.
  * Returns whether all reads have ended. */
 static bool end_serves(kvcl_cache_h cache)
@@ -347,14 +362,15 @@ static bool end_serves(kvcl_cache_h cache)
                        kvcl_comm_peer_name(user->peer, reader, sizeof(reader)));
     }
     kvcl_unlock(ctx);
-    (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
-                    "freed", cache->name);
     return false;
 }
 
 void kvcl_cache_destroy(kvcl_cache_h cache)
 {
     kvcl_context_h ctx;
+    kvcl_status_t  status;
+    bool           unread;
+    char           why[KVCL_ERROR_MAX / 2];
 
     if (!kvcl_handle_may_free(cache, KVCL_KIND_CACHE, "kvcl_cache_destroy")) {
         return;
@@ -374,17 +390,27 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     }
     cache->closing = true;
     kvcl_unlock(ctx);
-    if (!kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(SERVED_NS)) && !end_serves(cache)) {
-        return;
-    }
+    unread = kvcl_engine_wait(ctx, unserved, cache, kvcl_deadline_after(SERVED_NS)) || end_serves(cache);
     kvcl_lock(ctx);
-    kvcl_list_del(&cache->link);
-    if (cache->arena != NULL) {
-        --cache->arena->n_over;
+    status = revoke(cache);
+    if (unread && (status == KVCL_OK)) {
+        kvcl_list_del(&cache->link);
+        if (cache->arena != NULL) {
+            --cache->arena->n_over;
+        }
     }
-    kvcl_region_revoke(cache->gens_region); /* before the memory: a peer that reads this word first leaves it alone */
     kvcl_unlock(ctx);
-    destroy(cache);
+    if (!unread) {
+        (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
+                        "freed", cache->name);
+    } else if (status != KVCL_OK) {
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
+        (void)kvcl_fail(status, "cache \"%s\" is not destroyed, and its memory must not be freed: %s; then call "
+                        "kvcl_cache_destroy again", cache->name, why);
+        kvcl_log_error("%s", kvcl_last_error());
+    } else {
+        destroy(cache);
+    }
 }
 
 void kvcl_caches_fini(kvcl_context_h ctx)

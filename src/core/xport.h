@@ -144,9 +144,12 @@ typedef struct kvcl_xport_ops {
     /* Memory of this process that peers may reach. Called without the lock, from any thread, several at once; may
      * block. Of a transport with links, an error means that only messages reach the memory. */
     kvcl_status_t (*mem_register)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
-    /* All kinds. When it returns, no peer gets or puts the memory. It may overlap other registered memory; then that
-     * holds when all have been freed. */
+    /* All kinds. When it returns, no peer gets or puts the memory, unless mem_fence returns an error. It may overlap
+     * other registered memory; then that holds when all have been freed. */
     void          (*mem_free)(kvcl_xport_mem_t *mem);
+    /* Optional; absent where mem_free suffices. KVCL_OK: no peer gets or puts memory that was freed before. On error
+     * peers may; it can be called again. Quick where nothing has failed. */
+    kvcl_status_t (*mem_fence)(kvcl_xport_t *xport);
     /* Optional. Device memory: the processor never accesses it; a peer's .map of it is an address for its driver. On
      * error, or if absent, only messages reach it. As mem_register otherwise. */
     kvcl_status_t (*mem_register_device)(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);

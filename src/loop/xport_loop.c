@@ -210,6 +210,7 @@ const kvcl_xport_ops_t kvcl_xport_loop = {
     .mem_register = kvcl_loop_mem_register,
     .mem_register_device = kvcl_loop_mem_register_device,
     .mem_free = kvcl_loop_mem_free,
+    .mem_fence = kvcl_loop_mem_fence,
     .mem_pack = kvcl_loop_mem_pack,
     .rmem_open = kvcl_loop_rmem_open,
     .rmem_close = kvcl_loop_rmem_close,

@@ -23,6 +23,7 @@ typedef struct kvcl_loop_faults {
     bool     no_rma;         /* no .map, .get or .put: callers request the bytes by message */
     bool     stall_rma;      /* gets and puts end by rma_end alone; until then each progress call may write bytes */
     bool     break_rma;      /* one to memory that was unregistered ends all in flight between the two contexts */
+    bool     keep_keys;      /* mem_fence fails: memory that was freed is said to be reached still */
 } kvcl_loop_faults_t;
 
 void     kvcl_loop_set_faults(const kvcl_loop_faults_t *faults); /* NULL: none */

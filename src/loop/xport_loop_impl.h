@@ -119,6 +119,7 @@ bool          kvcl_loop_outstanding(kvcl_xport_t *xport);
 kvcl_status_t kvcl_loop_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 kvcl_status_t kvcl_loop_mem_register_device(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p);
 void          kvcl_loop_mem_free(kvcl_xport_mem_t *mem);
+kvcl_status_t kvcl_loop_mem_fence(kvcl_xport_t *xport);
 kvcl_status_t kvcl_loop_mem_pack(kvcl_xport_mem_t *mem, void *buf, size_t *len_p);
 kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *ep, const void *buf, size_t len, uint64_t addr, uint64_t size,
                                   kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);

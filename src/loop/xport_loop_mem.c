@@ -68,6 +68,12 @@ void kvcl_loop_mem_free(kvcl_xport_mem_t *super)
     free(mem);
 }
 
+kvcl_status_t kvcl_loop_mem_fence(kvcl_xport_t *xport)
+{
+    (void)xport;
+    return kvcl_loop.faults.keep_keys ? kvcl_fail(KVCL_ERR_NO_MEMORY, "the fault keep_keys of the loop") : KVCL_OK;
+}
+
 kvcl_status_t kvcl_loop_mem_pack(kvcl_xport_mem_t *super, void *buf, size_t *len_p)
 {
     loop_mem_t         *mem   = kvcl_container_of(super, loop_mem_t, super);

@@ -201,7 +201,7 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
                          "with KVCL_READ");
     }
     kvcl_lock(mem->ctx);
-    while ((status == KVCL_OK) && mem->region->revoked) {
+    if (mem->region->revoked) {
         status = kvcl_region_restore(mem->region);
     }
     len = kvcl_region_pack(mem->region, rights, packed, sizeof(packed));
@@ -223,14 +223,22 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
     return KVCL_OK;
 }
 
-void kvcl_mem_revoke(kvcl_mem_h mem)
+kvcl_status_t kvcl_mem_revoke(kvcl_mem_h mem)
 {
-    if (!kvcl_handle_may_free(mem, KVCL_KIND_MEM, "kvcl_mem_revoke")) {
-        return;
+    kvcl_status_t status = kvcl_handle_check(mem, KVCL_KIND_MEM, "kvcl_mem_revoke");
+    char          why[KVCL_ERROR_MAX / 2];
+
+    if (status != KVCL_OK) {
+        return status;
     }
     kvcl_lock(mem->ctx);
-    kvcl_region_revoke(mem->region);
+    status = kvcl_region_revoke(mem->region);
     kvcl_unlock(mem->ctx);
+    if (status != KVCL_OK) {
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
+        return kvcl_fail(status, "kvcl_mem_revoke: %s; then call kvcl_mem_revoke again", why);
+    }
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size_t len, kvcl_rmem_h *rmem_p)

@@ -94,18 +94,25 @@ static kvcl_status_t register_all(const kvcl_region_t *region, kvcl_xport_mem_t 
     return status;
 }
 
-/* Lock held. */
-static void unregister_all(kvcl_context_h ctx, kvcl_xport_mem_t *xmem[KVCL_ENGINE_XPORTS])
+/* Lock held. @return KVCL_OK: no transport's peer reaches it, nor what was unregistered before. */
+static kvcl_status_t unregister_all(kvcl_context_h ctx, kvcl_xport_mem_t *xmem[KVCL_ENGINE_XPORTS])
 {
-    unsigned i;
+    kvcl_status_t status = KVCL_OK;
+    unsigned      i;
 
     kvcl_assert_locked(ctx);
     for (i = 0; i < ctx->engine.n_xports; ++i) {
+        kvcl_xport_t *xport = ctx->engine.xports[i];
+
         if (xmem[i] != NULL) {
-            ctx->engine.xports[i]->ops->mem_free(xmem[i]);
+            xport->ops->mem_free(xmem[i]);
             xmem[i] = NULL;
         }
+        if ((status == KVCL_OK) && (xport->ops->mem_fence != NULL)) {
+            status = xport->ops->mem_fence(xport);
+        }
     }
+    return status;
 }
 
 static kvcl_status_t allocate(kvcl_region_t *region, bool huge)
@@ -154,7 +161,7 @@ static kvcl_status_t attach_placed(kvcl_region_t *region, const kvcl_mem_params_
 
 void kvcl_region_detach(kvcl_region_t *region)
 {
-    unregister_all(region->ctx, region->xmem);
+    (void)unregister_all(region->ctx, region->xmem); /* revoked before, or no peer knows it */
     kvcl_segment_destroy(&region->segment);
 }
 
@@ -234,7 +241,7 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
     return KVCL_OK;
 }
 
-void kvcl_region_revoke(kvcl_region_t *region)
+kvcl_status_t kvcl_region_revoke(kvcl_region_t *region)
 {
     kvcl_list_t *link;
 
@@ -246,7 +253,7 @@ void kvcl_region_revoke(kvcl_region_t *region)
         kvcl_region_user_t *user = kvcl_container_of(link, kvcl_region_user_t, link);
         user->revoked(user);
     }
-    unregister_all(region->ctx, region->xmem); /* the network's keys are no longer valid */
+    return unregister_all(region->ctx, region->xmem); /* the network's keys are no longer valid */
 }
 
 kvcl_status_t kvcl_region_restore(kvcl_region_t *region)
@@ -266,7 +273,7 @@ kvcl_status_t kvcl_region_restore(kvcl_region_t *region)
             return KVCL_OK;
         }
     }
-    unregister_all(ctx, xmem);
+    (void)unregister_all(ctx, xmem); /* no peer knows these keys */
     return status;
 }
 
@@ -291,12 +298,20 @@ static bool no_serves(void *arg)
 bool kvcl_region_destroy(kvcl_region_t *region)
 {
     kvcl_context_h ctx = region->ctx;
+    kvcl_status_t  status;
+    char           why[KVCL_ERROR_MAX / 2];
 
     kvcl_lock(ctx);
-    kvcl_region_revoke(region);
+    status = kvcl_region_revoke(region);
     kvcl_unlock(ctx);
     if (!kvcl_engine_wait(ctx, no_serves, region, kvcl_deadline_after(5 * KVCL_NS_PER_SEC))) {
-        kvcl_log_error("region %u is still being read by a peer after 5 s; its memory is not released", region->id);
+        status = kvcl_fail(KVCL_ERR_BUSY, "a peer still reads it after 5 s");
+    }
+    if (status != KVCL_OK) {
+        snprintf(why, sizeof(why), "%s", kvcl_last_error());
+        (void)kvcl_fail(status, "memory of %zu bytes at %p is not released, and must not be freed: %s", region->len,
+                        region->addr, why);
+        kvcl_log_error("%s", kvcl_last_error());
         return false;
     }
     kvcl_lock(ctx);

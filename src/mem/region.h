@@ -63,11 +63,17 @@ kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, con
 /** The same for memory of a kind; addr is not NULL. */
 kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len, kvcl_mem_kind_t kind,
                                       const kvcl_mem_params_t *params, kvcl_region_t **region_p) KVCL_MUST_CHECK;
-/** No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated. */
-/** @return false: the transport still reads it after a while, and it is left as it is. */
+/**
+ * No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated.
+ * @return false: a peer reads it after a while, or may reach it still; it is left as it is. The log says so, and
+ *         kvcl_last_error() why.
+ */
 bool          kvcl_region_destroy(kvcl_region_t *region);
-/** Lock held. Stops its users and unregisters it: on return no peer reaches it by the network. */
-void          kvcl_region_revoke(kvcl_region_t *region);
+/**
+ * Lock held. Stops its users and unregisters it: on return no peer reaches it by the network.
+ * @return KVCL_OK, KVCL_ERR_NO_MEMORY: peers that know its keys may reach it still. It can be called again.
+ */
+kvcl_status_t kvcl_region_revoke(kvcl_region_t *region) KVCL_MUST_CHECK;
 /** Lock held, yields it. Registers a revoked region again, with a new epoch and keys. On failure it stays revoked. */
 kvcl_status_t kvcl_region_restore(kvcl_region_t *region) KVCL_MUST_CHECK;
 /** Lock held. The region stays until released; user->revoked is called when the user must stop. */

@@ -256,7 +256,7 @@ START_TEST(remote_bytes_are_checked)
     REFUSED(OUT_OF_RANGE, "offset 4096", kvcl_signal_wait(mem, FAR, 1, SECOND));
     REFUSED(OUT_OF_RANGE, "18446744073709551608", kvcl_signal_wait(mem, UINT64_MAX - 7, 1, SECOND));
     ck_assert_int_eq(kvcl_signal_wait(mem, FAR - 8, 1, SECOND / 100), KVCL_ERR_WAIT_TIMEOUT);
-    kvcl_mem_revoke(mem);
+    TAKEN(kvcl_mem_revoke(mem));
     TAKEN(kvcl_get_bytes(rmem, 0, out.bytes, 8, NULL, &out.req));
     ck_assert_int_eq(final(out.req), KVCL_ERR_ACCESS);
     TAKEN(kvcl_put_bytes(rmem, 0, "12345678", 8, NULL, &out.req));

@@ -81,7 +81,7 @@ START_TEST(revoked_memory_is_named)
 {
     kvcl_req_h req;
 
-    kvcl_mem_revoke(mem);
+    TAKEN(kvcl_mem_revoke(mem));
     TAKEN(kvcl_get_bytes(rmem, 64, plain, 16, NULL, &req));
     ENDS(req, ACCESS, "kvcl_get_bytes of 16 bytes at 64", "rank 0", "revoked", "import a new export");
     TAKEN(kvcl_put_bytes(rmem, 8, plain, 8, NULL, &req));

@@ -120,7 +120,7 @@ START_TEST(dead_memory)
     TAKEN(kvcl_rmem_import(world, 0, desc, len, &import));
     kvcl_mem_free(dead);
     SAID("kvcl_mem_free: the memory was freed already", kvcl_mem_free(dead));
-    SAID(freed, kvcl_mem_revoke(dead));
+    SAID(freed, ck_assert_int_eq(kvcl_mem_revoke(dead), KVCL_ERR_DEAD_HANDLE));
     SAID(freed, ck_assert_ptr_null(kvcl_mem_addr(dead)));
     SAID(freed, ck_assert_uint_eq(kvcl_mem_len(dead), 0));
     SAID(freed, (void)kvcl_mem_kind_of(dead));
@@ -267,7 +267,7 @@ START_TEST(null_has_neutral_answers)
     ck_assert_int_eq(kvcl_mem_kind_of(NULL), KVCL_MEM_AUTO);
     ck_assert_uint_eq(kvcl_rmem_len(NULL), 0);
     ck_assert_uint_eq(kvcl_progress(NULL), 0);
-    kvcl_mem_revoke(NULL);
+    ck_assert_int_eq(kvcl_mem_revoke(NULL), KVCL_ERR_INVALID_PARAM);
     kvcl_store_unpin_local(NULL, 0);
     kvcl_req_cancel(NULL);
 }

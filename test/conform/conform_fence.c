@@ -114,7 +114,7 @@ static void signal_rights(cf_t *cf)
         params = signal_to(gone.of[cf->rank], 0, 1);
         CF_IS(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req), KVCL_ERR_INVALID_PARAM);
     }
-    kvcl_mem_revoke(gone.mine);
+    CF_OK(cf, kvcl_mem_revoke(gone.mine));
     cf_fence(cf);
     params = signal_to(gone.of[next], 0, 1);
     CF_OK(cf, kvcl_put_bytes(data.of[next], 0, "12345678", 8, &params, &req));
@@ -418,7 +418,7 @@ static void revoke_round(cf_t *cf, bool ours, bool is_put, uint64_t *refused)
         ++*refused;
     } else if (cf->rank == 1) {
         cf_sleep_us(cf, 200 + (unsigned)kvcl_rand_below(&cf->rnd, 2000));
-        kvcl_mem_revoke(mem.mine);
+        CF_OK(cf, kvcl_mem_revoke(mem.mine));
         atomic_store(gone, 1);
         if ((!ours && (strcmp(cf->path, "shm") == 0)) || (strcmp(cf->path, "tcp") == 0) || cf->overtakes) {
             memset(mem.addr, 3, REVOKE_BYTES); /* the owner's CPU moves the bytes, and has stopped */

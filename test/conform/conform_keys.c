@@ -307,7 +307,7 @@ static uint64_t revoke_round(cf_t *cf, int owner, bool ours, bool frees)
             kvcl_mem_free(t.mem);
             t.mem = NULL;
         } else {
-            kvcl_mem_revoke(t.mem);
+            CF_OK(cf, kvcl_mem_revoke(t.mem));
         }
         memset(t.addr, 3, PUT_BYTES);
         atomic_store(gone, 1);

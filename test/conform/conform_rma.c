@@ -406,7 +406,7 @@ static void revoke_before(cf_t *cf)
             CF_OK(cf, cf_end(cf, req));
         }
         cf_fence(cf);
-        kvcl_mem_revoke(mem.mine);
+        CF_OK(cf, kvcl_mem_revoke(mem.mine));
         memset(mem.addr, 0x11, (size_t)BIG);
         cf_fence(cf);
         for (i = 8; i <= (size_t)BIG; i *= 131072) {

@@ -152,17 +152,17 @@ static PyObject *mem_export(PyObject *self, PyObject *args)
 
 static PyObject *mem_revoke(PyObject *self, PyObject *none)
 {
-    kvpy_obj_t *mem = (kvpy_obj_t *)self;
+    kvpy_obj_t    *mem = (kvpy_obj_t *)self;
+    kvcl_status_t status;
 
     (void)none;
     if (kvpy_obj_check(mem) != 0) {
         return NULL;
     }
-    kvpy_enter(mem);
-    Py_BEGIN_ALLOW_THREADS
-    kvcl_mem_revoke(mem->handle);
-    Py_END_ALLOW_THREADS
-    kvpy_leave(mem);
+    KVPY_CALL(mem, status, kvcl_mem_revoke(mem->handle));
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
     Py_RETURN_NONE;
 }
 
