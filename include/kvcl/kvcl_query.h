@@ -34,9 +34,9 @@ KVCL_API kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg) KVCL
 KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
- * How copies of 16 MiB and more are made on this machine, and why (KVCL_COPY), as text. With KVCL_COPY=auto the call
- * measures the copies (20 ms at rest), unless the user's cache folder has the speeds of an earlier measurement. len_p
- * as in kvcl_context_address.
+ * How large copies are made on this machine, which ones are large, and why (KVCL_COPY, KVCL_COPY_LARGE), as text. With
+ * KVCL_COPY=auto the call measures the copies (20 ms at rest), unless the user's cache folder has the speeds of an
+ * earlier measurement. len_p as in kvcl_context_address.
  */
 KVCL_API kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 

@@ -62,8 +62,11 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_BACKGROUND_SHARE", "10", INT, background_share, 0, 90, NULL,
         "percent of the turns that transfers with KVCL_BACKGROUND get while other transfers are active"),
     ROW("KVCL_COPY", "auto", ENUM, copy, 0, 0, kvcl_bulk_settings,
-        "copies of 16 MiB and more in shared memory: memcpy, weave1, weave2 or weave4 (as many pieces in turn, past the "
-        "caches), or auto: by speeds measured once on this machine (kvcl_info --copy prints them)"),
+        "large copies in shared memory: memcpy, weave1, weave2 or weave4 (as many pieces in turn, past the caches), or "
+        "auto: by speeds measured once on this machine (kvcl_info --copy prints them)"),
+    ROW("KVCL_COPY_LARGE", "0", SIZE, copy_large, 0, 1ll << 40, NULL,
+        "transfers of at least this size are large for KVCL_COPY; 0: those of 16M, and from a measured size on those "
+        "whose source is not in the processor's caches"),
     ROW("KVCL_NATIVE_TABLE", NULL, STRING, native_table, 0, 0, NULL,
         "native (RDMA, CMA) gets and puts that the owner serves instead, KIND:FROM-TO:WAY[:RUNS],...; overrides the "
         "built-in table (KVCL_LOG=debug prints it)"),

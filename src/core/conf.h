@@ -37,6 +37,7 @@ typedef struct kvcl_config {
     int      store_hedge_auto;
     int64_t  background_share;
     int      copy;
+    uint64_t copy_large;
     uint64_t store_repair_bytes;
     int64_t  store_hot;
     char     *store_nvme;

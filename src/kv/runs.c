@@ -313,3 +313,20 @@ kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64
     copy_cold(runs, from, to);
     return KVCL_OK;
 }
+
+kvcl_status_t kvcl_runs_copy_all(const kvcl_runs_t *runs)
+{
+    const uint64_t  bytes  = kvcl_runs_bytes(runs);
+    kvcl_bulk_how_t how    = kvcl_bulk_how(bytes);
+    kvcl_status_t   status = KVCL_OK;
+    uint64_t        at     = 0, end, begun;
+
+    do {
+        end    = ((how == KVCL_BULK_UNSURE) && (bytes - at > KVCL_BULK_PROBE)) ? at + KVCL_BULK_PROBE : bytes;
+        begun  = kvcl_bulk_part_begin(how);
+        status = (how == KVCL_BULK_LARGE) ? kvcl_runs_copy_cold(runs, at, end) : kvcl_runs_copy(runs, at, end);
+        how    = kvcl_bulk_part_end(how, end - at, begun);
+        at     = end;
+    } while ((at < bytes) && (status == KVCL_OK));
+    return status;
+}

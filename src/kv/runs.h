@@ -112,8 +112,10 @@ static inline int kvcl_runs_next(kvcl_runs_t *r, size_t max, kvcl_run_t *run_p)
 kvcl_status_t kvcl_runs_copy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 /** The same past the caches (weave/bulk.h): for parts of lists that are larger than these. */
 kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
-/** The same for blocks that their owner may withdraw meanwhile: the caller checks their generations afterwards, and
- *  drops the copy if one has changed (base/copy_racy.h). */
+/** The whole list, past the caches if it is large (kvcl_bulk_how). */
+kvcl_status_t kvcl_runs_copy_all(const kvcl_runs_t *runs) KVCL_MUST_CHECK;
+/** As kvcl_runs_copy() for blocks that their owner may withdraw meanwhile: the caller checks their generations
+ *  afterwards, and drops the copy if one has changed (base/copy_racy.h). */
 kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 
 /**

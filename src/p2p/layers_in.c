@@ -197,7 +197,7 @@ static kvcl_status_t fill_pull(const group_t *group, kvcl_pull_t *pull)
     pull->total     = (msg->len / in->n) * (group->end - group->first);
     pull->buf       = in->buf;
     pull->on_done   = pulled;
-    pull->copy.cold = (msg->len >= KVCL_COPY_COLD_BYTES);
+    pull->copy.how  = kvcl_bulk_how(msg->len);
     if (in->cache != NULL) {
         mine.layers = (kvcl_range_t){in->first + group->first, in->first + group->end};
         status      = kvcl_pull_set_local(pull, in->cache, &mine);

@@ -120,7 +120,7 @@ kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p)
     if (status != KVCL_OK) {
         return status;
     }
-    *len_p = kvcl_bulk_describe(config.copy, buf, cap) + 1;
+    *len_p = kvcl_bulk_describe(config.copy, config.copy_large, buf, cap) + 1;
     kvcl_config_free(&config);
     return (*len_p <= cap) ? KVCL_OK : kvcl_fail(KVCL_ERR_TRUNCATED, "the text needs %zu bytes, there is room for %zu",
                                                  *len_p, cap);

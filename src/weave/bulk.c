@@ -12,6 +12,7 @@
 #include "weave/calibrate.h"
 #include "weave/saved.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { AUTO = 0 };
+enum { AUTO = 0, LEAST = 1 << 20 };
 
 typedef enum source { SOURCE_SETTING, SOURCE_SAVED, SOURCE_MEASURED, SOURCE_NOTHING } source_t;
 
@@ -32,7 +33,7 @@ typedef struct bulk {
 
 const char *const kvcl_bulk_settings[] = {"auto", "memcpy", "weave1", "weave2", "weave4", NULL};
 
-#define FIXED(_way) {.choice = {{_way, _way, _way}}, .source = SOURCE_SETTING}
+#define FIXED(_way) {.choice = {{_way, _way, _way}, KVCL_COPY_LARGE}, .source = SOURCE_SETTING}
 static const bulk_t fixed[KVCL_COPY_N_WAYS] = {FIXED(KVCL_COPY_MEMCPY), FIXED(KVCL_COPY_WEAVE1),
                                                FIXED(KVCL_COPY_WEAVE2), FIXED(KVCL_COPY_WEAVE4)};
 _Static_assert(KVCL_COPY_ROWS == 3, "FIXED has a way for each row");
@@ -42,6 +43,8 @@ static bulk_t                    measured;
 static bool                      is_measured;
 static char                      machine[KVCL_COPY_MACHINE_MAX], path[KVCL_COPY_PATH_MAX];
 static _Atomic(const bulk_t *)   current;
+static _Atomic uint64_t          large_setting; /* 0: measured */
+_Atomic uint64_t                 kvcl_bulk_least = LEAST;
 
 static const kvcl_weave_kernel_t *kernel(void)
 {
@@ -78,7 +81,8 @@ static const bulk_t *choose_auto(void)
     if (is_measured) {
         return b;
     }
-    b->source = SOURCE_NOTHING; /* and memcpy in all rows */
+    b->source       = SOURCE_NOTHING; /* and memcpy in all rows */
+    b->choice.large = KVCL_COPY_LARGE;
     if ((path[0] != '\0') && kvcl_copy_load(&b->table, path, machine)) {
         b->source  = SOURCE_SAVED;
         b->is_kept = true;
@@ -102,9 +106,11 @@ static void prepare(void)
     }
 }
 
-void kvcl_bulk_configure(int setting)
+void kvcl_bulk_configure(int setting, uint64_t large)
 {
     pthread_mutex_lock(&lock);
+    atomic_store_explicit(&large_setting, large, memory_order_relaxed);
+    atomic_store_explicit(&kvcl_bulk_least, (large != 0) ? large : LEAST, memory_order_relaxed);
     prepare();
     atomic_store_explicit(&current, (setting != AUTO) ? &fixed[setting - 1] : (is_measured ? &measured : NULL),
                           memory_order_release);
@@ -145,6 +151,26 @@ void kvcl_bulk_copy(const kvcl_weave_piece_t *pieces, size_t n)
         way = kvcl_copy_way(&choice()->choice, total / n);
     }
     kvcl_copy_by(way, kernel(), pieces, n);
+}
+
+kvcl_bulk_how_t kvcl_bulk_how_long(uint64_t bytes)
+{
+    if ((bytes >= KVCL_COPY_LARGE) || (atomic_load_explicit(&large_setting, memory_order_relaxed) != 0)) {
+        return KVCL_BULK_LARGE;
+    }
+    return (!KVCL_TSAN && (bytes >= choice()->choice.large)) ? KVCL_BULK_UNSURE : KVCL_BULK_CACHED;
+}
+
+/* A source in the caches is copied much faster than the measured memcpy, which is of bytes in memory. */
+kvcl_bulk_how_t kvcl_bulk_part_end(kvcl_bulk_how_t how, uint64_t bytes, uint64_t begun)
+{
+    uint64_t ns;
+
+    if (how != KVCL_BULK_UNSURE) {
+        return how;
+    }
+    ns = kvcl_now_ns() - begun;
+    return (bytes * 2000 > ns * 3 * choice()->table.mbps[1][KVCL_COPY_MEMCPY]) ? KVCL_BULK_CACHED : KVCL_BULK_LARGE;
 }
 
 bool kvcl_bulk_is_woven(size_t bytes)
@@ -223,7 +249,31 @@ static void add_table(text_t *text, const bulk_t *b)
     }
 }
 
-size_t kvcl_bulk_describe(int setting, char *buf, size_t cap)
+static void add_large(text_t *text, const bulk_t *b, uint64_t large)
+{
+    size_t row;
+
+    if (large != 0) {
+        add(text, "large transfers: %" PRIu64 " bytes and more, from KVCL_COPY_LARGE\n", large);
+        return;
+    }
+    if ((b->source == SOURCE_SAVED) || (b->source == SOURCE_MEASURED)) {
+        add(text, "transfer     memcpy    woven   (MB/s, copied and then read)\n");
+    }
+    for (row = 0; ((b->source == SOURCE_SAVED) || (b->source == SOURCE_MEASURED)) && (row < KVCL_COPY_LARGE_ROWS);
+         ++row) {
+        add(text, "%-10zu%9u%9u\n", kvcl_copy_large_bytes[row], (unsigned)b->table.large[row][0],
+            (unsigned)b->table.large[row][1]);
+    }
+    if (b->choice.large < KVCL_COPY_LARGE) {
+        add(text, "large transfers: %zu bytes and more if their source is not in the caches, and all of %d and more\n",
+            b->choice.large, (int)KVCL_COPY_LARGE);
+    } else {
+        add(text, "large transfers: %d bytes and more\n", (int)KVCL_COPY_LARGE);
+    }
+}
+
+size_t kvcl_bulk_describe(int setting, uint64_t large, char *buf, size_t cap)
 {
     text_t       text = {buf, cap, 0};
     const bulk_t *b;
@@ -239,6 +289,7 @@ size_t kvcl_bulk_describe(int setting, char *buf, size_t cap)
     } else {
         add(&text, "used: %s\n", kvcl_copy_way_names[b->choice.way[0]]);
     }
+    add_large(&text, b, large);
     pthread_mutex_unlock(&lock);
     return text.at;
 }

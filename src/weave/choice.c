@@ -8,6 +8,7 @@
 
 const char *const kvcl_copy_way_names[] = {"memcpy", "weave1", "weave2", "weave4", NULL};
 const size_t      kvcl_copy_row_bytes[] = {1024, 4096, 65536};
+const size_t      kvcl_copy_large_bytes[] = {1 << 20, 2 << 20, 4 << 20};
 
 static uint8_t choose_row(const uint32_t mbps[KVCL_COPY_N_WAYS])
 {
@@ -22,6 +23,16 @@ static uint8_t choose_row(const uint32_t mbps[KVCL_COPY_N_WAYS])
     return ((uint64_t)mbps[way] * 100 >= (uint64_t)mbps[KVCL_COPY_MEMCPY] * 105) ? way : KVCL_COPY_MEMCPY;
 }
 
+static size_t choose_large(const kvcl_copy_table_t *table)
+{
+    size_t large = KVCL_COPY_LARGE, row = KVCL_COPY_LARGE_ROWS;
+
+    while ((row-- > 0) && ((uint64_t)table->large[row][1] * 100 >= (uint64_t)table->large[row][0] * 105)) {
+        large = kvcl_copy_large_bytes[row];
+    }
+    return large;
+}
+
 kvcl_copy_choice_t kvcl_copy_choose(const kvcl_copy_table_t *table)
 {
     kvcl_copy_choice_t choice;
@@ -30,6 +41,7 @@ kvcl_copy_choice_t kvcl_copy_choose(const kvcl_copy_table_t *table)
     for (row = 0; row < KVCL_COPY_ROWS; ++row) {
         choice.way[row] = choose_row(table->mbps[row]);
     }
+    choice.large = choose_large(table);
     return choice;
 }
 

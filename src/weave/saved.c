@@ -80,7 +80,7 @@ void kvcl_copy_machine(const kvcl_weave_kernel_t *kernel, char machine[KVCL_COPY
 size_t kvcl_copy_pack(const kvcl_copy_table_t *table, const char *machine, char text[KVCL_COPY_TEXT_MAX])
 {
     size_t row;
-    int    n = snprintf(text, KVCL_COPY_TEXT_MAX, "kvcl copy 1\nmachine %.*s\nwhen %" PRId64 "\n",
+    int    n = snprintf(text, KVCL_COPY_TEXT_MAX, "kvcl copy 2\nmachine %.*s\nwhen %" PRId64 "\n",
                         KVCL_COPY_MACHINE_MAX, machine, table->when_s);
 
     for (row = 0; row < KVCL_COPY_ROWS; ++row) {
@@ -89,10 +89,15 @@ size_t kvcl_copy_pack(const kvcl_copy_table_t *table, const char *machine, char 
         n += snprintf(text + n, KVCL_COPY_TEXT_MAX - (size_t)n, "%zu %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
                       kvcl_copy_row_bytes[row], mbps[0], mbps[1], mbps[2], mbps[3]);
     }
+    for (row = 0; row < KVCL_COPY_LARGE_ROWS; ++row) {
+        n += snprintf(text + n, KVCL_COPY_TEXT_MAX - (size_t)n, "%zu %" PRIu32 " %" PRIu32 "\n",
+                      kvcl_copy_large_bytes[row], table->large[row][0], table->large[row][1]);
+    }
     return (size_t)n;
 }
 _Static_assert(KVCL_COPY_N_WAYS == 4, "the ways of a row in pack and unpack");
-_Static_assert(KVCL_COPY_TEXT_MAX > 64 + KVCL_COPY_MACHINE_MAX + (KVCL_COPY_ROWS * 64), "a table fits");
+_Static_assert(KVCL_COPY_TEXT_MAX > 64 + KVCL_COPY_MACHINE_MAX + ((KVCL_COPY_ROWS + KVCL_COPY_LARGE_ROWS) * 64),
+               "a table fits");
 
 /* The next number of a line, from 1 to max. */
 static bool number(const char **at, uint64_t max, uint64_t *value_p)
@@ -108,11 +113,30 @@ static bool number(const char **at, uint64_t max, uint64_t *value_p)
     return (errno == 0) && (*value_p <= max);
 }
 
+/* A line: the bytes, which pack compares, and n speeds. */
+static bool row_of(const char **at, uint32_t *mbps, size_t n)
+{
+    uint64_t value = 0;
+    size_t   i;
+
+    if (!number(at, SIZE_MAX, &value)) {
+        return false;
+    }
+    for (i = 0; i < n; ++i) {
+        if (!number(at, KVCL_COPY_MBPS_MAX, &value)) {
+            return false;
+        }
+        mbps[i] = (uint32_t)value;
+    }
+    return true;
+}
+
 static bool parse(kvcl_copy_table_t *table, const char *text)
 {
     const char *at = strstr(text, "\nwhen ");
     uint64_t   value = 0;
-    size_t     row, way;
+    bool       good  = true;
+    size_t     row;
 
     if (at == NULL) {
         return false;
@@ -122,18 +146,13 @@ static bool parse(kvcl_copy_table_t *table, const char *text)
         return false;
     }
     table->when_s = (int64_t)value;
-    for (row = 0; row < KVCL_COPY_ROWS; ++row) {
-        if (!number(&at, SIZE_MAX, &value)) {
-            return false;
-        }
-        for (way = 0; way < KVCL_COPY_N_WAYS; ++way) {
-            if (!number(&at, KVCL_COPY_MBPS_MAX, &value)) {
-                return false;
-            }
-            table->mbps[row][way] = (uint32_t)value;
-        }
+    for (row = 0; good && (row < KVCL_COPY_ROWS); ++row) {
+        good = row_of(&at, table->mbps[row], KVCL_COPY_N_WAYS);
     }
-    return true;
+    for (row = 0; good && (row < KVCL_COPY_LARGE_ROWS); ++row) {
+        good = row_of(&at, table->large[row], 2);
+    }
+    return good;
 }
 
 bool kvcl_copy_unpack(kvcl_copy_table_t *table, const char *machine, const char *text, size_t len)

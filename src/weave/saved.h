@@ -4,10 +4,11 @@
  * set. The bytes of a file are hostile: a file that is not exactly of the form below, whose machine is another, or that
  * another user can write, is refused.
  *
- *     kvcl copy 1
+ *     kvcl copy 2
  *     machine <one line>
  *     when <seconds since 1970>
  *     <bytes> <MB/s of each way>       (a line for each row)
+ *     <bytes> <MB/s by memcpy> <past the caches> (a line for each transfer)
  *
  * No lock. Each process writes a temporary file of its own and renames it, so each reader finds a whole file.
  */

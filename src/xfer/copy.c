@@ -19,7 +19,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
     copy->next   = from;
     copy->total  = to;
     copy->active = 0;
-    copy->cold   = copy->cold || (to - from >= KVCL_COPY_COLD_BYTES);
+    copy->how    = ((copy->how == KVCL_BULK_CACHED) && (copy->part == NULL)) ? kvcl_bulk_how(to - from) : copy->how;
     copy->status = KVCL_OK;
     kvcl_list_add_tail(jobs(ctx, copy->background), &copy->link);
     kvcl_engine_kick(ctx);
@@ -95,26 +95,28 @@ static uint64_t slice_of(const kvcl_copy_t *copy)
 }
 
 /* Lock not held. */
-static kvcl_status_t copy_slice(kvcl_copy_t *copy, uint64_t from, uint64_t to)
+static kvcl_status_t copy_slice(kvcl_copy_t *copy, kvcl_bulk_how_t how, uint64_t from, uint64_t to)
 {
     const uint64_t block = copy->runs.dst.block_bytes;
+    const bool     large = (how == KVCL_BULK_LARGE);
 
     if (copy->part != NULL) {
         return copy->part(copy, from, to);
     }
     if (copy->sums != NULL) {
-        kvcl_runs_copy_sums(&copy->runs, from / block, (size_t)((to - from) / block), copy->cold,
+        kvcl_runs_copy_sums(&copy->runs, from / block, (size_t)((to - from) / block), large,
                             copy->sums + (from / block));
         return KVCL_OK;
     }
-    return copy->cold ? kvcl_runs_copy_cold(&copy->runs, from, to) : kvcl_runs_copy(&copy->runs, from, to);
+    return large ? kvcl_runs_copy_cold(&copy->runs, from, to) : kvcl_runs_copy(&copy->runs, from, to);
 }
 
 bool kvcl_copy_work(kvcl_context_h ctx)
 {
-    kvcl_copy_t   *copy = pick(ctx);
-    uint64_t      from, to, slice;
-    kvcl_status_t status;
+    kvcl_copy_t     *copy = pick(ctx);
+    uint64_t        from, to, slice, begun;
+    kvcl_bulk_how_t how;
+    kvcl_status_t   status;
 
     if (copy == NULL) {
         return false;
@@ -125,10 +127,14 @@ bool kvcl_copy_work(kvcl_context_h ctx)
     slice      = slice_of(copy);
     to         = (copy->total - from > slice) ? from + slice : copy->total;
     copy->next = to;
+    how        = copy->how;
     ++copy->active;
     kvcl_unlock_quietly(ctx);
-    status = copy_slice(copy, from, to);
+    begun  = kvcl_bulk_part_begin(how);
+    status = copy_slice(copy, how, from, to);
+    how    = kvcl_bulk_part_end(how, to - from, begun);
     kvcl_relock(ctx);
+    copy->how = how;
     --copy->active;
     if (status != KVCL_OK) {
         kvcl_copy_stop(copy, status);

@@ -12,9 +12,7 @@
 
 #include "core/context.h"
 #include "kv/runs.h"
-
-/* Transfers of at least this many bytes bypass the processor's caches when they are written. */
-enum { KVCL_COPY_COLD_BYTES = 16 << 20 };
+#include "weave/bulk.h"
 
 typedef struct kvcl_copy kvcl_copy_t;
 struct kvcl_copy {
@@ -25,8 +23,8 @@ struct kvcl_copy {
     uint64_t      next, total; /* position of the next slice, and of the end */
     unsigned      active;      /* slices being copied */
     bool          background;  /* set by the poster before kvcl_copy_start: others go first */
-    bool          cold;        /* written past the caches; set by the poster if the job is a part of a large transfer,
-                                  and by kvcl_copy_start for a large job */
+    kvcl_bulk_how_t how;       /* set by the poster if the job is a part of a large transfer, and by kvcl_copy_start for
+                                  a large job */
     uint64_t      *sums;       /* set by the poster: of each block, in the pass that copies it; NULL: none */
     kvcl_status_t status;
     void          (*done)(kvcl_copy_t *copy, kvcl_status_t status); /* lock held, once */
@@ -38,7 +36,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
 /** Whether a job of this list may have sums (kvcl_runs_can_sum), and its blocks are short enough for slices. */
 bool kvcl_copy_can_sum(const kvcl_runs_t *runs);
-/** Blocks of @a block bytes (> 0) that one slice copies and sums: as many as are woven, or a multiple; of long blocks 1. */
+/** Blocks of @a block bytes (> 0) that one slice copies and sums: as many as are woven, or a multiple; or one long one. */
 size_t kvcl_copy_slice_blocks(uint64_t block);
 /** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
 bool kvcl_copy_work(kvcl_context_h ctx);

@@ -7,6 +7,7 @@
 #include "xfer/describe.h"
 #include "xfer/direct.h"
 #include "xfer/params.h"
+#include "weave/bulk.h"
 #include "xfer/prepare.h"
 #include "xfer/pull.h"
 
@@ -47,7 +48,7 @@ static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_
     if ((cache->copier != NULL) || (rcache->copier != NULL) || !kvcl_shape_is_opaque(&cache->shape) ||
         !kvcl_shape_is_opaque(&rcache->shape) || !is_whole(local) ||
         !is_whole(remote) || (rcache->shape.block_bytes != bytes) || (remote->n_blocks != local->n_blocks) ||
-        (remote->blocks == NULL)) {
+        (remote->blocks == NULL) || (kvcl_bulk_how(bytes * local->n_blocks) != KVCL_BULK_CACHED)) {
         return false;
     }
     for (i = 0; i < remote->n_blocks; ++i) {
@@ -88,7 +89,7 @@ static KVCL_UNGUARDED kvcl_status_t direct_copy(kvcl_cache_h cache, const kvcl_s
             return status;
         }
         bytes = kvcl_runs_bytes(&runs);
-        status = kvcl_runs_copy(&runs, 0, bytes);
+        status = kvcl_runs_copy_all(&runs);
         if (status != KVCL_OK) {
             return status;
         }

@@ -182,7 +182,7 @@ void kvcl_pull_on_data(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     if (kvcl_stream_pos(&pull->dst) != pull->range_from + in->offset) {
         kvcl_stream_seek(&pull->dst, pull->range_from + in->offset);
     }
-    moved = (pull->total >= KVCL_COPY_COLD_BYTES) ? kvcl_stream_scatter_cold(&pull->dst, data, len)
+    moved = (kvcl_bulk_how(pull->total) == KVCL_BULK_LARGE) ? kvcl_stream_scatter_cold(&pull->dst, data, len)
                                                   : kvcl_stream_scatter(&pull->dst, data, len);
     if (moved != len) {
         kvcl_pull_stop(pull, KVCL_ERR_IO);

@@ -113,11 +113,12 @@ copy KVCL_COPY=auto
 if ! grep -q 'not measured' "$tmp/out"; then
   said "by this process, kept in $HOME/.cache/kvcl/copy-"
   said '^  4096 .* times memcpy$'
+  said '^  large transfers: [0-9]* bytes and more'
   copy KVCL_COPY=auto
   said "read from $HOME/.cache/kvcl/copy-"
   exits 0 "$info" --copy --json
   holds "the copy" 'list(j) == ["copy"] and j["copy"][0].startswith("setting auto, instructions ")'
-  for file in "$HOME"/.cache/kvcl/copy-*; do echo 'kvcl copy 1' >"$file"; done
+  for file in "$HOME"/.cache/kvcl/copy-*; do echo 'kvcl copy 2' >"$file"; done
   copy KVCL_COPY=auto
   said "by this process, kept in "
   copy KVCL_COPY=auto
@@ -127,6 +128,8 @@ if ! grep -q 'not measured' "$tmp/out"; then
   copy XDG_CACHE_HOME="$tmp/x"
   said "kept in $tmp/x/kvcl/copy-"
 fi
+copy KVCL_COPY=memcpy KVCL_COPY_LARGE=3M
+said '^  large transfers: 3145728 bytes and more, from KVCL_COPY_LARGE$'
 copy KVCL_COPY=memcpy
 said '^  used: memcpy$'
 said '^  from KVCL_COPY; not measured$'

@@ -22,6 +22,7 @@ short() {
   else
     run 1 "$1" bytes pool full tier pins
     run 2 "$1" slabs_places copies hot
+    (export KVCL_COPY=weave4 KVCL_COPY_LARGE=64K && run 2 "$1" bytes pool flips many_flips)
     if [ -n "$few" ]; then run 2 "$1"; else run 4 "$1"; fi
   fi
 }

@@ -1,6 +1,6 @@
 /*
- * Blocks copied and summed in one pass (kv/runs_sum.c) beside kvcl_checksum() of their bytes: layouts with long runs and
- * with short ones, blocks of all lengths at any alignment, and a slice of a list. Part of test_kv_copy.
+ * Blocks copied and summed in one pass (kv/runs_sum.c) beside kvcl_checksum() of their bytes: layouts with long runs
+ * and with short ones, blocks of all lengths at any alignment, and a slice of a list. Part of test_kv_copy.
  */
 #include "kv_sums.h"
 #include "kv/runs.h"
@@ -127,7 +127,7 @@ START_TEST(some_blocks_of_a_list_are_summed)
     int                 large;
 
     kvcl_rand_seed(&rnd, 9);
-    kvcl_bulk_configure(4); /* four woven */
+    kvcl_bulk_configure(4, 0); /* four woven */
     REQUIRE(kvcl_shape_init(&shape, &layout) == KVCL_OK);
     for (i = 0; i < sizeof(from); ++i) {
         from[i] = (uint8_t)(kvcl_rand_next(&rnd) | 1); /* no byte is 0 */
@@ -152,7 +152,7 @@ START_TEST(some_blocks_of_a_list_are_summed)
                                 : (sums[i] == kvcl_checksum(from + ((size_t)from_ids[FIRST + i] * BYTES), BYTES)));
         }
     }
-    kvcl_bulk_configure(0);
+    kvcl_bulk_configure(0, 0);
 }
 END_TEST
 
@@ -165,7 +165,7 @@ START_TEST(large_lists_have_the_same_sums)
 
     kvcl_rand_seed(&rnd, 8);
     for (setting = 1; kvcl_bulk_settings[setting] != NULL; ++setting) {
-        kvcl_bulk_configure(setting);
+        kvcl_bulk_configure(setting, 0);
         for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
             for (j = 0; j < sizeof(counts) / sizeof(counts[0]); ++j) {
                 check_large(blocks[i], counts[j], 0);
@@ -182,12 +182,12 @@ START_TEST(blocks_are_summed_as_they_are_copied)
 
     kvcl_rand_seed(&rnd, 7);
     for (setting = 1; kvcl_bulk_settings[setting] != NULL; ++setting) {
-        kvcl_bulk_configure(setting);
+        kvcl_bulk_configure(setting, 0);
         check_summed(64);
         check_summed(2);
         check_summed(37);
     }
-    kvcl_bulk_configure(0);
+    kvcl_bulk_configure(0, 0);
 }
 END_TEST
 

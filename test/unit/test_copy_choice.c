@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "test_base.h"
+#include "base/sanitizers.h"
 #include "weave/bulk.h"
 #include "weave/calibrate.h"
 #include "weave/saved.h"
@@ -14,7 +15,9 @@
 #include <unistd.h>
 
 static const kvcl_copy_table_t sample = {
-    .mbps = {{3000, 3100, 3050, 2900}, {6000, 7000, 9000, 8600}, {6500, 8000, 9000, 12000}}, .when_s = 1795412708};
+    .mbps = {{3000, 3100, 3050, 2900}, {6000, 7000, 9000, 8600}, {6500, 8000, 9000, 12000}},
+    .large = {{4000, 4199}, {4000, 4200}, {4000, 5000}},
+    .when_s = 1795412708};
 
 static void expect(uint32_t memcpy_mbps, uint32_t one, uint32_t two, uint32_t four, unsigned way)
 {
@@ -38,9 +41,32 @@ START_TEST(a_woven_copy_is_chosen_only_if_it_is_faster)
 }
 END_TEST
 
+/* The speeds past the caches of 1, 2 and 4 MiB, beside a memcpy of 1000. */
+static size_t large_from(uint32_t one, uint32_t two, uint32_t four)
+{
+    kvcl_copy_table_t table  = sample;
+    const uint32_t    past[] = {one, two, four};
+    size_t            row;
+
+    for (row = 0; row < KVCL_COPY_LARGE_ROWS; ++row) {
+        table.large[row][0] = 1000;
+        table.large[row][1] = past[row];
+    }
+    return kvcl_copy_choose(&table).large;
+}
+
+START_TEST(a_size_is_large_if_all_longer_ones_are)
+{
+    ck_assert_uint_eq(large_from(1050, 1050, 1050), 1 << 20);
+    ck_assert_uint_eq(large_from(1049, 1050, 1050), 2 << 20);
+    ck_assert_uint_eq(large_from(2000, 1049, 1050), 4 << 20);
+    ck_assert_uint_eq(large_from(2000, 2000, 1049), KVCL_COPY_LARGE);
+}
+END_TEST
+
 START_TEST(pieces_belong_to_the_nearest_row)
 {
-    const kvcl_copy_choice_t woven = {{KVCL_COPY_WEAVE1, KVCL_COPY_WEAVE2, KVCL_COPY_WEAVE4}};
+    const kvcl_copy_choice_t woven = {{KVCL_COPY_WEAVE1, KVCL_COPY_WEAVE2, KVCL_COPY_WEAVE4}, KVCL_COPY_LARGE};
     size_t row;
 
     ck_assert_uint_eq(kvcl_copy_row(0), 0);
@@ -88,6 +114,12 @@ START_TEST(a_measurement_fills_the_table)
             ck_assert_uint_le(table.mbps[row][way], KVCL_COPY_MBPS_MAX);
         }
     }
+    for (row = 0; row < KVCL_COPY_LARGE_ROWS; ++row) {
+        for (way = 0; way < 2; ++way) {
+            ck_assert_uint_ge(table.large[row][way], 1);
+            ck_assert_uint_le(table.large[row][way], KVCL_COPY_MBPS_MAX);
+        }
+    }
 }
 END_TEST
 
@@ -132,16 +164,21 @@ START_TEST(numbers_out_of_range_are_refused)
         "1024 -1 1 1 1",       "1024 1 1 1",            "1023 1 1 1 1",
         "1024 01 1 1 1",       "1024 1 1 1 1 1",        "1024  1 1 1 1",
     };
-    char   text[KVCL_COPY_TEXT_MAX];
-    size_t i;
-    int    n;
+    static const char large[] = "1048576 1 1\n2097152 1 1\n4194304 1 1\n";
+    char              text[KVCL_COPY_TEXT_MAX];
+    size_t            i;
+    int               n;
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-        n = snprintf(text, sizeof(text), "kvcl copy 1\nmachine m\nwhen 1\n%s\n4096 1 1 1 1\n65536 1 1 1 1\n", rows[i]);
+        n = snprintf(text, sizeof(text), "kvcl copy 2\nmachine m\nwhen 1\n%s\n4096 1 1 1 1\n65536 1 1 1 1\n%s", rows[i],
+                     large);
         ck_assert_msg(refused("m", text, (size_t)n), "%s", rows[i]);
     }
-    n = snprintf(text, sizeof(text), "kvcl copy 1\nmachine m\nwhen 1\n1024 1 1 1 1\n4096 1 1 1 1\n65536 1 1 1 1\n");
+    n = snprintf(text, sizeof(text), "kvcl copy 2\nmachine m\nwhen 1\n1024 1 1 1 1\n4096 1 1 1 1\n65536 1 1 1 1\n%s",
+                 large);
     ck_assert(!refused("m", text, (size_t)n));
+    text[n - 2] = '0';
+    ck_assert(refused("m", text, (size_t)n));
 }
 END_TEST
 
@@ -258,7 +295,7 @@ START_TEST(threads_that_copy_first_at_once_copy_right)
 
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", folder, 1), 0);
     memset(from, 3, sizeof(from));
-    kvcl_bulk_configure(0);
+    kvcl_bulk_configure(0, 0);
     for (i = 0; i < 4; ++i) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_once, from), 0);
     }
@@ -266,6 +303,39 @@ START_TEST(threads_that_copy_first_at_once_copy_right)
         ck_assert_int_eq(pthread_join(threads[i], &good), 0);
         ck_assert_ptr_eq(good, from);
     }
+}
+END_TEST
+
+/* By a table of speeds that this process reads: memcpy 6,000 MB/s, large from 2 MiB on. */
+START_TEST(a_transfer_is_large_by_its_size_and_its_source)
+{
+    char machine[KVCL_COPY_MACHINE_MAX], path[KVCL_COPY_PATH_MAX];
+
+    if (KVCL_TSAN) {
+        printf("SKIP: under ThreadSanitizer no copy is past the caches\n");
+        return;
+    }
+    kvcl_copy_machine(kvcl_weave_best(), machine);
+    ck_assert(kvcl_copy_path(folder, machine, path));
+    ck_assert(kvcl_copy_save(&sample, path, machine));
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", folder, 1), 0);
+    kvcl_bulk_configure(0, 0);
+    ck_assert_int_eq(kvcl_bulk_how(0), KVCL_BULK_CACHED);
+    ck_assert_int_eq(kvcl_bulk_how((2 << 20) - 1), KVCL_BULK_CACHED);
+    ck_assert_int_eq(kvcl_bulk_how(2 << 20), KVCL_BULK_UNSURE);
+    ck_assert_int_eq(kvcl_bulk_how(KVCL_COPY_LARGE - 1), KVCL_BULK_UNSURE);
+    ck_assert_int_eq(kvcl_bulk_how(KVCL_COPY_LARGE), KVCL_BULK_LARGE);
+    /* A tebibyte within two minutes was in the caches, a byte in a second was not. */
+    ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_UNSURE, UINT64_C(1) << 40, kvcl_now_ns()), KVCL_BULK_CACHED);
+    ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_UNSURE, 1, kvcl_now_ns() - KVCL_NS_PER_SEC), KVCL_BULK_LARGE);
+    ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_CACHED, 1, 0), KVCL_BULK_CACHED);
+    ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_LARGE, UINT64_C(1) << 40, kvcl_now_ns()), KVCL_BULK_LARGE);
+    kvcl_bulk_configure(0, 5000);
+    ck_assert_int_eq(kvcl_bulk_how(4999), KVCL_BULK_CACHED);
+    ck_assert_int_eq(kvcl_bulk_how(5000), KVCL_BULK_LARGE);
+    kvcl_bulk_configure(4, 0);
+    ck_assert_int_eq(kvcl_bulk_how(4 << 20), KVCL_BULK_CACHED);
+    ck_assert_int_eq(kvcl_bulk_how(KVCL_COPY_LARGE), KVCL_BULK_LARGE);
 }
 END_TEST
 
@@ -322,6 +392,7 @@ int main(void)
     TCase *tc = tcase_create("choice"), *files = tcase_create("files");
 
     tcase_add_test(tc, a_woven_copy_is_chosen_only_if_it_is_faster);
+    tcase_add_test(tc, a_size_is_large_if_all_longer_ones_are);
     tcase_add_test(tc, pieces_belong_to_the_nearest_row);
     tcase_add_test(tc, each_way_copies);
     tcase_add_test(tc, a_measurement_fills_the_table);
@@ -334,6 +405,7 @@ int main(void)
     tcase_add_test(files, no_folder_is_no_error);
     tcase_add_test(files, writers_at_once_leave_a_whole_file);
     tcase_add_test(files, threads_that_copy_first_at_once_copy_right);
+    tcase_add_test(files, a_transfer_is_large_by_its_size_and_its_source);
     tcase_set_timeout(tc, 120);
     tcase_set_timeout(files, 120);
     suite_add_tcase(suite, tc);

@@ -39,7 +39,7 @@ static uint32_t held_item(const kvcl_put_work_t *work, size_t i)
 }
 
 /* Copy the bytes of at most PIECE blocks, in canonical order, and compute their checksums. */
-static kvcl_status_t copy_piece(kvcl_put_work_t *work, size_t at, size_t n)
+static kvcl_status_t copy_piece(kvcl_put_work_t *work, size_t at, size_t n, kvcl_bulk_how_t *how)
 {
     uint64_t      sums[PIECE];
     kvcl_sel_t    from_sel = {.blocks = work->from + at, .n_blocks = n};
@@ -47,11 +47,13 @@ static kvcl_status_t copy_piece(kvcl_put_work_t *work, size_t at, size_t n)
     kvcl_side_t   src      = kvcl_cache_side(work->cache, &from_sel);
     kvcl_side_t   dst      = kvcl_cache_side(work->pool->cache, &to_sel);
     bool          summed   = kvcl_put_is_summed(work);
-    bool          large    = (work->n_todo * kvcl_owner_bytes(work->pool) >= KVCL_COPY_COLD_BYTES);
-    kvcl_status_t status   = large ? kvcl_side_copy_sums_large(&dst, &src, summed ? sums : NULL)
-                                   : kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
+    uint64_t      begun    = kvcl_bulk_part_begin(*how);
+    kvcl_status_t status;
     size_t        i;
 
+    status = (*how == KVCL_BULK_LARGE) ? kvcl_side_copy_sums_large(&dst, &src, summed ? sums : NULL)
+                                       : kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
+    *how   = kvcl_bulk_part_end(*how, n * kvcl_owner_bytes(work->pool), begun);
     for (i = 0; summed && (i < n) && (status == KVCL_OK); ++i) {
         work->recs[at + i].loc.checksum = sums[i];
     }
@@ -60,12 +62,13 @@ static kvcl_status_t copy_piece(kvcl_put_work_t *work, size_t at, size_t n)
 
 kvcl_status_t kvcl_put_fill(kvcl_put_work_t *work, size_t from, size_t to)
 {
-    size_t        end    = (to < work->n_todo) ? to : work->n_todo, n;
-    kvcl_status_t status = KVCL_OK;
+    size_t          end    = (to < work->n_todo) ? to : work->n_todo, n;
+    kvcl_bulk_how_t how    = kvcl_bulk_how(work->n_todo * kvcl_owner_bytes(work->pool));
+    kvcl_status_t   status = KVCL_OK;
 
     for (; (from < end) && (status == KVCL_OK); from += n) {
         n      = (end - from < PIECE) ? end - from : PIECE;
-        status = copy_piece(work, from, n);
+        status = copy_piece(work, from, n, &how);
     }
     for (; (from < to) && (status == KVCL_OK); ++from) {
         work->recs[from].loc.checksum = !kvcl_put_is_summed(work) ? 0

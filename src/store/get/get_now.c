@@ -13,6 +13,7 @@
 #include "store/pool/pool.h"
 #include "store/words.h"
 #include "base/error.h"
+#include "weave/bulk.h"
 
 enum { CHUNK = 64 };
 
@@ -99,8 +100,19 @@ static bool locate(kvcl_store_h store, const kvcl_key_t *key, uint64_t block_byt
     return hit->found || !elsewhere;
 }
 
+static kvcl_status_t copy(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums, kvcl_bulk_how_t *how)
+{
+    const uint64_t begun = kvcl_bulk_part_begin(*how);
+    kvcl_status_t  status;
+
+    status = (*how == KVCL_BULK_LARGE) ? kvcl_side_copy_sums_large(dst, src, sums)
+                                       : kvcl_side_copy_sums(dst, src, sums);
+    *how   = kvcl_bulk_part_end(*how, dst->sel.n_blocks * dst->shape->block_bytes, begun);
+    return status;
+}
+
 /* Copy m blocks that lie in one cache, then check that they were the same blocks all the while. */
-static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_t *ids)
+static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_t *ids, kvcl_bulk_how_t *how)
 {
     uint64_t    sums[CHUNK];
     uint32_t    slots[CHUNK];
@@ -118,7 +130,7 @@ static bool fetch(const hit_t *hits, size_t m, kvcl_cache_h cache, const uint32_
             return false; /* a block onto itself: rare */
         }
     }
-    if ((kvcl_side_check(&src) != KVCL_OK) || (kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL) != KVCL_OK)) {
+    if ((kvcl_side_check(&src) != KVCL_OK) || (copy(&dst, &src, summed ? sums : NULL, how) != KVCL_OK)) {
         return false;
     }
     for (i = 0; i < m; ++i) {
@@ -169,7 +181,7 @@ static void note_uses(kvcl_store_h store, const hit_t *hits, size_t n)
 }
 
 static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
-                      hit_t *hits)
+                      hit_t *hits, kvcl_bulk_how_t *how)
 {
     size_t i, j;
 
@@ -186,7 +198,7 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
         while ((j < n) && hits[j].found && (hits[j].source.bases == hits[i].source.bases)) {
             ++j;
         }
-        if (!fetch(&hits[i], j - i, cache, ids + i)) {
+        if (!fetch(&hits[i], j - i, cache, ids + i, how)) {
             return false;
         }
     }
@@ -222,14 +234,15 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
                   kvcl_status_t *statuses[2], kvcl_timing_t *timing, kvcl_store_tenant_t *tenant,
                   kvcl_status_t *final_p)
 {
-    hit_t         hits[CHUNK];
+    hit_t           hits[CHUNK];
+    kvcl_bulk_how_t how = kvcl_bulk_how(n * cache->shape.block_bytes);
     kvcl_status_t final = KVCL_OK, one;
     size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, first = 0, some, i;
 
     while (from > 0) { /* the last chunk first: the end of a chain is marked used before its beginning */
         some  = ((from - 1) % CHUNK) + 1;
         from -= some;
-        if (!one_chunk(store, keys + from, some, cache, ids + from, hits)) {
+        if (!one_chunk(store, keys + from, some, cache, ids + from, hits, &how)) {
             return false;
         }
         for (i = some; i-- > 0;) {

@@ -43,7 +43,7 @@ static kvcl_cache_h copied_from(const kvcl_get_t *get, const kvcl_get_item_t *it
 static kvcl_status_t copy_blocks(const kvcl_get_t *get, kvcl_cache_h src, const uint32_t *slots, const uint32_t *ids,
                                  size_t n, uint64_t *sums)
 {
-    const bool    large  = (get->n * get->cache->shape.block_bytes >= KVCL_COPY_COLD_BYTES);
+    const bool    large  = (kvcl_bulk_how(get->n * get->cache->shape.block_bytes) == KVCL_BULK_LARGE);
     kvcl_sel_t    from   = {.blocks = slots, .n_blocks = n};
     kvcl_sel_t    to     = {.blocks = ids, .n_blocks = n};
     kvcl_side_t   source = kvcl_cache_side(src, &from);
